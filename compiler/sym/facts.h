@@ -1,0 +1,76 @@
+// What is known about variables, and what follows from it.
+//
+// Facts is a value: copies are cheap and share their contents, so a walk over loops extends its caller's
+// facts and drops them at the end. Nothing is known by default, not even that a size is not negative: whoever
+// makes a symbol says so. All answers are conservative and hold for every assignment that satisfies the
+// facts.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+
+#include "compiler/sym/expr.h"
+
+namespace stridec::sym {
+
+// lo <= value <= hi; the extreme values stand for infinity. Arithmetic on intervals saturates.
+struct Interval {
+  static constexpr int64_t kNone = std::numeric_limits<int64_t>::min();       // no lower bound
+  static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();  // no upper bound
+  int64_t lo = kNone;
+  int64_t hi = kUnlimited;
+
+  bool has_lo() const { return lo != kNone; }
+  bool has_hi() const { return hi != kUnlimited; }
+  bool is_point() const { return lo == hi && has_lo() && has_hi(); }
+  bool empty() const { return lo > hi; }  // the facts contradict each other
+  bool contains(int64_t v) const { return lo <= v && v <= hi; }
+  bool operator==(const Interval&) const = default;
+};
+
+enum class Answer { kYes, kNo, kUnknown };
+
+class Facts {
+ public:
+  Facts();
+  Facts(const Facts&);
+  Facts(Facts&&) noexcept;
+  Facts& operator=(const Facts&);
+  Facts& operator=(Facts&&) noexcept;
+  ~Facts();
+
+  // Each narrows what is known; nothing is ever forgotten.
+  void set_range(Expr variable, std::optional<int64_t> lo, std::optional<int64_t> hi);
+  void set_divisible(Expr variable, int64_t n);  // variable mod n == 0, n >= 1
+  void set_equal(Expr a, Expr b);
+  void assume(Expr condition);
+
+  // 0 <= index < extent, as inside the loop: extent is then known to be at least 1.
+  void set_index(Expr index, Expr extent);
+
+  Facts with_range(Expr variable, std::optional<int64_t> lo, std::optional<int64_t> hi) const;
+  Facts with_index(Expr index, Expr extent) const;
+  Facts with(Expr condition) const;
+
+  Interval bounds(Expr e) const;
+  int64_t known_divisor(Expr e) const;  // the largest known n >= 1 that divides e; 0 if e is known to be 0
+  Answer prove(Expr condition) const;
+  bool holds(Expr condition) const { return prove(condition) == Answer::kYes; }
+  bool contradictory() const;  // no assignment satisfies them: code under them is dead
+
+  struct State;
+  const State& state() const { return *state_; }
+
+ private:
+  State& writable();
+  std::shared_ptr<State> state_;
+};
+
+// The simplest known expression that equals e wherever the facts hold. Never throws; simplify(simplify(e)) is
+// simplify(e).
+Expr simplify(Expr e, const Facts& facts);
+Expr simplify(Expr e);  // without facts
+
+}  // namespace stridec::sym
