@@ -1,0 +1,148 @@
+// The graph IR: a model as primitive operators over tensors with symbolic shapes.
+//
+//   graph mlp(batch)
+//     %x : f32[batch, 784] = input "x"
+//     %w : f32[784, 10] = constant "fc.weight"
+//     %0 : f32[batch, 10] = dot_general %x %w {contract_a=[1], contract_b=[0]}
+//     output "y" %0
+//
+// Arrays and strong ids, no pointers; values and nodes are never removed from the arrays, a pass rebuilds the graph or
+// rewires uses and lets `compact` drop what is dead. Nodes are made by the Builder (builder.h) alone, which infers
+// dtypes and shapes and records guards. Weights stay where they are: a constant holds a pointer into the mapped file.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "compiler/base/dtype.h"
+#include "compiler/base/ids.h"
+#include "compiler/sym/expr.h"
+#include "compiler/sym/facts.h"
+#include "compiler/sym/guard.h"
+
+namespace stridec::graph {
+
+using ValueId = Id<struct GraphValueTag>;
+using NodeId = Id<struct GraphNodeTag>;
+
+enum class OpKind : uint8_t {
+#define STRIDEC_OP(id, ...) id,
+#include "compiler/graph/op_kind.def"
+#undef STRIDEC_OP
+};
+inline constexpr int kOpCount = 0
+#define STRIDEC_OP(id, ...) +1
+#include "compiler/graph/op_kind.def"
+#undef STRIDEC_OP
+    ;
+std::string_view name(OpKind kind);
+std::optional<OpKind> parse_op(std::string_view name);
+
+using Shape = std::vector<sym::Expr>;
+struct Type {
+  DType dtype = DType::kF32;
+  Shape shape;
+  bool operator==(const Type&) const = default;
+};
+std::string to_string(const Type& type);  // f32[batch, 3, 224, 224]
+
+// Bytes of a constant, row-major: mapped from the model file or owned.
+struct Data {
+  std::shared_ptr<const void> owner;
+  const uint8_t* bytes = nullptr;
+  size_t size = 0;
+};
+Data own(std::vector<uint8_t> bytes);
+
+struct Value {
+  std::string name;  // the model's name where it has one
+  Type type;
+  NodeId producer;  // invalid: a graph input or a region's parameter
+  int output = 0;   // of the producer
+  std::optional<Data> data;  // constants
+  // The contents of a small integer or bool tensor as expressions, row-major, where they are known: Shape, Gather,
+  // Concat, arithmetic on sizes. Never set on floats.
+  std::optional<std::vector<sym::Expr>> elements;
+};
+
+using AttributeValue = std::variant<int64_t, double, std::string, DType, std::vector<int64_t>, sym::Expr, std::vector<sym::Expr>>;
+
+// Sorted by name. An absent attribute is an error in `get`, a default in `get_or`.
+class Attributes {
+ public:
+  Attributes() = default;
+  Attributes(std::initializer_list<std::pair<std::string, AttributeValue>> items);
+  void set(std::string name, AttributeValue value);
+  const AttributeValue* find(std::string_view name) const;
+  int64_t integer(std::string_view name) const;
+  int64_t integer_or(std::string_view name, int64_t otherwise) const;
+  double number_or(std::string_view name, double otherwise) const;
+  const std::string& text(std::string_view name) const;
+  std::string text_or(std::string_view name, std::string otherwise) const;
+  DType dtype(std::string_view name) const;
+  const std::vector<int64_t>& integers(std::string_view name) const;
+  sym::Expr expr(std::string_view name) const;                 // an integer attribute reads as a constant
+  std::vector<sym::Expr> exprs(std::string_view name) const;   // likewise
+  const std::vector<std::pair<std::string, AttributeValue>>& items() const { return items_; }
+  bool operator==(const Attributes&) const = default;
+
+ private:
+  std::vector<std::pair<std::string, AttributeValue>> items_;
+};
+
+// A block of nodes with parameters and results: the whole graph, a branch, a loop body.
+struct Region {
+  std::vector<ValueId> parameters;
+  std::vector<NodeId> nodes;  // in execution order
+  std::vector<ValueId> results;
+};
+
+struct Node {
+  OpKind kind;
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;
+  Attributes attributes;
+  std::vector<Region> regions;  // if, loop
+  std::string origin;           // the model's node that this came from: "node 412 'head/nms' (NonMaxSuppression)"
+};
+
+// A symbol of the model and where the caller's shapes give it; input < 0: bound during the run.
+struct Symbol {
+  sym::Expr var;
+  int input = -1, dim = -1;
+  int64_t multiple = 1;  // the input's dim is multiple * symbol
+};
+
+struct State {  // kept by the artifact from run to run
+  std::string name;
+  ValueId value;  // its contents at the start of a run: a parameter of `top`
+  std::optional<Data> initial;
+};
+
+struct Graph {
+  std::string name;
+  std::vector<Node> nodes;
+  std::vector<Value> values;
+  Region top;  // parameters: inputs, then states
+  std::vector<std::string> input_names, output_names;
+  std::vector<State> states;
+  std::vector<Symbol> symbols;
+  sym::Facts facts;
+  std::vector<sym::Guard> guards;
+
+  Value& operator[](ValueId id) { return values[id.value]; }
+  const Value& operator[](ValueId id) const { return values[id.value]; }
+  Node& operator[](NodeId id) { return nodes[id.value]; }
+  const Node& operator[](NodeId id) const { return nodes[id.value]; }
+};
+
+// Drops nodes that no result needs (updates of state are needed) and renumbers.
+void compact(Graph& graph);
+
+}  // namespace stridec::graph
