@@ -32,3 +32,8 @@ foreach(path ${test_folders})
   list(APPEND test_targets test_${folder})
 endforeach()
 add_custom_target(unit_tests DEPENDS ${test_targets})
+
+# An include that breaks the table of layers fails the build.
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+add_custom_target(check_layers ALL COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/check_layers.py
+  VERBATIM COMMENT "checking includes against the layers")

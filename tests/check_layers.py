@@ -1,0 +1,115 @@
+"""Every #include against the table of layers: who may see whom, and which files may see which foreign library.
+
+Prints one line per include that breaks the table, then "N passed, N failed" (files).
+"""
+
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# Folder -> the folders that its files may include, besides itself. compiler/base and compiler/sym are open to every
+# compiler folder above them. The longest matching folder counts: compiler/codegen/cpu is not compiler/codegen/cuda.
+BASE, SYM, GRAPH, LOOP = "compiler/base", "compiler/sym", "compiler/graph", "compiler/loop"
+OPS, KERNELS, SCHEDULE, CODEGEN = "compiler/ops", "compiler/kernels", "compiler/schedule", "compiler/codegen"
+RUNTIME_API, SCHEMAS = "runtime/include", "schemas"
+TABLE = {
+    RUNTIME_API: [],
+    SCHEMAS: [],
+    BASE: [],
+    SYM: [BASE],
+    "runtime": [RUNTIME_API],
+    GRAPH: [BASE, SYM, SCHEMAS],
+    LOOP: [BASE, SYM],
+    OPS: [BASE, SYM, GRAPH, LOOP],
+    KERNELS: [BASE, SYM, LOOP],
+    "compiler/frontend": [BASE, SYM, GRAPH, OPS, SCHEMAS],
+    "compiler/passes": [BASE, SYM, GRAPH, LOOP, OPS],
+    SCHEDULE: [BASE, SYM, LOOP, KERNELS],
+    CODEGEN: [BASE, SYM, LOOP, KERNELS, SCHEDULE, RUNTIME_API],
+    "compiler/tune": [BASE, SYM, LOOP, KERNELS, SCHEDULE, CODEGEN],
+    "compiler/package": [BASE, SYM, LOOP, SCHEDULE, CODEGEN, SCHEMAS, RUNTIME_API],
+    "compiler": ["compiler", SCHEMAS, RUNTIME_API],
+    "cli": ["compiler", RUNTIME_API],
+}
+# Blind to each other although they share a parent.
+SIBLINGS = ["compiler/codegen/cpu", "compiler/codegen/cuda", "compiler/codegen/null",
+            "compiler/frontend/onnx", "compiler/frontend/pt2", "compiler/frontend/graph_file"]
+
+# A foreign library's header prefix -> where it may be included.
+FOREIGN = {
+    "clang/": ["compiler/codegen/cpu/clang.cpp"],
+    "llvm/": ["compiler/codegen/cpu/clang.cpp", "compiler/codegen/cpu/jit.cpp", "compiler/codegen/cpu/link.cpp",
+              "compiler/codegen/cpu/llvm_stubs.cpp"],
+    "lld/": ["compiler/codegen/cpu/link.cpp"],
+    "onnx/": ["compiler/frontend/onnx/", "cli/"],
+    "google/protobuf": ["compiler/frontend/", "compiler/graph/serialize"],
+    "schemas/": ["compiler/frontend/graph_file/", "compiler/graph/serialize"],
+    "CLI/": ["cli/"],
+    "nlohmann/": ["compiler/package/", "compiler/tune/", "cli/"],
+    "nvrtc": ["compiler/codegen/cuda/nvrtc.cpp"],
+}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]')
+
+
+def longest_match(path, folders):
+    """The longest of `folders` that contains `path`, or None."""
+    return max((f for f in folders if path.startswith(f + "/")), key=len, default=None)
+
+
+def project_path(include, source):
+    """The included file as a path from the root, or None if it is a system or foreign header."""
+    if include.startswith("stridec/"):
+        return "runtime/include/" + include
+    if include.split("/")[0] in ("compiler", "runtime", "cli", "schemas"):
+        return include
+    if "/" not in include and (ROOT / source).parent.joinpath(include).exists():
+        return str(pathlib.PurePosixPath(source).parent / include)
+    return None
+
+
+def problem(source, include):
+    """Why `source` may not include `include`; None if it may."""
+    for prefix, places in FOREIGN.items():
+        if include.startswith(prefix) and not any(source.startswith(p) for p in places):
+            return f"{include} belongs in {', '.join(places)} alone"
+    target = project_path(include, source)
+    if target is None:
+        return None
+    here = longest_match(source, TABLE)
+    allowed = [here] + TABLE[here]
+    there = longest_match(target, TABLE)
+    if there is None:
+        return f"{include} is in no layer"
+    # A parent folder in the list opens all of its folders; its own row ("compiler") means the files beside compile.cpp.
+    opened = any(there == a or (a == "compiler" and there.startswith("compiler")) for a in allowed)
+    if not opened:
+        return f"{here} may not include {there} (allowed: {', '.join(allowed)})"
+    mine, theirs = longest_match(source, SIBLINGS), longest_match(target, SIBLINGS)
+    if mine and theirs and mine != theirs:
+        return f"{mine} and {theirs} are blind to each other"
+    return None
+
+
+def main():
+    passed = failed = 0
+    files = [p for top in ("compiler", "runtime", "cli") for p in sorted((ROOT / top).rglob("*"))
+             if p.suffix in (".cpp", ".h", ".c", ".def")]
+    for file in files:
+        source = file.relative_to(ROOT).as_posix()
+        problems = []
+        for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
+            match = INCLUDE.match(line)
+            reason = match and problem(source, match[1])
+            if reason:
+                problems.append(f"{source}:{number}: {reason}")
+        print("\n".join(problems), end="\n" if problems else "")
+        passed, failed = passed + (not problems), failed + bool(problems)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

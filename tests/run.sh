@@ -1,0 +1,70 @@
+#!/bin/bash
+# Builds everything and runs all tests. The last line is "N passed, N failed".
+#
+#   bash tests/run.sh [name...]     only the suites and test_* executables with one of these names
+#   STRIDEC_BUILD                   the build folder (default build)
+set -uo pipefail
+cd "$(dirname "$0")/.."
+build=${STRIDEC_BUILD:-build}
+only=("$@")
+
+# Suites beside the unit tests: "name|command". A command prints "N passed, N failed" as its last such line; it runs in
+# the source folder with $python (NumPy, ONNX, onnxruntime), $build and $stridec (the program) set.
+suites=(
+  'layers|$python tests/check_layers.py'
+)
+
+bash .ci/setup || { echo "0 passed, 1 failed"; exit 1; }
+export build stridec=$build/stridec python=${STRIDEC_CACHE:-$HOME/.cache/stridec}/python/bin/python
+cmake -G Ninja -B "$build" -S . > "$build.configure.log" 2>&1 && mv "$build.configure.log" "$build/configure.log" ||
+  { cat "$build.configure.log"; echo "0 passed, 1 failed"; exit 1; }
+ninja -C "$build" || { echo "0 passed, 1 failed"; exit 1; }
+
+passed=0 failed=0 broken=()
+wanted() {
+  local name
+  [ ${#only[@]} -eq 0 ] && return 0
+  for name in "${only[@]}"; do [ "$name" = "$1" ] && return 0; done
+  return 1
+}
+
+# count NAME STATUS PASSED FAILED: a status that the counts do not explain (a crash, no summary) is one failure more.
+count() {
+  local name=$1 status=$2 p=${3:-0} f=${4:-0}
+  if [ "$status" != 0 ] && [ "$f" = 0 ]; then f=1; fi
+  if [ "$p" = 0 ] && [ "$f" = 0 ]; then f=1; fi
+  passed=$((passed + p)) failed=$((failed + f))
+  [ "$f" = 0 ] || broken+=("$name")
+  printf '%-24s %6d passed, %d failed   %5.1f s\n' "$name" "$p" "$f" "$(seconds)"
+}
+seconds() { awk -v a="$started" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }'; }
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+for source in tests/unit/*/; do
+  name=test_$(basename "$source")
+  [ -n "$(find "$source" -maxdepth 1 -name '*.cpp' -print -quit)" ] && wanted "$name" || continue
+  started=$EPOCHREALTIME
+  "$build/$name" > "$log" 2>&1
+  status=$?
+  # "[doctest] test cases:  3 |  3 passed | 0 failed | 0 skipped"
+  numbers=$(sed -nE 's/^\[doctest\] test cases: *[0-9]+ \| *([0-9]+) passed \| *([0-9]+) failed.*/\1 \2/p' "$log")
+  { [ "$status" = 0 ] && [ -n "$numbers" ]; } || cat "$log"
+  count "$name" "$status" $numbers
+done
+
+for suite in "${suites[@]}"; do
+  name=${suite%%|*}
+  wanted "$name" || continue
+  started=$EPOCHREALTIME
+  bash -c "${suite#*|}" > "$log" 2>&1
+  status=$?
+  numbers=$(sed -nE 's/^([0-9]+) passed, ([0-9]+) failed.*/\1 \2/p' "$log" | tail -1)
+  [ "$status" = 0 ] && [ "${numbers#* }" = 0 ] || cat "$log"
+  count "$name" "$status" $numbers
+done
+
+[ ${#broken[@]} -eq 0 ] || echo "failed: ${broken[*]}"
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
