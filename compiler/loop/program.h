@@ -288,6 +288,7 @@ struct Program {
   Steps steps;
   std::vector<NestId> prepack;      // run once at compile time: read weights, write prepacked weights
   std::vector<BufferId> inputs, outputs, states;
+  sym::Expr arena_bytes = 0;        // of one run, after memory planning; an expression of the inputs' symbols
 
   Buffer& operator[](BufferId id) { return buffers[id.value]; }
   const Buffer& operator[](BufferId id) const { return buffers[id.value]; }
