@@ -24,8 +24,7 @@ extern "C" {
 #define STRIDEC_ABI_VERSION 1u
 #define STRIDEC_ABI_INLINE static inline __attribute__((unused))
 
-/* ---- Failures ---------------------------------------------------------------------------------------------
- */
+/* ---- Failures ---- */
 
 enum { STRIDEC_ABI_VALUES = 4 };
 
@@ -60,8 +59,7 @@ typedef struct stridec_abi_message {
   const char* text; /* "input 'x': dim 0 (batch) is {0}; this artifact serves 1..64" */
 } stridec_abi_message;
 
-/* ---- Kernels ----------------------------------------------------------------------------------------------
- */
+/* ---- Kernels ---- */
 
 /* Arguments of one launch. Buffers and sizes mean what the kernel's generator and its caller agree on. */
 typedef struct stridec_abi_args {
@@ -89,15 +87,17 @@ STRIDEC_ABI_INLINE void stridec_abi_fail(const stridec_abi_args* args, int32_t p
   stridec_abi_record(&args->failures[part], message, v0, v1, v2, v3);
 }
 
-/* ---- A run ------------------------------------------------------------------------------------------------
- */
+/* ---- A run ---- */
 
 typedef struct stridec_abi_run stridec_abi_run;
 
 struct stridec_abi_run {
-  int64_t* symbols;          /* values by symbol index; the run writes those that depend on data */
-  const void* const* inputs; /* compact, row-major; may be null where an input has no elements */
-  void** outputs;            /* likewise; an output of data-dependent shape is null until resize_output */
+  int64_t* symbols; /* values by symbol index; the run writes those that depend on data */
+  /* Inputs and outputs are compact and row-major, aligned to their element and no more, and null at worst
+   * where they have no elements. An output of data-dependent shape is null until resize_output. States are
+   * 64-byte aligned. */
+  const void* const* inputs;
+  void** outputs;
   void* const* states;
   const char* weights;           /* start of the weights section of the artifact */
   char* arena;                   /* workspace_bytes(symbols) bytes, 64-byte aligned */
@@ -127,8 +127,7 @@ struct stridec_abi_run {
   void* context; /* the runtime's own */
 };
 
-/* ---- A program --------------------------------------------------------------------------------------------
- */
+/* ---- A program ---- */
 
 typedef struct stridec_abi_symbol {
   const char* name;
@@ -148,7 +147,7 @@ typedef struct stridec_abi_value {
   int32_t flags;
   int32_t reserved;
   const char*
-      dims; /* text of each dim ("batch", "2*seq", "768"), each ended by a zero byte; may be null at rank 0 */
+      dims; /* text of each dim ("batch", "2*seq"), each ended by a zero byte; may be null at rank 0 */
 } stridec_abi_value;
 
 typedef struct stridec_abi_state {
@@ -161,8 +160,8 @@ typedef struct stridec_abi_state {
 typedef struct stridec_abi_variant {
   const char* name;  /* "x86-64-v3", "znver4" */
   uint64_t features; /* STRIDEC_CPU_* bits, all of which the machine must have */
-  int64_t (*workspace_bytes)(
-      const int64_t* symbols);                      /* a symbol not yet known is -1: answer by its maximum */
+  /* A symbol not yet known is -1: answer by its maximum. Negative or over INT64_MAX/2: out of memory. */
+  int64_t (*workspace_bytes)(const int64_t* symbols);
   int64_t (*scratch_bytes)(const int64_t* symbols); /* per part, the most over all launches; may be null: 0 */
   int32_t (*run)(stridec_abi_run* run);             /* 0, or not 0 when a failure was recorded */
   int32_t step_count;
@@ -204,8 +203,8 @@ typedef struct stridec_abi_program {
 /* Defined by the generated code, read by the runtime. */
 extern const stridec_abi_program stridec_program __attribute__((visibility("hidden")));
 
-/* ---- Data appended to the artifact
- * ------------------------------------------------------------------------- The runtime defines stridec_note
+/* ---- Data appended to the artifact ----
+ * The runtime defines stridec_note
  * in section .note.stridec. The packager appends one blob (weights, then the manifest), writes where it lies
  * into the note, and turns the PT_NOTE program header into a read-only PT_LOAD. Addresses are virtual
  * addresses of the file, that is, relative to __ehdr_start once loaded. Sizes of 0: absent.
@@ -222,8 +221,8 @@ typedef struct stridec_abi_note {
   uint64_t manifest_address, manifest_bytes;
 } stridec_abi_note;
 
-/* ---- CPU features
- * ------------------------------------------------------------------------------------------ A bit stands for
+/* ---- CPU features ----
+ * A bit stands for
  * "the processor has it and the operating system saves its registers".
  */
 #define STRIDEC_CPU_BIT(n) ((uint64_t)1 << (n))

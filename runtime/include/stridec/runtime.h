@@ -48,14 +48,17 @@ typedef enum stridec_status {
   STRIDEC_BUSY = 9,            /* the context is being used by another thread */
 } stridec_status;
 
-/* ---- Tensors
- * ------------------------------------------------------------------------------------------------ Laid out
- * as DLPack's DLTensor (dlpack.h 0.6 to 1.x), so that a DLTensor* may be cast. Device type 1 is the CPU.
+/* ---- Tensors ----
+ * Laid out as DLPack's DLTensor (dlpack.h 0.6 to 1.x), so that a DLTensor* may be cast. Device type 1: the
+ * CPU.
+ *
  * dtype codes are DLPack's: 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 10.. the 8-bit floats. Types narrower
- * than a byte (int4, uint2, float4 ...) take one byte per element and may be given as int8 or uint8. bool may
- * be given as uint8 with values 0 and 1. strides count elements, may be zero or negative for inputs, and may
- * be null: compact, row-major. The data of dim 0.. begins at (char*)data + byte_offset. Only elements named
- * by the shape are ever touched.
+ * than a byte take one byte per element and count as int8 (i4, i2) or uint8 (u4, u2, f4e2m1). Types that
+ * NumPy lacks (bf16, the 8-bit floats) may be given as unsigned integers of their size, bool as uint8 of 0
+ * and 1.
+ *
+ * strides count elements, may be zero or negative for inputs, and may be null: compact, row-major. The first
+ * element is at (char*)data + byte_offset. Only elements that the shape names are ever touched.
  */
 typedef struct stridec_device {
   int32_t type;
@@ -88,8 +91,7 @@ typedef struct stridec_tensor {
   uint64_t byte_offset;
 } stridec_tensor;
 
-/* ---- Handles and options
- * ----------------------------------------------------------------------------------- */
+/* ---- Handles and options ---- */
 
 typedef struct stridec_model stridec_model;
 typedef struct stridec_context stridec_context;
@@ -131,8 +133,7 @@ typedef struct stridec_context_options {
 
 enum { STRIDEC_CONTEXT_NO_HUGE_PAGES = 1 }; /* do not ask for transparent huge pages */
 
-/* ---- What a model is
- * --------------------------------------------------------------------------------------- */
+/* ---- What a model is ---- */
 
 typedef struct stridec_model_info {
   size_t struct_size;
@@ -174,8 +175,7 @@ typedef struct stridec_memory_info {
   uint64_t allocations; /* how often memory was obtained since the context was made */
 } stridec_memory_info;
 
-/* ---- The functions
- * ----------------------------------------------------------------------------------------- */
+/* ---- The functions ---- */
 
 typedef struct stridec_api {
   size_t struct_size;
