@@ -1,0 +1,210 @@
+#include "compiler/frontend/onnx/inline_functions.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+
+namespace stridec::onnx {
+namespace {
+
+using Names = std::unordered_map<std::string, std::string>;
+
+std::string function_id(const std::string& domain, const std::string& name, const std::string& overload) {
+  return domain + ":" + name + (overload.empty() ? "" : ":" + overload);
+}
+
+// What a function's body is seen through: new names for values, the call's attributes for references.
+struct Substitution {
+  const Function& function;
+  const Node& call;
+  const std::string& prefix;
+
+  std::string value(const Names& names, const std::string& name) const {
+    auto it = names.find(name);
+    return it == names.end() ? name : it->second;
+  }
+
+  const Attribute* attribute(const std::string& name) const {
+    if (const Attribute* given = call.find(name)) return given;
+    for (const Attribute& a : function.attribute_defaults)
+      if (a.name == name) return &a;
+    return nullptr;
+  }
+
+  Graph graph(const Graph& in, Names names) const {
+    for (const auto& v : in.inputs) names[v.name] = prefix + v.name;
+    for (const auto& t : in.initializers) names[t.name] = prefix + t.name;
+    for (const auto& n : in.nodes)
+      for (const auto& o : n.outputs)
+        if (!o.empty()) names[o] = prefix + o;
+    Graph out = in;
+    for (auto* list : {&out.inputs, &out.outputs, &out.value_infos})
+      for (auto& v : *list) v.name = value(names, v.name);
+    for (auto& t : out.initializers) t.name = value(names, t.name);
+    for (auto& n : out.nodes) n = node(n, names);
+    return out;
+  }
+
+  Node node(const Node& in, const Names& names) const {
+    Node out{.name = prefix + (in.name.empty() ? in.op_type : in.name),
+             .op_type = in.op_type,
+             .domain = in.domain,
+             .overload = in.overload,
+             .version = in.version,
+             .metadata = in.metadata.empty() ? call.metadata : in.metadata,
+             .index = call.index};
+    for (const auto& i : in.inputs) out.inputs.push_back(value(names, i));
+    for (const auto& o : in.outputs) out.outputs.push_back(value(names, o));
+    for (const Attribute& a : in.attributes) {
+      if (a.reference.empty()) {
+        out.attributes.push_back(a);
+        for (Graph& g : out.attributes.back().graphs) g = graph(g, names);
+      } else if (const Attribute* given = attribute(a.reference)) {
+        out.attributes.push_back(*given);
+        out.attributes.back().name = a.name;
+      }  // a reference to an attribute that the call leaves out leaves this one out as well
+    }
+    return out;
+  }
+};
+
+class Inliner {
+ public:
+  explicit Inliner(Model& model) : model_(model) {
+    for (const Function& f : model.functions)
+      if (!functions_.emplace(function_id(f.domain, f.name, f.overload), &f).second)
+        fail(ErrorKind::kMalformed, "duplicate-function", "function '" + f.name + "' is defined twice");
+  }
+
+  void run() {
+    collect_names(model_.graph);
+    graph(model_.graph, model_.opsets);
+    model_.node_count = nodes_;
+  }
+
+ private:
+  void collect_names(const Graph& g) {
+    for (const auto& v : g.inputs) names_.insert(v.name);
+    for (const auto& t : g.initializers) names_.insert(t.name);
+    for (const auto& n : g.nodes) {
+      names_.insert(n.outputs.begin(), n.outputs.end());
+      for (const auto& a : n.attributes)
+        for (const auto& inner : a.graphs) collect_names(inner);
+    }
+  }
+
+  void graph(Graph& g, const std::map<std::string, int>& opsets) {
+    std::vector<Node> out;
+    out.reserve(g.nodes.size());
+    for (Node& n : g.nodes) node(std::move(n), opsets, out);
+    g.nodes = std::move(out);
+  }
+
+  void node(Node n, const std::map<std::string, int>& opsets, std::vector<Node>& out) {
+    if (++nodes_ > kMaxNodes)
+      fail(ErrorKind::kOverBudget, "model-too-large",
+           cat("the model has more than ", kMaxNodes, " nodes with its functions inlined"));
+    auto function = functions_.find(function_id(n.domain, n.op_type, n.overload));
+    if (function != functions_.end()) return call(*function->second, n, out);
+
+    auto version = opsets.find(n.domain);
+    if (version == opsets.end()) version = model_.opsets.find(n.domain);
+    n.version = version == opsets.end() || version == model_.opsets.end() ? 0 : version->second;
+    if (n.version == 0) {
+      // Models with contrib operators often forget the import; a missing import of ONNX's own operators is an
+      // error.
+      if (n.domain.empty() && !opsets.empty())
+        throw Error({.kind = ErrorKind::kMalformed,
+                     .code = "opset-missing",
+                     .message = "the model does not import the ai.onnx operators that it uses",
+                     .where = {.node = describe(n), .op = n.op_type}});
+      n.version = 1;
+    }
+    for (Attribute& a : n.attributes)
+      for (Graph& inner : a.graphs) graph(inner, opsets);
+    out.push_back(std::move(n));
+  }
+
+  void call(const Function& f, const Node& n, std::vector<Node>& out) {
+    const Location where{.node = describe(n), .op = "function " + function_id(f.domain, f.name, f.overload)};
+    const auto bad = [&](std::string code, std::string message) {
+      throw Error({.kind = ErrorKind::kMalformed,
+                   .code = std::move(code),
+                   .message = std::move(message),
+                   .where = where});
+    };
+    if (std::find(active_.begin(), active_.end(), &f) != active_.end())
+      bad("recursive-function", "function '" + f.name + "' calls itself");
+    if (n.inputs.size() > f.inputs.size() || n.outputs.size() > f.outputs.size())
+      bad("function-arity", cat("the call has ", n.inputs.size(), " inputs and ", n.outputs.size(),
+                                " outputs; the function has ", f.inputs.size(), " and ", f.outputs.size()));
+    active_.push_back(&f);
+    for (Node& inner : instantiate(f, n, unique_prefix(f, n))) {
+      names_.insert(inner.outputs.begin(), inner.outputs.end());
+      node(std::move(inner), f.opsets, out);
+    }
+    active_.pop_back();
+  }
+
+  std::string unique_prefix(const Function& f, const Node& n) {
+    const std::string base = n.name.empty() ? cat(f.name, n.index >= 0 ? cat("_", n.index) : "") : n.name;
+    for (int attempt = 1;; ++attempt) {
+      std::string prefix = attempt == 1 ? base + "/" : cat(base, "#", attempt, "/");
+      bool taken = !prefixes_.insert(prefix).second;
+      for (const Node& inner : f.nodes)
+        for (const auto& o : inner.outputs) taken = taken || names_.count(prefix + o) > 0;
+      if (!taken) return prefix;
+    }
+  }
+
+  Model& model_;
+  std::unordered_map<std::string, const Function*> functions_;
+  std::vector<const Function*> active_;
+  std::unordered_set<std::string> names_;
+  std::unordered_set<std::string> prefixes_;
+  uint64_t nodes_ = 0;
+};
+
+}  // namespace
+
+std::vector<Node> instantiate(const Function& f, const Node& call, const std::string& prefix) {
+  Names names;
+  for (const Node& n : f.nodes)
+    for (const auto& o : n.outputs)
+      if (!o.empty()) names[o] = prefix + o;
+  for (size_t i = 0; i < f.inputs.size(); ++i)
+    names[f.inputs[i]] = i < call.inputs.size() ? call.inputs[i] : "";
+
+  // An output takes the caller's name, unless it passes an input through or is listed twice: then it is a
+  // copy.
+  std::vector<Node> copies;
+  std::unordered_set<std::string> renamed(f.inputs.begin(), f.inputs.end());
+  for (size_t i = 0; i < f.outputs.size() && i < call.outputs.size(); ++i) {
+    if (call.outputs[i].empty()) continue;
+    if (renamed.insert(f.outputs[i]).second) {
+      names[f.outputs[i]] = call.outputs[i];
+      continue;
+    }
+    copies.push_back({.name = prefix + "Identity",
+                      .op_type = "Identity",
+                      .inputs = {names[f.outputs[i]]},
+                      .outputs = {call.outputs[i]},
+                      .index = call.index});
+  }
+  const Substitution substitution{f, call, prefix};
+  std::vector<Node> out;
+  out.reserve(f.nodes.size() + copies.size());
+  for (const Node& n : f.nodes) out.push_back(substitution.node(n, names));
+  for (Node& n : copies) out.push_back(std::move(n));
+  return out;
+}
+
+void inline_functions(Model& model) {
+  Inliner(model).run();
+  model.functions.clear();
+}
+
+}  // namespace stridec::onnx

@@ -1,0 +1,127 @@
+#include "compiler/frontend/onnx/mapped_file.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "compiler/base/diagnostic.h"
+
+namespace stridec::onnx {
+namespace {
+
+struct Descriptor {
+  int fd;
+  explicit Descriptor(int fd) : fd(fd) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd >= 0) close(fd);
+  }
+};
+
+std::shared_ptr<const MappedFile> map_descriptor(int fd, size_t size, const std::string& name) {
+  if (size == 0) return std::make_shared<MappedFile>(nullptr, 0);
+  void* address = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (address == MAP_FAILED)
+    fail(ErrorKind::kUnreadable, "unreadable", "cannot map '" + name + "': " + std::strerror(errno));
+  return std::make_shared<MappedFile>(static_cast<const std::byte*>(address), size);
+}
+
+[[noreturn]] void refuse(const std::string& location, const std::string& reason,
+                         ErrorKind kind = ErrorKind::kMalformed) {
+  fail(kind, "external-data", "external data file '" + location + "' " + reason,
+       "external data must be a plain file in the model's own folder or below it");
+}
+
+// openat2 does it in one step. Kernels before 5.6 and some container filters lack it: then each component is
+// opened by itself without following links, which is as safe because '..' is refused before.
+int open_beneath(int folder, const std::string& location) {
+  struct open_how how = {};
+  how.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+  const long fd = syscall(SYS_openat2, folder, location.c_str(), &how, sizeof(how));
+  if (fd >= 0 || (errno != ENOSYS && errno != EPERM)) return static_cast<int>(fd);
+
+  int at = dup(folder);
+  for (size_t begin = 0; at >= 0;) {
+    const size_t slash = location.find('/', begin);
+    const bool last = slash == std::string::npos;
+    const std::string part = location.substr(begin, last ? std::string::npos : slash - begin);
+    const int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | (last ? O_NONBLOCK : O_DIRECTORY);
+    const int next = part.empty() && !last ? dup(at) : openat(at, part.c_str(), flags);
+    const int error = errno;
+    close(at);
+    errno = error;
+    at = next;
+    if (last) break;
+    begin = slash + 1;
+  }
+  return at;
+}
+
+bool has_parent_component(const std::string& location) {
+  for (const auto& part : std::filesystem::path(location))
+    if (part == "..") return true;
+  return false;
+}
+
+}  // namespace
+
+MappedFile::~MappedFile() {
+  if (!bytes.empty()) munmap(const_cast<std::byte*>(bytes.data()), bytes.size());
+}
+
+std::shared_ptr<const MappedFile> map_file(const std::filesystem::path& path) {
+  const std::string name = path.string();
+  Descriptor file(open(name.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat status = {};
+  if (file.fd < 0 || fstat(file.fd, &status) != 0)
+    fail(ErrorKind::kUnreadable, "unreadable", "cannot open '" + name + "': " + std::strerror(errno));
+  if (S_ISDIR(status.st_mode))
+    fail(ErrorKind::kUnreadable, "unreadable", "'" + name + "' is a folder", "name the .onnx file in it");
+  if (!S_ISREG(status.st_mode))
+    fail(ErrorKind::kUnreadable, "unreadable", "'" + name + "' is not a regular file");
+  return map_descriptor(file.fd, static_cast<size_t>(status.st_size), name);
+}
+
+std::shared_ptr<const MappedFile> map_beneath(const std::filesystem::path& folder,
+                                              const std::string& location) {
+  if (location.empty()) refuse(location, "has no name");
+  if (location.find('\0') != std::string::npos) refuse(location.c_str(), "has a zero byte in its name");
+  if (location[0] == '/') refuse(location, "is an absolute path");
+  if (has_parent_component(location)) refuse(location, "leads out of the model's folder");
+
+  const std::string root = folder.empty() ? "." : folder.string();
+  Descriptor directory(open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.fd < 0)
+    fail(ErrorKind::kUnreadable, "unreadable", "cannot open folder '" + root + "': " + std::strerror(errno));
+  Descriptor file(open_beneath(directory.fd, location));
+  struct stat status = {};
+  if (file.fd < 0 || fstat(file.fd, &status) != 0) {
+    if (errno == ELOOP) refuse(location, "is or passes through a symbolic link");
+    if (errno == EXDEV) refuse(location, "leads out of the model's folder");
+    if (errno == ENOENT || errno == ENOTDIR)
+      refuse(location, "is missing (looked in '" + root + "')", ErrorKind::kUnreadable);
+    refuse(location, std::string("cannot be opened: ") + std::strerror(errno), ErrorKind::kUnreadable);
+  }
+  if (!S_ISREG(status.st_mode)) refuse(location, "is not a regular file");
+  if (status.st_nlink > 1) refuse(location, "has another name too (a hard link)");
+  return map_descriptor(file.fd, static_cast<size_t>(status.st_size), location);
+}
+
+std::shared_ptr<const MappedFile> map_zeros(size_t size) {
+  if (size == 0) return std::make_shared<MappedFile>(nullptr, 0);
+  void* address = mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED)
+    fail(ErrorKind::kOverBudget, "tensor-size",
+         "there is no address space for a tensor of " + std::to_string(size) + " bytes");
+  return std::make_shared<MappedFile>(static_cast<const std::byte*>(address), size);
+}
+
+}  // namespace stridec::onnx
