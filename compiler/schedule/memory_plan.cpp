@@ -1,0 +1,259 @@
+#include "compiler/schedule/memory_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "compiler/base/check.h"
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+#include "compiler/schedule/walk.h"
+
+namespace stridec::schedule {
+namespace {
+
+using loop::Buffer;
+using loop::BufferId;
+using loop::Program;
+using loop::Storage;
+using sym::Expr;
+
+constexpr int64_t kAlignment = 64;
+
+// First and last step, in the order of the text, at which a buffer holds something.
+struct Lifetime {
+  int first = std::numeric_limits<int>::max();
+  int last = -1;
+  void touch(int at) {
+    first = std::min(first, at);
+    last = std::max(last, at);
+  }
+  bool used() const { return last >= 0; }
+  bool overlaps(const Lifetime& other) const { return first <= other.last && other.first <= last; }
+};
+
+struct Timeline {
+  std::vector<Lifetime> lifetimes;       // by buffer
+  std::vector<const loop::Nest*> nests;  // by step; null where the step is no launch
+};
+
+class TimelineMaker {
+ public:
+  explicit TimelineMaker(const Program& program) : program_(program) {
+    timeline_.lifetimes.resize(program.buffers.size());
+    block(program.steps);
+  }
+  Timeline take() { return std::move(timeline_); }
+
+ private:
+  int tick(const loop::Nest* nest = nullptr) {
+    timeline_.nests.push_back(nest);
+    return static_cast<int>(timeline_.nests.size()) - 1;
+  }
+
+  void block(const loop::Steps& steps) {
+    for (const auto& step : steps) {
+      if (const auto* loop = std::get_if<loop::While>(&step.node)) {
+        body_of(*loop);
+        continue;
+      }
+      if (const auto* branch = std::get_if<loop::If>(&step.node)) {
+        block(branch->then_steps);
+        block(branch->else_steps);
+        continue;
+      }
+      const auto* launch = std::get_if<loop::Launch>(&step.node);
+      const int at = tick(launch ? &program_[launch->nest] : nullptr);
+      const Effects effects = effects_of(program_, step);
+      for (BufferId id : effects.reads) timeline_.lifetimes[id.value].touch(at);
+      for (BufferId id : effects.writes) timeline_.lifetimes[id.value].touch(at);
+    }
+  }
+
+  // What lives at the loop's start and is used in its body lives until the loop's end: the next iteration
+  // reads it.
+  void body_of(const loop::While& loop) {
+    const int begin = tick();
+    if (loop.condition.valid()) timeline_.lifetimes[loop.condition.value].touch(begin);
+    block(loop.body);
+    const int end = tick();
+    for (auto& life : timeline_.lifetimes)
+      if (life.used() && life.first <= begin && life.last > begin) life.touch(end);
+    if (loop.condition.valid()) timeline_.lifetimes[loop.condition.value].touch(end);
+  }
+
+  const Program& program_;
+  Timeline timeline_;
+};
+
+// Symbols that the run itself binds, at their upper bounds: the arena is sized before the run.
+sym::Substitution upper_bounds(const Program& program) {
+  sym::Substitution bounds;
+  for_each_step(program.steps, [&](const loop::Step& step) {
+    if (const auto* bind = std::get_if<loop::BindSymbol>(&step.node)) bounds[bind->symbol] = bind->upper;
+    if (const auto* loop = std::get_if<loop::While>(&step.node)) {
+      bounds[loop->counter] = loop->trip_count;
+      bounds[loop->iterations] = loop->trip_count;
+    }
+  });
+  return bounds;
+}
+
+Expr at_upper_bounds(Expr e, const sym::Substitution& bounds, const Buffer& buffer) {
+  // Bounds may name symbols bound earlier; each round resolves one level.
+  for (size_t round = 0; round <= bounds.size(); ++round) {
+    const Expr next = sym::substitute(e, bounds);
+    if (next == e) return e;
+    e = next;
+  }
+  fail(ErrorKind::kDoesNotFit, "unbounded-size",
+       cat("the size of '", buffer.name, "' has no bound that is known before the run"));
+}
+
+int64_t typical(Expr e, const sym::Facts& facts) {
+  auto value = sym::evaluate(e, [&](Expr v) -> std::optional<int64_t> {
+    const auto range = facts.bounds(v);
+    int64_t size = kTypicalSize;
+    if (range.has_hi()) size = std::min(size, range.hi);
+    if (range.has_lo()) size = std::max(size, range.lo);
+    return size;
+  });
+  return value.value_or(std::numeric_limits<int64_t>::max() / 2);
+}
+
+// The buffer that `nest` may overwrite with `output`: read only where the same point writes, in the same
+// layout.
+std::optional<BufferId> in_place_operand(const Program& program, const loop::Nest& nest, BufferId output) {
+  const loop::Store* store = nullptr;
+  for (const auto& stmt : nest.body) {
+    if (std::holds_alternative<loop::Reduce>(stmt.node) || std::holds_alternative<loop::For>(stmt.node) ||
+        std::holds_alternative<loop::Scan>(stmt.node) || std::holds_alternative<loop::Bind>(stmt.node))
+      return std::nullopt;
+    if (const auto* s = std::get_if<loop::Store>(&stmt.node)) {
+      if (store || s->update || s->access.buffer != output || !s->access.mask.is_const(1))
+        return std::nullopt;
+      store = s;
+    }
+  }
+  if (!store) return std::nullopt;
+  const Buffer& out = program[output];
+  for (const auto& stmt : nest.body) {
+    const auto* load = std::get_if<loop::Load>(&stmt.node);
+    if (!load) continue;
+    const Buffer& in = program[load->access.buffer];
+    if (in.storage != Storage::kArena || byte_size(in.dtype) != byte_size(out.dtype) ||
+        in.shape != out.shape || in.strides != out.strides || load->access.index != store->access.index ||
+        !load->access.mask.is_const(1))
+      continue;
+    const bool once =
+        std::count_if(nest.body.begin(), nest.body.end(), [&](const loop::Stmt& other) {
+          const auto* l = std::get_if<loop::Load>(&other.node);
+          return l && l->access.buffer == load->access.buffer && l->access.index != store->access.index;
+        }) == 0;
+    if (once) return load->access.buffer;
+  }
+  return std::nullopt;
+}
+
+struct Slot {
+  Expr bytes;
+  int64_t typical_bytes = 0;
+  std::vector<Lifetime> occupied;
+  bool free_during(const Lifetime& life) const {
+    return std::none_of(occupied.begin(), occupied.end(),
+                        [&](const Lifetime& o) { return o.overlaps(life); });
+  }
+};
+
+}  // namespace
+
+void plan_memory(Program& program) {
+  const Timeline timeline = TimelineMaker(program).take();
+  const auto bounds = upper_bounds(program);
+
+  struct Item {
+    BufferId id;
+    Lifetime life;
+    Expr bytes;
+    int64_t typical_bytes;
+  };
+  std::vector<Item> items;
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    Buffer& buffer = program.buffers[i];
+    const Lifetime& life = timeline.lifetimes[i];
+    if (buffer.storage != Storage::kArena || !life.used()) continue;
+    const Expr count = at_upper_bounds(extent_in_elements(buffer), bounds, buffer);
+    const Expr bytes =
+        sym::simplify(sym::align_up(count * byte_size(buffer.dtype), kAlignment), program.facts);
+    items.push_back({BufferId(i), life, bytes, typical(bytes, program.facts)});
+  }
+
+  // An operand and the result written over it count as one buffer that lives through both.
+  std::map<BufferId, BufferId> shares;  // result -> operand's leader
+  std::vector<int> item_of(program.buffers.size(), -1);
+  for (size_t i = 0; i < items.size(); ++i) item_of[items[i].id.value] = static_cast<int>(i);
+  std::vector<char> merged(items.size(), 0);
+  for (size_t i = 0; i < items.size(); ++i) {
+    Item& item = items[i];
+    const loop::Nest* nest = timeline.nests[item.life.first];
+    if (!nest) continue;
+    const auto operand = in_place_operand(program, *nest, item.id);
+    if (!operand) continue;
+    BufferId leader = *operand;
+    while (shares.count(leader)) leader = shares[leader];
+    const int other = item_of[leader.value];
+    if (other < 0 || other == static_cast<int>(i) || items[other].life.last != item.life.first) continue;
+    items[other].life.touch(item.life.last);
+    shares[item.id] = leader;
+    merged[i] = 1;
+  }
+
+  std::vector<int> order;
+  for (size_t i = 0; i < items.size(); ++i)
+    if (!merged[i]) order.push_back(static_cast<int>(i));
+  std::sort(order.begin(), order.end(), [&](int a, int b) {
+    return std::pair(-items[a].typical_bytes, a) < std::pair(-items[b].typical_bytes, b);
+  });
+
+  std::vector<Slot> slots;
+  std::vector<int> slot_of(program.buffers.size(), -1);
+  for (int i : order) {
+    const Item& item = items[i];
+    int best = -1;  // the slot that grows least; then the smallest
+    for (size_t s = 0; s < slots.size(); ++s) {
+      if (!slots[s].free_during(item.life)) continue;
+      auto growth = [&](const Slot& slot) {
+        return std::max<int64_t>(0, item.typical_bytes - slot.typical_bytes);
+      };
+      if (best < 0 || std::pair(growth(slots[s]), slots[s].typical_bytes) <
+                          std::pair(growth(slots[best]), slots[best].typical_bytes))
+        best = static_cast<int>(s);
+    }
+    if (best < 0) {
+      best = static_cast<int>(slots.size());
+      slots.push_back({.bytes = item.bytes, .typical_bytes = item.typical_bytes});
+    }
+    Slot& slot = slots[best];
+    slot.bytes = sym::simplify(sym::max(slot.bytes, item.bytes), program.facts);
+    slot.typical_bytes = std::max(slot.typical_bytes, item.typical_bytes);
+    slot.occupied.push_back(item.life);
+    slot_of[item.id.value] = best;
+  }
+
+  std::vector<Expr> offsets;
+  Expr total = 0;
+  for (const Slot& slot : slots) {
+    offsets.push_back(total);
+    total = sym::simplify(total + slot.bytes, program.facts);
+  }
+  for (const Item& item : items) {
+    BufferId leader = item.id;
+    while (shares.count(leader)) leader = shares[leader];
+    STRIDEC_CHECK(slot_of[leader.value] >= 0, program[item.id].name);
+    program[item.id].offset = offsets[slot_of[leader.value]];
+  }
+  program.arena_bytes = total;
+}
+
+}  // namespace stridec::schedule

@@ -1,0 +1,20 @@
+// Memory planning: where each scratch buffer of a run lives.
+#pragma once
+
+#include "compiler/loop/program.h"
+
+namespace stridec::schedule {
+
+// Gives every kArena buffer a byte offset (a multiple of 64) in one arena and sets Program::arena_bytes.
+// Buffers that are never alive together share memory.
+//
+// Sizes are symbolic, so the arena is a row of slots, each as large as the largest of its buffers whatever
+// the symbols are: the plan is right for every shape, and tight for shapes near the ones the slots were
+// chosen by (each symbol at the middle of its range, at most kTypicalSize). A pointwise nest may write over
+// an operand that dies with it. Sizes that depend on symbols bound during the run are planned at their upper
+// bound; fails (kDoesNotFit) where such a symbol has none.
+void plan_memory(loop::Program& program);
+
+inline constexpr int64_t kTypicalSize = 128;
+
+}  // namespace stridec::schedule

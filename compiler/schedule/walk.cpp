@@ -1,0 +1,79 @@
+#include "compiler/schedule/walk.h"
+
+#include <algorithm>
+
+namespace stridec::schedule {
+namespace {
+
+using loop::BufferId;
+
+void add(std::vector<BufferId>& ids, BufferId id) {
+  if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+}
+
+template <class BlockT, class StmtT>
+void walk(BlockT& block, const std::function<void(StmtT&)>& visit) {
+  for (auto& stmt : block) {
+    visit(stmt);
+    if (auto* reduce = std::get_if<loop::Reduce>(&stmt.node)) walk<BlockT, StmtT>(reduce->body, visit);
+    if (auto* inner = std::get_if<loop::For>(&stmt.node)) walk<BlockT, StmtT>(inner->body, visit);
+    if (auto* scan = std::get_if<loop::Scan>(&stmt.node)) walk<BlockT, StmtT>(scan->body, visit);
+  }
+}
+
+}  // namespace
+
+Effects effects_of(const loop::Nest& nest) {
+  Effects effects;
+  for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+    if (const auto* load = std::get_if<loop::Load>(&stmt.node)) add(effects.reads, load->access.buffer);
+    if (const auto* store = std::get_if<loop::Store>(&stmt.node)) {
+      add(effects.writes, store->access.buffer);
+      if (store->update) add(effects.reads, store->access.buffer);
+    }
+  });
+  return effects;
+}
+
+Effects effects_of(const loop::Program& program, const loop::Step& step) {
+  Effects effects;
+  if (const auto* launch = std::get_if<loop::Launch>(&step.node)) effects = effects_of(program[launch->nest]);
+  if (const auto* bind = std::get_if<loop::BindSymbol>(&step.node)) effects.reads = {bind->buffer};
+  if (const auto* loop = std::get_if<loop::While>(&step.node); loop && loop->condition.valid())
+    effects.reads = {loop->condition};
+  if (const auto* copy = std::get_if<loop::Copy>(&step.node)) effects = {{copy->from}, {copy->to}};
+  if (const auto* call = std::get_if<loop::Call>(&step.node)) {
+    for (BufferId id : call->reads) add(effects.reads, id);
+    for (BufferId id : call->writes) add(effects.writes, id);
+  }
+  return effects;
+}
+
+void for_each_step(const loop::Steps& steps, const std::function<void(const loop::Step&)>& visit) {
+  for (const auto& step : steps) {
+    visit(step);
+    if (const auto* branch = std::get_if<loop::If>(&step.node)) {
+      for_each_step(branch->then_steps, visit);
+      for_each_step(branch->else_steps, visit);
+    }
+    if (const auto* loop = std::get_if<loop::While>(&step.node)) for_each_step(loop->body, visit);
+  }
+}
+
+void for_each_stmt(const loop::Block& block, const std::function<void(const loop::Stmt&)>& visit) {
+  walk<const loop::Block, const loop::Stmt>(block, visit);
+}
+void for_each_stmt(loop::Block& block, const std::function<void(loop::Stmt&)>& visit) {
+  walk<loop::Block, loop::Stmt>(block, visit);
+}
+
+sym::Expr extent_in_elements(const loop::Buffer& buffer) {
+  // Layouts are permutations, possibly padded: the largest extent * stride is the size. A scalar takes one
+  // element.
+  if (buffer.shape.empty()) return 1;
+  std::vector<sym::Expr> reach;
+  for (size_t d = 0; d < buffer.shape.size(); ++d) reach.push_back(buffer.shape[d] * buffer.strides[d]);
+  return sym::max(reach);
+}
+
+}  // namespace stridec::schedule
