@@ -1,0 +1,97 @@
+// Prints the statements of a nest: the body of the general loop emitter, and what templates put into their prologue and
+// epilogue slots.
+//
+// A template that has a tile of results in registers prints what follows like this (lanes along %n):
+//
+//   Body body(text, nest);
+//   body.set_index(m, "(m0 + i)");
+//   body.set_index(n, "(n0 + 16 * j)");
+//   body.set_lanes(n, 16, tail ? "live" : "");
+//   body.set_value(reduced, {.text = "acc[i][j]", .dtype = DType::kF32, .width = 16});
+//   body.print(epilogue);
+//
+// Every value is computed as written in the IR: storage floats in f32 and rounded at each statement, integers modulo
+// 2^bits. A value that is the same for all lanes stays a scalar until it meets one that is not.
+//
+// Vector mode. At most one index variable runs along the lanes; lane l stands for its value plus l. Unit-stride accesses
+// become vector loads and stores, others gathers and scatters; with `live` lanes at and beyond it touch no memory and
+// their values are unspecified (but never trap). Statements nested in a vector mode (reduce, for, scan) keep it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "compiler/codegen/cpu/emit_text.h"
+#include "compiler/loop/program.h"
+
+namespace stridec::codegen::cpu {
+
+// A C expression without side effects, cheap to repeat (a name, an array element).
+struct CValue {
+  std::string text;
+  DType dtype = DType::kF32;
+  int width = 1;  // 1: one scalar for all lanes
+};
+
+// How the dims of For and Reduce statements inside a body are mapped; dims that are not named run as plain loops.
+struct InnerLoops {
+  std::map<sym::Expr, int, sym::ExprLess> width;         // lanes along this dim
+  std::map<sym::Expr, int, sym::ExprLess> accumulators;  // of a reduce vectorised along this dim
+};
+
+class Body {
+ public:
+  Body(KernelText& text, const loop::Nest& nest, InnerLoops inner = {});
+
+  // ---- what the statements may use ----
+  // An index variable as a C expression of type int64_t: a name or a parenthesised sum, pasted wherever it is used.
+  void set_index(sym::Expr var, std::string c);
+  // Runs `var` along `width` lanes, of which `live` (a C expression of type int64_t, 0 <= live <= width) count; "" = all.
+  void set_lanes(sym::Expr var, int width, std::string live = {});
+  void clear_lanes();
+  void set_value(loop::ValueId id, CValue value);
+  // Reads and writes of `buffer` go to `pointer` (of its storage type) with these strides instead of the argument.
+  void set_buffer(loop::BufferId buffer, std::string pointer, std::vector<sym::Expr> strides);
+
+  // ---- printing ----
+  void print(const loop::Block& block);
+  void print(const loop::Stmt& stmt);
+
+  // ---- results ----
+  bool has_value(loop::ValueId id) const;
+  CValue value(loop::ValueId id) const;
+  // The value with all lanes, broadcast if it is a scalar. Outside a vector mode: the scalar.
+  std::string lanes(loop::ValueId id);
+
+  // An index expression as C text of type int64_t. It must not depend on the lanes.
+  std::string index(sym::Expr expr);
+  // Element offset of an access from its buffer's pointer, lane 0's where it depends on the lanes.
+  std::string offset(const loop::Access& access);
+  sym::Expr offset_expr(const loop::Access& access) const;
+  const sym::Facts& facts() const { return facts_; }
+
+  // Ends when a statement recorded a failure (Bind with kError): what to print in order to leave, "return;" by default.
+  std::string leave = "return;";
+
+ private:
+  friend struct BodyPrinter;
+  struct Target {
+    std::string pointer;
+    std::vector<sym::Expr> strides;
+  };
+  KernelText& text_;
+  const loop::Nest& nest_;
+  InnerLoops inner_;
+  sym::Facts facts_;
+  std::map<sym::Expr, std::string, sym::ExprLess> index_;
+  std::map<sym::Expr, std::string, sym::ExprLess> lane_index_;  // bound variables that differ by lane: an i64 vector
+  std::map<sym::Expr, sym::Expr, sym::ExprLess> bound_mask_;    // reserved for kSkip
+  std::map<loop::BufferId, Target> buffers_;
+  std::vector<std::optional<CValue>> values_;
+  sym::Expr lane_var_;
+  int width_ = 1;
+  std::string live_;
+};
+
+}  // namespace stridec::codegen::cpu

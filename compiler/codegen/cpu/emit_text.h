@@ -1,0 +1,76 @@
+// The text of one CPU kernel under construction: its arguments, the types and helpers it uses, its statements.
+//
+// The text is header-free C++20 with clang's vector extensions. Only what a kernel uses is printed, in a fixed order.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/base/dtype.h"
+#include "compiler/base/target.h"
+#include "compiler/codegen/backend.h"
+#include "compiler/loop/program.h"
+#include "compiler/sym/facts.h"
+
+namespace stridec::codegen::cpu {
+
+class KernelText {
+ public:
+  KernelText(const loop::Program& program, const CpuTarget& target);
+
+  const loop::Program& program() const { return program_; }
+  const CpuTarget& target() const { return target_; }
+
+  // ---- arguments ----
+  // A pointer to the buffer's elements, of storage_type; a name that is declared once at the top of the kernel.
+  std::string pointer(loop::BufferId buffer);
+  // The value of an expression without index variables, as C text of type int64_t: a literal or "s3".
+  std::string size(sym::Expr expr);
+  // The same as a variable ("s3" or a constant expression) that stands for it in index expressions; its range and
+  // divisors are known to facts().
+  sym::Expr size_symbol(sym::Expr expr);
+  // The number of a sentence in the program's table of messages.
+  std::string message(const std::string& sentence);
+  // Facts about the program's symbols and about the size symbols made so far.
+  const sym::Facts& facts() const { return facts_; }
+  // Bytes of private memory of a thread, 64-byte aligned: a char* expression, fixed during the kernel.
+  std::string scratch(sym::Expr bytes);
+
+  // ---- types and helpers, declared on first use ----
+  // Of a value: float for every storage float, bool for bool; width lanes as an ext_vector_type ("f32x16"), 1: scalar.
+  std::string value_type(DType dtype, int width = 1);
+  // Of an element in memory: unsigned char for bool, unsigned short for f16 and bf16, ...
+  std::string storage_type(DType dtype, int width = 1);
+  // storage_type with the alignment of one element: what unaligned vector loads and stores go through.
+  std::string unaligned_type(DType dtype, int width);
+  // A snippet of snippets() by name, for scalars or for vectors of `width` lanes, with what it depends on.
+  void use(std::string_view snippet, int width = 1);
+
+  // ---- statements ----
+  void line(const std::string& text);   // one line at the present indentation
+  void open(const std::string& text);   // "text {" and one level deeper
+  void close(const std::string& after = {});  // "}after"
+  std::string fresh(std::string_view prefix); // an identifier used nowhere else
+
+  // The finished kernel. The statements run with `begin`, `end`, `part` and `args` of stridec_abi_kernel in scope.
+  Kernel finish(sym::Expr tasks, sym::Expr grain);
+
+ private:
+  const loop::Program& program_;
+  CpuTarget target_;
+  sym::Facts facts_;
+  std::vector<loop::BufferId> buffers_;
+  std::vector<sym::Expr> sizes_;
+  std::vector<std::string> messages_;
+  std::vector<sym::Expr> scratch_;
+  std::set<std::pair<int, int>> value_types_;    // (dtype, width) declared
+  std::vector<std::pair<std::string, int>> used_; // snippets in order of dependence
+  std::string statements_;
+  int depth_ = 1;
+  std::map<std::string, int, std::less<>> names_;
+};
+
+}  // namespace stridec::codegen::cpu
