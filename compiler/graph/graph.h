@@ -6,9 +6,10 @@
 //     %0 : f32[batch, 10] = dot_general %x %w {contract_a=[1], contract_b=[0]}
 //     output "y" %0
 //
-// Arrays and strong ids, no pointers; values and nodes are never removed from the arrays, a pass rebuilds the graph or
-// rewires uses and lets `compact` drop what is dead. Nodes are made by the Builder (builder.h) alone, which infers
-// dtypes and shapes and records guards. Weights stay where they are: a constant holds a pointer into the mapped file.
+// Arrays and strong ids, no pointers; values and nodes are never removed from the arrays, a pass rebuilds the
+// graph or rewires uses and lets `compact` drop what is dead. Nodes are made by the Builder (builder.h)
+// alone, which infers dtypes and shapes and records guards. Weights stay where they are: a constant holds a
+// pointer into the mapped file.
 #pragma once
 
 #include <cstdint>
@@ -63,15 +64,16 @@ Data own(std::vector<uint8_t> bytes);
 struct Value {
   std::string name;  // the model's name where it has one
   Type type;
-  NodeId producer;  // invalid: a graph input or a region's parameter
-  int output = 0;   // of the producer
+  NodeId producer;           // invalid: a graph input or a region's parameter
+  int output = 0;            // of the producer
   std::optional<Data> data;  // constants
-  // The contents of a small integer or bool tensor as expressions, row-major, where they are known: Shape, Gather,
-  // Concat, arithmetic on sizes. Never set on floats.
+  // The contents of a small integer or bool tensor as expressions, row-major, where they are known: Shape,
+  // Gather, Concat, arithmetic on sizes. Never set on floats.
   std::optional<std::vector<sym::Expr>> elements;
 };
 
-using AttributeValue = std::variant<int64_t, double, std::string, DType, std::vector<int64_t>, sym::Expr, std::vector<sym::Expr>>;
+using AttributeValue = std::variant<int64_t, double, std::string, DType, std::vector<int64_t>, sym::Expr,
+                                    std::vector<sym::Expr>>;
 
 // Sorted by name. An absent attribute is an error in `get`, a default in `get_or`.
 class Attributes {
@@ -87,8 +89,8 @@ class Attributes {
   std::string text_or(std::string_view name, std::string otherwise) const;
   DType dtype(std::string_view name) const;
   const std::vector<int64_t>& integers(std::string_view name) const;
-  sym::Expr expr(std::string_view name) const;                 // an integer attribute reads as a constant
-  std::vector<sym::Expr> exprs(std::string_view name) const;   // likewise
+  sym::Expr expr(std::string_view name) const;                // an integer attribute reads as a constant
+  std::vector<sym::Expr> exprs(std::string_view name) const;  // likewise
   const std::vector<std::pair<std::string, AttributeValue>>& items() const { return items_; }
   bool operator==(const Attributes&) const = default;
 
@@ -109,7 +111,7 @@ struct Node {
   std::vector<ValueId> outputs;
   Attributes attributes;
   std::vector<Region> regions;  // if, loop
-  std::string origin;           // the model's node that this came from: "node 412 'head/nms' (NonMaxSuppression)"
+  std::string origin;  // the model's node that this came from: "node 412 'head/nms' (NonMaxSuppression)"
 };
 
 // A symbol of the model and where the caller's shapes give it; input < 0: bound during the run.

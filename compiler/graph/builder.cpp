@@ -1,0 +1,494 @@
+#include "compiler/graph/builder.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "compiler/base/check.h"
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/number.h"
+#include "compiler/base/text.h"
+#include "compiler/sym/text.h"
+
+namespace stridec::graph {
+
+namespace {
+
+constexpr size_t kSharedConstantBytes = 256;
+
+void mix(size_t& seed, size_t value) { seed ^= value + 0x9e3779b97f4a7c15ull + (seed << 6) + (seed >> 2); }
+
+size_t hash_of(const AttributeValue& value) {
+  size_t seed = value.index();
+  if (const auto* i = std::get_if<int64_t>(&value)) mix(seed, static_cast<size_t>(*i));
+  if (const auto* d = std::get_if<double>(&value)) mix(seed, std::bit_cast<uint64_t>(*d));
+  if (const auto* s = std::get_if<std::string>(&value)) mix(seed, std::hash<std::string>{}(*s));
+  if (const auto* t = std::get_if<DType>(&value)) mix(seed, static_cast<size_t>(*t));
+  if (const auto* v = std::get_if<std::vector<int64_t>>(&value))
+    for (int64_t i : *v) mix(seed, static_cast<size_t>(i));
+  if (const auto* e = std::get_if<sym::Expr>(&value)) mix(seed, e->hash());
+  if (const auto* v = std::get_if<std::vector<sym::Expr>>(&value))
+    for (sym::Expr e : *v) mix(seed, e.hash());
+  return seed;
+}
+
+size_t hash_of(const Node& node) {
+  size_t seed = static_cast<size_t>(node.kind);
+  for (ValueId input : node.inputs) mix(seed, static_cast<size_t>(input.value));
+  for (const auto& [key, value] : node.attributes.items()) {
+    mix(seed, std::hash<std::string>{}(key));
+    mix(seed, hash_of(value));
+  }
+  return seed;
+}
+
+size_t hash_of(const Type& type, const Data& data) {
+  size_t seed = static_cast<size_t>(type.dtype);
+  for (sym::Expr dim : type.shape) mix(seed, dim.hash());
+  mix(seed, std::hash<std::string_view>{}({reinterpret_cast<const char*>(data.bytes), data.size}));
+  return seed;
+}
+
+// Two nodes with equal inputs and attributes compute the same.
+bool is_pure(OpKind kind) {
+  return kind != OpKind::kRandomUniform && kind != OpKind::kUpdateState && kind != OpKind::kSymbolOf &&
+         kind != OpKind::kNonZero && kind != OpKind::kConstant;
+}
+
+std::optional<int64_t> element_count(const Shape& shape) {
+  int64_t count = 1;
+  for (sym::Expr dim : shape) {
+    auto size = sym::as_const(dim);
+    if (!size || *size < 0 || (*size != 0 && count > (int64_t{1} << 40) / *size)) return std::nullopt;
+    count *= *size;
+  }
+  return count;
+}
+
+}  // namespace
+
+Builder::Builder(Graph& graph, const ShapeTable& shapes) : graph_(graph), shapes_(shapes), shared_(1) {
+  for (const Symbol& symbol : graph.symbols)
+    if (symbol.input < 0) bound_in_run_.insert(symbol.var);
+}
+
+Region& Builder::current() { return open_.empty() ? graph_.top : open_.back().region; }
+
+ValueId Builder::new_value(Type type) {
+  graph_.values.emplace_back();
+  graph_.values.back().type = std::move(type);
+  return ValueId(static_cast<int64_t>(graph_.values.size()) - 1);
+}
+
+// ---- inputs, constants, states ---------------------------------------------------------------------------
+
+ValueId Builder::input(std::string name, Type type) {
+  STRIDEC_CHECK(open_.empty());
+  const int ordinal = static_cast<int>(graph_.input_names.size());
+  for (size_t d = 0; d < type.shape.size(); ++d) {
+    // multiple * symbol, not seen before: this dim is where the symbol comes from.
+    const auto vars = sym::free_vars(type.shape[d]);
+    if (vars.size() != 1) continue;
+    const auto linear = sym::linear_in(type.shape[d], vars[0]);
+    const auto multiple = linear ? sym::as_const(linear->coefficient) : std::nullopt;
+    if (!multiple || *multiple < 1 || !linear->rest.is_const(0)) continue;
+    const bool known = std::any_of(graph_.symbols.begin(), graph_.symbols.end(),
+                                   [&](const Symbol& s) { return s.var == vars[0]; });
+    if (known) continue;
+    graph_.symbols.push_back(
+        {.var = vars[0], .input = ordinal, .dim = static_cast<int>(d), .multiple = *multiple});
+    if (!graph_.facts.bounds(vars[0]).has_lo()) graph_.facts.set_range(vars[0], 0, std::nullopt);
+  }
+  const ValueId id = new_value(std::move(type));
+  graph_[id].name = name;
+  graph_.top.parameters.insert(graph_.top.parameters.begin() + ordinal, id);
+  graph_.input_names.push_back(std::move(name));
+  return id;
+}
+
+ValueId Builder::state(std::string name, Type type, std::optional<Data> initial) {
+  STRIDEC_CHECK(open_.empty());
+  const ValueId id = new_value(std::move(type));
+  graph_[id].name = name;
+  graph_.top.parameters.push_back(id);
+  graph_.states.push_back({.name = std::move(name), .value = id, .initial = std::move(initial)});
+  return id;
+}
+
+ValueId Builder::constant(std::string name, Type type, Data data) {
+  const auto count = element_count(type.shape);
+  STRIDEC_CHECK(count && data.size == static_cast<size_t>(*count * byte_size(type.dtype)),
+                cat("constant '", name, "' of ", to_string(type), " has ", data.size, " bytes"));
+  const bool share = data.size <= kSharedConstantBytes;
+  const size_t hash = share ? hash_of(type, data) : 0;
+  if (share) {
+    for (NodeId id : shared_[0][hash]) {
+      const ValueId value = graph_[id].outputs[0];
+      const Value& candidate = graph_[value];
+      if (graph_[id].kind != OpKind::kConstant || candidate.type != type) continue;
+      if (data.size && std::memcmp(candidate.data->bytes, data.bytes, data.size) != 0) continue;
+      set_name(value, std::move(name));
+      return value;
+    }
+  }
+  Node node{.kind = OpKind::kConstant,
+            .inputs = {},
+            .outputs = {},
+            .attributes = {},
+            .regions = {},
+            .origin = origin_};
+  const ValueId value = append(std::move(node), {std::move(type)}, /*to_top=*/true)[0];
+  graph_[value].name = std::move(name);
+  graph_[value].data = std::move(data);
+  if (share) shared_[0][hash].push_back(graph_[value].producer);
+  return value;
+}
+
+ValueId Builder::scalar(DType dtype, double value) {
+  std::vector<uint8_t> bytes(static_cast<size_t>(byte_size(dtype)));
+  if (is_float(dtype))
+    write_float(dtype, value, bytes.data());
+  else
+    write_integer(dtype, static_cast<int64_t>(value), bytes.data());
+  return constant("", {dtype, {}}, own(std::move(bytes)));
+}
+
+ValueId Builder::integers(const std::vector<int64_t>& values, DType dtype) {
+  return elements({values.begin(), values.end()}, {static_cast<int64_t>(values.size())}, dtype);
+}
+
+ValueId Builder::elements(const std::vector<sym::Expr>& values, Shape shape, DType dtype) {
+  STRIDEC_CHECK(element_count(shape) == static_cast<int64_t>(values.size()) && !is_float(dtype));
+  const bool constant = std::all_of(values.begin(), values.end(), [](sym::Expr e) { return e.is_const(); });
+  if (constant) {
+    const size_t width = static_cast<size_t>(byte_size(dtype));
+    std::vector<uint8_t> bytes(values.size() * width);
+    for (size_t i = 0; i < values.size(); ++i)
+      write_integer(dtype, values[i].value(), bytes.data() + i * width);
+    return this->constant("", {dtype, std::move(shape)}, own(std::move(bytes)));
+  }
+  Node node{.kind = OpKind::kElements,
+            .inputs = {},
+            .outputs = {},
+            .attributes = {},
+            .regions = {},
+            .origin = origin_};
+  node.attributes.set("elements", values);
+  node.attributes.set("shape", std::vector<sym::Expr>(shape));
+  node.attributes.set("dtype", dtype);
+  if (auto found = find_shared(node)) return graph_[*found].outputs[0];
+  // Symbols of the run may belong to the region that is open; sizes of the inputs are good everywhere.
+  const bool to_top =
+      std::none_of(values.begin(), values.end(), [&](sym::Expr e) { return is_bound_in_run(e); });
+  const size_t hash = hash_of(node);
+  const ValueId value = append(std::move(node), {{dtype, std::move(shape)}}, to_top)[0];
+  graph_[value].elements = values;
+  shared_[to_top ? 0 : shared_.size() - 1][hash].push_back(graph_[value].producer);
+  return value;
+}
+
+// ---- nodes -----------------------------------------------------------------------------------------------
+
+std::optional<NodeId> Builder::find_shared(const Node& node) const {
+  const size_t hash = hash_of(node);
+  for (auto scope = shared_.rbegin(); scope != shared_.rend(); ++scope) {
+    auto it = scope->find(hash);
+    if (it == scope->end()) continue;
+    for (NodeId id : it->second) {
+      const Node& other = graph_[id];
+      if (other.kind == node.kind && other.inputs == node.inputs && other.attributes == node.attributes)
+        return id;
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<ValueId> Builder::append(Node node, std::vector<Type> types, bool to_top) {
+  const NodeId id(static_cast<int64_t>(graph_.nodes.size()));
+  for (size_t i = 0; i < types.size(); ++i) {
+    for (sym::Expr& dim : types[i].shape) dim = simplify(dim);
+    const ValueId value = new_value(std::move(types[i]));
+    graph_[value].producer = id;
+    graph_[value].output = static_cast<int>(i);
+    node.outputs.push_back(value);
+  }
+  std::vector<ValueId> outputs = node.outputs;
+  graph_.nodes.push_back(std::move(node));
+  (to_top ? graph_.top : current()).nodes.push_back(id);
+  return outputs;
+}
+
+// What the model's author needs to see when a node does not fit: the node and the types that reached it.
+void Builder::explain(Error& error, const Node& node) const {
+  if (error.diagnostic.kind == ErrorKind::kInternal || !error.diagnostic.where.node.empty()) return;
+  error.diagnostic.where.node = origin_;
+  if (error.diagnostic.where.op.empty()) error.diagnostic.where.op = std::string(graph::name(node.kind));
+  for (ValueId input : node.inputs)
+    if (input.valid())
+      error.diagnostic.notes.push_back(cat("input ", display(input), " ", to_string(type(input))));
+}
+
+std::string Builder::display(ValueId value) const {
+  const std::string& name = graph_[value].name;
+  return name.empty() ? cat("%", value.value) : cat("'", name, "'");
+}
+
+// The input that a node without effect gives back.
+std::optional<ValueId> Builder::same_as(const Node& node, const Inferred& inferred) const {
+  if (node.inputs.empty() || inferred.types.size() != 1) return std::nullopt;
+  const ValueId x = node.inputs[0];
+  switch (node.kind) {
+    case OpKind::kReshape:
+    case OpKind::kExpand:
+    case OpKind::kCast:
+    case OpKind::kBitcast: break;
+    case OpKind::kConcat:
+      if (node.inputs.size() != 1) return std::nullopt;
+      break;
+    case OpKind::kPermute: {
+      const auto& order = node.attributes.integers("order");
+      for (size_t i = 0; i < order.size(); ++i)
+        if (order[i] != static_cast<int64_t>(i)) return std::nullopt;
+      break;
+    }
+    case OpKind::kSlice: {
+      const auto steps = node.attributes.exprs("steps"), starts = node.attributes.exprs("starts");
+      for (size_t i = 0; i < steps.size(); ++i)
+        if (!steps[i].is_const(1) || !starts[i].is_const(0)) return std::nullopt;
+      break;
+    }
+    case OpKind::kPad: {
+      const auto before = node.attributes.exprs("before"), after = node.attributes.exprs("after");
+      for (size_t i = 0; i < before.size(); ++i)
+        if (!before[i].is_const(0) || !after[i].is_const(0)) return std::nullopt;
+      break;
+    }
+    default: return std::nullopt;
+  }
+  Type out = inferred.types[0];
+  for (sym::Expr& dim : out.shape) dim = simplify(dim);
+  return out == type(x) ? std::optional(x) : std::nullopt;
+}
+
+std::vector<ValueId> Builder::add(OpKind kind, std::vector<ValueId> inputs, Attributes attributes) {
+  Node node{.kind = kind,
+            .inputs = std::move(inputs),
+            .outputs = {},
+            .attributes = std::move(attributes),
+            .regions = {},
+            .origin = origin_};
+  const bool pure = is_pure(kind);
+  if (pure)
+    if (auto found = find_shared(node)) return graph_[*found].outputs;
+  const ShapeFn shape = shapes_.fns[static_cast<int>(kind)];
+  STRIDEC_CHECK(shape, cat("no shape function for ", graph::name(kind)));
+  Inferred inferred;
+  try {
+    inferred = shape(*this, node);
+  } catch (Error& error) {
+    explain(error, node);
+    throw;
+  }
+  if (auto same = same_as(node, inferred)) return {*same};
+  const bool folds = inferred.types.size() == 1 && !inferred.elements.empty() && inferred.elements[0] &&
+                     pure && !is_float(inferred.types[0].dtype);
+  if (folds) {
+    for (sym::Expr& e : *inferred.elements[0]) e = simplify(e);
+    return {elements(*inferred.elements[0], inferred.types[0].shape, inferred.types[0].dtype)};
+  }
+  const size_t hash = pure ? hash_of(node) : 0;
+  std::vector<ValueId> outputs = append(std::move(node), std::move(inferred.types), false);
+  for (size_t i = 0; i < inferred.elements.size(); ++i)
+    graph_[outputs[i]].elements = std::move(inferred.elements[i]);
+  const NodeId id(static_cast<int64_t>(graph_.nodes.size()) - 1);
+  if (pure) shared_.back()[hash].push_back(id);
+  return outputs;
+}
+
+ValueId Builder::add1(OpKind kind, std::vector<ValueId> inputs, Attributes attributes) {
+  std::vector<ValueId> outputs = add(kind, std::move(inputs), std::move(attributes));
+  STRIDEC_CHECK(outputs.size() == 1);
+  return outputs[0];
+}
+
+// ---- regions ---------------------------------------------------------------------------------------------
+
+void Builder::begin_region(const std::vector<Type>& parameters, sym::Expr assumption) {
+  Open open{.region = {}, .assumed = assumed_.size(), .given = {}};
+  for (const Type& type : parameters) open.region.parameters.push_back(new_value(type));
+  open_.push_back(std::move(open));
+  shared_.emplace_back();
+  if (!assumption.is_const(1)) assumed_.push_back(assumption);
+}
+
+std::vector<ValueId> Builder::parameters() const {
+  STRIDEC_CHECK(!open_.empty());
+  return open_.back().region.parameters;
+}
+
+Region Builder::end_region(std::vector<ValueId> results) {
+  STRIDEC_CHECK(!open_.empty());
+  Open open = std::move(open_.back());
+  open_.pop_back();
+  shared_.pop_back();
+  assumed_.resize(open.assumed);
+  for (ValueId value : open.given) graph_[value].elements.reset();
+  open.region.results = std::move(results);
+  return std::move(open.region);
+}
+
+std::vector<ValueId> Builder::add_with_regions(OpKind kind, std::vector<ValueId> inputs,
+                                               Attributes attributes, std::vector<Region> regions) {
+  Node node{.kind = kind,
+            .inputs = std::move(inputs),
+            .outputs = {},
+            .attributes = std::move(attributes),
+            .regions = std::move(regions),
+            .origin = origin_};
+  Inferred inferred;
+  try {
+    inferred = shapes_.fns[static_cast<int>(kind)](*this, node);
+  } catch (Error& error) {
+    explain(error, node);
+    throw;
+  }
+  return append(std::move(node), std::move(inferred.types), false);
+}
+
+void Builder::output(std::string name, ValueId value) {
+  STRIDEC_CHECK(open_.empty());
+  graph_.top.results.push_back(value);
+  graph_.output_names.push_back(std::move(name));
+}
+
+// ---- facts -----------------------------------------------------------------------------------------------
+
+std::optional<std::vector<sym::Expr>> Builder::known(ValueId id) const {
+  const Value& value = graph_[id];
+  if (value.elements) return value.elements;
+  if (!value.data || is_float(value.type.dtype)) return std::nullopt;
+  const size_t width = static_cast<size_t>(byte_size(value.type.dtype));
+  const size_t count = value.data->size / width;
+  if (count > static_cast<size_t>(kMaxElements)) return std::nullopt;
+  std::vector<sym::Expr> out;
+  out.reserve(count);
+  for (size_t i = 0; i < count; ++i)
+    out.push_back(read_integer(value.type.dtype, value.data->bytes + i * width));
+  return out;
+}
+
+std::vector<sym::Expr> Builder::elements_of(ValueId id, const std::string& hint, sym::Expr lower,
+                                            sym::Expr upper) {
+  if (auto elements = known(id)) return *elements;
+  const Type type = this->type(id);
+  const auto count = element_count(type.shape);
+  if (is_float(type.dtype) || !count || *count > kMaxElements)
+    fail(ErrorKind::kUnsupported, "sizes-from-data",
+         cat(hint, " is given by ", display(id), " of ", to_string(type),
+             ", whose number of elements is not known"));
+  ValueId flat = id;
+  if (type.shape.size() != 1) flat = add1(OpKind::kReshape, {id}, {{"shape", Shape{*count}}});
+  std::vector<sym::Expr> symbols;
+  for (int64_t i = 0; i < *count; ++i) {
+    ValueId one =
+        add1(OpKind::kSlice, {flat}, {{"starts", Shape{i}}, {"extents", Shape{1}}, {"steps", Shape{1}}});
+    one = add1(OpKind::kReshape, {one}, {{"shape", Shape{}}});
+    const sym::Expr symbol = fresh_symbol(hint, lower, upper);
+    add(OpKind::kSymbolOf, {one},
+        {{"symbol", symbol},
+         {"lower", lower},
+         {"upper", upper},
+         {"sentence", cat(hint, " is {0}, outside ", sym::to_string(lower), "..", sym::to_string(upper))}});
+    symbols.push_back(symbol);
+  }
+  graph_[id].elements = symbols;
+  if (!open_.empty()) open_.back().given.push_back(id);
+  return symbols;
+}
+
+sym::Expr Builder::fresh_symbol(const std::string& hint, sym::Expr lower, sym::Expr upper) {
+  std::string name = hint;
+  auto taken = [&] {
+    return std::any_of(graph_.symbols.begin(), graph_.symbols.end(),
+                       [&](const Symbol& s) { return s.var.name() == name; });
+  };
+  while (taken()) name = cat(hint, ".", next_symbol_++);
+  const sym::Expr symbol = sym::var(name);
+  graph_.symbols.push_back({.var = symbol});
+  bound_in_run_.insert(symbol);
+  graph_.facts.set_range(
+      symbol,
+      graph_.facts.bounds(lower).has_lo() ? std::optional(graph_.facts.bounds(lower).lo) : std::nullopt,
+      graph_.facts.bounds(upper).has_hi() ? std::optional(graph_.facts.bounds(upper).hi) : std::nullopt);
+  if (!lower.is_const()) graph_.facts.assume(sym::le(lower, symbol));
+  if (!upper.is_const()) graph_.facts.assume(sym::le(symbol, upper));
+  return symbol;
+}
+
+bool Builder::is_bound_in_run(sym::Expr e) const {
+  for (sym::Expr v : sym::free_vars(e))
+    if (bound_in_run_.contains(v)) return true;
+  return false;
+}
+
+sym::Facts Builder::known_facts() const {
+  sym::Facts facts = graph_.facts;
+  for (sym::Expr condition : assumed_) facts.assume(condition);
+  return facts;
+}
+
+sym::Answer Builder::prove(sym::Expr condition) const {
+  return assumed_.empty() ? graph_.facts.prove(condition) : known_facts().prove(condition);
+}
+
+sym::Expr Builder::simplify(sym::Expr e) const {
+  if (e.is_const() || e.is_var()) return e;
+  return sym::simplify(e, graph_.facts);
+}
+
+void Builder::require(sym::Expr condition, std::string sentence, std::vector<sym::Expr> values) {
+  const sym::Answer answer = prove(condition);
+  if (answer == sym::Answer::kYes) return;
+  sym::Guard guard{
+      .condition = simplify(condition), .sentence = std::move(sentence), .values = std::move(values)};
+  if (answer == sym::Answer::kNo) fail(ErrorKind::kDoesNotFit, "does-not-fit", sym::render(guard));
+  if (open_.empty() && !is_bound_in_run(guard.condition)) {
+    graph_.facts.assume(guard.condition);
+    if (!origin_.empty()) guard.sentence = cat(escaped(origin_), ": ", guard.sentence);
+    graph_.guards.push_back(std::move(guard));
+    return;
+  }
+  // Checked where the run gets there: a scalar that has to be 1. What it implies holds for the nodes after
+  // it, not for those before, so it is no fact of the graph.
+  assumed_.push_back(guard.condition);
+  const ValueId holds = elements({guard.condition}, {}, DType::kBool);
+  const std::string text = (origin_.empty() ? "" : origin_ + ": ") + sym::render(guard);
+  Node node{.kind = OpKind::kSymbolOf,
+            .inputs = {holds},
+            .outputs = {},
+            .attributes = {},
+            .regions = {},
+            .origin = origin_};
+  const sym::Expr symbol = fresh_symbol("check", 1, 1);
+  node.attributes = {{"symbol", symbol},
+                     {"lower", sym::Expr(1)},
+                     {"upper", sym::Expr(1)},
+                     {"sentence", escaped(text)},
+                     {"check", int64_t{1}}};
+  append(std::move(node), {}, false);
+}
+
+std::string Builder::escaped(const std::string& text) {
+  std::string out;
+  for (char c : text) {
+    out += c;
+    if (c == '{' || c == '}') out += c;
+  }
+  return out;
+}
+
+void Builder::set_name(ValueId value, std::string name) {
+  if (graph_[value].name.empty()) graph_[value].name = std::move(name);
+}
+
+}  // namespace stridec::graph
