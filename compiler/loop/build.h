@@ -1,4 +1,5 @@
-// Define-by-run construction of nests: C++ callables that receive index variables and use Value like a number.
+// Define-by-run construction of nests: C++ callables that receive index variables and use Value like a
+// number.
 //
 //   NestBuilder n(program, "gelu_bias", facts);
 //   auto i = n.dims(x.shape);
@@ -50,24 +51,35 @@ class NestBuilder {
   using Bodies = std::function<std::vector<Value>(const std::vector<sym::Expr>& at)>;
   Value reduce(Combine combine, const std::vector<sym::Expr>& extents, const Body& body);
   std::vector<Value> reduce_many(Combine combine, const std::vector<sym::Expr>& extents, const Bodies& body);
-  void loop(const std::vector<sym::Expr>& extents, const std::function<void(const std::vector<sym::Expr>& at)>& body);
+  void loop(const std::vector<sym::Expr>& extents,
+            const std::function<void(const std::vector<sym::Expr>& at)>& body);
   using ScanBody = std::function<std::vector<Value>(sym::Expr at, const std::vector<Value>& carried)>;
-  std::vector<Value> scan(sym::Expr extent, bool reverse, const std::vector<Value>& init, const ScanBody& body);
+  std::vector<Value> scan(sym::Expr extent, bool reverse, const std::vector<Value>& init,
+                          const ScanBody& body);
 
-  // Adds the nest to the program and a Launch to `steps` (Program::steps unless given). The builder is done then.
+  // Adds the nest to the program and a Launch to `steps` (Program::steps unless given). The builder is done
+  // then.
   NestId finish(Steps* steps = nullptr);
 
   Program& program() { return program_; }
+  Nest& nest() { return nest_; }  // for its name and nodes
+  const sym::Facts& facts() const {
+    return facts_;
+  }  // the program's, and the ranges of the open index variables
 
  private:
   friend struct Value;
   ValueId fresh(DType dtype);
-  sym::Expr fresh_index(const std::string& hint);
   void append(Stmt stmt);
+  Access simplified(Access access) const;
+  Dim open_dim(sym::Expr extent, const std::string& hint);
+  template <class F>
+  Block inside(F&& build);
 
   Program& program_;
   Nest nest_;
-  std::vector<Block*> open_;  // innermost last
+  sym::Facts facts_;
+  std::vector<Block*> open_;  // innermost last; none: the nest's body
   int next_index_ = 0;
 };
 

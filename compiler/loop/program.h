@@ -12,19 +12,21 @@
 //         yield %3
 //       store t0[%b, %s, %n] %0
 //
-// Meaning. A program runs its steps in order. A nest runs its body once for every point of its dims, in any order: its
-// dims are parallel. Within a body, statements run in order. `reduce` combines what its body yields over all points of
-// its dims, in any association that the combine allows, starting from the combine's identity; `for` runs its body at
-// every point of its dims, in any order; `scan` runs along one dim in order and carries scalars. Loads and stores are
-// the only memory access. A nest never reads an element that another point of the same nest writes, except elements
-// written earlier in the same point.
+// Meaning. A program runs its steps in order. A nest runs its body once for every point of its dims, in any
+// order: its dims are parallel. Within a body, statements run in order. `reduce` combines what its body
+// yields over all points of its dims, in any association that the combine allows, starting from the combine's
+// identity; `for` runs its body at every point of its dims, in any order; `scan` runs along one dim in order
+// and carries scalars. Loads and stores are the only memory access. A nest never reads an element that
+// another point of the same nest writes, except elements written earlier in the same point.
 //
-// Two levels of indices and never more: index variables (sym::Expr variables whose names start with '%') and index
-// expressions over them and the program's symbols. A value enters an index expression through `bind` alone.
+// Two levels of indices and never more: index variables (sym::Expr variables whose names start with '%') and
+// index expressions over them and the program's symbols. A value enters an index expression through `bind`
+// alone.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -42,7 +44,8 @@ using BufferId = Id<struct BufferTag>;  // into Program::buffers
 using ValueId = Id<struct ValueTag>;    // into Nest::values
 using NestId = Id<struct NestTag>;      // into Program::nests
 
-// ---- memory ----------------------------------------------------------------------------------------------------------
+// ---- memory
+// ----------------------------------------------------------------------------------------------------------
 
 enum class Storage : uint8_t {
   kInput,   // the caller's, read only
@@ -66,13 +69,15 @@ struct Buffer {
   std::vector<sym::Expr> shape;
   std::vector<sym::Expr> strides;  // in elements, per dim; row-major unless a layout transform changed them
   Storage storage = Storage::kArena;
-  int ordinal = -1;       // input, output, state: position in the artifact's list; weight: position in the packed weights
-  WeightData weight;      // kWeight alone
-  bool prepacked = false; // kWeight whose bytes are computed at compile time by Program::prepack
-  sym::Expr offset = 0;   // kArena and kWeight, after planning: byte offset
+  int ordinal =
+      -1;  // input, output, state: position in the artifact's list; weight: position in the packed weights
+  WeightData weight;       // kWeight alone
+  bool prepacked = false;  // kWeight whose bytes are computed at compile time by Program::prepack
+  sym::Expr offset = 0;    // kArena and kWeight, after planning: byte offset
 };
 
-// ---- scalars ---------------------------------------------------------------------------------------------------------
+// ---- scalars
+// ---------------------------------------------------------------------------------------------------------
 
 enum class ScalarOp : uint8_t {
 #define STRIDEC_SCALAR_OP(id, ...) id,
@@ -88,23 +93,25 @@ struct ScalarOpInfo {
   int cost;  // relative to an add
 };
 const ScalarOpInfo& info(ScalarOp op);
+std::optional<ScalarOp> parse_scalar_op(std::string_view name);
 
-// A constant: `f` where the dtype is float (f64 holds every float dtype exactly), `i` otherwise (u64 as its bits).
+// A constant: `f` where the dtype is float (f64 holds every float dtype exactly), `i` otherwise (u64 as its
+// bits).
 struct Scalar {
   DType dtype = DType::kF32;
   double f = 0;
   int64_t i = 0;
   bool operator==(const Scalar&) const = default;
 };
-Scalar float_scalar(DType dtype, double value);
-Scalar int_scalar(DType dtype, int64_t value);
+Scalar float_scalar(DType dtype, double value);  // rounded or truncated to dtype, whatever its kind
+Scalar int_scalar(DType dtype, int64_t value);   // wrapped or rounded to dtype, whatever its kind
 
 // How a reduction combines. Float sums and products may be reassociated; the others are exact.
 enum class Combine : uint8_t {
   kSum,
   kProd,
-  kMax,     // NaN wins
-  kMin,     // NaN wins
+  kMax,  // NaN wins
+  kMin,  // NaN wins
   kAnd,
   kOr,
   kArgMax,  // two values (key, index i64): the largest key, the first index among equals; NaN wins
@@ -114,18 +121,22 @@ enum class Combine : uint8_t {
 };
 int arity(Combine combine);
 std::string_view name(Combine combine);
+std::optional<Combine> parse_combine(std::string_view name);
 
-// ---- statements ------------------------------------------------------------------------------------------------------
+// ---- statements
+// ------------------------------------------------------------------------------------------------------
 
 struct Dim {
   sym::Expr var;     // an index variable, unique in its nest
-  sym::Expr extent;  // runs from 0 to extent - 1; an expression of symbols (and of outer index variables in triangular loops)
+  sym::Expr extent;  // runs from 0 to extent - 1; an expression of symbols (and of outer index variables in
+                     // triangular loops)
 };
 
 struct Stmt;
 using Block = std::vector<Stmt>;
 
-// An element of a buffer. Where `mask` is false nothing is touched: a load gives `fill`, a store does nothing.
+// An element of a buffer. Where `mask` is false nothing is touched: a load gives `fill`, a store does
+// nothing.
 struct Access {
   BufferId buffer;
   std::vector<sym::Expr> index;  // one per dim of the buffer
@@ -153,8 +164,9 @@ struct Load {
 struct Store {
   Access access;
   ValueId value;
-  // With a combine the element is updated in memory (scatter-add). Points of the nest may then meet in one element;
-  // the backend makes the update atomic or runs such a nest serially, in order, so that results are reproducible.
+  // With a combine the element is updated in memory (scatter-add). Points of the nest may then meet in one
+  // element; the backend makes the update atomic or runs such a nest serially, in order, so that results are
+  // reproducible.
   bool update = false;
   Combine combine = Combine::kSum;
 };
@@ -166,8 +178,8 @@ struct Bind {
     kSkip,   // accesses that use the variable are masked off
   };
   sym::Expr var;
-  ValueId value;     // any integer dtype
-  sym::Expr extent;  // valid range [0, extent)
+  ValueId value;               // any integer dtype
+  sym::Expr extent;            // valid range [0, extent)
   bool wrap_negative = false;  // value < 0 counts from the end first
   OutOfRange mode = OutOfRange::kError;
   std::string sentence;
@@ -183,7 +195,8 @@ struct For {
   std::vector<Dim> dims;
   Block body;
 };
-// In order along `dim` (reversed: from the end): carried[i] is init[i], then what the body yielded the step before.
+// In order along `dim` (reversed: from the end): carried[i] is init[i], then what the body yielded the step
+// before.
 struct Scan {
   Dim dim;
   bool reverse = false;
@@ -198,13 +211,14 @@ struct Stmt {
   std::variant<Let, Constant, IndexValue, Load, Store, Bind, Reduce, For, Scan> node;
 };
 
-// ---- schedule --------------------------------------------------------------------------------------------------------
+// ---- schedule
+// --------------------------------------------------------------------------------------------------------
 
-// How a nest is mapped to a machine: a list of transforms with a text form, chosen by the schedule layer, replayed from
-// the tuning cache, recorded in the manifest. A backend obeys it; the interpreter ignores it.
+// How a nest is mapped to a machine: a list of transforms with a text form, chosen by the schedule layer,
+// replayed from the tuning cache, recorded in the manifest. A backend obeys it; the interpreter ignores it.
 struct Directive {
-  std::string name;                // "vectorize", "tile", "parallel", ...
-  std::vector<std::string> args;   // dim names and numbers
+  std::string name;               // "vectorize", "tile", "parallel", ...
+  std::vector<std::string> args;  // dim names and numbers
   bool operator==(const Directive&) const = default;
 };
 struct Schedule {
@@ -212,19 +226,21 @@ struct Schedule {
   std::vector<Directive> directives;
   bool operator==(const Schedule&) const = default;
 };
+// "gemm: tile %m 14; vectorize %n 16": the kernel and a colon where there is one, then the directives.
 std::string to_string(const Schedule& schedule);
 Schedule parse_schedule(std::string_view text);
 
-// ---- nests and programs ----------------------------------------------------------------------------------------------
+// ---- nests and programs
+// ----------------------------------------------------------------------------------------------
 
 struct ValueInfo {
   DType dtype;
 };
 
 struct Nest {
-  std::string name;               // readable, from the model's op ("matmul+add+relu")
-  std::vector<std::string> nodes; // the model's nodes that it computes, for messages and `verify`
-  std::vector<Dim> dims;          // parallel
+  std::string name;                // readable, from the model's op ("matmul+add+relu")
+  std::vector<std::string> nodes;  // the model's nodes that it computes, for messages and `verify`
+  std::vector<Dim> dims;           // parallel
   Block body;
   std::vector<ValueInfo> values;  // dtype of every ValueId
   Schedule schedule;
@@ -236,7 +252,8 @@ using Steps = std::vector<Step>;
 struct Launch {
   NestId nest;
 };
-// Reads one integer from memory into a symbol (data-dependent sizes, trip counts). Fails with `sentence` outside [lower, upper].
+// Reads one integer from memory into a symbol (data-dependent sizes, trip counts). Fails with `sentence`
+// outside [lower, upper].
 struct BindSymbol {
   sym::Expr symbol;
   BufferId buffer;  // one element, any integer dtype or bool
@@ -247,10 +264,11 @@ struct If {
   sym::Expr condition;
   Steps then_steps, else_steps;
 };
-// Runs body for counter = 0, 1, ... while counter < trip_count and, when `condition` is valid, while that bool is true
-// (read before each iteration). After the loop `iterations` holds the number of completed iterations.
+// Runs body for counter = 0, 1, ... while counter < trip_count and, when `condition` is valid, while that
+// bool is true (read before each iteration). After the loop `iterations` holds the number of completed
+// iterations.
 struct While {
-  sym::Expr counter;     // a symbol visible in the body
+  sym::Expr counter;  // a symbol visible in the body
   sym::Expr trip_count;
   BufferId condition;    // invalid: none
   sym::Expr iterations;  // a symbol bound after the loop
@@ -258,12 +276,13 @@ struct While {
 };
 // A routine of the runtime library with a stable contract (sort, top-k, string ops): not a nest.
 struct Call {
-  std::string routine;              // a row of library.def
+  std::string routine;  // a row of library.def
   std::vector<BufferId> reads, writes;
   std::vector<sym::Expr> arguments;
   std::vector<std::string> nodes;
 };
-// Copies a whole buffer over another of the same shape (loop-carried values that could not be made one buffer).
+// Copies a whole buffer over another of the same shape (loop-carried values that could not be made one
+// buffer).
 struct Copy {
   BufferId from, to;
 };
@@ -274,21 +293,21 @@ struct Step {
 // A symbol of the program: bound from a dim of an input, or by a BindSymbol or While step.
 struct Symbol {
   sym::Expr var;
-  int input = -1, dim = -1;   // where the caller's shapes give it; -1: bound during the run
-  int64_t multiple = 1;       // input dim == multiple * symbol  (8*h8)
+  int input = -1, dim = -1;  // where the caller's shapes give it; -1: bound during the run
+  int64_t multiple = 1;      // input dim == multiple * symbol  (8*h8)
 };
 
 struct Program {
   std::string name;
   std::vector<Symbol> symbols;
-  sym::Facts facts;                 // ranges and divisibility of the symbols
-  std::vector<sym::Guard> guards;   // checked on every call before anything runs
+  sym::Facts facts;                // ranges and divisibility of the symbols
+  std::vector<sym::Guard> guards;  // checked on every call before anything runs
   std::vector<Buffer> buffers;
   std::vector<Nest> nests;
   Steps steps;
-  std::vector<NestId> prepack;      // run once at compile time: read weights, write prepacked weights
+  std::vector<NestId> prepack;  // run once at compile time: read weights, write prepacked weights
   std::vector<BufferId> inputs, outputs, states;
-  sym::Expr arena_bytes = 0;        // of one run, after memory planning; an expression of the inputs' symbols
+  sym::Expr arena_bytes = 0;  // of one run, after memory planning; an expression of the inputs' symbols
 
   Buffer& operator[](BufferId id) { return buffers[id.value]; }
   const Buffer& operator[](BufferId id) const { return buffers[id.value]; }
@@ -299,7 +318,8 @@ struct Program {
 // Dense row-major strides for a shape.
 std::vector<sym::Expr> row_major(const std::vector<sym::Expr>& shape);
 sym::Expr element_count(const std::vector<sym::Expr>& shape);
-BufferId add_buffer(Program& program, Buffer buffer);  // fills strides when empty
-NestId add_nest(Program& program, Nest nest);          // does not launch it
+// Fills strides when empty, and makes the name unique in the program.
+BufferId add_buffer(Program& program, Buffer buffer);
+NestId add_nest(Program& program, Nest nest);  // does not launch it
 
 }  // namespace stridec::loop

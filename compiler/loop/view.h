@@ -1,7 +1,7 @@
 // A view: how to read (or write) a buffer as a tensor of another shape, without moving a byte.
 //
-// A view maps coordinates (one per dim of its shape) to an index into its buffer and a mask. Reshape, permute, slice,
-// expand, flip, diagonal, pad and windows compose such maps; none is ever a kernel.
+// A view maps coordinates (one per dim of its shape) to an index into its buffer and a mask. Reshape,
+// permute, slice, expand, flip, diagonal, pad and windows compose such maps; none is ever a kernel.
 #pragma once
 
 #include <optional>
@@ -32,15 +32,18 @@ View reshape(const View& view, const std::vector<sym::Expr>& shape, const sym::F
 View permute(const View& view, const std::vector<int>& order);
 // result[..., i, ...] = view[..., start + step*i, ...] with `extent` elements; step may be negative.
 View slice(const View& view, int dim, sym::Expr start, sym::Expr extent, sym::Expr step);
-// Numpy broadcasting to `shape` (right-aligned). A dim equal to 1 is read at 0; where a symbolic dim may be 1 or equal
-// to the target the index is select(dim == 1, 0, coord).
+// Numpy broadcasting to `shape` (right-aligned). A dim equal to 1 is read at 0; where a symbolic dim may be 1
+// or equal to the target the index is select(dim == 1, 0, coord).
 View expand(const View& view, const std::vector<sym::Expr>& shape, const sym::Facts& facts);
 View insert_dim(const View& view, int dim);  // of extent 1
 View drop_dim(const View& view, int dim);    // of extent 1: read at 0
-// result[i] = view[i - before] inside, fill outside; `before` and `after` may be negative (crop). Nothing when the view
-// already has a mask with another fill: materialise it first.
-std::optional<View> pad(const View& view, const std::vector<sym::Expr>& before, const std::vector<sym::Expr>& after, Scalar fill);
-// result.shape = new dims; result[at] = view[map(at)] for any map given as expressions over fresh coordinates.
-View remap(const View& view, const std::vector<sym::Expr>& shape, const std::vector<sym::Expr>& coords, const std::vector<sym::Expr>& index);
+// result[i] = view[i - before] inside, fill outside; `before` and `after` may be negative (crop). Nothing
+// when the view already has a mask with another fill: materialise it first.
+std::optional<View> pad(const View& view, const std::vector<sym::Expr>& before,
+                        const std::vector<sym::Expr>& after, Scalar fill);
+// The general case: `index` gives view's coordinates over `coords`, index variables that stand for the
+// result's.
+View remap(const View& view, const std::vector<sym::Expr>& shape, const std::vector<sym::Expr>& coords,
+           const std::vector<sym::Expr>& index);
 
 }  // namespace stridec::loop
