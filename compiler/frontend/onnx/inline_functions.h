@@ -8,7 +8,7 @@
 
 namespace stridec::onnx {
 
-inline constexpr uint64_t kMaxNodes = 2'000'000;
+inline constexpr uint64_t kMaxNodes = 400'000;
 
 // Replaces every call, also inside subgraphs and bodies, and empties model.functions. Sets the version of
 // every node from the opset imports of the model or of the function that it comes from. Throws Error for

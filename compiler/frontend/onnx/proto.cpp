@@ -457,12 +457,17 @@ void to_proto(const Attribute& a, ::onnx::AttributeProto& out, bool data) {
 
 Model parse_model(const std::string& structure, TensorSource& source) {
   ::onnx::ModelProto proto;
-  if (!proto.ParseFromString(structure))
+  const bool parsed = proto.ParseFromString(structure);
+  if (!parsed || !proto.has_graph()) {
+    ::onnx::TensorProto tensor;
+    if (tensor.ParseFromString(structure) && tensor.has_data_type() && tensor.data_type() > 0)
+      fail(ErrorKind::kMalformed, "not-a-model",
+           "the file is not an ONNX model: it looks like a serialized ONNX tensor");
+    if (parsed)
+      fail(ErrorKind::kMalformed, "not-a-model", "the file is not an ONNX model: it holds no graph");
     fail(ErrorKind::kMalformed, "malformed-model",
          "the file is not a valid ONNX model: protobuf cannot parse it");
-  if (!proto.has_graph())
-    fail(ErrorKind::kMalformed, "not-a-model", "the file is not an ONNX model: it holds no graph",
-         "tensors saved by themselves (input_0.pb) and other protobuf files look like this too");
+  }
   Model m{.ir_version = proto.ir_version(), .producer = proto.producer_name()};
   if (!proto.producer_version().empty()) m.producer += " " + proto.producer_version();
   m.opsets = convert_opsets(proto.opset_import());
