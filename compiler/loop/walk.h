@@ -1,0 +1,55 @@
+// Traversal of statements, for everything that reads or rewrites bodies. The callbacks of the mutable forms
+// may change what they are given.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "compiler/loop/program.h"
+
+namespace stridec::loop {
+
+// The body of a reduce, for or scan; null for other statements.
+Block* body_of(Stmt& stmt);
+const Block* body_of(const Stmt& stmt);
+
+// The dims of a reduce, for or scan; empty for other statements.
+std::vector<Dim> dims_of(const Stmt& stmt);
+
+// Every statement of the block, outer before inner, in order.
+void for_each_stmt(Block& block, const std::function<void(Stmt&)>& visit);
+void for_each_stmt(const Block& block, const std::function<void(const Stmt&)>& visit);
+
+// Values that the statement defines in the block that holds it (not what its body defines, nor scan's carried
+// values).
+void for_each_result(Stmt& stmt, const std::function<void(ValueId&)>& visit);
+void for_each_result(const Stmt& stmt, const std::function<void(ValueId)>& visit);
+// Values that the statement itself uses: arguments, stored and bound values, a scan's init, and what its body
+// yields.
+void for_each_use(Stmt& stmt, const std::function<void(ValueId&)>& visit);
+void for_each_use(const Stmt& stmt, const std::function<void(ValueId)>& visit);
+// Expressions that the statement itself holds: indices, masks, index values, extents. Not the variables it
+// defines.
+void for_each_expr(Stmt& stmt, const std::function<void(sym::Expr&)>& visit);
+void for_each_expr(const Stmt& stmt, const std::function<void(sym::Expr)>& visit);
+
+// The memory access of a load or store, else null.
+Access* access_of(Stmt& stmt);
+const Access* access_of(const Stmt& stmt);
+
+// Index variables that the statement defines: dims of a loop, the variable of a bind.
+void for_each_index(Stmt& stmt, const std::function<void(sym::Expr&)>& visit);
+void for_each_index(const Stmt& stmt, const std::function<void(sym::Expr)>& visit);
+
+// Steps, into both branches of ifs and the bodies of whiles, in order.
+void for_each_step(Steps& steps, const std::function<void(Step&)>& visit);
+void for_each_step(const Steps& steps, const std::function<void(const Step&)>& visit);
+
+template <class... Fs>
+struct Overloaded : Fs... {
+  using Fs::operator()...;
+};
+template <class... Fs>
+Overloaded(Fs...) -> Overloaded<Fs...>;
+
+}  // namespace stridec::loop
