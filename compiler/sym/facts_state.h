@@ -1,0 +1,49 @@
+// Inside of Facts.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "compiler/sym/facts.h"
+#include "compiler/sym/polynomial.h"
+
+namespace stridec::sym {
+
+struct Facts::State {
+  struct Variable {
+    Expr name;
+    Interval range;
+    int64_t divisor = 1;
+    bool has_extent = false;
+    Expr extent;  // 0 <= name < extent
+  };
+  // A sum or another expression that is not a variable; sums have no constant, no common factor and a
+  // positive first coefficient.
+  struct Bound {
+    Expr of;
+    Interval range;
+    int64_t divisor = 1;
+  };
+
+  std::vector<Variable> variables;  // in the order of becoming known: inner loops last
+  std::vector<Bound> bounds;
+  std::vector<Expr> conditions;  // known to hold
+  Substitution equal;            // replacements contain no replaced variable
+  bool contradictory = false;
+  uint64_t version = 0;  // equal versions hold equal facts: the key of caches
+
+  const Variable* find(Expr variable) const;
+  const Bound* find_bound(Expr e) const;
+};
+
+// p == scale * of + shift, where `of` is as in State::Bound.
+struct Normalised {
+  Expr of;
+  int64_t scale, shift;
+};
+Normalised normalised(Polynomial p);
+
+// The answer without rewriting the condition first; simplify() asks this one.
+Answer prove_directly(Expr condition, const Facts& facts);
+
+}  // namespace stridec::sym

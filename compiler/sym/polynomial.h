@@ -1,0 +1,55 @@
+// Sums as linear combinations of products: the shared workings of + - * floordiv mod and comparisons.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "compiler/sym/node.h"
+
+namespace stridec::sym {
+
+// coefficient * base; base has no constant factor, is not a sum (a product may have sums as factors), and is
+// not constant.
+struct Term {
+  Expr base;
+  int64_t coefficient;
+};
+
+struct Polynomial {
+  std::vector<Term> terms;  // sorted by compare(base), coefficients not 0
+  int64_t constant = 0;
+
+  bool is_constant() const { return terms.empty(); }
+};
+
+std::span<const Expr> factors_of(const Expr& base);  // of a term's base
+
+Polynomial polynomial(Expr e);
+
+// a + scale * b, or nothing if a number leaves 64 bits.
+std::optional<Polynomial> add_scaled(const Polynomial& a, const Polynomial& b, int64_t scale);
+std::optional<Polynomial> multiply(const Polynomial& a, const Polynomial& b);
+
+// Written out, the product would have too many terms.
+bool stays_product(std::span<const Expr> factors);
+
+// Joins c*(x floordiv c) + x mod c to x, and x - c*(x floordiv c) to x mod c.
+void join_divisions(Polynomial& p);
+
+// The canonical expression, after join_divisions().
+Expr to_expr(const Polynomial& p);
+
+Expr scaled(Expr base, int64_t coefficient);  // base as in Term
+
+// a == quotient * b + remainder, where the remainder has fewer terms than a; nothing if there is no such
+// quotient.
+struct Division {
+  Polynomial quotient, remainder;
+};
+std::optional<Division> divide(const Polynomial& a, const Polynomial& b);
+
+// The largest integer that divides every coefficient (not the constant); 0 without terms.
+uint64_t content(const Polynomial& p);
+
+}  // namespace stridec::sym

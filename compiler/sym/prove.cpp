@@ -1,0 +1,264 @@
+// Facts::prove: a condition becomes "e >= 0", and e is replaced step by step by something that is never
+// larger until its bounds decide.
+#include <algorithm>
+
+#include "compiler/sym/cache.h"
+#include "compiler/sym/facts_state.h"
+#include "compiler/sym/integer.h"
+#include "compiler/sym/interval.h"
+
+namespace stridec::sym {
+namespace {
+
+Answer opposite(Answer a) {
+  return a == Answer::kYes ? Answer::kNo : a == Answer::kNo ? Answer::kYes : Answer::kUnknown;
+}
+
+class Prover {
+ public:
+  explicit Prover(const Facts& facts) : facts_(facts), state_(facts.state()) {}
+
+  bool not_negative(const Polynomial& p, int depth = 0) {
+    Expr e = to_expr(p);
+    Interval i = facts_.bounds(e);
+    if (i.lo >= 0) return true;
+    if (i.hi < 0 || depth >= kMaxDepth || --budget_ < 0 || p.terms.empty()) return false;
+    return by_index(e, depth) || by_operand(e, depth) || by_known_sum(p, depth) || by_variable(e, depth);
+  }
+
+ private:
+  static constexpr int kMaxDepth = 12;
+  int budget_ = 48;
+  const Facts& facts_;
+  const Facts::State& state_;
+
+  // e with `atom` replaced, which is exact or never makes it larger.
+  bool with(const Linear& linear, Expr replacement, int depth) {
+    auto moved = multiply(polynomial(linear.coefficient), polynomial(replacement));
+    auto next = moved ? add_scaled(polynomial(linear.rest), *moved, 1) : std::nullopt;
+    return next && not_negative(*next, depth + 1);
+  }
+
+  enum class Sign { kUp, kDown, kUnknown };
+  Sign sign(Expr coefficient) const {
+    Interval i = facts_.bounds(coefficient);
+    return i.lo >= 0 ? Sign::kUp : i.hi <= 0 ? Sign::kDown : Sign::kUnknown;
+  }
+
+  // Loop variables with symbolic extents, inner loops first.
+  bool by_index(Expr e, int depth) {
+    for (auto v = state_.variables.rbegin(); v != state_.variables.rend(); ++v) {
+      if (!v->has_extent || !depends_on(e, v->name)) continue;
+      auto linear = linear_in(e, v->name);
+      if (!linear || linear->coefficient.is_const(0)) continue;
+      Sign s = sign(linear->coefficient);
+      if (s == Sign::kUnknown) continue;
+      auto last = add_scaled(polynomial(v->extent), {{}, 1}, -1);
+      if (!last) continue;
+      return with(*linear, s == Sign::kUp ? Expr() : to_expr(*last), depth);
+    }
+    return false;
+  }
+
+  // A factor of some term that has symbolic bounds of its own.
+  bool by_operand(Expr e, int depth) {
+    Polynomial p = polynomial(e);
+    for (const Term& t : p.terms) {
+      for (const Expr& f : factors_of(t.base)) {
+        if (f.op() == Op::kVar || f.op() == Op::kAdd) continue;
+        auto linear = linear_as_atom(p, f);
+        if (!linear) continue;
+        Sign s = sign(linear->coefficient);
+        if (s == Sign::kUnknown) continue;
+        if (replace(f, *linear, s, depth)) return true;
+      }
+    }
+    return false;
+  }
+
+  // p == coefficient * atom + rest where the atom occurs as a factor; what is left may still contain it
+  // inside others.
+  std::optional<Linear> linear_as_atom(const Polynomial& p, Expr atom) const {
+    Polynomial coefficient, rest{{}, p.constant};
+    for (const Term& t : p.terms) {
+      auto factors = factors_of(t.base);
+      auto at = std::find(factors.begin(), factors.end(), atom);
+      if (at == factors.end()) {
+        rest.terms.push_back(t);
+        continue;
+      }
+      std::vector<Expr> others(factors.begin(), factors.end());
+      others.erase(others.begin() + (at - factors.begin()));
+      if (std::find(others.begin(), others.end(), atom) != others.end()) return std::nullopt;
+      auto more = add_scaled(coefficient, polynomial(product(others)), t.coefficient);
+      if (!more) return std::nullopt;
+      coefficient = *more;
+    }
+    return Linear{to_expr(coefficient), to_expr(rest)};
+  }
+
+  bool replace(Expr f, const Linear& linear, Sign s, int depth) {
+    auto each = [&](std::span<const Expr> args, bool all) {
+      for (const Expr& arg : args) {
+        if (with(linear, arg, depth) != all) return !all;
+      }
+      return all;
+    };
+    switch (f.op()) {
+      case Op::kMin: return each(f.args(), s == Sign::kUp);  // a minimum is one of them, and at most each
+      case Op::kMax: return each(f.args(), s == Sign::kDown);
+      case Op::kSelect: return each(f.args().subspan(1), true);
+      case Op::kFloorDiv: return by_quotient(f, linear, s, depth);
+      case Op::kMod: {
+        Expr b = f.arg(1);
+        if (b.is_const() || facts_.bounds(b).lo < 1) return false;
+        return with(linear, s == Sign::kUp ? Expr() : b - 1, depth);
+      }
+      default: return false;
+    }
+  }
+
+  // a - b + 1 <= b * floordiv(a, b) <= a for b >= 1: scales the whole by b where its sign is what matters.
+  bool by_quotient(Expr f, const Linear& linear, Sign s, int depth) {
+    Expr a = f.arg(0), b = f.arg(1);
+    if (facts_.bounds(b).lo < 1) return false;
+    auto least = add_scaled(polynomial(a), polynomial(b), -1);
+    if (least) least = add_scaled(*least, {{}, 1}, 1);
+    if (!least) return false;
+    Polynomial bound = s == Sign::kUp ? *least : polynomial(a);
+    auto rest = multiply(polynomial(linear.rest), polynomial(b));
+    auto part = multiply(polynomial(linear.coefficient), bound);
+    // rest may become larger by the factor only if it is compared with 0 as a whole, which it is.
+    auto next = rest && part ? add_scaled(*rest, *part, 1) : std::nullopt;
+    return next && not_negative(*next, depth + 1);
+  }
+
+  // Adds a multiple of a known sum so that a term cancels.
+  bool by_known_sum(const Polynomial& p, int depth) {
+    for (const Facts::State::Bound& b : state_.bounds) {
+      if (!b.range.has_lo() && !b.range.has_hi()) continue;
+      Polynomial known = polynomial(b.of);
+      for (const Term& k : known.terms) {
+        auto t =
+            std::find_if(p.terms.begin(), p.terms.end(), [&](const Term& u) { return u.base == k.base; });
+        if (t == p.terms.end() || t->coefficient == INT64_MIN || t->coefficient % k.coefficient != 0)
+          continue;
+        int64_t times = t->coefficient / k.coefficient;  // p == times*known + rest
+        int64_t end = times > 0 ? b.range.lo : b.range.hi;
+        if (end == Interval::kNone || end == Interval::kUnlimited) continue;
+        auto rest = add_scaled(p, known, -times);
+        auto next = rest ? add_scaled(*rest, {{}, end}, times) : std::nullopt;
+        if (next && next->terms.size() < p.terms.size() + known.terms.size() - 1 &&
+            not_negative(*next, depth + 1))
+          return true;
+      }
+    }
+    return false;
+  }
+
+  // Symbols with constant bounds: 2*a*b - a - b >= 0 for a, b >= 1 needs them one after the other.
+  bool by_variable(Expr e, int depth) {
+    for (Expr v : free_vars(e)) {
+      auto linear = linear_in(e, v);
+      if (!linear || linear->coefficient.is_const())
+        continue;  // a constant coefficient: bounds() has done it
+      Sign s = sign(linear->coefficient);
+      Interval range = facts_.bounds(v);
+      if (s == Sign::kUnknown || (s == Sign::kUp ? !range.has_lo() : !range.has_hi())) continue;
+      if (with(*linear, s == Sign::kUp ? range.lo : range.hi, depth)) return true;
+    }
+    return false;
+  }
+};
+
+bool not_negative(const std::optional<Polynomial>& p, const Facts& facts) {
+  return p && Prover(facts).not_negative(*p);
+}
+
+// a - b >= least
+bool at_least(Expr a, Expr b, int64_t least, const Facts& facts) {
+  auto d = add_scaled(polynomial(a), polynomial(b), -1);
+  if (d && least != 0) d = add_scaled(*d, {{}, least}, -1);
+  return not_negative(d, facts);
+}
+
+bool differ(Expr a, Expr b, const Facts& facts) {
+  if (at_least(a, b, 1, facts) || at_least(b, a, 1, facts)) return true;
+  auto d = add_scaled(polynomial(a), polynomial(b), -1);
+  if (!d || d->terms.empty()) return false;
+  int64_t constant = std::exchange(d->constant, 0);
+  int64_t step = facts.known_divisor(to_expr(*d));
+  return step != 0 ? constant % step != 0 : constant != 0;
+}
+
+Answer decide(Expr c, const Facts& facts);
+
+Answer connective(Expr c, const Facts& facts) {
+  const Answer deciding = c.op() == Op::kAnd ? Answer::kNo : Answer::kYes;
+  Answer all = opposite(deciding);
+  for (const Expr& arg : c.args()) {
+    Answer a = prove_directly(arg, facts);
+    if (a == deciding) return deciding;
+    if (a == Answer::kUnknown) all = Answer::kUnknown;
+  }
+  return all;
+}
+
+Answer decide(Expr c, const Facts& facts) {
+  const std::vector<Expr>& known = facts.state().conditions;
+  if (std::find(known.begin(), known.end(), c) != known.end()) return Answer::kYes;
+  Interval i = facts.bounds(c);
+  if (i.lo > 0 || i.hi < 0) return Answer::kYes;
+  if (i.lo == 0 && i.hi == 0) return Answer::kNo;
+  switch (c.op()) {
+    case Op::kLe:
+      if (at_least(c.arg(1), c.arg(0), 0, facts)) return Answer::kYes;
+      if (at_least(c.arg(0), c.arg(1), 1, facts)) return Answer::kNo;
+      break;
+    case Op::kLt:
+      if (at_least(c.arg(1), c.arg(0), 1, facts)) return Answer::kYes;
+      if (at_least(c.arg(0), c.arg(1), 0, facts)) return Answer::kNo;
+      break;
+    case Op::kEq:
+    case Op::kNe: {
+      const Answer equal = c.op() == Op::kEq ? Answer::kYes : Answer::kNo;
+      if (differ(c.arg(0), c.arg(1), facts)) return opposite(equal);
+      if (at_least(c.arg(0), c.arg(1), 0, facts) && at_least(c.arg(1), c.arg(0), 0, facts)) return equal;
+      break;
+    }
+    case Op::kAnd:
+    case Op::kOr: return connective(c, facts);
+    case Op::kSelect: {
+      Answer a = prove_directly(c.arg(1), facts);
+      return a == prove_directly(c.arg(2), facts) ? a : Answer::kUnknown;
+    }
+    default: break;
+  }
+  if (c.is_condition() && !known.empty()) {
+    Expr inverse = logical_not(c);
+    if (std::find(known.begin(), known.end(), inverse) != known.end()) return Answer::kNo;
+  }
+  return Answer::kUnknown;
+}
+
+}  // namespace
+
+Answer prove_directly(Expr condition, const Facts& facts) {
+  if (condition.is_const()) return condition.value() != 0 ? Answer::kYes : Answer::kNo;
+  thread_local Cache<Answer> cache;
+  uint64_t version = facts.state().version;
+  if (const Answer* known = cache.find(version, condition)) return *known;
+  Answer a = decide(condition, facts);
+  cache.add(version, condition, a);
+  return a;
+}
+
+Answer Facts::prove(Expr condition) const {
+  condition = substitute(condition, state_->equal);
+  Answer a = prove_directly(condition, *this);
+  if (a != Answer::kUnknown) return a;
+  Expr simpler = simplify(condition, *this);
+  return simpler == condition ? a : prove_directly(simpler, *this);
+}
+
+}  // namespace stridec::sym
