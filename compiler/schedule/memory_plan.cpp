@@ -8,7 +8,8 @@
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
-#include "compiler/schedule/walk.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/effects.h"
 
 namespace stridec::schedule {
 namespace {
@@ -90,7 +91,7 @@ class TimelineMaker {
 // Symbols that the run itself binds, at their upper bounds: the arena is sized before the run.
 sym::Substitution upper_bounds(const Program& program) {
   sym::Substitution bounds;
-  for_each_step(program.steps, [&](const loop::Step& step) {
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
     if (const auto* bind = std::get_if<loop::BindSymbol>(&step.node)) bounds[bind->symbol] = bind->upper;
     if (const auto* loop = std::get_if<loop::While>(&step.node)) {
       bounds[loop->counter] = loop->trip_count;

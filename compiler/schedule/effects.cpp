@@ -1,6 +1,8 @@
-#include "compiler/schedule/walk.h"
+#include "compiler/schedule/effects.h"
 
 #include <algorithm>
+
+#include "compiler/loop/walk.h"
 
 namespace stridec::schedule {
 namespace {
@@ -11,21 +13,18 @@ void add(std::vector<BufferId>& ids, BufferId id) {
   if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
 }
 
-template <class BlockT, class StmtT>
-void walk(BlockT& block, const std::function<void(StmtT&)>& visit) {
-  for (auto& stmt : block) {
-    visit(stmt);
-    if (auto* reduce = std::get_if<loop::Reduce>(&stmt.node)) walk<BlockT, StmtT>(reduce->body, visit);
-    if (auto* inner = std::get_if<loop::For>(&stmt.node)) walk<BlockT, StmtT>(inner->body, visit);
-    if (auto* scan = std::get_if<loop::Scan>(&stmt.node)) walk<BlockT, StmtT>(scan->body, visit);
-  }
-}
-
 }  // namespace
+
+bool reads(const Effects& effects, BufferId id) {
+  return std::find(effects.reads.begin(), effects.reads.end(), id) != effects.reads.end();
+}
+bool writes(const Effects& effects, BufferId id) {
+  return std::find(effects.writes.begin(), effects.writes.end(), id) != effects.writes.end();
+}
 
 Effects effects_of(const loop::Nest& nest) {
   Effects effects;
-  for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+  loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
     if (const auto* load = std::get_if<loop::Load>(&stmt.node)) add(effects.reads, load->access.buffer);
     if (const auto* store = std::get_if<loop::Store>(&stmt.node)) {
       add(effects.writes, store->access.buffer);
@@ -47,24 +46,6 @@ Effects effects_of(const loop::Program& program, const loop::Step& step) {
     for (BufferId id : call->writes) add(effects.writes, id);
   }
   return effects;
-}
-
-void for_each_step(const loop::Steps& steps, const std::function<void(const loop::Step&)>& visit) {
-  for (const auto& step : steps) {
-    visit(step);
-    if (const auto* branch = std::get_if<loop::If>(&step.node)) {
-      for_each_step(branch->then_steps, visit);
-      for_each_step(branch->else_steps, visit);
-    }
-    if (const auto* loop = std::get_if<loop::While>(&step.node)) for_each_step(loop->body, visit);
-  }
-}
-
-void for_each_stmt(const loop::Block& block, const std::function<void(const loop::Stmt&)>& visit) {
-  walk<const loop::Block, const loop::Stmt>(block, visit);
-}
-void for_each_stmt(loop::Block& block, const std::function<void(loop::Stmt&)>& visit) {
-  walk<loop::Block, loop::Stmt>(block, visit);
 }
 
 sym::Expr extent_in_elements(const loop::Buffer& buffer) {

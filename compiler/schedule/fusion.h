@@ -1,0 +1,39 @@
+// Fusion: fewer nests, less memory traffic, by two rules on the loop IR.
+//
+// inline (producer into load)      for i: t[i] = f(x[i])          ->  for i: y[i] = g(f(x[i]))
+//                                  for i: y[i] = g(t[i])
+//   The producer is pointwise, and what is computed twice is cheaper than what is no longer stored and
+//   loaded.
+//
+// merge (nests over common dims)   for r: m[r] = reduce k x[r,k]  ->  for r: m = reduce k x[r,k]
+//                                  for r, k: y[r,k] = x[r,k]-m[r]            for k: y[r,k] = x[r,k] - m
+//   Both agree on the dims in front; the rest of each becomes an inner loop. Softmax, layer norm and their
+//   neighbours become one nest a row; a pointwise consumer of a contraction becomes its epilogue; nests that
+//   share a domain become one nest with several outputs.
+//
+// What one nest alone still writes and reads afterwards becomes a scalar, or a row kept local to the point
+// (localise).
+//
+// A contraction (kernels ask for `reduce sum` of a product over its own dims) is only ever given pointwise
+// statements on its own domain, so that a template still fits.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/loop/program.h"
+
+namespace stridec::schedule {
+
+// One decision, for `inspect --stage=schedule`: what was fused with what, or the reason why not.
+struct Decision {
+  std::string producer, consumer;
+  bool fused = false;
+  std::string reason;
+};
+
+// Runs the rules until nothing changes. The meaning of the program stays; buffers that nothing uses any more
+// stay in the table without storage.
+void fuse(loop::Program& program, std::vector<Decision>* decisions = nullptr);
+
+}  // namespace stridec::schedule

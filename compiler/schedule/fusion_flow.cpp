@@ -1,0 +1,107 @@
+#include <algorithm>
+
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/fusion_rules.h"
+
+namespace stridec::schedule {
+
+using loop::BufferId;
+
+Flow make_flow(const loop::Program& program, const loop::Steps& steps) {
+  Flow flow;
+  flow.total_readers.assign(program.buffers.size(), 0);
+  flow.total_writers.assign(program.buffers.size(), 0);
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    const Effects effects = effects_of(program, step);
+    for (BufferId id : effects.reads) ++flow.total_readers[id.value];
+    for (BufferId id : effects.writes) ++flow.total_writers[id.value];
+  });
+  for (const auto& step : steps) {
+    Effects all;
+    loop::for_each_step({step}, [&](const loop::Step& inner) {
+      const Effects effects = effects_of(program, inner);
+      for (BufferId id : effects.reads)
+        if (!reads(all, id)) all.reads.push_back(id);
+      for (BufferId id : effects.writes)
+        if (!writes(all, id)) all.writes.push_back(id);
+    });
+    flow.effects.push_back(std::move(all));
+  }
+  return flow;
+}
+
+bool is_pointwise(const loop::Nest& nest) {
+  int stores = 0;
+  for (const auto& stmt : nest.body) {
+    if (std::holds_alternative<loop::Reduce>(stmt.node) || std::holds_alternative<loop::For>(stmt.node) ||
+        std::holds_alternative<loop::Scan>(stmt.node))
+      return false;
+    if (const auto* store = std::get_if<loop::Store>(&stmt.node)) {
+      if (store->update || !store->access.mask.is_const(1)) return false;
+      ++stores;
+    }
+  }
+  return stores == 1;
+}
+
+namespace {
+
+// The load behind a value, through casts.
+const loop::Load* load_behind(const loop::Block& block, loop::ValueId id) {
+  for (const auto& stmt : block) {
+    if (const auto* load = std::get_if<loop::Load>(&stmt.node); load && load->result == id) return load;
+    const auto* let = std::get_if<loop::Let>(&stmt.node);
+    if (let && let->result == id && let->op == loop::ScalarOp::kCast) return load_behind(block, let->args[0]);
+  }
+  return nullptr;
+}
+
+bool lacks_a_dim(const loop::Nest& nest, const loop::Load& load) {
+  return std::any_of(nest.dims.begin(), nest.dims.end(), [&](const loop::Dim& dim) {
+    return !dim.extent.is_const(1) &&
+           std::none_of(load.access.index.begin(), load.access.index.end(),
+                        [&](sym::Expr at) { return sym::depends_on(at, dim.var); });
+  });
+}
+
+}  // namespace
+
+bool is_contraction(const loop::Nest& nest) {
+  for (const auto& stmt : nest.body) {
+    const auto* reduce = std::get_if<loop::Reduce>(&stmt.node);
+    if (!reduce || reduce->combine != loop::Combine::kSum) continue;
+    for (const auto& inner : reduce->body) {
+      const auto* let = std::get_if<loop::Let>(&inner.node);
+      if (!let || let->op != loop::ScalarOp::kMul || let->result != reduce->yields[0]) continue;
+      const loop::Load* a = load_behind(reduce->body, let->args[0]);
+      const loop::Load* b = load_behind(reduce->body, let->args[1]);
+      if (a && b && lacks_a_dim(nest, *a) && lacks_a_dim(nest, *b)) return true;
+    }
+  }
+  return false;
+}
+
+int scalar_cost(const loop::Block& block) {
+  int cost = 0;
+  loop::for_each_stmt(block, [&](const loop::Stmt& stmt) {
+    if (const auto* let = std::get_if<loop::Let>(&stmt.node)) cost += info(let->op).cost;
+    if (std::holds_alternative<loop::Bind>(stmt.node)) cost += 2;
+  });
+  return cost;
+}
+
+std::string fused_name(const loop::Nest& producer, const loop::Nest& consumer) {
+  constexpr size_t kLongest = 60;
+  std::string name = producer.name + "+" + consumer.name;
+  if (name.size() <= kLongest) return name;
+  const size_t cut = name.rfind('+', kLongest - 4);
+  return (cut == std::string::npos ? name.substr(0, kLongest - 4) : name.substr(0, cut)) + "+...";
+}
+
+size_t statement_count(const loop::Block& block) {
+  size_t count = 0;
+  loop::for_each_stmt(block, [&](const loop::Stmt&) { ++count; });
+  return count;
+}
+
+}  // namespace stridec::schedule

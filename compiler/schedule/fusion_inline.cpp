@@ -1,0 +1,228 @@
+// for i: t[i] = f(x[i])            for i: y[i] = g(f(x[i]))
+// for i: y[i] = g(t[i])      ->
+#include <algorithm>
+
+#include "compiler/base/check.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/fusion_rules.h"
+
+namespace stridec::schedule {
+namespace {
+
+using loop::Access;
+using loop::Block;
+using loop::BufferId;
+using loop::Dim;
+using loop::Launch;
+using loop::Load;
+using loop::Nest;
+using loop::Program;
+using loop::Stmt;
+using loop::Store;
+using sym::Expr;
+
+// What may be computed again for each further use of a value: about what loading it again would cost.
+constexpr int kCheap = 4;
+
+const Store& only_store(const Nest& nest) {
+  for (const auto& stmt : nest.body)
+    if (const auto* store = std::get_if<Store>(&stmt.node)) return *store;
+  STRIDEC_CHECK(false, nest.name);
+  __builtin_unreachable();
+}
+
+// Loads of `buffer` with the loops around them.
+struct Use {
+  const Load* load;
+  std::vector<Dim> loops;  // enclosing, the nest's dims included
+};
+void collect_uses(const Block& block, BufferId buffer, std::vector<Dim>& loops, std::vector<Use>& uses) {
+  for (const auto& stmt : block) {
+    if (const auto* load = std::get_if<Load>(&stmt.node); load && load->access.buffer == buffer)
+      uses.push_back({load, loops});
+    const Block* body = loop::body_of(stmt);
+    if (!body) continue;
+    const size_t before = loops.size();
+    for (const Dim& dim : loop::dims_of(stmt)) loops.push_back(dim);
+    collect_uses(*body, buffer, loops, uses);
+    loops.resize(before);
+  }
+}
+
+// Every loop around the load moves its index: each element is loaded once.
+bool loads_each_once(const Use& use) {
+  return std::all_of(use.loops.begin(), use.loops.end(), [&](const Dim& dim) {
+    if (dim.extent.is_const(1)) return true;
+    return std::any_of(use.load->access.index.begin(), use.load->access.index.end(),
+                       [&](Expr at) { return sym::depends_on(at, dim.var); });
+  });
+}
+
+// Loads as many elements as the nest has points: what an inlined copy loads again.
+int full_loads(const Nest& nest) {
+  int count = 0;
+  loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
+    const auto* load = std::get_if<Load>(&stmt.node);
+    if (!load) return;
+    count += std::all_of(nest.dims.begin(), nest.dims.end(), [&](const Dim& dim) {
+      return dim.extent.is_const(1) || std::any_of(load->access.index.begin(), load->access.index.end(),
+                                                   [&](Expr at) { return sym::depends_on(at, dim.var); });
+    });
+  });
+  return count;
+}
+
+class Inliner {
+ public:
+  Inliner(const Program& program, const Nest& producer, Nest& consumer)
+      : producer_(producer),
+        store_(only_store(producer)),
+        consumer_(consumer),
+        cloner_(consumer),
+        facts_(program.facts) {
+    for (const Dim& dim : consumer.dims) facts_.set_index(dim.var, dim.extent);
+  }
+
+  // False, with the nest half rewritten, where a load's index does not give the producer's point.
+  bool run() {
+    if (!rewrite(consumer_.body, facts_)) return false;
+    for (const auto& [from, to] : replaced_) loop::replace_uses(consumer_.body, from, to);
+    return true;
+  }
+
+ private:
+  bool rewrite(Block& block, sym::Facts facts) {
+    Block out;
+    for (auto& stmt : block) {
+      sym::Facts inside = facts;
+      loop::add_facts(inside, stmt);
+      if (std::holds_alternative<loop::Bind>(stmt.node)) facts = inside;
+      if (Block* body = loop::body_of(stmt); body && !rewrite(*body, inside)) return false;
+      auto* load = std::get_if<Load>(&stmt.node);
+      if (!load || load->access.buffer != store_.access.buffer)
+        out.push_back(std::move(stmt));
+      else if (!expand(*load, facts, out))
+        return false;
+    }
+    block = std::move(out);
+    return true;
+  }
+
+  // The producer's body at the point that wrote the element, in place of the load.
+  bool expand(const Load& load, const sym::Facts& facts, Block& out) {
+    const auto point = loop::invert(producer_, store_.access, load.access.index, facts);
+    if (!point) return false;
+    cloner_.forget();
+    for (const auto& [var, at] : *point) cloner_.map(var, sym::simplify(at, facts));
+    Block body = cloner_.clone(producer_, producer_.body);
+    const Expr mask = load.access.mask;
+    for (auto& stmt : body) {
+      if (std::holds_alternative<Store>(stmt.node)) continue;
+      if (auto* inner = std::get_if<Load>(&stmt.node))
+        inner->access.mask = sym::logical_and(inner->access.mask, mask);
+      // Outside the mask the point does not exist: its indices are not checked there.
+      if (auto* bind = std::get_if<loop::Bind>(&stmt.node); bind && !mask.is_const(1))
+        bind->mode = loop::Bind::OutOfRange::kSkip;
+      out.push_back(std::move(stmt));
+    }
+    const loop::ValueId value = cloner_.value(store_.value);
+    if (mask.is_const(1)) {
+      replaced_.emplace_back(load.result, value);
+      return true;
+    }
+    const loop::ValueId condition = loop::add_value(consumer_, DType::kBool);
+    const loop::ValueId fill = loop::add_value(consumer_, load.fill.dtype);
+    out.push_back({loop::IndexValue{condition, mask}});
+    out.push_back({loop::Constant{fill, load.fill}});
+    out.push_back({loop::Let{load.result, loop::ScalarOp::kSelect, {condition, value, fill}}});
+    return true;
+  }
+
+  const Nest& producer_;
+  const Store& store_;
+  Nest& consumer_;
+  loop::Cloner cloner_;
+  sym::Facts facts_;
+  std::vector<std::pair<loop::ValueId, loop::ValueId>> replaced_;
+};
+
+bool refuse(std::string* reason, const char* why) {
+  *reason = why;
+  return false;
+}
+
+}  // namespace
+
+bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_at, std::string* reason) {
+  const loop::NestId producer_id = std::get<Launch>(steps[producer_at].node).nest;
+  const Nest& producer = program[producer_id];
+  if (!is_pointwise(producer)) return refuse(reason, "the producer is not pointwise");
+  const Store& store = only_store(producer);
+  const BufferId buffer = store.access.buffer;
+  if (program[buffer].storage != loop::Storage::kArena)
+    return refuse(reason, "its result is needed in memory");
+  if (flow.total_writers[buffer.value] != 1) return refuse(reason, "its result is written in several places");
+
+  std::vector<int> readers;
+  for (int at = producer_at + 1; at < static_cast<int>(steps.size()); ++at) {
+    if (!reads(flow.effects[at], buffer)) continue;
+    if (!std::holds_alternative<Launch>(steps[at].node))
+      return refuse(reason, "control flow reads its result");
+    readers.push_back(at);
+  }
+  if (static_cast<int>(readers.size()) != flow.total_readers[buffer.value] || readers.empty())
+    return refuse(reason, "its result is read elsewhere");
+  for (int at = producer_at + 1; at < readers.back(); ++at)
+    for (BufferId id : flow.effects[producer_at].reads)
+      if (writes(flow.effects[at], id))
+        return refuse(reason, "what it reads is overwritten before the consumer");
+
+  const int cost = scalar_cost(producer.body);
+  int loads = 0;
+  bool once = true;
+  for (int at : readers) {
+    const Nest& consumer = program[std::get<Launch>(steps[at].node).nest];
+    std::vector<Use> uses;
+    std::vector<Dim> loops = consumer.dims;
+    collect_uses(consumer.body, buffer, loops, uses);
+    loads += static_cast<int>(uses.size());
+    const bool contraction = is_contraction(consumer);
+    for (const Use& use : uses) {
+      if (use.loops.size() > consumer.dims.size() && contraction && cost > 0)
+        return refuse(reason, "a contraction loads each element many times");
+      once = once && loads_each_once(use);
+    }
+    if (statement_count(consumer.body) + uses.size() * producer.body.size() > kMostStatements)
+      return refuse(reason, "the nest would grow too long");
+  }
+  const bool binds = std::any_of(producer.body.begin(), producer.body.end(), [](const Stmt& stmt) {
+    return std::holds_alternative<loop::Bind>(stmt.node);
+  });
+  if ((loads > 1 || !once) && (cost > kCheap || full_loads(producer) > 1 || binds))
+    return refuse(reason, "it would be computed more than once");
+
+  std::vector<Nest> rewritten;
+  for (int at : readers) {
+    Nest& consumer = rewritten.emplace_back(program[std::get<Launch>(steps[at].node).nest]);
+    if (!Inliner(program, producer, consumer).run())
+      return refuse(reason, "a load's index does not determine the producer's point");
+    consumer.name = fused_name(producer, consumer);
+    consumer.nodes.insert(consumer.nodes.begin(), producer.nodes.begin(), producer.nodes.end());
+    loop::clean(program, consumer);
+  }
+  for (size_t i = 0; i < readers.size(); ++i) {
+    const int at = readers[i];
+    program[std::get<Launch>(steps[at].node).nest] = std::move(rewritten[i]);
+    for (BufferId id : flow.effects[at].reads) --flow.total_readers[id.value];
+    flow.effects[at] = effects_of(program, steps[at]);
+    for (BufferId id : flow.effects[at].reads) ++flow.total_readers[id.value];
+  }
+  for (BufferId id : flow.effects[producer_at].reads) --flow.total_readers[id.value];
+  for (BufferId id : flow.effects[producer_at].writes) --flow.total_writers[id.value];
+  flow.effects.erase(flow.effects.begin() + producer_at);
+  steps.erase(steps.begin() + producer_at);
+  return true;
+}
+
+}  // namespace stridec::schedule

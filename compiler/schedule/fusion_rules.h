@@ -1,0 +1,45 @@
+// The two fusion rules and what they look at. Each applies, or leaves the program alone and gives its reason.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/loop/program.h"
+#include "compiler/schedule/effects.h"
+
+namespace stridec::schedule {
+
+// Who touches what in one list of steps; kept up to date by the rules.
+struct Flow {
+  std::vector<Effects> effects;  // by position; control flow counts as all that is inside
+  std::vector<int> total_writers,
+      total_readers;  // by buffer: steps of the whole program, nested ones included
+};
+Flow make_flow(const loop::Program& program, const loop::Steps& steps);
+
+// Inlines the pointwise nest at `producer` into every nest that reads its result, and removes it.
+bool try_inline(loop::Program& program, loop::Steps& steps, Flow& flow, int producer, std::string* reason);
+
+// Makes one nest of the two over the dims they agree on; gives its position, or -1.
+int try_merge(loop::Program& program, loop::Steps& steps, Flow& flow, int producer, int consumer,
+              std::string* reason);
+
+// Within one nest: stored values that are loaded again at the same index are forwarded, and arena buffers
+// that no other step uses become scalars or local rows.
+void localise(loop::Program& program, loop::Nest& nest, const Flow& flow);
+
+// -- what the rules ask of a nest
+
+// No loops inside, one plain store.
+bool is_pointwise(const loop::Nest& nest);
+// A `reduce sum` of a product whose operands each lack one of the nest's dims: a template will compute it.
+bool is_contraction(const loop::Nest& nest);
+int scalar_cost(const loop::Block& block);
+// "matmul+add+relu", cut where it gets long.
+std::string fused_name(const loop::Nest& producer, const loop::Nest& consumer);
+size_t statement_count(const loop::Block& block);
+
+// A nest longer than this compiles slowly and keeps nothing in registers.
+inline constexpr size_t kMostStatements = 400;
+
+}  // namespace stridec::schedule
