@@ -193,8 +193,8 @@ typedef struct stridec_abi_program {
   /* Dims of all outputs, one after the other; -1 where they depend on data and are not yet known. */
   void (*output_dims)(const int64_t* symbols, int64_t* dims);
 
-  /* Weights beside the artifact (null: within it, see stridec_abi_note): a file name without a slash, its
-   * size and the XXH64 (seed 0) of its bytes. */
+  /* Weights beside the artifact (null: within it, see stridec_abi_note): a file name without a slash, and the
+   * XXH64 (seed 0, stridec/xxh64.h) of its bytes. The size holds for both. */
   const char* weights_file;
   uint64_t weights_bytes;
   uint64_t weights_hash;
@@ -204,10 +204,10 @@ typedef struct stridec_abi_program {
 extern const stridec_abi_program stridec_program __attribute__((visibility("hidden")));
 
 /* ---- Data appended to the artifact ----
- * The runtime defines stridec_note
- * in section .note.stridec. The packager appends one blob (weights, then the manifest), writes where it lies
- * into the note, and turns the PT_NOTE program header into a read-only PT_LOAD. Addresses are virtual
- * addresses of the file, that is, relative to __ehdr_start once loaded. Sizes of 0: absent.
+ * The runtime defines stridec_note in section .note.stridec. The packager appends one blob (weights, then the
+ * manifest), writes where it lies into the note, and turns the PT_NOTE program header into a read-only
+ * PT_LOAD. Addresses are virtual addresses of the file, that is, relative to __ehdr_start once loaded. Size
+ * 0: absent.
  */
 #define STRIDEC_ABI_NOTE_SECTION ".note.stridec"
 #define STRIDEC_ABI_NOTE_NAME "stridec.abi" /* 12 bytes with its zero */
@@ -222,8 +222,7 @@ typedef struct stridec_abi_note {
 } stridec_abi_note;
 
 /* ---- CPU features ----
- * A bit stands for
- * "the processor has it and the operating system saves its registers".
+ * A bit stands for "the processor has it and the operating system saves its registers".
  */
 #define STRIDEC_CPU_BIT(n) ((uint64_t)1 << (n))
 #define STRIDEC_CPU_SSE3 STRIDEC_CPU_BIT(0)

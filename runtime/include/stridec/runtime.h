@@ -222,9 +222,10 @@ typedef struct stridec_api {
   stridec_status (*context_output_shapes)(stridec_context* context, const stridec_tensor* inputs,
                                           size_t input_count, stridec_tensor* outputs, size_t output_count);
 
-  /* Obtains all memory that a run at these input shapes needs. Data may be null. */
-  stridec_status (*context_reserve)(stridec_context* context, const stridec_tensor* inputs,
-                                    size_t input_count);
+  /* Obtains all memory that a run with such tensors needs. Data may be null. outputs may be null: the run will be
+   * given compact memory for each; where they are given, data null means what it means in a run. */
+  stridec_status (*context_reserve)(stridec_context* context, const stridec_tensor* inputs, size_t input_count,
+                                    const stridec_tensor* outputs, size_t output_count);
 
   /* Runs the model. Inputs and outputs are in the order of the manifest and may not overlap.
    * An output is one of two:

@@ -1,0 +1,25 @@
+# The runtime is built twice from the same sources: as a library that the unit tests link, and as one relocatable
+# object, STRIDEC_RUNTIME_OBJECT (target stridec_runtime_object), which goes into every artifact.
+# Neither exceptions nor RTTI nor libstdc++: what stays undefined is libc's (runtime/libc_symbols.txt, under test).
+file(GLOB runtime_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/src/*.cpp)
+set(runtime_flags -fno-exceptions -fno-rtti -fno-threadsafe-statics -fvisibility=hidden -fPIC -U_FORTIFY_SOURCE)
+
+add_library(stridec_runtime STATIC ${runtime_sources})
+target_compile_options(stridec_runtime PRIVATE ${runtime_flags})
+target_include_directories(stridec_runtime PUBLIC ${PROJECT_SOURCE_DIR}/runtime/include ${PROJECT_SOURCE_DIR})
+target_link_libraries(stridec_runtime PUBLIC Threads::Threads)
+
+# Optimised and without instrumentation whatever this build is for. -march: the oldest machine, which must get as far as
+# the sentence that says what it lacks.
+add_library(stridec_runtime_parts OBJECT ${runtime_sources})
+target_compile_options(stridec_runtime_parts PRIVATE ${runtime_flags} -O2 -g0 -DNDEBUG -march=x86-64 -mtune=generic
+                       -fno-stack-protector -fno-sanitize=all)
+target_include_directories(stridec_runtime_parts PRIVATE ${PROJECT_SOURCE_DIR}/runtime/include)
+
+set(STRIDEC_RUNTIME_OBJECT ${PROJECT_BINARY_DIR}/runtime/stridec_runtime.o)
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/runtime)
+add_custom_command(OUTPUT ${STRIDEC_RUNTIME_OBJECT}
+  COMMAND ${STRIDEC_LLVM_DIR}/bin/ld.lld -r -o ${STRIDEC_RUNTIME_OBJECT} $<TARGET_OBJECTS:stridec_runtime_parts>
+  DEPENDS stridec_runtime_parts $<TARGET_OBJECTS:stridec_runtime_parts>
+  COMMAND_EXPAND_LISTS VERBATIM)
+add_custom_target(stridec_runtime_object DEPENDS ${STRIDEC_RUNTIME_OBJECT})

@@ -1,0 +1,49 @@
+// The functions of stridec_api that work on a context; what they do is said in runtime.h.
+#pragma once
+
+#include "context.h"
+
+namespace stridec::runtime {
+
+stridec_status context_create(stridec_model* model, const stridec_context_options* options,
+                              stridec_context** context, char* message, size_t message_bytes);
+void context_destroy(stridec_context* context);
+stridec_status context_output_shapes(stridec_context* context, const stridec_tensor* inputs,
+                                     size_t input_count, stridec_tensor* outputs, size_t output_count);
+stridec_status context_reserve(stridec_context* context, const stridec_tensor* inputs, size_t input_count,
+                               const stridec_tensor* outputs, size_t output_count);
+stridec_status context_run(stridec_context* context, const stridec_tensor* inputs, size_t input_count,
+                           stridec_tensor* outputs, size_t output_count);
+stridec_status context_state(stridec_context* context, int32_t index, stridec_tensor* view);
+stridec_status context_reset_state(stridec_context* context, int32_t index);
+stridec_status context_profile(stridec_context* context, int32_t enable);
+stridec_status context_step(stridec_context* context, int32_t index, stridec_step_profile* profile);
+stridec_status context_memory(stridec_context* context, stridec_memory_info* info);
+
+stridec_status check_threads(int32_t threads, int32_t spin_us, Text& message);
+
+// One call at a time on a context. Converts to false when another thread is inside; otherwise the last call's
+// sentence is cleared and `message` writes this one's.
+class InUse {
+ public:
+  explicit InUse(stridec_context& context)
+      : message(context.error, 0),
+        context_(context),
+        mine_(!context.busy.exchange(1, std::memory_order_acquire)) {
+    if (mine_) message = Text(context.error, sizeof context.error);
+  }
+  ~InUse() {
+    if (mine_) context_.busy.store(0, std::memory_order_release);
+  }
+  InUse(const InUse&) = delete;
+  InUse& operator=(const InUse&) = delete;
+  explicit operator bool() const { return mine_; }
+
+  Text message;
+
+ private:
+  stridec_context& context_;
+  bool mine_;
+};
+
+}  // namespace stridec::runtime

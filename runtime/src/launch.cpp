@@ -1,0 +1,88 @@
+#include <time.h>
+
+#include "context.h"
+#include "fp_mode.h"
+
+namespace stridec::runtime {
+namespace {
+
+int64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * int64_t{1000000000} + t.tv_nsec;
+}
+
+struct Job {
+  stridec_abi_kernel kernel;
+  const stridec_abi_args* args;
+  const stridec_abi_failure* failures;
+  int64_t tasks;
+  int32_t parts;
+  std::atomic<uint32_t> failed;
+};
+
+// Part p of n gets the p-th of n contiguous shares whose sizes differ by one at most.
+void do_part(void* argument, int32_t part) {
+  Job& job = *static_cast<Job*>(argument);
+  int64_t share = job.tasks / job.parts, more = job.tasks % job.parts;
+  int64_t begin = part * share + (part < more ? part : more);
+  int64_t end = begin + share + (part < more);
+  job.kernel(job.args, begin, end, part);
+  if (job.failures[part].code) job.failed.store(1, std::memory_order_relaxed);
+}
+
+// On threads that are not ours.
+void do_foreign_part(void* argument, int32_t part) {
+  FpMode before = fp_mode();
+  set_default_fp_mode();
+  do_part(argument, part);
+  set_fp_mode(before);
+}
+
+void record(Step& step, int64_t elapsed) {
+  if (!step.calls || elapsed < step.minimum) step.minimum = elapsed;
+  ++step.calls;
+  step.nanoseconds += elapsed;
+}
+
+stridec_context& context_of(stridec_abi_run* run) { return *static_cast<stridec_context*>(run->context); }
+
+}  // namespace
+
+int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_abi_args* args, int64_t tasks,
+               int64_t grain, int32_t step) {
+  stridec_context& c = context_of(run);
+  if (tasks <= 0) return 0;
+  int64_t worth = grain > 1 ? (tasks - 1) / grain + 1 : tasks;
+  int32_t parts = worth < run->threads ? static_cast<int32_t>(worth) : run->threads;
+  bool timed = c.profiling && step >= 0 && step < c.model->variant->step_count;
+  int64_t start = timed ? now_ns() : 0;
+  Job job = {kernel, args, run->failures, tasks, parts, {0}};
+  if (parts == 1)
+    do_part(&job, 0);
+  else if (c.parallel_for)
+    c.parallel_for(c.parallel_user, parts, do_foreign_part, &job);
+  else
+    pool_run(c.pool, parts, do_part, &job);
+  if (timed) record(c.steps[step], now_ns() - start);
+  return static_cast<int32_t>(job.failed.load(std::memory_order_relaxed));
+}
+
+void* resize_output(stridec_abi_run* run, int32_t output, const int64_t* dims) {
+  stridec_context& c = context_of(run);
+  const stridec_abi_value& value = c.model->program->outputs[output];
+  for (int32_t i = 0; i < value.rank; ++i) c.dims_of[output][i] = dims[i];
+  Text message(c.error, sizeof c.error);
+  c.run_status = place_output(c, output, &c.given_outputs[output], message);
+  return c.run_status == STRIDEC_OK ? c.outputs[output] : nullptr;
+}
+
+void* allocate_slot(stridec_abi_run* run, int32_t slot, int64_t bytes) {
+  stridec_context& c = context_of(run);
+  if (bytes >= 0 && grow(c.allocator, c.slots[slot], bytes ? bytes : 1)) return c.slots[slot].data;
+  Text message(c.error, sizeof c.error);
+  c.run_status = out_of_memory(message, "a buffer whose size depends on data", bytes);
+  return nullptr;
+}
+
+}  // namespace stridec::runtime

@@ -1,0 +1,130 @@
+#include "machine.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "text.h"
+
+namespace stridec::runtime {
+namespace {
+
+// Reads a small file whole, with a zero at its end. False if there is none.
+bool read_file(const char* path, char* out, size_t room) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  size_t used = 0;
+  for (ssize_t n; used + 1 < room && (n = read(fd, out + used, room - 1 - used)) > 0;)
+    used += static_cast<size_t>(n);
+  close(fd);
+  out[used] = 0;
+  return used > 0;
+}
+
+int32_t rounded_up(long long quota, long long period) {
+  if (quota <= 0 || period <= 0) return 0;
+  long long n = (quota + period - 1) / period;
+  return n > 1 << 20 ? 0 : static_cast<int32_t>(n);
+}
+
+int32_t lesser(int32_t a, int32_t b) {
+  if (!a || !b) return a ? a : b;
+  return a < b ? a : b;
+}
+
+// cpu.max of v2 holds "<quota> <period>" or "max <period>"; v1 has a file for each.
+int32_t quota_in(const char* folder, bool v2) {
+  char path[1024], content[128];
+  if (v2) {
+    Text(path, sizeof path) << folder << "/cpu.max";
+    if (!read_file(path, content, sizeof content)) return 0;
+    char* rest = nullptr;
+    long long quota = strtoll(content, &rest, 10);
+    return rest == content ? 0 : rounded_up(quota, strtoll(rest, nullptr, 10));
+  }
+  Text(path, sizeof path) << folder << "/cpu.cfs_quota_us";
+  if (!read_file(path, content, sizeof content)) return 0;
+  long long quota = strtoll(content, nullptr, 10);
+  Text(path, sizeof path) << folder << "/cpu.cfs_period_us";
+  if (!read_file(path, content, sizeof content)) return 0;
+  return rounded_up(quota, strtoll(content, nullptr, 10));
+}
+
+// The group's folder and all above it up to the mount: each may set a limit.
+int32_t quota_along(const char* mount, const char* group, bool v2) {
+  char folder[1024];
+  Text(folder, sizeof folder) << mount << group;
+  size_t shortest = strlen(mount);
+  int32_t limit = 0;
+  for (;;) {
+    limit = lesser(limit, quota_in(folder, v2));
+    char* slash = strrchr(folder, '/');
+    if (!slash || static_cast<size_t>(slash - folder) < shortest) return limit;
+    *slash = 0;
+  }
+}
+
+bool lists_cpu(const char* controllers) {
+  for (const char* at = controllers; at; at = strchr(at, ',')) {
+    if (*at == ',') ++at;
+    if (strncmp(at, "cpu", 3) == 0 && (at[3] == ',' || at[3] == 0)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+int32_t cgroup_processors(const char* root) {
+  char path[1024], content[4096];
+  Text(path, sizeof path) << root << "/proc/self/cgroup";
+  if (!read_file(path, content, sizeof content)) return 0;
+  int32_t limit = 0;
+  // Lines "id:controllers:path"; v2 is id 0 without controllers.
+  for (char* line = content; line && *line;) {
+    char* next = strchr(line, '\n');
+    if (next) *next++ = 0;
+    char* controllers = strchr(line, ':');
+    char* group = controllers ? strchr(controllers + 1, ':') : nullptr;
+    if (group) {
+      *group++ = 0;
+      ++controllers;
+      char mount[1024];
+      if (!*controllers) {
+        Text(mount, sizeof mount) << root << "/sys/fs/cgroup";
+        limit = lesser(limit, quota_along(mount, group, true));
+      } else if (lists_cpu(controllers)) {
+        // Mounted under the controllers' names, or as plain "cpu".
+        Text(mount, sizeof mount) << root << "/sys/fs/cgroup/" << controllers;
+        int32_t found = quota_along(mount, group, false);
+        if (!found) {
+          Text(mount, sizeof mount) << root << "/sys/fs/cgroup/cpu";
+          found = quota_along(mount, group, false);
+        }
+        limit = lesser(limit, found);
+      }
+    }
+    line = next;
+  }
+  return limit;
+}
+
+int32_t usable_processors() {
+  // The mask must be as large as the kernel's, however many processors that machine could have.
+  int32_t count = 0;
+  for (size_t bytes = sizeof(cpu_set_t); bytes <= (1u << 20) && !count; bytes *= 2) {
+    auto* mask = static_cast<cpu_set_t*>(calloc(1, bytes));
+    if (!mask) break;
+    if (sched_getaffinity(0, bytes, mask) == 0) {
+      auto* word = reinterpret_cast<const unsigned long*>(mask);
+      for (size_t i = 0; i < bytes / sizeof *word; ++i) count += __builtin_popcountl(word[i]);
+    }
+    free(mask);
+  }
+  if (count < 1) count = 1;
+  int32_t quota = cgroup_processors("");
+  return quota && quota < count ? quota : count;
+}
+
+}  // namespace stridec::runtime

@@ -1,0 +1,41 @@
+// Memory of a context: blocks that grow and never shrink, so that runs at shapes seen before allocate
+// nothing.
+#pragma once
+
+#include "stridec/runtime.h"
+
+namespace stridec::runtime {
+
+constexpr int64_t kAlignment = 64;
+inline int64_t align_up(int64_t bytes) { return (bytes + kAlignment - 1) & -kAlignment; }
+
+struct Allocator {
+  void* (*allocate)(void* user, size_t bytes, size_t alignment);  // null: libc
+  void (*release)(void* user, void* memory, size_t bytes);
+  void* user;
+  bool huge_pages;
+  uint64_t allocations;
+};
+
+struct Block {
+  char* data;
+  int64_t bytes;
+};
+
+// Makes block hold at least `bytes`, 64-byte aligned; contents are lost when it grows. False: no memory, and
+// block is empty.
+bool grow(Allocator& allocator, Block& block, int64_t bytes);
+void release(Allocator& allocator, Block& block);
+
+// Zeroed arrays for bookkeeping, freed with free().
+template <class T>
+T* make_array(int64_t count);
+
+}  // namespace stridec::runtime
+
+#include <stdlib.h>
+
+template <class T>
+T* stridec::runtime::make_array(int64_t count) {
+  return static_cast<T*>(calloc(count > 0 ? static_cast<size_t>(count) : 1, sizeof(T)));
+}

@@ -1,0 +1,188 @@
+#include "model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <new>
+
+#include "cpu_features.h"
+#include "memory.h"
+#include "tensor.h"
+#include "text.h"
+
+namespace stridec::runtime {
+namespace {
+
+const char* next_text(const char* text) { return text + strlen(text) + 1; }
+
+void write_shape(Text& text, const stridec_abi_value& value) {
+  text << '[';
+  const char* dim = value.dims;
+  for (int32_t i = 0; i < value.rank; ++i, dim = next_text(dim)) text << (i ? ", " : "") << dim;
+  text << ']';
+}
+
+size_t shape_bytes(const stridec_abi_value& value) {
+  const char* end = value.dims;
+  for (int32_t i = 0; i < value.rank; ++i) end = next_text(end);
+  return static_cast<size_t>(end - value.dims) + static_cast<size_t>(value.rank) + 3;
+}
+
+void destroy(stridec_model* model) {
+  close_blob(model->blob);
+  const stridec_abi_program& p = *model->program;
+  if (model->shapes)
+    for (int32_t i = 0; i < p.input_count + p.output_count + p.state_count; ++i) free(model->shapes[i]);
+  free(model->shapes);
+  free(model->dtypes);
+  free(model->step_names);
+  free(model);
+}
+
+stridec_status describe_values(stridec_model& model, Text& message) {
+  const stridec_abi_program& p = *model.program;
+  int32_t count = p.input_count + p.output_count + p.state_count;
+  model.dtypes = make_array<const DType*>(count);
+  model.shapes = make_array<char*>(count);
+  model.step_names = make_array<const char*>(model.variant->step_count);
+  bool enough = model.dtypes && model.shapes && model.step_names;
+  for (int32_t i = 0; enough && i < count; ++i) {
+    const stridec_abi_value& value = i < p.input_count ? p.inputs[i]
+                                     : i < p.input_count + p.output_count
+                                         ? p.outputs[i - p.input_count]
+                                         : p.states[i - p.input_count - p.output_count].value;
+    model.dtypes[i] = find_dtype(value.dtype);
+    if (!model.dtypes[i] || value.rank < 0 || value.rank > kMaxRank) {
+      message << "'" << value.name << "' has dtype number " << value.dtype << " and rank " << value.rank
+              << ", which this runtime does not know";
+      return STRIDEC_BAD_ARTIFACT;
+    }
+    size_t room = shape_bytes(value);
+    model.shapes[i] = make_array<char>(static_cast<int64_t>(room));
+    enough = model.shapes[i] != nullptr;
+    if (!enough) break;
+    Text text(model.shapes[i], room);
+    write_shape(text, value);
+  }
+  if (!enough) {
+    message << "no memory for the description of the model";
+    return STRIDEC_OUT_OF_MEMORY;
+  }
+  for (int32_t i = 0; i < p.output_count; ++i) model.output_dim_count += p.outputs[i].rank;
+  const char* name = model.variant->step_names;
+  for (int32_t i = 0; i < model.variant->step_count; ++i, name = next_text(name)) model.step_names[i] = name;
+  return STRIDEC_OK;
+}
+
+void explain_no_variant(const stridec_model& model, const char* wanted, Text& message) {
+  const stridec_abi_program& p = *model.program;
+  if (wanted) {
+    message << "the artifact has no CPU variant '" << wanted << "'; it has ";
+    for (int32_t i = 0; i < p.variant_count; ++i) message << (i ? ", " : "") << p.variants[i].name;
+    return;
+  }
+  message << "this processor runs none of the artifact's CPU variants: ";
+  for (int32_t i = 0; i < p.variant_count; ++i) {
+    message << (i ? "; " : "") << p.variants[i].name << " needs ";
+    list_features(message, p.variants[i].features & ~model.cpu);
+  }
+  message << ". Compile it with --cpu for this machine";
+}
+
+stridec_status choose_variant(stridec_model& model, const char* wanted, Text& message) {
+  const stridec_abi_program& p = *model.program;
+  uint64_t asked = 0;
+  for (int32_t i = 0; i < p.variant_count; ++i) asked |= p.variants[i].features;
+  model.cpu = cpu_features(asked & STRIDEC_CPU_AMX_TILE);
+  for (int32_t i = 0; i < p.variant_count; ++i) {
+    const stridec_abi_variant& v = p.variants[i];
+    if (wanted && strcmp(wanted, v.name) != 0) continue;
+    uint64_t missing = v.features & ~model.cpu;
+    if (!missing) {
+      model.variant = &v;
+      return STRIDEC_OK;
+    }
+    if (wanted) {
+      message << "this processor does not run the CPU variant '" << wanted << "': it lacks ";
+      list_features(message, missing);
+      return STRIDEC_UNSUPPORTED_CPU;
+    }
+  }
+  explain_no_variant(model, wanted, message);
+  return wanted ? STRIDEC_INVALID_ARGUMENT : STRIDEC_UNSUPPORTED_CPU;
+}
+
+stridec_status fill(stridec_model& model, const stridec_model_options& options,
+                    const volatile stridec_abi_note& note, const char* base, Text& message) {
+  stridec_status status = choose_variant(model, options.variant, message);
+  if (status == STRIDEC_OK) status = describe_values(model, message);
+  if (status == STRIDEC_OK)
+    status = find_blob(note, base, *model.program, options.weights_dir,
+                       !(options.flags & STRIDEC_MODEL_SKIP_WEIGHTS_HASH), model.blob, message);
+  return status;
+}
+
+}  // namespace
+
+bool take_options(void* out, size_t out_bytes, const void* given) {
+  memset(out, 0, out_bytes);
+  if (!given) return true;
+  size_t bytes;
+  memcpy(&bytes, given, sizeof bytes);
+  if (bytes < sizeof bytes) return false;
+  auto* surplus = static_cast<const char*>(given);
+  for (size_t i = out_bytes; i < bytes; ++i)
+    if (surplus[i]) return false;
+  memcpy(out, given, bytes < out_bytes ? bytes : out_bytes);
+  return true;
+}
+
+void give_info(void* given, const void* info, size_t info_bytes) {
+  size_t bytes;
+  memcpy(&bytes, given, sizeof bytes);
+  if (bytes > info_bytes) bytes = info_bytes;
+  if (bytes <= sizeof bytes) return;
+  memcpy(static_cast<char*>(given) + sizeof bytes, static_cast<const char*>(info) + sizeof bytes,
+         bytes - sizeof bytes);
+}
+
+stridec_status open_program(const stridec_abi_program& program, const volatile stridec_abi_note& note,
+                            const char* base, const stridec_model_options* given, stridec_model** model,
+                            char* message_out, size_t message_bytes) {
+  Text message(message_out, message_out ? message_bytes : 0);
+  if (!model) {
+    message << "model is null: there is nowhere to put the handle";
+    return STRIDEC_INVALID_ARGUMENT;
+  }
+  *model = nullptr;
+  stridec_model_options options;
+  if (!take_options(&options, sizeof options, given)) {
+    message << "the options are not those of this version of the API: set struct_size, and zero the rest";
+    return STRIDEC_INVALID_ARGUMENT;
+  }
+  if (program.abi_version != STRIDEC_ABI_VERSION || program.struct_size != sizeof program) {
+    message << "the artifact's code and runtime are of different versions";
+    return STRIDEC_BAD_ARTIFACT;
+  }
+  void* memory = calloc(1, sizeof(stridec_model));
+  if (!memory) {
+    message << "no memory for the model";
+    return STRIDEC_OUT_OF_MEMORY;
+  }
+  auto* made = new (memory) stridec_model{.references = 1, .program = &program};
+  stridec_status status = fill(*made, options, note, base, message);
+  if (status != STRIDEC_OK) {
+    destroy(made);
+    return status;
+  }
+  *model = made;
+  return STRIDEC_OK;
+}
+
+void retain(stridec_model* model) { model->references.fetch_add(1, std::memory_order_relaxed); }
+
+void release(stridec_model* model) {
+  if (model && model->references.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy(model);
+}
+
+}  // namespace stridec::runtime

@@ -1,0 +1,329 @@
+#include <string.h>
+
+#include "context.h"
+#include "context_api.h"
+#include "fp_mode.h"
+
+namespace stridec::runtime {
+namespace {
+
+const stridec_abi_program& program_of(const stridec_context& c) { return *c.model->program; }
+
+bool dims_known(const stridec_context& c, int32_t i) {
+  for (int32_t d = 0; d < program_of(c).outputs[i].rank; ++d)
+    if (c.dims_of[i][d] < 0) return false;
+  return true;
+}
+
+stridec_status check_count(const char* role, int32_t expected, const stridec_tensor* tensors, size_t given,
+                           Text& message) {
+  if (given != static_cast<size_t>(expected)) {
+    message << "the model has " << expected << ' ' << role << (expected == 1 ? "" : "s") << "; "
+            << static_cast<uint64_t>(given) << " given";
+    return STRIDEC_INVALID_ARGUMENT;
+  }
+  if (expected && !tensors) {
+    message << "the array of " << role << "s is null";
+    return STRIDEC_INVALID_ARGUMENT;
+  }
+  return STRIDEC_OK;
+}
+
+// Text appends; a check that passed leaves its beginning of a sentence behind.
+stridec_status check_one(const char* role, const stridec_abi_value& value, const DType& type,
+                         const stridec_tensor& tensor, bool need_data, Text& message) {
+  Text attempt = message;
+  stridec_status status = check_tensor(role, value, type, tensor, need_data, attempt);
+  if (status != STRIDEC_OK) message = attempt;
+  return status;
+}
+
+void gather_input(stridec_context& c, int32_t i, const stridec_tensor& t) {
+  char* to = c.staging.data + c.staging_offset[i];
+  copy_strided(to, nullptr, data_of(t), t.strides, t.shape, t.ndim, byte_size(input_dtype(*c.model, i)));
+  c.inputs[i] = to;
+}
+
+// What is asked for: shapes alone, memory as well, or a run, which needs all data.
+enum class Aim { kShapes, kReserve, kRun };
+
+// Checks the inputs, finds which must be gathered, gathers those that bind reads, and binds: symbols and the
+// known part of output_dims are set.
+stridec_status bind_inputs(stridec_context& c, const stridec_tensor* inputs, size_t count, Aim aim,
+                           Text& message) {
+  const stridec_abi_program& p = program_of(c);
+  stridec_status status = check_count("input", p.input_count, inputs, count, message);
+  int64_t staged = 0;
+  bool bind_reads_staged = false;
+  for (int32_t i = 0; i < p.input_count && status == STRIDEC_OK; ++i) {
+    const stridec_tensor& t = inputs[i];
+    const DType& type = input_dtype(*c.model, i);
+    status = check_one("input", p.inputs[i], type, t, aim == Aim::kRun, message);
+    if (status != STRIDEC_OK) break;
+    bool read = p.inputs[i].flags & STRIDEC_ABI_READ_BY_BIND;
+    c.input_dims[i] = t.shape;
+    c.staging_offset[i] = -1;
+    c.inputs[i] = t.data ? data_of(t) : nullptr;
+    c.bind_data[i] = read ? c.inputs[i] : nullptr;
+    if (is_direct(t, t.shape, byte_size(type))) continue;
+    c.staging_offset[i] = staged;
+    int64_t bytes = compact_bytes(t.shape, t.ndim, byte_size(type));
+    if (__builtin_add_overflow(staged, align_up(bytes), &staged))
+      return out_of_memory(message, "inputs", bytes);
+    bind_reads_staged |= read && t.data;
+  }
+  if (status != STRIDEC_OK) return status;
+  if ((aim != Aim::kShapes || bind_reads_staged) && !grow(c.allocator, c.staging, staged))
+    return out_of_memory(message, "compact copies of inputs", staged);
+  for (int32_t i = 0; i < p.input_count && bind_reads_staged; ++i) {
+    if (c.staging_offset[i] < 0 || !c.bind_data[i]) continue;
+    gather_input(c, i, inputs[i]);
+    c.bind_data[i] = c.inputs[i];
+  }
+  stridec_abi_failure failure = {};
+  if (p.bind(c.input_dims, c.bind_data, c.symbols, &failure) != 0) {
+    write_failure(message, p, failure);
+    return STRIDEC_WRONG_SHAPE;
+  }
+  p.output_dims(c.symbols, c.output_dims);
+  return STRIDEC_OK;
+}
+
+stridec_status reserve_blocks(stridec_context& c, Text& message) {
+  const stridec_abi_variant& v = *c.model->variant;
+  int64_t arena = v.workspace_bytes ? v.workspace_bytes(c.symbols) : 0;
+  int64_t scratch = v.scratch_bytes ? v.scratch_bytes(c.symbols) : 0;
+  if (arena < 0 || !grow(c.allocator, c.arena, arena)) return out_of_memory(message, "the workspace", arena);
+  int64_t all;
+  if (scratch < 0 || scratch > INT64_MAX / 4 || __builtin_mul_overflow(align_up(scratch), c.threads, &all) ||
+      !grow(c.allocator, c.scratch, all))
+    return out_of_memory(message, "the threads' scratch", scratch);
+  return STRIDEC_OK;
+}
+
+// Outputs and the memory behind them; those whose dims depend on data are only checked for what is known.
+stridec_status place_outputs(stridec_context& c, const stridec_tensor* outputs, Text& message) {
+  const stridec_abi_program& p = program_of(c);
+  for (int32_t i = 0; i < p.output_count; ++i) {
+    const DType& type = output_dtype(*c.model, i);
+    const stridec_tensor* given = outputs ? &outputs[i] : nullptr;
+    if (given && given->data) {
+      stridec_status status = check_one("output", p.outputs[i], type, *given, true, message);
+      if (status != STRIDEC_OK) return status;
+      if (may_overlap_itself(*given)) {
+        message << "output '" << p.outputs[i].name << "': its strides make elements overlap";
+        return STRIDEC_INVALID_ARGUMENT;
+      }
+    }
+    c.outputs[i] = nullptr;
+    c.places[i] = Place::kUnknown;
+    if (!dims_known(c, i)) continue;
+    stridec_status status = place_output(c, i, given, message);
+    if (status != STRIDEC_OK) return status;
+  }
+  return STRIDEC_OK;
+}
+
+bool overlap(Extent a, Extent b) { return a.begin < b.end && b.begin < a.end; }
+
+stridec_status check_overlaps(const stridec_context& c, const stridec_tensor* inputs,
+                              const stridec_tensor* outputs, Text& message) {
+  const stridec_abi_program& p = program_of(c);
+  for (int32_t o = 0; o < p.output_count; ++o) {
+    if (!outputs[o].data) continue;
+    Extent out = extent_of(outputs[o], byte_size(output_dtype(*c.model, o)));
+    for (int32_t i = 0; i < p.input_count; ++i) {
+      if (!inputs[i].data || !overlap(out, extent_of(inputs[i], byte_size(input_dtype(*c.model, i)))))
+        continue;
+      message << "output '" << p.outputs[o].name << "' and input '" << p.inputs[i].name << "' share memory";
+      return STRIDEC_INVALID_ARGUMENT;
+    }
+    for (int32_t i = 0; i < o; ++i) {
+      if (!outputs[i].data || !overlap(out, extent_of(outputs[i], byte_size(output_dtype(*c.model, i)))))
+        continue;
+      message << "outputs '" << p.outputs[o].name << "' and '" << p.outputs[i].name << "' share memory";
+      return STRIDEC_INVALID_ARGUMENT;
+    }
+  }
+  return STRIDEC_OK;
+}
+
+// Everything of a run that can be known and obtained before it.
+stridec_status prepare(stridec_context& c, const stridec_tensor* inputs, size_t input_count,
+                       const stridec_tensor* outputs, size_t output_count, Aim aim, Text& message) {
+  stridec_status status = bind_inputs(c, inputs, input_count, aim, message);
+  if (status == STRIDEC_OK && (outputs || aim == Aim::kRun))
+    status = check_count("output", program_of(c).output_count, outputs, output_count, message);
+  if (status == STRIDEC_OK) status = place_outputs(c, outputs, message);
+  if (status == STRIDEC_OK) status = reserve_blocks(c, message);
+  return status;
+}
+
+stridec_status failed_run(stridec_context& c, Text& message) {
+  const stridec_abi_program& p = program_of(c);
+  auto* failures = reinterpret_cast<const stridec_abi_failure*>(c.failures.data);
+  if (c.run_status != STRIDEC_OK) return c.run_status;  // its sentence is there
+  for (int32_t part = 0; part < c.threads; ++part) {
+    const stridec_abi_failure& f = failures[part];
+    if (!f.code) continue;
+    write_failure(message, p, f);
+    bool guard = f.code >= 1 && f.code <= p.message_count && p.messages[f.code - 1].kind == STRIDEC_ABI_GUARD;
+    return guard ? STRIDEC_WRONG_SHAPE : STRIDEC_BAD_DATA;
+  }
+  message << "the generated code failed without a reason";
+  return STRIDEC_BAD_ARTIFACT;
+}
+
+stridec_status execute(stridec_context& c, Text& message) {
+  memset(c.failures.data, 0, static_cast<size_t>(c.failures.bytes));
+  c.run_status = STRIDEC_OK;
+  stridec_abi_run run = {.symbols = c.symbols,
+                         .inputs = c.inputs,
+                         .outputs = c.outputs,
+                         .states = c.states,
+                         .weights = c.model->blob.weights.data,
+                         .arena = c.arena.data,
+                         .scratch = c.scratch.data,
+                         .scratch_stride = c.scratch.bytes / c.threads & -kAlignment,
+                         .failures = reinterpret_cast<stridec_abi_failure*>(c.failures.data),
+                         .threads = c.threads,
+                         .reserved = 0,
+                         .launch = launch,
+                         .resize_output = resize_output,
+                         .allocate = allocate_slot,
+                         .context = &c};
+  FpMode before = fp_mode();
+  set_default_fp_mode();
+  int32_t failed = c.model->variant->run(&run);
+  set_fp_mode(before);
+  return failed ? failed_run(c, message) : STRIDEC_OK;
+}
+
+// After a run: results to where the caller wants them, and the tensors' fields.
+stridec_status deliver(stridec_context& c, stridec_tensor* outputs, Text& message) {
+  const stridec_abi_program& p = program_of(c);
+  for (int32_t i = 0; i < p.output_count; ++i) {
+    stridec_tensor& t = outputs[i];
+    const DType& type = output_dtype(*c.model, i);
+    const int64_t* dims = c.dims_of[i];
+    int32_t rank = p.outputs[i].rank;
+    switch (c.places[i]) {
+      case Place::kUnknown:
+        message << "output '" << p.outputs[i].name << "' was never given its size by the generated code";
+        return STRIDEC_BAD_ARTIFACT;
+      case Place::kStaged: {
+        int64_t strides[kMaxRank];  // where the tensor has none: row-major over the shape given
+        int64_t stride = 1;
+        for (int32_t d = rank; d-- > 0; stride *= t.shape[d]) strides[d] = stride;
+        copy_strided(data_of(t), t.strides ? t.strides : strides, c.owned[i].data, nullptr, dims, rank,
+                     byte_size(type));
+        break;
+      }
+      case Place::kOwned:
+        t.data = c.owned[i].data;
+        t.byte_offset = 0;
+        t.strides = nullptr;
+        t.device = {STRIDEC_DEVICE_CPU, 0};
+        t.dtype = type.dlpack;
+        t.ndim = rank;
+        if (!t.shape) t.shape = c.dims_of[i];
+        break;
+      case Place::kDirect: break;
+    }
+    for (int32_t d = 0; d < rank; ++d) t.shape[d] = dims[d];
+  }
+  return STRIDEC_OK;
+}
+
+}  // namespace
+
+void write_failure(Text& text, const stridec_abi_program& program, const stridec_abi_failure& failure) {
+  if (failure.code < 1 || failure.code > program.message_count) {
+    text << "the generated code reported the unknown failure " << failure.code;
+    return;
+  }
+  for (const char* at = program.messages[failure.code - 1].text; *at; ++at) {
+    bool place = at[0] == '{' && at[1] >= '0' && at[1] < '0' + STRIDEC_ABI_VALUES && at[2] == '}';
+    if (!place) {
+      text << *at;
+      continue;
+    }
+    text << failure.values[at[1] - '0'];
+    at += 2;
+  }
+}
+
+stridec_status place_output(stridec_context& c, int32_t i, const stridec_tensor* given, Text& message) {
+  const stridec_abi_value& value = program_of(c).outputs[i];
+  int64_t element = byte_size(output_dtype(*c.model, i));
+  const int64_t* dims = c.dims_of[i];
+  int64_t bytes = compact_bytes(dims, value.rank, element);
+  if (bytes < 0) {
+    message << "output '" << value.name << "' would have shape " << Dims{dims, value.rank}
+            << ", more than memory can hold";
+    return STRIDEC_OUT_OF_MEMORY;
+  }
+  c.places[i] = Place::kDirect;
+  if (!given) return STRIDEC_OK;
+  if (given->data) {
+    for (int32_t d = 0; d < value.rank; ++d) {
+      bool exact = d > 0 && !given->strides;
+      if (given->shape[d] == dims[d] || (given->shape[d] > dims[d] && !exact)) continue;
+      message << "output '" << value.name << "': its shape is " << Dims{given->shape, value.rank} << "; "
+              << Dims{dims, value.rank} << " is needed";
+      return STRIDEC_WRONG_SHAPE;
+    }
+    c.outputs[i] = data_of(*given);
+    if (is_direct(*given, dims, element)) return STRIDEC_OK;
+  }
+  c.places[i] = given->data ? Place::kStaged : Place::kOwned;
+  // At least one byte: a null would mean failure to generated code, and "yours" to the caller.
+  if (!grow(c.allocator, c.owned[i], bytes ? bytes : 1)) return out_of_memory(message, value.name, bytes);
+  c.outputs[i] = c.owned[i].data;
+  return STRIDEC_OK;
+}
+
+stridec_status context_output_shapes(stridec_context* c, const stridec_tensor* inputs, size_t input_count,
+                                     stridec_tensor* outputs, size_t output_count) {
+  if (!c) return STRIDEC_INVALID_ARGUMENT;
+  InUse use(*c);
+  if (!use) return STRIDEC_BUSY;
+  const stridec_abi_program& p = program_of(*c);
+  stridec_status status = bind_inputs(*c, inputs, input_count, Aim::kShapes, use.message);
+  if (status == STRIDEC_OK)
+    status = check_count("output", p.output_count, outputs, output_count, use.message);
+  if (status != STRIDEC_OK) return status;
+  for (int32_t i = 0; i < p.output_count; ++i) {
+    stridec_tensor& t = outputs[i];
+    t.ndim = p.outputs[i].rank;
+    t.dtype = output_dtype(*c->model, i).dlpack;
+    for (int32_t d = 0; t.shape && d < t.ndim; ++d) t.shape[d] = c->dims_of[i][d];
+  }
+  return STRIDEC_OK;
+}
+
+stridec_status context_reserve(stridec_context* c, const stridec_tensor* inputs, size_t input_count,
+                               const stridec_tensor* outputs, size_t output_count) {
+  if (!c) return STRIDEC_INVALID_ARGUMENT;
+  InUse use(*c);
+  if (!use) return STRIDEC_BUSY;
+  return prepare(*c, inputs, input_count, outputs, output_count, Aim::kReserve, use.message);
+}
+
+stridec_status context_run(stridec_context* c, const stridec_tensor* inputs, size_t input_count,
+                           stridec_tensor* outputs, size_t output_count) {
+  if (!c) return STRIDEC_INVALID_ARGUMENT;
+  InUse use(*c);
+  if (!use) return STRIDEC_BUSY;
+  stridec_status status = prepare(*c, inputs, input_count, outputs, output_count, Aim::kRun, use.message);
+  if (status == STRIDEC_OK) status = check_overlaps(*c, inputs, outputs, use.message);
+  if (status != STRIDEC_OK) return status;
+  for (int32_t i = 0; i < program_of(*c).input_count; ++i)
+    if (c->staging_offset[i] >= 0 && !c->bind_data[i]) gather_input(*c, i, inputs[i]);
+  c->given_outputs = outputs;
+  status = execute(*c, use.message);
+  c->given_outputs = nullptr;
+  return status == STRIDEC_OK ? deliver(*c, outputs, use.message) : status;
+}
+
+}  // namespace stridec::runtime

@@ -1,0 +1,231 @@
+#include "tensor.h"
+
+#include <string.h>
+
+#include "text.h"
+
+namespace stridec::runtime {
+namespace {
+
+int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
+
+// Row-major strides of the tensor's own shape.
+void compact_strides(const int64_t* dims, int32_t rank, int64_t* strides) {
+  int64_t stride = 1;
+  for (int32_t i = rank; i-- > 0;) {
+    strides[i] = stride;
+    stride *= dims[i] > 0 ? dims[i] : 1;
+  }
+}
+
+bool has_elements(const int64_t* dims, int32_t rank) {
+  for (int32_t i = 0; i < rank; ++i)
+    if (dims[i] == 0) return false;
+  return true;
+}
+
+// Bytes from the first element to the farthest, over all dims; -1 where no machine can address that.
+int64_t reach_bytes(const stridec_tensor& t, int64_t element_bytes) {
+  int64_t reach = 0;
+  for (int32_t i = 0; i < t.ndim; ++i) {
+    int64_t step, sum;
+    if (t.strides[i] == INT64_MIN || __builtin_mul_overflow(magnitude(t.strides[i]), t.shape[i] - 1, &step) ||
+        __builtin_mul_overflow(step, element_bytes, &step) || __builtin_add_overflow(reach, step, &sum))
+      return -1;
+    reach = sum;
+  }
+  return reach > INT64_MAX / 2 ? -1 : reach;
+}
+
+// Dims of a copy, reduced to what matters: ones dropped, neighbours merged that are one run in both.
+struct Loop {
+  int64_t count, to, from;
+};
+
+int32_t simplify(const int64_t* dims, const int64_t* to, const int64_t* from, int32_t rank, Loop* loops) {
+  int32_t n = 0;
+  for (int32_t i = 0; i < rank; ++i) {
+    if (dims[i] == 1) continue;
+    Loop next = {dims[i], to[i], from[i]};
+    if (n && loops[n - 1].to == next.to * next.count && loops[n - 1].from == next.from * next.count)
+      loops[n - 1] = {loops[n - 1].count * next.count, next.to, next.from};
+    else
+      loops[n++] = next;
+  }
+  return n;
+}
+
+template <class T>
+void copy_row(T* to, int64_t to_stride, const T* from, int64_t from_stride, int64_t count) {
+  if (to_stride == 1 && from_stride == 1)
+    memcpy(to, from, static_cast<size_t>(count) * sizeof(T));
+  else
+    for (int64_t i = 0; i < count; ++i) memcpy(to + i * to_stride, from + i * from_stride, sizeof(T));
+}
+
+// A transposition touches a cache line per element on one side: in tiles those lines stay in cache.
+template <class T>
+void copy_tiled(T* to, const T* from, Loop outer, Loop inner) {
+  constexpr int64_t kTile = 32;
+  for (int64_t i0 = 0; i0 < outer.count; i0 += kTile)
+    for (int64_t j0 = 0; j0 < inner.count; j0 += kTile) {
+      int64_t height = outer.count - i0 < kTile ? outer.count - i0 : kTile;
+      int64_t width = inner.count - j0 < kTile ? inner.count - j0 : kTile;
+      for (int64_t i = i0; i < i0 + height; ++i)
+        copy_row(to + i * outer.to + j0 * inner.to, inner.to, from + i * outer.from + j0 * inner.from,
+                 inner.from, width);
+    }
+}
+
+// The last two loops together, an odometer over the rest.
+template <class T>
+void copy_loops(T* to, const T* from, const Loop* loops, int32_t n) {
+  if (n == 0) {
+    memcpy(to, from, sizeof(T));
+    return;
+  }
+  Loop inner = loops[n - 1];
+  Loop outer = n > 1 ? loops[n - 2] : Loop{1, 0, 0};
+  int64_t index[kMaxRank] = {};
+  for (;;) {
+    copy_tiled(to, from, outer, inner);
+    int32_t d = n - 3;
+    for (; d >= 0; --d) {
+      to += loops[d].to;
+      from += loops[d].from;
+      if (++index[d] < loops[d].count) break;
+      index[d] = 0;
+      to -= loops[d].to * loops[d].count;
+      from -= loops[d].from * loops[d].count;
+    }
+    if (d < 0) return;
+  }
+}
+
+}  // namespace
+
+int64_t compact_bytes(const int64_t* dims, int32_t rank, int64_t element_bytes) {
+  if (!has_elements(dims, rank)) return 0;
+  int64_t bytes = element_bytes;
+  for (int32_t i = 0; i < rank; ++i)
+    if (__builtin_mul_overflow(bytes, dims[i], &bytes)) return -1;
+  return bytes > INT64_MAX / 2 ? -1 : bytes;
+}
+
+stridec_status check_tensor(const char* role, const stridec_abi_value& value, const DType& type,
+                            const stridec_tensor& t, bool need_data, Text& message) {
+  message << role << " '" << value.name << "': ";
+  if (t.device.type != STRIDEC_DEVICE_CPU) {
+    message << "it is on a device of DLPack type " << t.device.type
+            << "; memory of the CPU (type 1) is expected";
+    return STRIDEC_WRONG_TYPE;
+  }
+  if (!accepts(type, t.dtype)) {
+    message << "its dtype is " << t.dtype << "; " << type.name << " is expected";
+    return STRIDEC_WRONG_TYPE;
+  }
+  if (t.ndim != value.rank) {
+    message << "it has " << t.ndim << (t.ndim == 1 ? " dim" : " dims") << "; " << value.rank << " expected";
+    return STRIDEC_WRONG_TYPE;
+  }
+  if (t.ndim && !t.shape) {
+    message << "its shape is null";
+    return STRIDEC_INVALID_ARGUMENT;
+  }
+  for (int32_t i = 0; i < t.ndim; ++i)
+    if (t.shape[i] < 0) {
+      message << "dim " << i << " is " << t.shape[i];
+      return STRIDEC_WRONG_SHAPE;
+    }
+  bool elements = has_elements(t.shape, t.ndim);
+  if (compact_bytes(t.shape, t.ndim, byte_size(type)) < 0 ||
+      (elements && t.strides && reach_bytes(t, byte_size(type)) < 0)) {
+    message << "its shape " << Dims{t.shape, t.ndim} << " is more than memory can hold";
+    return STRIDEC_WRONG_SHAPE;
+  }
+  if (need_data && elements && !t.data) {
+    message << "its data is null";
+    return STRIDEC_INVALID_ARGUMENT;
+  }
+  return STRIDEC_OK;
+}
+
+bool is_direct(const stridec_tensor& t, const int64_t* dims, int64_t element_bytes) {
+  if (!has_elements(dims, t.ndim)) return true;
+  if (reinterpret_cast<uintptr_t>(data_of(t)) % static_cast<uintptr_t>(element_bytes)) return false;
+  int64_t expected = 1, own = 1;
+  for (int32_t i = t.ndim; i-- > 0;) {
+    int64_t stride = t.strides ? t.strides[i] : own;
+    if (dims[i] != 1 && stride != expected) return false;
+    expected *= dims[i];
+    own *= t.shape[i];
+  }
+  return true;
+}
+
+bool may_overlap_itself(const stridec_tensor& t) {
+  if (!t.strides || !has_elements(t.shape, t.ndim)) return false;
+  // From the smallest stride up, each must step over all that the smaller ones reach.
+  bool taken[kMaxRank] = {};
+  int64_t reach = 0;
+  for (int32_t n = 0; n < t.ndim; ++n) {
+    int32_t least = -1;
+    for (int32_t i = 0; i < t.ndim; ++i)
+      if (!taken[i] && (least < 0 || magnitude(t.strides[i]) < magnitude(t.strides[least]))) least = i;
+    taken[least] = true;
+    if (t.shape[least] == 1) continue;
+    if (magnitude(t.strides[least]) <= reach) return true;
+    reach += magnitude(t.strides[least]) * (t.shape[least] - 1);
+  }
+  return false;
+}
+
+Extent extent_of(const stridec_tensor& t, int64_t element_bytes) {
+  const char* first = data_of(t);
+  if (!has_elements(t.shape, t.ndim)) return {first, first};
+  if (!t.strides) return {first, first + compact_bytes(t.shape, t.ndim, element_bytes)};
+  Extent extent = {first, first + element_bytes};
+  for (int32_t i = 0; i < t.ndim; ++i) {
+    int64_t reach = t.strides[i] * (t.shape[i] - 1) * element_bytes;
+    (reach < 0 ? extent.begin : extent.end) += reach;
+  }
+  return extent;
+}
+
+void copy_strided(char* to, const int64_t* to_strides, const char* from, const int64_t* from_strides,
+                  const int64_t* dims, int32_t rank, int64_t element_bytes) {
+  if (!has_elements(dims, rank)) return;
+  int64_t compact[kMaxRank];
+  compact_strides(dims, rank, compact);
+  Loop loops[kMaxRank];
+  int32_t n =
+      simplify(dims, to_strides ? to_strides : compact, from_strides ? from_strides : compact, rank, loops);
+  // The order of the loops is free: the one that is contiguous on the strided side goes next to the
+  // innermost.
+  for (int32_t i = 0; i + 2 < n; ++i) {
+    Loop loop = loops[i];
+    if (magnitude(loop.to) != 1 && magnitude(loop.from) != 1) continue;
+    for (int32_t j = i; j + 2 < n; ++j) loops[j] = loops[j + 1];
+    loops[n - 2] = loop;
+    break;
+  }
+  // Any type of the size will do: rows are moved with memcpy, so nothing is assumed about alignment or
+  // aliasing.
+  struct Two {
+    char bytes[2];
+  };
+  struct Four {
+    char bytes[4];
+  };
+  struct Eight {
+    char bytes[8];
+  };
+  switch (element_bytes) {
+    case 1: return copy_loops(to, from, loops, n);
+    case 2: return copy_loops(reinterpret_cast<Two*>(to), reinterpret_cast<const Two*>(from), loops, n);
+    case 4: return copy_loops(reinterpret_cast<Four*>(to), reinterpret_cast<const Four*>(from), loops, n);
+    default: return copy_loops(reinterpret_cast<Eight*>(to), reinterpret_cast<const Eight*>(from), loops, n);
+  }
+}
+
+}  // namespace stridec::runtime

@@ -1,0 +1,223 @@
+#include "threads.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <new>
+
+#include "fp_mode.h"
+
+// Before glibc 2.34 these live in libpthread, which an artifact does not depend on: where the process has not
+// loaded it they are null, and there is one thread.
+#pragma weak pthread_create
+#pragma weak pthread_join
+
+namespace stridec::runtime {
+namespace {
+
+using Word = std::atomic<uint32_t>;
+static_assert(sizeof(Word) == 4 && Word::is_always_lock_free);
+
+constexpr int kLine = 64;
+
+void futex_wait(Word& word, uint32_t seen) {
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
+}
+void futex_wake(Word& word) { syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0); }
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+int64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * int64_t{1000000000} + t.tv_nsec;
+}
+
+// A word that one thread writes and one waits for.
+struct alignas(kLine) Post {
+  Word value{0};
+  Word asleep{0};
+
+  // Sleeping and waking cross two variables, so both sides need sequential consistency: either the waiter
+  // sees the new value, or the writer sees that it sleeps.
+  void send(uint32_t v) {
+    value.store(v, std::memory_order_seq_cst);
+    if (asleep.load(std::memory_order_seq_cst)) futex_wake(value);
+  }
+
+  // Returns the value once it differs from `old`.
+  uint32_t wait_change(uint32_t old, int64_t spin_ns) {
+    uint32_t v = value.load(std::memory_order_acquire);
+    if (v != old) return v;
+    if (spin_ns > 0) {
+      int64_t deadline = now_ns() + spin_ns;
+      do {
+        for (int i = 0; i < 64; ++i) {
+          relax();
+          v = value.load(std::memory_order_acquire);
+          if (v != old) return v;
+        }
+      } while (now_ns() < deadline);
+    }
+    asleep.store(1, std::memory_order_seq_cst);
+    while ((v = value.load(std::memory_order_seq_cst)) == old) futex_wait(value, old);
+    asleep.store(0, std::memory_order_relaxed);
+    return v;
+  }
+};
+
+struct Worker {
+  Post ticket;  // written by the caller: a new number is a new piece of work, or the end
+  Post done;    // written by the worker: the number of the work that it has finished
+  Pool* pool = nullptr;
+  int32_t index = 0;
+  uint32_t last = 0;  // the caller's: number of the last work posted
+  pthread_t thread = {};
+};
+
+// Zero in a child made by fork (MADV_WIPEONFORK), where the lock may have been held and the threads are gone.
+struct Wiped {
+  Word lock;
+  Word running;  // workers that exist, counting the caller: 0 before the first work
+};
+
+}  // namespace
+
+struct Pool {
+  Wiped* wiped;
+  Worker* workers;  // [1, threads)
+  int32_t threads;
+  int64_t spin_ns;
+  int64_t fork_check;  // process id where MADV_WIPEONFORK is not to be had, otherwise 0
+  // The work in progress; written before the tickets, read after them.
+  void (*body)(void*, int32_t);
+  void* arg;
+  int32_t parts, takers;
+  bool stop;
+};
+
+namespace {
+
+void take_parts(Pool& pool, int32_t first) {
+  for (int32_t part = first; part < pool.parts; part += pool.takers) pool.body(pool.arg, part);
+}
+
+void* work(void* argument) {
+  Worker& self = *static_cast<Worker*>(argument);
+  Pool& pool = *self.pool;
+  syscall(SYS_prctl, PR_SET_NAME, "stridec", 0, 0, 0);
+  set_default_fp_mode();
+  uint32_t seen = 0;
+  for (;;) {
+    seen = self.ticket.wait_change(seen, pool.spin_ns);
+    if (pool.stop) return nullptr;
+    take_parts(pool, self.index);
+    self.done.send(seen);
+  }
+}
+
+// Workers run no handlers of the application: they leave every signal to its own threads, but for those that
+// report on the thread itself. Signal sets are the kernel's, one bit a signal.
+void set_signal_mask(uint64_t mask, uint64_t* before) {
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, before, sizeof mask);
+}
+constexpr uint64_t only(int signal) { return uint64_t{1} << (signal - 1); }
+constexpr uint64_t kWorkerMask = ~(only(SIGSEGV) | only(SIGBUS) | only(SIGFPE) | only(SIGILL) |
+                                   only(SIGTRAP) | only(SIGPROF) | only(SIGSYS));
+
+// Fewer threads than asked for, even none, is no failure: the caller takes their parts.
+void start(Pool& pool) {
+  int32_t running = 1;
+  if (pthread_create && pthread_join && pool.threads > 1) {
+    uint64_t before = 0;
+    set_signal_mask(kWorkerMask, &before);
+    for (; running < pool.threads; ++running) {
+      Worker& w = *new (&pool.workers[running]) Worker{.pool = &pool, .index = running};
+      if (pthread_create(&w.thread, nullptr, work, &w) != 0) break;
+    }
+    set_signal_mask(before, nullptr);
+  }
+  pool.wiped->running.store(static_cast<uint32_t>(running), std::memory_order_release);
+}
+
+void check_fork(Pool& pool) {
+  if (!pool.fork_check || pool.fork_check == getpid()) return;
+  pool.fork_check = getpid();
+  pool.wiped->lock.store(0);
+  pool.wiped->running.store(0);
+}
+
+}  // namespace
+
+Pool* pool_create(int32_t threads, int32_t spin_us) {
+  auto* pool = static_cast<Pool*>(calloc(1, sizeof(Pool)));
+  void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* workers = nullptr;
+  if (!pool || page == MAP_FAILED ||
+      posix_memalign(&workers, kLine, sizeof(Worker) * static_cast<size_t>(threads)) != 0) {
+    free(pool);
+    if (page != MAP_FAILED) munmap(page, 4096);
+    return nullptr;
+  }
+  pool->wiped = static_cast<Wiped*>(page);
+  pool->workers = static_cast<Worker*>(workers);
+  pool->threads = threads;
+  pool->spin_ns = (spin_us == 0 ? kDefaultSpinMicroseconds : spin_us < 0 ? 0 : spin_us) * int64_t{1000};
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+  if (madvise(page, 4096, MADV_WIPEONFORK) != 0) pool->fork_check = getpid();
+  return pool;
+}
+
+void pool_destroy(Pool* pool) {
+  if (!pool) return;
+  check_fork(*pool);
+  auto running = static_cast<int32_t>(pool->wiped->running.load());
+  pool->stop = true;
+  for (int32_t i = 1; i < running; ++i) pool->workers[i].ticket.send(pool->workers[i].last + 1);
+  for (int32_t i = 1; i < running; ++i) pthread_join(pool->workers[i].thread, nullptr);
+  munmap(pool->wiped, 4096);
+  free(pool->workers);
+  free(pool);
+}
+
+int32_t pool_threads(const Pool* pool) { return pool->threads; }
+
+void pool_run(Pool* pool, int32_t parts, void (*body)(void* arg, int32_t part), void* arg) {
+  check_fork(*pool);
+  bool alone = parts <= 1 || pool->threads <= 1 || pool->wiped->lock.exchange(1, std::memory_order_acquire);
+  if (alone) {
+    for (int32_t part = 0; part < parts; ++part) body(arg, part);
+    return;
+  }
+  if (!pool->wiped->running.load(std::memory_order_acquire)) start(*pool);
+  auto running = static_cast<int32_t>(pool->wiped->running.load(std::memory_order_relaxed));
+  pool->body = body;
+  pool->arg = arg;
+  pool->parts = parts;
+  pool->takers = parts < running ? parts : running;
+  for (int32_t i = 1; i < pool->takers; ++i) pool->workers[i].ticket.send(++pool->workers[i].last);
+  take_parts(*pool, 0);
+  for (int32_t i = 1; i < pool->takers; ++i) {
+    Worker& w = pool->workers[i];
+    w.done.wait_change(w.last - 1, pool->spin_ns);
+  }
+  pool->wiped->lock.store(0, std::memory_order_release);
+}
+
+}  // namespace stridec::runtime

@@ -1,0 +1,150 @@
+#include "weights.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "stridec/xxh64.h"
+#include "text.h"
+
+// The packager writes the fields: volatile keeps the compiler from believing the zeros.
+extern "C" {
+__attribute__((used, retain, section(STRIDEC_ABI_NOTE_SECTION), visibility("hidden"), aligned(8)))
+const volatile stridec_abi_note stridec_note = {
+    .name_bytes = 12, .desc_bytes = 32, .type = STRIDEC_ABI_VERSION, .name = STRIDEC_ABI_NOTE_NAME};
+
+// The linker's: where the file's first byte is loaded.
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+}
+
+namespace stridec::runtime {
+namespace {
+
+// A mapping may reach beyond the end of a file that was cut short, and touching it there is SIGBUS. The
+// kernel can be asked to read instead: with an impossible `how`, rt_sigprocmask copies the 8 bytes first and
+// then refuses.
+bool readable(const char* address) {
+  auto word = reinterpret_cast<uintptr_t>(address) & ~uintptr_t{7};
+  return syscall(SYS_rt_sigprocmask, ~0, word, nullptr, 8) != 0 && errno != EFAULT;
+}
+
+bool whole(Bytes bytes) {
+  return !bytes.size || (readable(bytes.data) && readable(bytes.data + bytes.size - 1));
+}
+
+struct OwnObject {
+  const char* address;
+  char path[4096];
+};
+
+int match_object(dl_phdr_info* info, size_t, void* argument) {
+  auto& own = *static_cast<OwnObject*>(argument);
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const auto& segment = info->dlpi_phdr[i];
+    if (segment.p_type != PT_LOAD) continue;
+    auto* begin = reinterpret_cast<const char*>(info->dlpi_addr + segment.p_vaddr);
+    if (own.address < begin || own.address >= begin + segment.p_memsz) continue;
+    Text(own.path, sizeof own.path) << info->dlpi_name;
+    return 1;
+  }
+  return 0;
+}
+
+// The folder that the artifact was loaded from, as the loader was told: a relative path stays one.
+void own_folder(char* out, size_t room) {
+  OwnObject own = {artifact_base(), {}};
+  dl_iterate_phdr(match_object, &own);
+  char* slash = strrchr(own.path, '/');
+  if (slash) slash[slash == own.path ? 1 : 0] = 0;
+  Text(out, room) << (slash ? own.path : ".");
+}
+
+stridec_status open_file(const stridec_abi_program& program, const char* folder, bool check_hash, Blob& blob,
+                         Text& message) {
+  const char* name = program.weights_file;
+  if (!*name || strchr(name, '/') || !strcmp(name, ".") || !strcmp(name, "..")) {
+    message << "the artifact names '" << name << "' as its weights file; a plain file name is expected";
+    return STRIDEC_BAD_ARTIFACT;
+  }
+  message << "weights file '" << folder << '/' << name << "': ";
+  int directory = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int fd = directory < 0 ? -1 : openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+  int error = errno;
+  if (directory >= 0) close(directory);
+  if (fd < 0) {
+    if (error == ELOOP)
+      message << "it is a symbolic link, which is not followed";
+    else if (error == ENOENT || error == ENOTDIR)
+      message << "there is none; it belongs beside the artifact (or name its folder in weights_dir)";
+    else
+      message << "cannot be opened (errno " << error << ")";
+    return STRIDEC_BAD_WEIGHTS;
+  }
+  // By system call: fstat as a symbol demands glibc 2.33.
+  struct stat status;
+  if (syscall(SYS_fstat, fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+    close(fd);
+    message << "it is not a regular file";
+    return STRIDEC_BAD_WEIGHTS;
+  }
+  auto size = static_cast<uint64_t>(status.st_size);
+  if (size != program.weights_bytes) {
+    close(fd);
+    message << "it has " << size << " bytes, this artifact's weights have " << program.weights_bytes;
+    return STRIDEC_BAD_WEIGHTS;
+  }
+  void* mapping = size ? mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0) : nullptr;
+  close(fd);
+  if (mapping == MAP_FAILED) {
+    message << "cannot be mapped into memory (" << size << " bytes)";
+    return STRIDEC_OUT_OF_MEMORY;
+  }
+  if (check_hash && stridec_xxh64(mapping, size, 0) != program.weights_hash) {
+    if (mapping) munmap(mapping, size);
+    message << "its contents are not this artifact's weights (the hash differs)";
+    return STRIDEC_BAD_WEIGHTS;
+  }
+  blob.mapping = mapping;
+  blob.weights = {static_cast<const char*>(mapping), size};
+  return STRIDEC_OK;
+}
+
+}  // namespace
+
+const volatile stridec_abi_note& artifact_note() { return stridec_note; }
+const char* artifact_base() { return __ehdr_start; }
+
+stridec_status find_blob(const volatile stridec_abi_note& note, const char* base,
+                         const stridec_abi_program& program, const char* weights_dir, bool check_hash,
+                         Blob& blob, Text& message) {
+  blob = {};
+  if (note.weights_bytes) blob.weights = {base + note.weights_address, note.weights_bytes};
+  if (note.manifest_bytes) blob.manifest = {base + note.manifest_address, note.manifest_bytes};
+  if (!whole(blob.weights) || !whole(blob.manifest)) {
+    message << "the artifact's file is cut short: its weights or manifest are not all there";
+    return STRIDEC_BAD_ARTIFACT;
+  }
+  if (program.weights_file) {
+    char folder[4096];
+    if (!weights_dir) own_folder(folder, sizeof folder);
+    return open_file(program, weights_dir ? weights_dir : folder, check_hash, blob, message);
+  }
+  if (blob.weights.size != program.weights_bytes) {
+    message << "the artifact holds " << blob.weights.size << " bytes of weights and was made for "
+            << program.weights_bytes;
+    return STRIDEC_BAD_ARTIFACT;
+  }
+  return STRIDEC_OK;
+}
+
+void close_blob(Blob& blob) {
+  if (blob.mapping) munmap(blob.mapping, blob.weights.size);
+  blob = {};
+}
+
+}  // namespace stridec::runtime
