@@ -1,0 +1,12 @@
+// What depends on weights alone is computed once, when the model is compiled.
+#pragma once
+
+#include "compiler/loop/program.h"
+
+namespace stridec::schedule {
+
+// Moves nests that read nothing but weights from the run to Program::prepack; their results become weights.
+// Results much larger than what they are made from stay in the run, where fusion usually inlines them.
+void hoist_constants(loop::Program& program);
+
+}  // namespace stridec::schedule
