@@ -1,0 +1,229 @@
+#include <algorithm>
+#include <numeric>
+
+#include "compiler/base/check.h"
+#include "compiler/base/diagnostic.h"
+#include "compiler/ops/composite.h"
+
+namespace stridec::ops {
+
+using graph::Builder;
+using graph::OpKind;
+using graph::Shape;
+
+namespace {
+
+Dims range(int64_t from, int64_t to) {
+  Dims out(static_cast<size_t>(std::max<int64_t>(to - from, 0)));
+  std::iota(out.begin(), out.end(), from);
+  return out;
+}
+
+Term dot_general(Term a, Term b, Dims batch_a, Dims batch_b, Dims contract_a, Dims contract_b,
+                 std::optional<DType> to = std::nullopt) {
+  graph::Attributes attributes{{"batch_a", std::move(batch_a)},
+                               {"batch_b", std::move(batch_b)},
+                               {"contract_a", std::move(contract_a)},
+                               {"contract_b", std::move(contract_b)}};
+  if (to) attributes.set("to", *to);
+  return {a.builder(), a.builder().add1(OpKind::kDotGeneral, {a.id(), b.id()}, std::move(attributes))};
+}
+
+}  // namespace
+
+Term matmul(Term a, Term b, std::optional<DType> to) {
+  if (a.rank() == 0 || b.rank() == 0)
+    fail(ErrorKind::kDoesNotFit, "does-not-fit", "matmul needs operands of rank 1 or more");
+  const bool row = a.rank() == 1, column = b.rank() == 1;
+  if (row) a = unsqueeze(a, {0});
+  if (column) b = unsqueeze(b, {1});
+  Term out = a;
+  if (b.rank() == 2) {
+    out = dot_general(a, b, {}, {}, {a.rank() - 1}, {0}, to);
+  } else {
+    const auto batch_of = [](Term t) { return Shape(t.shape().begin(), t.shape().end() - 2); };
+    const Shape batch = broadcast(a.builder(), batch_of(a), batch_of(b));
+    const auto with_batch = [&](Term t) {
+      Shape shape = batch;
+      shape.insert(shape.end(), t.shape().end() - 2, t.shape().end());
+      return expand(t, shape);
+    };
+    a = with_batch(a);
+    b = with_batch(b);
+    const Dims dims = range(0, static_cast<int64_t>(batch.size()));
+    out = dot_general(a, b, dims, dims, {a.rank() - 1}, {b.rank() - 2}, to);
+  }
+  if (column) out = squeeze(out, {out.rank() - 1});
+  if (row) out = squeeze(out, {out.rank() - (column ? 1 : 2)});
+  return out;
+}
+
+// ---- einsum ----
+
+namespace {
+
+using Labels = std::string;  // one character a dim; ellipsis dims are the characters from kEllipsis on
+constexpr char kEllipsis = '\x80';
+
+struct Labelled {
+  Term term;
+  Labels labels;
+};
+
+bool has(const Labels& labels, char c) { return labels.find(c) != Labels::npos; }
+
+[[noreturn]] void bad_equation(const std::string& equation, const std::string& why) {
+  fail(ErrorKind::kMalformed, "bad-equation", "einsum equation '" + equation + "' " + why);
+}
+
+// "..." stands for the last `count` of the ellipsis dims, so that operands align on the right.
+Labels read_labels(const std::string& equation, const std::string& text, int64_t ellipsis, int64_t widest) {
+  Labels out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '.') {
+      if (text.compare(i, 3, "...") != 0) bad_equation(equation, "has a stray '.'");
+      i += 2;
+      for (int64_t k = widest - ellipsis; k < widest; ++k) out.push_back(static_cast<char>(kEllipsis + k));
+    } else if (std::isalpha(static_cast<unsigned char>(text[i]))) {
+      out.push_back(text[i]);
+    } else {
+      bad_equation(equation, std::string("has an unexpected character '") + text[i] + "'");
+    }
+  }
+  return out;
+}
+
+// Dims with one letter: where their indices agree, summed over all but the first.
+Labelled take_diagonal(Labelled x) {
+  for (size_t i = 0; i < x.labels.size(); ++i) {
+    for (size_t j = x.labels.size() - 1; j > i; --j) {
+      if (x.labels[i] != x.labels[j]) continue;
+      Builder& b = x.term.builder();
+      b.require(sym::eq(x.term.dim(static_cast<int64_t>(i)), x.term.dim(static_cast<int64_t>(j))),
+                "sizes {0} and {1} of a diagonal differ",
+                {x.term.dim(static_cast<int64_t>(i)), x.term.dim(static_cast<int64_t>(j))});
+      const Term here = equal(iota(b, x.term.shape(), static_cast<int64_t>(i), DType::kI64),
+                              iota(b, x.term.shape(), static_cast<int64_t>(j), DType::kI64));
+      x.term = reduce_sum(select(here, x.term, 0), {static_cast<int64_t>(j)});
+      x.labels.erase(j, 1);
+    }
+  }
+  return x;
+}
+
+Labelled sum_out(Labelled x, const Labels& needed) {
+  Dims dims;
+  Labels left;
+  for (size_t i = 0; i < x.labels.size(); ++i) {
+    if (has(needed, x.labels[i]))
+      left.push_back(x.labels[i]);
+    else
+      dims.push_back(static_cast<int64_t>(i));
+  }
+  return {reduce_sum(x.term, dims), left};
+}
+
+// The operand with exactly the dims of `labels`, extent 1 where it has none.
+Term arrange(const Labelled& x, const Labels& labels) {
+  Dims order, missing;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const size_t at = x.labels.find(labels[i]);
+    if (at == Labels::npos)
+      missing.push_back(static_cast<int64_t>(i));
+    else
+      order.push_back(static_cast<int64_t>(at));
+  }
+  return unsqueeze(permute(x.term, order), missing);
+}
+
+// Extent 1 stretches to the other operand's extent.
+void stretch(Labelled& x, const Labelled& other) {
+  Shape shape = x.term.shape();
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const size_t at = other.labels.find(x.labels[i]);
+    if (at != Labels::npos && shape[i].is_const(1)) shape[i] = other.term.shape()[at];
+  }
+  x.term = expand(x.term, shape);
+}
+
+Labelled contract(Labelled a, Labelled b, const Labels& needed) {
+  a = sum_out(a, needed + b.labels);
+  b = sum_out(b, needed + a.labels);
+  Labels shared, summed, free_a, free_b;
+  for (char c : a.labels) (!has(b.labels, c) ? free_a : has(needed, c) ? shared : summed).push_back(c);
+  for (char c : b.labels)
+    if (!has(a.labels, c)) free_b.push_back(c);
+  if (summed.empty()) {
+    const Labels all = shared + free_a + free_b;
+    return {arrange(a, all) * arrange(b, all), all};
+  }
+  stretch(a, b);
+  stretch(b, a);
+  const auto positions = [](const Labels& of, const Labels& in) {
+    Dims out;
+    for (char c : of) out.push_back(static_cast<int64_t>(in.find(c)));
+    return out;
+  };
+  const Term out = dot_general(a.term, b.term, positions(shared, a.labels), positions(shared, b.labels),
+                               positions(summed, a.labels), positions(summed, b.labels));
+  return {out, shared + free_a + free_b};
+}
+
+}  // namespace
+
+Term einsum(std::string equation, std::vector<Term> operands) {
+  std::erase(equation, ' ');
+  const size_t arrow = equation.find("->");
+  const std::string left = equation.substr(0, arrow);
+  std::vector<std::string> texts(1);
+  for (char c : left) {
+    if (c == ',')
+      texts.emplace_back();
+    else
+      texts.back().push_back(c);
+  }
+  if (texts.size() != operands.size()) bad_equation(equation, "does not have one term per operand");
+
+  std::vector<int64_t> ellipsis(texts.size(), 0);
+  int64_t widest = 0;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const auto letters =
+        std::count_if(texts[i].begin(), texts[i].end(), [](unsigned char c) { return std::isalpha(c); });
+    const bool dots = texts[i].find("...") != std::string::npos;
+    ellipsis[i] = operands[i].rank() - letters;
+    if (ellipsis[i] < 0 || (!dots && ellipsis[i] != 0))
+      bad_equation(equation, "does not fit the operands' ranks");
+    widest = std::max(widest, ellipsis[i]);
+  }
+  std::vector<Labelled> list;
+  std::string counts;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const Labels labels = read_labels(equation, texts[i], ellipsis[i], widest);
+    counts += labels;
+    list.push_back(take_diagonal({operands[i], labels}));
+  }
+  Labels result;
+  if (arrow != std::string::npos) {
+    result = read_labels(equation, equation.substr(arrow + 2), widest, widest);
+  } else {
+    for (int64_t k = 0; k < widest; ++k) result.push_back(static_cast<char>(kEllipsis + k));
+    Labels sorted = counts;
+    std::sort(sorted.begin(), sorted.end());
+    for (char c : sorted)
+      if (std::isalpha(static_cast<unsigned char>(c)) && std::count(counts.begin(), counts.end(), c) == 1)
+        result.push_back(c);
+  }
+  for (char c : result)
+    if (!has(counts, c) || std::count(result.begin(), result.end(), c) != 1)
+      bad_equation(equation, "has an output that its inputs do not give");
+
+  while (list.size() > 1) {
+    Labels needed = result;
+    for (size_t i = 2; i < list.size(); ++i) needed += list[i].labels;
+    list[0] = contract(list[0], list[1], needed);
+    list.erase(list.begin() + 1);
+  }
+  return arrange(sum_out(list[0], result), result);
+}
+
+}  // namespace stridec::ops

@@ -1,0 +1,116 @@
+// Composites as formulas: a value together with its builder.
+//
+//   Term softmax(Term x, Dims dims) {
+//     const Term e = exp(x - reduce_max(x, dims, kKeep));
+//     return e / reduce_sum(e, dims, kKeep);
+//   }
+//
+// A number next to a term becomes a rank-0 constant of the term's dtype. Operands broadcast as in NumPy and
+// must have one dtype; `cast` converts. Dims are counted from the front and are not negative.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/graph/builder.h"
+
+namespace stridec::ops {
+
+using Dims = std::vector<int64_t>;
+
+class Term {
+ public:
+  Term(graph::Builder& builder, graph::ValueId id) : builder_(&builder), id_(id) {}
+
+  graph::Builder& builder() const { return *builder_; }
+  graph::ValueId id() const { return id_; }
+  operator graph::ValueId() const { return id_; }
+  const graph::Shape& shape() const { return builder_->shape(id_); }
+  sym::Expr dim(int64_t i) const { return shape().at(static_cast<size_t>(i)); }
+  DType dtype() const { return builder_->dtype(id_); }
+  int64_t rank() const { return builder_->rank(id_); }
+
+ private:
+  graph::Builder* builder_;
+  graph::ValueId id_;
+};
+
+// An operand: a term, or a number that takes the dtype of the term beside it.
+struct Operand {
+  Operand(Term t) : term(t.id()), is_term(true) {}
+  Operand(double n) : number(n) {}
+  graph::ValueId term;
+  double number = 0;
+  bool is_term = false;
+};
+
+Term number(graph::Builder& b, DType dtype, double value);
+Term number_like(Term x, double value);
+// A size as a rank-0 tensor.
+Term size_as(graph::Builder& b, DType dtype, sym::Expr size);
+
+Term apply(graph::OpKind kind, Term x);
+Term apply(graph::OpKind kind, Term x, Operand y);
+Term operator+(Term x, Operand y);
+Term operator-(Term x, Operand y);
+Term operator*(Term x, Operand y);
+Term operator/(Term x, Operand y);
+Term operator-(Term x);
+Term subtract_from(double n, Term x);  // n - x
+Term divide_into(double n, Term x);    // n / x
+Term exp(Term x);
+Term log(Term x);
+Term sqrt(Term x);
+Term abs(Term x);
+Term square(Term x);
+Term rcp(Term x);
+Term rsqrt(Term x);
+Term minimum(Term x, Operand y);
+Term maximum(Term x, Operand y);
+Term less(Term x, Operand y);
+Term less_equal(Term x, Operand y);
+Term greater(Term x, Operand y);
+Term greater_equal(Term x, Operand y);
+Term equal(Term x, Operand y);
+Term logical_not(Term x);
+Term logical_and(Term x, Term y);
+Term logical_or(Term x, Term y);
+Term select(Term condition, Term x, Term y);
+Term select(Term condition, Term x, double y);
+Term select(Term condition, double x, Term y);
+Term cast(Term x, DType to, bool saturate = true);
+// f16, bf16 and narrower become f32 (to compute in), other dtypes stay.
+Term widen(Term x);
+
+// Reductions; `kKeep` leaves the reduced dims with extent 1.
+inline constexpr bool kKeep = true;
+Term reduce(graph::OpKind kind, Term x, const Dims& dims, bool keep = false);
+Term reduce_sum(Term x, const Dims& dims, bool keep = false);
+Term reduce_max(Term x, const Dims& dims, bool keep = false);
+Term reduce_min(Term x, const Dims& dims, bool keep = false);
+Term reduce_mean(Term x, const Dims& dims, bool keep = false);
+
+// Views.
+Term reshape(Term x, const graph::Shape& shape);
+Term permute(Term x, const Dims& order);
+Term transpose(Term x, int64_t a, int64_t b);  // two dims change places
+Term expand(Term x, const graph::Shape& shape);
+Term unsqueeze(Term x, const Dims& positions);  // positions in the result, ascending
+Term squeeze(Term x, const Dims& dims);
+Term align_rank(Term x, int64_t rank);  // extents 1 in front
+Term slice(Term x, int64_t dim, sym::Expr start, sym::Expr extent, sym::Expr step = 1);
+Term flip(Term x, const Dims& dims);
+Term concat(const std::vector<Term>& parts, int64_t dim);
+Term pad(Term x, const graph::Shape& before, const graph::Shape& after, double value);
+Term iota(graph::Builder& b, const graph::Shape& shape, int64_t dim, DType dtype);
+Term full(graph::Builder& b, const graph::Shape& shape, DType dtype, double value);
+Term gather(Term data, Term indices, int64_t dim, int64_t batch_dims = 0);
+
+// Products of all dims, of dims [from, to).
+sym::Expr count(const graph::Shape& shape);
+sym::Expr count(const graph::Shape& shape, int64_t from, int64_t to);
+// The NumPy broadcast of two shapes. Where neither dim is known to be 1 and they are not known to be equal,
+// the result is whichever is not 1, and a guard says so.
+graph::Shape broadcast(graph::Builder& b, const graph::Shape& x, const graph::Shape& y);
+
+}  // namespace stridec::ops
