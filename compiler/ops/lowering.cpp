@@ -1,0 +1,258 @@
+#include "compiler/ops/lowering.h"
+
+#include <algorithm>
+
+#include "compiler/base/check.h"
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/number.h"
+#include "compiler/base/text.h"
+#include "compiler/ops/op_table.h"
+
+namespace stridec::ops {
+
+using graph::Graph;
+using graph::Node;
+using graph::ValueId;
+using loop::View;
+
+Lowering::Lowering(const Graph& graph, loop::Program& program)
+    : graph_(graph), program_(program), steps_(&program.steps), views_(graph.values.size()) {}
+
+void Lowering::run() {
+  program_.name = graph_.name;
+  program_.facts = graph_.facts;
+  program_.guards = graph_.guards;
+  for (const graph::Symbol& s : graph_.symbols)
+    program_.symbols.push_back({.var = s.var, .input = s.input, .dim = s.dim, .multiple = s.multiple});
+  auto parameter = [&](const std::string& name, ValueId value, loop::Storage storage, size_t ordinal) {
+    const loop::BufferId id = add_buffer(program_, {.name = name,
+                                                    .dtype = type(value).dtype,
+                                                    .shape = type(value).shape,
+                                                    .strides = {},
+                                                    .storage = storage,
+                                                    .ordinal = static_cast<int>(ordinal)});
+    return id;
+  };
+  for (size_t i = 0; i < graph_.input_names.size(); ++i) {
+    const ValueId value = graph_.top.parameters[i];
+    program_.inputs.push_back(parameter(graph_.input_names[i], value, loop::Storage::kInput, i));
+    views_[value.value] = whole(program_, program_.inputs.back());
+  }
+  for (size_t i = 0; i < graph_.states.size(); ++i) {
+    const graph::State& state = graph_.states[i];
+    program_.states.push_back(parameter(state.name, state.value, loop::Storage::kState, i));
+    if (state.initial)
+      program_[program_.states.back()].weight = {state.initial->owner, state.initial->bytes,
+                                                 state.initial->size};
+    views_[state.value.value] = whole(program_, program_.states.back());
+  }
+  for (size_t i = 0; i < graph_.top.results.size(); ++i) {
+    const ValueId value = graph_.top.results[i];
+    program_.outputs.push_back(parameter(graph_.output_names[i], value, loop::Storage::kOutput, i));
+    outputs_.emplace(value, program_.outputs.back());  // the first of several outputs with this value
+  }
+  lower_nodes(graph_.top);
+  write_outputs();
+}
+
+// Outputs that are views of other memory, or given twice, are copies; then the states take their new
+// contents.
+void Lowering::write_outputs() {
+  for (size_t i = 0; i < graph_.top.results.size(); ++i) {
+    const View& from = view(graph_.top.results[i]);
+    if (from.buffer != program_.outputs[i]) copy(from, whole(program_, program_.outputs[i]), "output");
+  }
+  // A new value that is a view of some state is read before any state changes.
+  std::vector<std::pair<View, View>> copies;
+  for (const auto& [state, value] : updates_) {
+    View from = view(value);
+    if (program_[from.buffer].storage == loop::Storage::kState) {
+      const View held = temporary(type(value), "state");
+      copy(from, held, "state");
+      from = held;
+    }
+    copies.emplace_back(from, view(state));
+  }
+  for (const auto& [from, to] : copies) copy(from, to, "update_state");
+}
+
+void Lowering::lower_nodes(const graph::Region& region) {
+  for (graph::NodeId id : region.nodes) {
+    const Node& node = graph_[id];
+    const size_t before = program_.nests.size();
+    try {
+      op_def(node.kind).lower(*this, node);
+    } catch (Error& error) {
+      if (error.diagnostic.where.node.empty()) error.diagnostic.where.node = node.origin;
+      throw;
+    }
+    if (node.origin.empty()) continue;
+    for (size_t i = before; i < program_.nests.size(); ++i)
+      if (program_.nests[i].nodes.empty()) program_.nests[i].nodes.push_back(node.origin);
+  }
+}
+
+Lowering::Scope Lowering::enter(loop::Steps& steps) {
+  Scope outer{steps_, std::move(scope_elements_)};
+  steps_ = &steps;
+  scope_elements_.clear();
+  return outer;
+}
+
+void Lowering::leave(Scope outer) {
+  for (ValueId value : scope_elements_) views_[value.value].reset();
+  steps_ = outer.steps;
+  scope_elements_ = std::move(outer.elements);
+}
+
+const View& Lowering::view(ValueId id) {
+  std::optional<View>& view = views_[id.value];
+  if (view) return *view;
+  const graph::Value& value = graph_[id];
+  if (value.data) {
+    const loop::BufferId buffer =
+        add_buffer(program_, {.name = value.name.empty() ? cat("c", id.value) : value.name,
+                              .dtype = value.type.dtype,
+                              .shape = value.type.shape,
+                              .strides = {},
+                              .storage = loop::Storage::kWeight,
+                              .ordinal = -1,
+                              .weight = {value.data->owner, value.data->bytes, value.data->size}});
+    view = whole(program_, buffer);
+  } else {
+    STRIDEC_CHECK(value.elements, cat("value %", id.value, " is read before it is made"));
+    write_elements(id);
+  }
+  return *view;
+}
+
+void Lowering::write_elements(ValueId id) {
+  const graph::Value& value = graph_[id];
+  const View to = temporary(value.type, value.name.empty() ? "elements" : value.name);
+  loop::NestBuilder n = nest("elements");
+  std::vector<sym::Expr> at(value.type.shape.size(), 0);
+  for (sym::Expr element : *value.elements) {
+    n.store(to, at, n.index_value(element, value.type.dtype));
+    for (size_t d = at.size(); d-- > 0;) {
+      at[d] += 1;
+      if (at[d] != value.type.shape[d]) break;
+      at[d] = 0;
+    }
+  }
+  n.finish(steps_);
+  views_[id.value] = to;
+  scope_elements_.push_back(id);
+}
+
+std::optional<loop::Scalar> Lowering::constant_scalar(ValueId id) const {
+  const graph::Value& value = graph_[id];
+  const bool single = std::all_of(value.type.shape.begin(), value.type.shape.end(),
+                                  [](sym::Expr dim) { return dim.is_const(1); });
+  if (!single || !value.data) return std::nullopt;
+  if (is_float(value.type.dtype))
+    return loop::float_scalar(value.type.dtype, read_float(value.type.dtype, value.data->bytes));
+  return loop::int_scalar(value.type.dtype, read_integer(value.type.dtype, value.data->bytes));
+}
+
+loop::Value Lowering::read(loop::NestBuilder& nest, ValueId id, const std::vector<sym::Expr>& shape,
+                           const std::vector<sym::Expr>& at) {
+  if (auto scalar = constant_scalar(id)) return nest.constant(*scalar);
+  const graph::Value& value = graph_[id];
+  if (value.elements && value.elements->size() == 1)
+    return nest.index_value((*value.elements)[0], value.type.dtype);
+  const View& v = view(id);
+  return nest.load(v.shape == shape ? v : expand(v, shape, facts()), at);
+}
+
+View Lowering::define(ValueId id) {
+  std::optional<View>& view = views_[id.value];
+  STRIDEC_CHECK(!view, cat("value %", id.value, " is made twice"));
+  const graph::Value& value = graph_[id];
+  if (auto output = outputs_.find(id); output != outputs_.end())
+    view = whole(program_, output->second);
+  else
+    view = temporary(value.type, value.name.empty() ? cat("t", id.value) : value.name);
+  return *view;
+}
+
+void Lowering::alias(ValueId id, View view) {
+  STRIDEC_CHECK(!views_[id.value], cat("value %", id.value, " is made twice"));
+  views_[id.value] = std::move(view);
+}
+
+View Lowering::temporary(const graph::Type& type, const std::string& name) {
+  return whole(program_,
+               add_buffer(program_, {.name = name, .dtype = type.dtype, .shape = type.shape, .strides = {}}));
+}
+
+View Lowering::materialise(const View& view, const std::string& name) {
+  const loop::Buffer& buffer = program_[view.buffer];
+  if (view.shape == buffer.shape && view.index == view.coords && view.mask.is_const(1)) return view;
+  const View to = temporary({view.dtype, view.shape}, name);
+  copy(view, to, name);
+  return to;
+}
+
+void Lowering::copy(const View& from, const View& to, const std::string& name) {
+  loop::NestBuilder n = nest(name);
+  const std::vector<sym::Expr> at = n.dims(to.shape);
+  n.store(to, at, n.load(from, at));
+  n.finish(steps_);
+}
+
+void Lowering::fill(const View& to, loop::Scalar value, const std::string& name) {
+  loop::NestBuilder n = nest(name);
+  const std::vector<sym::Expr> at = n.dims(to.shape);
+  n.store(to, at, n.constant(value));
+  n.finish(steps_);
+}
+
+void Lowering::bind_symbol(sym::Expr symbol, const View& scalar, sym::Expr lower, sym::Expr upper,
+                           std::string sentence) {
+  View one = scalar;
+  for (const sym::Expr dim : program_[scalar.buffer].shape)
+    if (!dim.is_const(1)) {
+      one = temporary({scalar.dtype, {}}, symbol.name());
+      copy(scalar, one, "scalar");
+      break;
+    }
+  steps_->push_back({loop::BindSymbol{symbol, one.buffer, lower, upper, std::move(sentence)}});
+}
+
+sym::Expr Lowering::fresh_symbol(const std::string& hint, sym::Expr lower, sym::Expr upper) {
+  auto taken = [&](const std::string& name) {
+    return std::any_of(program_.symbols.begin(), program_.symbols.end(),
+                       [&](const loop::Symbol& s) { return s.var.name() == name; });
+  };
+  std::string name = hint;
+  while (taken(name)) name = cat(hint, "..", next_symbol_++);
+  const sym::Expr symbol = sym::var(name);
+  program_.symbols.push_back({.var = symbol});
+  program_.facts.assume(sym::le(lower, symbol));
+  program_.facts.assume(sym::le(symbol, upper));
+  return symbol;
+}
+
+void Lowering::update_state(ValueId state, ValueId value) {
+  if (steps_ != &program_.steps)
+    fail(ErrorKind::kUnsupported, "state-in-branch", "a state is updated inside a branch or a loop");
+  updates_.emplace_back(state, value);
+}
+
+std::string Lowering::origin_prefix(const Node& node) {
+  if (node.origin.empty()) return "";
+  std::string out;
+  for (char c : node.origin) {
+    out += c;
+    if (c == '{' || c == '}') out += c;
+  }
+  return out + ": ";
+}
+
+loop::Program lower(const Graph& graph) {
+  loop::Program program;
+  Lowering(graph, program).run();
+  return program;
+}
+
+}  // namespace stridec::ops

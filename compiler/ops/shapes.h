@@ -1,0 +1,48 @@
+// What shape functions share: broadcasting, dims, dtype checks, and arithmetic on known elements.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/graph/builder.h"
+
+namespace stridec::ops {
+
+using graph::Attributes;
+using graph::Builder;
+using graph::Inferred;
+using graph::Node;
+using graph::OpKind;
+using graph::Shape;
+using graph::Type;
+using graph::ValueId;
+using Elements = std::vector<sym::Expr>;
+
+// Numpy broadcasting of two or more shapes. Where two symbolic dims may differ and either may be 1, the
+// result is select(a == 1, b, a), and a guard says that they are equal or one of them is 1.
+Shape broadcast(Builder& builder, const std::vector<Shape>& shapes, const std::string& what);
+// `dims` (of `rank`), negative counting from the end, sorted, without duplicates.
+std::vector<int64_t> normal_dims(std::vector<int64_t> dims, int rank, const std::string& what);
+int64_t normal_dim(int64_t dim, int rank, const std::string& what);
+
+sym::Expr element_count(const Shape& shape);
+std::string to_string(const Shape& shape);  // [batch, 3, 224]
+
+// Errors of a node's inputs (kDoesNotFit): "matmul: ...".
+[[noreturn]] void does_not_fit(const std::string& message);
+void expect_inputs(const Node& node, size_t low, size_t high);
+void expect_same_dtype(Builder& builder, const Node& node, size_t a, size_t b);
+// The dims are equal, or a guard says so.
+void expect_equal(Builder& builder, sym::Expr a, sym::Expr b, const std::string& sentence);
+
+// Known elements of a result whose element at a coordinate is element `source(coordinate)` of the known
+// `from`. Nothing where `shape` is not constant, is larger than kMaxElements, or `source` gives nothing.
+using Coordinates = std::vector<int64_t>;
+std::optional<std::vector<int64_t>> constant_shape(const Shape& shape);
+std::optional<Elements> map_elements(
+    const Shape& shape, const std::function<std::optional<sym::Expr>(const Coordinates& at)>& element);
+int64_t flat_index(const Coordinates& at, const std::vector<int64_t>& shape);
+
+}  // namespace stridec::ops
