@@ -41,7 +41,7 @@ SIBLINGS = ["compiler/codegen/cpu", "compiler/codegen/cuda", "compiler/codegen/n
 FOREIGN = {
     "clang/": ["compiler/codegen/cpu/clang.cpp"],
     "llvm/": ["compiler/codegen/cpu/clang.cpp", "compiler/codegen/cpu/jit.cpp", "compiler/codegen/cpu/link.cpp",
-              "compiler/codegen/cpu/llvm_stubs.cpp"],
+              "compiler/codegen/cpu/llvm.cpp"],
     "lld/": ["compiler/codegen/cpu/link.cpp"],
     "onnx/": ["compiler/frontend/onnx/", "cli/"],
     "google/protobuf": ["compiler/frontend/", "compiler/graph/serialize"],

@@ -1,15 +1,18 @@
 # tests/unit/<folder>/*.cpp -> executable test_<folder>. The name up to the first '_' says which library it links
-# (test_codegen_cpu: stridec_codegen), with everything below that; any other name links the whole compiler.
+# (test_codegen_cpu: stridec_codegen), with everything below that; any other name links the whole compiler. A folder
+# with a main.cpp of its own does without the shared one.
 find_path(STRIDEC_DOCTEST_DIR doctest/doctest.h)
 if(NOT STRIDEC_DOCTEST_DIR)
   message(FATAL_ERROR "doctest is missing: apt-get install doctest-dev (or run .ci/setup)")
 endif()
 
+add_library(stridec_test_settings INTERFACE)
+target_compile_definitions(stridec_test_settings INTERFACE DOCTEST_CONFIG_SUPER_FAST_ASSERTS
+  STRIDEC_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+target_include_directories(stridec_test_settings INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(stridec_test_settings INTERFACE -O1)
 add_library(stridec_test_main OBJECT tests/unit/main.cpp)
-target_compile_definitions(stridec_test_main PUBLIC DOCTEST_CONFIG_SUPER_FAST_ASSERTS)
-target_compile_definitions(stridec_test_main PUBLIC STRIDEC_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-target_include_directories(stridec_test_main PUBLIC ${PROJECT_SOURCE_DIR})
-target_compile_options(stridec_test_main PUBLIC -O1)
+target_link_libraries(stridec_test_main PUBLIC stridec_test_settings)
 
 file(GLOB test_folders CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/*)
 foreach(path ${test_folders})
@@ -20,7 +23,11 @@ foreach(path ${test_folders})
   get_filename_component(folder ${path} NAME)
   string(REGEX REPLACE "_.*" "" library ${folder})
   add_executable(test_${folder} ${sources})
-  target_link_libraries(test_${folder} PRIVATE stridec_test_main)
+  if(EXISTS ${path}/main.cpp)
+    target_link_libraries(test_${folder} PRIVATE stridec_test_settings)
+  else()
+    target_link_libraries(test_${folder} PRIVATE stridec_test_main)
+  endif()
   if(TARGET stridec_${library})
     target_link_libraries(test_${folder} PRIVATE stridec_${library})
   else()
