@@ -8,17 +8,18 @@
 
 namespace stridec::codegen {
 
-// One nest as text: a translation unit that defines the function KERNEL (a macro that the build sets to a name made of
-// the text's hash, so that equal texts become one function). Names in the text are canonical (p0, p1, ... for buffers,
-// s0, s1, ... for sizes, m0, m1, ... for messages): equal kernels of different nests are equal texts.
+// One nest as text: a translation unit that defines the function KERNEL (a macro that the build sets to a
+// name made of the text's hash, so that equal texts become one function). Names in the text are canonical
+// (p0, p1, ... for buffers, s0, s1, ... for sizes, m0, m1, ... for messages): equal kernels of different
+// nests are equal texts.
 struct Kernel {
   std::string text;
   std::vector<loop::BufferId> buffers;  // what p0, p1, ... are in this launch
   std::vector<sym::Expr> sizes;         // what s0, s1, ... are: expressions of the program's symbols
-  std::vector<std::string> messages;    // sentences of data checks; their numbers follow the sizes as arguments
-  sym::Expr tasks = 1;                  // size of the flattened parallel domain
-  sym::Expr grain = 1;                  // least number of tasks that is worth a thread
-  sym::Expr scratch_bytes = 0;          // private memory of one thread
+  std::vector<std::string> messages;  // sentences of data checks; their numbers follow the sizes as arguments
+  sym::Expr tasks = 1;                // size of the flattened parallel domain
+  sym::Expr grain = 1;                // least number of tasks that is worth a thread
+  sym::Expr scratch_bytes = 0;        // private memory of one thread
 };
 
 }  // namespace stridec::codegen

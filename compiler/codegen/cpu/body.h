@@ -1,5 +1,5 @@
-// Prints the statements of a nest: the body of the general loop emitter, and what templates put into their prologue and
-// epilogue slots.
+// Prints the statements of a nest: the body of the general loop emitter, and what templates put into their
+// prologue and epilogue slots.
 //
 // A template that has a tile of results in registers prints what follows like this (lanes along %n):
 //
@@ -10,17 +10,20 @@
 //   body.set_value(reduced, {.text = "acc[i][j]", .dtype = DType::kF32, .width = 16});
 //   body.print(epilogue);
 //
-// Every value is computed as written in the IR: storage floats in f32 and rounded at each statement, integers modulo
-// 2^bits. A value that is the same for all lanes stays a scalar until it meets one that is not.
+// Every value is computed as written in the IR: storage floats in f32 and rounded at each statement, integers
+// modulo 2^bits. A value that is the same for all lanes stays a scalar until it meets one that is not.
 //
-// Vector mode. At most one index variable runs along the lanes; lane l stands for its value plus l. Unit-stride accesses
-// become vector loads and stores, others gathers and scatters; with `live` lanes at and beyond it touch no memory and
-// their values are unspecified (but never trap). Statements nested in a vector mode (reduce, for, scan) keep it.
+// Vector mode. At most one index variable runs along the lanes; lane l stands for its value plus l.
+// Unit-stride accesses become vector loads and stores, others gathers and scatters; with `live` lanes at and
+// beyond it touch no memory and their values are unspecified (but never trap). Statements nested in a vector
+// mode (reduce, for, scan) keep it.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "compiler/codegen/cpu/emit_text.h"
 #include "compiler/loop/program.h"
@@ -34,7 +37,8 @@ struct CValue {
   int width = 1;  // 1: one scalar for all lanes
 };
 
-// How the dims of For and Reduce statements inside a body are mapped; dims that are not named run as plain loops.
+// How the dims of For and Reduce statements inside a body are mapped; dims that are not named run as plain
+// loops.
 struct InnerLoops {
   std::map<sym::Expr, int, sym::ExprLess> width;         // lanes along this dim
   std::map<sym::Expr, int, sym::ExprLess> accumulators;  // of a reduce vectorised along this dim
@@ -45,13 +49,16 @@ class Body {
   Body(KernelText& text, const loop::Nest& nest, InnerLoops inner = {});
 
   // ---- what the statements may use ----
-  // An index variable as a C expression of type int64_t: a name or a parenthesised sum, pasted wherever it is used.
+  // An index variable as a C expression of type int64_t: a name or a parenthesised sum, pasted wherever it is
+  // used.
   void set_index(sym::Expr var, std::string c);
-  // Runs `var` along `width` lanes, of which `live` (a C expression of type int64_t, 0 <= live <= width) count; "" = all.
+  // Runs `var` along `width` lanes, of which `live` (a C expression of type int64_t, 0 <= live <= width)
+  // count; "" = all.
   void set_lanes(sym::Expr var, int width, std::string live = {});
   void clear_lanes();
   void set_value(loop::ValueId id, CValue value);
-  // Reads and writes of `buffer` go to `pointer` (of its storage type) with these strides instead of the argument.
+  // Reads and writes of `buffer` go to `pointer` (of its storage type) with these strides instead of the
+  // argument.
   void set_buffer(loop::BufferId buffer, std::string pointer, std::vector<sym::Expr> strides);
 
   // ---- printing ----
@@ -71,25 +78,83 @@ class Body {
   sym::Expr offset_expr(const loop::Access& access) const;
   const sym::Facts& facts() const { return facts_; }
 
-  // Ends when a statement recorded a failure (Bind with kError): what to print in order to leave, "return;" by default.
+  // Ends when a statement recorded a failure (Bind with kError): what to print in order to leave, "return;"
+  // by default.
   std::string leave = "return;";
 
  private:
-  friend struct BodyPrinter;
-  struct Target {
+  struct Memory {  // a buffer as the body sees it
     std::string pointer;
     std::vector<sym::Expr> strides;
   };
+  // What decides whether an access happens, in parts: a C condition that is the same for all lanes, and the
+  // lanes as the bits of a u64 expression. Empty: always.
+  struct Mask {
+    std::string condition, bits;
+    bool only_live = true;  // bits say no more than which lanes are live
+  };
+  // Where an access goes: elements from the pointer for lane l are base + stride * l, or lanes[l] of an i64
+  // vector.
+  struct Address {
+    std::string pointer, base;
+    std::optional<sym::Expr> stride;  // 0: the same for all lanes
+    std::string lanes;
+  };
+
+  // body_access.cpp
+  Memory memory(loop::BufferId buffer);
+  bool lane_dependent(sym::Expr expr) const;
+  sym::Expr by_lane(sym::Expr expr) const;  // over the lane variable, simplified
+  sym::Expr canonical(sym::Expr expr);      // size symbols for everything uniform
+  std::string scalar_text(sym::Expr expr);
+  bool fits_i32(sym::Expr expr) const;
+  std::string vector_text(sym::Expr expr, const std::string& element);  // i64xW or i32xW
+  std::string vector_condition(sym::Expr expr, const std::string& element);
+  Mask mask_of(const loop::Access& access);
+  Address address_of(const loop::Access& access);
+  void print_load(const loop::Load& load);
+  void print_store(const loop::Store& store);
+  void print_update(const loop::Store& store);
+  void print_bind(const loop::Bind& bind);
+  void print_index_value(const loop::IndexValue& value);
+
+  // body_ops.cpp
+  void print_let(const loop::Let& let);
+  void print_constant(const loop::Constant& constant);
+  std::string let_text(const loop::Let& let, int width);
+  std::string cast_text(const std::string& text, DType from, DType to, int width, bool saturate);
+  std::string rounded(const std::string& text, DType dtype, int width);  // f32 to a storage float's values
+  std::string to_storage(const std::string& text, DType dtype, int width);
+  std::string from_storage(const std::string& text, DType dtype, int width);
+  std::string literal(const loop::Scalar& scalar);
+  std::string widened(const CValue& value, int width);
+  void define(loop::ValueId id, const std::string& text, int width);
+
+  // body_loops.cpp
+  void print_reduce(const loop::Reduce& reduce);
+  void print_for(const loop::For& loop);
+  void print_scan(const loop::Scan& scan);
+  void print_loops(const std::vector<loop::Dim>& dims, size_t next, const std::function<void()>& inside);
+  void print_strips(const loop::Dim& dim, int width, int unroll,
+                    const std::function<void(const std::string& chain, const std::string& live)>& inside);
+  std::string identity(loop::Combine combine, DType dtype, size_t part);
+  // Statements that make `into` the combination of itself and `from`.
+  void print_combine(loop::Combine combine, const std::vector<std::string>& into,
+                     const std::vector<std::string>& from, const std::vector<DType>& dtypes, int width);
+
   KernelText& text_;
   const loop::Nest& nest_;
   InnerLoops inner_;
   sym::Facts facts_;
-  std::map<sym::Expr, std::string, sym::ExprLess> index_;
-  std::map<sym::Expr, std::string, sym::ExprLess> lane_index_;  // bound variables that differ by lane: an i64 vector
-  std::map<sym::Expr, sym::Expr, sym::ExprLess> bound_mask_;    // reserved for kSkip
-  std::map<loop::BufferId, Target> buffers_;
+  std::map<sym::Expr, std::string, sym::ExprLess>
+      index_;  // variables that all lanes share (lane 0's, of the lane's own)
+  std::map<sym::Expr, std::string, sym::ExprLess>
+      lane_index_;                                    // bound variables that differ by lane: an i64 vector
+  std::map<sym::Expr, CValue, sym::ExprLess> valid_;  // of variables bound with kSkip
+  std::map<loop::BufferId, Memory> buffers_;
   std::vector<std::optional<CValue>> values_;
-  sym::Expr lane_var_;
+  std::optional<sym::Expr> lane_var_;
+  bool lanes_are_points_ = false;  // the lanes are points of the nest, each with its own local buffers
   int width_ = 1;
   std::string live_;
 };

@@ -1,8 +1,11 @@
-// The text of one CPU kernel under construction: its arguments, the types and helpers it uses, its statements.
+// The text of one CPU kernel under construction: its arguments, the types and helpers it uses, its
+// statements.
 //
-// The text is header-free C++20 with clang's vector extensions. Only what a kernel uses is printed, in a fixed order.
+// The text is header-free C++20 with clang's vector extensions. Only what a kernel uses is printed, in a
+// fixed order.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -25,12 +28,13 @@ class KernelText {
   const CpuTarget& target() const { return target_; }
 
   // ---- arguments ----
-  // A pointer to the buffer's elements, of storage_type; a name that is declared once at the top of the kernel.
+  // A pointer to the buffer's elements, of storage_type; a name that is declared once at the top of the
+  // kernel.
   std::string pointer(loop::BufferId buffer);
   // The value of an expression without index variables, as C text of type int64_t: a literal or "s3".
   std::string size(sym::Expr expr);
-  // The same as a variable ("s3" or a constant expression) that stands for it in index expressions; its range and
-  // divisors are known to facts().
+  // The same as a variable ("s3" or a constant expression) that stands for it in index expressions; its range
+  // and divisors are known to facts().
   sym::Expr size_symbol(sym::Expr expr);
   // The number of a sentence in the program's table of messages.
   std::string message(const std::string& sentence);
@@ -40,7 +44,8 @@ class KernelText {
   std::string scratch(sym::Expr bytes);
 
   // ---- types and helpers, declared on first use ----
-  // Of a value: float for every storage float, bool for bool; width lanes as an ext_vector_type ("f32x16"), 1: scalar.
+  // Of a value: float for every storage float, bool for bool; width lanes as an ext_vector_type ("f32x16"),
+  // 1: scalar.
   std::string value_type(DType dtype, int width = 1);
   // Of an element in memory: unsigned char for bool, unsigned short for f16 and bf16, ...
   std::string storage_type(DType dtype, int width = 1);
@@ -50,24 +55,32 @@ class KernelText {
   void use(std::string_view snippet, int width = 1);
 
   // ---- statements ----
-  void line(const std::string& text);   // one line at the present indentation
-  void open(const std::string& text);   // "text {" and one level deeper
-  void close(const std::string& after = {});  // "}after"
-  std::string fresh(std::string_view prefix); // an identifier used nowhere else
+  void line(const std::string& text);          // one line at the present indentation
+  void open(const std::string& text);          // "text {" and one level deeper
+  void close(const std::string& after = {});   // "}after"
+  std::string fresh(std::string_view prefix);  // an identifier used nowhere else
+  // What `print` prints, instead of appending it: for declarations that depend on what follows. append() puts
+  // it back.
+  std::string capture(const std::function<void()>& print);
+  void append(const std::string& captured) { statements_ += captured; }
 
-  // The finished kernel. The statements run with `begin`, `end`, `part` and `args` of stridec_abi_kernel in scope.
+  // The finished kernel. The statements run with `begin`, `end`, `part` and `args` of stridec_abi_kernel in
+  // scope.
   Kernel finish(sym::Expr tasks, sym::Expr grain);
 
  private:
+  std::string lane_type(std::string_view base, int width);
+
   const loop::Program& program_;
   CpuTarget target_;
   sym::Facts facts_;
   std::vector<loop::BufferId> buffers_;
   std::vector<sym::Expr> sizes_;
   std::vector<std::string> messages_;
-  std::vector<sym::Expr> scratch_;
-  std::set<std::pair<int, int>> value_types_;    // (dtype, width) declared
-  std::vector<std::pair<std::string, int>> used_; // snippets in order of dependence
+  std::vector<std::string> scratch_;  // offsets of the pieces
+  sym::Expr scratch_bytes_ = 0;
+  std::set<std::pair<std::string, int>> vector_types_, unaligned_types_;  // element type, lanes
+  std::vector<std::pair<std::string, int>> used_;  // snippets, each after those that it needs
   std::string statements_;
   int depth_ = 1;
   std::map<std::string, int, std::less<>> names_;

@@ -1,0 +1,501 @@
+// Index expressions, masks, loads, stores and binds.
+#include <bit>
+
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+#include "compiler/codegen/cpu/body.h"
+#include "compiler/loop/walk.h"
+#include "compiler/sym/text.h"
+
+namespace stridec::codegen::cpu {
+namespace {
+
+using sym::Expr;
+
+const Expr& lane() {
+  static const Expr var = sym::var("%lane");
+  return var;
+}
+
+std::string conjunction(const std::string& a, const std::string& b) {
+  return a.empty() ? b : b.empty() ? a : cat(a, " && ", b);
+}
+std::string both_bits(const std::string& a, const std::string& b) {
+  return a.empty() ? b : b.empty() ? a : cat("(", a, " & ", b, ")");
+}
+
+}  // namespace
+
+// ---- index expressions
+// -----------------------------------------------------------------------------------------------
+
+bool Body::lane_dependent(Expr expr) const {
+  if (width_ == 1) return false;
+  for (const Expr& var : sym::free_vars(expr))
+    if (var == *lane_var_ || var == lane() || lane_index_.count(var)) return true;
+  return false;
+}
+
+Expr Body::by_lane(Expr expr) const {
+  if (width_ == 1 || !sym::depends_on(expr, *lane_var_)) return sym::simplify(expr, facts_);
+  return sym::simplify(sym::substitute(expr, *lane_var_, *lane_var_ + lane()),
+                       facts_.with_index(lane(), width_));
+}
+
+Expr Body::canonical(Expr expr) {
+  if (expr.is_const() || expr.is_var()) return sym::is_index(expr) ? expr : text_.size_symbol(expr);
+  if (!sym::has_index(expr)) {
+    // Conditions and numbers alike are arguments; "$s0" itself has no index either.
+    for (const Expr& var : sym::free_vars(expr))
+      if (var.name()[0] == '$') return expr;
+    return text_.size_symbol(expr);
+  }
+  std::vector<Expr> args;
+  if (expr.op() == sym::Op::kAdd || expr.op() == sym::Op::kMul) {
+    const bool add = expr.op() == sym::Op::kAdd;
+    Expr uniform = add ? 0 : 1;
+    for (const Expr& arg : expr.args()) {
+      if (sym::has_index(arg))
+        args.push_back(canonical(arg));
+      else
+        uniform = add ? uniform + arg : uniform * arg;
+    }
+    args.push_back(uniform.is_const() ? uniform : text_.size_symbol(uniform));
+    return add ? sym::sum(args) : sym::product(args);
+  }
+  for (const Expr& arg : expr.args()) args.push_back(canonical(arg));
+  switch (expr.op()) {
+    case sym::Op::kFloorDiv: return sym::floordiv(args[0], args[1]);
+    case sym::Op::kMod: return sym::mod(args[0], args[1]);
+    case sym::Op::kMin: return sym::min(args);
+    case sym::Op::kMax: return sym::max(args);
+    case sym::Op::kSelect: return sym::select(args[0], args[1], args[2]);
+    case sym::Op::kEq: return sym::eq(args[0], args[1]);
+    case sym::Op::kNe: return sym::ne(args[0], args[1]);
+    case sym::Op::kLt: return sym::lt(args[0], args[1]);
+    case sym::Op::kLe: return sym::le(args[0], args[1]);
+    case sym::Op::kAnd: return sym::logical_and(args);
+    case sym::Op::kOr: return sym::logical_or(args);
+    default: break;
+  }
+  STRIDEC_CHECK(false, sym::to_string(expr));
+}
+
+std::string Body::scalar_text(Expr expr) {
+  const Expr c = canonical(expr);
+  // Facts about the size symbols made meanwhile.
+  sym::Facts facts = facts_;
+  for (const Expr& var : sym::free_vars(c))
+    if (var.name()[0] == '$') {
+      const sym::Interval range = text_.facts().bounds(var);
+      facts.set_range(var, range.has_lo() ? std::optional(range.lo) : std::nullopt,
+                      range.has_hi() ? std::optional(range.hi) : std::nullopt);
+    }
+  return sym::to_c(
+      c,
+      [&](Expr var) -> std::string {
+        if (var.name()[0] == '$') return var.name().substr(1);
+        auto found = index_.find(var);
+        STRIDEC_CHECK(found != index_.end(),
+                      cat("index variable ", var.name(), " of nest '", nest_.name, "' is not set"));
+        return found->second;
+      },
+      facts);
+}
+
+std::string Body::index(Expr expr) { return scalar_text(sym::simplify(expr, facts_)); }
+
+bool Body::fits_i32(Expr expr) const {
+  const sym::Facts facts = facts_.with_index(lane(), width_);
+  bool fits = true;
+  sym::for_each_node(expr, [&](Expr node) {
+    const sym::Interval range = facts.bounds(node);
+    if (range.lo < INT32_MIN / 2 || range.hi > INT32_MAX / 2) fits = false;
+  });
+  return fits;
+}
+
+// Only called on expressions that went through by_lane and canonical.
+std::string Body::vector_text(Expr expr, const std::string& element) {
+  const DType dtype = element == "i32" ? DType::kI32 : DType::kI64;
+  const std::string type = text_.value_type(dtype, width_);
+  if (!lane_dependent(expr)) return cat("(", type, ")(", element, ")(", scalar_text(expr), ")");
+  auto of = [&](Expr arg) { return vector_text(arg, element); };
+  switch (expr.op()) {
+    case sym::Op::kVar: {
+      if (expr == lane()) {
+        text_.use(cat("iota.", element), width_);
+        return cat("sd_iota_", type);
+      }
+      const std::string& bound = lane_index_.at(expr);
+      return element == "i64" ? bound : cat("__builtin_convertvector(", bound, ", ", type, ")");
+    }
+    case sym::Op::kAdd:
+    case sym::Op::kMul: {
+      const bool add = expr.op() == sym::Op::kAdd;
+      Expr uniform = add ? 0 : 1;
+      std::string out;
+      for (const Expr& arg : expr.args()) {
+        if (!lane_dependent(arg))
+          uniform = add ? uniform + arg : uniform * arg;
+        else
+          out += cat(out.empty() ? "" : add ? " + " : " * ", of(arg));
+      }
+      if (!uniform.is_const(add ? 0 : 1))
+        out += cat(add ? " + " : " * ", "(", element, ")(", scalar_text(uniform), ")");
+      return cat("(", out, ")");
+    }
+    case sym::Op::kFloorDiv:
+    case sym::Op::kMod: {
+      const bool div = expr.op() == sym::Op::kFloorDiv;
+      const std::optional<int64_t> divisor = sym::as_const(expr.arg(1));
+      if (divisor && *divisor > 0 && std::has_single_bit(static_cast<uint64_t>(*divisor)))
+        return div ? cat("(", of(expr.arg(0)), " >> ", std::countr_zero(static_cast<uint64_t>(*divisor)), ")")
+                   : cat("(", of(expr.arg(0)), " & ", *divisor - 1, ")");
+      const sym::Facts facts = facts_.with_index(lane(), width_);
+      if (divisor && *divisor > 0 && facts.bounds(expr.arg(0)).lo >= 0)
+        return cat("(", of(expr.arg(0)), div ? " / " : " % ", *divisor, ")");
+      text_.use(cat(div ? "floordiv." : "mod_floor.", element), width_);
+      return cat(div ? "sd_vfloordiv(" : "sd_vmod(", of(expr.arg(0)), ", ", of(expr.arg(1)), ")");
+    }
+    case sym::Op::kMin:
+    case sym::Op::kMax: {
+      std::string out = of(expr.arg(0));
+      const char* name = expr.op() == sym::Op::kMin ? "min" : "max";
+      for (size_t i = 1; i < expr.args().size(); ++i)
+        out = cat("__builtin_elementwise_", name, "(", out, ", ", of(expr.arg(i)), ")");
+      return out;
+    }
+    case sym::Op::kSelect: {
+      text_.use(cat("select.", element), width_);
+      return cat("sd_select(", vector_condition(expr.arg(0), element), ", ", of(expr.arg(1)), ", ",
+                 of(expr.arg(2)), ")");
+    }
+    default: return cat("__builtin_convertvector(", vector_condition(expr, element), ", ", type, ")");
+  }
+}
+
+std::string Body::vector_condition(Expr expr, const std::string& element) {
+  const std::string type = text_.value_type(DType::kBool, width_);
+  if (!lane_dependent(expr)) return cat("(", type, ")(bool)(", scalar_text(expr), ")");
+  auto compare = [&](const char* op) {
+    return cat("__builtin_convertvector(", vector_text(expr.arg(0), element), " ", op, " ",
+               vector_text(expr.arg(1), element), ", ", type, ")");
+  };
+  switch (expr.op()) {
+    case sym::Op::kEq: return compare("==");
+    case sym::Op::kNe: return compare("!=");
+    case sym::Op::kLt: return compare("<");
+    case sym::Op::kLe: return compare("<=");
+    case sym::Op::kAnd:
+    case sym::Op::kOr:
+      return cat("(",
+                 join(expr.args(), expr.op() == sym::Op::kAnd ? " & " : " | ",
+                      [&](Expr arg) { return vector_condition(arg, element); }),
+                 ")");
+    default: return cat("__builtin_convertvector(", vector_text(expr, element), " != 0, ", type, ")");
+  }
+}
+
+void Body::print_index_value(const loop::IndexValue& value) {
+  const DType dtype = nest_.values[value.result.value].dtype;
+  const Expr expr = canonical(by_lane(value.expr));
+  if (!lane_dependent(expr))
+    return define(value.result,
+                  cast_text(cat("(i64)(", scalar_text(expr), ")"), DType::kI64, dtype, 1, false), 1);
+  const std::string element = fits_i32(expr) ? "i32" : "i64";
+  define(value.result,
+         cast_text(vector_text(expr, element), element == "i32" ? DType::kI32 : DType::kI64, dtype, width_,
+                   false),
+         width_);
+}
+
+// ---- addresses and masks
+// ---------------------------------------------------------------------------------------------
+
+Body::Memory Body::memory(loop::BufferId buffer) {
+  auto found = buffers_.find(buffer);
+  if (found != buffers_.end()) return found->second;
+  const loop::Buffer& b = text_.program()[buffer];
+  STRIDEC_CHECK(b.storage != loop::Storage::kLocal, cat("local buffer '", b.name, "' has no memory"));
+  return {text_.pointer(buffer), b.strides};
+}
+
+Expr Body::offset_expr(const loop::Access& access) const {
+  auto found = buffers_.find(access.buffer);
+  const std::vector<Expr>& strides =
+      found != buffers_.end() ? found->second.strides : text_.program()[access.buffer].strides;
+  Expr offset = 0;
+  for (size_t d = 0; d < access.index.size(); ++d) offset += access.index[d] * strides[d];
+  return offset;
+}
+
+std::string Body::offset(const loop::Access& access) { return index(offset_expr(access)); }
+
+Body::Address Body::address_of(const loop::Access& access) {
+  Address out;
+  out.pointer = memory(access.buffer).pointer;
+  Expr offset = by_lane(offset_expr(access));
+  // Every point has its own copy of a local buffer: its elements of all lanes lie side by side.
+  if (lanes_are_points_ && text_.program()[access.buffer].storage == loop::Storage::kLocal)
+    offset = offset * width_ + lane();
+  if (!lane_dependent(offset)) {
+    out.base = scalar_text(offset);
+    out.stride = Expr(0);
+    return out;
+  }
+  bool bound = false;
+  for (const Expr& var : sym::free_vars(offset)) bound = bound || lane_index_.count(var);
+  if (!bound)
+    if (const std::optional<sym::Linear> linear = sym::linear_in(offset, lane());
+        linear && !sym::has_index(linear->coefficient)) {
+      out.base = scalar_text(linear->rest);
+      out.stride = linear->coefficient;
+      return out;
+    }
+  const Expr c = canonical(offset);
+  out.base = "0";
+  out.lanes = text_.fresh("o");
+  text_.line(cat("const ", text_.value_type(DType::kI64, width_), " ", out.lanes, " = ",
+                 vector_text(c, "i64"), ";"));
+  return out;
+}
+
+Body::Mask Body::mask_of(const loop::Access& access) {
+  Mask out;
+  auto add_bits = [&](const std::string& lanes) {
+    text_.use("bits", width_);
+    out.bits = both_bits(out.bits, cat("sd_bits(", lanes, ")"));
+    out.only_live = false;
+  };
+  if (width_ > 1 && !live_.empty()) out.bits = live_;
+  std::vector<Expr> parts;
+  const Expr mask = by_lane(access.mask);
+  if (mask.op() == sym::Op::kAnd)
+    parts.assign(mask.args().begin(), mask.args().end());
+  else if (!mask.is_const() || mask.value() == 0)
+    parts.push_back(mask);
+  for (const Expr& part : parts) {
+    const Expr c = canonical(part);
+    if (lane_dependent(c))
+      add_bits(vector_condition(c, fits_i32(c) ? "i32" : "i64"));
+    else
+      out.condition = conjunction(out.condition, cat("(", scalar_text(c), ")"));
+  }
+  if (valid_.empty()) return out;
+  for (const auto& [var, valid] : valid_) {
+    bool used = sym::depends_on(access.mask, var);
+    for (const Expr& index : access.index) used = used || sym::depends_on(index, var);
+    if (!used) continue;
+    if (valid.width > 1)
+      add_bits(valid.text);
+    else
+      out.condition = conjunction(out.condition, valid.text);
+  }
+  return out;
+}
+
+// ---- loads
+// -----------------------------------------------------------------------------------------------------------
+
+void Body::print_load(const loop::Load& load) {
+  const DType dtype = nest_.values[load.result.value].dtype;
+  const Address at = address_of(load.access);
+  const Mask mask = mask_of(load.access);
+  const bool uniform = at.stride && at.stride->is_const(0);
+  if (uniform && (mask.bits.empty() || mask.only_live)) {
+    std::string element = from_storage(cat(at.pointer, "[", at.base, "]"), dtype, 1);
+    if (!mask.condition.empty())
+      element = cat("(", mask.condition, ") ? ", element, " : ", literal(load.fill));
+    return define(load.result, element, 1);
+  }
+
+  const std::string type = text_.value_type(dtype, width_), storage = text_.storage_type(dtype, width_);
+  const std::string raw = text_.fresh("r");
+  std::string bits;
+  if (!mask.bits.empty()) {
+    bits = text_.fresh("k");
+    text_.line(cat("const u64 ", bits, " = ", mask.bits, ";"));
+  }
+  std::string declaration = cat(storage, " ", raw, " = (", storage, ")0;");
+  const bool contiguous = at.stride && at.stride->is_const(1);
+  std::string assign;
+  if (uniform) {
+    assign = cat("if (", bits, " != 0) ", raw, " = (", storage, ")(", at.pointer, "[", at.base, "]);");
+  } else if (contiguous && bits.empty()) {
+    assign =
+        cat(raw, " = *(const ", text_.unaligned_type(dtype, width_), "*)(", at.pointer, " + ", at.base, ");");
+  } else if (contiguous && text_.target().avx512) {
+    text_.use(cat("mload.", text_.storage_type(dtype)), width_);
+    assign = cat(raw, " = sd_mload(", at.pointer, " + ", at.base, ", ", bits, ");");
+  } else {
+    const std::string element = at.lanes.empty()
+                                    ? cat(at.pointer, "[", at.base, " + ",
+                                          contiguous ? "" : cat("(", index(*at.stride), ") * "), "l]")
+                                    : cat(at.pointer, "[", at.lanes, "[l]]");
+    assign = cat("for (int l = 0; l < ", width_, "; ++l) ",
+                 bits.empty() ? "" : cat("if (", bits, " >> l & 1) "), raw, "[l] = ", element, ";");
+    text_.line(declaration);
+    declaration.clear();
+    if (!mask.condition.empty()) text_.open(cat("if (", mask.condition, ")"));
+    text_.line("#pragma clang loop unroll(full)");
+    text_.line(assign);
+    if (!mask.condition.empty()) text_.close();
+  }
+  if (!declaration.empty()) {
+    text_.line(declaration);
+    text_.line(mask.condition.empty() ? assign : cat("if (", mask.condition, ") { ", assign, " }"));
+  }
+  std::string value = from_storage(raw, dtype, width_);
+
+  // What was masked off holds zero bits so far.
+  const bool zero_fill =
+      is_float(load.fill.dtype) ? load.fill.f == 0 && dtype != DType::kF8E8M0 : load.fill.i == 0;
+  if (!zero_fill && !(mask.only_live && mask.condition.empty())) {
+    const std::string fill = cat("(", type, ")(", literal(load.fill), ")");
+    if (!mask.only_live) {
+      text_.use("from_bits", width_);
+      text_.use(cat("select.", text_.value_type(dtype)), width_);
+      value = cat("sd_select(sd_", text_.value_type(DType::kBool, width_), "(", bits, "), ", value, ", ",
+                  fill, ")");
+    }
+    if (!mask.condition.empty()) value = cat("(", mask.condition, ") ? ", value, " : ", fill);
+  }
+  define(load.result, value, width_);
+}
+
+// ---- stores
+// ----------------------------------------------------------------------------------------------------------
+
+void Body::print_store(const loop::Store& store) {
+  const DType dtype = text_.program()[store.access.buffer].dtype;
+  const CValue stored = value(store.value);
+  const Address at = address_of(store.access);
+  const Mask mask = mask_of(store.access);
+  const bool uniform = at.stride && at.stride->is_const(0);
+  std::string condition = mask.condition.empty() ? "" : cat("if (", mask.condition, ") ");
+  if (width_ == 1) {
+    text_.line(cat(condition, at.pointer, "[", at.base, "] = ", to_storage(stored.text, dtype, 1), ";"));
+    return;
+  }
+  std::string bits;
+  if (!mask.bits.empty()) {
+    bits = text_.fresh("k");
+    text_.line(cat("const u64 ", bits, " = ", mask.bits, ";"));
+  }
+  if (uniform && stored.width == 1) {  // one element for all lanes, all of which store the same
+    const std::string any = bits.empty() ? "" : cat("if (", bits, " != 0) ");
+    text_.line(cat(condition, any, at.pointer, "[", at.base, "] = ", to_storage(stored.text, dtype, 1), ";"));
+    return;
+  }
+  const std::string vector = to_storage(widened(stored, width_), dtype, width_);
+  if (at.stride && at.stride->is_const(1) && bits.empty()) {
+    text_.line(cat(condition, "*(", text_.unaligned_type(dtype, width_), "*)(", at.pointer, " + ", at.base,
+                   ") = ", vector, ";"));
+    return;
+  }
+  if (at.stride && at.stride->is_const(1) && text_.target().avx512) {
+    text_.use(cat("mstore.", text_.storage_type(dtype)), width_);
+    text_.line(cat(condition, "sd_mstore(", at.pointer, " + ", at.base, ", ", bits, ", ", vector, ");"));
+    return;
+  }
+  const std::string raw = text_.fresh("r");
+  text_.line(cat("const ", text_.storage_type(dtype, width_), " ", raw, " = ", vector, ";"));
+  const std::string element = !at.lanes.empty() ? cat(at.pointer, "[", at.lanes, "[l]]")
+                              : uniform         ? cat(at.pointer, "[", at.base, "]")
+                                        : cat(at.pointer, "[", at.base, " + (", index(*at.stride), ") * l]");
+  text_.line("#pragma clang loop unroll(full)");
+  text_.line(cat("for (int l = 0; l < ", width_, "; ++l) ", condition,
+                 bits.empty() ? "" : cat("if (", bits, " >> l & 1) "), element, " = ", raw, "[l];"));
+}
+
+// Lanes update memory one after the other: they may meet.
+void Body::print_update(const loop::Store& store) {
+  const DType dtype = text_.program()[store.access.buffer].dtype;
+  const CValue stored = value(store.value);
+  const Address at = address_of(store.access);
+  const Mask mask = mask_of(store.access);
+  std::string element = cat(at.pointer, "[", at.base, "]"), from = stored.text;
+  if (width_ > 1) {
+    if (!at.lanes.empty())
+      element = cat(at.pointer, "[", at.lanes, "[l]]");
+    else
+      element = cat(at.pointer, "[", at.base, " + (", index(*at.stride), ") * l]");
+    if (stored.width > 1) from += "[l]";
+    text_.open(cat("for (int l = 0; l < ", width_, "; ++l)"));
+    if (!mask.bits.empty()) text_.line(cat("if (!(", mask.bits, " >> l & 1)) continue;"));
+  }
+  if (mask.condition.empty())
+    text_.open("");
+  else
+    text_.open(cat("if (", mask.condition, ")"));
+  const std::string now = text_.fresh("v");
+  text_.line(cat(text_.value_type(dtype), " ", now, " = ", from_storage(element, dtype, 1), ";"));
+  const int width = width_;
+  width_ = 1;
+  print_combine(store.combine, {now}, {from}, {dtype}, 1);
+  width_ = width;
+  text_.line(cat(element, " = ", to_storage(rounded(now, dtype, 1), dtype, 1), ";"));
+  text_.close();
+  if (width_ > 1) text_.close();
+}
+
+// ---- bind
+// ------------------------------------------------------------------------------------------------------------
+
+void Body::print_bind(const loop::Bind& bind) {
+  const CValue from = value(bind.value);
+  const int width = from.width;
+  const std::string type = text_.value_type(DType::kI64, width), name = text_.fresh("b"),
+                    raw = text_.fresh("b");
+  const std::string extent = index(bind.extent);
+  STRIDEC_CHECK(!lane_dependent(bind.extent));
+  auto select = [&](const std::string& c, const std::string& a, const std::string& b) {
+    return cat("(", c, ") ? ", a, " : ", b);  // comparisons of i64 vectors select i64 lanes
+  };
+  const std::string n = width == 1 ? cat("(i64)(", extent, ")") : cat("(", type, ")(i64)(", extent, ")");
+  const std::string zero = width == 1 ? "(i64)0" : cat("(", type, ")0");
+  text_.line(
+      cat("const ", type, " ", raw, " = ", cast_text(from.text, from.dtype, DType::kI64, width, false), ";"));
+  text_.line(cat(type, " ", name, " = ", raw, ";"));
+  if (bind.wrap_negative)
+    text_.line(cat(name, " = ", select(cat(name, " < 0"), cat(name, " + ", n), name), ";"));
+  const std::string inside = cat("(", name, " >= 0) ", width == 1 ? "&&" : "&", " (", name, " < ", n, ")");
+  const bool may_be_empty = facts_.bounds(bind.extent).lo < 1;
+
+  if (bind.mode == loop::Bind::OutOfRange::kError) {
+    if (width == 1) {
+      text_.open(cat("if (__builtin_expect(!(", inside, "), 0))"));
+      text_.line(cat("stridec_abi_fail(args, part, ", text_.message(bind.sentence), ", ", raw, ", ", extent,
+                     ", 0, 0);"));
+    } else {
+      text_.use("bits", width_);
+      const std::string bad = text_.fresh("k");
+      std::string bits = cat("sd_bits(__builtin_convertvector(~(", inside, "), ",
+                             text_.value_type(DType::kBool, width), "))");
+      text_.line(cat("const u64 ", bad, " = ", both_bits(bits, live_), ";"));
+      text_.open(cat("if (__builtin_expect(", bad, " != 0, 0))"));
+      text_.line(cat("stridec_abi_fail(args, part, ", text_.message(bind.sentence), ", ", raw,
+                     "[__builtin_ctzl(", bad, ")], ", extent, ", 0, 0);"));
+    }
+    text_.line(leave);
+    text_.close();
+  } else if (bind.mode == loop::Bind::OutOfRange::kClamp) {
+    text_.line(cat(name, " = ", select(cat(name, " < ", n), name, cat(n, " - 1")), ";"));
+    text_.line(cat(name, " = ", select(cat(name, " < 0"), zero, name), ";"));
+    if (may_be_empty) valid_[bind.var] = {cat("(", extent, " > 0)"), DType::kBool, 1};
+  } else {
+    const std::string ok = text_.fresh("v");
+    const std::string bool_type = text_.value_type(DType::kBool, width);
+    text_.line(cat("const ", bool_type, " ", ok, " = ",
+                   width == 1 ? inside : cat("__builtin_convertvector(", inside, ", ", bool_type, ")"), ";"));
+    valid_[bind.var] = {ok, DType::kBool, width};
+  }
+  if (width == 1)
+    index_[bind.var] = name;
+  else
+    lane_index_[bind.var] = name;
+  facts_.set_index(bind.var, bind.extent);
+}
+
+}  // namespace stridec::codegen::cpu

@@ -1,0 +1,383 @@
+// Scalar operations, constants and conversions.
+#include <cmath>
+#include <cstdio>
+
+#include "compiler/base/check.h"
+#include "compiler/base/numeric.h"
+#include "compiler/base/text.h"
+#include "compiler/codegen/cpu/body.h"
+
+namespace stridec::codegen::cpu {
+namespace {
+
+using loop::ScalarOp;
+
+// The dtype that values of `dtype` are computed in.
+DType computed(DType dtype) { return is_storage_float(dtype) ? DType::kF32 : dtype; }
+
+// Integers of fewer bits than their C type.
+bool is_narrow(DType dtype) { return is_integer(dtype) && info(dtype).bits < 8; }
+
+std::string hex(double value, bool single) {
+  if (std::isnan(value)) return single ? "__builtin_nanf(\"\")" : "__builtin_nan(\"\")";
+  if (std::isinf(value)) return cat(value < 0 ? "-" : "", single ? "__builtin_inff()" : "__builtin_inf()");
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, "%a%s", value, single ? "f" : "");
+  return value < 0 || std::signbit(value) ? cat("(", buffer, ")") : buffer;
+}
+
+// What sd_<function> is for an op that is one everywhere, or null.
+const char* function_of(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::kExp: return "exp";
+    case ScalarOp::kExpm1: return "expm1";
+    case ScalarOp::kLog: return "log";
+    case ScalarOp::kLog1p: return "log1p";
+    case ScalarOp::kSin: return "sin";
+    case ScalarOp::kCos: return "cos";
+    case ScalarOp::kTan: return "tan";
+    case ScalarOp::kAsin: return "asin";
+    case ScalarOp::kAcos: return "acos";
+    case ScalarOp::kAtan: return "atan";
+    case ScalarOp::kSinh: return "sinh";
+    case ScalarOp::kCosh: return "cosh";
+    case ScalarOp::kTanh: return "tanh";
+    case ScalarOp::kAsinh: return "asinh";
+    case ScalarOp::kAcosh: return "acosh";
+    case ScalarOp::kAtanh: return "atanh";
+    case ScalarOp::kErf: return "erf";
+    case ScalarOp::kSigmoid: return "sigmoid";
+    case ScalarOp::kPow: return "pow";
+    case ScalarOp::kAtan2: return "atan2";
+    default: return nullptr;
+  }
+}
+
+}  // namespace
+
+std::string Body::literal(const loop::Scalar& scalar) {
+  const DType dtype = scalar.dtype;
+  if (dtype == DType::kBool) return scalar.i ? "true" : "false";
+  if (dtype == DType::kF64) return hex(scalar.f, false);
+  if (dtype == DType::kF32) return hex(static_cast<float>(scalar.f), true);
+  if (is_float(dtype)) return hex(round_float(dtype, scalar.f), true);
+  if (dtype == DType::kU64) return cat(static_cast<uint64_t>(scalar.i), "ul");
+  if (dtype == DType::kI64 && scalar.i == INT64_MIN) return "(-9223372036854775807l - 1)";
+  if (dtype == DType::kI64) return cat("(", scalar.i, "l)");
+  return cat("(", text_.value_type(dtype), ")", scalar.i < 0 ? cat("(", scalar.i, ")") : cat(scalar.i));
+}
+
+void Body::define(loop::ValueId id, const std::string& text, int width) {
+  const DType dtype = nest_.values[id.value].dtype;
+  const std::string name = text_.fresh("v");
+  text_.line(cat("const ", text_.value_type(dtype, width), " ", name, " = ", text, ";"));
+  set_value(id, {name, dtype, width});
+}
+
+std::string Body::widened(const CValue& value, int width) {
+  if (value.width == width) return value.text;
+  STRIDEC_CHECK(value.width == 1);
+  return cat("(", text_.value_type(value.dtype, width), ")(", value.text, ")");
+}
+
+void Body::print_constant(const loop::Constant& constant) {
+  // Used as a literal, so that the compiler's folding and the reader see it.
+  set_value(constant.result, {literal(constant.value), nest_.values[constant.result.value].dtype, 1});
+}
+
+// ---- storage
+// ---------------------------------------------------------------------------------------------------------
+
+std::string Body::rounded(const std::string& text, DType dtype, int width) {
+  if (!is_storage_float(dtype)) return text;
+  text_.use(cat("to.", name(dtype)), width);
+  text_.use(cat("from.", name(dtype)), width);
+  return cat("sd_from_", name(dtype), "(sd_to_", name(dtype), "(", text, "))");
+}
+
+std::string Body::to_storage(const std::string& text, DType dtype, int width) {
+  if (is_storage_float(dtype)) {
+    text_.use(cat("to.", name(dtype)), width);
+    return cat("sd_to_", name(dtype), "(", text, ")");
+  }
+  if (dtype == DType::kBool)
+    return width == 1 ? cat("(u8)(", text, ")")
+                      : cat("__builtin_convertvector(", text, ", ", text_.storage_type(dtype, width), ")");
+  return text;
+}
+
+std::string Body::from_storage(const std::string& text, DType dtype, int width) {
+  if (is_storage_float(dtype)) {
+    text_.use(cat("from.", name(dtype)), width);
+    return cat("sd_from_", name(dtype), "(", text, ")");
+  }
+  if (dtype == DType::kBool)
+    return width == 1 ? cat("(", text, " != 0)")
+                      : cat("__builtin_convertvector(", text, ", ", text_.value_type(dtype, width), ")");
+  return text;
+}
+
+// ---- casts
+// -----------------------------------------------------------------------------------------------------------
+
+std::string Body::cast_text(const std::string& text, DType from, DType to, int width, bool saturate) {
+  if (from == to && !(saturate && is_storage_float(to))) return text;
+  auto convert = [&](const std::string& x, DType dtype) {
+    const std::string type = text_.value_type(dtype, width);
+    return width == 1 ? cat("(", type, ")(", x, ")") : cat("__builtin_convertvector(", x, ", ", type, ")");
+  };
+  auto constant = [&](DType dtype, const std::string& value) {
+    return cat("(", text_.value_type(dtype, width), ")(", value, ")");
+  };
+  auto narrowed = [&](const std::string& x) -> std::string {  // to fewer bits than the C type has
+    if (!is_narrow(to)) return x;
+    const int bits = info(to).bits;
+    const std::string type = text_.value_type(to, width);
+    return is_signed(to) ? cat("((", type, ")((", type, ")((", x, ") << ", 8 - bits, ") >> ", 8 - bits, "))")
+                         : cat("((", type, ")((", x, ") & (", type, ")", (1 << bits) - 1, "))");
+  };
+  if (is_bool(from)) {
+    // 0 and 1; through i32, since bool vectors convert to floats by their sign bit.
+    if (is_float(to)) return convert(convert(text, DType::kI32), to);
+    return convert(text, to);
+  }
+  if (is_bool(to)) {
+    const std::string type = text_.value_type(from, width);
+    return width == 1 ? cat("((", text, ") != 0)")
+                      : convert(cat("(", text, ") != (", type, ")0"), DType::kBool);
+  }
+  if (is_float(from) && is_float(to)) {
+    const DType f = computed(from), t = computed(to);
+    std::string x = text;
+    if (f == DType::kF64 && is_storage_float(to)) {
+      text_.use("odd", width);
+      x = cat("sd_odd(", x, ")");
+    } else if (f != t) {
+      x = convert(x, t);
+    }
+    if (!saturate || !is_storage_float(to)) return rounded(x, to, width);
+    text_.use(cat("to_sat.", name(to)), width);
+    text_.use(cat("from.", name(to)), width);
+    return cat("sd_from_", name(to), "(sd_to_sat_", name(to), "(", x, "))");
+  }
+  if (is_float(from)) {
+    // Wider first: a value that fits 32 (64) bits wraps into fewer.
+    const DType f = computed(from);
+    std::string x = text;
+    if (saturate) {
+      const IntegerRange range = integer_range(to);
+      const bool single = f == DType::kF32;
+      const double lo = static_cast<double>(range.lo), hi = static_cast<double>(range.hi);
+      const double top = single ? static_cast<double>(static_cast<float>(hi)) : hi;
+      const bool exact = top < 0x1p63 && static_cast<uint64_t>(top) == range.hi;
+      const std::string name = text_.fresh("v");
+      const std::string type = text_.value_type(f, width);
+      text_.line(cat("const ", type, " ", name, " = ", x, ";"));
+      auto pick = [&](const std::string& c, const std::string& a, const std::string& b) {
+        return cat("((", c, ") ? ", a, " : ", b, ")");
+      };
+      const std::string low = constant(f, hex(lo, single)), high = constant(f, hex(top, single)),
+                        zero = constant(f, "0");
+      x = pick(cat(name, " > ", low), name, low);  // NaN becomes low
+      x = pick(cat(name, " == ", name), x, zero);
+      if (exact)
+        return narrowed(convert(
+            convert(pick(cat(name, " < ", high), x, high), info(to).bits > 31 ? DType::kI64 : DType::kI32),
+            to));
+      // `top` itself is one too many.
+      const DType wide = to == DType::kU64 ? DType::kU64 : DType::kI64;
+      const std::string inside = text_.fresh("v"), cut = text_.fresh("v");
+      text_.line(cat("const ", type, " ", inside, " = ", pick(cat(name, " < ", high), x, zero), ";"));
+      text_.line(cat("const ", text_.value_type(to, width), " ", cut, " = ",
+                     convert(convert(inside, wide), to), ";"));
+      const std::string most = constant(to, to == DType::kU64 ? cat(range.hi, "ul") : cat(range.hi, "l"));
+      if (width == 1) return pick(cat(name, " >= ", high), most, cut);
+      text_.use(cat("select.", text_.value_type(to)), width);
+      return cat("sd_select(", convert(cat(name, " >= ", high), DType::kBool), ", ", most, ", ", cut, ")");
+    }
+    if (to == DType::kU64) {
+      const std::string name = text_.fresh("v"), big = text_.fresh("v");
+      const std::string type = text_.value_type(f, width), u64 = text_.value_type(DType::kU64, width);
+      const std::string limit = constant(f, hex(0x1p63, f == DType::kF32));
+      text_.line(cat("const ", type, " ", name, " = ", x, ";"));
+      text_.line(cat(
+          "const ", u64, " ", big, " = (", u64, ")",
+          convert(cat("(", name, " >= ", limit, " ? ", name, " - ", limit, " : ", name, ")"), DType::kI64),
+          ";"));
+      if (width == 1) return cat("(", name, " >= ", limit, " ? ", big, " ^ (1ul << 63) : ", big, ")");
+      text_.use("select.u64", width);
+      return cat("sd_select(", convert(cat(name, " >= ", limit), DType::kBool), ", ", big, " ^ (1ul << 63), ",
+                 big, ")");
+    }
+    const bool wide = info(to).bits > 32 || to == DType::kU32;
+    x = convert(x, wide || to == DType::kI32 ? (wide ? DType::kI64 : DType::kI32) : DType::kI32);
+    return narrowed(to == DType::kI64 || to == DType::kI32 ? x : convert(x, to));
+  }
+  if (is_float(to)) {
+    if (to == DType::kF32 || to == DType::kF64) return convert(text, to);
+    if (info(from).bits <= 16) return cast_text(convert(text, DType::kF32), DType::kF32, to, width, saturate);
+    return cast_text(convert(text, DType::kF64), DType::kF64, to, width, saturate);
+  }
+  // Integer to integer.
+  if (!saturate) {
+    const bool same = text_.value_type(from) == text_.value_type(to);
+    return narrowed(same ? text : convert(text, to));
+  }
+  const IntegerRange source = integer_range(from), target = integer_range(to);
+  const std::string type = text_.value_type(from, width), name = text_.fresh("v");
+  text_.line(cat("const ", type, " ", name, " = ", text, ";"));
+  std::string x = name;
+  if (source.hi > target.hi) {
+    const std::string most = cat("(", type, ")(", target.hi, from == DType::kU64 ? "ul)" : "l)");
+    x = cat("(", name, " > ", most, " ? ", most, " : ", x, ")");
+  }
+  if (source.lo < target.lo) {
+    const std::string least = target.lo == INT64_MIN ? cat("(", type, ")(-9223372036854775807l - 1)")
+                                                     : cat("(", type, ")(", target.lo, "l)");
+    x = cat("(", name, " < ", least, " ? ", least, " : ", x, ")");
+  }
+  return text_.value_type(from) == text_.value_type(to) ? x : convert(x, to);
+}
+
+// ---- operations
+// ------------------------------------------------------------------------------------------------------
+
+void Body::print_let(const loop::Let& let) {
+  int width = 1;
+  for (loop::ValueId arg : let.args) width = std::max(width, value(arg).width);
+  define(let.result, let_text(let, width), width);
+}
+
+std::string Body::let_text(const loop::Let& let, int width) {
+  const DType result = nest_.values[let.result.value].dtype;
+  const DType dtype = nest_.values[let.args.back().value].dtype;  // what the op works on
+  std::vector<std::string> args;
+  for (loop::ValueId arg : let.args) args.push_back(widened(value(arg), width));
+  const std::string& a = args[0];
+  const std::string& b = args.size() > 1 ? args[1] : args[0];
+  const std::string type = text_.value_type(dtype, width);
+  const bool vector = width > 1, floating = is_float(dtype), boolean = is_bool(dtype);
+
+  auto finish = [&](const std::string& x) -> std::string {  // to the result's own values
+    if (is_storage_float(result)) return rounded(x, result, width);
+    if (is_narrow(result)) {
+      const int bits = info(result).bits;
+      return is_signed(result)
+                 ? cat("((", type, ")((", type, ")((", x, ") << ", 8 - bits, ") >> ", 8 - bits, "))")
+                 : cat("((", type, ")((", x, ") & (", type, ")", (1 << bits) - 1, "))");
+    }
+    return vector || floating || boolean ? x : cat("(", type, ")(", x, ")");
+  };
+  // Signed arithmetic wraps: through the unsigned type.
+  auto wrapping = [&](const std::string& x, const char* op, const std::string& y) -> std::string {
+    if (floating) return finish(cat(x, " ", op, " ", y));
+    if (!is_signed(dtype)) return finish(cat(x, " ", op, " ", y));
+    const std::string u = cat("u", text_.value_type(dtype).substr(1)), uv = vector ? cat(u, "x", width) : u;
+    text_.value_type(*parse_dtype(u), width);
+    return finish(cat("(", type, ")((", uv, ")(", x, ") ", op, " (", uv, ")(", y, "))"));
+  };
+  auto compare = [&](const char* op) -> std::string {
+    return vector ? cat("__builtin_convertvector(", a, " ", op, " ", b, ", ",
+                        text_.value_type(DType::kBool, width), ")")
+                  : cat("(", a, " ", op, " ", b, ")");
+  };
+  auto elementwise = [&](const char* name) {
+    return finish(cat("__builtin_elementwise_", name, "(", a, ")"));
+  };
+  auto call = [&](const char* snippet, const char* function) {
+    text_.use(cat(snippet, ".", text_.value_type(dtype)), width);
+    return finish(cat("sd_", function, "(", join(args, ", "), ")"));
+  };
+  auto constant = [&](const char* value) { return cat("(", type, ")", value); };
+  const std::string negate = vector ? "~" : "!";
+
+  if (const char* function = function_of(let.op)) return call(function, function);
+  switch (let.op) {
+    case ScalarOp::kNeg: return floating ? finish(cat("-", a)) : wrapping(constant("0"), "-", a);
+    case ScalarOp::kAbs: return !floating && !is_signed(dtype) ? a : elementwise("abs");
+    case ScalarOp::kSign:
+      if (floating)
+        return cat("(", a, " > ", constant("0"), ") ? ", constant("1"), " : ((", a, " < ", constant("0"),
+                   ") ? ", constant("-1"), " : ", a, ")");
+      return is_signed(dtype)
+                 ? cat("(", a, " > ", constant("0"), ") ? ", constant("1"), " : ((", a, " < ", constant("0"),
+                       ") ? ", constant("-1"), " : ", constant("0"), ")")
+                 : cat("(", a, " > ", constant("0"), ") ? ", constant("1"), " : ", constant("0"));
+    case ScalarOp::kFloor: return floating ? elementwise("floor") : a;
+    case ScalarOp::kCeil: return floating ? elementwise("ceil") : a;
+    case ScalarOp::kTrunc: return floating ? elementwise("trunc") : a;
+    case ScalarOp::kRound: return floating ? elementwise("roundeven") : a;
+    case ScalarOp::kSqrt: return elementwise("sqrt");
+    case ScalarOp::kRsqrt: return finish(cat(constant("1"), " / __builtin_elementwise_sqrt(", a, ")"));
+    case ScalarOp::kRcp: return finish(cat(constant("1"), " / ", a));
+    case ScalarOp::kNot: return cat(negate, a);
+    case ScalarOp::kBitNot: return boolean ? cat(negate, a) : finish(cat("~", a));
+    case ScalarOp::kIsNan:
+      if (!floating) return vector ? cat("(", text_.value_type(DType::kBool, width), ")(false)") : "false";
+      return vector ? cat("__builtin_convertvector(", a, " != ", a, ", ",
+                          text_.value_type(DType::kBool, width), ")")
+                    : cat("(", a, " != ", a, ")");
+    case ScalarOp::kIsInf: {
+      if (!floating) return vector ? cat("(", text_.value_type(DType::kBool, width), ")(false)") : "false";
+      const std::string test =
+          cat("__builtin_elementwise_abs(", a,
+              ") == ", constant(dtype == DType::kF64 ? "__builtin_inf()" : "__builtin_inff()"));
+      return vector ? cat("__builtin_convertvector(", test, ", ", text_.value_type(DType::kBool, width), ")")
+                    : cat("(", test, ")");
+    }
+    case ScalarOp::kCast: return cast_text(a, dtype, result, width, false);
+    case ScalarOp::kCastSat: return cast_text(a, dtype, result, width, true);
+    case ScalarOp::kBitcast: {
+      if (dtype == result) return a;
+      const std::string bits = to_storage(a, dtype, width), to = text_.storage_type(result, width);
+      return from_storage(cat("__builtin_bit_cast(", to, ", ", bits, ")"), result, width);
+    }
+    case ScalarOp::kAdd: return boolean ? cat(a, " | ", b) : wrapping(a, "+", b);
+    case ScalarOp::kSub: return boolean ? cat(a, " ^ ", b) : wrapping(a, "-", b);
+    case ScalarOp::kMul: return boolean ? cat(a, " & ", b) : wrapping(a, "*", b);
+    case ScalarOp::kDiv: return floating ? finish(cat(a, " / ", b)) : call("div", "div");
+    case ScalarOp::kMod: return call("mod", "mod");
+    case ScalarOp::kRem: return call("rem", "rem");
+    case ScalarOp::kMin:
+    case ScalarOp::kMax: {
+      const bool min = let.op == ScalarOp::kMin;
+      if (boolean) return cat(a, min ? " & " : " | ", b);
+      if (!floating) return cat("(", a, min ? " < " : " > ", b, ") ? ", a, " : ", b);
+      text_.use(cat(min ? "min." : "max.", text_.value_type(dtype)), width);
+      return cat(min ? "sd_fmin(" : "sd_fmax(", a, ", ", b, ")");
+    }
+    case ScalarOp::kAnd:
+    case ScalarOp::kBitAnd: return boolean ? cat(a, " & ", b) : finish(cat(a, " & ", b));
+    case ScalarOp::kOr:
+    case ScalarOp::kBitOr: return boolean ? cat(a, " | ", b) : finish(cat(a, " | ", b));
+    case ScalarOp::kXor:
+    case ScalarOp::kBitXor: return boolean ? cat(a, " ^ ", b) : finish(cat(a, " ^ ", b));
+    case ScalarOp::kShl: return call("shl", "shl");
+    case ScalarOp::kShr: return call("shr", "shr");
+    case ScalarOp::kEq:
+    case ScalarOp::kNe:
+    case ScalarOp::kLt:
+    case ScalarOp::kLe: {
+      const bool eq = let.op == ScalarOp::kEq, ne = let.op == ScalarOp::kNe, lt = let.op == ScalarOp::kLt;
+      if (boolean && vector)
+        return eq ? cat("~(", a, " ^ ", b, ")") : ne ? cat(a, " ^ ", b) : cat("~", a, lt ? " & " : " | ", b);
+      return compare(eq ? "==" : ne ? "!=" : lt ? "<" : "<=");
+    }
+    case ScalarOp::kSelect: {
+      const CValue condition = value(let.args[0]);
+      const std::string& c = args[2];
+      if (condition.width == 1) return cat(condition.text, " ? ", b, " : ", c);
+      text_.use(cat("select.", text_.value_type(dtype)), width);
+      return cat("sd_select(", a, ", ", b, ", ", c, ")");
+    }
+    case ScalarOp::kFma:
+      if (floating && (text_.target().fma))
+        return finish(cat("__builtin_elementwise_fma(", a, ", ", b, ", ", args[2], ")"));
+      if (floating) return finish(cat(a, " * ", b, " + ", args[2]));
+      return wrapping(wrapping(a, "*", b), "+", args[2]);
+    default: break;
+  }
+  STRIDEC_CHECK(false, cat("op ", loop::info(let.op).name, " is not known to the CPU backend"));
+}
+
+}  // namespace stridec::codegen::cpu

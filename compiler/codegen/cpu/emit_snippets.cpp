@@ -1,0 +1,374 @@
+#include "compiler/codegen/cpu/emit_snippets.h"
+
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include "compiler/base/check.h"
+#include "compiler/base/dtype.h"
+#include "compiler/base/text.h"
+#include "compiler/codegen/cpu/math_text.h"
+
+namespace stridec::codegen::cpu {
+namespace {
+
+std::string replace_all(std::string text, std::string_view from, std::string_view to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+int type_bits(std::string_view type) { return std::stoi(std::string(type.substr(1))); }
+
+// ---- integers
+// --------------------------------------------------------------------------------------------------------
+
+// $T the type, $U its unsigned sibling, $B its bits.
+std::string integer_text(std::string_view op, bool is_signed) {
+  const std::string safe = is_signed ? "  $T@ one = ((b == ($T@)0) | (b == ($T@)-1)) ? ($T@)1 : b;\n"
+                                     : "  $T@ one = b == ($T@)0 ? ($T@)1 : b;\n";
+  if (op == "div" && is_signed)
+    return "static inline $T@ sd_div($T@ a, $T@ b) {\n" + safe +
+           "  $T@ q = a / one, n = ($T@)(($U@)0 - ($U@)a);\n"
+           "  return b == ($T@)0 ? ($T@)0 : b == ($T@)-1 ? n : q;\n}\n";
+  if (op == "div")
+    return "static inline $T@ sd_div($T@ a, $T@ b) {\n" + safe +
+           "  return b == ($T@)0 ? ($T@)0 : ($T@)(a / one);\n}\n";
+  if (op == "rem" || (op == "mod" && !is_signed))
+    return "static inline $T@ sd_" + std::string(op) + "($T@ a, $T@ b) {\n" + safe +
+           "  return b == ($T@)0 ? ($T@)0 : ($T@)(a % one);\n}\n";
+  if (op == "mod")
+    return "static inline $T@ sd_mod($T@ a, $T@ b) {\n" + safe +
+           "  $T@ r = ($T@)(a % one);\n"
+           "  r = ((r != ($T@)0) & (($T@)(r ^ b) < ($T@)0)) ? ($T@)(r + b) : r;\n"
+           "  return b == ($T@)0 ? ($T@)0 : r;\n}\n";
+  if (op == "shl")
+    return "static inline $T@ sd_shl($T@ a, $T@ b) {\n"
+           "  $U@ n = ($U@)b;\n"
+           "  $T@ r = ($T@)(($U@)a << (n & ($U@)($B - 1)));\n"
+           "  return n < ($U@)$B ? r : ($T@)0;\n}\n";
+  if (op == "shr")
+    return "static inline $T@ sd_shr($T@ a, $T@ b) {\n"
+           "  $U@ n = ($U@)b;\n"
+           "  $T@ r = ($T@)(a >> ($T@)(n & ($U@)($B - 1)));\n"
+           "  return n < ($U@)$B ? r : ($T@)0;\n}\n";
+  if (op == "floordiv")
+    return "static inline $T@ sd_vfloordiv($T@ a, $T@ b) {\n" + safe +
+           "  $T@ q = a / one, r = a - q * one;\n"
+           "  q = ((r != ($T@)0) & ((r ^ b) < ($T@)0)) ? q - 1 : q;\n"
+           "  return b == ($T@)-1 ? -a : q;\n}\n";
+  if (op == "mod_floor")
+    return "static inline $T@ sd_vmod($T@ a, $T@ b) {\n" + safe +
+           "  $T@ r = a % one;\n"
+           "  return ((r != ($T@)0) & ((r ^ b) < ($T@)0)) ? r + b : r;\n}\n";
+  return {};
+}
+
+// ---- storage floats
+// --------------------------------------------------------------------------------------------------
+
+// The constants of compiler/base/numeric.cpp, as seen from f32.
+struct Format {
+  int mantissa, bias, sign_shift;
+  unsigned largest, infinity, nan;
+  bool negative_zero;
+};
+const Format* format(DType type) {
+  static const std::map<DType, Format> formats = {
+      {DType::kF16, {10, 15, 15, 0x7bff, 0x7c00, 0x7e00, true}},
+      {DType::kBF16, {7, 127, 15, 0x7f7f, 0x7f80, 0x7fc0, true}},
+      {DType::kF8E4M3, {3, 7, 7, 0x7e, 0, 0x7f, true}},
+      {DType::kF8E4M3Fnuz, {3, 8, 7, 0x7f, 0, 0x80, false}},
+      {DType::kF8E5M2, {2, 15, 7, 0x7b, 0x7c, 0x7e, true}},
+      {DType::kF8E5M2Fnuz, {2, 16, 7, 0x7f, 0, 0x80, false}},
+      {DType::kF4E2M1, {1, 1, 3, 0x7, 0, 0, true}},
+  };
+  auto found = formats.find(type);
+  return found == formats.end() ? nullptr : &found->second;
+}
+
+std::string encode_text(DType type, bool saturate) {
+  const std::string storage = byte_size(type) == 2 ? "u16" : "u8";
+  const std::string head =
+      cat("static inline ", storage, "@ sd_", saturate ? "to_sat_" : "to_", name(type), "(f32@ x) {\n");
+  const std::string tail =
+      byte_size(type) == 2 ? "  return sd_narrow16(code);\n}\n" : "  return sd_narrow8(code);\n}\n";
+  if (type == DType::kF8E8M0) {
+    const std::string round =
+        saturate ? "  u32@ code = a >> 23; code += (a & 0x7fffffu) != 0u ? (u32@)1u : (u32@)0u;\n"
+                 : "  u32@ code = (a + 0x400000u) >> 23;\n";
+    // Subnormal f32 lie between 2^-149 and 2^-126; 2^-127 (bits 0x400000) is the least power there is.
+    const std::string tiny =
+        saturate ? "  code = a <= 0x400000u ? (u32@)0u : code;\n"
+                 : "  code = a < 0x600000u ? (a < 0x300000u ? (u32@)255u : (u32@)0u) : code;\n";
+    const std::string over =
+        saturate ? "  code = a > 0x7f800000u ? (u32@)255u : code > 254u ? (u32@)254u : code;\n"
+                 : "  code = a >= 0x7f800000u ? (u32@)255u : code;\n";
+    return head + "  u32@ a = __builtin_bit_cast(u32@, x) & 0x7fffffffu;\n" + round + tiny + over + tail;
+  }
+  const Format& f = *format(type);
+  const unsigned overflow = saturate || (f.infinity == 0 && f.nan == 0) ? f.largest
+                            : f.infinity                                ? f.infinity
+                                                                        : f.nan;
+  std::string out = head;
+  out += "  u32@ u = __builtin_bit_cast(u32@, x), a = u & 0x7fffffffu;\n";
+  out += cat("  u32@ s = (u >> 31) << ", f.sign_shift, ";\n");
+  out +=
+      cat("  u32@ code = ((a + ", (1u << (22 - f.mantissa)) - 1, "u + ((a >> ", 23 - f.mantissa,
+          ") & 1u)) >> ", 23 - f.mantissa, ") - ", static_cast<unsigned>(127 - f.bias) << f.mantissa, "u;\n");
+  if (type != DType::kBF16) {
+    // Below the smallest normal number, adding a power of two whose last place is the format's rounds to its
+    // multiples.
+    const unsigned magic = static_cast<unsigned>(127 + 24 - f.bias - f.mantissa) << 23;
+    out +=
+        cat("  u32@ tiny = __builtin_bit_cast(u32@, __builtin_bit_cast(f32@, a) + __builtin_bit_cast(f32@, "
+            "(u32@)",
+            magic, "u)) - ", magic, "u;\n");
+    out += cat("  code = a < ", static_cast<unsigned>(128 - f.bias) << 23, "u ? tiny : code;\n");
+  }
+  if (f.negative_zero) {
+    out += cat("  code = (code > ", f.largest, "u ? (u32@)", overflow, "u : code) | s;\n");
+    out += f.nan ? cat("  code = a > 0x7f800000u ? (s | ", f.nan, "u) : code;\n")
+                 : cat("  code = a > 0x7f800000u ? (u32@)", 1u << f.sign_shift, "u : code;\n");
+  } else {
+    const std::string over = overflow == f.nan ? cat("(u32@)", f.nan, "u") : cat("(s | ", overflow, "u)");
+    out += cat("  code = code > ", f.largest, "u ? ", over, " : code == 0u ? code : (code | s);\n");
+    out += cat("  code = a > 0x7f800000u ? (u32@)", f.nan, "u : code;\n");
+  }
+  return out + tail;
+}
+
+std::string decode_text(DType type) {
+  const std::string storage = byte_size(type) == 2 ? "u16" : "u8";
+  std::string out =
+      cat("static inline f32@ sd_from_", name(type), "(", storage, "@ h) {\n  u32@ u = sd_widen(h);\n");
+  if (type == DType::kBF16) return out + "  return __builtin_bit_cast(f32@, u << 16);\n}\n";
+  if (type == DType::kF8E8M0)
+    return out +
+           "  u32@ b = u == 255u ? (u32@)0x7fc00000u : u == 0u ? (u32@)0x400000u : u << 23;\n"
+           "  return __builtin_bit_cast(f32@, b);\n}\n";
+  const Format& f = *format(type);
+  const unsigned sign = 1u << f.sign_shift;
+  out += cat("  u32@ code = u & ", sign - 1, "u, s = (u & ", sign, "u) << ", 31 - f.sign_shift, ";\n");
+  out +=
+      cat("  u32@ b = (code << ", 23 - f.mantissa, ") + ", static_cast<unsigned>(127 - f.bias) << 23, "u;\n");
+  const unsigned least = static_cast<unsigned>(127 + 1 - f.bias - f.mantissa) << 23;
+  out += cat("  u32@ tiny = __builtin_bit_cast(u32@, sd_u2f(code) * __builtin_bit_cast(f32@, (u32@)", least,
+             "u));\n");
+  out += cat("  b = code < ", 1u << f.mantissa, "u ? tiny : b;\n");
+  if (f.infinity)
+    out += cat("  b = code > ", f.largest, "u ? (code == ", f.infinity,
+               "u ? (u32@)0x7f800000u : (u32@)0x7fc00000u) : b;\n");
+  else if (f.negative_zero && f.nan)
+    out += cat("  b = code > ", f.largest, "u ? (u32@)0x7fc00000u : b;\n");
+  out += "  b |= s;\n";
+  if (!f.negative_zero) out += cat("  b = u == ", sign, "u ? (u32@)0x7fc00000u : b;\n");
+  return out + "  return __builtin_bit_cast(f32@, b);\n}\n";
+}
+
+// ---- masked memory
+// ---------------------------------------------------------------------------------------------------
+
+// Pieces of 64, 32 or 16 bytes; the builtins want the piece's own vector type and an integer mask of at least
+// its lanes.
+std::string masked_memory_text(std::string_view type, int width, bool load) {
+  const int bytes = type_bits(type) / 8;
+  const int lanes = std::min(width, 64 / bytes);
+  const int piece_bytes = std::max(16, lanes * bytes), piece_lanes = piece_bytes / bytes;
+  const char* element = bytes == 1 ? "qi" : bytes == 2 ? "hi" : bytes == 4 ? "si" : "di";
+  const char* spelled = bytes == 1 ? "char" : bytes == 2 ? "short" : bytes == 4 ? "int" : "long long";
+  const char* mask = piece_lanes == 64   ? "unsigned long long"
+                     : piece_lanes == 32 ? "unsigned"
+                     : piece_lanes == 16 ? "unsigned short"
+                                         : "unsigned char";
+  const std::string own =
+      cat("typedef ", spelled, " V __attribute__((__vector_size__(", piece_bytes, ")));\n");
+  // vmovdqu for bytes and words is loaddqu, for doublewords too; the pointer is to the vector type.
+  const std::string suffix = cat(element, piece_bytes * 8, "_mask");
+  const std::string limit = piece_lanes > lanes ? cat(" & ", (1u << lanes) - 1, "u") : "";
+  std::string out;
+  if (load) {
+    out = cat("static inline ", type, "@ sd_mload(const ", type, "* p, u64 bits) {\n  ", own);
+    out += cat("  ", type, "@ r;\n");
+    for (int at = 0; at < width; at += lanes) {
+      const std::string piece = cat("__builtin_ia32_loaddqu", suffix, "((const V*)(p + ", at, "), V{}, (",
+                                    mask, ")((bits >> ", at, ")", limit, "))");
+      if (width == piece_lanes)
+        return out = cat("static inline ", type, "@ sd_mload(const ", type, "* p, u64 bits) {\n  ", own,
+                         "  return __builtin_bit_cast(", type, "@, ", piece, ");\n}\n");
+      out += cat("  { V v = ", piece, ";\n");
+      for (int l = 0; l < lanes; ++l)
+        out += cat(l % 8 ? " " : "    ", "r[", at + l, "] = (", type, ")v[", l, "];",
+                   l % 8 == 7 || l + 1 == lanes ? "\n" : "");
+      out += "  }\n";
+    }
+    return out + "  return r;\n}\n";
+  }
+  out = cat("static inline void sd_mstore(", type, "* p, u64 bits, ", type, "@ r) {\n  ", own);
+  for (int at = 0; at < width; at += lanes) {
+    if (width == piece_lanes)
+      out += "  V v = __builtin_bit_cast(V, r);\n";
+    else {
+      out += "  { V v{};\n";
+      for (int l = 0; l < lanes; ++l)
+        out += cat(l % 8 ? " " : "    ", "v[", l, "] = r[", at + l, "];",
+                   l % 8 == 7 || l + 1 == lanes ? "\n" : "");
+    }
+    out += cat("  __builtin_ia32_storedqu", suffix, "((V*)(p + ", at, "), v, (", mask, ")((bits >> ", at, ")",
+               limit, "));", width == piece_lanes ? "\n" : " }\n");
+  }
+  return out + "}\n";
+}
+
+// ---- the table
+// -------------------------------------------------------------------------------------------------------
+
+std::string fmod_text() {
+  // Exact where the quotient fits the mantissa (one fused step, then at most one correction); else by long
+  // division.
+  return R"(static inline $F sd_fmod_slow($F a, $F b) {
+  $F x = a < 0 ? -a : a, y = b < 0 ? -b : b;
+  if (!(y > 0) || !(x <= $MAX)) return (a * b) / (a * b);
+  if (!(y <= $MAX)) return a;
+  while (x >= y) {
+    $F s = y;
+    while (s <= x * ($F)0.5) s += s;
+    x -= s;
+  }
+  return __builtin_copysign$SUFFIX(x, a);
+}
+)";
+}
+
+Snippet make(std::string_view full, int width, bool f16c) {
+  const size_t dot = full.find('.');
+  const std::string op(full.substr(0, dot)),
+      type = dot == std::string_view::npos ? "" : std::string(full.substr(dot + 1));
+  Snippet snippet{std::string(full), {}, {}};
+  const bool integer = type.size() >= 2 && (type[0] == 'i' || type[0] == 'u') && std::isdigit(type[1]);
+  const bool floating = type == "f32" || type == "f64";
+  if (integer) snippet.text = integer_text(op, type[0] == 'i');
+  if (!snippet.text.empty()) {
+    snippet.text = replace_all(snippet.text, "$T", type);
+    snippet.text = replace_all(snippet.text, "$U", "u" + type.substr(1));
+    snippet.text = replace_all(snippet.text, "$B", type.substr(1));
+    return snippet;
+  }
+  const std::string mask_type = type.empty() || type == "bool" ? ""
+                                : integer || floating          ? "i" + type.substr(1)
+                                                               : "";
+  if (op == "select") {
+    snippet.text =
+        type == "bool"
+            ? "static inline bool@ sd_select(bool@ c, bool@ a, bool@ b) { return (c & a) | (~c & b); }\n"
+            : cat("static inline ", type, "@ sd_select(bool@ c, ", type, "@ a, ", type,
+                  "@ b) { return (__builtin_convertvector(c, ", mask_type, "@) != (", mask_type,
+                  "@)0) ? a : b; }\n");
+  } else if ((op == "min" || op == "max") && floating) {
+    snippet.text = cat("static inline ", type, "@ sd_", op == "min" ? "fmin" : "fmax", "(", type, "@ a, ",
+                       type, "@ b) { return a != a ? a : a ", op == "min" ? "<" : ">", " b ? a : b; }\n");
+  } else if (op == "rem" && floating) {
+    snippet.needs = {"fmod." + type + "!1"};
+    if (width == 1)
+      snippet.text =
+          cat("static inline ", type, " sd_rem(", type, " a, ", type, " b) { return sd_fmod_slow(a, b); }\n");
+    else
+      snippet.text = cat("static inline ", type, "@ sd_rem(", type, "@ a, ", type, "@ b) { ", type,
+                         "@ r; for (int l = 0; l < #; ++l) r[l] = sd_fmod_slow(a[l], b[l]); return r; }\n");
+  } else if (op == "fmod") {
+    snippet.text = replace_all(fmod_text(), "$F", type);
+    snippet.text =
+        replace_all(snippet.text, "$MAX", type == "f32" ? "0x1.fffffep127f" : "0x1.fffffffffffffp1023");
+    snippet.text = replace_all(snippet.text, "$SUFFIX", type == "f32" ? "f" : "");
+  } else if (op == "mod" && floating) {
+    snippet.needs = {"rem." + type};
+    snippet.text = cat("static inline ", type, "@ sd_mod(", type, "@ a, ", type, "@ b) { ", type,
+                       "@ r = sd_rem(a, b); ", mask_type, "@ flip = (", mask_type,
+                       "@)((r != 0) & ((r < 0) ^ (b < 0))); return flip != 0 ? r + b : r; }\n");
+  } else if (op == "bits") {
+    const char* word = width <= 8 ? "u8" : width == 16 ? "u16" : width == 32 ? "u32" : "u64";
+    snippet.text = cat("static inline u64 sd_bits(bool@ c) { return (u64)__builtin_bit_cast(", word, ", c)",
+                       width < 8 ? cat(" & ", (1 << width) - 1, "u") : "", "; }\n");
+  } else if (op == "from_bits") {
+    const char* word = width <= 8 ? "u8" : width == 16 ? "u16" : width == 32 ? "u32" : "u64";
+    snippet.text = cat("static inline bool@ sd_bool@(u64 bits) { return __builtin_bit_cast(bool@, (", word,
+                       ")bits); }\n");
+  } else if (op == "iota") {
+    std::string list;
+    for (int l = 0; l < width; ++l) list += cat(l ? ", " : "", l);
+    snippet.text = cat("static const ", type, "@ sd_iota_", type, "@ = {", list, "};\n");
+  } else if (op == "narrow") {
+    snippet.text =
+        width == 1 ? "static inline u8 sd_narrow8(u32 x) { return (u8)x; }\n"
+                     "static inline u16 sd_narrow16(u32 x) { return (u16)x; }\n"
+                   : "static inline u8@ sd_narrow8(u32@ x) { return __builtin_convertvector(x, u8@); }\n"
+                     "static inline u16@ sd_narrow16(u32@ x) { return __builtin_convertvector(x, u16@); }\n";
+  } else if (op == "widen") {
+    snippet.text =
+        width == 1 ? "static inline u32 sd_widen(u8 x) { return x; }\n"
+                     "static inline u32 sd_widen(u16 x) { return x; }\n"
+                     "static inline f32 sd_u2f(u32 x) { return (f32)(i32)x; }\n"
+                   : "static inline u32@ sd_widen(u8@ x) { return __builtin_convertvector(x, u32@); }\n"
+                     "static inline u32@ sd_widen(u16@ x) { return __builtin_convertvector(x, u32@); }\n"
+                     "static inline f32@ sd_u2f(u32@ x) { return __builtin_convertvector((i32@)x, f32@); }\n";
+  } else if (op == "odd") {
+    const std::string narrow = width == 1 ? "(f32)x" : "__builtin_convertvector(x, f32@)";
+    const std::string wide = width == 1 ? "(f64)r" : "__builtin_convertvector(r, f64@)";
+    const std::string to32 = width == 1 ? "(i32)" : "";
+    auto cond = [&](const std::string& c) {
+      return width == 1 ? c : cat("__builtin_convertvector(", c, ", i32@)");
+    };
+    snippet.text =
+        cat("static inline f32@ sd_odd(f64@ x) {\n  f32@ r = ", narrow, ";\n  f64@ back = ", wide,
+            ";\n  u32@ u = __builtin_bit_cast(u32@, r);\n",
+            // A zero result of a tiny number must grow away from zero whatever its sign.
+            "  f64@ ax = x < 0 ? -x : x, ab = back < 0 ? -back : back;\n  u32@ moved = (", cond("ab > ax"),
+            ") ? u - 1u : u + 1u;\n  moved = (u & 1u) != 0u ? u : moved;\n  moved = (", cond("back != x"),
+            ") ? moved : u;\n  moved = (", cond("x != x"),
+            ") ? u : moved;\n  return __builtin_bit_cast(f32@, moved);\n}\n");
+  } else if (op == "to" || op == "to_sat" || op == "from") {
+    const DType dtype = *parse_dtype(type);
+    if (dtype == DType::kF16 && f16c && op != "to_sat") {
+      snippet.text =
+          width == 1
+              ? op == "to"
+                    ? "static inline u16 sd_to_f16(f32 x) { return __builtin_bit_cast(u16, (_Float16)x); }\n"
+                    : "static inline f32 sd_from_f16(u16 h) { return (f32)__builtin_bit_cast(_Float16, h); "
+                      "}\n"
+          : op == "to" ? "typedef _Float16 half@ __attribute__((ext_vector_type(#)));\n"
+                         "static inline u16@ sd_to_f16(f32@ x) { return __builtin_bit_cast(u16@, "
+                         "__builtin_convertvector(x, half@)); }\n"
+                       : "typedef _Float16 half@ __attribute__((ext_vector_type(#)));\n"
+                         "static inline f32@ sd_from_f16(u16@ h) { return "
+                         "__builtin_convertvector(__builtin_bit_cast(half@, h), f32@); }\n";
+    } else if (op == "from") {
+      snippet.needs = {"widen"};
+      snippet.text = decode_text(dtype);
+    } else {
+      snippet.needs = {"narrow"};
+      snippet.text = encode_text(dtype, op == "to_sat");
+    }
+  } else if (op == "mload" || op == "mstore") {
+    snippet.text = masked_memory_text(type, width, op == "mload");
+  } else if (const std::optional<MathText> math = math_text(op, type)) {
+    snippet.needs = math->needs;
+    snippet.text = math->text;
+  } else {
+    STRIDEC_CHECK(false, cat("no snippet ", full));
+  }
+  return snippet;
+}
+
+}  // namespace
+
+const Snippet& find_snippet(std::string_view name, int width, bool f16c) {
+  static std::mutex mutex;
+  static std::map<std::tuple<std::string, int, bool>, Snippet> made;
+  const std::lock_guard lock(mutex);
+  const std::tuple key(std::string(name), width, f16c);
+  auto found = made.find(key);
+  if (found == made.end()) found = made.emplace(key, make(name, width, f16c)).first;
+  return found->second;
+}
+
+}  // namespace stridec::codegen::cpu

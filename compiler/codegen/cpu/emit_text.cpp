@@ -1,0 +1,217 @@
+#include "compiler/codegen/cpu/emit_text.h"
+
+#include <algorithm>
+
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+#include "compiler/codegen/cpu/emit_snippets.h"
+#include "compiler/sym/text.h"
+
+namespace stridec::codegen::cpu {
+namespace {
+
+struct CType {
+  const char* name;     // in generated text
+  const char* spelled;  // what it is a typedef of
+  int bytes;
+};
+constexpr CType kTypes[] = {
+    {"u8", "unsigned char", 1}, {"i8", "signed char", 1}, {"u16", "unsigned short", 2}, {"i16", "short", 2},
+    {"u32", "unsigned", 4},     {"i32", "int", 4},        {"u64", "unsigned long", 8},  {"i64", "long", 8},
+    {"f32", "float", 4},        {"f64", "double", 8},     {"bool", "bool", 1},
+};
+
+const CType& named(std::string_view name) {
+  for (const CType& type : kTypes)
+    if (type.name == name) return type;
+  STRIDEC_CHECK(false, cat("no C type ", name));
+}
+
+bool is_named(std::string_view name) {
+  return std::any_of(std::begin(kTypes), std::end(kTypes),
+                     [&](const CType& type) { return type.name == name; });
+}
+
+std::string_view value_name(DType dtype) {
+  if (dtype == DType::kBool) return "bool";
+  if (dtype == DType::kF64) return "f64";
+  if (is_float(dtype)) return "f32";
+  switch (dtype) {
+    case DType::kI2:
+    case DType::kI4: return "i8";
+    case DType::kU2:
+    case DType::kU4: return "u8";
+    default: return name(dtype);
+  }
+}
+
+std::string_view storage_name(DType dtype) {
+  if (dtype == DType::kBool) return "u8";
+  if (is_storage_float(dtype)) return byte_size(dtype) == 2 ? "u16" : "u8";
+  return value_name(dtype);
+}
+
+std::string lanes_suffix(int width) { return width == 1 ? std::string() : cat("x", width); }
+
+}  // namespace
+
+KernelText::KernelText(const loop::Program& program, const CpuTarget& target)
+    : program_(program), target_(target), facts_(program.facts) {}
+
+std::string KernelText::pointer(loop::BufferId buffer) {
+  auto found = std::find(buffers_.begin(), buffers_.end(), buffer);
+  if (found == buffers_.end()) found = buffers_.insert(buffers_.end(), buffer);
+  return cat("p", found - buffers_.begin());
+}
+
+sym::Expr KernelText::size_symbol(sym::Expr expr) {
+  if (expr.is_const()) return expr;
+  STRIDEC_CHECK(!sym::has_index(expr), sym::to_string(expr));
+  auto found = std::find(sizes_.begin(), sizes_.end(), expr);
+  const sym::Expr symbol = sym::var(cat("$s", found - sizes_.begin()));
+  if (found != sizes_.end()) return symbol;
+  sizes_.push_back(expr);
+  const sym::Interval range = program_.facts.bounds(expr);
+  facts_.set_range(symbol, range.has_lo() ? std::optional(range.lo) : std::nullopt,
+                   range.has_hi() ? std::optional(range.hi) : std::nullopt);
+  if (const int64_t divisor = program_.facts.known_divisor(expr); divisor > 1)
+    facts_.set_divisible(symbol, divisor);
+  return symbol;
+}
+
+std::string KernelText::size(sym::Expr expr) {
+  const sym::Expr symbol = size_symbol(expr);
+  return symbol.is_const() ? sym::to_c(symbol, [](sym::Expr) { return std::string(); })
+                           : symbol.name().substr(1);
+}
+
+std::string KernelText::message(const std::string& sentence) {
+  auto found = std::find(messages_.begin(), messages_.end(), sentence);
+  if (found == messages_.end()) found = messages_.insert(messages_.end(), sentence);
+  return cat("m", found - messages_.begin());
+}
+
+std::string KernelText::scratch(sym::Expr bytes) {
+  scratch_.push_back(size(scratch_bytes_));
+  scratch_bytes_ += sym::align_up(bytes, 64);
+  return cat("scratch", scratch_.size() - 1);
+}
+
+std::string KernelText::lane_type(std::string_view base, int width) {
+  if (width > 1) vector_types_.insert({named(base).name, width});
+  return cat(base, lanes_suffix(width));
+}
+
+std::string KernelText::value_type(DType dtype, int width) { return lane_type(value_name(dtype), width); }
+std::string KernelText::storage_type(DType dtype, int width) { return lane_type(storage_name(dtype), width); }
+
+std::string KernelText::unaligned_type(DType dtype, int width) {
+  const std::string type = storage_type(dtype, width);
+  if (width == 1) return type;
+  unaligned_types_.insert({std::string(storage_name(dtype)), width});
+  return type + "u";
+}
+
+void KernelText::use(std::string_view snippet, int width) {
+  if (snippet.ends_with("!1")) {
+    snippet.remove_suffix(2);
+    width = 1;
+  }
+  const std::pair<std::string, int> key(snippet, width);
+  if (std::find(used_.begin(), used_.end(), key) != used_.end()) return;
+  const Snippet& found = find_snippet(snippet, width, target_.f16c);
+  for (const std::string& need : found.needs) use(need, width);
+  used_.push_back(key);
+  // Every "f32@" in the text is a type of this width.
+  const std::string_view text = found.text;
+  for (size_t at = text.find('@'); at != std::string_view::npos; at = text.find('@', at + 1)) {
+    size_t begin = at;
+    while (begin > 0 && std::isalnum(static_cast<unsigned char>(text[begin - 1]))) --begin;
+    const std::string_view base = text.substr(begin, at - begin);
+    if (is_named(base)) lane_type(base, width);
+  }
+}
+
+void KernelText::line(const std::string& text) {
+  statements_.append(static_cast<size_t>(depth_) * 2, ' ');
+  statements_ += text;
+  statements_ += '\n';
+}
+
+void KernelText::open(const std::string& text) {
+  line(text.empty() ? "{" : text + " {");
+  ++depth_;
+}
+
+void KernelText::close(const std::string& after) {
+  --depth_;
+  line("}" + after);
+}
+
+std::string KernelText::fresh(std::string_view prefix) {
+  auto found = names_.find(prefix);
+  if (found == names_.end()) found = names_.emplace(std::string(prefix), 0).first;
+  return cat(prefix, found->second++);
+}
+
+std::string KernelText::capture(const std::function<void()>& print) {
+  std::string before;
+  before.swap(statements_);
+  print();
+  before.swap(statements_);
+  return before;
+}
+
+Kernel KernelText::finish(sym::Expr tasks, sym::Expr grain) {
+  std::string out = "#include \"stridec/abi.h\"\n";
+  for (const CType& type : kTypes)
+    if (std::string_view(type.name) != "bool") out += cat("typedef ", type.spelled, " ", type.name, ";\n");
+  for (const auto& [base, width] : vector_types_)
+    out += cat("typedef ", base, " ", base, "x", width, " __attribute__((ext_vector_type(", width, ")));\n");
+  for (const auto& [base, width] : unaligned_types_)
+    out += cat("typedef ", base, " ", base, "x", width, "u __attribute__((ext_vector_type(", width,
+               "), aligned(", named(base).bytes, "), may_alias));\n");
+  out += sym::c_helpers();
+  for (const auto& [snippet, width] : used_) {
+    const std::string suffix = lanes_suffix(width), count = cat(width);
+    for (char c : find_snippet(snippet, width, target_.f16c).text) {
+      if (c == '@')
+        out += suffix;
+      else if (c == '#')
+        out += count;
+      else
+        out += c;
+    }
+  }
+  out +=
+      "extern \"C\" __attribute__((visibility(\"hidden\"))) void KERNEL(const stridec_abi_args* args, "
+      "int64_t begin, "
+      "int64_t end, int32_t part) {\n";
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    const loop::Buffer& buffer = program_[buffers_[i]];
+    const std::string type = storage_type(buffer.dtype);
+    // Nothing writes inputs and weights; other buffers may share memory with each other.
+    const bool constant = buffer.storage == loop::Storage::kInput ||
+                          (buffer.storage == loop::Storage::kWeight && !buffer.prepacked);
+    out +=
+        cat("  ", type, constant ? "* __restrict p" : "* p", i, " = (", type, "*)args->buffers[", i, "];\n");
+  }
+  for (size_t i = 0; i < sizes_.size(); ++i) out += cat("  const int64_t s", i, " = args->sizes[", i, "];\n");
+  for (size_t i = 0; i < messages_.size(); ++i)
+    out += cat("  const int32_t m", i, " = (int32_t)args->sizes[", sizes_.size() + i, "];\n");
+
+  for (size_t i = 0; i < scratch_.size(); ++i)
+    out += cat("  char* scratch", i, " = stridec_abi_scratch(args, part) + ", scratch_[i], ";\n");
+
+  Kernel kernel;
+  kernel.text = out + statements_ + "}\n";
+  kernel.buffers = buffers_;
+  kernel.sizes = sizes_;
+  kernel.messages = messages_;
+  kernel.tasks = tasks;
+  kernel.grain = grain;
+  kernel.scratch_bytes = scratch_bytes_;
+  return kernel;
+}
+
+}  // namespace stridec::codegen::cpu
