@@ -1,0 +1,119 @@
+#include "compiler/base/files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+
+namespace stridec {
+namespace {
+
+// Names that a signal handler can read: fixed memory, published by the flag.
+constexpr int kSlots = 8;
+constexpr size_t kLongestPath = 4096;
+struct Slot {
+  std::atomic<int> state{0};  // 0 free, 1 being written, 2 published
+  char path[kLongestPath];
+};
+Slot slots[kSlots];
+
+int publish(const std::string& path) {
+  if (path.size() >= kLongestPath) return -1;
+  for (int i = 0; i < kSlots; ++i) {
+    int expected = 0;
+    if (!slots[i].state.compare_exchange_strong(expected, 1)) continue;
+    std::memcpy(slots[i].path, path.c_str(), path.size() + 1);
+    slots[i].state.store(2);
+    return i;
+  }
+  return -1;
+}
+
+[[noreturn]] void fail_with_errno(const std::string& what, const std::string& path) {
+  const int reason = errno;
+  const bool space = reason == ENOSPC || reason == EDQUOT || reason == EFBIG;
+  fail(space ? ErrorKind::kOverBudget : ErrorKind::kUnreadable, space ? "no-space" : "cannot-write",
+       cat("cannot ", what, " '", path, "': ", std::strerror(reason)));
+}
+
+}  // namespace
+
+std::string read_file(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat status;
+  if (fd < 0 || fstat(fd, &status) != 0 || S_ISDIR(status.st_mode)) {
+    const int reason = fd < 0 ? errno : EISDIR;
+    if (fd >= 0) close(fd);
+    fail(ErrorKind::kUnreadable, "cannot-read", cat("cannot read '", path, "': ", std::strerror(reason)));
+  }
+  std::string contents;
+  char chunk[1 << 16];
+  for (;;) {
+    const ssize_t n = read(fd, chunk, sizeof(chunk));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      const int reason = errno;
+      close(fd);
+      fail(ErrorKind::kUnreadable, "cannot-read", cat("cannot read '", path, "': ", std::strerror(reason)));
+    }
+    if (n == 0) break;
+    contents.append(chunk, static_cast<size_t>(n));
+  }
+  close(fd);
+  return contents;
+}
+
+UnfinishedFile::UnfinishedFile(std::string path) : path_(std::move(path)) {
+  temporary_ = cat(path_, ".", getpid(), ".part");
+  slot_ = publish(temporary_);
+  descriptor_ = open(temporary_.c_str(), O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) {
+    if (slot_ >= 0) slots[slot_].state.store(0);
+    fail_with_errno("write", path_);
+  }
+}
+
+UnfinishedFile::~UnfinishedFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+  if (slot_ >= 0) slots[slot_].state.store(0);
+}
+
+void UnfinishedFile::write(const void* bytes, size_t size) {
+  const char* at = static_cast<const char*>(bytes);
+  while (size > 0) {
+    const ssize_t n = ::write(descriptor_, at, size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail_with_errno("write", path_);
+    at += n;
+    size -= static_cast<size_t>(n);
+  }
+}
+
+void UnfinishedFile::commit() {
+  const int fd = descriptor_;
+  descriptor_ = -1;
+  if (close(fd) != 0) fail_with_errno("write", path_);
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) fail_with_errno("write", path_);
+  temporary_.clear();
+}
+
+void write_file(const std::string& path, std::string_view contents) {
+  UnfinishedFile file(path);
+  file.write(contents.data(), contents.size());
+  file.commit();
+}
+
+void remove_unfinished_files() {
+  for (Slot& slot : slots)
+    if (slot.state.load() == 2) unlink(slot.path);
+}
+
+}  // namespace stridec

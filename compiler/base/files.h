@@ -1,0 +1,40 @@
+// Files as users expect them: read whole, written whole or not at all.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stridec {
+
+// Throws Error (kUnreadable) naming the file and the system's reason.
+std::string read_file(const std::string& path);
+
+// A file under construction beside its final name: commit() renames it there, anything else removes it.
+// Errors are kUnreadable (permission, missing folder) or kOverBudget (disk full).
+class UnfinishedFile {
+ public:
+  explicit UnfinishedFile(std::string path);
+  ~UnfinishedFile();
+  UnfinishedFile(const UnfinishedFile&) = delete;
+  UnfinishedFile& operator=(const UnfinishedFile&) = delete;
+
+  int descriptor() const { return descriptor_; }
+  const std::string& temporary() const { return temporary_; }
+  void write(const void* bytes, size_t size);
+  void commit();
+
+ private:
+  std::string path_, temporary_;
+  int descriptor_ = -1;
+  int slot_ = -1;
+};
+
+void write_file(const std::string& path, std::string_view contents);
+
+// Unlinks every UnfinishedFile of the process; safe in a signal handler.
+void remove_unfinished_files();
+
+}  // namespace stridec
