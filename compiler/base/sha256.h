@@ -1,0 +1,12 @@
+// SHA-256 (FIPS 180-4), for what a manifest names: models, weights, kernels.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace stridec {
+
+// 64 lower-case hexadecimal digits.
+std::string sha256(const void* bytes, size_t size);
+
+}  // namespace stridec
