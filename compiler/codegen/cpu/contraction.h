@@ -1,0 +1,18 @@
+// Contractions on the CPU: loops around the micro-kernels of kernels/gemm.h, by a plan (kernels/gemm_plan.h).
+//
+// A task is one batch point, one block of `tiles` register tiles of rows and one panel of columns. For each
+// tile the addresses of its rows are gathered (a convolution's taps in the padding lead to a row of zeros),
+// the micro-kernel sums over k into a small buffer, and the rest of the nest's body runs on that buffer, a
+// vector of columns at a time.
+#pragma once
+
+#include "compiler/base/target.h"
+#include "compiler/codegen/backend.h"
+#include "compiler/loop/program.h"
+
+namespace stridec::codegen::cpu {
+
+// The nest's schedule is a kernels::GemmPlan.
+Kernel emit_contraction(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
+
+}  // namespace stridec::codegen::cpu

@@ -1,0 +1,112 @@
+#include "compiler/codegen/cpu/contraction_frame.h"
+
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+
+namespace stridec::codegen::cpu {
+
+ContractionFrame::ContractionFrame(const loop::Program& program, const loop::Nest& nest,
+                                   const CpuTarget& target)
+    : program(program), nest(nest), text(program, target), plan(kernels::to_plan(nest.schedule)) {
+  auto matched = kernels::match_contraction(nest);
+  STRIDEC_CHECK(matched.has_value(), cat("nest '", nest.name, "' is no contraction"));
+  contraction = *std::move(matched);
+  facts = kernels::facts_in(program, nest, contraction);
+  auto named = [&](const std::vector<sym::Expr>& vars) {
+    return kernels::dims_by_name(nest, contraction, vars);
+  };
+  batch = named(plan.batch);
+  rows = named(plan.rows);
+  columns = named(plan.columns);
+  segments = named(plan.segments);
+  run = named(plan.run);
+  reduced = segments;
+  reduced.insert(reduced.end(), run.begin(), run.end());
+  STRIDEC_CHECK(batch.size() + rows.size() + columns.size() == nest.dims.size() &&
+                    reduced.size() == contraction.reduce->dims.size(),
+                cat("the schedule of nest '", nest.name, "' does not place every dim"));
+  const kernels::Factor* factors = contraction.factors;
+  const bool swapped = !columns.empty() ? factors[0].vars.contains(columns[0].var)
+                                        : !rows.empty() && factors[1].vars.contains(rows[0].var);
+  a = &factors[swapped ? 1 : 0];
+  b = &factors[swapped ? 0 : 1];
+  lanes = plan.kernel->lanes();
+  block_limit = plan.tiles * plan.kernel->rows;
+  body_.emplace(text, nest);
+}
+
+void ContractionFrame::print_batch_indices() {
+  std::vector<std::string> names;
+  for (size_t d = 0; d < batch.size(); ++d) names.push_back(cat("batch_", d));
+  print_indices(batch, "batch", names);
+  for (size_t d = 0; d < batch.size(); ++d) body_->set_index(batch[d].var, names[d]);
+}
+
+void ContractionFrame::print_indices(const Dims& dims, const std::string& number,
+                                     const std::vector<std::string>& names) {
+  if (dims.empty()) return;
+  if (dims.size() == 1) return text.line(cat("int64_t ", names[0], " = ", number, ";"));
+  const std::string rest = text.fresh("rest");
+  text.line(cat("int64_t ", rest, " = ", number, ";"));
+  for (size_t d = dims.size(); d-- > 1;) {
+    const std::string extent = text.size(dims[d].extent);
+    text.line(cat("int64_t ", names[d], " = ", rest, " % ", extent, ";"));
+    text.line(cat(rest, " /= ", extent, ";"));
+  }
+  text.line(cat("int64_t ", names[0], " = ", rest, ";"));
+}
+
+void ContractionFrame::print_increment(const Dims& dims, const std::vector<std::string>& names) {
+  if (dims.empty()) return;
+  for (size_t d = dims.size(); d-- > 1;) {
+    text.open(cat("if (++", names[d], " == ", text.size(dims[d].extent), ")"));
+    text.line(cat(names[d], " = 0;"));
+  }
+  text.line(cat("++", names[0], ";"));
+  for (size_t d = 1; d < dims.size(); ++d) text.close();
+}
+
+void ContractionFrame::open_loops(const Dims& dims, Body& body) {
+  for (const loop::Dim& dim : dims) {
+    const std::string name = text.fresh("k");
+    text.open(cat("for (int64_t ", name, " = 0; ", name, " < ", text.size(dim.extent), "; ++", name, ")"));
+    body.set_index(dim.var, name);
+  }
+}
+
+void ContractionFrame::close_loops(const Dims& dims) {
+  for (size_t d = 0; d < dims.size(); ++d) text.close();
+}
+
+sym::Expr extent_of(const Dims& dims) {
+  sym::Expr product = 1;
+  for (const loop::Dim& dim : dims) product *= dim.extent;
+  return product;
+}
+
+std::vector<sym::Expr> vars_of(const Dims& dims) {
+  std::vector<sym::Expr> vars;
+  for (const loop::Dim& dim : dims) vars.push_back(dim.var);
+  return vars;
+}
+
+sym::Expr at_zero(sym::Expr e, const Dims& dims) {
+  sym::Substitution zeros;
+  for (const loop::Dim& dim : dims) zeros[dim.var] = 0;
+  return sym::substitute(e, zeros);
+}
+
+bool depends_on_any(sym::Expr e, const Dims& dims) {
+  for (const loop::Dim& dim : dims) {
+    if (sym::depends_on(e, dim.var)) return true;
+  }
+  return false;
+}
+
+std::vector<sym::Expr> conjuncts(sym::Expr condition) {
+  if (condition.is_const(1)) return {};
+  if (condition.op() != sym::Op::kAnd) return {condition};
+  return {condition.args().begin(), condition.args().end()};
+}
+
+}  // namespace stridec::codegen::cpu

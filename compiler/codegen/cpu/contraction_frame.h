@@ -1,0 +1,60 @@
+// What the parts of the contraction emitter share: the nest taken apart by its plan, and names of the
+// generated text.
+//
+// Generated variables, in order of appearance: batch, block, panel (of the task); first_column, live_columns;
+// block_row, block_rows (rows of the task); first_row, tile_rows (of the tile); a_rows, b, b_stride, tile.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/codegen/cpu/body.h"
+#include "compiler/kernels/gemm_plan.h"
+
+namespace stridec::codegen::cpu {
+
+using Dims = std::vector<loop::Dim>;
+
+struct ContractionFrame {
+  ContractionFrame(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
+
+  const loop::Program& program;
+  const loop::Nest& nest;
+  KernelText text;
+  kernels::GemmPlan plan;
+  kernels::Contraction contraction;
+  const kernels::Factor* a;  // broadcast
+  const kernels::Factor* b;  // vectorised
+  Dims batch, rows, columns, segments, run;
+  Dims reduced;  // segments, then run
+  sym::Facts facts;
+  int lanes;            // of a vector of the accumulator's dtype
+  int64_t block_limit;  // most rows of a task
+
+  std::string element(int width = 1) { return text.value_type(contraction.dtype, width); }
+  int element_bytes() const { return byte_size(contraction.dtype); }
+
+  // A body whose batch dims are set.
+  Body body() { return body_.value(); }
+  // Declares the batch dims' indices from the number `batch` and remembers them for body().
+  void print_batch_indices();
+  // Declares an index variable per dim (names) from the flattened number.
+  void print_indices(const Dims& dims, const std::string& number, const std::vector<std::string>& names);
+  // Steps the index variables to the next point in row-major order.
+  void print_increment(const Dims& dims, const std::vector<std::string>& names);
+  // Opens a loop per dim, outer first, and sets their indices in `body`.
+  void open_loops(const Dims& dims, Body& body);
+  void close_loops(const Dims& dims);
+
+ private:
+  std::optional<Body> body_;
+};
+
+sym::Expr extent_of(const Dims& dims);  // the product
+std::vector<sym::Expr> vars_of(const Dims& dims);
+// The expression with the dims at 0.
+sym::Expr at_zero(sym::Expr e, const Dims& dims);
+bool depends_on_any(sym::Expr e, const Dims& dims);
+std::vector<sym::Expr> conjuncts(sym::Expr condition);
+
+}  // namespace stridec::codegen::cpu

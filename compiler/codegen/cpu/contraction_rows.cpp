@@ -1,0 +1,255 @@
+#include "compiler/codegen/cpu/contraction_rows.h"
+
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+
+namespace stridec::codegen::cpu {
+namespace {
+
+constexpr int kChunk = 8;  // rows whose addresses are computed at once
+
+int64_t chunks(const ContractionFrame& f) { return (f.plan.kernel->rows + kChunk - 1) / kChunk; }
+
+std::vector<std::string> row_names(const ContractionFrame& f) {
+  std::vector<std::string> names;
+  for (size_t d = 0; d < f.rows.size(); ++d) names.push_back(cat("row_", d));
+  return names;
+}
+
+}  // namespace
+
+ContractionRows::ContractionRows(ContractionFrame& frame, bool indices) : f_(frame), indices_(indices) {
+  KernelText& text = f_.text;
+  if (f_.plan.a == kernels::GemmPlan::A::kPack) {
+    merged_ = true;
+    // Vectors are stored past the end of a row, and rows must not be a multiple of 4 KB apart.
+    const sym::Expr stride = sym::align_up(extent_of(f_.reduced), f_.lanes) + f_.lanes;
+    pack_stride_ = text.size(stride);
+    pack_ = text.scratch(stride * (f_.block_limit * f_.element_bytes()));
+  } else {
+    plan_direct();
+  }
+  // Tables are read in whole chunks.
+  const sym::Expr table_bytes = (f_.block_limit + kChunk * chunks(f_)) * 8;
+  if (!merged_ && !general_) offsets_ = text.scratch(table_bytes);
+  for (size_t c = 0; c < bounds_.size(); ++c) bound_tables_.push_back(text.scratch(table_bytes));
+  if (indices_ || general_) {
+    for (size_t d = 0; d < f_.rows.size(); ++d) index_tables_.push_back(text.scratch(table_bytes));
+  }
+  if (!bounds_.empty() || !mask_.is_const(1)) zeros_ = text.scratch(extent_of(f_.run) * f_.element_bytes());
+}
+
+// Address and mask as sums of a part of the row and a part of the segment, where they are.
+void ContractionRows::plan_direct() {
+  const loop::Access& access = f_.a->load->access;
+  const sym::Expr offset = at_zero(kernels::offset_of(f_.program, access, f_.facts), f_.run);
+  const sym::Expr mask = sym::simplify(access.mask, f_.facts);
+  STRIDEC_CHECK(!depends_on_any(mask, f_.run), "a mask along the run of a contraction");
+
+  const std::vector<sym::Expr> segment_vars = vars_of(f_.segments);
+  auto split = [&](sym::Expr e) -> std::optional<Bound> {
+    const auto form = kernels::linear_form(e, segment_vars);
+    if (!form) return std::nullopt;
+    Bound bound{.row = form->rest, .segment = 0};
+    for (size_t i = 0; i < segment_vars.size(); ++i) bound.segment += form->coefficients[i] * segment_vars[i];
+    if (depends_on_any(bound.segment, f_.rows)) return std::nullopt;
+    return bound;
+  };
+  const auto address = split(offset);
+  general_ = !address;
+  for (sym::Expr condition : conjuncts(mask)) {
+    const bool less = condition.op() == sym::Op::kLt;
+    if (!less && condition.op() != sym::Op::kLe) {
+      general_ = true;
+      break;
+    }
+    const auto bound = split(condition.arg(1) - condition.arg(0) - (less ? 1 : 0));
+    general_ = general_ || !bound;
+    if (general_) break;
+    bounds_.push_back(*bound);
+  }
+  if (general_) {
+    bounds_.clear();
+    offset_ = offset;
+    mask_ = mask;
+    return;
+  }
+  offset_ = address->row;
+  segment_offset_ = address->segment;
+  if (bounds_.empty()) {
+    if (const auto step = kernels::merged_step(offset_, f_.rows, f_.facts)) {
+      merged_ = true;
+      step_ = *step;
+    }
+  }
+}
+
+void ContractionRows::print_start() {
+  KernelText& text = f_.text;
+  const std::string type = f_.element();
+  if (f_.plan.a == kernels::GemmPlan::A::kPack || f_.segments.empty()) {
+    text.line(cat("const ", type, "* a_rows[", kChunk * chunks(f_), "];"));
+  } else {
+    const sym::Expr bytes = (extent_of(f_.segments) * f_.plan.kernel->rows + kChunk * chunks(f_)) * 8;
+    text.line(cat("const ", type, "** a_rows = (const ", type, "**)", text.scratch(bytes), ";"));
+  }
+  if (!zeros_.empty()) {
+    text.line(cat("for (int64_t k = 0; k < ", text.size(extent_of(f_.run)), "; ++k) ((", type, "*)", zeros_,
+                  ")[k] = 0;"));
+  }
+}
+
+void ContractionRows::print_block() {
+  if (!offsets_.empty() || !bound_tables_.empty() || !index_tables_.empty()) print_table();
+  if (f_.plan.a == kernels::GemmPlan::A::kPack) print_pack();
+}
+
+void ContractionRows::print_table() {
+  KernelText& text = f_.text;
+  const std::vector<std::string> names = row_names(f_);
+  text.open("");
+  f_.print_indices(f_.rows, "block_row", names);
+  Body body = f_.body();
+  for (size_t d = 0; d < names.size(); ++d) body.set_index(f_.rows[d].var, names[d]);
+  std::vector<std::string> stores;
+  auto entry = [&](const std::string& table, const std::string& value) {
+    text.line(cat("((int64_t*)", table, ")[row] = ", value, ";"));
+    stores.push_back(table);
+  };
+  text.open("for (int64_t row = 0; row < block_rows; ++row)");
+  if (!offsets_.empty()) entry(offsets_, body.index(offset_));
+  for (size_t c = 0; c < bounds_.size(); ++c) entry(bound_tables_[c], body.index(bounds_[c].row));
+  for (size_t d = 0; d < index_tables_.size(); ++d) entry(index_tables_[d], names[d]);
+  f_.print_increment(f_.rows, names);
+  text.close();
+  // Chunks read on behind the last row.
+  text.open(cat("for (int64_t row = block_rows; row < block_rows + ", kChunk * chunks(f_), "; ++row)"));
+  for (const std::string& table : stores) {
+    text.line(cat("((int64_t*)", table, ")[row] = ((int64_t*)", table, ")[0];"));
+  }
+  text.close();
+  text.close();
+}
+
+void ContractionRows::print_pack() {
+  KernelText& text = f_.text;
+  const std::vector<std::string> names = row_names(f_);
+  const std::string type = f_.element();
+  text.open("");
+  f_.print_indices(f_.rows, "block_row", names);
+  text.open("for (int64_t row = 0; row < block_rows; ++row)");
+  text.line(cat(type, "* to = (", type, "*)", pack_, " + row * ", pack_stride_, ";"));
+  Body body = f_.body();
+  for (size_t d = 0; d < names.size(); ++d) body.set_index(f_.rows[d].var, names[d]);
+  Dims outer = f_.reduced;
+  const loop::Dim inner = outer.back();
+  outer.pop_back();
+  f_.open_loops(outer, body);
+  const std::string extent = text.size(inner.extent), vector = f_.element(f_.lanes);
+  const std::string unaligned = text.unaligned_type(f_.contraction.dtype, f_.lanes);
+  auto strip = [&](const std::string& live) {
+    Body lanes = body;
+    lanes.set_index(inner.var, "k");
+    lanes.set_lanes(inner.var, f_.lanes, live);
+    for (const loop::Stmt* stmt : f_.a->slice) lanes.print(*stmt);
+    text.line(cat("*(", unaligned, "*)(to + k) = ", lanes.lanes(f_.a->value), ";"));
+  };
+  const auto known = sym::as_const(inner.extent);
+  text.line("int64_t k = 0;");
+  text.open(cat("for (; k + ", f_.lanes, " <= ", extent, "; k += ", f_.lanes, ")"));
+  strip("");
+  text.close();
+  if (!known || *known % f_.lanes != 0) {
+    text.open(cat("if (k < ", extent, ")"));
+    text.line(cat("const int64_t live = ", extent, " - k;"));
+    strip("live");
+    text.close();
+  }
+  text.line(cat("to += ", extent, ";"));
+  f_.close_loops(outer);
+  f_.print_increment(f_.rows, names);
+  text.close();
+  text.close();
+}
+
+void ContractionRows::print_tile() {
+  KernelText& text = f_.text;
+  const int max_rows = f_.plan.kernel->rows;
+  const std::string type = f_.element();
+  if (f_.plan.a == kernels::GemmPlan::A::kPack) {
+    text.line(cat("for (int64_t i = 0; i < ", max_rows, "; ++i) a_rows[i] = (const ", type, "*)", pack_,
+                  " + (first_row - block_row + i) * ", pack_stride_, ";"));
+    return;
+  }
+  if (merged_ && f_.segments.empty()) {
+    Body body = f_.body();
+    for (const loop::Dim& dim : f_.rows) body.set_index(dim.var, "0");
+    if (!f_.rows.empty()) body.set_index(f_.rows.back().var, "first_row");
+    text.line(cat("const ", type, "* a = ", text.pointer(f_.a->load->access.buffer), " + ",
+                  body.index(at_zero(offset_, f_.rows)), " + first_row * ", text.size(step_), ";"));
+    text.line(
+        cat("for (int64_t i = 0; i < ", max_rows, "; ++i) a_rows[i] = a + i * ", text.size(step_), ";"));
+    return;
+  }
+  print_segments();
+}
+
+void ContractionRows::print_segments() {
+  KernelText& text = f_.text;
+  const std::string type = f_.element(), vector = text.value_type(DType::kI64, kChunk);
+  const std::string loose = text.unaligned_type(DType::kI64, kChunk);
+  const std::string pointer = text.pointer(f_.a->load->access.buffer);
+  const bool masked = !zeros_.empty();
+  Body body = f_.body();
+  text.open("");
+  text.line("int64_t* to = (int64_t*)a_rows;");
+  if (merged_) {
+    text.line(cat("const ", vector, " lane = {0, 1, 2, 3, 4, 5, 6, 7};"));
+    text.line(cat("const int64_t start = (int64_t)(", pointer, " + ", body.index(at_zero(offset_, f_.rows)),
+                  " + first_row * ", text.size(step_), ");"));
+  } else {
+    text.line(cat("const int64_t start = (int64_t)", pointer, ";"));
+  }
+  f_.open_loops(f_.segments, body);
+  if (general_) {
+    text.open(cat("for (int64_t i = 0; i < ", f_.plan.kernel->rows, "; ++i)"));
+    for (size_t d = 0; d < f_.rows.size(); ++d) {
+      text.line(
+          cat("const int64_t row_", d, " = ((int64_t*)", index_tables_[d], ")[first_row - block_row + i];"));
+      body.set_index(f_.rows[d].var, cat("row_", d));
+    }
+    const std::string address = cat("start + (", body.index(offset_), ") * ", f_.element_bytes());
+    text.line(masked ? cat("to[i] = ", body.index(mask_), " ? ", address, " : (int64_t)", zeros_, ";")
+                     : cat("to[i] = ", address, ";"));
+    text.close();
+  } else {
+    text.line(
+        cat("const int64_t shift = start + (", body.index(segment_offset_), ") * ", f_.element_bytes(), ";"));
+    for (int64_t c = 0; c < chunks(f_); ++c) {
+      const std::string at = cat("first_row - block_row + ", c * kChunk);
+      std::string address, inside;
+      if (merged_) {
+        address = cat("(lane + ", c * kChunk, ") * ", "(", text.size(step_), " * ", f_.element_bytes(),
+                      ") + shift");
+      } else {
+        address = cat("*(const ", loose, "*)((int64_t*)", offsets_, " + ", at, ") * ", f_.element_bytes(),
+                      " + shift");
+      }
+      for (size_t b = 0; b < bounds_.size(); ++b) {
+        inside += cat(b ? " & " : "", "(*(const ", loose, "*)((int64_t*)", bound_tables_[b], " + ", at,
+                      ") >= -(", body.index(bounds_[b].segment), "))");
+      }
+      if (masked) address = cat("(", inside, ") ? ", address, " : (", vector, ")(int64_t)", zeros_);
+      text.line(cat("*(", loose, "*)(to + ", c * kChunk, ") = ", address, ";"));
+    }
+  }
+  text.line(cat("to += ", f_.plan.kernel->rows, ";"));
+  f_.close_loops(f_.segments);
+  text.close();
+}
+
+std::string ContractionRows::row_index(size_t d, const std::string& i) const {
+  return cat("((int64_t*)", index_tables_[d], ")[first_row - block_row + ", i, "]");
+}
+
+}  // namespace stridec::codegen::cpu

@@ -1,0 +1,51 @@
+// The broadcast factor of a contraction: where the rows of a tile are.
+//
+// Either read in place, by addresses that are gathered per tile, or copied (converted, put in order) once per
+// block of rows into scratch.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/codegen/cpu/contraction_frame.h"
+
+namespace stridec::codegen::cpu {
+
+class ContractionRows {
+ public:
+  // `indices`: the epilogue asks for row_index().
+  ContractionRows(ContractionFrame& frame, bool indices);
+
+  void print_start();  // once per call of the kernel
+  void print_block();  // when the task's rows or batch point change
+  void print_tile();   // fills a_rows
+
+  // The index of row dim d of row `first_row + i`, as C.
+  std::string row_index(size_t d, const std::string& i) const;
+
+ private:
+  // A part of the mask as "row part + segment part >= 0".
+  struct Bound {
+    sym::Expr row, segment;
+  };
+
+  void plan_direct();
+  void print_table();
+  void print_pack();
+  void print_segments();
+
+  ContractionFrame& f_;
+  bool indices_;         // tables of the row dims' indices are wanted
+  bool merged_ = false;  // row r of the block starts at base + r * step_
+  sym::Expr step_ = 0;
+  sym::Expr offset_ = 0;  // of a row's first element, segments and run at 0 unless general_
+  bool general_ = false;  // address and mask are evaluated for every row and segment
+  std::vector<Bound> bounds_;
+  sym::Expr segment_offset_ = 0;
+  sym::Expr mask_ = 1;  // general_ alone
+  std::string pack_, zeros_, offsets_;
+  std::vector<std::string> index_tables_, bound_tables_;
+  std::string pack_stride_;
+};
+
+}  // namespace stridec::codegen::cpu

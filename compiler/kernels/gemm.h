@@ -1,0 +1,52 @@
+// The micro-kernels of matrix products and convolutions on the CPU: a tile of results in registers, summed
+// over runs of k that lie anywhere in memory ("batch-reduce" GEMM, Georganas et al. 2020, arXiv 1906.06440).
+//
+// A micro-kernel computes, for i < rows and j < columns,
+//
+//   tile[i][j] (+)= sum over s < segments, k < run of  a_rows[s * kRows + i][k] * b[s * run + k][j]
+//
+// where each a_rows pointer leads to `run` consecutive elements and consecutive rows of b are `b_stride`
+// elements apart. A matrix product has one segment; a convolution has one per tap, with a row of zeros where
+// a tap is in the padding. The tile goes to memory (a cache line or two per accumulator, in L1) so that one
+// micro-kernel serves every epilogue and is built once; measured, the stores disappear behind the next tile's
+// multiply-adds.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "compiler/base/dtype.h"
+#include "compiler/base/target.h"
+
+namespace stridec::kernels {
+
+struct GemmKernel {
+  std::string_view name;  // "gemm.f32.8x48"
+  DType dtype;            // of a, b and the accumulators
+  int vector_bytes;
+  int rows;     // most rows of a tile; fewer are instantiations of the same text
+  int vectors;  // of a tile's columns
+
+  int lanes() const { return vector_bytes / byte_size(dtype); }
+  int columns() const { return vectors * lanes(); }
+};
+
+// The rows of kernels.def.
+std::span<const GemmKernel> gemm_kernels();
+const GemmKernel* find_gemm_kernel(std::string_view name);
+
+// The function's name in the text below, unique per kernel and target.
+std::string gemm_symbol(const GemmKernel& kernel, const CpuTarget& target);
+
+// Its declaration, for callers:
+//   extern "C" void SYMBOL(int64_t rows, int64_t segments, int64_t run, const T* const* a_rows, const T* b,
+//                          int64_t b_stride, T* tile, int64_t accumulate);
+// 1 <= rows <= kernel.rows; a_rows has kernel.rows entries per segment, of which the first `rows` are read;
+// tile is aligned to vector_bytes and has kernel.columns() elements per row.
+std::string gemm_declaration(const GemmKernel& kernel, const CpuTarget& target);
+
+// The translation unit that defines it.
+std::string gemm_text(const GemmKernel& kernel, const CpuTarget& target);
+
+}  // namespace stridec::kernels

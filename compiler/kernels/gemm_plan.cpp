@@ -1,0 +1,94 @@
+#include "compiler/kernels/gemm_plan.h"
+
+#include <charconv>
+
+#include "compiler/base/check.h"
+#include "compiler/sym/text.h"
+
+namespace stridec::kernels {
+namespace {
+
+// The dims' directives, in the order of the text.
+constexpr std::pair<std::string_view, std::vector<sym::Expr> GemmPlan::*> kDims[] = {
+    {"batch", &GemmPlan::batch},       {"rows", &GemmPlan::rows}, {"columns", &GemmPlan::columns},
+    {"segments", &GemmPlan::segments}, {"run", &GemmPlan::run},
+};
+
+int64_t number(const std::string& text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  STRIDEC_CHECK(error == std::errc() && end == text.data() + text.size() && value > 0, text);
+  return value;
+}
+
+}  // namespace
+
+bool is_gemm(const loop::Schedule& schedule) { return schedule.kernel.starts_with("gemm."); }
+
+loop::Schedule to_schedule(const GemmPlan& plan) {
+  loop::Schedule schedule{.kernel = std::string(plan.kernel->name)};
+  for (const auto& [name, member] : kDims) {
+    loop::Directive directive{.name = std::string(name)};
+    for (sym::Expr var : plan.*member) directive.args.push_back(sym::to_string(var));
+    if (!directive.args.empty()) schedule.directives.push_back(std::move(directive));
+  }
+  schedule.directives.push_back({"a", {plan.a == GemmPlan::A::kDirect ? "direct" : "pack"}});
+  switch (plan.b) {
+    case GemmPlan::B::kWeights:
+      schedule.directives.push_back({"b", {"weights", std::to_string(plan.panel)}});
+      break;
+    case GemmPlan::B::kDirect: schedule.directives.push_back({"b", {"direct"}}); break;
+    case GemmPlan::B::kStage: schedule.directives.push_back({"b", {"stage"}}); break;
+  }
+  schedule.directives.push_back({"tiles", {std::to_string(plan.tiles)}});
+  schedule.directives.push_back({"order", {plan.rows_outer ? "rows" : "columns"}});
+  return schedule;
+}
+
+GemmPlan to_plan(const loop::Schedule& schedule) {
+  GemmPlan plan;
+  plan.kernel = find_gemm_kernel(schedule.kernel);
+  STRIDEC_CHECK(plan.kernel, schedule.kernel);
+  for (const loop::Directive& directive : schedule.directives) {
+    bool known = false;
+    for (const auto& [name, member] : kDims) {
+      if (directive.name != name) continue;
+      for (const std::string& arg : directive.args) (plan.*member).push_back(sym::parse(arg));
+      known = true;
+    }
+    if (known) continue;
+    STRIDEC_CHECK(!directive.args.empty(), directive.name);
+    const std::string& value = directive.args[0];
+    if (directive.name == "a") {
+      plan.a = value == "pack" ? GemmPlan::A::kPack : GemmPlan::A::kDirect;
+    } else if (directive.name == "b") {
+      plan.b = value == "weights"  ? GemmPlan::B::kWeights
+               : value == "direct" ? GemmPlan::B::kDirect
+                                   : GemmPlan::B::kStage;
+      if (plan.b == GemmPlan::B::kWeights) plan.panel = number(directive.args.at(1));
+    } else if (directive.name == "tiles") {
+      plan.tiles = number(value);
+    } else if (directive.name == "order") {
+      plan.rows_outer = value == "rows";
+    } else {
+      STRIDEC_CHECK(false, directive.name);
+    }
+  }
+  return plan;
+}
+
+std::vector<loop::Dim> dims_by_name(const loop::Nest& nest, const Contraction& contraction,
+                                    const std::vector<sym::Expr>& vars) {
+  std::vector<loop::Dim> dims;
+  for (sym::Expr var : vars) {
+    for (const auto* list : {&nest.dims, &contraction.reduce->dims}) {
+      for (const loop::Dim& dim : *list) {
+        if (dim.var == var) dims.push_back(dim);
+      }
+    }
+  }
+  STRIDEC_CHECK(dims.size() == vars.size(), "a schedule names dims that the nest has not");
+  return dims;
+}
+
+}  // namespace stridec::kernels

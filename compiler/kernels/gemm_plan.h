@@ -1,0 +1,43 @@
+// How a contraction runs on the micro-kernels of gemm.h: what a schedule of kernel "gemm.*" says, as a
+// struct.
+//
+// Text form, one directive each, dims outer first:
+//   batch %g ...      dims that both factors keep (or that do not run as one with the others): a loop around
+//   everything rows %n %y %x     dims of the broadcast factor a alone, flattened columns %o        dims of
+//   the vectorised factor b alone, flattened, cut into panels segments %r %s    reduced dims, one run each
+//   run %c            reduced dims that a holds contiguously (or that packing makes so), flattened
+//   a direct|pack     rows of a are read in place, or a block of rows is copied to scratch first
+//   b weights P|direct|stage   panels of P columns made at compile time, rows of b read in place, or copied
+//   to scratch tiles T           register tiles of rows per task order rows|columns   which side's tasks are
+//   outer; the outer side's copy in scratch is shared by neighbours
+#pragma once
+
+#include <vector>
+
+#include "compiler/kernels/contraction.h"
+#include "compiler/kernels/gemm.h"
+
+namespace stridec::kernels {
+
+struct GemmPlan {
+  enum class A { kDirect, kPack };
+  enum class B { kWeights, kDirect, kStage };
+
+  const GemmKernel* kernel = nullptr;
+  std::vector<sym::Expr> batch, rows, columns, segments, run;
+  A a = A::kDirect;
+  B b = B::kDirect;
+  int64_t panel = 0;  // kWeights: a multiple of the kernel's columns
+  int64_t tiles = 1;
+  bool rows_outer = true;
+};
+
+bool is_gemm(const loop::Schedule& schedule);
+loop::Schedule to_schedule(const GemmPlan& plan);
+GemmPlan to_plan(const loop::Schedule& schedule);  // of an is_gemm() schedule
+
+// The dims with these variables, in this order, of the nest or of its reduce.
+std::vector<loop::Dim> dims_by_name(const loop::Nest& nest, const Contraction& contraction,
+                                    const std::vector<sym::Expr>& vars);
+
+}  // namespace stridec::kernels
