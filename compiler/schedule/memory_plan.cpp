@@ -257,4 +257,22 @@ void plan_memory(Program& program) {
   program.arena_bytes = total;
 }
 
+void plan_weights(Program& program) {
+  for (Buffer& buffer : program.buffers)
+    if (buffer.storage == Storage::kWeight) buffer.offset = -1;
+  int64_t total = 0;
+  auto place = [&](BufferId id) {
+    Buffer& buffer = program[id];
+    if (buffer.storage != Storage::kWeight || buffer.offset != Expr(-1)) return;
+    const auto count = sym::as_const(extent_in_elements(buffer));
+    STRIDEC_CHECK(count.has_value(), buffer.name);
+    buffer.offset = total;
+    total += (*count * byte_size(buffer.dtype) + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    for (BufferId id : effects_of(program, step).reads) place(id);
+  });
+  program.weight_bytes = total;
+}
+
 }  // namespace stridec::schedule

@@ -15,6 +15,10 @@ namespace stridec::schedule {
 // bound; fails (kDoesNotFit) where such a symbol has none.
 void plan_memory(loop::Program& program);
 
+// Gives every weight that the run reads a byte offset (a multiple of 64) in the artifact's weights, in the order of first
+// use, and sets Program::weight_bytes. Other weights (those that only prepack nests read) keep offset -1.
+void plan_weights(loop::Program& program);
+
 inline constexpr int64_t kTypicalSize = 128;
 
 }  // namespace stridec::schedule
