@@ -1,0 +1,29 @@
+// Scalar operations on lanes of cells, each result rounded or wrapped to its dtype.
+#pragma once
+
+#include "compiler/loop/tape.h"
+
+namespace stridec::loop::tape {
+
+// d[l] = op(a[l], b[l], c[l]) for l < n; operands that the op lacks may point anywhere valid. `type` is the
+// dtype of the operands (of the last one), which is the result's but for comparisons.
+void scalar_op(ScalarOp op, DType type, Cell* d, const Cell* a, const Cell* b, const Cell* c, int n);
+
+// Value conversion, as kCast and kCastSat say.
+void convert(DType from, DType to, bool saturate, Cell* d, const Cell* a, int n);
+void bitcast(DType from, DType to, Cell* d, const Cell* a, int n);
+
+// acc = combine(acc, value) for combines of one value. Sums and products of floats stay unrounded.
+void combine_lanes(Combine combine, DType type, Cell* acc, const Cell* value, int n);
+Cell identity(Combine combine, DType type);
+// Argmax and its kin: (key, index) pairs; the better key wins, then the better index.
+void combine_pairs(Combine combine, DType key_type, Cell* key, Cell* index, const Cell* new_key,
+                   const Cell* new_index, int n);
+// Rounds accumulators to their dtype.
+void round_lanes(DType type, Cell* d, int n);
+
+// One element of memory.
+Cell load_cell(DType type, const uint8_t* element);
+void store_cell(DType type, uint8_t* element, Cell value);
+
+}  // namespace stridec::loop::tape
