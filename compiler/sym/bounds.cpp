@@ -64,10 +64,6 @@ Interval compute(Expr e, const Facts& facts) {
     case Op::kVar: {
       const Facts::State::Variable* v = state.find(e);
       Interval r = v ? v->range : Interval{};
-      if (v && v->has_extent) {
-        Interval extent = facts.bounds(v->extent);
-        if (extent.has_hi()) r.hi = std::min(r.hi, extent.hi - 1);
-      }
       if (auto at = state.equal.find(e); at != state.equal.end()) r = intersect(r, facts.bounds(at->second));
       return r;
     }

@@ -50,9 +50,9 @@ Interval square(Interval a) {
 
 Interval divide(Interval a, Interval b) {
   if (b.hi <= -1) return divide(negated(a), negated(b));
-  if (b.lo >= 1 || b.lo == 0) {  // 0 itself has no value
-    int64_t least = std::max<int64_t>(b.lo, 1);
-    return {std::min(over(a.lo, least), over(a.lo, b.hi)), std::max(over(a.hi, least), over(a.hi, b.hi))};
+  if (b.lo >= 0) {  // 0 itself has no value
+    int64_t least = std::max<int64_t>(b.lo, 1), most = std::max(b.hi, least);
+    return {std::min(over(a.lo, least), over(a.lo, most)), std::max(over(a.hi, least), over(a.hi, most))};
   }
   // Of either sign: the quotient is not farther from 0 than a.
   Interval n = negated(a);

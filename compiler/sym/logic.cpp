@@ -41,10 +41,20 @@ Expr extremum(Op op, std::span<const Expr> given) {
   const Op dual = op == Op::kMin ? Op::kMax : Op::kMin;
   std::vector<Expr> args = flattened(op, given);
   sort_unique(args);
-  if (std::all_of(args.begin(), args.end(), [](Expr e) { return e.is_condition(); })) {
-    return op == Op::kMin ? logical_and(args) : logical_or(args);
+  while (args.size() > 1 && args[args.size() - 2].is_const()) {  // constants are last, in rising order
+    args.erase(op == Op::kMin ? args.end() - 1 : args.end() - 2);
   }
-  if (args.size() > 1 && args.back().is_const(op == Op::kMin ? INT64_MAX : INT64_MIN)) args.pop_back();
+  if (args.size() > 1 && args.back().is_const()) {
+    const int64_t c = args.back().value();
+    const bool above =
+        op == Op::kMin ? c >= 1 : c <= 0;  // conditions decide against the constant, or never do
+    auto conditions = std::count_if(args.begin(), args.end() - 1, [](Expr e) { return e.is_condition(); });
+    if (c == (op == Op::kMin ? INT64_MAX : INT64_MIN) || (conditions != 0 && above)) {
+      args.pop_back();
+    } else if (conditions != 0) {
+      std::erase_if(args, [](Expr e) { return e.is_condition() && !e.is_const(); });
+    }
+  }
   // Of two operands a constant apart one decides; an operand max(a, ..) never decides a minimum with a.
   std::vector<bool> dropped(args.size());
   for (size_t i = 0; i < args.size(); ++i) {
@@ -64,6 +74,9 @@ Expr extremum(Op op, std::span<const Expr> given) {
     if (!dropped[i]) args[kept++] = args[i];
   }
   args.resize(kept);
+  if (std::all_of(args.begin(), args.end(), [](Expr e) { return e.is_condition(); })) {
+    return op == Op::kMin ? logical_and(args) : logical_or(args);
+  }
   return args.size() == 1 ? args[0] : intern(op, args);
 }
 
@@ -88,6 +101,13 @@ bool fits(const Polynomial& p) {
                                                 [](const Term& t) { return t.coefficient != INT64_MIN; });
 }
 
+// The one term of p, if that is a condition as it stands.
+const Expr* lone_condition(const Polynomial& p) {
+  return p.terms.size() == 1 && p.terms[0].coefficient == 1 && p.terms[0].base.is_condition()
+             ? &p.terms[0].base
+             : nullptr;
+}
+
 // The canonical form of d <= 0. Of the equal forms L <= R+m and L < R+(m+1) the one with the smaller number
 // is taken, and the number stands where it is positive.
 std::optional<Expr> at_most_zero(Polynomial d) {
@@ -97,6 +117,12 @@ std::optional<Expr> at_most_zero(Polynomial d) {
   for (Term& t : d.terms) t.coefficient /= g;
   int64_t m = floor_div(-d.constant, g);  // L - R <= m
   Sides s = sides(d);
+  if (const Expr* c = lone_condition(s.left); c && s.right.terms.empty()) {
+    return m < 0 ? Expr(0) : m > 0 ? Expr(1) : logical_not(*c);
+  }
+  if (const Expr* c = lone_condition(s.right); c && s.left.terms.empty()) {
+    return m >= 0 ? Expr(1) : m < -1 ? Expr(0) : *c;
+  }
   bool strict = m < 0 && !s.left.terms.empty() && !s.right.terms.empty();
   if (strict) ++m;
   if (m == INT64_MIN) return std::nullopt;
@@ -111,11 +137,6 @@ std::optional<Expr> at_most_zero(Polynomial d) {
 Expr equality(Op op, Expr a, Expr b) {
   const bool equal = op == Op::kEq;
   if (a == b) return Expr(equal);
-  if (a.is_const()) std::swap(a, b);
-  if (a.is_condition() && b.is_const()) {
-    if (b.value() != 0 && b.value() != 1) return Expr(!equal);
-    return (b.value() == 1) == equal ? a : logical_not(a);
-  }
   auto d = difference(a, b);
   if (!d || !fits(*d)) return compare(a, b) < 0 ? intern(op, a, b) : intern(op, b, a);
   if (d->is_constant()) return Expr((d->constant == 0) == equal);
@@ -125,6 +146,10 @@ Expr equality(Op op, Expr a, Expr b) {
   for (Term& t : d->terms) t.coefficient = t.coefficient / g * sign;
   int64_t m = -(d->constant / g) * sign;  // L - R == m
   Sides s = sides(*d);
+  if (const Expr* c = lone_condition(s.left); c && s.right.terms.empty()) {
+    if (m != 0 && m != 1) return Expr(!equal);
+    return (m == 1) == equal ? *c : logical_not(*c);
+  }
   if (m > 0 || s.right.terms.empty()) {
     s.right.constant = m;
   } else {

@@ -1,6 +1,7 @@
 // For code that rewrites operands.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "compiler/sym/expr.h"
@@ -9,5 +10,8 @@ namespace stridec::sym {
 
 // The canonical expression of an operation over new operands; op is neither kConst nor kVar.
 Expr rebuild(Op op, std::span<const Expr> args);
+
+// The value of one of + * floordiv mod min max and the comparisons; nothing on overflow and division by zero.
+std::optional<int64_t> apply(Op op, int64_t a, int64_t b);
 
 }  // namespace stridec::sym

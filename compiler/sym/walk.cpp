@@ -29,6 +29,22 @@ Expr rebuild(Op op, std::span<const Expr> args) {
   STRIDEC_CHECK(false, "a leaf has no operands");
 }
 
+std::optional<int64_t> apply(Op op, int64_t a, int64_t b) {
+  switch (op) {
+    case Op::kAdd: return checked_add(a, b);
+    case Op::kMul: return checked_mul(a, b);
+    case Op::kFloorDiv: return checked_floordiv(a, b);
+    case Op::kMod: return checked_mod(a, b);
+    case Op::kMin: return std::min(a, b);
+    case Op::kMax: return std::max(a, b);
+    case Op::kEq: return a == b;
+    case Op::kNe: return a != b;
+    case Op::kLt: return a < b;
+    case Op::kLe: return a <= b;
+    default: return std::nullopt;
+  }
+}
+
 namespace {
 
 struct Substituter {
@@ -95,22 +111,6 @@ struct Evaluator {
       acc = v ? apply(e.op(), *acc, *v) : std::nullopt;
     }
     return acc;
-  }
-
-  static Checked apply(Op op, int64_t a, int64_t b) {
-    switch (op) {
-      case Op::kAdd: return checked_add(a, b);
-      case Op::kMul: return checked_mul(a, b);
-      case Op::kFloorDiv: return checked_floordiv(a, b);
-      case Op::kMod: return checked_mod(a, b);
-      case Op::kMin: return std::min(a, b);
-      case Op::kMax: return std::max(a, b);
-      case Op::kEq: return a == b;
-      case Op::kNe: return a != b;
-      case Op::kLt: return a < b;
-      case Op::kLe: return a <= b;
-      default: return std::nullopt;
-    }
   }
 };
 

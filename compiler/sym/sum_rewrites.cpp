@@ -1,0 +1,206 @@
+#include "compiler/sym/sum_rewrites.h"
+
+#include <algorithm>
+
+#include "compiler/sym/facts_state.h"
+#include "compiler/sym/integer.h"
+#include "compiler/sym/interval.h"
+
+namespace stridec::sym {
+namespace {
+
+Expr term_expr(const Term& t) { return scaled(t.base, t.coefficient); }
+
+// p == g*multiple + small, by what divides each term; constants g split the constant, too.
+struct Split {
+  Polynomial multiple, small;
+};
+std::optional<Split> split_terms(const Polynomial& p, const Polynomial& g, const Facts& facts) {
+  Split s;
+  auto into = [](Polynomial& to, const Polynomial& what) {
+    auto r = add_scaled(to, what, 1);
+    if (r) to = *std::move(r);
+    return r.has_value();
+  };
+  for (const Term& t : p.terms) {
+    Polynomial one{{t}, 0};
+    if (g.terms.empty()) {
+      if (t.coefficient % g.constant == 0) {
+        one.terms[0].coefficient /= g.constant;
+        if (!into(s.multiple, one)) return std::nullopt;
+        continue;
+      }
+      if (facts.known_divisor(term_expr(t)) % g.constant == 0) {
+        // Exact, so that the sign can stand outside.
+        int64_t sign = t.coefficient < 0 ? -1 : 1;
+        Expr quotient = floordiv(term_expr(t) * sign, g.constant) * sign;
+        if (!into(s.multiple, polynomial(quotient))) return std::nullopt;
+        continue;
+      }
+    } else if (auto d = divide(one, g); d && d->remainder.terms.empty() && d->remainder.constant == 0) {
+      if (!into(s.multiple, d->quotient)) return std::nullopt;
+      continue;
+    }
+    if (!into(s.small, one)) return std::nullopt;
+  }
+  int64_t constant = p.constant;
+  if (g.terms.empty()) {
+    if (!into(s.multiple, {{}, floor_div(constant, g.constant)})) return std::nullopt;
+    constant = floor_mod(constant, g.constant);
+  }
+  if (!into(s.small, {{}, constant})) return std::nullopt;
+  return s;
+}
+
+// The k with k*g <= p < (k+1)*g, if the facts leave one.
+std::optional<int64_t> whole_multiples(const Polynomial& p, const Polynomial& g, const Facts& facts) {
+  Expr e = to_expr(p);
+  if (g.terms.empty()) {
+    Interval i = facts.bounds(e);
+    if (!i.has_lo() || !i.has_hi()) return std::nullopt;
+    int64_t k = floor_div(i.lo, g.constant);
+    if (k == floor_div(i.hi, g.constant)) return k;
+    return std::nullopt;
+  }
+  if (prove_directly(le(0, e), facts) != Answer::kYes ||
+      prove_directly(lt(e, to_expr(g)), facts) != Answer::kYes) {
+    return std::nullopt;
+  }
+  return 0;
+}
+
+// Factors of b that may divide some terms of a: b itself, and what b has in common with each term.
+std::vector<Polynomial> common_factors(const Polynomial& a, const Polynomial& b, const Facts& facts) {
+  std::vector<Polynomial> found{b};
+  auto add = [&](Polynomial g) {
+    if (g.terms.empty() && g.constant <= 1) return;
+    for (const Polynomial& f : found) {
+      if (to_expr(f) == to_expr(g)) return;
+    }
+    found.push_back(std::move(g));
+  };
+  if (b.terms.empty()) {
+    for (const Term& t : a.terms) {
+      add({{},
+           static_cast<int64_t>(gcd(magnitude(facts.known_divisor(term_expr(t))), magnitude(b.constant)))});
+    }
+  } else if (b.terms.size() == 1 && b.constant == 0) {
+    const Term& whole = b.terms[0];
+    for (const Term& t : a.terms) {
+      auto x = factors_of(t.base), y = factors_of(whole.base);
+      std::vector<Expr> both;
+      std::set_intersection(x.begin(), x.end(), y.begin(), y.end(), std::back_inserter(both), ExprLess{});
+      int64_t k = static_cast<int64_t>(
+          std::min<uint64_t>(gcd(magnitude(t.coefficient), magnitude(whole.coefficient)), INT64_MAX));
+      auto g = add_scaled({}, polynomial(product(both)), k);
+      if (g) add(*std::move(g));
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::optional<Expr> split_division(Expr e, const Facts& facts) {
+  const Expr divisor = e.arg(1);
+  if (facts.bounds(divisor).lo < 1) return std::nullopt;
+  const Polynomial a = polynomial(e.arg(0)), b = polynomial(divisor);
+  for (const Polynomial& g : common_factors(a, b, facts)) {
+    const bool whole = to_expr(g) == divisor;
+    if (!g.terms.empty() && facts.bounds(to_expr(g)).lo < 1) continue;
+    auto s = split_terms(a, g, facts);
+    if (!s || (!whole && s->small.terms.empty())) continue;
+    auto k = whole_multiples(s->small, g, facts);
+    if (!k) continue;
+    Expr x = to_expr(s->multiple) + *k;
+    Expr y = to_expr(s->small) - to_expr(g) * *k;
+    Expr h = whole ? Expr(1) : floordiv(divisor, to_expr(g));
+    return e.op() == Op::kFloorDiv ? floordiv(x, h) : to_expr(g) * mod(x, h) + y;
+  }
+  return std::nullopt;
+}
+
+std::optional<Expr> absorb_into_extremum(Expr e) {
+  Polynomial p = polynomial(e);
+  for (size_t i = 0; i < p.terms.size(); ++i) {
+    const Term t = p.terms[i];
+    if (t.base.op() != Op::kMin && t.base.op() != Op::kMax) continue;
+    Polynomial rest = p;
+    rest.terms.erase(rest.terms.begin() + static_cast<ptrdiff_t>(i));
+    std::vector<Expr> args;
+    for (const Expr& arg : t.base.args()) {
+      auto moved = add_scaled(rest, polynomial(arg), t.coefficient);
+      if (moved) args.push_back(to_expr(*moved));
+    }
+    if (args.size() != t.base.args().size()) continue;
+    Expr whole = (t.base.op() == Op::kMin) == (t.coefficient > 0) ? min(args) : max(args);
+    if (whole.size() < e.size()) return whole;
+  }
+  return std::nullopt;
+}
+
+std::optional<Expr> share_terms(Expr e) {
+  std::vector<Polynomial> args;
+  for (const Expr& arg : e.args()) args.push_back(polynomial(arg));
+  Polynomial common = args[0];
+  for (const Polynomial& p : args) {
+    std::erase_if(common.terms, [&](const Term& t) {
+      return std::none_of(p.terms.begin(), p.terms.end(),
+                          [&](const Term& u) { return u.base == t.base && u.coefficient == t.coefficient; });
+    });
+    if (p.constant != common.constant) common.constant = 0;
+  }
+  if (common.terms.empty() && common.constant == 0) return std::nullopt;
+  std::vector<Expr> left;
+  for (const Polynomial& p : args) {
+    auto d = add_scaled(p, common, -1);
+    if (!d) return std::nullopt;
+    left.push_back(to_expr(*d));
+  }
+  Expr r = (e.op() == Op::kMin ? min(left) : max(left)) + to_expr(common);
+  if (r.size() >= e.size()) return std::nullopt;
+  return r;
+}
+
+std::optional<Expr> cancel_positive_factor(Expr e, const Facts& facts) {
+  auto d = add_scaled(polynomial(e.arg(0)), polynomial(e.arg(1)), -1);
+  if (!d || d->terms.empty() || d->constant != 0) return std::nullopt;
+  auto first = factors_of(d->terms[0].base);
+  for (const Expr& f : first) {
+    Interval i = facts.bounds(f);
+    const bool positive = i.lo >= 1, negative = i.hi <= -1;
+    const bool orderless = e.op() == Op::kEq || e.op() == Op::kNe;
+    if (!positive && !(negative && orderless)) continue;
+    auto quotient = divide(*d, polynomial(f));
+    if (!quotient || !quotient->remainder.terms.empty() || quotient->remainder.constant != 0) continue;
+    const Expr args[] = {to_expr(quotient->quotient), Expr(0)};
+    switch (e.op()) {
+      case Op::kEq: return eq(args[0], args[1]);
+      case Op::kNe: return ne(args[0], args[1]);
+      case Op::kLt: return lt(args[0], args[1]);
+      default: return le(args[0], args[1]);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Expr> drop_small_part(Expr e, const Facts& facts) {
+  if (e.op() != Op::kLe && e.op() != Op::kLt) return std::nullopt;
+  auto d = add_scaled(polynomial(e.arg(0)), polynomial(e.arg(1)), -1);
+  if (d && e.op() == Op::kLt) d = add_scaled(*d, {{}, 1}, 1);
+  if (!d) return std::nullopt;
+  std::vector<int64_t> tried;
+  for (const Term& t : d->terms) {
+    int64_t g = facts.known_divisor(term_expr(t));
+    if (g <= 1 || std::find(tried.begin(), tried.end(), g) != tried.end()) continue;
+    tried.push_back(g);
+    auto s = split_terms(*d, {{}, g}, facts);
+    if (!s || s->small.terms.empty()) continue;
+    Interval i = multiply(facts.bounds(to_expr(s->small)), -1);
+    if (!i.has_lo() || !i.has_hi() || floor_div(i.lo, g) != floor_div(i.hi, g)) continue;
+    return le(to_expr(s->multiple), floor_div(i.lo, g));
+  }
+  return std::nullopt;
+}
+
+}  // namespace stridec::sym
