@@ -100,13 +100,14 @@ uint64_t cpu_features([[maybe_unused]] bool want_amx) {
 }
 
 void list_features(Text& text, uint64_t features) {
-  bool first = true;
+  const char* separator = "";
   for (const Feature& f : kFeatures) {
     if (!(features & f.bit)) continue;
-    if (!first) text << ", ";
-    text << f.name;
-    first = false;
+    text << separator << f.name;
+    separator = ", ";
+    features &= ~f.bit;
   }
+  if (features) text << separator << "a feature that this runtime does not know";
 }
 
 }  // namespace stridec::runtime

@@ -29,15 +29,6 @@ stridec_status check_count(const char* role, int32_t expected, const stridec_ten
   return STRIDEC_OK;
 }
 
-// Text appends; a check that passed leaves its beginning of a sentence behind.
-stridec_status check_one(const char* role, const stridec_abi_value& value, const DType& type,
-                         const stridec_tensor& tensor, bool need_data, Text& message) {
-  Text attempt = message;
-  stridec_status status = check_tensor(role, value, type, tensor, need_data, attempt);
-  if (status != STRIDEC_OK) message = attempt;
-  return status;
-}
-
 void gather_input(stridec_context& c, int32_t i, const stridec_tensor& t) {
   char* to = c.staging.data + c.staging_offset[i];
   copy_strided(to, nullptr, data_of(t), t.strides, t.shape, t.ndim, byte_size(input_dtype(*c.model, i)));
@@ -58,7 +49,7 @@ stridec_status bind_inputs(stridec_context& c, const stridec_tensor* inputs, siz
   for (int32_t i = 0; i < p.input_count && status == STRIDEC_OK; ++i) {
     const stridec_tensor& t = inputs[i];
     const DType& type = input_dtype(*c.model, i);
-    status = check_one("input", p.inputs[i], type, t, aim == Aim::kRun, message);
+    status = check_tensor("input", p.inputs[i], type, t, aim == Aim::kRun, message);
     if (status != STRIDEC_OK) break;
     bool read = p.inputs[i].flags & STRIDEC_ABI_READ_BY_BIND;
     c.input_dims[i] = t.shape;
@@ -108,7 +99,7 @@ stridec_status place_outputs(stridec_context& c, const stridec_tensor* outputs, 
     const DType& type = output_dtype(*c.model, i);
     const stridec_tensor* given = outputs ? &outputs[i] : nullptr;
     if (given && given->data) {
-      stridec_status status = check_one("output", p.outputs[i], type, *given, true, message);
+      stridec_status status = check_tensor("output", p.outputs[i], type, *given, true, message);
       if (status != STRIDEC_OK) return status;
       if (may_overlap_itself(*given)) {
         message << "output '" << p.outputs[i].name << "': its strides make elements overlap";

@@ -114,37 +114,38 @@ int64_t compact_bytes(const int64_t* dims, int32_t rank, int64_t element_bytes) 
 
 stridec_status check_tensor(const char* role, const stridec_abi_value& value, const DType& type,
                             const stridec_tensor& t, bool need_data, Text& message) {
-  message << role << " '" << value.name << "': ";
+  auto sentence = [&]() -> Text& { return message << role << " '" << value.name << "': "; };
   if (t.device.type != STRIDEC_DEVICE_CPU) {
-    message << "it is on a device of DLPack type " << t.device.type
-            << "; memory of the CPU (type 1) is expected";
+    sentence() << "it is on a device of DLPack type " << t.device.type
+               << "; memory of the CPU (type 1) is expected";
     return STRIDEC_WRONG_TYPE;
   }
   if (!accepts(type, t.dtype)) {
-    message << "its dtype is " << t.dtype << "; " << type.name << " is expected";
+    sentence() << "its dtype is " << t.dtype << "; " << type.name << " is expected";
     return STRIDEC_WRONG_TYPE;
   }
   if (t.ndim != value.rank) {
-    message << "it has " << t.ndim << (t.ndim == 1 ? " dim" : " dims") << "; " << value.rank << " expected";
+    sentence() << "it has " << t.ndim << (t.ndim == 1 ? " dim" : " dims") << "; " << value.rank
+               << " expected";
     return STRIDEC_WRONG_TYPE;
   }
   if (t.ndim && !t.shape) {
-    message << "its shape is null";
+    sentence() << "its shape is null";
     return STRIDEC_INVALID_ARGUMENT;
   }
   for (int32_t i = 0; i < t.ndim; ++i)
     if (t.shape[i] < 0) {
-      message << "dim " << i << " is " << t.shape[i];
+      sentence() << "dim " << i << " is " << t.shape[i];
       return STRIDEC_WRONG_SHAPE;
     }
   bool elements = has_elements(t.shape, t.ndim);
   if (compact_bytes(t.shape, t.ndim, byte_size(type)) < 0 ||
       (elements && t.strides && reach_bytes(t, byte_size(type)) < 0)) {
-    message << "its shape " << Dims{t.shape, t.ndim} << " is more than memory can hold";
+    sentence() << "its shape " << Dims{t.shape, t.ndim} << " is more than memory can hold";
     return STRIDEC_WRONG_SHAPE;
   }
   if (need_data && elements && !t.data) {
-    message << "its data is null";
+    sentence() << "its data is null";
     return STRIDEC_INVALID_ARGUMENT;
   }
   return STRIDEC_OK;

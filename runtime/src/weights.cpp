@@ -71,42 +71,42 @@ stridec_status open_file(const stridec_abi_program& program, const char* folder,
     message << "the artifact names '" << name << "' as its weights file; a plain file name is expected";
     return STRIDEC_BAD_ARTIFACT;
   }
-  message << "weights file '" << folder << '/' << name << "': ";
+  auto sentence = [&]() -> Text& { return message << "weights file '" << folder << '/' << name << "': "; };
   int directory = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   int fd = directory < 0 ? -1 : openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
   int error = errno;
   if (directory >= 0) close(directory);
   if (fd < 0) {
     if (error == ELOOP)
-      message << "it is a symbolic link, which is not followed";
+      sentence() << "it is a symbolic link, which is not followed";
     else if (error == ENOENT || error == ENOTDIR)
-      message << "there is none; it belongs beside the artifact (or name its folder in weights_dir)";
+      sentence() << "there is none; it belongs beside the artifact (or name its folder in weights_dir)";
     else
-      message << "cannot be opened (errno " << error << ")";
+      sentence() << "cannot be opened (errno " << error << ")";
     return STRIDEC_BAD_WEIGHTS;
   }
   // By system call: fstat as a symbol demands glibc 2.33.
   struct stat status;
   if (syscall(SYS_fstat, fd, &status) != 0 || !S_ISREG(status.st_mode)) {
     close(fd);
-    message << "it is not a regular file";
+    sentence() << "it is not a regular file";
     return STRIDEC_BAD_WEIGHTS;
   }
   auto size = static_cast<uint64_t>(status.st_size);
   if (size != program.weights_bytes) {
     close(fd);
-    message << "it has " << size << " bytes, this artifact's weights have " << program.weights_bytes;
+    sentence() << "it has " << size << " bytes, this artifact's weights have " << program.weights_bytes;
     return STRIDEC_BAD_WEIGHTS;
   }
   void* mapping = size ? mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0) : nullptr;
   close(fd);
   if (mapping == MAP_FAILED) {
-    message << "cannot be mapped into memory (" << size << " bytes)";
+    sentence() << "cannot be mapped into memory (" << size << " bytes)";
     return STRIDEC_OUT_OF_MEMORY;
   }
   if (check_hash && stridec_xxh64(mapping, size, 0) != program.weights_hash) {
     if (mapping) munmap(mapping, size);
-    message << "its contents are not this artifact's weights (the hash differs)";
+    sentence() << "its contents are not this artifact's weights (the hash differs)";
     return STRIDEC_BAD_WEIGHTS;
   }
   blob.mapping = mapping;

@@ -1,0 +1,248 @@
+#include "runtime/src/threads.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "tests/unit/runtime/harness.h"
+
+using namespace fake;
+using stridec::runtime::Pool;
+
+namespace {
+
+struct Tally {
+  std::atomic<int> parts[200] = {};
+  static void body(void* arg, int32_t part) { ++static_cast<Tally*>(arg)->parts[part]; }
+};
+
+void check_once_each(Pool* pool, int32_t parts) {
+  Tally tally;
+  stridec::runtime::pool_run(pool, parts, Tally::body, &tally);
+  for (int32_t i = 0; i < 200; ++i) CHECK(tally.parts[i] == (i < parts ? 1 : 0));
+}
+
+struct Scope {
+  Pool* pool;
+  Scope(int32_t threads, int32_t spin_us) : pool(stridec::runtime::pool_create(threads, spin_us)) {}
+  ~Scope() { stridec::runtime::pool_destroy(pool); }
+};
+
+// Exit status of what the child did; 100 when it did not end by itself.
+template <class F>
+int in_child(F&& work) {
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(20);  // a child that hangs is ended
+    _exit(work());
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 100;
+}
+
+}  // namespace
+
+TEST_CASE("every part is done once, whatever the counts of parts and threads") {
+  for (int32_t spin_us : {0, -1, 5})
+    for (int32_t threads : {1, 2, 3, 7}) {
+      Scope scope(threads, spin_us);
+      for (int32_t parts : {0, 1, 2, 3, 6, 7, 8, 200}) check_once_each(scope.pool, parts);
+    }
+}
+
+TEST_CASE("threads that went to sleep wake up, also when only some are needed") {
+  Scope scope(4, 20);
+  for (int i = 0; i < 30; ++i) {
+    if (i % 3 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    check_once_each(scope.pool, 2 + i % 3);
+  }
+}
+
+TEST_CASE("many short pieces of work") {
+  Scope scope(3, -1);
+  std::atomic<int64_t> sum = 0;
+  auto body = [](void* arg, int32_t part) { *static_cast<std::atomic<int64_t>*>(arg) += part; };
+  for (int i = 0; i < 3000; ++i) stridec::runtime::pool_run(scope.pool, 3, body, &sum);
+  CHECK(sum == 9000);
+}
+
+TEST_CASE("a nested call, and a call while another thread works, do their parts themselves") {
+  Scope scope(3, 0);
+  struct Nest {
+    Pool* pool;
+    std::atomic<int> inner = 0;
+  } nest{scope.pool};
+  auto outer = [](void* arg, int32_t) {
+    auto inner = [](void* a, int32_t) { ++static_cast<Nest*>(a)->inner; };
+    stridec::runtime::pool_run(static_cast<Nest*>(arg)->pool, 5, inner, arg);
+  };
+  stridec::runtime::pool_run(scope.pool, 4, outer, &nest);
+  CHECK(nest.inner == 20);
+
+  std::vector<std::thread> callers;
+  for (int t = 0; t < 3; ++t)
+    callers.emplace_back([&] {
+      for (int i = 0; i < 200; ++i) {
+        Tally tally;
+        stridec::runtime::pool_run(scope.pool, 9, Tally::body, &tally);
+        for (int p = 0; p < 9; ++p)
+          if (tally.parts[p] != 1) abort();
+      }
+    });
+  for (std::thread& t : callers) t.join();
+}
+
+#if !defined(__SANITIZE_THREAD__) && !(defined(__has_feature) && __has_feature(thread_sanitizer))
+TEST_CASE("a child made by fork gets threads of its own and may destroy what it inherited") {
+  Scope scope(3, 0);
+  check_once_each(scope.pool, 3);
+  CHECK(in_child([&] {
+          Tally tally;
+          stridec::runtime::pool_run(scope.pool, 3, Tally::body, &tally);
+          return tally.parts[0] + tally.parts[1] + tally.parts[2] == 3 ? 0 : 1;
+        }) == 0);
+  CHECK(in_child([&] {
+          stridec::runtime::pool_destroy(scope.pool);
+          return 0;
+        }) == 0);
+  // Forked in the middle of the pool's work by that very thread's own body: the lock of the parent is not the
+  // child's.
+  struct Middle {
+    Pool* pool;
+    int status = -1;
+  } middle{scope.pool};
+  auto body = [](void* arg, int32_t part) {
+    auto& m = *static_cast<Middle*>(arg);
+    if (part == 0)
+      m.status = in_child([&] {
+        Tally tally;
+        stridec::runtime::pool_run(m.pool, 3, Tally::body, &tally);
+        return tally.parts[2] == 1 ? 0 : 1;
+      });
+  };
+  stridec::runtime::pool_run(scope.pool, 3, body, &middle);
+  CHECK(middle.status == 0);
+  check_once_each(scope.pool, 3);
+}
+
+TEST_CASE("a context inherited by a child runs there") {
+  Model model(scale());
+  Context context(model, 3);
+  Array<float> x({64, 100}, 1.f), s({100}, 2.f);
+  std::vector<stridec_tensor> outputs(2);
+  REQUIRE(run(context, {x.tensor(), s.tensor()}, outputs) == STRIDEC_OK);
+  CHECK(in_child([&] {
+          std::vector<stridec_tensor> mine(2);
+          bool ok = run(context, {x.tensor(), s.tensor()}, mine) == STRIDEC_OK &&
+                    elements<float>(mine[1])[63] == 200;
+          return ok ? 0 : 1;
+        }) == 0);
+}
+#endif
+
+TEST_CASE("results are the same bits for every number of threads, pools, and a caller's parallel_for") {
+  Model model(scale());
+  Array<float> x({37, 211}), s({211});
+  for (size_t i = 0; i < x.data.size(); ++i) x.data[i] = 1.f / static_cast<float>(i + 1);
+  for (size_t i = 0; i < s.data.size(); ++i) s.data[i] = static_cast<float>(i) * 0.37f;
+  std::vector<float> y, total;
+  auto check = [&](Context& context) {
+    std::vector<stridec_tensor> outputs(2);
+    REQUIRE(run(context, {x.tensor(), s.tensor()}, outputs) == STRIDEC_OK);
+    if (y.empty()) {
+      y = elements<float>(outputs[0]);
+      total = elements<float>(outputs[1]);
+    }
+    CHECK(elements<float>(outputs[0]) == y);
+    CHECK(elements<float>(outputs[1]) == total);
+  };
+  for (int32_t threads : {1, 2, 3, 16}) {
+    Context context(model, threads);
+    CHECK(api().context_threads(context.handle) == threads);
+    check(context);
+  }
+  stridec_pool_options pool_options = {.struct_size = sizeof pool_options, .threads = 3};
+  stridec_pool* pool = nullptr;
+  REQUIRE(api().pool_create(&pool_options, &pool, nullptr, 0) == STRIDEC_OK);
+  CHECK(api().pool_threads(pool) == 3);
+  stridec_context_options options = {.struct_size = sizeof options,
+                                     .threads = 3,
+                                     .parallel_for = api().pool_parallel_for,
+                                     .parallel_user = pool};
+  {
+    Context one(model.handle, &options), two(model.handle, &options);
+    check(one);
+    check(two);
+  }
+  api().pool_destroy(pool);
+
+  int calls = 0;
+  options.parallel_user = &calls;
+  options.parallel_for = [](void* user, int32_t parts, void (*body)(void*, int32_t), void* arg) {
+    ++*static_cast<int*>(user);
+    for (int32_t part = parts; part-- > 0;) body(arg, part);  // last first
+  };
+  Context hooked(model.handle, &options);
+  check(hooked);
+  CHECK(calls == 3);
+}
+
+TEST_CASE("several contexts of one model run at once from several threads; one context does not") {
+  Model model(scale());
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      Context context(model, 1 + t % 2);
+      for (int i = 0; i < 50; ++i) {
+        int64_t batch = 1 + (i * 7 + t) % 64, n = 1 + (i * 31 + t) % 300;
+        Array<float> x({batch, n}, 1.f), s({n}, static_cast<float>(t)), y({batch, n}), total({batch});
+        std::vector<stridec_tensor> outputs = {y.tensor(), total.tensor()};
+        if (run(context, {x.tensor(), s.tensor()}, outputs) != STRIDEC_OK) ++wrong;
+        for (float v : y.data) wrong += v != static_cast<float>(t) + weights[0];
+        for (float v : total.data) wrong += v != static_cast<float>(t * n);
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  CHECK(wrong == 0);
+
+  // A parallel_for that, during a run, tries the same context again.
+  struct Again {
+    Context* context = nullptr;
+    stridec_status status = STRIDEC_OK;
+  } again;
+  stridec_context_options options = {.struct_size = sizeof options, .threads = 2, .parallel_user = &again};
+  options.parallel_for = [](void* user, int32_t parts, void (*body)(void*, int32_t), void* arg) {
+    auto& a = *static_cast<Again*>(user);
+    a.status = api().context_run(a.context->handle, nullptr, 0, nullptr, 0);
+    for (int32_t part = 0; part < parts; ++part) body(arg, part);
+  };
+  Context context(model.handle, &options);
+  again.context = &context;
+  Array<float> x({8, 8}, 1.f), s({8}, 1.f);
+  std::vector<stridec_tensor> outputs(2);
+  CHECK(run(context, {x.tensor(), s.tensor()}, outputs) == STRIDEC_OK);
+  CHECK(again.status == STRIDEC_BUSY);
+}
+
+TEST_CASE("bad thread options are refused with a sentence") {
+  Model model(scale());
+  stridec_context_options options = {.struct_size = sizeof options, .threads = -1};
+  Context negative(model.handle, &options);
+  CHECK(negative.status == STRIDEC_INVALID_ARGUMENT);
+  CHECK(std::string(negative.message) ==
+        "threads is -1; 0 (as many as the process may use) to 1024 expected");
+  options = {.struct_size = sizeof options, .spin_us = -7};
+  Context spin(model.handle, &options);
+  CHECK(std::string(spin.message) == "spin_us is -7; -1 (none), 0 (the default) or microseconds expected");
+  options = {.struct_size = sizeof options,
+             .allocate = [](void*, size_t, size_t) -> void* { return nullptr; }};
+  Context half(model.handle, &options);
+  CHECK(std::string(half.message) == "allocate and release are given both or neither");
+  Context standard(model.handle, nullptr);
+  CHECK(api().context_threads(standard.handle) >= 1);
+}

@@ -1,0 +1,146 @@
+#include "runtime/src/weights.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "stridec/xxh64.h"
+#include "tests/unit/runtime/harness.h"
+
+using namespace fake;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Folder {
+  fs::path path = fs::temp_directory_path() / ("stridec-weights-" + std::to_string(getpid()));
+  Folder() { fs::create_directories(path); }
+  ~Folder() { fs::remove_all(path); }
+  void write(const char* name, const void* data, size_t bytes) {
+    std::ofstream(path / name, std::ios::binary)
+        .write(static_cast<const char*>(data), static_cast<long>(bytes));
+  }
+};
+
+// counter() with its weights in a file beside it.
+struct External {
+  Folder folder;
+  std::string directory = folder.path.string();
+  stridec_abi_program program = counter();
+  stridec_model_options options = {.struct_size = sizeof options, .weights_dir = directory.c_str()};
+  External() {
+    program.weights_file = "counter.weights";
+    program.weights_hash = stridec_xxh64(weights, sizeof weights, 0);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("XXH64 gives the values of the specification") {
+  CHECK(stridec_xxh64("", 0, 0) == 0xEF46DB3751D8E999ull);
+  CHECK(stridec_xxh64("a", 1, 0) == 0xD24EC4F1A98C6E5Bull);
+  CHECK(stridec_xxh64("abc", 3, 0) == 0x44BC2CF5AD770999ull);
+  const char* text = "Nobody inspects the spammish repetition";
+  CHECK(stridec_xxh64(text, strlen(text), 0) == 0xFBCEA83C8A378BF1ull);
+}
+
+TEST_CASE("weights in a file of their own are used when size and hash are right") {
+  External e;
+  e.folder.write("counter.weights", weights, sizeof weights);
+  Model model(e.program, &e.options);
+  REQUIRE(model.status == STRIDEC_OK);
+  Context context(model);
+  Array<float> x({4}, 1.f), sum({4});
+  std::vector<stridec_tensor> outputs = {sum.tensor()};
+  REQUIRE(run(context, {x.tensor()}, outputs) == STRIDEC_OK);
+  CHECK(sum.data == std::vector<float>{1.5f, 11.f, 21.f, 31.f});
+}
+
+TEST_CASE("a wrong weights file is refused with what is wrong") {
+  External e;
+  auto message = [&](stridec_status status = STRIDEC_BAD_WEIGHTS) {
+    Model model(e.program, &e.options);
+    CHECK(model.status == status);
+    CHECK(model.handle == nullptr);
+    std::string text = model.message, prefix = "weights file '" + e.directory + "/counter.weights': ";
+    return text.rfind(prefix, 0) == 0 ? text.substr(prefix.size()) : text;
+  };
+  CHECK(message() == "there is none; it belongs beside the artifact (or name its folder in weights_dir)");
+
+  e.folder.write("counter.weights", weights, 12);
+  CHECK(message() == "it has 12 bytes, this artifact's weights have 16");
+
+  float other[4] = {1, 2, 3, 4};
+  e.folder.write("counter.weights", other, sizeof other);
+  CHECK(message() == "its contents are not this artifact's weights (the hash differs)");
+  e.options.flags = STRIDEC_MODEL_SKIP_WEIGHTS_HASH;
+  CHECK(Model(e.program, &e.options).status == STRIDEC_OK);
+  e.options.flags = 0;
+
+  fs::remove(e.folder.path / "counter.weights");
+  e.folder.write("elsewhere", weights, sizeof weights);
+  fs::create_symlink("elsewhere", e.folder.path / "counter.weights");
+  CHECK(message() == "it is a symbolic link, which is not followed");
+
+  fs::remove(e.folder.path / "counter.weights");
+  fs::create_directory(e.folder.path / "counter.weights");
+  CHECK(message() == "it is not a regular file");
+
+  e.program.weights_file = "../counter.weights";
+  CHECK(message(STRIDEC_BAD_ARTIFACT) ==
+        "the artifact names '../counter.weights' as its weights file; a plain file name is expected");
+}
+
+TEST_CASE(
+    "appended weights and manifest are found through the note; a file cut short is seen without touching "
+    "it") {
+  Folder folder;
+  std::string content(3 * 4096, 'w');
+  content += "{\"format\": 1}";
+  folder.write("blob", content.data(), content.size());
+  int fd = open((folder.path / "blob").c_str(), O_RDWR);
+  auto* base = static_cast<const char*>(mmap(nullptr, 4 * 4096, PROT_READ, MAP_PRIVATE, fd, 0));
+  stridec_abi_note note = note_for_weights(3 * 4096);
+  note.manifest_address = 3 * 4096;
+  note.manifest_bytes = 13;
+  stridec_abi_program program = gather();
+  program.weights_bytes = 3 * 4096;
+  char message[256];
+  stridec_model* model = nullptr;
+  auto open_it = [&] {
+    return stridec::runtime::open_program(program, note, base, nullptr, &model, message, sizeof message);
+  };
+  REQUIRE(open_it() == STRIDEC_OK);
+  const char* json = nullptr;
+  size_t bytes = 0;
+  REQUIRE(api().model_manifest(model, &json, &bytes) == STRIDEC_OK);
+  CHECK(std::string(json, bytes) == "{\"format\": 1}");
+  api().model_close(model);
+
+  program.weights_bytes = 5;
+  CHECK(open_it() == STRIDEC_BAD_ARTIFACT);
+  CHECK(std::string(message) == "the artifact holds 12288 bytes of weights and was made for 5");
+  program.weights_bytes = 3 * 4096;
+
+  REQUIRE(ftruncate(fd, 4096) == 0);
+  CHECK(open_it() == STRIDEC_BAD_ARTIFACT);
+  CHECK(std::string(message) ==
+        "the artifact's file is cut short: its weights or manifest are not all there");
+  munmap(const_cast<char*>(base), 4 * 4096);
+  close(fd);
+}
+
+TEST_CASE("an initial state outside the weights is refused") {
+  stridec_abi_program program = counter();
+  stridec_abi_state states[2] = {program.states[0], program.states[1]};
+  states[0].initial = 4;  // 16 bytes from there are 4 too many
+  program.states = states;
+  Model model(program);
+  Context context(model);
+  CHECK(context.status == STRIDEC_BAD_ARTIFACT);
+  CHECK(std::string(context.message) == "the initial value of state 'total' is not within the weights");
+}
