@@ -14,7 +14,7 @@ struct stridec_pool {
 namespace stridec::runtime {
 namespace {
 
-const char* status_name(stridec_status status) {
+const char* status_name(int32_t status) {
   switch (status) {
     case STRIDEC_OK: return "STRIDEC_OK";
     case STRIDEC_INVALID_ARGUMENT: return "STRIDEC_INVALID_ARGUMENT";

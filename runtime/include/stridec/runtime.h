@@ -182,7 +182,7 @@ typedef struct stridec_api {
   uint32_t version;
 
   /* "STRIDEC_WRONG_SHAPE" and so on; never null. */
-  const char* (*status_name)(stridec_status status);
+  const char* (*status_name)(int32_t status);
 
   /* Chooses a variant and maps the weights. options may be null. On failure a sentence is written to message
    * (message_bytes of room, always ended by a zero; message may be null). */
