@@ -1,6 +1,6 @@
 # The runtime is built twice from the same sources: as a library that the unit tests link, and as one relocatable
 # object, STRIDEC_RUNTIME_OBJECT (target stridec_runtime_object), which goes into every artifact.
-# Neither exceptions nor RTTI nor libstdc++: what stays undefined is libc's (runtime/libc_symbols.txt, under test).
+# Neither exceptions nor RTTI nor libstdc++: what stays undefined is libc's.
 file(GLOB runtime_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/src/*.cpp)
 set(runtime_flags -fno-exceptions -fno-rtti -fno-threadsafe-statics -fvisibility=hidden -fPIC -U_FORTIFY_SOURCE)
 
@@ -23,3 +23,25 @@ add_custom_command(OUTPUT ${STRIDEC_RUNTIME_OBJECT}
   DEPENDS stridec_runtime_parts $<TARGET_OBJECTS:stridec_runtime_parts>
   COMMAND_EXPAND_LISTS VERBATIM)
 add_custom_target(stridec_runtime_object DEPENDS ${STRIDEC_RUNTIME_OBJECT})
+if(TARGET stridec_codegen)
+  stridec_embed(stridec_codegen runtime_object ${STRIDEC_RUNTIME_OBJECT})
+endif()
+
+# An artifact as the packager makes it, but of a program written by hand: linked against the stand-in for libc
+# (compiler/codegen/cpu/libc.map), so the runtime needing a symbol that is not there fails here.
+if(NOT DEFINED STRIDEC_TESTS OR STRIDEC_TESTS)
+  set(test_artifact ${PROJECT_BINARY_DIR}/runtime/test_artifact.so)
+  add_library(stridec_test_program OBJECT ${PROJECT_SOURCE_DIR}/tests/unit/runtime/fake_programs.cpp)
+  target_compile_options(stridec_test_program PRIVATE ${runtime_flags} -fno-sanitize=all)
+  target_include_directories(stridec_test_program PRIVATE ${PROJECT_SOURCE_DIR}/runtime/include ${PROJECT_SOURCE_DIR})
+  set(libc_stub ${PROJECT_BINARY_DIR}/generated/libc_stub.so)
+  add_custom_command(OUTPUT ${test_artifact}
+    COMMAND ${STRIDEC_LLVM_DIR}/bin/ld.lld -shared -z defs -z now --gc-sections --hash-style=gnu -soname test_artifact.so
+      -o ${test_artifact} $<TARGET_OBJECTS:stridec_test_program> ${STRIDEC_RUNTIME_OBJECT} ${libc_stub}
+    DEPENDS stridec_test_program $<TARGET_OBJECTS:stridec_test_program> ${STRIDEC_RUNTIME_OBJECT} ${libc_stub}
+    COMMAND_EXPAND_LISTS VERBATIM)
+  add_custom_target(stridec_test_artifact DEPENDS ${test_artifact})
+  add_dependencies(stridec_runtime stridec_test_artifact)
+  target_compile_definitions(stridec_runtime INTERFACE STRIDEC_TEST_ARTIFACT="${test_artifact}")
+  target_link_libraries(stridec_runtime INTERFACE ${CMAKE_DL_LIBS})
+endif()

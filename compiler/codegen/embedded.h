@@ -7,7 +7,8 @@
 namespace stridec::codegen {
 
 std::span<const unsigned char>
-libc_stub();                    // the ELF file that artifacts are linked against; made from cpu/libc.map
-std::string_view abi_header();  // runtime/include/stridec/abi.h, to paste into header-free sources
+libc_stub();                        // the ELF file that artifacts are linked against; made from cpu/libc.map
+std::string_view abi_header();      // runtime/include/stridec/abi.h, to paste into header-free sources
+std::string_view runtime_object();  // the runtime, to link into every artifact (runtime/runtime.cmake)
 
 }  // namespace stridec::codegen

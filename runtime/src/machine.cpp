@@ -23,9 +23,9 @@ bool read_file(const char* path, char* out, size_t room) {
   return used > 0;
 }
 
-int32_t rounded_up(long long quota, long long period) {
+int32_t rounded_up(long quota, long period) {
   if (quota <= 0 || period <= 0) return 0;
-  long long n = (quota + period - 1) / period;
+  long n = (quota + period - 1) / period;
   return n > 1 << 20 ? 0 : static_cast<int32_t>(n);
 }
 
@@ -41,15 +41,15 @@ int32_t quota_in(const char* folder, bool v2) {
     Text(path, sizeof path) << folder << "/cpu.max";
     if (!read_file(path, content, sizeof content)) return 0;
     char* rest = nullptr;
-    long long quota = strtoll(content, &rest, 10);
-    return rest == content ? 0 : rounded_up(quota, strtoll(rest, nullptr, 10));
+    long quota = strtol(content, &rest, 10);
+    return rest == content ? 0 : rounded_up(quota, strtol(rest, nullptr, 10));
   }
   Text(path, sizeof path) << folder << "/cpu.cfs_quota_us";
   if (!read_file(path, content, sizeof content)) return 0;
-  long long quota = strtoll(content, nullptr, 10);
+  long quota = strtol(content, nullptr, 10);
   Text(path, sizeof path) << folder << "/cpu.cfs_period_us";
   if (!read_file(path, content, sizeof content)) return 0;
-  return rounded_up(quota, strtoll(content, nullptr, 10));
+  return rounded_up(quota, strtol(content, nullptr, 10));
 }
 
 // The group's folder and all above it up to the mount: each may set a limit.
