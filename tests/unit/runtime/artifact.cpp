@@ -84,7 +84,8 @@ TEST_CASE("an artifact is loaded, runs and is unloaded; two copies live side by 
       REQUIRE_MESSAGE(library, dlerror());
       libraries.push_back(library);
       auto get_api = reinterpret_cast<stridec_get_api_fn>(dlsym(library, "stridec_get_api"));
-      REQUIRE(get_api != nullptr);
+      bool found = get_api != nullptr;
+      REQUIRE(found);
       const stridec_api* api = get_api(STRIDEC_API_VERSION);
       REQUIRE(api);
       CHECK(api != &fake::api());
