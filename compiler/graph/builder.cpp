@@ -26,6 +26,8 @@ size_t hash_of(const AttributeValue& value) {
   if (const auto* t = std::get_if<DType>(&value)) mix(seed, static_cast<size_t>(*t));
   if (const auto* v = std::get_if<std::vector<int64_t>>(&value))
     for (int64_t i : *v) mix(seed, static_cast<size_t>(i));
+  if (const auto* v = std::get_if<std::vector<double>>(&value))
+    for (double d : *v) mix(seed, std::bit_cast<uint64_t>(d));
   if (const auto* e = std::get_if<sym::Expr>(&value)) mix(seed, e->hash());
   if (const auto* v = std::get_if<std::vector<sym::Expr>>(&value))
     for (sym::Expr e : *v) mix(seed, e.hash());

@@ -72,8 +72,8 @@ struct Value {
   std::optional<std::vector<sym::Expr>> elements;
 };
 
-using AttributeValue = std::variant<int64_t, double, std::string, DType, std::vector<int64_t>, sym::Expr,
-                                    std::vector<sym::Expr>>;
+using AttributeValue = std::variant<int64_t, double, std::string, DType, std::vector<int64_t>,
+                                    std::vector<double>, sym::Expr, std::vector<sym::Expr>>;
 
 // Sorted by name. An absent attribute is an error in `get`, a default in `get_or`.
 class Attributes {
@@ -89,6 +89,7 @@ class Attributes {
   std::string text_or(std::string_view name, std::string otherwise) const;
   DType dtype(std::string_view name) const;
   const std::vector<int64_t>& integers(std::string_view name) const;
+  std::vector<double> numbers_or(std::string_view name, std::vector<double> otherwise) const;
   sym::Expr expr(std::string_view name) const;                // an integer attribute reads as a constant
   std::vector<sym::Expr> exprs(std::string_view name) const;  // likewise
   const std::vector<std::pair<std::string, AttributeValue>>& items() const { return items_; }

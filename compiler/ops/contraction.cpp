@@ -1,0 +1,285 @@
+// Sums of products: dot_general, convolution, transposed convolution. Each is one nest whose body is a
+// `reduce sum` of a product of two loads; dims of extent 1 are left out, so that what the nest is shows in
+// its dims.
+#include <algorithm>
+
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+#include "compiler/ops/helpers.h"
+#include "compiler/ops/lowering.h"
+#include "compiler/ops/op_table.h"
+#include "compiler/ops/shapes.h"
+
+namespace stridec::ops {
+
+namespace {
+
+DType accumulator(const Node& node, DType x) {
+  if (node.attributes.find("accumulate")) return node.attributes.dtype("accumulate");
+  if (is_integer(x) && info(x).bits <= 8) return DType::kI32;
+  return compute_dtype(x);
+}
+
+DType result_dtype(const Node& node, DType x) {
+  if (node.attributes.find("to")) return node.attributes.dtype("to");
+  return is_integer(x) ? accumulator(node, x) : x;
+}
+
+// Both floats of one dtype, or integers of any: narrow ones are widened to the accumulator.
+void expect_operands(Builder& b, const Node& node) {
+  expect_inputs(node, 2, 2);
+  const DType x = b.dtype(node.inputs[0]), y = b.dtype(node.inputs[1]);
+  if (is_bool(x) || is_bool(y) || is_float(x) != is_float(y) || (is_float(x) && x != y))
+    does_not_fit(cat(graph::name(node.kind), ": operands of ", name(x), " and ", name(y)));
+}
+
+// A parallel or reduced dim; of extent 1 it is no dim and its index 0.
+sym::Expr dim_unless_one(loop::NestBuilder& n, sym::Expr extent, const std::string& hint) {
+  return extent.is_const(1) ? sym::Expr(0) : n.dim(extent, hint);
+}
+
+loop::Value reduce_products(loop::NestBuilder& n, const std::vector<sym::Expr>& extents,
+                            const std::function<loop::Value(const std::vector<sym::Expr>&)>& product) {
+  std::vector<sym::Expr> real;
+  for (sym::Expr extent : extents)
+    if (!extent.is_const(1)) real.push_back(extent);
+  auto spread = [&](const std::vector<sym::Expr>& at) {
+    std::vector<sym::Expr> all;
+    size_t next = 0;
+    for (sym::Expr extent : extents) all.push_back(extent.is_const(1) ? sym::Expr(0) : at[next++]);
+    return all;
+  };
+  if (real.empty()) return product(spread({}));
+  return n.reduce(loop::Combine::kSum, real,
+                  [&](const std::vector<sym::Expr>& at) { return product(spread(at)); });
+}
+
+// ---- dot_general -----------------------------------------------------------------------------------------
+
+std::vector<int64_t> free_dims(int rank, const std::vector<int64_t>& batch,
+                               const std::vector<int64_t>& contract) {
+  std::vector<int64_t> out;
+  for (int64_t d = 0; d < rank; ++d)
+    if (std::find(batch.begin(), batch.end(), d) == batch.end() &&
+        std::find(contract.begin(), contract.end(), d) == contract.end())
+      out.push_back(d);
+  return out;
+}
+
+Inferred dot_shape(Builder& b, const Node& node) {
+  expect_operands(b, node);
+  const Shape &x = b.shape(node.inputs[0]), &y = b.shape(node.inputs[1]);
+  const auto &batch_a = node.attributes.integers("batch_a"), &batch_b = node.attributes.integers("batch_b");
+  const auto &contract_a = node.attributes.integers("contract_a"),
+             &contract_b = node.attributes.integers("contract_b");
+  STRIDEC_CHECK(batch_a.size() == batch_b.size() && contract_a.size() == contract_b.size());
+  Shape shape;
+  for (size_t i = 0; i < batch_a.size(); ++i) {
+    const sym::Expr p = x.at(static_cast<size_t>(batch_a[i])), q = y.at(static_cast<size_t>(batch_b[i]));
+    expect_equal(b, p, q, "matmul: batch dims {0} and {1} differ");
+    shape.push_back(p);
+  }
+  for (size_t i = 0; i < contract_a.size(); ++i)
+    expect_equal(
+        b, x.at(static_cast<size_t>(contract_a[i])), y.at(static_cast<size_t>(contract_b[i])),
+        cat("matmul: ", to_string(x), " and ", to_string(y), " do not multiply: {0} and {1} differ"));
+  for (int64_t d : free_dims(static_cast<int>(x.size()), batch_a, contract_a))
+    shape.push_back(x[static_cast<size_t>(d)]);
+  for (int64_t d : free_dims(static_cast<int>(y.size()), batch_b, contract_b))
+    shape.push_back(y[static_cast<size_t>(d)]);
+  return {{{result_dtype(node, b.dtype(node.inputs[0])), std::move(shape)}}, {}};
+}
+
+void dot_lower(Lowering& l, const Node& node) {
+  const loop::View x = l.view(node.inputs[0]), y = l.view(node.inputs[1]), to = l.define(node.outputs[0]);
+  const auto &batch_a = node.attributes.integers("batch_a"), &batch_b = node.attributes.integers("batch_b");
+  const auto &contract_a = node.attributes.integers("contract_a"),
+             &contract_b = node.attributes.integers("contract_b");
+  const DType wide = accumulator(node, x.dtype);
+  loop::NestBuilder n = l.nest("matmul");
+  std::vector<sym::Expr> at, at_x(x.shape.size()), at_y(y.shape.size());
+  for (size_t i = 0; i < batch_a.size(); ++i) {
+    at.push_back(dim_unless_one(n, to.shape[at.size()], "b"));
+    at_x[static_cast<size_t>(batch_a[i])] = at_y[static_cast<size_t>(batch_b[i])] = at.back();
+  }
+  for (int64_t d : free_dims(static_cast<int>(x.shape.size()), batch_a, contract_a)) {
+    at.push_back(dim_unless_one(n, to.shape[at.size()], "m"));
+    at_x[static_cast<size_t>(d)] = at.back();
+  }
+  for (int64_t d : free_dims(static_cast<int>(y.shape.size()), batch_b, contract_b)) {
+    at.push_back(dim_unless_one(n, to.shape[at.size()], "n"));
+    at_y[static_cast<size_t>(d)] = at.back();
+  }
+  std::vector<sym::Expr> extents;
+  for (int64_t d : contract_a) extents.push_back(x.shape[static_cast<size_t>(d)]);
+  const loop::Value sum = reduce_products(n, extents, [&](const std::vector<sym::Expr>& k) {
+    for (size_t i = 0; i < k.size(); ++i)
+      at_x[static_cast<size_t>(contract_a[i])] = at_y[static_cast<size_t>(contract_b[i])] = k[i];
+    return n.cast(n.load(x, at_x), wide) * n.cast(n.load(y, at_y), wide);
+  });
+  n.store(to, at, n.cast(sum, to.dtype));
+  n.finish(&l.steps());
+}
+
+// ---- convolution -----------------------------------------------------------------------------------------
+
+struct Windows {
+  std::vector<int64_t> strides, dilations;
+  std::vector<sym::Expr> before, after;
+  int64_t groups;
+};
+
+Windows windows(const Node& node, size_t spatial) {
+  Windows w{.strides = node.attributes.integers("strides"),
+            .dilations = node.attributes.integers("dilations"),
+            .before = node.attributes.exprs("before"),
+            .after = node.attributes.exprs("after"),
+            .groups = node.attributes.integer_or("groups", 1)};
+  if (w.strides.size() != spatial || w.dilations.size() != spatial || w.before.size() != spatial ||
+      w.after.size() != spatial)
+    does_not_fit(cat(graph::name(node.kind), ": strides, dilations and pads are for ", w.strides.size(),
+                     " spatial dims, the input has ", spatial));
+  for (size_t i = 0; i < spatial; ++i)
+    if (w.strides[i] < 1 || w.dilations[i] < 1)
+      does_not_fit(cat(graph::name(node.kind), ": strides and dilations are at least 1"));
+  if (w.groups < 1) does_not_fit(cat(graph::name(node.kind), ": ", w.groups, " groups"));
+  return w;
+}
+
+size_t spatial_rank(Builder& b, const Node& node) {
+  const size_t rank = b.shape(node.inputs[0]).size();
+  if (rank < 2 || b.shape(node.inputs[1]).size() != rank)
+    does_not_fit(cat(graph::name(node.kind), ": input ", to_string(b.shape(node.inputs[0])), " and weight ",
+                     to_string(b.shape(node.inputs[1])), " need one rank of at least 2"));
+  return rank - 2;
+}
+
+Inferred conv_shape(Builder& b, const Node& node) {
+  expect_operands(b, node);
+  const size_t spatial = spatial_rank(b, node);
+  const Shape &x = b.shape(node.inputs[0]), &w = b.shape(node.inputs[1]);
+  const Windows win = windows(node, spatial);
+  expect_equal(b, x[1], w[1] * win.groups,
+               cat("conv: the input has {0} channels, the weight with ", win.groups, " groups wants {1}"));
+  b.require(sym::eq(sym::mod(w[0], win.groups), 0),
+            cat("conv: {0} output channels in ", win.groups, " groups"), {w[0]});
+  Shape shape{x[0], w[0]};
+  for (size_t i = 0; i < spatial; ++i) {
+    const sym::Expr padded = x[2 + i] + win.before[i] + win.after[i];
+    const sym::Expr window = (w[2 + i] - 1) * win.dilations[i] + 1;
+    b.require(sym::ge(padded, window),
+              cat("conv: padded spatial dim ", i, " of size {0} is smaller than the window {1}"),
+              {padded, window});
+    shape.push_back(sym::floordiv(padded - window, win.strides[i]) + 1);
+  }
+  return {{{result_dtype(node, b.dtype(node.inputs[0])), std::move(shape)}}, {}};
+}
+
+// What reads outside as 0, whatever it was a view of.
+loop::View zero_outside(Lowering& l, const loop::View& x, const std::vector<sym::Expr>& before,
+                        const std::vector<sym::Expr>& after) {
+  const loop::Scalar zero = is_float(x.dtype) ? loop::float_scalar(x.dtype, 0) : loop::int_scalar(x.dtype, 0);
+  if (auto padded = loop::pad(x, before, after, zero)) return *padded;
+  return *loop::pad(l.materialise(x, "conv_input"), before, after, zero);
+}
+
+void conv_lower(Lowering& l, const Node& node) {
+  const loop::View w = l.view(node.inputs[1]), to = l.define(node.outputs[0]);
+  const size_t spatial = w.shape.size() - 2;
+  const Windows win = windows(node, spatial);
+  std::vector<sym::Expr> before{0, 0}, after{0, 0};
+  before.insert(before.end(), win.before.begin(), win.before.end());
+  after.insert(after.end(), win.after.begin(), win.after.end());
+  const loop::View x = zero_outside(l, l.view(node.inputs[0]), before, after);
+  const DType wide = accumulator(node, x.dtype);
+  const sym::Expr per_group_out = sym::floordiv(w.shape[0], win.groups), per_group_in = w.shape[1];
+
+  loop::NestBuilder n = l.nest("conv");
+  const sym::Expr batch = dim_unless_one(n, to.shape[0], "n");
+  const sym::Expr g = dim_unless_one(n, win.groups, "g");
+  const sym::Expr co = g * per_group_out + dim_unless_one(n, per_group_out, "c");
+  std::vector<sym::Expr> at{batch, co};
+  for (size_t i = 0; i < spatial; ++i) at.push_back(dim_unless_one(n, to.shape[2 + i], "s"));
+  std::vector<sym::Expr> extents{per_group_in};
+  extents.insert(extents.end(), w.shape.begin() + 2, w.shape.end());
+  const loop::Value sum = reduce_products(n, extents, [&](const std::vector<sym::Expr>& k) {
+    std::vector<sym::Expr> at_x{batch, g * per_group_in + k[0]}, at_w{co, k[0]};
+    for (size_t i = 0; i < spatial; ++i) {
+      at_x.push_back(at[2 + i] * win.strides[i] + k[1 + i] * win.dilations[i]);
+      at_w.push_back(k[1 + i]);
+    }
+    return n.cast(n.load(x, at_x), wide) * n.cast(n.load(w, at_w), wide);
+  });
+  n.store(to, at, n.cast(sum, to.dtype));
+  n.finish(&l.steps());
+}
+
+// ---- transposed convolution ------------------------------------------------------------------------------
+
+Inferred conv_transpose_shape(Builder& b, const Node& node) {
+  expect_operands(b, node);
+  const size_t spatial = spatial_rank(b, node);
+  const Shape &x = b.shape(node.inputs[0]), &w = b.shape(node.inputs[1]);
+  const Windows win = windows(node, spatial);
+  expect_equal(b, x[1], w[0], "conv_transpose: the input has {0} channels, the weight wants {1}");
+  b.require(sym::eq(sym::mod(w[0], win.groups), 0),
+            cat("conv_transpose: {0} input channels in ", win.groups, " groups"), {w[0]});
+  const auto extra = node.attributes.exprs("output_extra");
+  STRIDEC_CHECK(extra.size() == spatial);
+  Shape shape{x[0], w[1] * win.groups};
+  for (size_t i = 0; i < spatial; ++i) {
+    const sym::Expr size = (x[2 + i] - 1) * win.strides[i] + (w[2 + i] - 1) * win.dilations[i] + 1 +
+                           extra[i] - win.before[i] - win.after[i];
+    b.require(sym::ge(size, 0), cat("conv_transpose: spatial dim ", i, " would have {0} elements"), {size});
+    shape.push_back(size);
+  }
+  return {{{result_dtype(node, b.dtype(node.inputs[0])), std::move(shape)}}, {}};
+}
+
+// Every output element gathers the inputs that reach it: o + before = i * stride + k * dilation.
+void conv_transpose_lower(Lowering& l, const Node& node) {
+  const loop::View w = l.view(node.inputs[1]), to = l.define(node.outputs[0]);
+  const size_t spatial = w.shape.size() - 2;
+  const Windows win = windows(node, spatial);
+  loop::View x = l.view(node.inputs[0]);
+  const loop::Scalar zero = is_float(x.dtype) ? loop::float_scalar(x.dtype, 0) : loop::int_scalar(x.dtype, 0);
+  if (!x.mask.is_const(1) && !(x.fill == zero)) x = l.materialise(x, "conv_input");
+  const DType wide = accumulator(node, x.dtype);
+  const sym::Expr per_group_in = sym::floordiv(w.shape[0], win.groups), per_group_out = w.shape[1];
+
+  loop::NestBuilder n = l.nest("conv_transpose");
+  const sym::Expr batch = dim_unless_one(n, to.shape[0], "n");
+  const sym::Expr g = dim_unless_one(n, win.groups, "g");
+  const sym::Expr co = dim_unless_one(n, per_group_out, "c");
+  std::vector<sym::Expr> at{batch, g * per_group_out + co};
+  for (size_t i = 0; i < spatial; ++i) at.push_back(dim_unless_one(n, to.shape[2 + i], "s"));
+  std::vector<sym::Expr> extents{per_group_in};
+  extents.insert(extents.end(), w.shape.begin() + 2, w.shape.end());
+  const loop::Value sum = reduce_products(n, extents, [&](const std::vector<sym::Expr>& k) {
+    const sym::Expr ci = g * per_group_in + k[0];
+    std::vector<sym::Expr> at_x{batch, ci}, at_w{ci, co};
+    sym::Expr inside = 1;
+    for (size_t i = 0; i < spatial; ++i) {
+      const sym::Expr reach = at[2 + i] + win.before[i] - k[1 + i] * win.dilations[i];
+      const sym::Expr source = sym::floordiv(reach, win.strides[i]);
+      inside = sym::logical_and(inside, sym::eq(sym::mod(reach, win.strides[i]), 0));
+      inside =
+          sym::logical_and(inside, sym::logical_and(sym::ge(source, 0), sym::lt(source, x.shape[2 + i])));
+      at_x.push_back(source);
+      at_w.push_back(k[1 + i]);
+    }
+    loop::Access element = loop::access(x, at_x);
+    element.mask = sym::logical_and(element.mask, inside);
+    return n.cast(n.load(element, zero), wide) * n.cast(n.load(w, at_w), wide);
+  });
+  n.store(to, at, n.cast(sum, to.dtype));
+  n.finish(&l.steps());
+}
+
+}  // namespace
+
+const OpDef def_kDotGeneral{dot_shape, dot_lower};
+const OpDef def_kConv{conv_shape, conv_lower};
+const OpDef def_kConvTranspose{conv_transpose_shape, conv_transpose_lower};
+
+}  // namespace stridec::ops

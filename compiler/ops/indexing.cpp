@@ -1,0 +1,299 @@
+// Reading and writing at indices that are data. An index out of range fails the run with a sentence that
+// names the node; negative indices count from the end.
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+#include "compiler/ops/lowering.h"
+#include "compiler/ops/op_table.h"
+#include "compiler/ops/shapes.h"
+
+namespace stridec::ops {
+
+namespace {
+
+void expect_indices(Builder& b, const Node& node) {
+  const DType dtype = b.dtype(node.inputs[1]);
+  if (!is_integer(dtype))
+    does_not_fit(cat(graph::name(node.kind), ": indices are integers, not ", name(dtype)));
+}
+
+sym::Expr bind_index(loop::NestBuilder& n, const Node& node, loop::Value value, sym::Expr extent) {
+  loop::Bind bind;
+  bind.wrap_negative = is_signed(value.dtype());
+  bind.mode = loop::Bind::OutOfRange::kError;
+  bind.sentence =
+      cat(Lowering::origin_prefix(node), graph::name(node.kind), ": index {0} is outside a dim of size {1}");
+  return n.bind(value, extent, std::move(bind));
+}
+
+Shape part(const Shape& shape, size_t from, size_t to) {
+  return Shape(shape.begin() + static_cast<std::ptrdiff_t>(from),
+               shape.begin() + static_cast<std::ptrdiff_t>(to));
+}
+Shape part(const Shape& shape, size_t from) { return part(shape, from, shape.size()); }
+
+void append(Shape& to, const Shape& more) { to.insert(to.end(), more.begin(), more.end()); }
+
+// ---- gather ----------------------------------------------------------------------------------------------
+
+// A known index with its sign resolved, in [0, size) by a guard.
+sym::Expr resolve_index(sym::Expr index, sym::Expr size, const sym::Facts& facts) {
+  if (facts.holds(sym::ge(index, 0))) return index;
+  if (facts.holds(sym::lt(index, 0))) return index + size;
+  return sym::select(sym::lt(index, 0), index + size, index);
+}
+
+Inferred gather_shape(Builder& b, const Node& node) {
+  expect_inputs(node, 2, 2);
+  expect_indices(b, node);
+  const Shape &data = b.shape(node.inputs[0]), &indices = b.shape(node.inputs[1]);
+  const size_t dim = static_cast<size_t>(node.attributes.integer("dim"));
+  const size_t batch = static_cast<size_t>(node.attributes.integer_or("batch_dims", 0));
+  if (dim >= data.size()) does_not_fit(cat("gather: dim ", dim, " of ", to_string(data)));
+  STRIDEC_CHECK(batch <= dim && batch <= indices.size());
+  for (size_t i = 0; i < batch; ++i)
+    expect_equal(b, data[i], indices[i], cat("gather: batch dim ", i, " is {0} and {1}"));
+  Shape shape = part(data, 0, dim);
+  append(shape, part(indices, batch));
+  append(shape, part(data, dim + 1));
+  const auto known_indices = b.known(node.inputs[1]);
+  std::optional<Elements> elements;
+  if (known_indices) {
+    for (sym::Expr index : *known_indices)
+      b.require(sym::logical_and(sym::ge(index, -data[dim]), sym::lt(index, data[dim])),
+                "gather: index {0} is outside a dim of size {1}", {index, data[dim]});
+    const auto known = b.known(node.inputs[0]);
+    const auto sizes = constant_shape(data);
+    const auto index_sizes = constant_shape(indices);
+    if (known && sizes && index_sizes)
+      elements = map_elements(shape, [&](const Coordinates& at) -> std::optional<sym::Expr> {
+        const auto start = at.begin() + static_cast<std::ptrdiff_t>(dim);
+        const auto end = start + static_cast<std::ptrdiff_t>(indices.size() - batch);
+        Coordinates where(at.begin(), at.begin() + static_cast<std::ptrdiff_t>(batch));
+        where.insert(where.end(), start, end);
+        const auto index =
+            sym::as_const((*known_indices)[static_cast<size_t>(flat_index(where, *index_sizes))]);
+        if (!index) return std::nullopt;
+        Coordinates source(at.begin(), start);
+        source.push_back(*index < 0 ? *index + (*sizes)[dim] : *index);
+        source.insert(source.end(), end, at.end());
+        return (*known)[static_cast<size_t>(flat_index(source, *sizes))];
+      });
+  }
+  return {{{b.dtype(node.inputs[0]), std::move(shape)}}, {std::move(elements)}};
+}
+
+std::optional<Elements> known_of(const Lowering& l, ValueId id) {
+  if (auto scalar = l.constant_scalar(id)) return Elements{scalar->i};
+  if (l.graph()[id].elements) return l.graph()[id].elements;
+  return std::nullopt;
+}
+
+void gather_lower(Lowering& l, const Node& node) {
+  const loop::View data = l.view(node.inputs[0]);
+  const size_t dim = static_cast<size_t>(node.attributes.integer("dim"));
+  const size_t batch = static_cast<size_t>(node.attributes.integer_or("batch_dims", 0));
+  const size_t index_rank = l.type(node.inputs[1]).shape.size();
+  const Shape& shape = l.type(node.outputs[0]).shape;
+  // One index that is known is a slice.
+  if (const auto known = known_of(l, node.inputs[1]); known && known->size() == 1 && batch == 0) {
+    const sym::Expr index = resolve_index((*known)[0], data.shape[dim], l.facts());
+    const loop::View row =
+        loop::drop_dim(loop::slice(data, static_cast<int>(dim), index, 1, 1), static_cast<int>(dim));
+    l.alias(node.outputs[0], loop::reshape(row, shape, l.facts()));
+    return;
+  }
+  const loop::View indices = l.view(node.inputs[1]), to = l.define(node.outputs[0]);
+  loop::NestBuilder n = l.nest("gather");
+  const auto at = n.dims(to.shape);
+  const auto split = at.begin() + static_cast<std::ptrdiff_t>(dim);
+  const auto rest = split + static_cast<std::ptrdiff_t>(index_rank - batch);
+  std::vector<sym::Expr> where(at.begin(), at.begin() + static_cast<std::ptrdiff_t>(batch));
+  where.insert(where.end(), split, rest);
+  const sym::Expr index = bind_index(n, node, n.load(indices, where), data.shape[dim]);
+  std::vector<sym::Expr> source(at.begin(), split);
+  source.push_back(index);
+  source.insert(source.end(), rest, at.end());
+  n.store(to, at, n.load(data, source));
+  n.finish(&l.steps());
+}
+
+// ---- gather_elements, scatter_elements -------------------------------------------------------------------
+
+// Outside `dim`, indices cover a leading part of the data.
+void expect_cover(Builder& b, const Node& node, const Shape& data, const Shape& indices, size_t dim) {
+  if (data.size() != indices.size() || dim >= data.size())
+    does_not_fit(cat(graph::name(node.kind), ": data ", to_string(data), " and indices ", to_string(indices),
+                     " have one rank and dim ", dim, " is one of theirs"));
+  for (size_t d = 0; d < data.size(); ++d)
+    if (d != dim && !(data[d] == indices[d]))
+      b.require(sym::le(indices[d], data[d]),
+                cat(graph::name(node.kind), ": dim ", d, " of the indices is {0}, of the data {1}"),
+                {indices[d], data[d]});
+}
+
+Inferred gather_elements_shape(Builder& b, const Node& node) {
+  expect_inputs(node, 2, 2);
+  expect_indices(b, node);
+  expect_cover(b, node, b.shape(node.inputs[0]), b.shape(node.inputs[1]),
+               static_cast<size_t>(node.attributes.integer("dim")));
+  return {{{b.dtype(node.inputs[0]), b.shape(node.inputs[1])}}, {}};
+}
+
+void gather_elements_lower(Lowering& l, const Node& node) {
+  const size_t dim = static_cast<size_t>(node.attributes.integer("dim"));
+  const loop::View data = l.view(node.inputs[0]), indices = l.view(node.inputs[1]),
+                   to = l.define(node.outputs[0]);
+  loop::NestBuilder n = l.nest("gather_elements");
+  const auto at = n.dims(to.shape);
+  std::vector<sym::Expr> source = at;
+  source[dim] = bind_index(n, node, n.load(indices, at), data.shape[dim]);
+  n.store(to, at, n.load(data, source));
+  n.finish(&l.steps());
+}
+
+std::optional<loop::Combine> reduction_of(const Node& node) {
+  const std::string reduction = node.attributes.text_or("reduction", "none");
+  if (reduction == "add") return loop::Combine::kSum;
+  if (reduction == "mul") return loop::Combine::kProd;
+  if (reduction == "max") return loop::Combine::kMax;
+  if (reduction == "min") return loop::Combine::kMin;
+  STRIDEC_CHECK(reduction == "none", reduction);
+  return std::nullopt;
+}
+
+void put(loop::NestBuilder& n, const Node& node, const loop::View& to, const std::vector<sym::Expr>& at,
+         loop::Value value) {
+  if (auto combine = reduction_of(node))
+    n.store_update(to, at, value, *combine);
+  else
+    n.store(to, at, value);
+}
+
+void expect_updates(Builder& b, const Node& node) {
+  expect_inputs(node, 3, 3);
+  expect_indices(b, node);
+  expect_same_dtype(b, node, 0, 2);
+  if (reduction_of(node) && is_bool(b.dtype(node.inputs[0])))
+    does_not_fit(cat(graph::name(node.kind), ": bools are not added or compared"));
+}
+
+Inferred scatter_elements_shape(Builder& b, const Node& node) {
+  expect_updates(b, node);
+  const Shape &indices = b.shape(node.inputs[1]), &updates = b.shape(node.inputs[2]);
+  expect_cover(b, node, b.shape(node.inputs[0]), indices,
+               static_cast<size_t>(node.attributes.integer("dim")));
+  if (updates.size() != indices.size())
+    does_not_fit(cat("scatter_elements: indices ", to_string(indices), " and updates ", to_string(updates),
+                     " differ in rank"));
+  for (size_t d = 0; d < indices.size(); ++d)
+    expect_equal(b, indices[d], updates[d],
+                 cat("scatter_elements: dim ", d, " of the indices is {0}, of the updates {1}"));
+  return {{b.type(node.inputs[0])}, {}};
+}
+
+void scatter_elements_lower(Lowering& l, const Node& node) {
+  const size_t dim = static_cast<size_t>(node.attributes.integer("dim"));
+  const loop::View indices = l.view(node.inputs[1]), updates = l.view(node.inputs[2]),
+                   to = l.define(node.outputs[0]);
+  l.copy(l.view(node.inputs[0]), to, "scatter_copy");
+  loop::NestBuilder n = l.nest("scatter_elements");
+  const auto at = n.dims(indices.shape);
+  std::vector<sym::Expr> target = at;
+  target[dim] = bind_index(n, node, n.load(indices, at), to.shape[dim]);
+  put(n, node, to, target, n.load(updates, at));
+  n.finish(&l.steps());
+}
+
+// ---- gather_nd, scatter_nd -------------------------------------------------------------------------------
+
+// How many dims of the data an index tuple addresses: the last dim of the indices.
+size_t tuple_size(Builder& b, const Node& node, size_t batch) {
+  const Shape &data = b.shape(node.inputs[0]), &indices = b.shape(node.inputs[1]);
+  if (indices.empty()) does_not_fit(cat(graph::name(node.kind), ": the indices are a scalar"));
+  const auto size = sym::as_const(indices.back());
+  if (!size)
+    does_not_fit(cat(graph::name(node.kind), ": the last dim of the indices ", to_string(indices),
+                     " is not a number"));
+  if (*size < 0 || batch + static_cast<size_t>(*size) > data.size())
+    does_not_fit(cat(graph::name(node.kind), ": index tuples of ", *size, " for data ", to_string(data)));
+  return static_cast<size_t>(*size);
+}
+
+std::vector<sym::Expr> bind_tuple(loop::NestBuilder& n, const Node& node, const loop::View& indices,
+                                  std::vector<sym::Expr> at, const Shape& extents) {
+  std::vector<sym::Expr> out;
+  at.push_back(0);
+  for (size_t i = 0; i < extents.size(); ++i) {
+    at.back() = static_cast<int64_t>(i);
+    out.push_back(bind_index(n, node, n.load(indices, at), extents[i]));
+  }
+  return out;
+}
+
+Inferred gather_nd_shape(Builder& b, const Node& node) {
+  expect_inputs(node, 2, 2);
+  expect_indices(b, node);
+  const size_t batch = static_cast<size_t>(node.attributes.integer_or("batch_dims", 0));
+  const Shape &data = b.shape(node.inputs[0]), &indices = b.shape(node.inputs[1]);
+  const size_t tuple = tuple_size(b, node, batch);
+  if (batch >= indices.size())
+    does_not_fit(cat("gather_nd: ", batch, " batch dims of indices ", to_string(indices)));
+  for (size_t i = 0; i < batch; ++i)
+    expect_equal(b, data[i], indices[i], cat("gather_nd: batch dim ", i, " is {0} and {1}"));
+  Shape shape = part(indices, 0, indices.size() - 1);
+  append(shape, part(data, batch + tuple));
+  return {{{b.dtype(node.inputs[0]), std::move(shape)}}, {}};
+}
+
+void gather_nd_lower(Lowering& l, const Node& node) {
+  const size_t batch = static_cast<size_t>(node.attributes.integer_or("batch_dims", 0));
+  const loop::View data = l.view(node.inputs[0]), indices = l.view(node.inputs[1]),
+                   to = l.define(node.outputs[0]);
+  const size_t tuple = static_cast<size_t>(indices.shape.back().value());
+  loop::NestBuilder n = l.nest("gather_nd");
+  const auto at = n.dims(to.shape);
+  const auto split = at.begin() + static_cast<std::ptrdiff_t>(indices.shape.size() - 1);
+  std::vector<sym::Expr> source(at.begin(), at.begin() + static_cast<std::ptrdiff_t>(batch));
+  append(source, bind_tuple(n, node, indices, {at.begin(), split}, part(data.shape, batch, batch + tuple)));
+  source.insert(source.end(), split, at.end());
+  n.store(to, at, n.load(data, source));
+  n.finish(&l.steps());
+}
+
+Inferred scatter_nd_shape(Builder& b, const Node& node) {
+  expect_updates(b, node);
+  const Shape &data = b.shape(node.inputs[0]), &indices = b.shape(node.inputs[1]),
+              &updates = b.shape(node.inputs[2]);
+  Shape expected = part(indices, 0, indices.size() - 1);
+  append(expected, part(data, tuple_size(b, node, 0)));
+  if (expected.size() != updates.size())
+    does_not_fit(
+        cat("scatter_nd: updates ", to_string(updates), " where ", to_string(expected), " is wanted"));
+  for (size_t d = 0; d < expected.size(); ++d)
+    expect_equal(b, updates[d], expected[d], cat("scatter_nd: dim ", d, " of the updates is {0}, not {1}"));
+  return {{b.type(node.inputs[0])}, {}};
+}
+
+void scatter_nd_lower(Lowering& l, const Node& node) {
+  const loop::View indices = l.view(node.inputs[1]), updates = l.view(node.inputs[2]),
+                   to = l.define(node.outputs[0]);
+  const size_t tuple = static_cast<size_t>(indices.shape.back().value());
+  l.copy(l.view(node.inputs[0]), to, "scatter_copy");
+  loop::NestBuilder n = l.nest("scatter_nd");
+  const auto at = n.dims(updates.shape);
+  const auto split = at.begin() + static_cast<std::ptrdiff_t>(indices.shape.size() - 1);
+  std::vector<sym::Expr> target = bind_tuple(n, node, indices, {at.begin(), split}, part(to.shape, 0, tuple));
+  target.insert(target.end(), split, at.end());
+  put(n, node, to, target, n.load(updates, at));
+  n.finish(&l.steps());
+}
+
+}  // namespace
+
+const OpDef def_kGather{gather_shape, gather_lower};
+const OpDef def_kGatherElements{gather_elements_shape, gather_elements_lower};
+const OpDef def_kGatherNd{gather_nd_shape, gather_nd_lower};
+const OpDef def_kScatterElements{scatter_elements_shape, scatter_elements_lower};
+const OpDef def_kScatterNd{scatter_nd_shape, scatter_nd_lower};
+
+}  // namespace stridec::ops
