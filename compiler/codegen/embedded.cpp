@@ -1,19 +1,13 @@
 #include "compiler/codegen/embedded.h"
 
-// Defined by stridec_embed() in CMake.
-extern "C" const unsigned char stridec_embedded_libc_stub[], stridec_embedded_libc_stub_end[];
-extern "C" const char stridec_embedded_runtime_object[], stridec_embedded_runtime_object_end[];
-extern "C" const char stridec_embedded_abi_header[], stridec_embedded_abi_header_end[];
+// Each is defined by stridec_embed() in CMake.
+#define STRIDEC_EMBEDDED(name)                                                      \
+  extern "C" const char stridec_embedded_##name[], stridec_embedded_##name##_end[]; \
+  std::string_view stridec::codegen::name() {                                       \
+    return {stridec_embedded_##name, stridec_embedded_##name##_end};                \
+  }
 
-namespace stridec::codegen {
-
-std::span<const unsigned char> libc_stub() {
-  return {stridec_embedded_libc_stub, stridec_embedded_libc_stub_end};
-}
-std::string_view abi_header() { return {stridec_embedded_abi_header, stridec_embedded_abi_header_end}; }
-
-std::string_view runtime_object() {
-  return {stridec_embedded_runtime_object, stridec_embedded_runtime_object_end};
-}
-
-}  // namespace stridec::codegen
+STRIDEC_EMBEDDED(libc_stub)
+STRIDEC_EMBEDDED(runtime_object)
+STRIDEC_EMBEDDED(abi_header)
+STRIDEC_EMBEDDED(runtime_header)

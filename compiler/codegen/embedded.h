@@ -1,14 +1,13 @@
 // Files of the source tree and of the build that stridec carries inside itself.
 #pragma once
 
-#include <span>
 #include <string_view>
 
 namespace stridec::codegen {
 
-std::span<const unsigned char>
-libc_stub();                        // the ELF file that artifacts are linked against; made from cpu/libc.map
-std::string_view abi_header();      // runtime/include/stridec/abi.h, to paste into header-free sources
+std::string_view libc_stub();       // the ELF file that artifacts are linked against; made from cpu/libc.map
 std::string_view runtime_object();  // the runtime, to link into every artifact (runtime/runtime.cmake)
+std::string_view abi_header();      // runtime/include/stridec/abi.h, to paste into header-free sources
+std::string_view runtime_header();  // runtime/include/stridec/runtime.h, for applications
 
 }  // namespace stridec::codegen

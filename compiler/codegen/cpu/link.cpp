@@ -103,9 +103,7 @@ std::string link_shared(std::span<const LinkInput> inputs, const LinkOptions& op
 
   std::vector<std::pair<Descriptor, std::string>> files;  // and the name for messages
   for (const LinkInput& input : inputs) files.emplace_back(memory_file(input.name, input.object), input.name);
-  const std::span<const unsigned char> stub = libc_stub();
-  files.emplace_back(memory_file("libc.so.6", {reinterpret_cast<const char*>(stub.data()), stub.size()}),
-                     "libc.so.6");
+  files.emplace_back(memory_file("libc.so.6", libc_stub()), "libc.so.6");
   for (const auto& [file, name] : files) arguments.push_back(file.path());
 
   // The output is a pipe: LLD writes to what is no regular file in one go, without a temporary file beside

@@ -1,0 +1,281 @@
+#include "compiler/package/elf.h"
+
+#include <elf.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "compiler/base/check.h"
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/files.h"
+#include "compiler/base/text.h"
+#include "runtime/include/stridec/abi.h"
+
+namespace stridec::package {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+
+constexpr uint64_t round_up(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
+
+[[noreturn]] void malformed(const std::string& what) { fail(ErrorKind::kMalformed, "not-an-artifact", what); }
+
+// Reads of a file that may be hostile: everything is copied out and bounds-checked.
+struct Elf {
+  std::string_view file;
+  Elf64_Ehdr header;
+  std::vector<Elf64_Phdr> segments;
+
+  explicit Elf(std::string_view file) : file(file), header(read<Elf64_Ehdr>(0)) {
+    if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+        header.e_machine != EM_X86_64 || header.e_type != ET_DYN || header.e_phentsize != sizeof(Elf64_Phdr))
+      malformed("the file is no x86-64 shared object");
+    for (int i = 0; i < header.e_phnum; ++i)
+      segments.push_back(read<Elf64_Phdr>(header.e_phoff + i * sizeof(Elf64_Phdr)));
+  }
+
+  std::string_view bytes(uint64_t offset, uint64_t size) const {
+    if (offset > file.size() || size > file.size() - offset) malformed("the file is cut short");
+    return file.substr(offset, size);
+  }
+
+  template <class T>
+  T read(uint64_t offset) const {
+    T value;
+    std::memcpy(&value, bytes(offset, sizeof value).data(), sizeof value);
+    return value;
+  }
+
+  std::string text(uint64_t offset) const {
+    const std::string_view rest = bytes(offset, file.size() - std::min<uint64_t>(offset, file.size()));
+    const size_t end = rest.find('\0');
+    if (end == rest.npos) malformed("the file is cut short");
+    return std::string(rest.substr(0, end));
+  }
+
+  uint64_t offset_of(uint64_t address) const {
+    for (const Elf64_Phdr& s : segments)
+      if (s.p_type == PT_LOAD && address >= s.p_vaddr && address - s.p_vaddr < s.p_filesz)
+        return s.p_offset + (address - s.p_vaddr);
+    malformed("an address lies outside the file's segments");
+  }
+
+  bool is_note(uint64_t offset) const {
+    const auto note = read<stridec_abi_note>(offset);
+    return note.name_bytes == sizeof note.name &&
+           std::memcmp(note.name, STRIDEC_ABI_NOTE_NAME, sizeof note.name) == 0;
+  }
+
+  // Where the runtime's note lies, before the PT_NOTE is rewritten and after: then it is found as the section
+  // that the linker placed in the first segment.
+  std::optional<uint64_t> find_note() const {
+    for (const Elf64_Phdr& s : segments) {
+      const bool holds_notes = s.p_type == PT_NOTE || (s.p_type == PT_LOAD && s.p_offset == 0);
+      for (uint64_t at = 0; holds_notes && at + sizeof(stridec_abi_note) <= s.p_filesz; at += 4)
+        if (is_note(s.p_offset + at)) return s.p_offset + at;
+    }
+    return std::nullopt;
+  }
+};
+
+template <class T>
+void store(std::string& bytes, uint64_t offset, const T& value) {
+  STRIDEC_CHECK(offset + sizeof value <= bytes.size());
+  std::memcpy(bytes.data() + offset, &value, sizeof value);
+}
+
+// The linked file with its headers rewritten for a payload behind it, padded to where that begins.
+struct Head {
+  std::string bytes;
+  uint64_t manifest_offset;  // in the payload
+  uint64_t payload_bytes;
+};
+
+Head make_head(std::string_view shared_object, const Payload& payload) {
+  const Elf elf(shared_object);
+  const std::optional<uint64_t> note_offset = elf.find_note();
+  STRIDEC_CHECK(note_offset,
+                "the linked object has no note for the weights; is the runtime among its inputs?");
+  const auto note_segment = std::find_if(elf.segments.begin(), elf.segments.end(), [&](const Elf64_Phdr& s) {
+    return s.p_type == PT_NOTE && *note_offset >= s.p_offset && *note_offset < s.p_offset + s.p_filesz;
+  });
+  STRIDEC_CHECK(note_segment != elf.segments.end());
+
+  Head head;
+  head.bytes = shared_object;
+  head.manifest_offset = round_up(payload.weights_bytes, 64);
+  head.payload_bytes = head.manifest_offset + payload.manifest.size();
+  if (head.payload_bytes == 0) return head;
+
+  // The section headers move behind what is there, with a new one at the end.
+  const uint64_t table = round_up(shared_object.size(), 8);
+  const uint64_t start = round_up(table + (elf.header.e_shnum + 1) * sizeof(Elf64_Shdr), kPage);
+  uint64_t end_of_memory = 0;
+  for (const Elf64_Phdr& s : elf.segments)
+    if (s.p_type == PT_LOAD) end_of_memory = std::max(end_of_memory, s.p_vaddr + s.p_memsz);
+  const uint64_t address = round_up(end_of_memory, kPage);
+  head.bytes.resize(start);
+
+  uint32_t name = 0;
+  for (int i = 0; i < elf.header.e_shnum; ++i) {
+    const auto section = elf.read<Elf64_Shdr>(elf.header.e_shoff + i * sizeof(Elf64_Shdr));
+    // ".stridec" is the end of the name ".note.stridec".
+    if (section.sh_type == SHT_NOTE && section.sh_offset == *note_offset)
+      name = section.sh_name + std::strlen(".note");
+    store(head.bytes, table + i * sizeof section, section);
+  }
+  store(head.bytes, table + elf.header.e_shnum * sizeof(Elf64_Shdr),
+        Elf64_Shdr{.sh_name = name,
+                   .sh_type = SHT_PROGBITS,
+                   .sh_flags = SHF_ALLOC,
+                   .sh_addr = address,
+                   .sh_offset = start,
+                   .sh_size = head.payload_bytes,
+                   .sh_link = 0,
+                   .sh_info = 0,
+                   .sh_addralign = kPage,
+                   .sh_entsize = 0});
+  Elf64_Ehdr header = elf.header;
+  header.e_shoff = table;
+  header.e_shnum += 1;
+  store(head.bytes, 0, header);
+
+  // Loadable segments ascend by address: the new one follows the last of them.
+  std::vector<Elf64_Phdr> segments(elf.segments.begin(), note_segment);
+  segments.insert(segments.end(), note_segment + 1, elf.segments.end());
+  const auto last_load = std::find_if(segments.rbegin(), segments.rend(),
+                                      [](const Elf64_Phdr& s) { return s.p_type == PT_LOAD; });
+  segments.insert(last_load.base(), Elf64_Phdr{.p_type = PT_LOAD,
+                                               .p_flags = PF_R,
+                                               .p_offset = start,
+                                               .p_vaddr = address,
+                                               .p_paddr = address,
+                                               .p_filesz = head.payload_bytes,
+                                               .p_memsz = head.payload_bytes,
+                                               .p_align = kPage});
+  for (size_t i = 0; i < segments.size(); ++i)
+    store(head.bytes, elf.header.e_phoff + i * sizeof(Elf64_Phdr), segments[i]);
+
+  auto note = elf.read<stridec_abi_note>(*note_offset);
+  note.weights_address = payload.weights_bytes ? address : 0;
+  note.weights_bytes = payload.weights_bytes;
+  note.manifest_address = payload.manifest.empty() ? 0 : address + head.manifest_offset;
+  note.manifest_bytes = payload.manifest.size();
+  store(head.bytes, *note_offset, note);
+  return head;
+}
+
+// Counts what is written, for progress.
+struct Writer {
+  UnfinishedFile& file;
+  const std::function<void(uint64_t, uint64_t)>& progress;
+  uint64_t total, done = 0;
+
+  void write(std::string_view bytes) {
+    constexpr size_t kChunk = 8 << 20;
+    while (!bytes.empty()) {
+      const std::string_view chunk = bytes.substr(0, kChunk);
+      file.write(chunk.data(), chunk.size());
+      done += chunk.size();
+      bytes.remove_prefix(chunk.size());
+      if (progress) progress(done, total);
+    }
+  }
+
+  void write_zeros_until(uint64_t end) {
+    static constexpr char kZeros[1 << 16] = {};
+    while (done < end) write({kZeros, std::min<uint64_t>(sizeof kZeros, end - done)});
+  }
+};
+
+}  // namespace
+
+void write_artifact(const std::string& path, std::string_view shared_object, const Payload& payload) {
+  const Head head = make_head(shared_object, payload);
+  const uint64_t start = head.bytes.size();
+  UnfinishedFile file(path);
+  Writer writer{file, payload.progress, start + head.payload_bytes};
+  writer.write(head.bytes);
+  for (const WeightPiece& piece : payload.weights) {
+    STRIDEC_CHECK(start + piece.offset >= writer.done, "pieces of the weights overlap");
+    STRIDEC_CHECK(piece.offset + piece.bytes.size() <= payload.weights_bytes);
+    writer.write_zeros_until(start + piece.offset);
+    writer.write(piece.bytes);
+  }
+  if (head.payload_bytes) writer.write_zeros_until(start + head.manifest_offset);
+  writer.write(payload.manifest);
+  file.commit();
+}
+
+ArtifactLayout artifact_layout(std::string_view file) {
+  const Elf elf(file);
+  const std::optional<uint64_t> offset = elf.find_note();
+  if (!offset) malformed("the file is a shared object, but not one that stridec wrote");
+  const auto note = elf.read<stridec_abi_note>(*offset);
+  if (note.type != STRIDEC_ABI_VERSION)
+    malformed(
+        cat("the artifact has format ", note.type, "; this stridec reads format ", STRIDEC_ABI_VERSION));
+  ArtifactLayout layout;
+  if (note.weights_bytes) layout.weights_offset = elf.offset_of(note.weights_address);
+  if (note.manifest_bytes) layout.manifest_offset = elf.offset_of(note.manifest_address);
+  layout.weights_bytes = elf.bytes(layout.weights_offset, note.weights_bytes).size();
+  layout.manifest_bytes = elf.bytes(layout.manifest_offset, note.manifest_bytes).size();
+  return layout;
+}
+
+LoaderNeeds loader_needs(std::string_view file) {
+  const Elf elf(file);
+  std::vector<Elf64_Dyn> entries;
+  for (const Elf64_Phdr& s : elf.segments) {
+    if (s.p_type != PT_DYNAMIC) continue;
+    for (uint64_t at = 0; at + sizeof(Elf64_Dyn) <= s.p_filesz; at += sizeof(Elf64_Dyn))
+      entries.push_back(elf.read<Elf64_Dyn>(s.p_offset + at));
+  }
+  const auto value = [&](int64_t tag) -> std::optional<uint64_t> {
+    for (const Elf64_Dyn& e : entries)
+      if (e.d_tag == tag) return e.d_un.d_val;
+    return std::nullopt;
+  };
+  if (!value(DT_STRTAB)) malformed("the file has no dynamic section");
+  const uint64_t strings = elf.offset_of(*value(DT_STRTAB));
+
+  LoaderNeeds needs;
+  for (const Elf64_Dyn& e : entries) {
+    if (e.d_tag == DT_NULL) break;
+    if (e.d_tag == DT_NEEDED) needs.libraries.push_back(elf.text(strings + e.d_un.d_val));
+    if (e.d_tag == DT_SONAME) needs.soname = elf.text(strings + e.d_un.d_val);
+  }
+  // Elf64_Verneed per library, each with a chain of Elf64_Vernaux.
+  uint64_t library = value(DT_VERNEED) ? elf.offset_of(*value(DT_VERNEED)) : 0;
+  for (uint64_t left = value(DT_VERNEEDNUM).value_or(0); left > 0 && library; --left) {
+    const auto need = elf.read<Elf64_Verneed>(library);
+    uint64_t version = library + need.vn_aux;
+    for (int i = 0; i < need.vn_cnt; ++i) {
+      const auto aux = elf.read<Elf64_Vernaux>(version);
+      needs.versions.push_back(elf.text(strings + aux.vna_name));
+      if (aux.vna_next == 0) break;
+      version += aux.vna_next;
+    }
+    if (need.vn_next == 0) break;
+    library += need.vn_next;
+  }
+  std::sort(needs.versions.begin(), needs.versions.end());
+  const auto number = [](const std::string& v) {
+    std::vector<int> parts(1);
+    for (char c : v)
+      if (c == '.')
+        parts.push_back(0);
+      else if (c >= '0' && c <= '9')
+        parts.back() = parts.back() * 10 % 100000 + (c - '0');
+    return parts;
+  };
+  for (const std::string& v : needs.versions) {
+    if (!v.starts_with("GLIBC_2")) continue;
+    const std::string plain = v.substr(std::strlen("GLIBC_"));
+    if (needs.glibc.empty() || number(needs.glibc) < number(plain)) needs.glibc = plain;
+  }
+  return needs;
+}
+
+}  // namespace stridec::package

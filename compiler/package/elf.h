@@ -1,0 +1,58 @@
+// The artifact as a file: a linked shared object with the weights and the manifest appended as one read-only
+// segment.
+//
+// The runtime reserves a PT_NOTE (stridec_abi_note in abi.h). The bytes go behind the linked file,
+// page-aligned; the note receives their addresses, and its program header becomes a PT_LOAD over them, so the
+// loader maps them like everything else: lazily, shared between processes, at no cost by size. A section
+// header covers them, so `strip` keeps them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stridec::package {
+
+// Bytes at an offset of the weights section, which is a multiple of 4096 in memory. Mapped files are fine:
+// nothing is copied before it is written.
+struct WeightPiece {
+  uint64_t offset = 0;
+  std::string_view bytes;
+};
+
+struct Payload {
+  std::span<const WeightPiece> weights;  // ascending, without overlap; gaps and the rest are zeros
+  uint64_t weights_bytes = 0;            // of the whole section
+  std::string_view manifest;
+  std::function<void(uint64_t done, uint64_t total)> progress;  // may be empty; called every few megabytes
+};
+
+// Writes the artifact, whole or not at all. `shared_object` comes from codegen::link_shared with the runtime
+// among its inputs. Equal arguments give equal bytes. Throws like UnfinishedFile (compiler/base/files.h).
+void write_artifact(const std::string& path, std::string_view shared_object, const Payload& payload);
+
+// Offsets in the file; sizes of 0: absent.
+struct ArtifactLayout {
+  uint64_t weights_offset = 0, weights_bytes = 0;
+  uint64_t manifest_offset = 0, manifest_bytes = 0;
+};
+
+// Of a whole file in memory, which may be anything: throws a kMalformed Error when it is no artifact of this
+// version, or one cut short.
+ArtifactLayout artifact_layout(std::string_view file);
+
+// What the dynamic loader will want, from the dynamic section.
+struct LoaderNeeds {
+  std::string soname;
+  std::vector<std::string> libraries;  // DT_NEEDED
+  std::vector<std::string> versions;   // "GLIBC_2.14", ...
+  std::string glibc;                   // the highest of them: "2.17"
+};
+
+// Throws a kMalformed Error when the bytes are no 64-bit x86 shared object.
+LoaderNeeds loader_needs(std::string_view file);
+
+}  // namespace stridec::package
