@@ -1,0 +1,248 @@
+// if and loop: host control flow around nests. Shapes that differ between branches are select(condition, a,
+// b); carried values live in one buffer each, written back at the end of every iteration.
+#include <algorithm>
+
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+#include "compiler/ops/helpers.h"
+#include "compiler/ops/lowering.h"
+#include "compiler/ops/op_table.h"
+#include "compiler/ops/shapes.h"
+
+namespace stridec::ops {
+
+namespace {
+
+// ---- if --------------------------------------------------------------------------------------------------
+
+Inferred if_shape(Builder& b, const Node& node) {
+  STRIDEC_CHECK(node.inputs.empty() && node.regions.size() == 2);
+  const sym::Expr condition = node.attributes.expr("condition");
+  const auto &then_results = node.regions[0].results, &else_results = node.regions[1].results;
+  if (then_results.size() != else_results.size())
+    does_not_fit(
+        cat("if: the branches have ", then_results.size(), " and ", else_results.size(), " results"));
+  Inferred out;
+  for (size_t i = 0; i < then_results.size(); ++i) {
+    const Type &a = b.type(then_results[i]), &c = b.type(else_results[i]);
+    if (a.dtype != c.dtype || a.shape.size() != c.shape.size())
+      does_not_fit(cat("if: result ", i, " is ", graph::to_string(a), " in one branch and ",
+                       graph::to_string(c), " in the other"));
+    Type type{a.dtype, {}};
+    for (size_t d = 0; d < a.shape.size(); ++d)
+      type.shape.push_back(sym::select(condition, a.shape[d], c.shape[d]));
+    const auto x = b.known(then_results[i]), y = b.known(else_results[i]);
+    std::optional<Elements> elements;
+    if (x && y && a.shape == c.shape) {
+      elements.emplace();
+      for (size_t e = 0; e < x->size(); ++e) elements->push_back(sym::select(condition, (*x)[e], (*y)[e]));
+    }
+    out.types.push_back(std::move(type));
+    out.elements.push_back(std::move(elements));
+  }
+  return out;
+}
+
+void if_lower(Lowering& l, const Node& node) {
+  loop::If step{.condition = node.attributes.expr("condition"), .then_steps = {}, .else_steps = {}};
+  std::vector<loop::View> outputs;
+  for (ValueId output : node.outputs) outputs.push_back(l.define(output));
+  for (int branch = 0; branch < 2; ++branch) {
+    const graph::Region& region = node.regions[static_cast<size_t>(branch)];
+    l.lower_region(region, branch == 0 ? step.then_steps : step.else_steps, [&] {
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        loop::View to = outputs[i];
+        to.shape = l.type(region.results[i]).shape;  // the branch's own sizes
+        l.copy(l.view(region.results[i]), to, "branch_result");
+      }
+    });
+  }
+  l.steps().push_back({std::move(step)});
+}
+
+// ---- loop ------------------------------------------------------------------------------------------------
+
+Inferred loop_shape(Builder& b, const Node& node) {
+  STRIDEC_CHECK(node.regions.size() == 1);
+  const bool conditional = node.attributes.integer("has_condition") != 0;
+  const graph::Region& body = node.regions[0];
+  const size_t carried = body.parameters.size(), first = conditional ? 1 : 0;
+  STRIDEC_CHECK(node.inputs.size() == carried + first && body.results.size() >= carried + first);
+  const sym::Expr rows = node.attributes.expr(conditional ? "iterations" : "trip_count");
+  Inferred out;
+  for (size_t i = 0; i < carried; ++i) out.types.push_back(b.type(node.inputs[first + i]));
+  for (size_t i = first + carried; i < body.results.size(); ++i) {
+    Type type = b.type(body.results[i]);
+    type.shape.insert(type.shape.begin(), rows);
+    out.types.push_back(std::move(type));
+  }
+  return out;
+}
+
+void loop_lower(Lowering& l, const Node& node) {
+  const bool conditional = node.attributes.integer("has_condition") != 0;
+  const graph::Region& body = node.regions[0];
+  const size_t carried = body.parameters.size(), first = conditional ? 1 : 0;
+  loop::While step{.counter = node.attributes.expr("counter"),
+                   .trip_count = node.attributes.expr("trip_count"),
+                   .condition = {},
+                   .iterations = node.attributes.expr("iterations"),
+                   .body = {}};
+  loop::View condition;
+  if (conditional) {
+    condition = l.temporary({DType::kBool, {}}, "loop_condition");
+    l.copy(l.view(node.inputs[0]), condition, "loop_condition");
+    step.condition = condition.buffer;
+  }
+  std::vector<loop::View> held, stacked;
+  for (size_t i = 0; i < carried; ++i) {
+    held.push_back(l.define(node.outputs[i]));
+    l.copy(l.view(node.inputs[first + i]), held[i], "loop_carried");
+    l.alias(body.parameters[i], held[i]);
+  }
+  // Rows are stacked in memory for all iterations that there may be.
+  for (size_t i = carried; i < node.outputs.size(); ++i) {
+    Type type = l.type(node.outputs[i]);
+    type.shape[0] = step.trip_count;
+    stacked.push_back(conditional ? l.temporary(type, "loop_stacked") : l.define(node.outputs[i]));
+  }
+  l.lower_region(body, step.body, [&] {
+    for (size_t i = 0; i < stacked.size(); ++i) {
+      const loop::View row = loop::drop_dim(loop::slice(stacked[i], 0, step.counter, 1, 1), 0);
+      l.copy(l.view(body.results[first + carried + i]), row, "loop_row");
+    }
+    if (conditional) l.copy(l.view(body.results[0]), condition, "loop_condition");
+    // A result that is a view of a carried buffer is set aside before any of them changes.
+    std::vector<std::optional<loop::View>> next;
+    for (size_t i = 0; i < carried; ++i) {
+      const loop::View& result = l.view(body.results[first + i]);
+      if (body.results[first + i] == body.parameters[i]) {
+        next.push_back(std::nullopt);
+        continue;
+      }
+      const bool aliased = std::any_of(held.begin(), held.end(),
+                                       [&](const loop::View& h) { return h.buffer == result.buffer; });
+      next.push_back(result);
+      if (!aliased) continue;
+      next.back() = l.temporary({result.dtype, result.shape}, "loop_next");
+      l.copy(result, *next.back(), "loop_next");
+    }
+    for (size_t i = 0; i < carried; ++i)
+      if (next[i]) l.copy(*next[i], held[i], "loop_carried");
+  });
+  l.steps().push_back({step});
+  if (!conditional) return;
+  for (size_t i = 0; i < stacked.size(); ++i)
+    l.alias(node.outputs[carried + i], loop::slice(stacked[i], 0, 0, step.iterations, 1));
+}
+
+}  // namespace
+
+const OpDef def_kIf{if_shape, if_lower};
+const OpDef def_kLoop{loop_shape, loop_lower};
+
+// Trip counts above this say "until the condition fails".
+constexpr int64_t kUnbounded = int64_t{1} << 40;
+
+// ---- building them ---------------------------------------------------------------------------------------
+
+std::vector<ValueId> if_else(Builder& b, ValueId condition, const Branch& then_branch,
+                             const Branch& else_branch) {
+  if (!is_bool(b.dtype(condition)))
+    does_not_fit(cat("if: the condition is ", graph::to_string(b.type(condition))));
+  const auto elements = b.elements_of(condition, "condition", 0, 1);
+  if (elements.size() != 1) does_not_fit(cat("if: the condition is ", graph::to_string(b.type(condition))));
+  const sym::Expr c = elements[0];
+  if (b.prove(c) == sym::Answer::kYes) return then_branch();
+  if (b.prove(c) == sym::Answer::kNo) return else_branch();
+  std::vector<graph::Region> regions;
+  b.begin_region({}, c);
+  regions.push_back(b.end_region(then_branch()));
+  b.begin_region({}, sym::logical_not(c));
+  regions.push_back(b.end_region(else_branch()));
+  return b.add_with_regions(OpKind::kIf, {}, {{"condition", c}}, std::move(regions));
+}
+
+LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> condition,
+                std::vector<ValueId> carried, const std::function<LoopStep(const LoopState&)>& body) {
+  if (condition) {
+    const auto known = b.known(*condition);
+    if (known && known->size() == 1 && (*known)[0].is_const(0)) trip_count = 0;
+    // A first iteration that is certain says nothing about the next: the body's condition decides.
+  }
+  const size_t outside = b.graph().symbols.size();
+  const sym::Expr counter = b.fresh_symbol("iteration", 0, trip_count);
+  std::vector<Type> types;
+  for (ValueId value : carried) types.push_back(b.type(value));
+  b.begin_region(types, sym::lt(counter, trip_count));
+  const LoopState state{counter, b.elements({counter}, {}), b.parameters()};
+  LoopStep next = body(state);
+  STRIDEC_CHECK(next.carried.size() == carried.size());
+  auto stays = [&](sym::Expr size) {
+    for (sym::Expr v : sym::free_vars(size))
+      for (size_t s = outside; s < b.graph().symbols.size(); ++s)
+        if (b.graph().symbols[s].var == v) return false;
+    return true;
+  };
+  auto changes = [&](ValueId value) {
+    fail(ErrorKind::kUnsupported, "loop-shape",
+         cat("loop: ", b.display(value), " ", graph::to_string(b.type(value)),
+             " changes its shape from iteration to iteration"));
+  };
+  for (size_t i = 0; i < carried.size(); ++i) {
+    const Type& type = b.type(next.carried[i]);
+    if (type.dtype != types[i].dtype)
+      does_not_fit(cat("loop: carried value ", i, " starts as ", graph::to_string(types[i]), " and becomes ",
+                       graph::to_string(type)));
+    if (type.shape.size() != types[i].shape.size()) changes(next.carried[i]);
+    for (size_t d = 0; d < type.shape.size(); ++d) {
+      if (b.prove(sym::eq(types[i].shape[d], type.shape[d])) == sym::Answer::kNo) changes(next.carried[i]);
+      expect_equal(b, types[i].shape[d], type.shape[d], "loop: a carried size changes from {0} to {1}");
+    }
+  }
+  for (ValueId row : next.stacked)
+    for (sym::Expr size : b.shape(row))
+      if (!stays(size)) changes(row);
+  // A condition that the body leaves true is none.
+  bool conditional = condition.has_value() || next.condition.has_value();
+  if (next.condition) {
+    const auto known = b.known(*next.condition);
+    const auto start = condition ? b.known(*condition) : std::optional(Elements{1});
+    if (known && start && known->size() == 1 && start->size() == 1 && (*known)[0].is_const(1) &&
+        (*start)[0].is_const())
+      conditional = false;
+  }
+  if (conditional && !next.condition) next.condition = b.elements({1}, {}, DType::kBool);
+  std::vector<ValueId> results;
+  if (conditional) {
+    ValueId c = *next.condition;
+    if (b.rank(c) != 0) c = reshape(b, c, {});
+    results.push_back(c);
+  }
+  results.insert(results.end(), next.carried.begin(), next.carried.end());
+  results.insert(results.end(), next.stacked.begin(), next.stacked.end());
+  if (!next.stacked.empty() && trip_count.is_const() && trip_count.value() > kUnbounded)
+    fail(ErrorKind::kUnsupported, "unbounded-loop",
+         "loop: rows are stacked without a bound on the number of iterations");
+  graph::Region region = b.end_region(std::move(results));
+  std::vector<ValueId> inputs;
+  if (conditional) {
+    ValueId start = condition ? *condition : b.elements({1}, {}, DType::kBool);
+    if (b.rank(start) != 0) start = reshape(b, start, {});
+    inputs.push_back(start);
+  }
+  inputs.insert(inputs.end(), carried.begin(), carried.end());
+  const sym::Expr iterations = b.fresh_symbol("iterations", 0, trip_count);
+  graph::Attributes attributes{{"trip_count", trip_count},
+                               {"counter", counter},
+                               {"iterations", iterations},
+                               {"has_condition", int64_t{conditional}}};
+  std::vector<graph::Region> regions;
+  regions.push_back(std::move(region));
+  const auto outputs =
+      b.add_with_regions(OpKind::kLoop, std::move(inputs), std::move(attributes), std::move(regions));
+  const auto split = outputs.begin() + static_cast<std::ptrdiff_t>(carried.size());
+  return {{outputs.begin(), split}, {split, outputs.end()}};
+}
+
+}  // namespace stridec::ops

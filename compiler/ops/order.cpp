@@ -1,0 +1,79 @@
+// Sorting and the k largest: routines of the library, stable, over rows [outer, extent, inner].
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+#include "compiler/ops/lowering.h"
+#include "compiler/ops/op_table.h"
+#include "compiler/ops/shapes.h"
+
+namespace stridec::ops {
+
+namespace {
+
+struct Rows {
+  sym::Expr outer, extent, inner;
+};
+
+Rows rows(const Shape& shape, size_t dim) {
+  return {sym::product({shape.data(), dim}), shape[dim],
+          sym::product({shape.data() + dim + 1, shape.size() - dim - 1})};
+}
+
+size_t dim_of(Builder& b, const Node& node) {
+  expect_inputs(node, 1, 1);
+  const int rank = b.rank(node.inputs[0]);
+  return static_cast<size_t>(
+      normal_dim(node.attributes.integer("dim"), rank, std::string(graph::name(node.kind))));
+}
+
+Inferred sort_shape(Builder& b, const Node& node) {
+  dim_of(b, node);
+  const Type& type = b.type(node.inputs[0]);
+  return {{type, {DType::kI64, type.shape}}, {}};
+}
+
+// sort: x -> values, indices; outer, extent, inner, descending
+void sort_lower(Lowering& l, const Node& node) {
+  const loop::View x = l.materialise(l.view(node.inputs[0]), "sort_input");
+  const loop::View values = l.define(node.outputs[0]), indices = l.define(node.outputs[1]);
+  const Rows r = rows(x.shape, static_cast<size_t>(node.attributes.integer("dim")));
+  loop::Call call{.routine = "sort",
+                  .reads = {x.buffer},
+                  .writes = {values.buffer, indices.buffer},
+                  .arguments = {r.outer, r.extent, r.inner, node.attributes.integer_or("descending", 0)},
+                  .nodes = {}};
+  if (!node.origin.empty()) call.nodes.push_back(node.origin);
+  l.steps().push_back({std::move(call)});
+}
+
+Inferred topk_shape(Builder& b, const Node& node) {
+  const size_t dim = dim_of(b, node);
+  Type type = b.type(node.inputs[0]);
+  const sym::Expr k = node.attributes.expr("k");
+  b.require(sym::logical_and(sym::ge(k, 0), sym::le(k, type.shape[dim])),
+            "topk: k is {0}, the dim has {1} elements", {k, type.shape[dim]});
+  type.shape[dim] = k;
+  return {{type, {DType::kI64, type.shape}}, {}};
+}
+
+// topk: x -> values, indices; outer, extent, inner, k, largest, sorted
+void topk_lower(Lowering& l, const Node& node) {
+  const loop::View x = l.materialise(l.view(node.inputs[0]), "topk_input");
+  const loop::View values = l.define(node.outputs[0]), indices = l.define(node.outputs[1]);
+  const Rows r = rows(x.shape, static_cast<size_t>(node.attributes.integer("dim")));
+  loop::Call call{
+      .routine = "topk",
+      .reads = {x.buffer},
+      .writes = {values.buffer, indices.buffer},
+      .arguments = {r.outer, r.extent, r.inner, node.attributes.expr("k"),
+                    node.attributes.integer_or("largest", 1), node.attributes.integer_or("sorted", 1)},
+      .nodes = {}};
+  if (!node.origin.empty()) call.nodes.push_back(node.origin);
+  l.steps().push_back({std::move(call)});
+}
+
+}  // namespace
+
+const OpDef def_kSort{sort_shape, sort_lower};
+const OpDef def_kTopK{topk_shape, topk_lower};
+
+}  // namespace stridec::ops

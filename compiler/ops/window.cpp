@@ -1,0 +1,204 @@
+// Pooling: reductions over windows of the trailing (spatial) dims. What lies outside is masked and counts as
+// the reduction's identity; `extra` widens the end without taking part in any count (ceil mode).
+#include <limits>
+
+#include "compiler/base/check.h"
+#include "compiler/base/numeric.h"
+#include "compiler/base/text.h"
+#include "compiler/ops/helpers.h"
+#include "compiler/ops/lowering.h"
+#include "compiler/ops/op_table.h"
+#include "compiler/ops/shapes.h"
+
+namespace stridec::ops {
+
+namespace {
+
+using loop::Combine;
+
+struct Windows {
+  std::vector<sym::Expr> window;
+  std::vector<int64_t> strides, dilations;
+  std::vector<sym::Expr> before, after, extra;
+  size_t spatial() const { return window.size(); }
+};
+
+Windows windows(const Node& node) {
+  Windows w{.window = node.attributes.exprs("window"),
+            .strides = node.attributes.integers("strides"),
+            .dilations = node.attributes.integers("dilations"),
+            .before = node.attributes.exprs("before"),
+            .after = node.attributes.exprs("after"),
+            .extra = {}};
+  w.extra = node.attributes.find("extra") ? node.attributes.exprs("extra")
+                                          : std::vector<sym::Expr>(w.window.size(), 0);
+  STRIDEC_CHECK(w.strides.size() == w.spatial() && w.dilations.size() == w.spatial() &&
+                w.before.size() == w.spatial() && w.after.size() == w.spatial() &&
+                w.extra.size() == w.spatial());
+  for (size_t i = 0; i < w.spatial(); ++i)
+    if (w.strides[i] < 1 || w.dilations[i] < 1)
+      does_not_fit(cat(graph::name(node.kind), ": strides and dilations are at least 1"));
+  return w;
+}
+
+Shape pooled(Builder& b, const Node& node) {
+  expect_inputs(node, 1, 1);
+  const Windows w = windows(node);
+  Shape shape = b.shape(node.inputs[0]);
+  if (shape.size() < w.spatial())
+    does_not_fit(cat(graph::name(node.kind), ": a window of ", w.spatial(), " dims over ", to_string(shape)));
+  for (size_t i = 0; i < w.spatial(); ++i) {
+    sym::Expr& dim = shape[shape.size() - w.spatial() + i];
+    const sym::Expr padded = dim + w.before[i] + w.after[i] + w.extra[i];
+    const sym::Expr reach = (w.window[i] - 1) * w.dilations[i] + 1;
+    b.require(sym::ge(padded, reach),
+              cat(graph::name(node.kind), ": padded spatial dim ", i,
+                  " of size {0} is smaller than the window {1}"),
+              {padded, reach});
+    dim = sym::floordiv(padded - reach, w.strides[i]) + 1;
+  }
+  return shape;
+}
+
+Combine combine_of(const Node& node) {
+  const std::string& kind = node.attributes.text("kind");
+  if (kind == "sum") return Combine::kSum;
+  if (kind == "prod") return Combine::kProd;
+  if (kind == "max") return Combine::kMax;
+  STRIDEC_CHECK(kind == "min", kind);
+  return Combine::kMin;
+}
+
+loop::Scalar identity(Combine combine, DType dtype) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  if (is_float(dtype)) {
+    if (combine == Combine::kMax) return loop::float_scalar(dtype, -infinity);
+    if (combine == Combine::kMin) return loop::float_scalar(dtype, infinity);
+    return loop::float_scalar(dtype, combine == Combine::kProd ? 1 : 0);
+  }
+  const IntegerRange range = integer_range(dtype);
+  if (combine == Combine::kMax) return loop::int_scalar(dtype, range.lo);
+  if (combine == Combine::kMin) return loop::int_scalar(dtype, static_cast<int64_t>(range.hi));
+  return loop::int_scalar(dtype, combine == Combine::kProd ? 1 : 0);
+}
+
+// The input with everything outside reading as `fill`.
+loop::View padded(Lowering& l, const Node& node, const Windows& w, loop::Scalar fill) {
+  const loop::View& x = l.view(node.inputs[0]);
+  const size_t lead = x.shape.size() - w.spatial();
+  std::vector<sym::Expr> before(lead, 0), after(lead, 0);
+  for (size_t i = 0; i < w.spatial(); ++i) {
+    before.push_back(w.before[i]);
+    after.push_back(w.after[i] + w.extra[i]);
+  }
+  if (auto view = loop::pad(x, before, after, fill)) return *view;
+  return *loop::pad(l.materialise(x, "pool_input"), before, after, fill);
+}
+
+// Where window element `k` of output `at` lies in the padded input.
+std::vector<sym::Expr> source(const Windows& w, std::vector<sym::Expr> at, const std::vector<sym::Expr>& k) {
+  const size_t lead = at.size() - w.spatial();
+  for (size_t i = 0; i < w.spatial(); ++i) at[lead + i] = at[lead + i] * w.strides[i] + k[i] * w.dilations[i];
+  return at;
+}
+
+Inferred reduce_window_shape(Builder& b, const Node& node) {
+  const DType dtype = b.dtype(node.inputs[0]);
+  if (is_bool(dtype)) does_not_fit("reduce_window does not take bools");
+  return {{{dtype, pooled(b, node)}}, {}};
+}
+
+void reduce_window_lower(Lowering& l, const Node& node) {
+  const Windows w = windows(node);
+  const Combine combine = combine_of(node);
+  const DType dtype = l.type(node.inputs[0]).dtype, wide = compute_dtype(dtype);
+  const loop::View x = padded(l, node, w, identity(combine, dtype)), to = l.define(node.outputs[0]);
+  loop::NestBuilder n = l.nest("pool_" + node.attributes.text("kind"));
+  const auto at = n.dims(to.shape);
+  const loop::Value result = n.reduce(combine, w.window, [&](const std::vector<sym::Expr>& k) {
+    return n.cast(n.load(x, source(w, at, k)), wide);
+  });
+  n.store(to, at, n.cast(result, dtype));
+  n.finish(&l.steps());
+}
+
+// ---- argmax of a window ----------------------------------------------------------------------------------
+
+Inferred window_argmax_shape(Builder& b, const Node& node) { return {{{DType::kI64, pooled(b, node)}}, {}}; }
+
+void window_argmax_lower(Lowering& l, const Node& node) {
+  const Windows w = windows(node);
+  const Type& type = l.type(node.inputs[0]);
+  const size_t lead = type.shape.size() - w.spatial();
+  const DType wide = compute_dtype(type.dtype);
+  const loop::View x = padded(l, node, w, identity(Combine::kMax, type.dtype)),
+                   to = l.define(node.outputs[0]);
+  loop::NestBuilder n = l.nest("pool_argmax");
+  const auto at = n.dims(to.shape);
+  const auto results = n.reduce_many(Combine::kArgMax, w.window, [&](const std::vector<sym::Expr>& k) {
+    const std::vector<sym::Expr> where = source(w, at, k);
+    sym::Expr flat = 0, inside = 1;
+    for (size_t i = 0; i < w.spatial(); ++i) {
+      const sym::Expr size = type.shape[lead + i], position = where[lead + i] - w.before[i];
+      flat = flat * size + position;
+      inside = sym::logical_and(inside, sym::logical_and(sym::ge(position, 0), sym::lt(position, size)));
+    }
+    // A position outside never wins against one inside that holds the least number.
+    return std::vector<loop::Value>{
+        n.cast(n.load(x, where), wide),
+        n.index_value(sym::select(inside, flat, std::numeric_limits<int64_t>::max()))};
+  });
+  n.store(to, at, results[1]);
+  n.finish(&l.steps());
+}
+
+// ---- average ---------------------------------------------------------------------------------------------
+
+Inferred average_pool_shape(Builder& b, const Node& node) {
+  const DType dtype = b.dtype(node.inputs[0]);
+  if (!is_float(dtype)) does_not_fit(cat("average_pool takes floats, not ", name(dtype)));
+  return {{{dtype, pooled(b, node)}}, {}};
+}
+
+// How many k in [0, window) have low <= start + k * dilation < high.
+sym::Expr count_inside(sym::Expr start, sym::Expr window, int64_t dilation, sym::Expr low, sym::Expr high) {
+  const sym::Expr first = sym::max(sym::ceildiv(low - start, dilation), 0);
+  const sym::Expr last = sym::min(sym::ceildiv(high - start, dilation), window);
+  return last - first;
+}
+
+void average_pool_lower(Lowering& l, const Node& node) {
+  const Windows w = windows(node);
+  const Type& type = l.type(node.inputs[0]);
+  const size_t lead = type.shape.size() - w.spatial();
+  const DType wide = compute_dtype(type.dtype);
+  const bool include_pad = node.attributes.integer_or("count_include_pad", 0) != 0;
+  const loop::View x = padded(l, node, w, loop::float_scalar(type.dtype, 0)), to = l.define(node.outputs[0]);
+  loop::NestBuilder n = l.nest("pool_average");
+  const auto at = n.dims(to.shape);
+  const loop::Value sum = n.reduce(Combine::kSum, w.window, [&](const std::vector<sym::Expr>& k) {
+    return n.cast(n.load(x, source(w, at, k)), wide);
+  });
+  sym::Expr count = 1;
+  for (size_t i = 0; i < w.spatial(); ++i) {
+    const sym::Expr size = type.shape[lead + i];
+    const sym::Expr low = include_pad ? sym::Expr(0) : w.before[i];
+    const sym::Expr high = include_pad ? size + w.before[i] + w.after[i] : size + w.before[i];
+    const bool whole =
+        w.extra[i].is_const(0) && (include_pad || (w.before[i].is_const(0) && w.after[i].is_const(0)));
+    count *= whole ? w.window[i]
+                   : count_inside(at[lead + i] * w.strides[i], w.window[i], w.dilations[i], low, high);
+  }
+  const loop::Value divisor = count.is_const() ? n.constant(wide, static_cast<double>(count.value()))
+                                               : n.index_value(sym::max(count, 1), wide);
+  n.store(to, at, n.cast(sum / divisor, type.dtype));
+  n.finish(&l.steps());
+}
+
+}  // namespace
+
+const OpDef def_kReduceWindow{reduce_window_shape, reduce_window_lower};
+const OpDef def_kWindowArgMax{window_argmax_shape, window_argmax_lower};
+const OpDef def_kAveragePool{average_pool_shape, average_pool_lower};
+
+}  // namespace stridec::ops
