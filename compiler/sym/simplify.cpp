@@ -97,11 +97,24 @@ class Simplifier {
     return Simplifier(inside, assumptions_ + 1).visit(replaced);
   }
 
+  // No division by what may be zero: an operand without a value must not stand for one that decides.
+  bool has_value(Expr e) {
+    if (e.op() == Op::kFloorDiv || e.op() == Op::kMod) {
+      if (facts_.bounds(e.arg(1)).contains(0)) return false;
+    }
+    if (e.args().empty()) return true;
+    if (auto at = total_.find(e); at != total_.end()) return at->second;
+    bool all = true;
+    for (const Expr& arg : e.args()) all = all && has_value(arg);
+    total_.emplace(e, all);
+    return all;
+  }
+
   // Drops an operand that the others decide: a <= 4 && a <= 9 is a <= 4.
   std::optional<Expr> connective(Expr e) {
     Answer a = prove_directly(e, facts_);
     if (a != Answer::kUnknown) return Expr(a == Answer::kYes);
-    if (e.args().size() > kMaxJoint || assumptions_ >= kMaxAssumptions) return std::nullopt;
+    if (e.args().size() > kMaxJoint || assumptions_ >= kMaxAssumptions || !has_value(e)) return std::nullopt;
     const bool conjunction = e.op() == Op::kAnd;
     std::vector<Expr> args(e.args().begin(), e.args().end());
     for (size_t k = args.size(); k-- > 0;) {
@@ -125,6 +138,7 @@ class Simplifier {
   const Facts& facts_;
   int assumptions_;
   Substitution done_;
+  std::unordered_map<Expr, bool, ExprHash> total_;
 };
 
 }  // namespace

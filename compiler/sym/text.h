@@ -38,7 +38,8 @@ Expr parse(std::string_view text);
 std::string to_c(Expr e, const std::function<std::string(Expr)>& name, const Facts& facts);
 std::string to_c(Expr e, const std::function<std::string(Expr)>& name);
 
-// Definitions of the helper functions, `static inline`, valid in C and C++, needing no header but int64_t.
+// Definitions of the helper functions (quotient and remainder by zero are 0: generated code does not trap),
+// `static inline`, valid in C and C++, needing no header but int64_t.
 std::string_view c_helpers();
 
 }  // namespace stridec::sym

@@ -104,9 +104,11 @@ std::string to_c(Expr e, const std::function<std::string(Expr)>& name, const Fac
 std::string to_c(Expr e, const std::function<std::string(Expr)>& name) { return to_c(e, name, Facts()); }
 
 std::string_view c_helpers() {
-  return R"(static inline int64_t sd_floordiv(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+  return R"(static inline int64_t sd_floordiv(int64_t a, int64_t b) {
+  return b == 0 ? 0 : a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
 static inline int64_t sd_mod(int64_t a, int64_t b) {
-  int64_t r = a % b;
+  int64_t r = b == 0 ? 0 : a % b;
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 static inline int64_t sd_min(int64_t a, int64_t b) { return a < b ? a : b; }
