@@ -49,8 +49,7 @@ Access NestBuilder::simplified(Access access) const {
   return access;
 }
 
-// ---- dims, memory
-// ----------------------------------------------------------------------------------------------------
+// ---- dims, memory ----------------------------------------------------------------------------------------
 
 Expr NestBuilder::dim(Expr extent, const std::string& hint) {
   STRIDEC_CHECK(open_.empty(), "parallel dims belong to the nest itself");
@@ -92,8 +91,7 @@ void NestBuilder::store_update(const View& view, const std::vector<Expr>& at, Va
       {Store{.access = simplified(access(view, at)), .value = value.id, .update = true, .combine = combine}});
 }
 
-// ---- scalars
-// ---------------------------------------------------------------------------------------------------------
+// ---- scalars ---------------------------------------------------------------------------------------------
 
 Value NestBuilder::constant(Scalar value) {
   ValueId result = fresh(value.dtype);
@@ -154,8 +152,7 @@ Expr NestBuilder::bind(Value value, Expr extent, Bind options) {
   return dim.var;
 }
 
-// ---- loops
-// -----------------------------------------------------------------------------------------------------------
+// ---- loops -----------------------------------------------------------------------------------------------
 
 Value NestBuilder::reduce(Combine combine, const std::vector<Expr>& extents, const Body& body) {
   return reduce_many(combine, extents,
@@ -220,8 +217,7 @@ NestId NestBuilder::finish(Steps* steps) {
   return id;
 }
 
-// ---- operators
-// -------------------------------------------------------------------------------------------------------
+// ---- operators -------------------------------------------------------------------------------------------
 
 Value binary(ScalarOp op, Value a, Value b) { return a.nest->op(op, {a, b}); }
 Value unary(ScalarOp op, Value a) { return a.nest->op(op, {a}); }

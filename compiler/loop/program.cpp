@@ -1,6 +1,7 @@
 #include "compiler/loop/program.h"
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_set>
 
 #include "compiler/base/diagnostic.h"
@@ -54,8 +55,31 @@ Scalar int_scalar(DType dtype, int64_t value) {
   return {.dtype = dtype, .f = 0, .i = wrap_integer(dtype, value)};
 }
 
-// ---- schedules
-// -------------------------------------------------------------------------------------------------------
+Scalar identity(Combine combine, DType dtype) {
+  auto extreme = [&](int sign) -> Scalar {
+    if (is_float(dtype)) {
+      double infinity = round_float(dtype, HUGE_VAL);
+      return {.dtype = dtype, .f = sign * (std::isnan(infinity) ? largest_finite(dtype) : infinity), .i = 0};
+    }
+    IntegerRange range = integer_range(dtype);
+    return {.dtype = dtype, .f = 0, .i = sign < 0 ? range.lo : static_cast<int64_t>(range.hi)};
+  };
+  switch (combine) {
+    case Combine::kSum:
+    case Combine::kOr: return int_scalar(dtype, 0);
+    case Combine::kProd:
+    case Combine::kAnd: return int_scalar(dtype, 1);
+    case Combine::kMax:
+    case Combine::kArgMax:
+    case Combine::kArgMaxLast: return extreme(-1);
+    case Combine::kMin:
+    case Combine::kArgMin:
+    case Combine::kArgMinLast: return extreme(1);
+  }
+  return {};
+}
+
+// ---- schedules -------------------------------------------------------------------------------------------
 
 // "gemm_f32: tile m 14; vectorize n 16": the kernel's name and a colon where there is one, then the
 // directives.
@@ -103,8 +127,7 @@ Schedule parse_schedule(std::string_view text) {
   return schedule;
 }
 
-// ---- buffers and nests
-// -----------------------------------------------------------------------------------------------
+// ---- buffers and nests -----------------------------------------------------------------------------------
 
 std::vector<sym::Expr> row_major(const std::vector<sym::Expr>& shape) {
   std::vector<sym::Expr> strides(shape.size());

@@ -44,8 +44,7 @@ using BufferId = Id<struct BufferTag>;  // into Program::buffers
 using ValueId = Id<struct ValueTag>;    // into Nest::values
 using NestId = Id<struct NestTag>;      // into Program::nests
 
-// ---- memory
-// ----------------------------------------------------------------------------------------------------------
+// ---- memory ----------------------------------------------------------------------------------------------
 
 enum class Storage : uint8_t {
   kInput,   // the caller's, read only
@@ -76,8 +75,7 @@ struct Buffer {
   sym::Expr offset = 0;    // kArena and kWeight, after planning: byte offset
 };
 
-// ---- scalars
-// ---------------------------------------------------------------------------------------------------------
+// ---- scalars ---------------------------------------------------------------------------------------------
 
 enum class ScalarOp : uint8_t {
 #define STRIDEC_SCALAR_OP(id, ...) id,
@@ -122,9 +120,10 @@ enum class Combine : uint8_t {
 int arity(Combine combine);
 std::string_view name(Combine combine);
 std::optional<Combine> parse_combine(std::string_view name);
+// What a reduction over nothing gives; of a pair's key. Formats without infinity use their largest number.
+Scalar identity(Combine combine, DType dtype);
 
-// ---- statements
-// ------------------------------------------------------------------------------------------------------
+// ---- statements ------------------------------------------------------------------------------------------
 
 struct Dim {
   sym::Expr var;     // an index variable, unique in its nest
@@ -211,8 +210,7 @@ struct Stmt {
   std::variant<Let, Constant, IndexValue, Load, Store, Bind, Reduce, For, Scan> node;
 };
 
-// ---- schedule
-// --------------------------------------------------------------------------------------------------------
+// ---- schedule --------------------------------------------------------------------------------------------
 
 // How a nest is mapped to a machine: a list of transforms with a text form, chosen by the schedule layer,
 // replayed from the tuning cache, recorded in the manifest. A backend obeys it; the interpreter ignores it.
@@ -230,8 +228,7 @@ struct Schedule {
 std::string to_string(const Schedule& schedule);
 Schedule parse_schedule(std::string_view text);
 
-// ---- nests and programs
-// ----------------------------------------------------------------------------------------------
+// ---- nests and programs ----------------------------------------------------------------------------------
 
 struct ValueInfo {
   DType dtype;
@@ -307,7 +304,7 @@ struct Program {
   Steps steps;
   std::vector<NestId> prepack;  // run once at compile time: read weights, write prepacked weights
   std::vector<BufferId> inputs, outputs, states;
-  int64_t weight_bytes = 0;  // of all weights that the run reads, after memory planning
+  int64_t weight_bytes = 0;   // of all weights that the run reads, after memory planning
   sym::Expr arena_bytes = 0;  // of one run, after memory planning; an expression of the inputs' symbols
 
   Buffer& operator[](BufferId id) { return buffers[id.value]; }

@@ -12,8 +12,7 @@
 namespace stridec::loop::tape {
 namespace {
 
-// ---- floats
-// ----------------------------------------------------------------------------------------------------------
+// ---- floats ----------------------------------------------------------------------------------------------
 
 template <class F>
 void float_map(DType type, Cell* d, const Cell* a, const Cell* b, const Cell* c, int n, F f) {
@@ -87,8 +86,7 @@ bool float_op(ScalarOp op, DType type, Cell* d, const Cell* a, const Cell* b, co
   }
 }
 
-// ---- integers
-// --------------------------------------------------------------------------------------------------------
+// ---- integers --------------------------------------------------------------------------------------------
 
 using Wide = uint64_t;  // wraps
 Wide wide(int64_t v) { return static_cast<Wide>(v); }
@@ -203,11 +201,6 @@ uint64_t bits_of(DType type, Cell value) {
   return bits == 64 ? wide(value.i) : wide(value.i) & ((Wide{1} << bits) - 1);
 }
 
-double infinity_of(DType type) {
-  double rounded = round_float(type, HUGE_VAL);
-  return std::isnan(rounded) ? largest_finite(type) : rounded;
-}
-
 // (key, index) of argmax: is b better than a?
 bool better(Combine combine, DType type, Cell a_key, int64_t a_index, Cell b_key, int64_t b_index) {
   bool max = combine == Combine::kArgMax || combine == Combine::kArgMaxLast;
@@ -279,36 +272,18 @@ void combine_lanes(Combine combine, DType type, Cell* acc, const Cell* value, in
   }
 }
 
-Cell identity(Combine combine, DType type) {
-  Cell out{.i = 0};
-  bool f = is_float(type);
-  switch (combine) {
-    case Combine::kSum:
-    case Combine::kOr:
-      if (f) out.f = 0;
-      break;
-    case Combine::kProd:
-    case Combine::kAnd:
-      if (f)
-        out.f = 1;
-      else
-        out.i = 1;
-      break;
-    case Combine::kMax:
-    case Combine::kArgMax:
-    case Combine::kArgMaxLast:
-      if (f)
-        out.f = -infinity_of(type);
-      else
-        out.i = integer_range(type).lo;
-      break;
-    default:
-      if (f)
-        out.f = infinity_of(type);
-      else
-        out.i = static_cast<int64_t>(integer_range(type).hi);
-  }
+Cell to_cell(const Scalar& value) {
+  Cell out;
+  if (is_float(value.dtype))
+    out.f = value.f;
+  else
+    out.i = value.i;
   return out;
+}
+
+Scalar to_scalar(DType type, Cell value) {
+  if (is_float(type)) return {.dtype = type, .f = value.f, .i = 0};
+  return {.dtype = type, .f = 0, .i = value.i};
 }
 
 void combine_pairs(Combine combine, DType key_type, Cell* key, Cell* index, const Cell* new_key,

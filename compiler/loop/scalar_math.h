@@ -15,12 +15,14 @@ void bitcast(DType from, DType to, Cell* d, const Cell* a, int n);
 
 // acc = combine(acc, value) for combines of one value. Sums and products of floats stay unrounded.
 void combine_lanes(Combine combine, DType type, Cell* acc, const Cell* value, int n);
-Cell identity(Combine combine, DType type);
 // Argmax and its kin: (key, index) pairs; the better key wins, then the better index.
 void combine_pairs(Combine combine, DType key_type, Cell* key, Cell* index, const Cell* new_key,
                    const Cell* new_index, int n);
 // Rounds accumulators to their dtype.
 void round_lanes(DType type, Cell* d, int n);
+
+Cell to_cell(const Scalar& value);
+Scalar to_scalar(DType type, Cell value);
 
 // One element of memory.
 Cell load_cell(DType type, const uint8_t* element);

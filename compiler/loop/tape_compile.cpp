@@ -5,6 +5,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/loop/scalar_math.h"
 #include "compiler/loop/tape.h"
 #include "compiler/loop/walk.h"
 #include "compiler/sym/text.h"
@@ -291,12 +292,7 @@ class Compiler {
   }
 
   void statement(const Constant& s) {
-    Cell cell;
-    if (is_float(s.value.dtype))
-      cell.f = s.value.f;
-    else
-      cell.i = s.value.i;
-    tape_.constants.emplace_back(value_slot(s.result, true), cell);
+    tape_.constants.emplace_back(value_slot(s.result, true), to_cell(s.value));
   }
 
   void statement(const IndexValue& s) {
@@ -351,10 +347,7 @@ class Compiler {
   void statement(const Load& s) {
     Instr in{.code = Code::kLoad, .type = type_of(s.result)};
     in.extra = plan(s.access);
-    if (is_float(s.fill.dtype))
-      tape_.accesses[in.extra].fill.f = s.fill.f;
-    else
-      tape_.accesses[in.extra].fill.i = s.fill.i;
+    tape_.accesses[in.extra].fill = to_cell(s.fill);
     in.dst = value_slot(s.result, true);
     emit(in);
   }

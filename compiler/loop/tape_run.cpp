@@ -261,7 +261,7 @@ class Machine {
   }
 
   void reduce(const LoopPlan& p) {
-    Cell start = identity(p.combine, p.types[0]);
+    Cell start = to_cell(identity(p.combine, p.types[0]));
     for (size_t r = 0; r < p.results.size(); ++r)
       for (int l = 0; l < n_; ++l) at(p.results[r])[l] = r == 0 ? start : Cell{.i = 0};
     bool first = true;  // a pair has no identity: the first one is taken as it is

@@ -1,0 +1,196 @@
+// Folding of scalar statements: constants, identities that hold for every value (NaN, -0 and infinities
+// included), and conversions that cancel.
+#include <cmath>
+#include <utility>
+
+#include "compiler/base/check.h"
+#include "compiler/base/numeric.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/scalar_math.h"
+#include "compiler/loop/walk.h"
+
+namespace stridec::loop {
+namespace {
+
+// Every value of `from` is a value of `to`.
+bool holds_all(DType from, DType to) {
+  const DTypeInfo &f = info(from), &t = info(to);
+  if (from == to) return true;
+  if (is_float(from)) return (to == DType::kF64) || (to == DType::kF32 && from != DType::kF64);
+  if (is_float(to)) return (to == DType::kF64 && f.bits <= 32) || (to == DType::kF32 && f.bits <= 16);
+  if (is_bool(to)) return false;
+  if (is_bool(from)) return t.bits > 1;
+  return is_signed(from) ? is_signed(to) && t.bits > f.bits : t.bits > f.bits;
+}
+
+class Folder {
+ public:
+  explicit Folder(Nest& nest) : nest_(nest), definitions_(nest.values.size()) {}
+
+  void block(Block& stmts) {
+    for (Stmt& s : stmts) {
+      for_each_use(s, [&](ValueId& v) { v = resolved(v); });
+      if (auto* index = std::get_if<IndexValue>(&s.node); index && index->expr.is_const()) {
+        tape::Cell from{.i = index->expr.value()}, to;
+        DType dtype = type_of(index->result);
+        tape::convert(DType::kI64, dtype, false, &to, &from, 1);
+        s = {Constant{index->result, tape::to_scalar(dtype, to)}};
+      }
+      if (auto* let = std::get_if<Let>(&s.node)) fold(s, *let);
+      for_each_result(std::as_const(s), [&](ValueId v) {
+        bool scalar = std::holds_alternative<Let>(s.node) || std::holds_alternative<Constant>(s.node) ||
+                      std::holds_alternative<IndexValue>(s.node);
+        if (scalar) definitions_[v.value] = s;  // by value: the block may move
+      });
+      if (Block* body = body_of(s)) {
+        block(*body);
+        for_each_use(s, [&](ValueId& v) { v = resolved(v); });
+      }
+    }
+  }
+
+ private:
+  DType type_of(ValueId v) const { return nest_.values[v.value].dtype; }
+  ValueId resolved(ValueId v) const {
+    for (auto it = same_.find(v.value); it != same_.end(); it = same_.find(v.value)) v = it->second;
+    return v;
+  }
+  template <class T>
+  const T* definition(ValueId v) const {
+    const std::optional<Stmt>& d = definitions_[v.value];
+    return d ? std::get_if<T>(&d->node) : nullptr;
+  }
+  const Scalar* constant(ValueId v) const {
+    const Constant* c = definition<Constant>(v);
+    return c ? &c->value : nullptr;
+  }
+  static bool is(const Scalar* s, double value) {
+    if (!s) return false;
+    if (is_float(s->dtype)) return s->f == value && !(value == 0 && std::signbit(s->f));
+    return s->i == static_cast<int64_t>(value);
+  }
+
+  void fold(Stmt& s, Let let) {
+    std::vector<const Scalar*> known;
+    bool all = true;
+    for (ValueId a : let.args) {
+      known.push_back(constant(a));
+      all = all && known.back();
+    }
+    if (all) {
+      s = {Constant{let.result, evaluate(let, known)}};
+      return;
+    }
+    if (std::optional<ValueId> v = identity_of(let, known)) {
+      same_[let.result.value] = *v;
+      return;  // dead now
+    }
+    if (let.op == ScalarOp::kCast) cast(s, let);
+    compare(s, let);
+  }
+
+  Scalar evaluate(const Let& let, const std::vector<const Scalar*>& args) const {
+    tape::Cell cells[3], out;
+    for (size_t i = 0; i < 3; ++i) cells[i] = tape::to_cell(*args[std::min(i, args.size() - 1)]);
+    DType from = args.back()->dtype, to = type_of(let.result);
+    if (let.op == ScalarOp::kCast || let.op == ScalarOp::kCastSat)
+      tape::convert(from, to, let.op == ScalarOp::kCastSat, &out, cells, 1);
+    else if (let.op == ScalarOp::kBitcast)
+      tape::bitcast(from, to, &out, cells, 1);
+    else
+      tape::scalar_op(let.op, from, &out, &cells[0], &cells[1], &cells[2], 1);
+    return tape::to_scalar(to, out);
+  }
+
+  // The argument that the result equals.
+  std::optional<ValueId> identity_of(const Let& let, const std::vector<const Scalar*>& known) const {
+    bool integer = !is_float(type_of(let.args.back()));
+    switch (let.op) {
+      case ScalarOp::kCast:
+      case ScalarOp::kCastSat:
+        if (type_of(let.args[0]) == type_of(let.result)) return let.args[0];
+        break;
+      case ScalarOp::kAdd:  // x + 0.0 turns -0 into 0
+        if (integer && is(known[0], 0)) return let.args[1];
+        if (integer && is(known[1], 0)) return let.args[0];
+        if (known[1] && known[1]->f == 0 && !integer && std::signbit(known[1]->f)) return let.args[0];
+        break;
+      case ScalarOp::kSub:
+        if (is(known[1], 0)) return let.args[0];
+        break;
+      case ScalarOp::kMul:
+        if (is(known[0], 1)) return let.args[1];
+        if (is(known[1], 1)) return let.args[0];
+        break;
+      case ScalarOp::kDiv:
+        if (is(known[1], 1)) return let.args[0];
+        break;
+      case ScalarOp::kMin:
+      case ScalarOp::kMax:
+        if (let.args[0] == let.args[1]) return let.args[0];
+        break;
+      case ScalarOp::kAnd:
+        if (is(known[0], 1)) return let.args[1];
+        if (is(known[1], 1) || is(known[0], 0)) return let.args[0];
+        if (is(known[1], 0)) return let.args[1];
+        break;
+      case ScalarOp::kOr:
+        if (is(known[0], 0)) return let.args[1];
+        if (is(known[1], 0) || is(known[0], 1)) return let.args[0];
+        if (is(known[1], 1)) return let.args[1];
+        break;
+      case ScalarOp::kSelect:
+        if (known[0]) return let.args[known[0]->i ? 1 : 2];
+        if (let.args[1] == let.args[2]) return let.args[1];
+        break;
+      default: break;
+    }
+    return std::nullopt;
+  }
+
+  // A conversion after one that lost nothing starts from the value before it.
+  void cast(Stmt& s, Let let) {
+    ValueId from = let.args[0];
+    if (const IndexValue* index = definition<IndexValue>(from); index && type_of(from) == DType::kI64) {
+      s = {IndexValue{let.result, index->expr}};
+      return;
+    }
+    const Let* inner = definition<Let>(from);
+    if (!inner || inner->op != ScalarOp::kCast || !holds_all(type_of(inner->args[0]), type_of(from))) return;
+    if (type_of(inner->args[0]) == type_of(let.result)) {
+      same_[let.result.value] = inner->args[0];
+      return;
+    }
+    s = {Let{let.result, ScalarOp::kCast, {inner->args[0]}}};
+  }
+
+  // Comparisons of indices with indices and constants become conditions.
+  void compare(Stmt& s, const Let& let) {
+    auto index = [&](ValueId v) -> std::optional<sym::Expr> {
+      if (type_of(v) != DType::kI64) return std::nullopt;
+      if (const Scalar* c = constant(v)) return sym::Expr(c->i);
+      if (const IndexValue* i = definition<IndexValue>(v)) return i->expr;
+      return std::nullopt;
+    };
+    if (let.args.size() != 2) return;
+    std::optional<sym::Expr> a = index(let.args[0]), b = index(let.args[1]);
+    if (!a || !b) return;
+    switch (let.op) {
+      case ScalarOp::kEq: s = {IndexValue{let.result, sym::eq(*a, *b)}}; break;
+      case ScalarOp::kNe: s = {IndexValue{let.result, sym::ne(*a, *b)}}; break;
+      case ScalarOp::kLt: s = {IndexValue{let.result, sym::lt(*a, *b)}}; break;
+      case ScalarOp::kLe: s = {IndexValue{let.result, sym::le(*a, *b)}}; break;
+      default: break;
+    }
+  }
+
+  Nest& nest_;
+  std::vector<std::optional<Stmt>> definitions_;  // of lets, constants and index values
+  std::unordered_map<int32_t, ValueId> same_;     // values that equal another
+};
+
+}  // namespace
+
+void fold(Nest& nest) { Folder(nest).block(nest.body); }
+
+}  // namespace stridec::loop

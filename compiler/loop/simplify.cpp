@@ -1,0 +1,131 @@
+// Simplification of extents, indices and masks under the facts of the loops around them.
+#include <algorithm>
+#include <utility>
+
+#include "compiler/base/check.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/walk.h"
+
+namespace stridec::loop {
+
+using sym::Expr;
+
+// --------------------------------------------------------------------------------------------------------
+
+namespace {
+
+using Replacements = std::unordered_map<int32_t, ValueId>;
+
+void resolve(Block& block, const Replacements& replaced) {
+  if (replaced.empty()) return;
+  for_each_stmt(block, [&](Stmt& s) {
+    for_each_use(s, [&](ValueId& v) {
+      for (auto it = replaced.find(v.value); it != replaced.end(); it = replaced.find(v.value))
+        v = it->second;
+    });
+  });
+}
+
+class Simplifier {
+ public:
+  explicit Simplifier(Nest& nest) : nest_(nest) {}
+
+  void block(Block& stmts, sym::Facts facts) {
+    Block out;
+    for (Stmt& s : stmts) {
+      if (Access* a = access_of(s)) {
+        a->mask = sym::simplify(a->mask, facts);
+        // Indices matter where the mask holds.
+        sym::Facts inside = a->mask.is_const() ? facts : facts.with(a->mask);
+        for (Expr& e : a->index) e = sym::simplify(e, inside);
+        if (a->mask.is_const(0)) {
+          if (auto* load = std::get_if<Load>(&s.node)) out.push_back({Constant{load->result, load->fill}});
+          continue;
+        }
+      } else if (!loop(s, facts)) {
+        for_each_expr(s, [&](Expr& e) { e = sym::simplify(e, facts); });
+      }
+      if (std::holds_alternative<Bind>(s.node)) add_facts(facts, s);
+      Block* body = body_of(s);
+      if (body) {
+        if (empty_loop(s, out)) continue;
+        sym::Facts inside = facts;
+        add_facts(inside, s);
+        block(*body, inside);
+        if (single_pass(s, out)) continue;
+      }
+      out.push_back(std::move(s));
+    }
+    stmts = std::move(out);
+  }
+
+  Replacements replaced;
+
+ private:
+  // Extents, each under the facts of the dims before it; dims that have one value go.
+  bool loop(Stmt& s, sym::Facts facts) {
+    auto extents = [&](std::vector<Dim>& dims, Block& body) {
+      sym::Substitution fixed;
+      std::vector<Dim> kept;
+      for (Dim& d : dims) {
+        d.extent = sym::simplify(sym::substitute(d.extent, fixed), facts);
+        if (d.extent.is_const(1)) {
+          fixed[d.var] = 0;
+          continue;
+        }
+        facts.set_index(d.var, d.extent);
+        kept.push_back(d);
+      }
+      dims = std::move(kept);
+      substitute(body, fixed);
+    };
+    if (auto* f = std::get_if<For>(&s.node)) return extents(f->dims, f->body), true;
+    if (auto* r = std::get_if<Reduce>(&s.node)) return extents(r->dims, r->body), true;
+    return false;
+  }
+
+  // A loop that never runs: results are what they start from.
+  bool empty_loop(Stmt& s, Block& out) {
+    std::vector<Dim> dims = dims_of(s);
+    if (std::none_of(dims.begin(), dims.end(), [](const Dim& d) { return d.extent.is_const(0); }))
+      return false;
+    if (auto* r = std::get_if<Reduce>(&s.node))
+      for (size_t i = 0; i < r->results.size(); ++i) {
+        DType dtype = nest_.values[r->results[i].value].dtype;
+        out.push_back({Constant{r->results[i], i == 0 ? identity(r->combine, dtype) : int_scalar(dtype, 0)}});
+      }
+    if (auto* scan = std::get_if<Scan>(&s.node))
+      for (size_t i = 0; i < scan->results.size(); ++i) replaced[scan->results[i].value] = scan->init[i];
+    return true;
+  }
+
+  // A loop without dims left is its body.
+  bool single_pass(Stmt& s, Block& out) {
+    Block* body = nullptr;
+    if (auto* f = std::get_if<For>(&s.node); f && f->dims.empty()) body = &f->body;
+    if (auto* r = std::get_if<Reduce>(&s.node); r && r->dims.empty()) {
+      body = &r->body;
+      for (size_t i = 0; i < r->results.size(); ++i) replaced[r->results[i].value] = r->yields[i];
+    }
+    if (!body) return false;
+    std::move(body->begin(), body->end(), std::back_inserter(out));
+    return true;
+  }
+
+  Nest& nest_;
+};
+
+}  // namespace
+
+void simplify(const Program& program, Nest& nest) {
+  sym::Facts facts = program.facts;
+  for (Dim& d : nest.dims) {
+    d.extent = sym::simplify(d.extent, facts);
+    facts.set_index(d.var, d.extent);
+  }
+  Simplifier simplifier(nest);
+  simplifier.block(nest.body, facts);
+  resolve(nest.body, simplifier.replaced);
+}
+
+}  // namespace stridec::loop
