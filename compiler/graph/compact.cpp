@@ -108,8 +108,8 @@ class Marker {
 struct Renumber {
   Graph& graph;
   const Marker& live;
-  std::vector<Node> nodes;
-  std::vector<Value> values;
+  std::deque<Node> nodes;
+  std::deque<Value> values;
   std::vector<ValueId> to;
 
   void value(ValueId id) {

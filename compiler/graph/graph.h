@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -130,8 +131,8 @@ struct State {  // kept by the artifact from run to run
 
 struct Graph {
   std::string name;
-  std::vector<Node> nodes;
-  std::vector<Value> values;
+  std::deque<Node> nodes;  // deques: references stay valid while the graph grows
+  std::deque<Value> values;
   Region top;  // parameters: inputs, then states
   std::vector<std::string> input_names, output_names;
   std::vector<State> states;

@@ -80,7 +80,8 @@ TEST_CASE("functions on integers, bools and special numbers") {
   check(unary_case(OpKind::kNeg, sample(DType::kI32, {7}), [](double x) { return -x; }, DType::kI32));
   check(unary_case(OpKind::kAbs, sample(DType::kI8, {7}), [](double x) { return std::fabs(x); }, DType::kI8));
   check(unary_case(OpKind::kSign, sample(DType::kU8, {7}), sign, DType::kU8));
-  check(unary_case(OpKind::kNot, sample(DType::kBool, {7}), [](double x) { return double(x == 0); }, DType::kBool));
+  check(unary_case(
+      OpKind::kNot, sample(DType::kBool, {7}), [](double x) { return double(x == 0); }, DType::kBool));
   check(unary_case(OpKind::kBitNot, sample(DType::kU8, {7}), [](double x) { return 255 - x; }, DType::kU8));
   const double inf = std::numeric_limits<double>::infinity();
   const HostTensor odd = tensor(DType::kF32, {5}, {0, inf, -inf, std::nan(""), 1});
