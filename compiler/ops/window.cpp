@@ -69,7 +69,7 @@ Combine combine_of(const Node& node) {
   return Combine::kMin;
 }
 
-loop::Scalar identity(Combine combine, DType dtype) {
+loop::Scalar neutral(Combine combine, DType dtype) {
   const double infinity = std::numeric_limits<double>::infinity();
   if (is_float(dtype)) {
     if (combine == Combine::kMax) return loop::float_scalar(dtype, -infinity);
@@ -112,7 +112,7 @@ void reduce_window_lower(Lowering& l, const Node& node) {
   const Windows w = windows(node);
   const Combine combine = combine_of(node);
   const DType dtype = l.type(node.inputs[0]).dtype, wide = compute_dtype(dtype);
-  const loop::View x = padded(l, node, w, identity(combine, dtype)), to = l.define(node.outputs[0]);
+  const loop::View x = padded(l, node, w, neutral(combine, dtype)), to = l.define(node.outputs[0]);
   loop::NestBuilder n = l.nest("pool_" + node.attributes.text("kind"));
   const auto at = n.dims(to.shape);
   const loop::Value result = n.reduce(combine, w.window, [&](const std::vector<sym::Expr>& k) {
@@ -131,7 +131,7 @@ void window_argmax_lower(Lowering& l, const Node& node) {
   const Type& type = l.type(node.inputs[0]);
   const size_t lead = type.shape.size() - w.spatial();
   const DType wide = compute_dtype(type.dtype);
-  const loop::View x = padded(l, node, w, identity(Combine::kMax, type.dtype)),
+  const loop::View x = padded(l, node, w, neutral(Combine::kMax, type.dtype)),
                    to = l.define(node.outputs[0]);
   loop::NestBuilder n = l.nest("pool_argmax");
   const auto at = n.dims(to.shape);
