@@ -87,6 +87,23 @@ std::vector<Dim> unmatched(const std::vector<Dim>& dims, const Matching& matchin
   return rest;
 }
 
+// What passes between the nests lies in memory with the common dims in front: a point's share is a row, not a
+// column.
+bool passes_rows(const Nest& producer, const Matching& matching, const std::vector<Exchange>& exchanges) {
+  for (const Exchange& exchange : exchanges)
+    for (const Access* store : exchange.stores) {
+      bool behind_rest = false;
+      for (Expr at : store->index) {
+        const int dim = dim_at(producer.dims, at);
+        const bool common = dim >= 0 && std::any_of(matching.begin(), matching.end(),
+                                                    [&](auto pair) { return pair.first == dim; });
+        if (common && behind_rest) return false;
+        behind_rest = behind_rest || (!common && sym::has_index(at));
+      }
+    }
+  return true;
+}
+
 Expr points(const std::vector<Dim>& dims) {
   Expr product = 1;
   for (const Dim& dim : dims) product = product * dim.extent;
@@ -182,6 +199,8 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
   if (is_contraction(producer) && (!same_domain || has_loops(consumer)))
     return refuse(reason, "the producer is a contraction and the consumer no epilogue");
   if (!same_domain) {
+    if (!passes_rows(producer, matching, exchanges))
+      return refuse(reason, "what passes between them would be a column");
     std::vector<Dim> rows;
     for (auto [p, c] : matching) rows.push_back(producer.dims[p]);
     const auto row_count = program.facts.bounds(points(rows));

@@ -1,0 +1,51 @@
+// Small programs for tests of the schedule layer, built from a few pieces, and their comparison by the
+// interpreter.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compiler/loop/build.h"
+#include "compiler/loop/interpret.h"
+
+namespace stridec::testing {
+
+// A program under construction: every method adds nests and gives the view of the result.
+struct Pieces {
+  explicit Pieces(std::string name);
+
+  loop::View input(const std::string& name, std::vector<sym::Expr> shape, DType dtype = DType::kF32);
+  loop::View weight(const std::string& name, const std::vector<int64_t>& shape, uint32_t seed);
+  // Copies into a fresh output buffer.
+  void output(const std::string& name, const loop::View& value);
+
+  using Function = std::function<loop::Value(const std::vector<loop::Value>&)>;
+  // Pointwise; operands broadcast to the first one's shape, right-aligned.
+  loop::View map(const std::string& name, const std::vector<loop::View>& operands, const Function& f);
+  loop::View reduce_last(const loop::View& x, loop::Combine combine);  // keeps the dim with extent 1
+  loop::View reduce_first(const loop::View& x);                        // sum; drops the dim
+  loop::View softmax(const loop::View& x);                             // over the last dim, as five nests
+  loop::View matmul(const loop::View& a, const loop::View& b);         // [m, k] x [k, n]
+  loop::View concat(const std::vector<loop::View>& parts);             // along dim 1
+  loop::View gather(const loop::View& table, const loop::View& ids);   // rows
+
+  loop::View temporary(const std::string& name, std::vector<sym::Expr> shape, DType dtype = DType::kF32);
+
+  loop::Program program;
+  sym::Expr n, m;  // symbols
+};
+
+// A transposed copy of a matrix.
+loop::View permute_copy(Pieces& pieces, const loop::View& x);
+
+// Maps, reductions, softmaxes, contractions, transposes, concats over [n, 4]-like tensors with several
+// outputs.
+Pieces random_program(uint32_t seed);
+
+// Both programs on the same random inputs of these sizes, compared to a relative 1e-5; `after` in its planned
+// arena.
+bool same_results(const loop::Program& before, const loop::Program& after, const loop::Bindings& sizes,
+                  uint32_t seed = 1);
+
+}  // namespace stridec::testing
