@@ -14,6 +14,7 @@
 #include <new>
 
 #include "fp_mode.h"
+#include "machine.h"
 
 // Before glibc 2.34 these live in libpthread, which an artifact does not depend on: where the process has not
 // loaded it they are null, and there is one thread.
@@ -176,6 +177,8 @@ Pool* pool_create(int32_t threads, int32_t spin_us) {
   pool->wiped = static_cast<Wiped*>(page);
   pool->workers = static_cast<Worker*>(workers);
   pool->threads = threads;
+  // More threads than processors: whoever spins keeps another from working.
+  if (spin_us == 0 && threads > usable_processors()) spin_us = -1;
   pool->spin_ns = (spin_us == 0 ? kDefaultSpinMicroseconds : spin_us < 0 ? 0 : spin_us) * int64_t{1000};
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18

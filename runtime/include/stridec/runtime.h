@@ -114,7 +114,9 @@ typedef void (*stridec_parallel_for)(void* user, int32_t parts, void (*body)(voi
 typedef struct stridec_pool_options {
   size_t struct_size;
   int32_t threads; /* the caller's included; 0: as many as this process may use (affinity, cgroup quota) */
-  int32_t spin_us; /* how long an idle thread spins before it sleeps; 0: the default (100), -1: not at all */
+  /* How long an idle thread spins before it sleeps. 0: 100, and none with more threads than processors; -1:
+   * none. */
+  int32_t spin_us;
 } stridec_pool_options;
 
 typedef struct stridec_context_options {
@@ -222,10 +224,10 @@ typedef struct stridec_api {
   stridec_status (*context_output_shapes)(stridec_context* context, const stridec_tensor* inputs,
                                           size_t input_count, stridec_tensor* outputs, size_t output_count);
 
-  /* Obtains all memory that a run with such tensors needs. Data may be null. outputs may be null: the run will be
-   * given compact memory for each; where they are given, data null means what it means in a run. */
-  stridec_status (*context_reserve)(stridec_context* context, const stridec_tensor* inputs, size_t input_count,
-                                    const stridec_tensor* outputs, size_t output_count);
+  /* Obtains all memory that a run with such tensors needs. Data may be null. outputs may be null: the run
+   * will be given compact memory for each; where they are given, data null means what it means in a run. */
+  stridec_status (*context_reserve)(stridec_context* context, const stridec_tensor* inputs,
+                                    size_t input_count, const stridec_tensor* outputs, size_t output_count);
 
   /* Runs the model. Inputs and outputs are in the order of the manifest and may not overlap.
    * An output is one of two:
