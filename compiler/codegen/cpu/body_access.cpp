@@ -119,7 +119,8 @@ bool Body::fits_i32(Expr expr) const {
 std::string Body::vector_text(Expr expr, const std::string& element) {
   const DType dtype = element == "i32" ? DType::kI32 : DType::kI64;
   const std::string type = text_.value_type(dtype, width_);
-  if (!lane_dependent(expr)) return cat("(", type, ")(", element, ")(", scalar_text(expr), ")");
+  // The lane variable itself stands for lane 0's value here.
+  if (!lane_dependent(expr) || expr == lane_var_) return cat("(", type, ")(", element, ")(", scalar_text(expr), ")");
   auto of = [&](Expr arg) { return vector_text(arg, element); };
   switch (expr.op()) {
     case sym::Op::kVar: {

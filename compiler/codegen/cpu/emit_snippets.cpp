@@ -183,7 +183,9 @@ std::string masked_memory_text(std::string_view type, int width, bool load) {
                                          : "unsigned char";
   const std::string own =
       cat("typedef ", spelled, " V __attribute__((__vector_size__(", piece_bytes, ")));\n");
-  // vmovdqu for bytes and words is loaddqu, for doublewords too; the pointer is to the vector type.
+  // The builtins want a pointer to the vector, but for 512 bits of doublewords and quadwords one to the
+  // element.
+  const std::string pointed = piece_bytes == 64 && bytes >= 4 ? spelled : "V";
   const std::string suffix = cat(element, piece_bytes * 8, "_mask");
   const std::string limit = piece_lanes > lanes ? cat(" & ", (1u << lanes) - 1, "u") : "";
   std::string out;
@@ -191,8 +193,8 @@ std::string masked_memory_text(std::string_view type, int width, bool load) {
     out = cat("static inline ", type, "@ sd_mload(const ", type, "* p, u64 bits) {\n  ", own);
     out += cat("  ", type, "@ r;\n");
     for (int at = 0; at < width; at += lanes) {
-      const std::string piece = cat("__builtin_ia32_loaddqu", suffix, "((const V*)(p + ", at, "), V{}, (",
-                                    mask, ")((bits >> ", at, ")", limit, "))");
+      const std::string piece = cat("__builtin_ia32_loaddqu", suffix, "((const ", pointed, "*)(p + ", at,
+                                    "), V{}, (", mask, ")((bits >> ", at, ")", limit, "))");
       if (width == piece_lanes)
         return out = cat("static inline ", type, "@ sd_mload(const ", type, "* p, u64 bits) {\n  ", own,
                          "  return __builtin_bit_cast(", type, "@, ", piece, ");\n}\n");
@@ -214,8 +216,8 @@ std::string masked_memory_text(std::string_view type, int width, bool load) {
         out += cat(l % 8 ? " " : "    ", "v[", l, "] = r[", at + l, "];",
                    l % 8 == 7 || l + 1 == lanes ? "\n" : "");
     }
-    out += cat("  __builtin_ia32_storedqu", suffix, "((V*)(p + ", at, "), v, (", mask, ")((bits >> ", at, ")",
-               limit, "));", width == piece_lanes ? "\n" : " }\n");
+    out += cat("  __builtin_ia32_storedqu", suffix, "((", pointed, "*)(p + ", at, "), v, (", mask,
+               ")((bits >> ", at, ")", limit, "));", width == piece_lanes ? "\n" : " }\n");
   }
   return out + "}\n";
 }
