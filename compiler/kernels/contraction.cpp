@@ -94,7 +94,8 @@ std::optional<Contraction> match_contraction(const loop::Nest& nest) {
   }
   // A dim that neither factor sees multiplies the sum by its extent; no template wants that.
   for (const loop::Dim& dim : c.reduce->dims) {
-    if (!c.factors[0].vars.contains(dim.var) && !c.factors[1].vars.contains(dim.var)) return std::nullopt;
+    const bool seen = c.factors[0].vars.contains(dim.var) || c.factors[1].vars.contains(dim.var);
+    if (!seen && !dim.extent.is_const(1)) return std::nullopt;
     if (sym::has_index(dim.extent)) return std::nullopt;
   }
   for (const loop::Dim& dim : nest.dims) {

@@ -179,7 +179,7 @@ class Emitter {
     text_.close();
     if (!known || *known % f_.lanes != 0) {
       text_.open("if (j < live_columns)");
-      text_.line("const int64_t live = live_columns - j;");
+      text_.line("const uint64_t live = ((uint64_t)1 << (live_columns - j)) - 1;");
       print_columns(body, "live");
       text_.close();
     }

@@ -105,7 +105,7 @@ void ContractionColumns::print_stage() {
   strip("");
   text.close();
   text.open("if (j < live_columns)");
-  text.line("const int64_t live = live_columns - j;");
+  text.line("const uint64_t live = ((uint64_t)1 << (live_columns - j)) - 1;");
   strip("live");
   text.close();
   text.line(cat("to += ", width, ";"));

@@ -161,7 +161,7 @@ void ContractionRows::print_pack() {
   text.close();
   if (!known || *known % f_.lanes != 0) {
     text.open(cat("if (k < ", extent, ")"));
-    text.line(cat("const int64_t live = ", extent, " - k;"));
+    text.line(cat("const uint64_t live = ((uint64_t)1 << (", extent, " - k)) - 1;"));
     strip("live");
     text.close();
   }

@@ -1,0 +1,347 @@
+#include "compiler/schedule/choose_contraction.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/memory_plan.h"
+
+namespace stridec::schedule {
+namespace {
+
+using kernels::Contraction;
+using kernels::Factor;
+using kernels::GemmKernel;
+using kernels::GemmPlan;
+using loop::Dim;
+using sym::Expr;
+using Dims = std::vector<Dim>;
+
+// What the model knows of a machine beyond CpuTarget, in cycles.
+constexpr double kFmaLatency = 4;
+constexpr double kTileCall = 30;       // call, row addresses, loop ends
+constexpr double kSegment = 12;        // per tile and segment: addresses, loop end
+constexpr double kEpilogueVector = 4;  // load of the sum, bias, activation, store
+constexpr double kTask = 60;
+
+struct Problem {
+  const loop::Program& program;
+  const loop::Nest& nest;
+  const Contraction& contraction;
+  sym::Facts facts;
+  std::vector<const loop::Stmt*> epilogue;
+};
+
+std::vector<Expr> vars(const Dims& dims) {
+  std::vector<Expr> out;
+  for (const Dim& dim : dims) out.push_back(dim.var);
+  return out;
+}
+
+double points(const Problem& p, const Dims& dims) {
+  double count = 1;
+  for (const Dim& dim : dims) count *= std::max(1.0, typical(dim.extent, p.facts));
+  return count;
+}
+
+Expr at_zero(Expr e, const Dims& dims) {
+  sym::Substitution zeros;
+  for (const Dim& dim : dims) zeros[dim.var] = 0;
+  return sym::substitute(e, zeros);
+}
+
+bool depends_on_any(Expr e, const Dims& dims) {
+  return std::any_of(dims.begin(), dims.end(), [&](const Dim& dim) { return sym::depends_on(e, dim.var); });
+}
+
+// ---- columns
+// ---------------------------------------------------------------------------------------------------------
+
+// How the stores and loads behind the sum, and b itself, step along a dim; 0 where there is no constant step.
+int64_t step_along(const Problem& p, const loop::Access& access, Expr var) {
+  const auto linear = sym::linear_in(kernels::offset_of(p.program, access, p.facts), var);
+  return linear ? sym::as_const(linear->coefficient).value_or(0) : 0;
+}
+
+// The dims of the vectorised factor that run as one: an innermost dim, as contiguous as can be in what is
+// stored and in b, and the dims outside of it that continue it everywhere.
+Dims choose_columns(const Problem& p, const Dims& candidates, const Factor& b, bool packed) {
+  if (candidates.empty()) return {};
+  auto score = [&](const Dim& dim) {
+    double s = std::min(64.0, typical(dim.extent, p.facts)) / 64;
+    for (const loop::Stmt* stmt : p.epilogue) {
+      const auto* store = std::get_if<loop::Store>(&stmt->node);
+      if (store && step_along(p, store->access, dim.var) == 1) s += 4;
+    }
+    if (!packed && b.load && step_along(p, b.load->access, dim.var) == 1) s += 2;
+    return s;
+  };
+  size_t inner = 0;
+  for (size_t d = 1; d < candidates.size(); ++d) {
+    if (score(candidates[d]) >= score(candidates[inner])) inner = d;
+  }
+  auto runs_as_one = [&](const Dims& dims) {
+    auto merges = [&](const loop::Access& access) {
+      return !depends_on_any(access.mask, dims) &&
+             kernels::merged_step(kernels::offset_of(p.program, access, p.facts), dims, p.facts).has_value();
+    };
+    auto all = [&](const std::vector<const loop::Stmt*>& statements) {
+      return std::all_of(statements.begin(), statements.end(), [&](const loop::Stmt* stmt) {
+        if (const loop::Access* access = loop::access_of(*stmt)) return merges(*access);
+        bool free = true;
+        loop::for_each_expr(*stmt, [&](Expr e) { free = free && !depends_on_any(e, dims); });
+        return free;
+      });
+    };
+    return all(p.epilogue) && all(b.slice);
+  };
+  Dims columns = {candidates[inner]};
+  for (size_t d = inner; d-- > 0;) {
+    Dims longer = columns;
+    longer.insert(longer.begin(), candidates[d]);
+    if (!runs_as_one(longer)) break;
+    columns = std::move(longer);
+  }
+  return columns;
+}
+
+// ---- k
+// ---------------------------------------------------------------------------------------------------------------
+
+// Dims of k that a holds contiguously, outer first, where a can be read in place.
+Dims choose_run(const Problem& p, const Factor& a, const Dims& k) {
+  if (!a.load) return {};
+  const loop::Access& access = a.load->access;
+  const Expr mask = sym::simplify(access.mask, p.facts);
+  if (!mask.is_const(1) && (a.load->fill.f != 0 || a.load->fill.i != 0 || std::signbit(a.load->fill.f)))
+    return {};
+  const Expr offset = kernels::offset_of(p.program, access, p.facts);
+  Dims run;
+  Expr step = 1;
+  for (bool grown = true; grown;) {
+    grown = false;
+    for (const Dim& dim : k) {
+      const bool taken = std::any_of(run.begin(), run.end(), [&](const Dim& d) { return d.var == dim.var; });
+      if (taken || sym::depends_on(mask, dim.var)) continue;
+      const auto linear = sym::linear_in(offset, dim.var);
+      if (!linear || !(linear->coefficient == step || p.facts.holds(sym::eq(linear->coefficient, step))))
+        continue;
+      run.insert(run.begin(), dim);
+      step = sym::simplify(step * dim.extent, p.facts);
+      grown = true;
+      break;
+    }
+  }
+  return run;
+}
+
+Dims without(const Dims& dims, const Dims& taken) {
+  Dims rest;
+  for (const Dim& dim : dims) {
+    if (std::none_of(taken.begin(), taken.end(), [&](const Dim& t) { return t.var == dim.var; }))
+      rest.push_back(dim);
+  }
+  return rest;
+}
+
+// ---- b
+// ---------------------------------------------------------------------------------------------------------------
+
+// Values of weights alone, at indices that are known when the model is compiled, not many more than there are
+// weights.
+bool can_pack(const Problem& p, const Factor& b, const Dims& batch, const Dims& columns, const Dims& k) {
+  constexpr double kGrowth = 2;
+  double made = 1, given = 0;
+  for (const Dims* dims : {&batch, &columns, &k}) {
+    for (const Dim& dim : *dims) {
+      if (dims == &batch && !b.vars.contains(dim.var)) continue;
+      const auto extent = sym::as_const(dim.extent);
+      if (!extent) return false;
+      made *= static_cast<double>(*extent);
+    }
+  }
+  for (const loop::Stmt* stmt : b.slice) {
+    bool constant = true;
+    loop::for_each_expr(*stmt, [&](Expr e) {
+      for (Expr var : sym::free_vars(e)) constant = constant && sym::is_index(var);
+    });
+    if (!constant) return false;
+    const auto* load = std::get_if<loop::Load>(&stmt->node);
+    if (!load) continue;
+    const loop::Buffer& buffer = p.program[load->access.buffer];
+    if (buffer.storage != loop::Storage::kWeight) return false;
+    given += static_cast<double>(sym::as_const(loop::element_count(buffer.shape)).value_or(0));
+  }
+  return made > 0 && made <= kGrowth * given;
+}
+
+// b's rows are contiguous columns at one distance along k.
+bool can_read(const Problem& p, const Factor& b, const Dims& batch, const Dims& columns, const Dims& k) {
+  if (!b.load || !b.load->access.mask.is_const(1) || columns.empty()) return false;
+  const Expr offset = kernels::offset_of(p.program, b.load->access, p.facts);
+  const auto column = kernels::merged_step(offset, columns, p.facts);
+  const auto step = kernels::merged_step(at_zero(offset, columns), k, p.facts);
+  return column && column->is_const(1) && step && !depends_on_any(*step, batch);
+}
+
+// ---- cost
+// ------------------------------------------------------------------------------------------------------------
+
+struct Shape {
+  double batch, rows, columns, segments, run;
+  double k() const { return segments * run; }
+};
+
+// Cycles of one k of a tile with this many rows.
+double cycles_per_k(const GemmKernel& kernel, double rows, const CpuTarget& target) {
+  const double fma = rows * kernel.vectors / target.fma_per_cycle;
+  const double loads = (rows + kernel.vectors) * kernel.vector_bytes / target.load_bytes_per_cycle;
+  return std::max({fma, loads, kFmaLatency});
+}
+
+double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, bool unit_store,
+            const CpuTarget& target) {
+  const GemmKernel& kernel = *plan.kernel;
+  const double tiles = std::ceil(s.rows / kernel.rows), panels = std::ceil(s.columns / kernel.columns());
+  const double blocks = std::ceil(tiles / static_cast<double>(plan.tiles));
+  const double per_k = cycles_per_k(kernel, s.rows / tiles, target);
+  const double segments = plan.a == GemmPlan::A::kDirect ? s.segments : 1;
+  double tile = s.k() * per_k + kTileCall + segments * kSegment;
+  tile += s.rows / tiles * kernel.vectors * kEpilogueVector * (unit_store ? 1 : kernel.lanes());
+  double total = s.batch * panels * (tiles * tile + blocks * kTask);
+  // Copies: contiguous ones move a vector in two cycles, others an element.
+  const double vector = 2.0 / kernel.lanes(), element = 1.5;
+  if (plan.a == GemmPlan::A::kPack) {
+    total += s.batch * s.rows * s.k() * (unit_a ? vector : element) *
+             (plan.rows_outer || blocks == 1 ? 1 : panels);
+  }
+  if (plan.b == GemmPlan::B::kStage) {
+    total += s.batch * panels * kernel.columns() * s.k() * (unit_b ? vector : element) *
+             (plan.rows_outer && panels > 1 ? blocks : 1);
+  }
+  return total;
+}
+
+// Tiles of rows per task: many enough that what a task sets up is paid back, few enough that there are tasks
+// to share.
+int64_t choose_tiles(const GemmPlan& plan, const Shape& s, const CpuTarget& target) {
+  constexpr double kTasks = 32;
+  const double row_bytes = s.k() * byte_size(plan.kernel->dtype);
+  double tiles = 16;
+  if (plan.b == GemmPlan::B::kStage) tiles = 64;
+  // The rows of a task stay in half of L2 while panels pass by.
+  tiles = std::min(tiles, std::max(2.0, target.l2_bytes / 2 / (row_bytes * plan.kernel->rows)));
+  const double have = std::ceil(s.rows / plan.kernel->rows),
+               panels = std::ceil(s.columns / plan.kernel->columns());
+  const double blocks = std::ceil(kTasks / (s.batch * panels));
+  if (plan.b != GemmPlan::B::kStage) tiles = std::min(tiles, std::max(2.0, std::floor(have / blocks)));
+  return std::max<int64_t>(1, static_cast<int64_t>(tiles));
+}
+
+// ---- plans
+// -----------------------------------------------------------------------------------------------------------
+
+void add_plans(const Problem& p, const Factor& a, const Factor& b, const CpuTarget& target,
+               std::vector<RankedPlan>& out) {
+  Dims batch, rows, candidates, k = p.contraction.reduce->dims;
+  for (const Dim& dim : p.nest.dims) {
+    const bool in_a = a.vars.contains(dim.var), in_b = b.vars.contains(dim.var);
+    (in_a == in_b ? batch : in_a ? rows : candidates).push_back(dim);
+  }
+  if (candidates.empty()) return;
+  GemmPlan plan;
+  Dims run = choose_run(p, a, k);
+  constexpr double kShortRun = 4;
+  if (run.empty() || (points(p, run) < kShortRun && run.size() < k.size())) {
+    plan.a = GemmPlan::A::kPack;
+    // The order of k is free: the dim that lies innermost in a goes innermost.
+    run = k;
+    for (size_t d = 0; a.load && d < run.size(); ++d) {
+      if (step_along(p, a.load->access, run[d].var) == 1)
+        std::rotate(run.begin() + static_cast<std::ptrdiff_t>(d),
+                    run.begin() + static_cast<std::ptrdiff_t>(d) + 1, run.end());
+    }
+  }
+  const Dims segments = without(k, run);
+  Dims order = segments;
+  order.insert(order.end(), run.begin(), run.end());
+
+  const bool weights = can_pack(p, b, batch, candidates, k);
+  const Dims columns = choose_columns(p, candidates, b, weights);
+  for (const Dim& dim : without(candidates, columns)) batch.push_back(dim);
+  const bool readable = can_read(p, b, batch, columns, order);
+  plan.b = weights ? GemmPlan::B::kWeights : GemmPlan::B::kStage;
+  plan.rows_outer = plan.b == GemmPlan::B::kWeights;
+  plan.batch = vars(batch), plan.rows = vars(rows), plan.columns = vars(columns);
+  plan.segments = vars(segments), plan.run = vars(run);
+
+  const Shape shape{points(p, batch), points(p, rows), points(p, columns), points(p, segments),
+                    points(p, run)};
+  bool unit_store = true;
+  for (const loop::Stmt* stmt : p.epilogue) {
+    const auto* store = std::get_if<loop::Store>(&stmt->node);
+    if (store && !columns.empty())
+      unit_store = unit_store && step_along(p, store->access, columns.back().var) == 1;
+  }
+  const bool unit_a = a.load && step_along(p, a.load->access, order.back().var) == 1;
+  for (const GemmKernel& kernel : kernels::gemm_kernels()) {
+    if (kernel.dtype != p.contraction.dtype || kernel.vector_bytes != target.vector_bytes) continue;
+    plan.kernel = &kernel;
+    plan.panel = weights ? kernel.columns() : 0;
+    plan.tiles = choose_tiles(plan, shape, target);
+    out.push_back({plan, cost(plan, shape, unit_a, readable, unit_store, target)});
+  }
+}
+
+}  // namespace
+
+double typical(Expr e, const sym::Facts& facts) {
+  const auto value = sym::evaluate(e, [&](Expr var) -> std::optional<int64_t> {
+    const sym::Interval range = facts.bounds(var);
+    const int64_t lo = range.has_lo() ? range.lo : 1;
+    const int64_t hi = range.has_hi() ? range.hi : 2 * kTypicalSize;
+    return std::clamp<int64_t>(lo + (hi - lo) / 2, lo, std::max(lo, kTypicalSize));
+  });
+  return value ? static_cast<double>(*value) : static_cast<double>(kTypicalSize);
+}
+
+std::vector<RankedPlan> contraction_plans(const loop::Program& program, const loop::Nest& nest,
+                                          const CpuTarget& target) {
+  const auto contraction = kernels::match_contraction(nest);
+  if (!contraction) return {};
+  Problem p{program, nest, *contraction, kernels::facts_in(program, nest, *contraction), {}};
+  for (size_t i = 0; i < nest.body.size(); ++i) {
+    if (i != contraction->at) p.epilogue.push_back(&nest.body[i]);
+  }
+  std::vector<RankedPlan> plans;
+  for (int side = 0; side < 2; ++side) {
+    add_plans(p, contraction->factors[1 - side], contraction->factors[side], target, plans);
+  }
+  std::vector<size_t> order(plans.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t x, size_t y) {
+    return plans[x].cycles != plans[y].cycles ? plans[x].cycles < plans[y].cycles : x < y;
+  });
+  std::vector<RankedPlan> ranked;
+  for (size_t i : order) ranked.push_back(std::move(plans[i]));
+  return ranked;
+}
+
+std::optional<loop::Schedule> choose_contraction(const loop::Program& program, const loop::Nest& nest,
+                                                 const CpuTarget& target) {
+  const std::vector<RankedPlan> plans = contraction_plans(program, nest, target);
+  if (plans.empty()) return std::nullopt;
+  // The general emitter vectorises one dim and keeps one accumulator per point: about a vector of
+  // multiply-adds in two cycles, a load each.
+  double work = 1;
+  sym::Facts facts = program.facts;
+  for (const Dim& dim : nest.dims) work *= std::max(1.0, typical(dim.extent, facts));
+  for (const Dim& dim : kernels::match_contraction(nest)->reduce->dims)
+    work *= std::max(1.0, typical(dim.extent, facts));
+  const double general = work / target.lanes(4) * 2;
+  if (plans[0].cycles > general) return std::nullopt;
+  return kernels::to_schedule(plans[0].plan);
+}
+
+}  // namespace stridec::schedule

@@ -1,0 +1,30 @@
+// Which register tile, loop order and copies a contraction runs with: an analytical model, no measuring.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "compiler/base/target.h"
+#include "compiler/kernels/gemm_plan.h"
+#include "compiler/loop/program.h"
+
+namespace stridec::schedule {
+
+struct RankedPlan {
+  kernels::GemmPlan plan;
+  double cycles;  // of one core, for symbols at a typical size
+};
+
+// The plans that can run the nest, best first; none where it is no contraction or the micro-kernels do not
+// fit it.
+std::vector<RankedPlan> contraction_plans(const loop::Program& program, const loop::Nest& nest,
+                                          const CpuTarget& target);
+
+// The best plan as a schedule; nothing: leave the nest to the general emitter.
+std::optional<loop::Schedule> choose_contraction(const loop::Program& program, const loop::Nest& nest,
+                                                 const CpuTarget& target);
+
+// A value for cost models: each symbol at the middle of its range, at most kTypicalSize.
+double typical(sym::Expr e, const sym::Facts& facts);
+
+}  // namespace stridec::schedule

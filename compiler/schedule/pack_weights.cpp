@@ -1,0 +1,199 @@
+#include "compiler/schedule/pack_weights.h"
+
+#include <map>
+
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+#include "compiler/kernels/gemm_plan.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/walk.h"
+#include "compiler/sym/text.h"
+
+namespace stridec::schedule {
+namespace {
+
+using kernels::Contraction;
+using kernels::Factor;
+using kernels::GemmPlan;
+using loop::BufferId;
+using loop::Dim;
+using loop::Nest;
+using loop::Program;
+using loop::Stmt;
+using sym::Expr;
+
+// Indices of the packed weight, in the order of its dims, over variables of the packing nest.
+struct Panels {
+  std::vector<Dim> dims;
+  sym::Substitution from_contraction;  // the contraction's variables over these
+  Expr column;                         // the flattened column
+  Expr columns;                        // their number
+};
+
+Panels panels_of(const Nest& nest, const Contraction& c, const GemmPlan& plan, const Factor& b) {
+  Panels panels;
+  int next = 0;
+  auto add = [&](Expr extent) {
+    panels.dims.push_back({sym::var(cat("%i", next++)), extent});
+    return panels.dims.back().var;
+  };
+  for (const Dim& dim : kernels::dims_by_name(nest, c, plan.batch)) {
+    if (b.vars.contains(dim.var)) panels.from_contraction[dim.var] = add(dim.extent);
+  }
+  const std::vector<Dim> columns = kernels::dims_by_name(nest, c, plan.columns);
+  panels.columns = 1;
+  for (const Dim& dim : columns) panels.columns *= dim.extent;
+  const Expr panel = add(sym::ceildiv(panels.columns, plan.panel));
+  for (const auto* list : {&plan.segments, &plan.run}) {
+    for (const Dim& dim : kernels::dims_by_name(nest, c, *list))
+      panels.from_contraction[dim.var] = add(dim.extent);
+  }
+  panels.column = panel * plan.panel + add(plan.panel);
+  Expr rest = panels.column;
+  for (size_t d = columns.size(); d-- > 1;) {
+    panels.from_contraction[columns[d].var] = sym::mod(rest, columns[d].extent);
+    rest = sym::floordiv(rest, columns[d].extent);
+  }
+  panels.from_contraction[columns[0].var] = rest;
+  return panels;
+}
+
+// What the panels hold, as text: equal texts are equal panels.
+std::string key_of(const Panels& panels, const Factor& b, const Nest& nest) {
+  std::string key;
+  for (const Dim& dim : panels.dims) key += cat(dim.extent, " ");
+  std::map<int32_t, size_t> number;
+  auto spelled = [&](loop::ValueId id) {
+    return cat("%", number.emplace(id.value, number.size()).first->second);
+  };
+  for (const Stmt* stmt : b.slice) {
+    std::visit(loop::Overloaded{
+                   [&](const loop::Let& s) {
+                     key += cat("op", static_cast<int>(s.op));
+                     for (loop::ValueId arg : s.args) key += spelled(arg);
+                   },
+                   [&](const loop::Constant& s) { key += cat("const", s.value.f, ",", s.value.i); },
+                   [&](const loop::IndexValue& s) {
+                     key += cat("index", sym::substitute(s.expr, panels.from_contraction));
+                   },
+                   [&](const loop::Load& s) {
+                     key += cat("load", s.access.buffer.value, "[");
+                     for (Expr e : s.access.index)
+                       key += cat(sym::substitute(e, panels.from_contraction), ",");
+                     key += cat("]", sym::substitute(s.access.mask, panels.from_contraction), ",", s.fill.f);
+                   },
+                   [&](const auto&) { STRIDEC_CHECK(false, "statement in a factor"); },
+               },
+               stmt->node);
+    loop::for_each_result(*stmt, [&](loop::ValueId id) {
+      key += cat("=", spelled(id), name(nest.values[id.value].dtype), ";");
+    });
+  }
+  return key;
+}
+
+BufferId add_panels(Program& program, const Nest& nest, const Contraction& c, const Factor& b,
+                    const Panels& panels) {
+  std::string source = "weight";
+  for (const Stmt* stmt : b.slice) {
+    if (const auto* load = std::get_if<loop::Load>(&stmt->node)) source = program[load->access.buffer].name;
+  }
+  loop::Buffer buffer{.name = source + ".panels", .dtype = c.dtype};
+  for (const Dim& dim : panels.dims) buffer.shape.push_back(dim.extent);
+  buffer.storage = loop::Storage::kWeight;
+  buffer.prepacked = true;
+
+  Nest pack{.name = "pack " + source, .nodes = nest.nodes, .dims = panels.dims};
+  loop::Cloner cloner(pack);
+  for (const auto& [from, to] : panels.from_contraction) cloner.map(from, to);
+  const Expr inside = sym::lt(panels.column, panels.columns);
+  for (const Stmt* stmt : b.slice) {
+    pack.body.push_back(cloner.clone(nest, *stmt));
+    if (auto* load = std::get_if<loop::Load>(&pack.body.back().node)) {
+      load->access.mask = sym::logical_and(load->access.mask, inside);
+    }
+  }
+  const BufferId id = loop::add_buffer(program, std::move(buffer));
+  loop::ValueId value = cloner.value(b.value);
+  if (!b.load) {
+    // Behind the last column the factor's statements may give anything.
+    sym::Facts facts = program.facts;
+    for (const Dim& dim : panels.dims) facts.set_index(dim.var, dim.extent);
+    if (!facts.holds(inside)) {
+      const loop::ValueId in = cloner.fresh_value(DType::kBool), zero = cloner.fresh_value(c.dtype),
+                          selected = cloner.fresh_value(c.dtype);
+      pack.body.push_back({loop::IndexValue{in, inside}});
+      pack.body.push_back({loop::Constant{zero, loop::float_scalar(c.dtype, 0)}});
+      pack.body.push_back({loop::Let{selected, loop::ScalarOp::kSelect, {in, value, zero}}});
+      value = selected;
+    }
+  }
+  loop::Store store{.access = {.buffer = id}, .value = value};
+  for (const Dim& dim : panels.dims) store.access.index.push_back(dim.var);
+  pack.body.push_back({std::move(store)});
+  program.prepack.push_back(loop::add_nest(program, std::move(pack)));
+  return id;
+}
+
+// The load that replaces the factor: the packed element of the contraction's point.
+loop::Access access_of_panels(BufferId id, const Nest& nest, const Contraction& c, const GemmPlan& plan,
+                              const Factor& b) {
+  loop::Access access{.buffer = id};
+  for (const Dim& dim : kernels::dims_by_name(nest, c, plan.batch)) {
+    if (b.vars.contains(dim.var)) access.index.push_back(dim.var);
+  }
+  Expr column = 0;
+  for (const Dim& dim : kernels::dims_by_name(nest, c, plan.columns)) column = column * dim.extent + dim.var;
+  access.index.push_back(sym::floordiv(column, plan.panel));
+  for (const auto* list : {&plan.segments, &plan.run}) {
+    for (Expr var : *list) access.index.push_back(var);
+  }
+  access.index.push_back(sym::mod(column, plan.panel));
+  return access;
+}
+
+}  // namespace
+
+void pack_weights(Program& program) {
+  std::map<std::string, BufferId> made;
+  std::vector<loop::NestId> launched;
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    if (const auto* launch = std::get_if<loop::Launch>(&step.node)) launched.push_back(launch->nest);
+  });
+  for (loop::NestId id : launched) {
+    if (!kernels::is_gemm(program[id].schedule)) continue;
+    const GemmPlan plan = kernels::to_plan(program[id].schedule);
+    if (plan.b != GemmPlan::B::kWeights) continue;
+    const auto contraction = kernels::match_contraction(program[id]);
+    STRIDEC_CHECK(contraction.has_value(), program[id].name);
+    const Factor& b = contraction->factors[contraction->factors[0].vars.contains(plan.columns[0]) ? 0 : 1];
+    if (b.load && program[b.load->access.buffer].name.ends_with(".panels")) continue;  // packed before
+    const Panels panels = panels_of(program[id], *contraction, plan, b);
+    const auto [found, fresh] = made.emplace(key_of(panels, b, program[id]), BufferId());
+    if (fresh) {
+      const Nest copy = program[id];
+      const auto matched = kernels::match_contraction(copy);
+      found->second =
+          add_panels(program, copy, *matched, matched->factors[&b - contraction->factors], panels);
+    }
+    // add_panels moved the program's nests.
+    Nest& nest = program[id];
+    const auto now = kernels::match_contraction(nest);
+    const Factor& factor = now->factors[now->factors[0].vars.contains(plan.columns[0]) ? 0 : 1];
+    const auto side = static_cast<size_t>(&factor - now->factors);
+    loop::Access access = access_of_panels(found->second, nest, *now, plan, factor);
+    auto& reduce = std::get<loop::Reduce>(nest.body[now->at].node);
+    const loop::ValueId element = loop::add_value(nest, now->dtype);
+    for (size_t i = 0; i < reduce.body.size(); ++i) {
+      auto* product = std::get_if<loop::Let>(&reduce.body[i].node);
+      if (!product || product->result != reduce.yields[0]) continue;
+      product->args[side] = element;
+      const auto at = reduce.body.begin() + static_cast<std::ptrdiff_t>(i);
+      reduce.body.insert(at, {loop::Load{element, std::move(access), loop::float_scalar(now->dtype, 0)}});
+      break;
+    }
+    loop::eliminate_dead(nest);
+  }
+}
+
+}  // namespace stridec::schedule

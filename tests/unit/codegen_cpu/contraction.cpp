@@ -1,0 +1,268 @@
+#include "compiler/codegen/cpu/contraction.h"
+
+#include <doctest/doctest.h>
+
+#include "compiler/base/text.h"
+#include "compiler/loop/build.h"
+#include "compiler/schedule/choose_contraction.h"
+#include "tests/unit/codegen_cpu/contraction_harness.h"
+
+using namespace stridec;
+using loop::NestBuilder;
+using loop::Program;
+using loop::Storage;
+using loop::Value;
+using loop::View;
+using sym::Expr;
+
+namespace {
+
+struct Case {
+  Program program;
+  loop::NestId nest;
+};
+
+View buffer(Program& program, const std::string& name, std::vector<Expr> shape, Storage storage,
+            DType dtype = DType::kF32, std::vector<Expr> strides = {}) {
+  return loop::whole(program, loop::add_buffer(program, {.name = name,
+                                                         .dtype = dtype,
+                                                         .shape = std::move(shape),
+                                                         .strides = std::move(strides),
+                                                         .storage = storage}));
+}
+
+Expr symbol(Program& program, const std::string& name, int64_t lo, int64_t hi) {
+  const Expr var = sym::var(name);
+  program.symbols.push_back({.var = var});
+  program.facts.set_range(var, lo, hi);
+  return var;
+}
+
+// Runs the plan on both sides and compares.
+void check_plan(const Case& c, const kernels::GemmPlan& plan, const CpuTarget& target,
+                const std::vector<loop::Bindings>& shapes) {
+  loop::Nest nest = c.program[c.nest];
+  nest.schedule = kernels::to_schedule(plan);
+  CAPTURE(nest.name);
+  CAPTURE(target.name);
+  CAPTURE(loop::to_string(nest.schedule));
+  const codegen::Kernel emitted = codegen::cpu::emit_contraction(c.program, nest, target);
+  INFO(emitted.text);
+  const test::CompiledKernel kernel(emitted, target);
+  for (const loop::Bindings& shape : shapes) {
+    test::Memory expected(c.program, shape), actual(c.program, shape), shared(c.program, shape);
+    auto views = expected.views();
+    loop::interpret(c.program, nest, shape, views);
+    kernel.run(c.program, shape, actual.views(), 1);
+    const double error = test::difference(c.program, nest, actual, expected);
+    CHECK(error < 1e-5);
+    kernel.run(c.program, shape, shared.views(), 3);
+    CHECK(test::difference(c.program, nest, shared, actual) == 0);
+  }
+}
+
+// Every plan on this machine, the best one on every other instruction set.
+void check(const Case& c, const std::vector<loop::Bindings>& shapes = {{}}) {
+  const CpuTarget& native = cpu_target("native");
+  const auto plans = schedule::contraction_plans(c.program, c.program[c.nest], native);
+  REQUIRE(!plans.empty());
+  for (const auto& ranked : plans) check_plan(c, ranked.plan, native, shapes);
+  for (const CpuTarget& target : cpu_targets()) {
+    if (target.vector_bytes >= native.vector_bytes || target.tune != "generic") continue;
+    const auto others = schedule::contraction_plans(c.program, c.program[c.nest], target);
+    REQUIRE(!others.empty());
+    check_plan(c, others[0].plan, target, shapes);
+  }
+}
+
+struct Gemm {
+  bool a_transposed = false, b_transposed = false, out_transposed = false;
+  bool epilogue = true;
+  DType operands = DType::kF32, accumulator = DType::kF32;
+};
+
+Case gemm(Expr m, Expr n, Expr k, Program program, Gemm options = {}) {
+  const View a = buffer(program, "a", options.a_transposed ? std::vector{k, m} : std::vector{m, k},
+                        Storage::kInput, options.operands);
+  const View b = buffer(program, "b", options.b_transposed ? std::vector{n, k} : std::vector{k, n},
+                        Storage::kInput, options.operands);
+  const View bias = buffer(program, "bias", {n}, Storage::kInput, options.accumulator);
+  const View out = buffer(program, "out", options.out_transposed ? std::vector{n, m} : std::vector{m, n},
+                          Storage::kArena, options.accumulator);
+  NestBuilder nb(program, "gemm");
+  const Expr i = nb.dim(m), j = nb.dim(n);
+  Value sum = nb.reduce(loop::Combine::kSum, {k}, [&](const std::vector<Expr>& at) {
+    auto pair = [](bool swap, Expr x, Expr y) { return swap ? std::vector{y, x} : std::vector{x, y}; };
+    return nb.cast(nb.load(a, pair(options.a_transposed, i, at[0])), options.accumulator) *
+           nb.cast(nb.load(b, pair(options.b_transposed, at[0], j)), options.accumulator);
+  });
+  if (options.epilogue) sum = max(sum + nb.load(bias, {j}), nb.constant(options.accumulator, 0));
+  nb.store(out, options.out_transposed ? std::vector{j, i} : std::vector{i, j}, sum);
+  const loop::NestId id = nb.finish();
+  return {std::move(program), id};
+}
+
+}  // namespace
+
+TEST_CASE("matrix products of odd sizes") {
+  for (auto [m, n, k] : {std::array{1, 17, 5}, {7, 48, 3}, {13, 50, 20}, {33, 100, 65}, {2, 129, 40}}) {
+    check(gemm(m, n, k, {}));
+  }
+}
+
+TEST_CASE("a matrix product of symbolic size, empty ones included") {
+  Program program;
+  const Expr m = symbol(program, "m", 0, 512), n = symbol(program, "n", 0, 512),
+             k = symbol(program, "k", 0, 512);
+  check(gemm(m, n, k, program), {{{m, 5}, {n, 7}, {k, 3}},
+                                 {{m, 1}, {n, 64}, {k, 33}},
+                                 {{m, 130}, {n, 131}, {k, 1}},
+                                 {{m, 0}, {n, 8}, {k, 8}},
+                                 {{m, 3}, {n, 9}, {k, 0}}});
+}
+
+TEST_CASE("operands and results in every order") {
+  for (int bits = 0; bits < 8; ++bits) {
+    check(gemm(19, 37, 23, {},
+               {.a_transposed = (bits & 1) != 0,
+                .b_transposed = (bits & 2) != 0,
+                .out_transposed = (bits & 4) != 0}));
+  }
+}
+
+TEST_CASE("narrow operands are converted first") {
+  for (DType dtype : {DType::kF16, DType::kBF16, DType::kI8, DType::kU8}) {
+    check(gemm(11, 35, 18, {}, {.operands = dtype}));
+  }
+}
+
+TEST_CASE("double precision") {
+  check(gemm(21, 43, 30, {}, {.operands = DType::kF64, .accumulator = DType::kF64}));
+}
+
+TEST_CASE("a batch of products of strided views, as in attention") {
+  Program program;
+  const Expr batch = symbol(program, "batch", 1, 8), s = symbol(program, "s", 1, 256);
+  const View qkv = buffer(program, "qkv", {batch, s, 3, 2, 24}, Storage::kInput);
+  const View scores = buffer(program, "scores", {batch, 2, s, s}, Storage::kArena);
+  const View out = buffer(program, "out", {batch, s, 2, 24}, Storage::kArena);
+  NestBuilder first(program, "qk");
+  {
+    const auto i = first.dims({batch, 2, s, s});
+    const Value sum = first.reduce(loop::Combine::kSum, {24}, [&](const std::vector<Expr>& at) {
+      return first.load(qkv, {i[0], i[2], 0, i[1], at[0]}) * first.load(qkv, {i[0], i[3], 1, i[1], at[0]});
+    });
+    first.store(scores, i, sum * first.constant(DType::kF32, 0.125));
+  }
+  const loop::NestId qk = first.finish();
+  NestBuilder second(program, "pv");
+  {
+    const auto i = second.dims({batch, 2, s, 24});
+    const Value sum = second.reduce(loop::Combine::kSum, {s}, [&](const std::vector<Expr>& at) {
+      return second.load(scores, {i[0], i[1], i[2], at[0]}) * second.load(qkv, {i[0], at[0], 2, i[1], i[3]});
+    });
+    second.store(out, {i[0], i[2], i[1], i[3]}, sum);
+  }
+  const loop::NestId pv = second.finish();
+  const std::vector<loop::Bindings> shapes = {
+      {{batch, 1}, {s, 1}}, {{batch, 2}, {s, 17}}, {{batch, 1}, {s, 70}}};
+  check({program, qk}, shapes);
+  check({program, pv}, shapes);
+}
+
+namespace {
+
+struct Conv {
+  std::vector<int64_t> in, kernel;  // sizes of the spatial dims
+  int64_t channels = 3, filters = 5, groups = 1;
+  int64_t stride = 1, dilation = 1, pad = 0;
+  bool channels_last = true;
+  bool residual = false;
+};
+
+// Channels-last is a matter of strides: the dims stay batch, channel, space.
+std::vector<Expr> strides_of(const std::vector<Expr>& shape, bool channels_last) {
+  std::vector<Expr> strides = loop::row_major(shape);
+  if (!channels_last) return strides;
+  strides[1] = 1;
+  Expr step = shape[1];
+  for (size_t d = shape.size(); d-- > 2;) {
+    strides[d] = step;
+    step *= shape[d];
+  }
+  strides[0] = step;
+  return strides;
+}
+
+Case conv(Expr batch, const Conv& c, Program program) {
+  const size_t rank = c.in.size();
+  std::vector<Expr> in = {batch, c.channels}, out = {batch, c.filters},
+                    weight = {c.filters, c.channels / c.groups};
+  for (size_t d = 0; d < rank; ++d) {
+    in.push_back(c.in[d]);
+    out.push_back((c.in[d] + 2 * c.pad - c.dilation * (c.kernel[d] - 1) - 1) / c.stride + 1);
+    weight.push_back(c.kernel[d]);
+  }
+  const View x = buffer(program, "x", in, Storage::kInput, DType::kF32, strides_of(in, c.channels_last));
+  const View w = buffer(program, "w", weight, Storage::kInput);
+  const View bias = buffer(program, "bias", {c.filters}, Storage::kInput);
+  const View residual =
+      buffer(program, "residual", out, Storage::kInput, DType::kF32, strides_of(out, c.channels_last));
+  const View y = buffer(program, "y", out, Storage::kArena, DType::kF32, strides_of(out, c.channels_last));
+  NestBuilder nb(program, cat("conv", rank, "d"));
+  std::vector<Expr> i = {nb.dim(batch)};
+  const Expr group = c.groups > 1 ? nb.dim(c.groups) : Expr(0);
+  const Expr filter = nb.dim(c.filters / c.groups);
+  const Expr channel_out = group * (c.filters / c.groups) + filter;
+  i.push_back(channel_out);
+  for (size_t d = 0; d < rank; ++d) i.push_back(nb.dim(out[2 + d]));
+  std::vector<Expr> extents(weight.begin() + 1, weight.end());
+  Value sum = nb.reduce(loop::Combine::kSum, extents, [&](const std::vector<Expr>& k) {
+    loop::Access from{.buffer = x.buffer, .index = {i[0], group * (c.channels / c.groups) + k[0]}};
+    std::vector<Expr> inside;
+    std::vector<Expr> at = {channel_out, k[0]};
+    for (size_t d = 0; d < rank; ++d) {
+      const Expr position = i[2 + d] * c.stride + k[1 + d] * c.dilation - c.pad;
+      from.index.push_back(position);
+      if (c.pad) inside.push_back(sym::logical_and(sym::ge(position, 0), sym::lt(position, c.in[d])));
+      at.push_back(k[1 + d]);
+    }
+    from.mask = sym::logical_and(inside);
+    return nb.load(from, loop::float_scalar(DType::kF32, 0)) * nb.load(w, at);
+  });
+  sum = sum + nb.load(bias, {channel_out});
+  if (c.residual) sum = sum + nb.load(residual, i);
+  nb.store(y, i, max(sum, nb.constant(DType::kF32, 0)));
+  const loop::NestId id = nb.finish();
+  return {std::move(program), id};
+}
+
+}  // namespace
+
+TEST_CASE("convolutions of every rank, stride, dilation and padding") {
+  check(conv(2, {.in = {11}, .kernel = {3}, .channels = 8, .filters = 9, .pad = 1}, {}));
+  check(conv(2, {.in = {9, 10}, .kernel = {3, 3}, .channels = 6, .filters = 20, .pad = 1, .residual = true},
+             {}));
+  check(conv(1, {.in = {9, 7}, .kernel = {1, 1}, .channels = 16, .filters = 50}, {}));
+  check(conv(1, {.in = {12, 13}, .kernel = {1, 1}, .channels = 16, .filters = 17, .stride = 2}, {}));
+  check(conv(
+      1,
+      {.in = {15, 16}, .kernel = {3, 2}, .channels = 5, .filters = 8, .stride = 2, .dilation = 2, .pad = 2},
+      {}));
+  check(conv(2, {.in = {5, 6, 7}, .kernel = {2, 3, 1}, .channels = 4, .filters = 6, .pad = 1}, {}));
+  check(conv(1, {.in = {14, 14}, .kernel = {7, 7}, .channels = 3, .filters = 32, .stride = 2, .pad = 3}, {}));
+}
+
+TEST_CASE("convolutions of channels-first data, and grouped ones") {
+  check(conv(2,
+             {.in = {8, 9}, .kernel = {3, 3}, .channels = 6, .filters = 10, .pad = 1, .channels_last = false},
+             {}));
+  check(conv(1, {.in = {8, 9}, .kernel = {3, 3}, .channels = 12, .filters = 30, .groups = 3, .pad = 1}, {}));
+}
+
+TEST_CASE("a convolution of a symbolic batch") {
+  Program program;
+  const Expr batch = symbol(program, "batch", 1, 64);
+  check(conv(batch, {.in = {7, 7}, .kernel = {3, 3}, .channels = 16, .filters = 24, .pad = 1}, program),
+        {{{batch, 1}}, {{batch, 5}}});
+}

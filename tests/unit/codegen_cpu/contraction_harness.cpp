@@ -1,0 +1,174 @@
+#include "tests/unit/codegen_cpu/contraction_harness.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "compiler/base/text.h"
+#include "compiler/codegen/cpu/clang.h"
+#include "compiler/codegen/cpu/jit.h"
+#include "compiler/codegen/embedded.h"
+#include "compiler/loop/walk.h"
+#include "runtime/include/stridec/abi.h"
+
+namespace stridec::test {
+namespace {
+
+std::string source_of(const std::string& text, const std::string& name) {
+  const std::string include = "#include \"stridec/abi.h\"\n";
+  std::string out = text;
+  if (const size_t at = out.find(include); at != std::string::npos) {
+    out.replace(at, include.size(),
+                cat("#define STRIDEC_ABI_FREESTANDING\n#define KERNEL ", name, "\n", codegen::abi_header()));
+  }
+  return out;
+}
+
+std::string object_of(const std::string& text, const CpuTarget& target) {
+  static std::map<std::string, std::string> cache;
+  std::string& object = cache[target.name + text];
+  if (object.empty()) {
+    object = codegen::compile_to_object("kernel", source_of(text, "kernel_under_test"),
+                                        {.cpu = target.name, .tune = target.tune});
+  }
+  return object;
+}
+
+void fill(DType dtype, std::vector<uint8_t>& bytes, std::mt19937& random) {
+  std::uniform_real_distribution<double> number(-1, 1);
+  loop::HostTensor tensor = loop::make_tensor(dtype, {static_cast<int64_t>(bytes.size()) / byte_size(dtype)});
+  for (int64_t i = 0; i < tensor.shape[0]; ++i) {
+    loop::set_number(tensor, i, is_float(dtype) ? number(random) : std::round(number(random) * 8));
+  }
+  bytes = tensor.bytes;
+}
+
+}  // namespace
+
+int64_t value_of(sym::Expr e, const loop::Bindings& symbols) {
+  const auto value = sym::evaluate(e, [&](sym::Expr var) -> std::optional<int64_t> {
+    const auto found = symbols.find(var);
+    return found == symbols.end() ? std::nullopt : std::optional(found->second);
+  });
+  return value.value();
+}
+
+CompiledKernel::CompiledKernel(const codegen::Kernel& kernel, const CpuTarget& target) : kernel_(kernel) {
+  auto jit = std::make_shared<codegen::Jit>();
+  jit->add_object(object_of(kernel.text, target));
+  for (const std::string& text : kernel.support) jit->add_object(object_of(text, target));
+  function_ =
+      reinterpret_cast<void (*)(const void*, int64_t, int64_t, int32_t)>(jit->lookup("kernel_under_test"));
+  code_ = jit;
+}
+
+int64_t CompiledKernel::tasks(const loop::Bindings& symbols) const {
+  return value_of(kernel_.tasks, symbols);
+}
+
+void CompiledKernel::run(const loop::Program&, const loop::Bindings& symbols,
+                         const std::vector<loop::BufferMemory>& memory, int parts) const {
+  std::vector<void*> buffers;
+  for (loop::BufferId id : kernel_.buffers) buffers.push_back(memory[static_cast<size_t>(id.value)].data);
+  std::vector<int64_t> sizes;
+  for (sym::Expr e : kernel_.sizes) sizes.push_back(value_of(e, symbols));
+  for (size_t i = 0; i < kernel_.messages.size(); ++i) sizes.push_back(static_cast<int64_t>(i));
+  const int64_t stride = (value_of(kernel_.scratch_bytes, symbols) + 127) / 64 * 64;
+  std::vector<char> scratch(static_cast<size_t>(stride * parts) + 64, char(0x7f));
+  char* aligned = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
+  std::vector<stridec_abi_failure> failures(static_cast<size_t>(parts));
+  const stridec_abi_args args{buffers.data(), sizes.data(), aligned, stride, failures.data()};
+  const int64_t tasks = value_of(kernel_.tasks, symbols);
+  for (int part = 0; part < parts; ++part)
+    function_(&args, tasks * part / parts, tasks * (part + 1) / parts, part);
+}
+
+double CompiledKernel::seconds(const loop::Bindings& symbols, const std::vector<loop::BufferMemory>& memory,
+                               int threads, int repeats) const {
+  std::vector<void*> buffers;
+  for (loop::BufferId id : kernel_.buffers) buffers.push_back(memory[static_cast<size_t>(id.value)].data);
+  std::vector<int64_t> sizes;
+  for (sym::Expr e : kernel_.sizes) sizes.push_back(value_of(e, symbols));
+  const int64_t stride = (value_of(kernel_.scratch_bytes, symbols) + 4095) / 64 * 64;
+  std::vector<char> scratch(static_cast<size_t>(stride * threads) + 64);
+  char* aligned = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
+  std::vector<stridec_abi_failure> failures(static_cast<size_t>(threads));
+  const stridec_abi_args args{buffers.data(), sizes.data(), aligned, stride, failures.data()};
+  const int64_t tasks = value_of(kernel_.tasks, symbols);
+  std::atomic<int> arrived{0}, finished{0};
+  auto share = [&](int part, int round) {
+    ++arrived;
+    while (arrived.load() < threads * (round + 1)) {
+    }
+    function_(&args, tasks * part / threads, tasks * (part + 1) / threads, part);
+    ++finished;
+  };
+  std::vector<std::thread> others;
+  for (int part = 1; part < threads; ++part) {
+    others.emplace_back([&, part] {
+      for (int r = 0; r < repeats; ++r) share(part, r);
+    });
+  }
+  double best = 1e9;
+  for (int r = 0; r < repeats; ++r) {
+    while (arrived.load() < threads * r + threads - 1) {
+    }
+    const auto start = std::chrono::steady_clock::now();
+    share(0, r);
+    while (finished.load() < threads * (r + 1)) {
+    }
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  for (std::thread& thread : others) thread.join();
+  return best;
+}
+
+Memory::Memory(const loop::Program& program, const loop::Bindings& symbols, unsigned seed) {
+  std::mt19937 random(seed);
+  for (const loop::Buffer& buffer : program.buffers) {
+    int64_t elements = 1;
+    for (size_t d = 0; d < buffer.shape.size(); ++d) {
+      elements +=
+          std::max<int64_t>(0, value_of(buffer.shape[d], symbols) - 1) * value_of(buffer.strides[d], symbols);
+    }
+    element_bytes.push_back(byte_size(buffer.dtype));
+    bytes.emplace_back(static_cast<size_t>(elements * byte_size(buffer.dtype)));
+    fill(buffer.dtype, bytes.back(), random);
+  }
+}
+
+std::vector<loop::BufferMemory> Memory::views() {
+  std::vector<loop::BufferMemory> out;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    out.push_back({bytes[i].data(), static_cast<int64_t>(bytes[i].size()) / element_bytes[i]});
+  }
+  return out;
+}
+
+double difference(const loop::Program& program, const loop::Nest& nest, Memory& x, Memory& y) {
+  double worst = 0, largest = 1e-30;
+  loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+    const auto* store = std::get_if<loop::Store>(&stmt.node);
+    if (!store) return;
+    const auto i = static_cast<size_t>(store->access.buffer.value);
+    const DType dtype = program.buffers[i].dtype;
+    const auto count = static_cast<int64_t>(x.bytes[i].size()) / byte_size(dtype);
+    const loop::HostTensor a{dtype, {count}, x.bytes[i]}, b{dtype, {count}, y.bytes[i]};
+    for (int64_t e = 0; e < count; ++e) {
+      const double u = loop::get_number(a, e), v = loop::get_number(b, e);
+      if (std::isnan(u) != std::isnan(v)) worst = INFINITY;
+      if (std::isnan(u) || u == v) continue;
+      worst = std::max(worst, std::abs(u - v));
+      largest = std::max(largest, std::abs(v));
+    }
+  });
+  return worst / largest;
+}
+
+}  // namespace stridec::test

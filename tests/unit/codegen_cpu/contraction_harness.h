@@ -1,0 +1,46 @@
+// Nests of contractions, compiled and run beside the interpreter.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compiler/base/target.h"
+#include "compiler/codegen/backend.h"
+#include "compiler/loop/interpret.h"
+#include "compiler/loop/program.h"
+
+namespace stridec::test {
+
+// A kernel in this process.
+class CompiledKernel {
+ public:
+  CompiledKernel(const codegen::Kernel& kernel, const CpuTarget& target);
+  // Runs all tasks, cut into `parts` shares, one after the other.
+  void run(const loop::Program& program, const loop::Bindings& symbols,
+           const std::vector<loop::BufferMemory>& memory, int parts) const;
+  // Seconds of the fastest of several runs with one share per thread.
+  double seconds(const loop::Bindings& symbols, const std::vector<loop::BufferMemory>& memory, int threads,
+                 int repeats) const;
+  int64_t tasks(const loop::Bindings& symbols) const;
+
+ private:
+  codegen::Kernel kernel_;
+  void (*function_)(const void*, int64_t, int64_t, int32_t) = nullptr;
+  std::shared_ptr<void> code_;
+};
+
+// Memory for every buffer of a program, filled with small random numbers.
+struct Memory {
+  Memory(const loop::Program& program, const loop::Bindings& symbols, unsigned seed = 1);
+  std::vector<std::vector<uint8_t>> bytes;
+  std::vector<int> element_bytes;
+  std::vector<loop::BufferMemory> views();
+};
+
+int64_t value_of(sym::Expr e, const loop::Bindings& symbols);
+
+// Largest difference between the buffers that the nest writes, relative to the largest magnitude in them.
+double difference(const loop::Program& program, const loop::Nest& nest, Memory& x, Memory& y);
+
+}  // namespace stridec::test
