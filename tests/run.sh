@@ -14,6 +14,9 @@ suites=(
   'layers|$python tests/check_layers.py'
 )
 
+# The sanitizers' build costs as much again as the first; STRIDEC_QUICK leaves it out.
+[ -n "${STRIDEC_QUICK:-}" ] || suites+=('sanitize|bash tests/sanitize.sh')
+
 bash .ci/setup || { echo "0 passed, 1 failed"; exit 1; }
 export build stridec=$build/stridec python=${STRIDEC_CACHE:-$HOME/.cache/stridec}/python/bin/python
 cmake -G Ninja -B "$build" -S . > "$build.configure.log" 2>&1 && mv "$build.configure.log" "$build/configure.log" ||

@@ -292,7 +292,7 @@ class Machine {
 }  // namespace
 
 void poison_memory(DType dtype, uint8_t* data, size_t size) {
-  std::memset(data, is_float(dtype) ? 0xff : 0xab, size);
+  if (size > 0) std::memset(data, is_float(dtype) ? 0xff : 0xab, size);  // no bytes: data may be null
 }
 
 void run(const Program& program, Tape& tape, bool poison) { Machine(program, tape, poison).run(); }
