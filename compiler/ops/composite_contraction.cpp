@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <numeric>
 
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/ops/composite.h"
+#include "compiler/ops/helpers.h"
 
 namespace stridec::ops {
 
@@ -13,49 +13,16 @@ using graph::Shape;
 
 namespace {
 
-Dims range(int64_t from, int64_t to) {
-  Dims out(static_cast<size_t>(std::max<int64_t>(to - from, 0)));
-  std::iota(out.begin(), out.end(), from);
-  return out;
-}
-
-Term dot_general(Term a, Term b, Dims batch_a, Dims batch_b, Dims contract_a, Dims contract_b,
-                 std::optional<DType> to = std::nullopt) {
-  graph::Attributes attributes{{"batch_a", std::move(batch_a)},
-                               {"batch_b", std::move(batch_b)},
-                               {"contract_a", std::move(contract_a)},
-                               {"contract_b", std::move(contract_b)}};
-  if (to) attributes.set("to", *to);
-  return {a.builder(), a.builder().add1(OpKind::kDotGeneral, {a.id(), b.id()}, std::move(attributes))};
+Term contract_dims(Term a, Term b, Dims batch_a, Dims batch_b, Dims contract_a, Dims contract_b) {
+  return {a.builder(), dot_general(a.builder(), a.id(), b.id(),
+                                   {std::move(batch_a), std::move(batch_b), std::move(contract_a),
+                                    std::move(contract_b)})};
 }
 
 }  // namespace
 
 Term matmul(Term a, Term b, std::optional<DType> to) {
-  if (a.rank() == 0 || b.rank() == 0)
-    fail(ErrorKind::kDoesNotFit, "does-not-fit", "matmul needs operands of rank 1 or more");
-  const bool row = a.rank() == 1, column = b.rank() == 1;
-  if (row) a = unsqueeze(a, {0});
-  if (column) b = unsqueeze(b, {1});
-  Term out = a;
-  if (b.rank() == 2) {
-    out = dot_general(a, b, {}, {}, {a.rank() - 1}, {0}, to);
-  } else {
-    const auto batch_of = [](Term t) { return Shape(t.shape().begin(), t.shape().end() - 2); };
-    const Shape batch = broadcast(a.builder(), batch_of(a), batch_of(b));
-    const auto with_batch = [&](Term t) {
-      Shape shape = batch;
-      shape.insert(shape.end(), t.shape().end() - 2, t.shape().end());
-      return expand(t, shape);
-    };
-    a = with_batch(a);
-    b = with_batch(b);
-    const Dims dims = range(0, static_cast<int64_t>(batch.size()));
-    out = dot_general(a, b, dims, dims, {a.rank() - 1}, {b.rank() - 2}, to);
-  }
-  if (column) out = squeeze(out, {out.rank() - 1});
-  if (row) out = squeeze(out, {out.rank() - (column ? 1 : 2)});
-  return out;
+  return {a.builder(), matmul(a.builder(), a.id(), b.id(), to)};
 }
 
 // ---- einsum ----
@@ -102,8 +69,8 @@ Labelled take_diagonal(Labelled x) {
       b.require(sym::eq(x.term.dim(static_cast<int64_t>(i)), x.term.dim(static_cast<int64_t>(j))),
                 "sizes {0} and {1} of a diagonal differ",
                 {x.term.dim(static_cast<int64_t>(i)), x.term.dim(static_cast<int64_t>(j))});
-      const Term here = equal(iota(b, x.term.shape(), static_cast<int64_t>(i), DType::kI64),
-                              iota(b, x.term.shape(), static_cast<int64_t>(j), DType::kI64));
+      const Term here = equal(index_along(b, x.term.shape(), static_cast<int64_t>(i), DType::kI64),
+                              index_along(b, x.term.shape(), static_cast<int64_t>(j), DType::kI64));
       x.term = reduce_sum(select(here, x.term, 0), {static_cast<int64_t>(j)});
       x.labels.erase(j, 1);
     }
@@ -164,8 +131,8 @@ Labelled contract(Labelled a, Labelled b, const Labels& needed) {
     for (char c : of) out.push_back(static_cast<int64_t>(in.find(c)));
     return out;
   };
-  const Term out = dot_general(a.term, b.term, positions(shared, a.labels), positions(shared, b.labels),
-                               positions(summed, a.labels), positions(summed, b.labels));
+  const Term out = contract_dims(a.term, b.term, positions(shared, a.labels), positions(shared, b.labels),
+                                 positions(summed, a.labels), positions(summed, b.labels));
   return {out, shared + free_a + free_b};
 }
 

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/graph/builder.h"
+#include "compiler/ops/helpers.h"
 
 namespace stridec::ops {
 
@@ -98,19 +98,16 @@ Term expand(Term x, const graph::Shape& shape);
 Term unsqueeze(Term x, const Dims& positions);  // positions in the result, ascending
 Term squeeze(Term x, const Dims& dims);
 Term align_rank(Term x, int64_t rank);  // extents 1 in front
-Term slice(Term x, int64_t dim, sym::Expr start, sym::Expr extent, sym::Expr step = 1);
+Term slice(Term x, int64_t dim, sym::Expr start, sym::Expr extent, int64_t step = 1);
 Term flip(Term x, const Dims& dims);
 Term concat(const std::vector<Term>& parts, int64_t dim);
 Term pad(Term x, const graph::Shape& before, const graph::Shape& after, double value);
-Term iota(graph::Builder& b, const graph::Shape& shape, int64_t dim, DType dtype);
-Term full(graph::Builder& b, const graph::Shape& shape, DType dtype, double value);
+Term index_along(graph::Builder& b, const graph::Shape& shape, int64_t dim, DType dtype);
+Term filled(graph::Builder& b, const graph::Shape& shape, DType dtype, double value);
 Term gather(Term data, Term indices, int64_t dim, int64_t batch_dims = 0);
 
 // Products of all dims, of dims [from, to).
 sym::Expr count(const graph::Shape& shape);
 sym::Expr count(const graph::Shape& shape, int64_t from, int64_t to);
-// The NumPy broadcast of two shapes. Where neither dim is known to be 1 and they are not known to be equal,
-// the result is whichever is not 1, and a guard says so.
-graph::Shape broadcast(graph::Builder& b, const graph::Shape& x, const graph::Shape& y);
 
 }  // namespace stridec::ops

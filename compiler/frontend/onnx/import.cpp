@@ -1,0 +1,412 @@
+#include "compiler/frontend/onnx/import.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+#include "compiler/frontend/onnx/import_rows.h"
+#include "compiler/frontend/onnx/schema.h"
+#include "compiler/graph/builder.h"
+#include "compiler/ops/op_table.h"
+#include "compiler/sym/text.h"
+
+namespace stridec::onnx {
+namespace {
+
+std::vector<std::span<const Row>> families() {
+  return {pointwise_rows(),    shape_rows(),    indexing_rows(),      reduction_rows(),    contraction_rows(),
+          window_rows(),       resize_rows(),   normalization_rows(), quantization_rows(), recurrent_rows(),
+          control_flow_rows(), sequence_rows(), contrib_rows()};
+}
+
+using RowTable = std::unordered_map<std::string, std::vector<const Row*>>;
+
+std::string row_key(std::string_view domain, std::string_view op) { return cat(domain, ":", op); }
+
+const RowTable& row_table() {
+  static const RowTable table = [] {
+    RowTable out;
+    for (auto family : families())
+      for (const Row& row : family) out[row_key(row.domain, row.op_type)].push_back(&row);
+    return out;
+  }();
+  return table;
+}
+
+const Row* find_row(const Node& node) {
+  auto it = row_table().find(row_key(node.domain, node.op_type));
+  if (it == row_table().end()) return nullptr;
+  for (const Row* row : it->second)
+    if (row->since <= node.version && node.version <= row->until) return row;
+  return nullptr;
+}
+
+// ---- symbols of the inputs ----
+
+// Exporters name dims "batch", "8*h8", "past + sequence", "floor(x/2)", or write any text at all. A text that
+// parses to an expression means it if all its symbols can be had from some input; otherwise it is the name of
+// one symbol.
+class InputSymbols {
+ public:
+  InputSymbols(const Graph& graph, const ImportOptions& options) : options_(options) {
+    bool grew = true;
+    while (grew) {
+      grew = false;
+      for (const ValueInfo& v : graph.inputs) {
+        if (!v.type.shape) continue;
+        for (const Dim& d : *v.type.shape) {
+          const auto e = d.value || d.param.empty() ? std::nullopt : parsed(d.param);
+          if (!e) continue;
+          const auto vars = sym::free_vars(*e);
+          if (vars.size() != 1 || given_.count(vars[0])) continue;
+          const auto linear = sym::linear_in(*e, vars[0]);
+          const auto multiple = linear ? sym::as_const(linear->coefficient) : std::nullopt;
+          if (!multiple || *multiple < 1 || !linear->rest.is_const(0)) continue;
+          given_.insert(vars[0]);
+          grew = true;
+        }
+      }
+    }
+  }
+
+  sym::Expr dim(const std::string& input, size_t position, const Dim& d) {
+    if (d.value) return *d.value;
+    if (d.param.empty()) return symbol(cat(input, ".", position));
+    if (auto e = parsed(d.param)) {
+      const auto vars = sym::free_vars(*e);
+      if (std::all_of(vars.begin(), vars.end(), [&](sym::Expr v) { return given_.count(v) > 0; })) {
+        sym::Substitution fixed;
+        for (sym::Expr v : vars) fixed[v] = symbol(v.name());
+        return sym::substitute(*e, fixed);
+      }
+    }
+    return symbol(d.param);
+  }
+
+  void check_flags() const {
+    for (const auto& [name, range] : options_.dims) {
+      if (used_.count(name)) continue;
+      std::vector<std::string> names(used_.begin(), used_.end());
+      fail(ErrorKind::kUsage, "unknown-dim", "the model has no dim '" + name + "'",
+           names.empty() ? "all dims of its inputs are fixed" : "its dims are " + join(names, ", "));
+    }
+  }
+
+  void set_ranges(sym::Facts& facts) const {
+    for (const auto& [name, range] : options_.dims) {
+      if (range.upper && *range.upper == range.lower) continue;
+      facts.set_range(sym::var(name), range.lower, range.upper);
+      if (range.multiple > 1) facts.set_divisible(sym::var(name), range.multiple);
+    }
+  }
+
+ private:
+  sym::Expr symbol(const std::string& name) {
+    used_.insert(name);
+    auto it = options_.dims.find(name);
+    if (it != options_.dims.end() && it->second.upper && *it->second.upper == it->second.lower)
+      return it->second.lower;
+    return sym::var(name);
+  }
+
+  static std::optional<sym::Expr> parsed(const std::string& text) {
+    if (text.size() > 200 || text.find('%') != std::string::npos) return std::nullopt;
+    try {
+      const sym::Expr e = sym::parse(text);
+      if (e.is_const() || e.is_condition()) return std::nullopt;
+      return e;
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+
+  const ImportOptions& options_;
+  std::unordered_set<sym::Expr, sym::ExprHash> given_;
+  std::set<std::string> used_;
+};
+
+// ---- the importer ----
+
+using Scope = std::unordered_map<std::string, Slot>;
+
+class ModelImporter : public Importer {
+ public:
+  ModelImporter(const Model& model, const ImportOptions& options)
+      : model_(model), options_(options), builder_(out_.graph, ops::shape_table()) {}
+
+  Imported run() {
+    out_.graph.name = model_.graph.name;
+    scopes_.emplace_back();
+    add_inputs();
+    add_initializers(model_.graph);
+    add_nodes(model_.graph);
+    add_outputs();
+    return std::move(out_);
+  }
+
+  std::vector<Slot> inline_graph(const Graph& graph, std::vector<Slot> parameters) override {
+    if (parameters.size() != graph.inputs.size())
+      fail(ErrorKind::kMalformed, "subgraph-arity",
+           cat("graph '", graph.name, "' takes ", graph.inputs.size(), " inputs, but is given ",
+               parameters.size()));
+    scopes_.emplace_back();
+    struct Leave {
+      std::vector<Scope>& scopes;
+      ~Leave() { scopes.pop_back(); }
+    } leave{scopes_};
+    for (size_t i = 0; i < parameters.size(); ++i)
+      scopes_.back()[graph.inputs[i].name] = std::move(parameters[i]);
+    add_initializers(graph);
+    add_nodes(graph);
+    std::vector<Slot> results;
+    for (const ValueInfo& v : graph.outputs) {
+      results.push_back(lookup(v.name));
+      if (results.back().kind == Slot::Kind::kFailed) throw Skipped{};
+    }
+    return results;
+  }
+
+  std::vector<Slot> import_as(Context& context, Node node, std::vector<Slot> inputs) override {
+    node.name = context.node.name;
+    node.index = context.node.index;
+    node.metadata = context.node.metadata;
+    Context inner(*this, builder_, node, std::move(inputs));
+    const Row* row = find_row(node);
+    STRIDEC_CHECK(row, describe_op(node));
+    return row->import(inner);
+  }
+
+ private:
+  // Thrown through a node with subgraphs whose body has problems, which are on the list already.
+  struct Skipped {};
+
+  void add_inputs() {
+    InputSymbols symbols(model_.graph, options_);
+    std::vector<std::pair<std::string, std::optional<graph::Type>>> types;
+    for (const ValueInfo& v : model_.graph.inputs) types.emplace_back(v.name, input_type(v, symbols));
+    symbols.check_flags();
+    symbols.set_ranges(out_.graph.facts);
+    for (auto& [name, type] : types) {
+      if (!type) {
+        scopes_.back()[name] = Slot();
+        continue;
+      }
+      scopes_.back()[name] = Term(builder_, builder_.input(name, std::move(*type)));
+    }
+  }
+
+  std::optional<graph::Type> input_type(const ValueInfo& v, InputSymbols& symbols) {
+    const auto problem = [&](std::string code, std::string message, std::string help) {
+      out_.problems.push_back({.kind = ErrorKind::kUnsupported,
+                               .code = std::move(code),
+                               .message = std::move(message),
+                               .where = {.file = model_.file, .tensor = "input '" + v.name + "'"},
+                               .help = std::move(help)});
+      return std::nullopt;
+    };
+    if (v.type.kind != Type::Kind::kTensor)
+      return problem("unsupported-type", "inputs of type " + type_name(v.type) + " are not supported",
+                     "only tensors can be inputs");
+    const auto dtype = dtype_from_onnx(v.type.elem_type);
+    if (!dtype)
+      return problem("unsupported-dtype",
+                     "element type " + elem_type_name(v.type.elem_type) + " is not supported", "");
+    if (!v.type.shape)
+      return problem("unknown-rank", "the model does not say how many dims the input has",
+                     "export the model with the shapes of its inputs");
+    graph::Type out{.dtype = *dtype, .shape = {}};
+    for (size_t i = 0; i < v.type.shape->size(); ++i)
+      out.shape.push_back(symbols.dim(v.name, i, (*v.type.shape)[i]));
+    return out;
+  }
+
+  // Initializers become constants when they are first read: many models carry unused ones.
+  void add_initializers(const Graph& g) {
+    for (const Tensor& t : g.initializers) {
+      Slot& slot = scopes_.back()[t.name];
+      slot = Slot();
+      slot.kind = Slot::Kind::kInitializer;
+      slot.initializer = &t;
+    }
+  }
+
+  Slot* find(const std::string& name) {
+    for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope)
+      if (auto it = scope->find(name); it != scope->end()) return &it->second;
+    return nullptr;
+  }
+
+  Slot lookup(const std::string& name) {
+    Slot* slot = find(name);
+    if (!slot) return Slot();
+    if (slot->kind == Slot::Kind::kInitializer) *slot = constant(*slot->initializer);
+    return *slot;
+  }
+
+  Slot constant(const Tensor& t) {
+    static const Node no_node;
+    return Context(*this, builder_, no_node, {}).constant(t, t.name);
+  }
+
+  void add_nodes(const Graph& g) {
+    for (const Node& n : g.nodes) add_node(n);
+  }
+
+  void add_node(const Node& n) {
+    const std::string outer = builder_.origin();
+    if (depth_ == 0 || outer.empty()) builder_.set_origin(describe(n) + " (" + n.op_type + ")");
+    Outputs outputs;
+    try {
+      outputs = import_node(n);
+    } catch (const Skipped&) {
+    } catch (Error& e) {
+      if (e.diagnostic.kind == ErrorKind::kInternal) throw;
+      report(n, std::move(e.diagnostic));
+    }
+    builder_.set_origin(outer);
+    for (size_t i = 0; i < n.outputs.size(); ++i) {
+      if (n.outputs[i].empty()) continue;
+      Slot slot = i < outputs.size() ? outputs[i] : Slot();
+      if (slot.kind == Slot::Kind::kTensor && depth_ == 0) builder_.set_name(slot.tensor, n.outputs[i]);
+      scopes_.back()[n.outputs[i]] = std::move(slot);
+    }
+  }
+
+  std::vector<Slot> import_node(const Node& n) {
+    std::vector<Slot> inputs;
+    for (const auto& name : n.inputs) {
+      inputs.push_back(name.empty() ? Slot() : lookup(name));
+      if (!name.empty() && inputs.back().kind == Slot::Kind::kFailed) throw Skipped{};
+    }
+    Context context(*this, builder_, n, std::move(inputs));
+    if (const Row* row = find_row(n)) {
+      std::vector<Slot> outputs = row->import(context);
+      for (size_t i = 0; i < n.outputs.size(); ++i)
+        if (context.wants(i) && (i >= outputs.size() || outputs[i].kind == Slot::Kind::kFailed))
+          context.unsupported(cat("output ", i, " of ", n.op_type, " is not supported"));
+      return outputs;
+    }
+    return expand(context);
+  }
+
+  // Operators without a row that ONNX defines by other operators.
+  std::vector<Slot> expand(Context& context) {
+    const Node& n = context.node;
+    std::vector<Type> types;
+    for (size_t i = 0; i < n.inputs.size(); ++i)
+      types.push_back(context.has(i) ? type_of(context.slot(i)) : Type());
+    const auto body = depth_ < 16 ? expand_function(n, types, cat("%", next_prefix_++, "/")) : std::nullopt;
+    if (!body) unknown_operator(n);
+    ++depth_;
+    struct Leave {
+      int& depth;
+      ~Leave() { --depth; }
+    } leave{depth_};
+    const size_t before = out_.problems.size();
+    for (const Node& inner : *body) {
+      add_node(inner);
+      if (out_.problems.size() > before) throw Skipped{};
+    }
+    std::vector<Slot> outputs;
+    for (const auto& name : n.outputs) outputs.push_back(name.empty() ? Slot() : lookup(name));
+    return outputs;
+  }
+
+  Type type_of(const Slot& slot) const {
+    if (slot.kind == Slot::Kind::kSequence) {
+      const Type element =
+          slot.items.empty() ? Type{.kind = Type::Kind::kTensor, .elem_type = 1} : type_of(slot.items[0]);
+      return {.kind = Type::Kind::kSequence, .element = {element}};
+    }
+    if (slot.kind != Slot::Kind::kTensor) return {};
+    const graph::Type& t = builder_.type(slot.tensor);
+    Type out{.kind = Type::Kind::kTensor, .elem_type = info(t.dtype).onnx_type, .shape = std::vector<Dim>()};
+    for (sym::Expr d : t.shape)
+      out.shape->push_back({.value = sym::as_const(d), .param = d.is_const() ? "" : sym::to_string(d)});
+    return out;
+  }
+
+  [[noreturn]] static void unknown_operator(const Node& n) {
+    const std::string name = n.domain.empty() ? n.op_type : n.domain + "." + n.op_type;
+    if (find_schema(n.op_type, n.domain, n.version))
+      fail(ErrorKind::kUnsupported, "unsupported-op",
+           "operator '" + name + "' is not supported by this build",
+           "'stridec ops' lists what is; cut the model before it or replace the operator");
+    const auto newest = find_schema(n.op_type, n.domain, newest_version(n.domain));
+    if (newest)
+      fail(ErrorKind::kMalformed, "unknown-op",
+           cat("operator '", name, "' does not exist in version ", n.version, " of ",
+               n.domain.empty() ? "ai.onnx" : n.domain, "; it came with version ", newest->since_version),
+           "export the model with that opset");
+    fail(ErrorKind::kUnsupported, "unsupported-op", "operator '" + name + "' is unknown",
+         "replace it, or export it as a function of standard operators");
+  }
+
+  void report(const Node& n, Diagnostic d) {
+    d.where.file = model_.file;
+    d.where.node = describe(n);
+    if (d.where.op.empty() || n.op_type.find(d.where.op) == std::string::npos) d.where.op = describe_op(n);
+    if (d.notes.empty()) {
+      for (size_t i = 0; i < n.inputs.size(); ++i) {
+        if (n.inputs[i].empty()) continue;
+        const Slot* slot = find(n.inputs[i]);
+        if (!slot || slot->kind != Slot::Kind::kTensor) continue;
+        d.notes.push_back("input '" + n.inputs[i] + "' " + graph::to_string(builder_.type(slot->tensor)));
+      }
+    }
+    if (auto trace = n.metadata.find("pkg.torch.onnx.stack_trace"); trace != n.metadata.end()) {
+      const std::string& text = trace->second;
+      const size_t last = text.rfind("File \"");
+      if (last != std::string::npos)
+        d.notes.push_back("from " + text.substr(last, text.find('\n', last) - last));
+    }
+    out_.problems.push_back(std::move(d));
+  }
+
+  void add_outputs() {
+    for (const ValueInfo& v : model_.graph.outputs) {
+      const Slot slot = lookup(v.name);
+      if (slot.kind == Slot::Kind::kTensor) {
+        builder_.output(v.name, slot.tensor);
+      } else if (slot.kind != Slot::Kind::kFailed) {
+        out_.problems.push_back({.kind = ErrorKind::kUnsupported,
+                                 .code = "unsupported-type",
+                                 .message = "outputs of type " + type_name(v.type) + " are not supported",
+                                 .where = {.file = model_.file, .tensor = "output '" + v.name + "'"},
+                                 .help = "only tensors can be outputs"});
+      }
+    }
+  }
+
+  const Model& model_;
+  const ImportOptions& options_;
+  Imported out_;
+  Builder builder_;
+  std::vector<Scope> scopes_;
+  int depth_ = 0;
+  int next_prefix_ = 0;
+};
+
+}  // namespace
+
+Imported import_model(const Model& model, const ImportOptions& options) {
+  return ModelImporter(model, options).run();
+}
+
+std::vector<std::pair<std::string, std::string>> supported_operators() {
+  std::map<std::string, std::string> out;
+  for (auto family : families()) {
+    for (const Row& row : family) {
+      std::string& versions =
+          out[row.domain.empty() ? std::string(row.op_type) : cat(row.domain, ".", row.op_type)];
+      if (!versions.empty()) versions += ", ";
+      versions += row.until == kAnyLater ? cat(row.since, "-") : cat(row.since, "-", row.until);
+    }
+  }
+  return {out.begin(), out.end()};
+}
+
+}  // namespace stridec::onnx

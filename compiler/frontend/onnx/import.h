@@ -1,0 +1,40 @@
+// Model -> graph::Graph: each node becomes primitives and composites through one row of a table
+// (import_rows.h).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/frontend/onnx/model.h"
+#include "compiler/graph/graph.h"
+
+namespace stridec::onnx {
+
+// What `--dim name=lower..upper%multiple` says about a symbol.
+struct DimRange {
+  int64_t lower = 0;
+  std::optional<int64_t> upper;
+  int64_t multiple = 1;
+};
+
+struct ImportOptions {
+  std::map<std::string, DimRange> dims;  // by symbol; lower == upper fixes it
+};
+
+struct Imported {
+  graph::Graph graph;                // complete only if there are no problems
+  std::vector<Diagnostic> problems;  // everything that this build cannot take, in the order of the nodes
+};
+
+// Unsupported and contradictory nodes are collected, not thrown: what depends on them is skipped. Throws
+// Error for flags that do not fit the model and for defects of stridec.
+Imported import_model(const Model& model, const ImportOptions& options = {});
+
+// For 'stridec ops': every operator that has a row, "domain:name" with the versions ("7-13, 14-").
+std::vector<std::pair<std::string, std::string>> supported_operators();
+
+}  // namespace stridec::onnx

@@ -1,0 +1,39 @@
+// The tables of the importer: one row per operator and range of versions, by family.
+#pragma once
+
+#include <limits>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "compiler/frontend/onnx/import_context.h"
+
+namespace stridec::onnx {
+
+using ImportFn = Outputs (*)(Context& context);
+
+inline constexpr int kAnyLater = std::numeric_limits<int>::max();
+
+struct Row {
+  std::string_view op_type;
+  ImportFn import;
+  int since = 1;  // versions of the domain, both included
+  int until = kAnyLater;
+  std::string_view domain = "";
+};
+
+std::span<const Row> pointwise_rows();
+std::span<const Row> shape_rows();
+std::span<const Row> indexing_rows();
+std::span<const Row> reduction_rows();
+std::span<const Row> contraction_rows();
+std::span<const Row> window_rows();
+std::span<const Row> normalization_rows();
+std::span<const Row> resize_rows();
+std::span<const Row> quantization_rows();
+std::span<const Row> recurrent_rows();
+std::span<const Row> control_flow_rows();
+std::span<const Row> sequence_rows();
+std::span<const Row> contrib_rows();
+
+}  // namespace stridec::onnx

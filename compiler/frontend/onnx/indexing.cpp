@@ -1,0 +1,130 @@
+// Gather, scatter, one-hot, and data-dependent selection.
+#include <algorithm>
+#include <numeric>
+
+#include "compiler/base/text.h"
+#include "compiler/frontend/onnx/import_rows.h"
+#include "compiler/ops/composite.h"
+
+namespace stridec::onnx {
+namespace {
+
+using namespace ops;
+
+Outputs op_gather(Context& c) {
+  const Term data = c.in(0);
+  return {gather(data, c.in(1), c.axis(c.integer("axis", 0), data.rank()))};
+}
+
+Outputs gather_elements(Context& c) {
+  const Term data = c.in(0);
+  return {Term(c.b, c.b.add1(OpKind::kGatherElements, {data.id(), c.in(1).id()},
+                             {{"dim", c.axis(c.integer("axis", 0), data.rank())}}))};
+}
+
+Outputs gather_nd(Context& c) {
+  return {Term(c.b, c.b.add1(OpKind::kGatherNd, {c.in(0).id(), c.in(1).id()},
+                             {{"batch_dims", c.integer("batch_dims", 0)}}))};
+}
+
+Outputs scatter_elements(Context& c) {
+  const Term data = c.in(0);
+  return {Term(c.b, c.b.add1(OpKind::kScatterElements, {data.id(), c.in(1).id(), c.in(2).id()},
+                             {{"dim", c.axis(c.integer("axis", 0), data.rank())},
+                              {"reduction", c.text("reduction", "none")}}))};
+}
+
+Outputs scatter_nd(Context& c) {
+  return {Term(c.b, c.b.add1(OpKind::kScatterNd, {c.in(0).id(), c.in(1).id(), c.in(2).id()},
+                             {{"reduction", c.text("reduction", "none")}}))};
+}
+
+Outputs one_hot(Context& c) {
+  const Term indices = c.in(0), values = c.in(2);
+  const sym::Expr depth =
+      c.b.elements_of(cast(reshape(c.in(1), {}), DType::kI64), "depth", 1, int64_t{1} << 40).at(0);
+  const int64_t given = c.integer("axis", -1), rank = indices.rank() + 1;
+  const int64_t axis = c.axis(given, rank);
+  const Term wide = cast(indices, DType::kI64), n = size_as(c.b, DType::kI64, depth);
+  const Term index = unsqueeze(select(less(wide, 0), wide + n, wide), {axis});
+  Shape along(static_cast<size_t>(rank), 1);
+  along[static_cast<size_t>(axis)] = depth;
+  const Term hit = equal(index_along(c.b, along, axis, DType::kI64), index);
+  const Term off = reshape(slice(values, 0, 0, 1), {}), on = reshape(slice(values, 0, 1, 1), {});
+  return {select(hit, on, off)};
+}
+
+// The coordinates of what is not zero, [rank, count]; the count is a symbol that the run binds.
+Term nonzero(Builder& b, Term x) {
+  if (x.rank() == 0) x = reshape(x, {1});
+  const Term truth = is_bool(x.dtype()) ? x : apply(OpKind::kNe, x, 0);
+  const sym::Expr found = b.fresh_symbol("nonzero", 0, count(x.shape()));
+  return {b, b.add1(OpKind::kNonZero, {truth.id()}, {{"count", found}})};
+}
+
+Outputs op_nonzero(Context& c) {
+  const Term out = nonzero(c.b, c.in(0));
+  return {c.in(0).rank() == 0 ? slice(out, 0, 0, 0) : out};
+}
+
+Outputs compress(Context& c) {
+  Term x = c.in(0);
+  int64_t axis = 0;
+  if (c.has_attribute("axis"))
+    axis = c.axis(c.integer("axis"), x.rank());
+  else
+    x = reshape(x, {count(x.shape())});
+  const Term where = nonzero(c.b, c.in(1));
+  return {gather(x, reshape(where, {where.dim(1)}), axis)};
+}
+
+// Each batch row is turned around up to its own length.
+Outputs reverse_sequence(Context& c) {
+  const Term x = c.in(0);
+  const int64_t batch = c.axis(c.integer("batch_axis", 1), x.rank()),
+                time = c.axis(c.integer("time_axis", 0), x.rank());
+  Shape lengths_shape(x.shape().size(), 1), time_shape(x.shape().size(), 1);
+  lengths_shape[static_cast<size_t>(batch)] = x.dim(batch);
+  time_shape[static_cast<size_t>(time)] = x.dim(time);
+  const Term lengths = reshape(cast(c.in(1), DType::kI64), lengths_shape);
+  const Term at = index_along(c.b, time_shape, time, DType::kI64);
+  const Term from = select(less(at, lengths), lengths - at - 1.0, at);
+  return {
+      Term(c.b, c.b.add1(OpKind::kGatherElements, {x.id(), expand(from, x.shape()).id()}, {{"dim", time}}))};
+}
+
+// present = past with the new rows at write_indices, per batch row.
+Outputs tensor_scatter(Context& c) {
+  const Term past = c.in(0), update = c.in(1);
+  const int64_t axis = c.axis(c.integer("axis", -2), past.rank());
+  Shape time(past.shape().size(), 1), rows(past.shape().size(), 1);
+  time[static_cast<size_t>(axis)] = update.dim(axis);
+  rows[0] = past.dim(0);
+  Term at = index_along(c.b, time, axis, DType::kI64);
+  if (c.has(2)) at = at + reshape(cast(c.in(2), DType::kI64), rows);
+  if (c.text("mode", "linear") == "circular")
+    at = apply(OpKind::kMod, at, size_as(c.b, DType::kI64, past.dim(axis)));
+  return {
+      Term(c.b, c.b.add1(OpKind::kScatterElements, {past.id(), expand(at, update.shape()).id(), update.id()},
+                         {{"dim", axis}, {"reduction", std::string("none")}}))};
+}
+
+constexpr Row kRows[] = {
+    {"Compress", compress},
+    {"Gather", op_gather},
+    {"GatherElements", gather_elements},
+    {"GatherND", gather_nd},
+    {"NonZero", op_nonzero},
+    {"OneHot", one_hot},
+    {"ReverseSequence", reverse_sequence},
+    {"Scatter", scatter_elements},
+    {"ScatterElements", scatter_elements},
+    {"ScatterND", scatter_nd},
+    {"TensorScatter", tensor_scatter},
+};
+
+}  // namespace
+
+std::span<const Row> indexing_rows() { return kRows; }
+
+}  // namespace stridec::onnx

@@ -1,0 +1,283 @@
+// Operators that work element by element.
+#include <cmath>
+#include <limits>
+
+#include "compiler/frontend/onnx/import_rows.h"
+#include "compiler/ops/composite.h"
+
+namespace stridec::onnx {
+namespace {
+
+using namespace ops;
+
+// Before version 7, the second operand stretched only where the node said so: `axis` is where its dims start
+// in the first.
+Term align_old(const Context& c, Term x, Term y) {
+  if (c.version >= 7 || c.integer("broadcast", 0) == 0 || !c.has_attribute("axis")) return y;
+  const int64_t at = c.axis(c.integer("axis"), x.rank());
+  Shape shape = y.shape();
+  while (static_cast<int64_t>(shape.size()) + at < x.rank()) shape.push_back(1);
+  return ops::reshape(y, shape);
+}
+
+template <OpKind kind>
+Outputs unary(Context& c) {
+  return {apply(kind, c.in(0))};
+}
+
+template <OpKind kind>
+Outputs binary(Context& c) {
+  return {apply(kind, c.in(0), align_old(c, c.in(0), c.in(1)))};
+}
+
+template <OpKind kind>  // a > b is b < a
+Outputs swapped(Context& c) {
+  return {apply(kind, align_old(c, c.in(0), c.in(1)), c.in(0))};
+}
+
+template <OpKind kind>
+Outputs variadic(Context& c) {
+  Term out = c.in(0);
+  for (size_t i = 1; i < c.input_count(); ++i) out = apply(kind, out, c.in(i));
+  return {out};
+}
+
+Outputs mean(Context& c) {
+  Term sum = c.in(0);
+  for (size_t i = 1; i < c.input_count(); ++i) sum = sum + c.in(i);
+  return {c.input_count() == 1 ? sum : sum / static_cast<double>(c.input_count())};
+}
+
+// A formula on f32 or wider, rounded once at the end.
+template <class F>
+Outputs in_f32(Term x, F&& formula) {
+  return {cast(formula(widen(x)), x.dtype())};
+}
+
+Outputs identity(Context& c) { return {c.slot(0)}; }
+Outputs op_relu(Context& c) { return {relu(c.in(0))}; }
+Outputs op_softplus(Context& c) { return {softplus(c.in(0))}; }
+Outputs op_gelu(Context& c) { return {gelu(c.in(0), c.text("approximate", "none") == "tanh")}; }
+Outputs reciprocal(Context& c) { return {rcp(c.in(0))}; }
+
+Outputs leaky_relu(Context& c) {
+  return in_f32(c.in(0), [&](Term x) { return select(less(x, 0), x * c.number("alpha", 0.01), x); });
+}
+Outputs prelu(Context& c) {
+  const Term x = c.in(0);
+  Term slope = c.in(1);
+  // Before version 7, a vector of slopes goes with the channels.
+  if (c.version < 7 && slope.rank() == 1 && x.rank() > 2) {
+    Shape shape(static_cast<size_t>(x.rank()) - 1, 1);
+    shape[0] = slope.dim(0);
+    slope = ops::reshape(slope, shape);
+  }
+  return {select(less(x, 0), x * slope, x)};
+}
+Outputs elu(Context& c) {
+  return in_f32(c.in(0), [&](Term x) {
+    return select(less(x, 0), apply(OpKind::kExpm1, x) * c.number("alpha", 1), x);
+  });
+}
+Outputs celu(Context& c) {
+  const double alpha = c.number("alpha", 1);
+  return in_f32(c.in(0),
+                [&](Term x) { return maximum(x, 0) + minimum(apply(OpKind::kExpm1, x / alpha) * alpha, 0); });
+}
+Outputs selu(Context& c) {
+  const double alpha = c.number("alpha", c.version < 6 ? 1.6732 : 1.67326319217681884765625);
+  const double gamma = c.number("gamma", c.version < 6 ? 1.0507 : 1.05070102214813232421875);
+  return in_f32(c.in(0), [&](Term x) {
+    return select(less_equal(x, 0), apply(OpKind::kExpm1, x) * (alpha * gamma), x * gamma);
+  });
+}
+Outputs hard_sigmoid(Context& c) {
+  return in_f32(c.in(0), [&](Term x) {
+    return minimum(maximum(x * c.number("alpha", 0.2f) + c.number("beta", 0.5), 0), 1);
+  });
+}
+Outputs hard_swish(Context& c) {
+  return in_f32(c.in(0), [&](Term x) { return x * minimum(maximum(x * (1.0 / 6) + 0.5, 0), 1); });
+}
+Outputs softsign(Context& c) {
+  return in_f32(c.in(0), [&](Term x) { return x / (abs(x) + 1.0); });
+}
+Outputs thresholded_relu(Context& c) { return {select(greater(c.in(0), c.number("alpha", 1)), c.in(0), 0)}; }
+Outputs mish(Context& c) {
+  return in_f32(c.in(0), [&](Term x) { return x * tanh(softplus(x)); });
+}
+Outputs swish(Context& c) { return {silu(c.in(0), c.number("alpha", 1))}; }
+Outputs shrink(Context& c) {
+  const double lambda = c.number("lambd", 0.5), bias = c.number("bias", 0);
+  const Term x = c.in(0);
+  return {select(less(x, -lambda), x + bias, select(greater(x, lambda), x - bias, number_like(x, 0)))};
+}
+
+Outputs clip(Context& c) {
+  Term x = c.in(0);
+  if (c.version < 11) {
+    if (c.has_attribute("min")) x = maximum(x, c.number("min", 0));
+    if (c.has_attribute("max")) x = minimum(x, c.number("max", 0));
+    return {x};
+  }
+  if (c.has(1)) x = maximum(x, c.in(1));
+  if (c.has(2)) x = minimum(x, c.in(2));
+  return {x};
+}
+
+Outputs op_cast(Context& c) {
+  DType to = DType::kF32;
+  if (const Attribute* a = c.node.find("to"); a && !a->strings.empty()) {  // before version 6: "FLOAT"
+    static constexpr std::pair<const char*, DType> kNames[] = {
+        {"FLOAT", DType::kF32},   {"UINT8", DType::kU8},   {"INT8", DType::kI8},    {"UINT16", DType::kU16},
+        {"INT16", DType::kI16},   {"INT32", DType::kI32},  {"INT64", DType::kI64},  {"BOOL", DType::kBool},
+        {"FLOAT16", DType::kF16}, {"DOUBLE", DType::kF64}, {"UINT32", DType::kU32}, {"UINT64", DType::kU64}};
+    const auto* found = std::find_if(std::begin(kNames), std::end(kNames),
+                                     [&](const auto& n) { return a->strings[0] == n.first; });
+    if (found == std::end(kNames)) c.unsupported("cast to '" + a->strings[0] + "' is not supported");
+    to = found->second;
+  } else {
+    to = c.dtype(static_cast<int>(c.integer("to")));
+  }
+  return {cast(c.in(0), to, c.integer("saturate", 1) != 0)};
+}
+Outputs cast_like(Context& c) { return {cast(c.in(0), c.in(1).dtype(), c.integer("saturate", 1) != 0)}; }
+Outputs bit_cast(Context& c) {
+  const DType to = c.dtype(static_cast<int>(c.integer("to")));
+  if (c.in(0).dtype() == to) return {c.in(0)};
+  return {Term(c.b, c.b.add1(OpKind::kBitcast, {c.in(0).id()}, {{"to", to}}))};
+}
+
+Outputs op_mod(Context& c) {
+  return {apply(c.integer("fmod", 0) ? OpKind::kRem : OpKind::kMod, c.in(0), c.in(1))};
+}
+
+// The result has the base's dtype; a float exponent of an integer base computes in floats.
+Outputs op_pow(Context& c) {
+  const Term x = c.in(0), y = align_old(c, x, c.in(1));
+  if (x.dtype() == y.dtype()) return {pow(x, y)};
+  if (is_float(x.dtype()) || is_integer(y.dtype())) return {pow(x, cast(y, x.dtype()))};
+  return {cast(pow(cast(x, y.dtype()), y), x.dtype())};
+}
+
+Outputs bit_shift(Context& c) {
+  const std::string direction = c.text("direction", "");
+  if (direction != "LEFT" && direction != "RIGHT")
+    c.does_not_fit("direction is '" + direction + "', not LEFT or RIGHT");
+  return {apply(direction == "LEFT" ? OpKind::kShl : OpKind::kShr, c.in(0), c.in(1))};
+}
+
+Outputs is_inf(Context& c) {
+  const Term x = c.in(0);
+  const bool negative = c.integer("detect_negative", 1) != 0, positive = c.integer("detect_positive", 1) != 0;
+  const Term inf = apply(OpKind::kIsInf, x);
+  if (negative && positive) return {inf};
+  if (!negative && !positive) return {logical_and(inf, logical_not(inf))};
+  return {logical_and(inf, negative ? less(x, 0) : greater(x, 0))};
+}
+
+Outputs where(Context& c) { return {select(c.in(0), c.in(1), c.in(2))}; }
+
+// Inference: the input itself. Training with a ratio of zero keeps everything.
+Outputs dropout(Context& c) {
+  const Term x = c.in(0);
+  const bool training = c.version < 7 ? c.integer("is_test", 0) == 0
+                                      : c.version >= 12 && c.has(2) && c.constant_number(2).value_or(1) != 0;
+  const double ratio =
+      c.version >= 12 ? (c.has(1) ? c.constant_number(1).value_or(1) : 0.5) : c.number("ratio", 0.5);
+  const DType mask = c.version >= 10 ? DType::kBool : x.dtype();
+  if (!training || ratio == 0) return {x, filled(c.b, x.shape(), mask, 1)};
+  if (ratio >= 1 || !c.has(1))
+    c.unsupported("dropout in training mode needs a ratio below 1 that is known at compile time");
+  const Term noise(c.b,
+                   c.b.add1(OpKind::kRandomUniform, {},
+                            {{"shape", x.shape()}, {"dtype", DType::kF32}, {"seed", c.integer("seed", 0)}}));
+  const Term kept = greater_equal(noise, ratio);
+  return {select(kept, x * (1 / (1 - ratio)), 0), cast(kept, mask)};
+}
+
+Outputs affine(Context& c) { return {c.in(0) * c.number("alpha", 1) + c.number("beta", 0)}; }
+Outputs scaled_tanh(Context& c) { return {tanh(c.in(0) * c.number("beta", 1)) * c.number("alpha", 1)}; }
+
+constexpr Row kRows[] = {
+    {"Abs", unary<OpKind::kAbs>},
+    {"Acos", unary<OpKind::kAcos>},
+    {"Acosh", unary<OpKind::kAcosh>},
+    {"Add", binary<OpKind::kAdd>},
+    {"Affine", affine},
+    {"And", binary<OpKind::kAnd>},
+    {"Asin", unary<OpKind::kAsin>},
+    {"Asinh", unary<OpKind::kAsinh>},
+    {"Atan", unary<OpKind::kAtan>},
+    {"Atanh", unary<OpKind::kAtanh>},
+    {"BitCast", bit_cast},
+    {"BitShift", bit_shift},
+    {"BitwiseAnd", binary<OpKind::kBitAnd>},
+    {"BitwiseNot", unary<OpKind::kBitNot>},
+    {"BitwiseOr", binary<OpKind::kBitOr>},
+    {"BitwiseXor", binary<OpKind::kBitXor>},
+    {"Cast", op_cast},
+    {"CastLike", cast_like},
+    {"Ceil", unary<OpKind::kCeil>},
+    {"Celu", celu},
+    {"Clip", clip},
+    {"Cos", unary<OpKind::kCos>},
+    {"Cosh", unary<OpKind::kCosh>},
+    {"Div", binary<OpKind::kDiv>},
+    {"Dropout", dropout},
+    {"Elu", elu},
+    {"Equal", binary<OpKind::kEq>},
+    {"Erf", unary<OpKind::kErf>},
+    {"Exp", unary<OpKind::kExp>},
+    {"Floor", unary<OpKind::kFloor>},
+    {"Gelu", op_gelu},
+    {"Greater", swapped<OpKind::kLt>},
+    {"GreaterOrEqual", swapped<OpKind::kLe>},
+    {"HardSigmoid", hard_sigmoid},
+    {"HardSwish", hard_swish},
+    {"Identity", identity},
+    {"IsInf", is_inf},
+    {"IsNaN", unary<OpKind::kIsNan>},
+    {"LeakyRelu", leaky_relu},
+    {"Less", binary<OpKind::kLt>},
+    {"LessOrEqual", binary<OpKind::kLe>},
+    {"Log", unary<OpKind::kLog>},
+    {"Max", variadic<OpKind::kMax>},
+    {"Mean", mean},
+    {"Min", variadic<OpKind::kMin>},
+    {"Mish", mish},
+    {"Mod", op_mod},
+    {"Mul", binary<OpKind::kMul>},
+    {"Neg", unary<OpKind::kNeg>},
+    {"Not", unary<OpKind::kNot>},
+    {"Or", binary<OpKind::kOr>},
+    {"PRelu", prelu},
+    {"Pow", op_pow},
+    {"Reciprocal", reciprocal},
+    {"Relu", op_relu},
+    {"Round", unary<OpKind::kRound>},
+    {"ScaledTanh", scaled_tanh},
+    {"Selu", selu},
+    {"Shrink", shrink},
+    {"Sigmoid", unary<OpKind::kSigmoid>},
+    {"Sign", unary<OpKind::kSign>},
+    {"Sin", unary<OpKind::kSin>},
+    {"Sinh", unary<OpKind::kSinh>},
+    {"Softplus", op_softplus},
+    {"Softsign", softsign},
+    {"Sqrt", unary<OpKind::kSqrt>},
+    {"Sub", binary<OpKind::kSub>},
+    {"Sum", variadic<OpKind::kAdd>},
+    {"Swish", swish},
+    {"Tan", unary<OpKind::kTan>},
+    {"Tanh", unary<OpKind::kTanh>},
+    {"ThresholdedRelu", thresholded_relu},
+    {"Where", where},
+    {"Xor", binary<OpKind::kXor>},
+};
+
+}  // namespace
+
+std::span<const Row> pointwise_rows() { return kRows; }
+
+}  // namespace stridec::onnx

@@ -1,0 +1,171 @@
+// Quantised numbers: integers (or narrow floats) with a scale and a zero point.
+#include <cmath>
+
+#include "compiler/base/text.h"
+#include "compiler/frontend/onnx/import_rows.h"
+#include "compiler/frontend/onnx/window.h"
+#include "compiler/ops/composite.h"
+
+namespace stridec::onnx {
+namespace {
+
+using namespace ops;
+
+// A scale or zero point as it stands beside x: one number, one per index of an axis, or one per block along
+// it.
+Term beside(const Context& c, Term parameter, Term x) {
+  if (parameter.rank() == 0 || (parameter.rank() == 1 && parameter.dim(0).is_const(1)))
+    return reshape(parameter, {});
+  const int64_t axis = c.axis(c.integer("axis", 1), x.rank());
+  if (parameter.rank() == 1) {
+    Shape shape(x.shape().size(), 1);
+    shape[static_cast<size_t>(axis)] = parameter.dim(0);
+    return reshape(parameter, shape);
+  }
+  const int64_t block = c.integer("block_size", 0);
+  if (block <= 0) {
+    if (parameter.rank() == x.rank()) return parameter;
+    c.does_not_fit(cat("a scale of rank ", parameter.rank(), " needs a block_size"));
+  }
+  const auto d = static_cast<size_t>(axis);
+  Shape split = parameter.shape(), stretched = split, joined = split;
+  split.insert(split.begin() + axis + 1, 1);
+  stretched.insert(stretched.begin() + axis + 1, block);
+  joined[d] = joined[d] * block;
+  return slice(reshape(expand(reshape(parameter, split), stretched), joined), axis, 0, x.shape()[d]);
+}
+
+// Rounded to the nearest even, shifted, and cut to what the integer type holds; narrow floats are cast.
+Term quantize(Term x, Term scale, std::optional<Term> zero, DType to, bool saturate) {
+  const Term scaled = x / scale;
+  if (is_float(to)) return cast(scaled, to, saturate);
+  Term rounded = apply(OpKind::kRound, scaled);
+  if (zero) rounded = rounded + cast(*zero, rounded.dtype());
+  const int bits = info(to).bits;
+  const double low = is_signed(to) ? -std::ldexp(1.0, bits - 1) : 0,
+               high = std::ldexp(1.0, is_signed(to) ? bits - 1 : bits) - 1;
+  return cast(minimum(maximum(rounded, low), high), to);
+}
+
+// (x - zero) * scale in f32; integers subtract as integers, so that nothing is lost.
+Term dequantize(Term x, Term scale, std::optional<Term> zero) {
+  if (!is_float(x.dtype())) {
+    const Term wide = cast(x, DType::kI32);
+    return cast(zero ? wide - cast(*zero, DType::kI32) : wide, DType::kF32) * cast(scale, DType::kF32);
+  }
+  const Term wide = cast(x, DType::kF32);
+  return (zero ? wide - cast(*zero, DType::kF32) : wide) * cast(scale, DType::kF32);
+}
+
+Outputs quantize_linear(Context& c) {
+  const Term x = c.in(0);
+  DType to = DType::kU8;
+  if (c.has(2))
+    to = c.in(2).dtype();
+  else
+    to = c.dtype("output_dtype", to);
+  const DType precision = c.dtype("precision", x.dtype() == DType::kF64 ? DType::kF64 : DType::kF32);
+  const Term scale = beside(c, c.in(1), x);
+  std::optional<Term> zero;
+  if (c.has(2)) zero = beside(c, c.in(2), x);
+  return {quantize(cast(x, precision), cast(scale, precision), zero, to, c.integer("saturate", 1) != 0)};
+}
+
+Outputs dequantize_linear(Context& c) {
+  const Term x = c.in(0), scale = c.in(1);
+  std::optional<Term> zero;
+  if (c.has(2)) zero = beside(c, c.in(2), x);
+  return {cast(dequantize(x, beside(c, scale, x), zero), c.dtype("output_dtype", scale.dtype()))};
+}
+
+Outputs dynamic_quantize_linear(Context& c) {
+  const Term x = c.in(0);
+  Dims all;
+  for (int64_t d = 0; d < x.rank(); ++d) all.push_back(d);
+  const Term low = minimum(reduce_min(x, all), 0), high = maximum(reduce_max(x, all), 0);
+  const Term scale = (high - low) / 255.0;
+  const Term zero =
+      cast(minimum(maximum(apply(OpKind::kRound, subtract_from(0, low) / scale), 0), 255), DType::kU8);
+  return {quantize(x, scale, zero, DType::kU8, true), scale, zero};
+}
+
+// x - zero as i32; a vector of zero points goes with the rows (of the left operand) or the columns (of the
+// right).
+Term centered(Term x, std::optional<Term> zero, bool rows) {
+  const Term wide = cast(x, DType::kI32);
+  if (!zero) return wide;
+  Term z = cast(*zero, DType::kI32);
+  if (z.rank() == 1 && !z.dim(0).is_const(1) && rows) z = unsqueeze(z, {1});
+  if (z.rank() == 1 && z.dim(0).is_const(1)) z = reshape(z, {});
+  return wide - z;
+}
+
+Outputs matmul_integer(Context& c) {
+  return {matmul(centered(c.in(0), c.optional(2), true), centered(c.in(1), c.optional(3), false))};
+}
+
+Outputs qlinear_matmul(Context& c) {
+  const Term a = c.in(0), a_scale = c.in(1), a_zero = c.in(2), b = c.in(3), b_scale = c.in(4),
+             b_zero = c.in(5);
+  const auto rows = [](Term s) {
+    return s.rank() == 1 && !s.dim(0).is_const(1) ? unsqueeze(s, {1}) : s.rank() == 1 ? reshape(s, {}) : s;
+  };
+  const auto columns = [](Term s) { return s.rank() == 1 && s.dim(0).is_const(1) ? reshape(s, {}) : s; };
+  Term sum = a;
+  if (is_float(a.dtype()))
+    sum = matmul(cast(a, DType::kF32) - cast(rows(a_zero), DType::kF32),
+                 cast(b, DType::kF32) - cast(columns(b_zero), DType::kF32));
+  else
+    sum = cast(matmul(centered(a, a_zero, true), centered(b, b_zero, false)), DType::kF32);
+  const Term real = sum * (cast(rows(a_scale), DType::kF32) * cast(columns(b_scale), DType::kF32));
+  return {quantize(real, cast(rows(c.in(6)), DType::kF32), rows(c.in(7)), c.in(7).dtype(), true)};
+}
+
+// The channels of the weights are dim 0, those of the result dim 1.
+Term over_channels(Term v, int64_t rank, int64_t dim) {
+  if (v.rank() == 0 || v.dim(0).is_const(1)) return reshape(v, {});
+  Shape shape(static_cast<size_t>(rank), 1);
+  shape[static_cast<size_t>(dim)] = v.dim(0);
+  return reshape(v, shape);
+}
+
+Term integer_conv(const Context& c, Term x, Term w, std::optional<Term> x_zero, std::optional<Term> w_zero) {
+  Term wide_x = cast(x, DType::kI32), wide_w = cast(w, DType::kI32);
+  if (x_zero) wide_x = wide_x - over_channels(cast(*x_zero, DType::kI32), x.rank(), 1);
+  if (w_zero) wide_w = wide_w - over_channels(cast(*w_zero, DType::kI32), w.rank(), 0);
+  const Window window = read_window(c, x, Shape(w.shape().begin() + 2, w.shape().end()));
+  return {c.b, c.b.add1(OpKind::kConv, {wide_x.id(), wide_w.id()},
+                        {{"strides", window.strides},
+                         {"dilations", window.dilations},
+                         {"before", window.before},
+                         {"after", window.after},
+                         {"groups", c.integer("group", 1)}})};
+}
+
+Outputs conv_integer(Context& c) { return {integer_conv(c, c.in(0), c.in(1), c.optional(2), c.optional(3))}; }
+
+Outputs qlinear_conv(Context& c) {
+  const Term w = c.in(3);
+  Term sum = integer_conv(c, c.in(0), w, c.in(2), c.in(5));
+  if (c.has(8)) sum = sum + over_channels(c.in(8), sum.rank(), 1);
+  const Term real = cast(sum, DType::kF32) * (reshape(c.in(1), {}) * over_channels(c.in(4), sum.rank(), 1));
+  return {quantize(real, reshape(c.in(6), {}), reshape(c.in(7), {}), c.in(7).dtype(), true)};
+}
+
+constexpr Row kRows[] = {
+    {"ConvInteger", conv_integer},
+    {"DequantizeLinear", dequantize_linear},
+    {"DynamicQuantizeLinear", dynamic_quantize_linear},
+    {"MatMulInteger", matmul_integer},
+    {"QLinearConv", qlinear_conv},
+    {"QLinearMatMul", qlinear_matmul},
+    {"QuantizeLinear", quantize_linear},
+    {"DequantizeLinear", dequantize_linear, 1, kAnyLater, "com.microsoft"},
+    {"QuantizeLinear", quantize_linear, 1, kAnyLater, "com.microsoft"},
+};
+
+}  // namespace
+
+std::span<const Row> quantization_rows() { return kRows; }
+
+}  // namespace stridec::onnx

@@ -1,0 +1,386 @@
+// Operators about shape: views, joins, and tensors made from sizes.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "compiler/base/number.h"
+#include "compiler/base/text.h"
+#include "compiler/frontend/onnx/import_rows.h"
+#include "compiler/ops/composite.h"
+
+namespace stridec::onnx {
+namespace {
+
+using namespace ops;
+
+constexpr int64_t kLargest = int64_t{1} << 40;  // of one size that only the run tells
+
+// total / product(known), where both are products of sizes: equal factors leave both sides first, so that
+// what is left is simple whatever the symbols are.
+sym::Expr divide(Shape total, Shape known) {
+  for (auto it = known.begin(); it != known.end();) {
+    auto same = it->is_const() ? total.end() : std::find(total.begin(), total.end(), *it);
+    if (same == total.end()) {
+      ++it;
+      continue;
+    }
+    total.erase(same);
+    it = known.erase(it);
+  }
+  return sym::floordiv(count(total), count(known));
+}
+
+Outputs op_reshape(Context& c) {
+  const Term x = c.in(0);
+  std::vector<sym::Expr> target;
+  if (c.version >= 5) {
+    target = c.sizes_of(1, "shape", -1, kLargest);
+  } else {
+    for (int64_t d : c.integers("shape")) target.emplace_back(d);
+  }
+  const bool zero_copies = c.version < 14 || c.integer("allowzero", 0) == 0;
+  std::optional<size_t> rest;
+  for (size_t i = 0; i < target.size(); ++i) {
+    if (target[i].is_const(0) && zero_copies) {
+      if (static_cast<int64_t>(i) >= x.rank())
+        c.does_not_fit(cat("shape copies dim ", i, " of a tensor of rank ", x.rank()));
+      target[i] = x.dim(static_cast<int64_t>(i));
+    } else if (target[i].is_const(-1)) {
+      if (rest) c.does_not_fit("shape has -1 twice");
+      rest = i;
+    } else if (target[i].is_const() && target[i].value() < 0) {
+      c.does_not_fit(cat("shape has a size of ", target[i].value()));
+    }
+  }
+  if (rest) {
+    Shape known = target;
+    known.erase(known.begin() + static_cast<int64_t>(*rest));
+    target[*rest] = c.b.simplify(divide(x.shape(), known));
+  }
+  return {reshape(x, target)};
+}
+
+Outputs flatten(Context& c) {
+  const Term x = c.in(0);
+  const int64_t given = c.integer("axis", 1);
+  const int64_t axis = given == x.rank() ? given : c.axis(given, std::max<int64_t>(x.rank(), 1));
+  return {reshape(x, {count(x.shape(), 0, axis), count(x.shape(), axis, x.rank())})};
+}
+
+Outputs op_squeeze(Context& c) {
+  const Term x = c.in(0);
+  std::optional<Dims> dims = c.axes_of(1, "axes", x.rank());
+  if (!dims) {
+    dims.emplace();
+    for (int64_t d = 0; d < x.rank(); ++d)
+      if (x.dim(d).is_const(1)) dims->push_back(d);
+  }
+  for (int64_t d : *dims)
+    c.b.require(sym::eq(x.dim(d), 1), cat("cannot squeeze dim ", d, " of size {0}"), {x.dim(d)});
+  return {squeeze(x, *dims)};
+}
+
+Outputs op_unsqueeze(Context& c) {
+  const Term x = c.in(0);
+  const auto given = c.version >= 13 ? c.integers_of(1, "axes") : c.integers("axes");
+  Dims dims = c.axes(given, x.rank() + static_cast<int64_t>(given.size()));
+  std::sort(dims.begin(), dims.end());
+  return {unsqueeze(x, dims)};
+}
+
+Outputs op_transpose(Context& c) {
+  const Term x = c.in(0);
+  Dims order(static_cast<size_t>(x.rank()));
+  std::iota(order.rbegin(), order.rend(), 0);
+  if (c.has_attribute("perm")) order = c.axes(c.integers("perm"), x.rank());
+  if (static_cast<int64_t>(order.size()) != x.rank())
+    c.does_not_fit(cat("perm has ", order.size(), " axes for a tensor of rank ", x.rank()));
+  return {permute(x, order)};
+}
+
+Outputs op_expand(Context& c) {
+  const Term x = c.in(0);
+  const Shape target = c.sizes_of(1, "shape", 0, kLargest);
+  return {Term(c.b, broadcast_to(c.b, x, target))};
+}
+
+Outputs op_concat(Context& c) {
+  std::vector<Term> parts;
+  for (size_t i = 0; i < c.input_count(); ++i) parts.push_back(c.in(i));
+  return {concat(parts, c.axis(c.integer("axis", c.version < 4 ? 1 : 0), parts.at(0).rank()))};
+}
+
+Outputs split(Context& c) {
+  const Term x = c.in(0);
+  const int64_t axis = c.axis(c.integer("axis", 0), x.rank());
+  const auto parts = c.node.outputs.size();
+  std::vector<sym::Expr> sizes;
+  if (c.version >= 13 && c.has(1)) {
+    sizes = c.sizes_of(1, "split", 0, x.dim(axis));
+  } else if (c.has_attribute("split")) {
+    for (int64_t s : c.integers("split")) sizes.emplace_back(s);
+  } else {
+    // As even as it goes, the last part is shorter.
+    const auto n =
+        c.version >= 18 ? c.integer("num_outputs", static_cast<int64_t>(parts)) : static_cast<int64_t>(parts);
+    const sym::Expr each = c.b.simplify(sym::ceildiv(x.dim(axis), n));
+    sizes.assign(static_cast<size_t>(n - 1), each);
+    sizes.push_back(c.b.simplify(x.dim(axis) - each * (n - 1)));
+  }
+  if (sizes.size() != parts)
+    c.does_not_fit(cat("split gives ", sizes.size(), " sizes for ", parts, " outputs"));
+  c.b.require(sym::eq(sym::sum(sizes), x.dim(axis)),
+              "the sizes of the parts add up to {0}, but the dim has {1}", {sym::sum(sizes), x.dim(axis)});
+  Outputs out;
+  sym::Expr start = 0;
+  for (sym::Expr size : sizes) {
+    out.push_back(slice(x, axis, start, size));
+    start = c.b.simplify(start + size);
+  }
+  return out;
+}
+
+// Start and extent of data[start:end:step] with NumPy's rules: negative counts from the end, outside is cut
+// off.
+struct Range {
+  sym::Expr start, extent;
+};
+Range slice_range(Builder& b, sym::Expr start, sym::Expr end, int64_t step, sym::Expr size) {
+  const auto from_front = [&](sym::Expr e) {
+    if (e.is_const()) return e.value() < 0 ? e + size : e;
+    if (b.holds(sym::ge(e, 0))) return e;
+    if (b.holds(sym::lt(e, 0))) return e + size;
+    return sym::select(sym::lt(e, 0), e + size, e);
+  };
+  const auto to_the_end = [](sym::Expr e) { return e.is_const() && e.value() >= INT32_MAX; };
+  const auto to_the_front = [](sym::Expr e) { return e.is_const() && e.value() <= -int64_t{INT32_MAX}; };
+  const auto clamp = [&](sym::Expr e, sym::Expr lower, sym::Expr upper) {
+    if (to_the_end(e)) return upper;
+    if (to_the_front(e)) return lower;
+    return b.simplify(sym::max(lower, sym::min(from_front(e), upper)));
+  };
+  if (step > 0) {
+    const sym::Expr from = clamp(start, 0, size), to = clamp(end, 0, size);
+    return {from, b.simplify(sym::max(sym::ceildiv(to - from, step), 0))};
+  }
+  const sym::Expr from = clamp(start, 0, size - 1), to = clamp(end, -1, size - 1);
+  return {from, b.simplify(sym::max(sym::ceildiv(from - to, -step), 0))};
+}
+
+Outputs op_slice(Context& c) {
+  const Term x = c.in(0);
+  std::vector<sym::Expr> starts, ends;
+  Dims axes, steps;
+  if (c.version < 10) {
+    for (int64_t v : c.integers("starts")) starts.emplace_back(v);
+    for (int64_t v : c.integers("ends")) ends.emplace_back(v);
+    axes = c.integers("axes");
+  } else {
+    starts = c.sizes_of(1, "starts", -kLargest, kLargest);
+    ends = c.sizes_of(2, "ends", -kLargest, kLargest);
+    if (c.has(3)) axes = c.integers_of(3, "axes");
+    if (c.has(4)) steps = c.integers_of(4, "steps");
+  }
+  if (axes.empty() && !c.has(3)) {
+    axes.resize(starts.size());
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  axes = c.axes(axes, x.rank());
+  if (steps.empty()) steps.assign(starts.size(), 1);
+  if (starts.size() != ends.size() || starts.size() != axes.size() || starts.size() != steps.size())
+    c.does_not_fit(cat("slice has ", starts.size(), " starts, ", ends.size(), " ends, ", axes.size(),
+                       " axes and ", steps.size(), " steps"));
+  Shape from(x.shape().size(), 0), extents = x.shape(), by(x.shape().size(), 1);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (steps[i] == 0) c.does_not_fit("slice has a step of 0");
+    const auto d = static_cast<size_t>(axes[i]);
+    const Range range = slice_range(c.b, starts[i], ends[i], steps[i], x.shape()[d]);
+    from[d] = range.start;
+    extents[d] = range.extent;
+    by[d] = steps[i];
+  }
+  return {
+      Term(c.b, c.b.add1(OpKind::kSlice, {x.id()}, {{"starts", from}, {"extents", extents}, {"steps", by}}))};
+}
+
+Outputs op_pad(Context& c) {
+  const Term x = c.in(0);
+  std::vector<sym::Expr> pads;
+  if (c.version >= 11) {
+    pads = c.sizes_of(1, "pads", -kLargest, kLargest);
+  } else {
+    for (int64_t p : c.integers(c.version < 2 ? "paddings" : "pads")) pads.emplace_back(p);
+  }
+  Dims axes(static_cast<size_t>(x.rank()));
+  std::iota(axes.begin(), axes.end(), 0);
+  if (c.version >= 18 && c.has(3)) axes = c.axes(c.integers_of(3, "axes"), x.rank());
+  if (pads.size() != 2 * axes.size())
+    c.does_not_fit(cat("pads has ", pads.size(), " values for ", axes.size(), " axes"));
+  Shape before(x.shape().size(), 0), after(x.shape().size(), 0);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    before[static_cast<size_t>(axes[i])] = pads[i];
+    after[static_cast<size_t>(axes[i])] = pads[i + axes.size()];
+  }
+  Term value = number_like(x, c.version < 11 ? c.number("value", 0) : 0);
+  if (c.version >= 11 && c.has(2)) value = reshape(c.in(2), {});
+  return {Term(c.b, c.b.add1(OpKind::kPad, {x.id(), cast(value, x.dtype()).id()},
+                             {{"before", before}, {"after", after}, {"mode", c.text("mode", "constant")}}))};
+}
+
+Outputs tile(Context& c) {
+  const Term x = c.in(0);
+  std::vector<sym::Expr> repeats;
+  if (c.version < 6) {  // tiles and axis are one number each
+    repeats.assign(x.shape().size(), 1);
+    repeats.at(static_cast<size_t>(c.axis(c.integers_of(2, "axis").at(0), x.rank()))) =
+        c.sizes_of(1, "tiles", 0, kLargest).at(0);
+  } else {
+    repeats = c.sizes_of(1, "repeats", 0, kLargest);
+  }
+  if (static_cast<int64_t>(repeats.size()) != x.rank())
+    c.does_not_fit(cat("repeats has ", repeats.size(), " values for a tensor of rank ", x.rank()));
+  Shape split, stretched, joined;
+  for (size_t d = 0; d < repeats.size(); ++d) {
+    if (!repeats[d].is_const(1)) {
+      split.push_back(1);
+      stretched.push_back(repeats[d]);
+    }
+    split.push_back(x.shape()[d]);
+    stretched.push_back(x.shape()[d]);
+    joined.push_back(repeats[d] * x.shape()[d]);
+  }
+  return {reshape(expand(reshape(x, split), stretched), joined)};
+}
+
+Outputs shape_of(Context& c) {
+  const Shape shape = c.in(0).shape();
+  const auto rank = static_cast<int64_t>(shape.size());
+  const auto cut = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank); };
+  const int64_t start = cut(c.integer("start", 0)), end = std::max(cut(c.integer("end", rank)), start);
+  const Shape part(shape.begin() + start, shape.begin() + end);
+  return {Term(c.b, c.b.elements(part, {end - start}))};
+}
+
+Outputs size_of(Context& c) { return {Term(c.b, c.b.elements({count(c.in(0).shape())}, {}))}; }
+
+Outputs constant(Context& c) {
+  if (const Tensor* t = c.tensor("value")) return {c.constant(*t)};
+  if (const Tensor* t = c.tensor("sparse_value")) return {c.constant(*t)};
+  if (const Attribute* a = c.node.find("value_int")) return {Term(c.b, c.b.elements({a->ints.at(0)}, {}))};
+  if (const Attribute* a = c.node.find("value_ints")) return {Term(c.b, c.b.integers(a->ints))};
+  const Attribute* floats = c.node.find("value_floats");
+  if (const Attribute* one = c.node.find("value_float"))
+    return {c.number(DType::kF32, static_cast<double>(one->floats.at(0)))};
+  if (!floats)
+    c.unsupported("constants of strings are not supported", "do the work on strings outside of the model");
+  std::vector<uint8_t> bytes(floats->floats.size() * 4);
+  for (size_t i = 0; i < floats->floats.size(); ++i)
+    write_float(DType::kF32, static_cast<double>(floats->floats[i]), bytes.data() + 4 * i);
+  return {Term(c.b, c.b.constant("", {DType::kF32, {static_cast<int64_t>(floats->floats.size())}},
+                                 graph::own(std::move(bytes))))};
+}
+
+Outputs constant_of_shape(Context& c) {
+  const Shape shape = c.sizes_of(0, "shape", 0, kLargest);
+  const Tensor* value = c.tensor("value");
+  const Term scalar = value ? reshape(c.constant(*value), {}) : c.number(DType::kF32, 0);
+  return {expand(scalar, shape)};
+}
+
+Outputs range(Context& c) {
+  const Term start = c.in(0), limit = c.in(1), delta = c.in(2);
+  const DType type = start.dtype();
+  sym::Expr length = 0;
+  const auto known = [&](size_t i) -> std::optional<sym::Expr> {
+    const auto e = c.b.known(c.in(i));
+    return e && e->size() == 1 ? std::optional((*e)[0]) : std::nullopt;
+  };
+  const auto k0 = known(0), k1 = known(1), k2 = known(2);
+  const auto step = k2 ? sym::as_const(*k2) : std::nullopt;
+  if (k0 && k1 && step && *step != 0) {
+    length = *step > 0 ? sym::ceildiv(*k1 - *k0, *step) : sym::ceildiv(*k0 - *k1, -*step);
+    length = c.b.simplify(sym::max(length, 0));
+  } else {
+    const auto n0 = c.constant_number(0), n1 = c.constant_number(1), n2 = c.constant_number(2);
+    if (n0 && n1 && n2 && *n2 != 0) {
+      length = std::max<int64_t>(static_cast<int64_t>(std::ceil((*n1 - *n0) / *n2)), 0);
+    } else {
+      const DType wide = type == DType::kF32 || is_storage_float(type) ? DType::kF32 : DType::kF64;
+      const Term steps = apply(OpKind::kCeil, (cast(limit, wide) - cast(start, wide)) / cast(delta, wide));
+      length = c.b.elements_of(cast(maximum(steps, 0), DType::kI64), "range", 0, kLargest).at(0);
+    }
+  }
+  const DType compute = is_storage_float(type) ? DType::kF32 : type;
+  const Term i = cast(index_along(c.b, {length}, 0, DType::kI64), compute);
+  return {cast(cast(start, compute) + i * cast(delta, compute), type)};
+}
+
+Outputs eye_like(Context& c) {
+  const Term x = c.in(0);
+  const DType type = c.dtype("dtype", x.dtype());
+  const Term row = index_along(c.b, x.shape(), 0, DType::kI64), column = index_along(c.b, x.shape(), 1, DType::kI64);
+  return {cast(equal(column, row + static_cast<double>(c.integer("k", 0))), type)};
+}
+
+Outputs trilu(Context& c) {
+  const Term x = c.in(0);
+  sym::Expr k = 0;
+  if (c.has(1)) k = c.sizes_of(1, "k", -kLargest, kLargest).at(0);
+  const Shape plane(x.shape().end() - 2, x.shape().end());
+  const Term row = index_along(c.b, plane, 0, DType::kI64), column = index_along(c.b, plane, 1, DType::kI64);
+  const Term diagonal = row + size_as(c.b, DType::kI64, k);
+  const Term keep = c.integer("upper", 1) ? greater_equal(column, diagonal) : less_equal(column, diagonal);
+  return {select(keep, x, number_like(x, 0))};
+}
+
+Outputs depth_to_space(Context& c) {
+  const Term x = c.in(0);
+  const int64_t s = c.integer("blocksize");
+  const sym::Expr n = x.dim(0), h = x.dim(2), w = x.dim(3),
+                  depth = c.b.simplify(sym::floordiv(x.dim(1), s * s));
+  c.b.require(sym::eq(depth * (s * s), x.dim(1)), "{0} channels do not divide into blocks", {x.dim(1)});
+  const bool crd = c.text("mode", "DCR") == "CRD";
+  const Term blocks = crd ? permute(reshape(x, {n, depth, s, s, h, w}), {0, 1, 4, 2, 5, 3})
+                          : permute(reshape(x, {n, s, s, depth, h, w}), {0, 3, 4, 1, 5, 2});
+  return {reshape(blocks, {n, depth, h * s, w * s})};
+}
+
+Outputs space_to_depth(Context& c) {
+  const Term x = c.in(0);
+  const int64_t s = c.integer("blocksize");
+  const sym::Expr n = x.dim(0), ch = x.dim(1), h = c.b.simplify(sym::floordiv(x.dim(2), s)),
+                  w = c.b.simplify(sym::floordiv(x.dim(3), s));
+  c.b.require(sym::logical_and(sym::eq(h * s, x.dim(2)), sym::eq(w * s, x.dim(3))),
+              "{0} x {1} does not divide into blocks", {x.dim(2), x.dim(3)});
+  const Term blocks = permute(reshape(x, {n, ch, h, s, w, s}), {0, 3, 5, 1, 2, 4});
+  return {reshape(blocks, {n, ch * (s * s), h, w})};
+}
+
+constexpr Row kRows[] = {
+    {"Concat", op_concat},
+    {"Constant", constant},
+    {"ConstantOfShape", constant_of_shape},
+    {"DepthToSpace", depth_to_space},
+    {"Expand", op_expand},
+    {"EyeLike", eye_like},
+    {"Flatten", flatten},
+    {"Pad", op_pad},
+    {"Range", range},
+    {"Reshape", op_reshape},
+    {"Shape", shape_of},
+    {"Size", size_of},
+    {"Slice", op_slice},
+    {"SpaceToDepth", space_to_depth},
+    {"Split", split},
+    {"Squeeze", op_squeeze},
+    {"Tile", tile},
+    {"Transpose", op_transpose},
+    {"Trilu", trilu},
+    {"Unsqueeze", op_unsqueeze},
+};
+
+}  // namespace
+
+std::span<const Row> shape_rows() { return kRows; }
+
+}  // namespace stridec::onnx

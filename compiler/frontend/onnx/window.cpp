@@ -1,0 +1,296 @@
+// Convolution and pooling.
+#include <algorithm>
+#include <numeric>
+
+#include "compiler/base/text.h"
+#include "compiler/frontend/onnx/import_rows.h"
+#include "compiler/frontend/onnx/window.h"
+#include "compiler/ops/composite.h"
+
+namespace stridec::onnx {
+
+using namespace ops;
+
+Window read_window(const Context& c, Term x, const Shape& size) {
+  const size_t n = size.size();
+  if (x.shape().size() != n + 2)
+    c.does_not_fit(cat("a window over ", n, " dims does not fit an input of rank ", x.rank()));
+  Window w{.size = size,
+           .strides = c.integers("strides", Dims(n, 1)),
+           .dilations = c.integers("dilations", Dims(n, 1)),
+           .before = {},
+           .after = {},
+           .ceil = c.integer("ceil_mode", 0) != 0};
+  if (w.strides.size() != n || w.dilations.size() != n)
+    c.does_not_fit("strides or dilations do not fit the window's rank");
+  for (size_t i = 0; i < n; ++i)
+    if (w.strides[i] < 1 || w.dilations[i] < 1) c.does_not_fit("strides and dilations must be positive");
+  const std::string mode = c.text("auto_pad", "NOTSET");
+  const Dims pads = c.integers("pads", Dims(2 * n, 0));
+  if (pads.size() != 2 * n) c.does_not_fit(cat("pads has ", pads.size(), " values for ", n, " dims"));
+  for (size_t i = 0; i < n; ++i) {
+    if (mode == "SAME_UPPER" || mode == "SAME_LOWER") {
+      // As many outputs as input / stride, rounded up; the odd one goes to the end, or to the front for
+      // SAME_LOWER.
+      const sym::Expr in = x.shape()[i + 2], out = sym::ceildiv(in, w.strides[i]);
+      const sym::Expr total = c.b.simplify(sym::max((out - 1) * w.strides[i] + w.reach(i) - in, 0));
+      const sym::Expr half = c.b.simplify(sym::floordiv(total, 2));
+      w.before.push_back(mode == "SAME_UPPER" ? half : c.b.simplify(total - half));
+      w.after.push_back(mode == "SAME_UPPER" ? c.b.simplify(total - half) : half);
+    } else if (mode == "VALID") {
+      w.before.push_back(0);
+      w.after.push_back(0);
+    } else {
+      w.before.push_back(pads[i]);
+      w.after.push_back(pads[i + n]);
+    }
+  }
+  w.declared_after = w.after;
+  if (w.ceil) {
+    for (size_t i = 0; i < n; ++i) {
+      // Rounded up, but no window starts in the padding at the end.
+      const sym::Expr in = x.shape()[i + 2], padded = in + w.before[i] + w.after[i];
+      sym::Expr out = sym::ceildiv(padded - w.reach(i), w.strides[i]) + 1;
+      out = sym::select(sym::ge((out - 1) * w.strides[i], in + w.before[i]), out - 1, out);
+      w.after[i] = c.b.simplify((out - 1) * w.strides[i] + w.reach(i) - in - w.before[i]);
+    }
+  }
+  return w;
+}
+
+graph::Attributes window_attributes(const Window& w) {
+  return {{"window", w.size},
+          {"strides", w.strides},
+          {"dilations", w.dilations},
+          {"before", w.before},
+          {"after", w.after}};
+}
+
+namespace {
+
+Dims spatial_dims(Term x) {
+  Dims out(static_cast<size_t>(std::max<int64_t>(x.rank() - 2, 0)));
+  std::iota(out.begin(), out.end(), 2);
+  return out;
+}
+
+Shape kernel_shape(const Context& c) {
+  const Dims k = c.integers("kernel_shape");
+  if (k.empty()) c.does_not_fit("kernel_shape is missing");
+  return {k.begin(), k.end()};
+}
+
+// A bias of [channels] beside [n, channels, spatial...].
+Term channels(Term bias, int64_t rank) {
+  Shape shape(static_cast<size_t>(rank) - 1, 1);
+  shape[0] = bias.dim(0);
+  return reshape(bias, shape);
+}
+
+Outputs conv(Context& c) {
+  const Term x = c.in(0), w = c.in(1);
+  if (w.rank() < 3) c.does_not_fit(cat("the weights have rank ", w.rank(), ", at least 3 is needed"));
+  const Window window = read_window(c, x, Shape(w.shape().begin() + 2, w.shape().end()));
+  Term y(c.b, c.b.add1(OpKind::kConv, {x.id(), w.id()},
+                       {{"strides", window.strides},
+                        {"dilations", window.dilations},
+                        {"before", window.before},
+                        {"after", window.after},
+                        {"groups", c.integer("group", 1)}}));
+  if (c.has(2)) y = y + channels(c.in(2), y.rank());
+  return {y};
+}
+
+Outputs conv_transpose(Context& c) {
+  const Term x = c.in(0), w = c.in(1);
+  if (w.rank() < 3 || x.rank() != w.rank())
+    c.does_not_fit(cat("weights of rank ", w.rank(), " do not fit an input of rank ", x.rank()));
+  const size_t n = w.shape().size() - 2;
+  const Dims strides = c.integers("strides", Dims(n, 1)), dilations = c.integers("dilations", Dims(n, 1));
+  Dims extra = c.integers("output_padding", Dims(n, 0));
+  const Dims pads = c.integers("pads", Dims(2 * n, 0)), wanted = c.integers("output_shape");
+  const std::string mode = c.text("auto_pad", "NOTSET");
+  if (strides.size() != n || dilations.size() != n || extra.size() != n || pads.size() != 2 * n)
+    c.does_not_fit("strides, dilations, pads or output_padding do not fit the weights' rank");
+  Shape before, after, more;
+  for (size_t i = 0; i < n; ++i) {
+    const sym::Expr in = x.shape()[i + 2];
+    const sym::Expr full = (in - 1) * strides[i] + (w.shape()[i + 2] - 1) * dilations[i] + 1 + extra[i];
+    more.push_back(extra[i]);
+    std::optional<sym::Expr> size;
+    if (!wanted.empty())
+      size = wanted.at(wanted.size() == n ? i : i + 2);
+    else if (mode.starts_with("SAME"))
+      size = in * strides[i];
+    if (!size) {
+      before.push_back(mode == "VALID" ? 0 : pads[i]);
+      after.push_back(mode == "VALID" ? 0 : pads[i + n]);
+      continue;
+    }
+    const sym::Expr total = c.b.simplify(full - *size), half = c.b.simplify(sym::floordiv(total, 2));
+    sym::Expr front = mode == "SAME_UPPER" ? half : c.b.simplify(total - half);
+    sym::Expr back = c.b.simplify(total - front);
+    // A result larger than the windows reach ends with what the padding cannot take away.
+    more.back() = c.b.simplify(more.back() + sym::max(-back, 0));
+    before.push_back(front);
+    after.push_back(c.b.simplify(sym::max(back, 0)));
+  }
+  Term y(c.b, c.b.add1(OpKind::kConvTranspose, {x.id(), w.id()},
+                       {{"strides", strides},
+                        {"dilations", dilations},
+                        {"before", before},
+                        {"after", after},
+                        {"output_extra", more},
+                        {"groups", c.integer("group", 1)}}));
+  if (c.has(2)) y = y + channels(c.in(2), y.rank());
+  return {y};
+}
+
+Outputs max_pool(Context& c) {
+  const Term x = c.in(0);
+  const Window window = read_window(c, x, kernel_shape(c));
+  graph::Attributes attributes = window_attributes(window);
+  Outputs out;
+  if (c.wants(1)) {
+    // Positions in the flattened input, batch and channels included; storage_order 1 counts spatial dims
+    // column by column.
+    const Shape spatial(x.shape().begin() + 2, x.shape().end());
+    const sym::Expr plane = count(spatial);
+    Term at(c.b, c.b.add1(OpKind::kWindowArgMax, {x.id()}, attributes));
+    if (c.integer("storage_order", 0)) {
+      Term rest = at, swapped = number_like(at, 0);
+      sym::Expr weight = plane;
+      for (size_t i = spatial.size(); i-- > 0;) {
+        weight = c.b.simplify(sym::floordiv(weight, spatial[i]));
+        const Term extent = size_as(c.b, DType::kI64, spatial[i]);
+        swapped = swapped + apply(OpKind::kMod, rest, extent) *
+                                size_as(c.b, DType::kI64, count(spatial, 0, static_cast<int64_t>(i)));
+        rest = rest / extent;
+      }
+      at = swapped;
+    }
+    Shape lead(x.shape().size(), 1);
+    lead[0] = x.dim(0);
+    lead[1] = x.dim(1);
+    const Term image = index_along(c.b, lead, 0, DType::kI64) * size_as(c.b, DType::kI64, x.dim(1)) +
+                       index_along(c.b, lead, 1, DType::kI64);
+    out.push_back(at + image * size_as(c.b, DType::kI64, plane));
+  }
+  attributes.set("kind", std::string("max"));
+  out.insert(out.begin(), Term(c.b, c.b.add1(OpKind::kReduceWindow, {x.id()}, std::move(attributes))));
+  return out;
+}
+
+Term window_sum(const Context& c, Term x, const Window& window) {
+  graph::Attributes attributes = window_attributes(window);
+  attributes.set("kind", std::string("sum"));
+  return {c.b, c.b.add1(OpKind::kReduceWindow, {x.id()}, std::move(attributes))};
+}
+
+// Padding counts, but only the padding that the node declares: what rounding up adds does not.
+Term divide_by_declared(const Context& c, Term sum, Term x, const Window& window) {
+  Term out = sum;
+  for (size_t i = 0; i < window.size.size(); ++i) {
+    Shape along(sum.shape().size(), 1);
+    along[i + 2] = sum.shape()[i + 2];
+    const Term start =
+        index_along(c.b, along, static_cast<int64_t>(i) + 2, DType::kI64) * static_cast<double>(window.strides[i]);
+    const sym::Expr end = x.shape()[i + 2] + window.before[i] + window.declared_after[i];
+    const Term room = size_as(c.b, DType::kI64, c.b.simplify(end + (window.dilations[i] - 1))) - start;
+    const Term taps =
+        minimum(room / static_cast<double>(window.dilations[i]), size_as(c.b, DType::kI64, window.size[i]));
+    out = out / cast(taps, sum.dtype());
+  }
+  return out;
+}
+
+Outputs average_pool(Context& c) {
+  const Term x = c.in(0);
+  const Window window = read_window(c, x, kernel_shape(c));
+  const bool count_padding = c.integer("count_include_pad", 0) != 0;
+  if (count_padding && window.ceil) return {divide_by_declared(c, window_sum(c, x, window), x, window)};
+  graph::Attributes attributes = window_attributes(window);
+  attributes.set("count_include_pad", int64_t{count_padding});
+  return {Term(c.b, c.b.add1(OpKind::kAveragePool, {x.id()}, std::move(attributes)))};
+}
+
+Term power_root(const Context& c, Term x, const std::function<Term(Term)>& sum) {
+  const double p = c.node.find("p") && !c.node.find("p")->floats.empty()
+                       ? c.number("p", 2)
+                       : static_cast<double>(c.integer("p", 2));
+  const Term w = abs(widen(x));
+  if (p == 1) return cast(sum(w), x.dtype());
+  if (p == 2) return cast(sqrt(sum(square(w))), x.dtype());
+  return cast(pow(sum(pow(w, p)), 1 / p), x.dtype());
+}
+
+Outputs lp_pool(Context& c) {
+  const Window window = read_window(c, c.in(0), kernel_shape(c));
+  return {power_root(c, c.in(0), [&](Term t) { return window_sum(c, t, window); })};
+}
+Outputs global_lp_pool(Context& c) {
+  const Term x = c.in(0);
+  return {power_root(c, x, [&](Term t) { return reduce_sum(t, spatial_dims(x), kKeep); })};
+}
+Outputs global_average_pool(Context& c) {
+  const Term x = c.in(0);
+  return {cast(reduce_mean(widen(x), spatial_dims(x), kKeep), x.dtype())};
+}
+Outputs global_max_pool(Context& c) { return {reduce_max(c.in(0), spatial_dims(c.in(0)), kKeep)}; }
+
+Outputs max_unpool(Context& c) {
+  const Term x = c.in(0);
+  const Window window = read_window(c, x, kernel_shape(c));
+  Shape shape = x.shape();
+  for (size_t i = 0; i < window.size.size(); ++i)
+    shape[i + 2] = c.b.simplify((x.shape()[i + 2] - 1) * window.strides[i] + window.size[i] -
+                                window.before[i] - window.after[i]);
+  const Term zeros = filled(c.b, {count(shape)}, x.dtype(), 0), values = reshape(x, {count(x.shape())});
+  const Term at = reshape(c.in(1), {count(x.shape())});
+  Term out(c.b, c.b.add1(OpKind::kScatterElements, {zeros.id(), at.id(), values.id()},
+                         {{"dim", int64_t{0}}, {"reduction", std::string("none")}}));
+  out = reshape(out, shape);
+  if (!c.has(2)) return {out};
+  const Shape wanted = c.sizes_of(2, "output_shape", 0, int64_t{1} << 40);
+  Shape before(shape.size(), 0), after;
+  for (size_t d = 0; d < shape.size(); ++d) after.push_back(c.b.simplify(wanted.at(d) - shape[d]));
+  return {pad(out, before, after, 0)};
+}
+
+Outputs lrn(Context& c) {
+  const Term x = c.in(0), w = widen(x);
+  const int64_t size = c.integer("size");
+  const Dims ones(x.shape().size() - 1, 1);
+  Shape window(ones.begin(), ones.end()), before(window.size(), 0), after(window.size(), 0);
+  window[0] = size;
+  before[0] = (size - 1) / 2;
+  after[0] = size - 1 - (size - 1) / 2;
+  const Term sums(c.b, c.b.add1(OpKind::kReduceWindow, {square(w).id()},
+                                {{"kind", std::string("sum")},
+                                 {"window", window},
+                                 {"strides", ones},
+                                 {"dilations", ones},
+                                 {"before", before},
+                                 {"after", after}}));
+  const Term base = sums * (c.number("alpha", 1e-4f) / static_cast<double>(size)) + c.number("bias", 1);
+  return {cast(w / pow(base, c.number("beta", 0.75)), x.dtype())};
+}
+
+constexpr Row kRows[] = {
+    {"AveragePool", average_pool},
+    {"Conv", conv},
+    {"ConvTranspose", conv_transpose},
+    {"GlobalAveragePool", global_average_pool},
+    {"GlobalLpPool", global_lp_pool},
+    {"GlobalMaxPool", global_max_pool},
+    {"LRN", lrn},
+    {"LpPool", lp_pool},
+    {"MaxPool", max_pool},
+    {"MaxUnpool", max_unpool},
+};
+
+}  // namespace
+
+std::span<const Row> window_rows() { return kRows; }
+
+}  // namespace stridec::onnx

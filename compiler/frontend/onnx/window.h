@@ -1,0 +1,24 @@
+// The attributes that convolution and pooling share.
+#pragma once
+
+#include "compiler/frontend/onnx/import_context.h"
+
+namespace stridec::onnx {
+
+struct Window {
+  Shape size;  // of the window's spatial dims
+  Dims strides, dilations;
+  Shape before, after;   // padding; with `ceil`, what rounding up needs is part of `after`
+  Shape declared_after;  // without it
+  bool ceil = false;
+
+  sym::Expr reach(size_t i) const {
+    return (size[i] - 1) * dilations[i] + 1;
+  }  // inputs from first to last tap
+};
+
+// For x [n, channels, spatial...] and a window of `size`: strides, dilations, pads, auto_pad, ceil_mode.
+Window read_window(const Context& context, Term x, const Shape& size);
+graph::Attributes window_attributes(const Window& window);
+
+}  // namespace stridec::onnx

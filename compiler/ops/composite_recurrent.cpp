@@ -1,0 +1,169 @@
+// Recurrent cells: the projections of all inputs are one matrix product before the loop; the loop multiplies
+// the state.
+#include "compiler/base/diagnostic.h"
+#include "compiler/ops/composite.h"
+#include "compiler/ops/helpers.h"
+
+namespace stridec::ops {
+namespace {
+
+// Activations by ONNX's names, which take their parameters from the lists in order.
+class Activations {
+ public:
+  explicit Activations(const RecurrentOptions& options) : options_(options) {}
+
+  std::function<Term(Term)> next() {
+    const std::string name = options_.activations.at(position_++);
+    const auto take = [](const std::vector<double>& list, size_t& at, double otherwise) {
+      return at < list.size() ? list[at++] : otherwise;
+    };
+    if (name == "Sigmoid") return [](Term x) { return sigmoid(x); };
+    if (name == "Tanh") return [](Term x) { return tanh(x); };
+    if (name == "Relu") return [](Term x) { return relu(x); };
+    if (name == "Softsign") return [](Term x) { return x / (abs(x) + 1.0); };
+    if (name == "Softplus") return [](Term x) { return softplus(x); };
+    const double defaults_alpha = name == "LeakyRelu" ? 0.01 : name == "HardSigmoid" ? 0.2 : 1;
+    const double a = take(options_.alphas, alpha_, defaults_alpha);
+    if (name == "LeakyRelu") return [a](Term x) { return select(less(x, 0), x * a, x); };
+    if (name == "ThresholdedRelu") return [a](Term x) { return select(greater(x, a), x, 0); };
+    if (name == "Elu")
+      return [a](Term x) { return select(less(x, 0), apply(graph::OpKind::kExpm1, x) * a, x); };
+    const double b = take(options_.betas, beta_, name == "HardSigmoid" ? 0.5 : name == "Affine" ? 0 : 1);
+    if (name == "Affine") return [a, b](Term x) { return x * a + b; };
+    if (name == "ScaledTanh") return [a, b](Term x) { return tanh(x * b) * a; };
+    if (name == "HardSigmoid") return [a, b](Term x) { return minimum(maximum(x * a + b, 0), 1); };
+    fail(ErrorKind::kUnsupported, "unsupported", "activation '" + name + "' is unknown");
+  }
+
+ private:
+  const RecurrentOptions& options_;
+  size_t position_ = 0, alpha_ = 0, beta_ = 0;
+};
+
+// What one step gives: the new states, the first of which is h.
+using Cell = std::function<std::vector<Term>(Term projected, const std::vector<Term>& states)>;
+
+// Runs the cell over the steps of `projected` [steps, batch, gates]. Rows whose length is reached keep their
+// state and give zeros.
+std::vector<Term> run(Term projected, std::vector<Term> states, std::optional<Term> lengths, bool reverse,
+                      const Cell& cell) {
+  graph::Builder& b = projected.builder();
+  const sym::Expr steps = projected.dim(0);
+  const LoopResult result =
+      loop(b, steps, std::nullopt, {states.begin(), states.end()}, [&](const LoopState& state) {
+        const sym::Expr at = reverse ? steps - 1 - state.counter : state.counter;
+        std::vector<Term> before;
+        for (ValueId v : state.carried) before.emplace_back(b, v);
+        std::vector<Term> after = cell(squeeze(slice(projected, 0, at, 1), {0}), before);
+        Term y = after[0];
+        if (lengths) {
+          Term time(b, state.counter_value);
+          if (reverse) time = size_as(b, DType::kI64, steps) - time - 1.0;
+          const Term active = unsqueeze(less(time, cast(*lengths, DType::kI64)), {1});
+          y = select(active, y, 0);
+          for (size_t i = 0; i < after.size(); ++i) after[i] = select(active, after[i], before[i]);
+        }
+        return LoopStep{
+            .condition = std::nullopt, .carried = {after.begin(), after.end()}, .stacked = {y.id()}};
+      });
+  Term y(b, result.stacked.at(0));
+  std::vector<Term> out{reverse ? flip(y, {0}) : y};
+  for (ValueId v : result.carried) out.emplace_back(b, v);
+  return out;
+}
+
+// x W^T, with the part of the bias that may be added before the loop.
+Term project(Term x, Term w, std::optional<Term> bias) {
+  const Term out = matmul(x, transpose(w, 0, 1));
+  return bias ? out + *bias : out;
+}
+
+Term part(Term gates, int64_t index, sym::Expr hidden) {
+  return slice(gates, gates.rank() - 1, hidden * index, hidden);
+}
+
+Term clipped(Term x, double clip) { return clip > 0 ? minimum(maximum(x, -clip), clip) : x; }
+
+}  // namespace
+
+RecurrentResult lstm(Term x, Term w, Term r, std::optional<Term> bias, std::optional<Term> lengths,
+                     Term initial_h, Term initial_c, std::optional<Term> peepholes,
+                     const RecurrentOptions& options) {
+  const sym::Expr hidden = r.dim(1);
+  Activations activations(options);
+  const auto f = activations.next(), g = activations.next(), h = activations.next();
+  std::optional<Term> both;
+  if (bias) both = slice(*bias, 0, 0, hidden * 4) + slice(*bias, 0, hidden * 4, hidden * 4);
+  const Term projected = project(x, w, both), recurrent = transpose(r, 0, 1);
+  // Gates are stored in the order input, output, forget, cell.
+  const auto peep = [&](Term gate, int64_t index, Term c) {
+    return peepholes ? gate + slice(*peepholes, 0, hidden * index, hidden) * c : gate;
+  };
+  const auto out = run(projected, {initial_h, initial_c}, lengths, options.reverse,
+                       [&](Term input, const std::vector<Term>& state) {
+                         const Term gates = input + matmul(state[0], recurrent), c = state[1];
+                         const Term i = f(clipped(peep(part(gates, 0, hidden), 0, c), options.clip));
+                         const Term keep = options.input_forget
+                                               ? subtract_from(1, i)
+                                               : f(clipped(peep(part(gates, 2, hidden), 2, c), options.clip));
+                         const Term now = keep * c + i * g(clipped(part(gates, 3, hidden), options.clip));
+                         const Term o = f(clipped(peep(part(gates, 1, hidden), 1, now), options.clip));
+                         return std::vector<Term>{o * h(now), now};
+                       });
+  return {out[0], out[1], out[2]};
+}
+
+RecurrentResult gru(Term x, Term w, Term r, std::optional<Term> bias, std::optional<Term> lengths,
+                    Term initial_h, const RecurrentOptions& options) {
+  const sym::Expr hidden = r.dim(1);
+  Activations activations(options);
+  const auto f = activations.next(), g = activations.next();
+  std::optional<Term> input_bias, state_bias;
+  if (bias) {
+    // The recurrent bias of the hidden gate may be inside a product with the reset gate; the others go in
+    // front.
+    const Term wb = slice(*bias, 0, 0, hidden * 3), rb = slice(*bias, 0, hidden * 3, hidden * 3);
+    const Term rzr = slice(rb, 0, 0, hidden * 2), rh = slice(rb, 0, hidden * 2, hidden);
+    const Term none = filled(x.builder(), {hidden}, x.dtype(), 0);
+    input_bias = wb + concat({rzr, options.linear_before_reset ? none : rh}, 0);
+    state_bias = rh;
+  }
+  const Term projected = project(x, w, input_bias), recurrent = transpose(r, 0, 1);
+  // Gates are stored in the order update, reset, hidden.
+  const auto out =
+      run(projected, {initial_h}, lengths, options.reverse, [&](Term input, const std::vector<Term>& state) {
+        const Term h = state[0];
+        const auto columns = [&](int64_t from, int64_t count) {
+          return slice(recurrent, 1, hidden * from, hidden * count);
+        };
+        const Term sums = options.linear_before_reset ? matmul(h, recurrent) : matmul(h, columns(0, 2));
+        const Term z = f(clipped(part(input, 0, hidden) + part(sums, 0, hidden), options.clip));
+        const Term reset = f(clipped(part(input, 1, hidden) + part(sums, 1, hidden), options.clip));
+        Term inner = reset;
+        if (options.linear_before_reset) {
+          const Term state_part = part(sums, 2, hidden);
+          inner = reset * (state_bias ? state_part + *state_bias : state_part);
+        } else {
+          inner = matmul(reset * h, columns(2, 1));
+        }
+        const Term candidate = g(clipped(part(input, 2, hidden) + inner, options.clip));
+        return std::vector<Term>{subtract_from(1, z) * candidate + z * h};
+      });
+  return {out[0], out[1], std::nullopt};
+}
+
+RecurrentResult rnn(Term x, Term w, Term r, std::optional<Term> bias, std::optional<Term> lengths,
+                    Term initial_h, const RecurrentOptions& options) {
+  const sym::Expr hidden = r.dim(1);
+  const auto f = Activations(options).next();
+  std::optional<Term> both;
+  if (bias) both = slice(*bias, 0, 0, hidden) + slice(*bias, 0, hidden, hidden);
+  const Term projected = project(x, w, both), recurrent = transpose(r, 0, 1);
+  const auto out =
+      run(projected, {initial_h}, lengths, options.reverse, [&](Term input, const std::vector<Term>& state) {
+        return std::vector<Term>{f(clipped(input + matmul(state[0], recurrent), options.clip))};
+      });
+  return {out[0], out[1], std::nullopt};
+}
+
+}  // namespace stridec::ops
