@@ -7,6 +7,8 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/graph/text.h"
+#include "compiler/graph/verify.h"
 #include "compiler/ops/op_table.h"
 
 namespace stridec::ops::test {
@@ -46,6 +48,10 @@ std::vector<HostTensor> run(const Case& c, bool symbolic) {
   const auto outputs = c.build(b, values);
   for (size_t i = 0; i < outputs.size(); ++i) b.output(cat("y", i), outputs[i]);
   graph::compact(g);
+  const std::vector<std::string> found = graph::problems(g, shape_table());
+  CHECK_MESSAGE(found.empty(), join(found, "; "), "\n", graph::to_string(g));
+  const std::string text = graph::to_string(g);
+  CHECK(graph::to_string(graph::parse(text)) == text);
   const loop::Program program = lower(g);
   return runner()(program, inputs);
 }

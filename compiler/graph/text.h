@@ -1,0 +1,39 @@
+// Text of graphs, for people, golden files and tests.
+//
+//   graph mlp
+//     symbol batch 1..64 multiple 8 = input 0 dim 0
+//     guard $(batch < 65): "batch is {0}" $[batch]
+//     input %0 "x" : f32[batch, 784]
+//     state %1 "sum" : f32[10]
+//     %2 "fc.weight" : f32[784, 10] = constant 31360 bytes
+//     %3 : f32[] = constant [0.5]
+//     %4 : f32[batch, 10] = dot_general %0 %2 {contract_a=[1], contract_b=[0], accumulate=f32} from "node 3"
+//     %5 : f32[batch, 10] = if {condition=$(batch == 1)}
+//       region
+//         yield %4
+//       region (%6 : f32[2], ...)
+//         ...
+//         yield %7
+//     output "y" %5
+//
+// Attributes: 3, 0.5, "text", f32, [1, 2], #[0.5, 1.0], $(an expression), $[expressions]. Known elements
+// stand after the type: `%8 : i64[2] $[batch, 4] = ...`. Values are numbered in order of appearance.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "compiler/graph/graph.h"
+
+namespace stridec::graph {
+
+std::string to_string(const Graph& graph);
+
+// Contents of the constants that the text gives only the size of; absent: zeros.
+using Contents = std::function<Data(const Value& value, size_t bytes)>;
+// Throws Error kMalformed, code "bad-graph", with the line. to_string(parse(text)) == text for text made by
+// to_string.
+Graph parse(std::string_view text, const Contents& contents = {});
+
+}  // namespace stridec::graph
