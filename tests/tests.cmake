@@ -32,6 +32,11 @@ foreach(path ${test_folders})
     target_link_libraries(test_${folder} PRIVATE stridec_test_main)
   endif()
   if(TARGET stridec_${library})
+    if(STRIDEC_COVERAGE)
+      # All of it, and before the ordinary link: a file that no test refers to counts as not reached.
+      target_link_libraries(test_${folder} PRIVATE
+        -Wl,--whole-archive $<TARGET_FILE:stridec_${library}> -Wl,--no-whole-archive)
+    endif()
     target_link_libraries(test_${folder} PRIVATE stridec_${library})
   else()
     target_link_libraries(test_${folder} PRIVATE stridec_all)
