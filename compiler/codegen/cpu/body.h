@@ -52,8 +52,8 @@ class Body {
   // An index variable as a C expression of type int64_t: a name or a parenthesised sum, pasted wherever it is
   // used.
   void set_index(sym::Expr var, std::string c);
-  // Runs `var` along `width` lanes, of which `live` (a C expression of type int64_t, 0 <= live <= width)
-  // count; "" = all.
+  // Runs `var` along `width` lanes, a power of two, of which those set in `live` (a C expression: bits of a
+  // u64) count; "" = all.
   void set_lanes(sym::Expr var, int width, std::string live = {});
   void clear_lanes();
   void set_value(loop::ValueId id, CValue value);
@@ -64,6 +64,16 @@ class Body {
   // ---- printing ----
   void print(const loop::Block& block);
   void print(const loop::Stmt& stmt);
+
+  // Plain loops over dims, the first outermost.
+  void print_loops(const std::vector<loop::Dim>& dims, size_t next, const std::function<void()>& inside);
+  // Vectors along `var` from `from` to `to` (C expressions; `count` points where that is known), `unroll` at
+  // a time, each with a chain of its own (`chain`: "" alone, else a C loop variable); then what is left,
+  // masked by the lanes `live` (bits of a u64) or, where the target has no masks, point by point outside any
+  // vector mode.
+  void print_strips(sym::Expr var, const std::string& from, const std::string& to,
+                    std::optional<int64_t> count, int width, int unroll,
+                    const std::function<void(const std::string& chain, const std::string& live)>& inside);
 
   // ---- results ----
   bool has_value(loop::ValueId id) const;
@@ -103,7 +113,7 @@ class Body {
 
   // body_access.cpp
   Memory memory(loop::BufferId buffer);
-  bool lane_dependent(sym::Expr expr) const;
+  bool lane_dependent(sym::Expr expr) const;  // of a by_lane() expression, in which the lanes' variable is lane 0's
   sym::Expr by_lane(sym::Expr expr) const;  // over the lane variable, simplified
   sym::Expr canonical(sym::Expr expr);      // size symbols for everything uniform
   std::string scalar_text(sym::Expr expr);
@@ -134,9 +144,6 @@ class Body {
   void print_reduce(const loop::Reduce& reduce);
   void print_for(const loop::For& loop);
   void print_scan(const loop::Scan& scan);
-  void print_loops(const std::vector<loop::Dim>& dims, size_t next, const std::function<void()>& inside);
-  void print_strips(const loop::Dim& dim, int width, int unroll,
-                    const std::function<void(const std::string& chain, const std::string& live)>& inside);
   std::string identity(loop::Combine combine, DType dtype, size_t part);
   // Statements that make `into` the combination of itself and `from`.
   void print_combine(loop::Combine combine, const std::vector<std::string>& into,

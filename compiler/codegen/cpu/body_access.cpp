@@ -32,7 +32,7 @@ std::string both_bits(const std::string& a, const std::string& b) {
 bool Body::lane_dependent(Expr expr) const {
   if (width_ == 1) return false;
   for (const Expr& var : sym::free_vars(expr))
-    if (var == *lane_var_ || var == lane() || lane_index_.count(var)) return true;
+    if (var == lane() || lane_index_.count(var)) return true;
   return false;
 }
 
@@ -119,8 +119,7 @@ bool Body::fits_i32(Expr expr) const {
 std::string Body::vector_text(Expr expr, const std::string& element) {
   const DType dtype = element == "i32" ? DType::kI32 : DType::kI64;
   const std::string type = text_.value_type(dtype, width_);
-  // The lane variable itself stands for lane 0's value here.
-  if (!lane_dependent(expr) || expr == lane_var_) return cat("(", type, ")(", element, ")(", scalar_text(expr), ")");
+  if (!lane_dependent(expr)) return cat("(", type, ")(", element, ")(", scalar_text(expr), ")");
   auto of = [&](Expr arg) { return vector_text(arg, element); };
   switch (expr.op()) {
     case sym::Op::kVar: {
@@ -450,7 +449,7 @@ void Body::print_bind(const loop::Bind& bind) {
   const std::string type = text_.value_type(DType::kI64, width), name = text_.fresh("b"),
                     raw = text_.fresh("b");
   const std::string extent = index(bind.extent);
-  STRIDEC_CHECK(!lane_dependent(bind.extent));
+  STRIDEC_CHECK(!lane_dependent(by_lane(bind.extent)));
   auto select = [&](const std::string& c, const std::string& a, const std::string& b) {
     return cat("(", c, ") ? ", a, " : ", b);  // comparisons of i64 vectors select i64 lanes
   };

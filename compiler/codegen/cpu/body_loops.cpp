@@ -116,54 +116,45 @@ void Body::print_loops(const std::vector<loop::Dim>& dims, size_t next, const st
   text_.close();
 }
 
-// Vectors along `dim`: whole ones, `unroll` at a time, each with an index of its own (`chain`: "" alone, else
-// a C loop variable); then what is left, masked by the count `live` or, where the target has no masks, one by
-// one (width 1).
 void Body::print_strips(
-    const loop::Dim& dim, int width, int unroll,
-    const std::function<void(const std::string& chain, const std::string& live)>& inside) {
-  const std::string i = text_.fresh("i"), n = index(dim.extent);
-  const std::optional<int64_t> extent = sym::as_const(sym::simplify(dim.extent, facts_));
+    sym::Expr var, const std::string& from, const std::string& to, std::optional<int64_t> count, int width,
+    int unroll, const std::function<void(const std::string& chain, const std::string& live)>& inside) {
+  const std::string i = text_.fresh("i");
   const int step = width * unroll;
-  const sym::Facts outer = facts_;
-  facts_.set_index(dim.var, dim.extent);
-  text_.line(cat("int64_t ", i, " = 0;"));
-  if (!extent || *extent >= step) {
-    text_.open(cat("for (; ", i, " + ", step, " <= ", n, "; ", i, " += ", step, ")"));
+  text_.line(cat("int64_t ", i, " = ", from, ";"));
+  if (!count || *count >= step) {
+    text_.open(cat("for (; ", i, " + ", step, " <= ", to, "; ", i, " += ", step, ")"));
     std::string chain;
     if (unroll > 1) {
       chain = text_.fresh("u");
       text_.line("#pragma clang loop unroll(full)");
       text_.open(cat("for (int ", chain, " = 0; ", chain, " < ", unroll, "; ++", chain, ")"));
-      set_index(dim.var, cat("(", i, " + ", chain, " * ", width, ")"));
+      set_index(var, cat("(", i, " + ", chain, " * ", width, ")"));
     } else {
-      set_index(dim.var, i);
+      set_index(var, i);
     }
-    set_lanes(dim.var, width);
+    set_lanes(var, width);
     inside(chain, "");
     clear_lanes();
     if (unroll > 1) text_.close();
     text_.close();
   }
-  if (!extent || *extent % step != 0) {
-    if (text_.target().avx512) {
-      text_.open(cat("for (; ", i, " < ", n, "; ", i, " += ", width, ")"));
-      const std::string live = text_.fresh("k");
-      text_.line(cat("const u64 ", live, " = ", n, " - ", i, " >= ", width, " ? ",
-                     width == 64 ? "~0ul" : cat((uint64_t{1} << width) - 1, "ul"), " : (1ul << (", n, " - ",
-                     i, ")) - 1;"));
-      set_index(dim.var, i);
-      set_lanes(dim.var, width, live);
-      inside("", live);
-      clear_lanes();
-    } else {
-      text_.open(cat("for (; ", i, " < ", n, "; ++", i, ")"));
-      set_index(dim.var, i);
-      inside("", "");
-    }
-    text_.close();
+  if (count && *count % step == 0) return;
+  set_index(var, i);
+  if (!text_.target().avx512) {
+    text_.open(cat("for (; ", i, " < ", to, "; ++", i, ")"));
+    inside("", "");
+    return text_.close();
   }
-  facts_ = outer;
+  text_.open(cat("for (; ", i, " < ", to, "; ", i, " += ", width, ")"));
+  const std::string live = text_.fresh("k");
+  const std::string all = width == 64 ? "~0ul" : cat((uint64_t{1} << width) - 1, "ul");
+  text_.line(cat("const u64 ", live, " = ", to, " - ", i, " >= ", width, " ? ", all, " : (1ul << (", to,
+                 " - ", i, ")) - 1;"));
+  set_lanes(var, width, live);
+  inside("", live);
+  clear_lanes();
+  text_.close();
 }
 
 void Body::print_for(const loop::For& loop) {
@@ -173,8 +164,14 @@ void Body::print_for(const loop::For& loop) {
     std::vector<loop::Dim> rest = loop.dims;
     rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(d));
     return print_loops(rest, 0, [&] {
-      print_strips(loop.dims[d], found->second, 1,
+      const loop::Dim& dim = loop.dims[d];
+      const sym::Facts outer = facts_;
+      facts_.set_index(dim.var, dim.extent);
+      text_.open("");
+      print_strips(dim.var, "0", index(dim.extent), sym::as_const(dim.extent), found->second, 1,
                    [&](const std::string&, const std::string&) { print(loop.body); });
+      text_.close();
+      facts_ = outer;
     });
   }
   print_loops(loop.dims, 0, [&] { print(loop.body); });
@@ -239,27 +236,32 @@ void Body::print_reduce(const loop::Reduce& reduce) {
   std::vector<loop::Dim> rest = reduce.dims;
   rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(along));
   print_loops(rest, 0, [&] {
-    if (!rest.empty()) text_.open("");
-    print_strips(dim, width, chains, [&](const std::string& chain, const std::string& live) {
-      print(reduce.body);
-      std::vector<std::string> into, from;
-      for (size_t p = 0; p < parts; ++p) {
-        std::string yielded = widened(value(reduce.yields[p]), width_);
-        if (!live.empty()) {
-          text_.use("from_bits", width_);
-          text_.use(cat("select.", text_.value_type(dtypes[p])), width_);
-          const std::string type = text_.value_type(dtypes[p], width_);
-          yielded = cat("sd_select(sd_", text_.value_type(DType::kBool, width_), "(", live, "), ", yielded,
-                        ", (", type, ")(", identity(reduce.combine, dtypes[p], p), "))");
-        }
-        from.push_back(text_.fresh("v"));
-        text_.line(cat("const ", text_.value_type(dtypes[p], width_), " ", from[p], " = ", yielded, ";"));
-        into.push_back(width_ == 1 ? scalars[p]
-                                   : cat(accumulators[p], "[", chain.empty() ? "0" : chain, "]"));
-      }
-      print_combine(reduce.combine, into, from, dtypes, width_);
-    });
-    if (!rest.empty()) text_.close();
+    text_.open("");
+    const sym::Facts outer = facts_;
+    facts_.set_index(dim.var, dim.extent);
+    print_strips(
+        dim.var, "0", index(dim.extent), extent, width, chains,
+        [&](const std::string& chain, const std::string& live) {
+          print(reduce.body);
+          std::vector<std::string> into, from;
+          for (size_t p = 0; p < parts; ++p) {
+            std::string yielded = widened(value(reduce.yields[p]), width_);
+            if (!live.empty()) {
+              text_.use("from_bits", width_);
+              text_.use(cat("select.", text_.value_type(dtypes[p])), width_);
+              const std::string type = text_.value_type(dtypes[p], width_);
+              yielded = cat("sd_select(sd_", text_.value_type(DType::kBool, width_), "(", live, "), ",
+                            yielded, ", (", type, ")(", identity(reduce.combine, dtypes[p], p), "))");
+            }
+            from.push_back(text_.fresh("v"));
+            text_.line(cat("const ", text_.value_type(dtypes[p], width_), " ", from[p], " = ", yielded, ";"));
+            into.push_back(width_ == 1 ? scalars[p]
+                                       : cat(accumulators[p], "[", chain.empty() ? "0" : chain, "]"));
+          }
+          print_combine(reduce.combine, into, from, dtypes, width_);
+        });
+    facts_ = outer;
+    text_.close();
   });
 
   // The tree: chains, then halves of a vector, then the scalar of the tail.

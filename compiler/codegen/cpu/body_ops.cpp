@@ -138,7 +138,7 @@ std::string Body::cast_text(const std::string& text, DType from, DType to, int w
   };
   if (is_bool(from)) {
     // 0 and 1; through i32, since bool vectors convert to floats by their sign bit.
-    if (is_float(to)) return convert(convert(text, DType::kI32), to);
+    if (is_float(to)) return cast_text(convert(text, DType::kI32), DType::kI32, to, width, saturate);
     return convert(text, to);
   }
   if (is_bool(to)) {
@@ -182,7 +182,7 @@ std::string Body::cast_text(const std::string& text, DType from, DType to, int w
       x = pick(cat(name, " == ", name), x, zero);
       if (exact)
         return narrowed(convert(
-            convert(pick(cat(name, " < ", high), x, high), info(to).bits > 31 ? DType::kI64 : DType::kI32),
+            convert(pick(cat(name, " >= ", high), high, x), info(to).bits > 31 ? DType::kI64 : DType::kI32),
             to));
       // `top` itself is one too many.
       const DType wide = to == DType::kU64 ? DType::kU64 : DType::kI64;
@@ -335,9 +335,9 @@ std::string Body::let_text(const loop::Let& let, int width) {
     case ScalarOp::kAdd: return boolean ? cat(a, " | ", b) : wrapping(a, "+", b);
     case ScalarOp::kSub: return boolean ? cat(a, " ^ ", b) : wrapping(a, "-", b);
     case ScalarOp::kMul: return boolean ? cat(a, " & ", b) : wrapping(a, "*", b);
-    case ScalarOp::kDiv: return floating ? finish(cat(a, " / ", b)) : call("div", "div");
-    case ScalarOp::kMod: return call("mod", "mod");
-    case ScalarOp::kRem: return call("rem", "rem");
+    case ScalarOp::kDiv: return floating ? finish(cat(a, " / ", b)) : call("div", "idiv");
+    case ScalarOp::kMod: return call("mod", floating ? "fmod" : "imod");
+    case ScalarOp::kRem: return call("rem", floating ? "frem" : "irem");
     case ScalarOp::kMin:
     case ScalarOp::kMax: {
       const bool min = let.op == ScalarOp::kMin;
@@ -352,8 +352,13 @@ std::string Body::let_text(const loop::Let& let, int width) {
     case ScalarOp::kBitOr: return boolean ? cat(a, " | ", b) : finish(cat(a, " | ", b));
     case ScalarOp::kXor:
     case ScalarOp::kBitXor: return boolean ? cat(a, " ^ ", b) : finish(cat(a, " ^ ", b));
-    case ScalarOp::kShl: return call("shl", "shl");
-    case ScalarOp::kShr: return call("shr", "shr");
+    case ScalarOp::kShl:
+    case ScalarOp::kShr: {
+      const std::string shifted = let.op == ScalarOp::kShl ? call("shl", "shl") : call("shr", "shr");
+      if (!is_narrow(dtype)) return shifted;
+      const std::string u = text_.value_type(DType::kU8, width);
+      return cat("((", u, ")", b, " < (", u, ")", info(dtype).bits, ") ? ", shifted, " : ", constant("0"));
+    }
     case ScalarOp::kEq:
     case ScalarOp::kNe:
     case ScalarOp::kLt:

@@ -28,17 +28,17 @@ std::string integer_text(std::string_view op, bool is_signed) {
   const std::string safe = is_signed ? "  $T@ one = ((b == ($T@)0) | (b == ($T@)-1)) ? ($T@)1 : b;\n"
                                      : "  $T@ one = b == ($T@)0 ? ($T@)1 : b;\n";
   if (op == "div" && is_signed)
-    return "static inline $T@ sd_div($T@ a, $T@ b) {\n" + safe +
+    return "static inline $T@ sd_idiv($T@ a, $T@ b) {\n" + safe +
            "  $T@ q = a / one, n = ($T@)(($U@)0 - ($U@)a);\n"
            "  return b == ($T@)0 ? ($T@)0 : b == ($T@)-1 ? n : q;\n}\n";
   if (op == "div")
-    return "static inline $T@ sd_div($T@ a, $T@ b) {\n" + safe +
+    return "static inline $T@ sd_idiv($T@ a, $T@ b) {\n" + safe +
            "  return b == ($T@)0 ? ($T@)0 : ($T@)(a / one);\n}\n";
   if (op == "rem" || (op == "mod" && !is_signed))
-    return "static inline $T@ sd_" + std::string(op) + "($T@ a, $T@ b) {\n" + safe +
+    return "static inline $T@ sd_i" + std::string(op) + "($T@ a, $T@ b) {\n" + safe +
            "  return b == ($T@)0 ? ($T@)0 : ($T@)(a % one);\n}\n";
   if (op == "mod")
-    return "static inline $T@ sd_mod($T@ a, $T@ b) {\n" + safe +
+    return "static inline $T@ sd_imod($T@ a, $T@ b) {\n" + safe +
            "  $T@ r = ($T@)(a % one);\n"
            "  r = ((r != ($T@)0) & (($T@)(r ^ b) < ($T@)0)) ? ($T@)(r + b) : r;\n"
            "  return b == ($T@)0 ? ($T@)0 : r;\n}\n";
@@ -169,56 +169,59 @@ std::string decode_text(DType type) {
 // ---- masked memory
 // ---------------------------------------------------------------------------------------------------
 
-// Pieces of 64, 32 or 16 bytes; the builtins want the piece's own vector type and an integer mask of at least
-// its lanes.
+// Pieces of 64, 32 or 16 bytes; the builtins want a vector of the piece's integers and a mask of at least its
+// lanes.
 std::string masked_memory_text(std::string_view type, int width, bool load) {
   const int bytes = type_bits(type) / 8;
   const int lanes = std::min(width, 64 / bytes);
   const int piece_bytes = std::max(16, lanes * bytes), piece_lanes = piece_bytes / bytes;
   const char* element = bytes == 1 ? "qi" : bytes == 2 ? "hi" : bytes == 4 ? "si" : "di";
   const char* spelled = bytes == 1 ? "char" : bytes == 2 ? "short" : bytes == 4 ? "int" : "long long";
+  // The builtins want a pointer to the vector, but for 512 bits of doublewords and quadwords one to the element.
+  const char* pointee = piece_bytes == 64 && bytes >= 4 ? spelled : "V";
   const char* mask = piece_lanes == 64   ? "unsigned long long"
                      : piece_lanes == 32 ? "unsigned"
                      : piece_lanes == 16 ? "unsigned short"
                                          : "unsigned char";
-  const std::string own =
-      cat("typedef ", spelled, " V __attribute__((__vector_size__(", piece_bytes, ")));\n");
-  // The builtins want a pointer to the vector, but for 512 bits of doublewords and quadwords one to the
-  // element.
-  const std::string pointed = piece_bytes == 64 && bytes >= 4 ? spelled : "V";
+  auto list = [](int from, int count, int real) {
+    std::string out;
+    for (int l = 0; l < count; ++l) out += cat(", ", l < real ? from + l : -1);
+    return out;
+  };
+  const std::string types =
+      cat("  typedef ", spelled, " V __attribute__((__vector_size__(", piece_bytes, ")));\n  typedef ", type,
+          " P __attribute__((ext_vector_type(", piece_lanes, ")));\n");
   const std::string suffix = cat(element, piece_bytes * 8, "_mask");
   const std::string limit = piece_lanes > lanes ? cat(" & ", (1u << lanes) - 1, "u") : "";
+  auto bits = [&](int at) { return cat("(", mask, ")((bits >> ", at, ")", limit, ")"); };
   std::string out;
   if (load) {
-    out = cat("static inline ", type, "@ sd_mload(const ", type, "* p, u64 bits) {\n  ", own);
-    out += cat("  ", type, "@ r;\n");
+    out = cat("static inline ", type, "@ sd_mload(const ", type, "* p, u64 bits) {\n", types);
+    std::vector<std::string> pieces;
     for (int at = 0; at < width; at += lanes) {
-      const std::string piece = cat("__builtin_ia32_loaddqu", suffix, "((const ", pointed, "*)(p + ", at,
-                                    "), V{}, (", mask, ")((bits >> ", at, ")", limit, "))");
-      if (width == piece_lanes)
-        return out = cat("static inline ", type, "@ sd_mload(const ", type, "* p, u64 bits) {\n  ", own,
-                         "  return __builtin_bit_cast(", type, "@, ", piece, ");\n}\n");
-      out += cat("  { V v = ", piece, ";\n");
-      for (int l = 0; l < lanes; ++l)
-        out += cat(l % 8 ? " " : "    ", "r[", at + l, "] = (", type, ")v[", l, "];",
-                   l % 8 == 7 || l + 1 == lanes ? "\n" : "");
-      out += "  }\n";
+      pieces.push_back(cat("v", at));
+      out += cat("  const P v", at, " = __builtin_bit_cast(P, __builtin_ia32_loaddqu", suffix, "((const ",
+                 pointee, "*)(p + ", at, "), V{}, ", bits(at), "));\n");
     }
-    return out + "  return r;\n}\n";
-  }
-  out = cat("static inline void sd_mstore(", type, "* p, u64 bits, ", type, "@ r) {\n  ", own);
-  for (int at = 0; at < width; at += lanes) {
-    if (width == piece_lanes)
-      out += "  V v = __builtin_bit_cast(V, r);\n";
-    else {
-      out += "  { V v{};\n";
-      for (int l = 0; l < lanes; ++l)
-        out += cat(l % 8 ? " " : "    ", "v[", l, "] = r[", at + l, "];",
-                   l % 8 == 7 || l + 1 == lanes ? "\n" : "");
+    if (piece_lanes > lanes)
+      return out + cat("  return __builtin_shufflevector(v0, v0", list(0, lanes, lanes), ");\n}\n");
+    for (int size = lanes; pieces.size() > 1; size *= 2) {
+      std::vector<std::string> wider;
+      for (size_t i = 0; i + 1 < pieces.size(); i += 2) {
+        wider.push_back(cat("w", size, "_", i));
+        out += cat("  const auto ", wider.back(), " = __builtin_shufflevector(", pieces[i], ", ",
+                   pieces[i + 1], list(0, 2 * size, 2 * size), ");\n");
+      }
+      pieces = wider;
     }
-    out += cat("  __builtin_ia32_storedqu", suffix, "((", pointed, "*)(p + ", at, "), v, (", mask,
-               ")((bits >> ", at, ")", limit, "));", width == piece_lanes ? "\n" : " }\n");
+    return out + cat("  return ", pieces[0], ";\n}\n");
   }
+  out = cat("static inline void sd_mstore(", type, "* p, u64 bits, ", type, "@ r) {\n", types);
+  for (int at = 0; at < width; at += lanes)
+    out += cat(
+        "  __builtin_ia32_storedqu", suffix, "((", pointee, "*)(p + ", at, "), __builtin_bit_cast(V, (P)",
+        width == piece_lanes ? "r" : cat("__builtin_shufflevector(r, r", list(at, piece_lanes, lanes), ")"),
+        "), ", bits(at), ");\n");
   return out + "}\n";
 }
 
@@ -272,10 +275,10 @@ Snippet make(std::string_view full, int width, bool f16c) {
   } else if (op == "rem" && floating) {
     snippet.needs = {"fmod." + type + "!1"};
     if (width == 1)
-      snippet.text =
-          cat("static inline ", type, " sd_rem(", type, " a, ", type, " b) { return sd_fmod_slow(a, b); }\n");
+      snippet.text = cat("static inline ", type, " sd_frem(", type, " a, ", type,
+                         " b) { return sd_fmod_slow(a, b); }\n");
     else
-      snippet.text = cat("static inline ", type, "@ sd_rem(", type, "@ a, ", type, "@ b) { ", type,
+      snippet.text = cat("static inline ", type, "@ sd_frem(", type, "@ a, ", type, "@ b) { ", type,
                          "@ r; for (int l = 0; l < #; ++l) r[l] = sd_fmod_slow(a[l], b[l]); return r; }\n");
   } else if (op == "fmod") {
     snippet.text = replace_all(fmod_text(), "$F", type);
@@ -284,8 +287,8 @@ Snippet make(std::string_view full, int width, bool f16c) {
     snippet.text = replace_all(snippet.text, "$SUFFIX", type == "f32" ? "f" : "");
   } else if (op == "mod" && floating) {
     snippet.needs = {"rem." + type};
-    snippet.text = cat("static inline ", type, "@ sd_mod(", type, "@ a, ", type, "@ b) { ", type,
-                       "@ r = sd_rem(a, b); ", mask_type, "@ flip = (", mask_type,
+    snippet.text = cat("static inline ", type, "@ sd_fmod(", type, "@ a, ", type, "@ b) { ", type,
+                       "@ r = sd_frem(a, b); ", mask_type, "@ flip = (", mask_type,
                        "@)((r != 0) & ((r < 0) ^ (b < 0))); return flip != 0 ? r + b : r; }\n");
   } else if (op == "bits") {
     const char* word = width <= 8 ? "u8" : width == 16 ? "u16" : width == 32 ? "u32" : "u64";

@@ -1,0 +1,251 @@
+#include "compiler/codegen/cpu/build.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include "compiler/base/check.h"
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/sha256.h"
+#include "compiler/base/text.h"
+#include "compiler/codegen/cpu/clang.h"
+#include "compiler/codegen/cpu/contraction.h"
+#include "compiler/codegen/cpu/emit.h"
+#include "compiler/codegen/cpu/jit.h"
+#include "compiler/codegen/cpu/object_cache.h"
+#include "compiler/codegen/cpu/routine.h"
+#include "compiler/codegen/embedded.h"
+#include "compiler/kernels/gemm_plan.h"
+#include "compiler/loop/build.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/effects.h"
+#include "runtime/include/stridec/abi.h"
+
+namespace stridec::codegen::cpu {
+namespace {
+
+constexpr std::string_view kInclude = "#include \"stridec/abi.h\"\n";
+
+void for_each_parallel(size_t count, int threads, const std::function<void(size_t)>& work) {
+  const size_t wanted =
+      threads > 0 ? static_cast<size_t>(threads) : std::max(1u, std::thread::hardware_concurrency());
+  std::atomic<size_t> next{0};
+  std::exception_ptr failure;
+  std::mutex mutex;
+  auto run = [&] {
+    for (size_t i; (i = next++) < count;) try {
+        work(i);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!failure) failure = std::current_exception();
+        next = count;
+      }
+  };
+  std::vector<std::thread> helpers;
+  for (size_t t = 1; t < std::min(wanted, count); ++t) helpers.emplace_back(run);
+  run();
+  for (std::thread& t : helpers) t.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+// Equal kernels once, over all variants.
+class Kernels {
+ public:
+  explicit Kernels(std::vector<BuiltKernel>& list) : list_(list) {}
+
+  int add(const Kernel& kernel, const CpuTarget& target, const std::string& nest) {
+    const std::string all = cat(target.name, "\n", kernel.text);
+    const std::string symbol = "k_" + sha256(all.data(), all.size()).substr(0, 16);
+    auto [found, fresh] = by_symbol_.emplace(symbol, static_cast<int>(list_.size()));
+    if (fresh) {
+      list_.push_back({symbol, target.name, kernel.text, {}, {}});
+      tunes_.push_back(target.tune);
+    }
+    std::vector<std::string>& nests = list_[static_cast<size_t>(found->second)].nests;
+    if (std::find(nests.begin(), nests.end(), nest) == nests.end()) nests.push_back(nest);
+    return found->second;
+  }
+  const std::string& tune(size_t i) const { return tunes_[i]; }
+
+ private:
+  std::vector<BuiltKernel>& list_;
+  std::vector<std::string> tunes_;
+  std::unordered_map<std::string, int> by_symbol_;
+};
+
+void compile_all(std::vector<BuiltKernel>& kernels, const Kernels& table, const BuildOptions& options,
+                 const std::function<void()>& also = {}) {
+  const ObjectCache cache(options.use_cache, options.cache_bytes);
+  std::atomic<size_t> done{0};
+  std::atomic<bool> stored{false};
+  const size_t jobs = kernels.size() + (also ? 1 : 0);
+  for_each_parallel(jobs, options.threads, [&](size_t job) {
+    if (job == kernels.size()) {
+      also();
+    } else {
+      BuiltKernel& kernel = kernels[job];
+      Kernel only_text;
+      only_text.text = kernel.text;
+      const std::string source = translation_unit(only_text, kernel.symbol);
+      const CompileOptions compile{kernel.cpu, table.tune(job), options.optimize, true};
+      const std::string what = cat("stridec " STRIDEC_VERSION " ", kernel.cpu, " ", compile.tune, " O",
+                                   options.optimize, "\n", source);
+      const std::string key = sha256(what.data(), what.size());
+      if (std::optional<std::string> object = cache.find(key)) {
+        kernel.object = std::move(*object);
+      } else {
+        kernel.object = compile_to_object(kernel.symbol + ".cpp", source, compile);
+        cache.store(key, kernel.object);
+        stored = true;
+      }
+    }
+    if (options.progress) options.progress(++done, jobs);
+  });
+  if (stored) cache.trim();
+}
+
+void collect_calls(const loop::Program& program, std::vector<const loop::Call*>& out) {
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    if (const auto* call = std::get_if<loop::Call>(&step.node)) out.push_back(call);
+  });
+}
+
+}  // namespace
+
+Kernel emit_kernel(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
+  return kernels::is_gemm(nest.schedule) ? emit_contraction(program, nest, target)
+                                         : emit_loops(program, nest, target);
+}
+
+std::string translation_unit(const Kernel& kernel, const std::string& symbol) {
+  std::string out = cat("#define KERNEL ", symbol, "\n#define STRIDEC_ABI_FREESTANDING\n");
+  const size_t at = kernel.text.find(kInclude);
+  STRIDEC_CHECK(at != std::string::npos);
+  out += kernel.text.substr(0, at);
+  out += abi_header();
+  out += "\n" + kernel.text.substr(at + kInclude.size());
+  return out;
+}
+
+void lower_copies(loop::Program& program) {
+  std::vector<loop::Step*> copies;
+  loop::for_each_step(program.steps, [&](loop::Step& step) {
+    if (std::holds_alternative<loop::Copy>(step.node)) copies.push_back(&step);
+  });
+  for (loop::Step* step : copies) {
+    const loop::Copy copy = std::get<loop::Copy>(step->node);
+    loop::NestBuilder builder(program, "copy " + program[copy.to].name);
+    const std::vector<sym::Expr> at = builder.dims(program[copy.to].shape);
+    builder.store(loop::whole(program, copy.to), at, builder.load(loop::whole(program, copy.from), at));
+    loop::Steps launch;
+    builder.finish(&launch);
+    *step = launch[0];
+  }
+}
+
+Built build(std::vector<Variant>& variants, const BuildOptions& options) {
+  Built built;
+  Kernels table(built.kernels);
+  std::vector<HostVariant> host;
+  std::vector<std::vector<Kernel>> routines(variants.size());
+  built.launches.resize(variants.size());
+  for (size_t v = 0; v < variants.size(); ++v) {
+    loop::Program& program = variants[v].program;
+    const CpuTarget& target = variants[v].target;
+    lower_copies(program);
+    host.push_back({target.name, &program, {}, {}});
+    built.launches[v].resize(program.nests.size());
+    loop::for_each_step(program.steps, [&](const loop::Step& step) {
+      const auto* launch = std::get_if<loop::Launch>(&step.node);
+      if (!launch) return;
+      Built::Launch& entry = built.launches[v][static_cast<size_t>(launch->nest.value)];
+      if (entry.kernel >= 0) return;
+      const loop::Nest& nest = program[launch->nest];
+      entry.launch = emit_kernel(program, nest, target);
+      entry.kernel = table.add(entry.launch, target, nest.name);
+      host[v].kernels[launch->nest] = {built.kernels[static_cast<size_t>(entry.kernel)].symbol,
+                                       &entry.launch};
+    });
+    std::vector<const loop::Call*> calls;
+    collect_calls(program, calls);
+    routines[v].reserve(calls.size());
+    for (const loop::Call* call : calls) {
+      routines[v].push_back(emit_routine(program, *call, target));
+      const int kernel = table.add(routines[v].back(), target, call->routine);
+      host[v].routines[call] = {built.kernels[static_cast<size_t>(kernel)].symbol, &routines[v].back()};
+    }
+  }
+  built.host_text = host_text(host, options.host);
+  compile_all(built.kernels, table, options, [&] {
+    // Runs on any machine, if only to say what it lacks.
+    built.host_object = compile_to_object("host.cpp", built.host_text, {"x86-64", "generic", 1, false});
+  });
+  return built;
+}
+
+void run_prepack(loop::Program& program, const CpuTarget& target, const BuildOptions& options) {
+  if (program.prepack.empty()) return;
+  std::vector<BuiltKernel> kernels;
+  Kernels table(kernels);
+  std::vector<Kernel> launches;
+  std::vector<int> index;
+  for (loop::NestId id : program.prepack) {
+    launches.push_back(emit_kernel(program, program[id], target));
+    index.push_back(table.add(launches.back(), target, program[id].name));
+  }
+  compile_all(kernels, table, options);
+  Jit jit;
+  for (const BuiltKernel& kernel : kernels) jit.add_object(kernel.object);
+
+  auto constant = [](sym::Expr e) {
+    const std::optional<int64_t> value = sym::evaluate(e, [](sym::Expr) { return std::nullopt; });
+    STRIDEC_CHECK(value, "a prepacked weight's size is constant");
+    return *value;
+  };
+  for (size_t n = 0; n < launches.size(); ++n) {
+    const Kernel& kernel = launches[n];
+    for (loop::BufferId id : schedule::effects_of(program[program.prepack[n]]).writes) {
+      loop::Buffer& buffer = program[id];
+      if (buffer.weight.bytes) continue;
+      const size_t bytes = static_cast<size_t>(constant(schedule::extent_in_elements(buffer))) *
+                           static_cast<size_t>(byte_size(buffer.dtype));
+      // calloc: pages that are never written cost nothing, and padding is zero.
+      std::shared_ptr<void> memory(std::calloc(std::max<size_t>(bytes, 64), 1), std::free);
+      STRIDEC_CHECK(memory, "out of memory for packed weights");
+      buffer.weight = {memory, static_cast<const uint8_t*>(memory.get()), bytes};
+    }
+    std::vector<void*> buffers;
+    for (loop::BufferId id : kernel.buffers)
+      buffers.push_back(const_cast<uint8_t*>(program[id].weight.bytes));
+    std::vector<int64_t> sizes;
+    for (const sym::Expr& e : kernel.sizes) sizes.push_back(constant(e));
+    for (size_t m = 0; m < kernel.messages.size(); ++m) sizes.push_back(static_cast<int64_t>(m));
+    const int64_t tasks = constant(kernel.tasks), scratch = constant(sym::align_up(kernel.scratch_bytes, 64));
+    const int64_t parts = std::max<int64_t>(
+        1, std::min<int64_t>(options.threads > 0 ? options.threads
+                                                 : static_cast<int64_t>(std::thread::hardware_concurrency()),
+                             tasks));
+    std::unique_ptr<char, void (*)(void*)> memory(
+        static_cast<char*>(std::aligned_alloc(64, static_cast<size_t>(scratch * parts + 64))), std::free);
+    std::vector<stridec_abi_failure> failures(static_cast<size_t>(parts));
+    const stridec_abi_args args{buffers.data(), sizes.data(), memory.get(), scratch, failures.data()};
+    const auto function =
+        reinterpret_cast<stridec_abi_kernel>(jit.lookup(kernels[static_cast<size_t>(index[n])].symbol));
+    for_each_parallel(static_cast<size_t>(parts), static_cast<int>(parts), [&](size_t part) {
+      const int64_t p = static_cast<int64_t>(part);
+      function(&args, tasks * p / parts, tasks * (p + 1) / parts, static_cast<int32_t>(p));
+    });
+    for (const stridec_abi_failure& failure : failures)
+      if (failure.code)
+        fail(ErrorKind::kDoesNotFit, "bad-weights",
+             sym::render({.condition = 0,
+                          .sentence = kernel.messages[static_cast<size_t>(failure.code - 1)],
+                          .values = {failure.values[0], failure.values[1]}}));
+  }
+}
+
+}  // namespace stridec::codegen::cpu

@@ -1,0 +1,63 @@
+// From scheduled programs to objects: the kernels of every variant, each text once, and the host program.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/base/target.h"
+#include "compiler/codegen/backend.h"
+#include "compiler/codegen/cpu/host.h"
+#include "compiler/loop/program.h"
+
+namespace stridec::codegen::cpu {
+
+// The program as it is scheduled for one instruction set; nests without directives are compiled by the
+// general emitter's defaults. Weights and memory are planned.
+struct Variant {
+  CpuTarget target;
+  loop::Program program;
+};
+
+struct BuildOptions {
+  int threads = 0;        // compilations at the same time; 0: as many as there are processors
+  bool use_cache = true;  // objects of kernels, in $STRIDEC_CACHE/kernels (default ~/.cache/stridec)
+  int64_t cache_bytes = 256 << 20;  // the oldest objects go when there are more
+  int optimize = 3;
+  HostOptions host;
+  std::function<void(size_t done, size_t total)> progress;  // may be empty; called from any thread
+};
+
+struct BuiltKernel {
+  std::string symbol;
+  std::string cpu;
+  std::string text;  // as compiled, but for the ABI's header
+  std::string object;
+  std::vector<std::string> nests;  // names of the nests that it computes
+};
+
+struct Built {
+  std::vector<BuiltKernel> kernels;
+  std::string host_text, host_object;
+  // Per variant and nest (by NestId) the kernel and its launch; index -1 where a nest is not launched.
+  struct Launch {
+    int kernel = -1;
+    Kernel launch;
+  };
+  std::vector<std::vector<Launch>> launches;
+};
+
+// The kernel of one nest by its schedule: a template's, or the general emitter's.
+Kernel emit_kernel(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
+// The text that the compiler gets.
+std::string translation_unit(const Kernel& kernel, const std::string& symbol);
+
+// Throws kToolchain Errors. Best variant first. Copy steps of the programs are replaced by nests on the way.
+Built build(std::vector<Variant>& variants, const BuildOptions& options = {});
+
+// Copies as nests and launches.
+void lower_copies(loop::Program& program);
+
+// Compiles and runs Program::prepack in this process: the prepacked weights' bytes are there afterwards.
+void run_prepack(loop::Program& program, const CpuTarget& target, const BuildOptions& options = {});
+
+}  // namespace stridec::codegen::cpu

@@ -1,0 +1,220 @@
+#include "compiler/codegen/cpu/build_run.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "compiler/base/check.h"
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+#include "compiler/codegen/cpu/jit.h"
+#include "compiler/schedule/effects.h"
+#include "compiler/schedule/memory_plan.h"
+#include "runtime/include/stridec/abi.h"
+
+namespace stridec::codegen::cpu {
+namespace {
+
+// 64-byte aligned bytes, with room around them that must stay as it was.
+class Memory {
+ public:
+  Memory(int64_t bytes, bool poison) : bytes_(bytes) {
+    const size_t all = static_cast<size_t>((bytes + 63) / 64 * 64 + 2 * kFence);
+    data_.reset(static_cast<char*>(std::aligned_alloc(64, all)));
+    STRIDEC_CHECK(data_, "out of memory");
+    std::memset(data_.get(), kFenceByte, all);
+    std::memset(get(), poison ? 0xa5 : 0, static_cast<size_t>(bytes));
+  }
+  char* get() const { return data_.get() + kFence; }
+  void check(const std::string& what) const {
+    for (int64_t i = 0; i < kFence; ++i)
+      STRIDEC_CHECK(data_.get()[i] == kFenceByte && get()[bytes_ + i] == kFenceByte,
+                    cat("a kernel wrote beyond ", what));
+  }
+
+ private:
+  struct Free {
+    void operator()(char* p) const { std::free(p); }
+  };
+  static constexpr int64_t kFence = 256;
+  static constexpr char kFenceByte = 0x5c;
+  std::unique_ptr<char, Free> data_;
+  int64_t bytes_;
+};
+
+bool any_unplanned(const loop::Program& program) {
+  return program.arena_bytes.is_const(0) &&
+         std::any_of(program.buffers.begin(), program.buffers.end(),
+                     [](const loop::Buffer& b) { return b.storage == loop::Storage::kArena; });
+}
+
+}  // namespace
+
+struct CompiledProgram::Impl {
+  RunCompiledOptions options;
+  std::vector<Variant> variants;
+  Built built;
+  Jit jit;
+  const stridec_abi_program* abi = nullptr;
+  std::unique_ptr<Memory> weights;
+
+  const loop::Program& program() const { return variants[0].program; }
+
+  Impl(loop::Program given, RunCompiledOptions o) : options(std::move(o)) {
+    if (any_unplanned(given)) schedule::plan_memory(given);
+    run_prepack(given, options.target, options.build);
+    schedule::plan_weights(given);
+    variants.push_back({options.target, std::move(given)});
+    built = build(variants, options.build);
+    for (const BuiltKernel& kernel : built.kernels) jit.add_object(kernel.object);
+    jit.add_object(built.host_object);
+    abi = static_cast<const stridec_abi_program*>(jit.lookup("stridec_program"));
+    const std::optional<int64_t> bytes = sym::as_const(program().weight_bytes);
+    weights = std::make_unique<Memory>(bytes.value_or(0), false);
+    for (const loop::Buffer& b : program().buffers)
+      if (b.storage == loop::Storage::kWeight && !b.offset.is_const(-1) && b.weight.bytes)
+        std::memcpy(weights->get() + b.offset.value(), b.weight.bytes, b.weight.size);
+  }
+
+  // ---- a run ----
+  struct State {
+    Impl* impl;
+    std::vector<loop::HostTensor> outputs;
+    std::vector<std::unique_ptr<Memory>> output_memory;
+    std::vector<void*> pointers;
+  };
+
+  [[noreturn]] void fail_with(const stridec_abi_failure& failure) const {
+    const stridec_abi_message& message = abi->messages[failure.code - 1];
+    std::vector<sym::Expr> values(failure.values, failure.values + STRIDEC_ABI_VALUES);
+    stridec::fail(ErrorKind::kDoesNotFit, message.kind == STRIDEC_ABI_GUARD ? "guard" : "data",
+                  sym::render({.condition = 0, .sentence = message.text, .values = values}));
+  }
+
+  static int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_abi_args* args,
+                        int64_t tasks, int64_t, int32_t) {
+    const int64_t parts = std::min<int64_t>(run->threads, tasks);
+    int32_t failed = 0;
+    // From the last to the first: nothing may depend on the order.
+    for (int64_t p = parts; p-- > 0;) {
+      kernel(args, tasks * p / parts, tasks * (p + 1) / parts, static_cast<int32_t>(p));
+      failed |= run->failures[p].code;
+    }
+    return failed;
+  }
+  static void place(State& state, int32_t output, const int64_t* dims) {
+    const loop::Program& program = state.impl->program();
+    const loop::Buffer& b = program[program.outputs[static_cast<size_t>(output)]];
+    loop::HostTensor& tensor = state.outputs[static_cast<size_t>(output)];
+    tensor.dtype = b.dtype;
+    tensor.shape.assign(dims, dims + b.shape.size());
+    int64_t bytes = byte_size(b.dtype);
+    for (int64_t d : tensor.shape) bytes *= d;
+    state.output_memory[static_cast<size_t>(output)] =
+        std::make_unique<Memory>(bytes, state.impl->options.poison);
+    state.pointers[static_cast<size_t>(output)] = state.output_memory[static_cast<size_t>(output)]->get();
+    tensor.bytes.resize(static_cast<size_t>(bytes));
+  }
+  static void* resize_output(stridec_abi_run* run, int32_t output, const int64_t* dims) {
+    State& state = *static_cast<State*>(run->context);
+    place(state, output, dims);
+    return state.pointers[static_cast<size_t>(output)];
+  }
+  static void* allocate(stridec_abi_run*, int32_t, int64_t) { return nullptr; }
+
+  std::vector<loop::HostTensor> run(const std::vector<loop::HostTensor>& inputs,
+                                    std::vector<loop::HostTensor>* states) {
+    const loop::Program& p = program();
+    std::vector<const int64_t*> dims;
+    std::vector<const void*> data;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      dims.push_back(inputs[i].shape.data());
+      data.push_back(inputs[i].bytes.data());
+    }
+    std::vector<const void*> unread(inputs.size(), nullptr);
+    std::vector<int64_t> symbols(static_cast<size_t>(abi->symbol_count) + 1);
+    stridec_abi_failure failure{};
+    if (abi->bind(dims.data(), unread.data(), symbols.data(), &failure)) fail_with(failure);
+    size_t rank = 0;
+    for (loop::BufferId id : p.outputs) rank += p[id].shape.size();
+    std::vector<int64_t> output_dims(rank + 1);
+    abi->output_dims(symbols.data(), output_dims.data());
+    State state{this, {}, {}, {}};
+    state.outputs.resize(p.outputs.size());
+    state.output_memory.resize(p.outputs.size());
+    state.pointers.resize(p.outputs.size() + 1);
+    size_t at = 0;
+    for (size_t o = 0; o < p.outputs.size(); ++o) {
+      const size_t n = p[p.outputs[o]].shape.size();
+      if (std::all_of(&output_dims[at], &output_dims[at] + n, [](int64_t d) { return d >= 0; }))
+        place(state, static_cast<int32_t>(o), &output_dims[at]);
+      at += n;
+    }
+    const stridec_abi_variant& variant = abi->variants[0];
+    std::vector<std::unique_ptr<Memory>> state_memory;
+    std::vector<void*> state_pointers(1);
+    for (size_t s = 0; s < p.states.size(); ++s) {
+      const loop::Buffer& b = p[p.states[s]];
+      const int64_t bytes = schedule::extent_in_elements(b).value() * byte_size(b.dtype);
+      state_memory.push_back(std::make_unique<Memory>(bytes, false));
+      if (states && s < states->size())
+        std::memcpy(state_memory[s]->get(), (*states)[s].bytes.data(), (*states)[s].bytes.size());
+      state_pointers.insert(state_pointers.end() - 1, state_memory[s]->get());
+    }
+    const int64_t scratch_stride = (variant.scratch_bytes(symbols.data()) + 63) / 64 * 64;
+    Memory arena(variant.workspace_bytes(symbols.data()), options.poison),
+        scratch(scratch_stride * options.parts, options.poison);
+    std::vector<stridec_abi_failure> failures(static_cast<size_t>(options.parts));
+    stridec_abi_run run{};
+    run.symbols = symbols.data();
+    run.inputs = data.data();
+    run.outputs = state.pointers.data();
+    run.states = state_pointers.data();
+    run.weights = weights->get();
+    run.arena = arena.get();
+    run.scratch = scratch.get();
+    run.scratch_stride = scratch_stride;
+    run.failures = failures.data();
+    run.threads = options.parts;
+    run.launch = launch;
+    run.resize_output = resize_output;
+    run.allocate = allocate;
+    run.context = &state;
+    const int32_t status = variant.run(&run);
+    arena.check("the arena");
+    scratch.check("the scratch");
+    for (const stridec_abi_failure& f : failures)
+      if (f.code) fail_with(f);
+    STRIDEC_CHECK(status == 0, "run() failed without a failure");
+    for (size_t o = 0; o < p.outputs.size(); ++o) {
+      state.output_memory[o]->check("output '" + p[p.outputs[o]].name + "'");
+      std::memcpy(state.outputs[o].bytes.data(), state.output_memory[o]->get(),
+                  state.outputs[o].bytes.size());
+    }
+    for (size_t s = 0; s < state_memory.size(); ++s) {
+      state_memory[s]->check("state '" + p[p.states[s]].name + "'");
+      if (states && s < states->size())
+        std::memcpy((*states)[s].bytes.data(), state_memory[s]->get(), (*states)[s].bytes.size());
+    }
+    return std::move(state.outputs);
+  }
+};
+
+CompiledProgram::CompiledProgram(loop::Program program, RunCompiledOptions options)
+    : impl_(std::make_unique<Impl>(std::move(program), std::move(options))) {}
+CompiledProgram::~CompiledProgram() = default;
+
+std::vector<loop::HostTensor> CompiledProgram::run(const std::vector<loop::HostTensor>& inputs,
+                                                   std::vector<loop::HostTensor>* states) {
+  return impl_->run(inputs, states);
+}
+const Built& CompiledProgram::built() const { return impl_->built; }
+const loop::Program& CompiledProgram::program() const { return impl_->program(); }
+
+std::vector<loop::HostTensor> run_compiled(const loop::Program& program,
+                                           const std::vector<loop::HostTensor>& inputs,
+                                           const RunCompiledOptions& options) {
+  return CompiledProgram(program, options).run(inputs);
+}
+
+}  // namespace stridec::codegen::cpu

@@ -1,0 +1,16 @@
+// The general loop emitter: compiles every legal nest, by the directives of its schedule
+// (schedule/schedule.h).
+#pragma once
+
+#include "compiler/base/target.h"
+#include "compiler/codegen/backend.h"
+#include "compiler/loop/program.h"
+
+namespace stridec::codegen::cpu {
+
+Kernel emit_loops(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
+
+// Whether points of the nest may update the same element, so that they have to run in order, as one task.
+bool updates_memory(const loop::Nest& nest);
+
+}  // namespace stridec::codegen::cpu

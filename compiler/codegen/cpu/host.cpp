@@ -1,0 +1,235 @@
+#include "compiler/codegen/cpu/host.h"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+#include "compiler/codegen/cpu/host_run.h"
+#include "compiler/codegen/embedded.h"
+#include "compiler/sym/text.h"
+
+namespace stridec::codegen::cpu {
+namespace {
+
+using sym::Expr;
+
+std::string dims_text(const std::vector<Expr>& shape) {
+  std::string out;
+  for (const Expr& e : shape) out += sym::to_string(e) + '\0';
+  return out;
+}
+
+// What all variants share: tables, bind, output_dims.
+struct HostProgram {
+  const loop::Program& program;
+  HostNames names;
+  HostMessages messages;
+  std::string out;
+
+  explicit HostProgram(const loop::Program& p) : program(p), names(p) {}
+
+  std::string c(Expr e) const { return names.text(e, program.facts); }
+
+  void values(const char* table, const std::vector<loop::BufferId>& ids) {
+    if (ids.empty()) return;
+    out += cat("static const stridec_abi_value ", table, "[] = {\n");
+    for (loop::BufferId id : ids) out += cat("  ", value(program[id]), ",\n");
+    out += "};\n";
+  }
+  std::string value(const loop::Buffer& b) const {
+    return cat("{", c_string(b.name), ", ", info(b.dtype).onnx_type, ", ", b.shape.size(), ", 0, 0, ",
+               b.shape.empty() ? "0" : c_string(dims_text(b.shape)), "}");
+  }
+
+  void symbols() {
+    if (program.symbols.empty()) return;
+    out += "static const stridec_abi_symbol symbols[] = {\n";
+    for (const loop::Symbol& s : program.symbols) {
+      const sym::Interval range = program.facts.bounds(s.var);
+      const int64_t lo = std::max<int64_t>(range.lo, 0);
+      out +=
+          cat("  {", c_string(s.var.name()), ", ", lo, ", ", number(range.hi), ", ",
+              std::max<int64_t>(program.facts.known_divisor(s.var), 1), ", ", s.input < 0 ? 1 : 0, ", 0},\n");
+    }
+    out += "};\n";
+  }
+  static std::string number(int64_t value) {
+    return value == INT64_MIN ? "(-9223372036854775807l - 1)" : cat(value, "l");
+  }
+
+  void states() {
+    if (program.states.empty()) return;
+    for (size_t i = 0; i < program.states.size(); ++i) {
+      const loop::Buffer& b = program[program.states[i]];
+      if (b.shape.empty()) continue;
+      out += cat("static const int64_t state_dims_", i, "[] = {",
+                 join(b.shape, ", ", [&](Expr e) { return c(e); }), "};\n");
+    }
+    out += "static const stridec_abi_state states[] = {\n";
+    for (size_t i = 0; i < program.states.size(); ++i) {
+      const loop::Buffer& b = program[program.states[i]];
+      out += cat("  {", value(b), ", ", b.shape.empty() ? "0" : cat("state_dims_", i), ", -1},\n");
+    }
+    out += "};\n";
+  }
+
+  void check(const std::string& condition, const std::string& sentence,
+             const std::vector<std::string>& values) {
+    std::string list;
+    for (size_t i = 0; i < 4; ++i) list += cat(", ", i < values.size() ? values[i] : "0");
+    out += cat("  if (!(", condition, ")) { stridec_abi_record(failure, ",
+               messages.number(HostMessages::kGuard, sentence), list, "); return 1; }\n");
+  }
+
+  void bind() {
+    out +=
+        "static int32_t bind(const int64_t* const* in, const void* const*, int64_t* v, stridec_abi_failure* "
+        "failure) {\n";
+    for (size_t i = 0; i < program.symbols.size(); ++i) {
+      const loop::Symbol& s = program.symbols[i];
+      if (s.input < 0) {
+        out += cat("  v[", i, "] = -1;\n");
+        continue;
+      }
+      const std::string dim = cat("in[", s.input, "][", s.dim, "]"),
+                        who = cat("input '", braces(program[program.inputs[s.input]].name), "': dim ", s.dim);
+      if (s.multiple != 1)
+        check(cat(dim, " % ", s.multiple, " == 0"), cat(who, " is {0}, not a multiple of {1}"),
+              {dim, cat(s.multiple)});
+      out += cat("  v[", i, "] = ", dim, s.multiple != 1 ? cat(" / ", s.multiple) : "", ";\n");
+      const sym::Interval range = program.facts.bounds(s.var);
+      const std::string given =
+          cat(who, " (", braces(s.var.name()), s.multiple != 1 ? cat(", in units of ", s.multiple) : "",
+              ") is {0}; this artifact serves ");
+      const std::string v = cat("v[", i, "]");
+      if (range.lo > 0 || range.has_hi())
+        check(cat(v, " >= ", std::max<int64_t>(range.lo, 0),
+                  range.has_hi() ? cat(" && ", v, " <= ", range.hi, "l") : ""),
+              cat(given, range.has_hi() ? "{1}..{2}" : "{1} and more"),
+              {v, cat(std::max<int64_t>(range.lo, 0)), range.has_hi() ? cat(range.hi, "l") : "0"});
+      if (const int64_t divisor = program.facts.known_divisor(s.var); divisor > 1)
+        check(cat(v, " % ", divisor, " == 0"), cat(given, "multiples of {1}"), {v, cat(divisor)});
+    }
+    for (size_t i = 0; i < program.inputs.size(); ++i) {
+      const loop::Buffer& b = program[program.inputs[i]];
+      for (size_t d = 0; d < b.shape.size(); ++d) {
+        const bool defines =
+            std::any_of(program.symbols.begin(), program.symbols.end(), [&](const loop::Symbol& s) {
+              return s.input == static_cast<int>(i) && s.dim == static_cast<int>(d) &&
+                     b.shape[d] == s.var * s.multiple;
+            });
+        if (defines) continue;
+        const std::string dim = cat("in[", i, "][", d, "]");
+        check(cat(dim, " == ", c(b.shape[d])),
+              cat("input '", braces(b.name), "': dim ", d,
+                  b.shape[d].is_const() ? "" : cat(" (", braces(sym::to_string(b.shape[d])), ")"),
+                  " is {0}, expected {1}"),
+              {dim, c(b.shape[d])});
+      }
+    }
+    for (const sym::Guard& guard : program.guards) {
+      if (names.from_data(guard.condition)) continue;
+      std::vector<std::string> list;
+      for (const Expr& e : guard.values) list.push_back(c(e));
+      check(c(guard.condition), guard.sentence, list);
+    }
+    out += "  return 0;\n}\n";
+  }
+
+  void output_dims() {
+    out += "static void output_dims(const int64_t* v, int64_t* dims) {\n  (void)v; (void)dims;\n";
+    size_t at = 0;
+    for (loop::BufferId id : program.outputs)
+      for (const Expr& e : program[id].shape) {
+        const std::string unknown = names.unknown(e);
+        out += cat("  dims[", at++, "] = ", unknown.empty() ? "" : cat(unknown, " ? -1 : "), c(e), ";\n");
+      }
+    out += "}\n";
+  }
+
+  // Braces of names in sentences are doubled.
+  static std::string braces(std::string_view text) {
+    std::string out;
+    for (char ch : text) {
+      out += ch;
+      if (ch == '{') out += ch;
+    }
+    return out;
+  }
+};
+
+}  // namespace
+
+std::string c_string(std::string_view text) {
+  std::string out = "\"";
+  for (size_t i = 0; i < text.size(); ++i) {
+    const unsigned char ch = static_cast<unsigned char>(text[i]);
+    if (ch == '"' || ch == '\\') {
+      out += '\\';
+      out += static_cast<char>(ch);
+    } else if (ch < 0x20 || ch >= 0x7f ||
+               ch == '?') {  // octal, three digits: nothing that follows can join in
+      const char digits[] = {'\\', static_cast<char>('0' + (ch >> 6)), static_cast<char>('0' + (ch >> 3 & 7)),
+                             static_cast<char>('0' + (ch & 7)), 0};
+      out += digits;
+    } else {
+      out += static_cast<char>(ch);
+    }
+  }
+  return out + '"';
+}
+
+std::string host_text(const std::vector<HostVariant>& variants, const HostOptions& options) {
+  STRIDEC_CHECK(!variants.empty());
+  const loop::Program& program = *variants[0].program;
+  HostProgram host(program);
+  host.symbols();
+  host.values("inputs", program.inputs);
+  host.values("outputs", program.outputs);
+  host.states();
+  host.bind();
+  host.output_dims();
+  std::string rows;
+  for (size_t i = 0; i < variants.size(); ++i) {
+    HostRun run(variants[i], cat("v", i), host.messages);
+    host.out += run.text();
+    std::string feature = "STRIDEC_CPU_";
+    for (char ch : variants[i].cpu)
+      feature += ch == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(ch)));
+    rows += cat("  {", c_string(variants[i].cpu), ", ", feature, ", workspace_v", i, ", scratch_v", i,
+                ", run_v", i, ", ", run.step_names.size(), ", 0, ",
+                c_string(join(run.step_names, "", [](const std::string& s) { return s + '\0'; })), "},\n");
+  }
+  std::string out =
+      "// The host program of '" + std::string(program.name) + "'.\n#define STRIDEC_ABI_FREESTANDING\n";
+  out += abi_header();
+  out += "\nextern \"C\" void* memcpy(void*, const void*, unsigned long);\n";
+  out += sym::c_helpers();
+  out += host.out;
+  out += "static const stridec_abi_variant variants[] = {\n" + rows + "};\n";
+  if (!host.messages.list.empty()) {
+    out += "static const stridec_abi_message messages[] = {\n";
+    for (const auto& [kind, text] : host.messages.list)
+      out += cat("  {", kind == HostMessages::kGuard ? "STRIDEC_ABI_GUARD" : "STRIDEC_ABI_DATA", ", ",
+                 c_string(text), "},\n");
+    out += "};\n";
+  }
+  auto table = [](bool present, const char* name) { return present ? name : "0"; };
+  out +=
+      cat("extern \"C\" const stridec_abi_program stridec_program __attribute__((visibility(\"hidden\"))) = "
+          "{\n  STRIDEC_ABI_VERSION, "
+          "sizeof(stridec_abi_program), ",
+          c_string(program.name), ", \"stridec " STRIDEC_VERSION "\",\n  ", program.symbols.size(), ", ",
+          program.inputs.size(), ", ", program.outputs.size(), ", ", program.states.size(), ", ",
+          host.messages.list.size(), ", 0, ", variants.size(), ", 0,\n  ",
+          table(!program.symbols.empty(), "symbols"), ", ", table(!program.inputs.empty(), "inputs"), ", ",
+          table(!program.outputs.empty(), "outputs"), ", ", table(!program.states.empty(), "states"), ", ",
+          table(!host.messages.list.empty(), "messages"), ", variants,\n  bind, output_dims, ",
+          options.weights_file.empty() ? "0" : c_string(options.weights_file), ", ", options.weights_bytes,
+          "ul, ", options.weights_hash, "ul};\n");
+  return out;
+}
+
+}  // namespace stridec::codegen::cpu

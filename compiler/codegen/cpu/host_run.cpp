@@ -1,0 +1,256 @@
+#include "compiler/codegen/cpu/host_run.h"
+
+#include <algorithm>
+
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/effects.h"
+#include "compiler/sym/text.h"
+
+namespace stridec::codegen::cpu {
+
+using sym::Expr;
+
+// ---- names and messages
+// ----------------------------------------------------------------------------------------------
+
+HostNames::HostNames(const loop::Program& program) : program_(program) {
+  for (size_t i = 0; i < program.symbols.size(); ++i) index_[program.symbols[i].var] = i;
+}
+
+size_t HostNames::index(Expr symbol) const {
+  auto found = index_.find(symbol);
+  STRIDEC_CHECK(found != index_.end(), cat("symbol ", symbol, " is not in the program's table"));
+  return found->second;
+}
+
+std::string HostNames::text(Expr e, const sym::Facts& facts) const {
+  return sym::to_c(e, [&](Expr var) { return cat("v[", index(var), "]"); }, facts);
+}
+
+bool HostNames::from_data(Expr e) const { return !unknown(e).empty(); }
+
+std::string HostNames::unknown(Expr e) const {
+  std::string out;
+  for (const Expr& var : sym::free_vars(e))
+    if (const size_t i = index(var); program_.symbols[i].input < 0)
+      out += cat(out.empty() ? "(" : " || ", "v[", i, "] < 0");
+  return out.empty() ? out : out + ")";
+}
+
+size_t HostMessages::number(Kind kind, const std::string& text) {
+  const std::pair<Kind, std::string> key(kind, text);
+  auto found = std::find(list.begin(), list.end(), key);
+  if (found == list.end()) found = list.insert(list.end(), key);
+  return static_cast<size_t>(found - list.begin());
+}
+
+// ---- one variant
+// -----------------------------------------------------------------------------------------------------
+
+HostRun::HostRun(const HostVariant& variant, std::string suffix, HostMessages& messages)
+    : variant_(variant),
+      program_(*variant.program),
+      suffix_(std::move(suffix)),
+      messages_(messages),
+      names_(program_),
+      facts_(program_.facts) {
+  for (const loop::Symbol& s : program_.symbols)
+    if (s.input >= 0) known_.insert(s.var);
+}
+
+void HostRun::line(const std::string& text) {
+  out_ += std::string(static_cast<size_t>(depth_) * 2, ' ') + text + '\n';
+}
+
+// Sizes over the inputs' symbols are evaluated once, at the top.
+std::string HostRun::c(Expr e) {
+  if (e.is_const() || names_.from_data(e)) return names_.text(e, facts_);
+  if (e.is_var()) return names_.text(e, facts_);
+  for (const auto& [expr, name] : evaluated_)
+    if (expr == e) return name;
+  const std::string name = cat("e", evaluated_.size());
+  evaluated_.emplace_back(e, name);
+  declarations_ += cat("  const int64_t ", name, " = ", names_.text(e, facts_), ";\n");
+  return name;
+}
+
+std::string HostRun::pointer(loop::BufferId id) {
+  const loop::Buffer& b = program_[id];
+  switch (b.storage) {
+    case loop::Storage::kInput: return cat("(void*)run->inputs[", b.ordinal, "]");
+    case loop::Storage::kOutput: return cat("run->outputs[", b.ordinal, "]");
+    case loop::Storage::kState: return cat("run->states[", b.ordinal, "]");
+    case loop::Storage::kWeight: return cat("(void*)(run->weights + ", c(b.offset), ")");
+    case loop::Storage::kArena: return cat("run->arena + ", c(b.offset));
+    case loop::Storage::kLocal: break;
+  }
+  STRIDEC_CHECK(false, cat("buffer '", b.name, "' is local to a nest"));
+}
+
+void HostRun::launch(const LaunchedKernel& launched, const std::string& name) {
+  const Kernel& kernel = *launched.kernel;
+  const size_t step = step_names.size();
+  step_names.push_back(name);
+  line(cat("{  // ", name));
+  ++depth_;
+  if (!kernel.buffers.empty())
+    line(cat("void* const b[] = {",
+             join(kernel.buffers, ", ", [&](loop::BufferId id) { return pointer(id); }), "};"));
+  std::vector<std::string> sizes;
+  for (const Expr& e : kernel.sizes) sizes.push_back(c(e));
+  for (const std::string& sentence : kernel.messages)
+    sizes.push_back(cat(messages_.number(HostMessages::kData, sentence)));
+  if (!sizes.empty()) line(cat("const int64_t z[] = {", join(sizes, ", "), "};"));
+  line(cat("const stridec_abi_args a = {", kernel.buffers.empty() ? "0" : "b", ", ",
+           sizes.empty() ? "0" : "z", ", run->scratch, run->scratch_stride, run->failures};"));
+  line(cat("if (run->launch(run, ", launched.symbol, ", &a, ", c(kernel.tasks), ", ", c(kernel.grain), ", ",
+           step, ")) return 1;"));
+  --depth_;
+  line("}");
+}
+
+// An output whose dims depend on data gets its memory just before the first step that writes it.
+void HostRun::resize(size_t output) {
+  if (!resized_.insert(output).second) return;
+  const loop::Buffer& b = program_[program_.outputs[output]];
+  line("{");
+  line(cat("  const int64_t d[] = {", join(b.shape, ", ", [&](Expr e) { return c(e); }), "};"));
+  line(cat("  if (!run->resize_output(run, ", output, ", d)) return 1;"));
+  line("}");
+}
+
+void HostRun::resize(const loop::Step& step) {
+  for (loop::BufferId id : schedule::effects_of(program_, step).writes) {
+    const loop::Buffer& b = program_[id];
+    if (b.storage != loop::Storage::kOutput) continue;
+    if (std::any_of(b.shape.begin(), b.shape.end(), [&](Expr e) { return names_.from_data(e); }))
+      resize(static_cast<size_t>(b.ordinal));
+  }
+}
+
+void HostRun::bound(Expr symbol) {
+  known_.insert(symbol);
+  for (const sym::Guard& guard : program_.guards) {
+    if (!sym::depends_on(guard.condition, symbol)) continue;
+    const std::vector<Expr> vars = sym::free_vars(guard.condition);
+    if (!std::all_of(vars.begin(), vars.end(), [&](Expr v) { return known_.count(v) > 0; })) continue;
+    std::string list;
+    for (size_t i = 0; i < 4; ++i) list += cat(", ", i < guard.values.size() ? c(guard.values[i]) : "0");
+    line(cat("if (!(", c(guard.condition), ")) { stridec_abi_record(run->failures, ",
+             messages_.number(HostMessages::kGuard, guard.sentence), list, "); return 1; }"));
+  }
+}
+
+void HostRun::bind(const loop::BindSymbol& bind) {
+  const loop::Buffer& b = program_[bind.buffer];
+  const char* type = "signed char";
+  switch (b.dtype) {
+    case DType::kI16: type = "short"; break;
+    case DType::kI32: type = "int"; break;
+    case DType::kI64:
+    case DType::kU64: type = "long"; break;
+    case DType::kU16: type = "unsigned short"; break;
+    case DType::kU32: type = "unsigned"; break;
+    case DType::kBool:
+    case DType::kU2:
+    case DType::kU4:
+    case DType::kU8: type = "unsigned char"; break;
+    default: break;
+  }
+  const std::string v = cat("v[", names_.index(bind.symbol), "]");
+  line(cat("{ ", type, " x; __builtin_memcpy(&x, ", pointer(bind.buffer), ", sizeof x); ", v, " = x; }"));
+  line(cat("if (!(", c(bind.lower), " <= ", v, " && ", v, " <= ", c(bind.upper),
+           ")) { stridec_abi_record(run->failures, ", messages_.number(HostMessages::kData, bind.sentence),
+           ", ", v, ", ", c(bind.lower), ", ", c(bind.upper), ", 0); return 1; }"));
+  bound(bind.symbol);
+}
+
+void HostRun::loop(const loop::While& loop) {
+  const std::string i = cat("v[", names_.index(loop.counter), "]"), n = cat("n", depth_);
+  line("{");
+  ++depth_;
+  line(cat("const int64_t ", n, " = ", c(loop.trip_count), ";"));
+  const std::string condition =
+      loop.condition.valid() ? cat(" && *(const unsigned char*)(", pointer(loop.condition), ")") : "";
+  line(cat("for (", i, " = 0; ", i, " < ", n, condition, "; ++", i, ") {"));
+  ++depth_;
+  const auto before = resized_;
+  known_.insert(loop.counter);
+  steps(loop.body);
+  resized_ = before;
+  --depth_;
+  line("}");
+  line(cat("v[", names_.index(loop.iterations), "] = ", i, ";"));
+  --depth_;
+  line("}");
+  bound(loop.iterations);
+}
+
+void HostRun::steps(const loop::Steps& list) {
+  for (const loop::Step& step : list) {
+    if (!std::holds_alternative<loop::If>(step.node) && !std::holds_alternative<loop::While>(step.node))
+      resize(step);
+    std::visit(loop::Overloaded{
+                   [&](const loop::Launch& s) { launch(variant_.kernels.at(s.nest), program_[s.nest].name); },
+                   [&](const loop::BindSymbol& s) { bind(s); },
+                   [&](const loop::If& s) {
+                     const auto before = resized_;
+                     line(cat("if (", c(s.condition), ") {"));
+                     ++depth_;
+                     steps(s.then_steps);
+                     --depth_;
+                     const auto after_then = resized_;
+                     resized_ = before;
+                     if (!s.else_steps.empty()) {
+                       line("} else {");
+                       ++depth_;
+                       steps(s.else_steps);
+                       --depth_;
+                     }
+                     line("}");
+                     // Resized whichever way it went.
+                     std::set<size_t> both = before;
+                     std::set_intersection(after_then.begin(), after_then.end(), resized_.begin(),
+                                           resized_.end(), std::inserter(both, both.begin()));
+                     resized_ = both;
+                   },
+                   [&](const loop::While& s) { loop(s); },
+                   [&](const loop::Call& s) { launch(variant_.routines.at(&s), s.routine); },
+                   [&](const loop::Copy&) { STRIDEC_CHECK(false, "copies are launches by now"); },
+               },
+               step.node);
+  }
+}
+
+std::string HostRun::text() {
+  steps(program_.steps);
+  for (size_t o = 0; o < program_.outputs.size(); ++o) {
+    const loop::Buffer& b = program_[program_.outputs[o]];
+    if (std::any_of(b.shape.begin(), b.shape.end(), [&](Expr e) { return names_.from_data(e); })) resize(o);
+  }
+  std::string externs;
+  std::set<std::string> seen;
+  Expr scratch = 0;
+  auto declare = [&](const LaunchedKernel& k) {
+    // What depends on data is reserved at its most.
+    const Expr bytes = k.kernel->scratch_bytes;
+    scratch = sym::max(scratch, names_.from_data(bytes) ? Expr(facts_.bounds(bytes).hi) : bytes);
+    if (seen.insert(k.symbol).second)
+      externs += cat("extern \"C\" __attribute__((visibility(\"hidden\"))) void ", k.symbol,
+                     "(const stridec_abi_args*, int64_t, int64_t, int32_t);\n");
+  };
+  for (const auto& [id, kernel] : variant_.kernels) declare(kernel);
+  for (const auto& [call, kernel] : variant_.routines) declare(kernel);
+  auto size_function = [&](const char* name, Expr e) {
+    return cat("static int64_t ", name, "_", suffix_, "(const int64_t* v) {\n  (void)v;\n  return ",
+               names_.text(e, facts_), ";\n}\n");
+  };
+  return externs + size_function("workspace", program_.arena_bytes) + size_function("scratch", scratch) +
+         "static int32_t run_" + suffix_ +
+         "(stridec_abi_run* run) {\n  int64_t* const v = run->symbols;\n  (void)v;\n" + declarations_ + out_ +
+         "  return 0;\n}\n";
+}
+
+}  // namespace stridec::codegen::cpu

@@ -1,0 +1,70 @@
+// Parts of host.cpp: names, messages, and the function that runs the steps of one variant.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/codegen/cpu/host.h"
+
+namespace stridec::codegen::cpu {
+
+// The program's symbols as elements of an array v.
+class HostNames {
+ public:
+  explicit HostNames(const loop::Program& program);
+  std::string text(sym::Expr e, const sym::Facts& facts) const;
+  bool from_data(sym::Expr e) const;  // depends on a symbol that is bound during the run
+  std::string unknown(
+      sym::Expr e) const;  // a condition: some symbol of e is not known yet; "" if that cannot be
+  size_t index(sym::Expr symbol) const;
+
+ private:
+  const loop::Program& program_;
+  std::map<sym::Expr, size_t, sym::ExprLess> index_;
+};
+
+// The table of sentences.
+struct HostMessages {
+  enum Kind { kGuard, kData };
+  std::vector<std::pair<Kind, std::string>> list;
+  size_t number(Kind kind, const std::string& text);
+};
+
+// workspace_<suffix>, scratch_<suffix>, run_<suffix>.
+class HostRun {
+ public:
+  HostRun(const HostVariant& variant, std::string suffix, HostMessages& messages);
+  std::string text();
+  std::vector<std::string> step_names;
+
+ private:
+  std::string c(sym::Expr e);
+  std::string pointer(loop::BufferId id);
+  void line(const std::string& text);
+  void steps(const loop::Steps& steps);
+  void launch(const LaunchedKernel& kernel, const std::string& name);
+  void bind(const loop::BindSymbol& bind);
+  void bound(sym::Expr symbol);  // guards that wait for it
+  void loop(const loop::While& loop);
+  void resize(const loop::Step& step);
+  void resize(size_t output);
+
+  const HostVariant& variant_;
+  const loop::Program& program_;
+  std::string suffix_;
+  HostMessages& messages_;
+  HostNames names_;
+  sym::Facts facts_;
+  std::string out_;
+  int depth_ = 1;
+  std::set<size_t> resized_;
+  std::set<sym::Expr, sym::ExprLess> known_;  // symbols that have a value at this point
+  std::vector<std::pair<sym::Expr, std::string>>
+      evaluated_;  // size expressions over the inputs' symbols, once per run
+  std::string declarations_;
+};
+
+}  // namespace stridec::codegen::cpu

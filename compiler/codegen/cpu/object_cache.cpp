@@ -1,0 +1,76 @@
+#include "compiler/codegen/cpu/object_cache.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/files.h"
+
+namespace stridec::codegen::cpu {
+namespace fs = std::filesystem;
+
+ObjectCache::ObjectCache(bool enabled, int64_t most_bytes) : most_bytes_(most_bytes) {
+  if (!enabled) return;
+  const char* cache = std::getenv("STRIDEC_CACHE");
+  const char* home = std::getenv("HOME");
+  if (cache && *cache)
+    folder_ = std::string(cache) + "/kernels";
+  else if (home && *home)
+    folder_ = std::string(home) + "/.cache/stridec/kernels";
+  std::error_code error;
+  if (!folder_.empty() && !fs::create_directories(folder_, error) && error) folder_.clear();
+}
+
+std::optional<std::string> ObjectCache::find(const std::string& key) const {
+  if (folder_.empty()) return std::nullopt;
+  const std::string path = folder_ + "/" + key + ".o";
+  std::error_code error;
+  if (!fs::exists(path, error)) return std::nullopt;
+  try {
+    std::string object = read_file(path);
+    if (!object.starts_with("\x7f"
+                            "ELF"))
+      return std::nullopt;
+    fs::last_write_time(path, fs::file_time_type::clock::now(), error);
+    return object;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+void ObjectCache::store(const std::string& key, const std::string& object) const {
+  if (folder_.empty()) return;
+  try {
+    write_file(folder_ + "/" + key + ".o", object);
+  } catch (const Error&) {  // a full or read-only disk costs time, not the build
+  }
+}
+
+void ObjectCache::trim() const {
+  if (folder_.empty()) return;
+  struct Entry {
+    fs::file_time_type used;
+    fs::path path;
+    int64_t bytes;
+  };
+  std::vector<Entry> entries;
+  int64_t total = 0;
+  std::error_code error;
+  for (fs::directory_iterator it(folder_, error), end; !error && it != end; it.increment(error)) {
+    std::error_code e;
+    Entry entry{it->last_write_time(e), it->path(), static_cast<int64_t>(it->file_size(e))};
+    if (e || entry.path.extension() != ".o") continue;
+    total += entry.bytes;
+    entries.push_back(std::move(entry));
+  }
+  if (total <= most_bytes_) return;
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.used < b.used; });
+  for (const Entry& entry : entries) {
+    if (total <= most_bytes_) break;
+    if (fs::remove(entry.path, error)) total -= entry.bytes;
+  }
+}
+
+}  // namespace stridec::codegen::cpu

@@ -1,0 +1,12 @@
+// The runtime library's routines (loop/library.def) as kernels: one task per row that is sorted.
+#pragma once
+
+#include "compiler/base/target.h"
+#include "compiler/codegen/backend.h"
+#include "compiler/loop/program.h"
+
+namespace stridec::codegen::cpu {
+
+Kernel emit_routine(const loop::Program& program, const loop::Call& call, const CpuTarget& target);
+
+}  // namespace stridec::codegen::cpu

@@ -1,0 +1,179 @@
+#include "compiler/schedule/schedule.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "compiler/base/check.h"
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+#include "compiler/loop/walk.h"
+
+namespace stridec::schedule {
+namespace {
+
+using sym::Expr;
+
+[[noreturn]] void bad(const loop::Directive& directive, const std::string& why) {
+  fail(ErrorKind::kMalformed, "bad-schedule", cat("directive '", directive.name, "' ", why));
+}
+
+int64_t number(const loop::Directive& directive, size_t at) {
+  int64_t value = 0;
+  if (at < directive.args.size()) {
+    const std::string& text = directive.args[at];
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc() && end == text.data() + text.size() && value >= 1) return value;
+  }
+  bad(directive, cat("wants a positive number as argument ", at + 1));
+}
+
+Expr dim(const loop::Directive& directive, size_t at) {
+  if (at >= directive.args.size() || directive.args[at].empty() || directive.args[at][0] != '%')
+    bad(directive, cat("wants a dim as argument ", at + 1));
+  return sym::var(directive.args[at]);
+}
+
+std::vector<Expr> dims(const loop::Directive& directive) {
+  std::vector<Expr> out;
+  for (size_t i = 0; i < directive.args.size(); ++i) out.push_back(dim(directive, i));
+  return out;
+}
+
+void substitute_everywhere(loop::Nest& nest, Expr var, Expr by, const sym::Facts& facts) {
+  auto replace = [&](Expr& e) {
+    if (sym::depends_on(e, var)) e = sym::simplify(sym::substitute(e, var, by), facts);
+  };
+  for (loop::Dim& d : nest.dims) replace(d.extent);
+  loop::for_each_stmt(nest.body, [&](loop::Stmt& stmt) { loop::for_each_expr(stmt, replace); });
+}
+
+sym::Facts facts_of_dims(const loop::Program& program, const loop::Nest& nest) {
+  sym::Facts facts = program.facts;
+  for (const loop::Dim& d : nest.dims) facts.set_index(d.var, d.extent);
+  loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+    for (const loop::Dim& d : loop::dims_of(stmt)) facts.set_index(d.var, d.extent);
+  });
+  return facts;
+}
+
+size_t position(const loop::Nest& nest, Expr var) {
+  for (size_t d = 0; d < nest.dims.size(); ++d)
+    if (nest.dims[d].var == var) return d;
+  fail(ErrorKind::kMalformed, "bad-schedule", cat("nest '", nest.name, "' has no parallel dim ", var.name()));
+}
+
+Expr offset_of(const loop::Program& program, const loop::Access& access) {
+  const loop::Buffer& buffer = program[access.buffer];
+  Expr offset = 0;
+  for (size_t d = 0; d < access.index.size(); ++d) offset += access.index[d] * buffer.strides[d];
+  return offset;
+}
+
+}  // namespace
+
+LoopPlan parse_plan(const loop::Schedule& schedule) {
+  LoopPlan plan;
+  for (const loop::Directive& d : schedule.directives) {
+    if (d.name == "merge")
+      plan.reshapes.push_back({dims(d), {}});
+    else if (d.name == "split")
+      plan.reshapes.push_back({{}, LoopPlan::Split{dim(d, 0), number(d, 1)}});
+    else if (d.name == "tasks")
+      plan.tasks = dims(d);
+    else if (d.name == "chunk")
+      plan.chunk = number(d, 0);
+    else if (d.name == "grain")
+      plan.grain = number(d, 0);
+    else if (d.name == "order")
+      plan.order = dims(d);
+    else if (d.name == "tile")
+      plan.tiles.emplace_back(dim(d, 0), number(d, 1));
+    else if (d.name == "vectorize")
+      plan.width[dim(d, 0)] = static_cast<int>(number(d, 1));
+    else if (d.name == "accumulators")
+      plan.accumulators[dim(d, 0)] = static_cast<int>(number(d, 1));
+    else if (d.name == "transpose")
+      plan.transpose.emplace(dim(d, 0), static_cast<int>(number(d, 1)));
+    else
+      bad(d, "is not known");
+  }
+  return plan;
+}
+
+std::vector<loop::Directive> directives(const LoopPlan& plan) {
+  std::vector<loop::Directive> out;
+  auto names = [](const LoopPlan::Dims& list) {
+    std::vector<std::string> args;
+    for (const Expr& e : list) args.push_back(e.name());
+    return args;
+  };
+  for (const LoopPlan::Reshape& r : plan.reshapes)
+    out.push_back(r.split ? loop::Directive{"split", {r.split->dim.name(), cat(r.split->factor)}}
+                          : loop::Directive{"merge", names(r.merge)});
+  if (!plan.tasks.empty()) out.push_back({"tasks", names(plan.tasks)});
+  if (plan.chunk != 1) out.push_back({"chunk", {cat(plan.chunk)}});
+  if (plan.grain != 1) out.push_back({"grain", {cat(plan.grain)}});
+  if (!plan.order.empty()) out.push_back({"order", names(plan.order)});
+  for (const auto& [var, size] : plan.tiles) out.push_back({"tile", {var.name(), cat(size)}});
+  for (const auto& [var, width] : plan.width) out.push_back({"vectorize", {var.name(), cat(width)}});
+  for (const auto& [var, count] : plan.accumulators)
+    out.push_back({"accumulators", {var.name(), cat(count)}});
+  if (plan.transpose)
+    out.push_back({"transpose", {plan.transpose->first.name(), cat(plan.transpose->second)}});
+  return out;
+}
+
+bool can_merge(const loop::Program& program, const loop::Nest& nest, Expr a, Expr b) {
+  const Expr extent = nest.dims[position(nest, b)].extent;
+  if (sym::has_index(extent) || sym::has_index(nest.dims[position(nest, a)].extent)) return false;
+  const sym::Facts facts = facts_of_dims(program, nest);
+  bool ok = true;
+  loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+    if (!ok) return;
+    if (const loop::Access* access = loop::access_of(stmt)) {
+      ok = !sym::depends_on(access->mask, a) && !sym::depends_on(access->mask, b);
+      const Expr offset = sym::simplify(offset_of(program, *access), facts);
+      const bool in_a = sym::depends_on(offset, a), in_b = sym::depends_on(offset, b);
+      if (!ok || (!in_a && !in_b)) return;
+      const std::optional<sym::Linear> la = sym::linear_in(offset, a), lb = sym::linear_in(offset, b);
+      ok = la && lb && !sym::has_index(lb->coefficient) &&
+           facts.holds(sym::eq(la->coefficient, extent * lb->coefficient));
+      return;
+    }
+    loop::for_each_expr(stmt, [&](Expr e) { ok = ok && !sym::depends_on(e, a) && !sym::depends_on(e, b); });
+  });
+  return ok;
+}
+
+loop::Nest reshaped(const loop::Program& program, const loop::Nest& nest, const LoopPlan& plan) {
+  loop::Nest out = nest;
+  for (size_t d = out.dims.size(); d-- > 0;) {
+    if (!out.dims[d].extent.is_const(1)) continue;
+    substitute_everywhere(out, out.dims[d].var, 0, facts_of_dims(program, out));
+    out.dims.erase(out.dims.begin() + static_cast<std::ptrdiff_t>(d));
+  }
+  for (const LoopPlan::Reshape& reshape : plan.reshapes) {
+    if (reshape.split) {
+      const size_t d = position(out, reshape.split->dim);
+      const loop::Dim old = out.dims[d];
+      const loop::Dim outer{sym::var(old.var.name() + ".o"),
+                            sym::floordiv(old.extent, reshape.split->factor)};
+      const loop::Dim inner{sym::var(old.var.name() + ".i"), reshape.split->factor};
+      out.dims[d] = outer;
+      out.dims.insert(out.dims.begin() + static_cast<std::ptrdiff_t>(d) + 1, inner);
+      substitute_everywhere(out, old.var, outer.var * inner.extent + inner.var, facts_of_dims(program, out));
+      continue;
+    }
+    for (size_t i = reshape.merge.size() - 1; i > 0; --i) {
+      const Expr a = reshape.merge[i - 1], b = reshape.merge.back();
+      STRIDEC_CHECK(can_merge(program, out, a, b), cat("cannot merge ", a.name(), " and ", b.name()));
+      // The faster dim takes over the whole range; an index of the slower one reads 0, with the same address.
+      out.dims[position(out, b)].extent *= out.dims[position(out, a)].extent;
+      out.dims.erase(out.dims.begin() + static_cast<std::ptrdiff_t>(position(out, a)));
+      substitute_everywhere(out, a, 0, program.facts);
+    }
+  }
+  return out;
+}
+
+}  // namespace stridec::schedule

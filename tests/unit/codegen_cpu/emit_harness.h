@@ -1,0 +1,136 @@
+// Programs compiled and run against the interpreter.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+#include "compiler/codegen/cpu/build_run.h"
+#include "compiler/loop/build.h"
+#include "compiler/loop/interpret.h"
+
+namespace emit_test {
+
+using namespace stridec;
+using namespace stridec::loop;
+using sym::Expr;
+
+// A program under construction: symbols from dims that are single variables.
+struct ProgramBuilder {
+  Program program;
+
+  ProgramBuilder() { program.name = "test"; }
+  Expr symbol(const std::string& name, int input, int dim, int64_t lo, int64_t hi) {
+    const Expr e = sym::var(name);
+    program.facts.set_range(e, lo, hi);
+    program.symbols.push_back({.var = e, .input = input, .dim = dim});
+    return e;
+  }
+  View buffer(Storage storage, const std::string& name, DType dtype, std::vector<Expr> shape) {
+    auto ordinal = [](const std::vector<BufferId>& list) { return static_cast<int>(list.size()); };
+    Buffer b{.name = name, .dtype = dtype, .shape = std::move(shape), .strides = {}, .storage = storage};
+    if (storage == Storage::kInput) b.ordinal = ordinal(program.inputs);
+    if (storage == Storage::kOutput) b.ordinal = ordinal(program.outputs);
+    if (storage == Storage::kState) b.ordinal = ordinal(program.states);
+    const BufferId id = add_buffer(program, std::move(b));
+    if (storage == Storage::kInput) program.inputs.push_back(id);
+    if (storage == Storage::kOutput) program.outputs.push_back(id);
+    if (storage == Storage::kState) program.states.push_back(id);
+    return whole(program, id);
+  }
+  View input(const std::string& name, DType dtype, std::vector<Expr> shape) {
+    return buffer(Storage::kInput, name, dtype, std::move(shape));
+  }
+  View output(const std::string& name, DType dtype, std::vector<Expr> shape) {
+    return buffer(Storage::kOutput, name, dtype, std::move(shape));
+  }
+  View arena(const std::string& name, DType dtype, std::vector<Expr> shape) {
+    return buffer(Storage::kArena, name, dtype, std::move(shape));
+  }
+  View local(const std::string& name, DType dtype, std::vector<Expr> shape) {
+    return buffer(Storage::kLocal, name, dtype, std::move(shape));
+  }
+  NestBuilder nest(const std::string& name) { return NestBuilder(program, name); }
+};
+
+inline HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, uint32_t seed, double lo = -4,
+                                double hi = 4) {
+  HostTensor t = make_tensor(dtype, std::move(shape));
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<double> real(lo, hi);
+  for (int64_t i = 0; i < element_count(t); ++i) {
+    double v = real(random);
+    if (is_bool(dtype)) v = v > 0;
+    if (is_integer(dtype)) v = std::floor(is_signed(dtype) ? v : std::fabs(v));
+    set_number(t, i, v);
+  }
+  return t;
+}
+
+// Elementwise: equal, both NaN, or within `relative` (floats).
+inline void check_close(const HostTensor& got, const HostTensor& want, double relative,
+                        const std::string& what) {
+  REQUIRE_MESSAGE(got.shape == want.shape, what);
+  int wrong = 0;
+  for (int64_t i = 0; i < element_count(want) && wrong < 5; ++i) {
+    const double g = get_number(got, i), w = get_number(want, i);
+    if (g == w || (std::isnan(g) && std::isnan(w))) continue;
+    if (is_float(want.dtype) && std::isfinite(w) &&
+        std::fabs(g - w) <= relative * std::max(std::fabs(w), 1e-30))
+      continue;
+    ++wrong;
+    CHECK_MESSAGE(false, cat(what, ": element ", i, " is ", g, ", expected ", w));
+  }
+}
+
+struct HarnessOptions {
+  double relative = 1e-6;
+  std::string cpu = "native";
+  std::vector<std::string> names;  // of the outputs, for messages
+};
+
+inline void check_program(const Program& program, const std::vector<HostTensor>& inputs,
+                          const HarnessOptions& options = {}) {
+  const std::vector<HostTensor> want = interpret(program, inputs, {.poison = true});
+  codegen::cpu::RunCompiledOptions run;
+  run.target = cpu_target(options.cpu);
+  std::vector<HostTensor> got;
+  try {
+    got = codegen::cpu::run_compiled(program, inputs, run);
+  } catch (const Error& e) {
+    FAIL(render(e.diagnostic));
+  }
+  REQUIRE(got.size() == want.size());
+  for (size_t o = 0; o < want.size(); ++o)
+    check_close(got[o], want[o], options.relative, cat(options.cpu, " ", program[program.outputs[o]].name));
+}
+
+// The same nests, with lanes along the last dim of each.
+inline Program vectorised(Program program, int width) {
+  for (Nest& nest : program.nests) {
+    if (nest.dims.empty()) continue;
+    std::vector<std::string> all;
+    for (const Dim& d : nest.dims) all.push_back(d.var.name());
+    nest.schedule.directives = {
+        {"tasks", all}, {"chunk", {cat(2 * width)}}, {"vectorize", {all.back(), cat(width)}}};
+  }
+  return program;
+}
+
+inline std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+}  // namespace emit_test
