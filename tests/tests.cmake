@@ -52,3 +52,8 @@ add_custom_target(unit_tests DEPENDS ${test_targets})
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 add_custom_target(check_layers ALL COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/check_layers.py
   VERBATIM COMMENT "checking includes against the layers")
+
+# Benchmarks are built on request: ninja bench_contraction
+add_executable(bench_contraction EXCLUDE_FROM_ALL tests/bench/contraction.cpp tests/unit/codegen_cpu/contraction_harness.cpp)
+target_include_directories(bench_contraction PRIVATE ${PROJECT_SOURCE_DIR})
+target_link_libraries(bench_contraction PRIVATE stridec_codegen)
