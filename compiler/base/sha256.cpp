@@ -1,8 +1,15 @@
 #include "compiler/base/sha256.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <bit>
 #include <cstdint>
 #include <cstring>
+
+#include "compiler/base/diagnostic.h"
 
 namespace stridec {
 namespace {
@@ -59,6 +66,22 @@ std::string sha256(const void* bytes, size_t size) {
   std::string hex;
   for (uint32_t word : state)
     for (int shift = 28; shift >= 0; shift -= 4) hex += "0123456789abcdef"[(word >> shift) & 15];
+  return hex;
+}
+
+std::string sha256_of_file(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat status;
+  if (fd < 0 || fstat(fd, &status) != 0) {
+    if (fd >= 0) close(fd);
+    fail(ErrorKind::kUnreadable, "cannot-read", "cannot read '" + path + "'");
+  }
+  const size_t size = static_cast<size_t>(status.st_size);
+  void* map = size > 0 ? mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0) : nullptr;
+  close(fd);
+  if (map == MAP_FAILED) fail(ErrorKind::kUnreadable, "cannot-read", "cannot map '" + path + "'");
+  std::string hex = sha256(map, size);
+  if (size > 0) munmap(map, size);
   return hex;
 }
 

@@ -8,5 +8,7 @@ namespace stridec {
 
 // 64 lower-case hexadecimal digits.
 std::string sha256(const void* bytes, size_t size);
+// Throws Error (kUnreadable).
+std::string sha256_of_file(const std::string& path);
 
 }  // namespace stridec

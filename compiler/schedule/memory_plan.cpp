@@ -1,6 +1,7 @@
 #include "compiler/schedule/memory_plan.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <vector>
@@ -157,6 +158,14 @@ std::optional<BufferId> in_place_operand(const Program& program, const loop::Nes
   return std::nullopt;
 }
 
+// Of a few samples: equal contents have equal fingerprints.
+uint64_t fingerprint(const loop::WeightData& data) {
+  uint64_t hash = data.size;
+  const size_t step = std::max<size_t>(1, data.size / 64);
+  for (size_t i = 0; i < data.size; i += step) hash = hash * 0x9e3779b97f4a7c15u + data.bytes[i];
+  return hash;
+}
+
 struct Slot {
   Expr bytes;
   int64_t typical_bytes = 0;
@@ -257,22 +266,42 @@ void plan_memory(Program& program) {
   program.arena_bytes = total;
 }
 
-void plan_weights(Program& program) {
-  for (Buffer& buffer : program.buffers)
-    if (buffer.storage == Storage::kWeight) buffer.offset = -1;
+void plan_weights(std::span<Program* const> variants) {
   int64_t total = 0;
-  auto place = [&](BufferId id) {
-    Buffer& buffer = program[id];
-    if (buffer.storage != Storage::kWeight || buffer.offset != Expr(-1)) return;
-    const auto count = sym::as_const(extent_in_elements(buffer));
-    STRIDEC_CHECK(count.has_value(), buffer.name);
-    buffer.offset = total;
-    total += (*count * byte_size(buffer.dtype) + kAlignment - 1) / kAlignment * kAlignment;
+  // Same bytes: the same memory, or packed alike for two variants.
+  std::map<const uint8_t*, int64_t> by_address;
+  std::multimap<std::pair<size_t, uint64_t>, const Buffer*> by_contents;
+  auto same = [&](const Buffer& buffer) -> std::optional<int64_t> {
+    const auto& data = buffer.weight;
+    if (const auto found = by_address.find(data.bytes); found != by_address.end() && data.size > 0) return found->second;
+    if (!buffer.prepacked || data.size == 0) return std::nullopt;
+    const auto [first, last] = by_contents.equal_range({data.size, fingerprint(data)});
+    for (auto it = first; it != last; ++it)
+      if (std::memcmp(it->second->weight.bytes, data.bytes, data.size) == 0) return sym::as_const(it->second->offset);
+    return std::nullopt;
   };
-  loop::for_each_step(program.steps, [&](const loop::Step& step) {
-    for (BufferId id : effects_of(program, step).reads) place(id);
-  });
-  program.weight_bytes = total;
+  for (Program* program : variants) {
+    for (Buffer& buffer : program->buffers)
+      if (buffer.storage == Storage::kWeight) buffer.offset = -1;
+    auto place = [&](BufferId id) {
+      Buffer& buffer = (*program)[id];
+      if (buffer.storage != Storage::kWeight || buffer.offset != Expr(-1)) return;
+      const auto count = sym::as_const(extent_in_elements(buffer));
+      STRIDEC_CHECK(count.has_value(), buffer.name);
+      if (const auto shared = same(buffer)) {
+        buffer.offset = *shared;
+        return;
+      }
+      buffer.offset = total;
+      by_address[buffer.weight.bytes] = total;
+      if (buffer.prepacked) by_contents.emplace(std::pair(buffer.weight.size, fingerprint(buffer.weight)), &buffer);
+      total += (*count * byte_size(buffer.dtype) + kAlignment - 1) / kAlignment * kAlignment;
+    };
+    loop::for_each_step(program->steps, [&](const loop::Step& step) {
+      for (BufferId id : effects_of(*program, step).reads) place(id);
+    });
+  }
+  for (Program* program : variants) program->weight_bytes = total;
 }
 
 }  // namespace stridec::schedule

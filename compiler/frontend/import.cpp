@@ -1,0 +1,90 @@
+#include "compiler/frontend/import.h"
+
+#include <charconv>
+
+#include "compiler/base/text.h"
+#include "compiler/frontend/onnx/import.h"
+#include "compiler/frontend/onnx/read.h"
+
+namespace stridec::frontend {
+namespace {
+
+int64_t parse_size(std::string_view text, std::string_view item) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0)
+    fail(ErrorKind::kUsage, "bad-dim",
+         cat("'", item, "' is not of the form name=size, name=low..high or name=low..high%multiple"),
+         "write --dim batch=1..64,sequence=1..512%8");
+  return value;
+}
+
+std::string megabytes(uint64_t bytes) {
+  std::ostringstream out;
+  out.precision(1);
+  out << std::fixed << static_cast<double>(bytes) / 1e6 << " MB";
+  return out.str();
+}
+
+std::string summarize(const onnx::Model& model) {
+  uint64_t bytes = 0;
+  for (const auto& initializer : model.graph.initializers) bytes += initializer.bytes.size;
+  return cat("opset ", model.opset(), ", ", model.node_count, " nodes, weights ", megabytes(bytes));
+}
+
+}  // namespace
+
+std::vector<DimRange> parse_dims(std::string_view text) {
+  std::vector<DimRange> dims;
+  while (!text.empty()) {
+    const std::string_view item = text.substr(0, text.find(','));
+    text = item.size() == text.size() ? std::string_view() : text.substr(item.size() + 1);
+    const size_t equals = item.find('=');
+    if (equals == std::string_view::npos || equals == 0) parse_size("", item);
+    DimRange dim{.name = std::string(item.substr(0, equals))};
+    std::string_view range = item.substr(equals + 1);
+    if (const size_t percent = range.find('%'); percent != std::string_view::npos) {
+      dim.multiple = parse_size(range.substr(percent + 1), item);
+      if (dim.multiple == 0) parse_size("", item);
+      range = range.substr(0, percent);
+    }
+    const size_t dots = range.find("..");
+    if (dots == std::string_view::npos) {
+      dim.lower = dim.upper = parse_size(range, item);
+    } else {
+      if (dots > 0) dim.lower = parse_size(range.substr(0, dots), item);
+      if (dots + 2 < range.size()) dim.upper = parse_size(range.substr(dots + 2), item);
+    }
+    if (dim.lower && dim.upper && *dim.lower > *dim.upper)
+      fail(ErrorKind::kUsage, "bad-dim", cat("'", item, "' is an empty range"));
+    dims.push_back(std::move(dim));
+  }
+  return dims;
+}
+
+Imported import_file(const std::string& path, const ImportOptions& options) {
+  const onnx::Model model =
+      onnx::read_model(path, {.missing_weights_are_zero = options.missing_weights_are_zero});
+  onnx::ImportOptions onnx_options;
+  for (const DimRange& dim : options.dims)
+    onnx_options.dims[dim.name] = {
+        .lower = dim.lower.value_or(1), .upper = dim.upper, .multiple = dim.multiple};
+  onnx::Imported imported = onnx::import_model(model, onnx_options);
+  for (auto& problem : imported.problems)
+    if (problem.where.file.empty()) problem.where.file = path;
+  return {std::move(imported.graph), std::move(imported.problems), summarize(model)};
+}
+
+std::vector<std::pair<std::string, std::string>> supported_operators() { return onnx::supported_operators(); }
+
+Error as_error(const std::vector<Diagnostic>& problems, const std::string& file) {
+  constexpr size_t kMostNotes = 20;
+  Diagnostic all = problems.front();
+  for (size_t i = 1; i < problems.size() && i <= kMostNotes; ++i)
+    all.notes.push_back(cat("also ", problems[i].where.node, ": ", problems[i].message));
+  if (problems.size() > 1)
+    all.notes.push_back(cat(problems.size(), " problems in all; 'stridec check ", file, "' lists them"));
+  return Error(std::move(all));
+}
+
+}  // namespace stridec::frontend

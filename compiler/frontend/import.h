@@ -1,0 +1,45 @@
+// A model file of any format as a graph.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/graph/graph.h"
+
+namespace stridec::frontend {
+
+// `--dim batch=1..64%8`: what the caller promises about a named size of the model.
+struct DimRange {
+  std::string name;
+  std::optional<int64_t> lower, upper;
+  int64_t multiple = 1;
+};
+// Parses "batch=1..64,seq=1..512%8,h=32". Throws a usage Error.
+std::vector<DimRange> parse_dims(std::string_view text);
+
+struct ImportOptions {
+  std::vector<DimRange> dims;
+  bool missing_weights_are_zero = false;  // to look at a model whose weights are elsewhere
+};
+
+struct Imported {
+  graph::Graph graph;
+  std::vector<Diagnostic>
+      problems;         // what stands in the way of compiling, all of it; the graph is whole if there is none
+  std::string summary;  // "opset 18, 585 nodes, 110 M parameters (437.9 MB)"
+};
+
+// By its contents: ONNX. Throws Error for files that cannot be read at all.
+Imported import_file(const std::string& path, const ImportOptions& options = {});
+
+// Every operator with a row, "domain:name" and the versions of its domain that are covered ("7-13, 14-").
+std::vector<std::pair<std::string, std::string>> supported_operators();
+
+// One Error for several problems: the first, with the others as notes.
+Error as_error(const std::vector<Diagnostic>& problems, const std::string& file);
+
+}  // namespace stridec::frontend
