@@ -8,9 +8,9 @@
  * is not the model's work; a script does it beforehand.
  *
  * The model is any encoder in the manner of BERT: int64 inputs of shape [batch, sequence] named input_ids,
- * attention_mask and, if it has them, token_type_ids; its first output is f32 [batch, sequence, width]. A
- * sentence's embedding is the mean of its tokens' rows, scaled to length one; two sentences are compared by
- * the dot product.
+ * attention_mask and, if it has them, token_type_ids. Its first output is f32 [batch, width], or [batch,
+ * sequence, width]: then a sentence's embedding is the mean of its tokens' rows. Embeddings are scaled to
+ * length one and compared by the dot product.
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -147,27 +147,29 @@ int main(int argc, char** argv) {
     return 1;
   }
   const stridec_tensor* hidden = &outputs[0];
-  if (hidden->ndim != 3 || hidden->dtype.code != STRIDEC_DTYPE_FLOAT || hidden->dtype.bits != 32) {
-    fprintf(stderr, "%s: the first output is not f32 [batch, sequence, width]\n", argv[1]);
+  if ((hidden->ndim != 2 && hidden->ndim != 3) || hidden->dtype.code != STRIDEC_DTYPE_FLOAT ||
+      hidden->dtype.bits != 32) {
+    fprintf(stderr, "%s: the first output is not f32 [batch, width] or [batch, sequence, width]\n", argv[1]);
     return 1;
   }
 
-  int64_t width = hidden->shape[2];
+  int pooled = hidden->ndim == 2;
+  int64_t rows = pooled ? 1 : s.longest, width = hidden->shape[hidden->ndim - 1];
   float* embeddings = malloc(sizeof(float) * (size_t)(s.count * width));
   for (int i = 0; i < s.count; ++i)
-    pool((const float*)hidden->data + (int64_t)i * s.longest * width, s.length[i], width,
+    pool((const float*)hidden->data + i * rows * width, pooled ? 1 : s.length[i], width,
          embeddings + i * width);
 
   for (int i = 0; i < s.count; ++i) printf("%2d  %s\n", i + 1, s.text[i]);
   printf("\n    ");
-  for (int j = 0; j < s.count; ++j) printf("%7d", j + 1);
+  for (int j = 0; j < s.count; ++j) printf("%8d", j + 1);
   for (int i = 0; i < s.count; ++i) {
     printf("\n%4d", i + 1);
     for (int j = 0; j < s.count; ++j) {
       double dot = 0;
       for (int64_t k = 0; k < width; ++k)
         dot += (double)embeddings[i * width + k] * embeddings[j * width + k];
-      printf("%7.4f", dot);
+      printf("%8.4f", dot);
     }
   }
   printf("\n");
