@@ -243,6 +243,21 @@ Facts Facts::with(Expr condition) const {
   return f;
 }
 
+std::vector<Expr> Facts::relations() const {
+  std::vector<Expr> out;
+  for (const State::Bound& b : state_->bounds) {
+    if (b.range.has_lo()) out.push_back(le(b.range.lo, b.of));
+    if (b.range.has_hi()) out.push_back(le(b.of, b.range.hi));
+    if (b.divisor > 1) out.push_back(eq(mod(b.of, b.divisor), 0));
+  }
+  for (const auto& [from, to] : state_->equal) out.push_back(eq(from, to));
+  out.insert(out.end(), state_->conditions.begin(), state_->conditions.end());
+  std::sort(out.begin(), out.end(), ExprLess());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  std::erase_if(out, [](Expr e) { return e.is_const(); });
+  return out;
+}
+
 bool Facts::contradictory() const { return state_->contradictory; }
 
 }  // namespace stridec::sym

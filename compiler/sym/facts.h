@@ -10,6 +10,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "compiler/sym/expr.h"
 
@@ -58,6 +59,8 @@ class Facts {
   int64_t known_divisor(Expr e) const;  // the largest known n >= 1 that divides e; 0 if e is known to be 0
   Answer prove(Expr condition) const;
   bool holds(Expr condition) const { return prove(condition) == Answer::kYes; }
+  // What is known beyond ranges and divisors of single variables, as conditions; assume() takes them back.
+  std::vector<Expr> relations() const;
   bool contradictory() const;  // no assignment satisfies them: code under them is dead
 
   struct State;

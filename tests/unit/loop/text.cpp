@@ -1,0 +1,106 @@
+#include "compiler/loop/text.h"
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "compiler/base/diagnostic.h"
+
+using namespace stridec;
+using namespace stridec::loop;
+
+namespace {
+
+std::string golden() {
+  std::ifstream in(STRIDEC_SOURCE_DIR "/tests/golden/loop/program.txt");
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+WeightData weight(const Buffer& b) {
+  static const std::vector<float> bytes(32, 1.5f);
+  if (b.name != "encoder/layer.0 w") return {};
+  return {nullptr, reinterpret_cast<const uint8_t*>(bytes.data()), 128};
+}
+
+std::string refused(const std::string& text) {
+  try {
+    parse_program(text);
+  } catch (const Error& e) {
+    CHECK(e.diagnostic.kind == ErrorKind::kMalformed);
+    return e.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("every declaration, step and statement prints as it parses") {
+  Program program = parse_program(golden(), weight);
+  CHECK(to_string(program) == golden());
+  CHECK(program.nests.size() == 4);
+  CHECK(program.steps.size() == 5);
+  CHECK(program.nests[1].schedule.directives[1].args == std::vector<std::string>{"%r1", "16"});
+  CHECK(program.facts.known_divisor(sym::var("batch")) == 4);
+}
+
+TEST_CASE("facts beyond ranges are kept") {
+  std::string text = "program p\n  symbol a in 1..9\n  symbol b in 1..9\n  assume a <= b\n  steps\n";
+  Program program = parse_program(text);
+  CHECK(program.facts.holds(sym::le(sym::var("a"), sym::var("b"))));
+  CHECK(to_string(parse_program(to_string(program))) == to_string(program));
+}
+
+TEST_CASE("weights whose bytes changed are refused") {
+  CHECK_THROWS_AS(parse_program(golden(),
+                                [](const Buffer&) {
+                                  static const std::vector<float> other(32, 2.5f);
+                                  return WeightData{nullptr, reinterpret_cast<const uint8_t*>(other.data()),
+                                                    128};
+                                }),
+                  Error);
+}
+
+TEST_CASE("what is not a program is refused with its line") {
+  CHECK(refused("") == "the text of a program is empty");
+  CHECK(refused("program p\n") == "line 1, column 10: the program has no steps");
+  CHECK(refused("program p\n  input x f33 []\n  steps\n") == "line 2, column 14: no dtype is called 'f33'");
+  CHECK(refused("program p\n   steps\n") == "line 2, column 4: indentation is two spaces a level");
+  CHECK(refused("program p\n  steps\n    launch 0\n") == "line 3, column 13: no nest 0");
+  CHECK(refused("program p\n  steps\n    nest 0 a ()\n      store y[] %0\n") ==
+        "line 4, column 14: no buffer is called 'y'");
+  CHECK(refused("program p\n  steps\n    nest 0 a ()\n      %99999999 : f32 = constant 0\n") ==
+        "line 4, column 22: the number of the value is too large");
+  CHECK(refused("program p\n  input x f32 [a b]\n  steps\n") == "line 2, column 18: expected ']'");
+  CHECK(refused("program p\n  input x f32 [((((1]\n  steps\n") != "accepted");
+  std::string deep = "program p\n  steps\n    nest 0 a ()\n";
+  for (int i = 3; i < 500; ++i) deep += std::string(2 * i, ' ') + "for (%j" + std::to_string(i) + "<2)\n";
+  CHECK(refused(deep).find("too deeply nested") != std::string::npos);
+}
+
+TEST_CASE("hostile text is refused or parsed, never more") {
+  std::mt19937 random(7);
+  const std::string text = golden();
+  for (int round = 0; round < 3000; ++round) {
+    std::string broken = text;
+    for (int edits = 1 + static_cast<int>(random() % 3); edits > 0; --edits) {
+      size_t at = random() % broken.size();
+      switch (random() % 4) {
+        case 0: broken.erase(at, 1 + random() % 20); break;
+        case 1: broken.insert(at, 1, "%()[]<`\" 9\n"[random() % 11]); break;
+        case 2: broken[at] = static_cast<char>(random()); break;
+        default: broken.insert(at, broken.substr(random() % broken.size(), random() % 40));
+      }
+      if (broken.empty()) broken = " ";
+    }
+    try {
+      Program p = parse_program(broken);
+      std::string printed = to_string(p);
+      CHECK(to_string(parse_program(printed)) == printed);
+    } catch (const Error&) {
+    }
+  }
+}

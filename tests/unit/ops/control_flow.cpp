@@ -1,0 +1,109 @@
+#include <doctest/doctest.h>
+
+#include "compiler/ops/helpers.h"
+#include "compiler/ops/op_table.h"
+#include "harness.h"
+
+using namespace stridec;
+using namespace stridec::ops::test;
+using graph::OpKind;
+using Ids = std::vector<ValueId>;
+
+TEST_CASE("if runs one branch; shapes may differ") {
+  for (double flag : {0.0, 1.0}) {
+    const HostTensor x = sample(DType::kF32, {4, 3});
+    check({.name = "if",
+           .inputs = {tensor(DType::kBool, {}, {flag}), x},
+           .build =
+               [](Builder& b, const Ids& in) {
+                 auto outputs = ops::if_else(
+                     b, in[0], [&] { return Ids{ops::mul(b, in[1], 2.0), ops::slice(b, in[1], 0, 0, 2)}; },
+                     [&] { return Ids{in[1], ops::neg(b, ops::slice(b, in[1], 0, 1, 3))}; });
+                 outputs.push_back(ops::add(b, outputs[1], 1.0));
+                 return outputs;
+               },
+           .expected = {
+               compute(DType::kF32, {4, 3}, [&](const At& i) { return at(x, i) * (flag != 0 ? 2 : 1); }),
+               compute(DType::kF32, {flag != 0 ? 2 : 3, 3},
+                       [&](const At& i) { return flag != 0 ? at(x, i) : -at(x, {i[0] + 1, i[1]}); }),
+               compute(DType::kF32, {flag != 0 ? 2 : 3, 3},
+                       [&](const At& i) { return (flag != 0 ? at(x, i) : -at(x, {i[0] + 1, i[1]})) + 1; })}});
+  }
+}
+
+TEST_CASE("a condition on sizes is an expression; a known one leaves no branch") {
+  for (int64_t rows : {1, 3}) {
+    const HostTensor x = sample(DType::kF32, {rows, 2});
+    check({.name = "if on a size",
+           .inputs = {x},
+           .build =
+               [](Builder& b, const Ids& in) {
+                 const ValueId many = b.elements({sym::gt(b.shape(in[0])[0], 1)}, {}, DType::kBool);
+                 return ops::if_else(
+                     b, many, [&] { return Ids{ops::slice(b, in[0], 0, 1, 1)}; },
+                     [&] { return Ids{ops::neg(b, in[0])}; });
+               },
+           .expected = {compute(DType::kF32, {1, 2},
+                                [&](const At& i) { return rows > 1 ? at(x, {1, i[1]}) : -at(x, i); })},
+           .symbolic = true});
+  }
+}
+
+TEST_CASE("loops carry, swap, stop and stack") {
+  // Fibonacci by swapping two carried values.
+  check({.name = "swap",
+         .inputs = {tensor(DType::kI64, {2}, {0, 10}), tensor(DType::kI64, {2}, {1, 11})},
+         .build =
+             [](Builder& b, const Ids& in) {
+               auto result = ops::loop(b, 5, std::nullopt, {in[0], in[1]}, [&](const ops::LoopState& s) {
+                 return ops::LoopStep{
+                     std::nullopt, {s.carried[1], ops::add(b, s.carried[0], s.carried[1])}, {s.carried[0]}};
+               });
+               return Ids{result.carried[0], result.carried[1], result.stacked[0]};
+             },
+         .expected = {tensor(DType::kI64, {2}, {5, 85}), tensor(DType::kI64, {2}, {8, 138}),
+                      tensor(DType::kI64, {5, 2}, {0, 10, 1, 11, 1, 21, 2, 32, 3, 53})},
+         .symbolic = false});
+  for (int64_t trips : {0, 3, 10}) {
+    // Adds the counter until the sum reaches 6; one row per iteration that ran.
+    std::vector<double> sums;
+    double sum = 0;
+    for (int64_t i = 0; i < trips && sum < 6; ++i) sums.push_back(sum += double(i));
+    check({.name = "stop",
+           .inputs = {tensor(DType::kI64, {1}, {0}), tensor(DType::kI64, {}, {double(trips)})},
+           .build =
+               [](Builder& b, const Ids& in) {
+                 const sym::Expr trips = b.elements_of(in[1], "trips", 0, 1000)[0];
+                 auto result = ops::loop(
+                     b, trips, b.elements({1}, {}, DType::kBool), {in[0]}, [&](const ops::LoopState& s) {
+                       const ValueId next = ops::add(b, s.carried[0], s.counter_value);
+                       return ops::LoopStep{
+                           ops::reshape(b, ops::lt(b, next, b.scalar(DType::kI64, 6)), {}), {next}, {next}};
+                     });
+                 return Ids{result.carried[0], ops::mul(b, result.stacked[0], 2.0)};
+               },
+           .expected = {tensor(DType::kI64, {1}, {sum}),
+                        compute(DType::kI64, {int64_t(sums.size()), 1},
+                                [&](const At& i) { return 2 * sums[size_t(i[0])]; })}});
+  }
+}
+
+TEST_CASE("an update of state shows after the run") {
+  graph::Graph g;
+  Builder b(g, ops::shape_table());
+  const ValueId x = b.input("x", {DType::kF32, {2}});
+  const ValueId s = b.state("sum", {DType::kF32, {2}}, std::nullopt);
+  const ValueId next = ops::add(b, s, x);
+  b.add(OpKind::kUpdateState, {s, next});
+  b.output("before", s);
+  b.output("after", next);
+  graph::compact(g);
+  const loop::Program program = ops::lower(g);
+  std::vector<HostTensor> states{loop::make_tensor(DType::kF32, {2})};
+  for (int run = 0; run < 3; ++run) {
+    const auto out =
+        loop::interpret(program, {tensor(DType::kF32, {2}, {1, 2})}, {.poison = true, .states = &states});
+    CHECK(at(out[0], {1}) == 2 * run);
+    CHECK(at(out[1], {1}) == 2 * run + 2);
+  }
+}
