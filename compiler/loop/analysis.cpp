@@ -1,0 +1,206 @@
+#include "compiler/loop/analysis.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "compiler/base/text.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/text.h"
+#include "compiler/loop/walk.h"
+#include "compiler/sym/text.h"
+
+namespace stridec::loop {
+
+using sym::Expr;
+
+// ---- accesses --------------------------------------------------------------------------------------------
+
+Expr offset_of(const Program& program, const Access& access) {
+  const Buffer& b = program[access.buffer];
+  std::vector<Expr> terms;
+  for (size_t d = 0; d < access.index.size(); ++d) terms.push_back(access.index[d] * b.strides[d]);
+  return sym::sum(terms);
+}
+
+std::optional<Expr> stride_of(const Program& program, const Access& access, Expr var,
+                              const sym::Facts& facts) {
+  Expr offset = offset_of(program, access);
+  if (!sym::depends_on(offset, var)) return Expr(0);
+  std::optional<sym::Linear> linear = sym::linear_in(offset, var);
+  if (!linear) linear = sym::linear_in(sym::simplify(offset, facts), var);
+  if (!linear) return std::nullopt;
+  return sym::simplify(linear->coefficient, facts);
+}
+
+Effects effects_of(const Nest& nest) {
+  Effects out;
+  auto add = [](std::vector<BufferId>& ids, BufferId id) {
+    if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+  };
+  for_each_stmt(nest.body, [&](const Stmt& s) {
+    if (auto* load = std::get_if<Load>(&s.node)) add(out.reads, load->access.buffer);
+    if (auto* store = std::get_if<Store>(&s.node)) {
+      add(out.writes, store->access.buffer);
+      if (store->update) add(out.reads, store->access.buffer);
+      out.updates = out.updates || store->update;
+    }
+  });
+  return out;
+}
+
+std::vector<int> use_counts(const Nest& nest) {
+  std::vector<int> counts(nest.values.size(), 0);
+  for_each_stmt(nest.body, [&](const Stmt& s) { for_each_use(s, [&](ValueId v) { ++counts[v.value]; }); });
+  return counts;
+}
+
+// ---- cost ------------------------------------------------------------------------------------------------
+
+namespace {
+
+int flops_of(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::kCast:
+    case ScalarOp::kCastSat:
+    case ScalarOp::kBitcast:
+    case ScalarOp::kSelect:
+    case ScalarOp::kNot:
+    case ScalarOp::kAnd:
+    case ScalarOp::kOr:
+    case ScalarOp::kXor: return 0;
+    case ScalarOp::kFma: return 2;
+    default: return 1;
+  }
+}
+
+class Costs {
+ public:
+  explicit Costs(const Program& program) : program_(program) {}
+
+  Cost of(const Nest& nest) {
+    for (const Dim& d : nest.dims) open(d);
+    for (const Dim& d : nest.dims) cost_.points *= extents_.at(d.var);
+    block(nest.body, cost_.points);
+    for (const auto& [buffer, elements] : touched_[0]) cost_.bytes_read += bytes(buffer, elements);
+    for (const auto& [buffer, elements] : touched_[1]) cost_.bytes_written += bytes(buffer, elements);
+    return cost_;
+  }
+
+ private:
+  // A triangular extent counts at its largest: outer variables at their last value.
+  void open(const Dim& d) {
+    sym::Substitution last;
+    for (const auto& [var, extent] : extents_) last[var] = extent - 1;
+    extents_[d.var] = sym::substitute(d.extent, last);
+  }
+
+  void block(const Block& stmts, Expr times) {
+    for (const Stmt& s : stmts) {
+      if (auto* let = std::get_if<Let>(&s.node)) cost_.flops += times * flops_of(let->op);
+      if (auto* bind = std::get_if<Bind>(&s.node)) extents_[bind->var] = bind->extent;
+      if (auto* load = std::get_if<Load>(&s.node)) touch(0, load->access);
+      if (auto* store = std::get_if<Store>(&s.node)) {
+        touch(1, store->access);
+        if (store->update) {
+          touch(0, store->access);
+          cost_.flops += times;
+        }
+      }
+      const Block* body = body_of(s);
+      if (!body) continue;
+      Expr inside = times;
+      for (const Dim& d : dims_of(s)) {
+        open(d);
+        inside *= extents_.at(d.var);
+      }
+      if (std::holds_alternative<Reduce>(s.node)) cost_.flops += inside;
+      block(*body, inside);
+    }
+  }
+
+  // Different elements that an access reaches: one for every value of the variables that it depends on.
+  void touch(int store, const Access& a) {
+    if (program_[a.buffer].storage == Storage::kLocal) return;
+    std::vector<Expr> vars;
+    for (Expr e : a.index)
+      for (Expr v : sym::free_vars(e))
+        if (sym::is_index(v) && std::find(vars.begin(), vars.end(), v) == vars.end()) vars.push_back(v);
+    Expr elements = 1;
+    for (Expr v : vars)
+      if (auto it = extents_.find(v); it != extents_.end()) elements *= it->second;
+    auto [it, fresh] = touched_[store].emplace(a.buffer, elements);
+    if (!fresh && it->second != elements) it->second = sym::max(it->second, elements);
+  }
+  Expr bytes(BufferId id, Expr elements) const {
+    const Buffer& b = program_[id];
+    return sym::simplify(sym::min(elements, element_count(b.shape)), program_.facts) * byte_size(b.dtype);
+  }
+
+  const Program& program_;
+  Cost cost_;
+  std::map<Expr, Expr, sym::ExprLess> extents_;  // of index variables, without outer variables in them
+  std::map<BufferId, Expr> touched_[2];          // elements read, written
+};
+
+}  // namespace
+
+Cost cost_of(const Program& program, const Nest& nest) { return Costs(program).of(nest); }
+
+// ---- equality --------------------------------------------------------------------------------------------
+
+std::string canonical_text(const Program& program, const Nest& nest) {
+  Program out;
+  Nest copy = nest;
+  copy.name = "k";
+  copy.nodes.clear();
+  renumber(copy);
+  // Buffers in order of appearance, with the symbols of their strides; then those of the body.
+  std::map<BufferId, BufferId> buffers;
+  for_each_stmt(copy.body, [&](Stmt& s) {
+    Access* a = access_of(s);
+    if (!a) return;
+    auto [it, fresh] = buffers.emplace(a->buffer, BufferId(static_cast<int64_t>(out.buffers.size())));
+    if (fresh) {
+      const Buffer& from = program[a->buffer];
+      Buffer b{.name = cat("p", out.buffers.size()),
+               .dtype = from.dtype,
+               .shape = from.shape,
+               .strides = from.strides};
+      b.storage = from.storage == Storage::kLocal ? Storage::kLocal : Storage::kArena;
+      // Code sees the shape of local buffers only, which it makes.
+      if (b.storage != Storage::kLocal) b.shape.assign(b.shape.size(), Expr(0));
+      out.buffers.push_back(std::move(b));
+    }
+    a->buffer = it->second;
+  });
+  sym::Substitution names;
+  auto collect = [&](Expr e) {
+    if (e.is_const()) return;
+    for (Expr v : sym::free_vars(e)) {
+      if (sym::is_index(v) || names.count(v)) continue;
+      Expr name = sym::var(cat("s", names.size()));
+      names.emplace(v, name);
+      sym::Interval range = program.facts.bounds(v);
+      out.facts.set_range(name, range.has_lo() ? std::optional(range.lo) : std::nullopt,
+                          range.has_hi() ? std::optional(range.hi) : std::nullopt);
+      if (int64_t n = program.facts.known_divisor(v); n > 1) out.facts.set_divisible(name, n);
+      out.symbols.push_back({.var = name});
+    }
+  };
+  for (const Dim& d : copy.dims) collect(d.extent);
+  for_each_stmt(std::as_const(copy.body), [&](const Stmt& s) { for_each_expr(s, collect); });
+  for (const Buffer& b : out.buffers)
+    for (auto* list : {&b.shape, &b.strides})
+      for (Expr e : *list) collect(e);
+  for (Dim& d : copy.dims) d.extent = sym::substitute(d.extent, names);
+  substitute(copy.body, names);
+  for (Buffer& b : out.buffers)
+    for (auto* list : {&b.shape, &b.strides})
+      for (Expr& e : *list) e = sym::substitute(e, names);
+  out.name = "k";
+  out.steps.push_back({Launch{add_nest(out, std::move(copy))}});
+  return to_string(out);
+}
+
+}  // namespace stridec::loop
