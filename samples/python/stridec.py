@@ -305,6 +305,21 @@ class Context:
             for a, t in zip(out, made)
         ]
 
+    def prepare(self, *inputs):
+        """A function that runs the model on these arrays, whose memory it reads anew each time; outputs stay in the
+        context's memory. For loops in which ctypes' own work would count."""
+        arrays = [_as_array(x) for x in inputs]
+        given = (_Tensor * max(len(arrays), 1))(*map(_tensor, arrays))
+        blank = (_Tensor * max(len(self.model.outputs), 1))()
+        made = type(blank)()
+
+        def run():
+            c.memmove(made, blank, c.sizeof(made))
+            self._check(self._api.context_run(self._handle, given, len(arrays), made, len(self.model.outputs)))
+
+        run.arrays = arrays
+        return run
+
     def state(self, name):
         """An array over a state's memory: read it to save, assign to it to restore."""
         index = [value.name for value in self.model.states].index(name)

@@ -1,0 +1,314 @@
+"""Times stridec, onnxruntime and (where installed: .ci/setup --bench) OpenVINO on the ten models, in one race.
+
+    python tests/bench/race.py [name...] [--case N] [--threads 2] [--rounds 7] [--seconds 0.5] [--json FILE] [--engines ...]
+
+Each engine runs in a process of its own and is stopped (SIGSTOP) while another is measured: idle thread pools that spin
+would take the cores from their rivals. Engines take turns within a round, in an order that moves by one each round, so
+that drifts of the machine (clock, which cores share a cache, neighbours) meet all of them; a ratio is the median over
+rounds of the ratio of a round's medians. Outputs are compared with onnxruntime's: a wrong answer is never a fast one.
+What other processes took from the machine during a measurement is shown, and warned about above 5 %.
+
+OpenVINO is given the case's static shape, which is its best; the others serve every shape with what they loaded.
+Environment: stridec (the program, default build/stridec), build (for temporary files, default build).
+"""
+
+import argparse
+import importlib.util
+import json
+import math
+import multiprocessing
+import os
+import platform
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models"))
+import models  # noqa: E402
+
+FOREIGN_LIMIT = 0.05
+TOLERANCE = 1e-4
+
+
+# ---- engines: each answers with a function that runs the model and one that gives the outputs ----
+
+
+def stridec_engine(files, arrays, threads):
+    import stridec
+
+    model = stridec.Model(files["library"])
+    context = model.context(threads=threads)
+    inputs = [arrays[value.name] for value in model.inputs]
+    run = context.prepare(*inputs)
+    return run, lambda: dict(zip([value.name for value in model.outputs], context.run(*inputs)))
+
+
+def onnxruntime_engine(files, arrays, threads):
+    session = models.reference_session(files["model"], threads)
+    names = [value.name for value in session.get_outputs()]
+    given = models.feed(session, arrays)
+    return lambda: session.run(None, given), lambda: dict(zip(names, session.run(None, given)))
+
+
+def openvino_engine(files, arrays, threads):
+    import openvino
+
+    core = openvino.Core()
+    model = core.read_model(files["model"])
+    names = [value.get_any_name() for value in model.inputs]
+    model.reshape({name: list(arrays[name].shape) for name in names})
+    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    request = core.compile_model(model, "CPU", settings).create_infer_request()
+    for name in names:
+        request.set_tensor(name, openvino.Tensor(np.ascontiguousarray(arrays[name]), shared_memory=True))
+
+    def outputs():
+        request.infer()
+        return {value.get_any_name(): np.array(request.get_tensor(value).data) for value in model.outputs}
+
+    return request.infer, outputs
+
+
+ENGINES = {"stridec": stridec_engine, "onnxruntime": onnxruntime_engine, "openvino": openvino_engine}
+
+
+def serve(engine, files, case, threads, pipe):
+    """In the engine's process: answers each request (seconds) with the times of the runs that fit into them."""
+    try:
+        arrays = dict(enumerate(models.cases(files["name"])))[case][1]
+        run, outputs = ENGINES[engine](files, arrays, threads)
+        np.savez(files["outputs"] % engine, **outputs())
+        pipe.send("")
+    except Exception as error:  # whatever stops an engine is its result
+        pipe.send(f"{type(error).__name__}: {error}")
+        return
+    while (seconds := pipe.recv()) is not None:
+        for _ in range(2):
+            run()
+        times, end = [], time.perf_counter() + seconds
+        while len(times) < 3 or time.perf_counter() < end:
+            start = time.perf_counter()
+            run()
+            times.append(time.perf_counter() - start)
+        pipe.send(times)
+
+
+# ---- the race ----
+
+
+def busy_ticks():
+    """Of all processors together since boot: (busy, all)."""
+    with open("/proc/stat", encoding="ascii") as file:
+        ticks = [int(field) for field in file.readline().split()[1:9]]
+    return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
+
+
+def own_ticks(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
+
+
+class Racer:
+    """An engine's process, stopped unless it is measured."""
+
+    def __init__(self, engine, files, case, threads):
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.engine, self.rounds, self.foreign = engine, [], []
+        self.process = context.Process(target=serve, args=(engine, files, case, threads, theirs), daemon=True)
+        self.process.start()
+        theirs.close()
+        try:
+            self.error = self.pipe.recv()
+        except EOFError:
+            self.process.join()
+            self.error = f"ended with status {self.process.exitcode}"
+        if not self.error:
+            self._signal(signal.SIGSTOP)
+
+    def _signal(self, number):
+        os.kill(self.process.pid, number)
+
+    def measure(self, seconds):
+        self._signal(signal.SIGCONT)
+        busy, everything, own = *busy_ticks(), own_ticks(self.process.pid)
+        self.pipe.send(seconds)
+        self.rounds.append(self.pipe.recv())
+        busy_after, everything_after = busy_ticks()
+        mine = own_ticks(self.process.pid) - own
+        self.foreign.append(max(0, busy_after - busy - mine) / max(1, everything_after - everything))
+        self._signal(signal.SIGSTOP)
+
+    def median(self):
+        return statistics.median(time for times in self.rounds for time in times)
+
+    def end(self):
+        if self.process.is_alive():
+            self._signal(signal.SIGCONT)
+            self.pipe.send(None)
+            self.process.join(5)
+            if self.process.is_alive():
+                self.process.kill()
+
+
+def race(files, case, flags):
+    """One case: what the JSON holds of it."""
+    racers = [Racer(engine, files, case, flags.threads) for engine in flags.engines]
+    running = [racer for racer in racers if not racer.error]
+    for number in range(flags.rounds):
+        for racer in running[number % len(running) :] + running[: number % len(running)]:
+            racer.measure(flags.seconds)
+    for racer in racers:
+        racer.end()
+    result = {"engines": {}}
+    for racer in racers:
+        if racer.error:
+            result["engines"][racer.engine] = {"error": racer.error}
+            continue
+        entry = {
+            "median_seconds": racer.median(),
+            "minimum_seconds": min(min(times) for times in racer.rounds),
+            "runs": sum(map(len, racer.rounds)),
+            "others_share": max(racer.foreign),
+        }
+        result["engines"][racer.engine] = entry
+    by_name = {racer.engine: racer for racer in running}
+    ours = by_name.get("stridec")
+    for name, racer in by_name.items():
+        if ours and name != "stridec":
+            ratios = [statistics.median(a) / statistics.median(b) for a, b in zip(ours.rounds, racer.rounds)]
+            result["engines"][name]["ratio"] = statistics.median(ratios)
+            with np.load(files["outputs"] % "stridec") as got, np.load(files["outputs"] % name) as expected:
+                result["engines"][name]["difference"] = max(models.difference(got[k], expected[k]) for k in expected)
+    return result
+
+
+# ---- what is printed ----
+
+
+def milliseconds(entry):
+    return "-" if "error" in entry else f"{entry['median_seconds'] * 1e3:.3f}"
+
+
+def print_case(label, result, engines):
+    cells = [f"{milliseconds(result['engines'][engine]):>15}" for engine in engines]
+    for engine in engines:
+        entry = result["engines"][engine]
+        if engine != "stridec":
+            cells.append(f"{entry['ratio']:14.2f}x" if "ratio" in entry else f"{'-':>15}")
+    print(f"{label:48}" + "".join(cells))
+    for engine in engines:
+        entry = result["engines"][engine]
+        if "error" in entry:
+            print(f"    {engine}: {entry['error']}")
+        elif entry.get("difference", 0) > TOLERANCE and engine == "onnxruntime":
+            print(f"    WRONG: stridec differs from {engine} by {entry['difference']:.1e}")
+        if entry.get("others_share", 0) > FOREIGN_LIMIT:
+            print(f"    other processes took {entry['others_share']:.0%} of the machine while {engine} was measured")
+    sys.stdout.flush()
+
+
+def geometric_mean(values):
+    return math.exp(statistics.fmean(map(math.log, values)))
+
+
+def machine():
+    listing = subprocess.run(["lscpu"], capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": "C"}).stdout
+    facts = dict(re.findall(r"^([^:]+):\s+(.*)$", listing, re.M))
+    keys = ["Model name", "CPU family", "Model", "CPU(s)", "Thread(s) per core", "L2 cache", "L3 cache", "Hypervisor vendor"]
+    return {"kernel": platform.release(), **{key: facts[key] for key in keys if key in facts}}
+
+
+def engine_versions(engines, program):
+    found = {}
+    for engine in engines:
+        if engine == "stridec":
+            found[engine] = subprocess.run([program, "--version"], capture_output=True, text=True).stdout.strip()
+        else:
+            from importlib.metadata import version
+
+            found[engine] = f"{engine} {version(engine)}"
+    return found
+
+
+def parse_flags():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="name", help="models (default: all ten)")
+    parser.add_argument("--case", type=int, help="this case alone, counted from 0 (default: those of cases.json)")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of each engine in each round")
+    parser.add_argument("--engines", help="comma-separated (default: all that are installed)")
+    parser.add_argument("--json", metavar="FILE")
+    flags = parser.parse_args()
+    installed = [name for name in ENGINES if name == "stridec" or importlib.util.find_spec(name)]
+    flags.engines = flags.engines.split(",") if flags.engines else installed
+    for name in [*flags.names, *flags.engines]:
+        if name not in models.MODELS and name not in ENGINES:
+            parser.error(f"no model or engine {name}; there are {', '.join([*models.MODELS, *ENGINES])}")
+    return flags
+
+
+def main():
+    flags = parse_flags()
+    program, parent = os.environ.get("stridec", "build/stridec"), os.environ.get("build", "build")
+    report = {"machine": machine(), "threads": flags.threads, "versions": engine_versions(flags.engines, program)}
+    report["models"] = {}
+    print("; ".join(f"{key} {value}" for key, value in report["machine"].items()))
+    print(f"{', '.join(report['versions'].values())}; {flags.threads} threads, {flags.rounds} rounds\n")
+    peers = [engine for engine in flags.engines if engine != "stridec"]
+    heads = [engine + " ms" for engine in flags.engines] + ["/ " + peer for peer in peers]
+    print(f"{'':48}" + "".join(f"{head:>15}" for head in heads))
+    with open(os.path.join(models.FOLDER, "cases.json"), encoding="utf-8") as file:
+        listed = json.load(file)
+    failed = 0
+    for name in flags.names or models.MODELS:
+        folder = tempfile.mkdtemp(prefix="race-", dir=parent if os.path.isdir(parent) else None)
+        files = {"name": name, "library": os.path.join(folder, name + ".so"), "outputs": os.path.join(folder, "%s.npz")}
+        try:
+            files["model"] = models.fill_model(name, folder)
+            if "stridec" in flags.engines:
+                command = [program, "compile", files["model"], "-o", files["library"], "--dim", models.MODELS[name]["dims"]]
+                subprocess.run([*command, "--progress=none", "--quiet"], check=True)
+            report["models"][name] = []
+            for case, (label, _) in enumerate(models.cases(name)):
+                if case != flags.case if flags.case is not None else case >= len(listed[name]):
+                    continue
+                result = {"case": label, **race(files, case, flags)}
+                report["models"][name].append(result)
+                print_case(f"{name}, {label}", result, flags.engines)
+                peer = result["engines"].get("onnxruntime", {})
+                failed += any("error" in entry for entry in result["engines"].values())
+                failed += peer.get("difference", 0) > TOLERANCE
+        except subprocess.CalledProcessError as error:
+            failed += 1
+            print(f"{name}: {' '.join(error.cmd)} ended with {error.returncode}")
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    for peer in peers:
+        ratios = [
+            (case["engines"][peer]["ratio"], f"{name}, {case['case']}")
+            for name, cases in report["models"].items()
+            for case in cases
+            if "ratio" in case["engines"][peer]
+        ]
+        if ratios:
+            mean = geometric_mean([ratio for ratio, _ in ratios])
+            report.setdefault("geometric_mean", {})[peer] = mean
+            print(f"\nstridec / {peer}: geometric mean {mean:.2f}, worst {max(ratios)[0]:.2f} ({max(ratios)[1]})")
+    if flags.json:
+        with open(flags.json, "w", encoding="utf-8") as file:
+            json.dump(report, file, indent=1)
+    return 0 if failed == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""The ten models: what they are given, and the ranges they are compiled for. Used by run.py and by tests/bench/race.py."""
+
+import json
+import os
+import sys
+
+import numpy as np
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(FOLDER))
+sys.path[:0] = [os.path.join(ROOT, "samples", "models"), os.path.join(ROOT, "samples", "python")]
+
+BATCH = "batch=1..64"
+TEXT = "batch=1..64,sequence=1..512"
+
+# name: --dim for the compiler, and shapes beside those of cases.json as values of the named sizes.
+# The light ones are what CI runs.
+MODELS = {
+    "recommender": {"dims": "batch=1..4096", "more": [{"batch": 3}, {"batch": 64}, {"batch": 1001}], "light": True},
+    "mobilenet_v2": {"dims": BATCH, "more": [{"batch": 2}, {"batch": 5}, {"batch": 7}], "light": True},
+    "tagger": {
+        "dims": TEXT,
+        "more": [{"batch": 1, "sequence": 1}, {"batch": 3, "sequence": 7}, {"batch": 5, "sequence": 131}],
+        "light": True,
+    },
+    "unet": {
+        "dims": "batch=1..16,h8=1..64,w8=1..64",
+        "more": [
+            {"batch": 1, "h8": 1, "w8": 1},
+            {"batch": 3, "h8": 3, "w8": 7},
+            {"batch": 1, "h8": 17, "w8": 11},
+        ],
+        "light": True,
+    },
+    "llama_cached": {
+        "dims": "batch=1..16,sequence=1..512,past=0..2048",
+        "more": [
+            {"batch": 1, "sequence": 5, "past": 0},
+            {"batch": 3, "sequence": 1, "past": 37},
+            {"batch": 1, "sequence": 33, "past": 511},
+        ],
+        "light": True,
+    },
+    "resnet50": {"dims": BATCH, "more": [{"batch": 2}, {"batch": 5}, {"batch": 7}]},
+    "convnext_tiny": {"dims": BATCH, "more": [{"batch": 2}, {"batch": 5}, {"batch": 7}]},
+    "vit_b_16": {"dims": BATCH, "more": [{"batch": 2}, {"batch": 5}, {"batch": 7}]},
+    "bert_base": {
+        "dims": TEXT,
+        "more": [{"batch": 1, "sequence": 1}, {"batch": 3, "sequence": 29}, {"batch": 5, "sequence": 131}],
+    },
+    "gpt2": {
+        "dims": "batch=1..64,sequence=1..1024",
+        "more": [{"batch": 1, "sequence": 1}, {"batch": 3, "sequence": 19}, {"batch": 1, "sequence": 201}],
+    },
+}
+
+# Shapes of the inputs over the named sizes, for the shapes in "more".
+SHAPES = {
+    "image": ["batch", 3, 224, 224],
+    "input_ids": ["batch", "sequence"],
+    "position_ids": ["batch", "sequence"],
+    "attention_mask": ["batch", "sequence"],
+    "token_type_ids": ["batch", "sequence"],
+    "past_key": [4, "batch", 4, "past", 64],
+    "past_value": [4, "batch", 4, "past", 64],
+    "dense": ["batch", 13],
+}
+OWN_SHAPES = {
+    "unet": {"image": ["batch", 3, ("h8", 8), ("w8", 8)]},
+    "recommender": {"ids": ["batch", 26]},
+    "tagger": {"ids": ["batch", "sequence"]},
+}
+
+
+def _size(dim, sizes):
+    if isinstance(dim, tuple):
+        return sizes[dim[0]] * dim[1]
+    return sizes.get(dim, dim)
+
+
+def _draw(rng, dtype, shape, low, high):
+    if dtype.startswith("float"):
+        return rng.standard_normal(shape).astype(dtype)
+    if high == "arange":
+        return np.ascontiguousarray(np.broadcast_to(np.arange(low, low + shape[-1]), shape), dtype)
+    return rng.integers(low, high, shape).astype(dtype)
+
+
+def cases(name):
+    """(label, {input: array}) of every case: first those of cases.json, then the others."""
+    with open(os.path.join(FOLDER, "cases.json"), encoding="utf-8") as file:
+        listed = json.load(file)[name]
+    for number, case in enumerate(listed):
+        rng = np.random.default_rng(number)
+        arrays = {key: _draw(rng, dtype, shape, low, high) for key, (dtype, shape, low, high) in case.items()}
+        yield _label(arrays), arrays
+    for number, sizes in enumerate(MODELS[name]["more"]):
+        rng = np.random.default_rng(100 + number)
+        arrays = {}
+        for key, (dtype, _, low, high) in listed[0].items():
+            dims = OWN_SHAPES.get(name, {}).get(key) or SHAPES[key]
+            shape = [_size(dim, sizes) for dim in dims]
+            if high == "arange":
+                low = sizes["past"]
+            arrays[key] = _draw(rng, dtype, shape, low, high)
+            if key == "attention_mask" and sizes["sequence"] > 2:  # padding of different lengths
+                for row in range(shape[0]):
+                    arrays[key][row, shape[1] - row % shape[1] :] = 0
+        yield _label(arrays), arrays
+
+
+def _label(arrays):
+    """The shapes that tell cases apart: "image 3x3x224x224"."""
+    key = "past_key" if "past_key" in arrays else next(iter(arrays))
+    label = f"{key} {'x'.join(map(str, arrays[key].shape))}"
+    return f"{label}, input_ids {'x'.join(map(str, arrays['input_ids'].shape))}" if key == "past_key" else label
+
+
+def fill_model(name, folder):
+    """The model with its weights as a file in `folder`; its path."""
+    import fill
+
+    path = os.path.join(folder, name + ".onnx")
+    fill.fill(os.path.join(FOLDER, name + ".onnx"), path)
+    return path
+
+
+def reference_session(path, threads=2):
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def feed(session, arrays):
+    """Of the arrays, those that the model as onnxruntime sees it has as inputs."""
+    return {value.name: arrays[value.name] for value in session.get_inputs()}
+
+
+def difference(got, expected):
+    """The largest difference over the largest magnitude expected; infinite where shapes, NaN or infinities differ."""
+    if got.shape != expected.shape or got.dtype != expected.dtype:
+        return float("inf")
+    if expected.size == 0:
+        return 0.0
+    finite = np.isfinite(expected)
+    if not np.array_equal(got[~finite], expected[~finite], equal_nan=True):
+        return float("inf")
+    if not finite.any():
+        return 0.0
+    wide_got, wide_expected = got[finite].astype(np.float64), expected[finite].astype(np.float64)
+    worst = np.abs(wide_got - wide_expected).max() / max(np.abs(wide_expected).max(), np.finfo(np.float32).tiny)
+    return float(worst) if np.isfinite(worst) else float("inf")
