@@ -13,9 +13,18 @@ constexpr Interval kCondition{0, 1};
 
 int64_t common(int64_t a, int64_t b) { return static_cast<int64_t>(gcd(magnitude(a), magnitude(b))); }
 
+// A comparison whose difference would leave 64 bits.
+Interval of_distant_numbers(Expr e, const Facts& facts) {
+  Interval a = facts.bounds(e.arg(0)), b = facts.bounds(e.arg(1));
+  const bool less = a.hi < b.lo, greater = b.hi < a.lo;
+  if (!less && !greater) return e.op() == Op::kLt && b.hi <= a.lo ? Interval{0, 0} : kCondition;
+  const bool holds = e.op() == Op::kNe || (e.op() != Op::kEq && less);
+  return holds ? Interval{1, 1} : Interval{0, 0};
+}
+
 Interval of_comparison(Expr e, const Facts& facts) {
   auto d = add_scaled(polynomial(e.arg(0)), polynomial(e.arg(1)), -1);
-  if (!d) return kCondition;
+  if (!d) return of_distant_numbers(e, facts);
   Interval i = facts.bounds(to_expr(*d));
   auto yes = [](bool value) { return value ? Interval{1, 1} : Interval{0, 0}; };
   switch (e.op()) {

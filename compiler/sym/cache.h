@@ -2,35 +2,33 @@
 #pragma once
 
 #include <cstdint>
-#include <unordered_map>
+#include <vector>
 
 #include "compiler/sym/expr.h"
 
 namespace stridec::sym {
 
+// A table of fixed size; a newer answer takes the place of an older one. Only for answers that depend on
+// nothing but the key, so that what is still there changes the time alone.
 template <class T>
 class Cache {
  public:
   const T* find(uint64_t version, Expr e) const {
-    auto at = entries_.find(Key{version, e});
-    return at == entries_.end() ? nullptr : &at->second;
+    const Entry& at = entries_[slot(version, e)];
+    return at.node == e.node() && at.version == version ? &at.value : nullptr;
   }
-  void add(uint64_t version, Expr e, T value) {
-    if (entries_.size() >= kMaxEntries) entries_.clear();
-    entries_.insert_or_assign(Key{version, e}, value);
-  }
+  void add(uint64_t version, Expr e, T value) { entries_[slot(version, e)] = {version, e.node(), value}; }
 
  private:
-  static constexpr size_t kMaxEntries = 1 << 17;
-  struct Key {
-    uint64_t version;
-    Expr e;
-    bool operator==(const Key&) const = default;
+  static constexpr size_t kEntries = size_t{1} << 14;
+  struct Entry {
+    uint64_t version = 0;
+    const Node* node = nullptr;
+    T value = {};
   };
-  struct Hash {
-    size_t operator()(const Key& k) const { return (k.version * 0x9e3779b97f4a7c15ull) ^ k.e.hash(); }
-  };
-  std::unordered_map<Key, T, Hash> entries_;
+  static size_t slot(uint64_t version, Expr e) { return (e.hash() + version * 0x9e3779b97f4a7c15ull) >> 50; }
+
+  std::vector<Entry> entries_ = std::vector<Entry>(kEntries);
 };
 
 }  // namespace stridec::sym

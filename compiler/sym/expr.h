@@ -49,7 +49,22 @@ enum class Op : uint8_t {
   kConst,
 };
 
-struct Node;
+class Expr;
+
+// What an Expr points to. Made by the constructors below alone; read through Expr.
+struct Node {
+  Op op = Op::kConst;
+  bool condition = false;  // 0 or 1 by construction
+  bool index = false;      // a loop variable occurs in it
+  uint16_t depth = 0;
+  uint32_t size = 1;
+  uint32_t count = 0;
+  const Expr* args = nullptr;
+  int64_t value = 0;
+  const std::string* name = nullptr;
+  uint64_t hash = 0;
+  uint64_t variables = 0;  // one bit for each name, by hash: disjoint masks mean disjoint variables
+};
 
 class Expr {
  public:
@@ -58,17 +73,19 @@ class Expr {
     requires std::is_integral_v<T>
   Expr(T value) : node_(constant(static_cast<int64_t>(value))) {}  // implicit on purpose
 
-  Op op() const;
-  std::span<const Expr> args() const;  // empty for constants and variables
+  Op op() const { return node_->op; }
+  std::span<const Expr> args() const {
+    return {node_->args, node_->count};
+  }  // empty for constants and variables
   const Expr& arg(size_t i) const { return args()[i]; }
-  int64_t value() const;            // of a kConst
-  const std::string& name() const;  // of a kVar, loop variables with their '%'
+  int64_t value() const { return node_->value; }            // of a kConst
+  const std::string& name() const { return *node_->name; }  // of a kVar, loop variables with their '%'
   bool is_const() const { return op() == Op::kConst; }
-  bool is_const(int64_t value) const;
+  bool is_const(int64_t value) const { return is_const() && node_->value == value; }
   bool is_var() const { return op() == Op::kVar; }
-  bool is_condition() const;  // the value is 0 or 1 by construction
-  uint64_t hash() const;      // of the structure: the same in every process
-  uint32_t size() const;      // number of nodes written out as a tree, saturating
+  bool is_condition() const { return node_->condition; }  // the value is 0 or 1 by construction
+  uint64_t hash() const { return node_->hash; }           // of the structure: the same in every process
+  uint32_t size() const { return node_->size; }           // number of nodes written out as a tree, saturating
 
   // Identity of structure, not the symbolic comparison: that is eq(a, b).
   friend bool operator==(Expr a, Expr b) { return a.node_ == b.node_; }
@@ -93,8 +110,8 @@ struct ExprHash {
 
 // A symbol, or a loop variable if the name starts with '%'. Same name, same variable.
 Expr var(std::string_view name);
-bool is_index(Expr e);   // a loop variable itself
-bool has_index(Expr e);  // some loop variable occurs in it
+inline bool has_index(Expr e) { return e.node()->index; }               // some loop variable occurs in it
+inline bool is_index(Expr e) { return e.is_var() && e.node()->index; }  // a loop variable itself
 
 Expr operator+(Expr a, Expr b);
 Expr operator-(Expr a, Expr b);
@@ -129,7 +146,10 @@ Expr logical_or(std::span<const Expr> args);   // none: 0
 Expr logical_not(Expr a);
 Expr select(Expr condition, Expr then, Expr otherwise);
 
-std::optional<int64_t> as_const(Expr e);
+inline std::optional<int64_t> as_const(Expr e) {
+  if (!e.is_const()) return std::nullopt;
+  return e.value();
+}
 
 // Variables to expressions, all replaced at once.
 using Substitution = std::unordered_map<Expr, Expr, ExprHash>;

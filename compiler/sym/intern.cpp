@@ -15,8 +15,9 @@ constexpr uint16_t kMaxDepth = 1000;
 
 uint64_t mix(uint64_t h, uint64_t v) {
   h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
-  h *= 0xff51afd7ed558ccdull;
-  return h ^ (h >> 32);
+  h = (h ^ (h >> 33)) * 0xff51afd7ed558ccdull;
+  h = (h ^ (h >> 33)) * 0xc4ceb9fe1a85ec53ull;
+  return h ^ (h >> 33);
 }
 
 uint64_t hash_text(std::string_view text) {
@@ -38,9 +39,8 @@ class Shard {
     std::lock_guard lock(mutex_);
     if (2 * (used_ + 1) > slots_.size()) grow();
     size_t at = slot(wanted.hash);
-    while (slots_[at]) {
-      if (same(*slots_[at], wanted)) return slots_[at];
-      at = (at + 1) & (slots_.size() - 1);
+    for (; slots_[at].node; at = (at + 1) & (slots_.size() - 1)) {
+      if (slots_[at].hash == wanted.hash && same(*slots_[at].node, wanted)) return slots_[at].node;
     }
     Node* node = new Node(wanted);
     if (wanted.count != 0) {
@@ -50,25 +50,31 @@ class Shard {
     }
     if (wanted.name) node->name = new std::string(*wanted.name);
     ++used_;
-    return slots_[at] = node;
+    slots_[at] = {node->hash, node};
+    return node;
   }
 
  private:
+  struct Slot {
+    uint64_t hash = 0;
+    const Node* node = nullptr;
+  };
+
   size_t slot(uint64_t hash) const { return (hash >> 8) & (slots_.size() - 1); }
 
   void grow() {
-    std::vector<const Node*> old = std::move(slots_);
-    slots_.assign(std::max<size_t>(64, old.size() * 2), nullptr);
-    for (const Node* node : old) {
-      if (!node) continue;
-      size_t at = slot(node->hash);
-      while (slots_[at]) at = (at + 1) & (slots_.size() - 1);
-      slots_[at] = node;
+    std::vector<Slot> old = std::move(slots_);
+    slots_.assign(std::max<size_t>(64, old.size() * 2), Slot{});
+    for (const Slot& s : old) {
+      if (!s.node) continue;
+      size_t at = slot(s.hash);
+      while (slots_[at].node) at = (at + 1) & (slots_.size() - 1);
+      slots_[at] = s;
     }
   }
 
   std::mutex mutex_;
-  std::vector<const Node*> slots_;
+  std::vector<Slot> slots_;
   size_t used_ = 0;
 };
 
@@ -146,23 +152,6 @@ Expr intern(Op op, std::span<const Expr> args) {
     default: break;
   }
   return Expr(find_or_add(node));
-}
-
-Op Expr::op() const { return node_->op; }
-std::span<const Expr> Expr::args() const { return {node_->args, node_->count}; }
-int64_t Expr::value() const { return node_->value; }
-const std::string& Expr::name() const { return *node_->name; }
-bool Expr::is_const(int64_t value) const { return node_->op == Op::kConst && node_->value == value; }
-bool Expr::is_condition() const { return node_->condition; }
-uint64_t Expr::hash() const { return node_->hash; }
-uint32_t Expr::size() const { return node_->size; }
-
-bool is_index(Expr e) { return e.is_var() && e.node()->index; }
-bool has_index(Expr e) { return e.node()->index; }
-
-std::optional<int64_t> as_const(Expr e) {
-  if (!e.is_const()) return std::nullopt;
-  return e.value();
 }
 
 }  // namespace stridec::sym

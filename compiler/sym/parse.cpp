@@ -8,7 +8,7 @@
 namespace stridec::sym {
 namespace {
 
-constexpr int kMaxNesting = 200;
+constexpr int kMaxNesting = 600;  // three for a pair of parentheses
 constexpr size_t kMaxText = 64 * 1024;
 constexpr size_t kMaxArguments = 256;
 
@@ -52,7 +52,7 @@ class Parser {
   struct Nested {
     Parser& parser;
     explicit Nested(Parser& p) : parser(p) {
-      if (++parser.depth_ > kMaxNesting) parser.error("nested more than 200 levels deep");
+      if (++parser.depth_ > kMaxNesting) parser.error("nested too deeply");
     }
     ~Nested() { --parser.depth_; }
   };

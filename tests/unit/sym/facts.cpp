@@ -1,0 +1,124 @@
+#include "compiler/sym/facts.h"
+
+#include <doctest/doctest.h>
+
+#include "compiler/sym/text.h"
+
+using namespace stridec::sym;
+
+namespace {
+
+const Expr n = var("n"), m = var("m"), batch = var("batch"), heads = var("heads"), seq = var("seq"),
+           past = var("past");
+const Expr b = var("%b"), h = var("%h"), s = var("%s"), i = var("%i"), j = var("%j");
+
+Facts sizes() {
+  Facts f;
+  for (Expr v : {n, m, batch, heads, seq, past}) f.set_range(v, 1, std::nullopt);
+  return f;
+}
+
+}  // namespace
+
+TEST_CASE("facts: nothing is known of a variable unless said") {
+  Facts f;
+  CHECK(f.bounds(n) == Interval{});
+  CHECK(f.prove(le(0, n)) == Answer::kUnknown);
+  CHECK(f.known_divisor(n) == 1);
+  CHECK(f.known_divisor(Expr(0)) == 0);
+  CHECK(f.prove(Expr(3)) == Answer::kYes);
+}
+
+TEST_CASE("facts: bounds follow the operations and saturate") {
+  Facts f;
+  f.set_range(n, 1, 64);
+  f.set_range(m, 1, std::nullopt);
+  CHECK(f.bounds(4 * n - 1) == Interval{3, 255});
+  CHECK(f.bounds(-n) == Interval{-64, -1});
+  CHECK(to_string(f.bounds(n * m)) == "1..");
+  CHECK(f.bounds(floordiv(n + 15, 16)) == Interval{1, 4});
+  CHECK(f.bounds(mod(m, n)) == Interval{0, 63});
+  CHECK(f.bounds(min(n, m)) == Interval{1, 64});
+  CHECK(f.bounds(m * INT64_MAX).lo == INT64_MAX - 0);
+  CHECK(f.bounds((n - 32) * (n - 32)).lo >= -4096);
+  CHECK(f.bounds(select(eq(n, 1), 0, n)) == Interval{0, 64});
+}
+
+TEST_CASE("facts: ranges narrow, and contradictions are noticed") {
+  Facts f = sizes().with_range(n, 5, std::nullopt).with_range(n, std::nullopt, 9);
+  CHECK(f.bounds(n) == Interval{5, 9});
+  f.set_divisible(n, 8);
+  CHECK(f.bounds(n) == Interval{8, 8});
+  CHECK_FALSE(f.contradictory());
+  CHECK(f.with(le(n, 7)).contradictory());
+  CHECK(f.with(Expr(0)).contradictory());
+}
+
+TEST_CASE("facts: a copy does not see what is learned later") {
+  Facts outer = sizes();
+  Facts inner = outer.with_index(i, n);
+  CHECK(inner.holds(lt(i, n)));
+  CHECK(outer.prove(lt(i, n)) == Answer::kUnknown);
+  outer.set_range(n, std::nullopt, 10);
+  CHECK_FALSE(inner.bounds(n).has_hi());
+}
+
+TEST_CASE("facts: assumed sums bound other sums") {
+  Facts f = sizes().with(le(past + seq, 2048));
+  CHECK(f.bounds(2 * past + 2 * seq) == Interval{4, 4096});
+  CHECK(f.holds(lt(past, 2048)));
+  CHECK(f.holds(le(past + seq + 1, 2049)));
+  CHECK(f.prove(le(past + seq, 2047)) == Answer::kUnknown);
+}
+
+TEST_CASE("facts: equalities replace one side") {
+  Facts f = sizes();
+  f.set_equal(n, 2 * m + 1);
+  CHECK(f.holds(eq(n * n, (2 * m + 1) * (2 * m + 1))));
+  CHECK(f.prove(eq(mod(n, 2), 0)) == Answer::kNo);
+  CHECK(simplify(floordiv(n, 2), f) == m);
+  CHECK(f.bounds(n) == Interval{3, Interval::kUnlimited});
+}
+
+TEST_CASE("facts: divisibility") {
+  Facts f = sizes();
+  f.set_divisible(n, 16);
+  CHECK(f.known_divisor(n * m) == 16);
+  CHECK(f.known_divisor(3 * n + 24) == 24);
+  CHECK(f.known_divisor(floordiv(n, 4)) == 4);
+  CHECK(f.holds(eq(mod(n, 8), 0)));
+  CHECK(f.prove(eq(n, 24)) == Answer::kNo);
+  f.assume(eq(mod(m + 1, 4), 0));
+  CHECK(f.known_divisor(m + 1) == 4);
+}
+
+TEST_CASE("facts: loop variables stay inside what they index") {
+  Facts f = sizes().with_index(b, batch).with_index(h, heads).with_index(s, seq);
+  CHECK(f.holds(lt((b * heads + h) * seq + s, batch * heads * seq)));
+  CHECK(f.holds(le(0, (b * heads + h) * seq + s)));
+  CHECK(f.prove(lt((b * heads + h) * seq + s, batch * heads)) == Answer::kUnknown);
+  CHECK(f.prove(lt(h, s)) == Answer::kUnknown);
+  Facts zero;
+  zero.set_range(n, 0, std::nullopt);
+  CHECK(zero.with_index(i, n).holds(le(1, n)));
+}
+
+TEST_CASE("facts: tiles") {
+  Facts f = sizes().with_index(i, floordiv(n, 16)).with_index(j, 16);
+  CHECK(f.holds(lt(16 * i + j, n)));
+  Facts tail = sizes().with_index(i, ceildiv(n, 16)).with_index(j, min(16, n - 16 * i));
+  CHECK(tail.holds(lt(16 * i + j, n)));
+  CHECK(sizes().with_index(i, ceildiv(n, 16)).with_index(j, 16).prove(lt(16 * i + j, n)) == Answer::kUnknown);
+  Facts padded = sizes().with_index(i, ceildiv(n, 16)).with_index(j, 16);
+  CHECK(padded.holds(lt(16 * i + j, align_up(n, 16))));
+  CHECK(padded.holds(le(n, align_up(n, 16))));
+  CHECK(padded.holds(lt(align_up(n, 16), n + 16)));
+}
+
+TEST_CASE("facts: products of sizes") {
+  Facts f = sizes();
+  CHECK(f.holds(le(n, n * m)));
+  CHECK(f.holds(le(m + n - 1, n * m)));
+  CHECK(f.prove(lt(n, n * m)) == Answer::kUnknown);
+  CHECK(f.prove(eq(n * m, 0)) == Answer::kNo);
+}

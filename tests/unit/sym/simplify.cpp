@@ -1,0 +1,111 @@
+// What simplification makes of the expressions that models bring, and what it leaves alone.
+#include <doctest/doctest.h>
+
+#include <initializer_list>
+#include <string>
+
+#include "compiler/sym/facts.h"
+#include "compiler/sym/text.h"
+
+using namespace stridec::sym;
+
+namespace {
+
+struct Row {
+  const char* given;
+  const char* simple;
+};
+
+Facts attention() {
+  Facts f;
+  for (const char* name : {"n", "m", "batch", "seq", "past"}) f.set_range(var(name), 1, std::nullopt);
+  f.set_range(var("zero_or_more"), 0, std::nullopt);
+  f.set_range(var("small"), 0, 7);
+  f.set_divisible(var("m"), 16);
+  f.set_index(var("%b"), var("batch"));
+  f.set_index(var("%h"), 12);
+  f.set_index(var("%s"), var("seq"));
+  f.set_index(var("%i"), floordiv(var("n"), 16));
+  f.set_index(var("%j"), 16);
+  return f;
+}
+
+void check(std::initializer_list<Row> rows) {
+  Facts f = attention();
+  for (const Row& row : rows) {
+    CHECK_MESSAGE(to_string(simplify(parse(row.given), f)) == row.simple, row.given);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("simplify: merging and splitting dimensions") {
+  check({
+      {"(16*%i + %j)//16", "%i"},
+      {"mod(16*%i + %j, 16)", "%j"},
+      {"(16*%i + %j)//64", "%i//4"},
+      {"mod(16*%i + %j, 64)", "%j + 16*mod(%i, 4)"},
+      {"((%b*12 + %h)*seq + %s)//(12*seq)", "%b"},
+      {"mod(((%b*12 + %h)*seq + %s)//seq, 12)", "%h"},
+      {"mod((%b*12 + %h)*seq + %s, seq)", "%s"},
+      {"%b//12*12 + mod(%b, 12)", "%b"},
+      {"mod(%b//4, 3)*4 + %b//12*12 + mod(%b, 4)", "%b"},
+      {"(m + %j)//16", "m//16"},
+      {"mod(m + %j, 16)", "%j"},
+      {"m//16*16", "m"},
+      {"m//16*48", "3*m"},
+      {"batch*past*64//(batch*64)", "past"},
+      {"(batch*past*64 + batch*seq*64)//(past + seq)", "64*batch"},
+      {"n//16*16", "16*(n//16)"},
+      {"(n + %j)//16", "(%j + n)//16"},
+  });
+}
+
+TEST_CASE("simplify: minimum, maximum, choice") {
+  check({
+      {"min(n, 0)", "0"},
+      {"max(n, 1)", "n"},
+      {"min(n, n + zero_or_more)", "n"},
+      {"min(n, m)", "min(m, n)"},
+      {"max(min(n, 64), 0)", "min(n, 64)"},
+      {"16*%i + min(16, n - 16*%i)", "16*%i + 16"},
+      {"min(past + n, past + 8) - past", "min(n, 8)"},
+      {"n - min(n, 8)", "max(n - 8, 0)"},
+      {"select(n <= m, n, m)", "min(m, n)"},
+      {"select(n == 1, 0, m)", "select(n == 1, 0, m)"},
+      {"select(n == 1, n*m, 3)", "select(n == 1, m, 3)"},
+      {"select(n == 0, 5, m)", "m"},
+      {"select(%h < 0, %h + 12, %h)", "%h"},
+  });
+}
+
+TEST_CASE("simplify: conditions") {
+  check({
+      {"0 < n", "1"},
+      {"n*m == 0", "0"},
+      {"zero_or_more*n == 0", "zero_or_more == 0"},
+      {"past*n <= past*m", "n <= m"},
+      {"16*%s + %j < 16*m", "%s < m"},
+      {"16*%s + %j < m", "16*%s + 15 < m"},
+      {"n <= 4 && n <= 9", "n <= 4"},
+      {"n <= 4 && 5 <= n", "0"},
+      {"n <= 4 || 3 <= n", "1"},
+      {"min(n, 64) <= 10", "n <= 10"},
+      {"zero_or_more//4 <= 3", "zero_or_more <= 15"},
+      {"small//8 == 0", "1"},
+      {"select(n == 1, 3, 4) == 3", "n == 1"},
+      {"n == m", "m == n"},
+  });
+}
+
+TEST_CASE("simplify: numbers near the end of 64 bits come to no harm") {
+  Facts f;
+  f.set_range(var("n"), 0, std::nullopt);
+  Expr n = var("n"), huge = Expr(INT64_MAX);
+  CHECK(simplify(min(huge, n), f) == n);
+  CHECK(to_string(simplify(min(n + huge, 3), f)) == "3");
+  CHECK(simplify(lt(n, huge), f) == lt(n, huge));
+  CHECK(simplify(select(lt(n, Expr(INT64_MIN)), n, 7), f) == Expr(7));
+  CHECK(simplify(floordiv(n, huge), f) == floordiv(n, huge));
+  CHECK(simplify(mod(huge * n + 5, huge), f) == Expr(5));
+}
