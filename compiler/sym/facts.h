@@ -48,7 +48,8 @@ class Facts {
   void set_equal(Expr a, Expr b);
   void assume(Expr condition);
 
-  // 0 <= index < extent, as inside the loop: extent is then known to be at least 1.
+  // 0 <= index < extent, as inside the loop: extent is then known to be at least 1. Say first what is known of the
+  // extent: bounds(index) takes the extent as it is bounded now (proofs use the extent itself).
   void set_index(Expr index, Expr extent);
 
   Facts with_range(Expr variable, std::optional<int64_t> lo, std::optional<int64_t> hi) const;
