@@ -155,8 +155,20 @@ void compact(Graph& graph) {
   for (State& state : graph.states) state.value = renumber.to[state.value.value];
   graph.nodes = std::move(renumber.nodes);
   graph.values = std::move(renumber.values);
-  std::erase_if(graph.symbols,
-                [&](const Symbol& symbol) { return symbol.input < 0 && !live.mentioned(symbol.var); });
+  // What a live value has as elements may be all that mentions a symbol of a dead node: then nobody asks for
+  // them.
+  std::unordered_set<sym::Expr, sym::ExprHash> dead;
+  for (const Symbol& symbol : graph.symbols)
+    if (symbol.input < 0 && !live.mentioned(symbol.var)) dead.insert(symbol.var);
+  std::erase_if(graph.symbols, [&](const Symbol& symbol) { return dead.contains(symbol.var); });
+  if (dead.empty()) return;
+  for (Value& value : graph.values) {
+    if (!value.elements) continue;
+    bool lost = false;
+    for (sym::Expr e : *value.elements)
+      for (sym::Expr v : sym::free_vars(e)) lost = lost || dead.contains(v);
+    if (lost) value.elements.reset();
+  }
 }
 
 }  // namespace stridec::graph

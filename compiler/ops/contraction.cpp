@@ -66,6 +66,13 @@ std::vector<int64_t> free_dims(int rank, const std::vector<int64_t>& batch,
   return out;
 }
 
+// Dims of one operand, each named once.
+void expect_distinct(std::vector<int64_t> dims, const std::vector<int64_t>& more, size_t rank) {
+  dims.insert(dims.end(), more.begin(), more.end());
+  for (int64_t dim : dims) STRIDEC_CHECK(dim >= 0);
+  normal_dims(std::move(dims), static_cast<int>(rank), "matmul");
+}
+
 Inferred dot_shape(Builder& b, const Node& node) {
   expect_operands(b, node);
   const Shape &x = b.shape(node.inputs[0]), &y = b.shape(node.inputs[1]);
@@ -73,6 +80,8 @@ Inferred dot_shape(Builder& b, const Node& node) {
   const auto &contract_a = node.attributes.integers("contract_a"),
              &contract_b = node.attributes.integers("contract_b");
   STRIDEC_CHECK(batch_a.size() == batch_b.size() && contract_a.size() == contract_b.size());
+  expect_distinct(batch_a, contract_a, x.size());
+  expect_distinct(batch_b, contract_b, y.size());
   Shape shape;
   for (size_t i = 0; i < batch_a.size(); ++i) {
     const sym::Expr p = x.at(static_cast<size_t>(batch_a[i])), q = y.at(static_cast<size_t>(batch_b[i]));

@@ -64,6 +64,7 @@ void if_lower(Lowering& l, const Node& node) {
 
 Inferred loop_shape(Builder& b, const Node& node) {
   STRIDEC_CHECK(node.regions.size() == 1);
+  STRIDEC_CHECK(node.attributes.expr("counter").is_var() && node.attributes.expr("iterations").is_var());
   const bool conditional = node.attributes.integer("has_condition") != 0;
   const graph::Region& body = node.regions[0];
   const size_t carried = body.parameters.size(), first = conditional ? 1 : 0;

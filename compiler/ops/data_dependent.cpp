@@ -11,6 +11,7 @@ namespace {
 
 Inferred nonzero_shape(Builder& b, const Node& node) {
   expect_inputs(node, 1, 1);
+  STRIDEC_CHECK(node.attributes.expr("count").is_var());
   return {{{DType::kI64, {b.rank(node.inputs[0]), node.attributes.expr("count")}}}, {}};
 }
 
@@ -56,6 +57,7 @@ void nonzero_lower(Lowering& l, const Node& node) {
 
 Inferred symbol_of_shape(Builder& b, const Node& node) {
   expect_inputs(node, 1, 1);
+  STRIDEC_CHECK(node.attributes.expr("symbol").is_var());
   const Type& type = b.type(node.inputs[0]);
   if (is_float(type.dtype) || !type.shape.empty())
     does_not_fit(cat("a size is an integer scalar, not ", graph::to_string(type)));

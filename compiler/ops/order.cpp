@@ -20,9 +20,7 @@ Rows rows(const Shape& shape, size_t dim) {
 
 size_t dim_of(Builder& b, const Node& node) {
   expect_inputs(node, 1, 1);
-  const int rank = b.rank(node.inputs[0]);
-  return static_cast<size_t>(
-      normal_dim(node.attributes.integer("dim"), rank, std::string(graph::name(node.kind))));
+  return dim_attribute(node, "dim", b.shape(node.inputs[0]).size());
 }
 
 Inferred sort_shape(Builder& b, const Node& node) {

@@ -112,9 +112,9 @@ void reduce_lower(Lowering& l, const Node& node) {
 Inferred arg_shape(Builder& b, const Node& node) {
   expect_inputs(node, 1, 1);
   const Shape& from = b.shape(node.inputs[0]);
-  const int64_t dim = node.attributes.integer("dim");
-  Shape shape = without(from, {dim});
-  b.require(sym::logical_or(sym::ge(from[static_cast<size_t>(dim)], 1), sym::eq(element_count(shape), 0)),
+  const size_t dim = dim_attribute(node, "dim", from.size());
+  Shape shape = without(from, {static_cast<int64_t>(dim)});
+  b.require(sym::logical_or(sym::ge(from[dim], 1), sym::eq(element_count(shape), 0)),
             cat(graph::name(node.kind), ": dim ", dim, " has no elements to choose from"));
   return {{{DType::kI64, std::move(shape)}}, {}};
 }
@@ -143,7 +143,7 @@ Inferred cumulative_shape(Builder& b, const Node& node) {
   expect_inputs(node, 1, 1);
   const Type& type = b.type(node.inputs[0]);
   if (is_bool(type.dtype)) does_not_fit(cat(graph::name(node.kind), " does not take bools"));
-  normal_dim(node.attributes.integer("dim"), b.rank(node.inputs[0]), std::string(graph::name(node.kind)));
+  dim_attribute(node, "dim", type.shape.size());
   return {{type}, {}};
 }
 

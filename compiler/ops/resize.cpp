@@ -2,10 +2,14 @@
 //   dims, sizes       the resized dims and their new sizes (expressions)
 //   scale_p, scale_q  expressions, scale = p/q per resized dim; absent: new size / old size
 //   mode              nearest | linear | cubic
-//   coordinate        half_pixel | half_pixel_symmetric | pytorch_half_pixel | align_corners | asymmetric |
-//   tf_crop_and_resize nearest           round_prefer_floor | round_prefer_ceil | floor | ceil cubic_a,
-//   exclude_outside, antialias, extrapolation roi               numbers: starts, then ends, of the resized
-//   dims (tf_crop_and_resize)
+//   coordinate        half_pixel | half_pixel_symmetric | pytorch_half_pixel | align_corners | asymmetric
+//                     | tf_crop_and_resize
+//   nearest           round_prefer_floor | round_prefer_ceil | floor | ceil
+//   cubic_a           of Keys' kernel, -0.75 unless given
+//   exclude_outside   1: samples outside weigh nothing
+//   antialias         1: the kernel is stretched when shrinking
+//   roi               numbers: starts, then ends, of the resized dims (tf_crop_and_resize)
+//   extrapolation     the result outside the roi
 //
 // Every source coordinate is a rational number x = numerator / denominator over index expressions, so that
 // floor(x) is index arithmetic, exact for any size, and only weights are floats.
@@ -80,6 +84,8 @@ Inferred resize_shape(Builder& b, const Node& node) {
   const DType dtype = b.dtype(node.inputs[0]);
   if (is_bool(dtype) && node.attributes.text("mode") != "nearest")
     does_not_fit("resize: bools are not interpolated");
+  normal_dims(node.attributes.integers("dims"), b.rank(node.inputs[0]), "resize");
+  for (int64_t dim : node.attributes.integers("dims")) STRIDEC_CHECK(dim >= 0);
   for (const Axis& axis : axes(node, shape)) {
     b.require(sym::ge(axis.out, 0), "resize: size {0} is negative", {axis.out});
     b.require(sym::logical_or(sym::ge(axis.in, 1), sym::eq(axis.out, 0)),

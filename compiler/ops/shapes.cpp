@@ -51,6 +51,13 @@ std::vector<int64_t> normal_dims(std::vector<int64_t> dims, int rank, const std:
   return dims;
 }
 
+size_t dim_attribute(const Node& node, const char* key, size_t rank) {
+  const int64_t dim = node.attributes.integer(key);
+  if (dim < 0 || dim >= static_cast<int64_t>(rank))
+    does_not_fit(cat(graph::name(node.kind), ": dim ", dim, " of a tensor of rank ", rank));
+  return static_cast<size_t>(dim);
+}
+
 sym::Expr element_count(const Shape& shape) { return sym::product(shape); }
 
 std::string to_string(const Shape& shape) {

@@ -27,6 +27,9 @@ Shape broadcast(Builder& builder, const std::vector<Shape>& shapes, const std::s
 std::vector<int64_t> normal_dims(std::vector<int64_t> dims, int rank, const std::string& what);
 int64_t normal_dim(int64_t dim, int rank, const std::string& what);
 
+// The attribute `key` as a dim of a tensor of this rank, counted from the front.
+size_t dim_attribute(const Node& node, const char* key, size_t rank);
+
 sym::Expr element_count(const Shape& shape);
 std::string to_string(const Shape& shape);  // [batch, 3, 224]
 

@@ -41,7 +41,10 @@ Inferred permute_shape(Builder& b, const Node& node) {
   if (sorted.size() != from.size())
     does_not_fit(cat("permute: an order of ", order.size(), " dims for a tensor of rank ", from.size()));
   Shape shape;
-  for (int64_t dim : order) shape.push_back(from[static_cast<size_t>(dim)]);
+  for (int64_t dim : order) {
+    STRIDEC_CHECK(dim >= 0);
+    shape.push_back(from[static_cast<size_t>(dim)]);
+  }
   std::optional<Elements> elements;
   const auto known = b.known(node.inputs[0]);
   const auto sizes = constant_shape(from);
@@ -218,9 +221,8 @@ void pad_lower(Lowering& l, const Node& node) {
 
 Inferred concat_shape(Builder& b, const Node& node) {
   STRIDEC_CHECK(!node.inputs.empty());
-  const size_t dim = static_cast<size_t>(node.attributes.integer("dim"));
   Shape shape = b.shape(node.inputs[0]);
-  STRIDEC_CHECK(dim < shape.size());
+  const size_t dim = dim_attribute(node, "dim", shape.size());
   bool all_known = true;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const Shape& other = b.shape(node.inputs[i]);

@@ -103,6 +103,8 @@ std::vector<sym::Expr> source(const Windows& w, std::vector<sym::Expr> at, const
 }
 
 Inferred reduce_window_shape(Builder& b, const Node& node) {
+  expect_inputs(node, 1, 1);
+  combine_of(node);
   const DType dtype = b.dtype(node.inputs[0]);
   if (is_bool(dtype)) does_not_fit("reduce_window does not take bools");
   return {{{dtype, pooled(b, node)}}, {}};
@@ -131,8 +133,7 @@ void window_argmax_lower(Lowering& l, const Node& node) {
   const Type& type = l.type(node.inputs[0]);
   const size_t lead = type.shape.size() - w.spatial();
   const DType wide = compute_dtype(type.dtype);
-  const loop::View x = padded(l, node, w, neutral(Combine::kMax, type.dtype)),
-                   to = l.define(node.outputs[0]);
+  const loop::View x = padded(l, node, w, neutral(Combine::kMax, type.dtype)), to = l.define(node.outputs[0]);
   loop::NestBuilder n = l.nest("pool_argmax");
   const auto at = n.dims(to.shape);
   const auto results = n.reduce_many(Combine::kArgMax, w.window, [&](const std::vector<sym::Expr>& k) {
@@ -155,6 +156,7 @@ void window_argmax_lower(Lowering& l, const Node& node) {
 // ---- average ---------------------------------------------------------------------------------------------
 
 Inferred average_pool_shape(Builder& b, const Node& node) {
+  expect_inputs(node, 1, 1);
   const DType dtype = b.dtype(node.inputs[0]);
   if (!is_float(dtype)) does_not_fit(cat("average_pool takes floats, not ", name(dtype)));
   return {{{dtype, pooled(b, node)}}, {}};
