@@ -9,6 +9,7 @@
 #include "compiler/base/text.h"
 #include "compiler/graph/text.h"
 #include "compiler/graph/verify.h"
+#include "compiler/loop/verify.h"
 #include "compiler/ops/op_table.h"
 
 namespace stridec::ops::test {
@@ -53,6 +54,7 @@ std::vector<HostTensor> run(const Case& c, bool symbolic) {
   const std::string text = graph::to_string(g);
   CHECK(graph::to_string(graph::parse(text)) == text);
   const loop::Program program = lower(g);
+  loop::verify(program);
   return runner()(program, inputs);
 }
 
