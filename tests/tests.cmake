@@ -57,3 +57,9 @@ add_custom_target(check_layers ALL COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURC
 add_executable(bench_contraction EXCLUDE_FROM_ALL tests/bench/contraction.cpp tests/unit/codegen_cpu/contraction_harness.cpp)
 target_include_directories(bench_contraction PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(bench_contraction PRIVATE stridec_codegen)
+
+# The public ONNX backend suite on the interpreter: onnx_backend DATA --list.
+if(TARGET stridec_frontend AND TARGET stridec_ops)
+  add_executable(onnx_backend EXCLUDE_FROM_ALL tests/conformance/onnx_backend.cpp)
+  target_link_libraries(onnx_backend PRIVATE stridec_all)
+endif()

@@ -186,7 +186,19 @@ class ModelImporter : public Importer {
   void add_inputs() {
     InputSymbols symbols(model_.graph, options_);
     std::vector<std::pair<std::string, std::optional<graph::Type>>> types;
-    for (const ValueInfo& v : model_.graph.inputs) types.emplace_back(v.name, input_type(v, symbols));
+    for (const ValueInfo& v : model_.graph.inputs) {
+      if (auto given = options_.constants.find(v.name); given != options_.constants.end()) {
+        if (given->second.elem_type != v.type.elem_type)
+          fail(ErrorKind::kUsage, "constant-type",
+               cat("input '", v.name, "' is ", elem_type_name(v.type.elem_type), ", but its constant is ",
+                   elem_type_name(given->second.elem_type)));
+        Slot& slot = scopes_.back()[v.name];
+        slot.kind = Slot::Kind::kInitializer;
+        slot.initializer = &given->second;
+        continue;
+      }
+      types.emplace_back(v.name, input_type(v, symbols));
+    }
     symbols.check_flags();
     symbols.set_ranges(out_.graph.facts);
     for (auto& [name, type] : types) {

@@ -23,6 +23,8 @@ struct DimRange {
 
 struct ImportOptions {
   std::map<std::string, DimRange> dims;  // by symbol; lower == upper fixes it
+  std::map<std::string, Tensor>
+      constants;  // inputs with a value known now: they are no inputs of the artifact
 };
 
 struct Imported {

@@ -6,6 +6,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/frontend/onnx/read.h"
 #include "compiler/frontend/onnx/tensor_data.h"
 
 namespace stridec::onnx {

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <span>
 #include <string>
 
 #include "compiler/frontend/onnx/mapped_file.h"
@@ -31,9 +30,6 @@ struct TensorSource {
 // `structure` is what split_weights returned for source.file. Functions are not inlined yet, node versions
 // not yet set. Throws Error with file, node and tensor filled in as far as they are known.
 Model parse_model(const std::string& structure, TensorSource& source);
-
-// A serialized TensorProto by itself (the backend suite's input_0.pb).
-Tensor parse_tensor(std::span<const std::byte> bytes);
 
 // Function bodies of ONNX's own schemas are trusted; their small tensors are copied.
 Function function_from_proto(const ::onnx::FunctionProto& function);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <vector>
 
 #include "compiler/base/diagnostic.h"
@@ -18,6 +19,9 @@ struct ReadOptions {
 // unless the file stores weights as typed or packed lists. Throws Error: unreadable, malformed, unsupported
 // or over budget; where.file is set.
 Model read_model(const std::filesystem::path& path, const ReadOptions& options = {});
+
+// A serialized TensorProto by itself (the backend suite's input_0.pb).
+Tensor parse_tensor(std::span<const std::byte> bytes);
 
 // What ONNX's checker says about every node, what the opset imports say, all at once. Empty: nothing is
 // wrong.

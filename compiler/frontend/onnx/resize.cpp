@@ -1,141 +1,29 @@
-// Resize and Upsample: one dim after the other, each a weighted sum of gathers whose positions and weights
-// are computed from the output's index (ONNX reference: onnx/reference/ops/op_resize.py).
+// Resize and Upsample: sizes and scales become the attributes of one resize node (ops/resize.cpp).
+#include "compiler/ops/resize.h"
+
+#include <algorithm>
 #include <cmath>
 
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
-#include "compiler/ops/composite.h"
 
 namespace stridec::onnx {
 namespace {
 
-using namespace ops;
-
+// A resized dim. The scale is a fraction; where the node gives sizes alone, it is new size / old size.
 struct Axis {
   int64_t dim = 0;
   sym::Expr in = 1, out = 1;
-  std::optional<double> scale;  // where the node gives it; else out / in
-  double roi_start = 0, roi_end = 1;
+  std::optional<ops::Rational> scale;
 };
 
 struct Options {
   std::string mode = "nearest", coordinates = "half_pixel", nearest = "round_prefer_floor";
   double cubic_a = -0.75, extrapolation = 0;
   bool exclude_outside = false, antialias = false;
+  std::vector<double> roi;  // starts, then ends
 };
-
-// The position in the input, f32 [out], of each output index.
-Term source_position(const Context& c, const Axis& axis, const Options& o) {
-  const Term x = cast(index_along(c.b, {axis.out}, 0, DType::kI64), DType::kF32);
-  const Term in = size_as(c.b, DType::kF32, axis.in), out = size_as(c.b, DType::kF32, axis.out);
-  const Term scale = axis.scale ? c.number(DType::kF32, *axis.scale) : out / in;
-  const Term length = axis.scale ? in * *axis.scale : out;  // of the output, before it is rounded down
-  if (o.coordinates == "asymmetric") return x / scale;
-  if (o.coordinates == "tf_half_pixel_for_nn") return (x + 0.5) / scale;
-  if (o.coordinates == "align_corners") return select(equal(length, 1), 0, x * (in - 1.0) / (length - 1.0));
-  if (o.coordinates == "pytorch_half_pixel")
-    return select(equal(length, 1), number_like(x, -0.5), (x + 0.5) / scale - 0.5);
-  if (o.coordinates == "half_pixel_symmetric")
-    return (x + 0.5) / scale - 0.5 + (in * 0.5) * subtract_from(1, out / length);
-  if (o.coordinates == "tf_crop_and_resize") {
-    const double span = axis.roi_end - axis.roi_start;
-    const Term inner =
-        select(equal(length, 1), (in - 1.0) * (span / 2), x * (in - 1.0) * span / (length - 1.0));
-    return inner + (in - 1.0) * axis.roi_start;
-  }
-  if (o.coordinates != "half_pixel")
-    c.unsupported("coordinate_transformation_mode '" + o.coordinates + "' is unknown");
-  return (x + 0.5) / scale - 0.5;
-}
-
-Term nearest_index(const Context& c, Term position, const std::string& mode) {
-  if (mode == "floor") return apply(OpKind::kFloor, position);
-  if (mode == "ceil") return apply(OpKind::kCeil, position);
-  if (mode == "round_prefer_ceil") return apply(OpKind::kFloor, position + 0.5);
-  if (mode == "round_prefer_floor") return apply(OpKind::kCeil, position - 0.5);
-  c.unsupported("nearest_mode '" + mode + "' is unknown");
-}
-
-// The weight of a tap at `distance` from the position.
-Term weight(Term distance, const Options& o) {
-  const Term d = abs(distance);
-  if (o.mode == "linear") return maximum(subtract_from(1, d), 0);
-  // Keys' cubic convolution
-  const double a = o.cubic_a;
-  const Term near = ((d * (a + 2) - (a + 3)) * d) * d + 1.0;
-  const Term far = ((d * a - 5 * a) * d + 8 * a) * d - 4 * a;
-  return select(less_equal(d, 1), near, select(less(d, 2), far, 0));
-}
-
-Term along(Term vector, Term x, int64_t dim) {
-  Shape shape(x.shape().size(), 1);
-  shape[static_cast<size_t>(dim)] = vector.dim(0);
-  return reshape(vector, shape);
-}
-
-Term resize_axis(const Context& c, Term x, const Axis& axis, const Options& o) {
-  const Term in = size_as(c.b, DType::kF32, axis.in);
-  const Term position = source_position(c, axis, o);
-  const auto pick = [&](Term index) {
-    const Term inside = cast(minimum(maximum(index, 0), in - 1.0), DType::kI64);
-    return gather(x, inside, axis.dim);
-  };
-  const auto outside = [&](Term result) {
-    if (o.coordinates != "tf_crop_and_resize") return result;
-    const Term out = logical_or(less(position, 0), greater(position, in - 1.0));
-    return select(along(out, x, axis.dim), o.extrapolation, result);
-  };
-  if (o.mode == "nearest") return outside(pick(nearest_index(c, position, o.nearest)));
-
-  // Smoothing stretches the filter by the factor by which the image shrinks.
-  double shrink = 1;
-  if (o.antialias) {
-    const auto in_size = sym::as_const(axis.in), out_size = sym::as_const(axis.out);
-    if (!axis.scale && !(in_size && out_size))
-      c.unsupported("antialiased resizing needs a scale that is known at compile time");
-    shrink = std::min(
-        1.0, axis.scale ? *axis.scale : static_cast<double>(*out_size) / static_cast<double>(*in_size));
-  }
-  const int support = o.mode == "linear" ? 1 : 2;
-  const int first = shrink < 1 ? static_cast<int>(std::floor(-support / shrink)) + 1 : 1 - support;
-  const Term base = apply(OpKind::kFloor, position), fraction = position - base;
-  std::vector<Term> taps, weights;
-  for (int t = first; t <= 1 - first; ++t) {
-    const Term index = base + static_cast<double>(t);
-    Term w = weight((subtract_from(t, fraction))*shrink, o);
-    if (o.exclude_outside) w = select(logical_or(less(index, 0), greater(index, in - 1.0)), 0, w);
-    taps.push_back(pick(index));
-    weights.push_back(w);
-  }
-  if (o.exclude_outside || shrink < 1) {
-    Term sum = weights[0];
-    for (size_t i = 1; i < weights.size(); ++i) sum = sum + weights[i];
-    for (Term& w : weights) w = w / sum;
-  }
-  Term out = taps[0] * cast(along(weights[0], x, axis.dim), x.dtype());
-  for (size_t i = 1; i < taps.size(); ++i)
-    out = out + taps[i] * cast(along(weights[i], x, axis.dim), x.dtype());
-  return outside(out);
-}
-
-// Each input element becomes a run of equal ones: a view, no gather.
-bool repeats_evenly(const Axis& axis, const Options& o) {
-  if (o.mode != "nearest" || !axis.scale || *axis.scale < 1 || *axis.scale != std::floor(*axis.scale))
-    return false;
-  if (o.coordinates == "asymmetric") return o.nearest == "floor";
-  return o.coordinates == "half_pixel" &&
-         (o.nearest == "round_prefer_floor" || o.nearest == "round_prefer_ceil");
-}
-
-Term repeat(Term x, int64_t dim, int64_t times) {
-  Shape joined = x.shape();
-  joined[static_cast<size_t>(dim)] = joined[static_cast<size_t>(dim)] * times;
-  const Term split = unsqueeze(x, {dim + 1});
-  Shape stretched = split.shape();
-  stretched[static_cast<size_t>(dim) + 1] = times;
-  return reshape(expand(split, stretched), joined);
-}
 
 std::optional<std::vector<double>> constant_floats(const Context& c, size_t input) {
   if (!c.has(input)) return std::nullopt;
@@ -149,42 +37,69 @@ std::optional<std::vector<double>> constant_floats(const Context& c, size_t inpu
   return out;
 }
 
-Term resize_all(const Context& c, Term x, const std::vector<Axis>& axes, const Options& o) {
-  Term out = widen(x);
-  if (!is_float(out.dtype()) && o.mode != "nearest") out = cast(out, DType::kF32);
-  for (const Axis& axis : axes) {
-    const bool whole = o.coordinates != "tf_crop_and_resize" || (axis.roi_start == 0 && axis.roi_end == 1);
-    if (axis.in == axis.out && whole && (!axis.scale || *axis.scale == 1)) continue;
-    out = repeats_evenly(axis, o) ? repeat(out, axis.dim, static_cast<int64_t>(*axis.scale))
-                                  : resize_axis(c, out, axis, o);
-  }
-  if (!is_float(x.dtype()) && is_float(out.dtype())) out = apply(OpKind::kRound, out);
-  return cast(out, x.dtype());
-}
-
-// floor(in * scale); scales such as 0.6 are not exact, so that the product is nudged by their error.
-sym::Expr scaled_size(const Context& c, sym::Expr in, double scale) {
-  if (const auto n = sym::as_const(in))
-    return static_cast<int64_t>(std::floor(static_cast<double>(*n) * scale + 1e-6));
-  for (int64_t denominator = 1; denominator <= 64; ++denominator) {
-    const double numerator = scale * static_cast<double>(denominator);
-    if (std::abs(numerator - std::round(numerator)) < 1e-6 * numerator)
-      return c.b.simplify(sym::floordiv(in * static_cast<int64_t>(std::round(numerator)), denominator));
-  }
-  c.unsupported(
-      cat("a scale of ", scale, " of a dim that is not known at compile time is not a simple fraction"));
+Axis scaled(const Context& c, Term x, int64_t dim, double scale) {
+  if (!(scale > 0)) c.does_not_fit(cat("a scale of ", scale));
+  const ops::Rational r = ops::nearest_rational(scale);
+  return {
+      .dim = dim, .in = x.dim(dim), .out = c.b.simplify(sym::floordiv(x.dim(dim) * r.p, r.q)), .scale = r};
 }
 
 std::vector<Axis> axes_from_scales(const Context& c, Term x, const Dims& dims,
                                    const std::vector<double>& scales) {
   if (scales.size() != dims.size()) c.does_not_fit(cat(scales.size(), " scales for ", dims.size(), " dims"));
   std::vector<Axis> out;
-  for (size_t i = 0; i < dims.size(); ++i)
-    out.push_back({.dim = dims[i],
-                   .in = x.dim(dims[i]),
-                   .out = scaled_size(c, x.dim(dims[i]), scales[i]),
-                   .scale = scales[i]});
+  for (size_t i = 0; i < dims.size(); ++i) out.push_back(scaled(c, x, dims[i], scales[i]));
   return out;
+}
+
+// The sizes are bounds: one scale for all dims, the smallest or the largest that they allow.
+void keep_aspect_ratio(const Context& c, std::vector<Axis>& axes, bool not_larger) {
+  std::optional<ops::Rational> best;
+  for (const Axis& a : axes) {
+    if (!a.in.is_const() || !a.out.is_const())
+      c.unsupported("keeping the aspect ratio needs sizes that are known at compile time");
+    const ops::Rational r{a.out.value(), a.in.value()};
+    const bool smaller = best && r.p * best->q < best->p * r.q;
+    if (!best || smaller == not_larger) best = r;
+  }
+  for (Axis& a : axes) {
+    a.scale = best;
+    a.out = (2 * a.in.value() * best->p + best->q) / (2 * best->q);  // rounded
+  }
+}
+
+Outputs make(const Context& c, Term x, std::vector<Axis> axes, Options o) {
+  if (o.coordinates == "tf_half_pixel_for_nn") {  // floor((i + 0.5) / scale)
+    if (o.mode != "nearest" || o.nearest != "floor")
+      c.unsupported("tf_half_pixel_for_nn is supported with nearest_mode floor alone");
+    o.coordinates = "half_pixel";
+    o.nearest = "round_prefer_ceil";
+  }
+  if (o.coordinates != "tf_crop_and_resize")
+    std::erase_if(axes,
+                  [](const Axis& a) { return a.in == a.out && (!a.scale || a.scale->p == a.scale->q); });
+  if (axes.empty()) return {x};
+  Dims dims;
+  Shape sizes, p, q;
+  for (const Axis& a : axes) {
+    dims.push_back(a.dim);
+    sizes.push_back(a.out);
+    p.push_back(a.scale ? sym::Expr(a.scale->p) : a.out);
+    q.push_back(a.scale ? sym::Expr(a.scale->q) : a.in);
+  }
+  graph::Attributes attributes{{"dims", dims},
+                               {"sizes", sizes},
+                               {"scale_p", p},
+                               {"scale_q", q},
+                               {"mode", o.mode},
+                               {"coordinate", o.coordinates},
+                               {"nearest", o.nearest},
+                               {"cubic_a", o.cubic_a},
+                               {"exclude_outside", int64_t{o.exclude_outside}},
+                               {"antialias", int64_t{o.antialias}},
+                               {"extrapolation", o.extrapolation}};
+  if (!o.roi.empty()) attributes.set("roi", o.roi);
+  return {Term(c.b, c.b.add1(OpKind::kResize, {x.id()}, std::move(attributes)))};
 }
 
 Dims every_dim(Term x) {
@@ -195,40 +110,28 @@ Dims every_dim(Term x) {
 
 Outputs resize(Context& c) {
   const Term x = c.in(0);
-  Options o{
-      .mode = c.text("mode", "nearest"),
-      .coordinates = c.version < 11 ? "asymmetric" : c.text("coordinate_transformation_mode", "half_pixel"),
-      .nearest = c.version < 11 ? "floor" : c.text("nearest_mode", "round_prefer_floor"),
-      .cubic_a = c.number("cubic_coeff_a", -0.75),
-      .extrapolation = c.number("extrapolation_value", 0),
-      .exclude_outside = c.integer("exclude_outside", 0) != 0,
-      .antialias = c.integer("antialias", 0) != 0};
+  const bool old = c.version < 11;
+  Options o{.mode = c.text("mode", "nearest"),
+            .coordinates = old ? "asymmetric" : c.text("coordinate_transformation_mode", "half_pixel"),
+            .nearest = old ? "floor" : c.text("nearest_mode", "round_prefer_floor"),
+            .cubic_a = c.number("cubic_coeff_a", -0.75),
+            .extrapolation = c.number("extrapolation_value", 0),
+            .exclude_outside = c.integer("exclude_outside", 0) != 0,
+            .antialias = c.integer("antialias", 0) != 0,
+            .roi = {}};
   if (o.mode != "nearest" && o.mode != "linear" && o.mode != "cubic")
     c.unsupported("mode '" + o.mode + "' is unknown");
   const Dims dims = c.has_attribute("axes") ? c.axes(c.integers("axes"), x.rank()) : every_dim(x);
-  const size_t scales_at = c.version < 11 ? 1 : 2;
   std::vector<Axis> axes;
-  const auto scales = constant_floats(c, scales_at);
-  if (scales && !scales->empty()) {
+  if (const auto scales = constant_floats(c, old ? 1 : 2); scales && !scales->empty()) {
     axes = axes_from_scales(c, x, dims, *scales);
-  } else if (c.version >= 11 && c.has(3)) {
+  } else if (!old && c.has(3)) {
     const auto sizes = c.sizes_of(3, "sizes", 1, int64_t{1} << 40);
     if (sizes.size() != dims.size()) c.does_not_fit(cat(sizes.size(), " sizes for ", dims.size(), " dims"));
     for (size_t i = 0; i < dims.size(); ++i)
-      axes.push_back({.dim = dims[i], .in = x.dim(dims[i]), .out = sizes[i]});
-    if (const std::string policy = c.text("keep_aspect_ratio_policy", "stretch"); policy != "stretch") {
-      double best = policy == "not_larger" ? 1e30 : 0;
-      for (const Axis& a : axes) {
-        if (!a.in.is_const() || !a.out.is_const())
-          c.unsupported("keeping the aspect ratio needs sizes that are known at compile time");
-        const double ratio = static_cast<double>(a.out.value()) / static_cast<double>(a.in.value());
-        best = policy == "not_larger" ? std::min(best, ratio) : std::max(best, ratio);
-      }
-      for (Axis& a : axes) {
-        a.scale = best;
-        a.out = static_cast<int64_t>(std::floor(best * static_cast<double>(a.in.value()) + 0.5));
-      }
-    }
+      axes.push_back({.dim = dims[i], .in = x.dim(dims[i]), .out = sizes[i], .scale = {}});
+    const std::string policy = c.text("keep_aspect_ratio_policy", "stretch");
+    if (policy != "stretch") keep_aspect_ratio(c, axes, policy == "not_larger");
   } else {
     c.unsupported("the scales of Resize must be known at compile time");
   }
@@ -236,20 +139,21 @@ Outputs resize(Context& c) {
     const auto roi = constant_floats(c, 1);
     if (!roi || roi->size() != 2 * dims.size())
       c.unsupported("the region of tf_crop_and_resize must be known at compile time");
-    for (size_t i = 0; i < axes.size(); ++i) {
-      axes[i].roi_start = (*roi)[i];
-      axes[i].roi_end = (*roi)[i + dims.size()];
-    }
+    o.roi = *roi;
   }
-  return {resize_all(c, x, axes, o)};
+  return make(c, x, std::move(axes), std::move(o));
 }
 
 Outputs upsample(Context& c) {
   const Term x = c.in(0);
   const auto scales = c.version < 9 ? std::optional(c.numbers("scales")) : constant_floats(c, 1);
   if (!scales || scales->empty()) c.unsupported("the scales of Upsample must be known at compile time");
-  const Options o{.mode = c.text("mode", "nearest"), .coordinates = "asymmetric", .nearest = "floor"};
-  return {resize_all(c, x, axes_from_scales(c, x, every_dim(x), *scales), o)};
+  const std::string mode = c.text("mode", "nearest");
+  return make(c, x, axes_from_scales(c, x, every_dim(x), *scales),
+              {.mode = mode == "bilinear" ? "linear" : mode,
+               .coordinates = "asymmetric",
+               .nearest = "floor",
+               .roi = {}});
 }
 
 constexpr Row kRows[] = {

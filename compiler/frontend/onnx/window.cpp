@@ -20,7 +20,7 @@ Window read_window(const Context& c, Term x, const Shape& size) {
            .dilations = c.integers("dilations", Dims(n, 1)),
            .before = {},
            .after = {},
-           .ceil = c.integer("ceil_mode", 0) != 0};
+           .extra = Shape(n, 0)};
   if (w.strides.size() != n || w.dilations.size() != n)
     c.does_not_fit("strides or dilations do not fit the window's rank");
   for (size_t i = 0; i < n; ++i)
@@ -45,25 +45,19 @@ Window read_window(const Context& c, Term x, const Shape& size) {
       w.after.push_back(pads[i + n]);
     }
   }
-  w.declared_after = w.after;
-  if (w.ceil) {
-    for (size_t i = 0; i < n; ++i) {
-      // Rounded up, but no window starts in the padding at the end.
-      const sym::Expr in = x.shape()[i + 2], padded = in + w.before[i] + w.after[i];
-      sym::Expr out = sym::ceildiv(padded - w.reach(i), w.strides[i]) + 1;
-      out = sym::select(sym::ge((out - 1) * w.strides[i], in + w.before[i]), out - 1, out);
-      w.after[i] = c.b.simplify((out - 1) * w.strides[i] + w.reach(i) - in - w.before[i]);
-    }
+  for (size_t i = 0; i < n && c.integer("ceil_mode", 0); ++i) {
+    // No window starts in the padding at the end.
+    const sym::Expr in = x.shape()[i + 2], padded = in + w.before[i] + w.after[i];
+    sym::Expr out = sym::ceildiv(padded - w.reach(i), w.strides[i]) + 1;
+    out = sym::select(sym::ge((out - 1) * w.strides[i], in + w.before[i]), out - 1, out);
+    w.extra[i] = c.b.simplify((out - 1) * w.strides[i] + w.reach(i) - padded);
   }
   return w;
 }
 
 graph::Attributes window_attributes(const Window& w) {
-  return {{"window", w.size},
-          {"strides", w.strides},
-          {"dilations", w.dilations},
-          {"before", w.before},
-          {"after", w.after}};
+  return {{"window", w.size},   {"strides", w.strides}, {"dilations", w.dilations},
+          {"before", w.before}, {"after", w.after},     {"extra", w.extra}};
 }
 
 namespace {
@@ -187,30 +181,10 @@ Term window_sum(const Context& c, Term x, const Window& window) {
   return {c.b, c.b.add1(OpKind::kReduceWindow, {x.id()}, std::move(attributes))};
 }
 
-// Padding counts, but only the padding that the node declares: what rounding up adds does not.
-Term divide_by_declared(const Context& c, Term sum, Term x, const Window& window) {
-  Term out = sum;
-  for (size_t i = 0; i < window.size.size(); ++i) {
-    Shape along(sum.shape().size(), 1);
-    along[i + 2] = sum.shape()[i + 2];
-    const Term start =
-        index_along(c.b, along, static_cast<int64_t>(i) + 2, DType::kI64) * static_cast<double>(window.strides[i]);
-    const sym::Expr end = x.shape()[i + 2] + window.before[i] + window.declared_after[i];
-    const Term room = size_as(c.b, DType::kI64, c.b.simplify(end + (window.dilations[i] - 1))) - start;
-    const Term taps =
-        minimum(room / static_cast<double>(window.dilations[i]), size_as(c.b, DType::kI64, window.size[i]));
-    out = out / cast(taps, sum.dtype());
-  }
-  return out;
-}
-
 Outputs average_pool(Context& c) {
   const Term x = c.in(0);
-  const Window window = read_window(c, x, kernel_shape(c));
-  const bool count_padding = c.integer("count_include_pad", 0) != 0;
-  if (count_padding && window.ceil) return {divide_by_declared(c, window_sum(c, x, window), x, window)};
-  graph::Attributes attributes = window_attributes(window);
-  attributes.set("count_include_pad", int64_t{count_padding});
+  graph::Attributes attributes = window_attributes(read_window(c, x, kernel_shape(c)));
+  attributes.set("count_include_pad", c.integer("count_include_pad", 0));
   return {Term(c.b, c.b.add1(OpKind::kAveragePool, {x.id()}, std::move(attributes)))};
 }
 

@@ -8,9 +8,8 @@ namespace stridec::onnx {
 struct Window {
   Shape size;  // of the window's spatial dims
   Dims strides, dilations;
-  Shape before, after;   // padding; with `ceil`, what rounding up needs is part of `after`
-  Shape declared_after;  // without it
-  bool ceil = false;
+  Shape before, after;  // padding that the node declares
+  Shape extra;          // what rounding the output's size up needs at the end, beside it
 
   sym::Expr reach(size_t i) const {
     return (size[i] - 1) * dilations[i] + 1;

@@ -1,0 +1,271 @@
+// The public ONNX backend suite on the interpreter: every test is imported, lowered, run and compared as
+// ONNX's own runner compares (dtype and shape exactly, numbers with rtol 1e-3 and atol 1e-7).
+//
+//   onnx_backend DATA [--list] [--verbose] [name...]    DATA holds node/, simple/, real/, light/, pytorch-*/
+//
+// --list prints the tests that do not pass, with the reason. A test runs in a process of its own, so that a
+// crash or endless loop is one failure. Inputs that an operator needs at compile time (axes, scales) are
+// bound as constants in a second attempt; such passes are counted apart. The last line is "N passed, N
+// failed".
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+#include "compiler/frontend/onnx/import.h"
+#include "compiler/frontend/onnx/read.h"
+#include "compiler/loop/interpret.h"
+#include "compiler/ops/op_table.h"
+
+namespace fs = std::filesystem;
+using namespace stridec;
+
+namespace {
+
+constexpr double kRelative = 1e-3, kAbsolute = 1e-7;
+constexpr unsigned kSeconds = 120;
+
+std::string read_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+onnx::Tensor read_tensor(const fs::path& path) {
+  const std::string content = read_file(path);
+  return onnx::parse_tensor({reinterpret_cast<const std::byte*>(content.data()), content.size()});
+}
+
+loop::HostTensor host(const onnx::Tensor& t) {
+  const auto type = t.dtype();
+  if (!type) fail(ErrorKind::kUnsupported, "unsupported-dtype", onnx::elem_type_name(t.elem_type) + " data");
+  loop::HostTensor out{.dtype = *type, .shape = t.dims, .bytes = std::vector<uint8_t>(t.bytes.size)};
+  if (t.bytes.size) std::memcpy(out.bytes.data(), t.bytes.data, t.bytes.size);
+  return out;
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return "[" + join(shape, ",", [](int64_t d) { return std::to_string(d); }) + "]";
+}
+
+// Empty: equal within the tolerance.
+std::string difference(const loop::HostTensor& got, const loop::HostTensor& want, double relative) {
+  if (got.dtype != want.dtype) return cat("dtype ", name(got.dtype), ", expected ", name(want.dtype));
+  if (got.shape != want.shape)
+    return cat("shape ", shape_text(got.shape), ", expected ", shape_text(want.shape));
+  for (int64_t i = 0; i < loop::element_count(want); ++i) {
+    const double a = loop::get_number(got, i), b = loop::get_number(want, i);
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    if (!(std::fabs(a - b) <= kAbsolute + relative * std::fabs(b)))
+      return cat("element ", i, " is ", a, ", expected ", b);
+  }
+  return {};
+}
+
+struct Test {
+  std::string name;
+  fs::path model;
+  std::vector<fs::path> data_sets;  // none: a light model
+  fs::path light_output;
+  double relative = kRelative;
+};
+
+struct Data {
+  std::vector<onnx::Tensor> inputs, outputs;
+};
+
+Data load(const Test& test, const fs::path& folder, const onnx::Model& model) {
+  Data out;
+  if (!test.light_output.empty()) {
+    const auto& shape = *model.graph.inputs.at(0).type.shape;
+    onnx::Tensor x{.name = "", .elem_type = 1, .dims = {}, .bytes = {}, .strings = {}};
+    int64_t n = 1;
+    for (const onnx::Dim& d : shape) {
+      x.dims.push_back(d.value.value_or(1));
+      n *= x.dims.back();
+    }
+    auto values = std::make_shared<std::vector<float>>(static_cast<size_t>(n));
+    for (int64_t i = 0; i < n; ++i)
+      (*values)[static_cast<size_t>(i)] = static_cast<float>(static_cast<double>(i) / static_cast<double>(n));
+    x.bytes = {values, reinterpret_cast<const std::byte*>(values->data()), values->size() * 4};
+    out.inputs.push_back(std::move(x));
+    out.outputs.push_back(read_tensor(test.light_output));
+    return out;
+  }
+  for (size_t i = 0; fs::exists(folder / cat("input_", i, ".pb")); ++i)
+    out.inputs.push_back(read_tensor(folder / cat("input_", i, ".pb")));
+  for (size_t i = 0; fs::exists(folder / cat("output_", i, ".pb")); ++i)
+    out.outputs.push_back(read_tensor(folder / cat("output_", i, ".pb")));
+  return out;
+}
+
+std::string summary(const Diagnostic& d) {
+  return cat(d.message, d.where.op.empty() ? "" : cat(" (", d.where.op, ")"));
+}
+
+// The reason of failure, or empty.
+std::string attempt(const Test& test, const onnx::Model& model, const Data& data,
+                    const onnx::ImportOptions& options) {
+  onnx::Imported imported = onnx::import_model(model, options);
+  if (!imported.problems.empty()) return "import: " + summary(imported.problems[0]);
+  graph::compact(imported.graph);
+  const loop::Program program = ops::lower(imported.graph);
+  std::vector<loop::HostTensor> inputs;
+  for (const std::string& name : imported.graph.input_names)
+    for (size_t i = 0; i < model.graph.inputs.size(); ++i)
+      if (model.graph.inputs[i].name == name) inputs.push_back(host(data.inputs.at(i)));
+  const auto outputs = loop::interpret(program, inputs);
+  if (outputs.size() != data.outputs.size())
+    return cat(outputs.size(), " outputs, expected ", data.outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (std::string why = difference(outputs[i], host(data.outputs[i]), test.relative); !why.empty())
+      return cat("output ", i, ": ", why);
+  return {};
+}
+
+// Inputs small enough to be parameters rather than data: axes, sizes, scales, regions, flags.
+onnx::ImportOptions with_constants(const onnx::Model& model, const Data& data) {
+  onnx::ImportOptions options;
+  for (size_t i = 1; i < std::min(model.graph.inputs.size(), data.inputs.size()); ++i)
+    if (data.inputs[i].dtype() && data.inputs[i].count() <= 16)
+      options.constants[model.graph.inputs[i].name] = data.inputs[i];
+  return options;
+}
+
+// "pass", "constants" (passes with inputs bound), or the reason.
+std::string run(const Test& test) {
+  try {
+    const onnx::Model model = onnx::read_model(test.model);
+    bool bound = false;
+    std::vector<fs::path> folders = test.data_sets;
+    if (folders.empty()) folders.emplace_back();
+    for (const fs::path& folder : folders) {
+      const Data data = load(test, folder, model);
+      if (data.inputs.size() < model.graph.inputs.size()) return "test data of another type than tensors";
+      std::string why;
+      try {
+        why = attempt(test, model, data, {});
+      } catch (const Error& e) {
+        why = summary(e.diagnostic);
+      }
+      if (why.empty()) continue;
+      onnx::ImportOptions options = with_constants(model, data);
+      if (options.constants.empty()) return why;
+      std::string again;
+      try {
+        again = attempt(test, model, data, options);
+      } catch (const Error& e) {
+        again = summary(e.diagnostic);
+      }
+      if (!again.empty()) return again == why ? why : again + "; without constants: " + why;
+      bound = true;
+    }
+    return bound ? "constants" : "pass";
+  } catch (const Error& e) {
+    return summary(e.diagnostic);
+  } catch (const std::exception& e) {
+    return cat("exception: ", e.what());
+  }
+}
+
+std::string run_in_child(const Test& test) {
+  int ends[2];
+  if (pipe(ends) != 0) return "no pipe";
+  const pid_t child = fork();
+  if (child == 0) {
+    close(ends[0]);
+    alarm(kSeconds);
+    const std::string result = run(test);
+    [[maybe_unused]] const auto written = write(ends[1], result.data(), result.size());
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string result;
+  char buffer[4096];
+  for (ssize_t n; (n = read(ends[0], buffer, sizeof(buffer))) > 0;)
+    result.append(buffer, static_cast<size_t>(n));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFSIGNALED(status))
+    return WTERMSIG(status) == SIGALRM ? cat("more than ", kSeconds, " s") : cat("signal ", WTERMSIG(status));
+  return result.empty() ? "no result" : result;
+}
+
+std::vector<Test> find_tests(const fs::path& data) {
+  std::vector<Test> out;
+  for (const char* family : {"node", "simple", "pytorch-converted", "pytorch-operator"}) {
+    if (!fs::exists(data / family)) continue;
+    for (const auto& entry : fs::directory_iterator(data / family)) {
+      if (!fs::exists(entry.path() / "model.onnx")) continue;
+      Test test{.name = cat(family, "/", entry.path().filename().string()),
+                .model = entry.path() / "model.onnx",
+                .data_sets = {},
+                .light_output = {}};
+      for (const auto& set : fs::directory_iterator(entry.path()))
+        if (set.is_directory()) test.data_sets.push_back(set.path());
+      out.push_back(std::move(test));
+    }
+  }
+  if (fs::exists(data / "light"))
+    for (const auto& entry : fs::directory_iterator(data / "light")) {
+      if (entry.path().extension() != ".onnx") continue;
+      const std::string stem = entry.path().stem().string();
+      out.push_back({.name = "real/" + stem,
+                     .model = entry.path(),
+                     .data_sets = {},
+                     .light_output = data / "light" / (stem + "_output_0.pb"),
+                     .relative = stem == "light_densenet121" ? 2e-3 : kRelative});
+    }
+  std::sort(out.begin(), out.end(), [](const Test& a, const Test& b) { return a.name < b.name; });
+  return out;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> names;
+  bool list = false, verbose = false;
+  fs::path data;
+  for (int i = 1; i < argc; ++i) {
+    const std::string arg = argv[i];
+    if (arg == "--list")
+      list = true;
+    else if (arg == "--verbose")
+      verbose = true;
+    else if (data.empty())
+      data = arg;
+    else
+      names.push_back(arg);
+  }
+  if (data.empty() || !fs::exists(data)) {
+    std::cerr << "usage: onnx_backend DATA [--list] [--verbose] [name...]\n";
+    return 1;
+  }
+  int passed = 0, bound = 0, failed = 0;
+  for (const Test& test : find_tests(data)) {
+    if (!names.empty() && std::none_of(names.begin(), names.end(), [&](const std::string& n) {
+          return test.name.find(n) != std::string::npos;
+        }))
+      continue;
+    const std::string result = run_in_child(test);
+    const bool ok = result == "pass" || result == "constants";
+    passed += ok;
+    bound += result == "constants";
+    failed += !ok;
+    if (verbose || (list && !ok)) std::cout << test.name << ": " << result << "\n" << std::flush;
+  }
+  if (bound) std::cout << bound << " of them with inputs bound as constants\n";
+  std::cout << passed << " passed, " << failed << " failed\n";
+  return failed ? 1 : 0;
+}
