@@ -63,7 +63,8 @@ struct CompiledProgram::Impl {
   Impl(loop::Program given, RunCompiledOptions o) : options(std::move(o)) {
     if (any_unplanned(given)) schedule::plan_memory(given);
     run_prepack(given, options.target, options.build);
-    schedule::plan_weights(given);
+    loop::Program* const all[] = {&given};
+    schedule::plan_weights(all);
     variants.push_back({options.target, std::move(given)});
     built = build(variants, options.build);
     for (const BuiltKernel& kernel : built.kernels) jit.add_object(kernel.object);

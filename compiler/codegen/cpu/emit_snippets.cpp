@@ -177,7 +177,8 @@ std::string masked_memory_text(std::string_view type, int width, bool load) {
   const int piece_bytes = std::max(16, lanes * bytes), piece_lanes = piece_bytes / bytes;
   const char* element = bytes == 1 ? "qi" : bytes == 2 ? "hi" : bytes == 4 ? "si" : "di";
   const char* spelled = bytes == 1 ? "char" : bytes == 2 ? "short" : bytes == 4 ? "int" : "long long";
-  // The builtins want a pointer to the vector, but for 512 bits of doublewords and quadwords one to the element.
+  // The builtins want a pointer to the vector, but for 512 bits of doublewords and quadwords one to the
+  // element.
   const char* pointee = piece_bytes == 64 && bytes >= 4 ? spelled : "V";
   const char* mask = piece_lanes == 64   ? "unsigned long long"
                      : piece_lanes == 32 ? "unsigned"
@@ -279,7 +280,7 @@ Snippet make(std::string_view full, int width, bool f16c) {
                          " b) { return sd_fmod_slow(a, b); }\n");
     else
       snippet.text = cat("static inline ", type, "@ sd_frem(", type, "@ a, ", type, "@ b) { ", type,
-                         "@ r; for (int l = 0; l < #; ++l) r[l] = sd_fmod_slow(a[l], b[l]); return r; }\n");
+                         "@ r; for (int l = 0; l < `; ++l) r[l] = sd_fmod_slow(a[l], b[l]); return r; }\n");
   } else if (op == "fmod") {
     snippet.text = replace_all(fmod_text(), "$F", type);
     snippet.text =
@@ -340,10 +341,10 @@ Snippet make(std::string_view full, int width, bool f16c) {
                     ? "static inline u16 sd_to_f16(f32 x) { return __builtin_bit_cast(u16, (_Float16)x); }\n"
                     : "static inline f32 sd_from_f16(u16 h) { return (f32)__builtin_bit_cast(_Float16, h); "
                       "}\n"
-          : op == "to" ? "typedef _Float16 half@ __attribute__((ext_vector_type(#)));\n"
+          : op == "to" ? "typedef _Float16 half@ __attribute__((ext_vector_type(`)));\n"
                          "static inline u16@ sd_to_f16(f32@ x) { return __builtin_bit_cast(u16@, "
                          "__builtin_convertvector(x, half@)); }\n"
-                       : "typedef _Float16 half@ __attribute__((ext_vector_type(#)));\n"
+                       : "typedef _Float16 half@ __attribute__((ext_vector_type(`)));\n"
                          "static inline f32@ sd_from_f16(u16@ h) { return "
                          "__builtin_convertvector(__builtin_bit_cast(half@, h), f32@); }\n";
     } else if (op == "from") {
@@ -355,7 +356,7 @@ Snippet make(std::string_view full, int width, bool f16c) {
     }
   } else if (op == "mload" || op == "mstore") {
     snippet.text = masked_memory_text(type, width, op == "mload");
-  } else if (const std::optional<MathText> math = math_text(op, type)) {
+  } else if (const std::optional<MathText> math = math_text(op, type, width)) {
     snippet.needs = math->needs;
     snippet.text = math->text;
   } else {

@@ -177,7 +177,7 @@ Kernel KernelText::finish(sym::Expr tasks, sym::Expr grain) {
     for (char c : find_snippet(snippet, width, target_.f16c).text) {
       if (c == '@')
         out += suffix;
-      else if (c == '#')
+      else if (c == '`')
         out += count;
       else
         out += c;

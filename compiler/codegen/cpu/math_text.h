@@ -20,6 +20,6 @@ struct MathText {
 };
 
 // op: "exp", "erf", ...; type: "f32" or "f64". Nothing for a name that is no function here.
-std::optional<MathText> math_text(std::string_view op, std::string_view type);
+std::optional<MathText> math_text(std::string_view op, std::string_view type, int width);
 
 }  // namespace stridec::codegen::cpu

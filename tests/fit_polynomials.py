@@ -1,0 +1,55 @@
+# Makes the polynomials and split constants of compiler/codegen/cpu/math_text.cpp (needs mpmath; not run by any test).
+from mpmath import mp, mpf, chebyfit, exp, log, sin, cos, tan, atan, asin, erf, erfc, tanh, sqrt, pi, polyval, taylor
+mp.dps = 50
+import struct
+def f32(x): return struct.unpack('f', struct.pack('f', float(x)))[0]
+def show(name, f, a, b, n, single):
+    c, err = chebyfit(f, [a, b], n, error=True)
+    c = c[::-1]  # constant first
+    lit = [ (repr(f32(x)) if False else "%.9gf" % f32(x)) if single else "%.17g" % float(x) for x in c]
+    lit = [l if ('.' in l or 'e' in l or 'inf' in l) else (l[:-1]+'.0f' if single else l+'.0') for l in lit]
+    print("// %s on [%s, %s], error %s" % (name, mp.nstr(mpf(a),6), mp.nstr(mpf(b),6), mp.nstr(err,3)))
+    print(name, ", ".join(lit))
+tiny = mpf(10)**-12
+def at(f, lim):  # removable singularity at 0
+    return lambda x: f(x) if abs(x) > tiny else f(tiny*10) if lim is None else lim
+ln2h = log(2)/2*mpf('1.01')
+def sq(x): return sqrt(x)
+for single in (True, False):
+    n = lambda a, b: a if single else b
+    print("=== ", "f32" if single else "f64")
+    show("exp_q (exp(r)-1-r)/r^2", lambda r: sum(r**k/mp.factorial(k+2) for k in range(40)), -ln2h, ln2h, n(5, 11), single)
+    if single:
+        lo, hi = sqrt(mpf(.5))-1, sqrt(mpf(2))-1
+        show("log_q (log1p(f)-f+f^2/2)/f^3", lambda f: (log(1+f)-f+f*f/2)/f**3 if abs(f)>mpf(10)**-9 else mpf(1)/3-f/4, lo, hi, 9, True)
+        show("tanh_q (tanh x - x)/x^3 over z", lambda z: (tanh(sq(z))-sq(z))/sq(z)**3 if z>mpf(10)**-18 else -mpf(1)/3, 0, mpf('.625')**2, 6, True)
+        show("erf_q erf(x)/x over z", lambda z: erf(sq(z))/sq(z) if z>mpf(10)**-18 else 2/sqrt(pi), 0, 1, 7, True)
+        show("logerfc", lambda x: log(erfc(x)), mpf('1'), 4, 9, True)
+        show("logerfc10", lambda x: log(erfc(x)), mpf('1'), 4, 10, True)
+    else:
+        zmax = (3-2*sqrt(mpf(2)))**2*mpf('1.001')
+        show("log_R (log((1+s)/(1-s))-2s)/s^3 over z", lambda z: 2*sum(z**k/(2*k+3) for k in range(40)), 0, zmax, 8, False)
+        show("atan_q (atan x - x)/x^3 over z", lambda z: (atan(sq(z))-sq(z))/sq(z)**3 if z>mpf(10)**-18 else -mpf(1)/3, 0, (tan(pi/8)*mpf('1.001'))**2, 12, False)
+        show("asin_q (asin x - x)/x^3 over z", lambda z: (asin(sq(z))-sq(z))/sq(z)**3 if z>mpf(10)**-18 else mpf(1)/6, 0, mpf('.2501'), 14, False)
+        show("erf_q erf(x)/x-1 over z", lambda z: erf(sq(z))/sq(z)-1 if z>mpf(10)**-18 else 2/sqrt(pi)-1, 0, 1, 15, False)
+        # erfcx over t=(x-a)/(x+a)
+        K=mpf(3)
+        g=lambda t: (lambda x: exp(x*x)*erfc(x)*(1+2*x))(K*(1+t)/(1-t))
+        show("erfcx*(1+2x) over t=(x-3)/(x+3)", g, (mpf(1)-K)/(1+K)-mpf('.001'), (mpf(6)-K)/(6+K), 19, False)
+    show("sin_q (sin x - x)/x^3 over z", lambda z: sum((-1)**(k+1)*z**k/mp.factorial(2*k+3) for k in range(30)), 0, (pi/4*mpf('1.01'))**2, n(4,7), single)
+    show("cos_q (cos x - 1 + z/2)/z^2 over z", lambda z: sum((-1)**k*z**k/mp.factorial(2*k+4) for k in range(30)), 0, (pi/4*mpf('1.01'))**2, n(4,7), single)
+def parts(name, v, bits):
+    out=[]
+    for b in bits[:-1]:
+        m,e=mp.frexp(v); h=mp.ldexp(mp.nint(mp.ldexp(m,b)),int(e)-b); out.append(h); v-=h
+    out.append(v)
+    print(name, [float(x).hex() for x in out], [mp.nstr(x,25) for x in out])
+parts("ln2 f64", log(2), [32,53]); parts("pio2", pi/2, [33,33,33,53]); parts("ln2 f32", log(2), [9+3,24,24])
+parts("log2e", 1/log(2), [53,53]); parts("pi",pi,[53,53]); parts("pio2 53", pi/2,[53,53]); parts("pio4 53", pi/4,[53,53]);parts("2/3", mpf(2)/3,[53,53])
+two_over_pi = 2/pi
+mp.dps=450
+v = mpf(2)/pi
+words=[]
+for i in range(20):
+    v *= mpf(2)**64; w=int(mp.floor(v)); words.append(w); v-=w
+print("2/pi words", ", ".join("0x%016xul"%w for w in words))
