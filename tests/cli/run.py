@@ -1,0 +1,531 @@
+"""Tests what a user of the command line sees: messages, exit codes, JSON, and what is left on disk.
+
+    python tests/cli/run.py [--update] [name...]
+
+Transcripts of refused commands are compared with tests/golden/cli/*.txt; --update writes those anew. Commands run in a
+temporary folder that tests/cli/models.py fills. After every command that fails the folder is as before. The last line is
+"N passed, N failed". Environment: stridec (the program, default build/stridec).
+"""
+
+import difflib
+import json
+import os
+import random
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+import models
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+GOLDEN = os.path.join(ROOT, "tests", "golden", "cli")
+STRIDEC = os.path.abspath(os.environ.get("stridec", "build/stridec"))
+SECONDS = 60
+
+# Name of the golden file, what it is about, and (command, exit code) of its transcript.
+TRANSCRIPTS = {
+    "files": [
+        ("check missing.onnx", 2),
+        ("check folder.onnx", 2),
+        ("check empty.onnx", 3),
+        ("check truncated.onnx", 3),
+        ("check random.onnx", 3),
+        ("check zeros.onnx", 3),
+        ("check text.onnx", 3),
+        ("check picture.onnx", 3),
+        ("check archive.onnx", 3),
+        ("check program.onnx", 3),
+        ("check html.onnx", 3),
+        ("check lfs.onnx", 3),
+        ("check pickle.onnx", 3),
+        ("compile truncated.onnx -o out.so", 3),
+    ],
+    "weights": [
+        ("compile outside_folder.onnx -o out.so", 3),
+        ("compile absolute_path.onnx -o out.so", 3),
+        ("compile symlink.onnx -o out.so", 3),
+        ("compile data_cut_short.onnx -o out.so", 3),
+        ("compile data_of_wrong_length.onnx -o out.so", 3),
+        ("compile data_missing.onnx -o out.so", 2),
+        ("compile weight_cut_short.onnx -o out.so", 3),
+        ("compile weight_of_negative_size.onnx -o out.so", 3),
+        ("compile weight_of_huge_size.onnx -o out.so", 3),
+    ],
+    "graphs": [
+        ("compile unknown_op.onnx -o out.so", 5),
+        ("compile two_unknown.onnx -o out.so", 5),
+        ("check two_unknown.onnx", 5),
+        ("check two_unknown.onnx --format=json", 5),
+        ("compile cyclic.onnx -o out.so", 3),
+        ("compile undefined_input.onnx -o out.so", 3),
+        ("compile defined_twice.onnx -o out.so", 3),
+        ("compile output_not_made.onnx -o out.so", 3),
+        ("compile opset_of_the_future.onnx -o out.so", 5),
+        ("compile opset_too_old.onnx -o out.so", 5),
+        ("compile unknown_op.onnx -o out.so --format=json", 5),
+    ],
+    "shapes": [
+        ("compile matmul_mismatch.onnx -o out.so", 4),
+        ("compile add_mismatch.onnx -o out.so", 4),
+        ("compile wrong_declared_output.onnx -o out.so", 4),
+        ("compile type_mismatch.onnx -o out.so", 4),
+        ("compile overflowing_dims.onnx -o out.so", 4),
+        ("compile overflowing_product.onnx -o out.so", 4),
+        ("compile axis_outside.onnx -o out.so", 4),
+    ],
+    "attributes": [
+        ("compile missing_attribute.onnx -o out.so", 3),
+        ("compile wrong_attribute.onnx -o out.so", 3),
+        ("compile too_few_inputs.onnx -o out.so", 3),
+    ],
+    "usage": [
+        ("", 1),
+        ("frobnicate", 1),
+        ("compile", 1),
+        ("compile mlp.onnx -o out.so --dim batch", 1),
+        ("compile mlp.onnx -o out.so --dim batch=8..2", 1),
+        ("compile mlp.onnx -o out.so --dim batch=1..99999999999999999999", 1),
+        ("compile mlp.onnx -o out.so --dim colour=1..2", 1),
+        ("compile mlp.onnx -o out.so --mode turbo", 1),
+        ("compile mlp.onnx -o out.so -O frobnication=7", 1),
+        ("compile mlp.onnx -o out.so --cpu i8086", 1),
+        ("compile mlp.onnx -o nowhere/out.so", 2),
+        ("compile mlp.onnx -o taken.so", 2),
+        ("inspect mlp.onnx --stage=dreams", 1),
+        ("run missing.so", 2),
+        ("run text.onnx", 3),
+        ("inspect program.onnx", 3),
+        ("inspect taken.so", 2),
+    ],
+    "run": [
+        ("run mlp.so", 1),
+        ("run mlp.so --input x=flat.npy", 4),
+        ("run mlp.so --input x=integers.npy", 4),
+        ("run mlp.so --input x=wide.npy", 4),
+        ("run mlp.so --input x=many.npy", 4),
+        ("run mlp.so --input z=good.npy", 1),
+        ("run mlp.so --input x=good.npy --output z=out.npy", 1),
+        ("run mlp.so --input x=missing.npy", 2),
+        ("run mlp.so --input x=text.onnx", 3),
+        ("run mlp.so --input x=short.npy", 3),
+        ("run mlp.so --input x=good.npy --output y=nowhere/out.npy", 2),
+        ("run mlp.so --input x=good.npy", 0),
+        ("run mlp.so --input x=good.npy --format=json", 0),
+        ("run gather.so --input table=table.npy --input index=outside.npy --input left=two.npy --input right=two.npy", 4),
+        ("run gather.so --input table=table.npy --input index=inside.npy --input left=two.npy --input right=three.npy", 4),
+        ("run damaged.so --input x=good.npy", 3),
+        ("run cut.so --input x=good.npy", 3),
+    ],
+}
+
+
+def expect(condition, message):
+    if not condition:
+        raise AssertionError(message)
+
+
+def stridec(arguments, check=None, **more):
+    """The finished process; asserts on its exit code where `check` gives one."""
+    words = shlex.split(arguments) if isinstance(arguments, str) else arguments
+    done = subprocess.run([STRIDEC, *words], capture_output=True, text=True, errors="replace", timeout=SECONDS, **more)
+    if check is not None:
+        expect(done.returncode == check, f"exit code {done.returncode} instead of {check}: {done.stdout}{done.stderr}")
+    return done
+
+
+def contents():
+    """Names and sizes of all files of the folder."""
+    return {entry.path: entry.stat(follow_symlinks=False).st_size for entry in os.scandir(".")}
+
+
+# ---- transcripts ----
+
+
+def transcript(cases):
+    """What the commands print, as text, and complaints about codes and left-over files."""
+    text, complaints = "", []
+    for command, code in cases:
+        before = contents()
+        done = stridec(command)
+        text += f"$ stridec {command}\n{done.stdout}{done.stderr}exit code {done.returncode}\n\n"
+        if done.returncode != code:
+            complaints.append(f"'stridec {command}': exit code {done.returncode} instead of {code}")
+        if contents() != before:
+            complaints.append(f"'stridec {command}' left {sorted(contents().items() ^ before.items())}")
+    return re.sub(r"stridec \d+\.\d+\.\d+", "stridec VERSION", text), complaints
+
+
+def check_transcript(name, update):
+    got, complaints = transcript(TRANSCRIPTS[name])
+    path = os.path.join(GOLDEN, name + ".txt")
+    if update:
+        os.makedirs(GOLDEN, exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(got)
+    expected = ""
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            expected = file.read()
+    if got != expected:
+        lines = difflib.unified_diff(expected.splitlines(), got.splitlines(), f"golden/cli/{name}.txt", "now", "", "", 2, "")
+        complaints.append("\n".join(lines))
+    expect(not complaints, "\n".join(complaints))
+
+
+# ---- the disk and interruptions ----
+
+
+def test_full_disk():
+    """A limit on file sizes stands for a full disk: 32 KB is less than any artifact."""
+    before = contents()
+    command = f"ulimit -f 32; exec {shlex.quote(STRIDEC)} compile mlp.onnx -o full.so"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=SECONDS)
+    expect(done.returncode == 6, f"exit code {done.returncode} instead of 6: {done.stderr}")
+    expect("full.so" in done.stderr and "error[no-space]" in done.stderr, done.stderr)
+    expect(contents() == before, f"left {sorted(contents().items() ^ before.items())}")
+
+
+def test_interruption():
+    """SIGINT at four moments: the code is 130 and nothing is left, or the work was done by then."""
+    for number, delay in enumerate([0.02, 0.1, 0.3, 0.8]):
+        before = contents()
+        command = [STRIDEC, "compile", "tower.onnx", "-o", "broken.so", "--no-cache"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        _, messages = process.communicate(timeout=SECONDS)
+        if process.returncode == 0:
+            expect(number > 0, "20 ms were enough to compile the tower")
+            os.remove("broken.so")
+            os.remove("broken.json")
+            continue
+        expect(process.returncode == 130, f"exit code {process.returncode} instead of 130: {messages}")
+        expect("interrupted" in messages, messages)
+        expect(contents() == before, f"left {sorted(contents().items() ^ before.items())}")
+
+
+def test_existing_artifact_survives():
+    """A compilation that fails does not touch what an earlier one wrote."""
+    shutil.copy("mlp.so", "kept.so")
+    with open("kept.so", "rb") as file:
+        before = file.read()
+    stridec("compile matmul_mismatch.onnx -o kept.so", 4)
+    with open("kept.so", "rb") as file:
+        expect(file.read() == before, "the artifact of an earlier compilation was changed")
+
+
+def test_budget():
+    stridec("compile tower.onnx -o over.so --no-cache --max-seconds 0.01", 6)
+    stridec("compile tower.onnx -o over.so --no-cache --max-memory 20", 6)
+    expect(not os.path.exists("over.so"), "an artifact was written beyond the budget")
+
+
+def test_mutations():
+    """Models with bytes changed, inserted or removed end with a documented code, never with a crash or a hang."""
+    rng = random.Random(11)
+    with open("gather.onnx", "rb") as file:
+        good = file.read()
+    for number in range(60):
+        data = bytearray(good)
+        for _ in range(rng.randint(1, 4)):
+            at, kind = rng.randrange(len(data)), rng.randrange(3)
+            if kind == 0:
+                data[at] = rng.randrange(256)
+            elif kind == 1:
+                data[at:at] = bytes(rng.randrange(256) for _ in range(rng.randint(1, 8)))
+            else:
+                del data[at : at + rng.randint(1, 8)]
+        with open("mutated.onnx", "wb") as file:
+            file.write(data)
+        done = stridec("check mutated.onnx")
+        expect(done.returncode in (0, 2, 3, 4, 5, 6), f"mutation {number}: exit code {done.returncode}: {done.stderr}")
+    os.remove("mutated.onnx")
+
+
+# ---- what succeeds ----
+
+
+def test_manifest():
+    import jsonschema
+
+    with open(os.path.join(ROOT, "schemas", "manifest.schema.json"), encoding="utf-8") as file:
+        schema = json.load(file)
+    for name in ("mlp", "gather", "external"):
+        with open(name + ".json", encoding="utf-8") as file:
+            text = file.read()
+        manifest = json.loads(text)
+        jsonschema.validate(manifest, schema)
+        expect(stridec(f"inspect {name}.so --format=json", 0).stdout == text, "the library carries another manifest")
+        expect(stridec(f"inspect {name}.json --format=json", 0).stdout == text, "inspect changes the manifest")
+    symbols = {row["name"]: row for row in manifest["symbols"]}
+    expect((symbols["batch"]["minimum"], symbols["batch"]["maximum"]) == (1, 8), f"symbols {symbols}")
+
+
+def test_inspect():
+    for stage in ("graph", "loops", "schedule", "fused", "memory", "source", "manifest"):
+        expect(stridec(f"inspect mlp.onnx --stage={stage}", 0).stdout, f"nothing is printed for {stage}")
+        json.loads(stridec(f"inspect mlp.onnx --stage={stage} --format=json", 0).stdout)
+    graph = stridec("inspect mlp.onnx --stage=graph", 0).stdout
+    expect("batch" in graph and "relu" in graph.lower(), graph)
+
+
+def test_json_everywhere():
+    for command in ("ops", "modes", "options", "targets", "exit-codes", "check mlp.onnx", "inspect mlp.so",
+                    "bench mlp.so --dim batch=2 --seconds 0.05", "compile mlp.onnx -o again.so"):  # fmt: skip
+        done = stridec(f"{command} --format=json", 0)
+        json.loads(done.stdout)
+    for command in ("check missing.onnx", "compile empty.onnx -o out.so", "run missing.so", "bench missing.so",
+                    "inspect missing.so", "verify missing.onnx"):  # fmt: skip
+        done = stridec(f"{command} --format=json")
+        error = json.loads(done.stdout)["error"]
+        expect(error["exit_code"] == done.returncode != 0, f"{command}: {error}")
+
+
+def test_progress():
+    done = stridec("compile tower.onnx -o progress.so --no-cache --progress=json", 0)
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    expect(lines and all({"stage", "done", "total"} <= set(line) for line in lines), done.stderr)
+    expect(any(line["total"] > 1 for line in lines), "no stage counts")
+    quiet = stridec("compile mlp.onnx -o progress.so --quiet", 0)
+    expect(quiet.stderr == "" and quiet.stdout == "", f"--quiet prints {quiet.stderr}{quiet.stdout}")
+    plain = stridec("compile mlp.onnx -o progress.so", 0)
+    expect("\x1b" not in plain.stderr and "\r" not in plain.stderr, "control characters beside a terminal")
+    expect("wrote" in plain.stderr, plain.stderr)
+
+
+def test_same_bytes():
+    files = []
+    for flags in ("", "--no-cache"):
+        stridec(f"compile mlp.onnx -o same.so {flags}", 0)
+        with open("same.so", "rb") as file:
+            files.append(file.read())
+    expect(files[0] == files[1], "the same model and flags give other bytes")
+
+
+def test_run_and_verify():
+    stridec("run mlp.so --input x=good.npy --output y=y.npy", 0)
+    weights = {tensor.name: models.numpy_helper.to_array(tensor) for tensor in models.mlp().graph.initializer}
+    expected = np.maximum(np.load("good.npy") @ weights["w"] + weights["b"], 0)
+    np.testing.assert_allclose(np.load("y.npy"), expected, rtol=1e-5, atol=1e-6)
+    stridec("verify mlp.onnx mlp.so --dim batch=3", 0)
+    stridec("verify mlp.onnx", 0)
+    stridec("run external.so --input x=good.npy --output y=y.npy", 0)
+    np.testing.assert_allclose(np.load("y.npy"), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_libc_alone():
+    listing = subprocess.run(["readelf", "-dW", "mlp.so"], capture_output=True, text=True, check=True).stdout
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", listing)
+    expect(needed == ["libc.so.6"], f"needs {needed}")
+
+
+def test_ci_sample():
+    script = os.path.join(ROOT, "samples", "ci", "compile_model.sh")
+    settings = {**os.environ, "STRIDEC": STRIDEC}
+    settings.pop("GITHUB_ACTIONS", None)
+
+    def step(name, **more):
+        command = ["bash", script, name + ".onnx", "ci.so"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env={**settings, **more})
+
+    good, bad, annotated = step("mlp"), step("two_unknown"), step("two_unknown", GITHUB_ACTIONS="true")
+    expect(good.returncode == 0 and "mlp.onnx -> ci.so" in good.stdout, good.stdout + good.stderr)
+    expect(bad.returncode == 5, f"exit code {bad.returncode}")
+    expect("two_unknown.onnx does not compile: " in bad.stderr and "RotatedNMS" in bad.stdout, bad.stderr + bad.stdout)
+    expect("::error file=two_unknown.onnx,title=stridec: unsupported-op::" in annotated.stdout, annotated.stdout)
+
+
+def test_readme_has_the_exit_codes():
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+        rows = re.findall(r"^\| (\d+) \| ([a-z-]+) \|", file.read(), re.M)
+    printed = [(row["code"], row["name"]) for row in json.loads(stridec("exit-codes --format=json", 0).stdout)]
+    expect(rows == printed, f"README has {rows}, the program {printed}")
+
+
+# ---- the library given nonsense ----
+
+
+def runtime_sentences():
+    """What the library answers to bad arguments, one line each."""
+    import ctypes
+
+    import stridec as api
+
+    def answer(what, call):
+        try:
+            call()
+            return f"{what}: accepted\n"
+        except api.Error as error:
+            return f"{what}: {error}\n"
+
+    mlp, gather = api.Model("mlp.so").context(threads=1), api.Model("gather.so").context(threads=1)
+    x = np.ones((2, 4), np.float32)
+    table, index = np.ones((3, 4), np.float32), np.array([0, 2])
+    two, three = np.ones((2, 2), np.float32), np.ones((3, 2), np.float32)
+    good = [table, index, two, two]
+
+    def raw(change, inputs=1, outputs=1):
+        """context_run with a tensor that `change` spoils."""
+        given, made = (api._Tensor * 1)(api._tensor(x)), (api._Tensor * 1)()
+        change(given[0], made[0])
+        mlp._check(mlp._api.context_run(mlp._handle, given, inputs, made, outputs))
+
+    def null_data(given, made):
+        given.data = None
+
+    def null_shape(given, made):
+        given.shape = None
+
+    def negative_size(given, made):
+        given.shape = (ctypes.c_int64 * 2)(-2, 4)
+
+    def other_device(given, made):
+        given.device.type = 2
+
+    def two_lanes(given, made):
+        given.dtype.lanes = 2
+
+    def nothing(given, made):
+        pass
+
+    run = mlp._api.context_run
+    tensors = ctypes.POINTER(api._Tensor)
+    text = "".join(
+        [
+            answer("rank 1", lambda: mlp.run(x[0])),
+            answer("int64", lambda: mlp.run(x.astype(np.int64))),
+            answer("f64", lambda: mlp.run(x.astype(np.float64))),
+            answer("five columns", lambda: mlp.run(np.ones((2, 5), np.float32))),
+            answer("batch 9", lambda: mlp.run(np.ones((9, 4), np.float32))),
+            answer("batch 0", lambda: mlp.run(np.ones((0, 4), np.float32))),
+            answer("an output too small", lambda: mlp.run(x, out=[np.zeros((1, 8), np.float32)])),
+            answer("an output of another type", lambda: mlp.run(x, out=[np.zeros((2, 8), np.int32)])),
+            answer("no inputs", lambda: raw(nothing, inputs=0)),
+            answer("no outputs", lambda: raw(nothing, outputs=0)),
+            answer("data null", lambda: raw(null_data)),
+            answer("shape null", lambda: raw(null_shape)),
+            answer("size -2", lambda: raw(negative_size)),
+            answer("device 2", lambda: raw(other_device)),
+            answer("two lanes", lambda: raw(two_lanes)),
+            answer("inputs null", lambda: mlp._check(run(mlp._handle, tensors(), 1, tensors(), 1))),
+            answer("index outside", lambda: gather.run(table, np.array([0, 3]), two, two)),
+            answer("index far outside", lambda: gather.run(table, np.array([-(2**62)]), two, two)),
+            answer("rows that do not broadcast", lambda: gather.run(table, index, two, three)),
+            answer("rows that broadcast", lambda: gather.run(table, index, two[:1], three)),
+            answer("all good", lambda: gather.run(*good)),
+        ]
+    )
+    status = run(None, tensors(), 0, tensors(), 0)
+    return text + f"context null: {mlp._api.status_name(status).decode()}\n"
+
+
+def check_runtime(update):
+    """In a process of its own: a crash is a failure of this test alone."""
+    done = subprocess.run([sys.executable, __file__, "--runtime-sentences"], capture_output=True, text=True, timeout=SECONDS)
+    expect(done.returncode == 0, f"status {done.returncode}: {done.stderr}")
+    path = os.path.join(GOLDEN, "runtime.txt")
+    if update:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(done.stdout)
+    with open(path, encoding="utf-8") as file:
+        expected = file.read()
+    lines = difflib.unified_diff(expected.splitlines(), done.stdout.splitlines(), "golden/cli/runtime.txt", "now", "", "", 2, "")
+    expect(done.stdout == expected, "\n".join(lines))
+
+
+# ---- all of it ----
+
+
+def prepare():
+    """Models, artifacts and arrays for the tests, in the current folder."""
+    models.write_all(".")
+    with open(os.path.join("..", "outside.bin"), "wb") as file:
+        file.write(bytes(128))
+    stridec("compile mlp.onnx -o mlp.so --dim batch=1..8", 0)
+    stridec("compile gather.onnx -o gather.so", 0)
+    stridec("compile external.onnx -o external.so --dim batch=1..8", 0)
+    with open("mlp.so", "rb") as file:
+        library = file.read()
+    with open("cut.so", "wb") as file:
+        file.write(library[: len(library) // 2])
+    with open("damaged.so", "wb") as file:
+        file.write(bytes(64) + library[64:])
+    x = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+    arrays = {
+        "good": x,
+        "flat": x.reshape(12),
+        "integers": np.ones((3, 4), np.int64),
+        "wide": np.ones((3, 5), np.float32),
+        "many": np.ones((9, 4), np.float32),
+        "table": x,
+        "inside": np.array([0, 2]),
+        "outside": np.array([0, 3]),
+        "two": x[:2, :2],
+        "three": x[:, :2],
+    }
+    for name, array in arrays.items():
+        np.save(name + ".npy", array)
+    with open("good.npy", "rb") as file, open("short.npy", "wb") as cut:
+        cut.write(file.read()[:-8])
+
+
+TESTS = [
+    test_full_disk,
+    test_interruption,
+    test_existing_artifact_survives,
+    test_budget,
+    test_mutations,
+    test_manifest,
+    test_inspect,
+    test_json_everywhere,
+    test_progress,
+    test_same_bytes,
+    test_run_and_verify,
+    test_libc_alone,
+    test_ci_sample,
+    test_readme_has_the_exit_codes,
+]
+
+
+def main(arguments):
+    update = "--update" in arguments
+    names = [argument for argument in arguments if not argument.startswith("--")]
+    todo = {name: lambda name=name: check_transcript(name, update) for name in TRANSCRIPTS}
+    todo["runtime"] = lambda: check_runtime(update)
+    todo |= {test.__name__.removeprefix("test_"): test for test in TESTS}
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="stridec-cli-") as parent:
+        os.makedirs(os.path.join(parent, "work"))
+        os.chdir(os.path.join(parent, "work"))
+        os.environ["LC_ALL"] = "C"
+        try:
+            prepare()
+        except AssertionError as error:
+            print(f"FAIL preparing: {error}\n0 passed, {len(todo)} failed")
+            return 1
+        chosen = names or list(todo)
+        for name in chosen:
+            try:
+                todo[name]()
+            except (AssertionError, subprocess.SubprocessError, ValueError, KeyError, OSError) as error:
+                failed += 1
+                print(f"FAIL {name}: {error}")
+        os.chdir(ROOT)
+    print(f"{len(chosen) - failed} passed, {failed} failed")
+    return 0 if failed == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.path.join(ROOT, "samples", "python"))
+    if sys.argv[1:] == ["--runtime-sentences"]:
+        print(runtime_sentences(), end="")
+        sys.exit(0)
+    sys.exit(main(sys.argv[1:]))
