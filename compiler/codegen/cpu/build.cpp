@@ -58,20 +58,25 @@ class Kernels {
   explicit Kernels(std::vector<BuiltKernel>& list) : list_(list) {}
 
   int add(const Kernel& kernel, const CpuTarget& target, const std::string& nest) {
-    const std::string all = cat(target.name, "\n", kernel.text);
+    for (const std::string& unit : kernel.support) add_text(unit, target, nest);
+    return add_text(kernel.text, target, nest);
+  }
+  const std::string& tune(size_t i) const { return tunes_[i]; }
+
+ private:
+  int add_text(const std::string& text, const CpuTarget& target, const std::string& nest) {
+    const std::string all = cat(target.name, "\n", text);
     const std::string symbol = "k_" + sha256(all.data(), all.size()).substr(0, 16);
     auto [found, fresh] = by_symbol_.emplace(symbol, static_cast<int>(list_.size()));
     if (fresh) {
-      list_.push_back({symbol, target.name, kernel.text, {}, {}});
+      list_.push_back({symbol, target.name, text, {}, {}});
       tunes_.push_back(target.tune);
     }
     std::vector<std::string>& nests = list_[static_cast<size_t>(found->second)].nests;
     if (std::find(nests.begin(), nests.end(), nest) == nests.end()) nests.push_back(nest);
     return found->second;
   }
-  const std::string& tune(size_t i) const { return tunes_[i]; }
 
- private:
   std::vector<BuiltKernel>& list_;
   std::vector<std::string> tunes_;
   std::unordered_map<std::string, int> by_symbol_;
@@ -124,7 +129,7 @@ Kernel emit_kernel(const loop::Program& program, const loop::Nest& nest, const C
 std::string translation_unit(const Kernel& kernel, const std::string& symbol) {
   std::string out = cat("#define KERNEL ", symbol, "\n#define STRIDEC_ABI_FREESTANDING\n");
   const size_t at = kernel.text.find(kInclude);
-  STRIDEC_CHECK(at != std::string::npos);
+  if (at == std::string::npos) return kernel.text;  // a supporting unit: functions under names of their own
   out += kernel.text.substr(0, at);
   out += abi_header();
   out += "\n" + kernel.text.substr(at + kInclude.size());

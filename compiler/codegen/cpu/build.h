@@ -48,7 +48,7 @@ struct Built {
 
 // The kernel of one nest by its schedule: a template's, or the general emitter's.
 Kernel emit_kernel(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
-// The text that the compiler gets.
+// The text that the compiler gets. Supporting units (Kernel::support) are kernels of the list too, compiled as they are.
 std::string translation_unit(const Kernel& kernel, const std::string& symbol);
 
 // Throws kToolchain Errors. Best variant first. Copy steps of the programs are replaced by nests on the way.

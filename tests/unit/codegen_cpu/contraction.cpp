@@ -2,9 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "compiler/base/text.h"
+#include "compiler/codegen/cpu/build_run.h"
 #include "compiler/loop/build.h"
 #include "compiler/schedule/choose_contraction.h"
+#include "compiler/schedule/pack_weights.h"
 #include "tests/unit/codegen_cpu/contraction_harness.h"
 
 using namespace stridec;
@@ -265,4 +270,77 @@ TEST_CASE("a convolution of a symbolic batch") {
   const Expr batch = symbol(program, "batch", 1, 64);
   check(conv(batch, {.in = {7, 7}, .kernel = {3, 3}, .channels = 16, .filters = 24, .pad = 1}, program),
         {{{batch, 1}}, {{batch, 5}}});
+}
+
+namespace {
+
+View weight(Program& program, const std::string& name, std::vector<int64_t> shape,
+            DType dtype = DType::kF32) {
+  loop::HostTensor tensor = loop::make_tensor(dtype, shape);
+  for (int64_t i = 0; i < loop::element_count(tensor); ++i) {
+    loop::set_number(tensor, i, static_cast<double>((i * 37 + 11) % 101) / 64 - 0.75);
+  }
+  auto bytes = std::make_shared<std::vector<uint8_t>>(std::move(tensor.bytes));
+  loop::Buffer buffer{.name = name, .dtype = dtype, .storage = Storage::kWeight};
+  for (int64_t extent : shape) buffer.shape.push_back(extent);
+  buffer.weight = {bytes, bytes->data(), bytes->size()};
+  return loop::whole(program, loop::add_buffer(program, std::move(buffer)));
+}
+
+size_t prepacked(const Program& program) {
+  return static_cast<size_t>(std::count_if(program.buffers.begin(), program.buffers.end(),
+                                           [](const loop::Buffer& b) { return b.prepacked; }));
+}
+
+}  // namespace
+
+TEST_CASE("weights are packed when the model is compiled, once per weight and layout") {
+  for (DType dtype : {DType::kF32, DType::kF16}) {
+    Program program;
+    const Expr m = symbol(program, "m", 0, 300);
+    program.symbols.back().input = 0, program.symbols.back().dim = 0;
+    const View x = buffer(program, "x", {m, 20}, Storage::kInput);
+    const View y = buffer(program, "y", {m, 33}, Storage::kOutput),
+               z = buffer(program, "z", {m, 33}, Storage::kOutput);
+    program.inputs = {x.buffer};
+    program.outputs = {y.buffer, z.buffer};
+    const View w = weight(program, "w", {33, 20}, dtype);
+    for (const View& to : {y, z}) {
+      NestBuilder nb(program, "linear");
+      const auto i = nb.dims({m, 33});
+      const Value sum = nb.reduce(loop::Combine::kSum, {20}, [&](const std::vector<Expr>& k) {
+        return nb.load(x, {i[0], k[0]}) * nb.cast(nb.load(w, {i[1], k[0]}), DType::kF32);
+      });
+      nb.store(to, i, unary(loop::ScalarOp::kNeg, sum));
+      nb.finish();
+    }
+    for (const CpuTarget* target : {&cpu_target("native"), &cpu_target("x86-64-v3")}) {
+      Program scheduled = program;
+      for (loop::Nest& nest : scheduled.nests) {
+        const auto chosen = schedule::choose_contraction(scheduled, nest, *target);
+        REQUIRE(chosen.has_value());
+        nest.schedule = *chosen;
+      }
+      schedule::pack_weights(scheduled);
+      CHECK(prepacked(scheduled) == 1);
+      CHECK(scheduled.prepack.size() == 1);
+      codegen::cpu::RunCompiledOptions options{.target = *target};
+      options.build.use_cache = false;
+      for (int64_t rows : {0, 1, 7, 100}) {
+        loop::HostTensor input = loop::make_tensor(DType::kF32, {rows, 20});
+        for (int64_t i = 0; i < rows * 20; ++i) loop::set_number(input, i, static_cast<double>(i % 13) - 6);
+        const auto expected = loop::interpret(program, {input});
+        const auto actual = codegen::cpu::run_compiled(scheduled, {input}, options);
+        for (size_t o = 0; o < 2; ++o) {
+          REQUIRE(expected[o].shape == actual[o].shape);
+          double worst = 0;
+          for (int64_t i = 0; i < rows * 33; ++i) {
+            worst =
+                std::max(worst, std::abs(loop::get_number(expected[o], i) - loop::get_number(actual[o], i)));
+          }
+          CHECK(worst < 1e-4);
+        }
+      }
+    }
+  }
 }
