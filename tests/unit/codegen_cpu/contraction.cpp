@@ -304,6 +304,8 @@ TEST_CASE("weights are packed when the model is compiled, once per weight and la
                z = buffer(program, "z", {m, 33}, Storage::kOutput);
     program.inputs = {x.buffer};
     program.outputs = {y.buffer, z.buffer};
+    program[x.buffer].ordinal = program[y.buffer].ordinal = 0;
+    program[z.buffer].ordinal = 1;
     const View w = weight(program, "w", {33, 20}, dtype);
     for (const View& to : {y, z}) {
       NestBuilder nb(program, "linear");
