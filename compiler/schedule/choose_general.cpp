@@ -1,0 +1,288 @@
+#include "compiler/schedule/choose_general.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "compiler/loop/analysis.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/choose_contraction.h"
+
+namespace stridec::schedule {
+namespace {
+
+using sym::Expr;
+
+// Cycles, roughly: what matters is their order.
+constexpr double kGather = 1.5;         // of one lane of an access without unit stride
+constexpr double kScalarPenalty = 1.0;  // of one scalar access
+constexpr double kLoopOverhead = 3;
+constexpr double kTaskCycles = 4000;     // least work of a task where there are points enough
+constexpr double kThreadCycles = 20000;  // least work that is worth waking a thread
+
+class Chooser {
+ public:
+  Chooser(const loop::Program& program, const loop::Nest& original, const CpuTarget& target)
+      : program_(program), original_(original), target_(target) {}
+
+  LoopPlan choose() {
+    reshape();
+    facts_ = loop::facts_of(program_, nest_);
+    loop::for_each_stmt(nest_.body, [&](const loop::Stmt& stmt) { loop::add_facts(facts_, stmt); });
+    lanes_ = lanes();
+    choose_lanes();
+    choose_order();
+    choose_tasks();
+    return plan_;
+  }
+
+ private:
+  // ---- merges and splits ----
+
+  void apply(LoopPlan::Reshape reshape) {
+    plan_.reshapes.push_back(std::move(reshape));
+    nest_ = reshaped(program_, original_, plan_);
+  }
+
+  // The largest constant c such that some expression holds floordiv(dim, c) or mod(dim, c), and c divides the
+  // extent.
+  std::optional<int64_t> divisor_of(const loop::Dim& dim) const {
+    const int64_t divides = program_.facts.known_divisor(dim.extent);
+    std::optional<int64_t> best;
+    loop::for_each_stmt(nest_.body, [&](const loop::Stmt& stmt) {
+      loop::for_each_expr(stmt, [&](Expr e) {
+        sym::for_each_node(e, [&](Expr node) {
+          if (node.op() != sym::Op::kFloorDiv && node.op() != sym::Op::kMod) return;
+          const std::optional<int64_t> c = sym::as_const(node.arg(1));
+          if (!c || *c < 2 || divides % *c != 0 || dim.extent.is_const(*c) ||
+              !sym::depends_on(node.arg(0), dim.var))
+            return;
+          const std::optional<sym::Linear> linear = sym::linear_in(node.arg(0), dim.var);
+          if (linear && linear->coefficient.is_const(1)) best = std::max(best.value_or(0), *c);
+        });
+      });
+    });
+    return best;
+  }
+
+  void reshape() {
+    nest_ = reshaped(program_, original_, {});
+    for (int splits = 0; splits < 8; ++splits) {
+      bool split = false;
+      for (const loop::Dim& dim : nest_.dims)
+        if (const std::optional<int64_t> c = divisor_of(dim)) {
+          apply({{}, LoopPlan::Split{dim.var, *c}});
+          split = true;
+          break;
+        }
+      if (!split) break;
+    }
+    for (size_t d = nest_.dims.size(); d-- > 1;)
+      if (can_merge(program_, nest_, nest_.dims[d - 1].var, nest_.dims[d].var))
+        apply({{nest_.dims[d - 1].var, nest_.dims[d].var}, {}});
+  }
+
+  // ---- lanes ----
+
+  // Lanes of the widest values that the nest loads or stores.
+  int lanes() const {
+    int bytes = 1;
+    loop::for_each_stmt(nest_.body, [&](const loop::Stmt& stmt) {
+      if (const loop::Access* access = loop::access_of(stmt)) {
+        const DType dtype = program_[access->buffer].dtype;
+        bytes = std::max(bytes, is_storage_float(dtype) ? 4 : byte_size(dtype));
+      }
+    });
+    return std::clamp(target_.vector_bytes / bytes, 4, 64);
+  }
+
+  double trips(Expr extent) const { return std::max(1.0, typical(extent, facts_)); }
+
+  // Cycles of a block for one step of the loops around it, with lanes along `var` (none: all scalar).
+  double cost(const loop::Block& block, const Expr* var, int width) const {
+    double sum = 0;
+    for (const loop::Stmt& stmt : block) {
+      if (const loop::Access* access = loop::access_of(stmt)) {
+        if (!var) {
+          sum += kScalarPenalty;
+          continue;
+        }
+        const std::optional<Expr> stride = loop::stride_of(program_, *access, *var, facts_);
+        const bool bound = !stride;
+        sum += !bound && (stride->is_const(0) || stride->is_const(1)) ? 1.0 : kGather * width;
+        if (sym::depends_on(access->mask, *var)) sum += 2;
+      } else if (const auto* let = std::get_if<loop::Let>(&stmt.node)) {
+        sum += 0.5 * loop::info(let->op).cost;
+      } else if (const loop::Block* body = loop::body_of(stmt)) {
+        double inner = cost(*body, var, width) + kLoopOverhead;
+        for (const loop::Dim& dim : loop::dims_of(stmt)) inner *= trips(dim.extent);
+        sum += inner;
+      } else {
+        sum += 0.5;
+      }
+    }
+    return sum;
+  }
+
+  // The cheapest way to run a statement without lanes around it; fills `chosen` with the dims that take
+  // lanes.
+  double best(const loop::Stmt& stmt, std::vector<Expr>& chosen) const {
+    const loop::Block* body = loop::body_of(stmt);
+    if (!body) return cost({stmt}, nullptr, 1);
+    const std::vector<loop::Dim> dims = loop::dims_of(stmt);
+    double all = 1;
+    for (const loop::Dim& dim : dims) all *= trips(dim.extent);
+    std::vector<Expr> below;
+    double least = (best(*body, below) + kLoopOverhead) * all;
+    if (std::holds_alternative<loop::Scan>(stmt.node)) {
+      chosen.insert(chosen.end(), below.begin(), below.end());
+      return least;
+    }
+    const Expr* along = nullptr;
+    for (const loop::Dim& dim : dims) {
+      if (sym::has_index(dim.extent) && dims.size() > 1) continue;
+      const double n = trips(dim.extent);
+      double with = (cost(*body, &dim.var, lanes_) + kLoopOverhead) * std::ceil(n / lanes_) * all / n;
+      if (std::holds_alternative<loop::Reduce>(stmt.node)) with += 12;  // lanes to one number
+      if (with < least) {
+        least = with;
+        along = &dim.var;
+      }
+    }
+    if (along)
+      chosen.push_back(*along);
+    else
+      chosen.insert(chosen.end(), below.begin(), below.end());
+    return least;
+  }
+  double best(const loop::Block& block, std::vector<Expr>& chosen) const {
+    double sum = 0;
+    for (const loop::Stmt& stmt : block) sum += best(stmt, chosen);
+    return sum;
+  }
+
+  void choose_lanes() {
+    double points = 1;
+    for (const loop::Dim& dim : nest_.dims) points *= trips(dim.extent);
+    std::vector<Expr> inner;
+    point_cycles_ = best(nest_.body, inner) + kLoopOverhead;
+    double least = point_cycles_ * points;
+    const loop::Dim* along = nullptr;
+    bool triangular = false;
+    for (const loop::Dim& dim : nest_.dims) triangular = triangular || sym::has_index(dim.extent);
+    // Updates run in order; what they do to one element must not depend on the lanes' order either, and does
+    // not: lanes update one after the other.
+    for (const loop::Dim& dim : nest_.dims) {
+      if (triangular) break;
+      const double n = trips(dim.extent);
+      const double with =
+          (cost(nest_.body, &dim.var, lanes_) + kLoopOverhead) * std::ceil(n / lanes_) * points / n;
+      if (with < least) {
+        least = with;
+        along = &dim;
+      }
+    }
+    if (along) {
+      lane_dim_ = along->var;
+      plan_.width[along->var] = wide(*along);
+      point_cycles_ = least / points;
+      return;
+    }
+    for (const Expr& var : inner) {
+      plan_.width[var] = lanes_;
+      plan_.accumulators[var] = 4;
+    }
+  }
+
+  // Several vectors side by side hide the latency of a reduction that runs across lanes.
+  int wide(const loop::Dim& dim) const {
+    bool reduces = false;
+    int lets = 0;
+    loop::for_each_stmt(nest_.body, [&](const loop::Stmt& stmt) {
+      reduces = reduces || std::holds_alternative<loop::Reduce>(stmt.node);
+      lets += std::holds_alternative<loop::Let>(stmt.node) || std::holds_alternative<loop::Load>(stmt.node);
+    });
+    int width = lanes_;
+    while (reduces && lets <= 8 && width < 64 && width < 4 * lanes_ && trips(dim.extent) >= 2 * width)
+      width *= 2;
+    return width;
+  }
+
+  // ---- loops and tasks ----
+
+  // Outer loops follow the output, so that it is written in order.
+  void choose_order() {
+    const loop::Access* out = nullptr;
+    loop::for_each_stmt(nest_.body, [&](const loop::Stmt& stmt) {
+      if (const auto* store = std::get_if<loop::Store>(&stmt.node);
+          store && !out && program_[store->access.buffer].storage != loop::Storage::kLocal)
+        out = &store->access;
+    });
+    order_ = nest_.dims;
+    if (out) {
+      std::vector<std::tuple<double, size_t>> keyed;  // by falling stride, equal ones as written
+      for (const loop::Dim& dim : nest_.dims) {
+        const std::optional<Expr> stride = loop::stride_of(program_, *out, dim.var, facts_);
+        if (!stride || stride->is_const(0) || sym::has_index(dim.extent) || sym::has_index(*stride)) return;
+        keyed.emplace_back(-std::fabs(typical(*stride, facts_)), keyed.size());
+      }
+      std::sort(keyed.begin(), keyed.end());
+      for (size_t d = 0; d < order_.size(); ++d) order_[d] = nest_.dims[std::get<1>(keyed[d])];
+    }
+  }
+
+  void choose_tasks() {
+    std::vector<loop::Dim> outer;
+    const loop::Dim* lane = nullptr;
+    for (const loop::Dim& dim : order_) {
+      if (sym::has_index(dim.extent)) return;  // one task
+      if (lane_dim_ && dim.var == *lane_dim_)
+        lane = &dim;
+      else
+        outer.push_back(dim);
+    }
+    for (const loop::Dim& dim : outer) plan_.tasks.push_back(dim.var);
+    double outer_points = 1;
+    for (const loop::Dim& dim : outer) outer_points *= trips(dim.extent);
+    double task = point_cycles_ * (lane ? trips(lane->extent) : 1);
+    // Long rows, or rows that may be few: pieces of a row are tasks.
+    if (lane && (outer.empty() || (outer_points < 16 && task > 8 * kTaskCycles))) {
+      plan_.tasks.push_back(lane->var);
+      const int width = plan_.width.at(lane->var);
+      const double points = kTaskCycles / point_cycles_;
+      plan_.chunk = std::max<int64_t>(1, static_cast<int64_t>(points / width)) * width;
+      task = point_cycles_ * static_cast<double>(plan_.chunk);
+    } else if (!outer.empty() && task < kTaskCycles) {
+      plan_.chunk = std::max<int64_t>(1, std::min<int64_t>(static_cast<int64_t>(kTaskCycles / task),
+                                                           static_cast<int64_t>(trips(outer.back().extent))));
+      task *= static_cast<double>(plan_.chunk);
+    }
+    plan_.grain = std::max<int64_t>(1, static_cast<int64_t>(kThreadCycles / task));
+  }
+
+  const loop::Program& program_;
+  const loop::Nest& original_;
+  const CpuTarget& target_;
+  loop::Nest nest_;
+  sym::Facts facts_;
+  LoopPlan plan_;
+  int lanes_ = 1;
+  std::optional<Expr> lane_dim_;
+  std::vector<loop::Dim> order_;
+  double point_cycles_ = 1;
+};
+
+}  // namespace
+
+LoopPlan general_plan(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
+  return Chooser(program, nest, target).choose();
+}
+
+void choose_general(loop::Program& program, const CpuTarget& target) {
+  for (loop::Nest& nest : program.nests)
+    if (nest.schedule == loop::Schedule{})
+      nest.schedule.directives = directives(general_plan(program, nest, target));
+}
+
+}  // namespace stridec::schedule

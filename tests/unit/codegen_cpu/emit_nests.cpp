@@ -1,0 +1,253 @@
+// Nests of every class, as the general emitter runs them by default, vectorised, and as schedules are chosen.
+#include "compiler/schedule/choose_general.h"
+#include "tests/unit/codegen_cpu/emit_harness.h"
+
+using namespace emit_test;
+
+namespace {
+
+constexpr DType kF32 = DType::kF32;
+
+void check(const Program& program, const std::vector<HostTensor>& inputs, double relative = 2e-5) {
+  check_program(program, inputs, {relative, "native", {}});
+  for (const char* cpu : {"native", "x86-64-v3"}) {
+    Program chosen = program;
+    schedule::choose_general(chosen, cpu_target(cpu));
+    std::string schedules;
+    for (const Nest& nest : chosen.nests) schedules += to_string(nest.schedule) + "; ";
+    CAPTURE(schedules);
+    check_program(chosen, inputs, {relative, cpu, {}});
+  }
+}
+
+}  // namespace
+
+TEST_CASE("pointwise with a broadcast row, symbolic and merged") {
+  for (int64_t s : {0, 1, 3, 40}) {
+    ProgramBuilder b;
+    const Expr n = b.symbol("n", 0, 0, 0, 64), h = b.symbol("h", 0, 1, 0, 64);
+    const View x = b.input("x", kF32, {n, h, 33}), y = b.input("y", kF32, {33}),
+               o = b.output("o", kF32, {n, h, 33}), p = b.output("p", kF32, {n, h, 33});
+    NestBuilder nb = b.nest("add");
+    const auto i = nb.dims(x.shape);
+    nb.store(o, i, nb.load(x, i) + nb.load(y, {i[2]}));
+    nb.finish();
+    NestBuilder nc = b.nest("flat");
+    const auto j = nc.dims(x.shape);
+    nc.store(p, j, unary(ScalarOp::kTanh, nc.load(x, j)));
+    nc.finish();
+    check(b.program, {random_tensor(kF32, {s, 2, 33}, 1), random_tensor(kF32, {33}, 2)});
+  }
+}
+
+TEST_CASE("softmax of rows") {
+  for (int64_t k : {1, 7, 64, 100, 333}) {
+    ProgramBuilder b;
+    const Expr n = b.symbol("n", 0, 0, 1, 64), m = b.symbol("m", 0, 1, 1, 512);
+    const View x = b.input("x", kF32, {n, m}), o = b.output("o", kF32, {n, m});
+    NestBuilder nb = b.nest("softmax");
+    const Expr i = nb.dim(n);
+    const Value top = nb.reduce(Combine::kMax, {m}, [&](const auto& at) { return nb.load(x, {i, at[0]}); });
+    const Value sum = nb.reduce(Combine::kSum, {m}, [&](const auto& at) {
+      return unary(ScalarOp::kExp, nb.load(x, {i, at[0]}) - top);
+    });
+    nb.loop({m}, [&](const auto& at) {
+      nb.store(o, {i, at[0]}, unary(ScalarOp::kExp, nb.load(x, {i, at[0]}) - top) / sum);
+    });
+    nb.finish();
+    check(b.program, {random_tensor(kF32, {5, k}, 1)});
+  }
+}
+
+TEST_CASE("softmax through a local row") {
+  ProgramBuilder b;
+  const View x = b.input("x", kF32, {6, 50}), o = b.output("o", kF32, {6, 50}),
+             row = b.local("row", kF32, {50});
+  NestBuilder nb = b.nest("softmax");
+  const Expr i = nb.dim(6);
+  nb.loop({50},
+          [&](const auto& at) { nb.store(row, {at[0]}, unary(ScalarOp::kExp, nb.load(x, {i, at[0]}))); });
+  const Value sum = nb.reduce(Combine::kSum, {50}, [&](const auto& at) { return nb.load(row, {at[0]}); });
+  nb.loop({50}, [&](const auto& at) { nb.store(o, {i, at[0]}, nb.load(row, {at[0]}) / sum); });
+  nb.finish();
+  check(b.program, {random_tensor(kF32, {6, 50}, 1)});
+  check_program(vectorised(b.program, 4), {random_tensor(kF32, {6, 50}, 1)}, {2e-5, "native", {}});
+}
+
+TEST_CASE("reductions of every kind over rows and columns") {
+  for (DType dtype : {kF32, DType::kF64, DType::kF16, DType::kI32, DType::kU8, DType::kI64, DType::kBool}) {
+    CAPTURE(name(dtype));
+    for (bool rows : {true, false}) {
+      ProgramBuilder b;
+      const int64_t n = 21, k = 150;
+      const View x = b.input("x", dtype, rows ? std::vector<Expr>{n, k} : std::vector<Expr>{k, n});
+      std::vector<Combine> combines = {Combine::kMax, Combine::kMin};
+      if (is_bool(dtype)) combines.insert(combines.end(), {Combine::kAnd, Combine::kOr});
+      if (!is_bool(dtype) && dtype != DType::kF16)
+        combines.insert(combines.end(), {Combine::kSum, Combine::kProd});
+      auto at = [&](Expr i, Expr j) { return rows ? std::vector<Expr>{i, j} : std::vector<Expr>{j, i}; };
+      for (Combine c : combines) {
+        NestBuilder nb = b.nest(std::string(loop::name(c)));
+        const Expr i = nb.dim(n);
+        nb.store(b.output(std::string(loop::name(c)), dtype, {n}), {i},
+                 nb.reduce(c, {k}, [&](const auto& j) { return nb.load(x, at(i, j[0])); }));
+        nb.finish();
+      }
+      for (Combine c : {Combine::kArgMax, Combine::kArgMin, Combine::kArgMaxLast, Combine::kArgMinLast}) {
+        NestBuilder nb = b.nest(std::string(loop::name(c)));
+        const Expr i = nb.dim(n);
+        const auto both = nb.reduce_many(c, {k}, [&](const auto& j) {
+          return std::vector<Value>{nb.load(x, at(i, j[0])), nb.index_value(j[0])};
+        });
+        nb.store(b.output(cat(loop::name(c), "_key"), dtype, {n}), {i}, both[0]);
+        nb.store(b.output(cat(loop::name(c), "_index"), DType::kI64, {n}), {i}, both[1]);
+        nb.finish();
+      }
+      HostTensor t =
+          random_tensor(dtype, rows ? std::vector<int64_t>{n, k} : std::vector<int64_t>{k, n}, 3, -2, 2);
+      if (is_float(dtype)) set_number(t, 77, NAN), set_number(t, 400, NAN);
+      for (const char* cpu : {"native", "x86-64-v3"}) {
+        Program chosen = b.program;
+        schedule::choose_general(chosen, cpu_target(cpu));
+        check_program(chosen, {t}, {1e-4, cpu, {}});
+      }
+      if (rows) check_program(b.program, {t}, {1e-4, "native", {}});
+    }
+  }
+}
+
+TEST_CASE("windows with padding") {
+  ProgramBuilder b;
+  const View x = b.input("x", kF32, {2, 11, 13, 5}), o = b.output("o", kF32, {2, 6, 7, 5});
+  NestBuilder nb = b.nest("maxpool");
+  const auto i = nb.dims(o.shape);
+  const Value top = nb.reduce(Combine::kMax, {3, 3}, [&](const auto& w) {
+    const Expr y = i[1] * 2 + w[0] - 1, z = i[2] * 2 + w[1] - 1;
+    return nb.load({x.buffer,
+                    {i[0], y, z, i[3]},
+                    sym::logical_and(sym::logical_and(sym::le(0, y), sym::lt(y, 11)),
+                                     sym::logical_and(sym::le(0, z), sym::lt(z, 13)))},
+                   float_scalar(kF32, -INFINITY));
+  });
+  nb.store(o, i, top);
+  nb.finish();
+  check(b.program, {random_tensor(kF32, {2, 11, 13, 5}, 1)});
+}
+
+TEST_CASE("padding along the lanes, transposes, slices and strides") {
+  ProgramBuilder b;
+  const View x = b.input("x", kF32, {37, 45});
+  auto map = [&](const std::string& name, std::vector<Expr> shape,
+                 const std::function<Access(const std::vector<Expr>&)>& from) {
+    NestBuilder nb = b.nest(name);
+    const auto i = nb.dims(shape);
+    nb.store(b.output(name, kF32, shape), i, nb.load(from(i), float_scalar(kF32, 7)));
+    nb.finish();
+  };
+  map("pad", {37, 60}, [&](const auto& i) {
+    return Access{x.buffer, {i[0], i[1] - 5}, sym::logical_and(sym::le(5, i[1]), sym::lt(i[1], 50))};
+  });
+  map("transpose", {45, 37}, [&](const auto& i) { return Access{x.buffer, {i[1], i[0]}, 1}; });
+  map("flip", {37, 45}, [&](const auto& i) { return Access{x.buffer, {i[0], 44 - i[1]}, 1}; });
+  map("stride", {37, 15}, [&](const auto& i) { return Access{x.buffer, {i[0], i[1] * 3}, 1}; });
+  map("divide", {37, 90}, [&](const auto& i) { return Access{x.buffer, {i[0], sym::floordiv(i[1], 2)}, 1}; });
+  map("wrap", {37, 90}, [&](const auto& i) { return Access{x.buffer, {i[0], sym::mod(i[1] + 7, 45)}, 1}; });
+  map("reshape", {45, 37}, [&](const auto& i) {
+    const Expr f = i[0] * 37 + i[1];
+    return Access{x.buffer, {sym::floordiv(f, 45), sym::mod(f, 45)}, 1};
+  });
+  check(b.program, {random_tensor(kF32, {37, 45}, 1)});
+}
+
+TEST_CASE("gather, scatter and their errors") {
+  for (Bind::OutOfRange mode :
+       {Bind::OutOfRange::kError, Bind::OutOfRange::kClamp, Bind::OutOfRange::kSkip}) {
+    ProgramBuilder b;
+    const Expr n = b.symbol("n", 1, 0, 0, 100);
+    const View table = b.input("table", kF32, {10, 20}), index = b.input("index", DType::kI64, {n});
+    const View rows = b.output("rows", kF32, {n, 20}), picked = b.output("picked", kF32, {n}),
+               sums = b.output("sums", kF32, {20});
+    {
+      NestBuilder nb = b.nest("rows");
+      const auto i = nb.dims(rows.shape);
+      const Expr r = nb.bind(nb.load(index, {i[0]}), 10,
+                             {.wrap_negative = true, .mode = mode, .sentence = "index {0} is not below {1}"});
+      nb.store(rows, i, nb.load(table, {r, i[1]}));
+      nb.finish();
+    }
+    {
+      NestBuilder nb = b.nest("picked");
+      const Expr i = nb.dim(n);
+      const Expr r = nb.bind(nb.load(index, {i}), 10,
+                             {.wrap_negative = true, .mode = mode, .sentence = "index {0} is not below {1}"});
+      nb.store(picked, {i}, nb.load(table, {r, 3}));
+      nb.finish();
+    }
+    {
+      NestBuilder nb = b.nest("zero");
+      const Expr i = nb.dim(20);
+      nb.store(sums, {i}, nb.constant(kF32, 0));
+      nb.finish();
+    }
+    {
+      NestBuilder nb = b.nest("sums");
+      const Expr i = nb.dim(n);
+      const Expr r = nb.bind(nb.load(index, {i}), 20,
+                             {.wrap_negative = true, .mode = mode, .sentence = "index {0} is not below {1}"});
+      nb.store_update(sums, {r}, nb.load(table, {2, 5}), Combine::kSum);
+      nb.finish();
+    }
+    HostTensor at = make_tensor(DType::kI64, {50});
+    for (int64_t i = 0; i < 50; ++i) set_number(at, i, static_cast<double>((i * 7) % 20 - 10));
+    const HostTensor t = random_tensor(kF32, {10, 20}, 1);
+    check(b.program, {t, at});
+    if (mode != Bind::OutOfRange::kError) {
+      set_number(at, 33, 25), set_number(at, 34, -30);
+      check(b.program, {t, at});
+    } else {
+      set_number(at, 33, 12);
+      Program chosen = b.program;
+      schedule::choose_general(chosen, cpu_target("native"));
+      CHECK(error_of([&] { codegen::cpu::run_compiled(b.program, {t, at}); }) == "index 12 is not below 10");
+      CHECK(error_of([&] { codegen::cpu::run_compiled(chosen, {t, at}); }) == "index 12 is not below 10");
+    }
+  }
+}
+
+TEST_CASE("scans, also in lanes and reversed") {
+  for (bool columns : {false, true}) {
+    ProgramBuilder b;
+    const View x = b.input("x", kF32, {19, 23}), o = b.output("o", kF32, {19, 23}),
+               r = b.output("r", kF32, {19, 23});
+    for (bool reverse : {false, true}) {
+      NestBuilder nb = b.nest("cumsum");
+      const Expr i = nb.dim(columns ? 23 : 19);
+      nb.scan(columns ? 19 : 23, reverse, {nb.constant(kF32, 0)},
+              [&](Expr k, const std::vector<Value>& carried) {
+                const std::vector<Expr> at = columns ? std::vector<Expr>{k, i} : std::vector<Expr>{i, k};
+                const Value next = carried[0] + nb.load(x, at);
+                nb.store(reverse ? r : o, at, next);
+                return std::vector<Value>{next};
+              });
+      nb.finish();
+    }
+    check(b.program, {random_tensor(kF32, {19, 23}, 1)}, 1e-3);
+  }
+}
+
+TEST_CASE("storage floats in rows") {
+  for (DType dtype : {DType::kF16, DType::kBF16}) {
+    ProgramBuilder b;
+    const View x = b.input("x", dtype, {9, 70}), o = b.output("o", dtype, {9, 70});
+    NestBuilder nb = b.nest("norm");
+    const Expr i = nb.dim(9);
+    const Value mean = nb.reduce(Combine::kSum, {70}, [&](const auto& k) {
+      return nb.cast(nb.load(x, {i, k[0]}), kF32);
+    }) * nb.constant(kF32, 1.0 / 64);
+    nb.loop({70}, [&](const auto& k) {
+      nb.store(o, {i, k[0]}, nb.cast(nb.cast(nb.load(x, {i, k[0]}), kF32) - mean, dtype));
+    });
+    nb.finish();
+    check(b.program, {random_tensor(dtype, {9, 70}, 1)}, 1e-2);
+  }
+}
