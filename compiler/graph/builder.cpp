@@ -235,43 +235,6 @@ std::string Builder::display(ValueId value) const {
   return name.empty() ? cat("%", value.value) : cat("'", name, "'");
 }
 
-// The input that a node without effect gives back.
-std::optional<ValueId> Builder::same_as(const Node& node, const Inferred& inferred) const {
-  if (node.inputs.empty() || inferred.types.size() != 1) return std::nullopt;
-  const ValueId x = node.inputs[0];
-  switch (node.kind) {
-    case OpKind::kReshape:
-    case OpKind::kExpand:
-    case OpKind::kCast:
-    case OpKind::kBitcast: break;
-    case OpKind::kConcat:
-      if (node.inputs.size() != 1) return std::nullopt;
-      break;
-    case OpKind::kPermute: {
-      const auto& order = node.attributes.integers("order");
-      for (size_t i = 0; i < order.size(); ++i)
-        if (order[i] != static_cast<int64_t>(i)) return std::nullopt;
-      break;
-    }
-    case OpKind::kSlice: {
-      const auto steps = node.attributes.exprs("steps"), starts = node.attributes.exprs("starts");
-      for (size_t i = 0; i < steps.size(); ++i)
-        if (!steps[i].is_const(1) || !starts[i].is_const(0)) return std::nullopt;
-      break;
-    }
-    case OpKind::kPad: {
-      const auto before = node.attributes.exprs("before"), after = node.attributes.exprs("after");
-      for (size_t i = 0; i < before.size(); ++i)
-        if (!before[i].is_const(0) || !after[i].is_const(0)) return std::nullopt;
-      break;
-    }
-    default: return std::nullopt;
-  }
-  Type out = inferred.types[0];
-  for (sym::Expr& dim : out.shape) dim = simplify(dim);
-  return out == type(x) ? std::optional(x) : std::nullopt;
-}
-
 std::vector<ValueId> Builder::add(OpKind kind, std::vector<ValueId> inputs, Attributes attributes) {
   Node node{.kind = kind,
             .inputs = std::move(inputs),
@@ -279,6 +242,7 @@ std::vector<ValueId> Builder::add(OpKind kind, std::vector<ValueId> inputs, Attr
             .attributes = std::move(attributes),
             .regions = {},
             .origin = origin_};
+  skip_views(node);
   const bool pure = is_pure(kind);
   if (pure)
     if (auto found = find_shared(node)) return graph_[*found].outputs;
@@ -439,13 +403,35 @@ sym::Facts Builder::known_facts() const {
   return facts;
 }
 
+// Sizes of 0 and 1 are where arithmetic on sizes (clamped slices, broadcasts) has corners: what is neither
+// proven nor refuted is tried with each symbol at its least value and above it.
 sym::Answer Builder::prove(sym::Expr condition) const {
-  return assumed_.empty() ? graph_.facts.prove(condition) : known_facts().prove(condition);
+  const sym::Facts facts = known_facts();
+  const sym::Answer answer = facts.prove(condition);
+  if (answer != sym::Answer::kUnknown) return answer;
+  for (sym::Expr v : sym::free_vars(condition)) {
+    const sym::Interval bounds = facts.bounds(v);
+    if (!bounds.has_lo() || bounds.is_point()) continue;
+    if (facts.holds(sym::substitute(condition, v, bounds.lo)) &&
+        facts.with_range(v, bounds.lo + 1, std::nullopt).holds(condition))
+      return sym::Answer::kYes;
+  }
+  return sym::Answer::kUnknown;
 }
 
+// Likewise: a shorter form that holds above the least value of a symbol, and at it too.
 sym::Expr Builder::simplify(sym::Expr e) const {
   if (e.is_const() || e.is_var()) return e;
-  return sym::simplify(e, graph_.facts);
+  e = sym::simplify(e, graph_.facts);
+  for (sym::Expr v : sym::free_vars(e)) {
+    const sym::Interval bounds = graph_.facts.bounds(v);
+    if (!bounds.has_lo() || bounds.is_point()) continue;
+    const sym::Expr above = sym::simplify(e, graph_.facts.with_range(v, bounds.lo + 1, std::nullopt));
+    if (above.size() < e.size() && sym::simplify(sym::substitute(above, v, bounds.lo), graph_.facts) ==
+                                       sym::simplify(sym::substitute(e, v, bounds.lo), graph_.facts))
+      e = above;
+  }
+  return e;
 }
 
 void Builder::require(sym::Expr condition, std::string sentence, std::vector<sym::Expr> values) {

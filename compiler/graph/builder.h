@@ -101,6 +101,7 @@ class Builder {
   std::optional<NodeId> find_shared(const Node& node) const;
   std::vector<ValueId> append(Node node, std::vector<Type> types, bool to_top);
   std::optional<ValueId> same_as(const Node& node, const Inferred& inferred) const;
+  void skip_views(Node& node) const;
   void explain(Error& error, const Node& node) const;
   static std::string escaped(const std::string& text);
 

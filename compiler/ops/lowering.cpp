@@ -177,6 +177,8 @@ View Lowering::define(ValueId id) {
 
 void Lowering::alias(ValueId id, View view) {
   STRIDEC_CHECK(!views_[id.value], cat("value %", id.value, " is made twice"));
+  STRIDEC_CHECK(view.shape.size() == type(id).shape.size());
+  view.shape = type(id).shape;  // the same sizes, in the graph's form
   views_[id.value] = std::move(view);
 }
 

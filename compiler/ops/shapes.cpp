@@ -10,16 +10,42 @@ namespace stridec::ops {
 
 namespace {
 
+// y is 1 only where x is.
+bool follows_one(Builder& b, sym::Expr y, sym::Expr x) {
+  if (b.prove(sym::eq(y, 1)) == sym::Answer::kNo) return true;
+  if (b.known_facts().with(sym::eq(y, 1)).holds(sym::eq(x, 1))) return true;
+  if (y.op() != sym::Op::kMin) return false;
+  // min(x, 512) is 1 only where x is
+  bool contains = false;
+  for (sym::Expr arg : y.args()) {
+    if (arg == x)
+      contains = true;
+    else if (!b.holds(sym::ge(arg, 2)))
+      return false;
+  }
+  return contains;
+}
+
+sym::Expr shorter(sym::Expr x, sym::Expr y) { return y.size() < x.size() ? y : x; }
+
 sym::Expr broadcast_dim(Builder& b, sym::Expr x, sym::Expr y, const std::string& what) {
   if (x == y || y.is_const(1)) return x;
   if (x.is_const(1)) return y;
   const sym::Expr equal = sym::eq(x, y), one_x = sym::eq(x, 1), one_y = sym::eq(y, 1);
-  if (b.holds(equal) || b.holds(one_y)) return x.is_const() || !y.is_const() ? x : y;
+  if (b.holds(equal)) return shorter(x, y);
+  if (b.holds(one_y)) return x;
   if (b.holds(one_x)) return y;
-  b.require(sym::logical_or(equal, sym::logical_or(one_x, one_y)),
-            what + ": dims {0} and {1} do not broadcast: they have to be equal or one of them 1", {x, y});
-  if (b.prove(one_x) == sym::Answer::kNo) return x;
-  if (b.prove(one_y) == sym::Answer::kNo) return y;
+  const bool x_follows = follows_one(b, x, y), y_follows = follows_one(b, y, x);
+  const std::string sentence =
+      what + ": dims {0} and {1} do not broadcast: they have to be equal or one of them 1";
+  if (x_follows && y_follows) {
+    b.require(equal, sentence, {x, y});
+    return shorter(x, y);
+  }
+  b.require(sym::logical_or(equal, sym::logical_or(one_x, one_y)), sentence, {x, y});
+  // Where only the other one may be 1 alone, this one is the result.
+  if (x_follows) return x;
+  if (y_follows) return y;
   return sym::select(one_x, y, x);
 }
 

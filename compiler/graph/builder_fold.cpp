@@ -1,0 +1,111 @@
+// What the Builder sees through: nodes without effect, and views of views.
+#include <optional>
+
+#include "compiler/base/number.h"
+#include "compiler/graph/builder.h"
+
+namespace stridec::graph {
+
+namespace {
+
+// The number that a constant of one element holds.
+std::optional<double> single(const Value& value) {
+  const DType dtype = value.type.dtype;
+  if (!value.data || value.data->size != static_cast<size_t>(byte_size(dtype))) return std::nullopt;
+  if (is_float(dtype)) return read_float(dtype, value.data->bytes);
+  return static_cast<double>(read_integer(dtype, value.data->bytes));
+}
+
+bool all_are(const std::vector<sym::Expr>& list, int64_t value) {
+  for (sym::Expr e : list)
+    if (!e.is_const(value)) return false;
+  return true;
+}
+
+// The operand that does nothing to the other one, exactly: x + 0.0 is not x where x is -0.0.
+bool is_neutral(OpKind kind, DType dtype, bool right, double value) {
+  switch (kind) {
+    case OpKind::kAdd: return value == 0 && !is_float(dtype);
+    case OpKind::kSub: return right && value == 0 && !is_float(dtype);
+    case OpKind::kMul: return value == 1;
+    case OpKind::kDiv: return right && value == 1;
+    case OpKind::kAnd: return value == 1;
+    case OpKind::kOr: return value == 0;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+// The input that a node without effect gives back.
+std::optional<ValueId> Builder::same_as(const Node& node, const Inferred& inferred) const {
+  if (node.inputs.empty() || inferred.types.size() != 1) return std::nullopt;
+  ValueId x = node.inputs[0];
+  switch (node.kind) {
+    case OpKind::kReshape:
+    case OpKind::kExpand:
+    case OpKind::kCast:
+    case OpKind::kBitcast: break;
+    case OpKind::kConcat:
+      if (node.inputs.size() != 1) return std::nullopt;
+      break;
+    case OpKind::kPermute: {
+      const auto& order = node.attributes.integers("order");
+      for (size_t i = 0; i < order.size(); ++i)
+        if (order[i] != static_cast<int64_t>(i)) return std::nullopt;
+      break;
+    }
+    case OpKind::kSlice:
+      if (!all_are(node.attributes.exprs("starts"), 0) || !all_are(node.attributes.exprs("steps"), 1))
+        return std::nullopt;
+      break;
+    case OpKind::kPad:
+      if (!all_are(node.attributes.exprs("before"), 0) || !all_are(node.attributes.exprs("after"), 0))
+        return std::nullopt;
+      break;
+    case OpKind::kAdd:
+    case OpKind::kSub:
+    case OpKind::kMul:
+    case OpKind::kDiv:
+    case OpKind::kAnd:
+    case OpKind::kOr: {
+      const auto left = single(graph_[node.inputs[0]]), right = single(graph_[node.inputs[1]]);
+      if (left && is_neutral(node.kind, dtype(x), false, *left))
+        x = node.inputs[1];
+      else if (!right || !is_neutral(node.kind, dtype(x), true, *right))
+        return std::nullopt;
+      break;
+    }
+    case OpKind::kSelect: {
+      const auto condition = single(graph_[x]);
+      if (!condition) return std::nullopt;
+      x = node.inputs[*condition != 0 ? 1 : 2];
+      break;
+    }
+    default: return std::nullopt;
+  }
+  Type out = inferred.types[0];
+  for (sym::Expr& dim : out.shape) dim = simplify(dim);
+  return out == type(x) ? std::optional(x) : std::nullopt;
+}
+
+// A reshape of a reshape, a permute of a permute: of the first one's input.
+void Builder::skip_views(Node& node) const {
+  if (node.inputs.size() != 1 || (node.kind != OpKind::kReshape && node.kind != OpKind::kPermute)) return;
+  const NodeId producer = graph_[node.inputs[0]].producer;
+  if (!producer.valid() || graph_[producer].kind != node.kind) return;
+  const Node& inner = graph_[producer];
+  if (node.kind == OpKind::kPermute) {
+    const auto &first = inner.attributes.integers("order"), &second = node.attributes.integers("order");
+    if (first.size() != second.size()) return;
+    std::vector<int64_t> order;
+    for (int64_t dim : second) {
+      if (dim < 0 || dim >= static_cast<int64_t>(first.size())) return;
+      order.push_back(first[static_cast<size_t>(dim)]);
+    }
+    node.attributes.set("order", std::move(order));
+  }
+  node.inputs[0] = inner.inputs[0];
+}
+
+}  // namespace stridec::graph
