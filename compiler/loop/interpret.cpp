@@ -196,7 +196,7 @@ class Runner {
     int64_t bytes = elements * byte_size(b.dtype);
     m.elements = elements;
     if (b.storage == Storage::kWeight && !b.prepacked) {
-      STRIDEC_CHECK(b.weight.bytes && static_cast<int64_t>(b.weight.size) >= bytes,
+      STRIDEC_CHECK(bytes == 0 || (b.weight.bytes && static_cast<int64_t>(b.weight.size) >= bytes),
                     cat("weight ", b.name, " has no bytes"));
       m.data = const_cast<uint8_t*>(b.weight.bytes);
       return m;

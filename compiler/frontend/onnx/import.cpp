@@ -17,9 +17,10 @@ namespace stridec::onnx {
 namespace {
 
 std::vector<std::span<const Row>> families() {
-  return {pointwise_rows(),    shape_rows(),    indexing_rows(),      reduction_rows(),    contraction_rows(),
-          window_rows(),       resize_rows(),   normalization_rows(), quantization_rows(), recurrent_rows(),
-          control_flow_rows(), sequence_rows(), contrib_rows()};
+  return {pointwise_rows(),    shape_rows(),     indexing_rows(),     reduction_rows(),
+          contraction_rows(),  window_rows(),    resize_rows(),       normalization_rows(),
+          quantization_rows(), recurrent_rows(), control_flow_rows(), sequence_rows(),
+          vision_rows(),       signal_rows(),    training_rows(),     contrib_rows()};
 }
 
 using RowTable = std::unordered_map<std::string, std::vector<const Row*>>;
@@ -310,7 +311,8 @@ class ModelImporter : public Importer {
     std::vector<Type> types;
     for (size_t i = 0; i < n.inputs.size(); ++i)
       types.push_back(context.has(i) ? type_of(context.slot(i)) : Type());
-    const auto body = depth_ < 16 ? expand_function(n, types, cat("%", next_prefix_++, "/")) : std::nullopt;
+    const auto body =
+        depth_ < 16 ? expand_function(n, types, cat("%", next_prefix_++, "/"), model_.opsets) : std::nullopt;
     if (!body) unknown_operator(n);
     ++depth_;
     struct Leave {

@@ -34,6 +34,9 @@ std::span<const Row> quantization_rows();
 std::span<const Row> recurrent_rows();
 std::span<const Row> control_flow_rows();
 std::span<const Row> sequence_rows();
+std::span<const Row> vision_rows();
+std::span<const Row> signal_rows();
+std::span<const Row> training_rows();
 std::span<const Row> contrib_rows();
 
 }  // namespace stridec::onnx

@@ -125,6 +125,9 @@ Outputs clip(Context& c) {
   return {x};
 }
 
+// Only narrow floats saturate; out of range integers wrap.
+bool saturates(const Context& c, DType to) { return is_float(to) && c.integer("saturate", 1) != 0; }
+
 Outputs op_cast(Context& c) {
   DType to = DType::kF32;
   if (const Attribute* a = c.node.find("to"); a && !a->strings.empty()) {  // before version 6: "FLOAT"
@@ -139,7 +142,7 @@ Outputs op_cast(Context& c) {
   } else {
     to = c.dtype(static_cast<int>(c.integer("to")));
   }
-  return {cast(c.in(0), to, c.integer("saturate", 1) != 0)};
+  return {cast(c.in(0), to, saturates(c, to))};
 }
 Outputs cast_like(Context& c) { return {cast(c.in(0), c.in(1).dtype(), c.integer("saturate", 1) != 0)}; }
 Outputs bit_cast(Context& c) {

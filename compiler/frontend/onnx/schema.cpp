@@ -87,7 +87,8 @@ std::optional<Diagnostic> check_node(const Node& node) {
 }
 
 std::optional<std::vector<Node>> expand_function(const Node& node, const std::vector<Type>& input_types,
-                                                 const std::string& prefix) {
+                                                 const std::string& prefix,
+                                                 const std::map<std::string, int>& model_opsets) {
   const ::onnx::OpSchema* s = lookup(node.op_type, node.domain, node.version);
   if (!s) return std::nullopt;
   ::onnx::FunctionProto body;
@@ -117,7 +118,9 @@ std::optional<std::vector<Node>> expand_function(const Node& node, const std::ve
   const auto set_version = [&](auto&& self, std::vector<Node>& nodes) -> void {
     for (Node& n : nodes) {
       auto it = function.opsets.find(n.domain);
-      if (n.version == 0) n.version = it == function.opsets.end() ? node.version : it->second;
+      if (it == function.opsets.end()) it = model_opsets.find(n.domain);
+      if (n.version == 0)
+        n.version = it == function.opsets.end() || it == model_opsets.end() ? node.version : it->second;
       for (Attribute& a : n.attributes)
         for (Graph& g : a.graphs) self(self, g.nodes);
     }

@@ -2,6 +2,7 @@
 // operators.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,7 +45,8 @@ std::optional<Diagnostic> check_node(const Node& node);
 // inputs and outputs; inner names are made unique with `prefix`. None if the schema has no body, or if the
 // body needs types that `input_types` (kNone where unknown) does not give.
 std::optional<std::vector<Node>> expand_function(const Node& node, const std::vector<Type>& input_types,
-                                                 const std::string& prefix);
+                                                 const std::string& prefix,
+                                                 const std::map<std::string, int>& model_opsets = {});
 
 // Every operator of a domain at its newest version, sorted (for 'stridec ops').
 std::vector<std::string> operators_of(const std::string& domain);

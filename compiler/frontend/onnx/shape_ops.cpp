@@ -318,7 +318,8 @@ Outputs range(Context& c) {
 Outputs eye_like(Context& c) {
   const Term x = c.in(0);
   const DType type = c.dtype("dtype", x.dtype());
-  const Term row = index_along(c.b, x.shape(), 0, DType::kI64), column = index_along(c.b, x.shape(), 1, DType::kI64);
+  const Term row = index_along(c.b, x.shape(), 0, DType::kI64),
+             column = index_along(c.b, x.shape(), 1, DType::kI64);
   return {cast(equal(column, row + static_cast<double>(c.integer("k", 0))), type)};
 }
 

@@ -1,0 +1,138 @@
+// Fourier transforms as matrix products, and random numbers.
+#include <numbers>
+
+#include "compiler/base/text.h"
+#include "compiler/frontend/onnx/import_rows.h"
+#include "compiler/ops/composite.h"
+
+namespace stridec::onnx {
+namespace {
+
+using namespace ops;
+
+// cos and sin of 2 pi row column / length, [rows, columns]; the product is reduced as an integer first.
+struct Waves {
+  Term cosine, sine;
+};
+Waves waves(Builder& b, sym::Expr rows, sym::Expr columns, sym::Expr length, DType type) {
+  const Shape shape{rows, columns};
+  const Term product = index_along(b, shape, 0, DType::kI64) * index_along(b, shape, 1, DType::kI64);
+  const Term turn = cast(apply(OpKind::kMod, product, size_as(b, DType::kI64, length)), type);
+  const Term angle = turn * (2 * std::numbers::pi) / size_as(b, type, length);
+  return {apply(OpKind::kCos, angle), apply(OpKind::kSin, angle)};
+}
+
+// x [..., n, 1 or 2] (real or complex) to [..., m, 2], or [..., m, 1] for the inverse of a one-sided
+// spectrum.
+Term transform(const Context& c, Term x, std::optional<sym::Expr> given, bool inverse, bool onesided) {
+  const DType type = is_storage_float(x.dtype()) ? DType::kF32 : x.dtype();
+  const int64_t last = x.rank() - 1;
+  const sym::Expr n = x.dim(last - 1);
+  const bool to_real = inverse && onesided;
+  const sym::Expr length = given ? *given : to_real ? (n - 1) * 2 : n;
+  const sym::Expr half = sym::floordiv(length, 2) + 1;
+  const sym::Expr used = c.b.simplify(sym::min(n, to_real ? half : length)),
+                  out = onesided && !inverse ? half : length;
+  const auto part = [&](int64_t i) {
+    return cast(squeeze(slice(slice(x, last, i, 1), last - 1, 0, used), {last}), type);
+  };
+  const bool complex = x.dim(last).is_const(2);
+  const Waves w = waves(c.b, used, c.b.simplify(out), length, type);
+  if (to_real) {
+    // Every frequency but the first and the middle one stands for its mirror image too.
+    const Term k = index_along(c.b, {used}, 0, DType::kI64), size = size_as(c.b, DType::kI64, length);
+    const Term single = logical_or(equal(k, 0), equal(k * 2.0, size));
+    const Term weight = select(single, c.number(type, 1), c.number(type, 2));
+    Term y = matmul(part(0) * weight, w.cosine);
+    if (complex) y = y - matmul(part(1) * weight, w.sine);
+    return cast(unsqueeze(y / size_as(c.b, type, length), {last}), x.dtype());
+  }
+  Term re = matmul(part(0), w.cosine), im = matmul(part(0), w.sine);
+  if (!inverse) im = -im;
+  if (complex) {
+    const Term rotated = matmul(part(1), w.sine);
+    re = inverse ? re - rotated : re + rotated;
+    im = im + matmul(part(1), w.cosine);
+  }
+  Term y = concat({unsqueeze(re, {last}), unsqueeze(im, {last})}, last);
+  if (inverse) y = y / size_as(c.b, type, length);
+  return cast(y, x.dtype());
+}
+
+Outputs dft(Context& c) {
+  const Term x = c.in(0);
+  int64_t axis = c.integer("axis", 1);
+  if (c.version >= 20) axis = c.has(2) ? c.integers_of(2, "axis").at(0) : -2;
+  axis = c.axis(axis, x.rank());
+  std::optional<sym::Expr> length;
+  if (c.has(1)) length = c.sizes_of(1, "dft_length", 1, int64_t{1} << 40).at(0);
+  const Term along = transpose(x, axis, x.rank() - 2);
+  const Term y = transform(c, along, length, c.integer("inverse", 0) != 0, c.integer("onesided", 0) != 0);
+  return {transpose(y, axis, x.rank() - 2)};
+}
+
+Outputs stft(Context& c) {
+  const Term x = c.in(0);
+  const Dims step = c.integers_of(1, "frame_step");
+  sym::Expr length = 0;
+  if (c.has(3))
+    length = c.integers_of(3, "frame_length").at(0);
+  else if (c.has(2))
+    length = c.in(2).dim(0);
+  else
+    c.unsupported("STFT needs a window or a frame_length");
+  const sym::Expr frames = c.b.simplify(sym::floordiv(x.dim(1) - length, step.at(0)) + 1);
+  const Shape grid{frames, length};
+  const Term at = index_along(c.b, grid, 0, DType::kI64) * static_cast<double>(step.at(0)) +
+                  index_along(c.b, grid, 1, DType::kI64);
+  Term framed = gather(x, at, 1);  // [batch, frames, length, 1 or 2]
+  if (c.has(2)) framed = framed * reshape(c.in(2), {length, 1});
+  const bool complex = x.dim(2).is_const(2);
+  return {transform(c, framed, std::nullopt, false, !complex && c.integer("onesided", 1) != 0)};
+}
+
+Term uniform(const Context& c, const Shape& shape, int64_t stream) {
+  // Without a seed every node has a stream of its own, the same in each build.
+  int64_t seed = c.node.index * 2 + stream;
+  if (c.has_attribute("seed")) seed = static_cast<int64_t>(c.number("seed", 0) * 65536) + stream;
+  return {c.b,
+          c.b.add1(OpKind::kRandomUniform, {}, {{"shape", shape}, {"dtype", DType::kF32}, {"seed", seed}})};
+}
+
+template <bool normal, bool like>
+Outputs random(Context& c) {
+  Shape shape;
+  if (like)
+    shape = c.in(0).shape();
+  else
+    for (int64_t d : c.integers("shape")) shape.emplace_back(d);
+  const DType type = c.dtype("dtype", like && is_float(c.in(0).dtype()) ? c.in(0).dtype() : DType::kF32);
+  if (!normal)
+    return {
+        cast(uniform(c, shape, 0) * (c.number("high", 1) - c.number("low", 0)) + c.number("low", 0), type)};
+  // Box and Muller
+  const Term radius = sqrt(log(subtract_from(1, uniform(c, shape, 0))) * -2.0);
+  const Term angle = apply(OpKind::kCos, uniform(c, shape, 1) * (2 * std::numbers::pi));
+  return {cast(radius * angle * c.number("scale", 1) + c.number("mean", 0), type)};
+}
+
+Outputs bernoulli(Context& c) {
+  const Term x = c.in(0);
+  return {cast(less(uniform(c, x.shape(), 0), cast(x, DType::kF32)), c.dtype("dtype", x.dtype()))};
+}
+
+constexpr Row kRows[] = {
+    {"Bernoulli", bernoulli},
+    {"DFT", dft},
+    {"RandomNormal", random<true, false>},
+    {"RandomNormalLike", random<true, true>},
+    {"RandomUniform", random<false, false>},
+    {"RandomUniformLike", random<false, true>},
+    {"STFT", stft},
+};
+
+}  // namespace
+
+std::span<const Row> signal_rows() { return kRows; }
+
+}  // namespace stridec::onnx

@@ -1,0 +1,103 @@
+// Optimizer steps of ai.onnx.preview.training, and the arithmetic operators of ai.onnx.ml.
+#include "compiler/base/text.h"
+#include "compiler/frontend/onnx/import_rows.h"
+#include "compiler/ops/composite.h"
+
+namespace stridec::onnx {
+namespace {
+
+using namespace ops;
+
+constexpr const char* kTraining = "ai.onnx.preview.training";
+constexpr const char* kMl = "ai.onnx.ml";
+
+// Inputs are rate, step count, then groups of n tensors: parameters, gradients, states. The step gives the
+// new parameter and states of one tensor; outputs are grouped likewise.
+Outputs optimizer(
+    Context& c, size_t groups,
+    const std::function<std::vector<Term>(Term rate, Term step, const std::vector<Term>& tensors)>& update) {
+  const size_t n = (c.input_count() - 2) / groups;
+  if (c.input_count() != 2 + n * groups)
+    c.does_not_fit(cat(c.input_count(), " inputs do not divide into ", groups, " groups"));
+  std::vector<Outputs> columns(groups - 1);
+  for (size_t i = 0; i < n; ++i) {
+    std::vector<Term> tensors;
+    for (size_t g = 0; g < groups; ++g) tensors.push_back(c.in(2 + g * n + i));
+    const Term rate = cast(reshape(c.in(0), {}), tensors[0].dtype()),
+               step = cast(reshape(c.in(1), {}), tensors[0].dtype());
+    const auto results = update(rate, step, tensors);
+    for (size_t g = 0; g < results.size(); ++g) columns[g].push_back(results[g]);
+  }
+  Outputs out;
+  for (auto& column : columns) out.insert(out.end(), column.begin(), column.end());
+  return out;
+}
+
+Outputs momentum(Context& c) {
+  return optimizer(c, 3, [&](Term rate, Term step, const std::vector<Term>& t) {
+    const Term gradient = t[1] + t[0] * c.number("norm_coefficient", 0);
+    const double alpha = c.number("alpha", 0);
+    const Term beta = select(greater(step, 0), number_like(step, c.number("beta", 0)), number_like(step, 1));
+    const Term v = t[2] * alpha + gradient * beta;
+    const Term direction = c.text("mode", "standard") == "nesterov" ? gradient + v * alpha : v;
+    return std::vector<Term>{t[0] - rate * direction, v};
+  });
+}
+
+Outputs adagrad(Context& c) {
+  return optimizer(c, 3, [&](Term rate, Term step, const std::vector<Term>& t) {
+    const Term gradient = t[1] + t[0] * c.number("norm_coefficient", 0);
+    const Term r = rate / (step * c.number("decay_factor", 0) + 1.0);
+    const Term h = t[2] + square(gradient);
+    return std::vector<Term>{t[0] - r * gradient / (sqrt(h) + c.number("epsilon", 1e-6f)), h};
+  });
+}
+
+Outputs adam(Context& c) {
+  return optimizer(c, 4, [&](Term rate, Term step, const std::vector<Term>& t) {
+    const double alpha = c.number("alpha", 0.9f), beta = c.number("beta", 0.999f);
+    const Term gradient = t[1] + t[0] * c.number("norm_coefficient", 0);
+    const Term v = t[2] * alpha + gradient * (1 - alpha), h = t[3] * beta + square(gradient) * (1 - beta);
+    const auto power = [&](double base) { return pow(number_like(step, base), step); };
+    const Term corrected = rate * sqrt(subtract_from(1, power(beta))) / subtract_from(1, power(alpha));
+    const Term r = select(greater(step, 0), corrected, rate);
+    const Term x = t[0] - r * v / (sqrt(h) + c.number("epsilon", 1e-6f));
+    return std::vector<Term>{x * (1 - c.number("norm_coefficient_post", 0)), v, h};
+  });
+}
+
+Outputs binarizer(Context& c) { return {cast(greater(c.in(0), c.number("threshold", 0)), c.in(0).dtype())}; }
+
+Outputs array_feature_extractor(Context& c) {
+  Term x = c.in(0);
+  if (x.rank() == 1) x = unsqueeze(x, {0});
+  const Term index = c.in(1);
+  return {gather(x, reshape(index, {count(index.shape())}), x.rank() - 1)};
+}
+
+Outputs scaler(Context& c) {
+  const Term x = cast(c.in(0), DType::kF32);
+  const auto vector = [&](const char* name, double otherwise) {
+    const auto values = c.numbers(name);
+    if (values.empty()) return c.number(DType::kF32, otherwise);
+    std::vector<Term> parts;
+    for (double v : values) parts.push_back(reshape(c.number(DType::kF32, v), {1}));
+    return concat(parts, 0);
+  };
+  return {(x - vector("offset", 0)) * vector("scale", 1)};
+}
+
+constexpr Row kRows[] = {
+    {"Adagrad", adagrad, 1, kAnyLater, kTraining},
+    {"Adam", adam, 1, kAnyLater, kTraining},
+    {"Momentum", momentum, 1, kAnyLater, kTraining},
+    {"ArrayFeatureExtractor", array_feature_extractor, 1, kAnyLater, kMl},
+    {"Binarizer", binarizer, 1, kAnyLater, kMl},
+    {"Scaler", scaler, 1, kAnyLater, kMl},
+};
+
+}  // namespace
+
+std::span<const Row> training_rows() { return kRows; }
+
+}  // namespace stridec::onnx

@@ -1,0 +1,274 @@
+// Sampling and detection: GridSample, RoiAlign, Col2Im, NonMaxSuppression.
+#include <functional>
+#include <numeric>
+
+#include "compiler/base/text.h"
+#include "compiler/frontend/onnx/import_rows.h"
+#include "compiler/ops/composite.h"
+
+namespace stridec::onnx {
+namespace {
+
+using namespace ops;
+
+// Back and forth between two borders, the border included once.
+Term reflect(Term x, Term low, Term high) {
+  const Term range = maximum(high - low, 1e-20), period = range * 2.0;
+  const Term t = apply(OpKind::kMod, x - low, period);
+  return low + minimum(t, period - t);
+}
+
+// x [n, channels, spatial...] sampled at positions (one f32 [n, outputs...] per spatial dim, in pixels).
+class Sampler {
+ public:
+  Sampler(const Context& c, Term x, std::string padding, bool align_corners)
+      : b_(c.b), x_(x), padding_(std::move(padding)) {
+    for (int64_t d = 2; d < x.rank(); ++d) {
+      const Term size = size_as(b_, DType::kF32, x.dim(d));
+      sizes_.push_back(size);
+      low_.push_back(c.number(DType::kF32, align_corners ? 0 : -0.5));
+      high_.push_back(size - (align_corners ? 1.0 : 0.5));
+    }
+    flat_ = {x.dim(0), x.dim(1), count(x.shape(), 2, x.rank())};
+  }
+
+  // What lies outside of the image comes in before interpolation.
+  Term bring_inside(Term position, size_t dim) const {
+    if (padding_ == "border") {
+      const Term outside = logical_or(less(position, low_[dim]), greater(position, high_[dim]));
+      return select(outside, clamp(position, dim), position);
+    }
+    return padding_ == "reflection" ? reflect(position, low_[dim], high_[dim]) : position;
+  }
+
+  Term at(const std::vector<Term>& index) const {
+    Term flat = number_like(index[0], 0);
+    std::optional<Term> valid;
+    for (size_t d = 0; d < index.size(); ++d) {
+      Term i = index[d];
+      if (padding_ == "zeros") {
+        const Term inside = logical_and(greater_equal(i, 0), less(i, sizes_[d]));
+        valid = valid ? logical_and(*valid, inside) : inside;
+      }
+      if (padding_ == "reflection") i = apply(OpKind::kTrunc, reflect(i, low_[d], high_[d]));
+      flat = flat * sizes_[d] + clamp(i, d);
+    }
+    const Term picked =
+        gather(reshape(x_, flat_), cast(flat, DType::kI64), 2, 1);  // [n, channels, outputs...]
+    return valid ? select(unsqueeze(*valid, {1}), picked, 0) : picked;
+  }
+
+  // Sum over the taps of every dim; weight(distance) is zero beyond `reach`.
+  Term interpolate(const std::vector<Term>& position, int reach,
+                   const std::function<Term(Term)>& weight) const {
+    std::vector<Term> index;
+    return taps(position, index, std::nullopt, reach, weight);
+  }
+
+ private:
+  Term clamp(Term i, size_t d) const { return minimum(maximum(i, 0), sizes_[d] - 1.0); }
+
+  Term taps(const std::vector<Term>& position, std::vector<Term>& index, std::optional<Term> factor,
+            int reach, const std::function<Term(Term)>& weight) const {
+    const size_t d = index.size();
+    if (d == position.size()) return at(index) * cast(unsqueeze(*factor, {1}), x_.dtype());
+    const Term base = apply(OpKind::kFloor, position[d]);
+    std::optional<Term> sum;
+    for (int t = 1 - reach; t <= reach; ++t) {
+      const Term i = base + static_cast<double>(t), w = weight(i - position[d]);
+      index.push_back(i);
+      const Term part = taps(position, index, factor ? *factor * w : w, reach, weight);
+      index.pop_back();
+      sum = sum ? *sum + part : part;
+    }
+    return *sum;
+  }
+
+  Builder& b_;
+  Term x_;
+  std::string padding_;
+  std::vector<Term> sizes_, low_, high_;
+  Shape flat_;
+};
+
+Term triangle(Term distance) { return maximum(subtract_from(1, abs(distance)), 0); }
+Term keys_cubic(Term distance) {
+  const double a = -0.75;
+  const Term d = abs(distance);
+  const Term near = ((d * (a + 2) - (a + 3)) * d) * d + 1.0, far = ((d * a - 5 * a) * d + 8 * a) * d - 4 * a;
+  return select(less_equal(d, 1), near, select(less(d, 2), far, 0));
+}
+
+Outputs grid_sample(Context& c) {
+  const Term x = c.in(0), grid = cast(c.in(1), DType::kF32);
+  const bool align = c.integer("align_corners", 0) != 0;
+  const std::string mode = c.text("mode", "linear");
+  const Sampler sampler(c, x, c.text("padding_mode", "zeros"), align);
+  const int64_t last = grid.rank() - 1, dims = x.rank() - 2;
+  c.b.require(sym::eq(grid.dim(last), dims), cat("a grid of {0} coordinates for ", dims, " spatial dims"),
+              {grid.dim(last)});
+  std::vector<Term> position;
+  for (int64_t d = 0; d < dims; ++d) {
+    const Term g = squeeze(slice(grid, last, dims - 1 - d, 1), {last}),
+               size = size_as(c.b, DType::kF32, x.dim(d + 2));
+    Term p = align ? (g + 1.0) * 0.5 * (size - 1.0) : ((g + 1.0) * size - 1.0) * 0.5;
+    if (mode == "nearest") p = apply(OpKind::kRound, p);
+    position.push_back(sampler.bring_inside(p, static_cast<size_t>(d)));
+  }
+  if (mode == "nearest") return {sampler.at(position)};
+  if (mode == "cubic" || mode == "bicubic") return {sampler.interpolate(position, 2, keys_cubic)};
+  return {sampler.interpolate(position, 1, triangle)};
+}
+
+// Blocks add up where they overlap.
+Outputs col2im(Context& c) {
+  const Term x = c.in(0);
+  const Dims image = c.integers_of(1, "image_shape"), block = c.integers_of(2, "block_shape");
+  const size_t n = image.size();
+  const Dims strides = c.integers("strides", Dims(n, 1)), dilations = c.integers("dilations", Dims(n, 1)),
+             pads = c.integers("pads", Dims(2 * n, 0));
+  if (block.size() != n || strides.size() != n || dilations.size() != n || pads.size() != 2 * n)
+    c.does_not_fit("strides, dilations or pads do not fit image_shape");
+  const int64_t taps = std::accumulate(block.begin(), block.end(), int64_t{1}, std::multiplies<>());
+  const sym::Expr channels = c.b.simplify(sym::floordiv(x.dim(1), taps));
+  // Where element (tap, position) lands in the padded image, flattened.
+  Shape order;
+  Dims padded, places;
+  for (size_t d = 0; d < n; ++d) {
+    padded.push_back(image[d] + pads[d] + pads[d + n]);
+    places.push_back((padded[d] - dilations[d] * (block[d] - 1) - 1) / strides[d] + 1);
+  }
+  order.insert(order.end(), block.begin(), block.end());
+  order.insert(order.end(), places.begin(), places.end());
+  Term flat = filled(c.b, order, DType::kI64, 0);
+  for (size_t d = 0; d < n; ++d) {
+    const Term at =
+        index_along(c.b, order, static_cast<int64_t>(d), DType::kI64) * static_cast<double>(dilations[d]) +
+        index_along(c.b, order, static_cast<int64_t>(d + n), DType::kI64) * static_cast<double>(strides[d]);
+    flat = flat * static_cast<double>(padded[d]) + at;
+  }
+  const sym::Expr total = std::accumulate(padded.begin(), padded.end(), int64_t{1}, std::multiplies<>()),
+                  each = count(order);
+  const Term values = reshape(x, {x.dim(0), channels, each});
+  const Term index = expand(reshape(flat, {1, 1, each}), values.shape());
+  const Term zeros = filled(c.b, {x.dim(0), channels, total}, x.dtype(), 0);
+  Term out(c.b, c.b.add1(OpKind::kScatterElements, {zeros.id(), index.id(), values.id()},
+                         {{"dim", int64_t{2}}, {"reduction", std::string("add")}}));
+  Shape shape{x.dim(0), channels};
+  shape.insert(shape.end(), padded.begin(), padded.end());
+  out = reshape(out, shape);
+  for (size_t d = 0; d < n; ++d) out = slice(out, static_cast<int64_t>(d) + 2, pads[d], image[d]);
+  return {out};
+}
+
+// Each region is a grid of bins, each bin the mean or maximum of a grid of bilinear samples.
+Outputs roi_align(Context& c) {
+  const Term x = c.in(0), rois = cast(c.in(1), DType::kF32), batch = cast(c.in(2), DType::kI64);
+  const int64_t height = c.integer("output_height", 1), width = c.integer("output_width", 1),
+                ratio = c.integer("sampling_ratio", 0);
+  if (ratio <= 0)
+    c.unsupported("RoiAlign with a sampling_ratio of 0 takes its number of samples from the data");
+  const bool half = c.version >= 16 && c.text("coordinate_transformation_mode", "half_pixel") == "half_pixel";
+  const double scale = c.number("spatial_scale", 1), shift = half ? 0.5 : 0;
+  const auto corner = [&](int64_t i) { return squeeze(slice(rois, 1, i, 1), {1}) * scale - shift; };
+  const sym::Expr regions = rois.dim(0);
+  // Positions [regions, bins, samples] along one dim.
+  const auto positions = [&](Term start, Term end, int64_t bins) {
+    const Term length = half ? end - start : maximum(end - start, 1);
+    const Term bin = reshape(length / static_cast<double>(bins), {regions, 1, 1});
+    const Shape grid{regions, bins, ratio};
+    const Term i = cast(index_along(c.b, grid, 1, DType::kI64), DType::kF32),
+               s = cast(index_along(c.b, grid, 2, DType::kI64), DType::kF32);
+    return reshape(start, {regions, 1, 1}) + bin * i + bin * ((s + 0.5) * (1.0 / static_cast<double>(ratio)));
+  };
+  const Term ys = positions(corner(1), corner(3), height), xs = positions(corner(0), corner(2), width);
+  const Shape all{regions, height, width, ratio, ratio};
+  const Term y = expand(reshape(ys, {regions, height, 1, ratio, 1}), all),
+             xx = expand(reshape(xs, {regions, 1, width, 1, ratio}), all);
+  const Term h = size_as(c.b, DType::kF32, x.dim(2)), w = size_as(c.b, DType::kF32, x.dim(3));
+  const auto outside = [](Term p, Term size) { return logical_or(less(p, -1.0), greater(p, size)); };
+  const Term nothing = logical_or(outside(y, h), outside(xx, w));
+  const auto inside = [](Term p, Term size) { return minimum(maximum(p, 0), size - 1.0); };
+  const Sampler sampler(c, gather(x, batch, 0), "border", true);
+  const std::vector<Term> position{inside(y, h), inside(xx, w)};
+  const bool maximal = c.text("mode", "avg") == "max";
+  // ONNX takes the largest weighted tap, not the largest sample.
+  if (maximal) {
+    std::optional<Term> best;
+    const Term y0 = apply(OpKind::kFloor, position[0]), x0 = apply(OpKind::kFloor, position[1]);
+    for (int dy = 0; dy <= 1; ++dy) {
+      for (int dx = 0; dx <= 1; ++dx) {
+        const Term ty = y0 + static_cast<double>(dy), tx = x0 + static_cast<double>(dx);
+        const Term weight = triangle(ty - position[0]) * triangle(tx - position[1]);
+        const Term tap = sampler.at({ty, tx}) * cast(unsqueeze(weight, {1}), x.dtype());
+        best = best ? maximum(*best, tap) : tap;
+      }
+    }
+    return {reduce_max(select(unsqueeze(nothing, {1}), 0, *best), {4, 5})};
+  }
+  const Term samples =
+      sampler.interpolate(position, 1, triangle);  // [regions, channels, height, width, ratio, ratio]
+  return {reduce_mean(select(unsqueeze(nothing, {1}), 0, samples), {4, 5})};
+}
+
+// Boxes in order of score; each is kept unless a kept one before it overlaps too much. The result's size is
+// known after the run.
+Outputs non_max_suppression(Context& c) {
+  const Term boxes = c.in(0), scores = c.in(1);
+  const sym::Expr batch = boxes.dim(0), n = boxes.dim(1), classes = scores.dim(1);
+  const auto scalar = [&](size_t i, double otherwise, DType type) {
+    return c.has(i) ? cast(reshape(c.in(i), {}), type) : c.number(type, otherwise);
+  };
+  const Term most = scalar(2, 0, DType::kI64), overlap = scalar(3, 0, DType::kF32);
+  const auto sorted =
+      c.b.add(OpKind::kTopK, {scores.id()},
+              {{"dim", int64_t{2}}, {"k", n}, {"largest", int64_t{1}}, {"sorted", int64_t{1}}});
+  const Term score(c.b, sorted[0]), order(c.b, sorted[1]);  // [batch, classes, n]
+
+  // Corners [batch, classes, n] in that order.
+  const auto part = [&](int64_t i) {
+    const Term column = expand(reshape(slice(boxes, 2, i, 1), {batch, 1, n}), {batch, classes, n});
+    return Term(c.b, c.b.add1(OpKind::kGatherElements, {column.id(), order.id()}, {{"dim", int64_t{2}}}));
+  };
+  const Term p = part(0), q = part(1), r = part(2), s = part(3);
+  const bool center = c.integer("center_point_box", 0) != 0;
+  const Term x0 = center ? p - r * 0.5 : minimum(q, s), x1 = center ? p + r * 0.5 : maximum(q, s);
+  const Term y0 = center ? q - s * 0.5 : minimum(p, r), y1 = center ? q + s * 0.5 : maximum(p, r);
+  const Term area = (x1 - x0) * (y1 - y0);
+  const Term eligible =
+      c.has(4) ? greater(score, scalar(4, 0, DType::kF32)) : filled(c.b, score.shape(), DType::kBool, 1);
+
+  const Term position = index_along(c.b, {1, 1, n}, 2, DType::kI64);
+  const LoopResult result = loop(
+      c.b, n, std::nullopt, {filled(c.b, score.shape(), DType::kBool, 0).id()}, [&](const LoopState& state) {
+        const Term kept(c.b, state.carried[0]);
+        const auto here = [&](Term t) { return slice(t, 2, state.counter, 1); };
+        const Term wide = maximum(minimum(x1, here(x1)) - maximum(x0, here(x0)), 0),
+                   high = maximum(minimum(y1, here(y1)) - maximum(y0, here(y0)), 0);
+        const Term shared = wide * high;
+        const Term clash = logical_and(kept, greater(shared, (area + here(area) - shared) * overlap));
+        const Term blocked = reduce(OpKind::kReduceOr, clash, {2}, kKeep);
+        const Term room = less(reduce_sum(cast(kept, DType::kI64), {2}, kKeep), most);
+        const Term keep = logical_and(logical_and(here(eligible), room), logical_not(blocked));
+        const Term now = logical_and(equal(position, Term(c.b, state.counter_value)), keep);
+        return LoopStep{.condition = std::nullopt, .carried = {logical_or(kept, now).id()}, .stacked = {}};
+      });
+  const sym::Expr found = c.b.fresh_symbol("selected", 0, batch * classes * n);
+  const Term at(c.b, c.b.add1(OpKind::kNonZero, {result.carried[0]}, {{"count", found}}));  // [3, found]
+  const Term rows = transpose(at, 0, 1);
+  const Term box(c.b, c.b.add1(OpKind::kGatherNd, {order.id(), rows.id()}, {{"batch_dims", int64_t{0}}}));
+  return {concat({slice(rows, 1, 0, 2), unsqueeze(box, {1})}, 1)};
+}
+
+constexpr Row kRows[] = {
+    {"Col2Im", col2im},
+    {"GridSample", grid_sample},
+    {"NonMaxSuppression", non_max_suppression},
+    {"RoiAlign", roi_align},
+};
+
+}  // namespace
+
+std::span<const Row> vision_rows() { return kRows; }
+
+}  // namespace stridec::onnx
