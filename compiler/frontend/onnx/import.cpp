@@ -295,6 +295,10 @@ class ModelImporter : public Importer {
       if (!name.empty() && inputs.back().kind == Slot::Kind::kFailed) throw Skipped{};
     }
     Context context(*this, builder_, n, std::move(inputs));
+    // A row may cover versions in which the operator did not exist yet.
+    if (!has_schema(n.op_type, n.domain, n.version) &&
+        has_schema(n.op_type, n.domain, newest_version(n.domain)))
+      unknown_operator(n);
     if (const Row* row = find_row(n)) {
       std::vector<Slot> outputs = row->import(context);
       for (size_t i = 0; i < n.outputs.size(); ++i)

@@ -144,10 +144,14 @@ Outputs op_cast(Context& c) {
   }
   return {cast(c.in(0), to, saturates(c, to))};
 }
-Outputs cast_like(Context& c) { return {cast(c.in(0), c.in(1).dtype(), c.integer("saturate", 1) != 0)}; }
+Outputs cast_like(Context& c) {
+  const DType to = c.in(1).dtype();
+  return {cast(c.in(0), to, saturates(c, to))};
+}
 Outputs bit_cast(Context& c) {
   const DType to = c.dtype(static_cast<int>(c.integer("to")));
-  if (c.in(0).dtype() == to) return {c.in(0)};
+  // A bool's bits are those of its number.
+  if (is_bool(to) || is_bool(c.in(0).dtype()) || c.in(0).dtype() == to) return {cast(c.in(0), to)};
   return {Term(c.b, c.b.add1(OpKind::kBitcast, {c.in(0).id()}, {{"to", to}}))};
 }
 

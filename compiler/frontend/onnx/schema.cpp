@@ -52,6 +52,10 @@ std::optional<Schema> find_schema(const std::string& op_type, const std::string&
   return out;
 }
 
+bool has_schema(const std::string& op_type, const std::string& domain, int version) {
+  return lookup(op_type, domain, version) != nullptr;
+}
+
 std::optional<Attribute> schema_default(const std::string& op_type, const std::string& domain, int version,
                                         const std::string& attribute) {
   const ::onnx::OpSchema* s = lookup(op_type, domain, version);
@@ -117,10 +121,13 @@ std::optional<std::vector<Node>> expand_function(const Node& node, const std::ve
   // Bodies import the opset they were written for, and may call other function operators.
   const auto set_version = [&](auto&& self, std::vector<Node>& nodes) -> void {
     for (Node& n : nodes) {
-      auto it = function.opsets.find(n.domain);
-      if (it == function.opsets.end()) it = model_opsets.find(n.domain);
-      if (n.version == 0)
-        n.version = it == function.opsets.end() || it == model_opsets.end() ? node.version : it->second;
+      if (n.version == 0) {
+        const auto own = function.opsets.find(n.domain);
+        const auto model = model_opsets.find(n.domain);
+        n.version = own != function.opsets.end()  ? own->second
+                    : model != model_opsets.end() ? model->second
+                                                  : node.version;
+      }
       for (Attribute& a : n.attributes)
         for (Graph& g : a.graphs) self(self, g.nodes);
     }

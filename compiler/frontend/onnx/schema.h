@@ -30,6 +30,8 @@ struct Schema {
 // None: the domain's version does not have the operator.
 std::optional<Schema> find_schema(const std::string& op_type, const std::string& domain, int version);
 
+bool has_schema(const std::string& op_type, const std::string& domain, int version);
+
 // The attribute's default at that version; none if it has none.
 std::optional<Attribute> schema_default(const std::string& op_type, const std::string& domain, int version,
                                         const std::string& attribute);

@@ -1,0 +1,196 @@
+#include "compiler/frontend/onnx/import.h"
+
+#include <doctest/doctest.h>
+
+#include <set>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/frontend/onnx/read.h"
+#include "compiler/frontend/onnx/schema.h"
+#include "compiler/sym/text.h"
+#include "tests/unit/frontend/onnx_bytes.h"
+
+using namespace stridec;
+using namespace stridec::onnx;
+using namespace stridec::onnx::bytes;
+
+namespace {
+
+// f32 with named or fixed dims: "batch", "8*h", "3".
+std::string symbolic_input(const std::string& name, const std::vector<std::string>& dims, int type = 1) {
+  std::string shape;
+  for (const auto& d : dims) {
+    const bool fixed = d.find_first_not_of("0123456789") == std::string::npos;
+    shape += text(1, fixed ? number(1, static_cast<uint64_t>(std::stoull(d))) : text(2, d));
+  }
+  return text(1, name) + text(2, text(1, number(1, static_cast<uint64_t>(type)) + text(2, shape)));
+}
+
+Imported import_bytes(const std::string& content, const ImportOptions& options = {}) {
+  Folder folder;
+  return import_model(read_model(folder.write("m.onnx", content)), options);
+}
+
+std::string output_type(const Imported& m, size_t i = 0) {
+  REQUIRE(m.problems.empty());
+  return graph::to_string(m.graph[m.graph.top.results.at(i)].type);
+}
+
+std::string ints(const std::string& name, const std::vector<int64_t>& values) {
+  return tensor(name, 7, {static_cast<int64_t>(values.size())}, raw_data(raw(values)));
+}
+
+int count_ops(const graph::Graph& g, graph::OpKind kind) {
+  int n = 0;
+  for (const graph::Node& node : g.nodes) n += node.kind == kind;
+  return n;
+}
+
+}  // namespace
+
+TEST_CASE("chains of sizes disappear") {
+  // y = reshape(x, concat(shape(x)[0:1], [-1]))
+  GraphBytes g{.nodes = {node("Shape", {"x"}, {"s"}), node("Slice", {"s", "zero", "one"}, {"b"}),
+                         node("Concat", {"b", "rest"}, {"t"}, {attribute_int("axis", 0)}),
+                         node("Reshape", {"x", "t"}, {"y"})},
+               .initializers = {ints("zero", {0}), ints("one", {1}), ints("rest", {-1})},
+               .inputs = {symbolic_input("x", {"batch", "3", "length"})},
+               .outputs = {value_info("y", {-1, -1})}};
+  Imported m = import_bytes(model(g));
+  CHECK(output_type(m) == "f32[batch, 3*length]");
+  graph::compact(m.graph);
+  CHECK(m.graph.nodes.size() == 1);
+  CHECK(m.graph.guards.empty());
+}
+
+TEST_CASE("dims of inputs: expressions, opaque names, ranges, fixed symbols") {
+  GraphBytes g{.nodes = {node("Relu", {"x"}, {"y"})},
+               .inputs = {symbolic_input("x", {"batch", "8*h8", "floor(q/2) or so"})},
+               .outputs = {value_info("y", {-1, -1, -1})}};
+  const std::string content = model(g);
+  CHECK(output_type(import_bytes(content)) == "f32[batch, 8*h8, `floor(q/2) or so`]");
+  const Imported ranged = import_bytes(content, {.dims = {{"batch", {.lower = 1, .upper = 64, .multiple = 8}},
+                                                          {"h8", {.lower = 3, .upper = 3}}},
+                                                 .constants = {}});
+  CHECK(output_type(ranged) == "f32[batch, 24, `floor(q/2) or so`]");
+  CHECK(ranged.graph.facts.bounds(sym::var("batch")).hi == 64);
+  CHECK(ranged.graph.facts.known_divisor(sym::var("batch")) == 8);
+  try {
+    import_bytes(content, {.dims = {{"bath", {}}}, .constants = {}});
+    CHECK(false);
+  } catch (const Error& e) {
+    CHECK(e.diagnostic.kind == ErrorKind::kUsage);
+    CHECK(e.diagnostic.message == "the model has no dim 'bath'");
+    CHECK(e.diagnostic.help == "its dims are batch, floor(q/2) or so, h8");
+  }
+}
+
+TEST_CASE("sums of sizes of other inputs are expressions, sums of unknown sizes are names") {
+  GraphBytes g{.nodes = {node("Relu", {"m"}, {"y"}), node("Relu", {"p"}, {"z"}), node("Relu", {"s"}, {"w"})},
+               .inputs = {symbolic_input("m", {"past + sequence"}), symbolic_input("p", {"past"}),
+                          symbolic_input("s", {"sequence"})},
+               .outputs = {value_info("y", {-1})}};
+  CHECK(output_type(import_bytes(model(g))) == "f32[past + sequence]");
+  g.inputs.pop_back();
+  g.nodes.pop_back();
+  CHECK(output_type(import_bytes(model(g))) == "f32[`past + sequence`]");
+}
+
+TEST_CASE("everything unsupported is listed at once, and what depends on it is not") {
+  GraphBytes g{.nodes = {node("Nowhere", {"x"}, {"a"}, {}, "com.acme", "first"), node("Relu", {"a"}, {"b"}),
+                         node("Cast", {"x"}, {"c"}, {attribute_int("to", 8)}, "", "second"),
+                         node("Gelu", {"x"}, {"d"}), node("MatMul", {"x", "x"}, {"e"})},
+               .inputs = {symbolic_input("x", {"2", "3"})},
+               .outputs = {value_info("b", {-1}), value_info("c", {-1}), value_info("d", {-1}),
+                           value_info("e", {-1})}};
+  const Imported m = import_bytes(model(g, 17, opset("com.acme", 1)));
+  REQUIRE(m.problems.size() == 4);
+  CHECK(m.problems[0].message == "operator 'com.acme.Nowhere' is unknown");
+  CHECK(m.problems[0].where.node == "node 0 'first'");
+  CHECK(m.problems[0].where.op == "Nowhere (domain com.acme, version 1)");
+  CHECK(m.problems[0].notes == std::vector<std::string>{"input 'x' f32[2, 3]"});
+  CHECK(m.problems[1].code == "unsupported-dtype");
+  CHECK(m.problems[2].kind == ErrorKind::kMalformed);
+  CHECK(m.problems[2].message ==
+        "operator 'Gelu' does not exist in version 17 of ai.onnx; it came with version 20");
+  CHECK(m.problems[3].kind == ErrorKind::kDoesNotFit);
+}
+
+TEST_CASE("softmax before and from version 13") {
+  GraphBytes g{.nodes = {node("Softmax", {"x"}, {"y"})},
+               .inputs = {symbolic_input("x", {"2", "3", "4"})},
+               .outputs = {value_info("y", {2, 3, 4})}};
+  const auto reduced = [&](int version) {
+    const Imported m = import_bytes(model(g, version));
+    for (const graph::Node& n : m.graph.nodes)
+      if (n.kind == graph::OpKind::kReduceMax) return n.attributes.integers("dims");
+    return std::vector<int64_t>{};
+  };
+  CHECK(reduced(12) == std::vector<int64_t>{1, 2});
+  CHECK(reduced(13) == std::vector<int64_t>{2});
+}
+
+TEST_CASE("a branch that is chosen at compile time is all that is left") {
+  GraphBytes yes{.nodes = {node("Relu", {"x"}, {"r"})}, .outputs = {value_info("r", {2})}};
+  GraphBytes no{.nodes = {node("Nowhere", {"x"}, {"r"}, {}, "com.acme")}, .outputs = {value_info("r", {2})}};
+  GraphBytes g{.nodes = {node("If", {"c"}, {"y"},
+                              {attribute_graph("then_branch", yes.encode()),
+                               attribute_graph("else_branch", no.encode())})},
+               .initializers = {tensor("c", 9, {}, raw_data(std::string(1, '\1')))},
+               .inputs = {symbolic_input("x", {"2"})},
+               .outputs = {value_info("y", {2})}};
+  const Imported m = import_bytes(model(g, 17, opset("com.acme", 1)));
+  CHECK(output_type(m) == "f32[2]");
+  CHECK(count_ops(m.graph, graph::OpKind::kIf) == 0);
+}
+
+TEST_CASE("sequences of known length live in the importer alone") {
+  GraphBytes g{.nodes = {node("SequenceConstruct", {"x", "x"}, {"s"}), node("SequenceAt", {"s", "i"}, {"a"}),
+                         node("ConcatFromSequence", {"s"}, {"y"}, {attribute_int("axis", 0)}),
+                         node("SequenceLength", {"s"}, {"n"})},
+               .initializers = {tensor("i", 7, {}, raw_data(raw<int64_t>({-1})))},
+               .inputs = {symbolic_input("x", {"batch"})},
+               .outputs = {value_info("y", {-1}), value_info("a", {-1}), value_info("n", {}, 7)}};
+  const Imported m = import_bytes(model(g));
+  CHECK(output_type(m) == "f32[2*batch]");
+  CHECK(output_type(m, 1) == "f32[batch]");
+  CHECK(output_type(m, 2) == "i64[]");
+}
+
+TEST_CASE("inputs can be bound as constants") {
+  GraphBytes g{.nodes = {node("ReduceSum", {"x", "axes"}, {"y"})},
+               .inputs = {symbolic_input("x", {"batch", "3"}), symbolic_input("axes", {"1"}, 7)},
+               .outputs = {value_info("y", {-1})}};
+  CHECK(import_bytes(model(g)).problems.at(0).kind == ErrorKind::kUnsupported);
+  const std::string encoded = ints("axes", {1});
+  const Tensor axes = parse_tensor(std::as_bytes(std::span(encoded)));
+  const Imported m = import_bytes(model(g), {.dims = {}, .constants = {{"axes", axes}}});
+  CHECK(output_type(m) == "f32[batch, 1]");
+  CHECK(m.graph.input_names == std::vector<std::string>{"x"});
+}
+
+TEST_CASE("the ten light models import without problems for any shape in range") {
+  for (const char* name : {"bert_base", "convnext_tiny", "gpt2", "llama_cached", "mobilenet_v2",
+                           "recommender", "resnet50", "tagger", "unet", "vit_b_16"}) {
+    CAPTURE(name);
+    const Model m = read_model(std::string(STRIDEC_SOURCE_DIR) + "/tests/models/" + name + ".onnx",
+                               {.external_data = {}, .missing_weights_are_zero = true});
+    CHECK(check_model(m).empty());
+    const Imported imported = import_model(m);
+    for (const Diagnostic& d : imported.problems) CHECK_MESSAGE(false, render(d));
+    for (size_t i = 0; i < m.graph.outputs.size(); ++i)
+      CHECK(imported.graph.output_names.at(i) == m.graph.outputs[i].name);
+  }
+}
+
+TEST_CASE("rows are well formed: known operators, no version twice") {
+  const auto rows = supported_operators();
+  CHECK(rows.size() > 180);
+  // Operators that the standard never had or that it has dropped.
+  const std::set<std::string> outside{"Affine", "ScaledTanh", "SimplifiedLayerNormalization"};
+  for (const auto& [name, versions] : rows) {
+    CAPTURE(name);
+    if (name.find('.') != std::string::npos || outside.count(name)) continue;
+    CHECK(find_schema(name, "", newest_version("")));
+  }
+}
