@@ -1,5 +1,6 @@
 #include "compiler/frontend/import.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "compiler/base/text.h"
@@ -69,10 +70,20 @@ Imported import_file(const std::string& path, const ImportOptions& options) {
   for (const DimRange& dim : options.dims)
     onnx_options.dims[dim.name] = {
         .lower = dim.lower.value_or(1), .upper = dim.upper, .multiple = dim.multiple};
+  // What the standard's checker says of a node is more to the point than what goes wrong while importing it.
+  std::vector<Diagnostic> problems = onnx::check_model(model);
+  const auto is_known = [&, checked = problems.size()](const Diagnostic& problem) {
+    const auto end = problems.begin() + static_cast<ptrdiff_t>(checked);
+    return !problem.where.node.empty() && std::any_of(problems.begin(), end, [&](const Diagnostic& other) {
+      return other.where.node == problem.where.node;
+    });
+  };
   onnx::Imported imported = onnx::import_model(model, onnx_options);
-  for (auto& problem : imported.problems)
+  for (auto& problem : imported.problems) {
     if (problem.where.file.empty()) problem.where.file = path;
-  return {std::move(imported.graph), std::move(imported.problems), summarize(model)};
+    if (!is_known(problem)) problems.push_back(std::move(problem));
+  }
+  return {std::move(imported.graph), std::move(problems), summarize(model)};
 }
 
 std::vector<std::pair<std::string, std::string>> supported_operators() { return onnx::supported_operators(); }

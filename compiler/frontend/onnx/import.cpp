@@ -207,7 +207,12 @@ class ModelImporter : public Importer {
         scopes_.back()[name] = Slot();
         continue;
       }
-      scopes_.back()[name] = Term(builder_, builder_.input(name, std::move(*type)));
+      try {
+        scopes_.back()[name] = Term(builder_, builder_.input(name, std::move(*type)));
+      } catch (Error& e) {
+        e.diagnostic.where = {.file = model_.file, .tensor = "input '" + name + "'"};
+        throw;
+      }
     }
   }
 
@@ -290,9 +295,14 @@ class ModelImporter : public Importer {
 
   std::vector<Slot> import_node(const Node& n) {
     std::vector<Slot> inputs;
+    bool failed = false;
     for (const auto& name : n.inputs) {
       inputs.push_back(name.empty() ? Slot() : lookup(name));
-      if (!name.empty() && inputs.back().kind == Slot::Kind::kFailed) throw Skipped{};
+      failed |= !name.empty() && inputs.back().kind == Slot::Kind::kFailed;
+    }
+    if (failed) {  // what is unknown by its name can still be told
+      if (!find_row(n) && !find_schema(n.op_type, n.domain, n.version)) unknown_operator(n);
+      throw Skipped{};
     }
     Context context(*this, builder_, n, std::move(inputs));
     // A row may cover versions in which the operator did not exist yet.
@@ -389,6 +399,7 @@ class ModelImporter : public Importer {
       const Slot slot = lookup(v.name);
       if (slot.kind == Slot::Kind::kTensor) {
         builder_.output(v.name, slot.tensor);
+        check_declared(v, builder_.type(slot.tensor));
       } else if (slot.kind != Slot::Kind::kFailed) {
         out_.problems.push_back({.kind = ErrorKind::kUnsupported,
                                  .code = "unsupported-type",
@@ -397,6 +408,33 @@ class ModelImporter : public Importer {
                                  .help = "only tensors can be outputs"});
       }
     }
+  }
+
+  // A declared type that what is computed can never have.
+  void check_declared(const ValueInfo& v, const graph::Type& computed) {
+    if (v.type.kind != Type::Kind::kTensor) return;
+    bool fits = !v.type.elem_type || v.type.elem_type == info(computed.dtype).onnx_type;
+    std::string declared = elem_type_name(v.type.elem_type);
+    if (v.type.shape) {
+      fits &= v.type.shape->size() == computed.shape.size();
+      for (size_t i = 0; fits && i < computed.shape.size(); ++i) {
+        const auto dim = sym::as_const(computed.shape[i]);
+        fits = !dim || !(*v.type.shape)[i].value || *dim == *(*v.type.shape)[i].value;
+      }
+      declared += "[" +
+                  join(*v.type.shape, ", ",
+                       [](const Dim& d) {
+                         return d.value ? std::to_string(*d.value) : d.param.empty() ? "?" : d.param;
+                       }) +
+                  "]";
+    }
+    if (fits) return;
+    out_.problems.push_back(
+        {.kind = ErrorKind::kDoesNotFit,
+         .code = "declared-type",
+         .message = cat("the model declares ", declared, ", but computes ", graph::to_string(computed)),
+         .where = {.file = model_.file, .tensor = "output '" + v.name + "'"},
+         .help = "correct the declaration, or the graph"});
   }
 
   const Model& model_;
