@@ -49,12 +49,8 @@ Effects effects_of(const loop::Program& program, const loop::Step& step) {
 }
 
 sym::Expr extent_in_elements(const loop::Buffer& buffer) {
-  // Layouts are permutations, possibly padded: the largest extent * stride is the size. A scalar takes one
-  // element.
-  if (buffer.shape.empty()) return 1;
-  std::vector<sym::Expr> reach;
-  for (size_t d = 0; d < buffer.shape.size(); ++d) reach.push_back(buffer.shape[d] * buffer.strides[d]);
-  return sym::max(reach);
+  // Layouts permute dims and never pad them.
+  return loop::element_count(buffer.shape);
 }
 
 }  // namespace stridec::schedule

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/loop/rewrite.h"
 #include "compiler/schedule/fusion_rules.h"
 
 namespace stridec::schedule {
@@ -76,6 +77,7 @@ class Fuser {
 
 void fuse(Program& program, std::vector<Decision>* decisions) {
   Fuser(program, decisions).block(program.steps);
+  loop::compact(program);
 }
 
 }  // namespace stridec::schedule

@@ -32,8 +32,8 @@ struct Decision {
   std::string reason;
 };
 
-// Runs the rules until nothing changes. The meaning of the program stays; buffers that nothing uses any more
-// stay in the table without storage.
+// Runs the rules until nothing changes. The meaning of the program stays; ids of nests and
+// buffers change, for what nothing uses any more goes.
 void fuse(loop::Program& program, std::vector<Decision>* decisions = nullptr);
 
 }  // namespace stridec::schedule

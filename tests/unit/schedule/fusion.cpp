@@ -3,8 +3,8 @@
 #include <doctest/doctest.h>
 
 #include "compiler/loop/build.h"
-//T#include "compiler/loop/text.h"
-//T#include "compiler/loop/verify.h"
+#include "compiler/loop/text.h"
+#include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/memory_plan.h"
 #include "tests/unit/schedule/programs.h"
@@ -20,7 +20,7 @@ namespace {
 Program fused(const Program& before, const Bindings& sizes) {
   Program after = before;
   fuse(after);
-  //T  verify(after);
+    verify(after);
   plan_memory(after);
   CHECK(same_results(before, after, sizes));
   return after;
@@ -139,7 +139,7 @@ TEST_CASE("random programs keep their meaning") {
     const Pieces p = random_program(seed);
     Program after = p.program;
     fuse(after);
-    //T    verify(after);
+        verify(after);
     plan_memory(after);
     for (int64_t n : {0, 1, 3}) CHECK(same_results(p.program, after, {{p.n, n}, {p.m, 4}}));
     CHECK(launches(after) <= launches(p.program));

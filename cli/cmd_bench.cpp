@@ -1,0 +1,184 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/library.h"
+#include "cli/output.h"
+#include "compiler/base/text.h"
+#include "compiler/sym/text.h"
+
+namespace stridec::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Flags {
+  std::string artifact, compare, dims, variant;
+  std::vector<std::string> inputs;
+  int threads = 0;
+  double seconds = 3;
+  int most_rows = 20;
+};
+
+struct Subject {
+  std::unique_ptr<Library> library;
+  std::vector<Array> inputs;
+  std::vector<double> times;
+  double median() {
+    std::sort(times.begin(), times.end());
+    return times[times.size() / 2];
+  }
+  double at(double share) const {
+    return times[std::min(times.size() - 1, static_cast<size_t>(share * static_cast<double>(times.size())))];
+  }
+};
+
+Subject make_subject(const std::string& path, const Flags& flags) {
+  Subject subject{.library = std::make_unique<Library>(path, flags.threads, flags.variant)};
+  const Sizes sizes = parse_sizes(flags.dims);
+  for (size_t i = 0; i < subject.library->inputs().size(); ++i)
+    subject.inputs.push_back(random_array(subject.library->inputs()[i], sizes, i));
+  for (const auto& text : flags.inputs) {
+    const size_t equals = text.find('=');
+    for (size_t i = 0; i < subject.inputs.size(); ++i)
+      if (text.substr(0, equals) == subject.library->inputs()[i].name)
+        subject.inputs[i] = read_npy(text.substr(equals + 1), subject.library->inputs()[i].dtype);
+  }
+  subject.library->timed_run(subject.inputs);  // memory is obtained, weights are read
+  return subject;
+}
+
+// Flops and bytes of a kernel at these sizes, from the manifest's expressions.
+double evaluate(const Json& kernel, const char* key, const Sizes& sizes) {
+  if (!kernel.contains(key)) return 0;
+  const auto value =
+      sym::evaluate(sym::parse(kernel[key].get<std::string>()), [&](sym::Expr v) -> std::optional<int64_t> {
+        const auto found = sizes.find(v.name());
+        return found == sizes.end() ? 1 : found->second;
+      });
+  return static_cast<double>(value.value_or(0));
+}
+
+struct Row {
+  std::string name;
+  double seconds;  // of one run
+  int64_t calls;   // in one run
+  double flops, bytes;
+};
+
+std::vector<Row> profile(Subject& subject, const Sizes& sizes) {
+  const int runs = std::clamp(static_cast<int>(0.5 / std::max(subject.median(), 1e-6)), 3, 200);
+  subject.library->profile(true);
+  for (int i = 0; i < runs; ++i) subject.library->timed_run(subject.inputs);
+  const auto steps = subject.library->steps();
+  subject.library->profile(false);
+  const Json manifest = Json::parse(subject.library->manifest());
+  std::vector<Row> rows;
+  for (const auto& step : steps) {
+    Json kernel = Json::object();
+    for (const auto& candidate : manifest.value("kernels", Json::array()))
+      if (candidate.value("name", "") == step.name) kernel = candidate;
+    const double calls = static_cast<double>(step.calls) / runs;
+    auto same = std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.name == step.name; });
+    if (same == rows.end()) same = rows.insert(rows.end(), Row{step.name, 0, 0, 0, 0});
+    same->seconds += static_cast<double>(step.nanoseconds) * 1e-9 / runs;
+    same->calls += static_cast<int64_t>(calls + 0.5);
+    same->flops += evaluate(kernel, "flops", sizes) * calls;
+    same->bytes += evaluate(kernel, "bytes", sizes) * calls;
+  }
+  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.seconds > b.seconds; });
+  return rows;
+}
+
+std::string number(double value, const char* format) {
+  char text[32];
+  std::snprintf(text, sizeof(text), format, value);
+  return text;
+}
+
+int bench(const Flags& flags, const Globals& globals) {
+  const Sizes sizes = parse_sizes(flags.dims);
+  std::vector<Subject> subjects;
+  subjects.push_back(make_subject(flags.artifact, flags));
+  if (!flags.compare.empty()) subjects.push_back(make_subject(flags.compare, flags));
+  const auto start = std::chrono::steady_clock::now();
+  auto elapsed = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  do {
+    for (auto& subject : subjects) subject.times.push_back(subject.library->timed_run(subject.inputs));
+  } while (elapsed() < flags.seconds || subjects[0].times.size() < 5);
+
+  Subject& first = subjects[0];
+  const double median = first.median();
+  const auto rows = profile(first, sizes);
+  double in_kernels = 0;
+  for (const Row& row : rows) in_kernels += row.seconds;
+  if (globals.json) {
+    Json json = {{"artifact", flags.artifact},
+                 {"variant", first.library->variant()},
+                 {"threads", first.library->threads()},
+                 {"runs", first.times.size()},
+                 {"median_seconds", median},
+                 {"minimum_seconds", first.times.front()},
+                 {"p99_seconds", first.at(0.99)}};
+    for (const Row& row : rows)
+      json["kernels"].push_back({{"name", row.name},
+                                 {"seconds", row.seconds},
+                                 {"calls", row.calls},
+                                 {"flops", row.flops},
+                                 {"bytes", row.bytes}});
+    if (subjects.size() > 1)
+      json["compare"] = {{"artifact", flags.compare}, {"median_seconds", subjects[1].median()}};
+    std::printf("%s\n", json.dump(2).c_str());
+    return 0;
+  }
+  std::printf("%s  %s%s%s, %d threads; %zu runs\n", flags.artifact.c_str(), flags.dims.c_str(),
+              flags.dims.empty() ? "" : "; ", first.library->variant().c_str(), first.library->threads(),
+              first.times.size());
+  std::printf(" median %s   min %s   p99 %s\n", human_seconds(median).c_str(),
+              human_seconds(first.times.front()).c_str(), human_seconds(first.at(0.99)).c_str());
+  std::vector<std::vector<std::string>> cells = {{"time", "share", "calls", "kernel", "GFLOP/s", "GB/s"}};
+  for (const Row& row : rows) {
+    if (static_cast<int>(cells.size()) > flags.most_rows) break;
+    cells.push_back(
+        {human_seconds(row.seconds), number(100 * row.seconds / std::max(median, 1e-12), "%.0f %%"),
+         std::to_string(row.calls), row.name, number(row.flops / std::max(row.seconds, 1e-12) * 1e-9, "%.1f"),
+         number(row.bytes / std::max(row.seconds, 1e-12) * 1e-9, "%.1f")});
+  }
+  std::printf("%s beside kernels: %s (launches, guards)\n", table(cells).c_str(),
+              human_seconds(std::max(0.0, median - in_kernels)).c_str());
+  const auto memory = first.library->memory();
+  std::printf(" memory: arena %s, scratch %s, staging %s\n", human_bytes(memory.arena_bytes).c_str(),
+              human_bytes(memory.scratch_bytes).c_str(), human_bytes(memory.staging_bytes).c_str());
+  if (subjects.size() > 1) {
+    const double other = subjects[1].median();
+    const double noise =
+        std::max(first.at(0.75) - first.at(0.25), subjects[1].at(0.75) - subjects[1].at(0.25));
+    std::printf(" %s: median %s, %.3fx of the first; the difference is %s the noise (%s)\n",
+                flags.compare.c_str(), human_seconds(other).c_str(), other / median,
+                std::abs(other - median) > noise ? "more than" : "within", human_seconds(noise).c_str());
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::function<int()> declare_bench(CLI::App& app, const Globals& globals) {
+  auto flags = std::make_shared<Flags>();
+  app.add_option("artifact", flags->artifact, "the .so")->required();
+  app.add_option("--compare", flags->compare, "another .so, timed in turn with the first");
+  app.add_option("-i,--input", flags->inputs, "name=file.npy (others are random)");
+  app.add_option("--dim", flags->dims, "sizes: batch=1,sequence=128 (others are 1)");
+  app.add_option("--threads", flags->threads, "0: as many as the process may use");
+  app.add_option("--variant", flags->variant, "CPU variant, instead of the best one");
+  app.add_option("--seconds", flags->seconds, "how long to measure");
+  app.add_option("--rows", flags->most_rows, "kernels to list");
+  return [flags, &globals] { return bench(*flags, globals); };
+}
+
+}  // namespace stridec::cli

@@ -1,0 +1,95 @@
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/compile_flags.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "compiler/base/text.h"
+#include "compiler/compile.h"
+#include "compiler/loop/walk.h"
+
+namespace stridec::cli {
+namespace {
+
+struct Flags {
+  CompileFlags common;
+  std::string output;
+};
+
+// Fails before the work rather than after it.
+void check_folder(const std::string& output) {
+  const std::filesystem::path folder = std::filesystem::absolute(output).parent_path();
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error))
+    fail(ErrorKind::kUnreadable, "no-folder", cat("the folder of '", output, "' does not exist"),
+         "create it first");
+}
+
+int run(const Flags& flags, const Globals& globals) {
+  const auto start = std::chrono::steady_clock::now();
+  ProgressPrinter progress(globals);
+  CompileOptions options = flags.common.options();
+  options.progress = [&progress](std::string_view stage, int64_t done, int64_t total, std::string_view what) {
+    progress.update(stage, done, total, what);
+  };
+  std::string output = flags.output;
+  if (output.empty()) output = std::filesystem::path(options.model).replace_extension(".so").string();
+  check_folder(output);
+
+  if (flags.common.weights == "external")
+    options.weights_file = std::filesystem::path(output).stem().string() + ".weights";
+
+  const Compilation made = compile(options);
+  const loop::Program& program = made.variants.front().program;
+  progress.line("reading", cat(std::filesystem::path(options.model).filename().string(), ", ", made.summary));
+  size_t launches = 0;
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    launches += std::holds_alternative<loop::Launch>(step.node);
+  });
+  progress.line("fusing", cat(made.loops.nests.size(), " operations -> ", launches, " kernel launches, ",
+                              made.built.kernels.size(), " distinct kernels"));
+  progress.line("packing", human_bytes(static_cast<uint64_t>(program.weight_bytes)) + " of weights");
+  package::write(made.artifact, made.variants, output);
+
+  const auto size = std::filesystem::file_size(output);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  const uint64_t peak = static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+  const uint64_t beside = size - std::min<uint64_t>(size, static_cast<uint64_t>(program.weight_bytes));
+  progress.line("wrote", cat(output, " (", human_bytes(size), ", ", human_bytes(beside), " beside weights), ",
+                             package::manifest_path(output), "   ", human_seconds(seconds), ", ",
+                             human_bytes(peak), " peak"));
+  if (globals.json) {
+    const nlohmann::ordered_json json = {{"artifact", output},
+                                         {"manifest", package::manifest_path(output)},
+                                         {"bytes", size},
+                                         {"weight_bytes", program.weight_bytes},
+                                         {"kernels", made.built.kernels.size()},
+                                         {"launches", launches},
+                                         {"seconds", seconds},
+                                         {"peak_bytes", peak}};
+    std::printf("%s\n", json.dump(2).c_str());
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::function<int()> declare_compile(CLI::App& app, const Globals& globals) {
+  auto flags = std::make_shared<Flags>();
+  flags->common.declare(app);
+  app.add_option(
+      "-o,--output", flags->output,
+      "the shared library to write; the manifest goes beside it (default: the model's name with .so)");
+  return [flags, &globals] { return run(*flags, globals); };
+}
+
+}  // namespace stridec::cli

@@ -1,0 +1,190 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/compile_flags.h"
+#include "cli/output.h"
+#include "compiler/base/files.h"
+#include "compiler/base/text.h"
+#include "compiler/compile.h"
+#include "compiler/graph/text.h"
+#include "compiler/loop/text.h"
+#include "compiler/loop/walk.h"
+#include "compiler/package/elf.h"
+#include "compiler/sym/text.h"
+
+namespace stridec::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Flags {
+  CompileFlags common;
+  std::string stage;
+  int kernel = 0;  // from 1; 0: all
+};
+
+bool ends_with(const std::string& text, const std::string& ending) {
+  return text.size() >= ending.size() &&
+         text.compare(text.size() - ending.size(), ending.size(), ending) == 0;
+}
+
+void print_manifest(const Json& m, const std::string& file) {
+  auto shape = [](const Json& dims) {
+    return "[" +
+           join(dims, ", ", [](const Json& d) { return d.is_string() ? d.get<std::string>() : d.dump(); }) +
+           "]";
+  };
+  std::printf("%s  %s, from %s (sha256 %.12s), mode %s\n", file.c_str(), m.value("compiler", "").c_str(),
+              m["model"].value("file", "").c_str(), m["model"].value("sha256", "").c_str(),
+              m.value("mode", "").c_str());
+  for (const char* kind : {"inputs", "outputs", "states"}) {
+    std::vector<std::vector<std::string>> rows;
+    for (const Json& value : m[kind]) rows.push_back({value["name"], value["dtype"], shape(value["shape"])});
+    if (!rows.empty()) std::printf(" %s\n%s", kind, table(rows, "   ").c_str());
+  }
+  std::vector<std::vector<std::string>> symbols;
+  for (const Json& s : m["symbols"])
+    symbols.push_back({s["name"],
+                       cat(s["minimum"].dump(), "..", s.contains("maximum") ? s["maximum"].dump() : ""),
+                       s["multiple"] == 1 ? "" : "multiple of " + s["multiple"].dump(),
+                       s["from"].is_string() ? "known only during a run" : ""});
+  if (!symbols.empty()) std::printf(" symbols\n%s", table(symbols, "   ").c_str());
+  for (const Json& guard : m["guards"])
+    std::printf(" guard      %s\n", guard["sentence"].get<std::string>().c_str());
+  std::printf(
+      " targets    %s: %s\n", m["targets"][0]["device"].get<std::string>().c_str(),
+      join(m["targets"][0]["variants"], ", ", [](const Json& v) { return v.get<std::string>(); }).c_str());
+  std::printf(" memory     weights %s; workspace %s B\n",
+              human_bytes(m["memory"]["weights_bytes"].get<uint64_t>()).c_str(),
+              m["memory"]["workspace_bytes"].get<std::string>().c_str());
+  std::printf(" needs      glibc >= %s; no other library\n",
+              m["requires"]["glibc"].get<std::string>().c_str());
+  std::vector<std::vector<std::string>> rows = {{"#", "kernel", "launches", "schedule"}};
+  for (const Json& k : m["kernels"])
+    rows.push_back({std::to_string(rows.size()), k["name"], k["launches"].dump(), k["schedule"]});
+  std::printf(" kernels\n%s", table(rows, "   ").c_str());
+}
+
+int inspect_artifact(const Flags& flags, const Globals& globals) {
+  const std::string file = read_file(flags.common.model);
+  std::string text = file;
+  if (!ends_with(flags.common.model, ".json")) {
+    const auto layout = package::artifact_layout(file);
+    text = file.substr(layout.manifest_offset, layout.manifest_bytes);
+  }
+  if (!flags.stage.empty() && flags.stage != "manifest")
+    fail(ErrorKind::kUsage, "no-such-stage",
+         cat("an artifact holds its manifest, not the stage '", flags.stage, "'"),
+         "give the model itself for the stages of its compilation");
+  if (globals.json) {
+    std::printf("%s", text.c_str());
+    return 0;
+  }
+  const Json manifest = Json::parse(text, nullptr, false);
+  if (manifest.is_discarded() || !manifest.contains("kernels"))
+    fail(ErrorKind::kMalformed, "bad-manifest",
+         cat("'", flags.common.model, "' holds no manifest of stridec"));
+  print_manifest(manifest, flags.common.model);
+  return 0;
+}
+
+// Text as is; with --format=json the same text as one string, beside the stage's name.
+int print_stage(const std::string& stage, const std::string& text, const Globals& globals) {
+  if (globals.json)
+    std::printf(
+        "%s\n",
+        Json{{"stage", stage}, {"text", text}}.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+  else
+    std::printf("%s", text.c_str());
+  return 0;
+}
+
+int print_schedule(const Compilation& made, const Globals& globals) {
+  Json json = {{"stage", "schedule"}, {"decisions", Json::array()}, {"kernels", Json::array()}};
+  for (const auto& d : made.decisions)
+    json["decisions"].push_back(
+        {{"producer", d.producer}, {"consumer", d.consumer}, {"fused", d.fused}, {"reason", d.reason}});
+  loop::for_each_step(made.variants.front().program.steps, [&](const loop::Step& step) {
+    const auto* launch = std::get_if<loop::Launch>(&step.node);
+    if (!launch) return;
+    const auto& nest = made.variants.front().program[launch->nest];
+    json["kernels"].push_back({{"name", nest.name}, {"schedule", loop::to_string(nest.schedule)}});
+  });
+  if (globals.json) {
+    std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    return 0;
+  }
+  for (const auto& d : made.decisions)
+    std::printf(" %-9s %s -> %s: %s\n", d.fused ? "fused" : "separate", d.producer.c_str(),
+                d.consumer.c_str(), d.reason.c_str());
+  for (const Json& k : json["kernels"])
+    std::printf(" kernel    %s: %s\n", k["name"].get<std::string>().c_str(),
+                k["schedule"].get<std::string>().c_str());
+  return 0;
+}
+
+int print_memory(const loop::Program& program, const Globals& globals) {
+  Json json = {{"stage", "memory"},
+               {"weight_bytes", program.weight_bytes},
+               {"arena_bytes", sym::to_string(program.arena_bytes)},
+               {"buffers", Json::array()}};
+  std::vector<std::vector<std::string>> rows = {{"buffer", "type", "offset", "elements"}};
+  for (const auto& buffer : program.buffers) {
+    if (buffer.storage != loop::Storage::kArena) continue;
+    rows.push_back({buffer.name, std::string(name(buffer.dtype)), sym::to_string(buffer.offset),
+                    sym::to_string(loop::element_count(buffer.shape))});
+    json["buffers"].push_back({{"name", buffer.name},
+                               {"dtype", name(buffer.dtype)},
+                               {"offset", rows.back()[2]},
+                               {"elements", rows.back()[3]}});
+  }
+  if (globals.json)
+    std::printf("%s\n", json.dump(2).c_str());
+  else
+    std::printf(" weights %s; arena %s bytes\n%s",
+                human_bytes(static_cast<uint64_t>(program.weight_bytes)).c_str(),
+                sym::to_string(program.arena_bytes).c_str(), table(rows).c_str());
+  return 0;
+}
+
+int run(const Flags& flags, const Globals& globals) {
+  if (ends_with(flags.common.model, ".so") || ends_with(flags.common.model, ".json"))
+    return inspect_artifact(flags, globals);
+  const std::string stage = flags.stage.empty() ? "graph" : flags.stage;
+  const CompileOptions options = flags.common.options();
+  if (stage == "graph")
+    return print_stage(stage, graph::to_string(compile(options, Stage::kGraph).graph), globals);
+  if (stage == "loops")
+    return print_stage(stage, loop::to_string(compile(options, Stage::kLoops).loops), globals);
+  const Compilation made =
+      compile(options, stage == "source" || stage == "manifest" ? Stage::kArtifact : Stage::kSchedule);
+  if (stage == "schedule") return print_schedule(made, globals);
+  if (stage == "fused") return print_stage(stage, loop::to_string(made.variants.front().program), globals);
+  if (stage == "memory") return print_memory(made.variants.front().program, globals);
+  if (stage == "manifest") return print_stage(stage, made.artifact.manifest, globals);
+  std::string text;
+  for (size_t i = 0; i < made.built.kernels.size(); ++i)
+    if (flags.kernel == 0 || flags.kernel == static_cast<int>(i) + 1)
+      text += cat("// ---- ", i + 1, ": ", join(made.built.kernels[i].nests, ", "), "\n",
+                  made.built.kernels[i].text, "\n");
+  return print_stage(stage, text, globals);
+}
+
+}  // namespace
+
+std::function<int()> declare_inspect(CLI::App& app, const Globals& globals) {
+  auto flags = std::make_shared<Flags>();
+  flags->common.declare(app);
+  app.add_option(
+         "--stage", flags->stage,
+         "of a model: graph, loops, schedule, fused, memory, source, manifest; of an artifact: manifest")
+      ->check(CLI::IsMember({"graph", "loops", "schedule", "fused", "memory", "source", "manifest"}));
+  app.add_option("--kernel", flags->kernel, "with --stage=source: this kernel alone, counted from 1");
+  return [flags, &globals] { return run(*flags, globals); };
+}
+
+}  // namespace stridec::cli

@@ -1,0 +1,97 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/library.h"
+#include "cli/npy.h"
+#include "cli/output.h"
+#include "compiler/base/text.h"
+
+namespace stridec::cli {
+namespace {
+
+struct Flags {
+  std::string artifact, dims, variant;
+  std::vector<std::string> inputs, outputs;
+  bool random = false;
+  int threads = 0;
+};
+
+// "name=file", or a file alone for the next value without one.
+std::pair<std::string, std::string> split_assignment(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos) return {"", text};
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+// Files by position of the declared values; "" where none was given.
+std::vector<std::string> assign(const std::vector<std::string>& given,
+                                const std::vector<ValueDeclaration>& declared, const std::string& what) {
+  std::vector<std::string> files(declared.size());
+  for (const auto& text : given) {
+    const auto [name, file] = split_assignment(text);
+    size_t at = 0;
+    while (at < declared.size() && (name.empty() ? !files[at].empty() : declared[at].name != name)) ++at;
+    if (at == declared.size())
+      fail(ErrorKind::kUsage, "unknown-" + what,
+           name.empty() ? cat("more ", what, "s are given than the model has: ", declared.size())
+                        : cat("the model has no ", what, " '", name, "'"),
+           cat("its ", what, "s are ", join(declared, ", ", [](const auto& d) { return d.name; })));
+    files[at] = file;
+  }
+  return files;
+}
+
+int run(const Flags& flags, const Globals& globals) {
+  Library library(flags.artifact, flags.threads, flags.variant);
+  const Sizes sizes = parse_sizes(flags.dims);
+  const auto input_files = assign(flags.inputs, library.inputs(), "input");
+  const auto output_files = assign(flags.outputs, library.outputs(), "output");
+  std::vector<Array> inputs;
+  for (size_t i = 0; i < input_files.size(); ++i) {
+    const auto& declared = library.inputs()[i];
+    if (!input_files[i].empty())
+      inputs.push_back(read_npy(input_files[i], declared.dtype));
+    else if (flags.random)
+      inputs.push_back(random_array(declared, sizes, i));
+    else
+      fail(ErrorKind::kUsage, "missing-input",
+           cat("input '", declared.name, "' ", name(declared.dtype), declared.shape_text, " is not given"),
+           cat("give --input ", declared.name, "=file.npy, or --random with --dim for sizes"));
+  }
+  const auto results = library.run(inputs);
+  nlohmann::ordered_json report = nlohmann::json::array();
+  for (size_t i = 0; i < results.size(); ++i) {
+    const std::string shape =
+        "[" + join(results[i].shape, ", ", [](int64_t d) { return std::to_string(d); }) + "]";
+    if (!output_files[i].empty()) write_npy(output_files[i], results[i]);
+    report.push_back({{"name", library.outputs()[i].name},
+                      {"dtype", name(results[i].dtype)},
+                      {"shape", results[i].shape},
+                      {"file", output_files[i]}});
+    if (!globals.json)
+      std::printf(" %s  %s%s%s\n", library.outputs()[i].name.c_str(),
+                  std::string(name(results[i].dtype)).c_str(), shape.c_str(),
+                  output_files[i].empty() ? "" : (" -> " + output_files[i]).c_str());
+  }
+  if (globals.json) std::printf("%s\n", nlohmann::ordered_json{{"outputs", report}}.dump(2).c_str());
+  return 0;
+}
+
+}  // namespace
+
+std::function<int()> declare_run(CLI::App& app, const Globals& globals) {
+  auto flags = std::make_shared<Flags>();
+  app.add_option("artifact", flags->artifact, "the .so")->required();
+  app.add_option("-i,--input", flags->inputs, "name=file.npy, once for each input");
+  app.add_option("-o,--output", flags->outputs, "name=file.npy, for each output to keep");
+  app.add_flag("--random", flags->random, "random data for inputs that are not given");
+  app.add_option("--dim", flags->dims, "sizes for --random: batch=2,sequence=128 (others are 1)");
+  app.add_option("--threads", flags->threads, "0: as many as the process may use");
+  app.add_option("--variant", flags->variant, "CPU variant, instead of the best one");
+  return [flags, &globals] { return run(*flags, globals); };
+}
+
+}  // namespace stridec::cli

@@ -1,0 +1,39 @@
+// A subcommand: its flags and what it does. main.cpp lists them all.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace CLI {
+class App;
+}
+
+namespace stridec::cli {
+
+// Flags that every command has.
+struct Globals {
+  bool json = false;              // --format=json: results as one JSON document on stdout
+  bool quiet = false;             // errors alone on stderr
+  std::string progress = "auto";  // auto | plain | json | none
+};
+
+struct Command {
+  std::string_view name, summary;
+  // Declares the flags; the returned action runs after parsing and gives the exit code.
+  std::function<int()> (*declare)(CLI::App& app, const Globals& globals);
+};
+
+std::function<int()> declare_compile(CLI::App& app, const Globals& globals);
+std::function<int()> declare_check(CLI::App& app, const Globals& globals);
+std::function<int()> declare_inspect(CLI::App& app, const Globals& globals);
+std::function<int()> declare_run(CLI::App& app, const Globals& globals);
+std::function<int()> declare_verify(CLI::App& app, const Globals& globals);
+std::function<int()> declare_bench(CLI::App& app, const Globals& globals);
+std::function<int()> declare_ops(CLI::App& app, const Globals& globals);
+std::function<int()> declare_modes(CLI::App& app, const Globals& globals);
+std::function<int()> declare_options(CLI::App& app, const Globals& globals);
+std::function<int()> declare_targets(CLI::App& app, const Globals& globals);
+std::function<int()> declare_exit_codes(CLI::App& app, const Globals& globals);
+
+}  // namespace stridec::cli

@@ -1,0 +1,60 @@
+#include "cli/compile_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+
+namespace stridec::cli {
+namespace {
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> items;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    if (end > at) items.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return items;
+}
+
+}  // namespace
+
+void CompileFlags::declare(CLI::App& app) {
+  app.add_option("model", model, "the model: .onnx")->required();
+  app.add_option(
+      "--cpu", cpus,
+      "CPU variants to build: x86-64-v2, x86-64-v3, x86-64-v4, znver4, ... (default: this machine's)");
+  app.add_option("--dim", dims, "what holds for named sizes: batch=1..64,sequence=1..512%8,height=224");
+  app.add_option("--mode", mode, "see 'stridec modes'");
+  app.add_option("-O", settings, "key=value, see 'stridec options'");
+  app.add_option("--weights", weights, "embed, or external: a file beside the library")
+      ->check(CLI::IsMember({"embed", "external"}));
+  app.add_flag("--no-cache", no_cache, "build every kernel anew");
+}
+
+CompileOptions CompileFlags::options() const {
+  CompileOptions made;
+  made.model = model;
+  made.cpus = split(cpus);
+  made.dims = frontend::parse_dims(dims);
+  made.mode = mode;
+  if (std::none_of(modes().begin(), modes().end(), [&](const Mode& m) { return m.name == mode; }))
+    fail(ErrorKind::kUsage, "unknown-mode", cat("there is no mode '", mode, "'"),
+         "'stridec modes' lists them");
+  for (const auto& setting : settings) {
+    const size_t equals = setting.find('=');
+    const std::string key = setting.substr(0, equals);
+    const auto known = std::find_if(stridec::options().begin(), stridec::options().end(),
+                                    [&](const OptionInfo& o) { return o.name == key; });
+    if (equals == std::string::npos || known == stridec::options().end())
+      fail(ErrorKind::kUsage, "unknown-option", cat("there is no option '", setting, "'"),
+           "'stridec options' lists them; write -O name=value");
+    made.settings[key] = setting.substr(equals + 1);
+  }
+  made.use_cache = !no_cache;
+  return made;
+}
+
+}  // namespace stridec::cli

@@ -1,0 +1,25 @@
+// The flags that say how a model is compiled, shared by compile, check, inspect and verify.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/compile.h"
+
+namespace CLI {
+class App;
+}
+
+namespace stridec::cli {
+
+struct CompileFlags {
+  std::string model, cpus, dims, mode = "default", weights = "embed";
+  std::vector<std::string> settings;
+  bool no_cache = false;
+
+  void declare(CLI::App& app);
+  // Throws a usage Error.
+  CompileOptions options() const;
+};
+
+}  // namespace stridec::cli

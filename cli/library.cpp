@@ -1,0 +1,238 @@
+#include "cli/library.h"
+
+#include <dlfcn.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <random>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/number.h"
+#include "compiler/base/text.h"
+#include "compiler/sym/text.h"
+
+namespace stridec::cli {
+namespace {
+
+ErrorKind kind_of(stridec_status status) {
+  switch (status) {
+    case STRIDEC_WRONG_TYPE:
+    case STRIDEC_WRONG_SHAPE:
+    case STRIDEC_BAD_DATA: return ErrorKind::kDoesNotFit;
+    case STRIDEC_OUT_OF_MEMORY: return ErrorKind::kOverBudget;
+    case STRIDEC_UNSUPPORTED_CPU: return ErrorKind::kUnsupported;
+    case STRIDEC_BAD_WEIGHTS: return ErrorKind::kUnreadable;
+    case STRIDEC_BAD_ARTIFACT: return ErrorKind::kMalformed;
+    default: return ErrorKind::kUsage;
+  }
+}
+
+stridec_dtype dlpack_dtype(DType dtype) {
+  const auto& row = info(dtype);
+  const uint8_t bits = static_cast<uint8_t>(row.bytes * 8);
+  switch (row.kind) {
+    case DTypeKind::kBool: return {STRIDEC_DTYPE_BOOL, 8, 1};
+    case DTypeKind::kSigned: return {STRIDEC_DTYPE_INT, bits, 1};
+    case DTypeKind::kUnsigned: return {STRIDEC_DTYPE_UINT, bits, 1};
+    case DTypeKind::kFloat: break;
+  }
+  if (dtype == DType::kF16 || dtype == DType::kF32 || dtype == DType::kF64)
+    return {STRIDEC_DTYPE_FLOAT, bits, 1};
+  return {STRIDEC_DTYPE_UINT, bits, 1};  // formats that NumPy lacks: unsigned integers of their size
+}
+
+template <class Query>
+std::vector<ValueDeclaration> declarations(int count, Query&& query) {
+  std::vector<ValueDeclaration> out;
+  for (int i = 0; i < count; ++i) {
+    stridec_value_info value{};
+    value.struct_size = sizeof(value);
+    query(i, &value);
+    const auto dtype = parse_dtype(value.dtype_name);
+    if (!dtype)
+      fail(ErrorKind::kMalformed, "bad-artifact",
+           cat("'", value.name, "' has the unknown type '", value.dtype_name, "'"));
+    out.push_back({value.name, value.shape, *dtype, value.rank});
+  }
+  return out;
+}
+
+}  // namespace
+
+Library::Library(const std::string& path, int threads, const std::string& variant) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error))
+    fail(ErrorKind::kUnreadable, "cannot-read", cat("'", path, "' does not exist"));
+  const std::string full = std::filesystem::absolute(path).string();
+  handle_ = dlopen(full.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle_) {
+    const char* why = dlerror();
+    fail(ErrorKind::kMalformed, "bad-artifact",
+         cat("'", path, "' cannot be loaded: ", why ? why : "unknown reason"));
+  }
+  const auto get_api = reinterpret_cast<stridec_get_api_fn>(dlsym(handle_, "stridec_get_api"));
+  api_ = get_api ? get_api(STRIDEC_API_VERSION) : nullptr;
+  if (!api_)
+    fail(ErrorKind::kMalformed, "bad-artifact",
+         cat("'", path, "' is no artifact of stridec, or of a version that this one does not know"));
+  char message[512] = "";
+  stridec_model_options model_options{};
+  model_options.struct_size = sizeof(model_options);
+  model_options.variant = variant.empty() ? nullptr : variant.c_str();
+  if (const auto status = api_->model_open(&model_options, &model_, message, sizeof(message)))
+    fail(kind_of(status), "cannot-open", message);
+  stridec_context_options options{};
+  options.struct_size = sizeof(options);
+  options.threads = threads;
+  if (const auto status = api_->context_create(model_, &options, &context_, message, sizeof(message)))
+    fail(kind_of(status), "cannot-open", message);
+  stridec_model_info info{};
+  info.struct_size = sizeof(info);
+  check(api_->model_info(model_, &info));
+  inputs_ = declarations(info.input_count, [&](int i, stridec_value_info* value) {
+    check(api_->model_input(model_, i, value));
+  });
+  outputs_ = declarations(info.output_count, [&](int i, stridec_value_info* value) {
+    check(api_->model_output(model_, i, value));
+  });
+}
+
+Library::~Library() {
+  if (!api_) return;
+  api_->context_destroy(context_);
+  api_->model_close(model_);
+  // The handle stays: the process may still hold threads that run code of the library.
+}
+
+void Library::check(stridec_status status) const {
+  if (status == STRIDEC_OK) return;
+  const char* sentence = context_ ? api_->context_error(context_) : "";
+  fail(kind_of(status), "run-failed", *sentence ? sentence : api_->status_name(status));
+}
+
+std::string Library::manifest() const {
+  const char* json = nullptr;
+  size_t bytes = 0;
+  check(api_->model_manifest(model_, &json, &bytes));
+  return std::string(json, bytes);
+}
+
+std::string Library::variant() const {
+  stridec_model_info info{};
+  info.struct_size = sizeof(info);
+  check(api_->model_info(model_, &info));
+  return info.variant;
+}
+
+void Library::describe(Array& array, stridec_tensor& tensor) const {
+  tensor = {};
+  tensor.data = array.bytes.data();
+  tensor.device = {STRIDEC_DEVICE_CPU, 0};
+  tensor.ndim = static_cast<int32_t>(array.shape.size());
+  tensor.dtype = dlpack_dtype(array.dtype);
+  tensor.shape = array.shape.data();
+}
+
+std::vector<Array> Library::run(const std::vector<Array>& given) {
+  std::vector<Array> arrays = given;
+  std::vector<stridec_tensor> inputs(arrays.size());
+  for (size_t i = 0; i < arrays.size(); ++i) describe(arrays[i], inputs[i]);
+  std::vector<stridec_tensor> outputs(outputs_.size(), stridec_tensor{});
+  check(api_->context_run(context_, inputs.data(), inputs.size(), outputs.data(), outputs.size()));
+  std::vector<Array> results;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    Array& result = results.emplace_back();
+    result.dtype = outputs_[i].dtype;
+    result.shape.assign(outputs[i].shape, outputs[i].shape + outputs[i].ndim);
+    result.bytes.resize(static_cast<size_t>(result.count()) * static_cast<size_t>(byte_size(result.dtype)));
+    if (!result.bytes.empty())
+      std::memcpy(result.bytes.data(), static_cast<char*>(outputs[i].data) + outputs[i].byte_offset,
+                  result.bytes.size());
+  }
+  return results;
+}
+
+double Library::timed_run(const std::vector<Array>& given) {
+  auto& arrays = const_cast<std::vector<Array>&>(given);  // the API takes pointers that it only reads through
+  std::vector<stridec_tensor> inputs(arrays.size());
+  for (size_t i = 0; i < arrays.size(); ++i) describe(arrays[i], inputs[i]);
+  std::vector<stridec_tensor> outputs(outputs_.size(), stridec_tensor{});
+  const auto start = std::chrono::steady_clock::now();
+  check(api_->context_run(context_, inputs.data(), inputs.size(), outputs.data(), outputs.size()));
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void Library::profile(bool enable) { check(api_->context_profile(context_, enable)); }
+
+std::vector<Library::Step> Library::steps() const {
+  stridec_model_info info{};
+  info.struct_size = sizeof(info);
+  check(api_->model_info(model_, &info));
+  std::vector<Step> steps;
+  for (int i = 0; i < info.step_count; ++i) {
+    stridec_step_profile step{};
+    step.struct_size = sizeof(step);
+    check(api_->context_step(context_, i, &step));
+    steps.push_back({step.name, step.calls, step.nanoseconds});
+  }
+  return steps;
+}
+
+stridec_memory_info Library::memory() const {
+  stridec_memory_info info{};
+  info.struct_size = sizeof(info);
+  check(api_->context_memory(context_, &info));
+  return info;
+}
+
+int Library::threads() const { return api_->context_threads(context_); }
+
+Sizes parse_sizes(const std::string& text) {
+  Sizes sizes;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const std::string item = text.substr(at, end - at);
+    const size_t equals = item.find('=');
+    char* rest = nullptr;
+    const long long value =
+        equals == std::string::npos ? -1 : std::strtoll(item.c_str() + equals + 1, &rest, 10);
+    if (equals == std::string::npos || equals == 0 || value < 0 || *rest)
+      fail(ErrorKind::kUsage, "bad-dim", cat("'", item, "' is not of the form name=size"),
+           "write --dim batch=2,sequence=128");
+    sizes[item.substr(0, equals)] = value;
+    at = end + 1;
+  }
+  return sizes;
+}
+
+Array random_array(const ValueDeclaration& declaration, const Sizes& sizes, uint64_t seed) {
+  Array array;
+  array.dtype = declaration.dtype;
+  std::string text = declaration.shape_text.substr(1, declaration.shape_text.size() - 2);
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(", ", at), text.size());
+    const auto size =
+        sym::evaluate(sym::parse(text.substr(at, end - at)), [&](sym::Expr v) -> std::optional<int64_t> {
+          const auto found = sizes.find(v.name());
+          return found == sizes.end() ? 1 : found->second;
+        });
+    array.shape.push_back(size.value_or(1));
+    at = end + 2;
+  }
+  const size_t item = static_cast<size_t>(byte_size(array.dtype));
+  array.bytes.resize(static_cast<size_t>(array.count()) * item);
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  for (int64_t i = 0; i < array.count(); ++i) {
+    uint8_t* at = array.bytes.data() + static_cast<size_t>(i) * item;
+    if (is_float(array.dtype))
+      write_float(array.dtype, normal(random), at);
+    else
+      write_integer(array.dtype, static_cast<int64_t>(random() % (is_bool(array.dtype) ? 2 : 3)), at);
+  }
+  return array;
+}
+
+}  // namespace stridec::cli

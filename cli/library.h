@@ -1,0 +1,63 @@
+// An artifact as `run`, `bench` and `verify` use it: loaded with dlopen, called through the C API.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cli/npy.h"
+#include "runtime/include/stridec/runtime.h"
+
+namespace stridec::cli {
+
+struct ValueDeclaration {
+  std::string name, shape_text;
+  DType dtype;
+  int rank = 0;
+};
+
+// One loaded model with one context. Every failure of the API becomes an Error with the runtime's sentence.
+class Library {
+ public:
+  Library(const std::string& path, int threads, const std::string& variant = {});
+  ~Library();
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  const std::vector<ValueDeclaration>& inputs() const { return inputs_; }
+  const std::vector<ValueDeclaration>& outputs() const { return outputs_; }
+  std::string manifest() const;
+  std::string variant() const;
+
+  std::vector<Array> run(const std::vector<Array>& inputs);
+  // Seconds of one run on memory that stays where it is; outputs belong to the context.
+  double timed_run(const std::vector<Array>& inputs);
+
+  struct Step {
+    std::string name;
+    int64_t calls, nanoseconds;
+  };
+  void profile(bool enable);
+  std::vector<Step> steps() const;
+  stridec_memory_info memory() const;
+  int threads() const;
+
+ private:
+  void check(stridec_status status) const;
+  void describe(Array& array, stridec_tensor& tensor) const;
+
+  void* handle_ = nullptr;
+  const stridec_api* api_ = nullptr;
+  stridec_model* model_ = nullptr;
+  stridec_context* context_ = nullptr;
+  std::vector<ValueDeclaration> inputs_, outputs_;
+};
+
+// What the names in a declared shape ("[batch, 3, 2*h]") are given as: `batch=2,h=40`.
+using Sizes = std::map<std::string, int64_t>;
+Sizes parse_sizes(const std::string& text);
+// Random data of the declared type: floats normal, integers in [0, 2], bools both, the same for the same
+// seed.
+Array random_array(const ValueDeclaration& declaration, const Sizes& sizes, uint64_t seed);
+
+}  // namespace stridec::cli

@@ -1,0 +1,85 @@
+// stridec: an ahead-of-time model compiler. Parses the command line, runs one command, turns errors into
+// messages and exit codes.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "cli/command.h"
+#include "cli/exit_codes.h"
+#include "cli/interrupt.h"
+#include "cli/output.h"
+#include "compiler/base/diagnostic.h"
+
+namespace stridec::cli {
+namespace {
+
+constexpr Command kCommands[] = {
+    {"compile", "compile a model to one shared library and its manifest", declare_compile},
+    {"check", "list everything that stands in the way of compiling a model", declare_check},
+    {"inspect", "show a model, an artifact or a manifest, at any stage", declare_inspect},
+    {"run", "run an artifact on .npy files", declare_run},
+    {"bench", "time an artifact, whole and by kernel", declare_bench},
+    {"ops", "list the operators this build compiles", declare_ops},
+    {"modes", "list the optimisation modes", declare_modes},
+    {"options", "list the -O options", declare_options},
+    {"targets", "list the CPUs and GPUs this build compiles for", declare_targets},
+    {"exit-codes", "list the exit codes", declare_exit_codes},
+};
+
+int report(const Error& error, const Globals& globals, const std::string& command) {
+  const int code = static_cast<int>(error.diagnostic.kind);
+  print_error(error.diagnostic, globals);
+  if (command == "compile") note("nothing was written", globals);
+  return code;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"stridec " STRIDEC_VERSION ": compiles trained models to shared libraries that need only libc",
+               "stridec"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "stridec " STRIDEC_VERSION);
+  app.failure_message(CLI::FailureMessage::help);
+  Globals globals;
+  std::function<int()> action;
+  std::string chosen;
+  for (const Command& command : kCommands) {
+    CLI::App* sub = app.add_subcommand(std::string(command.name), std::string(command.summary));
+    sub->add_option_function<std::string>(
+           "--format", [&globals](const std::string& format) { globals.json = format == "json"; },
+           "text or json")
+        ->check(CLI::IsMember({"text", "json"}));
+    sub->add_flag("-q,--quiet", globals.quiet, "print errors alone");
+    sub->add_option("--progress", globals.progress, "auto, plain, json or none")
+        ->check(CLI::IsMember({"auto", "plain", "json", "none"}));
+    auto act = command.declare(*sub, globals);
+    sub->callback([&action, &chosen, act, name = std::string(command.name)] { action = act, chosen = name; });
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    app.exit(error, std::cerr, std::cerr);
+    return static_cast<int>(ErrorKind::kUsage);
+  }
+  try {
+    return action();
+  } catch (const Error& error) {
+    return report(error, globals, chosen);
+  } catch (const std::bad_alloc&) {
+    return report(
+        Error({.kind = ErrorKind::kOverBudget, .code = "out-of-memory", .message = "memory ran out"}),
+        globals, chosen);
+  } catch (const std::exception& error) {
+    return report(Error({.kind = ErrorKind::kInternal, .code = "internal", .message = error.what()}), globals,
+                  chosen);
+  }
+}
+
+}  // namespace
+}  // namespace stridec::cli
+
+int main(int argc, char** argv) {
+  stridec::cli::handle_interrupts();
+  return stridec::cli::run(argc, argv);
+}

@@ -1,0 +1,26 @@
+// NumPy's .npy files, format 1.0 to 3.0:
+// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler/base/dtype.h"
+
+namespace stridec::cli {
+
+struct Array {
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape;
+  std::vector<uint8_t> bytes;  // row-major
+  int64_t count() const;
+};
+
+// Little-endian numbers and bools, C or Fortran order (turned into row-major). bf16 and the 8-bit floats are
+// read from ml_dtypes' names and as raw 'V2'/'V1' bytes when `expected` says what they are. Throws Error:
+// unreadable, malformed, unsupported.
+Array read_npy(const std::string& path, DType expected);
+void write_npy(const std::string& path, const Array& array);
+
+}  // namespace stridec::cli

@@ -1,0 +1,89 @@
+#include "cli/output.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace stridec::cli {
+
+void print_error(const Diagnostic& d, const Globals& globals) {
+  if (globals.json) {
+    const nlohmann::ordered_json json = {{"error",
+                                          {{"code", d.code},
+                                           {"exit_code", static_cast<int>(d.kind)},
+                                           {"message", d.message},
+                                           {"file", d.where.file},
+                                           {"node", d.where.node},
+                                           {"op", d.where.op},
+                                           {"tensor", d.where.tensor},
+                                           {"notes", d.notes},
+                                           {"help", d.help}}}};
+    std::printf("%s\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    return;
+  }
+  std::string text = render(d);
+  if (isatty(STDERR_FILENO))
+    text = "\033[1;31m" + text.substr(0, text.find(':')) + "\033[0m" + text.substr(text.find(':'));
+  std::fprintf(stderr, "%s", text.c_str());
+}
+
+void note(std::string_view text, const Globals& globals) {
+  if (!globals.quiet) std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+}
+
+std::string table(const std::vector<std::vector<std::string>>& rows, const std::string& indent) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows)
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (i == widths.size()) widths.push_back(0);
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  std::string out;
+  for (const auto& row : rows) {
+    std::string line = indent;
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::string pad(widths[i] - row[i].size(), ' ');
+      const bool number = !row[i].empty() && std::isdigit(static_cast<unsigned char>(row[i][0]));
+      line += number ? pad + row[i] : row[i] + (i + 1 < row.size() ? pad : "");
+      if (i + 1 < row.size()) line += "  ";
+    }
+    out += line + "\n";
+  }
+  return out;
+}
+
+std::string human_bytes(uint64_t bytes) {
+  char text[32];
+  if (bytes < 1000) return std::to_string(bytes) + " B";
+  double value = static_cast<double>(bytes);
+  const char* units[] = {"B", "KB", "MB", "GB", "TB"};
+  int unit = 0;
+  while (value >= 999.95 && unit < 4) value /= 1000, ++unit;
+  std::snprintf(text, sizeof(text), "%.1f %s", value, units[unit]);
+  return text;
+}
+
+std::string human_seconds(double seconds) {
+  char text[32];
+  if (seconds >= 1)
+    std::snprintf(text, sizeof(text), "%.2f s", seconds);
+  else if (seconds >= 1e-3)
+    std::snprintf(text, sizeof(text), "%.2f ms", seconds * 1e3);
+  else
+    std::snprintf(text, sizeof(text), "%.1f us", seconds * 1e6);
+  return text;
+}
+
+std::string human_count(uint64_t count) {
+  std::string digits = std::to_string(count), out;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) out += ',';
+    out += digits[i];
+  }
+  return out;
+}
+
+}  // namespace stridec::cli

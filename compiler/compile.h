@@ -1,0 +1,62 @@
+// The whole compiler as one function; compile.cpp is the first file to read.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/codegen/cpu/build.h"
+#include "compiler/frontend/import.h"
+#include "compiler/graph/graph.h"
+#include "compiler/loop/program.h"
+#include "compiler/package/artifact.h"
+#include "compiler/schedule/fusion.h"
+
+namespace stridec {
+
+struct Mode {
+  std::string_view name, meaning;
+};
+const std::vector<Mode>& modes();
+
+// `-O key=value`.
+struct OptionInfo {
+  std::string_view name, values, initially, meaning;
+};
+const std::vector<OptionInfo>& options();
+
+// How far along the work is; total is 0 where it is not known. Called from any thread.
+using Progress =
+    std::function<void(std::string_view stage, int64_t done, int64_t total, std::string_view what)>;
+
+struct CompileOptions {
+  std::string model;              // a file; frontend/import.h says of which formats
+  std::vector<std::string> cpus;  // variants, in any order; empty: the CPU at hand
+  std::vector<frontend::DimRange> dims;
+  std::string mode = "default";
+  std::map<std::string, std::string> settings;  // -O key=value
+  std::string weights_file;                     // a name for weights beside the library; "": within it
+  bool use_cache = true;                        // of compiled kernels
+  Progress progress;
+};
+
+enum class Stage { kGraph, kLoops, kSchedule, kArtifact };
+
+// What each stage made; `inspect` prints them. A stage that was not reached is empty.
+struct Compilation {
+  std::string summary;  // of the model: "opset 18, 585 nodes, weights 437.9 MB"
+  graph::Graph graph;   // as imported
+  loop::Program loops;  // one nest an operator
+  std::vector<schedule::Decision> decisions;
+  std::vector<codegen::cpu::Variant> variants;  // fused, laid out, scheduled, with memory planned; best first
+  codegen::cpu::Built built;
+  package::Artifact artifact;
+};
+
+// Compiles up to and including `last`. Throws Error.
+Compilation compile(const CompileOptions& options, Stage last = Stage::kArtifact);
+
+}  // namespace stridec

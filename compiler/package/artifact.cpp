@@ -1,0 +1,106 @@
+#include "compiler/package/artifact.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "compiler/base/files.h"
+#include "compiler/codegen/cpu/link.h"
+#include "compiler/codegen/embedded.h"
+#include "compiler/package/elf.h"
+#include "runtime/include/stridec/xxh64.h"
+
+namespace stridec::package {
+namespace {
+
+using codegen::cpu::Built;
+using codegen::cpu::Variant;
+
+// The weights of all variants by their place, each once.
+std::vector<WeightPiece> pieces_of(const std::vector<Variant>& variants) {
+  std::vector<WeightPiece> pieces;
+  for (const Variant& variant : variants)
+    for (const auto& buffer : variant.program.buffers) {
+      const auto offset = sym::as_const(buffer.offset);
+      if (buffer.storage != loop::Storage::kWeight || !offset || *offset < 0 || buffer.weight.size == 0)
+        continue;
+      pieces.push_back({static_cast<uint64_t>(*offset),
+                        {reinterpret_cast<const char*>(buffer.weight.bytes), buffer.weight.size}});
+    }
+  std::sort(pieces.begin(), pieces.end(),
+            [](const WeightPiece& a, const WeightPiece& b) { return a.offset < b.offset; });
+  const auto same = [](const WeightPiece& a, const WeightPiece& b) { return a.offset == b.offset; };
+  pieces.erase(std::unique(pieces.begin(), pieces.end(), same), pieces.end());
+  return pieces;
+}
+
+uint64_t weight_bytes(const std::vector<Variant>& variants) {
+  return static_cast<uint64_t>(variants.front().program.weight_bytes);
+}
+
+// Calls `take` with the whole section in order, gaps as zeros.
+template <class Take>
+void for_each_byte_range(const std::vector<WeightPiece>& pieces, uint64_t total, Take&& take) {
+  static constexpr char kZeros[4096] = {};
+  uint64_t at = 0;
+  auto fill_to = [&](uint64_t end) {
+    while (at < end) {
+      const uint64_t n = std::min<uint64_t>(end - at, sizeof(kZeros));
+      take(std::string_view(kZeros, n));
+      at += n;
+    }
+  };
+  for (const WeightPiece& piece : pieces) {
+    fill_to(piece.offset);
+    take(piece.bytes);
+    at += piece.bytes.size();
+  }
+  fill_to(total);
+}
+
+}  // namespace
+
+codegen::cpu::HostOptions host_options(const std::vector<Variant>& variants,
+                                       const std::string& weights_file) {
+  codegen::cpu::HostOptions options{.weights_file = weights_file, .weights_bytes = weight_bytes(variants)};
+  if (!weights_file.empty()) {
+    std::string section;  // hashed at once; a sidecar is the exception
+    for_each_byte_range(pieces_of(variants), options.weights_bytes,
+                        [&](std::string_view bytes) { section += bytes; });
+    options.weights_hash = stridec_xxh64(section.data(), section.size(), 0);
+  }
+  return options;
+}
+
+Artifact link(const std::vector<Variant>& variants, const Built& built, ManifestFacts facts) {
+  std::vector<codegen::LinkInput> inputs = {{"runtime", codegen::runtime_object()},
+                                            {"host", built.host_object}};
+  for (const auto& kernel : built.kernels) inputs.push_back({kernel.symbol, kernel.object});
+  Artifact artifact{.library = codegen::link_shared(inputs, {}), .weights_file = facts.weights_file};
+  facts.glibc = loader_needs(artifact.library).glibc;
+  artifact.manifest = manifest(variants.front().program, facts);
+  return artifact;
+}
+
+void write(const Artifact& artifact, const std::vector<Variant>& variants, const std::string& path) {
+  const auto pieces = pieces_of(variants);
+  const uint64_t bytes = weight_bytes(variants);
+  const bool separate = !artifact.weights_file.empty();
+  if (separate) {
+    UnfinishedFile file((std::filesystem::path(path).parent_path() / artifact.weights_file).string());
+    for_each_byte_range(pieces, bytes,
+                        [&](std::string_view range) { file.write(range.data(), range.size()); });
+    file.commit();
+  }
+  UnfinishedFile manifest_file(manifest_path(path));
+  manifest_file.write(artifact.manifest.data(), artifact.manifest.size());
+  Payload payload{.manifest = artifact.manifest};
+  if (!separate) payload.weights = pieces, payload.weights_bytes = bytes;
+  write_artifact(path, artifact.library, payload);
+  manifest_file.commit();
+}
+
+std::string manifest_path(const std::string& library) {
+  return std::filesystem::path(library).replace_extension(".json").string();
+}
+
+}  // namespace stridec::package

@@ -1,0 +1,36 @@
+// The artifact: one shared library with the kernels, the host program, the runtime and the weights, and its
+// manifest.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/codegen/cpu/build.h"
+#include "compiler/package/manifest.h"
+
+namespace stridec::package {
+
+// Everything but the weights, in memory.
+struct Artifact {
+  std::string library;  // linked, with an empty place for the weights and the manifest
+  std::string manifest;
+  std::string weights_file;  // a name beside the library; "": within it
+};
+
+// What the host program has to know of the weights: where they are and, of a separate file, its hash.
+codegen::cpu::HostOptions host_options(const std::vector<codegen::cpu::Variant>& variants,
+                                       const std::string& weights_file);
+
+// `facts.glibc` is filled in here.
+Artifact link(const std::vector<codegen::cpu::Variant>& variants, const codegen::cpu::Built& built,
+              ManifestFacts facts);
+
+// Writes `path` and, beside it, the manifest with the ending .json (and the weights where they have a file of
+// their own): each to a temporary that is renamed when all of them are whole. Throws Error.
+void write(const Artifact& artifact, const std::vector<codegen::cpu::Variant>& variants,
+           const std::string& path);
+
+// Where the manifest of a library goes: "model.so" -> "model.json".
+std::string manifest_path(const std::string& library);
+
+}  // namespace stridec::package

@@ -1,0 +1,106 @@
+#include "compiler/package/manifest.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "compiler/loop/analysis.h"
+#include "compiler/loop/walk.h"
+#include "compiler/sym/text.h"
+
+namespace stridec::package {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using loop::Program;
+
+Json shape_of(const loop::Buffer& buffer) {
+  Json shape = Json::array();
+  for (sym::Expr dim : buffer.shape) {
+    const auto constant = sym::as_const(dim);
+    shape.push_back(constant ? Json(*constant) : Json(sym::to_string(dim)));
+  }
+  return shape;
+}
+
+Json values_of(const Program& program, const std::vector<loop::BufferId>& ids) {
+  Json values = Json::array();
+  for (loop::BufferId id : ids)
+    values.push_back(
+        {{"name", program[id].name}, {"dtype", name(program[id].dtype)}, {"shape", shape_of(program[id])}});
+  return values;
+}
+
+Json symbols_of(const Program& program) {
+  Json symbols = Json::array();
+  for (const auto& symbol : program.symbols) {
+    const auto range = program.facts.bounds(symbol.var);
+    Json entry = {{"name", symbol.var.name()}, {"minimum", range.has_lo() ? range.lo : 0}};
+    if (range.has_hi()) entry["maximum"] = range.hi;
+    entry["multiple"] = std::max<int64_t>(1, program.facts.known_divisor(symbol.var));
+    if (symbol.input >= 0)
+      entry["from"] = {{"input", program[program.inputs[symbol.input]].name}, {"dim", symbol.dim}};
+    else
+      entry["from"] = "data";
+    symbols.push_back(std::move(entry));
+  }
+  return symbols;
+}
+
+// One entry per nest name; launches that share it are counted together.
+Json kernels_of(const Program& program) {
+  Json kernels = Json::array();
+  std::map<std::string, size_t> position;
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    const auto* launch = std::get_if<loop::Launch>(&step.node);
+    if (!launch) return;
+    const loop::Nest& nest = program[launch->nest];
+    const auto found = position.find(nest.name);
+    if (found != position.end()) {
+      Json& entry = kernels[found->second];
+      entry["launches"] = entry["launches"].get<int>() + 1;
+      for (const auto& node : nest.nodes) entry["nodes"].push_back(node);
+      return;
+    }
+    position[nest.name] = kernels.size();
+    const loop::Cost cost = loop::cost_of(program, nest);
+    kernels.push_back({{"name", nest.name},
+                       {"launches", 1},
+                       {"schedule", loop::to_string(nest.schedule)},
+                       {"flops", sym::to_string(cost.flops)},
+                       {"bytes", sym::to_string(cost.bytes_read + cost.bytes_written)},
+                       {"nodes", nest.nodes}});
+  });
+  return kernels;
+}
+
+}  // namespace
+
+std::string manifest(const Program& program, const ManifestFacts& facts) {
+  Json guards = Json::array();
+  for (const auto& guard : program.guards)
+    guards.push_back({{"condition", sym::to_string(guard.condition)}, {"sentence", guard.sentence}});
+  Json json = {
+      {"schema_version", "1.0"},
+      {"compiler", "stridec " STRIDEC_VERSION},
+      {"name", program.name},
+      {"model", {{"file", facts.model_file}, {"sha256", facts.model_sha256}}},
+      {"mode", facts.mode},
+      {"options", facts.settings},
+      {"inputs", values_of(program, program.inputs)},
+      {"outputs", values_of(program, program.outputs)},
+      {"states", values_of(program, program.states)},
+      {"symbols", symbols_of(program)},
+      {"guards", std::move(guards)},
+      {"memory",
+       {{"weights_bytes", program.weight_bytes},
+        {"weights_file", facts.weights_file.empty() ? Json(nullptr) : Json(facts.weights_file)},
+        {"workspace_bytes", sym::to_string(program.arena_bytes)}}},
+      {"targets",
+       Json::array({{{"device", "cpu"}, {"architecture", "x86_64"}, {"variants", facts.variants}}})},
+      {"requires", {{"libraries", Json::array({"libc.so.6"})}, {"glibc", facts.glibc}}},
+      {"kernels", kernels_of(program)},
+  };
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace stridec::package

@@ -1,0 +1,26 @@
+// The manifest: what it takes to run an artifact, for people and scripts. schemas/manifest.schema.json
+// describes it.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/loop/program.h"
+
+namespace stridec::package {
+
+// What the loop program does not know.
+struct ManifestFacts {
+  std::string model_file, model_sha256;  // the file's name without its folder
+  std::string mode;
+  std::map<std::string, std::string> settings;
+  std::vector<std::string> variants;  // CPU variants, best first
+  std::string glibc;                  // "2.34": the least that the library runs on
+  std::string weights_file;           // beside the library; "": within it
+};
+
+// Two-space indented JSON, keys in a fixed order, ended by a newline; the same bytes for the same arguments.
+std::string manifest(const loop::Program& program, const ManifestFacts& facts);
+
+}  // namespace stridec::package
