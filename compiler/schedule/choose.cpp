@@ -2,6 +2,7 @@
 
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_contraction.h"
+#include "compiler/schedule/choose_general.h"
 #include "compiler/schedule/pack_weights.h"
 
 namespace stridec::schedule {
@@ -14,6 +15,7 @@ void choose(loop::Program& program, const CpuTarget& target) {
     if (const auto* launch = std::get_if<loop::Launch>(&step.node)) choose_for(program[launch->nest]);
   });
   pack_weights(program);
+  choose_general(program, target);
 }
 
 }  // namespace stridec::schedule
