@@ -5,7 +5,10 @@
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import.h"
+#include "compiler/frontend/onnx/mapped_file.h"
 #include "compiler/frontend/onnx/read.h"
+#include "compiler/graph/serialize.h"
+#include "compiler/ops/op_table.h"
 
 namespace stridec::frontend {
 namespace {
@@ -31,6 +34,20 @@ std::string summarize(const onnx::Model& model) {
   uint64_t bytes = 0;
   for (const auto& initializer : model.graph.initializers) bytes += initializer.bytes.size;
   return cat("opset ", model.opset(), ", ", model.node_count, " nodes, weights ", megabytes(bytes));
+}
+
+Imported import_graph(const graph::Data& file, const ImportOptions& options) {
+  Imported out{.graph = graph::deserialize(file, ops::shape_table()), .problems = {}, .summary = {}};
+  for (const DimRange& dim : options.dims) {
+    const sym::Expr symbol = sym::var(dim.name);
+    const bool known = std::any_of(out.graph.symbols.begin(), out.graph.symbols.end(),
+                                   [&](const graph::Symbol& s) { return s.var == symbol && s.input >= 0; });
+    if (!known) fail(ErrorKind::kUsage, "bad-dim", cat("the graph has no size named '", dim.name, "'"));
+    out.graph.facts.set_range(symbol, dim.lower, dim.upper);
+    if (dim.multiple > 1) out.graph.facts.set_divisible(symbol, dim.multiple);
+  }
+  out.summary = cat("serialized graph, ", out.graph.nodes.size(), " nodes, ", megabytes(file.size));
+  return out;
 }
 
 }  // namespace
@@ -64,6 +81,12 @@ std::vector<DimRange> parse_dims(std::string_view text) {
 }
 
 Imported import_file(const std::string& path, const ImportOptions& options) {
+  {
+    const auto file = onnx::map_file(path);
+    const auto* bytes = reinterpret_cast<const uint8_t*>(file->bytes.data());
+    if (graph::is_serialized(bytes, file->bytes.size()))
+      return import_graph({.owner = file, .bytes = bytes, .size = file->bytes.size()}, options);
+  }
   const onnx::Model model =
       onnx::read_model(path, {.missing_weights_are_zero = options.missing_weights_are_zero});
   onnx::ImportOptions onnx_options;

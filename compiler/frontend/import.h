@@ -33,7 +33,7 @@ struct Imported {
   std::string summary;  // "opset 18, 585 nodes, 110 M parameters (437.9 MB)"
 };
 
-// By its contents: ONNX. Throws Error for files that cannot be read at all.
+// By its contents: ONNX, or a serialized graph (compiler/graph/serialize.h). Throws Error for files that cannot be read at all.
 Imported import_file(const std::string& path, const ImportOptions& options = {});
 
 // Every operator with a row, "domain:name" and the versions of its domain that are covered ("7-13, 14-").
