@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/choose_window.h"
 #include "compiler/schedule/memory_plan.h"
 
 namespace stridec::schedule {
@@ -330,6 +331,7 @@ std::vector<RankedPlan> contraction_plans(const loop::Program& program, const lo
 
 std::optional<loop::Schedule> choose_contraction(const loop::Program& program, const loop::Nest& nest,
                                                  const CpuTarget& target) {
+  if (const auto window = choose_window(program, nest, target)) return kernels::to_schedule(*window);
   const std::vector<RankedPlan> plans = contraction_plans(program, nest, target);
   if (plans.empty()) return std::nullopt;
   // The general emitter vectorises one dim and keeps one accumulator per point: about a vector of

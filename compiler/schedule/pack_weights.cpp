@@ -5,6 +5,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/kernels/gemm_plan.h"
+#include "compiler/kernels/window_plan.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/sym/text.h"
@@ -14,7 +15,7 @@ namespace {
 
 using kernels::Contraction;
 using kernels::Factor;
-using kernels::GemmPlan;
+using kernels::PanelLayout;
 using loop::BufferId;
 using loop::Dim;
 using loop::Nest;
@@ -30,7 +31,7 @@ struct Panels {
   Expr columns;                        // their number
 };
 
-Panels panels_of(const Nest& nest, const Contraction& c, const GemmPlan& plan, const Factor& b) {
+Panels panels_of(const Nest& nest, const Contraction& c, const PanelLayout& plan, const Factor& b) {
   Panels panels;
   int next = 0;
   auto add = [&](Expr extent) {
@@ -44,10 +45,8 @@ Panels panels_of(const Nest& nest, const Contraction& c, const GemmPlan& plan, c
   panels.columns = 1;
   for (const Dim& dim : columns) panels.columns *= dim.extent;
   const Expr panel = add(sym::ceildiv(panels.columns, plan.panel));
-  for (const auto* list : {&plan.segments, &plan.run}) {
-    for (const Dim& dim : kernels::dims_by_name(nest, c, *list))
-      panels.from_contraction[dim.var] = add(dim.extent);
-  }
+  for (const Dim& dim : kernels::dims_by_name(nest, c, plan.k))
+    panels.from_contraction[dim.var] = add(dim.extent);
   panels.column = panel * plan.panel + add(plan.panel);
   Expr rest = panels.column;
   for (size_t d = columns.size(); d-- > 1;) {
@@ -136,7 +135,7 @@ BufferId add_panels(Program& program, const Nest& nest, const Contraction& c, co
 }
 
 // The load that replaces the factor: the packed element of the contraction's point.
-loop::Access access_of_panels(BufferId id, const Nest& nest, const Contraction& c, const GemmPlan& plan,
+loop::Access access_of_panels(BufferId id, const Nest& nest, const Contraction& c, const PanelLayout& plan,
                               const Factor& b) {
   loop::Access access{.buffer = id};
   for (const Dim& dim : kernels::dims_by_name(nest, c, plan.batch)) {
@@ -145,11 +144,14 @@ loop::Access access_of_panels(BufferId id, const Nest& nest, const Contraction& 
   Expr column = 0;
   for (const Dim& dim : kernels::dims_by_name(nest, c, plan.columns)) column = column * dim.extent + dim.var;
   access.index.push_back(sym::floordiv(column, plan.panel));
-  for (const auto* list : {&plan.segments, &plan.run}) {
-    for (Expr var : *list) access.index.push_back(var);
-  }
+  for (Expr var : plan.k) access.index.push_back(var);
   access.index.push_back(sym::mod(column, plan.panel));
   return access;
+}
+
+size_t side_of_b(const Contraction& c, const PanelLayout& plan) {
+  const kernels::Vars& vars = c.factors[0].vars;
+  return vars.contains(plan.columns[0]) && !(plan.along && vars.contains(*plan.along)) ? 0 : 1;
 }
 
 }  // namespace
@@ -161,27 +163,25 @@ void pack_weights(Program& program) {
     if (const auto* launch = std::get_if<loop::Launch>(&step.node)) launched.push_back(launch->nest);
   });
   for (loop::NestId id : launched) {
-    if (!kernels::is_gemm(program[id].schedule)) continue;
-    const GemmPlan plan = kernels::to_plan(program[id].schedule);
-    if (plan.b != GemmPlan::B::kWeights) continue;
+    const auto layout = kernels::panels_of(program[id].schedule);
+    if (!layout) continue;
+    const PanelLayout& plan = *layout;
     const auto contraction = kernels::match_contraction(program[id]);
     STRIDEC_CHECK(contraction.has_value(), program[id].name);
-    const Factor& b = contraction->factors[contraction->factors[0].vars.contains(plan.columns[0]) ? 0 : 1];
+    const size_t side = side_of_b(*contraction, plan);
+    const Factor& b = contraction->factors[side];
     if (b.load && program[b.load->access.buffer].name.ends_with(".panels")) continue;  // packed before
     const Panels panels = panels_of(program[id], *contraction, plan, b);
     const auto [found, fresh] = made.emplace(key_of(panels, b, program[id]), BufferId());
     if (fresh) {
       const Nest copy = program[id];
       const auto matched = kernels::match_contraction(copy);
-      found->second =
-          add_panels(program, copy, *matched, matched->factors[&b - contraction->factors], panels);
+      found->second = add_panels(program, copy, *matched, matched->factors[side], panels);
     }
     // add_panels moved the program's nests.
     Nest& nest = program[id];
     const auto now = kernels::match_contraction(nest);
-    const Factor& factor = now->factors[now->factors[0].vars.contains(plan.columns[0]) ? 0 : 1];
-    const auto side = static_cast<size_t>(&factor - now->factors);
-    loop::Access access = access_of_panels(found->second, nest, *now, plan, factor);
+    loop::Access access = access_of_panels(found->second, nest, *now, plan, now->factors[side]);
     auto& reduce = std::get<loop::Reduce>(nest.body[now->at].node);
     const loop::ValueId element = loop::add_value(nest, now->dtype);
     for (size_t i = 0; i < reduce.body.size(); ++i) {

@@ -14,12 +14,14 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/codegen/cpu/contraction.h"
+#include "compiler/codegen/cpu/contraction_window.h"
 #include "compiler/codegen/cpu/emit.h"
 #include "compiler/codegen/cpu/jit.h"
 #include "compiler/codegen/cpu/object_cache.h"
 #include "compiler/codegen/cpu/routine.h"
 #include "compiler/codegen/embedded.h"
 #include "compiler/kernels/gemm_plan.h"
+#include "compiler/kernels/window_plan.h"
 #include "compiler/loop/build.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/effects.h"
@@ -122,8 +124,9 @@ void collect_calls(const loop::Program& program, std::vector<const loop::Call*>&
 }  // namespace
 
 Kernel emit_kernel(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
-  return kernels::is_gemm(nest.schedule) ? emit_contraction(program, nest, target)
-                                         : emit_loops(program, nest, target);
+  if (kernels::is_gemm(nest.schedule)) return emit_contraction(program, nest, target);
+  if (kernels::is_window(nest.schedule)) return emit_window(program, nest, target);
+  return emit_loops(program, nest, target);
 }
 
 std::string translation_unit(const Kernel& kernel, const std::string& symbol) {

@@ -22,23 +22,11 @@ constexpr int64_t kGrain = int64_t{1} << 20;
 class Epilogue {
  public:
   explicit Epilogue(const ContractionFrame& f) : f_(f) {
-    std::set<ValueId> wanted;
-    std::vector<const Stmt*> kept;
-    const loop::Block& block = f.nest.body;
-    for (size_t i = block.size(); i-- > 0;) {
-      if (i == f.contraction.at) continue;
-      const Stmt& stmt = block[i];
-      bool keep = std::holds_alternative<loop::Store>(stmt.node);
-      loop::for_each_result(stmt, [&](ValueId id) { keep = keep || wanted.contains(id); });
-      if (!keep) continue;
-      loop::for_each_use(stmt, [&](ValueId id) { wanted.insert(id); });
-      kept.push_back(&stmt);
-    }
     // What does not depend on the column runs once per row, up to the first store.
     std::set<ValueId> by_column = {f.contraction.reduce->results[0]};
     bool stored = false;
-    for (size_t i = kept.size(); i-- > 0;) {
-      const Stmt& stmt = *kept[i];
+    for (const Stmt* kept : epilogue_of(f.nest, f.contraction)) {
+      const Stmt& stmt = *kept;
       stored = stored || std::holds_alternative<loop::Store>(stmt.node);
       bool depends = stored;
       loop::for_each_use(stmt, [&](ValueId id) { depends = depends || by_column.contains(id); });

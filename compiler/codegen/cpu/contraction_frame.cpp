@@ -1,7 +1,10 @@
 #include "compiler/codegen/cpu/contraction_frame.h"
 
+#include <set>
+
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
+#include "compiler/loop/walk.h"
 
 namespace stridec::codegen::cpu {
 
@@ -76,6 +79,21 @@ void ContractionFrame::open_loops(const Dims& dims, Body& body) {
 
 void ContractionFrame::close_loops(const Dims& dims) {
   for (size_t d = 0; d < dims.size(); ++d) text.close();
+}
+
+std::vector<const loop::Stmt*> epilogue_of(const loop::Nest& nest, const kernels::Contraction& contraction) {
+  std::set<loop::ValueId> wanted;
+  std::vector<const loop::Stmt*> kept;
+  for (size_t i = nest.body.size(); i-- > 0;) {
+    if (i == contraction.at) continue;
+    const loop::Stmt& stmt = nest.body[i];
+    bool keep = std::holds_alternative<loop::Store>(stmt.node);
+    loop::for_each_result(stmt, [&](loop::ValueId id) { keep = keep || wanted.contains(id); });
+    if (!keep) continue;
+    loop::for_each_use(stmt, [&](loop::ValueId id) { wanted.insert(id); });
+    kept.push_back(&stmt);
+  }
+  return {kept.rbegin(), kept.rend()};
 }
 
 sym::Expr extent_of(const Dims& dims) {

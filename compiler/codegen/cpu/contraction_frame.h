@@ -50,6 +50,9 @@ struct ContractionFrame {
   std::optional<Body> body_;
 };
 
+// The statements around the reduce that its stores need, in order, without the reduce.
+std::vector<const loop::Stmt*> epilogue_of(const loop::Nest& nest, const kernels::Contraction& contraction);
+
 sym::Expr extent_of(const Dims& dims);  // the product
 std::vector<sym::Expr> vars_of(const Dims& dims);
 // The expression with the dims at 0.

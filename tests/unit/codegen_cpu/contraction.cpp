@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build_run.h"
 #include "compiler/loop/build.h"
@@ -345,4 +346,101 @@ TEST_CASE("weights are packed when the model is compiled, once per weight and la
       }
     }
   }
+}
+
+namespace {
+
+// Depthwise: one filter per channel, channels-last, bias, clipped.
+Program depthwise(Expr batch, Expr height, Expr width, int64_t channels, int64_t kernel, int64_t stride,
+                  int64_t dilation, int64_t pad, Program program) {
+  auto out = [&](Expr in) { return sym::floordiv(in + 2 * pad - dilation * (kernel - 1) - 1, stride) + 1; };
+  const std::vector<Expr> in_shape = {batch, channels, height, width},
+                          out_shape = {batch, channels, out(height), out(width)};
+  const View given = buffer(program, "given", in_shape, Storage::kInput);
+  const View x = buffer(program, "x", in_shape, Storage::kArena, DType::kF32, strides_of(in_shape, true));
+  const View y = buffer(program, "y", out_shape, Storage::kArena, DType::kF32, strides_of(out_shape, true));
+  const View result = buffer(program, "result", out_shape, Storage::kOutput);
+  const View w = weight(program, "w", {channels, kernel, kernel}), bias = weight(program, "bias", {channels});
+  program.inputs = {given.buffer};
+  program.outputs = {result.buffer};
+  program[given.buffer].ordinal = program[result.buffer].ordinal = 0;
+  auto copy = [&](const View& from, const View& to) {
+    NestBuilder nb(program, "copy");
+    const auto i = nb.dims(from.shape);
+    nb.store(to, i, nb.load(from, i));
+    nb.finish();
+  };
+  copy(given, x);
+  NestBuilder nb(program, "depthwise");
+  const auto i = nb.dims(out_shape);
+  Value sum = nb.reduce(loop::Combine::kSum, {kernel, kernel}, [&](const std::vector<Expr>& k) {
+    const Expr row = i[2] * stride + k[0] * dilation - pad, column = i[3] * stride + k[1] * dilation - pad;
+    loop::Access from{.buffer = x.buffer, .index = {i[0], i[1], row, column}};
+    if (pad) {
+      from.mask = sym::logical_and(
+          std::vector{sym::ge(row, 0), sym::lt(row, height), sym::ge(column, 0), sym::lt(column, width)});
+    }
+    return nb.load(from, loop::float_scalar(DType::kF32, 0)) * nb.load(w, {i[1], k[0], k[1]});
+  });
+  sum = max(sum + nb.load(bias, {i[1]}), nb.constant(DType::kF32, 0));
+  nb.store(y, i, min(sum, nb.constant(DType::kF32, 6)));
+  nb.finish();
+  copy(y, result);
+  return program;
+}
+
+void check_program(const Program& program, const std::vector<int64_t>& shape, const std::string& kernel) {
+  loop::HostTensor input = loop::make_tensor(DType::kF32, shape);
+  for (int64_t i = 0; i < loop::element_count(input); ++i)
+    loop::set_number(input, i, static_cast<double>(i * 29 % 23) / 8 - 1);
+  const auto expected = loop::interpret(program, {input});
+  for (const CpuTarget* target :
+       {&cpu_target("native"), &cpu_target("x86-64-v3"), &cpu_target("x86-64-v2")}) {
+    CAPTURE(target->name);
+    Program scheduled = program;
+    bool used = false;
+    for (loop::Nest& nest : scheduled.nests) {
+      if (const auto chosen = schedule::choose_contraction(scheduled, nest, *target)) nest.schedule = *chosen;
+      used = used || nest.schedule.kernel.starts_with(kernel);
+    }
+    CHECK(used);
+    schedule::pack_weights(scheduled);
+    codegen::cpu::RunCompiledOptions options{.target = *target};
+    options.build.use_cache = false;
+    std::vector<loop::HostTensor> actual;
+    try {
+      actual = codegen::cpu::run_compiled(scheduled, {input}, options);
+    } catch (const Error& e) {
+      FAIL(render(e.diagnostic));
+    }
+    REQUIRE(expected[0].shape == actual[0].shape);
+    double worst = 0;
+    for (int64_t i = 0; i < loop::element_count(expected[0]); ++i) {
+      worst = std::max(worst, std::abs(loop::get_number(expected[0], i) - loop::get_number(actual[0], i)));
+    }
+    CHECK(worst < 1e-5);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("depthwise convolutions of every stride, dilation, padding and width") {
+  check_program(depthwise(2, 9, 7, 20, 3, 1, 1, 1, {}), {2, 20, 9, 7}, "window.");
+  check_program(depthwise(1, 14, 14, 32, 3, 2, 1, 1, {}), {1, 32, 14, 14}, "window.");
+  check_program(depthwise(1, 13, 30, 17, 5, 1, 1, 2, {}), {1, 17, 13, 30}, "window.");
+  check_program(depthwise(1, 11, 12, 16, 3, 1, 2, 2, {}), {1, 16, 11, 12}, "window.");
+  check_program(depthwise(1, 10, 10, 8, 3, 1, 1, 0, {}), {1, 8, 10, 10}, "window.");
+  check_program(depthwise(1, 5, 5, 48, 7, 1, 1, 3, {}), {1, 48, 5, 5}, "window.");
+}
+
+TEST_CASE("a depthwise convolution of symbolic height and width") {
+  Program program;
+  const Expr h = symbol(program, "h", 1, 64), w = symbol(program, "w", 1, 64);
+  for (size_t d = 0; d < 2; ++d)
+    program.symbols[d].input = 0, program.symbols[d].dim = static_cast<int>(2 + d);
+  const Program made = depthwise(1, h, w, 24, 3, 1, 1, 1, program);
+  // Products of one row each: slow, and right.
+  check({made, loop::NestId(1)}, {{{h, 3}, {w, 8}}, {{h, 1}, {w, 1}}});
+  for (auto [height, width] : {std::array<int64_t, 2>{1, 1}, {3, 8}, {7, 19}})
+    check_program(made, {1, 24, height, width}, "window.");
 }

@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <random>
+#include <stdexcept>
 #include <thread>
 
 #include "compiler/base/text.h"
@@ -15,6 +16,7 @@
 #include "compiler/codegen/cpu/jit.h"
 #include "compiler/codegen/embedded.h"
 #include "compiler/loop/walk.h"
+#include "compiler/sym/text.h"
 #include "runtime/include/stridec/abi.h"
 
 namespace stridec::test {
@@ -56,7 +58,8 @@ int64_t value_of(sym::Expr e, const loop::Bindings& symbols) {
     const auto found = symbols.find(var);
     return found == symbols.end() ? std::nullopt : std::optional(found->second);
   });
-  return value.value();
+  if (!value) throw std::runtime_error("no value: " + sym::to_string(e));
+  return *value;
 }
 
 CompiledKernel::CompiledKernel(const codegen::Kernel& kernel, const CpuTarget& target) : kernel_(kernel) {

@@ -1,0 +1,79 @@
+#include "compiler/kernels/window_plan.h"
+
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+#include "compiler/kernels/gemm_plan.h"
+#include "compiler/sym/text.h"
+
+namespace stridec::kernels {
+namespace {
+
+constexpr std::string_view kPrefix = "window.f32.";
+
+std::vector<std::string> names(const std::vector<sym::Expr>& vars) {
+  std::vector<std::string> out;
+  for (sym::Expr var : vars) out.push_back(sym::to_string(var));
+  return out;
+}
+
+}  // namespace
+
+bool is_window(const loop::Schedule& schedule) { return schedule.kernel.starts_with(kPrefix); }
+
+loop::Schedule to_schedule(const WindowPlan& plan) {
+  loop::Schedule schedule{.kernel = cat(kPrefix, plan.outputs)};
+  if (!plan.rows.empty()) schedule.directives.push_back({"rows", names(plan.rows)});
+  schedule.directives.push_back({"along", names({plan.along})});
+  schedule.directives.push_back({"columns", names({plan.columns})});
+  schedule.directives.push_back({"taps", names(plan.taps)});
+  schedule.directives.push_back({"b", {"weights", std::to_string(plan.panel)}});
+  schedule.directives.push_back({"vectors", {std::to_string(plan.vectors)}});
+  return schedule;
+}
+
+WindowPlan to_window_plan(const loop::Schedule& schedule) {
+  WindowPlan plan;
+  plan.outputs = std::stoi(schedule.kernel.substr(kPrefix.size()));
+  for (const loop::Directive& directive : schedule.directives) {
+    std::vector<sym::Expr> vars;
+    if (directive.name == "rows" || directive.name == "along" || directive.name == "columns" ||
+        directive.name == "taps") {
+      for (const std::string& arg : directive.args) vars.push_back(sym::parse(arg));
+    }
+    if (directive.name == "rows") {
+      plan.rows = vars;
+    } else if (directive.name == "along") {
+      plan.along = vars.at(0);
+    } else if (directive.name == "columns") {
+      plan.columns = vars.at(0);
+    } else if (directive.name == "taps") {
+      plan.taps = vars;
+    } else if (directive.name == "b") {
+      plan.panel = std::stoll(directive.args.at(1));
+    } else if (directive.name == "vectors") {
+      plan.vectors = std::stoll(directive.args.at(0));
+    } else {
+      STRIDEC_CHECK(false, directive.name);
+    }
+  }
+  return plan;
+}
+
+std::optional<PanelLayout> panels_of(const loop::Schedule& schedule) {
+  if (is_gemm(schedule)) {
+    const GemmPlan plan = to_plan(schedule);
+    if (plan.b != GemmPlan::B::kWeights) return std::nullopt;
+    PanelLayout layout{.batch = plan.batch, .columns = plan.columns, .k = plan.segments, .panel = plan.panel};
+    layout.k.insert(layout.k.end(), plan.run.begin(), plan.run.end());
+    return layout;
+  }
+  if (!is_window(schedule)) return std::nullopt;
+  const WindowPlan plan = to_window_plan(schedule);
+  return PanelLayout{.batch = plan.rows,
+                     .columns = {plan.columns},
+                     .k = plan.taps,
+                     .along = plan.along,
+                     .panel = plan.panel};
+}
+
+}  // namespace stridec::kernels
