@@ -43,6 +43,7 @@ Expr Body::by_lane(Expr expr) const {
 }
 
 Expr Body::canonical(Expr expr) {
+  if (expr.is_var() && expr.name()[0] == '$') return expr;  // canonical already
   if (expr.is_const() || expr.is_var()) return sym::is_index(expr) ? expr : text_.size_symbol(expr);
   if (!sym::has_index(expr)) {
     // Conditions and numbers alike are arguments; "$s0" itself has no index either.
