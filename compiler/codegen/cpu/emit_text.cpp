@@ -65,6 +65,10 @@ std::string KernelText::pointer(loop::BufferId buffer) {
 }
 
 sym::Expr KernelText::size_symbol(sym::Expr expr) {
+  // Callers compose sizes that are arguments already; the host program knows the program's symbols alone.
+  sym::Substitution arguments;
+  for (size_t i = 0; i < sizes_.size(); ++i) arguments[sym::var(cat("$s", i))] = sizes_[i];
+  expr = sym::substitute(expr, arguments);
   if (expr.is_const()) return expr;
   STRIDEC_CHECK(!sym::has_index(expr), sym::to_string(expr));
   auto found = std::find(sizes_.begin(), sizes_.end(), expr);
