@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compiler/base/text.h"
-#include "compiler/codegen/cpu/contraction.h"
+#include "compiler/codegen/cpu/build.h"
 #include "compiler/loop/build.h"
 #include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/pack_weights.h"
@@ -116,6 +116,33 @@ Case conv(const std::string& name, int64_t channels, int64_t filters, int64_t si
   return c;
 }
 
+// Channels-last, one 3x3 (or 7x7) filter per channel, bias, clipped.
+Case depthwise(const std::string& name, int64_t channels, int64_t size, int64_t kernel, int64_t stride) {
+  const int64_t pad = kernel / 2, out = (size + 2 * pad - kernel) / stride + 1;
+  Case c{.name = name, .multiply_adds = 1.0 * channels * out * out * kernel * kernel};
+  auto strides = [&](int64_t hw) {
+    return std::vector<Expr>{hw * hw * channels, 1, hw * channels, channels};
+  };
+  const View x = buffer(c.program, "x", {1, channels, size, size}, Storage::kArena, strides(size));
+  const View w = buffer(c.program, "w", {channels, kernel, kernel}, Storage::kWeight);
+  const View bias = buffer(c.program, "bias", {channels}, Storage::kWeight);
+  const View y = buffer(c.program, "y", {1, channels, out, out}, Storage::kArena, strides(out));
+  NestBuilder nb(c.program, name);
+  const auto i = nb.dims({1, channels, out, out});
+  Value sum = nb.reduce(loop::Combine::kSum, {kernel, kernel}, [&](const std::vector<Expr>& k) {
+    const Expr row = i[2] * stride + k[0] - pad, column = i[3] * stride + k[1] - pad;
+    const loop::Access from{.buffer = x.buffer,
+                            .index = {i[0], i[1], row, column},
+                            .mask = sym::logical_and(std::vector{sym::ge(row, 0), sym::lt(row, size),
+                                                                 sym::ge(column, 0), sym::lt(column, size)})};
+    return nb.load(from, loop::float_scalar(DType::kF32, 0)) * nb.load(w, {i[1], k[0], k[1]});
+  });
+  sum = max(sum + nb.load(bias, {i[1]}), nb.constant(DType::kF32, 0));
+  nb.store(y, i, min(sum, nb.constant(DType::kF32, 6)));
+  c.nest = nb.finish();
+  return c;
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   auto add = [&](Case c) { all.push_back(std::move(c)); };
@@ -167,7 +194,36 @@ std::vector<Case> cases() {
   add(conv("mobilenet 1x1 64>384 14", 64, 384, 14, 1, 1));
   add(conv("mobilenet 1x1 960>160 7", 960, 160, 7, 1, 1));
   add(conv("mobilenet 1x1 320>1280 7", 320, 1280, 7, 1, 1));
+  add(depthwise("depthwise 3x3 32 112", 32, 112, 3, 1));
+  add(depthwise("depthwise 3x3s2 96 112", 96, 112, 3, 2));
+  add(depthwise("depthwise 3x3 144 56", 144, 56, 3, 1));
+  add(depthwise("depthwise 3x3s2 144 56", 144, 56, 3, 2));
+  add(depthwise("depthwise 3x3 192 28", 192, 28, 3, 1));
+  add(depthwise("depthwise 3x3 384 14", 384, 14, 3, 1));
+  add(depthwise("depthwise 3x3 960 7", 960, 7, 3, 1));
+  add(depthwise("depthwise 7x7 96 56", 96, 56, 7, 1));
+  add(depthwise("depthwise 7x7 768 7", 768, 7, 7, 1));
   return all;
+}
+
+// Kernel time and rate.
+void measure(const Case& c, const loop::Schedule& schedule, double model, const CpuTarget& target,
+             int threads) {
+  Program program = c.program;
+  program[c.nest].schedule = schedule;
+  schedule::pack_weights(program);
+  const test::CompiledKernel kernel(codegen::cpu::emit_kernel(program, program[c.nest], target), target);
+  test::Memory memory(program, {});
+  const double guess = c.multiply_adds / 1e11;
+  const int repeats = static_cast<int>(std::min(2000.0, std::max(30.0, 0.05 / guess)));
+  const double one = kernel.seconds({}, memory.views(), 1, repeats);
+  const double many = threads > 1 ? kernel.seconds({}, memory.views(), threads, repeats) : one;
+  std::printf(
+      "%-32s %9.2f us %5.0f GFLOP/s | %d threads %9.2f us %5.0f GFLOP/s | model %9.2f us | %lld tasks, %s\n",
+      c.name.c_str(), one * 1e6, 2 * c.multiply_adds / one * 1e-9, threads, many * 1e6,
+      2 * c.multiply_adds / many * 1e-9, model / 3.7e3, static_cast<long long>(kernel.tasks({})),
+      loop::to_string(schedule).c_str());
+  std::fflush(stdout);
 }
 
 }  // namespace
@@ -194,27 +250,14 @@ int main(int argc, char** argv) {
     bool wanted = filters.empty();
     for (const std::string& filter : filters) wanted = wanted || c.name.find(filter) != std::string::npos;
     if (!wanted) continue;
-    auto plans = schedule::contraction_plans(c.program, c.program[c.nest], target);
-    if (plans.empty()) std::printf("%-32s no plan\n", c.name.c_str());
-    if (!every && !plans.empty()) plans.resize(1);
-    for (const auto& ranked : plans) {
-      Program program = c.program;
-      program[c.nest].schedule = kernels::to_schedule(ranked.plan);
-      schedule::pack_weights(program);
-      const test::CompiledKernel kernel(codegen::cpu::emit_contraction(program, program[c.nest], target),
-                                        target);
-      test::Memory memory(program, {});
-      const double guess = c.multiply_adds / 1e11;
-      const int repeats = static_cast<int>(std::min(2000.0, std::max(30.0, 0.05 / guess)));
-      const double one = kernel.seconds({}, memory.views(), 1, repeats);
-      const double many = kernel.seconds({}, memory.views(), threads, repeats);
-      std::printf(
-          "%-32s %9.2f us %5.0f GFLOP/s | %d threads %9.2f us %5.0f GFLOP/s | model %9.2f us | %lld tasks, "
-          "%s\n",
-          c.name.c_str(), one * 1e6, 2 * c.multiply_adds / one * 1e-9, threads, many * 1e6,
-          2 * c.multiply_adds / many * 1e-9, ranked.cycles / 3.7e3, static_cast<long long>(kernel.tasks({})),
-          loop::to_string(program[c.nest].schedule).c_str());
-      std::fflush(stdout);
+    if (every) {
+      for (const auto& ranked : schedule::contraction_plans(c.program, c.program[c.nest], target)) {
+        measure(c, kernels::to_schedule(ranked.plan), ranked.cycles, target, threads);
+      }
+    } else if (const auto chosen = schedule::choose_contraction(c.program, c.program[c.nest], target)) {
+      measure(c, *chosen, 0, target, threads);
+    } else {
+      std::printf("%-32s general emitter\n", c.name.c_str());
     }
   }
 }
