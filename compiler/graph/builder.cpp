@@ -121,6 +121,7 @@ ValueId Builder::constant(std::string name, Type type, Data data) {
   const auto count = element_count(type.shape);
   STRIDEC_CHECK(count && data.size == static_cast<size_t>(*count * byte_size(type.dtype)),
                 cat("constant '", name, "' of ", to_string(type), " has ", data.size, " bytes"));
+  if (data.size == 0) data = own({});
   const bool share = data.size <= kSharedConstantBytes;
   const size_t hash = share ? hash_of(type, data) : 0;
   if (share) {

@@ -32,10 +32,11 @@ std::string to_string(const Type& type) {
 }
 
 Data own(std::vector<uint8_t> bytes) {
-  auto owner = std::make_shared<const std::vector<uint8_t>>(std::move(bytes));
   Data data;
+  data.size = bytes.size();
+  if (bytes.empty()) bytes.resize(1);  // an address even for no elements
+  auto owner = std::make_shared<const std::vector<uint8_t>>(std::move(bytes));
   data.bytes = owner->data();
-  data.size = owner->size();
   data.owner = std::move(owner);
   return data;
 }

@@ -18,9 +18,10 @@ enum class Domain { kFloat, kNumber, kInteger, kBool, kAny };
 #define STRIDEC_POINTWISE(X)                                                                                 \
   X(kNeg, kNumber)                                                                                           \
   X(kAbs, kNumber)                                                                                           \
-  X(kSign, kNumber) X(kFloor, kFloat) X(kCeil, kFloat) X(kTrunc, kFloat) X(kRound, kFloat) X(kSqrt, kFloat)  \
-      X(kRsqrt, kFloat) X(kRcp, kFloat) X(kExp, kFloat) X(kExpm1, kFloat) X(kLog, kFloat) X(kLog1p, kFloat)  \
-          X(kSin, kFloat) X(kCos, kFloat) X(kTan, kFloat) X(kAsin, kFloat) X(kAcos, kFloat) X(kAtan, kFloat) \
+  X(kSign, kNumber)                                                                                          \
+  X(kFloor, kFloat) X(kCeil, kFloat) X(kTrunc, kFloat) X(kRound, kFloat) X(kSqrt, kFloat) X(kRsqrt, kFloat)  \
+      X(kRcp, kFloat) X(kExp, kFloat) X(kExpm1, kFloat) X(kLog, kFloat) X(kLog1p, kFloat) X(kSin, kFloat)    \
+          X(kCos, kFloat) X(kTan, kFloat) X(kAsin, kFloat) X(kAcos, kFloat) X(kAtan, kFloat)                 \
               X(kSinh, kFloat) X(kCosh, kFloat) X(kTanh, kFloat) X(kAsinh, kFloat) X(kAcosh, kFloat)         \
                   X(kAtanh, kFloat) X(kErf, kFloat) X(kSigmoid, kFloat) X(kNot, kBool) X(kBitNot, kInteger)  \
                       X(kIsNan, kFloat) X(kIsInf, kFloat) X(kAdd, kNumber) X(kSub, kNumber) X(kMul, kNumber) \
@@ -268,7 +269,9 @@ void cast_lower(Lowering& l, const Node& node) {
 Inferred bitcast_shape(Builder& b, const Node& node) {
   expect_inputs(node, 1, 1);
   const DType from = b.dtype(node.inputs[0]), to = node.attributes.dtype("to");
-  if (info(from).bits != info(to).bits)
+  // A bool is a byte that holds 0 or 1.
+  auto bits = [](DType dtype) { return is_bool(dtype) ? 8 : info(dtype).bits; };
+  if (bits(from) != bits(to))
     does_not_fit(cat("bitcast from ", name(from), " to ", name(to), ": the widths differ"));
   return {{{to, b.shape(node.inputs[0])}}, {}};
 }
@@ -277,7 +280,13 @@ void bitcast_lower(Lowering& l, const Node& node) {
   const loop::View to = l.define(node.outputs[0]);
   loop::NestBuilder n = l.nest("bitcast");
   const auto at = n.dims(to.shape);
-  n.store(to, at, n.bitcast(l.read(n, node.inputs[0], to.shape, at), to.dtype));
+  loop::Value x = l.read(n, node.inputs[0], to.shape, at);
+  if (is_bool(x.dtype()) && !is_bool(to.dtype)) x = n.cast(x, DType::kU8);
+  if (is_bool(to.dtype) && !is_bool(x.dtype())) {
+    x = n.bitcast(x, DType::kU8);
+    x = loop::ne(x, n.constant(loop::int_scalar(DType::kU8, 0)));
+  }
+  n.store(to, at, n.bitcast(x, to.dtype));
   n.finish(&l.steps());
 }
 

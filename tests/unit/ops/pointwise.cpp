@@ -182,6 +182,35 @@ TEST_CASE("casts between all kinds") {
     }
 }
 
+TEST_CASE("bitcasts keep the bytes") {
+  auto bitcast = [](DType to) {
+    return [to](Builder& b, const std::vector<ValueId>& in) {
+      return b.add(OpKind::kBitcast, {in[0]}, {{"to", to}});
+    };
+  };
+  HostTensor x = sample(DType::kF32, {5}), bits = x;
+  bits.dtype = DType::kI32;
+  check({.name = "f32 to i32", .inputs = {x}, .build = bitcast(DType::kI32), .expected = {bits}});
+  check({.name = "i32 to f32",
+         .inputs = {bits},
+         .build = bitcast(DType::kF32),
+         .expected = {x},
+         .tolerance = 0});
+  HostTensor flags = sample(DType::kBool, {6}), bytes = flags;
+  bytes.dtype = DType::kU8;
+  check({.name = "bool to u8", .inputs = {flags}, .build = bitcast(DType::kU8), .expected = {bytes}});
+  check({.name = "u8 to bool", .inputs = {bytes}, .build = bitcast(DType::kBool), .expected = {flags}});
+}
+
+TEST_CASE("constants without elements are constants") {
+  const HostTensor none = sample(DType::kF32, {0, 3});
+  check({.name = "empty constant",
+         .inputs = {none},
+         .build = [](Builder& b, const std::vector<ValueId>& in) { return b.add(OpKind::kExp, {in[0]}); },
+         .expected = {none},
+         .constant = {0}});
+}
+
 TEST_CASE("what does not fit is said") {
   auto add = [](Builder& b, const std::vector<ValueId>& in) { return b.add(OpKind::kAdd, {in[0], in[1]}); };
   CHECK(failure({.name = "",

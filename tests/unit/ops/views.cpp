@@ -164,3 +164,30 @@ TEST_CASE("shape arithmetic disappears at compile time") {
   CHECK(g.nodes.size() == 1);
   CHECK(g.guards.empty());
 }
+
+TEST_CASE("nodes without effect, views of views and corners of sizes leave nothing behind") {
+  graph::Graph g;
+  Builder b(g, ops::shape_table());
+  const sym::Expr n = sym::var("n");
+  const ValueId x = b.input("x", {DType::kF32, {n, 4, 6}}), i = b.input("i", {DType::kI64, {n}});
+  CHECK(ops::mul(b, x, 1.0) == x);
+  CHECK(ops::div(b, x, 1.0) == x);
+  CHECK(ops::add(b, x, 0.0) != x);  // -0.0 + 0.0 is 0.0
+  CHECK(ops::add(b, i, 0.0) == i);
+  CHECK(ops::sub(b, b.scalar(DType::kI64, 0), i) != i);
+  CHECK(ops::mul(b, i, b.constant("", {DType::kI64, {1, 1}}, graph::own({1, 0, 0, 0, 0, 0, 0, 0}))) !=
+        i);  // another rank
+  CHECK(ops::permute(b, ops::permute(b, x, {1, 2, 0}), {2, 0, 1}) == x);
+  CHECK(ops::reshape(b, ops::reshape(b, x, {n, 24}), {n, 4, 6}) == x);
+  CHECK(ops::where(b, b.scalar(DType::kBool, 0), i, x == i ? x : i) == i);
+  // slice(concat(slice(i, :1), i), 1:) has the size of i, for n = 0 as well
+  const ValueId longer = ops::concat(b, {ops::slice_clamped(b, i, 0, 0, 1), i}, 0);
+  const ValueId again = ops::slice_clamped(b, longer, 0, 1, std::numeric_limits<int64_t>::max());
+  CHECK(b.shape(again) == graph::Shape{n});
+  CHECK(b.shape(ops::add(b, again, i)) == graph::Shape{n});
+  CHECK(g.guards.empty());
+  // a table that is cut at 512 rows: one guard, and no select in any size
+  const ValueId table = b.constant("", {DType::kI64, {512}}, graph::own(std::vector<uint8_t>(4096)));
+  CHECK(b.shape(ops::add(b, i, ops::slice_clamped(b, table, 0, 0, n))) == graph::Shape{n});
+  CHECK(g.guards.size() == 1);
+}
