@@ -285,13 +285,15 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const CpuTarg
     if (store && !columns.empty())
       unit_store = unit_store && step_along(p, store->access, columns.back().var) == 1;
   }
-  const bool unit_a = a.load && step_along(p, a.load->access, order.back().var) == 1;
+  const bool unit_a = a.load && (step_along(p, a.load->access, order.back().var) == 1 ||
+                                 (!rows.empty() && step_along(p, a.load->access, rows.back().var) == 1));
+  const bool unit_b = readable || (b.load && step_along(p, b.load->access, order.back().var) == 1);
   for (const GemmKernel& kernel : kernels::gemm_kernels()) {
     if (kernel.dtype != p.contraction.dtype || kernel.vector_bytes != target.vector_bytes) continue;
     plan.kernel = &kernel;
     plan.panel = weights ? kernel.columns() : 0;
     plan.tiles = choose_tiles(plan, shape, target);
-    out.push_back({plan, cost(plan, shape, unit_a, readable, unit_store, target)});
+    out.push_back({plan, cost(plan, shape, unit_a, unit_b, unit_store, target)});
   }
 }
 

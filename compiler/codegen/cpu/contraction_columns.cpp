@@ -2,6 +2,7 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
+#include "compiler/codegen/cpu/contraction_copy.h"
 
 namespace stridec::codegen::cpu {
 
@@ -12,8 +13,10 @@ ContractionColumns::ContractionColumns(ContractionFrame& frame) : f_(frame) {
     const sym::Expr offset = kernels::offset_of(f_.program, f_.b->load->access, f_.facts);
     const auto column = kernels::merged_step(offset, f_.columns, f_.facts);
     const auto k = kernels::merged_step(at_zero(offset, f_.columns), f_.reduced, f_.facts);
+    turned_ = column && k && k->is_const(1) && !f_.columns.empty() && !depends_on_any(*column, f_.batch);
+    if (turned_) column_step_ = *column;
     readable_ = column && k && (column->is_const(1) || f_.columns.empty()) && !depends_on_any(*k, f_.batch);
-    if (readable_) {
+    if (readable_ || turned_) {
       offset_ = at_zero(at_zero(offset, f_.columns), f_.reduced);
       step_ = *k;
     }
@@ -89,6 +92,22 @@ void ContractionColumns::print_stage() {
   text.line("staged = batch * panels + panel;");
   text.line(cat(type, "* to = (", type, "*)", stage_, ";"));
   Body body = f_.body();
+  if (turned_) {
+    const std::string step = text.size(column_step_);
+    text.line(cat("const ", type, "* from = ", text.pointer(f_.b->load->access.buffer), " + ",
+                  body.index(offset_), " + first_column * ", step, ";"));
+    print_transposed_copy(text,
+                          {.dtype = f_.contraction.dtype,
+                           .to = "to",
+                           .to_step = cat(width),
+                           .from = "from",
+                           .from_step = step,
+                           .rows = text.size(extent_of(f_.reduced)),
+                           .columns = "live_columns"},
+                          f_.lanes);
+    text.close();
+    return;
+  }
   f_.open_loops(f_.reduced, body);
   for (const loop::Dim& dim : f_.columns) body.set_index(dim.var, "0");
   auto strip = [&](const std::string& live) {

@@ -22,6 +22,9 @@ class ContractionColumns {
   bool readable_ = false;  // b's rows are contiguous in memory
   sym::Expr offset_ = 0;   // of the element at column 0, k 0
   sym::Expr step_ = 0;     // from one k to the next
+  // b's columns are contiguous along k instead: turned on the way to scratch.
+  bool turned_ = false;
+  sym::Expr column_step_ = 0;
   std::string stage_;
 };
 

@@ -2,6 +2,7 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
+#include "compiler/codegen/cpu/contraction_copy.h"
 
 namespace stridec::codegen::cpu {
 namespace {
@@ -131,7 +132,90 @@ void ContractionRows::print_table() {
   text.close();
 }
 
+// Rows that lie next to each other in memory, k by k.
+bool ContractionRows::print_turned_pack() {
+  const loop::Load* load = f_.a->load;
+  if (!load || !load->access.mask.is_const(1) || f_.rows.empty()) return false;
+  const sym::Expr offset = kernels::offset_of(f_.program, load->access, f_.facts);
+  const auto row = kernels::merged_step(offset, f_.rows, f_.facts);
+  const auto k = kernels::merged_step(at_zero(offset, f_.rows), f_.reduced, f_.facts);
+  if (!row || !row->is_const(1) || !k || depends_on_any(*k, f_.batch)) return false;
+  KernelText& text = f_.text;
+  text.open("");
+  text.line(cat("const ", f_.element(), "* from = ", text.pointer(load->access.buffer), " + ",
+                f_.body().index(at_zero(at_zero(offset, f_.rows), f_.reduced)), " + block_row;"));
+  print_transposed_copy(text,
+                        {.dtype = f_.contraction.dtype,
+                         .to = cat("(", f_.element(), "*)", pack_),
+                         .to_step = pack_stride_,
+                         .from = "from",
+                         .from_step = text.size(*k),
+                         .rows = "block_rows",
+                         .columns = text.size(extent_of(f_.reduced))},
+                        f_.lanes);
+  text.close();
+  return true;
+}
+
+// Dims of k, innermost last, that a holds next to each other.
+Dims ContractionRows::contiguous_run() const {
+  Dims run;
+  if (!f_.a->load) return run;
+  const sym::Expr offset = kernels::offset_of(f_.program, f_.a->load->access, f_.facts);
+  for (size_t d = f_.reduced.size(); d-- > 0;) {
+    Dims longer(f_.reduced.begin() + static_cast<std::ptrdiff_t>(d), f_.reduced.end());
+    const auto step = kernels::merged_step(offset, longer, f_.facts);
+    if (!step || !step->is_const(1)) break;
+    run = std::move(longer);
+  }
+  return run;
+}
+
+// A condition under which the mask holds for the whole run at the outer dims that `body` stands at; nothing
+// where it has no such form.
+std::optional<std::string> ContractionRows::whole_run_inside(const Dims& run, Body& body) const {
+  std::string all;
+  for (sym::Expr condition : conjuncts(sym::simplify(f_.a->load->access.mask, f_.facts))) {
+    const bool less = condition.op() == sym::Op::kLt;
+    if (!less && condition.op() != sym::Op::kLe) return std::nullopt;
+    const auto form =
+        kernels::linear_form(condition.arg(1) - condition.arg(0) - (less ? 1 : 0), vars_of(run));
+    if (!form) return std::nullopt;
+    sym::Expr least = form->rest;
+    for (size_t d = 0; d < run.size(); ++d) {
+      const auto slope = sym::as_const(form->coefficients[d]);
+      if (!slope) return std::nullopt;
+      if (*slope < 0) least += *slope * (run[d].extent - 1);
+    }
+    all += cat(all.empty() ? "" : " && ", "(", body.index(least), ") >= 0");
+  }
+  return all;
+}
+
+// `count` elements from `from` to `to`, reading no other.
+void ContractionRows::print_copy(sym::Expr count) {
+  KernelText& text = f_.text;
+  const auto known = sym::as_const(count);
+  if (!known || *known < f_.lanes) {
+    text.line(cat("for (int64_t k = 0; k < ", text.size(count), "; ++k) to[k] = from[k];"));
+    return;
+  }
+  const std::string unaligned = text.unaligned_type(f_.contraction.dtype, f_.lanes);
+  auto vector = [&](const std::string& at) {
+    text.line(cat("*(", unaligned, "*)(to + ", at, ") = *(const ", unaligned, "*)(from + ", at, ");"));
+  };
+  if (*known < 8 * f_.lanes) {
+    for (int64_t k = 0; k + f_.lanes < *known; k += f_.lanes) vector(cat(k));
+  } else {
+    text.open(cat("for (int64_t k = 0; k + ", f_.lanes, " < ", *known, "; k += ", f_.lanes, ")"));
+    vector("k");
+    text.close();
+  }
+  vector(cat(*known - f_.lanes));  // overlaps the one before
+}
+
 void ContractionRows::print_pack() {
+  if (print_turned_pack()) return;
   KernelText& text = f_.text;
   const std::vector<std::string> names = row_names(f_);
   const std::string type = f_.element();
@@ -141,11 +225,44 @@ void ContractionRows::print_pack() {
   text.line(cat(type, "* to = (", type, "*)", pack_, " + row * ", pack_stride_, ";"));
   Body body = f_.body();
   for (size_t d = 0; d < names.size(); ++d) body.set_index(f_.rows[d].var, names[d]);
-  Dims outer = f_.reduced;
+  // Runs that the mask only cuts at the border are copied as one where they are whole.
+  const Dims run = contiguous_run();
+  bool fast = run.size() > 1 && depends_on_any(f_.a->load->access.mask, run);
+  Dims outer(f_.reduced.begin(), f_.reduced.end() - static_cast<std::ptrdiff_t>(fast ? run.size() : 0));
+  f_.open_loops(fast ? outer : Dims(), body);
+  const auto inside = fast ? whole_run_inside(run, body) : std::nullopt;
+  if (inside) {
+    Body first = body;
+    for (const loop::Dim& dim : run) first.set_index(dim.var, "0");
+    text.open(cat("if (", *inside, ")"));
+    text.line(cat("const ", type, "* from = ", text.pointer(f_.a->load->access.buffer), " + ",
+                  first.index(at_zero(kernels::offset_of(f_.program, f_.a->load->access, f_.facts), run)),
+                  ";"));
+    print_copy(extent_of(run));
+    text.line(cat("to += ", text.size(extent_of(run)), ";"));
+    text.close(" else {");
+    text.open("");
+  }
+  print_packed_elements(fast ? run : f_.reduced, body);
+  if (inside) {
+    text.close();
+    text.line("}");
+  }
+  f_.close_loops(fast ? outer : Dims());
+  f_.print_increment(f_.rows, names);
+  text.close();
+  text.close();
+}
+
+// The factor's statements for every k of `dims`, a vector of the innermost at a time, to `to`, which moves
+// on.
+void ContractionRows::print_packed_elements(const Dims& dims, Body body) {
+  KernelText& text = f_.text;
+  Dims outer = dims;
   const loop::Dim inner = outer.back();
   outer.pop_back();
   f_.open_loops(outer, body);
-  const std::string extent = text.size(inner.extent), vector = f_.element(f_.lanes);
+  const std::string extent = text.size(inner.extent);
   const std::string unaligned = text.unaligned_type(f_.contraction.dtype, f_.lanes);
   auto strip = [&](const std::string& live) {
     Body lanes = body;
@@ -167,9 +284,6 @@ void ContractionRows::print_pack() {
   }
   text.line(cat("to += ", extent, ";"));
   f_.close_loops(outer);
-  f_.print_increment(f_.rows, names);
-  text.close();
-  text.close();
 }
 
 void ContractionRows::print_tile() {

@@ -4,6 +4,7 @@
 // block of rows into scratch.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,11 @@ class ContractionRows {
   void plan_direct();
   void print_table();
   void print_pack();
+  bool print_turned_pack();
+  void print_packed_elements(const Dims& dims, Body body);
+  void print_copy(sym::Expr count);
+  Dims contiguous_run() const;
+  std::optional<std::string> whole_run_inside(const Dims& run, Body& body) const;
   void print_segments();
 
   ContractionFrame& f_;

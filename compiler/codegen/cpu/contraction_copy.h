@@ -1,0 +1,18 @@
+// Copies that turn columns into rows, through registers.
+#pragma once
+
+#include <string>
+
+#include "compiler/codegen/cpu/emit_text.h"
+
+namespace stridec::codegen::cpu {
+
+// Prints loops for to[i * to_step + j] = from[j * from_step + i], i < rows, j < columns, of f32 or f64
+// elements; from is contiguous along i. Every argument is C text that may be repeated.
+struct TransposedCopy {
+  DType dtype;
+  std::string to, to_step, from, from_step, rows, columns;
+};
+void print_transposed_copy(KernelText& text, const TransposedCopy& copy, int lanes);
+
+}  // namespace stridec::codegen::cpu
