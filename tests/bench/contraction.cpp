@@ -85,12 +85,12 @@ Case attention(const std::string& name, int64_t batch, int64_t heads, int64_t s,
 
 // Channels-last, with bias, residual and relu.
 Case conv(const std::string& name, int64_t channels, int64_t filters, int64_t size, int64_t kernel,
-          int64_t stride, bool residual = false, int64_t batch = 1) {
+          int64_t stride, bool residual = false, int64_t batch = 1, bool channels_first = false) {
   const int64_t pad = kernel / 2, out = (size + 2 * pad - kernel) / stride + 1;
   Case c{.name = name, .multiply_adds = 1.0 * batch * channels * filters * out * out * kernel * kernel};
   auto strides = [](int64_t ch, int64_t hw) { return std::vector<Expr>{hw * hw * ch, 1, hw * ch, ch}; };
-  const View x =
-      buffer(c.program, "x", {batch, channels, size, size}, Storage::kArena, strides(channels, size));
+  const View x = buffer(c.program, "x", {batch, channels, size, size}, Storage::kInput,
+                        channels_first ? std::vector<Expr>() : strides(channels, size));
   const View w = buffer(c.program, "w", {filters, channels, kernel, kernel}, Storage::kWeight);
   const View bias = buffer(c.program, "bias", {filters}, Storage::kWeight);
   const View add =
@@ -167,6 +167,8 @@ std::vector<Case> cases() {
   add(attention("attention qk 12x384x384x64", 1, 12, 384, 64, false));
   add(attention("attention pv 12x384x384x64", 1, 12, 384, 64, true));
   add(conv("resnet stem 7x7s2 3>64 224", 3, 64, 224, 7, 2));
+  add(conv("resnet stem channels first", 3, 64, 224, 7, 2, false, 1, true));
+  add(conv("vit patches 16x16s16 channels first", 3, 768, 224, 16, 16, false, 1, true));
   add(conv("resnet 1x1 64>64 56", 64, 64, 56, 1, 1));
   add(conv("resnet 3x3 64>64 56", 64, 64, 56, 3, 1));
   add(conv("resnet 1x1 64>256 56", 64, 256, 56, 1, 1, true));
@@ -183,6 +185,7 @@ std::vector<Case> cases() {
   add(conv("resnet 1x1 512>2048 7", 512, 2048, 7, 1, 1, true));
   add(conv("resnet 1x1 2048>512 7", 2048, 512, 7, 1, 1));
   add(conv("mobilenet stem 3x3s2 3>32 224", 3, 32, 224, 3, 2));
+  add(conv("mobilenet stem channels first", 3, 32, 224, 3, 2, false, 1, true));
   add(conv("mobilenet 1x1 32>16 112", 32, 16, 112, 1, 1));
   add(conv("mobilenet 1x1 16>96 112", 16, 96, 112, 1, 1));
   add(conv("mobilenet 1x1 96>24 56", 96, 24, 56, 1, 1));

@@ -196,11 +196,17 @@ std::optional<std::string> ContractionRows::whole_run_inside(const Dims& run, Bo
 void ContractionRows::print_copy(sym::Expr count) {
   KernelText& text = f_.text;
   const auto known = sym::as_const(count);
+  const std::string unaligned = text.unaligned_type(f_.contraction.dtype, f_.lanes);
+  if (known && *known < f_.lanes && text.target().avx512) {
+    // What lies behind it in the packed row is written later.
+    text.use(cat("mload.", text.storage_type(f_.contraction.dtype)), f_.lanes);
+    text.line(cat("*(", unaligned, "*)to = sd_mload(from, ", (int64_t{1} << *known) - 1, ");"));
+    return;
+  }
   if (!known || *known < f_.lanes) {
     text.line(cat("for (int64_t k = 0; k < ", text.size(count), "; ++k) to[k] = from[k];"));
     return;
   }
-  const std::string unaligned = text.unaligned_type(f_.contraction.dtype, f_.lanes);
   auto vector = [&](const std::string& at) {
     text.line(cat("*(", unaligned, "*)(to + ", at, ") = *(const ", unaligned, "*)(from + ", at, ");"));
   };
@@ -227,7 +233,7 @@ void ContractionRows::print_pack() {
   for (size_t d = 0; d < names.size(); ++d) body.set_index(f_.rows[d].var, names[d]);
   // Runs that the mask only cuts at the border are copied as one where they are whole.
   const Dims run = contiguous_run();
-  bool fast = run.size() > 1 && depends_on_any(f_.a->load->access.mask, run);
+  const bool fast = !run.empty() && depends_on_any(f_.a->load->access.mask, run);
   Dims outer(f_.reduced.begin(), f_.reduced.end() - static_cast<std::ptrdiff_t>(fast ? run.size() : 0));
   f_.open_loops(fast ? outer : Dims(), body);
   const auto inside = fast ? whole_run_inside(run, body) : std::nullopt;
