@@ -113,9 +113,11 @@ class Body {
 
   // body_access.cpp
   Memory memory(loop::BufferId buffer);
-  bool lane_dependent(sym::Expr expr) const;  // of a by_lane() expression, in which the lanes' variable is lane 0's
+  bool lane_dependent(
+      sym::Expr expr) const;  // of a by_lane() expression, in which the lanes' variable is lane 0's
   sym::Expr by_lane(sym::Expr expr) const;  // over the lane variable, simplified
-  sym::Expr canonical(sym::Expr expr);      // size symbols for everything uniform
+  sym::Expr uniform(sym::Expr expr);
+  sym::Expr canonical(sym::Expr expr);  // size symbols for everything uniform
   std::string scalar_text(sym::Expr expr);
   bool fits_i32(sym::Expr expr) const;
   std::string vector_text(sym::Expr expr, const std::string& element);  // i64xW or i32xW

@@ -42,26 +42,36 @@ Expr Body::by_lane(Expr expr) const {
                        facts_.with_index(lane(), width_));
 }
 
-Expr Body::canonical(Expr expr) {
-  if (expr.is_var() && expr.name()[0] == '$') return expr;  // canonical already
-  if (expr.is_const() || expr.is_var()) return sym::is_index(expr) ? expr : text_.size_symbol(expr);
-  if (!sym::has_index(expr)) {
-    // Conditions and numbers alike are arguments; "$s0" itself has no index either.
-    for (const Expr& var : sym::free_vars(expr))
-      if (var.name()[0] == '$') return expr;
-    return text_.size_symbol(expr);
+// An expression without index variables as an argument of the kernel, if it is not one already.
+Expr Body::uniform(Expr expr) {
+  if (expr.is_const()) return expr;
+  sym::Substitution arguments;
+  bool done = false;
+  for (const Expr& var : sym::free_vars(expr)) {
+    if (var.name()[0] == '$')
+      done = true;
+    else
+      arguments[var] = var;
   }
+  if (!done) return text_.size_symbol(expr);
+  for (auto& [var, argument] : arguments) argument = text_.size_symbol(var);
+  return sym::substitute(expr, arguments);
+}
+
+Expr Body::canonical(Expr expr) {
+  if (!sym::has_index(expr)) return uniform(expr);
+  if (expr.is_var()) return expr;
   std::vector<Expr> args;
   if (expr.op() == sym::Op::kAdd || expr.op() == sym::Op::kMul) {
     const bool add = expr.op() == sym::Op::kAdd;
-    Expr uniform = add ? 0 : 1;
+    Expr rest = add ? 0 : 1;
     for (const Expr& arg : expr.args()) {
       if (sym::has_index(arg))
         args.push_back(canonical(arg));
       else
-        uniform = add ? uniform + arg : uniform * arg;
+        rest = add ? rest + arg : rest * arg;
     }
-    args.push_back(uniform.is_const() ? uniform : text_.size_symbol(uniform));
+    args.push_back(uniform(rest));
     return add ? sym::sum(args) : sym::product(args);
   }
   for (const Expr& arg : expr.args()) args.push_back(canonical(arg));

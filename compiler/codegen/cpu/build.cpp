@@ -155,6 +155,22 @@ void lower_copies(loop::Program& program) {
   }
 }
 
+void declare_symbols(loop::Program& program) {
+  auto declare = [&](sym::Expr var) {
+    if (!var.is_var()) return;
+    for (const loop::Symbol& s : program.symbols)
+      if (s.var == var) return;
+    program.symbols.push_back({.var = var});
+  };
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    if (const auto* bind = std::get_if<loop::BindSymbol>(&step.node)) declare(bind->symbol);
+    if (const auto* loop = std::get_if<loop::While>(&step.node)) {
+      declare(loop->counter);
+      declare(loop->iterations);
+    }
+  });
+}
+
 Built build(std::vector<Variant>& variants, const BuildOptions& options) {
   Built built;
   Kernels table(built.kernels);
@@ -165,6 +181,7 @@ Built build(std::vector<Variant>& variants, const BuildOptions& options) {
     loop::Program& program = variants[v].program;
     const CpuTarget& target = variants[v].target;
     lower_copies(program);
+    declare_symbols(program);
     host.push_back({target.name, &program, {}, {}});
     built.launches[v].resize(program.nests.size());
     loop::for_each_step(program.steps, [&](const loop::Step& step) {

@@ -1,6 +1,7 @@
 // From scheduled programs to objects: the kernels of every variant, each text once, and the host program.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -48,7 +49,8 @@ struct Built {
 
 // The kernel of one nest by its schedule: a template's, or the general emitter's.
 Kernel emit_kernel(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
-// The text that the compiler gets. Supporting units (Kernel::support) are kernels of the list too, compiled as they are.
+// The text that the compiler gets. Supporting units (Kernel::support) are kernels of the list too, compiled
+// as they are.
 std::string translation_unit(const Kernel& kernel, const std::string& symbol);
 
 // Throws kToolchain Errors. Best variant first. Copy steps of the programs are replaced by nests on the way.
@@ -56,6 +58,8 @@ Built build(std::vector<Variant>& variants, const BuildOptions& options = {});
 
 // Copies as nests and launches.
 void lower_copies(loop::Program& program);
+// Symbols that only steps of the run mention (counters of loops) join the program's table.
+void declare_symbols(loop::Program& program);
 
 // Compiles and runs Program::prepack in this process: the prepacked weights' bytes are there afterwards.
 void run_prepack(loop::Program& program, const CpuTarget& target, const BuildOptions& options = {});

@@ -1,0 +1,167 @@
+// The host program: guards, control flow, data-dependent sizes, states, weights, routines.
+#include "compiler/schedule/choose_general.h"
+#include "tests/unit/codegen_cpu/emit_harness.h"
+
+using namespace emit_test;
+
+namespace {
+
+constexpr DType kF32 = DType::kF32;
+
+HostTensor tensor(DType dtype, std::vector<int64_t> shape, const std::vector<double>& values) {
+  HostTensor t = make_tensor(dtype, std::move(shape));
+  REQUIRE(static_cast<int64_t>(values.size()) == element_count(t));
+  for (size_t i = 0; i < values.size(); ++i) set_number(t, static_cast<int64_t>(i), values[i]);
+  return t;
+}
+
+}  // namespace
+
+TEST_CASE("guards and shapes answer with sentences") {
+  ProgramBuilder p;
+  const Expr b = p.symbol("batch", 0, 0, 1, 8);
+  const View x = p.input("x", kF32, {b, 2}), z = p.input("z", kF32, {b}), y = p.output("y", kF32, {b});
+  p.program.guards.push_back({sym::eq(sym::mod(b, 2), 0), "batch must be even, not {0}", {b}});
+  NestBuilder n = p.nest("copy");
+  const Expr i = n.dim(b);
+  n.store(y, {i}, n.load(z, {i}) + n.load(x, {i, 1}));
+  n.finish();
+  codegen::cpu::CompiledProgram compiled(p.program);
+  auto run = [&](int64_t bx, int64_t bz) {
+    return error_of([&] { compiled.run({make_tensor(kF32, {bx, 2}), make_tensor(kF32, {bz})}); });
+  };
+  CHECK(run(4, 4) == "no error");
+  CHECK(run(3, 3) == "batch must be even, not 3");
+  CHECK(run(4, 6) == "input 'z': dim 0 (batch) is 6, expected 4");
+  CHECK(run(10, 10) == "input 'x': dim 0 (batch) is 10; this artifact serves 1..8");
+}
+
+TEST_CASE("a while loop with a condition, an if on a symbol bound from data") {
+  ProgramBuilder p;
+  const View x = p.input("x", DType::kI32, {}), y = p.output("y", DType::kI32, {}),
+             go = p.arena("go", DType::kBool, {});
+  auto test = [&](Steps* steps) {
+    NestBuilder n = p.nest("test");
+    n.store(go, {}, lt(n.load(y, {}), n.constant(DType::kI32, 100)));
+    n.finish(steps);
+  };
+  NestBuilder init = p.nest("init");
+  init.store(y, {}, init.load(x, {}));
+  init.finish();
+  test(&p.program.steps);
+  While loop{.counter = sym::var("i"),
+             .trip_count = 10,
+             .condition = go.buffer,
+             .iterations = sym::var("n"),
+             .body = {}};
+  NestBuilder twice = p.nest("twice");
+  twice.store(y, {}, twice.load(y, {}) + twice.load(y, {}));
+  twice.finish(&loop.body);
+  test(&loop.body);
+  p.program.steps.push_back({std::move(loop)});
+  If more{.condition = sym::lt(3, sym::var("n")), .then_steps = {}, .else_steps = {}};
+  NestBuilder inc = p.nest("inc");
+  inc.store(y, {}, inc.load(y, {}) + inc.constant(DType::kI32, 1));
+  inc.finish(&more.then_steps);
+  p.program.steps.push_back({std::move(more)});
+  codegen::cpu::CompiledProgram compiled(p.program);
+  for (double start : {60, 10, 0}) {
+    const std::vector<HostTensor> in = {tensor(DType::kI32, {}, {start})};
+    check_close(compiled.run(in)[0], interpret(p.program, in)[0], 0, cat("from ", start));
+  }
+}
+
+TEST_CASE("a data-dependent size") {
+  ProgramBuilder p;
+  const Expr n_in = p.symbol("n", 0, 0, 0, 1000), count = sym::var("count");
+  p.program.symbols.push_back({.var = count});
+  p.program.facts.set_range(count, 0, 1000);
+  const View x = p.input("x", kF32, {n_in}), total = p.arena("total", DType::kI64, {}),
+             y = p.output("y", DType::kI64, {count});
+  NestBuilder c = p.nest("count");
+  c.store(total, {}, c.reduce(Combine::kSum, {n_in}, [&](auto k) {
+    return c.cast(ne(c.load(x, k), c.constant(kF32, 0)), DType::kI64);
+  }));
+  c.finish();
+  p.program.steps.push_back({BindSymbol{count, total.buffer, 0, n_in, "count is {0}"}});
+  NestBuilder f = p.nest("fill");
+  f.scan(n_in, false, {f.constant(DType::kI64, 0)}, [&](Expr k, const std::vector<Value>& at) {
+    const Value hit = ne(f.load(x, {k}), f.constant(kF32, 0));
+    const Expr place =
+        f.bind(select(hit, at[0], f.constant(DType::kI64, -1)), count, {.mode = Bind::OutOfRange::kSkip});
+    f.store(y, {place}, f.index_value(k));
+    return std::vector<Value>{at[0] + f.cast(hit, DType::kI64)};
+  });
+  f.finish();
+  schedule::choose_general(p.program, cpu_target("native"));
+  check_program(p.program, {tensor(kF32, {6}, {0, 3, 0, 0, 1, 2})});
+  check_program(p.program, {make_tensor(kF32, {6})});
+  check_program(p.program, {random_tensor(DType::kF32, {333}, 1)});
+}
+
+TEST_CASE("sort and topk of every dtype, stable, NaN largest") {
+  for (DType dtype : {DType::kBool, DType::kI8, DType::kI32, DType::kI64, DType::kU8, DType::kU64,
+                      DType::kF16, DType::kBF16, kF32, DType::kF64})
+    for (int direction : {0, 1}) {
+      ProgramBuilder p;
+      const Expr n = p.symbol("n", 0, 1, 0, 1000);
+      const View x = p.input("x", dtype, {3, n, 4});
+      const View v = p.output("v", dtype, {3, n, 4}), i = p.output("i", DType::kI64, {3, n, 4}),
+                 tv = p.output("tv", dtype, {3, 5, 4}), ti = p.output("ti", DType::kI64, {3, 5, 4});
+      p.program.steps.push_back({Call{"sort", {x.buffer}, {v.buffer, i.buffer}, {3, n, 4, direction}, {}}});
+      p.program.steps.push_back(
+          {Call{"topk", {x.buffer}, {tv.buffer, ti.buffer}, {3, n, 4, 5, direction, 1}, {}}});
+      HostTensor t = random_tensor(dtype, {3, 37, 4}, 5, -3, 3);
+      if (is_float(dtype))
+        set_number(t, 3, NAN), set_number(t, 50, NAN), set_number(t, 51, -0.0), set_number(t, 55, 0.0),
+            set_number(t, 60, INFINITY);
+      check_program(p.program, {t});
+    }
+}
+
+TEST_CASE("states are kept, weights are packed, buffers are copied") {
+  ProgramBuilder p;
+  const View x = p.input("x", kF32, {2}), s = p.buffer(Storage::kState, "s", kF32, {2}),
+             y = p.output("y", kF32, {2}), z = p.output("z", kF32, {2});
+  auto bytes = std::make_shared<std::vector<float>>(std::vector<float>{3, 4});
+  const BufferId w = add_buffer(p.program, {.name = "w",
+                                            .shape = {2},
+                                            .strides = {},
+                                            .storage = Storage::kWeight,
+                                            .weight = {bytes, reinterpret_cast<uint8_t*>(bytes->data()), 8}});
+  const BufferId packed = add_buffer(
+      p.program, {.name = "p", .shape = {2}, .strides = {}, .storage = Storage::kWeight, .prepacked = true});
+  NestBuilder flip = p.nest("flip");
+  const Expr j = flip.dim(2);
+  flip.store(whole(p.program, packed), {1 - j}, flip.load(whole(p.program, w), {j}));
+  Steps launches;
+  p.program.prepack.push_back(flip.finish(&launches));
+  NestBuilder n = p.nest("add");
+  const Expr i = n.dim(2);
+  const Value sum = n.load(s, {i}) + n.load(x, {i}) * n.load(whole(p.program, packed), {i});
+  n.store(s, {i}, sum);
+  n.store(y, {i}, sum);
+  n.finish();
+  p.program.steps.push_back({Copy{y.buffer, z.buffer}});
+  codegen::cpu::CompiledProgram compiled(p.program);
+  std::vector<HostTensor> states = {tensor(kF32, {2}, {100, 200})};
+  const std::vector<HostTensor> in = {tensor(kF32, {2}, {1, 2})};
+  compiled.run(in, &states);
+  const std::vector<HostTensor> out = compiled.run(in, &states);
+  for (const HostTensor& t : {out[0], out[1], states[0]})
+    check_close(t, tensor(kF32, {2}, {108, 212}), 0, "state");
+}
+
+TEST_CASE("equal kernels of different nests are one function") {
+  ProgramBuilder p;
+  const View x = p.input("x", kF32, {40, 8}), z = p.input("z", kF32, {40, 8});
+  for (int k = 0; k < 3; ++k) {
+    NestBuilder n = p.nest(cat("relu", k));
+    const auto i = n.dims(x.shape);
+    n.store(p.output(cat("y", k), kF32, {40, 8}), i, max(n.load(k == 1 ? z : x, i), n.constant(kF32, 0)));
+    n.finish();
+  }
+  codegen::cpu::CompiledProgram compiled(p.program);
+  CHECK(compiled.built().kernels.size() == 1);
+  CHECK(compiled.built().kernels[0].nests.size() == 3);
+}
