@@ -39,19 +39,39 @@ bool is_static(const Nest& nest) {
   return ok;
 }
 
-bool is_constant(const Program& program, const Nest& nest, const std::vector<int>& writers) {
-  if (!is_static(nest)) return false;
-  const Effects effects = effects_of(nest);
+// A launch of the program's own list of steps that may turn out to depend on weights alone.
+struct Candidate {
+  size_t step;
+  Effects effects;
+  bool constant = true;
+};
+
+// Every writer of the buffer is still a candidate.
+bool is_constant(const Program& program, BufferId id, const std::vector<int>& writers,
+                 const std::vector<Candidate>& candidates) {
+  if (program[id].storage == Storage::kWeight) return true;
+  const auto constant_writers = std::count_if(candidates.begin(), candidates.end(), [&](const Candidate& c) {
+    return c.constant && writes(c.effects, id);
+  });
+  return program[id].storage == Storage::kArena && constant_writers > 0 &&
+         constant_writers == writers[id.value];
+}
+
+bool stays_constant(const Program& program, const Candidate& candidate, const std::vector<int>& writers,
+                    const std::vector<Candidate>& candidates) {
   int64_t in = 0, out = 0;
-  for (BufferId id : effects.reads) {
-    if (program[id].storage != Storage::kWeight) return false;
+  for (BufferId id : candidate.effects.reads) {
+    if (!is_constant(program, id, writers, candidates)) return false;
     in += bytes_of(program[id]).value_or(0);
   }
-  for (BufferId id : effects.writes) {
+  for (BufferId id : candidate.effects.writes) {
     const auto bytes = bytes_of(program[id]);
-    if (program[id].storage != Storage::kArena || writers[id.value] != 1 || !bytes) return false;
+    if (!bytes || program[id].storage != Storage::kArena || !is_constant(program, id, writers, candidates))
+      return false;
     out += *bytes;
   }
+  // One of several writers (a concat) is made from a part.
+  for (BufferId id : candidate.effects.writes) in *= writers[id.value];
   return out <= kSmall || out <= kGrowth * in;
 }
 
@@ -62,19 +82,34 @@ void hoist_constants(Program& program) {
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     for (BufferId id : effects_of(program, step).writes) ++writers[id.value];
   });
-  loop::Steps kept;
-  for (auto& step : program.steps) {
-    const auto* launch = std::get_if<loop::Launch>(&step.node);
-    if (!launch || !is_constant(program, program[launch->nest], writers)) {
-      kept.push_back(std::move(step));
-      continue;
+  std::vector<Candidate> candidates;
+  for (size_t i = 0; i < program.steps.size(); ++i) {
+    const auto* launch = std::get_if<loop::Launch>(&program.steps[i].node);
+    if (launch && is_static(program[launch->nest]))
+      candidates.push_back({i, effects_of(program[launch->nest])});
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (Candidate& candidate : candidates) {
+      if (!candidate.constant || stays_constant(program, candidate, writers, candidates)) continue;
+      candidate.constant = false;
+      changed = true;
     }
-    for (BufferId id : effects_of(program[launch->nest]).writes) {
+  }
+
+  std::vector<bool> hoisted(program.steps.size(), false);
+  for (const Candidate& candidate : candidates) {
+    if (!candidate.constant) continue;
+    hoisted[candidate.step] = true;
+    program.prepack.push_back(std::get<loop::Launch>(program.steps[candidate.step].node).nest);
+    for (BufferId id : candidate.effects.writes) {
       program[id].storage = Storage::kWeight;
       program[id].prepacked = true;
     }
-    program.prepack.push_back(launch->nest);
   }
+  loop::Steps kept;
+  for (size_t i = 0; i < program.steps.size(); ++i)
+    if (!hoisted[i]) kept.push_back(std::move(program.steps[i]));
   program.steps = std::move(kept);
 }
 

@@ -64,6 +64,11 @@ std::string fused_name(const loop::Nest& producer, const loop::Nest& consumer) {
   return (cut == std::string::npos ? name.substr(0, kLongest - 4) : name.substr(0, cut)) + "+...";
 }
 
+void join_nodes(loop::Nest& nest, const std::vector<std::string>& more) {
+  for (const auto& node : more)
+    if (std::find(nest.nodes.begin(), nest.nodes.end(), node) == nest.nodes.end()) nest.nodes.push_back(node);
+}
+
 size_t statement_count(const loop::Block& block) {
   size_t count = 0;
   loop::for_each_stmt(block, [&](const loop::Stmt&) { ++count; });

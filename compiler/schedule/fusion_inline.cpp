@@ -208,7 +208,7 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
     if (!Inliner(program, producer, consumer).run())
       return refuse(reason, "a load's index does not determine the producer's point");
     consumer.name = fused_name(producer, consumer);
-    consumer.nodes.insert(consumer.nodes.begin(), producer.nodes.begin(), producer.nodes.end());
+    join_nodes(consumer, producer.nodes);
     loop::clean(program, consumer);
   }
   for (size_t i = 0; i < readers.size(); ++i) {

@@ -147,7 +147,7 @@ int refuse(std::string* reason, const char* why) {
 Nest merged_nest(const Nest& producer, const Nest& consumer, const Matching& matching) {
   Nest merged = producer;
   merged.name = fused_name(producer, consumer);
-  merged.nodes.insert(merged.nodes.end(), consumer.nodes.begin(), consumer.nodes.end());
+  join_nodes(merged, consumer.nodes);
   const std::vector<Dim> producer_rest = unmatched(producer.dims, matching, true);
   if (!producer_rest.empty()) {
     std::erase_if(merged.dims, [&](const Dim& dim) { return dim_at(producer_rest, dim.var) >= 0; });

@@ -37,6 +37,8 @@ bool is_contraction(const loop::Nest& nest);
 int scalar_cost(const loop::Block& block);
 // "matmul+add+relu", cut where it gets long.
 std::string fused_name(const loop::Nest& producer, const loop::Nest& consumer);
+// Adds the model's nodes that a nest computes as well, each once.
+void join_nodes(loop::Nest& nest, const std::vector<std::string>& more);
 size_t statement_count(const loop::Block& block);
 
 // A nest longer than this compiles slowly and keeps nothing in registers.

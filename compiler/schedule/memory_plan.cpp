@@ -273,11 +273,13 @@ void plan_weights(std::span<Program* const> variants) {
   std::multimap<std::pair<size_t, uint64_t>, const Buffer*> by_contents;
   auto same = [&](const Buffer& buffer) -> std::optional<int64_t> {
     const auto& data = buffer.weight;
-    if (const auto found = by_address.find(data.bytes); found != by_address.end() && data.size > 0) return found->second;
+    if (const auto found = by_address.find(data.bytes); found != by_address.end() && data.size > 0)
+      return found->second;
     if (!buffer.prepacked || data.size == 0) return std::nullopt;
     const auto [first, last] = by_contents.equal_range({data.size, fingerprint(data)});
     for (auto it = first; it != last; ++it)
-      if (std::memcmp(it->second->weight.bytes, data.bytes, data.size) == 0) return sym::as_const(it->second->offset);
+      if (std::memcmp(it->second->weight.bytes, data.bytes, data.size) == 0)
+        return sym::as_const(it->second->offset);
     return std::nullopt;
   };
   for (Program* program : variants) {
@@ -294,7 +296,8 @@ void plan_weights(std::span<Program* const> variants) {
       }
       buffer.offset = total;
       by_address[buffer.weight.bytes] = total;
-      if (buffer.prepacked) by_contents.emplace(std::pair(buffer.weight.size, fingerprint(buffer.weight)), &buffer);
+      if (buffer.prepacked)
+        by_contents.emplace(std::pair(buffer.weight.size, fingerprint(buffer.weight)), &buffer);
       total += (*count * byte_size(buffer.dtype) + kAlignment - 1) / kAlignment * kAlignment;
     };
     loop::for_each_step(program->steps, [&](const loop::Step& step) {

@@ -17,9 +17,10 @@ namespace stridec::schedule {
 // bound; fails (kDoesNotFit) where such a symbol has none.
 void plan_memory(loop::Program& program);
 
-// Gives every weight that a run reads a byte offset (a multiple of 64) in the artifact's weights, in the order of first
-// use, and sets Program::weight_bytes. The programs are variants of one model and share one section: weights with the same
-// bytes get the same place. Weights that only prepack nests read keep offset -1.
+// Gives every weight that a run reads a byte offset (a multiple of 64) in the artifact's weights, in the
+// order of first use, and sets Program::weight_bytes. The programs are variants of one model and share one
+// section: weights with the same bytes get the same place. Weights that only prepack nests read keep offset
+// -1.
 void plan_weights(std::span<loop::Program* const> variants);
 
 inline constexpr int64_t kTypicalSize = 128;
