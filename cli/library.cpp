@@ -1,7 +1,12 @@
 #include "cli/library.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -11,6 +16,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
+#include "compiler/package/elf.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::cli {
@@ -61,10 +67,35 @@ std::vector<ValueDeclaration> declarations(int count, Query&& query) {
 
 }  // namespace
 
+namespace {
+
+// The loader maps what a file's headers promise; pages that the file lacks then end the process.
+void check_whole(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat status;
+  if (file < 0 || fstat(file, &status) != 0 || S_ISDIR(status.st_mode)) {
+    const int reason = file < 0 ? errno : EISDIR;
+    if (file >= 0) close(file);
+    fail(ErrorKind::kUnreadable, "cannot-read", cat("cannot read '", path, "': ", std::strerror(reason)));
+  }
+  const size_t size = static_cast<size_t>(status.st_size);
+  void* map = size > 0 ? mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
+  close(file);
+  if (map == MAP_FAILED) fail(ErrorKind::kMalformed, "bad-artifact", cat("'", path, "' is empty"));
+  try {
+    package::artifact_layout({static_cast<const char*>(map), size});
+  } catch (Error& error) {
+    munmap(map, size);
+    error.diagnostic.where.file = path;
+    throw;
+  }
+  munmap(map, size);
+}
+
+}  // namespace
+
 Library::Library(const std::string& path, int threads, const std::string& variant) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error))
-    fail(ErrorKind::kUnreadable, "cannot-read", cat("'", path, "' does not exist"));
+  check_whole(path);
   const std::string full = std::filesystem::absolute(path).string();
   handle_ = dlopen(full.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle_) {

@@ -1,6 +1,7 @@
 // stridec: an ahead-of-time model compiler. Parses the command line, runs one command, turns errors into
 // messages and exit codes.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 
@@ -9,6 +10,7 @@
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
 
 namespace stridec::cli {
 namespace {
@@ -18,6 +20,7 @@ constexpr Command kCommands[] = {
     {"check", "list everything that stands in the way of compiling a model", declare_check},
     {"inspect", "show a model, an artifact or a manifest, at any stage", declare_inspect},
     {"run", "run an artifact on .npy files", declare_run},
+    {"verify", "compare an artifact with the reference interpreter, or with given outputs", declare_verify},
     {"bench", "time an artifact, whole and by kernel", declare_bench},
     {"ops", "list the operators this build compiles", declare_ops},
     {"modes", "list the optimisation modes", declare_modes},
@@ -31,6 +34,20 @@ int report(const Error& error, const Globals& globals, const std::string& comman
   print_error(error.diagnostic, globals);
   if (command == "compile") note("nothing was written", globals);
   return code;
+}
+
+int report_usage(std::string message, int argc, char** argv, Globals globals) {
+  const std::string first = argc > 1 ? argv[1] : "";
+  const bool known = std::any_of(std::begin(kCommands), std::end(kCommands),
+                                 [&](const Command& command) { return command.name == first; });
+  if (!known) message = first.empty() ? "a command is needed" : cat("there is no command '", first, "'");
+  for (int i = 1; i < argc; ++i) globals.json |= std::string_view(argv[i]) == "--format=json";
+  const Error error({.kind = ErrorKind::kUsage,
+                     .code = "usage",
+                     .message = message,
+                     .help = known ? cat("'stridec ", first, " --help' lists what it takes")
+                                   : "'stridec --help' lists the commands"});
+  return report(error, globals, "");
 }
 
 int run(int argc, char** argv) {
@@ -59,8 +76,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& success) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    app.exit(error, std::cerr, std::cerr);
-    return static_cast<int>(ErrorKind::kUsage);
+    return report_usage(error.what(), argc, argv, globals);
   }
   try {
     return action();

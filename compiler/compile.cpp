@@ -61,17 +61,27 @@ constexpr Pass kPasses[] = {
 }  // namespace
 
 Compilation compile(const CompileOptions& options, Stage last) {
+  try {
+    if (options.progress) options.progress("reading", 0, 0, options.model);
+    frontend::Imported imported = frontend::import_file(options.model, {.dims = options.dims});
+    if (!imported.problems.empty()) throw frontend::as_error(imported.problems, options.model);
+    Compilation made = compile(std::move(imported.graph), options, last);
+    made.summary = std::move(imported.summary);
+    return made;
+  } catch (Error& error) {
+    if (error.diagnostic.where.file.empty() && error.diagnostic.kind != ErrorKind::kUsage)
+      error.diagnostic.where.file = options.model;
+    throw;
+  }
+}
+
+Compilation compile(graph::Graph graph, const CompileOptions& options, Stage last) {
   auto tell = [&](std::string_view stage, int64_t done = 0, int64_t total = 0, std::string_view what = {}) {
     if (options.progress) options.progress(stage, done, total, what);
   };
   const auto targets = targets_of(options);
-  Compilation made;
-
-  tell("reading", 0, 0, options.model);
-  frontend::Imported imported = frontend::import_file(options.model, {.dims = options.dims});
-  if (!imported.problems.empty()) throw frontend::as_error(imported.problems, options.model);
-  made.summary = std::move(imported.summary);
-  made.graph = std::move(imported.graph);
+  Compilation made{.graph = std::move(graph)};
+  graph::compact(made.graph);
   if (last == Stage::kGraph) return made;
 
   tell("lowering");

@@ -58,5 +58,7 @@ struct Compilation {
 
 // Compiles up to and including `last`. Throws Error.
 Compilation compile(const CompileOptions& options, Stage last = Stage::kArtifact);
+// The same for a graph at hand; the file of the options is only named, and hashed for an artifact.
+Compilation compile(graph::Graph graph, const CompileOptions& options, Stage last = Stage::kArtifact);
 
 }  // namespace stridec

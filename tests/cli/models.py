@@ -146,7 +146,6 @@ def bad_models():
         "axis_outside": chain(("Softmax", {"axis": 5})),
         "too_few_inputs": model([add("MatMul", ["x"], ["y"], "dense/MatMul")], [value("x", [4, 4])], [value("y", [4, 4])]),
         "opset_of_the_future": chain(("Relu", {}), opset=4000),
-        "opset_too_old": chain(("Relu", {}), opset=3),
         "weight_cut_short": wrong_bytes,
         "weight_of_negative_size": negative,
         "weight_of_huge_size": huge_weight,

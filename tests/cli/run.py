@@ -69,7 +69,6 @@ TRANSCRIPTS = {
         ("compile defined_twice.onnx -o out.so", 3),
         ("compile output_not_made.onnx -o out.so", 3),
         ("compile opset_of_the_future.onnx -o out.so", 5),
-        ("compile opset_too_old.onnx -o out.so", 5),
         ("compile unknown_op.onnx -o out.so --format=json", 5),
     ],
     "shapes": [
@@ -184,13 +183,17 @@ def check_transcript(name, update):
 
 
 def test_full_disk():
-    """A limit on file sizes stands for a full disk: 32 KB is less than any artifact."""
-    before = contents()
-    command = f"ulimit -f 32; exec {shlex.quote(STRIDEC)} compile mlp.onnx -o full.so"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=SECONDS)
+    """A file system of 32 KB, which is less than any artifact. Needs a mount namespace; passes without one."""
+    if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode != 0:
+        print("full_disk: skipped, this machine gives no mount namespaces")
+        return
+    os.makedirs("disk")
+    command = f"mount -t tmpfs -o size=32k none disk && {{ {shlex.quote(STRIDEC)} compile mlp.onnx -o disk/full.so; "
+    command += "code=$?; ls -A disk; exit $code; }"
+    done = subprocess.run(["unshare", "-rm", "bash", "-c", command], capture_output=True, text=True, timeout=SECONDS)
     expect(done.returncode == 6, f"exit code {done.returncode} instead of 6: {done.stderr}")
     expect("full.so" in done.stderr and "error[no-space]" in done.stderr, done.stderr)
-    expect(contents() == before, f"left {sorted(contents().items() ^ before.items())}")
+    expect(done.stdout == "", f"left {done.stdout}")
 
 
 def test_interruption():
@@ -220,12 +223,6 @@ def test_existing_artifact_survives():
     stridec("compile matmul_mismatch.onnx -o kept.so", 4)
     with open("kept.so", "rb") as file:
         expect(file.read() == before, "the artifact of an earlier compilation was changed")
-
-
-def test_budget():
-    stridec("compile tower.onnx -o over.so --no-cache --max-seconds 0.01", 6)
-    stridec("compile tower.onnx -o over.so --no-cache --max-memory 20", 6)
-    expect(not os.path.exists("over.so"), "an artifact was written beyond the budget")
 
 
 def test_mutations():
@@ -317,6 +314,9 @@ def test_run_and_verify():
     np.testing.assert_allclose(np.load("y.npy"), expected, rtol=1e-5, atol=1e-6)
     stridec("verify mlp.onnx mlp.so --dim batch=3", 0)
     stridec("verify mlp.onnx", 0)
+    np.save("wrong.npy", expected + 1)
+    done = stridec("verify mlp.onnx mlp.so --input x=good.npy --expect y=wrong.npy", 8)
+    expect("FAIL  output 'y'" in done.stdout, done.stdout)
     stridec("run external.so --input x=good.npy --output y=y.npy", 0)
     np.testing.assert_allclose(np.load("y.npy"), expected, rtol=1e-5, atol=1e-6)
 
@@ -481,7 +481,6 @@ TESTS = [
     test_full_disk,
     test_interruption,
     test_existing_artifact_survives,
-    test_budget,
     test_mutations,
     test_manifest,
     test_inspect,
