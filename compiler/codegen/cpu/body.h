@@ -35,6 +35,7 @@ struct CValue {
   std::string text;
   DType dtype = DType::kF32;
   int width = 1;  // 1: one scalar for all lanes
+  bool number = false;  // a literal, and no NaN
 };
 
 // How the dims of For and Reduce statements inside a body are mapped; dims that are not named run as plain

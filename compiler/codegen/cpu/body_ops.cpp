@@ -82,7 +82,8 @@ std::string Body::widened(const CValue& value, int width) {
 
 void Body::print_constant(const loop::Constant& constant) {
   // Used as a literal, so that the compiler's folding and the reader see it.
-  set_value(constant.result, {literal(constant.value), nest_.values[constant.result.value].dtype, 1});
+  set_value(constant.result, {literal(constant.value), nest_.values[constant.result.value].dtype, 1,
+                              !std::isnan(constant.value.f)});
 }
 
 // ---- storage
@@ -343,6 +344,12 @@ std::string Body::let_text(const loop::Let& let, int width) {
       const bool min = let.op == ScalarOp::kMin;
       if (boolean) return cat(a, min ? " & " : " | ", b);
       if (!floating) return cat("(", a, min ? " < " : " > ", b, ") ? ", a, " : ", b);
+      // Beside a number the other operand alone can be NaN, and the machine's instruction keeps its second one then.
+      for (const bool first : {false, true}) {
+        if (!value(let.args[first ? 0 : 1]).number) continue;
+        const std::string &literal = first ? a : b, &other = first ? b : a;
+        return finish(cat("(", literal, min ? " < " : " > ", other, ") ? ", literal, " : ", other));
+      }
       text_.use(cat(min ? "min." : "max.", text_.value_type(dtype)), width);
       return cat(min ? "sd_fmin(" : "sd_fmax(", a, ", ", b, ")");
     }

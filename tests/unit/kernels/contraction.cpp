@@ -1,0 +1,131 @@
+#include "compiler/kernels/contraction.h"
+
+#include <doctest/doctest.h>
+
+#include "compiler/kernels/gemm_plan.h"
+#include "compiler/kernels/window_plan.h"
+#include "compiler/loop/build.h"
+#include "compiler/sym/text.h"
+
+using namespace stridec;
+using loop::Combine;
+using loop::NestBuilder;
+using loop::Program;
+using loop::Storage;
+using loop::View;
+using sym::Expr;
+
+namespace {
+
+View buffer(Program& program, std::vector<Expr> shape, DType dtype = DType::kF32) {
+  return loop::whole(program,
+                     loop::add_buffer(program, {.name = "b", .dtype = dtype, .shape = std::move(shape)}));
+}
+
+// out[i, j] = sum over k of x[i, k] * y[k, j], with what `change` makes of the sum.
+struct Product {
+  Program program;
+  loop::NestId nest;
+};
+Product product(DType dtype, Combine combine, bool twice = false) {
+  Product p;
+  const View x = buffer(p.program, {8, 9}, dtype), y = buffer(p.program, {9, 10}, dtype),
+             out = buffer(p.program, {8, 10});
+  NestBuilder nb(p.program, "product");
+  const auto i = nb.dims({8, 10});
+  auto sum = [&] {
+    return nb.reduce(combine, {9}, [&](const std::vector<Expr>& k) {
+      return nb.cast(nb.load(x, {i[0], k[0]}), DType::kF32) * nb.cast(nb.load(y, {k[0], i[1]}), DType::kF32);
+    });
+  };
+  nb.store(out, i, twice ? sum() + sum() : sum());
+  p.nest = nb.finish();
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE("a sum of products is a contraction, with the dims of each factor") {
+  const Product p = product(DType::kF32, Combine::kSum);
+  const loop::Nest& nest = p.program[p.nest];
+  const auto c = kernels::match_contraction(nest);
+  REQUIRE(c.has_value());
+  CHECK(c->factors[0].load != nullptr);
+  CHECK(c->factors[0].vars.contains(nest.dims[0].var));
+  CHECK_FALSE(c->factors[0].vars.contains(nest.dims[1].var));
+  CHECK(c->factors[1].vars.contains(nest.dims[1].var));
+}
+
+TEST_CASE("converted factors match, but are no plain loads") {
+  const Product p = product(DType::kI8, Combine::kSum);
+  const auto c = kernels::match_contraction(p.program[p.nest]);
+  REQUIRE(c.has_value());
+  CHECK(c->factors[0].load == nullptr);
+  CHECK(c->factors[0].slice.size() == 2);
+}
+
+TEST_CASE("other reductions, and two at once, are no contractions") {
+  const Product largest = product(DType::kF32, Combine::kMax),
+                two = product(DType::kF32, Combine::kSum, true);
+  CHECK_FALSE(kernels::match_contraction(largest.program[largest.nest]).has_value());
+  CHECK_FALSE(kernels::match_contraction(two.program[two.nest]).has_value());
+}
+
+TEST_CASE("dims that continue each other run as one") {
+  const Expr i = sym::var("%i"), j = sym::var("%j"), n = sym::var("n");
+  const std::vector<loop::Dim> dims = {{i, 7}, {j, n}};
+  sym::Facts facts;
+  CHECK(kernels::merged_step(i * n * 4 + j * 4 + 3, dims, facts) == Expr(4));
+  CHECK_FALSE(kernels::merged_step(i * n * 4 + j * 2, dims, facts).has_value());
+  CHECK_FALSE(kernels::merged_step(i * j, dims, facts).has_value());
+  CHECK(kernels::merged_step(n, dims, facts) == Expr(0));
+}
+
+TEST_CASE("plans survive their text form") {
+  kernels::GemmPlan plan;
+  plan.kernel = kernels::find_gemm_kernel("gemm.f32.8x48");
+  REQUIRE(plan.kernel);
+  plan.batch = {sym::var("%g")};
+  plan.rows = {sym::var("%y"), sym::var("%x")};
+  plan.columns = {sym::var("%c")};
+  plan.segments = {sym::var("%r"), sym::var("%s")};
+  plan.run = {sym::var("%k")};
+  plan.b = kernels::GemmPlan::B::kWeights;
+  plan.panel = 48;
+  plan.tiles = 16;
+  const std::string text = loop::to_string(kernels::to_schedule(plan));
+  CHECK(text ==
+        "gemm.f32.8x48: batch %g; rows %y %x; columns %c; segments %r %s; run %k; a direct; b weights 48; "
+        "tiles 16; "
+        "order rows");
+  CHECK(loop::to_string(kernels::to_schedule(kernels::to_plan(loop::parse_schedule(text)))) == text);
+
+  const std::string window =
+      "window.f32.7: rows %n %y; along %x; columns %c; taps %r %s; b weights 16; vectors 4";
+  CHECK(loop::to_string(kernels::to_schedule(kernels::to_window_plan(loop::parse_schedule(window)))) ==
+        window);
+  CHECK(kernels::panels_of(loop::parse_schedule(window))->panel == 16);
+}
+
+TEST_CASE("register tiles fit the registers and hide the latency of multiply-adds") {
+  for (const kernels::GemmKernel& kernel : kernels::gemm_kernels()) {
+    CAPTURE(kernel.name);
+    const int registers = kernel.vector_bytes == 64 ? 32 : 16;
+    const int product = kernel.vector_bytes == 16 ? 1 : 0;  // no fused multiply-add
+    CHECK(kernel.rows * kernel.vectors + kernel.vectors + 1 + product <= registers);
+    CHECK(kernel.rows * kernel.vectors >= 8);
+    CHECK(kernels::find_gemm_kernel(kernel.name) == &kernel);
+  }
+}
+
+TEST_CASE("every instruction set has tiles of each dtype") {
+  for (const CpuTarget& target : cpu_targets()) {
+    for (DType dtype : {DType::kF32, DType::kF64}) {
+      int found = 0;
+      for (const kernels::GemmKernel& kernel : kernels::gemm_kernels()) {
+        found += kernel.dtype == dtype && kernel.vector_bytes == target.vector_bytes;
+      }
+      CHECK(found >= 2);
+    }
+  }
+}
