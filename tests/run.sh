@@ -12,6 +12,10 @@ only=("$@")
 # the source folder with $python (NumPy, ONNX, onnxruntime), $build and $stridec (the program) set.
 suites=(
   'layers|$python tests/check_layers.py'
+  'cli|$python tests/cli/run.py'
+  'models|$python tests/models/run.py $([ -n "${STRIDEC_QUICK:-}" ] || echo --all)'
+  'conformance|bash tests/conformance/run.sh'
+  'quickstart|bash samples/quickstart.sh && echo 1 passed, 0 failed'
 )
 
 # The sanitizers' build costs as much again as the first; STRIDEC_QUICK leaves it out.
