@@ -133,9 +133,8 @@ std::string_view native_name() {
   const bool vnni = bit(seven.c, 11), vbmi2 = bit(seven.c, 6) && vaes && bit(seven.c, 8);
   const bool bf16 = bit(cpuid(7, 1).a, 5);
   if (amd && vbmi2 && vnni && bf16) {
-    // Zen 5: AVX-VNNI, MOVDIRI, MOVDIR64B, VP2INTERSECT come together.
-    const bool zen5 = bit(cpuid(7, 1).a, 4) && bit(seven.c, 27) && bit(seven.c, 28) && bit(seven.d, 8);
-    return family >= 26 && zen5 ? "znver5" : "znver4";
+    const bool avx_vnni = bit(cpuid(7, 1).a, 4);  // what the runtime asks for beyond Zen 4
+    return family >= 26 && avx_vnni ? "znver5" : "znver4";
   }
   if (!amd && vbmi2 && vnni && bf16 && bit(seven.d, 23) && bit(seven.d, 24) && bit(seven.d, 22)) {
     return "sapphirerapids";  // with AVX512-FP16 and AMX
