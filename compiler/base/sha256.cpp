@@ -1,6 +1,8 @@
 #include "compiler/base/sha256.h"
 
+#include <cpuid.h>
 #include <fcntl.h>
+#include <immintrin.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -48,6 +50,51 @@ void absorb(uint32_t (&state)[8], const uint8_t* block) {
   for (int i = 0; i < 8; ++i) state[i] += add[i];
 }
 
+bool has_sha() {
+  unsigned a, b, c, d;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & (1u << 29));
+}
+
+// The same with the processor's instructions for it, some eight times as fast: models are gigabytes.
+__attribute__((target("sha,sse4.1,ssse3"))) void absorb_blocks_sha_ni(uint32_t (&state)[8],
+                                                                      const uint8_t* block, size_t count) {
+  const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+  const auto* words = reinterpret_cast<const __m128i*>(state);
+  // The instructions want the state as (a b e f) and (c d g h), high lane first.
+  const __m128i abcd = _mm_shuffle_epi32(_mm_loadu_si128(words), 0xb1);
+  const __m128i efgh = _mm_shuffle_epi32(_mm_loadu_si128(words + 1), 0x1b);
+  __m128i abef = _mm_alignr_epi8(abcd, efgh, 8), cdgh = _mm_blend_epi16(efgh, abcd, 0xf0);
+  for (; count > 0; --count, block += 64) {
+    const __m128i abef_before = abef, cdgh_before = cdgh;
+    __m128i w[4];
+    for (int i = 0; i < 4; ++i)
+      w[i] = _mm_shuffle_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block) + i), swap);
+    for (int i = 0; i < 16; ++i) {
+      const __m128i k =
+          _mm_add_epi32(w[i % 4], _mm_loadu_si128(reinterpret_cast<const __m128i*>(kRound) + i));
+      cdgh = _mm_sha256rnds2_epu32(cdgh, abef, k);
+      abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(k, 0x0e));
+      // w[i + 4] from the four before it.
+      const __m128i& w1 = w[(i + 1) % 4];
+      const __m128i& w2 = w[(i + 2) % 4];
+      const __m128i& w3 = w[(i + 3) % 4];
+      const __m128i sum = _mm_add_epi32(_mm_sha256msg1_epu32(w[i % 4], w1), _mm_alignr_epi8(w3, w2, 4));
+      w[i % 4] = _mm_sha256msg2_epu32(sum, w3);
+    }
+    abef = _mm_add_epi32(abef, abef_before);
+    cdgh = _mm_add_epi32(cdgh, cdgh_before);
+  }
+  const __m128i feba = _mm_shuffle_epi32(abef, 0x1b), dchg = _mm_shuffle_epi32(cdgh, 0xb1);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(state), _mm_blend_epi16(feba, dchg, 0xf0));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(state) + 1, _mm_alignr_epi8(dchg, feba, 8));
+}
+
+void absorb_blocks(uint32_t (&state)[8], const uint8_t* block, size_t count) {
+  static const bool kFast = __builtin_cpu_supports("ssse3") && __builtin_cpu_supports("sse4.1") && has_sha();
+  if (kFast) return absorb_blocks_sha_ni(state, block, count);
+  for (; count > 0; --count, block += 64) absorb(state, block);
+}
+
 }  // namespace
 
 std::string sha256(const void* bytes, size_t size) {
@@ -55,14 +102,16 @@ std::string sha256(const void* bytes, size_t size) {
                        0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   const auto* at = static_cast<const uint8_t*>(bytes);
   size_t left = size;
-  for (; left >= 64; left -= 64, at += 64) absorb(state, at);
+  absorb_blocks(state, at, left / 64);
+  at += left / 64 * 64;
+  left %= 64;
   uint8_t tail[128] = {};
   if (left > 0) std::memcpy(tail, at, left);
   tail[left] = 0x80;
   const size_t blocks = left < 56 ? 64 : 128;
   const uint64_t bits = __builtin_bswap64(static_cast<uint64_t>(size) * 8);
   std::memcpy(tail + blocks - 8, &bits, 8);
-  for (size_t i = 0; i < blocks; i += 64) absorb(state, tail + i);
+  absorb_blocks(state, tail, blocks / 64);
   std::string hex;
   for (uint32_t word : state)
     for (int shift = 28; shift >= 0; shift -= 4) hex += "0123456789abcdef"[(word >> shift) & 15];
