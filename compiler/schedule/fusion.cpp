@@ -20,6 +20,10 @@ int producer_before(const Flow& flow, int consumer, int from) {
   return -1;
 }
 
+// In this order: what follows a contraction belongs into its epilogue, where it costs nothing; then pointwise
+// work moves to where it is used, which leaves fewer and simpler nests to merge.
+enum class Phase { kEpilogues, kInline, kMerge };
+
 class Fuser {
  public:
   Fuser(Program& program, std::vector<Decision>* decisions) : program_(program), decisions_(decisions) {}
@@ -33,34 +37,42 @@ class Fuser {
       if (auto* loop = std::get_if<loop::While>(&step.node)) block(loop->body);
     }
     Flow flow = make_flow(program_, steps);
-    for (int at = 0; at < static_cast<int>(steps.size());) {
-      const int next = absorb_producers(steps, flow, at);
-      at = next < 0 ? at + 1 : next;
-    }
+    for (Phase phase : {Phase::kEpilogues, Phase::kInline, Phase::kMerge})
+      for (int at = 0; at < static_cast<int>(steps.size());) {
+        const int next = absorb_producers(steps, flow, at, phase);
+        at = next < 0 ? at + 1 : next;
+      }
   }
 
  private:
+  const loop::Nest& nest_at(const Steps& steps, int at) const {
+    return program_[std::get<Launch>(steps[at].node).nest];
+  }
+
   // Fuses one producer into the step at `consumer`; gives the position to go on from, or -1 when nothing
   // fuses.
-  int absorb_producers(Steps& steps, Flow& flow, int consumer) {
+  int absorb_producers(Steps& steps, Flow& flow, int consumer, Phase phase) {
     if (!std::holds_alternative<Launch>(steps[consumer].node)) return -1;
     for (int p = producer_before(flow, consumer, consumer - 1); p >= 0;
          p = producer_before(flow, consumer, p - 1)) {
       if (!std::holds_alternative<Launch>(steps[p].node)) continue;
-      const std::string producer_name = program_[std::get<Launch>(steps[p].node).nest].name;
-      const std::string consumer_name = program_[std::get<Launch>(steps[consumer].node).nest].name;
-      std::string why_not_inlined, why_not_merged;
-      if (try_inline(program_, steps, flow, p, &why_not_inlined)) {
-        record({producer_name, consumer_name, true, "inlined"});
-        return consumer - 1;
+      if (phase == Phase::kEpilogues && !is_contraction(nest_at(steps, p))) continue;
+      Decision decision{nest_at(steps, p).name, nest_at(steps, consumer).name, true,
+                        phase == Phase::kInline ? "inlined" : "merged"};
+      std::string reason;
+      int at = -1;
+      if (phase != Phase::kInline)
+        at = try_merge(program_, steps, flow, p, consumer, &reason);
+      else if (try_inline(program_, steps, flow, p, &reason))
+        at = consumer - 1;
+      if (at >= 0) {
+        record(std::move(decision));
+        return at;
       }
-      const int merged = try_merge(program_, steps, flow, p, consumer, &why_not_merged);
-      if (merged >= 0) {
-        record({producer_name, consumer_name, true, "merged"});
-        return merged;
-      }
-      record({producer_name, consumer_name, false,
-              "not inlined: " + why_not_inlined + "; not merged: " + why_not_merged});
+      if (phase == Phase::kEpilogues) continue;
+      decision.fused = false;
+      decision.reason = (phase == Phase::kInline ? "not inlined: " : "not merged: ") + reason;
+      record(std::move(decision));
     }
     return -1;
   }
