@@ -162,7 +162,51 @@ class Chooser {
     return sum;
   }
 
+  // A body without loops that stores along one dim and loads along another: blocks turned in registers.
+  bool choose_transpose() {
+    Expr along = 0, across = 0;
+    bool plain = true;
+    auto unit = [&](const loop::Access& access) -> const loop::Dim* {
+      for (const loop::Dim& dim : nest_.dims)
+        if (const auto stride = loop::stride_of(program_, access, dim.var, facts_);
+            stride && stride->is_const(1))
+          return &dim;
+      return nullptr;
+    };
+    for (const loop::Stmt& stmt : nest_.body) {
+      if (loop::body_of(stmt) || std::holds_alternative<loop::Bind>(stmt.node)) plain = false;
+      if (const auto* store = std::get_if<loop::Store>(&stmt.node)) {
+        const loop::Dim* dim = unit(store->access);
+        plain = plain && dim && !store->update && (along.is_const() || along == dim->var);
+        if (dim) along = dim->var;
+      }
+    }
+    if (!plain || along.is_const()) return false;
+    for (const loop::Stmt& stmt : nest_.body)
+      if (const auto* load = std::get_if<loop::Load>(&stmt.node); load && load->access.mask.is_const(1)) {
+        const loop::Dim* dim = unit(load->access);
+        const auto step = loop::stride_of(program_, load->access, along, facts_);
+        if (dim && dim->var != along && step && !step->is_const(0) && !sym::has_index(*step))
+          across = dim->var;
+      }
+    if (across.is_const()) return false;
+    const int size = std::min(lanes_, 16);
+    auto extent = [&](Expr var) {
+      for (const loop::Dim& dim : nest_.dims)
+        if (dim.var == var) return sym::has_index(dim.extent) ? 0.0 : trips(dim.extent);
+      return 0.0;
+    };
+    if (extent(along) < size || extent(across) < size) return false;
+    lane_dim_ = along;
+    lanes_ = size;
+    plan_.width[along] = size;
+    plan_.transpose.emplace(across, size);
+    point_cycles_ = 2;
+    return true;
+  }
+
   void choose_lanes() {
+    if (choose_transpose()) return;
     double points = 1;
     for (const loop::Dim& dim : nest_.dims) points *= trips(dim.extent);
     std::vector<Expr> inner;
@@ -239,8 +283,10 @@ class Chooser {
       if (sym::has_index(dim.extent)) return;  // one task
       if (lane_dim_ && dim.var == *lane_dim_)
         lane = &dim;
-      else
+      else if (!plan_.transpose || dim.var != plan_.transpose->first)
         outer.push_back(dim);
+      else
+        point_cycles_ *= trips(dim.extent);  // a loop within the task
     }
     for (const loop::Dim& dim : outer) plan_.tasks.push_back(dim.var);
     double outer_points = 1;

@@ -58,6 +58,9 @@ class Body {
   void set_lanes(sym::Expr var, int width, std::string live = {});
   void clear_lanes();
   void set_value(loop::ValueId id, CValue value);
+  // The value is loaded already: all lanes of it, as `dtype` has them in memory.
+  void set_stored(loop::ValueId id, const std::string& vector, DType dtype);
+  int width() const { return width_; }
   // Reads and writes of `buffer` go to `pointer` (of its storage type) with these strides instead of the
   // argument.
   void set_buffer(loop::BufferId buffer, std::string pointer, std::vector<sym::Expr> strides);

@@ -107,6 +107,10 @@ std::string Body::to_storage(const std::string& text, DType dtype, int width) {
   return text;
 }
 
+void Body::set_stored(loop::ValueId id, const std::string& vector, DType dtype) {
+  define(id, from_storage(vector, dtype, width_), width_);
+}
+
 std::string Body::from_storage(const std::string& text, DType dtype, int width) {
   if (is_storage_float(dtype)) {
     text_.use(cat("from.", name(dtype)), width);

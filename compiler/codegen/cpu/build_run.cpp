@@ -1,6 +1,7 @@
 #include "compiler/codegen/cpu/build_run.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
@@ -57,6 +58,7 @@ struct CompiledProgram::Impl {
   Jit jit;
   const stridec_abi_program* abi = nullptr;
   std::unique_ptr<Memory> weights;
+  double seconds = 0;  // of the last run's steps
 
   const loop::Program& program() const { return variants[0].program; }
 
@@ -181,7 +183,9 @@ struct CompiledProgram::Impl {
     run.resize_output = resize_output;
     run.allocate = allocate;
     run.context = &state;
+    const auto start = std::chrono::steady_clock::now();
     const int32_t status = variant.run(&run);
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     arena.check("the arena");
     scratch.check("the scratch");
     for (const stridec_abi_failure& f : failures)
@@ -208,6 +212,10 @@ CompiledProgram::~CompiledProgram() = default;
 std::vector<loop::HostTensor> CompiledProgram::run(const std::vector<loop::HostTensor>& inputs,
                                                    std::vector<loop::HostTensor>* states) {
   return impl_->run(inputs, states);
+}
+double CompiledProgram::time(const std::vector<loop::HostTensor>& inputs) {
+  impl_->run(inputs, nullptr);
+  return impl_->seconds;
 }
 const Built& CompiledProgram::built() const { return impl_->built; }
 const loop::Program& CompiledProgram::program() const { return impl_->program(); }

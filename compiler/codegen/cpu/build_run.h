@@ -26,6 +26,8 @@ class CompiledProgram {
   // sentence.
   std::vector<loop::HostTensor> run(const std::vector<loop::HostTensor>& inputs,
                                     std::vector<loop::HostTensor>* states = nullptr);
+  // Seconds of the steps alone, memory made and bound before.
+  double time(const std::vector<loop::HostTensor>& inputs);
   const Built& built() const;
   const loop::Program& program() const;
 

@@ -6,6 +6,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/body.h"
+#include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/effects.h"
 #include "compiler/schedule/schedule.h"
@@ -67,6 +68,9 @@ struct LoopEmitter {
     for (size_t i = 0; i < loops.size(); ++i)
       for (size_t j = i + 1; j < loops.size(); ++j)
         if (sym::depends_on(loops[i].extent, loops[j].var)) std::swap(loops[i], loops[j]);
+    if (plan.transpose)  // innermost of the loops
+      for (size_t i = 0; i + 1 < loops.size(); ++i)
+        if (loops[i].var == plan.transpose->first) std::swap(loops[i], loops.back());
     if (lanes)
       for (const loop::Dim& dim : loops)
         if (sym::depends_on(dim.extent, lanes->var)) {
@@ -155,7 +159,99 @@ struct LoopEmitter {
   }
   std::string lanes_from = "0", lanes_to;
 
+  // ---- transposes ----
+
+  // Loads at the top of the body that run along `across` where the lanes want them along their own dim.
+  std::vector<const loop::Load*> crossing(Expr across) {
+    std::vector<const loop::Load*> out;
+    for (const loop::Stmt& stmt : nest.body) {
+      const auto* load = std::get_if<loop::Load>(&stmt.node);
+      if (!load || !load->access.mask.is_const(1) ||
+          program[load->access.buffer].storage == loop::Storage::kLocal)
+        continue;
+      const auto along = loop::stride_of(program, load->access, across, body.facts());
+      const auto step = loop::stride_of(program, load->access, lanes->var, body.facts());
+      if (along && along->is_const(1) && step && !step->is_const(0) && !step->is_const(1) &&
+          !sym::has_index(*step))
+        out.push_back(load);
+    }
+    return out;
+  }
+
+  // t[l][k] becomes t[k][l]: in step s, squares of s x s next to each other change places.
+  void print_transpose(const std::string& t, int size) {
+    for (int s = 1; s < size; s *= 2)
+      for (int i = 0; i < size; ++i) {
+        if (i & s) continue;
+        std::string low, high;
+        for (int k = 0; k < size; ++k) {
+          low += cat(", ", k & s ? size + (k ^ s) : k);
+          high += cat(", ", k & s ? size + k : k | s);
+        }
+        const std::string a = cat(t, "[", i, "]"), b = cat(t, "[", i + s, "]");
+        text.line(cat("{ const auto a = ", a, ", b = ", b, "; ", a, " = __builtin_shufflevector(a, b", low,
+                      "); ", b, " = __builtin_shufflevector(a, b", high, "); }"));
+      }
+  }
+
+  // Blocks of width x width points: the crossing loads by rows, turned in registers. Edges as everywhere
+  // else.
+  void print_blocks(const loop::Dim& across) {
+    const std::vector<const loop::Load*> loads = crossing(across.var);
+    const std::string n = body.index(across.extent);
+    auto one_by_one = [&](const std::string& from) {
+      const std::string u = text.fresh("i");
+      text.open(cat("for (int64_t ", u, " = ", from, "; ", u, " < ", n, "; ++", u, ")"));
+      body.set_index(across.var, u);
+      body.print(nest.body);
+      text.close();
+    };
+    const std::string to = lanes_to.empty() ? body.index(lanes->extent) : lanes_to;
+    body.print_strips(
+        lanes->var, lanes_from, to, std::nullopt, width, 1, [&](const std::string&, const std::string& live) {
+          if (!live.empty() || body.width() == 1) return one_by_one("0");
+          const std::string u = text.fresh("i"), k = text.fresh("u");
+          text.line(cat("int64_t ", u, " = 0;"));
+          text.open(cat("for (; ", u, " + ", width, " <= ", n, "; ", u, " += ", width, ")"));
+          std::vector<std::string> tiles;
+          body.set_index(across.var, u);
+          for (const loop::Load* load : loads) {
+            const DType dtype = program[load->access.buffer].dtype;
+            const Expr step = *loop::stride_of(program, load->access, lanes->var, body.facts());
+            tiles.push_back(text.fresh("t"));
+            text.line(cat(text.storage_type(dtype, width), " ", tiles.back(), "[", width, "];"));
+            text.line("#pragma clang loop unroll(full)");
+            text.line(cat("for (int l = 0; l < ", width, "; ++l) ", tiles.back(), "[l] = *(const ",
+                          text.unaligned_type(dtype, width), "*)(", text.pointer(load->access.buffer), " + ",
+                          body.offset(load->access), " + ", body.index(step), " * l);"));
+            print_transpose(tiles.back(), width);
+          }
+          text.line("#pragma clang loop unroll(full)");
+          text.open(cat("for (int ", k, " = 0; ", k, " < ", width, "; ++", k, ")"));
+          body.set_index(across.var, cat("(", u, " + ", k, ")"));
+          for (const loop::Stmt& stmt : nest.body) {
+            const auto* load = std::get_if<loop::Load>(&stmt.node);
+            const auto found = std::find(loads.begin(), loads.end(), load);
+            if (load && found != loads.end())
+              body.set_stored(load->result,
+                              cat(tiles[static_cast<size_t>(found - loads.begin())], "[", k, "]"),
+                              program[load->access.buffer].dtype);
+            else
+              body.print(stmt);
+          }
+          text.close();
+          text.close();
+          one_by_one(u);
+        });
+  }
+
   void print_loop(size_t next) {
+    if (next + 1 == loops.size() && lanes && plan.transpose && loops.back().var == plan.transpose->first &&
+        !crossing(loops.back().var).empty()) {
+      text.open("");
+      print_blocks(loops.back());
+      return text.close();
+    }
     if (next < loops.size()) return body.print_loops({loops[next]}, 0, [&] { print_loop(next + 1); });
     if (!lanes) return body.print(nest.body);
     if (!loops.empty() || !tasks.empty()) text.open("");

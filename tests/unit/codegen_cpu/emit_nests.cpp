@@ -251,3 +251,20 @@ TEST_CASE("storage floats in rows") {
     check(b.program, {random_tensor(dtype, {9, 70}, 1)}, 1e-2);
   }
 }
+
+TEST_CASE("transposes of every width, with arithmetic on the way") {
+  for (DType dtype : {DType::kU8, DType::kF16, DType::kI32, DType::kF64, DType::kBool}) {
+    ProgramBuilder b;
+    const Expr h = b.symbol("h", 0, 1, 1, 100);
+    const View x = b.input("x", dtype, {2, h, 37}), y = b.input("y", dtype, {2, 37, h}),
+               o = b.output("o", dtype, {2, 37, h});
+    NestBuilder nb = b.nest("transpose");
+    const auto i = nb.dims(o.shape);
+    nb.store(o, i,
+             select(lt(nb.load(x, {i[0], i[2], i[1]}), nb.load(y, i)), nb.load(x, {i[0], i[2], i[1]}),
+                    nb.load(y, i)));
+    nb.finish();
+    for (int64_t s : {1, 16, 35, 64})
+      check(b.program, {random_tensor(dtype, {2, s, 37}, 1), random_tensor(dtype, {2, 37, s}, 2)}, 0);
+  }
+}
