@@ -45,6 +45,10 @@ class TimelineMaker {
   explicit TimelineMaker(const Program& program) : program_(program) {
     timeline_.lifetimes.resize(program.buffers.size());
     block(program.steps);
+    // What is written in a loop and read after it holds the rows of earlier iterations all the while.
+    for (const auto& [begin, end] : loops_)
+      for (auto& life : timeline_.lifetimes)
+        if (life.used() && life.first > begin && life.first < end && life.last > end) life.touch(begin);
   }
   Timeline take() { return std::move(timeline_); }
 
@@ -83,10 +87,12 @@ class TimelineMaker {
     for (auto& life : timeline_.lifetimes)
       if (life.used() && life.first <= begin && life.last > begin) life.touch(end);
     if (loop.condition.valid()) timeline_.lifetimes[loop.condition.value].touch(end);
+    loops_.emplace_back(begin, end);
   }
 
   const Program& program_;
   Timeline timeline_;
+  std::vector<std::pair<int, int>> loops_;  // first and last step, inner loops first
 };
 
 // Symbols that the run itself binds, at their upper bounds: the arena is sized before the run.

@@ -165,3 +165,31 @@ TEST_CASE("equal kernels of different nests are one function") {
   CHECK(compiled.built().kernels.size() == 1);
   CHECK(compiled.built().kernels[0].nests.size() == 3);
 }
+
+TEST_CASE("rows written in a loop outlive the temporaries of later iterations") {
+  ProgramBuilder p;
+  const Expr n = p.symbol("n", 0, 0, 1, 100);
+  const View x = p.input("x", kF32, {n}), y = p.output("y", kF32, {5, n});
+  const View stack = p.arena("stack", kF32, {5, n}), a = p.arena("a", kF32, {n}), b = p.arena("b", kF32, {n});
+  const Expr i = sym::var("i");
+  p.program.facts.set_range(i, 0, 4);
+  While loop{.counter = i, .trip_count = 5, .condition = {}, .iterations = sym::var("done"), .body = {}};
+  auto step = [&](const View& from, const View& to) {
+    NestBuilder nb = p.nest("step");
+    const Expr k = nb.dim(n);
+    nb.store(to, {k}, nb.load(from, {k}) + nb.cast(nb.index_value(i), kF32));
+    nb.finish(&loop.body);
+  };
+  step(x, a);
+  step(a, b);
+  NestBuilder put = p.nest("put");
+  const Expr k = put.dim(n);
+  put.store(stack, {i, k}, put.load(b, {k}));
+  put.finish(&loop.body);
+  p.program.steps.push_back({std::move(loop)});
+  NestBuilder out = p.nest("out");
+  const auto at = out.dims({5, n});
+  out.store(y, at, out.load(stack, at) * out.constant(kF32, 2));
+  out.finish();
+  check_program(p.program, {random_tensor(kF32, {33}, 1)});
+}
