@@ -22,18 +22,6 @@ bool writes(const Effects& effects, BufferId id) {
   return std::find(effects.writes.begin(), effects.writes.end(), id) != effects.writes.end();
 }
 
-Effects effects_of(const loop::Nest& nest) {
-  Effects effects;
-  loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
-    if (const auto* load = std::get_if<loop::Load>(&stmt.node)) add(effects.reads, load->access.buffer);
-    if (const auto* store = std::get_if<loop::Store>(&stmt.node)) {
-      add(effects.writes, store->access.buffer);
-      if (store->update) add(effects.reads, store->access.buffer);
-    }
-  });
-  return effects;
-}
-
 Effects effects_of(const loop::Program& program, const loop::Step& step) {
   Effects effects;
   if (const auto* launch = std::get_if<loop::Launch>(&step.node)) effects = effects_of(program[launch->nest]);

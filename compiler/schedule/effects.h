@@ -3,17 +3,16 @@
 
 #include <vector>
 
+#include "compiler/loop/analysis.h"
 #include "compiler/loop/program.h"
 
 namespace stridec::schedule {
 
-// Buffers that one step touches, each once, in order of appearance. Of control flow: what its condition
-// reads, not what the steps inside it do.
-struct Effects {
-  std::vector<loop::BufferId> reads, writes;
-};
+using loop::Effects;
+using loop::effects_of;  // of a nest
+
+// Of one step; of control flow: what its condition reads, not what the steps inside it do.
 Effects effects_of(const loop::Program& program, const loop::Step& step);
-Effects effects_of(const loop::Nest& nest);
 bool reads(const Effects& effects, loop::BufferId id);
 bool writes(const Effects& effects, loop::BufferId id);
 

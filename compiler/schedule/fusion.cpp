@@ -56,7 +56,7 @@ class Fuser {
     for (int p = producer_before(flow, consumer, consumer - 1); p >= 0;
          p = producer_before(flow, consumer, p - 1)) {
       if (!std::holds_alternative<Launch>(steps[p].node)) continue;
-      if (phase == Phase::kEpilogues && !is_contraction(nest_at(steps, p))) continue;
+      if (phase == Phase::kEpilogues && !is_contraction(program_, nest_at(steps, p))) continue;
       Decision decision{nest_at(steps, p).name, nest_at(steps, consumer).name, true,
                         phase == Phase::kInline ? "inlined" : "merged"};
       std::string reason;

@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/contraction_operands.h"
 #include "compiler/schedule/fusion_rules.h"
 
 namespace stridec::schedule {
@@ -45,7 +45,10 @@ bool is_pointwise(const loop::Nest& nest) {
   return stores == 1;
 }
 
-bool is_contraction(const loop::Nest& nest) { return contraction_operands(nest).has_value(); }
+bool is_contraction(const loop::Program& program, const loop::Nest& nest) {
+  const auto contraction = loop::classify_contraction(program, nest);
+  return contraction && (!contraction->m.empty() || !contraction->n.empty());
+}
 
 int scalar_cost(const loop::Block& block) {
   int cost = 0;

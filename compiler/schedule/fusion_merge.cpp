@@ -117,14 +117,6 @@ bool has_loops(const Nest& nest) {
   });
 }
 
-bool has_update(const Nest& nest) {
-  bool found = false;
-  loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
-    if (const auto* store = std::get_if<Store>(&stmt.node)) found = found || store->update;
-  });
-  return found;
-}
-
 // May the step at `from` move to just before (or, moving down, just after) all steps strictly between the
 // two?
 bool may_move(const Flow& flow, int from, int to) {
@@ -176,7 +168,7 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
   const loop::NestId consumer_id = std::get<Launch>(steps[consumer_at].node).nest;
   const Nest& producer = program[producer_id];
   const Nest& consumer = program[consumer_id];
-  if (has_update(producer) || has_update(consumer)) return refuse(reason, "one scatters");
+  if (effects_of(producer).updates || effects_of(consumer).updates) return refuse(reason, "one scatters");
 
   std::vector<Exchange> exchanges;
   for (BufferId id : flow.effects[producer_at].writes) {
@@ -195,8 +187,8 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
     return refuse(reason, "they share no dims");
 
   const bool same_domain = producer_rest.empty() && consumer_rest.empty();
-  if (is_contraction(consumer)) return refuse(reason, "the consumer is a contraction");
-  if (is_contraction(producer) && (!same_domain || has_loops(consumer)))
+  if (is_contraction(program, consumer)) return refuse(reason, "the consumer is a contraction");
+  if (is_contraction(program, producer) && (!same_domain || has_loops(consumer)))
     return refuse(reason, "the producer is a contraction and the consumer no epilogue");
   if (!same_domain) {
     if (!passes_rows(producer, matching, exchanges))

@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
+#include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/contraction_operands.h"
 
 namespace stridec::schedule {
 namespace {
@@ -59,19 +59,19 @@ int64_t points(const Nest& nest, const loop::Reduce& reduce) {
 }
 
 void wishes_of_contraction(const Program& program, const Nest& nest, Wishes& wishes) {
-  const auto operands = contraction_operands(nest);
-  if (!operands) return;
+  const auto contraction = loop::classify_contraction(program, nest);
+  if (!contraction || !contraction->a.plain || !contraction->b.plain) return;
   for (bool swapped : {false, true}) {
-    const Access& data = (swapped ? operands->b : operands->a)->access;
-    const Access& constant = (swapped ? operands->a : operands->b)->access;
+    const Access& data = (swapped ? contraction->b : contraction->a).plain->access;
+    const Access& constant = (swapped ? contraction->a : contraction->b).plain->access;
     if (program[constant.buffer].storage != Storage::kWeight ||
         program[data.buffer].storage == Storage::kWeight)
       continue;
-    const int64_t strength = points(nest, *operands->reduce);
+    const int64_t strength = points(nest, *contraction->reduce);
     // The longest reduced dim that runs through both operands on its own: the channels, not the window.
     Expr channels = 0;
     int64_t longest = 1;
-    for (const auto& dim : operands->reduce->dims) {
+    for (const auto& dim : contraction->reduce->dims) {
       const int64_t extent = sym::as_const(dim.extent).value_or(1);
       if (component_of(data, dim.var) >= 0 && extent > longest) longest = extent, channels = dim.var;
     }
