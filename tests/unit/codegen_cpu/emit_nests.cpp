@@ -1,4 +1,5 @@
 // Nests of every class, as the general emitter runs them by default, vectorised, and as schedules are chosen.
+#include "compiler/codegen/null/null.h"
 #include "compiler/schedule/choose_general.h"
 #include "tests/unit/codegen_cpu/emit_harness.h"
 
@@ -267,4 +268,21 @@ TEST_CASE("transposes of every width, with arithmetic on the way") {
     for (int64_t s : {1, 16, 35, 64})
       check(b.program, {random_tensor(dtype, {2, s, 37}, 1), random_tensor(dtype, {2, 37, s}, 2)}, 0);
   }
+}
+
+TEST_CASE("the null backend prints each text once") {
+  ProgramBuilder b;
+  const View x = b.input("x", kF32, {40});
+  for (int k = 0; k < 2; ++k) {
+    NestBuilder nb = b.nest(cat("relu", k));
+    const Expr i = nb.dim(40);
+    nb.store(b.output(cat("y", k), kF32, {40}), {i}, max(nb.load(x, {i}), nb.constant(kF32, 0)));
+    nb.finish();
+  }
+  const auto sources = codegen::null::emit(b.program, [&](const Nest& nest) {
+    return codegen::cpu::emit_kernel(b.program, nest, cpu_target("x86-64-v3"));
+  });
+  REQUIRE(sources.size() == 1);
+  CHECK(sources[0].nests == std::vector<std::string>{"relu0", "relu1"});
+  CHECK(sources[0].kernel.text.find("void KERNEL(") != std::string::npos);
 }
