@@ -3,13 +3,13 @@
 #include <cpuid.h>
 #include <fcntl.h>
 #include <immintrin.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <bit>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "compiler/base/diagnostic.h"
 
@@ -95,43 +95,67 @@ void absorb_blocks(uint32_t (&state)[8], const uint8_t* block, size_t count) {
   for (; count > 0; --count, block += 64) absorb(state, block);
 }
 
+struct Hash {
+  uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                       0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  uint64_t bytes = 0;
+
+  // Whole blocks of 64 bytes.
+  void add(const uint8_t* at, size_t size) {
+    absorb_blocks(state, at, size / 64);
+    bytes += size;
+  }
+
+  // The last bytes, fewer than 64.
+  std::string finish(const uint8_t* rest, size_t size) {
+    uint8_t tail[128] = {};
+    if (size > 0) std::memcpy(tail, rest, size);
+    tail[size] = 0x80;
+    const size_t padded = size < 56 ? 64 : 128;
+    const uint64_t bits = __builtin_bswap64((bytes + size) * 8);
+    std::memcpy(tail + padded - 8, &bits, 8);
+    absorb_blocks(state, tail, padded / 64);
+    std::string hex;
+    for (uint32_t word : state)
+      for (int shift = 28; shift >= 0; shift -= 4) hex += "0123456789abcdef"[(word >> shift) & 15];
+    return hex;
+  }
+};
+
 }  // namespace
 
 std::string sha256(const void* bytes, size_t size) {
-  uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                       0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   const auto* at = static_cast<const uint8_t*>(bytes);
-  size_t left = size;
-  absorb_blocks(state, at, left / 64);
-  at += left / 64 * 64;
-  left %= 64;
-  uint8_t tail[128] = {};
-  if (left > 0) std::memcpy(tail, at, left);
-  tail[left] = 0x80;
-  const size_t blocks = left < 56 ? 64 : 128;
-  const uint64_t bits = __builtin_bswap64(static_cast<uint64_t>(size) * 8);
-  std::memcpy(tail + blocks - 8, &bits, 8);
-  absorb_blocks(state, tail, blocks / 64);
-  std::string hex;
-  for (uint32_t word : state)
-    for (int shift = 28; shift >= 0; shift -= 4) hex += "0123456789abcdef"[(word >> shift) & 15];
-  return hex;
+  Hash hash;
+  hash.add(at, size / 64 * 64);
+  return hash.finish(at + size / 64 * 64, size % 64);
 }
 
 std::string sha256_of_file(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  struct stat status;
-  if (fd < 0 || fstat(fd, &status) != 0) {
-    if (fd >= 0) close(fd);
-    fail(ErrorKind::kUnreadable, "cannot-read", "cannot read '" + path + "'");
+  if (fd < 0) fail(ErrorKind::kUnreadable, "cannot-read", "cannot read '" + path + "'");
+  // Read, not mapped: the pages of a large model would count as this process's memory.
+  std::vector<uint8_t> chunk(1 << 20);
+  Hash hash;
+  size_t held = 0;
+  for (;;) {
+    const ssize_t n = read(fd, chunk.data() + held, chunk.size() - held);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      close(fd);
+      fail(ErrorKind::kUnreadable, "cannot-read", "cannot read '" + path + "'");
+    }
+    held += static_cast<size_t>(n);
+    const size_t whole = held / 64 * 64;
+    if (n == 0) break;
+    hash.add(chunk.data(), whole);
+    std::memmove(chunk.data(), chunk.data() + whole, held - whole);
+    held -= whole;
   }
-  const size_t size = static_cast<size_t>(status.st_size);
-  void* map = size > 0 ? mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0) : nullptr;
   close(fd);
-  if (map == MAP_FAILED) fail(ErrorKind::kUnreadable, "cannot-read", "cannot map '" + path + "'");
-  std::string hex = sha256(map, size);
-  if (size > 0) munmap(map, size);
-  return hex;
+  const size_t whole = held / 64 * 64;
+  hash.add(chunk.data(), whole);
+  return hash.finish(chunk.data() + whole, held - whole);
 }
 
 }  // namespace stridec
