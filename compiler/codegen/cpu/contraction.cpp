@@ -98,8 +98,10 @@ class Emitter {
     print_task();
     text_.close();
 
-    sym::Expr work = extent_of(f_.reduced) * (kernel.rows * kernel.columns());
-    if (f_.plan.tiles > 1) work *= sym::min(tiles, f_.plan.tiles);
+    // Multiply-adds of a task; the loads of b count as four rows, which hide behind many rows and not behind
+    // one.
+    const sym::Expr task_rows = sym::min(rows, kernel.rows * f_.plan.tiles);
+    const sym::Expr work = extent_of(f_.reduced) * kernel.columns() * (task_rows + 4);
     Kernel result = text_.finish(extent_of(f_.batch) * blocks * panels,
                                  sym::max(1, sym::floordiv(kGrain, sym::max(work, 1))));
     result.support.push_back(kernels::gemm_text(kernel, text_.target()));
