@@ -8,6 +8,7 @@
 #include "compiler/ops/op_table.h"
 #include "compiler/schedule/choose.h"
 #include "compiler/schedule/constants.h"
+#include "compiler/schedule/delinearize.h"
 #include "compiler/schedule/layout.h"
 #include "compiler/schedule/memory_plan.h"
 
@@ -55,6 +56,7 @@ struct Pass {
 constexpr Pass kPasses[] = {
     {"constants", [](loop::Program& program, Compilation&) { schedule::hoist_constants(program); }},
     {"fusion", [](loop::Program& program, Compilation& made) { schedule::fuse(program, &made.decisions); }},
+    {"dims", [](loop::Program& program, Compilation&) { schedule::delinearize(program); }},
     {"layouts", [](loop::Program& program, Compilation&) { schedule::choose_layouts(program); }},
 };
 

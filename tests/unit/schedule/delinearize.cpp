@@ -1,0 +1,40 @@
+#include "compiler/schedule/delinearize.h"
+
+#include <doctest/doctest.h>
+
+#include "compiler/loop/text.h"
+#include "compiler/loop/verify.h"
+#include "compiler/schedule/memory_plan.h"
+#include "tests/unit/schedule/programs.h"
+
+using namespace stridec;
+using namespace stridec::loop;
+using namespace stridec::testing;
+
+TEST_CASE("a reduction over a flattened tensor runs over its dims") {
+  Pieces p("flat");
+  const View x = p.input("x", {p.n, 6, p.m, 8});
+  const View flat = reshape(permute(x, {0, 2, 3, 1}), {p.n, p.m * 48}, p.program.facts);
+  p.output("y", p.reduce_last(flat, Combine::kSum));
+  Program after = p.program;
+  schedule::delinearize(after);
+  verify(after);
+  CHECK(to_string(after).find("//") == std::string::npos);
+  CHECK(to_string(p.program).find("//") != std::string::npos);
+  schedule::plan_memory(after);
+  for (int64_t m : {0, 1, 5}) CHECK(same_results(p.program, after, {{p.n, 2}, {p.m, m}}));
+}
+
+TEST_CASE("divisors that do not divide the extent leave the loop alone") {
+  Pieces p("rest");
+  const View x = p.input("x", {p.n});
+  NestBuilder nest(p.program, "every_other");
+  const View out = p.temporary("out", {p.n});
+  const auto at = nest.dims({p.n});
+  nest.store(out, at, nest.load(x, {sym::floordiv(at[0], 2)}));
+  nest.finish();
+  p.output("y", out);
+  Program after = p.program;
+  schedule::delinearize(after);
+  CHECK(to_string(after) == to_string(p.program));
+}
