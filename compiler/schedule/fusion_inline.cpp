@@ -147,6 +147,35 @@ class Inliner {
   std::vector<std::pair<loop::ValueId, loop::ValueId>> replaced_;
 };
 
+// Every load of the buffer is of the element that the same point of the same loops stores, and comes first.
+bool overwrites_what_it_has_read(const Nest& nest, BufferId buffer) {
+  const Access* stored = nullptr;
+  bool ok = true;
+  loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
+    if (const auto* store = std::get_if<Store>(&stmt.node); store && store->access.buffer == buffer) {
+      ok = ok && !stored && !store->update;
+      stored = &store->access;
+    }
+    if (const auto* load = std::get_if<Load>(&stmt.node); load && load->access.buffer == buffer)
+      ok = ok && !stored;
+  });
+  if (!ok || !stored) return ok;
+  loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
+    if (const auto* load = std::get_if<Load>(&stmt.node); load && load->access.buffer == buffer)
+      ok = ok && load->access.index == stored->index;
+  });
+  for (const Dim& dim : nest.dims)
+    ok = ok && std::find(stored->index.begin(), stored->index.end(), dim.var) != stored->index.end();
+  for (const auto& stmt : nest.body) {  // a store within loops: the next round would load what this one stored
+    if (const Block* body = loop::body_of(stmt))
+      loop::for_each_stmt(*body, [&](const Stmt& inner) {
+        if (const auto* store = std::get_if<Store>(&inner.node))
+          ok = ok && store->access.buffer != buffer;
+      });
+  }
+  return ok;
+}
+
 bool refuse(std::string* reason, const char* why) {
   *reason = why;
   return false;
@@ -207,6 +236,9 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
     Nest& consumer = rewritten.emplace_back(program[std::get<Launch>(steps[at].node).nest]);
     if (!Inliner(program, producer, consumer).run())
       return refuse(reason, "a load's index does not determine the producer's point");
+    for (BufferId id : flow.effects[producer_at].reads)
+      if (writes(flow.effects[at], id) && !overwrites_what_it_has_read(consumer, id))
+        return refuse(reason, "what it reads is overwritten by the consumer");
     consumer.name = fused_name(producer, consumer);
     join_nodes(consumer, producer.nodes);
     loop::clean(program, consumer);

@@ -28,23 +28,29 @@ constexpr int64_t kLongRow = 1 << 16;
 // Pairs of dims (producer's, consumer's) over which every element that passes between the nests agrees.
 using Matching = std::vector<std::pair<int, int>>;
 
-struct Exchange {  // one buffer that passes
-  std::vector<const Access*> stores, loads;
+// One buffer over which the order of the two nests matters: what the first does to it against what the second
+// does. A point of the merged nest does the first's work before the second's, so accesses to one element must
+// be of the same point.
+struct Exchange {
+  std::vector<const Access*> first, second;
 };
 
-bool gather_exchange(const Nest& producer, const Nest& consumer, BufferId buffer, Exchange& exchange) {
-  bool plain = true;
-  loop::for_each_stmt(producer.body, [&](const Stmt& stmt) {
-    const auto* store = std::get_if<Store>(&stmt.node);
-    if (!store || store->access.buffer != buffer) return;
-    plain = plain && !store->update;
-    exchange.stores.push_back(&store->access);
+std::vector<const Access*> stores_to(const Nest& nest, BufferId buffer) {
+  std::vector<const Access*> found;
+  loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
+    if (const auto* store = std::get_if<Store>(&stmt.node); store && store->access.buffer == buffer)
+      found.push_back(&store->access);
   });
-  loop::for_each_stmt(consumer.body, [&](const Stmt& stmt) {
+  return found;
+}
+
+std::vector<const Access*> loads_from(const Nest& nest, BufferId buffer) {
+  std::vector<const Access*> found;
+  loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
     if (const auto* load = std::get_if<Load>(&stmt.node); load && load->access.buffer == buffer)
-      exchange.loads.push_back(&load->access);
+      found.push_back(&load->access);
   });
-  return plain;
+  return found;
 }
 
 int dim_at(const std::vector<Dim>& dims, Expr e) {
@@ -60,12 +66,12 @@ Matching match_dims(const Program& program, const Nest& producer, const Nest& co
     int partner = -1;
     bool agreed = true;
     for (const Exchange& exchange : exchanges)
-      for (const Access* store : exchange.stores) {
+      for (const Access* first : exchange.first) {
         int component = -1;
-        for (size_t i = 0; i < store->index.size(); ++i)
-          if (store->index[i] == producer.dims[p].var) component = static_cast<int>(i);
-        for (const Access* load : exchange.loads) {
-          const int c = component < 0 ? -1 : dim_at(consumer.dims, load->index[component]);
+        for (size_t i = 0; i < first->index.size(); ++i)
+          if (first->index[i] == producer.dims[p].var) component = static_cast<int>(i);
+        for (const Access* second : exchange.second) {
+          const int c = component < 0 ? -1 : dim_at(consumer.dims, second->index[component]);
           if (c < 0 || (partner >= 0 && partner != c)) agreed = false;
           if (agreed) partner = c;
         }
@@ -91,7 +97,7 @@ std::vector<Dim> unmatched(const std::vector<Dim>& dims, const Matching& matchin
 // column.
 bool passes_rows(const Nest& producer, const Matching& matching, const std::vector<Exchange>& exchanges) {
   for (const Exchange& exchange : exchanges)
-    for (const Access* store : exchange.stores) {
+    for (const Access* store : exchange.first) {
       bool behind_rest = false;
       for (Expr at : store->index) {
         const int dim = dim_at(producer.dims, at);
@@ -170,15 +176,21 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
   const Nest& consumer = program[consumer_id];
   if (effects_of(producer).updates || effects_of(consumer).updates) return refuse(reason, "one scatters");
 
-  std::vector<Exchange> exchanges;
+  std::vector<Exchange> passing;
   for (BufferId id : flow.effects[producer_at].writes) {
     if (!reads(flow.effects[consumer_at], id)) continue;
     if (flow.total_writers[id.value] != 1)
       return refuse(reason, "what passes between them is written in several places");
-    if (!gather_exchange(producer, consumer, id, exchanges.emplace_back()))
-      return refuse(reason, "the producer scatters");
+    passing.push_back({stores_to(producer, id), loads_from(consumer, id)});
   }
-  const Matching matching = match_dims(program, producer, consumer, exchanges);
+  std::vector<Exchange> ordered = passing;
+  for (BufferId id : flow.effects[consumer_at].writes) {
+    if (reads(flow.effects[producer_at], id))
+      ordered.push_back({loads_from(producer, id), stores_to(consumer, id)});
+    if (writes(flow.effects[producer_at], id))
+      ordered.push_back({stores_to(producer, id), stores_to(consumer, id)});
+  }
+  const Matching matching = match_dims(program, producer, consumer, ordered);
   const std::vector<Dim> producer_rest = unmatched(producer.dims, matching, true);
   const std::vector<Dim> consumer_rest = unmatched(consumer.dims, matching, false);
   if (!producer_rest.empty() && !consumer_rest.empty())
@@ -191,7 +203,7 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
   if (is_contraction(program, producer) && (!same_domain || has_loops(consumer)))
     return refuse(reason, "the producer is a contraction and the consumer no epilogue");
   if (!same_domain) {
-    if (!passes_rows(producer, matching, exchanges))
+    if (!passes_rows(producer, matching, passing))
       return refuse(reason, "what passes between them would be a column");
     std::vector<Dim> rows;
     for (auto [p, c] : matching) rows.push_back(producer.dims[p]);

@@ -85,6 +85,7 @@ struct CompiledProgram::Impl {
     std::vector<loop::HostTensor> outputs;
     std::vector<std::unique_ptr<Memory>> output_memory;
     std::vector<void*> pointers;
+    std::vector<std::unique_ptr<Memory>> slots;  // what the run allocates
   };
 
   [[noreturn]] void fail_with(const stridec_abi_failure& failure) const {
@@ -123,7 +124,13 @@ struct CompiledProgram::Impl {
     place(state, output, dims);
     return state.pointers[static_cast<size_t>(output)];
   }
-  static void* allocate(stridec_abi_run*, int32_t, int64_t) { return nullptr; }
+  static void* allocate(stridec_abi_run* run, int32_t slot, int64_t bytes) {
+    State& state = *static_cast<State*>(run->context);
+    auto& memory = state.slots[static_cast<size_t>(slot)];
+    if (memory) memory->check("a buffer allocated during the run");
+    memory = std::make_unique<Memory>(bytes, state.impl->options.poison);
+    return memory->get();
+  }
 
   std::vector<loop::HostTensor> run(const std::vector<loop::HostTensor>& inputs,
                                     std::vector<loop::HostTensor>* states) {
@@ -142,7 +149,8 @@ struct CompiledProgram::Impl {
     for (loop::BufferId id : p.outputs) rank += p[id].shape.size();
     std::vector<int64_t> output_dims(rank + 1);
     abi->output_dims(symbols.data(), output_dims.data());
-    State state{this, {}, {}, {}};
+    State state{this, {}, {}, {}, {}};
+    state.slots.resize(static_cast<size_t>(abi->slot_count));
     state.outputs.resize(p.outputs.size());
     state.output_memory.resize(p.outputs.size());
     state.pointers.resize(p.outputs.size() + 1);
@@ -188,6 +196,8 @@ struct CompiledProgram::Impl {
     seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     arena.check("the arena");
     scratch.check("the scratch");
+    for (const auto& slot : state.slots)
+      if (slot) slot->check("a buffer allocated during the run");
     for (const stridec_abi_failure& f : failures)
       if (f.code) fail_with(f);
     STRIDEC_CHECK(status == 0, "run() failed without a failure");

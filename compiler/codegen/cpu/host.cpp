@@ -192,9 +192,11 @@ std::string host_text(const std::vector<HostVariant>& variants, const HostOption
   host.bind();
   host.output_dims();
   std::string rows;
+  int slot_count = 0;
   for (size_t i = 0; i < variants.size(); ++i) {
     HostRun run(variants[i], cat("v", i), host.messages);
     host.out += run.text();
+    slot_count = std::max(slot_count, run.slot_count);
     std::string feature = "STRIDEC_CPU_";
     for (char ch : variants[i].cpu)
       feature += ch == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(ch)));
@@ -223,7 +225,7 @@ std::string host_text(const std::vector<HostVariant>& variants, const HostOption
           "sizeof(stridec_abi_program), ",
           c_string(program.name), ", \"stridec " STRIDEC_VERSION "\",\n  ", program.symbols.size(), ", ",
           program.inputs.size(), ", ", program.outputs.size(), ", ", program.states.size(), ", ",
-          host.messages.list.size(), ", 0, ", variants.size(), ", 0,\n  ",
+          host.messages.list.size(), ", ", slot_count, ", ", variants.size(), ", 0,\n  ",
           table(!program.symbols.empty(), "symbols"), ", ", table(!program.inputs.empty(), "inputs"), ", ",
           table(!program.outputs.empty(), "outputs"), ", ", table(!program.states.empty(), "states"), ", ",
           table(!host.messages.list.empty(), "messages"), ", variants,\n  bind, output_dims, ",

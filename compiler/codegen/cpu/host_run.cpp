@@ -83,7 +83,10 @@ std::string HostRun::pointer(loop::BufferId id) {
     case loop::Storage::kOutput: return cat("run->outputs[", b.ordinal, "]");
     case loop::Storage::kState: return cat("run->states[", b.ordinal, "]");
     case loop::Storage::kWeight: return cat("(void*)(run->weights + ", c(b.offset), ")");
-    case loop::Storage::kArena: return cat("run->arena + ", c(b.offset));
+    case loop::Storage::kArena:
+      if (const auto own = allocated_.find(id); own != allocated_.end()) return own->second;
+      STRIDEC_CHECK(!b.offset.is_const(-1), cat("'", b.name, "' is used before its size is known"));
+      return cat("run->arena + ", c(b.offset));
     case loop::Storage::kLocal: break;
   }
   STRIDEC_CHECK(false, cat("buffer '", b.name, "' is local to a nest"));
@@ -128,6 +131,27 @@ void HostRun::resize(const loop::Step& step) {
     if (std::any_of(b.shape.begin(), b.shape.end(), [&](Expr e) { return names_.from_data(e); }))
       resize(static_cast<size_t>(b.ordinal));
   }
+}
+
+// Memory for buffers that have none in the arena, as soon as their sizes are known: before a loop rather than
+// in it, so that it keeps what earlier iterations wrote.
+void HostRun::allocate(const loop::Step& step) {
+  auto place = [&](loop::BufferId id) {
+    const loop::Buffer& b = program_[id];
+    if (b.storage != loop::Storage::kArena || !b.offset.is_const(-1) || allocated_.count(id)) return;
+    const Expr bytes = schedule::extent_in_elements(b) * byte_size(b.dtype);
+    for (const Expr& var : sym::free_vars(bytes))
+      if (!known_.count(var)) return;
+    const std::string name = cat("m", slot_count);
+    declarations_ += cat("  char* ", name, " = 0;\n");
+    line(cat("if (!(", name, " = (char*)run->allocate(run, ", slot_count++, ", ", c(bytes), "))) return 1;"));
+    allocated_[id] = name;
+  };
+  loop::for_each_step({step}, [&](const loop::Step& inner) {
+    const schedule::Effects effects = schedule::effects_of(program_, inner);
+    for (loop::BufferId id : effects.reads) place(id);
+    for (loop::BufferId id : effects.writes) place(id);
+  });
 }
 
 void HostRun::bound(Expr symbol) {
@@ -177,9 +201,13 @@ void HostRun::loop(const loop::While& loop) {
   line(cat("for (", i, " = 0; ", i, " < ", n, condition, "; ++", i, ") {"));
   ++depth_;
   const auto before = resized_;
+  const auto allocated = allocated_;
+  const auto known = known_;
   known_.insert(loop.counter);
   steps(loop.body);
   resized_ = before;
+  allocated_ = allocated;
+  known_ = known;
   --depth_;
   line("}");
   line(cat("v[", names_.index(loop.iterations), "] = ", i, ";"));
@@ -190,6 +218,7 @@ void HostRun::loop(const loop::While& loop) {
 
 void HostRun::steps(const loop::Steps& list) {
   for (const loop::Step& step : list) {
+    allocate(step);
     if (!std::holds_alternative<loop::If>(step.node) && !std::holds_alternative<loop::While>(step.node))
       resize(step);
     std::visit(loop::Overloaded{
@@ -197,12 +226,16 @@ void HostRun::steps(const loop::Steps& list) {
                    [&](const loop::BindSymbol& s) { bind(s); },
                    [&](const loop::If& s) {
                      const auto before = resized_;
+                     const auto allocated = allocated_;
+                     const auto known = known_;
                      line(cat("if (", c(s.condition), ") {"));
                      ++depth_;
                      steps(s.then_steps);
                      --depth_;
                      const auto after_then = resized_;
                      resized_ = before;
+                     allocated_ = allocated;
+                     known_ = known;
                      if (!s.else_steps.empty()) {
                        line("} else {");
                        ++depth_;
@@ -210,6 +243,7 @@ void HostRun::steps(const loop::Steps& list) {
                        --depth_;
                      }
                      line("}");
+                     allocated_ = allocated;
                      // Resized whichever way it went.
                      std::set<size_t> both = before;
                      std::set_intersection(after_then.begin(), after_then.end(), resized_.begin(),

@@ -39,6 +39,7 @@ class HostRun {
   HostRun(const HostVariant& variant, std::string suffix, HostMessages& messages);
   std::string text();
   std::vector<std::string> step_names;
+  int slot_count = 0;  // buffers that the run allocates
 
  private:
   std::string c(sym::Expr e);
@@ -51,6 +52,7 @@ class HostRun {
   void loop(const loop::While& loop);
   void resize(const loop::Step& step);
   void resize(size_t output);
+  void allocate(const loop::Step& step);
 
   const HostVariant& variant_;
   const loop::Program& program_;
@@ -61,6 +63,7 @@ class HostRun {
   std::string out_;
   int depth_ = 1;
   std::set<size_t> resized_;
+  std::map<loop::BufferId, std::string> allocated_;  // arena buffers without a place in it
   std::set<sym::Expr, sym::ExprLess> known_;  // symbols that have a value at this point
   std::vector<std::pair<sym::Expr, std::string>>
       evaluated_;  // size expressions over the inputs' symbols, once per run
