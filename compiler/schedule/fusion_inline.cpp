@@ -166,11 +166,11 @@ bool overwrites_what_it_has_read(const Nest& nest, BufferId buffer) {
   });
   for (const Dim& dim : nest.dims)
     ok = ok && std::find(stored->index.begin(), stored->index.end(), dim.var) != stored->index.end();
-  for (const auto& stmt : nest.body) {  // a store within loops: the next round would load what this one stored
+  for (const auto& stmt :
+       nest.body) {  // a store within loops: the next round would load what this one stored
     if (const Block* body = loop::body_of(stmt))
       loop::for_each_stmt(*body, [&](const Stmt& inner) {
-        if (const auto* store = std::get_if<Store>(&inner.node))
-          ok = ok && store->access.buffer != buffer;
+        if (const auto* store = std::get_if<Store>(&inner.node)) ok = ok && store->access.buffer != buffer;
       });
   }
   return ok;

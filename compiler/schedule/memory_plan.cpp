@@ -108,15 +108,15 @@ sym::Substitution upper_bounds(const Program& program) {
   return bounds;
 }
 
-Expr at_upper_bounds(Expr e, const sym::Substitution& bounds, const Buffer& buffer) {
+// Nothing where there is no bound that is known before the run.
+std::optional<Expr> at_upper_bounds(Expr e, const sym::Substitution& bounds) {
   // Bounds may name symbols bound earlier; each round resolves one level.
   for (size_t round = 0; round <= bounds.size(); ++round) {
     const Expr next = sym::substitute(e, bounds);
     if (next == e) return e;
     e = next;
   }
-  fail(ErrorKind::kDoesNotFit, "unbounded-size",
-       cat("the size of '", buffer.name, "' has no bound that is known before the run"));
+  return std::nullopt;
 }
 
 int64_t typical(Expr e, const sym::Facts& facts) {
@@ -199,10 +199,15 @@ void plan_memory(Program& program) {
     Buffer& buffer = program.buffers[i];
     const Lifetime& life = timeline.lifetimes[i];
     if (buffer.storage != Storage::kArena || !life.used()) continue;
-    const Expr count = at_upper_bounds(extent_in_elements(buffer), bounds, buffer);
-    const Expr bytes =
-        sym::simplify(sym::align_up(count * byte_size(buffer.dtype), kAlignment), program.facts);
-    items.push_back({BufferId(i), life, bytes, typical(bytes, program.facts)});
+    const Expr size = extent_in_elements(buffer) * byte_size(buffer.dtype);
+    const std::optional<Expr> most = at_upper_bounds(size, bounds);
+    const Expr bytes = sym::simplify(sym::align_up(most.value_or(0), kAlignment), program.facts);
+    const int64_t typical_bytes = typical(bytes, program.facts);
+    if (!most || (*most != size && typical_bytes > kMostReserved)) {
+      buffer.offset = -1;
+      continue;
+    }
+    items.push_back({BufferId(i), life, bytes, typical_bytes});
   }
 
   // An operand and the result written over it count as one buffer that lives through both.

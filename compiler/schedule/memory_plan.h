@@ -14,7 +14,8 @@ namespace stridec::schedule {
 // the symbols are: the plan is right for every shape, and tight for shapes near the ones the slots were
 // chosen by (each symbol at the middle of its range, at most kTypicalSize). A pointwise nest may write over
 // an operand that dies with it. Sizes that depend on symbols bound during the run are planned at their upper
-// bound; fails (kDoesNotFit) where such a symbol has none.
+// bound; where there is none, or reserving it would take more than kMostReserved, the buffer gets offset -1:
+// memory of its own, allocated during the run once its size is known.
 void plan_memory(loop::Program& program);
 
 // Gives every weight that a run reads a byte offset (a multiple of 64) in the artifact's weights, in the
@@ -24,5 +25,6 @@ void plan_memory(loop::Program& program);
 void plan_weights(std::span<loop::Program* const> variants);
 
 inline constexpr int64_t kTypicalSize = 128;
+inline constexpr int64_t kMostReserved = int64_t{64} << 20;
 
 }  // namespace stridec::schedule

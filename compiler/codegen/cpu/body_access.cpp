@@ -360,8 +360,8 @@ void Body::print_load(const loop::Load& load) {
   std::string value = from_storage(raw, dtype, width_);
 
   // What was masked off holds zero bits so far, but for an element that all lanes share.
-  const bool zero_fill =
-      !uniform && (is_float(load.fill.dtype) ? load.fill.f == 0 && dtype != DType::kF8E8M0 : load.fill.i == 0);
+  const bool zero_fill = !uniform && (is_float(load.fill.dtype) ? load.fill.f == 0 && dtype != DType::kF8E8M0
+                                                                : load.fill.i == 0);
   if (!zero_fill && !(mask.only_live && mask.condition.empty())) {
     const std::string fill = cat("(", type, ")(", literal(load.fill), ")");
     if (!mask.only_live) {

@@ -54,8 +54,9 @@ std::string integer_text(std::string_view op, bool is_signed) {
            "  return n < ($U@)$B ? r : ($T@)0;\n}\n";
   if (op == "pow") {
     // By squaring. A negative power of anything but 1 and -1 is 0.
-    const std::string unit = "(a == ($T@)1 ? ($U@)1 : a == ($T@)-1 ? ((e & ($U@)1) != ($U@)0 ? ($U@)-1 : "
-                             "($U@)1) : ($U@)0)";
+    const std::string unit =
+        "(a == ($T@)1 ? ($U@)1 : a == ($T@)-1 ? ((e & ($U@)1) != ($U@)0 ? ($U@)-1 : "
+        "($U@)1) : ($U@)0)";
     return "static inline $T@ sd_pow($T@ a, $T@ b) {\n"
            "  $U@ e = ($U@)b, r = ($U@)1, f = ($U@)a;\n"
            "  for (int bit = 0; bit < $B; ++bit) {\n"

@@ -148,7 +148,7 @@ void HostRun::allocate(const loop::Step& step) {
     allocated_[id] = name;
   };
   loop::for_each_step({step}, [&](const loop::Step& inner) {
-    const schedule::Effects effects = schedule::effects_of(program_, inner);
+    const auto effects = schedule::effects_of(program_, inner);
     for (loop::BufferId id : effects.reads) place(id);
     for (loop::BufferId id : effects.writes) place(id);
   });

@@ -139,15 +139,22 @@ TEST_CASE("padding along the lanes, transposes, slices and strides") {
   ProgramBuilder b;
   const View x = b.input("x", kF32, {37, 45});
   auto map = [&](const std::string& name, std::vector<Expr> shape,
-                 const std::function<Access(const std::vector<Expr>&)>& from) {
+                 const std::function<Access(const std::vector<Expr>&)>& from, double fill = 7) {
     NestBuilder nb = b.nest(name);
     const auto i = nb.dims(shape);
-    nb.store(b.output(name, kF32, shape), i, nb.load(from(i), float_scalar(kF32, 7)));
+    nb.store(b.output(name, kF32, shape), i, nb.load(from(i), float_scalar(kF32, fill)));
     nb.finish();
   };
   map("pad", {37, 60}, [&](const auto& i) {
     return Access{x.buffer, {i[0], i[1] - 5}, sym::logical_and(sym::le(5, i[1]), sym::lt(i[1], 50))};
   });
+  for (double fill : {0, 7})
+    map(
+        cat("column", fill), {37, 60},
+        [&](const auto& i) {
+          return Access{x.buffer, {i[0], 3}, sym::logical_and(sym::le(5, i[1]), sym::lt(i[1], 50))};
+        },
+        fill);
   map("transpose", {45, 37}, [&](const auto& i) { return Access{x.buffer, {i[1], i[0]}, 1}; });
   map("flip", {37, 45}, [&](const auto& i) { return Access{x.buffer, {i[0], 44 - i[1]}, 1}; });
   map("stride", {37, 15}, [&](const auto& i) { return Access{x.buffer, {i[0], i[1] * 3}, 1}; });

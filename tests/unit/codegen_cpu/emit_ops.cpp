@@ -87,8 +87,8 @@ TEST_CASE("scalar operations of every dtype") {
     }
     if (is_integer(dtype)) {
       o.out("bitnot", unary(ScalarOp::kBitNot, o.vx));
-      for (ScalarOp op :
-           {ScalarOp::kBitAnd, ScalarOp::kBitOr, ScalarOp::kBitXor, ScalarOp::kShl, ScalarOp::kShr})
+      for (ScalarOp op : {ScalarOp::kBitAnd, ScalarOp::kBitOr, ScalarOp::kBitXor, ScalarOp::kShl,
+                          ScalarOp::kShr, ScalarOp::kPow})
         o.out(std::string(info(op).name), binary(op, o.vx, o.vy));
       o.out("fma", o.n.op(ScalarOp::kFma, {o.vx, o.vy, o.vz}));
     }

@@ -99,6 +99,32 @@ TEST_CASE("a data-dependent size") {
   check_program(p.program, {random_tensor(DType::kF32, {333}, 1)});
 }
 
+TEST_CASE("buffers whose size nothing useful bounds are allocated during the run") {
+  ProgramBuilder p;
+  const int64_t most = int64_t{1} << 40;
+  const Expr count = sym::var("count"), i = sym::var("i"), done = sym::var("done");
+  p.program.symbols.push_back({.var = count});
+  p.program.symbols.push_back({.var = done});
+  p.program.facts.set_range(count, 0, most);
+  p.program.facts.set_range(i, 0, most);
+  p.program.facts.set_range(done, 0, most);
+  p.program.facts.assume(sym::lt(i, count));
+  p.program.facts.assume(sym::le(done, count));
+  const View size = p.input("size", DType::kI64, {}), y = p.output("y", kF32, {count});
+  const View rows = p.arena("rows", kF32, {count});
+  p.program.steps.push_back({BindSymbol{count, size.buffer, 0, most, "count is {0}"}});
+  While loop{.counter = i, .trip_count = count, .condition = {}, .iterations = done, .body = {}};
+  NestBuilder put = p.nest("put");
+  put.store(rows, {i}, put.cast(put.index_value(i), kF32));
+  put.finish(&loop.body);
+  p.program.steps.push_back({std::move(loop)});
+  NestBuilder out = p.nest("out");
+  const Expr k = out.dim(count);
+  out.store(y, {k}, out.load(rows, {k}) + out.load(rows, {count - 1 - k}));
+  out.finish();
+  for (double n : {0, 1, 100}) check_program(p.program, {tensor(DType::kI64, {}, {n})});
+}
+
 TEST_CASE("sort and topk of every dtype, stable, NaN largest") {
   for (DType dtype : {DType::kBool, DType::kI8, DType::kI32, DType::kI64, DType::kU8, DType::kU64,
                       DType::kF16, DType::kBF16, kF32, DType::kF64})

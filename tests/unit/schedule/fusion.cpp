@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "compiler/base/text.h"
 #include "compiler/loop/build.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
@@ -20,7 +21,7 @@ namespace {
 Program fused(const Program& before, const Bindings& sizes) {
   Program after = before;
   fuse(after);
-    verify(after);
+  verify(after);
   plan_memory(after);
   CHECK(same_results(before, after, sizes));
   return after;
@@ -133,13 +134,71 @@ TEST_CASE("a gather is inlined into the one nest that reads it") {
   CHECK(launches(after) == 1);
 }
 
+TEST_CASE("what reads all of a state stays apart from what overwrites it") {
+  const Program before = parse_program(R"(program recurrence
+  symbol iteration in 0..2
+  symbol iterations in 0..3
+  input x f32 [4, 4] ordinal 0
+  output y f32 [4] ordinal 0
+  arena h f32 [4]
+  arena t f32 [4]
+  inputs (x)
+  outputs (y)
+  steps
+    nest 0 init (%i0<4)
+      %0 : f32 = load x[0, %i0]
+      store h[%i0] %0
+    while iteration < 3 into iterations
+      nest 1 mix (%m0<4)
+        %3 : f32 = reduce sum (%r1<4)
+          %0 : f32 = load x[%m0, %r1]
+          %1 : f32 = load h[%r1]
+          %2 : f32 = mul %0 %1
+          yield %2
+        store t[%m0] %3
+      nest 2 carry (%i0<4)
+        %0 : f32 = load t[%i0]
+        store h[%i0] %0
+    nest 3 out (%i0<4)
+      %0 : f32 = load h[%i0]
+      store y[%i0] %0
+)");
+  CHECK(launches(fused(before, {})) == 4);
+}
+
+TEST_CASE("what reverses a buffer stays apart from what overwrites it, what scales it does not") {
+  for (bool reverse : {true, false}) {
+    CAPTURE(reverse);
+    const Program before = parse_program(cat(R"(program overwrite
+  input x f32 [4] ordinal 0
+  output y f32 [4] ordinal 0
+  arena t f32 [4]
+  inputs (x)
+  outputs (y)
+  steps
+    nest 0 init (%i0<4)
+      %0 : f32 = load x[%i0]
+      store y[%i0] %0
+    nest 1 turn (%i0<4)
+      %0 : f32 = load y[)",
+                                             reverse ? "3 - %i0" : "%i0", R"(]
+      store t[%i0] %0
+    nest 2 carry (%i0<4)
+      %0 : f32 = load t[%i0]
+      %1 : f32 = add %0 %0
+      store y[%i0] %1
+)"));
+    CHECK(launches(fused(before, {})) == (reverse ? 3 : 2));
+  }
+}
+
 TEST_CASE("random programs keep their meaning") {
   for (uint32_t seed = 1; seed <= 300; ++seed) {
     CAPTURE(seed);
     const Pieces p = random_program(seed);
     Program after = p.program;
     fuse(after);
-        verify(after);
+    verify(after);
     plan_memory(after);
     for (int64_t n : {0, 1, 3}) CHECK(same_results(p.program, after, {{p.n, n}, {p.m, 4}}));
     CHECK(launches(after) <= launches(p.program));
