@@ -1,6 +1,7 @@
 #include "compiler/codegen/cpu/object_cache.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <vector>
@@ -10,6 +11,26 @@
 
 namespace stridec::codegen::cpu {
 namespace fs = std::filesystem;
+
+namespace {
+
+// Looking through thousands of objects costs more than a small build: once in a while is enough, for all
+// processes together. The time is that of a file in the folder.
+bool due(const std::string& folder) {
+  constexpr auto kInterval = std::chrono::minutes(10);
+  const std::string stamp = folder + "/trimmed";
+  std::error_code error;
+  const auto last = fs::last_write_time(stamp, error);
+  if (!error && fs::file_time_type::clock::now() - last < kInterval) return false;
+  try {
+    write_file(stamp, "");
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 ObjectCache::ObjectCache(bool enabled, int64_t most_bytes) : most_bytes_(most_bytes) {
   if (!enabled) return;
@@ -49,7 +70,7 @@ void ObjectCache::store(const std::string& key, const std::string& object) const
 }
 
 void ObjectCache::trim() const {
-  if (folder_.empty()) return;
+  if (folder_.empty() || !due(folder_)) return;
   struct Entry {
     fs::file_time_type used;
     fs::path path;

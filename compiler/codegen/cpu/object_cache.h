@@ -14,7 +14,8 @@ class ObjectCache {
 
   std::optional<std::string> find(const std::string& key) const;
   void store(const std::string& key, const std::string& object) const;
-  // Removes the objects used longest ago beyond most_bytes.
+  // Removes the objects used longest ago beyond most_bytes; looks every ten minutes, so there may be more
+  // meanwhile.
   void trim() const;
 
  private:
