@@ -160,7 +160,7 @@ TEST_CASE("sequences of known length live in the importer alone") {
 TEST_CASE("inputs can be bound as constants") {
   GraphBytes g{.nodes = {node("ReduceSum", {"x", "axes"}, {"y"})},
                .inputs = {symbolic_input("x", {"batch", "3"}), symbolic_input("axes", {"1"}, 7)},
-               .outputs = {value_info("y", {-1})}};
+               .outputs = {value_info("y", {-1, -1})}};
   CHECK(import_bytes(model(g)).problems.at(0).kind == ErrorKind::kUnsupported);
   const std::string encoded = ints("axes", {1});
   const Tensor axes = parse_tensor(std::as_bytes(std::span(encoded)));
