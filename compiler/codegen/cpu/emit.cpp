@@ -218,7 +218,7 @@ struct LoopEmitter {
           for (const loop::Load* load : loads) {
             const DType dtype = program[load->access.buffer].dtype;
             const Expr step = *loop::stride_of(program, load->access, lanes->var, body.facts());
-            tiles.push_back(text.fresh("t"));
+            tiles.push_back(text.fresh("turned"));
             text.line(cat(text.storage_type(dtype, width), " ", tiles.back(), "[", width, "];"));
             text.line("#pragma clang loop unroll(full)");
             text.line(cat("for (int l = 0; l < ", width, "; ++l) ", tiles.back(), "[l] = *(const ",
