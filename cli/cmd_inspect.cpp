@@ -10,6 +10,7 @@
 #include "compiler/base/files.h"
 #include "compiler/base/text.h"
 #include "compiler/compile.h"
+#include "compiler/graph/serialize.h"
 #include "compiler/graph/text.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/walk.h"
@@ -25,6 +26,7 @@ struct Flags {
   CompileFlags common;
   std::string stage;
   int kernel = 0;  // from 1; 0: all
+  std::string graph_file;
 };
 
 bool ends_with(const std::string& text, const std::string& ending) {
@@ -151,11 +153,19 @@ int print_memory(const loop::Program& program, const Globals& globals) {
   return 0;
 }
 
+int write_graph(const graph::Graph& graph, const std::string& path) {
+  UnfinishedFile file(path);
+  graph::serialize(graph, [&](const uint8_t* bytes, size_t size) { file.write(bytes, size); });
+  file.commit();
+  return 0;
+}
+
 int run(const Flags& flags, const Globals& globals) {
   if (ends_with(flags.common.model, ".so") || ends_with(flags.common.model, ".json"))
     return inspect_artifact(flags, globals);
   const std::string stage = flags.stage.empty() ? "graph" : flags.stage;
   const CompileOptions options = flags.common.options();
+  if (!flags.graph_file.empty()) return write_graph(compile(options, Stage::kGraph).graph, flags.graph_file);
   if (stage == "graph")
     return print_stage(stage, graph::to_string(compile(options, Stage::kGraph).graph), globals);
   if (stage == "loops")
@@ -183,6 +193,8 @@ std::function<int()> declare_inspect(CLI::App& app, const Globals& globals) {
          "--stage", flags->stage,
          "of a model: graph, loops, schedule, fused, memory, source, manifest; of an artifact: manifest")
       ->check(CLI::IsMember({"graph", "loops", "schedule", "fused", "memory", "source", "manifest"}));
+  app.add_option("--write-graph", flags->graph_file,
+                 "the model as stridec's own serialized graph, which compiles like the model");
   app.add_option("--kernel", flags->kernel, "with --stage=source: this kernel alone, counted from 1");
   return [flags, &globals] { return run(*flags, globals); };
 }
