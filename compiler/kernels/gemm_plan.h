@@ -2,14 +2,15 @@
 // struct.
 //
 // Text form, one directive each, dims outer first:
-//   batch %g ...      dims that both factors keep (or that do not run as one with the others): a loop around
-//   everything rows %n %y %x     dims of the broadcast factor a alone, flattened columns %o        dims of
-//   the vectorised factor b alone, flattened, cut into panels segments %r %s    reduced dims, one run each
-//   run %c            reduced dims that a holds contiguously (or that packing makes so), flattened
-//   a direct|pack     rows of a are read in place, or a block of rows is copied to scratch first
-//   b weights P|direct|stage   panels of P columns made at compile time, rows of b read in place, or copied
-//   to scratch tiles T           register tiles of rows per task order rows|columns   which side's tasks are
-//   outer; the outer side's copy in scratch is shared by neighbours
+//   batch %g ...              dims that both factors keep, or that do not run as one with the others: an outer loop
+//   rows %n %y %x             dims of the broadcast factor a alone, flattened
+//   columns %o                dims of the vectorised factor b alone, flattened, cut into panels
+//   segments %r %s            reduced dims, one run each
+//   run %c                    reduced dims that a holds contiguously (or that packing makes so), flattened
+//   a direct|pack             rows of a are read in place, or a block of rows is copied to scratch first
+//   b weights P|direct|stage  panels of P columns made at compile time, rows of b read in place, or copied to scratch
+//   tiles T                   register tiles of rows per task
+//   order rows|columns        which side's tasks are outer; its copy in scratch is shared by neighbours
 #pragma once
 
 #include <vector>

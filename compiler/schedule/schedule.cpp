@@ -86,8 +86,6 @@ LoopPlan parse_plan(const loop::Schedule& schedule) {
       plan.grain = number(d, 0);
     else if (d.name == "order")
       plan.order = dims(d);
-    else if (d.name == "tile")
-      plan.tiles.emplace_back(dim(d, 0), number(d, 1));
     else if (d.name == "vectorize")
       plan.width[dim(d, 0)] = static_cast<int>(number(d, 1));
     else if (d.name == "accumulators")
@@ -114,7 +112,6 @@ std::vector<loop::Directive> directives(const LoopPlan& plan) {
   if (plan.chunk != 1) out.push_back({"chunk", {cat(plan.chunk)}});
   if (plan.grain != 1) out.push_back({"grain", {cat(plan.grain)}});
   if (!plan.order.empty()) out.push_back({"order", names(plan.order)});
-  for (const auto& [var, size] : plan.tiles) out.push_back({"tile", {var.name(), cat(size)}});
   for (const auto& [var, width] : plan.width) out.push_back({"vectorize", {var.name(), cat(width)}});
   for (const auto& [var, count] : plan.accumulators)
     out.push_back({"accumulators", {var.name(), cat(count)}});

@@ -1,18 +1,15 @@
 // The directives of a Schedule that the general loop emitters obey, and what they do to a nest.
 //
-//   merge %i %j ...      neighbouring parallel dims become one, named after the last; legal where no access
-//   can tell split %i N           %i becomes %i.o of extent/N and %i.i of N, next to each other; N divides
-//   the extent tasks %i %j ...      parallel dims whose points are handed out to threads, outermost first;
-//   the others are loops
-//                        within a task. Without any the nest is one task.
-//   chunk N              the last of these dims is handed out N points at a time
-//   grain N              tasks that are worth a thread (1)
-//   order %k %l ...      the loops within a task, outermost first (as written)
-//   tile %k N            blocks of N points of %k become the outermost loops within a task, in order of
-//   appearance vectorize %k W       lanes along %k: a parallel dim (then the innermost loop of a task), or a
-//   dim of a for or reduce accumulators %k N    vectors of partial results of a reduce with lanes along %k
-//   transpose %k N       with lanes along another dim: loads whose unit stride is %k go through N x W blocks
-//   in registers
+//   merge %i %j ...    neighbouring parallel dims become one, named after the last; legal where no access can tell
+//   split %i N         %i becomes %i.o of extent/N and %i.i of N, next to each other; N divides the extent
+//   tasks %i %j ...    parallel dims whose points are handed out to threads, outermost first; the others are loops
+//                      within a task. Without any the nest is one task.
+//   chunk N            the last of these dims is handed out N points at a time
+//   grain N            tasks that are worth a thread (1)
+//   order %k %l ...    the loops within a task, outermost first (as written)
+//   vectorize %k W     lanes along %k: a parallel dim (then the innermost loop of a task), or a dim of a for or reduce
+//   accumulators %k N  vectors of partial results of a reduce with lanes along %k
+//   transpose %k N     with lanes along another dim: loads whose unit stride is %k go through N x W blocks in registers
 //
 // merge and split come first and are carried out on a copy of the nest; the rest names dims of the result.
 #pragma once
@@ -46,7 +43,6 @@ struct LoopPlan {
   int64_t chunk = 1;
   int64_t grain = 1;
   Dims order;
-  std::vector<std::pair<sym::Expr, int64_t>> tiles;
   PerDim<int> width;
   PerDim<int> accumulators;
   std::optional<std::pair<sym::Expr, int>> transpose;

@@ -338,7 +338,7 @@ void Body::print_load(const loop::Load& load) {
         cat(raw, " = *(const ", text_.unaligned_type(dtype, width_), "*)(", at.pointer, " + ", at.base, ");");
   } else if (contiguous && text_.target().avx512) {
     text_.use(cat("mload.", text_.storage_type(dtype)), width_);
-    assign = cat(raw, " = sd_mload(", at.pointer, " + ", at.base, ", ", bits, ");");
+    assign = cat(raw, " = sd_mload", width_, "(", at.pointer, " + ", at.base, ", ", bits, ");");
   } else {
     const std::string element = at.lanes.empty()
                                     ? cat(at.pointer, "[", at.base, " + ",

@@ -200,7 +200,7 @@ void ContractionRows::print_copy(sym::Expr count) {
   if (known && *known < f_.lanes && text.target().avx512) {
     // What lies behind it in the packed row is written later.
     text.use(cat("mload.", text.storage_type(f_.contraction.dtype)), f_.lanes);
-    text.line(cat("*(", unaligned, "*)to = sd_mload(from, ", (int64_t{1} << *known) - 1, ");"));
+    text.line(cat("*(", unaligned, "*)to = sd_mload", f_.lanes, "(from, ", (int64_t{1} << *known) - 1, ");"));
     return;
   }
   if (!known || *known < f_.lanes) {

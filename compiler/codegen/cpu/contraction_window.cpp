@@ -216,7 +216,7 @@ class Emitter {
         text_.line(cat("const ", vector, " v = *(const ", loose, "*)(", address(p), ");"));
       } else if (text_.target().avx512) {
         text_.use(cat("mload.", text_.storage_type(DType::kF32)), lanes_);
-        text_.line(cat("const ", vector, " v = sd_mload(", address(p), ", ", live, ");"));
+        text_.line(cat("const ", vector, " v = sd_mload", lanes_, "(", address(p), ", ", live, ");"));
       } else {
         text_.line(cat(vector, " v = (", vector, ")0;"));
         text_.line(cat("for (int l = 0; l < ", lanes_, "; ++l) if (", live, " >> l & 1) v[l] = (", address(p),

@@ -210,7 +210,8 @@ std::string masked_memory_text(std::string_view type, int width, bool load) {
   auto bits = [&](int at) { return cat("(", mask, ")((bits >> ", at, ")", limit, ")"); };
   std::string out;
   if (load) {
-    out = cat("static inline ", type, "@ sd_mload(const ", type, "* p, u64 bits) {\n", types);
+    // The name says the width: loads of several widths differ in their results alone.
+    out = cat("static inline ", type, "@ sd_mload", width, "(const ", type, "* p, u64 bits) {\n", types);
     std::vector<std::string> pieces;
     for (int at = 0; at < width; at += lanes) {
       pieces.push_back(cat("v", at));
