@@ -59,9 +59,9 @@ void for_each_byte_range(const std::vector<WeightPiece>& pieces, uint64_t total,
 
 }  // namespace
 
-codegen::cpu::HostOptions host_options(const std::vector<Variant>& variants,
+codegen::HostOptions host_options(const std::vector<Variant>& variants,
                                        const std::string& weights_file) {
-  codegen::cpu::HostOptions options{.weights_file = weights_file, .weights_bytes = weight_bytes(variants)};
+  codegen::HostOptions options{.weights_file = weights_file, .weights_bytes = weight_bytes(variants)};
   if (!weights_file.empty()) {
     std::string section;  // hashed at once; a sidecar is the exception
     for_each_byte_range(pieces_of(variants), options.weights_bytes,

@@ -18,7 +18,7 @@ struct Artifact {
 };
 
 // What the host program has to know of the weights: where they are and, of a separate file, its hash.
-codegen::cpu::HostOptions host_options(const std::vector<codegen::cpu::Variant>& variants,
+codegen::HostOptions host_options(const std::vector<codegen::cpu::Variant>& variants,
                                        const std::string& weights_file);
 
 // `facts.glibc` is filled in here.

@@ -17,7 +17,7 @@
 #include "compiler/codegen/cpu/contraction_window.h"
 #include "compiler/codegen/cpu/emit.h"
 #include "compiler/codegen/cpu/jit.h"
-#include "compiler/codegen/cpu/object_cache.h"
+#include "compiler/codegen/object_cache.h"
 #include "compiler/codegen/cpu/routine.h"
 #include "compiler/codegen/embedded.h"
 #include "compiler/kernels/gemm_plan.h"

@@ -7,7 +7,7 @@
 
 #include "compiler/base/target.h"
 #include "compiler/codegen/backend.h"
-#include "compiler/codegen/cpu/host.h"
+#include "compiler/codegen/host.h"
 #include "compiler/loop/program.h"
 
 namespace stridec::codegen::cpu {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "compiler/codegen/cpu/emit_text.h"
+#include "compiler/codegen/emit_text.h"
 
 namespace stridec::codegen::cpu {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/codegen/cpu/body.h"
+#include "compiler/codegen/body.h"
 #include "compiler/kernels/gemm_plan.h"
 
 namespace stridec::codegen::cpu {

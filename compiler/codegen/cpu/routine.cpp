@@ -3,7 +3,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
-#include "compiler/codegen/cpu/emit_text.h"
+#include "compiler/codegen/emit_text.h"
 #include "compiler/loop/library.h"
 
 namespace stridec::codegen::cpu {

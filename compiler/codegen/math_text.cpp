@@ -1,9 +1,9 @@
-#include "compiler/codegen/cpu/math_text.h"
+#include "compiler/codegen/math_text.h"
 
 #include <algorithm>
 #include <initializer_list>
 
-namespace stridec::codegen::cpu {
+namespace stridec::codegen {
 namespace {
 
 // Notation of the texts: see emit_snippets.h; here also
@@ -554,4 +554,4 @@ std::optional<MathText> math_text(std::string_view op, std::string_view type, in
   return std::nullopt;
 }
 
-}  // namespace stridec::codegen::cpu
+}  // namespace stridec::codegen

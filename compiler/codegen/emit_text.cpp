@@ -1,13 +1,13 @@
-#include "compiler/codegen/cpu/emit_text.h"
+#include "compiler/codegen/emit_text.h"
 
 #include <algorithm>
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
-#include "compiler/codegen/cpu/emit_snippets.h"
+#include "compiler/codegen/emit_snippets.h"
 #include "compiler/sym/text.h"
 
-namespace stridec::codegen::cpu {
+namespace stridec::codegen {
 namespace {
 
 struct CType {
@@ -57,6 +57,16 @@ std::string lanes_suffix(int width) { return width == 1 ? std::string() : cat("x
 
 KernelText::KernelText(const loop::Program& program, const CpuTarget& target)
     : program_(program), target_(target), facts_(program.facts) {}
+
+KernelText::KernelText(const loop::Program& program, const CudaText& cuda)
+    : program_(program), cuda_(cuda), facts_(program.facts) {
+  target_.fma = true;
+}
+
+const Snippet& KernelText::snippet(std::string_view name, int width) const {
+  if (const Snippet* own = is_cuda() ? cuda_.snippet(name) : nullptr) return *own;
+  return find_snippet(name, width, target_.f16c);
+}
 
 std::string KernelText::pointer(loop::BufferId buffer) {
   auto found = std::find(buffers_.begin(), buffers_.end(), buffer);
@@ -123,7 +133,7 @@ void KernelText::use(std::string_view snippet, int width) {
   }
   const std::pair<std::string, int> key(snippet, width);
   if (std::find(used_.begin(), used_.end(), key) != used_.end()) return;
-  const Snippet& found = find_snippet(snippet, width, target_.f16c);
+  const Snippet& found = this->snippet(snippet, width);
   for (const std::string& need : found.needs) use(need, width);
   used_.push_back(key);
   // Every "f32@" in the text is a type of this width.
@@ -166,8 +176,8 @@ std::string KernelText::capture(const std::function<void()>& print) {
   return before;
 }
 
-Kernel KernelText::finish(sym::Expr tasks, sym::Expr grain) {
-  std::string out = "#include \"stridec/abi.h\"\n";
+std::string KernelText::preamble() const {
+  std::string out;
   for (const CType& type : kTypes)
     if (std::string_view(type.name) != "bool") out += cat("typedef ", type.spelled, " ", type.name, ";\n");
   for (const auto& [base, width] : vector_types_)
@@ -176,9 +186,9 @@ Kernel KernelText::finish(sym::Expr tasks, sym::Expr grain) {
     out += cat("typedef ", base, " ", base, "x", width, "u __attribute__((ext_vector_type(", width,
                "), aligned(", named(base).bytes, "), may_alias));\n");
   out += sym::c_helpers();
-  for (const auto& [snippet, width] : used_) {
+  for (const auto& [name, width] : used_) {
     const std::string suffix = lanes_suffix(width), count = cat(width);
-    for (char c : find_snippet(snippet, width, target_.f16c).text) {
+    for (char c : snippet(name, width).text) {
       if (c == '@')
         out += suffix;
       else if (c == '`')
@@ -187,19 +197,35 @@ Kernel KernelText::finish(sym::Expr tasks, sym::Expr grain) {
         out += c;
     }
   }
+  return out;
+}
+
+std::string KernelText::parameter(size_t i) const {
+  const loop::Buffer& buffer = program_[buffers_[i]];
+  // Nothing writes inputs and weights; other buffers may share memory with each other.
+  const bool constant = buffer.storage == loop::Storage::kInput ||
+                        (buffer.storage == loop::Storage::kWeight && !buffer.prepacked);
+  return cat(storage_name(buffer.dtype), constant ? "* __restrict p" : "* p", i);
+}
+
+Kernel KernelText::arguments() const {
+  Kernel kernel;
+  kernel.buffers = buffers_;
+  kernel.sizes = sizes_;
+  kernel.messages = messages_;
+  kernel.scratch_bytes = scratch_bytes_;
+  return kernel;
+}
+
+Kernel KernelText::finish(sym::Expr tasks, sym::Expr grain) {
+  std::string out = "#include \"stridec/abi.h\"\n" + preamble();
   out +=
       "extern \"C\" __attribute__((visibility(\"hidden\"))) void KERNEL(const stridec_abi_args* args, "
       "int64_t begin, "
       "int64_t end, int32_t part) {\n";
-  for (size_t i = 0; i < buffers_.size(); ++i) {
-    const loop::Buffer& buffer = program_[buffers_[i]];
-    const std::string type = storage_type(buffer.dtype);
-    // Nothing writes inputs and weights; other buffers may share memory with each other.
-    const bool constant = buffer.storage == loop::Storage::kInput ||
-                          (buffer.storage == loop::Storage::kWeight && !buffer.prepacked);
-    out +=
-        cat("  ", type, constant ? "* __restrict p" : "* p", i, " = (", type, "*)args->buffers[", i, "];\n");
-  }
+  for (size_t i = 0; i < buffers_.size(); ++i)
+    out += cat("  ", parameter(i), " = (", storage_name(program_[buffers_[i]].dtype), "*)args->buffers[", i,
+               "];\n");
   for (size_t i = 0; i < sizes_.size(); ++i) out += cat("  const int64_t s", i, " = args->sizes[", i, "];\n");
   for (size_t i = 0; i < messages_.size(); ++i)
     out += cat("  const int32_t m", i, " = (int32_t)args->sizes[", sizes_.size() + i, "];\n");
@@ -207,15 +233,11 @@ Kernel KernelText::finish(sym::Expr tasks, sym::Expr grain) {
   for (size_t i = 0; i < scratch_.size(); ++i)
     out += cat("  char* scratch", i, " = stridec_abi_scratch(args, part) + ", scratch_[i], ";\n");
 
-  Kernel kernel;
+  Kernel kernel = arguments();
   kernel.text = out + statements_ + "}\n";
-  kernel.buffers = buffers_;
-  kernel.sizes = sizes_;
-  kernel.messages = messages_;
   kernel.tasks = tasks;
   kernel.grain = grain;
-  kernel.scratch_bytes = scratch_bytes_;
   return kernel;
 }
 
-}  // namespace stridec::codegen::cpu
+}  // namespace stridec::codegen

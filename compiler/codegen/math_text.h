@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace stridec::codegen::cpu {
+namespace stridec::codegen {
 
 struct MathText {
   std::vector<std::string> needs;  // snippets
@@ -22,4 +22,4 @@ struct MathText {
 // op: "exp", "erf", ...; type: "f32" or "f64". Nothing for a name that is no function here.
 std::optional<MathText> math_text(std::string_view op, std::string_view type, int width);
 
-}  // namespace stridec::codegen::cpu
+}  // namespace stridec::codegen

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace stridec::codegen::cpu {
+namespace stridec::codegen {
 
 struct Snippet {
   std::string name;  // "select.f32"
@@ -31,4 +31,4 @@ struct Snippet {
 // `f16c`: half floats have conversion instructions.
 const Snippet& find_snippet(std::string_view name, int width, bool f16c);
 
-}  // namespace stridec::codegen::cpu
+}  // namespace stridec::codegen

@@ -25,10 +25,10 @@
 #include <string>
 #include <vector>
 
-#include "compiler/codegen/cpu/emit_text.h"
+#include "compiler/codegen/emit_text.h"
 #include "compiler/loop/program.h"
 
-namespace stridec::codegen::cpu {
+namespace stridec::codegen {
 
 // A C expression without side effects, cheap to repeat (a name, an array element).
 struct CValue {
@@ -172,4 +172,4 @@ class Body {
   std::string live_;
 };
 
-}  // namespace stridec::codegen::cpu
+}  // namespace stridec::codegen

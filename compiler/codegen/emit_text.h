@@ -1,8 +1,8 @@
-// The text of one CPU kernel under construction: its arguments, the types and helpers it uses, its
-// statements.
+// The text of one kernel under construction: its arguments, the types and helpers it uses, its statements.
 //
-// The text is header-free C++20 with clang's vector extensions. Only what a kernel uses is printed, in a
-// fixed order.
+// The text is header-free C++20, for the CPU with clang's vector extensions, for a GPU scalar and in the same
+// words: the prelude of codegen/cuda gives clang's builtins their meaning there. Only what a kernel uses is
+// printed, in a fixed order.
 #pragma once
 
 #include <functional>
@@ -15,17 +15,26 @@
 #include "compiler/base/dtype.h"
 #include "compiler/base/target.h"
 #include "compiler/codegen/backend.h"
+#include "compiler/codegen/emit_snippets.h"
 #include "compiler/loop/program.h"
 #include "compiler/sym/facts.h"
 
-namespace stridec::codegen::cpu {
+namespace stridec::codegen {
+
+// The text of a GPU thread instead of a CPU's: no vectors, and snippets of its own before the common ones.
+struct CudaText {
+  const Snippet* (*snippet)(std::string_view name);  // null: the common one
+};
 
 class KernelText {
  public:
   KernelText(const loop::Program& program, const CpuTarget& target);
+  KernelText(const loop::Program& program, const CudaText& cuda);
 
   const loop::Program& program() const { return program_; }
+  // Features that the text may use; for a GPU fused multiply-adds alone.
   const CpuTarget& target() const { return target_; }
+  bool is_cuda() const { return cuda_.snippet != nullptr; }
 
   // ---- arguments ----
   // A pointer to the buffer's elements, of storage_type; a name that is declared once at the top of the
@@ -68,11 +77,21 @@ class KernelText {
   // scope.
   Kernel finish(sym::Expr tasks, sym::Expr grain);
 
+  // The parts of it, for a backend with another frame: types and helpers; statements; arguments.
+  std::string preamble() const;
+  const std::string& statements() const { return statements_; }
+  // What the call gives for buffers, sizes and messages: launch data of the finished kernel, without its text.
+  Kernel arguments() const;
+  // "float* __restrict p0": of the i-th buffer.
+  std::string parameter(size_t i) const;
+
  private:
   std::string lane_type(std::string_view base, int width);
+  const Snippet& snippet(std::string_view name, int width) const;
 
   const loop::Program& program_;
   CpuTarget target_;
+  CudaText cuda_{};
   sym::Facts facts_;
   std::vector<loop::BufferId> buffers_;
   std::vector<sym::Expr> sizes_;
@@ -86,4 +105,4 @@ class KernelText {
   std::map<std::string, int, std::less<>> names_;
 };
 
-}  // namespace stridec::codegen::cpu
+}  // namespace stridec::codegen

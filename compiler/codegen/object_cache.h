@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace stridec::codegen::cpu {
+namespace stridec::codegen {
 
 class ObjectCache {
  public:
@@ -23,4 +23,4 @@ class ObjectCache {
   int64_t most_bytes_;
 };
 
-}  // namespace stridec::codegen::cpu
+}  // namespace stridec::codegen

@@ -9,7 +9,7 @@
 #include "compiler/codegen/backend.h"
 #include "compiler/loop/program.h"
 
-namespace stridec::codegen::cpu {
+namespace stridec::codegen {
 
 // A kernel as a launch names it.
 struct LaunchedKernel {
@@ -37,4 +37,4 @@ std::string host_text(const std::vector<HostVariant>& variants, const HostOption
 // A string literal of C.
 std::string c_string(std::string_view text);
 
-}  // namespace stridec::codegen::cpu
+}  // namespace stridec::codegen

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/codegen/cpu/host.h"
+#include "compiler/codegen/host.h"
 
-namespace stridec::codegen::cpu {
+namespace stridec::codegen {
 
 // The program's symbols as elements of an array v.
 class HostNames {
@@ -70,4 +70,4 @@ class HostRun {
   std::string declarations_;
 };
 
-}  // namespace stridec::codegen::cpu
+}  // namespace stridec::codegen

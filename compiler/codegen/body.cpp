@@ -1,4 +1,4 @@
-#include "compiler/codegen/cpu/body.h"
+#include "compiler/codegen/body.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 #include "compiler/loop/walk.h"
 #include "compiler/sym/text.h"
 
-namespace stridec::codegen::cpu {
+namespace stridec::codegen {
 
 Body::Body(KernelText& text, const loop::Nest& nest, InnerLoops inner)
     : text_(text), nest_(nest), inner_(std::move(inner)), facts_(text.facts()), values_(nest.values.size()) {
@@ -67,4 +67,4 @@ void Body::print(const loop::Stmt& stmt) {
              stmt.node);
 }
 
-}  // namespace stridec::codegen::cpu
+}  // namespace stridec::codegen

@@ -1,4 +1,4 @@
-#include "compiler/codegen/cpu/host_run.h"
+#include "compiler/codegen/host_run.h"
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 #include "compiler/schedule/effects.h"
 #include "compiler/sym/text.h"
 
-namespace stridec::codegen::cpu {
+namespace stridec::codegen {
 
 using sym::Expr;
 
@@ -287,4 +287,4 @@ std::string HostRun::text() {
          "  return 0;\n}\n";
 }
 
-}  // namespace stridec::codegen::cpu
+}  // namespace stridec::codegen

@@ -1,4 +1,4 @@
-#include "compiler/codegen/cpu/emit_snippets.h"
+#include "compiler/codegen/emit_snippets.h"
 
 #include <map>
 #include <mutex>
@@ -7,9 +7,9 @@
 #include "compiler/base/check.h"
 #include "compiler/base/dtype.h"
 #include "compiler/base/text.h"
-#include "compiler/codegen/cpu/math_text.h"
+#include "compiler/codegen/math_text.h"
 
-namespace stridec::codegen::cpu {
+namespace stridec::codegen {
 namespace {
 
 std::string replace_all(std::string text, std::string_view from, std::string_view to) {
@@ -391,4 +391,4 @@ const Snippet& find_snippet(std::string_view name, int width, bool f16c) {
   return found->second;
 }
 
-}  // namespace stridec::codegen::cpu
+}  // namespace stridec::codegen

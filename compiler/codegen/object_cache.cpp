@@ -1,4 +1,4 @@
-#include "compiler/codegen/cpu/object_cache.h"
+#include "compiler/codegen/object_cache.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,7 +9,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
 
-namespace stridec::codegen::cpu {
+namespace stridec::codegen {
 namespace fs = std::filesystem;
 
 namespace {
@@ -94,4 +94,4 @@ void ObjectCache::trim() const {
   }
 }
 
-}  // namespace stridec::codegen::cpu
+}  // namespace stridec::codegen

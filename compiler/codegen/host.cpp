@@ -1,4 +1,4 @@
-#include "compiler/codegen/cpu/host.h"
+#include "compiler/codegen/host.h"
 
 #include <algorithm>
 #include <functional>
@@ -6,11 +6,11 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
-#include "compiler/codegen/cpu/host_run.h"
+#include "compiler/codegen/host_run.h"
 #include "compiler/codegen/embedded.h"
 #include "compiler/sym/text.h"
 
-namespace stridec::codegen::cpu {
+namespace stridec::codegen {
 namespace {
 
 using sym::Expr;
@@ -234,4 +234,4 @@ std::string host_text(const std::vector<HostVariant>& variants, const HostOption
   return out;
 }
 
-}  // namespace stridec::codegen::cpu
+}  // namespace stridec::codegen

@@ -3,11 +3,11 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
-#include "compiler/codegen/cpu/body.h"
+#include "compiler/codegen/body.h"
 #include "compiler/loop/walk.h"
 #include "compiler/sym/text.h"
 
-namespace stridec::codegen::cpu {
+namespace stridec::codegen {
 namespace {
 
 using sym::Expr;
@@ -475,6 +475,16 @@ void Body::print_bind(const loop::Bind& bind) {
   const bool may_be_empty = facts_.bounds(bind.extent).lo < 1;
 
   if (bind.mode == loop::Bind::OutOfRange::kError) {
+    if (text_.is_cuda()) {
+      // The other threads of the block need this one: it goes on and touches nothing.
+      const std::string ok = text_.fresh("v");
+      text_.line(cat("const bool ", ok, " = ", inside, ";"));
+      text_.line(cat("if (!", ok, ") sd_fail(failures, ", text_.message(bind.sentence), ", ", raw, ", ", extent,
+                     ");"));
+      valid_[bind.var] = {ok, DType::kBool, 1};
+      index_[bind.var] = name;
+      return facts_.set_index(bind.var, bind.extent);
+    }
     if (width == 1) {
       text_.open(cat("if (__builtin_expect(!(", inside, "), 0))"));
       text_.line(cat("stridec_abi_fail(args, part, ", text_.message(bind.sentence), ", ", raw, ", ", extent,
@@ -509,4 +519,4 @@ void Body::print_bind(const loop::Bind& bind) {
   facts_.set_index(bind.var, bind.extent);
 }
 
-}  // namespace stridec::codegen::cpu
+}  // namespace stridec::codegen

@@ -5,9 +5,9 @@
 #include "compiler/base/check.h"
 #include "compiler/base/numeric.h"
 #include "compiler/base/text.h"
-#include "compiler/codegen/cpu/body.h"
+#include "compiler/codegen/body.h"
 
-namespace stridec::codegen::cpu {
+namespace stridec::codegen {
 namespace {
 
 using loop::ScalarOp;
@@ -396,4 +396,4 @@ std::string Body::let_text(const loop::Let& let, int width) {
   STRIDEC_CHECK(false, cat("op ", loop::info(let.op).name, " is not known to the CPU backend"));
 }
 
-}  // namespace stridec::codegen::cpu
+}  // namespace stridec::codegen

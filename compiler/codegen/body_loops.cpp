@@ -2,10 +2,10 @@
 #include "compiler/base/check.h"
 #include "compiler/base/numeric.h"
 #include "compiler/base/text.h"
-#include "compiler/codegen/cpu/body.h"
+#include "compiler/codegen/body.h"
 #include "compiler/loop/walk.h"
 
-namespace stridec::codegen::cpu {
+namespace stridec::codegen {
 namespace {
 
 using loop::Combine;
@@ -335,4 +335,4 @@ void Body::print_scan(const loop::Scan& scan) {
     set_value(scan.results[c], {carried[c], nest_.values[scan.carried[c].value].dtype, width});
 }
 
-}  // namespace stridec::codegen::cpu
+}  // namespace stridec::codegen
