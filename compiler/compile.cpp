@@ -11,6 +11,7 @@
 #include "compiler/schedule/delinearize.h"
 #include "compiler/schedule/layout.h"
 #include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/phases.h"
 
 namespace stridec {
 namespace {
@@ -57,6 +58,7 @@ constexpr Pass kPasses[] = {
     {"constants", [](loop::Program& program, Compilation&) { schedule::hoist_constants(program); }},
     {"fusion", [](loop::Program& program, Compilation& made) { schedule::fuse(program, &made.decisions); }},
     {"dims", [](loop::Program& program, Compilation&) { schedule::delinearize(program); }},
+    {"phases", [](loop::Program& program, Compilation&) { schedule::split_phases(program); }},
     {"layouts", [](loop::Program& program, Compilation&) { schedule::choose_layouts(program); }},
 };
 
