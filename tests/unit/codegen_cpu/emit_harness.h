@@ -13,52 +13,15 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build_run.h"
-#include "compiler/loop/build.h"
 #include "compiler/loop/interpret.h"
+#include "tests/support/program_builder.h"
 
 namespace emit_test {
 
 using namespace stridec;
 using namespace stridec::loop;
 using sym::Expr;
-
-// A program under construction: symbols from dims that are single variables.
-struct ProgramBuilder {
-  Program program;
-
-  ProgramBuilder() { program.name = "test"; }
-  Expr symbol(const std::string& name, int input, int dim, int64_t lo, int64_t hi) {
-    const Expr e = sym::var(name);
-    program.facts.set_range(e, lo, hi);
-    program.symbols.push_back({.var = e, .input = input, .dim = dim});
-    return e;
-  }
-  View buffer(Storage storage, const std::string& name, DType dtype, std::vector<Expr> shape) {
-    auto ordinal = [](const std::vector<BufferId>& list) { return static_cast<int>(list.size()); };
-    Buffer b{.name = name, .dtype = dtype, .shape = std::move(shape), .strides = {}, .storage = storage};
-    if (storage == Storage::kInput) b.ordinal = ordinal(program.inputs);
-    if (storage == Storage::kOutput) b.ordinal = ordinal(program.outputs);
-    if (storage == Storage::kState) b.ordinal = ordinal(program.states);
-    const BufferId id = add_buffer(program, std::move(b));
-    if (storage == Storage::kInput) program.inputs.push_back(id);
-    if (storage == Storage::kOutput) program.outputs.push_back(id);
-    if (storage == Storage::kState) program.states.push_back(id);
-    return whole(program, id);
-  }
-  View input(const std::string& name, DType dtype, std::vector<Expr> shape) {
-    return buffer(Storage::kInput, name, dtype, std::move(shape));
-  }
-  View output(const std::string& name, DType dtype, std::vector<Expr> shape) {
-    return buffer(Storage::kOutput, name, dtype, std::move(shape));
-  }
-  View arena(const std::string& name, DType dtype, std::vector<Expr> shape) {
-    return buffer(Storage::kArena, name, dtype, std::move(shape));
-  }
-  View local(const std::string& name, DType dtype, std::vector<Expr> shape) {
-    return buffer(Storage::kLocal, name, dtype, std::move(shape));
-  }
-  NestBuilder nest(const std::string& name) { return NestBuilder(program, name); }
-};
+using testing::ProgramBuilder;
 
 inline HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, uint32_t seed, double lo = -4,
                                 double hi = 4) {

@@ -8,6 +8,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/loop/build.h"
 #include "compiler/loop/library.h"
+#include "tests/support/program_builder.h"
 
 using namespace stridec;
 using namespace stridec::loop;
@@ -34,35 +35,7 @@ std::vector<double> ramp(int64_t n, double step = 1) {
   return out;
 }
 
-// A program under construction: symbols from dims that are single variables.
-struct Builder {
-  Program program;
-
-  Expr symbol(const std::string& name, int input, int dim, int64_t lo, int64_t hi) {
-    Expr e = sym::var(name);
-    program.facts.set_range(e, lo, hi);
-    program.symbols.push_back({.var = e, .input = input, .dim = dim});
-    return e;
-  }
-  View buffer(Storage storage, const std::string& name, DType dtype, std::vector<Expr> shape) {
-    BufferId id = add_buffer(
-        program,
-        {.name = name, .dtype = dtype, .shape = std::move(shape), .strides = {}, .storage = storage});
-    if (storage == Storage::kInput) program.inputs.push_back(id);
-    if (storage == Storage::kOutput) program.outputs.push_back(id);
-    if (storage == Storage::kState) program.states.push_back(id);
-    return whole(program, id);
-  }
-  View input(const std::string& name, DType dtype, std::vector<Expr> shape) {
-    return buffer(Storage::kInput, name, dtype, std::move(shape));
-  }
-  View output(const std::string& name, DType dtype, std::vector<Expr> shape) {
-    return buffer(Storage::kOutput, name, dtype, std::move(shape));
-  }
-  View scratch(const std::string& name, DType dtype, std::vector<Expr> shape) {
-    return buffer(Storage::kArena, name, dtype, std::move(shape));
-  }
-  NestBuilder nest(const std::string& name) { return NestBuilder(program, name); }
+struct Builder : stridec::testing::ProgramBuilder {
   HostTensor run1(const std::vector<HostTensor>& inputs) {
     return interpret(program, inputs, {.poison = true})[0];
   }
@@ -262,7 +235,7 @@ TEST_CASE_FIXTURE(Builder, "an access out of bounds is caught") {
 TEST_CASE_FIXTURE(Builder, "control flow: a while loop with a condition, an if on a symbol bound from data") {
   // y doubles while it is below 100, at most 10 times; then, if it went around more than 3 times, 1 is added.
   View x = input("x", DType::kI32, {}), y = output("y", DType::kI32, {}),
-       go = scratch("go", DType::kBool, {});
+       go = arena("go", DType::kBool, {});
   auto test = [&](Steps* steps) {
     NestBuilder n = nest("test");
     n.store(go, {}, lt(n.load(y, {}), n.constant(DType::kI32, 100)));
@@ -296,7 +269,7 @@ TEST_CASE_FIXTURE(Builder, "nonzero: a data-dependent size, then compaction with
   Expr n_in = symbol("n", 0, 0, 0, 1000), count = sym::var("count");
   program.symbols.push_back({.var = count});
   program.facts.set_range(count, 0, 1000);
-  View x = input("x", kF32, {n_in}), total = scratch("total", DType::kI64, {}),
+  View x = input("x", kF32, {n_in}), total = arena("total", DType::kI64, {}),
        y = output("y", DType::kI64, {count});
   NestBuilder c = nest("count");
   c.store(total, {}, c.reduce(Combine::kSum, {n_in}, [&](auto k) {

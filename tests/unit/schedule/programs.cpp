@@ -199,32 +199,40 @@ Pieces random_program(uint32_t seed) {
   return p;
 }
 
-bool same_results(const Program& before, const Program& after, const Bindings& sizes, uint32_t seed) {
+std::vector<HostTensor> random_inputs(const Program& program, const Bindings& sizes, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<HostTensor> inputs;
-  for (BufferId id : before.inputs) {
+  for (BufferId id : program.inputs) {
     std::vector<int64_t> shape;
-    for (Expr dim : before[id].shape)
+    for (Expr dim : program[id].shape)
       shape.push_back(*sym::evaluate(dim, [&](Expr v) -> std::optional<int64_t> { return sizes.at(v); }));
-    HostTensor tensor = make_tensor(before[id].dtype, shape);
+    HostTensor tensor = make_tensor(program[id].dtype, shape);
     for (int64_t i = 0; i < element_count(tensor); ++i)
       set_number(tensor, i,
                  is_float(tensor.dtype) ? std::uniform_real_distribution<double>(-2, 2)(random)
                                         : static_cast<double>(random() % 4));
     inputs.push_back(std::move(tensor));
   }
-  const auto a = interpret(before, inputs, {.poison = true});
-  const auto b = interpret(after, inputs, {.poison = true, .planned = true});
+  return inputs;
+}
+
+bool close(const std::vector<HostTensor>& a, const std::vector<HostTensor>& b, double relative) {
   if (a.size() != b.size()) return false;
   for (size_t o = 0; o < a.size(); ++o) {
     if (a[o].shape != b[o].shape || a[o].dtype != b[o].dtype) return false;
     for (int64_t i = 0; i < element_count(a[o]); ++i) {
       const double x = get_number(a[o], i), y = get_number(b[o], i);
       if (std::isnan(x) && std::isnan(y)) continue;
-      if (!(std::abs(x - y) <= 1e-5 * std::max(1.0, std::abs(x)))) return false;
+      if (!(std::abs(x - y) <= relative * std::max(1.0, std::abs(x)))) return false;
     }
   }
   return true;
+}
+
+bool same_results(const Program& before, const Program& after, const Bindings& sizes, uint32_t seed) {
+  const auto inputs = random_inputs(before, sizes, seed);
+  return close(interpret(before, inputs, {.poison = true}),
+               interpret(after, inputs, {.poison = true, .planned = true}), 1e-5);
 }
 
 }  // namespace stridec::testing

@@ -43,6 +43,13 @@ loop::View permute_copy(Pieces& pieces, const loop::View& x);
 // outputs.
 Pieces random_program(uint32_t seed);
 
+// Random values for a program's inputs at these sizes: floats in [-2, 2), integers in 0..3.
+std::vector<loop::HostTensor> random_inputs(const loop::Program& program, const loop::Bindings& sizes,
+                                            uint32_t seed);
+
+// Same shapes and dtypes, and values that differ by at most `relative` of max(1, |value|); NaN equals NaN.
+bool close(const std::vector<loop::HostTensor>& a, const std::vector<loop::HostTensor>& b, double relative);
+
 // Both programs on the same random inputs of these sizes, compared to a relative 1e-5; `after` in its planned
 // arena.
 bool same_results(const loop::Program& before, const loop::Program& after, const loop::Bindings& sizes,
