@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/compile_flags.h"
 #include "cli/output.h"
+#include "cli/pass_flags.h"
 #include "cli/progress.h"
 #include "compiler/base/text.h"
 #include "compiler/compile.h"
@@ -20,6 +21,7 @@ namespace {
 
 struct Flags {
   CompileFlags common;
+  PassFlags passes;
   std::string output;
 };
 
@@ -32,6 +34,12 @@ void check_folder(const std::string& output) {
          "create it first");
 }
 
+int print_json(const nlohmann::ordered_json& json, const Globals& globals) {
+  if (globals.json)
+    std::printf("%s\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  return 0;
+}
+
 int run(const Flags& flags, const Globals& globals) {
   const auto start = std::chrono::steady_clock::now();
   ProgressPrinter progress(globals);
@@ -39,6 +47,8 @@ int run(const Flags& flags, const Globals& globals) {
   options.progress = [&progress](std::string_view stage, int64_t done, int64_t total, std::string_view what) {
     progress.update(stage, done, total, what);
   };
+  std::vector<PassDump> dumps;
+  options.passes = flags.passes.options(globals, &dumps);
   std::string output = flags.output;
   if (output.empty()) output = std::filesystem::path(options.model).replace_extension(".so").string();
   check_folder(output);
@@ -47,6 +57,15 @@ int run(const Flags& flags, const Globals& globals) {
     options.weights_file = std::filesystem::path(output).stem().string() + ".weights";
 
   const Compilation made = compile(options);
+  nlohmann::ordered_json json;
+  for (const PassDump& dump : dumps)
+    json["dumps"].push_back({{"pass", dump.name}, {"variant", dump.variant}, {"text", dump.text}});
+  if (flags.passes.times && globals.json) json["passes"] = times_as_json(made.times);
+  if (flags.passes.times && !globals.json) print_times(made.times);
+  if (made.stopped) {
+    progress.line("stopped", cat("after ", flags.passes.stop_after, "; no artifact was written"));
+    return print_json(json, globals);
+  }
   const loop::Program& program = made.variants.front().program;
   progress.line("reading", cat(std::filesystem::path(options.model).filename().string(), ", ", made.summary));
   size_t launches = 0;
@@ -67,18 +86,15 @@ int run(const Flags& flags, const Globals& globals) {
   progress.line("wrote", cat(output, " (", human_bytes(size), ", ", human_bytes(beside), " beside weights), ",
                              package::manifest_path(output), "   ", human_seconds(seconds), ", ",
                              human_bytes(peak), " peak"));
-  if (globals.json) {
-    const nlohmann::ordered_json json = {{"artifact", output},
-                                         {"manifest", package::manifest_path(output)},
-                                         {"bytes", size},
-                                         {"weight_bytes", program.weight_bytes},
-                                         {"kernels", made.built.kernels.size()},
-                                         {"launches", launches},
-                                         {"seconds", seconds},
-                                         {"peak_bytes", peak}};
-    std::printf("%s\n", json.dump(2).c_str());
-  }
-  return 0;
+  json.update({{"artifact", output},
+               {"manifest", package::manifest_path(output)},
+               {"bytes", size},
+               {"weight_bytes", program.weight_bytes},
+               {"kernels", made.built.kernels.size()},
+               {"launches", launches},
+               {"seconds", seconds},
+               {"peak_bytes", peak}});
+  return print_json(json, globals);
 }
 
 }  // namespace
@@ -86,6 +102,7 @@ int run(const Flags& flags, const Globals& globals) {
 std::function<int()> declare_compile(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
   flags->common.declare(app);
+  flags->passes.declare(app);
   app.add_option(
       "-o,--output", flags->output,
       "the shared library to write; the manifest goes beside it (default: the model's name with .so)");

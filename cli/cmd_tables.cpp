@@ -1,4 +1,4 @@
-// ops, modes, options, targets, exit-codes: what this build can do, printed from its own tables.
+// ops, modes, options, passes, targets, exit-codes: what this build can do, printed from its own tables.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -55,6 +55,15 @@ std::function<int()> declare_options(CLI::App&, const Globals& globals) {
     for (const OptionInfo& o : options())
       rows.push_back(
           {std::string(o.name), std::string(o.values), std::string(o.initially), std::string(o.meaning)});
+    return print(rows, globals);
+  };
+}
+
+std::function<int()> declare_passes(CLI::App&, const Globals& globals) {
+  return [&globals] {
+    Rows rows = {{"pass", "stage", "meaning"}};
+    for (const PassInfo& pass : pass_table())
+      rows.push_back({std::string(pass.name), std::string(pass.stage), std::string(pass.summary)});
     return print(rows, globals);
   };
 }

@@ -7,9 +7,8 @@
 #include "compiler/base/text.h"
 
 namespace stridec::cli {
-namespace {
 
-std::vector<std::string> split(const std::string& text) {
+std::vector<std::string> split_list(const std::string& text) {
   std::vector<std::string> items;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find(',', at), text.size());
@@ -18,8 +17,6 @@ std::vector<std::string> split(const std::string& text) {
   }
   return items;
 }
-
-}  // namespace
 
 void CompileFlags::declare(CLI::App& app) {
   app.add_option("model", model, "the model: .onnx")->required();
@@ -37,7 +34,7 @@ void CompileFlags::declare(CLI::App& app) {
 CompileOptions CompileFlags::options() const {
   CompileOptions made;
   made.model = model;
-  made.cpus = split(cpus);
+  made.cpus = split_list(cpus);
   made.dims = frontend::parse_dims(dims);
   made.mode = mode;
   if (std::none_of(modes().begin(), modes().end(), [&](const Mode& m) { return m.name == mode; }))

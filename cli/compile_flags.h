@@ -22,4 +22,6 @@ struct CompileFlags {
   CompileOptions options() const;
 };
 
+std::vector<std::string> split_list(const std::string& text);  // "a,b"
+
 }  // namespace stridec::cli

@@ -25,6 +25,7 @@ constexpr Command kCommands[] = {
     {"ops", "list the operators this build compiles", declare_ops},
     {"modes", "list the optimisation modes", declare_modes},
     {"options", "list the -O options", declare_options},
+    {"passes", "list the passes that --dump-after and --stop-after name", declare_passes},
     {"targets", "list the CPUs and GPUs this build compiles for", declare_targets},
     {"exit-codes", "list the exit codes", declare_exit_codes},
 };

@@ -4,14 +4,10 @@
 #include <filesystem>
 
 #include "compiler/base/sha256.h"
-#include "compiler/loop/verify.h"
 #include "compiler/ops/op_table.h"
-#include "compiler/schedule/choose.h"
-#include "compiler/schedule/constants.h"
-#include "compiler/schedule/delinearize.h"
-#include "compiler/schedule/layout.h"
+#include "compiler/passes/pass_list.h"
 #include "compiler/schedule/memory_plan.h"
-#include "compiler/schedule/phases.h"
+#include "compiler/schedule/pass_list.h"
 
 namespace stridec {
 namespace {
@@ -47,64 +43,42 @@ package::ManifestFacts facts_of(const CompileOptions& options, const std::vector
   return facts;
 }
 
-struct Pass {
-  std::string_view name;
-  void (*run)(loop::Program& program, Compilation& made);
-};
-
-// Constants first, so that fusion does not pull work on weights into the run; layouts after fusion, when the
-// nests that wish for one are the final ones.
-constexpr Pass kPasses[] = {
-    {"constants", [](loop::Program& program, Compilation&) { schedule::hoist_constants(program); }},
-    {"fusion", [](loop::Program& program, Compilation& made) { schedule::fuse(program, &made.decisions); }},
-    {"dims", [](loop::Program& program, Compilation&) { schedule::delinearize(program); }},
-    {"phases", [](loop::Program& program, Compilation&) { schedule::split_phases(program); }},
-    {"layouts", [](loop::Program& program, Compilation&) { schedule::choose_layouts(program); }},
-};
-
-}  // namespace
-
-Compilation compile(const CompileOptions& options, Stage last) {
-  try {
-    if (options.progress) options.progress("reading", 0, 0, options.model);
-    frontend::Imported imported = frontend::import_file(options.model, {.dims = options.dims});
-    if (!imported.problems.empty()) throw frontend::as_error(imported.problems, options.model);
-    Compilation made = compile(std::move(imported.graph), options, last);
-    made.summary = std::move(imported.summary);
-    return made;
-  } catch (Error& error) {
-    if (error.diagnostic.where.file.empty() && error.diagnostic.kind != ErrorKind::kUsage)
-      error.diagnostic.where.file = options.model;
-    throw;
-  }
+PassRunner make_runner(const CompileOptions& options) {
+  return PassRunner(
+      options.passes, [&](std::string_view stage, size_t done, size_t total, std::string_view what) {
+        if (options.progress)
+          options.progress(stage, static_cast<int64_t>(done), static_cast<int64_t>(total), what);
+      });
 }
 
-Compilation compile(graph::Graph graph, const CompileOptions& options, Stage last) {
+Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, PassRunner runner) {
   auto tell = [&](std::string_view stage, int64_t done = 0, int64_t total = 0, std::string_view what = {}) {
     if (options.progress) options.progress(stage, done, total, what);
   };
   const auto targets = targets_of(options);
-  Compilation made{.graph = std::move(graph)};
-  graph::compact(made.graph);
+  Compilation made;
+  graph::compact(graph);
+  made.graph = graph;
+  auto stopped = [&] {
+    made.times = runner.times();
+    made.stopped = true;
+    return std::move(made);
+  };
+
+  if (!runner.made(passes::graph_passes(), graph)) return stopped();
   if (last == Stage::kGraph) return made;
 
+  if (!runner.run(passes::graph_passes(), graph, {})) return stopped();
   tell("lowering");
-  made.loops = ops::lower(made.graph);
-  loop::verify(made.loops);
+  made.loops = ops::lower(graph);
+  if (!runner.made(schedule::loop_passes(), made.loops)) return stopped();
   if (last == Stage::kLoops) return made;
 
   loop::Program program = made.loops;
-  for (const Pass& pass : kPasses) {
-    tell("scheduling", &pass - kPasses, std::size(kPasses), pass.name);
-    pass.run(program, made);
-    loop::verify(program);
-  }
+  if (!runner.run(schedule::loop_passes(), program, {}, &made.decisions)) return stopped();
   for (const CpuTarget& target : targets) {
     Variant& variant = made.variants.emplace_back(Variant{target, program});
-    tell("scheduling", 0, 0, target.name);
-    schedule::choose(variant.program, target);
-    schedule::plan_memory(variant.program);
-    loop::verify(variant.program);
+    if (!runner.run(schedule::cpu_passes(), variant.program, target.name, target)) return stopped();
   }
   if (last == Stage::kSchedule) return made;
 
@@ -119,24 +93,38 @@ Compilation compile(graph::Graph graph, const CompileOptions& options, Stage las
     programs.push_back(&variant.program);
   }
   schedule::plan_weights(programs);
+  runner.lap("packing");
   build.host = package::host_options(made.variants, options.weights_file);
   made.built = codegen::cpu::build(made.variants, build);
+  runner.lap("building");
 
   tell("linking");
   made.artifact = package::link(made.variants, made.built, facts_of(options, made.variants));
+  runner.lap("linking");
+  made.times = runner.times();
   return made;
 }
 
-const std::vector<Mode>& modes() {
-  static const std::vector<Mode> kModes = {
-      {"default", "schedules by the analytical model, no measuring; what a compile in CI wants"},
-  };
-  return kModes;
+}  // namespace
+
+Compilation compile(const CompileOptions& options, Stage last) {
+  try {
+    PassRunner runner = make_runner(options);
+    if (options.progress) options.progress("reading", 0, 0, options.model);
+    frontend::Imported imported = frontend::import_file(options.model, {.dims = options.dims});
+    if (!imported.problems.empty()) throw frontend::as_error(imported.problems, options.model);
+    Compilation made = run(std::move(imported.graph), options, last, std::move(runner));
+    made.summary = std::move(imported.summary);
+    return made;
+  } catch (Error& error) {
+    if (error.diagnostic.where.file.empty() && error.diagnostic.kind != ErrorKind::kUsage)
+      error.diagnostic.where.file = options.model;
+    throw;
+  }
 }
 
-const std::vector<OptionInfo>& options() {
-  static const std::vector<OptionInfo> kOptions;
-  return kOptions;
+Compilation compile(graph::Graph graph, const CompileOptions& options, Stage last) {
+  return run(std::move(graph), options, last, make_runner(options));
 }
 
 }  // namespace stridec

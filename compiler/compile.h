@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/base/pass.h"
 #include "compiler/codegen/cpu/build.h"
 #include "compiler/frontend/import.h"
 #include "compiler/graph/graph.h"
@@ -28,6 +29,9 @@ struct OptionInfo {
 };
 const std::vector<OptionInfo>& options();
 
+// The passes in the order in which they run, for `--dump-after` and its like.
+const std::vector<PassInfo>& pass_table();
+
 // How far along the work is; total is 0 where it is not known. Called from any thread.
 using Progress =
     std::function<void(std::string_view stage, int64_t done, int64_t total, std::string_view what)>;
@@ -40,6 +44,7 @@ struct CompileOptions {
   std::map<std::string, std::string> settings;  // -O key=value
   std::string weights_file;                     // a name for weights beside the library; "": within it
   bool use_cache = true;                        // of compiled kernels
+  PassOptions passes;
   Progress progress;
 };
 
@@ -48,12 +53,14 @@ enum class Stage { kGraph, kLoops, kSchedule, kArtifact };
 // What each stage made; `inspect` prints them. A stage that was not reached is empty.
 struct Compilation {
   std::string summary;  // of the model: "opset 18, 585 nodes, weights 437.9 MB"
-  graph::Graph graph;   // as imported
+  graph::Graph graph;   // as imported, before the passes on it
   loop::Program loops;  // one nest an operator
   std::vector<schedule::Decision> decisions;
   std::vector<codegen::cpu::Variant> variants;  // fused, laid out, scheduled, with memory planned; best first
   codegen::cpu::Built built;
   package::Artifact artifact;
+  std::vector<PassTime> times;
+  bool stopped = false;  // by PassOptions::stop_after
 };
 
 // Compiles up to and including `last`. Throws Error.

@@ -124,8 +124,9 @@ std::string attempt(const Test& test, const onnx::Model& model, const Data& data
   onnx::Imported imported = onnx::import_model(model, options);
   if (!imported.problems.empty()) return "import: " + summary(imported.problems[0]);
   const std::vector<std::string> input_names = imported.graph.input_names;
+  const CompileOptions flags{.passes = {.verify_each = true}};
   const Compilation made =
-      compile(std::move(imported.graph), {}, compiled ? Stage::kSchedule : Stage::kLoops);
+      compile(std::move(imported.graph), flags, compiled ? Stage::kSchedule : Stage::kLoops);
   std::vector<loop::HostTensor> inputs;
   for (const std::string& name : input_names)
     for (size_t i = 0; i < model.graph.inputs.size(); ++i)

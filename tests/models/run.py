@@ -33,7 +33,8 @@ def needed_libraries(path):
 
 def compile_model(program, source, target, dims):
     """Facts about two compilations, the second with the first one's kernels; "error" among them where one failed."""
-    command = [program, "compile", source, "-o", target, "--dim", dims, "--format=json", "--progress=none"]
+    command = [program, "compile", source, "-o", target, "--dim", dims, "--format=json", "--progress=none",
+               "--verify-passes"]  # fmt: skip
     settings = {**os.environ, "STRIDEC_CACHE": os.path.join(os.path.dirname(target), "cache")}
     seconds, reports = [], []
     for _ in range(2):

@@ -1,0 +1,27 @@
+#include "compiler/passes/pass_list.h"
+
+#include "compiler/graph/text.h"
+#include "compiler/graph/verify.h"
+#include "compiler/ops/op_table.h"
+
+namespace stridec::passes {
+namespace {
+
+constexpr Pass<graph::Graph> kPasses[] = {
+    {"compact", "nodes that no output needs go", graph::compact},
+};
+
+}  // namespace
+
+const PassList<graph::Graph>& graph_passes() {
+  static const PassList<graph::Graph> kList = {
+      .stage = "graph",
+      .origin = {"import", "the model as its frontend reads it"},
+      .rows = kPasses,
+      .verify = [](const graph::Graph& graph,
+                   std::string_view after) { graph::verify(graph, ops::shape_table(), after); },
+      .print = [](const graph::Graph& graph) { return graph::to_string(graph); }};
+  return kList;
+}
+
+}  // namespace stridec::passes

@@ -1,0 +1,11 @@
+// The passes on the graph, in order: what is known about tensors alone, before there are loops.
+#pragma once
+
+#include "compiler/base/pass.h"
+#include "compiler/graph/graph.h"
+
+namespace stridec::passes {
+
+const PassList<graph::Graph>& graph_passes();
+
+}  // namespace stridec::passes

@@ -1,0 +1,58 @@
+#include "compiler/schedule/pass_list.h"
+
+#include "compiler/loop/text.h"
+#include "compiler/loop/verify.h"
+#include "compiler/schedule/choose.h"
+#include "compiler/schedule/constants.h"
+#include "compiler/schedule/delinearize.h"
+#include "compiler/schedule/layout.h"
+#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/phases.h"
+
+namespace stridec::schedule {
+namespace {
+
+using loop::Program;
+using Decisions = std::vector<Decision>;
+
+// Constants first, so that fusion does not pull work on weights into the run; layouts after fusion, when the
+// nests that wish for one are the final ones.
+constexpr Pass<Program, Decisions*> kLoopPasses[] = {
+    {"constants", "what depends on weights alone is computed at compile time",
+     [](Program& program, Decisions*) { hoist_constants(program); }},
+    {"fusion", "nests that share elements or dims become one", fuse},
+    {"dims", "loops over flattened tensors run over their dims",
+     [](Program& program, Decisions*) { delinearize(program); }},
+    {"phases", "nests that divide by constant strides become one for each remainder",
+     [](Program& program, Decisions*) { split_phases(program); }},
+    {"layouts", "the order of each scratch buffer's dims in memory",
+     [](Program& program, Decisions*) { choose_layouts(program); }},
+};
+
+constexpr Pass<Program, const CpuTarget&> kCpuPasses[] = {
+    {"schedules", "templates, tiles, lanes and tasks for each nest, packed weights", choose},
+    {"memory", "where each scratch buffer lives",
+     [](Program& program, const CpuTarget&) { plan_memory(program); }},
+};
+
+void verify(const Program& program, std::string_view) { loop::verify(program); }
+std::string print(const Program& program) { return loop::to_string(program); }
+
+}  // namespace
+
+const PassList<Program, Decisions*>& loop_passes() {
+  static const PassList<Program, Decisions*> kList = {.stage = "scheduling",
+                                                      .origin = {"lower", "one nest an operation"},
+                                                      .rows = kLoopPasses,
+                                                      .verify = verify,
+                                                      .print = print};
+  return kList;
+}
+
+const PassList<Program, const CpuTarget&>& cpu_passes() {
+  static const PassList<Program, const CpuTarget&> kList = {
+      .stage = "scheduling", .origin = {}, .rows = kCpuPasses, .verify = verify, .print = print};
+  return kList;
+}
+
+}  // namespace stridec::schedule

@@ -1,0 +1,16 @@
+// The passes on the loop program, in order: those that hold for every target, then those of one target.
+#pragma once
+
+#include <vector>
+
+#include "compiler/base/pass.h"
+#include "compiler/base/target.h"
+#include "compiler/loop/program.h"
+#include "compiler/schedule/fusion.h"
+
+namespace stridec::schedule {
+
+const PassList<loop::Program, std::vector<Decision>*>& loop_passes();
+const PassList<loop::Program, const CpuTarget&>& cpu_passes();
+
+}  // namespace stridec::schedule
