@@ -1,6 +1,7 @@
 #include "compiler/base/files.h"
 
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -34,6 +35,11 @@ int publish(const std::string& path) {
     return i;
   }
   return -1;
+}
+
+uint32_t random_word() {
+  uint32_t word = 0;
+  return getrandom(&word, sizeof word, GRND_NONBLOCK) == sizeof word ? word : 0;
 }
 
 [[noreturn]] void fail_with_errno(const std::string& what, const std::string& path) {
@@ -71,12 +77,18 @@ std::string read_file(const std::string& path) {
 }
 
 UnfinishedFile::UnfinishedFile(std::string path) : path_(std::move(path)) {
-  temporary_ = cat(path_, ".", getpid(), ".part");
-  slot_ = publish(temporary_);
-  descriptor_ = open(temporary_.c_str(), O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) {
+  // A process id is not enough of a name: containers that share a folder have equal ones, and threads of one
+  // process may write one file. O_EXCL follows no link and takes nobody's file.
+  static std::atomic<uint32_t> made{0};
+  for (;;) {
+    temporary_ = cat(path_, ".", getpid(), "-", random_word() + made++, ".part");
+    slot_ = publish(temporary_);
+    descriptor_ = open(temporary_.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
+    if (descriptor_ >= 0) return;
+    const int reason = errno;
     if (slot_ >= 0) slots[slot_].state.store(0);
-    fail_with_errno("write", path_);
+    errno = reason;
+    if (reason != EEXIST) fail_with_errno("write", path_);
   }
 }
 
