@@ -12,6 +12,7 @@ namespace stridec::graph {
 namespace {
 
 constexpr size_t kMaxProblems = 20;
+constexpr int kMaxNesting = 100;  // of regions; passes recurse over them, and a file may be hostile
 
 std::optional<int64_t> constant_count(const Shape& shape) {
   int64_t count = 1;
@@ -100,6 +101,8 @@ class Verifier {
   }
 
   void region(const Region& region, const std::string& where) {
+    if (depth_ == kMaxNesting) return say(cat(where, " has regions nested more than ", kMaxNesting, " deep"));
+    ++depth_;
     const std::unordered_set<ValueId> outside = visible_;
     for (ValueId parameter : region.parameters) define(parameter, NodeId(), 0, where);
     for (NodeId id : region.nodes) {
@@ -122,10 +125,12 @@ class Verifier {
     }
     for (ValueId result : region.results) use(result, where);
     if (&region != &graph_.top) visible_ = outside;
+    --depth_;
   }
 
   const Graph& graph_;
   std::vector<std::string> problems_;
+  int depth_ = 0;
   std::unordered_set<sym::Expr, sym::ExprHash> symbols_;
   std::unordered_set<ValueId> made_, visible_;
   std::unordered_set<NodeId> seen_;

@@ -259,6 +259,19 @@ TEST_CASE("the verifier names what is wrong") {
         std::string::npos);
 }
 
+TEST_CASE("regions inside each other without end are refused before anything recurses into them") {
+  Graph g = example();
+  for (int i = 0; i < 100000; ++i) {
+    Node& node = g.nodes.emplace_back();
+    node.kind = OpKind::kIf;
+    node.regions = {
+        {.parameters = {}, .nodes = {NodeId(static_cast<int64_t>(g.nodes.size()))}, .results = {}}};
+  }
+  g.nodes.back().regions.clear();
+  g.top.nodes.push_back(NodeId(static_cast<int64_t>(g.nodes.size()) - 100000));
+  CHECK(refusal(bytes_of(g)).find("nested more than 100 deep") != std::string::npos);
+}
+
 TEST_CASE("a serialized graph reads back") {
   const Graph g = example();
   const std::vector<uint8_t> file = bytes_of(g);
