@@ -124,12 +124,15 @@ stridec_status fill(stridec_model& model, const stridec_model_options& options,
 
 }  // namespace
 
+constexpr size_t kLargestOptions = 4096;
+
 bool take_options(void* out, size_t out_bytes, const void* given) {
   memset(out, 0, out_bytes);
   if (!given) return true;
   size_t bytes;
   memcpy(&bytes, given, sizeof bytes);
-  if (bytes < sizeof bytes) return false;
+  // A size that was never set is mostly absurd: nothing is read on its word.
+  if (bytes < sizeof bytes || bytes > kLargestOptions) return false;
   auto* surplus = static_cast<const char*>(given);
   for (size_t i = out_bytes; i < bytes; ++i)
     if (surplus[i]) return false;

@@ -234,6 +234,10 @@ void write_failure(Text& text, const stridec_abi_program& program, const stridec
     return;
   }
   for (const char* at = program.messages[failure.code - 1].text; *at; ++at) {
+    if ((at[0] == '{' || at[0] == '}') && at[1] == at[0]) {  // a doubled brace is a brace
+      text << *at++;
+      continue;
+    }
     bool place = at[0] == '{' && at[1] >= '0' && at[1] < '0' + STRIDEC_ABI_VALUES && at[2] == '}';
     if (!place) {
       text << *at;

@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "runtime/src/context.h"
 #include "tests/unit/runtime/harness.h"
 
 using namespace fake;
@@ -69,6 +70,23 @@ TEST_CASE("options that this version does not know are refused, unless they are 
   CHECK(Context(model.handle, &options.known).status == STRIDEC_INVALID_ARGUMENT);
   options.known.struct_size = 0;
   CHECK(Context(model.handle, &options.known).status == STRIDEC_INVALID_ARGUMENT);
+}
+
+TEST_CASE("options whose size is absurd are refused unread") {
+  stridec_context_options options = {.struct_size = SIZE_MAX / 2};
+  Model model(scale());
+  stridec_context* context = nullptr;
+  CHECK(api().context_create(model.handle, &options, &context, nullptr, 0) == STRIDEC_INVALID_ARGUMENT);
+  CHECK(!context);
+}
+
+TEST_CASE("a doubled brace in a sentence is a brace, as when it is rendered at compile time") {
+  const stridec_abi_message messages[] = {{STRIDEC_ABI_GUARD, "input 'a{{0}}': dim is {0}, not {1}"}};
+  const stridec_abi_program program = {.message_count = 1, .messages = messages};
+  char out[100];
+  stridec::runtime::Text text(out, sizeof out);
+  stridec::runtime::write_failure(text, program, {.code = 1, .values = {5, 6}});
+  CHECK(std::string(out) == "input 'a{0}': dim is 5, not 6");
 }
 
 TEST_CASE("the best variant that the machine runs is chosen; others are named with what is missing") {
