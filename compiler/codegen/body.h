@@ -95,6 +95,8 @@ class Body {
   // Ends when a statement recorded a failure (Bind with kError): what to print in order to leave, "return;"
   // by default.
   std::string leave = "return;";
+  // Updates of memory compare and swap, so that threads may meet in an element (GPU; elements of 4 and 8 bytes).
+  bool atomic_updates = false;
 
  private:
   struct Memory {  // a buffer as the body sees it

@@ -441,6 +441,20 @@ void Body::print_update(const loop::Store& store) {
   else
     text_.open(cat("if (", mask.condition, ")"));
   const std::string now = text_.fresh("v");
+  if (atomic_updates) {
+    const std::string type = text_.value_type(dtype),
+                      bits = byte_size(dtype) == 8 ? "unsigned long long" : "unsigned",
+                      old = text_.fresh("k"), seen = text_.fresh("k");
+    text_.line(cat(bits, " ", old, " = *(volatile ", bits, "*)&", element, ", ", seen, ";"));
+    text_.open("do");
+    text_.line(cat(seen, " = ", old, ";"));
+    text_.line(cat(type, " ", now, " = __builtin_bit_cast(", type, ", ", seen, ");"));
+    print_combine(store.combine, {now}, {from}, {dtype}, 1);
+    text_.line(cat(old, " = atomicCAS((", bits, "*)&", element, ", ", seen, ", __builtin_bit_cast(", bits,
+                   ", ", now, "));"));
+    text_.close(cat(" while (", old, " != ", seen, ");"));
+    return text_.close();
+  }
   text_.line(cat(text_.value_type(dtype), " ", now, " = ", from_storage(element, dtype, 1), ";"));
   const int width = width_;
   width_ = 1;
@@ -479,8 +493,8 @@ void Body::print_bind(const loop::Bind& bind) {
       // The other threads of the block need this one: it goes on and touches nothing.
       const std::string ok = text_.fresh("v");
       text_.line(cat("const bool ", ok, " = ", inside, ";"));
-      text_.line(cat("if (!", ok, ") sd_fail(failures, ", text_.message(bind.sentence), ", ", raw, ", ", extent,
-                     ");"));
+      text_.line(cat("if (!", ok, ") sd_fail(failures, ", text_.message(bind.sentence), ", ", raw, ", ",
+                     extent, ");"));
       valid_[bind.var] = {ok, DType::kBool, 1};
       index_[bind.var] = name;
       return facts_.set_index(bind.var, bind.extent);

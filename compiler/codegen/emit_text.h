@@ -84,6 +84,9 @@ class KernelText {
   Kernel arguments() const;
   // "float* __restrict p0": of the i-th buffer.
   std::string parameter(size_t i) const;
+  // Offsets of scratch0, scratch1, ... in a thread's private memory, and the size of all.
+  const std::vector<std::string>& scratch_offsets() const { return scratch_; }
+  sym::Expr scratch_bytes() const { return scratch_bytes_; }
 
  private:
   std::string lane_type(std::string_view base, int width);

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <exception>
-#include <mutex>
 #include <thread>
 #include <unordered_map>
 
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
+#include "compiler/base/parallel.h"
 #include "compiler/base/sha256.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/clang.h"
@@ -31,28 +30,6 @@ namespace stridec::codegen::cpu {
 namespace {
 
 constexpr std::string_view kInclude = "#include \"stridec/abi.h\"\n";
-
-void for_each_parallel(size_t count, int threads, const std::function<void(size_t)>& work) {
-  const size_t wanted =
-      threads > 0 ? static_cast<size_t>(threads) : std::max(1u, std::thread::hardware_concurrency());
-  std::atomic<size_t> next{0};
-  std::exception_ptr failure;
-  std::mutex mutex;
-  auto run = [&] {
-    for (size_t i; (i = next++) < count;) try {
-        work(i);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (!failure) failure = std::current_exception();
-        next = count;
-      }
-  };
-  std::vector<std::thread> helpers;
-  for (size_t t = 1; t < std::min(wanted, count); ++t) helpers.emplace_back(run);
-  run();
-  for (std::thread& t : helpers) t.join();
-  if (failure) std::rethrow_exception(failure);
-}
 
 // Equal kernels once, over all variants.
 class Kernels {

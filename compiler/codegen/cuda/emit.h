@@ -1,0 +1,29 @@
+// A scheduled nest as CUDA C++.
+//
+// Where a template plugs in. emit_nest() looks at nest.schedule.kernel and calls a function of this shape:
+//
+//   DeviceNest emit_<template>(const loop::Program&, const loop::Nest&, const GpuTarget&);
+//
+// It classifies the nest (loop/analysis.h), writes its main loop as text into a Frame's KernelText, prints what
+// follows the sum (bias, activation, residual, casts, stores) with a Body whose index variables and result values
+// it has set, and answers with the launches: grid, threads, shared memory, tensor maps, workspace (device_kernel.h).
+// The epilogue is never special: body.h says how to set indices and values before print(). schedule/choose_cuda.cpp
+// decides which nest gets which template; kernels/ holds plans (a Schedule's directives as a struct) and their text
+// form. Templates decline by leaving the schedule empty: the emitters here take every legal nest.
+#pragma once
+
+#include "compiler/base/gpu_target.h"
+#include "compiler/codegen/device_kernel.h"
+#include "compiler/loop/program.h"
+
+namespace stridec::codegen::cuda {
+
+DeviceNest emit_nest(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
+
+// A thread per point of the parallel dims; loops inside a point run in the thread.
+DeviceNest emit_points(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
+
+// The runtime library's routines (loop/library.def).
+DeviceNest emit_routine(const loop::Program& program, const loop::Call& call, const GpuTarget& target);
+
+}  // namespace stridec::codegen::cuda

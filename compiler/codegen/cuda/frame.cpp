@@ -1,0 +1,58 @@
+#include "compiler/codegen/cuda/frame.h"
+
+#include "compiler/base/text.h"
+#include "compiler/codegen/cuda/prelude.h"
+
+namespace stridec::codegen::cuda {
+
+DeviceKernel finish(KernelText& text, Geometry geometry, const std::string& declarations) {
+  DeviceKernel out;
+  std::string scratch;
+  if (!text.scratch_offsets().empty()) {
+    const sym::Expr start = sym::align_up(geometry.workspace_bytes, 256),
+                    one = sym::align_up(text.scratch_bytes(), 64);
+    scratch = cat("  char* const scratch = workspace + ", text.size(start), " + (", geometry.scratch_owner,
+                  ") * ", text.size(one), ";\n");
+    for (size_t i = 0; i < text.scratch_offsets().size(); ++i)
+      scratch += cat("  char* const scratch", i, " = scratch + ", text.scratch_offsets()[i], ";\n");
+    geometry.workspace_bytes = start + one * geometry.scratch_owners;
+  }
+  out.code = text.arguments();
+  out.grid = geometry.grid;
+  out.threads = geometry.threads;
+  out.cluster = geometry.cluster;
+  out.shared_bytes = geometry.shared_bytes;
+  out.maps = std::move(geometry.maps);
+  out.workspace_bytes = geometry.workspace_bytes;
+  out.fails = !out.code.messages.empty();
+  out.dependent_launch = geometry.dependent_launch;
+
+  std::vector<std::string> parameters;
+  for (size_t i = 0; i < out.maps.size(); ++i)
+    parameters.push_back(cat("const __grid_constant__ TensorMap map", i));
+  for (size_t i = 0; i < out.code.buffers.size(); ++i) parameters.push_back(text.parameter(i));
+  for (size_t i = 0; i < out.code.sizes.size(); ++i) parameters.push_back(cat("const int64_t s", i));
+  for (size_t i = 0; i < out.code.messages.size(); ++i) parameters.push_back(cat("const int64_t m", i));
+  if (out.fails) parameters.push_back("sd_failure* failures");
+  if (!out.workspace_bytes.is_const(0)) parameters.push_back("char* __restrict workspace");
+
+  std::string& all = out.code.text;
+  all = std::string(prelude()) + text.preamble();
+  if (!out.maps.empty()) all += "struct alignas(64) TensorMap { unsigned long words[16]; };\n";
+  all += declarations;
+  all += "extern \"C\" __global__ void ";
+  if (out.cluster > 1) all += cat("__cluster_dims__(", out.cluster, ", 1, 1) ");
+  all += cat("__launch_bounds__(", out.threads, geometry.blocks_sm ? cat(", ", geometry.blocks_sm) : "",
+             ") KERNEL(", join(parameters, ", "), ") {\n");
+  all += scratch + text.statements() + "}\n";
+  return out;
+}
+
+DeviceNest only(DeviceKernel kernel) {
+  DeviceNest out;
+  out.choices.emplace_back();
+  out.choices.back().launches.push_back(std::move(kernel));
+  return out;
+}
+
+}  // namespace stridec::codegen::cuda

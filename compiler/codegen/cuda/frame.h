@@ -1,0 +1,33 @@
+// The frame of every CUDA kernel: parameters, prelude, launch bounds.
+#pragma once
+
+#include <string>
+
+#include "compiler/codegen/body.h"
+#include "compiler/codegen/device_kernel.h"
+#include "compiler/codegen/emit_text.h"
+
+namespace stridec::codegen::cuda {
+
+struct Geometry {
+  std::array<sym::Expr, 3> grid = {1, 1, 1};
+  int threads = 256;
+  int blocks_sm = 0;  // of __launch_bounds__; 0: the compiler's choice
+  int cluster = 1;
+  sym::Expr shared_bytes = 0;
+  std::vector<TensorMap> maps;  // parameters map0, map1, ... of type TensorMap (128 bytes, __grid_constant__)
+  sym::Expr workspace_bytes = 0;  // a parameter char* workspace
+  // KernelText::scratch is cut out of the workspace, behind workspace_bytes, for so many owners; the owner's number.
+  sym::Expr scratch_owners = 0;
+  std::string scratch_owner = {};
+  bool dependent_launch = false;
+};
+
+// The finished kernel. In the statements the parameters p0.., s0.., m0.., map0.., failures and workspace are in scope.
+// `declarations` go before the kernel: shared types, device functions of a template.
+DeviceKernel finish(KernelText& text, Geometry geometry, const std::string& declarations = {});
+
+// A nest that is done by one kernel, whatever the sizes.
+DeviceNest only(DeviceKernel kernel);
+
+}  // namespace stridec::codegen::cuda

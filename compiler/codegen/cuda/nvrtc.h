@@ -1,0 +1,34 @@
+// NVIDIA's run-time compiler, loaded when it is first needed: the only file that knows its interface.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/base/gpu_target.h"
+
+namespace stridec::codegen::cuda {
+
+class Nvrtc {
+ public:
+  // `path`: the library, or a folder that holds it; "": $STRIDEC_NVRTC, the loader's path, CUDA's usual folders and
+  // the Python wheel's. Throws Error kToolchain, code "no-nvrtc", that says where it looked.
+  explicit Nvrtc(const std::string& path);
+  Nvrtc(const Nvrtc&) = delete;
+  ~Nvrtc();
+
+  // "13.0": part of every cache key.
+  const std::string& version() const { return version_; }
+  bool supports(const GpuTarget& target) const;
+  // A cubin, or PTX text (ended by a zero byte) for the target "ptx". `name` appears in messages. Throws Error
+  // kToolchain, code "nvrtc", with the compiler's log.
+  std::string compile(const std::string& name, const std::string& text, const GpuTarget& target) const;
+
+ private:
+  struct Functions;
+  void* library_ = nullptr;
+  Functions* functions_ = nullptr;
+  std::string version_, path_;
+  std::vector<int> architectures_;
+};
+
+}  // namespace stridec::codegen::cuda

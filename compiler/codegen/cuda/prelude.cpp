@@ -1,0 +1,135 @@
+#include "compiler/codegen/cuda/prelude.h"
+
+#include <map>
+#include <string>
+
+#include "compiler/base/text.h"
+
+namespace stridec::codegen::cuda {
+namespace {
+
+// STRIDEC_EMULATE: the tests compile kernels for the CPU, without PTX.
+constexpr std::string_view kPrelude = R"(typedef long int64_t;
+typedef int int32_t;
+#define __FMA__ 1
+#ifndef STRIDEC_EMULATE
+#define __builtin_inff() __int_as_float(0x7f800000)
+#define __builtin_inf() __longlong_as_double(0x7ff0000000000000ll)
+#define __builtin_nanf(text) __int_as_float(0x7fc00000)
+#define __builtin_nan(text) __longlong_as_double(0x7ff8000000000000ll)
+#define __builtin_copysign(x, y) copysign(x, y)
+#define __builtin_copysignf(x, y) copysignf(x, y)
+#define __builtin_elementwise_abs(x) sd_abs(x)
+#define __builtin_elementwise_floor(x) sd_floor(x)
+#define __builtin_elementwise_ceil(x) sd_ceil(x)
+#define __builtin_elementwise_trunc(x) sd_trunc(x)
+#define __builtin_elementwise_roundeven(x) sd_roundeven(x)
+#define __builtin_elementwise_sqrt(x) sd_sqrt(x)
+#define __builtin_elementwise_fma(x, y, z) sd_fused(x, y, z)
+static inline float sd_abs(float x) { return fabsf(x); }
+static inline double sd_abs(double x) { return fabs(x); }
+static inline signed char sd_abs(signed char x) { return (signed char)(x < 0 ? -x : x); }
+static inline short sd_abs(short x) { return (short)(x < 0 ? -x : x); }
+static inline int sd_abs(int x) { return x < 0 ? (int)(0u - (unsigned)x) : x; }
+static inline long sd_abs(long x) { return x < 0 ? (long)(0ul - (unsigned long)x) : x; }
+static inline float sd_floor(float x) { return floorf(x); }
+static inline double sd_floor(double x) { return floor(x); }
+static inline float sd_ceil(float x) { return ceilf(x); }
+static inline double sd_ceil(double x) { return ceil(x); }
+static inline float sd_trunc(float x) { return truncf(x); }
+static inline double sd_trunc(double x) { return trunc(x); }
+static inline float sd_roundeven(float x) { return rintf(x); }
+static inline double sd_roundeven(double x) { return rint(x); }
+static inline float sd_sqrt(float x) { return sqrtf(x); }
+static inline double sd_sqrt(double x) { return sqrt(x); }
+static inline float sd_fused(float x, float y, float z) { return fmaf(x, y, z); }
+static inline double sd_fused(double x, double y, double z) { return fma(x, y, z); }
+#endif
+struct sd_failure { int code, reserved; long values[7]; };
+// The first failure that arrives stays. Numbers of the sentence first: whoever sees the code sees them.
+static inline void sd_fail(sd_failure* slot, int64_t message, int64_t v0, int64_t v1) {
+  if (atomicCAS(&slot->reserved, 0, 1)) return;
+  slot->values[0] = v0;
+  slot->values[1] = v1;
+  __threadfence_system();
+  *(volatile int*)&slot->code = (int)message + 1;
+}
+)";
+
+// Functions of CUDA's math library (within 2 units in the last place, most of them; CUDA C++ programming guide,
+// "mathematical functions").
+struct Named {
+  const char* name;
+  const char* f32;
+  const char* f64;
+};
+constexpr Named kUnary[] = {
+    {"exp", "expf(x)", "exp(x)"},       {"expm1", "expm1f(x)", "expm1(x)"},
+    {"log", "logf(x)", "log(x)"},       {"log1p", "log1pf(x)", "log1p(x)"},
+    {"sin", "sinf(x)", "sin(x)"},       {"cos", "cosf(x)", "cos(x)"},
+    {"tan", "tanf(x)", "tan(x)"},       {"asin", "asinf(x)", "asin(x)"},
+    {"acos", "acosf(x)", "acos(x)"},    {"atan", "atanf(x)", "atan(x)"},
+    {"sinh", "sinhf(x)", "sinh(x)"},    {"cosh", "coshf(x)", "cosh(x)"},
+    {"tanh", "tanhf(x)", "tanh(x)"},    {"asinh", "asinhf(x)", "asinh(x)"},
+    {"acosh", "acoshf(x)", "acosh(x)"}, {"atanh", "atanhf(x)", "atanh(x)"},
+    {"erf", "erff(x)", "erf(x)"},       {"sigmoid", "1.0f / (1.0f + expf(-x))", "1.0 / (1.0 + exp(-x))"},
+};
+constexpr Named kBinary[] = {
+    {"pow", "powf(x, y)", "pow(x, y)"},
+    {"atan2", "atan2f(x, y)", "atan2(x, y)"},
+    {"rem", "fmodf(x, y)", "fmod(x, y)"},
+};
+
+std::map<std::string, Snippet, std::less<>> make_snippets() {
+  std::map<std::string, Snippet, std::less<>> out;
+  auto add = [&](const std::string& name, std::vector<std::string> needs, std::string text) {
+    out[name] = Snippet{name, std::move(needs), std::move(text)};
+  };
+  for (const char* type : {"f32", "f64"}) {
+    const bool single = type[1] == '3';
+    for (const Named& f : kUnary)
+      add(cat(f.name, ".", type), {},
+          cat("static inline ", type, " sd_", f.name, "(", type, " x) { return ", single ? f.f32 : f.f64,
+              "; }\n"));
+    for (const Named& f : kBinary)
+      add(cat(f.name, ".", type), {},
+          cat("static inline ", type, " sd_", std::string(f.name) == "rem" ? "frem" : f.name, "(", type,
+              " x, ", type, " y) { return ", single ? f.f32 : f.f64, "; }\n"));
+  }
+  // One instruction each, from sm_80 on; rounding to the nearest, ties to even, NaN stays NaN.
+  add("to.f16", {}, R"(#ifdef STRIDEC_EMULATE
+static inline u16 sd_to_f16(f32 x) { return __builtin_bit_cast(u16, (_Float16)x); }
+#else
+static inline u16 sd_to_f16(f32 x) { u16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
+#endif
+)");
+  add("from.f16", {}, R"(#ifdef STRIDEC_EMULATE
+static inline f32 sd_from_f16(u16 h) { return (f32)__builtin_bit_cast(_Float16, h); }
+#else
+static inline f32 sd_from_f16(u16 h) { f32 x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h)); return x; }
+#endif
+)");
+  add("to.bf16", {}, R"(#ifdef STRIDEC_EMULATE
+static inline u16 sd_to_bf16(f32 x) { return __builtin_bit_cast(u16, (__bf16)x); }
+#else
+static inline u16 sd_to_bf16(f32 x) { u16 h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
+#endif
+)");
+  add("from.bf16", {},
+      "static inline f32 sd_from_bf16(u16 h) { return __builtin_bit_cast(f32, (u32)h << 16); }\n");
+  return out;
+}
+
+const Snippet* find(std::string_view name) {
+  static const std::map<std::string, Snippet, std::less<>> snippets = make_snippets();
+  const auto found = snippets.find(name);
+  return found == snippets.end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+std::string_view prelude() { return kPrelude; }
+
+const CudaText kCudaText{find};
+
+}  // namespace stridec::codegen::cuda

@@ -1,0 +1,1 @@
+#include "tests/unit/ops/contractions.cpp"  // the same cases, compiled

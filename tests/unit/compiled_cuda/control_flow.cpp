@@ -1,0 +1,1 @@
+#include "tests/unit/ops/control_flow.cpp"  // the same cases, compiled

@@ -1,0 +1,1 @@
+#include "tests/unit/ops/indexing.cpp"  // the same cases, compiled

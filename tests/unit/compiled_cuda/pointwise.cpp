@@ -1,0 +1,1 @@
+#include "tests/unit/ops/pointwise.cpp"  // the same cases, compiled

@@ -1,0 +1,1 @@
+#include "tests/unit/ops/reductions.cpp"  // the same cases, compiled

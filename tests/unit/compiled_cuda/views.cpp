@@ -1,0 +1,1 @@
+#include "tests/unit/ops/views.cpp"  // the same cases, compiled

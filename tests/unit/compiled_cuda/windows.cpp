@@ -1,0 +1,1 @@
+#include "tests/unit/ops/windows.cpp"  // the same cases, compiled
