@@ -9,8 +9,29 @@
 
 namespace stridec::codegen {
 
+namespace {
+
+std::vector<bool> summed_alone(const loop::Nest& nest) {
+  std::vector<int> uses(nest.values.size()), sums(nest.values.size());
+  loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+    const auto* reduce = std::get_if<loop::Reduce>(&stmt.node);
+    const bool sum = reduce && reduce->combine == loop::Combine::kSum;
+    loop::for_each_use(stmt, [&](loop::ValueId id) { ++uses[id.value], sums[id.value] += sum; });
+  });
+  std::vector<bool> out(nest.values.size());
+  for (size_t i = 0; i < out.size(); ++i) out[i] = sums[i] == 1 && uses[i] == 1;
+  return out;
+}
+
+}  // namespace
+
 Body::Body(KernelText& text, const loop::Nest& nest, InnerLoops inner)
-    : text_(text), nest_(nest), inner_(std::move(inner)), facts_(text.facts()), values_(nest.values.size()) {
+    : text_(text),
+      nest_(nest),
+      inner_(std::move(inner)),
+      facts_(text.facts()),
+      values_(nest.values.size()),
+      summed_(summed_alone(nest)) {
   for (const loop::Dim& dim : nest.dims) facts_.set_index(dim.var, dim.extent);
 }
 

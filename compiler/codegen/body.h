@@ -168,6 +168,9 @@ class Body {
   std::map<sym::Expr, CValue, sym::ExprLess> valid_;  // of variables bound with kSkip
   std::map<loop::BufferId, Memory> buffers_;
   std::vector<std::optional<CValue>> values_;
+  // Values that nothing but a sum takes: a product among them may be added in one rounding. Every other product
+  // is rounded by itself, so that a value computed again in another nest is the same value.
+  std::vector<bool> summed_;
   std::optional<sym::Expr> lane_var_;
   bool lanes_are_points_ = false;  // the lanes are points of the nest, each with its own local buffers
   int width_ = 1;

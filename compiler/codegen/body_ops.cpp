@@ -339,7 +339,10 @@ std::string Body::let_text(const loop::Let& let, int width) {
     }
     case ScalarOp::kAdd: return boolean ? cat(a, " | ", b) : wrapping(a, "+", b);
     case ScalarOp::kSub: return boolean ? cat(a, " ^ ", b) : wrapping(a, "-", b);
-    case ScalarOp::kMul: return boolean ? cat(a, " & ", b) : wrapping(a, "*", b);
+    case ScalarOp::kMul:
+      if (floating && !is_storage_float(result) && text_.target().fma && !summed_[let.result.value])
+        return call("product", "product");
+      return boolean ? cat(a, " & ", b) : wrapping(a, "*", b);
     case ScalarOp::kDiv: return floating ? finish(cat(a, " / ", b)) : call("div", "idiv");
     case ScalarOp::kMod: return call("mod", floating ? "fmod" : "imod");
     case ScalarOp::kRem: return call("rem", floating ? "frem" : "irem");

@@ -284,6 +284,9 @@ Snippet make(std::string_view full, int width, bool f16c) {
             : cat("static inline ", type, "@ sd_select(bool@ c, ", type, "@ a, ", type,
                   "@ b) { return (__builtin_convertvector(c, ", mask_type, "@) != (", mask_type,
                   "@)0) ? a : b; }\n");
+  } else if (op == "product") {
+    snippet.text = cat("static inline ", type, "@ sd_product(", type, "@ a, ", type,
+                       "@ b) {\n#pragma clang fp contract(off)\n  return a * b;\n}\n");
   } else if ((op == "min" || op == "max") && floating) {
     snippet.text = cat("static inline ", type, "@ sd_", op == "min" ? "fmin" : "fmax", "(", type, "@ a, ",
                        type, "@ b) { return a != a ? a : a ", op == "min" ? "<" : ">", " b ? a : b; }\n");

@@ -178,6 +178,26 @@ TEST_CASE("states are kept, weights are packed, buffers are copied") {
     check_close(t, tensor(kF32, {2}, {108, 212}), 0, "state");
 }
 
+TEST_CASE("a product that two nests compute is one number") {
+  for (const DType dtype : {kF32, DType::kF64}) {
+    ProgramBuilder p;
+    const View x = p.input("x", dtype, {37}), y = p.input("y", dtype, {37}), z = p.output("z", dtype, {37}),
+               t = p.arena("t", dtype, {37});
+    NestBuilder first = p.nest("product");
+    const Expr i = first.dim(37);
+    first.store(t, {i}, first.load(x, {i}) * first.load(y, {i}));
+    first.finish();
+    NestBuilder second = p.nest("rest");
+    const Expr j = second.dim(37);
+    second.store(z, {j}, second.load(x, {j}) * second.load(y, {j}) - second.load(t, {j}));
+    second.finish();
+    const std::vector<HostTensor> in = {random_tensor(dtype, {37}, 1, -1e9, 1e9),
+                                        random_tensor(dtype, {37}, 2, -1, 1)};
+    const std::vector<HostTensor> out = run_compiled(p.program, in);
+    check_close(out[0], loop::make_tensor(dtype, {37}), 0, name(dtype));
+  }
+}
+
 TEST_CASE("equal kernels of different nests are one function") {
   ProgramBuilder p;
   const View x = p.input("x", kF32, {40, 8}), z = p.input("z", kF32, {40, 8});
