@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -8,6 +9,7 @@
 #include "cli/output.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/import.h"
+#include "compiler/sym/phrase.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::cli {
@@ -24,40 +26,99 @@ int exit_code(const std::vector<Diagnostic>& problems) {
   return problems.empty() ? 0 : static_cast<int>(problems.front().kind);
 }
 
-void print_text(const std::string& file, const frontend::Imported& imported) {
-  std::printf("%s  %s\n", file.c_str(), imported.summary.c_str());
-  std::string symbols;
-  for (const auto& symbol : imported.graph.symbols) {
-    if (!symbols.empty()) symbols += "; ";
-    symbols += symbol.var.name() + " " + sym::to_string(imported.graph.facts.bounds(symbol.var));
-    if (symbol.input < 0) symbols += " (known only during a run)";
+// The node at the start of a guard's sentence: "node 9 'add' (Add): dims differ".
+std::string node_of(const sym::Guard& guard) {
+  const std::string text = sym::render(guard);
+  const size_t end = text.find("): ");
+  return text.starts_with("node ") && end != std::string::npos ? text.substr(0, end + 1) : "";
+}
+
+bool is_data_dependent(const graph::Graph& graph, sym::Expr e) {
+  const auto vars = sym::free_vars(e);
+  return std::any_of(graph.symbols.begin(), graph.symbols.end(), [&](const graph::Symbol& symbol) {
+    return symbol.input < 0 && std::find(vars.begin(), vars.end(), symbol.var) != vars.end();
+  });
+}
+
+// What a caller may choose: a line for each size that the inputs give, with its range and the nodes that ask for it.
+std::vector<std::vector<std::string>> symbol_rows(const graph::Graph& graph) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& symbol : graph.symbols) {
+    if (symbol.input < 0) continue;
+    const sym::Interval range = graph.facts.bounds(symbol.var);
+    const bool any = range.lo <= 0 && !range.has_hi();
+    std::string text = any ? "any size" : range.has_hi() ? sym::to_string(range) : cat(range.lo, " or more");
+    if (const int64_t multiple = graph.facts.known_divisor(symbol.var); multiple > 1)
+      text += cat(", multiple of ", multiple);
+    std::string nodes;
+    for (const auto& guard : graph.guards)
+      if (sym::bounded_variable(guard.condition) == symbol.var)
+        nodes += (nodes.empty() ? "asked for by " : ", ") + node_of(guard);
+    rows.push_back({symbol.var.name(), text,
+                    cat("dim ", symbol.dim, " of '", graph.input_names[static_cast<size_t>(symbol.input)],
+                        "'", symbol.multiple == 1 ? "" : cat(" is ", symbol.multiple, " times it")),
+                    nodes});
   }
-  if (!symbols.empty()) std::printf(" symbols    %s\n", symbols.c_str());
-  for (const auto& guard : imported.graph.guards) std::printf(" guard      %s\n", guard.sentence.c_str());
+  return rows;
+}
+
+void print_text(const std::string& file, const frontend::Imported& imported) {
+  const graph::Graph& graph = imported.graph;
+  std::printf("%s  %s\n", file.c_str(), imported.summary.c_str());
+  if (const auto rows = symbol_rows(graph); !rows.empty())
+    std::printf(" symbols\n%s", table(rows, "   ").c_str());
+  for (const auto& guard : graph.guards)
+    if (!sym::bounded_variable(guard.condition))
+      std::printf(" needs      %s; otherwise %s\n", sym::phrase(guard.condition).c_str(),
+                  sym::render(guard).c_str());
+  for (size_t i = 0; i < graph.top.results.size(); ++i) {
+    const graph::Type& type = graph[graph.top.results[i]].type;
+    if (std::any_of(type.shape.begin(), type.shape.end(),
+                    [&](sym::Expr dim) { return is_data_dependent(graph, dim); }))
+      std::printf(" note       output '%s' %s has a size that only the data tells\n",
+                  graph.output_names[i].c_str(), graph::to_string(type).c_str());
+  }
   std::printf(" problems   %s\n",
               imported.problems.empty() ? "none" : std::to_string(imported.problems.size()).c_str());
   std::vector<std::vector<std::string>> rows;
   for (size_t i = 0; i < imported.problems.size(); ++i) {
     const Diagnostic& d = imported.problems[i];
-    rows.push_back({std::to_string(i + 1), d.code, d.where.node,
+    rows.push_back({std::to_string(i + 1), d.code, d.where.node.empty() ? d.where.tensor : d.where.node,
                     d.message + (d.help.empty() ? "" : " (" + d.help + ")")});
   }
   std::printf("%s", table(rows, "   ").c_str());
+}
+
+Json to_json(const std::string& file, const frontend::Imported& imported) {
+  const graph::Graph& graph = imported.graph;
+  Json json = {{"file", file},
+               {"summary", imported.summary},
+               {"problems", Json::array()},
+               {"symbols", Json::array()},
+               {"guards", Json::array()}};
+  for (const auto& d : imported.problems) json["problems"].push_back(problem_json(d));
+  for (const auto& symbol : graph.symbols) {
+    if (symbol.input < 0) continue;
+    const sym::Interval range = graph.facts.bounds(symbol.var);
+    Json entry = {{"name", symbol.var.name()}, {"minimum", std::max<int64_t>(range.lo, 0)}};
+    if (range.has_hi()) entry["maximum"] = range.hi;
+    entry["multiple"] = std::max<int64_t>(1, graph.facts.known_divisor(symbol.var));
+    entry["from"] = {{"input", graph.input_names[static_cast<size_t>(symbol.input)]}, {"dim", symbol.dim}};
+    json["symbols"].push_back(std::move(entry));
+  }
+  for (const auto& guard : graph.guards)
+    json["guards"].push_back({{"condition", sym::to_string(guard.condition)},
+                              {"node", node_of(guard)},
+                              {"sentence", sym::render(guard)}});
+  return json;
 }
 
 int run(const CompileFlags& flags, const Globals& globals) {
   const CompileOptions options = flags.options();
   const auto imported = frontend::import_file(options.model, {.dims = options.dims});
   if (globals.json) {
-    Json json = {{"file", options.model},
-                 {"summary", imported.summary},
-                 {"problems", Json::array()},
-                 {"symbols", Json::array()}};
-    for (const auto& d : imported.problems) json["problems"].push_back(problem_json(d));
-    for (const auto& symbol : imported.graph.symbols)
-      json["symbols"].push_back(
-          {{"name", symbol.var.name()}, {"range", sym::to_string(imported.graph.facts.bounds(symbol.var))}});
-    std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    std::printf("%s\n",
+                to_json(options.model, imported).dump(2, ' ', false, Json::error_handler_t::replace).c_str());
   } else {
     print_text(options.model, imported);
     if (!imported.problems.empty()) std::printf("exit code %d\n", exit_code(imported.problems));

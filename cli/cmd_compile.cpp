@@ -19,6 +19,8 @@
 namespace stridec::cli {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 struct Flags {
   CompileFlags common;
   PassFlags passes;
@@ -82,14 +84,19 @@ int run(const Flags& flags, const Globals& globals) {
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);
   const uint64_t peak = static_cast<uint64_t>(usage.ru_maxrss) * 1024;
-  const uint64_t beside = size - std::min<uint64_t>(size, static_cast<uint64_t>(program.weight_bytes));
-  progress.line("wrote", cat(output, " (", human_bytes(size), ", ", human_bytes(beside), " beside weights), ",
-                             package::manifest_path(output), "   ", human_seconds(seconds), ", ",
+  const uint64_t weights = static_cast<uint64_t>(program.weight_bytes);
+  const bool external = !options.weights_file.empty();
+  const std::string parts =
+      external
+          ? cat(output, " (", human_bytes(size), "), ", options.weights_file, " (", human_bytes(weights), ")")
+          : cat(output, " (", human_bytes(size), ", ", human_bytes(size - weights), " beside weights)");
+  progress.line("wrote", cat(parts, ", ", package::manifest_path(output), "   ", human_seconds(seconds), ", ",
                              human_bytes(peak), " peak"));
   json.update({{"artifact", output},
                {"manifest", package::manifest_path(output)},
                {"bytes", size},
-               {"weight_bytes", program.weight_bytes},
+               {"weight_bytes", weights},
+               {"weights_file", external ? Json(options.weights_file) : Json(nullptr)},
                {"kernels", made.built.kernels.size()},
                {"launches", launches},
                {"seconds", seconds},

@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -15,6 +16,7 @@
 #include "compiler/loop/text.h"
 #include "compiler/loop/walk.h"
 #include "compiler/package/elf.h"
+#include "compiler/sym/phrase.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::cli {
@@ -56,7 +58,9 @@ void print_manifest(const Json& m, const std::string& file) {
                        s["from"].is_string() ? "known only during a run" : ""});
   if (!symbols.empty()) std::printf(" symbols\n%s", table(symbols, "   ").c_str());
   for (const Json& guard : m["guards"])
-    std::printf(" guard      %s\n", guard["sentence"].get<std::string>().c_str());
+    std::printf(" needs      %s; otherwise %s\n",
+                sym::phrase(sym::parse(guard["condition"].get<std::string>())).c_str(),
+                guard["sentence"].get<std::string>().c_str());
   std::printf(
       " targets    %s: %s\n", m["targets"][0]["device"].get<std::string>().c_str(),
       join(m["targets"][0]["variants"], ", ", [](const Json& v) { return v.get<std::string>(); }).c_str());
@@ -129,6 +133,32 @@ int print_schedule(const Compilation& made, const Globals& globals) {
   return 0;
 }
 
+// The operation after which the size of a buffer is known, of a buffer whose size is data.
+std::string size_known_after(const loop::Program& program, const loop::Buffer& buffer) {
+  std::map<loop::BufferId, std::string> made_by;
+  std::map<sym::Expr, std::string, sym::ExprLess> bound_by;
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    if (const auto* bind = std::get_if<loop::BindSymbol>(&step.node))
+      bound_by[bind->symbol] = made_by[bind->buffer];
+    if (const auto* loop = std::get_if<loop::While>(&step.node)) bound_by[loop->iterations] = "its loop";
+    if (const auto* call = std::get_if<loop::Call>(&step.node))
+      for (loop::BufferId id : call->writes) made_by[id] = call->nodes.empty() ? "" : call->nodes.back();
+    if (const auto* launch = std::get_if<loop::Launch>(&step.node)) {
+      const loop::Nest& nest = program[launch->nest];
+      loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+        if (const auto* store = std::get_if<loop::Store>(&stmt.node))
+          made_by[store->access.buffer] = nest.nodes.empty() ? nest.name : nest.nodes.front();
+      });
+    }
+  });
+  std::string after;
+  for (sym::Expr dim : buffer.shape)
+    for (sym::Expr var : sym::free_vars(dim))
+      if (const auto found = bound_by.find(var); found != bound_by.end() && !found->second.empty())
+        after = found->second;
+  return after;
+}
+
 int print_memory(const loop::Program& program, const Globals& globals) {
   Json json = {{"stage", "memory"},
                {"weight_bytes", program.weight_bytes},
@@ -137,12 +167,19 @@ int print_memory(const loop::Program& program, const Globals& globals) {
   std::vector<std::vector<std::string>> rows = {{"buffer", "type", "offset", "elements"}};
   for (const auto& buffer : program.buffers) {
     if (buffer.storage != loop::Storage::kArena) continue;
-    rows.push_back({buffer.name, std::string(name(buffer.dtype)), sym::to_string(buffer.offset),
-                    sym::to_string(loop::element_count(buffer.shape))});
+    const bool planned = !buffer.offset.is_const(-1);
+    const std::string after = planned ? "" : size_known_after(program, buffer),
+                      elements = sym::to_string(loop::element_count(buffer.shape));
+    rows.push_back({buffer.name, std::string(name(buffer.dtype)),
+                    planned         ? sym::to_string(buffer.offset)
+                    : after.empty() ? "allocated during the run"
+                                    : cat("allocated during the run, size known after ", after),
+                    elements});
     json["buffers"].push_back({{"name", buffer.name},
                                {"dtype", name(buffer.dtype)},
-                               {"offset", rows.back()[2]},
-                               {"elements", rows.back()[3]}});
+                               {"offset", planned ? Json(sym::to_string(buffer.offset)) : Json(nullptr)},
+                               {"elements", elements}});
+    if (!planned) json["buffers"].back()["allocated_after"] = after;
   }
   if (globals.json)
     std::printf("%s\n", json.dump(2).c_str());

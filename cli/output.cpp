@@ -50,6 +50,7 @@ std::string table(const std::vector<std::vector<std::string>>& rows, const std::
       line += number ? pad + row[i] : row[i] + (i + 1 < row.size() ? pad : "");
       if (i + 1 < row.size()) line += "  ";
     }
+    line.erase(line.find_last_not_of(' ') + 1);
     out += line + "\n";
   }
   return out;

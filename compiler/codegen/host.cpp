@@ -70,7 +70,8 @@ struct HostProgram {
     out += "static const stridec_abi_state states[] = {\n";
     for (size_t i = 0; i < program.states.size(); ++i) {
       const loop::Buffer& b = program[program.states[i]];
-      out += cat("  {", value(b), ", ", b.shape.empty() ? "0" : cat("state_dims_", i), ", -1},\n");
+      out += cat("  {", value(b), ", ", b.shape.empty() ? "0" : cat("state_dims_", i), ", ",
+                 b.weight.size > 0 ? c(b.offset) : "-1", "},\n");
     }
     out += "};\n";
   }

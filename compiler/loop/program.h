@@ -70,9 +70,9 @@ struct Buffer {
   Storage storage = Storage::kArena;
   int ordinal =
       -1;  // input, output, state: position in the artifact's list; weight: position in the packed weights
-  WeightData weight;       // kWeight alone
+  WeightData weight;       // kWeight; of a kState its value at the start, absent: zeros
   bool prepacked = false;  // kWeight whose bytes are computed at compile time by Program::prepack
-  sym::Expr offset = 0;    // kArena and kWeight, after planning: byte offset
+  sym::Expr offset = 0;    // after planning, in bytes: in the arena (-1: allocated during the run) or the weights
 };
 
 // ---- scalars ---------------------------------------------------------------------------------------------

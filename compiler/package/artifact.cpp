@@ -15,14 +15,14 @@ namespace {
 using codegen::cpu::Built;
 using codegen::cpu::Variant;
 
-// The weights of all variants by their place, each once.
+// The weights and initial states of all variants by their place, each once.
 std::vector<WeightPiece> pieces_of(const std::vector<Variant>& variants) {
   std::vector<WeightPiece> pieces;
   for (const Variant& variant : variants)
     for (const auto& buffer : variant.program.buffers) {
       const auto offset = sym::as_const(buffer.offset);
-      if (buffer.storage != loop::Storage::kWeight || !offset || *offset < 0 || buffer.weight.size == 0)
-        continue;
+      const bool stored = buffer.storage == loop::Storage::kWeight || buffer.storage == loop::Storage::kState;
+      if (!stored || !offset || *offset < 0 || buffer.weight.size == 0) continue;
       pieces.push_back({static_cast<uint64_t>(*offset),
                         {reinterpret_cast<const char*>(buffer.weight.bytes), buffer.weight.size}});
     }

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
@@ -30,9 +31,28 @@ Json values_of(const Program& program, const std::vector<loop::BufferId>& ids) {
   return values;
 }
 
+// Symbols that only the run knows matter to a reader where a size that he is told mentions them; loop counters
+// and checks do not.
+std::set<sym::Expr, sym::ExprLess> symbols_told(const Program& program) {
+  std::set<sym::Expr, sym::ExprLess> told;
+  const auto tell = [&](sym::Expr e) {
+    for (sym::Expr var : sym::free_vars(e)) told.insert(var);
+  };
+  for (const auto* values : {&program.inputs, &program.outputs, &program.states})
+    for (loop::BufferId id : *values)
+      for (sym::Expr dim : program[id].shape) tell(dim);
+  for (const auto& guard : program.guards) tell(guard.condition);
+  tell(program.arena_bytes);
+  for (const auto& symbol : program.symbols)
+    if (symbol.input >= 0) told.insert(symbol.var);
+  return told;
+}
+
 Json symbols_of(const Program& program) {
   Json symbols = Json::array();
+  const auto told = symbols_told(program);
   for (const auto& symbol : program.symbols) {
+    if (!told.contains(symbol.var)) continue;
     const auto range = program.facts.bounds(symbol.var);
     Json entry = {{"name", symbol.var.name()}, {"minimum", range.has_lo() ? range.lo : 0}};
     if (range.has_hi()) entry["maximum"] = range.hi;
@@ -78,7 +98,7 @@ Json kernels_of(const Program& program) {
 std::string manifest(const Program& program, const ManifestFacts& facts) {
   Json guards = Json::array();
   for (const auto& guard : program.guards)
-    guards.push_back({{"condition", sym::to_string(guard.condition)}, {"sentence", guard.sentence}});
+    guards.push_back({{"condition", sym::to_string(guard.condition)}, {"sentence", sym::render(guard)}});
   Json json = {
       {"schema_version", "1.0"},
       {"compiler", "stridec " STRIDEC_VERSION},

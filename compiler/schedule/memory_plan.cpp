@@ -295,10 +295,10 @@ void plan_weights(std::span<Program* const> variants) {
   };
   for (Program* program : variants) {
     for (Buffer& buffer : program->buffers)
-      if (buffer.storage == Storage::kWeight) buffer.offset = -1;
+      if (buffer.storage == Storage::kWeight || buffer.storage == Storage::kState) buffer.offset = -1;
     auto place = [&](BufferId id) {
       Buffer& buffer = (*program)[id];
-      if (buffer.storage != Storage::kWeight || buffer.offset != Expr(-1)) return;
+      if (buffer.offset != Expr(-1)) return;
       const auto count = sym::as_const(extent_in_elements(buffer));
       STRIDEC_CHECK(count.has_value(), buffer.name);
       if (const auto shared = same(buffer)) {
@@ -312,8 +312,11 @@ void plan_weights(std::span<Program* const> variants) {
       total += (*count * byte_size(buffer.dtype) + kAlignment - 1) / kAlignment * kAlignment;
     };
     loop::for_each_step(program->steps, [&](const loop::Step& step) {
-      for (BufferId id : effects_of(*program, step).reads) place(id);
+      for (BufferId id : effects_of(*program, step).reads)
+        if ((*program)[id].storage == Storage::kWeight) place(id);
     });
+    for (BufferId id : program->states)
+      if ((*program)[id].weight.size > 0) place(id);
   }
   for (Program* program : variants) program->weight_bytes = total;
 }

@@ -58,6 +58,8 @@ void for_each_rule(Apply&& apply) {
   apply(max(x, y) < z, x < z && y < z, always);
   apply(z <= max(x, y), z <= x || z <= y, always);
   apply(z < max(x, y), z < x || z < y, always);
+  apply(min(x, y) == x, x <= y, always);
+  apply(max(x, y) == x, y <= x, always);
   apply(x * y == 0, x == 0 || y == 0, always);
   apply(x * y != 0, x != 0 && y != 0, always);
   apply(select(w, c0, c1) == c2, select(w, c0 == c2, c1 == c2), always);

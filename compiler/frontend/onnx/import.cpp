@@ -10,6 +10,7 @@
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/schema.h"
 #include "compiler/graph/builder.h"
+#include "compiler/graph/guards.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/sym/text.h"
 
@@ -142,9 +143,11 @@ class ModelImporter : public Importer {
     out_.graph.name = model_.graph.name;
     scopes_.emplace_back();
     add_inputs();
+    const sym::Facts given = out_.graph.facts;
     add_initializers(model_.graph);
     add_nodes(model_.graph);
     add_outputs();
+    graph::drop_implied_guards(out_.graph, given);
     return std::move(out_);
   }
 

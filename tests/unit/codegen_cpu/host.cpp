@@ -193,8 +193,8 @@ TEST_CASE("a product that two nests compute is one number") {
     second.finish();
     const std::vector<HostTensor> in = {random_tensor(dtype, {37}, 1, -1e9, 1e9),
                                         random_tensor(dtype, {37}, 2, -1, 1)};
-    const std::vector<HostTensor> out = run_compiled(p.program, in);
-    check_close(out[0], loop::make_tensor(dtype, {37}), 0, name(dtype));
+    const std::vector<HostTensor> out = codegen::cpu::run_compiled(p.program, in);
+    check_close(out[0], loop::make_tensor(dtype, {37}), 0, std::string(name(dtype)));
   }
 }
 

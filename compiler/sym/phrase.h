@@ -1,0 +1,17 @@
+// Conditions as people read them.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "compiler/sym/expr.h"
+
+namespace stridec::sym {
+
+// "sequence <= 512", "h8 >= 1", "sequence is a multiple of 8", "past == other and rows >= 2": the constant stands last.
+std::string phrase(Expr condition);
+
+// The variable, of a condition that bounds one variable by a constant or says what divides it.
+std::optional<Expr> bounded_variable(Expr condition);
+
+}  // namespace stridec::sym
