@@ -2,22 +2,27 @@
 // outputs. Where they differ, the first operation that does is looked for.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
+#include <utility>
 
 #include "cli/command.h"
 #include "cli/compile_flags.h"
 #include "cli/library.h"
 #include "cli/npy.h"
 #include "cli/output.h"
+#include "cli/progress.h"
+#include "cli/random_inputs.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build_run.h"
 #include "compiler/compile.h"
 #include "compiler/loop/interpret.h"
-#include "compiler/sym/text.h"
+#include "compiler/loop/walk.h"
 
 namespace stridec::cli {
 namespace {
@@ -31,8 +36,11 @@ struct Flags {
   std::string artifact;
   std::vector<std::string> inputs, expected;
   int runs = 3;
+  bool runs_given = false;
   double tolerance = 1e-4;
 };
+
+constexpr std::chrono::seconds kEnough(20);
 
 struct Difference {
   size_t output = 0;
@@ -79,24 +87,20 @@ std::string position(const HostTensor& tensor, int64_t element) {
   return "[" + join(at, ",", [](int64_t i) { return std::to_string(i); }) + "]";
 }
 
-ValueDeclaration declaration(const loop::Program& program, loop::BufferId id) {
-  const loop::Buffer& buffer = program[id];
-  return {buffer.name, "[" + join(buffer.shape, ", ", [](sym::Expr e) { return sym::to_string(e); }) + "]",
-          buffer.dtype, static_cast<int>(buffer.shape.size())};
-}
-
 // Inputs of one run: files where they are given, otherwise random and different in every run.
 Tensors inputs_of(const loop::Program& program, const Flags& flags, const Sizes& sizes, int run) {
   Tensors inputs;
-  for (loop::BufferId id : program.inputs) {
-    const ValueDeclaration declared = declaration(program, id);
-    Array array;
-    for (const auto& text : flags.inputs)
-      if (text.substr(0, text.find('=')) == declared.name && text.find('=') != std::string::npos)
-        array = read_npy(text.substr(text.find('=') + 1), declared.dtype);
-    if (array.bytes.empty())
-      array = random_array(declared, sizes, inputs.size() + 100 * static_cast<uint64_t>(run));
-    inputs.push_back({array.dtype, array.shape, array.bytes});
+  for (size_t i = 0; i < program.inputs.size(); ++i) {
+    const loop::Buffer& buffer = program[program.inputs[i]];
+    const auto file = std::find_if(flags.inputs.begin(), flags.inputs.end(), [&](const std::string& text) {
+      return text.find('=') != std::string::npos && text.substr(0, text.find('=')) == buffer.name;
+    });
+    if (file == flags.inputs.end()) {
+      inputs.push_back(random_input(program, i, sizes, i + 100 * static_cast<uint64_t>(run)));
+      continue;
+    }
+    Array array = read_npy(file->substr(file->find('=') + 1), buffer.dtype);
+    inputs.push_back({array.dtype, std::move(array.shape), std::move(array.bytes)});
   }
   return inputs;
 }
@@ -131,36 +135,95 @@ Tensors run_artifact(Library& library, const Tensors& inputs) {
   return outputs;
 }
 
-// The graph up to one of its nodes, compiled and interpreted: whether they differ.
-bool differs(const graph::Graph& graph, graph::NodeId node, const CompileOptions& options,
-             const Tensors& inputs, double tolerance) {
-  graph::Graph cut = graph;
-  cut.top.results = graph[node].outputs;
-  cut.output_names.clear();
-  for (size_t i = 0; i < cut.top.results.size(); ++i) cut.output_names.push_back(cat("value", i));
-  try {
-    const Compilation made = compile(std::move(cut), options, Stage::kSchedule);
-    return compare(run_compiled(made, inputs), loop::interpret(made.loops, inputs)).error > tolerance;
-  } catch (const Error&) {
-    return false;
-  }
+// The interpreter with a bar: it is slow.
+Tensors interpret(const loop::Program& program, const Tensors& inputs, ProgressPrinter& progress) {
+  int64_t total = 0, done = 0;
+  loop::for_each_step(program.steps, [&](const loop::Step&) { ++total; });
+  progress.update("interpreting", 0, total, "operations");
+  return loop::interpret(program, inputs, {.after_step = [&](const loop::Step&, const loop::RunState&) {
+                           progress.update("interpreting", std::min(++done, total), total, "operations");
+                         }});
 }
 
-// By halving: the first of the top level's nodes up to which this build's code differs from the interpreter.
-std::optional<std::string> first_difference(const graph::Graph& graph, const CompileOptions& options,
-                                            const Tensors& inputs, double tolerance) {
-  const auto& nodes = graph.top.nodes;
-  if (nodes.empty() || !differs(graph, nodes.back(), options, inputs, tolerance)) return std::nullopt;
-  size_t low = 0, high = nodes.size() - 1;
+// The graph with other results: the outputs of these nodes.
+graph::Graph with_results(const graph::Graph& graph, std::span<const graph::NodeId> nodes) {
+  graph::Graph cut = graph;
+  cut.top.results.clear();
+  cut.output_names.clear();
+  for (graph::NodeId node : nodes)
+    for (graph::ValueId value : graph[node].outputs) {
+      cut.output_names.push_back(cat("value", cut.output_names.size()));
+      cut.top.results.push_back(value);
+    }
+  return cut;
+}
+
+// Kernels that compute a node's part, and what else they compute.
+std::string kernels_with(const loop::Program& program, const std::string& origin) {
+  std::string text;
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    const auto* launch = std::get_if<loop::Launch>(&step.node);
+    if (!launch || !text.empty()) return;
+    const loop::Nest& nest = program[launch->nest];
+    if (std::find(nest.nodes.begin(), nest.nodes.end(), origin) == nest.nodes.end()) return;
+    text = cat(", in kernel '", nest.name, "'");
+    std::vector<std::string> others = nest.nodes;
+    std::erase(others, origin);
+    if (!others.empty()) text += cat(" (fused with ", join(others, ", "), ")");
+  });
+  return text;
+}
+
+// The first of the top level's nodes up to which this build's code differs from the interpreter. The interpreter runs
+// once, with every node's values as results; the code is built anew for each guess of a bisection, with that node's
+// values as results, so what is fused behind it does not hide it.
+std::optional<std::string> first_difference(const Compilation& made, const CompileOptions& options,
+                                            const Tensors& inputs, double tolerance,
+                                            ProgressPrinter& progress) {
+  const graph::Graph& graph = made.graph;
+  std::vector<graph::NodeId> nodes;
+  std::vector<size_t> first;  // of a node's values among all
+  size_t values = 0;
+  for (graph::NodeId id : graph.top.nodes) {
+    if (graph[id].outputs.empty() || graph[id].kind == graph::OpKind::kConstant) continue;
+    nodes.push_back(id);
+    first.push_back(values);
+    values += graph[id].outputs.size();
+  }
+  if (nodes.empty()) return std::nullopt;
+  const Tensors want =
+      interpret(compile(with_results(graph, nodes), options, Stage::kLoops).loops, inputs, progress);
+  const auto differs = [&](size_t n) {
+    try {
+      const Compilation cut = compile(with_results(graph, {&nodes[n], 1}), options, Stage::kSchedule);
+      const Tensors got = run_compiled(cut, inputs);
+      const auto begin = want.begin() + static_cast<std::ptrdiff_t>(first[n]);
+      return compare(got, Tensors(begin, begin + static_cast<std::ptrdiff_t>(got.size()))).error > tolerance;
+    } catch (const Error&) {
+      return true;
+    }
+  };
+  size_t low = 0, high = nodes.size();  // differs(high) or is the end
   while (low < high) {
     const size_t middle = (low + high) / 2;
-    if (differs(graph, nodes[middle], options, inputs, tolerance))
+    progress.update("bisecting", static_cast<int64_t>(nodes.size() - (high - low)),
+                    static_cast<int64_t>(nodes.size()), "nodes");
+    if (differs(middle))
       high = middle;
     else
       low = middle + 1;
   }
+  if (high == nodes.size()) return std::nullopt;
   const graph::Node& node = graph[nodes[high]];
-  return cat(node.origin.empty() ? "an operation" : node.origin, ", ", graph::name(node.kind));
+  return cat(node.origin.empty() ? "an operation" : node.origin, ", ", graph::name(node.kind),
+             kernels_with(made.variants.front().program, node.origin));
+}
+
+// ", batch 2, sequence 3"
+std::string text_of(const Sizes& sizes) {
+  std::string text;
+  for (const auto& [name, size] : sizes) text += cat(", ", name, " ", size);
+  return text;
 }
 
 int report(const Flags& flags, const Globals& globals, const Json& runs, const std::string& failure) {
@@ -179,33 +242,37 @@ int report(const Flags& flags, const Globals& globals, const Json& runs, const s
 }
 
 int run(const Flags& flags, const Globals& globals) {
+  const auto start = std::chrono::steady_clock::now();
+  ProgressPrinter progress(globals);
   CompileOptions options = flags.common.options();
-  const Sizes sizes =
-      flags.common.dims.find("..") == std::string::npos ? parse_sizes(flags.common.dims) : Sizes();
-  options.dims.clear();  // the sizes of the runs, not limits
+  const auto dims = std::exchange(options.dims, {});  // the sizes of the runs, not limits
   const Compilation made = compile(options, Stage::kSchedule);
   std::optional<Library> library;
   if (!flags.artifact.empty()) library.emplace(flags.artifact, 0);
-  const int count = flags.inputs.size() == made.loops.inputs.size() ? 1 : std::max(1, flags.runs);
+  const bool all_given = flags.inputs.size() == made.loops.inputs.size();
+  const int count = all_given ? 1 : std::max(1, flags.runs);
   if (!globals.json)
-    std::printf(" %s against %s, %d %s, tolerance %g\n",
+    std::printf(" %s against %s, tolerance %g\n",
                 flags.artifact.empty() ? "this build" : flags.artifact.c_str(),
-                flags.expected.empty() ? "the interpreter" : "the given outputs", count,
-                count == 1 ? "run" : "runs", flags.tolerance);
+                flags.expected.empty() ? "the interpreter" : "the given outputs", flags.tolerance);
   Json runs = Json::array();
   for (int i = 0; i < count; ++i) {
+    // Random inputs are as many as a little time allows, unless their number is asked for.
+    if (i > 0 && !flags.runs_given && std::chrono::steady_clock::now() - start > kEnough) break;
+    const Sizes sizes = all_given ? Sizes() : choose_sizes(made.loops, dims, i);
     const Tensors inputs = inputs_of(made.loops, flags, sizes, i);
     const Tensors want =
-        flags.expected.empty() ? loop::interpret(made.loops, inputs) : given_outputs(made.loops, flags);
+        flags.expected.empty() ? interpret(made.loops, inputs, progress) : given_outputs(made.loops, flags);
     const Tensors got = library ? run_artifact(*library, inputs) : run_compiled(made, inputs);
     if (got.size() != want.size())
       fail(ErrorKind::kMismatch, "output-count",
            cat("the artifact has ", got.size(), " outputs, the model ", want.size()), "compile it again");
     const Difference worst = compare(got, want);
-    runs.push_back({{"run", i}, {"difference", worst.error}});
+    runs.push_back({{"run", i}, {"sizes", sizes}, {"difference", worst.error}});
     const std::string& output = made.loops[made.loops.outputs[worst.output]].name;
     if (worst.error <= flags.tolerance) {
-      if (!globals.json) std::printf(" ok    run %d: largest difference %.1e\n", i + 1, worst.error);
+      if (!globals.json)
+        std::printf(" ok    run %d%s: largest difference %.1e\n", i + 1, text_of(sizes).c_str(), worst.error);
       continue;
     }
     std::string failure = cat("output '", output, "': ");
@@ -215,7 +282,7 @@ int run(const Flags& flags, const Globals& globals) {
     else
       failure += cat(worst.error, " at ", position(want[worst.output], worst.element), " (expected ",
                      worst.want, ", got ", worst.got, ")");
-    if (const auto node = first_difference(made.graph, options, inputs, flags.tolerance))
+    if (const auto node = first_difference(made, options, inputs, flags.tolerance, progress))
       failure += "; first difference at " + *node;
     else
       failure += library ? "; this build's own code agrees with the interpreter: compile the artifact again"
@@ -231,9 +298,12 @@ std::function<int()> declare_verify(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
   flags->common.declare(app);
   app.add_option("artifact", flags->artifact, "the .so made from it (default: code made now, in memory)");
-  app.add_option("-i,--input", flags->inputs, "name=file.npy (others are random; sizes by --dim, or 1)");
+  app.add_option("-i,--input", flags->inputs,
+                 "name=file.npy (others are random; sizes by --dim, or small ones that fit)");
   app.add_option("--expect", flags->expected, "name=file.npy for every output, instead of the interpreter's");
-  app.add_option("--runs", flags->runs, "how many random inputs to try");
+  app.add_option("--runs", flags->runs,
+                 "how many random inputs to try (default: 3, fewer where they take long)")
+      ->each([flags](const std::string&) { flags->runs_given = true; });
   app.add_option("--tolerance", flags->tolerance,
                  "allowed difference over the largest magnitude of an output");
   return [flags, &globals] { return run(*flags, globals); };
