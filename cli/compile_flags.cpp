@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "cli/library.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 
@@ -28,6 +29,10 @@ void CompileFlags::declare(CLI::App& app) {
   app.add_option("-O", settings, "key=value, see 'stridec options'");
   app.add_option("--weights", weights, "embed, or external: a file beside the library")
       ->check(CLI::IsMember({"embed", "external"}));
+  app.add_option("--tune-db", tune_db,
+                 "tuning database: schedules are taken from it, and max-autotune adds to it");
+  app.add_flag("--frozen", frozen, "take every schedule from the tuning database; fail where one is missing");
+  app.add_option("--tune-shape", tune_shape, "sizes to tune for: batch=1,sequence=128");
   app.add_flag("--no-cache", no_cache, "build every kernel anew");
 }
 
@@ -50,6 +55,7 @@ CompileOptions CompileFlags::options() const {
            "'stridec options' lists them; write -O name=value");
     made.settings[key] = setting.substr(equals + 1);
   }
+  made.tuning = {.database = tune_db, .frozen = frozen, .shape = parse_sizes(tune_shape)};
   made.use_cache = !no_cache;
   return made;
 }

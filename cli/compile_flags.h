@@ -14,6 +14,8 @@ namespace stridec::cli {
 
 struct CompileFlags {
   std::string model, cpus, dims, mode = "default", weights = "embed";
+  std::string tune_db, tune_shape;
+  bool frozen = false;
   std::vector<std::string> settings;
   bool no_cache = false;
 

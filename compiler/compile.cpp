@@ -8,6 +8,7 @@
 #include "compiler/passes/pass_list.h"
 #include "compiler/schedule/memory_plan.h"
 #include "compiler/schedule/pass_list.h"
+#include "compiler/tuned.h"
 
 namespace stridec {
 namespace {
@@ -33,13 +34,14 @@ std::vector<CpuTarget> targets_of(const CompileOptions& options) {
   return targets;
 }
 
-package::ManifestFacts facts_of(const CompileOptions& options, const std::vector<Variant>& variants) {
+package::ManifestFacts facts_of(const CompileOptions& options, const Compilation& made) {
   package::ManifestFacts facts{.model_file = std::filesystem::path(options.model).filename().string(),
                                .model_sha256 = sha256_of_file(options.model),
                                .mode = options.mode,
                                .settings = options.settings,
-                               .weights_file = options.weights_file};
-  for (const Variant& variant : variants) facts.variants.push_back(variant.target.name);
+                               .weights_file = options.weights_file,
+                               .tuning = tuning_facts(made)};
+  for (const Variant& variant : made.variants) facts.variants.push_back(variant.target.name);
   return facts;
 }
 
@@ -78,7 +80,8 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   if (!runner.run(schedule::loop_passes(), program, {}, &made.decisions)) return stopped();
   for (const CpuTarget& target : targets) {
     Variant& variant = made.variants.emplace_back(Variant{target, program});
-    if (!runner.run(schedule::cpu_passes(), variant.program, target.name, target)) return stopped();
+    const schedule::Chosen chosen = tuned(variant.program, target, options, made);
+    if (!runner.run(schedule::cpu_passes(), variant.program, target.name, target, chosen)) return stopped();
   }
   if (last == Stage::kSchedule) return made;
 
@@ -99,7 +102,7 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   runner.lap("building");
 
   tell("linking");
-  made.artifact = package::link(made.variants, made.built, facts_of(options, made.variants));
+  made.artifact = package::link(made.variants, made.built, facts_of(options, made));
   runner.lap("linking");
   made.times = runner.times();
   return made;

@@ -15,13 +15,16 @@
 #include "compiler/loop/program.h"
 #include "compiler/package/artifact.h"
 #include "compiler/schedule/fusion.h"
+#include "compiler/tune/tune.h"
 
 namespace stridec {
 
 struct Mode {
   std::string_view name, meaning;
+  bool measure = false;  // schedules are tuned
 };
 const std::vector<Mode>& modes();
+const Mode& mode(std::string_view name);  // of the list
 
 // `-O key=value`.
 struct OptionInfo {
@@ -36,6 +39,13 @@ const std::vector<PassInfo>& pass_table();
 using Progress =
     std::function<void(std::string_view stage, int64_t done, int64_t total, std::string_view what)>;
 
+// Where tuned schedules come from; compiler/tune/database.h describes the file.
+struct Tuning {
+  std::string database;                  // "": tune::default_database() where something is tuned
+  bool frozen = false;                   // replay it: nothing is measured, what it lacks is an error
+  std::map<std::string, int64_t> shape;  // sizes to measure at; tune::Options says which others
+};
+
 struct CompileOptions {
   std::string model;              // a file; frontend/import.h says of which formats
   std::vector<std::string> cpus;  // variants, in any order; empty: the CPU at hand
@@ -43,7 +53,8 @@ struct CompileOptions {
   std::string mode = "default";
   std::map<std::string, std::string> settings;  // -O key=value
   std::string weights_file;                     // a name for weights beside the library; "": within it
-  bool use_cache = true;                        // of compiled kernels
+  Tuning tuning;
+  bool use_cache = true;  // of compiled kernels
   PassOptions passes;
   Progress progress;
 };
@@ -57,6 +68,7 @@ struct Compilation {
   loop::Program loops;  // one nest an operator
   std::vector<schedule::Decision> decisions;
   std::vector<codegen::cpu::Variant> variants;  // fused, laid out, scheduled, with memory planned; best first
+  std::vector<std::vector<tune::Tuned>> tuned;  // of each variant; empty: schedules by the model alone
   codegen::cpu::Built built;
   package::Artifact artifact;
   std::vector<PassTime> times;

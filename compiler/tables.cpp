@@ -1,4 +1,7 @@
 // What this build can do, as tables.
+#include <algorithm>
+
+#include "compiler/base/check.h"
 #include "compiler/compile.h"
 #include "compiler/passes/pass_list.h"
 #include "compiler/schedule/pass_list.h"
@@ -7,9 +10,22 @@ namespace stridec {
 
 const std::vector<Mode>& modes() {
   static const std::vector<Mode> kModes = {
-      {"default", "schedules by the analytical model, no measuring; what a compile in CI wants"},
+      {.name = "default",
+       .meaning = "schedules by the analytical model, no measuring; what a compile in CI wants"},
+      {.name = "max-autotune",
+       .meaning = "the model's best schedules are built and measured on this machine, once for each kernel: "
+                  "what the "
+                  "tuning database has is taken from it, what is found goes there",
+       .measure = true},
   };
   return kModes;
+}
+
+const Mode& mode(std::string_view name) {
+  const auto& all = modes();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Mode& m) { return m.name == name; });
+  STRIDEC_CHECK(found != all.end(), std::string(name));
+  return *found;
 }
 
 const std::vector<OptionInfo>& options() {

@@ -28,7 +28,7 @@ TABLE = {
     "compiler/passes": [BASE, SYM, GRAPH, LOOP, OPS],
     SCHEDULE: [BASE, SYM, LOOP, KERNELS],
     CODEGEN: [BASE, SYM, LOOP, KERNELS, SCHEDULE, RUNTIME_API],
-    "compiler/tune": [BASE, SYM, LOOP, KERNELS, SCHEDULE, CODEGEN],
+    "compiler/tune": [BASE, SYM, LOOP, KERNELS, SCHEDULE, CODEGEN, RUNTIME_API],
     "compiler/package": [BASE, SYM, LOOP, SCHEDULE, CODEGEN, SCHEMAS, RUNTIME_API],
     "compiler": ["compiler", SCHEMAS, RUNTIME_API],
     "cli": ["compiler", RUNTIME_API],

@@ -149,7 +149,7 @@ Cost cost_of(const Program& program, const Nest& nest) { return Costs(program).o
 
 // ---- equality --------------------------------------------------------------------------------------------
 
-std::string canonical_text(const Program& program, const Nest& nest) {
+std::string canonical_text(const Program& program, const Nest& nest, std::vector<sym::Expr>* symbols) {
   Program out;
   Nest copy = nest;
   copy.name = "k";
@@ -181,6 +181,7 @@ std::string canonical_text(const Program& program, const Nest& nest) {
       if (sym::is_index(v) || names.count(v)) continue;
       Expr name = sym::var(cat("s", names.size()));
       names.emplace(v, name);
+      if (symbols) symbols->push_back(v);
       sym::Interval range = program.facts.bounds(v);
       out.facts.set_range(name, range.has_lo() ? std::optional(range.lo) : std::nullopt,
                           range.has_hi() ? std::optional(range.hi) : std::nullopt);

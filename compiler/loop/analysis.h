@@ -75,7 +75,8 @@ std::optional<Contraction> classify_contraction(const Program& program, const Ne
 
 // The nest's text with buffers, symbols, index variables and values named in order of appearance, without its
 // name, and with what code can depend on: dtypes, strides and storage of buffers, ranges of symbols. Equal
-// texts, equal kernels.
-std::string canonical_text(const Program& program, const Nest& nest);
+// texts, equal kernels. `symbols` gets the program's symbols that the text calls s0, s1, ...
+std::string canonical_text(const Program& program, const Nest& nest,
+                           std::vector<sym::Expr>* symbols = nullptr);
 
 }  // namespace stridec::loop

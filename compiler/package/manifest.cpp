@@ -67,7 +67,7 @@ Json symbols_of(const Program& program) {
 }
 
 // One entry per nest name; launches that share it are counted together.
-Json kernels_of(const Program& program) {
+Json kernels_of(const Program& program, const TuningFacts& tuning) {
   Json kernels = Json::array();
   std::map<std::string, size_t> position;
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
@@ -89,6 +89,13 @@ Json kernels_of(const Program& program) {
                        {"flops", sym::to_string(cost.flops)},
                        {"bytes", sym::to_string(cost.bytes_read + cost.bytes_written)},
                        {"nodes", nest.nodes}});
+    const auto found_time = tuning.measured.find(launch->nest);
+    if (found_time == tuning.measured.end()) return;
+    const TuningFacts::Measured& measured = found_time->second;
+    kernels.back()["measured"] = {{"shape", measured.shape},
+                                  {"microseconds", measured.microseconds},
+                                  {"default_microseconds", measured.default_microseconds},
+                                  {"schedules_tried", measured.tried}};
   });
   return kernels;
 }
@@ -118,8 +125,10 @@ std::string manifest(const Program& program, const ManifestFacts& facts) {
       {"targets",
        Json::array({{{"device", "cpu"}, {"architecture", "x86_64"}, {"variants", facts.variants}}})},
       {"requires", {{"libraries", Json::array({"libc.so.6"})}, {"glibc", facts.glibc}}},
-      {"kernels", kernels_of(program)},
+      {"kernels", kernels_of(program, facts.tuning)},
   };
+  if (facts.tuning.entries)
+    json["tuning"] = {{"entries", facts.tuning.entries}, {"sha256", facts.tuning.sha256}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

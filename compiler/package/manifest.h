@@ -10,6 +10,18 @@
 
 namespace stridec::package {
 
+// Tuned kernels: figures of the tuning database, at the shape bucket they were measured at.
+struct TuningFacts {
+  struct Measured {
+    std::string shape;
+    double microseconds, default_microseconds;
+    int tried;
+  };
+  std::map<loop::NestId, Measured> measured;
+  int entries = 0;     // of all variants
+  std::string sha256;  // of their lines
+};
+
 // What the loop program does not know.
 struct ManifestFacts {
   std::string model_file, model_sha256;  // the file's name without its folder
@@ -18,6 +30,7 @@ struct ManifestFacts {
   std::vector<std::string> variants;  // CPU variants, best first
   std::string glibc;                  // "2.34": the least that the library runs on
   std::string weights_file;           // beside the library; "": within it
+  TuningFacts tuning;
 };
 
 // Two-space indented JSON, keys in a fixed order, ended by a newline; the same bytes for the same arguments.

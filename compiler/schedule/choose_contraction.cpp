@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
+#include "compiler/base/sort.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_window.h"
 #include "compiler/schedule/memory_plan.h"
@@ -243,58 +243,111 @@ int64_t choose_tiles(const GemmPlan& plan, const Shape& s, const CpuTarget& targ
 // ---- plans
 // -----------------------------------------------------------------------------------------------------------
 
-void add_plans(const Problem& p, const Factor& a, const Factor& b, const CpuTarget& target,
-               std::vector<RankedPlan>& out) {
-  Dims batch, rows, candidates, k = p.contraction.reduce->dims;
-  for (const Dim& dim : p.nest.dims) {
-    const bool in_a = a.vars.contains(dim.var), in_b = b.vars.contains(dim.var);
-    (in_a == in_b ? batch : in_a ? rows : candidates).push_back(dim);
-  }
-  if (candidates.empty()) return;
-  GemmPlan plan;
-  Dims run = choose_run(p, a, k);
-  constexpr double kShortRun = 4;
-  if (run.empty() || (points(p, run) < kShortRun && run.size() < k.size())) {
-    plan.a = GemmPlan::A::kPack;
+// The run and the segments of k, where a is read in place or copied.
+void place_k(const Problem& p, const Factor& a, GemmPlan& plan, Dims& run, Dims& segments) {
+  const Dims& k = p.contraction.reduce->dims;
+  run = plan.a == GemmPlan::A::kPack ? k : choose_run(p, a, k);
+  if (plan.a == GemmPlan::A::kPack) {
     // The order of k is free: the dim that lies innermost in a goes innermost.
-    run = k;
     for (size_t d = 0; a.load && d < run.size(); ++d) {
       if (step_along(p, a.load->access, run[d].var) == 1)
         std::rotate(run.begin() + static_cast<std::ptrdiff_t>(d),
                     run.begin() + static_cast<std::ptrdiff_t>(d) + 1, run.end());
     }
   }
-  const Dims segments = without(k, run);
-  Dims order = segments;
-  order.insert(order.end(), run.begin(), run.end());
+  segments = without(k, run);
+  plan.segments = vars(segments), plan.run = vars(run);
+}
 
+// Other numbers of tiles than the model's: near it, since the schedule serves other sizes than the typical ones too.
+std::vector<int64_t> other_tiles(const GemmPlan& plan) {
+  std::vector<int64_t> out;
+  for (const int64_t tiles : {plan.tiles * 2, plan.tiles / 2, plan.tiles * 4, plan.tiles / 4})
+    if (tiles >= 1) out.push_back(tiles);
+  return out;
+}
+
+// `whole`: the space rather than one plan for each micro-kernel.
+void add_plans(const Problem& p, const Factor& a, const Factor& b, const CpuTarget& target, bool whole,
+               std::vector<RankedPlan>& out) {
+  const Dims& k = p.contraction.reduce->dims;
+  Dims batch, rows, candidates;
+  for (const Dim& dim : p.nest.dims) {
+    const bool in_a = a.vars.contains(dim.var), in_b = b.vars.contains(dim.var);
+    (in_a == in_b ? batch : in_a ? rows : candidates).push_back(dim);
+  }
+  if (candidates.empty()) return;
   const bool weights = can_pack(p, b, batch, candidates, k);
   const Dims columns = choose_columns(p, candidates, b, weights);
   for (const Dim& dim : without(candidates, columns)) batch.push_back(dim);
-  const bool readable = can_read(p, b, batch, columns, order);
-  plan.b = weights ? GemmPlan::B::kWeights : GemmPlan::B::kStage;
-  plan.rows_outer = plan.b == GemmPlan::B::kWeights;
-  plan.batch = vars(batch), plan.rows = vars(rows), plan.columns = vars(columns);
-  plan.segments = vars(segments), plan.run = vars(run);
-
-  const Shape shape{points(p, batch), points(p, rows), points(p, columns), points(p, segments),
-                    points(p, run)};
   bool unit_store = true;
   for (const loop::Stmt* stmt : p.epilogue) {
     const auto* store = std::get_if<loop::Store>(&stmt->node);
     if (store && !columns.empty())
       unit_store = unit_store && step_along(p, store->access, columns.back().var) == 1;
   }
-  const bool unit_a = a.load && (step_along(p, a.load->access, order.back().var) == 1 ||
-                                 (!rows.empty() && step_along(p, a.load->access, rows.back().var) == 1));
-  const bool unit_b = readable || (b.load && step_along(p, b.load->access, order.back().var) == 1);
-  for (const GemmKernel& kernel : kernels::gemm_kernels()) {
-    if (kernel.dtype != p.contraction.dtype || kernel.vector_bytes != target.vector_bytes) continue;
-    plan.kernel = &kernel;
-    plan.panel = weights ? kernel.columns() : 0;
-    plan.tiles = choose_tiles(plan, shape, target);
-    out.push_back({plan, cost(plan, shape, unit_a, unit_b, unit_store, target)});
+
+  constexpr double kShortRun = 4;
+  const Dims in_place = choose_run(p, a, k);
+  const bool prefer_pack =
+      in_place.empty() || (points(p, in_place) < kShortRun && in_place.size() < k.size());
+  std::vector<GemmPlan::A> readings = {prefer_pack ? GemmPlan::A::kPack : GemmPlan::A::kDirect};
+  if (whole && !in_place.empty()) readings.push_back(prefer_pack ? GemmPlan::A::kDirect : GemmPlan::A::kPack);
+  for (const GemmPlan::A reading : readings) {
+    GemmPlan plan{.a = reading};
+    Dims run, segments;
+    place_k(p, a, plan, run, segments);
+    Dims order = segments;
+    order.insert(order.end(), run.begin(), run.end());
+    const bool readable = can_read(p, b, batch, columns, order);
+    plan.b = weights ? GemmPlan::B::kWeights : GemmPlan::B::kStage;
+    plan.rows_outer = plan.b == GemmPlan::B::kWeights;
+    plan.batch = vars(batch), plan.rows = vars(rows), plan.columns = vars(columns);
+
+    const Shape shape{points(p, batch), points(p, rows), points(p, columns), points(p, segments),
+                      points(p, run)};
+    const bool unit_a = a.load && (step_along(p, a.load->access, order.back().var) == 1 ||
+                                   (!rows.empty() && step_along(p, a.load->access, rows.back().var) == 1));
+    const bool unit_b = readable || (b.load && step_along(p, b.load->access, order.back().var) == 1);
+    auto add = [&](const GemmPlan& made) {
+      out.push_back({made, cost(made, shape, unit_a, unit_b, unit_store, target)});
+    };
+    for (const GemmKernel& kernel : kernels::gemm_kernels()) {
+      if (kernel.dtype != p.contraction.dtype || kernel.vector_bytes != target.vector_bytes) continue;
+      plan.kernel = &kernel;
+      plan.panel = weights ? kernel.columns() : 0;
+      plan.tiles = choose_tiles(plan, shape, target);
+      add(plan);
+      if (!whole) continue;
+      GemmPlan other = plan;
+      for (const int64_t tiles : other_tiles(plan)) {
+        other.tiles = tiles;
+        add(other);
+      }
+      other = plan;
+      other.rows_outer = !plan.rows_outer;
+      add(other);
+      if (!readable || weights) continue;
+      other = plan;
+      other.b = GemmPlan::B::kDirect;
+      add(other);
+    }
   }
+}
+
+std::vector<RankedPlan> ranked_plans(const loop::Program& program, const loop::Nest& nest,
+                                     const CpuTarget& target, bool whole) {
+  const auto contraction = kernels::match_contraction(nest);
+  if (!contraction) return {};
+  Problem p{program, nest, *contraction, kernels::facts_in(program, nest, *contraction), {}};
+  for (size_t i = 0; i < nest.body.size(); ++i) {
+    if (i != contraction->at) p.epilogue.push_back(&nest.body[i]);
+  }
+  std::vector<RankedPlan> plans;
+  for (int side = 0; side < 2; ++side)
+    add_plans(p, contraction->factors[1 - side], contraction->factors[side], target, whole, plans);
+  sort_stable(plans, [](const RankedPlan& x, const RankedPlan& y) { return x.cycles < y.cycles; });
+  return plans;
 }
 
 }  // namespace
@@ -311,40 +364,29 @@ double typical(Expr e, const sym::Facts& facts) {
 
 std::vector<RankedPlan> contraction_plans(const loop::Program& program, const loop::Nest& nest,
                                           const CpuTarget& target) {
-  const auto contraction = kernels::match_contraction(nest);
-  if (!contraction) return {};
-  Problem p{program, nest, *contraction, kernels::facts_in(program, nest, *contraction), {}};
-  for (size_t i = 0; i < nest.body.size(); ++i) {
-    if (i != contraction->at) p.epilogue.push_back(&nest.body[i]);
-  }
-  std::vector<RankedPlan> plans;
-  for (int side = 0; side < 2; ++side) {
-    add_plans(p, contraction->factors[1 - side], contraction->factors[side], target, plans);
-  }
-  std::vector<size_t> order(plans.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(), [&](size_t x, size_t y) {
-    return plans[x].cycles != plans[y].cycles ? plans[x].cycles < plans[y].cycles : x < y;
-  });
-  std::vector<RankedPlan> ranked;
-  for (size_t i : order) ranked.push_back(std::move(plans[i]));
-  return ranked;
+  return ranked_plans(program, nest, target, false);
+}
+
+std::vector<RankedPlan> contraction_space(const loop::Program& program, const loop::Nest& nest,
+                                          const CpuTarget& target) {
+  return ranked_plans(program, nest, target, true);
+}
+
+// The general emitter vectorises one dim and keeps one accumulator per point: about a vector of multiply-adds
+// in two cycles, a load each.
+double general_cycles(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
+  double work = 1;
+  for (const Dim& dim : nest.dims) work *= std::max(1.0, typical(dim.extent, program.facts));
+  for (const Dim& dim : kernels::match_contraction(nest)->reduce->dims)
+    work *= std::max(1.0, typical(dim.extent, program.facts));
+  return work / target.lanes(4) * 2;
 }
 
 std::optional<loop::Schedule> choose_contraction(const loop::Program& program, const loop::Nest& nest,
                                                  const CpuTarget& target) {
   if (const auto window = choose_window(program, nest, target)) return kernels::to_schedule(*window);
   const std::vector<RankedPlan> plans = contraction_plans(program, nest, target);
-  if (plans.empty()) return std::nullopt;
-  // The general emitter vectorises one dim and keeps one accumulator per point: about a vector of
-  // multiply-adds in two cycles, a load each.
-  double work = 1;
-  sym::Facts facts = program.facts;
-  for (const Dim& dim : nest.dims) work *= std::max(1.0, typical(dim.extent, facts));
-  for (const Dim& dim : kernels::match_contraction(nest)->reduce->dims)
-    work *= std::max(1.0, typical(dim.extent, facts));
-  const double general = work / target.lanes(4) * 2;
-  if (plans[0].cycles > general) return std::nullopt;
+  if (plans.empty() || plans[0].cycles > general_cycles(program, nest, target)) return std::nullopt;
   return kernels::to_schedule(plans[0].plan);
 }
 

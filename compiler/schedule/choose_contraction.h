@@ -15,14 +15,20 @@ struct RankedPlan {
   double cycles;  // of one core, for symbols at a typical size
 };
 
-// The plans that can run the nest, best first; none where it is no contraction or the micro-kernels do not
-// fit it.
+// The plans that can run the nest, best first: one for each micro-kernel and role of the factors; none where it
+// is no contraction or the micro-kernels do not fit it.
 std::vector<RankedPlan> contraction_plans(const loop::Program& program, const loop::Nest& nest,
+                                          const CpuTarget& target);
+// All that the model tells apart: contraction_plans() with the other numbers of tiles in a task, loop orders and
+// ways to read a and b. Each can run; best first.
+std::vector<RankedPlan> contraction_space(const loop::Program& program, const loop::Nest& nest,
                                           const CpuTarget& target);
 
 // The best plan as a schedule; nothing: leave the nest to the general emitter.
 std::optional<loop::Schedule> choose_contraction(const loop::Program& program, const loop::Nest& nest,
                                                  const CpuTarget& target);
+// What the model says of the general emitter, in the cycles of a plan.
+double general_cycles(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
 
 // A value for cost models: each symbol at the middle of its range, at most kTypicalSize.
 double typical(sym::Expr e, const sym::Facts& facts);

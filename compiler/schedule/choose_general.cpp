@@ -4,6 +4,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "compiler/base/sort.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
@@ -21,10 +22,36 @@ constexpr double kLoopOverhead = 3;
 constexpr double kTaskCycles = 4000;     // least work of a task where there are points enough
 constexpr double kThreadCycles = 20000;  // least work that is worth waking a thread
 
+// How a plan differs from the one that the model likes best.
+struct Variation {
+  enum class Lanes { kBest, kDim, kInner } lanes = Lanes::kBest;
+  Expr dim = 0;        // kDim
+  double vectors = 1;  // times as many side by side
+  double chunk = 1;    // times as many points a task
+  double grain = 1;    // times as many tasks for a thread
+};
+
 class Chooser {
  public:
-  Chooser(const loop::Program& program, const loop::Nest& original, const CpuTarget& target)
-      : program_(program), original_(original), target_(target) {}
+  Chooser(const loop::Program& program, const loop::Nest& original, const CpuTarget& target,
+          const Variation& variation = {})
+      : program_(program), original_(original), target_(target), variation_(variation) {}
+
+  // After choose(): what a point costs; the parallel dims that can take lanes; whether the body has loops.
+  double cycles() const {
+    double points = 1;
+    for (const loop::Dim& dim : nest_.dims) points *= trips(dim.extent);
+    return points * point_cycles_;
+  }
+  std::vector<Expr> dims() const {
+    std::vector<Expr> out;
+    for (const loop::Dim& dim : nest_.dims) out.push_back(dim.var);
+    return out;
+  }
+  bool has_loops() const {
+    return std::any_of(nest_.body.begin(), nest_.body.end(),
+                       [](const loop::Stmt& stmt) { return loop::body_of(stmt); });
+  }
 
   LoopPlan choose() {
     reshape();
@@ -206,7 +233,8 @@ class Chooser {
   }
 
   void choose_lanes() {
-    if (choose_transpose()) return;
+    using Lanes = Variation::Lanes;
+    if (variation_.lanes == Lanes::kBest && choose_transpose()) return;
     double points = 1;
     for (const loop::Dim& dim : nest_.dims) points *= trips(dim.extent);
     std::vector<Expr> inner;
@@ -218,11 +246,12 @@ class Chooser {
     // Updates run in order; what they do to one element must not depend on the lanes' order either, and does
     // not: lanes update one after the other.
     for (const loop::Dim& dim : nest_.dims) {
-      if (triangular) break;
+      if (triangular || variation_.lanes == Lanes::kInner) break;
+      if (variation_.lanes == Lanes::kDim && !(dim.var == variation_.dim)) continue;
       const double n = trips(dim.extent);
       const double with =
           (cost(nest_.body, &dim.var, lanes_) + kLoopOverhead) * std::ceil(n / lanes_) * points / n;
-      if (with < least) {
+      if (with < least || variation_.lanes == Lanes::kDim) {
         least = with;
         along = &dim;
       }
@@ -235,7 +264,7 @@ class Chooser {
     }
     for (const Expr& var : inner) {
       plan_.width[var] = lanes_;
-      plan_.accumulators[var] = 4;
+      plan_.accumulators[var] = std::clamp(static_cast<int>(4 * variation_.vectors), 1, 8);
     }
   }
 
@@ -250,7 +279,7 @@ class Chooser {
     int width = lanes_;
     while (reduces && lets <= 8 && width < 64 && width < 4 * lanes_ && trips(dim.extent) >= 2 * width)
       width *= 2;
-    return width;
+    return std::clamp(static_cast<int>(width * variation_.vectors), std::min(lanes_, 64), 64);
   }
 
   // ---- loops and tasks ----
@@ -296,20 +325,22 @@ class Chooser {
     if (lane && (outer.empty() || (outer_points < 16 && task > 8 * kTaskCycles))) {
       plan_.tasks.push_back(lane->var);
       const int width = plan_.width.at(lane->var);
-      const double points = kTaskCycles / point_cycles_;
+      const double points = variation_.chunk * kTaskCycles / point_cycles_;
       plan_.chunk = std::max<int64_t>(1, static_cast<int64_t>(points / width)) * width;
       task = point_cycles_ * static_cast<double>(plan_.chunk);
-    } else if (!outer.empty() && task < kTaskCycles) {
-      plan_.chunk = std::max<int64_t>(1, std::min<int64_t>(static_cast<int64_t>(kTaskCycles / task),
-                                                           static_cast<int64_t>(trips(outer.back().extent))));
+    } else if (!outer.empty() && task < variation_.chunk * kTaskCycles) {
+      plan_.chunk =
+          std::max<int64_t>(1, std::min<int64_t>(static_cast<int64_t>(variation_.chunk * kTaskCycles / task),
+                                                 static_cast<int64_t>(trips(outer.back().extent))));
       task *= static_cast<double>(plan_.chunk);
     }
-    plan_.grain = std::max<int64_t>(1, static_cast<int64_t>(kThreadCycles / task));
+    plan_.grain = std::max<int64_t>(1, static_cast<int64_t>(variation_.grain * kThreadCycles / task));
   }
 
   const loop::Program& program_;
   const loop::Nest& original_;
   const CpuTarget& target_;
+  const Variation variation_;
   loop::Nest nest_;
   sym::Facts facts_;
   LoopPlan plan_;
@@ -323,6 +354,35 @@ class Chooser {
 
 LoopPlan general_plan(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
   return Chooser(program, nest, target).choose();
+}
+
+std::vector<RankedLoopPlan> general_space(const loop::Program& program, const loop::Nest& nest,
+                                          const CpuTarget& target) {
+  std::vector<RankedLoopPlan> space;
+  std::vector<std::vector<loop::Directive>> known;
+  auto add = [&](const Variation& variation) {
+    Chooser chooser(program, nest, target, variation);
+    LoopPlan plan = chooser.choose();
+    std::vector<loop::Directive> text = directives(plan);
+    if (std::find(known.begin(), known.end(), text) != known.end()) return;
+    known.push_back(std::move(text));
+    space.push_back({std::move(plan), chooser.cycles()});
+  };
+  using Lanes = Variation::Lanes;
+  Chooser best(program, nest, target);
+  best.choose();
+  std::vector<Variation> lanes = {{}};
+  for (const Expr& dim : best.dims()) lanes.push_back({.lanes = Lanes::kDim, .dim = dim});
+  if (best.has_loops()) lanes.push_back({.lanes = Lanes::kInner});
+  for (const Variation& along : lanes) add(along);
+  for (Variation v : lanes) {
+    for (const double times : {0.5, 2.0, 0.25, 4.0}) {
+      v.vectors = times, v.chunk = 1, v.grain = 1, add(v);
+      v.vectors = 1, v.chunk = times * times, add(v);
+      v.chunk = 1, v.grain = times * times, add(v);
+    }
+  }
+  return space;
 }
 
 void choose_general(loop::Program& program, const CpuTarget& target) {

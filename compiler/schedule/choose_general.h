@@ -16,6 +16,15 @@ namespace stridec::schedule {
 
 LoopPlan general_plan(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
 
+struct RankedLoopPlan {
+  LoopPlan plan;
+  double cycles;  // of one core, for symbols at a typical size
+};
+// general_plan() and what else the model tells apart: lanes along another dim, more or fewer vectors side by
+// side, larger or smaller tasks, more or less work for a thread. Each can run; the first is general_plan(), the others in no order.
+std::vector<RankedLoopPlan> general_space(const loop::Program& program, const loop::Nest& nest,
+                                          const CpuTarget& target);
+
 // Gives every nest of the program, prepack nests included, that has no schedule one.
 void choose_general(loop::Program& program, const CpuTarget& target);
 

@@ -129,4 +129,23 @@ std::optional<kernels::WindowPlan> choose_window(const loop::Program& program, c
   return std::nullopt;
 }
 
+std::vector<kernels::WindowPlan> window_space(const loop::Program& program, const loop::Nest& nest,
+                                              const CpuTarget& target) {
+  const auto chosen = choose_window(program, nest, target);
+  if (!chosen) return {};
+  std::vector<kernels::WindowPlan> space = {*chosen};
+  const int most = target.vector_registers >= 32 ? 8 : 6;
+  for (const int outputs : {2, 3, 4, 5, 6, 7, 8}) {
+    if (outputs > most || outputs == chosen->outputs) continue;
+    space.push_back(*chosen);
+    space.back().outputs = outputs;
+  }
+  for (const int64_t vectors : {chosen->vectors * 2, chosen->vectors / 2, chosen->vectors * 4}) {
+    if (vectors < 1) continue;
+    space.push_back(*chosen);
+    space.back().vectors = vectors;
+  }
+  return space;
+}
+
 }  // namespace stridec::schedule

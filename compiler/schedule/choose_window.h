@@ -10,5 +10,8 @@ namespace stridec::schedule {
 
 std::optional<kernels::WindowPlan> choose_window(const loop::Program& program, const loop::Nest& nest,
                                                  const CpuTarget& target);
+// choose_window() with other numbers of outputs at a time and of vectors in a task; its own first.
+std::vector<kernels::WindowPlan> window_space(const loop::Program& program, const loop::Nest& nest,
+                                              const CpuTarget& target);
 
 }  // namespace stridec::schedule

@@ -1,8 +1,8 @@
 #include "compiler/schedule/pass_list.h"
 
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/choose.h"
 #include "compiler/schedule/constants.h"
 #include "compiler/schedule/delinearize.h"
 #include "compiler/schedule/layout.h"
@@ -27,12 +27,16 @@ constexpr Pass<Program, Decisions*> kLoopPasses[] = {
      [](Program& program, Decisions*) { split_phases(program); }},
     {"layouts", "the order of each scratch buffer's dims in memory",
      [](Program& program, Decisions*) { choose_layouts(program); }},
+    {"names", "schedules name dims: those of equal nests are called the same",
+     [](Program& program, Decisions*) {
+       for (loop::Nest& nest : program.nests) loop::renumber(nest);
+     }},
 };
 
-constexpr Pass<Program, const CpuTarget&> kCpuPasses[] = {
+constexpr Pass<Program, const CpuTarget&, const Chosen&> kCpuPasses[] = {
     {"schedules", "templates, tiles, lanes and tasks for each nest, packed weights", choose},
     {"memory", "where each scratch buffer lives",
-     [](Program& program, const CpuTarget&) { plan_memory(program); }},
+     [](Program& program, const CpuTarget&, const Chosen&) { plan_memory(program); }},
 };
 
 void verify(const Program& program, std::string_view) { loop::verify(program); }
@@ -49,8 +53,8 @@ const PassList<Program, Decisions*>& loop_passes() {
   return kList;
 }
 
-const PassList<Program, const CpuTarget&>& cpu_passes() {
-  static const PassList<Program, const CpuTarget&> kList = {
+const PassList<Program, const CpuTarget&, const Chosen&>& cpu_passes() {
+  static const PassList<Program, const CpuTarget&, const Chosen&> kList = {
       .stage = "scheduling", .origin = {}, .rows = kCpuPasses, .verify = verify, .print = print};
   return kList;
 }

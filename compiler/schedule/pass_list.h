@@ -6,11 +6,12 @@
 #include "compiler/base/pass.h"
 #include "compiler/base/target.h"
 #include "compiler/loop/program.h"
+#include "compiler/schedule/choose.h"
 #include "compiler/schedule/fusion.h"
 
 namespace stridec::schedule {
 
 const PassList<loop::Program, std::vector<Decision>*>& loop_passes();
-const PassList<loop::Program, const CpuTarget&>& cpu_passes();
+const PassList<loop::Program, const CpuTarget&, const Chosen&>& cpu_passes();
 
 }  // namespace stridec::schedule

@@ -41,8 +41,6 @@ class Kernels {
     return add_text(kernel.text, target, nest);
   }
   const std::string& tune(size_t i) const { return tunes_[i]; }
-
- private:
   int add_text(const std::string& text, const CpuTarget& target, const std::string& nest) {
     const std::string all = cat(target.name, "\n", text);
     const std::string symbol = "k_" + sha256(all.data(), all.size()).substr(0, 16);
@@ -56,13 +54,16 @@ class Kernels {
     return found->second;
   }
 
+ private:
   std::vector<BuiltKernel>& list_;
   std::vector<std::string> tunes_;
   std::unordered_map<std::string, int> by_symbol_;
 };
 
+// With `errors`, what fails is noted there and the others go on.
 void compile_all(std::vector<BuiltKernel>& kernels, const Kernels& table, const BuildOptions& options,
-                 const std::function<void()>& also = {}) {
+                 const std::function<void()>& also = {}, std::vector<std::string>* errors = nullptr) {
+  if (errors) errors->assign(kernels.size(), "");
   const ObjectCache cache(options.use_cache, options.cache_bytes);
   std::atomic<size_t> done{0};
   std::atomic<bool> stored{false};
@@ -82,9 +83,14 @@ void compile_all(std::vector<BuiltKernel>& kernels, const Kernels& table, const 
       if (std::optional<std::string> object = cache.find(key)) {
         kernel.object = std::move(*object);
       } else {
-        kernel.object = compile_to_object(kernel.symbol + ".cpp", source, compile);
-        cache.store(key, kernel.object);
-        stored = true;
+        try {
+          kernel.object = compile_to_object(kernel.symbol + ".cpp", source, compile);
+          cache.store(key, kernel.object);
+          stored = true;
+        } catch (const Error& error) {
+          if (!errors) throw;
+          (*errors)[job] = error.text;
+        }
       }
     }
     if (options.progress) options.progress(++done, jobs);
@@ -186,6 +192,19 @@ Built build(std::vector<Variant>& variants, const BuildOptions& options) {
     // Runs on any machine, if only to say what it lacks.
     built.host_object = compile_to_object("host.cpp", built.host_text, {"x86-64", "generic", 1, false});
   });
+  return built;
+}
+
+KernelObjects build_kernels(const std::vector<Kernel>& kernels, const CpuTarget& target,
+                            const BuildOptions& options) {
+  KernelObjects built;
+  Kernels table(built.kernels);
+  for (const Kernel& kernel : kernels) {
+    std::vector<int>& uses = built.uses.emplace_back();
+    uses.push_back(table.add(kernel, target, ""));
+    for (const std::string& unit : kernel.support) uses.push_back(table.add_text(unit, target, ""));
+  }
+  compile_all(built.kernels, table, options, {}, &built.errors);
   return built;
 }
 

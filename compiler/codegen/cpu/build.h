@@ -56,6 +56,15 @@ std::string translation_unit(const Kernel& kernel, const std::string& symbol);
 // Throws kToolchain Errors. Best variant first. Copy steps of the programs are replaced by nests on the way.
 Built build(std::vector<Variant>& variants, const BuildOptions& options = {});
 
+// Kernels alone, with what they call. A text that does not compile has an error instead of an object.
+struct KernelObjects {
+  std::vector<BuiltKernel> kernels;
+  std::vector<std::string> errors;     // of kernels, "": none
+  std::vector<std::vector<int>> uses;  // of each given kernel: its own text, then what it calls
+};
+KernelObjects build_kernels(const std::vector<Kernel>& kernels, const CpuTarget& target,
+                            const BuildOptions& options = {});
+
 // Copies as nests and launches.
 void lower_copies(loop::Program& program);
 // Symbols that only steps of the run mention (counters of loops) join the program's table.

@@ -1,0 +1,59 @@
+#include "compiler/schedule/candidates.h"
+
+#include <algorithm>
+
+#include "compiler/base/sort.h"
+#include "compiler/base/text.h"
+#include "compiler/schedule/choose_contraction.h"
+#include "compiler/schedule/choose_general.h"
+#include "compiler/schedule/choose_window.h"
+
+namespace stridec::schedule {
+namespace {
+
+std::string family_of(const kernels::GemmPlan& plan) {
+  return cat(plan.kernel->name, plan.a == kernels::GemmPlan::A::kPack ? " pack" : " direct",
+             plan.b == kernels::GemmPlan::B::kWeights  ? " weights"
+             : plan.b == kernels::GemmPlan::B::kDirect ? " direct"
+                                                       : " stage",
+             " along ", join(plan.columns, " ", [](sym::Expr e) { return e.name(); }));
+}
+
+std::string family_of(const LoopPlan& plan) {
+  return cat("loops", plan.transpose ? " transposing" : "", " along ",
+             join(plan.width, " ", [](const auto& lanes) { return lanes.first.name(); }));
+}
+
+}  // namespace
+
+std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest& nest,
+                                  const CpuTarget& target) {
+  std::vector<Candidate> all;
+  const loop::Schedule first = default_schedule(program, nest, target);
+  for (const RankedPlan& ranked : contraction_space(program, nest, target))
+    all.push_back({kernels::to_schedule(ranked.plan), ranked.cycles, family_of(ranked.plan)});
+  const bool contraction = !all.empty();
+  // A vector of b serves the outputs of a group; general_cycles() counts two cycles for a vector.
+  for (const kernels::WindowPlan& plan : window_space(program, nest, target))
+    all.push_back({kernels::to_schedule(plan),
+                   general_cycles(program, nest, target) * (0.4 + 0.4 / plan.outputs), "window"});
+  // Two models: on contractions they are comparable through general_cycles() alone.
+  const auto general = general_space(program, nest, target);
+  const double scale =
+      contraction ? general_cycles(program, nest, target) / std::max(general[0].cycles, 1.0) : 1;
+  for (const RankedLoopPlan& ranked : general)
+    all.push_back({{"", directives(ranked.plan)}, scale * ranked.cycles, family_of(ranked.plan)});
+  sort_stable(all, [&](const Candidate& x, const Candidate& y) {
+    const bool is_first = x.schedule == first, other_is = y.schedule == first;
+    return is_first != other_is ? is_first : x.cycles < y.cycles;
+  });
+  return all;
+}
+
+loop::Schedule default_schedule(const loop::Program& program, const loop::Nest& nest,
+                                const CpuTarget& target) {
+  if (auto contraction = choose_contraction(program, nest, target)) return *std::move(contraction);
+  return {"", directives(general_plan(program, nest, target))};
+}
+
+}  // namespace stridec::schedule

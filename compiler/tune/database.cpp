@@ -1,0 +1,163 @@
+#include "compiler/tune/database.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/files.h"
+#include "compiler/base/sort.h"
+#include "compiler/base/text.h"
+
+namespace stridec::tune {
+namespace {
+
+constexpr std::string_view kHeader =
+    "# stridec tuning 1: structure shape cpu threads compiler | time default noise tried | schedule | "
+    "kernel\n";
+constexpr std::string_view kFormat = "# stridec tuning ";
+
+std::vector<std::string_view> split(std::string_view text, std::string_view separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + separator.size());
+  }
+}
+
+// A number followed by its unit, and nothing else.
+template <class Number>
+bool read(std::string_view text, std::string_view unit, Number& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && std::string_view(end, text.data() + text.size()) == unit && value >= 0;
+}
+
+std::optional<Entry> parse_line(std::string_view line) {
+  const auto parts = split(line, " | ");
+  if (parts.size() != 4) return std::nullopt;
+  const auto key = split(parts[0], " "), figures = split(parts[1], " ");
+  Entry entry{.schedule = std::string(parts[2]), .kernel = std::string(parts[3])};
+  if (key.size() != 5 || figures.size() != 4 || !read(key[3], "", entry.key.threads) ||
+      !read(figures[0], "us", entry.microseconds) || !read(figures[1], "us", entry.default_microseconds) ||
+      !read(figures[2], "%", entry.noise_percent) || !read(figures[3], "", entry.tried))
+    return std::nullopt;
+  entry.key.structure = key[0], entry.key.shape = key[1], entry.key.cpu = key[2], entry.key.compiler = key[4];
+  try {
+    loop::parse_schedule(entry.schedule);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  return entry;
+}
+
+std::string number(const char* format, double value) {
+  char text[48];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+}  // namespace
+
+std::string to_string(const Key& key) {
+  return cat(key.structure, " ", key.shape, " ", key.cpu, " ", key.threads, " ", key.compiler);
+}
+
+std::string to_string(const Entry& entry) {
+  std::string kernel = entry.kernel;  // from a model: anything may be in it
+  for (char& c : kernel)
+    if (c == '|' || static_cast<unsigned char>(c) < 32) c = '_';
+  return cat(to_string(entry.key), " | ", number("%.2fus", entry.microseconds), " ",
+             number("%.2fus", entry.default_microseconds), " ", number("%.2f%%", entry.noise_percent), " ",
+             entry.tried, " | ", entry.schedule, " | ", kernel);
+}
+
+std::vector<Entry> parse_entries(const std::string& text, const std::string& file) {
+  std::vector<Entry> entries;
+  int number = 0;
+  for (const std::string_view line : split(text, "\n")) {
+    ++number;
+    const bool other = line.starts_with(kFormat) && !line.starts_with("# stridec tuning 1");
+    if (!other && (line.empty() || line.starts_with("#"))) continue;
+    std::optional<Entry> entry = other ? std::nullopt : parse_line(line);
+    if (!entry) {
+      Error error({.kind = ErrorKind::kMalformed,
+                   .code = "bad-tuning",
+                   .message = cat("line ", number,
+                                  other ? " names another format" : " is no entry of a tuning database"),
+                   .help = "'stridec tune' writes such files; remove the line, or the file"});
+      error.diagnostic.where.file = file;
+      throw error;
+    }
+    entries.push_back(*std::move(entry));
+  }
+  return entries;
+}
+
+Database::Database(std::string file, bool must_exist) : file_(std::move(file)) {
+  std::error_code error;
+  if (file_.empty() || (!must_exist && !std::filesystem::exists(file_, error))) return;
+  entries_ = parse_entries(read_file(file_), file_);
+}
+
+const Entry* Database::find(const Key& key) const {
+  for (size_t i = entries_.size(); i-- > 0;)
+    if (entries_[i].key == key) return &entries_[i];
+  return nullptr;
+}
+
+void Database::append(const Entry& entry) {
+  // As it will be read: the same figures in the artifact that was tuned and in the one that is replayed.
+  std::string line = to_string(entry);
+  entries_.push_back(*parse_line(line));
+  if (file_.empty()) return;
+  const std::filesystem::path folder = std::filesystem::path(file_).parent_path();
+  std::error_code error;
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  const int descriptor = open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (descriptor < 0)
+    fail(ErrorKind::kUnreadable, "unwritable", cat("cannot write '", file_, "': ", std::strerror(errno)),
+         "name another file with --tune-db");
+  if (lseek(descriptor, 0, SEEK_END) == 0) line.insert(0, kHeader);
+  line += '\n';
+  const bool written = write(descriptor, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+  const int reason = errno;
+  close(descriptor);
+  if (!written)
+    fail(ErrorKind::kOverBudget, "disk", cat("cannot write '", file_, "': ", std::strerror(reason)));
+}
+
+std::string default_database() {
+  const char* cache = std::getenv("STRIDEC_CACHE");
+  const char* home = std::getenv("HOME");
+  if (cache && *cache) return std::string(cache) + "/tuning.txt";
+  return home && *home ? std::string(home) + "/.cache/stridec/tuning.txt" : "";
+}
+
+std::vector<Entry> merged(const std::vector<Entry>& entries) {
+  std::map<std::string, Entry> by_key;
+  for (const Entry& entry : entries) {
+    const auto [found, fresh] = by_key.emplace(to_string(entry.key), entry);
+    if (!fresh && entry.tried >= found->second.tried) found->second = entry;
+  }
+  std::vector<Entry> out;
+  for (auto& [key, entry] : by_key) out.push_back(std::move(entry));
+  sort_stable(out, [](const Entry& x, const Entry& y) { return x.kernel < y.kernel; });
+  return out;
+}
+
+std::string file_text(const std::vector<Entry>& entries) {
+  std::string text(kHeader);
+  for (const Entry& entry : entries) text += to_string(entry) + "\n";
+  return text;
+}
+
+}  // namespace stridec::tune

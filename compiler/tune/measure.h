@@ -1,0 +1,64 @@
+// Built kernels timed against each other in a child process: a crash or a hang is a result like any other.
+//
+// Every round runs each kernel that is still in the race once (short ones several times), so that drifts of the
+// machine meet all of them; a call takes what its longest part took of its thread, without what other processes took;
+// and the figure of a kernel is the median over rounds of its time relative to the first
+// kernel's in the same round. Memory is as in a run of the model: weights lie somewhere else at every call, as many
+// as the model has up to twice the last-level cache; what other kernels would just have made stays where it is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler/base/dtype.h"
+
+namespace stridec::tune {
+
+struct Subject {
+  struct Argument {
+    int64_t bytes = 0;
+    DType dtype = DType::kF32;
+    bool weight = false;
+  };
+  std::vector<const std::string*> objects;  // the kernel's and those of what it calls
+  std::string symbol;
+  std::vector<Argument> arguments;  // buffers, in the kernel's order
+  std::vector<int64_t> sizes;
+  int64_t tasks = 0, grain = 1, scratch_bytes = 0;
+};
+
+struct Outcome {
+  enum class Kind {
+    kTimed,
+    kCrashed,  // a signal ended the process
+    kHung,     // no answer within MeasureOptions::hang_seconds
+    kFailed,   // no code (it did not link), or a check on data failed: the data are made up
+  };
+  Kind kind = Kind::kFailed;
+  std::string reason;  // of other kinds than kTimed
+  double seconds = 0;  // of one call: the first subject's median times `ratio`
+  double ratio = 1;    // to the first subject, median over rounds
+  double noise = 0;    // standard error of ratio
+  int rounds = 0;      // a subject that was clearly slower has fewer
+};
+
+struct MeasureOptions {
+  int threads = 1;
+  int64_t rotate_bytes = 0;  // of weights, before the same are used again
+  double seconds = 0.5;      // for all subjects together, but three rounds at least
+  double hang_seconds = 5;   // for one call
+  int most_rounds = 25;
+};
+
+// One outcome for each subject. Arrays of numbers are filled with random values in [-1, 1], of integers with
+// zeros, which are valid indices wherever there are any.
+std::vector<Outcome> measure(const std::vector<Subject>& subjects, const MeasureOptions& options);
+
+// Median, and its standard error from the median deviation.
+struct Estimate {
+  double median = 0, error = 0;
+};
+Estimate estimate(std::vector<double> samples);
+
+}  // namespace stridec::tune

@@ -1,0 +1,47 @@
+#include "compiler/tuned.h"
+
+#include "compiler/base/sha256.h"
+
+namespace stridec {
+
+schedule::Chosen tuned(const loop::Program& program, const CpuTarget& target, const CompileOptions& options,
+                       Compilation& made) {
+  const bool measure = mode(options.mode).measure && !options.tuning.frozen;
+  const std::string& file = options.tuning.database;
+  if (!measure && !options.tuning.frozen && file.empty()) return {};
+  tune::Database database(file.empty() ? tune::default_database() : file, options.tuning.frozen);
+  tune::Options settings{.database = &database,
+                         .measure = measure,
+                         .frozen = options.tuning.frozen,
+                         .shape = options.tuning.shape,
+                         .build = {.use_cache = options.use_cache}};
+  if (options.progress)
+    settings.progress = [&](size_t done, size_t total, const std::string& kernel) {
+      options.progress("tuning", static_cast<int64_t>(done), static_cast<int64_t>(total), kernel);
+    };
+  tune::Result result = tune::tune(program, target, settings);
+  made.tuned.push_back(std::move(result.kernels));
+  return std::move(result.chosen);
+}
+
+package::TuningFacts tuning_facts(const Compilation& made) {
+  package::TuningFacts facts;
+  std::string lines;
+  for (size_t v = 0; v < made.tuned.size(); ++v) {
+    for (const tune::Tuned& kernel : made.tuned[v]) {
+      if (kernel.origin == tune::Tuned::Origin::kDefault) continue;
+      ++facts.entries;
+      lines += to_string(kernel.entry) + "\n";
+      if (v > 0) continue;  // the manifest lists the kernels of the best variant
+      for (const loop::NestId nest : kernel.nests)
+        facts.measured[nest] = {.shape = kernel.entry.key.shape,
+                                .microseconds = kernel.entry.microseconds,
+                                .default_microseconds = kernel.entry.default_microseconds,
+                                .tried = kernel.entry.tried};
+    }
+  }
+  if (facts.entries) facts.sha256 = sha256(lines.data(), lines.size());
+  return facts;
+}
+
+}  // namespace stridec

@@ -1,0 +1,15 @@
+// Which nests of a program get another schedule than their default, by a compile's mode and tuning database.
+#pragma once
+
+#include "compiler/compile.h"
+
+namespace stridec {
+
+// Fills Compilation::tuned for the target. Nothing is chosen where neither the mode nor a flag asks for it.
+schedule::Chosen tuned(const loop::Program& program, const CpuTarget& target, const CompileOptions& options,
+                       Compilation& made);
+
+// What the manifest says of it.
+package::TuningFacts tuning_facts(const Compilation& made);
+
+}  // namespace stridec
