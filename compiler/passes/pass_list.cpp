@@ -3,12 +3,13 @@
 #include "compiler/graph/text.h"
 #include "compiler/graph/verify.h"
 #include "compiler/ops/op_table.h"
+#include "compiler/passes/fold_affine.h"
 
 namespace stridec::passes {
 namespace {
 
 constexpr Pass<graph::Graph> kPasses[] = {
-    {"compact", "nodes that no output needs go", graph::compact},
+    {"affine", "per-channel scales and shifts behind linear operators go into their weights", fold_affine},
 };
 
 }  // namespace

@@ -1,0 +1,101 @@
+#include "compiler/passes/edit.h"
+
+#include <algorithm>
+
+#include "compiler/base/check.h"
+#include "compiler/ops/op_table.h"
+
+namespace stridec::passes {
+
+using graph::NodeId;
+using graph::OpKind;
+using graph::Region;
+using graph::ValueId;
+
+namespace {
+
+bool is_static(const graph::Shape& shape) {
+  return std::all_of(shape.begin(), shape.end(), [](sym::Expr dim) { return dim.is_const(); });
+}
+
+// The same for the same inputs, and nothing but its outputs.
+bool depends_on_inputs_alone(const graph::Node& node) {
+  return node.kind != OpKind::kRandomUniform && node.kind != OpKind::kUpdateState &&
+         node.kind != OpKind::kSymbolOf && node.kind != OpKind::kNonZero && node.regions.empty();
+}
+
+}  // namespace
+
+Edit::Edit(graph::Graph& graph) : graph_(graph) { look(graph.top); }
+
+void Edit::look(const Region& region) {
+  for (NodeId id : region.nodes) {
+    const graph::Node& node = graph_[id];
+    region_[id] = &region;
+    bool constant = node.kind == OpKind::kConstant || (!node.inputs.empty() && depends_on_inputs_alone(node));
+    for (ValueId input : node.inputs) {
+      ++uses_[input];
+      user_[input] = id;
+      constant = constant && constant_.contains(input);
+    }
+    for (ValueId output : node.outputs)
+      if (constant && is_static(graph_[output].type.shape)) constant_.insert(output);
+    for (const Region& inner : node.regions) look(inner);
+  }
+  for (ValueId result : region.results) uses_[result] += 2;  // a use that is no node's
+}
+
+std::optional<NodeId> Edit::only_user(ValueId value) const {
+  const auto uses = uses_.find(value);
+  if (uses == uses_.end() || uses->second != 1 || !graph_[value].producer.valid()) return std::nullopt;
+  const NodeId user = user_.at(value);
+  if (region_.at(user) != region_.at(graph_[value].producer)) return std::nullopt;
+  return user;
+}
+
+void Edit::insert_before(NodeId at, const std::function<void(graph::Builder&)>& make,
+                         std::optional<NodeId> moved) {
+  std::vector<NodeId>& list = before_[at];
+  if (moved) {
+    moved_.insert(*moved);
+    // What was to stand in front of it stays so.
+    if (auto earlier = before_.extract(*moved); !earlier.empty())
+      list.insert(list.end(), earlier.mapped().begin(), earlier.mapped().end());
+  }
+  graph::Builder builder(graph_, ops::shape_table());
+  builder.set_origin(graph_[at].origin);
+  auto& top = graph_.top.nodes;
+  const size_t before = top.size();
+  make(builder);
+  list.insert(list.end(), top.begin() + static_cast<std::ptrdiff_t>(before), top.end());
+  top.resize(before);
+  if (moved) list.push_back(*moved);
+}
+
+void Edit::turn(std::vector<ValueId>& values) const {
+  for (ValueId& value : values)
+    for (auto it = replaced_.find(value); it != replaced_.end(); it = replaced_.find(value))
+      value = it->second;
+}
+
+void Edit::place(Region& region) {
+  std::vector<NodeId> nodes;
+  for (NodeId id : region.nodes) {
+    if (auto it = before_.find(id); it != before_.end())
+      nodes.insert(nodes.end(), it->second.begin(), it->second.end());
+    if (!moved_.contains(id)) nodes.push_back(id);
+  }
+  region.nodes = std::move(nodes);
+  for (NodeId id : region.nodes) {
+    turn(graph_[id].inputs);
+    for (Region& inner : graph_[id].regions) place(inner);
+  }
+  turn(region.results);
+}
+
+void Edit::finish() {
+  place(graph_.top);
+  graph::compact(graph_);
+}
+
+}  // namespace stridec::passes

@@ -1,0 +1,216 @@
+#include "compiler/passes/fold_affine.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "compiler/ops/helpers.h"
+#include "compiler/passes/edit.h"
+
+namespace stridec::passes {
+namespace {
+
+using graph::Builder;
+using graph::Graph;
+using graph::Node;
+using graph::NodeId;
+using graph::OpKind;
+using graph::Shape;
+using graph::ValueId;
+
+bool contains(const std::vector<int64_t>& list, int64_t value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+// An operator that is linear in its weights, and which dim of them, if any, each dim of its result runs along.
+struct Linear {
+  NodeId node;
+  size_t weights;  // an input
+  std::vector<int64_t> weight_dim;
+};
+
+// dot_general's result: batch dims, free dims of a, free dims of b.
+std::vector<int64_t> dims_of_dot(const Node& node, size_t side, int64_t rank_a, int64_t rank_b) {
+  const auto& batch = node.attributes.integers(side == 0 ? "batch_a" : "batch_b");
+  std::vector<int64_t> dims = batch;
+  for (size_t s = 0; s < 2; ++s) {
+    const auto& taken = node.attributes.integers(s == 0 ? "batch_a" : "batch_b");
+    const auto& contracted = node.attributes.integers(s == 0 ? "contract_a" : "contract_b");
+    for (int64_t d = 0; d < (s == 0 ? rank_a : rank_b); ++d)
+      if (!contains(taken, d) && !contains(contracted, d)) dims.push_back(s == side ? d : -1);
+  }
+  return dims;
+}
+
+std::optional<Linear> linear(const Edit& edit, const Graph& graph, NodeId id) {
+  const Node& node = graph[id];
+  const bool window = node.kind == OpKind::kConv || node.kind == OpKind::kConvTranspose;
+  if (!window && node.kind != OpKind::kDotGeneral) return std::nullopt;
+  Linear out{.node = id, .weights = 1, .weight_dim = {}};
+  if (!edit.is_constant(node.inputs[1])) {
+    if (window || !edit.is_constant(node.inputs[0])) return std::nullopt;
+    out.weights = 0;
+  }
+  const graph::Type &result = graph[node.outputs[0]].type, &w = graph[node.inputs[out.weights]].type;
+  if (result.dtype != w.dtype || (w.dtype != DType::kF32 && w.dtype != DType::kF64)) return std::nullopt;
+  if (window) {
+    out.weight_dim.assign(result.shape.size(), -1);
+    out.weight_dim[1] = node.kind == OpKind::kConv ? 0 : 1;
+  } else {
+    const auto rank = [&](size_t i) { return static_cast<int64_t>(graph[node.inputs[i]].type.shape.size()); };
+    out.weight_dim = dims_of_dot(node, out.weights, rank(0), rank(1));
+  }
+  return out;
+}
+
+// The constant is a number, or varies along dims of the weights alone.
+bool is_along(const Linear& linear, const Shape& constant) {
+  const size_t rank = linear.weight_dim.size();
+  if (constant.size() > rank) return false;
+  for (size_t d = 0; d < constant.size(); ++d)
+    if (!constant[d].is_const(1) && linear.weight_dim[rank - constant.size() + d] < 0) return false;
+  return true;
+}
+
+// An operation on the result so far, and on a constant unless it is a negation.
+struct Step {
+  NodeId node;
+  OpKind kind;
+  ValueId constant;
+  bool constant_left;
+
+  bool scales() const { return kind != OpKind::kAdd && (kind != OpKind::kSub || constant_left); }
+};
+
+std::optional<Step> step(const Edit& edit, const Graph& graph, const Linear& linear, ValueId value) {
+  const auto user = edit.only_user(value);
+  if (!user) return std::nullopt;
+  const Node& node = graph[*user];
+  Step out{.node = *user, .kind = node.kind, .constant = {}, .constant_left = false};
+  if (node.kind == OpKind::kNeg) return out;
+  if (node.kind != OpKind::kAdd && node.kind != OpKind::kSub && node.kind != OpKind::kMul &&
+      node.kind != OpKind::kDiv)
+    return std::nullopt;
+  out.constant_left = node.inputs[1] == value;
+  out.constant = node.inputs[out.constant_left ? 0 : 1];
+  if (node.kind == OpKind::kDiv && out.constant_left) return std::nullopt;
+  if (!edit.is_constant(out.constant) || !is_along(linear, graph[out.constant].type.shape) ||
+      graph[node.outputs[0]].type != graph[value].type)
+    return std::nullopt;
+  return out;
+}
+
+// What the steps make of y: y * scale + shift, negated first where `negative`.
+struct Affine {
+  std::optional<ValueId> scale, shift;
+  bool negative = false;
+};
+
+Affine composed(Builder& b, const std::vector<Step>& steps) {
+  Affine a;
+  for (const Step& s : steps) {
+    const ValueId c = s.constant;
+    switch (s.kind) {
+      case OpKind::kAdd: a.shift = a.shift ? ops::add(b, *a.shift, c) : c; break;
+      case OpKind::kMul:
+        a.scale = a.scale ? ops::mul(b, *a.scale, c) : c;
+        if (a.shift) a.shift = ops::mul(b, *a.shift, c);
+        break;
+      case OpKind::kDiv:
+        a.scale = a.scale ? ops::div(b, *a.scale, c) : ops::rcp(b, c);
+        if (a.shift) a.shift = ops::div(b, *a.shift, c);
+        break;
+      case OpKind::kSub:
+        if (!s.constant_left) {
+          a.shift = a.shift ? ops::sub(b, *a.shift, c) : ops::neg(b, c);
+          break;
+        }
+        a.negative = !a.negative;
+        a.shift = a.shift ? ops::sub(b, c, *a.shift) : c;
+        break;
+      default:  // neg
+        a.negative = !a.negative;
+        if (a.shift) a.shift = ops::neg(b, *a.shift);
+    }
+  }
+  return a;
+}
+
+// The weights times what varies along the result's dims.
+ValueId scaled(Builder& b, const Node& node, const Linear& linear, ValueId weights, ValueId scale) {
+  Shape shape(linear.weight_dim.size() - b.shape(scale).size(), 1);
+  shape.insert(shape.end(), b.shape(scale).begin(), b.shape(scale).end());
+  const Shape whole = b.shape(weights);
+  const int64_t groups = node.attributes.integer_or("groups", 1);
+  if (node.kind == OpKind::kConvTranspose && groups > 1 && !shape[1].is_const(1)) {
+    // Channel g * co + c of the result is weights[g's input channels][c].
+    Shape grouped{groups, sym::floordiv(whole[0], groups)}, factor{groups, 1, whole[1]};
+    grouped.insert(grouped.end(), whole.begin() + 1, whole.end());
+    factor.resize(grouped.size(), 1);
+    const ValueId product = ops::mul(b, ops::reshape(b, weights, grouped), ops::reshape(b, scale, factor));
+    return ops::reshape(b, product, whole);
+  }
+  // Dims in the weights' order; the others, of extent 1, behind them.
+  std::vector<int64_t> order(shape.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto place = [&](int64_t dim) {
+    const int64_t at = linear.weight_dim[static_cast<size_t>(dim)];
+    return std::pair(at < 0, at < 0 ? dim : at);
+  };
+  std::sort(order.begin(), order.end(), [&](int64_t x, int64_t y) { return place(x) < place(y); });
+  Shape factor(whole.size(), 1);
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (linear.weight_dim[d] >= 0) factor[static_cast<size_t>(linear.weight_dim[d])] = shape[d];
+  scale = ops::permute(b, ops::reshape(b, scale, shape), order);
+  return ops::mul(b, weights, ops::reshape(b, scale, factor));
+}
+
+void fold(Edit& edit, NodeId id) {
+  Graph& graph = edit.graph();
+  const auto found = linear(edit, graph, id);
+  if (!found) return;
+  std::vector<Step> steps;
+  ValueId end = graph[id].outputs[0];
+  while (const auto next = step(edit, graph, *found, end)) {
+    steps.push_back(*next);
+    end = graph[next->node].outputs[0];
+  }
+  const bool scales = std::any_of(steps.begin(), steps.end(), [](const Step& s) { return s.scales(); });
+  if (!scales && steps.size() < 2) return;
+
+  ValueId& weights = graph[id].inputs[found->weights];
+  const NodeId last = steps.back().node;
+  Affine affine;
+  // The weights first, then the operator, then what is added to it.
+  edit.insert_before(
+      last,
+      [&](Builder& b) {
+        affine = composed(b, steps);
+        if (affine.scale) weights = scaled(b, graph[id], *found, weights, *affine.scale);
+        if (affine.negative) weights = ops::neg(b, weights);
+      },
+      id);
+  edit.insert_before(last, [&](Builder& b) {
+    ValueId result = graph[id].outputs[0];
+    if (affine.shift) result = ops::add(b, result, *affine.shift);
+    b.set_name(result, graph[end].name);
+    edit.replace(end, result);
+  });
+}
+
+void fold(Edit& edit, const graph::Region& region) {
+  const std::vector<NodeId> nodes = region.nodes;
+  for (NodeId id : nodes) {
+    fold(edit, id);
+    for (const graph::Region& inner : edit.graph()[id].regions) fold(edit, inner);
+  }
+}
+
+}  // namespace
+
+void fold_affine(Graph& graph) {
+  Edit edit(graph);
+  fold(edit, graph.top);
+  edit.finish();
+}
+
+}  // namespace stridec::passes
