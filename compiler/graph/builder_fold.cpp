@@ -1,4 +1,5 @@
 // What the Builder sees through: nodes without effect, and views of views.
+#include <cmath>
 #include <optional>
 
 #include "compiler/base/number.h"
@@ -22,11 +23,25 @@ bool all_are(const std::vector<sym::Expr>& list, int64_t value) {
   return true;
 }
 
-// The operand that does nothing to the other one, exactly: x + 0.0 is not x where x is -0.0.
+// Every value of `from`, NaN and -0.0 included, is one of `to`.
+bool holds_all_of(DType to, DType from) {
+  if (to == from) return true;
+  if (is_bool(from)) return is_integer(to) || (is_float(to) && info(to).bits >= 16);
+  const int bits = info(from).bits + (is_signed(to) && !is_signed(from) && !is_float(from) ? 1 : 0);
+  if (is_integer(from)) {
+    if (is_integer(to)) return (is_signed(to) || !is_signed(from)) && bits <= info(to).bits;
+    // Bits of the significand.
+    return (to == DType::kF64 && bits <= 53) || (to == DType::kF32 && bits <= 24) ||
+           (to == DType::kF16 && bits <= 11) || (to == DType::kBF16 && bits <= 8);
+  }
+  return (to == DType::kF64 && is_float(from)) || (to == DType::kF32 && is_storage_float(from));
+}
+
+// The operand that does nothing to the other one, exactly: x + 0.0 is not x where x is -0.0, x + -0.0 is.
 bool is_neutral(OpKind kind, DType dtype, bool right, double value) {
   switch (kind) {
-    case OpKind::kAdd: return value == 0 && !is_float(dtype);
-    case OpKind::kSub: return right && value == 0 && !is_float(dtype);
+    case OpKind::kAdd: return value == 0 && (!is_float(dtype) || std::signbit(value));
+    case OpKind::kSub: return right && value == 0 && !std::signbit(value);
     case OpKind::kMul: return value == 1;
     case OpKind::kDiv: return right && value == 1;
     case OpKind::kAnd: return value == 1;
@@ -89,12 +104,16 @@ std::optional<ValueId> Builder::same_as(const Node& node, const Inferred& inferr
   return out == type(x) ? std::optional(x) : std::nullopt;
 }
 
-// A reshape of a reshape, a permute of a permute: of the first one's input.
+// A reshape of a reshape, a permute of a permute, a cast of a cast that loses nothing: of the first one's
+// input.
 void Builder::skip_views(Node& node) const {
-  if (node.inputs.size() != 1 || (node.kind != OpKind::kReshape && node.kind != OpKind::kPermute)) return;
+  if (node.inputs.size() != 1 ||
+      (node.kind != OpKind::kReshape && node.kind != OpKind::kPermute && node.kind != OpKind::kCast))
+    return;
   const NodeId producer = graph_[node.inputs[0]].producer;
   if (!producer.valid() || graph_[producer].kind != node.kind) return;
   const Node& inner = graph_[producer];
+  if (node.kind == OpKind::kCast && !holds_all_of(dtype(node.inputs[0]), dtype(inner.inputs[0]))) return;
   if (node.kind == OpKind::kPermute) {
     const auto &first = inner.attributes.integers("order"), &second = node.attributes.integers("order");
     if (first.size() != second.size()) return;

@@ -18,6 +18,14 @@ bool is_static(const graph::Shape& shape) {
   return std::all_of(shape.begin(), shape.end(), [](sym::Expr dim) { return dim.is_const(); });
 }
 
+constexpr int64_t kMost = int64_t{1} << 50;
+
+int64_t elements(const graph::Shape& shape) {
+  int64_t count = 1;
+  for (sym::Expr dim : shape) count *= dim.value();
+  return count;
+}
+
 // The same for the same inputs, and nothing but its outputs.
 bool depends_on_inputs_alone(const graph::Node& node) {
   return node.kind != OpKind::kRandomUniform && node.kind != OpKind::kUpdateState &&
@@ -33,16 +41,24 @@ void Edit::look(const Region& region) {
     const graph::Node& node = graph_[id];
     region_[id] = &region;
     bool constant = node.kind == OpKind::kConstant || (!node.inputs.empty() && depends_on_inputs_alone(node));
+    int64_t sources = node.kind == OpKind::kConstant ? elements(graph_[node.outputs[0]].type.shape) : 0;
     for (ValueId input : node.inputs) {
       ++uses_[input];
       user_[input] = id;
-      constant = constant && constant_.contains(input);
+      const auto found = sources_.find(input);
+      constant = constant && found != sources_.end();
+      if (constant) sources = std::min(sources + found->second, kMost);
     }
     for (ValueId output : node.outputs)
-      if (constant && is_static(graph_[output].type.shape)) constant_.insert(output);
+      if (constant && is_static(graph_[output].type.shape)) sources_.emplace(output, sources);
     for (const Region& inner : node.regions) look(inner);
   }
   for (ValueId result : region.results) uses_[result] += 2;  // a use that is no node's
+}
+
+bool Edit::is_stored_constant(ValueId value) const {
+  const auto found = sources_.find(value);
+  return found != sources_.end() && elements(graph_[value].type.shape) <= found->second;
 }
 
 std::optional<NodeId> Edit::only_user(ValueId value) const {

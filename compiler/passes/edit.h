@@ -22,7 +22,10 @@ class Edit {
   // or results of a region among them. As the graph was before the edit.
   std::optional<graph::NodeId> only_user(graph::ValueId value) const;
   // Computed from constants alone, of constant shape.
-  bool is_constant(graph::ValueId value) const { return constant_.contains(value); }
+  bool is_constant(graph::ValueId value) const { return sources_.contains(value); }
+  // And no larger than those constants together: what is expanded from a few numbers costs a run less to
+  // make than to read, and compiling leaves it to the run.
+  bool is_stored_constant(graph::ValueId value) const;
 
   // The nodes that `make` adds go in front of `at`, after `moved`, which leaves its place.
   void insert_before(graph::NodeId at, const std::function<void(graph::Builder&)>& make,
@@ -41,7 +44,7 @@ class Edit {
   std::unordered_map<graph::ValueId, int> uses_;
   std::unordered_map<graph::ValueId, graph::NodeId> user_;
   std::unordered_map<graph::NodeId, const graph::Region*> region_;
-  std::unordered_set<graph::ValueId> constant_;
+  std::unordered_map<graph::ValueId, int64_t> sources_;  // elements of the constants behind a constant
   std::unordered_map<graph::NodeId, std::vector<graph::NodeId>> before_;
   std::unordered_set<graph::NodeId> moved_;
   std::unordered_map<graph::ValueId, graph::ValueId> replaced_;

@@ -46,8 +46,8 @@ std::optional<Linear> linear(const Edit& edit, const Graph& graph, NodeId id) {
   const bool window = node.kind == OpKind::kConv || node.kind == OpKind::kConvTranspose;
   if (!window && node.kind != OpKind::kDotGeneral) return std::nullopt;
   Linear out{.node = id, .weights = 1, .weight_dim = {}};
-  if (!edit.is_constant(node.inputs[1])) {
-    if (window || !edit.is_constant(node.inputs[0])) return std::nullopt;
+  if (!edit.is_stored_constant(node.inputs[1])) {
+    if (window || !edit.is_stored_constant(node.inputs[0])) return std::nullopt;
     out.weights = 0;
   }
   const graph::Type &result = graph[node.outputs[0]].type, &w = graph[node.inputs[out.weights]].type;

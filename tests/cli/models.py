@@ -37,6 +37,21 @@ def mlp():
     )
 
 
+def scaled():
+    """y = relu((x @ w + b) * s), which is relu(x @ (w * s) + b * s)."""
+    return model(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["xw"], "dense/MatMul"),
+            helper.make_node("Add", ["xw", "b"], ["h"], "dense/Add"),
+            helper.make_node("Mul", ["h", "s"], ["n"], "dense/Mul"),
+            helper.make_node("Relu", ["n"], ["y"], "dense/Relu"),
+        ],
+        [value("x", ["batch", 4])],
+        [value("y", ["batch", 8])],
+        [("w", _weights(4, 8)), ("b", _weights(8)), ("s", _weights(8))],
+    )
+
+
 def gather():
     """picked = table[index]; total = left + right, of which each may have one row or as many as the other."""
     return model(
@@ -184,7 +199,7 @@ def write_all(folder):
         with open(path(name), "wb") as file:
             file.write(data)
 
-    for name, made in {"mlp": mlp(), "gather": gather(), "tower": tower(), **bad_models()}.items():
+    for name, made in {"mlp": mlp(), "scaled": scaled(), "gather": gather(), "tower": tower(), **bad_models()}.items():
         write(name + ".onnx", made.SerializeToString())
     for name, data in bad_files(mlp().SerializeToString()).items():
         write(name, data)

@@ -104,6 +104,15 @@ TRANSCRIPTS = {
         ("inspect program.onnx", 3),
         ("inspect taken.so", 2),
     ],
+    "passes": [
+        ("passes", 0),
+        ("compile scaled.onnx -o out.so -q --dump-after=import,affine,fusion --stop-after=fusion", 0),
+        ("compile scaled.onnx -o out.so --progress=none --dump-after=affine --stop-after=import", 0),
+        ("compile mlp.onnx -o out.so --dump-after=fission", 1),
+        ("compile mlp.onnx -o out.so --stop-after=all", 1),
+        ("compile mlp.onnx -o out.so --dump-dir .", 1),
+        ("compile mlp.onnx -o out.so --dump-after=all --dump-dir nowhere", 2),
+    ],
     "run": [
         ("run mlp.so", 1),
         ("run mlp.so --input x=flat.npy", 4),
@@ -274,8 +283,37 @@ def test_inspect():
     expect("batch" in graph and "relu" in graph.lower(), graph)
 
 
+def test_pass_flags():
+    """What --dump-after, --time-passes and --stop-after make beside the transcripts: files and JSON."""
+    table = [row["pass"] for row in json.loads(stridec("passes --format=json", 0).stdout)]
+    expect(len(set(table)) == len(table), f"names of passes are not unique: {table}")
+    os.makedirs("dumps")
+    flags = "--cpu x86-64-v3,x86-64-v2 --verify-passes"
+    stridec(f"compile mlp.onnx -o dumped.so --dump-after=all --dump-dir dumps {flags}", 0)
+    files = sorted(os.listdir("dumps"))
+    names = [re.match(r"(\d\d)-(\w+)(\.x86-64-v[23])?\.txt$", file).groups() for file in files]
+    expect([number for number, _, _ in names] == [f"{i + 1:02}" for i in range(len(names))], f"dumps {files}")
+    expect(list(dict.fromkeys(name for _, name, _ in names)) == table, f"dumps {files} of the passes {table}")
+    expect({variant for _, name, variant in names if name == table[-1]} == {".x86-64-v2", ".x86-64-v3"}, f"dumps {files}")
+    expect(all(os.path.getsize(os.path.join("dumps", file)) for file in files), "a dump is empty")
+
+    report = json.loads(stridec(f"compile mlp.onnx -o dumped.so --time-passes --format=json {flags}", 0).stdout)
+    rows = report["passes"]
+    expect([row["pass"] for row in rows if row["pass"]] == table, f"times {rows}")
+    expect([row["stage"] for row in rows if not row["pass"]] == ["packing", "building", "linking"], f"times {rows}")
+    expect(all(row["seconds"] > 0 and row["runs"] == (2 if row["pass"] == table[-1] else row["runs"]) for row in rows), f"{rows}")
+    expect(all((row["verifying_seconds"] > 0) == bool(row["pass"]) for row in rows), f"a pass is not verified: {rows}")
+    text = stridec("compile mlp.onnx -o dumped.so --time-passes --quiet", 0).stdout
+    for name in ["stage", *table, "packing", "all"]:
+        expect(re.search(rf"\b{name}\b", text), f"{name} is not in {text}")
+
+    stopped = json.loads(stridec("compile mlp.onnx -o none.so --stop-after=lower --dump-after=lower --format=json", 0).stdout)
+    expect([dump["pass"] for dump in stopped["dumps"]] == ["lower"] and "artifact" not in stopped, f"{stopped}")
+    expect(not os.path.exists("none.so"), "--stop-after left an artifact")
+
+
 def test_json_everywhere():
-    for command in ("ops", "modes", "options", "targets", "exit-codes", "check mlp.onnx", "inspect mlp.so",
+    for command in ("ops", "modes", "options", "passes", "targets", "exit-codes", "check mlp.onnx", "inspect mlp.so",
                     "bench mlp.so --dim batch=2 --seconds 0.05", "compile mlp.onnx -o again.so"):  # fmt: skip
         done = stridec(f"{command} --format=json", 0)
         json.loads(done.stdout)
@@ -484,6 +522,7 @@ TESTS = [
     test_mutations,
     test_manifest,
     test_inspect,
+    test_pass_flags,
     test_json_everywhere,
     test_progress,
     test_same_bytes,

@@ -179,6 +179,10 @@ TEST_CASE("left as it is") {
   // Weights that come from outside.
   CHECK_FALSE(
       fold({4, 5}, [&](Builder&, Term x) { return bn(ops::matmul(x, ops::transpose(x, 1, 2))); }).changed());
+  // Weights expanded from a few numbers: scaled they would be many.
+  CHECK_FALSE(fold({4, 5}, [&](Builder& b, Term x) {
+                return bn(conv(x, ops::expand(constant(b, {4, 1, 1}, 1), {4, 4, 3})));
+              }).changed());
   // A factor along another dim than the channels.
   CHECK_FALSE(fold({4, 5}, [&](Builder& b, Term x) {
                 return conv(x, constant(b, {4, 4, 3}, 1)) * constant(b, {5}, 2) + 1.0;

@@ -1,0 +1,80 @@
+// What the Builder folds while a graph is made, with the negative twins.
+#include <doctest/doctest.h>
+
+#include "compiler/ops/helpers.h"
+#include "compiler/ops/op_table.h"
+
+using namespace stridec;
+using namespace stridec::ops;
+
+namespace {
+
+struct Small {
+  graph::Graph g;
+  Builder b{g, shape_table()};
+  ValueId input(DType dtype) { return b.input("x", {dtype, {sym::var("n"), 3}}); }
+};
+
+}  // namespace
+
+TEST_CASE("a cast there and back goes where nothing is lost on the way") {
+  struct Row {
+    DType from, over, to;
+    bool folds;
+  };
+  const Row rows[] = {
+      {DType::kF16, DType::kF32, DType::kF16, true},   {DType::kBF16, DType::kF32, DType::kF64, true},
+      {DType::kI8, DType::kF16, DType::kI8, true},     {DType::kI32, DType::kF64, DType::kI32, true},
+      {DType::kU8, DType::kI16, DType::kF32, true},    {DType::kBool, DType::kI32, DType::kBool, true},
+      {DType::kBool, DType::kF32, DType::kI64, true},  {DType::kI4, DType::kBF16, DType::kF32, true},
+      {DType::kF32, DType::kF16, DType::kF32, false},  {DType::kF64, DType::kF32, DType::kF64, false},
+      {DType::kI32, DType::kF32, DType::kI32, false},  {DType::kI64, DType::kF64, DType::kI64, false},
+      {DType::kI8, DType::kU16, DType::kI32, false},   {DType::kU8, DType::kI8, DType::kU8, false},
+      {DType::kF32, DType::kI32, DType::kF32, false},  {DType::kF32, DType::kBool, DType::kF32, false},
+      {DType::kF16, DType::kBF16, DType::kF32, false}, {DType::kBool, DType::kF8E8M0, DType::kF32, false},
+      {DType::kI16, DType::kF16, DType::kI16, false},  {DType::kU8, DType::kU4, DType::kU8, false},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(name(row.from));
+    CAPTURE(name(row.over));
+    Small s;
+    const ValueId x = s.input(row.from);
+    const ValueId y = cast(s.b, cast(s.b, x, row.over), row.to);
+    const graph::NodeId producer = s.g[y].producer;
+    const bool folds = y == x || s.g[producer].inputs[0] == x;
+    CHECK(folds == row.folds);
+    if (row.folds && row.from == row.to) CHECK(y == x);
+  }
+}
+
+TEST_CASE("arithmetic without effect goes, to the sign of zero") {
+  Small s;
+  const ValueId x = s.input(DType::kF32);
+  CHECK(mul(s.b, x, 1.0) == x);
+  CHECK(div(s.b, x, 1.0) == x);
+  CHECK(sub(s.b, x, 0.0) == x);
+  CHECK(add(s.b, x, -0.0) == x);
+  CHECK(add(s.b, like(s.b, x, -0.0), x) == x);
+  CHECK(add(s.b, x, 0.0) != x);   // -0.0 becomes 0.0
+  CHECK(sub(s.b, x, -0.0) != x);  // likewise
+  CHECK(sub(s.b, like(s.b, x, 0.0), x) != x);
+  CHECK(mul(s.b, x, 0.0) != x);
+  Small i;
+  const ValueId n = i.input(DType::kI32);
+  CHECK(add(i.b, n, 0.0) == n);
+  CHECK(sub(i.b, n, 0.0) == n);
+  CHECK(mul(i.b, n, 1.0) == n);
+  // A one that makes the result larger is no neutral element.
+  const ValueId wide = full(s.b, {2, 1, 1}, DType::kF32, 1.0);
+  CHECK(mul(s.b, x, wide) != x);
+}
+
+TEST_CASE("views of views, and equal nodes") {
+  Small s;
+  const ValueId x = s.input(DType::kF32);
+  const sym::Expr n = s.b.shape(x)[0];
+  CHECK(permute(s.b, permute(s.b, x, {1, 0}), {1, 0}) == x);
+  CHECK(reshape(s.b, reshape(s.b, x, {n * 3}), {n, 3}) == x);
+  CHECK(exp(s.b, x) == exp(s.b, x));
+  CHECK(permute(s.b, x, {1, 0}) != x);
+}
