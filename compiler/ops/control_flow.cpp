@@ -172,7 +172,7 @@ LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> conditi
     // A first iteration that is certain says nothing about the next: the body's condition decides.
   }
   const size_t outside = b.graph().symbols.size();
-  const sym::Expr counter = b.fresh_symbol("iteration", 0, trip_count);
+  const sym::Expr counter = b.fresh_symbol("iteration", 0, sym::max(trip_count - 1, 0));
   std::vector<Type> types;
   for (ValueId value : carried) types.push_back(b.type(value));
   b.begin_region(types, sym::lt(counter, trip_count));

@@ -46,12 +46,26 @@ std::string read_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-onnx::Tensor read_tensor(const fs::path& path) {
+onnx::Value read_value(const fs::path& path, const onnx::Type& type) {
   const std::string content = read_file(path);
-  return onnx::parse_tensor({reinterpret_cast<const std::byte*>(content.data()), content.size()});
+  return onnx::parse_value({reinterpret_cast<const std::byte*>(content.data()), content.size()}, type);
+}
+
+// Strings as the artifact takes them: u8 [shape..., bytes], padded with zero bytes.
+loop::HostTensor host_strings(const onnx::Tensor& t) {
+  size_t width = 0;
+  for (const std::string& s : t.strings) width = std::max(width, s.size());
+  loop::HostTensor out{
+      .dtype = DType::kU8, .shape = t.dims, .bytes = std::vector<uint8_t>(width * t.strings.size())};
+  out.shape.push_back(static_cast<int64_t>(width));
+  for (size_t i = 0; i < t.strings.size(); ++i)
+    std::copy(t.strings[i].begin(), t.strings[i].end(),
+              out.bytes.begin() + static_cast<ptrdiff_t>(i * width));
+  return out;
 }
 
 loop::HostTensor host(const onnx::Tensor& t) {
+  if (t.elem_type == onnx::kElemString) return host_strings(t);
   const auto type = t.dtype();
   if (!type) fail(ErrorKind::kUnsupported, "unsupported-dtype", onnx::elem_type_name(t.elem_type) + " data");
   loop::HostTensor out{.dtype = *type, .shape = t.dims, .bytes = std::vector<uint8_t>(t.bytes.size)};
@@ -77,6 +91,23 @@ std::string difference(const loop::HostTensor& got, const loop::HostTensor& want
   return {};
 }
 
+std::string string_difference(loop::HostTensor got, const onnx::Tensor& want) {
+  if (got.dtype != DType::kU8 || got.shape.empty())
+    return cat("dtype ", name(got.dtype), ", expected strings");
+  const auto width = static_cast<size_t>(got.shape.back());
+  got.shape.pop_back();
+  if (got.shape != want.dims)
+    return cat("shape ", shape_text(got.shape), ", expected ", shape_text(want.dims));
+  for (size_t i = 0; i < want.strings.size(); ++i) {
+    std::string text(got.bytes.begin() + static_cast<ptrdiff_t>(i * width),
+                     got.bytes.begin() + static_cast<ptrdiff_t>((i + 1) * width));
+    text.resize(std::min(text.find('\0'), text.size()));
+    if (text != want.strings[i])
+      return cat("element ", i, " is '", text, "', expected '", want.strings[i], "'");
+  }
+  return {};
+}
+
 struct Test {
   std::string name;
   fs::path model;
@@ -86,7 +117,7 @@ struct Test {
 };
 
 struct Data {
-  std::vector<onnx::Tensor> inputs, outputs;
+  std::vector<onnx::Value> inputs, outputs;  // of the model, in its order
 };
 
 Data load(const Test& test, const fs::path& folder, const onnx::Model& model) {
@@ -103,14 +134,14 @@ Data load(const Test& test, const fs::path& folder, const onnx::Model& model) {
     for (int64_t i = 0; i < n; ++i)
       (*values)[static_cast<size_t>(i)] = static_cast<float>(static_cast<double>(i) / static_cast<double>(n));
     x.bytes = {values, reinterpret_cast<const std::byte*>(values->data()), values->size() * 4};
-    out.inputs.push_back(std::move(x));
-    out.outputs.push_back(read_tensor(test.light_output));
+    out.inputs.push_back({.tensors = {std::move(x)}});
+    out.outputs.push_back(read_value(test.light_output, model.graph.outputs.at(0).type));
     return out;
   }
   for (size_t i = 0; fs::exists(folder / cat("input_", i, ".pb")); ++i)
-    out.inputs.push_back(read_tensor(folder / cat("input_", i, ".pb")));
+    out.inputs.push_back(read_value(folder / cat("input_", i, ".pb"), model.graph.inputs.at(i).type));
   for (size_t i = 0; fs::exists(folder / cat("output_", i, ".pb")); ++i)
-    out.outputs.push_back(read_tensor(folder / cat("output_", i, ".pb")));
+    out.outputs.push_back(read_value(folder / cat("output_", i, ".pb"), model.graph.outputs.at(i).type));
   return out;
 }
 
@@ -129,25 +160,54 @@ std::string attempt(const Test& test, const onnx::Model& model, const Data& data
       compile(std::move(imported.graph), flags, compiled ? Stage::kSchedule : Stage::kLoops);
   std::vector<loop::HostTensor> inputs;
   for (const std::string& name : input_names)
-    for (size_t i = 0; i < model.graph.inputs.size(); ++i)
-      if (model.graph.inputs[i].name == name) inputs.push_back(host(data.inputs.at(i)));
+    for (size_t i = 0; i < model.graph.inputs.size(); ++i) {
+      const auto& tensors = data.inputs.at(i).tensors;
+      const bool sequence = model.graph.inputs[i].type.kind != onnx::Type::Kind::kTensor;
+      for (size_t k = 0; k < tensors.size(); ++k)
+        if (name == (model.graph.inputs[i].name) ||
+            (sequence && name == cat(model.graph.inputs[i].name, "[", k, "]")))
+          inputs.push_back(host(tensors[k]));
+    }
   const auto outputs = compiled ? codegen::cpu::run_compiled(made.variants.front().program, inputs)
                                 : loop::interpret(made.loops, inputs, {.poison = true});
-  if (outputs.size() != data.outputs.size())
-    return cat(outputs.size(), " outputs, expected ", data.outputs.size());
-  for (size_t i = 0; i < outputs.size(); ++i)
-    if (std::string why = difference(outputs[i], host(data.outputs[i]), test.relative); !why.empty())
-      return cat("output ", i, ": ", why);
+  std::vector<onnx::Tensor> wanted;
+  for (const onnx::Value& v : data.outputs) wanted.insert(wanted.end(), v.tensors.begin(), v.tensors.end());
+  if (outputs.size() != wanted.size()) return cat(outputs.size(), " outputs, expected ", wanted.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const std::string why = wanted[i].elem_type == onnx::kElemString
+                                ? string_difference(outputs[i], wanted[i])
+                                : difference(outputs[i], host(wanted[i]), test.relative);
+    if (!why.empty()) return cat("output ", i, ": ", why);
+  }
   return {};
 }
 
-// Inputs small enough to be parameters rather than data: axes, sizes, scales, regions, flags.
-onnx::ImportOptions with_constants(const onnx::Model& model, const Data& data) {
+// What sequences and optionals hold is said at compile time.
+onnx::ImportOptions with_items(const onnx::Model& model, const Data& data) {
   onnx::ImportOptions options;
-  for (size_t i = 1; i < std::min(model.graph.inputs.size(), data.inputs.size()); ++i)
-    if (data.inputs[i].dtype() && data.inputs[i].count() <= 16)
-      options.constants[model.graph.inputs[i].name] = data.inputs[i];
+  for (size_t i = 0; i < std::min(model.graph.inputs.size(), data.inputs.size()); ++i) {
+    const onnx::ValueInfo& input = model.graph.inputs[i];
+    if (input.type.kind == onnx::Type::Kind::kTensor) continue;
+    onnx::InputItems& items = options.items[input.name];
+    items.present = data.inputs[i].present;
+    for (const onnx::Tensor& t : data.inputs[i].tensors) {
+      items.shapes.emplace_back().emplace();
+      for (int64_t d : t.dims) items.shapes.back()->push_back({.value = d, .param = ""});
+    }
+  }
   return options;
+}
+
+// Inputs small enough to be parameters rather than data: axes, sizes, scales, regions, flags.
+bool bind_constants(const onnx::Model& model, const Data& data, onnx::ImportOptions& options) {
+  for (size_t i = 0; i < std::min(model.graph.inputs.size(), data.inputs.size()); ++i) {
+    const auto& input = model.graph.inputs[i];
+    if (input.type.kind != onnx::Type::Kind::kTensor) continue;
+    const onnx::Tensor& t = data.inputs[i].tensors.at(0);
+    const bool parameter = i > 0 || (t.dims.empty() && !is_float(t.dtype().value_or(DType::kF32)));
+    if (parameter && t.dtype() && t.count() <= 16) options.constants[input.name] = t;
+  }
+  return !options.constants.empty();
 }
 
 // "pass", "constants" (passes with inputs bound), or the reason.
@@ -162,13 +222,13 @@ std::string run(const Test& test, bool compiled) {
       if (data.inputs.size() < model.graph.inputs.size()) return "test data of another type than tensors";
       std::string why;
       try {
-        why = attempt(test, model, data, {}, compiled);
+        why = attempt(test, model, data, with_items(model, data), compiled);
       } catch (const Error& e) {
         why = summary(e.diagnostic);
       }
       if (why.empty()) continue;
-      onnx::ImportOptions options = with_constants(model, data);
-      if (options.constants.empty()) return why;
+      onnx::ImportOptions options = with_items(model, data);
+      if (!bind_constants(model, data, options)) return why;
       std::string again;
       try {
         again = attempt(test, model, data, options, compiled);

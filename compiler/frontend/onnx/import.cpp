@@ -9,6 +9,7 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/schema.h"
+#include "compiler/frontend/onnx/strings.h"
 #include "compiler/graph/builder.h"
 #include "compiler/graph/guards.h"
 #include "compiler/ops/op_table.h"
@@ -21,7 +22,8 @@ std::vector<std::span<const Row>> families() {
   return {pointwise_rows(),    shape_rows(),     indexing_rows(),     reduction_rows(),
           contraction_rows(),  window_rows(),    resize_rows(),       normalization_rows(),
           quantization_rows(), recurrent_rows(), control_flow_rows(), sequence_rows(),
-          vision_rows(),       signal_rows(),    training_rows(),     contrib_rows()};
+          vision_rows(),       signal_rows(),    training_rows(),     contrib_rows(),
+          tree_rows(),         ml_rows(),        string_rows()};
 }
 
 using RowTable = std::unordered_map<std::string, std::vector<const Row*>>;
@@ -189,7 +191,7 @@ class ModelImporter : public Importer {
 
   void add_inputs() {
     InputSymbols symbols(model_.graph, options_);
-    std::vector<std::pair<std::string, std::optional<graph::Type>>> types;
+    std::vector<std::pair<std::string, std::optional<Input>>> inputs;
     for (const ValueInfo& v : model_.graph.inputs) {
       if (auto given = options_.constants.find(v.name); given != options_.constants.end()) {
         if (given->second.elem_type != v.type.elem_type)
@@ -201,25 +203,38 @@ class ModelImporter : public Importer {
         slot.initializer = &given->second;
         continue;
       }
-      types.emplace_back(v.name, input_type(v, symbols));
+      inputs.emplace_back(v.name, input_of(v, symbols));
     }
     symbols.check_flags();
     symbols.set_ranges(out_.graph.facts);
-    for (auto& [name, type] : types) {
-      if (!type) {
-        scopes_.back()[name] = Slot();
-        continue;
-      }
-      try {
-        scopes_.back()[name] = Term(builder_, builder_.input(name, std::move(*type)));
-      } catch (Error& e) {
-        e.diagnostic.where = {.file = model_.file, .tensor = "input '" + name + "'"};
-        throw;
-      }
+    for (auto& [name, input] : inputs) scopes_.back()[name] = input ? add_input(*input) : Slot();
+  }
+
+  // An input of the model as inputs of the artifact.
+  struct Input {
+    Slot::Kind kind = Slot::Kind::kTensor;
+    std::string name;
+    graph::Type type;          // tensors and strings
+    std::vector<Input> items;  // of a sequence
+  };
+
+  Slot add_input(Input& input) {
+    if (input.kind == Slot::Kind::kEmptyOptional) return Slot::empty_optional();
+    if (input.kind == Slot::Kind::kSequence) {
+      std::vector<Slot> items;
+      for (Input& item : input.items) items.push_back(add_input(item));
+      return Slot::sequence(std::move(items));
+    }
+    try {
+      const Term term(builder_, builder_.input(input.name, std::move(input.type)));
+      return input.kind == Slot::Kind::kStrings ? Slot(from_bytes(term)) : Slot(term);
+    } catch (Error& e) {
+      e.diagnostic.where = {.file = model_.file, .tensor = "input '" + input.name + "'"};
+      throw;
     }
   }
 
-  std::optional<graph::Type> input_type(const ValueInfo& v, InputSymbols& symbols) {
+  std::optional<Input> input_of(const ValueInfo& v, InputSymbols& symbols) {
     const auto problem = [&](std::string code, std::string message, std::string help) {
       out_.problems.push_back({.kind = ErrorKind::kUnsupported,
                                .code = std::move(code),
@@ -228,19 +243,51 @@ class ModelImporter : public Importer {
                                .help = std::move(help)});
       return std::nullopt;
     };
-    if (v.type.kind != Type::Kind::kTensor)
-      return problem("unsupported-type", "inputs of type " + type_name(v.type) + " are not supported",
-                     "only tensors can be inputs");
-    const auto dtype = dtype_from_onnx(v.type.elem_type);
-    if (!dtype)
-      return problem("unsupported-dtype",
-                     "element type " + elem_type_name(v.type.elem_type) + " is not supported", "");
-    if (!v.type.shape)
-      return problem("unknown-rank", "the model does not say how many dims the input has",
-                     "export the model with the shapes of its inputs");
-    graph::Type out{.dtype = *dtype, .shape = {}};
-    for (size_t i = 0; i < v.type.shape->size(); ++i)
-      out.shape.push_back(symbols.dim(v.name, i, (*v.type.shape)[i]));
+    const auto tensor = [&](const std::string& name, const Type& type,
+                            const std::vector<Dim>* given) -> std::optional<Input> {
+      if (type.kind != Type::Kind::kTensor)
+        return problem("unsupported-type", "inputs of type " + type_name(v.type) + " are not supported",
+                       "tensors, optionals, and sequences of them can be inputs");
+      const bool strings = type.elem_type == kElemString;
+      const auto dtype = strings ? DType::kU8 : dtype_from_onnx(type.elem_type);
+      if (!dtype)
+        return problem("unsupported-dtype",
+                       "element type " + elem_type_name(type.elem_type) + " is not supported", "");
+      if (!given && type.shape) given = &*type.shape;
+      if (!given)
+        return problem("unknown-rank", "the model does not say how many dims the input has",
+                       "export the model with the shapes of its inputs");
+      Input out{
+          .kind = strings ? Slot::Kind::kStrings : Slot::Kind::kTensor, .name = name, .type = {*dtype, {}}};
+      for (size_t i = 0; i < given->size(); ++i) out.type.shape.push_back(symbols.dim(name, i, (*given)[i]));
+      if (strings) out.type.shape.push_back(symbols.dim(name, 0, {.value = {}, .param = name + ".bytes"}));
+      return out;
+    };
+    const auto found = options_.items.find(v.name);
+    const InputItems* items = found == options_.items.end() ? nullptr : &found->second;
+    const Type* type = &v.type;
+    if (type->kind == Type::Kind::kOptional && !type->element.empty()) {
+      if (items && !items->present) return Input{.kind = Slot::Kind::kEmptyOptional};
+      type = &type->element[0];
+    }
+    const auto shape = [&](size_t i) {
+      return items && i < items->shapes.size() && items->shapes[i] ? &*items->shapes[i] : nullptr;
+    };
+    if (type->kind != Type::Kind::kSequence || type->element.empty()) {
+      if (type != &v.type && !items)
+        return problem("optional-input", "whether the optional input is there must be known at compile time",
+                       "");
+      return tensor(v.name, *type, shape(0));
+    }
+    if (!items)
+      return problem("sequence-length", "the number of tensors in the sequence must be known at compile time",
+                     "");
+    Input out{.kind = Slot::Kind::kSequence, .name = v.name};
+    for (size_t i = 0; i < items->shapes.size(); ++i) {
+      auto item = tensor(cat(v.name, "[", i, "]"), type->element[0], shape(i));
+      if (!item) return std::nullopt;
+      out.items.push_back(std::move(*item));
+    }
     return out;
   }
 
@@ -268,6 +315,8 @@ class ModelImporter : public Importer {
   }
 
   Slot constant(const Tensor& t) {
+    if (t.elem_type == kElemString)
+      return constant_strings(builder_, t.strings, {t.dims.begin(), t.dims.end()});
     static const Node no_node;
     return Context(*this, builder_, no_node, {}).constant(t, t.name);
   }
@@ -313,7 +362,11 @@ class ModelImporter : public Importer {
         has_schema(n.op_type, n.domain, newest_version(n.domain)))
       unknown_operator(n);
     if (const Row* row = find_row(n)) {
-      std::vector<Slot> outputs = row->import(context);
+      const bool strings = std::any_of(n.inputs.begin(), n.inputs.end(), [&](const std::string& name) {
+        return !name.empty() && find(name)->kind == Slot::Kind::kStrings;
+      });
+      auto moved = strings ? move_strings(context) : std::nullopt;
+      std::vector<Slot> outputs = moved ? std::move(*moved) : row->import(context);
       for (size_t i = 0; i < n.outputs.size(); ++i)
         if (context.wants(i) && (i >= outputs.size() || outputs[i].kind == Slot::Kind::kFailed))
           context.unsupported(cat("output ", i, " of ", n.op_type, " is not supported"));
@@ -351,6 +404,12 @@ class ModelImporter : public Importer {
       const Type element =
           slot.items.empty() ? Type{.kind = Type::Kind::kTensor, .elem_type = 1} : type_of(slot.items[0]);
       return {.kind = Type::Kind::kSequence, .element = {element}};
+    }
+    if (slot.kind == Slot::Kind::kStrings) {
+      Type out{.kind = Type::Kind::kTensor, .elem_type = kElemString, .shape = std::vector<Dim>()};
+      for (sym::Expr d : builder_.shape(slot.tensor))
+        out.shape->push_back({.value = sym::as_const(d), .param = ""});
+      return out;
     }
     if (slot.kind != Slot::Kind::kTensor) return {};
     const graph::Type& t = builder_.type(slot.tensor);
@@ -400,17 +459,16 @@ class ModelImporter : public Importer {
   void add_outputs() {
     for (const ValueInfo& v : model_.graph.outputs) {
       const Slot slot = lookup(v.name);
-      if (slot.kind == Slot::Kind::kTensor) {
-        builder_.output(v.name, slot.tensor);
-        check_declared(v, builder_.type(slot.tensor));
-      } else if (slot.kind != Slot::Kind::kFailed) {
-        out_.problems.push_back({.kind = ErrorKind::kUnsupported,
-                                 .code = "unsupported-type",
-                                 .message = "outputs of type " + type_name(v.type) + " are not supported",
-                                 .where = {.file = model_.file, .tensor = "output '" + v.name + "'"},
-                                 .help = "only tensors can be outputs"});
-      }
+      add_output(v.name, slot);
+      if (slot.kind == Slot::Kind::kTensor) check_declared(v, builder_.type(slot.tensor));
     }
+  }
+
+  // The tensors of a sequence are outputs `y[0]`, `y[1]`, ...; an empty optional is none.
+  void add_output(const std::string& name, const Slot& slot) {
+    if (slot.kind == Slot::Kind::kTensor) builder_.output(name, slot.tensor);
+    if (slot.kind == Slot::Kind::kStrings) builder_.output(name, to_bytes(strings_of(builder_, slot)));
+    for (size_t i = 0; i < slot.items.size(); ++i) add_output(cat(name, "[", i, "]"), slot.items[i]);
   }
 
   // A declared type that what is computed can never have.

@@ -21,10 +21,18 @@ struct DimRange {
   int64_t multiple = 1;
 };
 
+// What a sequence or optional input holds, one shape per tensor; none: as the model declares it. The items of
+// sequence `x` are the inputs `x[0]`, `x[1]`, ...; the tensor in optional `x` is input `x`.
+struct InputItems {
+  bool present = true;  // of an optional
+  std::vector<std::optional<std::vector<Dim>>> shapes;
+};
+
 struct ImportOptions {
   std::map<std::string, DimRange> dims;  // by symbol; lower == upper fixes it
   std::map<std::string, Tensor>
       constants;  // inputs with a value known now: they are no inputs of the artifact
+  std::map<std::string, InputItems> items;  // by input; a sequence or optional needs it
 };
 
 struct Imported {

@@ -9,6 +9,14 @@
 
 namespace stridec::onnx {
 
+Slot Slot::strings(ValueId index, ValueId pool) {
+  Slot s;
+  s.kind = Kind::kStrings;
+  s.tensor = index;
+  s.pool = pool;
+  return s;
+}
+
 Slot Slot::sequence(std::vector<Slot> items) {
   Slot s;
   s.kind = Kind::kSequence;
@@ -39,6 +47,9 @@ const Slot& Context::slot(size_t i) const {
 Term Context::in(size_t i) const {
   const Slot& s = slot(i);
   if (s.kind == Slot::Kind::kSequence) does_not_fit(cat("input ", i, " is a sequence, not a tensor"));
+  if (s.kind == Slot::Kind::kStrings)
+    unsupported(cat(node.op_type, " of strings is not supported"),
+                "do this work on strings outside of the model");
   if (s.kind != Slot::Kind::kTensor) does_not_fit(cat("input ", i, " is an empty optional, not a tensor"));
   return {b, s.tensor};
 }

@@ -19,17 +19,19 @@ using graph::ValueId;
 using ops::Dims;
 using ops::Term;
 
-// What a name of the model stands for: a tensor, a sequence whose length is known at compile time, an
+// What a name of the model stands for: a tensor, a tensor of strings (strings.h), a sequence whose length is known at compile time, an
 // optional that is known to be empty, or nothing because the node that gives it could not be imported.
 struct Slot {
-  enum class Kind : uint8_t { kFailed, kTensor, kSequence, kEmptyOptional, kInitializer };
+  enum class Kind : uint8_t { kFailed, kTensor, kStrings, kSequence, kEmptyOptional, kInitializer };
   Kind kind = Kind::kFailed;
-  ValueId tensor;
+  ValueId tensor;                       // of strings: the index
+  ValueId pool;                         // of strings
   const Tensor* initializer = nullptr;  // becomes a constant when it is first read; rows never see this kind
   std::vector<Slot> items;              // of a sequence
 
   Slot() = default;
   Slot(Term term) : kind(Kind::kTensor), tensor(term.id()) {}
+  static Slot strings(ValueId index, ValueId pool);
   static Slot sequence(std::vector<Slot> items);
   static Slot empty_optional();
 };

@@ -5,6 +5,7 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/ops/composite.h"
+#include "compiler/ops/helpers.h"
 
 namespace stridec::onnx {
 namespace {
@@ -109,6 +110,80 @@ Outputs tensor_scatter(Context& c) {
                          {{"dim", axis}, {"reduction", std::string("none")}}))};
 }
 
+// ---- unique ----------------------------------------------------------------------------------------------
+
+Term sorted_order(Term x) {
+  return {x.builder(), x.builder().add(OpKind::kSort, {x.id()}, {{"dim", int64_t{0}}})[1]};
+}
+
+Term same_number(Term x, Term y) {
+  const Term same = equal(x, y);
+  if (!is_float(x.dtype())) return same;
+  return logical_or(same, logical_and(apply(OpKind::kIsNan, x), apply(OpKind::kIsNan, y)));
+}
+
+Term scatter(Term data, Term index, Term updates) {
+  return {data.builder(), data.builder().add1(OpKind::kScatterElements, {data.id(), index.id(), updates.id()},
+                                              {{"dim", int64_t{0}}, {"reduction", std::string("none")}})};
+}
+
+// The order in which rows [n, width] ascend, the first column counting most: a stable sort by each column from
+// the last to the first.
+Term row_order(Term rows) {
+  Builder& b = rows.builder();
+  const Term start = index_along(b, {rows.dim(0)}, 0, DType::kI64);
+  const LoopResult result = loop(b, rows.dim(1), std::nullopt, {start.id()}, [&](const LoopState& state) {
+    const Term order(b, state.carried[0]);
+    const Term column = squeeze(slice(rows, 1, rows.dim(1) - 1 - state.counter, 1), {1});
+    return LoopStep{.condition = std::nullopt,
+                    .carried = {gather(order, sorted_order(gather(column, order, 0)), 0).id()},
+                    .stacked = {}};
+  });
+  return {b, result.carried[0]};
+}
+
+// Equal elements stand side by side once sorted: the first of each run is what is unique. Sorting is stable,
+// so that it is also the first in the input.
+Outputs unique(Context& c) {
+  Builder& b = c.b;
+  const Term given = c.in(0), x = is_bool(given.dtype()) ? cast(given, DType::kU8) : given;
+  const bool flat = !c.has_attribute("axis");
+  const int64_t axis = flat ? 0 : c.axis(c.integer("axis"), x.rank());
+  const Term turned = flat ? reshape(x, {count(x.shape())}) : transpose(x, 0, axis);
+  const sym::Expr n = turned.dim(0);
+  const bool wide = turned.rank() > 1;
+  const Term rows = wide ? reshape(turned, {n, count(turned.shape(), 1, turned.rank())}) : turned;
+  const Term order = wide ? row_order(rows) : sorted_order(rows);
+
+  const Term at = index_along(b, {n}, 0, DType::kI64);
+  const Term sorted = gather(rows, order, 0), previous = gather(sorted, maximum(at - 1.0, 0), 0);
+  Term same = same_number(sorted, previous);
+  if (wide) same = reduce(OpKind::kReduceAnd, same, {1});
+  const Term starts = logical_or(equal(at, 0), logical_not(same));
+  const Term run =
+      Term(b, b.add1(OpKind::kCumSum, {cast(starts, DType::kI64).id()},
+                     {{"dim", int64_t{0}}, {"exclusive", int64_t{0}}, {"reverse", int64_t{0}}})) -
+      1.0;
+  const Term places = nonzero(b, starts);
+  const sym::Expr found = places.dim(1);
+  const Term place = reshape(places, {found});
+  const Term ends = concat({slice(place, 0, sym::min(found, 1), found - sym::min(found, 1)),
+                            expand(size_as(b, DType::kI64, n), {sym::min(found, 1)})},
+                           0);
+  Term first = gather(order, place, 0), counts = ends - place,
+       inverse = scatter(filled(b, {n}, DType::kI64, 0), order, run);
+  if (c.integer("sorted", 1) == 0) {  // in the order of first appearance
+    const Term appearance = sorted_order(first);
+    first = gather(first, appearance, 0);
+    counts = gather(counts, appearance, 0);
+    const Term rank =
+        scatter(filled(b, {found}, DType::kI64, 0), appearance, index_along(b, {found}, 0, DType::kI64));
+    inverse = gather(rank, inverse, 0);
+  }
+  const Term picked = gather(turned, first, 0);
+  return {cast(flat ? picked : transpose(picked, 0, axis), given.dtype()), first, inverse, counts};
+}
+
 constexpr Row kRows[] = {
     {"Compress", compress},
     {"Gather", op_gather},
@@ -121,6 +196,7 @@ constexpr Row kRows[] = {
     {"ScatterElements", scatter_elements},
     {"ScatterND", scatter_nd},
     {"TensorScatter", tensor_scatter},
+    {"Unique", unique},
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "compiler/frontend/onnx/proto.h"
 
+#include <onnx/onnx-data.pb.h>
 #include <onnx/onnx_pb.h>
 
 #include <cstring>
@@ -485,6 +486,39 @@ Tensor parse_tensor(std::span<const std::byte> bytes) {
     fail(ErrorKind::kMalformed, "malformed-tensor", "the file is not a serialized ONNX tensor");
   TensorSource source{.external_data = false};
   return convert(proto, source);
+}
+
+namespace {
+
+std::vector<Tensor> convert(const ::onnx::SequenceProto& proto) {
+  if (proto.sparse_tensor_values_size() || proto.sequence_values_size() || proto.map_values_size() ||
+      proto.optional_values_size())
+    fail(ErrorKind::kUnsupported, "unsupported-type", "a sequence of anything but tensors is not supported");
+  TensorSource source{.external_data = false};
+  std::vector<Tensor> out;
+  for (const auto& t : proto.tensor_values()) out.push_back(convert(t, source));
+  return out;
+}
+
+template <class Proto>
+Proto parsed(std::span<const std::byte> bytes, const char* what) {
+  Proto proto;
+  if (bytes.size() > INT32_MAX || !proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
+    fail(ErrorKind::kMalformed, "malformed-tensor", cat("the file is not a serialized ONNX ", what));
+  return proto;
+}
+
+}  // namespace
+
+Value parse_value(std::span<const std::byte> bytes, const Type& type) {
+  if (type.kind == Type::Kind::kSequence)
+    return {.tensors = convert(parsed<::onnx::SequenceProto>(bytes, "sequence"))};
+  if (type.kind != Type::Kind::kOptional) return {.tensors = {parse_tensor(bytes)}};
+  const auto proto = parsed<::onnx::OptionalProto>(bytes, "optional");
+  TensorSource source{.external_data = false};
+  if (proto.has_tensor_value()) return {.tensors = {convert(proto.tensor_value(), source)}};
+  if (proto.has_sequence_value()) return {.tensors = convert(proto.sequence_value())};
+  return {.present = false};
 }
 
 Function function_from_proto(const ::onnx::FunctionProto& function) {

@@ -23,6 +23,14 @@ Model read_model(const std::filesystem::path& path, const ReadOptions& options =
 // A serialized TensorProto by itself (the backend suite's input_0.pb).
 Tensor parse_tensor(std::span<const std::byte> bytes);
 
+// The value of an input or output by itself: a serialized TensorProto, SequenceProto or OptionalProto, as
+// `type` says.
+struct Value {
+  bool present = true;          // of an optional
+  std::vector<Tensor> tensors;  // one, or those of a sequence
+};
+Value parse_value(std::span<const std::byte> bytes, const Type& type);
+
 // What ONNX's checker says about every node, what the opset imports say, all at once. Empty: nothing is
 // wrong.
 std::vector<Diagnostic> check_model(const Model& model);

@@ -6,6 +6,7 @@
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
+#include "compiler/frontend/onnx/strings.h"
 #include "compiler/ops/composite.h"
 
 namespace stridec::onnx {
@@ -264,6 +265,11 @@ Outputs shape_of(Context& c) {
 Outputs size_of(Context& c) { return {Term(c.b, c.b.elements({count(c.in(0).shape())}, {}))}; }
 
 Outputs constant(Context& c) {
+  if (const Tensor* t = c.tensor("value"); t && t->elem_type == kElemString)
+    return {constant_strings(c.b, t->strings, {t->dims.begin(), t->dims.end()})};
+  if (c.has_attribute("value_string")) return {constant_strings(c.b, c.texts("value_string"), {})};
+  if (const auto texts = c.texts("value_strings"); c.has_attribute("value_strings"))
+    return {constant_strings(c.b, texts, {static_cast<int64_t>(texts.size())})};
   if (const Tensor* t = c.tensor("value")) return {c.constant(*t)};
   if (const Tensor* t = c.tensor("sparse_value")) return {c.constant(*t)};
   if (const Attribute* a = c.node.find("value_int")) return {Term(c.b, c.b.elements({a->ints.at(0)}, {}))};
@@ -271,8 +277,7 @@ Outputs constant(Context& c) {
   const Attribute* floats = c.node.find("value_floats");
   if (const Attribute* one = c.node.find("value_float"))
     return {c.number(DType::kF32, static_cast<double>(one->floats.at(0)))};
-  if (!floats)
-    c.unsupported("constants of strings are not supported", "do the work on strings outside of the model");
+  if (!floats) c.unsupported("a constant without a value");
   std::vector<uint8_t> bytes(floats->floats.size() * 4);
   for (size_t i = 0; i < floats->floats.size(); ++i)
     write_float(DType::kF32, static_cast<double>(floats->floats[i]), bytes.data() + 4 * i);

@@ -92,6 +92,28 @@ Outputs stft(Context& c) {
   return {transform(c, framed, std::nullopt, false, !complex && c.integer("onesided", 1) != 0)};
 }
 
+// Triangles over the bins of a spectrum whose corners are evenly spaced in mel.
+Outputs mel_weight_matrix(Context& c) {
+  const sym::Expr bins = c.sizes_of(0, "num_mel_bins", 0, int64_t{1} << 40).at(0),
+                  length = c.sizes_of(1, "dft_length", 0, int64_t{1} << 40).at(0);
+  const DType wide = DType::kF64;
+  const auto scalar = [&](size_t i) { return cast(reshape(c.in(i), {}), wide); };
+  const auto mel = [&](Term hertz) { return log(hertz / 700.0 + 1.0) * (2595 / std::numbers::ln10); };
+  const Term low = mel(scalar(3)), high = mel(scalar(4)), rate = scalar(2);
+  const Term step = (high - low) / size_as(c.b, wide, bins + 2);
+  const Term at = cast(index_along(c.b, {bins + 2}, 0, DType::kI64), wide) * step + low;
+  const Term hertz = (pow(number_like(at, 10), at / 2595.0) - 1.0) * 700.0;
+  const Term corner = apply(OpKind::kFloor, hertz * size_as(c.b, wide, length + 1) / rate);
+  const auto corners = [&](int64_t from) { return slice(corner, 0, from, bins); };
+  const Term lower = corners(0), center = corners(1), upper = corners(2);
+  const Term bin = cast(index_along(c.b, {sym::floordiv(length, 2) + 1, 1}, 0, DType::kI64), wide);
+  const Term rising = logical_and(greater_equal(bin, lower), less_equal(bin, center)),
+             falling = logical_and(greater_equal(bin, center), less(bin, upper));
+  const Term up = select(equal(center, lower), 1, (bin - lower) / (center - lower)),
+             down = (upper - bin) / (upper - center);
+  return {cast(select(falling, down, select(rising, up, 0)), c.dtype("output_datatype", DType::kF32))};
+}
+
 Term uniform(const Context& c, const Shape& shape, int64_t stream) {
   // Without a seed every node has a stream of its own, the same in each build.
   int64_t seed = c.node.index * 2 + stream;
@@ -125,6 +147,7 @@ Outputs bernoulli(Context& c) {
 constexpr Row kRows[] = {
     {"Bernoulli", bernoulli},
     {"DFT", dft},
+    {"MelWeightMatrix", mel_weight_matrix},
     {"RandomNormal", random<true, false>},
     {"RandomNormalLike", random<true, true>},
     {"RandomUniform", random<false, false>},

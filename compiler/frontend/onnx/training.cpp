@@ -1,4 +1,4 @@
-// Optimizer steps of ai.onnx.preview.training, and the arithmetic operators of ai.onnx.ml.
+// Optimizer steps of ai.onnx.preview.training.
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/ops/composite.h"
@@ -9,7 +9,6 @@ namespace {
 using namespace ops;
 
 constexpr const char* kTraining = "ai.onnx.preview.training";
-constexpr const char* kMl = "ai.onnx.ml";
 
 // Inputs are rate, step count, then groups of n tensors: parameters, gradients, states. The step gives the
 // new parameter and states of one tensor; outputs are grouped likewise.
@@ -66,34 +65,10 @@ Outputs adam(Context& c) {
   });
 }
 
-Outputs binarizer(Context& c) { return {cast(greater(c.in(0), c.number("threshold", 0)), c.in(0).dtype())}; }
-
-Outputs array_feature_extractor(Context& c) {
-  Term x = c.in(0);
-  if (x.rank() == 1) x = unsqueeze(x, {0});
-  const Term index = c.in(1);
-  return {gather(x, reshape(index, {count(index.shape())}), x.rank() - 1)};
-}
-
-Outputs scaler(Context& c) {
-  const Term x = cast(c.in(0), DType::kF32);
-  const auto vector = [&](const char* name, double otherwise) {
-    const auto values = c.numbers(name);
-    if (values.empty()) return c.number(DType::kF32, otherwise);
-    std::vector<Term> parts;
-    for (double v : values) parts.push_back(reshape(c.number(DType::kF32, v), {1}));
-    return concat(parts, 0);
-  };
-  return {(x - vector("offset", 0)) * vector("scale", 1)};
-}
-
 constexpr Row kRows[] = {
     {"Adagrad", adagrad, 1, kAnyLater, kTraining},
     {"Adam", adam, 1, kAnyLater, kTraining},
     {"Momentum", momentum, 1, kAnyLater, kTraining},
-    {"ArrayFeatureExtractor", array_feature_extractor, 1, kAnyLater, kMl},
-    {"Binarizer", binarizer, 1, kAnyLater, kMl},
-    {"Scaler", scaler, 1, kAnyLater, kMl},
 };
 
 }  // namespace

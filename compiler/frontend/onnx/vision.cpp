@@ -4,6 +4,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
+#include "compiler/frontend/onnx/window.h"
 #include "compiler/ops/composite.h"
 
 namespace stridec::onnx {
@@ -118,6 +119,42 @@ Outputs grid_sample(Context& c) {
   if (mode == "nearest") return {sampler.at(position)};
   if (mode == "cubic" || mode == "bicubic") return {sampler.interpolate(position, 2, keys_cubic)};
   return {sampler.interpolate(position, 1, triangle)};
+}
+
+// A convolution whose taps are moved by offsets [n, groups * taps * 2, out...] and weighed by a mask: samples
+// are gathered first, then contracted like any convolution's.
+Outputs deform_conv(Context& c) {
+  const Term x = c.in(0), w = c.in(1), offset = c.in(2);
+  if (x.rank() != 4) c.unsupported(cat("deformable convolution of a tensor of rank ", x.rank()));
+  const Window window = read_window(c, x, Shape(w.shape().begin() + 2, w.shape().end()));
+  const int64_t groups = c.integer("group", 1), offset_groups = c.integer("offset_group", 1);
+  const sym::Expr n = x.dim(0), channels = x.dim(1), oh = offset.dim(2), ow = offset.dim(3), kh = w.dim(2),
+                  kw = w.dim(3), taps = kh * kw, part = c.b.simplify(sym::floordiv(channels, offset_groups));
+  c.b.require(sym::eq(part * offset_groups, channels), "{0} channels do not divide into offset groups",
+              {channels});
+  c.b.require(sym::eq(offset.dim(1), taps * (2 * offset_groups)), "offsets have {0} channels, not {1}",
+              {offset.dim(1), taps * (2 * offset_groups)});
+  const Term moved = cast(reshape(offset, {n * offset_groups, kh, kw, 2, oh, ow}), DType::kF32);
+  const Term image = reshape(x, {n * offset_groups, part, x.dim(2), x.dim(3)});
+  const Sampler sampler(c, image, "zeros", true);
+  std::vector<Term> position;
+  for (int64_t d = 0; d < 2; ++d) {
+    const auto dim = static_cast<size_t>(d);
+    Shape tap{1, 1, 1, 1, 1}, place{1, 1, 1, 1, 1};
+    tap[dim + 1] = w.dim(d + 2);
+    place[dim + 3] = offset.dim(d + 2);
+    const Term grid = index_along(c.b, tap, d + 1, DType::kI64) * static_cast<double>(window.dilations[dim]) +
+                      index_along(c.b, place, d + 3, DType::kI64) * static_cast<double>(window.strides[dim]) -
+                      size_as(c.b, DType::kI64, window.before[dim]);
+    position.push_back(squeeze(slice(moved, 3, d, 1), {3}) + cast(grid, DType::kF32));
+  }
+  Term samples = sampler.interpolate(position, 1, triangle);  // [n * offset_groups, part, kh, kw, oh, ow]
+  if (c.has(4)) samples = samples * reshape(c.in(4), {n * offset_groups, 1, kh, kw, oh, ow});
+  const sym::Expr outputs = c.b.simplify(sym::floordiv(w.dim(0), groups)), depth = w.dim(1) * taps;
+  Term y = matmul(reshape(w, {1, groups, outputs, depth}), reshape(samples, {n, groups, depth, oh * ow}));
+  y = reshape(y, {n, w.dim(0), oh, ow});
+  if (c.has(3)) y = y + reshape(c.in(3), {w.dim(0), 1, 1});
+  return {y};
 }
 
 // Blocks add up where they overlap.
@@ -261,9 +298,8 @@ Outputs non_max_suppression(Context& c) {
 }
 
 constexpr Row kRows[] = {
-    {"Col2Im", col2im},
-    {"GridSample", grid_sample},
-    {"NonMaxSuppression", non_max_suppression},
+    {"Col2Im", col2im},          {"DeformConv", deform_conv, 19},
+    {"GridSample", grid_sample}, {"NonMaxSuppression", non_max_suppression},
     {"RoiAlign", roi_align},
 };
 

@@ -1,0 +1,352 @@
+// Decision trees: TreeEnsemble, TreeEnsembleRegressor and TreeEnsembleClassifier of ai.onnx.ml.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "compiler/base/text.h"
+#include "compiler/frontend/onnx/import_rows.h"
+#include "compiler/frontend/onnx/strings.h"
+#include "compiler/frontend/onnx/tables.h"
+#include "compiler/ops/composite.h"
+
+namespace stridec::onnx {
+namespace {
+
+using namespace ops;
+
+constexpr const char* kMl = "ai.onnx.ml";
+enum Mode : int64_t { kLessEqual, kLess, kGreaterEqual, kGreater, kEqual, kNotEqual, kMember };
+
+struct Leaf {
+  int64_t node, target;
+  double weight;
+};
+
+// All trees in one table. A leaf is a node whose branches are itself.
+struct Forest {
+  std::vector<int64_t> feature, mode, yes, no, missing, roots;
+  std::vector<double> threshold;
+  std::vector<Leaf> leaves;
+
+  int64_t size() const { return static_cast<int64_t>(feature.size()); }
+  int64_t add(int64_t its_feature, int64_t its_mode, double its_threshold, bool its_missing) {
+    feature.push_back(its_feature);
+    mode.push_back(its_mode);
+    threshold.push_back(its_threshold);
+    missing.push_back(its_missing);
+    yes.push_back(size() - 1);
+    no.push_back(size() - 1);
+    return size() - 1;
+  }
+  bool is_leaf(int64_t node) const { return yes[static_cast<size_t>(node)] == node; }
+};
+
+// Steps from the root to the deepest leaf. Every node has at most one parent, so that a walk ends.
+int64_t depth(const Context& c, const Forest& f) {
+  std::vector<char> seen(f.feature.size(), 0);
+  int64_t deepest = 0;
+  std::vector<std::pair<int64_t, int64_t>> open;
+  for (int64_t root : f.roots) open.emplace_back(root, 0);
+  while (!open.empty()) {
+    const auto [node, level] = open.back();
+    open.pop_back();
+    if (node < 0 || node >= f.size())
+      c.does_not_fit(cat("a tree names node ", node, ", which does not exist"));
+    if (f.is_leaf(node)) {
+      deepest = std::max(deepest, level);
+      continue;
+    }
+    const auto n = static_cast<size_t>(node);
+    if (seen[n]) c.does_not_fit(cat("node ", node, " of a tree is reached twice"));
+    seen[n] = 1;
+    open.emplace_back(f.yes[n], level + 1);
+    if (f.no[n] != f.yes[n]) open.emplace_back(f.no[n], level + 1);
+  }
+  return deepest;
+}
+
+// Leaves get the first numbers, so that tables of weights hold nothing else.
+void leaves_first(Forest& f) {
+  std::vector<int64_t> place(f.feature.size());
+  int64_t next = 0;
+  for (const bool leaf : {true, false})
+    for (int64_t i = 0; i < f.size(); ++i)
+      if (f.is_leaf(i) == leaf) place[static_cast<size_t>(i)] = next++;
+  Forest out = f;
+  for (size_t i = 0; i < place.size(); ++i) {
+    const auto p = static_cast<size_t>(place[i]);
+    out.feature[p] = f.feature[i];
+    out.mode[p] = f.mode[i];
+    out.threshold[p] = f.threshold[i];
+    out.missing[p] = f.missing[i];
+    out.yes[p] = place[static_cast<size_t>(f.yes[i])];
+    out.no[p] = place[static_cast<size_t>(f.no[i])];
+  }
+  for (int64_t& r : out.roots) r = place[static_cast<size_t>(r)];
+  for (Leaf& l : out.leaves) l.node = place[static_cast<size_t>(l.node)];
+  f = std::move(out);
+}
+
+// The sum (or mean, least, largest) of the leaves' weights for every row and target. `has`: which targets any
+// reached leaf speaks about; computed where asked for.
+struct Scores {
+  Term value;
+  std::optional<Term> has;
+};
+Scores evaluate(const Context& c, Term x, Forest f, int64_t targets, const std::string& aggregate,
+                bool want_has) {
+  if (x.rank() == 1) x = unsqueeze(x, {0});
+  if (!is_float(x.dtype())) x = cast(x, DType::kF32);
+  const DType dtype = x.dtype();
+  const int64_t steps = depth(c, f);
+  leaves_first(f);
+  std::optional<int64_t> mode;
+  bool mixed = false;
+  for (int64_t i = 0; i < f.size(); ++i) {
+    if (f.is_leaf(i)) continue;
+    const int64_t m = f.mode[static_cast<size_t>(i)];
+    mixed |= mode && *mode != m;
+    mode = m;
+  }
+  const Term leaf(c.b, c.b.add1(OpKind::kTreeWalk,
+                                {x.id(), integer_table(c.b, f.feature), float_table(c.b, f.threshold, dtype),
+                                 integer_table(c.b, f.mode, DType::kU8), integer_table(c.b, f.yes),
+                                 integer_table(c.b, f.no), integer_table(c.b, f.missing, DType::kBool),
+                                 integer_table(c.b, f.roots)},
+                                {{"depth", steps}, {"mode", mixed ? int64_t{-1} : mode.value_or(0)}}));
+  const auto count = std::count_if(f.feature.begin(), f.feature.end(),
+                                   [&, i = int64_t{0}](int64_t) mutable { return f.is_leaf(i++); });
+  const size_t cells = static_cast<size_t>(count) * static_cast<size_t>(targets);
+  const bool extreme = aggregate == "MIN" || aggregate == "MAX";
+  const double worst = std::numeric_limits<double>::infinity() * (aggregate == "MAX" ? -1 : 1);
+  std::vector<double> weights(cells, extreme ? worst : 0);
+  std::vector<int64_t> said(cells, 0);
+  for (const Leaf& l : f.leaves) {
+    if (l.target < 0 || l.target >= targets)
+      c.does_not_fit(cat("a leaf has target ", l.target, " of ", targets));
+    if (l.node >= count) continue;  // a weight on an inner node is never reached
+    const auto cell = static_cast<size_t>(l.node * targets + l.target);
+    weights[cell] = extreme && said[cell] ? (aggregate == "MAX" ? std::max(weights[cell], l.weight)
+                                                                : std::min(weights[cell], l.weight))
+                    : extreme             ? l.weight
+                                          : weights[cell] + l.weight;
+    said[cell] = 1;
+  }
+  const Shape shape{count, targets};
+  const Term reached = gather(float_table(c.b, weights, dtype, shape), leaf, 0);  // [rows, trees, targets]
+  const auto spoken = [&] {
+    return reduce(OpKind::kReduceOr, gather(integer_table(c.b, said, DType::kBool, shape), leaf, 0), {1});
+  };
+  if (aggregate == "SUM" || aggregate == "AVERAGE") {
+    Term value = reduce_sum(reached, {1});
+    if (aggregate == "AVERAGE") value = value / static_cast<double>(f.roots.size());
+    return {value, want_has ? std::optional(spoken()) : std::nullopt};
+  }
+  if (!extreme) c.does_not_fit("aggregate_function is '" + aggregate + "'");
+  const Term best = aggregate == "MAX" ? reduce_max(reached, {1}) : reduce_min(reached, {1});
+  const Term has = spoken();
+  return {select(has, best, 0), has};
+}
+
+Term plus_base(const Context& c, Term scores, const std::vector<double>& base, int64_t targets) {
+  if (base.empty()) return scores;
+  if (base.size() != 1 && static_cast<int64_t>(base.size()) != targets)
+    c.does_not_fit(cat(base.size(), " base values for ", targets, " targets"));
+  return scores + float_table(c.b, base, scores.dtype());
+}
+
+int64_t mode_of(const Context& c, const std::string& text) {
+  constexpr const char* kNames[] = {"BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE",
+                                    "BRANCH_GT",  "BRANCH_EQ", "BRANCH_NEQ"};
+  for (size_t i = 0; i < std::size(kNames); ++i)
+    if (text == kNames[i]) return static_cast<int64_t>(i);
+  c.unsupported("a tree node of mode '" + text + "'");
+}
+
+template <class T>
+void expect_size(const Context& c, const std::vector<T>& values, size_t size, const char* name) {
+  if (values.size() != size) c.does_not_fit(cat(name, " has ", values.size(), " values, not ", size));
+}
+
+// Versions 1 to 4: nodes are named by tree and number; leaves are nodes with weights.
+Forest read_old(const Context& c, const std::string& kind) {
+  Forest f;
+  const Dims trees = c.integers("nodes_treeids"), ids = c.integers("nodes_nodeids"),
+             features = c.integers("nodes_featureids"), yes = c.integers("nodes_truenodeids"),
+             no = c.integers("nodes_falsenodeids"), missing = c.integers("nodes_missing_value_tracks_true");
+  const std::vector<std::string> modes = c.texts("nodes_modes");
+  const std::vector<double> values = float_attribute(c, "nodes_values");
+  const size_t n = trees.size();
+  expect_size(c, ids, n, "nodes_nodeids");
+  expect_size(c, features, n, "nodes_featureids");
+  expect_size(c, yes, n, "nodes_truenodeids");
+  expect_size(c, no, n, "nodes_falsenodeids");
+  expect_size(c, modes, n, "nodes_modes");
+  expect_size(c, values, n, "nodes_values");
+  if (!missing.empty()) expect_size(c, missing, n, "nodes_missing_value_tracks_true");
+  std::map<std::pair<int64_t, int64_t>, int64_t> place;
+  std::map<int64_t, bool> started;
+  for (size_t i = 0; i < n; ++i) {
+    const bool leaf = modes[i] == "LEAF";
+    const int64_t at = f.add(leaf ? 0 : features[i], leaf ? 0 : mode_of(c, modes[i]), leaf ? 0 : values[i],
+                             !leaf && !missing.empty() && missing[i]);
+    if (!place.emplace(std::pair(trees[i], ids[i]), at).second)
+      c.does_not_fit(cat("node ", ids[i], " of tree ", trees[i], " is given twice"));
+    if (!std::exchange(started[trees[i]], true)) f.roots.push_back(at);  // a tree's first node is its root
+  }
+  const auto find = [&](int64_t tree, int64_t id) {
+    const auto it = place.find({tree, id});
+    if (it == place.end()) c.does_not_fit(cat("tree ", tree, " has no node ", id));
+    return it->second;
+  };
+  for (size_t i = 0; i < n; ++i) {
+    if (modes[i] == "LEAF") continue;
+    f.yes[i] = find(trees[i], yes[i]);
+    f.no[i] = find(trees[i], no[i]);
+  }
+  const Dims leaf_trees = c.integers(kind + "_treeids"), leaf_nodes = c.integers(kind + "_nodeids"),
+             leaf_ids = c.integers(kind + "_ids");
+  const std::vector<double> weights = float_attribute(c, kind + "_weights");
+  expect_size(c, leaf_nodes, leaf_trees.size(), "leaf node ids");
+  expect_size(c, leaf_ids, leaf_trees.size(), "leaf ids");
+  expect_size(c, weights, leaf_trees.size(), "leaf weights");
+  for (size_t i = 0; i < weights.size(); ++i)
+    f.leaves.push_back({find(leaf_trees[i], leaf_nodes[i]), leaf_ids[i], weights[i]});
+  return f;
+}
+
+// Version 5: inner nodes and leaves are two lists. A node that asks for membership in a set becomes one node
+// per member.
+Forest read_new(const Context& c) {
+  const auto integers = [&](const char* name) {
+    const Tensor* t = c.tensor(name);
+    return t ? integer_values(*t) : c.integers(name);
+  };
+  const auto features = integers("nodes_featureids"), modes = integers("nodes_modes"),
+             yes = integers("nodes_truenodeids"), no = integers("nodes_falsenodeids"),
+             yes_leaf = integers("nodes_trueleafs"), no_leaf = integers("nodes_falseleafs"),
+             missing = integers("nodes_missing_value_tracks_true"), roots = integers("tree_roots"),
+             targets = integers("leaf_targetids");
+  const std::vector<double> splits = float_attribute(c, "nodes_splits"),
+                            weights = float_attribute(c, "leaf_weights"),
+                            members = float_attribute(c, "membership_values");
+  const size_t n = features.size();
+  expect_size(c, modes, n, "nodes_modes");
+  expect_size(c, yes, n, "nodes_truenodeids");
+  expect_size(c, no, n, "nodes_falsenodeids");
+  expect_size(c, yes_leaf, n, "nodes_trueleafs");
+  expect_size(c, no_leaf, n, "nodes_falseleafs");
+  expect_size(c, splits, n, "nodes_splits");
+  expect_size(c, targets, weights.size(), "leaf_targetids");
+  if (!missing.empty()) expect_size(c, missing, n, "nodes_missing_value_tracks_true");
+  Forest f;
+  std::vector<int64_t> leaf_place, first(n), last(n);  // of the nodes that node i becomes
+  for (size_t i = 0; i < weights.size(); ++i) {
+    leaf_place.push_back(f.add(0, 0, 0, false));
+    f.leaves.push_back({leaf_place.back(), targets[i], weights[i]});
+  }
+  size_t member = 0;
+  std::vector<std::pair<int64_t, size_t>> of_set;  // a node and the model's node whose answer it gives
+  for (size_t i = 0; i < n; ++i) {
+    if (modes[i] < 0 || modes[i] > kMember) c.does_not_fit(cat("a tree node of mode ", modes[i]));
+    const bool track = !missing.empty() && missing[i];
+    if (modes[i] != kMember) {
+      first[i] = last[i] = f.add(features[i], modes[i], splits[i], track);
+      of_set.emplace_back(first[i], i);
+      continue;
+    }
+    first[i] = f.size();
+    for (; member < members.size() && !std::isnan(members[member]); ++member) {
+      of_set.emplace_back(f.add(features[i], kEqual, members[member], track), i);
+    }
+    ++member;
+    if (f.size() == first[i]) c.does_not_fit("a set of membership_values is empty");
+    last[i] = f.size() - 1;
+  }
+  const auto target = [&](int64_t id, bool leaf) {
+    const auto& places = leaf ? leaf_place : first;
+    if (id < 0 || id >= static_cast<int64_t>(places.size()))
+      c.does_not_fit(cat("a tree names ", leaf ? "leaf " : "node ", id, " of ", places.size()));
+    return places[static_cast<size_t>(id)];
+  };
+  for (const auto& [at, i] : of_set) {
+    f.yes[static_cast<size_t>(at)] = target(yes[i], yes_leaf[i] != 0);
+    f.no[static_cast<size_t>(at)] = at == last[i] ? target(no[i], no_leaf[i] != 0) : at + 1;
+  }
+  for (int64_t r : roots) f.roots.push_back(target(r, false));
+  return f;
+}
+
+constexpr const char* kAggregates[] = {"AVERAGE", "SUM", "MIN", "MAX"};
+constexpr const char* kTransforms[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
+
+Outputs tree_ensemble(Context& c) {
+  const int64_t targets = c.integer("n_targets"), aggregate = c.integer("aggregate_function", 1),
+                transform = c.integer("post_transform", 0);
+  if (aggregate < 0 || aggregate > 3 || transform < 0 || transform > 4)
+    c.does_not_fit("aggregate_function or post_transform is unknown");
+  const Scores s = evaluate(c, c.in(0), read_new(c), targets, kAggregates[aggregate], false);
+  return {post_transform(c, s.value, kTransforms[transform])};
+}
+
+Outputs regressor(Context& c) {
+  const int64_t targets = c.integer("n_targets", 1);
+  const Scores s =
+      evaluate(c, c.in(0), read_old(c, "target"), targets, c.text("aggregate_function", "SUM"), false);
+  const Term y = post_transform(c, plus_base(c, s.value, float_attribute(c, "base_values"), targets),
+                                c.text("post_transform", "NONE"));
+  return {cast(y, DType::kF32)};
+}
+
+// Two classes of which only one has weights are decided by a threshold, as onnxruntime does: at 1/2 where all
+// weights are positive (they are probabilities), at 0 otherwise (they are logits).
+Outputs classifier(Context& c) {
+  const Forest f = read_old(c, "class");
+  const int64_t classes = static_cast<int64_t>(
+      std::max(c.texts("classlabels_strings").size(), c.integers("classlabels_int64s").size()));
+  const std::vector<double> base = float_attribute(c, "base_values");
+  const std::string transform = c.text("post_transform", "NONE");
+  const auto labels = [&](Term index) {
+    return class_labels(c, index, "classlabels_int64s", "classlabels_strings");
+  };
+  bool one_class = classes == 2, positive = true;
+  for (const Leaf& l : f.leaves) {
+    one_class &= l.target == f.leaves[0].target;
+    positive &= l.weight >= 0;
+  }
+  const Scores s = evaluate(c, c.in(0), f, classes, "SUM", classes == 2 && !one_class);
+  const int64_t last = 1;
+  if (!one_class) {
+    Term scores = plus_base(c, s.value, base, classes);
+    const Term best(c.b, c.b.add1(OpKind::kArgMax, {scores.id()}, {{"dim", last}, {"last", int64_t{0}}}));
+    const Term index =
+        classes == 2 ? cast(greater(squeeze(slice(scores, 1, 1, 1), {1}), 0), DType::kI64) : best;
+    return {labels(index), cast(post_transform(c, scores, transform), DType::kF32)};
+  }
+  Term score = slice(s.value, 1, f.leaves.empty() ? 0 : f.leaves[0].target, 1);
+  if (base.size() == 1) score = score + base[0];
+  if (base.size() == 2) score = score + base[1];
+  const Term index = cast(greater(squeeze(score, {1}), positive ? 0.5 : 0.0), DType::kI64);
+  Term both = score;
+  if (transform == "PROBIT")
+    both = post_transform(c, concat({score, score}, 1), transform);
+  else if (positive)
+    both = concat({subtract_from(1, score), score}, 1);
+  else
+    both = concat({-score, score}, 1);
+  if (!positive && transform == "LOGISTIC") both = sigmoid(both);
+  return {labels(index), cast(both, DType::kF32)};
+}
+
+constexpr Row kRows[] = {
+    {"TreeEnsemble", tree_ensemble, 5, kAnyLater, kMl},
+    {"TreeEnsembleClassifier", classifier, 1, kAnyLater, kMl},
+    {"TreeEnsembleRegressor", regressor, 1, kAnyLater, kMl},
+};
+
+}  // namespace
+
+std::span<const Row> tree_rows() { return kRows; }
+
+}  // namespace stridec::onnx

@@ -1,0 +1,90 @@
+#include "compiler/frontend/onnx/tables.h"
+
+#include "compiler/base/number.h"
+#include "compiler/base/text.h"
+#include "compiler/frontend/onnx/strings.h"
+#include "compiler/ops/composite.h"
+
+namespace stridec::onnx {
+
+using namespace ops;
+
+Term float_table(Builder& b, const std::vector<double>& values, DType dtype, Shape shape) {
+  const auto width = static_cast<size_t>(byte_size(dtype));
+  std::vector<uint8_t> bytes(values.size() * width);
+  for (size_t i = 0; i < values.size(); ++i) write_float(dtype, values[i], bytes.data() + i * width);
+  if (shape.empty()) shape = {static_cast<int64_t>(values.size())};
+  return {b, b.constant("", {dtype, std::move(shape)}, graph::own(std::move(bytes)))};
+}
+
+Term integer_table(Builder& b, const std::vector<int64_t>& values, DType dtype, Shape shape) {
+  const auto width = static_cast<size_t>(byte_size(dtype));
+  std::vector<uint8_t> bytes(values.size() * width);
+  for (size_t i = 0; i < values.size(); ++i) write_integer(dtype, values[i], bytes.data() + i * width);
+  if (shape.empty()) shape = {static_cast<int64_t>(values.size())};
+  return {b, b.constant("", {dtype, std::move(shape)}, graph::own(std::move(bytes)))};
+}
+
+std::vector<double> float_values(const Tensor& t) {
+  const auto dtype = t.dtype();
+  if (!dtype || !is_float(*dtype))
+    fail(ErrorKind::kDoesNotFit, "table-type",
+         cat("a table of floats is given as ", elem_type_name(t.elem_type)));
+  std::vector<double> out;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(t.bytes.data);
+  for (int64_t i = 0; i < t.count(); ++i) out.push_back(read_float(*dtype, bytes + i * byte_size(*dtype)));
+  return out;
+}
+
+std::vector<int64_t> integer_values(const Tensor& t) {
+  const auto dtype = t.dtype();
+  if (!dtype || is_float(*dtype))
+    fail(ErrorKind::kDoesNotFit, "table-type",
+         cat("a table of integers is given as ", elem_type_name(t.elem_type)));
+  std::vector<int64_t> out;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(t.bytes.data);
+  for (int64_t i = 0; i < t.count(); ++i) out.push_back(read_integer(*dtype, bytes + i * byte_size(*dtype)));
+  return out;
+}
+
+std::vector<double> float_attribute(const Context& c, const std::string& name) {
+  if (const Tensor* t = c.tensor(name + "_as_tensor")) return float_values(*t);
+  if (const Tensor* t = c.tensor(name)) return float_values(*t);
+  return c.numbers(name);
+}
+
+namespace {
+
+// Winitzki's approximation, which onnxruntime uses.
+Term inverse_erf(Term x) {
+  const Term sign = apply(OpKind::kSign, x), l = log(subtract_from(1, square(x)));
+  const Term v = l * 0.5 + 2 / (3.14159f * 0.147f), v2 = l * (1 / 0.147f);
+  return sign * sqrt(sqrt(square(v) - v2) - v);
+}
+
+}  // namespace
+
+Term post_transform(const Context& c, Term scores, const std::string& kind) {
+  if (kind == "NONE") return scores;
+  if (kind == "LOGISTIC") return sigmoid(scores);
+  if (kind == "PROBIT") return inverse_erf(scores * 2.0 - 1.0) * 1.41421356;
+  const Dims classes{scores.rank() - 1};
+  if (kind == "SOFTMAX") return softmax(scores, classes);
+  if (kind != "SOFTMAX_ZERO") c.does_not_fit("post_transform is '" + kind + "'");
+  // What is zero stays (nearly) zero and is not counted.
+  const Term top = reduce_max(scores, classes, kKeep), counted = greater(abs(scores), 1e-7);
+  const Term raised = select(counted, exp(scores - top), 0);
+  return select(counted, raised, scores * exp(-top)) / reduce_sum(raised, classes, kKeep);
+}
+
+Slot class_labels(const Context& c, Term index, const char* ints, const char* strings) {
+  if (const auto texts = c.texts(strings); !texts.empty()) {
+    const Strings all = constant_strings(c.b, texts, {static_cast<int64_t>(texts.size())});
+    return Strings{gather(all.index, index, 0), all.pool};
+  }
+  if (const Dims labels = c.integers(ints); !labels.empty())
+    return gather(integer_table(c.b, labels), index, 0);
+  return index;
+}
+
+}  // namespace stridec::onnx
