@@ -6,8 +6,8 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
-#include "compiler/codegen/host_run.h"
 #include "compiler/codegen/embedded.h"
+#include "compiler/codegen/host_run.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::codegen {
@@ -84,7 +84,29 @@ struct HostProgram {
                messages.number(HostMessages::kGuard, sentence), list, "); return 1; }\n");
   }
 
+  // Whether the bytes of every tensor can be counted. Arithmetic on sizes, here and in the kernels, relies on
+  // it: no index within a tensor overflows.
+  void sizes_fit() {
+    constexpr int64_t kMost = int64_t{1} << 61;
+    std::vector<Expr> sizes;
+    for (const loop::Buffer& b : program.buffers) {
+      Expr bytes = byte_size(b.dtype);
+      for (const Expr& extent : b.shape) bytes = bytes * sym::max(extent, 1);
+      const sym::Interval range = program.facts.bounds(bytes);
+      if (!names.from_data(bytes) && !(range.has_hi() && range.hi < kMost) &&
+          std::find(sizes.begin(), sizes.end(), bytes) == sizes.end())
+        sizes.push_back(bytes);
+    }
+    out +=
+        "static int32_t sizes_fit(const int64_t* v) {\n  (void)v;\n  int32_t overflow = 0;\n  int64_t most = "
+        "0;\n";
+    for (const Expr& bytes : sizes)
+      out += cat("  most = sd_max(most, ", names.checked_text(bytes, program.facts), ");\n");
+    out += cat("  return !overflow && most < ", kMost, ";\n}\n");
+  }
+
   void bind() {
+    sizes_fit();
     out +=
         "static int32_t bind(const int64_t* const* in, const void* const*, int64_t* v, stridec_abi_failure* "
         "failure) {\n";
@@ -113,6 +135,7 @@ struct HostProgram {
       if (const int64_t divisor = program.facts.known_divisor(s.var); divisor > 1)
         check(cat(v, " % ", divisor, " == 0"), cat(given, "multiples of {1}"), {v, cat(divisor)});
     }
+    check("sizes_fit(v)", "these input shapes make a tensor of more bytes than can be addressed", {});
     for (size_t i = 0; i < program.inputs.size(); ++i) {
       const loop::Buffer& b = program[program.inputs[i]];
       for (size_t d = 0; d < b.shape.size(); ++d) {
@@ -150,12 +173,12 @@ struct HostProgram {
     out += "}\n";
   }
 
-  // Braces of names in sentences are doubled.
+  // Braces of names in sentences are doubled, as sym::Guard has them.
   static std::string braces(std::string_view text) {
     std::string out;
     for (char ch : text) {
       out += ch;
-      if (ch == '{') out += ch;
+      if (ch == '{' || ch == '}') out += ch;
     }
     return out;
   }
@@ -210,6 +233,7 @@ std::string host_text(const std::vector<HostVariant>& variants, const HostOption
   out += abi_header();
   out += "\nextern \"C\" void* memcpy(void*, const void*, unsigned long);\n";
   out += sym::c_helpers();
+  out += sym::checked_c_helpers();
   out += host.out;
   out += "static const stridec_abi_variant variants[] = {\n" + rows + "};\n";
   if (!host.messages.list.empty()) {

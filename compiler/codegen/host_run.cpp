@@ -29,6 +29,10 @@ std::string HostNames::text(Expr e, const sym::Facts& facts) const {
   return sym::to_c(e, [&](Expr var) { return cat("v[", index(var), "]"); }, facts);
 }
 
+std::string HostNames::checked_text(Expr e, const sym::Facts& facts) const {
+  return sym::to_checked_c(e, [&](Expr var) { return cat("v[", index(var), "]"); }, facts);
+}
+
 bool HostNames::from_data(Expr e) const { return !unknown(e).empty(); }
 
 std::string HostNames::unknown(Expr e) const {
@@ -278,8 +282,9 @@ std::string HostRun::text() {
   for (const auto& [id, kernel] : variant_.kernels) declare(kernel);
   for (const auto& [call, kernel] : variant_.routines) declare(kernel);
   auto size_function = [&](const char* name, Expr e) {
-    return cat("static int64_t ", name, "_", suffix_, "(const int64_t* v) {\n  (void)v;\n  return ",
-               names_.text(e, facts_), ";\n}\n");
+    return cat("static int64_t ", name, "_", suffix_,
+               "(const int64_t* v) {\n  (void)v;\n  int32_t overflow = 0;\n  const int64_t bytes = ",
+               names_.checked_text(e, facts_), ";\n  return overflow ? -1 : bytes;\n}\n");
   };
   return externs + size_function("workspace", program_.arena_bytes) + size_function("scratch", scratch) +
          "static int32_t run_" + suffix_ +

@@ -16,6 +16,7 @@ class HostNames {
  public:
   explicit HostNames(const loop::Program& program);
   std::string text(sym::Expr e, const sym::Facts& facts) const;
+  std::string checked_text(sym::Expr e, const sym::Facts& facts) const;  // sym::to_checked_c
   bool from_data(sym::Expr e) const;  // depends on a symbol that is bound during the run
   std::string unknown(
       sym::Expr e) const;  // a condition: some symbol of e is not known yet; "" if that cannot be

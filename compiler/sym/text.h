@@ -42,4 +42,9 @@ std::string to_c(Expr e, const std::function<std::string(Expr)>& name);
 // `static inline`, valid in C and C++, needing no header but int64_t.
 std::string_view c_helpers();
 
+// The same expression with sums and products as calls of sd_add and sd_mul, which set the caller's variable
+// `int32_t overflow` to 1 where 64 bits do not hold a result; their definitions, for clang and gcc.
+std::string to_checked_c(Expr e, const std::function<std::string(Expr)>& name, const Facts& facts);
+std::string_view checked_c_helpers();
+
 }  // namespace stridec::sym

@@ -11,6 +11,7 @@ enum Strength { kChoice, kEither, kBoth, kEqual, kOrder, kSum, kProduct, kAtom }
 struct CPrinter {
   const std::function<std::string(Expr)>& name;
   const Facts& facts;
+  bool checked = false;  // sums and products note an overflow
 
   std::string in(std::string text, Strength is, Strength at_least) const {
     return is >= at_least ? std::move(text) : "(" + std::move(text) + ")";
@@ -51,7 +52,16 @@ struct CPrinter {
     return out;
   }
 
+  std::string noted(Expr e, const char* function) const {
+    std::string out = print(e.arg(0), kChoice);
+    for (const Expr& arg : e.args().subspan(1))
+      out = cat(function, "(", out, ", ", print(arg, kChoice), ", &overflow)");
+    return out;
+  }
+
   std::string print(Expr e, Strength at_least) const {
+    if (checked && e.op() == Op::kAdd) return noted(e, "sd_add");
+    if (checked && e.op() == Op::kMul) return noted(e, "sd_mul");
     switch (e.op()) {
       case Op::kConst: return literal(e.value());
       case Op::kVar: return name(e);
@@ -103,6 +113,10 @@ std::string to_c(Expr e, const std::function<std::string(Expr)>& name, const Fac
 
 std::string to_c(Expr e, const std::function<std::string(Expr)>& name) { return to_c(e, name, Facts()); }
 
+std::string to_checked_c(Expr e, const std::function<std::string(Expr)>& name, const Facts& facts) {
+  return CPrinter{name, facts, true}.print(e, kChoice);
+}
+
 std::string_view c_helpers() {
   return R"(static inline int64_t sd_floordiv(int64_t a, int64_t b) {
   return b == 0 ? 0 : a / b - (a % b != 0 && (a < 0) != (b < 0));
@@ -113,6 +127,19 @@ static inline int64_t sd_mod(int64_t a, int64_t b) {
 }
 static inline int64_t sd_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t sd_max(int64_t a, int64_t b) { return a > b ? a : b; }
+)";
+}
+std::string_view checked_c_helpers() {
+  return R"(static inline int64_t sd_add(int64_t a, int64_t b, int32_t* overflow) {
+  int64_t r;
+  if (__builtin_add_overflow(a, b, &r)) *overflow = 1;
+  return r;
+}
+static inline int64_t sd_mul(int64_t a, int64_t b, int32_t* overflow) {
+  int64_t r;
+  if (__builtin_mul_overflow(a, b, &r)) *overflow = 1;
+  return r;
+}
 )";
 }
 
