@@ -1,38 +1,22 @@
 // State of artifacts through the C API: initial values from the weights, runs, saving, restoring, reset.
-#include <dlfcn.h>
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <vector>
 
-#include "compiler/base/files.h"
-#include "compiler/compile.h"
 #include "compiler/graph/builder.h"
-#include "compiler/graph/serialize.h"
 #include "compiler/ops/op_table.h"
-#include "runtime/include/stridec/runtime.h"
+#include "tests/unit/compiled_artifact/harness.h"
 
 using namespace stridec;
-namespace fs = std::filesystem;
+using namespace stridec::testing;
 
 namespace {
-
-struct Folder {
-  fs::path path;
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "stridec-states-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()));
-    path = name;
-  }
-  ~Folder() { fs::remove_all(path); }
-  std::string file(const char* name) const { return (path / name).string(); }
-};
 
 // before = sum; sum += x; calls += 1: `sum` starts at {10, 20, 30}, `calls` at zero.
 graph::Graph accumulator() {
   graph::Graph g;
+  g.name = "accumulator";
   graph::Builder b(g, ops::shape_table());
   const std::vector<float> start = {10, 20, 30};
   std::vector<uint8_t> bytes(sizeof(float) * start.size());
@@ -46,25 +30,8 @@ graph::Graph accumulator() {
   return g;
 }
 
-struct Loaded {
-  const stridec_api* api = nullptr;
-  stridec_model* model = nullptr;
-  stridec_context* context = nullptr;
-
-  explicit Loaded(const std::string& path) {
-    void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    REQUIRE_MESSAGE(handle, dlerror());
-    const auto get_api = reinterpret_cast<stridec_get_api_fn>(dlsym(handle, "stridec_get_api"));
-    api = get_api(STRIDEC_API_VERSION);
-    char message[256] = "";
-    REQUIRE_MESSAGE(api->model_open(nullptr, &model, message, sizeof(message)) == STRIDEC_OK, message);
-    REQUIRE_MESSAGE(api->context_create(model, nullptr, &context, message, sizeof(message)) == STRIDEC_OK,
-                    message);
-  }
-  ~Loaded() {
-    api->context_destroy(context);
-    api->model_close(model);
-  }
+struct Accumulator : Loaded {
+  using Loaded::Loaded;
   std::vector<float> run(std::vector<float> x) {
     int64_t shape[] = {3};
     stridec_tensor in{}, out{};
@@ -88,7 +55,7 @@ struct Loaded {
 using Floats = std::vector<float>;
 
 void check_states(const std::string& library) {
-  Loaded a(library);
+  Accumulator a(library);
   CHECK(a.run({1, 2, 3}) == Floats{10, 20, 30});
   CHECK(a.run({1, 2, 3}) == Floats{11, 22, 33});
   CHECK(*a.state<int64_t>(1) == 2);
@@ -102,7 +69,7 @@ void check_states(const std::string& library) {
   REQUIRE(a.api->context_reset_state(a.context, -1) == STRIDEC_OK);
   CHECK(*a.state<int64_t>(1) == 0);
   CHECK(a.run({0, 0, 0}) == Floats{10, 20, 30});
-  Loaded b(library);  // another context has its own
+  Accumulator b(library);  // another context has its own
   CHECK(b.run({5, 5, 5}) == Floats{10, 20, 30});
   CHECK(a.run({0, 0, 0}) == Floats{10, 20, 30});
 }
@@ -111,13 +78,7 @@ void check_states(const std::string& library) {
 
 TEST_CASE("states start at their initial values, are saved, restored and reset") {
   const Folder folder;
-  const std::string source = folder.file("accumulator.graph");
-  {
-    UnfinishedFile file(source);
-    graph::Graph g = accumulator();
-    graph::serialize(g, [&](const uint8_t* bytes, size_t size) { file.write(bytes, size); });
-    file.commit();
-  }
+  const std::string source = write_graph(folder, accumulator());
   for (const char* weights_file : {"", "accumulator.weights"}) {
     const Compilation made = compile({.model = source, .weights_file = weights_file});
     // The loader takes a path that it has seen for the library that it has.
