@@ -37,12 +37,13 @@ Body::Body(KernelText& text, const loop::Nest& nest, InnerLoops inner)
 
 void Body::set_index(sym::Expr var, std::string c) { index_[var] = std::move(c); }
 
-void Body::set_lanes(sym::Expr var, int width, std::string live) {
+void Body::set_lanes(sym::Expr var, int width, std::string live, bool aligned) {
   STRIDEC_CHECK(width >= 1 && (width & (width - 1)) == 0);
   if (width == 1) return clear_lanes();
   lane_var_ = var;
   width_ = width;
   live_ = std::move(live);
+  lanes_are_aligned_ = aligned;
   lanes_are_points_ =
       std::any_of(nest_.dims.begin(), nest_.dims.end(), [&](const loop::Dim& dim) { return dim.var == var; });
 }
@@ -51,6 +52,7 @@ void Body::clear_lanes() {
   lane_var_.reset();
   width_ = 1;
   live_.clear();
+  lanes_are_aligned_ = false;
   lanes_are_points_ = false;
 }
 

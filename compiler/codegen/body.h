@@ -34,7 +34,7 @@ namespace stridec::codegen {
 struct CValue {
   std::string text;
   DType dtype = DType::kF32;
-  int width = 1;  // 1: one scalar for all lanes
+  int width = 1;        // 1: one scalar for all lanes
   bool number = false;  // a literal, and no NaN
 };
 
@@ -54,8 +54,8 @@ class Body {
   // used.
   void set_index(sym::Expr var, std::string c);
   // Runs `var` along `width` lanes, a power of two, of which those set in `live` (a C expression: bits of a
-  // u64) count; "" = all.
-  void set_lanes(sym::Expr var, int width, std::string live = {});
+  // u64) count; "" = all. `aligned`: lane 0 stands for a multiple of `width`.
+  void set_lanes(sym::Expr var, int width, std::string live = {}, bool aligned = false);
   void clear_lanes();
   void set_value(loop::ValueId id, CValue value);
   // The value is loaded already: all lanes of it, as `dtype` has them in memory.
@@ -74,10 +74,11 @@ class Body {
   // Vectors along `var` from `from` to `to` (C expressions; `count` points where that is known), `unroll` at
   // a time, each with a chain of its own (`chain`: "" alone, else a C loop variable); then what is left,
   // masked by the lanes `live` (bits of a u64) or, where the target has no masks, point by point outside any
-  // vector mode.
+  // vector mode. `aligned`: `from` is a multiple of `width`.
   void print_strips(sym::Expr var, const std::string& from, const std::string& to,
                     std::optional<int64_t> count, int width, int unroll,
-                    const std::function<void(const std::string& chain, const std::string& live)>& inside);
+                    const std::function<void(const std::string& chain, const std::string& live)>& inside,
+                    bool aligned = false);
 
   // ---- results ----
   bool has_value(loop::ValueId id) const;
@@ -109,12 +110,15 @@ class Body {
     std::string condition, bits;
     bool only_live = true;  // bits say no more than which lanes are live
   };
-  // Where an access goes: elements from the pointer for lane l are base + stride * l, or lanes[l] of an i64
-  // vector.
+  // Where an access goes: elements from the pointer for lane l are base + stride * l, base + spread[l], or
+  // lanes[l] of an i64 vector.
   struct Address {
     std::string pointer, base;
     std::optional<sym::Expr> stride;  // 0: the same for all lanes
+    std::vector<int64_t> spread;      // less than the width
     std::string lanes;
+    std::string element(const std::string& l,
+                        const std::string& stride_text) const;  // of lane l, a C expression
   };
 
   // body_access.cpp
@@ -172,7 +176,8 @@ class Body {
   // is rounded by itself, so that a value computed again in another nest is the same value.
   std::vector<bool> summed_;
   std::optional<sym::Expr> lane_var_;
-  bool lanes_are_points_ = false;  // the lanes are points of the nest, each with its own local buffers
+  bool lanes_are_aligned_ = false;  // lane 0's value is a multiple of the width
+  bool lanes_are_points_ = false;   // the lanes are points of the nest, each with its own local buffers
   int width_ = 1;
   std::string live_;
 };

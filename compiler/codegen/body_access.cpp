@@ -4,6 +4,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/body.h"
+#include "compiler/loop/lanes.h"
 #include "compiler/loop/walk.h"
 #include "compiler/sym/text.h"
 
@@ -16,6 +17,9 @@ const Expr& lane() {
   static const Expr var = sym::var("%lane");
   return var;
 }
+
+// A bound on the number of vectors along a dim that keeps their elements' numbers within 64 bits.
+constexpr int64_t kManyStrips = int64_t{1} << 40;
 
 std::string conjunction(const std::string& a, const std::string& b) {
   return a.empty() ? b : b.empty() ? a : cat(a, " && ", b);
@@ -264,12 +268,32 @@ Body::Address Body::address_of(const loop::Access& access) {
       out.stride = linear->coefficient;
       return out;
     }
+  const bool own = lanes_are_points_ && text_.program()[access.buffer].storage == loop::Storage::kLocal;
+  if (!bound && !own && lanes_are_aligned_) {
+    auto spread = loop::spread_of(offset_expr(access), *lane_var_, width_,
+                                  facts_.with_index(loop::strip(), kManyStrips));
+    if (spread && spread->elements() <= width_) {
+      index_[loop::strip()] = cat("((", index_.at(*lane_var_), ") / ", width_, ")");
+      out.base = scalar_text(spread->base);
+      out.spread = std::move(spread->spread);
+      return out;
+    }
+  }
   const Expr c = canonical(offset);
   out.base = "0";
   out.lanes = text_.fresh("o");
   text_.line(cat("const ", text_.value_type(DType::kI64, width_), " ", out.lanes, " = ",
                  vector_text(c, "i64"), ";"));
   return out;
+}
+
+std::string Body::Address::element(const std::string& l, const std::string& stride_text) const {
+  if (!lanes.empty()) return cat(pointer, "[", lanes, "[", l, "]]");
+  if (!spread.empty()) {
+    const std::string table = join(spread, ", ", [](int64_t distance) { return cat(distance); });
+    return cat(pointer, "[", base, " + ((const int64_t[]){", table, "})[", l, "]]");
+  }
+  return cat(pointer, "[", base, " + ", stride->is_const(1) ? "" : cat("(", stride_text, ") * "), l, "]");
 }
 
 Body::Mask Body::mask_of(const loop::Access& access) {
@@ -339,11 +363,18 @@ void Body::print_load(const loop::Load& load) {
   } else if (contiguous && text_.target().avx512) {
     text_.use(cat("mload.", text_.storage_type(dtype)), width_);
     assign = cat(raw, " = sd_mload", width_, "(", at.pointer, " + ", at.base, ", ", bits, ");");
+  } else if (!at.spread.empty() && bits.empty() && text_.target().avx512) {
+    // The elements between them as one vector, then each lane its own.
+    text_.use(cat("mload.", text_.storage_type(dtype)), width_);
+    int64_t elements = 1;
+    for (int64_t distance : at.spread) elements = std::max(elements, distance + 1);
+    const std::string near = text_.fresh("r");
+    assign = cat("const ", storage, " ", near, " = sd_mload", width_, "(", at.pointer, " + ", at.base, ", ",
+                 elements == 64 ? "~0ul" : cat((uint64_t{1} << elements) - 1, "ul"), "); ", raw,
+                 " = __builtin_shufflevector(", near, ", ", near, ", ",
+                 join(at.spread, ", ", [](int64_t distance) { return cat(distance); }), ");");
   } else {
-    const std::string element = at.lanes.empty()
-                                    ? cat(at.pointer, "[", at.base, " + ",
-                                          contiguous ? "" : cat("(", index(*at.stride), ") * "), "l]")
-                                    : cat(at.pointer, "[", at.lanes, "[l]]");
+    const std::string element = at.element("l", at.stride ? index(*at.stride) : "");
     assign = cat("for (int l = 0; l < ", width_, "; ++l) ",
                  bits.empty() ? "" : cat("if (", bits, " >> l & 1) "), raw, "[l] = ", element, ";");
     text_.line(declaration);
@@ -412,9 +443,8 @@ void Body::print_store(const loop::Store& store) {
   }
   const std::string raw = text_.fresh("r");
   text_.line(cat("const ", text_.storage_type(dtype, width_), " ", raw, " = ", vector, ";"));
-  const std::string element = !at.lanes.empty() ? cat(at.pointer, "[", at.lanes, "[l]]")
-                              : uniform         ? cat(at.pointer, "[", at.base, "]")
-                                        : cat(at.pointer, "[", at.base, " + (", index(*at.stride), ") * l]");
+  const std::string element =
+      uniform ? cat(at.pointer, "[", at.base, "]") : at.element("l", at.stride ? index(*at.stride) : "");
   text_.line("#pragma clang loop unroll(full)");
   text_.line(cat("for (int l = 0; l < ", width_, "; ++l) ", condition,
                  bits.empty() ? "" : cat("if (", bits, " >> l & 1) "), element, " = ", raw, "[l];"));
@@ -428,10 +458,7 @@ void Body::print_update(const loop::Store& store) {
   const Mask mask = mask_of(store.access);
   std::string element = cat(at.pointer, "[", at.base, "]"), from = stored.text;
   if (width_ > 1) {
-    if (!at.lanes.empty())
-      element = cat(at.pointer, "[", at.lanes, "[l]]");
-    else
-      element = cat(at.pointer, "[", at.base, " + (", index(*at.stride), ") * l]");
+    element = at.element("l", at.stride ? index(*at.stride) : "");
     if (stored.width > 1) from += "[l]";
     text_.open(cat("for (int l = 0; l < ", width_, "; ++l)"));
     if (!mask.bits.empty()) text_.line(cat("if (!(", mask.bits, " >> l & 1)) continue;"));

@@ -116,9 +116,10 @@ void Body::print_loops(const std::vector<loop::Dim>& dims, size_t next, const st
   text_.close();
 }
 
-void Body::print_strips(
-    sym::Expr var, const std::string& from, const std::string& to, std::optional<int64_t> count, int width,
-    int unroll, const std::function<void(const std::string& chain, const std::string& live)>& inside) {
+void Body::print_strips(sym::Expr var, const std::string& from, const std::string& to,
+                        std::optional<int64_t> count, int width, int unroll,
+                        const std::function<void(const std::string& chain, const std::string& live)>& inside,
+                        bool aligned) {
   const std::string i = text_.fresh("i");
   const int step = width * unroll;
   text_.line(cat("int64_t ", i, " = ", from, ";"));
@@ -133,7 +134,7 @@ void Body::print_strips(
     } else {
       set_index(var, i);
     }
-    set_lanes(var, width);
+    set_lanes(var, width, "", aligned);
     inside(chain, "");
     clear_lanes();
     if (unroll > 1) text_.close();
@@ -151,7 +152,7 @@ void Body::print_strips(
   const std::string all = width == 64 ? "~0ul" : cat((uint64_t{1} << width) - 1, "ul");
   text_.line(cat("const u64 ", live, " = ", to, " - ", i, " >= ", width, " ? ", all, " : (1ul << (", to,
                  " - ", i, ")) - 1;"));
-  set_lanes(var, width, live);
+  set_lanes(var, width, live, aligned);
   inside("", live);
   clear_lanes();
   text_.close();
@@ -168,8 +169,9 @@ void Body::print_for(const loop::For& loop) {
       const sym::Facts outer = facts_;
       facts_.set_index(dim.var, dim.extent);
       text_.open("");
-      print_strips(dim.var, "0", index(dim.extent), sym::as_const(dim.extent), found->second, 1,
-                   [&](const std::string&, const std::string&) { print(loop.body); });
+      print_strips(
+          dim.var, "0", index(dim.extent), sym::as_const(dim.extent), found->second, 1,
+          [&](const std::string&, const std::string&) { print(loop.body); }, true);
       text_.close();
       facts_ = outer;
     });
@@ -259,7 +261,8 @@ void Body::print_reduce(const loop::Reduce& reduce) {
                                        : cat(accumulators[p], "[", chain.empty() ? "0" : chain, "]"));
           }
           print_combine(reduce.combine, into, from, dtypes, width_);
-        });
+        },
+        true);
     facts_ = outer;
     text_.close();
   });

@@ -6,6 +6,7 @@
 
 #include "compiler/base/sort.h"
 #include "compiler/loop/analysis.h"
+#include "compiler/loop/lanes.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_contraction.h"
@@ -16,7 +17,10 @@ namespace {
 using sym::Expr;
 
 // Cycles, roughly: what matters is their order.
-constexpr double kGather = 1.5;         // of one lane of an access without unit stride
+constexpr double kGather = 1.5;   // of one lane of an access without unit stride
+constexpr double kFarGather = 2;  // ... where every lane is in a cache line of its own
+constexpr double kSpread = 3;     // of an access whose lanes share the elements of a vector
+constexpr int64_t kManyStrips = int64_t{1} << 40;
 constexpr double kScalarPenalty = 1.0;  // of one scalar access
 constexpr double kLoopOverhead = 3;
 constexpr double kTaskCycles = 4000;     // least work of a task where there are points enough
@@ -29,6 +33,9 @@ struct Variation {
   double vectors = 1;  // times as many side by side
   double chunk = 1;    // times as many points a task
   double grain = 1;    // times as many tasks for a thread
+  // Dims that are divided by constants become two, so that addresses are linear in them; else they stay whole,
+  // for longer rows.
+  bool split = true;
 };
 
 class Chooser {
@@ -37,16 +44,17 @@ class Chooser {
           const Variation& variation = {})
       : program_(program), original_(original), target_(target), variation_(variation) {}
 
-  // After choose(): what a point costs; the parallel dims that can take lanes; whether the body has loops.
-  double cycles() const {
-    double points = 1;
-    for (const loop::Dim& dim : nest_.dims) points *= trips(dim.extent);
-    return points * point_cycles_;
-  }
+  // After choose(): what the nest costs; the parallel dims that can take lanes; whether dims were split; whether the
+  // body has loops.
+  double cycles() const { return cycles_; }
   std::vector<Expr> dims() const {
     std::vector<Expr> out;
     for (const loop::Dim& dim : nest_.dims) out.push_back(dim.var);
     return out;
+  }
+  bool has_splits() const {
+    return std::any_of(plan_.reshapes.begin(), plan_.reshapes.end(),
+                       [](const LoopPlan::Reshape& reshape) { return reshape.split.has_value(); });
   }
   bool has_loops() const {
     return std::any_of(nest_.body.begin(), nest_.body.end(),
@@ -95,7 +103,7 @@ class Chooser {
 
   void reshape() {
     nest_ = reshaped(program_, original_, {});
-    for (int splits = 0; splits < 8; ++splits) {
+    for (int splits = 0; variation_.split && splits < 8; ++splits) {
       bool split = false;
       for (const loop::Dim& dim : nest_.dims)
         if (const std::optional<int64_t> c = divisor_of(dim)) {
@@ -126,6 +134,19 @@ class Chooser {
 
   double trips(Expr extent) const { return std::max(1.0, typical(extent, facts_)); }
 
+  double access_cost(const loop::Access& access, Expr var, int width) const {
+    if (const std::optional<Expr> stride = loop::stride_of(program_, access, var, facts_)) {
+      if (stride->is_const(0) || stride->is_const(1)) return 1;
+      constexpr double kLine = 64;
+      const double step = std::fabs(typical(*stride, facts_)) * byte_size(program_[access.buffer].dtype);
+      return (step < kLine ? kGather : kFarGather) * width;
+    }
+    sym::Facts facts = facts_;
+    facts.set_index(loop::strip(), kManyStrips);
+    const auto spread = loop::spread_of(loop::offset_of(program_, access), var, width, facts);
+    return spread && spread->elements() <= width ? kSpread : kGather * width;
+  }
+
   // Cycles of a block for one step of the loops around it, with lanes along `var` (none: all scalar).
   double cost(const loop::Block& block, const Expr* var, int width) const {
     double sum = 0;
@@ -135,9 +156,7 @@ class Chooser {
           sum += kScalarPenalty;
           continue;
         }
-        const std::optional<Expr> stride = loop::stride_of(program_, *access, *var, facts_);
-        const bool bound = !stride;
-        sum += !bound && (stride->is_const(0) || stride->is_const(1)) ? 1.0 : kGather * width;
+        sum += access_cost(*access, *var, width);
         if (sym::depends_on(access->mask, *var)) sum += 2;
       } else if (const auto* let = std::get_if<loop::Let>(&stmt.node)) {
         sum += 0.5 * loop::info(let->op).cost;
@@ -229,6 +248,8 @@ class Chooser {
     plan_.width[along] = size;
     plan_.transpose.emplace(across, size);
     point_cycles_ = 2;
+    cycles_ = point_cycles_;
+    for (const loop::Dim& dim : nest_.dims) cycles_ *= trips(dim.extent);
     return true;
   }
 
@@ -256,6 +277,7 @@ class Chooser {
         along = &dim;
       }
     }
+    cycles_ = least;
     if (along) {
       lane_dim_ = along->var;
       plan_.width[along->var] = wide(*along);
@@ -348,12 +370,24 @@ class Chooser {
   std::optional<Expr> lane_dim_;
   std::vector<loop::Dim> order_;
   double point_cycles_ = 1;
+  double cycles_ = 0;  // of the whole nest
 };
+
+// Whether dims are split, as the model has it.
+Variation best_of(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
+  Chooser apart(program, nest, target);
+  apart.choose();
+  if (!apart.has_splits()) return {};
+  Chooser whole(program, nest, target, {.split = false});
+  whole.choose();
+  return {.split = apart.cycles() <= whole.cycles()};
+}
 
 }  // namespace
 
 LoopPlan general_plan(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
-  return Chooser(program, nest, target).choose();
+  Chooser chooser(program, nest, target, best_of(program, nest, target));
+  return chooser.choose();
 }
 
 std::vector<RankedLoopPlan> general_space(const loop::Program& program, const loop::Nest& nest,
@@ -369,11 +403,15 @@ std::vector<RankedLoopPlan> general_space(const loop::Program& program, const lo
     space.push_back({std::move(plan), chooser.cycles()});
   };
   using Lanes = Variation::Lanes;
-  Chooser best(program, nest, target);
-  best.choose();
-  std::vector<Variation> lanes = {{}};
-  for (const Expr& dim : best.dims()) lanes.push_back({.lanes = Lanes::kDim, .dim = dim});
-  if (best.has_loops()) lanes.push_back({.lanes = Lanes::kInner});
+  const Variation liked = best_of(program, nest, target);
+  std::vector<Variation> lanes;
+  for (bool split : {liked.split, !liked.split}) {
+    Chooser best(program, nest, target, {.split = split});
+    best.choose();
+    lanes.push_back({.split = split});
+    for (const Expr& dim : best.dims()) lanes.push_back({.lanes = Lanes::kDim, .dim = dim, .split = split});
+    if (best.has_loops()) lanes.push_back({.lanes = Lanes::kInner, .split = split});
+  }
   for (const Variation& along : lanes) add(along);
   for (Variation v : lanes) {
     for (const double times : {0.5, 2.0, 0.25, 4.0}) {

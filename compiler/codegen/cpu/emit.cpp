@@ -257,8 +257,10 @@ struct LoopEmitter {
     if (!loops.empty() || !tasks.empty()) text.open("");
     const std::string to = lanes_to.empty() ? body.index(lanes->extent) : lanes_to;
     const std::optional<int64_t> points = lanes_to.empty() ? sym::as_const(lanes->extent) : std::nullopt;
-    body.print_strips(lanes->var, lanes_from, to, points, width, 1,
-                      [&](const std::string&, const std::string&) { body.print(nest.body); });
+    body.print_strips(
+        lanes->var, lanes_from, to, points, width, 1,
+        [&](const std::string&, const std::string&) { body.print(nest.body); },
+        lanes_to.empty() || chunk % width == 0);
     if (!loops.empty() || !tasks.empty()) text.close();
   }
 };

@@ -117,6 +117,26 @@ TEST_CASE("reductions of every kind over rows and columns") {
   }
 }
 
+TEST_CASE("lanes that share elements, by groups and backwards") {
+  for (int64_t group : {2, 3, 4, 8, 64})
+    for (int64_t groups : {1, 5, 24}) {
+      ProgramBuilder b;
+      const Expr n = b.symbol("n", 0, 0, 0, 64), channels = group * groups;
+      const View x = b.input("x", kF32, {n, channels}), y = b.input("y", kF32, {groups}),
+                 o = b.output("o", kF32, {n, channels}), t = b.output("t", kF32, {n, 2 * channels});
+      NestBuilder nb = b.nest("affine");
+      const auto i = nb.dims(x.shape);
+      const Expr c = i[1];
+      nb.store(o, i, nb.load(x, {i[0], channels - 1 - c}) * nb.load(y, {sym::floordiv(c, group)}));
+      nb.finish();
+      NestBuilder nu = b.nest("upsample");
+      const auto j = nu.dims(t.shape);
+      nu.store(t, j, nu.load(x, {j[0], sym::floordiv(j[1], 2)}));
+      nu.finish();
+      check(b.program, {random_tensor(kF32, {3, group * groups}, 1), random_tensor(kF32, {groups}, 2)});
+    }
+}
+
 TEST_CASE("windows with padding") {
   ProgramBuilder b;
   const View x = b.input("x", kF32, {2, 11, 13, 5}), o = b.output("o", kF32, {2, 6, 7, 5});

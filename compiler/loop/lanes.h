@@ -1,0 +1,23 @@
+// Where the lanes of a vector find their elements when the address is no multiple of the lane's number.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "compiler/sym/facts.h"
+
+namespace stridec::loop {
+
+// Lanes 0 .. width-1 stand for var = width*strip() .. width*strip() + width-1. Lane l's value of `offset` is
+// base + spread[l], the smallest of spread 0: x[c//4] gives 0 0 0 0 1 1 1 1 ...
+struct Spread {
+  sym::Expr base;  // over strip() in place of the variable
+  std::vector<int64_t> spread;
+  int64_t elements() const;  // that the lanes read between them: the largest of spread, plus 1
+};
+sym::Expr strip();  // an index variable: the number of a vector along the lanes' dim
+
+// Nothing where the distance between two lanes is no constant.
+std::optional<Spread> spread_of(sym::Expr offset, sym::Expr var, int width, const sym::Facts& facts);
+
+}  // namespace stridec::loop

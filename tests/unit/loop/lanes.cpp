@@ -1,0 +1,36 @@
+#include "compiler/loop/lanes.h"
+
+#include <doctest/doctest.h>
+
+using namespace stridec;
+using namespace stridec::loop;
+
+namespace {
+
+std::optional<Spread> spread(sym::Expr offset, int width) {
+  sym::Facts facts;
+  facts.set_index(strip(), 1000);
+  facts.set_index(sym::var("%c"), 1000);
+  return spread_of(offset, sym::var("%c"), width, facts);
+}
+
+}  // namespace
+
+TEST_CASE("the lanes of a divided index share elements") {
+  const sym::Expr c = sym::var("%c");
+  const auto groups = spread(sym::floordiv(c, 4) + 7, 8);
+  REQUIRE(groups);
+  CHECK(groups->spread == std::vector<int64_t>{0, 0, 0, 0, 1, 1, 1, 1});
+  CHECK(groups->base == strip() * 2 + 7);
+  CHECK(groups->elements() == 2);
+  CHECK(spread(sym::mod(c, 4), 8)->spread == std::vector<int64_t>{0, 1, 2, 3, 0, 1, 2, 3});
+  CHECK(spread(10 - c, 4)->spread == std::vector<int64_t>{3, 2, 1, 0});
+  CHECK(spread(10 - c, 4)->base == 7 - strip() * 4);
+}
+
+TEST_CASE("lanes at no constant distance have no spread") {
+  const sym::Expr c = sym::var("%c");
+  CHECK(!spread(sym::floordiv(c, 3), 8));  // a vector may begin in the middle of a group
+  CHECK(!spread(sym::max(c - 5, 0), 8));   // where it clamps
+  CHECK(!spread(sym::floordiv(c, sym::var("n")), 8));
+}
