@@ -275,6 +275,10 @@ Body::Address Body::address_of(const loop::Access& access) {
     if (spread && spread->elements() <= width_) {
       index_[loop::strip()] = cat("((", index_.at(*lane_var_), ") / ", width_, ")");
       out.base = scalar_text(spread->base);
+      if (spread->elements() == 1) {
+        out.stride = Expr(0);
+        return out;
+      }
       out.spread = std::move(spread->spread);
       return out;
     }

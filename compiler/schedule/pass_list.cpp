@@ -8,6 +8,7 @@
 #include "compiler/schedule/layout.h"
 #include "compiler/schedule/memory_plan.h"
 #include "compiler/schedule/phases.h"
+#include "compiler/schedule/split_reduction.h"
 
 namespace stridec::schedule {
 namespace {
@@ -23,10 +24,11 @@ constexpr Pass<Program, Decisions*> kLoopPasses[] = {
     {"fusion", "nests that share elements or dims become one", fuse},
     {"dims", "loops over flattened tensors run over their dims",
      [](Program& program, Decisions*) { delinearize(program); }},
-    {"phases", "nests that divide by constant strides become one for each remainder",
-     [](Program& program, Decisions*) { split_phases(program); }},
+    {"phases", "nests that divide by constant strides become one for each remainder", split_phases},
     {"layouts", "the order of each scratch buffer's dims in memory",
      [](Program& program, Decisions*) { choose_layouts(program); }},
+    {"reductions", "long reductions of few points become partial results and their combination",
+     split_reductions},
     {"names", "schedules name dims: those of equal nests are called the same",
      [](Program& program, Decisions*) {
        for (loop::Nest& nest : program.nests) loop::renumber(nest);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "compiler/loop/program.h"
+#include "compiler/schedule/fusion.h"
 
 namespace stridec::schedule {
 
@@ -24,6 +25,6 @@ namespace stridec::schedule {
 std::vector<loop::Nest> phases_of(const loop::Program& program, const loop::Nest& nest, std::string* reason);
 
 // Every launch of a nest that has phases becomes launches of them.
-void split_phases(loop::Program& program);
+void split_phases(loop::Program& program, std::vector<Decision>* decisions = nullptr);
 
 }  // namespace stridec::schedule

@@ -1,0 +1,172 @@
+#include "compiler/schedule/split_reduction.h"
+
+#include <doctest/doctest.h>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/text.h"
+#include "compiler/loop/verify.h"
+#include "compiler/schedule/memory_plan.h"
+#include "tests/unit/schedule/programs.h"
+
+using namespace stridec;
+using namespace stridec::loop;
+using namespace stridec::testing;
+using sym::Expr;
+
+namespace {
+
+// Mean and variance of groups of `group` neighbouring channels over all pixels: x is [n, m, 5 * group].
+Program group_statistics(int64_t group) {
+  Pieces p("statistics");
+  const View x = p.input("x", {p.n, p.m, 5 * group});
+  NestBuilder nest(p.program, "norm");
+  const View out = p.temporary("t", {p.n, 5});
+  const auto at = nest.dims(out.shape);
+  const std::vector<Expr> window = {group, p.m};
+  const Value count = nest.index_value(p.m * group, DType::kF32);
+  auto element = [&](const std::vector<Expr>& k) {
+    return nest.load(x, {at[0], k[1], at[1] * group + k[0]});
+  };
+  const Value mean = nest.reduce(Combine::kSum, window, element) / count;
+  const Value squares = nest.reduce(Combine::kSum, window, [&](const std::vector<Expr>& k) {
+    const Value d = element(k) - mean;
+    return d * d;
+  });
+  nest.store(out, at, squares / count + mean);
+  nest.finish();
+  p.output("y", out);
+  return p.program;
+}
+
+std::string directive(const std::string& text) {
+  return to_string(Schedule{.kernel = "",
+                            .directives = {schedule::to_directive(
+                                schedule::to_reduction_split(parse_schedule(text).directives.at(0)))}});
+}
+
+// The program with its first nest split.
+Program split(const Program& before, const std::string& text, std::string* reason) {
+  Program after = before;
+  const auto wish = schedule::to_reduction_split(parse_schedule(text).directives.at(0));
+  const Nest nest = after.nests[0];
+  std::vector<Nest> parts = schedule::split_reduction(after, nest, wish, reason);
+  if (parts.empty()) return after;
+  Steps steps;
+  for (Nest& part : parts) steps.push_back({Launch{add_nest(after, std::move(part))}});
+  steps.insert(steps.end(), after.steps.begin() + 1, after.steps.end());
+  after.steps = std::move(steps);
+  compact(after);
+  verify(after);
+  return after;
+}
+
+void check_same(const Program& before, Program after) {
+  schedule::plan_memory(after);
+  const Expr n = sym::var("n"), m = sym::var("m");
+  for (int64_t size : {0, 1, 3, 40}) CHECK(same_results(before, after, {{n, 2}, {m, size}}));
+  CHECK(same_results(before, after, {{n, 0}, {m, 4}}));
+}
+
+std::string refusal(const Program& program, const std::string& text) {
+  std::string reason;
+  CHECK(split(program, text, &reason).steps.size() == program.steps.size());
+  return reason;
+}
+
+std::string malformed(const std::string& text) {
+  try {
+    directive(text);
+  } catch (const Error& e) {
+    CHECK(e.diagnostic.kind == ErrorKind::kMalformed);
+    return e.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("the directive's text is what it parses from") {
+  for (const char* text :
+       {"split_reduction %r", "split_reduction %r %k join %g", "split_reduction %r by 4096"})
+    CHECK(directive(text) == text);
+  CHECK(malformed("split_reduction") != "accepted");
+  CHECK(malformed("split_reduction by 3") != "accepted");
+  CHECK(malformed("split_reduction %r by") != "accepted");
+  CHECK(malformed("split_reduction %r by 0") != "accepted");
+  CHECK(malformed("split_reduction %r join") != "accepted");
+  CHECK(malformed("split_reduction %r join %g %h") != "accepted");
+  CHECK(malformed("vectorize %r 16") != "accepted");
+}
+
+TEST_CASE("partial results of a mean, then of a variance") {
+  const Program before = group_statistics(4);
+  std::string reason;
+  const Program after = split(before, "split_reduction %r2 join %i1", &reason);
+  CHECK(after.steps.size() == before.steps.size() + 1);
+  CHECK(to_string(after, after[std::get<Launch>(after.steps[0].node).nest]) == R"(nest norm (%i0<n, %i1.j<20)
+  %2 : f32 = reduce sum (%r3<m)
+    %1 : f32 = load x[%i0, %r3, %i1.j]
+    yield %1
+  store t3[%i0, %i1.j] %2
+)");
+  check_same(before, after);
+  // The second one needs the first one's result, which goes through memory.
+  const Program again = split(before, "split_reduction %r4 join %i1", &reason);
+  CHECK(again.steps.size() == before.steps.size() + 2);
+  check_same(before, again);
+  check_same(before, split(before, "split_reduction %r4 %r5", &reason));
+}
+
+TEST_CASE("strips of one dim, also of pairs") {
+  for (Combine combine : {Combine::kSum, Combine::kMax, Combine::kArgMax}) {
+    Pieces p("strips");
+    const View x = p.input("x", {p.n, p.m});
+    NestBuilder nest(p.program, "whole");
+    const View out = p.temporary("t", {p.n}), where = p.temporary("u", {p.n}, DType::kI64);
+    const auto at = nest.dims(out.shape);
+    const auto found = nest.reduce_many(combine, {p.m}, [&](const std::vector<Expr>& k) {
+      std::vector<Value> yields = {nest.load(x, {at[0], k[0]})};
+      if (arity(combine) == 2) yields.push_back(nest.index_value(k[0]));
+      return yields;
+    });
+    nest.store(out, at, found[0]);
+    nest.store(where, at, arity(combine) == 2 ? found[1] : nest.index_value(0));
+    nest.finish();
+    p.output("y", out);
+    p.output("z", where);
+    std::string reason;
+    const Program after = split(p.program, "split_reduction %r1 by 8", &reason);
+    CHECK(after.steps.size() == p.program.steps.size() + 1);
+    Program planned = after;
+    schedule::plan_memory(planned);
+    for (int64_t size : {1, 7, 8, 9, 33})
+      CHECK(same_results(p.program, planned, {{sym::var("n"), 3}, {sym::var("m"), size}}));
+  }
+}
+
+TEST_CASE("what cannot be split says why") {
+  const Program before = group_statistics(4);
+  CHECK(refusal(before, "split_reduction %r9") == "no reduction of the nest runs over %r9");
+  CHECK(refusal(before, "split_reduction %r2 %r5") == "the reduction does not run over %r5");
+  CHECK(refusal(before, "split_reduction %r2 join %i7") == "no parallel dim %i7");
+  CHECK(refusal(before, "split_reduction %r2 by 4") == "strips want a reduction over one dim");
+}
+
+TEST_CASE("long reductions of few points are split, short ones and those of many points are not") {
+  auto steps_of = [](int64_t rows, int64_t columns) {
+    Pieces p("policy");
+    const View x = p.input("x", {rows, columns});
+    p.output("y", p.reduce_last(x, Combine::kSum));
+    Program after = p.program;
+    const size_t before = after.steps.size();
+    schedule::split_reductions(after);
+    verify(after);
+    return after.steps.size() - before;
+  };
+  CHECK(steps_of(1, 100000) == 1);
+  CHECK(steps_of(3, 12345) == 1);
+  CHECK(steps_of(1, 4000) == 0);
+  CHECK(steps_of(512, 100000) == 0);
+}
