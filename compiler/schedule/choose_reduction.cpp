@@ -56,7 +56,9 @@ const loop::Access* main_load(const Reduce& reduce) {
   return most == reduce.dims.size() ? best : nullptr;
 }
 
-std::optional<ReductionSplit> wish(const Program& program, const Nest& nest, const Reduce& reduce) {
+// Buffers from `made` on hold partial results, whose combination stays as it is.
+std::optional<ReductionSplit> wish(const Program& program, const Nest& nest, const Reduce& reduce,
+                                   size_t made) {
   sym::Facts facts = program.facts;
   for (const Dim& dim : nest.dims) facts.set_index(dim.var, dim.extent);
   for (const Dim& dim : reduce.dims) facts.set_index(dim.var, dim.extent);
@@ -64,7 +66,7 @@ std::optional<ReductionSplit> wish(const Program& program, const Nest& nest, con
   double tasks = least_points(nest.dims, program.facts);
   if (points(nest.dims, program.facts) * points(reduce.dims, program.facts) < kWorth) return std::nullopt;
   const loop::Access* load = main_load(reduce);
-  if (!load) return std::nullopt;
+  if (!load || static_cast<size_t>(load->buffer.value) >= made) return std::nullopt;
   auto step = [&](const Dim& dim) -> std::optional<Expr> {
     return loop::stride_of(program, *load, dim.var, facts);
   };
@@ -123,12 +125,12 @@ std::optional<ReductionSplit> wish(const Program& program, const Nest& nest, con
 }
 
 // Splits the first reduction that is worth it; `parts` then replace the nest.
-bool split_one(Program& program, const Nest& nest, std::vector<Nest>& parts,
+bool split_one(Program& program, const Nest& nest, std::vector<Nest>& parts, size_t made,
                std::vector<Decision>* decisions) {
   for (const Stmt& stmt : nest.body) {
     const auto* reduce = std::get_if<Reduce>(&stmt.node);
     if (!reduce) continue;
-    const auto split = wish(program, nest, *reduce);
+    const auto split = wish(program, nest, *reduce, made);
     if (!split) continue;
     std::string reason;
     parts = split_reduction(program, nest, *split, &reason);
@@ -159,7 +161,8 @@ void split_in(Program& program, loop::Steps& steps, std::vector<Decision>* decis
     Nest rest = program[launch->nest];
     std::vector<Nest> parts;
     bool changed = false;
-    while (split_one(program, rest, parts, decisions)) {
+    const size_t made = program.buffers.size();
+    while (split_one(program, rest, parts, made, decisions)) {
       changed = true;
       for (size_t i = 0; i + 1 < parts.size(); ++i)
         out.push_back({loop::Launch{loop::add_nest(program, std::move(parts[i]))}});
