@@ -8,11 +8,20 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
+#include "compiler/base/sha256.h"
 
 namespace stridec::codegen {
 namespace fs = std::filesystem;
 
 namespace {
+
+// Behind every object: what it is and for which key. A file that was cut short or altered goes no further than
+// the cache.
+constexpr size_t kSealBytes = 64;
+std::string seal_of(const std::string& key, const std::string& object) {
+  const std::string sealed = key + '\0' + object;
+  return sha256(sealed.data(), sealed.size());
+}
 
 // Looking through thousands of objects costs more than a small build: once in a while is enough, for all
 // processes together. The time is that of a file in the folder.
@@ -51,9 +60,12 @@ std::optional<std::string> ObjectCache::find(const std::string& key) const {
   if (!fs::exists(path, error)) return std::nullopt;
   try {
     std::string object = read_file(path);
-    if (!object.starts_with("\x7f"
-                            "ELF"))
+    const std::string seal = object.size() < kSealBytes ? "" : object.substr(object.size() - kSealBytes);
+    object.resize(object.size() - seal.size());
+    if (seal != seal_of(key, object)) {
+      fs::remove(path, error);
       return std::nullopt;
+    }
     fs::last_write_time(path, fs::file_time_type::clock::now(), error);
     return object;
   } catch (const Error&) {
@@ -64,7 +76,7 @@ std::optional<std::string> ObjectCache::find(const std::string& key) const {
 void ObjectCache::store(const std::string& key, const std::string& object) const {
   if (folder_.empty()) return;
   try {
-    write_file(folder_ + "/" + key + ".o", object);
+    write_file(folder_ + "/" + key + ".o", object + seal_of(key, object));
   } catch (const Error&) {  // a full or read-only disk costs time, not the build
   }
 }

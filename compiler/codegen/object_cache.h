@@ -12,6 +12,7 @@ class ObjectCache {
   // $STRIDEC_CACHE/kernels. A folder that cannot be made or written is no cache: nothing is ever an error.
   explicit ObjectCache(bool enabled, int64_t most_bytes);
 
+  // What was stored for the key; a file that is not that any more is removed.
   std::optional<std::string> find(const std::string& key) const;
   void store(const std::string& key, const std::string& object) const;
   // Removes the objects used longest ago beyond most_bytes; looks every ten minutes, so there may be more
