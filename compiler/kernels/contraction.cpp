@@ -1,97 +1,53 @@
 #include "compiler/kernels/contraction.h"
 
-#include <map>
-
-#include "compiler/loop/walk.h"
+#include "compiler/loop/analysis.h"
 
 namespace stridec::kernels {
 namespace {
 
 using loop::Stmt;
-using loop::ValueId;
-
-// What computes each value, numbered in order.
-using Definitions = std::map<ValueId, std::pair<size_t, const Stmt*>>;
-
-bool may_be_in_factor(const Stmt& stmt) {
-  return std::holds_alternative<loop::Let>(stmt.node) || std::holds_alternative<loop::Constant>(stmt.node) ||
-         std::holds_alternative<loop::IndexValue>(stmt.node) || std::holds_alternative<loop::Load>(stmt.node);
-}
-
-std::optional<Factor> factor_of(ValueId value, const Definitions& definitions, DType dtype) {
-  std::map<size_t, const Stmt*> slice;
-  std::vector<ValueId> open = {value};
-  Factor factor{.value = value};
-  while (!open.empty()) {
-    const ValueId id = open.back();
-    open.pop_back();
-    const auto found = definitions.find(id);
-    if (found == definitions.end() || !may_be_in_factor(*found->second.second)) return std::nullopt;
-    const auto [order, stmt] = found->second;
-    if (!slice.emplace(order, stmt).second) continue;
-    loop::for_each_use(*stmt, [&](ValueId used) { open.push_back(used); });
-    loop::for_each_expr(*stmt, [&](sym::Expr e) {
-      for (sym::Expr var : sym::free_vars(e)) {
-        if (sym::is_index(var)) factor.vars.insert(var);
-      }
-    });
-  }
-  for (const auto& [order, stmt] : slice) factor.slice.push_back(stmt);
-  if (slice.size() == 1) {
-    const auto* load = std::get_if<loop::Load>(&factor.slice[0]->node);
-    if (load && load->fill.dtype == dtype) factor.load = load;
-  }
-  return factor;
-}
 
 bool is_pointwise(const Stmt& stmt) {
-  return may_be_in_factor(stmt) || std::holds_alternative<loop::Store>(stmt.node);
+  return std::holds_alternative<loop::Let>(stmt.node) || std::holds_alternative<loop::Constant>(stmt.node) ||
+         std::holds_alternative<loop::IndexValue>(stmt.node) ||
+         std::holds_alternative<loop::Load>(stmt.node) || std::holds_alternative<loop::Store>(stmt.node);
+}
+
+// What the reduction adds up is the product itself, not a conversion of it.
+bool adds_products(const loop::Reduce& reduce) {
+  for (const Stmt& stmt : reduce.body) {
+    const auto* let = std::get_if<loop::Let>(&stmt.node);
+    if (let && let->result == reduce.yields[0]) return let->op == loop::ScalarOp::kMul;
+  }
+  return false;
+}
+
+Factor factor_of(const loop::Operand& operand, DType dtype) {
+  Factor factor{.value = operand.value, .slice = operand.slice};
+  factor.vars.insert(operand.vars.begin(), operand.vars.end());
+  if (operand.slice.size() == 1 && operand.plain && operand.plain->fill.dtype == dtype)
+    factor.load = operand.plain;
+  return factor;
 }
 
 }  // namespace
 
 std::optional<Contraction> match_contraction(const loop::Nest& nest) {
-  Contraction c;
+  // Which factor has which dims follows from the nest alone.
+  static const loop::Program kNone;
+  const auto found = loop::classify_contraction(kNone, nest);
+  if (!found || found->reduce->dims.empty() || !adds_products(*found->reduce)) return std::nullopt;
+  if (found->accumulate != DType::kF32 && found->accumulate != DType::kF64) return std::nullopt;
   for (size_t i = 0; i < nest.body.size(); ++i) {
-    const auto* reduce = std::get_if<loop::Reduce>(&nest.body[i].node);
-    if (reduce) {
-      if (c.reduce) return std::nullopt;
-      c.reduce = reduce;
-      c.at = i;
-    } else if (!is_pointwise(nest.body[i])) {
-      return std::nullopt;
-    }
+    if (i == found->at) continue;
+    if (!is_pointwise(nest.body[i])) return std::nullopt;
+    // Written elements may be read again in the same point: the factors would then depend on the order.
+    const auto* store = std::get_if<loop::Store>(&nest.body[i].node);
+    if (store && (i < found->at || store->update)) return std::nullopt;
   }
-  if (!c.reduce || c.reduce->combine != loop::Combine::kSum || c.reduce->dims.empty()) return std::nullopt;
-  // Written elements may be read again in the same point: the factors would then depend on the order.
-  for (size_t i = 0; i < c.at; ++i) {
-    if (std::holds_alternative<loop::Store>(nest.body[i].node)) return std::nullopt;
-  }
-  for (const Stmt& stmt : nest.body) {
-    const auto* store = std::get_if<loop::Store>(&stmt.node);
-    if (store && store->update) return std::nullopt;
-  }
-  c.dtype = nest.values[c.reduce->results[0].value].dtype;
-  if (c.dtype != DType::kF32 && c.dtype != DType::kF64) return std::nullopt;
-
-  Definitions definitions;
-  size_t order = 0;
-  auto define = [&](const Stmt& stmt) {
-    loop::for_each_result(stmt, [&](ValueId id) { definitions[id] = {order, &stmt}; });
-    ++order;
-  };
-  for (size_t i = 0; i < c.at; ++i) define(nest.body[i]);
-  for (const Stmt& stmt : c.reduce->body) define(stmt);
-
-  const auto product = definitions.find(c.reduce->yields[0]);
-  if (product == definitions.end()) return std::nullopt;
-  const auto* mul = std::get_if<loop::Let>(&product->second.second->node);
-  if (!mul || mul->op != loop::ScalarOp::kMul) return std::nullopt;
-  for (int side = 0; side < 2; ++side) {
-    auto factor = factor_of(mul->args[static_cast<size_t>(side)], definitions, c.dtype);
-    if (!factor) return std::nullopt;
-    c.factors[side] = *std::move(factor);
-  }
+  Contraction c{.at = found->at, .reduce = found->reduce, .dtype = found->accumulate, .factors = {}};
+  c.factors[0] = factor_of(found->a, c.dtype);
+  c.factors[1] = factor_of(found->b, c.dtype);
   // A dim that neither factor sees multiplies the sum by its extent; no template wants that.
   for (const loop::Dim& dim : c.reduce->dims) {
     const bool seen = c.factors[0].vars.contains(dim.var) || c.factors[1].vars.contains(dim.var);
