@@ -1,4 +1,6 @@
-// The contractions of loop/analysis.h that micro-kernels can run: out[batch, m, n] = epilogue(sum over k of a[batch, m, k] * b[batch, k, n]).
+// The contractions of loop/analysis.h that micro-kernels can run:
+//
+//   out[batch, m, n] = epilogue(sum over k of a[batch, m, k] * b[batch, k, n])
 //
 // Matrix products in every layout, batched and grouped ones, convolutions of any rank with stride, dilation
 // and padding, their transposes and einsums are nests of this form; what tells them apart is which dims each
