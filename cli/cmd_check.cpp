@@ -114,7 +114,8 @@ Json to_json(const std::string& file, const frontend::Imported& imported) {
 }
 
 int run(const CompileFlags& flags, const Globals& globals) {
-  const CompileOptions options = flags.options();
+  const CompileOptions options = flags.options(globals);
+  name_stage("reading");
   const auto imported = frontend::import_file(options.model, {.dims = options.dims});
   if (globals.json) {
     std::printf("%s\n",

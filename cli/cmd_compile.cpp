@@ -45,7 +45,7 @@ int print_json(const nlohmann::ordered_json& json, const Globals& globals) {
 int run(const Flags& flags, const Globals& globals) {
   const auto start = std::chrono::steady_clock::now();
   ProgressPrinter progress(globals);
-  CompileOptions options = flags.common.options();
+  CompileOptions options = flags.common.options(globals);
   options.progress = [&progress](std::string_view stage, int64_t done, int64_t total, std::string_view what) {
     progress.update(stage, done, total, what);
   };

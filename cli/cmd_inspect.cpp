@@ -201,7 +201,7 @@ int run(const Flags& flags, const Globals& globals) {
   if (ends_with(flags.common.model, ".so") || ends_with(flags.common.model, ".json"))
     return inspect_artifact(flags, globals);
   const std::string stage = flags.stage.empty() ? "graph" : flags.stage;
-  const CompileOptions options = flags.common.options();
+  const CompileOptions options = flags.common.options(globals);
   if (!flags.graph_file.empty()) return write_graph(compile(options, Stage::kGraph).graph, flags.graph_file);
   if (stage == "graph")
     return print_stage(stage, graph::to_string(compile(options, Stage::kGraph).graph), globals);

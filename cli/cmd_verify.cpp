@@ -244,7 +244,7 @@ int report(const Flags& flags, const Globals& globals, const Json& runs, const s
 int run(const Flags& flags, const Globals& globals) {
   const auto start = std::chrono::steady_clock::now();
   ProgressPrinter progress(globals);
-  CompileOptions options = flags.common.options();
+  CompileOptions options = flags.common.options(globals);
   const auto dims = std::exchange(options.dims, {});  // the sizes of the runs, not limits
   const Compilation made = compile(options, Stage::kSchedule);
   std::optional<Library> library;

@@ -33,10 +33,15 @@ void CompileFlags::declare(CLI::App& app) {
                  "tuning database: schedules are taken from it, and max-autotune adds to it");
   app.add_flag("--frozen", frozen, "take every schedule from the tuning database; fail where one is missing");
   app.add_option("--tune-shape", tune_shape, "sizes to tune for: batch=1,sequence=128");
+  app.add_option("--max-seconds", budget.seconds, "give up, with exit code 6, after so much time");
+  app.add_option("--max-memory", budget.memory,
+                 "give up, with exit code 6, beyond so much memory beside mapped files: 600MB, 2GB")
+      ->transform(CLI::AsSizeValue(true));
   app.add_flag("--no-cache", no_cache, "build every kernel anew");
 }
 
-CompileOptions CompileFlags::options() const {
+CompileOptions CompileFlags::options(const Globals& globals) const {
+  enforce(budget, model, globals);
   CompileOptions made;
   made.model = model;
   made.cpus = split_list(cpus);

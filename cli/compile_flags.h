@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/budget.h"
 #include "compiler/compile.h"
 
 namespace CLI {
@@ -18,10 +19,11 @@ struct CompileFlags {
   bool frozen = false;
   std::vector<std::string> settings;
   bool no_cache = false;
+  Budget budget;
 
   void declare(CLI::App& app);
-  // Throws a usage Error.
-  CompileOptions options() const;
+  // The budget counts from here. Throws a usage Error.
+  CompileOptions options(const Globals& globals) const;
 };
 
 std::vector<std::string> split_list(const std::string& text);  // "a,b"

@@ -9,19 +9,23 @@
 
 namespace stridec::cli {
 
+std::string error_json(const Diagnostic& d) {
+  const nlohmann::ordered_json json = {{"error",
+                                        {{"code", d.code},
+                                         {"exit_code", static_cast<int>(d.kind)},
+                                         {"message", d.message},
+                                         {"file", d.where.file},
+                                         {"node", d.where.node},
+                                         {"op", d.where.op},
+                                         {"tensor", d.where.tensor},
+                                         {"notes", d.notes},
+                                         {"help", d.help}}}};
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
 void print_error(const Diagnostic& d, const Globals& globals) {
   if (globals.json) {
-    const nlohmann::ordered_json json = {{"error",
-                                          {{"code", d.code},
-                                           {"exit_code", static_cast<int>(d.kind)},
-                                           {"message", d.message},
-                                           {"file", d.where.file},
-                                           {"node", d.where.node},
-                                           {"op", d.where.op},
-                                           {"tensor", d.where.tensor},
-                                           {"notes", d.notes},
-                                           {"help", d.help}}}};
-    std::printf("%s\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    std::printf("%s", error_json(d).c_str());
     return;
   }
   std::string text = render(d);

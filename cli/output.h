@@ -11,6 +11,8 @@
 
 namespace stridec::cli {
 
+// {"error": {...}}, ended by a newline.
+std::string error_json(const Diagnostic& diagnostic);
 // "error[code]: ..." on stderr, or {"error": {...}} with --format=json.
 void print_error(const Diagnostic& diagnostic, const Globals& globals);
 // A remark on stderr; silent with --quiet.

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "cli/budget.h"
+
 namespace stridec::cli {
 namespace {
 
@@ -40,6 +42,7 @@ void ProgressPrinter::update(std::string_view stage, int64_t done, int64_t total
   const auto now = Clock::now();
   const bool begins = stage != stage_;
   if (begins) {
+    name_stage(stage);
     stage_ = stage;
     stage_start_ = now;
   }

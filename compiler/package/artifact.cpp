@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
+#include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
+#include "compiler/base/text.h"
 #include "compiler/codegen/cpu/link.h"
 #include "compiler/codegen/embedded.h"
 #include "compiler/package/elf.h"
@@ -59,8 +62,7 @@ void for_each_byte_range(const std::vector<WeightPiece>& pieces, uint64_t total,
 
 }  // namespace
 
-codegen::HostOptions host_options(const std::vector<Variant>& variants,
-                                       const std::string& weights_file) {
+codegen::HostOptions host_options(const std::vector<Variant>& variants, const std::string& weights_file) {
   codegen::HostOptions options{.weights_file = weights_file, .weights_bytes = weight_bytes(variants)};
   if (!weights_file.empty()) {
     std::string section;  // hashed at once; a sidecar is the exception
@@ -85,17 +87,24 @@ void write(const Artifact& artifact, const std::vector<Variant>& variants, const
   const auto pieces = pieces_of(variants);
   const uint64_t bytes = weight_bytes(variants);
   const bool separate = !artifact.weights_file.empty();
+  const std::string weights_path =
+      (std::filesystem::path(path).parent_path() / artifact.weights_file).string();
+  // What a rename would stumble over, before the first of them.
+  for (const std::string& target : {path, manifest_path(path), separate ? weights_path : path})
+    if (std::filesystem::is_directory(target))
+      fail(ErrorKind::kUnreadable, "cannot-write", cat("cannot write '", target, "': it is a folder"));
+  std::optional<UnfinishedFile> weights_file;
   if (separate) {
-    UnfinishedFile file((std::filesystem::path(path).parent_path() / artifact.weights_file).string());
+    weights_file.emplace(weights_path);
     for_each_byte_range(pieces, bytes,
-                        [&](std::string_view range) { file.write(range.data(), range.size()); });
-    file.commit();
+                        [&](std::string_view range) { weights_file->write(range.data(), range.size()); });
   }
   UnfinishedFile manifest_file(manifest_path(path));
   manifest_file.write(artifact.manifest.data(), artifact.manifest.size());
   Payload payload{.manifest = artifact.manifest};
   if (!separate) payload.weights = pieces, payload.weights_bytes = bytes;
   write_artifact(path, artifact.library, payload);
+  if (weights_file) weights_file->commit();
   manifest_file.commit();
 }
 

@@ -12,6 +12,7 @@ import json
 import os
 import random
 import re
+import resource
 import shlex
 import shutil
 import signal
@@ -205,9 +206,60 @@ def test_full_disk():
     expect(done.stdout == "", f"left {done.stdout}")
 
 
+def test_file_size_limit():
+    """A quota that ends while linking, or in the middle of a file."""
+    for flags, kilobytes in (("", 40), ("--weights external", 40), ("--weights external", 0)):
+        before = contents()
+        limit = kilobytes * 1024
+        done = stridec(f"compile mlp.onnx -o quota.so --no-cache {flags}", preexec_fn=lambda limit=limit: resource.setrlimit(
+            resource.RLIMIT_FSIZE, (limit, limit)))  # fmt: skip
+        expect(done.returncode == 6, f"exit code {done.returncode} instead of 6: {done.stderr}")
+        expect("error[no-space]" in done.stderr and "mlp.onnx" in done.stderr, done.stderr)
+        expect(contents() == before, f"left {sorted(contents().items() ^ before.items())}")
+
+
+def test_budgets():
+    """Time and memory that run out are a sentence with the file and the stage, and a code of their own."""
+    before = contents()
+    for command, code in (
+        ("compile tower.onnx -o budget.so --no-cache --max-seconds 0.05", "over-time"),
+        ("compile tower.onnx -o budget.so --no-cache --max-memory 8MB", "over-memory"),
+        ("check tower.onnx --max-memory 1MB", "over-memory"),
+    ):
+        done = stridec(command, 6)
+        expect(f"error[{code}]" in done.stderr and "tower.onnx" in done.stderr and "while" in done.stderr, done.stderr)
+        error = json.loads(stridec(command + " --format=json", 6).stdout)["error"]
+        expect(error["code"] == code and error["file"] == "tower.onnx", error)
+    stridec("check tower.onnx --max-seconds 50 --max-memory 2GB", 0)
+    stridec("compile mlp.onnx --max-memory plenty", 1)
+    expect(contents() == before, f"left {sorted(contents().items() ^ before.items())}")
+
+
+def test_check():
+    """Sizes that the caller chooses, conditions with expressions in the place of placeholders."""
+    text = stridec("check gather.onnx", 0).stdout
+    expect("{" not in text and "n == m" in text.replace("m == n", "n == m"), text)
+    expect("sum/Add" in text and "rows  any size" in text, text)
+    guards = json.loads(stridec("check gather.onnx --format=json", 0).stdout)["guards"]
+    expect(len(guards) == 1 and "sum/Add" in guards[0]["node"] and "{" not in guards[0]["sentence"], guards)
+    expect("{" not in stridec("inspect gather.so", 0).stdout, "inspect prints placeholders")
+
+
+def test_external_weights():
+    """Both sizes are told; a target that is a folder is refused before anything is written."""
+    done = stridec("compile mlp.onnx -o beside.so --weights external", 0)
+    expect(re.search(r"beside\.so \(\d+\.\d KB\), beside\.weights \(\d+ B\)", done.stderr), done.stderr)
+    for name in ("beside.so", "beside.weights", "beside.json"):
+        os.remove(name)
+    os.makedirs("beside.json")
+    before = contents()
+    stridec("compile mlp.onnx -o beside.so --weights external", 2)
+    expect(contents() == before, f"left {sorted(contents().items() ^ before.items())}")
+
+
 def test_interruption():
     """SIGINT at four moments: the code is 130 and nothing is left, or the work was done by then."""
-    for number, delay in enumerate([0.02, 0.1, 0.3, 0.8]):
+    for number, delay in enumerate([0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8]):
         before = contents()
         command = [STRIDEC, "compile", "tower.onnx", "-o", "broken.so", "--no-cache"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -218,6 +270,9 @@ def test_interruption():
             expect(number > 0, "20 ms were enough to compile the tower")
             os.remove("broken.so")
             os.remove("broken.json")
+            continue
+        if process.returncode == -signal.SIGINT:  # before main began
+            expect(number < 3 and contents() == before, messages)
             continue
         expect(process.returncode == 130, f"exit code {process.returncode} instead of 130: {messages}")
         expect("interrupted" in messages, messages)
@@ -352,6 +407,8 @@ def test_run_and_verify():
     np.testing.assert_allclose(np.load("y.npy"), expected, rtol=1e-5, atol=1e-6)
     stridec("verify mlp.onnx mlp.so --dim batch=3", 0)
     stridec("verify mlp.onnx", 0)
+    sizes = json.loads(stridec("verify gather.onnx --format=json", 0).stdout)["runs"]  # no size, no index is given
+    expect(len(sizes) == 3 and all(run["sizes"]["n"] == run["sizes"]["m"] or 1 in run["sizes"].values() for run in sizes), sizes)
     np.save("wrong.npy", expected + 1)
     done = stridec("verify mlp.onnx mlp.so --input x=good.npy --expect y=wrong.npy", 8)
     expect("FAIL  output 'y'" in done.stdout, done.stdout)
@@ -517,6 +574,10 @@ def prepare():
 
 TESTS = [
     test_full_disk,
+    test_file_size_limit,
+    test_budgets,
+    test_check,
+    test_external_weights,
     test_interruption,
     test_existing_artifact_survives,
     test_mutations,

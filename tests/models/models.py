@@ -14,14 +14,15 @@ BATCH = "batch=1..64"
 TEXT = "batch=1..64,sequence=1..512"
 
 # name: --dim for the compiler, and shapes beside those of cases.json as values of the named sizes.
-# The light ones are what CI runs.
+# The light ones are what CI runs. Those with "verify" run on the interpreter too, in some seconds each.
 MODELS = {
-    "recommender": {"dims": "batch=1..4096", "more": [{"batch": 3}, {"batch": 64}, {"batch": 1001}], "light": True},
-    "mobilenet_v2": {"dims": BATCH, "more": [{"batch": 2}, {"batch": 5}, {"batch": 7}], "light": True},
+    "recommender": {"dims": "batch=1..4096", "more": [{"batch": 3}, {"batch": 64}, {"batch": 1001}], "light": True, "verify": True},
+    "mobilenet_v2": {"dims": BATCH, "more": [{"batch": 2}, {"batch": 5}, {"batch": 7}], "light": True, "verify": True},
     "tagger": {
         "dims": TEXT,
         "more": [{"batch": 1, "sequence": 1}, {"batch": 3, "sequence": 7}, {"batch": 5, "sequence": 131}],
         "light": True,
+        "verify": True,
     },
     "unet": {
         "dims": "batch=1..16,h8=1..64,w8=1..64",
@@ -31,6 +32,7 @@ MODELS = {
             {"batch": 1, "h8": 17, "w8": 11},
         ],
         "light": True,
+        "verify": True,
     },
     "llama_cached": {
         "dims": "batch=1..16,sequence=1..512,past=0..2048",
@@ -40,15 +42,18 @@ MODELS = {
             {"batch": 1, "sequence": 33, "past": 511},
         ],
         "light": True,
+        "verify": True,
     },
     "resnet50": {"dims": BATCH, "more": [{"batch": 2}, {"batch": 5}, {"batch": 7}]},
     "convnext_tiny": {"dims": BATCH, "more": [{"batch": 2}, {"batch": 5}, {"batch": 7}]},
     "vit_b_16": {"dims": BATCH, "more": [{"batch": 2}, {"batch": 5}, {"batch": 7}]},
     "bert_base": {
+        "verify": True,
         "dims": TEXT,
         "more": [{"batch": 1, "sequence": 1}, {"batch": 3, "sequence": 29}, {"batch": 5, "sequence": 131}],
     },
     "gpt2": {
+        "verify": True,
         "dims": "batch=1..64,sequence=1..1024",
         "more": [{"batch": 1, "sequence": 1}, {"batch": 3, "sequence": 19}, {"batch": 1, "sequence": 201}],
     },

@@ -77,6 +77,16 @@ def run_cases(library, source, name):
     return load_ms, results
 
 
+def verify(program, source, library):
+    """The library against the interpreter over the whole model, at sizes and inputs that stridec chooses."""
+    command = [program, "verify", source, library, "--runs", "1", "--format=json", "--progress=none"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    if not done.stdout or done.returncode not in (0, 8):
+        return ("stridec verify", float("inf"), f"exit code {done.returncode}: {done.stderr or done.stdout}")
+    report = json.loads(done.stdout)
+    return (f"stridec verify {report['runs'][-1]['sizes']}", report["runs"][-1]["difference"], report["failure"])
+
+
 def test_model(name, program, folder):
     """Everything about one model, as a dict that goes through JSON."""
     source, library = models.fill_model(name, folder), os.path.join(folder, name + ".so")
@@ -87,6 +97,8 @@ def test_model(name, program, folder):
     if needed != ["libc.so.6"]:
         facts["error"] = f"needs {needed} instead of libc alone"
     facts["load_ms"], results = run_cases(library, source, name)
+    if models.MODELS[name].get("verify"):
+        results.append(verify(program, source, library))
     return {"compile": facts, "cases": results}
 
 

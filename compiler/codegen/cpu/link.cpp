@@ -22,7 +22,8 @@ namespace stridec::codegen {
 namespace {
 
 [[noreturn]] void fail_system(const char* what) {
-  fail(ErrorKind::kToolchain, "link",
+  const bool space = errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == ENOMEM;
+  fail(space ? ErrorKind::kOverBudget : ErrorKind::kToolchain, space ? "no-space" : "link",
        std::string("the artifact does not link: ") + what + ": " + std::strerror(errno));
 }
 
