@@ -68,16 +68,16 @@ int run(const Flags& flags, const Globals& globals) {
     progress.line("stopped", cat("after ", flags.passes.stop_after, "; no artifact was written"));
     return print_json(json, globals);
   }
-  const loop::Program& program = made.variants.front().program;
+  const loop::Program& program = *made.programs().front();
   progress.line("reading", cat(std::filesystem::path(options.model).filename().string(), ", ", made.summary));
   size_t launches = 0;
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     launches += std::holds_alternative<loop::Launch>(step.node);
   });
   progress.line("fusing", cat(made.loops.nests.size(), " operations -> ", launches, " kernel launches, ",
-                              made.built.kernels.size(), " distinct kernels"));
+                              made.built.kernels.size() + made.device.kernels.size(), " distinct kernels"));
   progress.line("packing", human_bytes(static_cast<uint64_t>(program.weight_bytes)) + " of weights");
-  package::write(made.artifact, made.variants, output);
+  package::write(made.artifact, made.programs(), output);
 
   const auto size = std::filesystem::file_size(output);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -97,7 +97,7 @@ int run(const Flags& flags, const Globals& globals) {
                {"bytes", size},
                {"weight_bytes", weights},
                {"weights_file", external ? Json(options.weights_file) : Json(nullptr)},
-               {"kernels", made.built.kernels.size()},
+               {"kernels", made.built.kernels.size() + made.device.kernels.size()},
                {"launches", launches},
                {"seconds", seconds},
                {"peak_bytes", peak}});

@@ -114,10 +114,10 @@ int print_schedule(const Compilation& made, const Globals& globals) {
   for (const auto& d : made.decisions)
     json["decisions"].push_back(
         {{"producer", d.producer}, {"consumer", d.consumer}, {"fused", d.fused}, {"reason", d.reason}});
-  loop::for_each_step(made.variants.front().program.steps, [&](const loop::Step& step) {
+  loop::for_each_step((*made.programs().front()).steps, [&](const loop::Step& step) {
     const auto* launch = std::get_if<loop::Launch>(&step.node);
     if (!launch) return;
-    const auto& nest = made.variants.front().program[launch->nest];
+    const auto& nest = (*made.programs().front())[launch->nest];
     json["kernels"].push_back({{"name", nest.name}, {"schedule", loop::to_string(nest.schedule)}});
   });
   if (globals.json) {
@@ -210,8 +210,8 @@ int run(const Flags& flags, const Globals& globals) {
   const Compilation made =
       compile(options, stage == "source" || stage == "manifest" ? Stage::kArtifact : Stage::kSchedule);
   if (stage == "schedule") return print_schedule(made, globals);
-  if (stage == "fused") return print_stage(stage, loop::to_string(made.variants.front().program), globals);
-  if (stage == "memory") return print_memory(made.variants.front().program, globals);
+  if (stage == "fused") return print_stage(stage, loop::to_string((*made.programs().front())), globals);
+  if (stage == "memory") return print_memory((*made.programs().front()), globals);
   if (stage == "manifest") return print_stage(stage, made.artifact.manifest, globals);
   std::string text;
   for (size_t i = 0; i < made.built.kernels.size(); ++i)

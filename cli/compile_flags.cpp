@@ -21,9 +21,12 @@ std::vector<std::string> split_list(const std::string& text) {
 
 void CompileFlags::declare(CLI::App& app) {
   app.add_option("model", model, "the model: .onnx")->required();
+  app.add_option("--target", targets, "cpu, cuda, or cpu,cuda: both in one library (default: cpu)");
   app.add_option(
       "--cpu", cpus,
       "CPU variants to build: x86-64-v2, x86-64-v3, x86-64-v4, znver4, ... (default: this machine's)");
+  app.add_option("--gpu", gpus, "GPU variants to build: sm_80, sm_90a, ptx, ... (default: sm_90a,sm_80,ptx)");
+  app.add_option("--nvrtc", nvrtc, "the library that builds GPU kernels: libnvrtc.so.13 or its folder");
   app.add_option("--dim", dims, "what holds for named sizes: batch=1..64,sequence=1..512%8,height=224");
   app.add_option("--mode", mode, "see 'stridec modes'");
   app.add_option("-O", settings, "key=value, see 'stridec options'");
@@ -44,7 +47,10 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
   enforce(budget, model, globals);
   CompileOptions made;
   made.model = model;
+  if (!targets.empty()) made.targets = split_list(targets);
   made.cpus = split_list(cpus);
+  made.gpus = split_list(gpus);
+  made.nvrtc = nvrtc;
   made.dims = frontend::parse_dims(dims);
   made.mode = mode;
   if (std::none_of(modes().begin(), modes().end(), [&](const Mode& m) { return m.name == mode; }))

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "compiler/base/diagnostic.h"
 #include "compiler/base/sha256.h"
+#include "compiler/base/text.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/passes/pass_list.h"
 #include "compiler/schedule/memory_plan.h"
@@ -15,23 +17,46 @@ namespace {
 
 using codegen::cpu::Variant;
 
-// Best first: the order in which the runtime tries them.
-std::vector<CpuTarget> targets_of(const CompileOptions& options) {
-  std::vector<CpuTarget> targets;
-  for (const auto& name : options.cpus.empty() ? std::vector<std::string>{"native"} : options.cpus) {
-    const CpuTarget& target = cpu_target(name);
-    if (std::none_of(targets.begin(), targets.end(),
-                     [&](const CpuTarget& t) { return t.name == target.name; }))
+// Best first: the order in which the runtime tries them. `all` is weakest first.
+template <class Target>
+std::vector<Target> best_first(const std::vector<std::string>& names, const Target& (*find)(std::string_view),
+                               std::span<const Target> all) {
+  std::vector<Target> targets;
+  for (const auto& name : names) {
+    const Target& target = find(name);
+    if (std::none_of(targets.begin(), targets.end(), [&](const Target& t) { return t.name == target.name; }))
       targets.push_back(target);
   }
-  const auto all = cpu_targets();
-  auto strength = [&](const CpuTarget& target) {
-    return std::find_if(all.begin(), all.end(), [&](const CpuTarget& t) { return t.name == target.name; }) -
+  auto strength = [&](const Target& target) {
+    return std::find_if(all.begin(), all.end(), [&](const Target& t) { return t.name == target.name; }) -
            all.begin();
   };
   std::sort(targets.begin(), targets.end(),
-            [&](const CpuTarget& a, const CpuTarget& b) { return strength(a) > strength(b); });
+            [&](const Target& a, const Target& b) { return strength(a) > strength(b); });
   return targets;
+}
+
+struct Targets {
+  std::vector<CpuTarget> cpus;
+  std::vector<GpuTarget> gpus;
+};
+
+Targets targets_of(const CompileOptions& options) {
+  Targets out;
+  const std::vector<std::string> native = {"native"}, common = {"sm_90a", "sm_80", "ptx"};
+  for (const std::string& target : options.targets) {
+    if (target == "cpu")
+      out.cpus = best_first(options.cpus.empty() ? native : options.cpus, cpu_target, cpu_targets());
+    else if (target == "cuda")
+      out.gpus = best_first(options.gpus.empty() ? common : options.gpus, gpu_target, gpu_targets());
+    else
+      fail(ErrorKind::kUsage, "unknown-target", cat("there is no target '", target, "'"),
+           "use cpu, cuda, or cpu,cuda");
+  }
+  if (out.cpus.empty() && out.gpus.empty())
+    fail(ErrorKind::kUsage, "unknown-target", "there is nothing to compile for",
+         "use --target cpu, cuda, or cpu,cuda");
+  return out;
 }
 
 package::ManifestFacts facts_of(const CompileOptions& options, const Compilation& made) {
@@ -42,6 +67,8 @@ package::ManifestFacts facts_of(const CompileOptions& options, const Compilation
                                .weights_file = options.weights_file,
                                .tuning = tuning_facts(made)};
   for (const Variant& variant : made.variants) facts.variants.push_back(variant.target.name);
+  for (const codegen::cuda::Variant& variant : made.gpu_variants)
+    facts.gpu_variants.push_back(variant.target.name);
   return facts;
 }
 
@@ -78,7 +105,11 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
 
   loop::Program program = made.loops;
   if (!runner.run(schedule::loop_passes(), program, {}, &made.decisions)) return stopped();
-  for (const CpuTarget& target : targets) {
+  for (const GpuTarget& target : targets.gpus) {
+    auto& variant = made.gpu_variants.emplace_back(codegen::cuda::Variant{target, program});
+    if (!runner.run(schedule::gpu_passes(), variant.program, target.name, target)) return stopped();
+  }
+  for (const CpuTarget& target : targets.cpus) {
     Variant& variant = made.variants.emplace_back(Variant{target, program});
     const schedule::Chosen chosen = tuned(variant.program, target, options, made);
     if (!runner.run(schedule::cpu_passes(), variant.program, target.name, target, chosen)) return stopped();
@@ -91,24 +122,34 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   };
   tell("packing");
   std::vector<loop::Program*> programs;
-  for (Variant& variant : made.variants) {
-    codegen::cpu::run_prepack(variant.program, cpu_target("native"), build);
-    programs.push_back(&variant.program);
-  }
+  for (codegen::cuda::Variant& variant : made.gpu_variants) programs.push_back(&variant.program);
+  for (Variant& variant : made.variants) programs.push_back(&variant.program);
+  for (loop::Program* each : programs) codegen::cpu::run_prepack(*each, cpu_target("native"), build);
   schedule::plan_weights(programs);
   runner.lap("packing");
-  build.host = package::host_options(made.variants, options.weights_file);
+  build.host = package::host_options(made.programs(), options.weights_file);
+  made.device = codegen::cuda::emit(made.gpu_variants);
+  codegen::cuda::compile(
+      made.device, {.use_cache = options.use_cache, .nvrtc = options.nvrtc, .progress = build.progress});
+  build.devices = made.device.host;
   made.built = codegen::cpu::build(made.variants, build);
   runner.lap("building");
 
   tell("linking");
-  made.artifact = package::link(made.variants, made.built, facts_of(options, made));
+  made.artifact = package::link(made.programs(), made.built, made.device, facts_of(options, made));
   runner.lap("linking");
   made.times = runner.times();
   return made;
 }
 
 }  // namespace
+
+package::Programs Compilation::programs() const {
+  package::Programs out;
+  for (const codegen::cuda::Variant& variant : gpu_variants) out.push_back(&variant.program);
+  for (const Variant& variant : variants) out.push_back(&variant.program);
+  return out;
+}
 
 Compilation compile(const CompileOptions& options, Stage last) {
   try {

@@ -14,8 +14,8 @@ namespace stridec::codegen {
 // nests are equal texts.
 struct Kernel {
   std::string text;
-  std::vector<std::string> support;  // translation units that define what the text calls, under names of
-                                     // their own; equal ones are built once
+  std::vector<std::string> support;     // translation units that define what the text calls, under names of
+                                        // their own; equal ones are built once
   std::vector<loop::BufferId> buffers;  // what p0, p1, ... are in this launch
   std::vector<sym::Expr> sizes;         // what s0, s1, ... are: expressions of the program's symbols
   std::vector<std::string> messages;  // sentences of data checks; their numbers follow the sizes as arguments

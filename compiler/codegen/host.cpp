@@ -8,6 +8,8 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/embedded.h"
 #include "compiler/codegen/host_run.h"
+#include "compiler/loop/build.h"
+#include "compiler/loop/walk.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::codegen {
@@ -221,12 +223,21 @@ std::string host_text(const std::vector<HostVariant>& variants, const HostOption
     HostRun run(variants[i], cat("v", i), host.messages);
     host.out += run.text();
     slot_count = std::max(slot_count, run.slot_count);
-    std::string feature = "STRIDEC_CPU_";
-    for (char ch : variants[i].cpu)
+    std::string feature = "STRIDEC_CPU_", device;
+    for (char ch : variants[i].name)
       feature += ch == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(ch)));
-    rows += cat("  {", c_string(variants[i].cpu), ", ", feature, ", workspace_v", i, ", scratch_v", i,
+    if (const GpuTarget* gpu = variants[i].gpu) {
+      feature = "0";
+      device = cat(", STRIDEC_ABI_CUDA, ", gpu->capability, ", ",
+                   gpu->ptx     ? 2
+                   : gpu->exact ? 1
+                                : 0,
+                   ", ", variants[i].rows.size(), ", ", variants[i].rows.empty() ? "0" : cat("kernels_v", i));
+    }
+    rows += cat("  {", c_string(variants[i].name), ", ", feature, ", workspace_v", i, ", scratch_v", i,
                 ", run_v", i, ", ", run.step_names.size(), ", 0, ",
-                c_string(join(run.step_names, "", [](const std::string& s) { return s + '\0'; })), "},\n");
+                c_string(join(run.step_names, "", [](const std::string& s) { return s + '\0'; })), device,
+                "},\n");
   }
   std::string out =
       "// The host program of '" + std::string(program.name) + "'.\n#define STRIDEC_ABI_FREESTANDING\n";
@@ -257,6 +268,38 @@ std::string host_text(const std::vector<HostVariant>& variants, const HostOption
           options.weights_file.empty() ? "0" : c_string(options.weights_file), ", ", options.weights_bytes,
           "ul, ", options.weights_hash, "ul};\n");
   return out;
+}
+
+void lower_copies(loop::Program& program) {
+  std::vector<loop::Step*> copies;
+  loop::for_each_step(program.steps, [&](loop::Step& step) {
+    if (std::holds_alternative<loop::Copy>(step.node)) copies.push_back(&step);
+  });
+  for (loop::Step* step : copies) {
+    const loop::Copy copy = std::get<loop::Copy>(step->node);
+    loop::NestBuilder builder(program, "copy " + program[copy.to].name);
+    const std::vector<sym::Expr> at = builder.dims(program[copy.to].shape);
+    builder.store(loop::whole(program, copy.to), at, builder.load(loop::whole(program, copy.from), at));
+    loop::Steps launch;
+    builder.finish(&launch);
+    *step = launch[0];
+  }
+}
+
+void declare_symbols(loop::Program& program) {
+  auto declare = [&](sym::Expr var) {
+    if (!var.is_var()) return;
+    for (const loop::Symbol& s : program.symbols)
+      if (s.var == var) return;
+    program.symbols.push_back({.var = var});
+  };
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    if (const auto* bind = std::get_if<loop::BindSymbol>(&step.node)) declare(bind->symbol);
+    if (const auto* loop = std::get_if<loop::While>(&step.node)) {
+      declare(loop->counter);
+      declare(loop->iterations);
+    }
+  });
 }
 
 }  // namespace stridec::codegen

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "compiler/base/gpu_target.h"
 #include "compiler/codegen/backend.h"
+#include "compiler/codegen/device_kernel.h"
 #include "compiler/loop/program.h"
 
 namespace stridec::codegen {
@@ -17,13 +19,31 @@ struct LaunchedKernel {
   const Kernel* kernel = nullptr;
 };
 
-// A program scheduled for one instruction set. All variants of an artifact have the same inputs, outputs,
+// A nest or routine for a GPU: the number of each of its kernels in the variant's table, choice by choice.
+struct LaunchedNest {
+  const DeviceNest* nest = nullptr;
+  std::vector<std::vector<int>> kernels;
+};
+
+// A row of the table.
+struct DeviceRow {
+  std::string symbol;
+  int threads = 0, cluster = 1;
+  bool dynamic_shared = false, dependent = false;
+};
+
+// A program scheduled for one instruction set, or for one kind of GPU. All variants of an artifact have the same inputs, outputs,
 // states, symbols and guards; steps and weights' places may differ. Copy steps have become launches.
 struct HostVariant {
-  std::string cpu;  // CpuTarget::name
+  std::string name;  // CpuTarget::name, GpuTarget::name
   const loop::Program* program = nullptr;
   std::map<loop::NestId, LaunchedKernel> kernels;
   std::map<const loop::Call*, LaunchedKernel> routines;
+
+  const GpuTarget* gpu = nullptr;  // set: the fields above but the program are empty, and these hold
+  std::map<loop::NestId, LaunchedNest> device_nests;
+  std::map<const loop::Call*, LaunchedNest> device_routines;
+  std::vector<DeviceRow> rows;
 };
 
 struct HostOptions {
@@ -33,6 +53,11 @@ struct HostOptions {
 
 // Best variant first. The text stands alone.
 std::string host_text(const std::vector<HostVariant>& variants, const HostOptions& options = {});
+
+// What a program needs before its host text is made: copies become nests and launches,
+void lower_copies(loop::Program& program);
+// and symbols that only steps of the run mention (counters of loops) join the program's table.
+void declare_symbols(loop::Program& program);
 
 // A string literal of C.
 std::string c_string(std::string_view text);

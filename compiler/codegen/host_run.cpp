@@ -1,6 +1,7 @@
 #include "compiler/codegen/host_run.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
@@ -9,6 +10,27 @@
 #include "compiler/sym/text.h"
 
 namespace stridec::codegen {
+namespace {
+
+// CUtensorMapDataType and CUtensorMapSwizzle of cuda.h.
+int tensor_map_dtype(DType dtype) {
+  switch (dtype) {
+    case DType::kU16:
+    case DType::kI16: return 1;
+    case DType::kU32: return 2;
+    case DType::kI32: return 3;
+    case DType::kU64: return 4;
+    case DType::kI64: return 5;
+    case DType::kF16: return 6;
+    case DType::kF32: return 7;
+    case DType::kF64: return 8;
+    case DType::kBF16: return 9;
+    default: return 0;  // bytes
+  }
+}
+int tensor_map_swizzle(int bytes) { return bytes == 0 ? 0 : bytes == 32 ? 1 : bytes == 64 ? 2 : 3; }
+
+}  // namespace
 
 using sym::Expr;
 
@@ -118,6 +140,73 @@ void HostRun::launch(const LaunchedKernel& launched, const std::string& name) {
   line("}");
 }
 
+void HostRun::launch_device(const DeviceKernel& kernel, int number, int64_t step) {
+  const Kernel& code = kernel.code;
+  std::vector<std::string> words;
+  for (loop::BufferId id : code.buffers) words.push_back(cat("(int64_t)(", pointer(id), ")"));
+  for (const Expr& e : code.sizes) words.push_back(c(e));
+  for (const std::string& sentence : code.messages)
+    words.push_back(cat(messages_.number(HostMessages::kData, sentence)));
+  if (!words.empty()) line(cat("const int64_t w[] = {", join(words, ", "), "};"));
+  if (!kernel.maps.empty()) {
+    auto list = [](const auto& items, const std::function<std::string(size_t)>& text) {
+      std::string out = "{";
+      for (size_t i = 0; i < items.size(); ++i) out += cat(i ? ", " : "", text(i));
+      return out + "}";
+    };
+    line("const stridec_abi_tensor_map t[] = {");
+    for (const TensorMap& map : kernel.maps) {
+      auto sizes = [&](const std::vector<Expr>& items) {
+        return list(items, [&](size_t i) { return c(items[i]); });
+      };
+      auto numbers = [&](const std::vector<int>& items) {
+        return list(items, [&](size_t i) { return cat(items[i]); });
+      };
+      const std::vector<int> ones(map.dims.size(), 1);
+      line(cat("  {(char*)(", pointer(map.buffer), ") + ", c(map.offset), ", ", map.lower.empty() ? 0 : 1,
+               ", ", tensor_map_dtype(map.dtype), ", ", map.dims.size(), ", ",
+               tensor_map_swizzle(map.swizzle), ", ", map.l2_promotion / 64 - (map.l2_promotion == 256), ", ",
+               numbers(map.box), ", ", numbers(map.element_strides.empty() ? ones : map.element_strides),
+               ", ", numbers(map.lower), ", ", numbers(map.upper), ", ", sizes(map.dims), ", ",
+               sizes(map.strides), "},"));
+    }
+    line("};");
+  }
+  line(cat("const stridec_abi_device_launch l = {", number, ", ", step, ", {", c(kernel.grid[0]), ", ",
+           c(kernel.grid[1]), ", ", c(kernel.grid[2]), "}, ", c(kernel.shared_bytes), ", ",
+           c(kernel.workspace_bytes), ", ", words.empty() ? "0" : "w", ", ", kernel.maps.empty() ? "0" : "t",
+           ", ", words.size(), ", ", kernel.maps.size(), ", ", kernel.fails ? 1 : 0, ", 0};"));
+  line("if (run->launch_device(run, &l)) return 1;");
+}
+
+// The first choice that holds.
+void HostRun::launch_device(const LaunchedNest& launched, const std::string& name) {
+  const size_t step = step_names.size();
+  step_names.push_back(name);
+  const std::vector<DeviceChoice>& choices = launched.nest->choices;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const DeviceChoice& choice = choices[i];
+    std::string condition = choice.condition.is_const(1) ? "" : cat("(", c(choice.condition), ")");
+    std::string all;
+    for (loop::BufferId id : choice.aligned)
+      all += cat(all.empty() ? "" : " | ", "(int64_t)(", pointer(id), ")");
+    if (!all.empty()) condition += cat(condition.empty() ? "" : " && ", "((", all, ") & 15) == 0");
+    line(cat(i ? "else " : "", condition.empty() ? "{" : cat("if (", condition, ") {"),
+             i ? "" : cat("  // ", name)));
+    ++depth_;
+    for (size_t k = 0; k < choice.launches.size(); ++k) {
+      line("{");
+      ++depth_;
+      launch_device(choice.launches[k], launched.kernels[i][k], k == 0 ? static_cast<int64_t>(step) : -1);
+      --depth_;
+      line("}");
+    }
+    --depth_;
+    line("}");
+    if (condition.empty()) break;
+  }
+}
+
 // An output whose dims depend on data gets its memory just before the first step that writes it.
 void HostRun::resize(size_t output) {
   if (!resized_.insert(output).second) return;
@@ -188,7 +277,10 @@ void HostRun::bind(const loop::BindSymbol& bind) {
     default: break;
   }
   const std::string v = cat("v[", names_.index(bind.symbol), "]");
-  line(cat("{ ", type, " x; __builtin_memcpy(&x, ", pointer(bind.buffer), ", sizeof x); ", v, " = x; }"));
+  line(variant_.gpu ? cat("{ ", type, " x; if (run->read(run, &x, ", pointer(bind.buffer),
+                          ", sizeof x)) return 1; ", v, " = x; }")
+                    : cat("{ ", type, " x; __builtin_memcpy(&x, ", pointer(bind.buffer), ", sizeof x); ", v,
+                          " = x; }"));
   line(cat("if (!(", c(bind.lower), " <= ", v, " && ", v, " <= ", c(bind.upper),
            ")) { stridec_abi_record(run->failures, ", messages_.number(HostMessages::kData, bind.sentence),
            ", ", v, ", ", c(bind.lower), ", ", c(bind.upper), ", 0); return 1; }"));
@@ -200,10 +292,16 @@ void HostRun::loop(const loop::While& loop) {
   line("{");
   ++depth_;
   line(cat("const int64_t ", n, " = ", c(loop.trip_count), ";"));
-  const std::string condition =
-      loop.condition.valid() ? cat(" && *(const unsigned char*)(", pointer(loop.condition), ")") : "";
+  const bool on_device = loop.condition.valid() && variant_.gpu;
+  const std::string condition = loop.condition.valid() && !on_device
+                                    ? cat(" && *(const unsigned char*)(", pointer(loop.condition), ")")
+                                    : "";
   line(cat("for (", i, " = 0; ", i, " < ", n, condition, "; ++", i, ") {"));
   ++depth_;
+  if (on_device) {
+    line(cat("unsigned char go; if (run->read(run, &go, ", pointer(loop.condition), ", 1)) return 1;"));
+    line("if (!go) break;");
+  }
   const auto before = resized_;
   const auto allocated = allocated_;
   const auto known = known_;
@@ -226,7 +324,12 @@ void HostRun::steps(const loop::Steps& list) {
     if (!std::holds_alternative<loop::If>(step.node) && !std::holds_alternative<loop::While>(step.node))
       resize(step);
     std::visit(loop::Overloaded{
-                   [&](const loop::Launch& s) { launch(variant_.kernels.at(s.nest), program_[s.nest].name); },
+                   [&](const loop::Launch& s) {
+                     if (variant_.gpu)
+                       launch_device(variant_.device_nests.at(s.nest), program_[s.nest].name);
+                     else
+                       launch(variant_.kernels.at(s.nest), program_[s.nest].name);
+                   },
                    [&](const loop::BindSymbol& s) { bind(s); },
                    [&](const loop::If& s) {
                      const auto before = resized_;
@@ -255,7 +358,12 @@ void HostRun::steps(const loop::Steps& list) {
                      resized_ = both;
                    },
                    [&](const loop::While& s) { loop(s); },
-                   [&](const loop::Call& s) { launch(variant_.routines.at(&s), s.routine); },
+                   [&](const loop::Call& s) {
+                     if (variant_.gpu)
+                       launch_device(variant_.device_routines.at(&s), s.routine);
+                     else
+                       launch(variant_.routines.at(&s), s.routine);
+                   },
                    [&](const loop::Copy&) { STRIDEC_CHECK(false, "copies are launches by now"); },
                },
                step.node);
@@ -271,21 +379,38 @@ std::string HostRun::text() {
   std::string externs;
   std::set<std::string> seen;
   Expr scratch = 0;
+  // What depends on data is reserved at its most; a GPU's, where that is anything, during the run.
+  auto reserve = [&](Expr bytes) {
+    const bool from_data = names_.from_data(bytes);
+    if (from_data && variant_.gpu) return;
+    scratch = sym::max(scratch, from_data ? Expr(facts_.bounds(bytes).hi) : bytes);
+  };
   auto declare = [&](const LaunchedKernel& k) {
-    // What depends on data is reserved at its most.
-    const Expr bytes = k.kernel->scratch_bytes;
-    scratch = sym::max(scratch, names_.from_data(bytes) ? Expr(facts_.bounds(bytes).hi) : bytes);
+    reserve(k.kernel->scratch_bytes);
     if (seen.insert(k.symbol).second)
       externs += cat("extern \"C\" __attribute__((visibility(\"hidden\"))) void ", k.symbol,
                      "(const stridec_abi_args*, int64_t, int64_t, int32_t);\n");
   };
   for (const auto& [id, kernel] : variant_.kernels) declare(kernel);
   for (const auto& [call, kernel] : variant_.routines) declare(kernel);
+  auto reserve_nest = [&](const LaunchedNest& launched) {
+    for (const DeviceChoice& choice : launched.nest->choices)
+      for (const DeviceKernel& kernel : choice.launches) reserve(kernel.workspace_bytes);
+  };
+  for (const auto& [id, nest] : variant_.device_nests) reserve_nest(nest);
+  for (const auto& [call, nest] : variant_.device_routines) reserve_nest(nest);
   auto size_function = [&](const char* name, Expr e) {
     return cat("static int64_t ", name, "_", suffix_,
                "(const int64_t* v) {\n  (void)v;\n  int32_t overflow = 0;\n  const int64_t bytes = ",
                names_.checked_text(e, facts_), ";\n  return overflow ? -1 : bytes;\n}\n");
   };
+  if (variant_.gpu && !variant_.rows.empty()) {
+    externs += cat("static const stridec_abi_device_kernel kernels_", suffix_, "[] = {\n");
+    for (const DeviceRow& row : variant_.rows)
+      externs += cat("  {", c_string(row.symbol), ", ", row.threads, ", ", row.cluster, ", ",
+                     row.dynamic_shared ? 1 : 0, ", ", row.dependent ? 1 : 0, "},\n");
+    externs += "};\n";
+  }
   return externs + size_function("workspace", program_.arena_bytes) + size_function("scratch", scratch) +
          "static int32_t run_" + suffix_ +
          "(stridec_abi_run* run) {\n  int64_t* const v = run->symbols;\n  (void)v;\n" + declarations_ + out_ +

@@ -48,6 +48,8 @@ class HostRun {
   void line(const std::string& text);
   void steps(const loop::Steps& steps);
   void launch(const LaunchedKernel& kernel, const std::string& name);
+  void launch_device(const LaunchedNest& nest, const std::string& name);
+  void launch_device(const DeviceKernel& kernel, int number, int64_t step);
   void bind(const loop::BindSymbol& bind);
   void bound(sym::Expr symbol);  // guards that wait for it
   void loop(const loop::While& loop);
@@ -65,7 +67,7 @@ class HostRun {
   int depth_ = 1;
   std::set<size_t> resized_;
   std::map<loop::BufferId, std::string> allocated_;  // arena buffers without a place in it
-  std::set<sym::Expr, sym::ExprLess> known_;  // symbols that have a value at this point
+  std::set<sym::Expr, sym::ExprLess> known_;         // symbols that have a value at this point
   std::vector<std::pair<sym::Expr, std::string>>
       evaluated_;  // size expressions over the inputs' symbols, once per run
   std::string declarations_;

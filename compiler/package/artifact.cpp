@@ -16,13 +16,12 @@ namespace stridec::package {
 namespace {
 
 using codegen::cpu::Built;
-using codegen::cpu::Variant;
 
 // The weights and initial states of all variants by their place, each once.
-std::vector<WeightPiece> pieces_of(const std::vector<Variant>& variants) {
+std::vector<WeightPiece> pieces_of(const Programs& programs) {
   std::vector<WeightPiece> pieces;
-  for (const Variant& variant : variants)
-    for (const auto& buffer : variant.program.buffers) {
+  for (const loop::Program* program : programs)
+    for (const auto& buffer : program->buffers) {
       const auto offset = sym::as_const(buffer.offset);
       const bool stored = buffer.storage == loop::Storage::kWeight || buffer.storage == loop::Storage::kState;
       if (!stored || !offset || *offset < 0 || buffer.weight.size == 0) continue;
@@ -36,8 +35,8 @@ std::vector<WeightPiece> pieces_of(const std::vector<Variant>& variants) {
   return pieces;
 }
 
-uint64_t weight_bytes(const std::vector<Variant>& variants) {
-  return static_cast<uint64_t>(variants.front().program.weight_bytes);
+uint64_t weight_bytes(const Programs& programs) {
+  return static_cast<uint64_t>(programs.front()->weight_bytes);
 }
 
 // Calls `take` with the whole section in order, gaps as zeros.
@@ -62,30 +61,33 @@ void for_each_byte_range(const std::vector<WeightPiece>& pieces, uint64_t total,
 
 }  // namespace
 
-codegen::HostOptions host_options(const std::vector<Variant>& variants, const std::string& weights_file) {
-  codegen::HostOptions options{.weights_file = weights_file, .weights_bytes = weight_bytes(variants)};
+codegen::HostOptions host_options(const Programs& programs, const std::string& weights_file) {
+  codegen::HostOptions options{.weights_file = weights_file, .weights_bytes = weight_bytes(programs)};
   if (!weights_file.empty()) {
     std::string section;  // hashed at once; a sidecar is the exception
-    for_each_byte_range(pieces_of(variants), options.weights_bytes,
+    for_each_byte_range(pieces_of(programs), options.weights_bytes,
                         [&](std::string_view bytes) { section += bytes; });
     options.weights_hash = stridec_xxh64(section.data(), section.size(), 0);
   }
   return options;
 }
 
-Artifact link(const std::vector<Variant>& variants, const Built& built, ManifestFacts facts) {
+Artifact link(const Programs& programs, const Built& built, const codegen::cuda::Built& device,
+              ManifestFacts facts) {
   std::vector<codegen::LinkInput> inputs = {{"runtime", codegen::runtime_object()},
                                             {"host", built.host_object}};
   for (const auto& kernel : built.kernels) inputs.push_back({kernel.symbol, kernel.object});
-  Artifact artifact{.library = codegen::link_shared(inputs, {}), .weights_file = facts.weights_file};
+  Artifact artifact{.library = codegen::link_shared(inputs, {}),
+                    .images = codegen::cuda::images(device),
+                    .weights_file = facts.weights_file};
   facts.glibc = loader_needs(artifact.library).glibc;
-  artifact.manifest = manifest(variants.front().program, facts);
+  artifact.manifest = manifest(*programs.front(), facts);
   return artifact;
 }
 
-void write(const Artifact& artifact, const std::vector<Variant>& variants, const std::string& path) {
-  const auto pieces = pieces_of(variants);
-  const uint64_t bytes = weight_bytes(variants);
+void write(const Artifact& artifact, const Programs& programs, const std::string& path) {
+  const auto pieces = pieces_of(programs);
+  const uint64_t bytes = weight_bytes(programs);
   const bool separate = !artifact.weights_file.empty();
   const std::string weights_path =
       (std::filesystem::path(path).parent_path() / artifact.weights_file).string();
@@ -101,7 +103,7 @@ void write(const Artifact& artifact, const std::vector<Variant>& variants, const
   }
   UnfinishedFile manifest_file(manifest_path(path));
   manifest_file.write(artifact.manifest.data(), artifact.manifest.size());
-  Payload payload{.manifest = artifact.manifest};
+  Payload payload{.manifest = artifact.manifest, .images = artifact.images};
   if (!separate) payload.weights = pieces, payload.weights_bytes = bytes;
   write_artifact(path, artifact.library, payload);
   if (weights_file) weights_file->commit();

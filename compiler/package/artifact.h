@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/codegen/cpu/build.h"
+#include "compiler/codegen/cuda/build.h"
 #include "compiler/package/manifest.h"
 
 namespace stridec::package {
@@ -14,21 +15,23 @@ namespace stridec::package {
 struct Artifact {
   std::string library;  // linked, with an empty place for the weights and the manifest
   std::string manifest;
+  std::string images;        // GPU kernels: stridec_abi_images; may be empty
   std::string weights_file;  // a name beside the library; "": within it
 };
 
+// The programs of all variants; the inputs, outputs and weights' places are the same in all of them.
+using Programs = std::vector<const loop::Program*>;
+
 // What the host program has to know of the weights: where they are and, of a separate file, its hash.
-codegen::HostOptions host_options(const std::vector<codegen::cpu::Variant>& variants,
-                                       const std::string& weights_file);
+codegen::HostOptions host_options(const Programs& programs, const std::string& weights_file);
 
 // `facts.glibc` is filled in here.
-Artifact link(const std::vector<codegen::cpu::Variant>& variants, const codegen::cpu::Built& built,
+Artifact link(const Programs& programs, const codegen::cpu::Built& built, const codegen::cuda::Built& device,
               ManifestFacts facts);
 
 // Writes `path` and, beside it, the manifest with the ending .json (and the weights where they have a file of
 // their own): each to a temporary that is renamed when all of them are whole. Throws Error.
-void write(const Artifact& artifact, const std::vector<codegen::cpu::Variant>& variants,
-           const std::string& path);
+void write(const Artifact& artifact, const Programs& programs, const std::string& path);
 
 // Where the manifest of a library goes: "model.so" -> "model.json".
 std::string manifest_path(const std::string& library);

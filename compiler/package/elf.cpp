@@ -89,6 +89,7 @@ void store(std::string& bytes, uint64_t offset, const T& value) {
 struct Head {
   std::string bytes;
   uint64_t manifest_offset;  // in the payload
+  uint64_t images_offset;
   uint64_t payload_bytes;
 };
 
@@ -105,7 +106,9 @@ Head make_head(std::string_view shared_object, const Payload& payload) {
   Head head;
   head.bytes = shared_object;
   head.manifest_offset = round_up(payload.weights_bytes, 64);
-  head.payload_bytes = head.manifest_offset + payload.manifest.size();
+  head.images_offset = round_up(head.manifest_offset + payload.manifest.size(), 64);
+  head.payload_bytes = payload.images.empty() ? head.manifest_offset + payload.manifest.size()
+                                              : head.images_offset + payload.images.size();
   if (head.payload_bytes == 0) return head;
 
   // The section headers move behind what is there, with a new one at the end.
@@ -162,6 +165,8 @@ Head make_head(std::string_view shared_object, const Payload& payload) {
   note.weights_bytes = payload.weights_bytes;
   note.manifest_address = payload.manifest.empty() ? 0 : address + head.manifest_offset;
   note.manifest_bytes = payload.manifest.size();
+  note.images_address = payload.images.empty() ? 0 : address + head.images_offset;
+  note.images_bytes = payload.images.size();
   store(head.bytes, *note_offset, note);
   return head;
 }
@@ -205,6 +210,8 @@ void write_artifact(const std::string& path, std::string_view shared_object, con
   }
   if (head.payload_bytes) writer.write_zeros_until(start + head.manifest_offset);
   writer.write(payload.manifest);
+  if (!payload.images.empty()) writer.write_zeros_until(start + head.images_offset);
+  writer.write(payload.images);
   file.commit();
 }
 

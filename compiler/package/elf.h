@@ -27,6 +27,7 @@ struct Payload {
   std::span<const WeightPiece> weights;  // ascending, without overlap; gaps and the rest are zeros
   uint64_t weights_bytes = 0;            // of the whole section
   std::string_view manifest;
+  std::string_view images;  // stridec_abi_images with what it lists; may be empty
   std::function<void(uint64_t done, uint64_t total)> progress;  // may be empty; called every few megabytes
 };
 

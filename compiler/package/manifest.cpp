@@ -12,6 +12,10 @@ namespace stridec::package {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// Of libcuda, whose entry points the runtime asks for at this version (CUDA 12.0); cubins of a newer toolkit's NVRTC
+// load in every driver of that toolkit's major version.
+constexpr const char* kDriverFloor = "525.60";
 using loop::Program;
 
 Json shape_of(const loop::Buffer& buffer) {
@@ -106,6 +110,14 @@ std::string manifest(const Program& program, const ManifestFacts& facts) {
   Json guards = Json::array();
   for (const auto& guard : program.guards)
     guards.push_back({{"condition", sym::to_string(guard.condition)}, {"sentence", sym::render(guard)}});
+  Json targets = Json::array(),
+       required = {{"libraries", Json::array({"libc.so.6"})}, {"glibc", facts.glibc}};
+  if (!facts.gpu_variants.empty()) {
+    targets.push_back({{"device", "cuda"}, {"architecture", "nvidia"}, {"variants", facts.gpu_variants}});
+    required["driver"] = kDriverFloor;
+  }
+  if (!facts.variants.empty())
+    targets.push_back({{"device", "cpu"}, {"architecture", "x86_64"}, {"variants", facts.variants}});
   Json json = {
       {"schema_version", "1.0"},
       {"compiler", "stridec " STRIDEC_VERSION},
@@ -122,9 +134,8 @@ std::string manifest(const Program& program, const ManifestFacts& facts) {
        {{"weights_bytes", program.weight_bytes},
         {"weights_file", facts.weights_file.empty() ? Json(nullptr) : Json(facts.weights_file)},
         {"workspace_bytes", sym::to_string(program.arena_bytes)}}},
-      {"targets",
-       Json::array({{{"device", "cpu"}, {"architecture", "x86_64"}, {"variants", facts.variants}}})},
-      {"requires", {{"libraries", Json::array({"libc.so.6"})}, {"glibc", facts.glibc}}},
+      {"targets", std::move(targets)},
+      {"requires", std::move(required)},
       {"kernels", kernels_of(program, facts.tuning)},
   };
   if (facts.tuning.entries)

@@ -27,9 +27,10 @@ struct ManifestFacts {
   std::string model_file, model_sha256;  // the file's name without its folder
   std::string mode;
   std::map<std::string, std::string> settings;
-  std::vector<std::string> variants;  // CPU variants, best first
-  std::string glibc;                  // "2.34": the least that the library runs on
-  std::string weights_file;           // beside the library; "": within it
+  std::vector<std::string> variants;      // CPU variants, best first
+  std::vector<std::string> gpu_variants;  // likewise
+  std::string glibc;                      // "2.34": the least that the library runs on
+  std::string weights_file;               // beside the library; "": within it
   TuningFacts tuning;
 };
 

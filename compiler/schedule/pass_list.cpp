@@ -3,6 +3,7 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
+#include "compiler/schedule/choose_gpu.h"
 #include "compiler/schedule/constants.h"
 #include "compiler/schedule/delinearize.h"
 #include "compiler/schedule/layout.h"
@@ -41,6 +42,12 @@ constexpr Pass<Program, const CpuTarget&, const Chosen&> kCpuPasses[] = {
      [](Program& program, const CpuTarget&, const Chosen&) { plan_memory(program); }},
 };
 
+constexpr Pass<Program, const GpuTarget&> kGpuPasses[] = {
+    {"gpu schedules", "templates, teams of threads and vectors for each nest", choose_gpu},
+    {"gpu memory", "where each scratch buffer lives",
+     [](Program& program, const GpuTarget&) { plan_memory(program); }},
+};
+
 void verify(const Program& program, std::string_view) { loop::verify(program); }
 std::string print(const Program& program) { return loop::to_string(program); }
 
@@ -58,6 +65,12 @@ const PassList<Program, Decisions*>& loop_passes() {
 const PassList<Program, const CpuTarget&, const Chosen&>& cpu_passes() {
   static const PassList<Program, const CpuTarget&, const Chosen&> kList = {
       .stage = "scheduling", .origin = {}, .rows = kCpuPasses, .verify = verify, .print = print};
+  return kList;
+}
+
+const PassList<Program, const GpuTarget&>& gpu_passes() {
+  static const PassList<Program, const GpuTarget&> kList = {
+      .stage = "scheduling", .origin = {}, .rows = kGpuPasses, .verify = verify, .print = print};
   return kList;
 }
 

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "compiler/base/gpu_target.h"
 #include "compiler/base/pass.h"
 #include "compiler/base/target.h"
 #include "compiler/loop/program.h"
@@ -13,5 +14,6 @@ namespace stridec::schedule {
 
 const PassList<loop::Program, std::vector<Decision>*>& loop_passes();
 const PassList<loop::Program, const CpuTarget&, const Chosen&>& cpu_passes();
+const PassList<loop::Program, const GpuTarget&>& gpu_passes();
 
 }  // namespace stridec::schedule

@@ -26,6 +26,8 @@ const char* status_name(int32_t status) {
     case STRIDEC_BAD_WEIGHTS: return "STRIDEC_BAD_WEIGHTS";
     case STRIDEC_BAD_ARTIFACT: return "STRIDEC_BAD_ARTIFACT";
     case STRIDEC_BUSY: return "STRIDEC_BUSY";
+    case STRIDEC_UNSUPPORTED_DEVICE: return "STRIDEC_UNSUPPORTED_DEVICE";
+    case STRIDEC_DEVICE_ERROR: return "STRIDEC_DEVICE_ERROR";
   }
   return "unknown status";
 }
@@ -49,7 +51,8 @@ stridec_status model_info(const stridec_model* model, stridec_model_info* given)
                              .state_count = p.state_count,
                              .symbol_count = p.symbol_count,
                              .step_count = model->variant->step_count,
-                             .weights_bytes = model->blob.weights.size};
+                             .weights_bytes = model->blob.weights.size,
+                             .device = device_of(*model)};
   give_info(given, &info, sizeof info);
   return STRIDEC_OK;
 }
@@ -104,7 +107,11 @@ stridec_status model_manifest(const stridec_model* model, const char** json, siz
 const char* model_variant(const stridec_model* model, int32_t index, int32_t* usable) {
   if (!model || index < 0 || index >= model->program->variant_count) return nullptr;
   const stridec_abi_variant& v = model->program->variants[index];
-  if (usable) *usable = !(v.features & ~model->cpu);
+  char reason[256];
+  Text text(reason, sizeof reason);
+  if (usable)
+    *usable =
+        v.device == STRIDEC_ABI_CUDA ? cuda_usable(v, model->device_id, text) : !(v.features & ~model->cpu);
   return v.name;
 }
 

@@ -13,13 +13,15 @@ namespace {
 void destroy(stridec_context* c) {
   const stridec_abi_program& p = *c->model->program;
   pool_destroy(c->pool);
-  for (Block* block : {&c->arena, &c->scratch, &c->staging, &c->failures, &c->state})
-    release(c->allocator, *block);
-  for (int32_t i = 0; c->owned && i < p.output_count; ++i) release(c->allocator, c->owned[i]);
-  for (int32_t i = 0; c->slots && i < p.slot_count; ++i) release(c->allocator, c->slots[i]);
-  void* const arrays[] = {c->owned,   c->slots,          c->symbols, c->input_dims, c->bind_data,
-                          c->inputs,  c->staging_offset, c->outputs, c->places,     c->states,
-                          c->dims_of, c->output_dims,    c->steps};
+  cuda_context_destroy(c->cuda);  // waits for what is under way
+  for (Block* block : {&c->arena, &c->scratch, &c->staging, &c->state}) release(*c->memory, *block);
+  for (Block* block : {&c->failures, &c->host_staging}) release(c->allocator, *block);
+  for (int32_t i = 0; c->owned && i < p.output_count; ++i) release(*c->memory, c->owned[i]);
+  for (int32_t i = 0; c->fetched && i < p.output_count; ++i) release(c->allocator, c->fetched[i]);
+  for (int32_t i = 0; c->slots && i < p.slot_count; ++i) release(*c->memory, c->slots[i]);
+  void* const arrays[] = {c->owned,     c->slots,   c->fetched,        c->symbols, c->input_dims,
+                          c->bind_data, c->inputs,  c->staging_offset, c->outputs, c->places,
+                          c->states,    c->dims_of, c->output_dims,    c->steps};
   for (void* array : arrays) free(array);
   release(c->model);
   free(c);
@@ -29,6 +31,7 @@ bool make_tables(stridec_context& c) {
   const stridec_abi_program& p = *c.model->program;
   c.owned = make_array<Block>(p.output_count);
   c.slots = make_array<Block>(p.slot_count);
+  c.fetched = make_array<Block>(p.output_count);
   c.symbols = make_array<int64_t>(p.symbol_count);
   c.input_dims = make_array<const int64_t*>(p.input_count);
   c.bind_data = make_array<const void*>(p.input_count);
@@ -39,8 +42,8 @@ bool make_tables(stridec_context& c) {
   c.states = make_array<void*>(p.state_count);
   c.dims_of = make_array<int64_t*>(p.output_count);
   c.output_dims = make_array<int64_t>(c.model->output_dim_count);
-  if (!c.owned || !c.slots || !c.symbols || !c.input_dims || !c.bind_data || !c.inputs || !c.staging_offset ||
-      !c.outputs || !c.places || !c.states || !c.dims_of || !c.output_dims)
+  if (!c.owned || !c.slots || !c.fetched || !c.symbols || !c.input_dims || !c.bind_data || !c.inputs ||
+      !c.staging_offset || !c.outputs || !c.places || !c.states || !c.dims_of || !c.output_dims)
     return false;
   int64_t* dims = c.output_dims;
   for (int32_t i = 0; i < p.output_count; dims += p.outputs[i++].rank) c.dims_of[i] = dims;
@@ -55,17 +58,24 @@ int64_t state_bytes(const stridec_context& c, int32_t i) {
 stridec_status reset_one_state(stridec_context& c, int32_t i, Text& message) {
   const stridec_abi_state& s = c.model->program->states[i];
   auto bytes = static_cast<uint64_t>(state_bytes(c, i));
+  bool done = true;
   if (s.initial < 0) {
-    memset(c.states[i], 0, bytes);
-    return STRIDEC_OK;
+    if (c.cuda)
+      done = cuda_fill_zero(*c.cuda, c.states[i], static_cast<int64_t>(bytes));
+    else
+      memset(c.states[i], 0, bytes);
+    return done ? STRIDEC_OK : device_error(c, message);
   }
   Bytes weights = c.model->blob.weights;
   if (bytes > weights.size || static_cast<uint64_t>(s.initial) > weights.size - bytes) {
     message << "the initial value of state '" << s.value.name << "' is not within the weights";
     return STRIDEC_BAD_ARTIFACT;
   }
-  memcpy(c.states[i], weights.data + s.initial, bytes);
-  return STRIDEC_OK;
+  if (c.cuda)
+    done = cuda_upload(*c.cuda, c.states[i], weights.data + s.initial, static_cast<int64_t>(bytes));
+  else
+    memcpy(c.states[i], weights.data + s.initial, bytes);
+  return done ? STRIDEC_OK : device_error(c, message);
 }
 
 stridec_status make_states(stridec_context& c, Text& message) {
@@ -78,7 +88,7 @@ stridec_status make_states(stridec_context& c, Text& message) {
       return STRIDEC_BAD_ARTIFACT;
     }
   }
-  if (total && !grow(c.allocator, c.state, total)) return out_of_memory(message, "state", total);
+  if (total && !grow(*c.memory, c.state, total)) return out_of_memory(message, "state", total);
   int64_t offset = 0;
   stridec_status status = STRIDEC_OK;
   for (int32_t i = 0; i < p.state_count && status == STRIDEC_OK; ++i) {
@@ -92,7 +102,7 @@ stridec_status make_states(stridec_context& c, Text& message) {
 stridec_status make_threads(stridec_context& c, const stridec_context_options& options, Text& message) {
   stridec_status status = check_threads(options.threads, options.spin_us, message);
   if (status != STRIDEC_OK) return status;
-  c.threads = options.threads ? options.threads : usable_processors();
+  c.threads = c.cuda ? 1 : options.threads ? options.threads : usable_processors();
   if (c.threads > kMaxThreads) c.threads = kMaxThreads;
   c.parallel_for = options.parallel_for;
   c.parallel_user = options.parallel_user;
@@ -112,12 +122,24 @@ stridec_status fill(stridec_context& c, const stridec_context_options& options, 
   }
   c.allocator = {options.allocate, options.release, options.memory_user,
                  !(options.flags & STRIDEC_CONTEXT_NO_HUGE_PAGES), 0};
+  if (c.model->cuda) {
+    c.device_allocator = cuda_allocator(*c.model->cuda);
+    c.memory = &c.device_allocator;
+    c.asynchronous = options.flags & STRIDEC_CONTEXT_ASYNC;
+    stridec_status status = cuda_context_create(*c.model->cuda, options.stream, &c.cuda, message);
+    if (status != STRIDEC_OK) return status;
+  }
   if (!make_tables(c)) return out_of_memory(message, "tables", 0);
   stridec_status status = make_threads(c, options, message);
   return status == STRIDEC_OK ? make_states(c, message) : status;
 }
 
 }  // namespace
+
+stridec_status device_error(stridec_context& c, Text& message) {
+  cuda_write_error(*c.cuda, message);
+  return STRIDEC_DEVICE_ERROR;
+}
 
 stridec_status out_of_memory(Text& message, const char* what, int64_t bytes) {
   message << "no memory for " << what;
@@ -154,6 +176,7 @@ stridec_status context_create(stridec_model* model, const stridec_context_option
   void* memory = calloc(1, sizeof(stridec_context));
   if (!memory) return out_of_memory(message, "the context", 0);
   auto* made = new (memory) stridec_context{.model = model};
+  made->memory = &made->allocator;
   retain(model);
   stridec_status status = fill(*made, options, message);
   if (status != STRIDEC_OK) {
@@ -179,7 +202,7 @@ stridec_status context_state(stridec_context* c, int32_t index, stridec_tensor* 
   }
   const stridec_abi_state& s = p.states[index];
   *view = {.data = c->states[index],
-           .device = {STRIDEC_DEVICE_CPU, 0},
+           .device = device_of(*c->model),
            .ndim = s.value.rank,
            .dtype = state_dtype(*c->model, index).dlpack,
            .shape = const_cast<int64_t*>(s.dims),  // DLTensor has no const; callers read it
@@ -246,7 +269,7 @@ stridec_status context_memory(stridec_context* c, stridec_memory_info* given) {
   info.state_bytes = static_cast<uint64_t>(c->state.bytes);
   for (int32_t i = 0; i < p.output_count; ++i) info.staging_bytes += static_cast<uint64_t>(c->owned[i].bytes);
   for (int32_t i = 0; i < p.slot_count; ++i) info.arena_bytes += static_cast<uint64_t>(c->slots[i].bytes);
-  info.allocations = c->allocator.allocations;
+  info.allocations = c->allocator.allocations + c->device_allocator.allocations;
   give_info(given, &info, sizeof info);
   return STRIDEC_OK;
 }

@@ -13,9 +13,10 @@
 namespace stridec::runtime {
 
 // Where a run writes an output: the caller's memory if that is compact, otherwise a block of the context,
-// which the caller is shown (kOwned) or from which the result is copied out (kStaged). kUnknown: its dims
-// depend on data and resize_output has not been called.
-enum class Place : int32_t { kUnknown, kDirect, kOwned, kStaged };
+// which the caller is shown (kOwned) or from which the result is copied out (kStaged). On a GPU the block is the
+// device's; what the caller is shown in host memory is kFetched. kUnknown: its dims depend on data and
+// resize_output has not been called.
+enum class Place : int32_t { kUnknown, kDirect, kOwned, kStaged, kFetched };
 
 struct Step {
   int64_t calls, nanoseconds, minimum;
@@ -28,10 +29,16 @@ struct stridec_context {
   std::atomic<uint32_t> busy;
   char error[1024];
 
-  stridec::runtime::Allocator allocator;
-  stridec::runtime::Block arena, scratch, staging, failures, state;
+  stridec::runtime::Allocator allocator;         // of host memory
+  stridec::runtime::Allocator device_allocator;  // of the GPU's
+  stridec::runtime::Allocator* memory;           // of what a run works on: one of the two
+  stridec::runtime::CudaContext* cuda;           // null: the model runs on the CPU
+  stridec::runtime::Block arena, scratch, staging, state;
   stridec::runtime::Block* owned;  // per output
   stridec::runtime::Block* slots;  // per program slot
+  // In host memory, whatever the device; host_staging and fetched serve a GPU alone.
+  stridec::runtime::Block failures, host_staging;
+  stridec::runtime::Block* fetched;  // per output
 
   int32_t threads;
   stridec::runtime::Pool* pool;  // null where the caller's parallel_for is used
@@ -52,7 +59,9 @@ struct stridec_context {
   const stridec_tensor* given_outputs;  // of the run in progress
   stridec_status run_status;            // of a failure in a callback; its sentence is in error
 
+  bool asynchronous;
   bool profiling;
+  int32_t last_step;              // that was timed
   stridec::runtime::Step* steps;  // null until profiling is asked for
 };
 
@@ -63,6 +72,11 @@ int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_ab
                int64_t grain, int32_t step);
 void* resize_output(stridec_abi_run* run, int32_t output, const int64_t* dims);
 void* allocate_slot(stridec_abi_run* run, int32_t slot, int64_t bytes);
+int32_t launch_device(stridec_abi_run* run, const stridec_abi_device_launch* launch);
+int32_t read_device(stridec_abi_run* run, void* to, const void* from, int64_t bytes);
+
+// A sentence of the driver's; the status of the run.
+stridec_status device_error(stridec_context& context, Text& message);
 
 // Decides where output i goes, its dims being known, and obtains memory; fills places[i] and outputs[i].
 // `given` may be null: compact memory of the caller's, not known yet.

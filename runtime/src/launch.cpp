@@ -68,6 +68,38 @@ int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_ab
   return static_cast<int32_t>(job.failed.load(std::memory_order_relaxed));
 }
 
+int32_t launch_device(stridec_abi_run* run, const stridec_abi_device_launch* l) {
+  stridec_context& c = context_of(run);
+  Text message(c.error, sizeof c.error);
+  if (l->workspace_bytes && !grow(*c.memory, c.scratch, l->workspace_bytes)) {
+    c.run_status = out_of_memory(message, "a kernel's workspace", l->workspace_bytes);
+    return 1;
+  }
+  if (c.profiling) cuda_mark(*c.cuda, true);
+  if (cuda_launch(*c.cuda, *l, c.scratch.data) != 0) {
+    c.run_status = device_error(c, message);
+    return 1;
+  }
+  if (!c.profiling) return 0;
+  cuda_mark(*c.cuda, false);
+  int64_t elapsed = cuda_elapsed(*c.cuda);
+  if (l->step >= 0) c.last_step = l->step;
+  if (c.last_step >= c.model->variant->step_count) return 0;
+  if (l->step >= 0)
+    record(c.steps[c.last_step], elapsed);
+  else
+    c.steps[c.last_step].nanoseconds += elapsed;
+  return 0;
+}
+
+int32_t read_device(stridec_abi_run* run, void* to, const void* from, int64_t bytes) {
+  stridec_context& c = context_of(run);
+  if (cuda_download(*c.cuda, to, from, bytes)) return 0;
+  Text message(c.error, sizeof c.error);
+  c.run_status = device_error(c, message);
+  return 1;
+}
+
 void* resize_output(stridec_abi_run* run, int32_t output, const int64_t* dims) {
   stridec_context& c = context_of(run);
   const stridec_abi_value& value = c.model->program->outputs[output];
@@ -79,7 +111,7 @@ void* resize_output(stridec_abi_run* run, int32_t output, const int64_t* dims) {
 
 void* allocate_slot(stridec_abi_run* run, int32_t slot, int64_t bytes) {
   stridec_context& c = context_of(run);
-  if (bytes >= 0 && grow(c.allocator, c.slots[slot], bytes ? bytes : 1)) return c.slots[slot].data;
+  if (bytes >= 0 && grow(*c.memory, c.slots[slot], bytes ? bytes : 1)) return c.slots[slot].data;
   Text message(c.error, sizeof c.error);
   c.run_status = out_of_memory(message, "a buffer whose size depends on data", bytes);
   return nullptr;

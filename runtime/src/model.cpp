@@ -29,6 +29,7 @@ size_t shape_bytes(const stridec_abi_value& value) {
 }
 
 void destroy(stridec_model* model) {
+  cuda_close(model->cuda);
   close_blob(model->blob);
   const stridec_abi_program& p = *model->program;
   if (model->shapes)
@@ -77,49 +78,107 @@ stridec_status describe_values(stridec_model& model, Text& message) {
 void explain_no_variant(const stridec_model& model, const char* wanted, Text& message) {
   const stridec_abi_program& p = *model.program;
   if (wanted) {
-    message << "the artifact has no CPU variant '" << wanted << "'; it has ";
+    message << "the artifact has no variant '" << wanted << "'; it has ";
     for (int32_t i = 0; i < p.variant_count; ++i) message << (i ? ", " : "") << p.variants[i].name;
     return;
   }
   message << "this processor runs none of the artifact's CPU variants: ";
-  for (int32_t i = 0; i < p.variant_count; ++i) {
-    message << (i ? "; " : "") << p.variants[i].name << " needs ";
+  for (int32_t i = 0, listed = 0; i < p.variant_count; ++i) {
+    if (p.variants[i].device != STRIDEC_ABI_CPU) continue;
+    message << (listed++ ? "; " : "") << p.variants[i].name << " needs ";
     list_features(message, p.variants[i].features & ~model.cpu);
   }
   message << ". Compile it with --cpu for this machine";
 }
 
-stridec_status choose_variant(stridec_model& model, const char* wanted, Text& message) {
+// Whether the caller's wish admits the variant.
+bool allowed(const stridec_abi_variant& v, int32_t device_type) {
+  return device_type == 0 ||
+         device_type == (v.device == STRIDEC_ABI_CUDA ? STRIDEC_DEVICE_CUDA : STRIDEC_DEVICE_CPU);
+}
+
+// Why no GPU variant will do, in one sentence.
+stridec_status explain_no_device(const stridec_model& model, Text& message) {
   const stridec_abi_program& p = *model.program;
+  int32_t count = 0;
+  for (int32_t i = 0; i < p.variant_count; ++i) {
+    const stridec_abi_variant& v = p.variants[i];
+    if (v.device != STRIDEC_ABI_CUDA) continue;
+    if (count++ == 0) {
+      message << "no GPU runs this artifact: ";
+      cuda_usable(v, model.device_id, message);
+      message << "; it has code for ";
+    }
+    message << (count > 1 ? ", " : "") << v.name;
+  }
+  if (!count)
+    message << "a GPU was asked for, and the artifact has no code for one; compile it with --target cuda";
+  return STRIDEC_UNSUPPORTED_DEVICE;
+}
+
+// Whether the machine runs the variant; if not, why.
+bool usable(const stridec_model& model, const stridec_abi_variant& v, Text& reason) {
+  if (v.device == STRIDEC_ABI_CUDA) return cuda_usable(v, model.device_id, reason);
+  uint64_t missing = v.features & ~model.cpu;
+  if (!missing) return true;
+  reason << "it lacks ";
+  list_features(reason, missing);
+  return false;
+}
+
+stridec_status choose_variant(stridec_model& model, const stridec_model_options& options, Text& message) {
+  const stridec_abi_program& p = *model.program;
+  const char* wanted = options.variant;
+  int32_t type = options.device_type;
+  if (type != 0 && type != STRIDEC_DEVICE_CPU && type != STRIDEC_DEVICE_CUDA) {
+    message << "device_type is " << type << "; 0 (any), 1 (CPU) or 2 (CUDA) expected";
+    return STRIDEC_INVALID_ARGUMENT;
+  }
+  model.device_id = options.device_id;
   uint64_t asked = 0;
   for (int32_t i = 0; i < p.variant_count; ++i) asked |= p.variants[i].features;
   model.cpu = cpu_features(asked & STRIDEC_CPU_AMX_TILE);
+  bool any_cpu = false;
   for (int32_t i = 0; i < p.variant_count; ++i) {
     const stridec_abi_variant& v = p.variants[i];
-    if (wanted && strcmp(wanted, v.name) != 0) continue;
-    uint64_t missing = v.features & ~model.cpu;
-    if (!missing) {
+    if ((wanted && strcmp(wanted, v.name) != 0) || !allowed(v, type)) continue;
+    bool gpu = v.device == STRIDEC_ABI_CUDA;
+    any_cpu |= !gpu;
+    char text[256];
+    Text reason(text, sizeof text);
+    if (usable(model, v, reason)) {
       model.variant = &v;
       return STRIDEC_OK;
     }
-    if (wanted) {
-      message << "this processor does not run the CPU variant '" << wanted << "': it lacks ";
-      list_features(message, missing);
-      return STRIDEC_UNSUPPORTED_CPU;
-    }
+    if (!wanted) continue;
+    if (gpu)
+      message << "the GPU variant '" << wanted << "' does not run here: " << text;
+    else
+      message << "this processor does not run the CPU variant '" << wanted << "': " << text;
+    return gpu ? STRIDEC_UNSUPPORTED_DEVICE : STRIDEC_UNSUPPORTED_CPU;
   }
+  if (!wanted && !any_cpu) return explain_no_device(model, message);
   explain_no_variant(model, wanted, message);
   return wanted ? STRIDEC_INVALID_ARGUMENT : STRIDEC_UNSUPPORTED_CPU;
 }
 
+stridec_status open_device(stridec_model& model, Text& message) {
+  if (model.variant->device != STRIDEC_ABI_CUDA) return STRIDEC_OK;
+  int32_t first = 0;
+  for (const stridec_abi_variant* v = model.program->variants; v != model.variant; ++v)
+    first += v->kernel_count;
+  return cuda_open(*model.variant, first, model.device_id, model.blob.images, model.blob.weights, &model.cuda,
+                   message);
+}
+
 stridec_status fill(stridec_model& model, const stridec_model_options& options,
                     const volatile stridec_abi_note& note, const char* base, Text& message) {
-  stridec_status status = choose_variant(model, options.variant, message);
+  stridec_status status = choose_variant(model, options, message);
   if (status == STRIDEC_OK) status = describe_values(model, message);
   if (status == STRIDEC_OK)
     status = find_blob(note, base, *model.program, options.weights_dir,
                        !(options.flags & STRIDEC_MODEL_SKIP_WEIGHTS_HASH), model.blob, message);
-  return status;
+  return status == STRIDEC_OK ? open_device(model, message) : status;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "cuda.h"
 #include "dtype.h"
 #include "stridec/abi.h"
 #include "weights.h"
@@ -12,7 +13,9 @@ struct stridec_model {
   const stridec_abi_program* program;
   const stridec_abi_variant* variant;
   stridec::runtime::Blob blob;
-  uint64_t cpu;  // STRIDEC_CPU_* of this machine
+  uint64_t cpu;                       // STRIDEC_CPU_* of this machine
+  stridec::runtime::CudaModel* cuda;  // null: the variant is a CPU's
+  int32_t device_id;                  // of the GPU asked for
   // Per input, output and state, in that order.
   const stridec::runtime::DType** dtypes;
   char** shapes;             // "[batch, 768]"
@@ -35,6 +38,12 @@ inline const DType& output_dtype(const stridec_model& m, int32_t i) {
 }
 inline const DType& state_dtype(const stridec_model& m, int32_t i) {
   return *m.dtypes[m.program->input_count + m.program->output_count + i];
+}
+
+// Where the model runs.
+inline stridec_device device_of(const stridec_model& m) {
+  return m.cuda ? stridec_device{STRIDEC_DEVICE_CUDA, cuda_device(*m.cuda)}
+                : stridec_device{STRIDEC_DEVICE_CPU, 0};
 }
 
 // Structs that begin with their size. The caller's may be an older, shorter one (the rest counts as zero) or

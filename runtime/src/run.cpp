@@ -29,10 +29,45 @@ stridec_status check_count(const char* role, int32_t expected, const stridec_ten
   return STRIDEC_OK;
 }
 
-void gather_input(stridec_context& c, int32_t i, const stridec_tensor& t) {
+bool on_device(const stridec_tensor& t) { return t.device.type == STRIDEC_DEVICE_CUDA; }
+
+// The bytes that a strided tensor of the device spans, in host memory; `elsewhere` is the same tensor over them.
+stridec_status fetch_span(stridec_context& c, const stridec_tensor& t, int64_t element, Block& block,
+                          stridec_tensor& elsewhere, Text& message) {
+  Extent extent = extent_of(t, element);
+  int64_t bytes = extent.end - extent.begin;
+  if (!grow(c.allocator, block, bytes)) return out_of_memory(message, "a copy of a strided tensor", bytes);
+  elsewhere = t;
+  elsewhere.data = block.data + (data_of(t) - extent.begin);
+  elsewhere.byte_offset = 0;
+  return cuda_download(*c.cuda, block.data, extent.begin, bytes) ? STRIDEC_OK : device_error(c, message);
+}
+
+// A compact copy of what is not compact, or not where the model runs.
+stridec_status gather_input(stridec_context& c, int32_t i, const stridec_tensor& t, Text& message) {
   char* to = c.staging.data + c.staging_offset[i];
-  copy_strided(to, nullptr, data_of(t), t.strides, t.shape, t.ndim, byte_size(input_dtype(*c.model, i)));
   c.inputs[i] = to;
+  int64_t element = byte_size(input_dtype(*c.model, i));
+  int64_t bytes = compact_bytes(t.shape, t.ndim, element);
+  if (!c.cuda) {
+    copy_strided(to, nullptr, data_of(t), t.strides, t.shape, t.ndim, element);
+    return STRIDEC_OK;
+  }
+  if (!bytes) return STRIDEC_OK;
+  const char* from = data_of(t);
+  if (!is_direct(t, t.shape, element)) {
+    Block span = {};
+    stridec_tensor source = t;
+    stridec_status status = on_device(t) ? fetch_span(c, t, element, span, source, message) : STRIDEC_OK;
+    if (status == STRIDEC_OK && !grow(c.allocator, c.host_staging, bytes))
+      status = out_of_memory(message, "a compact copy of an input", bytes);
+    if (status == STRIDEC_OK)
+      copy_strided(c.host_staging.data, nullptr, data_of(source), source.strides, t.shape, t.ndim, element);
+    release(c.allocator, span);
+    if (status != STRIDEC_OK) return status;
+    from = c.host_staging.data;
+  }
+  return cuda_upload(*c.cuda, to, from, bytes) ? STRIDEC_OK : device_error(c, message);
 }
 
 // What is asked for: shapes alone, memory as well, or a run, which needs all data.
@@ -49,27 +84,33 @@ stridec_status bind_inputs(stridec_context& c, const stridec_tensor* inputs, siz
   for (int32_t i = 0; i < p.input_count && status == STRIDEC_OK; ++i) {
     const stridec_tensor& t = inputs[i];
     const DType& type = input_dtype(*c.model, i);
-    status = check_tensor("input", p.inputs[i], type, t, aim == Aim::kRun, message);
+    status = check_tensor("input", p.inputs[i], type, t, device_of(*c.model), aim == Aim::kRun, message);
     if (status != STRIDEC_OK) break;
     bool read = p.inputs[i].flags & STRIDEC_ABI_READ_BY_BIND;
+    if (read && on_device(t)) {
+      message << "input '" << p.inputs[i].name << "': sizes depend on its values; host memory is expected";
+      return STRIDEC_WRONG_TYPE;
+    }
     c.input_dims[i] = t.shape;
     c.staging_offset[i] = -1;
     c.inputs[i] = t.data ? data_of(t) : nullptr;
     c.bind_data[i] = read ? c.inputs[i] : nullptr;
-    if (is_direct(t, t.shape, byte_size(type))) continue;
+    bool direct = is_direct(t, t.shape, byte_size(type));
+    if (direct && (!c.cuda || on_device(t))) continue;
     c.staging_offset[i] = staged;
     int64_t bytes = compact_bytes(t.shape, t.ndim, byte_size(type));
     if (__builtin_add_overflow(staged, align_up(bytes), &staged))
       return out_of_memory(message, "inputs", bytes);
-    bind_reads_staged |= read && t.data;
+    bind_reads_staged |= read && t.data && !direct;
   }
   if (status != STRIDEC_OK) return status;
-  if ((aim != Aim::kShapes || bind_reads_staged) && !grow(c.allocator, c.staging, staged))
+  if ((aim != Aim::kShapes || bind_reads_staged) && !grow(*c.memory, c.staging, staged))
     return out_of_memory(message, "compact copies of inputs", staged);
   for (int32_t i = 0; i < p.input_count && bind_reads_staged; ++i) {
     if (c.staging_offset[i] < 0 || !c.bind_data[i]) continue;
-    gather_input(c, i, inputs[i]);
-    c.bind_data[i] = c.inputs[i];
+    status = gather_input(c, i, inputs[i], message);
+    if (status != STRIDEC_OK) return status;
+    c.bind_data[i] = c.cuda ? c.host_staging.data : c.inputs[i];
   }
   stridec_abi_failure failure = {};
   if (p.bind(c.input_dims, c.bind_data, c.symbols, &failure) != 0) {
@@ -84,10 +125,10 @@ stridec_status reserve_blocks(stridec_context& c, Text& message) {
   const stridec_abi_variant& v = *c.model->variant;
   int64_t arena = v.workspace_bytes ? v.workspace_bytes(c.symbols) : 0;
   int64_t scratch = v.scratch_bytes ? v.scratch_bytes(c.symbols) : 0;
-  if (arena < 0 || !grow(c.allocator, c.arena, arena)) return out_of_memory(message, "the workspace", arena);
+  if (arena < 0 || !grow(*c.memory, c.arena, arena)) return out_of_memory(message, "the workspace", arena);
   int64_t all;
   if (scratch < 0 || scratch > INT64_MAX / 4 || __builtin_mul_overflow(align_up(scratch), c.threads, &all) ||
-      !grow(c.allocator, c.scratch, all))
+      !grow(*c.memory, c.scratch, all))
     return out_of_memory(message, "the threads' scratch", scratch);
   return STRIDEC_OK;
 }
@@ -99,7 +140,8 @@ stridec_status place_outputs(stridec_context& c, const stridec_tensor* outputs, 
     const DType& type = output_dtype(*c.model, i);
     const stridec_tensor* given = outputs ? &outputs[i] : nullptr;
     if (given && given->data) {
-      stridec_status status = check_tensor("output", p.outputs[i], type, *given, true, message);
+      stridec_status status =
+          check_tensor("output", p.outputs[i], type, *given, device_of(*c.model), true, message);
       if (status != STRIDEC_OK) return status;
       if (may_overlap_itself(*given)) {
         message << "output '" << p.outputs[i].name << "': its strides make elements overlap";
@@ -154,6 +196,11 @@ stridec_status failed_run(stridec_context& c, Text& message) {
   const stridec_abi_program& p = program_of(c);
   auto* failures = reinterpret_cast<const stridec_abi_failure*>(c.failures.data);
   if (c.run_status != STRIDEC_OK) return c.run_status;  // its sentence is there
+  if (c.cuda && cuda_failure(*c.cuda).code) {
+    write_failure(message, p, cuda_failure(*c.cuda));
+    cuda_reset_failure(*c.cuda);
+    return STRIDEC_BAD_DATA;
+  }
   for (int32_t part = 0; part < c.threads; ++part) {
     const stridec_abi_failure& f = failures[part];
     if (!f.code) continue;
@@ -172,7 +219,7 @@ stridec_status execute(stridec_context& c, Text& message) {
                          .inputs = c.inputs,
                          .outputs = c.outputs,
                          .states = c.states,
-                         .weights = c.model->blob.weights.data,
+                         .weights = c.cuda ? cuda_weights(*c.model->cuda) : c.model->blob.weights.data,
                          .arena = c.arena.data,
                          .scratch = c.scratch.data,
                          .scratch_stride = c.scratch.bytes / c.threads & -kAlignment,
@@ -182,12 +229,72 @@ stridec_status execute(stridec_context& c, Text& message) {
                          .launch = launch,
                          .resize_output = resize_output,
                          .allocate = allocate_slot,
+                         .launch_device = launch_device,
+                         .read = read_device,
                          .context = &c};
+  if (c.cuda) {
+    cuda_begin(*c.cuda);
+    return c.model->variant->run(&run) ? failed_run(c, message) : STRIDEC_OK;
+  }
   FpMode before = fp_mode();
   set_default_fp_mode();
   int32_t failed = c.model->variant->run(&run);
   set_fp_mode(before);
   return failed ? failed_run(c, message) : STRIDEC_OK;
+}
+
+// What was computed on a GPU and is wanted in host memory, or not compact.
+stridec_status fetch_output(stridec_context& c, int32_t i, stridec_tensor& t, Text& message) {
+  int64_t element = byte_size(output_dtype(*c.model, i));
+  const int64_t* dims = c.dims_of[i];
+  int32_t rank = program_of(c).outputs[i].rank;
+  int64_t bytes = compact_bytes(dims, rank, element);
+  if (!bytes) return STRIDEC_OK;
+  bool strided = c.places[i] == Place::kStaged && (on_device(t) || !is_direct(t, dims, element));
+  char* to = c.places[i] == Place::kStaged ? data_of(t) : c.fetched[i].data;
+  if (strided) {
+    if (!grow(c.allocator, c.fetched[i], bytes))
+      return out_of_memory(message, program_of(c).outputs[i].name, bytes);
+    to = c.fetched[i].data;
+  }
+  if (!cuda_download(*c.cuda, to, c.owned[i].data, bytes)) return device_error(c, message);
+  if (!strided) return STRIDEC_OK;
+  int64_t strides[kMaxRank];  // where the tensor has none: row-major over the shape given
+  int64_t stride = 1;
+  for (int32_t d = rank; d-- > 0; stride *= t.shape[d]) strides[d] = stride;
+  const int64_t* places = t.strides ? t.strides : strides;
+  if (!on_device(t)) {
+    copy_strided(data_of(t), places, to, nullptr, dims, rank, element);
+    return STRIDEC_OK;
+  }
+  Block span = {};
+  stridec_tensor image;
+  stridec_status status = fetch_span(c, t, element, span, image, message);
+  if (status == STRIDEC_OK) {
+    copy_strided(data_of(image), places, to, nullptr, dims, rank, element);
+    Extent extent = extent_of(t, element);
+    if (!cuda_upload(*c.cuda, const_cast<char*>(extent.begin), span.data, extent.end - extent.begin) ||
+        !cuda_wait(*c.cuda))
+      status = device_error(c, message);
+  }
+  release(c.allocator, span);
+  return status;
+}
+
+// The end of a run on a GPU: waits, unless nothing is wanted on the host and the caller does not want to.
+stridec_status finish_device(stridec_context& c, stridec_tensor* outputs, Text& message) {
+  bool fetches = false;
+  for (int32_t i = 0; i < program_of(c).output_count; ++i)
+    fetches |= c.places[i] == Place::kStaged || c.places[i] == Place::kFetched;
+  if (c.asynchronous && !fetches) return STRIDEC_OK;
+  if (!cuda_wait(*c.cuda)) return device_error(c, message);
+  if (cuda_failure(*c.cuda).code) return failed_run(c, message);
+  for (int32_t i = 0; i < program_of(c).output_count; ++i) {
+    if (c.places[i] != Place::kStaged && c.places[i] != Place::kFetched) continue;
+    stridec_status status = fetch_output(c, i, outputs[i], message);
+    if (status != STRIDEC_OK) return status;
+  }
+  return STRIDEC_OK;
 }
 
 // After a run: results to where the caller wants them, and the tensors' fields.
@@ -203,6 +310,7 @@ stridec_status deliver(stridec_context& c, stridec_tensor* outputs, Text& messag
         message << "output '" << p.outputs[i].name << "' was never given its size by the generated code";
         return STRIDEC_BAD_ARTIFACT;
       case Place::kStaged: {
+        if (c.cuda) break;          // fetch_output has done it
         int64_t strides[kMaxRank];  // where the tensor has none: row-major over the shape given
         int64_t stride = 1;
         for (int32_t d = rank; d-- > 0; stride *= t.shape[d]) strides[d] = stride;
@@ -210,11 +318,12 @@ stridec_status deliver(stridec_context& c, stridec_tensor* outputs, Text& messag
                      byte_size(type));
         break;
       }
+      case Place::kFetched:
       case Place::kOwned:
-        t.data = c.owned[i].data;
+        t.device = c.places[i] == Place::kOwned ? device_of(*c.model) : stridec_device{STRIDEC_DEVICE_CPU, 0};
+        t.data = c.places[i] == Place::kOwned ? c.owned[i].data : c.fetched[i].data;
         t.byte_offset = 0;
         t.strides = nullptr;
-        t.device = {STRIDEC_DEVICE_CPU, 0};
         t.dtype = type.dlpack;
         t.ndim = rank;
         if (!t.shape) t.shape = c.dims_of[i];
@@ -269,11 +378,13 @@ stridec_status place_output(stridec_context& c, int32_t i, const stridec_tensor*
       return STRIDEC_WRONG_SHAPE;
     }
     c.outputs[i] = data_of(*given);
-    if (is_direct(*given, dims, element)) return STRIDEC_OK;
+    if (is_direct(*given, dims, element) && (!c.cuda || on_device(*given))) return STRIDEC_OK;
   }
-  c.places[i] = given->data ? Place::kStaged : Place::kOwned;
+  c.places[i] = given->data ? Place::kStaged : c.cuda && !on_device(*given) ? Place::kFetched : Place::kOwned;
   // At least one byte: a null would mean failure to generated code, and "yours" to the caller.
-  if (!grow(c.allocator, c.owned[i], bytes ? bytes : 1)) return out_of_memory(message, value.name, bytes);
+  if (!grow(*c.memory, c.owned[i], bytes ? bytes : 1) ||
+      (c.places[i] == Place::kFetched && !grow(c.allocator, c.fetched[i], bytes ? bytes : 1)))
+    return out_of_memory(message, value.name, bytes);
   c.outputs[i] = c.owned[i].data;
   return STRIDEC_OK;
 }
@@ -313,10 +424,14 @@ stridec_status context_run(stridec_context* c, const stridec_tensor* inputs, siz
   stridec_status status = prepare(*c, inputs, input_count, outputs, output_count, Aim::kRun, use.message);
   if (status == STRIDEC_OK) status = check_overlaps(*c, inputs, outputs, use.message);
   if (status != STRIDEC_OK) return status;
-  for (int32_t i = 0; i < program_of(*c).input_count; ++i)
-    if (c->staging_offset[i] >= 0 && !c->bind_data[i]) gather_input(*c, i, inputs[i]);
+  if (c->cuda && cuda_failure(*c->cuda).code) return failed_run(*c, use.message);  // of an earlier run
+  for (int32_t i = 0; i < program_of(*c).input_count && status == STRIDEC_OK; ++i)
+    if (c->staging_offset[i] >= 0 && (!c->bind_data[i] || c->cuda))
+      status = gather_input(*c, i, inputs[i], use.message);
+  if (status != STRIDEC_OK) return status;
   c->given_outputs = outputs;
   status = execute(*c, use.message);
+  if (status == STRIDEC_OK && c->cuda) status = finish_device(*c, outputs, use.message);
   c->given_outputs = nullptr;
   return status == STRIDEC_OK ? deliver(*c, outputs, use.message) : status;
 }

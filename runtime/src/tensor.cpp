@@ -113,11 +113,16 @@ int64_t compact_bytes(const int64_t* dims, int32_t rank, int64_t element_bytes) 
 }
 
 stridec_status check_tensor(const char* role, const stridec_abi_value& value, const DType& type,
-                            const stridec_tensor& t, bool need_data, Text& message) {
+                            const stridec_tensor& t, stridec_device device, bool need_data, Text& message) {
   auto sentence = [&]() -> Text& { return message << role << " '" << value.name << "': "; };
-  if (t.device.type != STRIDEC_DEVICE_CPU) {
-    sentence() << "it is on a device of DLPack type " << t.device.type
-               << "; memory of the CPU (type 1) is expected";
+  bool on_device = t.device.type == device.type && t.device.id == device.id;
+  if (t.device.type != STRIDEC_DEVICE_CPU && !on_device) {
+    sentence() << "it is on a device of DLPack type " << t.device.type;
+    if (device.type == STRIDEC_DEVICE_CPU)
+      message << "; memory of the CPU (type 1) is expected";
+    else
+      message << " (id " << t.device.id << "); memory of the CPU (type 1) or of the model's GPU (type 2, id "
+              << device.id << ") is expected";
     return STRIDEC_WRONG_TYPE;
   }
   if (!accepts(type, t.dtype)) {

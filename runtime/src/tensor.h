@@ -3,6 +3,7 @@
 
 #include "dtype.h"
 #include "stridec/abi.h"
+#include "stridec/runtime.h"
 
 namespace stridec::runtime {
 
@@ -13,10 +14,11 @@ constexpr int32_t kMaxRank = 64;
 // Product of the dims times bytes each; -1 where it overflows.
 int64_t compact_bytes(const int64_t* dims, int32_t rank, int64_t element_bytes);
 
-// Device, dtype, rank, non-negative dims, sizes and strides that a machine can address, data where there are
+// Device (host memory, or `device`), dtype, rank, non-negative dims, sizes and strides that a machine can address, data where there are
 // elements (unless need_data is false). `role` is "input" or "output". On failure one sentence is written.
 stridec_status check_tensor(const char* role, const stridec_abi_value& value, const DType& type,
-                            const stridec_tensor& tensor, bool need_data, Text& message);
+                            const stridec_tensor& tensor, stridec_device device, bool need_data,
+                            Text& message);
 
 inline char* data_of(const stridec_tensor& tensor) {
   return static_cast<char*>(tensor.data) + tensor.byte_offset;

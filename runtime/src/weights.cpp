@@ -16,7 +16,7 @@
 extern "C" {
 __attribute__((used, retain, section(STRIDEC_ABI_NOTE_SECTION), visibility("hidden"), aligned(8)))
 const volatile stridec_abi_note stridec_note = {
-    .name_bytes = 12, .desc_bytes = 32, .type = STRIDEC_ABI_VERSION, .name = STRIDEC_ABI_NOTE_NAME};
+    .name_bytes = 12, .desc_bytes = 48, .type = STRIDEC_ABI_VERSION, .name = STRIDEC_ABI_NOTE_NAME};
 
 // The linker's: where the file's first byte is loaded.
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
@@ -125,7 +125,8 @@ stridec_status find_blob(const volatile stridec_abi_note& note, const char* base
   blob = {};
   if (note.weights_bytes) blob.weights = {base + note.weights_address, note.weights_bytes};
   if (note.manifest_bytes) blob.manifest = {base + note.manifest_address, note.manifest_bytes};
-  if (!whole(blob.weights) || !whole(blob.manifest)) {
+  if (note.images_bytes) blob.images = {base + note.images_address, note.images_bytes};
+  if (!whole(blob.weights) || !whole(blob.manifest) || !whole(blob.images)) {
     message << "the artifact's file is cut short: its weights or manifest are not all there";
     return STRIDEC_BAD_ARTIFACT;
   }

@@ -17,6 +17,7 @@ struct Bytes {
 struct Blob {
   Bytes weights;
   Bytes manifest;
+  Bytes images;   // stridec_abi_images
   void* mapping;  // of a separate weights file; null if there is none
 };
 

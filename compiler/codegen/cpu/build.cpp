@@ -16,12 +16,11 @@
 #include "compiler/codegen/cpu/contraction_window.h"
 #include "compiler/codegen/cpu/emit.h"
 #include "compiler/codegen/cpu/jit.h"
-#include "compiler/codegen/object_cache.h"
 #include "compiler/codegen/cpu/routine.h"
 #include "compiler/codegen/embedded.h"
+#include "compiler/codegen/object_cache.h"
 #include "compiler/kernels/gemm_plan.h"
 #include "compiler/kernels/window_plan.h"
-#include "compiler/loop/build.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/effects.h"
 #include "runtime/include/stridec/abi.h"
@@ -122,50 +121,21 @@ std::string translation_unit(const Kernel& kernel, const std::string& symbol) {
   return out;
 }
 
-void lower_copies(loop::Program& program) {
-  std::vector<loop::Step*> copies;
-  loop::for_each_step(program.steps, [&](loop::Step& step) {
-    if (std::holds_alternative<loop::Copy>(step.node)) copies.push_back(&step);
-  });
-  for (loop::Step* step : copies) {
-    const loop::Copy copy = std::get<loop::Copy>(step->node);
-    loop::NestBuilder builder(program, "copy " + program[copy.to].name);
-    const std::vector<sym::Expr> at = builder.dims(program[copy.to].shape);
-    builder.store(loop::whole(program, copy.to), at, builder.load(loop::whole(program, copy.from), at));
-    loop::Steps launch;
-    builder.finish(&launch);
-    *step = launch[0];
-  }
-}
-
-void declare_symbols(loop::Program& program) {
-  auto declare = [&](sym::Expr var) {
-    if (!var.is_var()) return;
-    for (const loop::Symbol& s : program.symbols)
-      if (s.var == var) return;
-    program.symbols.push_back({.var = var});
-  };
-  loop::for_each_step(program.steps, [&](const loop::Step& step) {
-    if (const auto* bind = std::get_if<loop::BindSymbol>(&step.node)) declare(bind->symbol);
-    if (const auto* loop = std::get_if<loop::While>(&step.node)) {
-      declare(loop->counter);
-      declare(loop->iterations);
-    }
-  });
-}
-
 Built build(std::vector<Variant>& variants, const BuildOptions& options) {
   Built built;
   Kernels table(built.kernels);
-  std::vector<HostVariant> host;
+  std::vector<HostVariant> host = options.devices;
   std::vector<std::vector<Kernel>> routines(variants.size());
+  host.reserve(host.size() + variants.size());
   built.launches.resize(variants.size());
   for (size_t v = 0; v < variants.size(); ++v) {
     loop::Program& program = variants[v].program;
     const CpuTarget& target = variants[v].target;
     lower_copies(program);
     declare_symbols(program);
-    host.push_back({target.name, &program, {}, {}});
+    HostVariant& row = host.emplace_back();
+    row.name = target.name;
+    row.program = &program;
     built.launches[v].resize(program.nests.size());
     loop::for_each_step(program.steps, [&](const loop::Step& step) {
       const auto* launch = std::get_if<loop::Launch>(&step.node);
@@ -175,8 +145,7 @@ Built build(std::vector<Variant>& variants, const BuildOptions& options) {
       const loop::Nest& nest = program[launch->nest];
       entry.launch = emit_kernel(program, nest, target);
       entry.kernel = table.add(entry.launch, target, nest.name);
-      host[v].kernels[launch->nest] = {built.kernels[static_cast<size_t>(entry.kernel)].symbol,
-                                       &entry.launch};
+      row.kernels[launch->nest] = {built.kernels[static_cast<size_t>(entry.kernel)].symbol, &entry.launch};
     });
     std::vector<const loop::Call*> calls;
     collect_calls(program, calls);
@@ -184,7 +153,7 @@ Built build(std::vector<Variant>& variants, const BuildOptions& options) {
     for (const loop::Call* call : calls) {
       routines[v].push_back(emit_routine(program, *call, target));
       const int kernel = table.add(routines[v].back(), target, call->routine);
-      host[v].routines[call] = {built.kernels[static_cast<size_t>(kernel)].symbol, &routines[v].back()};
+      row.routines[call] = {built.kernels[static_cast<size_t>(kernel)].symbol, &routines[v].back()};
     }
   }
   built.host_text = host_text(host, options.host);

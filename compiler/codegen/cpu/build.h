@@ -25,6 +25,7 @@ struct BuildOptions {
   int64_t cache_bytes = 256 << 20;  // the oldest objects go when there are more
   int optimize = 3;
   HostOptions host;
+  std::vector<HostVariant> devices;  // of other backends, which the runtime tries first
   std::function<void(size_t done, size_t total)> progress;  // may be empty; called from any thread
 };
 
@@ -64,11 +65,6 @@ struct KernelObjects {
 };
 KernelObjects build_kernels(const std::vector<Kernel>& kernels, const CpuTarget& target,
                             const BuildOptions& options = {});
-
-// Copies as nests and launches.
-void lower_copies(loop::Program& program);
-// Symbols that only steps of the run mention (counters of loops) join the program's table.
-void declare_symbols(loop::Program& program);
 
 // Compiles and runs Program::prepack in this process: the prepacked weights' bytes are there afterwards.
 void run_prepack(loop::Program& program, const CpuTarget& target, const BuildOptions& options = {});

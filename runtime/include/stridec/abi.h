@@ -21,7 +21,7 @@ typedef __UINT64_TYPE__ uint64_t;
 extern "C" {
 #endif
 
-#define STRIDEC_ABI_VERSION 1u
+#define STRIDEC_ABI_VERSION 2u
 #define STRIDEC_ABI_INLINE static inline __attribute__((unused))
 
 /* ---- Failures ---- */
@@ -87,6 +87,45 @@ STRIDEC_ABI_INLINE void stridec_abi_fail(const stridec_abi_args* args, int32_t p
   stridec_abi_record(&args->failures[part], message, v0, v1, v2, v3);
 }
 
+/* ---- Kernels on a GPU ---- */
+
+/* A CUtensorMap to be: what cuTensorMapEncodeTiled, or cuTensorMapEncodeIm2col, is given. */
+typedef struct stridec_abi_tensor_map {
+  void* address;
+  int32_t im2col; /* 0: tiled, by box; 1: im2col, by lower, upper and box = {channels, pixels} */
+  int32_t dtype;  /* CUtensorMapDataType */
+  int32_t rank;
+  int32_t swizzle, l2_promotion; /* CUtensorMapSwizzle, CUtensorMapL2promotion */
+  int32_t box[5], element_strides[5], lower[3], upper[3];
+  int64_t dims[5], strides[4]; /* innermost first; strides in bytes, of dims 1 and up */
+} stridec_abi_tensor_map;
+
+/* Parameters of the kernel: the encoded maps, the words, the failure slot where it fails, and private memory where it
+ * wants some. */
+typedef struct stridec_abi_device_launch {
+  int32_t kernel;  /* index into stridec_abi_variant.kernels */
+  int32_t step;    /* for the profile; -1: part of the step before it */
+  int64_t grid[3]; /* nothing runs where one is 0 */
+  int64_t shared_bytes;
+  int64_t workspace_bytes; /* 0: none */
+  const int64_t* words;
+  const stridec_abi_tensor_map* maps;
+  int32_t word_count, map_count;
+  int32_t fails; /* 1: has the failure slot as a parameter */
+  int32_t reserved;
+} stridec_abi_device_launch;
+
+enum { STRIDEC_ABI_DEVICE_WORDS = 480, STRIDEC_ABI_DEVICE_MAPS = 16 }; /* most of one launch */
+
+/* A kernel of a GPU variant; its image is the i-th of the variant's images. */
+typedef struct stridec_abi_device_kernel {
+  const char* symbol;
+  int32_t threads;        /* of a block */
+  int32_t cluster;        /* blocks of a cluster */
+  int32_t dynamic_shared; /* 1: launches ask for dynamic shared memory */
+  int32_t dependent;      /* 1: may start while its predecessor runs, and waits by itself */
+} stridec_abi_device_kernel;
+
 /* ---- A run ---- */
 
 typedef struct stridec_abi_run stridec_abi_run;
@@ -124,6 +163,12 @@ struct stridec_abi_run {
    * preserved. Null as above. */
   void* (*allocate)(stridec_abi_run* run, int32_t slot, int64_t bytes);
 
+  /* Of variants for a GPU, where all memory above but symbols and failures is the device's. Kernels run in order; the
+   * call returns before they are done. 0, or not 0 when the driver refused (the runtime has the sentence). */
+  int32_t (*launch_device)(stridec_abi_run* run, const stridec_abi_device_launch* launch);
+  /* Bytes of the run's memory for the host, after all that was launched before. */
+  int32_t (*read)(stridec_abi_run* run, void* to, const void* from, int64_t bytes);
+
   void* context; /* the runtime's own */
 };
 
@@ -156,9 +201,11 @@ typedef struct stridec_abi_state {
   int64_t initial;     /* offset of the initial value in the weights, -1: zeros */
 } stridec_abi_state;
 
-/* The program for one instruction set. */
+enum { STRIDEC_ABI_CPU = 0, STRIDEC_ABI_CUDA = 1 }; /* stridec_abi_variant.device */
+
+/* The program for one instruction set, or for one kind of GPU (scratch_bytes is then the workspace of a launch). */
 typedef struct stridec_abi_variant {
-  const char* name;  /* "x86-64-v3", "znver4" */
+  const char* name;  /* "x86-64-v3", "znver4", "sm_90a" */
   uint64_t features; /* STRIDEC_CPU_* bits, all of which the machine must have */
   /* A symbol not yet known is -1: answer by its maximum. Negative or over INT64_MAX/2: out of memory. */
   int64_t (*workspace_bytes)(const int64_t* symbols);
@@ -167,6 +214,13 @@ typedef struct stridec_abi_variant {
   int32_t step_count;
   int32_t reserved;
   const char* step_names; /* one per launch, in order, each ended by a zero byte */
+
+  int32_t device;     /* STRIDEC_ABI_CPU, STRIDEC_ABI_CUDA */
+  int32_t capability; /* of a GPU: 10 * major + minor that the code is for */
+  int32_t
+      exact; /* 1: that capability alone; 0: the same major version and at least that; 2: PTX, at least that */
+  int32_t kernel_count;
+  const stridec_abi_device_kernel* kernels;
 } stridec_abi_variant;
 
 typedef struct stridec_abi_program {
@@ -214,12 +268,22 @@ extern const stridec_abi_program stridec_program __attribute__((visibility("hidd
 
 typedef struct stridec_abi_note {
   uint32_t name_bytes;                     /* 12 */
-  uint32_t desc_bytes;                     /* 32 */
+  uint32_t desc_bytes;                     /* 48 */
   uint32_t type;                           /* STRIDEC_ABI_VERSION */
   char name[12];                           /* STRIDEC_ABI_NOTE_NAME */
   uint64_t weights_address, weights_bytes; /* the address is a multiple of 4096 */
   uint64_t manifest_address, manifest_bytes;
+  uint64_t images_address, images_bytes; /* stridec_abi_images */
 } stridec_abi_note;
+
+/* What the driver loads: cubins, or PTX text ended by a zero, of all GPU variants in order, and of each its kernels in
+ * order. Offsets from the header's start, multiples of 16; equal images have equal offsets. */
+typedef struct stridec_abi_images {
+  uint64_t count;
+  struct {
+    uint64_t offset, bytes;
+  } image[];
+} stridec_abi_images;
 
 /* ---- CPU features ----
  * A bit stands for "the processor has it and the operating system saves its registers".

@@ -46,11 +46,14 @@ typedef enum stridec_status {
   STRIDEC_BAD_WEIGHTS = 7,     /* the weights file beside the artifact is missing or is not the right one */
   STRIDEC_BAD_ARTIFACT = 8,    /* the artifact contradicts itself: damaged, or cut short */
   STRIDEC_BUSY = 9,            /* the context is being used by another thread */
+  STRIDEC_UNSUPPORTED_DEVICE = 10, /* a GPU was asked for, and there is no driver or no device that fits */
+  STRIDEC_DEVICE_ERROR = 11,       /* the GPU's driver refused a call, or a kernel failed */
 } stridec_status;
 
 /* ---- Tensors ----
  * Laid out as DLPack's DLTensor (dlpack.h 0.6 to 1.x), so that a DLTensor* may be cast. Device type 1: the
- * CPU.
+ * CPU. Device type 2: the memory of an NVIDIA GPU, for models that run on that one (model_options); they take host
+ * tensors too and copy them.
  *
  * dtype codes are DLPack's: 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 10.. the 8-bit floats. Types narrower
  * than a byte take one byte per element and count as int8 (i4, i2) or uint8 (u4, u2, f4e2m1). Types that
@@ -65,7 +68,7 @@ typedef struct stridec_device {
   int32_t id;
 } stridec_device;
 
-enum { STRIDEC_DEVICE_CPU = 1 };
+enum { STRIDEC_DEVICE_CPU = 1, STRIDEC_DEVICE_CUDA = 2 };
 
 typedef struct stridec_dtype {
   uint8_t code;
@@ -99,9 +102,13 @@ typedef struct stridec_pool stridec_pool;
 
 typedef struct stridec_model_options {
   size_t struct_size;
-  const char* variant;     /* name of the CPU variant to use; null: the best that this machine runs */
+  const char* variant;     /* name of the variant to use; null: the best that this machine runs */
   const char* weights_dir; /* folder of a separate weights file; null: that of the artifact */
   uint32_t flags;          /* STRIDEC_MODEL_* */
+  /* Where it runs: STRIDEC_DEVICE_CPU, STRIDEC_DEVICE_CUDA, which fails where no GPU fits, or 0: on a GPU if the
+   * artifact has code for it and the machine one that fits, else on the CPU. */
+  int32_t device_type;
+  int32_t device_id; /* of a GPU, as CUDA numbers them */
 } stridec_model_options;
 
 enum { STRIDEC_MODEL_SKIP_WEIGHTS_HASH = 1 }; /* trust a separate weights file by its size alone */
@@ -131,9 +138,15 @@ typedef struct stridec_context_options {
   void (*release)(void* user, void* memory, size_t bytes);
   void* memory_user;
   uint32_t flags; /* STRIDEC_CONTEXT_* */
+  void* stream;   /* of a model on a GPU: a CUstream or cudaStream_t; null: the device's default stream */
 } stridec_context_options;
 
-enum { STRIDEC_CONTEXT_NO_HUGE_PAGES = 1 }; /* do not ask for transparent huge pages */
+enum {
+  STRIDEC_CONTEXT_NO_HUGE_PAGES = 1, /* do not ask for transparent huge pages */
+  /* On a GPU, a run whose tensors all lie there returns before it is done, in the order of the stream. What goes wrong
+   * meanwhile is the status of a later call. */
+  STRIDEC_CONTEXT_ASYNC = 2
+};
 
 /* ---- What a model is ---- */
 
@@ -141,9 +154,10 @@ typedef struct stridec_model_info {
   size_t struct_size;
   const char* name;
   const char* compiler; /* "stridec 0.1.0" */
-  const char* variant;  /* the CPU variant in use */
+  const char* variant;  /* the variant in use */
   int32_t input_count, output_count, state_count, symbol_count, step_count;
   uint64_t weights_bytes;
+  stridec_device device; /* where the model runs */
 } stridec_model_info;
 
 typedef struct stridec_value_info {
@@ -199,7 +213,7 @@ typedef struct stridec_api {
   stridec_status (*model_symbol)(const stridec_model* model, int32_t index, stridec_symbol_info* info);
   /* The manifest that was written beside the artifact; json is not ended by a zero. */
   stridec_status (*model_manifest)(const stridec_model* model, const char** json, size_t* bytes);
-  /* Name of the i-th CPU variant, best first, and whether this machine runs it; null beyond the last. */
+  /* Name of the i-th variant, best first, and whether this machine runs it; null beyond the last. */
   const char* (*model_variant)(const stridec_model* model, int32_t index, int32_t* usable);
 
   /* Threads that several contexts, also of other artifacts, share: pass pool_parallel_for and the pool as a
@@ -234,7 +248,7 @@ typedef struct stridec_api {
    * - data not null: the caller's memory. shape says how large it is: each dim must be at least the real one
    * and, where strides is null, only dim 0 may be larger. After the run shape holds the real dims. Strides
    * may be given but may not make elements overlap.
-   * - data null: memory of the context, compact, valid until the next run. data, ndim, dtype, and shape are
+   * - data null: memory of the context, compact, valid until the next run, on the GPU where device.type asks for it. data, ndim, dtype, and shape are
    * filled; where shape was null it points to memory of the context as well. strides is set to null. An input
    * without elements may have null data. After a failure the outputs' contents are unspecified, and state is
    * that from before the run or, when data was bad, unspecified. */

@@ -17,7 +17,7 @@ inline const stridec_api& api() { return *stridec_get_api(STRIDEC_API_VERSION); 
 // The note that a packager would have written for fake::weights.
 inline stridec_abi_note note_for_weights(uint64_t bytes) {
   return {.name_bytes = 12,
-          .desc_bytes = 32,
+          .desc_bytes = 48,
           .type = STRIDEC_ABI_VERSION,
           .name = STRIDEC_ABI_NOTE_NAME,
           .weights_address = 0,

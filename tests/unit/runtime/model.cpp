@@ -111,7 +111,7 @@ TEST_CASE("the best variant that the machine runs is chosen; others are named wi
   options.variant = "znver9";
   Model unknown(variants(), &options);
   CHECK(unknown.status == STRIDEC_INVALID_ARGUMENT);
-  CHECK(std::string(unknown.message) == "the artifact has no CPU variant 'znver9'; it has future, baseline");
+  CHECK(std::string(unknown.message) == "the artifact has no variant 'znver9'; it has future, baseline");
 }
 
 TEST_CASE("a machine that fits no variant gets a sentence") {

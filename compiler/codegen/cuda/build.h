@@ -1,0 +1,55 @@
+// From scheduled programs to what the driver loads: the kernels of every GPU variant, each text once.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compiler/base/gpu_target.h"
+#include "compiler/codegen/cuda/cubin.h"
+#include "compiler/codegen/device_kernel.h"
+#include "compiler/codegen/host.h"
+#include "compiler/loop/program.h"
+
+namespace stridec::codegen::cuda {
+
+// The program as it is scheduled for one kind of GPU. Weights and memory are planned.
+struct Variant {
+  GpuTarget target;
+  loop::Program program;
+};
+
+struct BuildOptions {
+  int threads = 0;        // compilations at the same time; 0: as many as there are processors
+  bool use_cache = true;  // of images, in $STRIDEC_CACHE/kernels
+  int64_t cache_bytes = 256 << 20;
+  std::string nvrtc;  // a library or its folder; "": where it usually is
+  std::function<void(size_t done, size_t total)> progress;  // may be empty; called from any thread
+};
+
+struct BuiltKernel {
+  std::string symbol;
+  GpuTarget target;
+  std::string text;                // as compiled, but for the definition of KERNEL
+  std::string image;               // a cubin; PTX text ended by a zero for the target "ptx"
+  Resources resources;             // of a cubin
+  std::vector<std::string> nests;  // names of the nests that it computes
+};
+
+struct Built {
+  std::vector<BuiltKernel> kernels;
+  std::vector<HostVariant> host;  // for host_text(): points into the variants' programs and `launches`
+  std::deque<DeviceNest> launches;
+  std::vector<std::vector<int>> rows;  // per variant, its kernels in the order of HostVariant::rows
+};
+
+// Texts of all kernels and what the host program has to know. Copy steps of the programs are replaced by nests on
+// the way.
+Built emit(std::vector<Variant>& variants);
+// Their images. Throws kToolchain Errors.
+void compile(Built& built, const BuildOptions& options = {});
+// The bytes that the artifact carries: stridec_abi_images.
+std::string images(const Built& built);
+
+}  // namespace stridec::codegen::cuda

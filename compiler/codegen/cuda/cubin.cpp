@@ -1,0 +1,69 @@
+#include "compiler/codegen/cuda/cubin.h"
+
+#include <elf.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace stridec::codegen::cuda {
+namespace {
+
+template <class T>
+bool read(std::string_view bytes, uint64_t at, T& out) {
+  if (at > bytes.size() || bytes.size() - at < sizeof out) return false;
+  std::memcpy(&out, bytes.data() + at, sizeof out);
+  return true;
+}
+
+// Attribute records of .nv.info sections: format, number, and for format 4 (sized value) the bytes that follow.
+constexpr uint8_t kSizedValue = 4, kFrameSize = 0x11, kMinStackSize = 0x12, kRegisterCount = 0x2f;
+
+}  // namespace
+
+Resources resources_of(std::string_view cubin, const std::string& symbol) {
+  Resources out;
+  Elf64_Ehdr header;
+  if (!read(cubin, 0, header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return out;
+  auto section = [&](int i, Elf64_Shdr& s) {
+    return i < header.e_shnum &&
+           read(cubin, header.e_shoff + static_cast<uint64_t>(i) * sizeof(Elf64_Shdr), s);
+  };
+  Elf64_Shdr names;
+  if (!section(header.e_shstrndx, names)) return out;
+  auto name_of = [&](const Elf64_Shdr& s) -> std::string {
+    const uint64_t at = names.sh_offset + s.sh_name;
+    if (at >= cubin.size()) return {};
+    return std::string(cubin.substr(at, std::min<size_t>(cubin.size() - at, 4096)).data());
+  };
+  for (int i = 0; i < header.e_shnum; ++i) {
+    Elf64_Shdr s;
+    if (!section(i, s)) break;
+    const std::string name = name_of(s);
+    if (name == ".text." + symbol) {
+      out.code_bytes = static_cast<int>(s.sh_size);
+      if (!out.registers) out.registers = static_cast<int>(s.sh_info >> 24);
+    } else if (name == ".nv.shared." + symbol) {
+      out.shared_bytes = static_cast<int>(s.sh_size);
+    } else if (name == ".nv.info") {
+      for (uint64_t at = s.sh_offset; at + 4 <= s.sh_offset + s.sh_size;) {
+        uint8_t format = 0, attribute = 0;
+        uint16_t size = 0;
+        if (!read(cubin, at, format) || !read(cubin, at + 1, attribute) || !read(cubin, at + 2, size)) break;
+        if (format == kSizedValue) {
+          uint32_t value = 0;
+          if (size >= 8 && read(cubin, at + 8, value)) {
+            if (attribute == kRegisterCount) out.registers = static_cast<int>(value);
+            if (attribute == kMinStackSize || attribute == kFrameSize)
+              out.stack_bytes = std::max(out.stack_bytes, static_cast<int>(value));
+          }
+          at += 4 + size;
+        } else {
+          at += 4;
+        }
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace stridec::codegen::cuda

@@ -1,0 +1,506 @@
+#include "cuda.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <atomic>
+
+#include "text.h"
+
+// Weak: outside libc.so.6 before glibc 2.34. Applications that use CUDA bring libdl.
+extern "C" void* dlopen(const char*, int) __attribute__((weak));
+extern "C" void* dlsym(void*, const char*) __attribute__((weak));
+
+namespace stridec::runtime {
+namespace {
+
+// The part of cuda.h that is used here (CUDA driver API, 12.0; the interface is stable across later versions).
+using CUresult = int32_t;
+using CUdevice = int32_t;
+using CUdeviceptr = uint64_t;
+struct LaunchAttribute {
+  int32_t id;
+  char pad[4];
+  union {
+    char bytes[64];
+    int32_t number;
+  } value;
+};
+struct LaunchConfig {
+  uint32_t grid[3], block[3];
+  uint32_t shared_bytes;
+  void* stream;
+  LaunchAttribute* attributes;
+  uint32_t attribute_count;
+};
+enum {
+  kDeviceMajor = 75,
+  kDeviceMinor = 76,
+  kSharedOptin = 97,
+  kFunctionDynamicShared = 8,
+  kFunctionStaticShared = 1,
+  kHostPortable = 1,
+  kHostMapped = 2,
+  kAttributeDependentLaunch = 6,
+};
+void* const kParameterBuffer = reinterpret_cast<void*>(1);
+void* const kParameterBytes = reinterpret_cast<void*>(2);
+
+// name, version that the symbol is asked for, parameters
+#define STRIDEC_CUDA_FUNCTIONS(F)                                                                         \
+  F(Init, "cuInit", (uint32_t))                                                                           \
+  F(DriverGetVersion, "cuDriverGetVersion", (int32_t*))                                                   \
+  F(GetErrorString, "cuGetErrorString", (CUresult, const char**))                                         \
+  F(DeviceGetCount, "cuDeviceGetCount", (int32_t*))                                                       \
+  F(DeviceGet, "cuDeviceGet", (CUdevice*, int32_t))                                                       \
+  F(DeviceGetName, "cuDeviceGetName", (char*, int32_t, CUdevice))                                         \
+  F(DeviceGetAttribute, "cuDeviceGetAttribute", (int32_t*, int32_t, CUdevice))                            \
+  F(PrimaryRetain, "cuDevicePrimaryCtxRetain", (void**, CUdevice))                                        \
+  F(PrimaryRelease, "cuDevicePrimaryCtxRelease", (CUdevice))                                              \
+  F(Push, "cuCtxPushCurrent", (void*))                                                                    \
+  F(Pop, "cuCtxPopCurrent", (void**))                                                                     \
+  F(ModuleLoadData, "cuModuleLoadData", (void**, const void*))                                            \
+  F(ModuleUnload, "cuModuleUnload", (void*))                                                              \
+  F(ModuleGetFunction, "cuModuleGetFunction", (void**, void*, const char*))                               \
+  F(FuncSetAttribute, "cuFuncSetAttribute", (void*, int32_t, int32_t))                                    \
+  F(FuncGetAttribute, "cuFuncGetAttribute", (int32_t*, int32_t, void*))                                   \
+  F(MemAlloc, "cuMemAlloc", (CUdeviceptr*, size_t))                                                       \
+  F(MemFree, "cuMemFree", (CUdeviceptr))                                                                  \
+  F(MemHostAlloc, "cuMemHostAlloc", (void**, size_t, uint32_t))                                           \
+  F(MemFreeHost, "cuMemFreeHost", (void*))                                                                \
+  F(MemHostGetDevicePointer, "cuMemHostGetDevicePointer", (CUdeviceptr*, void*, uint32_t))                \
+  F(Upload, "cuMemcpyHtoDAsync", (CUdeviceptr, const void*, size_t, void*))                               \
+  F(Download, "cuMemcpyDtoHAsync", (void*, CUdeviceptr, size_t, void*))                                   \
+  F(Memset, "cuMemsetD8Async", (CUdeviceptr, uint8_t, size_t, void*))                                     \
+  F(StreamSynchronize, "cuStreamSynchronize", (void*))                                                    \
+  F(LaunchKernelEx, "cuLaunchKernelEx", (const LaunchConfig*, void*, void**, void**))                     \
+  F(EventCreate, "cuEventCreate", (void**, uint32_t))                                                     \
+  F(EventDestroy, "cuEventDestroy", (void*))                                                              \
+  F(EventRecord, "cuEventRecord", (void*, void*))                                                         \
+  F(EventSynchronize, "cuEventSynchronize", (void*))                                                      \
+  F(EventElapsedTime, "cuEventElapsedTime", (float*, void*, void*))                                       \
+  F(TensorMapTiled, "cuTensorMapEncodeTiled",                                                             \
+    (void*, int32_t, uint32_t, void*, const uint64_t*, const uint64_t*, const uint32_t*, const uint32_t*, \
+     int32_t, int32_t, int32_t, int32_t))                                                                 \
+  F(TensorMapIm2col, "cuTensorMapEncodeIm2col",                                                           \
+    (void*, int32_t, uint32_t, void*, const uint64_t*, const uint64_t*, const int32_t*, const int32_t*,   \
+     uint32_t, uint32_t, const uint32_t*, int32_t, int32_t, int32_t, int32_t))
+
+struct Driver {
+#define STRIDEC_CUDA_MEMBER(member, name, parameters) CUresult(*member) parameters;
+  STRIDEC_CUDA_FUNCTIONS(STRIDEC_CUDA_MEMBER)
+#undef STRIDEC_CUDA_MEMBER
+};
+
+constexpr int32_t kVersion = 12000;
+enum class State : int32_t { kUnknown, kLoading, kReady, kNoLibrary, kTooOld, kNoDevice };
+
+Driver driver;
+std::atomic<State> state;
+CUresult init_status;
+int32_t driver_version;
+
+State load() {
+  if (!dlopen || !dlsym) return State::kNoLibrary;
+  void* library = dlopen("libcuda.so.1", 2 /* RTLD_NOW */);
+  if (!library) return State::kNoLibrary;
+  using Get2 = CUresult (*)(const char*, void**, int32_t, uint64_t, int32_t*);
+  using Get1 = CUresult (*)(const char*, void**, int32_t, uint64_t);
+  auto get2 = reinterpret_cast<Get2>(dlsym(library, "cuGetProcAddress_v2"));
+  auto get1 = reinterpret_cast<Get1>(dlsym(library, "cuGetProcAddress"));
+  bool all = get2 || get1;
+  auto find = [&](const char* name, bool needed) -> void* {
+    void* function = nullptr;
+    int32_t found = 0;
+    CUresult status = get2 ? get2(name, &function, kVersion, 0, &found) : get1(name, &function, kVersion, 0);
+    if (status || !function) {
+      all = all && !needed;
+      return nullptr;
+    }
+    return function;
+  };
+  if (!all) return State::kTooOld;
+#define STRIDEC_CUDA_FIND(member, name, parameters) \
+  driver.member = reinterpret_cast<decltype(driver.member)>(find(name, name[2] != 'T'));
+  STRIDEC_CUDA_FUNCTIONS(STRIDEC_CUDA_FIND)
+#undef STRIDEC_CUDA_FIND
+  if (!all) return State::kTooOld;
+  init_status = driver.Init(0);
+  driver.DriverGetVersion(&driver_version);
+  return init_status ? State::kNoDevice : State::kReady;
+}
+
+// Once, whichever thread comes first.
+State loaded() {
+  for (;;) {
+    State now = state.load(std::memory_order_acquire);
+    if (now != State::kUnknown && now != State::kLoading) return now;
+    State expected = State::kUnknown;
+    if (!state.compare_exchange_strong(expected, State::kLoading)) continue;
+    now = load();
+    state.store(now, std::memory_order_release);
+    return now;
+  }
+}
+
+void write_status(CUresult status, Text& message) {
+  const char* text = nullptr;
+  if (driver.GetErrorString) driver.GetErrorString(status, &text);
+  message << (text ? text : "unknown error") << " (CUDA error " << status << ")";
+}
+
+struct MapEntry {
+  stridec_abi_tensor_map given;
+  alignas(64) char encoded[128];
+};
+
+// Word by word: memcmp for equality alone becomes bcmp, which old C libraries lack.
+bool same(const stridec_abi_tensor_map& a, const stridec_abi_tensor_map& b) {
+  static_assert(sizeof a % 8 == 0);
+  uint64_t x[sizeof a / 8], y[sizeof a / 8], differ = 0;
+  memcpy(x, &a, sizeof a);
+  memcpy(y, &b, sizeof b);
+  for (size_t i = 0; i < sizeof a / 8; ++i) differ |= x[i] ^ y[i];
+  return !differ;
+}
+
+bool encode(const stridec_abi_tensor_map& map, char* out) {
+  uint64_t dims[5], strides[4];
+  uint32_t box[5], steps[5];
+  for (int32_t i = 0; i < map.rank; ++i) {
+    dims[i] = static_cast<uint64_t>(map.dims[i]);
+    box[i] = static_cast<uint32_t>(map.box[i]);
+    steps[i] = static_cast<uint32_t>(map.element_strides[i]);
+    if (i) strides[i - 1] = static_cast<uint64_t>(map.strides[i - 1]);
+  }
+  auto rank = static_cast<uint32_t>(map.rank);
+  if (map.im2col)
+    return driver.TensorMapIm2col &&
+           driver.TensorMapIm2col(out, map.dtype, rank, map.address, dims, strides, map.lower, map.upper,
+                                  box[0], box[1], steps, 0, map.swizzle, map.l2_promotion, 0) == 0;
+  return driver.TensorMapTiled && driver.TensorMapTiled(out, map.dtype, rank, map.address, dims, strides, box,
+                                                        steps, 0, map.swizzle, map.l2_promotion, 0) == 0;
+}
+
+}  // namespace
+
+struct CudaModel {
+  CUdevice device;
+  int32_t id;
+  void* context;
+  const stridec_abi_variant* variant;
+  void** modules;    // per kernel
+  void** functions;  // per kernel
+  CUdeviceptr weights;
+};
+
+struct CudaContext {
+  CudaModel* model;
+  void* stream;
+  stridec_abi_failure* failure;  // in host memory
+  CUdeviceptr failure_address;
+  void* events[2];
+  CUresult status;  // of the last call that failed
+  const char* what;
+  MapEntry* maps;  // in the order in which a run wants them
+  int32_t map_count, map_room, map_next;
+};
+
+namespace {
+
+struct Current {
+  explicit Current(const CudaModel& model) { driver.Push(model.context); }
+  ~Current() {
+    void* old;
+    driver.Pop(&old);
+  }
+};
+
+bool ok(CudaContext& c, const char* what, CUresult status) {
+  if (!status) return true;
+  c.status = status;
+  c.what = what;
+  return false;
+}
+
+void* allocate(void* user, size_t bytes, size_t) {
+  Current current(*static_cast<CudaModel*>(user));
+  CUdeviceptr memory = 0;
+  return driver.MemAlloc(&memory, bytes) == 0 ? reinterpret_cast<void*>(memory) : nullptr;
+}
+
+void release_memory(void* user, void* memory, size_t) {
+  Current current(*static_cast<CudaModel*>(user));
+  driver.MemFree(reinterpret_cast<CUdeviceptr>(memory));
+}
+
+const void* image_of(Bytes images, int32_t i) {
+  if (images.size < sizeof(stridec_abi_images)) return nullptr;
+  auto* table = reinterpret_cast<const stridec_abi_images*>(images.data);
+  auto n = static_cast<uint64_t>(i);
+  if (n >= table->count || images.size < sizeof(stridec_abi_images) + table->count * sizeof table->image[0])
+    return nullptr;
+  uint64_t offset = table->image[n].offset, bytes = table->image[n].bytes;
+  return offset < images.size && bytes && bytes <= images.size - offset ? images.data + offset : nullptr;
+}
+
+stridec_status load_kernels(CudaModel& m, int32_t first, Bytes images, Text& message) {
+  int32_t shared_most = 0;
+  driver.DeviceGetAttribute(&shared_most, kSharedOptin, m.device);
+  for (int32_t i = 0; i < m.variant->kernel_count; ++i) {
+    const stridec_abi_device_kernel& kernel = m.variant->kernels[i];
+    const void* image = image_of(images, first + i);
+    if (!image) {
+      message << "the artifact lacks the image of GPU kernel " << kernel.symbol;
+      return STRIDEC_BAD_ARTIFACT;
+    }
+    CUresult status = driver.ModuleLoadData(&m.modules[i], image);
+    if (!status) status = driver.ModuleGetFunction(&m.functions[i], m.modules[i], kernel.symbol);
+    if (!status && kernel.dynamic_shared) {
+      int32_t fixed = 0;
+      driver.FuncGetAttribute(&fixed, kFunctionStaticShared, m.functions[i]);
+      status = driver.FuncSetAttribute(m.functions[i], kFunctionDynamicShared, shared_most - fixed);
+    }
+    if (status) {
+      message << "the driver does not load GPU kernel " << kernel.symbol << ": ";
+      write_status(status, message);
+      return STRIDEC_UNSUPPORTED_DEVICE;
+    }
+  }
+  return STRIDEC_OK;
+}
+
+}  // namespace
+
+bool cuda_usable(const stridec_abi_variant& variant, int32_t id, Text& reason) {
+  switch (loaded()) {
+    case State::kReady: break;
+    case State::kNoLibrary: reason << "there is no NVIDIA driver (libcuda.so.1)"; return false;
+    case State::kTooOld: reason << "the NVIDIA driver is older than 525.60"; return false;
+    default:
+      reason << "the NVIDIA driver does not start: ";
+      write_status(init_status, reason);
+      return false;
+  }
+  int32_t count = 0, major = 0, minor = 0;
+  CUdevice device;
+  if (driver.DeviceGetCount(&count) || id < 0 || id >= count || driver.DeviceGet(&device, id)) {
+    reason << "there is no GPU " << id << " (the machine has " << count << ")";
+    return false;
+  }
+  driver.DeviceGetAttribute(&major, kDeviceMajor, device);
+  driver.DeviceGetAttribute(&minor, kDeviceMinor, device);
+  int32_t has = 10 * major + minor, wants = variant.capability;
+  bool fits = variant.exact == 1   ? has == wants
+              : variant.exact == 2 ? has >= wants
+                                   : has / 10 == wants / 10 && has >= wants;
+  if (!fits) {
+    char name[128] = "?";
+    driver.DeviceGetName(name, sizeof name, device);
+    reason << name << " has compute capability " << major << '.' << minor;
+  }
+  return fits;
+}
+
+stridec_status cuda_open(const stridec_abi_variant& variant, int32_t first_image, int32_t id, Bytes images,
+                         Bytes weights, CudaModel** model, Text& message) {
+  auto* m = static_cast<CudaModel*>(calloc(1, sizeof(CudaModel)));
+  if (m) {
+    m->id = id;
+    m->variant = &variant;
+    m->modules = make_array<void*>(variant.kernel_count);
+    m->functions = make_array<void*>(variant.kernel_count);
+  }
+  *model = m;
+  if (!m || !m->modules || !m->functions) {
+    message << "no memory for the model";
+    return STRIDEC_OUT_OF_MEMORY;
+  }
+  CUresult status = driver.DeviceGet(&m->device, id);
+  if (!status) status = driver.PrimaryRetain(&m->context, m->device);
+  if (status) {
+    m->context = nullptr;
+    message << "GPU " << id << " cannot be used: ";
+    write_status(status, message);
+    return STRIDEC_UNSUPPORTED_DEVICE;
+  }
+  Current current(*m);
+  stridec_status loading = load_kernels(*m, first_image, images, message);
+  if (loading != STRIDEC_OK || !weights.size) return loading;
+  status = driver.MemAlloc(&m->weights, weights.size);
+  if (status) {
+    m->weights = 0;
+    message << "no memory on GPU " << id << " for the weights (" << weights.size << " bytes)";
+    return STRIDEC_OUT_OF_MEMORY;
+  }
+  // From pageable memory: the call returns when the source has been read; the stream orders the rest.
+  status = driver.Upload(m->weights, weights.data, weights.size, nullptr);
+  if (!status) status = driver.StreamSynchronize(nullptr);
+  if (status) {
+    message << "the weights do not reach GPU " << id << ": ";
+    write_status(status, message);
+    return STRIDEC_DEVICE_ERROR;
+  }
+  return STRIDEC_OK;
+}
+
+void cuda_close(CudaModel* m) {
+  if (!m) return;
+  if (m->context) {
+    driver.Push(m->context);
+    if (m->weights) driver.MemFree(m->weights);
+    for (int32_t i = 0; m->modules && i < m->variant->kernel_count; ++i)
+      if (m->modules[i]) driver.ModuleUnload(m->modules[i]);
+    void* old;
+    driver.Pop(&old);
+    driver.PrimaryRelease(m->device);
+  }
+  free(m->modules);
+  free(m->functions);
+  free(m);
+}
+
+const char* cuda_weights(const CudaModel& model) { return reinterpret_cast<const char*>(model.weights); }
+int32_t cuda_device(const CudaModel& model) { return model.id; }
+
+Allocator cuda_allocator(CudaModel& model) { return {allocate, release_memory, &model, false, 0}; }
+
+stridec_status cuda_context_create(CudaModel& model, void* stream, CudaContext** context, Text& message) {
+  auto* c = static_cast<CudaContext*>(calloc(1, sizeof(CudaContext)));
+  *context = c;
+  if (!c) {
+    message << "no memory for the context";
+    return STRIDEC_OUT_OF_MEMORY;
+  }
+  c->model = &model;
+  c->stream = stream;
+  Current current(model);
+  void* slot = nullptr;
+  if (!ok(*c, "cuMemHostAlloc",
+          driver.MemHostAlloc(&slot, sizeof(stridec_abi_failure), kHostPortable | kHostMapped)) ||
+      !ok(*c, "cuMemHostGetDevicePointer", driver.MemHostGetDevicePointer(&c->failure_address, slot, 0)) ||
+      !ok(*c, "cuEventCreate", driver.EventCreate(&c->events[0], 0)) ||
+      !ok(*c, "cuEventCreate", driver.EventCreate(&c->events[1], 0))) {
+    if (slot) driver.MemFreeHost(slot);
+    cuda_write_error(*c, message);
+    return STRIDEC_DEVICE_ERROR;
+  }
+  c->failure = static_cast<stridec_abi_failure*>(slot);
+  cuda_reset_failure(*c);
+  return STRIDEC_OK;
+}
+
+void cuda_context_destroy(CudaContext* c) {
+  if (!c) return;
+  if (c->model) {
+    Current current(*c->model);
+    driver.StreamSynchronize(c->stream);
+    for (void* event : c->events)
+      if (event) driver.EventDestroy(event);
+    if (c->failure) driver.MemFreeHost(c->failure);
+  }
+  free(c->maps);
+  free(c);
+}
+
+bool cuda_upload(CudaContext& c, void* to, const void* from, int64_t bytes) {
+  if (!bytes) return true;
+  Current current(*c.model);
+  return ok(c, "cuMemcpyHtoDAsync",
+            driver.Upload(reinterpret_cast<CUdeviceptr>(to), from, static_cast<size_t>(bytes), c.stream));
+}
+
+bool cuda_fill_zero(CudaContext& c, void* to, int64_t bytes) {
+  if (!bytes) return true;
+  Current current(*c.model);
+  return ok(c, "cuMemsetD8Async",
+            driver.Memset(reinterpret_cast<CUdeviceptr>(to), 0, static_cast<size_t>(bytes), c.stream));
+}
+
+bool cuda_download(CudaContext& c, void* to, const void* from, int64_t bytes) {
+  if (!bytes) return true;
+  Current current(*c.model);
+  return ok(c, "cuMemcpyDtoHAsync",
+            driver.Download(to, reinterpret_cast<CUdeviceptr>(from), static_cast<size_t>(bytes), c.stream)) &&
+         ok(c, "cuStreamSynchronize", driver.StreamSynchronize(c.stream));
+}
+
+bool cuda_wait(CudaContext& c) {
+  Current current(*c.model);
+  return ok(c, "cuStreamSynchronize", driver.StreamSynchronize(c.stream));
+}
+
+void cuda_begin(CudaContext& c) { c.map_next = 0; }
+
+int32_t cuda_launch(CudaContext& c, const stridec_abi_device_launch& l, void* workspace) {
+  if (l.grid[0] <= 0 || l.grid[1] <= 0 || l.grid[2] <= 0) return 0;
+  const stridec_abi_device_kernel& kernel = c.model->variant->kernels[l.kernel];
+  alignas(64) char parameters[STRIDEC_ABI_DEVICE_MAPS * 128 + (STRIDEC_ABI_DEVICE_WORDS + 2) * 8];
+  if (l.grid[0] > INT32_MAX || l.grid[1] > 65535 || l.grid[2] > 65535 ||
+      l.map_count > STRIDEC_ABI_DEVICE_MAPS || l.word_count > STRIDEC_ABI_DEVICE_WORDS)
+    return !ok(c, kernel.symbol, 1 /* invalid value */);
+  size_t bytes = 0;
+  for (int32_t i = 0; i < l.map_count; ++i, ++c.map_next) {
+    if (c.map_next == c.map_room) {
+      int32_t room = c.map_room ? 2 * c.map_room : 64;
+      void* more = nullptr;
+      if (posix_memalign(&more, 64, static_cast<size_t>(room) * sizeof(MapEntry)) != 0)
+        return !ok(c, "maps", 2);
+      if (c.maps) memcpy(more, c.maps, static_cast<size_t>(c.map_count) * sizeof(MapEntry));
+      free(c.maps);
+      c.maps = static_cast<MapEntry*>(more);
+      c.map_room = room;
+    }
+    MapEntry& entry = c.maps[c.map_next];
+    if (c.map_next >= c.map_count || !same(entry.given, l.maps[i])) {
+      entry.given = l.maps[i];
+      if (!encode(entry.given, entry.encoded)) {
+        memset(&entry.given, 0xff, sizeof entry.given);
+        return !ok(c, "cuTensorMapEncode", 1);
+      }
+      if (c.map_next >= c.map_count) c.map_count = c.map_next + 1;
+    }
+    memcpy(parameters + bytes, entry.encoded, 128);
+    bytes += 128;
+  }
+  if (l.word_count) memcpy(parameters + bytes, l.words, static_cast<size_t>(l.word_count) * 8);
+  bytes += static_cast<size_t>(l.word_count) * 8;
+  if (l.fails) memcpy(parameters + bytes, &c.failure_address, 8), bytes += 8;
+  if (l.workspace_bytes) memcpy(parameters + bytes, &workspace, 8), bytes += 8;
+  void* extra[] = {kParameterBuffer, parameters, kParameterBytes, &bytes, nullptr};
+  LaunchAttribute dependent = {kAttributeDependentLaunch, {}, {}};
+  dependent.value.number = 1;
+  LaunchConfig config = {
+      {static_cast<uint32_t>(l.grid[0]), static_cast<uint32_t>(l.grid[1]), static_cast<uint32_t>(l.grid[2])},
+      {static_cast<uint32_t>(kernel.threads), 1, 1},
+      static_cast<uint32_t>(l.shared_bytes),
+      c.stream,
+      &dependent,
+      kernel.dependent ? 1u : 0u};
+  Current current(*c.model);
+  return !ok(c, kernel.symbol, driver.LaunchKernelEx(&config, c.model->functions[l.kernel], nullptr, extra));
+}
+
+const stridec_abi_failure& cuda_failure(const CudaContext& c) { return *c.failure; }
+void cuda_reset_failure(CudaContext& c) { memset(c.failure, 0, sizeof *c.failure); }
+
+bool cuda_mark(CudaContext& c, bool start) {
+  Current current(*c.model);
+  return ok(c, "cuEventRecord", driver.EventRecord(c.events[start ? 0 : 1], c.stream));
+}
+
+int64_t cuda_elapsed(CudaContext& c) {
+  Current current(*c.model);
+  float ms = 0;
+  if (!ok(c, "cuEventSynchronize", driver.EventSynchronize(c.events[1])) ||
+      !ok(c, "cuEventElapsedTime", driver.EventElapsedTime(&ms, c.events[0], c.events[1])))
+    return 0;
+  return static_cast<int64_t>(static_cast<double>(ms) * 1e6);
+}
+
+void cuda_write_error(const CudaContext& c, Text& message) {
+  message << "the GPU's driver refused " << (c.what ? c.what : "a call") << ": ";
+  write_status(c.status, message);
+}
+
+}  // namespace stridec::runtime
