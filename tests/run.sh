@@ -15,6 +15,7 @@ suites=(
   'cli|$python tests/cli/run.py'
   'models|$python tests/models/run.py $([ -n "${STRIDEC_QUICK:-}" ] || echo --all)'
   'conformance|bash tests/conformance/run.sh'
+  'contrib|bash tests/conformance/contrib.sh'
   'quickstart|bash samples/quickstart.sh && echo 1 passed, 0 failed'
 )
 

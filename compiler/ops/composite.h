@@ -19,6 +19,10 @@ Term matmul(Term a, Term b, std::optional<DType> to = std::nullopt);
 // missing.
 Term einsum(std::string equation, std::vector<Term> operands);
 
+// ---- linear algebra; by elimination with row exchanges, in f32 or wider ----
+Term determinant(Term x);  // of each [n, n] matrix at the end
+Term inverse(Term x);
+
 // ---- activations; narrow floats are computed in f32 ----
 Term sigmoid(Term x);
 Term relu(Term x);

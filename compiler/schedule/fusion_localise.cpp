@@ -122,15 +122,15 @@ void localise(Program& program, Nest& nest, const Flow& flow) {
   for (const auto& [from, to] : replaced) loop::replace_uses(nest.body, from, to);
   loop::eliminate_dead(nest);
 
-  for (auto& [id, accesses] : accesses_of(nest)) {
-    if (program[id].storage != loop::Storage::kArena || accesses.stores == 0) continue;
-    if (flow.total_writers[id.value] != 1) continue;
-    if (flow.total_readers[id.value] > own_reads[id]) continue;
-    if (accesses.loads == 0)
-      drop_stores(nest.body, id);
-    else
-      make_local(program, nest, id, accesses.all);
-  }
+  const auto is_own = [&](BufferId id, const Accesses& accesses) {
+    return program[id].storage == loop::Storage::kArena && accesses.stores > 0 &&
+           flow.total_writers[id.value] == 1 && flow.total_readers[id.value] <= own_reads[id];
+  };
+  // Dropping stores moves the statements that accesses point into: it comes first, over a list of its own.
+  for (const auto& [id, accesses] : accesses_of(nest))
+    if (is_own(id, accesses) && accesses.loads == 0) drop_stores(nest.body, id);
+  for (const auto& [id, accesses] : accesses_of(nest))
+    if (is_own(id, accesses)) make_local(program, nest, id, accesses.all);
   loop::eliminate_dead(nest);
 }
 

@@ -3,7 +3,8 @@
 //
 //   onnx_backend DATA [--engine interpreter|compiled] [--list] [--failures FILE] [--jobs N] [name...]
 //
-// DATA holds node/, simple/, light/, pytorch-*/. --list prints the tests that do not pass, with the reason;
+// DATA holds node/, simple/, light/, pytorch-*/. A test's file `tolerance` holds a relative and an
+// absolute tolerance of its own. --list prints the tests that do not pass, with the reason;
 // --failures writes them to a file, name and reason with a tab between. A test runs in a process of its own,
 // so that a crash or endless loop is one failure. Inputs that an operator needs at compile time (axes,
 // scales) are bound as constants in a second attempt; such passes are counted apart. The last line is "N
@@ -78,14 +79,15 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 }
 
 // Empty: equal within the tolerance.
-std::string difference(const loop::HostTensor& got, const loop::HostTensor& want, double relative) {
+std::string difference(const loop::HostTensor& got, const loop::HostTensor& want, double relative,
+                       double absolute) {
   if (got.dtype != want.dtype) return cat("dtype ", name(got.dtype), ", expected ", name(want.dtype));
   if (got.shape != want.shape)
     return cat("shape ", shape_text(got.shape), ", expected ", shape_text(want.shape));
   for (int64_t i = 0; i < loop::element_count(want); ++i) {
     const double a = loop::get_number(got, i), b = loop::get_number(want, i);
     if (a == b || (std::isnan(a) && std::isnan(b))) continue;
-    if (!(std::fabs(a - b) <= kAbsolute + relative * std::fabs(b)))
+    if (!(std::fabs(a - b) <= absolute + relative * std::fabs(b)))
       return cat("element ", i, " is ", a, ", expected ", b);
   }
   return {};
@@ -113,7 +115,7 @@ struct Test {
   fs::path model;
   std::vector<fs::path> data_sets;  // none: a light model
   fs::path light_output;
-  double relative = kRelative;
+  double relative = kRelative, absolute = kAbsolute;
 };
 
 struct Data {
@@ -176,7 +178,7 @@ std::string attempt(const Test& test, const onnx::Model& model, const Data& data
   for (size_t i = 0; i < outputs.size(); ++i) {
     const std::string why = wanted[i].elem_type == onnx::kElemString
                                 ? string_difference(outputs[i], wanted[i])
-                                : difference(outputs[i], host(wanted[i]), test.relative);
+                                : difference(outputs[i], host(wanted[i]), test.relative, test.absolute);
     if (!why.empty()) return cat("output ", i, ": ", why);
   }
   return {};
@@ -316,6 +318,8 @@ std::vector<Test> find_tests(const fs::path& data) {
                 .model = entry.path() / "model.onnx",
                 .data_sets = {},
                 .light_output = {}};
+      if (std::ifstream tolerance(entry.path() / "tolerance"); tolerance)
+        tolerance >> test.relative >> test.absolute;
       for (const auto& set : fs::directory_iterator(entry.path()))
         if (set.is_directory()) test.data_sets.push_back(set.path());
       out.push_back(std::move(test));

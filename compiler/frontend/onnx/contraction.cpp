@@ -34,30 +34,8 @@ Outputs op_einsum(Context& c) {
 // unroll.
 Outputs det(Context& c) {
   const Term x = c.in(0);
-  const auto n = x.rank() >= 2 ? sym::as_const(x.dim(x.rank() - 1)) : std::nullopt;
-  if (!n || *n > 4 || x.dim(x.rank() - 2) != x.dim(x.rank() - 1))
-    c.unsupported(
-        "determinants are supported for square matrices of up to 4 x 4 whose size is known at compile time");
-  const int64_t rows = x.rank() - 2, columns = x.rank() - 1;
-  const auto at = [&](int64_t i, int64_t j) {
-    return squeeze(slice(slice(x, rows, i, 1), columns, j, 1), {rows, columns});
-  };
-  // Laplace expansion along the first row, over the columns that are left.
-  const auto minor = [&](auto&& self, int64_t row, const Dims& left) -> Term {
-    Term sum = at(row, left[0]);
-    if (left.size() == 1) return sum;
-    for (size_t k = 0; k < left.size(); ++k) {
-      Dims rest = left;
-      rest.erase(rest.begin() + static_cast<int64_t>(k));
-      const Term product = at(row, left[k]) * self(self, row + 1, rest);
-      sum = k == 0 ? product : k % 2 ? sum - product : sum + product;
-    }
-    return sum;
-  };
-  Dims all;
-  for (int64_t j = 0; j < *n; ++j) all.push_back(j);
-  if (all.empty()) return {filled(c.b, Shape(x.shape().begin(), x.shape().end() - 2), x.dtype(), 1)};
-  return {minor(minor, 0, all)};
+  if (x.rank() < 2) c.does_not_fit("a determinant of a tensor without rows and columns");
+  return {determinant(x)};
 }
 
 constexpr Row kRows[] = {

@@ -1,4 +1,6 @@
 // Operators of onnxruntime's own domain that its optimiser and model builders write.
+#include <algorithm>
+
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/ops/composite.h"
@@ -17,8 +19,16 @@ Outputs bias_add(Context& c) { return {c.in(0) + c.in(1) + c.in(2)}; }
 
 Outputs fused_matmul(Context& c) {
   Term a = c.in(0), b = c.in(1);
-  if (c.integer("transBatchA", 0) || c.integer("transBatchB", 0))
-    c.unsupported("transposed batch dims of FusedMatMul are not supported");
+  // The rows stand before the batch dims.
+  const auto batch_first = [](Term x) {
+    Dims order;
+    for (int64_t d = 1; d < x.rank() - 1; ++d) order.push_back(d);
+    order.push_back(0);
+    order.push_back(x.rank() - 1);
+    return permute(x, order);
+  };
+  if (c.integer("transBatchA", 0)) a = batch_first(a);
+  if (c.integer("transBatchB", 0)) b = batch_first(b);
   if (c.integer("transA", 0)) a = transpose(a, a.rank() - 2, a.rank() - 1);
   if (c.integer("transB", 0)) b = transpose(b, b.rank() - 2, b.rank() - 1);
   const double alpha = c.number("alpha", 1);
@@ -69,52 +79,104 @@ Outputs embed_layer_norm(Context& c) {
   return out;
 }
 
-// y = x * dequantised(B)^T: B [n, blocks, bytes] holds 2, 4 or 8-bit numbers, low bits first, with one scale
-// a block.
-Outputs matmul_nbits(Context& c) {
-  const Term a = c.in(0), packed = c.in(1);
-  const int64_t bits = c.integer("bits", 4), n = c.integer("N"), k = c.integer("K"),
-                block = c.integer("block_size");
-  if (bits != 2 && bits != 4 && bits != 8) c.unsupported(cat("weights of ", bits, " bits are not supported"));
-  if (c.has(4)) c.unsupported("MatMulNBits with g_idx is not supported");
-  const int64_t blocks = (k + block - 1) / block, per_byte = 8 / bits;
-  const auto unpack = [&](Term bytes, const Shape& shape) {
-    if (per_byte == 1) return reshape(bytes, shape);
-    std::vector<Term> parts;
-    for (int64_t i = 0; i < per_byte; ++i)
-      parts.push_back(
-          unsqueeze(apply(OpKind::kBitAnd, apply(OpKind::kShr, bytes, static_cast<double>(i * bits)),
-                          static_cast<double>((1 << bits) - 1)),
-                    {bytes.rank()}));
-    return reshape(concat(parts, bytes.rank()), shape);
-  };
-  Term weights = cast(unpack(packed, {n, blocks, block}), DType::kF32);
-  Term zero = c.number(DType::kF32, static_cast<double>(1 << (bits - 1)));
-  if (c.has(3)) {
-    const Term z = c.in(3);
-    if (is_float(z.dtype())) {
-      zero = cast(reshape(z, {n, blocks, 1}), DType::kF32);
-    } else {
-      const int64_t row_bytes = (blocks + per_byte - 1) / per_byte;
-      const Term all = unpack(reshape(z, {n, row_bytes}), {n, row_bytes * per_byte});
-      zero = cast(unsqueeze(slice(all, 1, 0, blocks), {2}), DType::kF32);
-    }
-  }
-  weights = (weights - zero) * cast(reshape(c.in(2), {n, blocks, 1}), DType::kF32);
-  const Term matrix = slice(reshape(weights, {n, blocks * block}), 1, 0, k);
-  Term y = matmul(cast(a, DType::kF32), transpose(matrix, 0, 1));
-  if (c.has(5)) y = y + cast(c.in(5), DType::kF32);
-  return {cast(y, a.dtype())};
+// ---- products and convolutions with an activation --------------------------------------------------------
+
+Term activated(const Context& c, Term x, const std::string& kind, double alpha, double beta, bool given) {
+  if (kind.empty()) return x;
+  if (kind == "Relu") return relu(x);
+  if (kind == "Sigmoid") return sigmoid(x);
+  if (kind == "Tanh") return tanh(x);
+  if (kind == "LeakyRelu") return select(less(x, 0), x * (given ? alpha : 0.01), x);
+  if (kind == "Clip") return minimum(maximum(x, alpha), beta);
+  if (kind == "HardSigmoid") return minimum(maximum(x * (given ? alpha : 0.2) + (given ? beta : 0.5), 0), 1);
+  if (kind == "Gelu") return gelu(x, false);
+  if (kind == "QuickGelu") return silu(x, given ? alpha : 1.702);
+  c.unsupported("activation '" + kind + "'");
+}
+
+Outputs fused_conv(Context& c) {
+  Node conv = c.node;
+  conv.op_type = "Conv";
+  conv.domain = "";
+  conv.version = 11;
+  conv.inputs.resize(std::min<size_t>(conv.inputs.size(), 3));
+  std::vector<Slot> inputs;
+  for (size_t i = 0; i < conv.inputs.size(); ++i) inputs.push_back(c.has(i) ? c.slot(i) : Slot());
+  Term y(c.b, c.importer().import_as(c, conv, std::move(inputs)).at(0).tensor);
+  if (c.has(3)) y = y + c.in(3);
+  std::vector<double> p = c.numbers("activation_params");
+  const bool given = !p.empty();
+  p.resize(2, 0);
+  return {activated(c, y, c.text("activation", ""), p[0], p[1], given)};
+}
+
+Outputs fused_gemm(Context& c) {
+  Node gemm = c.node;
+  gemm.op_type = "Gemm";
+  gemm.domain = "";
+  gemm.version = 13;
+  std::vector<Slot> inputs;
+  for (size_t i = 0; i < gemm.inputs.size(); ++i) inputs.push_back(c.has(i) ? c.slot(i) : Slot());
+  const Term y(c.b, c.importer().import_as(c, gemm, std::move(inputs)).at(0).tensor);
+  return {activated(c, y, c.text("activation", ""), c.number("activation_alpha", 0),
+                    c.number("activation_beta", 0), c.has_attribute("activation_alpha"))};
+}
+
+Outputs inverse(Context& c) { return {ops::inverse(c.in(0))}; }
+
+// ---- Stable Diffusion ------------------------------------------------------------------------------------
+
+Outputs group_norm_of(Context& c, Term x) {
+  const int64_t groups = c.integer("groups");
+  const bool last = c.integer("channels_last", 1) != 0;
+  Term w = widen(x);
+  Dims order{0, x.rank() - 1};
+  for (int64_t d = 1; d < x.rank() - 1; ++d) order.push_back(d);
+  if (last) w = permute(w, order);
+  const sym::Expr channels = w.dim(1), each = c.b.simplify(sym::floordiv(channels, groups));
+  c.b.require(sym::eq(each * groups, channels), "{0} channels do not divide into groups", {channels});
+  Shape split{w.dim(0), groups, each};
+  split.insert(split.end(), w.shape().begin() + 2, w.shape().end());
+  Dims dims;
+  for (int64_t d = 2; d <= w.rank(); ++d) dims.push_back(d);
+  Shape along(static_cast<size_t>(w.rank() - 1), 1);
+  along[0] = channels;
+  Term y = reshape(standardize(reshape(w, split), dims, c.number("epsilon", 1e-5f)).value, w.shape());
+  y = y * reshape(widen(c.in(1)), along) + reshape(widen(c.in(2)), along);
+  if (c.integer("activation", 0)) y = silu(y);
+  Dims back{0};
+  for (int64_t d = 2; d < y.rank(); ++d) back.push_back(d);
+  back.push_back(1);
+  return {cast(last ? permute(y, back) : y, x.dtype()), x};
+}
+Outputs group_norm(Context& c) { return {group_norm_of(c, c.in(0)).at(0)}; }
+Outputs skip_group_norm(Context& c) {
+  Term skip = c.in(3);
+  if (skip.rank() == 2) skip = reshape(skip, {skip.dim(0), 1, 1, skip.dim(1)});
+  const Term x = c.in(0) + skip;
+  return group_norm_of(c, c.has(4) ? x + c.in(4) : x);
+}
+
+Outputs bias_split_gelu(Context& c) {
+  const Term x = c.in(0) + c.in(1);
+  const int64_t last = x.rank() - 1;
+  const sym::Expr half = c.b.simplify(sym::floordiv(x.dim(last), 2));
+  return {slice(x, last, 0, half) * gelu(slice(x, last, half, half), false)};
 }
 
 constexpr Row kRows[] = {
     {"BiasAdd", bias_add, 1, kAnyLater, kMicrosoft},
+    {"BiasSplitGelu", bias_split_gelu, 1, kAnyLater, kMicrosoft},
     {"BiasGelu", op_gelu, 1, kAnyLater, kMicrosoft},
     {"EmbedLayerNormalization", embed_layer_norm, 1, kAnyLater, kMicrosoft},
     {"FastGelu", fast_gelu, 1, kAnyLater, kMicrosoft},
+    {"FusedConv", fused_conv, 1, kAnyLater, kMicrosoft},
+    {"FusedGemm", fused_gemm, 1, kAnyLater, kMicrosoft},
     {"FusedMatMul", fused_matmul, 1, kAnyLater, kMicrosoft},
+    {"GroupNorm", group_norm, 1, kAnyLater, kMicrosoft},
+    {"Inverse", inverse, 1, kAnyLater, kMicrosoft},
+    {"SkipGroupNorm", skip_group_norm, 1, kAnyLater, kMicrosoft},
     {"Gelu", op_gelu, 1, kAnyLater, kMicrosoft},
-    {"MatMulNBits", matmul_nbits, 1, kAnyLater, kMicrosoft},
     {"QuickGelu", quick_gelu, 1, kAnyLater, kMicrosoft},
     {"SimplifiedLayerNormalization", simplified_layer_norm},
     {"SkipLayerNormalization", skip_layer_norm, 1, kAnyLater, kMicrosoft},

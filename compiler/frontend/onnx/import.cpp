@@ -19,11 +19,27 @@ namespace stridec::onnx {
 namespace {
 
 std::vector<std::span<const Row>> families() {
-  return {pointwise_rows(),    shape_rows(),     indexing_rows(),     reduction_rows(),
-          contraction_rows(),  window_rows(),    resize_rows(),       normalization_rows(),
-          quantization_rows(), recurrent_rows(), control_flow_rows(), sequence_rows(),
-          vision_rows(),       signal_rows(),    training_rows(),     contrib_rows(),
-          tree_rows(),         ml_rows(),        string_rows()};
+  return {pointwise_rows(),
+          shape_rows(),
+          indexing_rows(),
+          reduction_rows(),
+          contraction_rows(),
+          window_rows(),
+          resize_rows(),
+          normalization_rows(),
+          quantization_rows(),
+          recurrent_rows(),
+          control_flow_rows(),
+          sequence_rows(),
+          vision_rows(),
+          signal_rows(),
+          training_rows(),
+          contrib_rows(),
+          contrib_attention_rows(),
+          contrib_quantized_rows(),
+          tree_rows(),
+          ml_rows(),
+          string_rows()};
 }
 
 using RowTable = std::unordered_map<std::string, std::vector<const Row*>>;

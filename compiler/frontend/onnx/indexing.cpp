@@ -197,6 +197,8 @@ constexpr Row kRows[] = {
     {"ScatterND", scatter_nd},
     {"TensorScatter", tensor_scatter},
     {"Unique", unique},
+    {"Unique", unique, 1, kAnyLater, "com.microsoft"},
+    {"GatherND", gather_nd, 1, kAnyLater, "com.microsoft"},
 };
 
 }  // namespace

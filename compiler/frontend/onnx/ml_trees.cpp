@@ -88,14 +88,8 @@ void leaves_first(Forest& f) {
   f = std::move(out);
 }
 
-// The sum (or mean, least, largest) of the leaves' weights for every row and target. `has`: which targets any
-// reached leaf speaks about; computed where asked for.
-struct Scores {
-  Term value;
-  std::optional<Term> has;
-};
-Scores evaluate(const Context& c, Term x, Forest f, int64_t targets, const std::string& aggregate,
-                bool want_has) {
+// The sum (or mean, least, largest) of the leaves' weights for every row and target.
+Term evaluate(const Context& c, Term x, Forest f, int64_t targets, const std::string& aggregate) {
   if (x.rank() == 1) x = unsqueeze(x, {0});
   if (!is_float(x.dtype())) x = cast(x, DType::kF32);
   const DType dtype = x.dtype();
@@ -135,18 +129,16 @@ Scores evaluate(const Context& c, Term x, Forest f, int64_t targets, const std::
   }
   const Shape shape{count, targets};
   const Term reached = gather(float_table(c.b, weights, dtype, shape), leaf, 0);  // [rows, trees, targets]
-  const auto spoken = [&] {
-    return reduce(OpKind::kReduceOr, gather(integer_table(c.b, said, DType::kBool, shape), leaf, 0), {1});
-  };
   if (aggregate == "SUM" || aggregate == "AVERAGE") {
     Term value = reduce_sum(reached, {1});
     if (aggregate == "AVERAGE") value = value / static_cast<double>(f.roots.size());
-    return {value, want_has ? std::optional(spoken()) : std::nullopt};
+    return value;
   }
   if (!extreme) c.does_not_fit("aggregate_function is '" + aggregate + "'");
   const Term best = aggregate == "MAX" ? reduce_max(reached, {1}) : reduce_min(reached, {1});
-  const Term has = spoken();
-  return {select(has, best, 0), has};
+  const Term has =
+      reduce(OpKind::kReduceOr, gather(integer_table(c.b, said, DType::kBool, shape), leaf, 0), {1});
+  return select(has, best, 0);
 }
 
 Term plus_base(const Context& c, Term scores, const std::vector<double>& base, int64_t targets) {
@@ -286,15 +278,14 @@ Outputs tree_ensemble(Context& c) {
                 transform = c.integer("post_transform", 0);
   if (aggregate < 0 || aggregate > 3 || transform < 0 || transform > 4)
     c.does_not_fit("aggregate_function or post_transform is unknown");
-  const Scores s = evaluate(c, c.in(0), read_new(c), targets, kAggregates[aggregate], false);
-  return {post_transform(c, s.value, kTransforms[transform])};
+  const Term sums = evaluate(c, c.in(0), read_new(c), targets, kAggregates[aggregate]);
+  return {post_transform(c, sums, kTransforms[transform])};
 }
 
 Outputs regressor(Context& c) {
   const int64_t targets = c.integer("n_targets", 1);
-  const Scores s =
-      evaluate(c, c.in(0), read_old(c, "target"), targets, c.text("aggregate_function", "SUM"), false);
-  const Term y = post_transform(c, plus_base(c, s.value, float_attribute(c, "base_values"), targets),
+  const Term sums = evaluate(c, c.in(0), read_old(c, "target"), targets, c.text("aggregate_function", "SUM"));
+  const Term y = post_transform(c, plus_base(c, sums, float_attribute(c, "base_values"), targets),
                                 c.text("post_transform", "NONE"));
   return {cast(y, DType::kF32)};
 }
@@ -315,27 +306,25 @@ Outputs classifier(Context& c) {
     one_class &= l.target == f.leaves[0].target;
     positive &= l.weight >= 0;
   }
-  const Scores s = evaluate(c, c.in(0), f, classes, "SUM", classes == 2 && !one_class);
+  const Term sums = evaluate(c, c.in(0), f, classes, "SUM");
   const int64_t last = 1;
   if (!one_class) {
-    Term scores = plus_base(c, s.value, base, classes);
+    Term scores = plus_base(c, sums, base, classes);
     const Term best(c.b, c.b.add1(OpKind::kArgMax, {scores.id()}, {{"dim", last}, {"last", int64_t{0}}}));
-    const Term index =
-        classes == 2 ? cast(greater(squeeze(slice(scores, 1, 1, 1), {1}), 0), DType::kI64) : best;
-    return {labels(index), cast(post_transform(c, scores, transform), DType::kF32)};
+    return {labels(best), cast(post_transform(c, scores, transform), DType::kF32)};
   }
-  Term score = slice(s.value, 1, f.leaves.empty() ? 0 : f.leaves[0].target, 1);
+  Term score = slice(sums, 1, f.leaves.empty() ? 0 : f.leaves[0].target, 1);
   if (base.size() == 1) score = score + base[0];
   if (base.size() == 2) score = score + base[1];
   const Term index = cast(greater(squeeze(score, {1}), positive ? 0.5 : 0.0), DType::kI64);
   Term both = score;
   if (transform == "PROBIT")
     both = post_transform(c, concat({score, score}, 1), transform);
-  else if (positive)
+  else if (positive && transform != "LOGISTIC")
     both = concat({subtract_from(1, score), score}, 1);
   else
     both = concat({-score, score}, 1);
-  if (!positive && transform == "LOGISTIC") both = sigmoid(both);
+  if (transform == "LOGISTIC") both = sigmoid(both);
   return {labels(index), cast(both, DType::kF32)};
 }
 

@@ -3,13 +3,14 @@
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
+#include "compiler/frontend/onnx/quantization.h"
 #include "compiler/frontend/onnx/window.h"
 #include "compiler/ops/composite.h"
 
 namespace stridec::onnx {
-namespace {
-
 using namespace ops;
+
+namespace {
 
 // A scale or zero point as it stands beside x: one number, one per index of an axis, or one per block along
 // it.
@@ -35,7 +36,8 @@ Term beside(const Context& c, Term parameter, Term x) {
   return slice(reshape(expand(reshape(parameter, split), stretched), joined), axis, 0, x.shape()[d]);
 }
 
-// Rounded to the nearest even, shifted, and cut to what the integer type holds; narrow floats are cast.
+}  // namespace
+
 Term quantize(Term x, Term scale, std::optional<Term> zero, DType to, bool saturate) {
   const Term scaled = x / scale;
   if (is_float(to)) return cast(scaled, to, saturate);
@@ -47,7 +49,6 @@ Term quantize(Term x, Term scale, std::optional<Term> zero, DType to, bool satur
   return cast(minimum(maximum(rounded, low), high), to);
 }
 
-// (x - zero) * scale in f32; integers subtract as integers, so that nothing is lost.
 Term dequantize(Term x, Term scale, std::optional<Term> zero) {
   if (!is_float(x.dtype())) {
     const Term wide = cast(x, DType::kI32);
@@ -56,6 +57,8 @@ Term dequantize(Term x, Term scale, std::optional<Term> zero) {
   const Term wide = cast(x, DType::kF32);
   return (zero ? wide - cast(*zero, DType::kF32) : wide) * cast(scale, DType::kF32);
 }
+
+namespace {
 
 Outputs quantize_linear(Context& c) {
   const Term x = c.in(0);
@@ -78,8 +81,9 @@ Outputs dequantize_linear(Context& c) {
   return {cast(dequantize(x, beside(c, scale, x), zero), c.dtype("output_dtype", scale.dtype()))};
 }
 
-Outputs dynamic_quantize_linear(Context& c) {
-  const Term x = c.in(0);
+}  // namespace
+
+Quantized quantize_dynamically(Term x) {
   Dims all;
   for (int64_t d = 0; d < x.rank(); ++d) all.push_back(d);
   const Term low = minimum(reduce_min(x, all), 0), high = maximum(reduce_max(x, all), 0);
@@ -89,8 +93,15 @@ Outputs dynamic_quantize_linear(Context& c) {
   return {quantize(x, scale, zero, DType::kU8, true), scale, zero};
 }
 
-// x - zero as i32; a vector of zero points goes with the rows (of the left operand) or the columns (of the
-// right).
+namespace {
+
+Outputs dynamic_quantize_linear(Context& c) {
+  const Quantized q = quantize_dynamically(c.in(0));
+  return {q.value, q.scale, q.zero};
+}
+
+}  // namespace
+
 Term centered(Term x, std::optional<Term> zero, bool rows) {
   const Term wide = cast(x, DType::kI32);
   if (!zero) return wide;
@@ -99,6 +110,8 @@ Term centered(Term x, std::optional<Term> zero, bool rows) {
   if (z.rank() == 1 && z.dim(0).is_const(1)) z = reshape(z, {});
   return wide - z;
 }
+
+namespace {
 
 Outputs matmul_integer(Context& c) {
   return {matmul(centered(c.in(0), c.optional(2), true), centered(c.in(1), c.optional(3), false))};

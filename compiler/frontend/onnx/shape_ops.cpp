@@ -382,6 +382,8 @@ constexpr Row kRows[] = {
     {"Tile", tile},
     {"Transpose", op_transpose},
     {"Trilu", trilu},
+    {"Trilu", trilu, 1, kAnyLater, "com.microsoft"},
+    {"Range", range, 1, kAnyLater, "com.microsoft"},
     {"Unsqueeze", op_unsqueeze},
 };
 

@@ -1,0 +1,349 @@
+// The attention family of onnxruntime's own domain: rotary embeddings, Attention, QAttention,
+// MultiHeadAttention, GroupQueryAttention.
+#include <cmath>
+#include <limits>
+
+#include "compiler/base/text.h"
+#include "compiler/frontend/onnx/import_rows.h"
+#include "compiler/frontend/onnx/tables.h"
+#include "compiler/ops/composite.h"
+
+namespace stridec::onnx {
+namespace {
+
+using namespace ops;
+
+constexpr const char* kMicrosoft = "com.microsoft";
+
+sym::Expr divided(const Context& c, sym::Expr size, sym::Expr by, const char* what) {
+  const sym::Expr part = c.b.simplify(sym::floordiv(size, by));
+  c.b.require(sym::eq(part * by, size), cat("{0} ", what, " do not divide into {1}"), {size, by});
+  return part;
+}
+
+// [batch, sequence, heads * size] and [batch, heads, sequence, size].
+Term split_heads(const Context& c, Term x, sym::Expr heads) {
+  return transpose(reshape(x, {x.dim(0), x.dim(1), heads, divided(c, x.dim(2), heads, "columns")}), 1, 2);
+}
+Term join_heads(Term x) {
+  const Term rows = transpose(x, 1, 2);
+  return reshape(rows, {rows.dim(0), rows.dim(1), rows.dim(2) * rows.dim(3)});
+}
+
+Term positions_along(Builder& b, sym::Expr size, int64_t dim, int64_t rank) {
+  Shape shape(static_cast<size_t>(rank), 1);
+  shape[static_cast<size_t>(dim)] = size;
+  return index_along(b, shape, dim, DType::kI64);
+}
+
+// ---- rotary embedding ------------------------------------------------------------------------------------
+
+// x [batch, heads, sequence, size]; position [batch or 1, sequence]; caches [positions, half]. The first
+// 2 * half numbers of each head are turned, pairs lie side by side (interleaved) or half the width apart.
+Term rotate(Term x, Term position, Term cosine, Term sine, bool interleaved, double scale = 1) {
+  const sym::Expr half = cosine.dim(1), rest = x.dim(3) - half * 2;
+  const auto angles = [&](Term cache) {
+    const Term t = unsqueeze(gather(cache, position, 0), {1});
+    return widen(scale == 1 ? t : t * scale);
+  };
+  const Term cos = angles(cosine), sin = angles(sine), w = widen(x);
+  const auto turned = [&](Term a, Term b) { return std::pair(a * cos - b * sin, a * sin + b * cos); };
+  std::vector<Term> parts;
+  if (interleaved) {
+    const Term pairs = reshape(slice(w, 3, 0, half * 2), {x.dim(0), x.dim(1), x.dim(2), half, 2});
+    const auto [a, b] = turned(squeeze(slice(pairs, 4, 0, 1), {4}), squeeze(slice(pairs, 4, 1, 1), {4}));
+    parts.push_back(
+        reshape(concat({unsqueeze(a, {4}), unsqueeze(b, {4})}, 4), {x.dim(0), x.dim(1), x.dim(2), half * 2}));
+  } else {
+    const auto [a, b] = turned(slice(w, 3, 0, half), slice(w, 3, half, half));
+    parts = {a, b};
+  }
+  if (!rest.is_const(0)) parts.push_back(slice(w, 3, half * 2, rest));
+  return cast(parts.size() == 1 ? parts[0] : concat(parts, 3), x.dtype());
+}
+
+Outputs rotary_embedding(Context& c) {
+  const Term x = c.in(0), cosine = c.in(2), sine = c.in(3);
+  if (c.integer("is_packed_batching", 0)) c.unsupported("RotaryEmbedding of packed batches");
+  const bool split = x.rank() == 4;
+  sym::Expr heads = c.integer("num_heads", 0);
+  if (!split && heads.is_const(0)) {
+    if (c.integer("rotary_embedding_dim", 0)) c.does_not_fit("rotary_embedding_dim needs num_heads");
+    heads = divided(c, x.dim(2), cosine.dim(1) * 2, "columns");
+  }
+  const Term h = split ? x : split_heads(c, x, heads);
+  Term position = cast(c.in(1), DType::kI64);
+  if (position.rank() == 1) position = unsqueeze(position, {0}) + positions_along(c.b, h.dim(2), 1, 2);
+  const Term y = rotate(h, position, cosine, sine, c.integer("interleaved", 0) != 0, c.number("scale", 1));
+  return {split ? y : join_heads(y)};
+}
+
+// ---- the core --------------------------------------------------------------------------------------------
+
+struct Core {
+  double scale = 0;             // 0: 1 / sqrt(size)
+  double softcap = 0;           // 0: none
+  std::optional<Term> bias;     // added to the scores [batch, heads, queries, keys], broadcast
+  std::optional<Term> allowed;  // bool, likewise: false is minus infinity
+  bool sink = false;            // one more score that nothing is read for: `sink_score` a head, or 0
+  std::optional<Term> sink_score;
+};
+// q [batch, heads, queries, size]; k and v [batch, key heads, keys, size]: heads share keys in groups.
+struct Attended {
+  Term value, scores;
+};
+Attended attend(const Context& c, Term q, Term k, Term v, const Core& core) {
+  const DType narrow = q.dtype();
+  q = widen(q), k = widen(k), v = widen(v);
+  const sym::Expr heads = q.dim(1), shared = k.dim(1);
+  const bool grouped = !(heads == shared);
+  const sym::Expr group = grouped ? divided(c, heads, shared, "heads") : sym::Expr(1);
+  const auto size = sym::as_const(q.dim(3));
+  const Term factor = core.scale != 0 ? c.number(q.dtype(), core.scale)
+                      : size          ? c.number(q.dtype(), 1 / std::sqrt(static_cast<double>(*size)))
+                                      : rsqrt(size_as(c.b, q.dtype(), q.dim(3)));
+  const auto in_groups = [&](Term t) {
+    return grouped ? reshape(t, {t.dim(0), shared, group, t.dim(2), t.dim(3)}) : t;
+  };
+  const auto for_all = [&](Term t) { return grouped ? unsqueeze(t, {2}) : t; };
+  const auto ungrouped = [&](Term t) {
+    return grouped ? reshape(t, {t.dim(0), heads, t.dim(3), t.dim(4)}) : t;
+  };
+  const int64_t rank = grouped ? 5 : 4;
+  Term scores = ungrouped(matmul(in_groups(q), transpose(for_all(k), rank - 2, rank - 1))) * factor;
+  if (core.softcap > 0) scores = tanh(scores / core.softcap) * core.softcap;
+  if (core.bias) scores = scores + cast(*core.bias, scores.dtype());
+  if (core.allowed)
+    scores = select(*core.allowed, scores, number_like(scores, -std::numeric_limits<double>::infinity()));
+  const Dims last{3};
+  Term top = reduce_max(scores, last, kKeep);
+  std::optional<Term> sink;
+  if (core.sink) {
+    sink = core.sink_score ? reshape(cast(*core.sink_score, scores.dtype()), {1, heads, 1, 1})
+                           : c.number(scores.dtype(), 0);
+    top = maximum(top, *sink);
+  }
+  const Term raised = exp(scores - top);
+  Term total = reduce_sum(raised, last, kKeep);
+  if (sink) total = total + exp(*sink - top);
+  const Term weights = raised / total;
+  return {cast(ungrouped(matmul(in_groups(weights), for_all(v))), narrow), scores};
+}
+
+// t <= s + past for query s and key t.
+Term causal(Builder& b, sym::Expr queries, sym::Expr keys, sym::Expr past) {
+  const Term s = positions_along(b, queries, 2, 4) + size_as(b, DType::kI64, past),
+             t = positions_along(b, keys, 3, 4);
+  return less_equal(t, s);
+}
+
+// What a mask of any of onnxruntime's forms adds to the scores; none where there is no mask.
+std::optional<Term> mask_bias(const Context& c, std::optional<Term> mask, sym::Expr batch, sym::Expr queries,
+                              sym::Expr keys, double filter) {
+  if (!mask) return std::nullopt;
+  const Term m = cast(*mask, DType::kI64), t = positions_along(c.b, keys, 3, 4);
+  const auto filtered = [&](Term kept) {
+    return select(kept, c.number(DType::kF32, 0), c.number(DType::kF32, filter));
+  };
+  if (m.rank() == 1) {  // how many keys are real; with as many numbers again: where they start
+    const auto bound = [&](sym::Expr from) { return reshape(slice(m, 0, from, batch), {batch, 1, 1, 1}); };
+    if (m.dim(0) == batch) return filtered(less(t, bound(0)));
+    c.b.require(sym::eq(m.dim(0), batch * 2), "a mask of one dim has {0} numbers for a batch of {1}",
+                {m.dim(0), batch});
+    return filtered(logical_and(less(t, bound(0)), greater_equal(t, bound(batch))));
+  }
+  if (m.rank() == 2) return filtered(greater(reshape(m, {batch, 1, 1, keys}), 0));
+  if (m.rank() == 3) return filtered(greater(reshape(m, {batch, 1, queries, keys}), 0));
+  // [batch, 1, most, most] of Megatron: the rows and columns that end at this step
+  const Term rows = slice(slice(m, 2, keys - queries, queries), 3, 0, keys);
+  return filtered(greater(rows, 0));
+}
+
+std::optional<Term> plus(std::optional<Term> a, std::optional<Term> b) {
+  if (a && b) return *a + cast(*b, a->dtype());
+  return a ? a : b;
+}
+
+// ---- Attention -------------------------------------------------------------------------------------------
+
+// Projected rows [batch, sequence, q | k | v] to everything else.
+Outputs attention(Context& c, Term projected, size_t mask_input, size_t past_input, size_t bias_input) {
+  const int64_t heads = c.integer("num_heads");
+  Dims sizes = c.integers("qkv_hidden_sizes");
+  const sym::Expr third = c.b.simplify(sym::floordiv(projected.dim(2), 3));
+  const sym::Expr nq = sizes.empty() ? third : sym::Expr(sizes.at(0)),
+                  nk = sizes.empty() ? third : sizes.at(1), nv = sizes.empty() ? third : sizes.at(2);
+  if (c.integer("do_rotary", 0)) c.unsupported("rotary embedding inside Attention");
+  const Term q = split_heads(c, slice(projected, 2, 0, nq), heads);
+  Term k = split_heads(c, slice(projected, 2, nq, nk), heads),
+       v = split_heads(c, slice(projected, 2, nq + nk, nv), heads);
+  sym::Expr past = 0;
+  if (c.has(past_input)) {
+    if (c.integer("past_present_share_buffer", 0))
+      c.unsupported("Attention whose past and present share one buffer");
+    const Term p = c.in(past_input);  // [2, batch, heads, past, size]
+    past = p.dim(3);
+    k = concat({squeeze(slice(p, 0, 0, 1), {0}), k}, 2);
+    v = concat({squeeze(slice(p, 0, 1, 1), {0}), v}, 2);
+  }
+  Core core{.scale = c.number("scale", 0)};
+  core.bias = plus(mask_bias(c, c.optional(mask_input), q.dim(0), q.dim(2), k.dim(2),
+                             c.number("mask_filter_value", -10000)),
+                   c.optional(bias_input));
+  if (c.integer("unidirectional", 0)) core.allowed = causal(c.b, q.dim(2), k.dim(2), past);
+  Outputs out{join_heads(attend(c, q, k, v, core).value)};
+  if (c.wants(1)) out.push_back(concat({unsqueeze(k, {0}), unsqueeze(v, {0})}, 0));
+  return out;
+}
+
+Outputs op_attention(Context& c) {
+  Term projected = matmul(c.in(0), c.in(1));
+  if (c.has(2)) projected = projected + c.in(2);
+  return attention(c, projected, 3, 4, 5);
+}
+
+Outputs q_attention(Context& c) {
+  const auto centered = [&](size_t x, size_t zero) {
+    const Term wide = cast(c.in(x), DType::kI32);
+    return c.has(zero) ? wide - cast(c.in(zero), DType::kI32) : wide;
+  };
+  const Term sums = cast(matmul(centered(0, 6), centered(1, 7)), DType::kF32);
+  return attention(c, sums * (reshape(c.in(3), {}) * c.in(4)) + c.in(2), 5, 8, 9);
+}
+
+// ---- MultiHeadAttention ----------------------------------------------------------------------------------
+
+Outputs multi_head_attention(Context& c) {
+  const int64_t heads = c.integer("num_heads");
+  const auto slot = [&](size_t i) { return c.optional(i); };
+  Term q = c.in(0);
+  std::optional<Term> k = slot(1), v = slot(2);
+  if (c.has(9)) c.unsupported("MultiHeadAttention with cache_indirection");
+  if (q.rank() == 5) {  // [batch, sequence, heads, 3, size]
+    const Term packed = q;
+    const auto part = [&](int64_t i) { return transpose(squeeze(slice(packed, 3, i, 1), {3}), 1, 2); };
+    q = part(0), k = part(1), v = part(2);
+  } else {
+    if (!k) c.does_not_fit("the key is missing");
+    const bool packed = k->rank() == 5;
+    std::optional<Term> bias = slot(3);
+    sym::Expr used = 0;
+    const auto biased = [&](Term x) {
+      if (!bias) return x;
+      const sym::Expr n = x.dim(2);
+      const Term y = x + slice(*bias, 0, used, n);
+      used += n;
+      return y;
+    };
+    q = split_heads(c, biased(q), heads);
+    if (packed) {  // [batch, sequence, heads, 2, size]
+      if (bias) c.unsupported("MultiHeadAttention with a bias for packed keys");
+      const Term both = *k;
+      k = transpose(squeeze(slice(both, 3, 0, 1), {3}), 1, 2);
+      v = transpose(squeeze(slice(both, 3, 1, 1), {3}), 1, 2);
+    } else if (k->rank() == 3) {
+      if (!v) c.does_not_fit("the value is missing");
+      k = split_heads(c, biased(*k), heads);
+      v = split_heads(c, biased(*v), heads);
+    } else {  // keys and values of a cross attention come as heads
+      if (!v) c.does_not_fit("the value is missing");
+      if (bias) {
+        used = q.dim(3) * heads + k->dim(3) * heads;
+        const Term of_v = slice(*bias, 0, used, v->dim(3) * heads);
+        const Term of_k = slice(*bias, 0, q.dim(3) * heads, k->dim(3) * heads);
+        k = *k + reshape(of_k, {heads, 1, k->dim(3)});
+        v = *v + reshape(of_v, {heads, 1, v->dim(3)});
+      }
+    }
+  }
+  sym::Expr past = 0;
+  if (c.has(6) != c.has(7)) c.does_not_fit("a past of keys comes with one of values");
+  if (c.has(8)) c.unsupported("MultiHeadAttention whose past and present share one buffer");
+  if (c.has(6)) {
+    past = c.in(6).dim(2);
+    k = concat({c.in(6), *k}, 2);
+    v = concat({c.in(7), *v}, 2);
+  }
+  Core core{.scale = c.number("scale", 0)};
+  core.bias = plus(
+      mask_bias(c, slot(4), q.dim(0), q.dim(2), k->dim(2), c.number("mask_filter_value", -10000)), slot(5));
+  if (c.integer("unidirectional", 0)) core.allowed = causal(c.b, q.dim(2), k->dim(2), past);
+  const Attended a = attend(c, q, *k, *v, core);
+  return {join_heads(a.value), *k, *v, a.scores};
+}
+
+// ---- GroupQueryAttention ---------------------------------------------------------------------------------
+
+// A batch row's cache holds seqlens_k + 1 rows after this step; the new rows are its last ones. A step whose
+// queries are the whole sequence starts every row from nothing (a prompt, padded at its end).
+Outputs group_query_attention(Context& c) {
+  Builder& b = c.b;
+  const int64_t heads = c.integer("num_heads"), shared = c.integer("kv_num_heads");
+  Term q = c.in(0);
+  std::optional<Term> k = c.optional(1), v = c.optional(2);
+  for (size_t i : {12, 13})
+    if (c.has(i)) c.unsupported("GroupQueryAttention with a quantised cache");
+  if (!k) {
+    const sym::Expr size = divided(c, q.dim(2), heads + 2 * shared, "columns");
+    const Term packed = q;
+    q = slice(packed, 2, 0, size * heads);
+    k = slice(packed, 2, size * heads, size * shared);
+    v = slice(packed, 2, size * (heads + shared), size * shared);
+  }
+  if (!v) c.does_not_fit("the value is missing");
+  q = split_heads(c, q, heads);
+  Term new_k = split_heads(c, *k, shared), new_v = split_heads(c, *v, shared);
+  const sym::Expr batch = q.dim(0), queries = q.dim(2);
+  const sym::Expr total = c.sizes_of(6, "total_sequence_length", 0, int64_t{1} << 40).at(0);
+  const Term lengths = reshape(cast(c.in(5), DType::kI64), {batch, 1}) + 1.0;
+  const Term prompt = size_as(b, DType::kI64, b.simplify(sym::select(sym::eq(queries, total), 0, 1)));
+  const Term past =
+      (lengths - size_as(b, DType::kI64, queries)) * prompt;   // rows that a batch row has already
+  const Term step = past + positions_along(b, queries, 1, 2);  // [batch, queries]
+  if (c.integer("do_rotary", 0)) {
+    const bool interleaved = c.integer("rotary_interleaved", 0) != 0;
+    const Term at = c.has(9) ? cast(c.in(9), DType::kI64) : step;
+    q = rotate(q, at, c.in(7), c.in(8), interleaved);
+    new_k = rotate(new_k, at, c.in(7), c.in(8), interleaved);
+  }
+  const auto present = [&](size_t input, Term fresh) {
+    if (!c.has(input) || c.in(input).dim(2).is_const(0)) {
+      // Nothing is there before: the new rows are the cache, padded to the total.
+      const sym::Expr more = b.simplify(sym::max(total - queries, 0));
+      return more.is_const(0) ? fresh : pad(fresh, {0, 0, 0, 0}, {0, 0, more, 0}, 0);
+    }
+    const Term old = c.in(input);
+    const sym::Expr more = b.simplify(sym::max(total - old.dim(2), 0));
+    const Term room = more.is_const(0) ? old : pad(old, {0, 0, 0, 0}, {0, 0, more, 0}, 0);
+    const Term rows = expand(reshape(step, {batch, 1, queries, 1}), fresh.shape());
+    return Term(b, b.add1(OpKind::kScatterElements, {room.id(), rows.id(), fresh.id()},
+                          {{"dim", int64_t{2}}, {"reduction", std::string("none")}}));
+  };
+  const Term all_k = present(3, new_k), all_v = present(4, new_v);
+  // What lies beyond the total in a cache of fixed size is not looked at.
+  const auto used = [&](Term t) { return t.dim(2) == total ? t : slice(t, 2, 0, total); };
+  const Term s = reshape(step, {batch, 1, queries, 1}), t = positions_along(b, total, 3, 4);
+  Core core{.scale = c.number("scale", 0), .softcap = c.number("softcap", 0)};
+  core.allowed = less_equal(t, s);
+  if (const int64_t window = c.integer("local_window_size", -1); window > 0)
+    core.allowed = logical_and(*core.allowed, greater(t, s - static_cast<double>(window)));
+  if (c.has(10)) core.bias = c.in(10);
+  core.sink = c.integer("smooth_softmax", 0) > 0 || c.has(11);
+  core.sink_score = c.optional(11);
+  const Attended a = attend(c, q, used(all_k), used(all_v), core);
+  return {join_heads(a.value), all_k, all_v};
+}
+
+constexpr Row kRows[] = {
+    {"Attention", op_attention, 1, kAnyLater, kMicrosoft},
+    {"GroupQueryAttention", group_query_attention, 1, kAnyLater, kMicrosoft},
+    {"MultiHeadAttention", multi_head_attention, 1, kAnyLater, kMicrosoft},
+    {"QAttention", q_attention, 1, kAnyLater, kMicrosoft},
+    {"RotaryEmbedding", rotary_embedding, 1, kAnyLater, kMicrosoft},
+};
+
+}  // namespace
+
+std::span<const Row> contrib_attention_rows() { return kRows; }
+
+}  // namespace stridec::onnx

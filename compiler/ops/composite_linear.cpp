@@ -1,0 +1,83 @@
+// Determinants and inverses: Gauss-Jordan elimination, one loop step a column.
+#include "compiler/base/text.h"
+#include "compiler/ops/composite.h"
+#include "compiler/ops/shapes.h"
+
+namespace stridec::ops {
+
+namespace {
+
+using graph::OpKind;
+
+struct Eliminated {
+  Term rows;         // [batch, n, columns]: the identity in front where the matrix has an inverse
+  Term determinant;  // [batch]
+};
+
+// matrix [batch, n, columns], columns >= n. A column without any pivot makes the determinant 0 and, where
+// `divide` says so, rows that are not finite.
+Eliminated eliminate(Term matrix, bool divide) {
+  Builder& b = matrix.builder();
+  const sym::Expr batch = matrix.dim(0), n = matrix.dim(1);
+  const Term row = index_along(b, {1, n}, 1, DType::kI64);
+  const LoopResult result = loop(
+      b, n, std::nullopt, {matrix.id(), filled(b, {batch}, matrix.dtype(), 1).id()},
+      [&](const LoopState& state) {
+        const Term m(b, state.carried[0]), step(b, state.counter_value);
+        const Term column = squeeze(slice(m, 2, state.counter, 1), {2});  // [batch, n]
+        const Term open = greater_equal(row, step);
+        const Term size = select(open, abs(column), -1);
+        const Term best(b, b.add1(OpKind::kArgMax, {size.id()}, {{"dim", int64_t{1}}, {"last", int64_t{0}}}));
+        const Term at = unsqueeze(best, {1});  // [batch, 1]
+        // The best row and the one of this step change places.
+        const Term order = select(equal(row, step), at, select(equal(row, at), step, row));
+        const Term moved = gather(m, order, 1, 1);
+        const Term pivot_row = slice(moved, 1, state.counter, 1);                    // [batch, 1, columns]
+        const Term pivot = reshape(slice(pivot_row, 2, state.counter, 1), {batch});  // [batch]
+        const Term divisor = divide ? pivot : select(equal(pivot, 0), 1, pivot);
+        const Term unit = pivot_row / reshape(divisor, {batch, 1, 1});
+        const Term factor = slice(moved, 2, state.counter, 1);  // [batch, n, 1]
+        const Term here = unsqueeze(equal(row, step), {2});
+        const Term next = select(here, unit, moved - factor * unit);
+        const Term exchanged = logical_not(equal(best, step));
+        const Term sign = select(exchanged, number_like(pivot, -1), number_like(pivot, 1));
+        return LoopStep{.condition = std::nullopt,
+                        .carried = {next.id(), (Term(b, state.carried[1]) * pivot * sign).id()},
+                        .stacked = {}};
+      });
+  return {Term(b, result.carried[0]), Term(b, result.carried[1])};
+}
+
+struct Square {
+  Term matrices;  // [batch, n, n]
+  graph::Shape outer;
+};
+Square square_of(Term x) {
+  Builder& b = x.builder();
+  if (x.rank() < 2) does_not_fit(cat("a matrix is wanted, not ", to_string(x.shape())));
+  const int64_t last = x.rank() - 1;
+  b.require(sym::eq(x.dim(last - 1), x.dim(last)), "a matrix of {0} x {1} is not square",
+            {x.dim(last - 1), x.dim(last)});
+  const graph::Shape outer(x.shape().begin(), x.shape().end() - 2);
+  return {reshape(widen(x), {count(outer), x.dim(last), x.dim(last)}), outer};
+}
+
+}  // namespace
+
+Term determinant(Term x) {
+  const Square s = square_of(x);
+  return cast(reshape(eliminate(s.matrices, false).determinant, s.outer), x.dtype());
+}
+
+Term inverse(Term x) {
+  Builder& b = x.builder();
+  const Square s = square_of(x);
+  const sym::Expr batch = s.matrices.dim(0), n = s.matrices.dim(1);
+  const Term unit =
+      cast(equal(index_along(b, {n, 1}, 0, DType::kI64), index_along(b, {1, n}, 1, DType::kI64)),
+           s.matrices.dtype());
+  const Term rows = eliminate(concat({s.matrices, expand(unit, {batch, n, n})}, 2), true).rows;
+  return cast(reshape(slice(rows, 2, n, n), x.shape()), x.dtype());
+}
+
+}  // namespace stridec::ops

@@ -1,0 +1,384 @@
+"""Tests of operators that have no public suite: com.microsoft and ai.onnx.ml, over a grid of attributes and shapes.
+
+    python tests/conformance/contrib.py DATA [name...]
+
+Writes one folder a test (model.onnx, test_data_set_0, tolerance) below DATA/node, laid out as the public suite is, with
+onnxruntime's results as what is expected. tests/conformance/contrib.sh runs them on both engines.
+"""
+
+import os
+import sys
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper, numpy_helper
+
+MS, ML = "com.microsoft", "ai.onnx.ml"
+rng = np.random.default_rng(7)
+TESTS = []
+
+
+def normal(*shape, scale=1.0):
+    return (rng.standard_normal(shape) * scale).astype(np.float32)
+
+
+def integers(low, high, shape, dtype):
+    return rng.integers(low, high, shape, endpoint=True).astype(dtype)
+
+
+def case(name, op, inputs, outputs=1, domain=MS, tolerance=(1e-3, 1e-5), version=17, given=(), types=None, **attributes):
+    """`inputs`: arrays, or None where one is left out; those in `given` are initializers. `outputs`: how many, or a
+    list of flags. `types`: of the outputs, where shape inference does not tell them."""
+    TESTS.append((name, op, inputs, outputs, domain, tolerance, version, given, types, attributes))
+
+
+def build(op, inputs, outputs, domain, opset, given, types, attributes):
+    names = [f"x{i}" if x is not None else "" for i, x in enumerate(inputs)]
+    wanted = [True] * outputs if isinstance(outputs, int) else outputs
+    results = [f"y{i}" if want else "" for i, want in enumerate(wanted)]
+    node = helper.make_node(op, names, results, domain=domain, **attributes)
+    values, initializers = [], []
+    for i, x in enumerate(inputs):
+        if x is None:
+            continue
+        if i in given:
+            initializers.append(numpy_helper.from_array(x, names[i]))
+        else:
+            kind = TensorProto.STRING if x.dtype == object else helper.np_dtype_to_tensor_dtype(x.dtype)
+            values.append(helper.make_tensor_value_info(names[i], kind, x.shape))
+    live = [r for r in results if r]
+    infos = [onnx.ValueInfoProto(name=r) for r in live]
+    graph = helper.make_graph([node], "test", values, infos, initializers)
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(MS, 1), helper.make_opsetid(ML, 3 if domain != ML else opset)]
+    if domain == ML:
+        opsets[0] = helper.make_opsetid("", 17)
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8), names, live
+
+
+def write(folder, test):
+    name, op, inputs, outputs, domain, tolerance, opset, given, types, attributes = test
+    model, names, live = build(op, inputs, outputs, domain, opset, given, types, attributes)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    feed = {n: x for i, (n, x) in enumerate(zip(names, inputs)) if x is not None and i not in given}
+    results = session.run(live, feed)
+    for info, result in zip(model.graph.output, results):
+        kind = TensorProto.STRING if result.dtype == object else helper.np_dtype_to_tensor_dtype(result.dtype)
+        info.CopyFrom(helper.make_tensor_value_info(info.name, kind, result.shape))
+    base = os.path.join(folder, "node", name)
+    data = os.path.join(base, "test_data_set_0")
+    os.makedirs(data, exist_ok=True)
+    onnx.save(model, os.path.join(base, "model.onnx"))
+    for i, x in enumerate(feed.values()):
+        with open(os.path.join(data, f"input_{i}.pb"), "wb") as f:
+            f.write(numpy_helper.from_array(x).SerializeToString())
+    for i, y in enumerate(results):
+        with open(os.path.join(data, f"output_{i}.pb"), "wb") as f:
+            f.write(numpy_helper.from_array(y).SerializeToString())
+    with open(os.path.join(base, "tolerance"), "w") as f:
+        f.write("%g %g\n" % tolerance)
+
+
+# ---- attention ----------------------------------------------------------------------------------------------
+
+
+def caches(positions, half):
+    angle = np.outer(np.arange(positions), 1.0 / 10000 ** (np.arange(half) / half))
+    return np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
+
+
+def rotary():
+    cos, sin = caches(32, 4)
+    for interleaved in (0, 1):
+        case(f"rotary_{interleaved}", "RotaryEmbedding", [normal(2, 3, 16), np.array([5], np.int64), cos, sin], interleaved=interleaved)
+        case(f"rotary_ids_{interleaved}", "RotaryEmbedding",
+             [normal(2, 2, 3, 8), integers(0, 31, (2, 3), np.int64), cos, sin], interleaved=interleaved)  # fmt: skip
+        case(f"rotary_part_{interleaved}", "RotaryEmbedding",
+             [normal(2, 3, 32), integers(0, 31, (2, 3), np.int64), cos, sin],
+             interleaved=interleaved, num_heads=2, rotary_embedding_dim=8)  # fmt: skip
+
+
+def attention():
+    for past in (0, 3):
+        for mask in (None, "lengths", "both", "keys", "full"):
+            for one_way in (0, 1):
+                if past and mask in ("both", "full"):
+                    continue
+                b, s, n, h = 2, 4, 2, 8
+                hidden, total = n * h, s + past
+                m = {None: None, "lengths": np.array([total - 1, total], np.int32),
+                     "both": np.array([total - 1, total, 0, 1], np.int32),
+                     "keys": integers(0, 1, (b, total), np.int32),
+                     "full": integers(0, 1, (b, s, total), np.int32)}[mask]  # fmt: skip
+                if mask in ("keys", "full"):
+                    m[..., 0] = 1
+                case(f"attention_{past}_{mask}_{one_way}", "Attention",
+                     [normal(b, s, hidden), normal(hidden, 3 * hidden, scale=0.3), normal(3 * hidden), m,
+                      normal(2, b, n, past, h) if past else None],
+                     2 if past else 1, num_heads=n, unidirectional=one_way)  # fmt: skip
+    case("attention_sizes_bias", "Attention",
+         [normal(2, 3, 8), normal(8, 8 + 8 + 12, scale=0.3), normal(28), None, None, normal(2, 2, 3, 3)],
+         num_heads=2, qkv_hidden_sizes=[8, 8, 12], scale=0.2)  # fmt: skip
+    case("qattention", "QAttention",
+         [integers(0, 255, (2, 3, 8), np.uint8), integers(0, 255, (8, 24), np.uint8), normal(24),
+          np.array(0.02, np.float32), np.array(0.03, np.float32), np.array([2, 3], np.int32),
+          np.array(120, np.uint8), np.array(130, np.uint8)],
+         num_heads=2)  # fmt: skip
+
+
+def multi_head():
+    b, s, t, n, h = 2, 3, 5, 2, 8
+    hidden = n * h
+    case("mha_plain", "MultiHeadAttention", [normal(b, s, hidden), normal(b, t, hidden), normal(b, t, hidden)], num_heads=n)
+    case("mha_bias", "MultiHeadAttention",
+         [normal(b, s, hidden), normal(b, t, hidden), normal(b, t, hidden), normal(3 * hidden)], num_heads=n, scale=0.4)  # fmt: skip
+    case("mha_packed", "MultiHeadAttention", [normal(b, s, n, 3, h)], num_heads=n)
+    case("mha_packed_kv", "MultiHeadAttention", [normal(b, s, hidden), normal(b, t, n, 2, h)], num_heads=n)
+    case("mha_cross_heads", "MultiHeadAttention", [normal(b, s, hidden), normal(b, n, t, h), normal(b, n, t, h)], num_heads=n)
+    case("mha_v_wider", "MultiHeadAttention", [normal(b, s, hidden), normal(b, t, hidden), normal(b, t, n * 12)], num_heads=n)
+    for kind, mask in (("lengths", np.array([3, 5], np.int32)), ("keys", np.array([[1, 1, 0, 1, 0], [1, 1, 1, 1, 1]], np.int32)),
+                       ("full", np.tril(np.ones((b, s, t), np.int32), 1))):  # fmt: skip
+        case(f"mha_mask_{kind}", "MultiHeadAttention",
+             [normal(b, s, hidden), normal(b, t, hidden), normal(b, t, hidden), None, mask], num_heads=n)  # fmt: skip
+    for bias_batch in (1, b):
+        case(f"mha_scores_{bias_batch}", "MultiHeadAttention",
+             [normal(b, s, hidden), normal(b, t, hidden), normal(b, t, hidden), None, None, normal(bias_batch, n, s, t)],
+             num_heads=n)  # fmt: skip
+    for one_way in (0, 1):
+        case(f"mha_past_{one_way}", "MultiHeadAttention",
+             [normal(b, s, hidden), normal(b, s, hidden), normal(b, s, hidden), None, None, None,
+              normal(b, n, 4, h), normal(b, n, 4, h)],
+             3, num_heads=n, unidirectional=one_way)  # fmt: skip
+    case("mha_one_way", "MultiHeadAttention", [normal(b, s, hidden)] * 3, num_heads=n, unidirectional=1)
+
+
+def group_query():
+    n, h = 4, 16
+    cos, sin = caches(64, h // 2)
+    for kv in (1, 2, 4):
+        for step in ("prompt", "decode", "chunk"):
+            for variant in ("plain", "rotary", "interleaved", "packed", "window", "softcap", "smooth", "bias", "sink", "scale"):
+                if kv != 2 and variant not in ("plain", "rotary", "packed"):
+                    continue
+                b = 1 if step == "chunk" else 2
+                s = {"prompt": 5, "decode": 1, "chunk": 3}[step]
+                past = 0 if step == "prompt" else 6
+                total = s + past
+                lengths = np.array([total - 1] * b, np.int32)
+                if step == "decode":
+                    lengths[0] -= 2
+                q, k, v = normal(b, s, n * h), normal(b, s, kv * h), normal(b, s, kv * h)
+                ks, vs = normal(b, kv, past, h), normal(b, kv, past, h)
+                if step == "decode":  # beyond its length a row's cache holds nothing
+                    ks[0, :, past - 2:] = 0
+                    vs[0, :, past - 2:] = 0
+                inputs = [q, k, v, ks, vs, lengths, np.array(total, np.int32)]
+                attributes = {"num_heads": n, "kv_num_heads": kv}
+                if variant in ("rotary", "interleaved", "packed"):
+                    inputs += [cos, sin]
+                    attributes |= {"do_rotary": 1, "rotary_interleaved": int(variant == "interleaved")}
+                if variant == "packed":
+                    inputs[:3] = [np.concatenate([q, k, v], 2), None, None]
+                if variant == "window":
+                    attributes["local_window_size"] = 3
+                if variant == "softcap":
+                    attributes["softcap"] = 2.0
+                if variant == "smooth":
+                    attributes["smooth_softmax"] = 1
+                if variant == "scale":
+                    attributes["scale"] = 0.7
+                if variant == "bias":
+                    inputs += [None, None, None, normal(b, n, s, total)]
+                    attributes["softcap"] = 3.0
+                if variant == "sink":
+                    inputs += [None, None, None, None, normal(n)]
+                case(f"gqa_{kv}_{step}_{variant}", "GroupQueryAttention", inputs, 3, given=(6,), **attributes)
+
+
+# ---- products and convolutions ------------------------------------------------------------------------------
+
+
+def blocks():
+    for bits in (4, 8):
+        for block in (16, 32, 128):
+            for k in (64, 72):
+                for zero in ("none", "packed"):
+                    n, m = 6, 3
+                    count = -(-k // block)
+                    packed = integers(0, 255, (n, count, block * bits // 8), np.uint8)
+                    scales = normal(n, count, scale=0.1)
+                    if packed.shape[1] * block != k:  # what pads the last block is zero
+                        packed[:, -1, (k - (count - 1) * block) * bits // 8:] = 0
+                    inputs = [normal(m, k), packed, scales.reshape(-1) if bits == 4 else scales]
+                    if zero == "packed":
+                        inputs.append(integers(0, 255, (n, -(-count * bits // 8)), np.uint8))
+                    case(f"matmul_nbits_{bits}_{block}_{k}_{zero}", "MatMulNBits", inputs, given=(1, 2, 3), K=k, N=n,
+                         bits=bits, block_size=block, tolerance=(1e-3, 1e-3))  # fmt: skip
+    case("gather_blocks", "GatherBlockQuantized",
+         [integers(0, 255, (8, 32), np.uint8), integers(0, 7, (2, 3), np.int64), normal(8, 4, scale=0.1)],
+         block_size=16, bits=4, quantize_axis=1, gather_axis=0)  # fmt: skip
+    case("gather_blocks_zero", "GatherBlockQuantized",
+         [integers(0, 255, (8, 32), np.uint8), integers(0, 7, (2, 3), np.int64), normal(8, 4, scale=0.1),
+          integers(0, 255, (8, 2), np.uint8)],
+         block_size=16, bits=4, quantize_axis=1, gather_axis=0)  # fmt: skip
+
+
+def products():
+    case("fused_matmul", "FusedMatMul", [normal(2, 3, 4), normal(2, 5, 4)], alpha=0.5, transB=1)
+    case("fused_matmul_a", "FusedMatMul", [normal(2, 4, 3), normal(2, 4, 5)], transA=1)
+    case("fused_matmul_batch", "FusedMatMul", [normal(3, 2, 4), normal(4, 2, 5)], transBatchA=1, transBatchB=1)
+    case("fused_matmul_batch_trans", "FusedMatMul", [normal(4, 2, 3), normal(5, 2, 4)], transBatchA=1, transBatchB=1, transA=1, transB=1)
+    for kind, extra in (("Relu", {}), ("LeakyRelu", {"activation_alpha": 0.2}), ("Sigmoid", {}), ("Tanh", {})):
+        case(f"fused_gemm_{kind}", "FusedGemm", [normal(3, 4), normal(4, 5), normal(5)], activation=kind, alpha=0.7, beta=0.3, **extra)
+    for kind, params in (("Relu", None), ("LeakyRelu", [0.3]), ("Clip", [-0.5, 0.5]), ("HardSigmoid", [0.3, 0.4]), ("Tanh", None), ("Sigmoid", None)):
+        extra = {"activation_params": params} if params else {}
+        case(f"fused_conv_{kind}", "FusedConv", [normal(1, 4, 6, 7), normal(6, 2, 3, 3), normal(6)], activation=kind, group=2, pads=[1, 1, 1, 1], **extra)
+    case("fused_conv_sum", "FusedConv", [normal(2, 4, 6, 7), normal(6, 4, 1, 1), normal(6), normal(2, 6, 6, 7)], activation="Relu")
+    case("inverse", "Inverse", [normal(3, 5, 5) + 3 * np.eye(5, dtype=np.float32)])
+    case("inverse_2d", "Inverse", [np.array([[0, 2, 1], [1, 0, 0], [3, 1, 0]], np.float32)])
+    case("trilu", "Trilu", [normal(2, 3, 4), np.array(1, np.int64)], upper=1)
+    for op, dims in (("Gelu", 1), ("QuickGelu", 1), ("FastGelu", 2), ("BiasGelu", 2)):
+        case(op.lower(), op, [normal(2, 3, 8), normal(8)][:dims])
+    case("skip_layer_norm", "SkipLayerNormalization",
+         [normal(2, 3, 8), normal(2, 3, 8), normal(8), normal(8), normal(8)], [True, False, False, True])  # fmt: skip
+    case("skip_simplified", "SkipSimplifiedLayerNormalization", [normal(2, 3, 8), normal(2, 3, 8), normal(8), normal(8)], [True, False, False, True])
+    case("skip_broadcast", "SkipLayerNormalization", [normal(2, 3, 8), normal(1, 3, 8), normal(8), normal(8)])
+    case("simplified", "SimplifiedLayerNormalization", [normal(2, 3, 8), normal(8)], domain="", axis=-1)
+    ids, kinds = integers(0, 9, (2, 4), np.int32), integers(0, 1, (2, 4), np.int32)
+    tables = [normal(10, 8), normal(6, 8), normal(2, 8), normal(8), normal(8)]
+    case("embed", "EmbedLayerNormalization", [ids, kinds, *tables, np.array([[1, 1, 1, 0], [1, 1, 1, 1]], np.int32)], 2)
+    case("embed_plain", "EmbedLayerNormalization", [ids, None, tables[0], tables[1], None, tables[3], tables[4]], 2)
+    case("embed_positions", "EmbedLayerNormalization", [ids, kinds, *tables, None, integers(0, 5, (2, 4), np.int32)], 2)
+
+
+# ---- quantised ----------------------------------------------------------------------------------------------
+
+
+def quantised():
+    one = lambda v: np.array(v, np.float32)  # noqa: E731
+    step = (0.0, 1.01)  # a number that lies between two codes may become either
+    for dtype in (np.uint8, np.int8):
+        low, high, z = (0, 255, 120) if dtype == np.uint8 else (-128, 127, -3)
+        x, y = integers(low, high, (2, 4, 6, 6), dtype), integers(low, high, (2, 4, 6, 6), dtype)
+        zero = np.array(z, dtype)
+        tag = dtype.__name__
+        for op in ("QLinearAdd", "QLinearMul"):
+            case(f"{op}_{tag}", op, [x, one(0.02), zero, y[:1, :, :1], one(0.03), np.array(z + 4, dtype), one(0.05), zero], tolerance=step)
+        case(f"QLinearSigmoid_{tag}", "QLinearSigmoid", [x, one(0.02), zero, one(1 / 256), np.array(low, dtype)], given=(1, 2, 3, 4), tolerance=step)
+        case(f"QLinearLeakyRelu_{tag}", "QLinearLeakyRelu", [x, one(0.02), zero, one(0.03), zero], given=(1, 2, 3, 4), alpha=0.2, tolerance=step)
+        for last in (0, 1):
+            case(f"QLinearGlobalAveragePool_{tag}_{last}", "QLinearGlobalAveragePool", [x, one(0.02), zero, one(0.01), zero], channels_last=last, tolerance=step)
+            case(f"QLinearAveragePool_{tag}_{last}", "QLinearAveragePool", [x, one(0.02), zero, one(0.02), zero],
+                 channels_last=last, kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1], count_include_pad=last, tolerance=step)  # fmt: skip
+        case(f"QLinearConcat_{tag}", "QLinearConcat", [one(0.04), zero, x, one(0.02), zero, y[:, :2], one(0.05), np.array(z + 4, dtype)], axis=1, tolerance=step)
+        case(f"QLinearSoftmax_{tag}", "QLinearSoftmax", [x, one(0.02), zero, one(1 / 256), np.array(low, dtype)], axis=-1, opset=13, given=(1, 2, 3, 4), tolerance=step)
+        case(f"QLinearWhere_{tag}", "QLinearWhere", [x > z, x, one(0.02), zero, y, one(0.03), np.array(z + 4, dtype), one(0.04), zero], tolerance=step)
+        a, b = integers(low, high, (3, 8), dtype if dtype == np.uint8 else np.uint8) if dtype == np.uint8 else integers(0, 255, (3, 8), np.uint8), integers(low, high, (8, 5), dtype)
+        case(f"DynamicQuantizeMatMul_{tag}", "DynamicQuantizeMatMul", [normal(3, 8), b, normal(5, scale=0.02), np.full(5, z, dtype), normal(5)])
+        case(f"DynamicQuantizeMatMul_one_{tag}", "DynamicQuantizeMatMul", [normal(2, 3, 8), b, normal(1, scale=0.02)])
+        case(f"MatMulIntegerToFloat_{tag}", "MatMulIntegerToFloat",
+             [a, b, one(0.02), normal(5, scale=0.02), np.array(100, np.uint8), np.full(5, z, dtype), normal(5)])  # fmt: skip
+        case(f"QGemm_{tag}", "QGemm",
+             [a, one(0.02), np.array(100, np.uint8), b, one(0.03), np.array(z, dtype), integers(-99, 99, (5,), np.int32), one(0.2), np.array(128, np.uint8)],
+             tolerance=step)  # fmt: skip
+        case(f"QGemm_float_{tag}", "QGemm", [a, one(0.02), np.array(100, np.uint8), b.T.copy(), normal(5, scale=0.1), np.full(5, z, dtype)], transB=1, alpha=0.5)
+
+
+# ---- ai.onnx.ml ---------------------------------------------------------------------------------------------
+
+
+def forest(trees, depth, features, targets, leaf, mode="BRANCH_LEQ", positive=False):
+    """Complete trees: attributes as TreeEnsembleRegressor and -Classifier of versions 1 to 4 have them."""
+    out = {k: [] for k in ("nodes_treeids", "nodes_nodeids", "nodes_featureids", "nodes_values", "nodes_modes", "nodes_truenodeids",
+                           "nodes_falsenodeids", "nodes_missing_value_tracks_true")}  # fmt: skip
+    leaves = {f"{leaf}_{k}": [] for k in ("treeids", "nodeids", "ids", "weights")}
+    inner = 2**depth - 1
+    for tree in range(trees):
+        for node in range(2 * inner + 1):
+            is_leaf = node >= inner
+            row = (tree, node, 0 if is_leaf else int(rng.integers(features)), 0.0 if is_leaf else float(np.float32(rng.standard_normal())),
+                   "LEAF" if is_leaf else mode, 0 if is_leaf else 2 * node + 1, 0 if is_leaf else 2 * node + 2, int(rng.integers(2)))  # fmt: skip
+            for key, value in zip(out, row):
+                out[key].append(value)
+            if is_leaf:
+                weight = float(np.float32(rng.standard_normal()))
+                for key, value in zip(leaves, (tree, node, int(rng.integers(targets)), abs(weight) if positive else weight)):
+                    leaves[key].append(value)
+    return out | leaves
+
+
+def trees():
+    x = normal(7, 5)
+    x[2, 1] = np.nan
+    for aggregate in ("SUM", "AVERAGE", "MIN", "MAX"):
+        for targets in (1, 3):
+            case(f"trees_{aggregate}_{targets}", "TreeEnsembleRegressor", [x], domain=ML, version=3, n_targets=targets, aggregate_function=aggregate,
+                 base_values=[0.5] * targets, **forest(9, 3, 5, targets, "target"))  # fmt: skip
+    for mode in ("BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"):
+        case(f"trees_{mode}", "TreeEnsembleRegressor", [np.round(x)], domain=ML, version=3, n_targets=1, **forest(3, 3, 5, 1, "target", mode))
+    for transform in ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"):
+        case(f"classes_{transform}", "TreeEnsembleClassifier", [x], 2, domain=ML, version=3, post_transform=transform,
+             classlabels_int64s=[4, 7, 9], **forest(9, 3, 5, 3, "class"))  # fmt: skip
+        for positive in (False, True):
+            case(f"classes_one_{transform}_{positive}", "TreeEnsembleClassifier", [x], 2, domain=ML, version=3, post_transform=transform,
+                 classlabels_int64s=[4, 7], **forest(5, 2, 5, 1, "class", positive=positive))  # fmt: skip
+    case("classes_strings", "TreeEnsembleClassifier", [x], 2, domain=ML, version=3, classlabels_strings=["a", "bc", "def"], **forest(9, 3, 5, 3, "class"))
+
+
+def models():
+    x = normal(4, 3)
+    for transform in ("NONE", "LOGISTIC", "SOFTMAX"):
+        case(f"linear_regressor_{transform}", "LinearRegressor", [x], domain=ML, version=1, coefficients=normal(6).tolist(), intercepts=[0.1, 0.2],
+             targets=2, post_transform=transform)  # fmt: skip
+        case(f"linear_classifier_{transform}", "LinearClassifier", [x], 2, domain=ML, version=1, coefficients=normal(9).tolist(),
+             intercepts=[0.1, 0.2, 0.3], classlabels_ints=[3, 5, 8], post_transform=transform)  # fmt: skip
+        case(f"linear_binary_{transform}", "LinearClassifier", [x], 2, domain=ML, version=1, coefficients=normal(6).tolist(),
+             intercepts=[0.1, 0.2], classlabels_ints=[3, 5], post_transform=transform)  # fmt: skip
+    case("linear_strings", "LinearClassifier", [x], 2, domain=ML, version=1, coefficients=normal(9).tolist(), intercepts=[0.1, 0.2, 0.3],
+         classlabels_strings=["x", "yy", "zzz"], post_transform="SOFTMAX")  # fmt: skip
+    for kernel in ("LINEAR", "RBF", "POLY", "SIGMOID"):
+        case(f"svm_regressor_{kernel}", "SVMRegressor", [x], domain=ML, version=1, coefficients=normal(5).tolist(), support_vectors=normal(15).tolist(),
+             kernel_params=[0.5, 0.3, 2.0], kernel_type=kernel, n_supports=5, rho=[0.4])  # fmt: skip
+    for norm in ("MAX", "L1", "L2"):
+        case(f"normalizer_{norm}", "Normalizer", [x], domain=ML, version=1, norm=norm)
+    case("scaler", "Scaler", [x], domain=ML, version=1, offset=[0.1, 0.2, 0.3], scale=[2.0, 3.0, 4.0])
+    y = x.copy()
+    y[1, 1] = np.nan
+    case("imputer", "Imputer", [y], domain=ML, version=1, imputed_value_floats=[1.0, 2.0, 3.0], replaced_value_float=float("nan"))
+    case("features", "FeatureVectorizer", [x, normal(4, 2)], domain=ML, version=1, inputdimensions=[3, 2])
+    words = np.array([["cat", "dog"], ["", "a long sentence, with umlauts: äöü"]], object)
+    keys = ["dog", "cat", "a long sentence, with umlauts: äöü"]
+    case("labels_strings_ints", "LabelEncoder", [words], domain=ML, version=2, keys_strings=keys, values_int64s=[5, 6, 7], default_int64=-9)
+    case("labels_ints_strings", "LabelEncoder", [integers(0, 9, (3, 4), np.int64)], domain=ML, version=2, keys_int64s=[3, 1, 4], values_strings=["three", "", "four"])
+    case("labels_strings", "LabelEncoder", [words], domain=ML, version=2, keys_strings=keys, values_strings=["hound", "feline", "x"], default_string="?")
+    case("labels_floats", "LabelEncoder", [np.array([1, 2.5, np.nan, -0.0], np.float32)], domain=ML, version=4, keys_floats=[2.5, float("nan"), 0.0],
+         values_floats=[1.0, 2.0, 3.0], default_float=7.0)  # fmt: skip
+    case("labels_old", "LabelEncoder", [words], domain=ML, version=1, classes_strings=keys)
+    case("categories", "CategoryMapper", [words], domain=ML, version=1, cats_strings=keys, cats_int64s=[1, 2, 3])
+    case("one_hot_ints", "OneHotEncoder", [integers(0, 4, (3,), np.int64)], domain=ML, version=1, cats_int64s=[0, 2, 3], zeros=1)
+    case("one_hot_strings", "OneHotEncoder", [words], domain=ML, version=1, cats_strings=keys, zeros=1)
+
+
+def main():
+    folder, names = sys.argv[1], sys.argv[2:]
+    for family in (rotary, attention, multi_head, group_query, blocks, products, quantised, trees, models):
+        family()
+    refused = []
+    for test in TESTS:
+        if names and not any(n in test[0] for n in names):
+            continue
+        try:
+            write(folder, test)
+        except Exception as e:  # onnxruntime has no kernel for it, or refuses the case
+            refused.append((test[0], str(e).replace("\n", " ")[:160]))
+    for name, why in refused:
+        print(f"onnxruntime refuses {name}: {why}")
+    print(f"{len(TESTS) - len(refused)} tests written, {len(refused)} refused")
+
+
+if __name__ == "__main__":
+    main()
