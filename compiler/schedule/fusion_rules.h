@@ -1,4 +1,4 @@
-// The two fusion rules and what they look at. Each applies, or leaves the program alone and gives its reason.
+// The fusion rules and what they look at. Each applies, or leaves the program alone and gives its reason.
 #pragma once
 
 #include <string>
