@@ -10,6 +10,7 @@
 #include "compiler/schedule/memory_plan.h"
 #include "compiler/schedule/phases.h"
 #include "compiler/schedule/split_reduction.h"
+#include "compiler/schedule/winograd.h"
 
 namespace stridec::schedule {
 namespace {
@@ -26,6 +27,7 @@ constexpr Pass<Program, Decisions*> kLoopPasses[] = {
     {"dims", "loops over flattened tensors run over their dims",
      [](Program& program, Decisions*) { delinearize(program); }},
     {"phases", "nests that divide by constant strides become one for each remainder", split_phases},
+    {"winograd", "3x3 convolutions with fewer multiplications, between transforms", apply_winograd},
     {"layouts", "the order of each scratch buffer's dims in memory",
      [](Program& program, Decisions*) { choose_layouts(program); }},
     {"reductions", "long reductions of few points become partial results and their combination",

@@ -1,0 +1,149 @@
+#include "compiler/schedule/winograd.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "compiler/base/text.h"
+#include "compiler/loop/interpret.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/text.h"
+#include "compiler/loop/verify.h"
+#include "compiler/schedule/memory_plan.h"
+#include "tests/unit/schedule/programs.h"
+
+using namespace stridec;
+using namespace stridec::loop;
+using namespace stridec::testing;
+using sym::Expr;
+
+namespace {
+
+struct Conv {
+  int64_t groups = 1, in = 3, out = 4, taps = 3, stride = 1, dilation = 1, pad = 1;
+  bool weights = true;  // else an input
+};
+
+// x [1, groups*in, n, m] by w; then the sum plus the residual, at least 0, as a second store.
+Program convolution(const Conv& c) {
+  Pieces p("conv");
+  const View x = p.input("x", {1, c.groups * c.in, p.n, p.m});
+  const std::vector<int64_t> shape = {c.groups * c.out, c.in, c.taps, c.taps};
+  const View w = c.weights ? p.weight("w", shape, 5) : p.input("w", {shape.begin(), shape.end()});
+  const int64_t reach = (c.taps - 1) * c.dilation;
+  auto size = [&](Expr e) { return sym::floordiv(e + 2 * c.pad - reach - 1, c.stride) + 1; };
+  const Expr h = size(p.n), width = size(p.m);
+  p.program.facts.set_range(p.n, 3, 64);
+  p.program.facts.set_range(p.m, 3, 64);
+  const View padded = *pad(x, {0, 0, c.pad, c.pad}, {0, 0, c.pad, c.pad}, float_scalar(DType::kF32, 0));
+  const View out = p.temporary("t", {1, c.groups * c.out, h, width});
+  NestBuilder nest(p.program, "conv");
+  std::vector<Expr> at = {0};
+  const Expr g = c.groups == 1 ? Expr(0) : nest.dim(c.groups, "g");
+  at.push_back(g * c.out + nest.dim(c.out, "c"));
+  at.push_back(nest.dim(h, "y"));
+  at.push_back(nest.dim(width, "x"));
+  const Value sum = nest.reduce(Combine::kSum, {c.in, c.taps, c.taps}, [&](const std::vector<Expr>& k) {
+    return nest.load(padded, {0, g * c.in + k[0], at[2] * c.stride + k[1] * c.dilation,
+                              at[3] * c.stride + k[2] * c.dilation}) *
+           nest.load(w, {at[1], k[0], k[1], k[2]});
+  });
+  const Value shifted = sum + nest.index_value(at[2], DType::kF32);
+  nest.store(out, at, max(shifted, nest.constant(DType::kF32, 0)));
+  nest.finish();
+  p.output("y", out);
+  return p.program;
+}
+
+Program converted(const Program& before, int m, std::string* reason) {
+  Program after = before;
+  const Nest nest = after[std::get<Launch>(after.steps[0].node).nest];
+  std::vector<Nest> parts = schedule::winograd(after, nest, m, reason);
+  if (parts.empty()) return after;
+  Steps steps;
+  for (Nest& part : parts) steps.push_back({Launch{add_nest(after, std::move(part))}});
+  steps.insert(steps.end(), after.steps.begin() + 1, after.steps.end());
+  after.steps = std::move(steps);
+  compact(after);
+  verify(after);
+  return after;
+}
+
+// The largest difference, relative to the largest result.
+double error(const Program& before, Program after, int64_t h, int64_t w) {
+  schedule::plan_memory(after);
+  HostTensor x = make_tensor(DType::kF32, {1, *sym::as_const(before[before.inputs[0]].shape[1]), h, w});
+  for (int64_t i = 0; i < element_count(x); ++i) set_number(x, i, std::sin(static_cast<double>(3 * i + 1)));
+  const auto a = interpret(before, {x}, {.poison = true}),
+             b = interpret(after, {x}, {.poison = true, .planned = true});
+  REQUIRE(a[0].shape == b[0].shape);
+  double largest = 1e-30, difference = 0;
+  for (int64_t i = 0; i < element_count(a[0]); ++i) {
+    largest = std::max(largest, std::fabs(get_number(a[0], i)));
+    difference = std::max(difference, std::fabs(get_number(a[0], i) - get_number(b[0], i)));
+    if (std::isnan(get_number(b[0], i))) return 1;
+  }
+  return difference / largest;
+}
+
+std::string refusal(const Conv& conv) {
+  std::string reason;
+  const Program before = convolution(conv);
+  CHECK(converted(before, 4, &reason).steps.size() == before.steps.size());
+  return reason;
+}
+
+}  // namespace
+
+TEST_CASE("a 3x3 convolution is a batch of products between two transforms") {
+  std::string reason;
+  const Program before = convolution({}), after = converted(before, 2, &reason);
+  REQUIRE(after.steps.size() == before.steps.size() + 2);
+  CHECK(after.prepack.size() == 1);
+  CHECK(to_string(after, after[std::get<Launch>(after.steps[1].node).nest]) ==
+        R"(nest conv (%q<16, %c0<4, %y1<(n + 1)//2, %x2<(m + 1)//2)
+  %3 : f32 = reduce sum (%r3<3)
+    %0 : f32 = load t5[%q, %y1, %x2, %r3]
+    %1 : f32 = load w.winograd[%q, %r3, %c0]
+    %2 : f32 = mul %0 %1
+    yield %2
+  store t6[%q, %y1, %x2, %c0] %3
+)");
+}
+
+TEST_CASE("tiles of 2x2 and 4x4 give what the convolution gives, also at the borders") {
+  for (int m : {2, 4})
+    for (const Conv& conv :
+         {Conv{}, Conv{.in = 5, .out = 1}, Conv{.pad = 0}, Conv{.pad = 2}, Conv{.groups = 2, .in = 2}}) {
+      std::string reason;
+      const Program before = convolution(conv), after = converted(before, m, &reason);
+      CAPTURE(reason);
+      REQUIRE(after.steps.size() == before.steps.size() + 2);
+      for (auto [h, w] : {std::pair<int64_t, int64_t>{3, 3}, {4, 7}, {5, 4}, {9, 6}, {8, 16}}) {
+        CAPTURE(cat(m, " ", conv.pad, " ", h, " ", w));
+        CHECK(error(before, after, h, w) < 1e-5);
+      }
+    }
+}
+
+TEST_CASE("what is no such convolution says why") {
+  const std::string window = "the window is not 3x3, stride 1";
+  CHECK(refusal({.taps = 2}) == window);
+  CHECK(refusal({.stride = 2}) == window);
+  CHECK(refusal({.dilation = 2}) == window);
+  CHECK(refusal({.in = 1}) == "there are no channels to sum over");
+  CHECK(refusal({.weights = false}) == "the weights are not constant");
+}
+
+TEST_CASE("few channels and a single output are left alone") {
+  Program program = convolution({});
+  const size_t before = program.steps.size();
+  std::vector<schedule::Decision> decisions;
+  schedule::apply_winograd(program, &decisions);
+  CHECK(program.steps.size() == before);
+  REQUIRE(decisions.size() == 1);
+  CHECK(!decisions[0].fused);
+  Program large = convolution({.in = 128, .out = 128});
+  schedule::apply_winograd(large);
+  CHECK(large.steps.size() == before + 2);
+}
