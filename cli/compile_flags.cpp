@@ -64,7 +64,11 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
     if (equals == std::string::npos || known == stridec::options().end())
       fail(ErrorKind::kUsage, "unknown-option", cat("there is no option '", setting, "'"),
            "'stridec options' lists them; write -O name=value");
-    made.settings[key] = setting.substr(equals + 1);
+    const std::string value = setting.substr(equals + 1), values = cat("|", known->values, "|");
+    if (values.find(cat("|", value, "|")) == std::string::npos)
+      fail(ErrorKind::kUsage, "unknown-value", cat("option '", key, "' does not take '", value, "'"),
+           cat("it takes ", known->values));
+    made.settings[key] = value;
   }
   made.tuning = {.database = tune_db, .frozen = frozen, .shape = parse_sizes(tune_shape)};
   made.use_cache = !no_cache;

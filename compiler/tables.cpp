@@ -29,7 +29,12 @@ const Mode& mode(std::string_view name) {
 }
 
 const std::vector<OptionInfo>& options() {
-  static const std::vector<OptionInfo> kOptions;
+  // Options that are named like passes turn these off.
+  static const std::vector<OptionInfo> kOptions = {
+      {"winograd", "true|false", "true",
+       "3x3 convolutions with fewer multiplications and larger rounding errors (up to 2e-5 of the largest "
+       "result)"},
+  };
   return kOptions;
 }
 

@@ -13,6 +13,10 @@ bool PassRunner::wants_dump(std::string_view name) const {
                                       [&](const std::string& s) { return s == name || s == "all"; });
 }
 
+bool PassRunner::skips(std::string_view name) const {
+  return std::find(options_.skip.begin(), options_.skip.end(), name) != options_.skip.end();
+}
+
 void PassRunner::took(std::string_view stage, std::string_view name, double PassTime::* what) {
   const Clock::time_point now = Clock::now();
   auto row = std::find_if(times_.begin(), times_.end(),

@@ -64,6 +64,7 @@ struct PassOptions {
   bool verify_each = kVerifyEachPass;   // false: what a list leaves behind, alone
   std::vector<std::string> dump_after;  // names of passes, or "all"
   std::string stop_after;               // a pass's name; "": none
+  std::vector<std::string> skip;        // names of passes that do not run
   std::function<void(const PassDump&)> dump;
 };
 
@@ -85,8 +86,10 @@ class PassRunner {
            std::type_identity_t<Context>... context) {
     for (size_t i = 0; i < list.rows.size(); ++i) {
       const auto& pass = list.rows[i];
+      if (skips(pass.name) && i + 1 < list.rows.size())
+        continue;  // the last one's place is where a list is verified
       if (tell_) tell_(list.stage, i, list.rows.size(), variant.empty() ? pass.name : variant);
-      pass.run(ir, context...);
+      if (!skips(pass.name)) pass.run(ir, context...);
       if (!after(list, pass.name, ir, variant, i + 1 == list.rows.size())) return false;
     }
     return true;
@@ -113,6 +116,7 @@ class PassRunner {
     return !stop;
   }
   bool wants_dump(std::string_view name) const;
+  bool skips(std::string_view name) const;
   void took(std::string_view stage, std::string_view name, double PassTime::* what);
 
   using Clock = std::chrono::steady_clock;

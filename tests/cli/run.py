@@ -96,6 +96,8 @@ TRANSCRIPTS = {
         ("compile mlp.onnx -o out.so --dim colour=1..2", 1),
         ("compile mlp.onnx -o out.so --mode turbo", 1),
         ("compile mlp.onnx -o out.so -O frobnication=7", 1),
+        ("compile mlp.onnx -o out.so -O winograd=maybe", 1),
+        ("options", 0),
         ("compile mlp.onnx -o out.so --cpu i8086", 1),
         ("compile mlp.onnx -o nowhere/out.so", 2),
         ("compile mlp.onnx -o taken.so", 2),
