@@ -258,7 +258,7 @@ std::vector<ValueId> Builder::add(OpKind kind, std::vector<ValueId> inputs, Attr
   }
   if (auto same = same_as(node, inferred)) return {*same};
   const bool folds = inferred.types.size() == 1 && !inferred.elements.empty() && inferred.elements[0] &&
-                     pure && !is_float(inferred.types[0].dtype);
+                     pure && !is_float(inferred.types[0].dtype) && element_count(inferred.types[0].shape);
   if (folds) {
     for (sym::Expr& e : *inferred.elements[0]) e = simplify(e);
     return {elements(*inferred.elements[0], inferred.types[0].shape, inferred.types[0].dtype)};

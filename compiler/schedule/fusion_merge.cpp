@@ -123,10 +123,33 @@ bool has_loops(const Nest& nest) {
   });
 }
 
-// May the step at `from` move to just before (or, moving down, just after) all steps strictly between the
-// two?
-bool may_move(const Flow& flow, int from, int to) {
+// Symbols that get their values when the step runs.
+std::vector<Expr> bound_by(const loop::Step& step) {
+  if (const auto* bind = std::get_if<loop::BindSymbol>(&step.node)) return {bind->symbol};
+  if (const auto* loop = std::get_if<loop::While>(&step.node)) return {loop->iterations};
+  return {};
+}
+
+bool uses_symbol(const Program& program, const Nest& nest, Expr symbol) {
+  const auto has = [&](Expr e) { return sym::depends_on(e, symbol); };
+  bool used =
+      std::any_of(nest.dims.begin(), nest.dims.end(), [&](const Dim& dim) { return has(dim.extent); });
+  loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
+    loop::for_each_expr(stmt, [&](Expr e) { used = used || has(e); });
+    if (const Access* access = loop::access_of(stmt))
+      for (Expr size : program[access->buffer].shape) used = used || has(size);
+  });
+  return used;
+}
+
+// May the nest at `from` move to just before (or, moving down, just after) all steps strictly between the
+// two? Upwards it may not pass what binds a symbol that it uses.
+bool may_move(const Program& program, const loop::Steps& steps, const Flow& flow, int from, int to) {
   const Effects& moved = flow.effects[from];
+  const Nest& nest = program[std::get<Launch>(steps[from].node).nest];
+  for (int at = to + 1; at < from; ++at)
+    for (Expr symbol : bound_by(steps[at]))
+      if (uses_symbol(program, nest, symbol)) return false;
   for (int at = std::min(from, to) + 1; at < std::max(from, to); ++at) {
     const Effects& other = flow.effects[at];
     for (BufferId id : moved.writes)
@@ -214,8 +237,8 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
   }
   if (statement_count(producer.body) + statement_count(consumer.body) > kMostStatements)
     return refuse(reason, "the nest would grow too long");
-  const bool down = may_move(flow, producer_at, consumer_at);
-  if (!down && !may_move(flow, consumer_at, producer_at))
+  const bool down = may_move(program, steps, flow, producer_at, consumer_at);
+  if (!down && !may_move(program, steps, flow, consumer_at, producer_at))
     return refuse(reason, "a step between them is in the way");
 
   Nest merged = merged_nest(producer, consumer, matching);

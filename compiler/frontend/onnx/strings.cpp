@@ -169,6 +169,7 @@ Slot with_pool(const Slot& slot, Term pool) {
 }  // namespace
 
 std::optional<Outputs> move_strings(Context& c) {
+  if (c.node.op_type == "Equal") return equal_strings(c);
   const auto mover = std::find_if(std::begin(kMovers), std::end(kMovers),
                                   [&](const Mover& m) { return m.op_type == c.node.op_type; });
   if (mover == std::end(kMovers)) return std::nullopt;

@@ -31,7 +31,9 @@ Term to_bytes(const Strings& s);
 // binary search by hash, verified by comparison.
 Term find_in(const Strings& s, const std::vector<std::string>& keys);
 
-// A node with string inputs that only moves elements, done on indices; none: the operator is no such one.
+// A node with string inputs that only moves elements, done on indices, or that compares them; none: the
+// operator is no such one.
 std::optional<Outputs> move_strings(Context& c);
+Outputs equal_strings(Context& c);
 
 }  // namespace stridec::onnx
