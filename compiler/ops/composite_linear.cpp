@@ -66,12 +66,14 @@ Square square_of(Term x) {
 
 Term determinant(Term x) {
   const Square s = square_of(x);
+  if (s.matrices.dim(1).is_const(0)) return filled(x.builder(), s.outer, x.dtype(), 1);
   return cast(reshape(eliminate(s.matrices, false).determinant, s.outer), x.dtype());
 }
 
 Term inverse(Term x) {
   Builder& b = x.builder();
   const Square s = square_of(x);
+  if (s.matrices.dim(1).is_const(0)) return x;
   const sym::Expr batch = s.matrices.dim(0), n = s.matrices.dim(1);
   const Term unit =
       cast(equal(index_along(b, {n, 1}, 0, DType::kI64), index_along(b, {1, n}, 1, DType::kI64)),

@@ -1,0 +1,1 @@
+#include "tests/unit/ops/lookup.cpp"  // the same cases, compiled
