@@ -266,7 +266,8 @@ std::vector<ValueId> Builder::add(OpKind kind, std::vector<ValueId> inputs, Attr
   const size_t hash = pure ? hash_of(node) : 0;
   std::vector<ValueId> outputs = append(std::move(node), std::move(inferred.types), false);
   for (size_t i = 0; i < inferred.elements.size(); ++i)
-    graph_[outputs[i]].elements = std::move(inferred.elements[i]);
+    if (element_count(graph_[outputs[i]].type.shape))  // an empty tensor may have other sizes unknown
+      graph_[outputs[i]].elements = std::move(inferred.elements[i]);
   const NodeId id(static_cast<int64_t>(graph_.nodes.size()) - 1);
   if (pure) shared_.back()[hash].push_back(id);
   return outputs;

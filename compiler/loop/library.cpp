@@ -54,6 +54,48 @@ void order_rows(std::span<const RoutineBuffer> reads, std::span<const RoutineBuf
     }
 }
 
+class MersenneTwister {
+ public:
+  explicit MersenneTwister(uint32_t seed) {
+    for (uint32_t i = 0; i < kSize; ++i) {
+      state_[i] = seed;
+      seed = 1812433253u * (seed ^ (seed >> 30)) + i + 1;
+    }
+  }
+  uint32_t draw() {
+    if (at_ == kSize) twist();
+    uint32_t y = state_[at_++];
+    y ^= y >> 11;
+    y ^= (y << 7) & 0x9D2C5680u;
+    y ^= (y << 15) & 0xEFC60000u;
+    return y ^ (y >> 18);
+  }
+  double uniform() {
+    const uint32_t high = draw() >> 5, low = draw() >> 6;
+    return (high * 67108864.0 + low) / 9007199254740992.0;
+  }
+
+ private:
+  static constexpr uint32_t kSize = 624, kShift = 397;
+  void twist() {
+    for (uint32_t i = 0; i < kSize; ++i) {
+      const uint32_t y = (state_[i] & 0x80000000u) | (state_[(i + 1) % kSize] & 0x7FFFFFFFu);
+      state_[i] = state_[(i + kShift) % kSize] ^ (y >> 1) ^ (y & 1 ? 0x9908B0DFu : 0);
+    }
+    at_ = 0;
+  }
+  uint32_t state_[kSize], at_ = kSize;
+};
+
+void mersenne_uniform(const RoutineBuffer& to, int64_t count, int64_t seed) {
+  STRIDEC_CHECK(to.dtype == DType::kF64 && count >= 0 && to.elements >= count);
+  MersenneTwister twister(static_cast<uint32_t>(seed));
+  for (int64_t i = 0; i < count; ++i) {
+    const double value = twister.uniform();
+    std::memcpy(to.data + 8 * i, &value, 8);
+  }
+}
+
 }  // namespace
 
 const Routine* find_routine(std::string_view name) {
@@ -70,6 +112,7 @@ void run_routine(const Routine& routine, std::span<const RoutineBuffer> reads,
                 std::string(routine.name));
   if (routine.name == "sort") return order_rows(reads, writes, a[0], a[1], a[2], a[1], a[3] != 0);
   if (routine.name == "topk") return order_rows(reads, writes, a[0], a[1], a[2], a[3], a[4] != 0);
+  if (routine.name == "mersenne_uniform") return mersenne_uniform(writes[0], a[0], a[1]);
   fail(ErrorKind::kInternal, "no-routine", cat("the interpreter has no routine '", routine.name, "'"));
 }
 

@@ -45,6 +45,7 @@ Inferred random_uniform_shape(Builder& b, const Node& node) {
   const Shape shape = node.attributes.exprs("shape");
   const DType dtype = node.attributes.dtype("dtype");
   if (!is_float(dtype)) does_not_fit(cat("random_uniform makes floats, not ", name(dtype)));
+  STRIDEC_CHECK(node.attributes.text_or("generator", "philox") != "mersenne" || dtype == DType::kF64);
   expect_sizes(b, shape, node.kind);
   return {{{dtype, shape}}, {}};
 }
@@ -92,6 +93,16 @@ struct Philox {
 // As many random bits as the dtype's mantissa holds, so that 1 is never reached by rounding.
 void random_uniform_lower(Lowering& l, const Node& node) {
   const loop::View to = l.define(node.outputs[0]);
+  if (node.attributes.text_or("generator", "philox") == "mersenne") {
+    loop::Call call{.routine = "mersenne_uniform",
+                    .reads = {},
+                    .writes = {to.buffer},
+                    .arguments = {element_count(to.shape), node.attributes.integer("seed")},
+                    .nodes = {}};
+    if (!node.origin.empty()) call.nodes.push_back(node.origin);
+    l.steps().push_back({std::move(call)});
+    return;
+  }
   loop::NestBuilder n = l.nest("random_uniform");
   const auto at = n.dims(to.shape);
   sym::Expr flat = 0;

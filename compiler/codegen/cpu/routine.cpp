@@ -8,8 +8,42 @@
 #include "compiler/loop/library.h"
 
 namespace stridec::codegen::cpu {
+namespace {
+
+// The stream is one after the other: one task.
+Kernel mersenne_uniform(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
+  KernelText text(program, target);
+  const std::string to = text.pointer(call.writes[0]);
+  const std::string count = text.size(call.arguments[0]), seed = text.size(call.arguments[1]);
+  text.open("if (begin < end)");
+  text.line(cat("u32 state[624], x = (u32)", seed, ", at = 624;"));
+  text.line("for (u32 i = 0; i < 624; ++i) { state[i] = x; x = 1812433253u * (x ^ x >> 30) + i + 1; }");
+  text.open(cat("for (int64_t n = 0; n < ", count, "; ++n)"));
+  text.line("u32 word[2];");
+  text.open("for (int half = 0; half < 2; ++half)");
+  text.open("if (at == 624)");
+  text.open("for (u32 i = 0; i < 624; ++i)");
+  text.line("const u32 y = (state[i] & 0x80000000u) | (state[i == 623 ? 0 : i + 1] & 0x7fffffffu);");
+  text.line("state[i] = state[i < 227 ? i + 397 : i - 227] ^ y >> 1 ^ (y & 1 ? 0x9908b0dfu : 0);");
+  text.close();
+  text.line("at = 0;");
+  text.close();
+  text.line("u32 y = state[at++];");
+  text.line("y ^= y >> 11;");
+  text.line("y ^= y << 7 & 0x9d2c5680u;");
+  text.line("y ^= y << 15 & 0xefc60000u;");
+  text.line("word[half] = y ^ y >> 18;");
+  text.close();
+  text.line(cat(to, "[n] = ((word[0] >> 5) * 67108864.0 + (word[1] >> 6)) / 9007199254740992.0;"));
+  text.close();
+  text.close();
+  return text.finish(1, 1);
+}
+
+}  // namespace
 
 Kernel emit_routine(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
+  if (call.routine == "mersenne_uniform") return mersenne_uniform(program, call, target);
   const bool sort = call.routine == "sort";
   if (!sort && call.routine != "topk")
     fail(ErrorKind::kUnsupported, "no-routine", cat("the CPU backend has no routine '", call.routine, "'"));

@@ -106,6 +106,15 @@ class InputSymbols {
     return symbol(d.param);
   }
 
+  // A number that `--dim` has to give: the length of a sequence, the rank of a tensor.
+  std::optional<int64_t> given(const std::string& name) {
+    used_.insert(name);
+    auto it = options_.dims.find(name);
+    if (it == options_.dims.end() || !it->second.upper || *it->second.upper != it->second.lower)
+      return std::nullopt;
+    return it->second.lower;
+  }
+
   void check_flags() const {
     for (const auto& [name, range] : options_.dims) {
       if (used_.count(name)) continue;
@@ -226,6 +235,8 @@ class ModelImporter : public Importer {
     for (auto& [name, input] : inputs) scopes_.back()[name] = input ? add_input(*input) : Slot();
   }
 
+  static constexpr int64_t kMaxItems = 4096;
+
   // An input of the model as inputs of the artifact.
   struct Input {
     Slot::Kind kind = Slot::Kind::kTensor;
@@ -270,9 +281,16 @@ class ModelImporter : public Importer {
         return problem("unsupported-dtype",
                        "element type " + elem_type_name(type.elem_type) + " is not supported", "");
       if (!given && type.shape) given = &*type.shape;
+      std::vector<Dim> unnamed;
       if (!given)
-        return problem("unknown-rank", "the model does not say how many dims the input has",
-                       "export the model with the shapes of its inputs");
+        if (const auto rank = symbols.given(v.name + ".rank"); rank && *rank <= 64) {
+          unnamed.resize(static_cast<size_t>(*rank));
+          given = &unnamed;
+        }
+      if (!given)
+        return problem(
+            "unknown-rank", "the model does not say how many dims the input has",
+            cat("export the model with the shapes of its inputs, or say it: --dim ", v.name, ".rank=2"));
       Input out{
           .kind = strings ? Slot::Kind::kStrings : Slot::Kind::kTensor, .name = name, .type = {*dtype, {}}};
       for (size_t i = 0; i < given->size(); ++i) out.type.shape.push_back(symbols.dim(name, i, (*given)[i]));
@@ -280,7 +298,16 @@ class ModelImporter : public Importer {
       return out;
     };
     const auto found = options_.items.find(v.name);
+    InputItems counted;
     const InputItems* items = found == options_.items.end() ? nullptr : &found->second;
+    if (!items && v.type.kind != Type::Kind::kTensor)
+      if (const auto length = symbols.given(v.name); length && *length <= kMaxItems) {
+        const bool sequence = v.type.kind == Type::Kind::kSequence ||
+                              (!v.type.element.empty() && v.type.element[0].kind == Type::Kind::kSequence);
+        counted.present = sequence || *length > 0;
+        counted.shapes.resize(static_cast<size_t>(*length));
+        items = &counted;
+      }
     const Type* type = &v.type;
     if (type->kind == Type::Kind::kOptional && !type->element.empty()) {
       if (items && !items->present) return Input{.kind = Slot::Kind::kEmptyOptional};

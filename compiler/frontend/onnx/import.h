@@ -29,10 +29,13 @@ struct InputItems {
 };
 
 struct ImportOptions {
-  std::map<std::string, DimRange> dims;  // by symbol; lower == upper fixes it
+  std::map<std::string, DimRange> dims;  // by symbol; lower == upper fixes it. The name of a sequence or
+                                         // optional input stands for its length, NAME.rank for a rank
+                                         // that the model leaves open.
   std::map<std::string, Tensor>
       constants;  // inputs with a value known now: they are no inputs of the artifact
-  std::map<std::string, InputItems> items;  // by input; a sequence or optional needs it
+  std::map<std::string, InputItems> items;  // by input: what a sequence or optional holds, where `dims` is
+                                            // too little
 };
 
 struct Imported {

@@ -188,19 +188,31 @@ Outputs where(Context& c) { return {select(c.in(0), c.in(1), c.in(2))}; }
 // Inference: the input itself. Training with a ratio of zero keeps everything.
 Outputs dropout(Context& c) {
   const Term x = c.in(0);
-  const bool training = c.version < 7 ? c.integer("is_test", 0) == 0
-                                      : c.version >= 12 && c.has(2) && c.constant_number(2).value_or(1) != 0;
-  const double ratio =
-      c.version >= 12 ? (c.has(1) ? c.constant_number(1).value_or(1) : 0.5) : c.number("ratio", 0.5);
   const DType mask = c.version >= 10 ? DType::kBool : x.dtype();
-  if (!training || ratio == 0) return {x, filled(c.b, x.shape(), mask, 1)};
-  if (ratio >= 1 || !c.has(1))
-    c.unsupported("dropout in training mode needs a ratio below 1 that is known at compile time");
-  const Term noise(c.b,
-                   c.b.add1(OpKind::kRandomUniform, {},
-                            {{"shape", x.shape()}, {"dtype", DType::kF32}, {"seed", c.integer("seed", 0)}}));
-  const Term kept = greater_equal(noise, ratio);
-  return {select(kept, x * (1 / (1 - ratio)), 0), cast(kept, mask)};
+  const auto known_flag = c.constant_number(2), known_ratio = c.constant_number(1);
+  const bool training = c.version < 7 ? c.integer("is_test", 0) == 0
+                                      : c.version >= 12 && c.has(2) && known_flag.value_or(1) != 0;
+  const bool given = c.version >= 12 && c.has(1);
+  if (!training || (given ? known_ratio.value_or(1) : c.number("ratio", 0.5)) == 0)
+    return {x, filled(c.b, x.shape(), mask, 1)};
+  // A seed means NumPy's generator, whose stream ONNX's reference uses; without one every node has a stream
+  // of its own, the same in each run.
+  const bool seeded = c.has_attribute("seed");
+  const Term noise(c.b, c.b.add1(OpKind::kRandomUniform, {},
+                                 {{"shape", x.shape()},
+                                  {"dtype", DType::kF64},
+                                  {"seed", seeded ? c.integer("seed", 0) : int64_t{c.node.index}},
+                                  {"generator", std::string(seeded ? "mersenne" : "philox")}}));
+  const Term ratio =
+      given ? cast(reshape(c.in(1), {}), DType::kF64) : c.number(DType::kF64, c.number("ratio", 0.5));
+  Term kept = greater_equal(noise, ratio), scale = divide_into(1, subtract_from(1, ratio));
+  if (c.version >= 12 && !known_flag) {  // the run tells whether this is training
+    const Term off = logical_not(reshape(c.in(2), {}));
+    kept = logical_or(kept, off);
+    scale = select(off, 1, scale);
+  }
+  const Term w = widen(x);
+  return {cast(select(kept, w * cast(scale, w.dtype()), 0), x.dtype()), cast(kept, mask)};
 }
 
 Outputs affine(Context& c) { return {c.in(0) * c.number("alpha", 1) + c.number("beta", 0)}; }
