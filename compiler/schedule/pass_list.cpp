@@ -27,7 +27,7 @@ constexpr Pass<Program, Decisions*> kLoopPasses[] = {
     {"dims", "loops over flattened tensors run over their dims",
      [](Program& program, Decisions*) { delinearize(program); }},
     {"phases", "nests that divide by constant strides become one for each remainder", split_phases},
-    {"winograd", "3x3 convolutions with fewer multiplications, between transforms", apply_winograd},
+    {"winograd", "convolutions of 3x3 windows with fewer multiplications, between transforms", apply_winograd},
     {"layouts", "the order of each scratch buffer's dims in memory",
      [](Program& program, Decisions*) { choose_layouts(program); }},
     {"reductions", "long reductions of few points become partial results and their combination",
