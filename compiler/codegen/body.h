@@ -65,6 +65,9 @@ class Body {
   // argument.
   void set_buffer(loop::BufferId buffer, std::string pointer, std::vector<sym::Expr> strides);
 
+  // Parts of masks, as they stand in accesses, that hold in what is printed from here on; {}: none.
+  void assume(std::vector<sym::Expr> conditions) { assumed_ = std::move(conditions); }
+
   // ---- printing ----
   void print(const loop::Block& block);
   void print(const loop::Stmt& stmt);
@@ -175,6 +178,7 @@ class Body {
   // Values that nothing but a sum takes: a product among them may be added in one rounding. Every other product
   // is rounded by itself, so that a value computed again in another nest is the same value.
   std::vector<bool> summed_;
+  std::vector<sym::Expr> assumed_;
   std::optional<sym::Expr> lane_var_;
   bool lanes_are_aligned_ = false;  // lane 0's value is a multiple of the width
   bool lanes_are_points_ = false;   // the lanes are points of the nest, each with its own local buffers

@@ -1,9 +1,11 @@
 // Index expressions, masks, loads, stores and binds.
+#include <algorithm>
 #include <bit>
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/body.h"
+#include "compiler/loop/analysis.h"
 #include "compiler/loop/lanes.h"
 #include "compiler/loop/walk.h"
 #include "compiler/sym/text.h"
@@ -309,7 +311,14 @@ Body::Mask Body::mask_of(const loop::Access& access) {
   };
   if (width_ > 1 && !live_.empty()) out.bits = live_;
   std::vector<Expr> parts;
-  const Expr mask = by_lane(access.mask);
+  Expr given = access.mask;
+  if (!assumed_.empty()) {
+    given = 1;
+    for (const Expr& part : loop::conjuncts(access.mask))
+      if (std::find(assumed_.begin(), assumed_.end(), part) == assumed_.end())
+        given = sym::logical_and(given, part);
+  }
+  const Expr mask = by_lane(given);
   if (mask.op() == sym::Op::kAnd)
     parts.assign(mask.args().begin(), mask.args().end());
   else if (!mask.is_const() || mask.value() == 0)

@@ -33,6 +33,12 @@ std::optional<Expr> stride_of(const Program& program, const Access& access, Expr
   return sym::simplify(linear->coefficient, facts);
 }
 
+std::vector<sym::Expr> conjuncts(sym::Expr mask) {
+  if (mask.is_const(1)) return {};
+  if (mask.op() != sym::Op::kAnd) return {mask};
+  return {mask.args().begin(), mask.args().end()};
+}
+
 Effects effects_of(const Nest& nest) {
   Effects out;
   auto add = [](std::vector<BufferId>& ids, BufferId id) {

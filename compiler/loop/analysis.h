@@ -18,6 +18,9 @@ sym::Expr offset_of(const Program& program, const Access& access);
 std::optional<sym::Expr> stride_of(const Program& program, const Access& access, sym::Expr var,
                                    const sym::Facts& facts);
 
+// The conditions that a mask joins by "and"; of 1: none.
+std::vector<sym::Expr> conjuncts(sym::Expr mask);
+
 // Buffers that the nest loads from and stores to, each once, in order of appearance; local ones included.
 struct Effects {
   std::vector<BufferId> reads, writes;

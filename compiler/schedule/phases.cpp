@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compiler/base/text.h"
+#include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 
@@ -38,11 +39,6 @@ const Dim* find(const std::vector<Dim>& dims, Expr var) {
   for (const Dim& dim : dims)
     if (dim.var == var) return &dim;
   return nullptr;
-}
-
-std::vector<Expr> conjuncts(Expr mask) {
-  if (mask.op() != sym::Op::kAnd) return {mask};
-  return {mask.args().begin(), mask.args().end()};
 }
 
 std::optional<Condition> condition_of(Expr text, const Nest& nest, const Reduce& reduce) {
@@ -113,7 +109,7 @@ std::vector<Condition> conditions_of(const Nest& nest, std::string* reason) {
     std::vector<const loop::Load*> factors;
     collect_factors(reduce->body, reduce->yields[0], factors);
     for (const loop::Load* load : factors)
-      for (Expr part : conjuncts(load->access.mask)) {
+      for (Expr part : loop::conjuncts(load->access.mask)) {
         const auto condition = condition_of(part, nest, *reduce);
         if (!condition) continue;
         const bool known =
@@ -188,7 +184,7 @@ std::optional<Nest> phase_as_dim(const Program& program, const Nest& nest, const
     Access* access = loop::access_of(stmt);
     if (!access) return;
     Expr mask = 1;
-    for (Expr part : conjuncts(access->mask))
+    for (Expr part : loop::conjuncts(access->mask))
       if (part != c.text) mask = sym::logical_and(mask, part);
     bool moves = sym::depends_on(mask, c.dim);
     for (Expr e : access->index) moves = moves || sym::depends_on(e, c.dim);

@@ -121,10 +121,4 @@ bool depends_on_any(sym::Expr e, const Dims& dims) {
   return false;
 }
 
-std::vector<sym::Expr> conjuncts(sym::Expr condition) {
-  if (condition.is_const(1)) return {};
-  if (condition.op() != sym::Op::kAnd) return {condition};
-  return {condition.args().begin(), condition.args().end()};
-}
-
 }  // namespace stridec::codegen::cpu

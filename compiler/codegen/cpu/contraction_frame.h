@@ -58,6 +58,5 @@ std::vector<sym::Expr> vars_of(const Dims& dims);
 // The expression with the dims at 0.
 sym::Expr at_zero(sym::Expr e, const Dims& dims);
 bool depends_on_any(sym::Expr e, const Dims& dims);
-std::vector<sym::Expr> conjuncts(sym::Expr condition);
 
 }  // namespace stridec::codegen::cpu

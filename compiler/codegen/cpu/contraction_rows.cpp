@@ -3,6 +3,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/contraction_copy.h"
+#include "compiler/loop/analysis.h"
 
 namespace stridec::codegen::cpu {
 namespace {
@@ -58,7 +59,7 @@ void ContractionRows::plan_direct() {
   };
   const auto address = split(offset);
   general_ = !address;
-  for (sym::Expr condition : conjuncts(mask)) {
+  for (sym::Expr condition : loop::conjuncts(mask)) {
     const bool less = condition.op() == sym::Op::kLt;
     if (!less && condition.op() != sym::Op::kLe) {
       general_ = true;
@@ -175,7 +176,7 @@ Dims ContractionRows::contiguous_run() const {
 // where it has no such form.
 std::optional<std::string> ContractionRows::whole_run_inside(const Dims& run, Body& body) const {
   std::string all;
-  for (sym::Expr condition : conjuncts(sym::simplify(f_.a->load->access.mask, f_.facts))) {
+  for (sym::Expr condition : loop::conjuncts(sym::simplify(f_.a->load->access.mask, f_.facts))) {
     const bool less = condition.op() == sym::Op::kLt;
     if (!less && condition.op() != sym::Op::kLe) return std::nullopt;
     const auto form =

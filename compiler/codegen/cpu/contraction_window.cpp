@@ -7,6 +7,7 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/contraction_frame.h"
 #include "compiler/kernels/window_plan.h"
+#include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 
 namespace stridec::codegen::cpu {
@@ -82,7 +83,7 @@ class Emitter {
     const auto address = kernels::linear_form(sym::substitute(offset, columns_.var, 0), vars);
     STRIDEC_CHECK(address.has_value(), nest_.name);
     address_ = *address;
-    for (Expr condition : conjuncts(sym::simplify(a_->access.mask, facts_))) {
+    for (Expr condition : loop::conjuncts(sym::simplify(a_->access.mask, facts_))) {
       const bool less = condition.op() == sym::Op::kLt;
       STRIDEC_CHECK(less || condition.op() == sym::Op::kLe, nest_.name);
       bounds_.push_back(

@@ -245,6 +245,29 @@ struct LoopEmitter {
         });
   }
 
+  // Parts of the masks of the body's own accesses that depend on dims around the lanes alone; none where few accesses
+  // have such.
+  std::vector<Expr> shared_conditions() const {
+    constexpr int kMany = 8;
+    std::vector<Expr> found;
+    int masked = 0;
+    for (const loop::Stmt& stmt : nest.body) {
+      const loop::Access* access = loop::access_of(stmt);
+      if (!access || access->mask.is_const()) continue;
+      bool any = false;
+      for (Expr part : loop::conjuncts(access->mask)) {
+        const std::vector<Expr> vars = sym::free_vars(part);
+        if (!std::all_of(vars.begin(), vars.end(),
+                         [&](Expr var) { return !sym::is_index(var) || (find(var) && var != lanes->var); }))
+          continue;
+        any = true;
+        if (std::find(found.begin(), found.end(), part) == found.end()) found.push_back(part);
+      }
+      masked += any;
+    }
+    return masked < kMany ? std::vector<Expr>() : found;
+  }
+
   void print_loop(size_t next) {
     if (next + 1 == loops.size() && lanes && plan.transpose && loops.back().var == plan.transpose->first &&
         !crossing(loops.back().var).empty()) {
@@ -257,10 +280,27 @@ struct LoopEmitter {
     if (!loops.empty() || !tasks.empty()) text.open("");
     const std::string to = lanes_to.empty() ? body.index(lanes->extent) : lanes_to;
     const std::optional<int64_t> points = lanes_to.empty() ? sym::as_const(lanes->extent) : std::nullopt;
-    body.print_strips(
-        lanes->var, lanes_from, to, points, width, 1,
-        [&](const std::string&, const std::string&) { body.print(nest.body); },
-        lanes_to.empty() || chunk % width == 0);
+    auto strips = [&] {
+      body.print_strips(
+          lanes->var, lanes_from, to, points, width, 1,
+          [&](const std::string&, const std::string&) { body.print(nest.body); },
+          lanes_to.empty() || chunk % width == 0);
+    };
+    // Many masks that all lanes share hold nearly everywhere: one test for all of them.
+    if (const std::vector<Expr> shared = shared_conditions(); !shared.empty()) {
+      text.open(
+          cat("if (", join(shared, " & ", [&](Expr part) { return cat("(", body.index(part), ")"); }), ")"));
+      body.assume(shared);
+      strips();
+      body.assume({});
+      text.close(" else {");
+      text.open("");
+      strips();
+      text.close();
+      text.line("}");
+    } else {
+      strips();
+    }
     if (!loops.empty() || !tasks.empty()) text.close();
   }
 };

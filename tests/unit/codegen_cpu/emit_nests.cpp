@@ -137,6 +137,22 @@ TEST_CASE("lanes that share elements, by groups and backwards") {
     }
 }
 
+TEST_CASE("stencils whose masks hold everywhere but at the borders") {
+  for (int64_t rows : {1, 2, 7}) {
+    ProgramBuilder b;
+    const Expr n = b.symbol("n", 0, 0, 0, 64), c = b.symbol("c", 0, 2, 0, 64);
+    const View x = b.input("x", kF32, {n, 5, c}), o = b.output("o", kF32, {n, 5, c});
+    NestBuilder nb = b.nest("stencil");
+    const auto i = nb.dims(x.shape);
+    const View padded = *pad(x, {1, 1, 0}, {1, 1, 0}, float_scalar(kF32, 0));
+    Value sum = nb.constant(kF32, 1);
+    for (int64_t k = 0; k < 9; ++k) sum = sum + nb.load(padded, {i[0] + k / 3, i[1] + k % 3, i[2]});
+    nb.store(o, i, sum);
+    nb.finish();
+    for (int64_t channels : {1, 16, 37}) check(b.program, {random_tensor(kF32, {rows, 5, channels}, 1)});
+  }
+}
+
 TEST_CASE("windows with padding") {
   ProgramBuilder b;
   const View x = b.input("x", kF32, {2, 11, 13, 5}), o = b.output("o", kF32, {2, 6, 7, 5});
