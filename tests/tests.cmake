@@ -58,6 +58,11 @@ add_executable(bench_contraction EXCLUDE_FROM_ALL tests/bench/contraction.cpp te
 target_include_directories(bench_contraction PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(bench_contraction PRIVATE stridec_codegen)
 
+# What tests/gpu/matrix.py runs on a device.
+add_executable(gpu_matrix_jobs EXCLUDE_FROM_ALL tests/gpu/matrix_jobs.cpp)
+target_include_directories(gpu_matrix_jobs PRIVATE ${PROJECT_SOURCE_DIR})
+target_link_libraries(gpu_matrix_jobs PRIVATE stridec_codegen)
+
 # The public ONNX backend suite: tests/conformance/run.sh.
 add_executable(onnx_backend tests/conformance/onnx_backend.cpp)
 target_link_libraries(onnx_backend PRIVATE stridec_compile stridec_all)

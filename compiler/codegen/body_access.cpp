@@ -348,6 +348,8 @@ Body::Mask Body::mask_of(const loop::Access& access) {
 
 void Body::print_load(const loop::Load& load) {
   const DType dtype = nest_.values[load.result.value].dtype;
+  if (const std::string element = place ? place(load.access) : ""; !element.empty())
+    return define(load.result, from_storage(element, dtype, 1), 1);
   const Address at = address_of(load.access);
   const Mask mask = mask_of(load.access);
   const bool uniform = at.stride && at.stride->is_const(0);
@@ -425,6 +427,8 @@ void Body::print_load(const loop::Load& load) {
 void Body::print_store(const loop::Store& store) {
   const DType dtype = text_.program()[store.access.buffer].dtype;
   const CValue stored = value(store.value);
+  if (const std::string element = place ? place(store.access) : ""; !element.empty())
+    return text_.line(cat(element, " = ", to_storage(stored.text, dtype, 1), ";"));
   const Address at = address_of(store.access);
   const Mask mask = mask_of(store.access);
   const bool uniform = at.stride && at.stride->is_const(0);

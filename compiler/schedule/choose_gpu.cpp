@@ -2,6 +2,8 @@
 
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/choose_cuda_contraction.h"
+#include "compiler/schedule/order_weights.h"
 #include "compiler/schedule/schedule.h"
 
 namespace stridec::schedule {
@@ -21,13 +23,18 @@ LoopPlan merged(const loop::Program& program, const loop::Nest& nest) {
 
 }  // namespace
 
-void choose_gpu(loop::Program& program, const GpuTarget&) {
+void choose_gpu(loop::Program& program, const GpuTarget& target) {
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     const auto* launch = std::get_if<loop::Launch>(&step.node);
     if (!launch) return;
     loop::Nest& nest = program[launch->nest];
-    if (nest.schedule == loop::Schedule{}) nest.schedule.directives = directives(merged(program, nest));
+    if (nest.schedule != loop::Schedule{}) return;
+    if (auto contraction = choose_cuda_contraction(program, nest, target))
+      nest.schedule = std::move(*contraction);
+    else
+      nest.schedule.directives = directives(merged(program, nest));
   });
+  order_weights(program);
 }
 
 }  // namespace stridec::schedule

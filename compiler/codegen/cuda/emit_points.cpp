@@ -5,6 +5,7 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/codegen/cuda/frame.h"
+#include "compiler/codegen/cuda/matrix.h"
 #include "compiler/codegen/cuda/prelude.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
@@ -135,6 +136,7 @@ DeviceNest emit_points(const loop::Program& program, const loop::Nest& nest, con
 }
 
 DeviceNest emit_nest(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
+  if (kernels::is_matrix(nest.schedule)) return emit_matrix(program, nest, target);
   return emit_points(program, nest, target);
 }
 

@@ -1,0 +1,308 @@
+#include "compiler/codegen/cuda/matrix.h"
+
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+#include "compiler/codegen/cuda/frame.h"
+#include "compiler/codegen/cuda/matrix_epilogue.h"
+#include "compiler/codegen/cuda/matrix_side.h"
+#include "compiler/codegen/cuda/matrix_wgmma.h"
+
+namespace stridec::codegen::cuda {
+namespace {
+
+using kernels::MatrixFamily;
+using kernels::MatrixKernel;
+using sym::Expr;
+
+// A line of 128 bytes or more keeps its 16-byte chunks in an order that depends on the line, so that eight lines of a
+// chunk lie in different banks.
+constexpr std::string_view kMemory = R"(
+template <int kBytes> static inline unsigned swizzled(int line, int at) {
+  const int turn = kBytes >= 128 ? line & 7 : kBytes == 64 ? line >> 1 & 3 : kBytes == 32 ? line >> 2 & 1 : 0;
+  return line * kBytes + ((at >> 4 ^ turn) << 4 | (at & 15));
+}
+template <int kBytes> static inline void copy_async(unsigned to, const void* from, bool live) {
+  const unsigned bytes = live ? kBytes : 0;
+  if (kBytes == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(bytes) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" :: "r"(to), "l"(from), "r"(bytes), "n"(kBytes) : "memory");
+}
+static inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int kGroups> static inline void wait_copies() { asm volatile("cp.async.wait_group %0;" :: "n"(kGroups) : "memory"); }
+static inline void store_shared(unsigned to, unsigned short v) { asm volatile("st.shared.u16 [%0], %1;" :: "r"(to), "h"(v) : "memory"); }
+static inline void store_shared(unsigned to, float v) { asm volatile("st.shared.f32 [%0], %1;" :: "r"(to), "f"(v) : "memory"); }
+static inline void store_shared(unsigned to, double v) { asm volatile("st.shared.f64 [%0], %1;" :: "r"(to), "d"(v) : "memory"); }
+static inline unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+template <int kBytes> static inline void move_wide(void* to, const void* from) {
+  if (kBytes == 8) *(uint2*)to = *(const uint2*)from;
+  for (int i = 0; i < kBytes / 16; ++i) ((uint4*)to)[i] = ((const uint4*)from)[i];
+}
+)";
+
+constexpr std::string_view kMma = R"(
+static inline void load_matrices(unsigned (&r)[4], unsigned from) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from) : "memory");
+}
+static inline void load_transposed(unsigned (&r)[4], unsigned from) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from) : "memory");
+}
+)";
+
+std::string mma_text(DType dtype) {
+  const char* type = dtype == DType::kF16 ? "f16" : "bf16";
+  return cat(
+      "static inline void multiply(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {\n"
+      "  asm volatile(\"mma.sync.aligned.m16n8k16.row.col.f32.",
+      type, ".", type,
+      ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\"\n"
+      "      : \"+f\"(d[0]), \"+f\"(d[1]), \"+f\"(d[2]), \"+f\"(d[3])\n"
+      "      : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b0), \"r\"(b1));\n}\n");
+}
+
+class Emitter {
+ public:
+  Emitter(const loop::Program& program, const loop::Nest& nest, const MatrixKernel& kernel, bool vectors)
+      : f_(program, nest, kernel, vectors),
+        a_(f_, "a", vectors),
+        b_(f_, "b", vectors),
+        epilogue_(f_, vectors) {}
+
+  bool factors_are_vectors() const { return a_.vector() && b_.vector(); }
+  // False: a text for any sizes says as much.
+  bool has_vectors() const { return a_.vector() || b_.vector() || !epilogue_.aligned().empty(); }
+
+  DeviceChoice emit(const GpuTarget& target, bool last) {
+    DeviceChoice choice;
+    if (!last) {
+      choice.aligned = epilogue_.aligned();
+      for (const MatrixSide* side : {&a_, &b_})
+        if (side->buffer()) choice.aligned.push_back(*side->buffer());
+      std::vector<Expr> conditions = {a_.condition(), b_.condition(), epilogue_.condition()};
+      for (const Dims* dims : {&f_.rows, &f_.columns, &f_.depth})
+        conditions.push_back(sym::le(extent_of(*dims), kNarrow));
+      choice.condition = sym::simplify(sym::logical_and(conditions), f_.program.facts);
+    }
+    f_.kernel.is_wgmma() ? print_wgmma(f_, a_, b_, epilogue_) : print();
+    choice.launches.push_back(finish(f_.text, geometry(target), declarations()));
+    return choice;
+  }
+
+ private:
+  static constexpr int64_t kNarrow = 0x7fff0000;  // numbers of rows with a tile to spare
+
+  bool tensor() const { return f_.kernel.is_tensor(); }
+
+  Geometry geometry(const GpuTarget& target) const {
+    Geometry g;
+    const Expr tiles = extent_of(f_.batch) * sym::ceildiv(extent_of(f_.rows), f_.kernel.rows) *
+                       sym::ceildiv(extent_of(f_.columns), f_.kernel.columns);
+    g.grid[0] = tiles * f_.plan.split;
+    // Warp groups take tile after tile, so that loads run ahead of the sums' way to memory.
+    if (f_.kernel.is_wgmma() && f_.plan.split == 1)
+      g.grid[0] = sym::min(tiles, target.multiprocessors * f_.kernel.blocks_sm);
+    g.threads = f_.kernel.threads();
+    g.blocks_sm = f_.kernel.blocks_sm;
+    g.cluster = static_cast<int>(f_.plan.split);
+    g.shared_bytes = kernels::shared_bytes(f_.kernel, f_.plan.split);
+    for (const MatrixSide* side : {&a_, &b_})
+      if (side->map()) g.maps.push_back(*side->map());
+    return g;
+  }
+
+  std::string declarations() const {
+    std::string out(kMemory);
+    if (f_.kernel.family == MatrixFamily::kMma) out += std::string(kMma) + mma_text(f_.element);
+    if (f_.kernel.is_wgmma()) out += wgmma_declarations(f_, a_, b_);
+    if (f_.plan.split > 1) out += cluster_declarations();
+    return out;
+  }
+
+  void print() {
+    KernelText& text = f_.text;
+    const MatrixKernel& k = f_.kernel;
+    const std::string element = text.value_type(f_.contraction.dtype);
+    const int64_t split = f_.plan.split;
+    text.line("extern __shared__ __align__(1024) unsigned char shared[];");
+    text.line("const int thread = threadIdx.x;");
+    print_tile_counts(f_);
+    if (split > 1) text.line(cat("const int rank = blockIdx.x % ", split, ";"));
+    text.line(cat("const ", f_.index_type(), " block = blockIdx.x", split > 1 ? cat(" / ", split) : "", ";"));
+    print_tile_place(f_, "block");
+    a_.print_start();
+    b_.print_start();
+    print_steps(f_);
+    const int stage = a_.tile_bytes() + b_.tile_bytes();
+    text.line("const unsigned ring = (unsigned)__cvta_generic_to_shared(shared);");
+    text.line("int fill_slot = 0, slot = 0;");
+    print_registers();
+    // The first iterations fill the ring alone.
+    text.open(cat("for (int64_t step = begin - ", k.stages - 1, "; step < end; ++step)"));
+    text.line(cat("const int64_t next = step + ", k.stages - 1, ";"));
+    text.line(cat("const unsigned fill_stage = ring + fill_slot * ", stage, ";"));
+    text.line(cat("wait_copies<", k.stages - 2, ">();"));
+    text.line("__syncthreads();");
+    text.open("if (next < end)");
+    print_both([](MatrixSide& side) { side.print_issue(); });
+    text.close();
+    text.line("commit_copies();");
+    text.open("if (step >= begin)");
+    text.line(
+        cat("const unsigned a_tile = ring + slot * ", stage, ", b_tile = a_tile + ", a_.tile_bytes(), ";"));
+    tensor() ? print_mma() : print_simt();
+    text.line(cat("if (++slot == ", k.stages, ") slot = 0;"));
+    text.close();
+    text.open("if (next < end)");
+    print_both([](MatrixSide& side) { side.print_deposit(); });
+    text.line(cat("if (++fill_slot == ", k.stages, ") fill_slot = 0;"));
+    text.close();
+    text.close();
+    text.line("wait_copies<0>();");
+    text.line("__syncthreads();");
+    text.line(cat(element, "* const sums = (", element, "*)shared;"));
+    tensor() ? print_mma_sums() : print_simt_sums();
+    text.line(split > 1 ? "cluster_sync();" : "__syncthreads();");
+    epilogue_.print({k.rows, k.columns, "0", "0", "thread", k.workers(), 4});
+    if (split > 1) text.line("cluster_sync();");
+  }
+
+  void print_both(void (*print)(MatrixSide&)) {
+    for (MatrixSide* side : {&a_, &b_}) {
+      f_.text.open("");
+      f_.text.line(
+          cat("const unsigned fill_tile = fill_stage", side == &b_ ? cat(" + ", a_.tile_bytes()) : "", ";"));
+      print(*side);
+      f_.text.close();
+    }
+  }
+
+  // ---- tensor cores: a warp has a part of the tile, in blocks of 16 x 8 sums ----
+
+  int warp_rows() const { return f_.kernel.rows / f_.kernel.warps_rows; }
+  int warp_columns() const { return f_.kernel.columns / f_.kernel.warps_columns; }
+
+  void print_registers() {
+    KernelText& text = f_.text;
+    if (tensor()) {
+      text.line("const int lane_id = thread % 32, warp = thread / 32;");
+      text.line(cat("const int warp_row = warp / ", f_.kernel.warps_columns, " * ", warp_rows(),
+                    ", warp_column = warp % ", f_.kernel.warps_columns, " * ", warp_columns(), ";"));
+      text.line(cat("float acc[", warp_rows() / 16, "][", warp_columns() / 8, "][4] = {};"));
+    } else {
+      text.line("const int thread_row = thread / 16 * 4, thread_column = thread % 16 * 4;");
+      text.line(cat(text.value_type(f_.contraction.dtype), " acc[", f_.kernel.rows / 16, "][",
+                    f_.kernel.columns / 16, "] = {};"));
+    }
+  }
+
+  void print_mma() {
+    KernelText& text = f_.text;
+    const int blocks_m = warp_rows() / 16, blocks_n = warp_columns() / 16;
+    text.line("#pragma unroll");
+    text.open(cat("for (int k = 0; k < ", f_.kernel.depth, "; k += 16)"));
+    text.line(cat("unsigned a[", blocks_m, "][4], b[", blocks_n, "][4];"));
+    text.line("#pragma unroll");
+    text.line(cat(
+        "for (int i = 0; i < ", blocks_m, "; ++i) ",
+        a_.along_depth()
+            ? cat("load_matrices(a[i], a_tile + ",
+                  a_.place("warp_row + i * 16 + lane_id % 16", "k + lane_id / 16 * 8"), ");")
+            : cat("load_transposed(a[i], a_tile + ",
+                  a_.place("k + lane_id % 8 + lane_id / 16 * 8", "warp_row + i * 16 + lane_id / 8 % 2 * 8"),
+                  ");")));
+    text.line("#pragma unroll");
+    text.line(cat("for (int j = 0; j < ", blocks_n, "; ++j) ",
+                  b_.along_depth() ? cat("load_matrices(b[j], b_tile + ",
+                                         b_.place("warp_column + j * 16 + lane_id % 8 + lane_id / 16 * 8",
+                                                  "k + lane_id / 8 % 2 * 8"),
+                                         ");")
+                                   : cat("load_transposed(b[j], b_tile + ",
+                                         b_.place("k + lane_id % 8 + lane_id / 8 % 2 * 8",
+                                                  "warp_column + j * 16 + lane_id / 16 * 8"),
+                                         ");")));
+    text.line("#pragma unroll");
+    text.line(cat("for (int i = 0; i < ", blocks_m, "; ++i)"));
+    text.line("  #pragma unroll");
+    text.line(cat("  for (int j = 0; j < ", 2 * blocks_n,
+                  "; ++j) multiply(acc[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);"));
+    text.close();
+  }
+
+  void print_mma_sums() {
+    KernelText& text = f_.text;
+    const int pitch = f_.kernel.columns + kernels::kSumPadding;
+    text.line("#pragma unroll");
+    text.line(cat("for (int i = 0; i < ", warp_rows() / 16, "; ++i)"));
+    text.line("  #pragma unroll");
+    text.line(cat("  for (int j = 0; j < ", warp_columns() / 8, "; ++j)"));
+    text.line("    #pragma unroll");
+    text.line(cat(
+        "    for (int h = 0; h < 2; ++h) *(float2*)(sums + (warp_row + i * 16 + lane_id / 4 + h * 8) * ",
+        pitch,
+        " + warp_column + j * 8 + lane_id % 4 * 2) = make_float2(acc[i][j][2 * h], acc[i][j][2 * h + 1]);"));
+  }
+
+  // ---- multiply-adds: thread (y, x) has the rows 4y.. and columns 4x.. of every 64 ----
+
+  void print_simt() {
+    KernelText& text = f_.text;
+    const std::string type = text.value_type(f_.contraction.dtype);
+    const int rows = f_.kernel.rows / 16, columns = f_.kernel.columns / 16;
+    text.line(cat("const ", type, "* a_lines = (const ", type,
+                  "*)(shared + (a_tile - ring)), *b_lines = (const ", type, "*)(shared + (b_tile - ring));"));
+    text.line("#pragma unroll");
+    text.open(cat("for (int k = 0; k < ", f_.kernel.depth, "; ++k)"));
+    text.line(cat(type, " a[", rows, "], b[", columns, "];"));
+    text.line("#pragma unroll");
+    text.line(cat("for (int i = 0; i < ", rows, "; ++i) a[i] = a_lines[k * ",
+                  f_.kernel.rows + kernels::kSimtPadding, " + thread_row + i % 4 + i / 4 * 64];"));
+    text.line("#pragma unroll");
+    text.line(cat("for (int j = 0; j < ", columns, "; ++j) b[j] = b_lines[k * ",
+                  f_.kernel.columns + kernels::kSimtPadding, " + thread_column + j % 4 + j / 4 * 64];"));
+    text.line("#pragma unroll");
+    text.line(cat("for (int i = 0; i < ", rows, "; ++i)"));
+    text.line("  #pragma unroll");
+    text.line(cat("  for (int j = 0; j < ", columns, "; ++j) acc[i][j] = ",
+                  f_.contraction.dtype == DType::kF64 ? "fma" : "fmaf", "(a[i], b[j], acc[i][j]);"));
+    text.close();
+  }
+
+  void print_simt_sums() {
+    KernelText& text = f_.text;
+    text.line("#pragma unroll");
+    text.line(cat("for (int i = 0; i < ", f_.kernel.rows / 16, "; ++i)"));
+    text.line("  #pragma unroll");
+    text.line(cat(
+        "  for (int j = 0; j < ", f_.kernel.columns / 16, "; ++j) sums[(thread_row + i % 4 + i / 4 * 64) * ",
+        f_.kernel.columns + kernels::kSumPadding, " + thread_column + j % 4 + j / 4 * 64] = acc[i][j];"));
+  }
+
+  MatrixFrame f_;
+  MatrixSide a_, b_;
+  MatrixEpilogue epilogue_;
+};
+
+}  // namespace
+
+// Elements that go through registers want a small tile.
+DeviceNest emit_matrix(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
+  const MatrixKernel& kernel = *kernels::find_matrix_kernel(nest.schedule.kernel);
+  const MatrixKernel& general = kernel.is_tensor() ? *kernels::find_matrix_kernel("mma.64x64x32") : kernel;
+  DeviceNest out;
+  auto add = [&](const MatrixKernel& k, bool vectors, bool last, auto&& wanted) {
+    Emitter emitter(program, nest, k, vectors);
+    if (!wanted(emitter)) return false;
+    DeviceChoice choice = emitter.emit(target, last);
+    if (!choice.condition.is_const(0)) out.choices.push_back(std::move(choice));
+    return true;
+  };
+  if (!kernel.is_tensor() ||
+      !add(kernel, true, false, [](const Emitter& e) { return e.factors_are_vectors(); }))
+    add(general, true, false, [](const Emitter& e) { return e.has_vectors(); });
+  add(general, false, true, [](const Emitter&) { return true; });
+  return out;
+}
+
+}  // namespace stridec::codegen::cuda

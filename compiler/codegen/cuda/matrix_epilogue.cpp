@@ -1,0 +1,203 @@
+#include "compiler/codegen/cuda/matrix_epilogue.h"
+
+#include <algorithm>
+#include <set>
+
+#include "compiler/base/text.h"
+#include "compiler/loop/walk.h"
+
+namespace stridec::codegen::cuda {
+
+using sym::Expr;
+
+namespace {
+constexpr int kLanes = 8;
+}
+
+MatrixEpilogue::MatrixEpilogue(MatrixFrame& frame, bool vectors) : f_(frame) {
+  // What the stores need of the statements around the sum.
+  std::set<loop::ValueId> wanted;
+  for (size_t i = f_.nest.body.size(); i-- > 0;) {
+    if (i == f_.contraction.at) continue;
+    const loop::Stmt& stmt = f_.nest.body[i];
+    bool keep = std::holds_alternative<loop::Store>(stmt.node);
+    loop::for_each_result(stmt, [&](loop::ValueId id) { keep = keep || wanted.contains(id); });
+    if (!keep) continue;
+    loop::for_each_use(stmt, [&](loop::ValueId id) { wanted.insert(id); });
+    statements_.insert(statements_.begin(), &stmt);
+  }
+  for (const loop::Stmt* stmt : statements_) {
+    const auto* store = std::get_if<loop::Store>(&stmt->node);
+    if (!store || f_.rows.empty()) continue;
+    const auto linear =
+        sym::linear_in(kernels::offset_of(f_.program, store->access, f_.facts), f_.rows.back().var);
+    if (linear && linear->coefficient.is_const(1)) along_columns_ = false;
+  }
+  if (!vectors || f_.columns.empty() || f_.kernel.columns % kLanes) return;
+  std::set<loop::BufferId> loaded, stored;
+  for (const loop::Stmt* stmt : statements_)
+    if (const loop::Access* access = loop::access_of(*stmt))
+      (std::holds_alternative<loop::Store>(stmt->node) ? stored : loaded).insert(access->buffer);
+  const Expr extent = f_.columns.back().extent;
+  if (const auto known = sym::as_const(extent); known && *known % kLanes) return;
+  for (const loop::Stmt* stmt : statements_) {
+    const loop::Access* access = loop::access_of(*stmt);
+    if (!access || (loaded.contains(access->buffer) && stored.contains(access->buffer))) continue;
+    if (!access->mask.is_const(1)) continue;
+    const int bytes = byte_size(f_.program[access->buffer].dtype);
+    const auto condition = contiguous(f_, *access, f_.columns.back(), std::min(kLanes, 16 / bytes));
+    if (!condition) continue;
+    wide_.push_back({access, std::holds_alternative<loop::Store>(stmt->node), f_.text.fresh("w")});
+    condition_ = sym::logical_and(condition_, *condition);
+  }
+  if (wide_.empty()) return;
+  lanes_ = kLanes;
+  if (f_.facts.known_divisor(extent) % kLanes)
+    condition_ = sym::logical_and(condition_, sym::eq(sym::mod(extent, kLanes), 0));
+}
+
+std::vector<loop::BufferId> MatrixEpilogue::aligned() const {
+  std::vector<loop::BufferId> out;
+  for (const Wide& wide : wide_)
+    if (std::find(out.begin(), out.end(), wide.access->buffer) == out.end())
+      out.push_back(wide.access->buffer);
+  return out;
+}
+
+void MatrixEpilogue::print(const Part& part) {
+  KernelText& text = f_.text;
+  const int pieces = part.columns / lanes_;
+  const std::string type = f_.index_type(), split = f_.plan.split > 1 ? cat(" + rank * ", part.threads) : "";
+  const std::string rows = cat("(", type, ")", text.size(extent_of(f_.rows))),
+                    columns = cat("(", type, ")", text.size(extent_of(f_.columns)));
+  const int all = part.threads * static_cast<int>(f_.plan.split);
+  if ((lanes_ == 1 && !along_columns_) || part.threads % pieces != 0) {
+    // Single elements go along the side that stores are contiguous along.
+    text.line("#pragma unroll 1");
+    text.open(cat("for (int piece = ", part.thread, split, "; piece < ", part.rows * pieces,
+                  "; piece += ", all, ")"));
+    if (lanes_ == 1 && !along_columns_)
+      text.line(cat("const int line = piece % ", part.rows, ", at = piece / ", part.rows, ";"));
+    else
+      text.line(cat("const int line = piece / ", pieces, ", at = piece % ", pieces, " * ", lanes_, ";"));
+    text.line(cat("const ", type, " row = first_row + (", type, ")(", part.first_row,
+                  " + line), column = first_column + (", type, ")(", part.first_column, " + at);"));
+    text.line(cat("if (row >= ", rows, " || column >= ", columns, ") continue;"));
+    Body body = f_.body();
+    f_.print_indices(f_.columns, "column", body);
+    f_.print_indices(f_.rows, "row", body);
+    declare_wide(body, true, true);
+    print_piece(part, body, "");
+    return text.close();
+  }
+
+  // A thread keeps its columns and takes several lines at a time, all of whose loads come first.
+  const int stride = all / pieces;
+  int together = std::max(1, std::min(part.together, part.rows / stride));
+  while (part.rows / stride % together) --together;
+  text.open("");
+  text.line(cat("const int at = (", part.thread, ") % ", pieces, " * ", lanes_, ";"));
+  text.line(cat("const ", type, " column = first_column + (", type, ")(", part.first_column, " + at);"));
+  text.open(cat("if (column < ", columns, ")"));
+  Body body = f_.body();
+  f_.print_indices(f_.columns, "column", body);
+  declare_wide(body, false, true);
+  text.line("#pragma unroll 1");
+  text.open(cat("for (int first = (", part.thread, split, ") / ", pieces, "; first < ", part.rows,
+                "; first += ", stride * together, ")"));
+  const auto open_line = [&] {
+    text.line("#pragma unroll");
+    text.open(cat("for (int u = 0; u < ", together, "; ++u)"));
+    text.line(cat("const int line = first + u * ", stride, ";"));
+    text.line(cat("const ", type, " row = first_row + (", type, ")(", part.first_row, " + line);"));
+    text.line(cat("const bool live = line < ", part.rows, " && row < ", rows, ";"));
+    f_.print_indices(f_.rows, "(live ? row : 0)", body);
+  };
+  for (const Wide& wide : wide_)
+    if (by_row(wide)) {
+      const std::string storage = text.storage_type(f_.program[wide.access->buffer].dtype);
+      text.line(cat("alignas(16) ", storage, " ", wide.name, "[", together, "][", lanes_, "];"));
+      text.line(cat(storage, "* ", wide.name, "_to[", together, "];"));
+    }
+  if (std::any_of(wide_.begin(), wide_.end(), [&](const Wide& wide) { return by_row(wide); })) {
+    open_line();
+    for (const Wide& wide : wide_) {
+      if (!by_row(wide)) continue;
+      const DType dtype = f_.program[wide.access->buffer].dtype;
+      text.line(cat(wide.name, "_to[u] = (", text.storage_type(dtype), "*)",
+                    text.pointer(wide.access->buffer), " + (", body.offset(*wide.access), ");"));
+      if (!wide.store)
+        text.line(cat("if (live) move_wide<", lanes_ * byte_size(dtype), ">(", wide.name, "[u], ", wide.name,
+                      "_to[u]);"));
+    }
+    text.close();
+  }
+  open_line();
+  text.open("if (live)");
+  print_piece(part, body, "[u]");
+  text.close();
+  text.close();
+  text.close();
+  text.close();
+  text.close();
+}
+
+bool MatrixEpilogue::by_row(const Wide& wide) const {
+  return wide.store || depends_on_any(kernels::offset_of(f_.program, *wide.access, f_.facts), f_.rows);
+}
+
+// Registers and addresses of the accesses that depend on rows, or not; loads are done at once.
+void MatrixEpilogue::declare_wide(Body& body, bool rows, bool others) {
+  KernelText& text = f_.text;
+  for (const Wide& wide : wide_) {
+    if (!(by_row(wide) ? rows : others)) continue;
+    const DType dtype = f_.program[wide.access->buffer].dtype;
+    const std::string storage = text.storage_type(dtype);
+    text.line(cat("alignas(16) ", storage, " ", wide.name, "[", lanes_, "];"));
+    text.line(cat(storage, "* const ", wide.name, "_to = (", storage, "*)", text.pointer(wide.access->buffer),
+                  " + (", body.offset(*wide.access), ");"));
+    if (!wide.store)
+      text.line(cat("move_wide<", lanes_ * byte_size(dtype), ">(", wide.name, ", ", wide.name, "_to);"));
+  }
+}
+
+// `which`: of the lines that are done together, as an index.
+void MatrixEpilogue::print_piece(const Part& part, Body body, const std::string& which) {
+  KernelText& text = f_.text;
+  const std::string sum_type = text.value_type(f_.contraction.dtype);
+  const std::string at = cat("sums + line * ", part.columns + kernels::kSumPadding, " + at");
+  const int64_t split = f_.plan.split;
+  if (lanes_ > 1) {
+    text.line(cat("alignas(16) ", sum_type, " totals[", lanes_, "];"));
+    if (split > 1)
+      text.line(cat("sum_peers<", split, ", ", lanes_, ">(totals, ", at, ");"));
+    else
+      text.line(cat("move_wide<", lanes_ * byte_size(f_.contraction.dtype), ">(totals, ", at, ");"));
+    text.line("#pragma unroll");
+    text.open(cat("for (int lane = 0; lane < ", lanes_, "; ++lane)"));
+    // Of the flattened columns only the last dim moves within a piece.
+    body.set_index(f_.columns.back().var, cat("(", body.index(f_.columns.back().var), " + lane)"));
+    body.place = [&](const loop::Access& access) -> std::string {
+      for (const Wide& wide : wide_)
+        if (wide.access == &access) return cat(wide.name, by_row(wide) ? which : "", "[lane]");
+      return {};
+    };
+  } else if (split > 1) {
+    text.line(cat(sum_type, " total;"));
+    text.line(cat("sum_peers<", split, ", 1>(&total, ", at, ");"));
+  } else {
+    text.line(cat("const ", sum_type, " total = *(", at, ");"));
+  }
+  text.line(cat("const ", sum_type, " sum = ", lanes_ > 1 ? "totals[lane]" : "total", ";"));
+  body.set_value(f_.contraction.reduce->results[0],
+                 {.text = "sum", .dtype = f_.contraction.dtype, .width = 1});
+  for (const loop::Stmt* stmt : statements_) body.print(*stmt);
+  if (lanes_ == 1) return;
+  text.close();
+  for (const Wide& wide : wide_)
+    if (wide.store)
+      text.line(cat("move_wide<", lanes_ * byte_size(f_.program[wide.access->buffer].dtype), ">(", wide.name,
+                    "_to", which, ", ", wide.name, which, ");"));
+}
+
+}  // namespace stridec::codegen::cuda

@@ -1,0 +1,68 @@
+// What the parts of the matrix emitter share: a contraction taken apart by its plan, and names of the generated text.
+//
+// Generated variables, in order of appearance: rank (of the block in its cluster), batch, first_row, first_column (of
+// the tile), thread, steps, shared; of a side a_base, a_inside, a_0.. (indices); step, slot of the ring; sums.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/base/gpu_target.h"
+#include "compiler/codegen/body.h"
+#include "compiler/kernels/cuda_matrix.h"
+
+namespace stridec::codegen::cuda {
+
+using Dims = std::vector<loop::Dim>;
+
+struct MatrixFrame {
+  // `narrow`: flattened numbers of rows, columns and depth fit in 31 bits.
+  MatrixFrame(const loop::Program& program, const loop::Nest& nest, const kernels::MatrixKernel& kernel,
+              bool narrow);
+
+  const loop::Program& program;
+  loop::Nest nest;  // with the reduced dims beside the parallel ones, so that facts know them
+  const kernels::MatrixKernel& kernel;
+  const bool narrow;
+  KernelText text;
+  kernels::MatrixPlan plan;
+  kernels::Contraction contraction;
+  const kernels::Factor* a;  // of the rows
+  const kernels::Factor* b;  // of the columns
+  Dims batch, rows, columns, depth;
+  sym::Facts facts;
+  DType element;  // of factors in shared memory
+
+  int element_bytes() const { return byte_size(element); }
+  std::string index_type() const { return narrow ? "unsigned" : "int64_t"; }
+  MatrixFrame(const MatrixFrame&) = delete;  // its parts point at each other
+  // A body whose batch dims are set.
+  Body body() const { return *body_; }
+  // Declares the batch dims' indices from the number `batch`.
+  void print_batch_indices();
+  // Declares an index per dim from the flattened number, under these names. Names that are empty are not declared.
+  void print_indices(const Dims& dims, const std::string& number, const std::vector<std::string>& names);
+  // The same with names of its own, set in `body`.
+  void print_indices(const Dims& dims, const std::string& number, Body& body);
+
+ private:
+  std::optional<Body> body_;
+};
+
+// Declares row_tiles, column_tiles, tiles and, for the tile of number `block`, batch, first_row and first_column.
+void print_tile_counts(MatrixFrame& frame);
+void print_tile_place(MatrixFrame& frame, const std::string& block);
+// Declares begin and end of the steps of the depth that this block does.
+void print_steps(MatrixFrame& frame);
+
+sym::Expr extent_of(const Dims& dims);
+// The expression with the dims at 0.
+sym::Expr at_zero(sym::Expr e, const Dims& dims);
+bool depends_on_any(sym::Expr e, const Dims& dims);
+
+// The condition under which `lanes` elements of the access lie next to each other, on a multiple of `lanes` elements
+// from the buffer's start, wherever the dim `unit` starts at a multiple of `lanes`. Nothing where no sizes make it so.
+std::optional<sym::Expr> contiguous(const MatrixFrame& frame, const loop::Access& access,
+                                    const loop::Dim& unit, int64_t lanes);
+
+}  // namespace stridec::codegen::cuda

@@ -1,0 +1,266 @@
+#include "compiler/codegen/cuda/matrix_side.h"
+
+#include <cmath>
+
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+
+namespace stridec::codegen::cuda {
+namespace {
+
+using sym::Expr;
+
+std::vector<Expr> vars_of(const Dims& dims) {
+  std::vector<Expr> vars;
+  for (const loop::Dim& dim : dims) vars.push_back(dim.var);
+  return vars;
+}
+
+// The load that the factor is, through casts that lose nothing, of elements as shared memory has them; masked off it
+// gives zero.
+const loop::Load* plain_load(const MatrixFrame& f, const kernels::Factor& factor) {
+  const loop::Load* load = nullptr;
+  for (const loop::Stmt* stmt : factor.slice) {
+    if (const auto* l = std::get_if<loop::Load>(&stmt->node)) {
+      if (load) return nullptr;
+      load = l;
+    } else {
+      const auto* let = std::get_if<loop::Let>(&stmt->node);
+      if (!let || let->op != loop::ScalarOp::kCast) return nullptr;
+    }
+  }
+  if (!load || f.program[load->access.buffer].dtype != f.element) return nullptr;
+  // Casts in between would have to be to the product's dtype alone.
+  if (factor.slice.size() > 2) return nullptr;
+  const bool zero = load->fill.f == 0 && load->fill.i == 0 && !std::signbit(load->fill.f);
+  return load->access.mask.is_const(1) || zero ? load : nullptr;
+}
+
+}  // namespace
+
+MatrixSide::MatrixSide(MatrixFrame& frame, const std::string& name, bool vectors)
+    : f_(frame),
+      name_(name),
+      first_(name == "a" ? "first_row" : "first_column"),
+      factor_(name == "a" ? *frame.a : *frame.b),
+      dims_(name == "a" ? frame.rows : frame.columns),
+      extent_(name == "a" ? frame.kernel.rows : frame.kernel.columns) {
+  const bool simt = f_.kernel.family == kernels::MatrixFamily::kSimt;
+  load_ = plain_load(f_, factor_);
+  if (load_) {
+    const auto form =
+        kernels::linear_form(kernels::offset_of(f_.program, load_->access, f_.facts), vars_of(f_.depth));
+    if (form && kernels::linear_form(form->rest, vars_of(f_.nest.dims)))
+      form_ = *form;
+    else
+      load_ = nullptr;
+  }
+  along_depth_ = kernels::along_depth(f_.program, factor_, dims_, f_.depth, f_.facts);
+  if (vectors && load_) {
+    const int lanes = 16 / f_.element_bytes();
+    const Dims& dims = along_depth_ ? f_.depth : dims_;
+    // The lines of simt tiles are rows, whose elements come one by one from a factor that is contiguous in depth.
+    const auto condition = dims.empty() || (simt && along_depth_)
+                               ? std::nullopt
+                               : contiguous(f_, load_->access, dims.back(), lanes);
+    if (condition) {
+      lanes_ = lanes;
+      condition_ = *condition;
+      if (f_.kernel.is_wgmma()) find_map();
+    }
+  }
+}
+
+// A matrix in memory, and dims of the batch beside it.
+void MatrixSide::find_map() {
+  constexpr size_t kMostDims = 5;
+  if (!load_->access.mask.is_const(1)) return;
+  const Expr offset = kernels::offset_of(f_.program, load_->access, f_.facts);
+  const auto batch = kernels::linear_form(offset, vars_of(f_.batch));
+  if (!batch) return;
+  const auto row_step = kernels::merged_step(at_zero(batch->rest, f_.depth), dims_, f_.facts),
+             depth_step = kernels::merged_step(at_zero(batch->rest, dims_), f_.depth, f_.facts);
+  if (!row_step || !depth_step || !(along_depth_ ? *depth_step : *row_step).is_const(1)) return;
+  const Expr rest = at_zero(at_zero(batch->rest, dims_), f_.depth);
+  const Expr rows = extent_of(dims_), depth = extent_of(f_.depth),
+             line = along_depth_ ? *row_step : *depth_step;
+  if (f_.facts.bounds(line).lo < 1) return;
+  TensorMap map{.buffer = load_->access.buffer, .offset = rest * f_.element_bytes(), .dtype = f_.element};
+  map.dims = {along_depth_ ? depth : rows, along_depth_ ? rows : depth};
+  map.strides = {line * f_.element_bytes()};
+  map.box = {64, along_depth_ ? extent_ : f_.kernel.depth};
+  map.swizzle = 128;
+  for (size_t d = 0; d < f_.batch.size(); ++d) {
+    if (batch->coefficients[d].is_const(0)) continue;
+    if (f_.facts.bounds(batch->coefficients[d]).lo < 1) return;
+    map.dims.push_back(f_.batch[d].extent);
+    map.strides.push_back(batch->coefficients[d] * f_.element_bytes());
+    map.box.push_back(1);
+    map_batch_.push_back(f_.batch[d].var);
+  }
+  if (map.dims.size() > kMostDims) return;
+  for (Expr extent : map.dims) condition_ = sym::logical_and(condition_, sym::ge(extent, 1));
+  map_ = std::move(map);
+}
+
+void MatrixSide::print_boxes(const std::string& map) {
+  const std::string deep = cat("(int)next * ", f_.kernel.depth), first = cat("(int)", first_);
+  std::string batch;
+  Body body = f_.body();
+  for (Expr var : map_batch_) batch += cat(", (int)(", body.index(var), ")");
+  const std::string call = cat("copy_box", map_->dims.size(), "(");
+  if (along_depth_)
+    return f_.text.line(cat(call, "fill_tile, &", map, ", full, ", deep, ", ", first, batch, ");"));
+  for (int i = 0; i < extent_ / 64; ++i)
+    f_.text.line(cat(call, "fill_tile + ", i * f_.kernel.depth * 128, ", &", map, ", full, ", first, " + ",
+                     i * 64, ", ", deep, batch, ");"));
+}
+
+std::optional<loop::BufferId> MatrixSide::buffer() const {
+  return vector() ? std::optional(load_->access.buffer) : std::nullopt;
+}
+
+int MatrixSide::width() const { return along_depth_ ? f_.kernel.depth : extent_; }
+int MatrixSide::lines() const { return along_depth_ ? extent_ : f_.kernel.depth; }
+int MatrixSide::pieces() const {
+  const int all = width() * lines() / lanes_, threads = f_.kernel.loaders();
+  STRIDEC_CHECK(
+      all % threads == 0 && (threads % (width() / lanes_) == 0 || (width() / lanes_) % threads == 0),
+      f_.kernel.name);
+  return all / threads;
+}
+
+int MatrixSide::tile_bytes() const {
+  if (f_.kernel.family == kernels::MatrixFamily::kSimt)
+    return f_.kernel.depth * (extent_ + kernels::kSimtPadding) * f_.element_bytes();
+  return width() * lines() * f_.element_bytes();
+}
+
+std::string MatrixSide::place(const std::string& line, const std::string& at) const {
+  const int bytes = f_.element_bytes();
+  if (f_.kernel.family == kernels::MatrixFamily::kSimt) {
+    const std::string &k = along_depth_ ? at : line, &row = along_depth_ ? line : at;
+    return cat("((", k, ") * ", extent_ + kernels::kSimtPadding, " + (", row, ")) * ", bytes);
+  }
+  if (f_.kernel.is_wgmma() && !along_depth_)  // panels of 64 rows
+    return cat("(", at, ") / 64 * ", f_.kernel.depth * 128, " + swizzled<128>(", line, ", (", at,
+               ") % 64 * 2)");
+  return cat("swizzled<", width() * bytes, ">(", line, ", (", at, ") * ", bytes, ")");
+}
+
+// A thread's pieces lie at one place of their lines, `stride` lines apart.
+void MatrixSide::print_start() {
+  KernelText& text = f_.text;
+  const int per_line = width() / lanes_;
+  STRIDEC_CHECK(f_.kernel.loaders() % per_line == 0, f_.kernel.name);
+  text.line(cat("const int ", name_, "_at = thread % ", per_line, " * ", lanes_, ", ", name_,
+                "_line = thread / ", per_line, ";"));
+  const int count = along_depth_ ? pieces() : 1;
+  const std::string type = f_.index_type(), i = count > 1 ? "[i]" : "";
+  auto array = [&](const std::string& of, const std::string& name) {
+    text.line(cat(of, " ", name_, "_", name, count > 1 ? cat("[", count, "]") : "", ";"));
+  };
+  array("bool", "inside");
+  if (load_) array("int64_t", "base");
+  for (size_t d = 0; d < dims_.size(); ++d) array(type, cat(d));
+  if (count > 1) {
+    text.line("#pragma unroll");
+    text.open(cat("for (int i = 0; i < ", count, "; ++i)"));
+  } else {
+    text.open("");
+  }
+  const std::string extent = text.size(extent_of(dims_)),
+                    row = along_depth_ ? cat(name_, "_line",
+                                             count > 1 ? cat(" + i * ", f_.kernel.loaders() / per_line) : "")
+                                       : name_ + "_at";
+  text.line(cat("const ", type, " number = ", first_, " + (", type, ")(", row, ");"));
+  text.line(cat(name_, "_inside", i, " = number < (", type, ")", extent, ";"));
+  Body body = f_.body();
+  f_.print_indices(dims_, cat("(", name_, "_inside", i, " ? number : 0)"), body);
+  for (size_t d = 0; d < dims_.size(); ++d)
+    text.line(cat(name_, "_", d, i, " = ", body.index(dims_[d].var), ";"));
+  if (load_) text.line(cat(name_, "_base", i, " = ", body.index(form_.rest), ";"));
+  text.close();
+  if (!load_ || (!vector() && f_.element_bytes() < 4))
+    text.line(cat(text.storage_type(f_.element), " ", name_, "_held[", pieces(), "];"));
+}
+
+// The mask of the load in 32 bits where every value in it fits: addresses of a piece cost little else.
+std::string MatrixSide::mask_text(Body& body, const std::string& i) {
+  bool fits = f_.narrow;
+  sym::for_each_node(load_->access.mask, [&](Expr node) {
+    const sym::Interval range = f_.facts.bounds(node);
+    if (range.lo < INT32_MIN / 2 || range.hi > INT32_MAX / 2) fits = false;
+    if (node.is_var() && !sym::is_index(node)) fits = false;
+  });
+  if (!fits) return body.index(load_->access.mask);
+  Body narrow = body;
+  for (size_t d = 0; d < dims_.size(); ++d) narrow.set_index(dims_[d].var, cat("(int)", name_, "_", d, i));
+  for (const loop::Dim& dim : f_.depth) narrow.set_index(dim.var, "(int)" + body.index(dim.var).substr(9));
+  return narrow.index(load_->access.mask);
+}
+
+void MatrixSide::print_issue() {
+  KernelText& text = f_.text;
+  const int per_line = width() / lanes_, stride = f_.kernel.loaders() / per_line,
+            bytes = lanes_ * f_.element_bytes();
+  const bool held = !load_ || bytes < 4;
+  const std::string type = f_.index_type(), extent = text.size(extent_of(f_.depth)),
+                    i = along_depth_ && pieces() > 1 ? "[i]" : "";
+  Body body = f_.body();
+  for (size_t d = 0; d < dims_.size(); ++d) body.set_index(dims_[d].var, cat("(int64_t)", name_, "_", d, i));
+  auto print_depth = [&](const std::string& at) {
+    text.line(
+        cat("const ", type, " deep = (", type, ")next * ", f_.kernel.depth, " + (", type, ")(", at, ");"));
+    text.line(cat("const bool within = deep < (", type, ")", extent, ";"));
+    f_.print_indices(f_.depth, "deep", body);
+    if (!load_) return;
+    Expr step = 0;
+    for (size_t d = 0; d < f_.depth.size(); ++d) step += form_.coefficients[d] * f_.depth[d].var;
+    text.line(cat("const int64_t move = ", body.index(step), ";"));
+  };
+  text.open("");
+  if (along_depth_) print_depth(name_ + "_at");
+  text.line("#pragma unroll");
+  text.open(cat("for (int i = 0; i < ", pieces(), "; ++i)"));
+  const std::string line = cat(name_, "_line + i * ", stride);
+  if (!along_depth_) print_depth(line);
+  std::string inside = cat("within && ", name_, "_inside", i);
+  if (load_) {
+    if (!load_->access.mask.is_const(1)) inside += cat(" && (", mask_text(body, i), ")");
+    text.line(cat("const bool live = ", inside, ";"));
+    const std::string element =
+        cat(text.pointer(load_->access.buffer), " + (", name_, "_base", i, " + move)");
+    if (!held) {
+      text.line(cat("copy_async<", bytes, ">(fill_tile + ", place(line, name_ + "_at"), ", live ? ", element,
+                    " : ", text.pointer(load_->access.buffer), ", live);"));
+    } else {
+      text.line(cat(name_, "_held[i] = 0;"));
+      text.line(cat("if (live) ", name_, "_held[i] = *(", element, ");"));
+    }
+  } else {
+    text.line(cat(name_, "_held[i] = 0;"));
+    text.open(cat("if (", inside, ")"));
+    for (const loop::Stmt* stmt : factor_.slice) body.print(*stmt);
+    std::string value = body.value(factor_.value).text;
+    if (f_.element_bytes() == 2) {
+      const std::string convert = f_.element == DType::kF16 ? "to.f16" : "to.bf16";
+      text.use(convert);
+      value = cat(f_.element == DType::kF16 ? "sd_to_f16(" : "sd_to_bf16(", value, ")");
+    }
+    text.line(cat(name_, "_held[i] = ", value, ";"));
+    text.close();
+  }
+  text.close();
+  text.close();
+}
+
+void MatrixSide::print_deposit() {
+  if (load_ && lanes_ * f_.element_bytes() >= 4) return;
+  const int stride = f_.kernel.loaders() / (width() / lanes_);
+  f_.text.line("#pragma unroll");
+  f_.text.line(cat("for (int i = 0; i < ", pieces(), "; ++i) store_shared(fill_tile + ",
+                   place(cat(name_, "_line + i * ", stride), name_ + "_at"), ", ", name_, "_held[i]);"));
+}
+
+}  // namespace stridec::codegen::cuda

@@ -1,0 +1,62 @@
+// One factor of a matrix product on its way into shared memory.
+//
+// A tile lies there as lines of `width()` elements, along the depth (a line per row) or along the rows (a line per
+// step of the depth), whichever way the factor is contiguous in memory. Threads take pieces of `lanes` elements:
+// 16 bytes by asynchronous copies, single elements that way where they are 4 or 8 bytes, and else through registers,
+// which is where a factor's own computations (casts, scales, masks with other fills) are done. For wgmma, a factor that
+// is a matrix in memory comes as boxes of 64 elements by the copy engine (TMA).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/codegen/cuda/matrix_frame.h"
+#include "compiler/codegen/device_kernel.h"
+
+namespace stridec::codegen::cuda {
+
+class MatrixSide {
+ public:
+  // `name`: "a" or "b". `vectors`: 16-byte copies where the factor allows them for some sizes; condition() says which.
+  MatrixSide(MatrixFrame& frame, const std::string& name, bool vectors);
+
+  // Under which the text is right; besides, the buffer lies on a multiple of 16 bytes.
+  sym::Expr condition() const { return condition_; }
+  bool vector() const { return lanes_ > 1; }
+  std::optional<loop::BufferId> buffer() const;  // of vectors
+  bool along_depth() const { return along_depth_; }
+  // The factor as a tensor map, whose boxes one thread asks for.
+  const std::optional<TensorMap>& map() const { return map_; }
+  // Copies of the tile of step `next` into `fill_tile`, counted by the barrier `full`; `map`: the parameter's name.
+  void print_boxes(const std::string& map);
+  int tile_bytes() const;
+
+  void print_start();    // addresses that stay the same for a tile
+  void print_issue();    // sends for the tile of step `next`, into `fill_tile` (an address in shared memory)
+  void print_deposit();  // puts into `fill_tile` what came by registers
+
+  // C expression: bytes from the tile's start of an element; `line` and `at` (in the line) are C expressions.
+  std::string place(const std::string& line, const std::string& at) const;
+
+ private:
+  int width() const;  // of a line
+  int lines() const;
+  int pieces() const;  // of a thread
+  void find_map();
+  std::string mask_text(Body& body, const std::string& i);
+
+  MatrixFrame& f_;
+  const std::string name_, first_;  // first row of the tile
+  const kernels::Factor& factor_;
+  const Dims& dims_;
+  const int extent_;                  // of the tile
+  const loop::Load* load_ = nullptr;  // the factor is this load and no more, at a linear offset
+  kernels::LinearForm form_;          // of its offset, along the depth
+  bool along_depth_ = true;
+  int lanes_ = 1;
+  sym::Expr condition_ = 1;
+  std::optional<TensorMap> map_;
+  std::vector<sym::Expr> map_batch_;  // dims of the map behind the first two
+};
+
+}  // namespace stridec::codegen::cuda

@@ -1,0 +1,326 @@
+#include "compiler/codegen/cuda/matrix_wgmma.h"
+
+#include <functional>
+#include <set>
+
+#include "compiler/base/text.h"
+
+namespace stridec::codegen::cuda {
+namespace {
+
+constexpr int kLag = 2;  // gathers that are under way at a time
+
+constexpr std::string_view kBarriers = R"(
+static inline void barrier_init(unsigned bar, int count) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(bar), "r"(count)); }
+static inline void barriers_ready() { asm volatile("fence.mbarrier_init.release.cluster;"); }
+static inline void barrier_wait(unsigned bar, unsigned parity) {
+  int done;
+  do asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}"
+      : "=r"(done) : "r"(bar), "r"(parity) : "memory");
+  while (!done);
+}
+static inline void barrier_expect(unsigned bar, int bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(bar), "r"(bytes) : "memory"); }
+static inline void barrier_arrive(unsigned bar) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(bar) : "memory"); }
+static inline void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+static inline void named_sync(int bar, int threads) { asm volatile("bar.sync %0, %1;" :: "r"(bar), "r"(threads) : "memory"); }
+static inline void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+static inline void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int kGroups> static inline void products_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(kGroups) : "memory"); }
+// Of a tile with a 128-byte swizzle: 1024 bytes between groups of 8 lines. Only the low word moves.
+static inline unsigned long descriptor(unsigned low) {
+  unsigned long d;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(d) : "r"(low), "n"(64 | 1 << 30));
+  return d;
+}
+)";
+
+constexpr std::string_view kCluster = R"(
+static inline void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+// The sum over the blocks of a cluster, in their order.
+template <int kBlocks, int kLanes> static inline void sum_peers(float* total, const float* at) {
+  #pragma unroll
+  for (int i = 0; i < kLanes; ++i) total[i] = 0;
+  #pragma unroll
+  for (int block = 0; block < kBlocks; ++block) {
+    unsigned peer;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(peer) : "r"(shared_address(at)), "r"(block));
+    if (kLanes == 1) {
+      float v;
+      asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(peer) : "memory");
+      total[0] += v;
+    } else {
+      #pragma unroll
+      for (int i = 0; i < kLanes; i += 4) {
+        float v[4];
+        asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
+            : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(peer + i * 4) : "memory");
+        #pragma unroll
+        for (int j = 0; j < 4; ++j) total[i + j] += v[j];
+      }
+    }
+  }
+}
+)";
+
+// One box of a map with so many dims.
+std::string copy_box_text(size_t dims) {
+  std::string parameters, list, operands;
+  for (size_t d = 0; d < dims; ++d) {
+    parameters += cat(", int c", d);
+    list += cat(d ? "," : "", "%", d + 3);
+    operands += cat(", \"r\"(c", d, ")");
+  }
+  return cat("static inline void copy_box", dims, "(unsigned to, const TensorMap* map, unsigned bar",
+             parameters, ") {\n  asm volatile(\"cp.async.bulk.tensor.", dims,
+             "d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {", list,
+             "}], [%2];\" :: \"r\"(to), \"l\"(map), \"r\"(bar)", operands, " : \"memory\");\n}\n");
+}
+
+std::string product_text(int columns, DType dtype, bool turn_a, bool turn_b) {
+  const int count = columns / 2;
+  const char* type = dtype == DType::kF16 ? "f16" : "bf16";
+  std::string registers, operands;
+  for (int i = 0; i < count; ++i) {
+    registers += cat(i ? "," : "", "%", i);
+    operands += cat(i ? ", " : "", "\"+f\"(d[", i, "])");
+  }
+  return cat("static inline void multiply(float (&d)[", count, "], unsigned long a, unsigned long b) {\n",
+             "  asm volatile(\"{\\n.reg .pred p;\\nsetp.eq.u32 p, 0, 0;\\nwgmma.mma_async.sync.aligned.m64n",
+             columns, "k16.f32.", type, ".", type, " {", registers, "}, %", count, ", %", count + 1,
+             ", p, 1, 1, ", turn_a ? 1 : 0, ", ", turn_b ? 1 : 0, ";\\n}\"\n      : ", operands,
+             "\n      : \"l\"(a), \"l\"(b));\n}\n");
+}
+
+class Printer {
+ public:
+  Printer(MatrixFrame& frame, MatrixSide& a, MatrixSide& b, MatrixEpilogue& epilogue)
+      : f_(frame), text_(frame.text), a_(a), b_(b), epilogue_(epilogue) {}
+
+  void print() {
+    const kernels::MatrixKernel& k = f_.kernel;
+    text_.line("extern __shared__ __align__(1024) unsigned char shared[];");
+    text_.line(cat("__shared__ alignas(8) unsigned long bars[", 2 * k.stages, "];"));
+    text_.line("const int group = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);");
+    text_.line(
+        cat("const unsigned ring = shared_address(shared), full_bars = shared_address(bars), empty_bars = "
+            "full_bars + ",
+            8 * k.stages, ";"));
+    text_.open("if (threadIdx.x == 0)");
+    text_.open(cat("for (int i = 0; i < ", k.stages, "; ++i)"));
+    text_.line(
+        cat("barrier_init(full_bars + i * 8, ", (boxes() ? 1 : 0) + (gathers() ? k.loaders() : 0), ");"));
+    text_.line(cat("barrier_init(empty_bars + i * 8, ", groups(), ");"));
+    text_.close();
+    text_.line("barriers_ready();");
+    text_.close();
+    text_.line(split() > 1 ? "cluster_sync();" : "__syncthreads();");
+    print_tile_counts(f_);
+    if (split() > 1) {
+      text_.line(cat("const int rank = blockIdx.x % ", split(), ";"));
+      text_.line(cat("const ", f_.index_type(), " block = blockIdx.x / ", split(), ";"));
+      print_tile_place(f_, "block");
+    } else {
+      text_.line(cat("const ", f_.index_type(), " tiles = row_tiles * column_tiles * (", f_.index_type(), ")",
+                     text_.size(extent_of(f_.batch)), ";"));
+    }
+    print_steps(f_);
+    text_.open(cat("if (group == ", groups(), ")"));
+    print_loader();
+    text_.close(" else {");
+    print_worker();
+    text_.line("}");
+    if (split() == 1) return;
+    text_.line("cluster_sync();");
+    text_.open(cat("if (group < ", groups(), ")"));
+    text_.line("const float* const sums = (const float*)shared;");
+    epilogue_.print({k.rows, k.columns, "0", "0", "(int)threadIdx.x", k.workers(), 4});
+    text_.close();
+    text_.line("cluster_sync();");
+  }
+
+ private:
+  int groups() const { return f_.kernel.workers() / 128; }
+  int64_t split() const { return f_.plan.split; }
+  bool boxes() const { return a_.map() || b_.map(); }
+  bool gathers() const { return !a_.map() || !b_.map(); }
+  int stage() const { return a_.tile_bytes() + b_.tile_bytes(); }
+
+  // Beyond 128 sums a thread, the loaders hand registers over: 40 for them, 232 for the others.
+  bool trades_registers() const { return f_.kernel.columns == 256 && groups() == 2 && !gathers(); }
+  int together() const {
+    return f_.kernel.columns == 256 && !trades_registers() && groups() == 2 ? 1
+           : f_.kernel.blocks_sm > 1                                        ? 2
+                                                                            : 4;
+  }
+
+  void open_tiles() {
+    if (split() > 1) return text_.open("");
+    text_.open(cat("for (", f_.index_type(), " block = blockIdx.x; block < tiles; block += gridDim.x)"));
+    print_tile_place(f_, "block");
+  }
+
+  void print_advance() {
+    text_.open(cat("if (++slot == ", f_.kernel.stages, ")"));
+    text_.line("slot = 0;");
+    text_.line("phase ^= 1;");
+    text_.close();
+  }
+
+  void print_loader() {
+    const int stages = f_.kernel.stages;
+    if (trades_registers()) text_.line("asm volatile(\"setmaxnreg.dec.sync.aligned.u32 40;\");");
+    text_.line(cat("const int thread = threadIdx.x - ", f_.kernel.workers(), ";"));
+    text_.line("int slot = 0;");
+    text_.line("unsigned phase = 1;");
+    if (gathers()) text_.line("int64_t issued = 0;");
+    // One thread talks to the copy engine.
+    text_.open(gathers() ? "" : "if (thread == 0)");
+    open_tiles();
+    for (MatrixSide* side : {&a_, &b_})
+      if (!side->map()) side->print_start();
+    text_.open("for (int64_t next = begin; next < end; ++next)");
+    text_.line("barrier_wait(empty_bars + slot * 8, phase);");
+    text_.line(cat("const unsigned fill_stage = ring + slot * ", stage(), ", full = full_bars + slot * 8;"));
+    if (boxes()) {
+      if (gathers()) text_.open("if (thread == 0)");
+      text_.line(cat("barrier_expect(full, ",
+                     (a_.map() ? a_.tile_bytes() : 0) + (b_.map() ? b_.tile_bytes() : 0), ");"));
+      int number = 0;
+      for (MatrixSide* side : {&a_, &b_}) {
+        if (!side->map()) continue;
+        print_fill(*side, [&] { side->print_boxes(cat("map", number)); });
+        ++number;
+      }
+      if (gathers()) text_.close();
+    }
+    for (MatrixSide* side : {&a_, &b_})
+      if (!side->map()) print_fill(*side, [&] { side->print_issue(); });
+    if (gathers()) {
+      text_.line("commit_copies();");
+      text_.line(cat("wait_copies<", kLag, ">();"));
+      text_.line("fence_async();");
+      text_.line(cat("if (issued >= ", kLag, ") barrier_arrive(full_bars + (slot + ", stages - kLag, ") % ",
+                     stages, " * 8);"));
+      text_.line("++issued;");
+    }
+    print_advance();
+    text_.close();
+    text_.close();
+    if (gathers()) {
+      text_.line("wait_copies<0>();");
+      text_.line("fence_async();");
+      text_.line(cat("for (int i = issued < ", kLag, " ? (int)issued : ", kLag,
+                     "; i > 0; --i) barrier_arrive(full_bars + (slot + ", stages, " - i) % ", stages,
+                     " * 8);"));
+    }
+    text_.close();
+  }
+
+  void print_fill(MatrixSide& side, const std::function<void()>& print) {
+    text_.open("");
+    text_.line(
+        cat("const unsigned fill_tile = fill_stage", &side == &b_ ? cat(" + ", a_.tile_bytes()) : "", ";"));
+    print();
+    text_.close();
+  }
+
+  void print_worker() {
+    const kernels::MatrixKernel& k = f_.kernel;
+    // Descriptors: the address, and how far apart panels of 64 rows are where a tile lies along its rows.
+    auto low = [&](const MatrixSide& side, const std::string& at) {
+      return cat("((", at, " & 0x3ffff) >> 4 | ", side.along_depth() ? 1 : k.depth * 128 >> 4, " << 16)");
+    };
+    if (trades_registers()) text_.line("asm volatile(\"setmaxnreg.inc.sync.aligned.u32 232;\");");
+    text_.line("const int thread = threadIdx.x, lane_id = thread % 32;");
+    text_.line(cat("const unsigned a_low = ", low(a_, "ring"),
+                   " + group * 512, b_low = ", low(b_, cat("(ring + ", a_.tile_bytes(), ")")), ";"));
+    text_.line("int slot = 0;");
+    text_.line("unsigned phase = 0;");
+    open_tiles();
+    text_.line(cat("float acc[", k.columns / 2, "];"));
+    text_.line("#pragma unroll");
+    text_.line(cat("for (int i = 0; i < ", k.columns / 2, "; ++i) acc[i] = 0;"));
+    text_.line("int last = 0;");
+    text_.open("for (int64_t step = begin; step < end; ++step)");
+    text_.line("barrier_wait(full_bars + slot * 8, phase);");
+    text_.line("products_begin();");
+    const std::string at = cat("slot * ", stage() / 16);
+    text_.line("#pragma unroll");
+    text_.line(cat("for (int k = 0; k < 4; ++k) multiply(acc, descriptor(a_low + ", at, " + k * ",
+                   a_.along_depth() ? 2 : 128, "), descriptor(b_low + ", at, " + k * ",
+                   b_.along_depth() ? 2 : 128, "));"));
+    text_.line("products_commit();");
+    text_.line("products_wait<1>();");
+    text_.line("if (step > begin && thread % 128 == 0) barrier_arrive(empty_bars + last * 8);");
+    text_.line("last = slot;");
+    print_advance();
+    text_.close();
+    text_.line("products_wait<0>();");
+    text_.line("if (begin < end && thread % 128 == 0) barrier_arrive(empty_bars + last * 8);");
+    split() > 1 ? print_all_sums() : print_chunks();
+    text_.close();
+  }
+
+  // Registers 4j.. hold columns 8j.. of two rows.
+  std::string put(const std::string& row, int pitch, const std::string& j, const std::string& to) const {
+    return cat("for (int h = 0; h < 2; ++h) *(float2*)(sums + (", row,
+               " + thread / 32 % 4 * 16 + lane_id / 4 + h * 8) * ", pitch, " + (", to,
+               ") * 8 + lane_id % 4 * 2) = make_float2(acc[(", j, ") * 4 + 2 * h], acc[(", j,
+               ") * 4 + 2 * h + 1]);");
+  }
+
+  void print_all_sums() {
+    const kernels::MatrixKernel& k = f_.kernel;
+    text_.line(cat("named_sync(7, ", k.workers(), ");"));  // every group is done with the ring
+    text_.line("float* const sums = (float*)shared;");
+    text_.line("#pragma unroll");
+    text_.line(cat("for (int j = 0; j < ", k.columns / 8, "; ++j)"));
+    text_.line("  #pragma unroll");
+    text_.line("  " + put("group * 64", k.columns + kernels::kSumPadding, "j", "j"));
+  }
+
+  void print_chunks() {
+    const kernels::MatrixKernel& k = f_.kernel;
+    const int chunk = k.chunk(), pitch = chunk + kernels::kSumPadding, chunks = k.columns / chunk;
+    text_.line(cat("float* const sums = (float*)(shared + ", k.stages * stage(), " + group * ",
+                   64 * pitch * 4, ");"));
+    text_.line("#pragma unroll 1");
+    text_.open(cat("for (int chunk = 0; chunk < ", chunks, "; ++chunk)"));
+    text_.line("named_sync(1 + group, 128);");
+    text_.line("#pragma unroll");
+    text_.line(cat("for (int c = 0; c < ", chunks, "; ++c) if (c == chunk)"));
+    text_.line("  #pragma unroll");
+    text_.line(cat("  for (int j = 0; j < ", chunk / 8, "; ++j)"));
+    text_.line("    #pragma unroll");
+    text_.line("    " + put("0", pitch, cat("c * ", chunk / 8, " + j"), "j"));
+    text_.line("named_sync(1 + group, 128);");
+    epilogue_.print({64, chunk, "group * 64", cat("chunk * ", chunk), "thread % 128", 128, together()});
+    text_.close();
+  }
+
+  MatrixFrame& f_;
+  KernelText& text_;
+  MatrixSide &a_, &b_;
+  MatrixEpilogue& epilogue_;
+};
+
+}  // namespace
+
+void print_wgmma(MatrixFrame& frame, MatrixSide& a, MatrixSide& b, MatrixEpilogue& epilogue) {
+  Printer(frame, a, b, epilogue).print();
+}
+
+std::string wgmma_declarations(const MatrixFrame& frame, const MatrixSide& a, const MatrixSide& b) {
+  std::string out(kBarriers);
+  std::set<size_t> dims;
+  for (const MatrixSide* side : {&a, &b})
+    if (side->map()) dims.insert(side->map()->dims.size());
+  for (size_t count : dims) out += copy_box_text(count);
+  return out + product_text(frame.kernel.columns, frame.element, !a.along_depth(), !b.along_depth());
+}
+
+std::string cluster_declarations() { return std::string(kCluster); }
+
+}  // namespace stridec::codegen::cuda

@@ -1,0 +1,19 @@
+// The main loop of Hopper: warp groups that multiply out of a ring in shared memory (wgmma) while another one fills it,
+// by the copy engine where a factor is a matrix in memory, by gathers where it is not. Blocks are persistent.
+//
+// Sources: PTX ISA, "asynchronous warpgroup-level matrix instructions" (layouts, descriptors) and "mbarrier"; the
+// warp-specialised persistent design of CUTLASS 3 (efficient_gemm.md).
+#pragma once
+
+#include "compiler/codegen/cuda/matrix_epilogue.h"
+#include "compiler/codegen/cuda/matrix_side.h"
+
+namespace stridec::codegen::cuda {
+
+void print_wgmma(MatrixFrame& frame, MatrixSide& a, MatrixSide& b, MatrixEpilogue& epilogue);
+
+std::string wgmma_declarations(const MatrixFrame& frame, const MatrixSide& a, const MatrixSide& b);
+// Of kernels whose blocks split the depth in clusters.
+std::string cluster_declarations();
+
+}  // namespace stridec::codegen::cuda

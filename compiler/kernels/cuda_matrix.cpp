@@ -1,0 +1,107 @@
+#include "compiler/kernels/cuda_matrix.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "compiler/base/check.h"
+#include "compiler/sym/text.h"
+
+namespace stridec::kernels {
+namespace {
+
+constexpr MatrixKernel kKernels[] = {
+#define STRIDEC_MATRIX_KERNEL(name, family, ...) {name, MatrixFamily::family, __VA_ARGS__},
+#include "compiler/kernels/cuda_kernels.def"
+#undef STRIDEC_MATRIX_KERNEL
+};
+
+constexpr std::pair<std::string_view, std::vector<sym::Expr> MatrixPlan::*> kDims[] = {
+    {"batch", &MatrixPlan::batch},
+    {"rows", &MatrixPlan::rows},
+    {"columns", &MatrixPlan::columns},
+    {"depth", &MatrixPlan::depth},
+};
+
+}  // namespace
+
+std::span<const MatrixKernel> matrix_kernels() { return kKernels; }
+
+const MatrixKernel* find_matrix_kernel(std::string_view name) {
+  const auto* found =
+      std::find_if(std::begin(kKernels), std::end(kKernels), [&](const auto& k) { return k.name == name; });
+  return found == std::end(kKernels) ? nullptr : found;
+}
+
+bool is_matrix(const loop::Schedule& schedule) { return find_matrix_kernel(schedule.kernel) != nullptr; }
+
+loop::Schedule to_schedule(const MatrixPlan& plan) {
+  loop::Schedule schedule{.kernel = std::string(plan.kernel->name)};
+  for (const auto& [name, member] : kDims) {
+    loop::Directive directive{.name = std::string(name)};
+    for (sym::Expr var : plan.*member) directive.args.push_back(sym::to_string(var));
+    if (!directive.args.empty()) schedule.directives.push_back(std::move(directive));
+  }
+  if (plan.split > 1) schedule.directives.push_back({"split", {std::to_string(plan.split)}});
+  return schedule;
+}
+
+MatrixPlan to_matrix_plan(const loop::Schedule& schedule) {
+  MatrixPlan plan;
+  plan.kernel = find_matrix_kernel(schedule.kernel);
+  STRIDEC_CHECK(plan.kernel, schedule.kernel);
+  for (const loop::Directive& directive : schedule.directives) {
+    const auto* dims = std::find_if(std::begin(kDims), std::end(kDims),
+                                    [&](const auto& row) { return row.first == directive.name; });
+    if (dims != std::end(kDims)) {
+      for (const std::string& arg : directive.args) (plan.*dims->second).push_back(sym::parse(arg));
+      continue;
+    }
+    STRIDEC_CHECK(directive.name == "split" && directive.args.size() == 1, directive.name);
+    const std::string& text = directive.args[0];
+    std::from_chars(text.data(), text.data() + text.size(), plan.split);
+    STRIDEC_CHECK(plan.split >= 1, text);
+  }
+  return plan;
+}
+
+DType element_of(const loop::Nest& nest, const Contraction& contraction, const Factor& factor) {
+  if (contraction.dtype != DType::kF32) return contraction.dtype;
+  for (const loop::Stmt* stmt : factor.slice) {
+    const auto* let = std::get_if<loop::Let>(&stmt->node);
+    if (!let || let->result != factor.value || let->op != loop::ScalarOp::kCast) continue;
+    const DType from = nest.values[let->args[0].value].dtype;
+    if (from == DType::kF16 || from == DType::kBF16) return from;
+  }
+  return contraction.dtype;
+}
+
+std::optional<DType> tensor_dtype(const loop::Nest& nest, const Contraction& contraction) {
+  const DType a = element_of(nest, contraction, contraction.factors[0]),
+              b = element_of(nest, contraction, contraction.factors[1]);
+  if (a != b || byte_size(a) != 2) return std::nullopt;
+  return a;
+}
+
+bool along_depth(const loop::Program& program, const Factor& factor, const std::vector<loop::Dim>& rows,
+                 const std::vector<loop::Dim>& depth, const sym::Facts& facts) {
+  auto contiguous = [&](const std::vector<loop::Dim>& dims) {
+    return !dims.empty() &&
+           std::any_of(factor.slice.begin(), factor.slice.end(), [&](const loop::Stmt* stmt) {
+             const auto* load = std::get_if<loop::Load>(&stmt->node);
+             if (!load) return false;
+             const auto linear = sym::linear_in(offset_of(program, load->access, facts), dims.back().var);
+             return linear && linear->coefficient.is_const(1);
+           });
+  };
+  return contiguous(depth) || !contiguous(rows);
+}
+
+int64_t shared_bytes(const MatrixKernel& k, int64_t split) {
+  const int64_t sum_bytes = std::max(4, k.element_bytes);
+  const int64_t padding = k.family == MatrixFamily::kSimt ? kSimtPadding : 0;
+  const int64_t ring = int64_t{k.stages} * k.depth * (k.rows + k.columns + 2 * padding) * k.element_bytes;
+  if (k.is_wgmma() && split == 1) return ring + int64_t{k.rows} * (k.chunk() + kSumPadding) * 4;
+  return std::max(ring, int64_t{k.rows} * (k.columns + kSumPadding) * sum_bytes);
+}
+
+}  // namespace stridec::kernels

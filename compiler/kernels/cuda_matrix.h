@@ -1,0 +1,70 @@
+// Matrix products and convolutions on a GPU: tiles, and what a schedule with one of them says.
+//
+// Text form, of a kernel of cuda_kernels.def, dims outer first:
+//   batch %g ...     dims that both factors keep or neither has: one tile has one point of them
+//   rows %n %y %x    dims of one factor alone, flattened
+//   columns %o       dims of the other, flattened; the last is the one that stores are contiguous along
+//   depth %r %s %c   reduced dims, flattened, in this order
+//   split N          so many blocks of a cluster share the depth of a tile
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "compiler/base/gpu_target.h"
+#include "compiler/kernels/contraction.h"
+
+namespace stridec::kernels {
+
+enum class MatrixFamily : uint8_t { kSimt, kMma, kWgmma };
+
+struct MatrixKernel {
+  std::string_view name;
+  MatrixFamily family;
+  int element_bytes;
+  int rows, columns, depth;
+  int warps_rows, warps_columns;
+  int stages;
+  int blocks_sm;
+
+  bool is_wgmma() const { return family == MatrixFamily::kWgmma; }
+  bool is_tensor() const { return family != MatrixFamily::kSimt; }
+  int workers() const { return 32 * warps_rows * warps_columns; }  // threads that multiply
+  int loaders() const { return is_wgmma() ? 128 : workers(); }     // threads that load
+  int threads() const { return workers() + (is_wgmma() ? loaders() : 0); }
+  // Columns of the sums that a warp group has in shared memory at a time.
+  int chunk() const { return columns % 64 == 0 ? 64 : columns % 32 == 0 ? 32 : columns; }
+};
+
+std::span<const MatrixKernel> matrix_kernels();
+const MatrixKernel* find_matrix_kernel(std::string_view name);
+
+struct MatrixPlan {
+  const MatrixKernel* kernel = nullptr;
+  std::vector<sym::Expr> batch, rows, columns, depth;
+  int64_t split = 1;
+};
+
+bool is_matrix(const loop::Schedule& schedule);
+loop::Schedule to_schedule(const MatrixPlan& plan);
+MatrixPlan to_matrix_plan(const loop::Schedule& schedule);  // of an is_matrix() schedule
+
+// What a factor's elements are in shared memory: f16 or bf16 where that holds every value of it, else the dtype of
+// the product.
+DType element_of(const loop::Nest& nest, const Contraction& contraction, const Factor& factor);
+// Of both, where tensor cores may multiply them exactly: f16 or bf16.
+std::optional<DType> tensor_dtype(const loop::Nest& nest, const Contraction& contraction);
+
+// A factor's tile lies in shared memory along the depth if the factor is contiguous that way, or neither way; else
+// along its rows.
+bool along_depth(const loop::Program& program, const Factor& factor, const std::vector<loop::Dim>& rows,
+                 const std::vector<loop::Dim>& depth, const sym::Facts& facts);
+
+// Bytes of dynamic shared memory that a block needs.
+int64_t shared_bytes(const MatrixKernel& kernel, int64_t split);
+// Elements between lines of the tile of sums in shared memory, and between lines of simt tiles of factors.
+constexpr int kSumPadding = 4, kSimtPadding = 4;
+
+}  // namespace stridec::kernels

@@ -1,0 +1,206 @@
+#include "compiler/schedule/choose_cuda_contraction.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "compiler/schedule/choose_contraction.h"
+
+namespace stridec::schedule {
+namespace {
+
+using kernels::Contraction;
+using kernels::Factor;
+using kernels::MatrixFamily;
+using kernels::MatrixKernel;
+using kernels::MatrixPlan;
+using sym::Expr;
+using Dims = std::vector<loop::Dim>;
+
+// What the model knows of a multiprocessor beyond GpuTarget, a clock.
+constexpr double kClock = 1.7e9;
+constexpr double kWarpGroupFlops = 4096;  // 16-bit, by wgmma
+constexpr double kTensorFlops = 2400;     // by mma.sync; 2048 before Hopper
+constexpr double kScalarFlops = 256;      // f32; half before compute capability 8.6
+constexpr double kSharedBytes = 128;
+constexpr double kL2Bytes = 46;
+constexpr double kStep = 40;            // barrier and addresses
+constexpr double kExchange = 800;       // of partial sums in a cluster, for each block
+constexpr double kTile = 2500;          // launch, first loads, end
+constexpr double kSumElement = 0.2;     // a sum's way through shared memory
+constexpr double kSumStatement = 0.01;  // a statement behind it, for a cost of 1
+
+double points(const Dims& dims, const sym::Facts& facts) {
+  double count = 1;
+  for (const loop::Dim& dim : dims) count *= std::max(1.0, typical(dim.extent, facts));
+  return count;
+}
+
+std::vector<Expr> vars(const Dims& dims) {
+  std::vector<Expr> out;
+  for (const loop::Dim& dim : dims) out.push_back(dim.var);
+  return out;
+}
+
+// The dim that accesses are contiguous along goes last.
+void contiguous_last(Dims& dims, const loop::Program& program,
+                     const std::vector<const loop::Access*>& accesses, const sym::Facts& facts) {
+  size_t best = dims.size();
+  int most = 0;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    int score = 0;
+    for (const loop::Access* access : accesses) {
+      const auto linear = sym::linear_in(kernels::offset_of(program, *access, facts), dims[d].var);
+      if (linear && linear->coefficient.is_const(1)) ++score;
+    }
+    if (score >= most && score > 0) best = d, most = score;
+  }
+  if (best < dims.size())
+    std::rotate(dims.begin() + static_cast<std::ptrdiff_t>(best),
+                dims.begin() + static_cast<std::ptrdiff_t>(best) + 1, dims.end());
+}
+
+std::vector<const loop::Access*> loads_of(const Factor& factor) {
+  std::vector<const loop::Access*> out;
+  for (const loop::Stmt* stmt : factor.slice)
+    if (const auto* load = std::get_if<loop::Load>(&stmt->node)) out.push_back(&load->access);
+  return out;
+}
+
+struct Shape {
+  double batch, rows, columns, depth;
+};
+
+double cycles(const MatrixPlan& plan, const Shape& s, double element, const GpuTarget& target) {
+  const MatrixKernel& k = *plan.kernel;
+  const double split = static_cast<double>(plan.split);
+  const double tiles = s.batch * std::ceil(s.rows / k.rows) * std::ceil(s.columns / k.columns) * split;
+  const double steps = std::ceil(std::ceil(s.depth / k.depth) / split);
+  const double macs = double(k.rows) * k.columns * k.depth;
+  double flops = k.is_wgmma()                     ? kWarpGroupFlops
+                 : k.family == MatrixFamily::kMma ? kTensorFlops * (target.capability < 90 ? 0.85 : 1)
+                                                  : kScalarFlops * (target.capability == 80 ? 0.5 : 1);
+  if (k.element_bytes == 8) flops /= 2;
+  double shared;  // bytes read by the warps in a step
+  if (k.is_wgmma()) {
+    shared = (k.rows + k.columns * (k.rows / 64.0)) * k.depth * k.element_bytes;
+  } else if (k.family == MatrixFamily::kMma) {
+    const double warp_rows = double(k.rows) / k.warps_rows,
+                 warp_columns = double(k.columns) / k.warps_columns;
+    shared = (warp_rows + warp_columns) * k.depth * k.element_bytes * k.warps_rows * k.warps_columns;
+  } else {
+    shared = (k.rows / 16.0 + k.columns / 16.0) * k.depth * k.element_bytes * k.workers() / 2;
+  }
+  // Clusters of 4 and more do not fit every group of multiprocessors.
+  const double processors = target.multiprocessors * (split > 2 ? 0.9 : 1);
+  const double together = std::min<double>(k.blocks_sm, std::ceil(tiles / processors));
+  const double step = std::max({2 * macs / flops, shared / kSharedBytes,
+                                double(k.rows + k.columns) * k.depth * k.element_bytes / kL2Bytes});
+  // Blocks side by side hide each other's waits; the copy engine needs no addresses.
+  const double one = steps * (step * together + (k.is_wgmma() ? 10 : kStep)) + kTile +
+                     k.rows * k.columns * element / split + (split > 1 ? kExchange * split : 0);
+  const double busy = std::ceil(tiles / (processors * together)) * one;
+  const double bytes = s.batch * (s.rows + s.columns) * s.depth * k.element_bytes;
+  const double memory = bytes * kClock / (target.memory_gb_s * 1e9);
+  return std::max(busy, memory) + 0.1 * busy;
+}
+
+}  // namespace
+
+std::vector<RankedMatrixPlan> matrix_plans(const loop::Program& program, const loop::Nest& nest,
+                                           const GpuTarget& target) {
+  const auto contraction = kernels::match_contraction(nest);
+  if (!contraction) return {};
+  const sym::Facts facts = kernels::facts_in(program, nest, *contraction);
+  const bool tensor = kernels::tensor_dtype(nest, *contraction).has_value();
+  const int bytes = tensor ? 2 : byte_size(contraction->dtype);
+
+  std::vector<const loop::Access*> stores;
+  for (const loop::Stmt& stmt : nest.body)
+    if (const auto* store = std::get_if<loop::Store>(&stmt.node)) stores.push_back(&store->access);
+  Dims batch, sides[2], depth = contraction->reduce->dims;
+  for (const loop::Dim& dim : nest.dims) {
+    const bool in_a = contraction->factors[0].vars.contains(dim.var),
+               in_b = contraction->factors[1].vars.contains(dim.var);
+    (in_a == in_b ? batch : in_a ? sides[0] : sides[1]).push_back(dim);
+  }
+  if (sides[0].empty() || sides[1].empty()) return {};
+  // Columns are the side that stores are contiguous along.
+  auto contiguous_stores = [&](const Dims& dims) {
+    return std::count_if(stores.begin(), stores.end(), [&](const loop::Access* access) {
+      const Expr offset = kernels::offset_of(program, *access, facts);
+      return std::any_of(dims.begin(), dims.end(), [&](const loop::Dim& dim) {
+        const auto linear = sym::linear_in(offset, dim.var);
+        return linear && linear->coefficient.is_const(1);
+      });
+    });
+  };
+  const int wide = contiguous_stores(sides[0]) > contiguous_stores(sides[1]) ? 0 : 1;
+  // The order of a weight is ours to choose (order_weights.h): the depth follows the other factor.
+  std::vector<const loop::Access*> loads, weights;
+  for (const Factor& factor : contraction->factors)
+    for (const loop::Access* access : loads_of(factor))
+      (program[access->buffer].storage == loop::Storage::kWeight ? weights : loads).push_back(access);
+  if (loads.empty()) loads = weights;
+  contiguous_last(sides[wide], program, stores, facts);
+  contiguous_last(sides[1 - wide], program, loads_of(contraction->factors[1 - wide]), facts);
+  contiguous_last(depth, program, loads, facts);
+
+  double element = kSumElement;
+  for (size_t i = contraction->at + 1; i < nest.body.size(); ++i) {
+    const auto* let = std::get_if<loop::Let>(&nest.body[i].node);
+    element += kSumStatement * (let ? loop::info(let->op).cost : 2);
+  }
+  std::vector<RankedMatrixPlan> plans;
+  for (const int columns : {wide, 1 - wide}) {
+    const int rows = 1 - columns;
+    MatrixPlan plan{.batch = vars(batch),
+                    .rows = vars(sides[rows]),
+                    .columns = vars(sides[columns]),
+                    .depth = vars(depth)};
+    const Shape shape{points(batch, facts), points(sides[rows], facts), points(sides[columns], facts),
+                      points(depth, facts)};
+    const bool panels =
+        !kernels::along_depth(program, contraction->factors[columns], sides[columns], depth, facts);
+    for (const MatrixKernel& kernel : kernels::matrix_kernels()) {
+      if (kernel.element_bytes != bytes || kernel.is_tensor() != tensor) continue;
+      if (kernel.is_wgmma() && (!target.wgmma || (panels && kernel.columns % 64))) continue;
+      // Rows that stores are contiguous along: for few columns alone.
+      if (columns != wide && (!kernel.is_wgmma() || kernel.columns > 32)) continue;
+      plan.kernel = &kernel;
+      for (int64_t split : {1, 2, 4, 8}) {
+        if (kernels::shared_bytes(kernel, split) > target.shared_bytes) continue;
+        // Each part of a split has depth enough to be worth the exchange.
+        if (split > 1 && (!target.clusters || bytes == 8 || shape.depth < double(4 * split * kernel.depth)))
+          break;
+        plan.split = split;
+        plans.push_back({plan, cycles(plan, shape, columns == wide ? element : 2 * element, target)});
+      }
+    }
+  }
+  std::vector<size_t> order(plans.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t x, size_t y) {
+    return plans[x].cycles != plans[y].cycles ? plans[x].cycles < plans[y].cycles : x < y;
+  });
+  std::vector<RankedMatrixPlan> ranked;
+  for (size_t i : order) ranked.push_back(std::move(plans[i]));
+  return ranked;
+}
+
+std::optional<loop::Schedule> choose_cuda_contraction(const loop::Program& program, const loop::Nest& nest,
+                                                      const GpuTarget& target) {
+  const std::vector<RankedMatrixPlan> plans = matrix_plans(program, nest, target);
+  if (plans.empty()) return std::nullopt;
+  const auto contraction = kernels::match_contraction(nest);
+  const sym::Facts facts = kernels::facts_in(program, nest, *contraction);
+  // A thread per point reads both factors from caches: about 8 clocks for 32 products of a warp on each of 4
+  // schedulers, and as long as a row of tiles is empty.
+  const double work = points(nest.dims, facts) * points(contraction->reduce->dims, facts);
+  const double threads = std::min(points(nest.dims, facts), 2048.0 * target.multiprocessors);
+  const double naive = work / threads * std::max(30.0, threads / target.multiprocessors / 16) + 1500;
+  if (naive < plans[0].cycles) return std::nullopt;
+  return kernels::to_schedule(plans[0].plan);
+}
+
+}  // namespace stridec::schedule

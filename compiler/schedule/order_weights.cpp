@@ -1,0 +1,110 @@
+#include "compiler/schedule/order_weights.h"
+
+#include <algorithm>
+#include <map>
+
+#include "compiler/base/text.h"
+#include "compiler/kernels/cuda_matrix.h"
+#include "compiler/loop/walk.h"
+
+namespace stridec::schedule {
+namespace {
+
+using loop::BufferId;
+using sym::Expr;
+using Order = std::vector<size_t>;  // the copy's dim i is the weight's dim order[i]
+
+// The dims of the weight that the depth does not run through, then those that it does, in its order; nothing where
+// a dim of the depth is no dim of the weight, or where the weight is in order.
+std::optional<Order> wanted(const loop::Program& program, const loop::Access& access,
+                            const std::vector<Expr>& depth) {
+  Order order, deep;
+  for (Expr var : depth) {
+    const auto at = std::find(access.index.begin(), access.index.end(), var);
+    if (at != access.index.end()) deep.push_back(static_cast<size_t>(at - access.index.begin()));
+  }
+  if (deep.size() != depth.size()) return std::nullopt;
+  for (size_t d = 0; d < access.index.size(); ++d)
+    if (std::find(deep.begin(), deep.end(), d) == deep.end()) order.push_back(d);
+  order.insert(order.end(), deep.begin(), deep.end());
+  const loop::Buffer& buffer = program[access.buffer];
+  for (Expr extent : buffer.shape)
+    if (!extent.is_const()) return std::nullopt;
+  if (std::is_sorted(order.begin(), order.end()) && buffer.strides == loop::row_major(buffer.shape))
+    return std::nullopt;
+  return order;
+}
+
+BufferId add_copy(loop::Program& program, BufferId from, const Order& order) {
+  const loop::Buffer source = program[from];
+  loop::Buffer buffer{.name = source.name + ".ordered", .dtype = source.dtype};
+  for (size_t d : order) buffer.shape.push_back(source.shape[d]);
+  buffer.storage = loop::Storage::kWeight;
+  buffer.prepacked = true;
+  loop::Nest copy{.name = "order " + source.name};
+  loop::Access read{.buffer = from, .index = std::vector<Expr>(order.size(), 0)}, write;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Expr var = sym::var(cat("%i", i));
+    copy.dims.push_back({var, buffer.shape[i]});
+    read.index[order[i]] = var;
+    write.index.push_back(var);
+  }
+  const loop::ValueId value{0};
+  copy.values.push_back({source.dtype});
+  const loop::Scalar zero =
+      is_float(source.dtype) ? loop::float_scalar(source.dtype, 0) : loop::int_scalar(source.dtype, 0);
+  const BufferId id = loop::add_buffer(program, std::move(buffer));
+  write.buffer = id;
+  copy.body.push_back({loop::Load{value, std::move(read), zero}});
+  copy.body.push_back({loop::Store{.access = std::move(write), .value = value}});
+  program.prepack.push_back(loop::add_nest(program, std::move(copy)));
+  return id;
+}
+
+}  // namespace
+
+void order_weights(loop::Program& program) {
+  std::map<std::pair<BufferId, Order>, BufferId> made;
+  std::vector<loop::NestId> launched;
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    if (const auto* launch = std::get_if<loop::Launch>(&step.node)) launched.push_back(launch->nest);
+  });
+  for (loop::NestId id : launched) {
+    if (!kernels::is_matrix(program[id].schedule)) continue;
+    const kernels::MatrixPlan plan = kernels::to_matrix_plan(program[id].schedule);
+    const auto contraction = kernels::match_contraction(program[id]);
+    if (!contraction) continue;
+    const sym::Facts facts = kernels::facts_in(program, program[id], *contraction);
+    for (const kernels::Factor& factor : contraction->factors) {
+      const loop::Load* load = nullptr;
+      for (const loop::Stmt* stmt : factor.slice)
+        if (const auto* l = std::get_if<loop::Load>(&stmt->node)) load = load ? nullptr : l;
+      if (!load || program[load->access.buffer].storage != loop::Storage::kWeight) continue;
+      const Expr offset = kernels::offset_of(program, load->access, facts);
+      auto contiguous = [&](const std::vector<Expr>& dims) {
+        const auto linear = dims.empty() ? std::nullopt : sym::linear_in(offset, dims.back());
+        return linear && linear->coefficient.is_const(1);
+      };
+      const bool rows = !plan.rows.empty() && factor.vars.contains(plan.rows.back());
+      if (contiguous(plan.depth) || contiguous(rows ? plan.rows : plan.columns)) continue;
+      const auto order = wanted(program, load->access, plan.depth);
+      if (!order) continue;
+      // The nest is found again: adding one moves the others.
+      const BufferId from = load->access.buffer;
+      const loop::ValueId result = load->result;
+      const auto [found, fresh] = made.emplace(std::pair(from, *order), BufferId());
+      if (fresh) found->second = add_copy(program, from, *order);
+      loop::for_each_stmt(program[id].body, [&](loop::Stmt& stmt) {
+        auto* target = std::get_if<loop::Load>(&stmt.node);
+        if (!target || target->result != result) return;
+        std::vector<Expr> index;
+        for (size_t d : *order) index.push_back(target->access.index[d]);
+        target->access.buffer = found->second;
+        target->access.index = std::move(index);
+      });
+      break;  // of the other factor's statements some may have moved; a nest has one such weight
+    }
+  }
+}
+
+}  // namespace stridec::schedule

@@ -1,0 +1,14 @@
+// Weights of GPU matrix products with their dims in the order in which tiles read them.
+#pragma once
+
+#include "compiler/loop/program.h"
+
+namespace stridec::schedule {
+
+// Where a factor of a nest with a matrix schedule (kernels/cuda_matrix.h) is a weight that is contiguous neither along
+// the depth nor along its rows, as a convolution's [out, in, r, s] is: a copy of the weight, made by a nest of
+// Program::prepack, whose last dims are the dims of the depth in the schedule's order. Nests that want the same copy
+// share it.
+void order_weights(loop::Program& program);
+
+}  // namespace stridec::schedule

@@ -1,0 +1,165 @@
+"""Runs what gpu_matrix_jobs wrote (folder) on the GPU: outputs poisoned, compared with float64, timed beside cuBLAS and
+cuDNN in CUDA graphs over rotated buffers. Prints a line per job, failures and a summary last.
+
+    python3 tests/gpu/matrix.py FOLDER
+"""
+import ctypes, json, math, sys, torch
+import torch.nn.functional as F
+
+cu = ctypes.CDLL("libcuda.so.1")
+u32, u64, vp = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
+DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64}
+MAP_TYPES = {"f16": 6, "bf16": 9, "f32": 7}
+LIMIT = {"f16": 1e-3, "bf16": 6e-3, "f32": 3e-6, "f64": 1e-13}
+
+def ok(status, what):
+    if status:
+        raise RuntimeError(f"CUDA error {status}: {what}")
+
+class Attribute(ctypes.Structure): _fields_ = [("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", u32 * 16)]
+class Config(ctypes.Structure):
+    _fields_ = [("grid", u32 * 3), ("block", u32 * 3), ("shared", u32), ("stream", vp), ("attributes", vp), ("count", u32)]
+
+def tensor_map(pointer, m):
+    n = len(m["dims"])
+    raw = (ctypes.c_char * 192)()
+    at = (ctypes.addressof(raw) + 63) // 64 * 64
+    steps = m["steps"] or [1] * n
+    swizzle = {0: 0, 32: 1, 64: 2, 128: 3}[m["swizzle"]]
+    l2 = {0: 0, 64: 1, 128: 2, 256: 3}[m["l2"]]
+    ok(cu.cuTensorMapEncodeTiled(vp(at), MAP_TYPES[m["dtype"]], n, vp(pointer), (u64 * n)(*m["dims"]),
+                                 (u64 * max(1, n - 1))(*m.get("strides", [])), (u32 * n)(*m["box"]), (u32 * n)(*steps), 0,
+                                 swizzle, l2, 0), f"tensor map {m}")
+    return raw, at
+
+modules = {}
+def function(folder, cubin, shared):
+    if cubin not in modules:
+        module, f = vp(), vp()
+        ok(cu.cuModuleLoadData(ctypes.byref(module), open(f"{folder}/{cubin}", "rb").read()), f"load {cubin}")
+        ok(cu.cuModuleGetFunction(ctypes.byref(f), module, b"kernel"), cubin)
+        if shared > 48 * 1024: ok(cu.cuFuncSetAttribute(f, 8, shared), f"{cubin}: {shared} bytes")
+        modules[cubin] = f
+    return modules[cubin]
+
+def bind(folder, job, tensors):
+    """A function that launches the job's kernels on torch's current stream."""
+    calls = []
+    for launch in job["launches"]:
+        keep, pointers = [tensors], []
+        for m in launch["maps"]:
+            raw, at = tensor_map(tensors[m["buffer"]].data_ptr() + m["offset"], m)
+            keep.append(raw); pointers.append(at)
+        words = [tensors[b].data_ptr() for b in launch["buffers"]] + launch["sizes"]
+        if launch["workspace"]:
+            keep.append(torch.empty(launch["workspace"], dtype=torch.uint8, device="cuda").fill_(255))
+            words.append(keep[-1].data_ptr())
+        for word in words:
+            value = ctypes.c_int64(word)
+            keep.append(value); pointers.append(ctypes.addressof(value))
+        array = (vp * len(pointers))(*pointers)
+        config = Config((u32 * 3)(*launch["grid"]), (u32 * 3)(launch["threads"], 1, 1), launch["shared"], None, None, 0)
+        calls.append((config, function(folder, launch["cubin"], launch["shared"]), array, keep))
+    def go():
+        for config, f, array, keep in calls:
+            if 0 in config.grid: continue
+            config.stream = torch.cuda.current_stream().cuda_stream
+            ok(cu.cuLaunchKernelEx(ctypes.byref(config), f, array, None), job["case"])
+    return go
+
+def make(job, seed):
+    torch.manual_seed(seed)
+    out = []
+    for b in job["buffers"]:
+        t = torch.rand(b["shape"], device="cuda", dtype=torch.float32 if b["dtype"] != "f64" else torch.float64) * 2 - 1
+        t = t.to(DTYPES[b["dtype"]])
+        if b["output"]: t.fill_(float("nan"))
+        out.append(t)
+    return out
+
+def reference(job, tensors, wide=torch.float64):
+    r = job["reference"]
+    x, w = tensors[0].to(wide), tensors[1].to(wide)
+    if r["op"] == "matmul":
+        y = x @ (w.transpose(-1, -2) if r["transposed"] else w)
+        if r["epilogue"]: y = F.gelu(y + tensors[2].to(wide)) + tensors[3].to(wide)
+        return y
+    if r["channels_last"]: x, w = x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2)
+    y = F.conv2d(x, w, None, r["stride"], r["pad"], r["dilation"], r["groups"])
+    if r["relu"]: y = y.relu()
+    return y.permute(0, 2, 3, 1) if r["channels_last"] else y
+
+def peers(job, tensors):
+    """name -> call of the same work through torch, as (bare, with epilogue)."""
+    r, x, w = job["reference"], tensors[0], tensors[1]
+    if r["op"] == "matmul":
+        wt = w.transpose(-1, -2) if r["transposed"] else w
+        out = torch.empty_like(tensors[-1])
+        return (lambda: torch.matmul(x, wt, out=out)), (lambda: F.gelu(torch.addmm(tensors[2], x, wt)) + tensors[3])
+    xc, wc = x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2)
+    conv = lambda: F.conv2d(xc, wc, None, r["stride"], r["pad"], r["dilation"], r["groups"])
+    return conv, (lambda: conv().relu_())
+
+def graph_us(calls, replays=10):
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for c in calls[:2]: c()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for c in calls: c()
+    for _ in range(2): graph.replay()
+    times = []
+    for _ in range(replays):
+        a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        a.record(); graph.replay(); b.record(); b.synchronize()
+        times.append(a.elapsed_time(b) * 1e3 / len(calls))
+    return sorted(times)[len(times) // 2]
+
+def flops(job):
+    r, shapes = job["reference"], [b["shape"] for b in job["buffers"]]
+    outputs = math.prod(shapes[-1])
+    return 2 * outputs * (shapes[0][-1] if r["op"] == "matmul" else math.prod(shapes[1][1:]))
+
+def main(folder):
+    jobs = json.load(open(f"{folder}/jobs.json"))
+    torch.backends.cudnn.benchmark = True
+    failures, lines, timed = [], [], {}
+    for number, job in enumerate(jobs):
+        label = f"{job['case']} {job['schedule'].split(':')[0]}{' split' + job['schedule'].split('split')[1] if 'split' in job['schedule'] else ''} choice {job['choice']} {job['sizes'] or [b['shape'] for b in job['buffers'][:2]]}"
+        try:
+            tensors = make(job, number)
+            go = bind(folder, job, tensors)
+            go()
+            torch.cuda.synchronize()
+            output = next(t for t, b in zip(tensors, job["buffers"]) if b["output"])
+            dtype = next(b["dtype"] for b in job["buffers"] if b["output"])
+            big = flops(job) > 2e11
+            want = reference(job, tensors, torch.float32 if big else torch.float64)
+            error = ((output.to(want.dtype) - want).norm() / want.norm()).item()
+            good = error <= LIMIT[dtype] * (10 if big and dtype == "f32" else 1)
+            first = output.clone()
+            go(); torch.cuda.synchronize()
+            same = bool((first == output).all())
+            if not good or not same: failures.append(f"{label}: error {error:.3g}, repeatable {same}")
+            if not job["time"]: continue
+            size = sum(t.numel() * t.element_size() for t in tensors)
+            count = max(3, min(24, int(3 * 60e6 / size) + 1))
+            sets = [tensors] + [make(job, 1000 + i) for i in range(count - 1)]
+            loops = max(1, 20 // count)
+            key = json.dumps([job["reference"], [b["shape"] for b in job["buffers"]], job["buffers"][0]["dtype"]])
+            ours = graph_us([bind(folder, job, t) for t in sets] * loops)
+            if key not in timed:
+                pairs = [peers(job, t) for t in sets]
+                timed[key] = [graph_us([p[i] for p in pairs] * loops) for i in (0, 1)]
+            bare, fused = timed[key]
+            rate = flops(job) / ours / 1e6
+            lines.append(f"{label}: {ours:.1f} us {rate:.0f} TFLOP/s; library {bare:.1f} us (x{bare / ours:.2f}), with epilogue {fused:.1f} (x{fused / ours:.2f}); error {error:.2g}")
+        except Exception as e:
+            failures.append(f"{label}: {e}")
+            if "CUDA error" in str(e) and ("700" in str(e) or "illegal" in str(e)): break
+    print("\n".join(lines))
+    print("\n".join(failures[:40]))
+    print(f"{len(jobs) - len(failures)} passed, {len(failures)} failed of {len(jobs)} jobs")
+
+main(sys.argv[1])

@@ -1,0 +1,241 @@
+// Writes what tests/gpu/matrix.py runs on a device: matrix products and convolutions as cubins, with the launches of
+// every shape. Needs NVRTC and no GPU.
+//
+//   gpu_matrix_jobs FOLDER [check] [time]
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+#include "compiler/codegen/cuda/cubin.h"
+#include "compiler/codegen/cuda/emit.h"
+#include "compiler/codegen/cuda/nvrtc.h"
+#include "compiler/loop/interpret.h"
+#include "compiler/loop/text.h"
+#include "compiler/schedule/choose_cuda_contraction.h"
+#include "compiler/sym/text.h"
+#include "tests/support/matrix_cases.h"
+
+namespace stridec::test {
+namespace {
+
+using nlohmann::json;
+using Sizes = std::map<std::string, int64_t>;
+
+int64_t value_of(sym::Expr e, const Sizes& sizes) {
+  const auto value = sym::evaluate(e, [&](sym::Expr var) -> std::optional<int64_t> {
+    const auto found = sizes.find(std::string(var.name()));
+    return found == sizes.end() ? std::nullopt : std::optional(found->second);
+  });
+  STRIDEC_CHECK(value.has_value(), sym::to_string(e));
+  return *value;
+}
+
+class Writer {
+ public:
+  explicit Writer(std::string folder) : folder_(std::move(folder)), nvrtc_("") {}
+
+  // `kernel`: "" for the one that the model ranks first, a number for the rank.
+  void add(const MatrixCase& c, const std::string& kernel, const std::vector<Sizes>& shapes,
+           const json& reference, bool time, int64_t split = 0) {
+    const GpuTarget& target = gpu_target("sm_90a");
+    const loop::Program parsed = loop::parse_program(c.text);
+    loop::Program program = parsed;
+    loop::Nest& nest = program.nests[0];
+    bool found = false;
+    for (const auto& ranked : schedule::matrix_plans(program, nest, target)) {
+      if (!kernel.empty() && ranked.plan.kernel->name != kernel) continue;
+      if (split && ranked.plan.split != split) continue;
+      nest.schedule = kernels::to_schedule(ranked.plan);
+      found = true;
+      break;
+    }
+    if (!found) {
+      std::cerr << c.name << ": no plan for " << kernel << "\n";
+      return;
+    }
+    const codegen::DeviceNest device = codegen::cuda::emit_nest(program, nest, target);
+    for (const Sizes& sizes : shapes)
+      for (size_t i = 0; i < device.choices.size(); ++i) {
+        if (!value_of(device.choices[i].condition, sizes)) continue;
+        write(c, program, device.choices[i], static_cast<int>(i), sizes, reference, time);
+        if (time) break;
+      }
+  }
+
+  void finish() {
+    std::ofstream(folder_ + "/jobs.json") << jobs_.dump(0);
+    std::cout << jobs_.size() << " jobs, " << cubins_.size() << " cubins\n";
+  }
+
+ private:
+  void write(const MatrixCase& c, const loop::Program& program, const codegen::DeviceChoice& choice,
+             int number, const Sizes& sizes, const json& reference, bool time) {
+    json job = {{"case", c.name},         {"schedule", loop::to_string(program.nests[0].schedule)},
+                {"choice", number},       {"sizes", sizes},
+                {"reference", reference}, {"time", time}};
+    for (const loop::Buffer& b : program.buffers) {
+      std::vector<int64_t> shape;
+      for (sym::Expr e : b.shape) shape.push_back(value_of(e, sizes));
+      job["buffers"].push_back({{"name", b.name},
+                                {"dtype", std::string(name(b.dtype))},
+                                {"shape", shape},
+                                {"output", b.storage == loop::Storage::kOutput}});
+    }
+    for (const codegen::DeviceKernel& k : choice.launches) {
+      json launch = {{"cubin", cubin(k.code.text, c.name)},
+                     {"threads", k.threads},
+                     {"cluster", k.cluster},
+                     {"shared", value_of(k.shared_bytes, sizes)},
+                     {"workspace", value_of(k.workspace_bytes, sizes)}};
+      for (sym::Expr e : k.grid) launch["grid"].push_back(value_of(e, sizes));
+      launch["maps"] = json::array(), launch["buffers"] = json::array(), launch["sizes"] = json::array();
+      for (const codegen::TensorMap& m : k.maps) {
+        json map = {{"buffer", m.buffer.value},
+                    {"offset", value_of(m.offset, sizes)},
+                    {"dtype", std::string(name(m.dtype))},
+                    {"box", m.box},
+                    {"swizzle", m.swizzle},
+                    {"steps", m.element_strides},
+                    {"lower", m.lower},
+                    {"upper", m.upper},
+                    {"l2", m.l2_promotion}};
+        for (sym::Expr e : m.dims) map["dims"].push_back(value_of(e, sizes));
+        for (sym::Expr e : m.strides) map["strides"].push_back(value_of(e, sizes));
+        launch["maps"].push_back(map);
+      }
+      for (loop::BufferId b : k.code.buffers) launch["buffers"].push_back(b.value);
+      for (sym::Expr e : k.code.sizes) launch["sizes"].push_back(value_of(e, sizes));
+      job["launches"].push_back(launch);
+    }
+    jobs_.push_back(job);
+  }
+
+  std::string cubin(const std::string& text, const std::string& name) {
+    auto found = cubins_.find(text);
+    if (found != cubins_.end()) return found->second;
+    const std::string file = cat(cubins_.size(), ".cubin");
+    const std::string bytes =
+        nvrtc_.compile(name, cat("#define KERNEL kernel\n", text), gpu_target("sm_90a"));
+    const auto info = codegen::cuda::resources_of(bytes, "kernel");
+    if (info.stack_bytes)
+      std::cerr << name << ": " << info.registers << " registers, stack " << info.stack_bytes << "\n";
+    std::ofstream(folder_ + "/" + file) << bytes;
+    return cubins_[text] = file;
+  }
+
+  std::string folder_;
+  codegen::cuda::Nvrtc nvrtc_;
+  std::map<std::string, std::string> cubins_;
+  json jobs_ = json::array();
+};
+
+json matmul(bool transposed, bool epilogue) {
+  return {{"op", "matmul"}, {"transposed", transposed}, {"epilogue", epilogue}};
+}
+
+void check(Writer& w) {
+  const std::vector<Sizes> odd = {{{"m", 1}, {"n", 1}, {"k", 1}},
+                                  {{"m", 77}, {"n", 93}, {"k", 131}},
+                                  {{"m", 128}, {"n", 256}, {"k", 64}},
+                                  {{"m", 257}, {"n", 264}, {"k", 72}},
+                                  {{"m", 300}, {"n", 1000}, {"k", 520}}};
+  for (const kernels::MatrixKernel& kernel : kernels::matrix_kernels()) {
+    const std::string dtype = kernel.element_bytes == 2 ? "f16" : kernel.element_bytes == 8 ? "f64" : "f32";
+    for (const bool transposed : {false, true})
+      if (transposed || kernel.columns % 64 == 0)
+        w.add(matmul_case(dtype, "m", "n", "k", transposed), std::string(kernel.name), odd,
+              matmul(transposed, true), false);
+  }
+  for (const char* dtype : {"bf16", "f16"}) {
+    const std::vector<Sizes> shapes = {{{"b", 3}, {"m", 200}, {"n", 264}, {"k", 72}}};
+    w.add(matmul_case(dtype, "m", "n", "k", true, "b"), "wgmma.64x128x64", shapes, matmul(true, true), false);
+    w.add(matmul_case(dtype, "m", "n", "k", false, "b", false), "wgmma.128x128x64", shapes,
+          matmul(false, false), false);
+  }
+  for (const int split : {2, 4})
+    for (const char* kernel : {"wgmma.64x64x64", "wgmma.128x128x64", "wgmma.64x16x64"})
+      w.add(matmul_case("bf16", "m", "n", "4096", true), kernel,
+            {{{"m", 100}, {"n", 136}}, {{"m", 9}, {"n", 520}}}, matmul(true, true), false, split);
+  const std::vector<Sizes> batched = {{{"b", 3}, {"m", 70}, {"n", 88}, {"k", 96}},
+                                      {{"b", 5}, {"m", 33}, {"n", 41}, {"k", 57}}};
+  w.add(matmul_case("bf16", "m", "n", "k", true, "b"), "mma.64x64x64", batched, matmul(true, true), false);
+  w.add(matmul_case("f32", "m", "n", "k", false, "b"), "simt.64x64x16", batched, matmul(false, true), false);
+  for (const int split : {2, 4})
+    for (const char* deep : {"4096", "1031"}) {
+      const std::vector<Sizes> shapes = {{{"m", 100}, {"n", 136}}, {{"m", 64}, {"n", 33}}};
+      w.add(matmul_case("bf16", "m", "n", deep, false), "mma.64x64x64", shapes, matmul(false, true), false,
+            split);
+      w.add(matmul_case("f32", "m", "n", deep, true), "simt.64x64x16", shapes, matmul(true, true), false,
+            split);
+    }
+  for (const char* dtype : {"f16", "f32"})
+    for (const Conv& c : convolutions())
+      w.add(convolution_case(dtype, c), "", {{{"n", 3}}},
+            {{"op", "conv"},
+             {"stride", c.stride},
+             {"pad", c.pad},
+             {"dilation", c.dilation},
+             {"groups", c.groups},
+             {"channels_last", c.channels_last},
+             {"relu", c.relu}},
+            false);
+}
+
+void time(Writer& w) {
+  struct Shape {
+    int m, n, k;
+  };
+  for (const Shape& s :
+       {Shape{1, 4096, 4096}, Shape{16, 4096, 4096}, Shape{64, 4096, 14336}, Shape{256, 4096, 4096},
+        Shape{512, 3072, 768}, Shape{1024, 1024, 1024}, Shape{2048, 2048, 2048}, Shape{6304, 768, 768},
+        Shape{4096, 4096, 4096}, Shape{2048, 2048, 32768}, Shape{8192, 8192, 8192}}) {
+    const Sizes sizes;
+    for (const bool transposed : {true, false})
+      w.add(matmul_case("bf16", cat(s.m), cat(s.n), cat(s.k), transposed), "", {sizes},
+            matmul(transposed, true), true);
+    // Others than the model's first, so that the model can be judged.
+    const auto c = matmul_case("bf16", cat(s.m), cat(s.n), cat(s.k), true);
+    const std::vector<const char*> wide = {"wgmma.128x256x64", "wgmma.128x128x64", "wgmma.64x256x64",
+                                           "wgmma.64x128x64"},
+                                   narrow = {"wgmma.64x64x64", "wgmma.64x32x64", "wgmma.64x16x64"};
+    for (const char* kernel : s.m >= 256 ? wide : narrow)
+      for (const int split : {1, 2, 4})
+        if (s.m < 2048 || split == 1) w.add(c, kernel, {sizes}, matmul(true, true), true, split);
+  }
+  w.add(matmul_case("f32", "2048", "2048", "2048", false), "", {Sizes{}}, matmul(false, true), true);
+  for (const char* dtype : {"f16", "f32"})
+    for (const Conv& c : {Conv{"r56_3x3", "32", 56, 56, 64, 64, 3, 1, 1, 1, 1, true, true},
+                          Conv{"r56_1x1", "32", 56, 56, 64, 256, 1, 1, 1, 0, 1, true, true},
+                          Conv{"r28_3x3", "32", 28, 28, 128, 128, 3, 1, 1, 1, 1, true, true},
+                          Conv{"r14_3x3", "32", 14, 14, 256, 256, 3, 1, 1, 1, 1, true, true},
+                          Conv{"r7_3x3", "32", 7, 7, 512, 512, 3, 1, 1, 1, 1, true, true},
+                          Conv{"r14_1x1", "32", 14, 14, 1024, 256, 1, 1, 1, 0, 1, true, true},
+                          Conv{"stem", "32", 224, 224, 3, 64, 7, 2, 1, 3, 1, true, true}}) {
+      if (dtype[1] == '3' && c.name != "r28_3x3") continue;
+      w.add(convolution_case(dtype, c), "", {Sizes{}},
+            {{"op", "conv"},
+             {"stride", c.stride},
+             {"pad", c.pad},
+             {"dilation", c.dilation},
+             {"groups", c.groups},
+             {"channels_last", c.channels_last},
+             {"relu", c.relu}},
+            true);
+    }
+}
+
+}  // namespace
+}  // namespace stridec::test
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 2;
+  stridec::test::Writer writer(argv[1]);
+  const std::set<std::string> parts(argv + 2, argv + argc);
+  if (parts.empty() || parts.count("check")) stridec::test::check(writer);
+  if (parts.empty() || parts.count("time")) stridec::test::time(writer);
+  writer.finish();
+}

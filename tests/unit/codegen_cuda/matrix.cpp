@@ -1,0 +1,85 @@
+// Every tile of matrix products x dtypes x layouts x epilogues is built by NVRTC and stays within its registers.
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+
+#include "compiler/base/text.h"
+#include "compiler/codegen/cuda/emit.h"
+#include "compiler/codegen/cuda/nvrtc.h"
+#include "compiler/loop/text.h"
+#include "compiler/loop/verify.h"
+#include "compiler/schedule/choose_cuda_contraction.h"
+#include "compiler/codegen/cuda/cubin.h"
+#include "tests/support/matrix_cases.h"
+
+namespace stridec::codegen::cuda {
+namespace {
+
+using test::MatrixCase;
+
+constexpr int kSpills =
+    96;  // bytes of a thread that are no matter: addresses of a tile, held across its loop
+
+const Nvrtc& nvrtc() {
+  static const Nvrtc library("");
+  return library;
+}
+
+void build(const MatrixCase& c, const std::string& kernel, const GpuTarget& target) {
+  INFO(c.name, " on ", kernel, " for ", target.name);
+  loop::Program program = loop::parse_program(c.text);
+  loop::verify(program);
+  loop::Nest& nest = program.nests[0];
+  bool found = false;
+  for (const auto& ranked : schedule::matrix_plans(program, nest, target)) {
+    if (ranked.plan.kernel->name != kernel || found) continue;
+    found = true;
+    nest.schedule = kernels::to_schedule(ranked.plan);
+    CHECK(kernels::to_schedule(kernels::to_matrix_plan(
+              loop::parse_schedule(loop::to_string(nest.schedule)))) == nest.schedule);
+    for (const DeviceChoice& choice : emit_nest(program, nest, target).choices)
+      for (const DeviceKernel& launch : choice.launches) {
+        const std::string text = cat("#define KERNEL kernel\n", launch.code.text);
+        if (const char* folder = std::getenv("STRIDEC_DUMP")) {
+          static int count = 0;
+          std::ofstream(cat(folder, "/", count++, ".", c.name, ".", kernel, ".cu")) << text;
+        }
+        const std::string cubin = nvrtc().compile(cat(c.name, ".cu"), text, target);
+        const Resources info = resources_of(cubin, "kernel");
+        INFO(info.registers, " registers, ", info.stack_bytes, " bytes of stack");
+        CHECK(info.registers > 0);
+        CHECK(info.stack_bytes <= kSpills);
+      }
+  }
+  CHECK(found);
+}
+
+TEST_CASE("tensor cores: every tile") {
+  for (const auto& kernel : kernels::matrix_kernels()) {
+    const bool tensor = kernel.is_tensor();
+    const std::string dtype = tensor ? "f16" : kernel.element_bytes == 8 ? "f64" : "f32";
+    // Narrow tiles of columns along the depth alone.
+    build(test::matmul_case(dtype, "m", "n", "k", kernel.columns % 64 != 0), std::string(kernel.name),
+          gpu_target("sm_90a"));
+  }
+}
+
+TEST_CASE("layouts, dtypes and epilogues of one tile") {
+  for (const char* target : {"sm_80", "sm_90a"})
+    for (const char* dtype : {"bf16", "f32"})
+      for (const bool transposed : {false, true}) {
+        const std::string kernel = dtype[0] == 'b' ? "mma.64x64x64" : "simt.64x64x16";
+        build(test::matmul_case(dtype, "m", "n", "k", transposed), kernel, gpu_target(target));
+        build(test::matmul_case(dtype, "77", "96", "64", transposed), kernel, gpu_target(target));
+      }
+  for (const test::Conv& c : test::convolutions()) {
+    build(test::convolution_case("f16", c), "mma.64x64x64", gpu_target("sm_90a"));
+    build(test::convolution_case("f32", c), "simt.64x64x16", gpu_target("sm_90a"));
+  }
+}
+
+}  // namespace
+}  // namespace stridec::codegen::cuda
