@@ -12,7 +12,9 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <fstream>
 #include <new>
+#include <string>
 #include "cli/output.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
@@ -86,6 +88,13 @@ Message message(const std::string& code, const std::string& text, const std::str
 }
 
 }  // namespace
+
+uint64_t peak_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return std::stoull(line.substr(6)) * 1024;
+  return 0;
+}
 
 void name_stage(std::string_view stage) {
   // A reader in a signal handler may see half of each; both are words.

@@ -20,6 +20,10 @@ struct Budget {
 // The message names `file`.
 void enforce(const Budget& budget, const std::string& file, const Globals& globals);
 
+// The most memory that the process has had at once, mapped files included. (The kernel's ru_maxrss counts what the
+// parent had before it started this program.)
+uint64_t peak_bytes();
+
 // What the message says the process was doing.
 void name_stage(std::string_view stage);
 

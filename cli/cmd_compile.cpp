@@ -1,4 +1,3 @@
-#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -7,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/budget.h"
 #include "cli/command.h"
 #include "cli/compile_flags.h"
 #include "cli/output.h"
@@ -81,9 +81,7 @@ int run(const Flags& flags, const Globals& globals) {
 
   const auto size = std::filesystem::file_size(output);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  const uint64_t peak = static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+  const uint64_t peak = peak_bytes();
   const uint64_t weights = static_cast<uint64_t>(program.weight_bytes);
   const bool external = !options.weights_file.empty();
   const std::string parts =
