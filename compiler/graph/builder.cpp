@@ -67,6 +67,23 @@ std::optional<int64_t> element_count(const Shape& shape) {
   return count;
 }
 
+// More dims than any format's tensors have in practice; what works on dims one by one stays fast.
+constexpr size_t kMaxRank = 256;
+// A small file must not become a graph that fills the memory.
+constexpr size_t kMaxNodes = 2'000'000;
+
+// Tensors whose bytes do not fit in 64 bits are refused where they appear, so that what lays them out later
+// need not know which node they came from.
+void check_sizes(const std::vector<Type>& types) {
+  for (const Type& type : types) {
+    if (type.shape.size() > kMaxRank)
+      fail(ErrorKind::kUnsupported, "rank",
+           cat("a tensor has ", type.shape.size(), " dims; this build knows up to ", kMaxRank));
+    sym::Expr bytes = byte_size(type.dtype);
+    for (sym::Expr dim : type.shape) bytes = bytes * dim;
+  }
+}
+
 }  // namespace
 
 Builder::Builder(Graph& graph, const ShapeTable& shapes) : graph_(graph), shapes_(shapes), shared_(1) {
@@ -86,6 +103,7 @@ ValueId Builder::new_value(Type type) {
 
 ValueId Builder::input(std::string name, Type type) {
   STRIDEC_CHECK(open_.empty());
+  check_sizes({type});
   const int ordinal = static_cast<int>(graph_.input_names.size());
   for (size_t d = 0; d < type.shape.size(); ++d) {
     // multiple * symbol, not seen before: this dim is where the symbol comes from.
@@ -252,6 +270,10 @@ std::vector<ValueId> Builder::add(OpKind kind, std::vector<ValueId> inputs, Attr
   Inferred inferred;
   try {
     inferred = shape(*this, node);
+    check_sizes(inferred.types);
+    if (graph_.nodes.size() >= kMaxNodes)
+      fail(ErrorKind::kUnsupported, "model-too-large",
+           cat("the model becomes a graph of more than ", kMaxNodes, " operations"));
   } catch (Error& error) {
     explain(error, node);
     throw;
@@ -316,6 +338,7 @@ std::vector<ValueId> Builder::add_with_regions(OpKind kind, std::vector<ValueId>
   Inferred inferred;
   try {
     inferred = shapes_.fns[static_cast<int>(kind)](*this, node);
+    check_sizes(inferred.types);
   } catch (Error& error) {
     explain(error, node);
     throw;

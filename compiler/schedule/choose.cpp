@@ -1,5 +1,6 @@
 #include "compiler/schedule/choose.h"
 
+#include "compiler/loop/blame.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/candidates.h"
 #include "compiler/schedule/choose_general.h"
@@ -12,8 +13,10 @@ void choose(loop::Program& program, const CpuTarget& target, const Chosen& chose
     const auto* launch = std::get_if<loop::Launch>(&step.node);
     if (!launch) return;
     const auto found = chosen.find(launch->nest);
-    program[launch->nest].schedule =
-        found != chosen.end() ? found->second : default_schedule(program, program[launch->nest], target);
+    loop::Nest& nest = program[launch->nest];
+    nest.schedule = found != chosen.end()
+                        ? found->second
+                        : loop::blaming(nest, [&] { return default_schedule(program, nest, target); });
   });
   pack_weights(program);
   choose_general(program, target);  // what packs

@@ -6,6 +6,7 @@
 
 #include "compiler/base/sort.h"
 #include "compiler/loop/analysis.h"
+#include "compiler/loop/blame.h"
 #include "compiler/loop/lanes.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
@@ -426,7 +427,8 @@ std::vector<RankedLoopPlan> general_space(const loop::Program& program, const lo
 void choose_general(loop::Program& program, const CpuTarget& target) {
   for (loop::Nest& nest : program.nests)
     if (nest.schedule == loop::Schedule{})
-      nest.schedule.directives = directives(general_plan(program, nest, target));
+      nest.schedule.directives =
+          directives(loop::blaming(nest, [&] { return general_plan(program, nest, target); }));
 }
 
 }  // namespace stridec::schedule

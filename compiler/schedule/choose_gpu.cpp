@@ -1,6 +1,7 @@
 #include "compiler/schedule/choose_gpu.h"
 
 #include "compiler/loop/analysis.h"
+#include "compiler/loop/blame.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_cuda_contraction.h"
 #include "compiler/schedule/order_weights.h"
@@ -29,10 +30,12 @@ void choose_gpu(loop::Program& program, const GpuTarget& target) {
     if (!launch) return;
     loop::Nest& nest = program[launch->nest];
     if (nest.schedule != loop::Schedule{}) return;
-    if (auto contraction = choose_cuda_contraction(program, nest, target))
-      nest.schedule = std::move(*contraction);
-    else
-      nest.schedule.directives = directives(merged(program, nest));
+    loop::blaming(nest, [&] {
+      if (auto contraction = choose_cuda_contraction(program, nest, target))
+        nest.schedule = std::move(*contraction);
+      else
+        nest.schedule.directives = directives(merged(program, nest));
+    });
   });
   order_weights(program);
 }

@@ -1,6 +1,7 @@
 #include "compiler/schedule/constants.h"
 
 #include <algorithm>
+#include <set>
 
 #include "compiler/base/dtype.h"
 #include "compiler/loop/walk.h"
@@ -14,7 +15,8 @@ using loop::Nest;
 using loop::Program;
 using loop::Storage;
 
-// A result may be this many times larger than its sources, or this small in any case.
+// A result may be this many times larger than the weights that it comes from, however many steps lie between, or
+// this small in any case.
 constexpr int64_t kGrowth = 4;
 constexpr int64_t kSmall = 64 << 10;
 
@@ -57,21 +59,32 @@ bool is_constant(const Program& program, BufferId id, const std::vector<int>& wr
          constant_writers == writers[id.value];
 }
 
+// The weights that each buffer's elements come from, by buffer. Steps are in order, so that what is read has been
+// seen.
+std::vector<std::set<BufferId>> sources(const Program& program, const std::vector<Candidate>& candidates) {
+  std::vector<std::set<BufferId>> from(program.buffers.size());
+  for (size_t i = 0; i < from.size(); ++i)
+    if (program.buffers[i].storage == Storage::kWeight) from[i].insert(BufferId(i));
+  for (const Candidate& candidate : candidates)
+    for (BufferId to : candidate.effects.writes)
+      for (BufferId id : candidate.effects.reads)
+        from[to.value].insert(from[id.value].begin(), from[id.value].end());
+  return from;
+}
+
 bool stays_constant(const Program& program, const Candidate& candidate, const std::vector<int>& writers,
-                    const std::vector<Candidate>& candidates) {
+                    const std::vector<Candidate>& candidates,
+                    const std::vector<std::set<BufferId>>& sources) {
   int64_t in = 0, out = 0;
-  for (BufferId id : candidate.effects.reads) {
+  for (BufferId id : candidate.effects.reads)
     if (!is_constant(program, id, writers, candidates)) return false;
-    in += bytes_of(program[id]).value_or(0);
-  }
   for (BufferId id : candidate.effects.writes) {
     const auto bytes = bytes_of(program[id]);
     if (!bytes || program[id].storage != Storage::kArena || !is_constant(program, id, writers, candidates))
       return false;
     out += *bytes;
+    for (BufferId source : sources[id.value]) in += bytes_of(program[source]).value_or(0);
   }
-  // One of several writers (a concat) is made from a part.
-  for (BufferId id : candidate.effects.writes) in *= writers[id.value];
   return out <= kSmall || out <= kGrowth * in;
 }
 
@@ -88,10 +101,11 @@ void hoist_constants(Program& program) {
     if (launch && is_static(program[launch->nest]))
       candidates.push_back({i, effects_of(program[launch->nest])});
   }
+  const std::vector<std::set<BufferId>> from = sources(program, candidates);
   for (bool changed = true; changed;) {
     changed = false;
     for (Candidate& candidate : candidates) {
-      if (!candidate.constant || stays_constant(program, candidate, writers, candidates)) continue;
+      if (!candidate.constant || stays_constant(program, candidate, writers, candidates, from)) continue;
       candidate.constant = false;
       changed = true;
     }

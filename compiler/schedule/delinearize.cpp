@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compiler/base/text.h"
+#include "compiler/loop/blame.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 
@@ -133,9 +134,11 @@ bool split_inner(Nest& nest, Block& block, const sym::Facts& facts) {
 
 void delinearize(Program& program) {
   for (Nest& nest : program.nests) {
-    bool changed = split_dims(nest, nest.dims, nest.body, program.facts, true);
-    changed = split_inner(nest, nest.body, program.facts) || changed;
-    if (changed) loop::clean(program, nest);
+    loop::blaming(nest, [&] {
+      bool changed = split_dims(nest, nest.dims, nest.body, program.facts, true);
+      changed = split_inner(nest, nest.body, program.facts) || changed;
+      if (changed) loop::clean(program, nest);
+    });
   }
 }
 

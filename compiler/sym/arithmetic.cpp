@@ -10,9 +10,16 @@
 namespace stridec::sym {
 namespace {
 
+// For a message; the factors of a product may be dozens.
+std::string shortened(Expr e) {
+  constexpr size_t kMost = 60;
+  const std::string text = to_string(e);
+  return text.size() <= kMost ? text : cat("(", text.substr(0, kMost), "...)");
+}
+
 [[noreturn]] void overflow(Expr a, const char* op, Expr b) {
   fail(ErrorKind::kDoesNotFit, "size-overflow",
-       cat("the size ", to_string(a), " ", op, " ", to_string(b), " does not fit in 64 bits"));
+       cat("the size ", shortened(a), " ", op, " ", shortened(b), " does not fit in 64 bits"));
 }
 
 // a == quotient * c + rest for c > 0, where the coefficients of rest are smaller than c (and keep their

@@ -9,6 +9,8 @@ namespace {
 
 // Products of sums are written out up to this many terms, and stay products beyond.
 constexpr size_t kMaxExpandedTerms = 64;
+// Sizes of 2 and more, so many of them, do not fit in 64 bits together.
+constexpr size_t kMaxFactors = 64;
 
 Expr one() { return Expr(1); }
 
@@ -234,7 +236,18 @@ std::optional<Polynomial> add_scaled(const Polynomial& a, const Polynomial& b, i
   return r;
 }
 
+namespace {
+
+size_t degree(const Polynomial& p) {
+  size_t most = 0;
+  for (const Term& t : p.terms) most = std::max(most, factors_of(t.base).size());
+  return most;
+}
+
+}  // namespace
+
 std::optional<Polynomial> multiply(const Polynomial& a, const Polynomial& b) {
+  if (degree(a) + degree(b) > kMaxFactors) return std::nullopt;
   size_t na = a.terms.size() + (a.constant != 0), nb = b.terms.size() + (b.constant != 0);
   if (na * nb > kMaxExpandedTerms && na > 1 && nb > 1) {
     Polynomial r;

@@ -173,6 +173,99 @@ def bad_models():
     }
 
 
+def overflowing_models():
+    """name: model; sizes whose elements or bytes do not fit in 64 bits, and other sizes that cannot be."""
+    add, big = helper.make_node, 1 << 40
+
+    def one(nodes, shape, **constants):
+        weights = [(name, np.array(data)) for name, data in constants.items()]
+        return model(nodes, [value("x", shape)], [value("y", None)], weights)
+
+    image, ones = [1, 1, 4, 4], np.ones((1, 1, 3, 3), np.float32)
+    doubled = [add("Shape", ["x"], ["t0"], "shape/Shape")]
+    for i in range(70):
+        doubled.append(add("Mul", [f"t{i}", f"t{i}"], [f"t{i + 1}"], f"power/Mul{i}"))
+    range_nodes = [
+        add("Range", ["zero", "end", "one"], ["r"], "count/Range"),
+        add("Cast", ["r"], ["f"], "count/Cast", to=F32),
+        add("Add", ["x", "f"], ["y"], "sum/Add"),
+    ]
+    return {
+        "size_of_expand": one([add("Expand", ["x", "s"], ["y"], "wide/Expand")], ["batch", 1, 1], s=[1, big, big]),
+        "size_inside": one(
+            [add("Expand", ["x", "s"], ["t"], "wide/Expand"), add("ReduceSum", ["t"], ["y"], "sum/ReduceSum", keepdims=0)],
+            [1, 1],
+            s=[big, big],
+        ),
+        "size_of_tile": one([add("Tile", ["x", "s"], ["y"], "wide/Tile")], [4, 4], s=[big, big]),
+        "size_of_pad": one([add("Pad", ["x", "s"], ["y"], "wide/Pad")], [4, 4], s=[big] * 4),
+        "size_of_one_pad": one([add("Pad", ["x", "s"], ["y"], "wide/Pad")], [4], s=[2**63 - 1, 2**63 - 1]),
+        "size_negative": one([add("Pad", ["x", "s"], ["y"], "wide/Pad")], [4], s=[-3, -3]),
+        "size_of_resize": one([add("Resize", ["x", "", "", "s"], ["y"], "up/Resize")], image, s=[1, 1, big, big]),
+        "scale_of_resize": one(
+            [add("Resize", ["x", "", "s"], ["y"], "up/Resize")], image, s=np.array([1, 1, 1e30, 1], np.float32)
+        ),
+        "size_of_reshape": one([add("Reshape", ["x", "s"], ["y"], "flat/Reshape")], ["batch", 4], s=[big, big]),
+        "reshape_contradicts": one([add("Reshape", ["x", "s"], ["y"], "flat/Reshape")], [3, 4], s=[5, -1]),
+        "size_of_constant": one(
+            [add("ConstantOfShape", ["s"], ["c"], "big/ConstantOfShape"), add("Add", ["x", "c"], ["y"], "sum/Add")],
+            [1, 1],
+            s=[big, big],
+        ),
+        "size_of_range": one(range_nodes, [1], zero=0, end=1 << 62, one=1),
+        "size_of_float_range": one(
+            range_nodes, [1], zero=np.float32(0), end=np.float32(1e20), one=np.float32(1)
+        ),
+        "size_of_outer": one(
+            [add("Unsqueeze", ["x", "a"], ["t"], "turn/Unsqueeze"), add("Add", ["x", "t"], ["y"], "outer/Add")],
+            [1 << 33],
+            a=[1],
+        ),
+        "size_of_dilation": one([add("Conv", ["x", "w"], ["y"], "c/Conv", dilations=[1 << 62] * 2)], image, w=ones),
+        "size_of_padding": one([add("Conv", ["x", "w"], ["y"], "c/Conv", pads=[1 << 62] * 4)], image, w=ones),
+        "power_of_size": one([*doubled, add("Expand", ["x", "t70"], ["y"], "wide/Expand")], ["b"]),
+        "rank_of_reshape": one([add("Reshape", ["x", "s"], ["y"], "flat/Reshape")], ["b"], s=[-1] + [1] * 1000),
+    }
+
+
+def bombs():
+    """name: model; small files that ask for much at compile time."""
+    add, nodes = helper.make_node, []
+    for i in range(12):  # 16 KB of weights become 256 GB, a factor of four at a time
+        nodes.append(add("Concat", [f"t{i}"] * 4, [f"t{i + 1}"], f"grow/Concat{i}", axis=0))
+    nodes.append(add("MatMul", ["x", "t12"], ["y"], "dense/MatMul"))
+    growing = model(nodes, [value("x", ["batch", 64 * 4**12])], [value("y", None)], [("t0", _weights(64, 64))])
+    step = helper.make_graph(
+        [add("Identity", ["going"], ["goes"]), add("Add", ["v", "v"], ["twice"]), add("Identity", ["v"], ["row"])],
+        "step",
+        [value("i", [], I64), value("going", [], TensorProto.BOOL), value("v", ["batch"])],
+        [value("goes", [], TensorProto.BOOL), value("twice", ["batch"]), value("row", ["batch"])],
+    )
+    looping = model(
+        [add("Loop", ["n", "", "x"], ["last", "y"], "forever/Loop", body=step)],
+        [value("x", ["batch"])],
+        [value("y", None)],
+        [("n", np.array(1 << 40))],
+    )
+    split = [
+        add("SplitToSequence", ["x"], ["s"], "rows/SplitToSequence", axis=0),
+        add("ConcatFromSequence", ["s"], ["y"], "rows/ConcatFromSequence", axis=0),
+    ]
+    opset = [helper.make_opsetid("bomb", 1)]
+    calling = model([add("f40", ["x"], ["y"], "boom", domain="bomb")], [value("x", [4])], [value("y", [4])], domains=["bomb"])
+    for i in range(1, 41):
+        body = [add(f"f{i - 1}", ["a"], ["b"], domain="bomb"), add(f"f{i - 1}", ["b"], ["c"], domain="bomb")]
+        calling.functions.append(helper.make_function("bomb", f"f{i}", ["a"], ["c"], body, opset))
+    relu = [add("Relu", ["a"], ["c"])]
+    calling.functions.append(helper.make_function("bomb", "f0", ["a"], ["c"], relu, [helper.make_opsetid("", 18)]))
+    return {
+        "growing": growing,
+        "looping": looping,
+        "splitting": model(split, [value("x", [1 << 24, 2])], [value("y", None)]),
+        "calling": calling,
+    }
+
+
 def bad_files(good):
     """name: bytes of files that are no models; `good` is the bytes of a model."""
     rng = np.random.default_rng(3)
@@ -199,7 +292,7 @@ def write_all(folder):
         with open(path(name), "wb") as file:
             file.write(data)
 
-    for name, made in {"mlp": mlp(), "scaled": scaled(), "gather": gather(), "tower": tower(), **bad_models()}.items():
+    for name, made in {"mlp": mlp(), "scaled": scaled(), "gather": gather(), "tower": tower(), **bad_models(), **overflowing_models(), **bombs()}.items():
         write(name + ".onnx", made.SerializeToString())
     for name, data in bad_files(mlp().SerializeToString()).items():
         write(name, data)

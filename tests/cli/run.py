@@ -81,6 +81,7 @@ TRANSCRIPTS = {
         ("compile overflowing_product.onnx -o out.so", 4),
         ("compile axis_outside.onnx -o out.so", 4),
     ],
+    "sizes": [(f"compile {name}.onnx -o out.so", 5 if name.startswith("rank") else 4) for name in models.overflowing_models()],
     "attributes": [
         ("compile missing_attribute.onnx -o out.so", 3),
         ("compile wrong_attribute.onnx -o out.so", 3),
@@ -235,6 +236,25 @@ def test_budgets():
     stridec("check tower.onnx --max-seconds 50 --max-memory 2GB", 0)
     stridec("compile mlp.onnx --max-memory plenty", 1)
     expect(contents() == before, f"left {sorted(contents().items() ^ before.items())}")
+
+
+def test_bombs():
+    """Small files that ask for much are compiled for what they are, refused, or stopped by the budget."""
+    for name, code, message in (
+        ("growing", 0, ""),  # nothing that grows so is computed at compile time
+        ("looping", 0, ""),  # a loop stays a loop
+        ("splitting", 6, "error[over-"),
+        ("calling", 6, "error[model-too-large]"),
+    ):
+        before = contents()
+        done = stridec(f"compile {name}.onnx -o bomb.so --max-seconds 30 --max-memory 500MB")
+        expect(done.returncode == code and message in done.stderr, f"{name}: exit code {done.returncode}: {done.stderr}")
+        expect(code == 0 or f"{name}.onnx" in done.stderr, done.stderr)
+        if code == 0:
+            expect(os.path.getsize("bomb.so") < 1 << 20, f"{name}: {os.path.getsize('bomb.so')} bytes")
+            os.remove("bomb.so")
+            os.remove("bomb.json")
+        expect(contents() == before, f"left {sorted(contents().items() ^ before.items())}")
 
 
 def test_check():
@@ -520,8 +540,21 @@ def runtime_sentences():
             answer("all good", lambda: gather.run(*good)),
         ]
     )
-    status = run(None, tensors(), 0, tensors(), 0)
-    return text + f"context null: {mlp._api.status_name(status).decode()}\n"
+    library, given = mlp._api, (api._Tensor * 1)(api._tensor(x))
+    text += answer("outputs null", lambda: mlp._check(run(mlp._handle, given, 1, tensors(), 1)))
+    model, info = api.Model("mlp.so"), api._ValueInfo()
+    handle = model._handle
+    name = library.status_name
+    for what, status in (
+        ("context null", run(None, tensors(), 0, tensors(), 0)),
+        ("model null", library.model_input(None, 0, ctypes.byref(info))),
+        ("input 1 of 1", library.model_input(handle, 1, ctypes.byref(info))),
+        ("output -1", library.model_output(handle, -1, ctypes.byref(info))),
+        ("info null", library.model_input(handle, 0, None)),
+        ("state 0 of none", library.context_state(mlp._handle, 0, ctypes.byref(given[0]))),
+    ):
+        text += f"{what}: {name(status).decode()}\n"
+    return text
 
 
 def check_runtime(update):
@@ -578,6 +611,7 @@ TESTS = [
     test_full_disk,
     test_file_size_limit,
     test_budgets,
+    test_bombs,
     test_check,
     test_external_weights,
     test_interruption,

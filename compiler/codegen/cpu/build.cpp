@@ -21,6 +21,7 @@
 #include "compiler/codegen/object_cache.h"
 #include "compiler/kernels/gemm_plan.h"
 #include "compiler/kernels/window_plan.h"
+#include "compiler/loop/blame.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/effects.h"
 #include "runtime/include/stridec/abi.h"
@@ -103,12 +104,22 @@ void collect_calls(const loop::Program& program, std::vector<const loop::Call*>&
   });
 }
 
+[[noreturn]] void out_of_memory(const loop::Nest& nest, size_t bytes) {
+  Error error({.kind = ErrorKind::kOverBudget,
+               .code = "out-of-memory",
+               .message = cat("memory ran out: a constant of the model takes ", bytes, " bytes")});
+  loop::blame(error, nest);
+  throw error;
+}
+
 }  // namespace
 
 Kernel emit_kernel(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
-  if (kernels::is_gemm(nest.schedule)) return emit_contraction(program, nest, target);
-  if (kernels::is_window(nest.schedule)) return emit_window(program, nest, target);
-  return emit_loops(program, nest, target);
+  return loop::blaming(nest, [&] {
+    if (kernels::is_gemm(nest.schedule)) return emit_contraction(program, nest, target);
+    if (kernels::is_window(nest.schedule)) return emit_window(program, nest, target);
+    return emit_loops(program, nest, target);
+  });
 }
 
 std::string translation_unit(const Kernel& kernel, const std::string& symbol) {
@@ -205,7 +216,7 @@ void run_prepack(loop::Program& program, const CpuTarget& target, const BuildOpt
                            static_cast<size_t>(byte_size(buffer.dtype));
       // calloc: pages that are never written cost nothing, and padding is zero.
       std::shared_ptr<void> memory(std::calloc(std::max<size_t>(bytes, 64), 1), std::free);
-      STRIDEC_CHECK(memory, "out of memory for packed weights");
+      if (!memory) out_of_memory(program[program.prepack[n]], bytes);
       buffer.weight = {memory, static_cast<const uint8_t*>(memory.get()), bytes};
     }
     std::vector<void*> buffers;
@@ -221,6 +232,7 @@ void run_prepack(loop::Program& program, const CpuTarget& target, const BuildOpt
                              tasks));
     std::unique_ptr<char, void (*)(void*)> memory(
         static_cast<char*>(std::aligned_alloc(64, static_cast<size_t>(scratch * parts + 64))), std::free);
+    if (!memory) out_of_memory(program[program.prepack[n]], static_cast<size_t>(scratch * parts));
     std::vector<stridec_abi_failure> failures(static_cast<size_t>(parts));
     const stridec_abi_args args{buffers.data(), sizes.data(), memory.get(), scratch, failures.data()};
     const auto function =
@@ -231,10 +243,12 @@ void run_prepack(loop::Program& program, const CpuTarget& target, const BuildOpt
     });
     for (const stridec_abi_failure& failure : failures)
       if (failure.code)
-        fail(ErrorKind::kDoesNotFit, "bad-weights",
-             sym::render({.condition = 0,
-                          .sentence = kernel.messages[static_cast<size_t>(failure.code - 1)],
-                          .values = {failure.values[0], failure.values[1]}}));
+        loop::blaming(program[program.prepack[n]], [&] {
+          fail(ErrorKind::kDoesNotFit, "bad-weights",
+               sym::render({.condition = 0,
+                            .sentence = kernel.messages[static_cast<size_t>(failure.code - 1)],
+                            .values = {failure.values[0], failure.values[1]}}));
+        });
   }
 }
 

@@ -503,7 +503,7 @@ class ModelImporter : public Importer {
     for (const ValueInfo& v : model_.graph.outputs) {
       const Slot slot = lookup(v.name);
       add_output(v.name, slot);
-      if (slot.kind == Slot::Kind::kTensor) check_declared(v, builder_.type(slot.tensor));
+      if (slot.kind == Slot::Kind::kTensor) check_declared(v, slot.tensor);
     }
   }
 
@@ -514,8 +514,16 @@ class ModelImporter : public Importer {
     for (size_t i = 0; i < slot.items.size(); ++i) add_output(cat(name, "[", i, "]"), slot.items[i]);
   }
 
+  // "node 3 'head/Relu'", of the top level.
+  std::string producer(const std::string& name) const {
+    for (const Node& n : model_.graph.nodes)
+      if (std::find(n.outputs.begin(), n.outputs.end(), name) != n.outputs.end()) return describe(n);
+    return "";
+  }
+
   // A declared type that what is computed can never have.
-  void check_declared(const ValueInfo& v, const graph::Type& computed) {
+  void check_declared(const ValueInfo& v, graph::ValueId value) {
+    const graph::Type& computed = builder_.type(value);
     if (v.type.kind != Type::Kind::kTensor) return;
     bool fits = !v.type.elem_type || v.type.elem_type == info(computed.dtype).onnx_type;
     std::string declared = elem_type_name(v.type.elem_type);
@@ -537,7 +545,7 @@ class ModelImporter : public Importer {
         {.kind = ErrorKind::kDoesNotFit,
          .code = "declared-type",
          .message = cat("the model declares ", declared, ", but computes ", graph::to_string(computed)),
-         .where = {.file = model_.file, .tensor = "output '" + v.name + "'"},
+         .where = {.file = model_.file, .node = producer(v.name), .tensor = "output '" + v.name + "'"},
          .help = "correct the declaration, or the graph"});
   }
 

@@ -38,7 +38,8 @@ std::optional<std::vector<double>> constant_floats(const Context& c, size_t inpu
 }
 
 Axis scaled(const Context& c, Term x, int64_t dim, double scale) {
-  if (!(scale > 0)) c.does_not_fit(cat("a scale of ", scale));
+  constexpr double kMost = 1e9;  // beyond, sizes hardly fit in 64 bits
+  if (!(scale > 0 && scale <= kMost)) c.does_not_fit(cat("a scale of ", scale));
   const ops::Rational r = ops::nearest_rational(scale);
   return {
       .dim = dim, .in = x.dim(dim), .out = c.b.simplify(sym::floordiv(x.dim(dim) * r.p, r.q)), .scale = r};

@@ -308,7 +308,10 @@ Outputs range(Context& c) {
   } else {
     const auto n0 = c.constant_number(0), n1 = c.constant_number(1), n2 = c.constant_number(2);
     if (n0 && n1 && n2 && *n2 != 0) {
-      length = std::max<int64_t>(static_cast<int64_t>(std::ceil((*n1 - *n0) / *n2)), 0);
+      const double steps = std::ceil((*n1 - *n0) / *n2);
+      if (!(steps <= static_cast<double>(kLargest)))
+        c.does_not_fit(cat("from ", *n0, " to ", *n1, " by ", *n2, " are more numbers than a tensor holds"));
+      length = static_cast<int64_t>(std::max(steps, 0.0));
     } else {
       const DType wide = type == DType::kF32 || is_storage_float(type) ? DType::kF32 : DType::kF64;
       const Term steps = apply(OpKind::kCeil, (cast(limit, wide) - cast(start, wide)) / cast(delta, wide));
