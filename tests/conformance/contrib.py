@@ -255,6 +255,29 @@ def products():
     case("embed_positions", "EmbedLayerNormalization", [ids, kinds, *tables, None, integers(0, 5, (2, 4), np.int32)], 2)
 
 
+def experts():
+    t, e, h, n = 6, 4, 16, 8
+    for kind in ("relu", "gelu", "silu", "identity"):
+        for normalise in (0, 1):
+            case(f"moe_{kind}_{normalise}", "MoE", [normal(t, h), normal(t, e), normal(e, n, h), normal(e, n), normal(e, h, n), normal(e, h)],
+                 k=2, activation_type=kind, normalize_routing_weights=normalise, tolerance=(1e-3, 1e-3))  # fmt: skip
+    swiglu = {"activation_type": "swiglu", "normalize_routing_weights": 1, "activation_alpha": 1.702, "activation_beta": 1.0, "swiglu_limit": 3.0}
+    for fusion in (1, 2):
+        case(f"moe_swiglu_{fusion}", "MoE", [normal(1, t, h), normal(t, e), normal(e, 2 * n, h), normal(e, 2 * n), normal(e, h, n), normal(e, h)],
+             k=2, swiglu_fusion=fusion, tolerance=(1e-3, 1e-3), **swiglu)  # fmt: skip
+    for bits in (4, 8):
+        for block in (0, 16):
+            if bits == 8 and block:
+                continue  # onnxruntime 1.31.1 leaves its own documented formula here, by up to 1
+            h, n = 32, 16
+            code = lambda *shape: integers(0, 255, shape[:-1] + (shape[-1] * bits // 8,), np.uint8)  # noqa: B023, E731
+            scale = lambda out, k: abs(normal(e, out, *((k // block,) if block else ()), scale=0.02))  # noqa: B023, E731
+            extra = {"block_size": block} if block else {}
+            case(f"qmoe_{bits}_{block}", "QMoE",
+                 [normal(t, h), normal(t, e), code(e, 2 * n, h), scale(2 * n, h), normal(e, 2 * n), code(e, h, n), scale(h, n), normal(e, h)],
+                 k=2, expert_weight_bits=bits, swiglu_fusion=1, tolerance=(2e-2, 2e-2), given=(2, 3, 4, 5, 6, 7), **extra, **swiglu)  # fmt: skip
+
+
 # ---- quantised ----------------------------------------------------------------------------------------------
 
 
@@ -365,7 +388,7 @@ def models():
 
 def main():
     folder, names = sys.argv[1], sys.argv[2:]
-    for family in (rotary, attention, multi_head, group_query, blocks, products, quantised, trees, models):
+    for family in (rotary, attention, multi_head, group_query, blocks, products, experts, quantised, trees, models):
         family()
     refused = []
     for test in TESTS:

@@ -130,22 +130,6 @@ Outputs q_gemm(Context& c) {
 
 // ---- blocks of a few bits --------------------------------------------------------------------------------
 
-// Numbers of `bits` side by side in bytes, low bits first: [..., bytes] to [..., bytes * per byte].
-Term unpack(Term bytes, int64_t bits) {
-  const int64_t per_byte = 8 / bits;
-  if (per_byte == 1) return bytes;
-  const int64_t last = bytes.rank();
-  std::vector<Term> parts;
-  for (int64_t i = 0; i < per_byte; ++i)
-    parts.push_back(
-        unsqueeze(apply(OpKind::kBitAnd, apply(OpKind::kShr, bytes, static_cast<double>(i * bits)),
-                        static_cast<double>((1 << bits) - 1)),
-                  {last}));
-  Shape shape = bytes.shape();
-  shape.back() = shape.back() * per_byte;
-  return reshape(concat(parts, last), shape);
-}
-
 // y = x * dequantised(B)^T: B [n, blocks, bytes] holds 2, 4 or 8-bit numbers with one scale a block.
 Outputs matmul_nbits(Context& c) {
   const Term a = c.in(0), packed = c.in(1);

@@ -93,6 +93,21 @@ Quantized quantize_dynamically(Term x) {
   return {quantize(x, scale, zero, DType::kU8, true), scale, zero};
 }
 
+Term unpack(Term bytes, int64_t bits) {
+  const int64_t per_byte = 8 / bits;
+  if (per_byte == 1) return bytes;
+  const int64_t last = bytes.rank();
+  std::vector<Term> parts;
+  for (int64_t i = 0; i < per_byte; ++i)
+    parts.push_back(
+        unsqueeze(apply(OpKind::kBitAnd, apply(OpKind::kShr, bytes, static_cast<double>(i * bits)),
+                        static_cast<double>((1 << bits) - 1)),
+                  {last}));
+  Shape shape = bytes.shape();
+  shape.back() = shape.back() * per_byte;
+  return reshape(concat(parts, last), shape);
+}
+
 namespace {
 
 Outputs dynamic_quantize_linear(Context& c) {

@@ -14,6 +14,9 @@ Term dequantize(Term x, Term scale, std::optional<Term> zero);
 // right).
 Term centered(Term x, std::optional<Term> zero, bool rows);
 
+// Numbers of `bits` (2, 4, 8) side by side in bytes, low bits first: [..., bytes] to [..., bytes * per byte].
+Term unpack(Term bytes, int64_t bits);
+
 // The scale and zero point (u8) with which DynamicQuantizeLinear covers x, and x in them.
 struct Quantized {
   Term value, scale, zero;
