@@ -31,11 +31,11 @@ def needed_libraries(path):
     return [line.split("[")[1].rstrip("]") for line in listing.splitlines() if "(NEEDED)" in line]
 
 
-def compile_model(program, source, target, dims):
+def compile_model(program, source, library, dims, target):
     """Facts about two compilations, the second with the first one's kernels; "error" among them where one failed."""
-    command = [program, "compile", source, "-o", target, "--dim", dims, "--format=json", "--progress=none",
-               "--verify-passes"]  # fmt: skip
-    settings = {**os.environ, "STRIDEC_CACHE": os.path.join(os.path.dirname(target), "cache")}
+    command = [program, "compile", source, "-o", library, "--dim", dims, "--format=json", "--progress=none",
+               "--verify-passes", "--target", target]  # fmt: skip
+    settings = {**os.environ, "STRIDEC_CACHE": os.path.join(os.path.dirname(library), "cache")}
     seconds, reports = [], []
     for _ in range(2):
         start = time.perf_counter()
@@ -45,7 +45,7 @@ def compile_model(program, source, target, dims):
             return {"error": f"exit code {done.returncode}: {(done.stderr + done.stdout).strip()}"}
         reports.append(json.loads(done.stdout))
     facts = reports[0]
-    size, weights = os.path.getsize(target), facts["weight_bytes"]
+    size, weights = os.path.getsize(library), facts["weight_bytes"]
     return {"seconds": seconds[0], "again": seconds[1], "peak_mb": facts["peak_bytes"] / 1e6,
             "weights_mb": weights / 1e6, "beside_kb": (size - weights) / 1e3, "kernels": facts["kernels"],
             "launches": facts["launches"]}  # fmt: skip
@@ -87,10 +87,10 @@ def verify(program, source, library):
     return (f"stridec verify {report['runs'][-1]['sizes']}", report["runs"][-1]["difference"], report["failure"])
 
 
-def test_model(name, program, folder):
+def test_model(name, program, folder, target):
     """Everything about one model, as a dict that goes through JSON."""
     source, library = models.fill_model(name, folder), os.path.join(folder, name + ".so")
-    facts = compile_model(program, source, library, models.MODELS[name]["dims"])
+    facts = compile_model(program, source, library, models.MODELS[name]["dims"], target)
     if "error" in facts:
         return {"compile": facts, "cases": []}
     needed = needed_libraries(library)
@@ -126,11 +126,12 @@ def main():
     parser.add_argument("names", nargs="*", metavar="name")
     parser.add_argument("--quick", action="store_true", help="the light models (the default)")
     parser.add_argument("--all", action="store_true", help="all ten")
+    parser.add_argument("--target", default="cpu", help="of stridec compile")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     flags = parser.parse_args()
     program = os.environ.get("stridec", "build/stridec")
     if flags.child:
-        print(json.dumps(test_model(flags.names[0], program, flags.child)))
+        print(json.dumps(test_model(flags.names[0], program, flags.child, flags.target)))
         return 0
     unknown = [name for name in flags.names if name not in models.MODELS]
     if unknown:
@@ -141,7 +142,7 @@ def main():
     for name in names:
         folder = tempfile.mkdtemp(prefix="model-", dir=parent if os.path.isdir(parent) else None)
         try:
-            child = subprocess.run([sys.executable, __file__, name, "--child", folder], capture_output=True, text=True,
+            child = subprocess.run([sys.executable, __file__, name, "--child", folder, "--target", flags.target], capture_output=True, text=True,
                                    timeout=SECONDS)  # fmt: skip
             if child.returncode == 0:
                 report = json.loads(child.stdout.splitlines()[-1])
