@@ -68,5 +68,6 @@ target_include_directories(gpu_matrix_jobs PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(gpu_matrix_jobs PRIVATE stridec_codegen)
 
 # The public ONNX backend suite: tests/conformance/run.sh.
-add_executable(onnx_backend tests/conformance/onnx_backend.cpp)
+file(GLOB conformance_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/conformance/*.cpp)
+add_executable(onnx_backend ${conformance_sources})
 target_link_libraries(onnx_backend PRIVATE stridec_compile stridec_all)

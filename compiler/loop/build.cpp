@@ -5,6 +5,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/numeric.h"
 #include "compiler/base/text.h"
+#include "compiler/loop/rewrite.h"
 
 namespace stridec::loop {
 
@@ -144,12 +145,14 @@ Value NestBuilder::bitcast(Value value, DType dtype) {
 
 Expr NestBuilder::bind(Value value, Expr extent, Bind options) {
   STRIDEC_CHECK(is_integer(value.dtype()), "an index is an integer");
-  Dim dim = open_dim(extent, "g");
-  options.var = dim.var;
+  options.var = sym::var(cat("%g", next_index_++));
   options.value = value.id;
-  options.extent = dim.extent;
-  append({std::move(options)});
-  return dim.var;
+  options.extent = sym::simplify(extent, facts_);
+  const Expr var = options.var;
+  Stmt stmt{std::move(options)};
+  add_facts(facts_, stmt);
+  append(std::move(stmt));
+  return var;
 }
 
 // ---- loops -----------------------------------------------------------------------------------------------

@@ -158,7 +158,13 @@ sym::Facts facts_of(const Program& program, const Nest& nest) {
 
 void add_facts(sym::Facts& facts, const Stmt& stmt) {
   for (const Dim& d : dims_of(stmt)) facts.set_index(d.var, d.extent);
-  if (auto* bind = std::get_if<Bind>(&stmt.node)) facts.set_index(bind->var, bind->extent);
+  auto* bind = std::get_if<Bind>(&stmt.node);
+  if (!bind) return;
+  // An index that masks what uses it must not turn into the only value that is in range.
+  if (bind->mode == Bind::OutOfRange::kSkip && facts.bounds(bind->extent).hi <= 1)
+    facts.set_range(bind->var, 0, std::nullopt);
+  else
+    facts.set_index(bind->var, bind->extent);
 }
 
 // ---- inverting a store -----------------------------------------------------------------------------------

@@ -1,22 +1,22 @@
 #!/bin/bash
-# The public ONNX backend suite (onnx 1.22.0: 1,914 tests) on the interpreter and on compiled code.
+# The public ONNX backend suite (onnx 1.22.0: 1,914 tests) in each mode of tests/conformance/modes.h.
 #
-#   bash tests/conformance/run.sh [--update] [engine...]     engines: interpreter, compiled (default: both)
+#   bash tests/conformance/run.sh [--update] [mode...]     modes: interpreter, compiled, dynamic, constant (default: all)
 #
-# tests/conformance/open/ENGINE.txt lists the tests that do not pass yet; one that fails and is not listed is a failure
-# here. --update writes the lists anew. What every failing test says: $build/conformance/ENGINE.failures. The last line
-# is "N passed, N failed".
+# Prints how many tests of each operator pass. tests/conformance/open/MODE.txt lists the tests that do not pass yet; one
+# that fails and is not listed is a failure here. --update writes the lists anew. What every failing test says:
+# $build/conformance/MODE.failures. The last line is "N passed, N failed".
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=${build:-build}
 archive=tests/conformance/onnx-backend-1.22.0.tar.xz
 work=$build/conformance
 update=no
-engines=()
+modes=()
 for argument in "$@"; do
-  [ "$argument" = --update ] && update=yes || engines+=("$argument")
+  [ "$argument" = --update ] && update=yes || modes+=("$argument")
 done
-[ ${#engines[@]} -gt 0 ] || engines=(interpreter compiled)
+[ ${#modes[@]} -gt 0 ] || modes=(interpreter compiled dynamic constant)
 
 if [ ! -f "$work/.unpacked" ] || [ "$archive" -nt "$work/.unpacked" ]; then
   rm -rf "$work/data"
@@ -26,28 +26,26 @@ if [ ! -f "$work/.unpacked" ] || [ "$archive" -nt "$work/.unpacked" ]; then
 fi
 
 mkdir -p tests/conformance/open
-total_passed=0 total_failed=0
-for engine in "${engines[@]}"; do
-  open=tests/conformance/open/$engine.txt
-  # The ten large networks of light/ take the interpreter minutes each.
-  groups=(node/ simple/ pytorch-)
-  [ "$engine" = interpreter ] || groups+=(real/)
-  "$build/onnx_backend" "$work/data" "${groups[@]}" --engine "$engine" --failures "$work/$engine.failures" --jobs "$(nproc)" \
-    > "$work/$engine.log" || [ $? = 1 ] || { cat "$work/$engine.log"; echo "$engine: the runner ended with an error"; exit 1; }
-  passed=$(sed -nE 's/^([0-9]+) passed, ([0-9]+) failed$/\1/p' "$work/$engine.log")
-  cut -f1 "$work/$engine.failures" | LC_ALL=C sort > "$work/$engine.names"
-  if [ "$update" = yes ]; then cp "$work/$engine.names" "$open"; fi
+"$build/onnx_backend" "$work/data" --engine "$(IFS=,; echo "${modes[*]}")" --table --failures "$work/failures" --jobs "$(nproc)" \
+  > "$work/log" || [ $? = 1 ] || { cat "$work/log"; echo "the runner ended with an error"; exit 1; }
+head -n -1 "$work/log"
+passed=$(tail -1 "$work/log" | cut -d' ' -f1)
+failed=0
+for mode in "${modes[@]}"; do
+  open=tests/conformance/open/$mode.txt
+  { grep -P "^$mode\t" "$work/failures" || true; } | cut -f2- > "$work/$mode.failures"
+  cut -f1 "$work/$mode.failures" | LC_ALL=C sort > "$work/$mode.names"
+  if [ "$update" = yes ]; then cp "$work/$mode.names" "$open"; fi
   [ -f "$open" ] || : > "$open"
-  known=$(LC_ALL=C comm -12 "$work/$engine.names" "$open" | wc -l)
-  fixed=$(LC_ALL=C comm -13 "$work/$engine.names" "$open" | wc -l)
-  new=$(LC_ALL=C comm -23 "$work/$engine.names" "$open" | wc -l)
-  echo "$engine: $passed pass, $known are known not to, $new are new failures; why: $work/$engine.failures"
-  head -n -1 "$work/$engine.log"
-  [ "$fixed" = 0 ] || echo "$engine: $fixed of those listed in $open pass now; --update takes them out"
+  known=$(LC_ALL=C comm -12 "$work/$mode.names" "$open" | wc -l)
+  fixed=$(LC_ALL=C comm -13 "$work/$mode.names" "$open" | wc -l)
+  new=$(LC_ALL=C comm -23 "$work/$mode.names" "$open" | wc -l)
+  echo "$mode: $known are known not to pass, $new are new failures; why: $work/$mode.failures"
+  [ "$fixed" = 0 ] || echo "$mode: $fixed of those listed in $open pass now; --update takes them out"
   if [ "$new" != 0 ]; then
-    LC_ALL=C comm -23 "$work/$engine.names" "$open" | LC_ALL=C join -t $'\t' - <(LC_ALL=C sort "$work/$engine.failures") | head -50
+    LC_ALL=C comm -23 "$work/$mode.names" "$open" | LC_ALL=C join -t $'\t' - <(LC_ALL=C sort "$work/$mode.failures") | head -50
   fi
-  total_passed=$((total_passed + passed)) total_failed=$((total_failed + new))
+  failed=$((failed + new))
 done
-echo "$total_passed passed, $total_failed failed"
-[ "$total_failed" = 0 ]
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

@@ -165,7 +165,8 @@ Range slice_range(Builder& b, sym::Expr start, sym::Expr end, int64_t step, sym:
     return {from, b.simplify(sym::max(sym::ceildiv(to - from, step), 0))};
   }
   const sym::Expr from = clamp(start, 0, size - 1), to = clamp(end, -1, size - 1);
-  return {from, b.simplify(sym::max(sym::ceildiv(from - to, -step), 0))};
+  // Of nothing there is no element 0 to start from.
+  return {from, b.simplify(sym::max(sym::min(sym::ceildiv(from - to, -step), size), 0))};
 }
 
 Outputs op_slice(Context& c) {

@@ -1,0 +1,292 @@
+#include "tests/conformance/modes.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+#include "compiler/codegen/cpu/build_run.h"
+#include "compiler/compile.h"
+#include "compiler/frontend/onnx/import.h"
+#include "tests/conformance/other_sizes.h"
+
+namespace stridec::conformance {
+
+namespace fs = std::filesystem;
+using loop::HostTensor;
+
+namespace {
+
+constexpr ModeInfo kModes[] = {{"interpreter", Mode::kInterpreter},
+                               {"compiled", Mode::kCompiled},
+                               {"dynamic", Mode::kDynamic},
+                               {"constant", Mode::kConstant}};
+
+std::string summary(const Diagnostic& d) {
+  return cat(d.message, d.where.op.empty() ? "" : cat(" (", d.where.op, ")"));
+}
+
+// ---- what mode kDynamic leaves as it is ----
+
+// Sizes that decide ranks or counts of outputs: the length of a list with an entry per axis, the last dim of indices
+// with an entry per axis.
+struct KnownSize {
+  std::string_view op;
+  size_t input;
+  bool last_only = false;
+};
+constexpr KnownSize kKnownSizes[] = {{"Reshape", 1},
+                                     {"Expand", 1},
+                                     {"Tile", 1},
+                                     {"ConstantOfShape", 0},
+                                     {"Slice", 1},
+                                     {"Slice", 2},
+                                     {"Slice", 3},
+                                     {"Slice", 4},
+                                     {"Pad", 1},
+                                     {"Pad", 3},
+                                     {"Squeeze", 1},
+                                     {"Unsqueeze", 1},
+                                     {"Split", 1},
+                                     {"SplitToSequence", 1},
+                                     {"Resize", 1},
+                                     {"Resize", 2},
+                                     {"Resize", 3},
+                                     {"Upsample", 1},
+                                     {"CenterCropPad", 1},
+                                     {"AffineGrid", 1},
+                                     {"Col2Im", 1},
+                                     {"Col2Im", 2},
+                                     {"MaxUnpool", 2},
+                                     {"GatherND", 1, true},
+                                     {"ScatterND", 1, true},
+                                     {"GridSample", 1, true}};
+
+bool wants_known(const onnx::Node& node, size_t input, bool last) {
+  if (node.op_type.starts_with("Reduce") && input == 1) return true;
+  return std::any_of(std::begin(kKnownSizes), std::end(kKnownSizes), [&](const KnownSize& k) {
+    return k.op == node.op_type && k.input == input && (last || !k.last_only);
+  });
+}
+
+void collect_nodes(const onnx::Graph& graph, std::vector<const onnx::Node*>& out) {
+  for (const onnx::Node& node : graph.nodes) {
+    out.push_back(&node);
+    for (const auto& attribute : node.attributes)
+      for (const auto& inner : attribute.graphs) collect_nodes(inner, out);
+  }
+}
+
+void forget_sizes(onnx::Type& type, const std::function<bool(size_t)>& known = {}) {
+  if (type.shape)
+    for (size_t d = 0; d < type.shape->size(); ++d)
+      if (!known || !known(d)) (*type.shape)[d] = {};
+  for (onnx::Type& inner : type.element) forget_sizes(inner);
+}
+
+void forget_sizes(onnx::Graph& graph, bool top) {
+  for (auto* list : {&graph.outputs, &graph.value_infos})
+    for (onnx::ValueInfo& v : *list) forget_sizes(v.type);
+  if (!top)
+    for (onnx::ValueInfo& v : graph.inputs) forget_sizes(v.type);
+  for (onnx::Node& node : graph.nodes)
+    for (auto& attribute : node.attributes)
+      for (auto& inner : attribute.graphs) forget_sizes(inner, false);
+}
+
+// The model with a fresh symbol for each dim of its inputs. `whole` is the model that this one is an expanded form of,
+// or the same one: its operators say what has to be known.
+onnx::Model with_symbols(const onnx::Model& model, const onnx::Model& whole) {
+  onnx::Model out = model;
+  std::vector<const onnx::Node*> nodes;
+  collect_nodes(whole.graph, nodes);
+  if (&whole != &model) collect_nodes(model.graph, nodes);
+  for (size_t i = 0; i < out.graph.inputs.size(); ++i) {
+    std::set<std::string> names = {out.graph.inputs[i].name};
+    if (i < whole.graph.inputs.size()) names.insert(whole.graph.inputs[i].name);
+    onnx::Type& type = out.graph.inputs[i].type;
+    const size_t rank = type.shape ? type.shape->size() : 0;
+    forget_sizes(type, [&](size_t d) {
+      for (const onnx::Node* node : nodes)
+        for (size_t k = 0; k < node->inputs.size(); ++k)
+          if (names.count(node->inputs[k]) && wants_known(*node, k, d + 1 == rank)) return true;
+      return false;
+    });
+  }
+  forget_sizes(out.graph, true);
+  return out;
+}
+
+// ---- options ----
+
+// What sequences and optionals hold is said at compile time.
+onnx::ImportOptions with_items(const onnx::Model& model, const Data& data, bool symbols) {
+  onnx::ImportOptions options;
+  for (size_t i = 0; i < std::min(model.graph.inputs.size(), data.inputs.size()); ++i) {
+    const onnx::ValueInfo& input = model.graph.inputs[i];
+    if (input.type.kind == onnx::Type::Kind::kTensor) continue;
+    onnx::InputItems& items = options.items[input.name];
+    items.present = data.inputs[i].present;
+    for (const onnx::Tensor& t : data.inputs[i].tensors) {
+      items.shapes.emplace_back().emplace();
+      for (int64_t d : t.dims)
+        items.shapes.back()->push_back(symbols ? onnx::Dim() : onnx::Dim{.value = d, .param = ""});
+    }
+  }
+  return options;
+}
+
+bool is_tensor(const onnx::Model& model, size_t input) {
+  return model.graph.inputs[input].type.kind == onnx::Type::Kind::kTensor;
+}
+
+// Inputs small enough to be parameters rather than data: axes, sizes, scales, regions, flags.
+bool bind_constants(const onnx::Model& model, const Data& data, onnx::ImportOptions& options) {
+  for (size_t i = 0; i < std::min(model.graph.inputs.size(), data.inputs.size()); ++i) {
+    if (!is_tensor(model, i)) continue;
+    const onnx::Tensor& t = data.inputs[i].tensors.at(0);
+    const bool parameter = i > 0 || (t.dims.empty() && !is_float(t.dtype().value_or(DType::kF32)));
+    if (parameter && t.dtype() && t.count() <= 16) options.constants[model.graph.inputs[i].name] = t;
+  }
+  return !options.constants.empty();
+}
+
+void bind_all(const onnx::Model& model, const Data& data, onnx::ImportOptions& options) {
+  for (size_t i = 0; i < std::min(model.graph.inputs.size(), data.inputs.size()); ++i)
+    if (is_tensor(model, i)) options.constants[model.graph.inputs[i].name] = data.inputs[i].tensors.at(0);
+}
+
+// ---- one attempt ----
+
+Compilation made_of(const onnx::Model& model, const onnx::ImportOptions& options, Stage last) {
+  onnx::Imported imported = onnx::import_model(model, options);
+  if (!imported.problems.empty()) {
+    Diagnostic problem = imported.problems[0];
+    problem.message = "import: " + problem.message;
+    throw Error(std::move(problem));
+  }
+  return compile(std::move(imported.graph), {.passes = {.verify_each = true}}, last);
+}
+
+std::vector<HostTensor> inputs_of(const loop::Program& program, const onnx::Model& model, const Data& data) {
+  std::vector<HostTensor> inputs;
+  for (loop::BufferId id : program.inputs)
+    for (size_t i = 0; i < model.graph.inputs.size(); ++i) {
+      const auto& tensors = data.inputs.at(i).tensors;
+      for (size_t k = 0; k < tensors.size(); ++k)
+        if (program[id].name == model.graph.inputs[i].name ||
+            (!is_tensor(model, i) && program[id].name == cat(model.graph.inputs[i].name, "[", k, "]")))
+          inputs.push_back(host(tensors[k]));
+    }
+  return inputs;
+}
+
+struct Attempt {
+  const Test& test;
+  const onnx::Model& model;
+  const Data& data;
+  Mode mode;
+
+  // The interpreter's results at other sizes; those of a program compiled for these sizes alone where the interpreter
+  // takes too long.
+  std::vector<HostTensor> reference(const Compilation& made, const onnx::ImportOptions& options,
+                                    const OtherSizes& other) const {
+    constexpr double kMuchWork = 3e8;
+    if (work(made.loops, other.sizes) < kMuchWork)
+      return loop::interpret(made.loops, other.inputs, {.poison = true});
+    onnx::ImportOptions fixed = options;
+    for (const auto& [symbol, size] : other.sizes)
+      fixed.dims[symbol.name()] = {.lower = size, .upper = size, .multiple = 1};
+    const Compilation alone = made_of(model, fixed, Stage::kSchedule);
+    return codegen::cpu::run_compiled(alone.variants.front().program, other.inputs);
+  }
+
+  Outcome at_other_sizes(const Compilation& made, const onnx::ImportOptions& options,
+                         const std::vector<HostTensor>& inputs,
+                         codegen::cpu::CompiledProgram& program) const {
+    for (const OtherSizes& other : other_sizes(made.loops, inputs)) {
+      std::vector<HostTensor> want;
+      try {
+        want = reference(made, options, other);
+      } catch (const Error& e) {
+        if (e.diagnostic.kind == ErrorKind::kInternal) throw;
+        continue;  // data that fits the test's sizes alone
+      }
+      const std::string at = cat("at ", to_string(other));
+      std::vector<HostTensor> got;
+      try {
+        got = program.run(other.inputs);
+      } catch (const Error& e) {
+        return {.reason = cat(at, ": ", summary(e.diagnostic), ", but the interpreter takes it")};
+      }
+      for (size_t i = 0; i < got.size(); ++i)
+        if (std::string why = difference(got[i], want[i], tolerance_of(want[i])); !why.empty())
+          return {.reason = cat(at, ": output ", i, ": ", why)};
+      return {};
+    }
+    return {.one_shape = true};
+  }
+
+  Outcome run(const onnx::ImportOptions& options) const try {
+    const Compilation made =
+        made_of(model, options, mode == Mode::kInterpreter ? Stage::kLoops : Stage::kSchedule);
+    const std::vector<HostTensor> inputs = inputs_of(made.loops, model, data);
+    if (mode == Mode::kInterpreter)
+      return {.reason =
+                  difference(loop::interpret(made.loops, inputs, {.poison = true}), data, test.tolerance)};
+    codegen::cpu::CompiledProgram program(made.variants.front().program);
+    Outcome out{.reason = difference(program.run(inputs), data, test.tolerance)};
+    if (mode == Mode::kDynamic && out.reason.empty()) return at_other_sizes(made, options, inputs, program);
+    return out;
+  } catch (const Error& e) {
+    return {.reason = summary(e.diagnostic)};
+  }
+};
+
+Outcome run(const Test& test, const onnx::Model& model, const fs::path& folder, Mode mode) {
+  const Data data = load(test, folder, model);
+  if (data.inputs.size() < model.graph.inputs.size())
+    return {.reason = "test data of another type than tensors"};
+  const Attempt attempt{test, model, data, mode};
+  onnx::ImportOptions options = with_items(model, data, mode == Mode::kDynamic);
+  if (mode == Mode::kConstant) {
+    bind_all(model, data, options);
+    return attempt.run(options);
+  }
+  const Outcome first = attempt.run(options);
+  if (first.reason.empty() || !bind_constants(model, data, options)) return first;
+  Outcome again = attempt.run(options);
+  again.bound = true;
+  if (!again.reason.empty() && again.reason != first.reason)
+    again.reason += "; without constants: " + first.reason;
+  return again;
+}
+
+}  // namespace
+
+std::span<const ModeInfo> modes() { return kModes; }
+
+Outcome run(const Test& test, Mode mode) try {
+  onnx::Model model = onnx::read_model(test.model);
+  if (mode == Mode::kDynamic) {
+    const fs::path unexpanded = unexpanded_model(test);
+    model = with_symbols(model, unexpanded.empty() ? model : onnx::read_model(unexpanded));
+  }
+  std::vector<fs::path> folders = test.data_sets;
+  if (folders.empty()) folders.emplace_back();
+  Outcome all;
+  for (const fs::path& folder : folders) {
+    Outcome one = run(test, model, folder, mode);
+    if (!one.reason.empty()) return one;
+    all.bound |= one.bound;
+    all.one_shape |= one.one_shape;
+  }
+  return all;
+} catch (const Error& e) {
+  return {.reason = summary(e.diagnostic)};
+} catch (const std::exception& e) {
+  return {.reason = cat("exception: ", e.what())};
+}
+
+}  // namespace stridec::conformance

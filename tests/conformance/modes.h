@@ -1,0 +1,35 @@
+// One test of the suite, run in one of the ways in which a model may arrive.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tests/conformance/suite.h"
+
+namespace stridec::conformance {
+
+enum class Mode {
+  kInterpreter,  // as the file says, on the interpreter
+  kCompiled,     // as the file says, compiled
+  // Every dim of every input is a symbol of its own, but for those that a schema wants known (the length of a list of
+  // axes is a rank). What was compiled runs at the test's sizes, and at others against the interpreter.
+  kDynamic,
+  kConstant,  // every input is an initializer
+};
+struct ModeInfo {
+  std::string_view name;
+  Mode mode;
+};
+std::span<const ModeInfo> modes();
+
+struct Outcome {
+  std::string reason;      // why it failed; empty: passed
+  bool bound = false;      // only with small inputs (axes, scales) given as constants
+  bool one_shape = false;  // kDynamic: no other sizes are possible, or none were found
+};
+
+Outcome run(const Test& test, Mode mode);
+
+}  // namespace stridec::conformance

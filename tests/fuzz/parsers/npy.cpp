@@ -1,0 +1,12 @@
+// A NumPy file.
+#include "cli/npy.h"
+#include "tests/fuzz/parsers/target.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  return stridec::fuzz::refuse_or_take([&] {
+    const stridec::fuzz::MemoryFile file(data, size);
+    const stridec::cli::Array array = stridec::cli::read_npy(file.path(), stridec::DType::kF32);
+    if (array.bytes.size() != static_cast<size_t>(array.count() * stridec::byte_size(array.dtype)))
+      std::abort();
+  });
+}
