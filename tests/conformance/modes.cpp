@@ -192,7 +192,7 @@ struct Attempt {
   // takes too long.
   std::vector<HostTensor> reference(const Compilation& made, const onnx::ImportOptions& options,
                                     const OtherSizes& other) const {
-    constexpr double kMuchWork = 3e8;
+    constexpr double kMuchWork = 2e7;
     if (work(made.loops, other.sizes) < kMuchWork)
       return loop::interpret(made.loops, other.inputs, {.poison = true});
     onnx::ImportOptions fixed = options;

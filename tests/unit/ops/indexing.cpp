@@ -144,6 +144,11 @@ TEST_CASE("nonzero binds its size during the run, and what follows uses it") {
          .build = build,
          .expected = {tensor(DType::kI64, {2, 3}, {0, 1, 1, 1, 0, 2}), tensor(DType::kF32, {3}, {2, 3, 4}),
                       tensor(DType::kI64, {1}, {3})}});
+  check({.name = "nonzero of one element that is zero",  // the only index in range is no reason to write
+         .inputs = {tensor(DType::kF32, {1, 1}, {0})},
+         .build = build,
+         .expected = {tensor(DType::kI64, {2, 0}, {}), tensor(DType::kF32, {0}, {}),
+                      tensor(DType::kI64, {1}, {0})}});
   check({.name = "nonzero of nothing",
          .inputs = {tensor(DType::kF32, {2, 0}, {})},
          .build = build,
