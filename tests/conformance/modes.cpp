@@ -30,7 +30,7 @@ std::string summary(const Diagnostic& d) {
 // ---- what mode kDynamic leaves as it is ----
 
 // Sizes that decide ranks or counts of outputs: the length of a list with an entry per axis, the last dim of indices
-// with an entry per axis.
+// with an entry per axis, the one that tells real numbers from complex ones.
 struct KnownSize {
   std::string_view op;
   size_t input;
@@ -49,6 +49,7 @@ constexpr KnownSize kKnownSizes[] = {{"Reshape", 1},
                                      {"Squeeze", 1},
                                      {"Unsqueeze", 1},
                                      {"Split", 1},
+                                     {"SplitToSequence", 0},
                                      {"SplitToSequence", 1},
                                      {"Resize", 1},
                                      {"Resize", 2},
@@ -61,7 +62,9 @@ constexpr KnownSize kKnownSizes[] = {{"Reshape", 1},
                                      {"MaxUnpool", 2},
                                      {"GatherND", 1, true},
                                      {"ScatterND", 1, true},
-                                     {"GridSample", 1, true}};
+                                     {"GridSample", 1, true},
+                                     {"DFT", 0, true},
+                                     {"STFT", 0, true}};
 
 bool wants_known(const onnx::Node& node, size_t input, bool last) {
   if (node.op_type.starts_with("Reduce") && input == 1) return true;

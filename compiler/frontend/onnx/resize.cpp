@@ -11,11 +11,16 @@
 namespace stridec::onnx {
 namespace {
 
-// A resized dim. The scale is a fraction; where the node gives sizes alone, it is new size / old size.
+// p / q
+struct Scale {
+  sym::Expr p, q;
+};
+
+// A resized dim; where the node gives sizes alone, its scale is new size / old size.
 struct Axis {
   int64_t dim = 0;
   sym::Expr in = 1, out = 1;
-  std::optional<ops::Rational> scale;
+  std::optional<Scale> scale;
 };
 
 struct Options {
@@ -41,8 +46,10 @@ Axis scaled(const Context& c, Term x, int64_t dim, double scale) {
   constexpr double kMost = 1e9;  // beyond, sizes hardly fit in 64 bits
   if (!(scale > 0 && scale <= kMost)) c.does_not_fit(cat("a scale of ", scale));
   const ops::Rational r = ops::nearest_rational(scale);
-  return {
-      .dim = dim, .in = x.dim(dim), .out = c.b.simplify(sym::floordiv(x.dim(dim) * r.p, r.q)), .scale = r};
+  return {.dim = dim,
+          .in = x.dim(dim),
+          .out = c.b.simplify(sym::floordiv(x.dim(dim) * r.p, r.q)),
+          .scale = Scale{r.p, r.q}};
 }
 
 std::vector<Axis> axes_from_scales(const Context& c, Term x, const Dims& dims,
@@ -55,17 +62,22 @@ std::vector<Axis> axes_from_scales(const Context& c, Term x, const Dims& dims,
 
 // The sizes are bounds: one scale for all dims, the smallest or the largest that they allow.
 void keep_aspect_ratio(const Context& c, std::vector<Axis>& axes, bool not_larger) {
-  std::optional<ops::Rational> best;
+  std::optional<Scale> best;
   for (const Axis& a : axes) {
-    if (!a.in.is_const() || !a.out.is_const())
-      c.unsupported("keeping the aspect ratio needs sizes that are known at compile time");
-    const ops::Rational r{a.out.value(), a.in.value()};
-    const bool smaller = best && r.p * best->q < best->p * r.q;
-    if (!best || smaller == not_larger) best = r;
+    const Scale scale{a.out, a.in};
+    if (!best) {
+      best = scale;
+      continue;
+    }
+    const sym::Expr smaller = sym::lt(scale.p * best->q, best->p * scale.q);
+    const auto pick = [&](sym::Expr x, sym::Expr y) {
+      return c.b.simplify(not_larger ? sym::select(smaller, x, y) : sym::select(smaller, y, x));
+    };
+    best = Scale{pick(scale.p, best->p), pick(scale.q, best->q)};
   }
   for (Axis& a : axes) {
     a.scale = best;
-    a.out = (2 * a.in.value() * best->p + best->q) / (2 * best->q);  // rounded
+    a.out = c.b.simplify(sym::floordiv(2 * a.in * best->p + best->q, 2 * best->q));  // rounded
   }
 }
 
@@ -85,8 +97,8 @@ Outputs make(const Context& c, Term x, std::vector<Axis> axes, Options o) {
   for (const Axis& a : axes) {
     dims.push_back(a.dim);
     sizes.push_back(a.out);
-    p.push_back(a.scale ? sym::Expr(a.scale->p) : a.out);
-    q.push_back(a.scale ? sym::Expr(a.scale->q) : a.in);
+    p.push_back(a.scale ? a.scale->p : a.out);
+    q.push_back(a.scale ? a.scale->q : a.in);
   }
   graph::Attributes attributes{{"dims", dims},
                                {"sizes", sizes},

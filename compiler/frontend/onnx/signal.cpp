@@ -22,6 +22,16 @@ Waves waves(Builder& b, sym::Expr rows, sym::Expr columns, sym::Expr length, DTy
   return {apply(OpKind::kCos, angle), apply(OpKind::kSin, angle)};
 }
 
+// A signal's last dim says whether its numbers are real (1) or complex (2).
+bool is_complex(const Context& c, Term x) {
+  const sym::Expr parts = x.dim(x.rank() - 1);
+  if (!parts.is_const())
+    c.unsupported("whether a signal is real or complex, its last dim, must be known at compile time");
+  if (parts.value() != 1 && parts.value() != 2)
+    c.does_not_fit(cat("the last dim of a signal is 1 (real) or 2 (complex), not ", parts.value()));
+  return parts.value() == 2;
+}
+
 // x [..., n, 1 or 2] (real or complex) to [..., m, 2], or [..., m, 1] for the inverse of a one-sided
 // spectrum.
 Term transform(const Context& c, Term x, std::optional<sym::Expr> given, bool inverse, bool onesided) {
@@ -37,7 +47,7 @@ Term transform(const Context& c, Term x, std::optional<sym::Expr> given, bool in
   const auto part = [&](int64_t i) {
     return cast(squeeze(slice(slice(x, last, i, 1), last - 1, 0, used), {last}), type);
   };
-  const bool complex = x.dim(last).is_const(2);
+  const bool complex = is_complex(c, x);
   const Waves w = waves(c.b, used, c.b.simplify(out), length, type);
   if (to_real) {
     // Every frequency but the first and the middle one stands for its mirror image too.
@@ -88,7 +98,7 @@ Outputs stft(Context& c) {
                   index_along(c.b, grid, 1, DType::kI64);
   Term framed = gather(x, at, 1);  // [batch, frames, length, 1 or 2]
   if (c.has(2)) framed = framed * reshape(c.in(2), {length, 1});
-  const bool complex = x.dim(2).is_const(2);
+  const bool complex = is_complex(c, x);
   return {transform(c, framed, std::nullopt, false, !complex && c.integer("onesided", 1) != 0)};
 }
 
