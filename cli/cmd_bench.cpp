@@ -8,8 +8,10 @@
 #include "cli/command.h"
 #include "cli/library.h"
 #include "cli/output.h"
+#include "compiler/base/target.h"
 #include "compiler/base/text.h"
 #include "compiler/sym/text.h"
+#include "compiler/tune/peak.h"
 
 namespace stridec::cli {
 namespace {
@@ -65,31 +67,49 @@ double evaluate(const Json& kernel, const char* key, const Sizes& sizes) {
 
 struct Row {
   std::string name;
-  double seconds;  // of one run
-  int64_t calls;   // in one run
-  double flops, bytes;
+  double seconds;          // of one run
+  int64_t calls;           // in one run
+  double flops, bytes;     // of one run
+  double call_bytes;       // of one call
+  double compute, memory;  // seconds of one run at the machine's peak rates, each
+  // Share of what the machine could do, were it bound by one of the two alone.
+  double roofline() const { return std::max(compute, memory) / std::max(seconds, 1e-12); }
 };
 
-std::vector<Row> profile(Subject& subject, const Sizes& sizes) {
+// A row for each kernel of the manifest, by falling time; routines of the library by name.
+std::vector<Row> profile(Subject& subject, const Sizes& sizes, const tune::Peaks& peaks) {
   const int runs = std::clamp(static_cast<int>(0.5 / std::max(subject.median(), 1e-6)), 3, 200);
   subject.library->profile(true);
   for (int i = 0; i < runs; ++i) subject.library->timed_run(subject.inputs);
   const auto steps = subject.library->steps();
   subject.library->profile(false);
-  const Json manifest = Json::parse(subject.library->manifest());
+  const CpuTarget& target = cpu_target(subject.library->variant());
   std::vector<Row> rows;
-  for (const auto& step : steps) {
-    Json kernel = Json::object();
-    for (const auto& candidate : manifest.value("kernels", Json::array()))
-      if (candidate.value("name", "") == step.name) kernel = candidate;
-    const double calls = static_cast<double>(step.calls) / runs;
-    auto same = std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.name == step.name; });
-    if (same == rows.end()) same = rows.insert(rows.end(), Row{step.name, 0, 0, 0, 0});
-    same->seconds += static_cast<double>(step.nanoseconds) * 1e-9 / runs;
-    same->calls += static_cast<int64_t>(calls + 0.5);
-    same->flops += evaluate(kernel, "flops", sizes) * calls;
-    same->bytes += evaluate(kernel, "bytes", sizes) * calls;
+  std::vector<bool> seen(steps.size(), false);
+  auto add = [&](Row row, const Library::Step& step) {
+    row.seconds += static_cast<double>(step.nanoseconds) * 1e-9 / runs;
+    row.calls += (step.calls + runs / 2) / runs;
+    return row;
+  };
+  const Json manifest = Json::parse(subject.library->manifest());
+  for (const Json& kernel : manifest.value("kernels", Json::array())) {
+    Row row{.name = kernel.value("name", "")};
+    for (const Json& number : kernel.value("steps", Json::array())) {
+      const auto step = number.get<size_t>();
+      if (step >= steps.size() || steps[step].name != row.name) continue;
+      row = add(std::move(row), steps[step]);
+      seen[step] = true;
+    }
+    row.call_bytes = evaluate(kernel, "bytes", sizes);
+    row.flops = evaluate(kernel, "flops", sizes) * static_cast<double>(row.calls);
+    row.bytes = row.call_bytes * static_cast<double>(row.calls);
+    row.compute = row.flops / peaks.flops;
+    row.memory = row.bytes / peaks.bandwidth(row.call_bytes, target, subject.library->threads());
+    rows.push_back(std::move(row));
   }
+  for (size_t i = 0; i < steps.size(); ++i)
+    if (!seen[i]) rows.push_back(add({.name = steps[i].name}, steps[i]));
+  std::erase_if(rows, [](const Row& row) { return row.calls == 0 && row.seconds == 0; });
   std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.seconds > b.seconds; });
   return rows;
 }
@@ -115,9 +135,11 @@ int bench(const Flags& flags, const Globals& globals) {
 
   Subject& first = subjects[0];
   const double median = first.median();
-  const auto rows = profile(first, sizes);
-  double in_kernels = 0;
-  for (const Row& row : rows) in_kernels += row.seconds;
+  const tune::Peaks peaks =
+      tune::measure_peaks(cpu_target(first.library->variant()), first.library->threads());
+  const auto rows = profile(first, sizes, peaks);
+  double in_kernels = 0, flops = 0, bytes = 0;
+  for (const Row& row : rows) in_kernels += row.seconds, flops += row.flops, bytes += row.bytes;
   if (globals.json) {
     Json json = {{"artifact", flags.artifact},
                  {"variant", first.library->variant()},
@@ -125,13 +147,23 @@ int bench(const Flags& flags, const Globals& globals) {
                  {"runs", first.times.size()},
                  {"median_seconds", median},
                  {"minimum_seconds", first.times.front()},
-                 {"p99_seconds", first.at(0.99)}};
+                 {"p99_seconds", first.at(0.99)},
+                 {"flops", flops},
+                 {"bytes", bytes},
+                 {"peak",
+                  {{"flops_per_second", peaks.flops},
+                   {"l1_bytes_per_second", peaks.l1},
+                   {"l2_bytes_per_second", peaks.l2},
+                   {"l3_bytes_per_second", peaks.l3},
+                   {"memory_bytes_per_second", peaks.memory}}}};
     for (const Row& row : rows)
       json["kernels"].push_back({{"name", row.name},
                                  {"seconds", row.seconds},
                                  {"calls", row.calls},
                                  {"flops", row.flops},
-                                 {"bytes", row.bytes}});
+                                 {"bytes", row.bytes},
+                                 {"roofline", row.roofline()},
+                                 {"bound_by", row.compute > row.memory ? "compute" : "memory"}});
     if (subjects.size() > 1)
       json["compare"] = {{"artifact", flags.compare}, {"median_seconds", subjects[1].median()}};
     std::printf("%s\n", json.dump(2).c_str());
@@ -142,13 +174,19 @@ int bench(const Flags& flags, const Globals& globals) {
               first.times.size());
   std::printf(" median %s   min %s   p99 %s\n", human_seconds(median).c_str(),
               human_seconds(first.times.front()).c_str(), human_seconds(first.at(0.99)).c_str());
-  std::vector<std::vector<std::string>> cells = {{"time", "share", "calls", "kernel", "GFLOP/s", "GB/s"}};
+  std::printf(
+      " %.1f GFLOP/s (%.0f %% of %.0f that registers alone reach), %.1f GB/s (%.0f %% of %.1f of memory)\n",
+      flops / median * 1e-9, 100 * flops / median / peaks.flops, peaks.flops * 1e-9, bytes / median * 1e-9,
+      100 * bytes / median / peaks.memory, peaks.memory * 1e-9);
+  std::vector<std::vector<std::string>> cells = {
+      {"time", "share", "calls", "kernel", "GFLOP/s", "GB/s", "roofline"}};
   for (const Row& row : rows) {
     if (static_cast<int>(cells.size()) > flags.most_rows) break;
     cells.push_back(
         {human_seconds(row.seconds), number(100 * row.seconds / std::max(median, 1e-12), "%.0f %%"),
          std::to_string(row.calls), row.name, number(row.flops / std::max(row.seconds, 1e-12) * 1e-9, "%.1f"),
-         number(row.bytes / std::max(row.seconds, 1e-12) * 1e-9, "%.1f")});
+         number(row.bytes / std::max(row.seconds, 1e-12) * 1e-9, "%.1f"),
+         cat(number(100 * row.roofline(), "%.0f %% "), row.compute > row.memory ? "compute" : "memory")});
   }
   std::printf("%s beside kernels: %s (launches, guards)\n", table(cells).c_str(),
               human_seconds(std::max(0.0, median - in_kernels)).c_str());

@@ -30,6 +30,7 @@ std::function<int()> declare_inspect(CLI::App& app, const Globals& globals);
 std::function<int()> declare_run(CLI::App& app, const Globals& globals);
 std::function<int()> declare_verify(CLI::App& app, const Globals& globals);
 std::function<int()> declare_bench(CLI::App& app, const Globals& globals);
+std::function<int()> declare_tune(CLI::App& app, const Globals& globals);
 std::function<int()> declare_ops(CLI::App& app, const Globals& globals);
 std::function<int()> declare_modes(CLI::App& app, const Globals& globals);
 std::function<int()> declare_options(CLI::App& app, const Globals& globals);

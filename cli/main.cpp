@@ -22,6 +22,7 @@ constexpr Command kCommands[] = {
     {"run", "run an artifact on .npy files", declare_run},
     {"verify", "compare an artifact with the reference interpreter, or with given outputs", declare_verify},
     {"bench", "time an artifact, whole and by kernel", declare_bench},
+    {"tune", "measure schedules into a tuning database; show, merge, prune it", declare_tune},
     {"ops", "list the operators this build compiles", declare_ops},
     {"modes", "list the optimisation modes", declare_modes},
     {"options", "list the -O options", declare_options},

@@ -70,36 +70,38 @@ Json symbols_of(const Program& program) {
   return symbols;
 }
 
-// One entry per nest name; launches that share it are counted together.
+// One entry for launches with the same name, schedule and cost. Steps are numbered as the runtime's profile does.
 Json kernels_of(const Program& program, const TuningFacts& tuning) {
   Json kernels = Json::array();
   std::map<std::string, size_t> position;
+  int steps = 0;
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     const auto* launch = std::get_if<loop::Launch>(&step.node);
+    if (!launch && !std::holds_alternative<loop::Call>(step.node)) return;
+    const int number = steps++;
     if (!launch) return;
     const loop::Nest& nest = program[launch->nest];
-    const auto found = position.find(nest.name);
-    if (found != position.end()) {
-      Json& entry = kernels[found->second];
-      entry["launches"] = entry["launches"].get<int>() + 1;
-      for (const auto& node : nest.nodes) entry["nodes"].push_back(node);
-      return;
-    }
-    position[nest.name] = kernels.size();
     const loop::Cost cost = loop::cost_of(program, nest);
-    kernels.push_back({{"name", nest.name},
-                       {"launches", 1},
-                       {"schedule", loop::to_string(nest.schedule)},
-                       {"flops", sym::to_string(cost.flops)},
-                       {"bytes", sym::to_string(cost.bytes_read + cost.bytes_written)},
-                       {"nodes", nest.nodes}});
-    const auto found_time = tuning.measured.find(launch->nest);
-    if (found_time == tuning.measured.end()) return;
-    const TuningFacts::Measured& measured = found_time->second;
-    kernels.back()["measured"] = {{"shape", measured.shape},
-                                  {"microseconds", measured.microseconds},
-                                  {"default_microseconds", measured.default_microseconds},
-                                  {"schedules_tried", measured.tried}};
+    Json entry = {{"name", nest.name},
+                  {"launches", 0},
+                  {"steps", Json::array()},
+                  {"schedule", loop::to_string(nest.schedule)},
+                  {"flops", sym::to_string(cost.flops)},
+                  {"bytes", sym::to_string(cost.bytes_read + cost.bytes_written)},
+                  {"nodes", Json::array()}};
+    const auto tuned = tuning.measured.find(launch->nest);
+    if (tuned != tuning.measured.end())
+      entry["measured"] = {{"shape", tuned->second.shape},
+                           {"microseconds", tuned->second.microseconds},
+                           {"default_microseconds", tuned->second.default_microseconds},
+                           {"schedules_tried", tuned->second.tried}};
+    const auto [found, fresh] =
+        position.emplace(entry.dump(-1, ' ', false, Json::error_handler_t::replace), kernels.size());
+    if (fresh) kernels.push_back(std::move(entry));
+    Json& kernel = kernels[found->second];
+    kernel["launches"] = kernel["launches"].get<int>() + 1;
+    kernel["steps"].push_back(number);
+    for (const auto& node : nest.nodes) kernel["nodes"].push_back(node);
   });
   return kernels;
 }

@@ -6,6 +6,8 @@
 #include "compiler/codegen/cpu/build_run.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/candidates.h"
+#include "compiler/schedule/choose.h"
 #include "compiler/schedule/fusion.h"
 #include "compiler/schedule/layout.h"
 #include "compiler/schedule/schedule.h"
@@ -72,6 +74,31 @@ TEST_CASE("random schedules of random programs give what the interpreter gives")
     if (seed % 2) schedule::choose_layouts(scheduled);
     RandomPlans plans(seed);
     for (Nest& nest : scheduled.nests) plans.choose(scheduled, nest);
+    codegen::cpu::CompiledProgram compiled(scheduled);
+    for (int64_t n : {0, 1, 7, 33}) {
+      CAPTURE(n);
+      const auto inputs = random_inputs(p.program, {{p.n, n}, {p.m, 4}}, seed);
+      CHECK(close(interpret(p.program, inputs), compiled.run(inputs), 2e-5));
+    }
+  }
+}
+
+TEST_CASE("schedules drawn from the tuner's space give what the interpreter gives") {
+  const CpuTarget& target = cpu_target("native");
+  for (uint32_t seed = 1; seed <= 30; ++seed) {
+    CAPTURE(seed);
+    const Pieces p = random_program(seed);
+    Program scheduled = p.program;
+    schedule::fuse(scheduled);
+    if (seed % 2) schedule::choose_layouts(scheduled);
+    std::mt19937 random(seed);
+    schedule::Chosen chosen;
+    for (size_t i = 0; i < scheduled.nests.size(); ++i) {
+      const auto space = schedule::candidates(scheduled, scheduled.nests[i], target);
+      REQUIRE(!space.empty());
+      chosen[NestId(static_cast<int64_t>(i))] = space[random() % space.size()].schedule;
+    }
+    schedule::choose(scheduled, target, chosen);
     codegen::cpu::CompiledProgram compiled(scheduled);
     for (int64_t n : {0, 1, 7, 33}) {
       CAPTURE(n);

@@ -1,0 +1,151 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/compile_flags.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "compiler/base/files.h"
+#include "compiler/base/text.h"
+#include "compiler/compile.h"
+
+namespace stridec::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using tune::Entry;
+
+struct Flags {
+  CompileFlags common;
+  std::vector<std::string> files;
+  std::string output;
+  bool all_compilers = false;
+  CLI::App *show, *merge, *prune;
+};
+
+std::string gain_of(const Entry& entry) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2fx", entry.default_microseconds / std::max(entry.microseconds, 1e-3));
+  return text;
+}
+
+Json json_of(const Entry& entry) {
+  return {{"kernel", entry.kernel},
+          {"structure", entry.key.structure},
+          {"shape", entry.key.shape},
+          {"cpu", entry.key.cpu},
+          {"threads", entry.key.threads},
+          {"compiler", entry.key.compiler},
+          {"microseconds", entry.microseconds},
+          {"default_microseconds", entry.default_microseconds},
+          {"noise_percent", entry.noise_percent},
+          {"schedules_tried", entry.tried},
+          {"schedule", entry.schedule}};
+}
+
+int print_entries(const std::vector<Entry>& entries, const Globals& globals) {
+  if (globals.json) {
+    Json json = Json::array();
+    for (const Entry& entry : entries) json.push_back(json_of(entry));
+    std::printf("%s\n", json.dump(2).c_str());
+    return 0;
+  }
+  std::vector<std::vector<std::string>> rows = {
+      {"time", "default", "gain", "tried", "shape", "cpu", "threads", "kernel", "schedule"}};
+  for (const Entry& entry : entries)
+    rows.push_back({human_seconds(entry.microseconds * 1e-6),
+                    human_seconds(entry.default_microseconds * 1e-6), gain_of(entry),
+                    std::to_string(entry.tried), entry.key.shape, entry.key.cpu,
+                    std::to_string(entry.key.threads), entry.kernel, entry.schedule});
+  std::printf("%s", table(rows).c_str());
+  return 0;
+}
+
+std::string database_of(const Flags& flags) {
+  if (!flags.files.empty()) return flags.files[0];
+  return flags.common.tune_db.empty() ? tune::default_database() : flags.common.tune_db;
+}
+
+int merge(const Flags& flags, const Globals& globals) {
+  std::vector<Entry> all;
+  for (const std::string& file : flags.files) {
+    const auto entries = tune::Database(file, true).entries();
+    all.insert(all.end(), entries.begin(), entries.end());
+  }
+  const auto kept = tune::merged(all);
+  write_file(flags.output, tune::file_text(kept));
+  note(cat(flags.output, ": ", kept.size(), " entries of ", all.size()), globals);
+  return 0;
+}
+
+int prune(const Flags& flags, const Globals& globals) {
+  const std::string file = database_of(flags);
+  auto entries = tune::Database(file, true).entries();
+  const size_t before = entries.size();
+  entries = tune::merged(entries);
+  if (!flags.all_compilers)
+    std::erase_if(entries, [](const Entry& entry) { return entry.key.compiler != STRIDEC_VERSION; });
+  write_file(file, tune::file_text(entries));
+  note(cat(file, ": ", before - entries.size(), " of ", before, " entries dropped"), globals);
+  return 0;
+}
+
+int fill(const Flags& flags, const Globals& globals) {
+  if (flags.common.model.empty())
+    fail(ErrorKind::kUsage, "usage", "a model is needed, or one of show, merge, prune",
+         "'stridec tune --help' lists what it takes");
+  ProgressPrinter progress(globals);
+  CompileOptions options = flags.common.options();
+  options.mode = "max-autotune";
+  options.progress = [&progress](std::string_view stage, int64_t done, int64_t total, std::string_view what) {
+    progress.update(stage, done, total, what);
+  };
+  const Compilation made = compile(options, Stage::kSchedule);
+  std::vector<Entry> entries;
+  size_t measured = 0;
+  for (const auto& variant : made.tuned)
+    for (const tune::Tuned& kernel : variant) {
+      if (kernel.origin != tune::Tuned::Origin::kDefault) entries.push_back(kernel.entry);
+      measured += kernel.origin == tune::Tuned::Origin::kMeasured;
+      for (const std::string& remark : kernel.remarks)
+        progress.line("tuning", cat(kernel.entry.kernel, ": ", remark));
+    }
+  progress.line("tuned", cat(entries.size(), " kernels, ", measured, " of them measured now, into ",
+                             database_of(flags)));
+  return print_entries(entries, globals);
+}
+
+}  // namespace
+
+std::function<int()> declare_tune(CLI::App& app, const Globals& globals) {
+  auto flags = std::make_shared<Flags>();
+  flags->common.declare(app);
+  app.get_option("model")->required(false);
+  app.require_subcommand(0, 1);
+  flags->show = app.add_subcommand("show", "list the entries of a tuning database");
+  flags->show
+      ->add_option("file", flags->files, "the database (default: the one of --tune-db, or this user's)")
+      ->expected(0, 1);
+  flags->merge = app.add_subcommand("merge", "write one database out of several, sorted, each key once");
+  flags->merge->add_option("files", flags->files, "databases; of equal keys the one that tried more holds")
+      ->required();
+  flags->merge->add_option("-o,--output", flags->output, "the file to write")->required();
+  flags->prune =
+      app.add_subcommand("prune", "drop entries that others replace, and those of other compilers");
+  flags->prune->add_option("file", flags->files, "the database, as for show")->expected(0, 1);
+  flags->prune->add_flag("--all-compilers", flags->all_compilers,
+                         "keep entries of other versions of stridec");
+  for (CLI::App* sub : {flags->show, flags->merge, flags->prune}) sub->fallthrough();
+  return [flags, &globals] {
+    if (flags->show->parsed())
+      return print_entries(tune::Database(database_of(*flags), true).entries(), globals);
+    if (flags->merge->parsed()) return merge(*flags, globals);
+    if (flags->prune->parsed()) return prune(*flags, globals);
+    return fill(*flags, globals);
+  };
+}
+
+}  // namespace stridec::cli

@@ -1,0 +1,124 @@
+#include "compiler/tune/peak.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "compiler/base/text.h"
+#include "compiler/codegen/cpu/clang.h"
+#include "compiler/codegen/cpu/jit.h"
+
+namespace stridec::tune {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kFmaRounds = 20000;
+
+// Wants: L lanes, N accumulators: enough to hide the latency, few enough for the registers.
+constexpr std::string_view kText = R"cpp(
+typedef float vec __attribute__((ext_vector_type(L)));
+#define EACH(n) _Pragma("clang loop unroll(full)") for (int i = 0; i < n; ++i)
+extern "C" void peak_fma(float* data, float*, long rounds) {
+  vec sum[N];
+  const vec x = *(const vec*)data * 0.5f;
+  EACH(N) sum[i] = x + i;
+  _Pragma("clang loop unroll(disable)") for (long r = 0; r < rounds; ++r)
+    EACH(N) sum[i] = MULTIPLY_ADD(sum[i], x, x);
+  EACH(N) ((vec*)data)[i] = sum[i];
+}
+extern "C" void peak_read(float* data, float* out, long bytes) {
+  vec sum[8];
+  EACH(8) sum[i] = 0;
+  const vec* from = (const vec*)data;
+  for (long n = bytes / sizeof(vec); n >= 8; n -= 8, from += 8) EACH(8) sum[i] += from[i];
+  EACH(8) ((vec*)out)[i] = sum[i];
+}
+extern "C" void peak_copy(float* data, float* out, long bytes) {
+  const vec* from = (const vec*)data;
+  vec* to = (vec*)out;
+  for (long n = bytes / sizeof(vec); n > 0; --n) *to++ = *from++;
+}
+)cpp";
+
+using Loop = void (*)(float*, float*, long);
+
+struct Free {
+  void operator()(float* p) const { std::free(p); }
+};
+using Memory = std::unique_ptr<float, Free>;
+Memory memory_of(int64_t bytes) {
+  Memory memory(
+      static_cast<float*>(std::aligned_alloc(4096, static_cast<size_t>((bytes + 8191) / 4096 * 4096))));
+  if (memory) std::memset(memory.get(), 0, static_cast<size_t>(bytes));
+  return memory;
+}
+
+// Seconds of `times` calls on every thread at once, the least of several tries.
+double least_seconds(Loop loop, int64_t bytes, int64_t argument, int times, int threads) {
+  std::vector<Memory> from, to;
+  for (int t = 0; t < threads; ++t) from.push_back(memory_of(bytes)), to.push_back(memory_of(bytes));
+  double least = 1e9;
+  for (int attempt = 0; attempt < 6; ++attempt) {
+    std::atomic<int> ready{0};
+    std::atomic<bool> go{false};
+    std::vector<double> seconds(static_cast<size_t>(threads));
+    auto work = [&](int t) {
+      const auto n = static_cast<size_t>(t);
+      loop(from[n].get(), to[n].get(), argument);
+      ++ready;
+      while (!go.load(std::memory_order_acquire)) std::this_thread::yield();
+      const auto start = Clock::now();
+      for (int i = 0; i < times; ++i) loop(from[n].get(), to[n].get(), argument);
+      seconds[n] = std::chrono::duration<double>(Clock::now() - start).count();
+    };
+    std::vector<std::thread> others;
+    for (int t = 1; t < threads; ++t) others.emplace_back(work, t);
+    std::thread first(work, 0);
+    while (ready.load() < threads) std::this_thread::yield();
+    go.store(true, std::memory_order_release);
+    first.join();
+    for (std::thread& other : others) other.join();
+    least = std::min(least, *std::max_element(seconds.begin(), seconds.end()));
+  }
+  return least;
+}
+
+}  // namespace
+
+double Peaks::bandwidth(double bytes, const CpuTarget& target, int threads) const {
+  const double each = bytes / threads;
+  return each <= target.l1_bytes ? l1 : each <= target.l2_bytes ? l2 : each <= target.l3_bytes ? l3 : memory;
+}
+
+Peaks measure_peaks(const CpuTarget& target, int threads) {
+  const int lanes = target.lanes(4), accumulators = target.vector_registers >= 32 ? 16 : 10;
+  const std::string text =
+      cat("enum { L = ", lanes, ", N = ", accumulators, " };\n#define MULTIPLY_ADD(x, y, z) ",
+          target.fma ? "__builtin_elementwise_fma(x, y, z)" : "((z) + (x) * (y))", kText);
+  codegen::Jit jit;
+  jit.add_object(codegen::compile_to_object("peak.cpp", text, {.cpu = target.name, .tune = target.tune}));
+  auto find = [&](const char* name) { return reinterpret_cast<Loop>(jit.lookup(name)); };
+  Peaks peaks;
+  const double fma = least_seconds(find("peak_fma"), 1 << 16, kFmaRounds, 4, threads);
+  peaks.flops = 2.0 * lanes * accumulators * kFmaRounds * 4 * threads / fma;
+  auto rate = [&](const char* loop, int64_t bytes, double moved) {
+    const int times = static_cast<int>(std::max<int64_t>(1, (int64_t{24} << 20) / bytes));
+    return moved * static_cast<double>(bytes) * times * threads /
+           least_seconds(find(loop), bytes, bytes, times, threads);
+  };
+  peaks.l1 = rate("peak_read", target.l1_bytes / 2, 1);
+  peaks.l2 = rate("peak_read", target.l2_bytes / 2, 1);
+  peaks.l3 = rate("peak_read", std::max<int64_t>(target.l3_bytes / 2, 2 * target.l2_bytes), 1);
+  // Beyond any last-level cache that threads share.
+  const int64_t large = int64_t{64} << 20;
+  peaks.memory = std::max(rate("peak_copy", large, 2), rate("peak_read", large, 1));
+  return peaks;
+}
+
+}  // namespace stridec::tune

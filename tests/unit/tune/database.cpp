@@ -1,0 +1,102 @@
+#include "compiler/tune/database.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/files.h"
+
+using namespace stridec;
+using namespace stridec::tune;
+
+namespace {
+
+Entry entry(const std::string& structure, int tried, double microseconds = 12.5) {
+  return {
+      .key = {.structure = structure, .shape = "1x128", .cpu = "znver4", .threads = 2, .compiler = "0.1.0"},
+      .microseconds = microseconds,
+      .default_microseconds = 20,
+      .noise_percent = 0.5,
+      .tried = tried,
+      .schedule = "gemm.f32.8x48: rows %i0; columns %i1",
+      .kernel = "matmul+bias"};
+}
+
+struct Folder {
+  std::string path;
+  Folder() {
+    char name[] = "/tmp/stridec-tune-XXXXXX";
+    path = mkdtemp(name);
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+};
+
+std::string refused(const std::string& text) {
+  try {
+    parse_entries(text, "t.txt");
+  } catch (const Error& error) {
+    CHECK(error.diagnostic.kind == ErrorKind::kMalformed);
+    CHECK(error.diagnostic.where.file == "t.txt");
+    return error.text;
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("an entry is a line that reads back as it was") {
+  const Entry one = entry("9f86d081884c7d65", 9);
+  const std::string line = to_string(one);
+  CHECK(line ==
+        "9f86d081884c7d65 1x128 znver4 2 0.1.0 | 12.50us 20.00us 0.50% 9 | gemm.f32.8x48: rows %i0; columns "
+        "%i1 | "
+        "matmul+bias");
+  const auto read = parse_entries("# a remark\n\n" + line + "\n", "t.txt");
+  REQUIRE(read.size() == 1);
+  CHECK(read[0].key == one.key);
+  CHECK(to_string(read[0]) == line);
+  Entry odd = one;  // a name from a hostile model stays within its line
+  odd.kernel = "a | b\nc";
+  CHECK(parse_entries(to_string(odd), "t.txt")[0].kernel == "a _ b_c");
+}
+
+TEST_CASE("what is no entry is refused with its line") {
+  const std::string line = to_string(entry("9f86d081884c7d65", 9));
+  CHECK(refused(line + "\nnonsense\n").find("line 2") != std::string::npos);
+  CHECK(refused("a b c 2 d | 1us 1us 1% x | s | k").find("line 1") != std::string::npos);
+  CHECK(refused("a b c 2 d | 1us 1us 1% 3 | two words: s | k").find("line 1") != std::string::npos);
+  CHECK(refused("a b c 2 d | 1ms 1us 1% 3 | s | k").find("line 1") != std::string::npos);
+  CHECK(refused("# stridec tuning 2: something else\n").find("another format") != std::string::npos);
+  CHECK(refused(line + "\n") == "");
+}
+
+TEST_CASE("entries are appended, and the last one with a key holds") {
+  const Folder folder;
+  const std::string file = folder.path + "/new/t.txt";
+  {
+    Database first(file), second(file);
+    first.append(entry("aaaa", 3, 10));
+    second.append(entry("bbbb", 3, 11));
+    first.append(entry("aaaa", 3, 9));
+    CHECK(first.find(entry("aaaa", 0).key)->microseconds == 9);
+    CHECK(first.find(entry("bbbb", 0).key) == nullptr);
+  }
+  const Database all(file, true);
+  CHECK(all.entries().size() == 3);
+  CHECK(all.find(entry("aaaa", 0).key)->microseconds == 9);
+  CHECK(all.find(entry("bbbb", 0).key)->microseconds == 11);
+  CHECK(read_file(file).starts_with("# stridec tuning 1"));
+  CHECK_THROWS_AS(Database(folder.path + "/missing.txt", true), Error);
+}
+
+TEST_CASE("merging keeps one entry for a key: the one that tried more, of equals the last") {
+  const auto all =
+      merged({entry("bbbb", 5, 1), entry("aaaa", 9, 2), entry("bbbb", 5, 3), entry("aaaa", 2, 4)});
+  REQUIRE(all.size() == 2);
+  CHECK(all[0].key.structure == "aaaa");
+  CHECK(all[0].microseconds == 2);
+  CHECK(all[1].microseconds == 3);
+  CHECK(parse_entries(file_text(all), "t.txt").size() == 2);
+}

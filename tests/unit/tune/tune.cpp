@@ -1,0 +1,129 @@
+#include "compiler/tune/tune.h"
+
+#include <doctest/doctest.h>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/schedule/candidates.h"
+#include "compiler/schedule/fusion.h"
+#include "compiler/tune/forecast.h"
+#include "tests/unit/schedule/programs.h"
+
+using namespace stridec;
+using namespace stridec::testing;
+using namespace stridec::tune;
+
+namespace {
+
+// Two equal contractions with weights, and a softmax, over a symbolic number of rows.
+loop::Program program() {
+  Pieces p("tuned");
+  const loop::View x = p.input("x", {p.n, 48});
+  const loop::View a = p.matmul(x, p.weight("a", {48, 48}, 1));
+  const loop::View b = p.matmul(a, p.weight("b", {48, 48}, 2));
+  p.output("y", p.softmax(b));
+  schedule::fuse(p.program);
+  for (loop::Nest& nest : p.program.nests) loop::renumber(nest);
+  return std::move(p.program);
+}
+
+std::string message(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.text;
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("equal kernels are tuned once, from the space of candidates, and replayed") {
+  const loop::Program p = program();
+  const CpuTarget& target = cpu_target("native");
+  Database database("");
+  Options options{.database = &database, .measure = true, .shape = {{"n", 64}}, .seconds = 3, .threads = 2};
+  const Result first = tune::tune(p, target, options);
+  REQUIRE(!first.kernels.empty());
+  size_t nests = 0;
+  for (const Tuned& kernel : first.kernels) {
+    CHECK(kernel.origin == Tuned::Origin::kMeasured);
+    CHECK(kernel.entry.microseconds > 0);
+    CHECK(kernel.entry.microseconds <= kernel.entry.default_microseconds * 1.001);
+    CHECK(kernel.entry.key.shape.find("64") != std::string::npos);
+    CHECK(kernel.remarks.empty());
+    nests += kernel.nests.size();
+    const auto space = schedule::candidates(p, p[kernel.nests[0]], target);
+    bool found = false;
+    for (const auto& candidate : space)
+      found = found || loop::to_string(candidate.schedule) == kernel.entry.schedule;
+    CHECK(found);
+  }
+  CHECK(nests == first.chosen.size());
+  CHECK(nests > first.kernels.size());
+
+  options.measure = false, options.frozen = true;
+  const Result again = tune::tune(p, target, options);
+  CHECK(again.chosen == first.chosen);
+  for (const Tuned& kernel : again.kernels) CHECK(kernel.origin == Tuned::Origin::kDatabase);
+
+  // Another bucket of sizes has no entries; 50 is in the bucket of 64.
+  options.shape = {{"n", 50}};
+  CHECK(tune::tune(p, target, options).chosen == first.chosen);
+  options.shape = {{"n", 65}};
+  const std::string missing = message([&] { tune::tune(p, target, options); });
+  CHECK(missing.find("has no entry") != std::string::npos);
+  CHECK(missing.find(first.kernels[0].entry.kernel) != std::string::npos);
+}
+
+TEST_CASE("an entry outside of the space is none") {
+  const loop::Program p = program();
+  const CpuTarget& target = cpu_target("native");
+  Database measured(""), edited("");
+  Options options{.database = &measured, .measure = true, .seconds = 0.5, .threads = 1};
+  tune::tune(p, target, options);
+  for (Entry entry : measured.entries()) {
+    entry.schedule =
+        "gemm.f32.8x48: rows %i7; columns %i1; run %i2; a direct; b weights 48; tiles 3; order rows";
+    edited.append(entry);
+  }
+  options.database = &edited, options.measure = false;
+  CHECK(tune::tune(p, target, options).chosen.empty());
+  options.frozen = true;
+  CHECK(message([&] { tune::tune(p, target, options); }).find("does not know") != std::string::npos);
+}
+
+TEST_CASE("shapes to tune for are sizes of the model, within their ranges") {
+  const loop::Program p = program();
+  const CpuTarget& target = cpu_target("native");
+  Database database("");
+  Options options{.database = &database, .shape = {{"depth", 3}}};
+  CHECK(message([&] { tune::tune(p, target, options); }).find("'depth'") != std::string::npos);
+  options.shape = {{"n", -5}};
+  CHECK(message([&] { tune::tune(p, target, options); }).find("outside of its range") != std::string::npos);
+}
+
+TEST_CASE("what is measured moves the forecast of its family and narrows it") {
+  Forecast forecast;
+  const auto before = forecast.range("a", 2);
+  CHECK(before.likely == 2);
+  CHECK(before.least < 1.2);
+  for (int i = 0; i < 8; ++i) forecast.learn("a", 2, 3);
+  const auto after = forecast.range("a", 2);
+  CHECK(after.likely > 2.5);
+  CHECK(after.likely < 3.01);
+  CHECK(after.likely / after.least < before.likely / before.least);
+  CHECK(forecast.range("b", 2).likely == 2);
+}
+
+TEST_CASE("the first candidate is the default") {
+  const loop::Program p = program();
+  for (const CpuTarget& target : cpu_targets())
+    for (const loop::Nest& nest : p.nests) {
+      const auto space = schedule::candidates(p, nest, target);
+      REQUIRE(!space.empty());
+      CHECK(space[0].schedule == schedule::default_schedule(p, nest, target));
+      for (size_t i = 0; i < space.size(); ++i)
+        for (size_t j = 0; j < i; ++j) CHECK(!(space[i].schedule == space[j].schedule));
+    }
+}
