@@ -92,7 +92,10 @@ std::vector<Row> profile(Subject& subject, const Sizes& sizes, const tune::Peaks
     return row;
   };
   const Json manifest = Json::parse(subject.library->manifest());
-  for (const Json& kernel : manifest.value("kernels", Json::array())) {
+  Json kernels = manifest.value("kernels", Json::array());
+  for (const Json& special : manifest.value("specializations", Json::array()))
+    for (const Json& kernel : special.at("kernels")) kernels.push_back(kernel);
+  for (const Json& kernel : kernels) {
     Row row{.name = kernel.value("name", "")};
     for (const Json& number : kernel.value("steps", Json::array())) {
       const auto step = number.get<size_t>();

@@ -98,7 +98,7 @@ int fill(const Flags& flags, const Globals& globals) {
     fail(ErrorKind::kUsage, "usage", "a model is needed, or one of show, merge, prune",
          "'stridec tune --help' lists what it takes");
   ProgressPrinter progress(globals);
-  CompileOptions options = flags.common.options();
+  CompileOptions options = flags.common.options(globals);
   options.mode = "max-autotune";
   options.progress = [&progress](std::string_view stage, int64_t done, int64_t total, std::string_view what) {
     progress.update(stage, done, total, what);

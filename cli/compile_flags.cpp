@@ -19,6 +19,38 @@ std::vector<std::string> split_list(const std::string& text) {
   return items;
 }
 
+namespace {
+
+// "batch=1,8" and "sequence=128": {batch 1, sequence 128}, {batch 8, sequence 128}.
+std::vector<loop::SymbolValues> combinations(const std::vector<std::string>& flags) {
+  constexpr size_t kMost = 16;
+  std::vector<loop::SymbolValues> all;
+  for (const std::string& flag : flags) {
+    const size_t equals = flag.find('=');
+    const std::string name = flag.substr(0, equals);
+    std::vector<loop::SymbolValues> longer;
+    for (const std::string& value : split_list(equals == std::string::npos ? "" : flag.substr(equals + 1))) {
+      const int64_t size = parse_sizes(cat(name, "=", value)).at(name);
+      for (loop::SymbolValues sizes : all.empty() ? std::vector<loop::SymbolValues>(1) : all) {
+        if (!sizes.emplace(name, size).second)
+          fail(ErrorKind::kUsage, "bad-size", cat("--specialize names '", name, "' twice"),
+               "write batch=1,8 once");
+        longer.push_back(std::move(sizes));
+      }
+    }
+    if (longer.empty() || longer.size() > kMost)
+      fail(ErrorKind::kUsage, "bad-size",
+           longer.empty()
+               ? cat("'", flag, "' is not of the form name=size,size")
+               : cat("--specialize asks for ", longer.size(), " programs; ", kMost, " are the most"),
+           "write --specialize batch=1,8");
+    all = std::move(longer);
+  }
+  return all;
+}
+
+}  // namespace
+
 void CompileFlags::declare(CLI::App& app) {
   app.add_option("model", model, "the model: .onnx")->required();
   app.add_option("--target", targets, "cpu, cuda, or cpu,cuda: both in one library (default: cpu)");
@@ -32,6 +64,10 @@ void CompileFlags::declare(CLI::App& app) {
   app.add_option("-O", settings, "key=value, see 'stridec options'");
   app.add_option("--weights", weights, "embed, or external: a file beside the library")
       ->check(CLI::IsMember({"embed", "external"}));
+  app.add_option(
+      "--specialize", specialize,
+      "sizes that get a program of their own beside the general one: batch=1,8 (of several flags, every "
+      "combination)");
   app.add_option("--tune-db", tune_db,
                  "tuning database: schedules are taken from it, and max-autotune adds to it");
   app.add_flag("--frozen", frozen, "take every schedule from the tuning database; fail where one is missing");
@@ -70,6 +106,7 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
            cat("it takes ", known->values));
     made.settings[key] = value;
   }
+  made.specialize = combinations(specialize);
   made.tuning = {.database = tune_db, .frozen = frozen, .shape = parse_sizes(tune_shape)};
   made.use_cache = !no_cache;
   return made;

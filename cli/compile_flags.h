@@ -16,6 +16,7 @@ namespace stridec::cli {
 struct CompileFlags {
   std::string model, targets, cpus, gpus, nvrtc, dims, mode = "default", weights = "embed";
   std::string tune_db, tune_shape;
+  std::vector<std::string> specialize;
   bool frozen = false;
   std::vector<std::string> settings;
   bool no_cache = false;

@@ -10,6 +10,7 @@
 #include "compiler/passes/pass_list.h"
 #include "compiler/schedule/memory_plan.h"
 #include "compiler/schedule/pass_list.h"
+#include "compiler/sym/text.h"
 #include "compiler/tuned.h"
 
 namespace stridec {
@@ -66,7 +67,12 @@ package::ManifestFacts facts_of(const CompileOptions& options, const Compilation
                                .settings = options.settings,
                                .weights_file = options.weights_file,
                                .tuning = tuning_facts(made)};
-  for (const Variant& variant : made.variants) facts.variants.push_back(variant.target.name);
+  for (const Variant& variant : made.variants) {
+    if (variant.when.is_const(1))
+      facts.variants.push_back(variant.target.name);
+    else if (made.gpu_variants.empty() && variant.target.name == made.variants.front().target.name)
+      facts.specializations.push_back({variant.when, &variant.program});
+  }
   for (const codegen::cuda::Variant& variant : made.gpu_variants)
     facts.gpu_variants.push_back(variant.target.name);
   return facts;
@@ -105,16 +111,26 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   if (!runner.made(schedule::loop_passes(), made.loops)) return stopped();
   if (last == Stage::kLoops) return made;
 
-  loop::Program program = made.loops;
-  if (!runner.run(schedule::loop_passes(), program, {}, &made.decisions)) return stopped();
+  std::vector<Variant> programs = {{.program = made.loops}};  // the general one first
+  for (const loop::SymbolValues& sizes : options.specialize)
+    programs.push_back({.program = loop::specialized(made.loops, sizes), .when = loop::condition_of(sizes)});
+  for (Variant& given : programs) {
+    const bool general = given.when.is_const(1);
+    const std::string sizes = general ? "" : sym::to_string(given.when);
+    if (!runner.run(schedule::loop_passes(), given.program, sizes, general ? &made.decisions : nullptr))
+      return stopped();
+  }
   for (const GpuTarget& target : targets.gpus) {
-    auto& variant = made.gpu_variants.emplace_back(codegen::cuda::Variant{target, program});
+    auto& variant = made.gpu_variants.emplace_back(codegen::cuda::Variant{target, programs[0].program});
     if (!runner.run(schedule::gpu_passes(), variant.program, target.name, target)) return stopped();
   }
   for (const CpuTarget& target : targets.cpus) {
-    Variant& variant = made.variants.emplace_back(Variant{target, program});
-    const schedule::Chosen chosen = tuned(variant.program, target, options, made);
-    if (!runner.run(schedule::cpu_passes(), variant.program, target.name, target, chosen)) return stopped();
+    for (const Variant& given : programs) {
+      Variant& variant = made.variants.emplace_back(given);
+      variant.target = target;
+      const schedule::Chosen chosen = tuned(variant.program, target, options, made);
+      if (!runner.run(schedule::cpu_passes(), variant.program, target.name, target, chosen)) return stopped();
+    }
   }
   if (last == Stage::kSchedule) return made;
 
@@ -123,13 +139,15 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
     tell("building", static_cast<int64_t>(done), static_cast<int64_t>(total), "kernels");
   };
   tell("packing");
-  std::vector<loop::Program*> programs;
-  for (codegen::cuda::Variant& variant : made.gpu_variants) programs.push_back(&variant.program);
-  for (Variant& variant : made.variants) programs.push_back(&variant.program);
-  for (loop::Program* each : programs) codegen::cpu::run_prepack(*each, cpu_target("native"), build);
-  schedule::plan_weights(programs);
+  std::vector<loop::Program*> all;
+  for (codegen::cuda::Variant& variant : made.gpu_variants) all.push_back(&variant.program);
+  for (Variant& variant : made.variants) all.push_back(&variant.program);
+  for (loop::Program* each : all) codegen::cpu::run_prepack(*each, cpu_target("native"), build);
+  schedule::plan_weights(all);
   runner.lap("packing");
   build.host = package::host_options(made.programs(), options.weights_file);
+  build.host.spin_us = mode(options.mode).spin_us;
+  build.host.thread_cost = mode(options.mode).thread_cost;
   made.device = codegen::cuda::emit(made.gpu_variants);
   codegen::cuda::compile(
       made.device, {.use_cache = options.use_cache, .nvrtc = options.nvrtc, .progress = build.progress});

@@ -14,6 +14,7 @@
 #include "compiler/frontend/import.h"
 #include "compiler/graph/graph.h"
 #include "compiler/loop/program.h"
+#include "compiler/loop/specialize.h"
 #include "compiler/package/artifact.h"
 #include "compiler/schedule/fusion.h"
 #include "compiler/tune/tune.h"
@@ -22,7 +23,8 @@ namespace stridec {
 
 struct Mode {
   std::string_view name, meaning;
-  bool measure = false;  // schedules are tuned
+  bool measure = false;              // schedules are tuned
+  int spin_us = 0, thread_cost = 1;  // codegen::HostOptions
 };
 const std::vector<Mode>& modes();
 const Mode& mode(std::string_view name);  // of the list
@@ -57,6 +59,8 @@ struct CompileOptions {
   std::string mode = "default";
   std::map<std::string, std::string> settings;  // -O key=value
   std::string weights_file;                     // a name for weights beside the library; "": within it
+  // Sizes for which there is a program of its own beside the general one, chosen during the run.
+  std::vector<loop::SymbolValues> specialize;
   Tuning tuning;
   bool use_cache = true;  // of compiled kernels
   PassOptions passes;
@@ -71,7 +75,9 @@ struct Compilation {
   graph::Graph graph;   // as imported, before the passes on it
   loop::Program loops;  // one nest an operator
   std::vector<schedule::Decision> decisions;
-  std::vector<codegen::cpu::Variant> variants;  // fused, laid out, scheduled, with memory planned; best first
+  std::vector<codegen::cpu::Variant>
+      variants;  // fused, laid out, scheduled, with memory planned; best first,
+                 // behind each the programs for some sizes alone
   std::vector<std::vector<tune::Tuned>> tuned;  // of each variant; empty: schedules by the model alone
   std::vector<codegen::cuda::Variant> gpu_variants;  // likewise
   codegen::cpu::Built built;

@@ -207,6 +207,25 @@ std::string c_string(std::string_view text) {
   return out + '"';
 }
 
+// The functions of a variant with programs for some sizes alone: each asks whose sizes these are.
+static std::string choice_text(const std::vector<HostVariant>& variants, size_t general, size_t end,
+                               const std::string& suffix) {
+  const loop::Program& program = *variants[general].program;
+  const HostNames names(program);
+  auto function = [&](const std::string& type, const std::string& name, const std::string& parameter,
+                      const std::string& argument) {
+    std::string out = cat("static ", type, " ", name, "_", suffix, "(", parameter, ") {\n");
+    if (argument == "run") out += "  const int64_t* const v = run->symbols;\n";
+    for (size_t i = general + 1; i < end; ++i)
+      out += cat("  if (", names.text(variants[i].when, program.facts), ") return ", name, "_v", i, "(",
+                 argument, ");\n");
+    return out + cat("  return ", name, "_v", general, "(", argument, ");\n}\n");
+  };
+  return function("int64_t", "workspace", "const int64_t* v", "v") +
+         function("int64_t", "scratch", "const int64_t* v", "v") +
+         function("int32_t", "run", "stridec_abi_run* run", "run");
+}
+
 std::string host_text(const std::vector<HostVariant>& variants, const HostOptions& options) {
   STRIDEC_CHECK(!variants.empty());
   const loop::Program& program = *variants[0].program;
@@ -218,26 +237,33 @@ std::string host_text(const std::vector<HostVariant>& variants, const HostOption
   host.bind();
   host.output_dims();
   std::string rows;
-  int slot_count = 0;
-  for (size_t i = 0; i < variants.size(); ++i) {
-    HostRun run(variants[i], cat("v", i), host.messages);
-    host.out += run.text();
-    slot_count = std::max(slot_count, run.slot_count);
+  int slot_count = 0, row_count = 0;
+  for (size_t i = 0; i < variants.size(); ++row_count) {
+    const size_t general = i;
+    std::vector<std::string> names;
+    do {
+      HostRun run(variants[i], cat("v", i), host.messages, options, names.size());
+      host.out += run.text();
+      slot_count = std::max(slot_count, run.slot_count);
+      names.insert(names.end(), run.step_names.begin(), run.step_names.end());
+    } while (++i < variants.size() && !variants[i].when.is_const(1));
+    const std::string suffix = i - general == 1 ? cat("v", general) : cat("of_", general);
+    if (i - general > 1) host.out += choice_text(variants, general, i, suffix);
     std::string feature = "STRIDEC_CPU_", device;
-    for (char ch : variants[i].name)
+    for (char ch : variants[general].name)
       feature += ch == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(ch)));
-    if (const GpuTarget* gpu = variants[i].gpu) {
+    if (const GpuTarget* gpu = variants[general].gpu) {
       feature = "0";
       device = cat(", STRIDEC_ABI_CUDA, ", gpu->capability, ", ",
                    gpu->ptx     ? 2
                    : gpu->exact ? 1
                                 : 0,
-                   ", ", variants[i].rows.size(), ", ", variants[i].rows.empty() ? "0" : cat("kernels_v", i));
+                   ", ", variants[general].rows.size(), ", ",
+                   variants[general].rows.empty() ? "0" : cat("kernels_v", general));
     }
-    rows += cat("  {", c_string(variants[i].name), ", ", feature, ", workspace_v", i, ", scratch_v", i,
-                ", run_v", i, ", ", run.step_names.size(), ", 0, ",
-                c_string(join(run.step_names, "", [](const std::string& s) { return s + '\0'; })), device,
-                "},\n");
+    rows += cat("  {", c_string(variants[general].name), ", ", feature, ", workspace_", suffix, ", scratch_",
+                suffix, ", run_", suffix, ", ", names.size(), ", 0, ",
+                c_string(join(names, "", [](const std::string& s) { return s + '\0'; })), device, "},\n");
   }
   std::string out =
       "// The host program of '" + std::string(program.name) + "'.\n#define STRIDEC_ABI_FREESTANDING\n";
@@ -261,7 +287,7 @@ std::string host_text(const std::vector<HostVariant>& variants, const HostOption
           "sizeof(stridec_abi_program), ",
           c_string(program.name), ", \"stridec " STRIDEC_VERSION "\",\n  ", program.symbols.size(), ", ",
           program.inputs.size(), ", ", program.outputs.size(), ", ", program.states.size(), ", ",
-          host.messages.list.size(), ", ", slot_count, ", ", variants.size(), ", 0,\n  ",
+          host.messages.list.size(), ", ", slot_count, ", ", row_count, ", ", options.spin_us, ",\n  ",
           table(!program.symbols.empty(), "symbols"), ", ", table(!program.inputs.empty(), "inputs"), ", ",
           table(!program.outputs.empty(), "outputs"), ", ", table(!program.states.empty(), "states"), ", ",
           table(!host.messages.list.empty(), "messages"), ", variants,\n  bind, output_dims, ",

@@ -35,7 +35,8 @@ struct DeviceRow {
 // A program scheduled for one instruction set, or for one kind of GPU. All variants of an artifact have the same inputs, outputs,
 // states, symbols and guards; steps and weights' places may differ. Copy steps have become launches.
 struct HostVariant {
-  std::string name;  // CpuTarget::name, GpuTarget::name
+  std::string name;    // CpuTarget::name, GpuTarget::name
+  sym::Expr when = 1;  // over symbols of the inputs: this program runs where it holds
   const loop::Program* program = nullptr;
   std::map<loop::NestId, LaunchedKernel> kernels;
   std::map<const loop::Call*, LaunchedKernel> routines;
@@ -47,11 +48,14 @@ struct HostVariant {
 };
 
 struct HostOptions {
+  int spin_us = 0;           // stridec_abi_program.spin_us
+  int thread_cost = 1;       // launches are shared where they are worth 1/thread_cost of what is usual
   std::string weights_file;  // "": within the artifact
   uint64_t weights_bytes = 0, weights_hash = 0;
 };
 
-// Best variant first. The text stands alone.
+// Best variant first; behind a general program (`when` is 1) those of the same CPU for some sizes alone, which the run
+// prefers in their order. The text stands alone.
 std::string host_text(const std::vector<HostVariant>& variants, const HostOptions& options = {});
 
 // What a program needs before its host text is made: copies become nests and launches,

@@ -75,11 +75,14 @@ size_t HostMessages::number(Kind kind, const std::string& text) {
 // ---- one variant
 // -----------------------------------------------------------------------------------------------------
 
-HostRun::HostRun(const HostVariant& variant, std::string suffix, HostMessages& messages)
+HostRun::HostRun(const HostVariant& variant, std::string suffix, HostMessages& messages,
+                 const HostOptions& options, size_t first_step)
     : variant_(variant),
       program_(*variant.program),
       suffix_(std::move(suffix)),
       messages_(messages),
+      options_(options),
+      first_step_(first_step),
       names_(program_),
       facts_(program_.facts) {
   for (const loop::Symbol& s : program_.symbols)
@@ -120,7 +123,7 @@ std::string HostRun::pointer(loop::BufferId id) {
 
 void HostRun::launch(const LaunchedKernel& launched, const std::string& name) {
   const Kernel& kernel = *launched.kernel;
-  const size_t step = step_names.size();
+  const size_t step = first_step_ + step_names.size();
   step_names.push_back(name);
   line(cat("{  // ", name));
   ++depth_;
@@ -134,8 +137,15 @@ void HostRun::launch(const LaunchedKernel& launched, const std::string& name) {
   if (!sizes.empty()) line(cat("const int64_t z[] = {", join(sizes, ", "), "};"));
   line(cat("const stridec_abi_args a = {", kernel.buffers.empty() ? "0" : "b", ", ",
            sizes.empty() ? "0" : "z", ", run->scratch, run->scratch_stride, run->failures};"));
-  line(cat("if (run->launch(run, ", launched.symbol, ", &a, ", c(kernel.tasks), ", ", c(kernel.grain), ", ",
-           step, ")) return 1;"));
+  const Expr grain = sym::simplify(sym::max(1, sym::floordiv(kernel.grain, options_.thread_cost)), facts_);
+  line(cat("const int64_t tasks = ", c(kernel.tasks), ", grain = ", c(grain), ";"));
+  // One part needs nothing of the runtime.
+  line("if (run->direct && (tasks <= grain || run->threads == 1)) {");
+  line(cat("  if (tasks > 0) ", launched.symbol, "(&a, 0, tasks, 0);"));
+  line("  if (run->failures->code) return 1;");
+  line(cat("} else if (run->launch(run, ", launched.symbol, ", &a, tasks, grain, ", step, ")) {"));
+  line("  return 1;");
+  line("}");
   --depth_;
   line("}");
 }

@@ -37,7 +37,8 @@ struct HostMessages {
 // workspace_<suffix>, scratch_<suffix>, run_<suffix>.
 class HostRun {
  public:
-  HostRun(const HostVariant& variant, std::string suffix, HostMessages& messages);
+  HostRun(const HostVariant& variant, std::string suffix, HostMessages& messages, const HostOptions& options,
+          size_t first_step);
   std::string text();
   std::vector<std::string> step_names;
   int slot_count = 0;  // buffers that the run allocates
@@ -61,6 +62,8 @@ class HostRun {
   const loop::Program& program_;
   std::string suffix_;
   HostMessages& messages_;
+  const HostOptions& options_;
+  size_t first_step_;  // numbers of other programs of the variant are below
   HostNames names_;
   sym::Facts facts_;
   std::string out_;

@@ -71,10 +71,9 @@ Json symbols_of(const Program& program) {
 }
 
 // One entry for launches with the same name, schedule and cost. Steps are numbered as the runtime's profile does.
-Json kernels_of(const Program& program, const TuningFacts& tuning) {
+Json kernels_of(const Program& program, const TuningFacts& tuning, int& steps) {
   Json kernels = Json::array();
   std::map<std::string, size_t> position;
-  int steps = 0;
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     const auto* launch = std::get_if<loop::Launch>(&step.node);
     if (!launch && !std::holds_alternative<loop::Call>(step.node)) return;
@@ -120,6 +119,7 @@ std::string manifest(const Program& program, const ManifestFacts& facts) {
   }
   if (!facts.variants.empty())
     targets.push_back({{"device", "cpu"}, {"architecture", "x86_64"}, {"variants", facts.variants}});
+  int steps = 0;  // of the runtime's profile: the general program's first
   Json json = {
       {"schema_version", "1.0"},
       {"compiler", "stridec " STRIDEC_VERSION},
@@ -138,8 +138,12 @@ std::string manifest(const Program& program, const ManifestFacts& facts) {
         {"workspace_bytes", sym::to_string(program.arena_bytes)}}},
       {"targets", std::move(targets)},
       {"requires", std::move(required)},
-      {"kernels", kernels_of(program, facts.tuning)},
+      {"kernels", kernels_of(program, facts.tuning, steps)},
   };
+  for (const auto& [when, special] : facts.specializations)
+    json["specializations"].push_back({{"when", sym::to_string(when)},
+                                       {"workspace_bytes", sym::to_string(special->arena_bytes)},
+                                       {"kernels", kernels_of(*special, {}, steps)}});
   if (facts.tuning.entries)
     json["tuning"] = {{"entries", facts.tuning.entries}, {"sha256", facts.tuning.sha256}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -32,6 +32,12 @@ struct ManifestFacts {
   std::string glibc;                      // "2.34": the least that the library runs on
   std::string weights_file;               // beside the library; "": within it
   TuningFacts tuning;
+  // Programs for some sizes alone, of the best variant, in the order in which the run asks for them.
+  struct Specialization {
+    sym::Expr when;
+    const loop::Program* program;
+  };
+  std::vector<Specialization> specializations;
 };
 
 // Two-space indented JSON, keys in a fixed order, ended by a newline; the same bytes for the same arguments.

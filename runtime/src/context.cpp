@@ -107,7 +107,9 @@ stridec_status make_threads(stridec_context& c, const stridec_context_options& o
   c.parallel_for = options.parallel_for;
   c.parallel_user = options.parallel_user;
   if (!c.parallel_for && c.threads > 1) {
-    c.pool = pool_create(c.threads, options.spin_us);
+    // The program's wish holds where spinning threads do not keep each other from working.
+    const int32_t wish = c.threads <= usable_processors() ? c.model->program->spin_us : 0;
+    c.pool = pool_create(c.threads, options.spin_us ? options.spin_us : wish);
     if (!c.pool) return out_of_memory(message, "threads", 0);
   }
   int64_t bytes = c.threads * static_cast<int64_t>(sizeof(stridec_abi_failure));

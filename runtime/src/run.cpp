@@ -225,7 +225,7 @@ stridec_status execute(stridec_context& c, Text& message) {
                          .scratch_stride = c.scratch.bytes / c.threads & -kAlignment,
                          .failures = reinterpret_cast<stridec_abi_failure*>(c.failures.data),
                          .threads = c.threads,
-                         .reserved = 0,
+                         .direct = !c.profiling,
                          .launch = launch,
                          .resize_output = resize_output,
                          .allocate = allocate_slot,

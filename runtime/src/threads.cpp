@@ -62,20 +62,29 @@ struct alignas(kLine) Post {
 
   // Returns the value once it differs from `old`.
   uint32_t wait_change(uint32_t old, int64_t spin_ns) {
+    return wait([old](uint32_t v) { return v != old; }, spin_ns);
+  }
+  void wait_for(uint32_t wanted, int64_t spin_ns) {
+    wait([wanted](uint32_t v) { return v == wanted; }, spin_ns);
+  }
+
+ private:
+  template <class Done>
+  uint32_t wait(Done&& is_over, int64_t spin_ns) {
     uint32_t v = value.load(std::memory_order_acquire);
-    if (v != old) return v;
+    if (is_over(v)) return v;
     if (spin_ns > 0) {
       int64_t deadline = now_ns() + spin_ns;
       do {
         for (int i = 0; i < 64; ++i) {
           relax();
           v = value.load(std::memory_order_acquire);
-          if (v != old) return v;
+          if (is_over(v)) return v;
         }
       } while (now_ns() < deadline);
     }
     asleep.store(1, std::memory_order_seq_cst);
-    while ((v = value.load(std::memory_order_seq_cst)) == old) futex_wait(value, old);
+    while (!is_over(v = value.load(std::memory_order_seq_cst))) futex_wait(value, v);
     asleep.store(0, std::memory_order_relaxed);
     return v;
   }
@@ -84,6 +93,9 @@ struct alignas(kLine) Post {
 struct Worker {
   Post ticket;  // written by the caller: a new number is a new piece of work, or the end
   Post done;    // written by the worker: the number of the work that it has finished
+  // The number of the work that nobody has begun, 0: none. Whoever takes it away does the work: the worker, or a
+  // caller who is through with its own before the worker is awake.
+  alignas(kLine) Word open{0};
   Pool* pool = nullptr;
   int32_t index = 0;
   uint32_t last = 0;  // the caller's: number of the last work posted
@@ -117,6 +129,13 @@ void take_parts(Pool& pool, int32_t first) {
   for (int32_t part = first; part < pool.parts; part += pool.takers) pool.body(pool.arg, part);
 }
 
+bool begin(Worker& worker, uint32_t number) {
+  return worker.open.compare_exchange_strong(number, 0, std::memory_order_acq_rel, std::memory_order_relaxed);
+}
+
+// 0 is no number.
+uint32_t next_number(uint32_t last) { return last + 1 ? last + 1 : 1; }
+
 void* work(void* argument) {
   Worker& self = *static_cast<Worker*>(argument);
   Pool& pool = *self.pool;
@@ -126,6 +145,7 @@ void* work(void* argument) {
   for (;;) {
     seen = self.ticket.wait_change(seen, pool.spin_ns);
     if (pool.stop) return nullptr;
+    if (!begin(self, seen)) continue;
     take_parts(pool, self.index);
     self.done.send(seen);
   }
@@ -192,7 +212,7 @@ void pool_destroy(Pool* pool) {
   check_fork(*pool);
   auto running = static_cast<int32_t>(pool->wiped->running.load());
   pool->stop = true;
-  for (int32_t i = 1; i < running; ++i) pool->workers[i].ticket.send(pool->workers[i].last + 1);
+  for (int32_t i = 1; i < running; ++i) pool->workers[i].ticket.send(next_number(pool->workers[i].last));
   for (int32_t i = 1; i < running; ++i) pthread_join(pool->workers[i].thread, nullptr);
   munmap(pool->wiped, 4096);
   free(pool->workers);
@@ -214,11 +234,19 @@ void pool_run(Pool* pool, int32_t parts, void (*body)(void* arg, int32_t part), 
   pool->arg = arg;
   pool->parts = parts;
   pool->takers = parts < running ? parts : running;
-  for (int32_t i = 1; i < pool->takers; ++i) pool->workers[i].ticket.send(++pool->workers[i].last);
+  for (int32_t i = 1; i < pool->takers; ++i) {
+    Worker& w = pool->workers[i];
+    w.last = next_number(w.last);
+    w.open.store(w.last, std::memory_order_release);
+    w.ticket.send(w.last);
+  }
   take_parts(*pool, 0);
   for (int32_t i = 1; i < pool->takers; ++i) {
     Worker& w = pool->workers[i];
-    w.done.wait_change(w.last - 1, pool->spin_ns);
+    if (begin(w, w.last))
+      take_parts(*pool, i);
+    else
+      w.done.wait_for(w.last, pool->spin_ns);
   }
   pool->wiped->lock.store(0, std::memory_order_release);
 }

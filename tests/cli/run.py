@@ -117,6 +117,19 @@ TRANSCRIPTS = {
         ("compile mlp.onnx -o out.so --dump-dir .", 1),
         ("compile mlp.onnx -o out.so --dump-after=all --dump-dir nowhere", 2),
     ],
+    "tune": [
+        ("tune", 1),
+        ("tune show missing.txt", 2),
+        ("tune show text.onnx", 3),
+        ("tune merge missing.txt -o merged.txt", 2),
+        ("tune mlp.onnx --tune-db untuned.txt --tune-shape colour=1", 1),
+        ("tune mlp.onnx --tune-db untuned.txt --tune-shape batch", 1),
+        ("compile mlp.onnx -o out.so --tune-db missing.txt --frozen", 2),
+        ("compile mlp.onnx -o out.so --tune-db text.onnx", 3),
+        ("compile mlp.onnx -o out.so --specialize batch", 1),
+        ("compile mlp.onnx -o out.so --specialize colour=3", 1),
+        ("compile mlp.onnx -o out.so --specialize batch=1 --specialize batch=2", 1),
+    ],
     "run": [
         ("run mlp.so", 1),
         ("run mlp.so --input x=flat.npy", 4),
@@ -422,6 +435,66 @@ def test_same_bytes():
     expect(files[0] == files[1], "the same model and flags give other bytes")
 
 
+def test_tuning():
+    """What is measured is replayed bit for bit; what is not in the database is refused by name."""
+    flags = "--mode max-autotune --tune-db tuned.txt --tune-shape batch=8"
+    stridec(f"compile mlp.onnx -o tuned.so {flags}", 0)
+    entries = json.loads(stridec("tune show tuned.txt --format=json", 0).stdout)
+    expect(entries and all(entry["microseconds"] > 0 for entry in entries), f"entries {entries}")
+    stridec(f"compile mlp.onnx -o replayed.so {flags} --frozen", 0)
+    for ending in (".so", ".json"):
+        with open("tuned" + ending, "rb") as first, open("replayed" + ending, "rb") as second:
+            expect(first.read() == second.read(), f"the replayed {ending} has other bytes")
+    with open("tuned.json", encoding="utf-8") as file:
+        manifest = json.load(file)
+    expect(manifest["tuning"]["entries"] == len(entries), f"tuning {manifest['tuning']}")
+    expect(all("measured" in kernel for kernel in manifest["kernels"]), f"kernels {manifest['kernels']}")
+    done = stridec("compile mlp.onnx -o lost.so --tune-db tuned.txt --frozen --tune-shape batch=4000", 8)
+    expect("error[not-tuned]" in done.stderr and f"'{entries[0]['kernel']}'" in done.stderr, done.stderr)
+    expect(not os.path.exists("lost.so"), "an artifact is left")
+
+    with open("tuned.txt", encoding="utf-8") as file:
+        lines = file.read()
+    with open("twice.txt", "w", encoding="utf-8") as file:
+        file.write(lines + lines)
+    stridec("tune merge tuned.txt twice.txt -o merged.txt", 0)
+    stridec("tune prune twice.txt", 0)
+    for name in ("merged.txt", "twice.txt"):
+        kept = json.loads(stridec(f"tune show {name} --format=json", 0).stdout)
+        expect(kept == entries, f"{name} has {kept}")
+    again = stridec(f"tune mlp.onnx {flags.split(maxsplit=2)[2]}", 0)
+    expect("0 of them measured now" in again.stderr, again.stderr)
+    stridec("run tuned.so --input x=good.npy --output y=tuned.npy", 0)
+    stridec("run mlp.so --input x=good.npy --output y=y.npy", 0)
+    np.testing.assert_allclose(np.load("tuned.npy"), np.load("y.npy"), rtol=1e-5, atol=1e-6)
+
+
+def test_specialize():
+    import jsonschema
+
+    stridec("compile mlp.onnx -o special.so --specialize batch=1,3", 0)
+    with open("special.json", encoding="utf-8") as file:
+        manifest = json.load(file)
+    with open(os.path.join(ROOT, "schemas", "manifest.schema.json"), encoding="utf-8") as file:
+        jsonschema.validate(manifest, json.load(file))
+    expect([row["when"] for row in manifest["specializations"]] == ["batch == 1", "batch == 3"], manifest)
+    for batch in (1, 2, 3, 4):
+        np.save("rows.npy", np.random.default_rng(batch).standard_normal((batch, 4)).astype(np.float32))
+        stridec("run special.so --input x=rows.npy --output y=special.npy", 0)
+        stridec("run mlp.so --input x=rows.npy --output y=y.npy", 0)
+        np.testing.assert_allclose(np.load("special.npy"), np.load("y.npy"), rtol=1e-5, atol=1e-6)
+    rows = json.loads(stridec("bench special.so --dim batch=3 --seconds 0.05 --format=json", 0).stdout)["kernels"]
+    expect(rows and all(row["flops"] > 0 for row in rows), f"kernels {rows}")
+
+
+def test_modes():
+    for mode in ("reduce-overhead", "default"):
+        stridec(f"compile mlp.onnx -o mode.so --mode {mode}", 0)
+        stridec("run mode.so --input x=good.npy --output y=mode.npy", 0)
+        stridec("run mlp.so --input x=good.npy --output y=y.npy", 0)
+        np.testing.assert_allclose(np.load("mode.npy"), np.load("y.npy"), rtol=1e-5, atol=1e-6)
+
+
 def test_run_and_verify():
     stridec("run mlp.so --input x=good.npy --output y=y.npy", 0)
     weights = {tensor.name: models.numpy_helper.to_array(tensor) for tensor in models.mlp().graph.initializer}
@@ -623,6 +696,9 @@ TESTS = [
     test_json_everywhere,
     test_progress,
     test_same_bytes,
+    test_tuning,
+    test_specialize,
+    test_modes,
     test_run_and_verify,
     test_libc_alone,
     test_ci_sample,

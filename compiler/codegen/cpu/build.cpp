@@ -146,6 +146,7 @@ Built build(std::vector<Variant>& variants, const BuildOptions& options) {
     declare_symbols(program);
     HostVariant& row = host.emplace_back();
     row.name = target.name;
+    row.when = variants[v].when;
     row.program = &program;
     built.launches[v].resize(program.nests.size());
     loop::for_each_step(program.steps, [&](const loop::Step& step) {

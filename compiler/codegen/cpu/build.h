@@ -17,6 +17,7 @@ namespace stridec::codegen::cpu {
 struct Variant {
   CpuTarget target;
   loop::Program program;
+  sym::Expr when = 1;  // over symbols of the inputs: the sizes that the program is for
 };
 
 struct BuildOptions {

@@ -144,7 +144,7 @@ struct stridec_abi_run {
   int64_t scratch_stride;        /* at least scratch_bytes(symbols) */
   stridec_abi_failure* failures; /* threads slots, all zero when the run begins */
   int32_t threads;               /* most parts that a launch is cut into */
-  int32_t reserved;
+  int32_t direct;                /* 1: run() may call kernels of one part itself; 0: launch wants to see all */
 
   /* Runs the kernel over [0, tasks) in at most min(threads, ceil(tasks / grain)) parts and returns when all
    * is done; one part runs on the caller. grain is the least number of tasks that is worth a thread (>= 1).
@@ -229,8 +229,8 @@ typedef struct stridec_abi_program {
   const char* name;     /* of the model */
   const char* compiler; /* "stridec 0.1.0" */
 
-  int32_t symbol_count, input_count, output_count, state_count, message_count, slot_count, variant_count,
-      reserved;
+  int32_t symbol_count, input_count, output_count, state_count, message_count, slot_count, variant_count;
+  int32_t spin_us; /* for contexts that do not say how long their idle threads spin; 0: the runtime's default */
   const stridec_abi_symbol* symbols;
   const stridec_abi_value* inputs;
   const stridec_abi_value* outputs;
