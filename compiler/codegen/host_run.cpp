@@ -7,6 +7,7 @@
 #include "compiler/base/text.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/effects.h"
+#include "compiler/schedule/memory_plan.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::codegen {
@@ -393,7 +394,9 @@ std::string HostRun::text() {
   auto reserve = [&](Expr bytes) {
     const bool from_data = names_.from_data(bytes);
     if (from_data && variant_.gpu) return;
-    scratch = sym::max(scratch, from_data ? Expr(facts_.bounds(bytes).hi) : bytes);
+    scratch = sym::max(
+        scratch,
+        from_data ? schedule::most_before_run(program_, bytes).value_or(facts_.bounds(bytes).hi) : bytes);
   };
   auto declare = [&](const LaunchedKernel& k) {
     reserve(k.kernel->scratch_bytes);

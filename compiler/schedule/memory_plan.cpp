@@ -321,4 +321,8 @@ void plan_weights(std::span<Program* const> variants) {
   for (Program* program : variants) program->weight_bytes = total;
 }
 
+std::optional<Expr> most_before_run(const Program& program, Expr size) {
+  return at_upper_bounds(size, upper_bounds(program));
+}
+
 }  // namespace stridec::schedule

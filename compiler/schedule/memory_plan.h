@@ -1,6 +1,7 @@
 // Memory planning: where each scratch buffer of a run lives.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "compiler/loop/program.h"
@@ -23,6 +24,10 @@ void plan_memory(loop::Program& program);
 // section: weights with the same bytes get the same place. Weights that only prepack nests read keep offset
 // -1.
 void plan_weights(std::span<loop::Program* const> variants);
+
+// A size with the symbols that the run itself binds at their upper bounds; nothing where they have none that is known
+// before the run.
+std::optional<sym::Expr> most_before_run(const loop::Program& program, sym::Expr size);
 
 inline constexpr int64_t kTypicalSize = 128;
 inline constexpr int64_t kMostReserved = int64_t{64} << 20;
