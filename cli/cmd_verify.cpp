@@ -23,6 +23,7 @@
 #include "compiler/compile.h"
 #include "compiler/loop/interpret.h"
 #include "compiler/loop/walk.h"
+#include "compiler/ops/op_table.h"
 
 namespace stridec::cli {
 namespace {
@@ -174,6 +175,9 @@ std::string kernels_with(const loop::Program& program, const std::string& origin
   return text;
 }
 
+// What the model means: every operation on its own, as imported. No pass touches it, so that passes are verified too.
+loop::Program reference_of(const graph::Graph& graph) { return ops::lower(graph); }
+
 // The first of the top level's nodes up to which this build's code differs from the interpreter. The interpreter runs
 // once, with every node's values as results; the code is built anew for each guess of a bisection, with that node's
 // values as results, so what is fused behind it does not hide it.
@@ -191,8 +195,7 @@ std::optional<std::string> first_difference(const Compilation& made, const Compi
     values += graph[id].outputs.size();
   }
   if (nodes.empty()) return std::nullopt;
-  const Tensors want =
-      interpret(compile(with_results(graph, nodes), options, Stage::kLoops).loops, inputs, progress);
+  const Tensors want = interpret(reference_of(with_results(graph, nodes)), inputs, progress);
   const auto differs = [&](size_t n) {
     try {
       const Compilation cut = compile(with_results(graph, {&nodes[n], 1}), options, Stage::kSchedule);
@@ -247,9 +250,10 @@ int run(const Flags& flags, const Globals& globals) {
   CompileOptions options = flags.common.options(globals);
   const auto dims = std::exchange(options.dims, {});  // the sizes of the runs, not limits
   const Compilation made = compile(options, Stage::kSchedule);
+  const loop::Program reference = reference_of(made.graph);
   std::optional<Library> library;
   if (!flags.artifact.empty()) library.emplace(flags.artifact, 0);
-  const bool all_given = flags.inputs.size() == made.loops.inputs.size();
+  const bool all_given = flags.inputs.size() == reference.inputs.size();
   const int count = all_given ? 1 : std::max(1, flags.runs);
   if (!globals.json)
     std::printf(" %s against %s, tolerance %g\n",
@@ -259,17 +263,17 @@ int run(const Flags& flags, const Globals& globals) {
   for (int i = 0; i < count; ++i) {
     // Random inputs are as many as a little time allows, unless their number is asked for.
     if (i > 0 && !flags.runs_given && std::chrono::steady_clock::now() - start > kEnough) break;
-    const Sizes sizes = all_given ? Sizes() : choose_sizes(made.loops, dims, i);
-    const Tensors inputs = inputs_of(made.loops, flags, sizes, i);
+    const Sizes sizes = all_given ? Sizes() : choose_sizes(reference, dims, i);
+    const Tensors inputs = inputs_of(reference, flags, sizes, i);
     const Tensors want =
-        flags.expected.empty() ? interpret(made.loops, inputs, progress) : given_outputs(made.loops, flags);
+        flags.expected.empty() ? interpret(reference, inputs, progress) : given_outputs(reference, flags);
     const Tensors got = library ? run_artifact(*library, inputs) : run_compiled(made, inputs);
     if (got.size() != want.size())
       fail(ErrorKind::kMismatch, "output-count",
            cat("the artifact has ", got.size(), " outputs, the model ", want.size()), "compile it again");
     const Difference worst = compare(got, want);
     runs.push_back({{"run", i}, {"sizes", sizes}, {"difference", worst.error}});
-    const std::string& output = made.loops[made.loops.outputs[worst.output]].name;
+    const std::string& output = reference[reference.outputs[worst.output]].name;
     if (worst.error <= flags.tolerance) {
       if (!globals.json)
         std::printf(" ok    run %d%s: largest difference %.1e\n", i + 1, text_of(sizes).c_str(), worst.error);

@@ -52,6 +52,36 @@ def scaled():
     )
 
 
+def rounded():
+    """y = -tanh(relu(x)): the second node alone rounds."""
+    return model(
+        [
+            helper.make_node("Relu", ["x"], ["a"], "exact/Relu"),
+            helper.make_node("Tanh", ["a"], ["b"], "rounds/Tanh"),
+            helper.make_node("Neg", ["b"], ["y"], "exact/Neg"),
+        ],
+        [value("x", ["batch", 64])],
+        [value("y", ["batch", 64])],
+    )
+
+
+def counted():
+    """Products with running sums of 0, 1, ... up to a number that only the run tells."""
+    return model(
+        [
+            helper.make_node("Range", ["zero", "end", "one"], ["r"], "count/Range"),
+            helper.make_node("Cast", ["r"], ["f"], "count/Cast", to=F32),
+            helper.make_node("Unsqueeze", ["f", "last"], ["column"], "turn/Unsqueeze"),
+            helper.make_node("CumSum", ["column", "first"], ["sums"], "sum/CumSum"),
+            helper.make_node("MatMul", ["sums", "w"], ["made"], "mix/MatMul"),
+            helper.make_node("Softmax", ["made"], ["y"], "mix/Softmax"),
+        ],
+        [value("end", [], I64)],
+        [value("y", None)],
+        [("zero", np.array(0)), ("one", np.array(1)), ("first", np.array(0)), ("last", np.array([1])), ("w", _weights(1, 8))],
+    )
+
+
 def gather():
     """picked = table[index]; total = left + right, of which each may have one row or as many as the other."""
     return model(
@@ -292,7 +322,8 @@ def write_all(folder):
         with open(path(name), "wb") as file:
             file.write(data)
 
-    for name, made in {"mlp": mlp(), "scaled": scaled(), "gather": gather(), "tower": tower(), **bad_models(), **overflowing_models(), **bombs()}.items():
+    good = {"mlp": mlp(), "scaled": scaled(), "rounded": rounded(), "counted": counted(), "gather": gather(), "tower": tower()}
+    for name, made in {**good, **bad_models(), **overflowing_models(), **bombs()}.items():
         write(name + ".onnx", made.SerializeToString())
     for name, data in bad_files(mlp().SerializeToString()).items():
         write(name, data)

@@ -511,6 +511,42 @@ def test_run_and_verify():
     np.testing.assert_allclose(np.load("y.npy"), expected, rtol=1e-5, atol=1e-6)
 
 
+def test_verify_finds():
+    """The node where rounding begins, an artifact of another model, and a weight that was changed in the file."""
+    done = stridec("verify rounded.onnx --tolerance 0 --dim batch=9", 8)
+    expect("FAIL  output 'y'" in done.stdout and "first difference at node 1 'rounds/Tanh'" in done.stdout, done.stdout)
+    expect("in kernel" in done.stdout and "exact/Relu" in done.stdout, done.stdout)
+    failure = json.loads(stridec("verify rounded.onnx --tolerance 0 --format=json", 8).stdout)
+    expect(not failure["pass"] and "rounds/Tanh" in failure["failure"], failure)
+    other = models.mlp()
+    weight = models.numpy_helper.to_array(other.graph.initializer[0]).copy()
+    weight[1, 2] += 0.5
+    other.graph.initializer[0].raw_data = weight.tobytes()
+    models.onnx.save(other, "other.onnx")
+    done = stridec("verify other.onnx mlp.so --dim batch=3", 8)
+    expect("compile the artifact again" in done.stdout, done.stdout)
+    stridec("verify other.onnx --dim batch=3", 0)
+    with open("mlp.so", "rb") as file:
+        library = bytearray(file.read())
+    bias = models.numpy_helper.to_array(models.mlp().graph.initializer[1]).tobytes()
+    at = bytes(library).find(bias[:16])
+    expect(at > 0, "the bias is not in the library")
+    library[at : at + 4] = np.float32(77).tobytes()
+    with open("spoiled.so", "wb") as file:
+        file.write(library)
+    done = stridec("verify mlp.onnx spoiled.so --dim batch=3", 8)
+    expect("FAIL  output 'y'" in done.stdout and "compile the artifact again" in done.stdout, done.stdout)
+
+
+def test_memory_of_the_run():
+    """A buffer whose size is data is shown as allocated during the run, and after which node."""
+    text = stridec("inspect counted.onnx --stage=memory", 0).stdout
+    expect("allocated during the run, size known after" in text and "count/Range" in text, text)
+    buffers = json.loads(stridec("inspect counted.onnx --stage=memory --format=json", 0).stdout)["buffers"]
+    made = [buffer for buffer in buffers if buffer["offset"] is None]
+    expect(made and all("count/Range" in buffer["allocated_after"] for buffer in made), buffers)
+
+
 def test_libc_alone():
     listing = subprocess.run(["readelf", "-dW", "mlp.so"], capture_output=True, text=True, check=True).stdout
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", listing)
@@ -700,6 +736,8 @@ TESTS = [
     test_specialize,
     test_modes,
     test_run_and_verify,
+    test_verify_finds,
+    test_memory_of_the_run,
     test_libc_alone,
     test_ci_sample,
     test_readme_has_the_exit_codes,
