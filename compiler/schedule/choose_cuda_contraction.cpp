@@ -20,12 +20,13 @@ using Dims = std::vector<loop::Dim>;
 // What the model knows of a multiprocessor beyond GpuTarget, a clock.
 constexpr double kClock = 1.7e9;
 constexpr double kWarpGroupFlops = 4096;  // 16-bit, by wgmma
-constexpr double kTensorFlops = 2400;     // by mma.sync; 2048 before Hopper
+constexpr double kTensorFlops = 1600;     // by mma.sync, as measured on Hopper
 constexpr double kScalarFlops = 256;      // f32; half before compute capability 8.6
 constexpr double kSharedBytes = 128;
 constexpr double kL2Bytes = 46;
-constexpr double kStep = 40;            // barrier and addresses
-constexpr double kExchange = 800;       // of partial sums in a cluster, for each block
+constexpr double kStep = 40;       // barrier and addresses
+constexpr double kExchange = 600;  // of partial sums in a cluster, and for an element of the tile
+constexpr double kExchangeElement = 0.17;
 constexpr double kTile = 2500;          // launch, first loads, end
 constexpr double kSumElement = 0.2;     // a sum's way through shared memory
 constexpr double kSumStatement = 0.01;  // a statement behind it, for a cost of 1
@@ -98,7 +99,8 @@ double cycles(const MatrixPlan& plan, const Shape& s, double element, const GpuT
                                 double(k.rows + k.columns) * k.depth * k.element_bytes / kL2Bytes});
   // Blocks side by side hide each other's waits; the copy engine needs no addresses.
   const double one = steps * (step * together + (k.is_wgmma() ? 10 : kStep)) + kTile +
-                     k.rows * k.columns * element / split + (split > 1 ? kExchange * split : 0);
+                     k.rows * k.columns * element / split +
+                     (split > 1 ? kExchange + kExchangeElement * k.rows * k.columns : 0);
   const double busy = std::ceil(tiles / (processors * together)) * one;
   const double bytes = s.batch * (s.rows + s.columns) * s.depth * k.element_bytes;
   const double memory = bytes * kClock / (target.memory_gb_s * 1e9);

@@ -58,7 +58,10 @@ def bind(folder, job, tensors):
             value = ctypes.c_int64(word)
             keep.append(value); pointers.append(ctypes.addressof(value))
         array = (vp * len(pointers))(*pointers)
-        config = Config((u32 * 3)(*launch["grid"]), (u32 * 3)(launch["threads"], 1, 1), launch["shared"], None, None, 0)
+        attribute = Attribute(6, 0, (u32 * 16)(1))  # programmatic stream serialization
+        keep.append(attribute)
+        config = Config((u32 * 3)(*launch["grid"]), (u32 * 3)(launch["threads"], 1, 1), launch["shared"], None,
+                        ctypes.addressof(attribute), 1 if launch["dependent"] else 0)
         calls.append((config, function(folder, launch["cubin"], launch["shared"]), array, keep))
     def go():
         for config, f, array, keep in calls:
@@ -127,6 +130,7 @@ def main(folder):
     failures, lines, timed = [], [], {}
     for number, job in enumerate(jobs):
         label = f"{job['case']} {job['schedule'].split(':')[0]}{' split' + job['schedule'].split('split')[1] if 'split' in job['schedule'] else ''} choice {job['choice']} {job['sizes'] or [b['shape'] for b in job['buffers'][:2]]}"
+        print(label, file=sys.stderr, flush=True)
         try:
             tensors = make(job, number)
             go = bind(folder, job, tensors)
@@ -157,6 +161,7 @@ def main(folder):
             lines.append(f"{label}: {ours:.1f} us {rate:.0f} TFLOP/s; library {bare:.1f} us (x{bare / ours:.2f}), with epilogue {fused:.1f} (x{fused / ours:.2f}); error {error:.2g}")
         except Exception as e:
             failures.append(f"{label}: {e}")
+            print(failures[-1], file=sys.stderr, flush=True)
             if "CUDA error" in str(e) and ("700" in str(e) or "illegal" in str(e)): break
     print("\n".join(lines))
     print("\n".join(failures[:40]))

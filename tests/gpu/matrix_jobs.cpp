@@ -44,6 +44,7 @@ class Writer {
     const GpuTarget& target = gpu_target("sm_90a");
     const loop::Program parsed = loop::parse_program(c.text);
     loop::Program program = parsed;
+    if (time) program.buffers[1].storage = loop::Storage::kWeight;
     loop::Nest& nest = program.nests[0];
     bool found = false;
     for (const auto& ranked : schedule::matrix_plans(program, nest, target)) {
@@ -86,11 +87,10 @@ class Writer {
                                 {"output", b.storage == loop::Storage::kOutput}});
     }
     for (const codegen::DeviceKernel& k : choice.launches) {
-      json launch = {{"cubin", cubin(k.code.text, c.name)},
-                     {"threads", k.threads},
-                     {"cluster", k.cluster},
-                     {"shared", value_of(k.shared_bytes, sizes)},
-                     {"workspace", value_of(k.workspace_bytes, sizes)}};
+      json launch = {
+          {"cubin", cubin(k.code.text, c.name)},       {"threads", k.threads},
+          {"dependent", k.dependent_launch},           {"cluster", k.cluster},
+          {"shared", value_of(k.shared_bytes, sizes)}, {"workspace", value_of(k.workspace_bytes, sizes)}};
       for (sym::Expr e : k.grid) launch["grid"].push_back(value_of(e, sizes));
       launch["maps"] = json::array(), launch["buffers"] = json::array(), launch["sizes"] = json::array();
       for (const codegen::TensorMap& m : k.maps) {
@@ -137,6 +137,12 @@ json matmul(bool transposed, bool epilogue) {
   return {{"op", "matmul"}, {"transposed", transposed}, {"epilogue", epilogue}};
 }
 
+json convolution(const Conv& c) {
+  return {{"op", "conv"},           {"stride", c.stride}, {"pad", c.pad},
+          {"dilation", c.dilation}, {"groups", c.groups}, {"channels_last", c.channels_last},
+          {"relu", c.relu}};
+}
+
 void check(Writer& w) {
   const std::vector<Sizes> odd = {{{"m", 1}, {"n", 1}, {"k", 1}},
                                   {{"m", 77}, {"n", 93}, {"k", 131}},
@@ -174,15 +180,13 @@ void check(Writer& w) {
     }
   for (const char* dtype : {"f16", "f32"})
     for (const Conv& c : convolutions())
-      w.add(convolution_case(dtype, c), "", {{{"n", 3}}},
-            {{"op", "conv"},
-             {"stride", c.stride},
-             {"pad", c.pad},
-             {"dilation", c.dilation},
-             {"groups", c.groups},
-             {"channels_last", c.channels_last},
-             {"relu", c.relu}},
-            false);
+      w.add(convolution_case(dtype, c), "", {{{"n", 3}}}, convolution(c), false);
+  // Gathers into rings of every depth.
+  for (const Conv& c : convolutions())
+    if (c.in % 8 == 0)
+      for (const char* kernel :
+           {"wgmma.128x256x64", "wgmma.128x128x64", "wgmma.128x64x64", "wgmma.64x128x64", "wgmma.64x64x64"})
+        w.add(convolution_case("f16", c), kernel, {{{"n", 3}}}, convolution(c), false);
 }
 
 void time(Writer& w) {
@@ -197,14 +201,6 @@ void time(Writer& w) {
     for (const bool transposed : {true, false})
       w.add(matmul_case("bf16", cat(s.m), cat(s.n), cat(s.k), transposed), "", {sizes},
             matmul(transposed, true), true);
-    // Others than the model's first, so that the model can be judged.
-    const auto c = matmul_case("bf16", cat(s.m), cat(s.n), cat(s.k), true);
-    const std::vector<const char*> wide = {"wgmma.128x256x64", "wgmma.128x128x64", "wgmma.64x256x64",
-                                           "wgmma.64x128x64"},
-                                   narrow = {"wgmma.64x64x64", "wgmma.64x32x64", "wgmma.64x16x64"};
-    for (const char* kernel : s.m >= 256 ? wide : narrow)
-      for (const int split : {1, 2, 4})
-        if (s.m < 2048 || split == 1) w.add(c, kernel, {sizes}, matmul(true, true), true, split);
   }
   w.add(matmul_case("f32", "2048", "2048", "2048", false), "", {Sizes{}}, matmul(false, true), true);
   for (const char* dtype : {"f16", "f32"})
@@ -216,15 +212,15 @@ void time(Writer& w) {
                           Conv{"r14_1x1", "32", 14, 14, 1024, 256, 1, 1, 1, 0, 1, true, true},
                           Conv{"stem", "32", 224, 224, 3, 64, 7, 2, 1, 3, 1, true, true}}) {
       if (dtype[1] == '3' && c.name != "r28_3x3") continue;
-      w.add(convolution_case(dtype, c), "", {Sizes{}},
-            {{"op", "conv"},
-             {"stride", c.stride},
-             {"pad", c.pad},
-             {"dilation", c.dilation},
-             {"groups", c.groups},
-             {"channels_last", c.channels_last},
-             {"relu", c.relu}},
-            true);
+      const json reference = convolution(c);
+      w.add(convolution_case(dtype, c), "", {Sizes{}}, reference, true);
+      // Others than the model's first, so that the model can be judged.
+      if (dtype[1] == '1' && c.in > 3)
+        for (const char* kernel :
+             {"wgmma.128x128x64", "wgmma.64x128x64", "wgmma.128x64x64", "wgmma.64x64x64", "mma.128x64x64"})
+          for (const int split : {1, 2})
+            if (split == 1 || c.height < 28)
+              w.add(convolution_case(dtype, c), kernel, {Sizes{}}, reference, true, split);
     }
 }
 

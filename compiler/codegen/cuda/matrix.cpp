@@ -28,6 +28,9 @@ template <int kBytes> static inline void copy_async(unsigned to, const void* fro
   else
     asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" :: "r"(to), "l"(from), "r"(bytes), "n"(kBytes) : "memory");
 }
+// Programmatic dependent launch: the next kernel may begin; the previous one has ended and its writes are seen.
+static inline void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+static inline void wait_predecessor() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 static inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int kGroups> static inline void wait_copies() { asm volatile("cp.async.wait_group %0;" :: "n"(kGroups) : "memory"); }
 static inline void store_shared(unsigned to, unsigned short v) { asm volatile("st.shared.u16 [%0], %1;" :: "r"(to), "h"(v) : "memory"); }
@@ -85,7 +88,8 @@ class Emitter {
         conditions.push_back(sym::le(extent_of(*dims), kNarrow));
       choice.condition = sym::simplify(sym::logical_and(conditions), f_.program.facts);
     }
-    f_.kernel.is_wgmma() ? print_wgmma(f_, a_, b_, epilogue_) : print();
+    f_.kernel.is_wgmma() ? print_wgmma(f_, a_, b_, epilogue_, target.dependent_launch)
+                         : print(target.dependent_launch);
     choice.launches.push_back(finish(f_.text, geometry(target), declarations()));
     return choice;
   }
@@ -106,6 +110,7 @@ class Emitter {
     g.threads = f_.kernel.threads();
     g.blocks_sm = f_.kernel.blocks_sm;
     g.cluster = static_cast<int>(f_.plan.split);
+    g.dependent_launch = target.dependent_launch;
     g.shared_bytes = kernels::shared_bytes(f_.kernel, f_.plan.split);
     for (const MatrixSide* side : {&a_, &b_})
       if (side->map()) g.maps.push_back(*side->map());
@@ -120,13 +125,15 @@ class Emitter {
     return out;
   }
 
-  void print() {
+  void print(bool dependent) {
     KernelText& text = f_.text;
     const MatrixKernel& k = f_.kernel;
     const std::string element = text.value_type(f_.contraction.dtype);
     const int64_t split = f_.plan.split;
     text.line("extern __shared__ __align__(1024) unsigned char shared[];");
     text.line("const int thread = threadIdx.x;");
+    if (dependent) text.line("launch_dependents();");
+    if (dependent) text.line("wait_predecessor();");
     print_tile_counts(f_);
     if (split > 1) text.line(cat("const int rank = blockIdx.x % ", split, ";"));
     text.line(cat("const ", f_.index_type(), " block = blockIdx.x", split > 1 ? cat(" / ", split) : "", ";"));

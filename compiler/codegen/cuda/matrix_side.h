@@ -24,6 +24,9 @@ class MatrixSide {
   sym::Expr condition() const { return condition_; }
   bool vector() const { return lanes_ > 1; }
   std::optional<loop::BufferId> buffer() const;  // of vectors
+  bool is_weight() const {
+    return load_ && f_.program[load_->access.buffer].storage == loop::Storage::kWeight;
+  }
   bool along_depth() const { return along_depth_; }
   // The factor as a tensor map, whose boxes one thread asks for.
   const std::optional<TensorMap>& map() const { return map_; }

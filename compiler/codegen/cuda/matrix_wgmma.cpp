@@ -1,5 +1,6 @@
 #include "compiler/codegen/cuda/matrix_wgmma.h"
 
+#include <algorithm>
 #include <functional>
 #include <set>
 
@@ -7,8 +8,6 @@
 
 namespace stridec::codegen::cuda {
 namespace {
-
-constexpr int kLag = 2;  // gathers that are under way at a time
 
 constexpr std::string_view kBarriers = R"(
 static inline void barrier_init(unsigned bar, int count) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(bar), "r"(count)); }
@@ -95,8 +94,8 @@ std::string product_text(int columns, DType dtype, bool turn_a, bool turn_b) {
 
 class Printer {
  public:
-  Printer(MatrixFrame& frame, MatrixSide& a, MatrixSide& b, MatrixEpilogue& epilogue)
-      : f_(frame), text_(frame.text), a_(a), b_(b), epilogue_(epilogue) {}
+  Printer(MatrixFrame& frame, MatrixSide& a, MatrixSide& b, MatrixEpilogue& epilogue, bool dependent)
+      : f_(frame), text_(frame.text), a_(a), b_(b), epilogue_(epilogue), dependent_(dependent) {}
 
   void print() {
     const kernels::MatrixKernel& k = f_.kernel;
@@ -126,6 +125,7 @@ class Printer {
                      text_.size(extent_of(f_.batch)), ";"));
     }
     print_steps(f_);
+    if (dependent_) text_.line("launch_dependents();");
     text_.open(cat("if (group == ", groups(), ")"));
     print_loader();
     text_.close(" else {");
@@ -145,6 +145,9 @@ class Printer {
   int64_t split() const { return f_.plan.split; }
   bool boxes() const { return a_.map() || b_.map(); }
   bool gathers() const { return !a_.map() || !b_.map(); }
+  // Gathers that are under way at a time. A stage is full when `lag` more are asked for, and the one before it comes
+  // free when it is: the ring has two stages more.
+  int lag() const { return std::min(2, f_.kernel.stages - 2); }
   int stage() const { return a_.tile_bytes() + b_.tile_bytes(); }
 
   // Beyond 128 sums a thread, the loaders hand registers over: 40 for them, 232 for the others.
@@ -175,33 +178,59 @@ class Printer {
     text_.line("int slot = 0;");
     text_.line("unsigned phase = 1;");
     if (gathers()) text_.line("int64_t issued = 0;");
+    MatrixSide* early = nullptr;  // weights do not wait for the launch before this one
+    for (MatrixSide* side : {&a_, &b_})
+      if (dependent_ && !gathers() && side->is_weight()) early = side;
+    if (dependent_ && !early) text_.line("wait_predecessor();");
+    if (early) text_.line("int64_t ahead = 0;\n    bool first = true;");
     // One thread talks to the copy engine.
     text_.open(gathers() ? "" : "if (thread == 0)");
     open_tiles();
     for (MatrixSide* side : {&a_, &b_})
       if (!side->map()) side->print_start();
+    const int expected = (a_.map() ? a_.tile_bytes() : 0) + (b_.map() ? b_.tile_bytes() : 0);
+    auto boxes_of = [&](MatrixSide& side) {
+      const int number = &side == &b_ && a_.map() ? 1 : 0;
+      print_fill(side, [&] { side.print_boxes(cat("map", number)); });
+    };
+    auto declare_stage = [&](const std::string& at) {
+      text_.line(cat("const unsigned fill_stage = ring + ", at, " * ", stage(), ", full = full_bars + ", at,
+                     " * 8;"));
+    };
+    if (early) {
+      text_.open("if (first)");
+      text_.line("first = false;");
+      text_.open(cat("for (ahead = 0; ahead < ", stages, " && begin + ahead < end; ++ahead)"));
+      text_.line("const int64_t next = begin + ahead;");
+      declare_stage("(int)ahead");
+      text_.line(cat("barrier_expect(full, ", expected, ");"));
+      boxes_of(*early);
+      text_.close();
+      text_.line("wait_predecessor();");
+      text_.close();
+    }
     text_.open("for (int64_t next = begin; next < end; ++next)");
+    declare_stage("slot");
+    if (early) text_.open("if (ahead > 0)");
+    if (early) text_.line("--ahead;");
+    if (early) text_.close(" else {");
     text_.line("barrier_wait(empty_bars + slot * 8, phase);");
-    text_.line(cat("const unsigned fill_stage = ring + slot * ", stage(), ", full = full_bars + slot * 8;"));
     if (boxes()) {
       if (gathers()) text_.open("if (thread == 0)");
-      text_.line(cat("barrier_expect(full, ",
-                     (a_.map() ? a_.tile_bytes() : 0) + (b_.map() ? b_.tile_bytes() : 0), ");"));
-      int number = 0;
-      for (MatrixSide* side : {&a_, &b_}) {
-        if (!side->map()) continue;
-        print_fill(*side, [&] { side->print_boxes(cat("map", number)); });
-        ++number;
-      }
+      text_.line(cat("barrier_expect(full, ", expected, ");"));
+      if (early) boxes_of(*early);
+      if (early) text_.line("}");
+      for (MatrixSide* side : {&a_, &b_})
+        if (side->map() && side != early) boxes_of(*side);
       if (gathers()) text_.close();
     }
     for (MatrixSide* side : {&a_, &b_})
       if (!side->map()) print_fill(*side, [&] { side->print_issue(); });
     if (gathers()) {
       text_.line("commit_copies();");
-      text_.line(cat("wait_copies<", kLag, ">();"));
+      text_.line(cat("wait_copies<", lag(), ">();"));
       text_.line("fence_async();");
-      text_.line(cat("if (issued >= ", kLag, ") barrier_arrive(full_bars + (slot + ", stages - kLag, ") % ",
+      text_.line(cat("if (issued >= ", lag(), ") barrier_arrive(full_bars + (slot + ", stages - lag(), ") % ",
                      stages, " * 8);"));
       text_.line("++issued;");
     }
@@ -211,7 +240,7 @@ class Printer {
     if (gathers()) {
       text_.line("wait_copies<0>();");
       text_.line("fence_async();");
-      text_.line(cat("for (int i = issued < ", kLag, " ? (int)issued : ", kLag,
+      text_.line(cat("for (int i = issued < ", lag(), " ? (int)issued : ", lag(),
                      "; i > 0; --i) barrier_arrive(full_bars + (slot + ", stages, " - i) % ", stages,
                      " * 8);"));
     }
@@ -238,6 +267,7 @@ class Printer {
                    " + group * 512, b_low = ", low(b_, cat("(ring + ", a_.tile_bytes(), ")")), ";"));
     text_.line("int slot = 0;");
     text_.line("unsigned phase = 0;");
+    if (dependent_) text_.line("wait_predecessor();");
     open_tiles();
     text_.line(cat("float acc[", k.columns / 2, "];"));
     text_.line("#pragma unroll");
@@ -304,12 +334,13 @@ class Printer {
   KernelText& text_;
   MatrixSide &a_, &b_;
   MatrixEpilogue& epilogue_;
+  const bool dependent_;
 };
 
 }  // namespace
 
-void print_wgmma(MatrixFrame& frame, MatrixSide& a, MatrixSide& b, MatrixEpilogue& epilogue) {
-  Printer(frame, a, b, epilogue).print();
+void print_wgmma(MatrixFrame& frame, MatrixSide& a, MatrixSide& b, MatrixEpilogue& epilogue, bool dependent) {
+  Printer(frame, a, b, epilogue, dependent).print();
 }
 
 std::string wgmma_declarations(const MatrixFrame& frame, const MatrixSide& a, const MatrixSide& b) {

@@ -10,7 +10,8 @@
 
 namespace stridec::codegen::cuda {
 
-void print_wgmma(MatrixFrame& frame, MatrixSide& a, MatrixSide& b, MatrixEpilogue& epilogue);
+// `dependent`: the launch before this one may still run; nothing that it may write is touched before it has ended.
+void print_wgmma(MatrixFrame& frame, MatrixSide& a, MatrixSide& b, MatrixEpilogue& epilogue, bool dependent);
 
 std::string wgmma_declarations(const MatrixFrame& frame, const MatrixSide& a, const MatrixSide& b);
 // Of kernels whose blocks split the depth in clusters.
