@@ -197,6 +197,14 @@ int write_graph(const graph::Graph& graph, const std::string& path) {
   return 0;
 }
 
+// What a GPU kernel takes, from its cubin.
+std::string resources_text(const codegen::cuda::BuiltKernel& kernel) {
+  const codegen::cuda::Resources& r = kernel.resources;
+  if (!r.registers) return cat("// ", kernel.target.name, "\n");
+  return cat("// ", kernel.target.name, ": ", r.registers, " registers, ", r.shared_bytes,
+             " bytes of shared memory, ", r.stack_bytes, " of stack, ", r.code_bytes, " of code\n");
+}
+
 int run(const Flags& flags, const Globals& globals) {
   if (ends_with(flags.common.model, ".so") || ends_with(flags.common.model, ".json"))
     return inspect_artifact(flags, globals);
@@ -214,10 +222,14 @@ int run(const Flags& flags, const Globals& globals) {
   if (stage == "memory") return print_memory((*made.programs().front()), globals);
   if (stage == "manifest") return print_stage(stage, made.artifact.manifest, globals);
   std::string text;
-  for (size_t i = 0; i < made.built.kernels.size(); ++i)
-    if (flags.kernel == 0 || flags.kernel == static_cast<int>(i) + 1)
-      text += cat("// ---- ", i + 1, ": ", join(made.built.kernels[i].nests, ", "), "\n",
-                  made.built.kernels[i].text, "\n");
+  int number = 0;
+  for (const auto& kernel : made.device.kernels)
+    if (++number == flags.kernel || flags.kernel == 0)
+      text += cat("// ---- ", number, ": ", join(kernel.nests, ", "), "\n", resources_text(kernel),
+                  kernel.text, "\n");
+  for (const auto& kernel : made.built.kernels)
+    if (++number == flags.kernel || flags.kernel == 0)
+      text += cat("// ---- ", number, ": ", join(kernel.nests, ", "), "\n", kernel.text, "\n");
   return print_stage(stage, text, globals);
 }
 

@@ -96,6 +96,17 @@ class Body {
   sym::Expr offset_expr(const loop::Access& access) const;
   const sym::Facts& facts() const { return facts_; }
 
+  // ---- words of statements, for templates ----
+  // A value as it lies in memory, and back.
+  std::string to_storage(const std::string& text, DType dtype, int width);
+  std::string from_storage(const std::string& text, DType dtype, int width);
+  std::string rounded(const std::string& text, DType dtype, int width);  // f32 to a storage float's values
+  // What a reduction starts from; part 1: the index of a pair.
+  std::string identity(loop::Combine combine, DType dtype, size_t part);
+  // Statements that make `into` the combination of itself and `from`.
+  void print_combine(loop::Combine combine, const std::vector<std::string>& into,
+                     const std::vector<std::string>& from, const std::vector<DType>& dtypes, int width);
+
   // Ends when a statement recorded a failure (Bind with kError): what to print in order to leave, "return;"
   // by default.
   std::string leave = "return;";
@@ -151,9 +162,6 @@ class Body {
   void print_constant(const loop::Constant& constant);
   std::string let_text(const loop::Let& let, int width);
   std::string cast_text(const std::string& text, DType from, DType to, int width, bool saturate);
-  std::string rounded(const std::string& text, DType dtype, int width);  // f32 to a storage float's values
-  std::string to_storage(const std::string& text, DType dtype, int width);
-  std::string from_storage(const std::string& text, DType dtype, int width);
   std::string literal(const loop::Scalar& scalar);
   std::string widened(const CValue& value, int width);
   void define(loop::ValueId id, const std::string& text, int width);
@@ -162,10 +170,6 @@ class Body {
   void print_reduce(const loop::Reduce& reduce);
   void print_for(const loop::For& loop);
   void print_scan(const loop::Scan& scan);
-  std::string identity(loop::Combine combine, DType dtype, size_t part);
-  // Statements that make `into` the combination of itself and `from`.
-  void print_combine(loop::Combine combine, const std::vector<std::string>& into,
-                     const std::vector<std::string>& from, const std::vector<DType>& dtypes, int width);
 
   KernelText& text_;
   const loop::Nest& nest_;

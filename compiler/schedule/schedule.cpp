@@ -84,6 +84,8 @@ LoopPlan parse_plan(const loop::Schedule& schedule) {
       plan.chunk = number(d, 0);
     else if (d.name == "grain")
       plan.grain = number(d, 0);
+    else if (d.name == "team")
+      plan.team = static_cast<int>(number(d, 0));
     else if (d.name == "order")
       plan.order = dims(d);
     else if (d.name == "vectorize")
@@ -111,6 +113,7 @@ std::vector<loop::Directive> directives(const LoopPlan& plan) {
   if (!plan.tasks.empty()) out.push_back({"tasks", names(plan.tasks)});
   if (plan.chunk != 1) out.push_back({"chunk", {cat(plan.chunk)}});
   if (plan.grain != 1) out.push_back({"grain", {cat(plan.grain)}});
+  if (plan.team != 1) out.push_back({"team", {cat(plan.team)}});
   if (!plan.order.empty()) out.push_back({"order", names(plan.order)});
   for (const auto& [var, width] : plan.width) out.push_back({"vectorize", {var.name(), cat(width)}});
   for (const auto& [var, count] : plan.accumulators)

@@ -6,6 +6,7 @@
 //                      within a task. Without any the nest is one task.
 //   chunk N            the last of these dims is handed out N points at a time
 //   grain N            tasks that are worth a thread (1)
+//   team N             on a GPU: N threads share a point and deal out the loops in it; 1: a thread a point
 //   order %k %l ...    the loops within a task, outermost first (as written)
 //   vectorize %k W     lanes along %k: a parallel dim (then the innermost loop of a task), or a dim of a for or reduce
 //   accumulators %k N  vectors of partial results of a reduce with lanes along %k
@@ -42,6 +43,7 @@ struct LoopPlan {
   Dims tasks;
   int64_t chunk = 1;
   int64_t grain = 1;
+  int team = 1;
   Dims order;
   PerDim<int> width;
   PerDim<int> accumulators;

@@ -7,7 +7,9 @@
 #include "compiler/codegen/cuda/frame.h"
 #include "compiler/codegen/cuda/matrix.h"
 #include "compiler/codegen/cuda/prelude.h"
+#include "compiler/codegen/cuda/strip.h"
 #include "compiler/loop/analysis.h"
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/effects.h"
 #include "compiler/schedule/schedule.h"
@@ -98,10 +100,18 @@ struct PointEmitter {
     });
   }
 
-  DeviceNest emit() {
-    assign();
+  // Neighbouring points of the fastest dim by vectors.
+  std::optional<Strip> strip() {
+    if (parallel.empty() || !serial.empty() || parallel.back().var != nest.dims.back().var)
+      return std::nullopt;
+    return plan_strip(program, nest, nest.body, parallel.back().var, parallel.back().extent,
+                      loop::facts_of(program, nest));
+  }
+
+  DeviceKernel emit(const std::optional<Strip>& vectors) {
     bool scratch = false;
     declare_locals(scratch);
+    if (vectors) parallel.back().extent = sym::floordiv(parallel.back().extent, vectors->width);
     Expr count = 1;
     for (const loop::Dim& dim : parallel) count *= dim.extent;
     const Expr blocks = sym::min(sym::ceildiv(count, kThreads),
@@ -120,23 +130,45 @@ struct PointEmitter {
       text.line(cat("rest /= ", extent, ";"));
       body.set_index(parallel[d].var, name);
     }
-    body.print_loops(serial, 0, [&] { body.print(nest.body); });
+    if (vectors)
+      print_strip(text, body, program, nest.body, *vectors,
+                  cat("(", body.index(vectors->var), " * ", vectors->width, ")"));
+    else
+      body.print_loops(serial, 0, [&] { body.print(nest.body); });
     text.close();
     Geometry geometry{.grid = {blocks, 1, 1}, .threads = kThreads};
     geometry.scratch_owners = blocks * kThreads;
     geometry.scratch_owner = cat("blockIdx.x * (int64_t)", kThreads, " + threadIdx.x");
-    return only(finish(text, std::move(geometry)));
+    return finish(text, std::move(geometry), vectors ? std::string(strip_declarations()) : std::string());
   }
 };
 
 }  // namespace
 
 DeviceNest emit_points(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
-  return PointEmitter(program, nest, target).emit();
+  PointEmitter plain(program, nest, target);
+  plain.assign();
+  const std::optional<Strip> strip = plain.strip();
+  DeviceNest out;
+  if (strip) {
+    PointEmitter vectors(program, nest, target);
+    vectors.assign();
+    // The statements of the strip are those of a copy.
+    const std::optional<Strip> own = vectors.strip();
+    out.choices.push_back({sym::logical_and(strip->conditions), strip->aligned, {}});
+    out.choices.back().launches.push_back(vectors.emit(own));
+  }
+  if (out.choices.empty() || !out.choices.back().condition.is_const(1) ||
+      !out.choices.back().aligned.empty()) {
+    out.choices.emplace_back();
+    out.choices.back().launches.push_back(plain.emit(std::nullopt));
+  }
+  return out;
 }
 
 DeviceNest emit_nest(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
   if (kernels::is_matrix(nest.schedule)) return emit_matrix(program, nest, target);
+  if (schedule::parse_plan(nest.schedule).team > 1) return emit_teams(program, nest, target);
   return emit_points(program, nest, target);
 }
 

@@ -45,14 +45,20 @@ static inline double sd_sqrt(double x) { return sqrt(x); }
 static inline float sd_fused(float x, float y, float z) { return fmaf(x, y, z); }
 static inline double sd_fused(double x, double y, double z) { return fma(x, y, z); }
 #endif
-struct sd_failure { int code, reserved; long values[7]; };
-// The first failure that arrives stays. Numbers of the sentence first: whoever sees the code sees them.
-static inline void sd_fail(sd_failure* slot, int64_t message, int64_t v0, int64_t v1) {
-  if (atomicCAS(&slot->reserved, 0, 1)) return;
-  slot->values[0] = v0;
-  slot->values[1] = v1;
+struct sd_failure { int code, lock; long values[4], thread; };
+// Of a check that fails in several threads the first one's numbers stay, so that the sentence is the same each time; of
+// several checks the first that arrives.
+static inline void sd_fail(volatile sd_failure* slot, int64_t message, int64_t v0, int64_t v1) {
+  const long thread = blockIdx.x * (long)blockDim.x + threadIdx.x;
+  while (atomicCAS((int*)&slot->lock, 0, 1)) {}
+  if (!slot->code || (slot->code == (int)message + 1 && thread < slot->thread)) {
+    slot->values[0] = v0;
+    slot->values[1] = v1;
+    slot->thread = thread;
+    slot->code = (int)message + 1;
+  }
   __threadfence_system();
-  *(volatile int*)&slot->code = (int)message + 1;
+  atomicExch((int*)&slot->lock, 0);
 }
 )";
 
@@ -115,6 +121,36 @@ static inline u16 sd_to_bf16(f32 x) { return __builtin_bit_cast(u16, (__bf16)x);
 static inline u16 sd_to_bf16(f32 x) { u16 h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
 #endif
 )");
+  // Clamped first: what rounds to the largest number is not changed, infinities become it, NaN stays.
+  add("to_sat.f16", {"to.f16"},
+      "static inline u16 sd_to_sat_f16(f32 x) { return sd_to_f16(x > 65504.0f ? 65504.0f : x < -65504.0f ? "
+      "-65504.0f : x); }\n");
+  add("to_sat.bf16", {"to.bf16"},
+      "static inline u16 sd_to_sat_bf16(f32 x) { return sd_to_bf16(x > 0x1.fep127f ? 0x1.fep127f : x < "
+      "-0x1.fep127f "
+      "? -0x1.fep127f : x); }\n");
+  // Not contracted with an addition.
+  add("product.f32", {}, R"(#ifdef STRIDEC_EMULATE
+#pragma clang fp contract(off)
+static inline f32 sd_product(f32 a, f32 b) { return a * b; }
+#else
+static inline f32 sd_product(f32 a, f32 b) { return __fmul_rn(a, b); }
+#endif
+)");
+  add("product.f64", {}, R"(#ifdef STRIDEC_EMULATE
+#pragma clang fp contract(off)
+static inline f64 sd_product(f64 a, f64 b) { return a * b; }
+#else
+static inline f64 sd_product(f64 a, f64 b) { return __dmul_rn(a, b); }
+#endif
+)");
+  for (const char* which : {"min", "max"})
+    add(cat(which, ".f32"), {},
+        cat("#ifdef STRIDEC_EMULATE\nstatic inline f32 sd_f", which,
+            "(f32 a, f32 b) { return a != a ? a : a ", which[1] == 'i' ? "<" : ">",
+            " b ? a : b; }\n#else\nstatic inline f32 sd_f", which, "(f32 a, f32 b) { f32 r; asm(\"", which,
+            ".NaN.f32 %0, %1, %2;\" : \"=f\"(r) : \"f\"(a), \"f\"(b)); "
+            "return r; }\n#endif\n"));
   add("from.bf16", {},
       "static inline f32 sd_from_bf16(u16 h) { return __builtin_bit_cast(f32, (u32)h << 16); }\n");
   return out;

@@ -80,8 +80,8 @@ std::vector<HostTensor> run_cuda(const loop::Program& given, const std::vector<H
   build.host.weights_bytes = static_cast<uint64_t>(program.weight_bytes);
   build.devices = device.host;
   const cpu::Built host = cpu::build(none, build);
-  Jit jit;
-  jit.add_object(host.host_object);
+  auto jit = std::make_unique<Jit>();
+  jit->add_object(host.host_object);
   const std::string images = cuda::images(device);
   std::string weights(static_cast<size_t>(program.weight_bytes), '\0');
   for (const loop::Buffer& b : program.buffers)
@@ -96,12 +96,14 @@ std::vector<HostTensor> run_cuda(const loop::Program& given, const std::vector<H
   note.images_bytes = images.size();
   char message[512];
   stridec_model_options options{.struct_size = sizeof options, .device_type = STRIDEC_DEVICE_CUDA};
+  static const stridec_model* kept = nullptr;  // the first stays, and with it the device's context
   stridec_model* model = nullptr;
-  if (runtime::open_program(*static_cast<const stridec_abi_program*>(jit.lookup("stridec_program")), note, nullptr,
-                            &options, &model, message, sizeof message) != STRIDEC_OK)
+  if (runtime::open_program(*static_cast<const stridec_abi_program*>(jit->lookup("stridec_program")), note,
+                            nullptr, &options, &model, message, sizeof message) != STRIDEC_OK)
     fail_with(message);
   stridec_context* context = nullptr;
-  if (runtime::context_create(model, nullptr, &context, message, sizeof message) != STRIDEC_OK) fail_with(message);
+  if (runtime::context_create(model, nullptr, &context, message, sizeof message) != STRIDEC_OK)
+    fail_with(message);
   std::vector<stridec_tensor> in, out(program.outputs.size());
   std::vector<HostTensor> copies = inputs;
   for (size_t i = 0; i < copies.size(); ++i) {
@@ -118,12 +120,16 @@ std::vector<HostTensor> run_cuda(const loop::Program& given, const std::vector<H
   std::vector<HostTensor> results;
   const std::string sentence = status == STRIDEC_OK ? "" : context->error;
   for (size_t o = 0; status == STRIDEC_OK && o < out.size(); ++o) {
-    HostTensor t = loop::make_tensor(program[program.outputs[o]].dtype, {out[o].shape, out[o].shape + out[o].ndim});
+    HostTensor t =
+        loop::make_tensor(program[program.outputs[o]].dtype, {out[o].shape, out[o].shape + out[o].ndim});
     std::memcpy(t.bytes.data(), out[o].data, t.bytes.size());
     results.push_back(std::move(t));
   }
   runtime::context_destroy(context);
-  runtime::release(model);
+  if (kept)
+    runtime::release(model);
+  else
+    kept = model, jit.release();
   if (status == STRIDEC_DEVICE_ERROR) {  // nothing works from here on
     std::fprintf(stderr, "%s\n", sentence.c_str());
     for (const auto& kernel : device.kernels) std::fprintf(stderr, "%s\n", kernel.text.c_str());

@@ -1,0 +1,168 @@
+#include "compiler/codegen/cuda/strip.h"
+
+#include <algorithm>
+
+#include "compiler/base/text.h"
+#include "compiler/loop/analysis.h"
+#include "compiler/loop/walk.h"
+
+namespace stridec::codegen::cuda {
+namespace {
+
+using sym::Expr;
+
+constexpr int kMostWidth = 8;
+
+// Whether e is a multiple of n whatever the indices, perhaps under conditions on sizes.
+bool divides(Expr e, int64_t n, const sym::Facts& facts, std::vector<Expr>& conditions) {
+  if (facts.known_divisor(e) % n == 0) return true;
+  std::vector<Expr> terms = {e};
+  if (e.op() == sym::Op::kAdd) terms.assign(e.args().begin(), e.args().end());
+  for (const Expr& term : terms) {
+    if (facts.known_divisor(term) % n == 0) continue;
+    Expr size = 1;  // the factors without indices
+    if (term.op() == sym::Op::kMul) {
+      for (const Expr& factor : term.args())
+        if (!sym::has_index(factor)) size *= factor;
+    } else if (!sym::has_index(term)) {
+      size = term;
+    }
+    if (size.is_const()) return false;
+    conditions.push_back(sym::eq(sym::mod(size, n), 0));
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<Strip> plan_strip(const loop::Program& program, const loop::Nest& nest,
+                                const loop::Block& block, Expr var, Expr extent, const sym::Facts& facts) {
+  const loop::Effects effects = loop::effects_of(nest);
+  auto both = [&](loop::BufferId id) {
+    return std::count(effects.reads.begin(), effects.reads.end(), id) &&
+           std::count(effects.writes.begin(), effects.writes.end(), id);
+  };
+  // Elements whose place is data: the place may be known only in the block, and may turn out to be none.
+  std::vector<Expr> bound;
+  loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+    if (const auto* bind = std::get_if<loop::Bind>(&stmt.node)) bound.push_back(bind->var);
+  });
+  auto from_data = [&](const loop::Access& access) {
+    return std::any_of(access.index.begin(), access.index.end(), [&](Expr index) {
+      return std::any_of(bound.begin(), bound.end(), [&](Expr v) { return sym::depends_on(index, v); });
+    });
+  };
+  Strip strip{.var = var};
+  int least = 16;
+  for (const loop::Stmt& stmt : block) {
+    const loop::Access* access = loop::access_of(stmt);
+    if (!access) continue;
+    const loop::Buffer& buffer = program[access->buffer];
+    const auto* store = std::get_if<loop::Store>(&stmt.node);
+    if (!access->mask.is_const(1) || (store && store->update) || buffer.storage == loop::Storage::kLocal ||
+        both(access->buffer) || from_data(*access))
+      continue;
+    const auto stride = loop::stride_of(program, *access, var, facts);
+    if (!stride || !stride->is_const(1)) continue;
+    strip.vectors.push_back(&stmt);
+    least = std::min(least, byte_size(buffer.dtype));
+  }
+  if (strip.vectors.empty()) return std::nullopt;
+  strip.width = std::min(16 / least, kMostWidth);
+  if (!divides(extent, strip.width, facts, strip.conditions)) return std::nullopt;
+  std::erase_if(strip.vectors, [&](const loop::Stmt* stmt) {
+    const loop::Access& access = *loop::access_of(*stmt);
+    const Expr start = sym::simplify(sym::substitute(loop::offset_of(program, access), var, 0), facts);
+    std::vector<Expr> conditions;
+    if (!divides(start, strip.width, facts, conditions)) return true;
+    strip.conditions.insert(strip.conditions.end(), conditions.begin(), conditions.end());
+    // What memory planning places lies on multiples of 64 bytes; the caller's tensors need not.
+    const loop::Storage storage = program[access.buffer].storage;
+    const bool given = storage == loop::Storage::kInput || storage == loop::Storage::kOutput;
+    if (given && !std::count(strip.aligned.begin(), strip.aligned.end(), access.buffer))
+      strip.aligned.push_back(access.buffer);
+    return false;
+  });
+  if (strip.vectors.empty()) return std::nullopt;
+  std::sort(strip.conditions.begin(), strip.conditions.end(), sym::ExprLess());
+  strip.conditions.erase(std::unique(strip.conditions.begin(), strip.conditions.end()),
+                         strip.conditions.end());
+  return strip;
+}
+
+void print_strip(KernelText& text, Body& body, const loop::Program& program, const loop::Block& block,
+                 const Strip& strip, const std::string& first,
+                 const std::function<Kept(const loop::Stmt&)>& kept, const std::function<void()>& each) {
+  std::vector<std::string> names;
+  body.set_index(strip.var, first);
+  for (const loop::Stmt* stmt : strip.vectors) {
+    const loop::Access& access = *loop::access_of(*stmt);
+    const std::string storage = text.storage_type(program[access.buffer].dtype);
+    names.push_back(text.fresh("vec"));
+    if (std::holds_alternative<loop::Store>(stmt->node)) {
+      text.line(cat("Vec<", storage, ", ", strip.width, "> ", names.back(), ";"));
+      continue;
+    }
+    const Kept keep = kept ? kept(*stmt) : Kept{};
+    if (keep.filled) {
+      names.back() = keep.vector;
+      continue;
+    }
+    text.line(cat("const Vec<", storage, ", ", strip.width, "> ", names.back(), " = sd_load<", strip.width,
+                  ">(", text.pointer(access.buffer), " + ", body.offset(access), ");"));
+    if (!keep.vector.empty()) text.line(cat(keep.vector, " = ", names.back(), ";"));
+  }
+  const std::string u = text.fresh("u");
+  text.line("#pragma unroll");
+  text.open(cat("for (int ", u, " = 0; ", u, " < ", strip.width, "; ++", u, ")"));
+  body.set_index(strip.var, cat("(", first, " + ", u, ")"));
+  for (const loop::Stmt& stmt : block) {
+    const auto found = std::find(strip.vectors.begin(), strip.vectors.end(), &stmt);
+    if (found == strip.vectors.end()) {
+      body.print(stmt);
+      continue;
+    }
+    const std::string element = cat(names[static_cast<size_t>(found - strip.vectors.begin())], ".e[", u, "]");
+    const DType dtype = program[loop::access_of(stmt)->buffer].dtype;
+    if (const auto* load = std::get_if<loop::Load>(&stmt.node))
+      body.set_stored(load->result, element, dtype);
+    else
+      text.line(cat(element, " = ",
+                    body.to_storage(body.value(std::get<loop::Store>(stmt.node).value).text, dtype, 1), ";"));
+  }
+  if (each) each();
+  text.close();
+  body.set_index(strip.var, first);
+  for (size_t i = 0; i < strip.vectors.size(); ++i)
+    if (const auto* store = std::get_if<loop::Store>(&strip.vectors[i]->node))
+      text.line(cat("sd_store<", strip.width, ">(", text.pointer(store->access.buffer), " + ",
+                    body.offset(store->access), ", ", names[i], ");"));
+}
+
+std::string_view strip_declarations() {
+  return R"(template <class T, int N> struct Vec { T e[N]; };
+template <int B> struct sd_piece;
+template <> struct sd_piece<16> { typedef uint4 type; };
+template <> struct sd_piece<8> { typedef uint2 type; };
+template <> struct sd_piece<4> { typedef unsigned type; };
+template <> struct sd_piece<2> { typedef unsigned short type; };
+template <class T, int N> struct sd_pieces {
+  static constexpr int bytes = sizeof(T) * N, piece = bytes < 16 ? bytes : 16, count = bytes / piece;
+  typedef typename sd_piece<piece>::type type;
+  type p[count];
+};
+template <int N, class T> static inline Vec<T, N> sd_load(const T* from) {
+  sd_pieces<T, N> raw;
+#pragma unroll
+  for (int i = 0; i < raw.count; ++i) raw.p[i] = ((const typename sd_pieces<T, N>::type*)from)[i];
+  return __builtin_bit_cast(Vec<T, N>, raw);
+}
+template <int N, class T> static inline void sd_store(T* to, const Vec<T, N>& value) {
+  const sd_pieces<T, N> raw = __builtin_bit_cast(sd_pieces<T, N>, value);
+#pragma unroll
+  for (int i = 0; i < raw.count; ++i) ((typename sd_pieces<T, N>::type*)to)[i] = raw.p[i];
+}
+)";
+}
+
+}  // namespace stridec::codegen::cuda

@@ -1,0 +1,172 @@
+"""Memory-bound operators and a plain matrix product on the GPU of this machine, beside PyTorch eager and a device copy.
+
+    python tests/gpu/bench.py STRIDEC [name...]
+
+Each operator is compiled once with a symbolic number of rows. Inputs are random, outputs poisoned and compared with
+PyTorch in f32; times are medians of events over rotated buffers that exceed the L2.
+"""
+
+import ctypes as c
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+import torch
+from onnx import TensorProto as T
+from onnx import helper as h
+from onnx import numpy_helper as nh
+
+sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "samples", "python")]
+import stridec as s  # noqa: E402
+
+ROTATE_BYTES = 400 << 20
+
+
+class Options(c.Structure):
+    _fields_ = [*s._ContextOptions._fields_, ("stream", c.c_void_p)]
+
+
+def tensor(t):
+    dims = c.c_int64 * t.dim()
+    return s._Tensor(t.data_ptr(), s._Device(2, t.device.index or 0), t.dim(), s._DType(2, t.element_size() * 8, 1),
+                     dims(*t.shape), dims(*t.stride()))
+
+
+class Runner:
+    """An artifact on device tensors, in the order of PyTorch's current stream."""
+
+    def __init__(self, path):
+        self.model, self.handle = s.Model(path), c.c_void_p()
+        message = c.create_string_buffer(512)
+        options = Options(struct_size=c.sizeof(Options), flags=2, stream=torch.cuda.current_stream().cuda_stream)
+        create = self.model._api.context_create
+        if create(self.model._handle, c.cast(c.byref(options), c.POINTER(s._ContextOptions)), self.handle, message, 512):
+            raise s.Error(message.value.decode())
+
+    def bind(self, inputs, outputs):
+        ins, outs = (s._Tensor * len(inputs))(*map(tensor, inputs)), (s._Tensor * len(outputs))(*map(tensor, outputs))
+        api = self.model._api
+
+        def run():
+            if api.context_run(self.handle, ins, len(inputs), outs, len(outputs)):
+                raise s.Error(api.context_error(self.handle).decode())
+
+        return run
+
+
+def model(name, nodes, ins, outs, weights=()):
+    value = lambda v: h.make_tensor_value_info(*v)  # noqa: E731
+    graph = h.make_graph(nodes, name, list(map(value, ins)), list(map(value, outs)), list(weights))
+    return h.make_model(graph, opset_imports=[h.make_opsetid("", 18)], ir_version=9)
+
+
+def operators(columns):
+    """name: (model, PyTorch's way in f32, bytes beside the input over the input's, shape of the output)"""
+    rng, D, C = np.random.default_rng(0), T.FLOAT16, columns
+    wn, bn = rng.standard_normal(C).astype(np.float16), rng.standard_normal(C).astype(np.float16)
+    w, b = torch.tensor(wn, device="cuda"), torch.tensor(bn, device="cuda")
+    x, y = ("x", D, ["n", C]), ("y", D, ["n", C])
+    W, B = nh.from_array(wn, "w"), nh.from_array(bn, "b")
+    axis = lambda a: nh.from_array(np.array([a], np.int64), "axis")  # noqa: E731
+    N = h.make_node
+    F = torch.nn.functional
+    return {
+        "add": (model("add", [N("Add", ["x", "b"], ["y"])], [x], [y], [B]), lambda v: v + b, 1, 0),
+        "gelu": (model("gelu", [N("Add", ["x", "b"], ["t"]), N("Mul", ["t", "r"], ["u"]), N("Erf", ["u"], ["e"]),
+                                N("Add", ["e", "one"], ["f"]), N("Mul", ["t", "f"], ["y"])], [x], [y],
+                       [B, nh.from_array(np.float16(0.7071), "r"), nh.from_array(np.float16(1), "one")]),
+                 lambda v: (v + b) * (1 + torch.erf((v + b) * 0.7071)), 1, 0),
+        "softmax": (model("softmax", [N("Softmax", ["x"], ["y"], axis=-1)], [x], [y]), lambda v: F.softmax(v, -1), 1, 0),
+        "layernorm": (model("layernorm", [N("LayerNormalization", ["x", "w", "b"], ["y"], axis=-1)], [x], [y], [W, B]),
+                      lambda v: F.layer_norm(v, (C,), w.to(v.dtype), b.to(v.dtype)), 1, 0),
+        "rowsum": (model("rowsum", [N("ReduceSum", ["x", "axis"], ["y"], keepdims=0)], [x], [("y", D, ["n"])], [axis(1)]),
+                   lambda v: v.sum(1), 0, 1),
+        "colsum": (model("colsum", [N("ReduceSum", ["x", "axis"], ["y"], keepdims=0)], [x], [("y", D, [C])], [axis(0)]),
+                   lambda v: v.sum(0), 0, 2),
+        "transpose": (model("transpose", [N("Transpose", ["x"], ["y"], perm=[1, 0])], [x], [("y", D, [C, "n"])]),
+                      lambda v: v.t().contiguous(), 1, 3),
+    }
+
+
+def median_us(runs, repeats=60):
+    for run in runs:
+        run()
+    torch.cuda.synchronize()
+    times = []
+    for i in range(repeats):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda._sleep(20000)  # the launch is enqueued before the device gets to it
+        start.record()
+        runs[i % len(runs)]()
+        end.record()
+        times.append((start, end))
+    torch.cuda.synchronize()
+    return statistics.median(a.elapsed_time(b) for a, b in times) * 1e3
+
+
+def error(got, want):
+    got, want = got.double(), want.double()
+    return ((got - want).norm() / want.norm()).item()
+
+
+def build(stridec, folder, name, proto):
+    source, library = os.path.join(folder, name + ".onnx"), os.path.join(folder, name + ".so")
+    onnx.save(proto, source)
+    subprocess.run([stridec, "compile", source, "-o", library, "--target", "cuda", "--gpu", "sm_90a", "--progress=none"],
+                   check=True, stdout=subprocess.DEVNULL)
+    return Runner(library)
+
+
+def memory_bound(stridec, folder, wanted):
+    for rows, columns in [(16384, 1024), (16384, 4096), (65536, 4096), (16387, 4095)]:
+        size = rows * columns * 2
+        count = max(2, ROTATE_BYTES // size)
+        xs = [torch.randn(rows, columns, device="cuda").half() for _ in range(count)]
+        ys = [torch.empty_like(x) for x in xs]
+        copy = 2 * size / median_us([lambda x=x, y=y: y.copy_(x) for x, y in zip(xs, ys)]) / 1e6
+        print(f"{rows}x{columns}: copy {copy:.2f} TB/s", flush=True)
+        for name, (proto, eager, written, kind) in operators(columns).items():
+            if wanted and name not in wanted:
+                continue
+            try:
+                runner = build(stridec, folder, f"{name}{columns}", proto)
+                shape = [(rows, columns), (rows,), (columns,), (columns, rows)][kind]
+                outs = [torch.full(shape, float("nan"), device="cuda", dtype=torch.half) for _ in xs]
+                runs = [runner.bind([x], [y]) for x, y in zip(xs, outs)]
+                us = median_us(runs)
+                moved = (1 + written) * size
+                off = error(outs[0], eager(xs[0].float()))
+                theirs = median_us([lambda x=x: eager(x) for x in xs], 30)
+                print(f"  {name:10} {moved / us / 1e6:5.2f} TB/s {moved / us / 1e6 / copy:5.2f} of copy   {us:8.1f} us, eager "
+                      f"{theirs:8.1f} us, error {off:.1e}{'' if off < 4e-3 else '  WRONG'}", flush=True)
+            except (s.Error, subprocess.CalledProcessError) as problem:
+                print(f"  {name:10} FAILED {problem}", flush=True)
+
+
+def products(stridec, folder):
+    proto = model("gemm", [h.make_node("MatMul", ["a", "b"], ["c"])], [("a", T.FLOAT, ["m", "k"]), ("b", T.FLOAT, ["k", "n"])],
+                  [("c", T.FLOAT, ["m", "n"])])  # fmt: skip
+    runner = build(stridec, folder, "gemm", proto)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    for m, n, k in [(1024, 1024, 1024), (4096, 4096, 4096), (512, 3072, 768), (1000, 1001, 333)]:
+        a, b = torch.randn(m, k, device="cuda"), torch.randn(k, n, device="cuda")
+        out = torch.full((m, n), float("nan"), device="cuda")
+        us, theirs = median_us([runner.bind([a, b], [out])], 20), median_us([lambda: a @ b], 20)
+        off = error(out, a.double() @ b.double())
+        print(f"  f32 gemm {m}x{n}x{k}: {2e-6 * m * n * k / us:6.1f} TFLOP/s, cuBLAS {2e-6 * m * n * k / theirs:6.1f}, error {off:.1e}"
+              f"{'' if off < 1e-5 else '  WRONG'}", flush=True)  # fmt: skip
+
+
+def main():
+    stridec, wanted = sys.argv[1], sys.argv[2:]
+    with tempfile.TemporaryDirectory() as folder:
+        memory_bound(stridec, folder, wanted)
+        if not wanted or "gemm" in wanted:
+            products(stridec, folder)
+
+
+main()
