@@ -124,6 +124,8 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
     auto& variant = made.gpu_variants.emplace_back(codegen::cuda::Variant{target, programs[0].program});
     if (!runner.run(schedule::gpu_passes(), variant.program, target.name, target)) return stopped();
   }
+  if (!targets.cpus.empty() && !runner.run(schedule::cpu_loop_passes(), program, {}, &made.decisions))
+    return stopped();
   for (const CpuTarget& target : targets.cpus) {
     for (const Variant& given : programs) {
       Variant& variant = made.variants.emplace_back(given);

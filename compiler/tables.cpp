@@ -41,6 +41,8 @@ const std::vector<OptionInfo>& options() {
       {"winograd", "true|false", "true",
        "3x3 convolutions with fewer multiplications and larger rounding errors (up to 2e-5 of the largest "
        "result)"},
+      {"chains", "true|false", "true",
+       "attention and its kin as one kernel that keeps rows of scores in cache; off: three kernels"},
   };
   return kOptions;
 }
@@ -50,6 +52,7 @@ const std::vector<PassInfo>& pass_table() {
     std::vector<PassInfo> all;
     append_info(all, passes::graph_passes());
     append_info(all, schedule::loop_passes());
+    append_info(all, schedule::cpu_loop_passes());
     append_info(all, schedule::cpu_passes());
     return all;
   }();

@@ -53,6 +53,8 @@ class Body {
   // An index variable as a C expression of type int64_t: a name or a parenthesised sum, pasted wherever it is
   // used.
   void set_index(sym::Expr var, std::string c);
+  // The range of a variable of a loop around the statements, where the nest's dims do not tell.
+  void add_dim(const loop::Dim& dim) { facts_.set_index(dim.var, dim.extent); }
   // Runs `var` along `width` lanes, a power of two, of which those set in `live` (a C expression: bits of a
   // u64) count; "" = all. `aligned`: lane 0 stands for a multiple of `width`.
   void set_lanes(sym::Expr var, int width, std::string live = {}, bool aligned = false);

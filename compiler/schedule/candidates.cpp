@@ -4,6 +4,7 @@
 
 #include "compiler/base/sort.h"
 #include "compiler/base/text.h"
+#include "compiler/schedule/choose_chain.h"
 #include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/choose_general.h"
 #include "compiler/schedule/choose_window.h"
@@ -17,6 +18,10 @@ std::string family_of(const kernels::GemmPlan& plan) {
              : plan.b == kernels::GemmPlan::B::kDirect ? " direct"
                                                        : " stage",
              " along ", join(plan.columns, " ", [](sym::Expr e) { return e.name(); }));
+}
+
+std::string family_of(const kernels::ChainPlan& plan) {
+  return cat("chain ", join(plan.links, " ", [](const auto& link) { return link.kernel->name; }));
 }
 
 std::string family_of(const LoopPlan& plan) {
@@ -37,6 +42,8 @@ std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest
   for (const kernels::WindowPlan& plan : window_space(program, nest, target))
     all.push_back({kernels::to_schedule(plan),
                    general_cycles(program, nest, target) * (0.4 + 0.4 / plan.outputs), "window"});
+  for (const RankedChainPlan& ranked : chain_space(program, nest, target))
+    all.push_back({kernels::to_schedule(ranked.plan), ranked.cycles, family_of(ranked.plan)});
   // Two models: on contractions they are comparable through general_cycles() alone.
   const auto general = general_space(program, nest, target);
   const double scale =
@@ -53,6 +60,8 @@ std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest
 loop::Schedule default_schedule(const loop::Program& program, const loop::Nest& nest,
                                 const CpuTarget& target) {
   if (auto contraction = choose_contraction(program, nest, target)) return *std::move(contraction);
+  if (const auto chains = chain_space(program, nest, target); !chains.empty())
+    return kernels::to_schedule(chains[0].plan);
   return {"", directives(general_plan(program, nest, target))};
 }
 

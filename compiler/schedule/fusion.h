@@ -36,4 +36,15 @@ struct Decision {
 // buffers change, for what nothing uses any more goes.
 void fuse(loop::Program& program, std::vector<Decision>* decisions = nullptr);
 
+// Makes chains (kernels/chain.h) of contractions whose rows pass from one to the other, for targets that have a
+// template for them:
+//
+//   for r, n: s[r,n] = reduce k a[r,k] * b[n,k]        for r: for n: s[n] = reduce k a[r,k] * b[n,k]
+//   for r:    t[r,:] = softmax of s[r,:]           ->         softmax of s in place
+//   for r, j: o[r,j] = reduce n t[r,n] * c[n,j]               for j: o[r,j] = reduce n s[n] * c[n,j]
+//
+// What passes stays in cache, a block of rows at a time, where it is read by nobody else and the rows share the other
+// factors. Pointwise producers of factors join them: factors are copied for a kernel anyway.
+void chain(loop::Program& program, std::vector<Decision>* decisions = nullptr);
+
 }  // namespace stridec::schedule

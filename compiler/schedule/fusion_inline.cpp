@@ -25,6 +25,9 @@ using sym::Expr;
 // What may be computed again for each further use of a value: about what loading it again would cost.
 constexpr int kCheap = 4;
 
+// What may be computed where a chain copies a factor: few threads copy the same one.
+constexpr int kCopied = 8;
+
 const Store& only_store(const Nest& nest) {
   for (const auto& stmt : nest.body)
     if (const auto* store = std::get_if<Store>(&stmt.node)) return *store;
@@ -183,7 +186,8 @@ bool refuse(std::string* reason, const char* why) {
 
 }  // namespace
 
-bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_at, std::string* reason) {
+bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_at, std::string* reason,
+                bool copied) {
   const loop::NestId producer_id = std::get<Launch>(steps[producer_at].node).nest;
   const Nest& producer = program[producer_id];
   if (!is_pointwise(producer)) return refuse(reason, "the producer is not pointwise");
@@ -207,6 +211,7 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
       if (writes(flow.effects[at], id))
         return refuse(reason, "what it reads is overwritten before the consumer");
 
+  if (copied && readers.size() > 1) return refuse(reason, "others read it too");
   const int cost = scalar_cost(producer.body);
   int loads = 0;
   bool once = true;
@@ -228,7 +233,8 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
   const bool binds = std::any_of(producer.body.begin(), producer.body.end(), [](const Stmt& stmt) {
     return std::holds_alternative<loop::Bind>(stmt.node);
   });
-  if ((loads > 1 || !once) && (cost > kCheap || full_loads(producer) > 1 || binds))
+  if (copied && (loads > 1 || binds || cost > kCopied)) return refuse(reason, "a copy would cost more");
+  if (!copied && (loads > 1 || !once) && (cost > kCheap || full_loads(producer) > 1 || binds))
     return refuse(reason, "it would be computed more than once");
 
   std::vector<Nest> rewritten;

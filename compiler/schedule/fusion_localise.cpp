@@ -134,4 +134,77 @@ void localise(Program& program, Nest& nest, const Flow& flow) {
   loop::eliminate_dead(nest);
 }
 
+void share_rows(const Program& program, Nest& nest) {
+  struct Life {
+    size_t first = 0, last = 0;  // statements of the body
+    const Store* store = nullptr;
+    const loop::For* stored_in = nullptr;
+    int stores = 0;
+  };
+  auto touches = [](const Stmt& stmt, BufferId id) {
+    bool found = false;
+    auto visit = [&](const Stmt& s) {
+      const Access* access = loop::access_of(s);
+      found = found || (access && access->buffer == id);
+    };
+    visit(stmt);
+    if (const loop::Block* body = loop::body_of(stmt)) loop::for_each_stmt(*body, visit);
+    return found;
+  };
+  auto life_of = [&](BufferId id) {
+    Life life;
+    bool any = false;
+    for (size_t i = 0; i < nest.body.size(); ++i) {
+      if (!touches(nest.body[i], id)) continue;
+      if (!any) life.first = i;
+      any = true;
+      life.last = i;
+      const auto* loop = std::get_if<loop::For>(&nest.body[i].node);
+      auto visit = [&](const Stmt& s) {
+        const auto* store = std::get_if<Store>(&s.node);
+        if (store && store->access.buffer == id) life.store = store, life.stored_in = loop, ++life.stores;
+      };
+      visit(nest.body[i]);
+      if (const loop::Block* body = loop::body_of(nest.body[i])) loop::for_each_stmt(*body, visit);
+    }
+    return life;
+  };
+  // Within `body`, on its way to the store: loads of `from` are at the store's index.
+  auto elementwise = [&](const loop::For& loop, BufferId from, const Access& to) {
+    bool ok = to.mask.is_const(1), direct = false;
+    for (const Stmt& stmt : loop.body) {
+      if (const auto* store = std::get_if<Store>(&stmt.node)) direct = direct || &store->access == &to;
+      if (const auto* load = std::get_if<loop::Load>(&stmt.node); load && load->access.buffer == from)
+        ok = ok && load->access.index == to.index && !direct;
+      if (const loop::Block* body = loop::body_of(stmt))
+        loop::for_each_stmt(*body, [&](const Stmt& s) {
+          const Access* access = loop::access_of(s);
+          ok = ok && !(access && access->buffer == from);
+        });
+    }
+    return ok && direct;
+  };
+  for (bool changed = true; changed;) {
+    changed = false;
+    const Effects effects = effects_of(nest);
+    for (BufferId to : effects.writes) {
+      if (program[to].storage != Storage::kLocal) continue;
+      const Life born = life_of(to);
+      if (born.stores != 1 || !born.stored_in) continue;
+      for (BufferId from : effects.writes) {
+        if (from == to || program[from].storage != Storage::kLocal) continue;
+        if (program[from].dtype != program[to].dtype || program[from].shape != program[to].shape) continue;
+        const Life died = life_of(from);
+        if (died.last > born.first || !elementwise(*born.stored_in, from, born.store->access)) continue;
+        loop::for_each_stmt(nest.body, [&](Stmt& stmt) {
+          if (Access* access = loop::access_of(stmt); access && access->buffer == to) access->buffer = from;
+        });
+        changed = true;
+        break;
+      }
+      if (changed) break;
+    }
+  }
+}
+
 }  // namespace stridec::schedule

@@ -17,8 +17,10 @@ struct Flow {
 };
 Flow make_flow(const loop::Program& program, const loop::Steps& steps);
 
-// Inlines the pointwise nest at `producer` into every nest that reads its result, and removes it.
-bool try_inline(loop::Program& program, loop::Steps& steps, Flow& flow, int producer, std::string* reason);
+// Inlines the pointwise nest at `producer` into every nest that reads its result, and removes it. `copied`: the one
+// reader is a chain, which copies its factors once for many uses.
+bool try_inline(loop::Program& program, loop::Steps& steps, Flow& flow, int producer, std::string* reason,
+                bool copied = false);
 
 // Makes one nest of the two over the dims they agree on; gives its position, or -1.
 int try_merge(loop::Program& program, loop::Steps& steps, Flow& flow, int producer, int consumer,
@@ -27,6 +29,9 @@ int try_merge(loop::Program& program, loop::Steps& steps, Flow& flow, int produc
 // Within one nest: stored values that are loaded again at the same index are forwarded, and arena buffers
 // that no other step uses become scalars or local rows.
 void localise(loop::Program& program, loop::Nest& nest, const Flow& flow);
+
+// A local row whose last use is to compute, element by element, another of its kind gives it its memory.
+void share_rows(const loop::Program& program, loop::Nest& nest);
 
 // -- what the rules ask of a nest
 

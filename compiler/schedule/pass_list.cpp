@@ -38,6 +38,10 @@ constexpr Pass<Program, Decisions*> kLoopPasses[] = {
      }},
 };
 
+constexpr Pass<Program, Decisions*> kCpuLoopPasses[] = {
+    {"chains", "contractions that pass rows on become one kernel that keeps them in cache", chain},
+};
+
 constexpr Pass<Program, const CpuTarget&, const Chosen&> kCpuPasses[] = {
     {"schedules", "templates, tiles, lanes and tasks for each nest, packed weights", choose},
     {"memory", "where each scratch buffer lives",
@@ -61,6 +65,12 @@ const PassList<Program, Decisions*>& loop_passes() {
                                                       .rows = kLoopPasses,
                                                       .verify = verify,
                                                       .print = print};
+  return kList;
+}
+
+const PassList<Program, Decisions*>& cpu_loop_passes() {
+  static const PassList<Program, Decisions*> kList = {
+      .stage = "scheduling", .origin = {}, .rows = kCpuLoopPasses, .verify = verify, .print = print};
   return kList;
 }
 

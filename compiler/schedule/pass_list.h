@@ -1,4 +1,5 @@
-// The passes on the loop program, in order: those that hold for every target, then those of one target.
+// The passes on the loop program, in order: those that hold for every target, those for all CPUs, then those of one
+// target.
 #pragma once
 
 #include <vector>
@@ -13,6 +14,7 @@
 namespace stridec::schedule {
 
 const PassList<loop::Program, std::vector<Decision>*>& loop_passes();
+const PassList<loop::Program, std::vector<Decision>*>& cpu_loop_passes();
 const PassList<loop::Program, const CpuTarget&, const Chosen&>& cpu_passes();
 const PassList<loop::Program, const GpuTarget&>& gpu_passes();
 

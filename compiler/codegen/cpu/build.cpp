@@ -11,6 +11,7 @@
 #include "compiler/base/parallel.h"
 #include "compiler/base/sha256.h"
 #include "compiler/base/text.h"
+#include "compiler/codegen/cpu/chain.h"
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/codegen/cpu/contraction.h"
 #include "compiler/codegen/cpu/contraction_window.h"
@@ -19,6 +20,7 @@
 #include "compiler/codegen/cpu/routine.h"
 #include "compiler/codegen/embedded.h"
 #include "compiler/codegen/object_cache.h"
+#include "compiler/kernels/chain.h"
 #include "compiler/kernels/gemm_plan.h"
 #include "compiler/kernels/window_plan.h"
 #include "compiler/loop/blame.h"
@@ -117,6 +119,7 @@ void collect_calls(const loop::Program& program, std::vector<const loop::Call*>&
 Kernel emit_kernel(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
   return loop::blaming(nest, [&] {
     if (kernels::is_gemm(nest.schedule)) return emit_contraction(program, nest, target);
+    if (kernels::is_chain(nest.schedule)) return emit_chain(program, nest, target);
     if (kernels::is_window(nest.schedule)) return emit_window(program, nest, target);
     return emit_loops(program, nest, target);
   });

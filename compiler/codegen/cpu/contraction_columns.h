@@ -9,14 +9,21 @@ namespace stridec::codegen::cpu {
 
 class ContractionColumns {
  public:
-  explicit ContractionColumns(ContractionFrame& frame);
+  // `keep`: where the C variable keep_panels is set, scratch holds all panels and neighbouring tasks that ask for the
+  // same ones find them there.
+  explicit ContractionColumns(ContractionFrame& frame, bool keep = false);
 
-  void print_start();  // once per call of the kernel
-  void print_panel();  // sets b and b_stride, once per task
+  void print_start();   // once per call of the kernel
+  void print_change();  // of kept panels, once per task: forgets those of other batch points
+  void print_panel();   // sets b and b_stride, once per panel of a task
 
  private:
   void print_weights();
   void print_stage();
+  void print_copy();
+  void print_turned_slice();
+  void find_turned_slice();
+  void find_keys();
 
   ContractionFrame& f_;
   bool readable_ = false;  // b's rows are contiguous in memory
@@ -25,7 +32,11 @@ class ContractionColumns {
   // b's columns are contiguous along k instead: turned on the way to scratch.
   bool turned_ = false;
   sym::Expr column_step_ = 0;
-  std::string stage_;
+  bool turned_slice_ = false;  // so are the loads that b is computed from
+  std::string stage_, staged_;
+  bool keep_;
+  std::vector<sym::Expr> keys_;  // what the panels depend on among the batch dims
+  std::vector<std::string> key_names_;
 };
 
 }  // namespace stridec::codegen::cpu

@@ -4,6 +4,23 @@
 
 namespace stridec::codegen::cpu {
 
+// In step d, blocks of d x d on either side of the diagonal change places.
+void print_turned_square(KernelText& text, const std::string& vectors, int size) {
+  for (int d = 1; d < size; d *= 2) {
+    for (int i = 0; i < size; ++i) {
+      if (i & d) continue;
+      std::string upper, lower;
+      for (int l = 0; l < size; ++l) {
+        upper += cat(", ", l & d ? size + l - d : l);
+        lower += cat(", ", l & d ? size + l : l + d);
+      }
+      const std::string a = cat(vectors, "[", i, "]"), b = cat(vectors, "[", i + d, "]");
+      text.line(cat("{ const auto a = ", a, ", b = ", b, "; ", a, " = __builtin_shufflevector(a, b", upper,
+                    "); ", b, " = __builtin_shufflevector(a, b", lower, "); }"));
+    }
+  }
+}
+
 void print_transposed_copy(KernelText& text, const TransposedCopy& c, int lanes) {
   const std::string vector = text.value_type(c.dtype, lanes), loose = text.unaligned_type(c.dtype, lanes);
   auto element = [&](const std::string& i, const std::string& j) {
@@ -15,26 +32,14 @@ void print_transposed_copy(KernelText& text, const TransposedCopy& c, int lanes)
   text.open(cat("for (; j + ", lanes, " <= ", c.columns, "; j += ", lanes, ")"));
   text.line("int64_t i = 0;");
   text.open(cat("for (; i + ", lanes, " <= ", c.rows, "; i += ", lanes, ")"));
+  text.line(cat(vector, " x[", lanes, "];"));
   for (int l = 0; l < lanes; ++l) {
-    text.line(cat(vector, " x", l, " = *(const ", loose, "*)((", c.from, ") + (j + ", l, ") * ", c.from_step,
-                  " + i);"));
+    text.line(
+        cat("x[", l, "] = *(const ", loose, "*)((", c.from, ") + (j + ", l, ") * ", c.from_step, " + i);"));
   }
-  // Blocks of d x d on either side of the diagonal change places, for d = 1, 2, 4, ...
-  for (int d = 1; d < lanes; d *= 2) {
-    for (int i = 0; i < lanes; ++i) {
-      if (i & d) continue;
-      std::string upper, lower;
-      for (int l = 0; l < lanes; ++l) {
-        upper += cat(", ", l & d ? lanes + l - d : l);
-        lower += cat(", ", l & d ? lanes + l : l + d);
-      }
-      const std::string a = cat("x", i), b = cat("x", i + d);
-      text.line(cat("{ const ", vector, " swap = __builtin_shufflevector(", a, ", ", b, upper, "); ", b,
-                    " = __builtin_shufflevector(", a, ", ", b, lower, "); ", a, " = swap; }"));
-    }
-  }
+  print_turned_square(text, "x", lanes);
   for (int l = 0; l < lanes; ++l) {
-    text.line(cat("*(", loose, "*)((", c.to, ") + (i + ", l, ") * ", c.to_step, " + j) = x", l, ";"));
+    text.line(cat("*(", loose, "*)((", c.to, ") + (i + ", l, ") * ", c.to_step, " + j) = x[", l, "];"));
   }
   text.close();
   text.open(cat("for (; i < ", c.rows, "; ++i)"));

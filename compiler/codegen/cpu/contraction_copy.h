@@ -15,4 +15,7 @@ struct TransposedCopy {
 };
 void print_transposed_copy(KernelText& text, const TransposedCopy& copy, int lanes);
 
+// Turns the square of `size` vectors of as many lanes in the C array `vectors`: v[l][k] becomes v[k][l].
+void print_turned_square(KernelText& text, const std::string& vectors, int size);
+
 }  // namespace stridec::codegen::cpu

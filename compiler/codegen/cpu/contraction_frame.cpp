@@ -8,9 +8,9 @@
 
 namespace stridec::codegen::cpu {
 
-ContractionFrame::ContractionFrame(const loop::Program& program, const loop::Nest& nest,
-                                   const CpuTarget& target)
-    : program(program), nest(nest), text(program, target), plan(kernels::to_plan(nest.schedule)) {
+ContractionFrame::ContractionFrame(KernelText& text, const loop::Program& program, const loop::Nest& nest,
+                                   kernels::GemmPlan contraction_plan, const loop::Nest* points)
+    : program(program), nest(nest), text(text), plan(std::move(contraction_plan)) {
   auto matched = kernels::match_contraction(nest);
   STRIDEC_CHECK(matched.has_value(), cat("nest '", nest.name, "' is no contraction"));
   contraction = *std::move(matched);
@@ -35,7 +35,21 @@ ContractionFrame::ContractionFrame(const loop::Program& program, const loop::Nes
   b = &factors[swapped ? 0 : 1];
   lanes = plan.kernel->lanes();
   block_limit = plan.tiles * plan.kernel->rows;
-  body_.emplace(text, nest);
+  body_.emplace(text, points ? *points : nest);
+  for (const loop::Dim& dim : nest.dims) body_->add_dim(dim);
+}
+
+void ContractionFrame::set_local_row(Body& body, const std::string& row) const {
+  for (const LocalRows& local : locals) {
+    const std::string at = local.stride.empty() ? "" : cat(" + (", row, ") * ", local.stride);
+    body.set_buffer(local.buffer, cat("(", local.pointer, at, ")"), program[local.buffer].strides);
+  }
+}
+
+const LocalRows* ContractionFrame::local_rows(loop::BufferId buffer) const {
+  for (const LocalRows& local : locals)
+    if (local.buffer == buffer) return &local;
+  return nullptr;
 }
 
 void ContractionFrame::print_batch_indices() {

@@ -15,12 +15,22 @@ namespace stridec::codegen::cpu {
 
 using Dims = std::vector<loop::Dim>;
 
+// A buffer of the nest's points that lies in scratch for all rows of a block.
+struct LocalRows {
+  loop::BufferId buffer;
+  std::string pointer;  // of the block's first row
+  std::string stride;   // elements from row to row; "": one row's memory serves all
+};
+
 struct ContractionFrame {
-  ContractionFrame(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
+  // `points`: the nest whose points have local buffers of their own, and the batch dims' values; the nest itself
+  // unless it is a link of a chain.
+  ContractionFrame(KernelText& text, const loop::Program& program, const loop::Nest& nest,
+                   kernels::GemmPlan plan, const loop::Nest* points = nullptr);
 
   const loop::Program& program;
   const loop::Nest& nest;
-  KernelText text;
+  KernelText& text;
   kernels::GemmPlan plan;
   kernels::Contraction contraction;
   const kernels::Factor* a;  // broadcast
@@ -28,8 +38,9 @@ struct ContractionFrame {
   Dims batch, rows, columns, segments, run;
   Dims reduced;  // segments, then run
   sym::Facts facts;
-  int lanes;            // of a vector of the accumulator's dtype
-  int64_t block_limit;  // most rows of a task
+  int lanes;              // of a vector of the accumulator's dtype
+  sym::Expr block_limit;  // most rows of a task
+  std::vector<LocalRows> locals;
 
   std::string element(int width = 1) { return text.value_type(contraction.dtype, width); }
   int element_bytes() const { return byte_size(contraction.dtype); }
@@ -38,6 +49,11 @@ struct ContractionFrame {
   Body body() { return body_.value(); }
   // Declares the batch dims' indices from the number `batch` and remembers them for body().
   void print_batch_indices();
+  // The same for dims whose indices are there already.
+  void set_batch_index(sym::Expr var, const std::string& name) { body_->set_index(var, name); }
+  // Lets `body` reach the local buffers of a row of the block, numbered by a C expression.
+  void set_local_row(Body& body, const std::string& row) const;
+  const LocalRows* local_rows(loop::BufferId buffer) const;
   // Declares an index variable per dim (names) from the flattened number.
   void print_indices(const Dims& dims, const std::string& number, const std::vector<std::string>& names);
   // Steps the index variables to the next point in row-major order.

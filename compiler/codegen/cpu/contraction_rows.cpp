@@ -28,6 +28,8 @@ ContractionRows::ContractionRows(ContractionFrame& frame, bool indices) : f_(fra
     const sym::Expr stride = sym::align_up(extent_of(f_.reduced), f_.lanes) + f_.lanes;
     pack_stride_ = text.size(stride);
     pack_ = text.scratch(stride * (f_.block_limit * f_.element_bytes()));
+  } else if (f_.a->load && (local_ = f_.local_rows(f_.a->load->access.buffer))) {
+    merged_ = true;
   } else {
     plan_direct();
   }
@@ -136,7 +138,8 @@ void ContractionRows::print_table() {
 // Rows that lie next to each other in memory, k by k.
 bool ContractionRows::print_turned_pack() {
   const loop::Load* load = f_.a->load;
-  if (!load || !load->access.mask.is_const(1) || f_.rows.empty()) return false;
+  if (!load || !load->access.mask.is_const(1) || f_.rows.empty() || f_.local_rows(load->access.buffer))
+    return false;
   const sym::Expr offset = kernels::offset_of(f_.program, load->access, f_.facts);
   const auto row = kernels::merged_step(offset, f_.rows, f_.facts);
   const auto k = kernels::merged_step(at_zero(offset, f_.rows), f_.reduced, f_.facts);
@@ -161,7 +164,7 @@ bool ContractionRows::print_turned_pack() {
 // Dims of k, innermost last, that a holds next to each other.
 Dims ContractionRows::contiguous_run() const {
   Dims run;
-  if (!f_.a->load) return run;
+  if (!f_.a->load || f_.local_rows(f_.a->load->access.buffer)) return run;
   const sym::Expr offset = kernels::offset_of(f_.program, f_.a->load->access, f_.facts);
   for (size_t d = f_.reduced.size(); d-- > 0;) {
     Dims longer(f_.reduced.begin() + static_cast<std::ptrdiff_t>(d), f_.reduced.end());
@@ -232,6 +235,7 @@ void ContractionRows::print_pack() {
   text.line(cat(type, "* to = (", type, "*)", pack_, " + row * ", pack_stride_, ";"));
   Body body = f_.body();
   for (size_t d = 0; d < names.size(); ++d) body.set_index(f_.rows[d].var, names[d]);
+  f_.set_local_row(body, "row");
   // Runs that the mask only cuts at the border are copied as one where they are whole.
   const Dims run = contiguous_run();
   const bool fast = !run.empty() && depends_on_any(f_.a->load->access.mask, run);
@@ -300,6 +304,12 @@ void ContractionRows::print_tile() {
   if (f_.plan.a == kernels::GemmPlan::A::kPack) {
     text.line(cat("for (int64_t i = 0; i < ", max_rows, "; ++i) a_rows[i] = (const ", type, "*)", pack_,
                   " + (first_row - block_row + i) * ", pack_stride_, ";"));
+    return;
+  }
+  if (local_) {
+    const sym::Expr first = at_zero(kernels::offset_of(f_.program, f_.a->load->access, f_.facts), f_.run);
+    text.line(cat("for (int64_t i = 0; i < ", max_rows, "; ++i) a_rows[i] = ", local_->pointer, " + ",
+                  f_.body().index(first), " + (first_row - block_row + i) * ", local_->stride, ";"));
     return;
   }
   if (merged_ && f_.segments.empty()) {

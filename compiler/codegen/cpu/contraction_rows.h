@@ -41,8 +41,9 @@ class ContractionRows {
   void print_segments();
 
   ContractionFrame& f_;
-  bool indices_;         // tables of the row dims' indices are wanted
-  bool merged_ = false;  // row r of the block starts at base + r * step_
+  const LocalRows* local_ = nullptr;  // read in place: rows of the block in scratch
+  bool indices_;                      // tables of the row dims' indices are wanted
+  bool merged_ = false;               // row r of the block starts at base + r * step_
   sym::Expr step_ = 0;
   sym::Expr offset_ = 0;  // of a row's first element, segments and run at 0 unless general_
   bool general_ = false;  // address and mask are evaluated for every row and segment

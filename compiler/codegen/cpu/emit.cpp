@@ -6,6 +6,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/body.h"
+#include "compiler/codegen/cpu/contraction_copy.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/effects.h"
@@ -178,22 +179,6 @@ struct LoopEmitter {
     return out;
   }
 
-  // t[l][k] becomes t[k][l]: in step s, squares of s x s next to each other change places.
-  void print_transpose(const std::string& t, int size) {
-    for (int s = 1; s < size; s *= 2)
-      for (int i = 0; i < size; ++i) {
-        if (i & s) continue;
-        std::string low, high;
-        for (int k = 0; k < size; ++k) {
-          low += cat(", ", k & s ? size + (k ^ s) : k);
-          high += cat(", ", k & s ? size + k : k | s);
-        }
-        const std::string a = cat(t, "[", i, "]"), b = cat(t, "[", i + s, "]");
-        text.line(cat("{ const auto a = ", a, ", b = ", b, "; ", a, " = __builtin_shufflevector(a, b", low,
-                      "); ", b, " = __builtin_shufflevector(a, b", high, "); }"));
-      }
-  }
-
   // Blocks of width x width points: the crossing loads by rows, turned in registers. Edges as everywhere
   // else.
   void print_blocks(const loop::Dim& across) {
@@ -224,7 +209,7 @@ struct LoopEmitter {
             text.line(cat("for (int l = 0; l < ", width, "; ++l) ", tiles.back(), "[l] = *(const ",
                           text.unaligned_type(dtype, width), "*)(", text.pointer(load->access.buffer), " + ",
                           body.offset(load->access), " + ", body.index(step), " * l);"));
-            print_transpose(tiles.back(), width);
+            print_turned_square(text, tiles.back(), width);
           }
           text.line("#pragma clang loop unroll(full)");
           text.open(cat("for (int ", k, " = 0; ", k, " < ", width, "; ++", k, ")"));

@@ -1,0 +1,230 @@
+#include "compiler/codegen/cpu/chain.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+#include "compiler/codegen/cpu/contraction_columns.h"
+#include "compiler/codegen/cpu/contraction_epilogue.h"
+#include "compiler/codegen/cpu/contraction_frame.h"
+#include "compiler/codegen/cpu/contraction_rows.h"
+#include "compiler/kernels/chain.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/effects.h"
+#include "compiler/schedule/schedule.h"
+
+namespace stridec::codegen::cpu {
+namespace {
+
+using sym::Expr;
+
+constexpr int64_t kGrain = int64_t{1} << 20;  // multiply-adds that are worth waking a thread for
+
+// A link with all that prints it.
+struct Link {
+  Link(KernelText& text, const loop::Program& program, const kernels::Chain::Part& part,
+       kernels::GemmPlan plan, const loop::Nest& points, Expr block_limit,
+       const std::vector<LocalRows>& locals)
+      : frame(text, program, part.nest, std::move(plan), &points), epilogue(frame) {
+    frame.block_limit = block_limit;
+    frame.locals = locals;
+    rows.emplace(frame, false);
+    columns.emplace(frame, true);
+  }
+  ContractionFrame frame;
+  ContractionEpilogue epilogue;
+  std::optional<ContractionRows> rows;
+  std::optional<ContractionColumns> columns;
+};
+
+class Emitter {
+ public:
+  Emitter(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target)
+      : program_(program), nest_(nest), text_(program, target), plan_(kernels::to_chain_plan(nest.schedule)) {
+    std::string reason;
+    auto matched = kernels::match_chain(nest, &reason);
+    STRIDEC_CHECK(matched && matched->row.var == plan_.row,
+                  cat("nest '", nest.name, "' is no chain: ", reason));
+    chain_ = *std::move(matched);
+    inner_ = schedule::parse_plan({.kernel = "", .directives = plan_.inner});
+  }
+
+  Kernel emit() {
+    find_locals();
+    const Expr rows = chain_.row.extent;
+    const Expr limit = block_limit();
+    const Expr blocks = sym::ceildiv(rows, limit);
+    declare_locals(limit);
+    size_t next = 0;
+    for (const kernels::Chain::Part& part : chain_.parts) {
+      links_.push_back(nullptr);
+      if (!part.link) continue;
+      STRIDEC_CHECK(next < plan_.links.size(), "a chain's schedule has too few links");
+      links_.back() =
+          std::make_unique<Link>(text_, program_, part, kernels::link_plan(chain_, part, plan_.links[next++]),
+                                 nest_, limit, locals_);
+    }
+
+    text_.line(cat("const int64_t rows = ", text_.size(rows), ", blocks = ", text_.size(blocks), ";"));
+    text_.line("const bool keep_panels = blocks > 1;");
+    for (const auto& link : links_)
+      if (link) link->columns->print_start();
+    text_.open("for (int64_t task = begin; task < end; ++task)");
+    text_.line("const int64_t block = task % blocks, batch = task / blocks;");
+    text_.line("const int64_t block_row = rows * block / blocks;");
+    text_.line("const int64_t block_rows = rows * (block + 1) / blocks - block_row;");
+    print_batch();
+    for (size_t i = 0; i < chain_.parts.size(); ++i)
+      links_[i] ? print_link(*links_[i], chain_.parts[i]) : print_rows(chain_.parts[i]);
+    text_.close();
+
+    Expr work = 1;
+    for (const auto& link : links_)
+      if (link) work += extent_of(link->frame.reduced) * extent_of(link->frame.columns);
+    work = work * sym::min(rows, limit);
+    Expr tasks = blocks;
+    for (const loop::Dim& dim : chain_.batch) tasks = tasks * dim.extent;
+    Kernel kernel = text_.finish(tasks, sym::max(1, sym::floordiv(kGrain, work)));
+    std::vector<const kernels::GemmKernel*> made;
+    for (const auto& link : links_) {
+      if (!link || std::find(made.begin(), made.end(), link->frame.plan.kernel) != made.end()) continue;
+      made.push_back(link->frame.plan.kernel);
+      kernel.support.push_back(kernels::gemm_text(*made.back(), text_.target()));
+    }
+    return kernel;
+  }
+
+ private:
+  struct Local {
+    loop::BufferId buffer;
+    bool of_block = false;  // several parts see it: a block has all of its rows
+  };
+
+  void find_locals() {
+    std::map<loop::BufferId, size_t> seen_in;
+    for (size_t i = 0; i < chain_.parts.size(); ++i)
+      loop::for_each_stmt(chain_.parts[i].nest.body, [&](const loop::Stmt& stmt) {
+        const loop::Access* access = loop::access_of(stmt);
+        if (!access || program_[access->buffer].storage != loop::Storage::kLocal) return;
+        const auto [seen, fresh] = seen_in.emplace(access->buffer, i);
+        if (fresh) found_.push_back({access->buffer, chain_.parts[i].link});
+        if (seen->second == i) return;
+        for (Local& local : found_) local.of_block = local.of_block || local.buffer == access->buffer;
+      });
+  }
+
+  // Rows lie a multiple of a vector apart, and not a multiple of 4 KB.
+  Expr row_stride(const Local& local) const {
+    const loop::Buffer& buffer = program_[local.buffer];
+    const int lanes = text_.target().vector_bytes / byte_size(buffer.dtype);
+    return sym::align_up(schedule::extent_in_elements(buffer), lanes) + lanes;
+  }
+
+  // Most rows of a block: the plan's, or as many as fit its budget.
+  Expr block_limit() const {
+    Expr bytes = 0;
+    for (const Local& local : found_)
+      if (local.of_block) bytes += row_stride(local) * byte_size(program_[local.buffer].dtype);
+    int least = 1;
+    for (const auto& link : plan_.links) least = std::max(least, link.kernel->rows);
+    if (bytes.is_const(0)) return plan_.tile;
+    return sym::max(least, sym::min(plan_.tile, sym::floordiv(plan_.bytes, bytes)));
+  }
+
+  void declare_locals(Expr limit) {
+    for (const Local& local : found_) {
+      const loop::Buffer& buffer = program_[local.buffer];
+      const std::string name = text_.fresh("l"), type = text_.storage_type(buffer.dtype);
+      const Expr stride = row_stride(local);
+      const Expr elements = local.of_block ? stride * limit : stride;
+      text_.line(cat(type, "* const ", name, " = (", type, "*)",
+                     text_.scratch(elements * byte_size(buffer.dtype)), ";"));
+      locals_.push_back({local.buffer, name, local.of_block ? text_.size(stride) : std::string()});
+    }
+  }
+
+  void print_batch() {
+    if (!chain_.batch.empty()) text_.line("int64_t rest = batch;");
+    for (size_t d = chain_.batch.size(); d-- > 0;) {
+      const std::string name = cat("batch_", d), extent = text_.size(chain_.batch[d].extent);
+      text_.line(d > 0 ? cat("const int64_t ", name, " = rest % ", extent, ";")
+                       : cat("const int64_t ", name, " = rest;"));
+      if (d > 0) text_.line(cat("rest /= ", extent, ";"));
+    }
+  }
+
+  void print_link(Link& link, const kernels::Chain::Part& part) {
+    ContractionFrame& f = link.frame;
+    const kernels::GemmKernel& kernel = *f.plan.kernel;
+    text_.open("");
+    for (size_t d = 0; d < chain_.batch.size(); ++d) f.set_batch_index(chain_.batch[d].var, cat("batch_", d));
+    const std::string multiply = text_.fresh("multiply");
+    text_.line(cat("void ", multiply, "(int64_t, int64_t, int64_t, const ", f.element(), "* const*, const ",
+                   f.element(), "*, int64_t, ", f.element(), "*, int64_t) __asm__(\"",
+                   kernels::gemm_symbol(kernel, text_.target()),
+                   "\") __attribute__((visibility(\"hidden\")));"));
+    text_.line(cat("alignas(64) ", f.element(), " tile[", kernel.rows * kernel.columns(), "];"));
+    text_.line(cat("const int64_t columns = ", text_.size(extent_of(f.columns)), ", panels = (columns + ",
+                   kernel.columns() - 1, ") / ", kernel.columns(), ";"));
+    text_.line(cat("const int64_t tiles = (block_rows + ", kernel.rows - 1, ") / ", kernel.rows, ";"));
+    text_.line("const int64_t tile_base = block_rows / tiles, longer_tiles = block_rows % tiles;");
+    link.rows->print_start();
+    link.rows->print_block();
+    for (size_t d = 0; d + 1 < part.columns.size(); ++d) {
+      const std::string name = text_.fresh("outer");
+      text_.open(cat("for (int64_t ", name, " = 0; ", name, " < ", text_.size(part.columns[d].extent), "; ++",
+                     name, ")"));
+      f.set_batch_index(part.columns[d].var, name);
+    }
+    link.columns->print_change();
+    text_.open("for (int64_t panel = 0; panel < panels; ++panel)");
+    text_.line(cat("const int64_t first_column = panel * ", kernel.columns(), ";"));
+    text_.line(cat("const int64_t live_columns = sd_min(columns - first_column, ", kernel.columns(), ");"));
+    link.columns->print_panel();
+    text_.line("int64_t first_row = block_row;");
+    text_.open("for (int64_t t = 0; t < tiles; ++t)");
+    text_.line("const int64_t tile_rows = tile_base + (t < longer_tiles);");
+    link.rows->print_tile();
+    text_.line(cat(multiply, "(tile_rows, 1, ", text_.size(extent_of(f.reduced)),
+                   ", a_rows, b, b_stride, tile, 0);"));
+    link.epilogue.print(*link.rows);
+    text_.line("first_row += tile_rows;");
+    text_.close();
+    text_.close();
+    for (size_t d = 0; d + 1 < part.columns.size(); ++d) text_.close();
+    text_.close();
+  }
+
+  void print_rows(const kernels::Chain::Part& part) {
+    text_.open("for (int64_t row = block_row; row < block_row + block_rows; ++row)");
+    Body body(text_, part.nest, {inner_.width, inner_.accumulators});
+    for (size_t d = 0; d < chain_.batch.size(); ++d) body.set_index(chain_.batch[d].var, cat("batch_", d));
+    body.set_index(chain_.row.var, "row");
+    for (const LocalRows& local : locals_) {
+      const std::string at = local.stride.empty() ? "" : cat(" + (row - block_row) * ", local.stride);
+      body.set_buffer(local.buffer, cat("(", local.pointer, at, ")"), program_[local.buffer].strides);
+    }
+    body.print(part.nest.body);
+    text_.close();
+  }
+
+  const loop::Program& program_;
+  const loop::Nest& nest_;
+  KernelText text_;
+  kernels::ChainPlan plan_;
+  kernels::Chain chain_;
+  schedule::LoopPlan inner_;
+  std::vector<Local> found_;
+  std::vector<LocalRows> locals_;
+  std::vector<std::unique_ptr<Link>> links_;  // by part; null: row statements
+};
+
+}  // namespace
+
+Kernel emit_chain(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
+  return Emitter(program, nest, target).emit();
+}
+
+}  // namespace stridec::codegen::cpu

@@ -1,0 +1,17 @@
+// Chains of contractions on the CPU, by a plan (kernels/chain.h).
+//
+// A task is one batch point and one block of rows. What passes between the links lies in scratch for the whole block:
+// a link fills or reads it tile by tile through the micro-kernel, row statements run on it row by row. Panels of the
+// column factors stay in scratch from block to block of the same batch point.
+#pragma once
+
+#include "compiler/base/target.h"
+#include "compiler/codegen/backend.h"
+#include "compiler/loop/program.h"
+
+namespace stridec::codegen::cpu {
+
+// The nest's schedule is a kernels::ChainPlan.
+Kernel emit_chain(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
+
+}  // namespace stridec::codegen::cpu

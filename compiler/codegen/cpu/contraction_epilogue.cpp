@@ -1,0 +1,97 @@
+#include "compiler/codegen/cpu/contraction_epilogue.h"
+
+#include <set>
+
+#include "compiler/base/text.h"
+#include "compiler/loop/walk.h"
+
+namespace stridec::codegen::cpu {
+
+using loop::Stmt;
+using loop::ValueId;
+
+ContractionEpilogue::ContractionEpilogue(ContractionFrame& f) : f_(f) {
+  // What does not depend on the column runs once per row, up to the first store.
+  std::set<ValueId> by_column = {f.contraction.reduce->results[0]};
+  bool stored = false;
+  for (const Stmt* kept : epilogue_of(f.nest, f.contraction)) {
+    const Stmt& stmt = *kept;
+    stored = stored || std::holds_alternative<loop::Store>(stmt.node);
+    bool depends = stored;
+    loop::for_each_use(stmt, [&](ValueId id) { depends = depends || by_column.contains(id); });
+    loop::for_each_expr(stmt, [&](sym::Expr e) { depends = depends || depends_on_any(e, f.columns); });
+    if (depends) loop::for_each_result(stmt, [&](ValueId id) { by_column.insert(id); });
+    (depends ? column_ : row_).push_back(&stmt);
+  }
+  merge_ = f_.rows.size() < 2 || rows_merge();
+}
+
+// Whether every access runs through the rows as through one dim.
+bool ContractionEpilogue::rows_merge() const {
+  for (const auto* list : {&row_, &column_}) {
+    for (const Stmt* stmt : *list) {
+      if (const loop::Access* access = loop::access_of(*stmt)) {
+        if (depends_on_any(access->mask, f_.rows)) return false;
+        if (!kernels::merged_step(kernels::offset_of(f_.program, *access, f_.facts), f_.rows, f_.facts))
+          return false;
+      } else {
+        bool depends = false;
+        loop::for_each_expr(*stmt, [&](sym::Expr e) { depends = depends || depends_on_any(e, f_.rows); });
+        if (depends) return false;
+      }
+    }
+  }
+  return true;
+}
+
+void ContractionEpilogue::print(const ContractionRows& rows) {
+  KernelText& text = f_.text;
+  text.open("for (int64_t i = 0; i < tile_rows; ++i)");
+  Body body = f_.body();
+  for (size_t d = 0; d < f_.rows.size(); ++d) {
+    if (!merge_) {
+      const std::string name = cat("row_", d);
+      text.line(cat("const int64_t ", name, " = ", rows.row_index(d, "i"), ";"));
+      body.set_index(f_.rows[d].var, name);
+    } else if (d + 1 < f_.rows.size()) {
+      body.set_index(f_.rows[d].var, "0");
+    } else {
+      text.line("const int64_t row = first_row + i;");
+      body.set_index(f_.rows[d].var, "row");
+    }
+  }
+  if (merge_) f_.set_local_row(body, "row - block_row");
+  for (const Stmt* stmt : row_) body.print(*stmt);
+  const auto known = sym::as_const(extent_of(f_.columns));
+  text.line("int64_t j = 0;");
+  text.open(cat("for (; j + ", f_.lanes, " <= live_columns; j += ", f_.lanes, ")"));
+  print_columns(body, "");
+  text.close();
+  if (!known || *known % f_.lanes != 0) {
+    text.open("if (j < live_columns)");
+    text.line("const uint64_t live = ((uint64_t)1 << (live_columns - j)) - 1;");
+    print_columns(body, "live");
+    text.close();
+  }
+  text.close();
+}
+
+void ContractionEpilogue::print_columns(Body body, const std::string& live) {
+  KernelText& text = f_.text;
+  for (size_t d = 0; d + 1 < f_.columns.size(); ++d) body.set_index(f_.columns[d].var, "0");
+  text.line("const int64_t column = first_column + j;");
+  if (!f_.columns.empty()) {
+    body.set_index(f_.columns.back().var, "column");
+    body.set_lanes(f_.columns.back().var, f_.lanes, live);
+  }
+  const std::string vector = f_.element(f_.lanes);
+  const std::string at = cat("tile + i * ", f_.plan.kernel->columns(), " + j");
+  const bool scalar = f_.columns.empty();
+  text.line(scalar ? cat("const ", f_.element(), " sum = *(", at, ");")
+                   : cat("const ", vector, " sum = *(const ", vector, "*)(", at, ");"));
+  body.set_value(f_.contraction.reduce->results[0],
+                 {.text = "sum", .dtype = f_.contraction.dtype, .width = scalar ? 1 : f_.lanes});
+  for (const Stmt* stmt : column_) body.print(*stmt);
+}
+
+}  // namespace stridec::codegen::cpu

@@ -1,0 +1,29 @@
+// What runs on the sums of a contraction: the rest of the nest's body, a vector of columns at a time.
+#pragma once
+
+#include <vector>
+
+#include "compiler/codegen/cpu/contraction_frame.h"
+#include "compiler/codegen/cpu/contraction_rows.h"
+
+namespace stridec::codegen::cpu {
+
+class ContractionEpilogue {
+ public:
+  explicit ContractionEpilogue(ContractionFrame& frame);
+
+  // Whether it asks for the rows' indices: rows of several dims that do not run as one.
+  bool wants_row_indices() const { return !merge_; }
+  void print(const ContractionRows& rows);  // on `tile`, once per tile
+
+ private:
+  bool rows_merge() const;
+  void print_columns(Body body, const std::string& live);
+
+  ContractionFrame& f_;
+  // Statements that stores need, in order: those once per row, and the others.
+  std::vector<const loop::Stmt*> row_, column_;
+  bool merge_ = true;  // the row's number replaces the indices of its dims
+};
+
+}  // namespace stridec::codegen::cpu

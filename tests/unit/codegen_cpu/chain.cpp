@@ -1,0 +1,276 @@
+#include "compiler/codegen/cpu/chain.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "compiler/codegen/cpu/build_run.h"
+#include "compiler/kernels/chain.h"
+#include "compiler/loop/build.h"
+#include "compiler/loop/interpret.h"
+#include "compiler/loop/verify.h"
+#include "compiler/schedule/choose.h"
+#include "compiler/schedule/fusion.h"
+
+using namespace stridec;
+using loop::HostTensor;
+using loop::NestBuilder;
+using loop::Program;
+using loop::Storage;
+using loop::Value;
+using loop::View;
+using sym::Expr;
+
+namespace {
+
+struct Options {
+  DType dtype = DType::kF32;
+  int64_t heads = 2, group = 1, size = 8, value_size = 8;
+  bool keys_by_size = false;  // k is [.., size, keys]
+  bool causal = false, additive = false, scaled_operands = false, fully_masked_rows = false;
+  bool past = false;  // keys and values come from two tensors
+};
+
+// softmax(q k' + mask) v as a frontend gives it: a nest an operation.
+struct Attention {
+  Program program;
+  Options options;
+  Expr batch = sym::var("batch"), queries = sym::var("queries"), keys = sym::var("keys"),
+       past = sym::var("past");
+
+  View input(const std::string& name, std::vector<Expr> shape, DType dtype) {
+    loop::Buffer buffer{.name = name, .dtype = dtype, .shape = std::move(shape), .storage = Storage::kInput};
+    buffer.ordinal = static_cast<int>(program.inputs.size());
+    for (size_t d = 0; d < buffer.shape.size(); ++d)
+      for (loop::Symbol& symbol : program.symbols)
+        if (symbol.var == buffer.shape[d] && symbol.input < 0)
+          symbol.input = buffer.ordinal, symbol.dim = static_cast<int>(d);
+    program.inputs.push_back(loop::add_buffer(program, std::move(buffer)));
+    return loop::whole(program, program.inputs.back());
+  }
+  View temporary(const std::string& name, std::vector<Expr> shape, DType dtype,
+                 Storage storage = Storage::kArena) {
+    loop::Buffer buffer{.name = name, .dtype = dtype, .shape = std::move(shape), .storage = storage};
+    if (storage == Storage::kOutput) buffer.ordinal = static_cast<int>(program.outputs.size());
+    const auto id = loop::add_buffer(program, std::move(buffer));
+    if (storage == Storage::kOutput) program.outputs.push_back(id);
+    return loop::whole(program, id);
+  }
+  template <class F>
+  View map(const std::string& name, const View& x, F f) {
+    const View out = temporary(name, x.shape, x.dtype);
+    NestBuilder nest(program, name);
+    const auto at = nest.dims(x.shape);
+    nest.store(out, at, f(nest, at, nest.load(x, at)));
+    nest.finish();
+    return out;
+  }
+  View joined(const std::string& name, const View& old, const View& fresh, Expr length) {
+    const View out = temporary(name, {batch, fresh.shape[1], length, fresh.shape[3]}, fresh.dtype);
+    Expr start = 0;
+    for (const View& part : {old, fresh}) {
+      NestBuilder nest(program, name);
+      const auto at = nest.dims(part.shape);
+      nest.store(loop::slice(out, 2, start, part.shape[2], 1), at, nest.load(part, at));
+      nest.finish();
+      start += part.shape[2];
+    }
+    return out;
+  }
+  // out[b, h, m, n] = sum over k of a[b, h, m, k] * c(b, h, k, n), in f32 or wider.
+  template <class F>
+  View matmul(const std::string& name, const View& a, Expr n, F c, Storage storage = Storage::kArena) {
+    const View out = temporary(name, {batch, options.heads, queries, n}, options.dtype, storage);
+    const DType wide = options.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+    NestBuilder nest(program, name);
+    const auto at = nest.dims(out.shape);
+    const Value sum = nest.reduce(loop::Combine::kSum, {a.shape[3]}, [&](const std::vector<Expr>& k) {
+      return nest.cast(nest.load(a, {at[0], at[1], at[2], k[0]}), wide) * nest.cast(c(nest, at, k[0]), wide);
+    });
+    nest.store(out, at, nest.cast(sum, options.dtype));
+    nest.finish();
+    return out;
+  }
+  View row(const std::string& name, const View& x, loop::Combine combine) {
+    const View out = temporary(name, {batch, options.heads, queries}, x.dtype);
+    NestBuilder nest(program, name);
+    const auto at = nest.dims(out.shape);
+    nest.store(out, at, nest.reduce(combine, {x.shape[3]}, [&](const std::vector<Expr>& k) {
+      return nest.load(x, {at[0], at[1], at[2], k[0]});
+    }));
+    nest.finish();
+    return out;
+  }
+
+  explicit Attention(const Options& o) : options(o) {
+    program.name = "attention";
+    for (Expr s : {batch, queries, keys, past}) {
+      if (s == past && !o.past) continue;
+      program.symbols.push_back({.var = s});
+      program.facts.set_range(s, 0, 1 << 12);
+    }
+    const int64_t shared = o.heads / o.group;
+    View q = input("q", {batch, o.heads, queries, o.size}, o.dtype);
+    View k = o.keys_by_size ? input("k", {batch, shared, o.size, keys}, o.dtype)
+                            : input("k", {batch, shared, keys, o.size}, o.dtype);
+    View v = input("v", {batch, shared, keys, o.value_size}, o.dtype);
+    Expr length = keys;
+    if (o.past) {
+      length = past + keys;
+      const View old_k = input("old_k", {batch, shared, past, o.size}, o.dtype);
+      const View old_v = input("old_v", {batch, shared, past, o.value_size}, o.dtype);
+      k = joined("all_k", old_k, k, length);
+      v = joined("all_v", old_v, v, length);
+    }
+    if (o.scaled_operands) {
+      auto scale = [&](NestBuilder& nest, const auto&, Value x) { return x * nest.constant(o.dtype, 0.5); };
+      q = map("scale_q", q, scale);
+      k = map("scale_k", k, scale);
+    }
+    View s = matmul("scores", q, length, [&](NestBuilder& nest, const auto& at, Expr d) {
+      const Expr head = sym::floordiv(at[1], o.group);
+      return o.keys_by_size ? nest.load(k, {at[0], head, d, at[3]}) : nest.load(k, {at[0], head, at[3], d});
+    });
+    if (o.additive) {
+      const View mask = input("mask", {batch, length}, o.dtype);
+      s = map("add_mask", s, [&](NestBuilder& nest, const auto& at, Value x) {
+        return x + nest.load(mask, {at[0], at[3]});
+      });
+    }
+    const double infinity = std::numeric_limits<double>::infinity();
+    if (o.causal || o.fully_masked_rows)
+      s = map("mask", s, [&](NestBuilder& nest, const auto& at, Value x) {
+        const Expr last = o.fully_masked_rows ? at[2] - 2 : at[2] + (o.past ? past : Expr(0));
+        return select(le(nest.index_value(at[3]), nest.index_value(last)), x,
+                      nest.constant(o.dtype, -infinity));
+      });
+    const View largest = row("largest", s, loop::Combine::kMax);
+    const View e = map("exp", s, [&](NestBuilder& nest, const auto& at, Value x) {
+      return unary(loop::ScalarOp::kExp, x - nest.load(largest, {at[0], at[1], at[2]}));
+    });
+    const View total = row("total", e, loop::Combine::kSum);
+    const View p = map("divide", e, [&](NestBuilder& nest, const auto& at, Value x) {
+      return x / nest.load(total, {at[0], at[1], at[2]});
+    });
+    matmul(
+        "out", p, o.value_size,
+        [&](NestBuilder& nest, const auto& at, Expr key) {
+          return nest.load(v, {at[0], sym::floordiv(at[1], o.group), key, at[3]});
+        },
+        Storage::kOutput);
+  }
+};
+
+struct Sizes {
+  int64_t batch, queries, keys, past = 0;
+};
+
+std::vector<HostTensor> inputs_for(const Attention& a, const Sizes& sizes) {
+  std::mt19937 random(7);
+  std::vector<HostTensor> inputs;
+  for (loop::BufferId id : a.program.inputs) {
+    const loop::Buffer& buffer = a.program[id];
+    std::vector<int64_t> shape;
+    for (Expr e : buffer.shape) {
+      const auto value = sym::evaluate(e, [&](Expr var) -> std::optional<int64_t> {
+        return var == a.batch     ? sizes.batch
+               : var == a.queries ? sizes.queries
+               : var == a.keys    ? sizes.keys
+                                  : sizes.past;
+      });
+      shape.push_back(*value);
+    }
+    HostTensor tensor = loop::make_tensor(buffer.dtype, shape);
+    for (int64_t i = 0; i < loop::element_count(tensor); ++i)
+      loop::set_number(tensor, i, std::uniform_real_distribution<double>(-2, 2)(random));
+    inputs.push_back(std::move(tensor));
+  }
+  return inputs;
+}
+
+double difference(const HostTensor& x, const HostTensor& y) {
+  REQUIRE(x.shape == y.shape);
+  double worst = 0, largest = 1e-30;
+  for (int64_t i = 0; i < loop::element_count(x); ++i) {
+    const double a = loop::get_number(x, i), b = loop::get_number(y, i);
+    if (std::isnan(a) != std::isnan(b)) return 1;
+    if (std::isnan(a)) continue;
+    worst = std::max(worst, std::fabs(a - b));
+    largest = std::max(largest, std::fabs(b));
+  }
+  return worst / largest;
+}
+
+void check(const Options& options, const std::vector<Sizes>& shapes) {
+  const Attention a(options);
+  for (const CpuTarget& target : cpu_targets()) {
+    const CpuTarget& native = cpu_target("native");
+    if (target.name != native.name &&
+        (target.vector_bytes >= native.vector_bytes || target.tune != "generic"))
+      continue;
+    if (target.name != native.name && (options.past || options.heads > 2)) continue;  // enough on one
+    Program made = a.program;
+    schedule::fuse(made);
+    schedule::chain(made);
+    schedule::choose(made, target);
+    loop::verify(made);
+    int chains = 0;
+    for (const loop::Nest& nest : made.nests) chains += kernels::is_chain(nest.schedule);
+    CHECK(chains == 1);
+    codegen::cpu::CompiledProgram whole(made, {.target = target, .build = {}, .parts = 1}),
+        shared(made, {.target = target, .build = {}, .parts = 3});
+    for (const Sizes& sizes : shapes) {
+      CAPTURE(target.name);
+      CAPTURE(sizes.batch);
+      CAPTURE(sizes.queries);
+      CAPTURE(sizes.keys);
+      CAPTURE(sizes.past);
+      const auto inputs = inputs_for(a, sizes);
+      const auto expected = loop::interpret(a.program, inputs);
+      const auto got = whole.run(inputs);
+      const double allowed = options.dtype == DType::kF64    ? 1e-12
+                             : options.dtype == DType::kF32  ? 1e-5
+                             : options.dtype == DType::kBF16 ? 2e-2
+                                                             : 3e-3;
+      CHECK(difference(got[0], expected[0]) < allowed);
+      CHECK(shared.run(inputs)[0].bytes == got[0].bytes);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("attention runs as one chain, whatever the sizes") {
+  check({}, {{1, 1, 1}, {2, 5, 7}, {1, 49, 65}, {3, 100, 33}, {1, 1, 200}, {0, 3, 4}, {2, 0, 5}, {1, 3, 0}});
+  check({.size = 37, .value_size = 53}, {{1, 6, 9}, {2, 50, 70}});
+  check({.size = 2, .value_size = 130}, {{1, 20, 30}});
+  check({.keys_by_size = true}, {{1, 13, 17}, {1, 97, 80}});
+}
+
+TEST_CASE("masks, grouped heads, scaled factors and two sources of keys join the chain") {
+  check({.causal = true}, {{2, 17, 17}, {1, 130, 130}, {1, 5, 200}});
+  check({.additive = true}, {{2, 17, 19}, {1, 60, 100}});
+  check({.fully_masked_rows = true}, {{1, 9, 9}});
+  check({.heads = 6, .group = 3, .size = 16}, {{2, 7, 40}, {1, 100, 70}});
+  check({.scaled_operands = true}, {{1, 11, 70}, {2, 60, 50}});
+  check({.keys_by_size = true, .scaled_operands = true}, {{2, 60, 50}});
+  check({.heads = 4,
+         .group = 2,
+         .size = 9,
+         .value_size = 5,
+         .causal = true,
+         .additive = true,
+         .scaled_operands = true,
+         .past = true},
+        {{1, 1, 1, 70}, {2, 4, 4, 0}, {1, 60, 60, 33}});
+}
+
+TEST_CASE("attention in other dtypes runs as one chain") {
+  for (DType dtype : {DType::kF64, DType::kF16, DType::kBF16}) {
+    CAPTURE(name(dtype));
+    check({.dtype = dtype, .size = 24, .value_size = 20}, {{1, 5, 7}, {2, 50, 70}});
+    check({.dtype = dtype, .causal = true, .additive = true, .scaled_operands = true}, {{1, 33, 41}});
+  }
+}
