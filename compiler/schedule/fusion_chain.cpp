@@ -7,6 +7,7 @@
 #include "compiler/kernels/chain.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/fusion.h"
 #include "compiler/schedule/fusion_join.h"
 
 namespace stridec::schedule {

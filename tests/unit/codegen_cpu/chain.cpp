@@ -214,7 +214,7 @@ void check(const Options& options, const std::vector<Sizes>& shapes) {
     Program made = a.program;
     schedule::fuse(made);
     schedule::chain(made);
-    schedule::choose(made, target);
+    schedule::choose(made, target, {});
     loop::verify(made);
     int chains = 0;
     for (const loop::Nest& nest : made.nests) chains += kernels::is_chain(nest.schedule);
