@@ -17,6 +17,7 @@ using loop::Load;
 using loop::Nest;
 using loop::Program;
 using loop::Stmt;
+using loop::Storage;
 using loop::Store;
 using loop::ValueId;
 
@@ -90,7 +91,7 @@ void drop_stores(Block& block, BufferId buffer) {
 // The buffer without the components that are the nest's own dims in every access: one point's share of it.
 void make_local(Program& program, Nest& nest, BufferId id, const std::vector<Access*>& accesses) {
   const Buffer& shared = program[id];
-  Buffer local{.name = shared.name, .dtype = shared.dtype, .storage = loop::Storage::kLocal};
+  Buffer local{.name = shared.name, .dtype = shared.dtype, .storage = Storage::kLocal};
   std::vector<size_t> kept;
   for (size_t i = 0; i < shared.shape.size(); ++i) {
     const sym::Expr first = accesses[0]->index[i];
@@ -123,7 +124,7 @@ void localise(Program& program, Nest& nest, const Flow& flow) {
   loop::eliminate_dead(nest);
 
   const auto is_own = [&](BufferId id, const Accesses& accesses) {
-    return program[id].storage == loop::Storage::kArena && accesses.stores > 0 &&
+    return program[id].storage == Storage::kArena && accesses.stores > 0 &&
            flow.total_writers[id.value] == 1 && flow.total_readers[id.value] <= own_reads[id];
   };
   // Dropping stores moves the statements that accesses point into: it comes first, over a list of its own.

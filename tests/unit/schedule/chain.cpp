@@ -117,31 +117,31 @@ TEST_CASE("scores, their softmax and values become one nest a row, with the row 
   const Result result = fused(attention("row"));
   REQUIRE(result.launches == 1);
   const auto& launch = std::get<Launch>(result.program.steps[0].node);
-  CHECK(to_string(result.program, result.program[launch.nest]) == R"(nest scale+scores+softmax+values (%m0<n)
-  %14 : f32 = constant 0.5
-  for (%n1<m)
-    %3 : f32 = reduce sum (%r2<4)
-      %0 : f32 = load q[%m0, %r2]
-      %13 : f32 = load k[%n1, %r2]
-      %15 : f32 = mul %13 %14
-      %2 : f32 = mul %0 %15
-      yield %2
-    store s_1[%n1] %3
-  %5 : f32 = reduce max (%r1<m)
-    %4 : f32 = load s_1[%r1]
-    yield %4
+  CHECK(to_string(result.program, result.program[launch.nest]) == R"(nest scale+scores+softmax+values (%i0<n)
+  %0 : f32 = constant 0.5
   for (%i1<m)
-    %6 : f32 = load s_1[%i1]
-    %7 : f32 = sub %6 %5
-    %8 : f32 = exp %7
-    store s_1[%i1] %8
-  for (%n5<3)
-    %12 : f32 = reduce sum (%r6<m)
-      %9 : f32 = load s_1[%r6]
-      %10 : f32 = load v[%r6, %n5]
-      %11 : f32 = mul %9 %10
-      yield %11
-    store o[%m0, %n5] %12
+    %1 : f32 = reduce sum (%i2<4)
+      %2 : f32 = load q[%i0, %i2]
+      %3 : f32 = load k[%i1, %i2]
+      %4 : f32 = mul %3 %0
+      %5 : f32 = mul %2 %4
+      yield %5
+    store s_1[%i1] %1
+  %6 : f32 = reduce max (%i3<m)
+    %7 : f32 = load s_1[%i3]
+    yield %7
+  for (%i4<m)
+    %8 : f32 = load s_1[%i4]
+    %9 : f32 = sub %8 %6
+    %10 : f32 = exp %9
+    store s_1[%i4] %10
+  for (%i5<3)
+    %11 : f32 = reduce sum (%i6<m)
+      %12 : f32 = load s_1[%i6]
+      %13 : f32 = load v[%i6, %i5]
+      %14 : f32 = mul %12 %13
+      yield %14
+    store o[%i0, %i5] %11
 )");
 }
 
