@@ -114,18 +114,19 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   std::vector<Variant> programs = {{.program = made.loops}};  // the general one first
   for (const loop::SymbolValues& sizes : options.specialize)
     programs.push_back({.program = loop::specialized(made.loops, sizes), .when = loop::condition_of(sizes)});
-  for (Variant& given : programs) {
-    const bool general = given.when.is_const(1);
-    const std::string sizes = general ? "" : sym::to_string(given.when);
-    if (!runner.run(schedule::loop_passes(), given.program, sizes, general ? &made.decisions : nullptr))
-      return stopped();
-  }
+  auto schedule_all = [&](const auto& passes) {
+    return std::all_of(programs.begin(), programs.end(), [&](Variant& given) {
+      const bool general = given.when.is_const(1);
+      const std::string sizes = general ? "" : sym::to_string(given.when);
+      return runner.run(passes, given.program, sizes, general ? &made.decisions : nullptr);
+    });
+  };
+  if (!schedule_all(schedule::loop_passes())) return stopped();
   for (const GpuTarget& target : targets.gpus) {
     auto& variant = made.gpu_variants.emplace_back(codegen::cuda::Variant{target, programs[0].program});
     if (!runner.run(schedule::gpu_passes(), variant.program, target.name, target)) return stopped();
   }
-  if (!targets.cpus.empty() && !runner.run(schedule::cpu_loop_passes(), program, {}, &made.decisions))
-    return stopped();
+  if (!targets.cpus.empty() && !schedule_all(schedule::cpu_loop_passes())) return stopped();
   for (const CpuTarget& target : targets.cpus) {
     for (const Variant& given : programs) {
       Variant& variant = made.variants.emplace_back(given);
