@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/exit_codes.h"
 #include "cli/output.h"
+#include "compiler/base/gpu_target.h"
 #include "compiler/base/target.h"
 #include "compiler/compile.h"
 #include "compiler/frontend/import.h"
@@ -31,12 +32,40 @@ int print(const Rows& rows, const Globals& globals) {
   return 0;
 }
 
+// The operators as a page of documentation.
+int print_page(const Rows& rows) {
+  size_t covered = 0;
+  for (size_t i = 1; i < rows.size(); ++i) covered += rows[i][2] != "not supported";
+  std::printf(
+      "# Operators\n\nstridec %s compiles %zu of the %zu operators below (`stridec ops --format=md` writes "
+      "this page). "
+      "*Versions* are those of the operator's domain that are covered, `7-` for 7 and later. *Through*: a "
+      "`row` of the "
+      "importer's own tables, or the `function` that ONNX defines the operator by. *Types* are what ONNX "
+      "allows at the "
+      "newest version and this build has a dtype for. Tensors have 256 dims at most, and bytes that fit in "
+      "64 bits; "
+      "strings are compared, copied and looked up at the model's border; `stridec check` says of a model "
+      "what it asks "
+      "for beyond that.\n\n",
+      STRIDEC_VERSION, covered, rows.size() - 1);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::printf("| %s | %s | %s | %s |\n", rows[i][0].c_str(), rows[i][1].c_str(), rows[i][2].c_str(),
+                rows[i][3].c_str());
+    if (i == 0) std::printf("|---|---|---|---|\n");
+  }
+  return 0;
+}
+
 }  // namespace
 
 std::function<int()> declare_ops(CLI::App&, const Globals& globals) {
   return [&globals] {
-    Rows rows = {{"operator", "versions"}};
-    for (const auto& [name, versions] : frontend::supported_operators()) rows.push_back({name, versions});
+    Rows rows = {{"operator", "versions", "through", "types"}};
+    for (const auto& info : frontend::operators())
+      rows.push_back(
+          {info.name, info.versions, info.through.empty() ? "not supported" : info.through, info.types});
+    if (globals.markdown) return print_page(rows);
     return print(rows, globals);
   };
 }
@@ -73,6 +102,7 @@ std::function<int()> declare_targets(CLI::App&, const Globals& globals) {
     Rows rows = {{"target", "kind", "here"}};
     for (const CpuTarget& target : cpu_targets())
       rows.push_back({target.name, "cpu", target.name == cpu_target("native").name ? "this machine" : ""});
+    for (const GpuTarget& target : gpu_targets()) rows.push_back({target.name, "cuda", ""});
     return print(rows, globals);
   };
 }

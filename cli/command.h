@@ -13,6 +13,7 @@ namespace stridec::cli {
 
 // Flags that every command has.
 struct Globals {
+  bool markdown = false;          // --format=md, of commands that have it
   bool json = false;              // --format=json: results as one JSON document on stdout
   bool quiet = false;             // errors alone on stderr
   std::string progress = "auto";  // auto | plain | json | none
@@ -22,6 +23,7 @@ struct Command {
   std::string_view name, summary;
   // Declares the flags; the returned action runs after parsing and gives the exit code.
   std::function<int()> (*declare)(CLI::App& app, const Globals& globals);
+  bool markdown = false;  // --format=md makes a page for people
 };
 
 std::function<int()> declare_compile(CLI::App& app, const Globals& globals);
@@ -31,6 +33,7 @@ std::function<int()> declare_run(CLI::App& app, const Globals& globals);
 std::function<int()> declare_verify(CLI::App& app, const Globals& globals);
 std::function<int()> declare_bench(CLI::App& app, const Globals& globals);
 std::function<int()> declare_tune(CLI::App& app, const Globals& globals);
+std::function<int()> declare_diff(CLI::App& app, const Globals& globals);
 std::function<int()> declare_ops(CLI::App& app, const Globals& globals);
 std::function<int()> declare_modes(CLI::App& app, const Globals& globals);
 std::function<int()> declare_options(CLI::App& app, const Globals& globals);

@@ -23,7 +23,8 @@ constexpr Command kCommands[] = {
     {"verify", "compare an artifact with the reference interpreter, or with given outputs", declare_verify},
     {"bench", "time an artifact, whole and by kernel", declare_bench},
     {"tune", "measure schedules into a tuning database; show, merge, prune it", declare_tune},
-    {"ops", "list the operators this build compiles", declare_ops},
+    {"diff", "say what changed between two artifacts", declare_diff},
+    {"ops", "list ONNX operators: versions and dtypes that this build compiles", declare_ops, true},
     {"modes", "list the optimisation modes", declare_modes},
     {"options", "list the -O options", declare_options},
     {"passes", "list the passes that --dump-after and --stop-after name", declare_passes},
@@ -64,9 +65,13 @@ int run(int argc, char** argv) {
   for (const Command& command : kCommands) {
     CLI::App* sub = app.add_subcommand(std::string(command.name), std::string(command.summary));
     sub->add_option_function<std::string>(
-           "--format", [&globals](const std::string& format) { globals.json = format == "json"; },
-           "text or json")
-        ->check(CLI::IsMember({"text", "json"}));
+           "--format",
+           [&globals](const std::string& format) {
+             globals.json = format == "json";
+             globals.markdown = format == "md";
+           },
+           command.markdown ? "text, json or md (a page of Markdown)" : "text or json")
+        ->check(command.markdown ? CLI::IsMember({"text", "json", "md"}) : CLI::IsMember({"text", "json"}));
     sub->add_flag("-q,--quiet", globals.quiet, "print errors alone");
     sub->add_option("--progress", globals.progress, "auto, plain, json or none")
         ->check(CLI::IsMember({"auto", "plain", "json", "none"}));

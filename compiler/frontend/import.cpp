@@ -109,7 +109,7 @@ Imported import_file(const std::string& path, const ImportOptions& options) {
   return {std::move(imported.graph), std::move(problems), summarize(model)};
 }
 
-std::vector<std::pair<std::string, std::string>> supported_operators() { return onnx::supported_operators(); }
+std::vector<OperatorInfo> operators() { return onnx::operators(); }
 
 Error as_error(const std::vector<Diagnostic>& problems, const std::string& file) {
   constexpr size_t kMostNotes = 20;

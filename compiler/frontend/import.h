@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/base/diagnostic.h"
+#include "compiler/frontend/operators.h"
 #include "compiler/graph/graph.h"
 
 namespace stridec::frontend {
@@ -36,8 +37,8 @@ struct Imported {
 // By its contents: ONNX, or a serialized graph (compiler/graph/serialize.h). Throws Error for files that cannot be read at all.
 Imported import_file(const std::string& path, const ImportOptions& options = {});
 
-// Every operator with a row, "domain:name" and the versions of its domain that are covered ("7-13, 14-").
-std::vector<std::pair<std::string, std::string>> supported_operators();
+// Every operator with a row and every other one of ONNX, by name.
+std::vector<OperatorInfo> operators();
 
 // One Error for several problems: the first, with the others as notes.
 Error as_error(const std::vector<Diagnostic>& problems, const std::string& file);

@@ -565,17 +565,54 @@ Imported import_model(const Model& model, const ImportOptions& options) {
   return ModelImporter(model, options).run();
 }
 
-std::vector<std::pair<std::string, std::string>> supported_operators() {
-  std::map<std::string, std::string> out;
-  for (auto family : families()) {
+namespace {
+
+// Of the operator at that version; what this build has no dtype for (complex numbers) is left out.
+std::string types_of(const std::string& op_type, const std::string& domain, int version) {
+  std::string out;
+  for (const TypeParameter& parameter : type_parameters(op_type, domain, version)) {
+    std::string names;
+    for (int type : parameter.elem_types)
+      if (type == kElemString || dtype_from_onnx(type)) names += " " + elem_type_name(type);
+    if (!names.empty()) out += cat(out.empty() ? "" : "; ", parameter.name, ":", names);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<frontend::OperatorInfo> operators() {
+  std::map<std::string, frontend::OperatorInfo> out;
+  const auto name_of = [](std::string_view domain, std::string_view op_type) {
+    return domain.empty() ? std::string(op_type) : cat(domain, ".", op_type);
+  };
+  for (const auto& family : families()) {
     for (const Row& row : family) {
-      std::string& versions =
-          out[row.domain.empty() ? std::string(row.op_type) : cat(row.domain, ".", row.op_type)];
-      if (!versions.empty()) versions += ", ";
-      versions += row.until == kAnyLater ? cat(row.since, "-") : cat(row.since, "-", row.until);
+      const std::string name = name_of(row.domain, row.op_type), domain(row.domain);
+      frontend::OperatorInfo& info = out[name];
+      info.name = name, info.through = "row";
+      if (!info.versions.empty()) info.versions += ", ";
+      info.versions += row.until == kAnyLater ? cat(row.since, "-") : cat(row.since, "-", row.until);
+      const std::string types =
+          types_of(std::string(row.op_type), domain, std::min(row.until, newest_version(domain)));
+      if (!types.empty()) info.types = types;
     }
   }
-  return {out.begin(), out.end()};
+  for (const std::string domain : {"", "ai.onnx.ml", "ai.onnx.preview.training"}) {
+    const int newest = newest_version(domain);
+    for (const std::string& op_type : operators_of(domain)) {
+      const std::string name = name_of(domain, op_type);
+      if (out.count(name)) continue;
+      const auto schema = find_schema(op_type, domain, newest);
+      if (!schema) continue;
+      frontend::OperatorInfo& info = out[name];
+      info.name = name, info.types = types_of(op_type, domain, newest);
+      if (schema->has_function) info.through = "function", info.versions = cat(schema->since_version, "-");
+    }
+  }
+  std::vector<frontend::OperatorInfo> list;
+  for (auto& [name, info] : out) list.push_back(std::move(info));
+  return list;
 }
 
 }  // namespace stridec::onnx

@@ -10,6 +10,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/frontend/onnx/model.h"
+#include "compiler/frontend/operators.h"
 #include "compiler/graph/graph.h"
 
 namespace stridec::onnx {
@@ -47,7 +48,7 @@ struct Imported {
 // Error for flags that do not fit the model and for defects of stridec.
 Imported import_model(const Model& model, const ImportOptions& options = {});
 
-// For 'stridec ops': every operator that has a row, "domain:name" with the versions ("7-13, 14-").
-std::vector<std::pair<std::string, std::string>> supported_operators();
+// For 'stridec ops': every operator with a row and every other one of ONNX, by name.
+std::vector<frontend::OperatorInfo> operators();
 
 }  // namespace stridec::onnx

@@ -136,6 +136,29 @@ std::optional<std::vector<Node>> expand_function(const Node& node, const std::ve
   return out;
 }
 
+std::vector<TypeParameter> type_parameters(const std::string& op_type, const std::string& domain,
+                                           int version) {
+  const ::onnx::OpSchema* s = lookup(op_type, domain, version);
+  std::vector<TypeParameter> out;
+  if (!s) return out;
+  for (const auto& parameter : s->typeConstraintParams()) {
+    std::vector<int> types;
+    for (const std::string& text :
+         parameter.allowed_type_strs) {  // "tensor(float16)", "seq(tensor(float16))"
+      constexpr std::string_view kTensor = "tensor(";
+      if (!text.starts_with(kTensor)) continue;
+      std::string type = text.substr(kTensor.size(), text.size() - kTensor.size() - 1);
+      std::transform(type.begin(), type.end(), type.begin(),
+                     [](unsigned char ch) { return static_cast<char>(std::toupper(ch)); });
+      ::onnx::TensorProto_DataType value;
+      if (::onnx::TensorProto_DataType_Parse(type, &value)) types.push_back(value);
+    }
+    std::sort(types.begin(), types.end());
+    if (!types.empty()) out.push_back({parameter.type_param_str, std::move(types)});
+  }
+  return out;
+}
+
 std::vector<std::string> operators_of(const std::string& domain) {
   std::vector<std::string> out;
   for (const auto& s : ::onnx::OpSchemaRegistry::get_all_schemas())

@@ -50,6 +50,13 @@ std::optional<std::vector<Node>> expand_function(const Node& node, const std::ve
                                                  const std::string& prefix,
                                                  const std::map<std::string, int>& model_opsets = {});
 
+// The element types (TensorProto.DataType, sorted) that tensors of each type parameter may have: {"T", {1, 10, 11}}.
+struct TypeParameter {
+  std::string name;
+  std::vector<int> elem_types;
+};
+std::vector<TypeParameter> type_parameters(const std::string& op_type, const std::string& domain, int version);
+
 // Every operator of a domain at its newest version, sorted (for 'stridec ops').
 std::vector<std::string> operators_of(const std::string& domain);
 

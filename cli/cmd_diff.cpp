@@ -1,0 +1,161 @@
+// diff: what changed between two artifacts, from their manifests and sizes.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/output.h"
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/files.h"
+#include "compiler/base/text.h"
+#include "compiler/package/elf.h"
+
+namespace stridec::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Side {
+  std::string file;
+  uint64_t bytes = 0;  // of the library; 0: a manifest alone
+  Json manifest;
+};
+
+Side read_side(const std::string& file) {
+  Side side{.file = file, .bytes = 0, .manifest = {}};
+  std::string text = read_file(file);
+  if (!file.ends_with(".json")) {
+    try {
+      const auto layout = package::artifact_layout(text);
+      side.bytes = text.size();
+      text = text.substr(layout.manifest_offset, layout.manifest_bytes);
+    } catch (Error& error) {
+      if (error.diagnostic.where.file.empty()) error.diagnostic.where.file = file;
+      throw;
+    }
+  }
+  side.manifest = Json::parse(text, nullptr, false);
+  if (side.manifest.is_discarded() || !side.manifest.is_object() || !side.manifest.contains("kernels"))
+    fail(ErrorKind::kMalformed, "bad-manifest", cat("'", file, "' holds no manifest of stridec"));
+  return side;
+}
+
+struct Change {
+  std::string what, name;
+  Json before, after;  // null: it is not there
+};
+
+// Values of two objects that differ, by their dotted names.
+void compare(const std::string& what, const std::string& name, const Json& a, const Json& b,
+             std::vector<Change>& out) {
+  if (a == b) return;
+  if (!a.is_object() || !b.is_object()) {
+    out.push_back({what, name, a, b});
+    return;
+  }
+  const auto at = [&](const std::string& key) { return name.empty() ? key : cat(name, ".", key); };
+  for (const auto& [key, value] : a.items())
+    compare(what, at(key), value, b.contains(key) ? b[key] : Json(), out);
+  for (const auto& [key, value] : b.items())
+    if (!a.contains(key)) out.push_back({what, at(key), Json(), value});
+}
+
+// Rows of a list by the field that names them; rows that share a name are told apart by counting.
+std::map<std::string, Json> by_name(const Json& list, const char* field) {
+  std::map<std::string, Json> out;
+  if (!list.is_array()) return out;
+  for (const Json& row : list) {
+    const std::string name = row.value(field, "");
+    std::string key = name;
+    for (int n = 2; out.count(key); ++n) key = cat(name, " #", n);
+    Json rest = row;
+    rest.erase(field);
+    out.emplace(std::move(key), std::move(rest));
+  }
+  return out;
+}
+
+void compare_lists(const std::string& what, const Json& a, const Json& b, const char* field,
+                   std::vector<Change>& out) {
+  const auto before = by_name(a, field), after = by_name(b, field);
+  for (const auto& [name, row] : before) {
+    const auto found = after.find(name);
+    if (found == after.end())
+      out.push_back({what, name, row, Json()});
+    else
+      compare(what, name, row, found->second, out);
+  }
+  for (const auto& [name, row] : after)
+    if (!before.count(name)) out.push_back({what, name, Json(), row});
+}
+
+std::vector<Change> changes_between(const Side& a, const Side& b) {
+  std::vector<Change> out;
+  const auto of = [](const Side& side, const char* key) {
+    return side.manifest.contains(key) ? side.manifest[key] : Json();
+  };
+  for (const char* key : {"compiler", "schema_version", "model", "mode", "options"})
+    compare(key, "", of(a, key), of(b, key), out);
+  compare_lists("input", of(a, "inputs"), of(b, "inputs"), "name", out);
+  compare_lists("output", of(a, "outputs"), of(b, "outputs"), "name", out);
+  compare_lists("state", of(a, "states"), of(b, "states"), "name", out);
+  compare_lists("symbol", of(a, "symbols"), of(b, "symbols"), "name", out);
+  compare_lists("guard", of(a, "guards"), of(b, "guards"), "condition", out);
+  compare_lists("target", of(a, "targets"), of(b, "targets"), "device", out);
+  compare("requires", "", of(a, "requires"), of(b, "requires"), out);
+  compare("memory", "", of(a, "memory"), of(b, "memory"), out);
+  compare_lists("kernel", of(a, "kernels"), of(b, "kernels"), "name", out);
+  compare("tuning", "", of(a, "tuning"), of(b, "tuning"), out);
+  if (a.bytes != 0 && b.bytes != 0) compare("size", "bytes", a.bytes, b.bytes, out);
+  return out;
+}
+
+// One line: strings without quotes, a kernel that came or went by its schedule.
+std::string show(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_object() && value.contains("schedule"))
+    return cat(value.value("launches", 1), " launches, ", value.value("schedule", ""));
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+int run(const std::string& before, const std::string& after, const Globals& globals) {
+  const Side a = read_side(before), b = read_side(after);
+  const auto changes = changes_between(a, b);
+  if (globals.json) {
+    Json json = {{"before", before}, {"after", after}, {"changes", Json::array()}};
+    for (const Change& c : changes)
+      json["changes"].push_back(
+          {{"what", c.what}, {"name", c.name}, {"before", c.before}, {"after", c.after}});
+    std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    return 0;
+  }
+  if (changes.empty()) {
+    std::printf(" %s and %s say the same\n", before.c_str(), after.c_str());
+    return 0;
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const Change& c : changes) {
+    const std::string text = c.before.is_null()  ? cat("new: ", show(c.after))
+                             : c.after.is_null() ? cat("gone: ", show(c.before))
+                                                 : cat(show(c.before), " -> ", show(c.after));
+    rows.push_back({c.what, c.name, text});
+  }
+  std::printf("%s", table(rows, " ").c_str());
+  return 0;
+}
+
+}  // namespace
+
+std::function<int()> declare_diff(CLI::App& app, const Globals& globals) {
+  auto files = std::make_shared<std::pair<std::string, std::string>>();
+  app.add_option("before", files->first, "an artifact or a manifest")->required();
+  app.add_option("after", files->second, "another one")->required();
+  return [files, &globals] { return run(files->first, files->second, globals); };
+}
+
+}  // namespace stridec::cli
