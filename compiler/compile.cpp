@@ -11,54 +11,13 @@
 #include "compiler/schedule/memory_plan.h"
 #include "compiler/schedule/pass_list.h"
 #include "compiler/sym/text.h"
+#include "compiler/targets.h"
 #include "compiler/tuned.h"
 
 namespace stridec {
 namespace {
 
 using codegen::cpu::Variant;
-
-// Best first: the order in which the runtime tries them. `all` is weakest first.
-template <class Target>
-std::vector<Target> best_first(const std::vector<std::string>& names, const Target& (*find)(std::string_view),
-                               std::span<const Target> all) {
-  std::vector<Target> targets;
-  for (const auto& name : names) {
-    const Target& target = find(name);
-    if (std::none_of(targets.begin(), targets.end(), [&](const Target& t) { return t.name == target.name; }))
-      targets.push_back(target);
-  }
-  auto strength = [&](const Target& target) {
-    return std::find_if(all.begin(), all.end(), [&](const Target& t) { return t.name == target.name; }) -
-           all.begin();
-  };
-  std::sort(targets.begin(), targets.end(),
-            [&](const Target& a, const Target& b) { return strength(a) > strength(b); });
-  return targets;
-}
-
-struct Targets {
-  std::vector<CpuTarget> cpus;
-  std::vector<GpuTarget> gpus;
-};
-
-Targets targets_of(const CompileOptions& options) {
-  Targets out;
-  const std::vector<std::string> native = {"native"}, common = {"sm_90a", "sm_80", "ptx"};
-  for (const std::string& target : options.targets) {
-    if (target == "cpu")
-      out.cpus = best_first(options.cpus.empty() ? native : options.cpus, cpu_target, cpu_targets());
-    else if (target == "cuda")
-      out.gpus = best_first(options.gpus.empty() ? common : options.gpus, gpu_target, gpu_targets());
-    else
-      fail(ErrorKind::kUsage, "unknown-target", cat("there is no target '", target, "'"),
-           "use cpu, cuda, or cpu,cuda");
-  }
-  if (out.cpus.empty() && out.gpus.empty())
-    fail(ErrorKind::kUsage, "unknown-target", "there is nothing to compile for",
-         "use --target cpu, cuda, or cpu,cuda");
-  return out;
-}
 
 package::ManifestFacts facts_of(const CompileOptions& options, const Compilation& made) {
   package::ManifestFacts facts{.model_file = std::filesystem::path(options.model).filename().string(),
@@ -92,7 +51,7 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   auto tell = [&](std::string_view stage, int64_t done = 0, int64_t total = 0, std::string_view what = {}) {
     if (options.progress) options.progress(stage, done, total, what);
   };
-  const auto targets = targets_of(options);
+  const Targets targets = select_targets(options.targets, options.cpus, options.gpus);
   Compilation made;
   graph::compact(graph);
   made.graph = graph;
@@ -166,13 +125,6 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
 }
 
 }  // namespace
-
-package::Programs Compilation::programs() const {
-  package::Programs out;
-  for (const codegen::cuda::Variant& variant : gpu_variants) out.push_back(&variant.program);
-  for (const Variant& variant : variants) out.push_back(&variant.program);
-  return out;
-}
 
 Compilation compile(const CompileOptions& options, Stage last) {
   try {

@@ -50,11 +50,11 @@ struct Tuning {
 };
 
 struct CompileOptions {
-  std::string model;              // a file; frontend/import.h says of which formats
+  std::string model;                           // a file; frontend/import.h says of which formats
   std::vector<std::string> targets = {"cpu"};  // "cpu", "cuda"; both: the runtime takes the GPU where it can
-  std::vector<std::string> cpus;  // variants, in any order; empty: the CPU at hand
-  std::vector<std::string> gpus;  // likewise; empty: sm_90a, sm_80 and ptx
-  std::string nvrtc;              // the library that builds GPU kernels, or its folder; "": where it usually is
+  std::vector<std::string> cpus;               // variants, in any order; empty: the CPU at hand
+  std::vector<std::string> gpus;               // likewise; empty: sm_90a, sm_80 and ptx
+  std::string nvrtc;  // the library that builds GPU kernels, or its folder; "": where it usually is
   std::vector<frontend::DimRange> dims;
   std::string mode = "default";
   std::map<std::string, std::string> settings;  // -O key=value
@@ -78,7 +78,7 @@ struct Compilation {
   std::vector<codegen::cpu::Variant>
       variants;  // fused, laid out, scheduled, with memory planned; best first,
                  // behind each the programs for some sizes alone
-  std::vector<std::vector<tune::Tuned>> tuned;  // of each variant; empty: schedules by the model alone
+  std::vector<std::vector<tune::Tuned>> tuned;       // of each variant; empty: schedules by the model alone
   std::vector<codegen::cuda::Variant> gpu_variants;  // likewise
   codegen::cpu::Built built;
   codegen::cuda::Built device;
@@ -86,7 +86,12 @@ struct Compilation {
   std::vector<PassTime> times;
   bool stopped = false;  // by PassOptions::stop_after
 
-  package::Programs programs() const;  // of all variants, the first tried first
+  package::Programs programs() const {
+    package::Programs out;
+    for (const auto& variant : gpu_variants) out.push_back(&variant.program);
+    for (const auto& variant : variants) out.push_back(&variant.program);
+    return out;
+  }  // of all variants, the first tried first
 };
 
 // Compiles up to and including `last`. Throws Error.

@@ -34,22 +34,34 @@ int32_t lesser(int32_t a, int32_t b) {
   return a < b ? a : b;
 }
 
+// The decimal number at `at`, behind blanks; 0 for "max", "-1" and what is too large to be a limit. Moves `at` behind it.
+// (strtol has another name since glibc 2.38 when code is compiled against its headers: artifacts stay loadable by older.)
+long number(const char*& at) {
+  while (*at == ' ') ++at;
+  long value = 0;
+  for (; *at >= '0' && *at <= '9'; ++at)
+    if (value <= 1000000000000) value = value * 10 + (*at - '0');
+  return value <= 1000000000000 ? value : 0;
+}
+
 // cpu.max of v2 holds "<quota> <period>" or "max <period>"; v1 has a file for each.
 int32_t quota_in(const char* folder, bool v2) {
   char path[1024], content[128];
   if (v2) {
     Text(path, sizeof path) << folder << "/cpu.max";
     if (!read_file(path, content, sizeof content)) return 0;
-    char* rest = nullptr;
-    long quota = strtol(content, &rest, 10);
-    return rest == content ? 0 : rounded_up(quota, strtol(rest, nullptr, 10));
+    const char* at = content;
+    const long quota = number(at);
+    return rounded_up(quota, number(at));
   }
   Text(path, sizeof path) << folder << "/cpu.cfs_quota_us";
   if (!read_file(path, content, sizeof content)) return 0;
-  long quota = strtol(content, nullptr, 10);
+  const char* at = content;
+  const long quota = number(at);
   Text(path, sizeof path) << folder << "/cpu.cfs_period_us";
   if (!read_file(path, content, sizeof content)) return 0;
-  return rounded_up(quota, strtol(content, nullptr, 10));
+  at = content;
+  return rounded_up(quota, number(at));
 }
 
 // The group's folder and all above it up to the mount: each may set a limit.
