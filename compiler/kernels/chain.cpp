@@ -110,8 +110,18 @@ class Splitter {
     Chain::Part part{.link = true, .nest = part_nest(*std::move(block)), .columns = loop->dims};
     for (const loop::Dim& dim : loop->dims) part.nest.dims.push_back(dim);
     const auto contraction = match_contraction(part.nest);
-    if (!contraction || !link_factors(*contraction, part.columns)) return std::nullopt;
+    if (!contraction) return std::nullopt;
+    const auto factors = link_factors(*contraction, part.columns);
+    // Every row has its own of what is passed on: rows do not share it as their columns.
+    if (!factors || reads_written(contraction->factors[factors->columns])) return std::nullopt;
     return part;
+  }
+
+  bool reads_written(const Factor& factor) const {
+    return std::any_of(factor.slice.begin(), factor.slice.end(), [&](const Stmt* stmt) {
+      const auto* load = std::get_if<loop::Load>(&stmt->node);
+      return load && written_.contains(load->access.buffer);
+    });
   }
 
   bool flush(std::vector<const Stmt*>& rows) {

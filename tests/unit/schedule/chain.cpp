@@ -176,3 +176,33 @@ TEST_CASE("values that are a weight are packed for a kernel of their own") {
     told = told || decision.reason == "not chained: weights are packed for a kernel of their own";
   CHECK(told);
 }
+
+TEST_CASE("a filter along the rows that are passed on is no chain: rows share no columns") {
+  const Result result = fused(R"(program depthwise
+  symbol n = input 0 dim 0 in 0..
+  input w f32 [n, 4] ordinal 0
+  input x f32 [4, 18] ordinal 1
+  input u f32 [n, 3] ordinal 2
+  output o f32 [n, 16] ordinal 0
+  arena s f32 [n, 18]
+  inputs (w, x, u)
+  outputs (o)
+  steps
+    nest 0 scores (%i0<n, %i1<18)
+      %3 : f32 = reduce sum (%r0<4)
+        %0 : f32 = load w[%i0, %r0]
+        %1 : f32 = load x[%r0, %i1]
+        %2 : f32 = mul %0 %1
+        yield %2
+      store s[%i0, %i1] %3
+    nest 1 values (%i0<n, %i1<16)
+      %3 : f32 = reduce sum (%r0<3)
+        %0 : f32 = load s[%i0, %i1 + %r0]
+        %1 : f32 = load u[%i0, %r0]
+        %2 : f32 = mul %0 %1
+        yield %2
+      store o[%i0, %i1] %3
+)");
+  CHECK(result.launches > 1);
+  CHECK(result.reason == "a contraction among them has no shared factor");
+}
