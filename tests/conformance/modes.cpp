@@ -247,8 +247,8 @@ struct Attempt {
   }
 };
 
-Outcome run(const Test& test, const onnx::Model& model, const fs::path& folder, Mode mode) {
-  const Data data = load(test, folder, model);
+// `model` is the file's, or that with symbols for its sizes.
+Outcome run(const Test& test, const onnx::Model& model, const Data& data, Mode mode) {
   if (data.inputs.size() < model.graph.inputs.size())
     return {.reason = "test data of another type than tensors"};
   const Attempt attempt{test, model, data, mode};
@@ -271,7 +271,8 @@ Outcome run(const Test& test, const onnx::Model& model, const fs::path& folder, 
 std::span<const ModeInfo> modes() { return kModes; }
 
 Outcome run(const Test& test, Mode mode) try {
-  onnx::Model model = onnx::read_model(test.model);
+  const onnx::Model file = onnx::read_model(test.model);
+  onnx::Model model = file;
   if (mode == Mode::kDynamic) {
     const fs::path unexpanded = unexpanded_model(test);
     model = with_symbols(model, unexpanded.empty() ? model : onnx::read_model(unexpanded));
@@ -280,7 +281,7 @@ Outcome run(const Test& test, Mode mode) try {
   if (folders.empty()) folders.emplace_back();
   Outcome all;
   for (const fs::path& folder : folders) {
-    Outcome one = run(test, model, folder, mode);
+    const Outcome one = run(test, model, load(test, folder, file), mode);
     if (!one.reason.empty()) return one;
     all.bound |= one.bound;
     all.one_shape |= one.one_shape;
