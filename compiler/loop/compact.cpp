@@ -84,4 +84,21 @@ void compact(Program& program) {
   squeeze(program.buffers, buffers);
 }
 
+void replace_nests(Program& program, const std::function<std::vector<Nest>(const Nest& nest)>& parts_of) {
+  for_each_block(program.steps, [&](Steps& steps) {
+    Steps out;
+    for (Step& step : steps) {
+      std::vector<Nest> parts;
+      if (const auto* launch = std::get_if<Launch>(&step.node)) {
+        const Nest nest = program[launch->nest];  // the program's nests may move
+        parts = parts_of(nest);
+      }
+      for (Nest& part : parts) out.push_back({Launch{add_nest(program, std::move(part))}});
+      if (parts.empty()) out.push_back(std::move(step));
+    }
+    steps = std::move(out);
+  });
+  compact(program);
+}
+
 }  // namespace stridec::loop

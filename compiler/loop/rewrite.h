@@ -2,6 +2,7 @@
 // meaning of the nest (but `clone`, which makes new statements).
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -96,5 +97,9 @@ void clean(const Program& program, Nest& nest);
 
 // Drops nests and buffers that nothing reaches from the steps, inputs, outputs and states; ids change.
 void compact(Program& program);
+
+// Launches what `parts_of` gives for a launched nest, in order, instead of it; where it gives none, the nest stays.
+// `parts_of` may add buffers and nests to the program.
+void replace_nests(Program& program, const std::function<std::vector<Nest>(const Nest& nest)>& parts_of);
 
 }  // namespace stridec::loop

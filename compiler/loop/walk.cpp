@@ -1,5 +1,7 @@
 #include "compiler/loop/walk.h"
 
+#include <set>
+
 namespace stridec::loop {
 namespace {
 
@@ -132,5 +134,27 @@ Access* access_of(Stmt& stmt) {
 }
 
 const Access* access_of(const Stmt& stmt) { return access_of(const_cast<Stmt&>(stmt)); }
+
+void for_each_block(Steps& steps, const std::function<void(Steps&)>& visit) {
+  for (Step& step : steps) {
+    if (auto* branch = std::get_if<If>(&step.node)) {
+      for_each_block(branch->then_steps, visit);
+      for_each_block(branch->else_steps, visit);
+    } else if (auto* loop = std::get_if<While>(&step.node)) {
+      for_each_block(loop->body, visit);
+    }
+  }
+  visit(steps);
+}
+
+std::vector<BufferId> buffers_of(const Nest& nest) {
+  std::vector<BufferId> out;
+  std::set<BufferId> seen;
+  for_each_stmt(nest.body, [&](const Stmt& stmt) {
+    const Access* access = access_of(stmt);
+    if (access && seen.insert(access->buffer).second) out.push_back(access->buffer);
+  });
+  return out;
+}
 
 }  // namespace stridec::loop

@@ -45,6 +45,12 @@ void for_each_index(const Stmt& stmt, const std::function<void(sym::Expr)>& visi
 void for_each_step(Steps& steps, const std::function<void(Step&)>& visit);
 void for_each_step(const Steps& steps, const std::function<void(const Step&)>& visit);
 
+// Every list of steps: those of branches and bodies before the one that holds them.
+void for_each_block(Steps& steps, const std::function<void(Steps&)>& visit);
+
+// The buffers that the nest touches, in order of first appearance.
+std::vector<BufferId> buffers_of(const Nest& nest);
+
 template <class... Fs>
 struct Overloaded : Fs... {
   using Fs::operator()...;

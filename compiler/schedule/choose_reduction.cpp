@@ -144,43 +144,23 @@ bool split_one(Program& program, const Nest& nest, std::vector<Nest>& parts, siz
   return false;
 }
 
-void split_in(Program& program, loop::Steps& steps, std::vector<Decision>* decisions) {
-  loop::Steps out;
-  for (loop::Step& step : steps) {
-    if (auto* branch = std::get_if<loop::If>(&step.node)) {
-      split_in(program, branch->then_steps, decisions);
-      split_in(program, branch->else_steps, decisions);
-    }
-    if (auto* loop = std::get_if<loop::While>(&step.node)) split_in(program, loop->body, decisions);
-    const auto* launch = std::get_if<loop::Launch>(&step.node);
-    if (!launch || is_contraction(program, program[launch->nest])) {
-      out.push_back(std::move(step));
-      continue;
-    }
-    // What is left behind the partial results may hold another long reduction.
-    Nest rest = program[launch->nest];
-    std::vector<Nest> parts;
-    bool changed = false;
-    const size_t made = program.buffers.size();
-    while (split_one(program, rest, parts, made, decisions)) {
-      changed = true;
-      for (size_t i = 0; i + 1 < parts.size(); ++i)
-        out.push_back({loop::Launch{loop::add_nest(program, std::move(parts[i]))}});
-      rest = std::move(parts.back());
-    }
-    if (changed)
-      out.push_back({loop::Launch{loop::add_nest(program, std::move(rest))}});
-    else
-      out.push_back(std::move(step));
-  }
-  steps = std::move(out);
-}
-
 }  // namespace
 
 void split_reductions(Program& program, std::vector<Decision>* decisions) {
-  split_in(program, program.steps, decisions);
-  loop::compact(program);
+  loop::replace_nests(program, [&](const Nest& nest) {
+    std::vector<Nest> out, parts;
+    if (is_contraction(program, nest)) return out;
+    // What is left behind the partial results may hold another long reduction.
+    const size_t made = program.buffers.size();
+    Nest rest = nest;
+    while (split_one(program, rest, parts, made, decisions)) {
+      rest = std::move(parts.back());
+      parts.pop_back();
+      std::move(parts.begin(), parts.end(), std::back_inserter(out));
+    }
+    if (!out.empty()) out.push_back(std::move(rest));
+    return out;
+  });
 }
 
 }  // namespace stridec::schedule

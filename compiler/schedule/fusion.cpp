@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/loop/rewrite.h"
+#include "compiler/loop/walk.h"
 #include "compiler/schedule/fusion_rules.h"
 
 namespace stridec::schedule {
@@ -29,13 +30,6 @@ class Fuser {
   Fuser(Program& program, std::vector<Decision>* decisions) : program_(program), decisions_(decisions) {}
 
   void block(Steps& steps) {
-    for (auto& step : steps) {
-      if (auto* branch = std::get_if<loop::If>(&step.node)) {
-        block(branch->then_steps);
-        block(branch->else_steps);
-      }
-      if (auto* loop = std::get_if<loop::While>(&step.node)) block(loop->body);
-    }
     Flow flow = make_flow(program_, steps);
     for (Phase phase : {Phase::kEpilogues, Phase::kInline, Phase::kMerge})
       for (int at = 0; at < static_cast<int>(steps.size());) {
@@ -88,7 +82,8 @@ class Fuser {
 }  // namespace
 
 void fuse(Program& program, std::vector<Decision>* decisions) {
-  Fuser(program, decisions).block(program.steps);
+  Fuser fuser(program, decisions);
+  loop::for_each_block(program.steps, [&](Steps& steps) { fuser.block(steps); });
   loop::compact(program);
 }
 

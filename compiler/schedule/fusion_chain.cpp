@@ -142,13 +142,6 @@ class Chainer {
   Chainer(Program& program, std::vector<Decision>* decisions) : program_(program), decisions_(decisions) {}
 
   void block(loop::Steps& steps) {
-    for (auto& step : steps) {
-      if (auto* branch = std::get_if<loop::If>(&step.node)) {
-        block(branch->then_steps);
-        block(branch->else_steps);
-      }
-      if (auto* loop = std::get_if<loop::While>(&step.node)) block(loop->body);
-    }
     Flow flow = make_flow(program_, steps);
     for (int at = 0; at < static_cast<int>(steps.size()); ++at)
       if (is_launch(steps, at) && is_contraction(program_, nest_at(program_, steps, at)))
@@ -212,7 +205,8 @@ class Chainer {
 }  // namespace
 
 void chain(Program& program, std::vector<Decision>* decisions) {
-  Chainer(program, decisions).block(program.steps);
+  Chainer chainer(program, decisions);
+  loop::for_each_block(program.steps, [&](loop::Steps& steps) { chainer.block(steps); });
   loop::compact(program);
 }
 

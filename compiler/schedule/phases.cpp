@@ -249,36 +249,14 @@ std::vector<Nest> phases_of(const Program& program, const Nest& nest, std::strin
   return parts;
 }
 
-namespace {
-
-void split_in(Program& program, loop::Steps& steps, std::vector<Decision>* decisions) {
-  loop::Steps out;
-  for (loop::Step& step : steps) {
-    if (auto* branch = std::get_if<loop::If>(&step.node)) {
-      split_in(program, branch->then_steps, decisions);
-      split_in(program, branch->else_steps, decisions);
-    }
-    if (auto* loop = std::get_if<loop::While>(&step.node)) split_in(program, loop->body, decisions);
-    const auto* launch = std::get_if<loop::Launch>(&step.node);
-    std::string reason;
-    std::vector<Nest> parts =
-        launch ? phases_of(program, program[launch->nest], &reason) : std::vector<Nest>();
-    if (parts.empty()) {
-      out.push_back(std::move(step));
-      continue;
-    }
-    if (decisions)
-      decisions->push_back({program[launch->nest].name, "phases", true, cat("split into ", parts.size())});
-    for (Nest& part : parts) out.push_back({loop::Launch{loop::add_nest(program, std::move(part))}});
-  }
-  steps = std::move(out);
-}
-
-}  // namespace
-
 void split_phases(Program& program, std::vector<Decision>* decisions) {
-  split_in(program, program.steps, decisions);
-  loop::compact(program);
+  loop::replace_nests(program, [&](const Nest& nest) {
+    std::string reason;
+    std::vector<Nest> parts = phases_of(program, nest, &reason);
+    if (decisions && !parts.empty())
+      decisions->push_back({nest.name, "phases", true, cat("split into ", parts.size())});
+    return parts;
+  });
 }
 
 }  // namespace stridec::schedule

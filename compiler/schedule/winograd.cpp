@@ -392,42 +392,6 @@ double cycles(const Program& program, const Convolution& c, int m) {
   return products + moved / kBytes + statements / 2 + weights;
 }
 
-void apply_in(Program& program, loop::Steps& steps, std::vector<Decision>* decisions) {
-  loop::Steps out;
-  for (loop::Step& step : steps) {
-    if (auto* branch = std::get_if<loop::If>(&step.node)) {
-      apply_in(program, branch->then_steps, decisions);
-      apply_in(program, branch->else_steps, decisions);
-    }
-    if (auto* loop = std::get_if<loop::While>(&step.node)) apply_in(program, loop->body, decisions);
-    const auto* launch = std::get_if<loop::Launch>(&step.node);
-    const Nest nest = launch ? program[launch->nest] : Nest();
-    std::string reason;
-    const auto conv = launch ? match(program, nest, &reason) : std::nullopt;
-    int best = 1;
-    if (conv) {
-      const double direct = cycles(program, *conv, 1);
-      double least = direct / kMargin;
-      for (int m : {2, 4})
-        if (const double with = cycles(program, *conv, m); with < least) least = with, best = m;
-      if (decisions) {
-        const double gain = direct / std::min(cycles(program, *conv, 2), cycles(program, *conv, 4));
-        decisions->push_back({nest.name, "winograd", best > 1,
-                              best > 1
-                                  ? cat("tiles of ", best, "x", best)
-                                  : cat("it would take ", static_cast<int>(100 / gain), " % of the time")});
-      }
-    }
-    if (best == 1) {
-      out.push_back(std::move(step));
-      continue;
-    }
-    for (Nest& part : winograd(program, nest, best, &reason))
-      out.push_back({loop::Launch{loop::add_nest(program, std::move(part))}});
-  }
-  steps = std::move(out);
-}
-
 }  // namespace
 
 std::vector<Nest> winograd(Program& program, const Nest& nest, int m, std::string* reason) {
@@ -437,8 +401,21 @@ std::vector<Nest> winograd(Program& program, const Nest& nest, int m, std::strin
 }
 
 void apply_winograd(Program& program, std::vector<Decision>* decisions) {
-  apply_in(program, program.steps, decisions);
-  loop::compact(program);
+  loop::replace_nests(program, [&](const Nest& nest) -> std::vector<Nest> {
+    std::string reason;
+    const auto conv = match(program, nest, &reason);
+    if (!conv) return {};
+    const double direct = cycles(program, *conv, 1), two = cycles(program, *conv, 2), four = cycles(program, *conv, 4);
+    const int faster = four < two ? 4 : 2;
+    const int best = std::min(two, four) < direct / kMargin ? faster : 1;
+    if (decisions)
+      decisions->push_back({nest.name, "winograd", best > 1,
+                            best > 1 ? cat("tiles of ", best, "x", best)
+                                     : cat("it would take ", static_cast<int>(100 * std::min(two, four) / direct),
+                                           " % of the time")});
+    if (best == 1) return {};
+    return Splitter(program, nest, *conv, best).run();
+  });
 }
 
 }  // namespace stridec::schedule
