@@ -5,6 +5,7 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/lowering.h"
 #include "compiler/ops/op_table.h"
@@ -128,6 +129,49 @@ void dot_lower(Lowering& l, const Node& node) {
   });
   n.store(to, at, n.cast(sum, to.dtype));
   n.finish(&l.steps());
+}
+
+struct Side {  // one operand of a dot_general
+  ValueId id;
+  const std::vector<int64_t>&batch, &contract;
+};
+
+// The gradient of `wanted`: that of the result times the other operand, over what is free in the other.
+// `first_free`: where the other's free dims lie in the result.
+ValueId dot_gradient_of(Builder& b, const Side& wanted, const Side& other, ValueId g, int64_t first_free) {
+  const int rank = b.rank(wanted.id), other_rank = b.rank(other.id);
+  const int64_t batch = static_cast<int64_t>(wanted.batch.size());
+  const auto other_free = free_dims(other_rank, other.batch, other.contract);
+  DotDims dims;
+  for (int64_t i = 0; i < batch; ++i) dims.batch_a.push_back(i);
+  dims.batch_b = other.batch;
+  for (size_t i = 0; i < other_free.size(); ++i)
+    dims.contract_a.push_back(first_free + static_cast<int64_t>(i));
+  dims.contract_b = other_free;
+  const ValueId product = dot_general(b, g, other.id, dims);
+  // Its dims: batch, what is free in `wanted`, the contracted ones in the other's order.
+  std::vector<int64_t> order(static_cast<size_t>(rank));
+  for (size_t i = 0; i < wanted.batch.size(); ++i)
+    order[static_cast<size_t>(wanted.batch[i])] = static_cast<int64_t>(i);
+  int64_t at = batch;
+  for (int64_t d : free_dims(rank, wanted.batch, wanted.contract)) order[static_cast<size_t>(d)] = at++;
+  std::vector<size_t> contracted(wanted.contract.size());
+  for (size_t i = 0; i < contracted.size(); ++i) contracted[i] = i;
+  std::sort(contracted.begin(), contracted.end(),
+            [&](size_t p, size_t q) { return other.contract[p] < other.contract[q]; });
+  for (size_t i : contracted) order[static_cast<size_t>(wanted.contract[i])] = at++;
+  return permute(b, product, order);
+}
+
+Ids dot_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  const auto &batch_a = node.attributes.integers("batch_a"), &batch_b = node.attributes.integers("batch_b"),
+             &contract_a = node.attributes.integers("contract_a"),
+             &contract_b = node.attributes.integers("contract_b");
+  const Side x{node.inputs[0], batch_a, contract_a}, y{node.inputs[1], batch_b, contract_b};
+  const ValueId g = cast(b, outputs[0], b.dtype(x.id));
+  const int64_t batch = static_cast<int64_t>(batch_a.size()),
+                free_a = b.rank(x.id) - batch - static_cast<int64_t>(contract_a.size());
+  return {dot_gradient_of(b, x, y, g, batch + free_a), dot_gradient_of(b, y, x, g, batch)};
 }
 
 // ---- convolution -----------------------------------------------------------------------------------------
@@ -285,10 +329,70 @@ void conv_transpose_lower(Lowering& l, const Node& node) {
   n.finish(&l.steps());
 }
 
+// ---- gradients of both -----------------------------------------------------------------------------------
+
+graph::Attributes window_attributes(const Windows& w) {
+  return {{"strides", w.strides},
+          {"dilations", w.dilations},
+          {"before", w.before},
+          {"after", w.after},
+          {"groups", w.groups}};
+}
+
+// The weight's gradient from the larger side (conv's input, the transpose's output) and the smaller: a
+// convolution of the one by the other, with the batch in the channels' place, strides and dilations swapped.
+// [n, groups*ci, large...], [n, groups*co, small...] -> [groups*co, ci, window...]
+Term weight_gradient(Term large, Term small, const Windows& win, const Shape& weight) {
+  Builder& b = large.builder();
+  const int64_t spatial = large.rank() - 2;
+  const sym::Expr n = large.dim(0), ci = weight[1];
+  const auto spatial_of = [&](Term t) { return Shape(t.shape().begin() + 2, t.shape().end()); };
+  const auto joined = [](Shape head, const Shape& tail) {
+    head.insert(head.end(), tail.begin(), tail.end());
+    return head;
+  };
+  Dims group_first{2, 1, 0}, swap{1, 0};
+  for (int64_t d = 0; d < spatial; ++d) group_first.push_back(3 + d), swap.push_back(2 + d);
+  const Shape sizes = spatial_of(large);
+  const Term x = reshape(permute(reshape(large, joined({n, win.groups, ci}, sizes)), group_first),
+                         joined({ci, n * win.groups}, sizes));
+  Windows turned = win;
+  std::swap(turned.strides, turned.dilations);
+  Term out(b, b.add1(OpKind::kConv, {x, permute(small, swap)}, window_attributes(turned)));
+  // A stride that does not divide leaves places over that no window reached.
+  for (int64_t d = 0; d < spatial; ++d) out = slice(out, 2 + d, 0, weight[static_cast<size_t>(2 + d)]);
+  return permute(out, swap);
+}
+
+Ids conv_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  const Term x(b, node.inputs[0]), w(b, node.inputs[1]), g = cast(Term(b, outputs[0]), x.dtype(), false);
+  const Windows win = windows(node, static_cast<size_t>(x.rank()) - 2);
+  graph::Attributes attributes = window_attributes(win);
+  std::vector<sym::Expr> extra;
+  for (size_t i = 0; i < win.strides.size(); ++i) {
+    const int64_t d = static_cast<int64_t>(i) + 2;
+    extra.push_back(b.simplify(x.dim(d) + win.before[i] + win.after[i] - (g.dim(d) - 1) * win.strides[i] -
+                               (w.dim(d) - 1) * win.dilations[i] - 1));
+  }
+  attributes.set("output_extra", extra);
+  return {b.add1(OpKind::kConvTranspose, {g, w}, std::move(attributes)),
+          weight_gradient(x, g, win, w.shape())};
+}
+
+Ids conv_transpose_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  const Term x(b, node.inputs[0]), w(b, node.inputs[1]);
+  Term g = cast(Term(b, outputs[0]), x.dtype(), false);
+  const Windows win = windows(node, static_cast<size_t>(x.rank()) - 2);
+  const Term to_weight = weight_gradient(g, x, win, w.shape());
+  Term to_x(b, b.add1(OpKind::kConv, {g, w}, window_attributes(win)));
+  for (int64_t d = 2; d < x.rank(); ++d) to_x = slice(to_x, d, 0, x.dim(d));
+  return {to_x, to_weight};
+}
+
 }  // namespace
 
-const OpDef def_kDotGeneral{dot_shape, dot_lower};
-const OpDef def_kConv{conv_shape, conv_lower};
-const OpDef def_kConvTranspose{conv_transpose_shape, conv_transpose_lower};
+const OpDef def_kDotGeneral{dot_shape, dot_lower, dot_gradient};
+const OpDef def_kConv{conv_shape, conv_lower, conv_gradient};
+const OpDef def_kConvTranspose{conv_transpose_shape, conv_transpose_lower, conv_transpose_gradient};
 
 }  // namespace stridec::ops

@@ -2,6 +2,7 @@
 // names the node; negative indices count from the end.
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/ops/shapes.h"
@@ -117,6 +118,47 @@ void gather_lower(Lowering& l, const Node& node) {
   n.finish(&l.steps());
 }
 
+// Index tuples [at..., batch + more] whose first numbers are the place's own batch coordinates.
+Term with_batch(Term indices, size_t batch) {
+  Builder& b = indices.builder();
+  Shape lead = indices.shape();
+  lead.back() = 1;
+  std::vector<Term> parts;
+  for (size_t d = 0; d < batch; ++d)
+    parts.push_back(index_along(b, lead, static_cast<int64_t>(d), indices.dtype()));
+  parts.push_back(indices);
+  return parts.size() == 1 ? indices : concat(parts, indices.rank() - 1);
+}
+
+Term scatter_sum(Builder& b, const Shape& shape, Term indices, Term updates) {
+  return {b, b.add1(OpKind::kScatterNd, {filled(b, shape, updates.dtype(), 0), indices, updates},
+                    {{"reduction", std::string("add")}})};
+}
+
+// Every element is added where it came from. With the gathered dim behind the batch's, places are tuples.
+Ids gather_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  const Shape& data = b.shape(node.inputs[0]);
+  const Term indices(b, node.inputs[1]), g(b, outputs[0]);
+  const int64_t dim = node.attributes.integer("dim"), batch = node.attributes.integer_or("batch_dims", 0),
+                index = indices.rank() - batch, rank = static_cast<int64_t>(data.size());
+  Dims to_front, back(data.size()), updates_order;
+  for (int64_t d = 0; d < batch; ++d) to_front.push_back(d), updates_order.push_back(d);
+  to_front.push_back(dim);
+  for (int64_t i = 0; i < index; ++i) updates_order.push_back(dim + i);
+  for (int64_t d = batch; d < rank; ++d) {
+    if (d == dim) continue;
+    to_front.push_back(d);
+    updates_order.push_back(d < dim ? d : d - 1 + index);
+  }
+  Shape shape;
+  for (size_t i = 0; i < to_front.size(); ++i) {
+    shape.push_back(data[static_cast<size_t>(to_front[i])]);
+    back[static_cast<size_t>(to_front[i])] = static_cast<int64_t>(i);
+  }
+  const Term tuples = with_batch(unsqueeze(indices, {indices.rank()}), static_cast<size_t>(batch));
+  return {permute(scatter_sum(b, shape, tuples, permute(g, updates_order)), back)};
+}
+
 // ---- gather_elements, scatter_elements -------------------------------------------------------------------
 
 // Outside `dim`, indices cover a leading part of the data.
@@ -204,6 +246,30 @@ void scatter_elements_lower(Lowering& l, const Node& node) {
   n.finish(&l.steps());
 }
 
+Ids gather_elements_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  const Type& data = b.type(node.inputs[0]);
+  return {b.add1(OpKind::kScatterElements, {filled(b, data.shape, data.dtype, 0), node.inputs[1], outputs[0]},
+                 {{"dim", node.attributes.integer("dim")}, {"reduction", std::string("add")}})};
+}
+
+// What is overwritten has no influence; of several updates of one element only the last has some, which is
+// not told apart.
+Ids scatter_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  const std::string reduction = node.attributes.text_or("reduction", "none");
+  if (reduction != "none" && reduction != "add") no_gradient(node, cat("its reduction is ", reduction));
+  const bool elements = node.kind == OpKind::kScatterElements;
+  graph::Attributes attributes;
+  if (elements) attributes.set("dim", node.attributes.integer("dim"));
+  const ValueId updates = b.add1(elements ? OpKind::kGatherElements : OpKind::kGatherNd,
+                                 {outputs[0], node.inputs[1]}, std::move(attributes));
+  if (reduction == "add") return {outputs[0], {}, updates};
+  const Type& type = b.type(node.inputs[2]);
+  return {
+      b.add1(node.kind, {outputs[0], node.inputs[1], filled(b, type.shape, type.dtype, 0)}, node.attributes),
+      {},
+      updates};
+}
+
 // ---- gather_nd, scatter_nd -------------------------------------------------------------------------------
 
 // How many dims of the data an index tuple addresses: the last dim of the indices.
@@ -260,6 +326,11 @@ void gather_nd_lower(Lowering& l, const Node& node) {
   n.finish(&l.steps());
 }
 
+Ids gather_nd_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  const auto batch = static_cast<size_t>(node.attributes.integer_or("batch_dims", 0));
+  return {scatter_sum(b, b.shape(node.inputs[0]), with_batch({b, node.inputs[1]}, batch), {b, outputs[0]})};
+}
+
 Inferred scatter_nd_shape(Builder& b, const Node& node) {
   expect_updates(b, node);
   const Shape &data = b.shape(node.inputs[0]), &indices = b.shape(node.inputs[1]),
@@ -290,10 +361,10 @@ void scatter_nd_lower(Lowering& l, const Node& node) {
 
 }  // namespace
 
-const OpDef def_kGather{gather_shape, gather_lower};
-const OpDef def_kGatherElements{gather_elements_shape, gather_elements_lower};
-const OpDef def_kGatherNd{gather_nd_shape, gather_nd_lower};
-const OpDef def_kScatterElements{scatter_elements_shape, scatter_elements_lower};
-const OpDef def_kScatterNd{scatter_nd_shape, scatter_nd_lower};
+const OpDef def_kGather{gather_shape, gather_lower, gather_gradient};
+const OpDef def_kGatherElements{gather_elements_shape, gather_elements_lower, gather_elements_gradient};
+const OpDef def_kGatherNd{gather_nd_shape, gather_nd_lower, gather_nd_gradient};
+const OpDef def_kScatterElements{scatter_elements_shape, scatter_elements_lower, scatter_gradient};
+const OpDef def_kScatterNd{scatter_nd_shape, scatter_nd_lower, scatter_gradient};
 
 }  // namespace stridec::ops

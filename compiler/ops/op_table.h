@@ -17,14 +17,15 @@ namespace stridec::ops {
 class Lowering;  // lowering.h
 using LowerFn = void (*)(Lowering& lowering, const graph::Node& node);
 
-// Gradients of a node's inputs given those of its outputs; an invalid id means zero.
+// Gradients of a node's inputs given those of its outputs; an invalid id means zero, and so does a list that
+// ends early. What a node cannot say for its attributes is an Error (kUnsupported). See gradient.h.
 using GradientFn = std::vector<graph::ValueId> (*)(graph::Builder& builder, const graph::Node& node,
                                                    const std::vector<graph::ValueId>& output_gradients);
 
 struct OpDef {
   graph::ShapeFn shape;
   LowerFn lower;
-  GradientFn gradient = nullptr;  // none yet: not differentiable
+  GradientFn gradient = nullptr;  // none: an error where a gradient would have to go through it
 };
 
 #define STRIDEC_OP(id, ...) extern const OpDef def_##id;

@@ -1,6 +1,7 @@
 // Sorting and the k largest: routines of the library, stable, over rows [outer, extent, inner].
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/ops/shapes.h"
@@ -69,9 +70,16 @@ void topk_lower(Lowering& l, const Node& node) {
   l.steps().push_back({std::move(call)});
 }
 
+Ids order_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  if (!outputs[0].valid()) return {};
+  const Type& x = b.type(node.inputs[0]);
+  return {b.add1(OpKind::kScatterElements, {filled(b, x.shape, x.dtype, 0), node.outputs[1], outputs[0]},
+                 {{"dim", node.attributes.integer("dim")}, {"reduction", std::string("add")}})};
+}
+
 }  // namespace
 
-const OpDef def_kSort{sort_shape, sort_lower};
-const OpDef def_kTopK{topk_shape, topk_lower};
+const OpDef def_kSort{sort_shape, sort_lower, order_gradient};
+const OpDef def_kTopK{topk_shape, topk_lower, order_gradient};
 
 }  // namespace stridec::ops

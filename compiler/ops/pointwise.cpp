@@ -1,7 +1,10 @@
 // Pointwise ops: numpy broadcasting, one dtype for all operands (casts are explicit), one scalar op each.
+#include <numbers>
+
 #include "compiler/base/check.h"
 #include "compiler/base/numeric.h"
 #include "compiler/base/text.h"
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/ops/shapes.h"
@@ -20,11 +23,12 @@ enum class Domain { kFloat, kNumber, kInteger, kBool, kAny };
   X(kAbs, kNumber)                                                                                          \
   X(kSign, kNumber)                                                                                         \
   X(kFloor, kFloat)                                                                                         \
-  X(kCeil, kFloat) X(kTrunc, kFloat) X(kRound, kFloat) X(kSqrt, kFloat) X(kRsqrt, kFloat) X(kRcp, kFloat)   \
-      X(kExp, kFloat) X(kExpm1, kFloat) X(kLog, kFloat) X(kLog1p, kFloat) X(kSin, kFloat) X(kCos, kFloat)   \
-          X(kTan, kFloat) X(kAsin, kFloat) X(kAcos, kFloat) X(kAtan, kFloat) X(kSinh, kFloat)               \
-              X(kCosh, kFloat) X(kTanh, kFloat) X(kAsinh, kFloat) X(kAcosh, kFloat) X(kAtanh, kFloat)       \
-                  X(kErf, kFloat) X(kSigmoid, kFloat) X(kNot, kBool) X(kBitNot, kInteger) X(kIsNan, kFloat) \
+  X(kCeil, kFloat)                                                                                          \
+  X(kTrunc, kFloat) X(kRound, kFloat) X(kSqrt, kFloat) X(kRsqrt, kFloat) X(kRcp, kFloat) X(kExp, kFloat)    \
+      X(kExpm1, kFloat) X(kLog, kFloat) X(kLog1p, kFloat) X(kSin, kFloat) X(kCos, kFloat) X(kTan, kFloat)   \
+          X(kAsin, kFloat) X(kAcos, kFloat) X(kAtan, kFloat) X(kSinh, kFloat) X(kCosh, kFloat)              \
+              X(kTanh, kFloat) X(kAsinh, kFloat) X(kAcosh, kFloat) X(kAtanh, kFloat) X(kErf, kFloat)        \
+                  X(kSigmoid, kFloat) X(kNot, kBool) X(kBitNot, kInteger) X(kIsNan, kFloat)                 \
                       X(kIsInf, kFloat) X(kAdd, kNumber) X(kSub, kNumber) X(kMul, kNumber) X(kDiv, kNumber) \
                           X(kMod, kNumber) X(kRem, kNumber) X(kPow, kNumber) X(kAtan2, kFloat)              \
                               X(kMin, kNumber) X(kMax, kNumber) X(kAnd, kBool) X(kOr, kBool) X(kXor, kBool) \
@@ -213,6 +217,76 @@ void pointwise_lower(Lowering& l, const Node& node) {
   n.finish(&l.steps());
 }
 
+// The derivative of a function of one number, from x and y = f(x).
+std::optional<Term> derivative(OpKind kind, Term x, Term y) {
+  switch (kind) {
+    case OpKind::kNeg: return number_like(x, -1);
+    case OpKind::kAbs: return apply(OpKind::kSign, x);
+    case OpKind::kSqrt: return divide_into(0.5, y);
+    case OpKind::kRsqrt: return y * square(y) * -0.5;
+    case OpKind::kRcp: return -square(y);
+    case OpKind::kExp: return y;
+    case OpKind::kExpm1: return y + 1.0;
+    case OpKind::kLog: return rcp(x);
+    case OpKind::kLog1p: return rcp(x + 1.0);
+    case OpKind::kSin: return apply(OpKind::kCos, x);
+    case OpKind::kCos: return -apply(OpKind::kSin, x);
+    case OpKind::kTan: return square(y) + 1.0;
+    case OpKind::kAsin: return rsqrt(subtract_from(1, square(x)));
+    case OpKind::kAcos: return -rsqrt(subtract_from(1, square(x)));
+    case OpKind::kAtan: return rcp(square(x) + 1.0);
+    case OpKind::kSinh: return apply(OpKind::kCosh, x);
+    case OpKind::kCosh: return apply(OpKind::kSinh, x);
+    case OpKind::kTanh: return subtract_from(1, square(y));
+    case OpKind::kAsinh: return rsqrt(square(x) + 1.0);
+    case OpKind::kAcosh: return rsqrt(square(x) - 1.0);
+    case OpKind::kAtanh: return rcp(subtract_from(1, square(x)));
+    case OpKind::kErf: return exp(-square(x)) * (2 * std::numbers::inv_sqrtpi);
+    case OpKind::kSigmoid: return y * subtract_from(1, y);
+    default: return std::nullopt;
+  }
+}
+
+// The same of a function of two numbers, for each of them. Where the larger of two is asked for and they are
+// equal, the second counts: max(x, 0) does not rise at 0.
+std::optional<std::pair<Term, Term>> derivatives(OpKind kind, Term p, Term q, Term y) {
+  const auto one = number_like(p, 1);
+  switch (kind) {
+    case OpKind::kAdd: return {{one, one}};
+    case OpKind::kSub: return {{one, number_like(p, -1)}};
+    case OpKind::kMul: return {{q, p}};
+    case OpKind::kDiv: return {{rcp(q), -(y / q)}};
+    case OpKind::kMod: return {{one, -apply(OpKind::kFloor, p / q)}};
+    case OpKind::kRem: return {{one, -apply(OpKind::kTrunc, p / q)}};
+    case OpKind::kPow: {
+      const Term logarithm = log(select(greater(p, 0), p, 1));
+      return {{select(equal(q, 0), 0, q * apply(OpKind::kPow, p, q - 1.0)), y * logarithm}};
+    }
+    case OpKind::kAtan2: {
+      const Term length = square(p) + square(q);
+      return {{q / length, -(p / length)}};
+    }
+    case OpKind::kMin:
+    case OpKind::kMax: {
+      const Term first = kind == OpKind::kMin ? less(p, q) : less(q, p);
+      return {{cast(first, p.dtype()), cast(logical_not(first), p.dtype())}};
+    }
+    default: return std::nullopt;
+  }
+}
+
+Ids pointwise_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  const Term g(b, outputs[0]), x(b, node.inputs[0]), y(b, node.outputs[0]);
+  if (node.inputs.size() == 1) {
+    const auto d = derivative(node.kind, x, y);
+    return d ? Ids{g * *d} : Ids{};
+  }
+  const Term z(b, node.inputs[1]);
+  const auto d = derivatives(node.kind, x, z, y);
+  if (!d) return {};
+  return {sum_to(g * d->first, x.shape()), sum_to(g * d->second, z.shape())};
+}
+
 Inferred select_shape(Builder& b, const Node& node) {
   expect_inputs(node, 3, 3);
   if (!is_bool(b.dtype(node.inputs[0])))
@@ -237,6 +311,12 @@ void select_lower(Lowering& l, const Node& node) {
                     y = l.read(n, node.inputs[2], to.shape, at);
   n.store(to, at, loop::select(c, x, y));
   n.finish(&l.steps());
+}
+
+Ids select_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  const Term g(b, outputs[0]), c(b, node.inputs[0]);
+  return {
+      {}, sum_to(select(c, g, 0), b.shape(node.inputs[1])), sum_to(select(c, 0, g), b.shape(node.inputs[2]))};
 }
 
 Inferred cast_shape(Builder& b, const Node& node) {
@@ -267,6 +347,10 @@ void cast_lower(Lowering& l, const Node& node) {
   n.finish(&l.steps());
 }
 
+Ids cast_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  return {cast(Term(b, outputs[0]), b.dtype(node.inputs[0]), false)};
+}
+
 Inferred bitcast_shape(Builder& b, const Node& node) {
   expect_inputs(node, 1, 1);
   const DType from = b.dtype(node.inputs[0]), to = node.attributes.dtype("to");
@@ -293,11 +377,11 @@ void bitcast_lower(Lowering& l, const Node& node) {
 
 }  // namespace
 
-#define STRIDEC_DEF(id, domain) const OpDef def_##id{pointwise_shape, pointwise_lower};
+#define STRIDEC_DEF(id, domain) const OpDef def_##id{pointwise_shape, pointwise_lower, pointwise_gradient};
 STRIDEC_POINTWISE(STRIDEC_DEF)
 #undef STRIDEC_DEF
-const OpDef def_kSelect{select_shape, select_lower};
-const OpDef def_kCast{cast_shape, cast_lower};
-const OpDef def_kBitcast{bitcast_shape, bitcast_lower};
+const OpDef def_kSelect{select_shape, select_lower, select_gradient};
+const OpDef def_kCast{cast_shape, cast_lower, cast_gradient};
+const OpDef def_kBitcast{bitcast_shape, bitcast_lower, flat_gradient};
 
 }  // namespace stridec::ops

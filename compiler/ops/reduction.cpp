@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "compiler/base/text.h"
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/lowering.h"
 #include "compiler/ops/op_table.h"
@@ -137,6 +138,41 @@ void arg_lower(Lowering& l, const Node& node) {
   n.finish(&l.steps());
 }
 
+// The reduced dims are there again, with extent 1.
+Term kept(Term reduced, const Shape& from, const Dims& dims) {
+  Shape shape = from;
+  for (int64_t d : dims) shape[static_cast<size_t>(d)] = 1;
+  return reshape(reduced, shape);
+}
+
+Ids reduce_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  const Term x(b, node.inputs[0]), y(b, node.outputs[0]);
+  const auto dims = normal_dims(node.attributes.integers("dims"), static_cast<int>(x.rank()), "a reduction");
+  const Term g = expand(kept({b, outputs[0]}, x.shape(), dims), x.shape());
+  if (node.kind == OpKind::kReduceSum) return {g};
+  if (node.kind == OpKind::kReduceProd) {
+    // The product of the others: of those before times those after, so that a zero is no trouble.
+    Dims order;
+    for (int64_t d = 0; d < x.rank(); ++d)
+      if (!contains(dims, static_cast<size_t>(d))) order.push_back(d);
+    const int64_t last = static_cast<int64_t>(order.size());
+    order.insert(order.end(), dims.begin(), dims.end());
+    const Term moved = permute(x, order);
+    Shape flat(moved.shape().begin(), moved.shape().begin() + last);
+    flat.push_back(count(moved.shape(), last, moved.rank()));
+    const auto products = [&](int64_t reverse) {
+      return Term(b, b.add1(OpKind::kCumProd, {reshape(moved, flat)},
+                            {{"dim", last}, {"exclusive", int64_t{1}}, {"reverse", reverse}}));
+    };
+    Dims back(order.size());
+    for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+    return {g * permute(reshape(products(0) * products(1), moved.shape()), back)};
+  }
+  // Equal extremes share the gradient.
+  const Term chosen = cast(equal(x, kept(y, x.shape(), dims)), x.dtype());
+  return {g * chosen / reduce_sum(chosen, dims, kKeep)};
+}
+
 // ---- cumulative ------------------------------------------------------------------------------------------
 
 Inferred cumulative_shape(Builder& b, const Node& node) {
@@ -171,17 +207,24 @@ void cumulative_lower(Lowering& l, const Node& node) {
   n.finish(&l.steps());
 }
 
+Ids cumulative_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  if (node.kind == OpKind::kCumProd) no_gradient(node, "");
+  graph::Attributes attributes = node.attributes;
+  attributes.set("reverse", int64_t{attributes.integer_or("reverse", 0) == 0});
+  return {b.add1(OpKind::kCumSum, {outputs[0]}, std::move(attributes))};
+}
+
 }  // namespace
 
-const OpDef def_kReduceSum{reduce_shape, reduce_lower};
-const OpDef def_kReduceProd{reduce_shape, reduce_lower};
-const OpDef def_kReduceMax{reduce_shape, reduce_lower};
-const OpDef def_kReduceMin{reduce_shape, reduce_lower};
-const OpDef def_kReduceAnd{reduce_shape, reduce_lower};
-const OpDef def_kReduceOr{reduce_shape, reduce_lower};
-const OpDef def_kArgMax{arg_shape, arg_lower};
-const OpDef def_kArgMin{arg_shape, arg_lower};
-const OpDef def_kCumSum{cumulative_shape, cumulative_lower};
-const OpDef def_kCumProd{cumulative_shape, cumulative_lower};
+const OpDef def_kReduceSum{reduce_shape, reduce_lower, reduce_gradient};
+const OpDef def_kReduceProd{reduce_shape, reduce_lower, reduce_gradient};
+const OpDef def_kReduceMax{reduce_shape, reduce_lower, reduce_gradient};
+const OpDef def_kReduceMin{reduce_shape, reduce_lower, reduce_gradient};
+const OpDef def_kReduceAnd{reduce_shape, reduce_lower, flat_gradient};
+const OpDef def_kReduceOr{reduce_shape, reduce_lower, flat_gradient};
+const OpDef def_kArgMax{arg_shape, arg_lower, flat_gradient};
+const OpDef def_kArgMin{arg_shape, arg_lower, flat_gradient};
+const OpDef def_kCumSum{cumulative_shape, cumulative_lower, cumulative_gradient};
+const OpDef def_kCumProd{cumulative_shape, cumulative_lower, cumulative_gradient};
 
 }  // namespace stridec::ops

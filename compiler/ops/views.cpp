@@ -4,6 +4,7 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/ops/shapes.h"
@@ -31,6 +32,10 @@ Inferred reshape_shape(Builder& b, const Node& node) {
 void reshape_lower(Lowering& l, const Node& node) {
   const Shape& shape = l.type(node.outputs[0]).shape;
   l.alias(node.outputs[0], loop::reshape(l.view(node.inputs[0]), shape, l.facts()));
+}
+
+Ids reshape_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  return {reshape(Term(b, outputs[0]), b.shape(node.inputs[0]))};
 }
 
 Inferred permute_shape(Builder& b, const Node& node) {
@@ -62,6 +67,13 @@ void permute_lower(Lowering& l, const Node& node) {
   l.alias(node.outputs[0], loop::permute(l.view(node.inputs[0]), {order.begin(), order.end()}));
 }
 
+Ids permute_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  const auto& order = node.attributes.integers("order");
+  Dims back(order.size());
+  for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  return {permute(Term(b, outputs[0]), back)};
+}
+
 Inferred expand_shape(Builder& b, const Node& node) {
   expect_inputs(node, 1, 1);
   const Shape shape = node.attributes.exprs("shape");
@@ -88,6 +100,10 @@ Inferred expand_shape(Builder& b, const Node& node) {
 
 void expand_lower(Lowering& l, const Node& node) {
   l.alias(node.outputs[0], loop::expand(l.view(node.inputs[0]), l.type(node.outputs[0]).shape, l.facts()));
+}
+
+Ids expand_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  return {sum_to({b, outputs[0]}, b.shape(node.inputs[0]))};
 }
 
 // ---- slice -----------------------------------------------------------------------------------------------
@@ -134,6 +150,37 @@ void slice_lower(Lowering& l, const Node& node) {
     if (!(starts[i].is_const(0) && extents[i] == view.shape[i] && steps[i].is_const(1)))
       view = loop::slice(view, static_cast<int>(i), starts[i], extents[i], steps[i]);
   l.alias(node.outputs[0], view);
+}
+
+// The elements go back to their places among zeros: a step is that many places each, of which one is taken.
+Ids slice_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  Term g(b, outputs[0]);
+  const Shape& from = b.shape(node.inputs[0]);
+  const auto starts = node.attributes.exprs("starts"), extents = node.attributes.exprs("extents"),
+             steps = node.attributes.exprs("steps");
+  Shape before, after;
+  for (size_t i = 0; i < from.size(); ++i) {
+    const int64_t step = steps[i].value(), dim = static_cast<int64_t>(i), places = std::abs(step);
+    sym::Expr start = starts[i];
+    if (step < 0) {
+      g = flip(g, {dim});
+      start += (extents[i] - 1) * step;
+    }
+    if (places > 1) {
+      const Shape flat = g.shape();
+      g = unsqueeze(g, {dim + 1});
+      Shape none(static_cast<size_t>(g.rank()), 0), more = none;
+      more[i + 1] = places - 1;
+      g = pad(g, none, more, 0);
+      Shape wide = flat;
+      wide[i] *= places;
+      g = reshape(g, wide);
+    }
+    // Of nothing there is no first place.
+    before.push_back(b.simplify(sym::select(sym::eq(extents[i], 0), 0, start)));
+    after.push_back(b.simplify(from[i] - before[i] - extents[i] * places));
+  }
+  return {pad(g, before, after, 0)};
 }
 
 // ---- pad -------------------------------------------------------------------------------------------------
@@ -217,6 +264,25 @@ void pad_lower(Lowering& l, const Node& node) {
   n.finish(&l.steps());
 }
 
+Ids pad_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  if (node.attributes.text_or("mode", "constant") != "constant")
+    no_gradient(node, "its mode repeats elements");
+  const Term g(b, outputs[0]);
+  Shape before = node.attributes.exprs("before"), after = node.attributes.exprs("after");
+  for (sym::Expr& e : before) e = -e;
+  for (sym::Expr& e : after) e = -e;
+  Ids out{pad(g, before, after, 0)};
+  if (node.inputs.size() > 1) {
+    const auto total = [](Term t) {
+      Dims all;
+      for (int64_t d = 0; d < t.rank(); ++d) all.push_back(d);
+      return all.empty() ? t : reduce_sum(t, all);
+    };
+    out.push_back(total(g) - total(Term(b, out[0])));
+  }
+  return out;
+}
+
 // ---- concat ----------------------------------------------------------------------------------------------
 
 Inferred concat_shape(Builder& b, const Node& node) {
@@ -264,13 +330,25 @@ void concat_lower(Lowering& l, const Node& node) {
   }
 }
 
+Ids concat_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  const int64_t dim = node.attributes.integer("dim");
+  Ids out;
+  sym::Expr start = 0;
+  for (ValueId input : node.inputs) {
+    const sym::Expr extent = b.shape(input)[static_cast<size_t>(dim)];
+    out.push_back(slice(Term(b, outputs[0]), dim, start, extent));
+    start += extent;
+  }
+  return out;
+}
+
 }  // namespace
 
-const OpDef def_kReshape{reshape_shape, reshape_lower};
-const OpDef def_kPermute{permute_shape, permute_lower};
-const OpDef def_kExpand{expand_shape, expand_lower};
-const OpDef def_kSlice{slice_shape, slice_lower};
-const OpDef def_kPad{pad_shape, pad_lower};
-const OpDef def_kConcat{concat_shape, concat_lower};
+const OpDef def_kReshape{reshape_shape, reshape_lower, reshape_gradient};
+const OpDef def_kPermute{permute_shape, permute_lower, permute_gradient};
+const OpDef def_kExpand{expand_shape, expand_lower, expand_gradient};
+const OpDef def_kSlice{slice_shape, slice_lower, slice_gradient};
+const OpDef def_kPad{pad_shape, pad_lower, pad_gradient};
+const OpDef def_kConcat{concat_shape, concat_lower, concat_gradient};
 
 }  // namespace stridec::ops

@@ -5,6 +5,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/numeric.h"
 #include "compiler/base/text.h"
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/lowering.h"
 #include "compiler/ops/op_table.h"
@@ -197,10 +198,77 @@ void average_pool_lower(Lowering& l, const Node& node) {
   n.finish(&l.steps());
 }
 
+// ---- gradients -------------------------------------------------------------------------------------------
+
+// The spatial dims are one, [lead..., places].
+Term flat_places(Term x, size_t spatial) {
+  const int64_t lead = x.rank() - static_cast<int64_t>(spatial);
+  Shape shape(x.shape().begin(), x.shape().begin() + lead);
+  shape.push_back(count(x.shape(), lead, x.rank()));
+  return reshape(x, shape);
+}
+
+// Every window's number goes to each of its places: a transposed convolution with ones.
+Term spread(Term g, const Shape& to, const Windows& w) {
+  Builder& b = g.builder();
+  const int64_t lead = g.rank() - static_cast<int64_t>(w.spatial());
+  const auto planes = [&](const Shape& shape) {
+    Shape out{count(shape, 0, lead), 1};
+    out.insert(out.end(), shape.begin() + lead, shape.end());
+    return out;
+  };
+  Shape window{1, 1};
+  window.insert(window.end(), w.window.begin(), w.window.end());
+  std::vector<sym::Expr> extra;
+  for (size_t i = 0; i < w.spatial(); ++i) {
+    const sym::Expr size = to[static_cast<size_t>(lead) + i], got = g.dim(lead + static_cast<int64_t>(i));
+    extra.push_back(b.simplify(size + w.before[i] + w.after[i] - (got - 1) * w.strides[i] -
+                               (w.window[i] - 1) * w.dilations[i] - 1));
+  }
+  const Term spread(
+      b, b.add1(OpKind::kConvTranspose, {reshape(g, planes(g.shape())), filled(b, window, g.dtype(), 1)},
+                {{"strides", w.strides},
+                 {"dilations", w.dilations},
+                 {"before", w.before},
+                 {"after", w.after},
+                 {"output_extra", extra},
+                 {"groups", int64_t{1}}}));
+  return reshape(spread, to);
+}
+
+Ids reduce_window_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  const Windows w = windows(node);
+  const Term g(b, outputs[0]);
+  const Shape& shape = b.shape(node.inputs[0]);
+  const Combine combine = combine_of(node);
+  if (combine == Combine::kSum) return {spread(g, shape, w)};
+  if (combine != Combine::kMax) no_gradient(node, cat("its kind is ", node.attributes.text("kind")));
+  graph::Attributes attributes = node.attributes;
+  const Term places(b, b.add1(OpKind::kWindowArgMax, {node.inputs[0]}, std::move(attributes)));
+  const Term zeros = flat_places(filled(b, shape, g.dtype(), 0), w.spatial());
+  const Term flat(b, b.add1(OpKind::kScatterElements,
+                            {zeros, flat_places(places, w.spatial()), flat_places(g, w.spatial())},
+                            {{"dim", zeros.rank() - 1}, {"reduction", std::string("add")}}));
+  return {reshape(flat, shape)};
+}
+
+// Every place of a window gets its part, which is what the average of ones says over how many they are.
+Ids average_pool_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  const Windows w = windows(node);
+  const Term g(b, outputs[0]);
+  const Shape& shape = b.shape(node.inputs[0]);
+  const Term ones = filled(b, shape, g.dtype(), 1);
+  graph::Attributes sum = node.attributes;
+  sum.set("kind", std::string("sum"));
+  const Term inside(b, b.add1(OpKind::kReduceWindow, {ones}, std::move(sum))),
+      share(b, b.add1(OpKind::kAveragePool, {ones}, node.attributes));
+  return {spread(g * share / maximum(inside, 1), shape, w)};
+}
+
 }  // namespace
 
-const OpDef def_kReduceWindow{reduce_window_shape, reduce_window_lower};
-const OpDef def_kWindowArgMax{window_argmax_shape, window_argmax_lower};
-const OpDef def_kAveragePool{average_pool_shape, average_pool_lower};
+const OpDef def_kReduceWindow{reduce_window_shape, reduce_window_lower, reduce_window_gradient};
+const OpDef def_kWindowArgMax{window_argmax_shape, window_argmax_lower, flat_gradient};
+const OpDef def_kAveragePool{average_pool_shape, average_pool_lower, average_pool_gradient};
 
 }  // namespace stridec::ops

@@ -201,6 +201,48 @@ class ModelImporter : public Importer {
     return results;
   }
 
+  Slot import_again(const std::string& name,
+                    const std::vector<std::pair<std::string, Slot>>& instead) override {
+    if (depth_ >= 16) fail(ErrorKind::kMalformed, "cycle", "'" + name + "' depends on itself");
+    ++depth_;
+    scopes_.emplace_back(instead.begin(), instead.end());
+    struct Leave {
+      std::vector<Scope>& scopes;
+      int& depth;
+      ~Leave() { scopes.pop_back(), --depth; }
+    } leave{scopes_, depth_};
+    const std::vector<Node>& nodes = model_.graph.nodes;
+    // Which nodes change, and which of these the name needs.
+    std::unordered_set<std::string> changed, needed{name};
+    for (const auto& [key, slot] : instead) changed.insert(key);
+    std::vector<const Node*> changing, again;
+    for (const Node& n : nodes) {
+      const auto reads = names_read(n);
+      if (std::none_of(reads.begin(), reads.end(), [&](const auto& r) { return changed.contains(r); }))
+        continue;
+      changing.push_back(&n);
+      for (const auto& output : n.outputs)
+        if (!output.empty()) changed.insert(output);
+    }
+    for (auto n = changing.rbegin(); n != changing.rend(); ++n) {
+      const auto& outputs = (*n)->outputs;
+      if (std::none_of(outputs.begin(), outputs.end(), [&](const auto& o) { return needed.contains(o); }))
+        continue;
+      again.push_back(*n);
+      for (const auto& read : names_read(**n)) needed.insert(read);
+    }
+    const size_t before = out_.problems.size();
+    for (auto n = again.rbegin(); n != again.rend(); ++n) {
+      // One that stands for another value keeps it.
+      const bool given = std::any_of((*n)->outputs.begin(), (*n)->outputs.end(), [&](const auto& o) {
+        return std::any_of(instead.begin(), instead.end(), [&](const auto& i) { return i.first == o; });
+      });
+      if (!given) add_node(**n);
+      if (out_.problems.size() > before) throw Skipped{};
+    }
+    return lookup(name);
+  }
+
   std::vector<Slot> import_as(Context& context, Node node, std::vector<Slot> inputs) override {
     node.name = context.node.name;
     node.index = context.node.index;
@@ -363,6 +405,20 @@ class ModelImporter : public Importer {
       return constant_strings(builder_, t.strings, {t.dims.begin(), t.dims.end()});
     static const Node no_node;
     return Context(*this, builder_, no_node, {}).constant(t, t.name);
+  }
+
+  // Of the node's inputs and of its subgraphs, names that these define themselves among them.
+  static std::vector<std::string> names_read(const Node& n) {
+    std::vector<std::string> out;
+    for (const auto& input : n.inputs)
+      if (!input.empty()) out.push_back(input);
+    for (const Attribute& a : n.attributes)
+      for (const Graph& g : a.graphs) {
+        for (const Node& inner : g.nodes)
+          for (auto& read : names_read(inner)) out.push_back(std::move(read));
+        for (const ValueInfo& result : g.outputs) out.push_back(result.name);
+      }
+    return out;
   }
 
   void add_nodes(const Graph& g) {

@@ -105,6 +105,10 @@ class Importer {
   // The subgraph's nodes where the builder stands (the caller opens and closes the region), with `parameters`
   // for its inputs; its outputs. The names of the enclosing graphs are visible in it.
   virtual Outputs inline_graph(const Graph& graph, std::vector<Slot> parameters) = 0;
+  // What a name of the top graph would stand for with other values in the place of some names: the nodes between
+  // are imported again, where the builder stands.
+  virtual Slot import_again(const std::string& name,
+                            const std::vector<std::pair<std::string, Slot>>& instead) = 0;
   // One node of another form in place of the current one (a function body, a rewritten operator).
   virtual Outputs import_as(Context& context, Node node, std::vector<Slot> inputs) = 0;
 };

@@ -1,7 +1,8 @@
-// Optimizer steps of ai.onnx.preview.training.
+// ai.onnx.preview.training: gradients and optimizer steps.
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/ops/composite.h"
+#include "compiler/ops/gradient.h"
 
 namespace stridec::onnx {
 namespace {
@@ -65,9 +66,49 @@ Outputs adam(Context& c) {
   });
 }
 
+// y's derivatives at the inputs, which stand in the places of xs, then zs. They are taken with unknowns for xs,
+// so that nothing is folded into what is differentiated, and then seen at the inputs.
+Outputs gradient(Context& c) {
+  const auto xs = c.texts("xs"), zs = c.texts("zs");
+  const std::string y = c.text("y", "");
+  if (c.input_count() != xs.size() + zs.size())
+    c.does_not_fit(cat(c.input_count(), " inputs for ", xs.size(), " xs and ", zs.size(), " zs"));
+  std::vector<graph::Type> types;
+  std::vector<ValueId> at;
+  for (size_t i = 0; i < xs.size(); ++i) {
+    at.push_back(c.in(i));
+    types.push_back(c.b.type(at.back()));
+  }
+  const size_t symbols = c.b.graph().symbols.size();
+  c.b.begin_region(types);
+  std::vector<ValueId> unknowns = c.b.parameters(), slopes;
+  std::vector<std::pair<std::string, Slot>> instead;
+  for (size_t i = 0; i < c.input_count(); ++i) {
+    const bool known = i >= xs.size();
+    instead.emplace_back(known ? zs[i - xs.size()] : xs[i],
+                         known ? Slot(c.in(i)) : Slot(Term(c.b, unknowns[i])));
+  }
+  try {
+    const Slot value = c.importer().import_again(y, instead);
+    if (value.kind != Slot::Kind::kTensor)
+      c.does_not_fit(cat("'", y, "' is no tensor that is computed before"));
+    slopes = gradients(c.b, value.tensor, unknowns);
+  } catch (...) {
+    c.b.end_region({});
+    throw;
+  }
+  c.b.end_region({});
+  if (c.b.graph().symbols.size() > symbols)
+    c.unsupported("the gradient goes through sizes that the run decides");
+  Outputs out;
+  for (ValueId slope : slopes) out.push_back(Term(c.b, replay(c.b, slope, unknowns, at)));
+  return out;
+}
+
 constexpr Row kRows[] = {
     {"Adagrad", adagrad, 1, kAnyLater, kTraining},
     {"Adam", adam, 1, kAnyLater, kTraining},
+    {"Gradient", gradient, 1, kAnyLater, kTraining},
     {"Momentum", momentum, 1, kAnyLater, kTraining},
 };
 
