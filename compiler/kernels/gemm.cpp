@@ -19,10 +19,10 @@ std::string_view c_type(DType dtype) {
 
 std::string parameters(std::string_view element) {
   return cat("long rows, long segments, long run, const ", element, "* const* a_rows, const ", element,
-             "* b, long b_stride, ", element, "* tile, long accumulate");
+             "* b, long b_stride, ", element, "* tile, long accumulate, const char* ahead, long lines");
 }
 
-// Wants: element, L lanes, V vectors, MAX rows, multiply_add. One k at a time is enough: the loop's own
+// Wants: element, L lanes, V vectors, MAX rows, STEP, multiply_add. One k at a time is enough: the loop's own
 // instructions hide behind the multiply-adds, and unrolling it only adds code and a remainder.
 constexpr std::string_view kTile = R"(
 typedef element vec __attribute__((ext_vector_type(L)));
@@ -30,7 +30,8 @@ typedef element loose __attribute__((ext_vector_type(L), aligned(sizeof(element)
 
 template <int R>
 static __attribute__((noinline)) void tile_of(long segments, long run, const element* const* a_rows, const element* b,
-                                              long b_stride, element* tile, long accumulate) {
+                                              long b_stride, element* tile, long accumulate, const char* ahead,
+                                              long lines) {
   vec acc[R][V];
 #pragma clang loop unroll(full)
   for (int i = 0; i < R; ++i)
@@ -41,15 +42,21 @@ static __attribute__((noinline)) void tile_of(long segments, long run, const ele
 #pragma clang loop unroll(full)
     for (int i = 0; i < R; ++i) a[i] = a_rows[i];
 #pragma clang loop unroll(disable)
-    for (long k = 0; k < run; ++k, b += b_stride) {
-      vec column[V];
+    for (long k = 0; k < run;) {
+#pragma clang loop unroll(disable)
+      for (long l = 0; l < lines; ++l, ahead += 64) __builtin_prefetch(ahead, 0, 3);
+      const long end = run - k < STEP ? run : k + STEP;
+#pragma clang loop unroll(disable)
+      for (; k < end; ++k, b += b_stride) {
+        vec column[V];
 #pragma clang loop unroll(full)
-      for (int j = 0; j < V; ++j) column[j] = *(const loose*)(b + j * L);
+        for (int j = 0; j < V; ++j) column[j] = *(const loose*)(b + j * L);
 #pragma clang loop unroll(full)
-      for (int i = 0; i < R; ++i) {
-        const vec row = (vec)(a[i][k]);
+        for (int i = 0; i < R; ++i) {
+          const vec row = (vec)(a[i][k]);
 #pragma clang loop unroll(full)
-        for (int j = 0; j < V; ++j) acc[i][j] = MULTIPLY_ADD(row, column[j], acc[i][j]);
+          for (int j = 0; j < V; ++j) acc[i][j] = MULTIPLY_ADD(row, column[j], acc[i][j]);
+        }
       }
     }
   }
@@ -86,7 +93,8 @@ std::string gemm_declaration(const GemmKernel& kernel, const CpuTarget& target) 
 
 std::string gemm_text(const GemmKernel& kernel, const CpuTarget& target) {
   std::string out = cat("// ", kernel.name, "\ntypedef ", c_type(kernel.dtype), " element;\n");
-  out += cat("enum { L = ", kernel.lanes(), ", V = ", kernel.vectors, ", MAX = ", kernel.rows, " };\n");
+  out += cat("enum { L = ", kernel.lanes(), ", V = ", kernel.vectors, ", MAX = ", kernel.rows,
+             ", STEP = ", kGemmStep, " };\n");
   out += cat("#define MULTIPLY_ADD(x, y, z) ",
              target.fma ? "__builtin_elementwise_fma(x, y, z)" : "((z) + (x) * (y))", "\n");
   out += kTile;
@@ -94,7 +102,8 @@ std::string gemm_text(const GemmKernel& kernel, const CpuTarget& target) {
   out += cat("void ", gemm_symbol(kernel, target), "(", parameters("element"), ") {\n  switch (rows) {\n");
   for (int rows = 1; rows <= kernel.rows; ++rows) {
     out += rows < kernel.rows ? cat("    case ", rows, ":") : "    default:";
-    out += cat(" return tile_of<", rows, ">(segments, run, a_rows, b, b_stride, tile, accumulate);\n");
+    out += cat(" return tile_of<", rows,
+               ">(segments, run, a_rows, b, b_stride, tile, accumulate, ahead, lines);\n");
   }
   return out + "  }\n}\n";
 }

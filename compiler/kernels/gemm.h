@@ -9,7 +9,8 @@
 // elements apart. A matrix product has one segment; a convolution has one per tap, with a row of zeros where
 // a tap is in the padding. The tile goes to memory (a cache line or two per accumulator, in L1) so that one
 // micro-kernel serves every epilogue and is built once; measured, the stores disappear behind the next tile's
-// multiply-adds.
+// multiply-adds. While it runs it asks for `lines` cache lines from `ahead` on in every kGemmStep of k: where the next
+// panel of b comes from memory, the first tile to use it would wait for it.
 #pragma once
 
 #include <span>
@@ -20,6 +21,8 @@
 #include "compiler/base/target.h"
 
 namespace stridec::kernels {
+
+constexpr int kGemmStep = 8;  // k between prefetches
 
 struct GemmKernel {
   std::string_view name;  // "gemm.f32.8x48"
@@ -41,7 +44,7 @@ std::string gemm_symbol(const GemmKernel& kernel, const CpuTarget& target);
 
 // Its declaration, for callers:
 //   extern "C" void SYMBOL(int64_t rows, int64_t segments, int64_t run, const T* const* a_rows, const T* b,
-//                          int64_t b_stride, T* tile, int64_t accumulate);
+//                          int64_t b_stride, T* tile, int64_t accumulate, const char* ahead, int64_t lines);
 // 1 <= rows <= kernel.rows; a_rows has kernel.rows entries per segment, of which the first `rows` are read;
 // tile is aligned to vector_bytes and has kernel.columns() elements per row.
 std::string gemm_declaration(const GemmKernel& kernel, const CpuTarget& target);

@@ -41,6 +41,7 @@ loop::Schedule to_schedule(const GemmPlan& plan) {
     case GemmPlan::B::kStage: schedule.directives.push_back({"b", {"stage"}}); break;
   }
   schedule.directives.push_back({"tiles", {std::to_string(plan.tiles)}});
+  if (plan.chunk > 0) schedule.directives.push_back({"chunk", {std::to_string(plan.chunk)}});
   schedule.directives.push_back({"order", {plan.rows_outer ? "rows" : "columns"}});
   return schedule;
 }
@@ -68,6 +69,8 @@ GemmPlan to_plan(const loop::Schedule& schedule) {
       if (plan.b == GemmPlan::B::kWeights) plan.panel = number(directive.args.at(1));
     } else if (directive.name == "tiles") {
       plan.tiles = number(value);
+    } else if (directive.name == "chunk") {
+      plan.chunk = number(value);
     } else if (directive.name == "order") {
       plan.rows_outer = value == "rows";
     } else {

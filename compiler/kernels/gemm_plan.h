@@ -10,6 +10,8 @@
 //   a direct|pack             rows of a are read in place, or a block of rows is copied to scratch first
 //   b weights P|direct|stage  panels of P columns made at compile time, rows of b read in place, or copied to scratch
 //   tiles T                   register tiles of rows per task
+//   chunk K                   most k that a call of the micro-kernel sums, so that as much of a panel stays in cache
+//                             while a task's tiles pass by; of several segments whole ones; all of k where there is none
 //   order rows|columns        which side's tasks are outer; its copy in scratch is shared by neighbours
 #pragma once
 
@@ -30,6 +32,7 @@ struct GemmPlan {
   B b = B::kDirect;
   int64_t panel = 0;  // kWeights: a multiple of the kernel's columns
   int64_t tiles = 1;
+  int64_t chunk = 0;  // 0: all
   bool rows_outer = true;
 };
 

@@ -25,6 +25,10 @@ constexpr double kTileCall = 30;       // call, row addresses, loop ends
 constexpr double kSegment = 12;        // per tile and segment: addresses, loop end
 constexpr double kEpilogueVector = 4;  // load of the sum, bias, activation, store
 constexpr double kTask = 60;
+constexpr double kBroadcast = 0.06;    // per row and k, beside multiply-adds
+constexpr double kPrefetchedLine = 1;  // of a panel that is asked for ahead of its use
+constexpr double kMissedLine = 5;      // of one that is not
+constexpr double kStreamedLine = 0.05;  // of rows
 
 struct Problem {
   const loop::Program& program;
@@ -198,7 +202,20 @@ struct Shape {
 double cycles_per_k(const GemmKernel& kernel, double rows, const CpuTarget& target) {
   const double fma = rows * kernel.vectors / target.fma_per_cycle;
   const double loads = (rows + kernel.vectors) * kernel.vector_bytes / target.load_bytes_per_cycle;
-  return std::max({fma, loads, kFmaLatency});
+  return std::max({fma, loads, kFmaLatency}) + kBroadcast * rows;
+}
+
+// How much longer `tasks` equal tasks take than their share of the work, on machines of few threads and of more.
+double imbalance(double tasks) {
+  constexpr std::pair<double, double> kThreads[] = {{2, 0.5}, {4, 0.25}, {8, 0.15}, {16, 0.1}};
+  double sum = 0;
+  for (const auto& [threads, weight] : kThreads) sum += weight * std::ceil(tasks / threads) * threads / tasks;
+  return sum;
+}
+
+// Of k that a panel of half the cache can hold beside the rows and the next panel.
+int64_t choose_chunk(const GemmKernel& kernel, const CpuTarget& target) {
+  return std::max<int64_t>(128, target.l2_bytes / 4 / (kernel.columns() * byte_size(kernel.dtype)));
 }
 
 double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, bool unit_store,
@@ -208,9 +225,22 @@ double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, bool
   const double blocks = std::ceil(tiles / static_cast<double>(plan.tiles));
   const double per_k = cycles_per_k(kernel, s.rows / tiles, target);
   const double segments = plan.a == GemmPlan::A::kDirect ? s.segments : 1;
-  double tile = s.k() * per_k + kTileCall + segments * kSegment;
+  const double pieces = plan.chunk > 0 ? std::ceil(s.k() / static_cast<double>(plan.chunk)) : 1;
+  double tile = s.k() * per_k + pieces * kTileCall + segments * kSegment;
   tile += s.rows / tiles * kernel.vectors * kEpilogueVector * (unit_store ? 1 : kernel.lanes());
-  double total = s.batch * panels * (tiles * tile + blocks * kTask);
+  // Panels come from beyond L2, each time that they were driven out.
+  const double panel = s.k() * kernel.vectors, bytes = byte_size(kernel.dtype);
+  const double block_bytes = s.rows / blocks * s.k() * bytes;
+  const bool panels_stay = panels * panel * kernel.vector_bytes + block_bytes <= target.l2_bytes / 2;
+  const double readings = panels_stay || (!plan.rows_outer && pieces == 1) ? 1 : blocks;
+  const double line = plan.b == GemmPlan::B::kWeights && tiles / blocks >= 2 ? kPrefetchedLine : kMissedLine;
+  const bool panel_stays = plan.chunk > 0 || panel * kernel.vector_bytes <= target.l2_bytes / 2;
+  double total = panels * (tiles * tile + blocks * kTask + readings * panel * line);
+  if (!panel_stays) total += panels * (tiles - blocks) * panel * kPrefetchedLine;
+  // So do rows, which are read once in a panel, in order: they cost little.
+  const bool rows_stay = plan.rows_outer && block_bytes <= target.l2_bytes * 3 / 4;
+  if (!rows_stay) total += panels * s.rows * s.k() * bytes / kernel.vector_bytes * kStreamedLine;
+  total *= s.batch * imbalance(s.batch * panels * blocks);
   // Copies: contiguous ones move a vector in two cycles, others an element.
   const double vector = 2.0 / kernel.lanes(), element = 1.5;
   if (plan.a == GemmPlan::A::kPack) {
@@ -224,20 +254,15 @@ double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, bool
   return total;
 }
 
-// Tiles of rows per task: many enough that what a task sets up is paid back, few enough that there are tasks
-// to share.
-int64_t choose_tiles(const GemmPlan& plan, const Shape& s, const CpuTarget& target) {
-  constexpr double kTasks = 32;
-  const double row_bytes = s.k() * byte_size(plan.kernel->dtype);
-  double tiles = 16;
-  if (plan.b == GemmPlan::B::kStage) tiles = 64;
-  // The rows of a task stay in half of L2 while panels pass by.
-  tiles = std::min(tiles, std::max(2.0, target.l2_bytes / 2 / (row_bytes * plan.kernel->rows)));
-  const double have = std::ceil(s.rows / plan.kernel->rows),
-               panels = std::ceil(s.columns / plan.kernel->columns());
-  const double blocks = std::ceil(kTasks / (s.batch * panels));
-  if (plan.b != GemmPlan::B::kStage) tiles = std::min(tiles, std::max(2.0, std::floor(have / blocks)));
-  return std::max<int64_t>(1, static_cast<int64_t>(tiles));
+// Tiles of rows that a task may have: most of them first.
+std::vector<int64_t> tiles_of_task(const GemmPlan& plan, const Shape& s, const CpuTarget& target) {
+  // A block stays in the last level of cache, whatever the rows are.
+  const double bytes = s.k() * plan.kernel->rows * byte_size(plan.kernel->dtype);
+  const double most = std::max(2.0, target.l3_bytes / bytes);
+  std::vector<int64_t> out;
+  for (const int64_t tiles : {64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1})
+    if (static_cast<double>(tiles) <= most) out.push_back(tiles);
+  return out;
 }
 
 // ---- plans
@@ -257,14 +282,6 @@ void place_k(const Problem& p, const Factor& a, GemmPlan& plan, Dims& run, Dims&
   }
   segments = without(k, run);
   plan.segments = vars(segments), plan.run = vars(run);
-}
-
-// Other numbers of tiles than the model's: near it, since the schedule serves other sizes than the typical ones too.
-std::vector<int64_t> other_tiles(const GemmPlan& plan) {
-  std::vector<int64_t> out;
-  for (const int64_t tiles : {plan.tiles * 2, plan.tiles / 2, plan.tiles * 4, plan.tiles / 4})
-    if (tiles >= 1) out.push_back(tiles);
-  return out;
 }
 
 // `whole`: the space rather than one plan for each micro-kernel.
@@ -301,7 +318,6 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const CpuTarg
     order.insert(order.end(), run.begin(), run.end());
     const bool readable = can_read(p, b, batch, columns, order);
     plan.b = weights ? GemmPlan::B::kWeights : GemmPlan::B::kStage;
-    plan.rows_outer = plan.b == GemmPlan::B::kWeights;
     plan.batch = vars(batch), plan.rows = vars(rows), plan.columns = vars(columns);
 
     const Shape shape{points(p, batch), points(p, rows), points(p, columns), points(p, segments),
@@ -309,28 +325,38 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const CpuTarg
     const bool unit_a = a.load && (step_along(p, a.load->access, order.back().var) == 1 ||
                                    (!rows.empty() && step_along(p, a.load->access, rows.back().var) == 1));
     const bool unit_b = readable || (b.load && step_along(p, b.load->access, order.back().var) == 1);
-    auto add = [&](const GemmPlan& made) {
-      out.push_back({made, cost(made, shape, unit_a, unit_b, unit_store, target)});
-    };
     for (const GemmKernel& kernel : kernels::gemm_kernels()) {
       if (kernel.dtype != p.contraction.dtype || kernel.vector_bytes != target.vector_bytes) continue;
       plan.kernel = &kernel;
       plan.panel = weights ? kernel.columns() : 0;
-      plan.tiles = choose_tiles(plan, shape, target);
-      add(plan);
-      if (!whole) continue;
-      GemmPlan other = plan;
-      for (const int64_t tiles : other_tiles(plan)) {
-        other.tiles = tiles;
-        add(other);
+      const int64_t chunk = choose_chunk(kernel, target);
+      std::vector<RankedPlan> made;
+      auto add = [&](const GemmPlan& one) {
+        made.push_back({one, cost(one, shape, unit_a, unit_b, unit_store, target)});
+      };
+      for (const int64_t tiles : tiles_of_task(plan, shape, target)) {
+        plan.tiles = tiles;
+        for (const bool rows_outer : {true, false}) {
+          plan.rows_outer = rows_outer;
+          plan.chunk = chunk;
+          add(plan);
+          if (!whole) continue;
+          plan.chunk = chunk / 2;
+          add(plan);
+          plan.chunk = 0;
+          add(plan);
+          if (!readable || weights) continue;
+          GemmPlan other = plan;
+          other.b = GemmPlan::B::kDirect;
+          add(other);
+        }
       }
-      other = plan;
-      other.rows_outer = !plan.rows_outer;
-      add(other);
-      if (!readable || weights) continue;
-      other = plan;
-      other.b = GemmPlan::B::kDirect;
-      add(other);
+      if (!whole) {
+        made = {*std::min_element(made.begin(), made.end(), [](const RankedPlan& x, const RankedPlan& y) {
+          return x.cycles < y.cycles;
+        })};
+      }
+      out.insert(out.end(), made.begin(), made.end());
     }
   }
 }

@@ -162,7 +162,7 @@ class Emitter {
     for (size_t d = 0; d < chain_.batch.size(); ++d) f.set_batch_index(chain_.batch[d].var, cat("batch_", d));
     const std::string multiply = text_.fresh("multiply");
     text_.line(cat("void ", multiply, "(int64_t, int64_t, int64_t, const ", f.element(), "* const*, const ",
-                   f.element(), "*, int64_t, ", f.element(), "*, int64_t) __asm__(\"",
+                   f.element(), "*, int64_t, ", f.element(), "*, int64_t, const char*, int64_t) __asm__(\"",
                    kernels::gemm_symbol(kernel, text_.target()),
                    "\") __attribute__((visibility(\"hidden\")));"));
     text_.line(cat("alignas(64) ", f.element(), " tile[", kernel.rows * kernel.columns(), "];"));
@@ -188,7 +188,7 @@ class Emitter {
     text_.line("const int64_t tile_rows = tile_base + (t < longer_tiles);");
     link.rows->print_tile();
     text_.line(cat(multiply, "(tile_rows, 1, ", text_.size(extent_of(f.reduced)),
-                   ", a_rows, b, b_stride, tile, 0);"));
+                   ", a_rows, b, b_stride, tile, 0, 0, 0);"));
     link.epilogue.print(*link.rows);
     text_.line("first_row += tile_rows;");
     text_.close();

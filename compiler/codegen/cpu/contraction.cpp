@@ -34,12 +34,18 @@ class Emitter {
     text_.line(
         cat("const int64_t panels = (columns + ", kernel.columns() - 1, ") / ", kernel.columns(), ";"));
     text_.line("if (begin >= end) return;");
+    print_pieces();
     text_.line("const int64_t tile_base = rows / tiles, longer_tiles = rows % tiles;");
     text_.line(cat("void multiply(int64_t, int64_t, int64_t, const ", f_.element(), "* const*, const ",
-                   f_.element(), "*, int64_t, ", f_.element(), "*, int64_t) __asm__(\"",
+                   f_.element(), "*, int64_t, ", f_.element(), "*, int64_t, const char*, int64_t) __asm__(\"",
                    kernels::gemm_symbol(kernel, text_.target()),
                    "\") __attribute__((visibility(\"hidden\")));"));
-    text_.line(cat("alignas(64) ", f_.element(), " tile[", kernel.rows * kernel.columns(), "];"));
+    if (in_pieces()) {
+      const sym::Expr bytes = f_.plan.tiles * (kernel.rows * kernel.columns() * f_.element_bytes());
+      text_.line(cat(f_.element(), "* const sums = (", f_.element(), "*)", text_.scratch(bytes), ";"));
+    } else {
+      text_.line(cat("alignas(64) ", f_.element(), " tile[", kernel.rows * kernel.columns(), "];"));
+    }
     rows_.print_start();
     columns_.print_start();
     text_.line("int64_t block_ready = -1;");
@@ -82,17 +88,93 @@ class Emitter {
     rows_.print_block();
     text_.close();
     columns_.print_panel();
+    if (!in_pieces()) return print_tiles("0");
+    text_.open("for (int64_t piece = 0; piece < pieces; ++piece)");
+    print_tiles("piece");
+    text_.close();
+  }
+
+  // A convolution is cut between segments.
+  bool by_segments() const { return f_.plan.a != kernels::GemmPlan::A::kPack && !f_.segments.empty(); }
+  sym::Expr cut() const { return extent_of(by_segments() ? f_.segments : f_.reduced); }
+
+  // The calls of the micro-kernel for each tile of the task: `piece` of k.
+  bool in_pieces() const {
+    if (f_.plan.chunk == 0) return false;
+    const auto k = sym::as_const(extent_of(f_.reduced));
+    return !k || *k > f_.plan.chunk;
+  }
+
+  void print_pieces() {
+    if (!in_pieces()) return;
+    const std::string k = text_.size(extent_of(f_.reduced)), parts = text_.size(cut());
+    text_.line(cat("const int64_t pieces = sd_max(1, sd_min(", parts, ", (", k, " + ", f_.plan.chunk - 1,
+                   ") / ", f_.plan.chunk, "));"));
+  }
+
+  void print_tiles(const std::string& piece) {
+    const kernels::GemmKernel& kernel = *f_.plan.kernel;
+    const bool packed = f_.plan.a == kernels::GemmPlan::A::kPack, pieces = in_pieces();
+    std::string segments = text_.size(packed ? sym::Expr(1) : extent_of(f_.segments));
+    std::string run = text_.size(extent_of(packed ? f_.reduced : f_.run)), b = "b", a = "a_rows";
+    if (pieces) {
+      const std::string parts = text_.size(cut());
+      text_.line(cat("const int64_t first = ", parts, " * piece / pieces, live = ", parts,
+                     " * (piece + 1) / pieces - first;"));
+      text_.line(cat("const ", f_.element(), "* const b_first = b + first * b_stride",
+                     by_segments() ? cat(" * ", run) : std::string(), ";"));
+      b = "b_first";
+      (by_segments() ? segments : run) = "live";
+    }
+    print_ahead(piece, segments, run, b);
     text_.line("int64_t first_row = block_row;");
     text_.open("for (int64_t t = first_tile; t < end_tile; ++t)");
     text_.line("const int64_t tile_rows = tile_base + (t < longer_tiles);");
     rows_.print_tile();
-    const bool packed = f_.plan.a == kernels::GemmPlan::A::kPack;
-    const Dims one_segment;
-    text_.line(cat("multiply(tile_rows, ", text_.size(packed ? sym::Expr(1) : extent_of(f_.segments)), ", ",
-                   text_.size(extent_of(packed ? f_.reduced : f_.run)), ", a_rows, b, b_stride, tile, 0);"));
+    if (pieces) {
+      text_.line(cat(f_.element(), "* const tile = sums + (t - first_tile) * ",
+                     kernel.rows * kernel.columns(), ";"));
+      if (by_segments()) {
+        a = cat("a_rows + first * ", kernel.rows);
+      } else {
+        text_.line(cat("const ", f_.element(), "* a_first[", kernel.rows, "];"));
+        text_.line(cat("for (int64_t i = 0; i < ", kernel.rows, "; ++i) a_first[i] = a_rows[i] + first;"));
+        a = "a_first";
+      }
+    }
+    text_.line(cat("multiply(tile_rows, ", segments, ", ", run, ", ", a, ", ", b, ", b_stride, tile, ",
+                   pieces ? "piece > 0" : "0", ", ahead, lines);"));
+    text_.line("ahead += lines * steps * 64;");
+    if (pieces) text_.open("if (piece + 1 == pieces)");
     epilogue_.print(rows_);
+    if (pieces) text_.close();
     text_.line("first_row += tile_rows;");
     text_.close();
+  }
+
+  // What the thread multiplies by next is asked for while this piece's tiles run.
+  void print_ahead(const std::string& piece, const std::string& segments, const std::string& run,
+                   const std::string& b) {
+    if (!columns_.continuous()) {
+      text_.line("const int64_t steps = 0, lines = 0;");
+      text_.line("const char* ahead = 0;");
+      return;
+    }
+    // Fewer tiles than this would ask for as much as they read.
+    constexpr int kLeastTiles = 2;
+    text_.line(cat("const int64_t steps = ", segments, " * ((", run, " + ", kernels::kGemmStep - 1, ") / ",
+                   kernels::kGemmStep, ");"));
+    text_.line(
+        cat("const int64_t bytes = ", segments, " * ", run, " * b_stride * ", f_.element_bytes(), ";"));
+    text_.line(cat("const char* ahead = (const char*)", b, " + bytes;"));
+    const std::string another =
+        f_.plan.rows_outer ? "panel + 1 < panels" : "block + 1 == blocks && panel + 1 < panels";
+    text_.line(cat("const bool more = end_tile - first_tile >= ", kLeastTiles, " && (",
+                   in_pieces() ? cat(piece, " + 1 < pieces || ") : std::string(), "(task + 1 < end && ",
+                   another, "));"));
+    text_.line(
+        "const int64_t lines = more ? (bytes / 64 + steps * (end_tile - first_tile) - 1) / "
+        "sd_max(1, steps * (end_tile - first_tile)) : 0;");
   }
 
   KernelText text_;

@@ -128,6 +128,10 @@ void ContractionColumns::print_panel() {
   }
 }
 
+bool ContractionColumns::continuous() const {
+  return f_.plan.b == kernels::GemmPlan::B::kWeights && f_.plan.panel == f_.plan.kernel->columns();
+}
+
 // Panels made by schedule/pack_weights.h: [batch dims][panel][k dims][panel's columns].
 void ContractionColumns::print_weights() {
   KernelText& text = f_.text;

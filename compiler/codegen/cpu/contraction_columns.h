@@ -13,9 +13,10 @@ class ContractionColumns {
   // same ones find them there.
   explicit ContractionColumns(ContractionFrame& frame, bool keep = false);
 
-  void print_start();   // once per call of the kernel
-  void print_change();  // of kept panels, once per task: forgets those of other batch points
-  void print_panel();   // sets b and b_stride, once per panel of a task
+  void print_start();       // once per call of the kernel
+  void print_change();      // of kept panels, once per task: forgets those of other batch points
+  void print_panel();       // sets b and b_stride, once per panel of a task
+  bool continuous() const;  // whether the next panel lies behind this one
 
  private:
   void print_weights();

@@ -91,11 +91,12 @@ void ContractionRows::plan_direct() {
 void ContractionRows::print_start() {
   KernelText& text = f_.text;
   const std::string type = f_.element();
-  if (f_.plan.a == kernels::GemmPlan::A::kPack || f_.segments.empty()) {
-    text.line(cat("const ", type, "* a_rows[", kChunk * chunks(f_), "];"));
+  if (tabled()) {
+    const sym::Expr bytes =
+        (f_.plan.tiles * f_.plan.kernel->rows * extent_of(f_.segments) + kChunk * chunks(f_)) * 8;
+    text.line(cat("const ", type, "** const tile_table = (const ", type, "**)", text.scratch(bytes), ";"));
   } else {
-    const sym::Expr bytes = (extent_of(f_.segments) * f_.plan.kernel->rows + kChunk * chunks(f_)) * 8;
-    text.line(cat("const ", type, "** a_rows = (const ", type, "**)", text.scratch(bytes), ";"));
+    text.line(cat("const ", type, "* a_rows[", f_.plan.kernel->rows, "];"));
   }
   if (!zeros_.empty()) {
     text.line(cat("for (int64_t k = 0; k < ", text.size(extent_of(f_.run)), "; ++k) ((", type, "*)", zeros_,
@@ -106,6 +107,18 @@ void ContractionRows::print_start() {
 void ContractionRows::print_block() {
   if (!offsets_.empty() || !bound_tables_.empty() || !index_tables_.empty()) print_table();
   if (f_.plan.a == kernels::GemmPlan::A::kPack) print_pack();
+  if (!tabled()) return;
+  KernelText& text = f_.text;
+  text.open("for (int64_t t = first_tile, first_row = block_row; t < end_tile; ++t)");
+  print_segments();
+  text.line("first_row += tile_base + (t < longer_tiles);");
+  text.close();
+}
+
+// The addresses are worth keeping for all panels that meet the block.
+bool ContractionRows::tabled() const {
+  if (f_.plan.a == kernels::GemmPlan::A::kPack || local_) return false;
+  return !merged_ || !f_.segments.empty();
 }
 
 void ContractionRows::print_table() {
@@ -312,7 +325,7 @@ void ContractionRows::print_tile() {
                   f_.body().index(first), " + (first_row - block_row + i) * ", local_->stride, ";"));
     return;
   }
-  if (merged_ && f_.segments.empty()) {
+  if (!tabled()) {
     Body body = f_.body();
     for (const loop::Dim& dim : f_.rows) body.set_index(dim.var, "0");
     if (!f_.rows.empty()) body.set_index(f_.rows.back().var, "first_row");
@@ -322,7 +335,8 @@ void ContractionRows::print_tile() {
         cat("for (int64_t i = 0; i < ", max_rows, "; ++i) a_rows[i] = a + i * ", text.size(step_), ";"));
     return;
   }
-  print_segments();
+  text.line(cat("const ", type, "** const a_rows = tile_table + (t - first_tile) * ", max_rows, " * ",
+                text.size(extent_of(f_.segments)), ";"));
 }
 
 void ContractionRows::print_segments() {
@@ -332,8 +346,8 @@ void ContractionRows::print_segments() {
   const std::string pointer = text.pointer(f_.a->load->access.buffer);
   const bool masked = !zeros_.empty();
   Body body = f_.body();
-  text.open("");
-  text.line("int64_t* to = (int64_t*)a_rows;");
+  text.line(cat("int64_t* to = (int64_t*)tile_table + (t - first_tile) * ", f_.plan.kernel->rows, " * ",
+                text.size(extent_of(f_.segments)), ";"));
   if (merged_) {
     text.line(cat("const ", vector, " lane = {0, 1, 2, 3, 4, 5, 6, 7};"));
     text.line(cat("const int64_t start = (int64_t)(", pointer, " + ", body.index(at_zero(offset_, f_.rows)),
@@ -376,7 +390,6 @@ void ContractionRows::print_segments() {
   }
   text.line(cat("to += ", f_.plan.kernel->rows, ";"));
   f_.close_loops(f_.segments);
-  text.close();
 }
 
 std::string ContractionRows::row_index(size_t d, const std::string& i) const {

@@ -19,7 +19,7 @@ class ContractionRows {
 
   void print_start();  // once per call of the kernel
   void print_block();  // when the task's rows or batch point change
-  void print_tile();   // fills a_rows
+  void print_tile();   // sets a_rows
 
   // The index of row dim d of row `first_row + i`, as C.
   std::string row_index(size_t d, const std::string& i) const;
@@ -30,6 +30,7 @@ class ContractionRows {
     sym::Expr row, segment;
   };
 
+  bool tabled() const;
   void plan_direct();
   void print_table();
   void print_pack();

@@ -73,6 +73,11 @@ void check(const Case& c, const std::vector<loop::Bindings>& shapes = {{}}) {
   const auto plans = schedule::contraction_plans(c.program, c.program[c.nest], native);
   REQUIRE(!plans.empty());
   for (const auto& ranked : plans) check_plan(c, ranked.plan, native, shapes);
+  kernels::GemmPlan pieces = plans[0].plan;
+  pieces.chunk = 5;
+  pieces.tiles = 3;
+  pieces.rows_outer = !pieces.rows_outer;
+  check_plan(c, pieces, native, shapes);
   for (const CpuTarget& target : cpu_targets()) {
     if (target.vector_bytes >= native.vector_bytes || target.tune != "generic") continue;
     const auto others = schedule::contraction_plans(c.program, c.program[c.nest], target);
@@ -322,7 +327,9 @@ TEST_CASE("weights are packed when the model is compiled, once per weight and la
       for (loop::Nest& nest : scheduled.nests) {
         const auto chosen = schedule::choose_contraction(scheduled, nest, *target);
         REQUIRE(chosen.has_value());
-        nest.schedule = *chosen;
+        kernels::GemmPlan plan = kernels::to_plan(*chosen);
+        plan.tiles = 2, plan.chunk = 9;  // several blocks and pieces of k: panels are asked for ahead
+        nest.schedule = kernels::to_schedule(plan);
       }
       schedule::pack_weights(scheduled);
       CHECK(prepacked(scheduled) == 1);
