@@ -9,11 +9,16 @@ target_compile_options(stridec_runtime PRIVATE ${runtime_flags})
 target_include_directories(stridec_runtime PUBLIC ${PROJECT_SOURCE_DIR}/runtime/include ${PROJECT_SOURCE_DIR})
 target_link_libraries(stridec_runtime PUBLIC Threads::Threads)
 
-# Optimised and without instrumentation whatever this build is for. -march: the oldest machine, which must get as far as
-# the sentence that says what it lacks.
+# What goes into artifacts is as users get it, whatever this build is for.
+set(uninstrumented -fno-sanitize=all)
+if(STRIDEC_COVERAGE)
+  list(APPEND uninstrumented -fno-profile-instr-generate -fno-coverage-mapping)
+endif()
+
+# -march: the oldest machine, which must get as far as the sentence that says what it lacks.
 add_library(stridec_runtime_parts OBJECT ${runtime_sources})
 target_compile_options(stridec_runtime_parts PRIVATE ${runtime_flags} -O2 -g0 -DNDEBUG -march=x86-64 -mtune=generic
-                       -fno-stack-protector -fno-sanitize=all)
+                       -fno-stack-protector ${uninstrumented})
 target_include_directories(stridec_runtime_parts PRIVATE ${PROJECT_SOURCE_DIR}/runtime/include)
 
 set(STRIDEC_RUNTIME_OBJECT ${PROJECT_BINARY_DIR}/runtime/stridec_runtime.o)
@@ -32,7 +37,7 @@ endif()
 if(NOT DEFINED STRIDEC_TESTS OR STRIDEC_TESTS)
   set(test_artifact ${PROJECT_BINARY_DIR}/runtime/test_artifact.so)
   add_library(stridec_test_program OBJECT ${PROJECT_SOURCE_DIR}/tests/unit/runtime/fake_programs.cpp)
-  target_compile_options(stridec_test_program PRIVATE ${runtime_flags} -fno-sanitize=all)
+  target_compile_options(stridec_test_program PRIVATE ${runtime_flags} ${uninstrumented})
   target_include_directories(stridec_test_program PRIVATE ${PROJECT_SOURCE_DIR}/runtime/include ${PROJECT_SOURCE_DIR})
   set(libc_stub ${PROJECT_BINARY_DIR}/generated/libc_stub.so)
   add_custom_command(OUTPUT ${test_artifact}

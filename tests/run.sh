@@ -19,8 +19,8 @@ suites=(
   'quickstart|bash samples/quickstart.sh && echo 1 passed, 0 failed'
 )
 
-# The sanitizers' build costs as much again as the first; STRIDEC_QUICK leaves it out.
-[ -n "${STRIDEC_QUICK:-}" ] || suites+=('sanitize|bash tests/sanitize.sh')
+# The instrumented builds cost as much again as the first, each; STRIDEC_QUICK leaves them out.
+[ -n "${STRIDEC_QUICK:-}" ] || suites+=('sanitize|bash tests/sanitize.sh' 'coverage|bash tests/coverage.sh')
 
 bash .ci/setup || { echo "0 passed, 1 failed"; exit 1; }
 export build stridec=$build/stridec python=${STRIDEC_CACHE:-$HOME/.cache/stridec}/python/bin/python
@@ -71,6 +71,7 @@ for suite in "${suites[@]}"; do
   numbers=$(sed -nE 's/^([0-9]+) passed, ([0-9]+) failed.*/\1 \2/p' "$log" | tail -1)
   [ "$status" = 0 ] && [ "${numbers#* }" = 0 ] || cat "$log"
   count "$name" "$status" $numbers
+  [ "$name" != coverage ] || sed '/ passed, /d; s/^/    /' "$log" # the table is its result
 done
 
 [ ${#broken[@]} -eq 0 ] || echo "failed: ${broken[*]}"
