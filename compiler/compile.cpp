@@ -40,7 +40,7 @@ package::ManifestFacts facts_of(const CompileOptions& options, const Compilation
 PassRunner make_runner(const CompileOptions& options) {
   PassOptions passes = options.passes;
   for (const auto& [name, value] : options.settings)
-    if (value == "false") passes.skip.push_back(name);
+    if (value == "false") passes.skip.insert(passes.skip.end(), {name, "gpu " + name});
   return PassRunner(passes, [&](std::string_view stage, size_t done, size_t total, std::string_view what) {
     if (options.progress)
       options.progress(stage, static_cast<int64_t>(done), static_cast<int64_t>(total), what);

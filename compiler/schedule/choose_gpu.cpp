@@ -8,6 +8,7 @@
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/choose_cuda_contraction.h"
+#include "compiler/schedule/choose_flash.h"
 #include "compiler/schedule/order_weights.h"
 #include "compiler/schedule/schedule.h"
 
@@ -82,6 +83,10 @@ void choose_gpu(loop::Program& program, const GpuTarget& target) {
     loop::Nest& nest = program[launch->nest];
     if (nest.schedule != loop::Schedule{}) return;
     loop::blaming(nest, [&] {
+      if (auto flash = choose_flash(program, nest, target)) {
+        nest.schedule = kernels::to_schedule(*flash);
+        return;
+      }
       if (auto contraction = choose_cuda_contraction(program, nest, target)) {
         nest.schedule = std::move(*contraction);
         return;

@@ -18,6 +18,7 @@
 // statements on its own domain, so that a template still fits.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,13 @@ void fuse(loop::Program& program, std::vector<Decision>* decisions = nullptr);
 //
 // What passes stays in cache, a block of rows at a time, where it is read by nobody else and the rows share the other
 // factors. Pointwise producers of factors join them: factors are copied for a kernel anyway.
+struct ChainRule {
+  // Whether the target has a kernel for the chain that `nest` would be in `program`, a copy; may give arena buffers
+  // that it reads other strides. Empty: whatever kernels/chain.h takes apart.
+  std::function<bool(loop::Program& program, const loop::Nest& nest, std::string* reason)> fits;
+  bool absorbs = true;  // pointwise producers of factors
+};
+void chain(loop::Program& program, const ChainRule& rule, std::vector<Decision>* decisions = nullptr);
 void chain(loop::Program& program, std::vector<Decision>* decisions = nullptr);
 
 }  // namespace stridec::schedule

@@ -67,8 +67,23 @@ bool reads_weights(const Program& program, const kernels::Factor& factor) {
   });
 }
 
+// Whoever writes the buffer, element by element, goes along the dim that lies closest in memory.
+void follow_layout(Program& program, BufferId buffer) {
+  for (Nest& nest : program.nests) {
+    if (!is_pointwise(nest) || nest.dims.size() < 2) continue;
+    const auto* store = std::get_if<loop::Store>(&nest.body.back().node);
+    if (!store || store->access.buffer != buffer) continue;
+    for (size_t d = 0; d < store->access.index.size(); ++d) {
+      if (!program[buffer].strides[d].is_const(1)) continue;
+      const auto last = std::find_if(nest.dims.begin(), nest.dims.end(),
+                                     [&](const loop::Dim& dim) { return dim.var == store->access.index[d]; });
+      if (last != nest.dims.end()) std::rotate(last, last + 1, nest.dims.end());
+    }
+  }
+}
+
 int chain_of(Program& program, loop::Steps& steps, Flow& flow, const std::vector<int>& members,
-             std::string* reason) {
+             const ChainRule& rule, std::string* reason) {
   const int consumer = members.back();
   // Each passes what it makes to the next alone.
   for (size_t i = 0; i + 1 < members.size(); ++i) {
@@ -128,6 +143,17 @@ int chain_of(Program& program, loop::Steps& steps, Flow& flow, const std::vector
       return refuse(reason, "weights are packed for a kernel of their own");
   }
   if (links != 2) return refuse(reason, "a contraction among them has no shared factor");
+  if (rule.fits) {
+    if (!rule.fits(trial, trial_nest, &why)) return refuse(reason, why);
+    for (size_t id = 0; id < program.buffers.size(); ++id) {
+      loop::Buffer& buffer = program.buffers[id];
+      if (buffer.storage != Storage::kArena || buffer.strides == trial.buffers[id].strides ||
+          trial.buffers[id].storage != Storage::kArena)
+        continue;
+      buffer.strides = trial.buffers[id].strides;
+      follow_layout(program, BufferId{static_cast<int32_t>(id)});
+    }
+  }
 
   const std::vector<int> gone(members.begin(), members.end() - 1);
   const int at = replace_steps(program, steps, flow, consumer, gone, std::move(chain));
@@ -139,7 +165,8 @@ int chain_of(Program& program, loop::Steps& steps, Flow& flow, const std::vector
 
 class Chainer {
  public:
-  Chainer(Program& program, std::vector<Decision>* decisions) : program_(program), decisions_(decisions) {}
+  Chainer(Program& program, const ChainRule& rule, std::vector<Decision>* decisions)
+      : program_(program), rule_(rule), decisions_(decisions) {}
 
   void block(loop::Steps& steps) {
     Flow flow = make_flow(program_, steps);
@@ -161,7 +188,7 @@ class Chainer {
       Decision decision{nest_at(program_, steps, way[0]).name, nest_at(program_, steps, consumer).name, true,
                         "chained: rows stay in cache"};
       std::string reason;
-      const int at = chain_of(program_, steps, flow, way, &reason);
+      const int at = chain_of(program_, steps, flow, way, rule_, &reason);
       if (at >= 0) {
         record(std::move(decision));
         return absorb_factors(steps, flow, at);
@@ -176,7 +203,7 @@ class Chainer {
 
   // Pointwise producers of the chain's factors are computed where these are copied.
   int absorb_factors(loop::Steps& steps, Flow& flow, int at) {
-    for (int p = at - 1; p >= 0; --p) {
+    for (int p = at - 1; rule_.absorbs && p >= 0; --p) {
       const bool feeds = std::any_of(flow.effects[p].writes.begin(), flow.effects[p].writes.end(),
                                      [&](BufferId id) { return reads(flow.effects[at], id); });
       if (!feeds || !is_launch(steps, p)) continue;
@@ -199,13 +226,16 @@ class Chainer {
   }
 
   Program& program_;
+  const ChainRule& rule_;
   std::vector<Decision>* decisions_;
 };
 
 }  // namespace
 
-void chain(Program& program, std::vector<Decision>* decisions) {
-  Chainer chainer(program, decisions);
+void chain(Program& program, std::vector<Decision>* decisions) { chain(program, ChainRule{}, decisions); }
+
+void chain(Program& program, const ChainRule& rule, std::vector<Decision>* decisions) {
+  Chainer chainer(program, rule, decisions);
   loop::for_each_block(program.steps, [&](loop::Steps& steps) { chainer.block(steps); });
   loop::compact(program);
 }

@@ -3,6 +3,7 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
+#include "compiler/schedule/choose_flash.h"
 #include "compiler/schedule/choose_gpu.h"
 #include "compiler/schedule/constants.h"
 #include "compiler/schedule/delinearize.h"
@@ -49,6 +50,7 @@ constexpr Pass<Program, const CpuTarget&, const Chosen&> kCpuPasses[] = {
 };
 
 constexpr Pass<Program, const GpuTarget&> kGpuPasses[] = {
+    {"gpu chains", "attention becomes one kernel, whose scores stay in registers", chain_gpu},
     {"gpu schedules", "templates, teams of threads and vectors for each nest", choose_gpu},
     {"gpu memory", "where each scratch buffer lives",
      [](Program& program, const GpuTarget&) { plan_memory(program); }},

@@ -32,7 +32,8 @@ class Options(c.Structure):
 
 def tensor(t):
     dims = c.c_int64 * t.dim()
-    return s._Tensor(t.data_ptr(), s._Device(2, t.device.index or 0), t.dim(), s._DType(2, t.element_size() * 8, 1),
+    code = {torch.bfloat16: 4, torch.bool: 6}.get(t.dtype, 2 if t.is_floating_point() else 0)
+    return s._Tensor(t.data_ptr(), s._Device(2, t.device.index or 0), t.dim(), s._DType(code, t.element_size() * 8, 1),
                      dims(*t.shape), dims(*t.stride()))
 
 
@@ -169,4 +170,5 @@ def main():
             products(stridec, folder)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -4,6 +4,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/emit.h"
+#include "compiler/codegen/cuda/flash.h"
 #include "compiler/codegen/cuda/frame.h"
 #include "compiler/codegen/cuda/matrix.h"
 #include "compiler/codegen/cuda/prelude.h"
@@ -168,6 +169,7 @@ DeviceNest emit_points(const loop::Program& program, const loop::Nest& nest, con
 
 DeviceNest emit_nest(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
   if (kernels::is_matrix(nest.schedule)) return emit_matrix(program, nest, target);
+  if (kernels::is_flash(nest.schedule)) return emit_flash(program, nest, target);
   if (schedule::parse_plan(nest.schedule).team > 1) return emit_teams(program, nest, target);
   return emit_points(program, nest, target);
 }

@@ -118,8 +118,8 @@ class Emitter {
   }
 
   std::string declarations() const {
-    std::string out(kMemory);
-    if (f_.kernel.family == MatrixFamily::kMma) out += std::string(kMma) + mma_text(f_.element);
+    std::string out = memory_declarations();
+    if (f_.kernel.family == MatrixFamily::kMma) out += mma_declarations(f_.element);
     if (f_.kernel.is_wgmma()) out += wgmma_declarations(f_, a_, b_);
     if (f_.plan.split > 1) out += cluster_declarations();
     return out;
@@ -292,6 +292,9 @@ class Emitter {
 };
 
 }  // namespace
+
+std::string memory_declarations() { return std::string(kMemory); }
+std::string mma_declarations(DType dtype) { return std::string(kMma) + mma_text(dtype); }
 
 // Elements that go through registers want a small tile.
 DeviceNest emit_matrix(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {

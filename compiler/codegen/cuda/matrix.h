@@ -15,4 +15,9 @@ namespace stridec::codegen::cuda {
 // Of a nest whose schedule is_matrix(). The first choice moves 16 bytes at a time, the last takes any sizes.
 DeviceNest emit_matrix(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
 
+// Device functions for other kernels with tiles: asynchronous copies, barriers and addresses of shared memory; fragments
+// of a matrix and their product, by mma.sync.
+std::string memory_declarations();
+std::string mma_declarations(DType dtype);
+
 }  // namespace stridec::codegen::cuda

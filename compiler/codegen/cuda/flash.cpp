@@ -1,0 +1,222 @@
+#include "compiler/codegen/cuda/flash.h"
+
+#include "compiler/base/text.h"
+#include "compiler/codegen/cuda/flash_frame.h"
+#include "compiler/codegen/cuda/frame.h"
+#include "compiler/codegen/cuda/matrix.h"
+
+namespace stridec::codegen::cuda {
+namespace {
+
+using sym::Expr;
+
+// Lines of kHeld elements, `pitch` elements apart, into lines of kPadded + 8; what is not held is 0.
+constexpr std::string_view kLines = R"(
+template <int kLines, int kPadded, int kHeld, int kThreads, bool kWide>
+static inline void load_lines(unsigned to, const unsigned short* from, int64_t pitch, int64_t count) {
+  constexpr int kLanes = kWide ? 8 : 1, kPieces = kPadded / kLanes;
+  #pragma unroll 4
+  for (int i = threadIdx.x; i < kLines * kPieces; i += kThreads) {
+    const int line = i / kPieces, at = i % kPieces * kLanes;
+    const bool live = line < count && at < kHeld;
+    const unsigned place = to + (line * (kPadded + 8) + at) * 2;
+    const unsigned short* const source = from + (live ? line * pitch + at : 0);
+    if constexpr (kWide)
+      copy_async<16>(place, source, live);
+    else
+      store_shared(place, live ? *source : (unsigned short)0);
+  }
+}
+)";
+
+// A warp has 16 rows of the tile. Thread t of it has, of each block of 8 keys or columns, two in row t / 4 and two 8
+// rows below.
+class MmaEmitter {
+ public:
+  MmaEmitter(const loop::Program& program, const loop::Nest& nest, bool wide)
+      : f_(program, nest),
+        text_(f_.text),
+        wide_(wide),
+        deep_(static_cast<int>(kernels::padded(f_.flash.depth))),
+        across_(static_cast<int>(kernels::padded(f_.flash.width))) {}
+
+  std::optional<Expr> condition() const { return f_.wide_condition(); }
+  std::vector<loop::BufferId> buffers() const { return f_.buffers(); }
+
+  DeviceKernel emit(const GpuTarget& target) {
+    print(target.dependent_launch);
+    Geometry geometry{.grid = {f_.batches() * f_.row_tiles(), 1, 1}, .threads = threads()};
+    geometry.shared_bytes = kernels::shared_bytes(f_.plan, f_.flash);
+    geometry.dependent_launch = target.dependent_launch;
+    return finish(f_.text, std::move(geometry),
+                  cat(memory_declarations(), mma_declarations(f_.flash.dtype),
+                      flash_declarations(f_.flash.dtype), kLines));
+  }
+
+ private:
+  int threads() const { return f_.plan.rows * 2; }
+  int keys() const { return f_.plan.keys; }
+
+  void print_load(const char* name, const std::string& to, int lines, int padded, int64_t held,
+                  const std::string& first, const std::string& count) {
+    text_.line(cat("load_lines<", lines, ", ", padded, ", ", held, ", ", threads(), ", ",
+                   wide_ ? "true" : "false", ">(", to, ", ", name, "_from + ", first, " * ", name, "_line, ",
+                   name, "_line, ", count, ");"));
+  }
+
+  void print_keys(const std::string& first, const std::string& stage) {
+    const std::string count = cat("key_end - ", first);
+    print_load("k", cat("ring + ", stage, " * ", stage_bytes()), keys(), deep_, f_.flash.depth, first, count);
+    print_load("v", cat("ring + ", stage, " * ", stage_bytes(), " + ", key_bytes()), keys(), across_,
+               f_.flash.width, first, count);
+  }
+
+  int key_bytes() const { return keys() * (deep_ + 8) * 2; }
+  int stage_bytes() const { return key_bytes() + keys() * (across_ + 8) * 2; }
+
+  void print(bool dependent) {
+    const kernels::Flash& flash = f_.flash;
+    text_.line("extern __shared__ __align__(128) unsigned char shared[];");
+    text_.line("const int thread = threadIdx.x, lane_id = thread % 32, warp = thread / 32;");
+    if (dependent) text_.line("launch_dependents();");
+    if (dependent) text_.line("wait_predecessor();");
+    const std::string tiles = text_.size(f_.row_tiles());
+    text_.line(cat("const int64_t row_tiles = ", tiles, ";"));
+    f_.print_tile("blockIdx.x / row_tiles", "row_tiles - 1 - blockIdx.x % row_tiles");
+    text_.line("const int warp_row = warp * 16 + lane_id / 4;");
+    f_.print_rows("warp_row");
+    for (const auto& [name, operand] : {std::pair("q", &flash.q), {"k", &flash.k}, {"v", &flash.v}}) {
+      text_.line(cat("const unsigned short* const ", name,
+                     "_from = ", text_.pointer(operand->load->access.buffer), " + ", f_.base(*operand), ";"));
+      text_.line(cat("const int64_t ", name, "_line = ", text_.size(operand->line), ";"));
+    }
+    text_.line(cat("const unsigned q_tile = shared_address(shared), ring = q_tile + ",
+                   f_.plan.rows * (deep_ + 8) * 2, ";"));
+    print_load("q", "q_tile", f_.plan.rows, deep_, flash.depth, "first_row", "row_count");
+    print_keys("(int64_t)0", "0");
+    text_.line("commit_copies();");
+    text_.line(cat("float o[", across_ / 8, "][4] = {};"));
+    text_.line("float m[2] = {-__builtin_inff(), -__builtin_inff()}, l[2] = {0, 0};");
+    text_.line("int stage = 0;");
+    text_.line("#pragma unroll 1");
+    text_.open(cat("for (int64_t n0 = 0; n0 < key_end; n0 += ", keys(), ")"));
+    text_.line("wait_copies<0>();");
+    text_.line("__syncthreads();");
+    text_.open(cat("if (n0 + ", keys(), " < key_end)"));
+    print_keys(cat("(n0 + ", keys(), ")"), "(stage ^ 1)");
+    text_.close();
+    text_.line("commit_copies();");
+    text_.line(cat("const unsigned k_tile = ring + stage * ", stage_bytes(), ", v_tile = k_tile + ",
+                   key_bytes(), ";"));
+    text_.line("stage ^= 1;");
+    print_products();
+    text_.line(cat("const int64_t keys_left = ", text_.size(flash.keys.extent), " - n0;"));
+    text_.open(cat("if (keys_left < ", keys(), ")"));
+    text_.line("const int key_count = (int)keys_left;");
+    const auto score = [](const std::string& j, const std::string& e) { return cat("s[", j, "][", e, "]"); };
+    f_.print_scores(keys() / 8, true, score);
+    text_.close(" else {");
+    f_.print_scores(keys() / 8, false, score);
+    text_.line("}");
+    print_weights();
+    print_sums();
+    text_.close();
+    text_.line("wait_copies<0>();");
+    f_.print_factors();
+    f_.print_values(across_ / 8, "warp_row",
+                    [](const std::string& j, const std::string& e) { return cat("o[", j, "][", e, "]"); });
+  }
+
+  void print_products() {
+    text_.line(cat("float s[", keys() / 8, "][4] = {};"));
+    text_.line("#pragma unroll");
+    text_.open(cat("for (int k = 0; k < ", deep_, "; k += 16)"));
+    text_.line("unsigned a[4];");
+    text_.line(cat("load_matrices(a, q_tile + (warp * 16 + lane_id % 16) * ", (deep_ + 8) * 2,
+                   " + (k + lane_id / 16 * 8) * 2);"));
+    text_.line("#pragma unroll");
+    text_.open(cat("for (int j = 0; j < ", keys() / 16, "; ++j)"));
+    text_.line("unsigned b[4];");
+    text_.line(cat("load_matrices(b, k_tile + (j * 16 + lane_id % 8 + lane_id / 16 * 8) * ", (deep_ + 8) * 2,
+                   " + (k + lane_id / 8 % 2 * 8) * 2);"));
+    text_.line("multiply(s[2 * j], a, b[0], b[1]);");
+    text_.line("multiply(s[2 * j + 1], a, b[2], b[3]);");
+    text_.close();
+    text_.close();
+  }
+
+  // The scores become weights under the maximum so far; what was summed before is brought down to it.
+  void print_weights() {
+    text_.line("float shift[2], kept[2];");
+    text_.line("#pragma unroll");
+    text_.open("for (int h = 0; h < 2; ++h)");
+    text_.line("float top = m[h];");
+    text_.line("#pragma unroll");
+    text_.line(cat("for (int j = 0; j < ", keys() / 8,
+                   "; ++j) top = fmaxf(top, fmaxf(s[j][2 * h], s[j][2 * h + 1]));"));
+    text_.line("top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));");
+    text_.line("top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));");
+    text_.line("shift[h] = top == -__builtin_inff() ? 0.0f : top;");
+    text_.line("kept[h] = exp2_of((m[h] - shift[h]) * 0x1.715476p+0f);");
+    if (f_.flash.fixes) text_.line("if (fix[h]) kept[h] = 1;");
+    text_.line("m[h] = top;");
+    text_.line("l[h] *= kept[h];");
+    text_.close();
+    text_.line("#pragma unroll");
+    text_.open(cat("for (int j = 0; j < ", keys() / 8, "; ++j)"));
+    text_.line("#pragma unroll");
+    text_.open("for (int e = 0; e < 4; ++e)");
+    text_.line("s[j][e] = exp2_of((s[j][e] - shift[e / 2]) * 0x1.715476p+0f);");
+    text_.line("l[e / 2] += s[j][e];");
+    // Keys beyond the last are none of such a row's either, but their values are zeros.
+    if (f_.flash.fixes) text_.line("if (fix[e / 2]) s[j][e] = 1;");
+    text_.close();
+    text_.close();
+    text_.open("if (__any_sync(~0u, kept[0] != 1.0f || kept[1] != 1.0f))");
+    text_.line("#pragma unroll");
+    text_.line(cat("for (int j = 0; j < ", across_ / 8, "; ++j)"));
+    text_.line("  #pragma unroll");
+    text_.line("  for (int e = 0; e < 4; ++e) o[j][e] *= kept[e / 2];");
+    text_.close();
+  }
+
+  void print_sums() {
+    text_.line("#pragma unroll");
+    text_.open(cat("for (int k = 0; k < ", keys() / 16, "; ++k)"));
+    text_.line(
+        "const unsigned a[4] = {pair_of(s[2 * k][0], s[2 * k][1]), pair_of(s[2 * k][2], s[2 * k][3]),");
+    text_.line("    pair_of(s[2 * k + 1][0], s[2 * k + 1][1]), pair_of(s[2 * k + 1][2], s[2 * k + 1][3])};");
+    text_.line("#pragma unroll");
+    text_.open(cat("for (int j = 0; j < ", across_ / 16, "; ++j)"));
+    text_.line("unsigned b[4];");
+    text_.line(cat("load_transposed(b, v_tile + (k * 16 + lane_id % 8 + lane_id / 8 % 2 * 8) * ",
+                   (across_ + 8) * 2, " + (j * 16 + lane_id / 16 * 8) * 2);"));
+    text_.line("multiply(o[2 * j], a, b[0], b[1]);");
+    text_.line("multiply(o[2 * j + 1], a, b[2], b[3]);");
+    text_.close();
+    text_.close();
+  }
+
+  FlashFrame f_;
+  KernelText& text_;
+  const bool wide_;
+  const int deep_, across_;
+};
+
+}  // namespace
+
+DeviceNest emit_flash(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
+  DeviceNest out;
+  MmaEmitter wide(program, nest, true);
+  if (const auto condition = wide.condition(); condition && !condition->is_const(0)) {
+    DeviceChoice& choice = out.choices.emplace_back();
+    choice.condition = *condition;
+    choice.aligned = wide.buffers();
+    choice.launches.push_back(wide.emit(target));
+  }
+  DeviceChoice& any = out.choices.emplace_back();
+  any.launches.push_back(MmaEmitter(program, nest, false).emit(target));
+  return out;
+}
+
+}  // namespace stridec::codegen::cuda

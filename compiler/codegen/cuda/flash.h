@@ -1,0 +1,17 @@
+// Attention: chains of contraction, softmax and contraction (kernels/flash.h) whose scores stay in registers.
+//
+// A block takes a tile of rows and walks over the keys in blocks: scores by tensor cores, the nest's own statements on
+// them (scale, mask, bias), a running maximum and sum of each row, values by tensor cores again. Keys that a causal
+// mask hides from the whole tile are not visited. Rows of other batch dims that share keys (grouped queries) find them
+// in L2. Sources: Dao, "FlashAttention-2"; PTX ISA, "mma.m16n8k16" and "ldmatrix" for the fragments.
+#pragma once
+
+#include "compiler/codegen/cuda/emit.h"
+#include "compiler/kernels/flash.h"
+
+namespace stridec::codegen::cuda {
+
+// Of a nest whose schedule is_flash(). The first choice copies 16 bytes at a time, the last takes any sizes.
+DeviceNest emit_flash(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
+
+}  // namespace stridec::codegen::cuda

@@ -1,0 +1,224 @@
+#include "compiler/codegen/cuda/flash_frame.h"
+
+#include <algorithm>
+#include <set>
+
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+#include "compiler/codegen/cuda/prelude.h"
+#include "compiler/loop/walk.h"
+
+namespace stridec::codegen::cuda {
+namespace {
+
+using kernels::Flash;
+using loop::Stmt;
+using sym::Expr;
+
+Flash matched(const loop::Program& program, const loop::Nest& nest) {
+  std::string reason;
+  auto flash = kernels::match_flash(program, nest, &reason);
+  STRIDEC_CHECK(flash.has_value(), cat("nest '", nest.name, "' is no attention: ", reason));
+  return *std::move(flash);
+}
+
+// The statements of the body that compute `wanted`, and stores where `stores`; without the one at `except`.
+std::vector<const Stmt*> slice(const loop::Block& body, size_t except, std::set<loop::ValueId> wanted,
+                               bool stores) {
+  std::vector<const Stmt*> out;
+  for (size_t i = body.size(); i-- > 0;) {
+    if (i == except) continue;
+    bool keep = stores && std::holds_alternative<loop::Store>(body[i].node);
+    loop::for_each_result(body[i], [&](loop::ValueId id) { keep = keep || wanted.contains(id); });
+    if (!keep) continue;
+    loop::for_each_use(body[i], [&](loop::ValueId id) { wanted.insert(id); });
+    out.insert(out.begin(), &body[i]);
+  }
+  return out;
+}
+
+// The condition under which the expression is a multiple of `n`, whatever its index variables are.
+std::optional<Expr> multiple_of(Expr e, int64_t n, const sym::Facts& facts) {
+  Expr condition = 1;
+  const auto terms =
+      e.op() == sym::Op::kAdd ? std::vector<Expr>(e.args().begin(), e.args().end()) : std::vector<Expr>{e};
+  for (Expr term : terms) {
+    const int64_t known = facts.known_divisor(term);
+    if (known % n == 0) continue;
+    Expr fixed = 1;
+    const auto factors = term.op() == sym::Op::kMul
+                             ? std::vector<Expr>(term.args().begin(), term.args().end())
+                             : std::vector<Expr>{term};
+    for (Expr factor : factors)
+      if (!sym::has_index(factor)) fixed *= factor;
+    if (fixed.is_const()) return std::nullopt;
+    condition = sym::logical_and(condition, sym::eq(sym::mod(fixed, n), 0));
+  }
+  return condition;
+}
+
+}  // namespace
+
+FlashFrame::FlashFrame(const loop::Program& program, const loop::Nest& nest)
+    : program(program),
+      plan(kernels::to_flash_plan(nest.schedule)),
+      flash(matched(program, nest)),
+      text(program, kCudaText),
+      scores_(text, flash.scores_nest()),
+      rows_(text, flash.rows_nest()),
+      values_(text, flash.values_nest()) {
+  score_statements_ = slice(flash.scores_nest().body, flash.scores.at, {flash.score->value}, false);
+  value_statements_ = slice(flash.values_nest().body, flash.values.at, {}, true);
+}
+
+std::optional<Expr> FlashFrame::wide_condition() const {
+  constexpr int64_t kLanes = 8;
+  if (flash.depth % kLanes || flash.width % kLanes) return std::nullopt;
+  std::vector<Expr> conditions;
+  for (const Flash::Operand* operand : {&flash.q, &flash.k, &flash.v})
+    for (Expr e : {operand->base, operand->line}) {
+      const auto condition = multiple_of(e, kLanes, program.facts);
+      if (!condition) return std::nullopt;
+      conditions.push_back(*condition);
+    }
+  return sym::simplify(sym::logical_and(conditions), program.facts);
+}
+
+std::vector<loop::BufferId> FlashFrame::buffers() const {
+  std::vector<loop::BufferId> out;
+  for (const Flash::Operand* operand : {&flash.q, &flash.k, &flash.v}) {
+    const loop::BufferId id = operand->load->access.buffer;
+    if (std::find(out.begin(), out.end(), id) == out.end()) out.push_back(id);
+  }
+  return out;
+}
+
+Expr FlashFrame::batches() const {
+  Expr count = 1;
+  for (const loop::Dim& dim : flash.chain.batch) count *= dim.extent;
+  return count;
+}
+
+void FlashFrame::print_tile(const std::string& batch, const std::string& tile) {
+  const std::string rows = text.size(flash.chain.row.extent), keys = text.size(flash.keys.extent);
+  if (!flash.chain.batch.empty()) text.line(cat("int64_t rest = ", batch, ";"));
+  for (size_t d = flash.chain.batch.size(); d-- > 0;) {
+    const loop::Dim& dim = flash.chain.batch[d];
+    const std::string name = text.fresh("t"), extent = text.size(dim.extent);
+    text.line(cat("const int64_t ", name, " = ", d ? cat("rest % ", extent) : "rest", ";"));
+    if (d) text.line(cat("rest /= ", extent, ";"));
+    for (Body* body : {&scores_, &rows_, &values_}) body->set_index(dim.var, name);
+  }
+  text.line(cat("const int64_t first_row = (", tile, ") * ", plan.rows, ";"));
+  text.line(cat("const int row_count = (int)(", rows, " - first_row < ", plan.rows, " ? ", rows,
+                " - first_row : ", plan.rows, ");"));
+  if (!flash.visible) return text.line(cat("const int64_t key_end = ", keys, ";"));
+  Body last = scores_;
+  last.set_index(flash.chain.row.var, "(first_row + row_count - 1)");
+  text.line(cat("int64_t key_end = ", last.index(*flash.visible), ";"));
+  text.line(cat("key_end = key_end < 0 ? 0 : key_end < ", keys, " ? key_end : ", keys, ";"));
+}
+
+std::string FlashFrame::base(const Flash::Operand& operand) {
+  return (&operand == &flash.v ? values_ : scores_).index(operand.base);
+}
+
+void FlashFrame::print_rows(const std::string& row) {
+  text.line("int64_t row_at[2];");
+  text.line("#pragma unroll");
+  text.line(cat("for (int h = 0; h < 2; ++h) row_at[h] = first_row + (", row, " + h * 8 < row_count ? ", row,
+                " + h * 8 : row_count - 1);"));
+  for (Body* body : {&scores_, &rows_, &values_}) body->set_index(flash.chain.row.var, "row_at[h]");
+  if (!flash.fixes) return;
+  text.line("bool fix[2];");
+  text.line("float fixed[2];");
+  text.line("#pragma unroll");
+  text.open("for (int h = 0; h < 2; ++h)");
+  Body body = rows_;
+  print_slice(body, flash.row_statements);
+  text.line(cat("fix[h] = ", body.value(*flash.fixes).text, ";"));
+  text.line(cat("fixed[h] = ", body.value(*flash.fixed).text, ";"));
+  text.close();
+}
+
+void FlashFrame::print_slice(Body& body, const std::vector<const Stmt*>& statements) {
+  for (const Stmt* stmt : statements) body.print(*stmt);
+}
+
+void FlashFrame::print_scores(
+    int blocks, bool edge,
+    const std::function<std::string(const std::string& j, const std::string& e)>& element) {
+  text.line("#pragma unroll");
+  text.open(cat("for (int j = 0; j < ", blocks, "; ++j)"));
+  text.line("#pragma unroll");
+  text.open("for (int e = 0; e < 4; ++e)");
+  text.line("const int h = e / 2, at = j * 8 + lane_id % 4 * 2 + e % 2;");
+  if (edge) text.line("const bool live = at < key_count;");
+  text.line(cat("float& score = ", element("j", "e"), ";"));
+  Body body = scores_;
+  body.set_index(flash.keys.var, edge ? "(n0 + (live ? at : 0))" : "(n0 + at)");
+  body.set_value(flash.scores.reduce->results[0], {.text = "score", .dtype = DType::kF32});
+  print_slice(body, score_statements_);
+  const std::string made = body.value(flash.score->value).text;
+  if (edge)
+    text.line(cat("score = live ? ", made, " : -__builtin_inff();"));
+  else if (made != "score")
+    text.line(cat("score = ", made, ";"));
+  text.close();
+  text.close();
+}
+
+void FlashFrame::print_factors() {
+  text.line("float factor[2];");
+  text.line("bool dead[2];");
+  text.line("#pragma unroll");
+  text.open("for (int h = 0; h < 2; ++h)");
+  text.line("l[h] += __shfl_xor_sync(~0u, l[h], 1);");
+  text.line("l[h] += __shfl_xor_sync(~0u, l[h], 2);");
+  // No keys at all: the sum over none is 0.
+  text.line(cat("dead[h] = ", text.size(flash.keys.extent), " == 0",
+                flash.guarded ? " || !(l[h] > 0.0f)" : "", ";"));
+  text.line("factor[h] = 1.0f / l[h];");
+  if (flash.fixes) {
+    text.open("if (fix[h])");
+    text.line("dead[h] = false;");
+    text.line("factor[h] = fixed[h];");
+    text.close();
+  }
+  text.close();
+}
+
+void FlashFrame::print_values(
+    int blocks, const std::string& row,
+    const std::function<std::string(const std::string& j, const std::string& e)>& element) {
+  text.line("#pragma unroll");
+  text.open("for (int h = 0; h < 2; ++h)");
+  text.open(cat("if (", row, " + h * 8 < row_count)"));
+  text.line("#pragma unroll");
+  text.open(cat("for (int j = 0; j < ", blocks, "; ++j)"));
+  text.line("#pragma unroll");
+  text.open("for (int w = 0; w < 2; ++w)");
+  text.line("const int at = j * 8 + lane_id % 4 * 2 + w;");
+  if (flash.width % 16) text.open(cat("if (at < ", flash.width, ")"));
+  text.line(cat("const float sum = dead[h] ? 0.0f : ", element("j", "2 * h + w"), " * factor[h];"));
+  Body body = values_;
+  body.set_index(flash.columns.var, "(int64_t)at");
+  body.set_value(flash.values.reduce->results[0], {.text = "sum", .dtype = DType::kF32});
+  print_slice(body, value_statements_);
+  if (flash.width % 16) text.close();
+  text.close();
+  text.close();
+  text.close();
+  text.close();
+}
+
+std::string flash_declarations(DType dtype) {
+  return cat(
+      "static inline float exp2_of(float x) { float y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : "
+      "\"f\"(x)); return y; }\n"
+      "static inline unsigned pair_of(float low, float high) { unsigned r; asm(\"cvt.rn.",
+      dtype == DType::kF16 ? "f16x2" : "bf16x2",
+      ".f32 %0, %1, %2;\" : \"=r\"(r) : \"f\"(high), \"f\"(low)); return r; }\n");
+}
+
+}  // namespace stridec::codegen::cuda

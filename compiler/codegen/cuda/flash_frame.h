@@ -1,0 +1,62 @@
+// What the attention kernels share: an attention taken apart, indices, and the nest's statements at their places.
+//
+// Generated variables: batch, first_row, row_count (of the tile), key_end (keys beyond are hidden from the tile, or are
+// none), row_at[h] (of the two rows of a thread), fix[h] and fixed[h] (rows whose weights are all alike).
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compiler/codegen/body.h"
+#include "compiler/codegen/device_kernel.h"
+#include "compiler/kernels/flash.h"
+
+namespace stridec::codegen::cuda {
+
+struct FlashFrame {
+  FlashFrame(const loop::Program& program, const loop::Nest& nest);
+  FlashFrame(const FlashFrame&) = delete;
+
+  const loop::Program& program;
+  kernels::FlashPlan plan;
+  kernels::Flash flash;
+  KernelText text;
+
+  // 16 bytes of every factor at a time: under this condition, with the buffers on multiples of 16 bytes. Nothing where
+  // no sizes allow it.
+  std::optional<sym::Expr> wide_condition() const;
+  std::vector<loop::BufferId> buffers() const;  // of the factors
+
+  sym::Expr row_tiles() const { return sym::ceildiv(flash.chain.row.extent, plan.rows); }
+  sym::Expr batches() const;
+
+  // From `tile`, a C expression: first_row, row_count, key_end, and the batch dims' indices from `batch`. The rows
+  // with the most keys come first.
+  void print_tile(const std::string& batch, const std::string& tile);
+  // Element offset of the operand at line 0 of the batch.
+  std::string base(const kernels::Flash::Operand& operand);
+  // Declares row_at, and fix and fixed where there are some; `row`: the first of a thread's two rows in the tile, the
+  // other is 8 below.
+  void print_rows(const std::string& row);
+  // s[j][2 * h + w] for `blocks` of 8 keys becomes the score: the nest's statements at key n0 + j * 8 +
+  // lane_id % 4 * 2 + w. `edge`: those from key_count on become -inf.
+  void print_scores(int blocks, bool edge,
+                    const std::function<std::string(const std::string& j, const std::string& e)>& element);
+  // After the keys: factor[h] from the sums l[h].
+  void print_factors();
+  // The statements behind the second sum and the stores, for columns j * 8 + lane_id % 4 * 2 + w; `row` as above.
+  void print_values(int blocks, const std::string& row,
+                    const std::function<std::string(const std::string& j, const std::string& e)>& element);
+
+ private:
+  void print_slice(Body& body, const std::vector<const loop::Stmt*>& statements);
+
+  Body scores_, rows_, values_;
+  std::vector<const loop::Stmt*> score_statements_, value_statements_;
+};
+
+// exp2 and pairs of 16-bit floats.
+std::string flash_declarations(DType dtype);
+
+}  // namespace stridec::codegen::cuda

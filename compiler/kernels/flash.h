@@ -1,0 +1,81 @@
+// Chains that are the attention of 16-bit floats, for kernels that never have a whole row of scores:
+//
+//   s[n] = f(sum over d of q[row, d] * k[n, d])         the first link, f pointwise
+//   p[n] = exp(s[n] - max over n of s) / sum over n     row statements, in any of the forms that fusion leaves
+//   o[j] = g(sum over n of p[n] * v[n, j])              the second link, g pointwise
+//
+// with keys n taken in blocks, a running maximum and a running sum (Milakov and Gimelshein, "Online normalizer
+// calculation for softmax"; Dao, "FlashAttention-2"). p may be guarded by `isnan(p) ? 0 : p` and by a condition of the
+// row, `row ? c : p`.
+//
+// What differs from the nest: the weights are rounded to the dtype of p before they are divided by their sum, which is
+// f32, instead of after; keys that a mask of indices hides from a whole block of rows are skipped, so that NaN and
+// infinity behind such a mask do not reach the result.
+//
+// Text form, of the kernels "flash.mma" and "flash.wgmma":
+//   tile ROWS KEYS    of a block of threads, and of one step
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/base/gpu_target.h"
+#include "compiler/kernels/chain.h"
+
+namespace stridec::kernels {
+
+struct Flash {
+  // Points into `chain`: moves, but is no copy.
+  Flash() = default;
+  Flash(Flash&&) = default;
+  Flash& operator=(Flash&&) = default;
+
+  // A factor in memory: element offset == base + line * lines + depth, the base over batch dims and symbols.
+  struct Operand {
+    const loop::Load* load = nullptr;
+    sym::Expr base, line;  // `line`: elements between neighbouring rows or keys
+  };
+
+  Chain chain;
+  Contraction scores, values;    // of parts 0 and 2
+  loop::Dim keys;                // of the first link; its extent is that of the second's sum
+  loop::Dim columns;             // of the second link
+  DType dtype = DType::kF16;     // of q, k, p and v
+  int64_t depth = 0, width = 0;  // extents of the first sum and of `columns`
+  Operand q, k, v;
+  const loop::Store* score = nullptr;  // of part 0: what it stores is s
+  bool guarded = false;                // isnan(p) ? 0 : p
+  // row ? fixed : p, values of part 1, which its statements `row_statements` compute.
+  std::optional<loop::ValueId> fixes, fixed;
+  std::vector<const loop::Stmt*> row_statements;
+  // Keys from here on have weight 0, an expression of the row dim that does not fall as it grows.
+  std::optional<sym::Expr> visible;
+
+  const loop::Nest& scores_nest() const { return chain.parts[0].nest; }
+  const loop::Nest& rows_nest() const { return chain.parts[1].nest; }
+  const loop::Nest& values_nest() const { return chain.parts[2].nest; }
+};
+
+// Nothing where the nest is no such chain; `reason` says why.
+std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest& nest,
+                                 std::string* reason = nullptr);
+
+struct FlashPlan {
+  bool wgmma = false;
+  int rows = 64, keys = 64;
+};
+
+bool is_flash(const loop::Schedule& schedule);
+loop::Schedule to_schedule(const FlashPlan& plan);
+FlashPlan to_flash_plan(const loop::Schedule& schedule);  // of an is_flash() schedule
+
+constexpr int kMostDepth = 256;  // of `depth` and `width`
+// Bytes of dynamic shared memory that a block of "flash.mma" needs.
+int64_t shared_bytes(const FlashPlan& plan, const Flash& flash);
+// Elements of a line in shared memory that hold `count`; tensor cores take 16 at a time.
+constexpr int64_t padded(int64_t count) { return (count + 15) / 16 * 16; }
+
+}  // namespace stridec::kernels

@@ -1,0 +1,20 @@
+// Attention on a GPU: which chains become one kernel, and in which tiles (kernels/flash.h).
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "compiler/base/gpu_target.h"
+#include "compiler/kernels/flash.h"
+#include "compiler/loop/program.h"
+
+namespace stridec::schedule {
+
+// Makes chains of the nests that the target's attention kernels take; others stay as they are.
+void chain_gpu(loop::Program& program, const GpuTarget& target);
+
+// Nothing where the nest is no attention, or none whose tiles fit the target; `reason` says why.
+std::optional<kernels::FlashPlan> choose_flash(const loop::Program& program, const loop::Nest& nest,
+                                               const GpuTarget& target, std::string* reason = nullptr);
+
+}  // namespace stridec::schedule

@@ -1,0 +1,85 @@
+// Attention as one nest, as text: what the pass `gpu chains` makes, with what may stand between the contractions.
+#pragma once
+
+#include <string>
+
+#include "compiler/base/text.h"
+
+namespace stridec::test {
+
+struct FlashCase {
+  std::string dtype = "f16";
+  int depth = 64, width = 64;
+  std::string
+      bias;       // "", "load" (of m), "causal" (-inf), "lowest" (-65504) or "after" (-inf where key < row)
+  int group = 1;  // heads that share keys
+  bool guard = false;  // isnan(p) ? 0 : p
+  bool fixed = false;  // a condition of the row gives p
+  std::string exp_dtype = "f32";
+  bool transposed = false;  // keys lie along the head
+};
+
+inline std::string flash_text(const FlashCase& c) {
+  const std::string& d = c.dtype;
+  std::string text =
+      cat("program p\n  symbol b = input 0 dim 0 in 0..\n  symbol s = input 0 dim 2 in 0..65536\n"
+          "  symbol past = input 3 dim 3 in 0..65536\n  input q ",
+          d, " [b, 8, s, ", c.depth, "] ordinal 0\n  input k ", d, " [b, ", 8 / c.group, ", ",
+          c.transposed ? cat(c.depth, ", past + s") : cat("past + s, ", c.depth), "] ordinal 1\n  input v ",
+          d, " [b, ", 8 / c.group, ", past + s, ", c.width, "] ordinal 2\n  input m ", d,
+          " [b, 1, s, past] ordinal 3\n  input c ", d, " [s] ordinal 4\n  output o ", d, " [b, 8, s, ",
+          c.width, "] ordinal 0\n  local x f32 [past + s]\n  local y ", d,
+          " [past + s]\n  inputs (q, k, v, m, c)\n  outputs (o)\n  steps\n"
+          "    nest 0 attention (%i0<b, %i1<8, %i2<s)\n"
+          "      %0 : f32 = constant 0\n      %1 : f32 = constant ",
+          c.bias == "lowest" ? "-65504" : "-inf", "\n      %2 : f32 = constant 0.125\n      %3 : ", d,
+          " = constant 0\n");
+  const std::string head = c.group > 1 ? cat("%i1//", c.group) : "%i1";
+  text +=
+      cat("      for (%i3<past + s)\n        %10 : f32 = reduce sum (%i4<", c.depth, ")\n          %4 : ", d,
+          " = load q[%i0, %i1, %i2, %i4]\n          %5 : f32 = cast %4\n          %6 : ", d,
+          " = load k[%i0, ", head, c.transposed ? ", %i4, %i3" : ", %i3, %i4",
+          "]\n          %7 : f32 = cast %6\n          %8 : f32 = mul %5 %7\n          yield %8\n"
+          "        %11 : f32 = mul %10 %2\n");
+  if (c.bias == "load")
+    text += cat("        %12 : ", d,
+                " = load m[%i0, 0, %i2, %i3] if %i3 < past else 0\n        %13 : f32 = cast %12\n");
+  else if (!c.bias.empty())
+    text += cat("        %12 : bool = index ", c.bias == "after" ? "%i2 <= %i3" : "%i3 <= %i2 + past",
+                "\n        %13 : f32 = select %12 %0 %1\n");
+  text += c.bias.empty() ? "        store x[%i3] %11\n"
+                         : "        %14 : f32 = add %11 %13\n        store x[%i3] %14\n";
+  text +=
+      "      %20 : f32 = reduce max (%i5<past + s)\n        %21 : f32 = load x[%i5]\n        yield %21\n"
+      "      for (%i6<past + s)\n        %22 : f32 = load x[%i6]\n        %23 : f32 = sub %22 %20\n";
+  if (c.exp_dtype == "f32")
+    text += "        %24 : f32 = exp %23\n        store x[%i6] %24\n";
+  else
+    text += cat("        %28 : f32 = exp %23\n        %29 : ", c.exp_dtype,
+                " = cast %28\n        %24 : f32 = cast %29\n        store x[%i6] %24\n");
+  text +=
+      cat("      %25 : f32 = reduce sum (%i7<past + s)\n        %26 : f32 = load x[%i7]\n        yield %26\n"
+          "      %30 : ",
+          d,
+          " = load c[%i2]\n      %31 : bool = eq %30 %3\n      for (%i8<past + s)\n"
+          "        %32 : f32 = load x[%i8]\n        %33 : f32 = div %32 %25\n        %34 : ",
+          d, " = cast_sat %33\n");
+  std::string p = "%34";
+  if (c.guard) {
+    text += cat("        %35 : bool = isnan %34\n        %36 : ", d, " = select %35 %3 %34\n");
+    p = "%36";
+  }
+  if (c.fixed) {
+    text += cat("        %37 : ", d, " = select %31 %30 ", p, "\n");
+    p = "%37";
+  }
+  text += cat("        store y[%i8] ", p, "\n      for (%i9<", c.width,
+              ")\n        %40 : f32 = reduce sum (%i10<past + s)\n          %41 : ", d,
+              " = load y[%i10]\n          %42 : f32 = cast %41\n          %43 : ", d, " = load v[%i0, ", head,
+              ", %i10, %i9]\n          %44 : f32 = cast %43\n          %45 : f32 = mul %42 %44\n"
+              "          yield %45\n        %46 : ",
+              d, " = cast %40\n        store o[%i0, %i1, %i2, %i9] %46\n");
+  return text;
+}
+
+}  // namespace stridec::test

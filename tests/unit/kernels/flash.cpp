@@ -1,0 +1,78 @@
+#include "compiler/kernels/flash.h"
+
+#include <doctest/doctest.h>
+
+#include "compiler/loop/text.h"
+#include "compiler/loop/verify.h"
+#include "compiler/sym/text.h"
+#include "tests/support/flash_cases.h"
+
+namespace stridec::kernels {
+namespace {
+
+using test::FlashCase;
+
+struct Matched {
+  loop::Program program;
+  std::optional<Flash> flash;
+  std::string reason;
+};
+
+Matched match(const FlashCase& c) {
+  Matched out{.program = loop::parse_program(test::flash_text(c)), .flash = {}, .reason = {}};
+  loop::verify(out.program);
+  out.flash = match_flash(out.program, out.program.nests[0], &out.reason);
+  return out;
+}
+
+TEST_CASE("attention: factors, head sizes and what its rows do") {
+  const Matched plain = match({.dtype = "bf16", .depth = 72, .width = 40, .group = 4});
+  REQUIRE_MESSAGE(plain.flash, plain.reason);
+  CHECK(plain.flash->dtype == DType::kBF16);
+  CHECK(plain.flash->depth == 72);
+  CHECK(plain.flash->width == 40);
+  CHECK(plain.flash->chain.row.var.name() == "%i2");
+  CHECK(sym::to_string(plain.flash->k.line) == "72");
+  CHECK(sym::to_string(plain.flash->v.line) == "40");
+  CHECK_FALSE(plain.flash->guarded);
+  CHECK_FALSE(plain.flash->fixes);
+  CHECK_FALSE(plain.flash->visible);
+  CHECK(match({.guard = true}).flash->guarded);
+  const Matched fixed = match({.bias = "causal", .guard = true, .fixed = true});
+  REQUIRE(fixed.flash);
+  CHECK(fixed.flash->guarded);
+  CHECK(fixed.flash->fixes);
+  CHECK(fixed.flash->row_statements.size() >= 2);
+  CHECK_FALSE(fixed.flash->visible);  // a row whose weights are all alike sees every key
+}
+
+TEST_CASE("keys that a mask of indices hides from a row and from all before it") {
+  for (const char* bias : {"causal", "lowest"}) {
+    const Matched hidden = match({.bias = bias});
+    REQUIRE(hidden.flash);
+    REQUIRE(hidden.flash->visible);
+    CHECK(sym::to_string(*hidden.flash->visible) == "%i2 + past + 1");
+  }
+  CHECK_FALSE(match({.bias = "after"}).flash->visible);
+  CHECK_FALSE(match({.bias = "load"}).flash->visible);
+}
+
+TEST_CASE("what is no attention for these kernels") {
+  CHECK(match({.dtype = "f32"}).reason == "its factors are no 16-bit floats of one kind");
+  CHECK(match({.depth = 257}).reason == "its head size is not fixed, or over 256");
+  CHECK(match({.transposed = true}).reason == "a factor is computed, or not contiguous along the head");
+  CHECK(match({.exp_dtype = "f16"}).reason == "its row statements are no softmax");
+}
+
+TEST_CASE("the text form of a plan") {
+  for (const FlashPlan& plan :
+       {FlashPlan{.wgmma = false, .rows = 64, .keys = 32}, FlashPlan{true, 128, 176}}) {
+    const FlashPlan back = to_flash_plan(loop::parse_schedule(loop::to_string(to_schedule(plan))));
+    CHECK(back.wgmma == plan.wgmma);
+    CHECK(back.rows == plan.rows);
+    CHECK(back.keys == plan.keys);
+  }
+}
+
+}  // namespace
+}  // namespace stridec::kernels
