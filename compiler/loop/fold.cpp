@@ -28,6 +28,7 @@ class Folder {
   explicit Folder(Nest& nest) : nest_(nest), definitions_(nest.values.size()) {}
 
   void block(Block& stmts) {
+    Block out;
     for (Stmt& s : stmts) {
       for_each_use(s, [&](ValueId& v) { v = resolved(v); });
       if (auto* index = std::get_if<IndexValue>(&s.node); index && index->expr.is_const()) {
@@ -36,7 +37,10 @@ class Folder {
         tape::convert(DType::kI64, dtype, false, &to, &from, 1);
         s = {Constant{index->result, tape::to_scalar(dtype, to)}};
       }
-      if (auto* let = std::get_if<Let>(&s.node)) fold(s, *let);
+      if (auto* let = std::get_if<Let>(&s.node)) {
+        if (const auto square = square_of(*let)) out.push_back(*square);
+        fold(s, *let);
+      }
       for_each_result(std::as_const(s), [&](ValueId v) {
         bool scalar = std::holds_alternative<Let>(s.node) || std::holds_alternative<Constant>(s.node) ||
                       std::holds_alternative<IndexValue>(s.node);
@@ -46,7 +50,9 @@ class Folder {
         block(*body);
         for_each_use(s, [&](ValueId& v) { v = resolved(v); });
       }
+      out.push_back(std::move(s));
     }
+    stmts = std::move(out);
   }
 
  private:
@@ -87,6 +93,20 @@ class Folder {
     }
     if (let.op == ScalarOp::kCast) cast(s, let);
     compare(s, let);
+  }
+
+  // Small powers are products: x*x by itself, where the exponent is 3 or 4 with a statement before it. Turns the let
+  // into what is left.
+  std::optional<Stmt> square_of(Let& let) {
+    if (let.op != ScalarOp::kPow || is_storage_float(type_of(let.result))) return std::nullopt;
+    const Scalar* exponent = constant(let.args[1]);
+    const ValueId x = let.args[0];
+    if (is(exponent, 2)) let = {let.result, ScalarOp::kMul, {x, x}};
+    if (!is(exponent, 3) && !is(exponent, 4)) return std::nullopt;
+    const ValueId square = add_value(nest_, type_of(let.result));
+    definitions_.emplace_back();
+    let = {let.result, ScalarOp::kMul, {square, is(exponent, 3) ? x : square}};
+    return Stmt{Let{square, ScalarOp::kMul, {x, x}}};
   }
 
   Scalar evaluate(const Let& let, const std::vector<const Scalar*>& args) const {

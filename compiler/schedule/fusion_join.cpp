@@ -1,6 +1,7 @@
 #include "compiler/schedule/fusion_join.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
@@ -45,7 +46,67 @@ std::vector<const Access*> loads_from(const Nest& nest, BufferId buffer) {
   return found;
 }
 
+// An index as a number of several digits, one per dim, last digit first: its step is 1, and that of every other one
+// what the digits behind it count to. Nothing where it is anything else.
+struct Digit {
+  int dim;
+  Expr step;
+};
+std::optional<std::vector<Digit>> digits_of(Expr e, const std::vector<Dim>& dims, const sym::Facts& facts) {
+  if (const int dim = dim_at(dims, e); dim >= 0) return std::vector<Digit>{{dim, 1}};
+  std::vector<Digit> terms;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (!sym::depends_on(e, dims[d].var)) continue;
+    const auto linear = sym::linear_in(e, dims[d].var);
+    if (!linear || sym::has_index(linear->coefficient)) return std::nullopt;
+    terms.push_back({static_cast<int>(d), linear->coefficient});
+    e = linear->rest;
+  }
+  if (terms.empty() || !sym::simplify(e, facts).is_const(0)) return std::nullopt;
+  std::vector<Digit> digits;
+  for (Expr step = 1; !terms.empty(); step = sym::simplify(step * dims[digits.back().dim].extent, facts)) {
+    const auto next = std::find_if(terms.begin(), terms.end(), [&](const Digit& term) {
+      return term.step == step || facts.holds(sym::eq(term.step, step));
+    });
+    if (next == terms.end()) return std::nullopt;
+    digits.push_back({next->dim, step});
+    terms.erase(next);
+  }
+  return digits;
+}
+
 }  // namespace
+
+std::optional<Nest> split_like(const Program& program, const Nest& producer, const Nest& consumer,
+                               const std::vector<Exchange>& exchanges) {
+  std::optional<Nest> split;
+  for (size_t p = 0; p < producer.dims.size(); ++p) {
+    const Dim whole = producer.dims[p];
+    std::vector<Digit> digits;
+    for (const Exchange& exchange : exchanges)
+      for (size_t i = 0; i < exchange.first[0]->index.size() && digits.empty(); ++i) {
+        if (exchange.first[0]->index[i] != whole.var) continue;
+        digits = digits_of(exchange.second[0]->index[i], consumer.dims, program.facts).value_or(digits);
+      }
+    if (digits.size() < 2) continue;
+    Expr count = 1;
+    for (const Digit& digit : digits) count = count * consumer.dims[digit.dim].extent;
+    if (!program.facts.holds(sym::eq(count, whole.extent))) continue;
+    if (!split) split = producer;
+    loop::Cloner names(*split);
+    std::vector<Dim> parts;
+    Expr index = 0;
+    for (const Digit& digit : digits) {
+      parts.insert(parts.begin(), {names.fresh_index(whole.var), consumer.dims[digit.dim].extent});
+      index += parts[0].var * digit.step;
+    }
+    loop::substitute(split->body, {{whole.var, index}});
+    const auto at = split->dims.begin() + dim_at(split->dims, whole.var);
+    split->dims.insert(split->dims.erase(at), parts.begin(), parts.end());
+  }
+  if (split) loop::clean(program, *split);
+  return split;
+}
 
 Exchanges exchanges_between(const Nest& first, const Nest& second) {
   const Effects before = effects_of(first), after = effects_of(second);
@@ -62,6 +123,18 @@ Exchanges exchanges_between(const Nest& first, const Nest& second) {
 
 Matching match_dims(const Program& program, const Nest& producer, const Nest& consumer,
                     const std::vector<Exchange>& exchanges) {
+  // The consumer's dim that stands where the producer's dim p does in component i of the index; -1: none.
+  const auto partner_in = [&](size_t p, Expr first, Expr second) {
+    if (first == producer.dims[p].var) return dim_at(consumer.dims, second);
+    const auto from = digits_of(first, producer.dims, program.facts),
+               to = digits_of(second, consumer.dims, program.facts);
+    if (!from || !to || from->size() != to->size()) return -1;
+    for (size_t d = 0; d < from->size(); ++d) {
+      if (!program.facts.holds(sym::eq((*from)[d].step, (*to)[d].step))) return -1;
+      if ((*from)[d].dim == static_cast<int>(p)) return (*to)[d].dim;
+    }
+    return -1;
+  };
   Matching matching;
   for (size_t p = 0; p < producer.dims.size(); ++p) {
     int partner = -1;
@@ -70,9 +143,11 @@ Matching match_dims(const Program& program, const Nest& producer, const Nest& co
       for (const Access* first : exchange.first) {
         int component = -1;
         for (size_t i = 0; i < first->index.size(); ++i)
-          if (first->index[i] == producer.dims[p].var) component = static_cast<int>(i);
+          if (sym::depends_on(first->index[i], producer.dims[p].var) &&
+              (component < 0 || first->index[i] == producer.dims[p].var))
+            component = static_cast<int>(i);
         for (const Access* second : exchange.second) {
-          const int c = component < 0 ? -1 : dim_at(consumer.dims, second->index[component]);
+          const int c = component < 0 ? -1 : partner_in(p, first->index[component], second->index[component]);
           if (c < 0 || (partner >= 0 && partner != c)) agreed = false;
           if (agreed) partner = c;
         }

@@ -1,6 +1,7 @@
 // Two nests as one over the dims they share: what try_merge and try_chain are made of.
 #pragma once
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,11 @@ struct Exchanges {
   std::vector<Exchange> ordered;  // these, and what the second writes of what the first touches
 };
 Exchanges exchanges_between(const loop::Nest& first, const loop::Nest& second);
+
+// The producer with a dim taken apart where the consumer sees what passes as `outer * inner.extent + inner`: a matrix
+// product over all tokens, say, before what works on each sentence. Nothing where there is none.
+std::optional<loop::Nest> split_like(const loop::Program& program, const loop::Nest& producer,
+                                     const loop::Nest& consumer, const std::vector<Exchange>& exchanges);
 
 Matching match_dims(const loop::Program& program, const loop::Nest& producer, const loop::Nest& consumer,
                     const std::vector<Exchange>& exchanges);

@@ -43,8 +43,10 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
               std::string* reason) {
   const loop::NestId producer_id = std::get<Launch>(steps[producer_at].node).nest;
   const loop::NestId consumer_id = std::get<Launch>(steps[consumer_at].node).nest;
-  const Nest& producer = program[producer_id];
   const Nest& consumer = program[consumer_id];
+  const auto split = split_like(program, program[producer_id], consumer,
+                                exchanges_between(program[producer_id], consumer).passing);
+  const Nest& producer = split ? *split : program[producer_id];
   if (effects_of(producer).updates || effects_of(consumer).updates) return refuse(reason, "one scatters");
 
   for (BufferId id : flow.effects[producer_at].writes)

@@ -110,6 +110,28 @@ TEST_CASE_FIXTURE(Fixture, "clean-up: dead code, sharing, invariants, folding") 
   CHECK(count(nest) == 6);
 }
 
+TEST_CASE_FIXTURE(Fixture, "small powers are products, others and rounded ones stay") {
+  const View x = buffer("x", {n}), y = buffer("y", {n});
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kI32})
+    for (const int exponent : {2, 3, 4, 5}) {
+      NestBuilder b(program, "power");
+      const Expr i = b.dim(n);
+      const Value v = b.cast(b.load(x, {i}), dtype);
+      b.store(y, {i}, b.cast(binary(ScalarOp::kPow, v, b.constant(dtype, exponent)), DType::kF32));
+      Nest nest = program[b.finish()];
+      clean(program, nest);
+      int powers = 0, products = 0;
+      for_each_stmt(nest.body, [&](const Stmt& s) {
+        const auto* let = std::get_if<Let>(&s.node);
+        powers += let && let->op == ScalarOp::kPow;
+        products += let && let->op == ScalarOp::kMul;
+      });
+      const bool kept = exponent == 5 || dtype == DType::kF16;
+      CHECK(powers == kept);
+      CHECK(products == (kept ? 0 : exponent == 2 ? 1 : 2));
+    }
+}
+
 TEST_CASE_FIXTURE(Fixture, "a load is shared only where no store comes between") {
   View x = buffer("x", {n});
   NestBuilder b(program, "inplace");

@@ -84,6 +84,31 @@ TEST_CASE("bias, activation and residual become the contraction's epilogue") {
   CHECK(arena_buffers_in_use(after) == 0);
 }
 
+TEST_CASE("the epilogue of a product over flattened rows works on the dims that they were flattened from") {
+  Pieces p("flattened");
+  const View x = p.input("x", {p.n * p.m, 5}), w = p.input("w", {5, 6}), r = p.input("r", {p.n, p.m, 6});
+  const View rows = loop::reshape(p.matmul(x, w), {p.n, p.m, 6}, p.program.facts);
+  const View h = p.map("residual", {rows, r}, [](auto v) { return v[0] + v[1]; });
+  p.output("y", p.map("act", {h}, [](auto v) { return unary(ScalarOp::kTanh, v[0]); }));
+  for (int64_t m : {1, 3}) {
+    const Program after = fused(p.program, {{p.n, 4}, {p.m, m}});
+    CHECK(launches(after) == 1);
+    CHECK(arena_buffers_in_use(after) == 0);
+  }
+}
+
+TEST_CASE("rows that are not the flattened dims in order stay apart") {
+  Pieces p("crossed");
+  const View x = p.input("x", {p.n * p.m, 5}), w = p.input("w", {5, 6}), r = p.input("r", {p.n, p.m, 6});
+  // Row i * m + j is read at [j, i] too.
+  const View rows = loop::reshape(p.matmul(x, w), {p.n, p.m, 6}, p.program.facts);
+  const View turned = loop::reshape(p.matmul(x, w), {p.m, p.n, 6}, p.program.facts);
+  const View y = p.map("sum", {loop::permute(turned, {1, 0, 2}), rows}, [](auto v) { return v[0] + v[1]; });
+  p.output("y", p.map("residual", {y, r}, [](auto v) { return v[0] + v[1]; }));
+  fused(p.program, {{p.n, 4}, {p.m, 3}});
+  fused(p.program, {{p.n, 3}, {p.m, 3}});
+}
+
 TEST_CASE("a residual that is used twice is stored by its contraction and read by the row nest") {
   Pieces p("residual_norm");
   const View x = p.input("x", {p.n, 5}), w = p.input("w", {5, 6}), r = p.input("r", {p.n, 6});
