@@ -14,6 +14,7 @@ suites=(
   'layers|$python tests/check_layers.py'
   'cli|$python tests/cli/run.py'
   'models|$python tests/models/run.py $([ -n "${STRIDEC_QUICK:-}" ] || echo --all)'
+  'architectures|$python tests/models/run_architectures.py'
   'conformance|bash tests/conformance/run.sh'
   'contrib|bash tests/conformance/contrib.sh'
   'quickstart|bash samples/quickstart.sh && echo 1 passed, 0 failed'
