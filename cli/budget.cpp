@@ -18,6 +18,7 @@
 #include "cli/output.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
+#include "compiler/base/number.h"
 #include "compiler/base/text.h"
 
 namespace stridec::cli {

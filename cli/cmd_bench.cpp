@@ -5,9 +5,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/library.h"
 #include "cli/output.h"
+#include "compiler/base/number.h"
 #include "compiler/base/target.h"
 #include "compiler/base/text.h"
 #include "compiler/sym/text.h"
@@ -28,6 +30,7 @@ struct Flags {
 
 struct Subject {
   std::unique_ptr<Library> library;
+  Sizes sizes;
   std::vector<Array> inputs;
   std::vector<double> times;
   double median() {
@@ -41,15 +44,12 @@ struct Subject {
 
 Subject make_subject(const std::string& path, const Flags& flags) {
   Subject subject{.library = std::make_unique<Library>(path, flags.threads, flags.variant)};
-  const Sizes sizes = parse_sizes(flags.dims);
-  for (size_t i = 0; i < subject.library->inputs().size(); ++i)
-    subject.inputs.push_back(random_array(subject.library->inputs()[i], sizes, i));
-  for (const auto& text : flags.inputs) {
-    const size_t equals = text.find('=');
-    for (size_t i = 0; i < subject.inputs.size(); ++i)
-      if (text.substr(0, equals) == subject.library->inputs()[i].name)
-        subject.inputs[i] = read_npy(text.substr(equals + 1), subject.library->inputs()[i].dtype);
-  }
+  subject.sizes = complete_sizes(*subject.library, parse_sizes(flags.dims));
+  const auto& declared = subject.library->inputs();
+  const auto files = assign_files(flags.inputs, names_of(declared), "input");
+  for (size_t i = 0; i < declared.size(); ++i)
+    subject.inputs.push_back(files[i].empty() ? random_array(declared[i], subject.sizes, i)
+                                              : read_npy(files[i], declared[i].dtype));
   subject.library->timed_run(subject.inputs);  // memory is obtained, weights are read
   return subject;
 }
@@ -124,7 +124,6 @@ std::string number(double value, const char* format) {
 }
 
 int bench(const Flags& flags, const Globals& globals) {
-  const Sizes sizes = parse_sizes(flags.dims);
   std::vector<Subject> subjects;
   subjects.push_back(make_subject(flags.artifact, flags));
   if (!flags.compare.empty()) subjects.push_back(make_subject(flags.compare, flags));
@@ -140,11 +139,12 @@ int bench(const Flags& flags, const Globals& globals) {
   const double median = first.median();
   const tune::Peaks peaks =
       tune::measure_peaks(cpu_target(first.library->variant()), first.library->threads());
-  const auto rows = profile(first, sizes, peaks);
+  const auto rows = profile(first, first.sizes, peaks);
   double in_kernels = 0, flops = 0, bytes = 0;
   for (const Row& row : rows) in_kernels += row.seconds, flops += row.flops, bytes += row.bytes;
   if (globals.json) {
     Json json = {{"artifact", flags.artifact},
+                 {"sizes", first.sizes},
                  {"variant", first.library->variant()},
                  {"threads", first.library->threads()},
                  {"runs", first.times.size()},
@@ -172,8 +172,10 @@ int bench(const Flags& flags, const Globals& globals) {
     std::printf("%s\n", json.dump(2).c_str());
     return 0;
   }
-  std::printf("%s  %s%s%s, %d threads; %zu runs\n", flags.artifact.c_str(), flags.dims.c_str(),
-              flags.dims.empty() ? "" : "; ", first.library->variant().c_str(), first.library->threads(),
+  const std::string sizes =
+      join(first.sizes, ", ", [](const auto& size) { return cat(size.first, " ", size.second); });
+  std::printf("%s  %s%s%s, %d threads; %zu runs\n", flags.artifact.c_str(), sizes.c_str(),
+              sizes.empty() ? "" : "; ", first.library->variant().c_str(), first.library->threads(),
               first.times.size());
   std::printf(" median %s   min %s   p99 %s\n", human_seconds(median).c_str(),
               human_seconds(first.times.front()).c_str(), human_seconds(first.at(0.99)).c_str());
@@ -214,11 +216,11 @@ std::function<int()> declare_bench(CLI::App& app, const Globals& globals) {
   app.add_option("artifact", flags->artifact, "the .so")->required();
   app.add_option("--compare", flags->compare, "another .so, timed in turn with the first");
   app.add_option("-i,--input", flags->inputs, "name=file.npy (others are random)");
-  app.add_option("--dim", flags->dims, "sizes: batch=1,sequence=128 (others are 1)");
+  app.add_option("--dim", flags->dims, "sizes: batch=1,sequence=128 (others are as small as it serves)");
   app.add_option("--threads", flags->threads, "0: as many as the process may use");
   app.add_option("--variant", flags->variant, "CPU variant, instead of the best one");
-  app.add_option("--seconds", flags->seconds, "how long to measure");
-  app.add_option("--rows", flags->most_rows, "kernels to list");
+  app.add_option("--seconds", flags->seconds, "how long to measure")->check(above_zero);
+  app.add_option("--rows", flags->most_rows, "kernels to list")->check(zero_or_more);
   return [flags, &globals] { return bench(*flags, globals); };
 }
 

@@ -1,5 +1,6 @@
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -12,6 +13,8 @@
 #include "cli/output.h"
 #include "cli/pass_flags.h"
 #include "cli/progress.h"
+#include "compiler/base/files.h"
+#include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/compile.h"
 #include "compiler/loop/walk.h"
@@ -27,13 +30,29 @@ struct Flags {
   std::string output;
 };
 
-// Fails before the work rather than after it.
-void check_folder(const std::string& output) {
+// Fails before the work rather than after it: a missing folder, a device, an output that would take the place of another
+// or of something that was read.
+void check_outputs(const std::string& output, const std::string& weights,
+                   const std::vector<std::string>& sources) {
   const std::filesystem::path folder = std::filesystem::absolute(output).parent_path();
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error))
     fail(ErrorKind::kUnreadable, "no-folder", cat("the folder of '", output, "' does not exist"),
          "create it first");
+  std::vector<std::string> targets = {output, package::manifest_path(output)};
+  if (!weights.empty()) targets.push_back((folder / weights).string());
+  for (size_t i = 0; i < targets.size(); ++i) {
+    check_replaceable(targets[i]);
+    for (const std::string& source : sources)
+      if (std::filesystem::equivalent(targets[i], source, error))
+        fail(ErrorKind::kUsage, "overwrites-input",
+             cat("writing '", targets[i], "' would destroy '", source, "', which is read"),
+             "choose another name: --output name.so");
+    if (std::find(targets.begin(), targets.begin() + static_cast<std::ptrdiff_t>(i), targets[i]) !=
+        targets.begin() + static_cast<std::ptrdiff_t>(i))
+      fail(ErrorKind::kUsage, "same-output", cat("library and manifest would both be '", targets[i], "'"),
+           "choose another name for the library: --output name.so");
+  }
 }
 
 int print_json(const nlohmann::ordered_json& json, const Globals& globals) {
@@ -53,10 +72,9 @@ int run(const Flags& flags, const Globals& globals) {
   options.passes = flags.passes.options(globals, &dumps);
   std::string output = flags.output;
   if (output.empty()) output = std::filesystem::path(options.model).replace_extension(".so").string();
-  check_folder(output);
-
   if (flags.common.weights == "external")
     options.weights_file = std::filesystem::path(output).stem().string() + ".weights";
+  check_outputs(output, options.weights_file, {options.model});
 
   const Compilation made = compile(options);
   nlohmann::ordered_json json;
@@ -77,6 +95,7 @@ int run(const Flags& flags, const Globals& globals) {
   progress.line("fusing", cat(made.loops.nests.size(), " operations -> ", launches, " kernel launches, ",
                               made.built.kernels.size() + made.device.kernels.size(), " distinct kernels"));
   progress.line("packing", human_bytes(static_cast<uint64_t>(program.weight_bytes)) + " of weights");
+  check_outputs(output, options.weights_file, made.files);
   package::write(made.artifact, made.programs(), output);
 
   const auto size = std::filesystem::file_size(output);

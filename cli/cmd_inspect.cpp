@@ -1,14 +1,17 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/compile_flags.h"
 #include "cli/output.h"
 #include "compiler/base/files.h"
+#include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/compile.h"
 #include "compiler/graph/serialize.h"
@@ -31,9 +34,13 @@ struct Flags {
   std::string graph_file;
 };
 
-bool ends_with(const std::string& text, const std::string& ending) {
-  return text.size() >= ending.size() &&
-         text.compare(text.size() - ending.size(), ending.size(), ending) == 0;
+// Empty if there are none.
+std::string first_bytes(const std::string& path, size_t count) {
+  std::string bytes(count, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(bytes.data(), static_cast<std::streamsize>(count));
+  bytes.resize(static_cast<size_t>(file.gcount()));
+  return bytes;
 }
 
 void print_manifest(const Json& m, const std::string& file) {
@@ -61,9 +68,11 @@ void print_manifest(const Json& m, const std::string& file) {
     std::printf(" needs      %s; otherwise %s\n",
                 sym::phrase(sym::parse(guard["condition"].get<std::string>())).c_str(),
                 guard["sentence"].get<std::string>().c_str());
-  std::printf(
-      " targets    %s: %s\n", m["targets"][0]["device"].get<std::string>().c_str(),
-      join(m["targets"][0]["variants"], ", ", [](const Json& v) { return v.get<std::string>(); }).c_str());
+  std::printf(" targets    %s\n", join(m["targets"], "; ", [](const Json& target) {
+                                    const auto text = [](const Json& v) { return v.get<std::string>(); };
+                                    return cat(text(target["device"]), ": ",
+                                               join(target["variants"], ", ", text));
+                                  }).c_str());
   std::printf(" memory     weights %s; workspace %s B\n",
               human_bytes(m["memory"]["weights_bytes"].get<uint64_t>()).c_str(),
               m["memory"]["workspace_bytes"].get<std::string>().c_str());
@@ -78,9 +87,15 @@ void print_manifest(const Json& m, const std::string& file) {
 int inspect_artifact(const Flags& flags, const Globals& globals) {
   const std::string file = read_file(flags.common.model);
   std::string text = file;
-  if (!ends_with(flags.common.model, ".json")) {
-    const auto layout = package::artifact_layout(file);
-    text = file.substr(layout.manifest_offset, layout.manifest_bytes);
+  if (file.starts_with("\x7f"
+                       "ELF")) {
+    try {
+      const auto layout = package::artifact_layout(file);
+      text = file.substr(layout.manifest_offset, layout.manifest_bytes);
+    } catch (Error& error) {
+      error.diagnostic.where.file = flags.common.model;
+      throw;
+    }
   }
   if (!flags.stage.empty() && flags.stage != "manifest")
     fail(ErrorKind::kUsage, "no-such-stage",
@@ -90,11 +105,12 @@ int inspect_artifact(const Flags& flags, const Globals& globals) {
     std::printf("%s", text.c_str());
     return 0;
   }
-  const Json manifest = Json::parse(text, nullptr, false);
-  if (manifest.is_discarded() || !manifest.contains("kernels"))
+  try {
+    print_manifest(Json::parse(text), flags.common.model);
+  } catch (const Json::exception&) {
     fail(ErrorKind::kMalformed, "bad-manifest",
          cat("'", flags.common.model, "' holds no manifest of stridec"));
-  print_manifest(manifest, flags.common.model);
+  }
   return 0;
 }
 
@@ -206,7 +222,11 @@ std::string resources_text(const codegen::cuda::BuiltKernel& kernel) {
 }
 
 int run(const Flags& flags, const Globals& globals) {
-  if (ends_with(flags.common.model, ".so") || ends_with(flags.common.model, ".json"))
+  const std::string start = first_bytes(flags.common.model, 16);
+  const size_t first = start.find_first_not_of(" \t\r\n");
+  if (start.starts_with("\x7f"
+                        "ELF") ||
+      (first != std::string::npos && start[first] == '{'))
     return inspect_artifact(flags, globals);
   const std::string stage = flags.stage.empty() ? "graph" : flags.stage;
   const CompileOptions options = flags.common.options(globals);
@@ -230,6 +250,9 @@ int run(const Flags& flags, const Globals& globals) {
   for (const auto& kernel : made.built.kernels)
     if (++number == flags.kernel || flags.kernel == 0)
       text += cat("// ---- ", number, ": ", join(kernel.nests, ", "), "\n", kernel.text, "\n");
+  if (flags.kernel > number)
+    fail(ErrorKind::kUsage, "no-such-kernel",
+         cat("there is no kernel ", flags.kernel, "; there are ", number));
   return print_stage(stage, text, globals);
 }
 
@@ -237,14 +260,15 @@ int run(const Flags& flags, const Globals& globals) {
 
 std::function<int()> declare_inspect(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
-  flags->common.declare(app);
+  flags->common.declare(app, "a model (.onnx), an artifact (.so) or a manifest (.json)");
   app.add_option(
          "--stage", flags->stage,
          "of a model: graph, loops, schedule, fused, memory, source, manifest; of an artifact: manifest")
       ->check(CLI::IsMember({"graph", "loops", "schedule", "fused", "memory", "source", "manifest"}));
   app.add_option("--write-graph", flags->graph_file,
                  "the model as stridec's own serialized graph, which compiles like the model");
-  app.add_option("--kernel", flags->kernel, "with --stage=source: this kernel alone, counted from 1");
+  app.add_option("--kernel", flags->kernel, "with --stage=source: this kernel alone, counted from 1")
+      ->check(above_zero);
   return [flags, &globals] { return run(*flags, globals); };
 }
 

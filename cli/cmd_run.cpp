@@ -19,36 +19,11 @@ struct Flags {
   int threads = 0;
 };
 
-// "name=file", or a file alone for the next value without one.
-std::pair<std::string, std::string> split_assignment(const std::string& text) {
-  const size_t equals = text.find('=');
-  if (equals == std::string::npos) return {"", text};
-  return {text.substr(0, equals), text.substr(equals + 1)};
-}
-
-// Files by position of the declared values; "" where none was given.
-std::vector<std::string> assign(const std::vector<std::string>& given,
-                                const std::vector<ValueDeclaration>& declared, const std::string& what) {
-  std::vector<std::string> files(declared.size());
-  for (const auto& text : given) {
-    const auto [name, file] = split_assignment(text);
-    size_t at = 0;
-    while (at < declared.size() && (name.empty() ? !files[at].empty() : declared[at].name != name)) ++at;
-    if (at == declared.size())
-      fail(ErrorKind::kUsage, "unknown-" + what,
-           name.empty() ? cat("more ", what, "s are given than the model has: ", declared.size())
-                        : cat("the model has no ", what, " '", name, "'"),
-           cat("its ", what, "s are ", join(declared, ", ", [](const auto& d) { return d.name; })));
-    files[at] = file;
-  }
-  return files;
-}
-
 int run(const Flags& flags, const Globals& globals) {
   Library library(flags.artifact, flags.threads, flags.variant);
-  const Sizes sizes = parse_sizes(flags.dims);
-  const auto input_files = assign(flags.inputs, library.inputs(), "input");
-  const auto output_files = assign(flags.outputs, library.outputs(), "output");
+  const Sizes sizes = complete_sizes(library, parse_sizes(flags.dims));
+  const auto input_files = assign_files(flags.inputs, names_of(library.inputs()), "input");
+  const auto output_files = assign_files(flags.outputs, names_of(library.outputs()), "output");
   std::vector<Array> inputs;
   for (size_t i = 0; i < input_files.size(); ++i) {
     const auto& declared = library.inputs()[i];
@@ -88,7 +63,8 @@ std::function<int()> declare_run(CLI::App& app, const Globals& globals) {
   app.add_option("-i,--input", flags->inputs, "name=file.npy, once for each input");
   app.add_option("-o,--output", flags->outputs, "name=file.npy, for each output to keep");
   app.add_flag("--random", flags->random, "random data for inputs that are not given");
-  app.add_option("--dim", flags->dims, "sizes for --random: batch=2,sequence=128 (others are 1)");
+  app.add_option("--dim", flags->dims,
+                 "sizes for --random: batch=2,sequence=128 (others are as small as it serves)");
   app.add_option("--threads", flags->threads, "0: as many as the process may use");
   app.add_option("--variant", flags->variant, "CPU variant, instead of the best one");
   return [flags, &globals] { return run(*flags, globals); };

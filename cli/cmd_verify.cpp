@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/compile_flags.h"
 #include "cli/library.h"
@@ -88,38 +89,69 @@ std::string position(const HostTensor& tensor, int64_t element) {
   return "[" + join(at, ",", [](int64_t i) { return std::to_string(i); }) + "]";
 }
 
+std::vector<std::string> names_of(const loop::Program& program, const std::vector<loop::BufferId>& ids) {
+  std::vector<std::string> names;
+  for (loop::BufferId id : ids) names.push_back(program[id].name);
+  return names;
+}
+
 // Inputs of one run: files where they are given, otherwise random and different in every run.
-Tensors inputs_of(const loop::Program& program, const Flags& flags, const Sizes& sizes, int run) {
+Tensors inputs_of(const loop::Program& program, const std::vector<std::string>& files, const Sizes& sizes,
+                  int run) {
   Tensors inputs;
-  for (size_t i = 0; i < program.inputs.size(); ++i) {
-    const loop::Buffer& buffer = program[program.inputs[i]];
-    const auto file = std::find_if(flags.inputs.begin(), flags.inputs.end(), [&](const std::string& text) {
-      return text.find('=') != std::string::npos && text.substr(0, text.find('=')) == buffer.name;
-    });
-    if (file == flags.inputs.end()) {
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (files[i].empty()) {
       inputs.push_back(random_input(program, i, sizes, i + 100 * static_cast<uint64_t>(run)));
       continue;
     }
-    Array array = read_npy(file->substr(file->find('=') + 1), buffer.dtype);
+    Array array = read_npy(files[i], program[program.inputs[i]].dtype);
     inputs.push_back({array.dtype, std::move(array.shape), std::move(array.bytes)});
   }
   return inputs;
 }
 
 Tensors given_outputs(const loop::Program& program, const Flags& flags) {
+  const auto names = names_of(program, program.outputs);
+  const auto files = assign_files(flags.expected, names, "output");
   Tensors outputs;
-  for (loop::BufferId id : program.outputs) {
-    const auto file =
-        std::find_if(flags.expected.begin(), flags.expected.end(), [&](const std::string& text) {
-          return text.substr(0, text.find('=')) == program[id].name && text.find('=') != std::string::npos;
-        });
-    if (file == flags.expected.end())
-      fail(ErrorKind::kUsage, "missing-output", cat("output '", program[id].name, "' is not given"),
-           cat("give --expect ", program[id].name, "=file.npy for every output"));
-    const Array array = read_npy(file->substr(file->find('=') + 1), program[id].dtype);
-    outputs.push_back({array.dtype, array.shape, array.bytes});
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (files[i].empty())
+      fail(ErrorKind::kUsage, "missing-output", cat("output '", names[i], "' is not given"),
+           cat("give --expect ", names[i], "=file.npy for every output"));
+    Array array = read_npy(files[i], program[program.outputs[i]].dtype);
+    outputs.push_back({array.dtype, std::move(array.shape), std::move(array.bytes)});
   }
   return outputs;
+}
+
+// What --dim said when the artifact was compiled.
+std::vector<frontend::DimRange> dims_of(const Library& artifact) {
+  const Json given = Json::parse(artifact.manifest()).value("dims", Json::object());
+  std::vector<frontend::DimRange> dims;
+  for (const auto& [name, range] : given.items()) {
+    // A name may have a comma in it.
+    dims.push_back(frontend::parse_dims("n=" + range.get<std::string>()).front());
+    dims.back().name = name;
+  }
+  return dims;
+}
+
+// Sizes asked for that the artifact cannot have.
+void check_sizes(const std::vector<frontend::DimRange>& asked, const std::vector<frontend::DimRange>& served,
+                 const loop::Program& program) {
+  for (const auto& dim : asked) {
+    if (std::any_of(program.symbols.begin(), program.symbols.end(),
+                    [&](const auto& symbol) { return symbol.input >= 0 && symbol.var.name() == dim.name; }))
+      continue;
+    const auto fixed =
+        std::find_if(served.begin(), served.end(), [&](const auto& other) { return other.name == dim.name; });
+    if (fixed == served.end())
+      fail(ErrorKind::kUsage, "unknown-dim",
+           cat("the artifact has no size '", dim.name, "' that its inputs give"));
+    if (fixed->lower != dim.lower || fixed->upper != dim.upper)
+      fail(ErrorKind::kDoesNotFit, "sizes-differ",
+           cat("the artifact is compiled for ", dim.name, "=", frontend::to_string(*fixed)));
+  }
 }
 
 Tensors run_compiled(const Compilation& made, const Tensors& inputs) {
@@ -144,6 +176,18 @@ Tensors interpret(const loop::Program& program, const Tensors& inputs, ProgressP
   return loop::interpret(program, inputs, {.after_step = [&](const loop::Step&, const loop::RunState&) {
                            progress.update("interpreting", std::min(++done, total), total, "operations");
                          }});
+}
+
+Tensors reference_outputs(const loop::Program& program, const Tensors& inputs, bool all_given,
+                          ProgressPrinter& progress) {
+  try {
+    return interpret(program, inputs, progress);
+  } catch (Error& error) {
+    if (!all_given && error.diagnostic.help.empty())
+      error.diagnostic.help =
+          "inputs that are not given are random; give ones that fit: --input name=file.npy";
+    throw;
+  }
 }
 
 // The graph with other results: the outputs of these nodes.
@@ -248,12 +292,19 @@ int run(const Flags& flags, const Globals& globals) {
   const auto start = std::chrono::steady_clock::now();
   ProgressPrinter progress(globals);
   CompileOptions options = flags.common.options(globals);
-  const auto dims = std::exchange(options.dims, {});  // the sizes of the runs, not limits
+  // --dim says the sizes of the runs; what is fixed, and limits, are the artifact's.
+  const auto dims = options.dims;
+  std::optional<Library> library;
+  if (!flags.artifact.empty()) {
+    library.emplace(flags.artifact, 0);
+    options.dims = dims_of(*library);
+  }
+  options.sizes_stay_open = !library;
   const Compilation made = compile(options, Stage::kSchedule);
   const loop::Program reference = reference_of(made.graph);
-  std::optional<Library> library;
-  if (!flags.artifact.empty()) library.emplace(flags.artifact, 0);
-  const bool all_given = flags.inputs.size() == reference.inputs.size();
+  if (library) check_sizes(dims, options.dims, reference);
+  const auto files = assign_files(flags.inputs, names_of(reference, reference.inputs), "input");
+  const bool all_given = std::find(files.begin(), files.end(), "") == files.end();
   const int count = all_given ? 1 : std::max(1, flags.runs);
   if (!globals.json)
     std::printf(" %s against %s, tolerance %g\n",
@@ -264,9 +315,9 @@ int run(const Flags& flags, const Globals& globals) {
     // Random inputs are as many as a little time allows, unless their number is asked for.
     if (i > 0 && !flags.runs_given && std::chrono::steady_clock::now() - start > kEnough) break;
     const Sizes sizes = all_given ? Sizes() : choose_sizes(reference, dims, i);
-    const Tensors inputs = inputs_of(reference, flags, sizes, i);
-    const Tensors want =
-        flags.expected.empty() ? interpret(reference, inputs, progress) : given_outputs(reference, flags);
+    const Tensors inputs = inputs_of(reference, files, sizes, i);
+    const Tensors want = flags.expected.empty() ? reference_outputs(reference, inputs, all_given, progress)
+                                                : given_outputs(reference, flags);
     const Tensors got = library ? run_artifact(*library, inputs) : run_compiled(made, inputs);
     if (got.size() != want.size())
       fail(ErrorKind::kMismatch, "output-count",
@@ -307,9 +358,11 @@ std::function<int()> declare_verify(CLI::App& app, const Globals& globals) {
   app.add_option("--expect", flags->expected, "name=file.npy for every output, instead of the interpreter's");
   app.add_option("--runs", flags->runs,
                  "how many random inputs to try (default: 3, fewer where they take long)")
+      ->check(above_zero)
       ->each([flags](const std::string&) { flags->runs_given = true; });
   app.add_option("--tolerance", flags->tolerance,
-                 "allowed difference over the largest magnitude of an output");
+                 "allowed difference over the largest magnitude of an output")
+      ->check(zero_or_more);
   return [flags, &globals] { return run(*flags, globals); };
 }
 

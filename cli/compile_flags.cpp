@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "cli/checks.h"
+#include "cli/interrupt.h"
 #include "cli/library.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
@@ -51,8 +53,8 @@ std::vector<loop::SymbolValues> combinations(const std::vector<std::string>& fla
 
 }  // namespace
 
-void CompileFlags::declare(CLI::App& app) {
-  app.add_option("model", model, "the model: .onnx")->required();
+void CompileFlags::declare(CLI::App& app, const std::string& what) {
+  app.add_option("model", model, what)->required();
   app.add_option("--target", targets, "cpu, cuda, or cpu,cuda: both in one library (default: cpu)");
   app.add_option(
       "--cpu", cpus,
@@ -72,7 +74,8 @@ void CompileFlags::declare(CLI::App& app) {
                  "tuning database: schedules are taken from it, and max-autotune adds to it");
   app.add_flag("--frozen", frozen, "take every schedule from the tuning database; fail where one is missing");
   app.add_option("--tune-shape", tune_shape, "sizes to tune for: batch=1,sequence=128");
-  app.add_option("--max-seconds", budget.seconds, "give up, with exit code 6, after so much time");
+  app.add_option("--max-seconds", budget.seconds, "give up, with exit code 6, after so much time")
+      ->check(above_zero);
   app.add_option("--max-memory", budget.memory,
                  "give up, with exit code 6, beyond so much memory beside mapped files: 600MB, 2GB")
       ->transform(CLI::AsSizeValue(true));
@@ -80,6 +83,7 @@ void CompileFlags::declare(CLI::App& app) {
 }
 
 CompileOptions CompileFlags::options(const Globals& globals) const {
+  name_work(model);
   enforce(budget, model, globals);
   CompileOptions made;
   made.model = model;

@@ -22,7 +22,8 @@ struct CompileFlags {
   bool no_cache = false;
   Budget budget;
 
-  void declare(CLI::App& app);
+  void declare(CLI::App& app,
+               const std::string& what = "the model: .onnx, or a graph of 'inspect --write-graph'");
   // The budget counts from here. Throws a usage Error.
   CompileOptions options(const Globals& globals) const;
 };

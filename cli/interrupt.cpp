@@ -1,22 +1,34 @@
 #include "cli/interrupt.h"
 
 #include <unistd.h>
+
+#include <algorithm>
 #include <csignal>
+#include <cstdio>
+#include <cstring>
 
 #include "compiler/base/files.h"
 
 namespace stridec::cli {
 namespace {
 
+char place[512];  // "  --> model.onnx\n"
+
 // Async-signal-safe: unlink, write and _exit alone.
 void on_signal(int) {
   remove_unfinished_files();
   constexpr char kMessage[] = "\nerror[interrupted]: interrupted; nothing was written\n";
-  [[maybe_unused]] const auto written = write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
+  [[maybe_unused]] auto written = write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
+  written = write(STDERR_FILENO, place, strnlen(place, sizeof(place)));
   _exit(130);
 }
 
 }  // namespace
+
+void name_work(std::string_view file) {
+  std::snprintf(place, sizeof(place), "  --> %.*s\n", static_cast<int>(std::min<size_t>(file.size(), 500)),
+                file.data());
+}
 
 void handle_interrupts() {
   struct sigaction action = {};

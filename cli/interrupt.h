@@ -1,8 +1,13 @@
 // Ctrl-C: unfinished files go, the exit code is 130.
 #pragma once
 
+#include <string_view>
+
 namespace stridec::cli {
 
 void handle_interrupts();
+
+// The file that the message names from now on.
+void name_work(std::string_view file);
 
 }  // namespace stridec::cli

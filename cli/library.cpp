@@ -143,6 +143,20 @@ void Library::check(stridec_status status) const {
   fail(kind_of(status), "run-failed", *sentence ? sentence : api_->status_name(status));
 }
 
+std::vector<SymbolDeclaration> Library::symbols() const {
+  stridec_model_info model{};
+  model.struct_size = sizeof(model);
+  check(api_->model_info(model_, &model));
+  std::vector<SymbolDeclaration> symbols;
+  for (int i = 0; i < model.symbol_count; ++i) {
+    stridec_symbol_info info{};
+    info.struct_size = sizeof(info);
+    check(api_->model_symbol(model_, i, &info));
+    if (!info.from_data) symbols.push_back({info.name, info.minimum, info.maximum, info.multiple});
+  }
+  return symbols;
+}
+
 std::string Library::manifest() const {
   const char* json = nullptr;
   size_t bytes = 0;
@@ -236,6 +250,50 @@ Sizes parse_sizes(const std::string& text) {
     at = end + 1;
   }
   return sizes;
+}
+
+Sizes complete_sizes(const Library& library, Sizes given) {
+  const auto symbols = library.symbols();
+  for (const auto& [name, size] : given)
+    if (std::none_of(symbols.begin(), symbols.end(), [&](const auto& s) { return s.name == name; }))
+      fail(
+          ErrorKind::kUsage, "unknown-dim", cat("the artifact has no size '", name, "' that its inputs give"),
+          symbols.empty() ? "all its sizes are fixed"
+                          : cat("its sizes are ", join(symbols, ", ", [](const auto& s) { return s.name; })));
+  for (const auto& symbol : symbols) {
+    const int64_t least = std::max<int64_t>(symbol.minimum, 1),
+                  multiple = std::max<int64_t>(symbol.multiple, 1);
+    given.emplace(symbol.name, std::min(symbol.maximum, (least + multiple - 1) / multiple * multiple));
+  }
+  return given;
+}
+
+std::vector<std::string> names_of(const std::vector<ValueDeclaration>& values) {
+  std::vector<std::string> names;
+  for (const auto& value : values) names.push_back(value.name);
+  return names;
+}
+
+std::vector<std::string> assign_files(const std::vector<std::string>& given,
+                                      const std::vector<std::string>& names, const std::string& what) {
+  std::vector<std::string> files(names.size());
+  for (const auto& text : given) {
+    // A name may have '=' in it.
+    size_t at = 0, equals = std::string::npos;
+    for (; at < names.size(); ++at)
+      if (text.starts_with(names[at] + "=")) break;
+    if (at < names.size())
+      equals = names[at].size();
+    else if ((equals = text.find('=')) == std::string::npos)
+      at = static_cast<size_t>(std::find(files.begin(), files.end(), "") - files.begin());
+    if (at == names.size())
+      fail(ErrorKind::kUsage, "unknown-" + what,
+           equals == std::string::npos ? cat("more ", what, "s are given than the model has: ", names.size())
+                                       : cat("the model has no ", what, " '", text.substr(0, equals), "'"),
+           cat("its ", what, "s are ", join(names, ", ")));
+    files[at] = equals == std::string::npos ? text : text.substr(equals + 1);
+  }
+  return files;
 }
 
 Array random_array(const ValueDeclaration& declaration, const Sizes& sizes, uint64_t seed) {

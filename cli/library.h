@@ -16,6 +16,12 @@ struct ValueDeclaration {
   int rank = 0;
 };
 
+// A size that the inputs give, and what the artifact serves.
+struct SymbolDeclaration {
+  std::string name;
+  int64_t minimum, maximum, multiple;  // maximum: INT64_MAX where there is none
+};
+
 // One loaded model with one context. Every failure of the API becomes an Error with the runtime's sentence.
 class Library {
  public:
@@ -26,6 +32,7 @@ class Library {
 
   const std::vector<ValueDeclaration>& inputs() const { return inputs_; }
   const std::vector<ValueDeclaration>& outputs() const { return outputs_; }
+  std::vector<SymbolDeclaration> symbols() const;
   std::string manifest() const;
   std::string variant() const;
 
@@ -56,6 +63,15 @@ class Library {
 // What the names in a declared shape ("[batch, 3, 2*h]") are given as: `batch=2,h=40`.
 using Sizes = std::map<std::string, int64_t>;
 Sizes parse_sizes(const std::string& text);
+// With the least that it serves, but 1 or more, for sizes that are not given. Throws for names that it does not have.
+Sizes complete_sizes(const Library& library, Sizes given);
+
+// `name=file` flags as a file for each name, "" where there is none; a file alone is for the next name without one. `what`
+// ("input") is for messages.
+std::vector<std::string> assign_files(const std::vector<std::string>& given,
+                                      const std::vector<std::string>& names, const std::string& what);
+std::vector<std::string> names_of(const std::vector<ValueDeclaration>& values);
+
 // Random data of the declared type: floats normal, integers in [0, 2], bools both, the same for the same
 // seed.
 Array random_array(const ValueDeclaration& declaration, const Sizes& sizes, uint64_t seed);

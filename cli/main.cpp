@@ -86,7 +86,9 @@ int run(int argc, char** argv) {
     return report_usage(error.what(), argc, argv, globals);
   }
   try {
-    return action();
+    const int code = action();
+    finish_output();
+    return code;
   } catch (const Error& error) {
     return report(error, globals, chosen);
   } catch (const std::bad_alloc&) {

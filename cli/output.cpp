@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <nlohmann/json.hpp>
+
+#include "compiler/base/text.h"
 
 namespace stridec::cli {
 
@@ -38,6 +42,15 @@ void note(std::string_view text, const Globals& globals) {
   if (!globals.quiet) std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
 }
 
+void finish_output() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return;
+  if (errno == EPIPE) return;  // the reader has seen enough
+  const bool space = errno == ENOSPC;
+  fail(space ? ErrorKind::kOverBudget : ErrorKind::kUnreadable, space ? "no-space" : "cannot-write",
+       cat("standard output could not be written", errno ? cat(": ", std::strerror(errno)) : ""));
+}
+
 std::string table(const std::vector<std::vector<std::string>>& rows, const std::string& indent) {
   std::vector<size_t> widths;
   for (const auto& row : rows)
@@ -58,17 +71,6 @@ std::string table(const std::vector<std::vector<std::string>>& rows, const std::
     out += line + "\n";
   }
   return out;
-}
-
-std::string human_bytes(uint64_t bytes) {
-  char text[32];
-  if (bytes < 1000) return std::to_string(bytes) + " B";
-  double value = static_cast<double>(bytes);
-  const char* units[] = {"B", "KB", "MB", "GB", "TB"};
-  int unit = 0;
-  while (value >= 999.95 && unit < 4) value /= 1000, ++unit;
-  std::snprintf(text, sizeof(text), "%.1f %s", value, units[unit]);
-  return text;
 }
 
 std::string human_seconds(double seconds) {

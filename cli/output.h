@@ -18,10 +18,12 @@ void print_error(const Diagnostic& diagnostic, const Globals& globals);
 // A remark on stderr; silent with --quiet.
 void note(std::string_view text, const Globals& globals);
 
+// Throws Error if something of what went to stdout did not arrive.
+void finish_output();
+
 // Columns padded to the widest cell; numbers (cells that begin with a digit) to the right.
 std::string table(const std::vector<std::vector<std::string>>& rows, const std::string& indent = " ");
 
-std::string human_bytes(uint64_t bytes);    // "437.9 MB"
 std::string human_seconds(double seconds);  // "47.1 ms"
 std::string human_count(uint64_t count);    // "1,204"
 

@@ -57,8 +57,10 @@ class Uses {
     if (found == buffers_.end()) return {};
     const Use& use = found->second;
     if (!use.limited) return {0, use.other ? 2 : 1};
-    // Nothing says how large a size may be: a few.
-    return {use.range.lo, std::min(use.range.hi, use.range.hi == kNoLimit ? use.range.lo + 3 : use.range.hi)};
+    // Where nothing reasonable says how large a size may be: a few.
+    constexpr int64_t kReasonable = int64_t{1} << 24;
+    const int64_t lo = use.range.lo < -kReasonable ? 0 : use.range.lo;
+    return {lo, use.range.hi > kReasonable ? lo + 3 : use.range.hi};
   }
 
  private:

@@ -26,6 +26,7 @@ package::ManifestFacts facts_of(const CompileOptions& options, const Compilation
                                .settings = options.settings,
                                .weights_file = options.weights_file,
                                .tuning = tuning_facts(made)};
+  for (const frontend::DimRange& dim : options.dims) facts.dims[dim.name] = frontend::to_string(dim);
   for (const Variant& variant : made.variants) {
     if (variant.when.is_const(1))
       facts.variants.push_back(variant.target.name);
@@ -130,10 +131,12 @@ Compilation compile(const CompileOptions& options, Stage last) {
   try {
     PassRunner runner = make_runner(options);
     if (options.progress) options.progress("reading", 0, 0, options.model);
-    frontend::Imported imported = frontend::import_file(options.model, {.dims = options.dims});
+    frontend::Imported imported = frontend::import_file(
+        options.model, {.dims = options.dims, .sizes_stay_open = options.sizes_stay_open});
     if (!imported.problems.empty()) throw frontend::as_error(imported.problems, options.model);
     Compilation made = run(std::move(imported.graph), options, last, std::move(runner));
     made.summary = std::move(imported.summary);
+    made.files = std::move(imported.files);
     return made;
   } catch (Error& error) {
     if (error.diagnostic.where.file.empty() && error.diagnostic.kind != ErrorKind::kUsage)

@@ -56,6 +56,7 @@ struct CompileOptions {
   std::vector<std::string> gpus;               // likewise; empty: sm_90a, sm_80 and ptx
   std::string nvrtc;  // the library that builds GPU kernels, or its folder; "": where it usually is
   std::vector<frontend::DimRange> dims;
+  bool sizes_stay_open = false;  // frontend::ImportOptions
   std::string mode = "default";
   std::map<std::string, std::string> settings;  // -O key=value
   std::string weights_file;                     // a name for weights beside the library; "": within it
@@ -71,9 +72,10 @@ enum class Stage { kGraph, kLoops, kSchedule, kArtifact };
 
 // What each stage made; `inspect` prints them. A stage that was not reached is empty.
 struct Compilation {
-  std::string summary;  // of the model: "opset 18, 585 nodes, weights 437.9 MB"
-  graph::Graph graph;   // as imported, before the passes on it
-  loop::Program loops;  // one nest an operator
+  std::string summary;             // of the model: "opset 18, 585 nodes, weights 437.9 MB"
+  std::vector<std::string> files;  // that the model was read from
+  graph::Graph graph;              // as imported, before the passes on it
+  loop::Program loops;             // one nest an operator
   std::vector<schedule::Decision> decisions;
   std::vector<codegen::cpu::Variant>
       variants;  // fused, laid out, scheduled, with memory planned; best first,

@@ -76,7 +76,16 @@ std::string read_file(const std::string& path) {
   return contents;
 }
 
+void check_replaceable(const std::string& path) {
+  struct stat status;
+  if (stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) return;
+  fail(ErrorKind::kUnreadable, "cannot-write",
+       cat("cannot write '", path, "': it is ",
+           S_ISDIR(status.st_mode) ? "a folder" : "a device or a pipe, which a file would replace"));
+}
+
 UnfinishedFile::UnfinishedFile(std::string path) : path_(std::move(path)) {
+  check_replaceable(path_);
   // A process id is not enough of a name: containers that share a folder have equal ones, and threads of one
   // process may write one file. O_EXCL follows no link and takes nobody's file.
   static std::atomic<uint32_t> made{0};

@@ -12,6 +12,9 @@ namespace stridec {
 // Throws Error (kUnreadable) naming the file and the system's reason.
 std::string read_file(const std::string& path);
 
+// Throws Error (kUnreadable) if something is at `path` that a file must not take the place of: a folder, a device, a pipe.
+void check_replaceable(const std::string& path);
+
 // A file under construction beside its final name: commit() renames it there, anything else removes it.
 // Errors are kUnreadable (permission, missing folder) or kOverBudget (disk full).
 class UnfinishedFile {

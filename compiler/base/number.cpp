@@ -1,5 +1,6 @@
 #include "compiler/base/number.h"
 
+#include <cstdio>
 #include <cstring>
 
 #include "compiler/base/numeric.h"
@@ -26,6 +27,17 @@ int64_t read_integer(DType dtype, const uint8_t* bytes) {
   int64_t value = 0;
   std::memcpy(&value, bytes, static_cast<size_t>(byte_size(dtype)));
   return wrap_integer(dtype, value);
+}
+
+std::string human_bytes(uint64_t bytes) {
+  char text[32];
+  if (bytes < 1000) return std::to_string(bytes) + " B";
+  double value = static_cast<double>(bytes);
+  const char* units[] = {"B", "KB", "MB", "GB", "TB"};
+  int unit = 0;
+  while (value >= 999.95 && unit < 4) value /= 1000, ++unit;
+  std::snprintf(text, sizeof(text), "%.1f %s", value, units[unit]);
+  return text;
 }
 
 }  // namespace stridec

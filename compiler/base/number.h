@@ -1,7 +1,9 @@
-// Numbers of every dtype as bytes in memory, little endian: how constants are made and read at compile time.
+// Numbers of every dtype as bytes in memory, little endian: how constants are made and read at compile time. Numbers as
+// people read them.
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "compiler/base/dtype.h"
 
@@ -12,5 +14,7 @@ void write_float(DType dtype, double value, uint8_t* bytes);
 double read_float(DType dtype, const uint8_t* bytes);
 void write_integer(DType dtype, int64_t value, uint8_t* bytes);
 int64_t read_integer(DType dtype, const uint8_t* bytes);
+
+std::string human_bytes(uint64_t bytes);  // "437.9 MB"
 
 }  // namespace stridec

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import.h"
 #include "compiler/frontend/onnx/mapped_file.h"
@@ -23,30 +24,25 @@ int64_t parse_size(std::string_view text, std::string_view item) {
   return value;
 }
 
-std::string megabytes(uint64_t bytes) {
-  std::ostringstream out;
-  out.precision(1);
-  out << std::fixed << static_cast<double>(bytes) / 1e6 << " MB";
-  return out.str();
-}
-
 std::string summarize(const onnx::Model& model) {
   uint64_t bytes = 0;
   for (const auto& initializer : model.graph.initializers) bytes += initializer.bytes.size;
-  return cat("opset ", model.opset(), ", ", model.node_count, " nodes, weights ", megabytes(bytes));
+  return cat("opset ", model.opset(), ", ", model.node_count, " nodes, weights ", human_bytes(bytes));
 }
 
-Imported import_graph(const graph::Data& file, const ImportOptions& options) {
-  Imported out{.graph = graph::deserialize(file, ops::shape_table()), .problems = {}, .summary = {}};
+Imported import_graph(const std::string& path, const graph::Data& file, const ImportOptions& options) {
+  Imported out{
+      .graph = graph::deserialize(file, ops::shape_table()), .problems = {}, .summary = {}, .files = {path}};
   for (const DimRange& dim : options.dims) {
     const sym::Expr symbol = sym::var(dim.name);
     const bool known = std::any_of(out.graph.symbols.begin(), out.graph.symbols.end(),
                                    [&](const graph::Symbol& s) { return s.var == symbol && s.input >= 0; });
     if (!known) fail(ErrorKind::kUsage, "bad-dim", cat("the graph has no size named '", dim.name, "'"));
+    if (options.sizes_stay_open && dim.fixed()) continue;
     out.graph.facts.set_range(symbol, dim.lower, dim.upper);
     if (dim.multiple > 1) out.graph.facts.set_divisible(symbol, dim.multiple);
   }
-  out.summary = cat("serialized graph, ", out.graph.nodes.size(), " nodes, ", megabytes(file.size));
+  out.summary = cat("serialized graph, ", out.graph.nodes.size(), " nodes, ", human_bytes(file.size));
   return out;
 }
 
@@ -80,16 +76,26 @@ std::vector<DimRange> parse_dims(std::string_view text) {
   return dims;
 }
 
+std::string to_string(const DimRange& dim) {
+  const auto text = [](const std::optional<int64_t>& bound) {
+    return bound ? std::to_string(*bound) : std::string();
+  };
+  std::string out = dim.fixed() ? text(dim.lower) : cat(text(dim.lower), "..", text(dim.upper));
+  if (dim.multiple > 1) out += cat("%", dim.multiple);
+  return out;
+}
+
 Imported import_file(const std::string& path, const ImportOptions& options) {
   {
     const auto file = onnx::map_file(path);
     const auto* bytes = reinterpret_cast<const uint8_t*>(file->bytes.data());
     if (graph::is_serialized(bytes, file->bytes.size()))
-      return import_graph({.owner = file, .bytes = bytes, .size = file->bytes.size()}, options);
+      return import_graph(path, {.owner = file, .bytes = bytes, .size = file->bytes.size()}, options);
   }
   const onnx::Model model =
       onnx::read_model(path, {.missing_weights_are_zero = options.missing_weights_are_zero});
-  onnx::ImportOptions onnx_options;
+  onnx::ImportOptions onnx_options{
+      .dims = {}, .constants = {}, .items = {}, .sizes_stay_open = options.sizes_stay_open};
   for (const DimRange& dim : options.dims)
     onnx_options.dims[dim.name] = {
         .lower = dim.lower.value_or(1), .upper = dim.upper, .multiple = dim.multiple};
@@ -106,7 +112,9 @@ Imported import_file(const std::string& path, const ImportOptions& options) {
     if (problem.where.file.empty()) problem.where.file = path;
     if (!is_known(problem)) problems.push_back(std::move(problem));
   }
-  return {std::move(imported.graph), std::move(problems), summarize(model)};
+  std::vector<std::string> files = model.external_files;
+  files.insert(files.begin(), path);
+  return {std::move(imported.graph), std::move(problems), summarize(model), std::move(files)};
 }
 
 std::vector<OperatorInfo> operators() { return onnx::operators(); }

@@ -18,12 +18,18 @@ struct DimRange {
   std::string name;
   std::optional<int64_t> lower, upper;
   int64_t multiple = 1;
+  bool fixed() const { return lower && upper == lower; }
 };
 // Parses "batch=1..64,seq=1..512%8,h=32". Throws a usage Error.
 std::vector<DimRange> parse_dims(std::string_view text);
 
+// "1..64%8", as parse_dims reads it behind a name.
+std::string to_string(const DimRange& dim);
+
 struct ImportOptions {
   std::vector<DimRange> dims;
+  // A named size that `dims` fixes stays a symbol all the same: what `dims` fixes are lengths and ranks alone.
+  bool sizes_stay_open = false;
   bool missing_weights_are_zero = false;  // to look at a model whose weights are elsewhere
 };
 
@@ -31,7 +37,8 @@ struct Imported {
   graph::Graph graph;
   std::vector<Diagnostic>
       problems;         // what stands in the way of compiling, all of it; the graph is whole if there is none
-  std::string summary;  // "opset 18, 585 nodes, 110 M parameters (437.9 MB)"
+  std::string summary;  // "opset 18, 585 nodes, weights 437.9 MB"
+  std::vector<std::string> files;  // that it came from: the model's, and those with its external data
 };
 
 // By its contents: ONNX, or a serialized graph (compiler/graph/serialize.h). Throws Error for files that cannot be read at all.

@@ -93,8 +93,7 @@ void write(const Artifact& artifact, const Programs& programs, const std::string
       (std::filesystem::path(path).parent_path() / artifact.weights_file).string();
   // What a rename would stumble over, before the first of them.
   for (const std::string& target : {path, manifest_path(path), separate ? weights_path : path})
-    if (std::filesystem::is_directory(target))
-      fail(ErrorKind::kUnreadable, "cannot-write", cat("cannot write '", target, "': it is a folder"));
+    check_replaceable(target);
   std::optional<UnfinishedFile> weights_file;
   if (separate) {
     weights_file.emplace(weights_path);

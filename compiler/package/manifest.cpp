@@ -127,6 +127,7 @@ std::string manifest(const Program& program, const ManifestFacts& facts) {
       {"model", {{"file", facts.model_file}, {"sha256", facts.model_sha256}}},
       {"mode", facts.mode},
       {"options", facts.settings},
+      {"dims", facts.dims},
       {"inputs", values_of(program, program.inputs)},
       {"outputs", values_of(program, program.outputs)},
       {"states", values_of(program, program.states)},

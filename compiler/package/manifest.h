@@ -27,10 +27,11 @@ struct ManifestFacts {
   std::string model_file, model_sha256;  // the file's name without its folder
   std::string mode;
   std::map<std::string, std::string> settings;
-  std::vector<std::string> variants;      // CPU variants, best first
-  std::vector<std::string> gpu_variants;  // likewise
-  std::string glibc;                      // "2.34": the least that the library runs on
-  std::string weights_file;               // beside the library; "": within it
+  std::map<std::string, std::string> dims;  // --dim, by name: "1..64%8"
+  std::vector<std::string> variants;        // CPU variants, best first
+  std::vector<std::string> gpu_variants;    // likewise
+  std::string glibc;                        // "2.34": the least that the library runs on
+  std::string weights_file;                 // beside the library; "": within it
   TuningFacts tuning;
   // Programs for some sizes alone, of the best variant, in the order in which the run asks for them.
   struct Specialization {

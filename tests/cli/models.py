@@ -82,6 +82,25 @@ def counted():
     )
 
 
+def frames():
+    """The tensors of a sequence, whose length is said with --dim, one behind the other."""
+    made = model([helper.make_node("ConcatFromSequence", ["frames"], ["y"], "join/Concat", axis=0)], [], [value("y", None)])
+    made.graph.input.append(helper.make_tensor_sequence_value_info("frames", F32, ["n", 4]))
+    return made
+
+
+def repeated():
+    """x doubled as often as the run says."""
+    body = helper.make_graph(
+        [helper.make_node("Add", ["v", "v"], ["twice"]), helper.make_node("Identity", ["go"], ["on"])],
+        "body",
+        [value("i", [], I64), value("go", [], TensorProto.BOOL), value("v", ["n"])],
+        [value("on", [], TensorProto.BOOL), value("twice", ["n"])],
+    )
+    loop = helper.make_node("Loop", ["times", "", "x"], ["y"], "repeat/Loop", body=body)
+    return model([loop], [value("times", [], I64), value("x", ["n"])], [value("y", ["n"])])
+
+
 def gather():
     """picked = table[index]; total = left + right, of which each may have one row or as many as the other."""
     return model(
@@ -322,7 +341,8 @@ def write_all(folder):
         with open(path(name), "wb") as file:
             file.write(data)
 
-    good = {"mlp": mlp(), "scaled": scaled(), "rounded": rounded(), "counted": counted(), "gather": gather(), "tower": tower()}
+    good = {"mlp": mlp(), "scaled": scaled(), "rounded": rounded(), "counted": counted(), "gather": gather(), "tower": tower(),
+            "frames": frames(), "repeated": repeated()}  # fmt: skip
     for name, made in {**good, **bad_models(), **overflowing_models(), **bombs()}.items():
         write(name + ".onnx", made.SerializeToString())
     for name, data in bad_files(mlp().SerializeToString()).items():

@@ -102,6 +102,16 @@ TRANSCRIPTS = {
         ("compile mlp.onnx -o out.so --cpu i8086", 1),
         ("compile mlp.onnx -o nowhere/out.so", 2),
         ("compile mlp.onnx -o taken.so", 2),
+        ("compile mlp.onnx -o mlp.onnx", 1),
+        ("compile mlp.onnx -o out.json", 1),
+        ("compile mlp.onnx -o out.so --max-seconds -1", 1),
+        ("verify mlp.onnx --tolerance nan", 1),
+        ("verify mlp.onnx --runs 0", 1),
+        ("verify mlp.onnx --dim colour=3", 1),
+        ("verify mlp.onnx --input z=good.npy", 1),
+        ("bench mlp.so --dim colour=3", 1),
+        ("bench mlp.so --input z=good.npy", 1),
+        ("inspect mlp.onnx --stage=source --kernel 9", 1),
         ("inspect mlp.onnx --stage=dreams", 1),
         ("run missing.so", 2),
         ("run text.onnx", 3),
@@ -137,6 +147,7 @@ TRANSCRIPTS = {
         ("run mlp.so --input x=wide.npy", 4),
         ("run mlp.so --input x=many.npy", 4),
         ("run mlp.so --input z=good.npy", 1),
+        ("run mlp.so --random --dim colour=3", 1),
         ("run mlp.so --input x=good.npy --output z=out.npy", 1),
         ("run mlp.so --input x=missing.npy", 2),
         ("run mlp.so --input x=text.onnx", 3),
@@ -292,6 +303,33 @@ def test_external_weights():
     expect(contents() == before, f"left {sorted(contents().items() ^ before.items())}")
 
 
+def test_outputs_take_no_inputs_place():
+    """Neither the model, by any of its names, nor its weights, nor a pipe is replaced; the result of a check is."""
+    shutil.copy("external.onnx", "model.onnx")
+    shutil.copy("whole.bin", "model.weights")
+    model = models.onnx.load("model.onnx", load_external_data=False)
+    for tensor in model.graph.initializer:
+        for entry in tensor.external_data:
+            entry.value = "model.weights" if entry.key == "location" else entry.value
+    models.onnx.save(model, "model.onnx")
+    os.symlink("model.onnx", "linked.onnx")
+    os.mkfifo("pipe.so")
+    before = contents()
+    for command, code in (
+        ("compile model.onnx -o linked.onnx", 1),
+        ("compile linked.onnx -o model.onnx", 1),
+        ("compile model.onnx -o model.so --weights external", 1),
+        ("compile model.onnx -o pipe.so", 2),
+        ("run mlp.so --random --output y=pipe.so", 2),
+        ("inspect mlp.onnx --write-graph pipe.so", 2),
+    ):
+        stridec(command, code)
+        expect(contents() == before, f"'{command}' left {sorted(contents().items() ^ before.items())}")
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run([STRIDEC, "exit-codes"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=SECONDS)
+    expect(done.returncode == 6 and "error[no-space]" in done.stderr, f"exit code {done.returncode}: {done.stderr}")
+
+
 def test_interruption():
     """SIGINT at four moments: the code is 130 and nothing is left, or the work was done by then."""
     for number, delay in enumerate([0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8]):
@@ -310,7 +348,7 @@ def test_interruption():
             expect(number < 3 and contents() == before, messages)
             continue
         expect(process.returncode == 130, f"exit code {process.returncode} instead of 130: {messages}")
-        expect("interrupted" in messages, messages)
+        expect("interrupted" in messages and "--> tower.onnx" in messages, messages)
         expect(contents() == before, f"left {sorted(contents().items() ^ before.items())}")
 
 
@@ -363,6 +401,16 @@ def test_manifest():
         expect(stridec(f"inspect {name}.json --format=json", 0).stdout == text, "inspect changes the manifest")
     symbols = {row["name"]: row for row in manifest["symbols"]}
     expect((symbols["batch"]["minimum"], symbols["batch"]["maximum"]) == (1, 8), f"symbols {symbols}")
+
+
+def test_inspect_by_content():
+    """What a file is does not hang on its name."""
+    shutil.copy("mlp.so", "library")
+    text = stridec("inspect library", 0).stdout
+    expect(text.replace("library", "mlp.so", 1) == stridec("inspect mlp.so", 0).stdout, text)
+    with open("other.json", "w", encoding="utf-8") as file:
+        file.write('{"kernels": []}')
+    expect("bad-manifest" in stridec("inspect other.json", 3).stderr, "not refused as a manifest")
 
 
 def test_inspect():
@@ -503,6 +551,22 @@ def test_run_and_verify():
     np.testing.assert_allclose(np.load("y.npy"), expected, rtol=1e-5, atol=1e-6)
     stridec("verify mlp.onnx mlp.so --dim batch=3", 0)
     stridec("verify mlp.onnx", 0)
+    # Sizes are the artifact's, whether --dim gave a range or a number; what it cannot have is refused.
+    for dims, ask, code in (
+        ("batch=6..9", "", 0),
+        ("batch=7", "", 0),
+        ("batch=7", "--dim batch=7", 0),
+        ("batch=7", "--dim batch=8", 4),
+        ("batch=6..9", "--dim colour=8", 1),
+    ):
+        stridec(f"compile mlp.onnx -o few.so --dim {dims}", 0)
+        stridec(f"verify mlp.onnx few.so {ask}", code)
+        stridec("bench few.so --seconds 0.01", 0)
+    stridec("verify frames.onnx --dim frames=3", 0)
+    stridec("verify frames.onnx", 5)
+    stridec("compile frames.onnx -o frames.so --dim frames=3", 0)
+    stridec("verify frames.onnx frames.so", 0)
+    stridec("verify repeated.onnx --runs 2", 0)
     sizes = json.loads(stridec("verify gather.onnx --format=json", 0).stdout)["runs"]  # no size, no index is given
     expect(len(sizes) == 3 and all(run["sizes"]["n"] == run["sizes"]["m"] or 1 in run["sizes"].values() for run in sizes), sizes)
     np.save("wrong.npy", expected + 1)
@@ -724,11 +788,13 @@ TESTS = [
     test_bombs,
     test_check,
     test_external_weights,
+    test_outputs_take_no_inputs_place,
     test_interruption,
     test_existing_artifact_survives,
     test_mutations,
     test_manifest,
     test_inspect,
+    test_inspect_by_content,
     test_pass_flags,
     test_json_everywhere,
     test_progress,

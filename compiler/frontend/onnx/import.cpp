@@ -111,8 +111,7 @@ class InputSymbols {
   std::optional<int64_t> given(const std::string& name) {
     used_.insert(name);
     auto it = options_.dims.find(name);
-    if (it == options_.dims.end() || !it->second.upper || *it->second.upper != it->second.lower)
-      return std::nullopt;
+    if (it == options_.dims.end() || !it->second.fixed()) return std::nullopt;
     return it->second.lower;
   }
 
@@ -127,7 +126,7 @@ class InputSymbols {
 
   void set_ranges(sym::Facts& facts) const {
     for (const auto& [name, range] : options_.dims) {
-      if (range.upper && *range.upper == range.lower) continue;
+      if (range.fixed()) continue;
       facts.set_range(sym::var(name), range.lower, range.upper);
       if (range.multiple > 1) facts.set_divisible(sym::var(name), range.multiple);
     }
@@ -137,9 +136,8 @@ class InputSymbols {
   sym::Expr symbol(const std::string& name) {
     used_.insert(name);
     auto it = options_.dims.find(name);
-    if (it != options_.dims.end() && it->second.upper && *it->second.upper == it->second.lower)
-      return it->second.lower;
-    return sym::var(name);
+    const bool fixed = it != options_.dims.end() && it->second.fixed() && !options_.sizes_stay_open;
+    return fixed ? it->second.lower : sym::var(name);
   }
 
   static std::optional<sym::Expr> parsed(const std::string& text) {
@@ -362,12 +360,12 @@ class ModelImporter : public Importer {
     if (type->kind != Type::Kind::kSequence || type->element.empty()) {
       if (type != &v.type && !items)
         return problem("optional-input", "whether the optional input is there must be known at compile time",
-                       "");
+                       cat("say it: --dim ", v.name, "=1, or --dim ", v.name, "=0"));
       return tensor(v.name, *type, shape(0));
     }
     if (!items)
       return problem("sequence-length", "the number of tensors in the sequence must be known at compile time",
-                     "");
+                     cat("say it: --dim ", v.name, "=3"));
     Input out{.kind = Slot::Kind::kSequence, .name = v.name};
     for (size_t i = 0; i < items->shapes.size(); ++i) {
       auto item = tensor(cat(v.name, "[", i, "]"), type->element[0], shape(i));

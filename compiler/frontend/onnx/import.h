@@ -20,6 +20,7 @@ struct DimRange {
   int64_t lower = 0;
   std::optional<int64_t> upper;
   int64_t multiple = 1;
+  bool fixed() const { return upper == lower; }
 };
 
 // What a sequence or optional input holds, one shape per tensor; none: as the model declares it. The items of
@@ -37,6 +38,7 @@ struct ImportOptions {
       constants;  // inputs with a value known now: they are no inputs of the artifact
   std::map<std::string, InputItems> items;  // by input: what a sequence or optional holds, where `dims` is
                                             // too little
+  bool sizes_stay_open = false;             // a symbol that `dims` fixes stays one; lengths and ranks do not
 };
 
 struct Imported {

@@ -141,7 +141,8 @@ struct Function {
 };
 
 struct Model {
-  std::string file;  // as the user wrote it
+  std::string file;                         // as the user wrote it
+  std::vector<std::string> external_files;  // with its data
   int64_t ir_version = 0;
   std::string producer;  // "pytorch 2.9"
   std::map<std::string, int> opsets;

@@ -26,6 +26,8 @@ Model parse(const std::filesystem::path& path, const ReadOptions& options) {
     fail(ErrorKind::kMalformed, "not-a-model", "the file is not an ONNX model: it looks like " + looks.what,
          looks.help);
   Model model = parse_model(split_weights(source.file->bytes), source);
+  for (const auto& [location, file] : source.external)
+    model.external_files.push_back((source.folder / location).string());
   if (model.ir_version < 3 && model.opsets.empty()) model.opsets[""] = 1;
   inline_functions(model);
   validate(model);

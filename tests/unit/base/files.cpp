@@ -1,10 +1,13 @@
 #include "compiler/base/files.h"
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
+
+#include "compiler/base/diagnostic.h"
 
 using namespace stridec;
 
@@ -38,6 +41,15 @@ TEST_CASE("two writers of one file do not meet") {
     second.commit();
     CHECK(read_file(path) == "second");
   }
+  CHECK(folder.files() == 1);
+}
+
+TEST_CASE("folders, devices and pipes are not replaced") {
+  Folder folder;
+  const std::string pipe = folder.path + "/pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  for (const std::string& path : {folder.path, pipe, std::string("/dev/null")})
+    CHECK_THROWS_AS(UnfinishedFile{path}, Error);
   CHECK(folder.files() == 1);
 }
 
