@@ -110,7 +110,7 @@ class Splitter {
     Chain::Part part{.link = true, .nest = part_nest(*std::move(block)), .columns = loop->dims};
     for (const loop::Dim& dim : loop->dims) part.nest.dims.push_back(dim);
     const auto contraction = match_contraction(part.nest);
-    if (!contraction) return std::nullopt;
+    if (!contraction || !is_float(contraction->dtype)) return std::nullopt;
     const auto factors = link_factors(*contraction, part.columns);
     // Every row has its own of what is passed on: rows do not share it as their columns.
     if (!factors || reads_written(contraction->factors[factors->columns])) return std::nullopt;

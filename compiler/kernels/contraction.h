@@ -32,13 +32,18 @@ struct Factor {
 struct Contraction {
   size_t at = 0;  // of the reduce in nest.body
   const loop::Reduce* reduce = nullptr;
-  DType dtype = DType::kF32;  // f32 or f64: of the product and the sum
+  DType dtype = DType::kF32;  // f32, f64 or i32: of the product and the sum
   Factor factors[2];          // as written
 };
 
 // Nothing where the nest is not one sum of products with pointwise statements around it, or where a factor's
 // value depends on data other than through loads at index expressions.
 std::optional<Contraction> match_contraction(const loop::Nest& nest);
+
+// The factor as a micro-kernel takes it that multiplies elements of `dtype`: the factor itself, what it is a widening
+// conversion of, or, where its values fit, the factor to be narrowed on the way to scratch. Nothing where elements of
+// this dtype do not hold all its values.
+std::optional<Factor> as_elements(const loop::Nest& nest, const Factor& factor, DType dtype);
 
 // Element offset of an access under its buffer's strides, simplified.
 sym::Expr offset_of(const loop::Program& program, const loop::Access& access, const sym::Facts& facts);

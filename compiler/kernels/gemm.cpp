@@ -7,19 +7,18 @@ namespace stridec::kernels {
 namespace {
 
 constexpr GemmKernel kKernels[] = {
-#define STRIDEC_GEMM_KERNEL(name, dtype, bytes, rows, vectors) {name, DType::dtype, bytes, rows, vectors},
+#define STRIDEC_GEMM_KERNEL(name, dtype, bytes, rows, vectors) \
+  {name, DType::dtype, DType::dtype, DType::dtype, bytes, rows, vectors, nullptr},
+#define STRIDEC_DOT_KERNEL(name, a, b, dtype, instruction, bytes, rows, vectors) \
+  {name, DType::a, DType::b, DType::dtype, bytes, rows, vectors, instruction},
 #include "compiler/kernels/kernels.def"
 #undef STRIDEC_GEMM_KERNEL
+#undef STRIDEC_DOT_KERNEL
 };
 
-std::string_view c_type(DType dtype) {
-  STRIDEC_CHECK(dtype == DType::kF32 || dtype == DType::kF64);
-  return dtype == DType::kF32 ? "float" : "double";
-}
-
-std::string parameters(std::string_view element) {
-  return cat("long rows, long segments, long run, const ", element, "* const* a_rows, const ", element,
-             "* b, long b_stride, ", element, "* tile, long accumulate, const char* ahead, long lines");
+std::string parameters(std::string_view a, std::string_view b, std::string_view sum) {
+  return cat("long rows, long segments, long run, const ", a, "* const* a_rows, const ", b,
+             "* b, long b_stride, ", sum, "* tile, long accumulate, const char* ahead, long lines");
 }
 
 // Wants: element, L lanes, V vectors, MAX rows, STEP, multiply_add. One k at a time is enough: the loop's own
@@ -67,7 +66,92 @@ static __attribute__((noinline)) void tile_of(long segments, long run, const ele
 }
 )";
 
+// The same for groups of k. Wants: a_element, b_element, element, G elements of a group, L lanes, V vectors, MAX rows,
+// STEP, DOT(sum, row, column) of 32-bit words, and OFFSET, which is exclusive-ored to the words of a. Where that is not 0 it
+// adds 128 to signed bytes, and the sums of 128 * b, kept beside the tile's, are taken off again.
+constexpr std::string_view kDotTile = R"(
+typedef element vec __attribute__((ext_vector_type(L)));
+typedef int words __attribute__((ext_vector_type(L)));
+typedef int loose_words __attribute__((ext_vector_type(L), aligned(1)));
+typedef int loose_word __attribute__((aligned(1), may_alias));
+
+template <int R>
+static __attribute__((noinline)) void tile_of(long segments, long run, const a_element* const* a_rows,
+                                              const b_element* b, long b_stride, element* tile, long accumulate,
+                                              const char* ahead, long lines) {
+  vec acc[R][V], offset[V];
+#pragma clang loop unroll(full)
+  for (int i = 0; i < R; ++i)
+#pragma clang loop unroll(full)
+    for (int j = 0; j < V; ++j) acc[i][j] = accumulate ? *(const vec*)(tile + (i * V + j) * L) : (vec)(0);
+#pragma clang loop unroll(full)
+  for (int j = 0; j < V; ++j) offset[j] = (vec)(0);
+  for (long s = 0; s < segments; ++s, a_rows += MAX) {
+    const a_element* a[R];
+#pragma clang loop unroll(full)
+    for (int i = 0; i < R; ++i) a[i] = a_rows[i];
+#pragma clang loop unroll(disable)
+    for (long k = 0; k < run;) {
+#pragma clang loop unroll(disable)
+      for (long l = 0; l < lines; ++l, ahead += 64) __builtin_prefetch(ahead, 0, 3);
+      const long end = run - k < STEP * G ? run : k + STEP * G;
+#pragma clang loop unroll(disable)
+      for (; k < end; k += G, b += b_stride) {
+        words column[V];
+#pragma clang loop unroll(full)
+        for (int j = 0; j < V; ++j) column[j] = *(const loose_words*)(b + j * (L * G));
+        if (OFFSET) {
+#pragma clang loop unroll(full)
+          for (int j = 0; j < V; ++j) offset[j] = DOT(offset[j], (words)(OFFSET), column[j]);
+        }
+#pragma clang loop unroll(full)
+        for (int i = 0; i < R; ++i) {
+          const words row = (words)(*(const loose_word*)(a[i] + k)) ^ (words)(OFFSET);
+#pragma clang loop unroll(full)
+          for (int j = 0; j < V; ++j) acc[i][j] = DOT(acc[i][j], row, column[j]);
+        }
+      }
+    }
+  }
+#pragma clang loop unroll(full)
+  for (int i = 0; i < R; ++i)
+#pragma clang loop unroll(full)
+    for (int j = 0; j < V; ++j)
+      *(vec*)(tile + (i * V + j) * L) = OFFSET ? acc[i][j] - offset[j] : acc[i][j];
+}
+)";
+
+// The instruction for a group of k, over words.
+std::string dot_text(const GemmKernel& kernel) {
+  const int bits = kernel.vector_bytes * 8;
+  if (kernel.a == DType::kBF16) {
+    const int halves = kernel.vector_bytes / 2;
+    return cat("typedef __bf16 halves __attribute__((ext_vector_type(", halves, ")));\n",
+               "#define DOT(sum, row, column) __builtin_ia32_dpbf16ps_", bits,
+               "(sum, (halves)(row), (halves)(column))\n");
+  }
+  if (kernel.a == DType::kI16) {  // clang makes one instruction of it where there is one
+    return cat("typedef short halves __attribute__((ext_vector_type(", kernel.vector_bytes / 2, ")));\n",
+               "#define DOT(sum, row, column) ((sum) + (vec)__builtin_ia32_pmaddwd", bits,
+               "((halves)(row), (halves)(column)))\n");
+  }
+  return cat("#define DOT(sum, row, column) __builtin_ia32_vpdpbusd", bits, "(sum, row, column)\n");
+}
+
 }  // namespace
+
+std::string_view gemm_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return "float";
+    case DType::kF64: return "double";
+    case DType::kI32: return "int";
+    case DType::kI16: return "short";
+    case DType::kBF16: return "unsigned short";
+    case DType::kI8: return "signed char";
+    case DType::kU8: return "unsigned char";
+    default: STRIDEC_CHECK(false, name(dtype));
+  }
+}
 
 std::span<const GemmKernel> gemm_kernels() { return kKernels; }
 
@@ -88,18 +172,27 @@ std::string gemm_symbol(const GemmKernel& kernel, const CpuTarget& target) {
 
 std::string gemm_declaration(const GemmKernel& kernel, const CpuTarget& target) {
   return cat("extern \"C\" __attribute__((visibility(\"hidden\"))) void ", gemm_symbol(kernel, target), "(",
-             parameters(c_type(kernel.dtype)), ");\n");
+             parameters(gemm_type(kernel.a), gemm_type(kernel.b), gemm_type(kernel.dtype)), ");\n");
 }
 
 std::string gemm_text(const GemmKernel& kernel, const CpuTarget& target) {
-  std::string out = cat("// ", kernel.name, "\ntypedef ", c_type(kernel.dtype), " element;\n");
+  std::string out = cat("// ", kernel.name, "\ntypedef ", gemm_type(kernel.dtype), " element;\n");
   out += cat("enum { L = ", kernel.lanes(), ", V = ", kernel.vectors, ", MAX = ", kernel.rows,
              ", STEP = ", kGemmStep, " };\n");
-  out += cat("#define MULTIPLY_ADD(x, y, z) ",
-             target.fma ? "__builtin_elementwise_fma(x, y, z)" : "((z) + (x) * (y))", "\n");
-  out += kTile;
+  if (kernel.group() == 1) {
+    out += cat("#define MULTIPLY_ADD(x, y, z) ",
+               target.fma ? "__builtin_elementwise_fma(x, y, z)" : "((z) + (x) * (y))", "\n");
+    out += kTile;
+  } else {
+    out += cat("typedef ", gemm_type(kernel.a), " a_element;\ntypedef ", gemm_type(kernel.b), " b_element;\n");
+    out += cat("enum { G = ", kernel.group(), ", OFFSET = ", kernel.a == DType::kI8 ? "(int)0x80808080" : "0",
+               " };\n");
+    out += dot_text(kernel);
+    out += kDotTile;
+  }
   out += cat("\n", gemm_declaration(kernel, target));
-  out += cat("void ", gemm_symbol(kernel, target), "(", parameters("element"), ") {\n  switch (rows) {\n");
+  out += cat("void ", gemm_symbol(kernel, target), "(",
+             parameters(gemm_type(kernel.a), gemm_type(kernel.b), "element"), ") {\n  switch (rows) {\n");
   for (int rows = 1; rows <= kernel.rows; ++rows) {
     out += rows < kernel.rows ? cat("    case ", rows, ":") : "    default:";
     out += cat(" return tile_of<", rows,

@@ -6,7 +6,8 @@
 //   tile[i][j] (+)= sum over s < segments, k < run of  a_rows[s * kRows + i][k] * b[s * run + k][j]
 //
 // where each a_rows pointer leads to `run` consecutive elements and consecutive rows of b are `b_stride`
-// elements apart. A matrix product has one segment; a convolution has one per tap, with a row of zeros where
+// elements apart. Kernels of narrow operands multiply a `group` of consecutive k at once, four bytes of a: run is a
+// multiple of it, and b has [k / group][column][group] with b_stride elements from group to group. A matrix product has one segment; a convolution has one per tap, with a row of zeros where
 // a tap is in the padding. The tile goes to memory (a cache line or two per accumulator, in L1) so that one
 // micro-kernel serves every epilogue and is built once; measured, the stores disappear behind the next tile's
 // multiply-adds. While it runs it asks for `lines` cache lines from `ahead` on in every kGemmStep of k: where the next
@@ -26,13 +27,19 @@ constexpr int kGemmStep = 8;  // k between prefetches
 
 struct GemmKernel {
   std::string_view name;  // "gemm.f32.8x48"
-  DType dtype;            // of a, b and the accumulators
+  DType a, b;             // of the operands
+  DType dtype;            // of the accumulators
   int vector_bytes;
-  int rows;     // most rows of a tile; fewer are instantiations of the same text
-  int vectors;  // of a tile's columns
+  int rows;                                // most rows of a tile; fewer are instantiations of the same text
+  int vectors;                             // of a tile's columns
+  bool CpuTarget::* instruction = nullptr;  // that it cannot do without
 
   int lanes() const { return vector_bytes / byte_size(dtype); }
   int columns() const { return vectors * lanes(); }
+  int group() const { return a == dtype ? 1 : byte_size(dtype) / byte_size(a); }
+  bool runs_on(const CpuTarget& target) const {
+    return vector_bytes == target.vector_bytes && (!instruction || target.*instruction);
+  }
 };
 
 // The rows of kernels.def.
@@ -43,11 +50,13 @@ const GemmKernel* find_gemm_kernel(std::string_view name);
 std::string gemm_symbol(const GemmKernel& kernel, const CpuTarget& target);
 
 // Its declaration, for callers:
-//   extern "C" void SYMBOL(int64_t rows, int64_t segments, int64_t run, const T* const* a_rows, const T* b,
+//   extern "C" void SYMBOL(int64_t rows, int64_t segments, int64_t run, const A* const* a_rows, const B* b,
 //                          int64_t b_stride, T* tile, int64_t accumulate, const char* ahead, int64_t lines);
+// with A, B and T of gemm_type().
 // 1 <= rows <= kernel.rows; a_rows has kernel.rows entries per segment, of which the first `rows` are read;
 // tile is aligned to vector_bytes and has kernel.columns() elements per row.
 std::string gemm_declaration(const GemmKernel& kernel, const CpuTarget& target);
+std::string_view gemm_type(DType dtype);
 
 // The translation unit that defines it.
 std::string gemm_text(const GemmKernel& kernel, const CpuTarget& target);

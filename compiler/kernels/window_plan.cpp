@@ -63,7 +63,13 @@ std::optional<PanelLayout> panels_of(const loop::Schedule& schedule) {
   if (is_gemm(schedule)) {
     const GemmPlan plan = to_plan(schedule);
     if (plan.b != GemmPlan::B::kWeights) return std::nullopt;
-    PanelLayout layout{.batch = plan.batch, .columns = plan.columns, .k = plan.segments, .panel = plan.panel};
+    PanelLayout layout{.batch = plan.batch,
+                       .columns = plan.columns,
+                       .k = plan.segments,
+                       .along = {},
+                       .panel = plan.panel,
+                       .element = plan.kernel->b,
+                       .group = plan.kernel->group()};
     layout.k.insert(layout.k.end(), plan.run.begin(), plan.run.end());
     return layout;
   }

@@ -31,11 +31,14 @@ bool is_window(const loop::Schedule& schedule);
 loop::Schedule to_schedule(const WindowPlan& plan);
 WindowPlan to_window_plan(const loop::Schedule& schedule);  // of an is_window() schedule
 
-// The panels of b that a schedule wants packed: [batch dims that b has][panel][k dims][columns of a panel].
+// The panels of b that a schedule wants packed: [batch dims that b has][panel][k dims][columns of a panel], or of
+// groups of k [batch dims][panel][flattened k / group][columns of a panel][group], with zeros behind the last k.
 struct PanelLayout {
   std::vector<sym::Expr> batch, columns, k;
   std::optional<sym::Expr> along;  // a dim that b has not, where both factors have the columns
   int64_t panel = 0;
+  DType element = DType::kF32;
+  int group = 1;
 };
 std::optional<PanelLayout> panels_of(const loop::Schedule& schedule);
 

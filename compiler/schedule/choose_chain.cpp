@@ -79,7 +79,7 @@ std::vector<RankedChainPlan> chain_space(const loop::Program& program, const loo
     link.columns = typical(part.columns.back().extent, program.facts);
     for (const loop::Dim& dim : contraction->reduce->dims) link.k *= typical(dim.extent, program.facts);
     for (const kernels::GemmKernel& kernel : kernels::gemm_kernels())
-      if (kernel.dtype == contraction->dtype && kernel.vector_bytes == target.vector_bytes)
+      if (kernel.group() == 1 && kernel.dtype == contraction->dtype && kernel.runs_on(target))
         link.kernels.push_back(&kernel);
     if (link.kernels.empty()) return {};
     sort_stable(link.kernels, [&](const auto* x, const auto* y) {

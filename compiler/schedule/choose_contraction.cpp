@@ -119,8 +119,7 @@ Dims choose_run(const Problem& p, const Factor& a, const Dims& k) {
   if (!a.load) return {};
   const loop::Access& access = a.load->access;
   const Expr mask = sym::simplify(access.mask, p.facts);
-  if (!mask.is_const(1) && (a.load->fill.f != 0 || a.load->fill.i != 0 || std::signbit(a.load->fill.f)))
-    return {};
+  if (!mask.is_const(1) && (a.load->fill.f != 0 || std::signbit(a.load->fill.f))) return {};
   const Expr offset = kernels::offset_of(p.program, access, p.facts);
   Dims run;
   Expr step = 1;
@@ -198,8 +197,8 @@ struct Shape {
   double k() const { return segments * run; }
 };
 
-// Cycles of one k of a tile with this many rows.
-double cycles_per_k(const GemmKernel& kernel, double rows, const CpuTarget& target) {
+// Cycles of one group of k of a tile with this many rows.
+double cycles_per_group(const GemmKernel& kernel, double rows, const CpuTarget& target) {
   const double fma = rows * kernel.vectors / target.fma_per_cycle;
   const double loads = (rows + kernel.vectors) * kernel.vector_bytes / target.load_bytes_per_cycle;
   return std::max({fma, loads, kFmaLatency}) + kBroadcast * rows;
@@ -215,7 +214,7 @@ double imbalance(double tasks) {
 
 // Of k that a panel of half the cache can hold beside the rows and the next panel.
 int64_t choose_chunk(const GemmKernel& kernel, const CpuTarget& target) {
-  return std::max<int64_t>(128, target.l2_bytes / 4 / (kernel.columns() * byte_size(kernel.dtype)));
+  return std::max<int64_t>(128, target.l2_bytes / 4 / (kernel.columns() * byte_size(kernel.b)));
 }
 
 double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, bool unit_store,
@@ -223,13 +222,15 @@ double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, bool
   const GemmKernel& kernel = *plan.kernel;
   const double tiles = std::ceil(s.rows / kernel.rows), panels = std::ceil(s.columns / kernel.columns());
   const double blocks = std::ceil(tiles / static_cast<double>(plan.tiles));
-  const double per_k = cycles_per_k(kernel, s.rows / tiles, target);
+  const double groups = std::ceil(s.k() / kernel.group());
+  double per_group = cycles_per_group(kernel, s.rows / tiles, target);
+  if (kernel.a == DType::kI8) per_group += (s.rows / tiles + kernel.vectors) / target.fma_per_cycle;
   const double segments = plan.a == GemmPlan::A::kDirect ? s.segments : 1;
   const double pieces = plan.chunk > 0 ? std::ceil(s.k() / static_cast<double>(plan.chunk)) : 1;
-  double tile = s.k() * per_k + pieces * kTileCall + segments * kSegment;
+  double tile = groups * per_group + pieces * kTileCall + segments * kSegment;
   tile += s.rows / tiles * kernel.vectors * kEpilogueVector * (unit_store ? 1 : kernel.lanes());
   // Panels come from beyond L2, each time that they were driven out.
-  const double panel = s.k() * kernel.vectors, bytes = byte_size(kernel.dtype);
+  const double panel = groups * kernel.vectors, bytes = byte_size(kernel.a);
   const double block_bytes = s.rows / blocks * s.k() * bytes;
   const bool panels_stay = panels * panel * kernel.vector_bytes + block_bytes <= target.l2_bytes / 2;
   const double readings = panels_stay || (!plan.rows_outer && pieces == 1) ? 1 : blocks;
@@ -242,7 +243,8 @@ double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, bool
   if (!rows_stay) total += panels * s.rows * s.k() * bytes / kernel.vector_bytes * kStreamedLine;
   total *= s.batch * imbalance(s.batch * panels * blocks);
   // Copies: contiguous ones move a vector in two cycles, others an element.
-  const double vector = 2.0 / kernel.lanes(), element = 1.5;
+  // Those of groups interleave several rows.
+  const double vector = (kernel.group() == 1 ? 2.0 : 4.0) / kernel.lanes(), element = 1.5;
   if (plan.a == GemmPlan::A::kPack) {
     total += s.batch * s.rows * s.k() * (unit_a ? vector : element) *
              (plan.rows_outer || blocks == 1 ? 1 : panels);
@@ -257,7 +259,7 @@ double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, bool
 // Tiles of rows that a task may have: most of them first.
 std::vector<int64_t> tiles_of_task(const GemmPlan& plan, const Shape& s, const CpuTarget& target) {
   // A block stays in the last level of cache, whatever the rows are.
-  const double bytes = s.k() * plan.kernel->rows * byte_size(plan.kernel->dtype);
+  const double bytes = s.k() * plan.kernel->rows * byte_size(plan.kernel->a);
   const double most = std::max(2.0, target.l3_bytes / bytes);
   std::vector<int64_t> out;
   for (const int64_t tiles : {64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1})
@@ -284,9 +286,15 @@ void place_k(const Problem& p, const Factor& a, GemmPlan& plan, Dims& run, Dims&
   plan.segments = vars(segments), plan.run = vars(run);
 }
 
-// `whole`: the space rather than one plan for each micro-kernel.
-void add_plans(const Problem& p, const Factor& a, const Factor& b, const CpuTarget& target, bool whole,
-               std::vector<RankedPlan>& out) {
+bool is_multiple(const Problem& p, const Dims& dims, int64_t divisor) {
+  Expr extent = 1;
+  for (const Dim& dim : dims) extent *= dim.extent;
+  return divisor == 1 || p.facts.holds(sym::eq(sym::mod(extent, divisor), 0));
+}
+
+// `like`: the micro-kernels that take such elements. `whole`: the space rather than one plan for each of them.
+void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKernel& like,
+               const CpuTarget& target, bool whole, std::vector<RankedPlan>& out) {
   const Dims& k = p.contraction.reduce->dims;
   Dims batch, rows, candidates;
   for (const Dim& dim : p.nest.dims) {
@@ -305,9 +313,11 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const CpuTarg
   }
 
   constexpr double kShortRun = 4;
-  const Dims in_place = choose_run(p, a, k);
+  const int group = like.group();
+  Dims in_place = choose_run(p, a, k);
+  if (!is_multiple(p, in_place, group)) in_place.clear();
   const bool prefer_pack =
-      in_place.empty() || (points(p, in_place) < kShortRun && in_place.size() < k.size());
+      in_place.empty() || (points(p, in_place) < kShortRun * group && in_place.size() < k.size());
   std::vector<GemmPlan::A> readings = {prefer_pack ? GemmPlan::A::kPack : GemmPlan::A::kDirect};
   if (whole && !in_place.empty()) readings.push_back(prefer_pack ? GemmPlan::A::kDirect : GemmPlan::A::kPack);
   for (const GemmPlan::A reading : readings) {
@@ -316,7 +326,7 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const CpuTarg
     place_k(p, a, plan, run, segments);
     Dims order = segments;
     order.insert(order.end(), run.begin(), run.end());
-    const bool readable = can_read(p, b, batch, columns, order);
+    const bool readable = group == 1 && can_read(p, b, batch, columns, order);
     plan.b = weights ? GemmPlan::B::kWeights : GemmPlan::B::kStage;
     plan.batch = vars(batch), plan.rows = vars(rows), plan.columns = vars(columns);
 
@@ -326,7 +336,8 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const CpuTarg
                                    (!rows.empty() && step_along(p, a.load->access, rows.back().var) == 1));
     const bool unit_b = readable || (b.load && step_along(p, b.load->access, order.back().var) == 1);
     for (const GemmKernel& kernel : kernels::gemm_kernels()) {
-      if (kernel.dtype != p.contraction.dtype || kernel.vector_bytes != target.vector_bytes) continue;
+      if (kernel.a != like.a || kernel.b != like.b || kernel.dtype != like.dtype || !kernel.runs_on(target))
+        continue;
       plan.kernel = &kernel;
       plan.panel = weights ? kernel.columns() : 0;
       const int64_t chunk = choose_chunk(kernel, target);
@@ -370,8 +381,20 @@ std::vector<RankedPlan> ranked_plans(const loop::Program& program, const loop::N
     if (i != contraction->at) p.epilogue.push_back(&nest.body[i]);
   }
   std::vector<RankedPlan> plans;
-  for (int side = 0; side < 2; ++side)
-    add_plans(p, contraction->factors[1 - side], contraction->factors[side], target, whole, plans);
+  std::vector<const GemmKernel*> likes;  // one of each choice of element types
+  for (const GemmKernel& kernel : kernels::gemm_kernels()) {
+    const bool known = std::any_of(likes.begin(), likes.end(), [&](const GemmKernel* like) {
+      return like->a == kernel.a && like->b == kernel.b && like->dtype == kernel.dtype;
+    });
+    if (!known && kernel.dtype == contraction->dtype && kernel.runs_on(target)) likes.push_back(&kernel);
+  }
+  for (const GemmKernel* like : likes) {
+    for (int side = 0; side < 2; ++side) {
+      const auto a = kernels::as_elements(nest, contraction->factors[1 - side], like->a),
+                 b = kernels::as_elements(nest, contraction->factors[side], like->b);
+      if (a && b) add_plans(p, *a, *b, *like, target, whole, plans);
+    }
+  }
   sort_stable(plans, [](const RankedPlan& x, const RankedPlan& y) { return x.cycles < y.cycles; });
   return plans;
 }

@@ -112,7 +112,7 @@ double cycles(const MatrixPlan& plan, const Shape& s, double element, const GpuT
 std::vector<RankedMatrixPlan> matrix_plans(const loop::Program& program, const loop::Nest& nest,
                                            const GpuTarget& target) {
   const auto contraction = kernels::match_contraction(nest);
-  if (!contraction) return {};
+  if (!contraction || !is_float(contraction->dtype)) return {};
   const sym::Facts facts = kernels::facts_in(program, nest, *contraction);
   const bool tensor = kernels::tensor_dtype(nest, *contraction).has_value();
   const int bytes = tensor ? 2 : byte_size(contraction->dtype);

@@ -27,9 +27,24 @@ using sym::Expr;
 struct Panels {
   std::vector<Dim> dims;
   sym::Substitution from_contraction;  // the contraction's variables over these
-  Expr column;                         // the flattened column
-  Expr columns;                        // their number
+  Expr column, columns;                // the flattened column, and their number
+  Expr k = 0, depth = 1;               // the same of k, where it is in groups
 };
+
+// The dims' variables over their flattened number.
+void unflatten(Expr number, const std::vector<Dim>& dims, sym::Substitution& to) {
+  for (size_t d = dims.size(); d-- > 1;) {
+    to[dims[d].var] = sym::mod(number, dims[d].extent);
+    number = sym::floordiv(number, dims[d].extent);
+  }
+  to[dims[0].var] = number;
+}
+
+Expr flattened(const std::vector<Dim>& dims) {
+  Expr number = 0;
+  for (const Dim& dim : dims) number = number * dim.extent + dim.var;
+  return number;
+}
 
 Panels panels_of(const Nest& nest, const Contraction& c, const PanelLayout& plan, const Factor& b) {
   Panels panels;
@@ -45,15 +60,18 @@ Panels panels_of(const Nest& nest, const Contraction& c, const PanelLayout& plan
   panels.columns = 1;
   for (const Dim& dim : columns) panels.columns *= dim.extent;
   const Expr panel = add(sym::ceildiv(panels.columns, plan.panel));
-  for (const Dim& dim : kernels::dims_by_name(nest, c, plan.k))
-    panels.from_contraction[dim.var] = add(dim.extent);
-  panels.column = panel * plan.panel + add(plan.panel);
-  Expr rest = panels.column;
-  for (size_t d = columns.size(); d-- > 1;) {
-    panels.from_contraction[columns[d].var] = sym::mod(rest, columns[d].extent);
-    rest = sym::floordiv(rest, columns[d].extent);
+  const std::vector<Dim> k = kernels::dims_by_name(nest, c, plan.k);
+  if (plan.group == 1) {
+    for (const Dim& dim : k) panels.from_contraction[dim.var] = add(dim.extent);
+    panels.column = panel * plan.panel + add(plan.panel);
+  } else {
+    for (const Dim& dim : k) panels.depth *= dim.extent;
+    const Expr group = add(sym::ceildiv(panels.depth, plan.group));
+    panels.column = panel * plan.panel + add(plan.panel);
+    panels.k = group * plan.group + add(plan.group);
+    unflatten(panels.k, k, panels.from_contraction);
   }
-  panels.from_contraction[columns[0].var] = rest;
+  unflatten(panels.column, columns, panels.from_contraction);
   return panels;
 }
 
@@ -91,13 +109,13 @@ std::string key_of(const Panels& panels, const Factor& b, const Nest& nest) {
   return key;
 }
 
-BufferId add_panels(Program& program, const Nest& nest, const Contraction& c, const Factor& b,
-                    const Panels& panels) {
+BufferId add_panels(Program& program, const Nest& nest, const Factor& b,
+                    const Panels& panels, DType element) {
   std::string source = "weight";
   for (const Stmt* stmt : b.slice) {
     if (const auto* load = std::get_if<loop::Load>(&stmt->node)) source = program[load->access.buffer].name;
   }
-  loop::Buffer buffer{.name = source + ".panels", .dtype = c.dtype};
+  loop::Buffer buffer{.name = source + ".panels", .dtype = element};
   for (const Dim& dim : panels.dims) buffer.shape.push_back(dim.extent);
   buffer.storage = loop::Storage::kWeight;
   buffer.prepacked = true;
@@ -105,7 +123,8 @@ BufferId add_panels(Program& program, const Nest& nest, const Contraction& c, co
   Nest pack{.name = "pack " + source, .nodes = nest.nodes, .dims = panels.dims};
   loop::Cloner cloner(pack);
   for (const auto& [from, to] : panels.from_contraction) cloner.map(from, to);
-  const Expr inside = sym::lt(panels.column, panels.columns);
+  const Expr inside =
+      sym::logical_and(sym::lt(panels.column, panels.columns), sym::lt(panels.k, panels.depth));
   for (const Stmt* stmt : b.slice) {
     pack.body.push_back(cloner.clone(nest, *stmt));
     if (auto* load = std::get_if<loop::Load>(&pack.body.back().node)) {
@@ -114,15 +133,20 @@ BufferId add_panels(Program& program, const Nest& nest, const Contraction& c, co
   }
   const BufferId id = loop::add_buffer(program, std::move(buffer));
   loop::ValueId value = cloner.value(b.value);
+  if (nest.values[b.value.value].dtype != element) {
+    const loop::ValueId narrowed = cloner.fresh_value(element);
+    pack.body.push_back({loop::Let{narrowed, loop::ScalarOp::kCast, {value}}});
+    value = narrowed;
+  }
   if (!b.load) {
     // Behind the last column the factor's statements may give anything.
     sym::Facts facts = program.facts;
     for (const Dim& dim : panels.dims) facts.set_index(dim.var, dim.extent);
     if (!facts.holds(inside)) {
-      const loop::ValueId in = cloner.fresh_value(DType::kBool), zero = cloner.fresh_value(c.dtype),
-                          selected = cloner.fresh_value(c.dtype);
+      const loop::ValueId in = cloner.fresh_value(DType::kBool), zero = cloner.fresh_value(element),
+                          selected = cloner.fresh_value(element);
       pack.body.push_back({loop::IndexValue{in, inside}});
-      pack.body.push_back({loop::Constant{zero, loop::float_scalar(c.dtype, 0)}});
+      pack.body.push_back({loop::Constant{zero, loop::float_scalar(element, 0)}});
       pack.body.push_back({loop::Let{selected, loop::ScalarOp::kSelect, {in, value, zero}}});
       value = selected;
     }
@@ -141,11 +165,17 @@ loop::Access access_of_panels(BufferId id, const Nest& nest, const Contraction& 
   for (const Dim& dim : kernels::dims_by_name(nest, c, plan.batch)) {
     if (b.vars.contains(dim.var)) access.index.push_back(dim.var);
   }
-  Expr column = 0;
-  for (const Dim& dim : kernels::dims_by_name(nest, c, plan.columns)) column = column * dim.extent + dim.var;
+  const Expr column = flattened(kernels::dims_by_name(nest, c, plan.columns));
   access.index.push_back(sym::floordiv(column, plan.panel));
-  for (Expr var : plan.k) access.index.push_back(var);
+  if (plan.group == 1) {
+    for (Expr var : plan.k) access.index.push_back(var);
+    access.index.push_back(sym::mod(column, plan.panel));
+    return access;
+  }
+  const Expr k = flattened(kernels::dims_by_name(nest, c, plan.k));
+  access.index.push_back(sym::floordiv(k, plan.group));
   access.index.push_back(sym::mod(column, plan.panel));
+  access.index.push_back(sym::mod(k, plan.group));
   return access;
 }
 
@@ -169,27 +199,34 @@ void pack_weights(Program& program) {
     const auto contraction = kernels::match_contraction(program[id]);
     STRIDEC_CHECK(contraction.has_value(), program[id].name);
     const size_t side = side_of_b(*contraction, plan);
-    const Factor& b = contraction->factors[side];
+    const auto elements = kernels::as_elements(program[id], contraction->factors[side], plan.element);
+    STRIDEC_CHECK(elements.has_value(), program[id].name);
+    const Factor& b = *elements;
     if (b.load && program[b.load->access.buffer].name.ends_with(".panels")) continue;  // packed before
     const Panels panels = panels_of(program[id], *contraction, plan, b);
-    const auto [found, fresh] = made.emplace(key_of(panels, b, program[id]), BufferId());
+    const auto [found, fresh] =
+        made.emplace(cat(name(plan.element), " ", key_of(panels, b, program[id])), BufferId());
     if (fresh) {
       const Nest copy = program[id];
       const auto matched = kernels::match_contraction(copy);
-      found->second = add_panels(program, copy, *matched, matched->factors[side], panels);
+      found->second = add_panels(program, copy, *kernels::as_elements(copy, matched->factors[side], plan.element),
+                                 panels, plan.element);
     }
     // add_panels moved the program's nests.
     Nest& nest = program[id];
     const auto now = kernels::match_contraction(nest);
     loop::Access access = access_of_panels(found->second, nest, *now, plan, now->factors[side]);
     auto& reduce = std::get<loop::Reduce>(nest.body[now->at].node);
-    const loop::ValueId element = loop::add_value(nest, now->dtype);
+    const loop::ValueId element = loop::add_value(nest, plan.element);
+    const bool widens = plan.element != now->dtype;
+    const loop::ValueId factor = widens ? loop::add_value(nest, now->dtype) : element;
     for (size_t i = 0; i < reduce.body.size(); ++i) {
       auto* product = std::get_if<loop::Let>(&reduce.body[i].node);
       if (!product || product->result != reduce.yields[0]) continue;
-      product->args[side] = element;
-      const auto at = reduce.body.begin() + static_cast<std::ptrdiff_t>(i);
-      reduce.body.insert(at, {loop::Load{element, std::move(access), loop::float_scalar(now->dtype, 0)}});
+      product->args[side] = factor;
+      auto at = reduce.body.begin() + static_cast<std::ptrdiff_t>(i);
+      if (widens) at = reduce.body.insert(at, {loop::Let{factor, loop::ScalarOp::kCast, {element}}});
+      reduce.body.insert(at, {loop::Load{element, std::move(access), loop::float_scalar(plan.element, 0)}});
       break;
     }
     loop::eliminate_dead(nest);

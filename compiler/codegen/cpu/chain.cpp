@@ -161,10 +161,7 @@ class Emitter {
     text_.open("");
     for (size_t d = 0; d < chain_.batch.size(); ++d) f.set_batch_index(chain_.batch[d].var, cat("batch_", d));
     const std::string multiply = text_.fresh("multiply");
-    text_.line(cat("void ", multiply, "(int64_t, int64_t, int64_t, const ", f.element(), "* const*, const ",
-                   f.element(), "*, int64_t, ", f.element(), "*, int64_t, const char*, int64_t) __asm__(\"",
-                   kernels::gemm_symbol(kernel, text_.target()),
-                   "\") __attribute__((visibility(\"hidden\")));"));
+    f.print_declaration(multiply);
     text_.line(cat("alignas(64) ", f.element(), " tile[", kernel.rows * kernel.columns(), "];"));
     text_.line(cat("const int64_t columns = ", text_.size(extent_of(f.columns)), ", panels = (columns + ",
                    kernel.columns() - 1, ") / ", kernel.columns(), ";"));

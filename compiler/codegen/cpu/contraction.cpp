@@ -36,12 +36,9 @@ class Emitter {
     text_.line("if (begin >= end) return;");
     print_pieces();
     text_.line("const int64_t tile_base = rows / tiles, longer_tiles = rows % tiles;");
-    text_.line(cat("void multiply(int64_t, int64_t, int64_t, const ", f_.element(), "* const*, const ",
-                   f_.element(), "*, int64_t, ", f_.element(), "*, int64_t, const char*, int64_t) __asm__(\"",
-                   kernels::gemm_symbol(kernel, text_.target()),
-                   "\") __attribute__((visibility(\"hidden\")));"));
+    f_.print_declaration("multiply");
     if (in_pieces()) {
-      const sym::Expr bytes = f_.plan.tiles * (kernel.rows * kernel.columns() * f_.element_bytes());
+      const sym::Expr bytes = f_.plan.tiles * (kernel.rows * kernel.columns() * byte_size(kernel.dtype));
       text_.line(cat(f_.element(), "* const sums = (", f_.element(), "*)", text_.scratch(bytes), ";"));
     } else {
       text_.line(cat("alignas(64) ", f_.element(), " tile[", kernel.rows * kernel.columns(), "];"));
@@ -56,7 +53,8 @@ class Emitter {
     // Multiply-adds of a task; the loads of b count as four rows, which hide behind many rows and not behind
     // one.
     const sym::Expr task_rows = sym::min(rows, kernel.rows * f_.plan.tiles);
-    const sym::Expr work = extent_of(f_.reduced) * kernel.columns() * (task_rows + 4);
+    const sym::Expr work =
+        sym::ceildiv(extent_of(f_.reduced), f_.group()) * kernel.columns() * (task_rows + 4);
     Kernel result = text_.finish(extent_of(f_.batch) * blocks * panels,
                                  sym::max(1, sym::floordiv(kGrain, sym::max(work, 1))));
     result.support.push_back(kernels::gemm_text(kernel, text_.target()));
@@ -96,7 +94,9 @@ class Emitter {
 
   // A convolution is cut between segments.
   bool by_segments() const { return f_.plan.a != kernels::GemmPlan::A::kPack && !f_.segments.empty(); }
-  sym::Expr cut() const { return extent_of(by_segments() ? f_.segments : f_.reduced); }
+  sym::Expr cut() const {
+    return by_segments() ? extent_of(f_.segments) : sym::ceildiv(extent_of(f_.reduced), f_.group());
+  }
 
   // The calls of the micro-kernel for each tile of the task: `piece` of k.
   bool in_pieces() const {
@@ -116,15 +116,16 @@ class Emitter {
     const kernels::GemmKernel& kernel = *f_.plan.kernel;
     const bool packed = f_.plan.a == kernels::GemmPlan::A::kPack, pieces = in_pieces();
     std::string segments = text_.size(packed ? sym::Expr(1) : extent_of(f_.segments));
-    std::string run = text_.size(extent_of(packed ? f_.reduced : f_.run)), b = "b", a = "a_rows";
+    std::string run = text_.size(sym::align_up(extent_of(packed ? f_.reduced : f_.run), f_.group()));
+    std::string b = "b", a = "a_rows";
     if (pieces) {
       const std::string parts = text_.size(cut());
       text_.line(cat("const int64_t first = ", parts, " * piece / pieces, live = ", parts,
                      " * (piece + 1) / pieces - first;"));
-      text_.line(cat("const ", f_.element(), "* const b_first = b + first * b_stride",
-                     by_segments() ? cat(" * ", run) : std::string(), ";"));
+      text_.line(cat("const ", f_.b_element(), "* const b_first = b + first * b_stride",
+                     by_segments() ? cat(" * (", run, " / ", f_.group(), ")") : std::string(), ";"));
       b = "b_first";
-      (by_segments() ? segments : run) = "live";
+      (by_segments() ? segments : run) = by_segments() ? "live" : cat("(live * ", f_.group(), ")");
     }
     print_ahead(piece, segments, run, b);
     text_.line("int64_t first_row = block_row;");
@@ -137,8 +138,9 @@ class Emitter {
       if (by_segments()) {
         a = cat("a_rows + first * ", kernel.rows);
       } else {
-        text_.line(cat("const ", f_.element(), "* a_first[", kernel.rows, "];"));
-        text_.line(cat("for (int64_t i = 0; i < ", kernel.rows, "; ++i) a_first[i] = a_rows[i] + first;"));
+        text_.line(cat("const ", f_.a_element(), "* a_first[", kernel.rows, "];"));
+        text_.line(cat("for (int64_t i = 0; i < ", kernel.rows, "; ++i) a_first[i] = a_rows[i] + first * ",
+                       f_.group(), ";"));
         a = "a_first";
       }
     }
@@ -162,10 +164,10 @@ class Emitter {
     }
     // Fewer tiles than this would ask for as much as they read.
     constexpr int kLeastTiles = 2;
-    text_.line(cat("const int64_t steps = ", segments, " * ((", run, " + ", kernels::kGemmStep - 1, ") / ",
-                   kernels::kGemmStep, ");"));
+    text_.line(cat("const int64_t steps = ", segments, " * ((", run, " + ", kernels::kGemmStep * f_.group() - 1,
+                   ") / ", kernels::kGemmStep * f_.group(), ");"));
     text_.line(
-        cat("const int64_t bytes = ", segments, " * ", run, " * b_stride * ", f_.element_bytes(), ";"));
+        cat("const int64_t bytes = ", segments, " * ", run, " / ", f_.group(), " * b_stride * ", f_.b_bytes(), ";"));
     text_.line(cat("const char* ahead = (const char*)", b, " + bytes;"));
     const std::string another =
         f_.plan.rows_outer ? "panel + 1 < panels" : "block + 1 == blocks && panel + 1 < panels";

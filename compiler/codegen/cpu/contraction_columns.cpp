@@ -18,7 +18,8 @@ ContractionColumns::ContractionColumns(ContractionFrame& frame, bool keep) : f_(
     const auto k = kernels::merged_step(at_zero(offset, f_.columns), f_.reduced, f_.facts);
     turned_ = column && k && k->is_const(1) && !f_.columns.empty() && !depends_on_any(*column, f_.batch);
     if (turned_) column_step_ = *column;
-    readable_ = column && k && (column->is_const(1) || f_.columns.empty()) && !depends_on_any(*k, f_.batch);
+    readable_ = column && k && (column->is_const(1) || f_.columns.empty()) && !depends_on_any(*k, f_.batch) &&
+                f_.group() == 1;
     if (readable_ || turned_) {
       offset_ = at_zero(at_zero(offset, f_.columns), f_.reduced);
       step_ = *k;
@@ -33,11 +34,14 @@ ContractionColumns::ContractionColumns(ContractionFrame& frame, bool keep) : f_(
   if (f_.plan.b == B::kStage || !whole) {
     const int width = f_.plan.kernel->columns();
     const sym::Expr columns = keep_ ? sym::align_up(extent_of(f_.columns), width) : sym::Expr(width);
-    stage_ = f_.text.scratch(extent_of(f_.reduced) * columns * f_.element_bytes());
+    stage_ = f_.text.scratch(depth() * columns * f_.b_bytes());
     staged_ = f_.text.fresh("staged");
     for (size_t i = 0; i < keys_.size(); ++i) key_names_.push_back(f_.text.fresh("panels_of"));
   }
 }
+
+// Elements of a column in a panel: whole groups.
+sym::Expr ContractionColumns::depth() const { return sym::align_up(extent_of(f_.reduced), f_.group()); }
 
 // The slice's loads that move along the columns do so by more than one element and along the last reduced dim by one:
 // vectors run along that and are turned.
@@ -103,7 +107,7 @@ void ContractionColumns::print_change() {
 void ContractionColumns::print_panel() {
   KernelText& text = f_.text;
   if (f_.plan.b == kernels::GemmPlan::B::kWeights) return print_weights();
-  const std::string type = f_.element();
+  const std::string type = f_.b_element();
   const int width = f_.plan.kernel->columns();
   text.line(cat("const ", type, "* b;"));
   text.line("int64_t b_stride;");
@@ -137,33 +141,34 @@ void ContractionColumns::print_weights() {
   KernelText& text = f_.text;
   const loop::Access& access = f_.b->load->access;
   const loop::Buffer& buffer = f_.program[access.buffer];
-  const size_t at = buffer.shape.size() - f_.reduced.size() - 2;
+  const size_t own = f_.group() == 1 ? f_.reduced.size() + 2 : 4;  // panel, k, column, and the group's
+  const size_t at = buffer.shape.size() - own;
   sym::Expr offset = 0;
   for (size_t d = 0; d < at; ++d) offset += access.index[d] * buffer.strides[d];
   const int64_t width = f_.plan.panel;
   std::string panel = "first_column", inside;
   if (width != f_.plan.kernel->columns()) {
     panel = cat("first_column / ", width, " * ", width);
-    inside = cat(" + first_column % ", width);
+    inside = cat(" + first_column % ", width, " * ", f_.group());
   }
-  text.line(cat("const ", f_.element(), "* b = ", text.pointer(access.buffer), " + ", f_.body().index(offset),
-                " + ", panel, " * ", text.size(extent_of(f_.reduced)), inside, ";"));
-  text.line(cat("const int64_t b_stride = ", width, ";"));
+  text.line(cat("const ", f_.b_element(), "* b = ", text.pointer(access.buffer), " + ", f_.body().index(offset),
+                " + ", panel, " * ", text.size(depth()), inside, ";"));
+  text.line(cat("const int64_t b_stride = ", width * f_.group(), ";"));
 }
 
 void ContractionColumns::print_stage() {
   KernelText& text = f_.text;
-  const std::string type = f_.element();
+  const std::string type = f_.b_element();
   const int width = f_.plan.kernel->columns();
   if (keep_) {
     text.line(cat("b = (const ", type, "*)", stage_, " + (keep_panels ? first_column : 0) * ",
-                  text.size(extent_of(f_.reduced)), ";"));
-    text.line(cat("b_stride = ", width, ";"));
+                  text.size(depth()), ";"));
+    text.line(cat("b_stride = ", width * f_.group(), ";"));
     text.open(cat("if (!keep_panels || panel >= ", staged_, ")"));
     text.line(cat(staged_, " = panel + 1;"));
   } else {
     text.line(cat("b = (const ", type, "*)", stage_, ";"));
-    text.line(cat("b_stride = ", width, ";"));
+    text.line(cat("b_stride = ", width * f_.group(), ";"));
     text.open(cat("if (", staged_, " != batch * panels + panel)"));
     text.line(cat(staged_, " = batch * panels + panel;"));
   }
@@ -218,8 +223,126 @@ void ContractionColumns::print_turned_slice() {
   f_.close_loops(outer);
 }
 
+// Groups of k: [k / group][column][group].
+void ContractionColumns::print_grouped_copy() {
+  KernelText& text = f_.text;
+  const int group = f_.group(), width = f_.plan.kernel->columns(), lanes = f_.lanes;
+  const std::string word = text.storage_type(DType::kU32);
+  Dims outer = f_.reduced;
+  const loop::Dim inner = outer.back();
+  outer.pop_back();
+  const bool whole = f_.facts.holds(sym::eq(sym::mod(inner.extent, group), 0));
+  if (!whole && !outer.empty()) return print_scattered_groups();
+  Body body = f_.body();
+  for (const loop::Dim& dim : f_.columns) body.set_index(dim.var, "0");
+  const std::string extent = text.size(inner.extent);
+  f_.open_loops(outer, body);
+  if (turned_ || turned_slice_) {
+    // Vectors along k, column by column, whose groups are words.
+    text.open("for (int64_t j = 0; j < live_columns; ++j)");
+    text.line("const int64_t column = first_column + j;");
+    body.set_index(f_.columns.back().var, "column");
+    auto strip = [&](const std::string& live) {
+      Body along = body;
+      along.set_index(inner.var, "k");
+      along.set_lanes(inner.var, lanes, live);
+      for (const loop::Stmt* stmt : f_.b->slice) along.print(*stmt);
+      text.line(cat("alignas(64) ", f_.b_element(), " piece[", lanes, "];"));
+      text.line(cat("*(", f_.b_element(lanes), "*)piece = ", f_.stored(along, f_.b->value, f_.b_dtype()), ";"));
+      if (!live.empty()) {
+        text.line(cat("for (int64_t l = ", extent, " - k; l < ", lanes, "; ++l) piece[l] = 0;"));
+        text.line(cat("for (int64_t l = 0; l < ", extent, " - k; l += ", group, ")"));
+      } else {
+        text.line("#pragma clang loop unroll(full)");
+        text.line(cat("for (int64_t l = 0; l < ", lanes, "; l += ", group, ")"));
+      }
+      text.line(cat("  __builtin_memcpy(to + (k + l) * ", width, " + j * ", group, ", piece + l, 4);"));
+    };
+    text.line("int64_t k = 0;");
+    text.open(cat("for (; k + ", lanes, " <= ", extent, "; k += ", lanes, ")"));
+    strip("");
+    text.close();
+    const auto known = sym::as_const(inner.extent);
+    if (!known || *known % lanes != 0) {
+      text.open(cat("if (k < ", extent, ")"));
+      text.line(cat("const uint64_t live = ((uint64_t)1 << (", extent, " - k)) - 1;"));
+      strip("live");
+      text.close();
+    }
+    text.close();
+    text.line(cat("to += (", extent, " + ", group - 1, ") / ", group, " * ", group * width, ";"));
+    f_.close_loops(outer);
+    return;
+  }
+  text.open(cat("for (int64_t k = 0; k < ", extent, "; k += ", group, ")"));
+  auto strip = [&](const std::string& live) {
+    text.line(cat(text.storage_type(DType::kU32, lanes), " words = (", text.storage_type(DType::kU32, lanes), ")0;"));
+    const DType bits = f_.b_bytes() == 1 ? DType::kU8 : DType::kU16;
+    for (int g = 0; g < group; ++g) {
+      text.open(whole ? std::string() : cat("if (k + ", g, " < ", extent, ")"));
+      Body across = body;
+      across.set_index(inner.var, g ? cat("(k + ", g, ")") : std::string("k"));
+      if (!f_.columns.empty()) {
+        across.set_index(f_.columns.back().var, "(first_column + j)");
+        across.set_lanes(f_.columns.back().var, lanes, live);
+      }
+      for (const loop::Stmt* stmt : f_.b->slice) across.print(*stmt);
+      text.line(cat("words |= __builtin_convertvector((", text.storage_type(bits, lanes), ")(",
+                    f_.stored(across, f_.b->value, f_.b_dtype()), "), ", text.storage_type(DType::kU32, lanes), ") << ",
+                    g * 8 * f_.b_bytes(), ";"));
+      text.close();
+    }
+    text.line(cat("*(", text.unaligned_type(DType::kU32, lanes), "*)(to + j * ", group, ") = words;"));
+  };
+  print_column_strips(strip);
+  text.line(cat("to += ", group * width, ";"));
+  text.close();
+  f_.close_loops(outer);
+}
+
+// Groups that run across the ends of the innermost dim: element by element.
+void ContractionColumns::print_scattered_groups() {
+  KernelText& text = f_.text;
+  const int group = f_.group(), width = f_.plan.kernel->columns(), lanes = f_.lanes;
+  const std::string k = text.size(extent_of(f_.reduced));
+  text.line(cat("for (int64_t i = ", k, " / ", group, " * ", group * width, "; i < (", k, " + ", group - 1, ") / ",
+                group, " * ", group * width, "; ++i) to[i] = 0;"));
+  text.line("int64_t at = 0;");
+  Body body = f_.body();
+  f_.open_loops(f_.reduced, body);
+  for (const loop::Dim& dim : f_.columns) body.set_index(dim.var, "0");
+  print_column_strips([&](const std::string& live) {
+    Body across = body;
+    if (!f_.columns.empty()) {
+      across.set_index(f_.columns.back().var, "(first_column + j)");
+      across.set_lanes(f_.columns.back().var, lanes, live);
+    }
+    for (const loop::Stmt* stmt : f_.b->slice) across.print(*stmt);
+    const std::string vector = text.fresh("piece");
+    text.line(cat("const ", f_.b_element(lanes), " ", vector, " = ", f_.stored(across, f_.b->value, f_.b_dtype()), ";"));
+    text.line(cat("for (int l = 0; l < ", lanes, "; ++l) to[(at / ", group, " * ", width, " + j + l) * ", group,
+                  " + at % ", group, "] = ", vector, "[l];"));
+  });
+  text.line("++at;");
+  f_.close_loops(f_.reduced);
+}
+
+// Prints a vector's work for the live columns; `strip` gets the lanes that count, "" for all.
+void ContractionColumns::print_column_strips(const std::function<void(const std::string& live)>& strip) {
+  KernelText& text = f_.text;
+  text.line("int64_t j = 0;");
+  text.open(cat("for (; j + ", f_.lanes, " <= live_columns; j += ", f_.lanes, ")"));
+  strip("");
+  text.close();
+  text.open("if (j < live_columns)");
+  text.line("const uint64_t live = ((uint64_t)1 << (live_columns - j)) - 1;");
+  strip("live");
+  text.close();
+}
+
 void ContractionColumns::print_copy() {
   KernelText& text = f_.text;
+  if (f_.group() > 1) return print_grouped_copy();
   if (turned_slice_) return print_turned_slice();
   const std::string type = f_.element();
   const int width = f_.plan.kernel->columns();
@@ -251,14 +374,7 @@ void ContractionColumns::print_copy() {
     for (const loop::Stmt* stmt : f_.b->slice) lanes.print(*stmt);
     text.line(cat("*(", loose, "*)(to + j) = ", lanes.lanes(f_.b->value), ";"));
   };
-  text.line("int64_t j = 0;");
-  text.open(cat("for (; j + ", f_.lanes, " <= live_columns; j += ", f_.lanes, ")"));
-  strip("");
-  text.close();
-  text.open("if (j < live_columns)");
-  text.line("const uint64_t live = ((uint64_t)1 << (live_columns - j)) - 1;");
-  strip("live");
-  text.close();
+  print_column_strips(strip);
   text.line(cat("to += ", width, ";"));
   f_.close_loops(f_.reduced);
 }

@@ -1,6 +1,7 @@
 // The vectorised factor of a contraction: where the panel of a task is.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "compiler/codegen/cpu/contraction_frame.h"
@@ -22,6 +23,10 @@ class ContractionColumns {
   void print_weights();
   void print_stage();
   void print_copy();
+  void print_grouped_copy();
+  void print_scattered_groups();
+  void print_column_strips(const std::function<void(const std::string& live)>& strip);
+  sym::Expr depth() const;
   void print_turned_slice();
   void find_turned_slice();
   void find_keys();

@@ -31,12 +31,27 @@ ContractionFrame::ContractionFrame(KernelText& text, const loop::Program& progra
   const kernels::Factor* factors = contraction.factors;
   const bool swapped = !columns.empty() ? factors[0].vars.contains(columns[0].var)
                                         : !rows.empty() && factors[1].vars.contains(rows[0].var);
-  a = &factors[swapped ? 1 : 0];
-  b = &factors[swapped ? 0 : 1];
+  elements_[0] = kernels::as_elements(nest, factors[swapped ? 1 : 0], plan.kernel->a);
+  elements_[1] = kernels::as_elements(nest, factors[swapped ? 0 : 1], plan.kernel->b);
+  STRIDEC_CHECK(elements_[0] && elements_[1], cat(plan.kernel->name, " does not hold the factors of '", nest.name, "'"));
+  a = &*elements_[0];
+  b = &*elements_[1];
   lanes = plan.kernel->lanes();
   block_limit = plan.tiles * plan.kernel->rows;
   body_.emplace(text, points ? *points : nest);
   for (const loop::Dim& dim : nest.dims) body_->add_dim(dim);
+}
+
+std::string ContractionFrame::stored(Body& body, loop::ValueId value, DType dtype) {
+  const std::string lanes = body.lanes(value);
+  if (nest.values[value.value].dtype == dtype) return body.to_storage(lanes, dtype, body.width());
+  return cat("__builtin_convertvector(", lanes, ", ", text.storage_type(dtype, body.width()), ")");
+}
+
+void ContractionFrame::print_declaration(const std::string& name) {
+  text.line(cat("void ", name, "(int64_t, int64_t, int64_t, const ", a_element(), "* const*, const ", b_element(),
+                "*, int64_t, ", element(), "*, int64_t, const char*, int64_t) __asm__(\"",
+                kernels::gemm_symbol(*plan.kernel, text.target()), "\") __attribute__((visibility(\"hidden\")));"));
 }
 
 void ContractionFrame::set_local_row(Body& body, const std::string& row) const {

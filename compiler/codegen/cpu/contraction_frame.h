@@ -33,8 +33,8 @@ struct ContractionFrame {
   KernelText& text;
   kernels::GemmPlan plan;
   kernels::Contraction contraction;
-  const kernels::Factor* a;  // broadcast
-  const kernels::Factor* b;  // vectorised
+  const kernels::Factor* a;  // broadcast, as the micro-kernel takes it
+  const kernels::Factor* b;  // vectorised, likewise
   Dims batch, rows, columns, segments, run;
   Dims reduced;  // segments, then run
   sym::Facts facts;
@@ -42,8 +42,20 @@ struct ContractionFrame {
   sym::Expr block_limit;  // most rows of a task
   std::vector<LocalRows> locals;
 
+  // Of sums.
   std::string element(int width = 1) { return text.value_type(contraction.dtype, width); }
-  int element_bytes() const { return byte_size(contraction.dtype); }
+  // Of the factors, as they lie in memory and scratch.
+  DType a_dtype() const { return plan.kernel->a; }
+  DType b_dtype() const { return plan.kernel->b; }
+  std::string a_element(int width = 1) { return text.storage_type(a_dtype(), width); }
+  std::string b_element(int width = 1) { return text.storage_type(b_dtype(), width); }
+  int a_bytes() const { return byte_size(a_dtype()); }
+  int b_bytes() const { return byte_size(b_dtype()); }
+  int group() const { return plan.kernel->group(); }
+  // All lanes of a factor's value, as they lie in memory.
+  std::string stored(Body& body, loop::ValueId value, DType dtype);
+  // Declares the plan's micro-kernel under this name.
+  void print_declaration(const std::string& name);
 
   // A body whose batch dims are set.
   Body body() { return body_.value(); }
@@ -64,6 +76,7 @@ struct ContractionFrame {
 
  private:
   std::optional<Body> body_;
+  std::optional<kernels::Factor> elements_[2];
 };
 
 // The statements around the reduce that its stores need, in order, without the reduce.

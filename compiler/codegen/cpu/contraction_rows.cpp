@@ -27,7 +27,7 @@ ContractionRows::ContractionRows(ContractionFrame& frame, bool indices) : f_(fra
     // Vectors are stored past the end of a row, and rows must not be a multiple of 4 KB apart.
     const sym::Expr stride = sym::align_up(extent_of(f_.reduced), f_.lanes) + f_.lanes;
     pack_stride_ = text.size(stride);
-    pack_ = text.scratch(stride * (f_.block_limit * f_.element_bytes()));
+    pack_ = text.scratch(stride * (f_.block_limit * f_.a_bytes()));
   } else if (f_.a->load && (local_ = f_.local_rows(f_.a->load->access.buffer))) {
     merged_ = true;
   } else {
@@ -40,7 +40,7 @@ ContractionRows::ContractionRows(ContractionFrame& frame, bool indices) : f_(fra
   if (indices_ || general_) {
     for (size_t d = 0; d < f_.rows.size(); ++d) index_tables_.push_back(text.scratch(table_bytes));
   }
-  if (!bounds_.empty() || !mask_.is_const(1)) zeros_ = text.scratch(extent_of(f_.run) * f_.element_bytes());
+  if (!bounds_.empty() || !mask_.is_const(1)) zeros_ = text.scratch(extent_of(f_.run) * f_.a_bytes());
 }
 
 // Address and mask as sums of a part of the row and a part of the segment, where they are.
@@ -90,7 +90,7 @@ void ContractionRows::plan_direct() {
 
 void ContractionRows::print_start() {
   KernelText& text = f_.text;
-  const std::string type = f_.element();
+  const std::string type = f_.a_element();
   if (tabled()) {
     const sym::Expr bytes =
         (f_.plan.tiles * f_.plan.kernel->rows * extent_of(f_.segments) + kChunk * chunks(f_)) * 8;
@@ -99,8 +99,9 @@ void ContractionRows::print_start() {
     text.line(cat("const ", type, "* a_rows[", f_.plan.kernel->rows, "];"));
   }
   if (!zeros_.empty()) {
+    // What is read where the mask does not hold.
     text.line(cat("for (int64_t k = 0; k < ", text.size(extent_of(f_.run)), "; ++k) ((", type, "*)", zeros_,
-                  ")[k] = 0;"));
+                  ")[k] = ", f_.a->load->fill.i, ";"));
   }
 }
 
@@ -151,7 +152,8 @@ void ContractionRows::print_table() {
 // Rows that lie next to each other in memory, k by k.
 bool ContractionRows::print_turned_pack() {
   const loop::Load* load = f_.a->load;
-  if (!load || !load->access.mask.is_const(1) || f_.rows.empty() || f_.local_rows(load->access.buffer))
+  if (!load || !load->access.mask.is_const(1) || f_.rows.empty() || f_.local_rows(load->access.buffer) ||
+      f_.group() > 1)
     return false;
   const sym::Expr offset = kernels::offset_of(f_.program, load->access, f_.facts);
   const auto row = kernels::merged_step(offset, f_.rows, f_.facts);
@@ -159,11 +161,11 @@ bool ContractionRows::print_turned_pack() {
   if (!row || !row->is_const(1) || !k || depends_on_any(*k, f_.batch)) return false;
   KernelText& text = f_.text;
   text.open("");
-  text.line(cat("const ", f_.element(), "* from = ", text.pointer(load->access.buffer), " + ",
+  text.line(cat("const ", f_.a_element(), "* from = ", text.pointer(load->access.buffer), " + ",
                 f_.body().index(at_zero(at_zero(offset, f_.rows), f_.reduced)), " + block_row;"));
   print_transposed_copy(text,
-                        {.dtype = f_.contraction.dtype,
-                         .to = cat("(", f_.element(), "*)", pack_),
+                        {.dtype = f_.a_dtype(),
+                         .to = cat("(", f_.a_element(), "*)", pack_),
                          .to_step = pack_stride_,
                          .from = "from",
                          .from_step = text.size(*k),
@@ -213,10 +215,10 @@ std::optional<std::string> ContractionRows::whole_run_inside(const Dims& run, Bo
 void ContractionRows::print_copy(sym::Expr count) {
   KernelText& text = f_.text;
   const auto known = sym::as_const(count);
-  const std::string unaligned = text.unaligned_type(f_.contraction.dtype, f_.lanes);
+  const std::string unaligned = text.unaligned_type(f_.a_dtype(), f_.lanes);
   if (known && *known < f_.lanes && text.target().avx512) {
     // What lies behind it in the packed row is written later.
-    text.use(cat("mload.", text.storage_type(f_.contraction.dtype)), f_.lanes);
+    text.use(cat("mload.", text.storage_type(f_.a_dtype())), f_.lanes);
     text.line(cat("*(", unaligned, "*)to = sd_mload", f_.lanes, "(from, ", (int64_t{1} << *known) - 1, ");"));
     return;
   }
@@ -241,7 +243,7 @@ void ContractionRows::print_pack() {
   if (print_turned_pack()) return;
   KernelText& text = f_.text;
   const std::vector<std::string> names = row_names(f_);
-  const std::string type = f_.element();
+  const std::string type = f_.a_element();
   text.open("");
   f_.print_indices(f_.rows, "block_row", names);
   text.open("for (int64_t row = 0; row < block_rows; ++row)");
@@ -273,9 +275,17 @@ void ContractionRows::print_pack() {
     text.line("}");
   }
   f_.close_loops(fast ? outer : Dims());
+  print_group_tail("to");
   f_.print_increment(f_.rows, names);
   text.close();
   text.close();
+}
+
+// Zeros from the C pointer `end` of a row to the end of its last group.
+void ContractionRows::print_group_tail(const std::string& end) {
+  const sym::Expr k = extent_of(f_.reduced);
+  if (f_.group() == 1 || f_.facts.holds(sym::eq(sym::mod(k, f_.group()), 0))) return;
+  f_.text.line(cat("for (int64_t k = ", f_.text.size(k), "; k % ", f_.group(), " != 0; ++k) *", end, "++ = 0;"));
 }
 
 // The factor's statements for every k of `dims`, a vector of the innermost at a time, to `to`, which moves
@@ -287,13 +297,13 @@ void ContractionRows::print_packed_elements(const Dims& dims, Body body) {
   outer.pop_back();
   f_.open_loops(outer, body);
   const std::string extent = text.size(inner.extent);
-  const std::string unaligned = text.unaligned_type(f_.contraction.dtype, f_.lanes);
+  const std::string unaligned = text.unaligned_type(f_.a_dtype(), f_.lanes);
   auto strip = [&](const std::string& live) {
     Body lanes = body;
     lanes.set_index(inner.var, "k");
     lanes.set_lanes(inner.var, f_.lanes, live);
     for (const loop::Stmt* stmt : f_.a->slice) lanes.print(*stmt);
-    text.line(cat("*(", unaligned, "*)(to + k) = ", lanes.lanes(f_.a->value), ";"));
+    text.line(cat("*(", unaligned, "*)(to + k) = ", f_.stored(lanes, f_.a->value, f_.a_dtype()), ";"));
   };
   const auto known = sym::as_const(inner.extent);
   text.line("int64_t k = 0;");
@@ -313,7 +323,7 @@ void ContractionRows::print_packed_elements(const Dims& dims, Body body) {
 void ContractionRows::print_tile() {
   KernelText& text = f_.text;
   const int max_rows = f_.plan.kernel->rows;
-  const std::string type = f_.element();
+  const std::string type = f_.a_element();
   if (f_.plan.a == kernels::GemmPlan::A::kPack) {
     text.line(cat("for (int64_t i = 0; i < ", max_rows, "; ++i) a_rows[i] = (const ", type, "*)", pack_,
                   " + (first_row - block_row + i) * ", pack_stride_, ";"));
@@ -341,7 +351,7 @@ void ContractionRows::print_tile() {
 
 void ContractionRows::print_segments() {
   KernelText& text = f_.text;
-  const std::string type = f_.element(), vector = text.value_type(DType::kI64, kChunk);
+  const std::string type = f_.a_element(), vector = text.value_type(DType::kI64, kChunk);
   const std::string loose = text.unaligned_type(DType::kI64, kChunk);
   const std::string pointer = text.pointer(f_.a->load->access.buffer);
   const bool masked = !zeros_.empty();
@@ -363,21 +373,21 @@ void ContractionRows::print_segments() {
           cat("const int64_t row_", d, " = ((int64_t*)", index_tables_[d], ")[first_row - block_row + i];"));
       body.set_index(f_.rows[d].var, cat("row_", d));
     }
-    const std::string address = cat("start + (", body.index(offset_), ") * ", f_.element_bytes());
+    const std::string address = cat("start + (", body.index(offset_), ") * ", f_.a_bytes());
     text.line(masked ? cat("to[i] = ", body.index(mask_), " ? ", address, " : (int64_t)", zeros_, ";")
                      : cat("to[i] = ", address, ";"));
     text.close();
   } else {
     text.line(
-        cat("const int64_t shift = start + (", body.index(segment_offset_), ") * ", f_.element_bytes(), ";"));
+        cat("const int64_t shift = start + (", body.index(segment_offset_), ") * ", f_.a_bytes(), ";"));
     for (int64_t c = 0; c < chunks(f_); ++c) {
       const std::string at = cat("first_row - block_row + ", c * kChunk);
       std::string address, inside;
       if (merged_) {
-        address = cat("(lane + ", c * kChunk, ") * ", "(", text.size(step_), " * ", f_.element_bytes(),
+        address = cat("(lane + ", c * kChunk, ") * ", "(", text.size(step_), " * ", f_.a_bytes(),
                       ") + shift");
       } else {
-        address = cat("*(const ", loose, "*)((int64_t*)", offsets_, " + ", at, ") * ", f_.element_bytes(),
+        address = cat("*(const ", loose, "*)((int64_t*)", offsets_, " + ", at, ") * ", f_.a_bytes(),
                       " + shift");
       }
       for (size_t b = 0; b < bounds_.size(); ++b) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <tuple>
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
@@ -90,13 +92,15 @@ struct Gemm {
   bool a_transposed = false, b_transposed = false, out_transposed = false;
   bool epilogue = true;
   DType operands = DType::kF32, accumulator = DType::kF32;
+  std::optional<DType> second = {};  // of b, where it is another
+  int64_t zero = 0;                  // subtracted from both
 };
 
 Case gemm(Expr m, Expr n, Expr k, Program program, Gemm options = {}) {
   const View a = buffer(program, "a", options.a_transposed ? std::vector{k, m} : std::vector{m, k},
                         Storage::kInput, options.operands);
   const View b = buffer(program, "b", options.b_transposed ? std::vector{n, k} : std::vector{k, n},
-                        Storage::kInput, options.operands);
+                        Storage::kInput, options.second.value_or(options.operands));
   const View bias = buffer(program, "bias", {n}, Storage::kInput, options.accumulator);
   const View out = buffer(program, "out", options.out_transposed ? std::vector{n, m} : std::vector{m, n},
                           Storage::kArena, options.accumulator);
@@ -104,8 +108,13 @@ Case gemm(Expr m, Expr n, Expr k, Program program, Gemm options = {}) {
   const Expr i = nb.dim(m), j = nb.dim(n);
   Value sum = nb.reduce(loop::Combine::kSum, {k}, [&](const std::vector<Expr>& at) {
     auto pair = [](bool swap, Expr x, Expr y) { return swap ? std::vector{y, x} : std::vector{x, y}; };
-    return nb.cast(nb.load(a, pair(options.a_transposed, i, at[0])), options.accumulator) *
-           nb.cast(nb.load(b, pair(options.b_transposed, at[0], j)), options.accumulator);
+    Value x = nb.cast(nb.load(a, pair(options.a_transposed, i, at[0])), options.accumulator);
+    Value y = nb.cast(nb.load(b, pair(options.b_transposed, at[0], j)), options.accumulator);
+    if (options.zero) {
+      const Value zero = nb.constant(options.accumulator, static_cast<double>(options.zero));
+      x = x - zero, y = y - zero;
+    }
+    return x * y;
   });
   if (options.epilogue) sum = max(sum + nb.load(bias, {j}), nb.constant(options.accumulator, 0));
   nb.store(out, options.out_transposed ? std::vector{j, i} : std::vector{i, j}, sum);
@@ -144,6 +153,39 @@ TEST_CASE("operands and results in every order") {
 TEST_CASE("narrow operands are converted first") {
   for (DType dtype : {DType::kF16, DType::kBF16, DType::kI8, DType::kU8}) {
     check(gemm(11, 35, 18, {}, {.operands = dtype}));
+  }
+}
+
+TEST_CASE("products of bytes are summed in 32 bits") {
+  for (const auto& [a, b] : {std::pair{DType::kU8, DType::kI8}, {DType::kI8, DType::kI8}, {DType::kU8, DType::kU8}}) {
+    for (auto [m, n, k] : {std::array{1, 17, 5}, {7, 48, 4}, {13, 50, 20}, {33, 100, 67}, {2, 129, 64}}) {
+      for (int64_t zero : {0, 100})
+        check(gemm(m, n, k, {}, {.operands = a, .accumulator = DType::kI32, .second = b, .zero = zero}));
+    }
+    for (int bits = 0; bits < 8; ++bits) {
+      check(gemm(19, 37, 24 + bits, {},
+                 {.a_transposed = (bits & 1) != 0,
+                  .b_transposed = (bits & 2) != 0,
+                  .out_transposed = (bits & 4) != 0,
+                  .operands = a,
+                  .accumulator = DType::kI32,
+                  .second = b}));
+    }
+    Program program;
+    const Expr m = symbol(program, "m", 0, 512), n = symbol(program, "n", 0, 512),
+               k = symbol(program, "k", 0, 512);
+    check(gemm(m, n, k, program, {.operands = a, .accumulator = DType::kI32, .second = b}),
+          {{{m, 5}, {n, 7}, {k, 3}}, {{m, 130}, {n, 131}, {k, 1}}, {{m, 0}, {n, 8}, {k, 8}}, {{m, 3}, {n, 9}, {k, 0}}});
+  }
+}
+
+TEST_CASE("bfloat16 in every order and of odd depth") {
+  for (int bits = 0; bits < 8; ++bits) {
+    check(gemm(19, 37, 40 + bits, {},
+               {.a_transposed = (bits & 1) != 0,
+                .b_transposed = (bits & 2) != 0,
+                .out_transposed = (bits & 4) != 0,
+                .operands = DType::kBF16}));
   }
 }
 
@@ -189,6 +231,8 @@ struct Conv {
   int64_t stride = 1, dilation = 1, pad = 0;
   bool channels_last = true;
   bool residual = false;
+  DType data = DType::kF32, weights = DType::kF32, sum = DType::kF32;
+  int64_t fill = 0;  // of the padding
 };
 
 // Channels-last is a matter of strides: the dims stay batch, channel, space.
@@ -214,12 +258,12 @@ Case conv(Expr batch, const Conv& c, Program program) {
     out.push_back((c.in[d] + 2 * c.pad - c.dilation * (c.kernel[d] - 1) - 1) / c.stride + 1);
     weight.push_back(c.kernel[d]);
   }
-  const View x = buffer(program, "x", in, Storage::kInput, DType::kF32, strides_of(in, c.channels_last));
-  const View w = buffer(program, "w", weight, Storage::kInput);
-  const View bias = buffer(program, "bias", {c.filters}, Storage::kInput);
+  const View x = buffer(program, "x", in, Storage::kInput, c.data, strides_of(in, c.channels_last));
+  const View w = buffer(program, "w", weight, Storage::kInput, c.weights);
+  const View bias = buffer(program, "bias", {c.filters}, Storage::kInput, c.sum);
   const View residual =
-      buffer(program, "residual", out, Storage::kInput, DType::kF32, strides_of(out, c.channels_last));
-  const View y = buffer(program, "y", out, Storage::kArena, DType::kF32, strides_of(out, c.channels_last));
+      buffer(program, "residual", out, Storage::kInput, c.sum, strides_of(out, c.channels_last));
+  const View y = buffer(program, "y", out, Storage::kArena, c.sum, strides_of(out, c.channels_last));
   NestBuilder nb(program, cat("conv", rank, "d"));
   std::vector<Expr> i = {nb.dim(batch)};
   const Expr group = c.groups > 1 ? nb.dim(c.groups) : Expr(0);
@@ -239,11 +283,11 @@ Case conv(Expr batch, const Conv& c, Program program) {
       at.push_back(k[1 + d]);
     }
     from.mask = sym::logical_and(inside);
-    return nb.load(from, loop::float_scalar(DType::kF32, 0)) * nb.load(w, at);
+    return nb.cast(nb.load(from, loop::int_scalar(c.data, c.fill)), c.sum) * nb.cast(nb.load(w, at), c.sum);
   });
   sum = sum + nb.load(bias, {channel_out});
   if (c.residual) sum = sum + nb.load(residual, i);
-  nb.store(y, i, max(sum, nb.constant(DType::kF32, 0)));
+  nb.store(y, i, max(sum, nb.constant(c.sum, 0)));
   const loop::NestId id = nb.finish();
   return {std::move(program), id};
 }
@@ -262,6 +306,19 @@ TEST_CASE("convolutions of every rank, stride, dilation and padding") {
       {}));
   check(conv(2, {.in = {5, 6, 7}, .kernel = {2, 3, 1}, .channels = 4, .filters = 6, .pad = 1}, {}));
   check(conv(1, {.in = {14, 14}, .kernel = {7, 7}, .channels = 3, .filters = 32, .stride = 2, .pad = 3}, {}));
+}
+
+TEST_CASE("convolutions of bytes, padded with their zero point") {
+  for (const auto& [data, weights] : {std::pair{DType::kU8, DType::kI8}, {DType::kI8, DType::kI8}}) {
+    for (Conv c : {Conv{.in = {9, 10}, .kernel = {3, 3}, .channels = 8, .filters = 20, .pad = 1, .residual = true},
+                   Conv{.in = {12, 13}, .kernel = {1, 1}, .channels = 16, .filters = 17, .stride = 2},
+                   Conv{.in = {14, 14}, .kernel = {7, 7}, .channels = 3, .filters = 32, .stride = 2, .pad = 3},
+                   Conv{.in = {8, 9}, .kernel = {3, 3}, .channels = 12, .filters = 30, .groups = 3, .pad = 1},
+                   Conv{.in = {8, 9}, .kernel = {3, 3}, .channels = 6, .filters = 10, .pad = 1, .channels_last = false}}) {
+      c.data = data, c.weights = weights, c.sum = DType::kI32, c.fill = 5;
+      check(conv(2, c, {}));
+    }
+  }
 }
 
 TEST_CASE("convolutions of channels-first data, and grouped ones") {
@@ -284,7 +341,8 @@ View weight(Program& program, const std::string& name, std::vector<int64_t> shap
             DType dtype = DType::kF32) {
   loop::HostTensor tensor = loop::make_tensor(dtype, shape);
   for (int64_t i = 0; i < loop::element_count(tensor); ++i) {
-    loop::set_number(tensor, i, static_cast<double>((i * 37 + 11) % 101) / 64 - 0.75);
+    const double value = static_cast<double>((i * 37 + 11) % 101);
+    loop::set_number(tensor, i, is_float(dtype) ? value / 64 - 0.75 : value - 50);
   }
   auto bytes = std::make_shared<std::vector<uint8_t>>(std::move(tensor.bytes));
   loop::Buffer buffer{.name = name, .dtype = dtype, .storage = Storage::kWeight};
@@ -301,23 +359,27 @@ size_t prepacked(const Program& program) {
 }  // namespace
 
 TEST_CASE("weights are packed when the model is compiled, once per weight and layout") {
-  for (DType dtype : {DType::kF32, DType::kF16}) {
+  for (const auto& [data, dtype, wide] :
+       {std::tuple{DType::kF32, DType::kF32, DType::kF32}, {DType::kF32, DType::kF16, DType::kF32},
+        {DType::kBF16, DType::kBF16, DType::kF32}, {DType::kU8, DType::kI8, DType::kI32},
+        {DType::kI8, DType::kI8, DType::kI32}, {DType::kI8, DType::kU8, DType::kI32}}) {
+    const DType sums = wide;
     Program program;
     const Expr m = symbol(program, "m", 0, 300);
     program.symbols.back().input = 0, program.symbols.back().dim = 0;
-    const View x = buffer(program, "x", {m, 20}, Storage::kInput);
-    const View y = buffer(program, "y", {m, 33}, Storage::kOutput),
-               z = buffer(program, "z", {m, 33}, Storage::kOutput);
+    const View x = buffer(program, "x", {m, 21}, Storage::kInput, data);
+    const View y = buffer(program, "y", {m, 33}, Storage::kOutput, sums),
+               z = buffer(program, "z", {m, 33}, Storage::kOutput, sums);
     program.inputs = {x.buffer};
     program.outputs = {y.buffer, z.buffer};
     program[x.buffer].ordinal = program[y.buffer].ordinal = 0;
     program[z.buffer].ordinal = 1;
-    const View w = weight(program, "w", {33, 20}, dtype);
+    const View w = weight(program, "w", {33, 21}, dtype);
     for (const View& to : {y, z}) {
       NestBuilder nb(program, "linear");
       const auto i = nb.dims({m, 33});
-      const Value sum = nb.reduce(loop::Combine::kSum, {20}, [&](const std::vector<Expr>& k) {
-        return nb.load(x, {i[0], k[0]}) * nb.cast(nb.load(w, {i[1], k[0]}), DType::kF32);
+      const Value sum = nb.reduce(loop::Combine::kSum, {21}, [&](const std::vector<Expr>& k) {
+        return nb.cast(nb.load(x, {i[0], k[0]}), sums) * nb.cast(nb.load(w, {i[1], k[0]}), sums);
       });
       nb.store(to, i, unary(loop::ScalarOp::kNeg, sum));
       nb.finish();
@@ -337,8 +399,8 @@ TEST_CASE("weights are packed when the model is compiled, once per weight and la
       codegen::cpu::RunCompiledOptions options{.target = *target};
       options.build.use_cache = false;
       for (int64_t rows : {0, 1, 7, 100}) {
-        loop::HostTensor input = loop::make_tensor(DType::kF32, {rows, 20});
-        for (int64_t i = 0; i < rows * 20; ++i) loop::set_number(input, i, static_cast<double>(i % 13) - 6);
+        loop::HostTensor input = loop::make_tensor(data, {rows, 21});
+        for (int64_t i = 0; i < rows * 21; ++i) loop::set_number(input, i, static_cast<double>(i % 13) - 6);
         const auto expected = loop::interpret(program, {input});
         const auto actual = codegen::cpu::run_compiled(scheduled, {input}, options);
         for (size_t o = 0; o < 2; ++o) {
