@@ -5,6 +5,7 @@
 
 #include "compiler/ops/helpers.h"
 #include "compiler/passes/edit.h"
+#include "compiler/passes/linear.h"
 
 namespace stridec::passes {
 namespace {
@@ -17,29 +18,12 @@ using graph::OpKind;
 using graph::Shape;
 using graph::ValueId;
 
-bool contains(const std::vector<int64_t>& list, int64_t value) {
-  return std::find(list.begin(), list.end(), value) != list.end();
-}
-
 // An operator that is linear in its weights, and which dim of them, if any, each dim of its result runs along.
 struct Linear {
   NodeId node;
   size_t weights;  // an input
   std::vector<int64_t> weight_dim;
 };
-
-// dot_general's result: batch dims, free dims of a, free dims of b.
-std::vector<int64_t> dims_of_dot(const Node& node, size_t side, int64_t rank_a, int64_t rank_b) {
-  const auto& batch = node.attributes.integers(side == 0 ? "batch_a" : "batch_b");
-  std::vector<int64_t> dims = batch;
-  for (size_t s = 0; s < 2; ++s) {
-    const auto& taken = node.attributes.integers(s == 0 ? "batch_a" : "batch_b");
-    const auto& contracted = node.attributes.integers(s == 0 ? "contract_a" : "contract_b");
-    for (int64_t d = 0; d < (s == 0 ? rank_a : rank_b); ++d)
-      if (!contains(taken, d) && !contains(contracted, d)) dims.push_back(s == side ? d : -1);
-  }
-  return dims;
-}
 
 std::optional<Linear> linear(const Edit& edit, const Graph& graph, NodeId id) {
   const Node& node = graph[id];
@@ -52,13 +36,7 @@ std::optional<Linear> linear(const Edit& edit, const Graph& graph, NodeId id) {
   }
   const graph::Type &result = graph[node.outputs[0]].type, &w = graph[node.inputs[out.weights]].type;
   if (result.dtype != w.dtype || (w.dtype != DType::kF32 && w.dtype != DType::kF64)) return std::nullopt;
-  if (window) {
-    out.weight_dim.assign(result.shape.size(), -1);
-    out.weight_dim[1] = node.kind == OpKind::kConv ? 0 : 1;
-  } else {
-    const auto rank = [&](size_t i) { return static_cast<int64_t>(graph[node.inputs[i]].type.shape.size()); };
-    out.weight_dim = dims_of_dot(node, out.weights, rank(0), rank(1));
-  }
+  out.weight_dim = dims_in_result(graph, node, out.weights);
   return out;
 }
 

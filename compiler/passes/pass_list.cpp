@@ -4,11 +4,13 @@
 #include "compiler/graph/verify.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/passes/fold_affine.h"
+#include "compiler/passes/quantized.h"
 
 namespace stridec::passes {
 namespace {
 
 constexpr Pass<graph::Graph> kPasses[] = {
+    {"quantized", "products of dequantised numbers become integer products with a scale behind", contract_quantized},
     {"affine", "per-channel scales and shifts behind linear operators go into their weights", fold_affine},
 };
 

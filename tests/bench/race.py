@@ -8,6 +8,9 @@ that drifts of the machine (clock, which cores share a cache, neighbours) meet a
 rounds of the ratio of a round's medians. Outputs are compared with onnxruntime's: a wrong answer is never a fast one.
 What other processes took from the machine during a measurement is shown, and warned about above 5 %.
 
+NAME=FILE races another file for the model's cases, such as a quantised one that tests/bench/quantize.py made; there
+--tolerance says what counts as equal, and --flag goes to the compiler.
+
 OpenVINO is given the case's static shape, which is its best; the others serve every shape with what they loaded.
 Environment: stridec (the program, default build/stridec), build (for temporary files, default build).
 """
@@ -198,7 +201,7 @@ def milliseconds(entry):
     return "-" if "error" in entry else f"{entry['median_seconds'] * 1e3:.3f}"
 
 
-def print_case(label, result, engines):
+def print_case(label, result, engines, tolerance):
     cells = [f"{milliseconds(result['engines'][engine]):>15}" for engine in engines]
     for engine in engines:
         entry = result["engines"][engine]
@@ -209,8 +212,10 @@ def print_case(label, result, engines):
         entry = result["engines"][engine]
         if "error" in entry:
             print(f"    {engine}: {entry['error']}")
-        elif entry.get("difference", 0) > TOLERANCE and engine == "onnxruntime":
+        elif entry.get("difference", 0) > tolerance and engine == "onnxruntime":
             print(f"    WRONG: stridec differs from {engine} by {entry['difference']:.1e}")
+        elif tolerance != TOLERANCE and engine == "onnxruntime":
+            print(f"    differs from {engine} by {entry.get('difference', 0):.1e}")
         if entry.get("others_share", 0) > FOREIGN_LIMIT:
             print(f"    other processes took {entry['others_share']:.0%} of the machine while {engine} was measured")
     sys.stdout.flush()
@@ -248,7 +253,11 @@ def parse_flags():
     parser.add_argument("--seconds", type=float, default=0.5, help="of each engine in each round")
     parser.add_argument("--engines", help="comma-separated (default: all that are installed)")
     parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--tolerance", type=float, default=TOLERANCE, help="of the largest magnitude of an output")
+    parser.add_argument("--flag", action="append", default=[], help="for stridec compile, as in --flag=--precision=bf16")
     flags = parser.parse_args()
+    flags.files = dict(name.split("=", 1) for name in flags.names if "=" in name)
+    flags.names = [name.split("=", 1)[0] for name in flags.names]
     installed = [name for name in ENGINES if name == "stridec" or importlib.util.find_spec(name)]
     flags.engines = flags.engines.split(",") if flags.engines else installed
     for name in [*flags.names, *flags.engines]:
@@ -274,9 +283,9 @@ def main():
         folder = tempfile.mkdtemp(prefix="race-", dir=parent if os.path.isdir(parent) else None)
         files = {"name": name, "library": os.path.join(folder, name + ".so"), "outputs": os.path.join(folder, "%s.npz")}
         try:
-            files["model"] = models.fill_model(name, folder)
+            files["model"] = flags.files.get(name) or models.fill_model(name, folder)
             if "stridec" in flags.engines:
-                command = [program, "compile", files["model"], "-o", files["library"], "--dim", models.MODELS[name]["dims"]]
+                command = [program, "compile", files["model"], "-o", files["library"], "--dim", models.MODELS[name]["dims"], *flags.flag]
                 subprocess.run([*command, "--progress=none", "--quiet"], check=True)
             report["models"][name] = []
             for case, (label, _) in enumerate(models.cases(name)):
@@ -284,10 +293,10 @@ def main():
                     continue
                 result = {"case": label, **race(files, case, flags)}
                 report["models"][name].append(result)
-                print_case(f"{name}, {label}", result, flags.engines)
+                print_case(f"{name}, {label}", result, flags.engines, flags.tolerance)
                 peer = result["engines"].get("onnxruntime", {})
                 failed += any("error" in entry for entry in result["engines"].values())
-                failed += peer.get("difference", 0) > TOLERANCE
+                failed += peer.get("difference", 0) > flags.tolerance
         except subprocess.CalledProcessError as error:
             failed += 1
             print(f"{name}: {' '.join(error.cmd)} ended with {error.returncode}")

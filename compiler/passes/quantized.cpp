@@ -1,0 +1,346 @@
+#include "compiler/passes/quantized.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "compiler/ops/term.h"
+#include "compiler/passes/edit.h"
+#include "compiler/passes/linear.h"
+
+namespace stridec::passes {
+namespace {
+
+using graph::Builder;
+using graph::Graph;
+using graph::Node;
+using graph::NodeId;
+using graph::OpKind;
+using graph::Shape;
+using graph::ValueId;
+using ops::Term;
+
+// Sums of this many products of 9-bit numbers fit 32 bits.
+constexpr int64_t kLongest = 1 << 15;
+
+// (q - zero) * scale, then views of it. `zero` is i32 and `scale` float; both broadcast to q.
+struct Operand {
+  ValueId q;
+  std::optional<ValueId> zero, scale;
+  std::vector<NodeId> views;  // outermost last
+};
+
+bool is_one_number(const Graph& graph, ValueId value) {
+  const Shape& shape = graph[value].type.shape;
+  return std::all_of(shape.begin(), shape.end(), [](sym::Expr d) { return d.is_const(1); });
+}
+
+const Node* producer(const Graph& graph, ValueId value) {
+  return graph[value].producer.valid() ? &graph[graph[value].producer] : nullptr;
+}
+
+// A conversion from `value`; nothing where it is none.
+std::optional<ValueId> cast_from(const Graph& graph, ValueId value, DType to) {
+  const Node* node = producer(graph, value);
+  if (!node || node->kind != OpKind::kCast || graph[value].type.dtype != to) return std::nullopt;
+  return node->inputs[0];
+}
+
+// A conversion of bytes to `to`.
+std::optional<ValueId> bytes(const Graph& graph, ValueId value, DType to) {
+  const auto q = cast_from(graph, value, to);
+  if (!q || !is_integer(graph[*q].type.dtype) || info(graph[*q].type.dtype).bits > 8) return std::nullopt;
+  return q;
+}
+
+// All elements of an i32 constant are in this range.
+bool fits(const graph::Value& value, int32_t low, int32_t high) {
+  const auto inside = [&](int64_t number) { return number >= low && number <= high; };
+  if (value.elements)
+    return std::all_of(value.elements->begin(), value.elements->end(),
+                       [&](sym::Expr e) { return e.is_const() && inside(e.value()); });
+  if (!value.data || value.type.dtype != DType::kI32) return false;
+  for (size_t i = 0; i + 4 <= value.data->size; i += 4) {
+    int32_t number = 0;
+    std::memcpy(&number, value.data->bytes + i, 4);
+    if (!inside(number)) return false;
+  }
+  return true;
+}
+
+// Bytes less their zero point, in 32 bits.
+std::optional<Operand> centered(const Graph& graph, ValueId value) {
+  if (const auto q = bytes(graph, value, DType::kI32)) return Operand{*q, {}, {}, {}};
+  const Node* node = producer(graph, value);
+  if (!node || node->kind != OpKind::kSub) return std::nullopt;
+  // Zero points have the range of what they belong to.
+  const auto q = bytes(graph, node->inputs[0], DType::kI32);
+  if (!q || graph[*q].type.shape != graph[value].type.shape) return std::nullopt;
+  const DType dtype = graph[*q].type.dtype;
+  const ValueId zero = node->inputs[1];
+  const auto from = cast_from(graph, zero, DType::kI32);
+  const bool in_range = from && graph[*from].type.dtype == dtype;
+  if (!in_range && !fits(graph[zero], is_signed(dtype) ? -128 : 0, is_signed(dtype) ? 127 : 255))
+    return std::nullopt;
+  return Operand{*q, zero, {}, {}};
+}
+
+std::optional<Operand> operand(const Graph& graph, ValueId value) {
+  if (graph[value].type.dtype == DType::kI32) {
+    if (auto found = centered(graph, value)) return found;
+  }
+  const Node* node = producer(graph, value);
+  if (!node) return std::nullopt;
+  if (node->kind == OpKind::kMul && graph[value].type.dtype == DType::kF32) {
+    for (size_t side = 0; side < 2; ++side) {
+      const ValueId number = node->inputs[side];
+      if (graph[number].type.shape != graph[value].type.shape) continue;
+      std::optional<Operand> found;
+      if (const auto q = bytes(graph, number, DType::kF32)) {
+        found = Operand{*q, {}, {}, {}};
+      } else if (const auto integer = cast_from(graph, number, DType::kF32);
+                 integer && graph[*integer].type.dtype == DType::kI32) {
+        found = centered(graph, *integer);
+      }
+      if (!found) continue;
+      found->scale = node->inputs[1 - side];
+      return found;
+    }
+    return std::nullopt;
+  }
+  if (node->kind != OpKind::kPermute && node->kind != OpKind::kReshape && node->kind != OpKind::kExpand)
+    return std::nullopt;
+  auto found = operand(graph, node->inputs[0]);
+  if (!found) return std::nullopt;
+  // Numbers that vary along dims stay beside these dims in a permutation alone.
+  for (const auto& beside : {found->zero, found->scale})
+    if (beside && node->kind != OpKind::kPermute && !is_one_number(graph, *beside)) return std::nullopt;
+  found->views.push_back(graph[value].producer);
+  return found;
+}
+
+// What stands beside a tensor of this rank, after the tensor's views.
+Term beside_views(Builder& b, Term value, const std::vector<NodeId>& views, int64_t rank) {
+  if (is_one_number(b.graph(), value)) return reshape(value, {});
+  Shape shape(static_cast<size_t>(rank - value.rank()), 1);
+  shape.insert(shape.end(), value.shape().begin(), value.shape().end());
+  value = reshape(value, shape);
+  for (NodeId view : views)
+    value = Term(b, b.add1(OpKind::kPermute, {value.id()}, b.graph()[view].attributes));
+  return value;
+}
+
+// The operand's bytes after its views, and zero point and scale beside them.
+struct Numbers {
+  Term q;
+  std::optional<Term> zero, scale;
+};
+
+Numbers numbers(Builder& b, const Operand& from) {
+  Term q(b, from.q);
+  Numbers out{q, {}, {}};
+  const int64_t rank = q.rank();
+  for (NodeId view : from.views) {
+    const Node& node = b.graph()[view];
+    q = Term(b, b.add1(node.kind, {q.id()}, node.attributes));
+  }
+  out.q = q;
+  if (from.zero) out.zero = beside_views(b, Term(b, *from.zero), from.views, rank);
+  if (from.scale) out.scale = beside_views(b, Term(b, *from.scale), from.views, rank);
+  return out;
+}
+
+// A value beside an operand as it stands beside the result; nothing where it varies along dims that are summed over.
+std::optional<Term> beside_result(Term value, const std::vector<int64_t>& dims) {
+  if (value.rank() == 0) return value;
+  Shape rest, shape;
+  std::vector<int64_t> order, left;
+  for (int64_t dim : dims) {
+    if (dim >= 0) order.push_back(dim);
+    shape.push_back(dim >= 0 ? value.dim(dim) : sym::Expr(1));
+  }
+  for (int64_t d = 0; d < value.rank(); ++d) {
+    if (std::find(order.begin(), order.end(), d) != order.end()) continue;
+    if (!value.dim(d).is_const(1)) return std::nullopt;
+    left.push_back(d);
+  }
+  order.insert(order.end(), left.begin(), left.end());
+  return reshape(permute(value, order), shape);
+}
+
+// The one number that all elements of an integer constant are, through views and widening.
+std::optional<int64_t> known_number(Builder& b, ValueId value) {
+  const Graph& graph = b.graph();
+  if (const auto elements = b.known(value)) {
+    if (elements->empty() || !elements->front().is_const()) return std::nullopt;
+    for (sym::Expr e : *elements)
+      if (e != elements->front()) return std::nullopt;
+    return elements->front().value();
+  }
+  const Node* node = producer(graph, value);
+  if (!node) return std::nullopt;
+  if (node->kind == OpKind::kReshape || node->kind == OpKind::kPermute || node->kind == OpKind::kExpand ||
+      (node->kind == OpKind::kCast && graph[value].type.dtype == DType::kI32))
+    return known_number(b, node->inputs[0]);
+  const auto& data = graph[value].data;
+  const auto width = static_cast<size_t>(byte_size(graph[value].type.dtype));
+  if (!data || data->size < width || !is_integer(graph[value].type.dtype)) return std::nullopt;
+  for (size_t i = width; i < data->size; ++i)
+    if (data->bytes[i] != data->bytes[i - width]) return std::nullopt;
+  int64_t number = 0;
+  std::memcpy(&number, data->bytes, width);
+  const auto unused = static_cast<int>(64 - 8 * width);
+  number = static_cast<int64_t>(static_cast<uint64_t>(number) << unused);
+  return is_signed(graph[value].type.dtype) ? number >> unused
+                                            : static_cast<int64_t>(static_cast<uint64_t>(number) >> unused);
+}
+
+// The smallest and largest number of a constant of bytes.
+std::optional<std::pair<int, int>> range_of(const Graph& graph, ValueId value) {
+  const graph::Value& v = graph[value];
+  if (!v.data) return std::nullopt;
+  std::pair<int, int> range(INT32_MAX, INT32_MIN);
+  for (size_t i = 0; i < v.data->size; ++i) {
+    const int number = is_signed(v.type.dtype) ? static_cast<int8_t>(v.data->bytes[i]) : v.data->bytes[i];
+    range = {std::min(range.first, number), std::max(range.second, number)};
+  }
+  return range;
+}
+
+// The numbers less their zero point, in 16 bits.
+Term difference(const Numbers& x) {
+  if (!x.zero) return x.q;
+  return cast(cast(x.q, DType::kI32) - *x.zero, DType::kI16, false);
+}
+
+// The same in 8 bits, where that is known to hold them.
+std::optional<Term> difference_in_bytes(Builder& b, const Operand& from, const Numbers& x) {
+  const std::optional<int64_t> zero = x.zero ? known_number(b, x.zero->id()) : std::optional<int64_t>(0);
+  if (!zero) return std::nullopt;
+  if (*zero == 0 && is_signed(x.q.dtype())) return x.q;
+  const auto range = range_of(b.graph(), from.q);
+  int64_t low = is_signed(x.q.dtype()) ? -128 : 0, high = is_signed(x.q.dtype()) ? 127 : 255;
+  if (range) low = range->first, high = range->second;
+  if (low > high || low - *zero < -128 || high - *zero > 127) return std::nullopt;
+  return cast(cast(x.q, DType::kI32) - static_cast<double>(*zero), DType::kI8, false);
+}
+
+struct Product {
+  const Node& node;
+  bool window;
+  bool padded = false;
+  std::vector<int64_t> summed[2];  // dims of each operand
+};
+
+Product product_of(const Graph& graph, const Node& node) {
+  Product p{.node = node, .window = node.kind == OpKind::kConv, .summed = {}};
+  for (size_t side = 0; side < 2; ++side) {
+    if (!p.window) {
+      p.summed[side] = node.attributes.integers(side == 0 ? "contract_a" : "contract_b");
+      continue;
+    }
+    const auto rank = static_cast<int64_t>(graph[node.inputs[side]].type.shape.size());
+    for (int64_t d = 1; d < rank; ++d) p.summed[side].push_back(d);
+  }
+  if (p.window)
+    for (const char* end : {"before", "after"})
+      for (sym::Expr e : node.attributes.exprs(end)) p.padded = p.padded || !e.is_const(0);
+  return p;
+}
+
+Term multiply(Builder& b, const Product& p, Term x, Term w, bool padded) {
+  graph::Attributes attributes = p.node.attributes;
+  attributes.set("accumulate", DType::kI32);
+  attributes.set("to", DType::kI32);
+  if (padded) {
+    const std::vector<sym::Expr> none(attributes.exprs("before").size(), 0);
+    attributes.set("before", none);
+    attributes.set("after", none);
+  }
+  return Term(b, b.add1(p.node.kind, {x.id(), w.id()}, std::move(attributes)));
+}
+
+// Bytes times constant bytes, the data's zero point taken out; nothing where that cannot be.
+std::optional<Term> multiply_bytes(Builder& b, const Edit& edit, const Product& p, const Operand (&from)[2],
+                                   const Numbers (&given)[2]) {
+  for (size_t w = p.window ? 1 : 0; w < 2; ++w) {
+    const size_t x = 1 - w;
+    if (!edit.is_constant(from[w].q)) continue;
+    const auto weights = difference_in_bytes(b, from[w], given[w]);
+    if (!weights) continue;
+    Term data = given[x].q;
+    Term operands[2] = {data, *weights};
+    if (w == 0) std::swap(operands[0], operands[1]);
+    std::optional<int64_t> zero = 0;
+    if (given[x].zero) {
+      if (given[x].zero->rank() != 0) continue;
+      zero = known_number(b, given[x].zero->id());
+    }
+    if (zero && *zero == 0) return multiply(b, p, operands[0], operands[1], false);
+    const bool pads = p.padded;
+    if (pads) {
+      if (!zero) continue;
+      std::vector<sym::Expr> before{0, 0}, after{0, 0};
+      for (sym::Expr e : p.node.attributes.exprs("before")) before.push_back(e);
+      for (sym::Expr e : p.node.attributes.exprs("after")) after.push_back(e);
+      operands[0] =
+          Term(b, ops::pad(b, data, before, after, b.scalar(data.dtype(), static_cast<double>(*zero))));
+    }
+    const Term sums = reduce_sum(cast(*weights, DType::kI32), p.summed[w], ops::kKeep);
+    const auto offset = beside_result(sums, dims_in_result(b.graph(), p.node, w));
+    return multiply(b, p, operands[0], operands[1], pads) - *offset * *given[x].zero;
+  }
+  return std::nullopt;
+}
+
+void contract(Edit& edit, NodeId id) {
+  Graph& graph = edit.graph();
+  const Node& node = graph[id];
+  if (node.kind != OpKind::kConv && node.kind != OpKind::kDotGeneral) return;
+  const DType dtype = graph[node.outputs[0]].type.dtype;
+  const bool scaled = dtype == DType::kF32;
+  if (!scaled && dtype != DType::kI32) return;
+  const auto a = operand(graph, node.inputs[0]), w = operand(graph, node.inputs[1]);
+  if (!a || !w || a->scale.has_value() != scaled || w->scale.has_value() != scaled) return;
+
+  const Product p = product_of(graph, node);
+  if (scaled) {
+    // What the integers hold for any length in the model's integers, they have to hold here.
+    sym::Expr count = 1;
+    for (int64_t d : p.summed[1]) count *= graph[node.inputs[1]].type.shape[static_cast<size_t>(d)];
+    if (!graph.facts.holds(sym::le(count, kLongest))) return;
+  }
+  edit.insert_before(id, [&](Builder& b) {
+    const Operand from[2] = {*a, *w};
+    const Numbers given[2] = {numbers(b, *a), numbers(b, *w)};
+    std::optional<Term> scale;
+    for (size_t side = 0; scaled && side < 2; ++side) {
+      const auto own = beside_result(*given[side].scale, dims_in_result(graph, node, side));
+      if (!own) return;
+      scale = scale ? *scale * *own : *own;
+    }
+    std::optional<Term> sum = multiply_bytes(b, edit, p, from, given);
+    if (!sum) sum = multiply(b, p, difference(given[0]), difference(given[1]), false);
+    const Term result = scaled ? cast(*sum, DType::kF32) * *scale : *sum;
+    b.set_name(result, graph[node.outputs[0]].name);
+    edit.replace(node.outputs[0], result);
+  });
+}
+
+void contract(Edit& edit, const graph::Region& region) {
+  const std::vector<NodeId> nodes = region.nodes;
+  for (NodeId id : nodes) {
+    contract(edit, id);
+    for (const graph::Region& inner : edit.graph()[id].regions) contract(edit, inner);
+  }
+}
+
+}  // namespace
+
+void contract_quantized(Graph& graph) {
+  Edit edit(graph);
+  contract(edit, graph.top);
+  edit.finish();
+}
+
+}  // namespace stridec::passes
