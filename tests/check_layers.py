@@ -13,21 +13,22 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # compiler folder above them. The longest matching folder counts: compiler/codegen/cpu is not compiler/codegen/cuda.
 BASE, SYM, GRAPH, LOOP = "compiler/base", "compiler/sym", "compiler/graph", "compiler/loop"
 OPS, KERNELS, SCHEDULE, CODEGEN = "compiler/ops", "compiler/kernels", "compiler/schedule", "compiler/codegen"
-RUNTIME_API, SCHEMAS = "runtime/include", "schemas"
+RUNTIME_API, SCHEMAS, IMAGE = "runtime/include", "schemas", "runtime/image"
 TABLE = {
     RUNTIME_API: [],
     SCHEMAS: [],
     BASE: [],
     SYM: [BASE],
     "runtime": [RUNTIME_API],
+    IMAGE: [],
     GRAPH: [BASE, SYM, SCHEMAS],
-    LOOP: [BASE, SYM],
+    LOOP: [BASE, SYM, IMAGE],
     OPS: [BASE, SYM, GRAPH, LOOP],
     KERNELS: [BASE, SYM, LOOP],
     "compiler/frontend": [BASE, SYM, GRAPH, OPS, SCHEMAS],
     "compiler/passes": [BASE, SYM, GRAPH, LOOP, OPS],
     SCHEDULE: [BASE, SYM, LOOP, KERNELS],
-    CODEGEN: [BASE, SYM, LOOP, KERNELS, SCHEDULE, RUNTIME_API],
+    CODEGEN: [BASE, SYM, LOOP, KERNELS, SCHEDULE, RUNTIME_API, IMAGE],
     "compiler/tune": [BASE, SYM, LOOP, KERNELS, SCHEDULE, CODEGEN, RUNTIME_API],
     "compiler/package": [BASE, SYM, LOOP, SCHEDULE, CODEGEN, SCHEMAS, RUNTIME_API],
     "compiler": ["compiler", SCHEMAS, RUNTIME_API],

@@ -9,5 +9,6 @@
 
 STRIDEC_EMBEDDED(libc_stub)
 STRIDEC_EMBEDDED(runtime_object)
+STRIDEC_EMBEDDED(image_object)
 STRIDEC_EMBEDDED(abi_header)
 STRIDEC_EMBEDDED(runtime_header)

@@ -7,6 +7,7 @@ namespace stridec::codegen {
 
 std::string_view libc_stub();       // the ELF file that artifacts are linked against; made from cpu/libc.map
 std::string_view runtime_object();  // the runtime, to link into every artifact (runtime/runtime.cmake)
+std::string_view image_object();    // decoding images, for artifacts that do (runtime/image)
 std::string_view abi_header();      // runtime/include/stridec/abi.h, to paste into header-free sources
 std::string_view runtime_header();  // runtime/include/stridec/runtime.h, for applications
 

@@ -9,6 +9,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/scalar_math.h"
+#include "runtime/image/image.h"
 
 namespace stridec::loop {
 namespace {
@@ -112,6 +113,21 @@ void run_routine(const Routine& routine, std::span<const RoutineBuffer> reads,
                 std::string(routine.name));
   if (routine.name == "sort") return order_rows(reads, writes, a[0], a[1], a[2], a[1], a[3] != 0);
   if (routine.name == "topk") return order_rows(reads, writes, a[0], a[1], a[2], a[3], a[4] != 0);
+  if (routine.name == "image_size") {
+    STRIDEC_CHECK(reads[0].elements >= a[0] && writes[0].elements >= 2);
+    int64_t size[2];
+    stridec_image_size(reads[0].data, a[0], size);
+    std::memcpy(writes[0].data, size, sizeof size);
+    return;
+  }
+  if (routine.name == "image_decode") {
+    const int64_t channels = a[3] == STRIDEC_IMAGE_GRAYSCALE ? 1 : 3;
+    STRIDEC_CHECK(reads[0].elements >= a[0] && writes[0].elements >= a[1] * a[2] * channels);
+    const int64_t whole = stridec_image_decode(reads[0].data, a[0], a[1], a[2], static_cast<int32_t>(a[3]),
+                                               writes[0].data) == 0;
+    std::memcpy(writes[1].data, &whole, sizeof whole);
+    return;
+  }
   if (routine.name == "mersenne_uniform") return mersenne_uniform(writes[0], a[0], a[1]);
   fail(ErrorKind::kInternal, "no-routine", cat("the interpreter has no routine '", routine.name, "'"));
 }

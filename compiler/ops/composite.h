@@ -43,6 +43,11 @@ struct Normalized {
 Normalized standardize(Term x, const Dims& dims, double epsilon);
 Term rms_norm(Term x, const Dims& dims, double epsilon);  // x / sqrt(mean(x^2) + epsilon)
 
+// ---- images ----
+// u8 [n], an encoded image, to its pixels, u8 [height, width, channels], of the format "rgb", "bgr" or "grayscale".
+// The size is bound during the run, which fails with a sentence where the bytes are no image or a damaged one.
+Term decode_image(Term bytes, const std::string& format);
+
 // ---- recurrent ----
 struct RecurrentOptions {
   bool reverse = false;

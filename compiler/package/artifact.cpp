@@ -77,6 +77,7 @@ Artifact link(const Programs& programs, const Built& built, const codegen::cuda:
   std::vector<codegen::LinkInput> inputs = {{"runtime", codegen::runtime_object()},
                                             {"host", built.host_object}};
   for (const auto& kernel : built.kernels) inputs.push_back({kernel.symbol, kernel.object});
+  inputs.push_back({.name = "image", .object = codegen::image_object(), .if_needed = true});
   Artifact artifact{.library = codegen::link_shared(inputs, {}),
                     .images = codegen::cuda::images(device),
                     .weights_file = facts.weights_file};

@@ -1,7 +1,7 @@
 #!/bin/bash
 # The parsers under libFuzzer, each for some seconds. What breaks one is left in $build/fuzz/<name>/found.
 #
-#   bash tests/fuzz/run.sh [SECONDS [name...]]     names: onnx graph_file graph_text loop_text expression npy tuning
+#   bash tests/fuzz/run.sh [SECONDS [name...]]     names: onnx graph_file graph_text loop_text expression npy tuning image
 #
 # The last line is "N passed, N failed".
 set -uo pipefail
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.."
 seconds=${1:-60}
 shift || true
 names=("$@")
-[ ${#names[@]} -gt 0 ] || names=(onnx graph_file graph_text loop_text expression npy tuning)
+[ ${#names[@]} -gt 0 ] || names=(onnx graph_file graph_text loop_text expression npy tuning image)
 build=${STRIDEC_BUILD:-build}-fuzz
 mkdir -p "$build"
 cmake -G Ninja -B "$build" -S . -DSTRIDEC_FUZZ=ON > "$build/configure.log" 2>&1 && ninja -C "$build" fuzz_parsers ||

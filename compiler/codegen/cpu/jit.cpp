@@ -5,6 +5,7 @@
 
 #include "compiler/codegen/cpu/llvm.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "runtime/image/image.h"
 
 namespace stridec::codegen {
 namespace {
@@ -58,6 +59,8 @@ Jit::Jit() : impl_(std::make_unique<Impl>()) {
   add("memmove", &std::memmove);
   add("memset", &std::memset);
   add("memcmp", &std::memcmp);
+  add("stridec_image_size", &stridec_image_size);
+  add("stridec_image_decode", &stridec_image_decode);
   impl_->check(impl_->jit->getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(libc))));
 }
 

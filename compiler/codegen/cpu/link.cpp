@@ -105,7 +105,12 @@ std::string link_shared(std::span<const LinkInput> inputs, const LinkOptions& op
   std::vector<std::pair<Descriptor, std::string>> files;  // and the name for messages
   for (const LinkInput& input : inputs) files.emplace_back(memory_file(input.name, input.object), input.name);
   files.emplace_back(memory_file("libc.so.6", libc_stub()), "libc.so.6");
-  for (const auto& [file, name] : files) arguments.push_back(file.path());
+  for (size_t i = 0; i < files.size(); ++i) {
+    const bool lazy = i < inputs.size() && inputs[i].if_needed;
+    if (lazy) arguments.push_back("--start-lib");
+    arguments.push_back(files[i].first.path());
+    if (lazy) arguments.push_back("--end-lib");
+  }
 
   // The output is a pipe: LLD writes to what is no regular file in one go, without a temporary file beside
   // it.

@@ -11,6 +11,7 @@ namespace stridec::codegen {
 struct LinkInput {
   std::string name;  // for messages
   std::string_view object;
+  bool if_needed = false;  // part of the result only where another input refers to it
 };
 
 struct LinkOptions {

@@ -40,10 +40,28 @@ Kernel mersenne_uniform(const loop::Program& program, const loop::Call& call, co
   return text.finish(1, 1);
 }
 
+// One call of runtime/image, which is linked where this text names it.
+Kernel image(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
+  KernelText text(program, target);
+  const std::string bytes = text.pointer(call.reads[0]), to = text.pointer(call.writes[0]);
+  std::string sizes;
+  for (sym::Expr argument : call.arguments) sizes += cat(", ", text.size(argument));
+  const bool decode = call.routine == "image_decode";
+  text.line(cat(
+      "int stridec_", call.routine,
+      decode ? "(const void*, int64_t, int64_t, int64_t, int, void*)" : "(const void*, int64_t, int64_t*)",
+      " __asm__(\"stridec_", call.routine, "\") __attribute__((visibility(\"hidden\")));"));
+  const std::string run = cat("stridec_", call.routine, "(", bytes, sizes, ", ", to, ")");
+  text.line(cat("if (begin < end) ", decode ? cat(text.pointer(call.writes[1]), "[0] = ", run, " == 0") : run,
+                ";"));
+  return text.finish(1, 1);
+}
+
 }  // namespace
 
 Kernel emit_routine(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
   if (call.routine == "mersenne_uniform") return mersenne_uniform(program, call, target);
+  if (call.routine == "image_size" || call.routine == "image_decode") return image(program, call, target);
   const bool sort = call.routine == "sort";
   if (!sort && call.routine != "topk")
     fail(ErrorKind::kUnsupported, "no-routine", cat("the CPU backend has no routine '", call.routine, "'"));

@@ -2,6 +2,9 @@
 #include <functional>
 #include <numeric>
 
+#include <algorithm>
+#include <cctype>
+
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/window.h"
@@ -297,9 +300,21 @@ Outputs non_max_suppression(Context& c) {
   return {concat({slice(rows, 1, 0, 2), unsqueeze(box, {1})}, 1)};
 }
 
+Outputs image_decoder(Context& c) {
+  std::string format = c.text("pixel_format", "RGB");
+  std::transform(format.begin(), format.end(), format.begin(),
+                 [](unsigned char x) { return std::tolower(x); });
+  if (format != "rgb" && format != "bgr" && format != "grayscale")
+    c.unsupported(cat("pixel_format is '", format, "', not RGB, BGR or Grayscale"));
+  return {decode_image(c.in(0), format)};
+}
+
 constexpr Row kRows[] = {
-    {"Col2Im", col2im},          {"DeformConv", deform_conv, 19},
-    {"GridSample", grid_sample}, {"NonMaxSuppression", non_max_suppression},
+    {"Col2Im", col2im},
+    {"DeformConv", deform_conv, 19},
+    {"ImageDecoder", image_decoder, 20},
+    {"GridSample", grid_sample},
+    {"NonMaxSuppression", non_max_suppression},
     {"RoiAlign", roi_align},
 };
 
