@@ -23,8 +23,8 @@ list(TRANSFORM image_formats APPEND .cpp)
 add_library(stridec_image_parts OBJECT ${CMAKE_CURRENT_LIST_DIR}/image.cpp ${CMAKE_CURRENT_LIST_DIR}/libc.cpp
             ${image_formats})
 target_compile_options(stridec_image_parts PRIVATE ${image_codecs} -fno-exceptions -fno-rtti -fno-threadsafe-statics
-  -fvisibility=hidden -fPIC -U_FORTIFY_SOURCE -O2 -g0 -DNDEBUG -march=x86-64 -mtune=generic -fno-stack-protector
-  -fno-sanitize=all -fno-builtin -Wno-builtin-requires-header)
+  -fvisibility=hidden -fPIC -U_FORTIFY_SOURCE -O2 -g0 -DNDEBUG -march=x86-64 -mtune=generic -fno-stack-protector ${uninstrumented}
+  -fno-builtin -Wno-builtin-requires-header)
 target_include_directories(stridec_image_parts PRIVATE ${STRIDEC_JPEG_DIR} ${STRIDEC_WEBP_DIR} ${STRIDEC_OPENJPEG_DIR})
 set(STRIDEC_IMAGE_OBJECT ${PROJECT_BINARY_DIR}/runtime/stridec_image.o)
 add_custom_command(OUTPUT ${STRIDEC_IMAGE_OBJECT}
@@ -39,7 +39,9 @@ add_custom_command(OUTPUT ${STRIDEC_IMAGE_OBJECT}
   DEPENDS stridec_image_parts $<TARGET_OBJECTS:stridec_image_parts> ${PROJECT_BINARY_DIR}/generated/libc_stub.so
   COMMAND_EXPAND_LISTS VERBATIM)
 add_custom_target(stridec_image_object DEPENDS ${STRIDEC_IMAGE_OBJECT})
-stridec_embed(stridec_codegen image_object ${STRIDEC_IMAGE_OBJECT})
+if(TARGET stridec_codegen)
+  stridec_embed(stridec_codegen image_object ${STRIDEC_IMAGE_OBJECT})
+endif()
 
 # As an archive, so that every program that links it twice has it once.
 set(STRIDEC_IMAGE_ARCHIVE ${PROJECT_BINARY_DIR}/runtime/libstridec_image.a)
