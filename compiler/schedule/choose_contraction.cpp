@@ -312,7 +312,7 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
       unit_store = unit_store && step_along(p, store->access, columns.back().var) == 1;
   }
 
-  constexpr double kShortRun = 4;
+  constexpr double kShortRun = 3;
   const int group = like.group();
   Dims in_place = choose_run(p, a, k);
   if (!is_multiple(p, in_place, group)) in_place.clear();

@@ -9,6 +9,7 @@
 #include "compiler/schedule/delinearize.h"
 #include "compiler/schedule/layout.h"
 #include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/padding.h"
 #include "compiler/schedule/phases.h"
 #include "compiler/schedule/split_reduction.h"
 #include "compiler/schedule/winograd.h"
@@ -28,9 +29,11 @@ constexpr Pass<Program, Decisions*> kLoopPasses[] = {
     {"dims", "loops over flattened tensors run over their dims",
      [](Program& program, Decisions*) { delinearize(program); }},
     {"phases", "nests that divide by constant strides become one for each remainder", split_phases},
-    {"winograd", "convolutions of 3x3 windows with fewer multiplications, between transforms", apply_winograd},
+    {"winograd", "convolutions of 3x3 windows with fewer multiplications, between transforms",
+     apply_winograd},
     {"layouts", "the order of each scratch buffer's dims in memory",
      [](Program& program, Decisions*) { choose_layouts(program); }},
+    {"padding", "convolutions of few channels read padded copies", pad_inputs},
     {"reductions", "long reductions of few points become partial results and their combination",
      split_reductions},
     {"names", "schedules name dims: those of equal nests are called the same",

@@ -1,0 +1,96 @@
+#include "compiler/schedule/padding.h"
+
+#include <doctest/doctest.h>
+
+#include "compiler/loop/text.h"
+#include "compiler/loop/verify.h"
+#include "compiler/schedule/memory_plan.h"
+#include "tests/unit/schedule/programs.h"
+
+using namespace stridec;
+using namespace stridec::loop;
+using namespace stridec::testing;
+using sym::Expr;
+
+namespace {
+
+struct Window {
+  int64_t channels, taps, stride, before, after, dilation = 1;
+  double fill = 0;
+  bool depthwise = false;
+};
+
+// y[o, i] = sum over c, r of x[c, stride*i + dilation*r - before] * w[o, c, r], x n long.
+Program convolution(const Window& w) {
+  Pieces p("convolution");
+  const View x = p.input("x", {w.channels, p.n});
+  const View weight = p.weight("w", {w.depthwise ? w.channels : 4, w.channels, w.taps}, 7);
+  NestBuilder nest(p.program, "conv");
+  const Expr size = sym::floordiv(p.n + w.before + w.after - w.dilation * (w.taps - 1) - 1, w.stride) + 1;
+  const View out = p.temporary("t", {w.depthwise ? w.channels : 4, sym::max(0, size)});
+  const auto at = nest.dims(out.shape);
+  const View padded = *pad(x, {0, w.before}, {0, w.after}, float_scalar(DType::kF32, w.fill));
+  const Value sum =
+      nest.reduce(Combine::kSum, {w.depthwise ? 1 : w.channels, w.taps}, [&](const std::vector<Expr>& k) {
+        return nest.load(padded, {w.depthwise ? at[0] : k[0], w.stride * at[1] + w.dilation * k[1]}) *
+               nest.load(weight, {at[0], k[0], k[1]});
+      });
+  nest.store(out, at, sum);
+  nest.finish();
+  p.output("y", out);
+  return p.program;
+}
+
+Program rewritten(const Program& program) {
+  Program after = program;
+  schedule::pad_inputs(after);
+  verify(after);
+  return after;
+}
+
+}  // namespace
+
+TEST_CASE("a convolution of few channels reads a padded copy, without a mask") {
+  const Program after =
+      rewritten(convolution({.channels = 3, .taps = 3, .stride = 1, .before = 1, .after = 1}));
+  REQUIRE(after.steps.size() == 3);
+  const Nest& conv = after[std::get<Launch>(after.steps[1].node).nest];
+  CHECK(to_string(after, conv) == R"(nest conv (%i0<4, %i1<n)
+  %3 : f32 = reduce sum (%i2<3, %i3<3)
+    %0 : f32 = load x.padded[%i2, %i1 + %i3]
+    %1 : f32 = load w[%i0, %i2, %i3]
+    %2 : f32 = mul %0 %1
+    yield %2
+  store t[%i0, %i1] %3
+)");
+}
+
+TEST_CASE("padded copies give what the masks gave, for every stride, dilation, padding and size") {
+  for (const int64_t taps : {2, 3, 7})
+    for (const int64_t stride : {1, 2, 3})
+      for (const auto& [before, after] : {std::pair<int64_t, int64_t>{0, 1}, {1, 0}, {2, 3}})
+        for (const int64_t dilation : {1, 2}) {
+          const Program program = convolution({.channels = 3,
+                                               .taps = taps,
+                                               .stride = stride,
+                                               .before = before,
+                                               .after = after,
+                                               .dilation = dilation});
+          Program copied = rewritten(program);
+          schedule::plan_memory(copied);
+          CHECK(copied.steps.size() == program.steps.size() + 1);
+          for (const int64_t n : {1, 2, 9, 16})
+            CHECK(same_results(program, copied, {{sym::var("n"), n}, {sym::var("m"), 1}}));
+        }
+}
+
+TEST_CASE("many channels, groups, other fills and single taps keep their masks") {
+  for (const Window& w :
+       {Window{.channels = 16, .taps = 3, .stride = 1, .before = 1, .after = 1},
+        Window{.channels = 3, .taps = 3, .stride = 1, .before = 1, .after = 1, .fill = 1},
+        Window{.channels = 3, .taps = 3, .stride = 1, .before = 1, .after = 1, .depthwise = true},
+        Window{.channels = 3, .taps = 1, .stride = 1, .before = 1, .after = 1}}) {
+    const Program program = convolution(w);
+    CHECK(rewritten(program).steps.size() == program.steps.size());
+  }
+}
