@@ -83,11 +83,13 @@ std::optional<Nest> split_like(const Program& program, const Nest& producer, con
   for (size_t p = 0; p < producer.dims.size(); ++p) {
     const Dim whole = producer.dims[p];
     std::vector<Digit> digits;
-    for (const Exchange& exchange : exchanges)
+    for (const Exchange& exchange : exchanges) {
+      if (exchange.first.empty() || exchange.second.empty()) continue;
       for (size_t i = 0; i < exchange.first[0]->index.size() && digits.empty(); ++i) {
         if (exchange.first[0]->index[i] != whole.var) continue;
         digits = digits_of(exchange.second[0]->index[i], consumer.dims, program.facts).value_or(digits);
       }
+    }
     if (digits.size() < 2) continue;
     Expr count = 1;
     for (const Digit& digit : digits) count = count * consumer.dims[digit.dim].extent;

@@ -44,10 +44,11 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
   const loop::NestId producer_id = std::get<Launch>(steps[producer_at].node).nest;
   const loop::NestId consumer_id = std::get<Launch>(steps[consumer_at].node).nest;
   const Nest& consumer = program[consumer_id];
+  if (effects_of(program[producer_id]).updates || effects_of(consumer).updates)
+    return refuse(reason, "one scatters");
   const auto split = split_like(program, program[producer_id], consumer,
                                 exchanges_between(program[producer_id], consumer).passing);
   const Nest& producer = split ? *split : program[producer_id];
-  if (effects_of(producer).updates || effects_of(consumer).updates) return refuse(reason, "one scatters");
 
   for (BufferId id : flow.effects[producer_at].writes)
     if (reads(flow.effects[consumer_at], id) && flow.total_writers[id.value] != 1)
