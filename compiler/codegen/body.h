@@ -36,6 +36,7 @@ struct CValue {
   DType dtype = DType::kF32;
   int width = 1;        // 1: one scalar for all lanes
   bool number = false;  // a literal, and no NaN
+  std::string stored = {};  // the same as its dtype lies in memory, where that is at hand
 };
 
 // How the dims of For and Reduce statements inside a body are mapped; dims that are not named run as plain
@@ -101,6 +102,7 @@ class Body {
   // ---- words of statements, for templates ----
   // A value as it lies in memory, and back.
   std::string to_storage(const std::string& text, DType dtype, int width);
+  std::string to_storage(const CValue& value, DType dtype);  // a scalar
   std::string from_storage(const std::string& text, DType dtype, int width);
   std::string rounded(const std::string& text, DType dtype, int width);  // f32 to a storage float's values
   // What a reduction starts from; part 1: the index of a pair.
@@ -163,6 +165,7 @@ class Body {
   void print_let(const loop::Let& let);
   void print_constant(const loop::Constant& constant);
   std::string let_text(const loop::Let& let, int width);
+  std::string native_text(const loop::Let& let);
   std::string cast_text(const std::string& text, DType from, DType to, int width, bool saturate);
   std::string literal(const loop::Scalar& scalar);
   std::string widened(const CValue& value, int width);
@@ -187,6 +190,8 @@ class Body {
   // Values that nothing but a sum takes: a product among them may be added in one rounding. Every other product
   // is rounded by itself, so that a value computed again in another nest is the same value.
   std::vector<bool> summed_;
+  // Values that nothing sees but rounded to a storage float: functions may be less exact than f32 is.
+  std::vector<bool> coarse_;
   std::vector<sym::Expr> assumed_;
   std::optional<sym::Expr> lane_var_;
   bool lanes_are_aligned_ = false;  // lane 0's value is a multiple of the width

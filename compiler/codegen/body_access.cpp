@@ -428,13 +428,13 @@ void Body::print_store(const loop::Store& store) {
   const DType dtype = text_.program()[store.access.buffer].dtype;
   const CValue stored = value(store.value);
   if (const std::string element = place ? place(store.access) : ""; !element.empty())
-    return text_.line(cat(element, " = ", to_storage(stored.text, dtype, 1), ";"));
+    return text_.line(cat(element, " = ", to_storage(stored, dtype), ";"));
   const Address at = address_of(store.access);
   const Mask mask = mask_of(store.access);
   const bool uniform = at.stride && at.stride->is_const(0);
   std::string condition = mask.condition.empty() ? "" : cat("if (", mask.condition, ") ");
   if (width_ == 1) {
-    text_.line(cat(condition, at.pointer, "[", at.base, "] = ", to_storage(stored.text, dtype, 1), ";"));
+    text_.line(cat(condition, at.pointer, "[", at.base, "] = ", to_storage(stored, dtype), ";"));
     return;
   }
   std::string bits;

@@ -53,6 +53,27 @@ const char* function_of(ScalarOp op) {
   }
 }
 
+// Whether the parenthesis that is open at `from` closes at the end of the text.
+bool closes_last(const std::string& text, size_t from) {
+  int depth = 1;
+  for (size_t i = from; i < text.size(); ++i) {
+    depth += (text[i] == '(') - (text[i] == ')');
+    if (depth == 0) return i + 1 == text.size();
+  }
+  return false;
+}
+
+// Variants of functions for results that are rounded to 11 bits or less; null: none that is faster.
+const char* coarse_function_of(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::kExp: return "exp_coarse";
+    case ScalarOp::kErf: return "erf_coarse";
+    case ScalarOp::kSigmoid: return "sigmoid_coarse";
+    case ScalarOp::kDiv: return "quotient";
+    default: return nullptr;
+  }
+}
+
 }  // namespace
 
 std::string Body::literal(const loop::Scalar& scalar) {
@@ -69,6 +90,15 @@ std::string Body::literal(const loop::Scalar& scalar) {
 
 void Body::define(loop::ValueId id, const std::string& text, int width) {
   const DType dtype = nest_.values[id.value].dtype;
+  // A value that comes out of its bits keeps them: stores, and casts to the same dtype, take them as they are.
+  const std::string from = is_storage_float(dtype) ? cat("sd_from_", stridec::name(dtype), "(") : "";
+  if (text_.is_cuda() && !from.empty() && text.starts_with(from) && closes_last(text, from.size())) {
+    const std::string bits = text_.fresh("h"), value = text_.fresh("v");
+    text_.line(cat("const ", text_.storage_type(dtype), " ", bits, " = ",
+                   text.substr(from.size(), text.size() - from.size() - 1), ";"));
+    text_.line(cat("const f32 ", value, " = ", from, bits, ");"));
+    return set_value(id, {value, dtype, 1, false, bits});
+  }
   const std::string name = text_.fresh("v");
   text_.line(cat("const ", text_.value_type(dtype, width), " ", name, " = ", text, ";"));
   set_value(id, {name, dtype, width});
@@ -82,8 +112,11 @@ std::string Body::widened(const CValue& value, int width) {
 
 void Body::print_constant(const loop::Constant& constant) {
   // Used as a literal, so that the compiler's folding and the reader see it.
-  set_value(constant.result, {literal(constant.value), nest_.values[constant.result.value].dtype, 1,
-                              !std::isnan(constant.value.f)});
+  const DType dtype = nest_.values[constant.result.value].dtype;
+  CValue value = {literal(constant.value), dtype, 1, !std::isnan(constant.value.f)};
+  if (is_storage_float(dtype))
+    value.stored = cat("(", text_.storage_type(dtype), ")", encode_float(dtype, constant.value.f), "u");
+  set_value(constant.result, std::move(value));
 }
 
 // ---- storage
@@ -109,6 +142,10 @@ std::string Body::to_storage(const std::string& text, DType dtype, int width) {
 
 void Body::set_stored(loop::ValueId id, const std::string& vector, DType dtype) {
   define(id, from_storage(vector, dtype, width_), width_);
+}
+
+std::string Body::to_storage(const CValue& value, DType dtype) {
+  return !value.stored.empty() && value.dtype == dtype ? value.stored : to_storage(value.text, dtype, 1);
 }
 
 std::string Body::from_storage(const std::string& text, DType dtype, int width) {
@@ -250,7 +287,24 @@ std::string Body::cast_text(const std::string& text, DType from, DType to, int w
 void Body::print_let(const loop::Let& let) {
   int width = 1;
   for (loop::ValueId arg : let.args) width = std::max(width, value(arg).width);
-  define(let.result, let_text(let, width), width);
+  const std::string native = native_text(let);
+  define(let.result, native.empty() ? let_text(let, width) : native, width);
+}
+
+// Sums and products of storage floats that the GPU computes itself; "": none. They are the same bits as f32's, rounded:
+// its 24 bits are more than twice theirs and 2.
+std::string Body::native_text(const loop::Let& let) {
+  const DType dtype = nest_.values[let.result.value].dtype;
+  const char* op = let.op == ScalarOp::kAdd   ? "add"
+                   : let.op == ScalarOp::kSub ? "sub"
+                   : let.op == ScalarOp::kMul ? "mul"
+                                              : nullptr;
+  if (!op || !text_.is_cuda() || (dtype != DType::kF16 && dtype != DType::kBF16)) return "";
+  const CValue &a = value(let.args[0]), &b = value(let.args[1]);
+  if (a.stored.empty() || b.stored.empty()) return "";
+  text_.use(cat("from.", name(dtype)));
+  text_.use(cat(op, ".", name(dtype)));
+  return cat("sd_from_", name(dtype), "(sd_", op, "_", name(dtype), "(", a.stored, ", ", b.stored, "))");
 }
 
 std::string Body::let_text(const loop::Let& let, int width) {
@@ -296,6 +350,9 @@ std::string Body::let_text(const loop::Let& let, int width) {
   auto constant = [&](const char* value) { return cat("(", type, ")", value); };
   const std::string negate = vector ? "~" : "!";
 
+  if (const char* function = coarse_function_of(let.op);
+      function && text_.is_cuda() && coarse_[let.result.value] && text_.value_type(dtype) == "f32")
+    return call(function, function);
   if (const char* function = function_of(let.op)) return call(function, function);
   switch (let.op) {
     case ScalarOp::kNeg: return floating ? finish(cat("-", a)) : wrapping(constant("0"), "-", a);

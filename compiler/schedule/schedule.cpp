@@ -86,6 +86,10 @@ LoopPlan parse_plan(const loop::Schedule& schedule) {
       plan.grain = number(d, 0);
     else if (d.name == "team")
       plan.team = static_cast<int>(number(d, 0));
+    else if (d.name == "columns")
+      plan.columns = dim(d, 0);
+    else if (d.name == "tile")
+      plan.tile.emplace(dim(d, 0), dim(d, 1));
     else if (d.name == "order")
       plan.order = dims(d);
     else if (d.name == "vectorize")
@@ -114,6 +118,8 @@ std::vector<loop::Directive> directives(const LoopPlan& plan) {
   if (plan.chunk != 1) out.push_back({"chunk", {cat(plan.chunk)}});
   if (plan.grain != 1) out.push_back({"grain", {cat(plan.grain)}});
   if (plan.team != 1) out.push_back({"team", {cat(plan.team)}});
+  if (plan.columns) out.push_back({"columns", {plan.columns->name()}});
+  if (plan.tile) out.push_back({"tile", {plan.tile->first.name(), plan.tile->second.name()}});
   if (!plan.order.empty()) out.push_back({"order", names(plan.order)});
   for (const auto& [var, width] : plan.width) out.push_back({"vectorize", {var.name(), cat(width)}});
   for (const auto& [var, count] : plan.accumulators)

@@ -7,6 +7,9 @@
 //   chunk N            the last of these dims is handed out N points at a time
 //   grain N            tasks that are worth a thread (1)
 //   team N             on a GPU: N threads share a point and deal out the loops in it; 1: a thread a point
+//   columns %j         with team N: the team's points are neighbours along %j, and its threads a grid of columns and rows
+//   tile %a %b         on a GPU: a block does a tile of neighbouring points; what is contiguous along %b is loaded so, and
+//                      turned in shared memory to run along %a
 //   order %k %l ...    the loops within a task, outermost first (as written)
 //   vectorize %k W     lanes along %k: a parallel dim (then the innermost loop of a task), or a dim of a for or reduce
 //   accumulators %k N  vectors of partial results of a reduce with lanes along %k
@@ -44,6 +47,8 @@ struct LoopPlan {
   int64_t chunk = 1;
   int64_t grain = 1;
   int team = 1;
+  std::optional<sym::Expr> columns;
+  std::optional<std::pair<sym::Expr, sym::Expr>> tile;
   Dims order;
   PerDim<int> width;
   PerDim<int> accumulators;

@@ -1,6 +1,8 @@
 """Memory-bound operators and a plain matrix product on the GPU of this machine, beside PyTorch eager and a device copy.
 
     python tests/gpu/bench.py STRIDEC [name...]
+    python tests/gpu/bench.py STRIDEC --build FOLDER [name...]     # where there is no GPU and no PyTorch
+    python tests/gpu/bench.py FOLDER [name...]                     # what was built so
 
 Each operator is compiled once with a symbolic number of rows. Inputs are random, outputs poisoned and compared with
 PyTorch in f32; times are medians of events over rotated buffers that exceed the L2.
@@ -14,11 +16,14 @@ import sys
 import tempfile
 
 import numpy as np
-import onnx
-import torch
-from onnx import TensorProto as T
-from onnx import helper as h
-from onnx import numpy_helper as nh
+
+if len(sys.argv) > 1 and not os.path.isdir(sys.argv[1]):
+    import onnx
+    from onnx import TensorProto as T
+    from onnx import helper as h
+    from onnx import numpy_helper as nh
+if "--build" not in sys.argv:
+    import torch
 
 sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "samples", "python")]
 import stridec as s  # noqa: E402
@@ -65,31 +70,43 @@ def model(name, nodes, ins, outs, weights=()):
     return h.make_model(graph, opset_imports=[h.make_opsetid("", 18)], ir_version=9)
 
 
-def operators(columns):
-    """name: (model, PyTorch's way in f32, bytes beside the input over the input's, shape of the output)"""
-    rng, D, C = np.random.default_rng(0), T.FLOAT16, columns
-    wn, bn = rng.standard_normal(C).astype(np.float16), rng.standard_normal(C).astype(np.float16)
-    w, b = torch.tensor(wn, device="cuda"), torch.tensor(bn, device="cuda")
+def weights(columns):
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(columns).astype(np.float16) for _ in range(2)]
+
+
+def models(columns):
+    """name: model"""
+    D, C, N = T.FLOAT16, columns, h.make_node
+    wn, bn = weights(columns)
     x, y = ("x", D, ["n", C]), ("y", D, ["n", C])
     W, B = nh.from_array(wn, "w"), nh.from_array(bn, "b")
     axis = lambda a: nh.from_array(np.array([a], np.int64), "axis")  # noqa: E731
-    N = h.make_node
-    F = torch.nn.functional
     return {
-        "add": (model("add", [N("Add", ["x", "b"], ["y"])], [x], [y], [B]), lambda v: v + b, 1, 0),
-        "gelu": (model("gelu", [N("Add", ["x", "b"], ["t"]), N("Mul", ["t", "r"], ["u"]), N("Erf", ["u"], ["e"]),
-                                N("Add", ["e", "one"], ["f"]), N("Mul", ["t", "f"], ["y"])], [x], [y],
-                       [B, nh.from_array(np.float16(0.7071), "r"), nh.from_array(np.float16(1), "one")]),
-                 lambda v: (v + b) * (1 + torch.erf((v + b) * 0.7071)), 1, 0),
-        "softmax": (model("softmax", [N("Softmax", ["x"], ["y"], axis=-1)], [x], [y]), lambda v: F.softmax(v, -1), 1, 0),
-        "layernorm": (model("layernorm", [N("LayerNormalization", ["x", "w", "b"], ["y"], axis=-1)], [x], [y], [W, B]),
-                      lambda v: F.layer_norm(v, (C,), w.to(v.dtype), b.to(v.dtype)), 1, 0),
-        "rowsum": (model("rowsum", [N("ReduceSum", ["x", "axis"], ["y"], keepdims=0)], [x], [("y", D, ["n"])], [axis(1)]),
-                   lambda v: v.sum(1), 0, 1),
-        "colsum": (model("colsum", [N("ReduceSum", ["x", "axis"], ["y"], keepdims=0)], [x], [("y", D, [C])], [axis(0)]),
-                   lambda v: v.sum(0), 0, 2),
-        "transpose": (model("transpose", [N("Transpose", ["x"], ["y"], perm=[1, 0])], [x], [("y", D, [C, "n"])]),
-                      lambda v: v.t().contiguous(), 1, 3),
+        "add": model("add", [N("Add", ["x", "b"], ["y"])], [x], [y], [B]),
+        "gelu": model("gelu", [N("Add", ["x", "b"], ["t"]), N("Mul", ["t", "r"], ["u"]), N("Erf", ["u"], ["e"]),
+                               N("Add", ["e", "one"], ["f"]), N("Mul", ["t", "f"], ["y"])], [x], [y],
+                      [B, nh.from_array(np.float16(0.7071), "r"), nh.from_array(np.float16(1), "one")]),
+        "softmax": model("softmax", [N("Softmax", ["x"], ["y"], axis=-1)], [x], [y]),
+        "layernorm": model("layernorm", [N("LayerNormalization", ["x", "w", "b"], ["y"], axis=-1)], [x], [y], [W, B]),
+        "rowsum": model("rowsum", [N("ReduceSum", ["x", "axis"], ["y"], keepdims=0)], [x], [("y", D, ["n"])], [axis(1)]),
+        "colsum": model("colsum", [N("ReduceSum", ["x", "axis"], ["y"], keepdims=0)], [x], [("y", D, [C])], [axis(0)]),
+        "transpose": model("transpose", [N("Transpose", ["x"], ["y"], perm=[1, 0])], [x], [("y", D, [C, "n"])]),
+    }  # fmt: skip
+
+
+def operators(columns):
+    """name: (PyTorch's way in f32, bytes beside the input over the input's, shape of the output)"""
+    C, F = columns, torch.nn.functional
+    w, b = (torch.tensor(t, device="cuda") for t in weights(columns))
+    return {
+        "add": (lambda v: v + b, 1, 0),
+        "gelu": (lambda v: (v + b) * (1 + torch.erf((v + b) * 0.7071)), 1, 0),
+        "softmax": (lambda v: F.softmax(v, -1), 1, 0),
+        "layernorm": (lambda v: F.layer_norm(v, (C,), w.to(v.dtype), b.to(v.dtype)), 1, 0),
+        "rowsum": (lambda v: v.sum(1), 0, 1),
+        "colsum": (lambda v: v.sum(0), 0, 2),
+        "transpose": (lambda v: v.t().contiguous(), 1, 3),
     }
 
 
@@ -114,27 +131,39 @@ def error(got, want):
     return ((got - want).norm() / want.norm()).item()
 
 
-def build(stridec, folder, name, proto):
-    source, library = os.path.join(folder, name + ".onnx"), os.path.join(folder, name + ".so")
-    onnx.save(proto, source)
-    subprocess.run([stridec, "compile", source, "-o", library, "--target", "cuda", "--gpu", "sm_90a", "--progress=none"],
-                   check=True, stdout=subprocess.DEVNULL)
-    return Runner(library)
+SHAPES = [(16384, 1024), (16384, 4096), (65536, 4096), (16387, 4095), (65537, 1023)]
 
 
-def memory_bound(stridec, folder, wanted):
-    for rows, columns in [(16384, 1024), (16384, 4096), (65536, 4096), (16387, 4095)]:
+def product():
+    return model("gemm", [h.make_node("MatMul", ["a", "b"], ["c"])], [("a", T.FLOAT, ["m", "k"]), ("b", T.FLOAT, ["k", "n"])],
+                 [("c", T.FLOAT, ["m", "n"])])  # fmt: skip
+
+
+def build(stridec, folder, wanted):
+    protos = {f"{name}{c}": proto for c in sorted({c for _, c in SHAPES}) for name, proto in models(c).items()
+              if not wanted or name in wanted}  # fmt: skip
+    if not wanted or "gemm" in wanted:
+        protos["gemm"] = product()
+    for name, proto in protos.items():
+        source, library = os.path.join(folder, name + ".onnx"), os.path.join(folder, name + ".so")
+        onnx.save(proto, source)
+        command = [stridec, "compile", source, "-o", library, "--target", "cuda", "--gpu", "sm_90a", "--progress=none"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def memory_bound(folder, wanted):
+    for rows, columns in SHAPES:
         size = rows * columns * 2
         count = max(2, ROTATE_BYTES // size)
         xs = [torch.randn(rows, columns, device="cuda").half() for _ in range(count)]
         ys = [torch.empty_like(x) for x in xs]
         copy = 2 * size / median_us([lambda x=x, y=y: y.copy_(x) for x, y in zip(xs, ys)]) / 1e6
         print(f"{rows}x{columns}: copy {copy:.2f} TB/s", flush=True)
-        for name, (proto, eager, written, kind) in operators(columns).items():
+        for name, (eager, written, kind) in operators(columns).items():
             if wanted and name not in wanted:
                 continue
             try:
-                runner = build(stridec, folder, f"{name}{columns}", proto)
+                runner = Runner(os.path.join(folder, f"{name}{columns}.so"))
                 shape = [(rows, columns), (rows,), (columns,), (columns, rows)][kind]
                 outs = [torch.full(shape, float("nan"), device="cuda", dtype=torch.half) for _ in xs]
                 runs = [runner.bind([x], [y]) for x, y in zip(xs, outs)]
@@ -143,15 +172,13 @@ def memory_bound(stridec, folder, wanted):
                 off = error(outs[0], eager(xs[0].float()))
                 theirs = median_us([lambda x=x: eager(x) for x in xs], 30)
                 print(f"  {name:10} {moved / us / 1e6:5.2f} TB/s {moved / us / 1e6 / copy:5.2f} of copy   {us:8.1f} us, eager "
-                      f"{theirs:8.1f} us, error {off:.1e}{'' if off < 4e-3 else '  WRONG'}", flush=True)
-            except (s.Error, subprocess.CalledProcessError) as problem:
+                      f"{theirs:8.1f} us, error {off:.1e}{'' if off < 4e-3 else '  WRONG'}", flush=True)  # fmt: skip
+            except s.Error as problem:
                 print(f"  {name:10} FAILED {problem}", flush=True)
 
 
-def products(stridec, folder):
-    proto = model("gemm", [h.make_node("MatMul", ["a", "b"], ["c"])], [("a", T.FLOAT, ["m", "k"]), ("b", T.FLOAT, ["k", "n"])],
-                  [("c", T.FLOAT, ["m", "n"])])  # fmt: skip
-    runner = build(stridec, folder, "gemm", proto)
+def products(folder):
+    runner = Runner(os.path.join(folder, "gemm.so"))
     torch.backends.cuda.matmul.allow_tf32 = False
     for m, n, k in [(1024, 1024, 1024), (4096, 4096, 4096), (512, 3072, 768), (1000, 1001, 333)]:
         a, b = torch.randn(m, k, device="cuda"), torch.randn(k, n, device="cuda")
@@ -163,11 +190,18 @@ def products(stridec, folder):
 
 
 def main():
-    stridec, wanted = sys.argv[1], sys.argv[2:]
-    with tempfile.TemporaryDirectory() as folder:
-        memory_bound(stridec, folder, wanted)
-        if not wanted or "gemm" in wanted:
-            products(stridec, folder)
+    what, rest = sys.argv[1], sys.argv[2:]
+    if rest[:1] == ["--build"]:
+        os.makedirs(rest[1], exist_ok=True)
+        return build(what, rest[1], rest[2:])
+    with tempfile.TemporaryDirectory() as made:
+        folder = what
+        if not os.path.isdir(what):
+            build(what, made, rest)
+            folder = made
+        memory_bound(folder, rest)
+        if not rest or "gemm" in rest:
+            products(folder)
 
 
 if __name__ == "__main__":

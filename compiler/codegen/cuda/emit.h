@@ -27,6 +27,9 @@ DeviceNest emit_points(const loop::Program& program, const loop::Nest& nest, con
 // shuffles, and what several loops read stays in registers between them.
 DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
 
+// A block per tile of points: for nests that load along one dim of memory and store along another.
+DeviceNest emit_tiles(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
+
 // The runtime library's routines (loop/library.def).
 DeviceNest emit_routine(const loop::Program& program, const loop::Call& call, const GpuTarget& target);
 

@@ -23,6 +23,19 @@ using sym::Expr;
 constexpr int kThreads = 256;
 constexpr int64_t kMostBlocks = 1 << 24;  // more points: threads take several
 constexpr int64_t kStackBytes = 1024;     // of local buffers in a thread's own memory
+constexpr int kSeveral = 8;               // points of a thread where there are more than threads
+constexpr int64_t kMany = 1 << 18;        // points that are more than threads
+
+// Division by an extent that is not known to the compiler, for numbers below 2^31.
+constexpr std::string_view kDivider = R"(struct sd_divider { unsigned by, inverse; };
+static inline sd_divider sd_make_divider(int64_t by) {
+  return {(unsigned)by, 0xffffffffu / (unsigned)(by > 0 ? by : 1)};
+}
+static inline unsigned sd_divide(unsigned x, sd_divider d) {
+  const unsigned q = (unsigned)((unsigned long)x * d.inverse >> 32);
+  return x - q * d.by >= d.by ? q + 1 : q;
+}
+)";
 
 struct PointEmitter {
   const loop::Program& program;
@@ -109,6 +122,117 @@ struct PointEmitter {
                       loop::facts_of(program, nest));
   }
 
+  // ---- several points a thread ----
+
+  // Points that do nothing but load, compute and store: a thread may do several side by side.
+  bool simple() const {
+    if (parallel.empty() || !serial.empty()) return false;
+    for (const loop::Stmt& stmt : nest.body) {
+      const auto* store = std::get_if<loop::Store>(&stmt.node);
+      if (loop::body_of(stmt) || (store && store->update)) return false;
+      const loop::Access* access = loop::access_of(stmt);
+      if (access && program[access->buffer].storage == loop::Storage::kLocal) return false;
+    }
+    return true;
+  }
+
+  // Loads whose place the point's indices tell, of what the nest does not write.
+  std::vector<const loop::Load*> early_loads() const {
+    const loop::Effects effects = loop::effects_of(nest);
+    std::vector<const loop::Load*> out;
+    for (const loop::Stmt& stmt : nest.body) {
+      const auto* load = std::get_if<loop::Load>(&stmt.node);
+      if (!load || !load->access.mask.is_const(1) ||
+          std::count(effects.writes.begin(), effects.writes.end(), load->access.buffer))
+        continue;
+      const bool known =
+          std::all_of(load->access.index.begin(), load->access.index.end(), [&](const Expr& index) {
+            for (const Expr& var : sym::free_vars(index))
+              if (sym::is_index(var) && std::none_of(parallel.begin(), parallel.end(),
+                                                     [&](const loop::Dim& dim) { return dim.var == var; }))
+                return false;
+            return true;
+          });
+      if (known) out.push_back(load);
+    }
+    return out;
+  }
+
+  // A thread's points are a block's width apart, so that neighbouring threads touch neighbours; all of their loads come
+  // first. Numbers of points fit 31 bits.
+  DeviceKernel emit_several() {
+    Expr count = 1;
+    for (const loop::Dim& dim : parallel) count *= dim.extent;
+    const std::vector<const loop::Load*> loads = early_loads();
+    std::vector<std::string> dividers(parallel.size());
+    for (size_t d = 1; d < parallel.size(); ++d) {
+      if (parallel[d].extent.is_const()) continue;
+      dividers[d] = text.fresh("by");
+      text.line(
+          cat("const sd_divider ", dividers[d], " = sd_make_divider(", body.index(parallel[d].extent), ");"));
+    }
+    text.line(cat("const unsigned count = (unsigned)", body.index(count), ", first = blockIdx.x * ",
+                  kThreads * kSeveral, "u + threadIdx.x;"));
+    std::vector<std::string> held;
+    for (const loop::Load* load : loads) {
+      held.push_back(text.fresh("held"));
+      text.line(
+          cat(text.storage_type(program[load->access.buffer].dtype), " ", held.back(), "[", kSeveral, "];"));
+    }
+    // What lies in memory as the points are numbered needs no indices.
+    Expr flat = 0, below = 1;
+    for (size_t d = parallel.size(); d-- > 0; below *= parallel[d].extent)
+      flat += parallel[d].var * below;
+    auto element = [&](const loop::Access& access) -> std::string {
+      const Expr distance = body.offset_expr(access) - flat;
+      if (!access.mask.is_const(1) || !sym::simplify(distance, body.facts()).is_const(0)) return "";
+      return cat(text.pointer(access.buffer), "[point]");
+    };
+    auto each = [&](const std::function<void()>& inside) {
+      text.line("#pragma unroll");
+      text.open(cat("for (int u = 0; u < ", kSeveral, "; ++u)"));
+      text.line(cat("const unsigned at = first + u * ", kThreads, "u, point = at < count ? at : count - 1;"));
+      std::string rest = "point";
+      for (size_t d = parallel.size(); d-- > 1;) {
+        const std::string next = text.fresh("t"), index = text.fresh("t"),
+                          extent = body.index(parallel[d].extent);
+        text.line(cat("const unsigned ", next, " = ",
+                      dividers[d].empty() ? cat(rest, " / ", extent, "u")
+                                          : cat("sd_divide(", rest, ", ", dividers[d], ")"),
+                      ", ", index, " = ", rest, " - ", next, " * (unsigned)", extent, ";"));
+        body.set_index(parallel[d].var, cat("((int64_t)", index, ")"));
+        rest = next;
+      }
+      body.set_index(parallel[0].var, cat("((int64_t)", rest, ")"));
+      inside();
+      text.close();
+    };
+    if (!loads.empty())
+      each([&] {
+        for (size_t i = 0; i < loads.size(); ++i) {
+          const loop::Access& access = loads[i]->access;
+          const std::string at_point = element(access);
+          text.line(cat(
+              held[i], "[u] = ",
+              at_point.empty() ? cat(text.pointer(access.buffer), "[", body.offset(access), "]") : at_point,
+              ";"));
+        }
+      });
+    body.place = [&](const loop::Access& access) -> std::string {
+      for (size_t i = 0; i < loads.size(); ++i)
+        if (&loads[i]->access == &access) return held[i] + "[u]";
+      return element(access);
+    };
+    each([&] {
+      text.open("if (at < count)");
+      body.print(nest.body);
+      text.close();
+    });
+    body.place = {};
+    const Expr blocks = sym::ceildiv(count, kThreads * kSeveral);
+    return finish(text, {.grid = {blocks, 1, 1}, .threads = kThreads}, std::string(kDivider));
+  }
+
   DeviceKernel emit(const std::optional<Strip>& vectors) {
     bool scratch = false;
     declare_locals(scratch);
@@ -159,8 +283,24 @@ DeviceNest emit_points(const loop::Program& program, const loop::Nest& nest, con
     out.choices.push_back({sym::logical_and(strip->conditions), strip->aligned, {}});
     out.choices.back().launches.push_back(vectors.emit(own));
   }
-  if (out.choices.empty() || !out.choices.back().condition.is_const(1) ||
-      !out.choices.back().aligned.empty()) {
+  auto complete = [&] {
+    return !out.choices.empty() && out.choices.back().condition.is_const(1) &&
+           out.choices.back().aligned.empty();
+  };
+  if (!complete() && plain.simple()) {
+    PointEmitter several(program, nest, target);
+    several.assign();
+    Expr count = 1;
+    for (const loop::Dim& dim : several.parallel) count *= dim.extent;
+    const Expr condition = sym::simplify(
+        sym::logical_and(sym::ge(count, kMany), sym::lt(count, INT32_MAX - kThreads * kSeveral)),
+        program.facts);
+    if (!condition.is_const(0)) {
+      out.choices.push_back({condition, {}, {}});
+      out.choices.back().launches.push_back(several.emit_several());
+    }
+  }
+  if (!complete()) {
     out.choices.emplace_back();
     out.choices.back().launches.push_back(plain.emit(std::nullopt));
   }
@@ -170,7 +310,9 @@ DeviceNest emit_points(const loop::Program& program, const loop::Nest& nest, con
 DeviceNest emit_nest(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
   if (kernels::is_matrix(nest.schedule)) return emit_matrix(program, nest, target);
   if (kernels::is_flash(nest.schedule)) return emit_flash(program, nest, target);
-  if (schedule::parse_plan(nest.schedule).team > 1) return emit_teams(program, nest, target);
+  const schedule::LoopPlan plan = schedule::parse_plan(nest.schedule);
+  if (plan.tile) return emit_tiles(program, nest, target);
+  if (plan.team > 1) return emit_teams(program, nest, target);
   return emit_points(program, nest, target);
 }
 

@@ -116,15 +116,58 @@ static inline f32 sd_from_f16(u16 h) { f32 x; asm("cvt.f32.f16 %0, %1;" : "=f"(x
 #endif
 )");
   add("to.bf16", {}, R"(#ifdef STRIDEC_EMULATE
-static inline u16 sd_to_bf16(f32 x) { return __builtin_bit_cast(u16, (__bf16)x); }
+static inline u16 sd_to_bf16(f32 x) {
+  const u32 b = __builtin_bit_cast(u32, x);
+  return (u16)(x != x ? 0x7fc0u : (b + 0x7fffu + (b >> 16 & 1)) >> 16);
+}
 #else
 static inline u16 sd_to_bf16(f32 x) { u16 h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
 #endif
 )");
+  for (const char* type : {"f16", "bf16"})
+    for (const auto& [op, sign] : {std::pair("add", "+"), {"sub", "-"}, {"mul", "*"}})
+      add(cat(op, ".", type), {cat("to.", type), cat("from.", type)},
+          cat("#if ", type[0] == 'b' ? "__CUDA_ARCH__ >= 900" : "__CUDA_ARCH__",
+              " && !defined STRIDEC_EMULATE\n", "static inline u16 sd_", op, "_", type,
+              "(u16 a, u16 b) { u16 r; asm(\"", op, ".rn.", type,
+              " %0, %1, %2;\" : \"=h\"(r) : \"h\"(a), \"h\"(b)); return r; }\n#else\nstatic inline u16 sd_",
+              op, "_", type, "(u16 a, u16 b) { return sd_to_", type, "(sd_from_", type, "(a) ", sign,
+              " sd_from_", type, "(b)); }\n#endif\n"));
+  // For results that are rounded to 11 bits or less: within 2^-17, NaN and infinities as ever.
+  add("quotient.f32", {}, R"(#ifdef STRIDEC_EMULATE
+static inline f32 sd_quotient(f32 a, f32 b) { return a / b; }
+#else
+static inline f32 sd_quotient(f32 a, f32 b) { f32 q; asm("div.full.f32 %0, %1, %2;" : "=f"(q) : "f"(a), "f"(b)); return q; }
+#endif
+)");
+  add("exp_coarse.f32", {}, R"(#ifdef STRIDEC_EMULATE
+static inline f32 sd_exp_coarse(f32 x) { return expf(x); }
+#else
+static inline f32 sd_exp_coarse(f32 x) { f32 y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 0x1.715476p+0f)); return y; }
+#endif
+)");
+  add("sigmoid_coarse.f32", {"exp_coarse.f32", "quotient.f32"},
+      "static inline f32 sd_sigmoid_coarse(f32 x) { return sd_quotient(1.0f, 1.0f + sd_exp_coarse(-x)); }\n");
+  // x * p(x^2), fitted to the relative error up to 2.8, where erf is 1 to 12 bits.
+  add("erf_coarse.f32", {"min.f32", "max.f32"}, R"(static inline f32 sd_erf_coarse(f32 x) {
+  x = sd_fmin(sd_fmax(x, -2.8f), 2.8f);
+  const f32 t = x * x;
+  f32 p = -0x1.b1cb66p-28f;
+  p = __builtin_elementwise_fma(p, t, 0x1.3d588cp-22f);
+  p = __builtin_elementwise_fma(p, t, -0x1.a5c0fap-18f);
+  p = __builtin_elementwise_fma(p, t, 0x1.560cd0p-14f);
+  p = __builtin_elementwise_fma(p, t, -0x1.81c8d4p-11f);
+  p = __builtin_elementwise_fma(p, t, 0x1.470986p-8f);
+  p = __builtin_elementwise_fma(p, t, -0x1.b3acbap-6f);
+  p = __builtin_elementwise_fma(p, t, 0x1.cd7d34p-4f);
+  p = __builtin_elementwise_fma(p, t, -0x1.811c3ap-2f);
+  return __builtin_elementwise_fma(p, t, 0x1.20dd56p+0f) * x;
+}
+)");
   // Clamped first: what rounds to the largest number is not changed, infinities become it, NaN stays.
-  add("to_sat.f16", {"to.f16"},
-      "static inline u16 sd_to_sat_f16(f32 x) { return sd_to_f16(x > 65504.0f ? 65504.0f : x < -65504.0f ? "
-      "-65504.0f : x); }\n");
+  add("to_sat.f16", {"to.f16", "min.f32", "max.f32"},
+      "static inline u16 sd_to_sat_f16(f32 x) { return sd_to_f16(sd_fmin(sd_fmax(x, -65504.0f), 65504.0f)); "
+      "}\n");
   add("to_sat.bf16", {"to.bf16"},
       "static inline u16 sd_to_sat_bf16(f32 x) { return sd_to_bf16(x > 0x1.fep127f ? 0x1.fep127f : x < "
       "-0x1.fep127f "

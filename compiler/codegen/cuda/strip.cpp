@@ -36,7 +36,8 @@ bool divides(Expr e, int64_t n, const sym::Facts& facts, std::vector<Expr>& cond
 }  // namespace
 
 std::optional<Strip> plan_strip(const loop::Program& program, const loop::Nest& nest,
-                                const loop::Block& block, Expr var, Expr extent, const sym::Facts& facts) {
+                                const loop::Block& block, Expr var, Expr extent, const sym::Facts& facts,
+                                int width) {
   const loop::Effects effects = loop::effects_of(nest);
   auto both = [&](loop::BufferId id) {
     return std::count(effects.reads.begin(), effects.reads.end(), id) &&
@@ -67,8 +68,8 @@ std::optional<Strip> plan_strip(const loop::Program& program, const loop::Nest& 
     strip.vectors.push_back(&stmt);
     least = std::min(least, byte_size(buffer.dtype));
   }
-  if (strip.vectors.empty()) return std::nullopt;
-  strip.width = std::min(16 / least, kMostWidth);
+  if (strip.vectors.empty() && !width) return std::nullopt;
+  strip.width = width ? width : std::min(16 / least, kMostWidth);
   if (!divides(extent, strip.width, facts, strip.conditions)) return std::nullopt;
   std::erase_if(strip.vectors, [&](const loop::Stmt* stmt) {
     const loop::Access& access = *loop::access_of(*stmt);
@@ -83,7 +84,7 @@ std::optional<Strip> plan_strip(const loop::Program& program, const loop::Nest& 
       strip.aligned.push_back(access.buffer);
     return false;
   });
-  if (strip.vectors.empty()) return std::nullopt;
+  if (strip.vectors.empty() && !width) return std::nullopt;
   std::sort(strip.conditions.begin(), strip.conditions.end(), sym::ExprLess());
   strip.conditions.erase(std::unique(strip.conditions.begin(), strip.conditions.end()),
                          strip.conditions.end());
@@ -92,7 +93,8 @@ std::optional<Strip> plan_strip(const loop::Program& program, const loop::Nest& 
 
 void print_strip(KernelText& text, Body& body, const loop::Program& program, const loop::Block& block,
                  const Strip& strip, const std::string& first,
-                 const std::function<Kept(const loop::Stmt&)>& kept, const std::function<void()>& each) {
+                 const std::function<std::string(const loop::Stmt&)>& held,
+                 const std::function<void()>& each) {
   std::vector<std::string> names;
   body.set_index(strip.var, first);
   for (const loop::Stmt* stmt : strip.vectors) {
@@ -103,16 +105,14 @@ void print_strip(KernelText& text, Body& body, const loop::Program& program, con
       text.line(cat("Vec<", storage, ", ", strip.width, "> ", names.back(), ";"));
       continue;
     }
-    const Kept keep = kept ? kept(*stmt) : Kept{};
-    if (keep.filled) {
-      names.back() = keep.vector;
+    if (const std::string vector = held ? held(*stmt) : ""; !vector.empty()) {
+      names.back() = vector;
       continue;
     }
     text.line(cat("const Vec<", storage, ", ", strip.width, "> ", names.back(), " = sd_load<", strip.width,
                   ">(", text.pointer(access.buffer), " + ", body.offset(access), ");"));
-    if (!keep.vector.empty()) text.line(cat(keep.vector, " = ", names.back(), ";"));
   }
-  const std::string u = text.fresh("u");
+  const std::string u = "u";
   text.line("#pragma unroll");
   text.open(cat("for (int ", u, " = 0; ", u, " < ", strip.width, "; ++", u, ")"));
   body.set_index(strip.var, cat("(", first, " + ", u, ")"));
@@ -128,7 +128,7 @@ void print_strip(KernelText& text, Body& body, const loop::Program& program, con
       body.set_stored(load->result, element, dtype);
     else
       text.line(cat(element, " = ",
-                    body.to_storage(body.value(std::get<loop::Store>(stmt.node).value).text, dtype, 1), ";"));
+                    body.to_storage(body.value(std::get<loop::Store>(stmt.node).value), dtype), ";"));
   }
   if (each) each();
   text.close();

@@ -22,21 +22,17 @@ struct Strip {
 };
 
 // Along `var`, of that extent; nothing where no access would gain. `facts` know every index of the block.
+// `width`: that many elements at a time instead of as many as the accesses gain by, also where none does.
 std::optional<Strip> plan_strip(const loop::Program& program, const loop::Nest& nest,
                                 const loop::Block& block, sym::Expr var, sym::Expr extent,
-                                const sym::Facts& facts);
+                                const sym::Facts& facts, int width = 0);
 
-// Where a load's vector is kept for a later loop, or comes from: an lvalue of type Vec<storage, width>, "" nowhere.
-struct Kept {
-  std::string vector;
-  bool filled = false;  // it holds the elements already
-};
-
-// Prints the block for var = first .. first + width - 1 (C text, a multiple of width). `each` prints what follows the
-// statements of one value.
+// Prints the block for var = first .. first + width - 1 (C text, a multiple of width) in an unrolled loop over u, the
+// distance from the first. `held` names the vector of a load that is in
+// registers already (Vec<storage, width>), "" where it is not. `each` prints what follows the statements of one value.
 void print_strip(KernelText& text, Body& body, const loop::Program& program, const loop::Block& block,
                  const Strip& strip, const std::string& first,
-                 const std::function<Kept(const loop::Stmt&)>& kept = {},
+                 const std::function<std::string(const loop::Stmt&)>& held = {},
                  const std::function<void()>& each = {});
 
 // Types and functions that the text uses, for finish().

@@ -7,12 +7,12 @@
 #include <map>
 
 #include "compiler/base/text.h"
+#include "compiler/codegen/cuda/cubin.h"
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/codegen/cuda/nvrtc.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/choose_cuda_contraction.h"
-#include "compiler/codegen/cuda/cubin.h"
 #include "tests/support/matrix_cases.h"
 
 namespace stridec::codegen::cuda {

@@ -1,0 +1,249 @@
+// Tiles of neighbouring points along two dims, for nests that load along one dim of memory and store along another.
+//
+// A block loads its tile as it lies in memory, rows along %b, puts it into shared memory, and does its points from there
+// with neighbouring threads along %a: both ways memory is touched by whole rows of the tile. Loads that run along %a, or
+// along neither, stay where they are.
+#include <algorithm>
+
+#include "compiler/base/text.h"
+#include "compiler/codegen/cuda/emit.h"
+#include "compiler/codegen/cuda/frame.h"
+#include "compiler/codegen/cuda/prelude.h"
+#include "compiler/codegen/cuda/strip.h"
+#include "compiler/loop/analysis.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/schedule.h"
+
+namespace stridec::codegen::cuda {
+namespace {
+
+using sym::Expr;
+
+constexpr int kThreads = 256;
+constexpr int kAlong = 128;     // points of a tile along %a
+constexpr int kRowBytes = 128;  // of a tile along %b, of the widest element
+constexpr int kLeast = 16;      // extents that are worth a tile
+constexpr int kTogether = 16;   // single elements that a thread loads before it puts them down
+
+struct TileEmitter {
+  const loop::Program& program;
+  const schedule::LoopPlan plan;
+  const loop::Nest nest;
+  KernelText text;
+  Body body;
+  const loop::Dim a, b;
+  const bool vectors;
+  loop::Block turned;  // the loads that go through shared memory
+  std::optional<Strip> rows, points;
+  int wide = 16;  // points of a tile along %b
+
+  TileEmitter(const loop::Program& program, const loop::Nest& original, bool vectors)
+      : program(program),
+        plan(schedule::parse_plan(original.schedule)),
+        nest(schedule::reshaped(program, original, plan)),
+        text(program, kCudaText),
+        body(text, nest),
+        a(dim_of(plan.tile->first)),
+        b(dim_of(plan.tile->second)),
+        vectors(vectors) {
+    const sym::Facts facts = loop::facts_of(program, nest);
+    int bytes = 1;
+    for (const loop::Stmt& stmt : nest.body) {
+      const auto* load = std::get_if<loop::Load>(&stmt.node);
+      if (!load || !is_turned(*load, facts)) continue;
+      turned.push_back(stmt);
+      bytes = std::max(bytes, byte_size(program[load->access.buffer].dtype));
+    }
+    wide = kRowBytes / bytes;
+    if (!vectors) return;
+    rows = plan_strip(program, nest, turned, b.var, b.extent, facts);
+    points = plan_strip(program, nest, nest.body, a.var, a.extent, facts);
+  }
+
+  const loop::Dim& dim_of(Expr var) const {
+    return *std::find_if(nest.dims.begin(), nest.dims.end(),
+                         [&](const loop::Dim& dim) { return dim.var == var; });
+  }
+
+  bool is_turned(const loop::Load& load, const sym::Facts& facts) const {
+    const auto along = loop::stride_of(program, load.access, b.var, facts),
+               across = loop::stride_of(program, load.access, a.var, facts);
+    return along && along->is_const(1) && across && !across->is_const(0);
+  }
+
+  // Vectors both ways, of whole rows of the tile.
+  bool fits() const {
+    if (!vectors) return true;
+    if (!rows || !points || rows->vectors.size() != turned.size() || wide % rows->width) return false;
+    for (const loop::Stmt& stmt : nest.body)
+      if (std::holds_alternative<loop::Store>(stmt.node) &&
+          !std::count(points->vectors.begin(), points->vectors.end(), &stmt))
+        return false;
+    return kAlong / points->width % 8 == 0;
+  }
+
+  DeviceChoice choice() const {
+    std::vector<Expr> conditions = {sym::ge(a.extent, kLeast), sym::ge(b.extent, kLeast)};
+    DeviceChoice out;
+    for (const std::optional<Strip>* strip : {&rows, &points}) {
+      if (!*strip) continue;
+      conditions.insert(conditions.end(), (*strip)->conditions.begin(), (*strip)->conditions.end());
+      for (loop::BufferId id : (*strip)->aligned)
+        if (!std::count(out.aligned.begin(), out.aligned.end(), id)) out.aligned.push_back(id);
+    }
+    out.condition = sym::simplify(sym::logical_and(conditions), program.facts);
+    return out;
+  }
+
+  // ---- shared memory ----
+
+  // Row r of a tile begins at r * pitch, and behind it every group of rows that a vector of points takes is moved by a
+  // bank or more, so that neither rows nor columns meet in one bank.
+  int pad(DType dtype) const { return std::max(1, (vectors ? 16 : 4) / byte_size(dtype)); }
+  std::string at(DType dtype, const std::string& row, const std::string& column) const {
+    std::string out = cat("(", row, ") * ", wide + pad(dtype), " + ", column);
+    if (vectors) out += cat(" + (", row, ") / ", points->width, " * ", pad(dtype));
+    return out;
+  }
+  int elements(DType dtype) const {
+    return kAlong * (wide + pad(dtype)) + (vectors ? kAlong / points->width * pad(dtype) : 0);
+  }
+
+  void print_loads() {
+    std::vector<std::string> tiles;
+    for (const loop::Stmt& stmt : turned) {
+      const loop::Access& access = *loop::access_of(stmt);
+      const loop::Buffer& buffer = program[access.buffer];
+      const std::string type = text.storage_type(buffer.dtype), tile = text.fresh("tile"),
+                        q = text.fresh("q");
+      tiles.push_back(tile);
+      text.line(cat("alignas(16) __shared__ ", type, " ", tile, "[", elements(buffer.dtype), "];"));
+      const int width = vectors ? rows->width : 1, across = wide / width, count = kAlong * across / kThreads;
+      const std::string held = text.fresh("held"),
+                        vector = vectors ? cat("Vec<", type, ", ", width, ">") : type;
+      auto each = [&](int from, int to, const std::function<void()>& inside) {
+        text.line("#pragma unroll");
+        text.open(cat("for (int ", q, " = ", from, "; ", q, " < ", to, "; ++", q, ")"));
+        text.line(cat("const unsigned row = (threadIdx.x + ", q, " * ", kThreads, ") / ", across,
+                      ", column = (threadIdx.x + ", q, " * ", kThreads, ") % ", across, " * ", width, ";"));
+        body.set_index(a.var, "(a0 + row)");
+        body.set_index(b.var, "(b0 + column)");
+        inside();
+        text.close();
+      };
+      // Beyond the edges the last row and column are loaded again: no load waits for a comparison.
+      const auto inner = [&] {
+        body.set_index(a.var, "(a0 + (row < rows ? row : rows - 1))");
+        body.set_index(b.var, cat("(b0 + (column < columns ? column : columns - ", width, "))"));
+      };
+      if (!access.mask.is_const(1)) {
+        each(0, count, [&] {
+          text.open("if (row < rows && column < columns)");
+          body.print(stmt);
+          const loop::ValueId result = std::get<loop::Load>(stmt.node).result;
+          text.line(cat(tile, "[", at(buffer.dtype, "row", "column"),
+                        "] = ", body.to_storage(body.value(result), buffer.dtype), ";"));
+          text.close();
+        });
+        continue;
+      }
+      const int together = vectors ? count : std::min(count, kTogether);
+      for (int from = 0; from < count; from += together) {
+        text.open("");
+        text.line(cat(vector, " ", held, "[", together, "];"));
+        each(from, from + together, [&] {
+          inner();
+          const std::string element = cat(text.pointer(access.buffer), " + ", body.offset(access));
+          text.line(cat(held, "[", q, " - ", from, "] = ",
+                        vectors ? cat("sd_load<", width, ">(", element, ")") : cat("*(", element, ")"), ";"));
+        });
+        each(from, from + together, [&] {
+          const std::string to = cat(tile, " + ", at(buffer.dtype, "row", "column")),
+                            value = cat(held, "[", q, " - ", from, "]");
+          text.line(vectors ? cat("sd_store<", width, ">(", to, ", ", value, ");")
+                            : cat("*(", to, ") = ", value, ";"));
+        });
+        text.close();
+      }
+    }
+    text.line("__syncthreads();");
+    body.place = [this, tiles](const loop::Access& access) -> std::string {
+      for (size_t i = 0; i < turned.size(); ++i) {
+        const loop::Access& other = *loop::access_of(turned[i]);
+        if (access.buffer == other.buffer && access.index == other.index && access.mask == other.mask)
+          return cat(tiles[i], "[", at(program[access.buffer].dtype, "row", "column"),
+                     vectors ? cat(" + u * ", wide + pad(program[access.buffer].dtype), "]") : "]");
+      }
+      return "";
+    };
+  }
+
+  void print_points() {
+    const std::string q = text.fresh("q");
+    const int width = vectors ? points->width : 1, along = kAlong / width;
+    const std::string p = cat("(threadIdx.x + ", q, " * ", kThreads, ")");
+    text.line(vectors ? "#pragma unroll" : "#pragma unroll 4");
+    text.open(cat("for (int ", q, " = 0; ", q, " < ", along * wide / kThreads, "; ++", q, ")"));
+    if (vectors)  // a warp does 8 vectors of 4 rows: no two threads meet in a bank
+      text.line(cat("const unsigned row = (", p, " % 8 + ", p, " / 32 % ", along / 8, " * 8) * ", width,
+                    ", column = ", p, " / 8 % 4 + ", p, " / ", 4 * along, " * 4;"));
+    else
+      text.line(cat("const unsigned row = ", p, " % ", along, ", column = ", p, " / ", along, ";"));
+    text.open("if (row < rows && column < columns)");
+    body.set_index(b.var, "(b0 + column)");
+    body.set_index(a.var, "(a0 + row)");
+    if (vectors)
+      print_strip(text, body, program, nest.body, *points, "(a0 + row)");
+    else
+      body.print(nest.body);
+    text.close();
+    text.close();
+  }
+
+  DeviceKernel emit() {
+    const Expr tiles_a = sym::ceildiv(a.extent, kAlong), tiles_b = sym::ceildiv(b.extent, wide);
+    Expr blocks = tiles_a * tiles_b;
+    text.line("unsigned rest = blockIdx.x;");
+    auto take = [&](Expr extent) {
+      const std::string name = text.fresh("t"), n = cat("(unsigned)", body.index(extent));
+      text.line(cat("const int64_t ", name, " = rest % ", n, ";"));
+      text.line(cat("rest /= ", n, ";"));
+      return name;
+    };
+    text.line(cat("const int64_t a0 = ", take(tiles_a), " * ", kAlong, ";"));
+    text.line(cat("const int64_t b0 = ", take(tiles_b), " * ", wide, ";"));
+    text.line(cat("const unsigned rows = (unsigned)sd_min(", kAlong, ", ", body.index(a.extent),
+                  " - a0), columns = (unsigned)sd_min(", wide, ", ", body.index(b.extent), " - b0);"));
+    for (size_t d = nest.dims.size(); d-- > 0;) {
+      const loop::Dim& dim = nest.dims[d];
+      if (dim.var == a.var || dim.var == b.var) continue;
+      blocks *= dim.extent;
+      body.set_index(dim.var, take(dim.extent));
+    }
+    print_loads();
+    print_points();
+    return finish(text, {.grid = {blocks, 1, 1}, .threads = kThreads}, std::string(strip_declarations()));
+  }
+};
+
+}  // namespace
+
+DeviceNest emit_tiles(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
+  DeviceNest out;
+  for (const bool vectors : {true, false}) {
+    TileEmitter emitter(program, nest, vectors);
+    if (!emitter.fits()) continue;
+    DeviceChoice choice = emitter.choice();
+    if (choice.condition.is_const(0)) continue;
+    choice.launches.push_back(emitter.emit());
+    out.choices.push_back(std::move(choice));
+  }
+  if (!out.choices.empty() && out.choices.back().condition.is_const(1) && out.choices.back().aligned.empty())
+    return out;
+  for (DeviceChoice& choice : emit_points(program, nest, target).choices)
+    out.choices.push_back(std::move(choice));
+  return out;
+}
+
+}  // namespace stridec::codegen::cuda

@@ -1,0 +1,355 @@
+#include "tests/unit/codegen_cuda/emulate.h"
+
+#include <setjmp.h>
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <unordered_map>
+
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+#include "compiler/codegen/cpu/clang.h"
+#include "compiler/codegen/cpu/jit.h"
+#include "compiler/codegen/cuda/emit.h"
+#include "compiler/kernels/cuda_matrix.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/effects.h"
+
+namespace stridec::test {
+namespace {
+
+#define STRIDEC_UNARY(X)                                                                                 \
+  X(exp)                                                                                                 \
+  X(expm1)                                                                                               \
+  X(log) X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(tanh) X(asinh) X(acosh) \
+      X(atanh) X(erf)
+#define STRIDEC_BINARY(X) X(pow) X(atan2) X(fmod)
+
+struct Dim3 {
+  unsigned x = 0, y = 0, z = 0;
+};
+
+// What the compiled text sees of its machine; the text declares the same.
+struct Machine {
+  Dim3 thread, block, size, grid;
+  void (*barrier)(int of_block);
+  uint64_t (*exchange)(uint64_t value, int distance);
+#define X(name) float (*name##f_)(float) = std::name;
+  STRIDEC_UNARY(X)
+#undef X
+#define X(name) double (*name##_)(double) = std::name;
+  STRIDEC_UNARY(X)
+#undef X
+#define X(name) float (*name##f_)(float, float) = std::name;
+  STRIDEC_BINARY(X)
+#undef X
+#define X(name) double (*name##_)(double, double) = std::name;
+  STRIDEC_BINARY(X)
+#undef X
+};
+
+std::string machine_text() {
+  std::string out = R"(#define STRIDEC_EMULATE 1
+struct sd_dim3 { unsigned x, y, z; };
+struct sd_machine {
+  sd_dim3 thread, block, size, grid;
+  void (*barrier)(int);
+  unsigned long (*exchange)(unsigned long, int);
+)";
+  std::string macros;
+#define X(name)                              \
+  out += "  float (*" #name "f_)(float);\n"; \
+  macros += "#define " #name "f(x) (*sd_machine_now->" #name "f_)(x)\n";
+  STRIDEC_UNARY(X)
+#undef X
+#define X(name)                               \
+  out += "  double (*" #name "_)(double);\n"; \
+  macros += "#define " #name "(x) (*sd_machine_now->" #name "_)(x)\n";
+  STRIDEC_UNARY(X)
+#undef X
+#define X(name)                                     \
+  out += "  float (*" #name "f_)(float, float);\n"; \
+  macros += "#define " #name "f(x, y) (*sd_machine_now->" #name "f_)(x, y)\n";
+  STRIDEC_BINARY(X)
+#undef X
+#define X(name)                                       \
+  out += "  double (*" #name "_)(double, double);\n"; \
+  macros += "#define " #name "(x, y) (*sd_machine_now->" #name "_)(x, y)\n";
+  STRIDEC_BINARY(X)
+#undef X
+  return out + "};\nextern \"C\" sd_machine* sd_machine_now = nullptr;\n" + macros + R"(
+#define threadIdx sd_machine_now->thread
+#define blockIdx sd_machine_now->block
+#define blockDim sd_machine_now->size
+#define gridDim sd_machine_now->grid
+#define __global__
+#define __shared__ static
+#define __launch_bounds__(...)
+#define __syncthreads() sd_machine_now->barrier(1)
+#define __syncwarp() sd_machine_now->barrier(0)
+#define __threadfence_system()
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct alignas(8) uint2 { unsigned x, y; };
+template <class T> static inline T __shfl_xor_sync(unsigned, T x, int distance) {
+  return (T)sd_machine_now->exchange((unsigned long)x, distance);
+}
+template <class T> static inline T atomicCAS(T* at, T expected, T value) {
+  const T old = *at;
+  if (old == expected) *at = value;
+  return old;
+}
+template <class T> static inline T atomicExch(T* at, T value) {
+  const T old = *at;
+  *at = value;
+  return old;
+}
+template <class T, T... I> struct sd_numbers {};
+template <class... A, int... I>
+static inline void sd_apply(void (*kernel)(A...), const long* words, sd_numbers<int, I...>) {
+  kernel((A)words[I]...);
+}
+template <class... A> static inline void sd_apply(void (*kernel)(A...), const long* words) {
+  sd_apply(kernel, words, __make_integer_seq<sd_numbers, int, sizeof...(A)>());
+}
+#define KERNEL kernel
+)";
+}
+
+constexpr std::string_view kEntry =
+    "extern \"C\" void sd_entry(const long* words) { sd_apply(kernel, words); }\n";
+
+// ---- a block ----
+
+constexpr size_t kStack = 128 << 10;
+
+// The threads of a block take turns; each runs until it waits for its warp or its block, or ends.
+struct Block {
+  enum State : uint8_t { kReady, kWarp, kBlock, kDone };
+  struct Thread {
+    ucontext_t start;
+    jmp_buf at;
+    bool begun = false;
+    State state = kReady;
+    uint64_t value = 0;
+  };
+
+  static Block*& current() {
+    static Block* block = nullptr;
+    return block;
+  }
+
+  Machine machine;
+  void (*entry)(const int64_t*) = nullptr;
+  const int64_t* words = nullptr;
+  std::vector<Thread> threads;
+  std::vector<std::unique_ptr<char[]>> stacks;
+  size_t now = 0;
+  jmp_buf scheduler;
+
+  void wait(State state) {
+    threads[now].state = state;
+    if (!_setjmp(threads[now].at)) _longjmp(scheduler, 1);
+  }
+  static void barrier(int of_block) { current()->wait(of_block ? kBlock : kWarp); }
+  static uint64_t exchange(uint64_t value, int distance) {
+    Block& b = *current();
+    const size_t me = b.now;
+    b.threads[me].value = value;
+    b.wait(kWarp);
+    const size_t other = me ^ static_cast<size_t>(distance);
+    const uint64_t got = other < b.threads.size() ? b.threads[other].value : value;
+    b.wait(kWarp);
+    return got;
+  }
+  static void begin() {
+    Block& b = *current();
+    b.entry(b.words);
+    b.threads[b.now].state = kDone;
+    _longjmp(b.scheduler, 1);
+  }
+
+  void resume(size_t t) {
+    now = t;
+    machine.thread.x = static_cast<unsigned>(t);
+    Thread& thread = threads[t];
+    thread.state = kReady;
+    if (_setjmp(scheduler)) return;
+    if (thread.begun) _longjmp(thread.at, 1);
+    thread.begun = true;
+    getcontext(&thread.start);
+    thread.start.uc_stack.ss_sp = stacks[t].get();
+    thread.start.uc_stack.ss_size = kStack;
+    thread.start.uc_link = nullptr;
+    makecontext(&thread.start, begin, 0);
+    setcontext(&thread.start);
+  }
+
+  // Lets those of [first, last) go on that all wait for `state`.
+  void release(size_t first, size_t last, State state) {
+    for (size_t t = first; t < last; ++t)
+      if (threads[t].state != state && threads[t].state != kDone) return;
+    for (size_t t = first; t < last; ++t)
+      if (threads[t].state == state) threads[t].state = kReady;
+  }
+
+  void run(size_t count) {
+    current() = this;
+    threads.assign(count, {});
+    while (stacks.size() < count) stacks.push_back(std::make_unique<char[]>(kStack));
+    for (bool ran = true; ran;) {
+      ran = false;
+      for (size_t t = 0; t < count; ++t)
+        while (threads[t].state == kReady) {
+          ran = true;
+          resume(t);
+          if (threads[t].state == kReady) STRIDEC_CHECK(false, "a thread gave up its turn for nothing");
+        }
+      for (size_t w = 0; w < count; w += 32) release(w, std::min(count, w + 32), kWarp);
+      release(0, count, kBlock);
+      for (const Thread& thread : threads) ran = ran || thread.state == kReady;
+    }
+    for (const Thread& thread : threads)
+      STRIDEC_CHECK(thread.state == kDone, "threads of a block wait for each other for ever");
+  }
+};
+
+// ---- a program ----
+
+struct Code {
+  codegen::Jit jit;
+  void (*entry)(const int64_t*) = nullptr;
+  Machine** machine = nullptr;
+};
+
+Code& code_of(const std::string& text) {
+  static std::unordered_map<std::string, std::unique_ptr<Code>> built;
+  std::unique_ptr<Code>& code = built[text];
+  if (!code) {
+    code = std::make_unique<Code>();
+    code->jit.add_object(
+        codegen::compile_to_object("kernel.cu", cat(machine_text(), text, kEntry), {.optimize = 1}));
+    code->entry = reinterpret_cast<void (*)(const int64_t*)>(code->jit.lookup("sd_entry"));
+    code->machine = static_cast<Machine**>(code->jit.lookup("sd_machine_now"));
+  }
+  return *code;
+}
+
+class Run {
+ public:
+  Run(const loop::Program& program, const std::vector<loop::HostTensor>& inputs) : program_(program) {
+    for (const loop::Symbol& symbol : program.symbols)
+      if (symbol.input >= 0)
+        symbols_[symbol.var] =
+            inputs[static_cast<size_t>(symbol.input)].shape[static_cast<size_t>(symbol.dim)] /
+            symbol.multiple;
+    for (const loop::Buffer& buffer : program.buffers) {
+      std::vector<uint8_t>& bytes = memory_.emplace_back();
+      if (buffer.storage == loop::Storage::kLocal) continue;
+      // Not on a multiple of anything but what the runtime promises; unwritten elements are no numbers.
+      bytes.assign(
+          static_cast<size_t>(of(schedule::extent_in_elements(buffer)) * byte_size(buffer.dtype)) + 64, 0xff);
+      if (buffer.storage == loop::Storage::kWeight && buffer.weight.bytes)
+        std::memcpy(at(memory_.size() - 1), buffer.weight.bytes, buffer.weight.size);
+    }
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (!inputs[i].bytes.empty())
+        std::memcpy(at(static_cast<size_t>(program.inputs[i].value)), inputs[i].bytes.data(),
+                    inputs[i].bytes.size());
+  }
+
+  int64_t of(sym::Expr e) const {
+    const auto value = sym::evaluate(e, [&](sym::Expr var) -> std::optional<int64_t> {
+      const auto found = symbols_.find(var);
+      if (found == symbols_.end()) return std::nullopt;
+      return found->second;
+    });
+    STRIDEC_CHECK(value.has_value());
+    return *value;
+  }
+
+  bool launch(const codegen::DeviceKernel& kernel, std::vector<char>& workspace) {
+    if (kernel.cluster > 1 || !kernel.maps.empty()) return false;
+    std::vector<int64_t> words;
+    for (loop::BufferId id : kernel.code.buffers)
+      words.push_back(reinterpret_cast<int64_t>(at(static_cast<size_t>(id.value))));
+    for (const sym::Expr& size : kernel.code.sizes) words.push_back(of(size));
+    for (size_t m = 0; m < kernel.code.messages.size(); ++m) words.push_back(static_cast<int64_t>(m));
+    int64_t failure[8] = {};
+    if (kernel.fails) words.push_back(reinterpret_cast<int64_t>(failure));
+    const size_t bytes = static_cast<size_t>(of(kernel.workspace_bytes));
+    if (workspace.size() < bytes) workspace.resize(bytes, '\xff');
+    if (!kernel.workspace_bytes.is_const(0)) words.push_back(reinterpret_cast<int64_t>(workspace.data()));
+    Code& code = code_of(kernel.code.text);
+    static Block block;
+    *code.machine = &block.machine;
+    block.machine.barrier = Block::barrier;
+    block.machine.exchange = Block::exchange;
+    block.entry = code.entry;
+    block.words = words.data();
+    block.machine.size = {static_cast<unsigned>(kernel.threads), 1, 1};
+    block.machine.grid = {static_cast<unsigned>(of(kernel.grid[0])),
+                          static_cast<unsigned>(of(kernel.grid[1])),
+                          static_cast<unsigned>(of(kernel.grid[2]))};
+    for (unsigned x = 0; x < block.machine.grid.x; ++x) {
+      block.machine.block = {x, 0, 0};
+      block.run(static_cast<size_t>(kernel.threads));
+    }
+    return true;
+  }
+
+  std::vector<loop::HostTensor> outputs() {
+    std::vector<loop::HostTensor> out;
+    for (loop::BufferId id : program_.outputs) {
+      const loop::Buffer& buffer = program_[id];
+      std::vector<int64_t> shape;
+      for (const sym::Expr& e : buffer.shape) shape.push_back(of(e));
+      out.push_back(loop::make_tensor(buffer.dtype, shape));
+      if (!out.back().bytes.empty())
+        std::memcpy(out.back().bytes.data(), at(static_cast<size_t>(id.value)), out.back().bytes.size());
+    }
+    return out;
+  }
+
+ private:
+  uint8_t* at(size_t buffer) {
+    const auto start = reinterpret_cast<uintptr_t>(memory_[buffer].data());
+    return reinterpret_cast<uint8_t*>((start + 63) / 64 * 64);
+  }
+
+  const loop::Program& program_;
+  loop::Bindings symbols_;
+  std::vector<std::vector<uint8_t>> memory_;
+};
+
+}  // namespace
+
+std::optional<std::vector<loop::HostTensor>> emulate(const loop::Program& program,
+                                                     const std::vector<loop::HostTensor>& inputs,
+                                                     const GpuTarget& target, size_t choice,
+                                                     size_t* choices) {
+  if (!program.prepack.empty()) return std::nullopt;
+  for (const loop::Step& step : program.steps) {
+    const auto* launch = std::get_if<loop::Launch>(&step.node);
+    if (!launch || kernels::is_matrix(program[launch->nest].schedule)) return std::nullopt;
+  }
+  Run run(program, inputs);
+  std::vector<char> workspace;
+  *choices = 0;
+  for (const loop::Step& step : program.steps) {
+    const loop::Nest& nest = program[std::get<loop::Launch>(step.node).nest];
+    const codegen::DeviceNest made = codegen::cuda::emit_nest(program, nest, target);
+    std::vector<const codegen::DeviceChoice*> open;
+    for (const codegen::DeviceChoice& c : made.choices)
+      if (run.of(c.condition)) open.push_back(&c);
+    STRIDEC_CHECK(!open.empty(), "no choice is left");
+    *choices = std::max(*choices, open.size());
+    for (const codegen::DeviceKernel& kernel : open[std::min(choice, open.size() - 1)]->launches)
+      if (!run.launch(kernel, workspace)) return std::nullopt;
+  }
+  return run.outputs();
+}
+
+}  // namespace stridec::test

@@ -1,0 +1,264 @@
+// Kernels that memory bounds, emulated, against the interpreter: rows, columns, tiles and single points, by every choice
+// that the sizes allow.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <iostream>
+
+#include "compiler/base/text.h"
+#include "compiler/loop/text.h"
+#include "compiler/loop/verify.h"
+#include "compiler/schedule/choose_gpu.h"
+#include "tests/unit/codegen_cuda/emulate.h"
+
+namespace stridec::codegen::cuda {
+namespace {
+
+using loop::HostTensor;
+
+struct Sizes {
+  std::vector<int64_t> shape;  // of x
+  bool fixed = false;          // numbers in the program instead of symbols
+};
+
+// A program over x [d0, d1, ..]; `text` has sizes d0, d1, .. and the dtype T.
+struct Program {
+  std::string name, text;
+};
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+loop::Program parse(const Program& p, const std::string& dtype, const Sizes& sizes) {
+  std::string symbols, inputs, text = p.text;
+  for (size_t d = 0; d < sizes.shape.size(); ++d) {
+    if (sizes.fixed)
+      text = replaced(text, cat("d", d), cat(sizes.shape[d]));
+    else
+      symbols += cat("  symbol d", d, " = input 0 dim ", d, " in 0..1048576\n");
+  }
+  return loop::parse_program(cat("program p\n", symbols, replaced(text, "T", dtype)));
+}
+
+HostTensor random_tensor(const loop::Program& program, loop::BufferId id, const std::vector<int64_t>& x,
+                         int seed) {
+  const loop::Buffer& buffer = program[id];
+  std::vector<int64_t> shape;
+  for (const sym::Expr& e : buffer.shape)
+    shape.push_back(*sym::evaluate(e, [&](sym::Expr var) -> std::optional<int64_t> {
+      return x[static_cast<size_t>(std::atoi(var.name().c_str() + 1))];
+    }));
+  HostTensor out = loop::make_tensor(buffer.dtype, shape);
+  uint64_t state = 0x9E3779B97F4A7C15ull * static_cast<uint64_t>(seed + 1);
+  for (int64_t i = 0; i < loop::element_count(out); ++i) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    const double unit = static_cast<double>(state >> 11) * 0x1p-53;
+    loop::set_number(out, i, is_float(buffer.dtype) ? 4 * unit - 2 : std::floor(9 * unit));
+  }
+  return out;
+}
+
+double tolerance(DType dtype) {
+  if (dtype == DType::kF64) return 1e-12;
+  if (dtype == DType::kF32) return 1e-5;
+  if (dtype == DType::kF16) return 2e-3;
+  return is_float(dtype) ? 1.6e-2 : 0;
+}
+
+void check(const Program& p, const std::string& dtype, const Sizes& sizes) {
+  INFO(p.name, " of ", dtype, " ", join(sizes.shape, "x", [](int64_t n) { return cat(n); }),
+       std::string(sizes.fixed ? " fixed" : ""));
+  const loop::Program given = parse(p, dtype, sizes);
+  loop::verify(given);
+  loop::Program program = given;
+  schedule::choose_gpu(program, gpu_target("sm_90a"));
+  std::vector<HostTensor> inputs;
+  for (loop::BufferId id : given.inputs)
+    inputs.push_back(random_tensor(given, id, sizes.shape, static_cast<int>(inputs.size())));
+  const std::vector<HostTensor> want = loop::interpret(given, inputs, {.poison = true});
+  size_t choices = 1;
+  for (size_t choice = 0; choice < choices; ++choice) {
+    INFO("choice ", choice, " of ", loop::to_string(program.nests[0].schedule));
+    const auto got = test::emulate(program, inputs, gpu_target("sm_90a"), choice, &choices);
+    REQUIRE(got.has_value());
+    REQUIRE(got->size() == want.size());
+    for (size_t o = 0; o < want.size(); ++o) {
+      REQUIRE((*got)[o].shape == want[o].shape);
+      double worst = 0;
+      for (int64_t i = 0; i < loop::element_count(want[o]); ++i) {
+        const double x = loop::get_number((*got)[o], i), y = loop::get_number(want[o], i);
+        if (x == y || (std::isnan(x) && std::isnan(y))) continue;
+        const double error = std::fabs(x - y) / std::max(1.0, std::fabs(y));
+        worst = std::isnan(error) ? HUGE_VAL : std::max(worst, error);
+      }
+      CHECK(worst <= tolerance(want[o].dtype));
+    }
+  }
+}
+
+const Program kColumnSum = {"sums of columns", R"(  input x T [d0, d1] ordinal 0
+  output y T [d1] ordinal 0
+  inputs (x)
+  outputs (y)
+  steps
+    nest 0 sum (%j<d1)
+      %0 : T = reduce sum (%i<d0)
+        %1 : T = load x[%i, %j]
+        yield %1
+      store y[%j] %0
+)"};
+
+const Program kColumnArgMax = {"argmax of columns, with a bias", R"(  input x T [d0, d1, d2] ordinal 0
+  input b T [d2] ordinal 1
+  output y T [d0, d2] ordinal 0
+  output z i64 [d0, d2] ordinal 1
+  inputs (x, b)
+  outputs (y, z)
+  steps
+    nest 0 argmax (%a<d0, %j<d2)
+      %0 : T = load b[%j]
+      %1 : T, %2 : i64 = reduce argmax (%i<d1)
+        %3 : T = load x[%a, %i, %j]
+        %4 : T = add %3 %0
+        %5 : i64 = index %i
+        yield %4 %5
+      store y[%a, %j] %1
+      store z[%a, %j] %2
+)"};
+
+const Program kMiddle = {"scale by the largest of the middle axis", R"(  input x T [d0, d1, d2] ordinal 0
+  output y T [d0, d1, d2] ordinal 0
+  local r T [d1]
+  inputs (x)
+  outputs (y)
+  steps
+    nest 0 middle (%a<d0, %j<d2)
+      %0 : T = reduce max (%i<d1)
+        %1 : T = load x[%a, %i, %j]
+        yield %1
+      for (%i2<d1)
+        %2 : T = load x[%a, %i2, %j]
+        %3 : T = sub %2 %0
+        store r[%i2] %3
+      %4 : T = reduce sum (%i3<d1)
+        %5 : T = load r[%i3]
+        yield %5
+      for (%i4<d1)
+        %6 : T = load r[%i4]
+        %7 : T = add %6 %4
+        store y[%a, %i4, %j] %7
+)"};
+
+const Program kRows = {"rows that are scaled by their largest", R"(  input x T [d0, d1] ordinal 0
+  output y T [d0, d1] ordinal 0
+  local r T [d1]
+  inputs (x)
+  outputs (y)
+  steps
+    nest 0 rows (%a<d0)
+      %0 : T = reduce max (%i<d1)
+        %1 : T = load x[%a, %i]
+        yield %1
+      for (%i2<d1)
+        %2 : T = load x[%a, %i2]
+        %3 : T = sub %2 %0
+        store r[%i2] %3
+      %4 : T = reduce sum (%i3<d1)
+        %5 : T = load r[%i3]
+        yield %5
+      for (%i4<d1)
+        %6 : T = load r[%i4]
+        %7 : T = add %6 %4
+        store y[%a, %i4] %7
+)"};
+
+const Program kTranspose = {"a transpose with a sum of rows' bias", R"(  input x T [d0, d1, d2] ordinal 0
+  input b T [d1] ordinal 1
+  output y T [d0, d2, d1] ordinal 0
+  inputs (x, b)
+  outputs (y)
+  steps
+    nest 0 turn (%a<d0, %i<d2, %j<d1)
+      %0 : T = load x[%a, %j, %i]
+      %1 : T = load b[%j]
+      %2 : T = add %0 %1
+      store y[%a, %i, %j] %2
+)"};
+
+const Program kPoints = {"a matrix plus a row, turned where it has two", R"(  input x T [d0, d1] ordinal 0
+  input b T [d1] ordinal 1
+  output y T [d0, d1] ordinal 0
+  output z T [d1, d0] ordinal 1
+  inputs (x, b)
+  outputs (y, z)
+  steps
+    nest 0 add (%i<d0, %j<d1)
+      %0 : T = load x[%i, %j]
+      %1 : T = load b[%j] if %j < 500 else 3
+      %2 : T = add %0 %1
+      store y[%i, %j] %2
+      store z[%j, %i] %0
+)"};
+
+const Program kPadded = {"a transpose of a padded matrix", R"(  input x T [d0, d1] ordinal 0
+  output y T [d1 + 3, d0 + 2] ordinal 0
+  inputs (x)
+  outputs (y)
+  steps
+    nest 0 turn (%i<d1 + 3, %j<d0 + 2)
+      %0 : T = load x[%j - 1, %i - 2] if 1 <= %j && %j <= d0 && 2 <= %i && %i < d1 + 2 else 7
+      store y[%i, %j] %0
+)"};
+
+TEST_CASE("columns") {
+  for (const char* dtype : {"f16", "bf16", "f32", "f64", "i32", "u8"})
+    for (const std::vector<int64_t>& shape :
+         std::vector<std::vector<int64_t>>{{700, 72}, {2100, 24}, {65, 33}, {3, 8}, {0, 16}, {300, 0}})
+      check(kColumnSum, dtype, {shape});
+  for (const std::vector<int64_t>& shape :
+       std::vector<std::vector<int64_t>>{{600, 64}, {100, 129}, {4000, 8}})
+    check(kColumnSum, "f16", {shape, true});
+  for (const char* dtype : {"f16", "f32", "i8"})
+    for (const std::vector<int64_t>& shape :
+         std::vector<std::vector<int64_t>>{{2, 300, 40}, {3, 70, 19}, {1, 1000, 16}})
+      check(kColumnArgMax, dtype, {shape});
+}
+
+TEST_CASE("a middle axis stays in registers, or goes through memory") {
+  for (const char* dtype : {"f16", "f32", "f64"})
+    for (const std::vector<int64_t>& shape :
+         std::vector<std::vector<int64_t>>{{2, 100, 24}, {1, 256, 40}, {2, 257, 8}, {1, 70, 35}, {1, 600, 5}})
+      for (const bool fixed : {false, true}) check(kMiddle, dtype, {shape, fixed});
+}
+
+TEST_CASE("rows") {
+  for (const char* dtype : {"f16", "f32", "f64"})
+    for (const std::vector<int64_t>& shape :
+         std::vector<std::vector<int64_t>>{{3, 1024}, {2, 1025}, {9, 72}, {2, 4100}, {0, 8}, {2, 0}})
+      for (const bool fixed : {false, true}) check(kRows, dtype, {shape, fixed});
+}
+
+TEST_CASE("points") {
+  for (const char* dtype : {"f16", "f64", "u8"})
+    for (const std::vector<int64_t>& shape :
+         std::vector<std::vector<int64_t>>{{300, 1023}, {263000, 1}, {40, 24}, {0, 3}})
+      for (const bool fixed : {false, true}) check(kPoints, dtype, {shape, fixed});
+}
+
+TEST_CASE("tiles") {
+  for (const char* dtype : {"f16", "f32", "f64", "u8"})
+    for (const std::vector<int64_t>& shape :
+         std::vector<std::vector<int64_t>>{{2, 136, 72}, {1, 129, 65}, {1, 16, 200}, {2, 3, 40}, {0, 20, 20}})
+      check(kTranspose, dtype, {shape});
+  check(kTranspose, "bf16", {{1, 256, 64}, true});
+  for (const char* dtype : {"f16", "i32"})
+    for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{131, 69}, {30, 61}})
+      check(kPadded, dtype, {shape});
+}
+
+}  // namespace
+}  // namespace stridec::codegen::cuda
