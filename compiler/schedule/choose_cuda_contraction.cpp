@@ -31,9 +31,20 @@ constexpr double kTile = 2500;          // launch, first loads, end
 constexpr double kSumElement = 0.2;     // a sum's way through shared memory
 constexpr double kSumStatement = 0.01;  // a statement behind it, for a cost of 1
 
-double points(const Dims& dims, const sym::Facts& facts) {
+// The product of the extents, with symbols at `size` where their ranges have it, 0: at a typical size.
+double points(const Dims& dims, const sym::Facts& facts, int64_t size = 0) {
   double count = 1;
-  for (const loop::Dim& dim : dims) count *= std::max(1.0, typical(dim.extent, facts));
+  for (const loop::Dim& dim : dims) {
+    if (!size) {
+      count *= std::max(1.0, typical(dim.extent, facts));
+      continue;
+    }
+    const auto value = sym::evaluate(dim.extent, [&](Expr var) -> std::optional<int64_t> {
+      const sym::Interval range = facts.bounds(var);
+      return std::max(std::min(size, range.hi), range.has_lo() ? range.lo : 1);
+    });
+    count *= value ? std::max(1.0, static_cast<double>(*value)) : static_cast<double>(size);
+  }
   return count;
 }
 
@@ -107,6 +118,19 @@ double cycles(const MatrixPlan& plan, const Shape& s, double element, const GpuT
   return std::max(busy, memory) + 0.1 * busy;
 }
 
+// Where more than one extent is open, the product may be anything: plans are judged at a large size too.
+constexpr int64_t kLarge = 1024;
+
+bool is_open(const loop::Nest& nest, const Contraction& contraction) {
+  bool open[3] = {};
+  for (const loop::Dim& dim : nest.dims)
+    for (int side : {0, 1})
+      open[side] |= !dim.extent.is_const() && contraction.factors[side].vars.contains(dim.var) &&
+                    !contraction.factors[1 - side].vars.contains(dim.var);
+  for (const loop::Dim& dim : contraction.reduce->dims) open[2] |= !dim.extent.is_const();
+  return open[0] + open[1] + open[2] > 1;
+}
+
 }  // namespace
 
 std::vector<RankedMatrixPlan> matrix_plans(const loop::Program& program, const loop::Nest& nest,
@@ -162,6 +186,9 @@ std::vector<RankedMatrixPlan> matrix_plans(const loop::Program& program, const l
                     .depth = vars(depth)};
     const Shape shape{points(batch, facts), points(sides[rows], facts), points(sides[columns], facts),
                       points(depth, facts)};
+    const Shape large{points(batch, facts), points(sides[rows], facts, kLarge),
+                      points(sides[columns], facts, kLarge), points(depth, facts, kLarge)};
+    const bool open = is_open(nest, *contraction);
     const bool panels =
         !kernels::along_depth(program, contraction->factors[columns], sides[columns], depth, facts);
     for (const MatrixKernel& kernel : kernels::matrix_kernels()) {
@@ -176,7 +203,8 @@ std::vector<RankedMatrixPlan> matrix_plans(const loop::Program& program, const l
         if (split > 1 && (!target.clusters || bytes == 8 || shape.depth < double(4 * split * kernel.depth)))
           break;
         plan.split = split;
-        plans.push_back({plan, cycles(plan, shape, columns == wide ? element : 2 * element, target)});
+        const double each = columns == wide ? element : 2 * element, at = cycles(plan, shape, each, target);
+        plans.push_back({plan, open ? std::sqrt(at * cycles(plan, large, each, target)) : at});
       }
     }
   }
@@ -198,10 +226,14 @@ std::optional<loop::Schedule> choose_cuda_contraction(const loop::Program& progr
   const sym::Facts facts = kernels::facts_in(program, nest, *contraction);
   // A thread per point reads both factors from caches: about 8 clocks for 32 products of a warp on each of 4
   // schedulers, and as long as a row of tiles is empty.
-  const double work = points(nest.dims, facts) * points(contraction->reduce->dims, facts);
-  const double threads = std::min(points(nest.dims, facts), 2048.0 * target.multiprocessors);
-  const double naive = work / threads * std::max(30.0, threads / target.multiprocessors / 16) + 1500;
-  if (naive < plans[0].cycles) return std::nullopt;
+  auto naive = [&](int64_t size) {
+    const double all = points(nest.dims, facts, size);
+    const double work = all * points(contraction->reduce->dims, facts, size);
+    const double threads = std::min(all, 2048.0 * target.multiprocessors);
+    return work / threads * std::max(30.0, threads / target.multiprocessors / 16) + 1500;
+  };
+  const double other = is_open(nest, *contraction) ? std::sqrt(naive(0) * naive(kLarge)) : naive(0);
+  if (other < plans[0].cycles) return std::nullopt;
   return kernels::to_schedule(plans[0].plan);
 }
 

@@ -181,17 +181,18 @@ struct PointEmitter {
     }
     // What lies in memory as the points are numbered needs no indices.
     Expr flat = 0, below = 1;
-    for (size_t d = parallel.size(); d-- > 0; below *= parallel[d].extent)
-      flat += parallel[d].var * below;
+    for (size_t d = parallel.size(); d-- > 0; below *= parallel[d].extent) flat += parallel[d].var * below;
     auto element = [&](const loop::Access& access) -> std::string {
       const Expr distance = body.offset_expr(access) - flat;
       if (!access.mask.is_const(1) || !sym::simplify(distance, body.facts()).is_const(0)) return "";
       return cat(text.pointer(access.buffer), "[point]");
     };
+    bool whole = false;  // all of the block's points are there
     auto each = [&](const std::function<void()>& inside) {
       text.line("#pragma unroll");
       text.open(cat("for (int u = 0; u < ", kSeveral, "; ++u)"));
-      text.line(cat("const unsigned at = first + u * ", kThreads, "u, point = at < count ? at : count - 1;"));
+      text.line(cat("const unsigned at = first + u * ", kThreads,
+                    "u, point = ", whole ? "at;" : "at < count ? at : count - 1;"));
       std::string rest = "point";
       for (size_t d = parallel.size(); d-- > 1;) {
         const std::string next = text.fresh("t"), index = text.fresh("t"),
@@ -207,27 +208,37 @@ struct PointEmitter {
       inside();
       text.close();
     };
-    if (!loads.empty())
-      each([&] {
-        for (size_t i = 0; i < loads.size(); ++i) {
-          const loop::Access& access = loads[i]->access;
-          const std::string at_point = element(access);
-          text.line(cat(
-              held[i], "[u] = ",
-              at_point.empty() ? cat(text.pointer(access.buffer), "[", body.offset(access), "]") : at_point,
-              ";"));
-        }
-      });
     body.place = [&](const loop::Access& access) -> std::string {
       for (size_t i = 0; i < loads.size(); ++i)
         if (&loads[i]->access == &access) return held[i] + "[u]";
       return element(access);
     };
-    each([&] {
-      text.open("if (at < count)");
-      body.print(nest.body);
-      text.close();
-    });
+    auto print = [&] {
+      if (!loads.empty())
+        each([&] {
+          for (size_t i = 0; i < loads.size(); ++i) {
+            const loop::Access& access = loads[i]->access;
+            const std::string in_order = element(access);
+            text.line(cat(
+                held[i], "[u] = ",
+                in_order.empty() ? cat(text.pointer(access.buffer), "[", body.offset(access), "]") : in_order,
+                ";"));
+          }
+        });
+      each([&] {
+        if (!whole) text.open("if (at < count)");
+        body.print(nest.body);
+        if (!whole) text.close();
+      });
+    };
+    whole = true;
+    text.open(cat("if (blockIdx.x * ", kThreads * kSeveral, "u + ", kThreads * kSeveral, "u <= count)"));
+    print();
+    text.close();
+    whole = false;
+    text.open("else");
+    print();
+    text.close();
     body.place = {};
     const Expr blocks = sym::ceildiv(count, kThreads * kSeveral);
     return finish(text, {.grid = {blocks, 1, 1}, .threads = kThreads}, std::string(kDivider));

@@ -39,7 +39,8 @@ constexpr int kKeptElements = 32;           // of a row that a thread keeps
 constexpr int kKeptRows = 8;                // of its columns
 constexpr int64_t kSharedBytes = 40 << 10;  // of local buffers, without asking the driver for more
 constexpr int kHeldWords = 64;              // registers for loads in flight
-constexpr int kCombineThreads = 128;
+constexpr int kCombineRows = 8;             // of a block that combines them, 32 points wide
+constexpr int64_t kManyChunks = 1 << 30;
 
 constexpr std::string_view kDeclarations =
     R"(template <class T> static inline T sd_shuffle(T x, int distance) {
@@ -63,6 +64,7 @@ struct Variant {
   bool keep = false;     // chunks stay in registers
   bool vectors = false;  // chunks and columns by vectors
   bool split = false;    // blocks share the range of the only reduction
+  bool narrow = false;   // numbers of chunks fit an int
 };
 
 struct TeamEmitter {
@@ -246,24 +248,32 @@ struct TeamEmitter {
 
   // The C type of a chunk's number.
   const char* chunk_type(const Range& range) const {
-    return variant.keep || facts.bounds(range.chunks).hi < INT32_MAX / 2 ? "int" : "int64_t";
+    return variant.keep || variant.narrow || facts.bounds(range.chunks).hi < kManyChunks ? "int" : "int64_t";
   }
 
+  // What is known of a batch of chunks.
+  enum class Batch : uint8_t {
+    kWhole,  // all of them are in the range
+    kLoads,  // those beyond the range are its last, so that no load waits for a comparison of another
+    kSome,   // those beyond the range are left out
+  };
+
   // `together` of a thread's chunks, the first of them number `from` of the range; `inside` gets the number of one of
-  // them. For loads those beyond the range are its last, so that no load waits for a comparison of another.
-  void print_chunks(const Range& range, const std::string& from, int together, bool loads,
+  // them.
+  void print_chunks(const Range& range, const std::string& from, int together, Batch batch,
                     const std::function<void(const std::string& first, const std::string& j)>& inside) {
     const std::string c = text.fresh("c"), j = text.fresh("j");
     text.line("#pragma unroll");
     text.open(cat("for (int ", j, " = 0; ", j, " < ", together, "; ++", j, ")"));
     const std::string number = cat(from, " + ", j, " * ", rows);
-    if (loads) {
+    if (batch == Batch::kLoads) {
       const std::string last = cat(chunks_, " - 1");
       text.line(cat("const ", chunk_type(range), " ", c, " = ", number, " < ", last, " ? ", number, " : ",
                     last, ";"));
     } else {
       text.line(cat("const ", chunk_type(range), " ", c, " = ", number, ";"));
-      text.open(cat("if (", variant.columns ? "live && " : "", c, " < ", chunks_, ")"));
+      if (batch == Batch::kSome)
+        text.open(cat("if (", variant.columns ? "live && " : "", c, " < ", chunks_, ")"));
     }
     std::string first = cat("((int64_t)", c, range.strip && !variant.columns ? cat(" * ", width, ")") : ")");
     if (range.dims.size() > 1) {
@@ -281,7 +291,7 @@ struct TeamEmitter {
       body.set_index(range.dims[0].var, first);
     }
     inside(first, j);
-    if (!loads) text.close();
+    if (batch == Batch::kSome) text.close();
     text.close();
   }
 
@@ -300,7 +310,7 @@ struct TeamEmitter {
   }
 
   void print_held(const Range& range, const std::vector<const loop::Stmt*>& loads, const std::string& from,
-                  int together) {
+                  int together, Batch batch) {
     if (loads.empty()) return;
     for (const loop::Stmt* stmt : loads) {
       const loop::Access& access = *loop::access_of(*stmt);
@@ -315,7 +325,7 @@ struct TeamEmitter {
     }
     // Without a chunk there is nothing to load; in a loop over chunks there is one.
     if (variant.keep) text.open(cat("if (", chunks_, " > 0)"));
-    print_chunks(range, from, together, true, [&](const std::string& first, const std::string& j) {
+    print_chunks(range, from, together, batch, [&](const std::string& first, const std::string& j) {
       if (range.strip) body.set_index(range.strip->var, variant.columns ? "column" : first);
       for (const loop::Stmt* stmt : loads) {
         const loop::Access& access = *loop::access_of(*stmt);
@@ -328,29 +338,11 @@ struct TeamEmitter {
     if (variant.keep) text.close();
   }
 
-  // The range's chunks of this thread; `inside` prints one value's end.
-  void print_range(const Range& range, const std::function<void()>& inside) {
-    chunks_ = text.fresh("n");
-    text.line(cat("const ", chunk_type(range), " ", chunks_, " = ",
-                  variant.split ? std::string("last_chunk") : body.index(range.chunks), ";"));
-    const std::vector<const loop::Stmt*> loads = held_loads(range);
-    const sym::Facts outer = facts;
-    for (const loop::Dim& dim : range.dims) facts.set_index(dim.var, dim.extent);
-    std::string from = "row";
-    int together = kept_chunks();
-    if (!variant.keep) {
-      int words = 0;
-      for (const loop::Stmt* stmt : loads)
-        words += std::max(1, width * byte_size(program[loop::access_of(*stmt)->buffer].dtype) / 4);
-      together = width == 1 ? 16 : variant.columns ? 8 : 4;
-      while (together > 1 && together * words > kHeldWords) together /= 2;
-      if (loads.empty()) together = 4;
-      from = text.fresh("c");
-      text.open(cat("for (", chunk_type(range), " ", from, " = ", variant.split ? "first_chunk + " : "",
-                    "row; ", from, " < ", chunks_, "; ", from, " += ", together * rows, ")"));
-    }
-    print_held(range, loads, from, together);
-    print_chunks(range, from, together, false, [&](const std::string& first, const std::string& j) {
+  void print_batch(const Range& range, const std::vector<const loop::Stmt*>& loads, const std::string& from,
+                   int together, bool whole, const std::function<void()>& inside) {
+    print_held(range, loads, from, together, whole ? Batch::kWhole : Batch::kLoads);
+    const Batch batch = whole ? Batch::kWhole : Batch::kSome;
+    print_chunks(range, from, together, batch, [&](const std::string& first, const std::string& j) {
       body.place = [&](const loop::Access& access) -> std::string {
         const auto found = passed.find(access.buffer);
         if (found != passed.end()) return cat(found->second, "[", j, "][", range.strip ? "u" : "0", "]");
@@ -372,10 +364,38 @@ struct TeamEmitter {
       }
       body.place = top_place();
     });
+  }
+
+  // The range's chunks of this thread; `inside` prints one value's end.
+  void print_range(const Range& range, const std::function<void()>& inside) {
+    chunks_ = text.fresh("n");
+    text.line(cat("const ", chunk_type(range), " ", chunks_, " = ",
+                  variant.split ? std::string("last_chunk") : body.index(range.chunks), ";"));
+    const std::vector<const loop::Stmt*> loads = held_loads(range);
+    const sym::Facts outer = facts;
+    for (const loop::Dim& dim : range.dims) facts.set_index(dim.var, dim.extent);
+    if (variant.keep) {
+      print_batch(range, loads, "row", kept_chunks(), false, inside);
+    } else {
+      int words = 0;
+      for (const loop::Stmt* stmt : loads)
+        words += std::max(1, width * byte_size(program[loop::access_of(*stmt)->buffer].dtype) / 4);
+      int together = width == 1 ? 16 : variant.columns ? 8 : 4;
+      while (together > 1 && together * words > kHeldWords) together /= 2;
+      if (loads.empty()) together = 4;
+      const std::string from = text.fresh("c");
+      text.line(cat(chunk_type(range), " ", from, " = ", variant.split ? "first_chunk + " : "", "row;"));
+      text.open(cat("for (; ", variant.columns ? "live && " : "", from, " + ", (together - 1) * rows, " < ",
+                    chunks_, "; ", from, " += ", together * rows, ")"));
+      print_batch(range, loads, from, together, true, inside);
+      text.close();
+      kept.clear();
+      text.open(cat("if (", from, " < ", chunks_, ")"));
+      print_batch(range, loads, from, together, false, inside);
+      text.close();
+      kept.clear();
+    }
     facts = outer;
-    if (variant.keep) return;
-    text.close();
-    kept.clear();
   }
 
   // Columns: a local buffer has an element for each point of the team, neighbours next to each other.
@@ -703,6 +723,9 @@ struct TeamEmitter {
     const std::vector<DType> dtypes = dtypes_of(reduce);
     const Range range = range_of(stmt);
     const std::string n = text.size(splits());
+    text.line("#if __CUDA_ARCH__ >= 900 && !defined STRIDEC_EMULATE");
+    text.line("asm volatile(\"griddepcontrol.launch_dependents;\");");  // the combination may wait in place
+    text.line("#endif");
     text.line(cat("const int lane = threadIdx.x % ", lanes, ", row = threadIdx.x / ", lanes, ";"));
     text.line("int64_t rest = blockIdx.x;");
     print_column();
@@ -740,9 +763,41 @@ struct TeamEmitter {
     text.line("#if __CUDA_ARCH__ >= 900 && !defined STRIDEC_EMULATE");
     text.line("asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");");
     text.line("#endif");
-    text.line(cat("const int64_t at = blockIdx.x * (int64_t)", kCombineThreads,
-                  " + threadIdx.x, all = ", body.index(points() * column.extent), ";"));
-    text.line("if (at >= all) return;");
+    text.line(cat("const int64_t point = blockIdx.x * (int64_t)32 + threadIdx.x % 32, all = ",
+                  body.index(points() * column.extent), ";"));
+    text.line("const int64_t at = point < all ? point : all - 1;");
+    text.line("const int row = threadIdx.x / 32;");
+    // First the partial results of every eighth split, in order, then those of the rows.
+    std::vector<std::string> into;
+    Expr offset = 0;
+    for (size_t p = 0; p < dtypes.size(); ++p) {
+      const std::string type = text.value_type(dtypes[p]);
+      into.push_back(text.fresh("a"));
+      text.line(cat(type, " ", into[p], " = ", body.identity(reduce.combine, dtypes[p], p), ";"));
+      text.line(cat("const ", type, "* const from_", into[p], " = (const ", type, "*)(workspace + ",
+                    text.size(offset), ") + at;"));
+      text.line(cat("__shared__ ", type, " part_", into[p], "[", kCombineRows, "][32];"));
+      offset += sym::align_up(elements * value_bytes(dtypes[p]), 64);
+    }
+    auto combine = [&](const std::function<std::string(const std::string&)>& element) {
+      std::vector<std::string> from;
+      for (size_t p = 0; p < dtypes.size(); ++p) {
+        from.push_back(text.fresh("v"));
+        text.line(cat("const ", text.value_type(dtypes[p]), " ", from[p], " = ", element(into[p]), ";"));
+      }
+      body.print_combine(reduce.combine, into, from, dtypes, 1);
+    };
+    text.line("#pragma unroll 8");
+    text.open(cat("for (int64_t s = row; s < ", text.size(shares), "; s += ", kCombineRows, ")"));
+    combine([](const std::string& a) { return cat("from_", a, "[s * all]"); });
+    text.close();
+    for (const std::string& a : into) text.line(cat("part_", a, "[row][threadIdx.x % 32] = ", a, ";"));
+    text.line("__syncthreads();");
+    text.line("if (row > 0 || point >= all) return;");
+    text.line("#pragma unroll");
+    text.open(cat("for (int r = 1; r < ", kCombineRows, "; ++r)"));
+    combine([](const std::string& a) { return cat("part_", a, "[r][threadIdx.x % 32]"); });
+    text.close();
     text.line(cat("int64_t rest = at / ", body.index(column.extent), ";"));
     text.line(cat("const int64_t column = at % ", body.index(column.extent), ";"));
     body.set_index(column.var, "column");
@@ -752,26 +807,6 @@ struct TeamEmitter {
         body.print(stmt);
         continue;
       }
-      std::vector<std::string> into, from;
-      Expr offset = 0;
-      std::vector<std::string> parts;
-      for (size_t p = 0; p < dtypes.size(); ++p) {
-        const std::string type = text.value_type(dtypes[p]);
-        into.push_back(text.fresh("a"));
-        parts.push_back(text.fresh("part"));
-        text.line(cat(type, " ", into[p], " = ", body.identity(reduce.combine, dtypes[p], p), ";"));
-        text.line(cat("const ", type, "* const ", parts[p], " = (const ", type, "*)(workspace + ",
-                      text.size(offset), ") + at;"));
-        offset += sym::align_up(elements * value_bytes(dtypes[p]), 64);
-      }
-      text.line("#pragma unroll 16");
-      text.open(cat("for (int64_t s = 0; s < ", text.size(shares), "; ++s)"));
-      for (size_t p = 0; p < dtypes.size(); ++p) {
-        from.push_back(text.fresh("v"));
-        text.line(cat("const ", text.value_type(dtypes[p]), " ", from[p], " = ", parts[p], "[s * all];"));
-      }
-      body.print_combine(reduce.combine, into, from, dtypes, 1);
-      text.close();
       for (size_t p = 0; p < dtypes.size(); ++p) {
         const std::string result = text.fresh("v");
         text.line(cat("const ", text.value_type(dtypes[p]), " ", result, " = ",
@@ -779,8 +814,8 @@ struct TeamEmitter {
         body.set_value(reduce.results[p], {result, dtypes[p], 1});
       }
     }
-    Geometry geometry{.grid = {sym::ceildiv(points() * column.extent, kCombineThreads), 1, 1},
-                      .threads = kCombineThreads};
+    Geometry geometry{.grid = {sym::ceildiv(points() * column.extent, 32), 1, 1},
+                      .threads = 32 * kCombineRows};
     geometry.workspace_bytes = workspace;
     geometry.dependent_launch = target.clusters;
     return finish(text, std::move(geometry));
@@ -806,7 +841,10 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
     for (const loop::Stmt& stmt : probe.nest.body) {
       if (!is_range(stmt)) continue;
       const TeamEmitter::Range range = probe.range_of(stmt);
-      if (variant.keep) conditions.push_back(sym::le(range.chunks, probe.kept_chunks() * probe.rows));
+      if (variant.keep)
+        conditions.push_back(sym::le(range.chunks, probe.kept_chunks() * probe.rows));
+      else if (variant.narrow)
+        conditions.push_back(sym::lt(range.chunks, kManyChunks));
     }
     probe.count_wanted();
     if (variant.keep && !probe.keeps_something()) return;
@@ -830,9 +868,9 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
   };
   const bool columns = schedule::parse_plan(nest.schedule).columns.has_value();
   for (const bool vectors : {true, false}) {
-    if (columns) add({.columns = true, .vectors = vectors, .split = true});
+    if (columns) add({.columns = true, .vectors = vectors, .split = true, .narrow = true});
     add({.columns = columns, .keep = true, .vectors = vectors});
-    if (vectors) add({.columns = columns, .vectors = true});
+    add({.columns = columns, .vectors = vectors, .narrow = true});
   }
   add({.columns = columns});
   return out;

@@ -22,7 +22,7 @@ using sym::Expr;
 
 constexpr int kThreads = 256;
 constexpr int kAlong = 128;     // points of a tile along %a
-constexpr int kRowBytes = 128;  // of a tile along %b, of the widest element
+constexpr int kRowBytes = 256;  // of a tile along %b, of the widest element
 constexpr int kLeast = 16;      // extents that are worth a tile
 constexpr int kTogether = 16;   // single elements that a thread loads before it puts them down
 
@@ -55,7 +55,7 @@ struct TileEmitter {
       turned.push_back(stmt);
       bytes = std::max(bytes, byte_size(program[load->access.buffer].dtype));
     }
-    wide = kRowBytes / bytes;
+    wide = kRowBytes / bytes / (turned.size() > 1 ? 2 : 1);
     if (!vectors) return;
     rows = plan_strip(program, nest, turned, b.var, b.extent, facts);
     points = plan_strip(program, nest, nest.body, a.var, a.extent, facts);
