@@ -130,7 +130,8 @@ int32_t usable_processors() {
     if (!mask) break;
     if (sched_getaffinity(0, bytes, mask) == 0) {
       auto* word = reinterpret_cast<const unsigned long*>(mask);
-      for (size_t i = 0; i < bytes / sizeof *word; ++i) count += __builtin_popcountl(word[i]);
+      for (size_t i = 0; i < bytes / sizeof *word; ++i)  // popcount is a call to libgcc on the oldest machine
+        for (unsigned long bits = word[i]; bits; bits &= bits - 1) ++count;
     }
     free(mask);
   }

@@ -71,12 +71,12 @@ TEST_CASE("features include the baseline of the machine that runs this, and have
   CHECK((features & STRIDEC_CPU_AVX512F) != 0);
 #endif
 #if defined(__x86_64__)
-  CHECK(__builtin_cpu_supports("avx2") == ((features & STRIDEC_CPU_AVX2) != 0));
-  CHECK(__builtin_cpu_supports("avx512f") == ((features & STRIDEC_CPU_AVX512F) != 0));
-  CHECK(__builtin_cpu_supports("avx512vnni") == ((features & STRIDEC_CPU_AVX512VNNI) != 0));
-  CHECK(__builtin_cpu_supports("avx512bf16") == ((features & STRIDEC_CPU_AVX512BF16) != 0));
-  CHECK(__builtin_cpu_supports("fma") == ((features & STRIDEC_CPU_FMA) != 0));
-  CHECK(__builtin_cpu_supports("sse4a") == ((features & STRIDEC_CPU_SSE4A) != 0));
+  CHECK((__builtin_cpu_supports("avx2") != 0) == ((features & STRIDEC_CPU_AVX2) != 0));
+  CHECK((__builtin_cpu_supports("avx512f") != 0) == ((features & STRIDEC_CPU_AVX512F) != 0));
+  CHECK((__builtin_cpu_supports("avx512vnni") != 0) == ((features & STRIDEC_CPU_AVX512VNNI) != 0));
+  CHECK((__builtin_cpu_supports("avx512bf16") != 0) == ((features & STRIDEC_CPU_AVX512BF16) != 0));
+  CHECK((__builtin_cpu_supports("fma") != 0) == ((features & STRIDEC_CPU_FMA) != 0));
+  CHECK((__builtin_cpu_supports("sse4a") != 0) == ((features & STRIDEC_CPU_SSE4A) != 0));
 #endif
   char out[256];
   Text text(out, sizeof out);
