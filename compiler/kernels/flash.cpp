@@ -1,5 +1,6 @@
 #include "compiler/kernels/flash.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <map>
@@ -259,9 +260,19 @@ class Mask {
         facts_(facts_in(program, nest_, flash.scores)),
         definitions_(definitions_of(nest_.body)) {}
 
-  std::optional<Expr> visible() const { return of_score(flash_.score->value); }
+  struct Seen {
+    Expr keys;
+    ValueId value;
+    bool truth;
+  };
+  std::optional<Seen> find() const { return of_score(flash_.score->value); }
 
  private:
+  struct Condition {
+    Expr holds;
+    ValueId value;
+    bool truth;
+  };
   // A value that hides a key: no weight is left beside a score that is not hidden. Of the dtype's lowest number that
   // holds where that other score is sure to be there.
   enum class Hides { kNo, kLowest, kInfinite };
@@ -277,7 +288,7 @@ class Mask {
     return constant && constant->f == 0 && constant->i == 0;
   }
 
-  std::optional<Expr> of_score(ValueId id) const {
+  std::optional<Seen> of_score(ValueId id) const {
     const Let* let = let_of(definitions_, id);
     if (!let) return std::nullopt;
     if (is_cast(let)) return of_score(let->args[0]);
@@ -294,17 +305,17 @@ class Mask {
   }
 
   // visible ? x : lowest, or the other way round; `added`: x is 0, and the select is added to a score.
-  std::optional<Expr> of_select(const Let& select, bool added,
+  std::optional<Seen> of_select(const Let& select, bool added,
                                 std::optional<ValueId> score = std::nullopt) const {
     for (const bool flipped : {false, true}) {
       const ValueId shown = select.args[flipped ? 2 : 1], hidden = select.args[flipped ? 1 : 2];
       const Hides how = hides(hidden);
       if (how == Hides::kNo || (added && !is_zero(shown))) continue;
       if (!score) score = shown;
-      std::vector<Expr> conditions;
+      std::vector<Condition> conditions;
       const bool all = conditions_of(select.args[0], flipped, conditions);
-      for (Expr condition : conditions) {
-        const auto count = keys_of(condition);
+      for (const Condition& condition : conditions) {
+        const auto count = keys_of(condition.holds);
         if (!count) continue;
         // Without an infinity the row needs one key that nothing hides.
         if (how == Hides::kLowest) {
@@ -312,7 +323,7 @@ class Mask {
           if (!all || conditions.size() != 1 || !is_scaled_sum(*score) || !facts_.holds(sym::ge(least, 1)))
             continue;
         }
-        return count;
+        return Seen{*count, condition.value, condition.truth};
       }
     }
     return std::nullopt;
@@ -328,11 +339,11 @@ class Mask {
   }
 
   // Conditions of indices that hold wherever `id` is true (or, `negated`, false); whether they are all there is.
-  bool conditions_of(ValueId id, bool negated, std::vector<Expr>& out) const {
+  bool conditions_of(ValueId id, bool negated, std::vector<Condition>& out) const {
     const auto found = definitions_.find(id);
     if (found == definitions_.end()) return false;
     if (const auto* index = std::get_if<loop::IndexValue>(&found->second->node)) {
-      out.push_back(negated ? sym::logical_not(index->expr) : index->expr);
+      out.push_back({negated ? sym::logical_not(index->expr) : index->expr, id, !negated});
       return true;
     }
     const auto* let = std::get_if<Let>(&found->second->node);
@@ -346,7 +357,7 @@ class Mask {
     const auto a = integer(let->args[0]), b = integer(let->args[1]);
     if (!a || !b) return false;
     const Expr condition = let->op == ScalarOp::kLe ? sym::le(*a, *b) : sym::lt(*a, *b);
-    out.push_back(negated ? sym::logical_not(condition) : condition);
+    out.push_back({negated ? sym::logical_not(condition) : condition, id, !negated});
     return true;
   }
 
@@ -476,10 +487,18 @@ std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest&
   }
   if (!flash.score || !is_float(first.nest.values[flash.score->value.value].dtype))
     return refuse("the first contraction stores no scores");
+  for (const Stmt& stmt : first.nest.body)
+    if (const auto* load = std::get_if<Load>(&stmt.node))
+      for (Expr index : load->access.index)
+        flash.biased = flash.biased || sym::depends_on(index, flash.keys.var);
   Rows rows(program, flash);
   if (!rows.match(shares->access.buffer)) return refuse(rows.reason);
   // Rows whose weights are all alike see every key.
-  if (!flash.fixes) flash.visible = Mask(program, flash).visible();
+  if (flash.fixes) return flash;
+  if (const auto seen = Mask(program, flash).find()) {
+    flash.visible = seen->keys;
+    flash.shown = {seen->value, seen->truth};
+  }
   return flash;
 }
 
@@ -502,10 +521,30 @@ FlashPlan to_flash_plan(const loop::Schedule& schedule) {
 }
 
 // Queries, and two stages of keys and of values. Lines are 16 bytes longer than they hold, so that eight of them lie in
-// different banks.
+// different banks. For wgmma: slabs with the copy engine's swizzle, and as many stages as fit.
 int64_t shared_bytes(const FlashPlan& plan, const Flash& flash) {
+  if (plan.wgmma)
+    return plan.rows * 128 * slabs(flash.depth) +
+           int64_t{stages(plan, flash)} * plan.keys * 128 * (slabs(flash.depth) + slabs(flash.width));
   const int64_t deep = (padded(flash.depth) + 8) * 2, wide = (padded(flash.width) + 8) * 2;
   return plan.rows * deep + 2 * plan.keys * (deep + wide);
+}
+
+int stages(const FlashPlan& plan, const Flash& flash) {
+  constexpr int64_t kShared = 224 << 10;
+  const int64_t room = kShared - plan.rows * 128 * slabs(flash.depth),
+                stage = plan.keys * 128 * (slabs(flash.depth) + slabs(flash.width));
+  return static_cast<int>(std::min<int64_t>(4, room / stage));
+}
+
+std::optional<FlashPlan> mma_plan(const Flash& flash, int64_t shared, int most_rows) {
+  constexpr FlashPlan kTiles[] = {{.rows = 128, .keys = 64},
+                                  {.rows = 64, .keys = 64},
+                                  {.rows = 64, .keys = 32},
+                                  {.rows = 64, .keys = 16}};
+  for (const FlashPlan& plan : kTiles)
+    if (plan.rows <= most_rows && shared_bytes(plan, flash) <= shared) return plan;
+  return std::nullopt;
 }
 
 }  // namespace stridec::kernels

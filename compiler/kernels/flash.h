@@ -47,12 +47,15 @@ struct Flash {
   int64_t depth = 0, width = 0;  // extents of the first sum and of `columns`
   Operand q, k, v;
   const loop::Store* score = nullptr;  // of part 0: what it stores is s
+  bool biased = false;                 // f reads memory at every key
   bool guarded = false;                // isnan(p) ? 0 : p
   // row ? fixed : p, values of part 1, which its statements `row_statements` compute.
   std::optional<loop::ValueId> fixes, fixed;
   std::vector<const loop::Stmt*> row_statements;
   // Keys from here on have weight 0, an expression of the row dim that does not fall as it grows.
   std::optional<sym::Expr> visible;
+  // Of part 0, the bool that says so: its value where the key is seen.
+  std::optional<std::pair<loop::ValueId, bool>> shown;
 
   const loop::Nest& scores_nest() const { return chain.parts[0].nest; }
   const loop::Nest& rows_nest() const { return chain.parts[1].nest; }
@@ -73,9 +76,15 @@ loop::Schedule to_schedule(const FlashPlan& plan);
 FlashPlan to_flash_plan(const loop::Schedule& schedule);  // of an is_flash() schedule
 
 constexpr int kMostDepth = 256;  // of `depth` and `width`
-// Bytes of dynamic shared memory that a block of "flash.mma" needs.
+// Bytes of dynamic shared memory that a block needs.
 int64_t shared_bytes(const FlashPlan& plan, const Flash& flash);
+// Of "flash.wgmma": blocks of keys, and of values, that are on their way at a time.
+int stages(const FlashPlan& plan, const Flash& flash);
+// The largest tile of "flash.mma" within so many bytes of shared memory, of at most so many rows.
+std::optional<FlashPlan> mma_plan(const Flash& flash, int64_t shared_bytes, int most_rows = 128);
 // Elements of a line in shared memory that hold `count`; tensor cores take 16 at a time.
 constexpr int64_t padded(int64_t count) { return (count + 15) / 16 * 16; }
+// Slabs of 64 elements, 128 bytes, that the copy engine fills.
+constexpr int slabs(int64_t count) { return static_cast<int>((count + 63) / 64); }
 
 }  // namespace stridec::kernels

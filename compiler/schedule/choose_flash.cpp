@@ -12,10 +12,6 @@ namespace {
 using kernels::FlashPlan;
 using sym::Expr;
 
-// The best first. Half of the multiprocessor is left to a second block where that is to be had.
-constexpr FlashPlan kTiles[] = {
-    {.rows = 128, .keys = 64}, {.rows = 64, .keys = 64}, {.rows = 64, .keys = 32}, {.rows = 64, .keys = 16}};
-
 // Scratch that lies along another dim than `var` is laid along it: what a factor of a chain is copied from.
 void lay_along(loop::Program& program, const kernels::Factor& factor, Expr var) {
   if (factor.slice.empty()) return;
@@ -42,12 +38,15 @@ std::optional<FlashPlan> choose_flash(const loop::Program& program, const loop::
                                       const GpuTarget& target, std::string* reason) {
   const auto flash = kernels::match_flash(program, nest, reason);
   if (!flash) return std::nullopt;
-  const double rows = typical(flash->chain.row.extent, loop::facts_of(program, nest));
-  for (const FlashPlan& plan : kTiles) {
-    if (kernels::shared_bytes(plan, *flash) > target.shared_bytes) continue;
-    if (plan.rows > 64 && rows <= 64) continue;
-    return plan;
+  // Few rows do not fill the tiles of warp groups.
+  const bool few = typical(flash->chain.row.extent, loop::facts_of(program, nest)) <= 64;
+  if (target.wgmma && !few) {
+    FlashPlan plan{.wgmma = true, .rows = 128, .keys = 128};
+    if (flash->depth <= 64 && flash->width <= 64 && !flash->biased) plan.rows = 192;  // registers for no more
+    if (flash->depth > 128 || flash->width > 128) plan.keys = 64;
+    if (kernels::stages(plan, *flash) >= 2) return plan;
   }
+  if (const auto plan = kernels::mma_plan(*flash, target.shared_bytes, few ? 64 : 128)) return plan;
   if (reason) *reason = "its tiles do not fit shared memory";
   return std::nullopt;
 }

@@ -43,8 +43,6 @@ enum {
   kHostMapped = 2,
   kAttributeDependentLaunch = 6,
 };
-void* const kParameterBuffer = reinterpret_cast<void*>(1);
-void* const kParameterBytes = reinterpret_cast<void*>(2);
 
 // name, version that the symbol is asked for, parameters
 #define STRIDEC_CUDA_FUNCTIONS(F)                                                                         \
@@ -435,11 +433,11 @@ void cuda_begin(CudaContext& c) { c.map_next = 0; }
 int32_t cuda_launch(CudaContext& c, const stridec_abi_device_launch& l, void* workspace) {
   if (l.grid[0] <= 0 || l.grid[1] <= 0 || l.grid[2] <= 0) return 0;
   const stridec_abi_device_kernel& kernel = c.model->variant->kernels[l.kernel];
-  alignas(64) char parameters[STRIDEC_ABI_DEVICE_MAPS * 128 + (STRIDEC_ABI_DEVICE_WORDS + 2) * 8];
+  // One pointer a parameter: where each lies is the driver's to know (maps are aligned to 64 bytes).
+  void* parameters[STRIDEC_ABI_DEVICE_MAPS + STRIDEC_ABI_DEVICE_WORDS + 2];
   if (l.grid[0] > INT32_MAX || l.grid[1] > 65535 || l.grid[2] > 65535 ||
       l.map_count > STRIDEC_ABI_DEVICE_MAPS || l.word_count > STRIDEC_ABI_DEVICE_WORDS)
     return !ok(c, kernel.symbol, 1 /* invalid value */);
-  size_t bytes = 0;
   for (int32_t i = 0; i < l.map_count; ++i, ++c.map_next) {
     if (c.map_next == c.map_room) {
       int32_t room = c.map_room ? 2 * c.map_room : 64;
@@ -460,14 +458,12 @@ int32_t cuda_launch(CudaContext& c, const stridec_abi_device_launch& l, void* wo
       }
       if (c.map_next >= c.map_count) c.map_count = c.map_next + 1;
     }
-    memcpy(parameters + bytes, entry.encoded, 128);
-    bytes += 128;
   }
-  if (l.word_count) memcpy(parameters + bytes, l.words, static_cast<size_t>(l.word_count) * 8);
-  bytes += static_cast<size_t>(l.word_count) * 8;
-  if (l.fails) memcpy(parameters + bytes, &c.failure_address, 8), bytes += 8;
-  if (l.workspace_bytes) memcpy(parameters + bytes, &workspace, 8), bytes += 8;
-  void* extra[] = {kParameterBuffer, parameters, kParameterBytes, &bytes, nullptr};
+  int32_t count = 0;
+  for (; count < l.map_count; ++count) parameters[count] = c.maps[c.map_next - l.map_count + count].encoded;
+  for (int32_t i = 0; i < l.word_count; ++i) parameters[count++] = const_cast<int64_t*>(&l.words[i]);
+  if (l.fails) parameters[count++] = &c.failure_address;
+  if (l.workspace_bytes) parameters[count++] = &workspace;
   LaunchAttribute dependent = {kAttributeDependentLaunch, {}, {}};
   dependent.value.number = 1;
   LaunchConfig config = {
@@ -478,7 +474,8 @@ int32_t cuda_launch(CudaContext& c, const stridec_abi_device_launch& l, void* wo
       &dependent,
       kernel.dependent ? 1u : 0u};
   Current current(*c.model);
-  return !ok(c, kernel.symbol, driver.LaunchKernelEx(&config, c.model->functions[l.kernel], nullptr, extra));
+  return !ok(c, kernel.symbol,
+             driver.LaunchKernelEx(&config, c.model->functions[l.kernel], parameters, nullptr));
 }
 
 const stridec_abi_failure& cuda_failure(const CudaContext& c) { return *c.failure; }

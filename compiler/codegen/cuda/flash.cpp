@@ -2,6 +2,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/flash_frame.h"
+#include "compiler/codegen/cuda/flash_wgmma.h"
 #include "compiler/codegen/cuda/frame.h"
 #include "compiler/codegen/cuda/matrix.h"
 
@@ -33,8 +34,8 @@ static inline void load_lines(unsigned to, const unsigned short* from, int64_t p
 // rows below.
 class MmaEmitter {
  public:
-  MmaEmitter(const loop::Program& program, const loop::Nest& nest, bool wide)
-      : f_(program, nest),
+  MmaEmitter(const loop::Program& program, const loop::Nest& nest, const kernels::FlashPlan& plan, bool wide)
+      : f_(program, nest, plan),
         text_(f_.text),
         wide_(wide),
         deep_(static_cast<int>(kernels::padded(f_.flash.depth))),
@@ -85,6 +86,7 @@ class MmaEmitter {
     f_.print_tile("blockIdx.x / row_tiles", "row_tiles - 1 - blockIdx.x % row_tiles");
     text_.line("const int warp_row = warp * 16 + lane_id / 4;");
     f_.print_rows("warp_row");
+    if (flash.visible) f_.print_seen("warp * 16");
     for (const auto& [name, operand] : {std::pair("q", &flash.q), {"k", &flash.k}, {"v", &flash.v}}) {
       text_.line(cat("const unsigned short* const ", name,
                      "_from = ", text_.pointer(operand->load->access.buffer), " + ", f_.base(*operand), ";"));
@@ -111,19 +113,24 @@ class MmaEmitter {
     text_.line("stage ^= 1;");
     print_products();
     text_.line(cat("const int64_t keys_left = ", text_.size(flash.keys.extent), " - n0;"));
+    const auto score = [](const std::string& j, const std::string& e) { return cat("s[", j, "][", e, "]"); };
+    using Keys = FlashFrame::Keys;
     text_.open(cat("if (keys_left < ", keys(), ")"));
     text_.line("const int key_count = (int)keys_left;");
-    const auto score = [](const std::string& j, const std::string& e) { return cat("s[", j, "][", e, "]"); };
-    f_.print_scores(keys() / 8, true, score);
+    f_.print_scores(keys() / 8, Keys::kEdge, score);
+    if (flash.visible) {
+      text_.close(cat(" else if (n0 + ", keys(), " <= keys_seen) {"));
+      f_.print_scores(keys() / 8, Keys::kSeen, score);
+    }
     text_.close(" else {");
-    f_.print_scores(keys() / 8, false, score);
+    f_.print_scores(keys() / 8, Keys::kAll, score);
     text_.line("}");
     print_weights();
     print_sums();
     text_.close();
     text_.line("wait_copies<0>();");
     f_.print_factors();
-    f_.print_values(across_ / 8, "warp_row",
+    f_.print_values(across_ / 8, "warp_row", wide_,
                     [](const std::string& j, const std::string& e) { return cat("o[", j, "][", e, "]"); });
   }
 
@@ -207,15 +214,22 @@ class MmaEmitter {
 
 DeviceNest emit_flash(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
   DeviceNest out;
-  MmaEmitter wide(program, nest, true);
-  if (const auto condition = wide.condition(); condition && !condition->is_const(0)) {
+  kernels::FlashPlan plan = kernels::to_flash_plan(nest.schedule);
+  if (plan.wgmma) {
+    if (auto choice = emit_flash_wgmma(program, nest, plan, target))
+      out.choices.push_back(*std::move(choice));
+    plan = *kernels::mma_plan(*kernels::match_flash(program, nest), target.shared_bytes);
+  }
+  MmaEmitter wide(program, nest, plan, true);
+  const auto condition = wide.condition();
+  if (out.choices.empty() && condition && !condition->is_const(0)) {
     DeviceChoice& choice = out.choices.emplace_back();
     choice.condition = *condition;
     choice.aligned = wide.buffers();
     choice.launches.push_back(wide.emit(target));
   }
   DeviceChoice& any = out.choices.emplace_back();
-  any.launches.push_back(MmaEmitter(program, nest, false).emit(target));
+  any.launches.push_back(MmaEmitter(program, nest, plan, false).emit(target));
   return out;
 }
 

@@ -59,9 +59,9 @@ std::optional<Expr> multiple_of(Expr e, int64_t n, const sym::Facts& facts) {
 
 }  // namespace
 
-FlashFrame::FlashFrame(const loop::Program& program, const loop::Nest& nest)
+FlashFrame::FlashFrame(const loop::Program& program, const loop::Nest& nest, const kernels::FlashPlan& plan)
     : program(program),
-      plan(kernels::to_flash_plan(nest.schedule)),
+      plan(plan),
       flash(matched(program, nest)),
       text(program, kCudaText),
       scores_(text, flash.scores_nest()),
@@ -81,16 +81,33 @@ std::optional<Expr> FlashFrame::wide_condition() const {
       if (!condition) return std::nullopt;
       conditions.push_back(*condition);
     }
+  for (const Stmt* stmt : value_statements_)
+    if (const auto* store = std::get_if<loop::Store>(&stmt->node))
+      if (const auto condition = pair_condition(*store)) conditions.push_back(*condition);
   return sym::simplify(sym::logical_and(conditions), program.facts);
 }
 
 std::vector<loop::BufferId> FlashFrame::buffers() const {
   std::vector<loop::BufferId> out;
-  for (const Flash::Operand* operand : {&flash.q, &flash.k, &flash.v}) {
-    const loop::BufferId id = operand->load->access.buffer;
+  auto add = [&](loop::BufferId id) {
     if (std::find(out.begin(), out.end(), id) == out.end()) out.push_back(id);
-  }
+  };
+  for (const Flash::Operand* operand : {&flash.q, &flash.k, &flash.v}) add(operand->load->access.buffer);
+  for (const Stmt* stmt : value_statements_)
+    if (const auto* store = std::get_if<loop::Store>(&stmt->node))
+      if (pair_condition(*store)) add(store->access.buffer);
   return out;
+}
+
+std::optional<Expr> FlashFrame::pair_condition(const loop::Store& store) const {
+  if (byte_size(program[store.access.buffer].dtype) != 2 || !store.access.mask.is_const(1) || store.update)
+    return std::nullopt;
+  const auto column =
+      sym::linear_in(kernels::offset_of(program, store.access,
+                                        kernels::facts_in(program, flash.values_nest(), flash.values)),
+                     flash.columns.var);
+  if (!column || !column->coefficient.is_const(1)) return std::nullopt;
+  return multiple_of(column->rest, 2, program.facts);
 }
 
 Expr FlashFrame::batches() const {
@@ -129,6 +146,12 @@ void FlashFrame::print_rows(const std::string& row) {
   text.line(cat("for (int h = 0; h < 2; ++h) row_at[h] = first_row + (", row, " + h * 8 < row_count ? ", row,
                 " + h * 8 : row_count - 1);"));
   for (Body* body : {&scores_, &rows_, &values_}) body->set_index(flash.chain.row.var, "row_at[h]");
+  if (flash.visible) {
+    Body body = scores_;
+    text.line("int64_t seen_at[2];");
+    text.line("#pragma unroll");
+    text.line(cat("for (int h = 0; h < 2; ++h) seen_at[h] = ", body.index(*flash.visible), ";"));
+  }
   if (!flash.fixes) return;
   text.line("bool fix[2];");
   text.line("float fixed[2];");
@@ -141,13 +164,32 @@ void FlashFrame::print_rows(const std::string& row) {
   text.close();
 }
 
-void FlashFrame::print_slice(Body& body, const std::vector<const Stmt*>& statements) {
-  for (const Stmt* stmt : statements) body.print(*stmt);
+void FlashFrame::print_seen(const std::string& row) {
+  Body first = scores_;
+  first.set_index(flash.chain.row.var, cat("(first_row + ", row, ")"));
+  text.line(cat("int64_t keys_seen = ", first.index(*flash.visible), ";"));
+  text.line("keys_seen = keys_seen < 0 ? 0 : keys_seen;");
 }
 
-void FlashFrame::print_scores(
-    int blocks, bool edge,
-    const std::function<std::string(const std::string& j, const std::string& e)>& element) {
+void FlashFrame::print_slice(Body& body, const std::vector<const Stmt*>& statements,
+                             std::optional<loop::ValueId> except) {
+  for (const Stmt* stmt : statements) {
+    bool own = false;
+    loop::for_each_result(*stmt, [&](loop::ValueId id) { own = own || (except && id == *except); });
+    if (!own) body.print(*stmt);
+  }
+}
+
+void FlashFrame::print_scores(int blocks, Keys which, const Element& element) {
+  const bool edge = which == Keys::kEdge;
+  if (flash.visible && which != Keys::kSeen) {
+    text.line("int limit[2];");
+    text.line("#pragma unroll");
+    text.open("for (int h = 0; h < 2; ++h)");
+    text.line("const int64_t left = seen_at[h] - n0;");
+    text.line(cat("limit[h] = left < 0 ? 0 : left < ", 8 * blocks, " ? (int)left : ", 8 * blocks, ";"));
+    text.close();
+  }
   text.line("#pragma unroll");
   text.open(cat("for (int j = 0; j < ", blocks, "; ++j)"));
   text.line("#pragma unroll");
@@ -158,7 +200,16 @@ void FlashFrame::print_scores(
   Body body = scores_;
   body.set_index(flash.keys.var, edge ? "(n0 + (live ? at : 0))" : "(n0 + at)");
   body.set_value(flash.scores.reduce->results[0], {.text = "score", .dtype = DType::kF32});
-  print_slice(body, score_statements_);
+  std::optional<loop::ValueId> known;
+  if (flash.shown) {
+    const auto& [value, truth] = *flash.shown;
+    known = value;
+    body.set_value(value, {.text = which == Keys::kSeen ? (truth ? "true" : "false")
+                                   : truth              ? "(at < limit[h])"
+                                                        : "(at >= limit[h])",
+                           .dtype = DType::kBool});
+  }
+  print_slice(body, score_statements_, known);
   const std::string made = body.value(flash.score->value).text;
   if (edge)
     text.line(cat("score = live ? ", made, " : -__builtin_inff();"));
@@ -188,25 +239,42 @@ void FlashFrame::print_factors() {
   text.close();
 }
 
-void FlashFrame::print_values(
-    int blocks, const std::string& row,
-    const std::function<std::string(const std::string& j, const std::string& e)>& element) {
+void FlashFrame::print_values(int blocks, const std::string& row, bool pairs, const Element& element) {
+  std::vector<const loop::Store*> paired;
+  for (const Stmt* stmt : value_statements_)
+    if (const auto* store = std::get_if<loop::Store>(&stmt->node))
+      if (pairs && pair_condition(*store)) paired.push_back(store);
   text.line("#pragma unroll");
   text.open("for (int h = 0; h < 2; ++h)");
   text.open(cat("if (", row, " + h * 8 < row_count)"));
   text.line("#pragma unroll");
   text.open(cat("for (int j = 0; j < ", blocks, "; ++j)"));
+  text.line("const int first = j * 8 + lane_id % 4 * 2;");
+  if (flash.width % 16) text.open(cat("if (first < ", flash.width, ")"));
+  for (size_t i = 0; i < paired.size(); ++i) text.line(cat("unsigned short pair", i, "[2];"));
   text.line("#pragma unroll");
   text.open("for (int w = 0; w < 2; ++w)");
-  text.line("const int at = j * 8 + lane_id % 4 * 2 + w;");
-  if (flash.width % 16) text.open(cat("if (at < ", flash.width, ")"));
+  text.line("const int at = first + w;");
+  if (flash.width % 2) text.open(cat("if (at < ", flash.width, ")"));
   text.line(cat("const float sum = dead[h] ? 0.0f : ", element("j", "2 * h + w"), " * factor[h];"));
   Body body = values_;
   body.set_index(flash.columns.var, "(int64_t)at");
   body.set_value(flash.values.reduce->results[0], {.text = "sum", .dtype = DType::kF32});
+  body.place = [&](const loop::Access& access) -> std::string {
+    for (size_t i = 0; i < paired.size(); ++i)
+      if (&paired[i]->access == &access) return cat("pair", i, "[w]");
+    return {};
+  };
   print_slice(body, value_statements_);
-  if (flash.width % 16) text.close();
+  if (flash.width % 2) text.close();
   text.close();
+  for (size_t i = 0; i < paired.size(); ++i) {
+    Body there = values_;
+    there.set_index(flash.columns.var, "(int64_t)first");
+    text.line(cat("*(unsigned*)(", text.pointer(paired[i]->access.buffer), " + (",
+                  there.offset(paired[i]->access), ")) = pair", i, "[0] | (unsigned)pair", i, "[1] << 16;"));
+  }
+  if (flash.width % 16) text.close();
   text.close();
   text.close();
   text.close();

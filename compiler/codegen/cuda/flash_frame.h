@@ -1,7 +1,7 @@
 // What the attention kernels share: an attention taken apart, indices, and the nest's statements at their places.
 //
 // Generated variables: batch, first_row, row_count (of the tile), key_end (keys beyond are hidden from the tile, or are
-// none), row_at[h] (of the two rows of a thread), fix[h] and fixed[h] (rows whose weights are all alike).
+// none), row_at[h] (of the two rows of a thread), seen_at[h] (keys that the mask of indices leaves it), fix[h] and fixed[h] (rows whose weights are all alike).
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 namespace stridec::codegen::cuda {
 
 struct FlashFrame {
-  FlashFrame(const loop::Program& program, const loop::Nest& nest);
+  FlashFrame(const loop::Program& program, const loop::Nest& nest, const kernels::FlashPlan& plan);
   FlashFrame(const FlashFrame&) = delete;
 
   const loop::Program& program;
@@ -36,21 +36,29 @@ struct FlashFrame {
   void print_tile(const std::string& batch, const std::string& tile);
   // Element offset of the operand at line 0 of the batch.
   std::string base(const kernels::Flash::Operand& operand);
+  // An expression over the batch dims' indices.
+  std::string batch_index(sym::Expr e) { return scores_.index(e); }
   // Declares row_at, and fix and fixed where there are some; `row`: the first of a thread's two rows in the tile, the
   // other is 8 below.
   void print_rows(const std::string& row);
-  // s[j][2 * h + w] for `blocks` of 8 keys becomes the score: the nest's statements at key n0 + j * 8 +
-  // lane_id % 4 * 2 + w. `edge`: those from key_count on become -inf.
-  void print_scores(int blocks, bool edge,
-                    const std::function<std::string(const std::string& j, const std::string& e)>& element);
+  // keys_seen: keys that no row of the tile from `row` on misses by the mask of indices; 0 at least.
+  void print_seen(const std::string& row);
+  // element(j, 2 * h + w) for `blocks` of 8 keys becomes the score: the nest's statements at key n0 + j * 8 +
+  // lane_id % 4 * 2 + w. kEdge: those from key_count on become -inf. kSeen: the mask of indices hides none of them.
+  enum class Keys { kEdge, kAll, kSeen };
+  using Element = std::function<std::string(const std::string& j, const std::string& e)>;
+  void print_scores(int blocks, Keys which, const Element& element);
   // After the keys: factor[h] from the sums l[h].
   void print_factors();
   // The statements behind the second sum and the stores, for columns j * 8 + lane_id % 4 * 2 + w; `row` as above.
-  void print_values(int blocks, const std::string& row,
-                    const std::function<std::string(const std::string& j, const std::string& e)>& element);
+  // `pairs`: two elements of 16 bits are stored at a time, where wide_condition() says so.
+  void print_values(int blocks, const std::string& row, bool pairs, const Element& element);
 
  private:
-  void print_slice(Body& body, const std::vector<const loop::Stmt*>& statements);
+  void print_slice(Body& body, const std::vector<const loop::Stmt*>& statements,
+                   std::optional<loop::ValueId> except = std::nullopt);
+  // The condition under which a store takes two neighbouring columns at a time; nothing where none does.
+  std::optional<sym::Expr> pair_condition(const loop::Store& store) const;
 
   Body scores_, rows_, values_;
   std::vector<const loop::Stmt*> score_statements_, value_statements_;

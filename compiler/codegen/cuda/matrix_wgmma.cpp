@@ -63,8 +63,11 @@ template <int kBlocks, int kLanes> static inline void sum_peers(float* total, co
 }
 )";
 
-// One box of a map with so many dims.
-std::string copy_box_text(size_t dims) {
+}  // namespace
+
+std::string barrier_declarations() { return std::string(kBarriers); }
+
+std::string box_declarations(size_t dims) {
   std::string parameters, list, operands;
   for (size_t d = 0; d < dims; ++d) {
     parameters += cat(", int c", d);
@@ -76,6 +79,8 @@ std::string copy_box_text(size_t dims) {
              "d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {", list,
              "}], [%2];\" :: \"r\"(to), \"l\"(map), \"r\"(bar)", operands, " : \"memory\");\n}\n");
 }
+
+namespace {
 
 std::string product_text(int columns, DType dtype, bool turn_a, bool turn_b) {
   const int count = columns / 2;
@@ -348,7 +353,7 @@ std::string wgmma_declarations(const MatrixFrame& frame, const MatrixSide& a, co
   std::set<size_t> dims;
   for (const MatrixSide* side : {&a, &b})
     if (side->map()) dims.insert(side->map()->dims.size());
-  for (size_t count : dims) out += copy_box_text(count);
+  for (size_t count : dims) out += box_declarations(count);
   return out + product_text(frame.kernel.columns, frame.element, !a.along_depth(), !b.along_depth());
 }
 

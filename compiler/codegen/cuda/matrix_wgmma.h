@@ -17,4 +17,9 @@ std::string wgmma_declarations(const MatrixFrame& frame, const MatrixSide& a, co
 // Of kernels whose blocks split the depth in clusters.
 std::string cluster_declarations();
 
+// For other kernels of warp groups: mbarriers, named barriers, the order of products and descriptors of tiles with a
+// 128-byte swizzle; copy_boxN(to, map, barrier, coordinates...) of a map with so many dims.
+std::string barrier_declarations();
+std::string box_declarations(size_t dims);
+
 }  // namespace stridec::codegen::cuda

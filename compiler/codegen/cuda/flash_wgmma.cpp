@@ -1,0 +1,445 @@
+#include "compiler/codegen/cuda/flash_wgmma.h"
+
+#include <functional>
+#include <set>
+
+#include "compiler/base/text.h"
+#include "compiler/codegen/cuda/flash_frame.h"
+#include "compiler/codegen/cuda/frame.h"
+#include "compiler/codegen/cuda/matrix.h"
+#include "compiler/codegen/cuda/matrix_wgmma.h"
+
+namespace stridec::codegen::cuda {
+namespace {
+
+using kernels::Flash;
+using kernels::slabs;
+using sym::Expr;
+
+std::string numbered(const char* before, int count, const char* after) {
+  std::string out;
+  for (int i = 0; i < count; ++i) out += cat(i ? ", " : "", before, i, after);
+  return out;
+}
+
+// d = (keep ? d : 0) + a b: both from shared memory, along the depth. Then the same with a from registers and b along
+// its columns.
+std::string products(int keys, int width, DType dtype) {
+  const char* type = dtype == DType::kF16 ? "f16" : "bf16";
+  auto instruction = [&](int columns) {
+    return cat("wgmma.mma_async.sync.aligned.m64n", columns, "k16.f32.", type, ".", type, " {",
+               numbered("%", columns / 2, ""), "}, ");
+  };
+  auto sums = [](int count) { return numbered("\"+f\"(d[", count, "])"); };
+  const int s = keys / 2, o = width / 2;
+  return cat(
+      "static inline void multiply_keys(float (&d)[", s,
+      "], unsigned long a, unsigned long b, int keep) {\n  asm volatile(\"{\\n.reg .pred "
+      "p;\\nsetp.ne.b32 p, %",
+      s + 2, ", 0;\\n", instruction(keys), "%", s, ", %", s + 1, ", p, 1, 1, 0, 0;\\n}\"\n      : ", sums(s),
+      "\n      : \"l\"(a), \"l\"(b), \"r\"(keep));\n}\n", "static inline void multiply_values(float (&d)[", o,
+      "], const unsigned* a, unsigned long b) {\n  asm volatile(\"{\\n.reg .pred p;\\nsetp.eq.u32 p, 0, "
+      "0;\\n",
+      instruction(width), "{%", o, ", %", o + 1, ", %", o + 2, ", %", o + 3, "}, %", o + 4,
+      ", p, 1, 1, 1;\\n}\"\n      : ", sums(o),
+      "\n      : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"l\"(b));\n}\n",
+      // The sums are operands of the wait, so that no use of them moves above it.
+      "template <int kLeft> static inline void wait_keys(float (&d)[", s,
+      "]) { asm volatile(\"wgmma.wait_group.sync.aligned %", s, ";\" : ", sums(s),
+      " : \"n\"(kLeft) : \"memory\"); }\n", "template <int kLeft> static inline void wait_values(float (&d)[",
+      o, "]) { asm volatile(\"wgmma.wait_group.sync.aligned %", o, ";\" : ", sums(o),
+      " : \"n\"(kLeft) : \"memory\"); }\n",
+      "static inline void named_arrive(int bar, int threads) { asm volatile(\"bar.arrive %0, %1;\" :: "
+      "\"r\"(bar), \"r\"(threads) : \"memory\"); }\n");
+}
+
+// A factor as a tensor: the depth, the lines, and whatever of the batch moves it.
+struct Source {
+  TensorMap map;
+  std::vector<Expr> coordinates;  // of the dims behind the first two
+};
+
+std::optional<Source> source_of(const Flash& flash, const Flash::Operand& operand, int64_t depth, Expr lines,
+                                int box, const sym::Facts& facts) {
+  constexpr size_t kMostDims = 5;
+  constexpr int kBytes = 2;
+  Source out{.map = {.buffer = operand.load->access.buffer, .dtype = flash.dtype}, .coordinates = {}};
+  out.map.dims = {depth, lines};
+  out.map.strides = {operand.line * kBytes};
+  out.map.box = {64, box};
+  out.map.swizzle = 128;
+  if (facts.bounds(operand.line).lo < 1) return std::nullopt;
+  Expr rest = 0;
+  std::vector<std::pair<Expr, Expr>> moves;  // an index, elements between its values
+  const auto terms = operand.base.op() == sym::Op::kAdd
+                         ? std::vector<Expr>(operand.base.args().begin(), operand.base.args().end())
+                         : std::vector<Expr>{operand.base};
+  for (Expr term : terms) {
+    if (!sym::has_index(term)) {
+      rest += term;
+      continue;
+    }
+    Expr step = 1, index = 1;
+    if (term.op() == sym::Op::kMul)
+      for (Expr factor : term.args()) (sym::has_index(factor) ? index : step) *= factor;
+    else
+      index = term;
+    const auto found =
+        std::find_if(moves.begin(), moves.end(), [&](const auto& m) { return m.first == index; });
+    if (found != moves.end())
+      found->second += step;
+    else
+      moves.emplace_back(index, step);
+  }
+  for (const auto& [index, step] : moves) {
+    Expr extent = 0;
+    for (const loop::Dim& dim : flash.chain.batch) {
+      if (index == dim.var) extent = dim.extent;
+      if (index.op() == sym::Op::kFloorDiv && index.arg(0) == dim.var && index.arg(1).is_const())
+        extent = sym::ceildiv(dim.extent, index.arg(1));
+    }
+    if (extent.is_const(0) || facts.bounds(step).lo < 1) return std::nullopt;
+    out.map.dims.push_back(extent);
+    out.map.strides.push_back(step * kBytes);
+    out.map.box.push_back(1);
+    out.coordinates.push_back(index);
+  }
+  if (out.map.dims.size() > kMostDims) return std::nullopt;
+  out.map.offset = rest * kBytes;
+  return out;
+}
+
+class Emitter {
+ public:
+  Emitter(const loop::Program& program, const loop::Nest& nest, const kernels::FlashPlan& plan)
+      : f_(program, nest, plan),
+        text_(f_.text),
+        groups_(plan.rows / 64),
+        keys_(plan.keys),
+        deep_(static_cast<int>(kernels::padded(f_.flash.depth))),
+        across_(static_cast<int>(kernels::padded(f_.flash.width))),
+        stages_(kernels::stages(plan, f_.flash)) {
+    const sym::Facts early = kernels::facts_in(program, f_.flash.scores_nest(), f_.flash.scores),
+                     late = kernels::facts_in(program, f_.flash.values_nest(), f_.flash.values);
+    q_ = source_of(f_.flash, f_.flash.q, f_.flash.depth, f_.flash.chain.row.extent, 64, early);
+    k_ = source_of(f_.flash, f_.flash.k, f_.flash.depth, f_.flash.keys.extent, keys_, early);
+    v_ = source_of(f_.flash, f_.flash.v, f_.flash.width, f_.flash.keys.extent, keys_, late);
+  }
+
+  std::optional<DeviceChoice> emit(const GpuTarget& target) {
+    const auto condition = f_.wide_condition();
+    if (!condition || condition->is_const(0) || !q_ || !k_ || !v_) return std::nullopt;
+    DeviceChoice choice;
+    std::vector<Expr> conditions = {*condition};
+    for (const Source* source : {&*q_, &*k_, &*v_})
+      for (Expr extent : source->map.dims) {
+        conditions.push_back(sym::ge(extent, 1));
+        conditions.push_back(sym::le(extent, 0x7fff0000));
+      }
+    choice.condition = sym::simplify(sym::logical_and(conditions), f_.program.facts);
+    choice.aligned = f_.buffers();
+    print(target.dependent_launch);
+    const Expr tiles = f_.batches() * f_.row_tiles();
+    Geometry geometry{.grid = {persistent() ? sym::min(tiles, target.multiprocessors) : tiles, 1, 1},
+                      .threads = (groups_ + 1) * 128,
+                      .blocks_sm = 1};
+    geometry.shared_bytes = kernels::shared_bytes(f_.plan, f_.flash);
+    geometry.dependent_launch = target.dependent_launch;
+    geometry.maps = {q_->map, k_->map, v_->map};
+    std::set<size_t> dims;
+    for (const TensorMap& map : geometry.maps) dims.insert(map.dims.size());
+    std::string declarations = memory_declarations() + barrier_declarations();
+    for (size_t count : dims) declarations += box_declarations(count);
+    declarations += products(keys_, across_, f_.flash.dtype) + flash_declarations(f_.flash.dtype);
+    choice.launches.push_back(finish(text_, std::move(geometry), declarations));
+    return choice;
+  }
+
+ private:
+  // Where tiles differ in length, the hardware hands them out: a block a tile.
+  bool persistent() const { return !f_.flash.visible; }
+
+  int q_bytes() const { return 8192 * slabs(f_.flash.depth); }  // of a group
+  int k_bytes() const { return keys_ * 128 * slabs(f_.flash.depth); }
+  int v_bytes() const { return keys_ * 128 * slabs(f_.flash.width); }
+
+  void print(bool dependent) {
+    text_.line("extern __shared__ __align__(1024) unsigned char shared[];");
+    text_.line(cat("__shared__ alignas(8) unsigned long bars[", 4 * stages_ + 2 * groups_, "];"));
+    text_.line("const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);");
+    text_.line(cat("const unsigned q_tiles = shared_address(shared), k_ring = q_tiles + ",
+                   groups_ * q_bytes(), ", v_ring = k_ring + ", stages_ * k_bytes(), ";"));
+    text_.line(cat("const unsigned k_full = shared_address(bars), k_empty = k_full + ", 8 * stages_,
+                   ", v_full = k_empty + ", 8 * stages_, ", v_empty = v_full + ", 8 * stages_,
+                   ", q_full = v_empty + ", 8 * stages_, ", q_empty = q_full + ", 8 * groups_, ";"));
+    text_.open("if (threadIdx.x == 0)");
+    text_.open(cat("for (int i = 0; i < ", stages_, "; ++i)"));
+    text_.line("barrier_init(k_full + 8 * i, 1);");
+    text_.line("barrier_init(v_full + 8 * i, 1);");
+    text_.line(cat("barrier_init(k_empty + 8 * i, ", groups_, ");"));
+    text_.line(cat("barrier_init(v_empty + 8 * i, ", groups_, ");"));
+    text_.close();
+    text_.open(cat("for (int i = 0; i < ", groups_, "; ++i)"));
+    text_.line("barrier_init(q_full + 8 * i, 1);");
+    text_.line("barrier_init(q_empty + 8 * i, 1);");
+    text_.close();
+    text_.line("barriers_ready();");
+    text_.close();
+    text_.line("__syncthreads();");
+    text_.line(cat("const int64_t row_tiles = ", text_.size(f_.row_tiles()),
+                   ", batches = ", text_.size(f_.batches()), ";"));
+    if (dependent) text_.line("launch_dependents();");
+    text_.open(cat("if (group == ", groups_, ")"));
+    text_.line(cat("asm volatile(\"setmaxnreg.dec.sync.aligned.u32 ", groups_ == 3 ? 32 : 40, ";\");"));
+    text_.open("if (threadIdx.x % 128 == 0)");
+    if (dependent) text_.line("wait_predecessor();");
+    print_loader();
+    text_.close();
+    text_.close(" else {");
+    text_.line(cat("asm volatile(\"setmaxnreg.inc.sync.aligned.u32 ", groups_ == 3 ? 160 : 232, ";\");"));
+    if (dependent) text_.line("wait_predecessor();");
+    print_worker();
+    text_.line("}");
+  }
+
+  // Tiles of rows of one batch point follow each other where all are alike. Else the longest come first, of as many
+  // batch points side by side as have their keys and values in L2.
+  void open_tiles() {
+    if (persistent()) {
+      text_.open("for (int64_t tile = blockIdx.x; tile < batches * row_tiles; tile += gridDim.x)");
+      f_.print_tile("tile / row_tiles", "tile % row_tiles");
+    } else {
+      text_.open("");
+      text_.line(cat("const int64_t most = ", (24 << 20) / (2 * (f_.flash.depth + f_.flash.width)), " / ",
+                     text_.size(f_.flash.keys.extent), " + 1, section = most < batches ? most : batches;"));
+      text_.line(
+          "const int64_t part = blockIdx.x / (section * row_tiles), within = blockIdx.x % (section * "
+          "row_tiles);");
+      text_.line(
+          "const int64_t wide = batches - part * section < section ? batches - part * section : section;");
+      f_.print_tile("(part * section + within % wide)", "row_tiles - 1 - within / wide");
+    }
+    text_.line(cat("const int blocks = (int)((key_end + ", keys_ - 1, ") / ", keys_, ");"));
+  }
+
+  void print_boxes(const Source& source, const char* map, const std::string& to, const std::string& full,
+                   const std::string& line, int box, int64_t depth) {
+    std::string batch;
+    for (Expr index : source.coordinates) batch += cat(", (int)(", f_.batch_index(index), ")");
+    for (int slab = 0; slab < slabs(depth); ++slab)
+      text_.line(cat("copy_box", source.map.dims.size(), "(", to, " + ", slab * box * 128, ", &", map, ", ",
+                     full, ", ", slab * 64, ", ", line, batch, ");"));
+  }
+
+  void print_ring(const char* slot, const char* phase) {
+    text_.open(cat("if (++", slot, " == ", stages_, ")"));
+    text_.line(cat(slot, " = 0;"));
+    text_.line(cat(phase, " ^= 1;"));
+    text_.close();
+  }
+
+  void print_fetch(bool keys, const std::string& block) {
+    const std::string name = keys ? "k" : "v";
+    text_.line(cat("barrier_wait(", name, "_empty + 8 * ", name, "_slot, ", name, "_phase);"));
+    text_.line(
+        cat("barrier_expect(", name, "_full + 8 * ", name, "_slot, ", keys ? k_bytes() : v_bytes(), ");"));
+    print_boxes(keys ? *k_ : *v_, keys ? "map1" : "map2",
+                cat(name, "_ring + ", name, "_slot * ", keys ? k_bytes() : v_bytes()),
+                cat(name, "_full + 8 * ", name, "_slot"), cat("(", block, ") * ", keys_), keys_,
+                keys ? f_.flash.depth : f_.flash.width);
+    print_ring(keys ? "k_slot" : "v_slot", keys ? "k_phase" : "v_phase");
+  }
+
+  void print_loader() {
+    text_.line("int k_slot = 0, v_slot = 0;");
+    text_.line("unsigned k_phase = 1, v_phase = 1, q_phase = 1;");
+    open_tiles();
+    text_.open("if (blocks > 0)");
+    print_fetch(true, "blocks - 1");
+    text_.open(cat("for (int w = 0; w < ", groups_, "; ++w)"));
+    text_.line("barrier_wait(q_empty + 8 * w, q_phase);");
+    text_.line(cat("barrier_expect(q_full + 8 * w, ", q_bytes(), ");"));
+    print_boxes(*q_, "map0", cat("q_tiles + w * ", q_bytes()), "q_full + 8 * w", "(int)first_row + 64 * w",
+                64, f_.flash.depth);
+    text_.close();
+    text_.line("q_phase ^= 1;");
+    text_.open("for (int block = blocks - 2; block >= 0; --block)");
+    print_fetch(true, "block");
+    print_fetch(false, "block + 1");
+    text_.close();
+    print_fetch(false, "0");
+    text_.close();
+    text_.close();
+  }
+
+  // ---- warp groups that multiply: thread t of one has, of each 8 keys or columns, two in row t / 4 of its warp's 16
+  // rows and two 8 rows below ----
+
+  void print_worker() {
+    text_.line("const int thread = threadIdx.x, lane_id = thread % 32;");
+    text_.line("const bool leader = thread % 128 == 0;");
+    text_.line(
+        "const int group_row = group * 64, warp_row = group_row + thread / 32 % 4 * 16 + lane_id / 4;");
+    text_.line(
+        cat("const unsigned q_low = (((q_tiles + group * ", q_bytes(),
+            ") & 0x3ffff) >> 4) | 1 << 16, k_low = ((k_ring & 0x3ffff) >> 4) | 1 << 16, v_low = ((v_ring "
+            "& 0x3ffff) >> 4) | ",
+            keys_ * 128 / 16, " << 16;"));
+    text_.line("int k_slot = 0, v_slot = 0;");
+    text_.line("unsigned k_phase = 0, v_phase = 0, q_phase = 0;");
+    if (groups_ > 1) text_.line("if (group == 0) named_arrive(1, 256);");
+    open_tiles();
+    f_.print_rows("warp_row");
+    text_.line(cat("float o[", across_ / 2, "], s[", keys_ / 2,
+                   "], m[2] = {-__builtin_inff(), -__builtin_inff()}, "
+                   "l[2] = {0, 0}, kept[2] = {1, 1};"));
+    text_.line(cat("unsigned p[", keys_ / 4, "];"));
+    text_.line("#pragma unroll");
+    text_.line(cat("for (int i = 0; i < ", across_ / 2, "; ++i) o[i] = 0;"));
+    text_.open("if (blocks > 0)");
+    text_.line("barrier_wait(q_full + 8 * group, q_phase);");
+    text_.line("q_phase ^= 1;");
+    text_.line("barrier_wait(k_full + 8 * k_slot, k_phase);");
+    print_key_products();
+    text_.line("wait_keys<0>(s);");
+    print_release("k");
+    text_.line("int block = blocks - 1;");
+    text_.open("");
+    text_.line(cat("const int64_t n0 = (int64_t)block * ", keys_,
+                   ", keys_left = ", text_.size(f_.flash.keys.extent), " - n0;"));
+    text_.line(cat("const int key_count = keys_left < ", keys_, " ? (int)keys_left : ", keys_, ";"));
+    print_softmax(FlashFrame::Keys::kEdge, true);
+    text_.close();
+    print_pack();
+    text_.line("--block;");
+    text_.line("if (block >= 0) barrier_wait(k_full + 8 * k_slot, k_phase);");
+    if (f_.flash.visible) {
+      f_.print_seen("group_row");
+      text_.line(cat("const int clear = keys_seen / ", keys_, " < blocks ? (int)(keys_seen / ", keys_,
+                     ") : blocks;"));
+      print_steps("block >= clear && block >= 0", FlashFrame::Keys::kAll);
+    }
+    print_steps("block >= 0", FlashFrame::Keys::kSeen);
+    text_.line("if (leader) barrier_arrive(q_empty + 8 * group);");
+    print_rescale();
+    text_.line("barrier_wait(v_full + 8 * v_slot, v_phase);");
+    print_value_products();
+    text_.line("wait_values<0>(o);");
+    print_release("v");
+    text_.close();
+    f_.print_factors();
+    f_.print_values(across_ / 8, "warp_row", true, [](const std::string& j, const std::string& e) {
+      return cat("o[", j, " * 4 + ", e, "]");
+    });
+    text_.close();
+  }
+
+  void print_steps(const std::string& condition, FlashFrame::Keys which) {
+    text_.line("#pragma unroll 1");
+    text_.open(cat("for (; ", condition, "; --block)"));
+    if (groups_ > 1) text_.line("named_sync(1 + group, 256);");
+    print_key_products();
+    print_rescale();
+    text_.line("barrier_wait(v_full + 8 * v_slot, v_phase);");
+    print_value_products();
+    if (groups_ > 1) text_.line(cat("named_arrive(1 + (group + 1) % ", groups_, ", 256);"));
+    text_.line("wait_keys<1>(s);");
+    print_release("k");
+    text_.line(cat("const int64_t n0 = (int64_t)block * ", keys_, ";"));
+    print_softmax(which, false);
+    // This branch keeps the compiler from moving the exponentials below the wait for the values.
+    text_.line("if (block > 0) barrier_wait(k_full + 8 * k_slot, k_phase);");
+    text_.line("wait_values<0>(o);");
+    print_release("v");
+    print_pack();
+    text_.close();
+  }
+
+  void print_release(const std::string& name) {
+    text_.line(cat("if (leader) barrier_arrive(", name, "_empty + 8 * ", name, "_slot);"));
+    print_ring((name + "_slot").c_str(), (name + "_phase").c_str());
+  }
+
+  void print_key_products() {
+    text_.line("products_begin();");
+    text_.line("#pragma unroll");
+    text_.line(cat("for (int c = 0; c < ", deep_ / 16, "; ++c) multiply_keys(s, descriptor(q_low + c / 4 * ",
+                   8192 / 16, " + c % 4 * 2), descriptor(k_low + k_slot * ", k_bytes() / 16, " + c / 4 * ",
+                   keys_ * 128 / 16, " + c % 4 * 2), c != 0);"));
+    text_.line("products_commit();");
+  }
+
+  void print_value_products() {
+    text_.line("products_begin();");
+    text_.line("#pragma unroll");
+    text_.line(cat("for (int c = 0; c < ", keys_ / 16,
+                   "; ++c) multiply_values(o, p + 4 * c, descriptor(v_low + v_slot * ", v_bytes() / 16,
+                   " + c * 128));"));
+    text_.line("products_commit();");
+  }
+
+  void print_pack() {
+    text_.line("#pragma unroll");
+    text_.line(cat("for (int i = 0; i < ", keys_ / 4, "; ++i) p[i] = pair_of(s[2 * i], s[2 * i + 1]);"));
+  }
+
+  void print_rescale() {
+    text_.open("if (__any_sync(~0u, kept[0] != 1.0f || kept[1] != 1.0f))");
+    text_.line("#pragma unroll");
+    text_.line(cat("for (int i = 0; i < ", across_ / 2, "; ++i) o[i] *= kept[i / 2 % 2];"));
+    text_.close();
+  }
+
+  // The statements of the scores, then weights under a maximum that is at most 2^8 too small.
+  void print_softmax(FlashFrame::Keys which, bool first) {
+    f_.print_scores(keys_ / 8, which, [](const std::string& j, const std::string& e) {
+      return cat("s[", j, " * 4 + ", e, "]");
+    });
+    text_.line("float shift[2];");
+    text_.line("#pragma unroll");
+    text_.open("for (int h = 0; h < 2; ++h)");
+    text_.line("float top[4];");
+    text_.line("#pragma unroll");
+    text_.open(cat("for (int i = 0; i < ", keys_ / 4, "; ++i)"));
+    text_.line("const float x = s[i / 2 * 4 + h * 2 + i % 2];");
+    text_.line("top[i % 4] = i < 4 ? x : fmaxf(top[i % 4], x);");
+    text_.close();
+    text_.line("float most = fmaxf(fmaxf(top[0], top[1]), fmaxf(top[2], top[3]));");
+    if (!first) text_.line("most = fmaxf(most, m[h]);");
+    text_.line("most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));");
+    text_.line("most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));");
+    if (!first) text_.line("if ((most - m[h]) * 0x1.715476p+0f <= 8.0f) most = m[h];");
+    text_.line("shift[h] = most == -__builtin_inff() ? 0.0f : most;");
+    if (!first) text_.line("kept[h] = exp2_of((m[h] - shift[h]) * 0x1.715476p+0f);");
+    if (!first && f_.flash.fixes) text_.line("if (fix[h]) kept[h] = 1;");
+    text_.line("m[h] = most;");
+    text_.close();
+    text_.line("#pragma unroll");
+    text_.open("for (int h = 0; h < 2; ++h)");
+    text_.line("float sum[4];");
+    text_.line("#pragma unroll");
+    text_.open(cat("for (int i = 0; i < ", keys_ / 4, "; ++i)"));
+    text_.line("float& x = s[i / 2 * 4 + h * 2 + i % 2];");
+    text_.line("x = exp2_of((x - shift[h]) * 0x1.715476p+0f);");
+    text_.line("sum[i % 4] = i < 4 ? x : sum[i % 4] + x;");
+    if (f_.flash.fixes) text_.line("if (fix[h]) x = 1;");
+    text_.close();
+    text_.line("const float total = (sum[0] + sum[1]) + (sum[2] + sum[3]);");
+    text_.line(first ? "l[h] = total;" : "l[h] = l[h] * kept[h] + total;");
+    text_.close();
+  }
+
+  FlashFrame f_;
+  KernelText& text_;
+  const int groups_, keys_, deep_, across_, stages_;
+  std::optional<Source> q_, k_, v_;
+};
+
+}  // namespace
+
+std::optional<DeviceChoice> emit_flash_wgmma(const loop::Program& program, const loop::Nest& nest,
+                                             const kernels::FlashPlan& plan, const GpuTarget& target) {
+  return Emitter(program, nest, plan).emit(target);
+}
+
+}  // namespace stridec::codegen::cuda

@@ -1,0 +1,399 @@
+#include "tests/support/fake_cuda.h"
+
+#include <elf.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace {
+
+// CUDA driver API, 12.0: the values that the runtime looks at.
+enum Result : int32_t {
+  kSuccess = 0,
+  kInvalidValue = 1,
+  kOutOfMemory = 2,
+  kNoDevice = 100,
+  kInvalidDevice = 101,
+  kInvalidImage = 200,
+  kInvalidHandle = 400,
+  kNotFound = 500,
+};
+
+struct Node {
+  std::string symbol;
+  uint32_t grid[3], block[3], shared_bytes;
+  std::string parameters;
+};
+struct Graph {
+  std::vector<Node> nodes;
+};
+struct Parameter {
+  size_t offset = 0, bytes = 0;  // the offset from the first one's
+};
+struct Function {
+  std::string name;
+  std::vector<Parameter> parameters;
+};
+struct Module {
+  const char* image = nullptr;
+  std::map<std::string, std::unique_ptr<Function>> functions;
+};
+struct Stream {
+  bool capturing = false;
+  Graph* graph = nullptr;
+};
+
+constexpr FakeCuda kSettings = {1, 90, 1 << 30, nullptr, 0, 0, 0};
+
+struct State {
+  std::mutex mutex;
+  FakeCuda settings = kSettings;
+  FakeCounts counts{};
+  std::map<std::string, std::pair<FakeKernel, void*>> kernels;
+  std::map<void*, size_t> memory;
+  std::map<void*, Stream> streams;
+  int32_t calls = 0;  // of fail_call
+};
+State& state() {
+  static State* const one = new State;  // alive as long as the process
+  return *one;
+}
+
+// Whether the call fails by the settings.
+bool fails(const char* call) {
+  State& s = state();
+  const FakeCuda& settings = s.settings;
+  return settings.fail_call && !std::strcmp(settings.fail_call, call) && s.calls++ >= settings.fail_after;
+}
+#define FAKE_CALL(name)                                  \
+  const std::lock_guard<std::mutex> lock(state().mutex); \
+  if (fails(name)) return state().settings.fail_status;
+
+void run(const Node& node, void* stream, bool replayed) {
+  State& s = state();
+  const FakeLaunch launch{node.symbol.c_str(),
+                          {node.grid[0], node.grid[1], node.grid[2]},
+                          {node.block[0], node.block[1], node.block[2]},
+                          node.shared_bytes,
+                          stream,
+                          node.parameters.data(),
+                          node.parameters.size(),
+                          replayed};
+  if (s.settings.log)
+    std::fprintf(stderr, "launch %s grid %u %u %u block %u shared %u parameters %zu%s\n", launch.symbol,
+                 launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0], launch.shared_bytes,
+                 launch.parameter_bytes, replayed ? " (graph)" : "");
+  auto found = s.kernels.find(node.symbol);
+  if (found == s.kernels.end()) found = s.kernels.find("");
+  if (found != s.kernels.end()) found->second.first(&launch, found->second.second);
+}
+
+// The parameters of a kernel, from the section .nv.info.NAME of its cubin: attributes 0x17 (KPARAM_INFO) hold ordinal,
+// offset and, in bits 18 and up of the last word, bytes. Of PTX nothing is known.
+std::vector<Parameter> kernel_parameters(const char* image, const std::string& name) {
+  std::vector<Parameter> out;
+  Elf64_Ehdr header;
+  std::memcpy(&header, image, sizeof header);
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return out;
+  auto section = [&](int i) {
+    Elf64_Shdr s;
+    std::memcpy(&s, image + header.e_shoff + static_cast<size_t>(i) * sizeof s, sizeof s);
+    return s;
+  };
+  const char* names = image + section(header.e_shstrndx).sh_offset;
+  for (int i = 0; i < header.e_shnum; ++i) {
+    const Elf64_Shdr s = section(i);
+    if (names + s.sh_name != ".nv.info." + name) continue;
+    const char *at = image + s.sh_offset, *end = at + s.sh_size;
+    while (at + 4 <= end) {
+      uint16_t bytes = 0;
+      std::memcpy(&bytes, at + 2, sizeof bytes);
+      if (at[0] == 4 && at[1] == 0x17) {
+        uint16_t ordinal = 0, offset = 0;
+        uint32_t last = 0;
+        std::memcpy(&ordinal, at + 8, sizeof ordinal);
+        std::memcpy(&offset, at + 10, sizeof offset);
+        std::memcpy(&last, at + 12, sizeof last);
+        if (out.size() <= ordinal) out.resize(ordinal + size_t{1});
+        out[ordinal] = {offset, last >> 18};
+      }
+      at += 4 + (at[0] == 4 ? bytes : 0);
+    }
+  }
+  const size_t first = out.empty() ? 0 : out[0].offset;
+  for (Parameter& parameter : out) parameter.offset -= first;
+  return out;
+}
+
+// ---- the functions ----
+
+int32_t init(uint32_t) {
+  FAKE_CALL("cuInit")
+  return state().settings.devices ? kSuccess : kNoDevice;
+}
+int32_t driver_version(int32_t* version) {
+  *version = 12000;
+  return kSuccess;
+}
+int32_t error_string(int32_t status, const char** text) {
+  *text = status == kOutOfMemory    ? "out of memory"
+          : status == kNoDevice     ? "no CUDA-capable device is detected"
+          : status == kInvalidImage ? "device kernel image is invalid"
+          : status == 700           ? "an illegal memory access was encountered"
+                                    : "invalid argument";
+  return kSuccess;
+}
+int32_t device_count(int32_t* count) {
+  FAKE_CALL("cuDeviceGetCount")
+  *count = state().settings.devices;
+  return kSuccess;
+}
+int32_t device_get(int32_t* device, int32_t ordinal) {
+  FAKE_CALL("cuDeviceGet")
+  *device = ordinal;
+  return ordinal >= 0 && ordinal < state().settings.devices ? kSuccess : kInvalidDevice;
+}
+int32_t device_name(char* name, int32_t room, int32_t) {
+  std::snprintf(name, static_cast<size_t>(room), "Fake GPU");
+  return kSuccess;
+}
+int32_t device_attribute(int32_t* value, int32_t attribute, int32_t) {
+  const int32_t capability = state().settings.capability;
+  *value = attribute == 75   ? capability / 10
+           : attribute == 76 ? capability % 10
+           : attribute == 97 ? 232448
+                             : 0;
+  return kSuccess;
+}
+int32_t retain(void** context, int32_t device) {
+  FAKE_CALL("cuDevicePrimaryCtxRetain")
+  *context = reinterpret_cast<void*>(static_cast<intptr_t>(device) + 1);
+  return kSuccess;
+}
+int32_t release(int32_t) { return kSuccess; }
+thread_local std::vector<void*> current;
+int32_t push(void* context) {
+  current.push_back(context);
+  return kSuccess;
+}
+int32_t pop(void** context) {
+  if (current.empty()) return kInvalidValue;
+  *context = current.back();
+  current.pop_back();
+  return kSuccess;
+}
+int32_t module_load(void** module, const void* image) {
+  FAKE_CALL("cuModuleLoadData")
+  if (!image) return kInvalidImage;
+  *module = new Module{.image = static_cast<const char*>(image), .functions = {}};
+  return kSuccess;
+}
+int32_t module_unload(void* module) {
+  delete static_cast<Module*>(module);
+  return kSuccess;
+}
+int32_t module_function(void** function, void* module, const char* name) {
+  FAKE_CALL("cuModuleGetFunction")
+  auto& slot = static_cast<Module*>(module)->functions[name];
+  if (!slot)
+    slot = std::make_unique<Function>(
+        Function{name, kernel_parameters(static_cast<const Module*>(module)->image, name)});
+  *function = slot.get();
+  return kSuccess;
+}
+int32_t set_attribute(void*, int32_t, int32_t) {
+  FAKE_CALL("cuFuncSetAttribute")
+  return kSuccess;
+}
+int32_t get_attribute(int32_t* value, int32_t, void*) {
+  *value = 0;
+  return kSuccess;
+}
+int32_t allocate(uint64_t* address, size_t bytes) {
+  FAKE_CALL("cuMemAlloc")
+  State& s = state();
+  if (!bytes) return kInvalidValue;
+  if (bytes > static_cast<size_t>(s.settings.memory_bytes - s.counts.memory)) return kOutOfMemory;
+  void* memory = nullptr;
+  if (posix_memalign(&memory, 256, bytes)) return kOutOfMemory;
+  std::memset(memory, 0xab, bytes);
+  s.memory[memory] = bytes;
+  s.counts.memory += static_cast<int64_t>(bytes);
+  ++s.counts.allocations;
+  *address = reinterpret_cast<uint64_t>(memory);
+  return kSuccess;
+}
+int32_t deallocate(uint64_t address) {
+  const std::lock_guard<std::mutex> lock(state().mutex);
+  State& s = state();
+  const auto found = s.memory.find(reinterpret_cast<void*>(address));
+  if (found == s.memory.end()) return kInvalidValue;
+  s.counts.memory -= static_cast<int64_t>(found->second);
+  --s.counts.allocations;
+  std::free(found->first);
+  s.memory.erase(found);
+  return kSuccess;
+}
+int32_t host_allocate(void** memory, size_t bytes, uint32_t) {
+  FAKE_CALL("cuMemHostAlloc")
+  return posix_memalign(memory, 64, bytes) ? kOutOfMemory : kSuccess;
+}
+int32_t host_free(void* memory) {
+  std::free(memory);
+  return kSuccess;
+}
+int32_t host_address(uint64_t* address, void* memory, uint32_t) {
+  *address = reinterpret_cast<uint64_t>(memory);
+  return kSuccess;
+}
+int32_t upload(uint64_t to, const void* from, size_t bytes, void*) {
+  FAKE_CALL("cuMemcpyHtoDAsync")
+  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  ++state().counts.uploads;
+  state().counts.uploaded_bytes += static_cast<int64_t>(bytes);
+  return kSuccess;
+}
+int32_t download(void* to, uint64_t from, size_t bytes, void*) {
+  FAKE_CALL("cuMemcpyDtoHAsync")
+  std::memcpy(to, reinterpret_cast<void*>(from), bytes);
+  ++state().counts.downloads;
+  return kSuccess;
+}
+int32_t fill(uint64_t to, uint8_t value, size_t bytes, void*) {
+  FAKE_CALL("cuMemsetD8Async")
+  std::memset(reinterpret_cast<void*>(to), value, bytes);
+  return kSuccess;
+}
+int32_t wait(void*) {
+  FAKE_CALL("cuStreamSynchronize")
+  return kSuccess;
+}
+
+struct LaunchConfig {
+  uint32_t grid[3], block[3];
+  uint32_t shared_bytes;
+  void* stream;
+  void* attributes;
+  uint32_t attribute_count;
+};
+// As the kernel's code has them; false: too few are known of it.
+bool parameters_of(const Function& function, void** given, std::string& out) {
+  for (const Parameter& parameter : function.parameters) {
+    if (!given || !*given) return false;
+    if (out.size() < parameter.offset + parameter.bytes) out.resize(parameter.offset + parameter.bytes);
+    std::memcpy(out.data() + parameter.offset, *given++, parameter.bytes);
+  }
+  return true;
+}
+int32_t launch(const LaunchConfig* config, void* given, void** parameters, void**) {
+  FAKE_CALL("cuLaunchKernelEx")
+  const auto& function = *static_cast<const Function*>(given);
+  Node node{function.name, {}, {}, config->shared_bytes, {}};
+  std::memcpy(node.grid, config->grid, sizeof node.grid);
+  std::memcpy(node.block, config->block, sizeof node.block);
+  if (!parameters_of(function, parameters, node.parameters)) return kInvalidValue;
+  State& s = state();
+  Stream& stream = s.streams[config->stream];
+  if (stream.capturing) {
+    stream.graph->nodes.push_back(std::move(node));
+    return kSuccess;
+  }
+  ++s.counts.launches;
+  run(node, config->stream, false);
+  return kSuccess;
+}
+int32_t event_create(void** event, uint32_t) {
+  FAKE_CALL("cuEventCreate")
+  *event = new char;
+  return kSuccess;
+}
+int32_t event_destroy(void* event) {
+  delete static_cast<char*>(event);
+  return kSuccess;
+}
+int32_t event_record(void*, void*) { return kSuccess; }
+int32_t event_wait(void*) { return kSuccess; }
+int32_t event_time(float* ms, void*, void*) {
+  *ms = 0.001f;
+  return kSuccess;
+}
+int32_t encode(void* map, int32_t, uint32_t, void* address, const uint64_t* dims, const uint64_t*,
+               const uint32_t*, const uint32_t*, int32_t, int32_t, int32_t, int32_t) {
+  FAKE_CALL("cuTensorMapEncodeTiled")
+  std::memset(map, 0, 128);
+  std::memcpy(map, &address, sizeof address);
+  std::memcpy(static_cast<char*>(map) + 8, dims, sizeof *dims);
+  return kSuccess;
+}
+
+const std::map<std::string, void*>& functions() {
+  static const std::map<std::string, void*> all = {
+      {"cuInit", reinterpret_cast<void*>(init)},
+      {"cuDriverGetVersion", reinterpret_cast<void*>(driver_version)},
+      {"cuGetErrorString", reinterpret_cast<void*>(error_string)},
+      {"cuDeviceGetCount", reinterpret_cast<void*>(device_count)},
+      {"cuDeviceGet", reinterpret_cast<void*>(device_get)},
+      {"cuDeviceGetName", reinterpret_cast<void*>(device_name)},
+      {"cuDeviceGetAttribute", reinterpret_cast<void*>(device_attribute)},
+      {"cuDevicePrimaryCtxRetain", reinterpret_cast<void*>(retain)},
+      {"cuDevicePrimaryCtxRelease", reinterpret_cast<void*>(release)},
+      {"cuCtxPushCurrent", reinterpret_cast<void*>(push)},
+      {"cuCtxPopCurrent", reinterpret_cast<void*>(pop)},
+      {"cuModuleLoadData", reinterpret_cast<void*>(module_load)},
+      {"cuModuleUnload", reinterpret_cast<void*>(module_unload)},
+      {"cuModuleGetFunction", reinterpret_cast<void*>(module_function)},
+      {"cuFuncSetAttribute", reinterpret_cast<void*>(set_attribute)},
+      {"cuFuncGetAttribute", reinterpret_cast<void*>(get_attribute)},
+      {"cuMemAlloc", reinterpret_cast<void*>(allocate)},
+      {"cuMemFree", reinterpret_cast<void*>(deallocate)},
+      {"cuMemHostAlloc", reinterpret_cast<void*>(host_allocate)},
+      {"cuMemFreeHost", reinterpret_cast<void*>(host_free)},
+      {"cuMemHostGetDevicePointer", reinterpret_cast<void*>(host_address)},
+      {"cuMemcpyHtoDAsync", reinterpret_cast<void*>(upload)},
+      {"cuMemcpyDtoHAsync", reinterpret_cast<void*>(download)},
+      {"cuMemsetD8Async", reinterpret_cast<void*>(fill)},
+      {"cuStreamSynchronize", reinterpret_cast<void*>(wait)},
+      {"cuLaunchKernelEx", reinterpret_cast<void*>(launch)},
+      {"cuEventCreate", reinterpret_cast<void*>(event_create)},
+      {"cuEventDestroy", reinterpret_cast<void*>(event_destroy)},
+      {"cuEventRecord", reinterpret_cast<void*>(event_record)},
+      {"cuEventSynchronize", reinterpret_cast<void*>(event_wait)},
+      {"cuEventElapsedTime", reinterpret_cast<void*>(event_time)},
+      {"cuTensorMapEncodeTiled", reinterpret_cast<void*>(encode)},
+  };
+  return all;
+}
+
+}  // namespace
+
+extern "C" {
+
+FakeCuda* fake_cuda() { return &state().settings; }
+FakeCounts* fake_cuda_counts() { return &state().counts; }
+void fake_cuda_reset() {
+  State& s = state();
+  const FakeCounts old = s.counts;
+  s.counts = {};
+  s.counts.memory = old.memory;
+  s.counts.allocations = old.allocations;
+  s.settings = kSettings;
+  s.kernels.clear();
+  s.calls = 0;
+}
+void fake_cuda_register(const char* symbol, FakeKernel kernel, void* user) {
+  state().kernels[symbol ? symbol : ""] = {kernel, user};
+}
+
+int32_t cuGetProcAddress_v2(const char* name, void** function, int32_t, uint64_t, int32_t*) {
+  const auto found = functions().find(name);
+  *function = found == functions().end() ? nullptr : found->second;
+  return *function ? kSuccess : kNotFound;
+}
+}
