@@ -263,7 +263,7 @@ class Mask {
   struct Seen {
     Expr keys;
     ValueId value;
-    bool truth;
+    bool truth, weightless;
   };
   std::optional<Seen> find() const { return of_score(flash_.score->value); }
 
@@ -318,12 +318,11 @@ class Mask {
         const auto count = keys_of(condition.holds);
         if (!count) continue;
         // Without an infinity the row needs one key that nothing hides.
-        if (how == Hides::kLowest) {
-          const Expr least = sym::substitute(*count, flash_.chain.row.var, 0);
-          if (!all || conditions.size() != 1 || !is_scaled_sum(*score) || !facts_.holds(sym::ge(least, 1)))
-            continue;
-        }
-        return Seen{*count, condition.value, condition.truth};
+        const Expr least = sym::substitute(*count, flash_.chain.row.var, 0);
+        const bool weightless =
+            how == Hides::kInfinite ||
+            (all && conditions.size() == 1 && is_scaled_sum(*score) && facts_.holds(sym::ge(least, 1)));
+        return Seen{*count, condition.value, condition.truth, weightless};
       }
     }
     return std::nullopt;
@@ -493,11 +492,11 @@ std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest&
         flash.biased = flash.biased || sym::depends_on(index, flash.keys.var);
   Rows rows(program, flash);
   if (!rows.match(shares->access.buffer)) return refuse(rows.reason);
-  // Rows whose weights are all alike see every key.
-  if (flash.fixes) return flash;
   if (const auto seen = Mask(program, flash).find()) {
     flash.visible = seen->keys;
     flash.shown = {seen->value, seen->truth};
+    // Rows whose weights are all alike see every key.
+    flash.skips = seen->weightless && !flash.fixes;
   }
   return flash;
 }

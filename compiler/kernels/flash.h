@@ -52,8 +52,9 @@ struct Flash {
   // row ? fixed : p, values of part 1, which its statements `row_statements` compute.
   std::optional<loop::ValueId> fixes, fixed;
   std::vector<const loop::Stmt*> row_statements;
-  // Keys from here on have weight 0, an expression of the row dim that does not fall as it grows.
+  // A mask of indices hides the keys from here on, an expression of the row dim that does not fall as it grows.
   std::optional<sym::Expr> visible;
+  bool skips = false;  // and leaves them no weight
   // Of part 0, the bool that says so: its value where the key is seen.
   std::optional<std::pair<loop::ValueId, bool>> shown;
 

@@ -129,7 +129,7 @@ void FlashFrame::print_tile(const std::string& batch, const std::string& tile) {
   text.line(cat("const int64_t first_row = (", tile, ") * ", plan.rows, ";"));
   text.line(cat("const int row_count = (int)(", rows, " - first_row < ", plan.rows, " ? ", rows,
                 " - first_row : ", plan.rows, ");"));
-  if (!flash.visible) return text.line(cat("const int64_t key_end = ", keys, ";"));
+  if (!flash.skips) return text.line(cat("const int64_t key_end = ", keys, ";"));
   Body last = scores_;
   last.set_index(flash.chain.row.var, "(first_row + row_count - 1)");
   text.line(cat("int64_t key_end = ", last.index(*flash.visible), ";"));

@@ -157,7 +157,7 @@ class Emitter {
 
  private:
   // Where tiles differ in length, the hardware hands them out: a block a tile.
-  bool persistent() const { return !f_.flash.visible; }
+  bool persistent() const { return !f_.flash.skips; }
 
   int q_bytes() const { return 8192 * slabs(f_.flash.depth); }  // of a group
   int k_bytes() const { return keys_ * 128 * slabs(f_.flash.depth); }

@@ -43,7 +43,8 @@ TEST_CASE("attention: factors, head sizes and what its rows do") {
   CHECK(fixed.flash->guarded);
   CHECK(fixed.flash->fixes);
   CHECK(fixed.flash->row_statements.size() >= 2);
-  CHECK_FALSE(fixed.flash->visible);  // a row whose weights are all alike sees every key
+  CHECK(fixed.flash->visible);
+  CHECK_FALSE(fixed.flash->skips);  // a row whose weights are all alike sees every key
 }
 
 TEST_CASE("keys that a mask of indices hides from a row and from all before it") {
@@ -51,6 +52,7 @@ TEST_CASE("keys that a mask of indices hides from a row and from all before it")
     const Matched hidden = match({.bias = bias});
     REQUIRE(hidden.flash);
     REQUIRE(hidden.flash->visible);
+    CHECK(hidden.flash->skips);
     CHECK(sym::to_string(*hidden.flash->visible) == "%i2 + past + 1");
   }
   CHECK_FALSE(match({.bias = "after"}).flash->visible);
