@@ -117,7 +117,7 @@ def median_us(runs, repeats=60):
     times = []
     for i in range(repeats):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        torch.cuda._sleep(20000)  # the launch is enqueued before the device gets to it
+        torch.cuda._sleep(100000)  # the launch is enqueued before the device gets to it
         start.record()
         runs[i % len(runs)]()
         end.record()

@@ -179,15 +179,16 @@ struct PointEmitter {
       text.line(
           cat(text.storage_type(program[load->access.buffer].dtype), " ", held.back(), "[", kSeveral, "];"));
     }
+    text.line("const int64_t start = first;");
+    bool whole = false;  // all of the block's points are there
     // What lies in memory as the points are numbered needs no indices.
     Expr flat = 0, below = 1;
     for (size_t d = parallel.size(); d-- > 0; below *= parallel[d].extent) flat += parallel[d].var * below;
     auto element = [&](const loop::Access& access) -> std::string {
       const Expr distance = body.offset_expr(access) - flat;
       if (!access.mask.is_const(1) || !sym::simplify(distance, body.facts()).is_const(0)) return "";
-      return cat(text.pointer(access.buffer), "[point]");
+      return cat(text.pointer(access.buffer), whole ? cat("[start + u * ", kThreads, "]") : "[point]");
     };
-    bool whole = false;  // all of the block's points are there
     auto each = [&](const std::function<void()>& inside) {
       text.line("#pragma unroll");
       text.open(cat("for (int u = 0; u < ", kSeveral, "; ++u)"));

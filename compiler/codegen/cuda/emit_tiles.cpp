@@ -36,7 +36,9 @@ struct TileEmitter {
   const bool vectors;
   loop::Block turned;  // the loads that go through shared memory
   std::optional<Strip> rows, points;
-  int wide = 16;  // points of a tile along %b
+  int wide = 16;                   // points of a tile along %b
+  int pack = 1;                    // of them that a thread does at a time
+  std::vector<std::string> tiles;  // shared memory of the loads in `turned`
 
   TileEmitter(const loop::Program& program, const loop::Nest& original, bool vectors)
       : program(program),
@@ -59,6 +61,7 @@ struct TileEmitter {
     if (!vectors) return;
     rows = plan_strip(program, nest, turned, b.var, b.extent, facts);
     points = plan_strip(program, nest, nest.body, a.var, a.extent, facts);
+    pack = std::max(1, 4 / bytes);
   }
 
   const loop::Dim& dim_of(Expr var) const {
@@ -80,7 +83,7 @@ struct TileEmitter {
       if (std::holds_alternative<loop::Store>(stmt.node) &&
           !std::count(points->vectors.begin(), points->vectors.end(), &stmt))
         return false;
-    return kAlong / points->width % 8 == 0;
+    return true;
   }
 
   DeviceChoice choice() const {
@@ -110,15 +113,33 @@ struct TileEmitter {
     return kAlong * (wide + pad(dtype)) + (vectors ? kAlong / points->width * pad(dtype) : 0);
   }
 
-  void print_loads() {
-    std::vector<std::string> tiles;
+  // Elements that are smaller than a word of shared memory.
+  bool packed(DType dtype) const { return vectors && pack > 1 && byte_size(dtype) * pack == 4; }
+
+  // What load number i of those turned gets, at `row` (its element u) and `column`.
+  std::string element(size_t i) {
+    const DType dtype = program[loop::access_of(turned[i])->buffer].dtype;
+    if (packed(dtype)) return cat("(", text.storage_type(dtype), ")(word", i, "[u] >> h * ", 32 / pack, ")");
+    return cat(tiles[i], "[", at(dtype, "row", "column"),
+               vectors ? cat(" + u * ", wide + pad(dtype), "]") : "]");
+  }
+
+  void declare_tiles() {
     for (const loop::Stmt& stmt : turned) {
+      const DType dtype = program[loop::access_of(stmt)->buffer].dtype;
+      tiles.push_back(text.fresh("tile"));
+      text.line(cat("alignas(16) __shared__ ", text.storage_type(dtype), " ", tiles.back(), "[",
+                    elements(dtype), "];"));
+    }
+  }
+
+  // `whole`: nothing of the tile is beyond the edges.
+  void print_loads(bool whole) {
+    for (size_t i = 0; i < turned.size(); ++i) {
+      const loop::Stmt& stmt = turned[i];
       const loop::Access& access = *loop::access_of(stmt);
       const loop::Buffer& buffer = program[access.buffer];
-      const std::string type = text.storage_type(buffer.dtype), tile = text.fresh("tile"),
-                        q = text.fresh("q");
-      tiles.push_back(tile);
-      text.line(cat("alignas(16) __shared__ ", type, " ", tile, "[", elements(buffer.dtype), "];"));
+      const std::string type = text.storage_type(buffer.dtype), &tile = tiles[i], q = text.fresh("q");
       const int width = vectors ? rows->width : 1, across = wide / width, count = kAlong * across / kThreads;
       const std::string held = text.fresh("held"),
                         vector = vectors ? cat("Vec<", type, ", ", width, ">") : type;
@@ -134,12 +155,13 @@ struct TileEmitter {
       };
       // Beyond the edges the last row and column are loaded again: no load waits for a comparison.
       const auto inner = [&] {
+        if (whole) return;
         body.set_index(a.var, "(a0 + (row < rows ? row : rows - 1))");
         body.set_index(b.var, cat("(b0 + (column < columns ? column : columns - ", width, "))"));
       };
       if (!access.mask.is_const(1)) {
         each(0, count, [&] {
-          text.open("if (row < rows && column < columns)");
+          text.open(whole ? "" : "if (row < rows && column < columns)");
           body.print(stmt);
           const loop::ValueId result = std::get<loop::Load>(stmt.node).result;
           text.line(cat(tile, "[", at(buffer.dtype, "row", "column"),
@@ -161,42 +183,51 @@ struct TileEmitter {
         each(from, from + together, [&] {
           const std::string to = cat(tile, " + ", at(buffer.dtype, "row", "column")),
                             value = cat(held, "[", q, " - ", from, "]");
-          text.line(vectors ? cat("sd_store<", width, ">(", to, ", ", value, ");")
+          text.line(vectors ? cat("sd_store_shared<", width, ">(", to, ", ", value, ");")
                             : cat("*(", to, ") = ", value, ";"));
         });
         text.close();
       }
     }
-    text.line("__syncthreads();");
-    body.place = [this, tiles](const loop::Access& access) -> std::string {
-      for (size_t i = 0; i < turned.size(); ++i) {
-        const loop::Access& other = *loop::access_of(turned[i]);
-        if (access.buffer == other.buffer && access.index == other.index && access.mask == other.mask)
-          return cat(tiles[i], "[", at(program[access.buffer].dtype, "row", "column"),
-                     vectors ? cat(" + u * ", wide + pad(program[access.buffer].dtype), "]") : "]");
-      }
-      return "";
-    };
   }
 
-  void print_points() {
+  void print_points(bool whole) {
     const std::string q = text.fresh("q");
     const int width = vectors ? points->width : 1, along = kAlong / width;
     const std::string p = cat("(threadIdx.x + ", q, " * ", kThreads, ")");
     text.line(vectors ? "#pragma unroll" : "#pragma unroll 4");
-    text.open(cat("for (int ", q, " = 0; ", q, " < ", along * wide / kThreads, "; ++", q, ")"));
-    if (vectors)  // a warp does 8 vectors of 4 rows: no two threads meet in a bank
-      text.line(cat("const unsigned row = (", p, " % 8 + ", p, " / 32 % ", along / 8, " * 8) * ", width,
-                    ", column = ", p, " / 8 % 4 + ", p, " / ", 4 * along, " * 4;"));
-    else
+    text.open(cat("for (int ", q, " = 0; ", q, " < ", along * wide / pack / kThreads, "; ++", q, ")"));
+    if (vectors) {  // a warp stores pieces of rows as long as can be
+      const int lanes = std::min(32, along), beside = 32 / lanes;
+      text.line(cat("const unsigned row = (", p, " % ", lanes, " + ", p, " / 32 % ", along / lanes, " * ",
+                    lanes, ") * ", width, ", first = (", p, " % 32 / ", lanes, " + ", p, " / ",
+                    32 * (along / lanes), " * ", beside, ") * ", pack, ";"));
+    } else {
       text.line(cat("const unsigned row = ", p, " % ", along, ", column = ", p, " / ", along, ";"));
-    text.open("if (row < rows && column < columns)");
-    body.set_index(b.var, "(b0 + column)");
+    }
+    text.open(whole ? "" : vectors ? "if (row < rows)" : "if (row < rows && column < columns)");
     body.set_index(a.var, "(a0 + row)");
-    if (vectors)
+    body.set_index(b.var, "(b0 + column)");
+    if (vectors) {
+      // Columns that share a word of shared memory are read together.
+      for (size_t i = 0; i < turned.size(); ++i) {
+        const DType dtype = program[loop::access_of(turned[i])->buffer].dtype;
+        if (!packed(dtype)) continue;
+        text.line(cat("unsigned word", i, "[", width, "];"));
+        text.line("#pragma unroll");
+        text.line(cat("for (int u = 0; u < ", width, "; ++u) word", i, "[u] = *(const unsigned*)(", tiles[i],
+                      " + ", at(dtype, "row", "first"), " + u * ", wide + pad(dtype), ");"));
+      }
+      text.line("#pragma unroll");
+      text.open(cat("for (int h = 0; h < ", pack, "; ++h)"));
+      text.line("const unsigned column = first + h;");
+      text.open("if (column < columns)");
       print_strip(text, body, program, nest.body, *points, "(a0 + row)");
-    else
+      text.close();
+      text.close();
+    } else {
       body.print(nest.body);
+    }
     text.close();
     text.close();
   }
@@ -221,8 +252,31 @@ struct TileEmitter {
       blocks *= dim.extent;
       body.set_index(dim.var, take(dim.extent));
     }
-    print_loads();
-    print_points();
+    declare_tiles();
+    auto print = [&](bool whole) {
+      print_loads(whole);
+      text.line("__syncthreads();");
+      body.place = [this](const loop::Access& access) -> std::string {
+        for (size_t i = 0; i < turned.size(); ++i) {
+          const loop::Access& other = *loop::access_of(turned[i]);
+          if (access.buffer == other.buffer && access.index == other.index && access.mask == other.mask)
+            return element(i);
+        }
+        return "";
+      };
+      print_points(whole);
+      body.place = {};
+    };
+    if (vectors) {
+      print(false);
+    } else {  // comparisons of single elements cost more than the elements
+      text.open(cat("if (rows == ", kAlong, " && columns == ", wide, ")"));
+      print(true);
+      text.close();
+      text.open("else");
+      print(false);
+      text.close();
+    }
     return finish(text, {.grid = {blocks, 1, 1}, .threads = kThreads}, std::string(strip_declarations()));
   }
 };

@@ -157,7 +157,41 @@ template <int N, class T> static inline Vec<T, N> sd_load(const T* from) {
   for (int i = 0; i < raw.count; ++i) raw.p[i] = ((const typename sd_pieces<T, N>::type*)from)[i];
   return __builtin_bit_cast(Vec<T, N>, raw);
 }
+// In assembly: the compiler likes to take stores of packed elements to pieces, which memory then sees one by one.
+template <class T, int N> struct sd_words {
+  static constexpr int count = sizeof(T) * N / 4;
+  unsigned w[count];
+};
 template <int N, class T> static inline void sd_store(T* to, const Vec<T, N>& value) {
+#ifndef STRIDEC_EMULATE
+  if constexpr (sizeof(T) * N % 16 == 0) {
+    const sd_words<T, N> raw = __builtin_bit_cast(sd_words<T, N>, value);
+#pragma unroll
+    for (int i = 0; i < raw.count; i += 4)
+      asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"((char*)to + 4 * i), "r"(raw.w[i]),
+                   "r"(raw.w[i + 1]), "r"(raw.w[i + 2]), "r"(raw.w[i + 3]));
+    return;
+  } else if constexpr (sizeof(T) * N == 8) {
+    const sd_words<T, N> raw = __builtin_bit_cast(sd_words<T, N>, value);
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(raw.w[0]), "r"(raw.w[1]));
+    return;
+  }
+#endif
+  const sd_pieces<T, N> raw = __builtin_bit_cast(sd_pieces<T, N>, value);
+#pragma unroll
+  for (int i = 0; i < raw.count; ++i) ((typename sd_pieces<T, N>::type*)to)[i] = raw.p[i];
+}
+template <int N, class T> static inline void sd_store_shared(T* to, const Vec<T, N>& value) {
+#ifndef STRIDEC_EMULATE
+  if constexpr (sizeof(T) * N % 16 == 0) {
+    const sd_words<T, N> raw = __builtin_bit_cast(sd_words<T, N>, value);
+#pragma unroll
+    for (int i = 0; i < raw.count; i += 4)
+      asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"((unsigned)__cvta_generic_to_shared(to) + 4 * i),
+                   "r"(raw.w[i]), "r"(raw.w[i + 1]), "r"(raw.w[i + 2]), "r"(raw.w[i + 3]) : "memory");
+    return;
+  }
+#endif
   const sd_pieces<T, N> raw = __builtin_bit_cast(sd_pieces<T, N>, value);
 #pragma unroll
   for (int i = 0; i < raw.count; ++i) ((typename sd_pieces<T, N>::type*)to)[i] = raw.p[i];
