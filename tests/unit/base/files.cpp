@@ -2,35 +2,16 @@
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <filesystem>
 
 #include "compiler/base/diagnostic.h"
+#include "tests/support/folder.h"
 
 using namespace stridec;
-
-namespace {
-
-struct Folder {
-  std::string path;
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "stridec_files_XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()));
-    path = name;
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  size_t files() const {
-    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(path), {}));
-  }
-};
-
-}  // namespace
+using stridec::testing::Folder;
 
 TEST_CASE("two writers of one file do not meet") {
   Folder folder;
-  const std::string path = folder.path + "/x";
+  const std::string path = folder.file("x");
   {
     UnfinishedFile first(path), second(path);
     CHECK(first.temporary() != second.temporary());
@@ -41,26 +22,26 @@ TEST_CASE("two writers of one file do not meet") {
     second.commit();
     CHECK(read_file(path) == "second");
   }
-  CHECK(folder.files() == 1);
+  CHECK(folder.count() == 1);
 }
 
 TEST_CASE("folders, devices and pipes are not replaced") {
   Folder folder;
-  const std::string pipe = folder.path + "/pipe";
+  const std::string pipe = folder.file("pipe");
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
-  for (const std::string& path : {folder.path, pipe, std::string("/dev/null")})
+  for (const std::string& path : {folder.path.string(), pipe, std::string("/dev/null")})
     CHECK_THROWS_AS(UnfinishedFile{path}, Error);
-  CHECK(folder.files() == 1);
+  CHECK(folder.count() == 1);
 }
 
 TEST_CASE("what is not committed goes") {
   Folder folder;
   {
-    UnfinishedFile file(folder.path + "/x");
+    UnfinishedFile file(folder.file("x"));
   }
-  CHECK(folder.files() == 0);
-  UnfinishedFile file(folder.path + "/y");
-  CHECK(folder.files() == 1);
+  CHECK(folder.count() == 0);
+  UnfinishedFile file(folder.file("y"));
+  CHECK(folder.count() == 1);
   remove_unfinished_files();
-  CHECK(folder.files() == 0);
+  CHECK(folder.count() == 0);
 }

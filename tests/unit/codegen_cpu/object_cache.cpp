@@ -7,22 +7,21 @@
 #include <string>
 
 #include "compiler/base/files.h"
+#include "tests/support/folder.h"
 
 using namespace stridec;
 namespace fs = std::filesystem;
 
 TEST_CASE("what was cut short, altered or moved in the cache of objects is not found, and goes") {
-  std::string folder = (fs::temp_directory_path() / "stridec-cache-XXXXXX").string();
-  REQUIRE(mkdtemp(folder.data()));
+  const testing::Folder folder;
   const char* given = std::getenv("STRIDEC_CACHE");
   const std::string before = given ? given : "";
-  setenv("STRIDEC_CACHE", folder.c_str(), 1);
+  setenv("STRIDEC_CACHE", folder.path.c_str(), 1);
   const codegen::ObjectCache cache(true, 1 << 20);
   given ? setenv("STRIDEC_CACHE", before.c_str(), 1) : unsetenv("STRIDEC_CACHE");
 
   const std::string object(1000, 'x');
-  const fs::path file = fs::path(folder) / "kernels" / "key.o",
-                 other = fs::path(folder) / "kernels" / "other.o";
+  const fs::path file = folder.file("kernels/key.o"), other = folder.file("kernels/other.o");
   CHECK_FALSE(cache.find("key"));
   cache.store("key", object);
   CHECK(cache.find("key") == object);
@@ -42,5 +41,4 @@ TEST_CASE("what was cut short, altered or moved in the cache of objects is not f
     fs::resize_file(file, size);
     CHECK_FALSE(cache.find("key"));
   }
-  fs::remove_all(folder);
 }

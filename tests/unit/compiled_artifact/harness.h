@@ -4,29 +4,15 @@
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <string>
 
 #include "compiler/base/files.h"
 #include "compiler/compile.h"
 #include "compiler/graph/serialize.h"
 #include "runtime/include/stridec/runtime.h"
+#include "tests/support/folder.h"
 
 namespace stridec::testing {
-
-namespace fs = std::filesystem;
-
-struct Folder {
-  fs::path path;
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "stridec-test-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()));
-    path = name;
-  }
-  ~Folder() { fs::remove_all(path); }
-  std::string file(const char* name) const { return (path / name).string(); }
-};
 
 struct Loaded {
   const stridec_api* api = nullptr;
@@ -51,7 +37,7 @@ struct Loaded {
 
 // Writes the graph to a file of the folder; its path.
 inline std::string write_graph(const Folder& folder, const graph::Graph& g) {
-  const std::string path = folder.file((g.name + ".graph").c_str());
+  const std::string path = folder.file(g.name + ".graph");
   UnfinishedFile file(path);
   graph::serialize(g, [&](const uint8_t* bytes, size_t size) { file.write(bytes, size); });
   file.commit();

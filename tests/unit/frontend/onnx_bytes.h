@@ -2,11 +2,7 @@
 // library's idea of it.
 #pragma once
 
-#include <unistd.h>
-
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -104,20 +100,5 @@ inline std::string model(const GraphBytes& graph, int version = 17, const std::s
                          int ir = 8) {
   return number(1, static_cast<uint64_t>(ir)) + opset("", version) + text(7, graph.encode()) + more;
 }
-
-// A folder of its own that disappears with the test.
-struct Folder {
-  std::filesystem::path path;
-  Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "stridec-test-XXXXXX").string();
-    path = mkdtemp(pattern.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::filesystem::path write(const std::string& name, const std::string& content) const {
-    std::filesystem::create_directories((path / name).parent_path());
-    std::ofstream(path / name, std::ios::binary) << content;
-    return path / name;
-  }
-};
 
 }  // namespace stridec::onnx::bytes

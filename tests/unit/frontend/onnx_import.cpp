@@ -8,11 +8,13 @@
 #include "compiler/frontend/onnx/read.h"
 #include "compiler/frontend/onnx/schema.h"
 #include "compiler/sym/text.h"
+#include "tests/support/folder.h"
 #include "tests/unit/frontend/onnx_bytes.h"
 
 using namespace stridec;
 using namespace stridec::onnx;
 using namespace stridec::onnx::bytes;
+using stridec::testing::Folder;
 
 namespace {
 

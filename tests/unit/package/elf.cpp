@@ -18,26 +18,14 @@
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/codegen/cpu/link.h"
 #include "compiler/codegen/embedded.h"
+#include "tests/support/folder.h"
 
 using namespace stridec;
 using namespace stridec::package;
+using stridec::testing::Folder;
 namespace fs = std::filesystem;
 
 namespace {
-
-struct Folder {
-  fs::path path;
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "stridec-elf-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()));
-    path = name;
-  }
-  ~Folder() { fs::remove_all(path); }
-  std::string file(const char* name) const { return (path / name).string(); }
-  size_t count() const {
-    return static_cast<size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
-  }
-};
 
 // The runtime with a program of no inputs and no outputs, and what a test wants to ask it.
 const std::string& shared_object() {

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "stridec/xxh64.h"
+#include "tests/support/folder.h"
 #include "tests/unit/runtime/harness.h"
 
 using namespace fake;
@@ -16,19 +16,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-struct Folder {
-  fs::path path = fs::temp_directory_path() / ("stridec-weights-" + std::to_string(getpid()));
-  Folder() { fs::create_directories(path); }
-  ~Folder() { fs::remove_all(path); }
-  void write(const char* name, const void* data, size_t bytes) {
-    std::ofstream(path / name, std::ios::binary)
-        .write(static_cast<const char*>(data), static_cast<long>(bytes));
-  }
-};
+std::string bytes_of(const void* data, size_t size) { return {static_cast<const char*>(data), size}; }
 
 // counter() with its weights in a file beside it.
 struct External {
-  Folder folder;
+  stridec::testing::Folder folder;
   std::string directory = folder.path.string();
   stridec_abi_program program = counter();
   stridec_model_options options = {.struct_size = sizeof options, .weights_dir = directory.c_str()};
@@ -50,7 +42,7 @@ TEST_CASE("XXH64 gives the values of the specification") {
 
 TEST_CASE("weights in a file of their own are used when size and hash are right") {
   External e;
-  e.folder.write("counter.weights", weights, sizeof weights);
+  e.folder.write("counter.weights", bytes_of(weights, sizeof weights));
   Model model(e.program, &e.options);
   REQUIRE(model.status == STRIDEC_OK);
   Context context(model);
@@ -71,18 +63,18 @@ TEST_CASE("a wrong weights file is refused with what is wrong") {
   };
   CHECK(message() == "there is none; it belongs beside the artifact (or name its folder in weights_dir)");
 
-  e.folder.write("counter.weights", weights, 12);
+  e.folder.write("counter.weights", bytes_of(weights, 12));
   CHECK(message() == "it has 12 bytes, this artifact's weights have 16");
 
   float other[4] = {1, 2, 3, 4};
-  e.folder.write("counter.weights", other, sizeof other);
+  e.folder.write("counter.weights", bytes_of(other, sizeof other));
   CHECK(message() == "its contents are not this artifact's weights (the hash differs)");
   e.options.flags = STRIDEC_MODEL_SKIP_WEIGHTS_HASH;
   CHECK(Model(e.program, &e.options).status == STRIDEC_OK);
   e.options.flags = 0;
 
   fs::remove(e.folder.path / "counter.weights");
-  e.folder.write("elsewhere", weights, sizeof weights);
+  e.folder.write("elsewhere", bytes_of(weights, sizeof weights));
   fs::create_symlink("elsewhere", e.folder.path / "counter.weights");
   CHECK(message() == "it is a symbolic link, which is not followed");
 
@@ -98,11 +90,11 @@ TEST_CASE("a wrong weights file is refused with what is wrong") {
 TEST_CASE(
     "appended weights and manifest are found through the note; a file cut short is seen without touching "
     "it") {
-  Folder folder;
+  stridec::testing::Folder folder;
   std::string content(3 * 4096, 'w');
   content += "{\"format\": 1}";
-  folder.write("blob", content.data(), content.size());
-  int fd = open((folder.path / "blob").c_str(), O_RDWR);
+  folder.write("blob", content);
+  int fd = open(folder.file("blob").c_str(), O_RDWR);
   auto* base = static_cast<const char*>(mmap(nullptr, 4 * 4096, PROT_READ, MAP_PRIVATE, fd, 0));
   stridec_abi_note note = note_for_weights(3 * 4096);
   note.manifest_address = 3 * 4096;

@@ -2,14 +2,13 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdlib>
-#include <filesystem>
-
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
+#include "tests/support/folder.h"
 
 using namespace stridec;
 using namespace stridec::tune;
+using stridec::testing::Folder;
 
 namespace {
 
@@ -23,15 +22,6 @@ Entry entry(const std::string& structure, int tried, double microseconds = 12.5)
       .schedule = "gemm.f32.8x48: rows %i0; columns %i1",
       .kernel = "matmul+bias"};
 }
-
-struct Folder {
-  std::string path;
-  Folder() {
-    char name[] = "/tmp/stridec-tune-XXXXXX";
-    path = mkdtemp(name);
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-};
 
 std::string refused(const std::string& text) {
   try {
@@ -74,7 +64,7 @@ TEST_CASE("what is no entry is refused with its line") {
 
 TEST_CASE("entries are appended, and the last one with a key holds") {
   const Folder folder;
-  const std::string file = folder.path + "/new/t.txt";
+  const std::string file = folder.file("new/t.txt");
   {
     Database first(file), second(file);
     first.append(entry("aaaa", 3, 10));
@@ -88,7 +78,7 @@ TEST_CASE("entries are appended, and the last one with a key holds") {
   CHECK(all.find(entry("aaaa", 0).key)->microseconds == 9);
   CHECK(all.find(entry("bbbb", 0).key)->microseconds == 11);
   CHECK(read_file(file).starts_with("# stridec tuning 1"));
-  CHECK_THROWS_AS(Database(folder.path + "/missing.txt", true), Error);
+  CHECK_THROWS_AS(Database(folder.file("missing.txt"), true), Error);
 }
 
 TEST_CASE("merging keeps one entry for a key: the one that tried more, of equals the last") {
