@@ -12,7 +12,8 @@
 namespace stridec::cli {
 namespace {
 
-char place[512];  // "  --> model.onnx\n"
+std::string work;
+char place[512];  // "  --> model.onnx\n", for the handler
 
 // Async-signal-safe: unlink, write and _exit alone.
 void on_signal(int) {
@@ -26,9 +27,12 @@ void on_signal(int) {
 }  // namespace
 
 void name_work(std::string_view file) {
+  work = file;
   std::snprintf(place, sizeof(place), "  --> %.*s\n", static_cast<int>(std::min<size_t>(file.size(), 500)),
                 file.data());
 }
+
+std::string named_work() { return work; }
 
 void handle_interrupts() {
   struct sigaction action = {};

@@ -92,9 +92,11 @@ int run(int argc, char** argv) {
   } catch (const Error& error) {
     return report(error, globals, chosen);
   } catch (const std::bad_alloc&) {
-    return report(
-        Error({.kind = ErrorKind::kOverBudget, .code = "out-of-memory", .message = "memory ran out"}),
-        globals, chosen);
+    return report(Error({.kind = ErrorKind::kOverBudget,
+                         .code = "out-of-memory",
+                         .message = "memory ran out",
+                         .where = {.file = named_work()}}),
+                  globals, chosen);
   } catch (const std::exception& error) {
     return report(Error({.kind = ErrorKind::kInternal, .code = "internal", .message = error.what()}), globals,
                   chosen);

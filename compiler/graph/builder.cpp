@@ -246,12 +246,13 @@ void Builder::explain(Error& error, const Node& node) const {
   if (error.diagnostic.where.op.empty()) error.diagnostic.where.op = std::string(graph::name(node.kind));
   for (ValueId input : node.inputs)
     if (input.valid())
-      error.diagnostic.notes.push_back(cat("input ", display(input), " ", to_string(type(input))));
+      error.diagnostic.notes.push_back(
+          cat(graph_[input].name.empty() ? "" : "input ", display(input), " ", to_string(type(input))));
 }
 
 std::string Builder::display(ValueId value) const {
   const std::string& name = graph_[value].name;
-  return name.empty() ? cat("%", value.value) : cat("'", name, "'");
+  return name.empty() ? "an intermediate value" : cat("'", name, "'");
 }
 
 std::vector<ValueId> Builder::add(OpKind kind, std::vector<ValueId> inputs, Attributes attributes) {

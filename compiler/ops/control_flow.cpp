@@ -25,9 +25,12 @@ Inferred if_shape(Builder& b, const Node& node) {
   Inferred out;
   for (size_t i = 0; i < then_results.size(); ++i) {
     const Type &a = b.type(then_results[i]), &c = b.type(else_results[i]);
-    if (a.dtype != c.dtype || a.shape.size() != c.shape.size())
-      does_not_fit(cat("if: result ", i, " is ", graph::to_string(a), " in one branch and ",
-                       graph::to_string(c), " in the other"));
+    const std::string both = cat("if: result ", i, " is ", graph::to_string(a), " in one branch and ",
+                                 graph::to_string(c), " in the other");
+    if (a.dtype != c.dtype) does_not_fit(both);
+    if (a.shape.size() != c.shape.size())
+      fail(ErrorKind::kUnsupported, "unsupported-rank", cat(both, "; one number of dims has to do for both"),
+           "where sizes decide which branch runs, fix them: --dim name=size");
     Type type{a.dtype, {}};
     for (size_t d = 0; d < a.shape.size(); ++d)
       type.shape.push_back(sym::select(condition, a.shape[d], c.shape[d]));

@@ -144,9 +144,12 @@ stridec_status check_tensor(const char* role, const stridec_abi_value& value, co
       return STRIDEC_WRONG_SHAPE;
     }
   bool elements = has_elements(t.shape, t.ndim);
-  if (compact_bytes(t.shape, t.ndim, byte_size(type)) < 0 ||
-      (elements && t.strides && reach_bytes(t, byte_size(type)) < 0)) {
+  if (compact_bytes(t.shape, t.ndim, byte_size(type)) < 0) {
     sentence() << "its shape " << Dims{t.shape, t.ndim} << " is more than memory can hold";
+    return STRIDEC_WRONG_SHAPE;
+  }
+  if (elements && t.strides && reach_bytes(t, byte_size(type)) < 0) {
+    sentence() << "its strides reach further than memory can";
     return STRIDEC_WRONG_SHAPE;
   }
   if (need_data && elements && !t.data) {

@@ -207,6 +207,13 @@ def bad_models():
         "output_not_made": model([add("Relu", ["x"], ["y"], "act/Relu")], [value("x", [4])], [value("nowhere", [4])]),
         "missing_attribute": chain(("Cast", {})),
         "wrong_attribute": chain(("Softmax", {"axis": "two"})),
+        "step_of_zero": model([add("Range", ["zero", "end", "zero"], ["y"], "count/Range")], [value("end", [], I64)],
+                              [value("y", None)], [("zero", np.array(0))]),
+        "ranks_of_branches": model([
+            add("If", ["c"], ["y"], "choose/If",
+                then_branch=helper.make_graph([add("Squeeze", ["x", "last"], ["a"])], "then", [], [value("a", None)]),
+                else_branch=helper.make_graph([add("Identity", ["x"], ["b"])], "else", [], [value("b", None)]))],
+            [value("c", [], TensorProto.BOOL), value("x", ["n", 1])], [value("y", None)], [("last", np.array([1]))]),
         "axis_outside": chain(("Softmax", {"axis": 5})),
         "too_few_inputs": model([add("MatMul", ["x"], ["y"], "dense/MatMul")], [value("x", [4, 4])], [value("y", [4, 4])]),
         "opset_of_the_future": chain(("Relu", {}), opset=4000),

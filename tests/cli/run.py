@@ -80,6 +80,8 @@ TRANSCRIPTS = {
         ("compile overflowing_dims.onnx -o out.so", 4),
         ("compile overflowing_product.onnx -o out.so", 4),
         ("compile axis_outside.onnx -o out.so", 4),
+        ("compile step_of_zero.onnx -o out.so", 4),
+        ("compile ranks_of_branches.onnx -o out.so", 5),
     ],
     "sizes": [(f"compile {name}.onnx -o out.so", 5 if name.startswith("rank") else 4) for name in models.overflowing_models()],
     "attributes": [
@@ -684,6 +686,9 @@ def runtime_sentences():
     def two_lanes(given, made):
         given.dtype.lanes = 2
 
+    def far_strides(given, made):
+        given.strides = (ctypes.c_int64 * 2)(2**62, 1)
+
     def nothing(given, made):
         pass
 
@@ -706,6 +711,7 @@ def runtime_sentences():
             answer("size -2", lambda: raw(negative_size)),
             answer("device 2", lambda: raw(other_device)),
             answer("two lanes", lambda: raw(two_lanes)),
+            answer("strides too large", lambda: raw(far_strides)),
             answer("inputs null", lambda: mlp._check(run(mlp._handle, tensors(), 1, tensors(), 1))),
             answer("index outside", lambda: gather.run(table, np.array([0, 3]), two, two)),
             answer("index far outside", lambda: gather.run(table, np.array([-(2**62)]), two, two)),

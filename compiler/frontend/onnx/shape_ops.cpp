@@ -303,6 +303,7 @@ Outputs range(Context& c) {
   };
   const auto k0 = known(0), k1 = known(1), k2 = known(2);
   const auto step = k2 ? sym::as_const(*k2) : std::nullopt;
+  if (c.constant_number(2) == 0.0) c.does_not_fit("the step is 0");
   if (k0 && k1 && step && *step != 0) {
     length = *step > 0 ? sym::ceildiv(*k1 - *k0, *step) : sym::ceildiv(*k0 - *k1, -*step);
     length = c.b.simplify(sym::max(length, 0));
