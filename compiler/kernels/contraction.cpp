@@ -85,9 +85,7 @@ std::optional<Range> range_of(const loop::Nest& nest, const Stmt& stmt, const Ra
 }  // namespace
 
 std::optional<Contraction> match_contraction(const loop::Nest& nest) {
-  // Which factor has which dims follows from the nest alone.
-  static const loop::Program kNone;
-  const auto found = loop::classify_contraction(kNone, nest);
+  const auto found = loop::classify_contraction(nest);
   if (!found || found->reduce->dims.empty() || !adds_products(*found->reduce)) return std::nullopt;
   if (found->accumulate != DType::kF32 && found->accumulate != DType::kF64 && found->accumulate != DType::kI32)
     return std::nullopt;

@@ -69,10 +69,8 @@ struct Contraction {
   Operand a, b;                    // as written
   std::vector<Dim> batch, m, n, k;
   std::vector<Dim> loose;  // parallel dims that neither factor depends on: the product is broadcast over them
-  // Both sides have a dim of their own: work that a matrix kernel can reuse loads for.
-  bool is_matrix() const { return !m.empty() && !n.empty(); }
 };
-std::optional<Contraction> classify_contraction(const Program& program, const Nest& nest);
+std::optional<Contraction> classify_contraction(const Nest& nest);
 
 // ---- equality --------------------------------------------------------------------------------------------
 

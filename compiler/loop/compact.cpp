@@ -1,6 +1,7 @@
 // Dropping of nests and buffers that nothing reaches.
 #include <algorithm>
 
+#include "compiler/loop/blame.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 
@@ -91,7 +92,7 @@ void replace_nests(Program& program, const std::function<std::vector<Nest>(const
       std::vector<Nest> parts;
       if (const auto* launch = std::get_if<Launch>(&step.node)) {
         const Nest nest = program[launch->nest];  // the program's nests may move
-        parts = parts_of(nest);
+        parts = blaming(nest, [&] { return parts_of(nest); });
       }
       for (Nest& part : parts) out.push_back({Launch{add_nest(program, std::move(part))}});
       if (parts.empty()) out.push_back(std::move(step));

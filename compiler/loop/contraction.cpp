@@ -53,7 +53,7 @@ std::optional<Operand> operand(ValueId value, const Definitions& definitions) {
 
 }  // namespace
 
-std::optional<Contraction> classify_contraction(const Program&, const Nest& nest) {
+std::optional<Contraction> classify_contraction(const Nest& nest) {
   Contraction c;
   for (size_t i = 0; i < nest.body.size(); ++i) {
     auto* reduce = std::get_if<Reduce>(&nest.body[i].node);

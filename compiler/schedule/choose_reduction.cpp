@@ -149,7 +149,7 @@ bool split_one(Program& program, const Nest& nest, std::vector<Nest>& parts, siz
 void split_reductions(Program& program, std::vector<Decision>* decisions) {
   loop::replace_nests(program, [&](const Nest& nest) {
     std::vector<Nest> out, parts;
-    if (is_contraction(program, nest)) return out;
+    if (is_contraction(nest)) return out;
     // What is left behind the partial results may hold another long reduction.
     const size_t made = program.buffers.size();
     Nest rest = nest;

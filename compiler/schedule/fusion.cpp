@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/loop/blame.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/fusion_rules.h"
@@ -33,7 +34,7 @@ class Fuser {
     Flow flow = make_flow(program_, steps);
     for (Phase phase : {Phase::kEpilogues, Phase::kInline, Phase::kMerge})
       for (int at = 0; at < static_cast<int>(steps.size());) {
-        const int next = absorb_producers(steps, flow, at, phase);
+        const int next = absorb_blamed(steps, flow, at, phase);
         at = next < 0 ? at + 1 : next;
       }
   }
@@ -43,6 +44,16 @@ class Fuser {
     return program_[std::get<Launch>(steps[at].node).nest];
   }
 
+  int absorb_blamed(Steps& steps, Flow& flow, int consumer, Phase phase) {
+    try {
+      return absorb_producers(steps, flow, consumer, phase);
+    } catch (Error& error) {
+      if (const auto* launch = std::get_if<Launch>(&steps[consumer].node))
+        loop::blame(error, program_[launch->nest]);
+      throw;
+    }
+  }
+
   // Fuses one producer into the step at `consumer`; gives the position to go on from, or -1 when nothing
   // fuses.
   int absorb_producers(Steps& steps, Flow& flow, int consumer, Phase phase) {
@@ -50,7 +61,7 @@ class Fuser {
     for (int p = producer_before(flow, consumer, consumer - 1); p >= 0;
          p = producer_before(flow, consumer, p - 1)) {
       if (!std::holds_alternative<Launch>(steps[p].node)) continue;
-      if (phase == Phase::kEpilogues && !is_contraction(program_, nest_at(steps, p))) continue;
+      if (phase == Phase::kEpilogues && !is_contraction(nest_at(steps, p))) continue;
       Decision decision{nest_at(steps, p).name, nest_at(steps, consumer).name, true,
                         phase == Phase::kInline ? "inlined" : "merged"};
       std::string reason;

@@ -48,7 +48,7 @@ std::vector<std::vector<int>> ways_to(const Program& program, const loop::Steps&
     const int p = writer_before(flow, steps, at, id);
     if (p < 0) continue;
     const Nest& producer = nest_at(program, steps, p);
-    if (is_contraction(program, producer)) {
+    if (is_contraction(producer)) {
       ways.push_back({p, at});
     } else if (depth > 0 && !is_pointwise(producer)) {
       for (std::vector<int>& way : ways_to(program, steps, flow, p, depth - 1)) {
@@ -171,7 +171,7 @@ class Chainer {
   void block(loop::Steps& steps) {
     Flow flow = make_flow(program_, steps);
     for (int at = 0; at < static_cast<int>(steps.size()); ++at)
-      if (is_launch(steps, at) && is_contraction(program_, nest_at(program_, steps, at)))
+      if (is_launch(steps, at) && is_contraction(nest_at(program_, steps, at)))
         at = chain(steps, flow, at);
   }
 

@@ -45,8 +45,8 @@ bool is_pointwise(const loop::Nest& nest) {
   return stores == 1;
 }
 
-bool is_contraction(const loop::Program& program, const loop::Nest& nest) {
-  const auto contraction = loop::classify_contraction(program, nest);
+bool is_contraction(const loop::Nest& nest) {
+  const auto contraction = loop::classify_contraction(nest);
   return contraction && (!contraction->m.empty() || !contraction->n.empty());
 }
 

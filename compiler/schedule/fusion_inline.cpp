@@ -221,7 +221,7 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
     std::vector<Dim> loops = consumer.dims;
     collect_uses(consumer.body, buffer, loops, uses);
     loads += static_cast<int>(uses.size());
-    const bool contraction = is_contraction(program, consumer);
+    const bool contraction = is_contraction(consumer);
     for (const Use& use : uses) {
       if (use.loops.size() > consumer.dims.size() && contraction && cost > 0)
         return refuse(reason, "a contraction loads each element many times");

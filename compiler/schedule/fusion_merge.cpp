@@ -63,8 +63,8 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
     return refuse(reason, "they share no dims");
 
   const bool same_domain = producer_rest.empty() && consumer_rest.empty();
-  if (is_contraction(program, consumer)) return refuse(reason, "the consumer is a contraction");
-  if (is_contraction(program, producer) && (!same_domain || has_loops(consumer)))
+  if (is_contraction(consumer)) return refuse(reason, "the consumer is a contraction");
+  if (is_contraction(producer) && (!same_domain || has_loops(consumer)))
     return refuse(reason, "the producer is a contraction and the consumer no epilogue");
   if (!same_domain) {
     if (!passes_rows(producer, matching, passing))

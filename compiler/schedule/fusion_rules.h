@@ -38,7 +38,7 @@ void share_rows(const loop::Program& program, loop::Nest& nest);
 // No loops inside, one plain store.
 bool is_pointwise(const loop::Nest& nest);
 // A sum of products that a template will compute: one factor has a dim that the other lacks.
-bool is_contraction(const loop::Program& program, const loop::Nest& nest);
+bool is_contraction(const loop::Nest& nest);
 int scalar_cost(const loop::Block& block);
 // "matmul+add+relu", cut where it gets long.
 std::string fused_name(const loop::Nest& producer, const loop::Nest& consumer);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compiler/loop/analysis.h"
+#include "compiler/loop/blame.h"
 #include "compiler/loop/walk.h"
 
 namespace stridec::schedule {
@@ -59,7 +60,7 @@ int64_t points(const Nest& nest, const loop::Reduce& reduce) {
 }
 
 void wishes_of_contraction(const Program& program, const Nest& nest, Wishes& wishes) {
-  const auto contraction = loop::classify_contraction(program, nest);
+  const auto contraction = loop::classify_contraction(nest);
   if (!contraction || !contraction->a.plain || !contraction->b.plain) return;
   for (bool swapped : {false, true}) {
     const Access& data = (swapped ? contraction->b : contraction->a).plain->access;
@@ -139,10 +140,11 @@ void choose_layouts(Program& program) {
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     if (const auto* launch = std::get_if<loop::Launch>(&step.node)) nests.push_back(&program[launch->nest]);
   });
-  for (const Nest* nest : nests) wishes_of_contraction(program, *nest, wishes);
+  for (const Nest* nest : nests) loop::blaming(*nest, [&] { wishes_of_contraction(program, *nest, wishes); });
   for (bool changed = true; changed;) {
     changed = false;
-    for (const Nest* nest : nests) changed = pass_on(program, *nest, wishes) || changed;
+    for (const Nest* nest : nests)
+      changed = loop::blaming(*nest, [&] { return pass_on(program, *nest, wishes); }) || changed;
     std::reverse(nests.begin(), nests.end());
   }
   // Steps other than nests see whole buffers and expect them row-major.

@@ -9,6 +9,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/loop/blame.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/effects.h"
 
@@ -199,9 +200,17 @@ void plan_memory(Program& program) {
     Buffer& buffer = program.buffers[i];
     const Lifetime& life = timeline.lifetimes[i];
     if (buffer.storage != Storage::kArena || !life.used()) continue;
-    const Expr size = extent_in_elements(buffer) * byte_size(buffer.dtype);
-    const std::optional<Expr> most = at_upper_bounds(size, bounds);
-    const Expr bytes = sym::simplify(sym::align_up(most.value_or(0), kAlignment), program.facts);
+    Expr size, bytes;
+    std::optional<Expr> most;
+    const auto measure = [&] {
+      size = extent_in_elements(buffer) * byte_size(buffer.dtype);
+      most = at_upper_bounds(size, bounds);
+      bytes = sym::simplify(sym::align_up(most.value_or(0), kAlignment), program.facts);
+    };
+    if (const loop::Nest* maker = timeline.nests[life.first])
+      loop::blaming(*maker, measure);
+    else
+      measure();
     const int64_t typical_bytes = typical(bytes, program.facts);
     if (!most || (*most != size && typical_bytes > kMostReserved)) {
       buffer.offset = -1;

@@ -152,7 +152,7 @@ std::optional<Convolution> match(const Program& program, const Nest& nest, std::
     *reason = why;
     return std::nullopt;
   };
-  const auto found = loop::classify_contraction(program, nest);
+  const auto found = loop::classify_contraction(nest);
   if (!found || found->accumulate != DType::kF32 || !found->loose.empty())
     return refuse("no sum of f32 products");
   Convolution c{.reduce = found->reduce, .at = found->at};

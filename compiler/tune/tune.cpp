@@ -66,12 +66,8 @@ Key key_of(const loop::Program& program, const loop::Nest& nest, const CpuTarget
   std::vector<sym::Expr> symbols;
   std::string text = loop::canonical_text(program, nest, &symbols);
   // What the space depends on beside the code: which buffers are constants that can be packed.
-  std::set<loop::BufferId> seen;
-  loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
-    const loop::Access* access = loop::access_of(stmt);
-    if (!access || !seen.insert(access->buffer).second) return;
-    text += program[access->buffer].storage == loop::Storage::kWeight ? 'w' : '.';
-  });
+  for (const loop::BufferId id : loop::buffers_of(nest))
+    text += program[id].storage == loop::Storage::kWeight ? 'w' : '.';
   Key key{.structure = sha256(text.data(), text.size()).substr(0, 16),
           .shape = symbols.empty()
                        ? "-"

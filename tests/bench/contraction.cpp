@@ -21,6 +21,7 @@ using loop::Storage;
 using loop::Value;
 using loop::View;
 using sym::Expr;
+using test::buffer;
 
 namespace {
 
@@ -30,14 +31,6 @@ struct Case {
   Program program;
   loop::NestId nest;
 };
-
-View buffer(Program& program, const std::string& name, std::vector<Expr> shape, Storage storage,
-            std::vector<Expr> strides = {}) {
-  return loop::whole(program, loop::add_buffer(program, {.name = name,
-                                                         .shape = std::move(shape),
-                                                         .strides = std::move(strides),
-                                                         .storage = storage}));
-}
 
 // y[m, n] = relu(x[m, k] w[k, n] + bias[n]); transposed: w[n, k], as in PyTorch's Linear.
 Case linear(const std::string& name, int64_t m, int64_t n, int64_t k, bool transposed = false,
@@ -89,13 +82,14 @@ Case conv(const std::string& name, int64_t channels, int64_t filters, int64_t si
   const int64_t pad = kernel / 2, out = (size + 2 * pad - kernel) / stride + 1;
   Case c{.name = name, .multiply_adds = 1.0 * batch * channels * filters * out * out * kernel * kernel};
   auto strides = [](int64_t ch, int64_t hw) { return std::vector<Expr>{hw * hw * ch, 1, hw * ch, ch}; };
-  const View x = buffer(c.program, "x", {batch, channels, size, size}, Storage::kInput,
+  const View x = buffer(c.program, "x", {batch, channels, size, size}, Storage::kInput, DType::kF32,
                         channels_first ? std::vector<Expr>() : strides(channels, size));
   const View w = buffer(c.program, "w", {filters, channels, kernel, kernel}, Storage::kWeight);
   const View bias = buffer(c.program, "bias", {filters}, Storage::kWeight);
-  const View add =
-      buffer(c.program, "residual", {batch, filters, out, out}, Storage::kArena, strides(filters, out));
-  const View y = buffer(c.program, "y", {batch, filters, out, out}, Storage::kArena, strides(filters, out));
+  const View add = buffer(c.program, "residual", {batch, filters, out, out}, Storage::kArena, DType::kF32,
+                          strides(filters, out));
+  const View y =
+      buffer(c.program, "y", {batch, filters, out, out}, Storage::kArena, DType::kF32, strides(filters, out));
   NestBuilder nb(c.program, name);
   const auto i = nb.dims({batch, filters, out, out});
   Value sum = nb.reduce(loop::Combine::kSum, {channels, kernel, kernel}, [&](const std::vector<Expr>& k) {
@@ -123,10 +117,11 @@ Case depthwise(const std::string& name, int64_t channels, int64_t size, int64_t 
   auto strides = [&](int64_t hw) {
     return std::vector<Expr>{hw * hw * channels, 1, hw * channels, channels};
   };
-  const View x = buffer(c.program, "x", {1, channels, size, size}, Storage::kArena, strides(size));
+  const View x =
+      buffer(c.program, "x", {1, channels, size, size}, Storage::kArena, DType::kF32, strides(size));
   const View w = buffer(c.program, "w", {channels, kernel, kernel}, Storage::kWeight);
   const View bias = buffer(c.program, "bias", {channels}, Storage::kWeight);
-  const View y = buffer(c.program, "y", {1, channels, out, out}, Storage::kArena, strides(out));
+  const View y = buffer(c.program, "y", {1, channels, out, out}, Storage::kArena, DType::kF32, strides(out));
   NestBuilder nb(c.program, name);
   const auto i = nb.dims({1, channels, out, out});
   Value sum = nb.reduce(loop::Combine::kSum, {kernel, kernel}, [&](const std::vector<Expr>& k) {

@@ -105,14 +105,13 @@ class Emitter {
   void find_locals() {
     std::map<loop::BufferId, size_t> seen_in;
     for (size_t i = 0; i < chain_.parts.size(); ++i)
-      loop::for_each_stmt(chain_.parts[i].nest.body, [&](const loop::Stmt& stmt) {
-        const loop::Access* access = loop::access_of(stmt);
-        if (!access || program_[access->buffer].storage != loop::Storage::kLocal) return;
-        const auto [seen, fresh] = seen_in.emplace(access->buffer, i);
-        if (fresh) found_.push_back({access->buffer, chain_.parts[i].link});
-        if (seen->second == i) return;
-        for (Local& local : found_) local.of_block = local.of_block || local.buffer == access->buffer;
-      });
+      for (const loop::BufferId id : loop::buffers_of(chain_.parts[i].nest)) {
+        if (program_[id].storage != loop::Storage::kLocal) continue;
+        const auto [seen, fresh] = seen_in.emplace(id, i);
+        if (fresh) found_.push_back({id, chain_.parts[i].link});
+        if (seen->second == i) continue;
+        for (Local& local : found_) local.of_block = local.of_block || local.buffer == id;
+      }
   }
 
   // Rows lie a multiple of a vector apart, and not a multiple of 4 KB.

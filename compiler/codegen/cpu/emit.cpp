@@ -84,13 +84,9 @@ struct LoopEmitter {
 
   // Memory of local buffers: a point's own, of all lanes side by side.
   void declare_locals() {
-    std::set<loop::BufferId> seen;
-    loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
-      const loop::Access* access = loop::access_of(stmt);
-      if (!access || program[access->buffer].storage != loop::Storage::kLocal ||
-          !seen.insert(access->buffer).second)
-        return;
-      const loop::Buffer& buffer = program[access->buffer];
+    for (const loop::BufferId id : loop::buffers_of(nest)) {
+      const loop::Buffer& buffer = program[id];
+      if (buffer.storage != loop::Storage::kLocal) continue;
       const std::string name = text.fresh("l"), type = text.storage_type(buffer.dtype);
       const Expr elements = schedule::extent_in_elements(buffer) * width;
       const std::optional<int64_t> count = sym::as_const(elements);
@@ -99,8 +95,8 @@ struct LoopEmitter {
       else
         text.line(cat(type, "* const ", name, " = (", type, "*)",
                       text.scratch(elements * byte_size(buffer.dtype)), ";"));
-      body.set_buffer(access->buffer, name, buffer.strides);
-    });
+      body.set_buffer(id, name, buffer.strides);
+    }
   }
   static constexpr int64_t kStackBytes = 4096;
 

@@ -22,6 +22,7 @@ using loop::Storage;
 using loop::Value;
 using loop::View;
 using sym::Expr;
+using test::buffer;
 
 namespace {
 
@@ -29,15 +30,6 @@ struct Case {
   Program program;
   loop::NestId nest;
 };
-
-View buffer(Program& program, const std::string& name, std::vector<Expr> shape, Storage storage,
-            DType dtype = DType::kF32, std::vector<Expr> strides = {}) {
-  return loop::whole(program, loop::add_buffer(program, {.name = name,
-                                                         .dtype = dtype,
-                                                         .shape = std::move(shape),
-                                                         .strides = std::move(strides),
-                                                         .storage = storage}));
-}
 
 Expr symbol(Program& program, const std::string& name, int64_t lo, int64_t hi) {
   const Expr var = sym::var(name);

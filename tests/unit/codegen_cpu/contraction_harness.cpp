@@ -53,6 +53,15 @@ void fill(DType dtype, std::vector<uint8_t>& bytes, std::mt19937& random) {
 
 }  // namespace
 
+loop::View buffer(loop::Program& program, const std::string& name, std::vector<sym::Expr> shape,
+                  loop::Storage storage, DType dtype, std::vector<sym::Expr> strides) {
+  return loop::whole(program, loop::add_buffer(program, {.name = name,
+                                                         .dtype = dtype,
+                                                         .shape = std::move(shape),
+                                                         .strides = std::move(strides),
+                                                         .storage = storage}));
+}
+
 int64_t value_of(sym::Expr e, const loop::Bindings& symbols) {
   const auto value = sym::evaluate(e, [&](sym::Expr var) -> std::optional<int64_t> {
     const auto found = symbols.find(var);

@@ -7,10 +7,15 @@
 
 #include "compiler/base/target.h"
 #include "compiler/codegen/backend.h"
+#include "compiler/loop/build.h"
 #include "compiler/loop/interpret.h"
 #include "compiler/loop/program.h"
 
 namespace stridec::test {
+
+// All of a new buffer; `strides` is what Buffer takes.
+loop::View buffer(loop::Program& program, const std::string& name, std::vector<sym::Expr> shape,
+                  loop::Storage storage, DType dtype = DType::kF32, std::vector<sym::Expr> strides = {});
 
 // A kernel in this process.
 class CompiledKernel {

@@ -2,8 +2,11 @@
 
 #include <cmath>
 #include <random>
+#include <utility>
 
 #include "compiler/base/text.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/verify.h"
 
 namespace stridec::testing {
 
@@ -197,6 +200,16 @@ Pieces random_program(uint32_t seed) {
   for (int i = 0; i < outputs; ++i)
     p.output(cat("out", i), values[values.size() - 1 - static_cast<size_t>(i)]);
   return p;
+}
+
+Program with_first_nest_replaced(
+    Program program, const std::function<std::vector<loop::Nest>(Program&, const loop::Nest&)>& parts_of) {
+  bool first = true;
+  loop::replace_nests(program, [&](const loop::Nest& nest) {
+    return std::exchange(first, false) ? parts_of(program, nest) : std::vector<loop::Nest>();
+  });
+  loop::verify(program);
+  return program;
 }
 
 std::vector<HostTensor> random_inputs(const Program& program, const Bindings& sizes, uint32_t seed) {

@@ -43,6 +43,11 @@ loop::View permute_copy(Pieces& pieces, const loop::View& x);
 // outputs.
 Pieces random_program(uint32_t seed);
 
+// The program with its first nest replaced by what `parts_of` makes of it, verified; as it was where that is nothing.
+loop::Program with_first_nest_replaced(
+    loop::Program program,
+    const std::function<std::vector<loop::Nest>(loop::Program& program, const loop::Nest& nest)>& parts_of);
+
 // Random values for a program's inputs at these sizes: floats in [-2, 2), integers in 0..3.
 std::vector<loop::HostTensor> random_inputs(const loop::Program& program, const loop::Bindings& sizes,
                                             uint32_t seed);

@@ -48,18 +48,10 @@ std::string directive(const std::string& text) {
 
 // The program with its first nest split.
 Program split(const Program& before, const std::string& text, std::string* reason) {
-  Program after = before;
   const auto wish = schedule::to_reduction_split(parse_schedule(text).directives.at(0));
-  const Nest nest = after.nests[0];
-  std::vector<Nest> parts = schedule::split_reduction(after, nest, wish, reason);
-  if (parts.empty()) return after;
-  Steps steps;
-  for (Nest& part : parts) steps.push_back({Launch{add_nest(after, std::move(part))}});
-  steps.insert(steps.end(), after.steps.begin() + 1, after.steps.end());
-  after.steps = std::move(steps);
-  compact(after);
-  verify(after);
-  return after;
+  return testing::with_first_nest_replaced(before, [&](Program& program, const Nest& nest) {
+    return schedule::split_reduction(program, nest, wish, reason);
+  });
 }
 
 void check_same(const Program& before, Program after) {

@@ -56,17 +56,9 @@ Program convolution(const Conv& c) {
 }
 
 Program converted(const Program& before, int m, std::string* reason) {
-  Program after = before;
-  const Nest nest = after[std::get<Launch>(after.steps[0].node).nest];
-  std::vector<Nest> parts = schedule::winograd(after, nest, m, reason);
-  if (parts.empty()) return after;
-  Steps steps;
-  for (Nest& part : parts) steps.push_back({Launch{add_nest(after, std::move(part))}});
-  steps.insert(steps.end(), after.steps.begin() + 1, after.steps.end());
-  after.steps = std::move(steps);
-  compact(after);
-  verify(after);
-  return after;
+  return testing::with_first_nest_replaced(before, [&](Program& program, const Nest& nest) {
+    return schedule::winograd(program, nest, m, reason);
+  });
 }
 
 // The largest difference, relative to the largest result.
