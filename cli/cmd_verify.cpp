@@ -25,6 +25,7 @@
 #include "compiler/loop/interpret.h"
 #include "compiler/loop/walk.h"
 #include "compiler/ops/op_table.h"
+#include "compiler/passes/autocast.h"
 
 namespace stridec::cli {
 namespace {
@@ -39,7 +40,7 @@ struct Flags {
   std::vector<std::string> inputs, expected;
   int runs = 3;
   bool runs_given = false;
-  double tolerance = 1e-4;
+  double tolerance = -1;  // below 0: of the precision
 };
 
 constexpr std::chrono::seconds kEnough(20);
@@ -47,6 +48,7 @@ constexpr std::chrono::seconds kEnough(20);
 struct Difference {
   size_t output = 0;
   double error = 0;  // over the largest magnitude expected; infinite where shapes or dtypes differ
+  double mean = 0;   // of all elements, likewise
   int64_t element = 0;
   double got = 0, want = 0;
 };
@@ -55,7 +57,7 @@ struct Difference {
 Difference compare(const HostTensor& got, const HostTensor& want) {
   Difference worst;
   if (got.dtype != want.dtype || got.shape != want.shape) return {.error = HUGE_VAL};
-  double largest = 0;
+  double largest = 0, sum = 0;
   const int64_t count = loop::element_count(want);
   for (int64_t i = 0; i < count; ++i)
     if (const double v = std::abs(loop::get_number(want, i)); std::isfinite(v))
@@ -65,8 +67,10 @@ Difference compare(const HostTensor& got, const HostTensor& want) {
     if (a == b || (std::isnan(a) && std::isnan(b))) continue;
     const double error =
         std::isfinite(a) && std::isfinite(b) ? std::abs(a - b) / std::max(largest, 1e-30) : HUGE_VAL;
+    sum += error;
     if (error > worst.error) worst = {.error = error, .element = i, .got = a, .want = b};
   }
+  worst.mean = sum / static_cast<double>(std::max<int64_t>(1, count));
   return worst;
 }
 
@@ -288,7 +292,9 @@ int report(const Flags& flags, const Globals& globals, const Json& runs, const s
   return static_cast<int>(failure.empty() ? 0 : static_cast<int>(ErrorKind::kMismatch));
 }
 
-int run(const Flags& flags, const Globals& globals) {
+int run(const Flags& given, const Globals& globals) {
+  Flags flags = given;
+  if (flags.tolerance < 0) flags.tolerance = passes::precision(flags.common.precision).tolerance;
   const auto start = std::chrono::steady_clock::now();
   ProgressPrinter progress(globals);
   CompileOptions options = flags.common.options(globals);
@@ -323,7 +329,7 @@ int run(const Flags& flags, const Globals& globals) {
       fail(ErrorKind::kMismatch, "output-count",
            cat("the artifact has ", got.size(), " outputs, the model ", want.size()), "compile it again");
     const Difference worst = compare(got, want);
-    runs.push_back({{"run", i}, {"sizes", sizes}, {"difference", worst.error}});
+    runs.push_back({{"run", i}, {"sizes", sizes}, {"difference", worst.error}, {"mean", worst.mean}});
     const std::string& output = reference[reference.outputs[worst.output]].name;
     if (worst.error <= flags.tolerance) {
       if (!globals.json)

@@ -8,6 +8,7 @@
 #include "cli/library.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/passes/autocast.h"
 
 namespace stridec::cli {
 
@@ -63,6 +64,8 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
   app.add_option("--nvrtc", nvrtc, "the library that builds GPU kernels: libnvrtc.so.13 or its folder");
   app.add_option("--dim", dims, "what holds for named sizes: batch=1..64,sequence=1..512%8,height=224");
   app.add_option("--mode", mode, "see 'stridec modes'");
+  app.add_option("--precision", precision,
+                 "of products of matrices and convolutions: fp32 (what the model says), bf16, fp16");
   app.add_option("-O", settings, "key=value, see 'stridec options'");
   app.add_option("--weights", weights, "embed, or external: a file beside the library")
       ->check(CLI::IsMember({"embed", "external"}));
@@ -110,6 +113,7 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
            cat("it takes ", known->values));
     made.settings[key] = value;
   }
+  made.precision = passes::precision(precision).name;
   made.specialize = combinations(specialize);
   made.tuning = {.database = tune_db, .frozen = frozen, .shape = parse_sizes(tune_shape)};
   made.use_cache = !no_cache;

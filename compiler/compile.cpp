@@ -7,6 +7,7 @@
 #include "compiler/base/sha256.h"
 #include "compiler/base/text.h"
 #include "compiler/ops/op_table.h"
+#include "compiler/passes/autocast.h"
 #include "compiler/passes/pass_list.h"
 #include "compiler/schedule/memory_plan.h"
 #include "compiler/schedule/pass_list.h"
@@ -27,6 +28,7 @@ package::ManifestFacts facts_of(const CompileOptions& options, const Compilation
                                .weights_file = options.weights_file,
                                .tuning = tuning_facts(made)};
   for (const frontend::DimRange& dim : options.dims) facts.dims[dim.name] = frontend::to_string(dim);
+  if (options.precision != "fp32") facts.settings["precision"] = options.precision;
   for (const Variant& variant : made.variants) {
     if (variant.when.is_const(1))
       facts.variants.push_back(variant.target.name);
@@ -66,6 +68,8 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   if (last == Stage::kGraph) return made;
 
   if (!runner.run(passes::graph_passes(), graph, {})) return stopped();
+  if (const auto factors = passes::precision(options.precision).factors)
+    if (!runner.run(passes::precision_passes(), graph, {}, *factors)) return stopped();
   tell("lowering");
   made.loops = ops::lower(graph);
   if (!runner.made(schedule::loop_passes(), made.loops)) return stopped();

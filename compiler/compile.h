@@ -58,6 +58,7 @@ struct CompileOptions {
   std::vector<frontend::DimRange> dims;
   bool sizes_stay_open = false;  // frontend::ImportOptions
   std::string mode = "default";
+  std::string precision = "fp32";  // of passes::precisions()
   std::map<std::string, std::string> settings;  // -O key=value
   std::string weights_file;                     // a name for weights beside the library; "": within it
   // Sizes for which there is a program of its own beside the general one, chosen during the run.

@@ -51,6 +51,7 @@ const std::vector<PassInfo>& pass_table() {
   static const std::vector<PassInfo> kPasses = [] {
     std::vector<PassInfo> all;
     append_info(all, passes::graph_passes());
+    append_info(all, passes::precision_passes());
     append_info(all, schedule::loop_passes());
     append_info(all, schedule::cpu_loop_passes());
     append_info(all, schedule::cpu_passes());

@@ -3,6 +3,7 @@
 #include "compiler/graph/text.h"
 #include "compiler/graph/verify.h"
 #include "compiler/ops/op_table.h"
+#include "compiler/passes/autocast.h"
 #include "compiler/passes/fold_affine.h"
 #include "compiler/passes/quantized.h"
 
@@ -14,6 +15,15 @@ constexpr Pass<graph::Graph> kPasses[] = {
     {"affine", "per-channel scales and shifts behind linear operators go into their weights", fold_affine},
 };
 
+constexpr Pass<graph::Graph, DType> kPrecisionPasses[] = {
+    {"autocast", "products take narrow floats and add up in f32 (--precision)", autocast},
+};
+
+void verify(const graph::Graph& graph, std::string_view after) {
+  graph::verify(graph, ops::shape_table(), after);
+}
+std::string print(const graph::Graph& graph) { return graph::to_string(graph); }
+
 }  // namespace
 
 const PassList<graph::Graph>& graph_passes() {
@@ -21,9 +31,14 @@ const PassList<graph::Graph>& graph_passes() {
       .stage = "graph",
       .origin = {"import", "the model as its frontend reads it"},
       .rows = kPasses,
-      .verify = [](const graph::Graph& graph,
-                   std::string_view after) { graph::verify(graph, ops::shape_table(), after); },
-      .print = [](const graph::Graph& graph) { return graph::to_string(graph); }};
+      .verify = verify,
+      .print = print};
+  return kList;
+}
+
+const PassList<graph::Graph, DType>& precision_passes() {
+  static const PassList<graph::Graph, DType> kList = {
+      .stage = "graph", .origin = {}, .rows = kPrecisionPasses, .verify = verify, .print = print};
   return kList;
 }
 

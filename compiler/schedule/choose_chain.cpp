@@ -34,7 +34,7 @@ double block_cycles(const Link& link, const kernels::GemmKernel& kernel, double 
   const double fma = rows * kernel.vectors / target.fma_per_cycle;
   const double loads = (rows + kernel.vectors) * kernel.vector_bytes / target.load_bytes_per_cycle;
   const double tile =
-      link.k * std::max({fma, loads, kFmaLatency}) + kTileCall + rows * kernel.vectors * kEpilogueVector;
+      std::ceil(link.k / kernel.group()) * std::max({fma, loads, kFmaLatency}) + kTileCall + rows * kernel.vectors * kEpilogueVector;
   return panels * tiles * tile;
 }
 
@@ -78,9 +78,13 @@ std::vector<RankedChainPlan> chain_space(const loop::Program& program, const loo
     link.plan.a = rows_from(program, *contraction, contraction->factors[factors.rows]);
     link.columns = typical(part.columns.back().extent, program.facts);
     for (const loop::Dim& dim : contraction->reduce->dims) link.k *= typical(dim.extent, program.facts);
-    for (const kernels::GemmKernel& kernel : kernels::gemm_kernels())
-      if (kernel.group() == 1 && kernel.dtype == contraction->dtype && kernel.runs_on(target))
-        link.kernels.push_back(&kernel);
+    for (const kernels::GemmKernel& kernel : kernels::gemm_kernels()) {
+      const bool fits =
+          kernel.dtype == contraction->dtype && kernel.runs_on(target) &&
+          kernels::as_elements(part.nest, contraction->factors[factors.rows], kernel.a).has_value() &&
+          kernels::as_elements(part.nest, contraction->factors[factors.columns], kernel.b).has_value();
+      if (fits) link.kernels.push_back(&kernel);
+    }
     if (link.kernels.empty()) return {};
     sort_stable(link.kernels, [&](const auto* x, const auto* y) {
       return block_cycles(link, *x, kTiles[0], target) < block_cycles(link, *y, kTiles[0], target);

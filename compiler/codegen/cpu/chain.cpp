@@ -183,7 +183,7 @@ class Emitter {
     text_.open("for (int64_t t = 0; t < tiles; ++t)");
     text_.line("const int64_t tile_rows = tile_base + (t < longer_tiles);");
     link.rows->print_tile();
-    text_.line(cat(multiply, "(tile_rows, 1, ", text_.size(extent_of(f.reduced)),
+    text_.line(cat(multiply, "(tile_rows, 1, ", text_.size(sym::align_up(extent_of(f.reduced), f.group())),
                    ", a_rows, b, b_stride, tile, 0, 0, 0);"));
     link.epilogue.print(*link.rows);
     text_.line("first_row += tile_rows;");

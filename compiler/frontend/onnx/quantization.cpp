@@ -1,6 +1,4 @@
 // Quantised numbers: integers (or narrow floats) with a scale and a zero point.
-#include <cmath>
-
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/quantization.h"
@@ -43,10 +41,7 @@ Term quantize(Term x, Term scale, std::optional<Term> zero, DType to, bool satur
   if (is_float(to)) return cast(scaled, to, saturate);
   Term rounded = apply(OpKind::kRound, scaled);
   if (zero) rounded = rounded + cast(*zero, rounded.dtype());
-  const int bits = info(to).bits;
-  const double low = is_signed(to) ? -std::ldexp(1.0, bits - 1) : 0,
-               high = std::ldexp(1.0, is_signed(to) ? bits - 1 : bits) - 1;
-  return cast(minimum(maximum(rounded, low), high), to);
+  return cast(rounded, to, true);
 }
 
 Term dequantize(Term x, Term scale, std::optional<Term> zero) {

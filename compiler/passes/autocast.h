@@ -1,0 +1,27 @@
+// Lower precision where it pays: products of matrices and convolutions take narrow floats and add up in f32; everything
+// else (sums, normalisations, softmax, losses, state, inputs and outputs) stays what it is.
+//
+// A factor is rounded once, where it is made, whoever multiplies it; what moves data and computes nothing (views,
+// concat, pad) moves the rounded numbers. Results of products are f32, so that bias, activation and residual see the
+// sum before any rounding. Weights are rounded at compile time.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "compiler/graph/graph.h"
+
+namespace stridec::passes {
+
+struct Precision {
+  std::string_view name, meaning;
+  std::optional<DType> factors;  // of products of f32; none: as the model says
+  double tolerance;              // `verify`: of the largest magnitude of an output in f32, through whole models
+};
+std::span<const Precision> precisions();  // the first is the default
+const Precision& precision(std::string_view name);  // Error kUsage, code "unknown-precision"
+
+void autocast(graph::Graph& graph, DType factors);
+
+}  // namespace stridec::passes
