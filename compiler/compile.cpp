@@ -68,8 +68,8 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   if (last == Stage::kGraph) return made;
 
   if (!runner.run(passes::graph_passes(), graph, {})) return stopped();
-  if (const auto factors = passes::precision(options.precision).factors)
-    if (!runner.run(passes::precision_passes(), graph, {}, *factors)) return stopped();
+  const DType factors = passes::precision(options.precision).factors;
+  if (!runner.run(passes::precision_passes(), graph, {}, factors)) return stopped();
   tell("lowering");
   made.loops = ops::lower(graph);
   if (!runner.made(schedule::loop_passes(), made.loops)) return stopped();

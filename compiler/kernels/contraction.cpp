@@ -87,7 +87,8 @@ std::optional<Range> range_of(const loop::Nest& nest, const Stmt& stmt, const Ra
 std::optional<Contraction> match_contraction(const loop::Nest& nest) {
   const auto found = loop::classify_contraction(nest);
   if (!found || found->reduce->dims.empty() || !adds_products(*found->reduce)) return std::nullopt;
-  if (found->accumulate != DType::kF32 && found->accumulate != DType::kF64 && found->accumulate != DType::kI32)
+  if (found->accumulate != DType::kF32 && found->accumulate != DType::kF64 &&
+      found->accumulate != DType::kI32)
     return std::nullopt;
   for (size_t i = 0; i < nest.body.size(); ++i) {
     if (i == found->at) continue;

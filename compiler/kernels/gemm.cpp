@@ -184,7 +184,8 @@ std::string gemm_text(const GemmKernel& kernel, const CpuTarget& target) {
                target.fma ? "__builtin_elementwise_fma(x, y, z)" : "((z) + (x) * (y))", "\n");
     out += kTile;
   } else {
-    out += cat("typedef ", gemm_type(kernel.a), " a_element;\ntypedef ", gemm_type(kernel.b), " b_element;\n");
+    out +=
+        cat("typedef ", gemm_type(kernel.a), " a_element;\ntypedef ", gemm_type(kernel.b), " b_element;\n");
     out += cat("enum { G = ", kernel.group(), ", OFFSET = ", kernel.a == DType::kI8 ? "(int)0x80808080" : "0",
                " };\n");
     out += dot_text(kernel);

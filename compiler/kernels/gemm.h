@@ -30,8 +30,8 @@ struct GemmKernel {
   DType a, b;             // of the operands
   DType dtype;            // of the accumulators
   int vector_bytes;
-  int rows;                                // most rows of a tile; fewer are instantiations of the same text
-  int vectors;                             // of a tile's columns
+  int rows;                                 // most rows of a tile; fewer are instantiations of the same text
+  int vectors;                              // of a tile's columns
   bool CpuTarget::* instruction = nullptr;  // that it cannot do without
 
   int lanes() const { return vector_bytes / byte_size(dtype); }

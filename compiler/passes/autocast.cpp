@@ -2,7 +2,6 @@
 
 #include <unordered_map>
 
-
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/ops/helpers.h"
@@ -19,7 +18,7 @@ using graph::OpKind;
 using graph::ValueId;
 
 constexpr Precision kPrecisions[] = {
-    {"fp32", "what the model says", {}, 1e-4},
+    {"fp32", "what the model says", DType::kF32, 1e-4},
     {"bf16", "products of f32 take bfloat16 (8 bits of precision, the range of f32)", DType::kBF16, 5e-2},
     {"fp16", "products of f32 take float16 (11 bits of precision, up to 65504)", DType::kF16, 5e-3},
 };
@@ -31,8 +30,9 @@ enum class Rule : uint8_t {
 };
 
 constexpr std::pair<OpKind, Rule> kRules[] = {
-    {OpKind::kDotGeneral, Rule::kNarrow}, {OpKind::kConv, Rule::kNarrow},   {OpKind::kConvTranspose, Rule::kNarrow},
-    {OpKind::kReshape, Rule::kMoves},     {OpKind::kPermute, Rule::kMoves}, {OpKind::kExpand, Rule::kMoves},
+    {OpKind::kDotGeneral, Rule::kNarrow},    {OpKind::kConv, Rule::kNarrow},
+    {OpKind::kConvTranspose, Rule::kNarrow}, {OpKind::kReshape, Rule::kMoves},
+    {OpKind::kPermute, Rule::kMoves},        {OpKind::kExpand, Rule::kMoves},
     {OpKind::kSlice, Rule::kMoves},
 };
 
@@ -64,7 +64,8 @@ void narrow(Edit& edit, const graph::Region& region, DType to, Rounded made) {
     for (const graph::Region& inner : node.regions) narrow(edit, inner, to, made);
     if (rule_of(node.kind) != Rule::kNarrow) continue;
     const ValueId output = node.outputs[0];
-    if (edit.graph()[output].type.dtype != DType::kF32 || edit.graph()[node.inputs[0]].type.dtype != DType::kF32)
+    if (edit.graph()[output].type.dtype != DType::kF32 ||
+        edit.graph()[node.inputs[0]].type.dtype != DType::kF32)
       continue;
     edit.insert_before(id, [&](Builder& b) {
       std::vector<ValueId> inputs;
@@ -91,6 +92,7 @@ const Precision& precision(std::string_view name) {
 }
 
 void autocast(Graph& graph, DType factors) {
+  if (factors == DType::kF32) return;
   Edit edit(graph);
   narrow(edit, graph.top, factors, {});
   edit.finish();

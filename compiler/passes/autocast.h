@@ -6,7 +6,6 @@
 // sum before any rounding. Weights are rounded at compile time.
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string_view>
 
@@ -16,12 +15,12 @@ namespace stridec::passes {
 
 struct Precision {
   std::string_view name, meaning;
-  std::optional<DType> factors;  // of products of f32; none: as the model says
-  double tolerance;              // `verify`: of the largest magnitude of an output in f32, through whole models
+  DType factors;     // of products of f32
+  double tolerance;  // `verify`: of the largest magnitude of an output in f32, through whole models
 };
-std::span<const Precision> precisions();  // the first is the default
+std::span<const Precision> precisions();            // the first is the default
 const Precision& precision(std::string_view name);  // Error kUsage, code "unknown-precision"
 
-void autocast(graph::Graph& graph, DType factors);
+void autocast(graph::Graph& graph, DType factors);  // f32: changes nothing
 
 }  // namespace stridec::passes

@@ -11,7 +11,8 @@ namespace stridec::passes {
 namespace {
 
 constexpr Pass<graph::Graph> kPasses[] = {
-    {"quantized", "products of dequantised numbers become integer products with a scale behind", contract_quantized},
+    {"quantized", "products of dequantised numbers become integer products with a scale behind",
+     contract_quantized},
     {"affine", "per-channel scales and shifts behind linear operators go into their weights", fold_affine},
 };
 
@@ -27,12 +28,11 @@ std::string print(const graph::Graph& graph) { return graph::to_string(graph); }
 }  // namespace
 
 const PassList<graph::Graph>& graph_passes() {
-  static const PassList<graph::Graph> kList = {
-      .stage = "graph",
-      .origin = {"import", "the model as its frontend reads it"},
-      .rows = kPasses,
-      .verify = verify,
-      .print = print};
+  static const PassList<graph::Graph> kList = {.stage = "graph",
+                                               .origin = {"import", "the model as its frontend reads it"},
+                                               .rows = kPasses,
+                                               .verify = verify,
+                                               .print = print};
   return kList;
 }
 

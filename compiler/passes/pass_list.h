@@ -7,7 +7,7 @@
 namespace stridec::passes {
 
 const PassList<graph::Graph>& graph_passes();
-// Where another precision than the model's is asked for: the dtype of factors of products.
+// With the dtype of factors of products that --precision asks for.
 const PassList<graph::Graph, DType>& precision_passes();
 
 }  // namespace stridec::passes

@@ -23,7 +23,8 @@ using ops::Term;
 // Sums of this many products of 9-bit numbers fit 32 bits.
 constexpr int64_t kLongest = 1 << 15;
 
-// (q - zero) * scale, then views of it. `zero` is i32 and `scale` float; both broadcast to q.
+// (q - zero) * scale, then views of it. q is of bytes, or an i32 constant of differences of bytes; `zero` is i32 and
+// `scale` float; both broadcast to q.
 struct Operand {
   ValueId q;
   std::optional<ValueId> zero, scale;
@@ -53,24 +54,44 @@ std::optional<ValueId> bytes(const Graph& graph, ValueId value, DType to) {
   return q;
 }
 
-// All elements of an i32 constant are in this range.
-bool fits(const graph::Value& value, int32_t low, int32_t high) {
-  const auto inside = [&](int64_t number) { return number >= low && number <= high; };
-  if (value.elements)
-    return std::all_of(value.elements->begin(), value.elements->end(),
-                       [&](sym::Expr e) { return e.is_const() && inside(e.value()); });
-  if (!value.data || value.type.dtype != DType::kI32) return false;
-  for (size_t i = 0; i + 4 <= value.data->size; i += 4) {
-    int32_t number = 0;
-    std::memcpy(&number, value.data->bytes + i, 4);
-    if (!inside(number)) return false;
+// The smallest and largest number of a constant of bytes or of i32.
+struct Range {
+  int64_t low = INT64_MAX, high = INT64_MIN;
+  bool within(int64_t least, int64_t most) const { return low >= least && high <= most; }
+};
+
+std::optional<Range> range_of(const graph::Value& value) {
+  Range range;
+  const auto add = [&](int64_t number) {
+    range.low = std::min(range.low, number);
+    range.high = std::max(range.high, number);
+  };
+  const DType dtype = value.type.dtype;
+  if (value.elements) {
+    for (sym::Expr e : *value.elements) {
+      if (!e.is_const()) return std::nullopt;
+      add(e.value());
+    }
+  } else if (value.data && dtype == DType::kI32) {
+    for (size_t i = 0; i + 4 <= value.data->size; i += 4) {
+      int32_t number = 0;
+      std::memcpy(&number, value.data->bytes + i, 4);
+      add(number);
+    }
+  } else if (value.data && is_integer(dtype) && byte_size(dtype) == 1) {
+    for (size_t i = 0; i < value.data->size; ++i)
+      add(is_signed(dtype) ? static_cast<int8_t>(value.data->bytes[i]) : int64_t{value.data->bytes[i]});
+  } else {
+    return std::nullopt;
   }
-  return true;
+  return range;
 }
 
 // Bytes less their zero point, in 32 bits.
 std::optional<Operand> centered(const Graph& graph, ValueId value) {
   if (const auto q = bytes(graph, value, DType::kI32)) return Operand{*q, {}, {}, {}};
+  if (const auto range = range_of(graph[value]); range && range->within(-255, 255))
+    return Operand{value, {}, {}, {}};
   const Node* node = producer(graph, value);
   if (!node || node->kind != OpKind::kSub) return std::nullopt;
   // Zero points have the range of what they belong to.
@@ -80,8 +101,11 @@ std::optional<Operand> centered(const Graph& graph, ValueId value) {
   const ValueId zero = node->inputs[1];
   const auto from = cast_from(graph, zero, DType::kI32);
   const bool in_range = from && graph[*from].type.dtype == dtype;
-  if (!in_range && !fits(graph[zero], is_signed(dtype) ? -128 : 0, is_signed(dtype) ? 127 : 255))
-    return std::nullopt;
+  if (!in_range) {
+    const auto range = range_of(graph[zero]);
+    if (!range || !range->within(is_signed(dtype) ? -128 : 0, is_signed(dtype) ? 127 : 255))
+      return std::nullopt;
+  }
   return Operand{*q, zero, {}, {}};
 }
 
@@ -195,21 +219,9 @@ std::optional<int64_t> known_number(Builder& b, ValueId value) {
                                             : static_cast<int64_t>(static_cast<uint64_t>(number) >> unused);
 }
 
-// The smallest and largest number of a constant of bytes.
-std::optional<std::pair<int, int>> range_of(const Graph& graph, ValueId value) {
-  const graph::Value& v = graph[value];
-  if (!v.data) return std::nullopt;
-  std::pair<int, int> range(INT32_MAX, INT32_MIN);
-  for (size_t i = 0; i < v.data->size; ++i) {
-    const int number = is_signed(v.type.dtype) ? static_cast<int8_t>(v.data->bytes[i]) : v.data->bytes[i];
-    range = {std::min(range.first, number), std::max(range.second, number)};
-  }
-  return range;
-}
-
 // The numbers less their zero point, in 16 bits.
 Term difference(const Numbers& x) {
-  if (!x.zero) return x.q;
+  if (!x.zero) return x.q.dtype() == DType::kI32 ? cast(x.q, DType::kI16, false) : x.q;
   return cast(cast(x.q, DType::kI32) - *x.zero, DType::kI16, false);
 }
 
@@ -217,11 +229,9 @@ Term difference(const Numbers& x) {
 std::optional<Term> difference_in_bytes(Builder& b, const Operand& from, const Numbers& x) {
   const std::optional<int64_t> zero = x.zero ? known_number(b, x.zero->id()) : std::optional<int64_t>(0);
   if (!zero) return std::nullopt;
-  if (*zero == 0 && is_signed(x.q.dtype())) return x.q;
-  const auto range = range_of(b.graph(), from.q);
-  int64_t low = is_signed(x.q.dtype()) ? -128 : 0, high = is_signed(x.q.dtype()) ? 127 : 255;
-  if (range) low = range->first, high = range->second;
-  if (low > high || low - *zero < -128 || high - *zero > 127) return std::nullopt;
+  if (*zero == 0 && x.q.dtype() == DType::kI8) return x.q;
+  const auto range = range_of(b.graph()[from.q]);
+  if (!range || !range->within(-128 + *zero, 127 + *zero)) return std::nullopt;
   return cast(cast(x.q, DType::kI32) - static_cast<double>(*zero), DType::kI8, false);
 }
 
@@ -269,6 +279,7 @@ std::optional<Term> multiply_bytes(Builder& b, const Edit& edit, const Product& 
     const auto weights = difference_in_bytes(b, from[w], given[w]);
     if (!weights) continue;
     Term data = given[x].q;
+    if (byte_size(data.dtype()) != 1) continue;
     Term operands[2] = {data, *weights};
     if (w == 0) std::swap(operands[0], operands[1]);
     std::optional<int64_t> zero = 0;

@@ -33,8 +33,8 @@ double block_cycles(const Link& link, const kernels::GemmKernel& kernel, double 
   const double panels = std::ceil(link.columns / kernel.columns());
   const double fma = rows * kernel.vectors / target.fma_per_cycle;
   const double loads = (rows + kernel.vectors) * kernel.vector_bytes / target.load_bytes_per_cycle;
-  const double tile =
-      std::ceil(link.k / kernel.group()) * std::max({fma, loads, kFmaLatency}) + kTileCall + rows * kernel.vectors * kEpilogueVector;
+  const double tile = std::ceil(link.k / kernel.group()) * std::max({fma, loads, kFmaLatency}) + kTileCall +
+                      rows * kernel.vectors * kEpilogueVector;
   return panels * tiles * tile;
 }
 

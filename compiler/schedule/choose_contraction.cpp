@@ -25,9 +25,9 @@ constexpr double kTileCall = 30;       // call, row addresses, loop ends
 constexpr double kSegment = 12;        // per tile and segment: addresses, loop end
 constexpr double kEpilogueVector = 4;  // load of the sum, bias, activation, store
 constexpr double kTask = 60;
-constexpr double kBroadcast = 0.06;    // per row and k, beside multiply-adds
-constexpr double kPrefetchedLine = 1;  // of a panel that is asked for ahead of its use
-constexpr double kMissedLine = 5;      // of one that is not
+constexpr double kBroadcast = 0.06;     // per row and k, beside multiply-adds
+constexpr double kPrefetchedLine = 1;   // of a panel that is asked for ahead of its use
+constexpr double kMissedLine = 5;       // of one that is not
 constexpr double kStreamedLine = 0.05;  // of rows
 
 struct Problem {

@@ -90,9 +90,10 @@ void wishes_of_contraction(const Program& program, const Nest& nest, Wishes& wis
 }
 
 std::optional<int> chosen(const std::vector<int64_t>& strength) {
-  const auto best = std::max_element(strength.begin(), strength.end());
-  if (best == strength.end() || *best == 0) return std::nullopt;
-  return static_cast<int>(best - strength.begin());
+  // Of equal wishes the innermost dim's: heads and their channels are wished for alike.
+  const auto best = std::max_element(strength.rbegin(), strength.rend());
+  if (best == strength.rend() || *best == 0) return std::nullopt;
+  return static_cast<int>(strength.rend() - best) - 1;
 }
 
 // A buffer without a wish follows the buffers it is computed from or into, along the variable that is

@@ -109,8 +109,8 @@ std::string key_of(const Panels& panels, const Factor& b, const Nest& nest) {
   return key;
 }
 
-BufferId add_panels(Program& program, const Nest& nest, const Factor& b,
-                    const Panels& panels, DType element) {
+BufferId add_panels(Program& program, const Nest& nest, const Factor& b, const Panels& panels,
+                    DType element) {
   std::string source = "weight";
   for (const Stmt* stmt : b.slice) {
     if (const auto* load = std::get_if<loop::Load>(&stmt->node)) source = program[load->access.buffer].name;
@@ -209,8 +209,9 @@ void pack_weights(Program& program) {
     if (fresh) {
       const Nest copy = program[id];
       const auto matched = kernels::match_contraction(copy);
-      found->second = add_panels(program, copy, *kernels::as_elements(copy, matched->factors[side], plan.element),
-                                 panels, plan.element);
+      found->second =
+          add_panels(program, copy, *kernels::as_elements(copy, matched->factors[side], plan.element), panels,
+                     plan.element);
     }
     // add_panels moved the program's nests.
     Nest& nest = program[id];

@@ -164,10 +164,10 @@ class Emitter {
     }
     // Fewer tiles than this would ask for as much as they read.
     constexpr int kLeastTiles = 2;
-    text_.line(cat("const int64_t steps = ", segments, " * ((", run, " + ", kernels::kGemmStep * f_.group() - 1,
-                   ") / ", kernels::kGemmStep * f_.group(), ");"));
-    text_.line(
-        cat("const int64_t bytes = ", segments, " * ", run, " / ", f_.group(), " * b_stride * ", f_.b_bytes(), ";"));
+    text_.line(cat("const int64_t steps = ", segments, " * ((", run, " + ",
+                   kernels::kGemmStep * f_.group() - 1, ") / ", kernels::kGemmStep * f_.group(), ");"));
+    text_.line(cat("const int64_t bytes = ", segments, " * ", run, " / ", f_.group(), " * b_stride * ",
+                   f_.b_bytes(), ";"));
     text_.line(cat("const char* ahead = (const char*)", b, " + bytes;"));
     const std::string another =
         f_.plan.rows_outer ? "panel + 1 < panels" : "block + 1 == blocks && panel + 1 < panels";

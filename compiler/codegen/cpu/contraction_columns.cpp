@@ -151,8 +151,8 @@ void ContractionColumns::print_weights() {
     panel = cat("first_column / ", width, " * ", width);
     inside = cat(" + first_column % ", width, " * ", f_.group());
   }
-  text.line(cat("const ", f_.b_element(), "* b = ", text.pointer(access.buffer), " + ", f_.body().index(offset),
-                " + ", panel, " * ", text.size(depth()), inside, ";"));
+  text.line(cat("const ", f_.b_element(), "* b = ", text.pointer(access.buffer), " + ",
+                f_.body().index(offset), " + ", panel, " * ", text.size(depth()), inside, ";"));
   text.line(cat("const int64_t b_stride = ", width * f_.group(), ";"));
 }
 
@@ -248,7 +248,8 @@ void ContractionColumns::print_grouped_copy() {
       along.set_lanes(inner.var, lanes, live);
       for (const loop::Stmt* stmt : f_.b->slice) along.print(*stmt);
       text.line(cat("alignas(64) ", f_.b_element(), " piece[", lanes, "];"));
-      text.line(cat("*(", f_.b_element(lanes), "*)piece = ", f_.stored(along, f_.b->value, f_.b_dtype()), ";"));
+      text.line(
+          cat("*(", f_.b_element(lanes), "*)piece = ", f_.stored(along, f_.b->value, f_.b_dtype()), ";"));
       if (!live.empty()) {
         text.line(cat("for (int64_t l = ", extent, " - k; l < ", lanes, "; ++l) piece[l] = 0;"));
         text.line(cat("for (int64_t l = 0; l < ", extent, " - k; l += ", group, ")"));
@@ -276,7 +277,8 @@ void ContractionColumns::print_grouped_copy() {
   }
   text.open(cat("for (int64_t k = 0; k < ", extent, "; k += ", group, ")"));
   auto strip = [&](const std::string& live) {
-    text.line(cat(text.storage_type(DType::kU32, lanes), " words = (", text.storage_type(DType::kU32, lanes), ")0;"));
+    text.line(cat(text.storage_type(DType::kU32, lanes), " words = (", text.storage_type(DType::kU32, lanes),
+                  ")0;"));
     const DType bits = f_.b_bytes() == 1 ? DType::kU8 : DType::kU16;
     for (int g = 0; g < group; ++g) {
       text.open(whole ? std::string() : cat("if (k + ", g, " < ", extent, ")"));
@@ -288,8 +290,8 @@ void ContractionColumns::print_grouped_copy() {
       }
       for (const loop::Stmt* stmt : f_.b->slice) across.print(*stmt);
       text.line(cat("words |= __builtin_convertvector((", text.storage_type(bits, lanes), ")(",
-                    f_.stored(across, f_.b->value, f_.b_dtype()), "), ", text.storage_type(DType::kU32, lanes), ") << ",
-                    g * 8 * f_.b_bytes(), ";"));
+                    f_.stored(across, f_.b->value, f_.b_dtype()), "), ",
+                    text.storage_type(DType::kU32, lanes), ") << ", g * 8 * f_.b_bytes(), ";"));
       text.close();
     }
     text.line(cat("*(", text.unaligned_type(DType::kU32, lanes), "*)(to + j * ", group, ") = words;"));
@@ -305,8 +307,8 @@ void ContractionColumns::print_scattered_groups() {
   KernelText& text = f_.text;
   const int group = f_.group(), width = f_.plan.kernel->columns(), lanes = f_.lanes;
   const std::string k = text.size(extent_of(f_.reduced));
-  text.line(cat("for (int64_t i = ", k, " / ", group, " * ", group * width, "; i < (", k, " + ", group - 1, ") / ",
-                group, " * ", group * width, "; ++i) to[i] = 0;"));
+  text.line(cat("for (int64_t i = ", k, " / ", group, " * ", group * width, "; i < (", k, " + ", group - 1,
+                ") / ", group, " * ", group * width, "; ++i) to[i] = 0;"));
   text.line("int64_t at = 0;");
   Body body = f_.body();
   f_.open_loops(f_.reduced, body);
@@ -319,9 +321,10 @@ void ContractionColumns::print_scattered_groups() {
     }
     for (const loop::Stmt* stmt : f_.b->slice) across.print(*stmt);
     const std::string vector = text.fresh("piece");
-    text.line(cat("const ", f_.b_element(lanes), " ", vector, " = ", f_.stored(across, f_.b->value, f_.b_dtype()), ";"));
-    text.line(cat("for (int l = 0; l < ", lanes, "; ++l) to[(at / ", group, " * ", width, " + j + l) * ", group,
-                  " + at % ", group, "] = ", vector, "[l];"));
+    text.line(cat("const ", f_.b_element(lanes), " ", vector, " = ",
+                  f_.stored(across, f_.b->value, f_.b_dtype()), ";"));
+    text.line(cat("for (int l = 0; l < ", lanes, "; ++l) to[(at / ", group, " * ", width, " + j + l) * ",
+                  group, " + at % ", group, "] = ", vector, "[l];"));
   });
   text.line("++at;");
   f_.close_loops(f_.reduced);

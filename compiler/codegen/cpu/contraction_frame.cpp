@@ -33,7 +33,8 @@ ContractionFrame::ContractionFrame(KernelText& text, const loop::Program& progra
                                         : !rows.empty() && factors[1].vars.contains(rows[0].var);
   elements_[0] = kernels::as_elements(nest, factors[swapped ? 1 : 0], plan.kernel->a);
   elements_[1] = kernels::as_elements(nest, factors[swapped ? 0 : 1], plan.kernel->b);
-  STRIDEC_CHECK(elements_[0] && elements_[1], cat(plan.kernel->name, " does not hold the factors of '", nest.name, "'"));
+  STRIDEC_CHECK(elements_[0] && elements_[1],
+                cat(plan.kernel->name, " does not hold the factors of '", nest.name, "'"));
   a = &*elements_[0];
   b = &*elements_[1];
   lanes = plan.kernel->lanes();
@@ -49,9 +50,10 @@ std::string ContractionFrame::stored(Body& body, loop::ValueId value, DType dtyp
 }
 
 void ContractionFrame::print_declaration(const std::string& name) {
-  text.line(cat("void ", name, "(int64_t, int64_t, int64_t, const ", a_element(), "* const*, const ", b_element(),
-                "*, int64_t, ", element(), "*, int64_t, const char*, int64_t) __asm__(\"",
-                kernels::gemm_symbol(*plan.kernel, text.target()), "\") __attribute__((visibility(\"hidden\")));"));
+  text.line(cat("void ", name, "(int64_t, int64_t, int64_t, const ", a_element(), "* const*, const ",
+                b_element(), "*, int64_t, ", element(), "*, int64_t, const char*, int64_t) __asm__(\"",
+                kernels::gemm_symbol(*plan.kernel, text.target()),
+                "\") __attribute__((visibility(\"hidden\")));"));
 }
 
 void ContractionFrame::set_local_row(Body& body, const std::string& row) const {

@@ -285,7 +285,8 @@ void ContractionRows::print_pack() {
 void ContractionRows::print_group_tail(const std::string& end) {
   const sym::Expr k = extent_of(f_.reduced);
   if (f_.group() == 1 || f_.facts.holds(sym::eq(sym::mod(k, f_.group()), 0))) return;
-  f_.text.line(cat("for (int64_t k = ", f_.text.size(k), "; k % ", f_.group(), " != 0; ++k) *", end, "++ = 0;"));
+  f_.text.line(
+      cat("for (int64_t k = ", f_.text.size(k), "; k % ", f_.group(), " != 0; ++k) *", end, "++ = 0;"));
 }
 
 // The factor's statements for every k of `dims`, a vector of the innermost at a time, to `to`, which moves
@@ -378,17 +379,16 @@ void ContractionRows::print_segments() {
                      : cat("to[i] = ", address, ";"));
     text.close();
   } else {
-    text.line(
-        cat("const int64_t shift = start + (", body.index(segment_offset_), ") * ", f_.a_bytes(), ";"));
+    text.line(cat("const int64_t shift = start + (", body.index(segment_offset_), ") * ", f_.a_bytes(), ";"));
     for (int64_t c = 0; c < chunks(f_); ++c) {
       const std::string at = cat("first_row - block_row + ", c * kChunk);
       std::string address, inside;
       if (merged_) {
-        address = cat("(lane + ", c * kChunk, ") * ", "(", text.size(step_), " * ", f_.a_bytes(),
-                      ") + shift");
+        address =
+            cat("(lane + ", c * kChunk, ") * ", "(", text.size(step_), " * ", f_.a_bytes(), ") + shift");
       } else {
-        address = cat("*(const ", loose, "*)((int64_t*)", offsets_, " + ", at, ") * ", f_.a_bytes(),
-                      " + shift");
+        address =
+            cat("*(const ", loose, "*)((int64_t*)", offsets_, " + ", at, ") * ", f_.a_bytes(), " + shift");
       }
       for (size_t b = 0; b < bounds_.size(); ++b) {
         inside += cat(b ? " & " : "", "(*(const ", loose, "*)((int64_t*)", bound_tables_[b], " + ", at,

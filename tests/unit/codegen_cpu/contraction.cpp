@@ -149,7 +149,8 @@ TEST_CASE("narrow operands are converted first") {
 }
 
 TEST_CASE("products of bytes are summed in 32 bits") {
-  for (const auto& [a, b] : {std::pair{DType::kU8, DType::kI8}, {DType::kI8, DType::kI8}, {DType::kU8, DType::kU8}}) {
+  for (const auto& [a, b] :
+       {std::pair{DType::kU8, DType::kI8}, {DType::kI8, DType::kI8}, {DType::kU8, DType::kU8}}) {
     for (auto [m, n, k] : {std::array{1, 17, 5}, {13, 50, 20}, {33, 100, 67}}) {
       const int64_t zero = a == b ? 100 : 0;
       check(gemm(m, n, k, {}, {.operands = a, .accumulator = DType::kI32, .second = b, .zero = zero}));
@@ -167,7 +168,10 @@ TEST_CASE("products of bytes are summed in 32 bits") {
     const Expr m = symbol(program, "m", 0, 512), n = symbol(program, "n", 0, 512),
                k = symbol(program, "k", 0, 512);
     check(gemm(m, n, k, program, {.operands = a, .accumulator = DType::kI32, .second = b}),
-          {{{m, 5}, {n, 7}, {k, 3}}, {{m, 130}, {n, 131}, {k, 1}}, {{m, 0}, {n, 8}, {k, 8}}, {{m, 3}, {n, 9}, {k, 0}}});
+          {{{m, 5}, {n, 7}, {k, 3}},
+           {{m, 130}, {n, 131}, {k, 1}},
+           {{m, 0}, {n, 8}, {k, 8}},
+           {{m, 3}, {n, 9}, {k, 0}}});
   }
 }
 
@@ -302,10 +306,16 @@ TEST_CASE("convolutions of every rank, stride, dilation and padding") {
 
 TEST_CASE("convolutions of bytes, padded with their zero point") {
   for (const auto& [data, weights] : {std::pair{DType::kU8, DType::kI8}, {DType::kI8, DType::kI8}}) {
-    for (Conv c : {Conv{.in = {9, 10}, .kernel = {3, 3}, .channels = 8, .filters = 20, .pad = 1, .residual = true},
-                   Conv{.in = {14, 14}, .kernel = {7, 7}, .channels = 3, .filters = 32, .stride = 2, .pad = 3},
-                   Conv{.in = {8, 9}, .kernel = {3, 3}, .channels = 12, .filters = 30, .groups = 3, .pad = 1},
-                   Conv{.in = {8, 9}, .kernel = {3, 3}, .channels = 6, .filters = 10, .pad = 1, .channels_last = false}}) {
+    for (Conv c :
+         {Conv{.in = {9, 10}, .kernel = {3, 3}, .channels = 8, .filters = 20, .pad = 1, .residual = true},
+          Conv{.in = {14, 14}, .kernel = {7, 7}, .channels = 3, .filters = 32, .stride = 2, .pad = 3},
+          Conv{.in = {8, 9}, .kernel = {3, 3}, .channels = 12, .filters = 30, .groups = 3, .pad = 1},
+          Conv{.in = {8, 9},
+               .kernel = {3, 3},
+               .channels = 6,
+               .filters = 10,
+               .pad = 1,
+               .channels_last = false}}) {
       c.data = data, c.weights = weights, c.sum = DType::kI32, c.fill = 5;
       check(conv(2, c, {}));
     }
@@ -350,10 +360,12 @@ size_t prepacked(const Program& program) {
 }  // namespace
 
 TEST_CASE("weights are packed when the model is compiled, once per weight and layout") {
-  for (const auto& [data, dtype, wide] :
-       {std::tuple{DType::kF32, DType::kF32, DType::kF32}, {DType::kF32, DType::kF16, DType::kF32},
-        {DType::kBF16, DType::kBF16, DType::kF32}, {DType::kU8, DType::kI8, DType::kI32},
-        {DType::kI8, DType::kI8, DType::kI32}, {DType::kI8, DType::kU8, DType::kI32}}) {
+  for (const auto& [data, dtype, wide] : {std::tuple{DType::kF32, DType::kF32, DType::kF32},
+                                          {DType::kF32, DType::kF16, DType::kF32},
+                                          {DType::kBF16, DType::kBF16, DType::kF32},
+                                          {DType::kU8, DType::kI8, DType::kI32},
+                                          {DType::kI8, DType::kI8, DType::kI32},
+                                          {DType::kI8, DType::kU8, DType::kI32}}) {
     const DType sums = wide;
     Program program;
     const Expr m = symbol(program, "m", 0, 300);

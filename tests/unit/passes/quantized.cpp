@@ -1,0 +1,141 @@
+#include "compiler/passes/quantized.h"
+
+#include <functional>
+
+#include "compiler/graph/verify.h"
+#include "compiler/ops/composite.h"
+#include "tests/unit/passes/numbers.h"
+
+using namespace stridec;
+using graph::Builder;
+using graph::Graph;
+using graph::OpKind;
+using graph::Shape;
+using ops::Term;
+using test::drawn;
+using test::drawn_constant;
+
+namespace {
+
+// DequantizeLinear.
+Term real(Term q, double scale, int zero) {
+  Term wide = cast(q, DType::kI32);
+  if (zero) wide = wide - zero;
+  return cast(wide, DType::kF32) * scale;
+}
+
+Term per_channel(Term q, Term scale) { return cast(cast(q, DType::kI32), DType::kF32) * scale; }
+
+Term conv(Term x, Term w, int64_t pad, int64_t groups = 1) {
+  const std::vector<int64_t> ones(static_cast<size_t>(x.rank() - 2), 1);
+  const Shape pads(ones.size(), pad);
+  return Term(
+      x.builder(),
+      x.builder().add1(
+          OpKind::kConv, {x.id(), w.id()},
+          {{"strides", ones}, {"dilations", ones}, {"before", pads}, {"after", pads}, {"groups", groups}}));
+}
+
+struct Made {
+  Graph before, after;
+  std::vector<loop::HostTensor> inputs;
+  double difference() const { return test::difference(before, after, inputs); }
+  // Products of elements of this dtype, of a or of b.
+  int products(DType a) const {
+    return test::count(after, OpKind::kDotGeneral, a) + test::count(after, OpKind::kConv, a);
+  }
+};
+
+Made made(const std::vector<std::pair<DType, std::vector<int64_t>>>& inputs,
+          const std::function<Term(Builder&, const std::vector<Term>&)>& build) {
+  Made m;
+  Builder b(m.before, ops::shape_table());
+  std::vector<Term> terms;
+  for (const auto& [dtype, shape] : inputs) {
+    terms.push_back(
+        {b, b.input("x" + std::to_string(terms.size()), {dtype, Shape(shape.begin(), shape.end())})});
+    m.inputs.push_back(drawn(dtype, shape, static_cast<unsigned>(7 + terms.size())));
+  }
+  b.output("y", build(b, terms));
+  graph::compact(m.before);
+  m.after = m.before;
+  passes::contract_quantized(m.after);
+  CHECK(graph::problems(m.after, ops::shape_table()).empty());
+  return m;
+}
+
+}  // namespace
+
+TEST_CASE("bytes times weights of bytes, with and without a zero point") {
+  for (const DType data : {DType::kU8, DType::kI8}) {
+    for (const int zero : {0, 100}) {
+      const Made m = made({{data, {3, 20}}}, [&](Builder& b, const auto& in) {
+        const Term scale = drawn_constant(b, DType::kF32, {7}, 3);
+        return matmul(real(in[0], 0.02, zero), per_channel(drawn_constant(b, DType::kI8, {20, 7}, 2), scale));
+      });
+      CHECK(m.products(data) == 1);
+      CHECK(m.products(DType::kF32) == 0);
+      CHECK(m.difference() < 1e-5);
+    }
+  }
+}
+
+TEST_CASE("padding of a convolution is by the zero point") {
+  for (const int64_t groups : {1, 2}) {
+    const Made m = made({{DType::kU8, {2, 4, 5, 6}}}, [&](Builder& b, const auto& in) {
+      const Term scale = drawn_constant(b, DType::kF32, {6, 1, 1, 1}, 3);
+      return conv(real(in[0], 0.02, 77),
+                  per_channel(drawn_constant(b, DType::kI8, {6, 4 / groups, 3, 3}, 2), scale), 1, groups);
+    });
+    CHECK(m.products(DType::kU8) == 1);
+    CHECK(m.products(DType::kF32) == 0);
+    CHECK(m.difference() < 1e-5);
+  }
+}
+
+TEST_CASE("weights of unsigned bytes, and two tensors of the run, are 16-bit differences") {
+  const Made weights = made({{DType::kU8, {3, 20}}}, [&](Builder& b, const auto& in) {
+    return matmul(real(in[0], 0.02, 9), real(drawn_constant(b, DType::kU8, {20, 7}, 2), 0.5, 90));
+  });
+  CHECK(weights.products(DType::kI16) == 1);
+  CHECK(weights.difference() < 1e-5);
+  const Made both = made({{DType::kU8, {2, 3, 20}}, {DType::kI8, {2, 7, 20}}}, [&](Builder&, const auto& in) {
+    return matmul(real(in[0], 0.02, 9), permute(real(in[1], 0.5, -3), {0, 2, 1}));
+  });
+  CHECK(both.products(DType::kI16) == 1);
+  CHECK(both.products(DType::kF32) == 0);
+  CHECK(both.difference() < 1e-5);
+}
+
+TEST_CASE("integer products stay exact") {
+  const Made m = made({{DType::kU8, {3, 20}}, {DType::kU8, {}}}, [&](Builder& b, const auto& in) {
+    return matmul(cast(in[0], DType::kI32) - cast(in[1], DType::kI32),
+                  cast(drawn_constant(b, DType::kI8, {20, 7}, 2), DType::kI32));
+  });
+  CHECK(m.products(DType::kU8) == 1);
+  CHECK(m.difference() == 0);
+}
+
+TEST_CASE("a product stays one of floats where a scale runs along its sum") {
+  const Made m = made({{DType::kU8, {3, 20}}}, [&](Builder& b, const auto& in) {
+    const Term scale = drawn_constant(b, DType::kF32, {20, 1}, 3);
+    return matmul(real(in[0], 0.02, 5), per_channel(drawn_constant(b, DType::kI8, {20, 7}, 2), scale));
+  });
+  CHECK(m.products(DType::kF32) == 1);
+}
+
+TEST_CASE(
+    "a product stays one of floats where one factor is no quantised number, or where 32 bits may be too "
+    "few") {
+  const Made mixed = made({{DType::kU8, {3, 20}}, {DType::kF32, {20, 4}}},
+                          [&](Builder&, const auto& in) { return matmul(real(in[0], 0.02, 5), in[1]); });
+  CHECK(mixed.products(DType::kF32) == 1);
+  Graph g;
+  Builder b(g, ops::shape_table());
+  const sym::Expr k = sym::var("k");
+  const Term x(b, b.input("x", {DType::kU8, {3, k}})), y(b, b.input("y", {DType::kU8, {k, 3}}));
+  b.output("z", matmul(real(x, 1, 5), real(y, 1, 6)));
+  graph::compact(g);
+  passes::contract_quantized(g);
+  CHECK(test::count(g, OpKind::kDotGeneral, DType::kF32) == 1);
+}
