@@ -264,8 +264,23 @@ class Mask {
     Expr keys;
     ValueId value;
     bool truth, weightless;
+    bool alone;     // it says all that the score's condition says
+    ValueId score;  // what it hides
   };
   std::optional<Seen> find() const { return of_score(flash_.score->value); }
+
+  // The number that the value is the sum times.
+  std::optional<double> scale_of(ValueId id) const {
+    if (id == flash_.scores.reduce->results[0]) return 1.0;
+    const Let* let = let_of(definitions_, id);
+    if (!let) return std::nullopt;
+    if (let->op == ScalarOp::kCast && is_float(nest_.values[id.value].dtype)) return scale_of(let->args[0]);
+    if (let->op != ScalarOp::kMul && let->op != ScalarOp::kDiv) return std::nullopt;
+    const auto by = constant_of(definitions_, let->args[1]);
+    const auto from = scale_of(let->args[0]);
+    if (!by || !from) return std::nullopt;
+    return let->op == ScalarOp::kMul ? *from * by->f : *from / by->f;
+  }
 
  private:
   struct Condition {
@@ -311,7 +326,7 @@ class Mask {
       const ValueId shown = select.args[flipped ? 2 : 1], hidden = select.args[flipped ? 1 : 2];
       const Hides how = hides(hidden);
       if (how == Hides::kNo || (added && !is_zero(shown))) continue;
-      if (!score) score = shown;
+      const ValueId under = score ? *score : shown;
       std::vector<Condition> conditions;
       const bool all = conditions_of(select.args[0], flipped, conditions);
       for (const Condition& condition : conditions) {
@@ -321,20 +336,12 @@ class Mask {
         const Expr least = sym::substitute(*count, flash_.chain.row.var, 0);
         const bool weightless =
             how == Hides::kInfinite ||
-            (all && conditions.size() == 1 && is_scaled_sum(*score) && facts_.holds(sym::ge(least, 1)));
-        return Seen{*count, condition.value, condition.truth, weightless};
+            (all && conditions.size() == 1 && scale_of(under) && facts_.holds(sym::ge(least, 1)));
+        return Seen{*count, condition.value, condition.truth, weightless, all && conditions.size() == 1,
+                    under};
       }
     }
     return std::nullopt;
-  }
-
-  // The sum itself times constants.
-  bool is_scaled_sum(ValueId id) const {
-    if (id == flash_.scores.reduce->results[0]) return true;
-    const Let* let = let_of(definitions_, id);
-    if (is_cast(let)) return is_scaled_sum(let->args[0]);
-    if (!let || (let->op != ScalarOp::kMul && let->op != ScalarOp::kDiv)) return false;
-    return constant_of(definitions_, let->args[1]) && is_scaled_sum(let->args[0]);
   }
 
   // Conditions of indices that hold wherever `id` is true (or, `negated`, false); whether they are all there is.
@@ -492,12 +499,16 @@ std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest&
         flash.biased = flash.biased || sym::depends_on(index, flash.keys.var);
   Rows rows(program, flash);
   if (!rows.match(shares->access.buffer)) return refuse(rows.reason);
-  if (const auto seen = Mask(program, flash).find()) {
+  const Mask mask(program, flash);
+  flash.scale = mask.scale_of(flash.score->value);
+  if (const auto seen = mask.find()) {
+    if (seen->weightless && seen->alone) flash.scale = mask.scale_of(seen->score);
     flash.visible = seen->keys;
     flash.shown = {seen->value, seen->truth};
     // Rows whose weights are all alike see every key.
     flash.skips = seen->weightless && !flash.fixes;
   }
+  if (flash.scale && !(*flash.scale > 1e-6 && *flash.scale < 1e6)) flash.scale.reset();
   return flash;
 }
 

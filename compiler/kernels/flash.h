@@ -9,8 +9,9 @@
 // row, `row ? c : p`.
 //
 // What differs from the nest: the weights are rounded to the dtype of p before they are divided by their sum, which is
-// f32, instead of after; keys that a mask of indices hides from a whole block of rows are skipped, so that NaN and
-// infinity behind such a mask do not reach the result.
+// f32, instead of after; scores that are no more than the scaled sum (`scale`) stay f32 and are not rounded on the way;
+// keys that a mask of indices hides from a whole block of rows are skipped, so that NaN and infinity behind such a mask
+// do not reach the result.
 //
 // Text form, of the kernels "flash.mma" and "flash.wgmma":
 //   tile ROWS KEYS    of a block of threads, and of one step
@@ -55,6 +56,8 @@ struct Flash {
   // A mask of indices hides the keys from here on, an expression of the row dim that does not fall as it grows.
   std::optional<sym::Expr> visible;
   bool skips = false;  // and leaves them no weight
+  // f multiplies by this positive number, and hides what the mask of indices hides.
+  std::optional<double> scale;
   // Of part 0, the bool that says so: its value where the key is seen.
   std::optional<std::pair<loop::ValueId, bool>> shown;
 

@@ -163,8 +163,8 @@ class MmaEmitter {
                    "; ++j) top = fmaxf(top, fmaxf(s[j][2 * h], s[j][2 * h + 1]));"));
     text_.line("top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));");
     text_.line("top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));");
-    text_.line("shift[h] = top == -__builtin_inff() ? 0.0f : top;");
-    text_.line("kept[h] = exp2_of((m[h] - shift[h]) * 0x1.715476p+0f);");
+    f_.print_shift("top");
+    text_.line(cat("kept[h] = ", f_.weight("m[h]", "h"), ";"));
     if (f_.flash.fixes) text_.line("if (fix[h]) kept[h] = 1;");
     text_.line("m[h] = top;");
     text_.line("l[h] *= kept[h];");
@@ -173,7 +173,7 @@ class MmaEmitter {
     text_.open(cat("for (int j = 0; j < ", keys() / 8, "; ++j)"));
     text_.line("#pragma unroll");
     text_.open("for (int e = 0; e < 4; ++e)");
-    text_.line("s[j][e] = exp2_of((s[j][e] - shift[e / 2]) * 0x1.715476p+0f);");
+    text_.line(cat("s[j][e] = ", f_.weight("s[j][e]", "e / 2"), ";"));
     text_.line("l[e / 2] += s[j][e];");
     // Keys beyond the last are none of such a row's either, but their values are zeros.
     if (f_.flash.fixes) text_.line("if (fix[e / 2]) s[j][e] = 1;");

@@ -1,6 +1,8 @@
 #include "compiler/codegen/cuda/flash_frame.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <numbers>
 #include <set>
 
 #include "compiler/base/check.h"
@@ -190,6 +192,7 @@ void FlashFrame::print_scores(int blocks, Keys which, const Element& element) {
     text.line(cat("limit[h] = left < 0 ? 0 : left < ", 8 * blocks, " ? (int)left : ", 8 * blocks, ";"));
     text.close();
   }
+  if (flash.scale) return print_scaled(blocks, which, element);
   text.line("#pragma unroll");
   text.open(cat("for (int j = 0; j < ", blocks, "; ++j)"));
   text.line("#pragma unroll");
@@ -217,6 +220,48 @@ void FlashFrame::print_scores(int blocks, Keys which, const Element& element) {
     text.line(cat("score = ", made, ";"));
   text.close();
   text.close();
+}
+
+// The sums are the scores: what is hidden becomes -inf.
+void FlashFrame::print_scaled(int blocks, Keys which, const Element& element) {
+  const bool edge = which == Keys::kEdge, masked = flash.visible && which != Keys::kSeen;
+  if (!edge && !masked) return;
+  text.line("int ends[2];");
+  text.line("#pragma unroll");
+  text.line(cat("for (int h = 0; h < 2; ++h) ends[h] = (",
+                edge && masked ? "limit[h] < key_count ? limit[h] : key_count"
+                : edge         ? "key_count"
+                               : "limit[h]",
+                ") - lane_id % 4 * 2;"));
+  text.line("#pragma unroll");
+  text.open(cat("for (int j = 0; j < ", blocks, "; ++j)"));
+  text.line("#pragma unroll");
+  text.line(cat("for (int e = 0; e < 4; ++e) if (j * 8 + e % 2 >= ends[e / 2]) ", element("j", "e"),
+                " = -__builtin_inff();"));
+  text.close();
+}
+
+std::string FlashFrame::power_text() const {
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, "%af",
+                static_cast<double>(static_cast<float>(flash.scale.value_or(1) * std::numbers::log2e)));
+  return buffer;
+}
+
+// Scaled sums are finite, or the row is lost: one multiply-add. Other scores may be the dtype's lowest number, whose
+// product is not.
+std::string FlashFrame::weight(const std::string& x, const std::string& h) const {
+  if (flash.scale) return cat("exp2_of(fmaf(", x, ", ", power_text(), ", -shift[", h, "]))");
+  return cat("exp2_of((", x, " - shift[", h, "]) * ", power_text(), ")");
+}
+
+void FlashFrame::print_shift(const std::string& most) {
+  text.line(cat("shift[h] = ", most, " == -__builtin_inff() ? 0.0f : ", most,
+                flash.scale ? cat(" * ", power_text()) : "", ";"));
+}
+
+std::string FlashFrame::powers(const std::string& difference) const {
+  return cat("(", difference, ") * ", power_text());
 }
 
 void FlashFrame::print_factors() {

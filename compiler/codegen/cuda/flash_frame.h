@@ -48,6 +48,11 @@ struct FlashFrame {
   enum class Keys { kEdge, kAll, kSeen };
   using Element = std::function<std::string(const std::string& j, const std::string& e)>;
   void print_scores(int blocks, Keys which, const Element& element);
+  // C expression: exp2 of how far `x`, a score, lies above the maximum that shift[h] was made of by print_shift().
+  std::string weight(const std::string& x, const std::string& h) const;
+  void print_shift(const std::string& most);  // into shift[h]
+  // C expression: a difference of scores in powers of two.
+  std::string powers(const std::string& difference) const;
   // After the keys: factor[h] from the sums l[h].
   void print_factors();
   // The statements behind the second sum and the stores, for columns j * 8 + lane_id % 4 * 2 + w; `row` as above.
@@ -55,6 +60,8 @@ struct FlashFrame {
   void print_values(int blocks, const std::string& row, bool pairs, const Element& element);
 
  private:
+  void print_scaled(int blocks, Keys which, const Element& element);
+  std::string power_text() const;
   void print_slice(Body& body, const std::vector<const loop::Stmt*>& statements,
                    std::optional<loop::ValueId> except = std::nullopt);
   // The condition under which a store takes two neighbouring columns at a time; nothing where none does.

@@ -408,9 +408,9 @@ class Emitter {
     if (!first) text_.line("most = fmaxf(most, m[h]);");
     text_.line("most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));");
     text_.line("most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));");
-    if (!first) text_.line("if ((most - m[h]) * 0x1.715476p+0f <= 8.0f) most = m[h];");
-    text_.line("shift[h] = most == -__builtin_inff() ? 0.0f : most;");
-    if (!first) text_.line("kept[h] = exp2_of((m[h] - shift[h]) * 0x1.715476p+0f);");
+    if (!first) text_.line(cat("if (", f_.powers("most - m[h]"), " <= 8.0f) most = m[h];"));
+    f_.print_shift("most");
+    if (!first) text_.line(cat("kept[h] = ", f_.weight("m[h]", "h"), ";"));
     if (!first && f_.flash.fixes) text_.line("if (fix[h]) kept[h] = 1;");
     text_.line("m[h] = most;");
     text_.close();
@@ -420,7 +420,7 @@ class Emitter {
     text_.line("#pragma unroll");
     text_.open(cat("for (int i = 0; i < ", keys_ / 4, "; ++i)"));
     text_.line("float& x = s[i / 2 * 4 + h * 2 + i % 2];");
-    text_.line("x = exp2_of((x - shift[h]) * 0x1.715476p+0f);");
+    text_.line(cat("x = ", f_.weight("x", "h"), ";"));
     text_.line("sum[i % 4] = i < 4 ? x : sum[i % 4] + x;");
     if (f_.flash.fixes) text_.line("if (fix[h]) x = 1;");
     text_.close();

@@ -53,10 +53,13 @@ TEST_CASE("keys that a mask of indices hides from a row and from all before it")
     REQUIRE(hidden.flash);
     REQUIRE(hidden.flash->visible);
     CHECK(hidden.flash->skips);
+    CHECK(hidden.flash->scale == 0.125);
     CHECK(sym::to_string(*hidden.flash->visible) == "%i2 + past + 1");
   }
   CHECK_FALSE(match({.bias = "after"}).flash->visible);
+  CHECK_FALSE(match({.bias = "after"}).flash->scale);
   CHECK_FALSE(match({.bias = "load"}).flash->visible);
+  CHECK_FALSE(match({.bias = "load"}).flash->scale);
 }
 
 TEST_CASE("what is no attention for these kernels") {
