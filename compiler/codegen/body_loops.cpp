@@ -101,7 +101,6 @@ void Body::print_combine(Combine combine, const std::vector<std::string>& into,
 }
 
 // ---- loops
-// -----------------------------------------------------------------------------------------------------------
 
 void Body::print_loops(const std::vector<loop::Dim>& dims, size_t next, const std::function<void()>& inside) {
   if (next == dims.size()) return inside();

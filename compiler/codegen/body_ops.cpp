@@ -120,7 +120,6 @@ void Body::print_constant(const loop::Constant& constant) {
 }
 
 // ---- storage
-// ---------------------------------------------------------------------------------------------------------
 
 std::string Body::rounded(const std::string& text, DType dtype, int width) {
   if (!is_storage_float(dtype)) return text;
@@ -160,7 +159,6 @@ std::string Body::from_storage(const std::string& text, DType dtype, int width) 
 }
 
 // ---- casts
-// -----------------------------------------------------------------------------------------------------------
 
 std::string Body::cast_text(const std::string& text, DType from, DType to, int width, bool saturate) {
   if (from == to && !(saturate && is_storage_float(to))) return text;
@@ -282,7 +280,6 @@ std::string Body::cast_text(const std::string& text, DType from, DType to, int w
 }
 
 // ---- operations
-// ------------------------------------------------------------------------------------------------------
 
 void Body::print_let(const loop::Let& let) {
   int width = 1;

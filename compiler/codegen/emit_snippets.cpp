@@ -21,7 +21,6 @@ std::string replace_all(std::string text, std::string_view from, std::string_vie
 int type_bits(std::string_view type) { return std::stoi(std::string(type.substr(1))); }
 
 // ---- integers
-// --------------------------------------------------------------------------------------------------------
 
 // $T the type, $U its unsigned sibling, $B its bits.
 std::string integer_text(std::string_view op, bool is_signed) {
@@ -78,7 +77,6 @@ std::string integer_text(std::string_view op, bool is_signed) {
 }
 
 // ---- storage floats
-// --------------------------------------------------------------------------------------------------
 
 // The constants of compiler/base/numeric.cpp, as seen from f32.
 struct Format {
@@ -180,7 +178,6 @@ std::string decode_text(DType type) {
 }
 
 // ---- masked memory
-// ---------------------------------------------------------------------------------------------------
 
 // Pieces of 64, 32 or 16 bytes; the builtins want a vector of the piece's integers and a mask of at least its
 // lanes.
@@ -241,7 +238,6 @@ std::string masked_memory_text(std::string_view type, int width, bool load) {
 }
 
 // ---- the table
-// -------------------------------------------------------------------------------------------------------
 
 std::string fmod_text() {
   // Exact where the quotient fits the mantissa (one fused step, then at most one correction); else by long

@@ -36,7 +36,6 @@ int tensor_map_swizzle(int bytes) { return bytes == 0 ? 0 : bytes == 32 ? 1 : by
 using sym::Expr;
 
 // ---- names and messages
-// ----------------------------------------------------------------------------------------------
 
 HostNames::HostNames(const loop::Program& program) : program_(program) {
   for (size_t i = 0; i < program.symbols.size(); ++i) index_[program.symbols[i].var] = i;
@@ -74,7 +73,6 @@ size_t HostMessages::number(Kind kind, const std::string& text) {
 }
 
 // ---- one variant
-// -----------------------------------------------------------------------------------------------------
 
 HostRun::HostRun(const HostVariant& variant, std::string suffix, HostMessages& messages,
                  const HostOptions& options, size_t first_step)

@@ -22,7 +22,6 @@ struct Function {
 };
 
 // ---- constants of the two precisions
-// ---------------------------------------------------------------------------------
 
 struct Constant {
   std::string_view name, f32, f64;
@@ -68,7 +67,6 @@ std::string horner(std::string_view x, const std::vector<std::string>& c) {
 }
 
 // ---- texts
-// -----------------------------------------------------------------------------------------------------------
 
 const std::vector<Function>& functions() {
   static const std::vector<Function> list = {

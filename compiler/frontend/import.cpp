@@ -6,6 +6,7 @@
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import.h"
+#include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/mapped_file.h"
 #include "compiler/frontend/onnx/read.h"
 #include "compiler/graph/serialize.h"

@@ -11,8 +11,6 @@ namespace stridec::loop {
 
 using sym::Expr;
 
-// -------------------------------------------------------------------------------------------
-
 namespace {
 
 using Key = std::vector<int64_t>;

@@ -10,8 +10,6 @@ namespace stridec::loop {
 
 using sym::Expr;
 
-// --------------------------------------------------------------------------------------------------------
-
 namespace {
 
 using Replacements = std::unordered_map<int32_t, ValueId>;

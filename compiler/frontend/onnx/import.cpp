@@ -8,6 +8,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
+#include "compiler/frontend/onnx/input_symbols.h"
 #include "compiler/frontend/onnx/schema.h"
 #include "compiler/frontend/onnx/strings.h"
 #include "compiler/graph/builder.h"
@@ -17,146 +18,6 @@
 
 namespace stridec::onnx {
 namespace {
-
-std::vector<std::span<const Row>> families() {
-  return {pointwise_rows(),
-          shape_rows(),
-          indexing_rows(),
-          reduction_rows(),
-          contraction_rows(),
-          window_rows(),
-          resize_rows(),
-          normalization_rows(),
-          quantization_rows(),
-          recurrent_rows(),
-          control_flow_rows(),
-          sequence_rows(),
-          vision_rows(),
-          signal_rows(),
-          training_rows(),
-          contrib_rows(),
-          contrib_attention_rows(),
-          contrib_quantized_rows(),
-          contrib_moe_rows(),
-          tree_rows(),
-          ml_rows(),
-          string_rows()};
-}
-
-using RowTable = std::unordered_map<std::string, std::vector<const Row*>>;
-
-std::string row_key(std::string_view domain, std::string_view op) { return cat(domain, ":", op); }
-
-const RowTable& row_table() {
-  static const RowTable table = [] {
-    RowTable out;
-    for (auto family : families())
-      for (const Row& row : family) out[row_key(row.domain, row.op_type)].push_back(&row);
-    return out;
-  }();
-  return table;
-}
-
-const Row* find_row(const Node& node) {
-  auto it = row_table().find(row_key(node.domain, node.op_type));
-  if (it == row_table().end()) return nullptr;
-  for (const Row* row : it->second)
-    if (row->since <= node.version && node.version <= row->until) return row;
-  return nullptr;
-}
-
-// ---- symbols of the inputs ----
-
-// Exporters name dims "batch", "8*h8", "past + sequence", "floor(x/2)", or write any text at all. A text that
-// parses to an expression means it if all its symbols can be had from some input; otherwise it is the name of
-// one symbol.
-class InputSymbols {
- public:
-  InputSymbols(const Graph& graph, const ImportOptions& options) : options_(options) {
-    bool grew = true;
-    while (grew) {
-      grew = false;
-      for (const ValueInfo& v : graph.inputs) {
-        if (!v.type.shape) continue;
-        for (const Dim& d : *v.type.shape) {
-          const auto e = d.value || d.param.empty() ? std::nullopt : parsed(d.param);
-          if (!e) continue;
-          const auto vars = sym::free_vars(*e);
-          if (vars.size() != 1 || given_.count(vars[0])) continue;
-          const auto linear = sym::linear_in(*e, vars[0]);
-          const auto multiple = linear ? sym::as_const(linear->coefficient) : std::nullopt;
-          if (!multiple || *multiple < 1 || !linear->rest.is_const(0)) continue;
-          given_.insert(vars[0]);
-          grew = true;
-        }
-      }
-    }
-  }
-
-  sym::Expr dim(const std::string& input, size_t position, const Dim& d) {
-    if (d.value) return *d.value;
-    if (d.param.empty()) return symbol(cat(input, ".", position));
-    if (auto e = parsed(d.param)) {
-      const auto vars = sym::free_vars(*e);
-      if (std::all_of(vars.begin(), vars.end(), [&](sym::Expr v) { return given_.count(v) > 0; })) {
-        sym::Substitution fixed;
-        for (sym::Expr v : vars) fixed[v] = symbol(v.name());
-        return sym::substitute(*e, fixed);
-      }
-    }
-    return symbol(d.param);
-  }
-
-  // A number that `--dim` has to give: the length of a sequence, the rank of a tensor.
-  std::optional<int64_t> given(const std::string& name) {
-    used_.insert(name);
-    auto it = options_.dims.find(name);
-    if (it == options_.dims.end() || !it->second.fixed()) return std::nullopt;
-    return it->second.lower;
-  }
-
-  void check_flags() const {
-    for (const auto& [name, range] : options_.dims) {
-      if (used_.count(name)) continue;
-      std::vector<std::string> names(used_.begin(), used_.end());
-      fail(ErrorKind::kUsage, "unknown-dim", "the model has no dim '" + name + "'",
-           names.empty() ? "all dims of its inputs are fixed" : "its dims are " + join(names, ", "));
-    }
-  }
-
-  void set_ranges(sym::Facts& facts) const {
-    for (const auto& [name, range] : options_.dims) {
-      if (range.fixed()) continue;
-      facts.set_range(sym::var(name), range.lower, range.upper);
-      if (range.multiple > 1) facts.set_divisible(sym::var(name), range.multiple);
-    }
-  }
-
- private:
-  sym::Expr symbol(const std::string& name) {
-    used_.insert(name);
-    auto it = options_.dims.find(name);
-    const bool fixed = it != options_.dims.end() && it->second.fixed() && !options_.sizes_stay_open;
-    return fixed ? it->second.lower : sym::var(name);
-  }
-
-  static std::optional<sym::Expr> parsed(const std::string& text) {
-    if (text.size() > 200 || text.find('%') != std::string::npos) return std::nullopt;
-    try {
-      const sym::Expr e = sym::parse(text);
-      if (e.is_const() || e.is_condition()) return std::nullopt;
-      return e;
-    } catch (const Error&) {
-      return std::nullopt;
-    }
-  }
-
-  const ImportOptions& options_;
-  std::unordered_set<sym::Expr, sym::ExprHash> given_;
-  std::set<std::string> used_;
-};
-
-// ---- the importer ----
 
 using Scope = std::unordered_map<std::string, Slot>;
 
@@ -617,56 +478,6 @@ class ModelImporter : public Importer {
 
 Imported import_model(const Model& model, const ImportOptions& options) {
   return ModelImporter(model, options).run();
-}
-
-namespace {
-
-// Of the operator at that version; what this build has no dtype for (complex numbers) is left out.
-std::string types_of(const std::string& op_type, const std::string& domain, int version) {
-  std::string out;
-  for (const TypeParameter& parameter : type_parameters(op_type, domain, version)) {
-    std::string names;
-    for (int type : parameter.elem_types)
-      if (type == kElemString || dtype_from_onnx(type)) names += " " + elem_type_name(type);
-    if (!names.empty()) out += cat(out.empty() ? "" : "; ", parameter.name, ":", names);
-  }
-  return out;
-}
-
-}  // namespace
-
-std::vector<frontend::OperatorInfo> operators() {
-  std::map<std::string, frontend::OperatorInfo> out;
-  const auto name_of = [](std::string_view domain, std::string_view op_type) {
-    return domain.empty() ? std::string(op_type) : cat(domain, ".", op_type);
-  };
-  for (const auto& family : families()) {
-    for (const Row& row : family) {
-      const std::string name = name_of(row.domain, row.op_type), domain(row.domain);
-      frontend::OperatorInfo& info = out[name];
-      info.name = name, info.through = "row";
-      if (!info.versions.empty()) info.versions += ", ";
-      info.versions += row.until == kAnyLater ? cat(row.since, "-") : cat(row.since, "-", row.until);
-      const std::string types =
-          types_of(std::string(row.op_type), domain, std::min(row.until, newest_version(domain)));
-      if (!types.empty()) info.types = types;
-    }
-  }
-  for (const std::string domain : {"", "ai.onnx.ml", "ai.onnx.preview.training"}) {
-    const int newest = newest_version(domain);
-    for (const std::string& op_type : operators_of(domain)) {
-      const std::string name = name_of(domain, op_type);
-      if (out.count(name)) continue;
-      const auto schema = find_schema(op_type, domain, newest);
-      if (!schema) continue;
-      frontend::OperatorInfo& info = out[name];
-      info.name = name, info.types = types_of(op_type, domain, newest);
-      if (schema->has_function) info.through = "function", info.versions = cat(schema->since_version, "-");
-    }
-  }
-  std::vector<frontend::OperatorInfo> list;
-  for (auto& [name, info] : out) list.push_back(std::move(info));
-  return list;
 }
 
 }  // namespace stridec::onnx

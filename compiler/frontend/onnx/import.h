@@ -10,7 +10,6 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/frontend/onnx/model.h"
-#include "compiler/frontend/operators.h"
 #include "compiler/graph/graph.h"
 
 namespace stridec::onnx {
@@ -49,8 +48,5 @@ struct Imported {
 // Unsupported and contradictory nodes are collected, not thrown: what depends on them is skipped. Throws
 // Error for flags that do not fit the model and for defects of stridec.
 Imported import_model(const Model& model, const ImportOptions& options = {});
-
-// For 'stridec ops': every operator with a row and every other one of ONNX, by name.
-std::vector<frontend::OperatorInfo> operators();
 
 }  // namespace stridec::onnx

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/frontend/onnx/import_context.h"
+#include "compiler/frontend/operators.h"
 
 namespace stridec::onnx {
 
@@ -22,6 +23,13 @@ struct Row {
   std::string_view domain = "";
 };
 
+// For the node's operator at its version; null where there is none.
+const Row* find_row(const Node& node);
+
+// For 'stridec ops': every operator with a row and every other one of ONNX, by name.
+std::vector<frontend::OperatorInfo> operators();
+
+// The families. A new one stands here, and in the list of import_rows.cpp.
 std::span<const Row> pointwise_rows();
 std::span<const Row> shape_rows();
 std::span<const Row> indexing_rows();

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "compiler/base/diagnostic.h"
+#include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/read.h"
 #include "compiler/frontend/onnx/schema.h"
 #include "compiler/sym/text.h"

@@ -1,0 +1,112 @@
+#include "compiler/frontend/onnx/import_rows.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "compiler/base/text.h"
+#include "compiler/frontend/onnx/schema.h"
+
+namespace stridec::onnx {
+namespace {
+
+std::vector<std::span<const Row>> families() {
+  return {pointwise_rows(),
+          shape_rows(),
+          indexing_rows(),
+          reduction_rows(),
+          contraction_rows(),
+          window_rows(),
+          resize_rows(),
+          normalization_rows(),
+          quantization_rows(),
+          recurrent_rows(),
+          control_flow_rows(),
+          sequence_rows(),
+          vision_rows(),
+          signal_rows(),
+          training_rows(),
+          contrib_rows(),
+          contrib_attention_rows(),
+          contrib_quantized_rows(),
+          contrib_moe_rows(),
+          tree_rows(),
+          ml_rows(),
+          string_rows()};
+}
+
+using RowTable = std::unordered_map<std::string, std::vector<const Row*>>;
+
+std::string row_key(std::string_view domain, std::string_view op) { return cat(domain, ":", op); }
+
+const RowTable& row_table() {
+  static const RowTable table = [] {
+    RowTable out;
+    for (auto family : families())
+      for (const Row& row : family) out[row_key(row.domain, row.op_type)].push_back(&row);
+    return out;
+  }();
+  return table;
+}
+
+}  // namespace
+
+const Row* find_row(const Node& node) {
+  auto it = row_table().find(row_key(node.domain, node.op_type));
+  if (it == row_table().end()) return nullptr;
+  for (const Row* row : it->second)
+    if (row->since <= node.version && node.version <= row->until) return row;
+  return nullptr;
+}
+
+namespace {
+
+// Of the operator at that version; what this build has no dtype for (complex numbers) is left out.
+std::string types_of(const std::string& op_type, const std::string& domain, int version) {
+  std::string out;
+  for (const TypeParameter& parameter : type_parameters(op_type, domain, version)) {
+    std::string names;
+    for (int type : parameter.elem_types)
+      if (type == kElemString || dtype_from_onnx(type)) names += " " + elem_type_name(type);
+    if (!names.empty()) out += cat(out.empty() ? "" : "; ", parameter.name, ":", names);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<frontend::OperatorInfo> operators() {
+  std::map<std::string, frontend::OperatorInfo> out;
+  const auto name_of = [](std::string_view domain, std::string_view op_type) {
+    return domain.empty() ? std::string(op_type) : cat(domain, ".", op_type);
+  };
+  for (const auto& family : families()) {
+    for (const Row& row : family) {
+      const std::string name = name_of(row.domain, row.op_type), domain(row.domain);
+      frontend::OperatorInfo& info = out[name];
+      info.name = name, info.through = "row";
+      if (!info.versions.empty()) info.versions += ", ";
+      info.versions += row.until == kAnyLater ? cat(row.since, "-") : cat(row.since, "-", row.until);
+      const std::string types =
+          types_of(std::string(row.op_type), domain, std::min(row.until, newest_version(domain)));
+      if (!types.empty()) info.types = types;
+    }
+  }
+  for (const std::string domain : {"", "ai.onnx.ml", "ai.onnx.preview.training"}) {
+    const int newest = newest_version(domain);
+    for (const std::string& op_type : operators_of(domain)) {
+      const std::string name = name_of(domain, op_type);
+      if (out.count(name)) continue;
+      const auto schema = find_schema(op_type, domain, newest);
+      if (!schema) continue;
+      frontend::OperatorInfo& info = out[name];
+      info.name = name, info.types = types_of(op_type, domain, newest);
+      if (schema->has_function) info.through = "function", info.versions = cat(schema->since_version, "-");
+    }
+  }
+  std::vector<frontend::OperatorInfo> list;
+  for (auto& [name, info] : out) list.push_back(std::move(info));
+  return list;
+}
+
+}  // namespace stridec::onnx

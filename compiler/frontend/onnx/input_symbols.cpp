@@ -1,0 +1,86 @@
+#include "compiler/frontend/onnx/input_symbols.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+#include "compiler/sym/text.h"
+
+namespace stridec::onnx {
+namespace {
+
+std::optional<sym::Expr> parsed(const std::string& text) {
+  if (text.size() > 200 || text.find('%') != std::string::npos) return std::nullopt;
+  try {
+    const sym::Expr e = sym::parse(text);
+    if (e.is_const() || e.is_condition()) return std::nullopt;
+    return e;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+InputSymbols::InputSymbols(const Graph& graph, const ImportOptions& options) : options_(options) {
+  for (const ValueInfo& v : graph.inputs) {
+    if (!v.type.shape) continue;
+    for (const Dim& d : *v.type.shape) {
+      const auto e = d.value || d.param.empty() ? std::nullopt : parsed(d.param);
+      if (!e) continue;
+      const auto vars = sym::free_vars(*e);
+      if (vars.size() != 1) continue;
+      const auto linear = sym::linear_in(*e, vars[0]);
+      const auto multiple = linear ? sym::as_const(linear->coefficient) : std::nullopt;
+      if (multiple && *multiple >= 1 && linear->rest.is_const(0)) given_.insert(vars[0]);
+    }
+  }
+}
+
+sym::Expr InputSymbols::dim(const std::string& input, size_t position, const Dim& d) {
+  if (d.value) return *d.value;
+  if (d.param.empty()) return symbol(cat(input, ".", position));
+  if (auto e = parsed(d.param)) {
+    const auto vars = sym::free_vars(*e);
+    if (std::all_of(vars.begin(), vars.end(), [&](sym::Expr v) { return given_.count(v) > 0; })) {
+      sym::Substitution fixed;
+      for (sym::Expr v : vars) fixed[v] = symbol(v.name());
+      return sym::substitute(*e, fixed);
+    }
+  }
+  return symbol(d.param);
+}
+
+std::optional<int64_t> InputSymbols::given(const std::string& name) {
+  used_.insert(name);
+  auto it = options_.dims.find(name);
+  if (it == options_.dims.end() || !it->second.fixed()) return std::nullopt;
+  return it->second.lower;
+}
+
+void InputSymbols::check_flags() const {
+  for (const auto& [name, range] : options_.dims) {
+    if (used_.count(name)) continue;
+    std::vector<std::string> names(used_.begin(), used_.end());
+    fail(ErrorKind::kUsage, "unknown-dim", "the model has no dim '" + name + "'",
+         names.empty() ? "all dims of its inputs are fixed" : "its dims are " + join(names, ", "));
+  }
+}
+
+void InputSymbols::set_ranges(sym::Facts& facts) const {
+  for (const auto& [name, range] : options_.dims) {
+    if (range.fixed()) continue;
+    facts.set_range(sym::var(name), range.lower, range.upper);
+    if (range.multiple > 1) facts.set_divisible(sym::var(name), range.multiple);
+  }
+}
+
+sym::Expr InputSymbols::symbol(const std::string& name) {
+  used_.insert(name);
+  auto it = options_.dims.find(name);
+  const bool fixed = it != options_.dims.end() && it->second.fixed() && !options_.sizes_stay_open;
+  return fixed ? it->second.lower : sym::var(name);
+}
+
+}  // namespace stridec::onnx
