@@ -117,9 +117,21 @@ class Simplifier {
 
 void simplify(const Program& program, Nest& nest) {
   sym::Facts facts = program.facts;
+  // A dim of one point is none: nests with and without it have the same dims.
+  sym::Substitution fixed;
+  std::vector<Dim> kept;
   for (Dim& d : nest.dims) {
-    d.extent = sym::simplify(d.extent, facts);
+    d.extent = sym::simplify(sym::substitute(d.extent, fixed), facts);
+    if (d.extent.is_const(1)) {
+      fixed[d.var] = 0;
+      continue;
+    }
     facts.set_index(d.var, d.extent);
+    kept.push_back(d);
+  }
+  if (kept.size() != nest.dims.size()) {
+    nest.dims = std::move(kept);
+    substitute(nest.body, fixed);
   }
   Simplifier simplifier(nest);
   simplifier.block(nest.body, facts);

@@ -75,6 +75,17 @@ std::optional<std::vector<Digit>> digits_of(Expr e, const std::vector<Dim>& dims
   return digits;
 }
 
+// Weights are packed by what their dims are: columns stay whole.
+bool runs_through_weights(const Program& program, const Nest& nest, Expr var) {
+  bool found = false;
+  loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
+    const auto* load = std::get_if<Load>(&stmt.node);
+    if (!load || program[load->access.buffer].storage != loop::Storage::kWeight) return;
+    for (Expr e : load->access.index) found = found || sym::depends_on(e, var);
+  });
+  return found;
+}
+
 }  // namespace
 
 std::optional<Nest> split_like(const Program& program, const Nest& producer, const Nest& consumer,
@@ -82,6 +93,7 @@ std::optional<Nest> split_like(const Program& program, const Nest& producer, con
   std::optional<Nest> split;
   for (size_t p = 0; p < producer.dims.size(); ++p) {
     const Dim whole = producer.dims[p];
+    if (runs_through_weights(program, producer, whole.var)) continue;
     std::vector<Digit> digits;
     for (const Exchange& exchange : exchanges) {
       if (exchange.first.empty() || exchange.second.empty()) continue;
