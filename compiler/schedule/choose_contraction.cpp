@@ -422,13 +422,19 @@ std::vector<RankedPlan> contraction_space(const loop::Program& program, const lo
 }
 
 // The general emitter vectorises one dim and keeps one accumulator per point: about a vector of multiply-adds
-// in two cycles, a load each.
+// in two cycles, a load each. It waits for factors as they come from memory.
 double general_cycles(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
-  double work = 1;
-  for (const Dim& dim : nest.dims) work *= std::max(1.0, typical(dim.extent, program.facts));
-  for (const Dim& dim : kernels::match_contraction(nest)->reduce->dims)
-    work *= std::max(1.0, typical(dim.extent, program.facts));
-  return work / target.lanes(4) * 2;
+  const auto contraction = *kernels::match_contraction(nest);
+  Dims dims = nest.dims;
+  dims.insert(dims.end(), contraction.reduce->dims.begin(), contraction.reduce->dims.end());
+  double work = 1, factors[2] = {1, 1};
+  for (const Dim& dim : dims) {
+    const double points = std::max(1.0, typical(dim.extent, program.facts));
+    work *= points;
+    for (int i = 0; i < 2; ++i)
+      if (contraction.factors[i].vars.contains(dim.var)) factors[i] *= points;
+  }
+  return (work * 2 + std::max(factors[0], factors[1]) * kMissedLine) / target.lanes(4);
 }
 
 std::optional<loop::Schedule> choose_contraction(const loop::Program& program, const loop::Nest& nest,

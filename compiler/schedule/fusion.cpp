@@ -93,6 +93,11 @@ class Fuser {
 }  // namespace
 
 void fuse(Program& program, std::vector<Decision>* decisions) {
+  // Nests of a batch of one share the dims of those that know no batch.
+  for (loop::Nest& nest : program.nests)
+    if (std::any_of(nest.dims.begin(), nest.dims.end(),
+                    [](const loop::Dim& d) { return d.extent.is_const(1); }))
+      loop::simplify(program, nest);
   Fuser fuser(program, decisions);
   loop::for_each_block(program.steps, [&](Steps& steps) { fuser.block(steps); });
   loop::compact(program);
