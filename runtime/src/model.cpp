@@ -172,7 +172,7 @@ stridec_status open_device(stridec_model& model, Text& message) {
 }
 
 stridec_status fill(stridec_model& model, const stridec_model_options& options,
-                    const volatile stridec_abi_note& note, const char* base, Text& message) {
+                    const stridec_abi_note& note, const char* base, Text& message) {
   stridec_status status = choose_variant(model, options, message);
   if (status == STRIDEC_OK) status = describe_values(model, message);
   if (status == STRIDEC_OK)
@@ -208,7 +208,7 @@ void give_info(void* given, const void* info, size_t info_bytes) {
          bytes - sizeof bytes);
 }
 
-stridec_status open_program(const stridec_abi_program& program, const volatile stridec_abi_note& note,
+stridec_status open_program(const stridec_abi_program& program, const stridec_abi_note& note,
                             const char* base, const stridec_model_options* given, stridec_model** model,
                             char* message_out, size_t message_bytes) {
   Text message(message_out, message_out ? message_bytes : 0);

@@ -26,7 +26,7 @@ struct stridec_model {
 namespace stridec::runtime {
 
 // stridec_api.model_open for a given program and note.
-stridec_status open_program(const stridec_abi_program& program, const volatile stridec_abi_note& note,
+stridec_status open_program(const stridec_abi_program& program, const stridec_abi_note& note,
                             const char* base, const stridec_model_options* options, stridec_model** model,
                             char* message, size_t message_bytes);
 void retain(stridec_model* model);

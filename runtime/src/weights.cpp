@@ -12,11 +12,8 @@
 #include "stridec/xxh64.h"
 #include "text.h"
 
-// The packager writes the fields: volatile keeps the compiler from believing the zeros.
 extern "C" {
-__attribute__((used, retain, section(STRIDEC_ABI_NOTE_SECTION), visibility("hidden"), aligned(8)))
-const volatile stridec_abi_note stridec_note = {
-    .name_bytes = 12, .desc_bytes = 48, .type = STRIDEC_ABI_VERSION, .name = STRIDEC_ABI_NOTE_NAME};
+extern const stridec_abi_note stridec_note __attribute__((visibility("hidden")));
 
 // The linker's: where the file's first byte is loaded.
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
@@ -116,10 +113,10 @@ stridec_status open_file(const stridec_abi_program& program, const char* folder,
 
 }  // namespace
 
-const volatile stridec_abi_note& artifact_note() { return stridec_note; }
+const stridec_abi_note& artifact_note() { return stridec_note; }
 const char* artifact_base() { return __ehdr_start; }
 
-stridec_status find_blob(const volatile stridec_abi_note& note, const char* base,
+stridec_status find_blob(const stridec_abi_note& note, const char* base,
                          const stridec_abi_program& program, const char* weights_dir, bool check_hash,
                          Blob& blob, Text& message) {
   blob = {};

@@ -23,12 +23,12 @@ struct Blob {
 
 // Finds both for a note loaded at `base`. The artifact's own note is artifact_note() at artifact_base().
 // weights_dir null: the folder of the artifact. On failure a sentence is written and nothing stays open.
-stridec_status find_blob(const volatile stridec_abi_note& note, const char* base,
+stridec_status find_blob(const stridec_abi_note& note, const char* base,
                          const stridec_abi_program& program, const char* weights_dir, bool check_hash,
                          Blob& blob, Text& message);
 void close_blob(Blob& blob);
 
-const volatile stridec_abi_note& artifact_note();
+const stridec_abi_note& artifact_note();
 const char* artifact_base();
 
 }  // namespace stridec::runtime

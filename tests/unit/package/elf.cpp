@@ -34,7 +34,7 @@ const std::string& shared_object() {
         "#define STRIDEC_ABI_FREESTANDING 1\n" + std::string(codegen::abi_header()) + R"(
 extern "C" {
 const stridec_abi_program stridec_program = {STRIDEC_ABI_VERSION, sizeof(stridec_abi_program), "empty", "test"};
-extern const volatile stridec_abi_note stridec_note __attribute__((visibility("hidden")));
+extern const stridec_abi_note stridec_note __attribute__((visibility("hidden")));
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 __attribute__((visibility("default"))) const char* weights() { return __ehdr_start + stridec_note.weights_address; }
 __attribute__((visibility("default"))) uint64_t weights_bytes() { return stridec_note.weights_bytes; }

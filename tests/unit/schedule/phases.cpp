@@ -33,7 +33,8 @@ Program transposed(const Window& w) {
     Access element = access(x, {source});
     element.mask = sym::logical_and(sym::eq(sym::mod(reach, w.stride), 0),
                                     sym::logical_and(sym::ge(source, 0), sym::lt(source, x.shape[0])));
-    return nest.load(element, float_scalar(DType::kF32, w.fill)) * nest.load(weight, {k[0], at[1]});
+    const Value input = nest.load(element, float_scalar(DType::kF32, w.fill));
+    return input * nest.load(weight, {k[0], at[1]});
   });
   nest.store(out, at, sum);
   nest.finish();

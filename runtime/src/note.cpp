@@ -1,0 +1,10 @@
+// The packager writes this note's fields into the finished file. It stands alone, so that no code is compiled where its
+// zeros are seen; g++ would put a volatile one among the writable data.
+#include "stridec/abi.h"
+
+extern "C" {
+extern const stridec_abi_note stridec_note __attribute__((visibility("hidden")));
+__attribute__((used, retain, section(STRIDEC_ABI_NOTE_SECTION), aligned(8)))
+const stridec_abi_note stridec_note = {
+    .name_bytes = 12, .desc_bytes = 48, .type = STRIDEC_ABI_VERSION, .name = STRIDEC_ABI_NOTE_NAME};
+}
