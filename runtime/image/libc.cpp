@@ -12,6 +12,8 @@ extern "C" {
 
 [[noreturn]] void abort();
 void* memcpy(void*, const void*, size_t);
+void* memmove(void*, const void*, size_t);
+void* memset(void*, int, size_t);
 size_t strlen(const char*);
 
 void* stderr = nullptr;
@@ -73,6 +75,14 @@ long vsnprintf(char* to, size_t size, ...) { return size ? *to = 0 : 0; }
 void* __memcpy_chk(void* to, const void* from, size_t count, size_t room) {
   if (count > room) abort();
   return memcpy(to, from, count);
+}
+void* __memmove_chk(void* to, const void* from, size_t count, size_t room) {
+  if (count > room) abort();
+  return memmove(to, from, count);
+}
+void* __memset_chk(void* to, int value, size_t count, size_t room) {
+  if (count > room) abort();
+  return memset(to, value, count);
 }
 char* strcpy(char* to, const char* from) {
   memcpy(to, from, strlen(from) + 1);
