@@ -1,6 +1,7 @@
-"""Compiles the networks of architectures.py, each once for all its sizes, and compares with onnxruntime at three.
+"""Compiles the networks of architectures.py, each once for all its sizes, and compares with onnxruntime at three; then the
+models of forms.py, at one.
 
-    python tests/models/run_architectures.py [name...]
+    python tests/models/run_architectures.py [name...]       architectures, or "forms"
 
 Every network is made with seeded weights, compiled with symbolic sizes, verified against the interpreter at sizes that
 stridec chooses, and run on three cases; outputs must be within 1e-4 of onnxruntime's, relative to the largest magnitude.
@@ -82,13 +83,41 @@ def test(name, program, folder):
     return passed, failed
 
 
+def test_forms(program, folder):
+    """Counts of (passed, failed); prints what failed."""
+    import onnx
+    import stridec
+    from forms import forms
+
+    passed = failed = 0
+    for name, (model, arrays) in forms().items():
+        source, library = os.path.join(folder, name + ".onnx"), os.path.join(folder, name + ".so")
+        onnx.save(model, source)
+        expected = models.reference_session(source).run(None, arrays)
+        done = subprocess.run([program, "compile", source, "-o", library, "--quiet", "--verify-passes"], capture_output=True,
+                              text=True, timeout=SECONDS)  # fmt: skip
+        try:
+            if done.returncode != 0:
+                raise stridec.Error(f"stridec compile: exit code {done.returncode}: {done.stderr}")
+            got = stridec.Model(library).context(threads=2).run(arrays)
+            worst = max(models.difference(a, b) for a, b in zip(got, expected, strict=True))
+            if worst > TOLERANCE:
+                raise stridec.Error(f"differs by {worst}")
+            passed += 1
+        except stridec.Error as error:
+            print(f"{name}: {error}")
+            failed += 1
+    return passed, failed
+
+
 def main(arguments):
     program = os.path.abspath(os.environ.get("stridec", "build/stridec"))
     if arguments[:1] == ["--child"]:
-        print("%d passed, %d failed" % test(arguments[1], program, arguments[2]))
+        counts = test_forms(program, arguments[2]) if arguments[1] == "forms" else test(arguments[1], program, arguments[2])
+        print("%d passed, %d failed" % counts)
         return 0
     passed = failed = 0
-    for name in arguments or ARCHITECTURES:
+    for name in arguments or [*ARCHITECTURES, "forms"]:
         with tempfile.TemporaryDirectory(prefix="stridec-architectures-") as folder:
             done = subprocess.run([sys.executable, __file__, "--child", name, folder], capture_output=True, text=True)
         lines = done.stdout.splitlines()
