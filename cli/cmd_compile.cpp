@@ -55,6 +55,10 @@ void check_outputs(const std::string& output, const std::string& weights,
   }
 }
 
+std::string counted(size_t count, const std::string& what, const char* plural = "s") {
+  return cat(count, " ", what, count == 1 ? "" : plural);
+}
+
 int print_json(const nlohmann::ordered_json& json, const Globals& globals) {
   if (globals.json)
     std::printf("%s\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
@@ -92,8 +96,10 @@ int run(const Flags& flags, const Globals& globals) {
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     launches += std::holds_alternative<loop::Launch>(step.node);
   });
-  progress.line("fusing", cat(made.loops.nests.size(), " operations -> ", launches, " kernel launches, ",
-                              made.built.kernels.size() + made.device.kernels.size(), " distinct kernels"));
+  const size_t distinct = made.built.kernels.size() + made.device.kernels.size();
+  progress.line("fusing",
+                cat(counted(made.loops.nests.size(), "operation"), " -> ",
+                    counted(launches, "kernel launch", "es"), ", ", counted(distinct, "distinct kernel")));
   progress.line("packing", human_bytes(static_cast<uint64_t>(program.weight_bytes)) + " of weights");
   check_outputs(output, options.weights_file, made.files);
   package::write(made.artifact, made.programs(), output);

@@ -99,7 +99,7 @@ std::vector<Change> changes_between(const Side& a, const Side& b) {
   const auto of = [](const Side& side, const char* key) {
     return side.manifest.contains(key) ? side.manifest[key] : Json();
   };
-  for (const char* key : {"compiler", "schema_version", "model", "mode", "options"})
+  for (const char* key : {"compiler", "schema_version", "model", "mode", "options", "dims"})
     compare(key, "", of(a, key), of(b, key), out);
   compare_lists("input", of(a, "inputs"), of(b, "inputs"), "name", out);
   compare_lists("output", of(a, "outputs"), of(b, "outputs"), "name", out);
@@ -110,22 +110,32 @@ std::vector<Change> changes_between(const Side& a, const Side& b) {
   compare("requires", "", of(a, "requires"), of(b, "requires"), out);
   compare("memory", "", of(a, "memory"), of(b, "memory"), out);
   compare_lists("kernel", of(a, "kernels"), of(b, "kernels"), "name", out);
+  compare_lists("program", of(a, "specializations"), of(b, "specializations"), "when", out);
   compare("tuning", "", of(a, "tuning"), of(b, "tuning"), out);
   if (a.bytes != 0 && b.bytes != 0) compare("size", "bytes", a.bytes, b.bytes, out);
   return out;
 }
 
-// One line: strings without quotes, a kernel that came or went by its schedule.
+// One line: strings without quotes, a kernel that came or went by its schedule, a program by its size.
 std::string show(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_object() && value.contains("schedule"))
     return cat(value.value("launches", 1), " launches, ", value.value("schedule", ""));
+  if (value.is_object() && value.contains("kernels"))
+    return cat(value["kernels"].size(), " kernels, workspace ", value.value("workspace_bytes", ""), " B");
+  if (value.is_array() && !value.empty() && value[0].is_object()) return cat(value.size(), " entries");
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 int run(const std::string& before, const std::string& after, const Globals& globals) {
   const Side a = read_side(before), b = read_side(after);
-  const auto changes = changes_between(a, b);
+  std::vector<Change> changes;
+  try {
+    changes = changes_between(a, b);
+  } catch (const Json::exception&) {
+    fail(ErrorKind::kMalformed, "bad-manifest",
+         cat("'", before, "' or '", after, "' holds no manifest of stridec"));
+  }
   if (globals.json) {
     Json json = {{"before", before}, {"after", after}, {"changes", Json::array()}};
     for (const Change& c : changes)

@@ -128,16 +128,19 @@ Tensors given_outputs(const loop::Program& program, const Flags& flags) {
   return outputs;
 }
 
-// What --dim said when the artifact was compiled.
-std::vector<frontend::DimRange> dims_of(const Library& artifact) {
-  const Json given = Json::parse(artifact.manifest()).value("dims", Json::object());
-  std::vector<frontend::DimRange> dims;
-  for (const auto& [name, range] : given.items()) {
+// --dim, -O and --precision as they were when the artifact was compiled, from its manifest.
+void take_flags(const Library& artifact, CompileOptions& options) {
+  const Json manifest = Json::parse(artifact.manifest());
+  const Json dims = manifest.value("dims", Json::object()),
+             settings = manifest.value("options", Json::object());
+  options.dims.clear();
+  for (const auto& [name, range] : dims.items()) {
     // A name may have a comma in it.
-    dims.push_back(frontend::parse_dims("n=" + range.get<std::string>()).front());
-    dims.back().name = name;
+    options.dims.push_back(frontend::parse_dims("n=" + range.get<std::string>()).front());
+    options.dims.back().name = name;
   }
-  return dims;
+  for (const auto& [name, value] : settings.items())
+    (name == "precision" ? options.precision : options.settings[name]) = value.get<std::string>();
 }
 
 // Sizes asked for that the artifact cannot have.
@@ -294,17 +297,17 @@ int report(const Flags& flags, const Globals& globals, const Json& runs, const s
 
 int run(const Flags& given, const Globals& globals) {
   Flags flags = given;
-  if (flags.tolerance < 0) flags.tolerance = passes::precision(flags.common.precision).tolerance;
   const auto start = std::chrono::steady_clock::now();
   ProgressPrinter progress(globals);
   CompileOptions options = flags.common.options(globals);
-  // --dim says the sizes of the runs; what is fixed, and limits, are the artifact's.
+  // --dim says the sizes of the runs; what is fixed, and limits, are the artifact's, as all that was said about it.
   const auto dims = options.dims;
   std::optional<Library> library;
   if (!flags.artifact.empty()) {
     library.emplace(flags.artifact, 0);
-    options.dims = dims_of(*library);
+    take_flags(*library, options);
   }
+  if (flags.tolerance < 0) flags.tolerance = passes::precision(options.precision).tolerance;
   options.sizes_stay_open = !library;
   const Compilation made = compile(options, Stage::kSchedule);
   const loop::Program reference = reference_of(made.graph);

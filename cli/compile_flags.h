@@ -14,7 +14,8 @@ class App;
 namespace stridec::cli {
 
 struct CompileFlags {
-  std::string model, targets, cpus, gpus, nvrtc, dims, mode = "default", precision = "fp32", weights = "embed";
+  std::string model, targets, cpus, gpus, nvrtc, dims, mode = "default", precision = "fp32",
+                                                       weights = "embed";
   std::string tune_db, tune_shape;
   std::vector<std::string> specialize;
   bool frozen = false;

@@ -53,18 +53,21 @@ void finish_output() {
 
 std::string table(const std::vector<std::vector<std::string>>& rows, const std::string& indent) {
   std::vector<size_t> widths;
-  for (const auto& row : rows)
-    for (size_t i = 0; i < row.size(); ++i) {
-      if (i == widths.size()) widths.push_back(0);
-      widths[i] = std::max(widths[i], row[i].size());
+  std::vector<bool> numbers;  // by column; the first row may be a heading
+  for (size_t r = 0; r < rows.size(); ++r)
+    for (size_t i = 0; i < rows[r].size(); ++i) {
+      const std::string& cell = rows[r][i];
+      if (i == widths.size()) widths.push_back(0), numbers.push_back(true);
+      widths[i] = std::max(widths[i], cell.size());
+      if ((r > 0 || rows.size() == 1) && !cell.empty() && !std::isdigit(static_cast<unsigned char>(cell[0])))
+        numbers[i] = false;
     }
   std::string out;
   for (const auto& row : rows) {
     std::string line = indent;
     for (size_t i = 0; i < row.size(); ++i) {
       const std::string pad(widths[i] - row[i].size(), ' ');
-      const bool number = !row[i].empty() && std::isdigit(static_cast<unsigned char>(row[i][0]));
-      line += number ? pad + row[i] : row[i] + (i + 1 < row.size() ? pad : "");
+      line += numbers[i] ? pad + row[i] : row[i] + (i + 1 < row.size() ? pad : "");
       if (i + 1 < row.size()) line += "  ";
     }
     line.erase(line.find_last_not_of(' ') + 1);

@@ -21,7 +21,7 @@ void note(std::string_view text, const Globals& globals);
 // Throws Error if something of what went to stdout did not arrive.
 void finish_output();
 
-// Columns padded to the widest cell; numbers (cells that begin with a digit) to the right.
+// Columns padded to the widest cell; those of numbers (all cells but a heading begin with a digit) to the right.
 std::string table(const std::vector<std::vector<std::string>>& rows, const std::string& indent = " ");
 
 std::string human_seconds(double seconds);  // "47.1 ms"

@@ -72,6 +72,12 @@ std::vector<DimRange> parse_dims(std::string_view text) {
     }
     if (dim.lower && dim.upper && *dim.lower > *dim.upper)
       fail(ErrorKind::kUsage, "bad-dim", cat("'", item, "' is an empty range"));
+    if (dim.upper && *dim.upper / dim.multiple * dim.multiple < dim.lower.value_or(0))
+      fail(ErrorKind::kUsage, "bad-dim",
+           cat("'", item, "': no multiple of ", dim.multiple, " is in the range"));
+    if (std::any_of(dims.begin(), dims.end(), [&](const DimRange& other) { return other.name == dim.name; }))
+      fail(ErrorKind::kUsage, "bad-dim", cat("'", dim.name, "' is named twice"),
+           "say all about a size in one range");
     dims.push_back(std::move(dim));
   }
   return dims;

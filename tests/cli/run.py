@@ -97,6 +97,8 @@ TRANSCRIPTS = {
         ("compile mlp.onnx -o out.so --dim batch=8..2", 1),
         ("compile mlp.onnx -o out.so --dim batch=1..99999999999999999999", 1),
         ("compile mlp.onnx -o out.so --dim colour=1..2", 1),
+        ("compile mlp.onnx -o out.so --dim batch=3..4%5", 1),
+        ("compile mlp.onnx -o out.so --dim batch=1..8,batch=3", 1),
         ("compile mlp.onnx -o out.so --mode turbo", 1),
         ("compile mlp.onnx -o out.so -O frobnication=7", 1),
         ("compile mlp.onnx -o out.so -O winograd=maybe", 1),
@@ -564,6 +566,8 @@ def test_run_and_verify():
         stridec(f"compile mlp.onnx -o few.so --dim {dims}", 0)
         stridec(f"verify mlp.onnx few.so {ask}", code)
         stridec("bench few.so --seconds 0.01", 0)
+    stridec("compile mlp.onnx -o few.so --precision bf16", 0)
+    expect("tolerance 0.05" in stridec("verify mlp.onnx few.so", 0).stdout, "not the artifact's precision")
     stridec("verify frames.onnx --dim frames=3", 0)
     stridec("verify frames.onnx", 5)
     stridec("compile frames.onnx -o frames.so --dim frames=3", 0)
