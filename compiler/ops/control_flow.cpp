@@ -1,5 +1,7 @@
 // if and loop: host control flow around nests. Shapes that differ between branches are select(condition, a,
-// b); carried values live in one buffer each, written back at the end of every iteration.
+// b); carried values live in one buffer each, written back at the end of every iteration. A carried size may
+// grow or shrink by the same amount in each iteration: it is then start + counter * growth, and the buffer has
+// room for the largest.
 #include <algorithm>
 
 #include "compiler/base/check.h"
@@ -65,6 +67,27 @@ void if_lower(Lowering& l, const Node& node) {
 
 // ---- loop ------------------------------------------------------------------------------------------------
 
+// Of every dim of every carried value, one after the other; none: nothing grows.
+std::vector<std::vector<sym::Expr>> growths(const Node& node, const std::vector<size_t>& ranks) {
+  std::vector<sym::Expr> flat;
+  if (node.attributes.find("growth")) flat = node.attributes.exprs("growth");
+  std::vector<std::vector<sym::Expr>> out;
+  size_t at = 0;
+  for (size_t rank : ranks) {
+    STRIDEC_CHECK(flat.empty() || at + rank <= flat.size());
+    out.emplace_back(rank, sym::Expr(0));
+    for (size_t d = 0; d < rank && !flat.empty(); ++d) out.back()[d] = flat[at + d];
+    at += rank;
+  }
+  return out;
+}
+
+Shape grown(Shape shape, const std::vector<sym::Expr>& growth, sym::Expr times) {
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (!growth[d].is_const(0)) shape[d] += growth[d] * times;
+  return shape;
+}
+
 Inferred loop_shape(Builder& b, const Node& node) {
   STRIDEC_CHECK(node.regions.size() == 1);
   STRIDEC_CHECK(node.attributes.expr("counter").is_var() && node.attributes.expr("iterations").is_var());
@@ -74,7 +97,14 @@ Inferred loop_shape(Builder& b, const Node& node) {
   STRIDEC_CHECK(node.inputs.size() == carried + first && body.results.size() >= carried + first);
   const sym::Expr rows = node.attributes.expr(conditional ? "iterations" : "trip_count");
   Inferred out;
-  for (size_t i = 0; i < carried; ++i) out.types.push_back(b.type(node.inputs[first + i]));
+  std::vector<size_t> ranks;
+  for (size_t i = 0; i < carried; ++i) ranks.push_back(b.shape(node.inputs[first + i]).size());
+  const auto growth = growths(node, ranks);
+  for (size_t i = 0; i < carried; ++i) {
+    Type type = b.type(node.inputs[first + i]);
+    type.shape = grown(std::move(type.shape), growth[i], rows);
+    out.types.push_back(std::move(type));
+  }
   for (size_t i = first + carried; i < body.results.size(); ++i) {
     Type type = b.type(body.results[i]);
     type.shape.insert(type.shape.begin(), rows);
@@ -99,10 +129,28 @@ void loop_lower(Lowering& l, const Node& node) {
     step.condition = condition.buffer;
   }
   std::vector<loop::View> held, stacked;
+  std::vector<size_t> ranks;
+  for (size_t i = 0; i < carried; ++i) ranks.push_back(l.type(node.inputs[first + i]).shape.size());
+  const auto growth = growths(node, ranks);
+  const auto grows = [&](size_t i) {
+    return std::any_of(growth[i].begin(), growth[i].end(), [](sym::Expr g) { return !g.is_const(0); });
+  };
+  const auto part = [](loop::View view, const Shape& shape) {
+    view.shape = shape;
+    return view;
+  };
   for (size_t i = 0; i < carried; ++i) {
-    held.push_back(l.define(node.outputs[i]));
-    l.copy(l.view(node.inputs[first + i]), held[i], "loop_carried");
-    l.alias(body.parameters[i], held[i]);
+    const Type& start = l.type(node.inputs[first + i]);
+    if (grows(i)) {
+      Type room{start.dtype, grown(start.shape, growth[i], step.trip_count)};
+      for (size_t d = 0; d < room.shape.size(); ++d)
+        if (!growth[i][d].is_const(0)) room.shape[d] = sym::max(start.shape[d], room.shape[d]);
+      held.push_back(l.temporary(room, "loop_carried"));
+    } else {
+      held.push_back(l.define(node.outputs[i]));
+    }
+    l.copy(l.view(node.inputs[first + i]), part(held[i], start.shape), "loop_carried");
+    l.alias(body.parameters[i], part(held[i], l.type(body.parameters[i]).shape));
   }
   // Rows are stacked in memory for all iterations that there may be.
   for (size_t i = carried; i < node.outputs.size(); ++i) {
@@ -132,9 +180,11 @@ void loop_lower(Lowering& l, const Node& node) {
       l.copy(result, *next.back(), "loop_next");
     }
     for (size_t i = 0; i < carried; ++i)
-      if (next[i]) l.copy(*next[i], held[i], "loop_carried");
+      if (next[i]) l.copy(*next[i], part(held[i], next[i]->shape), "loop_carried");
   });
   l.steps().push_back({step});
+  for (size_t i = 0; i < carried; ++i)
+    if (grows(i)) l.alias(node.outputs[i], part(held[i], l.type(node.outputs[i]).shape));
   if (!conditional) return;
   for (size_t i = 0; i < stacked.size(); ++i)
     l.alias(node.outputs[carried + i], loop::slice(stacked[i], 0, 0, step.iterations, 1));
@@ -178,10 +228,13 @@ LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> conditi
   const sym::Expr counter = b.fresh_symbol("iteration", 0, sym::max(trip_count - 1, 0));
   std::vector<Type> types;
   for (ValueId value : carried) types.push_back(b.type(value));
-  b.begin_region(types, sym::lt(counter, trip_count));
-  const LoopState state{counter, b.elements({counter}, {}), b.parameters()};
-  LoopStep next = body(state);
-  STRIDEC_CHECK(next.carried.size() == carried.size());
+  LoopStep next;
+  const auto build = [&] {
+    b.begin_region(types, sym::lt(counter, trip_count));
+    next = body({counter, b.elements({counter}, {}), b.parameters()});
+    STRIDEC_CHECK(next.carried.size() == carried.size());
+  };
+  build();
   auto stays = [&](sym::Expr size) {
     for (sym::Expr v : sym::free_vars(size))
       for (size_t s = outside; s < b.graph().symbols.size(); ++s)
@@ -193,8 +246,33 @@ LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> conditi
          cat("loop: ", b.display(value), " ", graph::to_string(b.type(value)),
              " changes its shape from iteration to iteration"));
   };
+  // What grows by the same in every iteration: the body is built again with sizes that follow the counter.
+  std::vector<std::vector<sym::Expr>> growth;
+  bool grows = false;
   for (size_t i = 0; i < carried.size(); ++i) {
-    const Type& type = b.type(next.carried[i]);
+    const Shape &from = types[i].shape, &to = b.shape(next.carried[i]);
+    growth.emplace_back(from.size(), sym::Expr(0));
+    for (size_t d = 0; d < from.size() && from.size() == to.size(); ++d) {
+      const sym::Expr more = b.simplify(to[d] - from[d]);
+      if (b.prove(sym::eq(more, 0)) != sym::Answer::kNo || !stays(more)) continue;
+      growth[i][d] = more;
+      grows = true;
+    }
+  }
+  if (grows) {
+    b.end_region({});
+    if (trip_count.is_const() && trip_count.value() > kUnbounded)
+      fail(ErrorKind::kUnsupported, "unbounded-loop",
+           "loop: a carried value grows without a bound on the number of iterations");
+    for (size_t i = 0; i < carried.size(); ++i) types[i].shape = grown(types[i].shape, growth[i], counter);
+    build();
+  }
+  for (size_t i = 0; i < carried.size(); ++i) {
+    Type type = b.type(next.carried[i]);
+    // Seen from the iteration's start.
+    if (type.shape.size() == types[i].shape.size())
+      for (size_t d = 0; d < type.shape.size(); ++d)
+        if (!growth[i][d].is_const(0)) type.shape[d] = b.simplify(type.shape[d] - growth[i][d]);
     if (type.dtype != types[i].dtype)
       does_not_fit(cat("loop: carried value ", i, " starts as ", graph::to_string(types[i]), " and becomes ",
                        graph::to_string(type)));
@@ -241,6 +319,11 @@ LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> conditi
                                {"counter", counter},
                                {"iterations", iterations},
                                {"has_condition", int64_t{conditional}}};
+  if (grows) {
+    std::vector<sym::Expr> flat;
+    for (const auto& dims : growth) flat.insert(flat.end(), dims.begin(), dims.end());
+    attributes.set("growth", std::move(flat));
+  }
   std::vector<graph::Region> regions;
   regions.push_back(std::move(region));
   const auto outputs =

@@ -12,10 +12,13 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 F32, F64, F16 = np.dtype("float32"), np.dtype("float64"), np.dtype("float16")
-I8, I32, I64, U8, BOOL = (np.dtype(n) for n in ("int8", "int32", "int64", "uint8", "bool"))
+I8, I16, I32, I64, BOOL = (np.dtype(n) for n in ("int8", "int16", "int32", "int64", "bool"))
+U8, U16, U32, U64 = (np.dtype(n) for n in ("uint8", "uint16", "uint32", "uint64"))
 FLOATS = (F32, F64)
 INTEGERS = (I32, I64)
 NUMBERS = FLOATS + INTEGERS
+NARROW = (F16, I8, I16, U8, U16, U32, U64)  # moved, cast and quantised, but hardly computed with
+ANY = NUMBERS + (BOOL,) + NARROW
 MOST_ELEMENTS = 4096
 
 
@@ -135,7 +138,7 @@ def broadcast_partner(g, shape):
 # ---- pointwise
 
 def unary_exact(g):
-    op, dtypes = g.choose((("Neg", NUMBERS), ("Abs", NUMBERS), ("Relu", FLOATS), ("Identity", NUMBERS + (BOOL,)),
+    op, dtypes = g.choose((("Neg", NUMBERS), ("Abs", NUMBERS), ("Relu", FLOATS), ("Identity", ANY),
                            ("Not", (BOOL,)), ("Sign", NUMBERS), ("Floor", FLOATS), ("Ceil", FLOATS), ("Round", FLOATS)))
     jumps = op in ("Sign", "Floor", "Ceil", "Round")
     x = g.pick(dtypes, where=lambda v: v.exact or not jumps)
@@ -211,10 +214,17 @@ def where(g):
 
 
 def cast(g):
-    x = g.pick(NUMBERS + (BOOL, U8, I8, F16))
-    to = g.choose((F32, F64, I32, I64, BOOL))
+    x = g.pick(ANY)
+    to = g.choose((F32, F64, I32, I64, BOOL) + (NARROW if g.chance(0.3) else ()))
     if to.kind != "f" and not x.exact:
         raise Unfit
+    if to in NARROW and x.dtype != BOOL:
+        if x.bound > 100 or not x.exact:
+            raise Unfit
+        if to.kind == "u" and x.dtype.kind != "u":
+            if x.dtype not in NUMBERS:
+                raise Unfit
+            (x,) = g.emit("Abs", [x], [(x.dtype, x.shape, x.exact, x.bound)])  # wrapping is not settled
     bound = x.bound if x.dtype != BOOL else 1
     g.emit("Cast", [x], [(to, x.shape, x.exact, bound)], to=helper.np_dtype_to_tensor_dtype(to))
 
@@ -229,6 +239,10 @@ def clip(g):
 def variadic(g):
     x = g.pick(FLOATS)
     shapes = [broadcast_partner(g, x.shape)[0] for _ in range(g.random.randrange(0, 3))]
+    try:
+        np.broadcast_shapes(x.shape, *shapes)
+    except ValueError:
+        raise Unfit from None
     operands = [x] + [g.operand(x.dtype, s) for s in shapes]
     op = g.choose(("Sum", "Max", "Min", "Mean"))
     exact = op != "Mean" and all(v.exact for v in operands)
@@ -239,7 +253,7 @@ def variadic(g):
 # ---- views
 
 def reshape(g):
-    x = g.pick(NUMBERS + (BOOL,))
+    x = g.pick(ANY)
     if x.size == 0:
         raise Unfit
     rest, shape = x.size, []
@@ -256,7 +270,7 @@ def reshape(g):
 
 
 def transpose(g):
-    x = g.pick(NUMBERS + (BOOL,))
+    x = g.pick(ANY)
     perm = list(range(x.rank))
     g.random.shuffle(perm)
     given = {"perm": perm} if perm else {}
@@ -264,14 +278,14 @@ def transpose(g):
 
 
 def squeeze(g):
-    x = g.pick(NUMBERS + (BOOL,), where=lambda v: 1 in v.shape)
+    x = g.pick(ANY, where=lambda v: 1 in v.shape)
     axis = g.choose([i for i, d in enumerate(x.shape) if d == 1])
     g.emit("Squeeze", [x, g.integers(axis - (x.rank if g.chance(0.5) else 0))],
            [(x.dtype, x.shape[:axis] + x.shape[axis + 1:], x.exact, x.bound)])
 
 
 def unsqueeze(g):
-    x = g.pick(NUMBERS + (BOOL,), rank=(0, 5))
+    x = g.pick(ANY, rank=(0, 5))
     axis = g.random.randrange(x.rank + 1)
     g.emit("Unsqueeze", [x, g.integers(axis)], [(x.dtype, x.shape[:axis] + (1,) + x.shape[axis:], x.exact, x.bound)])
 
@@ -283,7 +297,7 @@ def flatten(g):
 
 
 def expand(g):
-    x = g.pick(NUMBERS + (BOOL,))
+    x = g.pick(ANY)
     other = [d if d != 1 or g.chance(0.5) else g.random.choice((2, 3)) for d in x.shape]
     if len(other) < 5 and g.chance(0.3):
         other = [2] + other
@@ -293,7 +307,7 @@ def expand(g):
 
 
 def slice_(g):
-    x = g.pick(NUMBERS + (BOOL,), rank=(1, 6))
+    x = g.pick(ANY, rank=(1, 6))
     axes = sorted(g.random.sample(range(x.rank), g.random.randrange(1, min(x.rank, 3) + 1)))
     starts, ends, steps, shape = [], [], [], list(x.shape)
     for a in axes:
@@ -309,7 +323,7 @@ def slice_(g):
 
 
 def concat(g):
-    x = g.pick(NUMBERS + (BOOL,), rank=(1, 6))
+    x = g.pick(ANY, rank=(1, 6))
     axis = g.random.randrange(x.rank)
     parts = [x]
     for _ in range(g.random.randrange(0, 3)):
@@ -324,7 +338,7 @@ def concat(g):
 
 
 def split(g):
-    x = g.pick(NUMBERS + (BOOL,), rank=(1, 6))
+    x = g.pick(ANY, rank=(1, 6))
     axis = g.random.randrange(x.rank)
     cuts = sorted(g.random.randrange(x.shape[axis] + 1) for _ in range(g.random.randrange(1, 3)))
     sizes = [b - a for a, b in zip([0] + cuts, cuts + [x.shape[axis]])]
@@ -333,7 +347,7 @@ def split(g):
 
 
 def tile(g):
-    x = g.pick(NUMBERS + (BOOL,), rank=(1, 5))
+    x = g.pick(ANY, rank=(1, 5))
     repeats = [g.random.choice((1, 1, 2, 3)) for _ in x.shape]
     g.emit("Tile", [x, g.integers(*repeats)], [(x.dtype, [d * r for d, r in zip(x.shape, repeats)], x.exact, x.bound)])
 
@@ -369,7 +383,7 @@ def depth_to_space(g):
 # ---- indexing
 
 def gather(g):
-    x = g.pick(NUMBERS + (BOOL,), rank=(1, 5), where=lambda v: v.size > 0)
+    x = g.pick(ANY, rank=(1, 5), where=lambda v: v.size > 0)
     axis = g.random.randrange(x.rank)
     shape = g.shape(g.random.choice((0, 1, 1, 2)))
     n = x.shape[axis]
@@ -449,6 +463,10 @@ def reduce(g):
     if op == "ReduceProd":
         bound = 1e6
     given = [g.integers(*(a - (x.rank if g.chance(0.3) else 0) for a in axes))] if axes else []
+    if op == "ReduceSum" and not axes and g.chance(0.5):  # of no axes: nothing is reduced
+        g.emit(op, [x] + ([g.integers()] if g.chance(0.5) else []), [(x.dtype, x.shape, x.exact, x.bound)],
+               keepdims=keep, noop_with_empty_axes=1)
+        return
     g.emit(op, [x] + given, [(x.dtype, shape, exact, bound)], keepdims=keep)
 
 
@@ -507,7 +525,8 @@ def gemm(g):
     if y.bound > 256:
         raise Unfit
     g.emit("Gemm", [x, y] + c, [(F32, (m, n), all(v.exact for v in [x, y] + c), x.bound * y.bound * max(k, 1) + 256)],
-           transA=ta, transB=tb, alpha=g.choose((1.0, 0.5, 2.0)), beta=g.choose((1.0, 0.5)))
+           transA=ta, transB=tb, alpha=g.choose((1.0, 0.5, 2.0)),
+           beta=g.choose((1.0, 0.5) if k else (1.0,)))  # onnxruntime leaves beta out where there is nothing to sum
 
 
 def einsum(g):
@@ -572,6 +591,99 @@ def batch_norm(g):
     g.emit("BatchNormalization", [x, scale, bias, mean, var], [(F32, x.shape, False, x.bound * 4 + 8)])
 
 
+def conv_transpose(g):
+    rank = g.choose((1, 2))
+    group = g.choose((1, 1, 2))
+    x = g.operand(F32, (g.choose((1, 2)), group * g.choose((1, 2)), *(g.choose((1, 3, 4)) for _ in range(rank))))
+    kernel, strides = [g.choose((1, 2, 3)) for _ in range(rank)], [g.choose((1, 2, 3)) for _ in range(rank)]
+    dilations = [g.choose((1, 1, 2)) for _ in range(rank)]
+    extra = [g.random.randrange(0, s) for s in strides]
+    pads = [g.choose((0, 0, 1)) for _ in range(2 * rank)]
+    space = [(d - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1 + extra[i] - pads[i] - pads[i + rank]
+             for i, d in enumerate(x.shape[2:])]
+    if min(space) < 1:
+        raise Unfit
+    w = g.operand(F32, (x.shape[1], g.choose((1, 2)), *kernel))
+    if max(w.bound, x.bound) > 64:
+        raise Unfit
+    g.emit("ConvTranspose", [x, w], [(F32, (x.shape[0], w.shape[1] * group, *space), x.exact and w.exact,
+                                      x.bound * w.bound * w.size)],
+           group=group, strides=strides, dilations=dilations, pads=pads, output_padding=extra, kernel_shape=kernel)
+
+
+def instance_norm(g):
+    x = g.pick((F32,), rank=(3, 5), where=lambda v: v.size > 0 and v.bound < 1e3)
+    scale, bias = (g.constant(g.numbers((x.shape[1],), F32)) for _ in range(2))
+    g.emit("InstanceNormalization", [x, scale, bias], [(F32, x.shape, False, 64)], epsilon=0.1)
+
+
+def resize(g):
+    x = g.operand(F32, (g.choose((1, 2)), g.choose((1, 3)), g.choose((1, 2, 3, 5)), g.choose((2, 3, 4))))
+    scales = [1.0, 1.0, g.choose((0.5, 1.0, 2.0, 3.0)), g.choose((0.5, 1.0, 2.0, 1.5))]
+    shape = [math.floor(d * s) for d, s in zip(x.shape, scales)]
+    if min(shape) < 1:
+        raise Unfit
+    mode = g.choose(("nearest", "linear", "cubic"))
+    how = {"nearest_mode": g.choose(("floor", "round_prefer_floor"))} if mode == "nearest" else {}
+    g.emit("Resize", [x, "", g.constant(np.array(scales, np.float32))], [(F32, shape, mode == "nearest", x.bound * 2)],
+           mode=mode, coordinate_transformation_mode=g.choose(("half_pixel", "asymmetric", "align_corners")), **how)
+
+
+def recurrent(g):
+    op, gates = g.choose((("LSTM", 4), ("GRU", 3), ("RNN", 1)))
+    steps, batch, width, hidden = g.choose((1, 3, 5)), g.choose((1, 2)), g.choose((1, 3)), g.choose((1, 4))
+    direction, n = g.choose((("forward", 1), ("reverse", 1), ("bidirectional", 2)))
+    x = g.operand(F32, (steps, batch, width))
+    if x.bound > 16:
+        raise Unfit
+    w, r = (g.constant(g.numbers((n, gates * hidden, k), F32)) for k in (width, hidden))
+    b = [g.constant(g.numbers((n, 2 * gates * hidden), F32))] if g.chance(0.5) else []
+    outputs = [(F32, (steps, n, batch, hidden), False, 2), (F32, (n, batch, hidden), False, 2)]
+    g.emit(op, [x, w, r] + b, outputs, hidden_size=hidden, direction=direction)
+
+
+# ---- quantised
+
+def quantize(g):
+    """Scales are powers of two, so that rounding is the same wherever it is done."""
+    x = g.pick((F32,), rank=(0, 4), where=lambda v: v.exact and v.bound < 1e4)
+    to = g.choose((U8, I8))
+    axis = g.random.randrange(x.rank) if x.rank and g.chance(0.4) else None
+    count = () if axis is None else (x.shape[axis],)
+    scale = g.constant(np.asarray([g.choose((0.25, 0.5, 1.0, 2.0)) for _ in range(math.prod(count))],
+                                  np.float32).reshape(count))
+    zero = g.constant(np.asarray(g.numbers(count, to), to))
+    given = {} if axis is None else {"axis": axis}
+    (q,) = g.emit("QuantizeLinear", [x, scale, zero], [(to, x.shape, True, 255)], **given)
+    if g.chance(0.7):
+        g.emit("DequantizeLinear", [q, scale, zero], [(F32, x.shape, True, 512)], **given)
+
+
+def matmul_integer(g):
+    m, k, n = g.size(), g.choose((1, 3, 8, 17)), g.size()
+    a, b = g.operand(g.choose((U8, I8)), g.shape(g.choose((0, 1))) + (m, k)), g.operand(g.choose((U8, I8)), (k, n))
+    zeros = [g.constant(np.asarray(g.numbers((), v.dtype), v.dtype)) for v in (a, b)] if g.chance(0.6) else []
+    g.emit("MatMulInteger", [a, b] + zeros, [(I32, a.shape[:-1] + (n,), True, 1e7)])
+
+
+def conv_integer(g):
+    x = g.operand(U8, (1, g.choose((1, 2, 4)), g.choose((3, 5)), g.choose((3, 4))))
+    w = g.operand(g.choose((U8, I8)), (g.choose((1, 3)), x.shape[1], g.choose((1, 3)), g.choose((1, 2))))
+    zero = [g.constant(np.uint8(g.choose((0, 3))))] if g.chance(0.5) else []
+    shape = (1, w.shape[0], x.shape[2] - w.shape[2] + 1, x.shape[3] - w.shape[3] + 1)
+    g.emit("ConvInteger", [x, w] + zero, [(I32, shape, True, 1e7)])
+
+
+def qlinear_matmul(g):
+    m, k, n = g.size(), g.choose((1, 3, 8)), g.size()
+    to = g.choose((U8, I8))
+    a, b = g.operand(to, (m, k)), g.operand(to, (k, n))
+    number = lambda v: g.constant(np.asarray(v, np.float32))  # noqa: E731
+    zero = lambda: g.constant(np.asarray(g.choose((0, 1, 3)), to))  # noqa: E731
+    g.emit("QLinearMatMul", [a, number(0.5), zero(), b, number(0.25), zero(), number(g.choose((1.0, 4.0))), zero()],
+           [(to, (m, n), True, 255)])
+
+
 # ---- sizes and data-dependent sizes
 
 def shape_chain(g):
@@ -607,6 +719,16 @@ def non_zero_sum(g):
     (found,) = g.emit("NonZero", [x], [(I64, (x.rank, 0))])
     g.values.remove(found)
     g.emit("ReduceSum", [found, g.integers(1)], [(I64, (x.rank,), True, 1000)], keepdims=0)
+
+
+def compress(g):
+    x = g.pick((F32, I64), rank=(1, 3), where=lambda v: v.size > 0)
+    axis = g.random.randrange(x.rank)
+    keep = g.operand(BOOL, (x.shape[axis],))
+    (found,) = g.emit("Compress", [x, keep], [(x.dtype, x.shape)], axis=axis)
+    g.values.remove(found)
+    shape = [1 if i == axis else d for i, d in enumerate(x.shape)]
+    g.emit("ReduceSum", [found, g.integers(axis)], [(x.dtype, shape, x.exact, x.bound * x.shape[axis])])
 
 
 # ---- control flow
@@ -670,19 +792,66 @@ def loop(g):
     g.emit("Loop", [g.constant(np.int64(trip)), ""] + carried, made, body=body)
 
 
+def growing_loop(g):
+    """A carried value that gets longer by a constant in each iteration."""
+    x = g.pick((F32, I64), rank=(1, 3), where=lambda v: v.size <= 64)
+    axis, trip = g.random.randrange(x.rank), g.random.randrange(0, 4)
+    more = [d if i != axis else g.choose((1, 2)) for i, d in enumerate(x.shape)]
+    part = g.constant(g.numbers(more, x.dtype))
+    number, going, held, longer, out = (g.name(n) for n in ("i", "going", "held", "longer", "out"))
+    info, kind = helper.make_tensor_value_info, helper.np_dtype_to_tensor_dtype(x.dtype)
+    nodes = [helper.make_node("Identity", [going], [out]),
+             helper.make_node("Concat", [held, part.name] if g.chance(0.7) else [part.name, held], [longer], axis=axis)]
+    free = [None if i == axis else d for i, d in enumerate(x.shape)]
+    body = helper.make_graph(nodes, "body", [info(number, TensorProto.INT64, ()), info(going, TensorProto.BOOL, ()),
+                                             info(held, kind, free)],
+                             [info(out, TensorProto.BOOL, ()), info(longer, kind, free)])
+    if g.chance(0.3):
+        trips = g.add_input(I64, (), np.int64(trip))
+        g.values.remove(trips)
+    else:
+        trips = g.constant(np.int64(trip))
+    shape = list(x.shape)
+    shape[axis] += trip * more[axis]
+    g.emit("Loop", [trips, "", x], [(x.dtype, shape, x.exact, max(x.bound, 4))], body=body)
+
+
+def scan(g):
+    """A running sum along an axis, and its last value."""
+    x = g.pick((F32, I64), rank=(1, 4), where=lambda v: v.size <= 512 and v.bound < 64)
+    axis = g.random.randrange(x.rank)
+    row = x.shape[:axis] + x.shape[axis + 1:]
+    start = g.operand(x.dtype, row)
+    if start.bound > 64:
+        raise Unfit
+    held, one, total, out = (g.name(n) for n in ("held", "one", "total", "out"))
+    info, kind = helper.make_tensor_value_info, helper.np_dtype_to_tensor_dtype(x.dtype)
+    op = g.choose(("Add", "Max", "Sub"))
+    body = helper.make_graph([helper.make_node(op, [held, one], [total]), helper.make_node("Identity", [total], [out])],
+                             "body", [info(held, kind, row), info(one, kind, row)],
+                             [info(total, kind, row), info(out, kind, row)])
+    exact, bound = x.exact and start.exact, start.bound + x.bound * max(1, x.shape[axis])
+    to = g.random.randrange(len(row) + 1)
+    g.emit("Scan", [start, x], [(x.dtype, row, exact, bound), (x.dtype, row[:to] + (x.shape[axis],) + row[to:], exact, bound)],
+           body=body, num_scan_inputs=1, scan_input_axes=[axis], scan_output_axes=[to],
+           scan_input_directions=[g.random.choice((0, 1))], scan_output_directions=[g.random.choice((0, 1))])
+
+
 OPERATORS = (
     (3, unary_exact), (4, unary_smooth), (6, binary), (2, integer_division), (2, compare), (1, logical), (2, where),
     (2, cast), (1, clip), (1, variadic), (3, reshape), (4, transpose), (1, squeeze), (2, unsqueeze), (1, flatten),
     (2, expand), (4, slice_), (3, concat), (2, split), (1, tile), (2, pad), (1, trilu), (1, depth_to_space), (3, gather),
     (1, gather_elements), (1, scatter_elements), (1, gather_nd), (1, one_hot), (1, top_k), (4, reduce), (2, arg_reduce),
     (1, cum_sum), (2, softmax), (2, layer_norm), (4, matmul), (2, gemm), (2, einsum), (3, conv), (2, pool),
-    (1, batch_norm), (2, shape_chain), (1, fill), (1, range_), (1, non_zero_sum), (2, if_), (2, loop))
+    (1, batch_norm), (2, shape_chain), (1, fill), (1, range_), (1, non_zero_sum), (2, if_), (2, loop),
+    (1, conv_transpose), (1, instance_norm), (1, resize), (1, recurrent), (2, quantize), (1, matmul_integer),
+    (1, conv_integer), (1, qlinear_matmul), (1, compress), (1, growing_loop), (1, scan))
 
 
 def random_graph(seed, most_nodes=12):
     g = Graph(seed)
     for _ in range(g.random.randrange(1, 4)):
-        g.add_input(g.choose((F32, F32, F32, F64, I32, I64, BOOL)), g.shape())
+        g.add_input(g.choose((F32, F32, F32, F32, F64, I32, I64, BOOL, g.choose(NARROW))), g.shape())
     wanted = g.random.randrange(1, most_nodes + 1)
     weights, functions = zip(*OPERATORS)
     for _ in range(20 * wanted):

@@ -88,6 +88,51 @@ TEST_CASE("loops carry, swap, stop and stack") {
   }
 }
 
+TEST_CASE("carried sizes that grow or shrink by the same in every iteration") {
+  const HostTensor first = sample(DType::kF32, {3, 2, 2}), more = sample(DType::kF32, {3, 1, 2}, 2);
+  for (int64_t trips : {0, 1, 4})
+    for (bool stops : {false, true}) {
+      const int64_t ran = stops ? std::min<int64_t>(trips, 2) : trips;
+      const auto element = [&](const At& i) { return i[1] < 2 ? at(first, i) : at(more, {i[0], 0, i[2]}); };
+      check({.name = stops ? "grows until it stops" : "grows",
+             .inputs = {first, more, tensor(DType::kI64, {}, {double(trips)})},
+             .build =
+                 [&](Builder& b, const Ids& in) {
+                   const sym::Expr count = b.elements_of(in[2], "trips", 0, 100)[0];
+                   auto result = ops::loop(b, count, std::nullopt, {in[0]}, [&](const ops::LoopState& s) {
+                     std::optional<ValueId> goes_on;
+                     if (stops) goes_on = ops::lt(b, s.counter_value, b.scalar(DType::kI64, 1));
+                     return ops::LoopStep{goes_on,
+                                          {ops::concat(b, {s.carried[0], in[1]}, 1)},
+                                          {ops::slice(b, ops::reduce_sum(b, s.carried[0], {1}), 0, 0, 1)}};
+                   });
+                   return Ids{result.carried[0], result.stacked[0]};
+                 },
+             .expected = {compute(DType::kF32, {3, 2 + ran, 2}, element),
+                          compute(DType::kF32, {ran, 1, 2},
+                                  [&](const At& i) {
+                                    double sum = 0;
+                                    for (int64_t k = 0; k < 2 + i[0]; ++k) sum += element({0, k, i[2]});
+                                    return sum;
+                                  })},
+             .tolerance = 1e-5,
+             .fixed = {0, 1}});
+    }
+  check({.name = "shrinks",
+         .inputs = {sample(DType::kF32, {7, 2})},
+         .build =
+             [](Builder& b, const Ids& in) {
+               auto result = ops::loop(b, 3, std::nullopt, {in[0]}, [&](const ops::LoopState& s) {
+                 const sym::Expr size = ops::dim(b, s.carried[0], 0);
+                 return ops::LoopStep{std::nullopt, {ops::slice(b, s.carried[0], 0, 2, size - 2)}, {}};
+               });
+               return Ids{result.carried[0]};
+             },
+         .expected = {compute(DType::kF32, {1, 2},
+                              [&](const At& i) { return at(sample(DType::kF32, {7, 2}), {6, i[1]}); })},
+         .fixed = {0}});
+}
+
 TEST_CASE("an update of state shows after the run") {
   graph::Graph g;
   Builder b(g, ops::shape_table());
