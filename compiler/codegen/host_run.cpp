@@ -216,7 +216,8 @@ void HostRun::launch_device(const LaunchedNest& launched, const std::string& nam
   }
 }
 
-// An output whose dims depend on data gets its memory just before the first step that writes it.
+// An output whose dims depend on data gets its memory before the first step that writes it, a loop as a whole
+// among these where the dims are known before it.
 void HostRun::resize(size_t output) {
   if (!resized_.insert(output).second) return;
   const loop::Buffer& b = program_[program_.outputs[output]];
@@ -227,9 +228,18 @@ void HostRun::resize(size_t output) {
 }
 
 void HostRun::resize(const loop::Step& step) {
-  for (loop::BufferId id : schedule::effects_of(program_, step).writes) {
+  std::set<loop::BufferId> written;
+  loop::for_each_step({step}, [&](const loop::Step& inner) {
+    for (loop::BufferId id : schedule::effects_of(program_, inner).writes) written.insert(id);
+  });
+  for (loop::BufferId id : written) {
     const loop::Buffer& b = program_[id];
     if (b.storage != loop::Storage::kOutput) continue;
+    const auto known = [&](Expr e) {
+      const std::vector<Expr> vars = sym::free_vars(e);
+      return std::all_of(vars.begin(), vars.end(), [&](Expr v) { return known_.count(v) > 0; });
+    };
+    if (!std::all_of(b.shape.begin(), b.shape.end(), known)) continue;
     if (std::any_of(b.shape.begin(), b.shape.end(), [&](Expr e) { return names_.from_data(e); }))
       resize(static_cast<size_t>(b.ordinal));
   }
@@ -330,8 +340,7 @@ void HostRun::loop(const loop::While& loop) {
 void HostRun::steps(const loop::Steps& list) {
   for (const loop::Step& step : list) {
     allocate(step);
-    if (!std::holds_alternative<loop::If>(step.node) && !std::holds_alternative<loop::While>(step.node))
-      resize(step);
+    resize(step);
     std::visit(loop::Overloaded{
                    [&](const loop::Launch& s) {
                      if (variant_.gpu)

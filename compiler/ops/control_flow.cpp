@@ -9,6 +9,7 @@
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/lowering.h"
 #include "compiler/ops/op_table.h"
+#include "compiler/ops/region.h"
 #include "compiler/ops/shapes.h"
 
 namespace stridec::ops {
@@ -210,10 +211,10 @@ std::vector<ValueId> if_else(Builder& b, ValueId condition, const Branch& then_b
   if (b.prove(c) == sym::Answer::kYes) return then_branch();
   if (b.prove(c) == sym::Answer::kNo) return else_branch();
   std::vector<graph::Region> regions;
-  b.begin_region({}, c);
-  regions.push_back(b.end_region(then_branch()));
-  b.begin_region({}, sym::logical_not(c));
-  regions.push_back(b.end_region(else_branch()));
+  for (const bool first : {true, false}) {
+    OpenRegion region(b, {}, first ? c : sym::logical_not(c));
+    regions.push_back(region.close(first ? then_branch() : else_branch()));
+  }
   return b.add_with_regions(OpKind::kIf, {}, {{"condition", c}}, std::move(regions));
 }
 
@@ -229,10 +230,12 @@ LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> conditi
   std::vector<Type> types;
   for (ValueId value : carried) types.push_back(b.type(value));
   LoopStep next;
+  std::optional<OpenRegion> open;
   const auto build = [&] {
-    b.begin_region(types, sym::lt(counter, trip_count));
+    open.emplace(b, types, sym::lt(counter, trip_count));
     next = body({counter, b.elements({counter}, {}), b.parameters()});
     STRIDEC_CHECK(next.carried.size() == carried.size());
+    if (trip_count.is_const(0)) next.carried = b.parameters();  // what never runs may carry anything
   };
   build();
   auto stays = [&](sym::Expr size) {
@@ -260,7 +263,7 @@ LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> conditi
     }
   }
   if (grows) {
-    b.end_region({});
+    open.reset();
     if (trip_count.is_const() && trip_count.value() > kUnbounded)
       fail(ErrorKind::kUnsupported, "unbounded-loop",
            "loop: a carried value grows without a bound on the number of iterations");
@@ -306,7 +309,7 @@ LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> conditi
   if (!next.stacked.empty() && trip_count.is_const() && trip_count.value() > kUnbounded)
     fail(ErrorKind::kUnsupported, "unbounded-loop",
          "loop: rows are stacked without a bound on the number of iterations");
-  graph::Region region = b.end_region(std::move(results));
+  graph::Region region = open->close(std::move(results));
   std::vector<ValueId> inputs;
   if (conditional) {
     ValueId start = condition ? *condition : b.elements({1}, {}, DType::kBool);

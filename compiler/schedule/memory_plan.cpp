@@ -96,29 +96,93 @@ class TimelineMaker {
   std::vector<std::pair<int, int>> loops_;  // first and last step, inner loops first
 };
 
-// Symbols that the run itself binds, at their upper bounds: the arena is sized before the run.
-sym::Substitution upper_bounds(const Program& program) {
-  sym::Substitution bounds;
-  loop::for_each_step(program.steps, [&](const loop::Step& step) {
-    if (const auto* bind = std::get_if<loop::BindSymbol>(&step.node)) bounds[bind->symbol] = bind->upper;
-    if (const auto* loop = std::get_if<loop::While>(&step.node)) {
-      bounds[loop->counter] = loop->trip_count;
-      bounds[loop->iterations] = loop->trip_count;
-    }
-  });
-  return bounds;
-}
-
-// Nothing where there is no bound that is known before the run.
-std::optional<Expr> at_upper_bounds(Expr e, const sym::Substitution& bounds) {
-  // Bounds may name symbols bound earlier; each round resolves one level.
-  for (size_t round = 0; round <= bounds.size(); ++round) {
-    const Expr next = sym::substitute(e, bounds);
-    if (next == e) return e;
-    e = next;
+// What the sizes are at most: symbols that the run itself binds are known by their ranges, and the arena is
+// sized before the run. By interval arithmetic whose ends are expressions.
+class Ranges {
+ public:
+  explicit Ranges(const Program& program) : facts_(program.facts) {
+    loop::for_each_step(program.steps, [&](const loop::Step& step) {
+      if (const auto* bind = std::get_if<loop::BindSymbol>(&step.node))
+        given_[bind->symbol] = {bind->lower, bind->upper};
+      if (const auto* loop = std::get_if<loop::While>(&step.node)) {
+        given_[loop->counter] = {0, sym::max(loop->trip_count - 1, 0)};
+        given_[loop->iterations] = {0, loop->trip_count};
+      }
+    });
   }
-  return std::nullopt;
-}
+
+  // Nothing where there is no bound that is known before the run.
+  std::optional<Expr> most(Expr e) {
+    const auto range = of(e);
+    return range ? std::optional(range->high) : std::nullopt;
+  }
+
+ private:
+  struct Range {
+    Expr low, high;
+    bool fixed() const { return low == high; }
+  };
+  static constexpr int64_t kUnbounded = int64_t{1} << 48;
+
+  bool is_nonnegative(Expr e) const { return facts_.holds(sym::ge(e, 0)); }
+
+  std::optional<Range> of(Expr e) {
+    if (const auto known = done_.find(e); known != done_.end()) return known->second;
+    done_[e] = std::nullopt;  // a bound that names its own symbol is none
+    return done_[e] = compute(e);
+  }
+
+  std::optional<Range> compute(Expr e) {
+    if (e.is_const()) return Range{e, e};
+    if (e.is_var()) {
+      const auto given = given_.find(e);
+      if (given == given_.end()) return Range{e, e};
+      const auto low = of(given->second.low), high = of(given->second.high);
+      if (!low || !high || (high->high.is_const() && high->high.value() > kUnbounded)) return std::nullopt;
+      return Range{low->low, high->high};
+    }
+    std::vector<Range> args;
+    bool fixed = true;
+    for (Expr arg : e.args()) {
+      const auto range = of(arg);
+      if (!range) return std::nullopt;
+      args.push_back(*range);
+      fixed = fixed && range->fixed() && range->low == arg;
+    }
+    if (fixed) return Range{e, e};
+    const auto ends = [&](auto&& combine) {
+      std::vector<Expr> lows, highs;
+      for (const Range& arg : args) lows.push_back(arg.low), highs.push_back(arg.high);
+      return Range{combine(std::span<const Expr>(lows)), combine(std::span<const Expr>(highs))};
+    };
+    switch (e.op()) {
+      case sym::Op::kAdd: return ends([](std::span<const Expr> terms) { return sym::sum(terms); });
+      case sym::Op::kMin: return ends([](std::span<const Expr> terms) { return sym::min(terms); });
+      case sym::Op::kMax: return ends([](std::span<const Expr> terms) { return sym::max(terms); });
+      case sym::Op::kMul: {
+        const bool negative = e.arg(0).is_const() && e.arg(0).value() < 0;
+        for (size_t i = negative ? 1 : 0; i < args.size(); ++i)
+          if (!is_nonnegative(args[i].low)) return std::nullopt;
+        Range out = ends([&](std::span<const Expr> factors) { return sym::product(factors); });
+        if (negative) std::swap(out.low, out.high);
+        return out;
+      }
+      case sym::Op::kFloorDiv:
+        if (!args[1].fixed() || !facts_.holds(sym::gt(args[1].low, 0))) return std::nullopt;
+        return Range{sym::floordiv(args[0].low, args[1].low), sym::floordiv(args[0].high, args[1].low)};
+      case sym::Op::kMod:
+        if (!facts_.holds(sym::gt(args[1].low, 0))) return std::nullopt;
+        return Range{0, args[1].high - 1};
+      case sym::Op::kSelect:
+        return Range{sym::min(args[1].low, args[2].low), sym::max(args[1].high, args[2].high)};
+      default: return e.is_condition() ? std::optional(Range{0, 1}) : std::nullopt;
+    }
+  }
+
+  const sym::Facts& facts_;
+  std::unordered_map<Expr, Range, sym::ExprHash> given_;
+  std::unordered_map<Expr, std::optional<Range>, sym::ExprHash> done_;
+};
 
 int64_t typical(Expr e, const sym::Facts& facts) {
   auto value = sym::evaluate(e, [&](Expr v) -> std::optional<int64_t> {
@@ -187,7 +251,7 @@ struct Slot {
 
 void plan_memory(Program& program) {
   const Timeline timeline = TimelineMaker(program).take();
-  const auto bounds = upper_bounds(program);
+  Ranges ranges(program);
 
   struct Item {
     BufferId id;
@@ -204,7 +268,7 @@ void plan_memory(Program& program) {
     std::optional<Expr> most;
     const auto measure = [&] {
       size = extent_in_elements(buffer) * byte_size(buffer.dtype);
-      most = at_upper_bounds(size, bounds);
+      most = ranges.most(size);
       bytes = sym::simplify(sym::align_up(most.value_or(0), kAlignment), program.facts);
     };
     if (const loop::Nest* maker = timeline.nests[life.first])
@@ -330,8 +394,6 @@ void plan_weights(std::span<Program* const> variants) {
   for (Program* program : variants) program->weight_bytes = total;
 }
 
-std::optional<Expr> most_before_run(const Program& program, Expr size) {
-  return at_upper_bounds(size, upper_bounds(program));
-}
+std::optional<Expr> most_before_run(const Program& program, Expr size) { return Ranges(program).most(size); }
 
 }  // namespace stridec::schedule

@@ -3,6 +3,7 @@
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/ops/composite.h"
 #include "compiler/ops/gradient.h"
+#include "compiler/ops/region.h"
 
 namespace stridec::onnx {
 namespace {
@@ -80,24 +81,19 @@ Outputs gradient(Context& c) {
     types.push_back(c.b.type(at.back()));
   }
   const size_t symbols = c.b.graph().symbols.size();
-  c.b.begin_region(types);
-  std::vector<ValueId> unknowns = c.b.parameters(), slopes;
+  std::optional<OpenRegion> region(std::in_place, c.b, types);
+  const std::vector<ValueId> unknowns = c.b.parameters();
   std::vector<std::pair<std::string, Slot>> instead;
   for (size_t i = 0; i < c.input_count(); ++i) {
     const bool known = i >= xs.size();
     instead.emplace_back(known ? zs[i - xs.size()] : xs[i],
                          known ? Slot(c.in(i)) : Slot(Term(c.b, unknowns[i])));
   }
-  try {
-    const Slot value = c.importer().import_again(y, instead);
-    if (value.kind != Slot::Kind::kTensor)
-      c.does_not_fit(cat("'", y, "' is no tensor that is computed before"));
-    slopes = gradients(c.b, value.tensor, unknowns);
-  } catch (...) {
-    c.b.end_region({});
-    throw;
-  }
-  c.b.end_region({});
+  const Slot value = c.importer().import_again(y, instead);
+  if (value.kind != Slot::Kind::kTensor)
+    c.does_not_fit(cat("'", y, "' is no tensor that is computed before"));
+  const std::vector<ValueId> slopes = gradients(c.b, value.tensor, unknowns);
+  region.reset();
   if (c.b.graph().symbols.size() > symbols)
     c.unsupported("the gradient goes through sizes that the run decides");
   Outputs out;
