@@ -17,6 +17,7 @@ suites=(
   'architectures|$python tests/models/run_architectures.py'
   'conformance|bash tests/conformance/run.sh'
   'contrib|bash tests/conformance/contrib.sh'
+  'fuzz|$python tests/fuzz/random_models.py --count 200'
   'quickstart|bash samples/quickstart.sh && echo 1 passed, 0 failed'
 )
 

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstring>
 #include <set>
 
 #include "compiler/base/diagnostic.h"
@@ -158,6 +159,43 @@ TEST_CASE("sequences of known length live in the importer alone") {
   CHECK(output_type(m) == "f32[2*batch]");
   CHECK(output_type(m, 1) == "f32[batch]");
   CHECK(output_type(m, 2) == "i64[]");
+}
+
+TEST_CASE("a gradient at constants is one of unknowns: nothing is folded into what is differentiated") {
+  // y = x * w + b with w = 1 and b = -0: dy/dw = x, dy/db = 1 although y folds to x.
+  const auto text_attribute = [](const std::string& name, const std::vector<std::string>& values, bool list) {
+    std::string out = text(1, name) + number(20, list ? 8 : 3);
+    for (const std::string& value : values) out += text(list ? 9 : 4, value);
+    return out;
+  };
+  GraphBytes g{.nodes = {node("Mul", {"x", "w"}, {"t"}), node("Add", {"t", "b"}, {"y"}),
+                         node("Gradient", {"w", "b"}, {"dw", "db"},
+                              {text_attribute("xs", {"w", "b"}, true), text_attribute("y", {"y"}, false)},
+                              "ai.onnx.preview.training")},
+               .initializers = {tensor("w", 1, {}, raw_data(raw<float>({1}))),
+                                tensor("b", 1, {}, raw_data(raw<float>({-0.0f})))},
+               .inputs = {symbolic_input("x", {})},
+               .outputs = {value_info("dw", {}), value_info("db", {})}};
+  const Imported m = import_bytes(model(g, 17, opset("ai.onnx.preview.training", 1)));
+  CHECK(output_type(m) == "f32[]");
+  CHECK(m.graph.top.results.at(0) == m.graph.top.parameters.at(0));
+  const graph::Value& one = m.graph[m.graph.top.results.at(1)];
+  REQUIRE(one.data);
+  float value = 0;
+  std::memcpy(&value, one.data->bytes, sizeof value);
+  CHECK(value == 1);
+}
+
+TEST_CASE("a range by steps of 0 is refused") {
+  const auto integer = [](const std::string& name, int64_t value) {
+    return tensor(name, 7, {}, raw_data(raw<int64_t>({value})));
+  };
+  GraphBytes g{.nodes = {node("Range", {"from", "to", "by"}, {"y"})},
+               .initializers = {integer("from", 1), integer("to", 5), integer("by", 0)},
+               .outputs = {value_info("y", {-1}, 7)}};
+  const Imported m = import_bytes(model(g));
+  REQUIRE(m.problems.size() == 1);
+  CHECK(m.problems[0].message == "the step is 0");
 }
 
 TEST_CASE("inputs can be bound as constants") {
