@@ -625,8 +625,10 @@ def resize(g):
         raise Unfit
     mode = g.choose(("nearest", "linear", "cubic"))
     how = {"nearest_mode": g.choose(("floor", "round_prefer_floor"))} if mode == "nearest" else {}
+    # Where scales leave a fraction, ONNX's reference aligns the corners of a fractional size, onnxruntime of a whole one.
+    whole = all((d * k).is_integer() for d, k in zip(x.shape, scales))
     g.emit("Resize", [x, "", g.constant(np.array(scales, np.float32))], [(F32, shape, mode == "nearest", x.bound * 2)],
-           mode=mode, coordinate_transformation_mode=g.choose(("half_pixel", "asymmetric", "align_corners")), **how)
+           mode=mode, coordinate_transformation_mode=g.choose(("half_pixel", "asymmetric") + ("align_corners",) * whole), **how)
 
 
 def recurrent(g):
