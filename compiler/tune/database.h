@@ -3,11 +3,11 @@
 // One line an entry, fields between spaces, parts between " | ":
 //
 //   structure shape cpu threads compiler | time default noise tried | schedule | kernel
-//   9f86d081884c7d65 1x128 znver5 2 0.1.0 | 612.4us 701.2us 0.8% 9 | gemm.f32.8x48: rows %i0 ... | matmul+bias
+//   9f86d081884c7d65 1x128 znver5 2 0.1.0-1b4f0e98 | 612.4us 701.2us 0.8% 9 | gemm.f32.8x48: rows %i0 ... | matmul+bias
 //
 //   structure  the first 16 digits of the SHA-256 of the nest's canonical text, which loops/analysis.h describes
 //   shape      values of its symbols in the text's order, each rounded up to a power of two; "-" without symbols
-//   cpu, threads, compiler   what it was measured with, and on
+//   cpu, threads, compiler   what it was measured with, and on: version and revision of code generation
 //   time       of one call with the schedule; default: with the schedule of the analytic model
 //   noise      standard error of time over default
 //   tried      schedules that were measured
@@ -23,6 +23,8 @@
 #include "compiler/loop/program.h"
 
 namespace stridec::tune {
+
+extern const char* const kCodegenRevision;  // changes with the sources that make kernels
 
 struct Key {
   std::string structure, shape, cpu;
