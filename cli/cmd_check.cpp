@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/compile_flags.h"
 #include "cli/output.h"
+#include "compiler/base/printable.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/import.h"
 #include "compiler/sym/phrase.h"
@@ -70,13 +71,13 @@ void print_text(const std::string& file, const frontend::Imported& imported) {
   for (const auto& guard : graph.guards)
     if (!sym::bounded_variable(guard.condition))
       std::printf(" needs      %s; otherwise %s\n", sym::phrase(guard.condition).c_str(),
-                  sym::render(guard).c_str());
+                  printable(sym::render(guard)).c_str());
   for (size_t i = 0; i < graph.top.results.size(); ++i) {
     const graph::Type& type = graph[graph.top.results[i]].type;
     if (std::any_of(type.shape.begin(), type.shape.end(),
                     [&](sym::Expr dim) { return is_data_dependent(graph, dim); }))
       std::printf(" note       output '%s' %s has a size that only the data tells\n",
-                  graph.output_names[i].c_str(), graph::to_string(type).c_str());
+                  printable(graph.output_names[i]).c_str(), graph::to_string(type).c_str());
   }
   std::printf(" problems   %s\n",
               imported.problems.empty() ? "none" : std::to_string(imported.problems.size()).c_str());

@@ -12,6 +12,7 @@
 #include "cli/output.h"
 #include "compiler/base/files.h"
 #include "compiler/base/number.h"
+#include "compiler/base/printable.h"
 #include "compiler/base/text.h"
 #include "compiler/compile.h"
 #include "compiler/graph/serialize.h"
@@ -67,7 +68,7 @@ void print_manifest(const Json& m, const std::string& file) {
   for (const Json& guard : m["guards"])
     std::printf(" needs      %s; otherwise %s\n",
                 sym::phrase(sym::parse(guard["condition"].get<std::string>())).c_str(),
-                guard["sentence"].get<std::string>().c_str());
+                printable(guard["sentence"].get<std::string>()).c_str());
   std::printf(" targets    %s\n", join(m["targets"], "; ", [](const Json& target) {
                                     const auto text = [](const Json& v) { return v.get<std::string>(); };
                                     return cat(text(target["device"]), ": ",

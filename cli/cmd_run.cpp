@@ -7,6 +7,7 @@
 #include "cli/library.h"
 #include "cli/npy.h"
 #include "cli/output.h"
+#include "compiler/base/printable.h"
 #include "compiler/base/text.h"
 
 namespace stridec::cli {
@@ -47,7 +48,7 @@ int run(const Flags& flags, const Globals& globals) {
                       {"shape", results[i].shape},
                       {"file", output_files[i]}});
     if (!globals.json)
-      std::printf(" %s  %s%s%s\n", library.outputs()[i].name.c_str(),
+      std::printf(" %s  %s%s%s\n", printable(library.outputs()[i].name).c_str(),
                   std::string(name(results[i].dtype)).c_str(), shape.c_str(),
                   output_files[i].empty() ? "" : (" -> " + output_files[i]).c_str());
   }

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "compiler/base/printable.h"
 #include "compiler/base/text.h"
 
 namespace stridec::cli {
@@ -51,7 +52,10 @@ void finish_output() {
        cat("standard output could not be written", errno ? cat(": ", std::strerror(errno)) : ""));
 }
 
-std::string table(const std::vector<std::vector<std::string>>& rows, const std::string& indent) {
+std::string table(const std::vector<std::vector<std::string>>& given, const std::string& indent) {
+  std::vector<std::vector<std::string>> rows = given;
+  for (auto& row : rows)
+    for (std::string& cell : row) cell = printable(cell);
   std::vector<size_t> widths;
   std::vector<bool> numbers;  // by column; the first row may be a heading
   for (size_t r = 0; r < rows.size(); ++r)

@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "compiler/base/check.h"
+#include "compiler/base/printable.h"
 
 namespace stridec {
 
@@ -19,13 +20,15 @@ void fail(ErrorKind kind, std::string code, std::string message, std::string hel
 }
 
 std::string render(const Diagnostic& d) {
-  std::string out = "error[" + d.code + "]: " + d.message + "\n";
+  // What the compiler of kernels says, and forms of programs, have lines.
+  const bool lines = d.kind == ErrorKind::kInternal || d.kind == ErrorKind::kToolchain;
+  std::string out = "error[" + d.code + "]: " + printable(d.message, lines) + "\n";
   std::string at;
   for (const std::string* part : {&d.where.file, &d.where.node, &d.where.op, &d.where.tensor})
     if (!part->empty()) at += (at.empty() ? "" : ", ") + *part;
-  if (!at.empty()) out += "  --> " + at + "\n";
-  for (const auto& note : d.notes) out += "      " + note + "\n";
-  if (!d.help.empty()) out += "  help: " + d.help + "\n";
+  if (!at.empty()) out += "  --> " + printable(at) + "\n";
+  for (const auto& note : d.notes) out += "      " + printable(note, lines) + "\n";
+  if (!d.help.empty()) out += "  help: " + printable(d.help, lines) + "\n";
   return out;
 }
 

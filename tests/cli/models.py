@@ -207,6 +207,7 @@ def bad_models():
         "output_not_made": model([add("Relu", ["x"], ["y"], "act/Relu")], [value("x", [4])], [value("nowhere", [4])]),
         "missing_attribute": chain(("Cast", {})),
         "wrong_attribute": chain(("Softmax", {"axis": "two"})),
+        "names_that_act": model([add("Spark\x1b[2Jle", ["x"], ["y"], "a\nproblems   none")], [value("x", [4])], [value("y", [4])]),
         "step_of_zero": model([add("Range", ["zero", "end", "zero"], ["y"], "count/Range")], [value("end", [], I64)],
                               [value("y", None)], [("zero", np.array(0))]),
         "ranks_of_branches": model([

@@ -65,6 +65,8 @@ TRANSCRIPTS = {
         ("compile two_unknown.onnx -o out.so", 5),
         ("check two_unknown.onnx", 5),
         ("check two_unknown.onnx --format=json", 5),
+        ("check names_that_act.onnx", 5),
+        ("compile names_that_act.onnx -o out.so", 5),
         ("compile cyclic.onnx -o out.so", 3),
         ("compile undefined_input.onnx -o out.so", 3),
         ("compile defined_twice.onnx -o out.so", 3),
