@@ -4,6 +4,7 @@
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/candidates.h"
 #include "compiler/schedule/choose_general.h"
+#include "compiler/schedule/order_weights.h"
 #include "compiler/schedule/pack_weights.h"
 
 namespace stridec::schedule {
@@ -19,6 +20,7 @@ void choose(loop::Program& program, const CpuTarget& target, const Chosen& chose
                         : loop::blaming(nest, [&] { return default_schedule(program, nest, target); });
   });
   pack_weights(program);
+  order_staged_weights(program);
   choose_general(program, target);  // what packs
 }
 

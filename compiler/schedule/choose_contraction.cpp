@@ -154,9 +154,10 @@ Dims without(const Dims& dims, const Dims& taken) {
 
 // Values of weights alone, at indices that are known when the model is compiled, not many more than there are
 // weights.
-bool can_pack(const Problem& p, const Factor& b, const Dims& batch, const Dims& columns, const Dims& k) {
+bool can_pack(const Problem& p, const Factor& b, int element_bytes, const Dims& batch, const Dims& columns,
+              const Dims& k) {
   constexpr double kGrowth = 2;
-  double made = 1, given = 0;
+  double made = element_bytes, given = 0;
   for (const Dims* dims : {&batch, &columns, &k}) {
     for (const Dim& dim : *dims) {
       if (dims == &batch && !b.vars.contains(dim.var)) continue;
@@ -175,9 +176,17 @@ bool can_pack(const Problem& p, const Factor& b, const Dims& batch, const Dims& 
     if (!load) continue;
     const loop::Buffer& buffer = p.program[load->access.buffer];
     if (buffer.storage != loop::Storage::kWeight) return false;
-    given += static_cast<double>(sym::as_const(loop::element_count(buffer.shape)).value_or(0));
+    given += static_cast<double>(sym::as_const(loop::element_count(buffer.shape)).value_or(0)) *
+             byte_size(buffer.dtype);
   }
   return made > 0 && made <= kGrowth * given;
+}
+
+bool made_of_weights(const Problem& p, const Factor& b) {
+  return std::all_of(b.slice.begin(), b.slice.end(), [&](const loop::Stmt* stmt) {
+    const auto* load = std::get_if<loop::Load>(&stmt->node);
+    return !load || p.program[load->access.buffer].storage == loop::Storage::kWeight;
+  });
 }
 
 // b's rows are contiguous columns at one distance along k.
@@ -302,7 +311,7 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
     (in_a == in_b ? batch : in_a ? rows : candidates).push_back(dim);
   }
   if (candidates.empty()) return;
-  const bool weights = can_pack(p, b, batch, candidates, k);
+  const bool weights = can_pack(p, b, byte_size(like.b), batch, candidates, k);
   const Dims columns = choose_columns(p, candidates, b, weights);
   for (const Dim& dim : without(candidates, columns)) batch.push_back(dim);
   bool unit_store = true;
@@ -334,7 +343,9 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
                       points(p, run)};
     const bool unit_a = a.load && (step_along(p, a.load->access, order.back().var) == 1 ||
                                    (!rows.empty() && step_along(p, a.load->access, rows.back().var) == 1));
-    const bool unit_b = readable || (b.load && step_along(p, b.load->access, order.back().var) == 1);
+    // Weights that are staged are put in order (schedule/order_weights.h).
+    const bool unit_b =
+        readable || made_of_weights(p, b) || (b.load && step_along(p, b.load->access, order.back().var) == 1);
     for (const GemmKernel& kernel : kernels::gemm_kernels()) {
       if (kernel.a != like.a || kernel.b != like.b || kernel.dtype != like.dtype || !kernel.runs_on(target))
         continue;

@@ -179,6 +179,25 @@ bool overwrites_what_it_has_read(const Nest& nest, BufferId buffer) {
   return ok;
 }
 
+// Numbers of weights that take much more memory than the weights that they are computed from: few bits and scales of
+// blocks. A contraction computes them panel by panel rather than have them in memory.
+bool stretches_weights(const Program& program, const Nest& producer, BufferId result) {
+  constexpr int64_t kStretch = 2;
+  const auto bytes = [&](BufferId id) -> std::optional<int64_t> {
+    const auto count = sym::as_const(loop::element_count(program[id].shape));
+    if (!count) return std::nullopt;
+    return *count * byte_size(program[id].dtype);
+  };
+  int64_t given = 0;
+  for (BufferId id : effects_of(producer).reads) {
+    const auto size = bytes(id);
+    if (program[id].storage != loop::Storage::kWeight || !size) return false;
+    given += *size;
+  }
+  const auto made = bytes(result);
+  return given > 0 && made && *made > kStretch * given;
+}
+
 bool refuse(std::string* reason, const char* why) {
   *reason = why;
   return false;
@@ -215,6 +234,9 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
   const int cost = scalar_cost(producer.body);
   int loads = 0;
   bool once = true;
+  bool stretched = stretches_weights(program, producer, buffer);
+  for (int at : readers)
+    stretched = stretched && is_contraction(program[std::get<Launch>(steps[at].node).nest]);
   for (int at : readers) {
     const Nest& consumer = program[std::get<Launch>(steps[at].node).nest];
     std::vector<Use> uses;
@@ -223,7 +245,7 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
     loads += static_cast<int>(uses.size());
     const bool contraction = is_contraction(consumer);
     for (const Use& use : uses) {
-      if (use.loops.size() > consumer.dims.size() && contraction && cost > 0)
+      if (use.loops.size() > consumer.dims.size() && contraction && cost > 0 && !stretched)
         return refuse(reason, "a contraction loads each element many times");
       once = once && loads_each_once(use);
     }
@@ -234,7 +256,7 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
     return std::holds_alternative<loop::Bind>(stmt.node);
   });
   if (copied && (loads > 1 || binds || cost > kCopied)) return refuse(reason, "a copy would cost more");
-  if (!copied && (loads > 1 || !once) && (cost > kCheap || full_loads(producer) > 1 || binds))
+  if (!copied && !stretched && (loads > 1 || !once) && (cost > kCheap || full_loads(producer) > 1 || binds))
     return refuse(reason, "it would be computed more than once");
 
   std::vector<Nest> rewritten;

@@ -5,6 +5,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/kernels/cuda_matrix.h"
+#include "compiler/kernels/gemm_plan.h"
 #include "compiler/loop/walk.h"
 
 namespace stridec::schedule {
@@ -61,15 +62,66 @@ BufferId add_copy(loop::Program& program, BufferId from, const Order& order) {
   return id;
 }
 
-}  // namespace
+using Copies = std::map<std::pair<BufferId, Order>, BufferId>;
 
-void order_weights(loop::Program& program) {
-  std::map<std::pair<BufferId, Order>, BufferId> made;
+// Turns a load of the nest to an ordered copy of its weight.
+void turn(loop::Program& program, loop::NestId id, loop::ValueId result, BufferId from, const Order& order,
+          Copies& made) {
+  const auto [found, fresh] = made.emplace(std::pair(from, order), BufferId());
+  if (fresh) found->second = add_copy(program, from, order);
+  // The nest is found again: adding one moves the others.
+  loop::for_each_stmt(program[id].body, [&](loop::Stmt& stmt) {
+    auto* target = std::get_if<loop::Load>(&stmt.node);
+    if (!target || target->result != result) return;
+    std::vector<Expr> index;
+    for (size_t d : order) index.push_back(target->access.index[d]);
+    target->access.buffer = found->second;
+    target->access.index = std::move(index);
+  });
+}
+
+std::vector<loop::NestId> launched_nests(const loop::Program& program) {
   std::vector<loop::NestId> launched;
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     if (const auto* launch = std::get_if<loop::Launch>(&step.node)) launched.push_back(launch->nest);
   });
-  for (loop::NestId id : launched) {
+  return launched;
+}
+
+}  // namespace
+
+void order_staged_weights(loop::Program& program) {
+  Copies made;
+  for (loop::NestId id : launched_nests(program)) {
+    if (!kernels::is_gemm(program[id].schedule)) continue;
+    const kernels::GemmPlan plan = kernels::to_plan(program[id].schedule);
+    const auto contraction = kernels::match_contraction(program[id]);
+    if (plan.b != kernels::GemmPlan::B::kStage || !contraction || plan.columns.empty()) continue;
+    const sym::Facts facts = kernels::facts_in(program, program[id], *contraction);
+    const kernels::Factor& b =
+        contraction->factors[contraction->factors[0].vars.contains(plan.columns[0]) ? 0 : 1];
+    struct Turn {
+      loop::ValueId result;
+      BufferId from;
+      Order order;
+    };
+    std::vector<Turn> turns;
+    for (const loop::Stmt* stmt : b.slice) {
+      const auto* load = std::get_if<loop::Load>(&stmt->node);
+      if (!load || program[load->access.buffer].storage != loop::Storage::kWeight) continue;
+      const auto linear =
+          sym::linear_in(kernels::offset_of(program, load->access, facts), plan.columns.back());
+      if (linear && (linear->coefficient.is_const(0) || linear->coefficient.is_const(1))) continue;
+      if (const auto order = wanted(program, load->access, plan.columns))
+        turns.push_back({load->result, load->access.buffer, *order});
+    }
+    for (const Turn& t : turns) turn(program, id, t.result, t.from, t.order, made);
+  }
+}
+
+void order_weights(loop::Program& program) {
+  Copies made;
+  for (loop::NestId id : launched_nests(program)) {
     if (!kernels::is_matrix(program[id].schedule)) continue;
     const kernels::MatrixPlan plan = kernels::to_matrix_plan(program[id].schedule);
     const auto contraction = kernels::match_contraction(program[id]);
@@ -89,19 +141,7 @@ void order_weights(loop::Program& program) {
       if (contiguous(plan.depth) || contiguous(rows ? plan.rows : plan.columns)) continue;
       const auto order = wanted(program, load->access, plan.depth);
       if (!order) continue;
-      // The nest is found again: adding one moves the others.
-      const BufferId from = load->access.buffer;
-      const loop::ValueId result = load->result;
-      const auto [found, fresh] = made.emplace(std::pair(from, *order), BufferId());
-      if (fresh) found->second = add_copy(program, from, *order);
-      loop::for_each_stmt(program[id].body, [&](loop::Stmt& stmt) {
-        auto* target = std::get_if<loop::Load>(&stmt.node);
-        if (!target || target->result != result) return;
-        std::vector<Expr> index;
-        for (size_t d : *order) index.push_back(target->access.index[d]);
-        target->access.buffer = found->second;
-        target->access.index = std::move(index);
-      });
+      turn(program, id, load->result, load->access.buffer, *order, made);
       break;  // of the other factor's statements some may have moved; a nest has one such weight
     }
   }

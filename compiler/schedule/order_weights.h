@@ -11,4 +11,8 @@ namespace stridec::schedule {
 // share it.
 void order_weights(loop::Program& program);
 
+// The same for the CPU's matrix products that compute a factor from weights on the way to scratch (few bits, scales of
+// blocks): copies whose last dims are the columns, which the vectors run along.
+void order_staged_weights(loop::Program& program);
+
 }  // namespace stridec::schedule

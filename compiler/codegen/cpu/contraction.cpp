@@ -85,10 +85,24 @@ class Emitter {
     text_.line("block_ready = batch * blocks + block;");
     rows_.print_block();
     text_.close();
+    if (columns_.computes()) print_one_row();
     columns_.print_panel();
     if (!in_pieces()) return print_tiles("0");
     text_.open("for (int64_t piece = 0; piece < pieces; ++piece)");
     print_tiles("piece");
+    text_.close();
+  }
+
+  // A single row (a decoder's step) meets every weight once: nothing is gained by having them in scratch.
+  void print_one_row() {
+    text_.open("if (block_rows == 1)");
+    text_.line("const int64_t t = first_tile, first_row = block_row, tile_rows = 1;");
+    if (in_pieces()) text_.line(cat(f_.element(), "* const tile = sums;"));
+    rows_.print_tile();
+    columns_.print_row();
+    epilogue_.print(rows_);
+    text_.line("(void)t;");
+    text_.line("continue;");
     text_.close();
   }
 

@@ -132,6 +132,58 @@ void ContractionColumns::print_panel() {
   }
 }
 
+bool ContractionColumns::computes() const {
+  if (f_.plan.b != kernels::GemmPlan::B::kStage || f_.b->load || turned_slice_ || f_.group() > 1 ||
+      f_.columns.empty() || f_.reduced.empty())
+    return false;
+  if (f_.plan.a == kernels::GemmPlan::A::kDirect && !f_.segments.empty()) return false;
+  return std::all_of(f_.b->slice.begin(), f_.b->slice.end(), [&](const loop::Stmt* stmt) {
+    const auto* load = std::get_if<loop::Load>(&stmt->node);
+    return !load || f_.program[load->access.buffer].storage == loop::Storage::kWeight;
+  });
+}
+
+void ContractionColumns::print_row() {
+  KernelText& text = f_.text;
+  const int width = f_.plan.kernel->columns();
+  std::vector<std::string> at;
+  for (int j = 0; j < width; j += f_.lanes) at.push_back(cat(j));
+  text.open(cat("if (live_columns == ", width, ")"));
+  print_row_sums(at, "");
+  text.close(" else {");
+  text.open("");
+  print_column_strips([&](const std::string& live) { print_row_sums({"j"}, live); });
+  text.close();
+  text.line("}");
+}
+
+// Of the vectors of columns that start at these.
+void ContractionColumns::print_row_sums(const std::vector<std::string>& at, const std::string& live) {
+  KernelText& text = f_.text;
+  const std::string vector = f_.element(f_.lanes);
+  for (size_t v = 0; v < at.size(); ++v) text.line(cat(vector, " sum_", v, " = (", vector, ")0;"));
+  text.line(cat("const ", f_.a_element(), "* x = a_rows[0];"));
+  Body body = f_.body();
+  for (const loop::Dim& dim : f_.columns) body.set_index(dim.var, "0");
+  f_.open_loops(f_.reduced, body);
+  for (size_t v = 0; v < at.size(); ++v) {
+    text.open("");
+    Body lanes = body;
+    lanes.set_index(f_.columns.back().var, cat("(first_column + ", at[v], ")"));
+    lanes.set_lanes(f_.columns.back().var, f_.lanes, live);
+    for (const loop::Stmt* stmt : f_.b->slice) lanes.print(*stmt);
+    const std::string b = lanes.lanes(f_.b->value), a = cat("(", vector, ")(*x)");
+    text.line(text.target().fma
+                  ? cat("sum_", v, " = __builtin_elementwise_fma(", a, ", ", b, ", sum_", v, ");")
+                  : cat("sum_", v, " += ", a, " * ", b, ";"));
+    text.close();
+  }
+  text.line("++x;");
+  f_.close_loops(f_.reduced);
+  for (size_t v = 0; v < at.size(); ++v)
+    text.line(cat("*(", vector, "*)(tile + ", at[v], ") = sum_", v, ";"));
+}
+
 bool ContractionColumns::continuous() const {
   return f_.plan.b == kernels::GemmPlan::B::kWeights && f_.plan.panel == f_.plan.kernel->columns();
 }

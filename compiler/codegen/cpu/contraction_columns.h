@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "compiler/codegen/cpu/contraction_frame.h"
 
@@ -14,9 +15,12 @@ class ContractionColumns {
   // same ones find them there.
   explicit ContractionColumns(ContractionFrame& frame, bool keep = false);
 
-  void print_start();       // once per call of the kernel
-  void print_change();      // of kept panels, once per task: forgets those of other batch points
-  void print_panel();       // sets b and b_stride, once per panel of a task
+  void print_start();   // once per call of the kernel
+  void print_change();  // of kept panels, once per task: forgets those of other batch points
+  void print_panel();   // sets b and b_stride, once per panel of a task
+  // Whether b is computed from more compact weights: for a single row, print_row() does it in registers.
+  bool computes() const;
+  void print_row();         // sums of the row a_rows[0] and the panel's live columns, to `tile`
   bool continuous() const;  // whether the next panel lies behind this one
 
  private:
@@ -25,6 +29,7 @@ class ContractionColumns {
   void print_copy();
   void print_grouped_copy();
   void print_scattered_groups();
+  void print_row_sums(const std::vector<std::string>& at, const std::string& live);
   void print_column_strips(const std::function<void(const std::string& live)>& strip);
   sym::Expr depth() const;
   void print_turned_slice();
