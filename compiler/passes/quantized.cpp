@@ -316,6 +316,10 @@ void contract(Edit& edit, NodeId id) {
 
   const Product p = product_of(graph, node);
   if (scaled) {
+    // A depthwise convolution shares no load between products: bytes gain nothing there over floats.
+    if (p.window && node.attributes.integer_or("groups", 1) > 1 &&
+        graph[node.inputs[1]].type.shape[1].is_const(1))
+      return;
     // What the integers hold for any length in the model's integers, they have to hold here.
     sym::Expr count = 1;
     for (int64_t d : p.summed[1]) count *= graph[node.inputs[1]].type.shape[static_cast<size_t>(d)];

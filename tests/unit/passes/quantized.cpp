@@ -93,6 +93,13 @@ TEST_CASE("padding of a convolution is by the zero point") {
   }
 }
 
+TEST_CASE("a depthwise convolution stays one of floats") {
+  const Made m = made({{DType::kU8, {2, 4, 5, 6}}}, [&](Builder& b, const auto& in) {
+    return conv(real(in[0], 0.02, 77), real(drawn_constant(b, DType::kI8, {4, 1, 3, 3}, 2), 0.1, 0), 1, 4);
+  });
+  CHECK(m.products(DType::kF32) == 1);
+}
+
 TEST_CASE("weights of unsigned bytes, and two tensors of the run, are 16-bit differences") {
   const Made weights = made({{DType::kU8, {3, 20}}}, [&](Builder& b, const auto& in) {
     return matmul(real(in[0], 0.02, 9), real(drawn_constant(b, DType::kU8, {20, 7}, 2), 0.5, 90));
