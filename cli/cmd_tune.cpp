@@ -87,7 +87,7 @@ int prune(const Flags& flags, const Globals& globals) {
   const size_t before = entries.size();
   entries = tune::merged(entries);
   if (!flags.all_compilers)
-    std::erase_if(entries, [](const Entry& entry) { return entry.key.compiler != STRIDEC_VERSION; });
+    std::erase_if(entries, [](const Entry& entry) { return entry.key.compiler != tune::this_compiler(); });
   write_file(file, tune::file_text(entries));
   note(cat(file, ": ", before - entries.size(), " of ", before, " entries dropped"), globals);
   return 0;

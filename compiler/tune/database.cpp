@@ -67,6 +67,8 @@ std::string number(const char* format, double value) {
 
 }  // namespace
 
+std::string this_compiler() { return cat(STRIDEC_VERSION, "-", kCodegenRevision); }
+
 std::string to_string(const Key& key) {
   return cat(key.structure, " ", key.shape, " ", key.cpu, " ", key.threads, " ", key.compiler);
 }

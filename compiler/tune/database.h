@@ -33,6 +33,7 @@ struct Key {
   bool operator==(const Key&) const = default;
 };
 std::string to_string(const Key& key);
+std::string this_compiler();  // in the keys that this build makes
 
 struct Entry {
   Key key;

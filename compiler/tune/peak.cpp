@@ -22,28 +22,28 @@ constexpr int64_t kFmaRounds = 20000;
 
 // Wants: L lanes, N accumulators: enough to hide the latency, few enough for the registers.
 constexpr std::string_view kText = R"cpp(
-typedef float vec __attribute__((ext_vector_type(L)));
+  typedef float vec __attribute__((ext_vector_type(L)));
 #define EACH(n) _Pragma("clang loop unroll(full)") for (int i = 0; i < n; ++i)
-extern "C" void peak_fma(float* data, float*, long rounds) {
-  vec sum[N];
-  const vec x = *(const vec*)data * 0.5f;
-  EACH(N) sum[i] = x + i;
-  _Pragma("clang loop unroll(disable)") for (long r = 0; r < rounds; ++r)
-    EACH(N) sum[i] = MULTIPLY_ADD(sum[i], x, x);
-  EACH(N) ((vec*)data)[i] = sum[i];
-}
-extern "C" void peak_read(float* data, float* out, long bytes) {
-  vec sum[8];
-  EACH(8) sum[i] = 0;
-  const vec* from = (const vec*)data;
-  for (long n = bytes / sizeof(vec); n >= 8; n -= 8, from += 8) EACH(8) sum[i] += from[i];
-  EACH(8) ((vec*)out)[i] = sum[i];
-}
-extern "C" void peak_copy(float* data, float* out, long bytes) {
-  const vec* from = (const vec*)data;
-  vec* to = (vec*)out;
-  for (long n = bytes / sizeof(vec); n > 0; --n) *to++ = *from++;
-}
+  extern "C" void peak_fma(float* data, float*, long rounds) {
+    vec sum[N];
+    const vec x = *(const vec*)data * 0.5f;
+    EACH(N) sum[i] = x + i;
+    _Pragma("clang loop unroll(disable)") for (long r = 0; r < rounds; ++r) EACH(N) sum[i] =
+        MULTIPLY_ADD(sum[i], x, x);
+    EACH(N)((vec*)data)[i] = sum[i];
+  }
+  extern "C" void peak_read(float* data, float* out, long bytes) {
+    vec sum[8];
+    EACH(8) sum[i] = 0;
+    const vec* from = (const vec*)data;
+    for (long n = bytes / sizeof(vec); n >= 8; n -= 8, from += 8) EACH(8) sum[i] += from[i];
+    EACH(8)((vec*)out)[i] = sum[i];
+  }
+  extern "C" void peak_copy(float* data, float* out, long bytes) {
+    const vec* from = (const vec*)data;
+    vec* to = (vec*)out;
+    for (long n = bytes / sizeof(vec); n > 0; --n) *to++ = *from++;
+  }
 )cpp";
 
 using Loop = void (*)(float*, float*, long);

@@ -80,7 +80,7 @@ Key key_of(const loop::Program& program, const loop::Nest& nest, const CpuTarget
                               }),
           .cpu = target.name,
           .threads = threads,
-          .compiler = cat(STRIDEC_VERSION, "-", kCodegenRevision)};
+          .compiler = this_compiler()};
   return key;
 }
 
