@@ -336,7 +336,8 @@ int run(const Flags& given, const Globals& globals) {
     const std::string& output = reference[reference.outputs[worst.output]].name;
     if (worst.error <= flags.tolerance) {
       if (!globals.json)
-        std::printf(" ok    run %d%s: largest difference %.1e\n", i + 1, text_of(sizes).c_str(), worst.error);
+        std::printf(" ok    run %d%s: largest difference %.1e, mean %.1e\n", i + 1, text_of(sizes).c_str(),
+                    worst.error, worst.mean);
       continue;
     }
     std::string failure = cat("output '", output, "': ");
