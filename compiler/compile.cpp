@@ -50,6 +50,13 @@ PassRunner make_runner(const CompileOptions& options) {
   });
 }
 
+constexpr int kGraphs = 8;  // shapes that a context keeps recorded
+
+bool wants_graphs(const CompileOptions& options) {
+  const auto given = options.settings.find("cudagraphs");
+  return given == options.settings.end() ? mode(options.mode).graphs : given->second == "true";
+}
+
 Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, PassRunner runner) {
   auto tell = [&](std::string_view stage, int64_t done = 0, int64_t total = 0, std::string_view what = {}) {
     if (options.progress) options.progress(stage, done, total, what);
@@ -115,6 +122,7 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   build.host = package::host_options(made.programs(), options.weights_file);
   build.host.spin_us = mode(options.mode).spin_us;
   build.host.thread_cost = mode(options.mode).thread_cost;
+  build.host.graphs = wants_graphs(options) ? kGraphs : 0;
   made.device = codegen::cuda::emit(made.gpu_variants);
   codegen::cuda::compile(
       made.device, {.use_cache = options.use_cache, .nvrtc = options.nvrtc, .progress = build.progress});

@@ -25,6 +25,7 @@ struct Mode {
   std::string_view name, meaning;
   bool measure = false;              // schedules are tuned
   int spin_us = 0, thread_cost = 1;  // codegen::HostOptions
+  bool graphs = false;               // runs on a GPU are recorded, where option cudagraphs does not say otherwise
 };
 const std::vector<Mode>& modes();
 const Mode& mode(std::string_view name);  // of the list

@@ -16,14 +16,17 @@ const std::vector<Mode>& modes() {
        .meaning =
            "lowest latency of small models: idle threads stay awake for 2 ms, so that handing out work takes "
            "a fraction of a microsecond, and launches a fifth as long as otherwise are shared between "
-           "threads",
+           "threads; on a GPU, the launches of a shape are recorded as one CUDA graph",
        .spin_us = 2000,
-       .thread_cost = 5},
+       .thread_cost = 5,
+       .graphs = true},
       {.name = "max-autotune",
        .meaning = "the model's best schedules are built and measured on this machine, once for each kernel: "
                   "what the "
-                  "tuning database has is taken from it, what is found goes there",
-       .measure = true},
+                  "tuning database has is taken from it, what is found goes there; on a GPU, CUDA graphs",
+       .measure = true,
+       .graphs = true},
+      {.name = "max-autotune-no-cudagraphs", .meaning = "max-autotune without CUDA graphs", .measure = true},
   };
   return kModes;
 }
@@ -43,6 +46,9 @@ const std::vector<OptionInfo>& options() {
        "result)"},
       {"chains", "true|false", "true",
        "attention and its kin as one kernel that keeps rows of scores in cache; off: three kernels"},
+      {"cudagraphs", "true|false", "as the mode says",
+       "runs on a GPU are recorded as a CUDA graph for each shape (the eight used last), and enqueued by one "
+       "call"},
   };
   return kOptions;
 }

@@ -48,6 +48,13 @@ foreach(path ${test_folders})
     target_link_libraries(test_${folder} PRIVATE stridec_runtime)
     target_include_directories(test_${folder} PRIVATE ${PROJECT_SOURCE_DIR}/runtime/src)
   endif()
+  if(folder STREQUAL compiled_gpu)  # dlopen finds the driver in the process, by this name
+    add_library(fake_cuda SHARED tests/support/fake_cuda.cpp)
+    set_target_properties(fake_cuda PROPERTIES OUTPUT_NAME cuda SOVERSION 1
+      LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+    target_include_directories(fake_cuda PRIVATE ${PROJECT_SOURCE_DIR})
+    target_link_libraries(test_${folder} PRIVATE fake_cuda)
+  endif()
   list(APPEND test_targets test_${folder})
 endforeach()
 add_custom_target(unit_tests DEPENDS ${test_targets})

@@ -261,9 +261,10 @@ std::string host_text(const std::vector<HostVariant>& variants, const HostOption
                    ", ", variants[general].rows.size(), ", ",
                    variants[general].rows.empty() ? "0" : cat("kernels_v", general));
     }
-    rows += cat("  {", c_string(variants[general].name), ", ", feature, ", workspace_", suffix, ", scratch_",
-                suffix, ", run_", suffix, ", ", names.size(), ", 0, ",
-                c_string(join(names, "", [](const std::string& s) { return s + '\0'; })), device, "},\n");
+    rows +=
+        cat("  {", c_string(variants[general].name), ", ", feature, ", workspace_", suffix, ", scratch_",
+            suffix, ", run_", suffix, ", ", names.size(), ", ", variants[general].gpu ? options.graphs : 0,
+            ", ", c_string(join(names, "", [](const std::string& s) { return s + '\0'; })), device, "},\n");
   }
   std::string out =
       "// The host program of '" + std::string(program.name) + "'.\n#define STRIDEC_ABI_FREESTANDING\n";

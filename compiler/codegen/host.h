@@ -50,6 +50,7 @@ struct HostVariant {
 struct HostOptions {
   int spin_us = 0;           // stridec_abi_program.spin_us
   int thread_cost = 1;       // launches are shared where they are worth 1/thread_cost of what is usual
+  int graphs = 0;            // stridec_abi_variant.graphs of GPU variants
   std::string weights_file;  // "": within the artifact
   uint64_t weights_bytes = 0, weights_hash = 0;
 };

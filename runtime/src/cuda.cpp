@@ -5,6 +5,8 @@
 
 #include <atomic>
 
+#include "cuda_driver.h"
+#include "cuda_graph.h"
 #include "text.h"
 
 // Weak: outside libc.so.6 before glibc 2.34. Applications that use CUDA bring libdl.
@@ -12,88 +14,14 @@ extern "C" void* dlopen(const char*, int) __attribute__((weak));
 extern "C" void* dlsym(void*, const char*) __attribute__((weak));
 
 namespace stridec::runtime {
+
+Driver driver;
+
 namespace {
-
-// The part of cuda.h that is used here (CUDA driver API, 12.0; the interface is stable across later versions).
-using CUresult = int32_t;
-using CUdevice = int32_t;
-using CUdeviceptr = uint64_t;
-struct LaunchAttribute {
-  int32_t id;
-  char pad[4];
-  union {
-    char bytes[64];
-    int32_t number;
-  } value;
-};
-struct LaunchConfig {
-  uint32_t grid[3], block[3];
-  uint32_t shared_bytes;
-  void* stream;
-  LaunchAttribute* attributes;
-  uint32_t attribute_count;
-};
-enum {
-  kDeviceMajor = 75,
-  kDeviceMinor = 76,
-  kSharedOptin = 97,
-  kFunctionDynamicShared = 8,
-  kFunctionStaticShared = 1,
-  kHostPortable = 1,
-  kHostMapped = 2,
-  kAttributeDependentLaunch = 6,
-};
-
-// name, version that the symbol is asked for, parameters
-#define STRIDEC_CUDA_FUNCTIONS(F)                                                                         \
-  F(Init, "cuInit", (uint32_t))                                                                           \
-  F(DriverGetVersion, "cuDriverGetVersion", (int32_t*))                                                   \
-  F(GetErrorString, "cuGetErrorString", (CUresult, const char**))                                         \
-  F(DeviceGetCount, "cuDeviceGetCount", (int32_t*))                                                       \
-  F(DeviceGet, "cuDeviceGet", (CUdevice*, int32_t))                                                       \
-  F(DeviceGetName, "cuDeviceGetName", (char*, int32_t, CUdevice))                                         \
-  F(DeviceGetAttribute, "cuDeviceGetAttribute", (int32_t*, int32_t, CUdevice))                            \
-  F(PrimaryRetain, "cuDevicePrimaryCtxRetain", (void**, CUdevice))                                        \
-  F(PrimaryRelease, "cuDevicePrimaryCtxRelease", (CUdevice))                                              \
-  F(Push, "cuCtxPushCurrent", (void*))                                                                    \
-  F(Pop, "cuCtxPopCurrent", (void**))                                                                     \
-  F(ModuleLoadData, "cuModuleLoadData", (void**, const void*))                                            \
-  F(ModuleUnload, "cuModuleUnload", (void*))                                                              \
-  F(ModuleGetFunction, "cuModuleGetFunction", (void**, void*, const char*))                               \
-  F(FuncSetAttribute, "cuFuncSetAttribute", (void*, int32_t, int32_t))                                    \
-  F(FuncGetAttribute, "cuFuncGetAttribute", (int32_t*, int32_t, void*))                                   \
-  F(MemAlloc, "cuMemAlloc", (CUdeviceptr*, size_t))                                                       \
-  F(MemFree, "cuMemFree", (CUdeviceptr))                                                                  \
-  F(MemHostAlloc, "cuMemHostAlloc", (void**, size_t, uint32_t))                                           \
-  F(MemFreeHost, "cuMemFreeHost", (void*))                                                                \
-  F(MemHostGetDevicePointer, "cuMemHostGetDevicePointer", (CUdeviceptr*, void*, uint32_t))                \
-  F(Upload, "cuMemcpyHtoDAsync", (CUdeviceptr, const void*, size_t, void*))                               \
-  F(Download, "cuMemcpyDtoHAsync", (void*, CUdeviceptr, size_t, void*))                                   \
-  F(Memset, "cuMemsetD8Async", (CUdeviceptr, uint8_t, size_t, void*))                                     \
-  F(StreamSynchronize, "cuStreamSynchronize", (void*))                                                    \
-  F(LaunchKernelEx, "cuLaunchKernelEx", (const LaunchConfig*, void*, void**, void**))                     \
-  F(EventCreate, "cuEventCreate", (void**, uint32_t))                                                     \
-  F(EventDestroy, "cuEventDestroy", (void*))                                                              \
-  F(EventRecord, "cuEventRecord", (void*, void*))                                                         \
-  F(EventSynchronize, "cuEventSynchronize", (void*))                                                      \
-  F(EventElapsedTime, "cuEventElapsedTime", (float*, void*, void*))                                       \
-  F(TensorMapTiled, "cuTensorMapEncodeTiled",                                                             \
-    (void*, int32_t, uint32_t, void*, const uint64_t*, const uint64_t*, const uint32_t*, const uint32_t*, \
-     int32_t, int32_t, int32_t, int32_t))                                                                 \
-  F(TensorMapIm2col, "cuTensorMapEncodeIm2col",                                                           \
-    (void*, int32_t, uint32_t, void*, const uint64_t*, const uint64_t*, const int32_t*, const int32_t*,   \
-     uint32_t, uint32_t, const uint32_t*, int32_t, int32_t, int32_t, int32_t))
-
-struct Driver {
-#define STRIDEC_CUDA_MEMBER(member, name, parameters) CUresult(*member) parameters;
-  STRIDEC_CUDA_FUNCTIONS(STRIDEC_CUDA_MEMBER)
-#undef STRIDEC_CUDA_MEMBER
-};
 
 constexpr int32_t kVersion = 12000;
 enum class State : int32_t { kUnknown, kLoading, kReady, kNoLibrary, kTooOld, kNoDevice };
 
-Driver driver;
 std::atomic<State> state;
 CUresult init_status;
 int32_t driver_version;
@@ -202,6 +130,7 @@ struct CudaContext {
   const char* what;
   MapEntry* maps;  // in the order in which a run wants them
   int32_t map_count, map_room, map_next;
+  CudaGraphs* graphs;  // null: launches go straight to the stream
 };
 
 namespace {
@@ -384,6 +313,10 @@ stridec_status cuda_context_create(CudaModel& model, void* stream, CudaContext**
     return STRIDEC_DEVICE_ERROR;
   }
   c->failure = static_cast<stridec_abi_failure*>(slot);
+  if (model.variant->graphs > 0 && !(c->graphs = graphs_create(model.variant->graphs))) {
+    message << "no memory for graphs";
+    return STRIDEC_OUT_OF_MEMORY;
+  }
   cuda_reset_failure(*c);
   return STRIDEC_OK;
 }
@@ -393,6 +326,7 @@ void cuda_context_destroy(CudaContext* c) {
   if (c->model) {
     Current current(*c->model);
     driver.StreamSynchronize(c->stream);
+    graphs_destroy(c->graphs);
     for (void* event : c->events)
       if (event) driver.EventDestroy(event);
     if (c->failure) driver.MemFreeHost(c->failure);
@@ -428,7 +362,22 @@ bool cuda_wait(CudaContext& c) {
   return ok(c, "cuStreamSynchronize", driver.StreamSynchronize(c.stream));
 }
 
-void cuda_begin(CudaContext& c) { c.map_next = 0; }
+void cuda_begin(CudaContext& c, const int64_t* symbols, int32_t count, bool record) {
+  c.map_next = 0;
+  if (c.graphs) graphs_begin(*c.graphs, symbols, count, record);
+}
+
+bool cuda_flush(CudaContext& c) {
+  if (!c.graphs) return true;
+  Current current(*c.model);
+  return ok(c, "a launch", graphs_flush(*c.graphs, c.stream));
+}
+
+bool cuda_end(CudaContext& c) {
+  if (!c.graphs) return true;
+  Current current(*c.model);
+  return ok(c, "a graph of launches", graphs_end(*c.graphs, c.stream));
+}
 
 int32_t cuda_launch(CudaContext& c, const stridec_abi_device_launch& l, void* workspace) {
   if (l.grid[0] <= 0 || l.grid[1] <= 0 || l.grid[2] <= 0) return 0;
@@ -464,18 +413,19 @@ int32_t cuda_launch(CudaContext& c, const stridec_abi_device_launch& l, void* wo
   for (int32_t i = 0; i < l.word_count; ++i) parameters[count++] = const_cast<int64_t*>(&l.words[i]);
   if (l.fails) parameters[count++] = &c.failure_address;
   if (l.workspace_bytes) parameters[count++] = &workspace;
-  LaunchAttribute dependent = {kAttributeDependentLaunch, {}, {}};
-  dependent.value.number = 1;
-  LaunchConfig config = {
+  const KernelLaunch launch = {
+      c.model->functions[l.kernel],
       {static_cast<uint32_t>(l.grid[0]), static_cast<uint32_t>(l.grid[1]), static_cast<uint32_t>(l.grid[2])},
-      {static_cast<uint32_t>(kernel.threads), 1, 1},
+      static_cast<uint32_t>(kernel.threads),
       static_cast<uint32_t>(l.shared_bytes),
-      c.stream,
-      &dependent,
-      kernel.dependent ? 1u : 0u};
+      kernel.dependent != 0,
+      parameters,
+      l.map_count,
+      count};
+  if (c.graphs && graphs_add(*c.graphs, launch)) return 0;
   Current current(*c.model);
-  return !ok(c, kernel.symbol,
-             driver.LaunchKernelEx(&config, c.model->functions[l.kernel], parameters, nullptr));
+  if (c.graphs && !ok(c, kernel.symbol, graphs_flush(*c.graphs, c.stream))) return 1;
+  return !ok(c, kernel.symbol, launch_kernel(launch, c.stream));
 }
 
 const stridec_abi_failure& cuda_failure(const CudaContext& c) { return *c.failure; }

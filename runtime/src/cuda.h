@@ -39,8 +39,12 @@ bool cuda_fill_zero(CudaContext& context, void* to, int64_t bytes);
 bool cuda_download(CudaContext& context, void* to, const void* from, int64_t bytes);
 bool cuda_wait(CudaContext& context);
 
-// Between the first and the last launch of a run.
-void cuda_begin(CudaContext& context);
+// Around the launches of a run. Where the variant wants graphs and `record` is true, launches wait for cuda_end(), which
+// enqueues all of them at once; cuda_flush() enqueues those so far, and must come before anything that reads what they
+// write or frees memory that they use.
+void cuda_begin(CudaContext& context, const int64_t* symbols, int32_t count, bool record);
+bool cuda_flush(CudaContext& context);
+bool cuda_end(CudaContext& context);
 int32_t cuda_launch(CudaContext& context, const stridec_abi_device_launch& launch, void* workspace);
 // What a kernel recorded since the last reset; the stream has been waited for.
 const stridec_abi_failure& cuda_failure(const CudaContext& context);

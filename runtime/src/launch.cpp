@@ -71,6 +71,11 @@ int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_ab
 int32_t launch_device(stridec_abi_run* run, const stridec_abi_device_launch* l) {
   stridec_context& c = context_of(run);
   Text message(c.error, sizeof c.error);
+  // What is freed in order to grow may be wanted by a launch that waits.
+  if (l->workspace_bytes > c.scratch.bytes && !cuda_flush(*c.cuda)) {
+    c.run_status = device_error(c, message);
+    return 1;
+  }
   if (l->workspace_bytes && !grow(*c.memory, c.scratch, l->workspace_bytes)) {
     c.run_status = out_of_memory(message, "a kernel's workspace", l->workspace_bytes);
     return 1;
@@ -94,7 +99,7 @@ int32_t launch_device(stridec_abi_run* run, const stridec_abi_device_launch* l) 
 
 int32_t read_device(stridec_abi_run* run, void* to, const void* from, int64_t bytes) {
   stridec_context& c = context_of(run);
-  if (cuda_download(*c.cuda, to, from, bytes)) return 0;
+  if (cuda_flush(*c.cuda) && cuda_download(*c.cuda, to, from, bytes)) return 0;
   Text message(c.error, sizeof c.error);
   c.run_status = device_error(c, message);
   return 1;
@@ -105,12 +110,21 @@ void* resize_output(stridec_abi_run* run, int32_t output, const int64_t* dims) {
   const stridec_abi_value& value = c.model->program->outputs[output];
   for (int32_t i = 0; i < value.rank; ++i) c.dims_of[output][i] = dims[i];
   Text message(c.error, sizeof c.error);
+  if (c.cuda && !cuda_flush(*c.cuda)) {
+    c.run_status = device_error(c, message);
+    return nullptr;
+  }
   c.run_status = place_output(c, output, &c.given_outputs[output], message);
   return c.run_status == STRIDEC_OK ? c.outputs[output] : nullptr;
 }
 
 void* allocate_slot(stridec_abi_run* run, int32_t slot, int64_t bytes) {
   stridec_context& c = context_of(run);
+  if (c.cuda && !cuda_flush(*c.cuda)) {
+    Text message(c.error, sizeof c.error);
+    c.run_status = device_error(c, message);
+    return nullptr;
+  }
   if (bytes >= 0 && grow(*c.memory, c.slots[slot], bytes ? bytes : 1)) return c.slots[slot].data;
   Text message(c.error, sizeof c.error);
   c.run_status = out_of_memory(message, "a buffer whose size depends on data", bytes);

@@ -233,8 +233,9 @@ stridec_status execute(stridec_context& c, Text& message) {
                          .read = read_device,
                          .context = &c};
   if (c.cuda) {
-    cuda_begin(*c.cuda);
-    return c.model->variant->run(&run) ? failed_run(c, message) : STRIDEC_OK;
+    cuda_begin(*c.cuda, c.symbols, program_of(c).symbol_count, !c.profiling);
+    if (c.model->variant->run(&run)) return failed_run(c, message);
+    return cuda_end(*c.cuda) ? STRIDEC_OK : device_error(c, message);
   }
   FpMode before = fp_mode();
   set_default_fp_mode();

@@ -32,7 +32,10 @@ struct Node {
   std::string parameters;
 };
 struct Graph {
-  std::vector<Node> nodes;
+  std::vector<std::unique_ptr<Node>> nodes;
+};
+struct Exec {  // an instance: parameters of its own, found by the graph's nodes
+  std::vector<std::pair<const Node*, Node>> nodes;
 };
 struct Parameter {
   size_t offset = 0, bytes = 0;  // the offset from the first one's
@@ -48,6 +51,7 @@ struct Module {
 struct Stream {
   bool capturing = false;
   Graph* graph = nullptr;
+  void* last = nullptr;  // of `graph`
 };
 
 constexpr FakeCuda kSettings = {1, 90, 1 << 30, nullptr, 0, 0, 0};
@@ -302,11 +306,96 @@ int32_t launch(const LaunchConfig* config, void* given, void** parameters, void*
   State& s = state();
   Stream& stream = s.streams[config->stream];
   if (stream.capturing) {
-    stream.graph->nodes.push_back(std::move(node));
+    stream.graph->nodes.push_back(std::make_unique<Node>(std::move(node)));
+    stream.last = stream.graph->nodes.back().get();
     return kSuccess;
   }
   ++s.counts.launches;
   run(node, config->stream, false);
+  return kSuccess;
+}
+int32_t stream_create(void** stream, uint32_t) {
+  FAKE_CALL("cuStreamCreate")
+  *stream = new char;
+  return kSuccess;
+}
+int32_t stream_destroy(void* stream) {
+  const std::lock_guard<std::mutex> lock(state().mutex);
+  state().streams.erase(stream);
+  delete static_cast<char*>(stream);
+  return kSuccess;
+}
+int32_t begin_capture(void* handle, int32_t) {
+  FAKE_CALL("cuStreamBeginCapture")
+  Stream& stream = state().streams[handle];
+  if (!handle || stream.capturing) return kInvalidValue;  // the default stream records nothing
+  stream = {.capturing = true, .graph = new Graph, .last = nullptr};
+  ++state().counts.captures;
+  return kSuccess;
+}
+int32_t end_capture(void* handle, void** graph) {
+  FAKE_CALL("cuStreamEndCapture")
+  Stream& stream = state().streams[handle];
+  if (!stream.capturing) return kInvalidValue;
+  *graph = stream.graph;
+  stream = {};
+  return kSuccess;
+}
+int32_t capture_info(void* handle, int32_t* status, uint64_t* id, void** graph, void* const** last,
+                     size_t* count) {
+  FAKE_CALL("cuStreamGetCaptureInfo")
+  Stream& stream = state().streams[handle];
+  *status = stream.capturing;
+  *id = 1;
+  *graph = stream.graph;
+  *last = &stream.last;
+  *count = stream.last ? 1 : 0;
+  return kSuccess;
+}
+int32_t instantiate(void** exec, void* graph, uint64_t) {
+  FAKE_CALL("cuGraphInstantiateWithFlags")
+  auto made = std::make_unique<Exec>();
+  for (const auto& node : static_cast<const Graph*>(graph)->nodes)
+    made->nodes.emplace_back(node.get(), *node);
+  *exec = made.release();
+  ++state().counts.instantiations;
+  return kSuccess;
+}
+struct NodeParams {
+  void* function;
+  uint32_t grid[3], block[3];
+  uint32_t shared_bytes;
+  void** parameters;
+  void** extra;
+  void *kernel, *context;
+};
+int32_t set_params(void* exec, void* node, const NodeParams* params) {
+  FAKE_CALL("cuGraphExecKernelNodeSetParams")
+  const auto& function = *static_cast<const Function*>(params->function);
+  for (auto& [origin, own] : static_cast<Exec*>(exec)->nodes) {
+    if (origin != node) continue;
+    std::memcpy(own.grid, params->grid, sizeof own.grid);
+    std::memcpy(own.block, params->block, sizeof own.block);
+    own.shared_bytes = params->shared_bytes;
+    own.symbol = function.name;
+    if (!parameters_of(function, params->parameters, own.parameters)) return kInvalidValue;
+    ++state().counts.updates;
+    return kSuccess;
+  }
+  return kInvalidHandle;
+}
+int32_t graph_launch(void* exec, void* stream) {
+  FAKE_CALL("cuGraphLaunch")
+  ++state().counts.replays;
+  for (const auto& [origin, node] : static_cast<const Exec*>(exec)->nodes) run(node, stream, true);
+  return kSuccess;
+}
+int32_t exec_destroy(void* exec) {
+  delete static_cast<Exec*>(exec);
+  return kSuccess;
+}
+int32_t graph_destroy(void* graph) {
+  delete static_cast<Graph*>(graph);
   return kSuccess;
 }
 int32_t event_create(void** event, uint32_t) {
@@ -366,6 +455,16 @@ const std::map<std::string, void*>& functions() {
       {"cuEventRecord", reinterpret_cast<void*>(event_record)},
       {"cuEventSynchronize", reinterpret_cast<void*>(event_wait)},
       {"cuEventElapsedTime", reinterpret_cast<void*>(event_time)},
+      {"cuStreamCreate", reinterpret_cast<void*>(stream_create)},
+      {"cuStreamDestroy", reinterpret_cast<void*>(stream_destroy)},
+      {"cuStreamBeginCapture", reinterpret_cast<void*>(begin_capture)},
+      {"cuStreamEndCapture", reinterpret_cast<void*>(end_capture)},
+      {"cuStreamGetCaptureInfo", reinterpret_cast<void*>(capture_info)},
+      {"cuGraphInstantiateWithFlags", reinterpret_cast<void*>(instantiate)},
+      {"cuGraphExecKernelNodeSetParams", reinterpret_cast<void*>(set_params)},
+      {"cuGraphLaunch", reinterpret_cast<void*>(graph_launch)},
+      {"cuGraphExecDestroy", reinterpret_cast<void*>(exec_destroy)},
+      {"cuGraphDestroy", reinterpret_cast<void*>(graph_destroy)},
       {"cuTensorMapEncodeTiled", reinterpret_cast<void*>(encode)},
   };
   return all;

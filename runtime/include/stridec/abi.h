@@ -212,7 +212,7 @@ typedef struct stridec_abi_variant {
   int64_t (*scratch_bytes)(const int64_t* symbols); /* per part, the most over all launches; may be null: 0 */
   int32_t (*run)(stridec_abi_run* run);             /* 0, or not 0 when a failure was recorded */
   int32_t step_count;
-  int32_t reserved;
+  int32_t graphs; /* of a GPU: recorded runs that a context keeps, one for each shape; 0: launches one by one */
   const char* step_names; /* one per launch, in order, each ended by a zero byte */
 
   int32_t device;     /* STRIDEC_ABI_CPU, STRIDEC_ABI_CUDA */

@@ -1,0 +1,308 @@
+#include "cuda_graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_driver.h"
+#include "memory.h"
+
+namespace stridec::runtime {
+namespace {
+
+constexpr size_t kMapBytes = 128;
+
+// What a launch is, apart from where its parameters lie.
+struct Node {
+  void* function;
+  uint32_t grid[3];
+  uint32_t threads, shared_bytes;
+  uint32_t dependent;
+  int32_t map_count, count;
+  size_t offset;  // of its parameters in the list's bytes
+};
+
+struct List {
+  Node* nodes;
+  int32_t count, room;
+  char* bytes;
+  size_t used, bytes_room;
+};
+
+size_t parameter_bytes(const Node& node) {
+  return static_cast<size_t>(node.map_count) * kMapBytes +
+         static_cast<size_t>(node.count - node.map_count) * 8;
+}
+
+void release(List& list) {
+  free(list.nodes);
+  free(list.bytes);
+  list = {};
+}
+
+// Room for twice what is wanted; the contents stay.
+template <class T>
+bool reserve(T*& memory, size_t wanted, size_t& room) {
+  if (wanted <= room) return true;
+  void* more = nullptr;
+  if (posix_memalign(&more, 64, 2 * wanted * sizeof(T)) != 0) return false;
+  if (room) memcpy(more, memory, room * sizeof(T));
+  free(memory);
+  memory = static_cast<T*>(more);
+  room = 2 * wanted;
+  return true;
+}
+
+bool reserve(List& list, int32_t nodes, size_t bytes) {
+  auto room = static_cast<size_t>(list.room);
+  const bool done =
+      reserve(list.nodes, static_cast<size_t>(nodes), room) && reserve(list.bytes, bytes, list.bytes_room);
+  list.room = static_cast<int32_t>(room);
+  return done;
+}
+
+bool copy(List& to, const List& from) {
+  if (!reserve(to, from.count, from.used)) return false;
+  if (from.count) memcpy(to.nodes, from.nodes, static_cast<size_t>(from.count) * sizeof(Node));
+  if (from.used) memcpy(to.bytes, from.bytes, from.used);
+  to.count = from.count;
+  to.used = from.used;
+  return true;
+}
+
+// Words, since memcmp for equality alone becomes bcmp, which old C libraries lack.
+bool equal(const void* a, const void* b, size_t bytes) {
+  const char *x = static_cast<const char*>(a), *y = static_cast<const char*>(b);
+  uint64_t differ = 0;
+  for (size_t i = 0; i + 8 <= bytes; i += 8) {
+    uint64_t u, v;
+    memcpy(&u, x + i, 8);
+    memcpy(&v, y + i, 8);
+    differ |= u ^ v;
+  }
+  return !differ;
+}
+
+bool same_kernels(const List& a, const List& b) {
+  if (a.count != b.count || a.used != b.used) return false;
+  for (int32_t i = 0; i < a.count; ++i)
+    if (a.nodes[i].function != b.nodes[i].function || a.nodes[i].count != b.nodes[i].count ||
+        a.nodes[i].map_count != b.nodes[i].map_count)
+      return false;
+  return true;
+}
+
+struct Graph {  // of one shape
+  int64_t* symbols;
+  uint64_t used;  // when; 0: never
+  List list;      // as the graph was last given it
+  void** nodes;   // the driver's, one a launch
+  void *graph, *exec;
+};
+
+void** parameters_of(const List& list, const Node& node, void** out) {
+  char* at = list.bytes + node.offset;
+  for (int32_t i = 0; i < node.count; ++i) {
+    out[i] = at;
+    at += i < node.map_count ? kMapBytes : 8;
+  }
+  return out;
+}
+
+}  // namespace
+
+struct CudaGraphs {
+  Graph* all;
+  int32_t room, symbol_count;
+  uint64_t clock;
+  const int64_t* symbols;  // of this run
+  List waiting;
+  void** parameters;  // as many as the largest launch has
+  size_t parameter_room;
+  void* stream;  // to record on
+  bool waits;    // launches of this run go to the list
+  bool refused;  // the driver does not record
+};
+
+namespace {
+
+KernelLaunch launch_of(CudaGraphs& g, const List& list, const Node& node) {
+  return {node.function,       {node.grid[0], node.grid[1], node.grid[2]}, node.threads,   node.shared_bytes,
+          node.dependent != 0, parameters_of(list, node, g.parameters),    node.map_count, node.count};
+}
+
+void clear(Graph& graph) {
+  if (graph.exec) driver.GraphExecDestroy(graph.exec);
+  if (graph.graph) driver.GraphDestroy(graph.graph);
+  graph.exec = graph.graph = nullptr;
+}
+
+// The graph of the shape, or the place for it; `fresh`: the shape was not known.
+Graph& find(CudaGraphs& g, bool& fresh) {
+  const size_t bytes = static_cast<size_t>(g.symbol_count) * 8;
+  Graph* oldest = g.all;
+  for (int32_t i = 0; i < g.room; ++i) {
+    Graph& graph = g.all[i];
+    if (graph.used && equal(graph.symbols, g.symbols, bytes)) {
+      fresh = false;
+      return graph;
+    }
+    if (graph.used < oldest->used) oldest = &graph;
+  }
+  fresh = true;
+  clear(*oldest);
+  if (bytes) memcpy(oldest->symbols, g.symbols, bytes);
+  return *oldest;
+}
+
+CUresult record(CudaGraphs& g, Graph& graph) {
+  clear(graph);
+  const auto count = static_cast<size_t>(g.waiting.count);
+  free(graph.nodes);
+  graph.nodes = static_cast<void**>(calloc(count ? count : 1, sizeof(void*)));
+  if (!graph.nodes || !copy(graph.list, g.waiting)) return 2;
+  CUresult status = g.stream ? 0 : driver.StreamCreate(&g.stream, kStreamNonBlocking);
+  if (!status) status = driver.StreamBeginCapture(g.stream, kCaptureThreadLocal);
+  if (status) return status;
+  for (int32_t i = 0; i < graph.list.count && !status; ++i) {
+    status = launch_kernel(launch_of(g, graph.list, graph.list.nodes[i]), g.stream);
+    int32_t state = 0;
+    uint64_t id = 0;
+    void* whole = nullptr;
+    void* const* last = nullptr;
+    size_t lasts = 0;
+    if (!status) status = driver.StreamGetCaptureInfo(g.stream, &state, &id, &whole, &last, &lasts);
+    if (!status && lasts != 1) status = 1;
+    if (!status) graph.nodes[i] = last[0];
+  }
+  const CUresult ended = driver.StreamEndCapture(g.stream, &graph.graph);
+  if (!status) status = ended;
+  if (!status) status = driver.GraphInstantiate(&graph.exec, graph.graph, 0);
+  if (status) clear(graph);
+  return status;
+}
+
+// Gives the graph the parameters of this run.
+CUresult update(CudaGraphs& g, Graph& graph) {
+  for (int32_t i = 0; i < g.waiting.count; ++i) {
+    Node &old = graph.list.nodes[i], &now = g.waiting.nodes[i];
+    char *from = g.waiting.bytes + now.offset, *to = graph.list.bytes + old.offset;
+    if (equal(&old, &now, sizeof(Node)) && equal(to, from, parameter_bytes(now))) continue;
+    const NodeParams params = {now.function,
+                               {now.grid[0], now.grid[1], now.grid[2]},
+                               {now.threads, 1, 1},
+                               now.shared_bytes,
+                               parameters_of(g.waiting, now, g.parameters),
+                               nullptr,
+                               nullptr,
+                               nullptr};
+    if (const CUresult status = driver.GraphSetParams(graph.exec, graph.nodes[i], &params)) return status;
+    old = now;
+    memcpy(to, from, parameter_bytes(now));
+  }
+  return 0;
+}
+
+}  // namespace
+
+int32_t launch_kernel(const KernelLaunch& launch, void* stream) {
+  LaunchAttribute dependent = {kAttributeDependentLaunch, {}, {}};
+  dependent.value.number = 1;
+  const LaunchConfig config = {{launch.grid[0], launch.grid[1], launch.grid[2]},
+                               {launch.threads, 1, 1},
+                               launch.shared_bytes,
+                               stream,
+                               &dependent,
+                               launch.dependent ? 1u : 0u};
+  return driver.LaunchKernelEx(&config, launch.function, launch.parameters, nullptr);
+}
+
+CudaGraphs* graphs_create(int32_t room) {
+  auto* g = static_cast<CudaGraphs*>(calloc(1, sizeof(CudaGraphs)));
+  if (!g) return nullptr;
+  g->all = make_array<Graph>(room);
+  g->room = room;
+  g->symbol_count = -1;
+  if (g->all) return g;
+  free(g);
+  return nullptr;
+}
+
+void graphs_destroy(CudaGraphs* g) {
+  if (!g) return;
+  for (int32_t i = 0; i < g->room; ++i) {
+    clear(g->all[i]);
+    release(g->all[i].list);
+    free(g->all[i].nodes);
+    free(g->all[i].symbols);
+  }
+  if (g->stream) driver.StreamDestroy(g->stream);
+  release(g->waiting);
+  free(g->parameters);
+  free(g->all);
+  free(g);
+}
+
+void graphs_begin(CudaGraphs& g, const int64_t* symbols, int32_t count, bool record) {
+  g.waiting.count = 0;
+  g.waiting.used = 0;
+  g.symbols = symbols;
+  g.waits = record && !g.refused;
+  if (!g.waits || g.symbol_count == count) return;
+  g.symbol_count = count;
+  for (int32_t i = 0; i < g.room; ++i) {
+    g.all[i].symbols = make_array<int64_t>(count ? count : 1);
+    if (!g.all[i].symbols) g.refused = true;
+  }
+  g.waits = !g.refused;
+}
+
+bool graphs_add(CudaGraphs& g, const KernelLaunch& l) {
+  if (!g.waits) return false;
+  Node node = {l.function,  {l.grid[0], l.grid[1], l.grid[2]},
+               l.threads,   l.shared_bytes,
+               l.dependent, l.map_count,
+               l.count,     0};
+  const size_t bytes = parameter_bytes(node);
+  node.offset = g.waiting.used;
+  if (!reserve(g.waiting, g.waiting.count + 1, g.waiting.used + bytes) ||
+      !reserve(g.parameters, static_cast<size_t>(l.count), g.parameter_room))
+    return false;
+  g.waiting.nodes[g.waiting.count++] = node;
+  char* to = g.waiting.bytes + g.waiting.used;
+  for (int32_t i = 0; i < l.count; ++i) {
+    const size_t size = i < l.map_count ? kMapBytes : 8;
+    memcpy(to, l.parameters[i], size);
+    to += size;
+  }
+  g.waiting.used += bytes;
+  return true;
+}
+
+int32_t graphs_flush(CudaGraphs& g, void* stream) {
+  for (int32_t i = 0; i < g.waiting.count; ++i)
+    if (const CUresult status = launch_kernel(launch_of(g, g.waiting, g.waiting.nodes[i]), stream))
+      return status;
+  g.waiting.count = 0;
+  g.waiting.used = 0;
+  g.waits = false;  // what follows depends on data, and may differ from run to run
+  return 0;
+}
+
+int32_t graphs_end(CudaGraphs& g, void* stream) {
+  if (!g.waits || g.waiting.count < 2) return graphs_flush(g, stream);
+  bool fresh = false;
+  Graph& graph = find(g, fresh);
+  graph.used = ++g.clock;
+  if (fresh) return graphs_flush(g, stream);
+  CUresult status = graph.exec && same_kernels(graph.list, g.waiting) ? update(g, graph) : record(g, graph);
+  if (status) {  // a driver that does not record, or update, still launches
+    clear(graph);
+    g.refused = true;
+    return graphs_flush(g, stream);
+  }
+  status = driver.GraphLaunch(graph.exec, stream);
+  g.waiting.count = 0;
+  return status;
+}
+
+}  // namespace stridec::runtime

@@ -1,0 +1,267 @@
+// Artifacts for a GPU on a driver without one (tests/support/fake_cuda.h): staging, errors as sentences, the CPU's code
+// instead, and runs that are recorded as graphs.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "compiler/base/text.h"
+#include "compiler/graph/builder.h"
+#include "compiler/ops/helpers.h"
+#include "compiler/ops/op_table.h"
+#include "tests/support/fake_cuda.h"
+#include "tests/unit/compiled_artifact/harness.h"
+
+using namespace stridec;
+using namespace stridec::testing;
+
+namespace {
+
+constexpr int64_t kWidth = 8;
+
+// y = -x times `links` matrices: a kernel each, or the negation's alone.
+graph::Graph model(int links) {
+  graph::Graph g;
+  g.name = "chain";
+  graph::Builder b(g, ops::shape_table());
+  graph::ValueId x = b.input("x", {DType::kF32, {sym::var("rows"), kWidth}});
+  x = b.add1(graph::OpKind::kNeg, {x});
+  for (int i = 0; i < links; ++i) {
+    std::vector<uint8_t> bytes(sizeof(float) * kWidth * kWidth);
+    const float value = 0.5f + static_cast<float>(i);
+    for (size_t at = 0; at < bytes.size(); at += sizeof value)
+      std::memcpy(bytes.data() + at, &value, sizeof value);
+    const graph::ValueId w =
+        b.constant(cat("w", i), {DType::kF32, {kWidth, kWidth}}, graph::own(std::move(bytes)));
+    x = ops::matmul(b, x, w);
+  }
+  b.output("y", x);
+  return g;
+}
+
+struct Artifact {
+  Folder folder;
+  std::string library;
+  const stridec_api* api = nullptr;
+
+  Artifact(int links, std::vector<std::string> targets, const std::string& mode = "default") {
+    fake_cuda_reset();
+    library = folder.file("model.so");
+    CompileOptions options{.model = write_graph(folder, model(links)), .targets = std::move(targets)};
+    options.gpus = {"sm_90a"};
+    options.mode = mode;
+    const Compilation made = compile(options);
+    package::write(made.artifact, made.programs(), library);
+    void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+    REQUIRE_MESSAGE(handle, dlerror());
+    api = reinterpret_cast<stridec_get_api_fn>(dlsym(handle, "stridec_get_api"))(STRIDEC_API_VERSION);
+  }
+};
+
+struct Running {
+  const stridec_api* api;
+  stridec_model* model = nullptr;
+  stridec_context* context = nullptr;
+  stridec_status status = STRIDEC_OK;
+  char message[512] = "";
+
+  explicit Running(const Artifact& artifact, int device = STRIDEC_DEVICE_CUDA) : api(artifact.api) {
+    stridec_model_options options{.struct_size = sizeof options};
+    options.device_type = device;
+    status = api->model_open(&options, &model, message, sizeof message);
+    if (status == STRIDEC_OK) status = api->context_create(model, nullptr, &context, message, sizeof message);
+  }
+  Running(const Running&) = delete;
+  ~Running() {
+    if (context) api->context_destroy(context);
+    if (model) api->model_close(model);
+  }
+  static stridec_tensor tensor(std::vector<float>& data, int64_t* shape, int device) {
+    shape[0] = static_cast<int64_t>(data.size()) / kWidth;
+    shape[1] = kWidth;
+    stridec_tensor t{};
+    t.data = data.data();
+    t.device = {device, 0};
+    t.ndim = 2;
+    t.dtype = {STRIDEC_DTYPE_FLOAT, 32, 1};
+    t.shape = shape;
+    return t;
+  }
+  stridec_status run(std::vector<float>& x, std::vector<float>& y, int device) {
+    int64_t in_shape[2], out_shape[2];
+    y.resize(x.size());
+    stridec_tensor in = tensor(x, in_shape, device), out = tensor(y, out_shape, device);
+    return api->context_run(context, &in, 1, &out, 1);
+  }
+  std::string error() const { return api->context_error(context); }
+};
+
+struct Launches {
+  std::vector<std::string> parameters;
+  std::vector<int> replayed;
+  Launches() {
+    fake_cuda_register(
+        nullptr,
+        [](const FakeLaunch* launch, void* user) {
+          auto& self = *static_cast<Launches*>(user);
+          self.parameters.emplace_back(launch->parameters, launch->parameter_bytes);
+          self.replayed.push_back(launch->replayed);
+        },
+        this);
+  }
+  ~Launches() { fake_cuda_reset(); }
+  bool mentions(const void* address) const {
+    for (const std::string& bytes : parameters)
+      for (size_t at = 0; at + 8 <= bytes.size(); at += 8)
+        if (!std::memcmp(bytes.data() + at, &address, 8)) return true;
+    return false;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("tensors of the host are staged, those of the device are used where they are") {
+  const Artifact artifact(0, {"cuda"});
+  {
+    Running running(artifact);
+    REQUIRE_MESSAGE(running.status == STRIDEC_OK, running.message);
+    // The kernel as the host would do it: its first parameters are where it reads and writes.
+    fake_cuda_register(
+        nullptr,
+        [](const FakeLaunch* launch, void*) {
+          float *from, *to;
+          std::memcpy(&from, launch->parameters, sizeof from);
+          std::memcpy(&to, launch->parameters + 8, sizeof to);
+          for (int i = 0; i < 2 * kWidth; ++i) to[i] = -from[i];
+        },
+        nullptr);
+    std::vector<float> x(2 * kWidth, 3.0f), y;
+    REQUIRE(running.run(x, y, STRIDEC_DEVICE_CPU) == STRIDEC_OK);
+    CHECK(y == std::vector<float>(2 * kWidth, -3.0f));
+    CHECK(fake_cuda_counts()->uploads == 1);
+    CHECK(fake_cuda_counts()->downloads == 1);
+    x[0] = 5;
+    REQUIRE(running.run(x, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);
+    CHECK(y[0] == -5);
+    CHECK(fake_cuda_counts()->uploads == 1);
+    CHECK(fake_cuda_counts()->downloads == 1);
+  }
+  CHECK(fake_cuda_counts()->allocations == 0);
+}
+
+TEST_CASE("no device, another device, no memory: a status and a sentence") {
+  const Artifact none(1, {"cuda"}), other(1, {"cuda"}), small(1, {"cuda"});
+  fake_cuda()->devices = 0;
+  Running on_none(none);
+  CHECK(on_none.status == STRIDEC_UNSUPPORTED_DEVICE);
+  CHECK(std::string(on_none.message).find("no CUDA-capable device is detected") != std::string::npos);
+  fake_cuda_reset();
+  fake_cuda()->capability = 75;
+  Running on_other(other);
+  CHECK(on_other.status == STRIDEC_UNSUPPORTED_DEVICE);
+  CHECK(std::string(on_other.message).find("Fake GPU has compute capability 7.5") != std::string::npos);
+  fake_cuda_reset();
+  fake_cuda()->memory_bytes = 16;
+  Running on_small(small);
+  CHECK(on_small.status == STRIDEC_OUT_OF_MEMORY);
+  CHECK(std::string(on_small.message).find("no memory on GPU 0 for the weights") != std::string::npos);
+  fake_cuda_reset();
+}
+
+TEST_CASE("launches that the driver refuses end the run, not the context") {
+  const Artifact artifact(1, {"cuda"});
+  Running running(artifact);
+  REQUIRE_MESSAGE(running.status == STRIDEC_OK, running.message);
+  fake_cuda()->fail_call = "cuLaunchKernelEx";
+  fake_cuda()->fail_status = 700;
+  std::vector<float> x(kWidth, 1.0f), y;
+  CHECK(running.run(x, y, STRIDEC_DEVICE_CPU) == STRIDEC_DEVICE_ERROR);
+  CHECK(running.error().find("an illegal memory access was encountered") != std::string::npos);
+  fake_cuda()->fail_call = nullptr;
+  CHECK(running.run(x, y, STRIDEC_DEVICE_CPU) == STRIDEC_OK);
+}
+
+TEST_CASE("without a device that fits, the CPU's code of the same artifact runs") {
+  const Artifact artifact(1, {"cpu", "cuda"});
+  fake_cuda()->capability = 61;
+  Running running(artifact, 0);
+  REQUIRE_MESSAGE(running.status == STRIDEC_OK, running.message);
+  std::vector<float> x(3 * kWidth, 1.0f), y;
+  REQUIRE(running.run(x, y, STRIDEC_DEVICE_CPU) == STRIDEC_OK);
+  CHECK(y == std::vector<float>(3 * kWidth, -4.0f));
+  CHECK(fake_cuda_counts()->launches == 0);
+  fake_cuda_reset();
+}
+
+TEST_CASE("a shape's runs are one graph from the second on, with the parameters of each run") {
+  const Artifact artifact(3, {"cuda"}, "reduce-overhead");
+  Running running(artifact);
+  REQUIRE_MESSAGE(running.status == STRIDEC_OK, running.message);
+  std::vector<float> x(2 * kWidth, 1.0f), y, moved = x, z(5 * kWidth, 1.0f);
+  FakeCounts& counts = *fake_cuda_counts();
+  REQUIRE(running.run(x, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);  // seen once: not worth it yet
+  CHECK(counts.captures == 0);
+  const int64_t kernels = counts.launches;
+  REQUIRE(kernels >= 2);
+  REQUIRE(running.run(x, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);
+  CHECK(counts.captures == 1);
+  CHECK(counts.replays == 1);
+  CHECK(counts.launches == kernels);
+  REQUIRE(running.run(x, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);
+  CHECK(counts.replays == 2);
+  CHECK(counts.updates == 0);
+  {
+    Launches seen;
+    FakeCounts& now = *fake_cuda_counts();
+    REQUIRE(running.run(moved, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);  // another input buffer
+    CHECK(now.replays == 3);
+    CHECK(now.captures == 1);
+    CHECK(now.updates >= 1);
+    CHECK(now.updates < kernels);
+    CHECK(seen.mentions(moved.data()));
+    CHECK_FALSE(seen.mentions(x.data()));
+    CHECK(seen.replayed == std::vector<int>(static_cast<size_t>(kernels), 1));
+  }
+  REQUIRE(running.run(z, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);  // another shape starts anew
+  CHECK(fake_cuda_counts()->replays == 0);
+  CHECK(fake_cuda_counts()->launches == kernels);
+}
+
+TEST_CASE("more shapes than are kept; a driver that does not record") {
+  const Artifact artifact(3, {"cuda"}, "reduce-overhead");
+  Running running(artifact);
+  REQUIRE_MESSAGE(running.status == STRIDEC_OK, running.message);
+  std::vector<float> y;
+  for (int round = 0; round < 2; ++round)
+    for (size_t rows = 1; rows <= 8; ++rows) {
+      std::vector<float> x(rows * kWidth, 1.0f);
+      REQUIRE(running.run(x, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);
+    }
+  CHECK(fake_cuda_counts()->captures == 8);
+  std::vector<float> more(9 * kWidth, 1.0f), first(kWidth, 1.0f), last(8 * kWidth, 1.0f);
+  REQUIRE(running.run(more, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);  // in the place of the first
+  REQUIRE(running.run(last, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);
+  CHECK(fake_cuda_counts()->replays == 9);
+  REQUIRE(running.run(first, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);
+  CHECK(fake_cuda_counts()->captures == 8);
+  CHECK(fake_cuda_counts()->replays == 9);
+
+  Running refused(artifact);
+  fake_cuda_reset();
+  fake_cuda()->fail_call = "cuStreamBeginCapture";
+  fake_cuda()->fail_status = 801;
+  for (int i = 0; i < 4; ++i) REQUIRE(refused.run(first, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);
+  CHECK(fake_cuda_counts()->replays == 0);
+  CHECK(fake_cuda_counts()->launches >= 8);
+  fake_cuda_reset();
+}
+
+TEST_CASE("without graphs every launch goes to the stream") {
+  const Artifact artifact(3, {"cuda"}, "default");
+  Running running(artifact);
+  REQUIRE_MESSAGE(running.status == STRIDEC_OK, running.message);
+  std::vector<float> x(kWidth, 1.0f), y;
+  for (int i = 0; i < 3; ++i) REQUIRE(running.run(x, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);
+  CHECK(fake_cuda_counts()->captures == 0);
+  CHECK(fake_cuda_counts()->replays == 0);
+}
