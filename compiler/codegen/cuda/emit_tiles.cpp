@@ -24,7 +24,15 @@ constexpr int kThreads = 256;
 constexpr int kAlong = 128;     // points of a tile along %a
 constexpr int kRowBytes = 256;  // of a tile along %b, of the widest element
 constexpr int kLeast = 16;      // extents that are worth a tile
+constexpr int kWidest = 8;      // elements of a shifted vector
 constexpr int kTogether = 16;   // single elements that a thread loads before it puts them down
+
+// How a tile gets into and out of shared memory.
+enum class Way : uint8_t {
+  kVectors,  // by vectors: rows of memory begin at multiples of them
+  kShifted,  // in by elements, out by vectors wherever the rows begin: a vector may begin before its tile
+  kElements,
+};
 
 struct TileEmitter {
   const loop::Program& program;
@@ -33,14 +41,16 @@ struct TileEmitter {
   KernelText text;
   Body body;
   const loop::Dim a, b;
-  const bool vectors;
+  const Way way;
+  const bool vectors = way == Way::kVectors, shifted = way == Way::kShifted;
   loop::Block turned;  // the loads that go through shared memory
   std::optional<Strip> rows, points;
   int wide = 16;                   // points of a tile along %b
   int pack = 1;                    // of them that a thread does at a time
+  int before = 0;                  // rows of the tile before its first
   std::vector<std::string> tiles;  // shared memory of the loads in `turned`
 
-  TileEmitter(const loop::Program& program, const loop::Nest& original, bool vectors)
+  TileEmitter(const loop::Program& program, const loop::Nest& original, Way way)
       : program(program),
         plan(schedule::parse_plan(original.schedule)),
         nest(schedule::reshaped(program, original, plan)),
@@ -48,7 +58,7 @@ struct TileEmitter {
         body(text, nest),
         a(dim_of(plan.tile->first)),
         b(dim_of(plan.tile->second)),
-        vectors(vectors) {
+        way(way) {
     const sym::Facts facts = loop::facts_of(program, nest);
     int bytes = 1;
     for (const loop::Stmt& stmt : nest.body) {
@@ -57,7 +67,8 @@ struct TileEmitter {
       turned.push_back(stmt);
       bytes = std::max(bytes, byte_size(program[load->access.buffer].dtype));
     }
-    wide = kRowBytes / bytes / (turned.size() > 1 ? 2 : 1);
+    wide = kRowBytes / bytes / (turned.size() > 1 || !vectors ? 2 : 1);
+    if (shifted) plan_shifted();
     if (!vectors) return;
     rows = plan_strip(program, nest, turned, b.var, b.extent, facts);
     points = plan_strip(program, nest, nest.body, a.var, a.extent, facts);
@@ -75,8 +86,27 @@ struct TileEmitter {
     return along && along->is_const(1) && across && !across->is_const(0);
   }
 
+  // The only store, by vectors whose place is a multiple of them.
+  void plan_shifted() {
+    const loop::Store* only = nullptr;
+    const loop::Stmt* at = nullptr;
+    for (const loop::Stmt& stmt : nest.body)
+      if (const auto* store = std::get_if<loop::Store>(&stmt.node)) {
+        if (only) return;
+        only = store;
+        at = &stmt;
+      }
+    if (!only || !only->access.mask.is_const(1)) return;
+    const loop::Buffer& buffer = program[only->access.buffer];
+    points = Strip{.var = a.var, .width = std::min(16 / byte_size(buffer.dtype), kWidest), .vectors = {at}};
+    if (buffer.storage == loop::Storage::kInput || buffer.storage == loop::Storage::kOutput)
+      points->aligned.push_back(only->access.buffer);
+    before = std::max(points->width, kThreads / wide);
+  }
+
   // Vectors both ways, of whole rows of the tile.
   bool fits() const {
+    if (shifted) return points.has_value();
     if (!vectors) return true;
     if (!rows || !points || rows->vectors.size() != turned.size() || wide % rows->width) return false;
     for (const loop::Stmt& stmt : nest.body)
@@ -103,14 +133,17 @@ struct TileEmitter {
 
   // Row r of a tile begins at r * pitch, and behind it every group of rows that a vector of points takes is moved by a
   // bank or more, so that neither rows nor columns meet in one bank.
-  int pad(DType dtype) const { return std::max(1, (vectors ? 16 : 4) / byte_size(dtype)); }
+  int pad(DType dtype) const {
+    const int bytes = byte_size(dtype);
+    return vectors ? std::max(1, 16 / bytes) : bytes == 1 ? 5 : bytes == 2 ? 3 : 1;
+  }
   std::string at(DType dtype, const std::string& row, const std::string& column) const {
     std::string out = cat("(", row, ") * ", wide + pad(dtype), " + ", column);
     if (vectors) out += cat(" + (", row, ") / ", points->width, " * ", pad(dtype));
     return out;
   }
   int elements(DType dtype) const {
-    return kAlong * (wide + pad(dtype)) + (vectors ? kAlong / points->width * pad(dtype) : 0);
+    return (kAlong + before) * (wide + pad(dtype)) + (vectors ? kAlong / points->width * pad(dtype) : 0);
   }
 
   // Elements that are smaller than a word of shared memory.
@@ -120,8 +153,8 @@ struct TileEmitter {
   std::string element(size_t i) {
     const DType dtype = program[loop::access_of(turned[i])->buffer].dtype;
     if (packed(dtype)) return cat("(", text.storage_type(dtype), ")(word", i, "[u] >> h * ", 32 / pack, ")");
-    return cat(tiles[i], "[", at(dtype, "row", "column"),
-               vectors ? cat(" + u * ", wide + pad(dtype), "]") : "]");
+    return cat(tiles[i], "[", at(dtype, shifted ? "line" : "row", "column"),
+               points ? cat(" + u * ", wide + pad(dtype), "]") : "]");
   }
 
   void declare_tiles() {
@@ -140,14 +173,16 @@ struct TileEmitter {
       const loop::Access& access = *loop::access_of(stmt);
       const loop::Buffer& buffer = program[access.buffer];
       const std::string type = text.storage_type(buffer.dtype), &tile = tiles[i], q = text.fresh("q");
-      const int width = vectors ? rows->width : 1, across = wide / width, count = kAlong * across / kThreads;
+      const int width = vectors ? rows->width : 1, across = wide / width,
+                count = (kAlong + before) * across / kThreads;
       const std::string held = text.fresh("held"),
                         vector = vectors ? cat("Vec<", type, ", ", width, ">") : type;
       auto each = [&](int from, int to, const std::function<void()>& inside) {
         text.line("#pragma unroll");
         text.open(cat("for (int ", q, " = ", from, "; ", q, " < ", to, "; ++", q, ")"));
-        text.line(cat("const unsigned row = (threadIdx.x + ", q, " * ", kThreads, ") / ", across,
-                      ", column = (threadIdx.x + ", q, " * ", kThreads, ") % ", across, " * ", width, ";"));
+        text.line(cat("const int line = (threadIdx.x + ", q, " * ", kThreads, ") / ", across,
+                      ", row = line - ", before, ", column = (threadIdx.x + ", q, " * ", kThreads, ") % ",
+                      across, " * ", width, ";"));
         body.set_index(a.var, "(a0 + row)");
         body.set_index(b.var, "(b0 + column)");
         inside();
@@ -156,15 +191,16 @@ struct TileEmitter {
       // Beyond the edges the last row and column are loaded again: no load waits for a comparison.
       const auto inner = [&] {
         if (whole) return;
-        body.set_index(a.var, "(a0 + (row < rows ? row : rows - 1))");
+        body.set_index(a.var, before ? "sd_max(0, a0 + (row < rows ? row : rows - 1))"
+                                     : "(a0 + (row < rows ? row : rows - 1))");
         body.set_index(b.var, cat("(b0 + (column < columns ? column : columns - ", width, "))"));
       };
       if (!access.mask.is_const(1)) {
         each(0, count, [&] {
-          text.open(whole ? "" : "if (row < rows && column < columns)");
+          text.open(whole ? "" : "if (a0 + row >= 0 && row < rows && column < columns)");
           body.print(stmt);
           const loop::ValueId result = std::get<loop::Load>(stmt.node).result;
-          text.line(cat(tile, "[", at(buffer.dtype, "row", "column"),
+          text.line(cat(tile, "[", at(buffer.dtype, "line", "column"),
                         "] = ", body.to_storage(body.value(result), buffer.dtype), ";"));
           text.close();
         });
@@ -174,14 +210,14 @@ struct TileEmitter {
       for (int from = 0; from < count; from += together) {
         text.open("");
         text.line(cat(vector, " ", held, "[", together, "];"));
-        each(from, from + together, [&] {
+        each(from, std::min(count, from + together), [&] {
           inner();
           const std::string element = cat(text.pointer(access.buffer), " + ", body.offset(access));
           text.line(cat(held, "[", q, " - ", from, "] = ",
                         vectors ? cat("sd_load<", width, ">(", element, ")") : cat("*(", element, ")"), ";"));
         });
-        each(from, from + together, [&] {
-          const std::string to = cat(tile, " + ", at(buffer.dtype, "row", "column")),
+        each(from, std::min(count, from + together), [&] {
+          const std::string to = cat(tile, " + ", at(buffer.dtype, "line", "column")),
                             value = cat(held, "[", q, " - ", from, "]");
           text.line(vectors ? cat("sd_store_shared<", width, ">(", to, ", ", value, ");")
                             : cat("*(", to, ") = ", value, ";"));
@@ -191,7 +227,35 @@ struct TileEmitter {
     }
   }
 
+  void print_shifted() {
+    const int width = points->width, along = kAlong / width;
+    const std::string extent = body.index(a.extent);
+    // The last tile has the vectors that begin behind all whole ones.
+    text.line(cat("const int vectors = a0 + ", kAlong, " >= ", extent, " ? ", (along + 1) * wide, " : ",
+                  along * wide, ";"));
+    text.line("#pragma unroll 2");
+    text.open(cat("for (int p = threadIdx.x; p < vectors; p += ", kThreads, ")"));
+    text.line(cat("const int vector = p < ", along * wide, " ? p % ", along, " : ", along, ", column = p < ",
+                  along * wide, " ? p / ", along, " : p - ", along * wide, ";"));
+    text.open("if (column < columns)");
+    body.set_index(a.var, "a0");
+    body.set_index(b.var, "(b0 + column)");
+    const loop::Access& store = std::get<loop::Store>(points->vectors[0]->node).access;
+    text.line(cat("const int row = vector * ", width, " - (int)((", body.offset(store), ") & ", width - 1,
+                  "), line = row + ", before, ";"));
+    text.open(cat("if (a0 + row >= 0 && a0 + row + ", width, " <= ", extent, ")"));
+    print_strip(text, body, program, nest.body, *points, "(a0 + row)");
+    text.close();
+    text.open("else");
+    text.open(cat("for (int u = 0; u < ", width, "; ++u)"));
+    text.open(cat("if (a0 + row + u >= 0 && a0 + row + u < ", extent, ")"));
+    body.set_index(a.var, "(a0 + row + u)");
+    body.print(nest.body);
+    for (int i = 0; i < 5; ++i) text.close();
+  }
+
   void print_points(bool whole) {
+    if (shifted) return print_shifted();
     const std::string q = text.fresh("q");
     const int width = vectors ? points->width : 1, along = kAlong / width;
     const std::string p = cat("(threadIdx.x + ", q, " * ", kThreads, ")");
@@ -199,11 +263,11 @@ struct TileEmitter {
     text.open(cat("for (int ", q, " = 0; ", q, " < ", along * wide / pack / kThreads, "; ++", q, ")"));
     if (vectors) {  // a warp stores pieces of rows as long as can be
       const int lanes = std::min(32, along), beside = 32 / lanes;
-      text.line(cat("const unsigned row = (", p, " % ", lanes, " + ", p, " / 32 % ", along / lanes, " * ",
-                    lanes, ") * ", width, ", first = (", p, " % 32 / ", lanes, " + ", p, " / ",
-                    32 * (along / lanes), " * ", beside, ") * ", pack, ";"));
+      text.line(cat("const int row = (", p, " % ", lanes, " + ", p, " / 32 % ", along / lanes, " * ", lanes,
+                    ") * ", width, ", first = (", p, " % 32 / ", lanes, " + ", p, " / ", 32 * (along / lanes),
+                    " * ", beside, ") * ", pack, ";"));
     } else {
-      text.line(cat("const unsigned row = ", p, " % ", along, ", column = ", p, " / ", along, ";"));
+      text.line(cat("const int row = ", p, " % ", along, ", column = ", p, " / ", along, ";"));
     }
     text.open(whole ? "" : vectors ? "if (row < rows)" : "if (row < rows && column < columns)");
     body.set_index(a.var, "(a0 + row)");
@@ -220,7 +284,7 @@ struct TileEmitter {
       }
       text.line("#pragma unroll");
       text.open(cat("for (int h = 0; h < ", pack, "; ++h)"));
-      text.line("const unsigned column = first + h;");
+      text.line("const int column = first + h;");
       text.open("if (column < columns)");
       print_strip(text, body, program, nest.body, *points, "(a0 + row)");
       text.close();
@@ -244,8 +308,8 @@ struct TileEmitter {
     };
     text.line(cat("const int64_t a0 = ", take(tiles_a), " * ", kAlong, ";"));
     text.line(cat("const int64_t b0 = ", take(tiles_b), " * ", wide, ";"));
-    text.line(cat("const unsigned rows = (unsigned)sd_min(", kAlong, ", ", body.index(a.extent),
-                  " - a0), columns = (unsigned)sd_min(", wide, ", ", body.index(b.extent), " - b0);"));
+    text.line(cat("const int rows = (int)sd_min(", kAlong, ", ", body.index(a.extent),
+                  " - a0), columns = (int)sd_min(", wide, ", ", body.index(b.extent), " - b0);"));
     for (size_t d = nest.dims.size(); d-- > 0;) {
       const loop::Dim& dim = nest.dims[d];
       if (dim.var == a.var || dim.var == b.var) continue;
@@ -270,7 +334,7 @@ struct TileEmitter {
     if (vectors) {
       print(false);
     } else {  // comparisons of single elements cost more than the elements
-      text.open(cat("if (rows == ", kAlong, " && columns == ", wide, ")"));
+      text.open(cat("if (a0 >= ", before, " && rows == ", kAlong, " && columns == ", wide, ")"));
       print(true);
       text.close();
       text.open("else");
@@ -285,13 +349,16 @@ struct TileEmitter {
 
 DeviceNest emit_tiles(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
   DeviceNest out;
-  for (const bool vectors : {true, false}) {
-    TileEmitter emitter(program, nest, vectors);
+  for (const Way way : {Way::kVectors, Way::kShifted, Way::kElements}) {
+    TileEmitter emitter(program, nest, way);
     if (!emitter.fits()) continue;
     DeviceChoice choice = emitter.choice();
     if (choice.condition.is_const(0)) continue;
+    if (!out.choices.empty() && out.choices.back().condition == choice.condition && way == Way::kShifted)
+      continue;
     choice.launches.push_back(emitter.emit());
     out.choices.push_back(std::move(choice));
+    if (way == Way::kShifted) break;
   }
   if (!out.choices.empty() && out.choices.back().condition.is_const(1) && out.choices.back().aligned.empty())
     return out;

@@ -251,8 +251,8 @@ TEST_CASE("points") {
 
 TEST_CASE("tiles") {
   for (const char* dtype : {"f16", "f32", "f64", "u8"})
-    for (const std::vector<int64_t>& shape :
-         std::vector<std::vector<int64_t>>{{2, 136, 72}, {1, 129, 65}, {1, 16, 200}, {2, 3, 40}, {0, 20, 20}})
+    for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{
+             {2, 136, 72}, {1, 129, 65}, {1, 16, 200}, {2, 3, 40}, {3, 145, 19}, {1, 20, 257}, {0, 20, 20}})
       check(kTranspose, dtype, {shape});
   check(kTranspose, "bf16", {{1, 256, 64}, true});
   for (const char* dtype : {"f16", "i32"})
