@@ -369,8 +369,7 @@ struct TeamEmitter {
   // The range's chunks of this thread; `inside` prints one value's end.
   void print_range(const Range& range, const std::function<void()>& inside) {
     chunks_ = text.fresh("n");
-    text.line(cat("const ", chunk_type(range), " ", chunks_, " = ",
-                  variant.split ? std::string("last_chunk") : body.index(range.chunks), ";"));
+    text.line(cat("const ", chunk_type(range), " ", chunks_, " = ", body.index(range.chunks), ";"));
     const std::vector<const loop::Stmt*> loads = held_loads(range);
     const sym::Facts outer = facts;
     for (const loop::Dim& dim : range.dims) facts.set_index(dim.var, dim.extent);
@@ -384,9 +383,12 @@ struct TeamEmitter {
       while (together > 1 && together * words > kHeldWords) together /= 2;
       if (loads.empty()) together = 4;
       const std::string from = text.fresh("c");
-      text.line(cat(chunk_type(range), " ", from, " = ", variant.split ? "first_chunk + " : "", "row;"));
+      text.line(cat(chunk_type(range), " ", from, " = ",
+                    variant.split ? cat("split * ", together * rows, " + ") : "", "row;"));
+      // Blocks that share a range take its batches by turns, so that what they read at a time lies together.
+      const std::string turns = variant.split ? " * " + text.size(splits()) : "";
       text.open(cat("for (; ", variant.columns ? "live && " : "", from, " + ", (together - 1) * rows, " < ",
-                    chunks_, "; ", from, " += ", together * rows, ")"));
+                    chunks_, "; ", from, " += ", together * rows, turns, ")"));
       print_batch(range, loads, from, together, true, inside);
       text.close();
       kept.clear();
@@ -732,9 +734,6 @@ struct TeamEmitter {
     text.line(cat("const int64_t split = rest % ", n, ", point = rest / ", n, ";"));
     text.line("rest = point;");
     print_indices(grid_dims());
-    text.line(cat("const int64_t share = (", body.index(range.chunks), " + ", n, " - 1) / ", n,
-                  ", first_chunk = split * share, last_chunk = sd_min(first_chunk + share, ",
-                  body.index(range.chunks), ");"));
     for (const loop::Stmt& before : nest.body) {
       if (&before == &stmt) break;
       if (!std::holds_alternative<loop::Store>(before.node)) print_top(before);
