@@ -23,8 +23,10 @@ using sym::Expr;
 constexpr int kThreads = 256;
 constexpr int64_t kMostBlocks = 1 << 24;  // more points: threads take several
 constexpr int64_t kStackBytes = 1024;     // of local buffers in a thread's own memory
-constexpr int kSeveral = 8;               // points of a thread where there are more than threads
-constexpr int64_t kMany = 1 << 18;        // points that are more than threads
+constexpr int kSeveral = 8;               // points of a thread where there are more than threads, at most
+constexpr size_t kSeveralLoads = 32;      // of all its points
+constexpr size_t kSeveralStatements = 256;
+constexpr int64_t kMany = 1 << 18;  // points that are more than threads
 
 // Division by an extent that is not known to the compiler, for numbers below 2^31.
 constexpr std::string_view kDivider = R"(struct sd_divider { unsigned by, inverse; };
@@ -124,16 +126,20 @@ struct PointEmitter {
 
   // ---- several points a thread ----
 
-  // Points that do nothing but load, compute and store: a thread may do several side by side.
-  bool simple() const {
-    if (parallel.empty() || !serial.empty()) return false;
+  // Points that do nothing but load, compute and store: how many of them a thread may do side by side, 0: none.
+  int several() const {
+    if (parallel.empty() || !serial.empty()) return 0;
     for (const loop::Stmt& stmt : nest.body) {
       const auto* store = std::get_if<loop::Store>(&stmt.node);
-      if (loop::body_of(stmt) || (store && store->update)) return false;
+      if (loop::body_of(stmt) || (store && store->update)) return 0;
       const loop::Access* access = loop::access_of(stmt);
-      if (access && program[access->buffer].storage == loop::Storage::kLocal) return false;
+      if (access && program[access->buffer].storage == loop::Storage::kLocal) return 0;
     }
-    return true;
+    const size_t loads = early_loads().size();
+    int count = kSeveral;
+    while (count > 1 && (count * loads > kSeveralLoads || count * nest.body.size() > kSeveralStatements))
+      count /= 2;
+    return count > 1 ? count : 0;
   }
 
   // Loads whose place the point's indices tell, of what the nest does not write.
@@ -164,6 +170,7 @@ struct PointEmitter {
     Expr count = 1;
     for (const loop::Dim& dim : parallel) count *= dim.extent;
     const std::vector<const loop::Load*> loads = early_loads();
+    const int points = several();
     std::vector<std::string> dividers(parallel.size());
     for (size_t d = 1; d < parallel.size(); ++d) {
       if (parallel[d].extent.is_const()) continue;
@@ -172,12 +179,12 @@ struct PointEmitter {
           cat("const sd_divider ", dividers[d], " = sd_make_divider(", body.index(parallel[d].extent), ");"));
     }
     text.line(cat("const unsigned count = (unsigned)", body.index(count), ", first = blockIdx.x * ",
-                  kThreads * kSeveral, "u + threadIdx.x;"));
+                  kThreads * points, "u + threadIdx.x;"));
     std::vector<std::string> held;
     for (const loop::Load* load : loads) {
       held.push_back(text.fresh("held"));
       text.line(
-          cat(text.storage_type(program[load->access.buffer].dtype), " ", held.back(), "[", kSeveral, "];"));
+          cat(text.storage_type(program[load->access.buffer].dtype), " ", held.back(), "[", points, "];"));
     }
     text.line("const int64_t start = first;");
     bool whole = false;  // all of the block's points are there
@@ -191,7 +198,7 @@ struct PointEmitter {
     };
     auto each = [&](const std::function<void()>& inside) {
       text.line("#pragma unroll");
-      text.open(cat("for (int u = 0; u < ", kSeveral, "; ++u)"));
+      text.open(cat("for (int u = 0; u < ", points, "; ++u)"));
       text.line(cat("const unsigned at = first + u * ", kThreads,
                     "u, point = ", whole ? "at;" : "at < count ? at : count - 1;"));
       std::string rest = "point";
@@ -233,7 +240,7 @@ struct PointEmitter {
       });
     };
     whole = true;
-    text.open(cat("if (blockIdx.x * ", kThreads * kSeveral, "u + ", kThreads * kSeveral, "u <= count)"));
+    text.open(cat("if (blockIdx.x * ", kThreads * points, "u + ", kThreads * points, "u <= count)"));
     print();
     text.close();
     whole = false;
@@ -241,7 +248,7 @@ struct PointEmitter {
     print();
     text.close();
     body.place = {};
-    const Expr blocks = sym::ceildiv(count, kThreads * kSeveral);
+    const Expr blocks = sym::ceildiv(count, kThreads * points);
     return finish(text, {.grid = {blocks, 1, 1}, .threads = kThreads}, std::string(kDivider));
   }
 
@@ -299,7 +306,7 @@ DeviceNest emit_points(const loop::Program& program, const loop::Nest& nest, con
     return !out.choices.empty() && out.choices.back().condition.is_const(1) &&
            out.choices.back().aligned.empty();
   };
-  if (!complete() && plain.simple()) {
+  if (!complete() && plain.several()) {
     PointEmitter several(program, nest, target);
     several.assign();
     Expr count = 1;

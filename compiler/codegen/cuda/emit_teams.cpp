@@ -39,6 +39,7 @@ constexpr int kKeptElements = 32;           // of a row that a thread keeps
 constexpr int kKeptRows = 8;                // of its columns
 constexpr int64_t kSharedBytes = 40 << 10;  // of local buffers, without asking the driver for more
 constexpr int kHeldWords = 64;              // registers for loads in flight
+constexpr int kUnrolled = 512;              // statements of a loop's copies
 constexpr int kCombineRows = 8;             // of a block that combines them, 32 points wide
 constexpr int64_t kManyChunks = 1 << 30;
 
@@ -58,6 +59,12 @@ bool is_range(const loop::Stmt& stmt) {
 }
 
 int value_bytes(DType dtype) { return is_storage_float(dtype) ? 4 : byte_size(dtype); }
+
+int statements(const loop::Block& block) {
+  int count = 0;
+  loop::for_each_stmt(block, [&](const loop::Stmt&) { ++count; });
+  return count;
+}
 
 struct Variant {
   bool columns = false;
@@ -114,8 +121,9 @@ struct TeamEmitter {
                              [&](const loop::Dim& dim) { return dim.var == *plan.columns; });
     choose_width();
     if (!variant.columns) return;
-    // A row of the grid covers 128 bytes; fewer rows where the range is short.
-    lanes = variant.vectors ? 8 : 32;
+    // A row of the grid covers 128 bytes. Single elements may begin anywhere in a sector of memory: longer rows have
+    // fewer of their sectors in common with neighbours. Fewer rows where the range is short.
+    lanes = variant.vectors ? 8 : column.extent.is_const() ? 128 : 64;
     while (2 * lanes < team && longest() < 8 * team / lanes) lanes *= 2;
     while (lanes > 1 && facts.holds(sym::le(column.extent, width * lanes / 2))) lanes /= 2;
     rows = team / lanes;
@@ -380,7 +388,9 @@ struct TeamEmitter {
       for (const loop::Stmt* stmt : loads)
         words += std::max(1, width * byte_size(program[loop::access_of(*stmt)->buffer].dtype) / 4);
       int together = width == 1 ? 16 : variant.columns ? 8 : 4;
-      while (together > 1 && together * words > kHeldWords) together /= 2;
+      while (together > 1 &&
+             (together * words > kHeldWords || together * width * statements(*range.block) > kUnrolled))
+        together /= 2;
       if (loads.empty()) together = 4;
       const std::string from = text.fresh("c");
       text.line(cat(chunk_type(range), " ", from, " = ",
@@ -847,6 +857,10 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
     }
     probe.count_wanted();
     if (variant.keep && !probe.keeps_something()) return;
+    // Single elements are kept where their copies stay few; vectors are worth more.
+    if (variant.keep &&
+        probe.kept_chunks() * statements(probe.nest.body) > (variant.vectors ? 4 : 2) * kUnrolled)
+      return;
     if (variant.split) {
       if (!probe.only_reduction() || probe.has_locals()) return;
       conditions.push_back(sym::ge(probe.splits(), 2));
