@@ -137,6 +137,8 @@ void Database::append(const Entry& entry) {
     fail(ErrorKind::kOverBudget, "disk", cat("cannot write '", file_, "': ", std::strerror(reason)));
 }
 
+std::string this_compiler() { return cat(STRIDEC_VERSION, "-", kCodegenRevision); }
+
 std::string default_database() {
   const char* cache = std::getenv("STRIDEC_CACHE");
   const char* home = std::getenv("HOME");

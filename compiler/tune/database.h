@@ -25,6 +25,7 @@
 namespace stridec::tune {
 
 extern const char* const kCodegenRevision;  // changes with the sources that make kernels
+std::string this_compiler();                // "0.1.0-3eae99da": version and revision, as keys name them
 
 struct Key {
   std::string structure, shape, cpu;
