@@ -120,7 +120,7 @@ struct Pool {
   void (*body)(void*, int32_t);
   void* arg;
   int32_t parts, takers;
-  bool stop;
+  Word stop;  // seen also by a worker that wakes for work which a caller has done in its place
 };
 
 namespace {
@@ -144,7 +144,7 @@ void* work(void* argument) {
   uint32_t seen = 0;
   for (;;) {
     seen = self.ticket.wait_change(seen, pool.spin_ns);
-    if (pool.stop) return nullptr;
+    if (pool.stop.load(std::memory_order_acquire)) return nullptr;
     if (!begin(self, seen)) continue;
     take_parts(pool, self.index);
     self.done.send(seen);
@@ -211,7 +211,7 @@ void pool_destroy(Pool* pool) {
   if (!pool) return;
   check_fork(*pool);
   auto running = static_cast<int32_t>(pool->wiped->running.load());
-  pool->stop = true;
+  pool->stop.store(1, std::memory_order_release);
   for (int32_t i = 1; i < running; ++i) pool->workers[i].ticket.send(next_number(pool->workers[i].last));
   for (int32_t i = 1; i < running; ++i) pthread_join(pool->workers[i].thread, nullptr);
   munmap(pool->wiped, 4096);
