@@ -77,8 +77,8 @@ std::string to_string(const Entry& entry) {
   std::string kernel = entry.kernel;  // from a model: anything may be in it
   for (char& c : kernel)
     if (c == '|' || static_cast<unsigned char>(c) < 32) c = '_';
-  return cat(to_string(entry.key), " | ", number("%.2fus", entry.microseconds), " ",
-             number("%.2fus", entry.default_microseconds), " ", number("%.2f%%", entry.noise_percent), " ",
+  return cat(to_string(entry.key), " | ", number("%.4fus", entry.microseconds), " ",
+             number("%.4fus", entry.default_microseconds), " ", number("%.2f%%", entry.noise_percent), " ",
              entry.tried, " | ", entry.schedule, " | ", kernel);
 }
 
@@ -136,8 +136,6 @@ void Database::append(const Entry& entry) {
   if (!written)
     fail(ErrorKind::kOverBudget, "disk", cat("cannot write '", file_, "': ", std::strerror(reason)));
 }
-
-std::string this_compiler() { return cat(STRIDEC_VERSION, "-", kCodegenRevision); }
 
 std::string default_database() {
   const char* cache = std::getenv("STRIDEC_CACHE");

@@ -25,7 +25,6 @@
 namespace stridec::tune {
 
 extern const char* const kCodegenRevision;  // changes with the sources that make kernels
-std::string this_compiler();                // "0.1.0-3eae99da": version and revision, as keys name them
 
 struct Key {
   std::string structure, shape, cpu;
@@ -34,7 +33,7 @@ struct Key {
   bool operator==(const Key&) const = default;
 };
 std::string to_string(const Key& key);
-std::string this_compiler();  // in the keys that this build makes
+std::string this_compiler();  // "0.1.0-3eae99da", version and revision, in the keys that this build makes
 
 struct Entry {
   Key key;

@@ -40,7 +40,7 @@ TEST_CASE("an entry is a line that reads back as it was") {
   const Entry one = entry("9f86d081884c7d65", 9);
   const std::string line = to_string(one);
   CHECK(line ==
-        "9f86d081884c7d65 1x128 znver4 2 0.1.0 | 12.50us 20.00us 0.50% 9 | gemm.f32.8x48: rows %i0; columns "
+        "9f86d081884c7d65 1x128 znver4 2 0.1.0 | 12.5000us 20.0000us 0.50% 9 | gemm.f32.8x48: rows %i0; columns "
         "%i1 | "
         "matmul+bias");
   const auto read = parse_entries("# a remark\n\n" + line + "\n", "t.txt");
