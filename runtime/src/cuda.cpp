@@ -90,7 +90,9 @@ bool same(const stridec_abi_tensor_map& a, const stridec_abi_tensor_map& b) {
   return !differ;
 }
 
-bool encode(const stridec_abi_tensor_map& map, char* out) {
+// Wants a current context.
+CUresult encode(const stridec_abi_tensor_map& map, char* out) {
+  constexpr CUresult kNotSupported = 801;
   uint64_t dims[5], strides[4];
   uint32_t box[5], steps[5];
   for (int32_t i = 0; i < map.rank; ++i) {
@@ -100,12 +102,13 @@ bool encode(const stridec_abi_tensor_map& map, char* out) {
     if (i) strides[i - 1] = static_cast<uint64_t>(map.strides[i - 1]);
   }
   auto rank = static_cast<uint32_t>(map.rank);
+  if (!(map.im2col ? driver.TensorMapIm2col != nullptr : driver.TensorMapTiled != nullptr))
+    return kNotSupported;
   if (map.im2col)
-    return driver.TensorMapIm2col &&
-           driver.TensorMapIm2col(out, map.dtype, rank, map.address, dims, strides, map.lower, map.upper,
-                                  box[0], box[1], steps, 0, map.swizzle, map.l2_promotion, 0) == 0;
-  return driver.TensorMapTiled && driver.TensorMapTiled(out, map.dtype, rank, map.address, dims, strides, box,
-                                                        steps, 0, map.swizzle, map.l2_promotion, 0) == 0;
+    return driver.TensorMapIm2col(out, map.dtype, rank, map.address, dims, strides, map.lower, map.upper,
+                                  box[0], box[1], steps, 0, map.swizzle, map.l2_promotion, 0);
+  return driver.TensorMapTiled(out, map.dtype, rank, map.address, dims, strides, box, steps, 0, map.swizzle,
+                               map.l2_promotion, 0);
 }
 
 }  // namespace
@@ -401,9 +404,10 @@ int32_t cuda_launch(CudaContext& c, const stridec_abi_device_launch& l, void* wo
     MapEntry& entry = c.maps[c.map_next];
     if (c.map_next >= c.map_count || !same(entry.given, l.maps[i])) {
       entry.given = l.maps[i];
-      if (!encode(entry.given, entry.encoded)) {
+      Current current(*c.model);
+      if (!ok(c, "cuTensorMapEncode", encode(entry.given, entry.encoded))) {
         memset(&entry.given, 0xff, sizeof entry.given);
-        return !ok(c, "cuTensorMapEncode", 1);
+        return 1;
       }
       if (c.map_next >= c.map_count) c.map_count = c.map_next + 1;
     }

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -22,6 +23,7 @@ enum Result : int32_t {
   kNoDevice = 100,
   kInvalidDevice = 101,
   kInvalidImage = 200,
+  kInvalidContext = 201,
   kInvalidHandle = 400,
   kNotFound = 500,
 };
@@ -76,9 +78,15 @@ bool fails(const char* call) {
   const FakeCuda& settings = s.settings;
   return settings.fail_call && !std::strcmp(settings.fail_call, call) && s.calls++ >= settings.fail_after;
 }
+thread_local std::vector<void*> current;  // contexts, the last one on top
+
 #define FAKE_CALL(name)                                  \
   const std::lock_guard<std::mutex> lock(state().mutex); \
   if (fails(name)) return state().settings.fail_status;
+// Of a function that works in the thread's context.
+#define FAKE_CONTEXT_CALL(name) \
+  FAKE_CALL(name)               \
+  if (current.empty()) return kInvalidContext;
 
 void run(const Node& node, void* stream, bool replayed) {
   State& s = state();
@@ -182,7 +190,6 @@ int32_t retain(void** context, int32_t device) {
   return kSuccess;
 }
 int32_t release(int32_t) { return kSuccess; }
-thread_local std::vector<void*> current;
 int32_t push(void* context) {
   current.push_back(context);
   return kSuccess;
@@ -194,7 +201,7 @@ int32_t pop(void** context) {
   return kSuccess;
 }
 int32_t module_load(void** module, const void* image) {
-  FAKE_CALL("cuModuleLoadData")
+  FAKE_CONTEXT_CALL("cuModuleLoadData")
   if (!image) return kInvalidImage;
   *module = new Module{.image = static_cast<const char*>(image), .functions = {}};
   return kSuccess;
@@ -204,7 +211,7 @@ int32_t module_unload(void* module) {
   return kSuccess;
 }
 int32_t module_function(void** function, void* module, const char* name) {
-  FAKE_CALL("cuModuleGetFunction")
+  FAKE_CONTEXT_CALL("cuModuleGetFunction")
   auto& slot = static_cast<Module*>(module)->functions[name];
   if (!slot)
     slot = std::make_unique<Function>(
@@ -213,7 +220,7 @@ int32_t module_function(void** function, void* module, const char* name) {
   return kSuccess;
 }
 int32_t set_attribute(void*, int32_t, int32_t) {
-  FAKE_CALL("cuFuncSetAttribute")
+  FAKE_CONTEXT_CALL("cuFuncSetAttribute")
   return kSuccess;
 }
 int32_t get_attribute(int32_t* value, int32_t, void*) {
@@ -221,7 +228,7 @@ int32_t get_attribute(int32_t* value, int32_t, void*) {
   return kSuccess;
 }
 int32_t allocate(uint64_t* address, size_t bytes) {
-  FAKE_CALL("cuMemAlloc")
+  FAKE_CONTEXT_CALL("cuMemAlloc")
   State& s = state();
   if (!bytes) return kInvalidValue;
   if (bytes > static_cast<size_t>(s.settings.memory_bytes - s.counts.memory)) return kOutOfMemory;
@@ -246,7 +253,7 @@ int32_t deallocate(uint64_t address) {
   return kSuccess;
 }
 int32_t host_allocate(void** memory, size_t bytes, uint32_t) {
-  FAKE_CALL("cuMemHostAlloc")
+  FAKE_CONTEXT_CALL("cuMemHostAlloc")
   return posix_memalign(memory, 64, bytes) ? kOutOfMemory : kSuccess;
 }
 int32_t host_free(void* memory) {
@@ -258,25 +265,25 @@ int32_t host_address(uint64_t* address, void* memory, uint32_t) {
   return kSuccess;
 }
 int32_t upload(uint64_t to, const void* from, size_t bytes, void*) {
-  FAKE_CALL("cuMemcpyHtoDAsync")
+  FAKE_CONTEXT_CALL("cuMemcpyHtoDAsync")
   std::memcpy(reinterpret_cast<void*>(to), from, bytes);
   ++state().counts.uploads;
   state().counts.uploaded_bytes += static_cast<int64_t>(bytes);
   return kSuccess;
 }
 int32_t download(void* to, uint64_t from, size_t bytes, void*) {
-  FAKE_CALL("cuMemcpyDtoHAsync")
+  FAKE_CONTEXT_CALL("cuMemcpyDtoHAsync")
   std::memcpy(to, reinterpret_cast<void*>(from), bytes);
   ++state().counts.downloads;
   return kSuccess;
 }
 int32_t fill(uint64_t to, uint8_t value, size_t bytes, void*) {
-  FAKE_CALL("cuMemsetD8Async")
+  FAKE_CONTEXT_CALL("cuMemsetD8Async")
   std::memset(reinterpret_cast<void*>(to), value, bytes);
   return kSuccess;
 }
 int32_t wait(void*) {
-  FAKE_CALL("cuStreamSynchronize")
+  FAKE_CONTEXT_CALL("cuStreamSynchronize")
   return kSuccess;
 }
 
@@ -297,7 +304,7 @@ bool parameters_of(const Function& function, void** given, std::string& out) {
   return true;
 }
 int32_t launch(const LaunchConfig* config, void* given, void** parameters, void**) {
-  FAKE_CALL("cuLaunchKernelEx")
+  FAKE_CONTEXT_CALL("cuLaunchKernelEx")
   const auto& function = *static_cast<const Function*>(given);
   Node node{function.name, {}, {}, config->shared_bytes, {}};
   std::memcpy(node.grid, config->grid, sizeof node.grid);
@@ -315,7 +322,7 @@ int32_t launch(const LaunchConfig* config, void* given, void** parameters, void*
   return kSuccess;
 }
 int32_t stream_create(void** stream, uint32_t) {
-  FAKE_CALL("cuStreamCreate")
+  FAKE_CONTEXT_CALL("cuStreamCreate")
   *stream = new char;
   return kSuccess;
 }
@@ -326,7 +333,7 @@ int32_t stream_destroy(void* stream) {
   return kSuccess;
 }
 int32_t begin_capture(void* handle, int32_t) {
-  FAKE_CALL("cuStreamBeginCapture")
+  FAKE_CONTEXT_CALL("cuStreamBeginCapture")
   Stream& stream = state().streams[handle];
   if (!handle || stream.capturing) return kInvalidValue;  // the default stream records nothing
   stream = {.capturing = true, .graph = new Graph, .last = nullptr};
@@ -334,7 +341,7 @@ int32_t begin_capture(void* handle, int32_t) {
   return kSuccess;
 }
 int32_t end_capture(void* handle, void** graph) {
-  FAKE_CALL("cuStreamEndCapture")
+  FAKE_CONTEXT_CALL("cuStreamEndCapture")
   Stream& stream = state().streams[handle];
   if (!stream.capturing) return kInvalidValue;
   *graph = stream.graph;
@@ -343,7 +350,7 @@ int32_t end_capture(void* handle, void** graph) {
 }
 int32_t capture_info(void* handle, int32_t* status, uint64_t* id, void** graph, void* const** last,
                      size_t* count) {
-  FAKE_CALL("cuStreamGetCaptureInfo")
+  FAKE_CONTEXT_CALL("cuStreamGetCaptureInfo")
   Stream& stream = state().streams[handle];
   *status = stream.capturing;
   *id = 1;
@@ -353,7 +360,7 @@ int32_t capture_info(void* handle, int32_t* status, uint64_t* id, void** graph, 
   return kSuccess;
 }
 int32_t instantiate(void** exec, void* graph, uint64_t) {
-  FAKE_CALL("cuGraphInstantiateWithFlags")
+  FAKE_CONTEXT_CALL("cuGraphInstantiateWithFlags")
   auto made = std::make_unique<Exec>();
   for (const auto& node : static_cast<const Graph*>(graph)->nodes)
     made->nodes.emplace_back(node.get(), *node);
@@ -370,7 +377,7 @@ struct NodeParams {
   void *kernel, *context;
 };
 int32_t set_params(void* exec, void* node, const NodeParams* params) {
-  FAKE_CALL("cuGraphExecKernelNodeSetParams")
+  FAKE_CONTEXT_CALL("cuGraphExecKernelNodeSetParams")
   const auto& function = *static_cast<const Function*>(params->function);
   for (auto& [origin, own] : static_cast<Exec*>(exec)->nodes) {
     if (origin != node) continue;
@@ -385,7 +392,7 @@ int32_t set_params(void* exec, void* node, const NodeParams* params) {
   return kInvalidHandle;
 }
 int32_t graph_launch(void* exec, void* stream) {
-  FAKE_CALL("cuGraphLaunch")
+  FAKE_CONTEXT_CALL("cuGraphLaunch")
   ++state().counts.replays;
   for (const auto& [origin, node] : static_cast<const Exec*>(exec)->nodes) run(node, stream, true);
   return kSuccess;
@@ -399,7 +406,7 @@ int32_t graph_destroy(void* graph) {
   return kSuccess;
 }
 int32_t event_create(void** event, uint32_t) {
-  FAKE_CALL("cuEventCreate")
+  FAKE_CONTEXT_CALL("cuEventCreate")
   *event = new char;
   return kSuccess;
 }
@@ -413,9 +420,36 @@ int32_t event_time(float* ms, void*, void*) {
   *ms = 0.001f;
   return kSuccess;
 }
-int32_t encode(void* map, int32_t, uint32_t, void* address, const uint64_t* dims, const uint64_t*,
-               const uint32_t*, const uint32_t*, int32_t, int32_t, int32_t, int32_t) {
-  FAKE_CALL("cuTensorMapEncodeTiled")
+// The rules of cuTensorMapEncodeTiled that the CUDA driver's documentation gives for maps without interleaving. A map
+// that breaks one is refused as the driver refuses it; the log tells which.
+int32_t encode(void* map, int32_t dtype, uint32_t rank, void* address, const uint64_t* dims,
+               const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int32_t interleave,
+               int32_t swizzle, int32_t, int32_t) {
+  FAKE_CONTEXT_CALL("cuTensorMapEncodeTiled")
+  constexpr uint32_t kBytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};  // of CUtensorMapDataType
+  constexpr uint64_t kSwizzled[] = {0, 32, 64, 128};                      // bytes a row may have; 0: any
+  const auto rule = [&](bool holds, const char* what) {
+    if (!holds) std::fprintf(stderr, "fake libcuda: a tensor map's %s\n", what);
+    return holds;
+  };
+  bool good = rule(dtype >= 0 && dtype < static_cast<int32_t>(std::size(kBytes)), "type is unknown") &&
+              rule(rank >= 1 && rank <= 5, "rank is not 1 to 5") &&
+              rule(interleave == 0, "interleaving is untested") &&
+              rule(swizzle >= 0 && swizzle < 4, "swizzle is unknown") &&
+              rule(reinterpret_cast<uintptr_t>(address) % 16 == 0, "address is not aligned to 16 bytes");
+  if (!good) return kInvalidValue;
+  const uint64_t bytes = kBytes[dtype], inner = box[0] * bytes;
+  for (uint32_t i = 0; i < rank; ++i) {
+    good &= rule(dims[i] >= 1 && dims[i] <= uint64_t{1} << 32, "dim is not 1 to 2^32");
+    good &= rule(box[i] >= 1 && box[i] <= 256, "box is not 1 to 256");
+    good &= rule(steps[i] >= 1 && steps[i] <= 8, "element stride is not 1 to 8");
+    if (i + 1 < rank)
+      good &= rule(strides[i] % 16 == 0 && strides[i] < uint64_t{1} << 40,
+                   "stride is no multiple of 16 below 2^40");
+  }
+  good &= rule(inner % 16 == 0, "box has rows of no multiple of 16 bytes");
+  good &= rule(!kSwizzled[swizzle] || inner <= kSwizzled[swizzle], "box has rows wider than its swizzle");
+  if (!good) return kInvalidValue;
   std::memset(map, 0, 128);
   std::memcpy(map, &address, sizeof address);
   std::memcpy(static_cast<char*>(map) + 8, dims, sizeof *dims);

@@ -19,6 +19,19 @@ namespace {
 
 constexpr int64_t kWidth = 8;
 
+// y = x times a matrix of 16-bit floats, whose operands tensor maps describe.
+graph::Graph wide_model() {
+  constexpr int64_t kWide = 256;
+  graph::Graph g;
+  g.name = "wide";
+  graph::Builder b(g, ops::shape_table());
+  const graph::ValueId x = b.input("x", {DType::kF16, {sym::var("rows"), kWide}});
+  std::vector<uint8_t> bytes(2 * kWide * kWide, 0x38);
+  const graph::ValueId w = b.constant("w", {DType::kF16, {kWide, kWide}}, graph::own(std::move(bytes)));
+  b.output("y", ops::matmul(b, x, w));
+  return g;
+}
+
 // y = -x times `links` matrices: a kernel each, or the negation's alone.
 graph::Graph model(int links) {
   graph::Graph g;
@@ -44,10 +57,12 @@ struct Artifact {
   std::string library;
   const stridec_api* api = nullptr;
 
-  Artifact(int links, std::vector<std::string> targets, const std::string& mode = "default") {
+  Artifact(int links, std::vector<std::string> targets, const std::string& mode = "default")
+      : Artifact(model(links), std::move(targets), mode) {}
+  Artifact(const graph::Graph& graph, std::vector<std::string> targets, const std::string& mode = "default") {
     fake_cuda_reset();
     library = folder.file("model.so");
-    CompileOptions options{.model = write_graph(folder, model(links)), .targets = std::move(targets)};
+    CompileOptions options{.model = write_graph(folder, graph), .targets = std::move(targets)};
     options.gpus = {"sm_90a"};
     options.mode = mode;
     const Compilation made = compile(options);
@@ -179,6 +194,27 @@ TEST_CASE("launches that the driver refuses end the run, not the context") {
   CHECK(running.error().find("an illegal memory access was encountered") != std::string::npos);
   fake_cuda()->fail_call = nullptr;
   CHECK(running.run(x, y, STRIDEC_DEVICE_CPU) == STRIDEC_OK);
+}
+
+TEST_CASE("tensor maps are made in the model's context, whatever the caller's is") {
+  const Artifact artifact(wide_model(), {"cuda"});
+  Running running(artifact);
+  REQUIRE_MESSAGE(running.status == STRIDEC_OK, running.message);
+  std::vector<uint16_t> x(512 * 256), y(x.size());
+  int64_t shape[] = {512, 256};
+  stridec_tensor in{}, out{};
+  in.device = out.device = {STRIDEC_DEVICE_CPU, 0};
+  in.ndim = out.ndim = 2;
+  in.dtype = out.dtype = {STRIDEC_DTYPE_FLOAT, 16, 1};
+  in.shape = out.shape = shape;
+  in.data = x.data(), out.data = y.data();
+  CHECK_MESSAGE(running.api->context_run(running.context, &in, 1, &out, 1) == STRIDEC_OK, running.error());
+  fake_cuda()->fail_call = "cuTensorMapEncodeTiled";
+  fake_cuda()->fail_status = 801;
+  shape[0] = 500;
+  CHECK(running.api->context_run(running.context, &in, 1, &out, 1) == STRIDEC_DEVICE_ERROR);
+  CHECK(running.error().find("(CUDA error 801)") != std::string::npos);
+  fake_cuda_reset();
 }
 
 TEST_CASE("without a device that fits, the CPU's code of the same artifact runs") {
