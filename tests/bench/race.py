@@ -70,7 +70,7 @@ def openvino_engine(files, arrays, threads):
     settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
     request = core.compile_model(model, "CPU", settings).create_infer_request()
     for name in names:
-        request.set_tensor(name, openvino.Tensor(np.ascontiguousarray(arrays[name]), shared_memory=True))
+        request.set_tensor(name, openvino.Tensor(np.require(arrays[name], requirements=["C", "W"]), shared_memory=True))
 
     def outputs():
         request.infer()
