@@ -10,14 +10,14 @@ target_include_directories(stridec_runtime PUBLIC ${PROJECT_SOURCE_DIR}/runtime/
 target_link_libraries(stridec_runtime PUBLIC Threads::Threads)
 
 # What goes into artifacts is as users get it, whatever this build is for.
-set(uninstrumented -fno-sanitize=all)
+set(uninstrumented -g0 -fno-sanitize=all)
 if(STRIDEC_COVERAGE)
   list(APPEND uninstrumented -fno-profile-instr-generate -fno-coverage-mapping)
 endif()
 
 # -march: the oldest machine, which must get as far as the sentence that says what it lacks.
 add_library(stridec_runtime_parts OBJECT ${runtime_sources})
-target_compile_options(stridec_runtime_parts PRIVATE ${runtime_flags} -O2 -g0 -DNDEBUG -march=x86-64 -mtune=generic
+target_compile_options(stridec_runtime_parts PRIVATE ${runtime_flags} -O2 -DNDEBUG -march=x86-64 -mtune=generic
                        -fno-stack-protector ${uninstrumented})
 target_include_directories(stridec_runtime_parts PRIVATE ${PROJECT_SOURCE_DIR}/runtime/include)
 

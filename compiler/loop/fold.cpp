@@ -102,10 +102,11 @@ class Folder {
     const Scalar* exponent = constant(let.args[1]);
     const ValueId x = let.args[0];
     if (is(exponent, 2)) let = {let.result, ScalarOp::kMul, {x, x}};
-    if (!is(exponent, 3) && !is(exponent, 4)) return std::nullopt;
+    const bool cube = is(exponent, 3);
+    if (!cube && !is(exponent, 4)) return std::nullopt;
     const ValueId square = add_value(nest_, type_of(let.result));
-    definitions_.emplace_back();
-    let = {let.result, ScalarOp::kMul, {square, is(exponent, 3) ? x : square}};
+    definitions_.emplace_back();  // `exponent` points into these
+    let = {let.result, ScalarOp::kMul, {square, cube ? x : square}};
     return Stmt{Let{square, ScalarOp::kMul, {x, x}}};
   }
 

@@ -23,7 +23,7 @@ list(TRANSFORM image_formats APPEND .cpp)
 add_library(stridec_image_parts OBJECT ${CMAKE_CURRENT_LIST_DIR}/image.cpp ${CMAKE_CURRENT_LIST_DIR}/libc.cpp
             ${image_formats})
 target_compile_options(stridec_image_parts PRIVATE ${image_codecs} -fno-exceptions -fno-rtti -fno-threadsafe-statics
-  -fvisibility=hidden -fPIC -U_FORTIFY_SOURCE -O2 -g0 -DNDEBUG -march=x86-64 -mtune=generic -fno-stack-protector ${uninstrumented}
+  -fvisibility=hidden -fPIC -U_FORTIFY_SOURCE -O2 -DNDEBUG -march=x86-64 -mtune=generic -fno-stack-protector ${uninstrumented}
   -fno-builtin -Wno-builtin-requires-header)
 target_include_directories(stridec_image_parts PRIVATE ${STRIDEC_JPEG_DIR} ${STRIDEC_WEBP_DIR} ${STRIDEC_OPENJPEG_DIR})
 set(STRIDEC_IMAGE_OBJECT ${PROJECT_BINARY_DIR}/runtime/stridec_image.o)
