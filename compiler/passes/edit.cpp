@@ -109,6 +109,14 @@ void Edit::place(Region& region) {
   turn(region.results);
 }
 
+void Edit::visit_region(const Region& region, const std::function<void(NodeId)>& visit) {
+  const std::vector<NodeId> nodes = region.nodes;
+  for (NodeId id : nodes) {
+    visit(id);
+    for (const Region& inner : graph_[id].regions) visit_region(inner, visit);
+  }
+}
+
 void Edit::finish() {
   place(graph_.top);
   graph::compact(graph_);

@@ -30,6 +30,8 @@ class Edit {
   // The nodes that `make` adds go in front of `at`, after `moved`, which leaves its place.
   void insert_before(graph::NodeId at, const std::function<void(graph::Builder&)>& make,
                      std::optional<graph::NodeId> moved = {});
+  // The nodes there are now, each before those of its regions; `visit` may insert and replace.
+  void for_each_node(const std::function<void(graph::NodeId)>& visit) { visit_region(graph_.top, visit); }
   void replace(graph::ValueId value, graph::ValueId by) { replaced_[value] = by; }
 
   // Carries out moves and replacements, and drops what is dead.
@@ -38,6 +40,7 @@ class Edit {
  private:
   void look(const graph::Region& region);
   void place(graph::Region& region);
+  void visit_region(const graph::Region& region, const std::function<void(graph::NodeId)>& visit);
   void turn(std::vector<graph::ValueId>& values) const;
 
   graph::Graph& graph_;

@@ -175,19 +175,11 @@ void fold(Edit& edit, NodeId id) {
   });
 }
 
-void fold(Edit& edit, const graph::Region& region) {
-  const std::vector<NodeId> nodes = region.nodes;
-  for (NodeId id : nodes) {
-    fold(edit, id);
-    for (const graph::Region& inner : edit.graph()[id].regions) fold(edit, inner);
-  }
-}
-
 }  // namespace
 
 void fold_affine(Graph& graph) {
   Edit edit(graph);
-  fold(edit, graph.top);
+  edit.for_each_node([&](NodeId id) { fold(edit, id); });
   edit.finish();
 }
 

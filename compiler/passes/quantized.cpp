@@ -342,19 +342,11 @@ void contract(Edit& edit, NodeId id) {
   });
 }
 
-void contract(Edit& edit, const graph::Region& region) {
-  const std::vector<NodeId> nodes = region.nodes;
-  for (NodeId id : nodes) {
-    contract(edit, id);
-    for (const graph::Region& inner : edit.graph()[id].regions) contract(edit, inner);
-  }
-}
-
 }  // namespace
 
 void contract_quantized(Graph& graph) {
   Edit edit(graph);
-  contract(edit, graph.top);
+  edit.for_each_node([&](NodeId id) { contract(edit, id); });
   edit.finish();
 }
 

@@ -1,6 +1,5 @@
 // A thread per point of the parallel dims: what every nest can fall back to.
 #include <algorithm>
-#include <set>
 
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/emit.h"
@@ -95,13 +94,9 @@ struct PointEmitter {
   }
 
   void declare_locals(bool& scratch) {
-    std::set<loop::BufferId> seen;
-    loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
-      const loop::Access* access = loop::access_of(stmt);
-      if (!access || program[access->buffer].storage != loop::Storage::kLocal ||
-          !seen.insert(access->buffer).second)
-        return;
-      const loop::Buffer& buffer = program[access->buffer];
+    for (const loop::BufferId id : loop::buffers_of(nest)) {
+      const loop::Buffer& buffer = program[id];
+      if (buffer.storage != loop::Storage::kLocal) continue;
       const std::string name = text.fresh("l"), type = text.storage_type(buffer.dtype);
       const Expr elements = schedule::extent_in_elements(buffer);
       const std::optional<int64_t> count = sym::as_const(elements);
@@ -112,8 +107,8 @@ struct PointEmitter {
         text.line(cat(type, "* const ", name, " = (", type, "*)",
                       text.scratch(elements * byte_size(buffer.dtype)), ";"));
       }
-      body.set_buffer(access->buffer, name, buffer.strides);
-    });
+      body.set_buffer(id, name, buffer.strides);
+    }
   }
 
   // Neighbouring points of the fastest dim by vectors.

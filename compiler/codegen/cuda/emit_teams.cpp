@@ -601,19 +601,15 @@ struct TeamEmitter {
   bool uses_locals = false, scratch = false;
 
   void declare_locals() {
-    std::set<loop::BufferId> seen;
     int64_t used = 0;
     const int each = variant.columns ? lanes * width : teams;  // points of a block
-    loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
-      const loop::Access* access = loop::access_of(stmt);
-      if (!access || program[access->buffer].storage != loop::Storage::kLocal ||
-          !seen.insert(access->buffer).second)
-        return;
-      const loop::Buffer& buffer = program[access->buffer];
+    for (const loop::BufferId id : loop::buffers_of(nest)) {
+      const loop::Buffer& buffer = program[id];
+      if (buffer.storage != loop::Storage::kLocal) continue;
       const std::string type = text.storage_type(buffer.dtype);
-      if (const auto found = passed.find(access->buffer); found != passed.end()) {
+      if (const auto found = passed.find(id); found != passed.end()) {
         declared_ += cat("    ", type, " ", found->second, "[", kept_chunks(), "][", width, "];\n");
-        return;
+        continue;
       }
       uses_locals = true;
       const std::string name = text.fresh("l");
@@ -632,9 +628,9 @@ struct TeamEmitter {
         text.line(cat(type, "* const ", name, " = (", type, "*)",
                       text.scratch(of_team * byte_size(buffer.dtype)), ";"));
       }
-      local_[access->buffer] = name;
-      body.set_buffer(access->buffer, name, buffer.strides);
-    });
+      local_[id] = name;
+      body.set_buffer(id, name, buffer.strides);
+    }
   }
 
   // ---- points ----
