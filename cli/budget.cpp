@@ -30,8 +30,8 @@ struct Message {
 };
 Message too_slow, too_large;
 int out = STDERR_FILENO;
-int64_t deadline = 0;  // nanoseconds of the monotonic clock; 0: none
-uint64_t most_pages = 0;
+std::atomic<int64_t> deadline = 0;  // nanoseconds of the monotonic clock; 0: none
+std::atomic<uint64_t> most_pages = 0;
 int statm = -1;
 char stage_name[64] = "working";
 
@@ -43,7 +43,32 @@ int64_t now() {
 
 void put(const char* text, size_t size) { [[maybe_unused]] const auto written = write(out, text, size); }
 
-[[noreturn]] void give_up(const Message& message) {
+// Who has the last word: one thread over budget, or main, which has results or an error to print. Several threads may find
+// at once that something ran out, and a timer's tick is anybody's.
+enum class LastWord { kNobody, kBudget, kMain };
+std::atomic<LastWord> last_word = LastWord::kNobody;
+
+// Whose it was before: kNobody gives it to the caller. The tick is held off first: it may not wait for the thread that it stopped.
+LastWord ask_for_last_word(LastWord wanted) {
+  sigset_t tick;
+  sigemptyset(&tick);
+  sigaddset(&tick, SIGALRM);
+  pthread_sigmask(SIG_BLOCK, &tick, nullptr);
+  LastWord now = LastWord::kNobody;
+  return last_word.compare_exchange_strong(now, wanted) ? LastWord::kNobody : now;
+}
+
+[[noreturn]] void await_end() {
+  for (;;) pause();
+}
+
+// Returns if main speaks already.
+void give_up(const Message& message) {
+  switch (ask_for_last_word(LastWord::kBudget)) {
+    case LastWord::kNobody: break;
+    case LastWord::kBudget: await_end();
+    case LastWord::kMain: return;
+  }
   remove_unfinished_files();
   put(message.before.data(), message.before.size());
   put(stage_name, strnlen(stage_name, sizeof(stage_name)));
@@ -67,10 +92,14 @@ uint64_t own_pages() {
   return numbers[1] - std::min(numbers[1], numbers[2]);
 }
 
-void on_tick(int) {
-  const int before = errno;
+void look() {
   if (deadline != 0 && now() > deadline) give_up(too_slow);
   if (most_pages != 0 && own_pages() > most_pages) give_up(too_large);
+}
+
+void on_tick(int) {
+  const int before = errno;
+  look();
   errno = before;
 }
 
@@ -98,6 +127,7 @@ uint64_t peak_bytes() {
 }
 
 void name_stage(std::string_view stage) {
+  look();  // a busy machine may hold the timer's signal back
   // A reader in a signal handler may see half of each; both are words.
   const size_t size = std::min(stage.size(), sizeof(stage_name) - 1);
   std::memcpy(stage_name, stage.data(), size);
@@ -136,6 +166,14 @@ void enforce(const Budget& budget, const std::string& file, const Globals& globa
   constexpr suseconds_t kTick = 10'000;
   const itimerval timer = {{0, kTick}, {0, kTick}};
   setitimer(ITIMER_REAL, &timer, nullptr);
+}
+
+void lift_budget() {
+  if (deadline == 0 && most_pages == 0) return;
+  if (ask_for_last_word(LastWord::kMain) == LastWord::kBudget) await_end();
+  std::set_new_handler(nullptr);
+  deadline = 0;
+  most_pages = 0;
 }
 
 }  // namespace stridec::cli

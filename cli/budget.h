@@ -20,6 +20,9 @@ struct Budget {
 // The message names `file`.
 void enforce(const Budget& budget, const std::string& file, const Globals& globals);
 
+// The work is done, or has failed: from now on the process says so itself. Returns if it was within budget until now.
+void lift_budget();
+
 // The most memory that the process has had at once, mapped files included. (The kernel's ru_maxrss counts what the
 // parent had before it started this program.)
 uint64_t peak_bytes();

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "cli/budget.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
 #include "cli/interrupt.h"
@@ -33,6 +34,7 @@ constexpr Command kCommands[] = {
 };
 
 int report(const Error& error, const Globals& globals, const std::string& command) {
+  lift_budget();
   const int code = static_cast<int>(error.diagnostic.kind);
   print_error(error.diagnostic, globals);
   if (command == "compile") note("nothing was written", globals);
@@ -87,6 +89,7 @@ int run(int argc, char** argv) {
   }
   try {
     const int code = action();
+    lift_budget();
     finish_output();
     return code;
   } catch (const Error& error) {
