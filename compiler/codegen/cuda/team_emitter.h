@@ -1,0 +1,187 @@
+// The text of one kernel whose points are done by teams of threads; emit_teams.cpp says how. Its parts: emit_teams.cpp
+// (points and the body's top), team_ranges.cpp (loops that are dealt out), team_reduce.cpp (results that meet) and
+// team_split.cpp (ranges that blocks share).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/base/text.h"
+#include "compiler/codegen/cuda/emit.h"
+#include "compiler/codegen/cuda/strip.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/schedule.h"
+
+namespace stridec::codegen::cuda {
+
+constexpr int kKeptElements = 32;  // of a row that a thread keeps
+constexpr int kKeptRows = 8;       // of its columns
+constexpr int kUnrolled = 512;     // statements of a loop's copies
+constexpr int64_t kManyChunks = 1 << 30;
+
+// Of a loop that is dealt out to the team.
+inline bool is_range(const loop::Stmt& stmt) {
+  return loop::body_of(stmt) && !std::holds_alternative<loop::Scan>(stmt.node);
+}
+
+// How many there are, inner ones included.
+int statements(const loop::Block& block);
+
+// CUDA text of sd_shuffle(x, distance): a value of any width from another thread of the warp.
+extern const std::string_view kTeamDeclarations;
+
+struct TeamVariant {
+  bool columns = false;
+  bool keep = false;     // chunks stay in registers
+  bool vectors = false;  // chunks and columns by vectors
+  bool split = false;    // blocks share the range of the only reduction
+  bool narrow = false;   // numbers of chunks fit an int
+};
+
+// Emits one kernel: an object is used for one call of emit, emit_split or emit_combination. The questions before them
+// (conditions, splits, keeps_something) need count_wanted() where they speak of registers.
+class TeamEmitter {
+ public:
+  using Expr = sym::Expr;
+
+  TeamEmitter(const loop::Program& program, const loop::Nest& original, const GpuTarget& target,
+              TeamVariant variant);
+
+  DeviceKernel emit();
+  DeviceKernel emit_split();
+  // The second launch; `shares` are the first one's.
+  DeviceKernel emit_combination(Expr shares, Expr workspace);
+
+  // A loop at the top.
+  struct Range {
+    std::vector<loop::Dim> dims;
+    Expr count = 1, chunks = 1;
+    std::optional<Strip> strip;
+    const loop::Block* block = nullptr;
+  };
+  Range range_of(const loop::Stmt& stmt);
+
+  void count_wanted();
+  bool has_locals() const;
+  bool keeps_something() const;
+  bool any_vectors() const { return width > 1; }
+  int kept_chunks() const { return variant.columns ? kKeptRows : kKeptElements / width; }
+  // The reduction, if the loops of the body are it alone.
+  const loop::Stmt* only_reduction() const;
+  // Blocks per tile of columns: so many that they fill the GPU, each with some work.
+  Expr splits();
+
+  const loop::Program& program;
+  const GpuTarget& target;
+  const schedule::LoopPlan plan;
+  const loop::Nest nest;
+  const TeamVariant variant;
+  const int team, teams;  // threads of a point, points of a block
+  // Columns: the dim, and the team as a grid.
+  loop::Dim column;
+  int lanes = 1, rows = 1;
+  int width = 1;  // elements of a chunk, or points of a lane
+  // What the kernel asks for: of sizes, and of the places of buffers.
+  std::vector<Expr> conditions;
+  std::vector<loop::BufferId> aligned;
+
+ private:
+  // ---- emit_teams.cpp ----
+
+  int threads() const { return team * teams; }
+  // The largest number of points of the ranges that is known; symbols are long.
+  int64_t longest() const;
+
+  // The dims whose points are dealt out to teams; columns count by tiles.
+  std::vector<loop::Dim> grid_dims() const;
+  Expr tiles() const { return variant.columns ? sym::ceildiv(column.extent, lanes * width) : Expr(1); }
+  Expr points() const;
+  // Indices of the dims out of `rest`, an int64_t that is counted down to the first of them.
+  void print_indices(const std::vector<loop::Dim>& dims);
+  void print_column();
+
+  void declare_locals();
+  void print_body();
+  // A statement at the top, for each of a lane's points.
+  void print_top(const loop::Stmt& stmt);
+  // Whether a later loop, done by other threads, reads what the statement writes.
+  bool passes_on(const loop::Stmt& stmt);
+  void barrier() { text_.line(team > 32 || variant.columns ? "__syncthreads();" : "__syncwarp();"); }
+
+  // Columns: a local buffer has an element for each point of the team, neighbours next to each other.
+  std::string local_element(const loop::Access& access);
+  std::function<std::string(const loop::Access&)> top_place();
+  // Of a lane's point: an array's element where a lane has several.
+  std::string of_point(const std::string& name) const;
+  std::string array() const { return variant.columns && width > 1 ? cat("[", width, "]") : ""; }
+  void open_points();
+  void close_points();
+
+  // ---- team_ranges.cpp ----
+
+  std::optional<Strip> strip_of(const loop::Stmt& stmt, int wide) const;
+  // One width for all ranges, so that a thread's chunks are the same in all.
+  void choose_width();
+  // What an access of a range touches, with the range's variables renamed.
+  std::string place_of(const Range& range, const loop::Access& access) const;
+  // Loads that a range has in registers as a whole: by vectors, or single elements at a place that is no data.
+  bool can_keep(const Range& range, const loop::Stmt& stmt) const;
+  // The C type of a chunk's number.
+  const char* chunk_type(const Range& range) const;
+
+  // What is known of a batch of chunks.
+  enum class Batch : uint8_t {
+    kWhole,  // all of them are in the range
+    kLoads,  // those beyond the range are its last, so that no load waits for a comparison of another
+    kSome,   // those beyond the range are left out
+  };
+  // `together` of a thread's chunks, the first of them number `from` of the range; `inside` gets the number of one of
+  // them.
+  void print_chunks(const Range& range, const std::string& from, int together, Batch batch,
+                    const std::function<void(const std::string& first, const std::string& j)>& inside);
+  // Loads of the range that are held in registers, before anything is done with them: all at once, so that their
+  // latencies overlap.
+  std::vector<const loop::Stmt*> held_loads(const Range& range);
+  void print_held(const Range& range, const std::vector<const loop::Stmt*>& loads, const std::string& from,
+                  int together, Batch batch);
+  void print_batch(const Range& range, const std::vector<const loop::Stmt*>& loads, const std::string& from,
+                   int together, bool whole, const std::function<void()>& inside);
+  // The range's chunks of this thread; `inside` prints one value's end.
+  void print_range(const Range& range, const std::function<void()>& inside);
+
+  // ---- team_reduce.cpp ----
+
+  std::vector<DType> dtypes_of(const loop::Reduce& reduce) const;
+  // Partial results of a reduce: one name a part, for each of a lane's points.
+  std::vector<std::string> print_partial(const loop::Reduce& reduce, const loop::Stmt& stmt);
+  void print_shuffles(const loop::Reduce& reduce, const std::vector<std::string>& points,
+                      const std::vector<DType>& dtypes, int from, int to);
+  void print_meeting(const loop::Reduce& reduce, const std::vector<std::string>& into,
+                     const std::vector<std::string>& points, const std::vector<DType>& dtypes);
+  void print_reduce(const loop::Reduce& reduce, const loop::Stmt& stmt);
+
+  // ---- team_split.cpp ----
+
+  // Where the results of a split begin in the workspace, and where the next part does.
+  Expr part_elements() { return splits() * points() * column.extent; }
+  Expr part_offset(const std::vector<DType>& dtypes, size_t part);
+
+  KernelText text_;
+  Body body_;
+  sym::Facts facts_;
+  // Registers that hold a load's chunks: place (what is loaded, by which range) -> name; how many loops want it.
+  std::map<std::string, int> wanted_;
+  std::map<std::string, std::string> kept_;
+  std::map<loop::BufferId, std::string> passed_;  // local buffers in registers
+  std::map<loop::BufferId, std::string> local_;   // and those in memory
+  bool uses_locals_ = false, scratch_ = false;
+  std::string declared_;  // declarations before the body's
+  std::string chunks_;    // the name of the current range's number of chunks
+};
+
+}  // namespace stridec::codegen::cuda

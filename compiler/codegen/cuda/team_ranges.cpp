@@ -1,0 +1,274 @@
+// Ranges of a team: which loads stay in registers, and how a thread walks its chunks.
+#include "compiler/codegen/cuda/team_emitter.h"
+
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+#include "compiler/codegen/cuda/frame.h"
+#include "compiler/codegen/cuda/prelude.h"
+#include "compiler/loop/analysis.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/effects.h"
+#include "compiler/sym/text.h"
+
+namespace stridec::codegen::cuda {
+namespace {
+
+constexpr int kHeldWords = 64;  // registers for loads in flight
+
+}  // namespace
+
+std::optional<Strip> TeamEmitter::strip_of(const loop::Stmt& stmt, int wide) const {
+  const std::vector<loop::Dim> dims = loop::dims_of(stmt);
+  sym::Facts inside = facts_;
+  for (const loop::Dim& dim : dims) inside.set_index(dim.var, dim.extent);
+  if (!variant.columns && dims.empty()) return std::nullopt;
+  const loop::Dim& along = variant.columns ? column : dims.back();
+  return plan_strip(program, nest, *loop::body_of(stmt), along.var, along.extent, inside, wide);
+}
+
+void TeamEmitter::choose_width() {
+  if (!variant.vectors) return;
+  for (const loop::Stmt& stmt : nest.body)
+    if (is_range(stmt))
+      if (const auto strip = strip_of(stmt, 0)) width = std::max(width, strip->width);
+  if (width == 1) return;
+  for (const loop::Stmt& stmt : nest.body) {
+    if (!is_range(stmt) || (!variant.columns && loop::dims_of(stmt).empty())) continue;
+    const auto strip = strip_of(stmt, width);
+    if (!strip) {
+      width = 1;
+      return;
+    }
+  }
+}
+
+TeamEmitter::Range TeamEmitter::range_of(const loop::Stmt& stmt) {
+  Range range;
+  range.dims = loop::dims_of(stmt);
+  range.block = loop::body_of(stmt);
+  for (const loop::Dim& dim : range.dims) range.count *= dim.extent;
+  range.chunks = range.count;
+  if (width == 1) return range;
+  range.strip = strip_of(stmt, width);
+  if (!range.strip) return range;
+  if (!variant.columns) range.chunks = sym::floordiv(range.count, width);
+  conditions.insert(conditions.end(), range.strip->conditions.begin(), range.strip->conditions.end());
+  for (loop::BufferId id : range.strip->aligned)
+    if (!std::count(aligned.begin(), aligned.end(), id)) aligned.push_back(id);
+  return range;
+}
+
+std::string TeamEmitter::place_of(const Range& range, const loop::Access& access) const {
+  sym::Expr offset = loop::offset_of(program, access);
+  std::string extents;
+  for (size_t d = 0; d < range.dims.size(); ++d) {
+    offset = sym::substitute(offset, range.dims[d].var, sym::var(cat("%range", d)));
+    extents += " " + sym::to_string(range.dims[d].extent);
+  }
+  return cat(access.buffer.value, " ", sym::to_string(sym::simplify(offset, facts_)), extents);
+}
+
+bool TeamEmitter::can_keep(const Range& range, const loop::Stmt& stmt) const {
+  const auto* load = std::get_if<loop::Load>(&stmt.node);
+  if (!load || program[load->access.buffer].storage == loop::Storage::kLocal) return false;
+  if (range.strip) return std::count(range.strip->vectors.begin(), range.strip->vectors.end(), &stmt) > 0;
+  if (width > 1 || !load->access.mask.is_const(1)) return false;
+  const loop::Effects effects = loop::effects_of(nest);
+  if (std::count(effects.writes.begin(), effects.writes.end(), load->access.buffer)) return false;
+  for (const sym::Expr& index : load->access.index)
+    for (const sym::Expr& var : sym::free_vars(index)) {
+      auto is = [&](const loop::Dim& dim) { return dim.var == var; };
+      if (sym::is_index(var) && std::none_of(nest.dims.begin(), nest.dims.end(), is) &&
+          std::none_of(range.dims.begin(), range.dims.end(), is))
+        return false;
+    }
+  return true;
+}
+
+void TeamEmitter::count_wanted() {
+  std::map<loop::BufferId, std::set<std::string>> local;
+  std::map<loop::BufferId, int> all, direct;
+  loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+    if (const loop::Access* access = loop::access_of(stmt)) ++all[access->buffer];
+  });
+  for (const loop::Stmt& stmt : nest.body) {
+    if (!is_range(stmt)) continue;
+    const Range range = range_of(stmt);
+    std::set<std::string> here;
+    for (const loop::Stmt& inner : *range.block) {
+      const loop::Access* access = loop::access_of(inner);
+      if (!access) continue;
+      if (can_keep(range, inner)) here.insert(place_of(range, *access));
+      if (program[access->buffer].storage != loop::Storage::kLocal || !access->mask.is_const(1)) continue;
+      ++direct[access->buffer];
+      local[access->buffer].insert(place_of(range, *access));
+    }
+    for (const std::string& place : here) ++wanted_[place];
+  }
+  for (const auto& [buffer, places] : local)
+    if (variant.keep && places.size() == 1 && direct[buffer] == all[buffer])
+      passed_[buffer] = cat("row", passed_.size());
+}
+
+bool TeamEmitter::has_locals() const {
+  const std::vector<loop::BufferId> buffers = loop::buffers_of(nest);
+  return std::any_of(buffers.begin(), buffers.end(),
+                     [&](loop::BufferId id) { return program[id].storage == loop::Storage::kLocal; });
+}
+
+bool TeamEmitter::keeps_something() const {
+  return !passed_.empty() ||
+         std::any_of(wanted_.begin(), wanted_.end(), [](const auto& entry) { return entry.second > 1; });
+}
+
+const char* TeamEmitter::chunk_type(const Range& range) const {
+  return variant.keep || variant.narrow || facts_.bounds(range.chunks).hi < kManyChunks ? "int" : "int64_t";
+}
+
+void TeamEmitter::print_chunks(
+    const Range& range, const std::string& from, int together, Batch batch,
+    const std::function<void(const std::string& first, const std::string& j)>& inside) {
+  const std::string c = text_.fresh("c"), j = text_.fresh("j");
+  text_.line("#pragma unroll");
+  text_.open(cat("for (int ", j, " = 0; ", j, " < ", together, "; ++", j, ")"));
+  const std::string number = cat(from, " + ", j, " * ", rows);
+  if (batch == Batch::kLoads) {
+    const std::string last = cat(chunks_, " - 1");
+    text_.line(cat("const ", chunk_type(range), " ", c, " = ", number, " < ", last, " ? ", number, " : ",
+                   last, ";"));
+  } else {
+    text_.line(cat("const ", chunk_type(range), " ", c, " = ", number, ";"));
+    if (batch == Batch::kSome)
+      text_.open(cat("if (", variant.columns ? "live && " : "", c, " < ", chunks_, ")"));
+  }
+  std::string first = cat("((int64_t)", c, range.strip && !variant.columns ? cat(" * ", width, ")") : ")");
+  if (range.dims.size() > 1) {
+    const std::string left = text_.fresh("t");
+    text_.line(cat("int64_t ", left, " = ", first, ";"));
+    for (size_t d = range.dims.size(); d-- > 1;) {
+      const std::string extent = body_.index(range.dims[d].extent), name = text_.fresh("t");
+      text_.line(cat("const int64_t ", name, " = ", left, " % ", extent, ";"));
+      text_.line(cat(left, " /= ", extent, ";"));
+      if (d + 1 == range.dims.size()) first = name;
+      body_.set_index(range.dims[d].var, name);
+    }
+    body_.set_index(range.dims[0].var, left);
+  } else if (!range.dims.empty()) {
+    body_.set_index(range.dims[0].var, first);
+  }
+  inside(first, j);
+  if (batch == Batch::kSome) text_.close();
+  text_.close();
+}
+
+std::vector<const loop::Stmt*> TeamEmitter::held_loads(const Range& range) {
+  std::vector<const loop::Stmt*> out;
+  std::set<std::string> seen;
+  for (const loop::Stmt& stmt : *range.block) {
+    if (!can_keep(range, stmt)) continue;
+    const std::string place = place_of(range, *loop::access_of(stmt));
+    if (variant.keep && wanted_[place] < 2) continue;
+    if (!kept_.count(place) && seen.insert(place).second) out.push_back(&stmt);
+  }
+  return out;
+}
+
+void TeamEmitter::print_held(const Range& range, const std::vector<const loop::Stmt*>& loads,
+                             const std::string& from, int together, Batch batch) {
+  if (loads.empty()) return;
+  for (const loop::Stmt* stmt : loads) {
+    const loop::Access& access = *loop::access_of(*stmt);
+    const std::string storage = text_.storage_type(program[access.buffer].dtype), name = text_.fresh("held");
+    kept_[place_of(range, access)] = name;
+    const std::string declaration =
+        cat(range.strip ? cat("Vec<", storage, ", ", width, ">") : storage, " ", name, "[", together, "];");
+    if (variant.keep)
+      declared_ += cat("    ", declaration, "\n");
+    else
+      text_.line(declaration);
+  }
+  // Without a chunk there is nothing to load; in a loop over chunks there is one.
+  if (variant.keep) text_.open(cat("if (", chunks_, " > 0)"));
+  print_chunks(range, from, together, batch, [&](const std::string& first, const std::string& j) {
+    if (range.strip) body_.set_index(range.strip->var, variant.columns ? "column" : first);
+    for (const loop::Stmt* stmt : loads) {
+      const loop::Access& access = *loop::access_of(*stmt);
+      const std::string element = cat(text_.pointer(access.buffer), " + ", body_.offset(access));
+      text_.line(cat(
+          kept_[place_of(range, access)], "[", j,
+          "] = ", range.strip ? cat("sd_load<", width, ">(", element, ")") : cat("*(", element, ")"), ";"));
+    }
+  });
+  if (variant.keep) text_.close();
+}
+
+void TeamEmitter::print_batch(const Range& range, const std::vector<const loop::Stmt*>& loads,
+                              const std::string& from, int together, bool whole,
+                              const std::function<void()>& inside) {
+  print_held(range, loads, from, together, whole ? Batch::kWhole : Batch::kLoads);
+  const Batch batch = whole ? Batch::kWhole : Batch::kSome;
+  print_chunks(range, from, together, batch, [&](const std::string& first, const std::string& j) {
+    body_.place = [&](const loop::Access& access) -> std::string {
+      const auto found = passed_.find(access.buffer);
+      if (found != passed_.end()) return cat(found->second, "[", j, "][", range.strip ? "u" : "0", "]");
+      if (range.strip || !access.mask.is_const(1)) return local_element(access);
+      const auto held = kept_.find(place_of(range, access));
+      return held == kept_.end() ? local_element(access) : cat(held->second, "[", j, "]");
+    };
+    if (!range.strip) {
+      body_.print(*range.block);
+      inside();
+    } else {
+      print_strip(
+          text_, body_, program, *range.block, *range.strip, variant.columns ? "column" : first,
+          [&](const loop::Stmt& stmt) -> std::string {
+            const auto found = kept_.find(place_of(range, *loop::access_of(stmt)));
+            return found == kept_.end() ? "" : cat(found->second, "[", j, "]");
+          },
+          inside);
+    }
+    body_.place = top_place();
+  });
+}
+
+void TeamEmitter::print_range(const Range& range, const std::function<void()>& inside) {
+  chunks_ = text_.fresh("n");
+  text_.line(cat("const ", chunk_type(range), " ", chunks_, " = ", body_.index(range.chunks), ";"));
+  const std::vector<const loop::Stmt*> loads = held_loads(range);
+  const sym::Facts outer = facts_;
+  for (const loop::Dim& dim : range.dims) facts_.set_index(dim.var, dim.extent);
+  if (variant.keep) {
+    print_batch(range, loads, "row", kept_chunks(), false, inside);
+  } else {
+    int words = 0;
+    for (const loop::Stmt* stmt : loads)
+      words += std::max(1, width * byte_size(program[loop::access_of(*stmt)->buffer].dtype) / 4);
+    int together = width == 1 ? 16 : variant.columns ? 8 : 4;
+    while (together > 1 &&
+           (together * words > kHeldWords || together * width * statements(*range.block) > kUnrolled))
+      together /= 2;
+    if (loads.empty()) together = 4;
+    const std::string from = text_.fresh("c");
+    text_.line(cat(chunk_type(range), " ", from, " = ",
+                   variant.split ? cat("split * ", together * rows, " + ") : "", "row;"));
+    // Blocks that share a range take its batches by turns, so that what they read at a time lies together.
+    const std::string turns = variant.split ? " * " + text_.size(splits()) : "";
+    text_.open(cat("for (; ", variant.columns ? "live && " : "", from, " + ", (together - 1) * rows, " < ",
+                   chunks_, "; ", from, " += ", together * rows, turns, ")"));
+    print_batch(range, loads, from, together, true, inside);
+    text_.close();
+    kept_.clear();
+    text_.open(cat("if (", from, " < ", chunks_, ")"));
+    print_batch(range, loads, from, together, false, inside);
+    text_.close();
+    kept_.clear();
+  }
+  facts_ = outer;
+}
+
+}  // namespace stridec::codegen::cuda

@@ -1,0 +1,124 @@
+// Reduces of a team: a partial result a thread, which meet by shuffles and then in shared memory.
+#include "compiler/codegen/cuda/team_emitter.h"
+
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+#include "compiler/codegen/cuda/frame.h"
+#include "compiler/codegen/cuda/prelude.h"
+#include "compiler/loop/analysis.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/effects.h"
+#include "compiler/sym/text.h"
+
+namespace stridec::codegen::cuda {
+
+std::vector<DType> TeamEmitter::dtypes_of(const loop::Reduce& reduce) const {
+  std::vector<DType> out;
+  for (loop::ValueId id : reduce.results) out.push_back(nest.values[id.value].dtype);
+  return out;
+}
+
+std::vector<std::string> TeamEmitter::print_partial(const loop::Reduce& reduce, const loop::Stmt& stmt) {
+  const std::vector<DType> dtypes = dtypes_of(reduce);
+  std::vector<std::string> into, points;
+  for (DType dtype : dtypes) {
+    into.push_back(text_.fresh("a"));
+    points.push_back(of_point(into.back()));
+    text_.line(cat(text_.value_type(dtype), " ", into.back(), array(), ";"));
+  }
+  open_points();
+  for (size_t p = 0; p < into.size(); ++p)
+    text_.line(cat(points[p], " = ", body_.identity(reduce.combine, dtypes[p], p), ";"));
+  close_points();
+  print_range(range_of(stmt), [&] {
+    std::vector<std::string> from;
+    for (loop::ValueId id : reduce.yields) from.push_back(body_.value(id).text);
+    body_.print_combine(reduce.combine, points, from, dtypes, 1);
+  });
+  print_meeting(reduce, into, points, dtypes);
+  return points;
+}
+
+void TeamEmitter::print_shuffles(const loop::Reduce& reduce, const std::vector<std::string>& points,
+                                 const std::vector<DType>& dtypes, int from, int to) {
+  if (from < to) return;
+  const std::string d = text_.fresh("d");
+  text_.line("#pragma unroll");
+  text_.open(cat("for (int ", d, " = ", from, "; ", d, " >= ", to, "; ", d, " >>= 1)"));
+  open_points();
+  std::vector<std::string> others;
+  for (size_t p = 0; p < points.size(); ++p) {
+    others.push_back(text_.fresh("v"));
+    text_.line(cat("const ", text_.value_type(dtypes[p]), " ", others.back(), " = sd_shuffle(", points[p],
+                   ", ", d, ");"));
+  }
+  // Both sides of a pair combine in the same order, so that all threads hold the same bits.
+  body_.print_combine(reduce.combine, points, others, dtypes, 1);
+  close_points();
+  text_.close();
+}
+
+void TeamEmitter::print_meeting(const loop::Reduce& reduce, const std::vector<std::string>& into,
+                                const std::vector<std::string>& points, const std::vector<DType>& dtypes) {
+  const int side = variant.columns ? lanes : 1;  // neighbours in a warp that do not meet
+  print_shuffles(reduce, points, dtypes, std::min(team, 32) / 2, side);
+  if (team <= 32) return;
+  const int warps = team / std::max(32, side), all = variant.columns ? lanes * width : 1;
+  if (warps == 1) return;
+  const std::string warp = cat("threadIdx.x / ", std::max(32, side));
+  const std::string at = variant.columns ? cat("[lane * ", width, width > 1 ? " + u]" : "]") : "[0]";
+  for (size_t p = 0; p < into.size(); ++p)
+    text_.line(
+        cat("__shared__ ", text_.value_type(dtypes[p]), " part_", into[p], "[", warps, "][", all, "];"));
+  text_.open(cat("if (threadIdx.x % ", std::max(32, side), " < ", side, ")"));
+  open_points();
+  for (size_t p = 0; p < into.size(); ++p)
+    text_.line(cat("part_", into[p], "[", warp, "]", at, " = ", points[p], ";"));
+  close_points();
+  text_.close();
+  text_.line("__syncthreads();");
+  if (!variant.columns) {
+    for (size_t p = 0; p < into.size(); ++p)
+      text_.line(cat(into[p], " = part_", into[p], "[threadIdx.x % ", warps, "][0];"));
+    print_shuffles(reduce, points, dtypes, warps / 2, 1);
+  } else {
+    open_points();
+    for (size_t p = 0; p < into.size(); ++p) text_.line(cat(points[p], " = part_", into[p], "[0]", at, ";"));
+    const std::string w = text_.fresh("w");
+    text_.line("#pragma unroll");
+    text_.open(cat("for (int ", w, " = 1; ", w, " < ", warps, "; ++", w, ")"));
+    std::vector<std::string> others;
+    for (size_t p = 0; p < into.size(); ++p) {
+      others.push_back(text_.fresh("v"));
+      text_.line(cat("const ", text_.value_type(dtypes[p]), " ", others.back(), " = part_", into[p], "[", w,
+                     "]", at, ";"));
+    }
+    body_.print_combine(reduce.combine, points, others, dtypes, 1);
+    text_.close();
+    close_points();
+  }
+  text_.line("__syncthreads();");  // before the next point writes them
+}
+
+void TeamEmitter::print_reduce(const loop::Reduce& reduce, const loop::Stmt& stmt) {
+  const std::vector<DType> dtypes = dtypes_of(reduce);
+  const std::vector<std::string> points = print_partial(reduce, stmt);
+  for (size_t p = 0; p < points.size(); ++p) {
+    const std::string result = text_.fresh("v");
+    text_.line(cat(array().empty() ? "const " : "", text_.value_type(dtypes[p]), " ", result, array(),
+                   array().empty() ? cat(" = ", body_.rounded(points[p], dtypes[p], 1)) : "", ";"));
+    if (!array().empty()) {
+      open_points();
+      text_.line(cat(result, "[u] = ", body_.rounded(points[p], dtypes[p], 1), ";"));
+      close_points();
+    }
+    body_.set_value(reduce.results[p], {of_point(result), dtypes[p], 1});
+  }
+}
+
+}  // namespace stridec::codegen::cuda

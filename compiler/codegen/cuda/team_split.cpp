@@ -1,0 +1,150 @@
+// Reductions of few columns and many rows, whose range blocks share: the launch that leaves a result a block in the
+// workspace, and the one that combines them.
+#include "compiler/codegen/cuda/team_emitter.h"
+
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+#include "compiler/codegen/cuda/frame.h"
+#include "compiler/codegen/cuda/prelude.h"
+#include "compiler/loop/analysis.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/effects.h"
+#include "compiler/sym/text.h"
+
+namespace stridec::codegen::cuda {
+namespace {
+
+constexpr int kCombineRows = 8;  // of a block that combines them, 32 points wide
+
+int value_bytes(DType dtype) { return is_storage_float(dtype) ? 4 : byte_size(dtype); }
+
+}  // namespace
+
+const loop::Stmt* TeamEmitter::only_reduction() const {
+  const loop::Stmt* found = nullptr;
+  for (const loop::Stmt& stmt : nest.body) {
+    if (!loop::body_of(stmt)) continue;
+    if (found || !std::holds_alternative<loop::Reduce>(stmt.node)) return nullptr;
+    found = &stmt;
+  }
+  return found;
+}
+
+sym::Expr TeamEmitter::splits() {
+  const Range range = range_of(*only_reduction());
+  const sym::Expr room =
+      sym::floordiv(8 * target.multiprocessors * 256 / team, sym::max(1, points() * tiles()));
+  return sym::simplify(sym::max(1, sym::min(room, sym::floordiv(range.chunks, 8 * rows))), program.facts);
+}
+
+sym::Expr TeamEmitter::part_offset(const std::vector<DType>& dtypes, size_t part) {
+  sym::Expr out = 0;
+  for (size_t p = 0; p < part; ++p) out += sym::align_up(part_elements() * value_bytes(dtypes[p]), 64);
+  return out;
+}
+
+DeviceKernel TeamEmitter::emit_split() {
+  const loop::Stmt& stmt = *only_reduction();
+  const auto& reduce = std::get<loop::Reduce>(stmt.node);
+  const std::vector<DType> dtypes = dtypes_of(reduce);
+  const Range range = range_of(stmt);
+  const std::string n = text_.size(splits());
+  text_.line("#if __CUDA_ARCH__ >= 900 && !defined STRIDEC_EMULATE");
+  text_.line("asm volatile(\"griddepcontrol.launch_dependents;\");");  // the combination may wait in place
+  text_.line("#endif");
+  text_.line(cat("const int lane = threadIdx.x % ", lanes, ", row = threadIdx.x / ", lanes, ";"));
+  text_.line("int64_t rest = blockIdx.x;");
+  print_column();
+  text_.line(cat("const int64_t split = rest % ", n, ", point = rest / ", n, ";"));
+  text_.line("rest = point;");
+  print_indices(grid_dims());
+  for (const loop::Stmt& before : nest.body) {
+    if (&before == &stmt) break;
+    if (!std::holds_alternative<loop::Store>(before.node)) print_top(before);
+  }
+  const std::vector<std::string> parts = print_partial(reduce, stmt);
+  text_.open("if (row == 0 && live)");
+  open_points();
+  for (size_t p = 0; p < parts.size(); ++p) {
+    const std::string type = text_.value_type(dtypes[p]);
+    text_.line(cat("((", type, "*)(workspace + ", text_.size(part_offset(dtypes, p)), "))[(split * ",
+                   text_.size(points()), " + point) * ", text_.size(column.extent), " + column",
+                   width > 1 ? " + u" : "", "] = ", parts[p], ";"));
+  }
+  close_points();
+  text_.close();
+  Geometry geometry{.grid = {points() * tiles() * splits(), 1, 1}, .threads = threads()};
+  geometry.workspace_bytes = part_offset(dtypes, parts.size());
+  return finish(text_, std::move(geometry), cat(kTeamDeclarations, strip_declarations()));
+}
+
+DeviceKernel TeamEmitter::emit_combination(sym::Expr shares, sym::Expr workspace) {
+  const auto& reduce = std::get<loop::Reduce>(only_reduction()->node);
+  const std::vector<DType> dtypes = dtypes_of(reduce);
+  const sym::Expr elements = shares * points() * column.extent;
+  text_.line("#if __CUDA_ARCH__ >= 900 && !defined STRIDEC_EMULATE");
+  text_.line("asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");");
+  text_.line("#endif");
+  text_.line(cat("const int64_t point = blockIdx.x * (int64_t)32 + threadIdx.x % 32, all = ",
+                 body_.index(points() * column.extent), ";"));
+  text_.line("const int64_t at = point < all ? point : all - 1;");
+  text_.line("const int row = threadIdx.x / 32;");
+  // First the partial results of every eighth split, in order, then those of the rows.
+  std::vector<std::string> into;
+  sym::Expr offset = 0;
+  for (size_t p = 0; p < dtypes.size(); ++p) {
+    const std::string type = text_.value_type(dtypes[p]);
+    into.push_back(text_.fresh("a"));
+    text_.line(cat(type, " ", into[p], " = ", body_.identity(reduce.combine, dtypes[p], p), ";"));
+    text_.line(cat("const ", type, "* const from_", into[p], " = (const ", type, "*)(workspace + ",
+                   text_.size(offset), ") + at;"));
+    text_.line(cat("__shared__ ", type, " part_", into[p], "[", kCombineRows, "][32];"));
+    offset += sym::align_up(elements * value_bytes(dtypes[p]), 64);
+  }
+  auto combine = [&](const std::function<std::string(const std::string&)>& element) {
+    std::vector<std::string> from;
+    for (size_t p = 0; p < dtypes.size(); ++p) {
+      from.push_back(text_.fresh("v"));
+      text_.line(cat("const ", text_.value_type(dtypes[p]), " ", from[p], " = ", element(into[p]), ";"));
+    }
+    body_.print_combine(reduce.combine, into, from, dtypes, 1);
+  };
+  text_.line("#pragma unroll 8");
+  text_.open(cat("for (int64_t s = row; s < ", text_.size(shares), "; s += ", kCombineRows, ")"));
+  combine([](const std::string& a) { return cat("from_", a, "[s * all]"); });
+  text_.close();
+  for (const std::string& a : into) text_.line(cat("part_", a, "[row][threadIdx.x % 32] = ", a, ";"));
+  text_.line("__syncthreads();");
+  text_.line("if (row > 0 || point >= all) return;");
+  text_.line("#pragma unroll");
+  text_.open(cat("for (int r = 1; r < ", kCombineRows, "; ++r)"));
+  combine([](const std::string& a) { return cat("part_", a, "[r][threadIdx.x % 32]"); });
+  text_.close();
+  text_.line(cat("int64_t rest = at / ", body_.index(column.extent), ";"));
+  text_.line(cat("const int64_t column = at % ", body_.index(column.extent), ";"));
+  body_.set_index(column.var, "column");
+  print_indices(grid_dims());
+  for (const loop::Stmt& stmt : nest.body) {
+    if (&stmt != only_reduction()) {
+      body_.print(stmt);
+      continue;
+    }
+    for (size_t p = 0; p < dtypes.size(); ++p) {
+      const std::string result = text_.fresh("v");
+      text_.line(cat("const ", text_.value_type(dtypes[p]), " ", result, " = ",
+                     body_.rounded(into[p], dtypes[p], 1), ";"));
+      body_.set_value(reduce.results[p], {result, dtypes[p], 1});
+    }
+  }
+  Geometry geometry{.grid = {sym::ceildiv(points() * column.extent, 32), 1, 1}, .threads = 32 * kCombineRows};
+  geometry.workspace_bytes = workspace;
+  geometry.dependent_launch = target.clusters;
+  return finish(text_, std::move(geometry));
+}
+
+}  // namespace stridec::codegen::cuda
