@@ -11,7 +11,7 @@ target_link_libraries(stridec_runtime PUBLIC Threads::Threads)
 
 # What goes into artifacts is as users get it, whatever this build is for.
 set(uninstrumented -g0 -fno-sanitize=all)
-if(STRIDEC_COVERAGE)
+if(STRIDEC_INSTRUMENT)
   list(APPEND uninstrumented -fno-profile-instr-generate -fno-coverage-mapping)
 endif()
 

@@ -1,16 +1,21 @@
 #!/bin/bash
 # Builds everything and runs all tests. The last line is "N passed, N failed".
 #
-#   bash tests/run.sh [name...]     only the suites and test_* executables with one of these names
+#   bash tests/run.sh [name...]     only the suites, or unit tests (test_<folder>), with one of these names
 #   STRIDEC_BUILD                   the build folder (default build)
 set -uo pipefail
 cd "$(dirname "$0")/.."
 build=${STRIDEC_BUILD:-build}
-only=("$@")
+only=("$@") unit_tests=
+for name in "$@"; do
+  case $name in test_*) unit_tests+=" $name" only+=(unit) ;; esac
+done
+export unit_tests
 
-# Suites beside the unit tests: "name|command". A command prints "N passed, N failed" as its last such line; it runs in
+# "name|command". A command prints "N passed, N failed" as its last such line; it runs in
 # the source folder with $python (NumPy, ONNX, onnxruntime), $build and $stridec (the program) set.
 suites=(
+  'unit|bash tests/unit.sh "$build" $unit_tests'
   'layers|$python tests/check_layers.py'
   'cli|$python tests/cli/run.py'
   'models|$python tests/models/run.py $([ -n "${STRIDEC_QUICK:-}" ] || echo --all)'
@@ -21,8 +26,8 @@ suites=(
   'quickstart|bash samples/quickstart.sh && echo 1 passed, 0 failed'
 )
 
-# The instrumented builds cost as much again as the first, each; STRIDEC_QUICK leaves them out.
-[ -n "${STRIDEC_QUICK:-}" ] || suites+=('sanitize|bash tests/sanitize.sh' 'coverage|bash tests/coverage.sh')
+# The instrumented build costs as much again as the first; STRIDEC_QUICK leaves it out.
+[ -n "${STRIDEC_QUICK:-}" ] || suites+=('instrumented|bash tests/instrumented.sh')
 
 bash .ci/setup || { echo "0 passed, 1 failed"; exit 1; }
 export build stridec=$build/stridec python=${STRIDEC_CACHE:-$HOME/.cache/stridec}/python/bin/python
@@ -52,18 +57,6 @@ seconds() { awk -v a="$started" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }'; }
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-for source in tests/unit/*/; do
-  name=test_$(basename "$source")
-  [ -n "$(find "$source" -maxdepth 1 -name '*.cpp' -print -quit)" ] && wanted "$name" || continue
-  started=$EPOCHREALTIME
-  "$build/$name" > "$log" 2>&1
-  status=$?
-  # "[doctest] test cases:  3 |  3 passed | 0 failed | 0 skipped"
-  numbers=$(sed -nE 's/^\[doctest\] test cases: *[0-9]+ \| *([0-9]+) passed \| *([0-9]+) failed.*/\1 \2/p' "$log")
-  { [ "$status" = 0 ] && [ -n "$numbers" ]; } || cat "$log"
-  count "$name" "$status" $numbers
-done
-
 for suite in "${suites[@]}"; do
   name=${suite%%|*}
   wanted "$name" || continue
@@ -73,7 +66,8 @@ for suite in "${suites[@]}"; do
   numbers=$(sed -nE 's/^([0-9]+) passed, ([0-9]+) failed.*/\1 \2/p' "$log" | tail -1)
   [ "$status" = 0 ] && [ "${numbers#* }" = 0 ] || cat "$log"
   count "$name" "$status" $numbers
-  [ "$name" != coverage ] || sed '/ passed, /d; s/^/    /' "$log" # the table is its result
+  # Rows and tables are what these have to say.
+  [ "$name" != unit ] && [ "$name" != instrumented ] || sed '$d; s/^/    /' "$log"
 done
 
 [ ${#broken[@]} -eq 0 ] || echo "failed: ${broken[*]}"
