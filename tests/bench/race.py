@@ -2,6 +2,10 @@
 
     python tests/bench/race.py [name...] [--case N] [--threads 2] [--rounds 7] [--seconds 0.5] [--json FILE] [--engines ...]
 
+Engines are stridec, stridec-tuned (--mode max-autotune), stridec-latency (--mode reduce-overhead; raced if named by
+--engines), onnxruntime and openvino. Each of stridec's is one library for all cases of a model; its ratios are to each
+peer and to the better of them in that case.
+
 Each engine runs in a process of its own and is stopped (SIGSTOP) while another is measured: idle thread pools that spin
 would take the cores from their rivals. Engines take turns within a round, in an order that moves by one each round, so
 that drifts of the machine (clock, which cores share a cache, neighbours) meet all of them; a ratio is the median over
@@ -9,7 +13,8 @@ rounds of the ratio of a round's medians. Outputs are compared with onnxruntime'
 What other processes took from the machine during a measurement is shown, and warned about above 5 %.
 
 NAME=FILE races another file for the model's cases, such as a quantised one that tests/bench/quantize.py made; there
---tolerance says what counts as equal, and --flag goes to the compiler.
+--tolerance says what counts as equal, and --flag goes to the compiler. --tune-db says where stridec-tuned finds and
+keeps what it measures: an empty file makes its compile times those of a cold cache.
 
 OpenVINO is given the case's static shape, which is its best; the others serve every shape with what they loaded.
 Environment: stridec (the program, default build/stridec), build (for temporary files, default build).
@@ -43,24 +48,24 @@ TOLERANCE = 1e-4
 # ---- engines: each answers with a function that runs the model and one that gives the outputs ----
 
 
-def stridec_engine(files, arrays, threads):
+def stridec_engine(files, arrays, threads, engine):
     import stridec
 
-    model = stridec.Model(files["library"])
+    model = stridec.Model(files["library"] % engine)
     context = model.context(threads=threads)
     inputs = [arrays[value.name] for value in model.inputs]
     run = context.prepare(*inputs)
     return run, lambda: dict(zip([value.name for value in model.outputs], context.run(*inputs)))
 
 
-def onnxruntime_engine(files, arrays, threads):
+def onnxruntime_engine(files, arrays, threads, _):
     session = models.reference_session(files["model"], threads)
     names = [value.name for value in session.get_outputs()]
     given = models.feed(session, arrays)
     return lambda: session.run(None, given), lambda: dict(zip(names, session.run(None, given)))
 
 
-def openvino_engine(files, arrays, threads):
+def openvino_engine(files, arrays, threads, _):
     import openvino
 
     core = openvino.Core()
@@ -79,14 +84,16 @@ def openvino_engine(files, arrays, threads):
     return request.infer, outputs
 
 
-ENGINES = {"stridec": stridec_engine, "onnxruntime": onnxruntime_engine, "openvino": openvino_engine}
+OURS = {"stridec": "default", "stridec-tuned": "max-autotune", "stridec-latency": "reduce-overhead"}  # modes of compile
+PEERS = {"onnxruntime": onnxruntime_engine, "openvino": openvino_engine}
+ENGINES = {**{engine: stridec_engine for engine in OURS}, **PEERS}
 
 
 def serve(engine, files, case, threads, pipe):
     """In the engine's process: answers each request (seconds) with the times of the runs that fit into them."""
     try:
         arrays = dict(enumerate(models.cases(files["name"])))[case][1]
-        run, outputs = ENGINES[engine](files, arrays, threads)
+        run, outputs = ENGINES[engine](files, arrays, threads, engine)
         np.savez(files["outputs"] % engine, **outputs())
         pipe.send("")
     except Exception as error:  # whatever stops an engine is its result
@@ -153,6 +160,9 @@ class Racer:
     def median(self):
         return statistics.median(time for times in self.rounds for time in times)
 
+    def ratio(self, other):
+        return statistics.median(statistics.median(a) / statistics.median(b) for a, b in zip(self.rounds, other.rounds))
+
     def end(self):
         if self.process.is_alive():
             self._signal(signal.SIGCONT)
@@ -183,14 +193,20 @@ def race(files, case, flags):
             "others_share": max(racer.foreign),
         }
         result["engines"][racer.engine] = entry
-    by_name = {racer.engine: racer for racer in running}
-    ours = by_name.get("stridec")
-    for name, racer in by_name.items():
-        if ours and name != "stridec":
-            ratios = [statistics.median(a) / statistics.median(b) for a, b in zip(ours.rounds, racer.rounds)]
-            result["engines"][name]["ratio"] = statistics.median(ratios)
-            with np.load(files["outputs"] % "stridec") as got, np.load(files["outputs"] % name) as expected:
-                result["engines"][name]["difference"] = max(models.difference(got[k], expected[k]) for k in expected)
+    peers = [racer for racer in running if racer.engine in PEERS]
+    better = min(peers, key=Racer.median, default=None)
+    for ours in running:
+        if ours.engine not in OURS:
+            continue
+        entry = result["engines"][ours.engine]
+        entry["ratios"] = {racer.engine: ours.ratio(racer) for racer in running if racer is not ours}
+        if better:
+            entry["ratios"]["better"] = ours.ratio(better)
+        with np.load(files["outputs"] % ours.engine) as got:
+            for peer in peers:
+                with np.load(files["outputs"] % peer.engine) as expected:
+                    differences = entry.setdefault("differences", {})
+                    differences[peer.engine] = max(models.difference(got[k], expected[k]) for k in expected)
     return result
 
 
@@ -201,21 +217,34 @@ def milliseconds(entry):
     return "-" if "error" in entry else f"{entry['median_seconds'] * 1e3:.3f}"
 
 
+def columns_of_ratios(engines):
+    """(ours, other): those of a table with these engines; "better" of two peers or more."""
+    ours, peers = [e for e in engines if e in OURS], [e for e in engines if e in PEERS]
+    others = peers + ["better"] if len(peers) > 1 else peers
+    tuned = [(engine, "stridec") for engine in ours if engine != "stridec" and "stridec" in ours]
+    return [(engine, other) for engine in ours for other in others] + tuned
+
+
+def head_of(ours, other):
+    return (ours.removeprefix("stridec-") if ours != "stridec" else "default") + "/" + other
+
+
 def print_case(label, result, engines, tolerance):
-    cells = [f"{milliseconds(result['engines'][engine]):>15}" for engine in engines]
+    entries = result["engines"]
+    cells = [f"{milliseconds(entries[engine]):>16}" for engine in engines]
+    for ours, other in columns_of_ratios(engines):
+        ratio = entries[ours].get("ratios", {}).get(other)
+        cells.append(f"{ratio:>20.2f}" if ratio else f"{'-':>20}")
+    print(f"{label:44}" + "".join(cells))
     for engine in engines:
-        entry = result["engines"][engine]
-        if engine != "stridec":
-            cells.append(f"{entry['ratio']:14.2f}x" if "ratio" in entry else f"{'-':>15}")
-    print(f"{label:48}" + "".join(cells))
-    for engine in engines:
-        entry = result["engines"][engine]
+        entry = entries[engine]
         if "error" in entry:
             print(f"    {engine}: {entry['error']}")
-        elif entry.get("difference", 0) > tolerance and engine == "onnxruntime":
-            print(f"    WRONG: stridec differs from {engine} by {entry['difference']:.1e}")
-        elif tolerance != TOLERANCE and engine == "onnxruntime":
-            print(f"    differs from {engine} by {entry.get('difference', 0):.1e}")
+        difference = entry.get("differences", {}).get("onnxruntime", 0)
+        if difference > tolerance:
+            print(f"    WRONG: {engine} differs from onnxruntime by {difference:.1e}")
+        elif tolerance != TOLERANCE and engine in OURS:
+            print(f"    {engine} differs from onnxruntime by {difference:.1e}")
         if entry.get("others_share", 0) > FOREIGN_LIMIT:
             print(f"    other processes took {entry['others_share']:.0%} of the machine while {engine} was measured")
     sys.stdout.flush()
@@ -235,7 +264,7 @@ def machine():
 def engine_versions(engines, program):
     found = {}
     for engine in engines:
-        if engine == "stridec":
+        if engine in OURS:
             found[engine] = subprocess.run([program, "--version"], capture_output=True, text=True).stdout.strip()
         else:
             from importlib.metadata import version
@@ -251,42 +280,69 @@ def parse_flags():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.5, help="of each engine in each round")
-    parser.add_argument("--engines", help="comma-separated (default: all that are installed)")
+    parser.add_argument("--engines", help="comma-separated (default: stridec,stridec-tuned and the peers that are installed)")
+    parser.add_argument("--tune-db", metavar="FILE", help="of stridec-tuned (default: the user's)")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--tolerance", type=float, default=TOLERANCE, help="of the largest magnitude of an output")
     parser.add_argument("--flag", action="append", default=[], help="for stridec compile, as in --flag=--precision=bf16")
     flags = parser.parse_args()
     flags.files = dict(name.split("=", 1) for name in flags.names if "=" in name)
     flags.names = [name.split("=", 1)[0] for name in flags.names]
-    installed = [name for name in ENGINES if name == "stridec" or importlib.util.find_spec(name)]
-    flags.engines = flags.engines.split(",") if flags.engines else installed
+    installed = [name for name in PEERS if importlib.util.find_spec(name)]
+    flags.engines = flags.engines.split(",") if flags.engines else ["stridec", "stridec-tuned", *installed]
     for name in [*flags.names, *flags.engines]:
         if name not in models.MODELS and name not in ENGINES:
             parser.error(f"no model or engine {name}; there are {', '.join([*models.MODELS, *ENGINES])}")
     return flags
 
 
+def compile_for(engine, files, flags, program):
+    """Seconds that it took."""
+    command = [program, "compile", files["model"], "-o", files["library"] % engine, "--mode", OURS[engine]]
+    command += ["--dim", models.MODELS[files["name"]]["dims"], *flags.flag, "--progress=none", "--quiet"]
+    if OURS[engine] == "max-autotune" and flags.tune_db:
+        command += ["--tune-db", flags.tune_db]
+    start = time.perf_counter()
+    subprocess.run(command, check=True)
+    return time.perf_counter() - start
+
+
+def print_means(report, engines):
+    for ours, other in columns_of_ratios(engines):
+        ratios = [
+            (case["engines"][ours]["ratios"][other], f"{name}, {case['case']}")
+            for name, cases in report["models"].items()
+            for case in cases
+            if other in case["engines"][ours].get("ratios", {})
+        ]
+        if not ratios:
+            continue
+        mean, (worst, where) = geometric_mean([ratio for ratio, _ in ratios]), max(ratios)
+        report.setdefault("geometric_means", {}).setdefault(ours, {})[other] = {"mean": mean, "worst": worst}
+        print(f"{head_of(ours, other):26} geometric mean {mean:.3f} ({1 / mean:.2f}x as fast), worst {worst:.2f} ({where})")
+
+
 def main():
     flags = parse_flags()
     program, parent = os.environ.get("stridec", "build/stridec"), os.environ.get("build", "build")
     report = {"machine": machine(), "threads": flags.threads, "versions": engine_versions(flags.engines, program)}
-    report["models"] = {}
+    report["models"], report["compile_seconds"] = {}, {}
     print("; ".join(f"{key} {value}" for key, value in report["machine"].items()))
-    print(f"{', '.join(report['versions'].values())}; {flags.threads} threads, {flags.rounds} rounds\n")
-    peers = [engine for engine in flags.engines if engine != "stridec"]
-    heads = [engine + " ms" for engine in flags.engines] + ["/ " + peer for peer in peers]
-    print(f"{'':48}" + "".join(f"{head:>15}" for head in heads))
+    print(f"{', '.join(dict.fromkeys(report['versions'].values()))}; {flags.threads} threads, {flags.rounds} rounds\n")
+    heads = [f"{engine + ' ms':>16}" for engine in flags.engines]
+    heads += [f"{head_of(*pair):>20}" for pair in columns_of_ratios(flags.engines)]
+    print(f"{'':44}" + "".join(heads))
     with open(os.path.join(models.FOLDER, "cases.json"), encoding="utf-8") as file:
         listed = json.load(file)
     failed = 0
     for name in flags.names or models.MODELS:
         folder = tempfile.mkdtemp(prefix="race-", dir=parent if os.path.isdir(parent) else None)
-        files = {"name": name, "library": os.path.join(folder, name + ".so"), "outputs": os.path.join(folder, "%s.npz")}
+        files = {"name": name, "library": os.path.join(folder, f"{name}-%s.so"), "outputs": os.path.join(folder, "%s.npz")}
         try:
             files["model"] = flags.files.get(name) or models.fill_model(name, folder)
-            if "stridec" in flags.engines:
-                command = [program, "compile", files["model"], "-o", files["library"], "--dim", models.MODELS[name]["dims"], *flags.flag]
-                subprocess.run([*command, "--progress=none", "--quiet"], check=True)
+            report["compile_seconds"][name] = {
+                engine: compile_for(engine, files, flags, program) for engine in flags.engines if engine in OURS
+            }
             report["models"][name] = []
             for case, (label, _) in enumerate(models.cases(name)):
                 if case != flags.case if flags.case is not None else case >= len(listed[name]):
@@ -294,25 +350,17 @@ def main():
                 result = {"case": label, **race(files, case, flags)}
                 report["models"][name].append(result)
                 print_case(f"{name}, {label}", result, flags.engines, flags.tolerance)
-                peer = result["engines"].get("onnxruntime", {})
-                failed += any("error" in entry for entry in result["engines"].values())
-                failed += peer.get("difference", 0) > flags.tolerance
+                for entry in result["engines"].values():
+                    failed += "error" in entry or entry.get("differences", {}).get("onnxruntime", 0) > flags.tolerance
+            seconds = report["compile_seconds"][name]
+            print("    compiled in " + ", ".join(f"{value:.1f} s ({OURS[engine]})" for engine, value in seconds.items()))
         except subprocess.CalledProcessError as error:
             failed += 1
             print(f"{name}: {' '.join(error.cmd)} ended with {error.returncode}")
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    for peer in peers:
-        ratios = [
-            (case["engines"][peer]["ratio"], f"{name}, {case['case']}")
-            for name, cases in report["models"].items()
-            for case in cases
-            if "ratio" in case["engines"][peer]
-        ]
-        if ratios:
-            mean = geometric_mean([ratio for ratio, _ in ratios])
-            report.setdefault("geometric_mean", {})[peer] = mean
-            print(f"\nstridec / {peer}: geometric mean {mean:.2f}, worst {max(ratios)[0]:.2f} ({max(ratios)[1]})")
+    print()
+    print_means(report, flags.engines)
     if flags.json:
         with open(flags.json, "w", encoding="utf-8") as file:
             json.dump(report, file, indent=1)
