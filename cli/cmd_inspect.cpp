@@ -9,6 +9,7 @@
 #include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/compile_flags.h"
+#include "cli/inspect_schedule.h"
 #include "cli/output.h"
 #include "compiler/base/files.h"
 #include "compiler/base/number.h"
@@ -123,30 +124,6 @@ int print_stage(const std::string& stage, const std::string& text, const Globals
         Json{{"stage", stage}, {"text", text}}.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
   else
     std::printf("%s", text.c_str());
-  return 0;
-}
-
-int print_schedule(const Compilation& made, const Globals& globals) {
-  Json json = {{"stage", "schedule"}, {"decisions", Json::array()}, {"kernels", Json::array()}};
-  for (const auto& d : made.decisions)
-    json["decisions"].push_back(
-        {{"producer", d.producer}, {"consumer", d.consumer}, {"fused", d.fused}, {"reason", d.reason}});
-  loop::for_each_step((*made.programs().front()).steps, [&](const loop::Step& step) {
-    const auto* launch = std::get_if<loop::Launch>(&step.node);
-    if (!launch) return;
-    const auto& nest = (*made.programs().front())[launch->nest];
-    json["kernels"].push_back({{"name", nest.name}, {"schedule", loop::to_string(nest.schedule)}});
-  });
-  if (globals.json) {
-    std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
-    return 0;
-  }
-  for (const auto& d : made.decisions)
-    std::printf(" %-9s %s -> %s: %s\n", d.fused ? "fused" : "separate", d.producer.c_str(),
-                d.consumer.c_str(), d.reason.c_str());
-  for (const Json& k : json["kernels"])
-    std::printf(" kernel    %s: %s\n", k["name"].get<std::string>().c_str(),
-                k["schedule"].get<std::string>().c_str());
   return 0;
 }
 

@@ -27,8 +27,9 @@ struct Flags {
 };
 
 std::string gain_of(const Entry& entry) {
+  if (entry.microseconds <= 0) return "-";
   char text[32];
-  std::snprintf(text, sizeof text, "%.2fx", entry.default_microseconds / std::max(entry.microseconds, 1e-3));
+  std::snprintf(text, sizeof text, "%.2fx", entry.default_microseconds / entry.microseconds);
   return text;
 }
 
@@ -44,6 +45,21 @@ Json json_of(const Entry& entry) {
           {"noise_percent", entry.noise_percent},
           {"schedules_tried", entry.tried},
           {"schedule", entry.schedule}};
+}
+
+// An entry, and what was measured for it now.
+Json json_of(const tune::Tuned& kernel) {
+  Json json = json_of(kernel.entry);
+  if (kernel.origin != tune::Tuned::Origin::kMeasured) return json;
+  json["trials"] = Json::array();
+  for (const tune::Trial& trial : kernel.trials) {
+    json["trials"].push_back({{"schedule", trial.schedule},
+                              {"family", trial.family},
+                              {"expected_ratio", trial.expected},
+                              {"ratios", trial.ratios}});
+    if (!trial.problem.empty()) json["trials"].back()["problem"] = trial.problem;
+  }
+  return json;
 }
 
 int print_entries(const std::vector<Entry>& entries, const Globals& globals) {
@@ -70,26 +86,31 @@ std::string database_of(const Flags& flags) {
 }
 
 int merge(const Flags& flags, const Globals& globals) {
-  std::vector<Entry> all;
+  tune::Contents all;
   for (const std::string& file : flags.files) {
-    const auto entries = tune::Database(file, true).entries();
-    all.insert(all.end(), entries.begin(), entries.end());
+    const tune::Database database(file, true);
+    const auto& [entries, learned] = database.contents();
+    all.entries.insert(all.entries.end(), entries.begin(), entries.end());
+    all.learned.insert(all.learned.end(), learned.begin(), learned.end());
   }
-  const auto kept = tune::merged(all);
+  const tune::Contents kept = tune::merged(all);
   write_file(flags.output, tune::file_text(kept));
-  note(cat(flags.output, ": ", kept.size(), " entries of ", all.size()), globals);
+  note(cat(flags.output, ": ", kept.entries.size(), " entries of ", all.entries.size()), globals);
   return 0;
 }
 
 int prune(const Flags& flags, const Globals& globals) {
   const std::string file = database_of(flags);
-  auto entries = tune::Database(file, true).entries();
-  const size_t before = entries.size();
-  entries = tune::merged(entries);
-  if (!flags.all_compilers)
-    std::erase_if(entries, [](const Entry& entry) { return entry.key.compiler != tune::this_compiler(); });
-  write_file(file, tune::file_text(entries));
-  note(cat(file, ": ", before - entries.size(), " of ", before, " entries dropped"), globals);
+  const tune::Database database(file, true);
+  tune::Contents kept = tune::merged(database.contents());
+  if (!flags.all_compilers) {
+    const auto other = [](const auto& each) { return each.key.compiler != tune::this_compiler(); };
+    std::erase_if(kept.entries, other);
+    std::erase_if(kept.learned, other);
+  }
+  write_file(file, tune::file_text(kept));
+  const size_t before = database.entries().size();
+  note(cat(file, ": ", before - kept.entries.size(), " of ", before, " entries dropped"), globals);
   return 0;
 }
 
@@ -110,12 +131,19 @@ int fill(const Flags& flags, const Globals& globals) {
     for (const tune::Tuned& kernel : variant) {
       if (kernel.origin != tune::Tuned::Origin::kDefault) entries.push_back(kernel.entry);
       measured += kernel.origin == tune::Tuned::Origin::kMeasured;
-      for (const std::string& remark : kernel.remarks)
-        progress.line("tuning", cat(kernel.entry.kernel, ": ", remark));
+      for (const tune::Trial& trial : kernel.trials)
+        if (!trial.problem.empty())
+          progress.line("tuning", cat(kernel.entry.kernel, ": ", trial.problem, ": ", trial.schedule));
     }
   progress.line("tuned", cat(entries.size(), " kernels, ", measured, " of them measured now, into ",
                              database_of(flags)));
-  return print_entries(entries, globals);
+  if (!globals.json) return print_entries(entries, globals);
+  Json json = Json::array();
+  for (const auto& variant : made.tuned)
+    for (const tune::Tuned& kernel : variant)
+      if (kernel.origin != tune::Tuned::Origin::kDefault) json.push_back(json_of(kernel));
+  std::printf("%s\n", json.dump(2).c_str());
+  return 0;
 }
 
 }  // namespace

@@ -76,7 +76,8 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
   app.add_option("--tune-db", tune_db,
                  "tuning database: schedules are taken from it, and max-autotune adds to it");
   app.add_flag("--frozen", frozen, "take every schedule from the tuning database; fail where one is missing");
-  app.add_option("--tune-shape", tune_shape, "sizes to tune for: batch=1,sequence=128");
+  app.add_option("--tune-shape", tune_shapes,
+                 "sizes to tune for: batch=1,sequence=128; of several flags, schedules that serve all of them");
   app.add_option("--max-seconds", budget.seconds, "give up, with exit code 6, after so much time")
       ->check(above_zero);
   app.add_option("--max-memory", budget.memory,
@@ -115,7 +116,8 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
   }
   made.precision = passes::precision(precision).name;
   made.specialize = combinations(specialize);
-  made.tuning = {.database = tune_db, .frozen = frozen, .shape = parse_sizes(tune_shape)};
+  made.tuning = {.database = tune_db, .frozen = frozen, .shapes = {}};
+  for (const std::string& shape : tune_shapes) made.tuning.shapes.push_back(parse_sizes(shape));
   made.use_cache = !no_cache;
   return made;
 }

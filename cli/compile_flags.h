@@ -16,8 +16,8 @@ namespace stridec::cli {
 struct CompileFlags {
   std::string model, targets, cpus, gpus, nvrtc, dims, mode = "default", precision = "fp32",
                                                        weights = "embed";
-  std::string tune_db, tune_shape;
-  std::vector<std::string> specialize;
+  std::string tune_db;
+  std::vector<std::string> specialize, tune_shapes;
   bool frozen = false;
   std::vector<std::string> settings;
   bool no_cache = false;

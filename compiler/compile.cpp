@@ -103,6 +103,8 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
       Variant& variant = made.variants.emplace_back(given);
       variant.target = target;
       const schedule::Chosen chosen = tuned(variant.program, target, options, made);
+      if (last == Stage::kSchedule && made.variants.size() == 1)
+        made.choices = schedule::explain(variant.program, target, chosen);
       if (!runner.run(schedule::cpu_passes(), variant.program, target.name, target, chosen)) return stopped();
     }
   }

@@ -16,6 +16,7 @@
 #include "compiler/loop/program.h"
 #include "compiler/loop/specialize.h"
 #include "compiler/package/artifact.h"
+#include "compiler/schedule/explain.h"
 #include "compiler/schedule/fusion.h"
 #include "compiler/tune/tune.h"
 
@@ -47,7 +48,7 @@ using Progress =
 struct Tuning {
   std::string database;                  // "": tune::default_database() where something is tuned
   bool frozen = false;                   // replay it: nothing is measured, what it lacks is an error
-  std::map<std::string, int64_t> shape;  // sizes to measure at; tune::Options says which others
+  std::vector<tune::Sizes> shapes;  // to measure at; tune/shapes.h says which others
 };
 
 struct CompileOptions {
@@ -82,6 +83,7 @@ struct Compilation {
   std::vector<codegen::cpu::Variant>
       variants;  // fused, laid out, scheduled, with memory planned; best first,
                  // behind each the programs for some sizes alone
+  std::vector<schedule::Choice> choices;  // of the first CPU variant, where kSchedule was the last stage
   std::vector<std::vector<tune::Tuned>> tuned;       // of each variant; empty: schedules by the model alone
   std::vector<codegen::cuda::Variant> gpu_variants;  // likewise
   codegen::cpu::Built built;

@@ -13,7 +13,7 @@ schedule::Chosen tuned(const loop::Program& program, const CpuTarget& target, co
   tune::Options settings{.database = &database,
                          .measure = measure,
                          .frozen = options.tuning.frozen,
-                         .shape = options.tuning.shape,
+                         .shapes = options.tuning.shapes,
                          .build = {.use_cache = options.use_cache}};
   if (options.progress)
     settings.progress = [&](size_t done, size_t total, const std::string& kernel) {
@@ -32,7 +32,8 @@ package::TuningFacts tuning_facts(const Compilation& made) {
       if (kernel.origin == tune::Tuned::Origin::kDefault) continue;
       ++facts.entries;
       lines += to_string(kernel.entry) + "\n";
-      if (v > 0) continue;  // the manifest lists the kernels of the best variant
+      // The manifest lists the kernels of the best variant.
+      if (v > 0 || kernel.entry.microseconds <= 0) continue;
       for (const loop::NestId nest : kernel.nests)
         facts.measured[nest] = {.shape = kernel.entry.key.shape,
                                 .microseconds = kernel.entry.microseconds,

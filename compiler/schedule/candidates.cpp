@@ -16,8 +16,7 @@ std::string family_of(const kernels::GemmPlan& plan) {
   return cat(plan.kernel->name, plan.a == kernels::GemmPlan::A::kPack ? " pack" : " direct",
              plan.b == kernels::GemmPlan::B::kWeights  ? " weights"
              : plan.b == kernels::GemmPlan::B::kDirect ? " direct"
-                                                       : " stage",
-             " along ", join(plan.columns, " ", [](sym::Expr e) { return e.name(); }));
+                                                       : " stage");
 }
 
 std::string family_of(const kernels::ChainPlan& plan) {

@@ -63,7 +63,8 @@ class Fuser {
       if (!std::holds_alternative<Launch>(steps[p].node)) continue;
       if (phase == Phase::kEpilogues && !is_contraction(nest_at(steps, p))) continue;
       Decision decision{nest_at(steps, p).name, nest_at(steps, consumer).name, true,
-                        phase == Phase::kInline ? "inlined" : "merged"};
+                        phase == Phase::kInline ? "inlined" : "merged",
+                        decisions_ ? bytes_between(flow, p, consumer) : 0};
       std::string reason;
       int at = -1;
       if (phase != Phase::kInline)
@@ -80,6 +81,17 @@ class Fuser {
       record(std::move(decision));
     }
     return -1;
+  }
+
+  sym::Expr bytes_between(const Flow& flow, int producer, int consumer) const {
+    sym::Expr bytes = 0;
+    for (const loop::BufferId id : flow.effects[producer].writes) {
+      if (!reads(flow.effects[consumer], id)) continue;
+      const loop::Buffer& buffer = program_[id];
+      const bool goes = buffer.storage == loop::Storage::kArena && flow.total_readers[id.value] == 1;
+      bytes += loop::element_count(buffer.shape) * (byte_size(buffer.dtype) * (goes ? 2 : 1));
+    }
+    return sym::simplify(bytes, program_.facts);
   }
 
   void record(Decision decision) {

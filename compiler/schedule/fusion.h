@@ -31,6 +31,9 @@ struct Decision {
   std::string producer, consumer;
   bool fused = false;
   std::string reason;
+  // Of memory traffic that fusing saves, or would: what the producer stores and the consumer loads, once where others
+  // read it too. 0 for decisions of another kind.
+  sym::Expr bytes = 0;
 };
 
 // Runs the rules until nothing changes. The meaning of the program stays; ids of nests and

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -23,6 +24,7 @@ constexpr std::string_view kHeader =
     "# stridec tuning 1: structure shape cpu threads compiler | time default noise tried | schedule | "
     "kernel\n";
 constexpr std::string_view kFormat = "# stridec tuning ";
+constexpr std::string_view kLearned = "learned ";
 
 std::vector<std::string_view> split(std::string_view text, std::string_view separator) {
   std::vector<std::string_view> parts;
@@ -36,9 +38,27 @@ std::vector<std::string_view> split(std::string_view text, std::string_view sepa
 
 // A number followed by its unit, and nothing else.
 template <class Number>
-bool read(std::string_view text, std::string_view unit, Number& value) {
+bool read_any(std::string_view text, std::string_view unit, Number& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && std::string_view(end, text.data() + text.size()) == unit && value >= 0;
+  return error == std::errc() && std::string_view(end, text.data() + text.size()) == unit;
+}
+template <class Number>
+bool read(std::string_view text, std::string_view unit, Number& value) {
+  return read_any(text, unit, value) && value >= 0;
+}
+
+std::optional<Learned> parse_learned(std::string_view line) {
+  const auto parts = split(line, " | ");
+  if (parts.size() != 3) return std::nullopt;
+  const auto key = split(parts[0], " "), figures = split(parts[1], " ");
+  Learned learned{.key = {}, .family = std::string(parts[2]), .lesson = {}};
+  Lesson& lesson = learned.lesson;
+  if (key.size() != 4 || figures.size() != 3 || !read(key[2], "", learned.key.threads) ||
+      !read(figures[0], "", lesson.count) || !read_any(figures[1], "", lesson.sum) ||
+      !read(figures[2], "", lesson.squares) || !(lesson.squares < 1e9) || !(std::abs(lesson.sum) < 1e9))
+    return std::nullopt;
+  learned.key.cpu = key[1], learned.key.compiler = key[3];
+  return learned;
 }
 
 std::optional<Entry> parse_line(std::string_view line) {
@@ -82,14 +102,27 @@ std::string to_string(const Entry& entry) {
              entry.tried, " | ", entry.schedule, " | ", kernel);
 }
 
-std::vector<Entry> parse_entries(const std::string& text, const std::string& file) {
-  std::vector<Entry> entries;
+std::string to_string(const Learned& learned) {
+  const Lesson& lesson = learned.lesson;
+  return cat(kLearned, learned.key.cpu, " ", learned.key.threads, " ", learned.key.compiler, " | ",
+             number("%.0f", lesson.count), " ", number("%.4f", lesson.sum), " ",
+             number("%.4f", lesson.squares), " | ", learned.family);
+}
+
+Contents parse_contents(const std::string& text, const std::string& file) {
+  Contents contents;
   int number = 0;
   for (const std::string_view line : split(text, "\n")) {
     ++number;
     const bool other = line.starts_with(kFormat) && !line.starts_with("# stridec tuning 1");
     if (!other && (line.empty() || line.starts_with("#"))) continue;
-    std::optional<Entry> entry = other ? std::nullopt : parse_line(line);
+    const bool lesson = line.starts_with(kLearned);
+    std::optional<Learned> learned = lesson ? parse_learned(line) : std::nullopt;
+    std::optional<Entry> entry = other || lesson ? std::nullopt : parse_line(line);
+    if (learned) {
+      contents.learned.push_back(*std::move(learned));
+      continue;
+    }
     if (!entry) {
       Error error({.kind = ErrorKind::kMalformed,
                    .code = "bad-tuning",
@@ -99,27 +132,51 @@ std::vector<Entry> parse_entries(const std::string& text, const std::string& fil
       error.diagnostic.where.file = file;
       throw error;
     }
-    entries.push_back(*std::move(entry));
+    contents.entries.push_back(*std::move(entry));
   }
-  return entries;
+  return contents;
 }
 
 Database::Database(std::string file, bool must_exist) : file_(std::move(file)) {
   std::error_code error;
   if (file_.empty() || (!must_exist && !std::filesystem::exists(file_, error))) return;
-  entries_ = parse_entries(read_file(file_), file_);
+  contents_ = parse_contents(read_file(file_), file_);
 }
 
 const Entry* Database::find(const Key& key) const {
-  for (size_t i = entries_.size(); i-- > 0;)
-    if (entries_[i].key == key) return &entries_[i];
+  const std::vector<Entry>& all = contents_.entries;
+  for (size_t i = all.size(); i-- > 0;)
+    if (all[i].key == key) return &all[i];
   return nullptr;
 }
 
 void Database::append(const Entry& entry) {
   // As it will be read: the same figures in the artifact that was tuned and in the one that is replayed.
-  std::string line = to_string(entry);
-  entries_.push_back(*parse_line(line));
+  const std::string line = to_string(entry);
+  contents_.entries.push_back(*parse_line(line));
+  write_lines(line + "\n");
+}
+
+Lessons Database::lessons(const Key& key) const {
+  Lessons lessons;
+  for (const Learned& learned : contents_.learned)
+    if (learned.key.cpu == key.cpu && learned.key.threads == key.threads &&
+        learned.key.compiler == key.compiler)
+      lessons[learned.family].add(learned.lesson);
+  return lessons;
+}
+
+void Database::append(const Key& key, const Lessons& lessons) {
+  std::string lines;
+  for (const auto& [family, lesson] : lessons) {
+    contents_.learned.push_back(
+        {{.cpu = key.cpu, .threads = key.threads, .compiler = key.compiler}, family, lesson});
+    lines += to_string(contents_.learned.back()) + "\n";
+  }
+  if (!lines.empty()) write_lines(std::move(lines));
+}
+
+void Database::write_lines(std::string lines) const {
   if (file_.empty()) return;
   const std::filesystem::path folder = std::filesystem::path(file_).parent_path();
   std::error_code error;
@@ -128,9 +185,8 @@ void Database::append(const Entry& entry) {
   if (descriptor < 0)
     fail(ErrorKind::kUnreadable, "unwritable", cat("cannot write '", file_, "': ", std::strerror(errno)),
          "name another file with --tune-db");
-  if (lseek(descriptor, 0, SEEK_END) == 0) line.insert(0, kHeader);
-  line += '\n';
-  const bool written = write(descriptor, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+  if (lseek(descriptor, 0, SEEK_END) == 0) lines.insert(0, kHeader);
+  const bool written = write(descriptor, lines.data(), lines.size()) == static_cast<ssize_t>(lines.size());
   const int reason = errno;
   close(descriptor);
   if (!written)
@@ -144,21 +200,28 @@ std::string default_database() {
   return home && *home ? std::string(home) + "/.cache/stridec/tuning.txt" : "";
 }
 
-std::vector<Entry> merged(const std::vector<Entry>& entries) {
+Contents merged(const Contents& contents) {
   std::map<std::string, Entry> by_key;
-  for (const Entry& entry : entries) {
+  for (const Entry& entry : contents.entries) {
     const auto [found, fresh] = by_key.emplace(to_string(entry.key), entry);
     if (!fresh && entry.tried >= found->second.tried) found->second = entry;
   }
-  std::vector<Entry> out;
-  for (auto& [key, entry] : by_key) out.push_back(std::move(entry));
-  sort_stable(out, [](const Entry& x, const Entry& y) { return x.kernel < y.kernel; });
+  std::map<std::string, Learned> learned;
+  for (const Learned& each : contents.learned) {
+    const auto [found, fresh] = learned.emplace(cat(to_string(each.key), " ", each.family), each);
+    if (!fresh) found->second.lesson.add(each.lesson);
+  }
+  Contents out;
+  for (auto& [key, entry] : by_key) out.entries.push_back(std::move(entry));
+  sort_stable(out.entries, [](const Entry& x, const Entry& y) { return x.kernel < y.kernel; });
+  for (auto& [key, each] : learned) out.learned.push_back(std::move(each));
   return out;
 }
 
-std::string file_text(const std::vector<Entry>& entries) {
+std::string file_text(const Contents& contents) {
   std::string text(kHeader);
-  for (const Entry& entry : entries) text += to_string(entry) + "\n";
+  for (const Entry& entry : contents.entries) text += to_string(entry) + "\n";
+  for (const Learned& learned : contents.learned) text += to_string(learned) + "\n";
   return text;
 }
 

@@ -6,14 +6,22 @@
 //   9f86d081884c7d65 1x128 znver5 2 0.1.0-1b4f0e98 | 612.4us 701.2us 0.8% 9 | gemm.f32.8x48: rows %i0 ... | matmul+bias
 //
 //   structure  the first 16 digits of the SHA-256 of the nest's canonical text, which loops/analysis.h describes
-//   shape      values of its symbols in the text's order, each rounded up to a power of two; "-" without symbols
+//   shape      values of its symbols in the text's order, each rounded up to a power of two; "-" without symbols;
+//              with commas between the shapes that it was judged at
 //   cpu, threads, compiler   what it was measured with, and on: version and revision of code generation
-//   time       of one call with the schedule; default: with the schedule of the analytic model
+//   time       of one call with the schedule, the geometric mean over the shapes; default: with the schedule of the
+//              analytic model; 0 for what could not be measured
 //   noise      standard error of time over default
 //   tried      schedules that were measured
 //   kernel     a name, for people
 //
-// Entries are appended; of several with the same key the last one holds. Lines that start with '#' are remarks.
+// and one for each family of schedules that was measured, with what that taught about the analytic model (forecast.h):
+//
+//   learned cpu threads compiler | count sum squares | family
+//   learned znver5 2 0.1.0-1b4f0e98 | 24 -0.7440 0.1961 | gemm.f32.8x48 direct weights
+//
+// Lines are appended; of several entries with the same key the last one holds, lessons add up. Lines that start with
+// '#' are remarks.
 #pragma once
 
 #include <optional>
@@ -21,6 +29,7 @@
 #include <vector>
 
 #include "compiler/loop/program.h"
+#include "compiler/tune/forecast.h"
 
 namespace stridec::tune {
 
@@ -44,8 +53,19 @@ struct Entry {
   std::string kernel;
 };
 std::string to_string(const Entry& entry);  // a line without its end
+
+struct Learned {
+  Key key;  // cpu, threads and compiler alone
+  std::string family;
+  Lesson lesson;
+};
+
+struct Contents {
+  std::vector<Entry> entries;
+  std::vector<Learned> learned;
+};
 // Throws Error kMalformed ("bad-tuning") with file and line; names a file of another format.
-std::vector<Entry> parse_entries(const std::string& text, const std::string& file);
+Contents parse_contents(const std::string& text, const std::string& file);
 
 class Database {
  public:
@@ -55,21 +75,27 @@ class Database {
   const Entry* find(const Key& key) const;
   // At the end of the file too, in one write, so that processes may share it.
   void append(const Entry& entry);
-  const std::vector<Entry>& entries() const { return entries_; }
+  // What was measured with the same cpu, threads and compiler has taught, and more of it.
+  Lessons lessons(const Key& key) const;
+  void append(const Key& key, const Lessons& lessons);
+  const Contents& contents() const { return contents_; }
+  const std::vector<Entry>& entries() const { return contents_.entries; }
   const std::string& file() const { return file_; }
 
  private:
+  void write_lines(std::string lines) const;
+
   std::string file_;
-  std::vector<Entry> entries_;
+  Contents contents_;
 };
 
 // $STRIDEC_CACHE/tuning.txt (default ~/.cache/stridec); "" where there is no home.
 std::string default_database();
 
 // One entry for each key, sorted by kernel and key. Where several have it, the one that tried more schedules holds;
-// of equals the last.
-std::vector<Entry> merged(const std::vector<Entry>& entries);
+// of equals the last. Lessons of a key and family are added up.
+Contents merged(const Contents& contents);
 // A whole file.
-std::string file_text(const std::vector<Entry>& entries);
+std::string file_text(const Contents& contents);
 
 }  // namespace stridec::tune

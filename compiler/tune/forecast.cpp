@@ -8,25 +8,31 @@ namespace {
 
 // Standard deviations of the logarithm: before anything is known, and the least that is believed.
 constexpr double kUnknown = 0.35, kLeast = 0.04;
-constexpr double kPrior = 2;  // measurements that the unknown spread counts for
+constexpr double kPrior = 2;    // measurements that the unknown spread counts for
+constexpr double kEarlier = 8;  // that all earlier ones of a family count for at most
 
 }  // namespace
 
+Forecast::Forecast(const Lessons& known) : known_(known) {
+  for (auto& [family, lesson] : known_) {
+    const double share = std::min(1.0, kEarlier / std::max(lesson.count, 1.0));
+    lesson = {lesson.count * share, lesson.sum * share, lesson.squares * share};
+  }
+}
+
 void Forecast::learn(const std::string& family, double expected, double ratio) {
-  if (expected > 0 && ratio > 0) errors_[family].push_back(std::log(ratio / expected));
+  if (expected > 0 && ratio > 0) learned_[family].add(std::log(ratio / expected));
 }
 
 Forecast::Range Forecast::range(const std::string& family, double expected) const {
-  const auto found = errors_.find(family);
-  const double n = found == errors_.end() ? 0 : static_cast<double>(found->second.size());
-  double sum = 0;
-  if (n > 0)
-    for (const double error : found->second) sum += error;
-  const double mean = sum / (n + kPrior);  // shrunk: no error is likeliest before anything is known
-  double squares = kPrior * kUnknown * kUnknown;
-  if (n > 0)
-    for (const double error : found->second) squares += (error - mean) * (error - mean);
-  const double spread = std::max(kLeast, std::sqrt(squares / (n + kPrior)));
+  Lesson all;
+  for (const Lessons* lessons : {&known_, &learned_})
+    if (const auto found = lessons->find(family); found != lessons->end()) all.add(found->second);
+  // Shrunk: no error is likeliest before anything is known.
+  const double mean = all.sum / (all.count + kPrior);
+  const double deviations = all.squares - 2 * mean * all.sum + all.count * mean * mean;
+  const double spread = std::max(
+      kLeast, std::sqrt((kPrior * kUnknown * kUnknown + std::max(deviations, 0.0)) / (all.count + kPrior)));
   return {expected * std::exp(mean), expected * std::exp(mean - 2 * spread)};
 }
 

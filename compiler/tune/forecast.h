@@ -1,17 +1,27 @@
 // What measuring has taught about the analytic model's errors: a factor for each family of schedules, with its spread.
 //
 // Kernels share the model's mistakes (a micro-kernel that is faster than thought is so in all of them), so what was
-// measured on one shortens the search for the next.
+// measured on one shortens the search for the next, in this run and in later ones: the database keeps it.
 #pragma once
 
 #include <map>
 #include <string>
-#include <vector>
 
 namespace stridec::tune {
 
+// Of the logarithms of measured / expected: how many there were, their sum and the sum of their squares.
+struct Lesson {
+  double count = 0, sum = 0, squares = 0;
+  void add(double error) { ++count, sum += error, squares += error * error; }
+  void add(const Lesson& more) { count += more.count, sum += more.sum, squares += more.squares; }
+};
+using Lessons = std::map<std::string, Lesson>;  // by family
+
 class Forecast {
  public:
+  // `known` from earlier runs counts for a few measurements of each family, whatever its number.
+  explicit Forecast(const Lessons& known = {});
+
   // A schedule of the family took `ratio` times as long as the kernel's default where the model said `expected`.
   void learn(const std::string& family, double expected, double ratio);
   // The ratio that is likely, and the least that two standard deviations allow, for what the model says.
@@ -19,9 +29,10 @@ class Forecast {
     double likely, least;
   };
   Range range(const std::string& family, double expected) const;
+  const Lessons& learned() const { return learned_; }  // by learn() alone
 
  private:
-  std::map<std::string, std::vector<double>> errors_;  // logarithms of ratio / expected
+  Lessons known_, learned_;
 };
 
 }  // namespace stridec::tune

@@ -1,7 +1,7 @@
 // Built kernels timed against each other in a child process: a crash or a hang is a result like any other.
 //
-// Every round runs each kernel that is still in the race once (short ones several times), so that drifts of the
-// machine meet all of them; a call takes what its longest part took of its thread, without what other processes took;
+// Every round runs each kernel that is still in the race once (short ones several times), in an order that moves by one
+// each round, so that drifts of the machine and what the kernel before leaves in caches meet all of them; a call takes what its longest part took of its thread, without what other processes took;
 // and the figure of a kernel is the median over rounds of its time relative to the first
 // kernel's in the same round. Memory is as in a run of the model: weights lie somewhere else at every call, as many
 // as the model has up to twice the last-level cache; what other kernels would just have made stays where it is.

@@ -16,13 +16,16 @@ using Values = std::function<std::optional<int64_t>(sym::Expr)>;  // of symbols
 // The program reduced to one nest, with nothing scheduled.
 loop::Program only_nest(const loop::Program& program, loop::NestId nest);
 
-// A kernel of an only_nest() program with what its launch needs at the given sizes.
+// A kernel of an only_nest() program, with weights laid out as its schedule wants them.
 struct Emitted {
+  loop::Program program;
   codegen::Kernel kernel;
-  Subject subject;  // objects and symbol are filled in when it is built
 };
-// Throws Error where the schedule cannot be emitted or a size has no value.
-Emitted emit_subject(const loop::Program& alone, const loop::Schedule& schedule, const CpuTarget& target,
-                     const Values& values);
+// Throws Error where the schedule cannot be emitted.
+Emitted emit(const loop::Program& alone, const loop::Schedule& schedule, const CpuTarget& target);
+
+// What its launch needs at the given sizes; objects and symbol are whoever builds it to fill in. Throws Error where a
+// size has no value.
+Subject subject_at(const Emitted& emitted, const Values& values);
 
 }  // namespace stridec::tune

@@ -1,14 +1,10 @@
 // The tuner: for each kernel of a program the schedule that measures best, from the database or by measuring.
 //
-// Kernels are equal where their canonical texts and shape buckets are. For each one that the database lacks, the
-// candidates of schedule/candidates.h are tried a few at a time, families first, then variations of the best: those
-// that might beat it by more than noise, as far as the model and its errors so far (forecast.h) can tell. The search
-// of a kernel ends where there is no such candidate, or its share of the time is used up: time goes to kernels by
-// their part of a run.
+// Kernels are equal where their canonical texts and shape buckets are. For each one that the database lacks there is a
+// search (search.h), the longest first; time goes to kernels by their part of a run.
 #pragma once
 
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -17,6 +13,8 @@
 #include "compiler/loop/program.h"
 #include "compiler/schedule/choose.h"
 #include "compiler/tune/database.h"
+#include "compiler/tune/shapes.h"
+#include "compiler/tune/trial.h"
 
 namespace stridec::tune {
 
@@ -24,11 +22,9 @@ struct Options {
   Database* database = nullptr;
   bool measure = false;  // what the database lacks; else it keeps its default
   bool frozen = false;   // what the database lacks is an error (kMismatch, "not-tuned"), naming the kernel
-  // Values of symbols by name. Others: the leading dim of an input without an upper bound is at its least (one
-  // request at a time), the rest as in cost models (schedule::typical).
-  std::map<std::string, int64_t> shape;
-  double seconds = 45;  // for measuring a program; a search in progress is not cut short
-  int threads = 0;      // 0: as many as the process may use
+  std::vector<Sizes> shapes;  // to judge schedules at; shapes_of() says at which others
+  double seconds = 45;        // for measuring a program; a search in progress is not cut short
+  int threads = 0;            // 0: as many as the process may use
   codegen::cpu::BuildOptions build;
   std::function<void(size_t done, size_t total, const std::string& kernel)> progress;
 };
@@ -39,8 +35,7 @@ struct Tuned {
   Origin origin = Origin::kDefault;
   Entry entry;  // times 0 for kDefault
   std::vector<loop::NestId> nests;
-  // "crashed: signal 11 (Segmentation fault): <schedule>": candidates that did not get a time.
-  std::vector<std::string> remarks;
+  std::vector<Trial> trials;  // of kMeasured
 };
 
 struct Result {

@@ -149,7 +149,8 @@ class Worker {
     }
     for (int round = 0; round < options_.most_rounds; ++round) {
       if (round >= 3 && seconds_since(start) > options_.seconds) break;
-      for (size_t s = 0; s < subjects_.size(); ++s) {
+      for (size_t i = 0; i < subjects_.size(); ++i) {
+        const size_t s = (i + static_cast<size_t>(round)) % subjects_.size();
         if (!alive[s]) continue;
         tell({Event::Kind::kBegin, static_cast<int32_t>(s), round, 0, 0, {}});
         double seconds = 0;

@@ -25,7 +25,7 @@ Entry entry(const std::string& structure, int tried, double microseconds = 12.5)
 
 std::string refused(const std::string& text) {
   try {
-    parse_entries(text, "t.txt");
+    parse_contents(text, "t.txt");
   } catch (const Error& error) {
     CHECK(error.diagnostic.kind == ErrorKind::kMalformed);
     CHECK(error.diagnostic.where.file == "t.txt");
@@ -40,16 +40,17 @@ TEST_CASE("an entry is a line that reads back as it was") {
   const Entry one = entry("9f86d081884c7d65", 9);
   const std::string line = to_string(one);
   CHECK(line ==
-        "9f86d081884c7d65 1x128 znver4 2 0.1.0 | 12.5000us 20.0000us 0.50% 9 | gemm.f32.8x48: rows %i0; columns "
+        "9f86d081884c7d65 1x128 znver4 2 0.1.0 | 12.5000us 20.0000us 0.50% 9 | gemm.f32.8x48: rows %i0; "
+        "columns "
         "%i1 | "
         "matmul+bias");
-  const auto read = parse_entries("# a remark\n\n" + line + "\n", "t.txt");
+  const auto read = parse_contents("# a remark\n\n" + line + "\n", "t.txt").entries;
   REQUIRE(read.size() == 1);
   CHECK(read[0].key == one.key);
   CHECK(to_string(read[0]) == line);
   Entry odd = one;  // a name from a hostile model stays within its line
   odd.kernel = "a | b\nc";
-  CHECK(parse_entries(to_string(odd), "t.txt")[0].kernel == "a _ b_c");
+  CHECK(parse_contents(to_string(odd), "t.txt").entries[0].kernel == "a _ b_c");
 }
 
 TEST_CASE("what is no entry is refused with its line") {
@@ -83,10 +84,37 @@ TEST_CASE("entries are appended, and the last one with a key holds") {
 
 TEST_CASE("merging keeps one entry for a key: the one that tried more, of equals the last") {
   const auto all =
-      merged({entry("bbbb", 5, 1), entry("aaaa", 9, 2), entry("bbbb", 5, 3), entry("aaaa", 2, 4)});
+      merged({{entry("bbbb", 5, 1), entry("aaaa", 9, 2), entry("bbbb", 5, 3), entry("aaaa", 2, 4)}, {}})
+          .entries;
   REQUIRE(all.size() == 2);
   CHECK(all[0].key.structure == "aaaa");
   CHECK(all[0].microseconds == 2);
   CHECK(all[1].microseconds == 3);
-  CHECK(parse_entries(file_text(all), "t.txt").size() == 2);
+  CHECK(parse_contents(file_text({all, {}}), "t.txt").entries.size() == 2);
+}
+
+TEST_CASE("lessons are kept for what they were measured with, and add up") {
+  const Folder folder;
+  const std::string file = folder.file("t.txt");
+  const Key here = entry("", 0).key, elsewhere{.cpu = "znver5", .threads = 2, .compiler = "0.1.0"};
+  {
+    Database database(file);
+    database.append(here, {{"gemm.f32.8x48 direct weights", {4, -0.5, 0.25}}, {"loops", {1, 2, 4}}});
+    database.append(here, {{"loops", {1, 1, 1}}});
+    database.append(elsewhere, {{"loops", {9, 9, 9}}});
+  }
+  const Database read(file, true);
+  CHECK(read.entries().empty());
+  const Lessons lessons = read.lessons(here);
+  REQUIRE(lessons.size() == 2);
+  CHECK(lessons.at("gemm.f32.8x48 direct weights").sum == -0.5);
+  CHECK(lessons.at("loops").count == 2);
+  CHECK(lessons.at("loops").squares == 5);
+  CHECK(read.lessons(elsewhere).at("loops").count == 9);
+  CHECK(merged(read.contents()).learned.size() == 3);
+  CHECK(file_text(merged(parse_contents(file_text(merged(read.contents())), "t.txt"))) ==
+        file_text(merged(read.contents())));
+  CHECK(refused("learned znver5 2 0.1.0 | 3 x 1 | loops").find("line 1") != std::string::npos);
+  CHECK(refused("learned znver5 2 0.1.0 | 3 nan 1 | loops").find("line 1") != std::string::npos);
+  CHECK(refused("learned znver5 2 0.1.0 | 3 1 1").find("line 1") != std::string::npos);
 }

@@ -42,7 +42,8 @@ TEST_CASE("equal kernels are tuned once, from the space of candidates, and repla
   const loop::Program p = program();
   const CpuTarget& target = cpu_target("native");
   Database database("");
-  Options options{.database = &database, .measure = true, .shape = {{"n", 64}}, .seconds = 3, .threads = 2};
+  Options options{
+      .database = &database, .measure = true, .shapes = {{{"n", 64}}}, .seconds = 3, .threads = 2};
   const Result first = tune::tune(p, target, options);
   REQUIRE(!first.kernels.empty());
   size_t nests = 0;
@@ -51,7 +52,7 @@ TEST_CASE("equal kernels are tuned once, from the space of candidates, and repla
     CHECK(kernel.entry.microseconds > 0);
     CHECK(kernel.entry.microseconds <= kernel.entry.default_microseconds * 1.001);
     CHECK(kernel.entry.key.shape.find("64") != std::string::npos);
-    CHECK(kernel.remarks.empty());
+    for (const Trial& trial : kernel.trials) CHECK(trial.problem == "");
     nests += kernel.nests.size();
     const auto space = schedule::candidates(p, p[kernel.nests[0]], target);
     bool found = false;
@@ -68,9 +69,9 @@ TEST_CASE("equal kernels are tuned once, from the space of candidates, and repla
   for (const Tuned& kernel : again.kernels) CHECK(kernel.origin == Tuned::Origin::kDatabase);
 
   // Another bucket of sizes has no entries; 50 is in the bucket of 64.
-  options.shape = {{"n", 50}};
+  options.shapes = {{{"n", 50}}};
   CHECK(tune::tune(p, target, options).chosen == first.chosen);
-  options.shape = {{"n", 65}};
+  options.shapes = {{{"n", 65}}};
   const std::string missing = message([&] { tune::tune(p, target, options); });
   CHECK(missing.find("has no entry") != std::string::npos);
   CHECK(missing.find(first.kernels[0].entry.kernel) != std::string::npos);
@@ -97,9 +98,9 @@ TEST_CASE("shapes to tune for are sizes of the model, within their ranges") {
   const loop::Program p = program();
   const CpuTarget& target = cpu_target("native");
   Database database("");
-  Options options{.database = &database, .shape = {{"depth", 3}}};
+  Options options{.database = &database, .shapes = {{{"depth", 3}}}};
   CHECK(message([&] { tune::tune(p, target, options); }).find("'depth'") != std::string::npos);
-  options.shape = {{"n", -5}};
+  options.shapes = {{{"n", -5}}};
   CHECK(message([&] { tune::tune(p, target, options); }).find("outside of its range") != std::string::npos);
 }
 
@@ -114,6 +115,14 @@ TEST_CASE("what is measured moves the forecast of its family and narrows it") {
   CHECK(after.likely < 3.01);
   CHECK(after.likely / after.least < before.likely / before.least);
   CHECK(forecast.range("b", 2).likely == 2);
+  // What earlier runs knew counts, but for no more than a few measurements.
+  Lessons many = forecast.learned();
+  for (int doubling = 0; doubling < 10; ++doubling) many["a"].add(many["a"]);
+  Forecast later(many);
+  CHECK(later.range("a", 2).likely > 2.5);
+  for (int i = 0; i < 32; ++i) later.learn("a", 2, 2);
+  CHECK(later.range("a", 2).likely < 2.3);
+  CHECK(later.learned().at("a").count == 32);
 }
 
 TEST_CASE("the first candidate is the default") {

@@ -1,0 +1,324 @@
+#include "compiler/tune/search.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+
+#include "compiler/base/check.h"
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/sort.h"
+#include "compiler/base/text.h"
+
+namespace stridec::tune {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using schedule::Candidate;
+using Kind = Outcome::Kind;
+
+constexpr size_t kBatch = 6;                      // candidates built and measured together
+constexpr int kInVain = 2;                        // batches in a row without a gain that end a search
+constexpr double kWorthwhile = 0.01;              // a gain below one hundredth is none
+constexpr double kClearlySlower = 1.1;            // at the first shape: not worth a race at the others
+constexpr int kLeastCalls = 5;                    // that a race makes of a kernel, whatever its time
+constexpr int64_t kMostBytes = int64_t{2} << 30;  // of a kernel's arguments
+
+std::string problem_of(const Outcome& outcome) {
+  const char* what = outcome.kind == Kind::kCrashed ? "crashed"
+                     : outcome.kind == Kind::kHung  ? "hung"
+                                                    : "failed";
+  return cat(what, ": ", outcome.reason);
+}
+
+// Slower than the default by more than its noise.
+bool is_slower(const Outcome& outcome) {
+  return outcome.ratio > 1 + std::max(kWorthwhile, 2 * outcome.noise);
+}
+
+}  // namespace
+
+struct Search::Made {
+  std::optional<Emitted> emitted;
+  std::string reason;  // where it is not, or did not build
+  std::string symbol;
+  std::vector<const std::string*> objects;
+};
+
+Search::Search(const loop::Program& program, loop::NestId nest, const CpuTarget& target,
+               std::vector<Values> shapes, const codegen::cpu::BuildOptions& build, MeasureOptions measuring)
+    : alone_(only_nest(program, nest)),
+      target_(target),
+      shapes_(std::move(shapes)),
+      build_(build),
+      measuring_(measuring),
+      first_{schedule::default_schedule(alone_, alone_.nests[0], target), 0, {}},
+      default_seconds_(shapes_.size()) {}
+
+Search::~Search() = default;
+
+// ---- building and racing ----
+
+void Search::build_defaults(const std::vector<Search*>& searches) {
+  std::vector<codegen::Kernel> kernels;
+  std::vector<Search*> building;
+  for (Search* search : searches) {
+    Made& made = search->made_[loop::to_string(search->first_.schedule)];
+    try {
+      made.emitted = emit(search->alone_, search->first_.schedule, search->target_);
+      kernels.push_back(made.emitted->kernel);
+      building.push_back(search);
+    } catch (const Error& error) {
+      made.reason = error.text;
+    }
+  }
+  if (building.empty()) return;
+  const auto built = codegen::cpu::build_kernels(kernels, building[0]->target_, building[0]->build_);
+  for (size_t s = 0; s < building.size(); ++s)
+    building[s]->keep(building[s]->made_.at(loop::to_string(building[s]->first_.schedule)), built, s);
+}
+
+void Search::keep(Made& made, const codegen::cpu::KernelObjects& built, size_t kernel) {
+  const auto own = static_cast<size_t>(built.uses[kernel][0]);
+  made.symbol = built.kernels[own].symbol;
+  made.reason = built.errors[own];
+  for (const int used : built.uses[kernel]) {
+    const codegen::cpu::BuiltKernel& each = built.kernels[static_cast<size_t>(used)];
+    made.objects.push_back(&objects_.try_emplace(each.symbol, each.object).first->second);
+  }
+}
+
+// Emits and builds those that are not yet.
+void Search::make(const Candidates& candidates) {
+  std::vector<Made*> fresh;
+  std::vector<codegen::Kernel> kernels;
+  for (const Candidate* candidate : candidates) {
+    const auto [found, added] = made_.try_emplace(loop::to_string(candidate->schedule));
+    if (!added) continue;
+    try {
+      found->second.emitted = emit(alone_, candidate->schedule, target_);
+      kernels.push_back(found->second.emitted->kernel);
+      fresh.push_back(&found->second);
+    } catch (const Error& error) {
+      found->second.reason = error.text;
+    }
+  }
+  if (fresh.empty()) return;
+  const auto built = codegen::cpu::build_kernels(kernels, target_, build_);
+  for (size_t k = 0; k < fresh.size(); ++k) keep(*fresh[k], built, k);
+}
+
+// Outcomes of the default and the candidates, in this order.
+std::vector<Outcome> Search::race(const Candidates& candidates, size_t shape, double seconds, int rounds) {
+  Candidates all = {&first_};
+  all.insert(all.end(), candidates.begin(), candidates.end());
+  make(all);
+  std::vector<Outcome> outcomes(all.size());
+  std::vector<Subject> subjects;
+  std::vector<size_t> racing;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Made& made = made_.at(loop::to_string(all[i]->schedule));
+    outcomes[i].reason = made.reason;
+    if (!made.reason.empty()) continue;
+    try {
+      Subject subject = subject_at(*made.emitted, shapes_[shape]);
+      int64_t bytes = 0;
+      for (const auto& argument : subject.arguments) bytes += argument.bytes;
+      if (bytes > kMostBytes || subject.tasks <= 0) {
+        outcomes[i].reason = bytes > kMostBytes ? "too large to measure" : "nothing to do at this size";
+        continue;
+      }
+      subject.objects = made.objects, subject.symbol = made.symbol;
+      subjects.push_back(std::move(subject));
+      racing.push_back(i);
+    } catch (const Error& error) {
+      outcomes[i].reason = error.text;
+    }
+  }
+  if (racing.empty() || racing[0] != 0) return outcomes;
+  MeasureOptions measuring = measuring_;
+  measuring.seconds = seconds, measuring.most_rounds = rounds;
+  measuring.hang_seconds = std::max(2.0, 200 * default_seconds_[shape]);
+  const std::vector<Outcome> measured = measure(subjects, measuring);
+  for (size_t s = 0; s < subjects.size(); ++s) outcomes[racing[s]] = measured[s];
+  return outcomes;
+}
+
+bool Search::measure_default() {
+  Outcome last;
+  bool timed = false;
+  for (size_t s = 0; s < shapes_.size(); ++s) {
+    last = race({}, s, 0.02, 5)[0];
+    default_seconds_[s] = last.kind == Kind::kTimed ? last.seconds : 0;
+    timed = timed || default_seconds_[s] > 0;
+  }
+  if (!timed) trials_.push_back({.schedule = loop::to_string(first_.schedule), .problem = problem_of(last)});
+  return timed;
+}
+
+double Search::call_seconds() const {
+  double sum = 0;
+  for (const double seconds : default_seconds_) sum += seconds;
+  return sum;
+}
+
+// ---- the search ----
+
+double Search::expected(const Candidate& candidate) const {
+  return candidate.cycles / std::max(first_.cycles, 1.0);
+}
+
+// The best of every family that is not known, then variations of the best schedule's own: those that may gain, as many
+// as the time allows.
+std::vector<size_t> Search::pick(const Forecast& forecast, double seconds) {
+  struct Pick {
+    size_t index;
+    double likely;
+  };
+  std::map<std::string, Pick> families;
+  std::vector<Pick> own;
+  const std::string& leading = best_ ? best_->family : first_.family;
+  for (size_t i = 1; i < space_.size(); ++i) {
+    if (tried_schedules_[i]) continue;
+    const Candidate& candidate = space_[i];
+    const auto [likely, least] = forecast.range(candidate.family, expected(candidate));
+    if (least > score_.ratio * (1 - std::max(kWorthwhile, score_.noise))) continue;
+    if (candidate.family == leading) own.push_back({i, likely});
+    if (tried_families_.count(candidate.family)) continue;
+    const auto [found, fresh] = families.emplace(candidate.family, Pick{i, likely});
+    if (!fresh && likely < found->second.likely) found->second = {i, likely};
+  }
+  std::vector<Pick> picks;
+  for (const auto& [family, chosen] : families) picks.push_back(chosen);
+  auto sooner = [](const Pick& x, const Pick& y) { return x.likely < y.likely; };
+  sort_stable(picks, sooner);
+  sort_stable(own, sooner);
+  for (const Pick& chosen : own) {
+    const auto same = [&](const Pick& p) { return p.index == chosen.index; };
+    if (std::none_of(picks.begin(), picks.end(), same)) picks.push_back(chosen);
+  }
+  const double affordable = seconds / (kLeastCalls * std::max(call_seconds(), 1e-9)) - 1;
+  const auto most = static_cast<size_t>(std::clamp(affordable, 0.0, static_cast<double>(kBatch)));
+  std::vector<size_t> indices;
+  for (size_t i = 0; i < picks.size() && i < most; ++i) {
+    indices.push_back(picks[i].index);
+    tried_schedules_[picks[i].index] = true;
+    tried_families_.insert(space_[picks[i].index].family);
+  }
+  return indices;
+}
+
+void Search::try_batch(const std::vector<size_t>& picked, double seconds, Forecast& forecast) {
+  struct Runner {
+    const Candidate* candidate;
+    Trial trial;
+    double logs = 0, noise = 0;
+    bool loses = false;
+  };
+  std::vector<Runner> runners;
+  for (const size_t i : picked)
+    runners.push_back(
+        {&space_[i], {loop::to_string(space_[i].schedule), space_[i].family, expected(space_[i]), {}, {}}});
+  std::vector<Runner*> racing;
+  for (Runner& runner : runners) racing.push_back(&runner);
+  int shapes = 0;
+  for (size_t s = 0; s < shapes_.size(); ++s) {
+    if (default_seconds_[s] <= 0) continue;
+    Candidates candidates;
+    for (const Runner* runner : racing) candidates.push_back(runner->candidate);
+    const double calls = static_cast<double>(candidates.size() + 1) * default_seconds_[s];
+    const auto outcomes = race(candidates, s, std::clamp(15 * calls, 0.05, std::max(0.1, seconds / 2)), 25);
+    if (outcomes[0].kind != Kind::kTimed) continue;
+    default_seconds_[s] = outcomes[0].seconds;
+    ++shapes;
+    std::vector<Runner*> next;
+    for (size_t r = 0; r < racing.size(); ++r) {
+      const Outcome& outcome = outcomes[r + 1];
+      Runner& runner = *racing[r];
+      if (outcome.kind != Kind::kTimed) {
+        runner.trial.problem = problem_of(outcome);
+        continue;
+      }
+      runner.trial.ratios.push_back(outcome.ratio);
+      runner.logs += std::log(outcome.ratio);
+      runner.noise = std::max(runner.noise, outcome.noise);
+      runner.loses = runner.loses || is_slower(outcome);
+      if (outcome.ratio <= kClearlySlower) next.push_back(&runner);
+    }
+    racing = std::move(next);
+    if (racing.empty()) break;
+  }
+  for (Runner& runner : runners) {
+    if (!runner.trial.ratios.empty()) {
+      const auto n = static_cast<double>(runner.trial.ratios.size());
+      const double ratio = std::exp(runner.logs / n);
+      forecast.learn(runner.candidate->family, expected(*runner.candidate), ratio);
+      const bool everywhere = runner.trial.problem.empty() && static_cast<int>(n) == shapes;
+      // Twice the standard error: one in forty better ones by chance.
+      if (everywhere && !runner.loses &&
+          ratio <= score_.ratio * (1 - std::max(kWorthwhile, 2 * runner.noise))) {
+        best_ = runner.candidate;
+        score_ = {ratio, runner.noise};
+      }
+    }
+    trials_.push_back(std::move(runner.trial));
+  }
+}
+
+// Of many that are equally good one looks better by chance: what was found best has to win once more, by itself, and
+// that race's figures are the ones that count. Ties go to the default.
+void Search::confirm(double seconds) {
+  if (!best_) return;
+  double logs = 0, noise = 0;
+  int shapes = 0;
+  bool holds = true;
+  for (size_t s = 0; s < shapes_.size() && holds; ++s) {
+    if (default_seconds_[s] <= 0) continue;
+    const double patience = std::clamp(60 * default_seconds_[s], 0.1, std::clamp(seconds, 0.1, 1.0));
+    const std::vector<Outcome> outcomes = race({best_}, s, patience, 25);
+    holds = outcomes[0].kind == Kind::kTimed && outcomes[1].kind == Kind::kTimed && !is_slower(outcomes[1]);
+    if (!holds) break;
+    default_seconds_[s] = outcomes[0].seconds;
+    logs += std::log(outcomes[1].ratio);
+    noise = std::max(noise, outcomes[1].noise);
+    ++shapes;
+  }
+  const double ratio = shapes ? std::exp(logs / shapes) : 1;
+  holds = holds && ratio <= 1 - std::max(kWorthwhile, 2 * noise);
+  score_ = holds ? Score{ratio, noise} : Score{};
+  if (!holds) best_ = nullptr;
+}
+
+void Search::run(double seconds, Forecast& forecast) {
+  const auto start = Clock::now();
+  auto left = [&] { return seconds - std::chrono::duration<double>(Clock::now() - start).count(); };
+  space_ = schedule::candidates(alone_, alone_.nests[0], target_);
+  STRIDEC_CHECK(!space_.empty(), alone_.nests[0].name);
+  first_ = space_[0];
+  tried_schedules_.assign(space_.size(), false);
+  tried_schedules_[0] = true;
+  int in_vain = 0;
+  while (in_vain < kInVain && left() > 0) {
+    const std::vector<size_t> picked = pick(forecast, left());
+    if (picked.empty()) break;
+    const Candidate* before = best_;
+    try_batch(picked, left(), forecast);
+    in_vain = best_ == before ? in_vain + 1 : 0;
+  }
+  confirm(left());
+}
+
+Entry Search::entry() const {
+  double logs = 0;
+  int shapes = 0;
+  for (const double seconds : default_seconds_)
+    if (seconds > 0) logs += std::log(seconds), ++shapes;
+  const double seconds = shapes ? std::exp(logs / shapes) : 0;
+  return {.microseconds = seconds * score_.ratio * 1e6,
+          .default_microseconds = seconds * 1e6,
+          .noise_percent = score_.noise * 100,
+          .tried = static_cast<int>(trials_.size()) + 1,
+          .schedule = loop::to_string(best_ ? best_->schedule : first_.schedule)};
+}
+
+}  // namespace stridec::tune

@@ -1,0 +1,80 @@
+// The search for one kernel's schedule.
+//
+// The candidates of schedule/candidates.h are tried a few at a time, families first, then variations of the best: those
+// that might beat it by more than noise, as far as the model and its errors so far (forecast.h) can tell. They are raced
+// with the default at the first shape; those that are not clearly slower there at the others too. The best one has the
+// least geometric mean of its ratios to the default, and is slower than the default at no shape. The search ends where no
+// candidate is likely to gain, where what was tried of late did not, or where the time is used up.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "compiler/base/target.h"
+#include "compiler/codegen/cpu/build.h"
+#include "compiler/schedule/candidates.h"
+#include "compiler/tune/database.h"
+#include "compiler/tune/forecast.h"
+#include "compiler/tune/measure.h"
+#include "compiler/tune/subject.h"
+#include "compiler/tune/trial.h"
+
+namespace stridec::tune {
+
+class Search {
+ public:
+  // `shapes` tell the kernel's sizes apart; one at least. What `measuring` says of time and patience is replaced.
+  Search(const loop::Program& program, loop::NestId nest, const CpuTarget& target, std::vector<Values> shapes,
+         const codegen::cpu::BuildOptions& build, MeasureOptions measuring);
+  ~Search();
+
+  // Builds the default of each search, all together.
+  static void build_defaults(const std::vector<Search*>& searches);
+  // Its time alone; false: it cannot be had at any shape, and there is nothing to search.
+  bool measure_default();
+  // Of a call at a shape; 0 where there is nothing to do.
+  double default_seconds(size_t shape) const { return default_seconds_[shape]; }
+
+  void run(double seconds, Forecast& forecast);
+
+  // Key and name of the kernel are the caller's. Times are geometric means over the shapes.
+  Entry entry() const;
+  std::vector<Trial> take_trials() { return std::move(trials_); }
+
+ private:
+  struct Made;  // a schedule, emitted and built
+  using Candidates = std::vector<const schedule::Candidate*>;
+  struct Score {
+    double ratio = 1, noise = 0;
+  };
+
+  std::vector<size_t> pick(const Forecast& forecast, double seconds);
+  void try_batch(const std::vector<size_t>& picked, double seconds, Forecast& forecast);
+  void confirm(double seconds);
+  void make(const Candidates& candidates);
+  void keep(Made& made, const codegen::cpu::KernelObjects& built, size_t kernel);
+  std::vector<Outcome> race(const Candidates& candidates, size_t shape, double seconds, int rounds);
+  double expected(const schedule::Candidate& candidate) const;
+  double call_seconds() const;  // of the default, all shapes together
+
+  const loop::Program alone_;
+  const CpuTarget& target_;
+  const std::vector<Values> shapes_;
+  const codegen::cpu::BuildOptions& build_;
+  MeasureOptions measuring_;
+  schedule::Candidate first_;
+  std::vector<schedule::Candidate> space_;
+  std::map<std::string, Made> made_;            // by the schedule's text
+  std::map<std::string, std::string> objects_;  // by symbol: candidates share micro-kernels
+  std::vector<bool> tried_schedules_;
+  std::set<std::string> tried_families_;
+  std::vector<double> default_seconds_;  // by shape
+  const schedule::Candidate* best_ = nullptr;
+  Score score_;
+  std::vector<Trial> trials_;
+};
+
+}  // namespace stridec::tune

@@ -1,0 +1,85 @@
+#include "compiler/tune/shapes.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+#include "compiler/schedule/choose_contraction.h"
+
+namespace stridec::tune {
+namespace {
+
+void check(const loop::Program& program, const Sizes& given) {
+  for (const auto& [name, value] : given) {
+    const auto named = [&, &n = name](const loop::Symbol& s) { return s.var.name() == n; };
+    const auto symbol = std::find_if(program.symbols.begin(), program.symbols.end(), named);
+    const auto names = join(program.symbols, ", ", [](const loop::Symbol& s) { return s.var.name(); });
+    if (symbol == program.symbols.end())
+      fail(ErrorKind::kUsage, "unknown-symbol",
+           cat("--tune-shape names '", name, "', which is no size of the model"),
+           names.empty() ? "its sizes are all fixed" : cat("its sizes are ", names));
+    if (!program.facts.bounds(symbol->var).contains(value))
+      fail(ErrorKind::kUsage, "shape-range",
+           cat("--tune-shape gives ", name, " = ", value, ", outside of its range"));
+  }
+}
+
+bool counts_requests(const loop::Symbol& symbol) { return symbol.input >= 0 && symbol.dim == 0; }
+
+int64_t least(const sym::Interval& range) { return range.has_lo() ? std::max<int64_t>(range.lo, 1) : 1; }
+
+// The greatest multiple of what divides the symbol that is no larger, if there is one in its range.
+int64_t divisible(int64_t value, const loop::Symbol& symbol, const sym::Facts& facts) {
+  const int64_t step = std::max<int64_t>(1, facts.known_divisor(symbol.var));
+  const int64_t down = value / step * step;
+  return facts.bounds(symbol.var).contains(down) ? down : down + step;
+}
+
+int64_t middle(const loop::Symbol& symbol, const sym::Facts& facts) {
+  constexpr int64_t kOpen = 64, kRequests = 4096, kOther = 256;
+  const sym::Interval range = facts.bounds(symbol.var);
+  const int64_t most =
+      range.has_hi() ? std::min(range.hi, counts_requests(symbol) ? kRequests : kOther) : kOpen;
+  const int64_t lo = least(range);
+  return std::lround(std::sqrt(static_cast<double>(lo) * static_cast<double>(std::max(lo, most))));
+}
+
+Values as_values(Sizes sizes) {
+  return [sizes = std::move(sizes)](sym::Expr symbol) -> std::optional<int64_t> {
+    const auto found = sizes.find(symbol.name());
+    return found == sizes.end() ? std::nullopt : std::optional(found->second);
+  };
+}
+
+}  // namespace
+
+std::vector<Values> shapes_of(const loop::Program& program, const std::vector<Sizes>& given) {
+  Sizes one, several;
+  for (const loop::Symbol& symbol : program.symbols) {
+    const int64_t few = counts_requests(symbol)
+                            ? least(program.facts.bounds(symbol.var))
+                            : static_cast<int64_t>(schedule::typical(symbol.var, program.facts));
+    one[symbol.var.name()] = divisible(few, symbol, program.facts);
+    several[symbol.var.name()] = divisible(middle(symbol, program.facts), symbol, program.facts);
+  }
+  std::vector<Values> shapes;
+  for (Sizes sizes : given) {
+    check(program, sizes);
+    sizes.insert(one.begin(), one.end());
+    shapes.push_back(as_values(std::move(sizes)));
+  }
+  if (given.empty()) shapes = {as_values(std::move(one)), as_values(std::move(several))};
+  return shapes;
+}
+
+std::string bucket_of(const std::vector<sym::Expr>& symbols, const Values& values) {
+  if (symbols.empty()) return "-";
+  return join(symbols, "x", [&](sym::Expr symbol) {
+    int64_t bucket = 1;
+    for (const int64_t value = values(symbol).value_or(1); bucket < value;) bucket *= 2;
+    return std::to_string(bucket);
+  });
+}
+
+}  // namespace stridec::tune
