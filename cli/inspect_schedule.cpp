@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_contraction.h"
