@@ -231,11 +231,11 @@ def head_of(ours, other):
 
 def print_case(label, result, engines, tolerance):
     entries = result["engines"]
-    cells = [f"{milliseconds(entries[engine]):>16}" for engine in engines]
+    cells = [f"{milliseconds(entries[engine]):>20}" for engine in engines]
     for ours, other in columns_of_ratios(engines):
         ratio = entries[ours].get("ratios", {}).get(other)
-        cells.append(f"{ratio:>20.2f}" if ratio else f"{'-':>20}")
-    print(f"{label:44}" + "".join(cells))
+        cells.append(f"{ratio:>21.2f}" if ratio else f"{'-':>21}")
+    print(f"{label:60}" + "".join(cells))
     for engine in engines:
         entry = entries[engine]
         if "error" in entry:
@@ -329,9 +329,9 @@ def main():
     report["models"], report["compile_seconds"] = {}, {}
     print("; ".join(f"{key} {value}" for key, value in report["machine"].items()))
     print(f"{', '.join(dict.fromkeys(report['versions'].values()))}; {flags.threads} threads, {flags.rounds} rounds\n")
-    heads = [f"{engine + ' ms':>16}" for engine in flags.engines]
-    heads += [f"{head_of(*pair):>20}" for pair in columns_of_ratios(flags.engines)]
-    print(f"{'':44}" + "".join(heads))
+    heads = [f"{engine + ' ms':>20}" for engine in flags.engines]
+    heads += [f"{head_of(*pair):>21}" for pair in columns_of_ratios(flags.engines)]
+    print(f"{'':60}" + "".join(heads))
     with open(os.path.join(models.FOLDER, "cases.json"), encoding="utf-8") as file:
         listed = json.load(file)
     failed = 0
