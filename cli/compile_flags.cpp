@@ -76,8 +76,9 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
   app.add_option("--tune-db", tune_db,
                  "tuning database: schedules are taken from it, and max-autotune adds to it");
   app.add_flag("--frozen", frozen, "take every schedule from the tuning database; fail where one is missing");
-  app.add_option("--tune-shape", tune_shapes,
-                 "sizes to tune for: batch=1,sequence=128; of several flags, schedules that serve all of them");
+  app.add_option(
+      "--tune-shape", tune_shapes,
+      "sizes to tune for: batch=1,sequence=128; of several flags, schedules that serve all of them");
   app.add_option("--max-seconds", budget.seconds, "give up, with exit code 6, after so much time")
       ->check(above_zero);
   app.add_option("--max-memory", budget.memory,

@@ -517,11 +517,29 @@ def test_tuning():
     for name in ("merged.txt", "twice.txt"):
         kept = json.loads(stridec(f"tune show {name} --format=json", 0).stdout)
         expect(kept == entries, f"{name} has {kept}")
+    done = stridec("tune mlp.onnx --tune-db two.txt --format=json", 0)
+    measured = json.loads(done.stdout)
+    expect(any("," in entry["shape"] for entry in measured), f"no schedule was judged at two shapes: {measured}")
+    trials = [trial for entry in measured for trial in entry["trials"]]
+    expect(all(trial["ratios"] or trial["problem"] for trial in trials), f"trials {trials}")
     again = stridec(f"tune mlp.onnx {flags.split(maxsplit=2)[2]}", 0)
     expect("0 of them measured now" in again.stderr, again.stderr)
     stridec("run tuned.so --input x=good.npy --output y=tuned.npy", 0)
     stridec("run mlp.so --input x=good.npy --output y=y.npy", 0)
     np.testing.assert_allclose(np.load("tuned.npy"), np.load("y.npy"), rtol=1e-5, atol=1e-6)
+
+
+def test_schedule():
+    """What was fused and saves, and what else each kernel could have run with, as text and as JSON."""
+    told = json.loads(stridec("inspect mlp.onnx --stage=schedule --format=json", 0).stdout)
+    fused = [decision for decision in told["decisions"] if decision["fused"]]
+    expect(any(decision.get("typical_bytes", 0) > 0 for decision in fused), f"decisions {told['decisions']}")
+    for kernel in told["kernels"]:
+        expect(kernel["candidates"] > 0 and kernel["expected_cycles"] > 0, f"kernel {kernel}")
+        expect(kernel["chosen_by"] == "model", f"kernel {kernel}")
+    expect(any(kernel["others"] for kernel in told["kernels"]), f"kernels {told['kernels']}")
+    text = stridec("inspect mlp.onnx --stage=schedule", 0).stdout
+    expect("; saves " in text and "the model's choice; one of " in text, text)
 
 
 def test_specialize():
@@ -812,6 +830,7 @@ TESTS = [
     test_progress,
     test_same_bytes,
     test_tuning,
+    test_schedule,
     test_specialize,
     test_modes,
     test_run_and_verify,
