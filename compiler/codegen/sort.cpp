@@ -5,28 +5,101 @@
 namespace stridec::codegen {
 namespace {
 
-// A total order on keys as unsigned integers, NaN above everything, -0 equal to 0.
-void print_key(KernelText& text, DType dtype, const std::string& key) {
-  const std::string storage = text.storage_type(dtype);
-  const int bits = 8 * byte_size(dtype);
-  const std::string u = cat("u", bits);
+// Keys are unsigned integers in the order of the elements: of 32 bits, of 64 where elements need them.
+struct Key {
+  std::string type;
+  int bytes;  // how many low bytes of it tell elements apart
+};
+
+Key key_of(DType dtype) {
+  if (is_float(dtype)) return dtype == DType::kF64 ? Key{"u64", 8} : Key{"u32", 4};
+  return byte_size(dtype) == 8 ? Key{"u64", 8} : Key{"u32", byte_size(dtype)};
+}
+
+// key_at(i) of the row x: NaN above everything, -0 equal to 0; `flip` reverses the order.
+void print_key(KernelText& text, DType dtype, const Key& key) {
+  text.open(cat("const auto key_at = [=](int64_t i) -> ", key.type));
   if (is_float(dtype)) {
-    const DType computed = dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+    const std::string number = dtype == DType::kF64 ? "f64" : "f32", bits = cat(8 * key.bytes - 1);
     std::string load = "x[i * inner]";
     if (is_storage_float(dtype)) {
       text.use(cat("from.", name(dtype)));
       load = cat("sd_from_", name(dtype), "(", load, ")");
     }
-    const std::string wide = computed == DType::kF64 ? "u64" : "u32";
-    const std::string top = computed == DType::kF64 ? "63" : "31";
-    text.line(cat("const ", computed == DType::kF64 ? "f64" : "f32", " f = ", load, " + 0;"));
-    text.line(cat("const ", wide, " b = __builtin_bit_cast(", wide, ", f);"));
-    text.line(cat("u64 ", key, " = f != f ? (u64)~(", wide, ")0 : (u64)(", wide, ")(b >> ", top,
-                  " ? ~b : b | (", wide, ")1 << ", top, ");"));
-    return;
+    text.line(cat("const ", number, " f = ", load, " + 0;"));
+    text.line(cat("const ", key.type, " b = __builtin_bit_cast(", key.type, ", f);"));
+    text.line(
+        cat("const ", key.type, " ordered = b >> ", bits, " ? ~b : b | (", key.type, ")1 << ", bits, ";"));
+    text.line(cat("return (f != f ? ~(", key.type, ")0 : ordered) ^ flip;"));
+  } else {
+    const std::string middle =
+        is_signed(dtype) ? cat(" + ((", key.type, ")1 << ", 8 * key.bytes - 1, ")") : "";
+    text.line(cat("return ((", key.type, ")x[i * inner]", middle, ") ^ flip;"));
   }
-  text.line(is_signed(dtype) ? cat("u64 ", key, " = (u64)(i64)x[i * inner] ^ (1ul << 63);")
-                             : cat("u64 ", key, " = (u64)x[i * inner];"));
+  text.close(";");
+}
+
+// The best `kept` of the row as a heap at a, the worst of them on top, which is then taken down in order. A later
+// element is worse than an equal one before it, and so replaces none. Blocks without a better one are only looked at,
+// which takes vectors.
+void print_selection(KernelText& text) {
+  text.open("const auto sink = [=](int64_t at, int64_t size)");
+  text.line("const Pair moved = a[at];");
+  text.open("for (int64_t child; (child = 2 * at + 1) < size; at = child)");
+  text.line("if (child + 1 < size && before(a[child], a[child + 1])) ++child;");
+  text.line("if (!before(moved, a[child])) break;");
+  text.line("a[at] = a[child];");
+  text.close();
+  text.line("a[at] = moved;");
+  text.close(";");
+  text.line("for (int64_t i = 0; i < kept; ++i) a[i] = Pair{key_at(i), (Place)i};");
+  text.line("for (int64_t i = kept / 2; i-- > 0;) sink(i, kept);");
+  text.open("for (int64_t block = kept; kept > 0 && block < n; block += 64)");
+  text.line("const int64_t stop = block + 64 < n ? block + 64 : n;");
+  text.line("const Key worst = a[0].key;");
+  text.line("unsigned better = 0;");
+  text.line("for (int64_t i = block; i < stop; ++i) better |= key_at(i) < worst;");
+  text.line("if (!better) continue;");
+  text.open("for (int64_t i = block; i < stop; ++i)");
+  text.line("const Key key = key_at(i);");
+  text.line("if (key < a[0].key) { a[0] = Pair{key, (Place)i}; sink(0, kept); }");
+  text.close();
+  text.close();
+  text.open("for (int64_t i = kept; --i > 0;)");
+  text.line("const Pair worst = a[0];");
+  text.line("a[0] = a[i];");
+  text.line("a[i] = worst;");
+  text.line("sink(0, i);");
+  text.close();
+}
+
+// Few by insertion, many by a radix sort from the lowest byte up; a byte that all keys share costs nothing.
+void print_order(KernelText& text, int bytes) {
+  text.line("for (int64_t i = 0; i < n; ++i) a[i] = Pair{key_at(i), (Place)i};");
+  text.open("if (n <= 32)");
+  text.open("for (int64_t i = 1; i < n; ++i)");
+  text.line("const Pair moved = a[i];");
+  text.line("int64_t to = i;");
+  text.line("for (; to > 0 && before(moved, a[to - 1]); --to) a[to] = a[to - 1];");
+  text.line("a[to] = moved;");
+  text.close();
+  text.close();
+  text.open("else");
+  text.line(cat("for (int i = 0; i < 256 * ", bytes, "; ++i) places[i] = 0;"));
+  text.line(cat("for (int64_t i = 0; i < n; ++i) for (int d = 0; d < ", bytes,
+                "; ++d) ++places[256 * d + (a[i].key >> 8 * d & 255)];"));
+  text.open(cat("for (int d = 0; d < ", bytes, "; ++d)"));
+  text.line("Place* place = places + 256 * d;");
+  text.line("if (place[a[0].key >> 8 * d & 255] == n) continue;");
+  text.line("Place first = 0;");
+  text.line(
+      "for (int i = 0; i < 256; ++i) { const Place size = place[i]; place[i] = first; first += size; }");
+  text.line(
+      "for (int64_t i = 0; i < n; ++i) { const Pair moved = a[i]; b[place[moved.key >> 8 * d & 255]++] = "
+      "moved; }");
+  text.line("Pair* other = a; a = b; b = other;");
+  text.close();
+  text.close();
 }
 
 }  // namespace
@@ -35,35 +108,38 @@ void print_sort(KernelText& text, const loop::Program& program, const loop::Call
                 const std::string& tasks) {
   const DType dtype = program[call.reads[0]].dtype;
   const bool sort = call.routine == "sort";
-  const sym::Expr n = call.arguments[1];
+  const Key key = key_of(dtype);
+  const sym::Expr n = call.arguments[1], k = sort ? n : call.arguments[3];
+  const bool short_rows = program.facts.holds(sym::le(n, int64_t{0xffffffff}));
+  const bool selects = !sort && !program.facts.holds(sym::gt(4 * k, n));
+  const bool orders = !selects || !program.facts.holds(sym::le(4 * k, n));
   const std::string x = text.pointer(call.reads[0]), values = text.pointer(call.writes[0]),
                     indices = text.pointer(call.writes[1]);
-  const std::string length = text.size(n), inner = text.size(call.arguments[2]);
-  const std::string kept = sort ? length : text.size(call.arguments[3]);
-  const std::string descending = text.size(call.arguments[sort ? 3 : 4]);
-  const std::string scratch = text.scratch(n * 32);
-  const std::string storage = text.storage_type(dtype);
-  text.line("struct Pair { u64 key; i64 index; };");
-  text.line(cat("const int64_t n = ", length, ", inner = ", inner, ", kept = ", kept, ";"));
-  text.line(cat("const u64 flip = ", descending, " ? ~0ul : 0ul;"));
-  text.open(tasks);
-  text.line(cat("const ", storage, "* x = ", x, " + task / inner * n * inner + task % inner;"));
-  text.line(cat("Pair* a = (Pair*)", scratch, "; Pair* b = a + n;"));
-  text.open("for (int64_t i = 0; i < n; ++i)");
-  print_key(text, dtype, "key");
-  text.line("a[i].key = key ^ flip;");
-  text.line("a[i].index = i;");
-  text.close();
-  text.open("for (int64_t width = 1; width < n; width *= 2)");
-  text.open("for (int64_t low = 0; low < n; low += 2 * width)");
-  text.line("const int64_t mid = sd_min(low + width, n), high = sd_min(low + 2 * width, n);");
-  text.line("int64_t i = low, j = mid;");
+  const int pair_bytes = key.type == "u32" && short_rows ? 8 : 16;
+  const sym::Expr pairs = orders ? n : k;
+  const std::string first = text.scratch(pairs * pair_bytes), second = text.scratch(pairs * pair_bytes),
+                    counts = text.scratch(256 * key.bytes * (short_rows ? 4 : 8));
+  text.line(cat("typedef ", key.type, " Key;"));
+  text.line(cat("typedef ", short_rows ? "u32" : "i64", " Place;"));
+  text.line("struct Pair { Key key; Place index; };");
   text.line(
-      "for (int64_t k = low; k < high; ++k) b[k] = i < mid && (j >= high || a[i].key <= a[j].key) ? a[i++] : "
-      "a[j++];");
-  text.close();
-  text.line("Pair* c = a; a = b; b = c;");
-  text.close();
+      "const auto before = [](Pair p, Pair q) { return p.key < q.key || (p.key == q.key && p.index < "
+      "q.index); };");
+  text.line(cat("const int64_t n = ", text.size(n), ", inner = ", text.size(call.arguments[2]),
+                ", kept = ", text.size(k), ";"));
+  const std::string everything = key.bytes == 8   ? "~0ul"
+                                 : key.bytes == 4 ? "~0u"
+                                                  : cat((1 << 8 * key.bytes) - 1, "u");
+  text.line(cat("const Key flip = ", text.size(call.arguments[sort ? 3 : 4]), " ? ", everything, " : 0;"));
+  text.line(cat("Place* places = (Place*)", counts, ";"));
+  text.open(tasks);
+  text.line(
+      cat("const ", text.storage_type(dtype), "* x = ", x, " + task / inner * n * inner + task % inner;"));
+  text.line(cat("Pair* a = (Pair*)", first, "; Pair* b = (Pair*)", second, ";"));
+  print_key(text, dtype, key);
+  // Without a branch where the facts tell which way it goes.
+  if (selects) text.open(orders ? "if (4 * kept <= n)" : ""), print_selection(text), text.close();
+  if (orders) text.open(selects ? "else" : ""), print_order(text, key.bytes), text.close();
   text.open("for (int64_t i = 0; i < kept; ++i)");
   text.line("const int64_t to = (task / inner * kept + i) * inner + task % inner;");
   text.line(cat(values, "[to] = x[a[i].index * inner];"));

@@ -1,4 +1,4 @@
-// Sort and top-k: a thread per row, merge sort of (key, index) pairs in the workspace. Stable, so equal elements keep
+// Sort and top-k: a thread per row, pairs of key and index in the workspace. Stable, so equal elements keep
 // their order in either direction.
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"

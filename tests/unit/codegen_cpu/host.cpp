@@ -126,22 +126,30 @@ TEST_CASE("buffers whose size nothing useful bounds are allocated during the run
 }
 
 TEST_CASE("sort and topk of every dtype, stable, NaN largest") {
-  for (DType dtype : {DType::kBool, DType::kI8, DType::kI32, DType::kI64, DType::kU8, DType::kU64,
-                      DType::kF16, DType::kBF16, kF32, DType::kF64})
+  for (DType dtype : {DType::kBool, DType::kI8, DType::kU16, DType::kI32, DType::kI64, DType::kU8,
+                      DType::kU64, DType::kF16, DType::kBF16, kF32, DType::kF64})
     for (int direction : {0, 1}) {
       ProgramBuilder p;
       const Expr n = p.symbol("n", 0, 1, 0, 1000);
       const View x = p.input("x", dtype, {3, n, 4});
-      const View v = p.output("v", dtype, {3, n, 4}), i = p.output("i", DType::kI64, {3, n, 4}),
-                 tv = p.output("tv", dtype, {3, 5, 4}), ti = p.output("ti", DType::kI64, {3, 5, 4});
+      const View v = p.output("v", dtype, {3, n, 4}), i = p.output("i", DType::kI64, {3, n, 4});
       p.program.steps.push_back({Call{"sort", {x.buffer}, {v.buffer, i.buffer}, {3, n, 4, direction}, {}}});
-      p.program.steps.push_back(
-          {Call{"topk", {x.buffer}, {tv.buffer, ti.buffer}, {3, n, 4, 5, direction, 1}, {}}});
-      HostTensor t = random_tensor(dtype, {3, 37, 4}, 5, -3, 3);
-      if (is_float(dtype))
-        set_number(t, 3, NAN), set_number(t, 50, NAN), set_number(t, 51, -0.0), set_number(t, 55, 0.0),
-            set_number(t, 60, INFINITY);
-      check_program(p.program, {t});
+      for (const int k : {0, 1, 5, 150}) {  // of 37: none, by selection, and whole; of 700 all by selection
+        const Expr kept = sym::min(k, n);
+        const View tv = p.output(cat("tv", k), dtype, {3, kept, 4}),
+                   ti = p.output(cat("ti", k), DType::kI64, {3, kept, 4});
+        p.program.steps.push_back(
+            {Call{"topk", {x.buffer}, {tv.buffer, ti.buffer}, {3, n, 4, kept, direction, 1}, {}}});
+      }
+      const auto at_size = [&](int64_t size) {
+        HostTensor t = random_tensor(dtype, {3, size, 4}, 5, -300, 300);
+        if (is_float(dtype))
+          set_number(t, 3, NAN), set_number(t, 50, NAN), set_number(t, 51, -0.0), set_number(t, 55, 0.0),
+              set_number(t, 60, INFINITY);
+        check_program(p.program, {t});
+      };
+      at_size(37);
+      at_size(700);
     }
 }
 
