@@ -168,8 +168,7 @@ struct CompiledProgram::Impl {
       const loop::Buffer& b = p[p.states[s]];
       const int64_t bytes = schedule::extent_in_elements(b).value() * byte_size(b.dtype);
       state_memory.push_back(std::make_unique<Memory>(bytes, false));
-      if (states && s < states->size())
-        std::memcpy(state_memory[s]->get(), (*states)[s].bytes.data(), (*states)[s].bytes.size());
+      if (states && s < states->size()) std::ranges::copy((*states)[s].bytes, state_memory[s]->get());
       state_pointers.insert(state_pointers.end() - 1, state_memory[s]->get());
     }
     const int64_t scratch_stride = (variant.scratch_bytes(symbols.data()) + 63) / 64 * 64;
@@ -203,13 +202,13 @@ struct CompiledProgram::Impl {
     STRIDEC_CHECK(status == 0, "run() failed without a failure");
     for (size_t o = 0; o < p.outputs.size(); ++o) {
       state.output_memory[o]->check("output '" + p[p.outputs[o]].name + "'");
-      std::memcpy(state.outputs[o].bytes.data(), state.output_memory[o]->get(),
-                  state.outputs[o].bytes.size());
+      std::copy_n(state.output_memory[o]->get(), state.outputs[o].bytes.size(),
+                  state.outputs[o].bytes.data());
     }
     for (size_t s = 0; s < state_memory.size(); ++s) {
       state_memory[s]->check("state '" + p[p.states[s]].name + "'");
       if (states && s < states->size())
-        std::memcpy((*states)[s].bytes.data(), state_memory[s]->get(), (*states)[s].bytes.size());
+        std::copy_n(state_memory[s]->get(), (*states)[s].bytes.size(), (*states)[s].bytes.data());
     }
     return std::move(state.outputs);
   }

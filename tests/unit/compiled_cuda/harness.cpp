@@ -122,7 +122,7 @@ std::vector<HostTensor> run_cuda(const loop::Program& given, const std::vector<H
   for (size_t o = 0; status == STRIDEC_OK && o < out.size(); ++o) {
     HostTensor t =
         loop::make_tensor(program[program.outputs[o]].dtype, {out[o].shape, out[o].shape + out[o].ndim});
-    std::memcpy(t.bytes.data(), out[o].data, t.bytes.size());
+    if (!t.bytes.empty()) std::memcpy(t.bytes.data(), out[o].data, t.bytes.size());
     results.push_back(std::move(t));
   }
   runtime::context_destroy(context);
