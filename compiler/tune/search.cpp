@@ -17,11 +17,12 @@ using Clock = std::chrono::steady_clock;
 using schedule::Candidate;
 using Kind = Outcome::Kind;
 
-constexpr size_t kBatch = 6;                      // candidates built and measured together
-constexpr int kInVain = 2;                        // batches in a row without a gain that end a search
-constexpr double kWorthwhile = 0.01;              // a gain below one hundredth is none
-constexpr double kClearlySlower = 1.1;            // at the first shape: not worth a race at the others
-constexpr int kLeastCalls = 5;                    // that a race makes of a kernel, whatever its time
+constexpr size_t kBatch = 6;            // candidates built and measured together
+constexpr int kInVain = 2;              // batches in a row without a gain that end a search
+constexpr double kWorthwhile = 0.03;    // a smaller gain of a kernel alone is lost among its neighbours
+constexpr double kTie = 0.01;           // a smaller difference is none
+constexpr double kClearlySlower = 1.1;  // at the first shape: not worth a race at the others
+constexpr int kLeastCalls = 5;          // that a race makes of a kernel, whatever its time
 constexpr int64_t kMostBytes = int64_t{2} << 30;  // of a kernel's arguments
 
 std::string problem_of(const Outcome& outcome) {
@@ -32,9 +33,7 @@ std::string problem_of(const Outcome& outcome) {
 }
 
 // Slower than the default by more than its noise.
-bool is_slower(const Outcome& outcome) {
-  return outcome.ratio > 1 + std::max(kWorthwhile, 2 * outcome.noise);
-}
+bool is_slower(const Outcome& outcome) { return outcome.ratio > 1 + std::max(kTie, 2 * outcome.noise); }
 
 }  // namespace
 
