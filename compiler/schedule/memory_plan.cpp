@@ -11,6 +11,7 @@
 #include "compiler/base/text.h"
 #include "compiler/loop/blame.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/arena.h"
 #include "compiler/schedule/effects.h"
 
 namespace stridec::schedule {
@@ -23,18 +24,6 @@ using loop::Storage;
 using sym::Expr;
 
 constexpr int64_t kAlignment = 64;
-
-// First and last step, in the order of the text, at which a buffer holds something.
-struct Lifetime {
-  int first = std::numeric_limits<int>::max();
-  int last = -1;
-  void touch(int at) {
-    first = std::min(first, at);
-    last = std::max(last, at);
-  }
-  bool used() const { return last >= 0; }
-  bool overlaps(const Lifetime& other) const { return first <= other.last && other.first <= last; }
-};
 
 struct Timeline {
   std::vector<Lifetime> lifetimes;       // by buffer
@@ -195,36 +184,55 @@ int64_t typical(Expr e, const sym::Facts& facts) {
   return value.value_or(std::numeric_limits<int64_t>::max() / 2);
 }
 
-// The buffer that `nest` may overwrite with `output`: read only where the same point writes, in the same
-// layout.
-std::optional<BufferId> in_place_operand(const Program& program, const loop::Nest& nest, BufferId output) {
-  const loop::Store* store = nullptr;
-  for (const auto& stmt : nest.body) {
-    if (std::holds_alternative<loop::Reduce>(stmt.node) || std::holds_alternative<loop::For>(stmt.node) ||
-        std::holds_alternative<loop::Scan>(stmt.node) || std::holds_alternative<loop::Bind>(stmt.node))
-      return std::nullopt;
-    if (const auto* s = std::get_if<loop::Store>(&stmt.node)) {
-      if (store || s->update || s->access.buffer != output || !s->access.mask.is_const(1))
-        return std::nullopt;
-      store = s;
+bool loads_from(const loop::Block& block, BufferId id) {
+  bool found = false;
+  loop::for_each_stmt(block, [&](const loop::Stmt& stmt) {
+    const auto* load = std::get_if<loop::Load>(&stmt.node);
+    found = found || (load && load->access.buffer == id);
+  });
+  return found;
+}
+
+bool same_element(const loop::Access& a, const loop::Access& b) {
+  return a.index == b.index && a.mask == b.mask;
+}
+
+// Whether each element of `operand` is read by the point alone that writes the element of `output` there, and before.
+// No two points write the same element.
+bool dies_by_point(const loop::Nest& nest, BufferId operand, BufferId output) {
+  std::vector<const loop::Access*> read;
+  for (const loop::Stmt& stmt : nest.body) {
+    if (const auto* load = std::get_if<loop::Load>(&stmt.node)) {
+      if (load->access.buffer == operand) read.push_back(&load->access);
+    } else if (const auto* reduce = std::get_if<loop::Reduce>(&stmt.node)) {
+      if (loads_from(reduce->body, operand)) return false;
+    } else if (const auto* store = std::get_if<loop::Store>(&stmt.node)) {
+      if (store->access.buffer != output) continue;
+      if (store->update) return false;
+      std::erase_if(read, [&](const loop::Access* access) { return same_element(*access, store->access); });
     }
   }
-  if (!store) return std::nullopt;
+  // What is read behind its store is among these as well.
+  return read.empty();
+}
+
+// The buffer that `nest` may overwrite with `output`, in the same layout.
+std::optional<BufferId> in_place_operand(const Program& program, const loop::Nest& nest, BufferId output,
+                                         InPlace in_place) {
+  for (const loop::Stmt& stmt : nest.body)
+    if (std::holds_alternative<loop::For>(stmt.node) || std::holds_alternative<loop::Scan>(stmt.node) ||
+        std::holds_alternative<loop::Bind>(stmt.node) ||
+        (in_place == InPlace::kPointwise && std::holds_alternative<loop::Reduce>(stmt.node)))
+      return std::nullopt;
   const Buffer& out = program[output];
-  for (const auto& stmt : nest.body) {
+  for (const loop::Stmt& stmt : nest.body) {
     const auto* load = std::get_if<loop::Load>(&stmt.node);
     if (!load) continue;
-    const Buffer& in = program[load->access.buffer];
-    if (in.storage != Storage::kArena || byte_size(in.dtype) != byte_size(out.dtype) ||
-        in.shape != out.shape || in.strides != out.strides || load->access.index != store->access.index ||
-        !load->access.mask.is_const(1))
-      continue;
-    const bool once =
-        std::count_if(nest.body.begin(), nest.body.end(), [&](const loop::Stmt& other) {
-          const auto* l = std::get_if<loop::Load>(&other.node);
-          return l && l->access.buffer == load->access.buffer && l->access.index != store->access.index;
-        }) == 0;
-    if (once) return load->access.buffer;
+    const BufferId operand = load->access.buffer;
+    const Buffer& in = program[operand];
+    if (in.storage == Storage::kArena && byte_size(in.dtype) == byte_size(out.dtype) &&
+        in.shape == out.shape && in.strides == out.strides && dies_by_point(nest, operand, output))
+      return operand;
   }
   return std::nullopt;
 }
@@ -237,29 +245,14 @@ uint64_t fingerprint(const loop::WeightData& data) {
   return hash;
 }
 
-struct Slot {
-  Expr bytes;
-  int64_t typical_bytes = 0;
-  std::vector<Lifetime> occupied;
-  bool free_during(const Lifetime& life) const {
-    return std::none_of(occupied.begin(), occupied.end(),
-                        [&](const Lifetime& o) { return o.overlaps(life); });
-  }
-};
-
 }  // namespace
 
-void plan_memory(Program& program) {
+void plan_memory(Program& program, InPlace in_place) {
   const Timeline timeline = TimelineMaker(program).take();
   Ranges ranges(program);
 
-  struct Item {
-    BufferId id;
-    Lifetime life;
-    Expr bytes;
-    int64_t typical_bytes;
-  };
-  std::vector<Item> items;
+  std::vector<ArenaItem> items;
+  std::vector<BufferId> ids;  // of the items
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     Buffer& buffer = program.buffers[i];
     const Lifetime& life = timeline.lifetimes[i];
@@ -280,74 +273,39 @@ void plan_memory(Program& program) {
       buffer.offset = -1;
       continue;
     }
-    items.push_back({BufferId(i), life, bytes, typical_bytes});
+    items.push_back({life, bytes, typical_bytes});
+    ids.push_back(BufferId(i));
   }
 
-  // An operand and the result written over it count as one buffer that lives through both.
-  std::map<BufferId, BufferId> shares;  // result -> operand's leader
-  std::vector<int> item_of(program.buffers.size(), -1);
-  for (size_t i = 0; i < items.size(); ++i) item_of[items[i].id.value] = static_cast<int>(i);
-  std::vector<char> merged(items.size(), 0);
+  // An operand and the result written over it count as one item that lives through both.
+  std::vector<int> item_of(program.buffers.size(), -1), leader(items.size());
+  for (size_t i = 0; i < items.size(); ++i) item_of[ids[i].value] = leader[i] = static_cast<int>(i);
+  auto leader_of = [&](int i) {
+    while (leader[i] != i) i = leader[i];
+    return i;
+  };
   for (size_t i = 0; i < items.size(); ++i) {
-    Item& item = items[i];
-    const loop::Nest* nest = timeline.nests[item.life.first];
+    const loop::Nest* nest = timeline.nests[items[i].life.first];
     if (!nest) continue;
-    const auto operand = in_place_operand(program, *nest, item.id);
-    if (!operand) continue;
-    BufferId leader = *operand;
-    while (shares.count(leader)) leader = shares[leader];
-    const int other = item_of[leader.value];
-    if (other < 0 || other == static_cast<int>(i) || items[other].life.last != item.life.first) continue;
-    items[other].life.touch(item.life.last);
-    shares[item.id] = leader;
-    merged[i] = 1;
+    const auto operand = in_place_operand(program, *nest, ids[i], in_place);
+    if (!operand || item_of[operand->value] < 0) continue;
+    const int other = leader_of(item_of[operand->value]);
+    if (other == static_cast<int>(i) || items[other].life.last != items[i].life.first) continue;
+    items[other].life.touch(items[i].life.last);
+    leader[i] = other;
   }
 
-  std::vector<int> order;
+  std::vector<ArenaItem> placed;
+  std::vector<int> place_of(items.size());
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (leader[i] != static_cast<int>(i)) continue;
+    place_of[i] = static_cast<int>(placed.size());
+    placed.push_back(items[i]);
+  }
+  const ArenaPlan plan = plan_arena(placed, program.facts);
   for (size_t i = 0; i < items.size(); ++i)
-    if (!merged[i]) order.push_back(static_cast<int>(i));
-  std::sort(order.begin(), order.end(), [&](int a, int b) {
-    return std::pair(-items[a].typical_bytes, a) < std::pair(-items[b].typical_bytes, b);
-  });
-
-  std::vector<Slot> slots;
-  std::vector<int> slot_of(program.buffers.size(), -1);
-  for (int i : order) {
-    const Item& item = items[i];
-    int best = -1;  // the slot that grows least; then the smallest
-    for (size_t s = 0; s < slots.size(); ++s) {
-      if (!slots[s].free_during(item.life)) continue;
-      auto growth = [&](const Slot& slot) {
-        return std::max<int64_t>(0, item.typical_bytes - slot.typical_bytes);
-      };
-      if (best < 0 || std::pair(growth(slots[s]), slots[s].typical_bytes) <
-                          std::pair(growth(slots[best]), slots[best].typical_bytes))
-        best = static_cast<int>(s);
-    }
-    if (best < 0) {
-      best = static_cast<int>(slots.size());
-      slots.push_back({.bytes = item.bytes, .typical_bytes = item.typical_bytes});
-    }
-    Slot& slot = slots[best];
-    slot.bytes = sym::simplify(sym::max(slot.bytes, item.bytes), program.facts);
-    slot.typical_bytes = std::max(slot.typical_bytes, item.typical_bytes);
-    slot.occupied.push_back(item.life);
-    slot_of[item.id.value] = best;
-  }
-
-  std::vector<Expr> offsets;
-  Expr total = 0;
-  for (const Slot& slot : slots) {
-    offsets.push_back(total);
-    total = sym::simplify(total + slot.bytes, program.facts);
-  }
-  for (const Item& item : items) {
-    BufferId leader = item.id;
-    while (shares.count(leader)) leader = shares[leader];
-    STRIDEC_CHECK(slot_of[leader.value] >= 0, program[item.id].name);
-    program[item.id].offset = offsets[slot_of[leader.value]];
-  }
-  program.arena_bytes = total;
+    program[ids[i]].offset = plan.offsets[place_of[leader_of(static_cast<int>(i))]];
+  program.arena_bytes = plan.bytes;
 }
 
 void plan_weights(std::span<Program* const> variants) {

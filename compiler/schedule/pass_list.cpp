@@ -49,7 +49,7 @@ constexpr Pass<Program, Decisions*> kCpuLoopPasses[] = {
 constexpr Pass<Program, const CpuTarget&, const Chosen&> kCpuPasses[] = {
     {"schedules", "templates, tiles, lanes and tasks for each nest, packed weights", choose},
     {"memory", "where each scratch buffer lives",
-     [](Program& program, const CpuTarget&, const Chosen&) { plan_memory(program); }},
+     [](Program& program, const CpuTarget&, const Chosen&) { plan_memory(program, InPlace::kSums); }},
 };
 
 constexpr Pass<Program, const GpuTarget&> kGpuPasses[] = {

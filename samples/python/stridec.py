@@ -120,6 +120,17 @@ class _StepProfile(_Sized):
     ]
 
 
+class _MemoryInfo(_Sized):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("arena_bytes", c.c_uint64),
+        ("scratch_bytes", c.c_uint64),
+        ("staging_bytes", c.c_uint64),
+        ("state_bytes", c.c_uint64),
+        ("allocations", c.c_uint64),
+    ]
+
+
 _P = c.c_void_p
 _STATUS = c.c_int
 _TENSORS = c.POINTER(_Tensor)
@@ -154,7 +165,7 @@ class _Api(c.Structure):
             ("context_reset_state", _STATUS, _P, c.c_int32),
             ("context_profile", _STATUS, _P, c.c_int32),
             ("context_step", _STATUS, _P, c.c_int32, c.POINTER(_StepProfile)),
-            ("context_memory", _STATUS, _P, _P),
+            ("context_memory", _STATUS, _P, c.POINTER(_MemoryInfo)),
         ]
     ]
 
@@ -341,6 +352,12 @@ class Context:
             self._check(self._api.context_step(self._handle, i, step))
             found.append((step.name.decode(), step.calls, step.nanoseconds * 1e-9))
         return found
+
+    def memory(self):
+        """What the context holds now, as runtime.h's stridec_memory_info names it."""
+        info = _MemoryInfo()
+        self._check(self._api.context_memory(self._handle, info))
+        return {name: getattr(info, name) for name, _ in _MemoryInfo._fields_[1:]}
 
 
 def main(arguments):

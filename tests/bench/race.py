@@ -17,10 +17,17 @@ NAME=FILE races another file for the model's cases, such as a quantised one that
 keeps what it measures: an empty file makes its compile times those of a cold cache.
 
 OpenVINO is given the case's static shape, which is its best; the others serve every shape with what they loaded.
+Two more run where --engines names them beside one of stridec's:
+
+    fixed    stridec compiled for the case's sizes alone: what it costs to know sizes at run time alone
+    peak     as many multiply-adds as the model's matrix products have, on registers alone (ninja -C build bench_peak):
+             1 / ratio is the share of the machine's peak
+
 Environment: stridec (the program, default build/stridec), build (for temporary files, default build).
 """
 
 import argparse
+import ctypes
 import importlib.util
 import json
 import math
@@ -45,6 +52,32 @@ FOREIGN_LIMIT = 0.05
 TOLERANCE = 1e-4
 
 
+# ---- libraries ----
+
+
+def manifest_of(library):
+    with open(library.removesuffix(".so") + ".json", encoding="utf-8") as file:
+        return json.load(file)
+
+
+def sizes_of(library, arrays):
+    """{symbol: value} of a library for these inputs."""
+    sizes = {}
+    for value in manifest_of(library)["inputs"]:
+        for dim, size in zip(value["shape"], arrays[value["name"]].shape):
+            form = re.fullmatch(r"(?:(\d+)\*)?([A-Za-z_]\w*)", str(dim))
+            if form:
+                sizes[form[2]] = size // int(form[1] or 1)
+    return sizes
+
+
+def product_flops(library, arrays):
+    """Of one run, in the kernels that templates for sums of products make."""
+    names = {**sizes_of(library, arrays), "max": max, "min": min, "select": lambda c, a, b: a if c else b}
+    kernels = [kernel for kernel in manifest_of(library)["kernels"] if re.match(r"\S+: ", kernel["schedule"])]
+    return sum(kernel["launches"] * eval(kernel["flops"], {"__builtins__": {}}, names) for kernel in kernels)
+
+
 # ---- engines: each answers with a function that runs the model and one that gives the outputs ----
 
 
@@ -56,6 +89,12 @@ def stridec_engine(files, arrays, threads, engine):
     inputs = [arrays[value.name] for value in model.inputs]
     run = context.prepare(*inputs)
     return run, lambda: dict(zip([value.name for value in model.outputs], context.run(*inputs)))
+
+
+def peak_engine(files, arrays, threads, _):
+    loops = ctypes.CDLL(os.path.abspath(os.path.join(os.environ.get("build", "build"), "libbench_peak.so")))
+    flops = ctypes.c_int64(product_flops(files["sized"], arrays))
+    return lambda: loops.bench_peak(ctypes.c_int32(threads), flops), dict
 
 
 def onnxruntime_engine(files, arrays, threads, _):
@@ -86,7 +125,9 @@ def openvino_engine(files, arrays, threads, _):
 
 OURS = {"stridec": "default", "stridec-tuned": "max-autotune", "stridec-latency": "reduce-overhead"}  # modes of compile
 PEERS = {"onnxruntime": onnxruntime_engine, "openvino": openvino_engine}
-ENGINES = {**{engine: stridec_engine for engine in OURS}, **PEERS}
+LIMITS = {"fixed": stridec_engine, "peak": peak_engine}
+ENGINES = {**{engine: stridec_engine for engine in OURS}, **PEERS, **LIMITS}
+CHECKED = ("onnxruntime", "fixed")  # engines whose outputs are the expected ones
 
 
 def serve(engine, files, case, threads, pipe):
@@ -203,10 +244,12 @@ def race(files, case, flags):
         if better:
             entry["ratios"]["better"] = ours.ratio(better)
         with np.load(files["outputs"] % ours.engine) as got:
-            for peer in peers:
-                with np.load(files["outputs"] % peer.engine) as expected:
+            for other in running:
+                if other.engine in OURS or other.engine == "peak":
+                    continue
+                with np.load(files["outputs"] % other.engine) as expected:
                     differences = entry.setdefault("differences", {})
-                    differences[peer.engine] = max(models.difference(got[k], expected[k]) for k in expected)
+                    differences[other.engine] = max(models.difference(got[k], expected[k]) for k in expected)
     return result
 
 
@@ -220,7 +263,7 @@ def milliseconds(entry):
 def columns_of_ratios(engines):
     """(ours, other): those of a table with these engines; "better" of two peers or more."""
     ours, peers = [e for e in engines if e in OURS], [e for e in engines if e in PEERS]
-    others = peers + ["better"] if len(peers) > 1 else peers
+    others = peers + ["better"] * (len(peers) > 1) + [e for e in engines if e in LIMITS]
     tuned = [(engine, "stridec") for engine in ours if engine != "stridec" and "stridec" in ours]
     return [(engine, other) for engine in ours for other in others] + tuned
 
@@ -240,11 +283,12 @@ def print_case(label, result, engines, tolerance):
         entry = entries[engine]
         if "error" in entry:
             print(f"    {engine}: {entry['error']}")
-        difference = entry.get("differences", {}).get("onnxruntime", 0)
-        if difference > tolerance:
-            print(f"    WRONG: {engine} differs from onnxruntime by {difference:.1e}")
-        elif tolerance != TOLERANCE and engine in OURS:
-            print(f"    {engine} differs from onnxruntime by {difference:.1e}")
+        for other in CHECKED:
+            difference = entry.get("differences", {}).get(other, 0)
+            if difference > tolerance:
+                print(f"    WRONG: {engine} differs from {other} by {difference:.1e}")
+            elif tolerance != TOLERANCE and engine in OURS and other in engines:
+                print(f"    {engine} differs from {other} by {difference:.1e}")
         if entry.get("others_share", 0) > FOREIGN_LIMIT:
             print(f"    other processes took {entry['others_share']:.0%} of the machine while {engine} was measured")
     sys.stdout.flush()
@@ -264,9 +308,9 @@ def machine():
 def engine_versions(engines, program):
     found = {}
     for engine in engines:
-        if engine in OURS:
+        if engine in OURS or engine == "fixed":
             found[engine] = subprocess.run([program, "--version"], capture_output=True, text=True).stdout.strip()
-        else:
+        elif engine in PEERS:
             from importlib.metadata import version
 
             found[engine] = f"{engine} {version(engine)}"
@@ -293,14 +337,17 @@ def parse_flags():
     for name in [*flags.names, *flags.engines]:
         if name not in models.MODELS and name not in ENGINES:
             parser.error(f"no model or engine {name}; there are {', '.join([*models.MODELS, *ENGINES])}")
+    if not set(OURS) & set(flags.engines) and set(LIMITS) & set(flags.engines):
+        parser.error(f"{', '.join(LIMITS)} are compared with one of {', '.join(OURS)}: name one of these too")
     return flags
 
 
-def compile_for(engine, files, flags, program):
+def compile_for(engine, files, flags, program, dims):
     """Seconds that it took."""
-    command = [program, "compile", files["model"], "-o", files["library"] % engine, "--mode", OURS[engine]]
-    command += ["--dim", models.MODELS[files["name"]]["dims"], *flags.flag, "--progress=none", "--quiet"]
-    if OURS[engine] == "max-autotune" and flags.tune_db:
+    mode = OURS.get(engine, "default")
+    command = [program, "compile", files["model"], "-o", files["library"] % engine, "--mode", mode]
+    command += ["--dim", dims, *flags.flag, "--progress=none", "--quiet"]
+    if mode == "max-autotune" and flags.tune_db:
         command += ["--tune-db", flags.tune_db]
     start = time.perf_counter()
     subprocess.run(command, check=True)
@@ -341,17 +388,25 @@ def main():
         try:
             files["model"] = flags.files.get(name) or models.fill_model(name, folder)
             report["compile_seconds"][name] = {
-                engine: compile_for(engine, files, flags, program) for engine in flags.engines if engine in OURS
+                engine: compile_for(engine, files, flags, program, models.MODELS[name]["dims"])
+                for engine in flags.engines
+                if engine in OURS
             }
+            files["sized"] = next((files["library"] % engine for engine in flags.engines if engine in OURS), None)
             report["models"][name] = []
-            for case, (label, _) in enumerate(models.cases(name)):
+            for case, (label, arrays) in enumerate(models.cases(name)):
                 if case != flags.case if flags.case is not None else case >= len(listed[name]):
                     continue
+                if "fixed" in flags.engines:
+                    sizes = sizes_of(files["sized"], arrays)
+                    compile_for("fixed", files, flags, program, ",".join(f"{k}={v}" for k, v in sizes.items()))
                 result = {"case": label, **race(files, case, flags)}
                 report["models"][name].append(result)
                 print_case(f"{name}, {label}", result, flags.engines, flags.tolerance)
                 for entry in result["engines"].values():
-                    failed += "error" in entry or entry.get("differences", {}).get("onnxruntime", 0) > flags.tolerance
+                    failed += "error" in entry or any(
+                        entry.get("differences", {}).get(other, 0) > flags.tolerance for other in CHECKED
+                    )
             seconds = report["compile_seconds"][name]
             print("    compiled in " + ", ".join(f"{value:.1f} s ({OURS[engine]})" for engine, value in seconds.items()))
         except subprocess.CalledProcessError as error:

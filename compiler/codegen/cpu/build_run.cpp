@@ -63,7 +63,7 @@ struct CompiledProgram::Impl {
   const loop::Program& program() const { return variants[0].program; }
 
   Impl(loop::Program given, RunCompiledOptions o) : options(std::move(o)) {
-    if (any_unplanned(given)) schedule::plan_memory(given);
+    if (any_unplanned(given)) schedule::plan_memory(given, schedule::InPlace::kSums);
     run_prepack(given, options.target, options.build);
     loop::Program* const all[] = {&given};
     schedule::plan_weights(all);

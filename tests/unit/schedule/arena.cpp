@@ -1,0 +1,99 @@
+#include "compiler/schedule/arena.h"
+
+#include <doctest/doctest.h>
+
+#include <random>
+
+#include "compiler/loop/verify.h"
+#include "compiler/schedule/memory_plan.h"
+#include "compiler/sym/text.h"
+#include "tests/unit/schedule/programs.h"
+
+using namespace stridec;
+using namespace stridec::schedule;
+using namespace stridec::testing;
+using sym::Expr;
+
+namespace {
+
+struct Sizes {
+  Expr n = sym::var("n"), m = sym::var("m");
+  sym::Facts facts;
+  Sizes() {
+    facts.set_range(n, 1, 64);
+    facts.set_range(m, 1, 64);
+  }
+  static int64_t at(Expr e, int64_t n, int64_t m) {
+    return *sym::evaluate(e, [&](Expr var) -> std::optional<int64_t> { return var.name() == "n" ? n : m; });
+  }
+  ArenaItem item(int first, int last, Expr bytes) const {
+    return {.life = {first, last}, .bytes = bytes, .typical_bytes = at(bytes, 32, 32)};
+  }
+};
+
+// u = a b + t, where t is [n, 8] and a is t itself or another; whether u lies where t does.
+bool writes_over_residual(bool reads_it_as_factor, InPlace in_place) {
+  Pieces p("residual");
+  const loop::View x = p.input("x", {p.n, 8}), w = p.weight("w", {8, 8}, 3);
+  const loop::View t = p.map("t", {x}, [](auto v) { return v[0] * v[0]; });
+  const loop::View u = p.temporary("u", {p.n, 8});
+  loop::NestBuilder nest(p.program, "matmul+add");
+  const Expr i = nest.dim(p.n, "i"), j = nest.dim(8, "j");
+  const loop::View& a = reads_it_as_factor ? t : x;
+  const loop::Value sum = nest.reduce(loop::Combine::kSum, {8}, [&](const std::vector<Expr>& k) {
+    return nest.load(a, {i, k[0]}) * nest.load(w, {k[0], j});
+  });
+  nest.store(u, {i, j}, sum + nest.load(t, {i, j}));
+  nest.finish();
+  p.output("y", u);
+  loop::Program after = p.program;
+  plan_memory(after, in_place);
+  loop::verify(after);
+  CHECK(same_results(p.program, after, {{p.n, 5}, {p.m, 1}}));
+  return after[t.buffer].offset == after[u.buffer].offset;
+}
+
+}  // namespace
+
+TEST_CASE("small buffers share the place of a large one that lives at other times") {
+  const Sizes s;
+  const std::vector<ArenaItem> items = {s.item(0, 1, 512 * s.n), s.item(2, 5, 256 * s.n),
+                                        s.item(2, 3, 256 * s.n), s.item(4, 6, 128 * s.n),
+                                        s.item(4, 5, 128 * s.n)};
+  CHECK(sym::to_string(plan_arena(items, s.facts).bytes) == "512*n");
+}
+
+TEST_CASE("buffers alive together never meet, whatever the sizes are") {
+  for (uint32_t seed = 1; seed <= 100; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    auto draw = [&](int most) { return static_cast<int>(random() % static_cast<uint32_t>(most + 1)); };
+    const Sizes s;
+    std::vector<ArenaItem> items;
+    for (int i = 0; i < 24; ++i) {
+      const int first = draw(30);
+      const Expr half = sym::floordiv(s.n + 1, 2) * s.m;
+      items.push_back(
+          s.item(first, first + draw(6), 64 * (draw(8) * s.n + draw(8) * s.m + draw(4) * half + draw(2))));
+    }
+    const ArenaPlan plan = plan_arena(items, s.facts);
+    for (const auto [n, m] : {std::pair<int64_t, int64_t>{1, 1}, {32, 32}, {64, 1}, {3, 50}}) {
+      for (size_t i = 0; i < items.size(); ++i) {
+        const int64_t begin = Sizes::at(plan.offsets[i], n, m), end = begin + Sizes::at(items[i].bytes, n, m);
+        CHECK(begin >= 0);
+        CHECK(end <= Sizes::at(plan.bytes, n, m));
+        for (size_t k = 0; k < i; ++k) {
+          if (!items[i].life.overlaps(items[k].life)) continue;
+          const int64_t other = Sizes::at(plan.offsets[k], n, m);
+          CHECK((end <= other || other + Sizes::at(items[k].bytes, n, m) <= begin));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a sum is written over the residual that follows it, where no other point reads it") {
+  CHECK(writes_over_residual(false, InPlace::kSums));
+  CHECK_FALSE(writes_over_residual(true, InPlace::kSums));
+  CHECK_FALSE(writes_over_residual(false, InPlace::kPointwise));
+}
