@@ -5,9 +5,9 @@
 Each engine loads the model in a process of its own and runs it. What counts is by how much anonymous memory (RssAnon of
 /proc/self/status) grows from before the first run to after the third: activations, scratch and outputs, in pages that were
 touched. Weights are not among it: stridec maps them, and onnxruntime is told to keep them out of the arena that activations
-come from, and runs without its memory patterns, with which its second run takes as much again. Before the first run the C library gives back what loading has freed, where activations would go unseen, and
-from then on keeps everything, so that what is there at the end is the peak. Beside it stands what stridec's context says
-of itself.
+come from. It also runs without its memory patterns, which take as much again from the second run on. Before the first run
+the C library gives back what loading has freed, where activations would go unseen, and from then on keeps everything, so
+that what is there at the end is the peak. Beside it stands what stridec's context says of itself.
 
 NAME=FILE measures another file for the model's cases. A ratio above --limit is a failure.
 Environment: stridec (the program, default build/stridec), build (for temporary files, default build).

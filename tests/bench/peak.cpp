@@ -1,0 +1,42 @@
+// The engine "peak" of race.py: multiply-adds on registers alone, on as many threads as the models get.
+//
+//   ninja -C build bench_peak
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace {
+
+// Enough sums to hide the latency, few enough for the registers.
+template <int Lanes, int Sums>
+[[gnu::always_inline]] inline float multiply_add(int64_t rounds) {
+  typedef float Vec __attribute__((vector_size(Lanes * 4)));
+  Vec sum[Sums], x = {0.5f};
+#pragma GCC unroll 16
+  for (int i = 0; i < Sums; ++i) sum[i] = x + static_cast<float>(i);
+  for (int64_t r = 0; r < rounds; ++r) {
+#pragma GCC unroll 16
+    for (int i = 0; i < Sums; ++i) sum[i] = sum[i] * x + x;  // compilers make one instruction of it
+  }
+  for (int i = 1; i < Sums; ++i) sum[0] += sum[i];
+  return sum[0][0];
+}
+
+[[gnu::target("avx512f"), gnu::noinline]] float wide(int64_t rounds) { return multiply_add<16, 16>(rounds); }
+[[gnu::target("avx2,fma"), gnu::noinline]] float narrow(int64_t rounds) {
+  return multiply_add<8, 10>(rounds);
+}
+
+}  // namespace
+
+// At least `flops` operations, spread evenly.
+extern "C" void bench_peak(int32_t threads, int64_t flops) {
+  const bool avx512 = __builtin_cpu_supports("avx512f");
+  const int64_t per_round = 2 * (avx512 ? 16 * 16 : 8 * 10);
+  const int64_t rounds = flops / (per_round * threads) + 1;
+  auto work = [=] { [[maybe_unused]] volatile float sink = avx512 ? wide(rounds) : narrow(rounds); };
+  std::vector<std::thread> others;
+  for (int32_t t = 1; t < threads; ++t) others.emplace_back(work);
+  work();
+  for (std::thread& other : others) other.join();
+}
