@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "compiler/kernels/integer_range.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 
@@ -32,54 +33,6 @@ Factor factor_of(const loop::Operand& operand, DType dtype) {
   if (operand.slice.size() == 1 && operand.plain && operand.plain->fill.dtype == dtype)
     factor.load = operand.plain;
   return factor;
-}
-
-// The least and the largest value of an integer; nothing where that is not known to fit 32 bits.
-struct Range {
-  int64_t low, high;
-  bool operator==(const Range&) const = default;
-};
-using Ranges = std::map<loop::ValueId, Range>;
-
-std::optional<Range> range_of(const loop::Nest& nest, const Stmt& stmt, const Ranges& known) {
-  const auto type_of = [&](loop::ValueId id) { return nest.values[id.value].dtype; };
-  const auto of_type = [](DType dtype) -> std::optional<Range> {
-    if (is_bool(dtype)) return Range{0, 1};
-    if (!is_integer(dtype) || info(dtype).bits > 16) return std::nullopt;
-    const int bits = info(dtype).bits;
-    if (!is_signed(dtype)) return Range{0, (int64_t{1} << bits) - 1};
-    return Range{-(int64_t{1} << (bits - 1)), (int64_t{1} << (bits - 1)) - 1};
-  };
-  const auto fits = [&](Range r, DType dtype) {
-    const auto whole = dtype == DType::kI32 ? Range{INT32_MIN, INT32_MAX} : of_type(dtype);
-    return whole && r.low >= whole->low && r.high <= whole->high;
-  };
-  if (const auto* load = std::get_if<loop::Load>(&stmt.node)) return of_type(type_of(load->result));
-  if (const auto* constant = std::get_if<loop::Constant>(&stmt.node)) {
-    if (is_float(constant->value.dtype)) return std::nullopt;
-    return Range{constant->value.i, constant->value.i};
-  }
-  const auto* let = std::get_if<loop::Let>(&stmt.node);
-  if (!let) return std::nullopt;
-  const DType dtype = type_of(let->result);
-  std::vector<Range> args;
-  for (loop::ValueId arg : let->args) {
-    const auto found = known.find(arg);
-    if (found != known.end()) args.push_back(found->second);
-  }
-  std::optional<Range> r;
-  if (let->op == loop::ScalarOp::kSelect && args.size() == 3) {
-    r = Range{std::min(args[1].low, args[2].low), std::max(args[1].high, args[2].high)};
-  } else if (args.size() != let->args.size()) {
-    return of_type(dtype);
-  } else if (let->op == loop::ScalarOp::kCast) {
-    r = args[0];
-  } else if (let->op == loop::ScalarOp::kSub) {
-    r = Range{args[0].low - args[1].high, args[0].high - args[1].low};
-  } else if (let->op == loop::ScalarOp::kAdd) {
-    r = Range{args[0].low + args[1].low, args[0].high + args[1].high};
-  }
-  return r && fits(*r, dtype) ? r : of_type(dtype);
 }
 
 }  // namespace
@@ -116,13 +69,9 @@ std::optional<Factor> as_elements(const loop::Nest& nest, const Factor& factor, 
   if (nest.values[factor.value.value].dtype == dtype) return factor;
   // Below conversions that lose nothing.
   std::map<loop::ValueId, const Stmt*> made;
-  Ranges ranges;
-  for (const Stmt* stmt : factor.slice) {
-    loop::for_each_result(*stmt, [&](loop::ValueId id) {
-      made[id] = stmt;
-      if (const auto range = range_of(nest, *stmt, ranges)) ranges[id] = *range;
-    });
-  }
+  const Ranges ranges = integer_ranges(nest, factor.slice);
+  for (const Stmt* stmt : factor.slice)
+    loop::for_each_result(*stmt, [&](loop::ValueId id) { made[id] = stmt; });
   loop::ValueId value = factor.value;
   while (true) {
     const auto* cast = std::get_if<loop::Let>(&made.at(value)->node);

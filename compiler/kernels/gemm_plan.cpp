@@ -37,6 +37,9 @@ loop::Schedule to_schedule(const GemmPlan& plan) {
     case GemmPlan::B::kWeights:
       schedule.directives.push_back({"b", {"weights", std::to_string(plan.panel)}});
       break;
+    case GemmPlan::B::kCompact:
+      schedule.directives.push_back({"b", {"compact", std::to_string(plan.panel)}});
+      break;
     case GemmPlan::B::kDirect: schedule.directives.push_back({"b", {"direct"}}); break;
     case GemmPlan::B::kStage: schedule.directives.push_back({"b", {"stage"}}); break;
   }
@@ -63,10 +66,12 @@ GemmPlan to_plan(const loop::Schedule& schedule) {
     if (directive.name == "a") {
       plan.a = value == "pack" ? GemmPlan::A::kPack : GemmPlan::A::kDirect;
     } else if (directive.name == "b") {
-      plan.b = value == "weights"  ? GemmPlan::B::kWeights
-               : value == "direct" ? GemmPlan::B::kDirect
-                                   : GemmPlan::B::kStage;
-      if (plan.b == GemmPlan::B::kWeights) plan.panel = number(directive.args.at(1));
+      plan.b = value == "weights"   ? GemmPlan::B::kWeights
+               : value == "compact" ? GemmPlan::B::kCompact
+               : value == "direct"  ? GemmPlan::B::kDirect
+                                    : GemmPlan::B::kStage;
+      if (plan.b == GemmPlan::B::kWeights || plan.b == GemmPlan::B::kCompact)
+        plan.panel = number(directive.args.at(1));
     } else if (directive.name == "tiles") {
       plan.tiles = number(value);
     } else if (directive.name == "chunk") {

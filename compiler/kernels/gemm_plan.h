@@ -8,7 +8,9 @@
 //   segments %r %s            reduced dims, one run each
 //   run %c                    reduced dims that a holds contiguously (or that packing makes so), flattened
 //   a direct|pack             rows of a are read in place, or a block of rows is copied to scratch first
-//   b weights P|direct|stage  panels of P columns made at compile time, rows of b read in place, or copied to scratch
+//   b weights P|compact P|direct|stage
+//                             panels of P columns made at compile time, or panels of what b is computed from
+//                             (compact.h), rows of b read in place, or copied to scratch
 //   tiles T                   register tiles of rows per task
 //   chunk K                   most k that a call of the micro-kernel sums, so that as much of a panel stays in cache
 //                             while a task's tiles pass by; of several segments whole ones; all of k where there is none
@@ -24,13 +26,13 @@ namespace stridec::kernels {
 
 struct GemmPlan {
   enum class A { kDirect, kPack };
-  enum class B { kWeights, kDirect, kStage };
+  enum class B { kWeights, kCompact, kDirect, kStage };
 
   const GemmKernel* kernel = nullptr;
   std::vector<sym::Expr> batch, rows, columns, segments, run;
   A a = A::kDirect;
   B b = B::kDirect;
-  int64_t panel = 0;  // kWeights: a multiple of the kernel's columns
+  int64_t panel = 0;  // kWeights: a multiple of the kernel's columns; kCompact: these
   int64_t tiles = 1;
   int64_t chunk = 0;  // 0: all
   bool rows_outer = true;

@@ -14,9 +14,10 @@ namespace {
 
 std::string family_of(const kernels::GemmPlan& plan) {
   return cat(plan.kernel->name, plan.a == kernels::GemmPlan::A::kPack ? " pack" : " direct",
-             plan.b == kernels::GemmPlan::B::kWeights  ? " weights"
-             : plan.b == kernels::GemmPlan::B::kDirect ? " direct"
-                                                       : " stage");
+             plan.b == kernels::GemmPlan::B::kWeights   ? " weights"
+             : plan.b == kernels::GemmPlan::B::kCompact ? " compact"
+             : plan.b == kernels::GemmPlan::B::kDirect  ? " direct"
+                                                        : " stage");
 }
 
 std::string family_of(const kernels::ChainPlan& plan) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "compiler/base/sort.h"
+#include "compiler/kernels/compact.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_window.h"
 #include "compiler/schedule/memory_plan.h"
@@ -29,6 +30,7 @@ constexpr double kBroadcast = 0.06;     // per row and k, beside multiply-adds
 constexpr double kPrefetchedLine = 1;   // of a panel that is asked for ahead of its use
 constexpr double kMissedLine = 5;       // of one that is not
 constexpr double kStreamedLine = 0.05;  // of rows
+constexpr double kCompactVector = 1.5;  // of numbers from compact weights, times a row
 
 struct Problem {
   const loop::Program& program;
@@ -229,6 +231,11 @@ int64_t choose_chunk(const GemmKernel& kernel, const CpuTarget& target) {
 double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, bool unit_store,
             const CpuTarget& target) {
   const GemmKernel& kernel = *plan.kernel;
+  if (plan.b == GemmPlan::B::kCompact && s.rows == 1) {
+    // Each number is met once, in registers.
+    const double panels = std::ceil(s.columns / kernel.columns());
+    return s.batch * panels * (s.k() * kernel.vectors * kCompactVector + kTask) * imbalance(s.batch * panels);
+  }
   const double tiles = std::ceil(s.rows / kernel.rows), panels = std::ceil(s.columns / kernel.columns());
   const double blocks = std::ceil(tiles / static_cast<double>(plan.tiles));
   const double groups = std::ceil(s.k() / kernel.group());
@@ -258,7 +265,7 @@ double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, bool
     total += s.batch * s.rows * s.k() * (unit_a ? vector : element) *
              (plan.rows_outer || blocks == 1 ? 1 : panels);
   }
-  if (plan.b == GemmPlan::B::kStage) {
+  if (plan.b == GemmPlan::B::kStage || plan.b == GemmPlan::B::kCompact) {
     total += s.batch * panels * kernel.columns() * s.k() * (unit_b ? vector : element) *
              (plan.rows_outer && panels > 1 ? blocks : 1);
   }
@@ -336,7 +343,9 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
     Dims order = segments;
     order.insert(order.end(), run.begin(), run.end());
     const bool readable = group == 1 && can_read(p, b, batch, columns, order);
-    plan.b = weights ? GemmPlan::B::kWeights : GemmPlan::B::kStage;
+    const bool compact = !weights && group == 1 && made_of_weights(p, b) &&
+                         kernels::compact_parts(p.program, p.nest, b, columns, order).has_value();
+    plan.b = weights ? GemmPlan::B::kWeights : compact ? GemmPlan::B::kCompact : GemmPlan::B::kStage;
     plan.batch = vars(batch), plan.rows = vars(rows), plan.columns = vars(columns);
 
     const Shape shape{points(p, batch), points(p, rows), points(p, columns), points(p, segments),
@@ -350,7 +359,7 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
       if (kernel.a != like.a || kernel.b != like.b || kernel.dtype != like.dtype || !kernel.runs_on(target))
         continue;
       plan.kernel = &kernel;
-      plan.panel = weights ? kernel.columns() : 0;
+      plan.panel = weights || compact ? kernel.columns() : 0;
       const int64_t chunk = choose_chunk(kernel, target);
       std::vector<RankedPlan> made;
       auto add = [&](const GemmPlan& one) {

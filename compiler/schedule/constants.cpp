@@ -16,8 +16,9 @@ using loop::Program;
 using loop::Storage;
 
 // A result may be this many times larger than the weights that it comes from, however many steps lie between, or
-// this small in any case.
-constexpr int64_t kGrowth = 4;
+// kSmall in any case: floats less than integers, which are steps on the way to others, and bytes more, which come from
+// fewer bits and which contractions read as these bits again.
+constexpr int64_t kGrowthOfFloats = 2, kGrowth = 4, kGrowthOfBytes = 8;
 constexpr int64_t kSmall = 64 << 10;
 
 std::optional<int64_t> bytes_of(const loop::Buffer& buffer) {
@@ -75,7 +76,7 @@ std::vector<std::set<BufferId>> sources(const Program& program, const std::vecto
 bool stays_constant(const Program& program, const Candidate& candidate, const std::vector<int>& writers,
                     const std::vector<Candidate>& candidates,
                     const std::vector<std::set<BufferId>>& sources) {
-  int64_t in = 0, out = 0;
+  int64_t in = 0, out = 0, growth = kGrowthOfBytes;
   for (BufferId id : candidate.effects.reads)
     if (!is_constant(program, id, writers, candidates)) return false;
   for (BufferId id : candidate.effects.writes) {
@@ -83,9 +84,11 @@ bool stays_constant(const Program& program, const Candidate& candidate, const st
     if (!bytes || program[id].storage != Storage::kArena || !is_constant(program, id, writers, candidates))
       return false;
     out += *bytes;
+    const DType dtype = program[id].dtype;
+    if (byte_size(dtype) > 1) growth = std::min(growth, is_float(dtype) ? kGrowthOfFloats : kGrowth);
     for (BufferId source : sources[id.value]) in += bytes_of(program[source]).value_or(0);
   }
-  return out <= kSmall || out <= kGrowth * in;
+  return out <= kSmall || out <= growth * in;
 }
 
 }  // namespace

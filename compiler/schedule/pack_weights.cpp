@@ -4,10 +4,12 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
+#include "compiler/kernels/compact.h"
 #include "compiler/kernels/gemm_plan.h"
 #include "compiler/kernels/window_plan.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/pack_compact.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::schedule {
@@ -30,21 +32,6 @@ struct Panels {
   Expr column, columns;                // the flattened column, and their number
   Expr k = 0, depth = 1;               // the same of k, where it is in groups
 };
-
-// The dims' variables over their flattened number.
-void unflatten(Expr number, const std::vector<Dim>& dims, sym::Substitution& to) {
-  for (size_t d = dims.size(); d-- > 1;) {
-    to[dims[d].var] = sym::mod(number, dims[d].extent);
-    number = sym::floordiv(number, dims[d].extent);
-  }
-  to[dims[0].var] = number;
-}
-
-Expr flattened(const std::vector<Dim>& dims) {
-  Expr number = 0;
-  for (const Dim& dim : dims) number = number * dim.extent + dim.var;
-  return number;
-}
 
 Panels panels_of(const Nest& nest, const Contraction& c, const PanelLayout& plan, const Factor& b) {
   Panels panels;
@@ -69,44 +56,10 @@ Panels panels_of(const Nest& nest, const Contraction& c, const PanelLayout& plan
     const Expr group = add(sym::ceildiv(panels.depth, plan.group));
     panels.column = panel * plan.panel + add(plan.panel);
     panels.k = group * plan.group + add(plan.group);
-    unflatten(panels.k, k, panels.from_contraction);
+    kernels::unflatten(panels.k, k, panels.from_contraction);
   }
-  unflatten(panels.column, columns, panels.from_contraction);
+  kernels::unflatten(panels.column, columns, panels.from_contraction);
   return panels;
-}
-
-// What the panels hold, as text: equal texts are equal panels.
-std::string key_of(const Panels& panels, const Factor& b, const Nest& nest) {
-  std::string key;
-  for (const Dim& dim : panels.dims) key += cat(dim.extent, " ");
-  std::map<int32_t, size_t> number;
-  auto spelled = [&](loop::ValueId id) {
-    return cat("%", number.emplace(id.value, number.size()).first->second);
-  };
-  for (const Stmt* stmt : b.slice) {
-    std::visit(loop::Overloaded{
-                   [&](const loop::Let& s) {
-                     key += cat("op", static_cast<int>(s.op));
-                     for (loop::ValueId arg : s.args) key += spelled(arg);
-                   },
-                   [&](const loop::Constant& s) { key += cat("const", s.value.f, ",", s.value.i); },
-                   [&](const loop::IndexValue& s) {
-                     key += cat("index", sym::substitute(s.expr, panels.from_contraction));
-                   },
-                   [&](const loop::Load& s) {
-                     key += cat("load", s.access.buffer.value, "[");
-                     for (Expr e : s.access.index)
-                       key += cat(sym::substitute(e, panels.from_contraction), ",");
-                     key += cat("]", sym::substitute(s.access.mask, panels.from_contraction), ",", s.fill.f);
-                   },
-                   [&](const auto&) { STRIDEC_CHECK(false, "statement in a factor"); },
-               },
-               stmt->node);
-    loop::for_each_result(*stmt, [&](loop::ValueId id) {
-      key += cat("=", spelled(id), name(nest.values[id.value].dtype), ";");
-    });
-  }
-  return key;
 }
 
 BufferId add_panels(Program& program, const Nest& nest, const Factor& b, const Panels& panels,
@@ -165,14 +118,14 @@ loop::Access access_of_panels(BufferId id, const Nest& nest, const Contraction& 
   for (const Dim& dim : kernels::dims_by_name(nest, c, plan.batch)) {
     if (b.vars.contains(dim.var)) access.index.push_back(dim.var);
   }
-  const Expr column = flattened(kernels::dims_by_name(nest, c, plan.columns));
+  const Expr column = kernels::flattened(kernels::dims_by_name(nest, c, plan.columns));
   access.index.push_back(sym::floordiv(column, plan.panel));
   if (plan.group == 1) {
     for (Expr var : plan.k) access.index.push_back(var);
     access.index.push_back(sym::mod(column, plan.panel));
     return access;
   }
-  const Expr k = flattened(kernels::dims_by_name(nest, c, plan.k));
+  const Expr k = kernels::flattened(kernels::dims_by_name(nest, c, plan.k));
   access.index.push_back(sym::floordiv(k, plan.group));
   access.index.push_back(sym::mod(column, plan.panel));
   access.index.push_back(sym::mod(k, plan.group));
@@ -193,6 +146,7 @@ void pack_weights(Program& program) {
     if (const auto* launch = std::get_if<loop::Launch>(&step.node)) launched.push_back(launch->nest);
   });
   for (loop::NestId id : launched) {
+    pack_compact(program, id, made);
     const auto layout = kernels::panels_of(program[id].schedule);
     if (!layout) continue;
     const PanelLayout& plan = *layout;
@@ -204,8 +158,9 @@ void pack_weights(Program& program) {
     const Factor& b = *elements;
     if (b.load && program[b.load->access.buffer].name.ends_with(".panels")) continue;  // packed before
     const Panels panels = panels_of(program[id], *contraction, plan, b);
-    const auto [found, fresh] =
-        made.emplace(cat(name(plan.element), " ", key_of(panels, b, program[id])), BufferId());
+    const auto [found, fresh] = made.emplace(
+        cat(name(plan.element), " ", contents(panels.dims, b.slice, panels.from_contraction, program[id])),
+        BufferId());
     if (fresh) {
       const Nest copy = program[id];
       const auto matched = kernels::match_contraction(copy);

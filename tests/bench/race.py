@@ -130,10 +130,9 @@ ENGINES = {**{engine: stridec_engine for engine in OURS}, **PEERS, **LIMITS}
 CHECKED = ("onnxruntime", "fixed")  # engines whose outputs are the expected ones
 
 
-def serve(engine, files, case, threads, pipe):
+def serve(engine, files, arrays, threads, pipe):
     """In the engine's process: answers each request (seconds) with the times of the runs that fit into them."""
     try:
-        arrays = dict(enumerate(models.cases(files["name"])))[case][1]
         run, outputs = ENGINES[engine](files, arrays, threads, engine)
         np.savez(files["outputs"] % engine, **outputs())
         pipe.send("")
@@ -170,11 +169,11 @@ def own_ticks(pid):
 class Racer:
     """An engine's process, stopped unless it is measured."""
 
-    def __init__(self, engine, files, case, threads):
+    def __init__(self, engine, files, arrays, threads):
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.engine, self.rounds, self.foreign = engine, [], []
-        self.process = context.Process(target=serve, args=(engine, files, case, threads, theirs), daemon=True)
+        self.process = context.Process(target=serve, args=(engine, files, arrays, threads, theirs), daemon=True)
         self.process.start()
         theirs.close()
         try:
@@ -213,9 +212,9 @@ class Racer:
                 self.process.kill()
 
 
-def race(files, case, flags):
-    """One case: what the JSON holds of it."""
-    racers = [Racer(engine, files, case, flags.threads) for engine in flags.engines]
+def race(files, arrays, flags):
+    """One case, inputs by name: what the JSON holds of it."""
+    racers = [Racer(engine, files, arrays, flags.threads) for engine in flags.engines]
     running = [racer for racer in racers if not racer.error]
     for number in range(flags.rounds):
         for racer in running[number % len(running) :] + running[: number % len(running)]:
@@ -249,7 +248,8 @@ def race(files, case, flags):
                     continue
                 with np.load(files["outputs"] % other.engine) as expected:
                     differences = entry.setdefault("differences", {})
-                    differences[other.engine] = max(models.difference(got[k], expected[k]) for k in expected)
+                    found = [models.difference(got[k], expected[k]) for k in expected]
+                    differences[other.engine] = max(found, default=0)
     return result
 
 
@@ -400,7 +400,7 @@ def main():
                 if "fixed" in flags.engines:
                     sizes = sizes_of(files["sized"], arrays)
                     compile_for("fixed", files, flags, program, ",".join(f"{k}={v}" for k, v in sizes.items()))
-                result = {"case": label, **race(files, case, flags)}
+                result = {"case": label, **race(files, arrays, flags)}
                 report["models"][name].append(result)
                 print_case(f"{name}, {label}", result, flags.engines, flags.tolerance)
                 for entry in result["engines"].values():

@@ -12,7 +12,8 @@ namespace stridec::codegen::cpu {
 ContractionColumns::ContractionColumns(ContractionFrame& frame, bool keep) : f_(frame), keep_(keep) {
   using B = kernels::GemmPlan::B;
   if (f_.plan.b == B::kWeights) return;
-  if (f_.b->load && f_.b->load->access.mask.is_const(1)) {
+  if (f_.plan.b == B::kCompact) compact_.emplace(f_);
+  if (!compact_ && f_.b->load && f_.b->load->access.mask.is_const(1)) {
     const sym::Expr offset = kernels::offset_of(f_.program, f_.b->load->access, f_.facts);
     const auto column = kernels::merged_step(offset, f_.columns, f_.facts);
     const auto k = kernels::merged_step(at_zero(offset, f_.columns), f_.reduced, f_.facts);
@@ -25,13 +26,13 @@ ContractionColumns::ContractionColumns(ContractionFrame& frame, bool keep) : f_(
       step_ = *k;
     }
   }
-  if (!readable_ && !turned_) find_turned_slice();
+  if (!compact_ && !readable_ && !turned_) find_turned_slice();
   if (keep_) find_keys();
   STRIDEC_CHECK(f_.plan.b != B::kDirect || readable_, "b cannot be read in place");
   // Panels with fewer columns are copied whatever the plan says: vectors must not read behind the buffer.
   const auto known = sym::as_const(extent_of(f_.columns));
   const bool whole = known && *known % f_.plan.kernel->columns() == 0;
-  if (f_.plan.b == B::kStage || !whole) {
+  if (f_.plan.b == B::kStage || compact_ || !whole) {
     const int width = f_.plan.kernel->columns();
     const sym::Expr columns = keep_ ? sym::align_up(extent_of(f_.columns), width) : sym::Expr(width);
     stage_ = f_.text.scratch(depth() * columns * f_.b_bytes());
@@ -132,56 +133,16 @@ void ContractionColumns::print_panel() {
   }
 }
 
+// A single row's elements lie one behind the other.
 bool ContractionColumns::computes() const {
-  if (f_.plan.b != kernels::GemmPlan::B::kStage || f_.b->load || turned_slice_ || f_.group() > 1 ||
-      f_.columns.empty() || f_.reduced.empty())
-    return false;
-  if (f_.plan.a == kernels::GemmPlan::A::kDirect && !f_.segments.empty()) return false;
-  return std::all_of(f_.b->slice.begin(), f_.b->slice.end(), [&](const loop::Stmt* stmt) {
-    const auto* load = std::get_if<loop::Load>(&stmt->node);
-    return !load || f_.program[load->access.buffer].storage == loop::Storage::kWeight;
-  });
+  return compact_ && (f_.plan.a == kernels::GemmPlan::A::kPack || f_.segments.empty());
 }
 
 void ContractionColumns::print_row() {
-  KernelText& text = f_.text;
-  const int width = f_.plan.kernel->columns();
-  std::vector<std::string> at;
-  for (int j = 0; j < width; j += f_.lanes) at.push_back(cat(j));
-  text.open(cat("if (live_columns == ", width, ")"));
-  print_row_sums(at, "");
-  text.close(" else {");
-  text.open("");
-  print_column_strips([&](const std::string& live) { print_row_sums({"j"}, live); });
-  text.close();
-  text.line("}");
-}
-
-// Of the vectors of columns that start at these.
-void ContractionColumns::print_row_sums(const std::vector<std::string>& at, const std::string& live) {
-  KernelText& text = f_.text;
-  const std::string vector = f_.element(f_.lanes);
-  for (size_t v = 0; v < at.size(); ++v) text.line(cat(vector, " sum_", v, " = (", vector, ")0;"));
-  text.line(cat("const ", f_.a_element(), "* x = a_rows[0];"));
-  Body body = f_.body();
-  for (const loop::Dim& dim : f_.columns) body.set_index(dim.var, "0");
-  f_.open_loops(f_.reduced, body);
-  for (size_t v = 0; v < at.size(); ++v) {
-    text.open("");
-    Body lanes = body;
-    lanes.set_index(f_.columns.back().var, cat("(first_column + ", at[v], ")"));
-    lanes.set_lanes(f_.columns.back().var, f_.lanes, live);
-    for (const loop::Stmt* stmt : f_.b->slice) lanes.print(*stmt);
-    const std::string b = lanes.lanes(f_.b->value), a = cat("(", vector, ")(*x)");
-    text.line(text.target().fma
-                  ? cat("sum_", v, " = __builtin_elementwise_fma(", a, ", ", b, ", sum_", v, ");")
-                  : cat("sum_", v, " += ", a, " * ", b, ";"));
-    text.close();
-  }
-  text.line("++x;");
-  f_.close_loops(f_.reduced);
-  for (size_t v = 0; v < at.size(); ++v)
-    text.line(cat("*(", vector, "*)(tile + ", at[v], ") = sum_", v, ";"));
+  f_.text.open("");
+  compact_->print_panel();
+  compact_->print_row();
+  f_.text.close();
 }
 
 bool ContractionColumns::continuous() const {
@@ -397,6 +358,10 @@ void ContractionColumns::print_column_strips(const std::function<void(const std:
 
 void ContractionColumns::print_copy() {
   KernelText& text = f_.text;
+  if (compact_) {
+    compact_->print_panel();
+    return compact_->print_copy();
+  }
   if (f_.group() > 1) return print_grouped_copy();
   if (turned_slice_) return print_turned_slice();
   const std::string type = f_.element();

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "compiler/codegen/cpu/contraction_compact.h"
 #include "compiler/codegen/cpu/contraction_frame.h"
 
 namespace stridec::codegen::cpu {
@@ -20,7 +22,7 @@ class ContractionColumns {
   void print_panel();   // sets b and b_stride, once per panel of a task
   // Whether b is computed from more compact weights: for a single row, print_row() does it in registers.
   bool computes() const;
-  void print_row();         // sums of the row a_rows[0] and the panel's live columns, to `tile`
+  void print_row();         // sums of the row a_rows[0] and the panel's columns, to `tile`
   bool continuous() const;  // whether the next panel lies behind this one
 
  private:
@@ -29,7 +31,6 @@ class ContractionColumns {
   void print_copy();
   void print_grouped_copy();
   void print_scattered_groups();
-  void print_row_sums(const std::vector<std::string>& at, const std::string& live);
   void print_column_strips(const std::function<void(const std::string& live)>& strip);
   sym::Expr depth() const;
   void print_turned_slice();
@@ -37,6 +38,7 @@ class ContractionColumns {
   void find_keys();
 
   ContractionFrame& f_;
+  std::optional<CompactColumns> compact_;
   bool readable_ = false;  // b's rows are contiguous in memory
   sym::Expr offset_ = 0;   // of the element at column 0, k 0
   sym::Expr step_ = 0;     // from one k to the next

@@ -12,7 +12,6 @@
 #include "compiler/codegen/cpu/build_run.h"
 #include "compiler/loop/build.h"
 #include "compiler/schedule/choose_contraction.h"
-#include "compiler/schedule/order_weights.h"
 #include "compiler/schedule/pack_weights.h"
 #include "tests/unit/codegen_cpu/contraction_harness.h"
 
@@ -312,11 +311,11 @@ TEST_CASE("convolutions of bytes, padded with their zero point") {
           Conv{.in = {14, 14}, .kernel = {7, 7}, .channels = 3, .filters = 32, .stride = 2, .pad = 3},
           Conv{.in = {8, 9}, .kernel = {3, 3}, .channels = 12, .filters = 30, .groups = 3, .pad = 1},
           Conv{.in = {8, 9},
-               .kernel = {3, 3},
-               .channels = 6,
-               .filters = 10,
-               .pad = 1,
-               .channels_last = false}}) {
+          .kernel = {3, 3},
+          .channels = 6,
+          .filters = 10,
+          .pad = 1,
+          .channels_last = false}}) {
       c.data = data, c.weights = weights, c.sum = DType::kI32, c.fill = 5;
       check(conv(2, c, {}));
     }
@@ -415,57 +414,6 @@ TEST_CASE("weights are packed when the model is compiled, once per weight and la
                 std::max(worst, std::abs(loop::get_number(expected[o], i) - loop::get_number(actual[o], i)));
           }
           CHECK(worst < 1e-4);
-        }
-      }
-    }
-  }
-}
-
-TEST_CASE("a factor that is computed from compact weights, in scratch and for a single row in registers") {
-  // w[k, n] = (q[n, k / 8, k % 8] - 8) * scale[n, k / 8]: blocks of 8 numbers with a scale each.
-  for (const int64_t columns : {7, 64, 83}) {
-    Program program;
-    const Expr m = symbol(program, "m", 0, 300);
-    program.symbols.back().input = 0, program.symbols.back().dim = 0;
-    const View x = buffer(program, "x", {m, 40}, Storage::kInput),
-               y = buffer(program, "y", {m, columns}, Storage::kOutput);
-    program.inputs = {x.buffer}, program.outputs = {y.buffer};
-    program[x.buffer].ordinal = program[y.buffer].ordinal = 0;
-    const View q = weight(program, "q", {columns, 5, 8}, DType::kU8),
-               scale = weight(program, "scale", {columns, 5});
-    NestBuilder nb(program, "blocks");
-    const auto i = nb.dims({m, columns});
-    const Value sum = nb.reduce(loop::Combine::kSum, {5, 8}, [&](const std::vector<Expr>& k) {
-      const Value number = nb.cast(nb.load(q, {i[1], k[0], k[1]}), DType::kF32) - nb.constant(DType::kF32, 8);
-      return nb.load(x, {i[0], k[0] * 8 + k[1]}) * (number * nb.load(scale, {i[1], k[0]}));
-    });
-    nb.store(y, i, unary(loop::ScalarOp::kNeg, sum));
-    nb.finish();
-    for (const char* name : {"native", "x86-64-v3", "x86-64-v2"}) {
-      const CpuTarget& target = cpu_target(name);
-      const auto plans = schedule::contraction_plans(program, program.nests[0], target);
-      REQUIRE(!plans.empty());
-      for (const auto& ranked : plans) {
-        if (ranked.plan.b != kernels::GemmPlan::B::kStage) continue;
-        Program scheduled = program;
-        scheduled.nests[0].schedule = kernels::to_schedule(ranked.plan);
-        CAPTURE(loop::to_string(scheduled.nests[0].schedule));
-        schedule::order_staged_weights(scheduled);
-        codegen::cpu::RunCompiledOptions options{.target = target};
-        options.build.use_cache = false;
-        for (int64_t rows : {0, 1, 2, 31}) {
-          loop::HostTensor input = loop::make_tensor(DType::kF32, {rows, 40});
-          for (int64_t e = 0; e < rows * 40; ++e)
-            loop::set_number(input, e, static_cast<double>(e % 13) / 6 - 1);
-          const auto expected = loop::interpret(program, {input});
-          const auto actual = codegen::cpu::run_compiled(scheduled, {input}, options);
-          double worst = 0, largest = 1;
-          for (int64_t e = 0; e < rows * columns; ++e) {
-            largest = std::max(largest, std::abs(loop::get_number(expected[0], e)));
-            worst =
-                std::max(worst, std::abs(loop::get_number(expected[0], e) - loop::get_number(actual[0], e)));
-          }
-          CHECK(worst < 1e-5 * largest);
         }
       }
     }
