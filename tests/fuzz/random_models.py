@@ -21,7 +21,7 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-import graphs  # noqa: E402
+import generator  # noqa: E402
 
 BUILD = pathlib.Path(os.environ.get("build", "build"))
 onnxruntime.set_default_logger_severity(4)
@@ -64,8 +64,8 @@ def generate(folder, seed, first, count, notes):
     """Cases first..first+count-1 of the seed; those that onnxruntime cannot run are left out and counted."""
     made = 0
     for i in range(first, first + count):
-        g = graphs.random_graph(f"{seed}/{i}")
-        model, inputs = graphs.to_model(g)
+        g = generator.random_graph(f"{seed}/{i}")
+        model, inputs = generator.to_model(g)
         if not model.graph.output:
             notes["empty graphs"] += 1
             continue
@@ -99,16 +99,7 @@ def sub_model(model, nodes, values):
     """These nodes alone: what they read of the others is input, what nobody among them reads is output."""
     produced = [o for n in nodes for o in n.output if o]
 
-    def reads(node):
-        for name in node.input:
-            yield name
-        for a in node.attribute:
-            for inner in a.g.node:
-                yield from reads(inner)
-            for o in a.g.output:
-                yield o.name
-
-    read = {name for n in nodes for name in reads(n)}
+    read = {name for n in nodes for name in generator.names_read(n)}
     initializers = [i for i in model.graph.initializer if i.name in read]
     fixed = {i.name for i in initializers}
     inputs = [n for n in values if n in read and n not in produced and n not in fixed]
