@@ -48,11 +48,13 @@ size_t HostNames::index(Expr symbol) const {
 }
 
 std::string HostNames::text(Expr e, const sym::Facts& facts) const {
-  return sym::to_c(e, [&](Expr var) { return cat("v[", index(var), "]"); }, facts);
+  return sym::to_c(
+      e, [&](Expr var) { return cat("v[", index(var), "]"); }, facts);
 }
 
 std::string HostNames::checked_text(Expr e, const sym::Facts& facts) const {
-  return sym::to_checked_c(e, [&](Expr var) { return cat("v[", index(var), "]"); }, facts);
+  return sym::to_checked_c(
+      e, [&](Expr var) { return cat("v[", index(var), "]"); }, facts);
 }
 
 bool HostNames::from_data(Expr e) const { return !unknown(e).empty(); }
@@ -66,10 +68,9 @@ std::string HostNames::unknown(Expr e) const {
 }
 
 size_t HostMessages::number(Kind kind, const std::string& text) {
-  const std::pair<Kind, std::string> key(kind, text);
-  auto found = std::find(list.begin(), list.end(), key);
-  if (found == list.end()) found = list.insert(list.end(), key);
-  return static_cast<size_t>(found - list.begin());
+  const auto [found, fresh] = numbers.try_emplace({kind, text}, list.size());
+  if (fresh) list.emplace_back(kind, text);
+  return found->second;
 }
 
 // ---- one variant
@@ -96,12 +97,9 @@ void HostRun::line(const std::string& text) {
 std::string HostRun::c(Expr e) {
   if (e.is_const() || names_.from_data(e)) return names_.text(e, facts_);
   if (e.is_var()) return names_.text(e, facts_);
-  for (const auto& [expr, name] : evaluated_)
-    if (expr == e) return name;
-  const std::string name = cat("e", evaluated_.size());
-  evaluated_.emplace_back(e, name);
-  declarations_ += cat("  const int64_t ", name, " = ", names_.text(e, facts_), ";\n");
-  return name;
+  const auto [found, fresh] = evaluated_.try_emplace(e, evaluated_.size());
+  if (fresh) evaluations_ += cat("  e[", found->second, "] = ", names_.text(e, facts_), ";\n");
+  return cat("e[", found->second, "]");
 }
 
 std::string HostRun::pointer(loop::BufferId id) {
@@ -254,8 +252,7 @@ void HostRun::allocate(const loop::Step& step) {
     const Expr bytes = schedule::extent_in_elements(b) * byte_size(b.dtype);
     for (const Expr& var : sym::free_vars(bytes))
       if (!known_.count(var)) return;
-    const std::string name = cat("m", slot_count);
-    declarations_ += cat("  char* ", name, " = 0;\n");
+    const std::string name = cat("m[", slot_count, "]");
     line(cat("if (!(", name, " = (char*)run->allocate(run, ", slot_count++, ", ", c(bytes), "))) return 1;"));
     allocated_[id] = name;
   };
@@ -338,58 +335,84 @@ void HostRun::loop(const loop::While& loop) {
 }
 
 void HostRun::steps(const loop::Steps& list) {
-  for (const loop::Step& step : list) {
-    allocate(step);
-    resize(step);
-    std::visit(loop::Overloaded{
-                   [&](const loop::Launch& s) {
-                     if (variant_.gpu)
-                       launch_device(variant_.device_nests.at(s.nest), program_[s.nest].name);
-                     else
-                       launch(variant_.kernels.at(s.nest), program_[s.nest].name);
-                   },
-                   [&](const loop::BindSymbol& s) { bind(s); },
-                   [&](const loop::If& s) {
-                     const auto before = resized_;
-                     const auto allocated = allocated_;
-                     const auto known = known_;
-                     line(cat("if (", c(s.condition), ") {"));
+  for (const loop::Step& step : list) this->step(step);
+}
+
+void HostRun::step(const loop::Step& step) {
+  allocate(step);
+  resize(step);
+  std::visit(loop::Overloaded{
+                 [&](const loop::Launch& s) {
+                   if (variant_.gpu)
+                     launch_device(variant_.device_nests.at(s.nest), program_[s.nest].name);
+                   else
+                     launch(variant_.kernels.at(s.nest), program_[s.nest].name);
+                 },
+                 [&](const loop::BindSymbol& s) { bind(s); },
+                 [&](const loop::If& s) {
+                   const auto before = resized_;
+                   const auto allocated = allocated_;
+                   const auto known = known_;
+                   line(cat("if (", c(s.condition), ") {"));
+                   ++depth_;
+                   steps(s.then_steps);
+                   --depth_;
+                   const auto after_then = resized_;
+                   resized_ = before;
+                   allocated_ = allocated;
+                   known_ = known;
+                   if (!s.else_steps.empty()) {
+                     line("} else {");
                      ++depth_;
-                     steps(s.then_steps);
+                     steps(s.else_steps);
                      --depth_;
-                     const auto after_then = resized_;
-                     resized_ = before;
-                     allocated_ = allocated;
-                     known_ = known;
-                     if (!s.else_steps.empty()) {
-                       line("} else {");
-                       ++depth_;
-                       steps(s.else_steps);
-                       --depth_;
-                     }
-                     line("}");
-                     allocated_ = allocated;
-                     // Resized whichever way it went.
-                     std::set<size_t> both = before;
-                     std::set_intersection(after_then.begin(), after_then.end(), resized_.begin(),
-                                           resized_.end(), std::inserter(both, both.begin()));
-                     resized_ = both;
-                   },
-                   [&](const loop::While& s) { loop(s); },
-                   [&](const loop::Call& s) {
-                     if (variant_.gpu)
-                       launch_device(variant_.device_routines.at(&s), s.routine);
-                     else
-                       launch(variant_.routines.at(&s), s.routine);
-                   },
-                   [&](const loop::Copy&) { STRIDEC_CHECK(false, "copies are launches by now"); },
-               },
-               step.node);
+                   }
+                   line("}");
+                   allocated_ = allocated;
+                   // Resized whichever way it went.
+                   std::set<size_t> both = before;
+                   std::set_intersection(after_then.begin(), after_then.end(), resized_.begin(),
+                                         resized_.end(), std::inserter(both, both.begin()));
+                   resized_ = both;
+                 },
+                 [&](const loop::While& s) { loop(s); },
+                 [&](const loop::Call& s) {
+                   if (variant_.gpu)
+                     launch_device(variant_.device_routines.at(&s), s.routine);
+                   else
+                     launch(variant_.routines.at(&s), s.routine);
+                 },
+                 [&](const loop::Copy&) { STRIDEC_CHECK(false, "copies are launches by now"); },
+             },
+             step.node);
+}
+
+// Long programs run in pieces, functions of their own: passes of LLVM take more than linear time over one that launches
+// thousands of kernels.
+std::string HostRun::pieces() {
+  constexpr size_t kSteps = 128;
+  if (program_.steps.size() <= kSteps) {
+    steps(program_.steps);
+    return "";
   }
+  std::string functions, calls;
+  for (size_t at = 0, piece = 0; at < program_.steps.size(); ++piece) {
+    for (const size_t end = std::min(at + kSteps, program_.steps.size()); at < end; ++at)
+      step(program_.steps[at]);
+    const std::string name = cat("run_", suffix_, "_", piece);
+    functions += cat(
+        "static __attribute__((noinline)) int32_t ", name,
+        "(stridec_abi_run* run, int64_t* v, const int64_t* e, char** m) {\n  (void)v, (void)e, (void)m;\n",
+        out_, "  return 0;\n}\n");
+    calls += cat("  if (", name, "(run, v, e, m)) return 1;\n");
+    out_.clear();
+  }
+  out_ = calls;
+  return functions;
 }
 
 std::string HostRun::text() {
-  steps(program_.steps);
+  const std::string functions = pieces();
   for (size_t o = 0; o < program_.outputs.size(); ++o) {
     const loop::Buffer& b = program_[program_.outputs[o]];
     if (std::any_of(b.shape.begin(), b.shape.end(), [&](Expr e) { return names_.from_data(e); })) resize(o);
@@ -432,9 +455,11 @@ std::string HostRun::text() {
     externs += "};\n";
   }
   return externs + size_function("workspace", program_.arena_bytes) + size_function("scratch", scratch) +
-         "static int32_t run_" + suffix_ +
-         "(stridec_abi_run* run) {\n  int64_t* const v = run->symbols;\n  (void)v;\n" + declarations_ + out_ +
-         "  return 0;\n}\n";
+         functions +
+         cat("static int32_t run_", suffix_,
+             "(stridec_abi_run* run) {\n  int64_t* const v = run->symbols;\n  int64_t e[",
+             evaluated_.size() + 1, "];\n  char* m[", slot_count + 1,
+             "] = {};\n  (void)v, (void)e, (void)m;\n", evaluations_, out_, "  return 0;\n}\n");
 }
 
 }  // namespace stridec::codegen

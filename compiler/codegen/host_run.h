@@ -31,6 +31,7 @@ class HostNames {
 struct HostMessages {
   enum Kind { kGuard, kData };
   std::vector<std::pair<Kind, std::string>> list;
+  std::map<std::pair<Kind, std::string>, size_t> numbers;  // places in the list
   size_t number(Kind kind, const std::string& text);
 };
 
@@ -44,10 +45,12 @@ class HostRun {
   int slot_count = 0;  // buffers that the run allocates
 
  private:
+  std::string pieces();  // the steps in out_, and functions that they call
   std::string c(sym::Expr e);
   std::string pointer(loop::BufferId id);
   void line(const std::string& text);
   void steps(const loop::Steps& steps);
+  void step(const loop::Step& step);
   void launch(const LaunchedKernel& kernel, const std::string& name);
   void launch_device(const LaunchedNest& nest, const std::string& name);
   void launch_device(const DeviceKernel& kernel, int number, int64_t step);
@@ -71,9 +74,9 @@ class HostRun {
   std::set<size_t> resized_;
   std::map<loop::BufferId, std::string> allocated_;  // arena buffers without a place in it
   std::set<sym::Expr, sym::ExprLess> known_;         // symbols that have a value at this point
-  std::vector<std::pair<sym::Expr, std::string>>
-      evaluated_;  // size expressions over the inputs' symbols, once per run
-  std::string declarations_;
+  // Size expressions over the inputs' symbols, evaluated once per run: places in an array e.
+  std::map<sym::Expr, size_t, sym::ExprLess> evaluated_;
+  std::string evaluations_;
 };
 
 }  // namespace stridec::codegen

@@ -14,12 +14,11 @@ using loop::Launch;
 using loop::Program;
 using loop::Steps;
 
-// The last launch before `consumer` that writes a buffer the consumer reads, from `from` downwards; -1: none.
-int producer_before(const Flow& flow, int consumer, int from) {
-  for (int p = from; p >= 0; --p)
-    for (auto id : flow.effects[p].writes)
-      if (reads(flow.effects[consumer], id)) return p;
-  return -1;
+// How many of the buffers that the step at `producer` writes, the one at `consumer` reads.
+int links(const Flow& flow, int producer, int consumer) {
+  const auto& written = flow.effects[producer].writes;
+  return static_cast<int>(std::count_if(written.begin(), written.end(),
+                                        [&](auto id) { return reads(flow.effects[consumer], id); }));
 }
 
 // In this order: what follows a contraction belongs into its epilogue, where it costs nothing; then pointwise
@@ -58,8 +57,13 @@ class Fuser {
   // fuses.
   int absorb_producers(Steps& steps, Flow& flow, int consumer, Phase phase) {
     if (!std::holds_alternative<Launch>(steps[consumer].node)) return -1;
-    for (int p = producer_before(flow, consumer, consumer - 1); p >= 0;
-         p = producer_before(flow, consumer, p - 1)) {
+    // Writers of what it reads that were not met yet: in a long program they are near, and the search ends there.
+    int left = -links(flow, consumer, consumer);
+    for (loop::BufferId id : flow.effects[consumer].reads) left += flow.total_writers[id.value];
+    for (int p = consumer - 1; p >= 0 && left > 0; --p) {
+      const int met = links(flow, p, consumer);
+      left -= met;
+      if (met == 0) continue;
       if (!std::holds_alternative<Launch>(steps[p].node)) continue;
       if (phase == Phase::kEpilogues && !is_contraction(nest_at(steps, p))) continue;
       Decision decision{nest_at(steps, p).name, nest_at(steps, consumer).name, true,

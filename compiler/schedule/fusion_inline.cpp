@@ -216,15 +216,15 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
     return refuse(reason, "its result is needed in memory");
   if (flow.total_writers[buffer.value] != 1) return refuse(reason, "its result is written in several places");
 
+  const auto all = static_cast<size_t>(flow.total_readers[buffer.value]);
   std::vector<int> readers;
-  for (int at = producer_at + 1; at < static_cast<int>(steps.size()); ++at) {
+  for (int at = producer_at + 1; at < static_cast<int>(steps.size()) && readers.size() < all; ++at) {
     if (!reads(flow.effects[at], buffer)) continue;
     if (!std::holds_alternative<Launch>(steps[at].node))
       return refuse(reason, "control flow reads its result");
     readers.push_back(at);
   }
-  if (static_cast<int>(readers.size()) != flow.total_readers[buffer.value] || readers.empty())
-    return refuse(reason, "its result is read elsewhere");
+  if (readers.size() != all || readers.empty()) return refuse(reason, "its result is read elsewhere");
   for (int at = producer_at + 1; at < readers.back(); ++at)
     for (BufferId id : flow.effects[producer_at].reads)
       if (writes(flow.effects[at], id))
