@@ -12,6 +12,7 @@
 #include "compiler/base/number.h"
 #include "compiler/base/target.h"
 #include "compiler/base/text.h"
+#include "compiler/package/read_manifest.h"
 #include "compiler/sym/text.h"
 #include "compiler/tune/peak.h"
 
@@ -56,7 +57,6 @@ Subject make_subject(const std::string& path, const Flags& flags) {
 
 // Flops and bytes of a kernel at these sizes, from the manifest's expressions.
 double evaluate(const Json& kernel, const char* key, const Sizes& sizes) {
-  if (!kernel.contains(key)) return 0;
   const auto value =
       sym::evaluate(sym::parse(kernel[key].get<std::string>()), [&](sym::Expr v) -> std::optional<int64_t> {
         const auto found = sizes.find(v.name());
@@ -77,7 +77,8 @@ struct Row {
 };
 
 // A row for each kernel of the manifest, by falling time; routines of the library by name.
-std::vector<Row> profile(Subject& subject, const Sizes& sizes, const tune::Peaks& peaks) {
+std::vector<Row> profile(Subject& subject, const std::string& artifact, const Sizes& sizes,
+                         const tune::Peaks& peaks) {
   const int runs = std::clamp(static_cast<int>(0.5 / std::max(subject.median(), 1e-6)), 3, 200);
   subject.library->profile(true);
   for (int i = 0; i < runs; ++i) subject.library->timed_run(subject.inputs);
@@ -91,13 +92,13 @@ std::vector<Row> profile(Subject& subject, const Sizes& sizes, const tune::Peaks
     row.calls += (step.calls + runs / 2) / runs;
     return row;
   };
-  const Json manifest = Json::parse(subject.library->manifest());
-  Json kernels = manifest.value("kernels", Json::array());
+  const Json manifest = package::read_manifest(subject.library->manifest(), artifact);
+  Json kernels = manifest["kernels"];
   for (const Json& special : manifest.value("specializations", Json::array()))
     for (const Json& kernel : special.at("kernels")) kernels.push_back(kernel);
   for (const Json& kernel : kernels) {
-    Row row{.name = kernel.value("name", "")};
-    for (const Json& number : kernel.value("steps", Json::array())) {
+    Row row{.name = kernel["name"]};
+    for (const Json& number : kernel["steps"]) {
       const auto step = number.get<size_t>();
       if (step >= steps.size() || steps[step].name != row.name) continue;
       row = add(std::move(row), steps[step]);
@@ -139,7 +140,7 @@ int bench(const Flags& flags, const Globals& globals) {
   const double median = first.median();
   const tune::Peaks peaks =
       tune::measure_peaks(cpu_target(first.library->variant()), first.library->threads());
-  const auto rows = profile(first, first.sizes, peaks);
+  const auto rows = profile(first, flags.artifact, first.sizes, peaks);
   double in_kernels = 0, flops = 0, bytes = 0;
   for (const Row& row : rows) in_kernels += row.seconds, flops += row.flops, bytes += row.bytes;
   if (globals.json) {

@@ -14,6 +14,7 @@
 #include "compiler/base/files.h"
 #include "compiler/base/text.h"
 #include "compiler/package/elf.h"
+#include "compiler/package/read_manifest.h"
 
 namespace stridec::cli {
 namespace {
@@ -39,9 +40,7 @@ Side read_side(const std::string& file) {
       throw;
     }
   }
-  side.manifest = Json::parse(text, nullptr, false);
-  if (side.manifest.is_discarded() || !side.manifest.is_object() || !side.manifest.contains("kernels"))
-    fail(ErrorKind::kMalformed, "bad-manifest", cat("'", file, "' holds no manifest of stridec"));
+  side.manifest = package::read_manifest(text, file);
   return side;
 }
 
@@ -129,13 +128,7 @@ std::string show(const Json& value) {
 
 int run(const std::string& before, const std::string& after, const Globals& globals) {
   const Side a = read_side(before), b = read_side(after);
-  std::vector<Change> changes;
-  try {
-    changes = changes_between(a, b);
-  } catch (const Json::exception&) {
-    fail(ErrorKind::kMalformed, "bad-manifest",
-         cat("'", before, "' or '", after, "' holds no manifest of stridec"));
-  }
+  const std::vector<Change> changes = changes_between(a, b);
   if (globals.json) {
     Json json = {{"before", before}, {"after", after}, {"changes", Json::array()}};
     for (const Change& c : changes)

@@ -21,6 +21,7 @@
 #include "compiler/loop/text.h"
 #include "compiler/loop/walk.h"
 #include "compiler/package/elf.h"
+#include "compiler/package/read_manifest.h"
 #include "compiler/sym/phrase.h"
 #include "compiler/sym/text.h"
 
@@ -103,16 +104,12 @@ int inspect_artifact(const Flags& flags, const Globals& globals) {
     fail(ErrorKind::kUsage, "no-such-stage",
          cat("an artifact holds its manifest, not the stage '", flags.stage, "'"),
          "give the model itself for the stages of its compilation");
+  const Json manifest = package::read_manifest(text, flags.common.model);
   if (globals.json) {
     std::printf("%s", text.c_str());
     return 0;
   }
-  try {
-    print_manifest(Json::parse(text), flags.common.model);
-  } catch (const Json::exception&) {
-    fail(ErrorKind::kMalformed, "bad-manifest",
-         cat("'", flags.common.model, "' holds no manifest of stridec"));
-  }
+  print_manifest(manifest, flags.common.model);
   return 0;
 }
 

@@ -25,6 +25,7 @@
 #include "compiler/loop/interpret.h"
 #include "compiler/loop/walk.h"
 #include "compiler/ops/op_table.h"
+#include "compiler/package/read_manifest.h"
 #include "compiler/passes/autocast.h"
 
 namespace stridec::cli {
@@ -129,8 +130,8 @@ Tensors given_outputs(const loop::Program& program, const Flags& flags) {
 }
 
 // --dim, -O and --precision as they were when the artifact was compiled, from its manifest.
-void take_flags(const Library& artifact, CompileOptions& options) {
-  const Json manifest = Json::parse(artifact.manifest());
+void take_flags(const Library& artifact, const std::string& path, CompileOptions& options) {
+  const Json manifest = package::read_manifest(artifact.manifest(), path);
   const Json dims = manifest.value("dims", Json::object()),
              settings = manifest.value("options", Json::object());
   options.dims.clear();
@@ -305,7 +306,7 @@ int run(const Flags& given, const Globals& globals) {
   std::optional<Library> library;
   if (!flags.artifact.empty()) {
     library.emplace(flags.artifact, 0);
-    take_flags(*library, options);
+    take_flags(*library, flags.artifact, options);
   }
   if (flags.tolerance < 0) flags.tolerance = passes::precision(options.precision).tolerance;
   options.sizes_stay_open = !library;
