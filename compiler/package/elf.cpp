@@ -1,8 +1,11 @@
 #include "compiler/package/elf.h"
 
 #include <elf.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <optional>
 
@@ -11,11 +14,20 @@
 #include "compiler/base/files.h"
 #include "compiler/base/text.h"
 #include "runtime/include/stridec/abi.h"
+#include "runtime/include/stridec/xxh64.h"
 
 namespace stridec::package {
 namespace {
 
 constexpr uint64_t kPage = 4096;
+
+// The last bytes of the payload: a mark, and the hash of all that the loader maps (contents_hash).
+struct Seal {
+  char mark[8];
+  uint64_t hash;
+};
+constexpr char kMark[] = "sealed.";
+constexpr int kMostSegments = 64;  // lld makes a dozen; what is done once a segment is done so often at most
 
 constexpr uint64_t round_up(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -31,6 +43,7 @@ struct Elf {
     if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
         header.e_machine != EM_X86_64 || header.e_type != ET_DYN || header.e_phentsize != sizeof(Elf64_Phdr))
       malformed("the file is no x86-64 shared object");
+    if (header.e_phnum > kMostSegments) malformed(cat("the file has ", header.e_phnum, " segments"));
     for (int i = 0; i < header.e_phnum; ++i)
       segments.push_back(read<Elf64_Phdr>(header.e_phoff + i * sizeof(Elf64_Phdr)));
   }
@@ -79,6 +92,38 @@ struct Elf {
   }
 };
 
+// XXH64 of every segment's description and of the bytes that are loaded, but for the headers, whose offsets `strip` rewrites,
+// and for the hash itself at the end of the payload.
+uint64_t contents_hash(const Elf& elf, const Elf64_Phdr& payload) {
+  const uint64_t headers = elf.header.e_phoff + elf.segments.size() * sizeof(Elf64_Phdr);
+  uint64_t hash = 0;
+  for (const Elf64_Phdr& s : elf.segments) {
+    const uint64_t facts[] = {s.p_type, s.p_flags, s.p_vaddr, s.p_filesz, s.p_memsz};
+    hash = stridec_xxh64(facts, sizeof facts, hash);
+    if (s.p_type != PT_LOAD) continue;
+    const uint64_t begin = s.p_offset == 0 ? std::min(headers, s.p_filesz) : 0,
+                   end = s.p_filesz - (&s == &payload ? sizeof(Seal::hash) : 0);
+    const std::string_view bytes = elf.bytes(s.p_offset + begin, end - begin);
+    hash = stridec_xxh64(bytes.data(), bytes.size(), hash);
+  }
+  return hash;
+}
+
+// The segment that the packager appended.
+const Elf64_Phdr* payload_of(const Elf& elf) {
+  const auto last = std::find_if(elf.segments.rbegin(), elf.segments.rend(),
+                                 [](const Elf64_Phdr& s) { return s.p_type == PT_LOAD; });
+  return last == elf.segments.rend() || last->p_filesz < sizeof(Seal) ? nullptr : &*last;
+}
+
+void check_seal(const Elf& elf) {
+  const Elf64_Phdr* payload = payload_of(elf);
+  if (!payload) malformed("the file is cut short");
+  const auto seal = elf.read<Seal>(payload->p_offset + payload->p_filesz - sizeof(Seal));
+  if (std::memcmp(seal.mark, kMark, sizeof seal.mark) != 0 || seal.hash != contents_hash(elf, *payload))
+    malformed("the file was altered since stridec wrote it: its contents do not have the hash that it names");
+}
+
 template <class T>
 void store(std::string& bytes, uint64_t offset, const T& value) {
   STRIDEC_CHECK(offset + sizeof value <= bytes.size());
@@ -107,9 +152,9 @@ Head make_head(std::string_view shared_object, const Payload& payload) {
   head.bytes = shared_object;
   head.manifest_offset = round_up(payload.weights_bytes, 64);
   head.images_offset = round_up(head.manifest_offset + payload.manifest.size(), 64);
-  head.payload_bytes = payload.images.empty() ? head.manifest_offset + payload.manifest.size()
+  const uint64_t end = payload.images.empty() ? head.manifest_offset + payload.manifest.size()
                                               : head.images_offset + payload.images.size();
-  if (head.payload_bytes == 0) return head;
+  head.payload_bytes = round_up(end, 8) + sizeof(Seal);
 
   // The section headers move behind what is there, with a new one at the end.
   const uint64_t table = round_up(shared_object.size(), 8);
@@ -194,6 +239,22 @@ struct Writer {
   }
 };
 
+// Of the whole file, `size` bytes, into its last.
+void write_hash(UnfinishedFile& file, const std::string& path, uint64_t size) {
+  void* map = mmap(nullptr, size, PROT_READ, MAP_SHARED, file.descriptor(), 0);
+  uint64_t hash = 0;
+  bool written = false;
+  if (map != MAP_FAILED) {
+    const Elf elf({static_cast<const char*>(map), size});
+    hash = contents_hash(elf, *payload_of(elf));
+    munmap(map, size);
+    written = pwrite(file.descriptor(), &hash, sizeof hash, static_cast<off_t>(size - sizeof hash)) ==
+              static_cast<ssize_t>(sizeof hash);
+  }
+  if (!written)
+    fail(ErrorKind::kUnreadable, "cannot-write", cat("cannot write '", path, "': ", std::strerror(errno)));
+}
+
 }  // namespace
 
 void write_artifact(const std::string& path, std::string_view shared_object, const Payload& payload) {
@@ -208,10 +269,14 @@ void write_artifact(const std::string& path, std::string_view shared_object, con
     writer.write_zeros_until(start + piece.offset);
     writer.write(piece.bytes);
   }
-  if (head.payload_bytes) writer.write_zeros_until(start + head.manifest_offset);
+  writer.write_zeros_until(start + head.manifest_offset);
   writer.write(payload.manifest);
   if (!payload.images.empty()) writer.write_zeros_until(start + head.images_offset);
   writer.write(payload.images);
+  writer.write_zeros_until(start + head.payload_bytes - sizeof(Seal));
+  writer.write({kMark, sizeof kMark});
+  writer.write_zeros_until(start + head.payload_bytes);
+  write_hash(file, path, start + head.payload_bytes);
   file.commit();
 }
 
@@ -228,6 +293,8 @@ ArtifactLayout artifact_layout(std::string_view file) {
   if (note.manifest_bytes) layout.manifest_offset = elf.offset_of(note.manifest_address);
   layout.weights_bytes = elf.bytes(layout.weights_offset, note.weights_bytes).size();
   layout.manifest_bytes = elf.bytes(layout.manifest_offset, note.manifest_bytes).size();
+  if (note.images_bytes) elf.bytes(elf.offset_of(note.images_address), note.images_bytes);
+  check_seal(elf);
   return layout;
 }
 

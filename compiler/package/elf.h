@@ -4,7 +4,8 @@
 // The runtime reserves a PT_NOTE (stridec_abi_note in abi.h). The bytes go behind the linked file,
 // page-aligned; the note receives their addresses, and its program header becomes a PT_LOAD over them, so the
 // loader maps them like everything else: lazily, shared between processes, at no cost by size. A section
-// header covers them, so `strip` keeps them.
+// header covers them, so `strip` keeps them. The payload ends with a hash of all that is loaded, which tells a damaged
+// artifact from a whole one, and is no protection against forgery.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,7 @@ struct ArtifactLayout {
 };
 
 // Of a whole file in memory, which may be anything: throws a kMalformed Error when it is no artifact of this
-// version, or one cut short.
+// version, one cut short, or one in which anything was altered that the loader maps.
 ArtifactLayout artifact_layout(std::string_view file);
 
 // What the dynamic loader will want, from the dynamic section.
