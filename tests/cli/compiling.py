@@ -1,0 +1,106 @@
+"""Flags of compile: weights beside the library, tuning, specialisations, modes; the sample for CI."""
+
+import json
+import os
+import re
+import subprocess
+
+import numpy as np
+
+from harness import ROOT, SECONDS, STRIDEC, contents, expect, stridec
+
+
+def test_external_weights():
+    """Both sizes are told; a target that is a folder is refused before anything is written."""
+    done = stridec("compile mlp.onnx -o beside.so --weights external", 0)
+    expect(re.search(r"beside\.so \(\d+\.\d KB\), beside\.weights \(\d+ B\)", done.stderr), done.stderr)
+    for name in ("beside.so", "beside.weights", "beside.json"):
+        os.remove(name)
+    os.makedirs("beside.json")
+    before = contents()
+    stridec("compile mlp.onnx -o beside.so --weights external", 2)
+    expect(contents() == before, f"left {sorted(contents().items() ^ before.items())}")
+
+
+def test_tuning():
+    """What is measured is replayed bit for bit; what is not in the database is refused by name."""
+    flags = "--mode max-autotune --tune-db tuned.txt --tune-shape batch=8"
+    stridec(f"compile mlp.onnx -o tuned.so {flags}", 0)
+    entries = json.loads(stridec("tune show tuned.txt --format=json", 0).stdout)
+    expect(entries and all(entry["microseconds"] > 0 for entry in entries), f"entries {entries}")
+    stridec(f"compile mlp.onnx -o replayed.so {flags} --frozen", 0)
+    for ending in (".so", ".json"):
+        with open("tuned" + ending, "rb") as first, open("replayed" + ending, "rb") as second:
+            expect(first.read() == second.read(), f"the replayed {ending} has other bytes")
+    with open("tuned.json", encoding="utf-8") as file:
+        manifest = json.load(file)
+    expect(manifest["tuning"]["entries"] == len(entries), f"tuning {manifest['tuning']}")
+    expect(all("measured" in kernel for kernel in manifest["kernels"]), f"kernels {manifest['kernels']}")
+    done = stridec("compile mlp.onnx -o lost.so --tune-db tuned.txt --frozen --tune-shape batch=4000", 8)
+    expect("error[not-tuned]" in done.stderr and f"'{entries[0]['kernel']}'" in done.stderr, done.stderr)
+    expect(not os.path.exists("lost.so"), "an artifact is left")
+
+    with open("tuned.txt", encoding="utf-8") as file:
+        lines = file.read()
+    with open("twice.txt", "w", encoding="utf-8") as file:
+        file.write(lines + lines)
+    stridec("tune merge tuned.txt twice.txt -o merged.txt", 0)
+    stridec("tune prune twice.txt", 0)
+    for name in ("merged.txt", "twice.txt"):
+        kept = json.loads(stridec(f"tune show {name} --format=json", 0).stdout)
+        expect(kept == entries, f"{name} has {kept}")
+    done = stridec("tune mlp.onnx --tune-db two.txt --format=json", 0)
+    measured = json.loads(done.stdout)
+    expect(any("," in entry["shape"] for entry in measured), f"no schedule was judged at two shapes: {measured}")
+    trials = [trial for entry in measured for trial in entry["trials"]]
+    expect(all(trial["ratios"] or trial["problem"] for trial in trials), f"trials {trials}")
+    again = stridec(f"tune mlp.onnx {flags.split(maxsplit=2)[2]}", 0)
+    expect("0 of them measured now" in again.stderr, again.stderr)
+    stridec("run tuned.so --input x=good.npy --output y=tuned.npy", 0)
+    stridec("run mlp.so --input x=good.npy --output y=y.npy", 0)
+    np.testing.assert_allclose(np.load("tuned.npy"), np.load("y.npy"), rtol=1e-5, atol=1e-6)
+
+
+def test_specialize():
+    import jsonschema
+
+    stridec("compile mlp.onnx -o special.so --specialize batch=1,3", 0)
+    with open("special.json", encoding="utf-8") as file:
+        manifest = json.load(file)
+    with open(os.path.join(ROOT, "schemas", "manifest.schema.json"), encoding="utf-8") as file:
+        jsonschema.validate(manifest, json.load(file))
+    expect([row["when"] for row in manifest["specializations"]] == ["batch == 1", "batch == 3"], manifest)
+    for batch in (1, 2, 3, 4):
+        np.save("rows.npy", np.random.default_rng(batch).standard_normal((batch, 4)).astype(np.float32))
+        stridec("run special.so --input x=rows.npy --output y=special.npy", 0)
+        stridec("run mlp.so --input x=rows.npy --output y=y.npy", 0)
+        np.testing.assert_allclose(np.load("special.npy"), np.load("y.npy"), rtol=1e-5, atol=1e-6)
+    rows = json.loads(stridec("bench special.so --dim batch=3 --seconds 0.05 --format=json", 0).stdout)["kernels"]
+    expect(rows and all(row["flops"] > 0 for row in rows), f"kernels {rows}")
+
+
+def test_modes():
+    for mode in ("reduce-overhead", "default"):
+        stridec(f"compile mlp.onnx -o mode.so --mode {mode}", 0)
+        stridec("run mode.so --input x=good.npy --output y=mode.npy", 0)
+        stridec("run mlp.so --input x=good.npy --output y=y.npy", 0)
+        np.testing.assert_allclose(np.load("mode.npy"), np.load("y.npy"), rtol=1e-5, atol=1e-6)
+
+
+def test_ci_sample():
+    script = os.path.join(ROOT, "samples", "ci", "compile_model.sh")
+    settings = {**os.environ, "STRIDEC": STRIDEC}
+    settings.pop("GITHUB_ACTIONS", None)
+
+    def step(name, **more):
+        command = ["bash", script, name + ".onnx", "ci.so"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env={**settings, **more})
+
+    good, bad, annotated = step("mlp"), step("two_unknown"), step("two_unknown", GITHUB_ACTIONS="true")
+    expect(good.returncode == 0 and "mlp.onnx -> ci.so" in good.stdout, good.stdout + good.stderr)
+    expect(bad.returncode == 5, f"exit code {bad.returncode}")
+    expect("two_unknown.onnx does not compile: " in bad.stderr and "RotatedNMS" in bad.stdout, bad.stderr + bad.stdout)
+    expect("::error file=two_unknown.onnx,title=stridec: unsupported-op::" in annotated.stdout, annotated.stdout)
+
+
+TESTS = [test_external_weights, test_tuning, test_specialize, test_modes, test_ci_sample]

@@ -1,0 +1,145 @@
+"""What commands print of models and artifacts: check, inspect, JSON, progress, passes, tables."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+
+from harness import ROOT, expect, stridec
+
+
+def test_check():
+    """Sizes that the caller chooses, conditions with expressions in the place of placeholders."""
+    text = stridec("check gather.onnx", 0).stdout
+    expect("{" not in text and "n == m" in text.replace("m == n", "n == m"), text)
+    expect("sum/Add" in text and "rows  any size" in text, text)
+    guards = json.loads(stridec("check gather.onnx --format=json", 0).stdout)["guards"]
+    expect(len(guards) == 1 and "sum/Add" in guards[0]["node"] and "{" not in guards[0]["sentence"], guards)
+    expect("{" not in stridec("inspect gather.so", 0).stdout, "inspect prints placeholders")
+
+
+def test_manifest():
+    import jsonschema
+
+    with open(os.path.join(ROOT, "schemas", "manifest.schema.json"), encoding="utf-8") as file:
+        schema = json.load(file)
+    for name in ("mlp", "gather", "external"):
+        with open(name + ".json", encoding="utf-8") as file:
+            text = file.read()
+        manifest = json.loads(text)
+        jsonschema.validate(manifest, schema)
+        expect(stridec(f"inspect {name}.so --format=json", 0).stdout == text, "the library carries another manifest")
+        expect(stridec(f"inspect {name}.json --format=json", 0).stdout == text, "inspect changes the manifest")
+    symbols = {row["name"]: row for row in manifest["symbols"]}
+    expect((symbols["batch"]["minimum"], symbols["batch"]["maximum"]) == (1, 8), f"symbols {symbols}")
+
+
+def test_inspect():
+    for stage in ("graph", "loops", "schedule", "fused", "memory", "source", "manifest"):
+        expect(stridec(f"inspect mlp.onnx --stage={stage}", 0).stdout, f"nothing is printed for {stage}")
+        json.loads(stridec(f"inspect mlp.onnx --stage={stage} --format=json", 0).stdout)
+    graph = stridec("inspect mlp.onnx --stage=graph", 0).stdout
+    expect("batch" in graph and "relu" in graph.lower(), graph)
+
+
+def test_schedule():
+    """What was fused and saves, and what else each kernel could have run with, as text and as JSON."""
+    told = json.loads(stridec("inspect mlp.onnx --stage=schedule --format=json", 0).stdout)
+    fused = [decision for decision in told["decisions"] if decision["fused"]]
+    expect(any(decision.get("typical_bytes", 0) > 0 for decision in fused), f"decisions {told['decisions']}")
+    for kernel in told["kernels"]:
+        expect(kernel["candidates"] > 0 and kernel["expected_cycles"] > 0, f"kernel {kernel}")
+        expect(kernel["chosen_by"] == "model", f"kernel {kernel}")
+    expect(any(kernel["others"] for kernel in told["kernels"]), f"kernels {told['kernels']}")
+    text = stridec("inspect mlp.onnx --stage=schedule", 0).stdout
+    expect("; saves " in text and "the model's choice; one of " in text, text)
+
+
+def test_inspect_by_content():
+    """What a file is does not hang on its name."""
+    shutil.copy("mlp.so", "library")
+    text = stridec("inspect library", 0).stdout
+    expect(text.replace("library", "mlp.so", 1) == stridec("inspect mlp.so", 0).stdout, text)
+    with open("other.json", "w", encoding="utf-8") as file:
+        file.write('{"kernels": []}')
+    expect("bad-manifest" in stridec("inspect other.json", 3).stderr, "not refused as a manifest")
+
+
+def test_pass_flags():
+    """What --dump-after, --time-passes and --stop-after make beside the transcripts: files and JSON."""
+    table = [row["pass"] for row in json.loads(stridec("passes --format=json", 0).stdout)]
+    expect(len(set(table)) == len(table), f"names of passes are not unique: {table}")
+    table = [name for name in table if not name.startswith("gpu ")]  # of another target
+    os.makedirs("dumps")
+    flags = "--cpu x86-64-v3,x86-64-v2 --verify-passes"
+    stridec(f"compile mlp.onnx -o dumped.so --dump-after=all --dump-dir dumps {flags}", 0)
+    files = sorted(os.listdir("dumps"))
+    names = [re.match(r"(\d\d)-(\w+)(\.x86-64-v[23])?\.txt$", file).groups() for file in files]
+    expect([number for number, _, _ in names] == [f"{i + 1:02}" for i in range(len(names))], f"dumps {files}")
+    expect(list(dict.fromkeys(name for _, name, _ in names)) == table, f"dumps {files} of the passes {table}")
+    expect({variant for _, name, variant in names if name == table[-1]} == {".x86-64-v2", ".x86-64-v3"}, f"dumps {files}")
+    expect(all(os.path.getsize(os.path.join("dumps", file)) for file in files), "a dump is empty")
+
+    report = json.loads(stridec(f"compile mlp.onnx -o dumped.so --time-passes --format=json {flags}", 0).stdout)
+    rows = report["passes"]
+    expect([row["pass"] for row in rows if row["pass"]] == table, f"times {rows}")
+    expect([row["stage"] for row in rows if not row["pass"]] == ["packing", "building", "linking"], f"times {rows}")
+    expect(all(row["seconds"] > 0 and row["runs"] == (2 if row["pass"] == table[-1] else row["runs"]) for row in rows), f"{rows}")
+    expect(all((row["verifying_seconds"] > 0) == bool(row["pass"]) for row in rows), f"a pass is not verified: {rows}")
+    text = stridec("compile mlp.onnx -o dumped.so --time-passes --quiet", 0).stdout
+    for name in ["stage", *table, "packing", "all"]:
+        expect(re.search(rf"\b{name}\b", text), f"{name} is not in {text}")
+
+    stopped = json.loads(stridec("compile mlp.onnx -o none.so --stop-after=lower --dump-after=lower --format=json", 0).stdout)
+    expect([dump["pass"] for dump in stopped["dumps"]] == ["lower"] and "artifact" not in stopped, f"{stopped}")
+    expect(not os.path.exists("none.so"), "--stop-after left an artifact")
+
+
+def test_json_everywhere():
+    for command in ("ops", "modes", "options", "passes", "targets", "exit-codes", "check mlp.onnx", "inspect mlp.so",
+                    "bench mlp.so --dim batch=2 --seconds 0.05", "compile mlp.onnx -o again.so"):  # fmt: skip
+        done = stridec(f"{command} --format=json", 0)
+        json.loads(done.stdout)
+    for command in ("check missing.onnx", "compile empty.onnx -o out.so", "run missing.so", "bench missing.so",
+                    "inspect missing.so", "verify missing.onnx"):  # fmt: skip
+        done = stridec(f"{command} --format=json")
+        error = json.loads(done.stdout)["error"]
+        expect(error["exit_code"] == done.returncode != 0, f"{command}: {error}")
+
+
+def test_progress():
+    done = stridec("compile tower.onnx -o progress.so --no-cache --progress=json", 0)
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    expect(lines and all({"stage", "done", "total"} <= set(line) for line in lines), done.stderr)
+    expect(any(line["total"] > 1 for line in lines), "no stage counts")
+    quiet = stridec("compile mlp.onnx -o progress.so --quiet", 0)
+    expect(quiet.stderr == "" and quiet.stdout == "", f"--quiet prints {quiet.stderr}{quiet.stdout}")
+    plain = stridec("compile mlp.onnx -o progress.so", 0)
+    expect("\x1b" not in plain.stderr and "\r" not in plain.stderr, "control characters beside a terminal")
+    expect("wrote" in plain.stderr, plain.stderr)
+
+
+def test_memory_of_the_run():
+    """A buffer whose size is data is shown as allocated during the run, and after which node."""
+    text = stridec("inspect counted.onnx --stage=memory", 0).stdout
+    expect("allocated during the run, size known after" in text and "count/Range" in text, text)
+    buffers = json.loads(stridec("inspect counted.onnx --stage=memory --format=json", 0).stdout)["buffers"]
+    made = [buffer for buffer in buffers if buffer["offset"] is None]
+    expect(made and all("count/Range" in buffer["allocated_after"] for buffer in made), buffers)
+
+
+def test_libc_alone():
+    listing = subprocess.run(["readelf", "-dW", "mlp.so"], capture_output=True, text=True, check=True).stdout
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", listing)
+    expect(needed == ["libc.so.6"], f"needs {needed}")
+
+
+def test_readme_has_the_exit_codes():
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+        rows = re.findall(r"^\| (\d+) \| ([a-z-]+) \|", file.read(), re.M)
+    printed = [(row["code"], row["name"]) for row in json.loads(stridec("exit-codes --format=json", 0).stdout)]
+    expect(rows == printed, f"README has {rows}, the program {printed}")
+
+
+TESTS = [test_check, test_manifest, test_inspect, test_schedule, test_inspect_by_content, test_pass_flags, test_json_everywhere, test_progress, test_memory_of_the_run, test_libc_alone, test_readme_has_the_exit_codes]
