@@ -157,4 +157,13 @@ def test_outputs_take_no_inputs_place():
     expect(done.returncode == 6 and "error[no-space]" in done.stderr, f"exit code {done.returncode}: {done.stderr}")
 
 
-TESTS = [test_full_disk, test_file_size_limit, test_budgets, test_bombs, test_interruption, test_existing_artifact_survives, test_mutations, test_outputs_take_no_inputs_place]
+TESTS = [
+    test_full_disk,
+    test_file_size_limit,
+    test_budgets,
+    test_bombs,
+    test_interruption,
+    test_existing_artifact_survives,
+    test_mutations,
+    test_outputs_take_no_inputs_place,
+]

@@ -48,12 +48,14 @@ def sequence(g):
 
 
 def split_to_sequence(g):
+    """Into pieces of given sizes: how many pieces of one size there are, a size with a name would leave open."""
     x = g.pick((F32, I64), rank=(1, 4), where=lambda v: v.size > 0)
     axis = g.random.randrange(x.rank)
-    size = g.random.randrange(1, x.shape[axis] + 1)
-    made = Hidden(g, "SplitToSequence", [x, g.constant(np.int64(size))], axis=axis)
-    at = g.random.randrange(-(-x.shape[axis] // size))
-    shape = x.shape[:axis] + (min(size, x.shape[axis] - at * size),) + x.shape[axis + 1:]
+    first = g.random.randrange(0, x.shape[axis] + 1)
+    sizes = [first, x.shape[axis] - first]
+    made = Hidden(g, "SplitToSequence", [x, g.integers(*sizes)], axis=axis)
+    at = g.random.randrange(2)
+    shape = x.shape[:axis] + (sizes[at],) + x.shape[axis + 1:]
     g.emit("SequenceAt", [made, g.constant(np.int64(at))], [(x.dtype, shape, x.exact, x.bound)])
 
 
