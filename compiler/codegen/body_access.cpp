@@ -5,6 +5,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/body.h"
+#include "compiler/codegen/strided.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/lanes.h"
 #include "compiler/loop/walk.h"
@@ -369,6 +370,7 @@ void Body::print_load(const loop::Load& load) {
   }
   std::string declaration = cat(storage, " ", raw, " = (", storage, ")0;");
   const bool contiguous = at.stride && at.stride->is_const(1);
+  const std::optional<int64_t> stride = at.stride ? sym::as_const(*at.stride) : std::nullopt;
   std::string assign;
   if (uniform) {
     assign = cat("if (", bits, " != 0) ", raw, " = (", storage, ")(", at.pointer, "[", at.base, "]);");
@@ -378,6 +380,8 @@ void Body::print_load(const loop::Load& load) {
   } else if (contiguous && text_.target().avx512) {
     text_.use(cat("mload.", text_.storage_type(dtype)), width_);
     assign = cat(raw, " = sd_mload", width_, "(", at.pointer, " + ", at.base, ", ", bits, ");");
+  } else if (stride && can_load_strided(text_, dtype, width_, *stride, !bits.empty())) {
+    assign = load_strided(text_, dtype, width_, *stride, raw, at.pointer, at.base, bits);
   } else if (!at.spread.empty() && bits.empty() && text_.target().avx512) {
     // The elements between them as one vector, then each lane its own.
     text_.use(cat("mload.", text_.storage_type(dtype)), width_);
@@ -418,7 +422,9 @@ void Body::print_load(const loop::Load& load) {
     }
     if (!mask.condition.empty()) value = cat("(", mask.condition, ") ? ", value, " : ", fill);
   }
+  const bool as_stored = is_storage_float(dtype) && value == from_storage(raw, dtype, width_);
   define(load.result, value, width_);
+  if (as_stored) values_[load.result.value]->stored = raw;
 }
 
 // ---- stores
@@ -447,7 +453,8 @@ void Body::print_store(const loop::Store& store) {
     text_.line(cat(condition, any, at.pointer, "[", at.base, "] = ", to_storage(stored.text, dtype, 1), ";"));
     return;
   }
-  const std::string vector = to_storage(widened(stored, width_), dtype, width_);
+  const bool as_stored = stored.width == width_ && stored.dtype == dtype && !stored.stored.empty();
+  const std::string vector = as_stored ? stored.stored : to_storage(widened(stored, width_), dtype, width_);
   if (at.stride && at.stride->is_const(1) && bits.empty()) {
     text_.line(cat(condition, "*(", text_.unaligned_type(dtype, width_), "*)(", at.pointer, " + ", at.base,
                    ") = ", vector, ";"));

@@ -354,12 +354,19 @@ Snippet make(std::string_view full, int width, bool f16c) {
                     ? "static inline u16 sd_to_f16(f32 x) { return __builtin_bit_cast(u16, (_Float16)x); }\n"
                     : "static inline f32 sd_from_f16(u16 h) { return (f32)__builtin_bit_cast(_Float16, h); "
                       "}\n"
-          : op == "to" ? "typedef _Float16 half@ __attribute__((ext_vector_type(`)));\n"
-                         "static inline u16@ sd_to_f16(f32@ x) { return __builtin_bit_cast(u16@, "
-                         "__builtin_convertvector(x, half@)); }\n"
-                       : "typedef _Float16 half@ __attribute__((ext_vector_type(`)));\n"
-                         "static inline f32@ sd_from_f16(u16@ h) { return "
-                         "__builtin_convertvector(__builtin_bit_cast(half@, h), f32@); }\n";
+          : op == "to"
+              ? "typedef _Float16 half@ __attribute__((ext_vector_type(`)));\n"
+                "static inline u16@ sd_to_f16(f32@ x) { return __builtin_bit_cast(u16@, "
+                "__builtin_convertvector(x, half@)); }\n"
+              : "typedef _Float16 half@ __attribute__((ext_vector_type(`)));\n"
+                "static inline f32@ sd_from_f16(u16@ h) {\n"
+                "  f32@ x = __builtin_convertvector(__builtin_bit_cast(half@, h), f32@);\n"
+                // LLVM compares what was widened as it was before, which no CPU without FP16 can do in vectors.
+                "#ifdef __AVX512F__\n  enum { n = ` < 16 ? ` : 16 };\n#else\n  enum { n = ` < 8 ? ` : 8 "
+                "};\n#endif\n"
+                "  typedef float part __attribute__((ext_vector_type(n)));\n"
+                "  for (int i = 0; n >= 4 && i < ` / n; ++i) __asm__(\"\" : \"+v\"(((part*)&x)[i]));\n"
+                "  return x;\n}\n";
     } else if (op == "from") {
       snippet.needs = {"widen"};
       snippet.text = decode_text(dtype);

@@ -5,10 +5,13 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/emit_text.h"
 #include "compiler/codegen/sort.h"
+#include "compiler/codegen/suppress.h"
 #include "compiler/loop/library.h"
 
 namespace stridec::codegen::cpu {
 namespace {
+
+constexpr const char* kTaskLoop = "for (int64_t task = begin; task < end; ++task)";
 
 // The stream is one after the other: one task.
 Kernel mersenne_uniform(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
@@ -62,11 +65,16 @@ Kernel image(const loop::Program& program, const loop::Call& call, const CpuTarg
 Kernel emit_routine(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
   if (call.routine == "mersenne_uniform") return mersenne_uniform(program, call, target);
   if (call.routine == "image_size" || call.routine == "image_decode") return image(program, call, target);
+  if (call.routine == "suppress") {
+    KernelText text(program, target);
+    print_suppress(text, call, kTaskLoop);
+    return text.finish(call.arguments[0], 1);
+  }
   const bool sort = call.routine == "sort";
   if (!sort && call.routine != "topk")
     fail(ErrorKind::kUnsupported, "no-routine", cat("the CPU backend has no routine '", call.routine, "'"));
   KernelText text(program, target);
-  print_sort(text, program, call, "for (int64_t task = begin; task < end; ++task)");
+  print_sort(text, program, call, kTaskLoop);
   return text.finish(call.arguments[0] * call.arguments[2], 1);
 }
 

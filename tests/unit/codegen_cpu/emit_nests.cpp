@@ -66,8 +66,9 @@ TEST_CASE("softmax through a local row") {
              row = b.local("row", kF32, {50});
   NestBuilder nb = b.nest("softmax");
   const Expr i = nb.dim(6);
-  nb.loop({50},
-          [&](const auto& at) { nb.store(row, {at[0]}, unary(ScalarOp::kExp, nb.load(x, {i, at[0]}))); });
+  nb.loop({50}, [&](const auto& at) {
+    nb.store(row, {at[0]}, unary(ScalarOp::kExp, nb.load(x, {i, at[0]})));
+  });
   const Value sum = nb.reduce(Combine::kSum, {50}, [&](const auto& at) { return nb.load(row, {at[0]}); });
   nb.loop({50}, [&](const auto& at) { nb.store(o, {i, at[0]}, nb.load(row, {at[0]}) / sum); });
   nb.finish();
@@ -328,4 +329,48 @@ TEST_CASE("the null backend prints each text once") {
   REQUIRE(sources.size() == 1);
   CHECK(sources[0].nests == std::vector<std::string>{"relu0", "relu1"});
   CHECK(sources[0].kernel.text.find("void KERNEL(") != std::string::npos);
+}
+
+TEST_CASE("elements a small stride apart, from either end, whole and masked") {
+  for (DType dtype : {DType::kF16, kF32, DType::kF64, DType::kU8, DType::kI32})
+    for (int64_t step : {1, 2, 3, 4, 5})
+      for (const bool back : {false, true}) {
+        CAPTURE(name(dtype));
+        CAPTURE(step);
+        CAPTURE(back);
+        ProgramBuilder b;
+        const int64_t count = 71, size = (count - 1) * step + 1;
+        const View x = b.input("x", dtype, {size}), whole = b.output("whole", dtype, {count}),
+                   masked = b.output("masked", dtype, {count});
+        const auto place = [&](Expr at) { return back ? (count - 1 - at) * step : at * step; };
+        NestBuilder all = b.nest("all");
+        const Expr i = all.dim(count);
+        all.store(whole, {i}, all.load(x, {place(i)}));
+        all.finish();
+        NestBuilder some = b.nest("some");  // a neighbour that only some lanes have
+        const Expr j = some.dim(count);
+        const Scalar zero = is_float(dtype) ? float_scalar(dtype, 0) : int_scalar(dtype, 0);
+        const View padded = *pad(x, {step}, {0}, zero);
+        some.store(masked, {j}, some.load(padded, {place(j)}));
+        some.finish();
+        check(b.program, {random_tensor(dtype, {size}, 7)});
+        for (int width : {4, 16, 32})
+          check_program(vectorised(b.program, width), {random_tensor(dtype, {size}, 7)});
+      }
+}
+
+TEST_CASE("comparisons of 16-bit floats") {
+  ProgramBuilder b;
+  const View x = b.input("x", DType::kF16, {100}), y = b.output("y", DType::kF16, {100}),
+             z = b.output("z", DType::kF16, {100});
+  NestBuilder nb = b.nest("compare");
+  const Expr i = nb.dim(100);
+  const Value v = nb.load(x, {i}), zero = nb.constant(float_scalar(DType::kF16, 0));
+  nb.store(y, {i}, select(lt(v, zero), zero, v));
+  nb.store(z, {i}, v);
+  nb.finish();
+  HostTensor t = random_tensor(DType::kF16, {100}, 3);
+  set_number(t, 5, NAN), set_number(t, 6, INFINITY), set_number(t, 7, 6e-8), set_number(t, 8, -0.0);
+  check(b.program, {t}, 0);
+  for (int width : {4, 16, 64}) check_program(vectorised(b.program, width), {t});
 }

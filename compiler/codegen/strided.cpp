@@ -1,0 +1,54 @@
+#include "compiler/codegen/strided.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
+#include "compiler/base/text.h"
+
+namespace stridec::codegen {
+
+bool can_load_strided(const KernelText& text, DType dtype, int width, int64_t stride, bool masked) {
+  const int64_t step = std::llabs(stride);
+  // Shuffles of bytes over two registers are as slow as their elements one by one.
+  if (width < 4 || step < 1 || step > 4 || byte_size(dtype) < 2) return false;
+  return !masked || (stride > 0 && step * width <= 64 && text.target().avx512);
+}
+
+std::string load_strided(KernelText& text, DType dtype, int width, int64_t stride, const std::string& to,
+                         const std::string& pointer, const std::string& base, const std::string& bits) {
+  const int64_t step = std::llabs(stride), last = (width - 1) * step, low = stride < 0 ? -last : 0;
+  const std::string storage = text.storage_type(dtype, width);
+  std::string out, elements;
+  if (!bits.empty()) {
+    uint64_t lanes = 0;
+    for (int64_t l = 0; l < width; ++l) lanes |= uint64_t{1} << (l * step);
+    elements = text.fresh("k");
+    out = cat("const u64 ", elements, " = __builtin_ia32_pdep_di(", bits, ", ", lanes, "ul); ");
+    text.use(cat("mload.", text.storage_type(dtype)), width);
+  }
+  std::string before;
+  for (int64_t piece = 0; piece < step; ++piece) {
+    const int64_t first = std::min(piece * width, last - (width - 1));
+    const std::string near = text.fresh("r"), at = cat(pointer, " + ", base, " + ", first + low);
+    out += bits.empty() ? cat("const ", storage, " ", near, " = *(const ", text.unaligned_type(dtype, width),
+                              "*)(", at, "); ")
+                        : cat("const ", storage, " ", near, " = sd_mload", width, "(", at, ", ", elements,
+                              " >> ", first, "); ");
+    // Lanes that lie in this piece come from it, the others from what the pieces before gave.
+    std::vector<int64_t> from;
+    for (int64_t l = 0; l < width; ++l) {
+      const int64_t place = l * stride - low, holder = std::min(place / width, step - 1);
+      from.push_back(holder == piece ? (piece == 0 ? 0 : width) + place - first : holder < piece ? l : -1);
+    }
+    const std::string so_far = piece + 1 == step ? to : text.fresh("r");
+    out += cat(piece + 1 == step ? "" : cat("const ", storage, " "), so_far, " = __builtin_shufflevector(",
+               piece == 0 ? near : before, ", ", near, ", ",
+               join(from, ", ", [](int64_t lane) { return cat(lane); }), "); ");
+    before = so_far;
+  }
+  out.pop_back();
+  return out;
+}
+
+}  // namespace stridec::codegen
