@@ -55,6 +55,39 @@ void order_rows(std::span<const RoutineBuffer> reads, std::span<const RoutineBuf
     }
 }
 
+void suppress(std::span<const RoutineBuffer> reads, const RoutineBuffer& to, int64_t rows, int64_t n) {
+  STRIDEC_CHECK(rows >= 0 && n >= 0 && reads[0].elements >= rows * 4 * n && reads[1].elements >= rows * n &&
+                to.elements >= rows * n && reads[0].dtype == DType::kF32 && reads[3].dtype == DType::kF32);
+  const auto corner = [&](int64_t row, int64_t which, int64_t i) {
+    float value;
+    std::memcpy(&value, reads[0].data + ((row * 4 + which) * n + i) * 4, 4);
+    return value;
+  };
+  const auto area = [&](int64_t row, int64_t i) {
+    return (corner(row, 2, i) - corner(row, 0, i)) * (corner(row, 3, i) - corner(row, 1, i));
+  };
+  int64_t most;
+  float overlap;
+  std::memcpy(&most, reads[2].data, 8);
+  std::memcpy(&overlap, reads[3].data, 4);
+  for (int64_t row = 0; row < rows; ++row) {
+    std::vector<int64_t> kept;
+    for (int64_t i = 0; i < n; ++i) {
+      bool keep = reads[1].data[row * n + i] && static_cast<int64_t>(kept.size()) < most;
+      for (size_t k = 0; keep && k < kept.size(); ++k) {
+        float side[2];
+        for (int64_t d : {0, 1})
+          side[d] = std::min(corner(row, 2 + d, i), corner(row, 2 + d, kept[k])) -
+                    std::max(corner(row, d, i), corner(row, d, kept[k]));
+        const float shared = (side[0] > 0 ? side[0] : 0) * (side[1] > 0 ? side[1] : 0);
+        keep = !(shared > (area(row, i) + area(row, kept[k]) - shared) * overlap);
+      }
+      if (keep) kept.push_back(i);
+      to.data[row * n + i] = keep;
+    }
+  }
+}
+
 class MersenneTwister {
  public:
   explicit MersenneTwister(uint32_t seed) {
@@ -113,6 +146,7 @@ void run_routine(const Routine& routine, std::span<const RoutineBuffer> reads,
                 std::string(routine.name));
   if (routine.name == "sort") return order_rows(reads, writes, a[0], a[1], a[2], a[1], a[3] != 0);
   if (routine.name == "topk") return order_rows(reads, writes, a[0], a[1], a[2], a[3], a[4] != 0);
+  if (routine.name == "suppress") return suppress(reads, writes[0], a[0], a[1]);
   if (routine.name == "image_size") {
     STRIDEC_CHECK(reads[0].elements >= a[0] && writes[0].elements >= 2);
     int64_t size[2];

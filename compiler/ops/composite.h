@@ -72,4 +72,10 @@ RecurrentResult gru(Term x, Term w, Term r, std::optional<Term> bias, std::optio
 RecurrentResult rnn(Term x, Term w, Term r, std::optional<Term> bias, std::optional<Term> lengths,
                     Term initial_h, const RecurrentOptions& options);
 
+// ---- detection ----
+
+// Which boxes greedy non-maximum suppression keeps: bool [rows, n]. corners f32 [rows, 4, n] (low x, low y, high x, high y)
+// in order of preference, eligible bool [rows, n], most an i64 scalar, overlap an f32 scalar (loop/library.def).
+Term suppress(Term corners, Term eligible, Term most, Term overlap);
+
 }  // namespace stridec::ops

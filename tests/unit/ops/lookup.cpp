@@ -58,7 +58,7 @@ TEST_CASE("tree_walk ends at the leaf of every tree; NaN goes where the node say
       for (bool uniform : {false, true}) {
         const HostTensor x = tensor(DType::kF32, {4, 2}, {9, 0.5, 9, 1, 9, 2, 9, std::nan("")});
         const auto goes = [&](double v) {
-          const bool answers[] = {v <= 1, v < 1, v >= 1, v > 1, v == 1, v != 1};
+          const bool answers[] = {v <= 1, v<1, v >= 1, v> 1, v == 1, v != 1};
           return answers[mode] || (std::isnan(v) && missing);
         };
         check({.name = "tree_walk",
@@ -97,4 +97,28 @@ TEST_CASE("determinants and inverses of any size, with row exchanges, singular o
          .build = [](Builder& b, const Ids& in) { return Ids{ops::determinant(ops::Term(b, in[0]))}; },
          .expected = {tensor(DType::kF32, {3}, {1, 0, -24})},
          .tolerance = 1e-5});
+}
+
+TEST_CASE("suppression keeps what overlaps no kept box before it") {
+  // Low x, low y, high x, high y of four boxes in a row: the second covers the first, the third touches neither; the
+  // fourth is the third again.
+  const HostTensor corners =
+      tensor(DType::kF32, {2, 4, 4}, {0, 0, 5, 5, 0, 0, 5, 5, 2, 2, 7, 7, 2, 3, 7, 7,  //
+                                      0, 0, 5, 5, 0, 0, 5, 5, 2, 2, 7, 7, 2, 3, 7, 7});
+  const auto kept = [&](const std::vector<double>& eligible, double most, double overlap,
+                        const std::vector<double>& expected) {
+    check({.name = "suppress",
+           .inputs = {corners, tensor(DType::kBool, {2, 4}, eligible), tensor(DType::kI64, {}, {most}),
+                      tensor(DType::kF32, {}, {overlap})},
+           .build =
+               [](Builder& b, const Ids& in) {
+                 return b.add(OpKind::kSuppress, {in[0], in[1], in[2], in[3]});
+               },
+           .expected = {tensor(DType::kBool, {2, 4}, expected)}});
+  };
+  kept({1, 1, 1, 1, 1, 1, 1, 1}, 9, 0.5, {1, 0, 1, 0, 1, 0, 1, 0});
+  kept({1, 1, 1, 1, 0, 1, 0, 1}, 9, 0.5, {1, 0, 1, 0, 0, 1, 0, 1});
+  kept({1, 1, 1, 1, 1, 1, 1, 1}, 9, 0.8, {1, 1, 1, 0, 1, 1, 1, 0});
+  kept({1, 1, 1, 1, 1, 1, 1, 1}, 1, 0.8, {1, 0, 0, 0, 1, 0, 0, 0});
+  kept({1, 1, 1, 1, 1, 1, 1, 1}, 0, 0.5, {0, 0, 0, 0, 0, 0, 0, 0});
 }
