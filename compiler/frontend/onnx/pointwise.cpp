@@ -162,6 +162,10 @@ Outputs op_mod(Context& c) {
 // The result has the base's dtype; a float exponent of an integer base computes in floats.
 Outputs op_pow(Context& c) {
   const Term x = c.in(0), y = align_old(c, x, c.in(1));
+  // Squares and cubes, which normalisations and the approximation of GELU are exported with.
+  const auto exponent = is_float(x.dtype()) && y.rank() <= x.rank() ? c.constant_number(1) : std::nullopt;
+  if (exponent == 2) return {square(x)};
+  if (exponent == 3 && !is_storage_float(x.dtype())) return {square(x) * x};
   if (x.dtype() == y.dtype()) return {pow(x, y)};
   if (is_float(x.dtype()) || is_integer(y.dtype())) return {pow(x, cast(y, x.dtype()))};
   return {cast(pow(cast(x, y.dtype()), y), x.dtype())};

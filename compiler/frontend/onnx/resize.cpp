@@ -92,6 +92,13 @@ Outputs make(const Context& c, Term x, std::vector<Axis> axes, Options o) {
     std::erase_if(axes,
                   [](const Axis& a) { return a.in == a.out && (!a.scale || a.scale->p == a.scale->q); });
   if (axes.empty()) return {x};
+  // Many taps: along one dim after the other they add up instead of multiplying.
+  const bool many_taps = o.mode == "cubic" || (o.antialias && o.mode == "linear");
+  if (many_taps && axes.size() > 1 && o.coordinates != "tf_crop_and_resize" && is_float(x.dtype())) {
+    Term y = widen(x);
+    for (const Axis& a : axes) y = Term(c.b, make(c, y, {a}, o).at(0).tensor);
+    return {cast(y, x.dtype())};
+  }
   Dims dims;
   Shape sizes, p, q;
   for (const Axis& a : axes) {

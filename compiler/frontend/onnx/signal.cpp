@@ -1,5 +1,7 @@
-// Fourier transforms as matrix products, and random numbers.
+// Fourier transforms as products with matrices, and random numbers.
+#include <functional>
 #include <numbers>
+#include <optional>
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
@@ -32,6 +34,53 @@ bool is_complex(const Context& c, Term x) {
   return parts.value() == 2;
 }
 
+// Complex numbers [..., n]; none of them has an imaginary part if that is missing.
+struct Signal {
+  Term re;
+  std::optional<Term> im;
+};
+
+// Times e^(-2 pi i turn), the other way round for the inverse.
+Signal turned(const Signal& x, const Waves& w, bool inverse, const std::function<Term(Term, Term)>& times) {
+  const Term re = times(x.re, w.cosine), im = times(x.re, w.sine);
+  if (!x.im) return {re, inverse ? im : -im};
+  const Term a = times(*x.im, w.sine), b = times(*x.im, w.cosine);
+  return inverse ? Signal{re - a, b + im} : Signal{re + a, b - im};
+}
+
+// The largest divisor that is not above the root; 1 of a prime.
+int64_t lesser_factor(int64_t n) {
+  int64_t found = 1;
+  for (int64_t d = 2; d * d <= n; ++d)
+    if (n % d == 0) found = d;
+  return found;
+}
+
+// Sizes up to this are one product with a matrix, as are those without a useful factor.
+constexpr int64_t kDense = 32;
+
+// The transform along the last dim, of static size n: that of n1 interleaved parts, a turn, that of n2 neighbours (J. W.
+// Cooley and J. W. Tukey, An Algorithm for the Machine Calculation of Complex Fourier Series, 1965), with the factors next
+// to the root, so that most of the work is products with two small matrices.
+Signal fourier(Builder& b, const Signal& x, int64_t n, bool inverse) {
+  const DType type = x.re.dtype();
+  const int64_t n1 = lesser_factor(n), n2 = n / n1, rank = x.re.rank();
+  if (n <= kDense || n1 < 4)
+    return turned(x, waves(b, n, n, n, type), inverse, [](Term t, Term w) { return matmul(t, w); });
+  const auto each = [](const Signal& s, const std::function<Term(Term)>& change) {
+    return Signal{change(s.re), s.im ? std::optional(change(*s.im)) : std::nullopt};
+  };
+  Shape parts(x.re.shape().begin(), x.re.shape().end() - 1), whole = parts;
+  parts.insert(parts.end(), {n1, n2});
+  whole.push_back(n);
+  const auto swapped = [&](Term t) { return transpose(t, rank - 1, rank); };
+  Signal y =
+      fourier(b, each(x, [&](Term t) { return swapped(reshape(t, parts)); }), n1, inverse);  // [..., n2, n1]
+  y = turned(y, waves(b, n2, n1, n, type), inverse, [](Term t, Term w) { return t * w; });
+  y = fourier(b, each(y, swapped), n2, inverse);  // [..., n1, n2]
+  return each(y, [&](Term t) { return reshape(swapped(t), whole); });
+}
+
 // x [..., n, 1 or 2] (real or complex) to [..., m, 2], or [..., m, 1] for the inverse of a one-sided
 // spectrum.
 Term transform(const Context& c, Term x, std::optional<sym::Expr> given, bool inverse, bool onesided) {
@@ -48,6 +97,22 @@ Term transform(const Context& c, Term x, std::optional<sym::Expr> given, bool in
     return cast(squeeze(slice(slice(x, last, i, 1), last - 1, 0, used), {last}), type);
   };
   const bool complex = is_complex(c, x);
+  const auto assembled = [&](Term re, Term im) {
+    const Term y = concat({unsqueeze(re, {last}), unsqueeze(im, {last})}, last);
+    return cast(inverse ? y / size_as(c.b, type, length) : y, x.dtype());
+  };
+  if (const auto size = sym::as_const(c.b.simplify(length));
+      size && !to_real && *size > kDense && lesser_factor(*size) >= 4) {
+    const auto whole = [&](int64_t i) {
+      const Term t = part(i);
+      Shape before(t.shape().size(), 0), after = before;
+      after.back() = c.b.simplify(length - used);
+      return pad(t, before, after, 0);
+    };
+    const Signal y =
+        fourier(c.b, {whole(0), complex ? std::optional(whole(1)) : std::nullopt}, *size, inverse);
+    return assembled(slice(y.re, last - 1, 0, out), slice(*y.im, last - 1, 0, out));
+  }
   const Waves w = waves(c.b, used, c.b.simplify(out), length, type);
   if (to_real) {
     // Every frequency but the first and the middle one stands for its mirror image too.
@@ -65,9 +130,7 @@ Term transform(const Context& c, Term x, std::optional<sym::Expr> given, bool in
     re = inverse ? re - rotated : re + rotated;
     im = im + matmul(part(1), w.cosine);
   }
-  Term y = concat({unsqueeze(re, {last}), unsqueeze(im, {last})}, last);
-  if (inverse) y = y / size_as(c.b, type, length);
-  return cast(y, x.dtype());
+  return assembled(re, im);
 }
 
 Outputs dft(Context& c) {
@@ -83,7 +146,8 @@ Outputs dft(Context& c) {
 }
 
 Outputs stft(Context& c) {
-  const Term x = c.in(0);
+  const Term x =
+      c.in(0).rank() == 2 ? unsqueeze(c.in(0), {2}) : c.in(0);  // onnxruntime takes real signals so, too
   const Dims step = c.integers_of(1, "frame_step");
   sym::Expr length = 0;
   if (c.has(3))
