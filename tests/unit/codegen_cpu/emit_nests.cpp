@@ -332,31 +332,33 @@ TEST_CASE("the null backend prints each text once") {
 }
 
 TEST_CASE("elements a small stride apart, from either end, whole and masked") {
-  for (DType dtype : {DType::kF16, kF32, DType::kF64, DType::kU8, DType::kI32})
+  for (DType dtype : {DType::kF16, kF32, DType::kF64, DType::kU8, DType::kI32}) {
+    CAPTURE(name(dtype));
+    ProgramBuilder b;
+    const int64_t count = 71;
+    std::vector<HostTensor> inputs;
     for (int64_t step : {1, 2, 3, 4, 5})
       for (const bool back : {false, true}) {
-        CAPTURE(name(dtype));
-        CAPTURE(step);
-        CAPTURE(back);
-        ProgramBuilder b;
-        const int64_t count = 71, size = (count - 1) * step + 1;
-        const View x = b.input("x", dtype, {size}), whole = b.output("whole", dtype, {count}),
-                   masked = b.output("masked", dtype, {count});
+        const int64_t size = (count - 1) * step + 1;
+        const std::string label = cat(step, back ? "back" : "");
+        inputs.push_back(random_tensor(dtype, {size}, 7));
+        const View x = b.input("x" + label, dtype, {size}), whole = b.output("whole" + label, dtype, {count}),
+                   masked = b.output("masked" + label, dtype, {count});
         const auto place = [&](Expr at) { return back ? (count - 1 - at) * step : at * step; };
-        NestBuilder all = b.nest("all");
+        NestBuilder all = b.nest("all" + label);
         const Expr i = all.dim(count);
         all.store(whole, {i}, all.load(x, {place(i)}));
         all.finish();
-        NestBuilder some = b.nest("some");  // a neighbour that only some lanes have
+        NestBuilder some = b.nest("some" + label);  // a neighbour that only some lanes have
         const Expr j = some.dim(count);
         const Scalar zero = is_float(dtype) ? float_scalar(dtype, 0) : int_scalar(dtype, 0);
         const View padded = *pad(x, {step}, {0}, zero);
         some.store(masked, {j}, some.load(padded, {place(j)}));
         some.finish();
-        check(b.program, {random_tensor(dtype, {size}, 7)});
-        for (int width : {4, 16, 32})
-          check_program(vectorised(b.program, width), {random_tensor(dtype, {size}, 7)});
       }
+    check(b.program, inputs);
+    for (int width : {4, 16, 32}) check_program(vectorised(b.program, width), inputs);
+  }
 }
 
 TEST_CASE("comparisons of 16-bit floats") {
