@@ -43,7 +43,7 @@ def test_run_and_verify():
 
 
 def test_verify_finds():
-    """The node where rounding begins, an artifact of another model, and a weight that was changed in the file."""
+    """The node where rounding begins, and an artifact of another model. Altered files do not get so far (altered.py)."""
     done = stridec("verify rounded.onnx --tolerance 0 --dim batch=9", 8)
     expect("FAIL  output 'y'" in done.stdout and "first difference at node 1 'rounds/Tanh'" in done.stdout, done.stdout)
     expect("in kernel" in done.stdout and "exact/Relu" in done.stdout, done.stdout)
@@ -57,16 +57,6 @@ def test_verify_finds():
     done = stridec("verify other.onnx mlp.so --dim batch=3", 8)
     expect("compile the artifact again" in done.stdout, done.stdout)
     stridec("verify other.onnx --dim batch=3", 0)
-    with open("mlp.so", "rb") as file:
-        library = bytearray(file.read())
-    bias = models.numpy_helper.to_array(models.mlp().graph.initializer[1]).tobytes()
-    at = bytes(library).find(bias[:16])
-    expect(at > 0, "the bias is not in the library")
-    library[at : at + 4] = np.float32(77).tobytes()
-    with open("spoiled.so", "wb") as file:
-        file.write(library)
-    done = stridec("verify mlp.onnx spoiled.so --dim batch=3", 8)
-    expect("FAIL  output 'y'" in done.stdout and "compile the artifact again" in done.stdout, done.stdout)
 
 
 TESTS = [test_run_and_verify, test_verify_finds]
