@@ -1,12 +1,11 @@
 // The public ONNX backend suite: every test is imported, run and compared in each mode of modes.h.
 //
-//   onnx_backend DATA [--engine MODE,...] [--list] [--table] [--failures FILE] [--bound FILE] [--jobs N] [name...]
+//   onnx_backend DATA [--engine MODE,...] [--list] [--table] [--failures FILE] [--jobs N] [name...]
 //
 // MODE: interpreter, compiled, dynamic, constant (initially: interpreter). DATA holds node/, simple/, light/, pytorch-*/.
 // A test's file `tolerance` holds a relative and an absolute tolerance of its own, and perhaps one relative to the
 // largest magnitude of a tensor. --list prints the tests that do not pass, with the reason; --table passes per operator;
-// --failures writes mode, name and reason with tabs between to a file, --bound likewise the tests that pass
-// with inputs given as constants alone, which inputs, and what is said without. A test runs in a process of its own, so that a
+// --failures writes mode, name and reason with tabs between to a file. A test runs in a process of its own, so that a
 // crash or an endless loop is one failure. The last line is "N passed, N failed".
 #include <poll.h>
 #include <sys/wait.h>
@@ -38,18 +37,13 @@ struct Task {
   Outcome outcome;
 };
 
-// A task in a process of its own. It says a flag, which inputs were bound, and after a line's end the reason.
+// A task in a process of its own. It says one line: flags, then the reason.
 struct Child {
   size_t task;
   pid_t pid;
   int from;
   std::string said;
 };
-
-std::string one_line(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
-}
 
 Child start(const std::vector<Task>& tasks, size_t index) {
   int ends[2];
@@ -59,7 +53,7 @@ Child start(const std::vector<Task>& tasks, size_t index) {
     close(ends[0]);
     alarm(kSeconds);
     const Outcome out = run(*tasks[index].test, tasks[index].mode->mode);
-    const std::string line = cat(out.one_shape ? "o" : "-", one_line(out.bound), "\n", one_line(out.reason));
+    const std::string line = cat(out.bound ? "b" : "-", out.one_shape ? "o" : "-", out.reason);
     [[maybe_unused]] const auto written = write(ends[1], line.data(), line.size());
     _exit(0);
   }
@@ -81,11 +75,11 @@ std::optional<Outcome> listen(Child& child) {
   if (WIFSIGNALED(status))
     return Outcome{.reason = WTERMSIG(status) == SIGALRM ? cat("more than ", kSeconds, " s")
                                                          : cat("signal ", WTERMSIG(status))};
-  const size_t end = child.said.find('\n');
-  if (end == std::string::npos) return Outcome{.reason = "no result"};
-  return Outcome{.reason = child.said.substr(end + 1),
-                 .bound = child.said.substr(1, end - 1),
-                 .one_shape = child.said[0] == 'o'};
+  if (child.said.size() < 2) return Outcome{.reason = "no result"};
+  std::string reason = child.said.substr(2);
+  std::replace(reason.begin(), reason.end(), '\n', ' ');
+  return Outcome{
+      .reason = std::move(reason), .bound = child.said[0] == 'b', .one_shape = child.said[1] == 'o'};
 }
 
 void run_all(std::vector<Task>& tasks, size_t jobs) {
@@ -136,8 +130,8 @@ void print_table(const std::vector<Task>& tasks, const std::vector<const ModeInf
 }
 
 [[noreturn]] void usage() {
-  std::cerr << "usage: onnx_backend DATA [--engine MODE,...] [--list] [--table] [--failures FILE] "
-               "[--bound FILE] [--jobs N] [name...]\nMODE: "
+  std::cerr << "usage: onnx_backend DATA [--engine MODE,...] [--list] [--table] [--failures FILE] [--jobs N] "
+               "[name...]\nMODE: "
             << join(modes(), ", ", [](const ModeInfo& m) { return std::string(m.name); }) << "\n";
   std::exit(2);
 }
@@ -162,7 +156,7 @@ int main(int argc, char** argv) {
   std::vector<const ModeInfo*> chosen = {&modes()[0]};
   bool list = false, table = false;
   size_t jobs = 1;
-  fs::path data, failures, bound_tests;
+  fs::path data, failures;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     const std::string next = i + 1 < argc ? argv[i + 1] : "";
@@ -174,8 +168,6 @@ int main(int argc, char** argv) {
       chosen = parse_modes(next), ++i;
     else if (arg == "--failures")
       failures = next, ++i;
-    else if (arg == "--bound")
-      bound_tests = next, ++i;
     else if (arg == "--jobs")
       jobs = std::max<size_t>(1, std::stoul(next)), ++i;
     else if (arg.starts_with("--"))
@@ -201,9 +193,8 @@ int main(int argc, char** argv) {
   run_all(tasks, jobs);
 
   size_t all_passed = 0;
-  std::ofstream file, bound_file;
+  std::ofstream file;
   if (!failures.empty()) file.open(failures);
-  if (!bound_tests.empty()) bound_file.open(bound_tests);
   for (const ModeInfo* mode : chosen) {
     size_t passed = 0, count = 0, bound = 0, one_shape = 0;
     for (const Task& task : tasks) {
@@ -211,10 +202,8 @@ int main(int argc, char** argv) {
       ++count;
       if (task.outcome.reason.empty()) {
         ++passed;
-        bound += !task.outcome.bound.empty();
+        bound += task.outcome.bound;
         one_shape += task.outcome.one_shape;
-        if (!task.outcome.bound.empty())
-          bound_file << mode->name << "\t" << task.test->name << "\t" << task.outcome.bound << "\n";
         continue;
       }
       if (list) std::cout << mode->name << " " << task.test->name << ": " << task.outcome.reason << "\n";

@@ -1,1 +1,0 @@
-#include "tests/unit/ops/axes.cpp"  // the same cases, compiled
