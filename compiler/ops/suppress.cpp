@@ -12,10 +12,11 @@ namespace {
 Inferred suppress_shape(Builder& b, const Node& node) {
   expect_inputs(node, 4, 4);
   const Type &corners = b.type(node.inputs[0]), &eligible = b.type(node.inputs[1]);
-  if (corners.dtype != DType::kF32 || corners.shape.size() != 3 || !corners.shape[1].is_const(4))
+  if (corners.dtype != DType::kF32 || corners.shape.size() != 3)
     does_not_fit(cat("suppress: corners are f32 [rows, 4, boxes], not ", graph::to_string(corners)));
   if (!is_bool(eligible.dtype) || eligible.shape.size() != 2)
     does_not_fit(cat("suppress: who is eligible is bool [rows, boxes], not ", graph::to_string(eligible)));
+  b.require(sym::eq(corners.shape[1], 4), "suppress: {0} corners instead of 4", {corners.shape[1]});
   for (size_t d : {0, 1})
     b.require(sym::eq(eligible.shape[d], corners.shape[2 * d]), "suppress: {0} and {1} boxes or rows",
               {eligible.shape[d], corners.shape[2 * d]});

@@ -117,7 +117,7 @@ TEST_CASE("the layout reads back, and so does the manifest alone") {
   CHECK(artifact_layout(read_file(path)).weights_bytes == 0);
   CHECK(Loaded(path).call<uint64_t>("weights_bytes") == 0);
   write_artifact(path, shared_object(), {});
-  CHECK(read_file(path) == shared_object());
+  CHECK(artifact_layout(read_file(path)).manifest_bytes == 0);  // the hash alone
 }
 
 TEST_CASE("it asks the loader for libc alone, and an old one") {
