@@ -1,6 +1,7 @@
 #include "compiler/schedule/arena.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -163,6 +164,7 @@ class Offsets {
 }  // namespace
 
 ArenaPlan plan_arena(std::span<const ArenaItem> items, const sym::Facts& facts) {
+  if (items.empty()) return Offsets(items, facts).of({});
   std::vector<int> order(items.size());
   std::iota(order.begin(), order.end(), 0);
   auto item = [&](int i) -> const ArenaItem& { return items[static_cast<size_t>(i)]; };
