@@ -185,11 +185,23 @@ std::vector<HostTensor> inputs_of(const loop::Program& program, const onnx::Mode
   return inputs;
 }
 
+std::string difference_of(const std::vector<HostTensor>& got, const std::vector<HostTensor>& want) {
+  for (size_t i = 0; i < got.size(); ++i)
+    if (std::string why = difference(got[i], want[i], tolerance_of(want[i])); !why.empty())
+      return cat("output ", i, ": ", why);
+  return {};
+}
+
 struct Attempt {
   const Test& test;
   const onnx::Model& model;
   const Data& data;
   Mode mode;
+  RunOptions how;
+
+  std::string against_expected(const std::vector<HostTensor>& got) const {
+    return data.outputs.empty() ? "" : difference(got, data, test.tolerance);
+  }
 
   // The interpreter's results at other sizes; those of a program compiled for these sizes alone where the interpreter
   // takes too long.
@@ -223,10 +235,8 @@ struct Attempt {
       } catch (const Error& e) {
         return {.reason = cat(at, ": ", summary(e.diagnostic), ", but the interpreter takes it")};
       }
-      for (size_t i = 0; i < got.size(); ++i)
-        if (std::string why = difference(got[i], want[i], tolerance_of(want[i])); !why.empty())
-          return {.reason = cat(at, ": output ", i, ": ", why)};
-      return {};
+      const std::string why = difference_of(got, want);
+      return {.reason = why.empty() ? "" : cat(at, ": ", why)};
     }
     return {.one_shape = true};
   }
@@ -236,10 +246,14 @@ struct Attempt {
         made_of(model, options, mode == Mode::kInterpreter ? Stage::kLoops : Stage::kSchedule);
     const std::vector<HostTensor> inputs = inputs_of(made.loops, model, data);
     if (mode == Mode::kInterpreter)
-      return {.reason =
-                  difference(loop::interpret(made.loops, inputs, {.poison = true}), data, test.tolerance)};
-    codegen::cpu::CompiledProgram program(made.variants.front().program);
-    Outcome out{.reason = difference(program.run(inputs), data, test.tolerance)};
+      return {.reason = against_expected(loop::interpret(made.loops, inputs, {.poison = true}))};
+    codegen::cpu::CompiledProgram program(
+        made.variants.front().program,
+        {.build = {.optimize = how.optimize, .kernels_per_object = how.kernels_per_object}});
+    Outcome out{.reason = data.outputs.empty()
+                              ? difference_of(program.run(inputs),
+                                              loop::interpret(made.loops, inputs, {.poison = true}))
+                              : against_expected(program.run(inputs))};
     if (mode == Mode::kDynamic && out.reason.empty()) return at_other_sizes(made, options, inputs, program);
     return out;
   } catch (const Error& e) {
@@ -248,17 +262,17 @@ struct Attempt {
 };
 
 // `model` is the file's, or that with symbols for its sizes.
-Outcome run(const Test& test, const onnx::Model& model, const Data& data, Mode mode) {
+Outcome run(const Test& test, const onnx::Model& model, const Data& data, Mode mode, const RunOptions& how) {
   if (data.inputs.size() < model.graph.inputs.size())
     return {.reason = "test data of another type than tensors"};
-  const Attempt attempt{test, model, data, mode};
+  const Attempt attempt{test, model, data, mode, how};
   onnx::ImportOptions options = with_items(model, data, mode == Mode::kDynamic);
   if (mode == Mode::kConstant) {
     bind_all(model, data, options);
     return attempt.run(options);
   }
   const Outcome first = attempt.run(options);
-  if (first.reason.empty() || !bind_constants(model, data, options)) return first;
+  if (first.reason.empty() || !how.bind_constants || !bind_constants(model, data, options)) return first;
   Outcome again = attempt.run(options);
   again.bound = true;
   if (!again.reason.empty() && again.reason != first.reason)
@@ -270,7 +284,7 @@ Outcome run(const Test& test, const onnx::Model& model, const Data& data, Mode m
 
 std::span<const ModeInfo> modes() { return kModes; }
 
-Outcome run(const Test& test, Mode mode) try {
+Outcome run(const Test& test, Mode mode, const RunOptions& options) try {
   const onnx::Model file = onnx::read_model(test.model);
   onnx::Model model = file;
   if (mode == Mode::kDynamic) {
@@ -281,7 +295,7 @@ Outcome run(const Test& test, Mode mode) try {
   if (folders.empty()) folders.emplace_back();
   Outcome all;
   for (const fs::path& folder : folders) {
-    const Outcome one = run(test, model, load(test, folder, file), mode);
+    const Outcome one = run(test, model, load(test, folder, file), mode, options);
     if (!one.reason.empty()) return one;
     all.bound |= one.bound;
     all.one_shape |= one.one_shape;

@@ -30,6 +30,13 @@ struct Outcome {
   bool one_shape = false;  // kDynamic: no other sizes are possible, or none were found
 };
 
-Outcome run(const Test& test, Mode mode);
+struct RunOptions {
+  int optimize = 3;               // how far LLVM goes with kernels, 0 to 3
+  size_t kernels_per_object = 1;  // codegen::cpu::BuildOptions
+  bool bind_constants = true;     // what fails is tried again with its small inputs as constants
+};
+
+// A test without expected outputs: compiled code is compared with the interpreter.
+Outcome run(const Test& test, Mode mode, const RunOptions& options = {});
 
 }  // namespace stridec::conformance

@@ -1,12 +1,15 @@
 // The public ONNX backend suite: every test is imported, run and compared in each mode of modes.h.
 //
-//   onnx_backend DATA [--engine MODE,...] [--list] [--table] [--failures FILE] [--jobs N] [name...]
+//   onnx_backend DATA [--engine MODE,...] [--list] [--table] [--failures FILE] [--jobs N] [--optimize N]
+//                [--kernels-per-object N] [--as-given] [name...]
 //
 // MODE: interpreter, compiled, dynamic, constant (initially: interpreter). DATA holds node/, simple/, light/, pytorch-*/.
 // A test's file `tolerance` holds a relative and an absolute tolerance of its own, and perhaps one relative to the
 // largest magnitude of a tensor. --list prints the tests that do not pass, with the reason; --table passes per operator;
-// --failures writes mode, name and reason with tabs between to a file. A test runs in a process of its own, so that a
-// crash or an endless loop is one failure. The last line is "N passed, N failed".
+// --failures writes mode, name and reason with tabs between to a file. --optimize 0 to 3 (initially 3): how far LLVM
+// goes; --kernels-per-object (initially 1): compiled together, in less time; --as-given: what fails is not tried again
+// with its small inputs as constants. A test runs in a process of its own, so that a crash or an endless loop is one
+// failure. The last line is "N passed, N failed".
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -45,14 +48,14 @@ struct Child {
   std::string said;
 };
 
-Child start(const std::vector<Task>& tasks, size_t index) {
+Child start(const std::vector<Task>& tasks, size_t index, const RunOptions& options) {
   int ends[2];
   if (pipe(ends) != 0) fail(ErrorKind::kInternal, "pipe", "there are no more pipes");
   const pid_t pid = fork();
   if (pid == 0) {
     close(ends[0]);
     alarm(kSeconds);
-    const Outcome out = run(*tasks[index].test, tasks[index].mode->mode);
+    const Outcome out = run(*tasks[index].test, tasks[index].mode->mode, options);
     const std::string line = cat(out.bound ? "b" : "-", out.one_shape ? "o" : "-", out.reason);
     [[maybe_unused]] const auto written = write(ends[1], line.data(), line.size());
     _exit(0);
@@ -82,11 +85,11 @@ std::optional<Outcome> listen(Child& child) {
       .reason = std::move(reason), .bound = child.said[0] == 'b', .one_shape = child.said[1] == 'o'};
 }
 
-void run_all(std::vector<Task>& tasks, size_t jobs) {
+void run_all(std::vector<Task>& tasks, size_t jobs, const RunOptions& options) {
   std::vector<Child> children;
   size_t next = 0;
   while (next < tasks.size() || !children.empty()) {
-    while (children.size() < jobs && next < tasks.size()) children.push_back(start(tasks, next++));
+    while (children.size() < jobs && next < tasks.size()) children.push_back(start(tasks, next++, options));
     std::vector<pollfd> waiting;
     for (const Child& child : children) waiting.push_back({.fd = child.from, .events = POLLIN, .revents = 0});
     poll(waiting.data(), waiting.size(), -1);
@@ -131,7 +134,7 @@ void print_table(const std::vector<Task>& tasks, const std::vector<const ModeInf
 
 [[noreturn]] void usage() {
   std::cerr << "usage: onnx_backend DATA [--engine MODE,...] [--list] [--table] [--failures FILE] [--jobs N] "
-               "[name...]\nMODE: "
+               "[--optimize N] [--kernels-per-object N] [--as-given] [name...]\nMODE: "
             << join(modes(), ", ", [](const ModeInfo& m) { return std::string(m.name); }) << "\n";
   std::exit(2);
 }
@@ -156,6 +159,7 @@ int main(int argc, char** argv) {
   std::vector<const ModeInfo*> chosen = {&modes()[0]};
   bool list = false, table = false;
   size_t jobs = 1;
+  RunOptions options;
   fs::path data, failures;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
@@ -170,6 +174,12 @@ int main(int argc, char** argv) {
       failures = next, ++i;
     else if (arg == "--jobs")
       jobs = std::max<size_t>(1, std::stoul(next)), ++i;
+    else if (arg == "--optimize")
+      options.optimize = std::clamp(std::stoi(next), 0, 3), ++i;
+    else if (arg == "--kernels-per-object")
+      options.kernels_per_object = std::max<size_t>(1, std::stoul(next)), ++i;
+    else if (arg == "--as-given")
+      options.bind_constants = false;
     else if (arg.starts_with("--"))
       usage();
     else if (data.empty())
@@ -190,7 +200,7 @@ int main(int argc, char** argv) {
       // The large networks of light/ take the interpreter minutes each.
       if (mode->mode != Mode::kInterpreter || !test.name.starts_with("real/"))
         tasks.push_back({&test, mode, {}});
-  run_all(tasks, jobs);
+  run_all(tasks, jobs, options);
 
   size_t all_passed = 0;
   std::ofstream file;

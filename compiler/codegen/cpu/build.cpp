@@ -62,23 +62,55 @@ class Kernels {
   std::unordered_map<std::string, int> by_symbol_;
 };
 
+// The kernels of one object: [first, last) of the list.
+struct Unit {
+  size_t first, last;
+};
+
+bool is_supporting(const std::string& text) { return text.find(kInclude) == std::string::npos; }
+
+std::vector<Unit> units_of(const std::vector<BuiltKernel>& kernels, const BuildOptions& options) {
+  std::vector<Unit> units;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const bool joins = !units.empty() && i - units.back().first < options.kernels_per_object &&
+                       kernels[i].cpu == kernels[units.back().first].cpu && !is_supporting(kernels[i].text) &&
+                       !is_supporting(kernels[i - 1].text);
+    if (joins)
+      units.back().last = i + 1;
+    else
+      units.push_back({i, i + 1});
+  }
+  return units;
+}
+
+std::string source_of(const std::vector<BuiltKernel>& kernels, const Unit& unit) {
+  Kernel only_text;
+  only_text.text = kernels[unit.first].text;
+  std::string out = translation_unit(only_text, kernels[unit.first].symbol);
+  // Each of the others has the names of its types and helpers to itself.
+  for (size_t i = unit.first + 1; i < unit.last; ++i)
+    out += cat("\n#undef KERNEL\n#define KERNEL ", kernels[i].symbol, "\nnamespace unit_", i, " {\n",
+               kernels[i].text.substr(kernels[i].text.find(kInclude) + kInclude.size()), "}\n");
+  return out;
+}
+
 // With `errors`, what fails is noted there and the others go on.
 void compile_all(std::vector<BuiltKernel>& kernels, const Kernels& table, const BuildOptions& options,
                  const std::function<void()>& also = {}, std::vector<std::string>* errors = nullptr) {
   if (errors) errors->assign(kernels.size(), "");
   const ObjectCache cache(options.use_cache, options.cache_bytes);
+  const std::vector<Unit> units = units_of(kernels, options);
   std::atomic<size_t> done{0};
   std::atomic<bool> stored{false};
-  const size_t jobs = kernels.size() + (also ? 1 : 0);
+  const size_t jobs = units.size() + (also ? 1 : 0);
   for_each_parallel(jobs, options.threads, [&](size_t job) {
-    if (job == kernels.size()) {
+    if (job == units.size()) {
       also();
     } else {
-      BuiltKernel& kernel = kernels[job];
-      Kernel only_text;
-      only_text.text = kernel.text;
-      const std::string source = translation_unit(only_text, kernel.symbol);
-      const CompileOptions compile{kernel.cpu, table.tune(job), options.optimize, true};
+      const Unit& unit = units[job];
+      BuiltKernel& kernel = kernels[unit.first];
+      const std::string source = source_of(kernels, unit);
+      const CompileOptions compile{kernel.cpu, table.tune(unit.first), options.optimize, true};
       const std::string what = cat("stridec " STRIDEC_VERSION " ", kernel.cpu, " ", compile.tune, " O",
                                    options.optimize, "\n", source);
       const std::string key = sha256(what.data(), what.size());
@@ -91,7 +123,7 @@ void compile_all(std::vector<BuiltKernel>& kernels, const Kernels& table, const 
           stored = true;
         } catch (const Error& error) {
           if (!errors) throw;
-          (*errors)[job] = error.text;
+          for (size_t i = unit.first; i < unit.last; ++i) (*errors)[i] = error.text;
         }
       }
     }
@@ -174,7 +206,8 @@ Built build(std::vector<Variant>& variants, const BuildOptions& options) {
   built.host_text = host_text(host, options.host);
   compile_all(built.kernels, table, options, [&] {
     // Runs on any machine, if only to say what it lacks.
-    built.host_object = compile_to_object("host.cpp", built.host_text, {"x86-64", "generic", 1, false});
+    built.host_object = compile_to_object("host.cpp", built.host_text,
+                                          {"x86-64", "generic", std::min(options.optimize, 1), false});
   });
   return built;
 }
@@ -204,7 +237,8 @@ void run_prepack(loop::Program& program, const CpuTarget& target, const BuildOpt
   }
   compile_all(kernels, table, options);
   Jit jit;
-  for (const BuiltKernel& kernel : kernels) jit.add_object(kernel.object);
+  for (const BuiltKernel& kernel : kernels)
+    if (!kernel.object.empty()) jit.add_object(kernel.object);
 
   auto constant = [](sym::Expr e) {
     const std::optional<int64_t> value = sym::evaluate(e, [](sym::Expr) { return std::nullopt; });

@@ -24,7 +24,11 @@ struct BuildOptions {
   int threads = 0;        // compilations at the same time; 0: as many as there are processors
   bool use_cache = true;  // objects of kernels, in $STRIDEC_CACHE/kernels (default ~/.cache/stridec)
   int64_t cache_bytes = 256 << 20;  // the oldest objects go when there are more
-  int optimize = 3;
+  int optimize = 3;                 // kernels; the host program no further than 1
+  // More than one: what many small kernels have in common is compiled once for several, in about half the time without
+  // optimisation; each object is then that of the list's next kernels too, whose own are empty. For tests that run the code
+  // in this process: artifacts and the tuner want every kernel by itself, equal whatever stands beside it.
+  size_t kernels_per_object = 1;
   HostOptions host;
   std::vector<HostVariant> devices;  // of other backends, which the runtime tries first
   std::function<void(size_t done, size_t total)> progress;  // may be empty; called from any thread

@@ -69,7 +69,8 @@ struct CompiledProgram::Impl {
     schedule::plan_weights(all);
     variants.push_back({options.target, std::move(given)});
     built = build(variants, options.build);
-    for (const BuiltKernel& kernel : built.kernels) jit.add_object(kernel.object);
+    for (const BuiltKernel& kernel : built.kernels)
+      if (!kernel.object.empty()) jit.add_object(kernel.object);
     jit.add_object(built.host_object);
     abi = static_cast<const stridec_abi_program*>(jit.lookup("stridec_program"));
     const std::optional<int64_t> bytes = sym::as_const(program().weight_bytes);

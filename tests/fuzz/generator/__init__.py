@@ -11,8 +11,8 @@ OPERATORS = sum((family.OPERATORS for family in (pointwise, low_precision, strin
                                                  quantized, sizes, control_flow, sequences)), ())
 
 
-def random_graph(seed, most_nodes=12):
-    g = Graph(seed)
+def random_graph(seed, most_nodes=12, prefix=""):
+    g = Graph(seed, prefix=prefix)
     g.opset = g.choose((18, 21, 21, 23))
     for _ in range(g.random.randrange(1, 4)):
         g.add_input(g.choose((F32, F32, F32, F32, F64, I32, I64, BOOL, g.choose(NARROW))), g.shape())
@@ -28,6 +28,13 @@ def random_graph(seed, most_nodes=12):
             for v in g.inputs[before[2]:]:
                 del g.data[v.name]
             del g.nodes[before[0]:], g.values[before[1]:], g.inputs[before[2]:], g.initializers[before[3]:]
+    read = {i for n in g.nodes for i in names_read(n)}
+    produced = {o for n in g.nodes for o in n.output}
+    g.inputs = [v for v in g.inputs if v.name in read]
+    g.initializers = [i for i in g.initializers if i.name in read]
+    g.outputs = [v for v in g.values if v.name in produced and (v.name not in read or g.chance(0.1))]
+    # Some sizes have names: equal sizes often the same one.
+    g.size_names = {d: f"n{d}" for d in range(20) if g.chance(0.4)} if g.chance(0.4) else {}
     return g
 
 
@@ -41,19 +48,15 @@ def names_read(node):
             yield o.name
 
 
-def to_model(g):
-    read = {i for n in g.nodes for i in names_read(n)}
-    produced = {o for n in g.nodes for o in n.output}
-    inputs = [v for v in g.inputs if v.name in read]
-    outputs = [v for v in g.values if v.name in produced and (v.name not in read or g.chance(0.1))]
-    # Some sizes have names: equal sizes often the same one.
-    named = {d: f"n{d}" for d in range(20) if g.chance(0.4)} if g.chance(0.4) else {}
-    info = helper.make_tensor_value_info
+def to_model(graphs):
+    """One model of graphs that have the same opset and no name in common, and the data of its inputs."""
+    def info(v, shape):
+        return helper.make_tensor_value_info(v.name, helper.np_dtype_to_tensor_dtype(v.dtype), shape)
     graph = helper.make_graph(
-        g.nodes, "random",
-        [info(v.name, helper.np_dtype_to_tensor_dtype(v.dtype), [named.get(d, d) for d in v.shape]) for v in inputs],
-        [info(v.name, helper.np_dtype_to_tensor_dtype(v.dtype), [None] * v.rank) for v in outputs],
-        [i for i in g.initializers if i.name in read])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", g.opset),
+        [n for g in graphs for n in g.nodes], "random",
+        [info(v, v.shape if v.parameter else [g.size_names.get(d, d) for d in v.shape]) for g in graphs for v in g.inputs],
+        [info(v, [None] * v.rank) for g in graphs for v in g.outputs],
+        [i for g in graphs for i in g.initializers])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", graphs[0].opset),
                                                      helper.make_opsetid("ai.onnx.ml", 4)], ir_version=10)
-    return model, {v.name: g.data[v.name] for v in inputs}
+    return model, {v.name: g.data[v.name] for g in graphs for v in g.inputs}

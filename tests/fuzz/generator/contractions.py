@@ -153,7 +153,7 @@ def grid_sample(g):
     oh, ow = g.choose((1, 3)), g.choose((2, 4))
     # Places that lie a little beside the middle between two elements: nearest has no ties.
     grid = g.numbers((n, oh, ow, 2), F32) * np.float32(0.37) + np.float32(0.013)
-    g.emit("GridSample", [x, g.add_input(F32, grid.shape, grid)], [(F32, (n, c, oh, ow), False, x.bound * 2)],
+    g.emit("GridSample", [x, g.add_input(F32, grid.shape, grid, parameter=True)], [(F32, (n, c, oh, ow), False, x.bound * 2)],
            mode=g.choose(("linear", "nearest", "cubic")), padding_mode=g.choose(("zeros", "border", "reflection")),
            align_corners=g.choose((0, 1)))
 

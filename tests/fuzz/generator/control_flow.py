@@ -9,7 +9,7 @@ from .graph import BOOL, F32, I64, Graph, Unfit
 
 def subgraph(g, name, outputs_like, outer, steps=3):
     """A body that sees the outer values; its results have the types of outputs_like."""
-    inner = Graph(g.random.getrandbits(32), g.opset)
+    inner = Graph(g.random.getrandbits(32), g.opset, g.prefix)
     inner.names = g.names + 1000 * (1 + g.random.randrange(1000))
     inner.values = [dataclasses.replace(v) for v in outer if v.size <= 512]
     inner.add_input = lambda dtype, shape, data=None: inner.constant(inner.numbers(shape, dtype) if data is None else data)

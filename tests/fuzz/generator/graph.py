@@ -36,6 +36,7 @@ class Value:
     shape: tuple
     exact: bool = True
     bound: float = 4.0  # of the magnitude, where exact
+    parameter: bool = False  # an input that says where or how much: its own sizes have no names
 
     @property
     def rank(self):
@@ -51,9 +52,10 @@ class Unfit(Exception):
 
 
 class Graph:
-    def __init__(self, seed, opset=21):
+    def __init__(self, seed, opset=21, prefix=""):
         self.random = random.Random(seed)
         self.opset = opset
+        self.prefix = prefix  # of all names
         self.nodes, self.initializers, self.inputs, self.values = [], [], [], []
         self.data = {}
         self.names = 0
@@ -86,7 +88,7 @@ class Graph:
     # -- making
     def name(self, kind="v"):
         self.names += 1
-        return f"{kind}{self.names}"
+        return f"{self.prefix}{kind}{self.names}"
 
     def numbers(self, shape, dtype):
         n = np.random.default_rng(self.random.getrandbits(32))
@@ -96,8 +98,8 @@ class Graph:
             return np.asarray(n.integers(-8, 9, shape) / 4, dtype)
         return np.asarray(n.integers(0 if dtype.kind == "u" else -4, 5, shape), dtype)
 
-    def add_input(self, dtype, shape, data=None):
-        v = Value(self.name("x"), dtype, tuple(shape))
+    def add_input(self, dtype, shape, data=None, parameter=False):
+        v = Value(self.name("x"), dtype, tuple(shape), parameter=parameter)
         self.data[v.name] = self.numbers(shape, dtype) if data is None else np.asarray(data, dtype)
         self.inputs.append(v)
         self.values.append(v)

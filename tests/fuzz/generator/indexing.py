@@ -72,7 +72,7 @@ def scatter_nd(g):
     places = list(np.ndindex(*x.shape[:k]))
     chosen = g.random.sample(places, g.random.randrange(1, min(6, len(places)) + 1))
     data = np.array([[i - d if g.chance(0.3) else i for i, d in zip(place, x.shape)] for place in chosen], np.int64)
-    indices = g.constant(data) if g.chance(0.5) else g.add_input(I64, data.shape, data)
+    indices = g.constant(data) if g.chance(0.5) else g.add_input(I64, data.shape, data, parameter=True)
     updates = g.operand(x.dtype, (len(chosen),) + x.shape[k:])
     g.emit("ScatterND", [x, indices, updates], [(x.dtype, x.shape, x.exact and updates.exact, x.bound + updates.bound)],
            reduction=g.choose(("none", "add", "max", "min")))

@@ -90,7 +90,7 @@ def slice_at_run_time(g):
     x = g.pick((F32, I64), rank=(1, 3), where=lambda v: v.size > 0 and v.bound < 1e4)
     axis = g.random.randrange(x.rank)
     n = x.shape[axis]
-    start = g.add_input(I64, (1,), np.array([g.random.randrange(-n, n + 1)], np.int64))
+    start = g.add_input(I64, (1,), np.array([g.random.randrange(-n, n + 1)], np.int64), parameter=True)
     g.values.remove(start)
     (part,) = g.emit("Slice", [x, start, g.integers(2 ** 31), g.integers(axis)], [(x.dtype, x.shape)])
     g.values.remove(part)
