@@ -27,6 +27,8 @@ constexpr Format kE4M3Fnuz{3, 8, 7, 0x7f, 0, 0x80, false};
 constexpr Format kE5M2{2, 15, 7, 0x7b, 0x7c, 0x7e, true};
 constexpr Format kE5M2Fnuz{2, 16, 7, 0x7f, 0, 0x80, false};
 constexpr Format kE2M1{1, 1, 3, 0x7, 0, 0, true};
+constexpr Format kE2M3{3, 1, 5, 0x1f, 0, 0, true};
+constexpr Format kE3M2{2, 3, 5, 0x1f, 0, 0, true};
 
 const Format& format(DType type) {
   switch (type) {
@@ -37,6 +39,8 @@ const Format& format(DType type) {
     case DType::kF8E5M2: return kE5M2;
     case DType::kF8E5M2Fnuz: return kE5M2Fnuz;
     case DType::kF4E2M1: return kE2M1;
+    case DType::kF6E2M3: return kE2M3;
+    case DType::kF6E3M2: return kE3M2;
     default: break;
   }
   check_failed(__FILE__, __LINE__, "a storage float", std::string(name(type)));

@@ -1,5 +1,5 @@
-// Exact arithmetic of element types: what a value becomes when it is stored as f16, bf16, an 8- or 4-bit
-// float, or an integer of some width. Rounding is to the nearest, ties to even, in one step from double.
+// Exact arithmetic of element types: what a value becomes when it is stored as f16, bf16, an 8-, 6- or
+// 4-bit float, or an integer of some width. Rounding is to the nearest, ties to even, in one step from double.
 //
 // Sources: IEEE 754 binary16, the OCP FP8 and MX specifications, and the conversion tables of ONNX Cast-25.
 #pragma once
@@ -14,7 +14,8 @@ namespace stridec {
 double decode_float(DType type, uint64_t bits);
 
 // The bits of `value` rounded to `type`. Where it does not fit: the largest finite number if `saturate`,
-// otherwise infinity, or NaN in formats without one. f4e2m1 has neither and always saturates; its NaN is -0.
+// otherwise infinity, or NaN in formats without one. f4e2m1, f6e2m3 and f6e3m2 have neither and always
+// saturate; their NaN is -0.
 // f8e8m0 has no sign (negative values give those of their magnitude) and rounds up if `saturate`, to the
 // nearest otherwise.
 uint64_t encode_float(DType type, double value, bool saturate = false);

@@ -93,6 +93,8 @@ const Format* format(DType type) {
       {DType::kF8E5M2, {2, 15, 7, 0x7b, 0x7c, 0x7e, true}},
       {DType::kF8E5M2Fnuz, {2, 16, 7, 0x7f, 0, 0x80, false}},
       {DType::kF4E2M1, {1, 1, 3, 0x7, 0, 0, true}},
+      {DType::kF6E2M3, {3, 1, 5, 0x1f, 0, 0, true}},
+      {DType::kF6E3M2, {2, 3, 5, 0x1f, 0, 0, true}},
   };
   auto found = formats.find(type);
   return found == formats.end() ? nullptr : &found->second;

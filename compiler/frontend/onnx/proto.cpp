@@ -109,6 +109,12 @@ std::vector<std::byte> typed_bytes(const ::onnx::TensorProto& proto) {
     case DType::kU16:
     case DType::kF16:
     case DType::kBF16: return narrow<uint16_t>(proto.int32_data());
+    case DType::kF6E2M3:
+    case DType::kF6E3M2: {  // an entry an element, where raw_data packs them
+      const std::string packed = pack(proto.data_type(), narrow<uint8_t>(proto.int32_data()));
+      const auto* begin = reinterpret_cast<const std::byte*>(packed.data());
+      return {begin, begin + packed.size()};
+    }
     default: return narrow<uint8_t>(proto.int32_data());
   }
 }
@@ -363,18 +369,6 @@ Function convert(const ::onnx::FunctionProto& proto, TensorSource& source) {
 
 // ---- the way back ----
 
-std::string pack(const Tensor& t) {
-  const int bits = stored_bits(t.elem_type), per_byte = 8 / bits;
-  std::string out((t.bytes.size + static_cast<size_t>(per_byte) - 1) / static_cast<size_t>(per_byte), '\0');
-  for (size_t i = 0; i < t.bytes.size; ++i) {
-    const unsigned value = static_cast<unsigned>(t.bytes.data[i]) & ((1u << bits) - 1);
-    char& byte = out[i / static_cast<size_t>(per_byte)];
-    byte = static_cast<char>(static_cast<unsigned char>(byte) |
-                             value << (static_cast<int>(i % static_cast<size_t>(per_byte)) * bits));
-  }
-  return out;
-}
-
 void to_proto(const Tensor& t, ::onnx::TensorProto& out, bool data) {
   out.set_name(t.name);
   out.set_data_type(t.elem_type);
@@ -382,7 +376,7 @@ void to_proto(const Tensor& t, ::onnx::TensorProto& out, bool data) {
   for (int64_t d : t.dims) out.add_dims(d);
   for (const auto& s : t.strings) out.add_string_data(s);
   if (t.elem_type == kElemString) return;
-  if (stored_bits(t.elem_type) < 8) return out.set_raw_data(pack(t));
+  if (stored_bits(t.elem_type) < 8) return out.set_raw_data(pack(t.elem_type, {t.bytes.data, t.bytes.size}));
   out.set_raw_data(t.bytes.data, t.bytes.size);
 }
 

@@ -44,15 +44,32 @@ Bytes unpack(int elem_type, int64_t count, Bytes packed) {
   if (bits >= 8) return packed;
   const auto type = dtype_from_onnx(elem_type);
   const bool sign = type && is_signed(*type);
-  const int per_byte = 8 / bits;
   std::vector<std::byte> out(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
-    const auto byte = static_cast<unsigned>(packed.data[i / per_byte]);
-    unsigned value = (byte >> (i % per_byte * bits)) & ((1u << bits) - 1);
+    const uint64_t bit = static_cast<uint64_t>(i) * static_cast<unsigned>(bits);
+    auto window = static_cast<unsigned>(packed.data[bit / 8]);
+    if (bit % 8 + static_cast<unsigned>(bits) > 8)
+      window |= static_cast<unsigned>(packed.data[bit / 8 + 1]) << 8;
+    unsigned value = (window >> (bit % 8)) & ((1u << bits) - 1);
     if (sign && (value >> (bits - 1))) value |= ~0u << bits;
     out[static_cast<size_t>(i)] = static_cast<std::byte>(value);
   }
   return own_bytes(std::move(out));
+}
+
+std::string pack(int elem_type, std::span<const std::byte> elements) {
+  const auto bits = static_cast<unsigned>(stored_bits(elem_type));
+  std::string out((elements.size() * bits + 7) / 8, '\0');
+  const auto set = [&](size_t byte, unsigned value) {
+    out[byte] = static_cast<char>(static_cast<unsigned char>(out[byte]) | (value & 0xff));
+  };
+  for (size_t i = 0; i < elements.size(); ++i) {
+    const size_t bit = i * bits;
+    const unsigned value = (static_cast<unsigned>(elements[i]) & ((1u << bits) - 1)) << (bit % 8);
+    set(bit / 8, value);
+    if (value > 0xff) set(bit / 8 + 1, value >> 8);
+  }
+  return out;
 }
 
 namespace {

@@ -22,6 +22,8 @@ std::optional<uint64_t> stored_bytes(int elem_type, int64_t count);
 
 // One element per byte from packed data, low bits first; i2 and i4 sign-extended, others zero-extended.
 Bytes unpack(int elem_type, int64_t count, Bytes packed);
+// The way back, for types narrower than a byte.
+std::string pack(int elem_type, std::span<const std::byte> elements);
 
 Bytes own_bytes(std::vector<std::byte> data);
 

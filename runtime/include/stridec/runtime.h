@@ -56,7 +56,7 @@ typedef enum stridec_status {
  * tensors too and copy them.
  *
  * dtype codes are DLPack's: 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 10.. the 8-bit floats. Types narrower
- * than a byte take one byte per element and count as int8 (i4, i2) or uint8 (u4, u2, f4e2m1). Types that
+ * than a byte take one byte per element and count as int8 (i4, i2) or uint8 (u4, u2, f4e2m1, f6e2m3, f6e3m2). Types that
  * NumPy lacks (bf16, the 8-bit floats) may be given as unsigned integers of their size, bool as uint8 of 0
  * and 1.
  *

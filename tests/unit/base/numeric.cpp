@@ -9,8 +9,9 @@ using namespace stridec;
 
 namespace {
 
-const DType kStorage[] = {DType::kF4E2M1,     DType::kF8E4M3, DType::kF8E4M3Fnuz, DType::kF8E5M2,
-                          DType::kF8E5M2Fnuz, DType::kF8E8M0, DType::kF16,        DType::kBF16};
+const DType kStorage[] = {DType::kF4E2M1,     DType::kF6E2M3, DType::kF6E3M2,     DType::kF8E4M3,
+                          DType::kF8E4M3Fnuz, DType::kF8E5M2, DType::kF8E5M2Fnuz, DType::kF8E8M0,
+                          DType::kF16,        DType::kBF16};
 
 // The nearest representable value, found by trying all: ties to the even code. Values beyond the largest are
 // not asked.
@@ -47,8 +48,8 @@ TEST_CASE("every code of every storage float comes back from its value") {
 }
 
 TEST_CASE("rounding is to the nearest, ties to even") {
-  for (DType type :
-       {DType::kF4E2M1, DType::kF8E4M3, DType::kF8E4M3Fnuz, DType::kF8E5M2, DType::kF8E5M2Fnuz}) {
+  for (DType type : {DType::kF4E2M1, DType::kF6E2M3, DType::kF6E3M2, DType::kF8E4M3, DType::kF8E4M3Fnuz,
+                     DType::kF8E5M2, DType::kF8E5M2Fnuz}) {
     CAPTURE(name(type));
     double top = largest_finite(type);
     for (int i = -20000; i <= 20000; ++i) {
@@ -95,6 +96,9 @@ TEST_CASE("what does not fit follows the tables of Cast") {
   CHECK(bits(DType::kF8E5M2, -0.0, false) == 0x80);
   CHECK(bits(DType::kF4E2M1, 100, false) == 7);
   CHECK(bits(DType::kF4E2M1, -100, false) == 15);
+  CHECK(decode_float(DType::kF6E2M3, bits(DType::kF6E2M3, -9, false)) == -7.5);
+  CHECK(decode_float(DType::kF6E3M2, bits(DType::kF6E3M2, HUGE_VAL, false)) == 28);
+  CHECK(bits(DType::kF6E3M2, 1.0 / 16, false) == 1);
   CHECK(bits(DType::kF8E8M0, 3, true) == 129);     // up to 4
   CHECK(bits(DType::kF8E8M0, 2.9, false) == 128);  // nearest is 2
   CHECK(bits(DType::kF8E8M0, 0, true) == 0);

@@ -124,6 +124,18 @@ TEST_CASE("values narrower than a byte take a byte each") {
         std::vector<int8_t>{0, 1, -2, -1});
 }
 
+TEST_CASE("values of six bits are packed four in three bytes, or take an entry each") {
+  const std::vector<uint8_t> want{1, 2, 63, 32, 5};
+  for (int type : {27, 28}) {
+    CHECK(values<uint8_t>(first_initializer(tensor("w", type, {5}, raw_data("\x81\xf0\x83\x05")))) == want);
+    std::string entries;
+    for (uint8_t v : want) entries += varint(v);
+    CHECK(values<uint8_t>(first_initializer(tensor("w", type, {5}, text(5, entries)))) == want);
+  }
+  CHECK(refused(model(with_initializer(tensor("w", 27, {5}, raw_data("\x81\xf0\x83"))))).code ==
+        "tensor-size");
+}
+
 TEST_CASE("tensors that contradict themselves are refused by name") {
   const auto code = [&](const std::string& t) { return refused(model(with_initializer(t))); };
   CHECK(code(tensor("w", 1, {3}, raw_data("1234"))).message ==
