@@ -27,29 +27,54 @@ def integers(low, high, shape, dtype):
     return rng.integers(low, high, shape, endpoint=True).astype(dtype)
 
 
-def case(name, op, inputs, outputs=1, domain=MS, tolerance=(1e-3, 1e-5), version=17, given=(), types=None, **attributes):
+def case(name, op, inputs, outputs=1, domain=MS, tolerance=(1e-3, 1e-5), version=17, given=(), types=None, reference=None, results=None, **attributes):
     """`inputs`: arrays, or None where one is left out; those in `given` are initializers. `outputs`: how many, or a
-    list of flags. `types`: of the outputs, where shape inference does not tell them."""
-    TESTS.append((name, op, inputs, outputs, domain, tolerance, version, given, types, attributes))
+    list of flags. `types`: of the outputs, where shape inference does not tell them. `reference`: of the names of inputs and
+    outputs the nodes that onnxruntime runs instead, where it has no kernel of the operator for this CPU.
+    `results`: what is expected, where its Python interface does not take the inputs."""
+    TESTS.append((name, op, inputs, outputs, domain, tolerance, version, given, types, reference, results, attributes))
 
 
-def build(op, inputs, outputs, domain, opset, given, types, attributes):
+def map_types(x):
+    """Of a map: the key's element type, the value's type. Values are NumPy scalars or strings."""
+    kind = lambda v: TensorProto.STRING if isinstance(v, str) else helper.np_dtype_to_tensor_dtype(np.asarray(v).dtype)  # noqa: E731
+    key, value = next(iter(x.items()))
+    return kind(key), helper.make_tensor_type_proto(kind(value), [])
+
+
+def serialized(x):
+    """A tensor, or a map, as a file of the suite."""
+    if not isinstance(x, dict):
+        return numpy_helper.from_array(x).SerializeToString()
+    key, value = map_types(x)
+    out = onnx.MapProto(key_type=key)
+    out.values.elem_type = onnx.SequenceProto.TENSOR
+    for k, v in x.items():
+        (out.string_keys.append(k.encode()) if isinstance(k, str) else out.keys.append(k))
+        array = np.asarray(v, object if isinstance(v, str) else None)
+        out.values.tensor_values.append(numpy_helper.from_array(array))
+    return out.SerializeToString()
+
+
+def build(op, inputs, outputs, domain, opset, given, types, reference, attributes):
     names = [f"x{i}" if x is not None else "" for i, x in enumerate(inputs)]
     wanted = [True] * outputs if isinstance(outputs, int) else outputs
     results = [f"y{i}" if want else "" for i, want in enumerate(wanted)]
-    node = helper.make_node(op, names, results, domain=domain, **attributes)
+    nodes = reference(names, results) if reference else [helper.make_node(op, names, results, domain=domain, **attributes)]
     values, initializers = [], []
     for i, x in enumerate(inputs):
         if x is None:
             continue
-        if i in given:
+        if isinstance(x, dict):
+            values.append(helper.make_value_info(names[i], helper.make_map_type_proto(*map_types(x))))
+        elif i in given:
             initializers.append(numpy_helper.from_array(x, names[i]))
         else:
             kind = TensorProto.STRING if x.dtype == object else helper.np_dtype_to_tensor_dtype(x.dtype)
             values.append(helper.make_tensor_value_info(names[i], kind, x.shape))
     live = [r for r in results if r]
     infos = [onnx.ValueInfoProto(name=r) for r in live]
-    graph = helper.make_graph([node], "test", values, infos, initializers)
+    graph = helper.make_graph(nodes, "test", values, infos, initializers)
     opsets = [helper.make_opsetid("", opset), helper.make_opsetid(MS, 1), helper.make_opsetid(ML, 3 if domain != ML else opset)]
     if domain == ML:
         opsets[0] = helper.make_opsetid("", 17)
@@ -57,15 +82,17 @@ def build(op, inputs, outputs, domain, opset, given, types, attributes):
 
 
 def write(folder, test):
-    name, op, inputs, outputs, domain, tolerance, opset, given, types, attributes = test
-    model, names, live = build(op, inputs, outputs, domain, opset, given, types, attributes)
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    name, op, inputs, outputs, domain, tolerance, opset, given, types, reference, results, attributes = test
+    model, names, live = build(op, inputs, outputs, domain, opset, given, types, None, attributes)
+    known = build(op, inputs, outputs, domain, opset, given, types, reference, attributes)[0] if reference else model
     feed = {n: x for i, (n, x) in enumerate(zip(names, inputs)) if x is not None and i not in given}
-    results = session.run(live, feed)
+    if results is None:
+        options = ort.SessionOptions()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.log_severity_level = 4
+        options.intra_op_num_threads = 1
+        session = ort.InferenceSession(known.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        results = session.run(live, feed)
     for info, result in zip(model.graph.output, results):
         kind = TensorProto.STRING if result.dtype == object else helper.np_dtype_to_tensor_dtype(result.dtype)
         info.CopyFrom(helper.make_tensor_value_info(info.name, kind, result.shape))
@@ -75,7 +102,7 @@ def write(folder, test):
     onnx.save(model, os.path.join(base, "model.onnx"))
     for i, x in enumerate(feed.values()):
         with open(os.path.join(data, f"input_{i}.pb"), "wb") as f:
-            f.write(numpy_helper.from_array(x).SerializeToString())
+            f.write(serialized(x))
     for i, y in enumerate(results):
         with open(os.path.join(data, f"output_{i}.pb"), "wb") as f:
             f.write(numpy_helper.from_array(y).SerializeToString())
@@ -238,6 +265,38 @@ def products():
         extra = {"activation_params": params} if params else {}
         case(f"fused_conv_{kind}", "FusedConv", [normal(1, 4, 6, 7), normal(6, 2, 3, 3), normal(6)], activation=kind, group=2, pads=[1, 1, 1, 1], **extra)
     case("fused_conv_sum", "FusedConv", [normal(2, 4, 6, 7), normal(6, 4, 1, 1), normal(6), normal(2, 6, 6, 7)], activation="Relu")
+    for op in ("NhwcConv", "NhwcFusedConv"):
+        attributes = dict(group=2, pads=[1, 0, 1, 2], strides=[1, 2], kernel_shape=[3, 3]) | ({"activation": "Relu"} if "Fused" in op else {})
+
+        def channels_second(names, results, op=op, attributes=attributes):
+            order = lambda x, y, perm: helper.make_node("Transpose", [x], [y], perm=perm)  # noqa: E731
+            added = names[3:]
+            return [order(x, f"{x}_channels_second", [0, 3, 1, 2]) for x in (names[0], *added)] + [
+                helper.make_node(op.removeprefix("Nhwc"), [f"{names[0]}_channels_second", *names[1:3], *(f"{x}_channels_second" for x in added)],
+                                 ["y_channels_second"], domain=MS if "Fused" in op else "", **attributes),
+                order("y_channels_second", results[0], [0, 2, 3, 1])]  # fmt: skip
+
+        added = [normal(2, 6, 4, 6)] if "Fused" in op else []
+        case(op, op, [normal(2, 6, 7, 4), normal(6, 2, 3, 3), normal(6), *added], reference=channels_second, **attributes)
+    case("transpose_matmul", "TransposeMatMul", [normal(2, 4, 3), normal(2, 5, 4)], transA=1, transB=1, alpha=0.5)
+    for axis in (0, 1, -1):
+        case(f"expand_dims_{axis}", "ExpandDims", [normal(2, 3), np.array(axis, np.int32)], given=(1,))
+    for metric in ("euclidean", "sqeuclidean"):
+        case(f"cdist_{metric}", "CDist", [normal(5, 7), normal(4, 7)], metric=metric)
+    for kind in (0, 1):
+        for block in (16, 64):
+            case(f"matmul_bnb4_{kind}_{block}", "MatMulBnb4",
+                 [normal(3, 64), integers(0, 255, (64 * 6 // 2,), np.uint8), abs(normal(64 * 6 // block))], given=(1, 2),
+                 K=64, N=6, block_size=block, quant_type=kind)  # fmt: skip
+    regions = np.array([[0.1, 0.2, 0.8, 0.9], [0, 0, 1, 1], [-0.2, 0.3, 0.5, 1.3], [0.9, 0.8, 0.1, 0.2]], np.float32)
+    for mode in ("bilinear", "nearest"):
+        for size in ((3, 4), (1, 5)):
+            case(f"crop_and_resize_{mode}_{size[0]}", "CropAndResize",
+                 [normal(2, 3, 7, 9), regions, np.array([0, 1, 1, 0], np.int32), np.array(size, np.int32)], given=(3,), mode=mode,
+                 extrapolation_value=0.5)  # fmt: skip
+    case("max_roi_pool", "MaxRoiPool",
+         [normal(2, 3, 9, 11), np.array([[0, 0, 0, 10, 8], [1, 2, 1, 7, 9], [0, 4, 4, 4, 4], [1, 9, 7, 20, 20]], np.float32)],
+         domain="", pooled_shape=[3, 4], spatial_scale=0.9)  # fmt: skip
     case("inverse", "Inverse", [normal(3, 5, 5) + 3 * np.eye(5, dtype=np.float32)])
     case("inverse_2d", "Inverse", [np.array([[0, 2, 1], [1, 0, 0], [3, 1, 0]], np.float32)])
     case("trilu", "Trilu", [normal(2, 3, 4), np.array(1, np.int64)], upper=1)
@@ -367,6 +426,42 @@ def models():
     for kernel in ("LINEAR", "RBF", "POLY", "SIGMOID"):
         case(f"svm_regressor_{kernel}", "SVMRegressor", [x], domain=ML, version=1, coefficients=normal(5).tolist(), support_vectors=normal(15).tolist(),
              kernel_params=[0.5, 0.3, 2.0], kernel_type=kernel, n_supports=5, rho=[0.4])  # fmt: skip
+    for kernel in ("LINEAR", "RBF", "POLY", "SIGMOID"):
+        for classes in (2, 4):
+            pairs, supports = classes * (classes - 1) // 2, [2, 3, 1, 2][:classes]
+            machine = dict(kernel_type=kernel, kernel_params=[0.5, 0.3, 2.0], vectors_per_class=supports, rho=normal(pairs).tolist(),
+                           support_vectors=normal(sum(supports) * 3).tolist(), coefficients=normal((classes - 1) * sum(supports)).tolist(),
+                           classlabels_ints=[7, 3, 9, 4][:classes])  # fmt: skip
+            case(f"svm_classifier_{kernel}_{classes}", "SVMClassifier", [normal(9, 3)], 2, domain=ML, version=1, **machine)
+            case(f"svm_probabilities_{kernel}_{classes}", "SVMClassifier", [normal(9, 3)], 2, domain=ML, version=1,
+                 prob_a=(-abs(normal(pairs)) - 0.5).tolist(), prob_b=normal(pairs, scale=0.3).tolist(), **machine)  # fmt: skip
+    for transform in ("LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"):
+        for classes in (2, 4):
+            pairs, supports = classes * (classes - 1) // 2, [1] * classes
+            case(f"svm_{transform}_{classes}", "SVMClassifier", [normal(5, 3).astype(np.float64)], 2, domain=ML, version=1, kernel_type="LINEAR", kernel_params=[0.0, 0.0, 0.0],
+                 vectors_per_class=supports, rho=normal(pairs).tolist(), support_vectors=normal(classes * 3).tolist(),
+                 coefficients=normal((classes - 1) * classes).tolist(), classlabels_strings=["a", "bb", "c", "d"][:classes],
+                 post_transform=transform)  # fmt: skip
+    for classes in (2, 3):
+        for sign in (1, -1):
+            weights = abs(normal(classes * 3)) if sign > 0 else normal(classes * 3)
+            case(f"svm_linear_{classes}_{sign}", "SVMClassifier", [integers(-3, 3, (7, 3), np.int64)], 2, domain=ML, version=1,
+                 coefficients=weights.tolist(), kernel_params=[0.0, 0.0, 0.0], rho=[0.2], classlabels_ints=[5, 2, 8][:classes])  # fmt: skip
+    case("dictionary_texts", "DictVectorizer", [{"b": np.float32(2.5), "zz": np.float32(1), "a": np.float32(-3)}], domain=ML, version=1,
+         string_vocabulary=["a", "c", "b", "z", "a"])  # fmt: skip
+    case("dictionary_numbers", "DictVectorizer", [{3: np.float32(2.5), -4: np.float32(1)}], domain=ML, version=1, int64_vocabulary=[3, 9, 5, 9, 1])
+    texts = {9: "nine", 3: "three", 5: ""}
+    case("dictionary_of_texts", "DictVectorizer", [texts], domain=ML, version=1, int64_vocabulary=[3, 1, 9, 5, 3],
+         results=[np.array([["three", "", "nine", "", "three"]], object)])  # fmt: skip
+    case("dictionary_of_doubles", "DictVectorizer", [{7: np.float64(0.1)}], domain=ML, version=1, int64_vocabulary=[3, 7], results=[np.array([[0, 0.1]])])
+    for form, want in (("DENSE", ["three", "", "nine"]), ("SPARSE", ["0.f", "0.f", "0.f", "three"])):
+        case(f"cast_map_{form}", "CastMap", [{5: np.float32(2.75), 0: np.float32(1), 3: np.float32(-3.5), 20: np.float32(8)}], domain=ML, version=1,
+             cast_to="TO_INT64", map_form=form, max_map=8)  # fmt: skip
+        case(f"cast_map_texts_{form}", "CastMap", [texts], domain=ML, version=1, cast_to="TO_STRING", map_form=form, max_map=4,
+             results=[np.array([want], object)])  # fmt: skip
+    # The generator is free: what can be compared is where one class alone can be drawn.
+    certain = np.array([[-np.inf, 3, -np.inf], [0.5, -200, -np.inf], [-np.inf, -300, 40]], np.float32)
+    case("multinomial", "Multinomial", [certain], domain="", sample_size=5, seed=1.0, dtype=TensorProto.INT64)
     for norm in ("MAX", "L1", "L2"):
         case(f"normalizer_{norm}", "Normalizer", [x], domain=ML, version=1, norm=norm)
     case("scaler", "Scaler", [x], domain=ML, version=1, offset=[0.1, 0.2, 0.3], scale=[2.0, 3.0, 4.0])

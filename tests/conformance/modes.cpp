@@ -128,7 +128,7 @@ onnx::ImportOptions with_items(const onnx::Model& model, const Data& data, bool 
   onnx::ImportOptions options;
   for (size_t i = 0; i < std::min(model.graph.inputs.size(), data.inputs.size()); ++i) {
     const onnx::ValueInfo& input = model.graph.inputs[i];
-    if (input.type.kind == onnx::Type::Kind::kTensor) continue;
+    if (input.type.kind == onnx::Type::Kind::kTensor || input.type.kind == onnx::Type::Kind::kMap) continue;
     onnx::InputItems& items = options.items[input.name];
     items.present = data.inputs[i].present;
     for (const onnx::Tensor& t : data.inputs[i].tensors) {
@@ -177,9 +177,13 @@ std::vector<HostTensor> inputs_of(const loop::Program& program, const onnx::Mode
   for (loop::BufferId id : program.inputs)
     for (size_t i = 0; i < model.graph.inputs.size(); ++i) {
       const auto& tensors = data.inputs.at(i).tensors;
+      const auto& [name, type] = model.graph.inputs[i];
+      const auto item = [&](size_t k) {
+        return type.kind == onnx::Type::Kind::kMap ? cat(name, k == 0 ? ".keys" : ".values")
+                                                   : cat(name, "[", k, "]");
+      };
       for (size_t k = 0; k < tensors.size(); ++k)
-        if (program[id].name == model.graph.inputs[i].name ||
-            (!is_tensor(model, i) && program[id].name == cat(model.graph.inputs[i].name, "[", k, "]")))
+        if (program[id].name == name || (!is_tensor(model, i) && program[id].name == item(k)))
           inputs.push_back(host(tensors[k]));
     }
   return inputs;

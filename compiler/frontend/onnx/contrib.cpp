@@ -173,6 +173,7 @@ constexpr Row kRows[] = {
     {"FusedConv", fused_conv, 1, kAnyLater, kMicrosoft},
     {"FusedGemm", fused_gemm, 1, kAnyLater, kMicrosoft},
     {"FusedMatMul", fused_matmul, 1, kAnyLater, kMicrosoft},
+    {"TransposeMatMul", fused_matmul, 1, kAnyLater, kMicrosoft},
     {"GroupNorm", group_norm, 1, kAnyLater, kMicrosoft},
     {"Inverse", inverse, 1, kAnyLater, kMicrosoft},
     {"SkipGroupNorm", skip_group_norm, 1, kAnyLater, kMicrosoft},

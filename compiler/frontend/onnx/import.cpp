@@ -144,11 +144,15 @@ class ModelImporter : public Importer {
     Slot::Kind kind = Slot::Kind::kTensor;
     std::string name;
     graph::Type type;          // tensors and strings
-    std::vector<Input> items;  // of a sequence
+    std::vector<Input> items;  // of a sequence; of a map: keys and values
   };
 
   Slot add_input(Input& input) {
     if (input.kind == Slot::Kind::kEmptyOptional) return Slot::empty_optional();
+    if (input.kind == Slot::Kind::kMap) {
+      Slot keys = add_input(input.items.at(0)), values = add_input(input.items.at(1));
+      return Slot::map(std::move(keys), std::move(values));
+    }
     if (input.kind == Slot::Kind::kSequence) {
       std::vector<Slot> items;
       for (Input& item : input.items) items.push_back(add_input(item));
@@ -176,7 +180,7 @@ class ModelImporter : public Importer {
                             const std::vector<Dim>* given) -> std::optional<Input> {
       if (type.kind != Type::Kind::kTensor)
         return problem("unsupported-type", "inputs of type " + type_name(v.type) + " are not supported",
-                       "tensors, optionals, and sequences of them can be inputs");
+                       "tensors, maps, optionals, and sequences of tensors can be inputs");
       const bool strings = type.elem_type == kElemString;
       const auto dtype = strings ? DType::kU8 : dtype_from_onnx(type.elem_type);
       if (!dtype)
@@ -199,6 +203,14 @@ class ModelImporter : public Importer {
       if (strings) out.type.shape.push_back(symbols.dim(name, 0, {.value = {}, .param = name + ".bytes"}));
       return out;
     };
+    if (v.type.kind == Type::Kind::kMap && !v.type.element.empty()) {
+      const std::vector<Dim> entries{{.value = {}, .param = v.name + ".size"}};
+      auto keys =
+          tensor(v.name + ".keys", {.kind = Type::Kind::kTensor, .elem_type = v.type.elem_type}, &entries);
+      auto values = tensor(v.name + ".values", v.type.element[0], &entries);
+      if (!keys || !values) return std::nullopt;
+      return Input{.kind = Slot::Kind::kMap, .name = v.name, .items = {std::move(*keys), std::move(*values)}};
+    }
     const auto found = options_.items.find(v.name);
     InputItems counted;
     const InputItems* items = found == options_.items.end() ? nullptr : &found->second;

@@ -30,6 +30,13 @@ Slot Slot::empty_optional() {
   return s;
 }
 
+Slot Slot::map(Slot keys, Slot values) {
+  Slot s;
+  s.kind = Kind::kMap;
+  s.items = {std::move(keys), std::move(values)};
+  return s;
+}
+
 void Context::unsupported(std::string message, std::string help) const {
   fail(ErrorKind::kUnsupported, "unsupported", std::move(message), std::move(help));
 }
@@ -47,6 +54,7 @@ const Slot& Context::slot(size_t i) const {
 Term Context::in(size_t i) const {
   const Slot& s = slot(i);
   if (s.kind == Slot::Kind::kSequence) does_not_fit(cat("input ", i, " is a sequence, not a tensor"));
+  if (s.kind == Slot::Kind::kMap) does_not_fit(cat("input ", i, " is a map, not a tensor"));
   if (s.kind == Slot::Kind::kStrings)
     unsupported(cat(node.op_type, " of strings is not supported"),
                 "do this work on strings outside of the model");

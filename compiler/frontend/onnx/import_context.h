@@ -20,20 +20,21 @@ using ops::Dims;
 using ops::Term;
 
 // What a name of the model stands for: a tensor, a tensor of strings (strings.h), a sequence whose length is known at compile time, an
-// optional that is known to be empty, or nothing because the node that gives it could not be imported.
+// optional that is known to be empty, a map as its keys and its values, or nothing because the node that gives it could not be imported.
 struct Slot {
-  enum class Kind : uint8_t { kFailed, kTensor, kStrings, kSequence, kEmptyOptional, kInitializer };
+  enum class Kind : uint8_t { kFailed, kTensor, kStrings, kSequence, kEmptyOptional, kMap, kInitializer };
   Kind kind = Kind::kFailed;
   ValueId tensor;                       // of strings: the index
   ValueId pool;                         // of strings
   const Tensor* initializer = nullptr;  // becomes a constant when it is first read; rows never see this kind
-  std::vector<Slot> items;              // of a sequence
+  std::vector<Slot> items;              // of a sequence; of a map: its keys and its values
 
   Slot() = default;
   Slot(Term term) : kind(Kind::kTensor), tensor(term.id()) {}
   static Slot strings(ValueId index, ValueId pool);
   static Slot sequence(std::vector<Slot> items);
   static Slot empty_optional();
+  static Slot map(Slot keys, Slot values);
 };
 
 class Importer;

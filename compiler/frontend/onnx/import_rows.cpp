@@ -29,6 +29,7 @@ std::vector<std::span<const Row>> families() {
           contrib_rows(),
           contrib_attention_rows(),
           contrib_quantized_rows(),
+          contrib_misc_rows(),
           contrib_moe_rows(),
           tree_rows(),
           ml_rows(),

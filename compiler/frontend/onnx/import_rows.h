@@ -48,9 +48,12 @@ std::span<const Row> training_rows();
 std::span<const Row> contrib_rows();
 std::span<const Row> contrib_attention_rows();
 std::span<const Row> contrib_quantized_rows();
+std::span<const Row> contrib_misc_rows();
 std::span<const Row> contrib_moe_rows();
 std::span<const Row> tree_rows();
 std::span<const Row> ml_rows();
+std::span<const Row> svm_rows();
+std::span<const Row> map_rows();
 std::span<const Row> string_rows();
 
 }  // namespace stridec::onnx

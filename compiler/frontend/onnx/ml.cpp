@@ -1,4 +1,4 @@
-// ai.onnx.ml without its trees: encoders, scalers, linear models and support vector machines.
+// ai.onnx.ml without its trees, support vector machines and maps: encoders, scalers and linear models.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -81,46 +81,6 @@ Outputs feature_vectorizer(Context& c) {
 }
 
 // ---- labels ----------------------------------------------------------------------------------------------
-
-// Where each number stands among `keys` (as f64 or i64), -1 where it does not. NaN is found as NaN.
-Term find_number(Term x, std::vector<std::pair<double, int64_t>> floats,
-                 std::vector<std::pair<int64_t, int64_t>> integers) {
-  Builder& b = x.builder();
-  std::vector<int64_t> places;
-  std::optional<Term> keys;
-  if (is_float(x.dtype())) {
-    const auto nan = [](double v) { return std::isnan(v); };
-    std::sort(floats.begin(), floats.end(), [&](const auto& l, const auto& r) {
-      if (nan(l.first) || nan(r.first))
-        return nan(l.first) == nan(r.first) ? l.second < r.second : nan(r.first);
-      return l < r;
-    });
-    std::vector<double> values;
-    for (const auto& [key, place] : floats) {
-      values.push_back(key);
-      places.push_back(place);
-    }
-    if (values.empty()) return filled(b, x.shape(), DType::kI64, -1);
-    keys = float_table(b, values, x.dtype());
-  } else {
-    x = cast(x, DType::kI64);
-    std::sort(integers.begin(), integers.end());
-    std::vector<int64_t> values;
-    for (const auto& [key, place] : integers) {
-      values.push_back(key);
-      places.push_back(place);
-    }
-    if (values.empty()) return filled(b, x.shape(), DType::kI64, -1);
-    keys = integer_table(b, values);
-  }
-  const Term at = minimum(Term(b, b.add1(OpKind::kSearchSorted, {keys->id(), x.id()})),
-                          static_cast<double>(places.size() - 1));
-  const Term key = gather(*keys, at, 0);
-  Term same = equal(key, x);
-  if (is_float(x.dtype()))
-    same = logical_or(same, logical_and(apply(OpKind::kIsNan, key), apply(OpKind::kIsNan, x)));
-  return select(same, gather(integer_table(b, places), at, 0), -1);
-}
 
 // The keys or values of an encoder: one of three kinds.
 struct Labels {
@@ -301,46 +261,6 @@ Outputs linear_classifier(Context& c) {
   return {label(best_of(scores)), post_transform(c, scores, transform)};
 }
 
-// ---- support vector machines -----------------------------------------------------------------------------
-
-// Kernel values of each row with each vector [rows, vectors].
-Term kernel(const Context& c, Term x, Term vectors) {
-  const std::string type = c.text("kernel_type", "LINEAR");
-  std::vector<double> p = c.numbers("kernel_params");
-  p.resize(3, 0);
-  if (type == "RBF") {
-    const Term d = unsqueeze(x, {1}) - unsqueeze(vectors, {0});
-    return exp(reduce_sum(square(d), {2}) * -p[0]);
-  }
-  const Term dot = matmul(x, transpose(vectors, 0, 1));
-  if (type == "LINEAR") return dot;
-  const Term affine = dot * p[0] + p[1];
-  if (type == "POLY") return pow(affine, p[2]);
-  if (type != "SIGMOID") c.does_not_fit("kernel_type is '" + type + "'");
-  return tanh(affine);
-}
-
-Outputs svm_regressor(Context& c) {
-  const Term x = cast(as_rows(c.in(0)), DType::kF32);
-  const std::vector<double> coefficients = c.numbers("coefficients"), rho = c.numbers("rho"),
-                            vectors = c.numbers("support_vectors");
-  const int64_t n = c.integer("n_supports", 0);
-  Term y = x;
-  if (n > 0) {
-    if (static_cast<int64_t>(coefficients.size()) != n || vectors.size() % static_cast<size_t>(n))
-      c.does_not_fit(cat(coefficients.size(), " coefficients for ", n, " support vectors"));
-    const Term v = float_table(c.b, vectors, DType::kF32, {n, static_cast<int64_t>(vectors.size()) / n});
-    y = matmul(kernel(c, x, v), float_table(c.b, coefficients, DType::kF32, {n, 1}));
-  } else {
-    y = kernel(c, x,
-               float_table(c.b, coefficients, DType::kF32, {1, static_cast<int64_t>(coefficients.size())}));
-  }
-  if (!rho.empty()) y = y + rho[0];
-  if (c.integer("one_class", 0))
-    y = select(greater(y, 0), c.number(DType::kF32, 1), c.number(DType::kF32, -1));
-  return {post_transform(c, y, c.text("post_transform", "NONE"))};
-}
-
 constexpr Row kRows[] = {
     {"ArrayFeatureExtractor", array_feature_extractor, 1, kAnyLater, kMl},
     {"Binarizer", binarizer, 1, kAnyLater, kMl},
@@ -352,7 +272,6 @@ constexpr Row kRows[] = {
     {"LinearRegressor", linear_regressor, 1, kAnyLater, kMl},
     {"Normalizer", normalizer, 1, kAnyLater, kMl},
     {"OneHotEncoder", one_hot_encoder, 1, kAnyLater, kMl},
-    {"SVMRegressor", svm_regressor, 1, kAnyLater, kMl},
     {"Scaler", scaler, 1, kAnyLater, kMl},
     {"ZipMap", zip_map, 1, kAnyLater, kMl},
 };

@@ -504,7 +504,25 @@ Proto parsed(std::span<const std::byte> bytes, const char* what) {
 
 }  // namespace
 
+// A map's keys and values, one tensor each.
+std::vector<Tensor> convert(const ::onnx::MapProto& proto) {
+  const std::vector<Tensor> entries = convert(proto.values());
+  const auto n = static_cast<int64_t>(entries.size());
+  Tensor keys{.elem_type = proto.key_type(), .dims = {n}}, values{.dims = {n}};
+  keys.strings = {proto.string_keys().begin(), proto.string_keys().end()};
+  keys.bytes = own_bytes(narrow<int64_t>(proto.keys()));
+  std::vector<std::byte> bytes;
+  for (const Tensor& entry : entries) {
+    values.elem_type = entry.elem_type;
+    values.strings.insert(values.strings.end(), entry.strings.begin(), entry.strings.end());
+    bytes.insert(bytes.end(), entry.bytes.data, entry.bytes.data + entry.bytes.size);
+  }
+  values.bytes = own_bytes(std::move(bytes));
+  return {std::move(keys), std::move(values)};
+}
+
 Value parse_value(std::span<const std::byte> bytes, const Type& type) {
+  if (type.kind == Type::Kind::kMap) return {.tensors = convert(parsed<::onnx::MapProto>(bytes, "map"))};
   if (type.kind == Type::Kind::kSequence)
     return {.tensors = convert(parsed<::onnx::SequenceProto>(bytes, "sequence"))};
   if (type.kind != Type::Kind::kOptional) return {.tensors = {parse_tensor(bytes)}};

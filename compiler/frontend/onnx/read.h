@@ -23,11 +23,11 @@ Model read_model(const std::filesystem::path& path, const ReadOptions& options =
 // A serialized TensorProto by itself (the backend suite's input_0.pb).
 Tensor parse_tensor(std::span<const std::byte> bytes);
 
-// The value of an input or output by itself: a serialized TensorProto, SequenceProto or OptionalProto, as
-// `type` says.
+// The value of an input or output by itself: a serialized TensorProto, SequenceProto, OptionalProto
+// or MapProto, as `type` says.
 struct Value {
   bool present = true;          // of an optional
-  std::vector<Tensor> tensors;  // one, or those of a sequence
+  std::vector<Tensor> tensors;  // one, those of a sequence, or a map's keys and its values
 };
 Value parse_value(std::span<const std::byte> bytes, const Type& type);
 

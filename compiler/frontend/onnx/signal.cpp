@@ -218,10 +218,26 @@ Outputs bernoulli(Context& c) {
   return {cast(less(uniform(c, x.shape(), 0), cast(x, DType::kF32)), c.dtype("dtype", x.dtype()))};
 }
 
+// By inversion: the first class whose share of the sum, with those before it, exceeds a uniform number. x holds logarithms of
+// probabilities that need not sum to one.
+Outputs multinomial(Context& c) {
+  const Term x = widen(c.in(0));
+  const int64_t samples = c.integer("sample_size", 1);
+  if (samples < 1) c.does_not_fit(cat("sample_size is ", samples));
+  const Term weights = exp(x - reduce_max(x, {1}, kKeep));
+  const Term sums(c.b, c.b.add1(OpKind::kCumSum, {weights.id()},
+                                {{"dim", int64_t{1}}, {"exclusive", int64_t{0}}, {"reverse", int64_t{0}}}));
+  const Term total = slice(sums, 1, x.dim(1) - 1, 1);
+  const Term drawn = cast(uniform(c, {x.dim(0), samples}, 0), x.dtype()) * total;
+  const Term below = less_equal(unsqueeze(sums, {1}), unsqueeze(drawn, {2}));  // [rows, samples, classes]
+  return {cast(reduce_sum(cast(below, DType::kI64), {2}), c.dtype("dtype", DType::kI32))};
+}
+
 constexpr Row kRows[] = {
     {"Bernoulli", bernoulli},
     {"DFT", dft},
     {"MelWeightMatrix", mel_weight_matrix},
+    {"Multinomial", multinomial},
     {"RandomNormal", random<true, false>},
     {"RandomNormalLike", random<true, true>},
     {"RandomUniform", random<false, false>},

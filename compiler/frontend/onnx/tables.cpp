@@ -1,5 +1,8 @@
 #include "compiler/frontend/onnx/tables.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/strings.h"
@@ -63,6 +66,45 @@ Term inverse_erf(Term x) {
 }
 
 }  // namespace
+
+Term find_number(Term x, std::vector<std::pair<double, int64_t>> floats,
+                 std::vector<std::pair<int64_t, int64_t>> integers) {
+  Builder& b = x.builder();
+  std::vector<int64_t> places;
+  std::optional<Term> keys;
+  if (is_float(x.dtype())) {
+    const auto nan = [](double v) { return std::isnan(v); };
+    std::sort(floats.begin(), floats.end(), [&](const auto& l, const auto& r) {
+      if (nan(l.first) || nan(r.first))
+        return nan(l.first) == nan(r.first) ? l.second < r.second : nan(r.first);
+      return l < r;
+    });
+    std::vector<double> values;
+    for (const auto& [key, place] : floats) {
+      values.push_back(key);
+      places.push_back(place);
+    }
+    if (values.empty()) return filled(b, x.shape(), DType::kI64, -1);
+    keys = float_table(b, values, x.dtype());
+  } else {
+    x = cast(x, DType::kI64);
+    std::sort(integers.begin(), integers.end());
+    std::vector<int64_t> values;
+    for (const auto& [key, place] : integers) {
+      values.push_back(key);
+      places.push_back(place);
+    }
+    if (values.empty()) return filled(b, x.shape(), DType::kI64, -1);
+    keys = integer_table(b, values);
+  }
+  const Term at = minimum(Term(b, b.add1(OpKind::kSearchSorted, {keys->id(), x.id()})),
+                          static_cast<double>(places.size() - 1));
+  const Term key = gather(*keys, at, 0);
+  Term same = equal(key, x);
+  if (is_float(x.dtype()))
+    same = logical_or(same, logical_and(apply(OpKind::kIsNan, key), apply(OpKind::kIsNan, x)));
+  return select(same, gather(integer_table(b, places), at, 0), -1);
+}
 
 Term post_transform(const Context& c, Term scores, const std::string& kind) {
   if (kind == "NONE") return scores;

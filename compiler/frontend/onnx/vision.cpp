@@ -1,5 +1,6 @@
-// Sampling and detection: GridSample, RoiAlign, Col2Im, NonMaxSuppression.
+// Sampling and detection: GridSample, RoiAlign, MaxRoiPool, CropAndResize, Col2Im, NonMaxSuppression.
 #include <functional>
+#include <limits>
 #include <numeric>
 
 #include <algorithm>
@@ -251,6 +252,71 @@ Outputs roi_align(Context& c) {
   return {reduce_mean(select(unsqueeze(nothing, {1}), 0, samples), {4, 5})};
 }
 
+// Regions [n, 4] of corners (y, x) as shares of the image, each sampled at its corners and evenly between.
+Outputs crop_and_resize(Context& c) {
+  const Term x = c.in(0), rois = cast(c.in(1), DType::kF32), batch = cast(c.in(2), DType::kI64);
+  const Dims crop = c.integers_of(3, "crop_size");
+  if (crop.size() != 2 || crop[0] < 1 || crop[1] < 1) c.does_not_fit("crop_size is two positive numbers");
+  const std::string mode = c.text("mode", "bilinear");
+  if (mode != "bilinear" && mode != "nearest") c.does_not_fit(cat("mode is '", mode, "'"));
+  const sym::Expr regions = rois.dim(0);
+  const Shape all{regions, crop[0], crop[1]};
+  std::vector<Term> position;
+  std::optional<Term> outside;
+  for (size_t d : {0, 1}) {
+    const auto at = static_cast<int64_t>(d);
+    const auto corner = [&](int64_t i) { return reshape(slice(rois, 1, i, 1), {regions, 1, 1}); };
+    const Term last = size_as(c.b, DType::kF32, x.dim(at + 2)) - 1.0, low = corner(at), high = corner(at + 2);
+    const Term i = cast(index_along(c.b, all, at + 1, DType::kI64), DType::kF32);
+    const Term p = crop[d] > 1 ? low * last + i * ((high - low) * last / static_cast<double>(crop[d] - 1))
+                               : expand((low + high) * 0.5 * last, all);
+    const Term out = logical_or(less(p, 0), greater(p, last));
+    outside = outside ? logical_or(*outside, out) : out;
+    position.push_back(mode == "nearest" ? apply(OpKind::kFloor, p + 0.5) : p);
+  }
+  const Sampler sampler(c, gather(x, batch, 0), "border", true);
+  const Term samples = mode == "nearest" ? sampler.at(position) : sampler.interpolate(position, 1, triangle);
+  return {select(unsqueeze(*outside, {1}), c.number("extrapolation_value", 0), samples)};
+}
+
+// The maximum of each bin's pixels; bins overlap by what rounding outwards adds. Along one dim after the other.
+Outputs max_roi_pool(Context& c) {
+  const Term x = c.in(0), rois = cast(c.in(1), DType::kF32);
+  const Dims pooled = c.integers("pooled_shape");
+  if (pooled.size() != 2 || pooled[0] < 1 || pooled[1] < 1)
+    c.does_not_fit("pooled_shape is two positive numbers");
+  const double scale = c.number("spatial_scale", 1), lowest = -std::numeric_limits<double>::infinity();
+  const sym::Expr regions = rois.dim(0);
+  const Term batch = cast(reshape(slice(rois, 1, 0, 1), {regions}), DType::kI64);
+  // Bool [regions, bins, size]: which pixels are a bin's.
+  const auto members = [&](int64_t dim, int64_t bins) {
+    const sym::Expr size = x.dim(dim + 2);
+    const auto corner = [&](int64_t i) {  // halves away from zero
+      const Term p = reshape(slice(rois, 1, i, 1), {regions, 1, 1}) * scale;
+      return apply(OpKind::kFloor, abs(p) + 0.5) * apply(OpKind::kSign, p);
+    };
+    const Term start = corner(2 - dim), end = corner(4 - dim);
+    const Term bin = maximum(end - start + 1.0, 1) / static_cast<double>(bins);
+    const Shape all{regions, bins, size};
+    const Term i = cast(index_along(c.b, all, 1, DType::kI64), DType::kF32),
+               at = cast(index_along(c.b, all, 2, DType::kI64), DType::kF32);
+    return logical_and(greater_equal(at, apply(OpKind::kFloor, i * bin) + start),
+                       less(at, apply(OpKind::kCeil, (i + 1.0) * bin) + start));
+  };
+  const Term rows = members(0, pooled[0]), columns = members(1, pooled[1]);
+  const Term image = gather(x, batch, 0);  // [regions, channels, h, w]
+  const Term wide = reduce_max(select(reshape(columns, {regions, 1, 1, pooled[1], x.dim(3)}),
+                                      unsqueeze(image, {3}), number_like(image, lowest)),
+                               {4});  // [regions, channels, h, bins]
+  const Term y = reduce_max(select(reshape(rows, {regions, 1, pooled[0], x.dim(2), 1}), unsqueeze(wide, {2}),
+                                   number_like(wide, lowest)),
+                            {3});
+  const auto any = [](Term t) { return reduce(OpKind::kReduceOr, t, {2}); };
+  const Term filled = logical_and(reshape(any(rows), {regions, 1, pooled[0], 1}),
+                                  reshape(any(columns), {regions, 1, 1, pooled[1]}));
+  return {select(filled, y, number_like(y, 0))};
+}
+
 // Boxes in order of score; each is kept unless a kept one before it overlaps too much. The result's size is
 // known after the run.
 Outputs non_max_suppression(Context& c) {
@@ -274,27 +340,17 @@ Outputs non_max_suppression(Context& c) {
   const bool center = c.integer("center_point_box", 0) != 0;
   const Term x0 = center ? p - r * 0.5 : minimum(q, s), x1 = center ? p + r * 0.5 : maximum(q, s);
   const Term y0 = center ? q - s * 0.5 : minimum(p, r), y1 = center ? q + s * 0.5 : maximum(p, r);
-  const Term area = (x1 - x0) * (y1 - y0);
   const Term eligible =
       c.has(4) ? greater(score, scalar(4, 0, DType::kF32)) : filled(c.b, score.shape(), DType::kBool, 1);
 
-  const Term position = index_along(c.b, {1, 1, n}, 2, DType::kI64);
-  const LoopResult result = loop(
-      c.b, n, std::nullopt, {filled(c.b, score.shape(), DType::kBool, 0).id()}, [&](const LoopState& state) {
-        const Term kept(c.b, state.carried[0]);
-        const auto here = [&](Term t) { return slice(t, 2, state.counter, 1); };
-        const Term wide = maximum(minimum(x1, here(x1)) - maximum(x0, here(x0)), 0),
-                   high = maximum(minimum(y1, here(y1)) - maximum(y0, here(y0)), 0);
-        const Term shared = wide * high;
-        const Term clash = logical_and(kept, greater(shared, (area + here(area) - shared) * overlap));
-        const Term blocked = reduce(OpKind::kReduceOr, clash, {2}, kKeep);
-        const Term room = less(reduce_sum(cast(kept, DType::kI64), {2}, kKeep), most);
-        const Term keep = logical_and(logical_and(here(eligible), room), logical_not(blocked));
-        const Term now = logical_and(equal(position, Term(c.b, state.counter_value)), keep);
-        return LoopStep{.condition = std::nullopt, .carried = {logical_or(kept, now).id()}, .stacked = {}};
-      });
+  const sym::Expr rows_of_boxes = batch * classes;
+  std::vector<Term> corners;
+  for (const Term side : {x0, y0, x1, y1}) corners.push_back(cast(unsqueeze(side, {2}), DType::kF32));
+  const Term kept = suppress(reshape(concat(corners, 2), {rows_of_boxes, 4, n}),
+                             reshape(eligible, {rows_of_boxes, n}), most, overlap);
   const sym::Expr found = c.b.fresh_symbol("selected", 0, batch * classes * n);
-  const Term at(c.b, c.b.add1(OpKind::kNonZero, {result.carried[0]}, {{"count", found}}));  // [3, found]
+  const Term at(c.b, c.b.add1(OpKind::kNonZero, {reshape(kept, score.shape()).id()},
+                              {{"count", found}}));  // [3, found]
   const Term rows = transpose(at, 0, 1);
   const Term box(c.b, c.b.add1(OpKind::kGatherNd, {order.id(), rows.id()}, {{"batch_dims", int64_t{0}}}));
   return {concat({slice(rows, 1, 0, 2), unsqueeze(box, {1})}, 1)};
@@ -315,6 +371,8 @@ constexpr Row kRows[] = {
     {"ImageDecoder", image_decoder, 20},
     {"GridSample", grid_sample},
     {"NonMaxSuppression", non_max_suppression},
+    {"CropAndResize", crop_and_resize, 1, kAnyLater, "com.microsoft"},
+    {"MaxRoiPool", max_roi_pool},
     {"RoiAlign", roi_align},
 };
 
