@@ -35,24 +35,23 @@ int print(const Rows& rows, const Globals& globals) {
 // The operators as a page of documentation.
 int print_page(const Rows& rows) {
   size_t covered = 0;
-  for (size_t i = 1; i < rows.size(); ++i) covered += rows[i][2] != "not supported";
+  for (size_t i = 1; i < rows.size(); ++i) covered += !rows[i][1].empty();
   std::printf(
-      "# Operators\n\nstridec %s compiles %zu of the %zu operators below (`stridec ops --format=md` writes "
-      "this page). "
+      "# Operators\n\n`stridec ops --format=md` writes this page: stridec %s compiles %zu of the %zu "
+      "operators below. "
       "*Versions* are those of the operator's domain that are covered, `7-` for 7 and later. *Through*: a "
       "`row` of the "
       "importer's own tables, or the `function` that ONNX defines the operator by. *Types* are what ONNX "
       "allows at the "
-      "newest version and this build has a dtype for. Tensors have 256 dims at most, and bytes that fit in "
-      "64 bits; "
-      "strings are compared, copied and looked up at the model's border; `stridec check` says of a model "
-      "what it asks "
-      "for beyond that.\n\n",
+      "newest version and this build has a dtype for (not complex numbers). Tensors have 256 dims at most "
+      "and fewer "
+      "than 2^63 bytes; strings, sequences, optionals and maps are laid out in tensors as README.md says. "
+      "`stridec "
+      "check` says of a model what in it goes beyond these limits.\n\n",
       STRIDEC_VERSION, covered, rows.size() - 1);
   for (size_t i = 0; i < rows.size(); ++i) {
-    std::printf("| %s | %s | %s | %s |\n", rows[i][0].c_str(), rows[i][1].c_str(), rows[i][2].c_str(),
-                rows[i][3].c_str());
-    if (i == 0) std::printf("|---|---|---|---|\n");
+    for (const std::string& cell : rows[i]) std::printf("| %s ", cell.c_str());
+    std::printf(i == 0 ? "|\n|---|---|---|---|---|\n" : "|\n");
   }
   return 0;
 }
@@ -61,10 +60,10 @@ int print_page(const Rows& rows) {
 
 std::function<int()> declare_ops(CLI::App&, const Globals& globals) {
   return [&globals] {
-    Rows rows = {{"operator", "versions", "through", "types"}};
+    Rows rows = {{"operator", "versions", "through", "types", "limits"}};
     for (const auto& info : frontend::operators())
-      rows.push_back(
-          {info.name, info.versions, info.through.empty() ? "not supported" : info.through, info.types});
+      rows.push_back({info.name, info.versions, info.through.empty() ? "not supported" : info.through,
+                      info.types, info.limits});
     if (globals.markdown) return print_page(rows);
     return print(rows, globals);
   };

@@ -66,6 +66,17 @@ def test_inspect_by_content():
     expect("bad-manifest" in stridec("inspect other.json", 3).stderr, "not refused as a manifest")
 
 
+def page_of_operators(update):
+    """compiler/frontend/onnx/OPERATORS.md is what this build prints."""
+    page = stridec("ops --format=md", 0).stdout
+    path = os.path.join(ROOT, "compiler", "frontend", "onnx", "OPERATORS.md")
+    if update:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(page)
+    with open(path, encoding="utf-8") as file:
+        expect(file.read() == page, "OPERATORS.md is not current: tests/cli/run.py --update writes it")
+
+
 def test_pass_flags():
     """What --dump-after, --time-passes and --stop-after make beside the transcripts: files and JSON."""
     table = [row["pass"] for row in json.loads(stridec("passes --format=json", 0).stdout)]

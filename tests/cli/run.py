@@ -29,6 +29,7 @@ def tests(update):
     """By name: every transcript, the library's sentences, the tests of the topics."""
     named = {name: lambda name=name: transcripts.check(name, update) for name in transcripts.TRANSCRIPTS}
     named["runtime"] = lambda: library.check(update)
+    named["page_of_operators"] = lambda: information.page_of_operators(update)
     return named | {test.__name__.removeprefix("test_"): test for topic in TOPICS for test in topic.TESTS}
 
 

@@ -410,7 +410,10 @@ class ModelImporter : public Importer {
     d.where.file = model_.file;
     d.where.node = describe(n);
     if (d.where.op.empty() || n.op_type.find(d.where.op) == std::string::npos) d.where.op = describe_op(n);
-    if (d.notes.empty()) {
+    if (const auto limits = limits_of(n.domain, n.op_type);
+        d.kind == ErrorKind::kUnsupported && !limits.empty())
+      d.notes.push_back(cat("limits of ", n.op_type, " here: ", limits));
+    else if (d.notes.empty()) {
       for (size_t i = 0; i < n.inputs.size(); ++i) {
         if (n.inputs[i].empty()) continue;
         const Slot* slot = find(n.inputs[i]);

@@ -33,8 +33,50 @@ std::vector<std::span<const Row>> families() {
           contrib_moe_rows(),
           tree_rows(),
           ml_rows(),
+          svm_rows(),
+          map_rows(),
           string_rows()};
 }
+
+constexpr const char* kSignalParts = "the last dim of the signal (1 or 2) is known at compile time";
+constexpr const char* kSharedCache = "past and present are tensors of their own, not one buffer";
+constexpr const char* kItems = "the lengths of sequences are known at compile time";
+constexpr const char* kConstantAxes = "axes and steps are constants";
+constexpr Limit kLimits[] = {
+    {"", "BatchNormalization", "spatial = 1"},
+    {"", "CumProd", "the axis is a constant"},
+    {"", "CumSum", "the axis is a constant"},
+    {"", "DFT", kSignalParts},
+    {"", "DeformConv", "two spatial dims"},
+    {"ai.onnx.preview.training", "Gradient", "no control flow and no sizes of the run on the way"},
+    {"", "ImageDecoder", "RGB, BGR and grayscale"},
+    {"", "Loop",
+     "a sequence that is carried wants a known number of iterations; sizes that are carried grow or shrink "
+     "by "
+     "the same in each"},
+    {"", "Pad", "axes are constants"},
+    {"", "RegexFullMatch", "RE2's syntax"},
+    {"", "Resize", "scales and the region are constants, sizes may be data"},
+    {"", "RoiAlign", "sampling_ratio > 0"},
+    {"", "STFT", "frame_step and frame_length are constants; the signal's last dim is known at compile time"},
+    {"", "SequenceAt", kItems},
+    {"", "SequenceErase", kItems},
+    {"", "SequenceInsert", kItems},
+    {"", "Slice", kConstantAxes},
+    {"", "SplitToSequence", kItems},
+    {"", "StringNormalizer", "upper and lower case of ASCII"},
+    {"", "Upsample", "scales are constants"},
+    {"ai.onnx.ml", "CastMap", "no conversion between strings and numbers"},
+    {"ai.onnx.ml", "ZipMap", "gives the matrix of values: column i for class label i"},
+    {"com.microsoft", "Attention", "no rotary embedding in it; past and present are tensors of their own"},
+    {"com.microsoft", "CDist", "euclidean and sqeuclidean"},
+    {"com.microsoft", "GroupQueryAttention", "no quantised cache"},
+    {"com.microsoft", "MatMulNBits", "2, 4 and 8 bits"},
+    {"com.microsoft", "MoE", "no sparse mixer"},
+    {"com.microsoft", "MultiHeadAttention", kSharedCache},
+    {"com.microsoft", "QMoE", "2, 4 and 8 bits, not packed for a device"},
+    {"com.microsoft", "RotaryEmbedding", "no packed batches"},
+};
 
 using RowTable = std::unordered_map<std::string, std::vector<const Row*>>;
 
@@ -58,6 +100,14 @@ const Row* find_row(const Node& node) {
   for (const Row* row : it->second)
     if (row->since <= node.version && node.version <= row->until) return row;
   return nullptr;
+}
+
+std::span<const Limit> limits() { return kLimits; }
+
+std::string_view limits_of(std::string_view domain, std::string_view op_type) {
+  for (const Limit& limit : kLimits)
+    if (limit.domain == domain && limit.op_type == op_type) return limit.text;
+  return {};
 }
 
 namespace {
@@ -85,7 +135,7 @@ std::vector<frontend::OperatorInfo> operators() {
     for (const Row& row : family) {
       const std::string name = name_of(row.domain, row.op_type), domain(row.domain);
       frontend::OperatorInfo& info = out[name];
-      info.name = name, info.through = "row";
+      info.name = name, info.through = "row", info.limits = limits_of(domain, row.op_type);
       if (!info.versions.empty()) info.versions += ", ";
       info.versions += row.until == kAnyLater ? cat(row.since, "-") : cat(row.since, "-", row.until);
       const std::string types =
@@ -95,14 +145,15 @@ std::vector<frontend::OperatorInfo> operators() {
   }
   for (const std::string domain : {"", "ai.onnx.ml", "ai.onnx.preview.training"}) {
     const int newest = newest_version(domain);
-    for (const std::string& op_type : operators_of(domain)) {
+    for (const auto& [op_type, since] : operators_of(domain)) {
       const std::string name = name_of(domain, op_type);
-      if (out.count(name)) continue;
-      const auto schema = find_schema(op_type, domain, newest);
-      if (!schema) continue;
+      if (out.count(name) || !has_schema(op_type, domain, newest)) continue;
       frontend::OperatorInfo& info = out[name];
-      info.name = name, info.types = types_of(op_type, domain, newest);
-      if (schema->has_function) info.through = "function", info.versions = cat(schema->since_version, "-");
+      info.name = name, info.types = types_of(op_type, domain, newest),
+      info.limits = limits_of(domain, op_type);
+      for (int version : since)
+        if (info.through.empty() && find_schema(op_type, domain, version)->has_function)
+          info.through = "function", info.versions = cat(version, "-");
     }
   }
   std::vector<frontend::OperatorInfo> list;

@@ -26,6 +26,16 @@ struct Row {
 // For the node's operator at its version; null where there is none.
 const Row* find_row(const Node& node);
 
+// What of an operator this build does not take, or why it has no such operator. The one list of these sentences: 'stridec
+// ops', 'stridec check' and the test of ONNX's registry read it.
+struct Limit {
+  std::string_view domain, op_type;
+  const char* text;
+};
+std::span<const Limit> limits();
+// Empty: none is known.
+std::string_view limits_of(std::string_view domain, std::string_view op_type);
+
 // For 'stridec ops': every operator with a row and every other one of ONNX, by name.
 std::vector<frontend::OperatorInfo> operators();
 

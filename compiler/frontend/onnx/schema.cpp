@@ -159,11 +159,15 @@ std::vector<TypeParameter> type_parameters(const std::string& op_type, const std
   return out;
 }
 
-std::vector<std::string> operators_of(const std::string& domain) {
-  std::vector<std::string> out;
-  for (const auto& s : ::onnx::OpSchemaRegistry::get_all_schemas())
-    if (s.domain() == domain && !s.Deprecated()) out.push_back(s.Name());
-  std::sort(out.begin(), out.end());
+std::vector<OperatorHistory> operators_of(const std::string& domain) {
+  std::map<std::string, std::vector<int>> found;
+  for (const auto& s : ::onnx::OpSchemaRegistry::get_all_schemas_with_history())
+    if (s.domain() == domain && !s.Deprecated()) found[s.Name()].push_back(s.SinceVersion());
+  std::vector<OperatorHistory> out;
+  for (auto& [op_type, since] : found) {
+    std::sort(since.begin(), since.end());
+    out.push_back({op_type, std::move(since)});
+  }
   return out;
 }
 

@@ -55,9 +55,15 @@ struct TypeParameter {
   std::string name;
   std::vector<int> elem_types;
 };
-std::vector<TypeParameter> type_parameters(const std::string& op_type, const std::string& domain, int version);
+std::vector<TypeParameter> type_parameters(const std::string& op_type, const std::string& domain,
+                                           int version);
 
-// Every operator of a domain at its newest version, sorted (for 'stridec ops').
-std::vector<std::string> operators_of(const std::string& domain);
+// Every operator of a domain, sorted, with the versions in which it changed, oldest first; without those in which it is
+// deprecated.
+struct OperatorHistory {
+  std::string op_type;
+  std::vector<int> since;
+};
+std::vector<OperatorHistory> operators_of(const std::string& domain);
 
 }  // namespace stridec::onnx

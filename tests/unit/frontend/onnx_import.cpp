@@ -229,7 +229,7 @@ TEST_CASE("rows are well formed: known operators, no version twice") {
   CHECK(rows.size() > 180);
   // Operators that the standard never had or that it has dropped.
   const std::set<std::string> outside{"Affine", "ScaledTanh", "SimplifiedLayerNormalization"};
-  for (const auto& [name, versions, through, types] : rows) {
+  for (const auto& [name, versions, through, types, limits] : rows) {
     CAPTURE(name);
     CHECK(versions.empty() == through.empty());
     if (name == "Conv") CHECK(types.starts_with("T: f32 f16 f64"));
