@@ -84,8 +84,7 @@ loop::Scalar neutral(Combine combine, DType dtype) {
 }
 
 // The input with everything outside reading as `fill`.
-loop::View padded(Lowering& l, const Node& node, const Windows& w, loop::Scalar fill) {
-  const loop::View& x = l.view(node.inputs[0]);
+loop::View padded(Lowering& l, const loop::View& x, const Windows& w, loop::Scalar fill) {
   const size_t lead = x.shape.size() - w.spatial();
   std::vector<sym::Expr> before(lead, 0), after(lead, 0);
   for (size_t i = 0; i < w.spatial(); ++i) {
@@ -111,18 +110,68 @@ Inferred reduce_window_shape(Builder& b, const Node& node) {
   return {{{dtype, pooled(b, node)}}, {}};
 }
 
+// The windows to go through one after the other. An extremum over a box is one over its rows of the extrema over its
+// columns, which takes k loads a dim in the place of their product; before a dim is reduced there are as many times more
+// elements as its stride says. Loads that are a stride apart, of the direct way alone in all dims but the last, break a tie.
+std::vector<Windows> stages(const Windows& w, Combine combine) {
+  if (combine != Combine::kMax && combine != Combine::kMin) return {w};
+  int64_t together = 1, apart = 0, elements = 1, wide = 0;
+  for (size_t d = w.spatial(); d-- > 0;) {
+    const auto k = sym::as_const(w.window[d]);
+    if (!k || *k > 1000) return {w};
+    wide += *k > 1;
+    together *= *k;
+    apart += *k * elements;
+    elements *= w.strides[d];
+    if (together > 1'000'000 || elements > 1'000'000) return {w};
+  }
+  if (wide < 2 || apart > together || (apart == together && w.strides.back() == 1)) return {w};
+  std::vector<Windows> out;
+  for (size_t d = 0; d < w.spatial(); ++d) {
+    const std::vector<int64_t> one(w.spatial(), 1);
+    const std::vector<sym::Expr> none(w.spatial(), 0);
+    Windows stage{.window = {one.begin(), one.end()},
+                  .strides = one,
+                  .dilations = one,
+                  .before = none,
+                  .after = none,
+                  .extra = none};
+    stage.window[d] = w.window[d], stage.strides[d] = w.strides[d], stage.dilations[d] = w.dilations[d];
+    stage.before[d] = w.before[d], stage.after[d] = w.after[d], stage.extra[d] = w.extra[d];
+    out.push_back(std::move(stage));
+  }
+  return out;
+}
+
 void reduce_window_lower(Lowering& l, const Node& node) {
-  const Windows w = windows(node);
   const Combine combine = combine_of(node);
   const DType dtype = l.type(node.inputs[0]).dtype, wide = compute_dtype(dtype);
-  const loop::View x = padded(l, node, w, neutral(combine, dtype)), to = l.define(node.outputs[0]);
-  loop::NestBuilder n = l.nest("pool_" + node.attributes.text("kind"));
-  const auto at = n.dims(to.shape);
-  const loop::Value result = n.reduce(combine, w.window, [&](const std::vector<sym::Expr>& k) {
-    return n.cast(n.load(x, source(w, at, k)), wide);
-  });
-  n.store(to, at, n.cast(result, dtype));
-  n.finish(&l.steps());
+  const Shape& result = l.type(node.outputs[0]).shape;
+  const std::vector<Windows> all = stages(windows(node), combine);
+  const size_t lead = result.size() - all[0].spatial();
+  loop::View x = l.view(node.inputs[0]);
+  Shape shape = x.shape;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Windows& w = all[i];
+    const bool last = i + 1 == all.size();
+    shape[lead + i] = result[lead + i];
+    const loop::View from = padded(l, x, w, neutral(combine, dtype));
+    const loop::View to = last ? l.define(node.outputs[0]) : l.temporary({dtype, shape}, "pool_part");
+    loop::NestBuilder n = l.nest("pool_" + node.attributes.text("kind"));
+    const auto at = n.dims(to.shape);
+    std::vector<size_t> dims;  // along which the window is wide
+    std::vector<sym::Expr> extents;
+    for (size_t d = 0; d < w.spatial(); ++d)
+      if (all.size() == 1 || d == i) dims.push_back(d), extents.push_back(w.window[d]);
+    const loop::Value value = n.reduce(combine, extents, [&](const std::vector<sym::Expr>& k) {
+      std::vector<sym::Expr> tap(w.spatial(), 0);
+      for (size_t d = 0; d < dims.size(); ++d) tap[dims[d]] = k[d];
+      return n.cast(n.load(from, source(w, at, tap)), wide);
+    });
+    n.store(to, at, n.cast(value, dtype));
+    n.finish(&l.steps());
+    x = to;
+  }
 }
 
 // ---- argmax of a window ----------------------------------------------------------------------------------
@@ -134,7 +183,8 @@ void window_argmax_lower(Lowering& l, const Node& node) {
   const Type& type = l.type(node.inputs[0]);
   const size_t lead = type.shape.size() - w.spatial();
   const DType wide = compute_dtype(type.dtype);
-  const loop::View x = padded(l, node, w, neutral(Combine::kMax, type.dtype)), to = l.define(node.outputs[0]);
+  const loop::View x = padded(l, l.view(node.inputs[0]), w, neutral(Combine::kMax, type.dtype)),
+                   to = l.define(node.outputs[0]);
   loop::NestBuilder n = l.nest("pool_argmax");
   const auto at = n.dims(to.shape);
   const auto results = n.reduce_many(Combine::kArgMax, w.window, [&](const std::vector<sym::Expr>& k) {
@@ -176,7 +226,8 @@ void average_pool_lower(Lowering& l, const Node& node) {
   const size_t lead = type.shape.size() - w.spatial();
   const DType wide = compute_dtype(type.dtype);
   const bool include_pad = node.attributes.integer_or("count_include_pad", 0) != 0;
-  const loop::View x = padded(l, node, w, loop::float_scalar(type.dtype, 0)), to = l.define(node.outputs[0]);
+  const loop::View x = padded(l, l.view(node.inputs[0]), w, loop::float_scalar(type.dtype, 0)),
+                   to = l.define(node.outputs[0]);
   loop::NestBuilder n = l.nest("pool_average");
   const auto at = n.dims(to.shape);
   const loop::Value sum = n.reduce(Combine::kSum, w.window, [&](const std::vector<sym::Expr>& k) {
