@@ -95,6 +95,43 @@ Outputs conv(Context& c) {
   return {y};
 }
 
+// x [batch, channels, length] after the state, the k - 1 positions before it (zero if none is given); each channel with its own
+// taps w [channels, 1, k]. ONNX's function body wants sizes that are numbers.
+Outputs causal_conv_with_state(Context& c) {
+  const Term x = c.in(0), w = c.in(1);
+  if (x.rank() != 3 || w.rank() != 3) c.does_not_fit("input and weight have three dims");
+  const sym::Expr length = x.dim(2), taps = w.dim(2), kept = c.b.simplify(taps - 1);
+  c.b.require(sym::eq(w.dim(0), x.dim(1)), "weights of {0} channels for {1} channels", {w.dim(0), x.dim(1)});
+  c.b.require(sym::eq(w.dim(1), 1), "each channel has its own taps, but the weight's second dim is {0}",
+              {w.dim(1)});
+  c.b.require(sym::ge(taps, 1), "a weight of {0} taps", {taps});
+  if (c.has(3))
+    c.b.require(sym::eq(c.in(3).dim(2), kept), "a state of {0} positions for {1} taps",
+                {c.in(3).dim(2), taps});
+  const Term past = c.has(3) ? c.in(3) : filled(c.b, {x.dim(0), x.dim(1), kept}, x.dtype(), 0);
+  const Term all = concat({past, x}, 2);
+  const auto convolved = [&]() -> Term {
+    if (const auto groups = sym::as_const(x.dim(1)))
+      return {c.b, c.b.add1(OpKind::kConv, {all.id(), w.id()},
+                            {{"strides", Dims{1}},
+                             {"dilations", Dims{1}},
+                             {"before", Shape{0}},
+                             {"after", Shape{0}},
+                             {"groups", *groups}})};
+    const Shape grid{length, taps};
+    const Term at = index_along(c.b, grid, 0, DType::kI64) + index_along(c.b, grid, 1, DType::kI64);
+    return cast(reduce_sum(widen(gather(all, at, 2)) * widen(w), {3}), x.dtype());
+  };
+  Term y = convolved();
+  if (c.has(2)) y = y + channels(c.in(2), 3);
+  const std::string activation = c.text("activation", "none");
+  if (activation == "silu" || activation == "swish")
+    y = silu(y);
+  else if (activation != "none")
+    c.does_not_fit("activation is '" + activation + "'");
+  return {y, slice(all, 2, length, kept)};
+}
+
 Outputs conv_transpose(Context& c) {
   const Term x = c.in(0), w = c.in(1);
   if (w.rank() < 3 || x.rank() != w.rank())
@@ -252,6 +289,7 @@ Outputs lrn(Context& c) {
 
 constexpr Row kRows[] = {
     {"AveragePool", average_pool},
+    {"CausalConvWithState", causal_conv_with_state, 27},
     {"Conv", conv},
     {"ConvTranspose", conv_transpose},
     {"GlobalAveragePool", global_average_pool},
