@@ -98,14 +98,16 @@ def other_norms(g):
         (x,) = g.emit("Add", [x, g.constant(np.float32(100))], [(F32, x.shape, False, 1200)])  # away from a sum of 0
         g.emit(op, [x], [(F32, x.shape, False, 1)], axis=g.random.randrange(-x.rank, x.rank), p=g.choose((1, 2)))
     else:
-        if x.rank != 4 or not x.exact or x.size < 4:
+        if x.rank != 4 or not x.exact:
             raise Unfit
-        # Noise of a variance that is 0 is as large as what it is divided by: a ramp has one.
-        ramp = g.constant(np.arange(x.size, dtype=np.float32).reshape(x.shape))
-        (x,) = g.emit("Add", [x, ramp], [(F32, x.shape, False, 1200)])
         axes = [a for a in (0, 2, 3) if x.shape[a] > 1]
         if not axes:
             raise Unfit
+        # Noise of a variance that is 0 is as large as what it is divided by: a ramp whose steps x does not undo has one.
+        ramp = [d if a in axes else 1 for a, d in enumerate(x.shape)]
+        step = 4 * max(1, x.bound)
+        ramp = g.constant((np.arange(np.prod(ramp)) * step).astype(np.float32).reshape(ramp))
+        (x,) = g.emit("Add", [x, ramp], [(F32, x.shape, False, 1200)])
         g.emit(op, [x], [(F32, x.shape, False, 64)], axes=axes)
 
 

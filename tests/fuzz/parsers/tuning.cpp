@@ -5,8 +5,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   return stridec::fuzz::refuse_or_take([&] {
     using namespace stridec::tune;
-    const auto entries = parse_entries({reinterpret_cast<const char*>(data), size}, "input");
-    const auto again = parse_entries(file_text(entries), "output");
-    if (merged(again).size() != merged(entries).size()) std::abort();
+    const Contents contents = parse_contents({reinterpret_cast<const char*>(data), size}, "input");
+    const Contents again = parse_contents(file_text(contents), "output");
+    if (file_text(merged(again)) != file_text(merged(contents))) std::abort();
   });
 }

@@ -71,7 +71,7 @@ std::string run(Loaded& loaded, Tensors& t) {
 TEST_CASE("hostile tensors: a right result or a sentence, and the context serves the next run") {
   Loaded loaded(artifact().path);
   Tensors t;
-  std::string expected;  // part of the sentence; "": the result is right
+  std::string expected;  // the sentence; "": the result is right
   SUBCASE("nothing unusual") {}
   SUBCASE("rows upside down") {
     t.inputs[0].byte_offset = 8 * sizeof(float);
@@ -96,101 +96,100 @@ TEST_CASE("hostile tensors: a right result or a sentence, and the context serves
   }
   SUBCASE("an index beyond the table") {
     t.index[1] = 3;
-    expected = "3";
+    expected = "gather: index 3 is outside a dim of size 3";
   }
   SUBCASE("an index before it") {
     t.index[1] = -4;
-    expected = "-4";
+    expected = "gather: index -4 is outside a dim of size 3";
   }
   SUBCASE("the largest index") {
     t.index[2] = INT64_MAX;
-    expected = "9223372036854775807";
+    expected = "gather: index 9223372036854775807 is outside a dim of size 3";
   }
   SUBCASE("the least index") {
     t.index[0] = INT64_MIN;
-    expected = "-9223372036854775808";
+    expected = "gather: index -9223372036854775808 is outside a dim of size 3";
   }
   SUBCASE("the bits of a NaN as an index") {
     const double nan = std::numeric_limits<double>::quiet_NaN();
     std::memcpy(&t.index[0], &nan, sizeof nan);
-    expected = "index";
+    expected = "gather: index 9221120237041090560 is outside a dim of size 3";
   }
   SUBCASE("an empty table") {
     t.table_shape[0] = 0;
-    expected = "index";
+    expected = "gather: index 0 is outside a dim of size 0";
   }
   SUBCASE("no data") {
     t.inputs[0].data = nullptr;
-    expected = "data is null";
+    expected = "input 'table': its data is null";
   }
   SUBCASE("no shape") {
     t.inputs[1].shape = nullptr;
-    expected = "shape is null";
+    expected = "input 'index': its shape is null";
   }
   SUBCASE("a negative extent") {
     t.table_shape[1] = -4;
-    expected = "dim 1 is -4";
+    expected = "input 'table': dim 1 is -4";
   }
   SUBCASE("an extent of 2^62") {
     t.table_shape[0] = int64_t{1} << 62;
-    expected = "more than memory can hold";
+    expected = "input 'table': its shape [4611686018427387904, 4] is more than memory can hold";
   }
   SUBCASE("a result of 2^62 bytes, from inputs that share one element") {
     t.table_shape[1] = int64_t{1} << 40;
     t.index_shape[0] = int64_t{1} << 20;
     t.table_strides[0] = t.table_strides[1] = t.index_strides[0] = 0;
     t.output.data = nullptr;
-    expected = "memory";
+    expected = "no memory for compact copies of inputs (13194147921920 bytes)";
   }
   SUBCASE("strides that reach around the address space") {
     t.table_strides[0] = INT64_MAX;
-    expected = "reach further than memory can";
+    expected = "input 'table': its strides reach further than memory can";
   }
   SUBCASE("the stride that has no magnitude") {
     t.table_strides[0] = INT64_MIN;
-    expected = "reach further than memory can";
+    expected = "input 'table': its strides reach further than memory can";
   }
   SUBCASE("a rank of a billion") {
     t.inputs[0].ndim = 1 << 30;
-    expected = "1073741824 dims";
+    expected = "input 'table': it has 1073741824 dims; 2 expected";
   }
   SUBCASE("a rank below zero") {
     t.inputs[0].ndim = -1;
-    expected = "-1 dims";
+    expected = "input 'table': it has -1 dims; 2 expected";
   }
   SUBCASE("another type") {
     t.inputs[1].dtype.bits = 32;
-    expected = "its dtype is i32";
+    expected = "input 'index': its dtype is i32; i64 is expected";
   }
   SUBCASE("memory of a GPU") {
     t.inputs[0].device.type = STRIDEC_DEVICE_CUDA;
-    expected = "DLPack type 2";
+    expected = "input 'table': it is on a device of DLPack type 2; memory of the CPU (type 1) is expected";
   }
   SUBCASE("an output over itself") {
     t.rows_strides[0] = 1;
-    expected = "overlap";
+    expected = "output 'rows': its strides make elements overlap";
   }
   SUBCASE("an output over an input") {
     t.output.data = t.table.data() + 2;
-    expected = "share memory";
+    expected = "output 'rows' and input 'table' share memory";
   }
   SUBCASE("an output backwards over an input") {
     t.output.data = t.table.data() + 16;  // its last row is the table's
     t.rows_strides[0] = -4;
-    expected = "share memory";
+    expected = "output 'rows' and input 'table' share memory";
   }
   SUBCASE("an output too small") {
     t.rows_shape[0] = 2;
-    expected = "is needed";
+    expected = "output 'rows': its shape is [2, 4]; [3, 4] is needed";
   }
   SUBCASE("an output of negative size") {
     t.rows_shape[0] = -3;
-    expected = "dim 0 is -3";
+    expected = "output 'rows': dim 0 is -3";
   }
   const std::string sentence = run(loaded, t);
-  CAPTURE(sentence);
+  REQUIRE(sentence == expected);
   if (expected.empty()) {
-    REQUIRE(sentence.empty());
     const auto* from = static_cast<const char*>(t.inputs[0].data) + t.inputs[0].byte_offset;
     const auto* at = reinterpret_cast<const char*>(t.inputs[1].data) + t.inputs[1].byte_offset;
     const auto* made = static_cast<const char*>(t.output.data) + t.output.byte_offset;
@@ -201,8 +200,6 @@ TEST_CASE("hostile tensors: a right result or a sentence, and the context serves
         CHECK(std::memcmp(made + (k * 4 + j) * 4,
                           from + (row * t.table_strides[0] + j * t.table_strides[1]) * 4, 4) == 0);
       }
-  } else {
-    CHECK(sentence.find(expected) != std::string::npos);
   }
   Tensors good;
   CHECK(run(loaded, good) == "");
