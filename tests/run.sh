@@ -22,6 +22,7 @@ suites=(
   'architectures|$python tests/models/run_architectures.py'
   'conformance|bash tests/conformance/run.sh'
   'contrib|bash tests/conformance/contrib.sh'
+  'threads|bash tests/threads.sh'
   'fuzz|$python tests/fuzz/random_models.py --count 400 --seed 20261122'
   'quickstart|bash samples/quickstart.sh && echo 1 passed, 0 failed'
 )

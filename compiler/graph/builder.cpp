@@ -67,8 +67,6 @@ std::optional<int64_t> element_count(const Shape& shape) {
   return count;
 }
 
-// More dims than any format's tensors have in practice; what works on dims one by one stays fast.
-constexpr size_t kMaxRank = 256;
 // A small file must not become a graph that fills the memory.
 constexpr size_t kMaxNodes = 2'000'000;
 

@@ -46,6 +46,8 @@ inline constexpr int kOpCount = 0
 std::string_view name(OpKind kind);
 std::optional<OpKind> parse_op(std::string_view name);
 
+// More dims than any format's tensors have in practice; what works on dims one by one stays fast.
+constexpr size_t kMaxRank = 256;
 using Shape = std::vector<sym::Expr>;
 struct Type {
   DType dtype = DType::kF32;

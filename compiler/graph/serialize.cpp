@@ -180,6 +180,8 @@ struct Reader {
     graph.name = in.name();
     for (const schema::Symbol& s : in.symbols()) {
       if (s.name().empty() || s.name()[0] == '%') malformed("a symbol without a name");
+      if (s.has_lower() && s.has_upper() && s.lower() > s.upper())
+        malformed(cat("symbol ", s.name().substr(0, 40), " lies between ", s.lower(), " and ", s.upper()));
       const sym::Expr var = sym::var(s.name());
       graph.symbols.push_back({.var = var,
                                .input = s.from_input() ? s.input() : -1,
@@ -192,6 +194,8 @@ struct Reader {
     for (const schema::Guard& g : in.guards()) {
       graph.guards.push_back(
           {.condition = expr(g.condition()), .sentence = g.sentence(), .values = exprs(g.values())});
+      if (graph.guards.back().condition.is_const(0))
+        malformed(cat("a guard never holds: ", g.sentence().substr(0, 200)));
       graph.facts.assume(graph.guards.back().condition);
     }
     for (const schema::Value& v : in.values()) {

@@ -87,6 +87,12 @@ class Verifier {
     if (value.producer != producer || (producer.valid() && value.output != output))
       say(cat("value %", id.value, " names another producer"));
     exprs(value.type.shape, cat("the shape of %", id.value));
+    if (value.type.shape.size() > kMaxRank)
+      say(cat("value %", id.value, " has ", value.type.shape.size(), " dims; this build knows up to ",
+              kMaxRank));
+    for (sym::Expr dim : value.type.shape)
+      if (const auto size = sym::as_const(dim); size && *size < 0)
+        say(cat("value %", id.value, " has a dim of size ", *size));
     if (value.elements) {
       exprs(*value.elements, cat("an element of %", id.value));
       if (is_float(value.type.dtype) ||
@@ -170,7 +176,10 @@ struct Retyper {
     try {
       types = shapes.fns[static_cast<int>(node.kind)](builder, node).types;
     } catch (const Error& error) {
-      problems.push_back(cat(what, ": ", error.diagnostic.message));
+      // A broken invariant of a shape function is here a mistake of the node.
+      std::string_view why = error.diagnostic.message;
+      if (error.diagnostic.kind == ErrorKind::kInternal) why.remove_prefix(why.find(": ") + 2);
+      problems.push_back(cat(what, ": ", why));
       return;
     }
     bool same = types.size() == node.outputs.size();

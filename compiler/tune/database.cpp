@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <map>
 
 #include "compiler/base/diagnostic.h"
@@ -44,7 +45,7 @@ bool read_any(std::string_view text, std::string_view unit, Number& value) {
 }
 template <class Number>
 bool read(std::string_view text, std::string_view unit, Number& value) {
-  return read_any(text, unit, value) && value >= 0;
+  return read_any(text, unit, value) && value >= 0 && value <= std::numeric_limits<Number>::max();
 }
 
 std::optional<Learned> parse_learned(std::string_view line) {

@@ -15,6 +15,7 @@ import tempfile
 import altered
 import compiling
 import failures
+import hostile
 import information
 import library
 import results
@@ -22,7 +23,7 @@ import same_bytes
 import transcripts
 from harness import ROOT, prepare
 
-TOPICS = (failures, information, compiling, same_bytes, results, altered)
+TOPICS = (failures, hostile, information, compiling, same_bytes, results, altered)
 
 
 def tests(update):

@@ -23,6 +23,8 @@ def unary_smooth(g):
     if op in ("Log", "Sqrt", "Reciprocal"):
         (x,) = g.emit("Abs", [x], [(x.dtype, x.shape, x.exact, x.bound)])
         (x,) = g.emit("Add", [x, g.constant(np.float32(0.5))], [(x.dtype, x.shape, x.exact, x.bound + 1)])
+    if op == "Gelu" and g.opset < 20:
+        raise Unfit
     if op == "ThresholdedRelu" and not x.exact:
         raise Unfit
     bound = {"Exp": math.exp(min(x.bound, 50)), "Reciprocal": 2, "Log": 5}.get(op, max(x.bound, 2))
