@@ -1,10 +1,11 @@
-"""Serialized graphs and tuning databases that no program wrote: each is refused with a sentence and the documented exit code,
-and nothing is left behind."""
+"""Serialized graphs, tuning databases and models that no program wrote: each is refused with a sentence and the documented exit
+code, and nothing is left behind."""
 
 import os
 import random
 import struct
 
+import models
 from harness import contents, expect, stridec
 
 
@@ -229,4 +230,44 @@ def test_tuning_databases():
     os.remove("hostile.txt")
 
 
-TESTS = [test_graphs, test_altered_graphs, test_tuning_databases]
+# ---- models
+
+
+def branches(depth):
+    """A model of one If, whose branch holds an If, and so on: what no library for models would write."""
+    identity = field(1, [field(1, "x"), field(2, "y"), field(4, "Identity")])
+
+    def body(node):
+        return [node, field(2, "body"), field(12, [field(1, "y")])]
+
+    graph = body(identity)
+    for _ in range(depth):
+        attributes = [field(5, [field(1, name), field(6, inner), field(20, 5)])
+                      for name, inner in (("then_branch", graph), ("else_branch", body(identity)))]  # fmt: skip
+        graph = body(field(1, [field(1, "c"), field(2, "y"), field(4, "If"), *attributes]))
+    inputs = [field(11, [field(1, name), field(2, [field(1, [field(1, kind), field(2, shape)])])])
+              for name, kind, shape in (("x", 1, [field(1, [field(1, 4)])]), ("c", 9, b""))]  # fmt: skip
+    return b"".join([field(1, 9), field(8, [field(2, 18)]), field(7, graph + inputs)])
+
+
+def test_nested_branches():
+    for depth, code, sentence in ((10, 0, ""), (100, 3, "nested more than 100 deep"), (3000, 3, "nested more than 100 deep")):
+        with open("nested.onnx", "wb") as file:
+            file.write(branches(depth))
+        done = stridec("check nested.onnx", code)
+        expect(sentence in done.stderr, f"{depth}: {done.stderr}")
+    os.remove("nested.onnx")
+
+
+def test_sizes():
+    """Inputs of sizes that 64 bits do not hold."""
+    for dims in ([2**63 - 1], [2**62, 4], [2**31] * 3, [2**40, 0, 2**40]):
+        made = models.model([models.helper.make_node("Neg", ["x"], ["y"])], [models.value("x", dims)], [models.value("y", None)])
+        with open("sized.onnx", "wb") as file:
+            file.write(made.SerializeToString())
+        done = stridec("compile sized.onnx -o sized.so")
+        expect(done.returncode == 4 and "error[size-overflow]" in done.stderr, f"{dims}: {done.returncode}: {done.stderr}")
+    os.remove("sized.onnx")
+
+
+TESTS = [test_graphs, test_altered_graphs, test_tuning_databases, test_nested_branches, test_sizes]
