@@ -138,6 +138,7 @@ class Body {
     std::optional<sym::Expr> stride;  // 0: the same for all lanes
     std::vector<int64_t> spread;      // less than the width
     std::string lanes;
+    std::string first, last;  // beside `lanes`, of the first and the last one, where grows_by_at_most_one()
     std::string element(const std::string& l,
                         const std::string& stride_text) const;  // of lane l, a C expression
   };

@@ -286,6 +286,12 @@ Body::Address Body::address_of(const loop::Access& access) {
       return out;
     }
   }
+  if (!bound && loop::grows_by_at_most_one(offset, lane())) {
+    const auto at = [&](int64_t l) {
+      return scalar_text(sym::simplify(sym::substitute(offset, lane(), l), facts_));
+    };
+    out.first = at(0), out.last = at(width_ - 1);
+  }
   const Expr c = canonical(offset);
   out.base = "0";
   out.lanes = text_.fresh("o");
@@ -399,8 +405,24 @@ void Body::print_load(const loop::Load& load) {
     text_.line(declaration);
     declaration.clear();
     if (!mask.condition.empty()) text_.open(cat("if (", mask.condition, ")"));
+    const bool run = !at.first.empty() && (bits.empty() || text_.target().avx512);
+    if (run) {
+      const std::string first = text_.fresh("o");
+      text_.line(cat("const i64 ", first, " = ", at.first, ";"));
+      text_.open(cat("if (", at.last, " - ", first, " == ", width_ - 1, ")"));
+      if (bits.empty()) {
+        text_.line(cat(raw, " = *(const ", text_.unaligned_type(dtype, width_), "*)(", at.pointer, " + ",
+                       first, ");"));
+      } else {
+        text_.use(cat("mload.", text_.storage_type(dtype)), width_);
+        text_.line(cat(raw, " = sd_mload", width_, "(", at.pointer, " + ", first, ", ", bits, ");"));
+      }
+      text_.close();
+      text_.open("else");
+    }
     text_.line("#pragma clang loop unroll(full)");
     text_.line(assign);
+    if (run) text_.close();
     if (!mask.condition.empty()) text_.close();
   }
   if (!declaration.empty()) {

@@ -1,6 +1,7 @@
 #include "compiler/loop/lanes.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace stridec::loop {
 
@@ -27,5 +28,53 @@ std::optional<Spread> spread_of(Expr offset, Expr var, int width, const sym::Fac
   out.base = out.base + least;
   return out;
 }
+
+namespace {
+
+// Bounds of an expression's difference from one lane to the next; infinite where nothing is known.
+struct Step {
+  double least = -HUGE_VAL, most = HUGE_VAL;
+};
+
+Step step_of(sym::Expr expr, sym::Expr lane) {
+  if (expr == lane) return {1, 1};
+  if (!sym::depends_on(expr, lane)) return {0, 0};
+  switch (expr.op()) {
+    case sym::Op::kAdd: {
+      Step sum{0, 0};
+      for (const sym::Expr& term : expr.args()) {
+        const Step s = step_of(term, lane);
+        sum = {sum.least + s.least, sum.most + s.most};
+      }
+      return sum;
+    }
+    case sym::Op::kMul: {
+      const auto factor = sym::as_const(expr.arg(0));
+      if (!factor || expr.args().size() != 2) return {};
+      const Step s = step_of(expr.arg(1), lane);
+      const double k = static_cast<double>(*factor), a = k * s.least, b = k * s.most;
+      return {std::min(a, b), std::max(a, b)};
+    }
+    case sym::Op::kMin:
+    case sym::Op::kMax: {
+      Step all{HUGE_VAL, -HUGE_VAL};
+      for (const sym::Expr& arg : expr.args()) {
+        const Step s = step_of(arg, lane);
+        all = {std::min(all.least, s.least), std::max(all.most, s.most)};
+      }
+      return all;
+    }
+    case sym::Op::kMod: {  // what grows falls back, and never jumps ahead
+      const Step s = step_of(expr.arg(0), lane);
+      if (s.least < 0 || sym::depends_on(expr.arg(1), lane)) return {};
+      return {-HUGE_VAL, s.most};
+    }
+    default: return {};
+  }
+}
+
+}  // namespace
+
+bool grows_by_at_most_one(sym::Expr offset, sym::Expr lane) { return step_of(offset, lane).most <= 1; }
 
 }  // namespace stridec::loop

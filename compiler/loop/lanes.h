@@ -20,4 +20,9 @@ sym::Expr strip();  // an index variable: the number of a vector along the lanes
 // Nothing where the distance between two lanes is no constant.
 std::optional<Spread> spread_of(sym::Expr offset, sym::Expr var, int width, const sym::Facts& facts);
 
+// Does the offset grow by at most one from each lane to the next, wherever its clamps and remainders turn? Then lanes whose
+// last is as far from the first as there are lanes between them are neighbours in memory: one comparison tells a vector load
+// from a gather.
+bool grows_by_at_most_one(sym::Expr offset, sym::Expr lane);
+
 }  // namespace stridec::loop

@@ -208,10 +208,17 @@ Inferred pad_shape(Builder& b, const Node& node) {
   return {{{b.dtype(node.inputs[0]), shape}}, {}};
 }
 
-sym::Expr source_index(const std::string& mode, sym::Expr i, sym::Expr size, const sym::Facts& facts) {
+// Of position i of the input, from -before to size + after.
+sym::Expr source_index(const std::string& mode, sym::Expr i, sym::Expr size, sym::Expr before,
+                       sym::Expr after, const sym::Facts& facts) {
   if (mode == "edge") return sym::max(sym::min(i, size - 1), 0);
   if (mode == "wrap") return sym::mod(i, size);
   // reflect: back and forth without repeating the edge, period 2 (size - 1)
+  if (facts.holds(sym::lt(before, size)) &&
+      facts.holds(sym::lt(after, size))) {  // one turn at each end at most
+    const sym::Expr from_start = sym::max(i, -i);
+    return sym::min(from_start, 2 * (size - 1) - from_start);
+  }
   const sym::Expr period = facts.holds(sym::ge(size, 2)) ? 2 * (size - 1) : sym::max(2 * (size - 1), 1);
   const sym::Expr m = sym::mod(i, period);
   return sym::select(sym::lt(m, size), m, period - m);
@@ -229,7 +236,9 @@ void pad_lower(Lowering& l, const Node& node) {
     std::vector<sym::Expr> source;
     for (size_t i = 0; i < at.size(); ++i) {
       const bool whole = before[i].is_const(0) && after[i].is_const(0);
-      source.push_back(whole ? at[i] : source_index(mode, at[i] - before[i], from.shape[i], l.facts()));
+      source.push_back(
+          whole ? at[i]
+                : source_index(mode, at[i] - before[i], from.shape[i], before[i], after[i], l.facts()));
     }
     n.store(to, at, n.load(from, source));
     n.finish(&l.steps());

@@ -376,3 +376,35 @@ TEST_CASE("comparisons of 16-bit floats") {
   check(b.program, {t}, 0);
   for (int width : {4, 16, 64}) check_program(vectorised(b.program, width), {t});
 }
+
+TEST_CASE("clamped, turning and repeating offsets: neighbours as one load, others each by itself") {
+  for (DType dtype : {DType::kU8, kF32, DType::kF64}) {
+    CAPTURE(name(dtype));
+    ProgramBuilder b;
+    const int64_t size = 41, before = 9, count = size + 2 * before;
+    const HostTensor t = random_tensor(dtype, {2, size}, 5);
+    const View x = b.input("x", dtype, {2, size});
+    const std::vector<std::function<Expr(Expr)>> places = {
+        [&](Expr i) { return sym::max(sym::min(i, size - 1), 0); },
+        [&](Expr i) { return sym::mod(i, size); },
+        [&](Expr i) { return sym::min(sym::max(i, -i), 2 * (size - 1) - sym::max(i, -i)); },
+        [&](Expr i) { return sym::min(sym::max(i, -i), 2 * (size - 1) - sym::max(i, -i)) * -1 + (size - 1); },
+        [&](Expr i) { return sym::mod(i, 5); },
+    };
+    const View padded =
+        *pad(x, {0, 3}, {0, 4}, is_float(dtype) ? float_scalar(dtype, 2) : int_scalar(dtype, 2));
+    for (size_t k = 0; k < places.size(); ++k) {
+      const View y = b.output(cat("y", k), dtype, {2, count}), z = b.output(cat("z", k), dtype, {2, count});
+      NestBuilder n = b.nest(cat("n", k));
+      const Expr row = n.dim(2), i = n.dim(count), at = places[k](i - before);
+      n.store(y, {row, i}, n.load(x, {row, at}));
+      n.store(z, {row, i}, n.load(padded, {row, at + 2}));  // of some lanes alone
+      n.finish();
+    }
+    check(b.program, {t});
+    for (int width : {4, 8, 16, 32}) {
+      check_program(vectorised(b.program, width), {t});
+      check_program(vectorised(b.program, width), {t}, {0, "x86-64-v3", {}});
+    }
+  }
+}

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "compiler/sym/text.h"
+
 using namespace stridec;
 using namespace stridec::loop;
 
@@ -33,4 +35,17 @@ TEST_CASE("lanes at no constant distance have no spread") {
   CHECK(!spread(sym::floordiv(c, 3), 8));  // a vector may begin in the middle of a group
   CHECK(!spread(sym::max(c - 5, 0), 8));   // where it clamps
   CHECK(!spread(sym::floordiv(c, sym::var("n")), 8));
+}
+
+TEST_CASE("offsets that grow by at most one from lane to lane") {
+  using sym::Expr;
+  const Expr lane = sym::var("%lane"), i = sym::var("%i"), n = sym::var("n");
+  const Expr at = i + lane;
+  for (const Expr& offset : {sym::max(sym::min(at - 3, n - 1), 0), sym::mod(at + 5, n), n * i + at,
+                             sym::min(sym::max(at, -at), 2 * n - sym::max(at, -at)), sym::mod(at, 8) - 3})
+    CHECK_MESSAGE(grows_by_at_most_one(offset, lane), sym::to_string(offset));
+  for (const Expr& offset :
+       {2 * at, n * lane, 7 - sym::mod(at, 8), sym::mod(-at, 8), sym::floordiv(at, 2),
+        sym::select(sym::lt(at, n), at, 0), sym::mod(2 * lane, n), lane + sym::min(at, n)})
+    CHECK_MESSAGE(!grows_by_at_most_one(offset, lane), sym::to_string(offset));
 }
