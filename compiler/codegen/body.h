@@ -100,6 +100,7 @@ class Body {
   const sym::Facts& facts() const { return facts_; }
 
   // ---- words of statements, for templates ----
+  std::string stored_fill(const loop::Load& load);  // what a load gives where it is masked off, as memory has it
   // A value as it lies in memory, and back.
   std::string to_storage(const std::string& text, DType dtype, int width);
   std::string to_storage(const CValue& value, DType dtype);  // a scalar

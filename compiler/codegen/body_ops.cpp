@@ -143,6 +143,10 @@ void Body::set_stored(loop::ValueId id, const std::string& vector, DType dtype) 
   define(id, from_storage(vector, dtype, width_), width_);
 }
 
+std::string Body::stored_fill(const loop::Load& load) {
+  return to_storage(literal(load.fill), load.fill.dtype, 1);
+}
+
 std::string Body::to_storage(const CValue& value, DType dtype) {
   return !value.stored.empty() && value.dtype == dtype ? value.stored : to_storage(value.text, dtype, 1);
 }

@@ -9,6 +9,7 @@
 #include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/choose_cuda_contraction.h"
 #include "compiler/schedule/choose_flash.h"
+#include "compiler/schedule/choose_points.h"
 #include "compiler/schedule/order_weights.h"
 #include "compiler/schedule/schedule.h"
 
@@ -16,8 +17,7 @@ namespace stridec::schedule {
 namespace {
 
 // Neighbouring dims that every access walks through in step become one.
-LoopPlan merged(const loop::Program& program, const loop::Nest& nest) {
-  LoopPlan plan;
+LoopPlan merged(const loop::Program& program, const loop::Nest& nest, LoopPlan plan) {
   loop::Nest now = reshaped(program, nest, plan);
   for (size_t d = now.dims.size(); d-- > 1;)
     if (can_merge(program, now, now.dims[d - 1].var, now.dims[d].var)) {
@@ -154,7 +154,14 @@ void choose_gpu(loop::Program& program, const GpuTarget& target) {
         nest.schedule = std::move(*contraction);
         return;
       }
-      LoopPlan plan = merged(program, nest);
+      LoopPlan plan;
+      plan.reorder = memory_order(program, reshaped(program, nest, plan));
+      plan.points = neighbouring_points(program, reshaped(program, nest, plan), target);
+      if (!plan.points.empty()) {
+        nest.schedule.directives = directives(plan);
+        return;
+      }
+      plan = merged(program, nest, plan);
       const loop::Nest now = reshaped(program, nest, plan);
       plan.tile = tile_of(program, now);
       if (!plan.tile) choose_team(program, now, target, plan);

@@ -6,7 +6,10 @@
 #include "compiler/base/text.h"
 #include "compiler/kernels/cuda_matrix.h"
 #include "compiler/kernels/gemm_plan.h"
+#include "compiler/loop/analysis.h"
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/schedule.h"
 
 namespace stridec::schedule {
 namespace {
@@ -88,6 +91,33 @@ std::vector<loop::NestId> launched_nests(const loop::Program& program) {
   return launched;
 }
 
+struct Turn {
+  loop::ValueId result;
+  BufferId from;
+  Order order;
+};
+
+// Weights in windows of several neighbouring points (schedule.h): the points' vectors run along their last dim.
+void order_window(loop::Program& program, loop::NestId id, Copies& made) {
+  const loop::Nest& nest = program[id];
+  if (!nest.schedule.kernel.empty()) return;
+  const LoopPlan plan = parse_plan(nest.schedule);
+  if (plan.points.empty()) return;
+  const sym::Facts facts = loop::facts_of(program, nest);
+  std::vector<Turn> turns;
+  for (const loop::Stmt& stmt : nest.body)
+    if (const loop::Block* block = loop::body_of(stmt))
+      for (const loop::Stmt& inner : *block) {
+        const auto* load = std::get_if<loop::Load>(&inner.node);
+        if (!load || program[load->access.buffer].storage != loop::Storage::kWeight) continue;
+        const auto stride = loop::stride_of(program, load->access, plan.points[0].dim, facts);
+        if (stride && (stride->is_const(0) || stride->is_const(1))) continue;
+        if (const auto order = wanted(program, load->access, {plan.points[0].dim}))
+          turns.push_back({load->result, load->access.buffer, *order});
+      }
+  for (const Turn& t : turns) turn(program, id, t.result, t.from, t.order, made);
+}
+
 }  // namespace
 
 void order_staged_weights(loop::Program& program) {
@@ -100,11 +130,6 @@ void order_staged_weights(loop::Program& program) {
     const sym::Facts facts = kernels::facts_in(program, program[id], *contraction);
     const kernels::Factor& b =
         contraction->factors[contraction->factors[0].vars.contains(plan.columns[0]) ? 0 : 1];
-    struct Turn {
-      loop::ValueId result;
-      BufferId from;
-      Order order;
-    };
     std::vector<Turn> turns;
     for (const loop::Stmt* stmt : b.slice) {
       const auto* load = std::get_if<loop::Load>(&stmt->node);
@@ -122,7 +147,10 @@ void order_staged_weights(loop::Program& program) {
 void order_weights(loop::Program& program) {
   Copies made;
   for (loop::NestId id : launched_nests(program)) {
-    if (!kernels::is_matrix(program[id].schedule)) continue;
+    if (!kernels::is_matrix(program[id].schedule)) {
+      order_window(program, id, made);
+      continue;
+    }
     const kernels::MatrixPlan plan = kernels::to_matrix_plan(program[id].schedule);
     const auto contraction = kernels::match_contraction(program[id]);
     if (!contraction) continue;

@@ -8,7 +8,7 @@ namespace stridec::schedule {
 // Where a factor of a nest with a matrix schedule (kernels/cuda_matrix.h) is a weight that is contiguous neither along
 // the depth nor along its rows, as a convolution's [out, in, r, s] is: a copy of the weight, made by a nest of
 // Program::prepack, whose last dims are the dims of the depth in the schedule's order. Nests that want the same copy
-// share it.
+// share it. Likewise weights in windows of several neighbouring points (schedule.h), with the points' vectors last.
 void order_weights(loop::Program& program);
 
 // The same for the CPU's matrix products that compute a factor from weights on the way to scratch (few bits, scales of

@@ -74,7 +74,9 @@ Expr offset_of(const loop::Program& program, const loop::Access& access) {
 LoopPlan parse_plan(const loop::Schedule& schedule) {
   LoopPlan plan;
   for (const loop::Directive& d : schedule.directives) {
-    if (d.name == "merge")
+    if (d.name == "reorder")
+      plan.reorder = dims(d);
+    else if (d.name == "merge")
       plan.reshapes.push_back({dims(d), {}});
     else if (d.name == "split")
       plan.reshapes.push_back({{}, LoopPlan::Split{dim(d, 0), number(d, 1)}});
@@ -90,6 +92,8 @@ LoopPlan parse_plan(const loop::Schedule& schedule) {
       plan.columns = dim(d, 0);
     else if (d.name == "tile")
       plan.tile.emplace(dim(d, 0), dim(d, 1));
+    else if (d.name == "points")
+      plan.points.push_back({dim(d, 0), number(d, 1)});
     else if (d.name == "order")
       plan.order = dims(d);
     else if (d.name == "vectorize")
@@ -111,6 +115,7 @@ std::vector<loop::Directive> directives(const LoopPlan& plan) {
     for (const Expr& e : list) args.push_back(e.name());
     return args;
   };
+  if (!plan.reorder.empty()) out.push_back({"reorder", names(plan.reorder)});
   for (const LoopPlan::Reshape& r : plan.reshapes)
     out.push_back(r.split ? loop::Directive{"split", {r.split->dim.name(), cat(r.split->factor)}}
                           : loop::Directive{"merge", names(r.merge)});
@@ -120,6 +125,7 @@ std::vector<loop::Directive> directives(const LoopPlan& plan) {
   if (plan.team != 1) out.push_back({"team", {cat(plan.team)}});
   if (plan.columns) out.push_back({"columns", {plan.columns->name()}});
   if (plan.tile) out.push_back({"tile", {plan.tile->first.name(), plan.tile->second.name()}});
+  for (const LoopPlan::Split& p : plan.points) out.push_back({"points", {p.dim.name(), cat(p.factor)}});
   if (!plan.order.empty()) out.push_back({"order", names(plan.order)});
   for (const auto& [var, width] : plan.width) out.push_back({"vectorize", {var.name(), cat(width)}});
   for (const auto& [var, count] : plan.accumulators)
@@ -157,6 +163,12 @@ loop::Nest reshaped(const loop::Program& program, const loop::Nest& nest, const 
     if (!out.dims[d].extent.is_const(1)) continue;
     substitute_everywhere(out, out.dims[d].var, 0, facts_of_dims(program, out));
     out.dims.erase(out.dims.begin() + static_cast<std::ptrdiff_t>(d));
+  }
+  if (!plan.reorder.empty()) {
+    std::vector<loop::Dim> dims;
+    for (const Expr& var : plan.reorder) dims.push_back(out.dims[position(out, var)]);
+    STRIDEC_CHECK(dims.size() == out.dims.size(), "reorder names every dim once");
+    out.dims = std::move(dims);
   }
   for (const LoopPlan::Reshape& reshape : plan.reshapes) {
     if (reshape.split) {

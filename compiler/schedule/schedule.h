@@ -1,5 +1,6 @@
 // The directives of a Schedule that the general loop emitters obey, and what they do to a nest.
 //
+//   reorder %i %j ...  the parallel dims in this order; legal where no point updates what another one touches
 //   merge %i %j ...    neighbouring parallel dims become one, named after the last; legal where no access can tell
 //   split %i N         %i becomes %i.o of extent/N and %i.i of N, next to each other; N divides the extent
 //   tasks %i %j ...    parallel dims whose points are handed out to threads, outermost first; the others are loops
@@ -10,12 +11,14 @@
 //   columns %j         with team N: the team's points are neighbours along %j, and its threads a grid of columns and rows
 //   tile %a %b         on a GPU: a block does a tile of neighbouring points; what is contiguous along %b is loaded so, and
 //                      turned in shared memory to run along %a
+//   points %c N        on a GPU: a thread does N neighbouring points along %c, first by vectors, then (a second one of
+//                      these) along another dim, where points share what they load
 //   order %k %l ...    the loops within a task, outermost first (as written)
 //   vectorize %k W     lanes along %k: a parallel dim (then the innermost loop of a task), or a dim of a for or reduce
 //   accumulators %k N  vectors of partial results of a reduce with lanes along %k
 //   transpose %k N     with lanes along another dim: loads whose unit stride is %k go through N x W blocks in registers
 //
-// merge and split come first and are carried out on a copy of the nest; the rest names dims of the result.
+// reorder, merge and split come first and are carried out on a copy of the nest; the rest names dims of the result.
 #pragma once
 
 #include <map>
@@ -37,6 +40,7 @@ struct LoopPlan {
   template <class T>
   using PerDim = std::map<sym::Expr, T, sym::ExprLess>;
 
+  Dims reorder;
   // Merges and splits, in order; exactly one of the two is set.
   struct Reshape {
     Dims merge;
@@ -49,6 +53,7 @@ struct LoopPlan {
   int team = 1;
   std::optional<sym::Expr> columns;
   std::optional<std::pair<sym::Expr, sym::Expr>> tile;
+  std::vector<Split> points;
   Dims order;
   PerDim<int> width;
   PerDim<int> accumulators;

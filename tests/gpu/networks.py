@@ -70,8 +70,17 @@ MODES = ("default", "reduce-overhead")
 
 
 def make(name):
+    """The module with seeded weights, and what makes its input. A pass in training mode gives batch normalisations the
+    statistics of their inputs: without it deep networks of random weights answer with zeros."""
     torch.manual_seed(0)
+    torch.backends.mha.set_fastpath_enabled(False)  # a fused operator that has no form in ONNX
     module, example = NETWORKS[name][0]()
+    norms = [part for part in module.modules() if isinstance(part, torch.nn.BatchNorm2d)]
+    if norms:
+        for norm in norms:
+            norm.momentum = None
+        with torch.no_grad():
+            module.train()(example(8))
     return module.eval(), example
 
 
@@ -82,7 +91,7 @@ def build(stridec, folder, name):
         module, example = make(name)
         with torch.no_grad():
             torch.onnx.export(module, (example(2),), source + ".part", input_names=["x"], output_names=["y"],
-                              dynamic_axes={"x": {0: "batch"}}, opset_version=18, dynamo=False)  # fmt: skip
+                              dynamic_shapes=({0: torch.export.Dim("batch", max=64)},), opset_version=18, dynamo=True)  # fmt: skip
         os.replace(source + ".part", source)
     built = {}
     for mode in MODES:
@@ -137,7 +146,7 @@ def main():
     parser.add_argument("--peers", default="default,reduce-overhead", help="modes of torch.compile")
     parser.add_argument("--build", action="store_true")
     parser.add_argument("--folder")
-    flags = parser.parse_args()
+    flags = parser.parse_intermixed_args()
     unknown = [name for name in flags.names if name not in NETWORKS]
     if unknown:
         parser.error(f"no network {', '.join(unknown)}; there are {', '.join(NETWORKS)}")

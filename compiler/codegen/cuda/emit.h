@@ -23,6 +23,9 @@ DeviceNest emit_nest(const loop::Program& program, const loop::Nest& nest, const
 // A thread per point of the parallel dims; loops inside a point run in the thread.
 DeviceNest emit_points(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
 
+// A thread per block of neighbouring points, of nests of small windows; where that does not fit, a thread per point.
+DeviceNest emit_windows(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
+
 // A team of threads (a warp, or a block) per point: the loops of a point are dealt out to its threads, sums meet by
 // shuffles, and what several loops read stays in registers between them.
 DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);

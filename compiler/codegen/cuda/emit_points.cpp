@@ -327,6 +327,7 @@ DeviceNest emit_nest(const loop::Program& program, const loop::Nest& nest, const
   const schedule::LoopPlan plan = schedule::parse_plan(nest.schedule);
   if (plan.tile) return emit_tiles(program, nest, target);
   if (plan.team > 1) return emit_teams(program, nest, target);
+  if (!plan.points.empty()) return emit_windows(program, nest, target);
   return emit_points(program, nest, target);
 }
 

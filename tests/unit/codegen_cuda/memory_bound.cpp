@@ -214,6 +214,77 @@ const Program kPadded = {"a transpose of a padded matrix", R"(  input x T [d0, d
       store y[%i, %j] %0
 )"};
 
+const Program kDepthwise = {"a convolution of each channel by itself", R"(  input x T [d0, d1, d2, d3] ordinal 0
+  input w T [3, 3, d3] ordinal 1
+  input b f32 [d3] ordinal 2
+  output y T [d0, d1, d2, d3] ordinal 0
+  inputs (x, w, b)
+  outputs (y)
+  steps
+    nest 0 depthwise (%n<d0, %c<d3, %y<d1, %x<d2)
+      %0 : f32 = reduce sum (%r<3, %s<3)
+        %1 : T = load x[%n, %y + %r - 1, %x + %s - 1, %c] if %y + %r <= d1 && %x + %s <= d2 && 1 <= %y + %r && 1 <= %x + %s else 0
+        %2 : f32 = cast %1
+        %3 : T = load w[%r, %s, %c]
+        %4 : f32 = cast %3
+        %5 : f32 = mul %2 %4
+        yield %5
+      %6 : f32 = load b[%c]
+      %7 : f32 = add %0 %6
+      %8 : T = cast %7
+      store y[%n, %y, %x, %c] %8
+)"};
+
+const Program kStrided = {"a strided, dilated one with a tap weight for all channels, and the largest of a window", R"(
+  input x T [d0, d1, d2, d3] ordinal 0
+  input w T [2, 3] ordinal 1
+  output y T [d0, (d1 - 1) // 2, (d2 - 1) // 2, d3] ordinal 0
+  output z T [d0, (d1 - 1) // 2, (d2 - 1) // 2, d3] ordinal 1
+  inputs (x, w)
+  outputs (y, z)
+  steps
+    nest 0 strided (%n<d0, %c<d3, %y<(d1 - 1) // 2, %x<(d2 - 1) // 2)
+      %0 : T = reduce sum (%r<2, %s<3)
+        %1 : T = load x[%n, 2 * %y + 2 * %r, 2 * %x + %s, %c]
+        %2 : T = load w[%r, %s]
+        %3 : T = mul %1 %2
+        yield %3
+      %4 : T = reduce max (%t<3, %u<2)
+        %5 : T = load x[%n, 2 * %y + %t, 2 * %x + %u - 1, %c] if 1 <= 2 * %x + %u else 3
+        yield %5
+      store y[%n, %y, %x, %c] %0
+      store z[%n, %y, %x, %c] %4
+)"};
+
+const Program kWhere = {"where the largest of a window is, counted along the channels", R"(
+  input x T [d0, d1, d2] ordinal 0
+  output y i32 [d0, d1 - 2, d2] ordinal 0
+  inputs (x)
+  outputs (y)
+  steps
+    nest 0 where (%n<d0, %i<d1 - 2, %c<d2)
+      %0 : T, %1 : i64 = reduce argmax (%s<3)
+        %2 : T = load x[%n, %i + %s, %c]
+        %3 : i64 = index (%i + %s) * 1000 + %c
+        yield %2 %3
+      %4 : i32 = cast %1
+      store y[%n, %i, %c] %4
+)"};
+
+TEST_CASE("windows of neighbouring points") {
+  for (const char* dtype : {"f16", "bf16", "f32"})
+    for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{
+             {1, 5, 7, 16}, {2, 4, 9, 24}, {1, 1, 2, 8}, {1, 3, 4, 19}, {1, 0, 4, 8}, {0, 3, 3, 8}})
+      check(kDepthwise, dtype, {shape});
+  for (const char* dtype : {"f16", "f32", "f64", "i8", "i32"})
+    for (const std::vector<int64_t>& shape :
+         std::vector<std::vector<int64_t>>{{2, 9, 15, 16}, {1, 8, 12, 40}, {1, 5, 6, 6}, {3, 3, 3, 32}})
+      for (const bool fixed : {false, true}) check(kStrided, dtype, {shape, fixed});
+  for (const char* dtype : {"f16", "f32"})
+    for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{2, 8, 16}, {1, 5, 8}, {3, 3, 5}})
+      for (const bool fixed : {false, true}) check(kWhere, dtype, {shape, fixed});
+}
+
 TEST_CASE("columns") {
   for (const char* dtype : {"f16", "bf16", "f32", "f64", "i32", "u8"})
     for (const std::vector<int64_t>& shape :

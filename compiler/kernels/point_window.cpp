@@ -1,0 +1,71 @@
+#include "compiler/kernels/point_window.h"
+
+#include <set>
+
+#include "compiler/loop/walk.h"
+
+namespace stridec::kernels {
+
+std::optional<PointWindow> match_point_window(const loop::Program& program, const loop::Nest& nest) {
+  PointWindow out;
+  auto plain = [&](const loop::Stmt& stmt) {
+    if (loop::body_of(stmt) || std::holds_alternative<loop::Bind>(stmt.node)) return false;
+    const auto* store = std::get_if<loop::Store>(&stmt.node);
+    if (store && store->update) return false;
+    const loop::Access* access = loop::access_of(stmt);
+    return !access || program[access->buffer].storage != loop::Storage::kLocal;
+  };
+  for (const loop::Stmt& stmt : nest.body) {
+    const auto* reduce = std::get_if<loop::Reduce>(&stmt.node);
+    if (!reduce) {
+      if (!plain(stmt)) return std::nullopt;
+      continue;
+    }
+    int64_t taps = 1;
+    for (const loop::Dim& dim : reduce->dims) {
+      const int64_t extent = sym::as_const(dim.extent).value_or(kMostTaps + 1);
+      if (extent < 1 || extent > kMostTaps || (taps *= extent) > kMostTaps) return std::nullopt;
+    }
+    std::set<uint32_t> own;
+    bool closed = true;
+    for (const loop::Stmt& inner : reduce->body) {
+      if (!plain(inner) || std::holds_alternative<loop::Store>(inner.node)) return std::nullopt;
+      loop::for_each_use(inner, [&](loop::ValueId id) { closed = closed && own.contains(id.value); });
+      loop::for_each_result(inner, [&](loop::ValueId id) { own.insert(id.value); });
+      if (const auto* load = std::get_if<loop::Load>(&inner.node)) out.loads.push_back(load);
+    }
+    for (loop::ValueId id : reduce->yields) closed = closed && own.contains(id.value);
+    if (!closed) return std::nullopt;
+    out.reduces.push_back(reduce);
+  }
+  if (out.reduces.empty() || out.loads.empty()) return std::nullopt;
+  return out;
+}
+
+std::vector<std::vector<int64_t>> taps_of(const loop::Reduce& reduce) {
+  std::vector<std::vector<int64_t>> taps = {{}};
+  for (const loop::Dim& dim : reduce.dims) {
+    std::vector<std::vector<int64_t>> next;
+    for (const std::vector<int64_t>& tap : taps)
+      for (int64_t k = 0; k < dim.extent.value(); ++k) {
+        next.push_back(tap);
+        next.back().push_back(k);
+      }
+    taps = std::move(next);
+  }
+  return taps;
+}
+
+loop::Access access_at(const loop::Access& access, const loop::Reduce& reduce, const std::vector<int64_t>& tap,
+                       sym::Expr var, int64_t shift, const sym::Facts& facts) {
+  auto moved = [&](sym::Expr e) {
+    for (size_t d = 0; d < tap.size(); ++d) e = sym::substitute(e, reduce.dims[d].var, tap[d]);
+    if (shift) e = sym::substitute(e, var, var + shift);
+    return sym::simplify(e, facts);
+  };
+  loop::Access out{.buffer = access.buffer, .index = {}, .mask = moved(access.mask)};
+  for (sym::Expr index : access.index) out.index.push_back(moved(index));
+  return out;
+}
+
+}  // namespace stridec::kernels

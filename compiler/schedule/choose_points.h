@@ -1,0 +1,20 @@
+// Which neighbouring points of a nest a GPU's thread does at once.
+#pragma once
+
+#include "compiler/base/gpu_target.h"
+#include "compiler/loop/program.h"
+#include "compiler/schedule/schedule.h"
+
+namespace stridec::schedule {
+
+// The nest's dims as its stores run through memory, the dim with the smallest step last, so that threads that are
+// neighbours write neighbours. Empty: they are so, or order matters.
+LoopPlan::Dims memory_order(const loop::Program& program, const loop::Nest& nest);
+
+// For a nest of small windows (kernels/point_window.h): vectors along the dim that is contiguous in memory, and a few
+// points along one that windows slide over, where neighbours share most of what they load. Empty for other nests.
+// Weights may have another order: theirs is ours to choose (order_weights.h).
+std::vector<LoopPlan::Split> neighbouring_points(const loop::Program& program, const loop::Nest& nest,
+                                                 const GpuTarget& target);
+
+}  // namespace stridec::schedule
