@@ -95,7 +95,7 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   if (!schedule_all(schedule::loop_passes())) return stopped();
   for (const GpuTarget& target : targets.gpus) {
     auto& variant = made.gpu_variants.emplace_back(codegen::cuda::Variant{target, programs[0].program});
-    if (!runner.run(schedule::gpu_passes(), variant.program, target.name, target)) return stopped();
+    if (!runner.run(schedule::gpu_passes(), variant.program, target.name, target, factors)) return stopped();
   }
   if (!targets.cpus.empty() && !schedule_all(schedule::cpu_loop_passes())) return stopped();
   for (const CpuTarget& target : targets.cpus) {

@@ -9,6 +9,7 @@
 #include "compiler/schedule/delinearize.h"
 #include "compiler/schedule/layout.h"
 #include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/narrow_storage.h"
 #include "compiler/schedule/padding.h"
 #include "compiler/schedule/phases.h"
 #include "compiler/schedule/split_reduction.h"
@@ -52,11 +53,15 @@ constexpr Pass<Program, const CpuTarget&, const Chosen&> kCpuPasses[] = {
      [](Program& program, const CpuTarget&, const Chosen&) { plan_memory(program, InPlace::kSums); }},
 };
 
-constexpr Pass<Program, const GpuTarget&> kGpuPasses[] = {
-    {"gpu chains", "attention becomes one kernel, whose scores stay in registers", chain_gpu},
-    {"gpu schedules", "templates, teams of threads and vectors for each nest", choose_gpu},
+constexpr Pass<Program, const GpuTarget&, DType> kGpuPasses[] = {
+    {"gpu chains", "attention becomes one kernel, whose scores stay in registers",
+     [](Program& program, const GpuTarget& target, DType) { chain_gpu(program, target); }},
+    {"gpu storage", "what kernels pass on is stored in the type that products take (--precision)",
+     [](Program& program, const GpuTarget&, DType factors) { narrow_storage(program, factors); }},
+    {"gpu schedules", "templates, teams of threads and vectors for each nest",
+     [](Program& program, const GpuTarget& target, DType) { choose_gpu(program, target); }},
     {"gpu memory", "where each scratch buffer lives",
-     [](Program& program, const GpuTarget&) { plan_memory(program); }},
+     [](Program& program, const GpuTarget&, DType) { plan_memory(program); }},
 };
 
 void verify(const Program& program, std::string_view) { loop::verify(program); }
@@ -85,8 +90,8 @@ const PassList<Program, const CpuTarget&, const Chosen&>& cpu_passes() {
   return kList;
 }
 
-const PassList<Program, const GpuTarget&>& gpu_passes() {
-  static const PassList<Program, const GpuTarget&> kList = {
+const PassList<Program, const GpuTarget&, DType>& gpu_passes() {
+  static const PassList<Program, const GpuTarget&, DType> kList = {
       .stage = "scheduling", .origin = {}, .rows = kGpuPasses, .verify = verify, .print = print};
   return kList;
 }

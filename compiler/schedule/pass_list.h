@@ -16,6 +16,7 @@ namespace stridec::schedule {
 const PassList<loop::Program, std::vector<Decision>*>& loop_passes();
 const PassList<loop::Program, std::vector<Decision>*>& cpu_loop_passes();
 const PassList<loop::Program, const CpuTarget&, const Chosen&>& cpu_passes();
-const PassList<loop::Program, const GpuTarget&>& gpu_passes();
+// The last argument: what products take (--precision), f32 where they take what the model says.
+const PassList<loop::Program, const GpuTarget&, DType>& gpu_passes();
 
 }  // namespace stridec::schedule
