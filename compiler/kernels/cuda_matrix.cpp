@@ -22,6 +22,13 @@ constexpr std::pair<std::string_view, std::vector<sym::Expr> MatrixPlan::*> kDim
     {"depth", &MatrixPlan::depth},
 };
 
+int64_t number(const std::string& text) {
+  int64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  STRIDEC_CHECK(value >= 1, text);
+  return value;
+}
+
 }  // namespace
 
 std::span<const MatrixKernel> matrix_kernels() { return kKernels; }
@@ -42,7 +49,23 @@ loop::Schedule to_schedule(const MatrixPlan& plan) {
     if (!directive.args.empty()) schedule.directives.push_back(std::move(directive));
   }
   if (plan.split > 1) schedule.directives.push_back({"split", {std::to_string(plan.split)}});
+  if (plan.small) {
+    loop::Directive below{
+        "below",
+        {std::to_string(plan.small->below), std::string(plan.small->kernel->name), std::to_string(plan.small->split)}};
+    if (plan.small->turned) below.args.push_back("turned");
+    schedule.directives.push_back(std::move(below));
+  }
   return schedule;
+}
+
+MatrixPlan small_plan(const MatrixPlan& plan) {
+  MatrixPlan small = plan;
+  small.kernel = plan.small->kernel;
+  small.split = plan.small->split;
+  if (plan.small->turned) std::swap(small.rows, small.columns);
+  small.small.reset();
+  return small;
 }
 
 MatrixPlan to_matrix_plan(const loop::Schedule& schedule) {
@@ -56,10 +79,17 @@ MatrixPlan to_matrix_plan(const loop::Schedule& schedule) {
       for (const std::string& arg : directive.args) (plan.*dims->second).push_back(sym::parse(arg));
       continue;
     }
+    if (directive.name == "below") {
+      STRIDEC_CHECK(directive.args.size() >= 3, "below");
+      plan.small = {.below = number(directive.args[0]),
+                    .kernel = find_matrix_kernel(directive.args[1]),
+                    .split = number(directive.args[2]),
+                    .turned = directive.args.size() > 3};
+      STRIDEC_CHECK(plan.small->kernel, directive.args[1]);
+      continue;
+    }
     STRIDEC_CHECK(directive.name == "split" && directive.args.size() == 1, directive.name);
-    const std::string& text = directive.args[0];
-    std::from_chars(text.data(), text.data() + text.size(), plan.split);
-    STRIDEC_CHECK(plan.split >= 1, text);
+    plan.split = number(directive.args[0]);
   }
   return plan;
 }

@@ -6,6 +6,8 @@
 //   columns %o       dims of the other, flattened; the last is the one that stores are contiguous along
 //   depth %r %s %c   reduced dims, flattened, in this order
 //   split N          so many blocks of a cluster share the depth of a tile
+//   below P KERNEL N [turned]   products of fewer than P elements have this kernel and split instead; turned: with rows
+//                    and columns exchanged
 #pragma once
 
 #include <optional>
@@ -45,7 +47,15 @@ struct MatrixPlan {
   const MatrixKernel* kernel = nullptr;
   std::vector<sym::Expr> batch, rows, columns, depth;
   int64_t split = 1;
+  struct Small {
+    int64_t below;
+    const MatrixKernel* kernel;
+    int64_t split;
+    bool turned;
+  };
+  std::optional<Small> small;
 };
+MatrixPlan small_plan(const MatrixPlan& plan);  // of one that has a small
 
 bool is_matrix(const loop::Schedule& schedule);
 loop::Schedule to_schedule(const MatrixPlan& plan);

@@ -81,6 +81,7 @@ std::vector<const loop::Access*> loads_of(const Factor& factor) {
 
 struct Shape {
   double batch, rows, columns, depth;
+  bool operator==(const Shape&) const = default;
 };
 
 double cycles(const MatrixPlan& plan, const Shape& s, double element, const GpuTarget& target) {
@@ -118,23 +119,29 @@ double cycles(const MatrixPlan& plan, const Shape& s, double element, const GpuT
   return std::max(busy, memory) + 0.1 * busy;
 }
 
-// Where more than one extent is open, the product may be anything: plans are judged at a large size too.
-constexpr int64_t kLarge = 1024;
+// One schedule serves all sizes: plans are judged at several, each symbol at the smaller of the size and its most.
+constexpr int64_t kSizes[] = {1, 4, 16, 64, 256, 1024, 4096, 16384};
 
-bool is_open(const loop::Nest& nest, const Contraction& contraction) {
-  bool open[3] = {};
-  for (const loop::Dim& dim : nest.dims)
-    for (int side : {0, 1})
-      open[side] |= !dim.extent.is_const() && contraction.factors[side].vars.contains(dim.var) &&
-                    !contraction.factors[1 - side].vars.contains(dim.var);
-  for (const loop::Dim& dim : contraction.reduce->dims) open[2] |= !dim.extent.is_const();
-  return open[0] + open[1] + open[2] > 1;
+// A plan with its cycles at every size that differs from the one before.
+struct Candidate {
+  MatrixPlan plan;
+  bool turned;
+  std::vector<double> cycles;
+};
+
+struct Candidates {
+  std::vector<double> elements;  // of the product, at every size
+  std::vector<Candidate> plans;
+  std::vector<int64_t> sizes;
+};
+
+double mean(const std::vector<double>& cycles) {
+  double sum = 0;
+  for (double c : cycles) sum += std::log(c);
+  return std::exp(sum / static_cast<double>(cycles.size()));
 }
 
-}  // namespace
-
-std::vector<RankedMatrixPlan> matrix_plans(const loop::Program& program, const loop::Nest& nest,
-                                           const GpuTarget& target) {
+Candidates candidates(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
   const auto contraction = kernels::match_contraction(nest);
   if (!contraction || !is_float(contraction->dtype)) return {};
   const sym::Facts facts = kernels::facts_in(program, nest, *contraction);
@@ -177,18 +184,22 @@ std::vector<RankedMatrixPlan> matrix_plans(const loop::Program& program, const l
     const auto* let = std::get_if<loop::Let>(&nest.body[i].node);
     element += kSumStatement * (let ? loop::info(let->op).cost : 2);
   }
-  std::vector<RankedMatrixPlan> plans;
+  Candidates all;
+  std::vector<std::pair<int64_t, Shape>> shapes;  // with sides[wide] as columns
+  for (int64_t size : kSizes) {
+    const Shape shape{points(batch, facts, size), points(sides[1 - wide], facts, size),
+                      points(sides[wide], facts, size), points(depth, facts, size)};
+    if (!shapes.empty() && shapes.back().second == shape) continue;
+    shapes.emplace_back(size, shape);
+    all.sizes.push_back(size);
+    all.elements.push_back(shape.batch * shape.rows * shape.columns);
+  }
   for (const int columns : {wide, 1 - wide}) {
     const int rows = 1 - columns;
     MatrixPlan plan{.batch = vars(batch),
                     .rows = vars(sides[rows]),
                     .columns = vars(sides[columns]),
                     .depth = vars(depth)};
-    const Shape shape{points(batch, facts), points(sides[rows], facts), points(sides[columns], facts),
-                      points(depth, facts)};
-    const Shape large{points(batch, facts), points(sides[rows], facts, kLarge),
-                      points(sides[columns], facts, kLarge), points(depth, facts, kLarge)};
-    const bool open = is_open(nest, *contraction);
     const bool panels =
         !kernels::along_depth(program, contraction->factors[columns], sides[columns], depth, facts);
     for (const MatrixKernel& kernel : kernels::matrix_kernels()) {
@@ -200,41 +211,87 @@ std::vector<RankedMatrixPlan> matrix_plans(const loop::Program& program, const l
       for (int64_t split : {1, 2, 4, 8}) {
         if (kernels::shared_bytes(kernel, split) > target.shared_bytes) continue;
         // Each part of a split has depth enough to be worth the exchange.
-        if (split > 1 && (!target.clusters || bytes == 8 || shape.depth < double(4 * split * kernel.depth)))
+        if (split > 1 && (!target.clusters || bytes == 8 ||
+                          points(depth, facts, kSizes[std::size(kSizes) - 1]) < double(4 * split * kernel.depth)))
           break;
         plan.split = split;
-        const double each = columns == wide ? element : 2 * element, at = cycles(plan, shape, each, target);
-        plans.push_back({plan, open ? std::sqrt(at * cycles(plan, large, each, target)) : at});
+        const bool turned = columns != wide;
+        Candidate& made = all.plans.emplace_back(Candidate{plan, turned, {}});
+        for (auto [size, shape] : shapes) {
+          if (turned) std::swap(shape.rows, shape.columns);
+          made.cycles.push_back(cycles(plan, shape, turned ? 2 * element : element, target));
+        }
       }
     }
   }
-  std::vector<size_t> order(plans.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(), [&](size_t x, size_t y) {
-    return plans[x].cycles != plans[y].cycles ? plans[x].cycles < plans[y].cycles : x < y;
+  return all;
+}
+
+// What the plan costs at sizes from .. to - 1, the geometric mean's logarithm times their number.
+double sum_of_logs(const Candidate& candidate, size_t from, size_t to) {
+  double sum = 0;
+  for (size_t i = from; i < to; ++i) sum += std::log(candidate.cycles[i]);
+  return sum;
+}
+
+const Candidate* best(const Candidates& all, size_t from, size_t to) {
+  return &*std::min_element(all.plans.begin(), all.plans.end(), [&](const Candidate& a, const Candidate& b) {
+    return sum_of_logs(a, from, to) < sum_of_logs(b, from, to);
   });
+}
+
+}  // namespace
+
+std::vector<RankedMatrixPlan> matrix_plans(const loop::Program& program, const loop::Nest& nest,
+                                           const GpuTarget& target) {
+  Candidates all = candidates(program, nest, target);
+  std::vector<std::pair<double, size_t>> order;
+  for (size_t i = 0; i < all.plans.size(); ++i) order.emplace_back(mean(all.plans[i].cycles), i);
+  std::sort(order.begin(), order.end());
   std::vector<RankedMatrixPlan> ranked;
-  for (size_t i : order) ranked.push_back(std::move(plans[i]));
+  for (const auto& [cycles, i] : order) ranked.push_back({std::move(all.plans[i].plan), cycles});
   return ranked;
 }
 
 std::optional<loop::Schedule> choose_cuda_contraction(const loop::Program& program, const loop::Nest& nest,
                                                       const GpuTarget& target) {
-  const std::vector<RankedMatrixPlan> plans = matrix_plans(program, nest, target);
-  if (plans.empty()) return std::nullopt;
+  constexpr double kWorthTwo = 0.1;  // of the time: what a second kernel for small products has to save
+  const Candidates all = candidates(program, nest, target);
+  if (all.plans.empty()) return std::nullopt;
   const auto contraction = kernels::match_contraction(nest);
   const sym::Facts facts = kernels::facts_in(program, nest, *contraction);
   // A thread per point reads both factors from caches: about 8 clocks for 32 products of a warp on each of 4
   // schedulers, and as long as a row of tiles is empty.
-  auto naive = [&](int64_t size) {
-    const double all = points(nest.dims, facts, size);
-    const double work = all * points(contraction->reduce->dims, facts, size);
-    const double threads = std::min(all, 2048.0 * target.multiprocessors);
-    return work / threads * std::max(30.0, threads / target.multiprocessors / 16) + 1500;
-  };
-  const double other = is_open(nest, *contraction) ? std::sqrt(naive(0) * naive(kLarge)) : naive(0);
-  if (other < plans[0].cycles) return std::nullopt;
-  return kernels::to_schedule(plans[0].plan);
+  std::vector<double> naive;
+  for (int64_t size : all.sizes) {
+    const double points_there = points(nest.dims, facts, size);
+    const double work = points_there * points(contraction->reduce->dims, facts, size);
+    const double threads = std::min(points_there, 2048.0 * target.multiprocessors);
+    naive.push_back(work / threads * std::max(30.0, threads / target.multiprocessors / 16) + 1500);
+  }
+  const size_t sizes = all.sizes.size();
+  const Candidate* one = best(all, 0, sizes);
+  if (mean(naive) < mean(one->cycles)) return std::nullopt;
+  // Sizes up to some and those beyond it may have a kernel each.
+  const Candidate *few = nullptr, *many = nullptr;
+  double least = sum_of_logs(*one, 0, sizes) - kWorthTwo * static_cast<double>(sizes);
+  int64_t below = 0;
+  for (size_t at = 1; at < sizes; ++at) {
+    const Candidate *a = best(all, 0, at), *b = best(all, at, sizes);
+    const double sum = sum_of_logs(*a, 0, at) + sum_of_logs(*b, at, sizes);
+    if (sum >= least || !b->plan.kernel->is_tensor()) continue;
+    least = sum;
+    few = a;
+    many = b;
+    below = static_cast<int64_t>(std::sqrt(all.elements[at - 1] * all.elements[at]));
+  }
+  if (!few) return kernels::to_schedule(one->plan);
+  MatrixPlan plan = many->plan;
+  plan.small = {.below = below,
+                .kernel = few->plan.kernel,
+                .split = few->plan.split,
+                .turned = few->turned != many->turned};
+  return kernels::to_schedule(plan);
 }
 
 }  // namespace stridec::schedule

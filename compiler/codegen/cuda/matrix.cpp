@@ -77,13 +77,22 @@ class Emitter {
   // False: a text for any sizes says as much.
   bool has_vectors() const { return a_.vector() || b_.vector() || !epilogue_.aligned().empty(); }
 
-  DeviceChoice emit(const GpuTarget& target, bool last) {
+  // `below`: the choice is for products of fewer elements.
+  DeviceChoice emit(const GpuTarget& target, bool last, std::optional<int64_t> below = {}) {
     DeviceChoice choice;
     if (!last) {
-      choice.aligned = epilogue_.aligned();
+      std::vector<loop::BufferId> aligned = epilogue_.aligned();
       for (const MatrixSide* side : {&a_, &b_})
-        if (side->buffer()) choice.aligned.push_back(*side->buffer());
+        if (side->buffer()) aligned.push_back(*side->buffer());
+      // What memory planning places lies on multiples of 64 bytes; the caller's tensors need not.
+      for (loop::BufferId id : aligned) {
+        const loop::Storage storage = f_.program[id].storage;
+        if (storage == loop::Storage::kInput || storage == loop::Storage::kOutput) choice.aligned.push_back(id);
+      }
       std::vector<Expr> conditions = {a_.condition(), b_.condition(), epilogue_.condition()};
+      if (below)
+        conditions.push_back(
+            sym::lt(extent_of(f_.batch) * extent_of(f_.rows) * extent_of(f_.columns), *below));
       for (const Dims* dims : {&f_.rows, &f_.columns, &f_.depth})
         conditions.push_back(sym::le(extent_of(*dims), kNarrow));
       choice.condition = sym::simplify(sym::logical_and(conditions), f_.program.facts);
@@ -298,20 +307,29 @@ std::string mma_declarations(DType dtype) { return std::string(kMma) + mma_text(
 
 // Elements that go through registers want a small tile.
 DeviceNest emit_matrix(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
-  const MatrixKernel& kernel = *kernels::find_matrix_kernel(nest.schedule.kernel);
+  const kernels::MatrixPlan plan = kernels::to_matrix_plan(nest.schedule);
+  const MatrixKernel& kernel = *plan.kernel;
   const MatrixKernel& general = kernel.is_tensor() ? *kernels::find_matrix_kernel("mma.64x64x32") : kernel;
   DeviceNest out;
-  auto add = [&](const MatrixKernel& k, bool vectors, bool last, auto&& wanted) {
-    Emitter emitter(program, nest, k, vectors);
+  auto add = [&](const loop::Nest& from, const MatrixKernel& k, bool vectors, bool last, std::optional<int64_t> below,
+                 auto&& wanted) {
+    Emitter emitter(program, from, k, vectors);
     if (!wanted(emitter)) return false;
-    DeviceChoice choice = emitter.emit(target, last);
+    DeviceChoice choice = emitter.emit(target, last, below);
     if (!choice.condition.is_const(0)) out.choices.push_back(std::move(choice));
     return true;
   };
-  if (!kernel.is_tensor() ||
-      !add(kernel, true, false, [](const Emitter& e) { return e.factors_are_vectors(); }))
-    add(general, true, false, [](const Emitter& e) { return e.has_vectors(); });
-  add(general, false, true, [](const Emitter&) { return true; });
+  auto both_are_vectors = [](const Emitter& e) { return e.factors_are_vectors(); };
+  if (plan.small && kernel.is_tensor()) {
+    loop::Nest small = nest;
+    small.schedule = kernels::to_schedule(kernels::small_plan(plan));
+    add(small, *plan.small->kernel, true, false, plan.small->below, both_are_vectors);
+  }
+  if (!kernel.is_tensor() || !add(nest, kernel, true, false, {}, both_are_vectors))
+    add(nest, general, true, false, {}, [](const Emitter& e) { return e.has_vectors(); });
+  const bool complete =
+      !out.choices.empty() && out.choices.back().condition.is_const(1) && out.choices.back().aligned.empty();
+  if (!complete) add(nest, general, false, true, {}, [](const Emitter&) { return true; });
   return out;
 }
 
