@@ -244,7 +244,8 @@ struct PointEmitter {
     text.close();
     body.place = {};
     const Expr blocks = sym::ceildiv(count, kThreads * points);
-    return finish(text, {.grid = {blocks, 1, 1}, .threads = kThreads}, std::string(kDivider));
+    return finish(text, {.grid = {blocks, 1, 1}, .threads = kThreads, .waits = target.dependent_launch},
+                  std::string(kDivider));
   }
 
   DeviceKernel emit(const std::optional<Strip>& vectors) {
@@ -275,7 +276,7 @@ struct PointEmitter {
     else
       body.print_loops(serial, 0, [&] { body.print(nest.body); });
     text.close();
-    Geometry geometry{.grid = {blocks, 1, 1}, .threads = kThreads};
+    Geometry geometry{.grid = {blocks, 1, 1}, .threads = kThreads, .waits = target.dependent_launch};
     geometry.scratch_owners = blocks * kThreads;
     geometry.scratch_owner = cat("blockIdx.x * (int64_t)", kThreads, " + threadIdx.x");
     return finish(text, std::move(geometry), vectors ? std::string(strip_declarations()) : std::string());

@@ -248,7 +248,7 @@ DeviceKernel TeamEmitter::emit() {
   const std::string statements = text_.capture([&] { print_body(); });
   text_.append(declared_ + statements);
   text_.close();
-  Geometry geometry{.grid = {blocks, 1, 1}, .threads = threads()};
+  Geometry geometry{.grid = {blocks, 1, 1}, .threads = threads(), .waits = target.dependent_launch};
   geometry.scratch_owners = blocks * teams;
   geometry.scratch_owner = first;
   return finish(text_, std::move(geometry), cat(kTeamDeclarations, strip_declarations()));

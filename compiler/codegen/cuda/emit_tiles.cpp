@@ -296,7 +296,7 @@ struct TileEmitter {
     text.close();
   }
 
-  DeviceKernel emit() {
+  DeviceKernel emit(const GpuTarget& target) {
     const Expr tiles_a = sym::ceildiv(a.extent, kAlong), tiles_b = sym::ceildiv(b.extent, wide);
     Expr blocks = tiles_a * tiles_b;
     text.line("unsigned rest = blockIdx.x;");
@@ -341,7 +341,8 @@ struct TileEmitter {
       print(false);
       text.close();
     }
-    return finish(text, {.grid = {blocks, 1, 1}, .threads = kThreads}, std::string(strip_declarations()));
+    return finish(text, {.grid = {blocks, 1, 1}, .threads = kThreads, .waits = target.dependent_launch},
+                  std::string(strip_declarations()));
   }
 };
 
@@ -356,7 +357,7 @@ DeviceNest emit_tiles(const loop::Program& program, const loop::Nest& nest, cons
     if (choice.condition.is_const(0)) continue;
     if (!out.choices.empty() && out.choices.back().condition == choice.condition && way == Way::kShifted)
       continue;
-    choice.launches.push_back(emitter.emit());
+    choice.launches.push_back(emitter.emit(target));
     out.choices.push_back(std::move(choice));
     if (way == Way::kShifted) break;
   }

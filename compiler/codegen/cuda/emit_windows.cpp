@@ -21,11 +21,13 @@ namespace {
 using sym::Expr;
 
 constexpr int kThreads = 128;
+constexpr int64_t kMostBlocks = 1 << 24;  // more: threads take several
 
 class WindowEmitter {
  public:
-  WindowEmitter(const loop::Program& program, const loop::Nest& original)
+  WindowEmitter(const loop::Program& program, const loop::Nest& original, const GpuTarget& target)
       : program_(program),
+        target_(target),
         plan_(schedule::parse_plan(original.schedule)),
         nest_(schedule::reshaped(program, original, plan_)),
         window_(kernels::match_point_window(program, nest_)),
@@ -111,7 +113,8 @@ class WindowEmitter {
       text_.close();
     }
     text_.close();
-    return finish(text_, {.grid = {sym::min(sym::ceildiv(count, kThreads), Expr(1 << 24)), 1, 1}, .threads = kThreads},
+    const Expr blocks = sym::min(sym::ceildiv(count, kThreads), kMostBlocks);
+    return finish(text_, {.grid = {blocks, 1, 1}, .threads = kThreads, .waits = target_.dependent_launch},
                   std::string(strip_declarations()));
   }
 
@@ -217,6 +220,7 @@ class WindowEmitter {
   }
 
   const loop::Program& program_;
+  const GpuTarget& target_;
   const schedule::LoopPlan plan_;
   const loop::Nest nest_;  // after reshapes
   const std::optional<kernels::PointWindow> window_;
@@ -247,7 +251,7 @@ class WindowEmitter {
 
 DeviceNest emit_windows(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
   DeviceNest out;
-  if (auto choice = WindowEmitter(program, nest).emit()) {
+  if (auto choice = WindowEmitter(program, nest, target).emit()) {
     const bool always = choice->condition.is_const(1) && choice->aligned.empty();
     out.choices.push_back(std::move(*choice));
     if (always) return out;

@@ -25,7 +25,7 @@ DeviceKernel finish(KernelText& text, Geometry geometry, const std::string& decl
   out.maps = std::move(geometry.maps);
   out.workspace_bytes = geometry.workspace_bytes;
   out.fails = !out.code.messages.empty();
-  out.dependent_launch = geometry.dependent_launch;
+  out.dependent_launch = geometry.dependent_launch || geometry.waits;
 
   std::vector<std::string> parameters;
   for (size_t i = 0; i < out.maps.size(); ++i)
@@ -44,6 +44,11 @@ DeviceKernel finish(KernelText& text, Geometry geometry, const std::string& decl
   if (out.cluster > 1) all += cat("__cluster_dims__(", out.cluster, ", 1, 1) ");
   all += cat("__launch_bounds__(", out.threads, geometry.blocks_sm ? cat(", ", geometry.blocks_sm) : "",
              ") KERNEL(", join(parameters, ", "), ") {\n");
+  if (geometry.waits)
+    all += "#ifndef STRIDEC_EMULATE\n"
+           "  asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");\n"
+           "  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n"
+           "#endif\n";
   all += scratch + text.statements() + "}\n";
   return out;
 }

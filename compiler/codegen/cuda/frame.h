@@ -20,7 +20,8 @@ struct Geometry {
   // KernelText::scratch is cut out of the workspace, behind workspace_bytes, for so many owners; the owner's number.
   sym::Expr scratch_owners = 0;
   std::string scratch_owner = {};
-  bool dependent_launch = false;
+  bool dependent_launch = false;  // the statements wait for the predecessor by themselves
+  bool waits = false;             // dependent launch that waits before all else
 };
 
 // The finished kernel. In the statements the parameters p0.., s0.., m0.., map0.., failures and workspace are in scope.

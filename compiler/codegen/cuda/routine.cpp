@@ -26,6 +26,7 @@ DeviceNest emit_routine(const loop::Program& program, const loop::Call& call, co
     print_sort(text, program, call, loop);
   const sym::Expr blocks = sym::min(sym::ceildiv(rows, 64), 4 * target.multiprocessors);
   Geometry geometry{.grid = {blocks, 1, 1}, .threads = 64};
+  geometry.waits = target.dependent_launch;
   geometry.scratch_owners = blocks * 64;
   geometry.scratch_owner = "blockIdx.x * (int64_t)64 + threadIdx.x";
   return only(finish(text, std::move(geometry)));
