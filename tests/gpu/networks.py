@@ -66,6 +66,7 @@ NETWORKS = {
     "llama_1b": (llama, (1,), "bf16"),
 }  # fmt: skip
 NARROW = {"fp16": torch.float16, "bf16": torch.bfloat16}
+LIMIT = {"fp16": 2e-2, "bf16": 1e-1}  # of the relative error: beyond it something is wrong, not rounded
 MODES = ("default", "reduce-overhead")
 
 
@@ -136,7 +137,7 @@ def compare(stridec, folder, name, peers):
                 us = median_us([runner.bind([x], [out])], 100)
                 off = error(out, exact[batch])
                 print(f"  {name} batch {batch}, stridec {mode:16} {us / 1e3:8.3f} ms, error {off:.1e}, PyTorch's best / stridec "
-                      f"{best[batch] / us:.2f}{'' if off < 2e-2 else '  WRONG'}", flush=True)  # fmt: skip
+                      f"{best[batch] / us:.2f}{'' if off < LIMIT[precision] else '  WRONG'}", flush=True)  # fmt: skip
 
 
 def main():
