@@ -30,12 +30,14 @@ struct MatrixKernel {
   int warps_rows, warps_columns;
   int stages;
   int blocks_sm;
+  bool turns = false;  // a tile is one warp group's, and the groups of a block take tiles in turns
 
   bool is_wgmma() const { return family == MatrixFamily::kWgmma; }
   bool is_tensor() const { return family != MatrixFamily::kSimt; }
   int workers() const { return 32 * warps_rows * warps_columns; }  // threads that multiply
   int loaders() const { return is_wgmma() ? 128 : workers(); }     // threads that load
   int threads() const { return workers() + (is_wgmma() ? loaders() : 0); }
+  int tile_groups() const { return turns ? 1 : workers() / 128; }  // warp groups that share a tile
   // Columns of the sums that a warp group has in shared memory at a time.
   int chunk() const { return columns % 64 == 0 ? 64 : columns % 32 == 0 ? 32 : columns; }
 };

@@ -98,7 +98,8 @@ def peers(job, tensors):
     if r["op"] == "matmul":
         wt = w.transpose(-1, -2) if r["transposed"] else w
         out = torch.empty_like(tensors[-1])
-        return (lambda: torch.matmul(x, wt, out=out)), (lambda: F.gelu(torch.addmm(tensors[2], x, wt)) + tensors[3])
+        bare = lambda: torch.matmul(x, wt, out=out)
+        return bare, ((lambda: F.gelu(torch.addmm(tensors[2], x, wt)) + tensors[3]) if r["epilogue"] else bare)
     xc, wc = x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2)
     conv = lambda: F.conv2d(xc, wc, None, r["stride"], r["pad"], r["dilation"], r["groups"])
     return conv, (lambda: conv().relu_())
@@ -129,7 +130,7 @@ def main(folder):
     torch.backends.cudnn.benchmark = True
     failures, lines, timed = [], [], {}
     for number, job in enumerate(jobs):
-        label = f"{job['case']} {job['schedule'].split(':')[0]}{' split' + job['schedule'].split('split')[1] if 'split' in job['schedule'] else ''} choice {job['choice']} {job['sizes'] or [b['shape'] for b in job['buffers'][:2]]}"
+        label = f"{job['case']} {job['schedule'].split(':')[0]}{' split' + job['schedule'].split('split')[1] if 'split' in job['schedule'] else ''} choice {job['choice']}{' expected ' + str(job['cycles']) if 'cycles' in job else ''} {job['sizes'] or [b['shape'] for b in job['buffers'][:2]]}"
         print(label, file=sys.stderr, flush=True)
         try:
             tensors = make(job, number)

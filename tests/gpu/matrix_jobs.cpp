@@ -1,7 +1,10 @@
 // Writes what tests/gpu/matrix.py runs on a device: matrix products and convolutions as cubins, with the launches of
 // every shape. Needs NVRTC and no GPU.
 //
-//   gpu_matrix_jobs FOLDER [check] [time]
+//   gpu_matrix_jobs FOLDER [check] [time] [plans [I N]]     the I-th N-th of the plans alone
+//
+// `plans` times what the model ranks high for each of some shapes, with the cycles that it expects: for fitting it.
+#include <cmath>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -65,6 +68,21 @@ class Writer {
         write(c, program, device.choices[i], static_cast<int>(i), sizes, reference, time);
         if (time) break;
       }
+  }
+
+  // Those that the model expects to take at most `most` times the best one's cycles.
+  void add_plans(const MatrixCase& c, const json& reference, double most) {
+    const loop::Program program = loop::parse_program(c.text);
+    const auto ranked = schedule::matrix_plans(program, program.nests[0], gpu_target("sm_90a"));
+    for (const auto& [plan, cycles] : ranked) {
+      if (cycles > most * ranked[0].cycles) break;
+      loop::Program planned = program;
+      planned.buffers[1].storage = loop::Storage::kWeight;
+      planned.nests[0].schedule = kernels::to_schedule(plan);
+      const auto device = codegen::cuda::emit_nest(planned, planned.nests[0], gpu_target("sm_90a"));
+      write(c, planned, device.choices[0], 0, {}, reference, true);
+      jobs_.back()["cycles"] = std::round(cycles);
+    }
   }
 
   void finish() {
@@ -224,6 +242,23 @@ void time(Writer& w) {
     }
 }
 
+void plans(Writer& w, int part, int parts) {
+  int at = 0;
+  auto mine = [&] { return at++ % parts == part; };
+  for (const int rows : {128, 512, 1600, 4096, 8192})
+    for (const auto& [columns, depth] :
+         {std::pair{768, 768}, std::pair{3072, 768}, std::pair{768, 3072}, std::pair{8192, 2048}})
+      if (mine())
+        w.add_plans(matmul_case("f16", cat(rows), cat(columns), cat(depth), false, "", columns == 3072),
+                    matmul(false, columns == 3072), 1.7);
+  for (const char* batch : {"1", "32"})
+    for (const Conv& c : {Conv{"r56_3x3", batch, 56, 56, 64, 64, 3, 1, 1, 1, 1, true, true},
+                          Conv{"r56_1x1", batch, 56, 56, 64, 256, 1, 1, 1, 0, 1, true, true},
+                          Conv{"r14_3x3", batch, 14, 14, 256, 256, 3, 1, 1, 1, 1, true, true},
+                          Conv{"r14_1x1", batch, 14, 14, 1024, 256, 1, 1, 1, 0, 1, true, true}})
+      if (mine()) w.add_plans(convolution_case("f16", c), convolution(c), 1.5);
+}
+
 }  // namespace
 }  // namespace stridec::test
 
@@ -233,5 +268,7 @@ int main(int argc, char** argv) {
   const std::set<std::string> parts(argv + 2, argv + argc);
   if (parts.empty() || parts.count("check")) stridec::test::check(writer);
   if (parts.empty() || parts.count("time")) stridec::test::time(writer);
+  if (parts.count("plans"))
+    stridec::test::plans(writer, argc > 4 ? std::stoi(argv[3]) : 0, argc > 4 ? std::stoi(argv[4]) : 1);
   writer.finish();
 }

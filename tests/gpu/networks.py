@@ -82,6 +82,9 @@ def make(name):
             norm.momentum = None
         with torch.no_grad():
             module.train()(example(8))
+    for name, weight in module.named_parameters():  # torchvision's ViT starts with a head of zeros
+        if weight.dim() > 1 and not weight.any():
+            torch.nn.init.normal_(weight, std=0.02)
     return module.eval(), example
 
 

@@ -21,6 +21,7 @@ static inline void barrier_wait(unsigned bar, unsigned parity) {
 static inline void barrier_expect(unsigned bar, int bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(bar), "r"(bytes) : "memory"); }
 static inline void barrier_arrive(unsigned bar) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(bar) : "memory"); }
 static inline void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+static inline void named_arrive(int bar, int threads) { asm volatile("bar.arrive %0, %1;" :: "r"(bar), "r"(threads) : "memory"); }
 static inline void named_sync(int bar, int threads) { asm volatile("bar.sync %0, %1;" :: "r"(bar), "r"(threads) : "memory"); }
 static inline void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 static inline void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -115,7 +116,7 @@ class Printer {
     text_.open(cat("for (int i = 0; i < ", k.stages, "; ++i)"));
     text_.line(
         cat("barrier_init(full_bars + i * 8, ", (boxes() ? 1 : 0) + (gathers() ? k.loaders() : 0), ");"));
-    text_.line(cat("barrier_init(empty_bars + i * 8, ", groups(), ");"));
+    text_.line(cat("barrier_init(empty_bars + i * 8, ", k.tile_groups(), ");"));
     text_.close();
     text_.line("barriers_ready();");
     text_.close();
@@ -156,16 +157,18 @@ class Printer {
   int stage() const { return a_.tile_bytes() + b_.tile_bytes(); }
 
   // Beyond 128 sums a thread, the loaders hand registers over: 40 for them, 232 for the others.
-  bool trades_registers() const { return f_.kernel.columns == 256 && groups() == 2 && !gathers(); }
+  bool trades_registers() const { return sums() == 128 && groups() == 2 && !gathers(); }
   int together() const {
-    return f_.kernel.columns == 256 && !trades_registers() && groups() == 2 ? 1
-           : f_.kernel.blocks_sm > 1                                        ? 2
-                                                                            : 4;
+    return sums() == 128 && !trades_registers() && groups() == 2 ? 1 : f_.kernel.blocks_sm > 1 ? 2 : 4;
   }
+  int halves() const { return f_.kernel.rows / 64 / f_.kernel.tile_groups(); }  // of 64 rows, of a group
+  int sums() const { return halves() * f_.kernel.columns / 2; }                 // of a thread
 
-  void open_tiles() {
+  // `turns`: every other tile, from the group's first on.
+  void open_tiles(bool turns = false) {
     if (split() > 1) return text_.open("");
-    text_.open(cat("for (", f_.index_type(), " block = blockIdx.x; block < tiles; block += gridDim.x)"));
+    text_.open(cat("for (", f_.index_type(), " block = blockIdx.x", turns ? " + group * gridDim.x" : "",
+                   "; block < tiles; block += ", turns ? "2 * " : "", "gridDim.x)"));
     print_tile_place(f_, "block");
   }
 
@@ -269,41 +272,55 @@ class Printer {
     if (trades_registers()) text_.line("asm volatile(\"setmaxnreg.inc.sync.aligned.u32 232;\");");
     text_.line("const int thread = threadIdx.x, lane_id = thread % 32;");
     text_.line(cat("const unsigned a_low = ", low(a_, "ring"),
-                   " + group * 512, b_low = ", low(b_, cat("(ring + ", a_.tile_bytes(), ")")), ";"));
+                   k.turns ? "" : " + group * 512", ", b_low = ", low(b_, cat("(ring + ", a_.tile_bytes(), ")")), ";"));
     text_.line("int slot = 0;");
     text_.line("unsigned phase = 0;");
+    // Steps of the block's tiles before this one, of whichever group.
+    if (k.turns) text_.line("unsigned long before = group * (unsigned long)(end - begin);");
     if (dependent_) text_.line("wait_predecessor();");
-    open_tiles();
-    text_.line(cat("float acc[", k.columns / 2, "];"));
+    open_tiles(k.turns);
+    if (k.turns) {
+      text_.line(cat("slot = (int)(before % ", k.stages, ");"));
+      text_.line(cat("phase = (unsigned)(before / ", k.stages, ") & 1;"));
+      text_.line("before += 2 * (unsigned long)(end - begin);");
+      // Parities tell a stage's turns apart only to whoever has seen the one before: the tile before is all multiplied.
+      text_.line("if (block != blockIdx.x) named_sync(3 + group, 256);");
+    }
+    text_.line(cat("float acc[", halves(), "][", k.columns / 2, "];"));
     text_.line("#pragma unroll");
-    text_.line(cat("for (int i = 0; i < ", k.columns / 2, "; ++i) acc[i] = 0;"));
+    text_.line(cat("for (int i = 0; i < ", sums(), "; ++i) acc[i / ", k.columns / 2, "][i % ", k.columns / 2,
+                   "] = 0;"));
     text_.line("int last = 0;");
     text_.open("for (int64_t step = begin; step < end; ++step)");
     text_.line("barrier_wait(full_bars + slot * 8, phase);");
     text_.line("products_begin();");
     const std::string at = cat("slot * ", stage() / 16);
     text_.line("#pragma unroll");
-    text_.line(cat("for (int k = 0; k < 4; ++k) multiply(acc, descriptor(a_low + ", at, " + k * ",
-                   a_.along_depth() ? 2 : 128, "), descriptor(b_low + ", at, " + k * ",
-                   b_.along_depth() ? 2 : 128, "));"));
+    text_.line("for (int k = 0; k < 4; ++k)");
+    text_.line("  #pragma unroll");
+    text_.line(cat("  for (int half = 0; half < ", halves(), "; ++half) multiply(acc[half], descriptor(a_low + ",
+                   at, " + half * 512 + k * ", a_.along_depth() ? 2 : 128, "), descriptor(b_low + ", at,
+                   " + k * ", b_.along_depth() ? 2 : 128, "));"));
     text_.line("products_commit();");
     text_.line("products_wait<1>();");
     text_.line("if (step > begin && thread % 128 == 0) barrier_arrive(empty_bars + last * 8);");
     text_.line("last = slot;");
     print_advance();
     text_.close();
+    if (k.turns) text_.line("if (tiles - block > gridDim.x) named_arrive(4 - group, 256);");
     text_.line("products_wait<0>();");
     text_.line("if (begin < end && thread % 128 == 0) barrier_arrive(empty_bars + last * 8);");
     split() > 1 ? print_all_sums() : print_chunks();
     text_.close();
   }
 
-  // Registers 4j.. hold columns 8j.. of two rows.
-  std::string put(const std::string& row, int pitch, const std::string& j, const std::string& to) const {
+  // Registers 4j.. of a half hold columns 8j.. of two rows.
+  std::string put(const std::string& half, const std::string& row, int pitch, const std::string& j,
+                  const std::string& to) const {
     return cat("for (int h = 0; h < 2; ++h) *(float2*)(sums + (", row,
                " + thread / 32 % 4 * 16 + lane_id / 4 + h * 8) * ", pitch, " + (", to,
-               ") * 8 + lane_id % 4 * 2) = make_float2(acc[(", j, ") * 4 + 2 * h], acc[(", j,
-               ") * 4 + 2 * h + 1]);");
+               ") * 8 + lane_id % 4 * 2) = make_float2(acc[", half, "][(", j, ") * 4 + 2 * h], acc[", half, "][(",
+               j, ") * 4 + 2 * h + 1]);");
   }
 
   void print_all_sums() {
@@ -313,7 +330,7 @@ class Printer {
     text_.line("#pragma unroll");
     text_.line(cat("for (int j = 0; j < ", k.columns / 8, "; ++j)"));
     text_.line("  #pragma unroll");
-    text_.line("  " + put("group * 64", k.columns + kernels::kSumPadding, "j", "j"));
+    text_.line("  " + put("0", "group * 64", k.columns + kernels::kSumPadding, "j", "j"));
   }
 
   void print_chunks() {
@@ -322,16 +339,17 @@ class Printer {
     text_.line(cat("float* const sums = (float*)(shared + ", k.stages * stage(), " + group * ",
                    64 * pitch * 4, ");"));
     text_.line("#pragma unroll 1");
-    text_.open(cat("for (int chunk = 0; chunk < ", chunks, "; ++chunk)"));
+    text_.open(cat("for (int part = 0; part < ", halves() * chunks, "; ++part)"));
     text_.line("named_sync(1 + group, 128);");
     text_.line("#pragma unroll");
-    text_.line(cat("for (int c = 0; c < ", chunks, "; ++c) if (c == chunk)"));
+    text_.line(cat("for (int c = 0; c < ", halves() * chunks, "; ++c) if (c == part)"));
     text_.line("  #pragma unroll");
     text_.line(cat("  for (int j = 0; j < ", chunk / 8, "; ++j)"));
     text_.line("    #pragma unroll");
-    text_.line("    " + put("0", pitch, cat("c * ", chunk / 8, " + j"), "j"));
+    text_.line("    " + put(cat("c / ", chunks), "0", pitch, cat("c % ", chunks, " * ", chunk / 8, " + j"), "j"));
     text_.line("named_sync(1 + group, 128);");
-    epilogue_.print({64, chunk, "group * 64", cat("chunk * ", chunk), "thread % 128", 128, together()});
+    epilogue_.print({64, chunk, k.turns ? cat("part / ", chunks, " * 64") : "group * 64",
+                     cat("part % ", chunks, " * ", chunk), "thread % 128", 128, together()});
     text_.close();
   }
 
