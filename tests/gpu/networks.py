@@ -66,7 +66,7 @@ NETWORKS = {
     "llama_1b": (llama, (1,), "bf16"),
 }  # fmt: skip
 NARROW = {"fp16": torch.float16, "bf16": torch.bfloat16}
-LIMIT = {"fp16": 2e-2, "bf16": 1e-1}  # of the relative error: beyond it something is wrong, not rounded
+LIMIT = {"fp16": 5e-3, "bf16": 5e-2}  # of the relative error; more where PyTorch eager in the same type is off as well
 MODES = ("default", "reduce-overhead")
 
 
@@ -121,7 +121,7 @@ def compare(stridec, folder, name, peers):
         narrow = module.to(NARROW[precision])
         if next(iter(inputs.values())).dim() == 4:
             narrow = narrow.to(memory_format=torch.channels_last)
-        best = {}
+        best, limit = {}, {}
         for batch, x in inputs.items():
             theirs = x
             if x.is_floating_point():
@@ -132,7 +132,9 @@ def compare(stridec, folder, name, peers):
                 call = narrow if peer == "eager" else torch.compile(narrow, mode=mode)
                 us = median_us([lambda call=call, x=theirs: call(x)], 100)
                 best[batch] = min(us, best.get(batch, us))
-                print(f"  {name} batch {batch}, PyTorch {peer:16} {us / 1e3:8.3f} ms, error {error(call(theirs), exact[batch]):.1e}", flush=True)
+                off = error(call(theirs), exact[batch])
+                limit.setdefault(batch, max(LIMIT[precision], 1.5 * off))  # of PyTorch eager's rounding
+                print(f"  {name} batch {batch}, PyTorch {peer:16} {us / 1e3:8.3f} ms, error {off:.1e}", flush=True)
         for mode, library in built.items():
             runner = Runner(library)
             for batch, x in inputs.items():
@@ -140,7 +142,7 @@ def compare(stridec, folder, name, peers):
                 us = median_us([runner.bind([x], [out])], 100)
                 off = error(out, exact[batch])
                 print(f"  {name} batch {batch}, stridec {mode:16} {us / 1e3:8.3f} ms, error {off:.1e}, PyTorch's best / stridec "
-                      f"{best[batch] / us:.2f}{'' if off < LIMIT[precision] else '  WRONG'}", flush=True)  # fmt: skip
+                      f"{best[batch] / us:.2f}{'' if off < limit[batch] else '  WRONG'}", flush=True)  # fmt: skip
 
 
 def main():

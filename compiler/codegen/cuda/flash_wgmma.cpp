@@ -49,7 +49,6 @@ std::string products(int keys, int width, DType dtype) {
       " : \"n\"(kLeft) : \"memory\"); }\n", "template <int kLeft> static inline void wait_values(float (&d)[",
       o, "]) { asm volatile(\"wgmma.wait_group.sync.aligned %", o, ";\" : ", sums(o),
       " : \"n\"(kLeft) : \"memory\"); }\n",
-      "static inline void named_arrive(int bar, int threads) { asm volatile(\"bar.arrive %0, %1;\" :: "
       "\"r\"(bar), \"r\"(threads) : \"memory\"); }\n");
 }
 
