@@ -48,8 +48,7 @@ std::string products(int keys, int width, DType dtype) {
       "]) { asm volatile(\"wgmma.wait_group.sync.aligned %", s, ";\" : ", sums(s),
       " : \"n\"(kLeft) : \"memory\"); }\n", "template <int kLeft> static inline void wait_values(float (&d)[",
       o, "]) { asm volatile(\"wgmma.wait_group.sync.aligned %", o, ";\" : ", sums(o),
-      " : \"n\"(kLeft) : \"memory\"); }\n",
-      "\"r\"(bar), \"r\"(threads) : \"memory\"); }\n");
+      " : \"n\"(kLeft) : \"memory\"); }\n");
 }
 
 // A factor as a tensor: the depth, the lines, and whatever of the batch moves it.
