@@ -13,6 +13,7 @@
 #include "compiler/schedule/padding.h"
 #include "compiler/schedule/phases.h"
 #include "compiler/schedule/split_reduction.h"
+#include "compiler/schedule/window_runs.h"
 #include "compiler/schedule/winograd.h"
 
 namespace stridec::schedule {
@@ -58,6 +59,8 @@ constexpr Pass<Program, const GpuTarget&, DType> kGpuPasses[] = {
      [](Program& program, const GpuTarget& target, DType) { chain_gpu(program, target); }},
     {"gpu storage", "what kernels pass on is stored in the type that products take (--precision)",
      [](Program& program, const GpuTarget&, DType factors) { narrow_storage(program, factors); }},
+    {"gpu windows", "convolutions of few channels read copies in which a window's rows are runs of memory",
+     [](Program& program, const GpuTarget&, DType) { run_windows(program); }},
     {"gpu schedules", "templates, teams of threads and vectors for each nest",
      [](Program& program, const GpuTarget& target, DType) { choose_gpu(program, target); }},
     {"gpu memory", "where each scratch buffer lives",

@@ -1,0 +1,265 @@
+#include "compiler/schedule/window_runs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "compiler/base/text.h"
+#include "compiler/kernels/contraction.h"
+#include "compiler/kernels/cuda_matrix.h"
+#include "compiler/loop/build.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/walk.h"
+
+namespace stridec::schedule {
+namespace {
+
+using loop::Nest;
+using loop::Program;
+using sym::Expr;
+
+constexpr int64_t kPiece = 8;  // 16-bit elements in 16 bytes
+
+// The factor's load, where it is one load and conversions.
+const loop::Load* load_of(const kernels::Factor& factor) {
+  const loop::Load* load = nullptr;
+  for (const loop::Stmt* stmt : factor.slice) {
+    if (const auto* l = std::get_if<loop::Load>(&stmt->node)) {
+      if (load) return nullptr;
+      load = l;
+    } else if (const auto* let = std::get_if<loop::Let>(&stmt->node); !let || let->op != loop::ScalarOp::kCast) {
+      return nullptr;
+    }
+  }
+  return load;
+}
+
+struct Range {
+  Expr least, most;
+};
+
+// Between what e lies at all points of dims with constant, positive steps.
+std::optional<Range> range_of(Expr e, const std::vector<loop::Dim>& dims) {
+  Range range{e, e};
+  for (const loop::Dim& dim : dims) {
+    if (!sym::depends_on(e, dim.var)) continue;
+    const auto linear = sym::linear_in(e, dim.var);
+    const auto step = linear ? sym::as_const(linear->coefficient) : std::nullopt;
+    if (!step || *step < 0) return std::nullopt;
+    range.least = sym::substitute(range.least, dim.var, 0);
+    range.most = sym::substitute(range.most, dim.var, dim.extent - 1);
+  }
+  if (sym::has_index(range.least) || sym::has_index(range.most)) return std::nullopt;
+  return range;
+}
+
+class Runs {
+ public:
+  Runs(Program& program, const Nest& nest) : program_(program), nest_(nest) {}
+
+  std::optional<std::vector<Nest>> make() {
+    contraction_ = kernels::match_contraction(nest_);
+    if (!contraction_ || !kernels::tensor_dtype(nest_, *contraction_)) return std::nullopt;
+    for (int side : {0, 1}) {
+      data_ = load_of(contraction_->factors[side]);
+      weight_ = load_of(contraction_->factors[1 - side]);
+      if (data_ && weight_ && fits()) return std::vector<Nest>{copy(), reader()};
+    }
+    return std::nullopt;
+  }
+
+ private:
+  bool fits() {
+    const loop::Access& access = data_->access;
+    const loop::Buffer& from = program_[access.buffer];
+    if (program_[weight_->access.buffer].storage != loop::Storage::kWeight || !weight_->access.mask.is_const(1) ||
+        from.storage == loop::Storage::kWeight || from.storage == loop::Storage::kLocal ||
+        byte_size(from.dtype) != 2 || data_->fill.f != 0 || std::signbit(data_->fill.f))
+      return false;
+    if (!find_dims()) return false;
+    // Steps and rows in whole pieces.
+    padded_channels_ = channels_;
+    while (padded_channels_ <= kPiece && step_ * padded_channels_ % kPiece) ++padded_channels_;
+    padded_taps_ = taps_;
+    while (padded_taps_ * padded_channels_ % kPiece) ++padded_taps_;
+    if (padded_channels_ > kPiece) return false;
+
+    std::vector<loop::Dim> dims = nest_.dims;
+    dims.insert(dims.end(), contraction_->reduce->dims.begin(), contraction_->reduce->dims.end());
+    Expr inside = 1;
+    least_.clear();
+    extent_.clear();
+    for (size_t d = 0; d < access.index.size(); ++d) {
+      const auto range = range_of(access.index[d], dims);
+      if (!range) return false;
+      least_.push_back(sym::simplify(range->least, program_.facts));
+      Expr most = range->most;
+      if (d == along_) most += padded_taps_ - taps_;
+      extent_.push_back(sym::simplify(most - range->least + 1, program_.facts));
+      inside = sym::logical_and(inside, sym::logical_and(sym::le(0, access.index[d]),
+                                                         sym::lt(access.index[d], from.shape[d])));
+    }
+    if (const auto width = sym::as_const(extent_[along_])) {
+      int64_t whole = *width;
+      while (whole * padded_channels_ % kPiece) ++whole;
+      extent_[along_] = whole;
+    }
+    // What the mask lets through is all that is in the buffer.
+    return kernels::facts_in(program_, nest_, *contraction_).with(inside).holds(access.mask);
+  }
+
+  // The channels' dim of the data (few, contiguous in no useful way) and the one along which a window's row runs.
+  bool find_dims() {
+    const std::vector<Expr>& index = data_->access.index;
+    const std::vector<loop::Dim>& reduced = contraction_->reduce->dims;
+    auto own = [&](const loop::Access& access, Expr var) -> std::optional<size_t> {  // the dim that is var alone
+      std::optional<size_t> at;
+      for (size_t d = 0; d < access.index.size(); ++d) {
+        if (!sym::depends_on(access.index[d], var)) continue;
+        if (at || access.index[d] != var) return std::nullopt;
+        at = d;
+      }
+      return at;
+    };
+    for (const loop::Dim& c : reduced) {
+      const auto at = own(data_->access, c.var), in_weight = own(weight_->access, c.var);
+      const auto extent = sym::as_const(c.extent);
+      if (!at || !in_weight || !extent || *extent >= kPiece || sym::depends_on(data_->access.mask, c.var)) continue;
+      for (size_t d = index.size(); d-- > 0;) {
+        if (d == *at) continue;
+        for (const loop::Dim& s : reduced) {
+          const auto tap = sym::linear_in(index[d], s.var);
+          const auto taps = sym::as_const(s.extent);
+          const auto row = own(weight_->access, s.var);
+          if (s.var == c.var || !tap || !tap->coefficient.is_const(1) || !taps || !row) continue;
+          int users = 0;
+          for (Expr e : index) users += sym::depends_on(e, s.var);
+          if (users != 1) continue;
+          for (const loop::Dim& x : nest_.dims) {
+            const auto linear = sym::linear_in(tap->rest, x.var);
+            const auto step = linear ? sym::as_const(linear->coefficient) : std::nullopt;
+            if (!step || *step < 1 || sym::has_index(linear->rest)) continue;
+            channel_var_ = c.var, tap_var_ = s.var;
+            channels_ = *extent, taps_ = *taps, step_ = *step;
+            channel_ = *at, along_ = d;
+            return true;
+          }
+        }
+      }
+    }
+    return false;
+  }
+
+  Nest copy() {
+    const loop::Access& access = data_->access;
+    const loop::Buffer from = program_[access.buffer];
+    std::vector<Expr> shape;
+    for (size_t d = 0; d < extent_.size(); ++d)
+      if (d != channel_ && d != along_) shape.push_back(extent_[d]);
+    shape.push_back(extent_[along_] * padded_channels_);
+    rows_ = loop::add_buffer(program_, {.name = cat(from.name, ".rows"), .dtype = from.dtype, .shape = shape});
+    loop::NestBuilder copy(program_, "pad");
+    loop::Access read{.buffer = access.buffer, .index = std::vector<Expr>(access.index.size(), 0)};
+    std::vector<Expr> to;
+    auto take = [&](size_t d, Expr at) {
+      read.index[d] = at + least_[d];
+      read.mask = sym::logical_and(
+          read.mask, sym::logical_and(sym::le(0, read.index[d]), sym::lt(read.index[d], from.shape[d])));
+    };
+    for (size_t d = 0; d < extent_.size(); ++d) {
+      if (d == channel_ || d == along_) continue;
+      to.push_back(copy.dim(extent_[d]));
+      take(d, to.back());
+    }
+    const Expr pixel = copy.dim(extent_[along_]), channel = copy.dim(padded_channels_);
+    take(along_, pixel);
+    take(channel_, channel);
+    to.push_back(pixel * padded_channels_ + channel);
+    copy.store(loop::whole(program_, rows_), to, copy.load(read, data_->fill));
+    Nest made = copy.nest();
+    made.nodes = nest_.nodes;
+    loop::simplify(program_, made);
+    return made;
+  }
+
+  // The weight likewise, at compile time.
+  loop::BufferId taps() {
+    const loop::Access access = weight_->access;
+    const loop::Buffer from = program_[access.buffer];
+    loop::Buffer buffer{.name = from.name + ".rows", .dtype = from.dtype};
+    loop::NestBuilder copy(program_, "pad " + from.name);
+    loop::Access read{.buffer = access.buffer, .index = std::vector<Expr>(access.index.size(), 0)};
+    std::vector<Expr> to;
+    for (size_t d = 0; d < access.index.size(); ++d) {
+      if (access.index[d] == channel_var_ || access.index[d] == tap_var_) continue;
+      buffer.shape.push_back(from.shape[d]);
+      to.push_back(copy.dim(from.shape[d]));
+      read.index[d] = to.back();
+    }
+    const Expr tap = copy.dim(padded_taps_), channel = copy.dim(padded_channels_);
+    for (size_t d = 0; d < access.index.size(); ++d) {
+      if (access.index[d] == channel_var_) read.index[d] = channel;
+      if (access.index[d] == tap_var_) read.index[d] = tap;
+    }
+    read.mask = sym::logical_and(sym::lt(tap, taps_), sym::lt(channel, channels_));
+    to.push_back(tap * padded_channels_ + channel);
+    buffer.shape.push_back(padded_taps_ * padded_channels_);
+    buffer.storage = loop::Storage::kWeight;
+    buffer.prepacked = true;
+    const loop::BufferId id = loop::add_buffer(program_, std::move(buffer));
+    copy.store(loop::whole(program_, id), to, copy.load(read, loop::float_scalar(from.dtype, 0)));
+    Nest made = copy.nest();
+    loop::simplify(program_, made);
+    program_.prepack.push_back(loop::add_nest(program_, std::move(made)));
+    return id;
+  }
+
+  Nest reader() {
+    const Expr run = sym::var("%run");
+    loop::Access data{.buffer = rows_, .index = {}}, weight{.buffer = taps(), .index = {}};
+    const std::vector<Expr>& index = data_->access.index;
+    for (size_t d = 0; d < index.size(); ++d)
+      if (d != channel_ && d != along_) data.index.push_back(index[d] - least_[d]);
+    data.index.push_back((index[along_] - tap_var_ - least_[along_]) * padded_channels_ + run);
+    for (Expr e : weight_->access.index)
+      if (e != channel_var_ && e != tap_var_) weight.index.push_back(e);
+    weight.index.push_back(run);
+    Nest reader = nest_;
+    for (loop::Stmt& stmt : reader.body) {
+      auto* reduce = std::get_if<loop::Reduce>(&stmt.node);
+      if (!reduce) continue;
+      std::erase_if(reduce->dims,
+                    [&](const loop::Dim& dim) { return dim.var == channel_var_ || dim.var == tap_var_; });
+      reduce->dims.push_back({run, padded_taps_ * padded_channels_});
+    }
+    loop::for_each_stmt(reader.body, [&](loop::Stmt& stmt) {
+      auto* load = std::get_if<loop::Load>(&stmt.node);
+      if (load && load->result == data_->result) load->access = data;
+      if (load && load->result == weight_->result) load->access = weight;
+    });
+    loop::simplify(program_, reader);
+    loop::renumber(reader);
+    return reader;
+  }
+
+  Program& program_;
+  const Nest nest_;
+  std::optional<kernels::Contraction> contraction_;
+  const loop::Load *data_ = nullptr, *weight_ = nullptr;
+  Expr channel_var_ = 0, tap_var_ = 0;
+  int64_t channels_ = 0, taps_ = 0, step_ = 0, padded_channels_ = 0, padded_taps_ = 0;
+  size_t channel_ = 0, along_ = 0;      // dims of the data
+  std::vector<Expr> least_, extent_;  // of the padded data, by dim of the data
+  loop::BufferId rows_;
+};
+
+}  // namespace
+
+void run_windows(Program& program) {
+  loop::replace_nests(program, [&](const Nest& nest) {
+    if (!nest.schedule.kernel.empty()) return std::vector<Nest>();
+    return Runs(program, nest).make().value_or(std::vector<Nest>());
+  });
+}
+
+}  // namespace stridec::schedule
