@@ -50,9 +50,9 @@ loop::Schedule to_schedule(const MatrixPlan& plan) {
   }
   if (plan.split > 1) schedule.directives.push_back({"split", {std::to_string(plan.split)}});
   if (plan.small) {
-    loop::Directive below{
-        "below",
-        {std::to_string(plan.small->below), std::string(plan.small->kernel->name), std::to_string(plan.small->split)}};
+    loop::Directive below{"below",
+                          {std::to_string(plan.small->below), std::string(plan.small->kernel->name),
+                           std::to_string(plan.small->split)}};
     if (plan.small->turned) below.args.push_back("turned");
     schedule.directives.push_back(std::move(below));
   }

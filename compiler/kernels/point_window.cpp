@@ -56,8 +56,9 @@ std::vector<std::vector<int64_t>> taps_of(const loop::Reduce& reduce) {
   return taps;
 }
 
-loop::Access access_at(const loop::Access& access, const loop::Reduce& reduce, const std::vector<int64_t>& tap,
-                       sym::Expr var, int64_t shift, const sym::Facts& facts) {
+loop::Access access_at(const loop::Access& access, const loop::Reduce& reduce,
+                       const std::vector<int64_t>& tap, sym::Expr var, int64_t shift,
+                       const sym::Facts& facts) {
   auto moved = [&](sym::Expr e) {
     for (size_t d = 0; d < tap.size(); ++d) e = sym::substitute(e, reduce.dims[d].var, tap[d]);
     if (shift) e = sym::substitute(e, var, var + shift);

@@ -22,7 +22,8 @@ std::optional<PointWindow> match_point_window(const loop::Program& program, cons
 // The values of the reduce's dims, tap after tap in its order.
 std::vector<std::vector<int64_t>> taps_of(const loop::Reduce& reduce);
 // The access at one tap, `shift` points further along `var`. Equal ones touch the same element.
-loop::Access access_at(const loop::Access& access, const loop::Reduce& reduce, const std::vector<int64_t>& tap,
-                       sym::Expr var, int64_t shift, const sym::Facts& facts);
+loop::Access access_at(const loop::Access& access, const loop::Reduce& reduce,
+                       const std::vector<int64_t>& tap, sym::Expr var, int64_t shift,
+                       const sym::Facts& facts);
 
 }  // namespace stridec::kernels

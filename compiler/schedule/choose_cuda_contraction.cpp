@@ -29,7 +29,8 @@ constexpr double kGatherBytes = 37;  // of a window's pixels, by a warp group
 // Barrier and addresses of a step; launch, first loads and end of a tile.
 constexpr double kWarpGroupStep = 140, kTensorStep = 330, kScalarStep = 40;
 constexpr double kWarpGroupTile = 2800, kTile = 3000;
-constexpr double kExchange = 870;  // of partial sums in a cluster, for each block and for an element of the tile
+constexpr double kExchange =
+    870;  // of partial sums in a cluster, for each block and for an element of the tile
 constexpr double kExchangeElement = 0.28;
 constexpr double kSumElement = 0.085;     // a sum's way through shared memory
 constexpr double kSumStatement = 0.0063;  // a statement behind it, for a cost of 1
@@ -125,7 +126,8 @@ double cycles(const MatrixPlan& plan, const Shape& s, double element, const GpuT
                 (steps * (step * together + overhead) + tile + sums / split + exchange);
   if (k.turns) {  // one group's sums leave while the other multiplies
     const double products = steps * (step + overhead), alone = kAlone * sums;
-    busy = tile + (std::ceil(tiles / processors) - 1) * std::max(products, (products + alone) / 2) + products + alone;
+    busy = tile + (std::ceil(tiles / processors) - 1) * std::max(products, (products + alone) / 2) +
+           products + alone;
   }
   const double bytes = s.batch * (s.rows + s.columns) * s.depth * k.element_bytes;
   return std::max(busy, bytes * kClock / (target.memory_gb_s * 1e9));
@@ -224,8 +226,9 @@ Candidates candidates(const loop::Program& program, const loop::Nest& nest, cons
         if (split > 1 && kernel.turns) break;
         if (kernels::shared_bytes(kernel, split) > target.shared_bytes) continue;
         // Each part of a split has depth enough to be worth the exchange.
-        if (split > 1 && (!target.clusters || bytes == 8 ||
-                          points(depth, facts, kSizes[std::size(kSizes) - 1]) < double(4 * split * kernel.depth)))
+        if (split > 1 &&
+            (!target.clusters || bytes == 8 ||
+             points(depth, facts, kSizes[std::size(kSizes) - 1]) < double(4 * split * kernel.depth)))
           break;
         plan.split = split;
         const bool turned = columns != wide;

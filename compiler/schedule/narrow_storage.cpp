@@ -35,7 +35,8 @@ class Narrowing {
     for (NestId id : touched_) store_once(id);
     // Roundings of what is rounded already are copies now: who reads the copy can read the original.
     for (const loop::Step& step : program_.steps)
-      if (const auto* launch = std::get_if<loop::Launch>(&step.node); launch && touched_.contains(launch->nest))
+      if (const auto* launch = std::get_if<loop::Launch>(&step.node);
+          launch && touched_.contains(launch->nest))
         read_original(launch->nest);
     std::erase_if(program_.steps, [&](const loop::Step& step) {
       const auto* launch = std::get_if<loop::Launch>(&step.node);
@@ -49,20 +50,20 @@ class Narrowing {
       auto other = [&](BufferId id) {
         if (id.valid()) uses_[id.value].other = true;
       };
-      std::visit(loop::Overloaded{[&](const loop::Launch& launch) {
-                                    const loop::Effects effects = loop::effects_of(program_[launch.nest]);
-                                    for (BufferId id : effects.reads) uses_[id.value].readers.insert(launch.nest);
-                                    for (BufferId id : effects.writes) uses_[id.value].writers.insert(launch.nest);
-                                  },
-                                  [&](const loop::BindSymbol& bind) { other(bind.buffer); },
-                                  [&](const loop::If&) {},
-                                  [&](const loop::While& loop) { other(loop.condition); },
-                                  [&](const loop::Call& call) {
-                                    for (BufferId id : call.reads) other(id);
-                                    for (BufferId id : call.writes) other(id);
-                                  },
-                                  [&](const loop::Copy& copy) { other(copy.from), other(copy.to); }},
-                 step.node);
+      std::visit(
+          loop::Overloaded{[&](const loop::Launch& launch) {
+                             const loop::Effects effects = loop::effects_of(program_[launch.nest]);
+                             for (BufferId id : effects.reads) uses_[id.value].readers.insert(launch.nest);
+                             for (BufferId id : effects.writes) uses_[id.value].writers.insert(launch.nest);
+                           },
+                           [&](const loop::BindSymbol& bind) { other(bind.buffer); }, [&](const loop::If&) {},
+                           [&](const loop::While& loop) { other(loop.condition); },
+                           [&](const loop::Call& call) {
+                             for (BufferId id : call.reads) other(id);
+                             for (BufferId id : call.writes) other(id);
+                           },
+                           [&](const loop::Copy& copy) { other(copy.from), other(copy.to); }},
+          step.node);
     });
   }
 
@@ -150,7 +151,8 @@ class Narrowing {
         const BufferId from = other->access.buffer, to = kept->access.buffer;
         for (NestId reader : uses_[from.value].readers)
           loop::for_each_stmt(program_[reader].body, [&](loop::Stmt& stmt) {
-            if (loop::Access* access = loop::access_of(stmt); access && access->buffer == from) access->buffer = to;
+            if (loop::Access* access = loop::access_of(stmt); access && access->buffer == from)
+              access->buffer = to;
           });
         uses_[to.value].readers.merge(uses_[from.value].readers);
         uses_[from.value] = {};

@@ -27,7 +27,8 @@ const loop::Load* load_of(const kernels::Factor& factor) {
     if (const auto* l = std::get_if<loop::Load>(&stmt->node)) {
       if (load) return nullptr;
       load = l;
-    } else if (const auto* let = std::get_if<loop::Let>(&stmt->node); !let || let->op != loop::ScalarOp::kCast) {
+    } else if (const auto* let = std::get_if<loop::Let>(&stmt->node);
+               !let || let->op != loop::ScalarOp::kCast) {
       return nullptr;
     }
   }
@@ -72,10 +73,15 @@ class Runs {
   bool fits() {
     const loop::Access& access = data_->access;
     const loop::Buffer& from = program_[access.buffer];
-    if (program_[weight_->access.buffer].storage != loop::Storage::kWeight || !weight_->access.mask.is_const(1) ||
-        from.storage == loop::Storage::kWeight || from.storage == loop::Storage::kLocal ||
-        byte_size(from.dtype) != 2 || data_->fill.f != 0 || std::signbit(data_->fill.f))
+    if (program_[weight_->access.buffer].storage != loop::Storage::kWeight ||
+        !weight_->access.mask.is_const(1) || from.storage == loop::Storage::kWeight ||
+        from.storage == loop::Storage::kLocal || byte_size(from.dtype) != 2 || data_->fill.f != 0 ||
+        std::signbit(data_->fill.f))
       return false;
+    // In groups, what lies next to each other are the groups.
+    for (const loop::Dim& dim : nest_.dims)
+      if (contraction_->factors[0].vars.contains(dim.var) && contraction_->factors[1].vars.contains(dim.var))
+        return false;
     if (!find_dims()) return false;
     // Steps and rows in whole pieces.
     padded_channels_ = channels_;
@@ -96,8 +102,8 @@ class Runs {
       Expr most = range->most;
       if (d == along_) most += padded_taps_ - taps_;
       extent_.push_back(sym::simplify(most - range->least + 1, program_.facts));
-      inside = sym::logical_and(inside, sym::logical_and(sym::le(0, access.index[d]),
-                                                         sym::lt(access.index[d], from.shape[d])));
+      inside = sym::logical_and(
+          inside, sym::logical_and(sym::le(0, access.index[d]), sym::lt(access.index[d], from.shape[d])));
     }
     if (const auto width = sym::as_const(extent_[along_])) {
       int64_t whole = *width;
@@ -108,47 +114,61 @@ class Runs {
     return kernels::facts_in(program_, nest_, *contraction_).with(inside).holds(access.mask);
   }
 
-  // The channels' dim of the data (few, contiguous in no useful way) and the one along which a window's row runs.
+  // The channels' dim of the data, where there is more than one, and the dim along which a window's row runs.
   bool find_dims() {
-    const std::vector<Expr>& index = data_->access.index;
-    const std::vector<loop::Dim>& reduced = contraction_->reduce->dims;
-    auto own = [&](const loop::Access& access, Expr var) -> std::optional<size_t> {  // the dim that is var alone
-      std::optional<size_t> at;
-      for (size_t d = 0; d < access.index.size(); ++d) {
-        if (!sym::depends_on(access.index[d], var)) continue;
-        if (at || access.index[d] != var) return std::nullopt;
-        at = d;
-      }
-      return at;
-    };
-    for (const loop::Dim& c : reduced) {
-      const auto at = own(data_->access, c.var), in_weight = own(weight_->access, c.var);
+    channel_.reset();
+    channels_ = 1;
+    for (const loop::Dim& c : contraction_->reduce->dims) {
+      const auto at = own(data_->access, c.var);
       const auto extent = sym::as_const(c.extent);
-      if (!at || !in_weight || !extent || *extent >= kPiece || sym::depends_on(data_->access.mask, c.var)) continue;
-      for (size_t d = index.size(); d-- > 0;) {
-        if (d == *at) continue;
-        for (const loop::Dim& s : reduced) {
-          const auto tap = sym::linear_in(index[d], s.var);
-          const auto taps = sym::as_const(s.extent);
-          const auto row = own(weight_->access, s.var);
-          if (s.var == c.var || !tap || !tap->coefficient.is_const(1) || !taps || !row) continue;
-          int users = 0;
-          for (Expr e : index) users += sym::depends_on(e, s.var);
-          if (users != 1) continue;
-          for (const loop::Dim& x : nest_.dims) {
-            const auto linear = sym::linear_in(tap->rest, x.var);
-            const auto step = linear ? sym::as_const(linear->coefficient) : std::nullopt;
-            if (!step || *step < 1 || sym::has_index(linear->rest)) continue;
-            channel_var_ = c.var, tap_var_ = s.var;
-            channels_ = *extent, taps_ = *taps, step_ = *step;
-            channel_ = *at, along_ = d;
-            return true;
-          }
-        }
+      if (!at || !own(weight_->access, c.var) || sym::depends_on(data_->access.mask, c.var)) continue;
+      if (!extent || *extent >= kPiece || channel_) return false;
+      channel_ = at;
+      channel_var_ = c.var;
+      channels_ = *extent;
+    }
+    for (size_t d = data_->access.index.size(); d-- > 0;)
+      if (d != channel_ && find_row(d)) return true;
+    return false;
+  }
+
+  // The dim of the access that is `var` alone, if no other depends on it.
+  static std::optional<size_t> own(const loop::Access& access, Expr var) {
+    std::optional<size_t> at;
+    for (size_t d = 0; d < access.index.size(); ++d) {
+      if (!sym::depends_on(access.index[d], var)) continue;
+      if (at || access.index[d] != var) return std::nullopt;
+      at = d;
+    }
+    return at;
+  }
+
+  // index[d] is step * x + s, but for what is the same for the whole nest.
+  bool find_row(size_t d) {
+    const std::vector<Expr>& index = data_->access.index;
+    for (const loop::Dim& s : contraction_->reduce->dims) {
+      const auto tap = sym::linear_in(index[d], s.var);
+      const auto taps = sym::as_const(s.extent);
+      const auto users =
+          std::count_if(index.begin(), index.end(), [&](Expr e) { return sym::depends_on(e, s.var); });
+      if ((channel_ && s.var == channel_var_) || !tap || !tap->coefficient.is_const(1) || !taps ||
+          users != 1 || !own(weight_->access, s.var))
+        continue;
+      for (const loop::Dim& x : nest_.dims) {
+        const auto linear = sym::linear_in(tap->rest, x.var);
+        const auto step = linear ? sym::as_const(linear->coefficient) : std::nullopt;
+        if (!step || *step < 1 || sym::has_index(linear->rest)) continue;
+        along_ = d;
+        tap_var_ = s.var;
+        taps_ = *taps;
+        step_ = *step;
+        return true;
       }
     }
     return false;
   }
+
+  bool is_channel(Expr e) const { return channel_ && e == channel_var_; }
 
   Nest copy() {
     const loop::Access& access = data_->access;
@@ -157,7 +177,8 @@ class Runs {
     for (size_t d = 0; d < extent_.size(); ++d)
       if (d != channel_ && d != along_) shape.push_back(extent_[d]);
     shape.push_back(extent_[along_] * padded_channels_);
-    rows_ = loop::add_buffer(program_, {.name = cat(from.name, ".rows"), .dtype = from.dtype, .shape = shape});
+    rows_ =
+        loop::add_buffer(program_, {.name = cat(from.name, ".rows"), .dtype = from.dtype, .shape = shape});
     loop::NestBuilder copy(program_, "pad");
     loop::Access read{.buffer = access.buffer, .index = std::vector<Expr>(access.index.size(), 0)};
     std::vector<Expr> to;
@@ -173,7 +194,10 @@ class Runs {
     }
     const Expr pixel = copy.dim(extent_[along_]), channel = copy.dim(padded_channels_);
     take(along_, pixel);
-    take(channel_, channel);
+    if (channel_)
+      take(*channel_, channel);
+    else
+      read.mask = sym::logical_and(read.mask, sym::lt(channel, 1));
     to.push_back(pixel * padded_channels_ + channel);
     copy.store(loop::whole(program_, rows_), to, copy.load(read, data_->fill));
     Nest made = copy.nest();
@@ -191,14 +215,14 @@ class Runs {
     loop::Access read{.buffer = access.buffer, .index = std::vector<Expr>(access.index.size(), 0)};
     std::vector<Expr> to;
     for (size_t d = 0; d < access.index.size(); ++d) {
-      if (access.index[d] == channel_var_ || access.index[d] == tap_var_) continue;
+      if (is_channel(access.index[d]) || access.index[d] == tap_var_) continue;
       buffer.shape.push_back(from.shape[d]);
       to.push_back(copy.dim(from.shape[d]));
       read.index[d] = to.back();
     }
     const Expr tap = copy.dim(padded_taps_), channel = copy.dim(padded_channels_);
     for (size_t d = 0; d < access.index.size(); ++d) {
-      if (access.index[d] == channel_var_) read.index[d] = channel;
+      if (is_channel(access.index[d])) read.index[d] = channel;
       if (access.index[d] == tap_var_) read.index[d] = tap;
     }
     read.mask = sym::logical_and(sym::lt(tap, taps_), sym::lt(channel, channels_));
@@ -222,14 +246,14 @@ class Runs {
       if (d != channel_ && d != along_) data.index.push_back(index[d] - least_[d]);
     data.index.push_back((index[along_] - tap_var_ - least_[along_]) * padded_channels_ + run);
     for (Expr e : weight_->access.index)
-      if (e != channel_var_ && e != tap_var_) weight.index.push_back(e);
+      if (!is_channel(e) && e != tap_var_) weight.index.push_back(e);
     weight.index.push_back(run);
     Nest reader = nest_;
     for (loop::Stmt& stmt : reader.body) {
       auto* reduce = std::get_if<loop::Reduce>(&stmt.node);
       if (!reduce) continue;
       std::erase_if(reduce->dims,
-                    [&](const loop::Dim& dim) { return dim.var == channel_var_ || dim.var == tap_var_; });
+                    [&](const loop::Dim& dim) { return is_channel(dim.var) || dim.var == tap_var_; });
       reduce->dims.push_back({run, padded_taps_ * padded_channels_});
     }
     loop::for_each_stmt(reader.body, [&](loop::Stmt& stmt) {
@@ -248,7 +272,8 @@ class Runs {
   const loop::Load *data_ = nullptr, *weight_ = nullptr;
   Expr channel_var_ = 0, tap_var_ = 0;
   int64_t channels_ = 0, taps_ = 0, step_ = 0, padded_channels_ = 0, padded_taps_ = 0;
-  size_t channel_ = 0, along_ = 0;      // dims of the data
+  std::optional<size_t> channel_;  // of the data's dims; none: it has one channel
+  size_t along_ = 0;
   std::vector<Expr> least_, extent_;  // of the padded data, by dim of the data
   loop::BufferId rows_;
 };

@@ -88,7 +88,7 @@ class WindowEmitter {
     text_.line("int64_t rest = point;");
     for (size_t d = dims.size(); d-- > 0;) {
       const std::string name = text_.fresh("i"), extent = body_.index(dims[d].second);
-      const int64_t step = dims[d].first == fast_.var                ? strip_.width
+      const int64_t step = dims[d].first == fast_.var               ? strip_.width
                            : along_ && dims[d].first == along_->var ? count_
                                                                     : 1;
       text_.line(cat("const int64_t ", name, " = ", d ? cat("rest % ", extent) : "rest",
@@ -100,7 +100,8 @@ class WindowEmitter {
     }
     for (const loop::Reduce* reduce : window_->reduces) print_reduce(*reduce);
     for (int64_t q = 0; q < count_; ++q) {
-      text_.open(is_ragged() && q ? cat("if (", start_, " + ", q, " < ", body_.index(along_->extent), ")") : "");
+      text_.open(is_ragged() && q ? cat("if (", start_, " + ", q, " < ", body_.index(along_->extent), ")")
+                                  : "");
       if (along_) body_.set_index(along_->var, cat("(", start_, " + ", q, ")"));
       for (const loop::Reduce* reduce : window_->reduces)
         for (size_t p = 0; p < reduce->results.size(); ++p) {
@@ -118,9 +119,7 @@ class WindowEmitter {
                   std::string(strip_declarations()));
   }
 
-  bool is_ragged() const {
-    return along_ && facts_.known_divisor(along_->extent) % count_ != 0;
-  }
+  bool is_ragged() const { return along_ && facts_.known_divisor(along_->extent) % count_ != 0; }
 
   void print_reduce(const loop::Reduce& reduce) {
     std::vector<DType> dtypes;
@@ -188,7 +187,8 @@ class WindowEmitter {
   }
 
   // The element of lane u that the load has at this tap for point q, loaded here unless it is there.
-  std::string loaded(const loop::Load& load, const loop::Reduce& reduce, const std::vector<int64_t>& tap, int64_t q) {
+  std::string loaded(const loop::Load& load, const loop::Reduce& reduce, const std::vector<int64_t>& tap,
+                     int64_t q) {
     Element& element = loaded_[load.result.value].at(key_of(moved(load, reduce, tap, q)));
     if (!element.text.empty()) return element.text;
     const loop::Access& access = element.access;
@@ -198,12 +198,13 @@ class WindowEmitter {
     for (const Expr& part : loop::conjuncts(access.mask))
       condition += cat(condition.empty() ? "" : " && ", "(", body_.index(part), ")");
     if (is_ragged() && element.point && sym::depends_on(loop::offset_of(program_, access), along_->var))
-      condition += cat(condition.empty() ? "" : " && ", start_, " + ", element.point, " < ", body_.index(along_->extent));
+      condition += cat(condition.empty() ? "" : " && ", start_, " + ", element.point, " < ",
+                       body_.index(along_->extent));
     const std::string from = cat(text_.pointer(access.buffer), " + ", body_.offset(access));
     if (uniform) {
       text_.line(cat("const ", storage, " ", name, " = ",
-                     condition.empty() ? "" : cat("!(", condition, ") ? ", body_.stored_fill(load), " : "), "(", from,
-                     ")[0];"));
+                     condition.empty() ? "" : cat("!(", condition, ") ? ", body_.stored_fill(load), " : "),
+                     "(", from, ")[0];"));
       return element.text = name;
     }
     const std::string type = cat("Vec<", storage, ", ", strip_.width, ">");
@@ -213,7 +214,8 @@ class WindowEmitter {
     } else {
       text_.line(cat(type, " ", name, ";"));
       text_.line("#pragma unroll");
-      text_.line(cat("for (int u = 0; u < ", strip_.width, "; ++u) ", name, ".e[u] = ", body_.stored_fill(load), ";"));
+      text_.line(cat("for (int u = 0; u < ", strip_.width, "; ++u) ", name,
+                     ".e[u] = ", body_.stored_fill(load), ";"));
       text_.line(cat("if (", condition, ") ", name, " = ", value, ";"));
     }
     return element.text = name + ".e[u]";

@@ -87,7 +87,8 @@ class Emitter {
       // What memory planning places lies on multiples of 64 bytes; the caller's tensors need not.
       for (loop::BufferId id : aligned) {
         const loop::Storage storage = f_.program[id].storage;
-        if (storage == loop::Storage::kInput || storage == loop::Storage::kOutput) choice.aligned.push_back(id);
+        if (storage == loop::Storage::kInput || storage == loop::Storage::kOutput)
+          choice.aligned.push_back(id);
       }
       std::vector<Expr> conditions = {a_.condition(), b_.condition(), epilogue_.condition()};
       if (below)
@@ -311,8 +312,8 @@ DeviceNest emit_matrix(const loop::Program& program, const loop::Nest& nest, con
   const MatrixKernel& kernel = *plan.kernel;
   const MatrixKernel& general = kernel.is_tensor() ? *kernels::find_matrix_kernel("mma.64x64x32") : kernel;
   DeviceNest out;
-  auto add = [&](const loop::Nest& from, const MatrixKernel& k, bool vectors, bool last, std::optional<int64_t> below,
-                 auto&& wanted) {
+  auto add = [&](const loop::Nest& from, const MatrixKernel& k, bool vectors, bool last,
+                 std::optional<int64_t> below, auto&& wanted) {
     Emitter emitter(program, from, k, vectors);
     if (!wanted(emitter)) return false;
     DeviceChoice choice = emitter.emit(target, last, below);

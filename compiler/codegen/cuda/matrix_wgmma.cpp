@@ -271,8 +271,8 @@ class Printer {
     };
     if (trades_registers()) text_.line("asm volatile(\"setmaxnreg.inc.sync.aligned.u32 232;\");");
     text_.line("const int thread = threadIdx.x, lane_id = thread % 32;");
-    text_.line(cat("const unsigned a_low = ", low(a_, "ring"),
-                   k.turns ? "" : " + group * 512", ", b_low = ", low(b_, cat("(ring + ", a_.tile_bytes(), ")")), ";"));
+    text_.line(cat("const unsigned a_low = ", low(a_, "ring"), k.turns ? "" : " + group * 512",
+                   ", b_low = ", low(b_, cat("(ring + ", a_.tile_bytes(), ")")), ";"));
     text_.line("int slot = 0;");
     text_.line("unsigned phase = 0;");
     // Steps of the block's tiles before this one, of whichever group.
@@ -298,9 +298,10 @@ class Printer {
     text_.line("#pragma unroll");
     text_.line("for (int k = 0; k < 4; ++k)");
     text_.line("  #pragma unroll");
-    text_.line(cat("  for (int half = 0; half < ", halves(), "; ++half) multiply(acc[half], descriptor(a_low + ",
-                   at, " + half * 512 + k * ", a_.along_depth() ? 2 : 128, "), descriptor(b_low + ", at,
-                   " + k * ", b_.along_depth() ? 2 : 128, "));"));
+    text_.line(cat("  for (int half = 0; half < ", halves(),
+                   "; ++half) multiply(acc[half], descriptor(a_low + ", at, " + half * 512 + k * ",
+                   a_.along_depth() ? 2 : 128, "), descriptor(b_low + ", at, " + k * ",
+                   b_.along_depth() ? 2 : 128, "));"));
     text_.line("products_commit();");
     text_.line("products_wait<1>();");
     text_.line("if (step > begin && thread % 128 == 0) barrier_arrive(empty_bars + last * 8);");
@@ -319,8 +320,8 @@ class Printer {
                   const std::string& to) const {
     return cat("for (int h = 0; h < 2; ++h) *(float2*)(sums + (", row,
                " + thread / 32 % 4 * 16 + lane_id / 4 + h * 8) * ", pitch, " + (", to,
-               ") * 8 + lane_id % 4 * 2) = make_float2(acc[", half, "][(", j, ") * 4 + 2 * h], acc[", half, "][(",
-               j, ") * 4 + 2 * h + 1]);");
+               ") * 8 + lane_id % 4 * 2) = make_float2(acc[", half, "][(", j, ") * 4 + 2 * h], acc[", half,
+               "][(", j, ") * 4 + 2 * h + 1]);");
   }
 
   void print_all_sums() {
@@ -346,7 +347,8 @@ class Printer {
     text_.line("  #pragma unroll");
     text_.line(cat("  for (int j = 0; j < ", chunk / 8, "; ++j)"));
     text_.line("    #pragma unroll");
-    text_.line("    " + put(cat("c / ", chunks), "0", pitch, cat("c % ", chunks, " * ", chunk / 8, " + j"), "j"));
+    text_.line("    " +
+               put(cat("c / ", chunks), "0", pitch, cat("c % ", chunks, " * ", chunk / 8, " + j"), "j"));
     text_.line("named_sync(1 + group, 128);");
     epilogue_.print({64, chunk, k.turns ? cat("part / ", chunks, " * 64") : "group * 64",
                      cat("part % ", chunks, " * ", chunk), "thread % 128", 128, together()});

@@ -1,0 +1,107 @@
+#include "compiler/schedule/window_runs.h"
+
+#include <doctest/doctest.h>
+
+#include "compiler/loop/text.h"
+#include "compiler/loop/verify.h"
+#include "compiler/schedule/memory_plan.h"
+#include "tests/unit/schedule/programs.h"
+
+using namespace stridec;
+using namespace stridec::loop;
+using namespace stridec::testing;
+using sym::Expr;
+
+namespace {
+
+struct Window {
+  int64_t channels = 3, taps = 7, stride = 2, pad = 3, dilation = 1;
+  DType dtype = DType::kF16;
+  bool constant = true;  // weights
+};
+
+// y[b, o, i, j] of x [2, channels, n, m]; factors are `dtype`, sums f32.
+Program convolution(const Window& w) {
+  Pieces p("convolution");
+  const View x = p.input("x", {2, w.channels, p.n, p.m}, w.dtype);
+  const std::vector<int64_t> shape = {5, w.channels, w.taps, w.taps};
+  View weight = w.constant ? p.weight("w", shape, 7) : p.input("w", {5, w.channels, w.taps, w.taps}, w.dtype);
+  if (w.constant && w.dtype != DType::kF32) {
+    const View wide = weight;
+    weight = whole(p.program, add_buffer(p.program, {.name = "narrow",
+                                                     .dtype = w.dtype,
+                                                     .shape = wide.shape,
+                                                     .storage = Storage::kWeight,
+                                                     .prepacked = true}));
+    NestBuilder cast(p.program, "cast");
+    const auto at = cast.dims(wide.shape);
+    cast.store(weight, at, cast.cast(cast.load(wide, at), w.dtype));
+    p.program.prepack.push_back(add_nest(p.program, cast.nest()));
+  }
+  NestBuilder nest(p.program, "conv");
+  auto size = [&](Expr n) {
+    return sym::max(0, sym::floordiv(n + 2 * w.pad - w.dilation * (w.taps - 1) - 1, w.stride) + 1);
+  };
+  const View out = p.temporary("t", {2, 5, size(p.n), size(p.m)});
+  const auto at = nest.dims(out.shape);
+  const View padded = *pad(x, {0, 0, w.pad, w.pad}, {0, 0, w.pad, w.pad}, float_scalar(w.dtype, 0));
+  const Value sum = nest.reduce(Combine::kSum, {w.channels, w.taps, w.taps}, [&](const std::vector<Expr>& k) {
+    return nest.cast(nest.load(padded, {at[0], k[0], w.stride * at[2] + w.dilation * k[1],
+                                        w.stride * at[3] + w.dilation * k[2]}),
+                     DType::kF32) *
+           nest.cast(nest.load(weight, {at[1], k[0], k[1], k[2]}), DType::kF32);
+  });
+  nest.store(out, at, sum);
+  nest.finish();
+  p.output("y", out);
+  verify(p.program);
+  return p.program;
+}
+
+Program rewritten(const Program& program) {
+  Program after = program;
+  schedule::run_windows(after);
+  verify(after);
+  return after;
+}
+
+}  // namespace
+
+TEST_CASE("a window's row of few channels is a run of whole pieces of 16 bytes") {
+  const Program after = rewritten(convolution({}));
+  REQUIRE(after.steps.size() == 3);
+  const Nest& conv = after[std::get<Launch>(after.steps[1].node).nest];
+  const std::string text = to_string(after, conv);
+  CAPTURE(text);
+  CHECK(text.find("reduce sum (%i4<7, %i5<32)") != std::string::npos);
+  CHECK(text.find("load x.rows[%i0, 2*%i2 + %i4, 8*%i3 + %i5]\n") != std::string::npos);
+  CHECK(text.find("load narrow.rows[%i1, %i4, %i5]") != std::string::npos);
+}
+
+TEST_CASE("runs give what windows gave, for every stride, padding and size") {
+  for (const int64_t channels : {1, 2, 3, 4, 7})
+    for (const int64_t taps : {2, 3, 7})
+      for (const int64_t stride : {1, 2, 3, 4, 16})
+        for (const int64_t pad : {0, 1, 3}) {
+          CAPTURE(channels);
+          CAPTURE(taps);
+          CAPTURE(stride);
+          CAPTURE(pad);
+          const Program before =
+              convolution({.channels = channels, .taps = taps, .stride = stride, .pad = pad});
+          Program after = rewritten(before);
+          // Where a window is in the padding as a whole, the mask is the result's.
+          if (taps == 7) CHECK(after.steps.size() == before.steps.size() + 1);
+          schedule::plan_memory(after);
+          for (const auto& [n, m] : {std::pair<int64_t, int64_t>{1, 1}, {7, 10}, {13, 8}})
+            CHECK(same_results(before, after, {{sym::var("n"), n}, {sym::var("m"), m}}));
+        }
+}
+
+TEST_CASE("whole pieces, dilated rows, wide factors and weights that are inputs stay as they are") {
+  for (const Window& w : {Window{.channels = 8}, Window{.dilation = 2}, Window{.dtype = DType::kF32},
+                          Window{.constant = false}}) {
+    const Program program = convolution(w);
+    CHECK(rewritten(program).steps.size() == program.steps.size());
+  }
+}
