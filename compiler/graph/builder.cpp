@@ -67,6 +67,8 @@ std::optional<int64_t> element_count(const Shape& shape) {
   return count;
 }
 
+// Of a symbol, to be tried one by one: the axes of a tensor, from the front and from the end.
+constexpr int64_t kFewValues = 16;
 // A small file must not become a graph that fills the memory.
 constexpr size_t kMaxNodes = 2'000'000;
 
@@ -356,6 +358,8 @@ void Builder::output(std::string name, ValueId value) {
 std::optional<std::vector<sym::Expr>> Builder::known(ValueId id) const {
   const Value& value = graph_[id];
   if (value.elements) return value.elements;
+  if (!is_float(value.type.dtype) && element_count(value.type.shape) == 0)
+    return std::optional<std::vector<sym::Expr>>(std::in_place);
   if (!value.data || is_float(value.type.dtype)) return std::nullopt;
   const size_t width = static_cast<size_t>(byte_size(value.type.dtype));
   const size_t count = value.data->size / width;
@@ -428,7 +432,8 @@ sym::Facts Builder::known_facts() const {
 }
 
 // Sizes of 0 and 1 are where arithmetic on sizes (clamped slices, broadcasts) has corners: what is neither
-// proven nor refuted is tried with each symbol at its least value and above it.
+// proven nor refuted is tried with each symbol at its least value and above it. A symbol that the run binds to one
+// of a few values (an axis, a flag) is tried with each.
 sym::Answer Builder::prove(sym::Expr condition) const {
   const sym::Facts facts = known_facts();
   const sym::Answer answer = facts.prove(condition);
@@ -436,6 +441,13 @@ sym::Answer Builder::prove(sym::Expr condition) const {
   for (sym::Expr v : sym::free_vars(condition)) {
     const sym::Interval bounds = facts.bounds(v);
     if (!bounds.has_lo() || bounds.is_point()) continue;
+    if (bound_in_run_.contains(v) && bounds.has_hi() && bounds.hi - bounds.lo < kFewValues) {
+      bool always = true;
+      for (int64_t value = bounds.lo; value <= bounds.hi && always; ++value)
+        always = facts.holds(sym::substitute(condition, v, value));
+      if (always) return sym::Answer::kYes;
+      continue;
+    }
     if (facts.holds(sym::substitute(condition, v, bounds.lo)) &&
         facts.with_range(v, bounds.lo + 1, std::nullopt).holds(condition))
       return sym::Answer::kYes;

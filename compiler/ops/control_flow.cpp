@@ -285,9 +285,18 @@ LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> conditi
       expect_equal(b, types[i].shape[d], type.shape[d], "loop: a carried size changes from {0} to {1}");
     }
   }
-  for (ValueId row : next.stacked)
-    for (sym::Expr size : b.shape(row))
-      if (!stays(size)) changes(row);
+  // Rows have the shape of the first one; what cannot be proven is checked in every iteration.
+  for (ValueId& row : next.stacked) {
+    Shape first = b.shape(row);
+    for (sym::Expr& size : first) {
+      if (stays(size)) continue;
+      const sym::Expr here = size;
+      size = b.simplify(sym::substitute(here, counter, 0));
+      if (!stays(size) || b.prove(sym::eq(here, size)) == sym::Answer::kNo) changes(row);
+      b.require(sym::eq(here, size), "loop: a row has {0} where the first one has {1}", {here, size});
+    }
+    if (first != b.shape(row)) row = reshape(b, row, first);
+  }
   // A condition that the body leaves true is none.
   bool conditional = condition.has_value() || next.condition.has_value();
   if (next.condition) {

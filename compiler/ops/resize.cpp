@@ -8,8 +8,9 @@
 //   cubic_a           of Keys' kernel, -0.75 unless given
 //   exclude_outside   1: samples outside weigh nothing
 //   antialias         1: the kernel is stretched when shrinking
-//   roi               numbers: starts, then ends, of the resized dims (tf_crop_and_resize)
+//   roi_p, roi_q      expressions: starts, then ends, p/q of the resized dims (tf_crop_and_resize)
 //   extrapolation     the result outside the roi
+//   sparse            1: samples that weigh nothing are not looked at, since a scale that is 1 leaves everything as it is
 //
 // Every source coordinate is a rational number x = numerator / denominator over index expressions, so that
 // floor(x) is index arithmetic, exact for any size, and only weights are floats.
@@ -26,22 +27,49 @@
 
 namespace stridec::ops {
 
+namespace {
+
+// A continued fraction, until the error is that of a float.
+constexpr int kMostTerms = 40;
+constexpr double kError = 1e-8, kLargestP = 1099511627776.0, kLargestQ = 16777216.0;
+
+}  // namespace
+
 Rational nearest_rational(double value) {
-  // Continued fraction, until the error is that of a float.
-  int64_t p0 = 0, q0 = 1, p1 = 1, q1 = 0;
-  double rest = value;
-  for (int i = 0; i < 40; ++i) {
-    const double whole = std::floor(rest);
-    if (std::fabs(whole) > 1e9) break;
-    const int64_t a = static_cast<int64_t>(whole), p2 = a * p1 + p0, q2 = a * q1 + q0;
-    if (q2 > (int64_t{1} << 24) || std::llabs(p2) > (int64_t{1} << 40)) break;
+  double p0 = 0, q0 = 1, p1 = 1, q1 = 0, rest = value;  // whole numbers but for the rest
+  for (int i = 0; i < kMostTerms; ++i) {
+    const double whole = std::floor(rest), p2 = whole * p1 + p0, q2 = whole * q1 + q0;
+    if (!(std::fabs(p2) <= kLargestP && q2 <= kLargestQ)) break;
     p0 = p1, q0 = q1, p1 = p2, q1 = q2;
-    if (std::fabs(static_cast<double>(p1) / static_cast<double>(q1) - value) <= 1e-8 * std::fabs(value) ||
-        rest == whole)
-      break;
+    if (std::fabs(p1 / q1 - value) <= kError * std::fabs(value) || rest == whole) break;
     rest = 1 / (rest - whole);
   }
-  return q1 == 0 ? Rational{0, 1} : Rational{p1, q1};
+  return q1 == 0 ? Rational{0, 1} : Rational{static_cast<int64_t>(p1), static_cast<int64_t>(q1)};
+}
+
+Rationals nearest_rationals(Term values) {
+  Builder& b = values.builder();
+  const Term value = cast(values, DType::kF64);
+  const auto start = [&](double n) { return filled(b, value.shape(), DType::kF64, n).id(); };
+  const Term all = filled(b, value.shape(), DType::kBool, 1), any = filled(b, {}, DType::kBool, 1);
+  const LoopResult result =
+      loop(b, kMostTerms, any.id(), {start(0), start(1), start(1), start(0), value.id(), all.id()},
+           [&](const LoopState& state) {
+             const auto carried = [&](size_t i) { return Term(b, state.carried[i]); };
+             const Term p0 = carried(0), q0 = carried(1), p1 = carried(2), q1 = carried(3), rest = carried(4);
+             const Term whole = apply(OpKind::kFloor, rest), p2 = whole * p1 + p0, q2 = whole * q1 + q0;
+             const Term taken = logical_and(
+                 carried(5), logical_and(less_equal(abs(p2), kLargestP), less_equal(q2, kLargestQ)));
+             const Term p = select(taken, p2, p1), q = select(taken, q2, q1);
+             const Term close = less_equal(abs(p / q - value), abs(value) * kError);
+             const Term more = logical_and(taken, logical_not(logical_or(close, equal(rest, whole))));
+             return LoopStep{.condition = reduce(OpKind::kReduceOr, more, {0}).id(),
+                             .carried = {select(taken, p1, p0).id(), select(taken, q1, q0).id(), p.id(),
+                                         q.id(), divide_into(1, rest - whole).id(), more.id()},
+                             .stacked = {}};
+           });
+  const Term p(b, result.carried[2]), q(b, result.carried[3]), none = equal(q, 0);
+  return {cast(select(none, 0, p), DType::kI64), cast(select(none, 1, q), DType::kI64)};
 }
 
 namespace {
@@ -49,14 +77,19 @@ namespace {
 struct Axis {
   size_t dim;
   sym::Expr in, out, p, q;  // scale = p / q
-  Rational start{0, 1}, end{1, 1};
+  sym::Expr start_p = 0, start_q = 1, end_p = 1, end_q = 1;
 };
 
 std::vector<Axis> axes(const Node& node, const Shape& from) {
   const auto& dims = node.attributes.integers("dims");
   const auto sizes = node.attributes.exprs("sizes");
-  const auto roi = node.attributes.numbers_or("roi", {});
-  STRIDEC_CHECK(sizes.size() == dims.size() && (roi.empty() || roi.size() == 2 * dims.size()));
+  std::vector<sym::Expr> roi_p, roi_q;
+  if (node.attributes.find("roi_p")) {
+    roi_p = node.attributes.exprs("roi_p");
+    roi_q = node.attributes.exprs("roi_q");
+  }
+  STRIDEC_CHECK(sizes.size() == dims.size() && roi_p.size() == roi_q.size() &&
+                (roi_p.empty() || roi_p.size() == 2 * dims.size()));
   std::vector<Axis> out;
   for (size_t i = 0; i < dims.size(); ++i) {
     Axis axis{.dim = static_cast<size_t>(dims[i]),
@@ -69,9 +102,11 @@ std::vector<Axis> axes(const Node& node, const Shape& from) {
       axis.p = node.attributes.exprs("scale_p").at(i);
       axis.q = node.attributes.exprs("scale_q").at(i);
     }
-    if (!roi.empty()) {
-      axis.start = nearest_rational(roi[i]);
-      axis.end = nearest_rational(roi[dims.size() + i]);
+    if (!roi_p.empty()) {
+      axis.start_p = roi_p[i];
+      axis.start_q = roi_q[i];
+      axis.end_p = roi_p[dims.size() + i];
+      axis.end_q = roi_q[dims.size() + i];
     }
     out.push_back(axis);
   }
@@ -114,7 +149,7 @@ Coordinate coordinate(const std::string& mode, const Axis& a, sym::Expr o) {
   // With a scale the resized length is in * p / q, a fraction.
   if (mode == "align_corners") return {o * (a.in - 1) * a.q, sym::max(a.p * a.in - a.q, 1)};
   STRIDEC_CHECK(mode == "tf_crop_and_resize", mode);
-  const int64_t s = a.start.p * a.end.q, e = a.end.p * a.start.q, d = a.start.q * a.end.q;
+  const sym::Expr s = a.start_p * a.end_q, e = a.end_p * a.start_q, d = a.start_q * a.end_q;
   const sym::Expr many = (a.in - 1) * (2 * s * (a.out - 1) + 2 * o * (e - s)), one = (a.in - 1) * (s + e);
   return {sym::select(sym::gt(a.out, 1), many, one),
           sym::select(sym::gt(a.out, 1), 2 * d * (a.out - 1), 2 * d)};
@@ -157,6 +192,11 @@ struct Resampler {
     const loop::Value inner = ((number(a + 2) * x - number(a + 3)) * x) * x + one;
     const loop::Value outer = ((number(a) * x - number(5 * a)) * x + number(8 * a)) * x - number(4 * a);
     return loop::select(loop::le(x, one), inner, loop::select(loop::lt(x, number(2.0)), outer, zero));
+  }
+
+  loop::Value weigh(loop::Value sample, loop::Value weight) {
+    if (!node.attributes.integer_or("sparse", 0)) return sample * weight;
+    return loop::select(loop::ne(weight, number(0.0)), sample * weight, number(0.0));
   }
 
   loop::Value fraction(const Coordinate& x) {
@@ -232,7 +272,7 @@ loop::Value antialiased(Resampler& r, const loop::View& x, const std::vector<Axi
       weight = weight ? *weight * w : w;
     }
     const loop::Value sample = n.cast(n.load(x, source), r.dtype);
-    return weight ? sample * *weight : sample;
+    return weight ? r.weigh(sample, *weight) : sample;
   });
   loop::Value result = total;
   for (loop::Value sum : sums) result = result / sum;
@@ -245,7 +285,7 @@ loop::Value weighted(Resampler& r, const loop::View& x, const std::vector<Axis>&
   std::optional<loop::Value> sum;
   for (size_t k = 0; k < taps[i].index.size(); ++k) {
     source[axes[i].dim] = taps[i].index[k];
-    const loop::Value term = weighted(r, x, axes, taps, i + 1, source) * taps[i].weight[k];
+    const loop::Value term = r.weigh(weighted(r, x, axes, taps, i + 1, source), taps[i].weight[k]);
     sum = sum ? *sum + term : term;
   }
   return *sum;

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "compiler/ops/term.h"
+
 namespace stridec::ops {
 
 struct Rational {
@@ -10,5 +12,11 @@ struct Rational {
 };
 // The simplest fraction within the precision of a float: 0.6f becomes 3/5.
 Rational nearest_rational(double value);
+// The same for each number of a float tensor [n] that the run tells: i64 [n], q >= 1. 0/1 stands for what has none (too
+// large, too small, not a number).
+struct Rationals {
+  Term p, q;
+};
+Rationals nearest_rationals(Term values);
 
 }  // namespace stridec::ops

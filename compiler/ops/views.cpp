@@ -115,16 +115,15 @@ Inferred slice_shape(Builder& b, const Node& node) {
              steps = node.attributes.exprs("steps");
   STRIDEC_CHECK(starts.size() == from.size() && extents.size() == from.size() && steps.size() == from.size());
   for (size_t i = 0; i < from.size(); ++i) {
-    const auto step = sym::as_const(steps[i]);
-    STRIDEC_CHECK(step && *step != 0, "slice: a step is a constant other than 0");
-    if (starts[i].is_const(0) && extents[i] == from[i] && *step == 1) continue;
+    STRIDEC_CHECK(!steps[i].is_const(0), "slice: a step of 0");
+    if (starts[i].is_const(0) && extents[i] == from[i] && steps[i].is_const(1)) continue;
     b.require(sym::ge(extents[i], 0), "slice: the extent {0} is negative", {extents[i]});
-    const sym::Expr last = starts[i] + (extents[i] - 1) * *step;
-    const sym::Expr low = *step > 0 ? starts[i] : last, high = *step > 0 ? last : starts[i];
+    const sym::Expr last = starts[i] + (extents[i] - 1) * steps[i], up = sym::gt(steps[i], 0);
+    const sym::Expr low = sym::select(up, starts[i], last), high = sym::select(up, last, starts[i]);
     const sym::Expr inside = sym::logical_and(sym::ge(low, 0), sym::lt(high, from[i]));
     b.require(sym::logical_or(sym::eq(extents[i], 0), inside),
-              cat("slice: {0} elements from {1} by ", *step, " leave dim ", i, " of size {2}"),
-              {extents[i], starts[i], from[i]});
+              cat("slice: {0} elements from {1} by {2} leave dim ", i, " of size {3}"),
+              {extents[i], starts[i], steps[i], from[i]});
   }
   std::optional<Elements> elements;
   const auto known = b.known(node.inputs[0]);
@@ -133,9 +132,9 @@ Inferred slice_shape(Builder& b, const Node& node) {
     elements = map_elements(extents, [&](const Coordinates& at) -> std::optional<sym::Expr> {
       Coordinates source(at.size());
       for (size_t i = 0; i < at.size(); ++i) {
-        const auto start = sym::as_const(starts[i]);
-        if (!start) return std::nullopt;
-        source[i] = *start + at[i] * steps[i].value();
+        const auto start = sym::as_const(starts[i]), step = sym::as_const(steps[i]);
+        if (!start || !step) return std::nullopt;
+        source[i] = *start + at[i] * *step;
       }
       return (*known)[static_cast<size_t>(flat_index(source, *sizes))];
     });
@@ -160,6 +159,7 @@ Ids slice_gradient(Builder& b, const Node& node, const Ids& outputs) {
              steps = node.attributes.exprs("steps");
   Shape before, after;
   for (size_t i = 0; i < from.size(); ++i) {
+    if (!steps[i].is_const()) no_gradient(node, "its step is known to the run alone");
     const int64_t step = steps[i].value(), dim = static_cast<int64_t>(i), places = std::abs(step);
     sym::Expr start = starts[i];
     if (step < 0) {

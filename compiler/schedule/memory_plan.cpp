@@ -118,7 +118,11 @@ class Ranges {
   std::optional<Range> of(Expr e) {
     if (const auto known = done_.find(e); known != done_.end()) return known->second;
     done_[e] = std::nullopt;  // a bound that names its own symbol is none
-    return done_[e] = compute(e);
+    try {
+      return done_[e] = compute(e);
+    } catch (const Error&) {  // a bound that leaves 64 bits is none
+      return std::nullopt;
+    }
   }
 
   std::optional<Range> compute(Expr e) {

@@ -42,6 +42,7 @@ void for_each_rule(Apply&& apply) {
   apply(select(x <= c0, x, c1), min(x, c1), c1 == c0 + 1);
   apply(select(x <= c0, c1, x), max(x, c1), c1 == c0 + 1);
   apply(select(x == y, x, y), y, always);
+  apply(select(w, x, c0) * select(w, c1, y), select(w, c1 * x, c0 * y), always);
 
   // Comparisons of quotients, minima, maxima and choices.
   apply(floordiv(x, y) <= z, x < y * z + y, 0 < y);

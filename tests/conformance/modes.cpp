@@ -145,14 +145,18 @@ bool is_tensor(const onnx::Model& model, size_t input) {
 }
 
 // Inputs small enough to be parameters rather than data: axes, sizes, scales, regions, flags.
-bool bind_constants(const onnx::Model& model, const Data& data, onnx::ImportOptions& options) {
+std::vector<std::string> bind_constants(const onnx::Model& model, const Data& data,
+                                        onnx::ImportOptions& options) {
+  std::vector<std::string> names;
   for (size_t i = 0; i < std::min(model.graph.inputs.size(), data.inputs.size()); ++i) {
     if (!is_tensor(model, i)) continue;
     const onnx::Tensor& t = data.inputs[i].tensors.at(0);
     const bool parameter = i > 0 || (t.dims.empty() && !is_float(t.dtype().value_or(DType::kF32)));
-    if (parameter && t.dtype() && t.count() <= 16) options.constants[model.graph.inputs[i].name] = t;
+    if (!parameter || !t.dtype() || t.count() > 16) continue;
+    names.push_back(model.graph.inputs[i].name);
+    options.constants[names.back()] = t;
   }
-  return !options.constants.empty();
+  return names;
 }
 
 void bind_all(const onnx::Model& model, const Data& data, onnx::ImportOptions& options) {
@@ -282,11 +286,26 @@ Outcome run(const Test& test, const onnx::Model& model, const Data& data, Mode m
     return attempt.run(options);
   }
   const Outcome first = attempt.run(options);
-  if (first.reason.empty() || !how.bind_constants || !bind_constants(model, data, options)) return first;
+  if (first.reason.empty() || !how.bind_constants) return first;
+  std::vector<std::string> bound = bind_constants(model, data, options);
+  if (bound.empty()) return first;
   Outcome again = attempt.run(options);
-  again.bound = true;
-  if (!again.reason.empty() && again.reason != first.reason)
-    again.reason += "; without constants: " + first.reason;
+  if (!again.reason.empty()) {
+    if (again.reason != first.reason) again.reason += "; without constants: " + first.reason;
+    return again;
+  }
+  // Those that need not be constants are none.
+  std::erase_if(bound, [&](const std::string& name) {
+    auto entry = options.constants.extract(name);
+    Outcome without = attempt.run(options);
+    if (!without.reason.empty()) {
+      options.constants.insert(std::move(entry));
+      return false;
+    }
+    again = std::move(without);
+    return true;
+  });
+  again.bound = cat(join(bound, ", ", [](const std::string& n) { return n; }), ": ", first.reason);
   return again;
 }
 
@@ -307,7 +326,7 @@ Outcome run(const Test& test, Mode mode, const RunOptions& options) try {
   for (const fs::path& folder : folders) {
     const Outcome one = run(test, model, load(test, folder, file), mode, options);
     if (!one.reason.empty()) return one;
-    all.bound |= one.bound;
+    if (!one.bound.empty()) all.bound = one.bound;
     all.one_shape |= one.one_shape;
   }
   return all;

@@ -26,7 +26,7 @@ std::span<const ModeInfo> modes();
 
 struct Outcome {
   std::string reason;      // why it failed; empty: passed
-  bool bound = false;      // only with small inputs (axes, scales) given as constants
+  std::string bound;       // the inputs that had to be given as constants for it to pass, and why
   bool one_shape = false;  // kDynamic: no other sizes are possible, or none were found
 };
 

@@ -4,8 +4,9 @@
 #   bash tests/conformance/run.sh [--update] [mode...]     modes: interpreter, compiled, dynamic, constant (default: all)
 #
 # Prints how many tests of each operator pass. tests/conformance/open/MODE.txt lists the tests that do not pass yet; one
-# that fails and is not listed is a failure here. --update writes the lists anew. What every failing test says:
-# $build/conformance/MODE.failures. The last line is "N passed, N failed".
+# that fails and is not listed is a failure here. MODE.bound.txt lists those that pass with some of their inputs given as
+# constants alone; another one is a failure too, where there is such a list. --update writes the lists anew. What every such test says:
+# $build/conformance/MODE.failures and MODE.bound. The last line is "N passed, N failed".
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=${build:-build}
@@ -26,26 +27,35 @@ if [ ! -f "$work/.unpacked" ] || [ "$archive" -nt "$work/.unpacked" ]; then
 fi
 
 mkdir -p tests/conformance/open
-"$build/onnx_backend" "$work/data" --engine "$(IFS=,; echo "${modes[*]}")" --table --failures "$work/failures" --jobs "$(nproc)" \
+"$build/onnx_backend" "$work/data" --engine "$(IFS=,; echo "${modes[*]}")" --table --failures "$work/failures" --bound "$work/bound" --jobs "$(nproc)" \
   > "$work/log" || [ $? = 1 ] || { cat "$work/log"; echo "the runner ended with an error"; exit 1; }
 head -n -1 "$work/log"
 passed=$(tail -1 "$work/log" | cut -d' ' -f1)
 failed=0
-for mode in "${modes[@]}"; do
-  open=tests/conformance/open/$mode.txt
-  { grep -P "^$mode\t" "$work/failures" || true; } | cut -f2- > "$work/$mode.failures"
-  cut -f1 "$work/$mode.failures" | LC_ALL=C sort > "$work/$mode.names"
-  if [ "$update" = yes ]; then cp "$work/$mode.names" "$open"; fi
-  [ -f "$open" ] || : > "$open"
-  known=$(LC_ALL=C comm -12 "$work/$mode.names" "$open" | wc -l)
-  fixed=$(LC_ALL=C comm -13 "$work/$mode.names" "$open" | wc -l)
-  new=$(LC_ALL=C comm -23 "$work/$mode.names" "$open" | wc -l)
-  echo "$mode: $known are known not to pass, $new are new failures; why: $work/$mode.failures"
-  [ "$fixed" = 0 ] || echo "$mode: $fixed of those listed in $open pass now; --update takes them out"
+# One mode's lines of $work/KIND against the names in a list: what the listed ones are, what the others are.
+compare() {
+  local mode=$1 kind=$2 open=$3 listed=$4 unlisted=$5
+  local found=$work/$mode.$kind names=$work/$mode.$kind.names known fixed new
+  { grep -P "^$mode\t" "$work/$kind" || true; } | cut -f2- > "$found"
+  cut -f1 "$found" | LC_ALL=C sort > "$names"
+  if [ "$update" = yes ]; then cp "$names" "$open"; fi
+  if [ ! -f "$open" ]; then
+    echo "$mode: $(wc -l < "$names") without a list $open; why: $found"
+    return
+  fi
+  known=$(LC_ALL=C comm -12 "$names" "$open" | wc -l)
+  fixed=$(LC_ALL=C comm -13 "$names" "$open" | wc -l)
+  new=$(LC_ALL=C comm -23 "$names" "$open" | wc -l)
+  echo "$mode: $known $listed, $new $unlisted; why: $found"
+  [ "$fixed" = 0 ] || echo "$mode: $fixed of those listed in $open are no longer; --update takes them out"
   if [ "$new" != 0 ]; then
-    LC_ALL=C comm -23 "$work/$mode.names" "$open" | LC_ALL=C join -t $'\t' - <(LC_ALL=C sort "$work/$mode.failures") | head -50
+    LC_ALL=C comm -23 "$names" "$open" | LC_ALL=C join -t $'\t' - <(LC_ALL=C sort "$found") | head -50
   fi
   failed=$((failed + new))
+}
+for mode in "${modes[@]}"; do
+  compare "$mode" failures "tests/conformance/open/$mode.txt" "are known not to pass" "are new failures"
+  compare "$mode" bound "tests/conformance/open/$mode.bound.txt" "are known to want constants" "want constants that are not listed"
 done
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -294,7 +294,7 @@ Outputs group_query_attention(Context& c) {
   q = split_heads(c, q, heads);
   Term new_k = split_heads(c, *k, shared), new_v = split_heads(c, *v, shared);
   const sym::Expr batch = q.dim(0), queries = q.dim(2);
-  const sym::Expr total = c.sizes_of(6, "total_sequence_length", 0, int64_t{1} << 40).at(0);
+  const sym::Expr total = c.size_of(6, "total_sequence_length", 0, kLargestSize);
   const Term lengths = reshape(cast(c.in(5), DType::kI64), {batch, 1}) + 1.0;
   const Term prompt = size_as(b, DType::kI64, b.simplify(sym::select(sym::eq(queries, total), 0, 1)));
   const Term past =

@@ -99,9 +99,7 @@ Outputs op_loop(Context& c) {
     c.does_not_fit(cat("the body takes ", body.inputs.size(), " and gives ", body.outputs.size(),
                        " values for ", carried_count, " carried ones"));
   sym::Expr trips = std::numeric_limits<int64_t>::max();
-  if (c.has(0))
-    trips =
-        c.b.simplify(sym::max(c.sizes_of(0, "trip_count", -(int64_t{1} << 40), int64_t{1} << 40).at(0), 0));
+  if (c.has(0)) trips = c.b.simplify(sym::max(c.size_of(0, "trip_count", -kLargestSize, kLargestSize), 0));
   std::optional<ValueId> condition;
   const bool endless = always_true(body);
   if (c.has(1)) {

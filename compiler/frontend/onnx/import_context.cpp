@@ -163,15 +163,42 @@ Dims Context::integers_of(size_t i, std::string_view what) const {
   unsupported(cat(what, " must be known at compile time, but ", b.display(in(i)), " depends on the inputs"));
 }
 
-std::optional<Dims> Context::axes_of(size_t input, std::string_view attribute, int64_t rank) const {
-  if (has(input)) return axes(integers_of(input, attribute), rank);
-  if (has_attribute(attribute)) return axes(integers(attribute), rank);
-  return std::nullopt;
+std::optional<ops::Axes> Context::axes_of(size_t input, const std::string& attribute, int64_t rank) const {
+  std::vector<sym::Expr> values;
+  if (has(input))
+    values = sizes_of(input, attribute, -rank, std::max<int64_t>(rank, 1) - 1);
+  else if (has_attribute(attribute))
+    for (int64_t v : integers(attribute)) values.emplace_back(v);
+  else
+    return std::nullopt;
+  return ops::axes_of(b, values, rank);
 }
+
+namespace {
+
+std::vector<sym::Expr> told(Builder& b, Term x, const std::string& what, sym::Expr lower, sym::Expr upper) {
+  if (!b.known(x)) {
+    // Where a limit is only that sizes fit in 64 bits, numbers beyond it (the end of a slice) mean the same as the limit.
+    x = cast(x, DType::kI64);
+    const auto limit = static_cast<double>(kLargestSize);
+    if (lower.is_const(-kLargestSize) && upper.is_const(kLargestSize)) x = minimum(maximum(x, -limit), limit);
+  }
+  return b.elements_of(x, what, lower, upper);
+}
+
+}  // namespace
 
 std::vector<sym::Expr> Context::sizes_of(size_t i, const std::string& what, sym::Expr lower,
                                          sym::Expr upper) const {
-  return b.elements_of(in(i), what, lower, upper);
+  return told(b, in(i), what, lower, upper);
+}
+
+sym::Expr Context::size_of(size_t i, const std::string& what, sym::Expr lower, sym::Expr upper) const {
+  Term x = in(i);
+  if (!ops::count(x.shape()).is_const()) x = reshape(x, {});  // which says so where it is not one number
+  const std::vector<sym::Expr> values = told(b, x, what, lower, upper);
+  if (values.size() != 1) does_not_fit(cat(what, " must be one number"));
+  return values[0];
 }
 
 std::optional<double> Context::constant_number(size_t i) const {

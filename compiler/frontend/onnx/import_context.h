@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "compiler/frontend/onnx/model.h"
-#include "compiler/ops/term.h"
+#include "compiler/ops/axes.h"
+#include "compiler/ops/named.h"
 
 namespace stridec::onnx {
 
@@ -17,6 +18,7 @@ using graph::OpKind;
 using graph::Shape;
 using graph::ValueId;
 using ops::Dims;
+using ops::kLargestSize;
 using ops::Term;
 
 // What a name of the model stands for: a tensor, a tensor of strings (strings.h), a sequence whose length is known at compile time, an
@@ -78,11 +80,13 @@ class Context {
   std::optional<Dims> constant_integers(size_t i) const;
   // The same, required: throws Error "unsupported" naming the input.
   Dims integers_of(size_t i, std::string_view what) const;
-  // The axes of an operator that has them as attribute in old versions and as input later; none if neither is
-  // given.
-  std::optional<Dims> axes_of(size_t input, std::string_view attribute, int64_t rank) const;
+  // The axes of an operator that has them as attribute in old versions and as input later, where the run may tell them;
+  // none if neither is given.
+  std::optional<ops::Axes> axes_of(size_t input, const std::string& attribute, int64_t rank) const;
   // Input i as sizes: expressions, or symbols bound during the run.
   std::vector<sym::Expr> sizes_of(size_t i, const std::string& what, sym::Expr lower, sym::Expr upper) const;
+  // The same for an input that is one number.
+  sym::Expr size_of(size_t i, const std::string& what, sym::Expr lower, sym::Expr upper) const;
   // A float or integer that is known at compile time.
   std::optional<double> constant_number(size_t i) const;
 

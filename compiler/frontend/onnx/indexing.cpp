@@ -43,7 +43,7 @@ Outputs scatter_nd(Context& c) {
 Outputs one_hot(Context& c) {
   const Term indices = c.in(0), values = c.in(2);
   const sym::Expr depth =
-      c.b.elements_of(cast(reshape(c.in(1), {}), DType::kI64), "depth", 1, int64_t{1} << 40).at(0);
+      c.b.elements_of(cast(reshape(c.in(1), {}), DType::kI64), "depth", 1, kLargestSize).at(0);
   const int64_t given = c.integer("axis", -1), rank = indices.rank() + 1;
   const int64_t axis = c.axis(given, rank);
   const Term wide = cast(indices, DType::kI64), n = size_as(c.b, DType::kI64, depth);

@@ -15,68 +15,55 @@ Dims all_dims(int64_t rank) {
   return out;
 }
 
-// Axes are an attribute before `input_since` and an input from then on; none means all, or nothing to do
-// where the node says so.
-struct ReduceArguments {
-  Term x;
-  Dims dims;
-  bool keep;
-};
-ReduceArguments arguments(const Context& c, int input_since) {
+// What to do along known dims; x has at least one.
+using Along = Term (*)(Term x, const Dims& dims, bool keep);
+
+// Axes are an attribute of old versions and an input later; none means all, or nothing to do where the node says so.
+template <Along along>
+Outputs reduction(Context& c) {
   const Term x = c.in(0);
-  std::optional<Dims> dims = c.version >= input_since ? c.axes_of(1, "axes", x.rank()) : std::nullopt;
-  if (c.version < input_since && c.has_attribute("axes")) dims = c.axes(c.integers("axes"), x.rank());
-  if (!dims || dims->empty()) dims = c.integer("noop_with_empty_axes", 0) ? Dims() : all_dims(x.rank());
-  std::sort(dims->begin(), dims->end());
-  return {x, *dims, c.integer("keepdims", 1) != 0};
+  const auto axes = c.axes_of(1, "axes", x.rank());
+  const bool keep = c.integer("keepdims", 1) != 0;
+  if (!axes || axes->at.empty())
+    return {along(x, c.integer("noop_with_empty_axes", 0) ? Dims() : all_dims(x.rank()), keep)};
+  if (std::optional<Dims> dims = axes->known()) {
+    std::sort(dims->begin(), dims->end());
+    return {along(x, *dims, keep)};
+  }
+  Dims taken;
+  for (int64_t d = 0; d < x.rank(); ++d) taken.push_back(d + x.rank());
+  const Term reduced = along(apart(x, *axes), taken, false);
+  return {keep ? reduced : reshape(reduced, named(c.b, without(x.shape(), *axes), "size"))};
 }
 
-template <OpKind kind, int input_since>
-Outputs plain(Context& c) {
-  auto [x, dims, keep] = arguments(c, input_since);
+template <OpKind kind>
+Term plain(Term x, const Dims& dims, bool keep) {
   // The logical forms of bool tensors (max is or, min is and).
   if (is_bool(x.dtype()))
-    return {reduce(kind == OpKind::kReduceMax ? OpKind::kReduceOr : OpKind::kReduceAnd, x, dims, keep)};
-  return {reduce(kind, x, dims, keep)};
+    return reduce(kind == OpKind::kReduceMax ? OpKind::kReduceOr : OpKind::kReduceAnd, x, dims, keep);
+  return reduce(kind, x, dims, keep);
 }
 
-Outputs reduce_sum_13(Context& c) {
-  auto [x, dims, keep] = arguments(c, 13);
-  return {reduce_sum(x, dims, keep)};
+Term mean_along(Term x, const Dims& dims, bool keep) {
+  return cast(reduce_mean(widen(x), dims, keep), x.dtype());
 }
-Outputs op_reduce_mean(Context& c) {
-  auto [x, dims, keep] = arguments(c, 18);
-  const Term mean = reduce_mean(widen(x), dims, keep);
-  return {cast(mean, x.dtype())};
+Term l1(Term x, const Dims& dims, bool keep) { return reduce_sum(abs(x), dims, keep); }
+Term widest(Term x) { return is_float(x.dtype()) ? widen(x) : cast(x, DType::kF64); }
+Term l2(Term x, const Dims& dims, bool keep) {
+  return cast(sqrt(reduce_sum(square(widest(x)), dims, keep)), x.dtype());
 }
-Outputs reduce_l1(Context& c) {
-  auto [x, dims, keep] = arguments(c, 18);
-  return {reduce_sum(abs(x), dims, keep)};
+Term log_sum(Term x, const Dims& dims, bool keep) {
+  return cast(log(reduce_sum(widest(x), dims, keep)), x.dtype());
 }
-Outputs reduce_l2(Context& c) {
-  auto [x, dims, keep] = arguments(c, 18);
-  const Term w = is_float(x.dtype()) ? widen(x) : cast(x, DType::kF64);
-  return {cast(sqrt(reduce_sum(square(w), dims, keep)), x.dtype())};
-}
-Outputs reduce_log_sum(Context& c) {
-  auto [x, dims, keep] = arguments(c, 18);
-  const Term w = is_float(x.dtype()) ? widen(x) : cast(x, DType::kF64);
-  return {cast(log(reduce_sum(w, dims, keep)), x.dtype())};
-}
-Outputs reduce_log_sum_exp(Context& c) {
-  auto [x, dims, keep] = arguments(c, 18);
-  const Term w = is_float(x.dtype()) ? widen(x) : cast(x, DType::kF64);
-  if (dims.empty()) return {x};
+Term log_sum_exp(Term x, const Dims& dims, bool keep) {
+  if (dims.empty()) return x;
   // Shifted by the maximum, where that is finite.
-  const Term top = reduce_max(w, dims, kKeep);
+  const Term w = widest(x), top = reduce_max(w, dims, kKeep);
   const Term shift = select(apply(OpKind::kIsInf, top), 0, top);
   const Term sum = log(reduce_sum(exp(w - shift), dims, kKeep)) + shift;
-  return {cast(keep ? sum : squeeze(sum, dims), x.dtype())};
+  return cast(keep ? sum : squeeze(sum, dims), x.dtype());
 }
-Outputs reduce_sum_square(Context& c) {
-  auto [x, dims, keep] = arguments(c, 18);
-  return {reduce_sum(square(x), dims, keep)};
-}
+Term sum_square(Term x, const Dims& dims, bool keep) { return reduce_sum(square(x), dims, keep); }
 
 template <OpKind kind>
 Outputs arg(Context& c) {
@@ -90,13 +77,19 @@ Outputs arg(Context& c) {
 template <OpKind kind>
 Outputs scan(Context& c) {
   const Term x = c.in(0);
-  const Dims given = c.integers_of(1, "axis");
-  if (given.size() != 1) c.does_not_fit("axis must be one number");
-  const int64_t axis = c.axis(given[0], x.rank());
-  return {Term(c.b, c.b.add1(kind, {x.id()},
-                             {{"dim", axis},
-                              {"exclusive", c.integer("exclusive", 0)},
-                              {"reverse", c.integer("reverse", 0)}}))};
+  const auto axes = c.axes_of(1, "axis", x.rank());
+  if (!axes || axes->at.size() != 1) c.does_not_fit("axis must be one number");
+  const auto along = [&](Term t, int64_t dim) {
+    return Term(c.b, c.b.add1(kind, {t.id()},
+                              {{"dim", dim},
+                               {"exclusive", c.integer("exclusive", 0)},
+                               {"reverse", c.integer("reverse", 0)}}));
+  };
+  if (const auto known = axes->known()) return {along(x, known->at(0))};
+  const Term parts = apart(x, *axes);
+  Shape rows(parts.shape().begin(), parts.shape().begin() + x.rank());
+  rows.push_back(axes->pick_size(x.shape()));
+  return {together(reshape(along(reshape(parts, rows), x.rank()), parts.shape()), *axes)};
 }
 
 // Up to version 12 all dims from the axis on are one; from 13 on the axis stands alone.
@@ -131,11 +124,7 @@ Outputs top_k(Context& c) {
   const Term x = c.in(0);
   const int64_t axis = c.axis(c.integer("axis", -1), x.rank());
   sym::Expr k = c.integer("k", 0);
-  if (c.version >= 10) {
-    const auto given = c.sizes_of(1, "k", 0, x.dim(axis));
-    if (given.size() != 1) c.does_not_fit("k must be one number");
-    k = given[0];
-  }
+  if (c.version >= 10) k = c.size_of(1, "k", 0, x.dim(axis));
   const auto out = c.b.add(
       OpKind::kTopK, {x.id()},
       {{"dim", axis}, {"k", k}, {"largest", c.integer("largest", 1)}, {"sorted", c.integer("sorted", 1)}});
@@ -158,16 +147,16 @@ constexpr Row kRows[] = {
     {"Hardmax", hardmax},
     {"LogSoftmax", op_log_softmax},
     {"LpNormalization", lp_normalization},
-    {"ReduceL1", reduce_l1},
-    {"ReduceL2", reduce_l2},
-    {"ReduceLogSum", reduce_log_sum},
-    {"ReduceLogSumExp", reduce_log_sum_exp},
-    {"ReduceMax", plain<OpKind::kReduceMax, 18>},
-    {"ReduceMean", op_reduce_mean},
-    {"ReduceMin", plain<OpKind::kReduceMin, 18>},
-    {"ReduceProd", plain<OpKind::kReduceProd, 18>},
-    {"ReduceSum", reduce_sum_13},
-    {"ReduceSumSquare", reduce_sum_square},
+    {"ReduceL1", reduction<l1>},
+    {"ReduceL2", reduction<l2>},
+    {"ReduceLogSum", reduction<log_sum>},
+    {"ReduceLogSumExp", reduction<log_sum_exp>},
+    {"ReduceMax", reduction<plain<OpKind::kReduceMax>>},
+    {"ReduceMean", reduction<mean_along>},
+    {"ReduceMin", reduction<plain<OpKind::kReduceMin>>},
+    {"ReduceProd", reduction<plain<OpKind::kReduceProd>>},
+    {"ReduceSum", reduction<reduce_sum>},
+    {"ReduceSumSquare", reduction<sum_square>},
     {"Softmax", op_softmax},
     {"TopK", top_k},
 };

@@ -11,6 +11,10 @@
 namespace stridec::onnx {
 namespace {
 
+using namespace ops;
+
+constexpr int64_t kMostScale = 1'000'000'000;  // beyond, sizes hardly fit in 64 bits
+
 // p / q
 struct Scale {
   sym::Expr p, q;
@@ -27,36 +31,50 @@ struct Options {
   std::string mode = "nearest", coordinates = "half_pixel", nearest = "round_prefer_floor";
   double cubic_a = -0.75, extrapolation = 0;
   bool exclude_outside = false, antialias = false;
-  std::vector<double> roi;  // starts, then ends
+  std::vector<Scale> roi;  // starts, then ends
 };
 
-std::optional<std::vector<double>> constant_floats(const Context& c, size_t input) {
-  if (!c.has(input)) return std::nullopt;
+Scale fraction(double value) {
+  const Rational r = nearest_rational(value);
+  return {r.p, r.q};
+}
+
+// An input's numbers, which the run may tell; none where it is missing.
+std::vector<Scale> fractions_of(const Context& c, size_t input, const std::string& what) {
+  std::vector<Scale> out;
+  if (!c.has(input)) return out;
   const Term x = c.in(input);
-  const graph::Value& value = c.b.graph()[x.id()];
-  if (!value.data || !is_float(x.dtype())) return std::nullopt;
-  std::vector<double> out;
-  const auto width = static_cast<size_t>(byte_size(x.dtype()));
-  for (size_t at = 0; at + width <= value.data->size; at += width)
-    out.push_back(read_float(x.dtype(), value.data->bytes + at));
+  if (!is_float(x.dtype())) c.does_not_fit(cat(what, " is ", name(x.dtype()), ", not a float"));
+  if (const auto& data = c.b.graph()[x.id()].data) {
+    const auto width = static_cast<size_t>(byte_size(x.dtype()));
+    for (size_t at = 0; at + width <= data->size; at += width)
+      out.push_back(fraction(read_float(x.dtype(), data->bytes + at)));
+    return out;
+  }
+  const sym::Expr n = count(x.shape());
+  if (n.is_const(0)) return out;
+  if (!n.is_const())
+    c.unsupported(cat("the length of ", what, " must be known at compile time, but that of ", c.b.display(x),
+                      " depends on the inputs"));
+  const Rationals r = nearest_rationals(reshape(x, {n}));
+  const auto p = c.b.elements_of(r.p, what + ".p", -kLargestSize, kLargestSize),
+             q = c.b.elements_of(r.q, what + ".q", 1, int64_t{1} << 24);
+  for (size_t i = 0; i < p.size(); ++i) out.push_back({p[i], q[i]});
   return out;
 }
 
-Axis scaled(const Context& c, Term x, int64_t dim, double scale) {
-  constexpr double kMost = 1e9;  // beyond, sizes hardly fit in 64 bits
-  if (!(scale > 0 && scale <= kMost)) c.does_not_fit(cat("a scale of ", scale));
-  const ops::Rational r = ops::nearest_rational(scale);
-  return {.dim = dim,
-          .in = x.dim(dim),
-          .out = c.b.simplify(sym::floordiv(x.dim(dim) * r.p, r.q)),
-          .scale = Scale{r.p, r.q}};
-}
-
 std::vector<Axis> axes_from_scales(const Context& c, Term x, const Dims& dims,
-                                   const std::vector<double>& scales) {
+                                   const std::vector<Scale>& scales) {
   if (scales.size() != dims.size()) c.does_not_fit(cat(scales.size(), " scales for ", dims.size(), " dims"));
   std::vector<Axis> out;
-  for (size_t i = 0; i < dims.size(); ++i) out.push_back(scaled(c, x, dims[i], scales[i]));
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const auto& [p, q] = scales[i];
+    c.b.require(sym::logical_and(sym::ge(p, 1), sym::le(p, kMostScale * q)),
+                cat("scale ", i, " is not a positive number, too small, or larger than sizes may become"));
+    const sym::Expr size = x.dim(dims[i]);
+    out.push_back(
+        {.dim = dims[i], .in = size, .out = c.b.simplify(sym::floordiv(size * p, q)), .scale = Scale{p, q}});
+  }
   return out;
 }
 
@@ -81,7 +99,7 @@ void keep_aspect_ratio(const Context& c, std::vector<Axis>& axes, bool not_large
   }
 }
 
-Outputs make(const Context& c, Term x, std::vector<Axis> axes, Options o) {
+Term resized(const Context& c, Term x, std::vector<Axis> axes, Options o) {
   if (o.coordinates == "tf_half_pixel_for_nn") {  // floor((i + 0.5) / scale)
     if (o.mode != "nearest" || o.nearest != "floor")
       c.unsupported("tf_half_pixel_for_nn is supported with nearest_mode floor alone");
@@ -92,12 +110,21 @@ Outputs make(const Context& c, Term x, std::vector<Axis> axes, Options o) {
     std::erase_if(axes,
                   [](const Axis& a) { return a.in == a.out && (!a.scale || a.scale->p == a.scale->q); });
   if (axes.empty()) return {x};
-  // Many taps: along one dim after the other they add up instead of multiplying.
-  const bool many_taps = o.mode == "cubic" || (o.antialias && o.mode == "linear");
-  if (many_taps && axes.size() > 1 && o.coordinates != "tf_crop_and_resize" && is_float(x.dtype())) {
-    Term y = widen(x);
-    for (const Axis& a : axes) y = Term(c.b, make(c, y, {a}, o).at(0).tensor);
-    return {cast(y, x.dtype())};
+  // Where the run tells the scales, most of them will be 1. Each dim by itself has few samples, and many taps add up
+  // along one dim after the other instead of multiplying.
+  const bool by_dim = o.mode != "nearest" && std::any_of(axes.begin(), axes.end(), [&](const Axis& a) {
+                        return c.b.is_bound_in_run(a.scale ? a.scale->p : a.out);
+                      });
+  const bool many_taps = (o.mode == "cubic" || (o.antialias && o.mode == "linear")) &&
+                         o.coordinates != "tf_crop_and_resize" && is_float(x.dtype());
+  if ((by_dim || many_taps) && axes.size() > 1) {
+    Term y = x.dtype() == DType::kF64 ? x : cast(x, DType::kF32);
+    for (size_t i = 0; i < axes.size(); ++i) {
+      Options one = o;
+      if (!o.roi.empty()) one.roi = {o.roi[i], o.roi[axes.size() + i]};
+      y = resized(c, y, {axes[i]}, one);
+    }
+    return cast(y, x.dtype());
   }
   Dims dims;
   Shape sizes, p, q;
@@ -117,9 +144,18 @@ Outputs make(const Context& c, Term x, std::vector<Axis> axes, Options o) {
                                {"cubic_a", o.cubic_a},
                                {"exclude_outside", int64_t{o.exclude_outside}},
                                {"antialias", int64_t{o.antialias}},
-                               {"extrapolation", o.extrapolation}};
-  if (!o.roi.empty()) attributes.set("roi", o.roi);
-  return {Term(c.b, c.b.add1(OpKind::kResize, {x.id()}, std::move(attributes)))};
+                               {"extrapolation", o.extrapolation},
+                               {"sparse", int64_t{by_dim}}};
+  if (!o.roi.empty()) {
+    Shape roi_p, roi_q;
+    for (const Scale& edge : o.roi) {
+      roi_p.push_back(edge.p);
+      roi_q.push_back(edge.q);
+    }
+    attributes.set("roi_p", std::move(roi_p));
+    attributes.set("roi_q", std::move(roi_q));
+  }
+  return {c.b, c.b.add1(OpKind::kResize, {x.id()}, std::move(attributes))};
 }
 
 Dims every_dim(Term x) {
@@ -143,37 +179,39 @@ Outputs resize(Context& c) {
     c.unsupported("mode '" + o.mode + "' is unknown");
   const Dims dims = c.has_attribute("axes") ? c.axes(c.integers("axes"), x.rank()) : every_dim(x);
   std::vector<Axis> axes;
-  if (const auto scales = constant_floats(c, old ? 1 : 2); scales && !scales->empty()) {
-    axes = axes_from_scales(c, x, dims, *scales);
+  if (const auto scales = fractions_of(c, old ? 1 : 2, "scales"); !scales.empty()) {
+    axes = axes_from_scales(c, x, dims, scales);
   } else if (!old && c.has(3)) {
-    const auto sizes = c.sizes_of(3, "sizes", 1, int64_t{1} << 40);
+    const auto sizes = c.sizes_of(3, "sizes", 1, kLargestSize);
     if (sizes.size() != dims.size()) c.does_not_fit(cat(sizes.size(), " sizes for ", dims.size(), " dims"));
     for (size_t i = 0; i < dims.size(); ++i)
       axes.push_back({.dim = dims[i], .in = x.dim(dims[i]), .out = sizes[i], .scale = {}});
     const std::string policy = c.text("keep_aspect_ratio_policy", "stretch");
     if (policy != "stretch") keep_aspect_ratio(c, axes, policy == "not_larger");
   } else {
-    c.unsupported("the scales of Resize must be known at compile time");
+    c.does_not_fit("Resize has neither scales nor sizes");
   }
   if (o.coordinates == "tf_crop_and_resize") {
-    const auto roi = constant_floats(c, 1);
-    if (!roi || roi->size() != 2 * dims.size())
-      c.unsupported("the region of tf_crop_and_resize must be known at compile time");
-    o.roi = *roi;
+    o.roi = fractions_of(c, 1, "roi");
+    if (o.roi.size() != 2 * dims.size())
+      c.does_not_fit(cat("roi has ", o.roi.size(), " numbers for ", dims.size(), " dims"));
   }
-  return make(c, x, std::move(axes), std::move(o));
+  return {resized(c, x, std::move(axes), std::move(o))};
 }
 
 Outputs upsample(Context& c) {
   const Term x = c.in(0);
-  const auto scales = c.version < 9 ? std::optional(c.numbers("scales")) : constant_floats(c, 1);
-  if (!scales || scales->empty()) c.unsupported("the scales of Upsample must be known at compile time");
+  std::vector<Scale> scales;
+  if (c.version < 9)
+    for (double scale : c.numbers("scales")) scales.push_back(fraction(scale));
+  else
+    scales = fractions_of(c, 1, "scales");
   const std::string mode = c.text("mode", "nearest");
-  return make(c, x, axes_from_scales(c, x, every_dim(x), *scales),
-              {.mode = mode == "bilinear" ? "linear" : mode,
-               .coordinates = "asymmetric",
-               .nearest = "floor",
-               .roi = {}});
+  return {resized(c, x, axes_from_scales(c, x, every_dim(x), scales),
+                  {.mode = mode == "bilinear" ? "linear" : mode,
+                   .coordinates = "asymmetric",
+                   .nearest = "floor",
+                   .roi = {}})};
 }
 
 constexpr Row kRows[] = {

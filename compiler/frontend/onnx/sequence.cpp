@@ -66,7 +66,7 @@ Outputs split_to(Context& c) {
   std::vector<sym::Expr> sizes;
   const auto total = sym::as_const(x.dim(axis));
   if (c.has(1) && c.in(1).rank() == 1) {
-    for (int64_t s : c.integers_of(1, "split")) sizes.emplace_back(s);
+    sizes = c.sizes_of(1, "split", 0, x.dim(axis));
   } else {
     const int64_t each = c.has(1) ? c.integers_of(1, "split").at(0) : 1;
     if (!total || each < 1)

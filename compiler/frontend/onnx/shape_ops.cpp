@@ -14,8 +14,6 @@ namespace {
 
 using namespace ops;
 
-constexpr int64_t kLargest = int64_t{1} << 40;  // of one size that only the run tells
-
 // total / product(known), where both are products of sizes: equal factors leave both sides first, so that
 // what is left is simple whatever the symbols are.
 sym::Expr divide(Shape total, Shape known) {
@@ -31,11 +29,43 @@ sym::Expr divide(Shape total, Shape known) {
   return sym::floordiv(count(total), count(known));
 }
 
+// Sizes that only the run tells may be 0, x's dim in the same place, and -1, what is left, as well: they become what they
+// mean. False: none of them can be negative, nothing was done.
+bool tell_rest(Context& c, Term x, std::vector<sym::Expr>& target, bool zero_copies,
+               std::optional<size_t> rest) {
+  const auto from_data = [&](sym::Expr e) { return c.b.is_bound_in_run(e) && !c.b.holds(sym::ge(e, 0)); };
+  if (std::none_of(target.begin(), target.end(), from_data)) return false;
+  sym::Expr negative = rest ? 1 : 0, product = 1;
+  std::vector<sym::Expr> is_rest(target.size(), 0);
+  for (size_t i = 0; i < target.size(); ++i) {
+    const sym::Expr given = target[i];
+    if (rest == i) {
+      is_rest[i] = 1;
+      continue;
+    }
+    if (from_data(given)) {
+      c.b.require(sym::ge(given, -1), "shape has a size of {0}", {given});
+      is_rest[i] = sym::lt(given, 0);
+      negative += is_rest[i];
+      if (zero_copies && static_cast<int64_t>(i) < x.rank())
+        target[i] = sym::select(sym::eq(given, 0), x.dim(static_cast<int64_t>(i)), given);
+      else if (zero_copies)
+        c.b.require(sym::ne(given, 0), cat("shape copies dim ", i, " of a tensor of rank ", x.rank()));
+    }
+    product *= sym::select(is_rest[i], 1, target[i]);
+  }
+  c.b.require(sym::le(negative, 1), "shape has -1 twice");
+  const sym::Expr left = sym::floordiv(count(x.shape()), sym::max(product, 1));
+  for (size_t i = 0; i < target.size(); ++i) target[i] = sym::select(is_rest[i], left, target[i]);
+  target = named(c.b, std::move(target), "size");
+  return true;
+}
+
 Outputs op_reshape(Context& c) {
   const Term x = c.in(0);
   std::vector<sym::Expr> target;
   if (c.version >= 5) {
-    target = c.sizes_of(1, "shape", -1, kLargest);
+    target = c.sizes_of(1, "shape", -1, kLargestSize);
   } else {
     for (int64_t d : c.integers("shape")) target.emplace_back(d);
   }
@@ -53,6 +83,7 @@ Outputs op_reshape(Context& c) {
       c.does_not_fit(cat("shape has a size of ", target[i].value()));
     }
   }
+  if (tell_rest(c, x, target, zero_copies, rest)) return {reshape(x, target)};
   if (rest) {
     Shape known = target;
     known.erase(known.begin() + static_cast<int64_t>(*rest));
@@ -70,23 +101,32 @@ Outputs flatten(Context& c) {
 
 Outputs op_squeeze(Context& c) {
   const Term x = c.in(0);
-  std::optional<Dims> dims = c.axes_of(1, "axes", x.rank());
-  if (!dims) {
-    dims.emplace();
+  std::optional<Axes> axes = c.axes_of(1, "axes", x.rank());
+  if (!axes) {
+    axes = Axes{.at = {}, .rank = x.rank()};
     for (int64_t d = 0; d < x.rank(); ++d)
-      if (x.dim(d).is_const(1)) dims->push_back(d);
+      if (x.dim(d).is_const(1)) axes->at.emplace_back(d);
   }
-  for (int64_t d : *dims)
-    c.b.require(sym::eq(x.dim(d), 1), cat("cannot squeeze dim ", d, " of size {0}"), {x.dim(d)});
-  return {squeeze(x, *dims)};
+  for (int64_t d = 0; d < x.rank(); ++d)
+    c.b.require(sym::logical_or(sym::logical_not(axes->has(d)), sym::eq(x.dim(d), 1)),
+                cat("cannot squeeze dim ", d, " of size {0}"), {x.dim(d)});
+  if (const auto known = axes->known()) return {squeeze(x, *known)};
+  return {reshape(x, named(c.b, without(x.shape(), *axes), "size"))};
 }
 
 Outputs op_unsqueeze(Context& c) {
   const Term x = c.in(0);
-  const auto given = c.version >= 13 ? c.integers_of(1, "axes") : c.integers("axes");
-  Dims dims = c.axes(given, x.rank() + static_cast<int64_t>(given.size()));
-  std::sort(dims.begin(), dims.end());
-  return {unsqueeze(x, dims)};
+  const std::optional<int64_t> more = c.version >= 13 ? sym::as_const(count(c.in(1).shape()))
+                                                      : static_cast<int64_t>(c.integers("axes").size());
+  if (!more)
+    c.unsupported(cat("the number of axes must be known at compile time, but that of ", c.b.display(c.in(1)),
+                      " depends on the inputs"));
+  const Axes axes = *c.axes_of(1, "axes", x.rank() + *more);
+  if (auto dims = axes.known()) {
+    std::sort(dims->begin(), dims->end());
+    return {unsqueeze(x, *dims)};
+  }
+  return {reshape(x, named(c.b, between_ones(x.shape(), axes), "size"))};
 }
 
 Outputs op_transpose(Context& c) {
@@ -101,7 +141,7 @@ Outputs op_transpose(Context& c) {
 
 Outputs op_expand(Context& c) {
   const Term x = c.in(0);
-  const Shape target = c.sizes_of(1, "shape", 0, kLargest);
+  const Shape target = c.sizes_of(1, "shape", 0, kLargestSize);
   return {Term(c.b, broadcast_to(c.b, x, target))};
 }
 
@@ -141,12 +181,20 @@ Outputs split(Context& c) {
   return out;
 }
 
+// The node's axes; those from the first on where it has none.
+Axes axes_or_first(const Context& c, size_t input, int64_t rank, size_t count) {
+  if (auto given = c.axes_of(input, "axes", rank)) return *given;
+  std::vector<sym::Expr> first;
+  for (size_t i = 0; i < count; ++i) first.emplace_back(i);
+  return axes_of(c.b, first, rank);
+}
+
 // Start and extent of data[start:end:step] with NumPy's rules: negative counts from the end, outside is cut
 // off.
 struct Range {
   sym::Expr start, extent;
 };
-Range slice_range(Builder& b, sym::Expr start, sym::Expr end, int64_t step, sym::Expr size) {
+Range slice_range(Builder& b, sym::Expr start, sym::Expr end, sym::Expr step, sym::Expr size) {
   const auto from_front = [&](sym::Expr e) {
     if (e.is_const()) return e.value() < 0 ? e + size : e;
     if (b.holds(sym::ge(e, 0))) return e;
@@ -160,46 +208,52 @@ Range slice_range(Builder& b, sym::Expr start, sym::Expr end, int64_t step, sym:
     if (to_the_front(e)) return lower;
     return b.simplify(sym::max(lower, sym::min(from_front(e), upper)));
   };
-  if (step > 0) {
+  const auto forward = [&](sym::Expr by) -> Range {
     const sym::Expr from = clamp(start, 0, size), to = clamp(end, 0, size);
-    return {from, b.simplify(sym::max(sym::ceildiv(to - from, step), 0))};
-  }
-  const sym::Expr from = clamp(start, 0, size - 1), to = clamp(end, -1, size - 1);
-  // Of nothing there is no element 0 to start from.
-  return {from, b.simplify(sym::max(sym::min(sym::ceildiv(from - to, -step), size), 0))};
+    return {from, b.simplify(sym::max(sym::ceildiv(to - from, by), 0))};
+  };
+  const auto backward = [&](sym::Expr by) -> Range {
+    const sym::Expr from = clamp(start, 0, size - 1), to = clamp(end, -1, size - 1);
+    // Of nothing there is no element 0 to start from.
+    return {from, b.simplify(sym::max(sym::min(sym::ceildiv(from - to, by), size), 0))};
+  };
+  const sym::Expr up = sym::gt(step, 0);
+  if (b.holds(up)) return forward(step);
+  if (b.holds(sym::lt(step, 0))) return backward(-step);
+  const Range a = forward(sym::max(step, 1)), z = backward(sym::max(-step, 1));
+  return {b.simplify(sym::select(up, a.start, z.start)), b.simplify(sym::select(up, a.extent, z.extent))};
 }
 
 Outputs op_slice(Context& c) {
   const Term x = c.in(0);
-  std::vector<sym::Expr> starts, ends;
-  Dims axes, steps;
+  std::vector<sym::Expr> starts, ends, steps;
   if (c.version < 10) {
     for (int64_t v : c.integers("starts")) starts.emplace_back(v);
     for (int64_t v : c.integers("ends")) ends.emplace_back(v);
-    axes = c.integers("axes");
   } else {
-    starts = c.sizes_of(1, "starts", -kLargest, kLargest);
-    ends = c.sizes_of(2, "ends", -kLargest, kLargest);
-    if (c.has(3)) axes = c.integers_of(3, "axes");
-    if (c.has(4)) steps = c.integers_of(4, "steps");
+    starts = c.sizes_of(1, "starts", -kLargestSize, kLargestSize);
+    ends = c.sizes_of(2, "ends", -kLargestSize, kLargestSize);
+    if (c.has(4)) steps = c.sizes_of(4, "steps", -kLargestSize, kLargestSize);
   }
-  if (axes.empty() && !c.has(3)) {
-    axes.resize(starts.size());
-    std::iota(axes.begin(), axes.end(), 0);
-  }
-  axes = c.axes(axes, x.rank());
+  const Axes axes = axes_or_first(c, 3, x.rank(), starts.size());
   if (steps.empty()) steps.assign(starts.size(), 1);
-  if (starts.size() != ends.size() || starts.size() != axes.size() || starts.size() != steps.size())
-    c.does_not_fit(cat("slice has ", starts.size(), " starts, ", ends.size(), " ends, ", axes.size(),
+  if (starts.size() != ends.size() || starts.size() != axes.at.size() || starts.size() != steps.size())
+    c.does_not_fit(cat("slice has ", starts.size(), " starts, ", ends.size(), " ends, ", axes.at.size(),
                        " axes and ", steps.size(), " steps"));
+  for (sym::Expr step : steps) c.b.require(sym::ne(step, 0), "slice has a step of 0");
   Shape from(x.shape().size(), 0), extents = x.shape(), by(x.shape().size(), 1);
-  for (size_t i = 0; i < axes.size(); ++i) {
-    if (steps[i] == 0) c.does_not_fit("slice has a step of 0");
-    const auto d = static_cast<size_t>(axes[i]);
-    const Range range = slice_range(c.b, starts[i], ends[i], steps[i], x.shape()[d]);
-    from[d] = range.start;
-    extents[d] = range.extent;
-    by[d] = steps[i];
+  for (size_t d = 0; d < x.shape().size(); ++d) {
+    const auto dim = static_cast<int64_t>(d);
+    const sym::Expr sliced = axes.has(dim), size = x.dim(dim);
+    if (sliced.is_const(0)) continue;
+    const auto chosen = [&](const std::vector<sym::Expr>& values, sym::Expr otherwise, const char* what) {
+      return named(c.b, axes.pick(dim, values, otherwise), what, -kLargestSize, kLargestSize);
+    };
+    by[d] = chosen(steps, 1, "step");
+    const Range range =
+        slice_range(c.b, chosen(starts, 0, "start"), chosen(ends, kLargestSize, "end"), by[d], size);
+    from[d] = named(c.b, range.start, "from", 0, kLargestSize);
+    extents[d] = named(c.b, range.extent, "extent", 0, size);
   }
   return {
       Term(c.b, c.b.add1(OpKind::kSlice, {x.id()}, {{"starts", from}, {"extents", extents}, {"steps", by}}))};
@@ -209,19 +263,21 @@ Outputs op_pad(Context& c) {
   const Term x = c.in(0);
   std::vector<sym::Expr> pads;
   if (c.version >= 11) {
-    pads = c.sizes_of(1, "pads", -kLargest, kLargest);
+    pads = c.sizes_of(1, "pads", -kLargestSize, kLargestSize);
   } else {
     for (int64_t p : c.integers(c.version < 2 ? "paddings" : "pads")) pads.emplace_back(p);
   }
-  Dims axes(static_cast<size_t>(x.rank()));
-  std::iota(axes.begin(), axes.end(), 0);
-  if (c.version >= 18 && c.has(3)) axes = c.axes(c.integers_of(3, "axes"), x.rank());
-  if (pads.size() != 2 * axes.size())
-    c.does_not_fit(cat("pads has ", pads.size(), " values for ", axes.size(), " axes"));
-  Shape before(x.shape().size(), 0), after(x.shape().size(), 0);
-  for (size_t i = 0; i < axes.size(); ++i) {
-    before[static_cast<size_t>(axes[i])] = pads[i];
-    after[static_cast<size_t>(axes[i])] = pads[i + axes.size()];
+  const Axes axes = axes_or_first(c, 3, x.rank(), static_cast<size_t>(x.rank()));
+  if (pads.size() != 2 * axes.at.size())
+    c.does_not_fit(cat("pads has ", pads.size(), " values for ", axes.at.size(), " axes"));
+  const auto half = pads.begin() + static_cast<int64_t>(axes.at.size());
+  Shape before, after;
+  for (int64_t d = 0; d < x.rank(); ++d) {
+    const auto chosen = [&](const std::vector<sym::Expr>& values) {
+      return named(c.b, axes.pick(d, values, 0), "pad", -kLargestSize, kLargestSize);
+    };
+    before.push_back(chosen({pads.begin(), half}));
+    after.push_back(chosen({half, pads.end()}));
   }
   Term value = number_like(x, c.version < 11 ? c.number("value", 0) : 0);
   if (c.version >= 11 && c.has(2)) value = reshape(c.in(2), {});
@@ -235,9 +291,9 @@ Outputs tile(Context& c) {
   if (c.version < 6) {  // tiles and axis are one number each
     repeats.assign(x.shape().size(), 1);
     repeats.at(static_cast<size_t>(c.axis(c.integers_of(2, "axis").at(0), x.rank()))) =
-        c.sizes_of(1, "tiles", 0, kLargest).at(0);
+        c.size_of(1, "tiles", 0, kLargestSize);
   } else {
-    repeats = c.sizes_of(1, "repeats", 0, kLargest);
+    repeats = c.sizes_of(1, "repeats", 0, kLargestSize);
   }
   if (static_cast<int64_t>(repeats.size()) != x.rank())
     c.does_not_fit(cat("repeats has ", repeats.size(), " values for a tensor of rank ", x.rank()));
@@ -287,7 +343,7 @@ Outputs constant(Context& c) {
 }
 
 Outputs constant_of_shape(Context& c) {
-  const Shape shape = c.sizes_of(0, "shape", 0, kLargest);
+  const Shape shape = c.sizes_of(0, "shape", 0, kLargestSize);
   const Tensor* value = c.tensor("value");
   const Term scalar = value ? reshape(c.constant(*value), {}) : c.number(DType::kF32, 0);
   return {expand(scalar, shape)};
@@ -311,13 +367,13 @@ Outputs range(Context& c) {
     const auto n0 = c.constant_number(0), n1 = c.constant_number(1), n2 = c.constant_number(2);
     if (n0 && n1 && n2 && *n2 != 0) {
       const double steps = std::ceil((*n1 - *n0) / *n2);
-      if (!(steps <= static_cast<double>(kLargest)))
+      if (!(steps <= static_cast<double>(kLargestSize)))
         c.does_not_fit(cat("from ", *n0, " to ", *n1, " by ", *n2, " are more numbers than a tensor holds"));
       length = static_cast<int64_t>(std::max(steps, 0.0));
     } else {
       const DType wide = type == DType::kF32 || is_storage_float(type) ? DType::kF32 : DType::kF64;
       const Term steps = apply(OpKind::kCeil, (cast(limit, wide) - cast(start, wide)) / cast(delta, wide));
-      length = c.b.elements_of(cast(maximum(steps, 0), DType::kI64), "range", 0, kLargest).at(0);
+      length = c.b.elements_of(cast(maximum(steps, 0), DType::kI64), "range", 0, kLargestSize).at(0);
     }
   }
   const DType compute = is_storage_float(type) ? DType::kF32 : type;
@@ -336,7 +392,7 @@ Outputs eye_like(Context& c) {
 Outputs trilu(Context& c) {
   const Term x = c.in(0);
   sym::Expr k = 0;
-  if (c.has(1)) k = c.sizes_of(1, "k", -kLargest, kLargest).at(0);
+  if (c.has(1)) k = c.size_of(1, "k", -kLargestSize, kLargestSize);
   const Shape plane(x.shape().end() - 2, x.shape().end());
   const Term row = index_along(c.b, plane, 0, DType::kI64), column = index_along(c.b, plane, 1, DType::kI64);
   const Term diagonal = row + size_as(c.b, DType::kI64, k);

@@ -135,30 +135,44 @@ Term transform(const Context& c, Term x, std::optional<sym::Expr> given, bool in
 
 Outputs dft(Context& c) {
   const Term x = c.in(0);
-  int64_t axis = c.integer("axis", 1);
-  if (c.version >= 20) axis = c.has(2) ? c.integers_of(2, "axis").at(0) : -2;
-  axis = c.axis(axis, x.rank());
+  std::vector<sym::Expr> given{c.integer("axis", c.version >= 20 ? -2 : 1)};
+  if (c.version >= 20 && c.has(2)) given = c.sizes_of(2, "axis", -x.rank(), x.rank() - 2);
+  if (given.size() != 1) c.does_not_fit("axis must be one number");
+  Axes axes = axes_of(c.b, given, x.rank());
   std::optional<sym::Expr> length;
-  if (c.has(1)) length = c.sizes_of(1, "dft_length", 1, int64_t{1} << 40).at(0);
-  const Term along = transpose(x, axis, x.rank() - 2);
-  const Term y = transform(c, along, length, c.integer("inverse", 0) != 0, c.integer("onesided", 0) != 0);
-  return {transpose(y, axis, x.rank() - 2)};
+  if (c.has(1)) length = c.size_of(1, "dft_length", 1, kLargestSize);
+  const bool inverse = c.integer("inverse", 0) != 0, onesided = c.integer("onesided", 0) != 0;
+  if (const auto known = axes.known()) {
+    const int64_t axis = known->at(0), next_to_last = x.rank() - 2;
+    return {transpose(transform(c, transpose(x, axis, next_to_last), length, inverse, onesided), axis,
+                      next_to_last)};
+  }
+  axes.rank = x.rank() - 1;  // the last dim holds the parts of a number
+  const Term parts = apart(x, axes);
+  Shape rows(parts.shape().begin(), parts.shape().begin() + axes.rank);
+  const Shape kept = rows;
+  rows.insert(rows.end(), {axes.pick_size(x.shape()), parts.dim(parts.rank() - 1)});
+  const Term y = transform(c, reshape(parts, rows), length, inverse, onesided);
+  Shape taken = kept;
+  for (int64_t d = 0; d < axes.rank; ++d) taken.push_back(sym::select(axes.has(d), y.dim(axes.rank), 1));
+  taken.push_back(y.dim(y.rank() - 1));
+  return {together(reshape(y, taken), axes)};
 }
 
 Outputs stft(Context& c) {
   const Term x =
       c.in(0).rank() == 2 ? unsqueeze(c.in(0), {2}) : c.in(0);  // onnxruntime takes real signals so, too
-  const Dims step = c.integers_of(1, "frame_step");
+  const sym::Expr step = c.size_of(1, "frame_step", 1, kLargestSize);
   sym::Expr length = 0;
   if (c.has(3))
-    length = c.integers_of(3, "frame_length").at(0);
+    length = c.size_of(3, "frame_length", 1, x.dim(1));
   else if (c.has(2))
     length = c.in(2).dim(0);
   else
     c.unsupported("STFT needs a window or a frame_length");
-  const sym::Expr frames = c.b.simplify(sym::floordiv(x.dim(1) - length, step.at(0)) + 1);
+  const sym::Expr frames = c.b.simplify(sym::floordiv(x.dim(1) - length, step) + 1);
   const Shape grid{frames, length};
-  const Term at = index_along(c.b, grid, 0, DType::kI64) * static_cast<double>(step.at(0)) +
+  const Term at = index_along(c.b, grid, 0, DType::kI64) * size_as(c.b, DType::kI64, step) +
                   index_along(c.b, grid, 1, DType::kI64);
   Term framed = gather(x, at, 1);  // [batch, frames, length, 1 or 2]
   if (c.has(2)) framed = framed * reshape(c.in(2), {length, 1});
@@ -168,8 +182,8 @@ Outputs stft(Context& c) {
 
 // Triangles over the bins of a spectrum whose corners are evenly spaced in mel.
 Outputs mel_weight_matrix(Context& c) {
-  const sym::Expr bins = c.sizes_of(0, "num_mel_bins", 0, int64_t{1} << 40).at(0),
-                  length = c.sizes_of(1, "dft_length", 0, int64_t{1} << 40).at(0);
+  const sym::Expr bins = c.size_of(0, "num_mel_bins", 0, kLargestSize),
+                  length = c.size_of(1, "dft_length", 0, kLargestSize);
   const DType wide = DType::kF64;
   const auto scalar = [&](size_t i) { return cast(reshape(c.in(i), {}), wide); };
   const auto mel = [&](Term hertz) { return log(hertz / 700.0 + 1.0) * (2595 / std::numbers::ln10); };

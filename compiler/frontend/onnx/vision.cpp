@@ -164,20 +164,21 @@ Outputs deform_conv(Context& c) {
 // Blocks add up where they overlap.
 Outputs col2im(Context& c) {
   const Term x = c.in(0);
-  const Dims image = c.integers_of(1, "image_shape"), block = c.integers_of(2, "block_shape");
+  const Shape image = c.sizes_of(1, "image_shape", 0, kLargestSize),
+              block = c.sizes_of(2, "block_shape", 1, kLargestSize);
   const size_t n = image.size();
   const Dims strides = c.integers("strides", Dims(n, 1)), dilations = c.integers("dilations", Dims(n, 1)),
              pads = c.integers("pads", Dims(2 * n, 0));
   if (block.size() != n || strides.size() != n || dilations.size() != n || pads.size() != 2 * n)
     c.does_not_fit("strides, dilations or pads do not fit image_shape");
-  const int64_t taps = std::accumulate(block.begin(), block.end(), int64_t{1}, std::multiplies<>());
-  const sym::Expr channels = c.b.simplify(sym::floordiv(x.dim(1), taps));
+  const sym::Expr channels = c.b.simplify(sym::floordiv(x.dim(1), count(block)));
   // Where element (tap, position) lands in the padded image, flattened.
-  Shape order;
-  Dims padded, places;
+  Shape order, padded, places;
   for (size_t d = 0; d < n; ++d) {
     padded.push_back(image[d] + pads[d] + pads[d + n]);
-    places.push_back((padded[d] - dilations[d] * (block[d] - 1) - 1) / strides[d] + 1);
+    const sym::Expr room = padded[d] - dilations[d] * (block[d] - 1) - 1;
+    c.b.require(sym::ge(room, 0), cat("a block does not fit in padded dim ", d, " of size {0}"), {padded[d]});
+    places.push_back(c.b.simplify(sym::floordiv(room, strides[d]) + 1));
   }
   order.insert(order.end(), block.begin(), block.end());
   order.insert(order.end(), places.begin(), places.end());
@@ -186,10 +187,9 @@ Outputs col2im(Context& c) {
     const Term at =
         index_along(c.b, order, static_cast<int64_t>(d), DType::kI64) * static_cast<double>(dilations[d]) +
         index_along(c.b, order, static_cast<int64_t>(d + n), DType::kI64) * static_cast<double>(strides[d]);
-    flat = flat * static_cast<double>(padded[d]) + at;
+    flat = flat * size_as(c.b, DType::kI64, padded[d]) + at;
   }
-  const sym::Expr total = std::accumulate(padded.begin(), padded.end(), int64_t{1}, std::multiplies<>()),
-                  each = count(order);
+  const sym::Expr total = count(padded), each = count(order);
   const Term values = reshape(x, {x.dim(0), channels, each});
   const Term index = expand(reshape(flat, {1, 1, each}), values.shape());
   const Term zeros = filled(c.b, {x.dim(0), channels, total}, x.dtype(), 0);

@@ -262,7 +262,7 @@ Outputs max_unpool(Context& c) {
                          {{"dim", int64_t{0}}, {"reduction", std::string("none")}}));
   out = reshape(out, shape);
   if (!c.has(2)) return {out};
-  const Shape wanted = c.sizes_of(2, "output_shape", 0, int64_t{1} << 40);
+  const Shape wanted = c.sizes_of(2, "output_shape", 0, kLargestSize);
   Shape before(shape.size(), 0), after;
   for (size_t d = 0; d < shape.size(); ++d) after.push_back(c.b.simplify(wanted.at(d) - shape[d]));
   return {pad(out, before, after, 0)};

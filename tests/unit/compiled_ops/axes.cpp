@@ -1,0 +1,1 @@
+#include "tests/unit/ops/axes.cpp"  // the same cases, compiled
