@@ -13,10 +13,28 @@
 namespace stridec::sym {
 namespace {
 
-uint64_t next_version() {
-  static std::atomic<uint64_t> version{0};
-  return ++version;
-}
+// The version after a change of another one. Walks make the same facts again and again (a loop's, for every access in
+// it): the same changes lead to the same version as long as the table holds them, so that answers are found again.
+class Versions {
+ public:
+  uint64_t after(uint64_t version, const Facts::Change& change) {
+    static std::atomic<uint64_t> last{0};
+    const uint64_t hash = (version * 0x9e3779b97f4a7c15ull + static_cast<uint64_t>(change.kind)) ^
+                          (change.a.hash() + 3 * change.b.hash() + 7 * change.c.hash());
+    Entry& at = entries_[(hash * 0x9e3779b97f4a7c15ull) >> (64 - kBits)];
+    if (at.to == 0 || at.from != version || !(at.change == change)) at = {version, change, ++last};
+    return at.to;
+  }
+
+ private:
+  static constexpr int kBits = 14;
+  struct Entry {
+    uint64_t from = 0;
+    Facts::Change change;
+    uint64_t to = 0;
+  };
+  std::vector<Entry> entries_ = std::vector<Entry>(size_t{1} << kBits);
+};
 
 const std::shared_ptr<Facts::State>& nothing_known() {
   static const auto* state = new std::shared_ptr<Facts::State>(std::make_shared<Facts::State>());
@@ -111,21 +129,23 @@ Facts& Facts::operator=(const Facts&) = default;
 Facts& Facts::operator=(Facts&&) noexcept = default;
 Facts::~Facts() = default;
 
-Facts::State& Facts::writable() {
+Facts::State& Facts::writable(const Change& change) {
+  thread_local Versions versions;
   if (state_.use_count() != 1) state_ = std::make_shared<State>(*state_);
-  state_->version = next_version();
+  state_->version = versions.after(state_->version, change);
   return *state_;
 }
 
 void Facts::set_range(Expr variable, std::optional<int64_t> lo, std::optional<int64_t> hi) {
   STRIDEC_CHECK(variable.is_var(), to_string(variable));
-  narrow(writable(), variable, {lo.value_or(Interval::kNone), hi.value_or(Interval::kUnlimited)});
+  const Interval range{lo.value_or(Interval::kNone), hi.value_or(Interval::kUnlimited)};
+  narrow(writable({Change::kRange, variable, range.lo, range.hi}), variable, range);
 }
 
 void Facts::set_divisible(Expr e, int64_t n) {
   STRIDEC_CHECK(n >= 1, to_string(e));
   if (n == 1 || e.is_const()) return;
-  State& s = writable();
+  State& s = writable({Change::kDivisible, e, n});
   if (e.is_var()) {
     auto& v = variable_of(s, e);
     v.divisor = common_multiple(v.divisor, n);
@@ -137,7 +157,7 @@ void Facts::set_divisible(Expr e, int64_t n) {
 }
 
 void Facts::set_equal(Expr a, Expr b) {
-  State& s = writable();
+  State& s = writable({Change::kEqual, a, b});
   a = substitute(a, s.equal), b = substitute(b, s.equal);
   auto d = add_scaled(polynomial(a), polynomial(b), -1);
   if (!d) return;
@@ -171,14 +191,14 @@ void Facts::set_equal(Expr a, Expr b) {
 
 void Facts::assume(Expr condition) {
   if (condition.is_const()) {
-    if (condition.value() == 0) writable().contradictory = true;
+    if (condition.value() == 0) writable({Change::kCondition, condition}).contradictory = true;
     return;
   }
   if (condition.op() == Op::kAnd) {
     for (const Expr& arg : condition.args()) assume(arg);
     return;
   }
-  State& s = writable();
+  State& s = writable({Change::kCondition, condition});
   if (std::find(s.conditions.begin(), s.conditions.end(), condition) == s.conditions.end())
     s.conditions.push_back(condition);
   switch (condition.op()) {
@@ -205,7 +225,7 @@ void Facts::assume(Expr condition) {
       if (n.scale == 0 || n.shift % n.scale != 0) return;
       int64_t excluded = -(n.shift / n.scale);
       Interval now = bounds(n.of);
-      writable();  // what was asked above is out of date below
+      writable({Change::kAfterQuestion, condition});  // what was asked above is out of date below
       if (now.lo == excluded) narrow(s, n.of, {excluded + 1, Interval::kUnlimited});
       if (now.hi == excluded) narrow(s, n.of, {Interval::kNone, excluded - 1});
       return;
@@ -217,12 +237,12 @@ void Facts::assume(Expr condition) {
 void Facts::set_index(Expr index, Expr extent) {
   STRIDEC_CHECK(index.is_var() && !depends_on(extent, index), to_string(index) + " < " + to_string(extent));
   assume(le(1, extent));
-  State& s = writable();
+  State& s = writable({Change::kIndex, index, extent});
   std::erase_if(s.variables, [&](const State::Variable& v) { return v.name == index; });
   s.variables.push_back(
       {.name = index, .range = {0, Interval::kUnlimited}, .has_extent = true, .extent = extent});
   Interval e = bounds(extent);
-  if (e.has_hi()) narrow(writable(), index, {0, e.hi - 1});
+  if (e.has_hi()) narrow(writable({Change::kAfterQuestion, index}), index, {0, e.hi - 1});
 }
 
 Facts Facts::with_range(Expr variable, std::optional<int64_t> lo, std::optional<int64_t> hi) const {

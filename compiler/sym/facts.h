@@ -65,10 +65,11 @@ class Facts {
   bool contradictory() const;  // no assignment satisfies them: code under them is dead
 
   struct State;
+  struct Change;
   const State& state() const { return *state_; }
 
  private:
-  State& writable();
+  State& writable(const Change& change);
   std::shared_ptr<State> state_;
 };
 

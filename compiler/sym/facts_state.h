@@ -36,6 +36,13 @@ struct Facts::State {
   const Bound* find_bound(Expr e) const;
 };
 
+// One step from facts to further facts, with what it is about.
+struct Facts::Change {
+  enum Kind { kRange, kDivisible, kEqual, kCondition, kIndex, kAfterQuestion } kind = kRange;
+  Expr a, b, c;
+  bool operator==(const Change&) const = default;
+};
+
 // p == scale * of + shift, where `of` is as in State::Bound.
 struct Normalised {
   Expr of;

@@ -1,6 +1,7 @@
 // Facts::prove: a condition becomes "e >= 0", and e is replaced step by step by something that is never
 // larger until its bounds decide.
 #include <algorithm>
+#include <unordered_set>
 
 #include "compiler/sym/cache.h"
 #include "compiler/sym/facts_state.h"
@@ -22,13 +23,16 @@ class Prover {
     Expr e = to_expr(p);
     Interval i = facts_.bounds(e);
     if (i.lo >= 0) return true;
-    if (i.hi < 0 || depth >= kMaxDepth || --budget_ < 0 || p.terms.empty()) return false;
+    if (i.hi < 0 || depth >= kMaxDepth || budget_ == 0 || p.terms.empty()) return false;
+    if (!tried_.insert(e).second) return false;  // the same replacements in another order
+    --budget_;
     return by_index(e, depth) || by_operand(e, depth) || by_known_sum(p, depth) || by_variable(e, depth);
   }
 
  private:
   static constexpr int kMaxDepth = 12;
-  int budget_ = 48;
+  int budget_ = 48;  // sums that are looked at
+  std::unordered_set<Expr, ExprHash> tried_;
   const Facts& facts_;
   const Facts::State& state_;
 

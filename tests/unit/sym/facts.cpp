@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "compiler/sym/facts_state.h"
 #include "compiler/sym/text.h"
 
 using namespace stridec::sym;
@@ -121,4 +122,28 @@ TEST_CASE("facts: products of sizes") {
   CHECK(f.holds(le(m + n - 1, n * m)));
   CHECK(f.prove(lt(n, n * m)) == Answer::kUnknown);
   CHECK(f.prove(eq(n * m, 0)) == Answer::kNo);
+}
+
+TEST_CASE("facts: a proof that needs the last of many choices") {
+  // Each maximum has to become its second operand, and the others come first.
+  Facts f;
+  Expr difference = 0;
+  for (int k = 0; k < 4; ++k) {
+    const Expr left = var("a" + std::to_string(k)), right = var("b" + std::to_string(k));
+    for (Expr v : {left, right}) f.set_range(v, 1, std::nullopt);
+    difference += max(left, right) - right;
+  }
+  CHECK(f.holds(le(0, difference)));
+  CHECK(f.prove(le(1, difference)) == Answer::kUnknown);
+}
+
+TEST_CASE("facts: the same facts made again answer the same questions") {
+  const Facts once = sizes().with_index(i, n).with(lt(m, n)).with(eq(mod(n, 4), 0));
+  const Facts again = sizes().with_index(i, n).with(lt(m, n)).with(eq(mod(n, 4), 0));
+  CHECK(once.state().version == again.state().version);
+  // What is learned on the way to the same condition is no part of the same facts.
+  const Facts other = sizes().with_range(m, 7, std::nullopt).with_index(i, n).with(lt(m, n));
+  CHECK(other.state().version != sizes().with_index(i, n).with(lt(m, n)).state().version);
+  CHECK(other.bounds(m + 1).lo == 8);
+  CHECK(sizes().with_index(i, n).with(lt(m, n)).bounds(m + 1).lo == 2);
 }
