@@ -118,6 +118,11 @@ std::string HostRun::pointer(loop::BufferId id) {
   STRIDEC_CHECK(false, cat("buffer '", b.name, "' is local to a nest"));
 }
 
+// Scratch that cannot be reserved before the run.
+bool HostRun::allocated_in_run(Expr bytes) const {
+  return names_.from_data(bytes) && !schedule::reserved_before_run(program_, bytes);
+}
+
 void HostRun::launch(const LaunchedKernel& launched, const std::string& name) {
   const Kernel& kernel = *launched.kernel;
   const size_t step = first_step_ + step_names.size();
@@ -132,8 +137,17 @@ void HostRun::launch(const LaunchedKernel& launched, const std::string& name) {
   for (const std::string& sentence : kernel.messages)
     sizes.push_back(cat(messages_.number(HostMessages::kData, sentence)));
   if (!sizes.empty()) line(cat("const int64_t z[] = {", join(sizes, ", "), "};"));
+  std::string scratch = "run->scratch", stride = "run->scratch_stride";
+  if (allocated_in_run(kernel.scratch_bytes)) {
+    // Launches take turns: one slot serves them all.
+    if (scratch_slot_ < 0) scratch_slot_ = slot_count++;
+    const Expr bytes = sym::align_up(kernel.scratch_bytes, 64);
+    line("char* scratch;");
+    allocate("scratch", scratch_slot_, bytes, "run->threads");
+    scratch = "scratch", stride = c(bytes);
+  }
   line(cat("const stridec_abi_args a = {", kernel.buffers.empty() ? "0" : "b", ", ",
-           sizes.empty() ? "0" : "z", ", run->scratch, run->scratch_stride, run->failures};"));
+           sizes.empty() ? "0" : "z", ", ", scratch, ", ", stride, ", run->failures};"));
   const Expr grain = sym::simplify(sym::max(1, sym::floordiv(kernel.grain, options_.thread_cost)), facts_);
   line(cat("const int64_t tasks = ", c(kernel.tasks), ", grain = ", c(grain), ";"));
   // One part needs nothing of the runtime.
@@ -243,6 +257,14 @@ void HostRun::resize(const loop::Step& step) {
   }
 }
 
+// `name` = so many bytes of slot memory, copies of them one after the other. Sizes that are data may leave 64 bits.
+void HostRun::allocate(const std::string& name, int slot, Expr bytes, const std::string& copies) {
+  line("int32_t overflow = 0;");
+  line(cat("int64_t bytes = ", names_.checked_text(bytes, facts_), ";"));
+  if (!copies.empty()) line(cat("overflow |= __builtin_mul_overflow(bytes, (int64_t)", copies, ", &bytes);"));
+  line(cat("if (!(", name, " = (char*)run->allocate(run, ", slot, ", overflow ? -1 : bytes))) return 1;"));
+}
+
 // Memory for buffers that have none in the arena, as soon as their sizes are known: before a loop rather than
 // in it, so that it keeps what earlier iterations wrote.
 void HostRun::allocate(const loop::Step& step) {
@@ -253,7 +275,11 @@ void HostRun::allocate(const loop::Step& step) {
     for (const Expr& var : sym::free_vars(bytes))
       if (!known_.count(var)) return;
     const std::string name = cat("m[", slot_count, "]");
-    line(cat("if (!(", name, " = (char*)run->allocate(run, ", slot_count++, ", ", c(bytes), "))) return 1;"));
+    line("{");
+    ++depth_;
+    allocate(name, slot_count++, bytes);
+    --depth_;
+    line("}");
     allocated_[id] = name;
   };
   loop::for_each_step({step}, [&](const loop::Step& inner) {
@@ -297,9 +323,13 @@ void HostRun::bind(const loop::BindSymbol& bind) {
                           ", sizeof x)) return 1; ", v, " = x; }")
                     : cat("{ ", type, " x; __builtin_memcpy(&x, ", pointer(bind.buffer), ", sizeof x); ", v,
                           " = x; }"));
+  std::string values;
+  for (size_t i = 0; i < bind.values.size(); ++i) values += ", " + c(bind.values[i]);
+  for (size_t i = bind.values.size(); !bind.values.empty() && i < 4; ++i) values += ", 0";
+  if (bind.values.empty()) values = cat(", ", v, ", ", c(bind.lower), ", ", c(bind.upper), ", 0");
   line(cat("if (!(", c(bind.lower), " <= ", v, " && ", v, " <= ", c(bind.upper),
            ")) { stridec_abi_record(run->failures, ", messages_.number(HostMessages::kData, bind.sentence),
-           ", ", v, ", ", c(bind.lower), ", ", c(bind.upper), ", 0); return 1; }"));
+           values, "); return 1; }"));
   bound(bind.symbol);
 }
 
@@ -420,13 +450,14 @@ std::string HostRun::text() {
   std::string externs;
   std::set<std::string> seen;
   Expr scratch = 0;
-  // What depends on data is reserved at its most; a GPU's, where that is anything, during the run.
+  // What depends on data is reserved at its most, or allocated during the run; a GPU's is always that.
   auto reserve = [&](Expr bytes) {
-    const bool from_data = names_.from_data(bytes);
-    if (from_data && variant_.gpu) return;
-    scratch = sym::max(
-        scratch,
-        from_data ? schedule::most_before_run(program_, bytes).value_or(facts_.bounds(bytes).hi) : bytes);
+    if (names_.from_data(bytes)) {
+      const auto most = schedule::reserved_before_run(program_, bytes);
+      if (variant_.gpu || !most) return;
+      bytes = *most;
+    }
+    scratch = sym::max(scratch, bytes);
   };
   auto declare = [&](const LaunchedKernel& k) {
     reserve(k.kernel->scratch_bytes);

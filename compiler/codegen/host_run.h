@@ -42,7 +42,7 @@ class HostRun {
           size_t first_step);
   std::string text();
   std::vector<std::string> step_names;
-  int slot_count = 0;  // buffers that the run allocates
+  int slot_count = 0;  // pieces of memory that the run allocates
 
  private:
   std::string pieces();  // the steps in out_, and functions that they call
@@ -60,6 +60,8 @@ class HostRun {
   void resize(const loop::Step& step);
   void resize(size_t output);
   void allocate(const loop::Step& step);
+  void allocate(const std::string& name, int slot, sym::Expr bytes, const std::string& copies = {});
+  bool allocated_in_run(sym::Expr bytes) const;
 
   const HostVariant& variant_;
   const loop::Program& program_;
@@ -72,6 +74,7 @@ class HostRun {
   std::string out_;
   int depth_ = 1;
   std::set<size_t> resized_;
+  int scratch_slot_ = -1;                            // of kernels whose scratch the run allocates
   std::map<loop::BufferId, std::string> allocated_;  // arena buffers without a place in it
   std::set<sym::Expr, sym::ExprLess> known_;         // symbols that have a value at this point
   // Size expressions over the inputs' symbols, evaluated once per run: places in an array e.

@@ -188,6 +188,11 @@ int64_t typical(Expr e, const sym::Facts& facts) {
   return value.value_or(std::numeric_limits<int64_t>::max() / 2);
 }
 
+std::optional<Expr> reserved(Ranges& ranges, Expr bytes, const sym::Facts& facts) {
+  const auto most = ranges.most(bytes);
+  return most && (*most == bytes || typical(*most, facts) <= kMostReserved) ? most : std::nullopt;
+}
+
 bool loads_from(const loop::Block& block, BufferId id) {
   bool found = false;
   loop::for_each_stmt(block, [&](const loop::Stmt& stmt) {
@@ -261,23 +266,20 @@ void plan_memory(Program& program, InPlace in_place) {
     Buffer& buffer = program.buffers[i];
     const Lifetime& life = timeline.lifetimes[i];
     if (buffer.storage != Storage::kArena || !life.used()) continue;
-    Expr size, bytes;
-    std::optional<Expr> most;
+    std::optional<Expr> bytes;
     const auto measure = [&] {
-      size = extent_in_elements(buffer) * byte_size(buffer.dtype);
-      most = ranges.most(size);
-      bytes = sym::simplify(sym::align_up(most.value_or(0), kAlignment), program.facts);
+      bytes = reserved(ranges, extent_in_elements(buffer) * byte_size(buffer.dtype), program.facts);
+      if (bytes) bytes = sym::simplify(sym::align_up(*bytes, kAlignment), program.facts);
     };
     if (const loop::Nest* maker = timeline.nests[life.first])
       loop::blaming(*maker, measure);
     else
       measure();
-    const int64_t typical_bytes = typical(bytes, program.facts);
-    if (!most || (*most != size && typical_bytes > kMostReserved)) {
+    if (!bytes) {
       buffer.offset = -1;
       continue;
     }
-    items.push_back({life, bytes, typical_bytes});
+    items.push_back({life, *bytes, typical(*bytes, program.facts)});
     ids.push_back(BufferId(i));
   }
 
@@ -356,6 +358,9 @@ void plan_weights(std::span<Program* const> variants) {
   for (Program* program : variants) program->weight_bytes = total;
 }
 
-std::optional<Expr> most_before_run(const Program& program, Expr size) { return Ranges(program).most(size); }
+std::optional<Expr> reserved_before_run(const Program& program, Expr bytes) {
+  Ranges ranges(program);
+  return reserved(ranges, bytes, program.facts);
+}
 
 }  // namespace stridec::schedule

@@ -28,9 +28,9 @@ void plan_memory(loop::Program& program, InPlace in_place = InPlace::kPointwise)
 // -1.
 void plan_weights(std::span<loop::Program* const> variants);
 
-// A size with the symbols that the run itself binds at their upper bounds; nothing where they have none that is known
-// before the run.
-std::optional<sym::Expr> most_before_run(const loop::Program& program, sym::Expr size);
+// The bytes to reserve before the run for what takes `bytes`: symbols that the run itself binds are at their upper bounds.
+// Nothing where they have none that is known before the run, or where that would be more than kMostReserved.
+std::optional<sym::Expr> reserved_before_run(const loop::Program& program, sym::Expr bytes);
 
 inline constexpr int64_t kTypicalSize = 128;
 inline constexpr int64_t kMostReserved = int64_t{64} << 20;

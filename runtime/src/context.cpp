@@ -146,7 +146,10 @@ stridec_status device_error(stridec_context& c, Text& message) {
 
 stridec_status out_of_memory(Text& message, const char* what, int64_t bytes) {
   message << "no memory for " << what;
-  if (bytes) message << " (" << bytes << " bytes)";
+  if (bytes < 0)
+    message << " (more bytes than 64 bits count)";
+  else if (bytes)
+    message << " (" << bytes << " bytes)";
   return STRIDEC_OUT_OF_MEMORY;
 }
 

@@ -87,6 +87,7 @@ struct CompiledProgram::Impl {
     std::vector<std::unique_ptr<Memory>> output_memory;
     std::vector<void*> pointers;
     std::vector<std::unique_ptr<Memory>> slots;  // what the run allocates
+    bool out_of_memory = false;                  // it asked for more than 64 bits count
   };
 
   [[noreturn]] void fail_with(const stridec_abi_failure& failure) const {
@@ -128,6 +129,8 @@ struct CompiledProgram::Impl {
   static void* allocate(stridec_abi_run* run, int32_t slot, int64_t bytes) {
     State& state = *static_cast<State*>(run->context);
     auto& memory = state.slots[static_cast<size_t>(slot)];
+    state.out_of_memory = bytes < 0;
+    if (state.out_of_memory) return nullptr;
     if (memory) memory->check("a buffer allocated during the run");
     memory = std::make_unique<Memory>(bytes, state.impl->options.poison);
     return memory->get();
@@ -150,7 +153,7 @@ struct CompiledProgram::Impl {
     for (loop::BufferId id : p.outputs) rank += p[id].shape.size();
     std::vector<int64_t> output_dims(rank + 1);
     abi->output_dims(symbols.data(), output_dims.data());
-    State state{this, {}, {}, {}, {}};
+    State state{.impl = this, .outputs = {}, .output_memory = {}, .pointers = {}, .slots = {}};
     state.slots.resize(static_cast<size_t>(abi->slot_count));
     state.outputs.resize(p.outputs.size());
     state.output_memory.resize(p.outputs.size());
@@ -200,6 +203,8 @@ struct CompiledProgram::Impl {
       if (slot) slot->check("a buffer allocated during the run");
     for (const stridec_abi_failure& f : failures)
       if (f.code) fail_with(f);
+    if (state.out_of_memory)
+      fail(ErrorKind::kDoesNotFit, "too-large", "a buffer whose size depends on data does not fit in memory");
     STRIDEC_CHECK(status == 0, "run() failed without a failure");
     for (size_t o = 0; o < p.outputs.size(); ++o) {
       state.output_memory[o]->check("output '" + p[p.outputs[o]].name + "'");

@@ -125,6 +125,58 @@ TEST_CASE("buffers whose size nothing useful bounds are allocated during the run
   for (double n : {0, 1, 100}) check_program(p.program, {tensor(DType::kI64, {}, {n})});
 }
 
+TEST_CASE("scratch of kernels whose size nothing useful bounds is allocated during the run") {
+  ProgramBuilder p;
+  const int64_t most = int64_t{1} << 40;
+  const Expr count = sym::var("count");
+  p.program.symbols.push_back({.var = count});
+  p.program.facts.set_range(count, 0, most);
+  const View size = p.input("size", DType::kI64, {}), x = p.input("x", kF32, {64});
+  p.program.steps.push_back({BindSymbol{count, size.buffer, 0, most, "count is {0}"}});
+  const View rows = p.arena("rows", kF32, {3, count}), v = p.output("v", kF32, {3, count}),
+             at = p.output("at", DType::kI64, {3, count});
+  NestBuilder put = p.nest("put");
+  const Expr i = put.dim(3), k = put.dim(count);
+  put.store(rows, {i, k}, put.load(x, {sym::mod(7 * k + i, 64)}));
+  put.finish();
+  p.program.steps.push_back({Call{"sort", {rows.buffer}, {v.buffer, at.buffer}, {3, count, 1, 0}, {}}});
+  for (double n : {0, 1, 100, 5000})
+    check_program(p.program, {tensor(DType::kI64, {}, {n}), random_tensor(kF32, {64}, 1)});
+}
+
+TEST_CASE("buffers whose size leaves 64 bits are refused") {
+  ProgramBuilder p;
+  const int64_t most = int64_t{1} << 40;
+  const Expr count = sym::var("count");
+  p.program.symbols.push_back({.var = count});
+  p.program.facts.set_range(count, 0, most);
+  const View size = p.input("size", DType::kI64, {}), y = p.output("y", kF32, {});
+  p.program.steps.push_back({BindSymbol{count, size.buffer, 0, most, "count is {0}"}});
+  const View rows = p.arena("rows", kF32, {count, count});
+  NestBuilder put = p.nest("put");
+  const Expr i = put.dim(count), j = put.dim(count);
+  put.store(rows, {i, j}, put.cast(put.index_value(i), kF32));
+  put.finish();
+  NestBuilder add = p.nest("add");
+  add.store(y, {}, add.reduce(Combine::kSum, {count, count}, [&](const std::vector<Expr>& k) {
+    return add.load(rows, {k[0], k[1]});
+  }));
+  add.finish();
+
+  codegen::cpu::CompiledProgram program(p.program);
+  CHECK(program.run({tensor(DType::kI64, {}, {3})})[0].bytes == tensor(kF32, {}, {9}).bytes);
+  const auto kind = [&](int64_t n) {
+    try {
+      program.run({tensor(DType::kI64, {}, {static_cast<double>(n)})});
+    } catch (const Error& e) {
+      return e.diagnostic.kind;
+    }
+    return ErrorKind::kInternal;
+  };
+  CHECK(kind(int64_t{1} << 31) == ErrorKind::kDoesNotFit);  // 2^64 bytes, which would be 0
+  CHECK(kind(most) == ErrorKind::kDoesNotFit);
+}
+
 TEST_CASE("sort and topk of every dtype, stable, NaN largest") {
   for (DType dtype : {DType::kBool, DType::kI8, DType::kU16, DType::kI32, DType::kI64, DType::kU8,
                       DType::kU64, DType::kF16, DType::kBF16, kF32, DType::kF64})
