@@ -387,17 +387,22 @@ std::vector<sym::Expr> Builder::elements_of(ValueId id, const std::string& hint,
     ValueId one =
         add1(OpKind::kSlice, {flat}, {{"starts", Shape{i}}, {"extents", Shape{1}}, {"steps", Shape{1}}});
     one = add1(OpKind::kReshape, {one}, {{"shape", Shape{}}});
-    const sym::Expr symbol = fresh_symbol(hint, lower, upper);
-    add(OpKind::kSymbolOf, {one},
-        {{"symbol", symbol},
-         {"lower", lower},
-         {"upper", upper},
-         {"sentence", cat(hint, " is {0}, outside ", sym::to_string(lower), "..", sym::to_string(upper))}});
-    symbols.push_back(symbol);
+    symbols.push_back(symbol_of(one, hint, lower, upper));
   }
   graph_[id].elements = symbols;
   if (!open_.empty()) open_.back().given.push_back(id);
   return symbols;
+}
+
+sym::Expr Builder::symbol_of(ValueId scalar, const std::string& hint, sym::Expr lower, sym::Expr upper) {
+  const sym::Expr symbol = fresh_symbol(hint, lower, upper);
+  const auto limit = [](sym::Expr e, const char* place) { return e.is_const() ? sym::to_string(e) : place; };
+  add(OpKind::kSymbolOf, {scalar},
+      {{"symbol", symbol},
+       {"lower", lower},
+       {"upper", upper},
+       {"sentence", cat(hint, " is {0}, outside ", limit(lower, "{1}"), "..", limit(upper, "{2}"))}});
+  return symbol;
 }
 
 sym::Expr Builder::fresh_symbol(const std::string& hint, sym::Expr lower, sym::Expr upper) {
@@ -486,7 +491,6 @@ void Builder::require(sym::Expr condition, std::string sentence, std::vector<sym
   // it, not for those before, so it is no fact of the graph.
   assumed_.push_back(guard.condition);
   const ValueId holds = elements({guard.condition}, {}, DType::kBool);
-  const std::string text = (origin_.empty() ? "" : origin_ + ": ") + sym::render(guard);
   Node node{.kind = OpKind::kSymbolOf,
             .inputs = {holds},
             .outputs = {},
@@ -497,8 +501,9 @@ void Builder::require(sym::Expr condition, std::string sentence, std::vector<sym
   node.attributes = {{"symbol", symbol},
                      {"lower", sym::Expr(1)},
                      {"upper", sym::Expr(1)},
-                     {"sentence", escaped(text)},
+                     {"sentence", cat(origin_.empty() ? "" : escaped(origin_) + ": ", guard.sentence)},
                      {"check", int64_t{1}}};
+  if (!guard.values.empty()) node.attributes.set("values", Shape(guard.values.begin(), guard.values.end()));
   append(std::move(node), {}, false);
 }
 

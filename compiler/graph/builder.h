@@ -69,6 +69,8 @@ class Builder {
                                      sym::Expr upper);
   // A symbol that no input gives: bound during the run, in [lower, upper].
   sym::Expr fresh_symbol(const std::string& hint, sym::Expr lower, sym::Expr upper);
+  // Such a symbol, with the value of an integer scalar; a number outside ends the run.
+  sym::Expr symbol_of(ValueId scalar, const std::string& hint, sym::Expr lower, sym::Expr upper);
   // The condition holds: proven, or it becomes a guard with this sentence ({0} ... are the values). Throws
   // Error (kDoesNotFit) with the sentence where it is proven wrong. A condition inside a region, or on a
   // symbol that the run binds, is checked when the run gets there.

@@ -257,9 +257,13 @@ class Runner {
   void run(const BindSymbol& s) {
     int64_t v = read_integer_of(s.buffer);
     int64_t lower = evaluate(s.lower), upper = evaluate(s.upper);
-    if (v < lower || v > upper)
+    if (v < lower || v > upper) {
+      std::vector<Expr> values{v, lower, upper};
+      if (!s.values.empty()) values.clear();
+      for (Expr e : s.values) values.emplace_back(evaluate(e));
       fail(ErrorKind::kDoesNotFit, "out-of-range",
-           sym::render({.condition = 0, .sentence = s.sentence, .values = {v, lower, upper}}));
+           sym::render({.condition = 0, .sentence = s.sentence, .values = values}));
+    }
     bind(s.symbol, v);
   }
 

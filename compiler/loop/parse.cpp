@@ -220,7 +220,8 @@ class Parser {
         used_.emplace_back(id, c);
         out.push_back({Launch{NestId(id)}});
       } else if (c.accept("bind")) {
-        BindSymbol s{.symbol = c.variable(), .buffer = {}, .lower = {}, .upper = {}, .sentence = {}};
+        BindSymbol s;
+        s.symbol = c.variable();
         c.expect("=");
         s.buffer = buffer_id(c);
         c.expect("in");
@@ -229,6 +230,8 @@ class Parser {
         s.lower = range[0];
         s.upper = range[1];
         s.sentence = c.string();
+        if (!c.done()) s.values = c.expr_list();
+        if (s.values.size() > 4) c.fail("a sentence has four values at most");
         out.push_back({std::move(s)});
       } else if (c.accept("if")) {
         If s{.condition = c.expr(), .then_steps = {}, .else_steps = {}};

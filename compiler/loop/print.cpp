@@ -127,7 +127,8 @@ class Printer {
   void step(const Launch& s) { launch(s.nest); }
   void step(const BindSymbol& s) {
     line(cat("bind ", expr(s.symbol), " = ", buffer_name(s.buffer), " in [", expr(s.lower), ", ",
-             expr(s.upper), "] ", quoted(s.sentence)));
+             expr(s.upper), "] ", quoted(s.sentence),
+             s.values.empty() ? "" : cat(" [", join(s.values, ", ", [&](Expr e) { return expr(e); }), "]")));
   }
   void step(const If& s) {
     line("if " + expr(s.condition));

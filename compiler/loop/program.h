@@ -250,12 +250,14 @@ struct Launch {
   NestId nest;
 };
 // Reads one integer from memory into a symbol (data-dependent sizes, trip counts). Fails with `sentence`
-// outside [lower, upper].
+// outside [lower, upper]; its places {0}, {1}, {2} are the number and the bounds, or `values` where there are any (at most
+// four).
 struct BindSymbol {
   sym::Expr symbol;
   BufferId buffer;  // one element, any integer dtype or bool
   sym::Expr lower, upper;
   std::string sentence;
+  std::vector<sym::Expr> values;
 };
 struct If {
   sym::Expr condition;

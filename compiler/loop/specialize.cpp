@@ -53,7 +53,10 @@ Program specialized(const Program& program, const SymbolValues& values) {
     simplify(out, nest);
   }
   for_each_step(out.steps, [&](Step& step) {
-    std::visit(Overloaded{[&](BindSymbol& s) { replace(s.lower), replace(s.upper); },
+    std::visit(Overloaded{[&](BindSymbol& s) {
+                            replace(s.lower), replace(s.upper);
+                            for (Expr& e : s.values) replace(e);
+                          },
                           [&](If& s) { replace(s.condition); }, [&](While& s) { replace(s.trip_count); },
                           [&](Call& s) {
                             for (Expr& e : s.arguments) replace(e);

@@ -369,6 +369,8 @@ class ProgramVerifier {
     check(is_integer(b.dtype) || is_bool(b.dtype), s.symbol, " is bound from ", name(b.dtype));
     known(s.lower, "a bound");
     known(s.upper, "a bound");
+    for (Expr value : s.values) known(value, "a value of a sentence");
+    check(s.values.size() <= 4, "a sentence of ", s.values.size(), " values");
     check(s.symbol.is_var() && !sym::is_index(s.symbol), s.symbol, " is not a symbol");
     bound_.insert(s.symbol);
   }

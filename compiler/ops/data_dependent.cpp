@@ -66,8 +66,10 @@ Inferred symbol_of_shape(Builder& b, const Node& node) {
 
 void symbol_of_lower(Lowering& l, const Node& node) {
   const std::string prefix = node.attributes.integer_or("check", 0) ? "" : Lowering::origin_prefix(node);
+  std::vector<sym::Expr> values;
+  if (node.attributes.find("values")) values = node.attributes.exprs("values");
   l.bind_symbol(node.attributes.expr("symbol"), l.view(node.inputs[0]), node.attributes.expr("lower"),
-                node.attributes.expr("upper"), prefix + node.attributes.text("sentence"));
+                node.attributes.expr("upper"), prefix + node.attributes.text("sentence"), std::move(values));
 }
 
 }  // namespace

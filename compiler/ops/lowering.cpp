@@ -210,7 +210,7 @@ void Lowering::fill(const View& to, loop::Scalar value, const std::string& name)
 }
 
 void Lowering::bind_symbol(sym::Expr symbol, const View& scalar, sym::Expr lower, sym::Expr upper,
-                           std::string sentence) {
+                           std::string sentence, std::vector<sym::Expr> values) {
   View one = scalar;
   for (const sym::Expr dim : program_[scalar.buffer].shape)
     if (!dim.is_const(1)) {
@@ -218,7 +218,8 @@ void Lowering::bind_symbol(sym::Expr symbol, const View& scalar, sym::Expr lower
       copy(scalar, one, "scalar");
       break;
     }
-  steps_->push_back({loop::BindSymbol{symbol, one.buffer, lower, upper, std::move(sentence)}});
+  steps_->push_back(
+      {loop::BindSymbol{symbol, one.buffer, lower, upper, std::move(sentence), std::move(values)}});
 }
 
 sym::Expr Lowering::fresh_symbol(const std::string& hint, sym::Expr lower, sym::Expr upper) {

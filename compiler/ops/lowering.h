@@ -48,7 +48,7 @@ class Lowering {
   loop::View temporary(const graph::Type& type, const std::string& name);
   // An integer scalar becomes a symbol of the program when the run gets here.
   void bind_symbol(sym::Expr symbol, const loop::View& scalar, sym::Expr lower, sym::Expr upper,
-                   std::string sentence);
+                   std::string sentence, std::vector<sym::Expr> values = {});
   sym::Expr fresh_symbol(const std::string& hint, sym::Expr lower, sym::Expr upper);
   // The state changes at the end of the run: what reads it before sees its old contents.
   void update_state(graph::ValueId state, graph::ValueId value);

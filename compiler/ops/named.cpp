@@ -1,8 +1,5 @@
 #include "compiler/ops/named.h"
 
-#include "compiler/base/text.h"
-#include "compiler/sym/text.h"
-
 namespace stridec::ops {
 
 namespace {
@@ -13,13 +10,7 @@ constexpr uint32_t kLong = 12;  // nodes
 
 sym::Expr named(graph::Builder& b, sym::Expr e, const std::string& hint, sym::Expr lower, sym::Expr upper) {
   if (e.size() <= kLong || !b.is_bound_in_run(e)) return e;
-  const sym::Expr symbol = b.fresh_symbol(hint, lower, upper);
-  b.add(graph::OpKind::kSymbolOf, {b.elements({e}, {})},
-        {{"symbol", symbol},
-         {"lower", lower},
-         {"upper", upper},
-         {"sentence", cat(hint, " is {0}, outside ", sym::to_string(lower), "..", sym::to_string(upper))}});
-  return symbol;
+  return b.symbol_of(b.elements({e}, {}), hint, lower, upper);
 }
 
 graph::Shape named(graph::Builder& b, graph::Shape shape, const std::string& hint) {

@@ -87,7 +87,11 @@ size_t dim_attribute(const Node& node, const char* key, size_t rank) {
 sym::Expr element_count(const Shape& shape) { return sym::product(shape); }
 
 std::string to_string(const Shape& shape) {
-  return cat("[", join(shape, ", ", [](sym::Expr dim) { return sym::to_string(dim); }), "]");
+  // In sentences, where a long expression says nothing to the reader.
+  constexpr uint32_t kLong = 12;  // nodes
+  return cat("[",
+             join(shape, ", ", [](sym::Expr dim) { return dim.size() > kLong ? "?" : sym::to_string(dim); }),
+             "]");
 }
 
 void does_not_fit(const std::string& message) { fail(ErrorKind::kDoesNotFit, "does-not-fit", message); }
