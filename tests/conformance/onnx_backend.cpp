@@ -1,13 +1,14 @@
 // The public ONNX backend suite: every test is imported, run and compared in each mode of modes.h.
 //
-//   onnx_backend DATA [--engine MODE,...] [--list] [--table] [--failures FILE] [--bound FILE] [--jobs N] [--optimize N]
-//                [--kernels-per-object N] [--as-given] [name...]
+//   onnx_backend DATA [--engine MODE,...] [--list] [--table] [--failures FILE] [--bound FILE] [--seconds FILE]
+//                [--jobs N] [--optimize N] [--kernels-per-object N] [--as-given] [name...]
 //
 // MODE: interpreter, compiled, dynamic, constant (initially: interpreter). DATA holds node/, simple/, light/, pytorch-*/.
 // A test's file `tolerance` holds a relative and an absolute tolerance of its own, and perhaps one relative to the
 // largest magnitude of a tensor. --list prints the tests that do not pass, with the reason; --table passes per operator;
 // --failures writes mode, name and reason with tabs between to a file, --bound likewise the tests that pass with inputs
-// given as constants alone, which inputs, and what is said without. --optimize 0 to 3 (initially 3): how far LLVM
+// given as constants alone, which inputs, and what is said without; --seconds how much processor time the longest
+// compilation of a test took. --optimize 0 to 3 (initially 3): how far LLVM
 // goes; --kernels-per-object (initially 1): compiled together, in less time; --as-given: what fails is not tried again
 // with its small inputs as constants. A test runs in a process of its own, so that a crash or an endless loop is one
 // failure. The last line is "N passed, N failed".
@@ -22,6 +23,7 @@
 #include <iostream>
 #include <map>
 #include <optional>
+#include <sstream>
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
@@ -41,7 +43,7 @@ struct Task {
   Outcome outcome;
 };
 
-// A task in a process of its own. It says a flag, which inputs were bound, and after a line's end the reason.
+// A task in a process of its own. It says, a line each: a flag, seconds, which inputs were bound, the reason.
 struct Child {
   size_t task;
   pid_t pid;
@@ -62,7 +64,8 @@ Child start(const std::vector<Task>& tasks, size_t index, const RunOptions& opti
     close(ends[0]);
     alarm(kSeconds);
     const Outcome out = run(*tasks[index].test, tasks[index].mode->mode, options);
-    const std::string line = cat(out.one_shape ? "o" : "-", one_line(out.bound), "\n", one_line(out.reason));
+    const std::string line = cat(out.one_shape ? "o" : "-", "\n", out.seconds, "\n", one_line(out.bound),
+                                 "\n", one_line(out.reason));
     [[maybe_unused]] const auto written = write(ends[1], line.data(), line.size());
     _exit(0);
   }
@@ -84,11 +87,12 @@ std::optional<Outcome> listen(Child& child) {
   if (WIFSIGNALED(status))
     return Outcome{.reason = WTERMSIG(status) == SIGALRM ? cat("more than ", kSeconds, " s")
                                                          : cat("signal ", WTERMSIG(status))};
-  const size_t end = child.said.find('\n');
-  if (end == std::string::npos) return Outcome{.reason = "no result"};
-  return Outcome{.reason = child.said.substr(end + 1),
-                 .bound = child.said.substr(1, end - 1),
-                 .one_shape = child.said[0] == 'o'};
+  std::istringstream said(child.said);
+  std::string flag, seconds, bound, reason;
+  if (!std::getline(said, flag) || !std::getline(said, seconds) || !std::getline(said, bound))
+    return Outcome{.reason = "no result"};
+  std::getline(said, reason);
+  return Outcome{.reason = reason, .bound = bound, .one_shape = flag == "o", .seconds = std::stod(seconds)};
 }
 
 void run_all(std::vector<Task>& tasks, size_t jobs, const RunOptions& options) {
@@ -140,7 +144,8 @@ void print_table(const std::vector<Task>& tasks, const std::vector<const ModeInf
 
 [[noreturn]] void usage() {
   std::cerr << "usage: onnx_backend DATA [--engine MODE,...] [--list] [--table] [--failures FILE] "
-               "[--bound FILE] [--jobs N] [--optimize N] [--kernels-per-object N] [--as-given] [name...]\nMODE: "
+               "[--bound FILE] [--seconds FILE] [--jobs N] [--optimize N] [--kernels-per-object N] "
+               "[--as-given] [name...]\nMODE: "
             << join(modes(), ", ", [](const ModeInfo& m) { return std::string(m.name); }) << "\n";
   std::exit(2);
 }
@@ -166,7 +171,7 @@ int main(int argc, char** argv) {
   bool list = false, table = false;
   size_t jobs = 1;
   RunOptions options;
-  fs::path data, failures, bound_tests;
+  fs::path data, failures, bound_tests, seconds;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     const std::string next = i + 1 < argc ? argv[i + 1] : "";
@@ -180,6 +185,8 @@ int main(int argc, char** argv) {
       failures = next, ++i;
     else if (arg == "--bound")
       bound_tests = next, ++i;
+    else if (arg == "--seconds")
+      seconds = next, ++i;
     else if (arg == "--jobs")
       jobs = std::max<size_t>(1, std::stoul(next)), ++i;
     else if (arg == "--optimize")
@@ -211,14 +218,17 @@ int main(int argc, char** argv) {
   run_all(tasks, jobs, options);
 
   size_t all_passed = 0;
-  std::ofstream file, bound_file;
+  std::ofstream file, bound_file, seconds_file;
   if (!failures.empty()) file.open(failures);
   if (!bound_tests.empty()) bound_file.open(bound_tests);
+  if (!seconds.empty()) seconds_file.open(seconds);
   for (const ModeInfo* mode : chosen) {
     size_t passed = 0, count = 0, bound = 0, one_shape = 0;
     for (const Task& task : tasks) {
       if (task.mode != mode) continue;
       ++count;
+      if (!seconds.empty())
+        seconds_file << mode->name << "\t" << task.test->name << "\t" << task.outcome.seconds << "\n";
       if (task.outcome.reason.empty()) {
         ++passed;
         bound += !task.outcome.bound.empty();

@@ -6,7 +6,9 @@
 # Prints how many tests of each operator pass. tests/conformance/open/MODE.txt lists the tests that do not pass yet; one
 # that fails and is not listed is a failure here. MODE.bound.txt lists those that pass with some of their inputs given as
 # constants alone; another one is a failure too, where there is such a list. --update writes the lists anew. What every such test says:
-# $build/conformance/MODE.failures and MODE.bound. The last line is "N passed, N failed".
+# $build/conformance/MODE.failures and MODE.bound; how long each took to compile: $build/conformance/seconds. A test of a
+# single operator that takes more than 8 s of processor time (kernels come from the cache where it has them) is a failure, too.
+# The last line is "N passed, N failed".
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=${build:-build}
@@ -27,7 +29,8 @@ if [ ! -f "$work/.unpacked" ] || [ "$archive" -nt "$work/.unpacked" ]; then
 fi
 
 mkdir -p tests/conformance/open
-"$build/onnx_backend" "$work/data" --engine "$(IFS=,; echo "${modes[*]}")" --table --failures "$work/failures" --bound "$work/bound" --jobs "$(nproc)" \
+"$build/onnx_backend" "$work/data" --engine "$(IFS=,; echo "${modes[*]}")" --table --failures "$work/failures" --bound "$work/bound" --seconds "$work/seconds" \
+  --jobs "$(nproc)" \
   > "$work/log" || [ $? = 1 ] || { cat "$work/log"; echo "the runner ended with an error"; exit 1; }
 head -n -1 "$work/log"
 passed=$(tail -1 "$work/log" | cut -d' ' -f1)
@@ -57,5 +60,11 @@ for mode in "${modes[@]}"; do
   compare "$mode" failures "tests/conformance/open/$mode.txt" "are known not to pass" "are new failures"
   compare "$mode" bound "tests/conformance/open/$mode.bound.txt" "are known to want constants" "want constants that are not listed"
 done
+slow=$(awk -F '\t' '$3 > 8 && $2 !~ /^real\//' "$work/seconds")
+if [ -n "$slow" ]; then
+  echo "compiling took more than 8 s of processor time:"
+  echo "$slow"
+  failed=$((failed + $(wc -l <<< "$slow")))
+fi
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
