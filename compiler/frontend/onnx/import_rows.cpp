@@ -41,11 +41,8 @@ std::vector<std::span<const Row>> families() {
 constexpr const char* kSignalParts = "the last dim of the signal (1 or 2) is known at compile time";
 constexpr const char* kSharedCache = "past and present are tensors of their own, not one buffer";
 constexpr const char* kItems = "the lengths of sequences are known at compile time";
-constexpr const char* kConstantAxes = "axes and steps are constants";
 constexpr Limit kLimits[] = {
     {"", "BatchNormalization", "spatial = 1"},
-    {"", "CumProd", "the axis is a constant"},
-    {"", "CumSum", "the axis is a constant"},
     {"", "DFT", kSignalParts},
     {"", "DeformConv", "two spatial dims"},
     {"ai.onnx.preview.training", "Gradient", "no control flow and no sizes of the run on the way"},
@@ -54,18 +51,14 @@ constexpr Limit kLimits[] = {
      "a sequence that is carried wants a known number of iterations; sizes that are carried grow or shrink "
      "by "
      "the same in each"},
-    {"", "Pad", "axes are constants"},
     {"", "RegexFullMatch", "RE2's syntax"},
-    {"", "Resize", "scales and the region are constants, sizes may be data"},
     {"", "RoiAlign", "sampling_ratio > 0"},
-    {"", "STFT", "frame_step and frame_length are constants; the signal's last dim is known at compile time"},
+    {"", "STFT", kSignalParts},
     {"", "SequenceAt", kItems},
     {"", "SequenceErase", kItems},
     {"", "SequenceInsert", kItems},
-    {"", "Slice", kConstantAxes},
     {"", "SplitToSequence", kItems},
     {"", "StringNormalizer", "upper and lower case of ASCII"},
-    {"", "Upsample", "scales are constants"},
     {"ai.onnx.ml", "CastMap", "no conversion between strings and numbers"},
     {"ai.onnx.ml", "ZipMap", "gives the matrix of values: column i for class label i"},
     {"com.microsoft", "Attention", "no rotary embedding in it; past and present are tensors of their own"},
