@@ -5,6 +5,7 @@
 #include "compiler/base/text.h"
 #include "compiler/kernels/contraction.h"
 #include "compiler/loop/build.h"
+#include "compiler/loop/index_range.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/view.h"
 #include "compiler/loop/walk.h"
@@ -18,25 +19,6 @@ using sym::Expr;
 
 // More channels than this are worth a row of zeros.
 constexpr int64_t kFewChannels = 16;
-
-// A component of the padded access: e is between `least` and `most` at all points of the nest.
-struct Range {
-  Expr least, most;
-};
-
-std::optional<Range> range_of(Expr e, const std::vector<loop::Dim>& dims) {
-  Range range{e, e};
-  for (const loop::Dim& dim : dims) {
-    if (!sym::depends_on(e, dim.var)) continue;
-    const auto linear = sym::linear_in(e, dim.var);
-    const auto step = linear ? sym::as_const(linear->coefficient) : std::nullopt;
-    if (!step || *step < 0) return std::nullopt;
-    range.least = sym::substitute(range.least, {{dim.var, 0}});
-    range.most = sym::substitute(range.most, {{dim.var, dim.extent - 1}});
-  }
-  if (sym::has_index(range.least) || sym::has_index(range.most)) return std::nullopt;
-  return range;
-}
 
 }  // namespace
 
@@ -80,7 +62,7 @@ std::optional<std::vector<Nest>> padded(Program& program, const Nest& nest) {
     for (Expr var : sym::free_vars(e))
       in_mask = in_mask || (sym::is_index(var) && sym::depends_on(access.mask, var));
     if (!in_mask) continue;
-    const auto range = range_of(e, dims);
+    const auto range = loop::range_of(e, dims);
     if (!range) return std::nullopt;
     before[d] = sym::simplify(-range->least, program.facts);
     after[d] = sym::simplify(range->most - extent + 1, program.facts);

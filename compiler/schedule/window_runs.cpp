@@ -8,6 +8,7 @@
 #include "compiler/kernels/contraction.h"
 #include "compiler/kernels/cuda_matrix.h"
 #include "compiler/loop/build.h"
+#include "compiler/loop/index_range.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 
@@ -33,25 +34,6 @@ const loop::Load* load_of(const kernels::Factor& factor) {
     }
   }
   return load;
-}
-
-struct Range {
-  Expr least, most;
-};
-
-// Between what e lies at all points of dims with constant, positive steps.
-std::optional<Range> range_of(Expr e, const std::vector<loop::Dim>& dims) {
-  Range range{e, e};
-  for (const loop::Dim& dim : dims) {
-    if (!sym::depends_on(e, dim.var)) continue;
-    const auto linear = sym::linear_in(e, dim.var);
-    const auto step = linear ? sym::as_const(linear->coefficient) : std::nullopt;
-    if (!step || *step < 0) return std::nullopt;
-    range.least = sym::substitute(range.least, dim.var, 0);
-    range.most = sym::substitute(range.most, dim.var, dim.extent - 1);
-  }
-  if (sym::has_index(range.least) || sym::has_index(range.most)) return std::nullopt;
-  return range;
 }
 
 class Runs {
@@ -96,7 +78,7 @@ class Runs {
     least_.clear();
     extent_.clear();
     for (size_t d = 0; d < access.index.size(); ++d) {
-      const auto range = range_of(access.index[d], dims);
+      const auto range = loop::range_of(access.index[d], dims);
       if (!range) return false;
       least_.push_back(sym::simplify(range->least, program_.facts));
       Expr most = range->most;
