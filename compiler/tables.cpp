@@ -41,6 +41,8 @@ const Mode& mode(std::string_view name) {
 const std::vector<OptionInfo>& options() {
   // Options that are named like passes turn these off.
   static const std::vector<OptionInfo> kOptions = {
+      {"storage", "true|false", "true",
+       "on a GPU with --precision: what kernels pass on is stored in the narrow type; off: in f32"},
       {"winograd", "true|false", "true",
        "3x3 convolutions with fewer multiplications and larger rounding errors (up to 2e-5 of the largest "
        "result)"},
