@@ -1,5 +1,6 @@
 #include "compiler/kernels/point_window.h"
 
+#include <algorithm>
 #include <set>
 
 #include "compiler/loop/walk.h"
@@ -67,6 +68,12 @@ loop::Access access_at(const loop::Access& access, const loop::Reduce& reduce,
   loop::Access out{.buffer = access.buffer, .index = {}, .mask = moved(access.mask)};
   for (sym::Expr index : access.index) out.index.push_back(moved(index));
   return out;
+}
+
+bool AccessLess::operator()(const loop::Access& a, const loop::Access& b) const {
+  const sym::ExprLess less;
+  if (a.mask != b.mask) return less(a.mask, b.mask);
+  return std::lexicographical_compare(a.index.begin(), a.index.end(), b.index.begin(), b.index.end(), less);
 }
 
 }  // namespace stridec::kernels

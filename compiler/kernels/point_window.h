@@ -26,4 +26,9 @@ loop::Access access_at(const loop::Access& access, const loop::Reduce& reduce,
                        const std::vector<int64_t>& tap, sym::Expr var, int64_t shift,
                        const sym::Facts& facts);
 
+// An order of such accesses to one buffer, by their indices and masks.
+struct AccessLess {
+  bool operator()(const loop::Access& a, const loop::Access& b) const;
+};
+
 }  // namespace stridec::kernels

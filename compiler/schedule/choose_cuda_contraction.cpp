@@ -37,14 +37,10 @@ constexpr double kSumStatement = 0.0063;  // a statement behind it, for a cost o
 constexpr double kAlone = 2.6;            // of both: where one warp group does it and not two
 constexpr double kBarely = 2.4;           // of both: without a warp group that loads
 
-// The product of the extents, with symbols at `size` where their ranges have it, 0: at a typical size.
-double points(const Dims& dims, const sym::Facts& facts, int64_t size = 0) {
+// The product of the extents, with symbols at `size` where their ranges have it.
+double points(const Dims& dims, const sym::Facts& facts, int64_t size) {
   double count = 1;
   for (const loop::Dim& dim : dims) {
-    if (!size) {
-      count *= std::max(1.0, typical(dim.extent, facts));
-      continue;
-    }
     const auto value = sym::evaluate(dim.extent, [&](Expr var) -> std::optional<int64_t> {
       const sym::Interval range = facts.bounds(var);
       return std::max(std::min(size, range.hi), range.has_lo() ? range.lo : 1);
@@ -227,8 +223,7 @@ Candidates candidates(const loop::Program& program, const loop::Nest& nest, cons
         if (kernels::shared_bytes(kernel, split) > target.shared_bytes) continue;
         // Each part of a split has depth enough to be worth the exchange.
         if (split > 1 &&
-            (!target.clusters || bytes == 8 ||
-             points(depth, facts, kSizes[std::size(kSizes) - 1]) < double(4 * split * kernel.depth)))
+            (!target.clusters || bytes == 8 || shapes.back().second.depth < double(4 * split * kernel.depth)))
           break;
         plan.split = split;
         const bool turned = columns != wide;

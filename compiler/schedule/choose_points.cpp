@@ -22,13 +22,12 @@ size_t loads_of(const kernels::PointWindow& window, Expr var, int64_t count, con
     for (const loop::Stmt& stmt : reduce->body) {
       const auto* load = std::get_if<loop::Load>(&stmt.node);
       if (!load) continue;
-      std::set<std::vector<Expr>, bool (*)(const std::vector<Expr>&, const std::vector<Expr>&)> elements(
-          [](const std::vector<Expr>& a, const std::vector<Expr>& b) {
-            return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), sym::ExprLess());
-          });
+      loop::Access access = load->access;
+      access.mask = 1;
+      std::set<loop::Access, kernels::AccessLess> elements;
       for (const std::vector<int64_t>& tap : kernels::taps_of(*reduce))
         for (int64_t q = 0; q < count; ++q)
-          elements.insert(kernels::access_at(load->access, *reduce, tap, var, q, facts).index);
+          elements.insert(kernels::access_at(access, *reduce, tap, var, q, facts));
       loads += elements.size();
     }
   return loads;

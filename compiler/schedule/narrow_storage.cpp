@@ -52,6 +52,7 @@ class Narrowing {
       };
       std::visit(
           loop::Overloaded{[&](const loop::Launch& launch) {
+                             ++launches_[launch.nest];
                              const loop::Effects effects = loop::effects_of(program_[launch.nest]);
                              for (BufferId id : effects.reads) uses_[id.value].readers.insert(launch.nest);
                              for (BufferId id : effects.writes) uses_[id.value].writers.insert(launch.nest);
@@ -65,6 +66,8 @@ class Narrowing {
                            [&](const loop::Copy& copy) { other(copy.from), other(copy.to); }},
           step.node);
     });
+    for (const loop::Step& step : program_.steps)
+      if (const auto* launch = std::get_if<loop::Launch>(&step.node)) ++on_top_[launch->nest];
   }
 
   bool may_narrow(BufferId id) const {
@@ -204,16 +207,8 @@ class Narrowing {
 
   // No loop of the program runs it again: what it wrote stays.
   bool launched_once_on_top(NestId id) const {
-    int all = 0, top = 0;
-    loop::for_each_step(program_.steps, [&](const loop::Step& step) {
-      const auto* launch = std::get_if<loop::Launch>(&step.node);
-      all += launch && launch->nest == id;
-    });
-    for (const loop::Step& step : program_.steps) {
-      const auto* launch = std::get_if<loop::Launch>(&step.node);
-      top += launch && launch->nest == id;
-    }
-    return all == 1 && top == 1;
+    const auto top = on_top_.find(id);
+    return launches_.at(id) == 1 && top != on_top_.end() && top->second == 1;
   }
 
   bool are_equal(const loop::Store& a, const loop::Store& b) const {
@@ -226,6 +221,8 @@ class Narrowing {
   loop::Program& program_;
   const DType to_;
   std::vector<Uses> uses_;
+  std::map<NestId, int> launches_,
+      on_top_;  // steps that launch a nest: all of them, those in no branch or loop
   std::set<NestId> touched_, dropped_;
 };
 

@@ -135,21 +135,23 @@ class WindowEmitter {
       for (int64_t q = 0; q < count_; ++q)
         text_.line(cat(sums[p], "[", q, "][u] = ", body_.identity(reduce.combine, dtypes[p], p), ";"));
     text_.close();
-    loaded_.clear();
-    for (int64_t q = 0; q < count_; ++q)
-      for (const std::vector<int64_t>& tap : kernels::taps_of(reduce))
-        for (const loop::Stmt& stmt : reduce.body)
-          if (const auto* load = std::get_if<loop::Load>(&stmt.node)) {
-            const loop::Access access = moved(*load, reduce, tap, q);
-            loaded_[load->result.value].try_emplace(key_of(access), Element{access, q, {}});
-          }
-    for (const std::vector<int64_t>& tap : kernels::taps_of(reduce)) {
-      // What the points of the block load at this tap, by the load's result and the point.
-      std::map<std::pair<uint32_t, int64_t>, std::string> held;
+    std::vector<const loop::Load*> loads;
+    for (const loop::Stmt& stmt : reduce.body)
+      if (const auto* load = std::get_if<loop::Load>(&stmt.node)) loads.push_back(load);
+    const std::vector<std::vector<int64_t>> taps = kernels::taps_of(reduce);
+    std::vector<Elements> elements(loads.size());
+    std::vector<Elements::value_type*> uses;  // by tap, point of the block and load, in this order
+    for (const std::vector<int64_t>& tap : taps)
       for (int64_t q = 0; q < count_; ++q)
-        for (const loop::Stmt& stmt : reduce.body)
-          if (const auto* load = std::get_if<loop::Load>(&stmt.node))
-            held[{load->result.value, q}] = loaded(*load, reduce, tap, q);
+        for (size_t l = 0; l < loads.size(); ++l) {
+          auto& element = *elements[l].try_emplace(moved(*loads[l], reduce, tap, q), Element{q, {}}).first;
+          element.second.point = std::min(element.second.point, q);
+          uses.push_back(&element);
+        }
+    size_t next = 0, use = 0;
+    for (const std::vector<int64_t>& tap : taps) {
+      for (int64_t q = 0; q < count_; ++q)
+        for (const loop::Load* load : loads) print_load(*load, *uses[next++]);
       text_.line("#pragma unroll");
       text_.open(cat("for (int u = 0; u < ", strip_.width, "; ++u)"));
       body_.set_index(fast_.var, cat("(", first_, " + u)"));
@@ -158,8 +160,7 @@ class WindowEmitter {
         if (along_) body_.set_index(along_->var, cat("(", start_, " + ", q, ")"));
         for (const loop::Stmt& stmt : reduce.body) {
           if (const auto* load = std::get_if<loop::Load>(&stmt.node))
-            body_.set_stored(load->result, held.at({load->result.value, q}),
-                             program_[load->access.buffer].dtype);
+            body_.set_stored(load->result, uses[use++]->second.text, program_[load->access.buffer].dtype);
           else
             body_.print(stmt);
         }
@@ -180,18 +181,18 @@ class WindowEmitter {
                      int64_t q) const {
     return kernels::access_at(load.access, reduce, tap, along_ ? along_->var : fast_.var, q, facts_);
   }
-  static std::vector<Expr> key_of(const loop::Access& access) {
-    std::vector<Expr> key = access.index;
-    key.push_back(access.mask);
-    return key;
-  }
 
-  // The element of lane u that the load has at this tap for point q, loaded here unless it is there.
-  std::string loaded(const loop::Load& load, const loop::Reduce& reduce, const std::vector<int64_t>& tap,
-                     int64_t q) {
-    Element& element = loaded_[load.result.value].at(key_of(moved(load, reduce, tap, q)));
-    if (!element.text.empty()) return element.text;
-    const loop::Access& access = element.access;
+  // An element that points of the block load, of lane u.
+  struct Element {
+    int64_t point;     // the first that loads it: where that is beyond the end, so are the others
+    std::string text;  // "": not loaded yet
+  };
+  using Elements = std::map<loop::Access, Element, kernels::AccessLess>;
+
+  void print_load(const loop::Load& load, Elements::value_type& of) {
+    const loop::Access& access = of.first;
+    Element& element = of.second;
+    if (!element.text.empty()) return;
     const bool uniform = loop::stride_of(program_, load.access, fast_.var, facts_)->is_const(0);
     const std::string name = text_.fresh("at"), storage = text_.storage_type(program_[access.buffer].dtype);
     std::string condition;
@@ -205,7 +206,8 @@ class WindowEmitter {
       text_.line(cat("const ", storage, " ", name, " = ",
                      condition.empty() ? "" : cat("!(", condition, ") ? ", body_.stored_fill(load), " : "),
                      "(", from, ")[0];"));
-      return element.text = name;
+      element.text = name;
+      return;
     }
     const std::string type = cat("Vec<", storage, ", ", strip_.width, ">");
     const std::string value = cat("sd_load<", strip_.width, ">(", from, ")");
@@ -218,7 +220,7 @@ class WindowEmitter {
                      ".e[u] = ", body_.stored_fill(load), ";"));
       text_.line(cat("if (", condition, ") ", name, " = ", value, ";"));
     }
-    return element.text = name + ".e[u]";
+    element.text = name + ".e[u]";
   }
 
   const loop::Program& program_;
@@ -236,17 +238,6 @@ class WindowEmitter {
   Strip strip_;        // of the rest
   std::string first_, start_;
   std::map<std::pair<const loop::Reduce*, size_t>, std::string> sums_;
-  struct Less {
-    bool operator()(const std::vector<Expr>& a, const std::vector<Expr>& b) const {
-      return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), sym::ExprLess());
-    }
-  };
-  struct Element {
-    loop::Access access;
-    int64_t point;     // the first of the block's that loads it: beyond the end, so are the others
-    std::string text;  // "": not loaded yet
-  };
-  std::map<uint32_t, std::map<std::vector<Expr>, Element, Less>> loaded_;  // of a load, by its result
 };
 
 }  // namespace
