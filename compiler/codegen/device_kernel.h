@@ -50,6 +50,10 @@ struct DeviceChoice {
 // All ways, the best first; the last one's condition is 1 and it asks for no alignment.
 struct DeviceNest {
   std::vector<DeviceChoice> choices;
+  // Whether a choice after these would never be taken.
+  bool is_complete() const {
+    return !choices.empty() && choices.back().condition.is_const(1) && choices.back().aligned.empty();
+  }
 };
 
 }  // namespace stridec::codegen

@@ -298,11 +298,7 @@ DeviceNest emit_points(const loop::Program& program, const loop::Nest& nest, con
     out.choices.push_back({sym::logical_and(strip->conditions), strip->aligned, {}});
     out.choices.back().launches.push_back(vectors.emit(own));
   }
-  auto complete = [&] {
-    return !out.choices.empty() && out.choices.back().condition.is_const(1) &&
-           out.choices.back().aligned.empty();
-  };
-  if (!complete() && plain.several()) {
+  if (!out.is_complete() && plain.several()) {
     PointEmitter several(program, nest, target);
     several.assign();
     Expr count = 1;
@@ -315,7 +311,7 @@ DeviceNest emit_points(const loop::Program& program, const loop::Nest& nest, con
       out.choices.back().launches.push_back(several.emit_several());
     }
   }
-  if (!complete()) {
+  if (!out.is_complete()) {
     out.choices.emplace_back();
     out.choices.back().launches.push_back(plain.emit(std::nullopt));
   }

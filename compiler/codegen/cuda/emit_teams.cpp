@@ -257,9 +257,7 @@ DeviceKernel TeamEmitter::emit() {
 DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
   DeviceNest out;
   auto add = [&](TeamVariant variant) {
-    if (!out.choices.empty() && out.choices.back().condition.is_const(1) &&
-        out.choices.back().aligned.empty())
-      return;
+    if (out.is_complete()) return;
     TeamEmitter probe(program, nest, target, variant);
     if (variant.vectors && !probe.any_vectors()) return;
     // The longest range decides whether all fit.

@@ -361,8 +361,7 @@ DeviceNest emit_tiles(const loop::Program& program, const loop::Nest& nest, cons
     out.choices.push_back(std::move(choice));
     if (way == Way::kShifted) break;
   }
-  if (!out.choices.empty() && out.choices.back().condition.is_const(1) && out.choices.back().aligned.empty())
-    return out;
+  if (out.is_complete()) return out;
   for (DeviceChoice& choice : emit_points(program, nest, target).choices)
     out.choices.push_back(std::move(choice));
   return out;

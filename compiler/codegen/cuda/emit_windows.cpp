@@ -245,9 +245,8 @@ class WindowEmitter {
 DeviceNest emit_windows(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
   DeviceNest out;
   if (auto choice = WindowEmitter(program, nest, target).emit()) {
-    const bool always = choice->condition.is_const(1) && choice->aligned.empty();
     out.choices.push_back(std::move(*choice));
-    if (always) return out;
+    if (out.is_complete()) return out;
   }
   DeviceNest points = emit_points(program, nest, target);
   std::move(points.choices.begin(), points.choices.end(), std::back_inserter(out.choices));

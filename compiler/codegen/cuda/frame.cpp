@@ -45,12 +45,18 @@ DeviceKernel finish(KernelText& text, Geometry geometry, const std::string& decl
   all += cat("__launch_bounds__(", out.threads, geometry.blocks_sm ? cat(", ", geometry.blocks_sm) : "",
              ") KERNEL(", join(parameters, ", "), ") {\n");
   if (geometry.waits)
-    all += "#ifndef STRIDEC_EMULATE\n"
-           "  asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");\n"
-           "  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n"
-           "#endif\n";
+    all +=
+        "#ifndef STRIDEC_EMULATE\n"
+        "  asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");\n"
+        "  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n"
+        "#endif\n";
   all += scratch + text.statements() + "}\n";
   return out;
+}
+
+bool is_callers(const loop::Program& program, loop::BufferId id) {
+  const loop::Storage storage = program[id].storage;
+  return storage == loop::Storage::kInput || storage == loop::Storage::kOutput;
 }
 
 DeviceNest only(DeviceKernel kernel) {

@@ -28,6 +28,9 @@ struct Geometry {
 // `declarations` go before the kernel: shared types, device functions of a template.
 DeviceKernel finish(KernelText& text, Geometry geometry, const std::string& declarations = {});
 
+// The caller's tensors need not lie on multiples of 16 bytes; what memory planning places lies on multiples of 64.
+bool is_callers(const loop::Program& program, loop::BufferId id);
+
 // A nest that is done by one kernel, whatever the sizes.
 DeviceNest only(DeviceKernel kernel);
 

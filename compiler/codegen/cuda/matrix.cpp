@@ -84,12 +84,8 @@ class Emitter {
       std::vector<loop::BufferId> aligned = epilogue_.aligned();
       for (const MatrixSide* side : {&a_, &b_})
         if (side->buffer()) aligned.push_back(*side->buffer());
-      // What memory planning places lies on multiples of 64 bytes; the caller's tensors need not.
-      for (loop::BufferId id : aligned) {
-        const loop::Storage storage = f_.program[id].storage;
-        if (storage == loop::Storage::kInput || storage == loop::Storage::kOutput)
-          choice.aligned.push_back(id);
-      }
+      for (loop::BufferId id : aligned)
+        if (is_callers(f_.program, id)) choice.aligned.push_back(id);
       std::vector<Expr> conditions = {a_.condition(), b_.condition(), epilogue_.condition()};
       if (below)
         conditions.push_back(
@@ -328,9 +324,7 @@ DeviceNest emit_matrix(const loop::Program& program, const loop::Nest& nest, con
   }
   if (!kernel.is_tensor() || !add(nest, kernel, true, false, {}, both_are_vectors))
     add(nest, general, true, false, {}, [](const Emitter& e) { return e.has_vectors(); });
-  const bool complete =
-      !out.choices.empty() && out.choices.back().condition.is_const(1) && out.choices.back().aligned.empty();
-  if (!complete) add(nest, general, false, true, {}, [](const Emitter&) { return true; });
+  if (!out.is_complete()) add(nest, general, false, true, {}, [](const Emitter&) { return true; });
   return out;
 }
 

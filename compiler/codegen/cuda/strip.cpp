@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/base/text.h"
+#include "compiler/codegen/cuda/frame.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 
@@ -77,10 +78,8 @@ std::optional<Strip> plan_strip(const loop::Program& program, const loop::Nest& 
     std::vector<Expr> conditions;
     if (!divides(start, strip.width, facts, conditions)) return true;
     strip.conditions.insert(strip.conditions.end(), conditions.begin(), conditions.end());
-    // What memory planning places lies on multiples of 64 bytes; the caller's tensors need not.
-    const loop::Storage storage = program[access.buffer].storage;
-    const bool given = storage == loop::Storage::kInput || storage == loop::Storage::kOutput;
-    if (given && !std::count(strip.aligned.begin(), strip.aligned.end(), access.buffer))
+    if (is_callers(program, access.buffer) &&
+        !std::count(strip.aligned.begin(), strip.aligned.end(), access.buffer))
       strip.aligned.push_back(access.buffer);
     return false;
   });
