@@ -10,5 +10,6 @@ std::string_view runtime_object();  // the runtime, to link into every artifact 
 std::string_view image_object();    // decoding images, for artifacts that do (runtime/image)
 std::string_view abi_header();      // runtime/include/stridec/abi.h, to paste into header-free sources
 std::string_view runtime_header();  // runtime/include/stridec/runtime.h, for applications
+std::string_view fourier_text();    // compiler/loop/fourier.h, likewise
 
 }  // namespace stridec::codegen

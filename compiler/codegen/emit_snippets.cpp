@@ -7,6 +7,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/dtype.h"
 #include "compiler/base/text.h"
+#include "compiler/codegen/embedded.h"
 #include "compiler/codegen/math_text.h"
 
 namespace stridec::codegen {
@@ -376,6 +377,8 @@ Snippet make(std::string_view full, int width, bool f16c) {
       snippet.needs = {"narrow"};
       snippet.text = encode_text(dtype, op == "to_sat");
     }
+  } else if (op == "fourier") {
+    snippet.text = fourier_text();
   } else if (op == "mload" || op == "mstore") {
     snippet.text = masked_memory_text(type, width, op == "mload");
   } else if (const std::optional<MathText> math = math_text(op, type, width)) {

@@ -8,6 +8,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/loop/fourier.h"
 #include "compiler/loop/scalar_math.h"
 #include "runtime/image/image.h"
 
@@ -88,6 +89,31 @@ void suppress(std::span<const RoutineBuffer> reads, const RoutineBuffer& to, int
   }
 }
 
+template <class T, bool kBackward>
+void fourier(const T* x, const T* waves, T* y, int64_t rows, int64_t n) {
+  using fourier::Complex;
+  const fourier::Transform<T, T, kBackward> transform{.n = n, .waves = waves};
+  std::vector<Complex<T>> row(n), other(n), room(2 * n);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t k = 0; k < n; ++k) row[k] = {x[2 * (r * n + k)], x[2 * (r * n + k) + 1]};
+    const Complex<T>* result = transform.run(row.data(), other.data(), room.data());
+    for (int64_t k = 0; k < n; ++k) {
+      y[2 * (r * n + k)] = result[k].re;
+      y[2 * (r * n + k) + 1] = result[k].im;
+    }
+  }
+}
+
+template <class T>
+void fourier(std::span<const RoutineBuffer> reads, const RoutineBuffer& to, int64_t rows, int64_t n,
+             bool backward) {
+  STRIDEC_CHECK(rows >= 0 && n >= 0 && reads[0].elements >= rows * n * 2 && reads[1].elements >= n * 2 &&
+                to.elements >= rows * n * 2 && reads[0].dtype == to.dtype && reads[1].dtype == to.dtype);
+  const auto numbers = [](const RoutineBuffer& buffer) { return reinterpret_cast<T*>(buffer.data); };
+  const auto run = backward ? fourier<T, true> : fourier<T, false>;
+  run(numbers(reads[0]), numbers(reads[1]), numbers(to), rows, n);
+}
+
 class MersenneTwister {
  public:
   explicit MersenneTwister(uint32_t seed) {
@@ -147,6 +173,9 @@ void run_routine(const Routine& routine, std::span<const RoutineBuffer> reads,
   if (routine.name == "sort") return order_rows(reads, writes, a[0], a[1], a[2], a[1], a[3] != 0);
   if (routine.name == "topk") return order_rows(reads, writes, a[0], a[1], a[2], a[3], a[4] != 0);
   if (routine.name == "suppress") return suppress(reads, writes[0], a[0], a[1]);
+  if (routine.name == "fourier")
+    return writes[0].dtype == DType::kF64 ? fourier<double>(reads, writes[0], a[0], a[1], a[2] != 0)
+                                          : fourier<float>(reads, writes[0], a[0], a[1], a[2] != 0);
   if (routine.name == "image_size") {
     STRIDEC_CHECK(reads[0].elements >= a[0] && writes[0].elements >= 2);
     int64_t size[2];

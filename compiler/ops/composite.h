@@ -23,6 +23,11 @@ Term einsum(std::string equation, std::vector<Term> operands);
 Term determinant(Term x);  // of each [n, n] matrix at the end
 Term inverse(Term x);
 
+// ---- signals ----
+// The discrete Fourier transform along n of [..., n, 2], f32 or f64: the sum over j of x[j] e^(-2 pi i j k / n), without the
+// sign if backward; not divided by n. NumPy's result to the bit, where n has no large prime factor.
+Term fourier(Term x, bool backward);
+
 // ---- activations; narrow floats are computed in f32 ----
 Term sigmoid(Term x);
 Term relu(Term x);

@@ -62,4 +62,5 @@ add_custom_command(OUTPUT ${stub}.so DEPENDS ${stub}.s ${map} VERBATIM
     -o ${stub}.so ${stub}.o)
 stridec_embed(stridec_codegen libc_stub ${stub}.so)
 stridec_embed(stridec_codegen abi_header ${PROJECT_SOURCE_DIR}/runtime/include/stridec/abi.h)
+stridec_embed(stridec_codegen fourier_text ${PROJECT_SOURCE_DIR}/compiler/loop/fourier.h)
 stridec_embed(stridec_codegen runtime_header ${PROJECT_SOURCE_DIR}/runtime/include/stridec/runtime.h)

@@ -4,6 +4,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/emit_text.h"
+#include "compiler/codegen/fourier.h"
 #include "compiler/codegen/sort.h"
 #include "compiler/codegen/suppress.h"
 #include "compiler/loop/library.h"
@@ -69,6 +70,14 @@ Kernel emit_routine(const loop::Program& program, const loop::Call& call, const 
     KernelText text(program, target);
     print_suppress(text, call, kTaskLoop);
     return text.finish(call.arguments[0], 1);
+  }
+  if (call.routine == "fourier") {
+    const sym::Expr rows = call.arguments[0];
+    const int lanes =
+        program.facts.holds(sym::le(rows, 1)) ? 1 : target.lanes(byte_size(program[call.reads[0]].dtype));
+    KernelText text(program, target);
+    print_fourier(text, program, call, kTaskLoop, lanes);
+    return text.finish(sym::ceildiv(rows, lanes), 1);
   }
   const bool sort = call.routine == "sort";
   if (!sort && call.routine != "topk")

@@ -1,4 +1,4 @@
-// Fourier transforms as products with matrices, and random numbers.
+// Fourier transforms and random numbers.
 #include <functional>
 #include <numbers>
 #include <optional>
@@ -12,18 +12,6 @@ namespace {
 
 using namespace ops;
 
-// cos and sin of 2 pi row column / length, [rows, columns]; the product is reduced as an integer first.
-struct Waves {
-  Term cosine, sine;
-};
-Waves waves(Builder& b, sym::Expr rows, sym::Expr columns, sym::Expr length, DType type) {
-  const Shape shape{rows, columns};
-  const Term product = index_along(b, shape, 0, DType::kI64) * index_along(b, shape, 1, DType::kI64);
-  const Term turn = cast(apply(OpKind::kMod, product, size_as(b, DType::kI64, length)), type);
-  const Term angle = turn * (2 * std::numbers::pi) / size_as(b, type, length);
-  return {apply(OpKind::kCos, angle), apply(OpKind::kSin, angle)};
-}
-
 // A signal's last dim says whether its numbers are real (1) or complex (2).
 bool is_complex(const Context& c, Term x) {
   const sym::Expr parts = x.dim(x.rank() - 1);
@@ -34,103 +22,31 @@ bool is_complex(const Context& c, Term x) {
   return parts.value() == 2;
 }
 
-// Complex numbers [..., n]; none of them has an imaginary part if that is missing.
-struct Signal {
-  Term re;
-  std::optional<Term> im;
-};
-
-// Times e^(-2 pi i turn), the other way round for the inverse.
-Signal turned(const Signal& x, const Waves& w, bool inverse, const std::function<Term(Term, Term)>& times) {
-  const Term re = times(x.re, w.cosine), im = times(x.re, w.sine);
-  if (!x.im) return {re, inverse ? im : -im};
-  const Term a = times(*x.im, w.sine), b = times(*x.im, w.cosine);
-  return inverse ? Signal{re - a, b + im} : Signal{re + a, b - im};
-}
-
-// The largest divisor that is not above the root; 1 of a prime.
-int64_t lesser_factor(int64_t n) {
-  int64_t found = 1;
-  for (int64_t d = 2; d * d <= n; ++d)
-    if (n % d == 0) found = d;
-  return found;
-}
-
-// Sizes up to this are one product with a matrix, as are those without a useful factor.
-constexpr int64_t kDense = 32;
-
-// The transform along the last dim, of static size n: that of n1 interleaved parts, a turn, that of n2 neighbours (J. W.
-// Cooley and J. W. Tukey, An Algorithm for the Machine Calculation of Complex Fourier Series, 1965), with the factors next
-// to the root, so that most of the work is products with two small matrices.
-Signal fourier(Builder& b, const Signal& x, int64_t n, bool inverse) {
-  const DType type = x.re.dtype();
-  const int64_t n1 = lesser_factor(n), n2 = n / n1, rank = x.re.rank();
-  if (n <= kDense || n1 < 4)
-    return turned(x, waves(b, n, n, n, type), inverse, [](Term t, Term w) { return matmul(t, w); });
-  const auto each = [](const Signal& s, const std::function<Term(Term)>& change) {
-    return Signal{change(s.re), s.im ? std::optional(change(*s.im)) : std::nullopt};
-  };
-  Shape parts(x.re.shape().begin(), x.re.shape().end() - 1), whole = parts;
-  parts.insert(parts.end(), {n1, n2});
-  whole.push_back(n);
-  const auto swapped = [&](Term t) { return transpose(t, rank - 1, rank); };
-  Signal y =
-      fourier(b, each(x, [&](Term t) { return swapped(reshape(t, parts)); }), n1, inverse);  // [..., n2, n1]
-  y = turned(y, waves(b, n2, n1, n, type), inverse, [](Term t, Term w) { return t * w; });
-  y = fourier(b, each(y, swapped), n2, inverse);  // [..., n1, n2]
-  return each(y, [&](Term t) { return reshape(swapped(t), whole); });
-}
-
-// x [..., n, 1 or 2] (real or complex) to [..., m, 2], or [..., m, 1] for the inverse of a one-sided
-// spectrum.
+// x [..., n, 1 or 2] (real or complex) to [..., m, 2], or [..., m, 1] for the inverse of a one-sided spectrum.
 Term transform(const Context& c, Term x, std::optional<sym::Expr> given, bool inverse, bool onesided) {
-  // In f64: in f32, what should cancel leaves the rounding of sin(pi) times the signal.
-  const DType type = DType::kF64;
+  // NumPy computes forward transforms of narrower numbers in double precision too, their inverses not.
+  const DType type = inverse ? widen(x).dtype() : DType::kF64;
   const int64_t last = x.rank() - 1;
   const sym::Expr n = x.dim(last - 1);
   const bool to_real = inverse && onesided;
-  const sym::Expr length = given ? *given : to_real ? (n - 1) * 2 : n;
-  const sym::Expr half = sym::floordiv(length, 2) + 1;
-  const sym::Expr used = c.b.simplify(sym::min(n, to_real ? half : length)),
-                  out = onesided && !inverse ? half : length;
-  const auto part = [&](int64_t i) {
-    return cast(squeeze(slice(slice(x, last, i, 1), last - 1, 0, used), {last}), type);
-  };
-  const bool complex = is_complex(c, x);
-  const auto assembled = [&](Term re, Term im) {
-    const Term y = concat({unsqueeze(re, {last}), unsqueeze(im, {last})}, last);
-    return cast(inverse ? y / size_as(c.b, type, length) : y, x.dtype());
-  };
-  if (const auto size = sym::as_const(c.b.simplify(length));
-      size && !to_real && *size > kDense && lesser_factor(*size) >= 4) {
-    const auto whole = [&](int64_t i) {
-      const Term t = part(i);
-      Shape before(t.shape().size(), 0), after = before;
-      after.back() = c.b.simplify(length - used);
-      return pad(t, before, after, 0);
-    };
-    const Signal y =
-        fourier(c.b, {whole(0), complex ? std::optional(whole(1)) : std::nullopt}, *size, inverse);
-    return assembled(slice(y.re, last - 1, 0, out), slice(*y.im, last - 1, 0, out));
-  }
-  const Waves w = waves(c.b, used, c.b.simplify(out), length, type);
+  const sym::Expr length = c.b.simplify(given ? *given : to_real ? (n - 1) * 2 : n);
+  const sym::Expr half = c.b.simplify(sym::floordiv(length, 2) + 1);
+  const sym::Expr wanted = to_real ? half : length, used = c.b.simplify(sym::min(n, wanted));
+  Shape before(x.shape().size(), 0), after = before;
+  after[static_cast<size_t>(last - 1)] = c.b.simplify(wanted - used);
+  after[static_cast<size_t>(last)] = is_complex(c, x) ? 0 : 1;
+  Term y = pad(cast(slice(x, last - 1, 0, used), type), before, after, 0);
   if (to_real) {
-    // Every frequency but the first and the middle one stands for its mirror image too.
-    const Term k = index_along(c.b, {used}, 0, DType::kI64), size = size_as(c.b, DType::kI64, length);
-    const Term single = logical_or(equal(k, 0), equal(k * 2.0, size));
-    const Term weight = select(single, c.number(type, 1), c.number(type, 2));
-    Term y = matmul(part(0) * weight, w.cosine);
-    if (complex) y = y - matmul(part(1) * weight, w.sine);
-    return cast(unsqueeze(y / size_as(c.b, type, length), {last}), x.dtype());
+    // Every frequency but the first and the middle one stands for its mirror image, its conjugate, too.
+    const Term mirror = flip(slice(y, last - 1, 1, c.b.simplify(length - half)), {last - 1});
+    const Term imaginary = equal(index_along(c.b, {2}, 0, DType::kI64), 1);
+    y = concat({y, select(imaginary, -mirror, mirror)}, last - 1);
   }
-  Term re = matmul(part(0), w.cosine), im = matmul(part(0), w.sine);
-  if (!inverse) im = -im;
-  if (complex) {
-    const Term rotated = matmul(part(1), w.sine);
-    re = inverse ? re - rotated : re + rotated;
-    im = im + matmul(part(1), w.cosine);
-  }
-  return assembled(re, im);
+  y = fourier(y, inverse);
+  if (to_real) y = slice(y, last, 0, 1);
+  if (onesided && !inverse) y = slice(y, last - 1, 0, half);
+  if (inverse) y = y * divide_into(1, size_as(c.b, type, length));
+  return cast(y, x.dtype());
 }
 
 Outputs dft(Context& c) {

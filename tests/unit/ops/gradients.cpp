@@ -6,6 +6,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/interpret.h"
+#include "compiler/ops/composite.h"
 #include "harness.h"
 
 namespace stridec::ops::test {
@@ -199,6 +200,13 @@ TEST_CASE("gradients: products") {
                        {numbers({2, 2 * groups, 3, 4}), numbers({2 * groups, 3, 2, 2}, 2)},
                        of(OpKind::kConvTranspose, transposed), {1});
       }
+}
+
+TEST_CASE("gradients: the Fourier transform") {
+  for (const bool backward : {false, true})
+    check_gradient("fourier", {numbers({2, 6, 2})}, [&](Builder& b, const std::vector<ValueId>& in) {
+      return fourier(Term(b, in[0]), backward);
+    });
 }
 
 TEST_CASE("gradients: pooling") {

@@ -1,0 +1,177 @@
+// The discrete Fourier transform of n complex numbers, for any n: what the routine "fourier" of library.def does.
+//
+// This one text is compiled into the interpreter and pasted into kernels, so it names no header; int64_t is there. V is a
+// number or a vector of numbers of the type T: every lane is a transform of its own.
+//
+// Source of the method: P. N. Swarztrauber, Vectorizing the FFTs (1982), in the form of M. Reinecke's pocketfft, which
+// NumPy runs. Its factors, in its order, and its additions, in their order, are kept here, and no product is fused into
+// a sum, so that results agree with NumPy's to the bit where the waves do (a GPU fuses them all the same).
+
+namespace stridec::fourier {
+
+#ifdef __clang__
+#pragma clang fp contract(off)
+#endif
+
+template <class V>
+struct Complex {
+  V re, im;
+};
+template <class V>
+inline Complex<V> operator+(Complex<V> a, Complex<V> b) {
+  return {a.re + b.re, a.im + b.im};
+}
+template <class V>
+inline Complex<V> operator-(Complex<V> a, Complex<V> b) {
+  return {a.re - b.re, a.im - b.im};
+}
+
+// At most 64; none of 0.
+inline int factorize(int64_t n, int64_t* factors) {
+  int count = 0;
+  if (n == 0) return 0;
+  for (; n % 8 == 0; n /= 8) factors[count++] = 8;
+  for (; n % 4 == 0; n /= 4) factors[count++] = 4;
+  if (n % 2 == 0) {
+    n /= 2;
+    if (count) factors[count] = factors[0];
+    factors[0] = 2;
+    ++count;
+  }
+  for (int64_t d = 3; d * d <= n; d += 2)
+    for (; n % d == 0; n /= d) factors[count++] = d;
+  if (n > 1) factors[count++] = n;
+  return count;
+}
+
+// A bit for each factor that has a pass of its own, and bit 0 for all others.
+constexpr unsigned kOwnPasses = 1u << 2 | 1u << 3 | 1u << 4 | 1u << 5 | 1u << 7 | 1u << 8;
+constexpr unsigned pass_of(int64_t p) { return p < 9 && kOwnPasses >> p & 1 ? 1u << p : 1u; }
+
+// One transform, or as many as V has lanes. kPasses: bits of pass_of() for the factors that n may have.
+template <class V, class T, bool kBackward, unsigned kPasses = kOwnPasses | 1>
+struct Transform {
+  using C = Complex<V>;
+  int64_t n;
+  const T* waves;  // n pairs: cosine and sine of 2 pi k / n
+
+  // Times the wave k, turned the way of the transform.
+  C turned(C x, int64_t k) const {
+    const T c = waves[2 * k], s = kBackward ? waves[2 * k + 1] : -waves[2 * k + 1];
+    return {x.re * c - x.im * s, x.im * c + x.re * s};
+  }
+  // Times i or -i.
+  C quarter(C x) const { return kBackward ? C{-x.im, x.re} : C{x.im, -x.re}; }
+  // Times the square root of half, and the wave of an eighth of a turn or of three eighths.
+  C eighth(C x, T root) const {
+    return kBackward ? C{(x.re - x.im) * root, (x.im + x.re) * root}
+                     : C{(x.re + x.im) * root, (x.im - x.re) * root};
+  }
+  C three_eighths(C x, T root) const {
+    return kBackward ? C{(-x.re - x.im) * root, (x.re - x.im) * root}
+                     : C{(x.im - x.re) * root, (-x.re - x.im) * root};
+  }
+
+  static void two(C* x) {
+    const C a = x[0], b = x[1];
+    x[0] = a + b, x[1] = a - b;
+  }
+  void four(C* x) const {
+    const C a = x[0] + x[2], b = x[0] - x[2], c = x[1] + x[3], d = quarter(x[1] - x[3]);
+    x[0] = a + c, x[1] = b + d, x[2] = a - c, x[3] = b - d;
+  }
+  void eight(C* x) const {
+    const T root = (T)0.707106781186547524400844362104849;
+    const C p = x[1] + x[5], q = x[3] + x[7], r = x[1] - x[5], s = quarter(x[3] - x[7]);
+    const C a1 = p + q, a3 = quarter(p - q), a5 = eighth(r + s, root), a7 = three_eighths(r - s, root);
+    const C t = x[0] + x[4], a4 = x[0] - x[4], u = x[2] + x[6], a6 = quarter(x[2] - x[6]);
+    const C even = t + u, odd = t - u, low = a4 + a6, high = a4 - a6;
+    x[0] = even + a1, x[4] = even - a1, x[2] = odd + a3, x[6] = odd - a3;
+    x[1] = low + a5, x[5] = low - a5, x[3] = high + a7, x[7] = high - a7;
+  }
+  // p numbers, p odd; sums and differences have place for p / 2. Beyond the first two, terms of a sum come in pairs if
+  // paired.
+  void odd(C* x, int64_t p, C* sums, C* differences, bool paired) const {
+    const int64_t half = p / 2, step = n / p;
+    C whole = x[0];
+    for (int64_t j = 1; j <= half; ++j) {
+      sums[j - 1] = x[j] + x[p - j], differences[j - 1] = x[j] - x[p - j];
+      whole = whole + sums[j - 1];
+    }
+    const C first = x[0];
+    x[0] = whole;
+    for (int64_t u = 1; u <= half; ++u) {
+      C a = first, b{};
+      int64_t m = 0;
+      const auto term = [&](int64_t j, C& even, C& uneven) {
+        m += u;
+        if (m >= p) m -= p;
+        const T c = waves[2 * m * step], s = kBackward ? waves[2 * m * step + 1] : -waves[2 * m * step + 1];
+        even = {sums[j].re * c, sums[j].im * c};
+        uneven = {-(differences[j].im * s), differences[j].re * s};
+      };
+      for (int64_t j = 0; j < half; ++j) {
+        C even, uneven;
+        term(j, even, uneven);
+        if (paired && j >= 2 && j + 1 < half) {
+          C next, next_uneven;
+          term(++j, next, next_uneven);
+          even = even + next, uneven = uneven + next_uneven;
+        }
+        a = a + even;
+        b = j ? b + uneven : uneven;
+      }
+      x[u] = a + b, x[p - u] = a - b;
+    }
+  }
+
+  // One pass: l1 * ido groups of p numbers from from to to, the results turned for the next. The kernel's p is kP; 0 is
+  // any odd one, with place for 2 p numbers at room.
+  template <int kP>
+  void pass(int64_t p, int64_t l1, const C* from, C* to, C* room) const {
+    const int64_t ido = n / (p * l1);
+    C local[kP ? 2 * kP : 1];
+    C* const x = kP ? local : room;
+    for (int64_t k = 0; k < l1; ++k)
+      for (int64_t i = 0; i < ido; ++i) {
+        for (int64_t j = 0; j < (kP ? kP : p); ++j) x[j] = from[i + ido * (j + p * k)];
+        if constexpr (kP == 2)
+          two(x);
+        else if constexpr (kP == 4)
+          four(x);
+        else if constexpr (kP == 8)
+          eight(x);
+        else if constexpr (kP != 0)
+          odd(x, kP, x + kP, x + kP + kP / 2, false);
+        else
+          odd(x, p, x + p, x + p + p / 2, p > 11);
+        for (int64_t j = 0; j < (kP ? kP : p); ++j)
+          to[i + ido * (k + l1 * j)] = i && j ? turned(x[j], j * l1 * i) : x[j];
+      }
+  }
+
+  template <int kP>
+  void take(int64_t p, int64_t l1, const C* from, C* to, C* room) const {
+    if constexpr (kPasses >> kP & 1)
+      if (pass_of(p) == 1u << kP) pass<kP>(p, l1, from, to, room);
+  }
+
+  // The n numbers at x, with place for as many at other and for twice the largest odd factor at room. Returns where
+  // the result is: x or other.
+  C* run(C* x, C* other, C* room) const {
+    int64_t factors[64], l1 = 1;
+    const int count = factorize(n, factors);
+    for (int f = 0; f < count; ++f) {
+      const int64_t p = factors[f];
+      take<2>(p, l1, x, other, room), take<3>(p, l1, x, other, room), take<4>(p, l1, x, other, room);
+      take<5>(p, l1, x, other, room), take<7>(p, l1, x, other, room), take<8>(p, l1, x, other, room);
+      take<0>(p, l1, x, other, room);
+      C* const done = other;
+      other = x, x = done;
+      l1 *= p;
+    }
+    return x;
+  }
+};
+
+}  // namespace stridec::fourier
