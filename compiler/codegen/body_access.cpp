@@ -8,6 +8,7 @@
 #include "compiler/codegen/strided.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/lanes.h"
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/sym/text.h"
 
@@ -570,7 +571,7 @@ void Body::print_bind(const loop::Bind& bind) {
                      extent, ");"));
       valid_[bind.var] = {ok, DType::kBool, 1};
       index_[bind.var] = name;
-      return facts_.set_index(bind.var, bind.extent);
+      return facts_.set_masked_index(bind.var, bind.extent);
     }
     if (width == 1) {
       text_.open(cat("if (__builtin_expect(!(", inside, "), 0))"));
@@ -603,7 +604,7 @@ void Body::print_bind(const loop::Bind& bind) {
     index_[bind.var] = name;
   else
     lane_index_[bind.var] = name;
-  facts_.set_index(bind.var, bind.extent);
+  loop::add_facts(facts_, bind);
 }
 
 }  // namespace stridec::codegen

@@ -165,11 +165,12 @@ void Body::print_for(const loop::For& loop) {
     rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(d));
     return print_loops(rest, 0, [&] {
       const loop::Dim& dim = loop.dims[d];
+      const std::string count = index(dim.extent);  // before it is known to be 1 at least
       const sym::Facts outer = facts_;
       facts_.set_index(dim.var, dim.extent);
       text_.open("");
       print_strips(
-          dim.var, "0", index(dim.extent), sym::as_const(dim.extent), found->second, 1,
+          dim.var, "0", count, sym::as_const(dim.extent), found->second, 1,
           [&](const std::string&, const std::string&) { print(loop.body); }, true);
       text_.close();
       facts_ = outer;
@@ -238,10 +239,11 @@ void Body::print_reduce(const loop::Reduce& reduce) {
   rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(along));
   print_loops(rest, 0, [&] {
     text_.open("");
+    const std::string count = index(dim.extent);  // before it is known to be 1 at least
     const sym::Facts outer = facts_;
     facts_.set_index(dim.var, dim.extent);
     print_strips(
-        dim.var, "0", index(dim.extent), extent, width, chains,
+        dim.var, "0", count, extent, width, chains,
         [&](const std::string& chain, const std::string& live) {
           print(reduce.body);
           std::vector<std::string> into, from;

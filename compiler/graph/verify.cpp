@@ -38,15 +38,17 @@ class Verifier {
     region(graph_.top, "the graph");
     for (size_t i = 0; i < graph_.states.size(); ++i) {
       const size_t at = graph_.input_names.size() + i;
-      if (at < graph_.top.parameters.size() && graph_.states[i].value != graph_.top.parameters[at])
+      const ValueId value = graph_.states[i].value;
+      if (at >= graph_.top.parameters.size() || value != graph_.top.parameters[at])
         say(cat("state '", graph_.states[i].name, "' is not its parameter"));
-      else if (graph_.states[i].initial)
-        contents(graph_[graph_.states[i].value], *graph_.states[i].initial);
+      else if (graph_.states[i].initial && valid(value))
+        contents(graph_[value], *graph_.states[i].initial);
     }
     for (const Symbol& s : graph_.symbols) {
       const bool bound =
           s.input < 0 ||
-          (static_cast<size_t>(s.input) < graph_.input_names.size() && s.dim >= 0 && s.multiple >= 1 &&
+          (static_cast<size_t>(s.input) < graph_.input_names.size() &&
+           static_cast<size_t>(s.input) < graph_.top.parameters.size() && s.dim >= 0 && s.multiple >= 1 &&
            static_cast<size_t>(s.dim) < rank(graph_.top.parameters[static_cast<size_t>(s.input)]));
       if (!bound) say(cat("symbol ", sym::to_string(s.var), " comes from no dim of an input"));
     }

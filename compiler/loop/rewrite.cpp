@@ -158,13 +158,15 @@ sym::Facts facts_of(const Program& program, const Nest& nest) {
 
 void add_facts(sym::Facts& facts, const Stmt& stmt) {
   for (const Dim& d : dims_of(stmt)) facts.set_index(d.var, d.extent);
-  auto* bind = std::get_if<Bind>(&stmt.node);
-  if (!bind) return;
-  // An index that masks what uses it must not turn into the only value that is in range.
-  if (bind->mode == Bind::OutOfRange::kSkip && facts.bounds(bind->extent).hi <= 1)
-    facts.set_range(bind->var, 0, std::nullopt);
+  if (auto* bind = std::get_if<Bind>(&stmt.node)) add_facts(facts, *bind);
+}
+
+void add_facts(sym::Facts& facts, const Bind& bind) {
+  using enum Bind::OutOfRange;
+  if (bind.mode == kError || (bind.mode == kClamp && facts.bounds(bind.extent).lo >= 1))
+    facts.set_index(bind.var, bind.extent);
   else
-    facts.set_index(bind->var, bind->extent);
+    facts.set_masked_index(bind.var, bind.extent);
 }
 
 // ---- inverting a store -----------------------------------------------------------------------------------

@@ -75,6 +75,7 @@ std::optional<sym::Substitution> invert(const Nest& nest, const Access& store,
 sym::Facts facts_of(const Program& program, const Nest& nest);
 // With the ranges of what the statement defines for its own body, or (bind) for what follows.
 void add_facts(sym::Facts& facts, const Stmt& stmt);
+void add_facts(sym::Facts& facts, const Bind& bind);
 
 // ---- clean-up
 // --------------------------------------------------------------------------------------------------------

@@ -235,8 +235,19 @@ void Facts::assume(Expr condition) {
 }
 
 void Facts::set_index(Expr index, Expr extent) {
-  STRIDEC_CHECK(index.is_var() && !depends_on(extent, index), to_string(index) + " < " + to_string(extent));
   assume(le(1, extent));
+  add_index(index, extent);
+}
+
+void Facts::set_masked_index(Expr index, Expr extent) {
+  if (bounds(extent).hi <= 1)
+    set_range(index, 0, std::nullopt);
+  else
+    add_index(index, extent);
+}
+
+void Facts::add_index(Expr index, Expr extent) {
+  STRIDEC_CHECK(index.is_var() && !depends_on(extent, index), to_string(index) + " < " + to_string(extent));
   State& s = writable({Change::kIndex, index, extent});
   std::erase_if(s.variables, [&](const State::Variable& v) { return v.name == index; });
   s.variables.push_back(

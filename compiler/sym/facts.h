@@ -51,6 +51,9 @@ class Facts {
   // 0 <= index < extent, as inside the loop: extent is then known to be at least 1. Say first what is known of the
   // extent: bounds(index) takes the extent as it is bounded now (proofs use the extent itself).
   void set_index(Expr index, Expr extent);
+  // The same of an index that counts only where it is within the extent: the extent may be 0 elsewhere, and being the
+  // only one that is within does not make the index a constant.
+  void set_masked_index(Expr index, Expr extent);
 
   Facts with_range(Expr variable, std::optional<int64_t> lo, std::optional<int64_t> hi) const;
   Facts with_index(Expr index, Expr extent) const;
@@ -69,6 +72,7 @@ class Facts {
   const State& state() const { return *state_; }
 
  private:
+  void add_index(Expr index, Expr extent);
   State& writable(const Change& change);
   std::shared_ptr<State> state_;
 };

@@ -62,11 +62,18 @@ std::optional<Learned> parse_learned(std::string_view line) {
   return learned;
 }
 
+// As a line holds it. The name is from a model: anything may be in it.
+std::string kernel_name(std::string kernel) {
+  for (char& c : kernel)
+    if (c == '|' || static_cast<unsigned char>(c) < 32) c = '_';
+  return kernel;
+}
+
 std::optional<Entry> parse_line(std::string_view line) {
   const auto parts = split(line, " | ");
   if (parts.size() != 4) return std::nullopt;
   const auto key = split(parts[0], " "), figures = split(parts[1], " ");
-  Entry entry{.schedule = std::string(parts[2]), .kernel = std::string(parts[3])};
+  Entry entry{.schedule = std::string(parts[2]), .kernel = kernel_name(std::string(parts[3]))};
   if (key.size() != 5 || figures.size() != 4 || !read(key[3], "", entry.key.threads) ||
       !read(figures[0], "us", entry.microseconds) || !read(figures[1], "us", entry.default_microseconds) ||
       !read(figures[2], "%", entry.noise_percent) || !read(figures[3], "", entry.tried))
@@ -95,12 +102,9 @@ std::string to_string(const Key& key) {
 }
 
 std::string to_string(const Entry& entry) {
-  std::string kernel = entry.kernel;  // from a model: anything may be in it
-  for (char& c : kernel)
-    if (c == '|' || static_cast<unsigned char>(c) < 32) c = '_';
   return cat(to_string(entry.key), " | ", number("%.4fus", entry.microseconds), " ",
              number("%.4fus", entry.default_microseconds), " ", number("%.2f%%", entry.noise_percent), " ",
-             entry.tried, " | ", entry.schedule, " | ", kernel);
+             entry.tried, " | ", entry.schedule, " | ", kernel_name(entry.kernel));
 }
 
 std::string to_string(const Learned& learned) {

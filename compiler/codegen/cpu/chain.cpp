@@ -159,8 +159,7 @@ class Emitter {
     const kernels::GemmKernel& kernel = *f.plan.kernel;
     text_.open("");
     for (size_t d = 0; d < chain_.batch.size(); ++d) f.set_batch_index(chain_.batch[d].var, cat("batch_", d));
-    const std::string multiply = text_.fresh("multiply");
-    f.print_declaration(multiply);
+    const std::string multiply = f.print_declaration();
     text_.line(cat("alignas(64) ", f.element(), " tile[", kernel.rows * kernel.columns(), "];"));
     text_.line(cat("const int64_t columns = ", text_.size(extent_of(f.columns)), ", panels = (columns + ",
                    kernel.columns() - 1, ") / ", kernel.columns(), ";"));

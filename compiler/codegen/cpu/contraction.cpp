@@ -36,7 +36,7 @@ class Emitter {
     text_.line("if (begin >= end) return;");
     print_pieces();
     text_.line("const int64_t tile_base = rows / tiles, longer_tiles = rows % tiles;");
-    f_.print_declaration("multiply");
+    multiply_ = f_.print_declaration();
     if (in_pieces()) {
       const sym::Expr bytes = f_.plan.tiles * (kernel.rows * kernel.columns() * byte_size(kernel.dtype));
       text_.line(cat(f_.element(), "* const sums = (", f_.element(), "*)", text_.scratch(bytes), ";"));
@@ -158,7 +158,7 @@ class Emitter {
         a = "a_first";
       }
     }
-    text_.line(cat("multiply(tile_rows, ", segments, ", ", run, ", ", a, ", ", b, ", b_stride, tile, ",
+    text_.line(cat(multiply_, "(tile_rows, ", segments, ", ", run, ", ", a, ", ", b, ", b_stride, tile, ",
                    pieces ? "piece > 0" : "0", ", ahead, lines);"));
     text_.line("ahead += lines * steps * 64;");
     if (pieces) text_.open("if (piece + 1 == pieces)");
@@ -198,6 +198,7 @@ class Emitter {
   ContractionEpilogue epilogue_;
   ContractionRows rows_;
   ContractionColumns columns_;
+  std::string multiply_;  // the micro-kernel
 };
 
 }  // namespace

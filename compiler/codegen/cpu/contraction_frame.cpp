@@ -49,11 +49,12 @@ std::string ContractionFrame::stored(Body& body, loop::ValueId value, DType dtyp
   return cat("__builtin_convertvector(", lanes, ", ", text.storage_type(dtype, body.width()), ")");
 }
 
-void ContractionFrame::print_declaration(const std::string& name) {
+std::string ContractionFrame::print_declaration() {
+  const std::string name = kernels::gemm_symbol(*plan.kernel, text.target());
   text.line(cat("void ", name, "(int64_t, int64_t, int64_t, const ", a_element(), "* const*, const ",
-                b_element(), "*, int64_t, ", element(), "*, int64_t, const char*, int64_t) __asm__(\"",
-                kernels::gemm_symbol(*plan.kernel, text.target()),
+                b_element(), "*, int64_t, ", element(), "*, int64_t, const char*, int64_t) __asm__(\"", name,
                 "\") __attribute__((visibility(\"hidden\")));"));
+  return name;
 }
 
 void ContractionFrame::set_local_row(Body& body, const std::string& row) const {

@@ -54,8 +54,9 @@ struct ContractionFrame {
   int group() const { return plan.kernel->group(); }
   // All lanes of a factor's value, as they lie in memory.
   std::string stored(Body& body, loop::ValueId value, DType dtype);
-  // Declares the plan's micro-kernel under this name.
-  void print_declaration(const std::string& name);
+  // Declares the plan's micro-kernel; its name, which no other function of an object has (declarations within a
+  // function of C linkage are of one entity, whatever namespace they stand in).
+  std::string print_declaration();
 
   // A body whose batch dims are set.
   Body body() { return body_.value(); }

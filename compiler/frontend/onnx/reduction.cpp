@@ -107,15 +107,15 @@ Outputs hardmax(Context& c) {
   const Term x = c.in(0);
   const Dims dims = softmax_dims(c, x);
   Shape shape = x.shape();
-  const auto from = static_cast<size_t>(dims[0]);
-  const bool flat = dims.size() > 1;
+  const int64_t from = dims.empty() ? 0 : dims[0];
+  const bool flat = dims.size() != 1 || x.rank() == 0;
   if (flat) {
-    shape.resize(from);
-    shape.push_back(count(x.shape(), dims[0], x.rank()));
+    shape.resize(static_cast<size_t>(from));
+    shape.push_back(count(x.shape(), from, x.rank()));
   }
   const Term rows = flat ? reshape(x, shape) : x;
-  const Term best(c.b, c.b.add1(OpKind::kArgMax, {rows.id()}, {{"dim", dims[0]}, {"last", int64_t{0}}}));
-  const Term hit = equal(index_along(c.b, rows.shape(), dims[0], DType::kI64), unsqueeze(best, {dims[0]}));
+  const Term best(c.b, c.b.add1(OpKind::kArgMax, {rows.id()}, {{"dim", from}, {"last", int64_t{0}}}));
+  const Term hit = equal(index_along(c.b, rows.shape(), from, DType::kI64), unsqueeze(best, {from}));
   const Term out = cast(hit, x.dtype());
   return {flat ? reshape(out, x.shape()) : out};
 }

@@ -121,12 +121,13 @@ Outputs op_unsqueeze(Context& c) {
   if (!more)
     c.unsupported(cat("the number of axes must be known at compile time, but that of ", c.b.display(c.in(1)),
                       " depends on the inputs"));
-  const Axes axes = *c.axes_of(1, "axes", x.rank() + *more);
-  if (auto dims = axes.known()) {
+  const std::optional<Axes> axes = c.axes_of(1, "axes", x.rank() + *more);
+  if (!axes) c.does_not_fit("axes must be given");
+  if (auto dims = axes->known()) {
     std::sort(dims->begin(), dims->end());
     return {unsqueeze(x, *dims)};
   }
-  return {reshape(x, named(c.b, between_ones(x.shape(), axes), "size"))};
+  return {reshape(x, named(c.b, between_ones(x.shape(), *axes), "size"))};
 }
 
 Outputs op_transpose(Context& c) {

@@ -3,12 +3,12 @@ graph under construction and adds nodes to it or raises Unfit, and OPERATORS, th
 """
 from onnx import helper
 
-from . import (contractions, control_flow, indexing, low_precision, pointwise, quantized, reductions, sequences, sizes,
+from . import (blocks, contractions, control_flow, indexing, low_precision, pointwise, quantized, reductions, sequences, sizes,
                strings, views)
 from .graph import BOOL, F32, F64, I32, I64, NARROW, Graph, Unfit
 
 OPERATORS = sum((family.OPERATORS for family in (pointwise, low_precision, strings, views, indexing, reductions, contractions,
-                                                 quantized, sizes, control_flow, sequences)), ())
+                                                 quantized, sizes, control_flow, sequences, blocks)), ())
 
 
 def random_graph(seed, most_nodes=12, prefix=""):

@@ -9,10 +9,11 @@ from .graph import F32, F64, I32, Unfit, broadcast_partner
 def matmul(g):
     x = g.pick((F32, F64, I32), rank=(1, 4), where=lambda v: v.bound <= 256 and v.rank > 0)
     k, n = x.shape[-1], g.size()
-    if k == 0 and x.dtype != F32:
-        raise Unfit  # onnxruntime leaves sums over nothing unset
     batch = broadcast_partner(g, x.shape[:-2])[0] if g.chance(0.5) else ()
-    y = g.operand(x.dtype, (k,) if g.chance(0.15) else batch + (k, n))
+    shape = (k,) if g.chance(0.15) else batch + (k, n)
+    if k == 0 and (x.dtype != F32 or len(shape) == 1):
+        raise Unfit  # onnxruntime leaves sums over nothing unset
+    y = g.operand(x.dtype, shape)
     if y.bound > 256:
         raise Unfit
     shape = np.broadcast_shapes(x.shape[:-2], y.shape[:-2]) + (x.shape[-2:-1]) + (y.shape[-1:] if y.rank > 1 else ())

@@ -204,6 +204,21 @@ TEST_CASE("padding along the lanes, transposes, slices and strides") {
   check(b.program, {random_tensor(kF32, {37, 45}, 1)});
 }
 
+TEST_CASE("what an index masks off says nothing of sizes behind it") {
+  for (const int64_t most : {1, 3}) {
+    ProgramBuilder b;
+    const Expr n = b.symbol("n", 0, 0, 0, most);
+    const View x = b.input("x", DType::kI64, {n}), y = b.output("y", DType::kI64, {3});
+    NestBuilder nb = b.nest("bound");
+    const Expr at = nb.bind(nb.constant(DType::kI64, 0), n, {.mode = Bind::OutOfRange::kSkip});
+    nb.store(y, {0}, nb.load(x, {at}));
+    nb.store(y, {1}, nb.reduce(Combine::kSum, {n}, [&](auto k) { return nb.load(x, k); }));
+    nb.store(y, {2}, nb.index_value(sym::max(n, 1) * 10 + n));
+    nb.finish();
+    for (const int64_t count : {int64_t{0}, most}) check(b.program, {random_tensor(DType::kI64, {count}, 1)});
+  }
+}
+
 TEST_CASE("gather, scatter and their errors") {
   for (Bind::OutOfRange mode :
        {Bind::OutOfRange::kError, Bind::OutOfRange::kClamp, Bind::OutOfRange::kSkip}) {

@@ -1,4 +1,8 @@
 // The host program: guards, control flow, data-dependent sizes, states, weights, routines.
+#include <set>
+
+#include "compiler/loop/text.h"
+#include "compiler/schedule/choose.h"
 #include "compiler/schedule/choose_general.h"
 #include "tests/unit/codegen_cpu/emit_harness.h"
 
@@ -69,6 +73,37 @@ TEST_CASE("a while loop with a condition, an if on a symbol bound from data") {
     const std::vector<HostTensor> in = {tensor(DType::kI32, {}, {start})};
     check_close(compiled.run(in)[0], interpret(p.program, in)[0], 0, cat("from ", start));
   }
+}
+
+TEST_CASE("kernels with different micro-kernels in one object") {
+  ProgramBuilder p;
+  std::vector<HostTensor> in;
+  for (const int64_t columns : {32, 192}) {
+    const std::string size = cat(columns);
+    const View x = p.input("x" + size, kF32, {24, 40}), w = p.input("w" + size, kF32, {40, columns}),
+               y = p.output("y" + size, kF32, {24, columns});
+    NestBuilder n = p.nest("matmul" + size);
+    const auto at = n.dims(y.shape);
+    n.store(y, at, n.reduce(Combine::kSum, {40}, [&](const auto& k) {
+      return n.load(x, {at[0], k[0]}) * n.load(w, {k[0], at[1]});
+    }));
+    n.finish();
+    for (const std::vector<int64_t>& shape : {std::vector<int64_t>{24, 40}, {40, columns}}) {
+      in.push_back(random_tensor(kF32, shape, 1));  // whole numbers: sums are exact
+      for (int64_t i = 0; i < element_count(in.back()); ++i)
+        set_number(in.back(), i, std::floor(get_number(in.back(), i)));
+    }
+  }
+  schedule::choose(p.program, cpu_target("native"), {});
+  std::set<std::string> kernels;
+  const std::string text = to_string(p.program), word = "schedule gemm.";
+  for (size_t i = text.find(word); i != std::string::npos; i = text.find(word, i + 1))
+    kernels.insert(text.substr(i, text.find(':', i) - i));
+  CHECK_MESSAGE(kernels.size() == 2, text);
+  codegen::cpu::RunCompiledOptions options;
+  options.build.kernels_per_object = 2;
+  const auto got = codegen::cpu::run_compiled(p.program, in, options), want = interpret(p.program, in);
+  for (size_t i = 0; i < want.size(); ++i) check_close(got[i], want[i], 0, cat("output ", i));
 }
 
 TEST_CASE("a data-dependent size") {

@@ -134,6 +134,27 @@ TEST_CASE("softmax before and from version 13") {
   CHECK(reduced(13) == std::vector<int64_t>{2});
 }
 
+TEST_CASE("hardmax of one number") {
+  for (const int version : {11, 13}) {
+    const std::vector<std::string> axis = {attribute_int("axis", version < 13 ? 0 : -1)};
+    GraphBytes g{.nodes = {node("Hardmax", {"x"}, {"y"}, axis)},
+                 .inputs = {symbolic_input("x", {})},
+                 .outputs = {value_info("y", {})}};
+    const Imported m = import_bytes(model(g, version));
+    CHECK(m.problems.empty());
+    CHECK(output_type(m) == "f32[]");
+  }
+}
+
+TEST_CASE("axes that have to be given and are not") {
+  GraphBytes g{.nodes = {node("Unsqueeze", {"x"}, {"y"})},
+               .inputs = {symbolic_input("x", {"2"})},
+               .outputs = {value_info("y", {-1})}};
+  const Imported m = import_bytes(model(g, 11));
+  REQUIRE(m.problems.size() == 1);
+  CHECK(m.problems[0].message == "axes must be given");
+}
+
 TEST_CASE("a branch that is chosen at compile time is all that is left") {
   GraphBytes yes{.nodes = {node("Relu", {"x"}, {"r"})}, .outputs = {value_info("r", {2})}};
   GraphBytes no{.nodes = {node("Nowhere", {"x"}, {"r"}, {}, "com.acme")}, .outputs = {value_info("r", {2})}};

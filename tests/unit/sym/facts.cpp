@@ -104,6 +104,19 @@ TEST_CASE("facts: loop variables stay inside what they index") {
   CHECK(zero.with_index(i, n).holds(le(1, n)));
 }
 
+TEST_CASE("facts: an index that counts only within its extent says nothing of the extent") {
+  Facts f;
+  f.set_range(n, 0, 7);
+  f.set_masked_index(i, n);
+  CHECK(f.holds(lt(i, n)));
+  CHECK(f.prove(le(1, n)) == Answer::kUnknown);
+  Facts one;
+  one.set_range(n, 0, 1);
+  one.set_masked_index(i, n);
+  CHECK(one.prove(le(1, n)) == Answer::kUnknown);
+  CHECK(simplify(i, one) == i);
+}
+
 TEST_CASE("facts: tiles") {
   Facts f = sizes().with_index(i, floordiv(n, 16)).with_index(j, 16);
   CHECK(f.holds(lt(16 * i + j, n)));
