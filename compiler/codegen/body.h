@@ -34,9 +34,11 @@ namespace stridec::codegen {
 struct CValue {
   std::string text;
   DType dtype = DType::kF32;
-  int width = 1;        // 1: one scalar for all lanes
-  bool number = false;  // a literal, and no NaN
+  int width = 1;            // 1: one scalar for all lanes
+  bool number = false;      // a literal, and no NaN
   std::string stored = {};  // the same as its dtype lies in memory, where that is at hand
+  bool whole = false;       // a float without fraction, or NaN
+  std::string as_f32 = {};  // an integer as f32, where that is at hand
 };
 
 // How the dims of For and Reduce statements inside a body are mapped; dims that are not named run as plain
@@ -100,7 +102,8 @@ class Body {
   const sym::Facts& facts() const { return facts_; }
 
   // ---- words of statements, for templates ----
-  std::string stored_fill(const loop::Load& load);  // what a load gives where it is masked off, as memory has it
+  std::string stored_fill(
+      const loop::Load& load);  // what a load gives where it is masked off, as memory has it
   // A value as it lies in memory, and back.
   std::string to_storage(const std::string& text, DType dtype, int width);
   std::string to_storage(const CValue& value, DType dtype);  // a scalar
@@ -169,6 +172,8 @@ class Body {
   std::string let_text(const loop::Let& let, int width);
   std::string native_text(const loop::Let& let);
   std::string cast_text(const std::string& text, DType from, DType to, int width, bool saturate);
+  std::string clamped(const std::string& text, DType from, DType to, int width);
+  bool print_quantized(const loop::Let& let, int width);
   std::string literal(const loop::Scalar& scalar);
   std::string widened(const CValue& value, int width);
   void define(loop::ValueId id, const std::string& text, int width);

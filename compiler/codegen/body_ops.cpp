@@ -114,6 +114,7 @@ void Body::print_constant(const loop::Constant& constant) {
   // Used as a literal, so that the compiler's folding and the reader see it.
   const DType dtype = nest_.values[constant.result.value].dtype;
   CValue value = {literal(constant.value), dtype, 1, !std::isnan(constant.value.f)};
+  value.whole = is_float(dtype) && std::trunc(constant.value.f) == constant.value.f;
   if (is_storage_float(dtype))
     value.stored = cat("(", text_.storage_type(dtype), ")", encode_float(dtype, constant.value.f), "u");
   set_value(constant.result, std::move(value));
@@ -214,6 +215,9 @@ std::string Body::cast_text(const std::string& text, DType from, DType to, int w
       const double lo = static_cast<double>(range.lo), hi = static_cast<double>(range.hi);
       const double top = single ? static_cast<double>(static_cast<float>(hi)) : hi;
       const bool exact = top < 0x1p63 && static_cast<uint64_t>(top) == range.hi;
+      if (exact)
+        return narrowed(
+            convert(convert(clamped(x, f, to, width), info(to).bits > 31 ? DType::kI64 : DType::kI32), to));
       const std::string name = text_.fresh("v");
       const std::string type = text_.value_type(f, width);
       text_.line(cat("const ", type, " ", name, " = ", x, ";"));
@@ -224,10 +228,6 @@ std::string Body::cast_text(const std::string& text, DType from, DType to, int w
                         zero = constant(f, "0");
       x = pick(cat(name, " > ", low), name, low);  // NaN becomes low
       x = pick(cat(name, " == ", name), x, zero);
-      if (exact)
-        return narrowed(convert(
-            convert(pick(cat(name, " >= ", high), high, x), info(to).bits > 31 ? DType::kI64 : DType::kI32),
-            to));
       // `top` itself is one too many.
       const DType wide = to == DType::kU64 ? DType::kU64 : DType::kI64;
       const std::string inside = text_.fresh("v"), cut = text_.fresh("v");
@@ -283,13 +283,64 @@ std::string Body::cast_text(const std::string& text, DType from, DType to, int w
   return text_.value_type(from) == text_.value_type(to) ? x : convert(x, to);
 }
 
+// A float within the range of an integer dtype, whose ends are floats too; NaN becomes 0. Each choice is one
+// instruction.
+std::string Body::clamped(const std::string& text, DType from, DType to, int width) {
+  const IntegerRange range = integer_range(to);
+  const bool single = from == DType::kF32;
+  const std::string type = text_.value_type(from, width);
+  std::string name;
+  auto define = [&](const std::string& x) {
+    name = text_.fresh("v");
+    text_.line(cat("const ", type, " ", name, " = ", x, ";"));
+  };
+  auto constant = [&](double x) { return cat("(", type, ")(", hex(x, single), ")"); };
+  const std::string low = constant(static_cast<double>(range.lo)),
+                    high = constant(static_cast<double>(range.hi));
+  define(text);
+  if (range.lo != 0) define(cat("(", name, " == ", name, ") ? ", name, " : ", constant(0)));
+  define(cat("(", name, " > ", low, ") ? ", name, " : ", low));
+  define(cat("(", name, " < ", high, ") ? ", name, " : ", high));
+  return name;
+}
+
 // ---- operations
+
+// Conversions between floats and quantised numbers. A whole number that was clamped to bytes is a float still, and need
+// not be converted back: true where nothing is left to print.
+bool Body::print_quantized(const loop::Let& let, int width) {
+  if (let.op != ScalarOp::kCast && let.op != ScalarOp::kCastSat) return false;
+  const CValue from = value(let.args[0]);
+  const DType to = nest_.values[let.result.value].dtype;
+  if (to == DType::kF32 && !from.as_f32.empty()) {
+    set_value(let.result, {.text = from.as_f32, .dtype = to, .width = from.width, .whole = true});
+    return true;
+  }
+  if (let.op == ScalarOp::kCast || from.dtype != DType::kF32 || !from.whole || !is_integer(to) ||
+      info(to).bits < 8 || info(to).bits > 16)
+    return false;
+  const std::string inside = clamped(widened(from, width), from.dtype, to, width);
+  define(let.result, cast_text(inside, from.dtype, to, width, false), width);
+  CValue result = value(let.result);
+  result.as_f32 = is_signed(to) ? cat("(", inside, " + 0.0f)") : inside;  // -0 is 0
+  set_value(let.result, std::move(result));
+  return true;
+}
 
 void Body::print_let(const loop::Let& let) {
   int width = 1;
   for (loop::ValueId arg : let.args) width = std::max(width, value(arg).width);
+  if (print_quantized(let, width)) return;
   const std::string native = native_text(let);
   define(let.result, native.empty() ? let_text(let, width) : native, width);
+  const bool rounds = let.op == ScalarOp::kRound || let.op == ScalarOp::kFloor || let.op == ScalarOp::kCeil ||
+                      let.op == ScalarOp::kTrunc;
+  if (rounds || ((let.op == ScalarOp::kAdd || let.op == ScalarOp::kSub) && value(let.args[0]).whole &&
+                 value(let.args[1]).whole)) {
+    CValue result = value(let.result);
+    result.whole = is_float(result.dtype);
+    set_value(let.result, std::move(result));
+  }
 }
 
 // Sums and products of storage floats that the GPU computes itself; "": none. They are the same bits as f32's, rounded:

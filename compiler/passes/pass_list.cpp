@@ -6,6 +6,7 @@
 #include "compiler/passes/autocast.h"
 #include "compiler/passes/fold_affine.h"
 #include "compiler/passes/quantized.h"
+#include "compiler/passes/requantize.h"
 
 namespace stridec::passes {
 namespace {
@@ -13,6 +14,8 @@ namespace {
 constexpr Pass<graph::Graph> kPasses[] = {
     {"quantized", "products of dequantised numbers become integer products with a scale behind",
      contract_quantized},
+    {"requantize", "sums of scaled integers that are quantised again need one scale each, and no division",
+     requantize},
     {"affine", "per-channel scales and shifts behind linear operators go into their weights", fold_affine},
 };
 

@@ -57,6 +57,8 @@ class Fuser {
   // fuses.
   int absorb_producers(Steps& steps, Flow& flow, int consumer, Phase phase) {
     if (!std::holds_alternative<Launch>(steps[consumer].node)) return -1;
+    // An epilogue that stores more than it is given waits: its readers may take it in.
+    if (phase == Phase::kEpilogues && widens(program_, nest_at(steps, consumer))) return -1;
     // Writers of what it reads that were not met yet: in a long program they are near, and the search ends there.
     int left = -links(flow, consumer, consumer);
     for (loop::BufferId id : flow.effects[consumer].reads) left += flow.total_writers[id.value];

@@ -50,6 +50,29 @@ bool is_contraction(const loop::Nest& nest) {
   return contraction && (!contraction->m.empty() || !contraction->n.empty());
 }
 
+bool runs_through(const loop::Access& access, const std::vector<loop::Dim>& dims) {
+  return std::all_of(dims.begin(), dims.end(), [&](const loop::Dim& dim) {
+    return dim.extent.is_const(1) || std::any_of(access.index.begin(), access.index.end(),
+                                                 [&](sym::Expr at) { return sym::depends_on(at, dim.var); });
+  });
+}
+
+bool widens(const loop::Program& program, const loop::Nest& nest) {
+  if (!is_pointwise(nest)) return false;
+  // Bytes a point of the nest: what does not run through all dims of it stays in cache.
+  int64_t read = 0, written = 0;
+  for (const auto& stmt : nest.body) {
+    const loop::Access* access = loop::access_of(stmt);
+    if (!access) continue;
+    const int64_t bytes = byte_size(program[access->buffer].dtype);
+    if (std::holds_alternative<loop::Store>(stmt.node))
+      written += bytes;
+    else if (runs_through(*access, nest.dims))
+      read += bytes;
+  }
+  return read > 0 && written > read;
+}
+
 int scalar_cost(const loop::Block& block) {
   int cost = 0;
   loop::for_each_stmt(block, [&](const loop::Stmt& stmt) {

@@ -24,6 +24,8 @@ using sym::Expr;
 
 // What may be computed again for each further use of a value: about what loading it again would cost.
 constexpr int kCheap = 4;
+// Where what is loaded instead takes less memory: a dequantised number.
+constexpr int kCheapWidening = 8;
 
 // What may be computed where a chain copies a factor: few threads copy the same one.
 constexpr int kCopied = 8;
@@ -67,11 +69,7 @@ int full_loads(const Nest& nest) {
   int count = 0;
   loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
     const auto* load = std::get_if<Load>(&stmt.node);
-    if (!load) return;
-    count += std::all_of(nest.dims.begin(), nest.dims.end(), [&](const Dim& dim) {
-      return dim.extent.is_const(1) || std::any_of(load->access.index.begin(), load->access.index.end(),
-                                                   [&](Expr at) { return sym::depends_on(at, dim.var); });
-    });
+    count += load && runs_through(load->access, nest.dims);
   });
   return count;
 }
@@ -256,7 +254,8 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
     return std::holds_alternative<loop::Bind>(stmt.node);
   });
   if (copied && (loads > 1 || binds || cost > kCopied)) return refuse(reason, "a copy would cost more");
-  if (!copied && !stretched && (loads > 1 || !once) && (cost > kCheap || full_loads(producer) > 1 || binds))
+  if (!copied && !stretched && (loads > 1 || !once) &&
+      (cost > (widens(program, producer) ? kCheapWidening : kCheap) || full_loads(producer) > 1 || binds))
     return refuse(reason, "it would be computed more than once");
 
   std::vector<Nest> rewritten;

@@ -39,6 +39,11 @@ void share_rows(const loop::Program& program, loop::Nest& nest);
 bool is_pointwise(const loop::Nest& nest);
 // A sum of products that a template will compute: one factor has a dim that the other lacks.
 bool is_contraction(const loop::Nest& nest);
+// Its index moves with every dim.
+bool runs_through(const loop::Access& access, const std::vector<loop::Dim>& dims);
+// Pointwise, and its result takes more memory than what it is computed from: casts and dequantised numbers. Readers
+// had better load what is narrow and compute it again.
+bool widens(const loop::Program& program, const loop::Nest& nest);
 int scalar_cost(const loop::Block& block);
 // "matmul+add+relu", cut where it gets long.
 std::string fused_name(const loop::Nest& producer, const loop::Nest& consumer);

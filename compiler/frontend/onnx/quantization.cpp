@@ -1,7 +1,7 @@
 // Quantised numbers: integers (or narrow floats) with a scale and a zero point.
+#include "compiler/frontend/onnx/quantization.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
-#include "compiler/frontend/onnx/quantization.h"
 #include "compiler/frontend/onnx/window.h"
 #include "compiler/ops/composite.h"
 
@@ -40,7 +40,14 @@ Term quantize(Term x, Term scale, std::optional<Term> zero, DType to, bool satur
   const Term scaled = x / scale;
   if (is_float(to)) return cast(scaled, to, saturate);
   Term rounded = apply(OpKind::kRound, scaled);
-  if (zero) rounded = rounded + cast(*zero, rounded.dtype());
+  if (zero) {
+    // One known number is a constant here, and none where it is 0: an integer follows, so that -0 is 0.
+    const auto known = x.builder().known(*zero);
+    if (!known || known->size() != 1 || !known->front().is_const() || zero->rank() != 0)
+      rounded = rounded + cast(*zero, rounded.dtype());
+    else if (known->front().value() != 0)
+      rounded = rounded + static_cast<double>(known->front().value());
+  }
   return cast(rounded, to, true);
 }
 

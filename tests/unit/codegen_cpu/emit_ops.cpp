@@ -120,3 +120,19 @@ TEST_CASE("casts between all dtypes") {
     check_all(o, dtype, 83, 0);
   }
 }
+
+TEST_CASE("whole numbers that are clamped to bytes and converted back") {
+  Ops o(DType::kF32, 83);
+  for (const DType to : {DType::kU8, DType::kI8, DType::kI16, DType::kU16}) {
+    const Value rounded = unary(ScalarOp::kRound, o.vx);
+    const Value shifted = rounded + o.n.constant(DType::kF32, 3);
+    for (const auto& [what, whole] : {std::pair("rounded", rounded), std::pair("shifted", shifted)}) {
+      const Value q = o.n.cast(whole, to, true);
+      o.out(cat(what, ".", name(to)), q);
+      // 1 / x tells -0 from 0.
+      o.out(cat(what, ".", name(to), ".inverse"), unary(ScalarOp::kRcp, o.n.cast(q, DType::kF32)));
+      o.out(cat(what, ".", name(to), ".i32"), o.n.cast(q, DType::kI32));
+    }
+  }
+  check_all(o, DType::kF32, 83, 0);
+}

@@ -120,6 +120,27 @@ TEST_CASE("a residual that is used twice is stored by its contraction and read b
   CHECK(arena_buffers_in_use(after) == 1);
 }
 
+TEST_CASE("a narrow result is stored as it is, and widened where it is read") {
+  Pieces p("widened");
+  const View x = p.input("x", {p.n, 5}), w = p.input("w", {5, 6}), v = p.input("v", {6, 6});
+  const View bytes = p.map(
+      "quantize", {p.matmul(x, w)}, [](auto a) { return a[0].nest->cast(a[0], DType::kI8, true); },
+      DType::kI8);
+  const View wide = p.map("dequantize", {bytes}, [](auto a) { return a[0].nest->cast(a[0], DType::kF32); });
+  const View exp = p.map("exp", {wide}, [](auto a) { return unary(ScalarOp::kExp, a[0]); });
+  p.output("y", p.map("residual", {p.matmul(x, p.matmul(w, v)), wide}, [](auto a) { return a[0] + a[1]; }));
+  p.output("z", p.reduce_last(exp, Combine::kSum));
+  const Program after = fused(p.program, {{p.n, 4}});
+  for_each_step(after.steps, [&](const Step& step) {
+    const auto* launch = std::get_if<Launch>(&step.node);
+    if (!launch) return;
+    for_each_stmt(after[launch->nest].body, [&](const Stmt& stmt) {
+      const auto* store = std::get_if<Store>(&stmt.node);
+      if (store) CHECK(after[store->access.buffer].name != "dequantize");
+    });
+  });
+}
+
 TEST_CASE("an expensive value that two nests over other domains read stays in memory") {
   Pieces p("expensive");
   const View x = p.input("x", {p.n, 4});

@@ -58,8 +58,8 @@ void Pieces::output(const std::string& name, const View& value) {
   nest.finish();
 }
 
-View Pieces::map(const std::string& name, const std::vector<View>& operands, const Function& f) {
-  const View out = temporary(name, operands[0].shape);
+View Pieces::map(const std::string& name, const std::vector<View>& operands, const Function& f, DType dtype) {
+  const View out = temporary(name, operands[0].shape, dtype);
   NestBuilder nest(program, name);
   const auto at = nest.dims(out.shape);
   std::vector<Value> values;

@@ -22,7 +22,8 @@ struct Pieces {
 
   using Function = std::function<loop::Value(const std::vector<loop::Value>&)>;
   // Pointwise; operands broadcast to the first one's shape, right-aligned.
-  loop::View map(const std::string& name, const std::vector<loop::View>& operands, const Function& f);
+  loop::View map(const std::string& name, const std::vector<loop::View>& operands, const Function& f,
+                 DType dtype = DType::kF32);
   loop::View reduce_last(const loop::View& x, loop::Combine combine);  // keeps the dim with extent 1
   loop::View reduce_first(const loop::View& x);                        // sum; drops the dim
   loop::View softmax(const loop::View& x);                             // over the last dim, as five nests
