@@ -55,6 +55,7 @@ std::array<CpuTarget, 12> make_table() {
   cascadelake.vnni = true;
   CpuTarget icelake = cascadelake;
   icelake.name = icelake.tune = "icelake-server";
+  icelake.vbmi = true;
   icelake.l1_bytes = 48 * kKib;
   icelake.l2_bytes = 1280 * kKib;
   CpuTarget sapphire = icelake;
@@ -64,7 +65,7 @@ std::array<CpuTarget, 12> make_table() {
   sapphire.l3_bytes = 2 * kMib;
 
   CpuTarget znver4 = v4("znver4", "znver4");
-  znver4.vnni = znver4.avx512_bf16 = true;
+  znver4.vnni = znver4.vbmi = znver4.avx512_bf16 = true;
   znver4.l3_bytes = 4 * kMib;
   CpuTarget znver5 = znver4;
   znver5.name = znver5.tune = "znver5";

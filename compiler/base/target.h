@@ -24,6 +24,7 @@ struct CpuTarget {
   bool avx512_bf16 = false;  // vdpbf16ps
   bool avx512_fp16 = false;
   bool vnni = false;  // vpdpbusd on the widest vectors
+  bool vbmi = false;  // vpermi2b: tables of bytes in registers
 
   // Of one core, for cost models: they steer choices and never correctness.
   int fma_per_cycle = 1;  // widest multiply-adds; without FMA: multiplies and adds in pairs

@@ -161,6 +161,7 @@ class Body {
   Mask mask_of(const loop::Access& access);
   Address address_of(const loop::Access& access);
   void print_load(const loop::Load& load);
+  bool print_table_load(const loop::Load& load);
   void print_store(const loop::Store& store);
   void print_update(const loop::Store& store);
   void print_bind(const loop::Bind& bind);
@@ -190,7 +191,9 @@ class Body {
   std::map<sym::Expr, std::string, sym::ExprLess>
       index_;  // variables that all lanes share (lane 0's, of the lane's own)
   std::map<sym::Expr, std::string, sym::ExprLess>
-      lane_index_;                                    // bound variables that differ by lane: an i64 vector
+      lane_index_;  // bound variables that differ by lane: an i64 vector
+  std::map<sym::Expr, std::string, sym::ExprLess>
+      byte_index_;                                    // those of them that are bytes: a vector of u8
   std::map<sym::Expr, CValue, sym::ExprLess> valid_;  // of variables bound with kSkip
   std::map<loop::BufferId, Memory> buffers_;
   std::vector<std::optional<CValue>> values_;

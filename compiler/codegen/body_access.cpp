@@ -354,10 +354,27 @@ Body::Mask Body::mask_of(const loop::Access& access) {
 // ---- loads
 // -----------------------------------------------------------------------------------------------------------
 
+// A look-up in a table of all bytes, whose 256 elements lie in registers.
+bool Body::print_table_load(const loop::Load& load) {
+  const loop::Buffer& buffer = text_.program()[load.access.buffer];
+  if (!text_.target().vbmi || load.access.index.size() != 1 || !load.access.mask.is_const(1) || width_ > 64 ||
+      buffer.shape.size() != 1 || !buffer.shape[0].is_const(256) || !is_integer(buffer.dtype) ||
+      info(buffer.dtype).bits != 8)
+    return false;
+  const auto index = byte_index_.find(load.access.index[0]);
+  if (index == byte_index_.end() || !memory(load.access.buffer).strides[0].is_const(1)) return false;
+  text_.use("table", width_);
+  const std::string found =
+      cat("sd_table((const u8*)", memory(load.access.buffer).pointer, ", ", index->second, ")");
+  define(load.result, cat("(", text_.value_type(buffer.dtype, width_), ")", found), width_);
+  return true;
+}
+
 void Body::print_load(const loop::Load& load) {
   const DType dtype = nest_.values[load.result.value].dtype;
   if (const std::string element = place ? place(load.access) : ""; !element.empty())
     return define(load.result, from_storage(element, dtype, 1), 1);
+  if (print_table_load(load)) return;
   const Address at = address_of(load.access);
   const Mask mask = mask_of(load.access);
   const bool uniform = at.stride && at.stride->is_const(0);
@@ -557,6 +574,11 @@ void Body::print_bind(const loop::Bind& bind) {
   text_.line(
       cat("const ", type, " ", raw, " = ", cast_text(from.text, from.dtype, DType::kI64, width, false), ";"));
   text_.line(cat(type, " ", name, " = ", raw, ";"));
+  if (loop::holds_any(bind, from.dtype)) {
+    (width == 1 ? index_ : lane_index_)[bind.var] = name;
+    if (width > 1 && from.dtype == DType::kU8) byte_index_[bind.var] = from.text;
+    return facts_.set_index(bind.var, bind.extent);
+  }
   if (bind.wrap_negative)
     text_.line(cat(name, " = ", select(cat(name, " < 0"), cat(name, " + ", n), name), ";"));
   const std::string inside = cat("(", name, " >= 0) ", width == 1 ? "&&" : "&", " (", name, " < ", n, ")");

@@ -240,6 +240,24 @@ std::string masked_memory_text(std::string_view type, int width, bool load) {
   return out + "}\n";
 }
 
+// sd_table: the elements of a table of 256 bytes at an index vector, two permutations of half the table each.
+std::string table_text(int width) {
+  std::string lanes;
+  for (int i = 0; i < 64; ++i) lanes += i < width ? cat(", ", i) : ", -1";
+  std::string live;
+  for (int i = 0; i < width; ++i) live += cat(", ", i);
+  return cat("static inline u8@ sd_table(const u8* t, u8@ x) {\n",
+             "  typedef char V __attribute__((vector_size(64)));\n",
+             "  typedef char L __attribute__((vector_size(64), aligned(1), may_alias));\n",
+             "  typedef u8 R __attribute__((ext_vector_type(64)));\n",
+             "  const V at = __builtin_bit_cast(V, (R)__builtin_shufflevector(x, x", lanes, "));\n",
+             "  const L* const p = (const L*)t;\n",
+             "  const V low = __builtin_ia32_vpermi2varqi512(p[0], at, p[1]);\n",
+             "  const V high = __builtin_ia32_vpermi2varqi512(p[2], at, p[3]);\n",
+             "  const R found = __builtin_bit_cast(R, at < 0 ? high : low);\n",
+             "  return __builtin_shufflevector(found, found", live, ");\n}\n");
+}
+
 // ---- the table
 
 std::string fmod_text() {
@@ -283,6 +301,8 @@ Snippet make(std::string_view full, int width, bool f16c) {
             : cat("static inline ", type, "@ sd_select(bool@ c, ", type, "@ a, ", type,
                   "@ b) { return (__builtin_convertvector(c, ", mask_type, "@) != (", mask_type,
                   "@)0) ? a : b; }\n");
+  } else if (op == "table") {
+    snippet.text = table_text(width);
   } else if (op == "product") {
     snippet.text = cat("static inline ", type, "@ sd_product(", type, "@ a, ", type,
                        "@ b) {\n#pragma clang fp contract(off)\n  return a * b;\n}\n");

@@ -12,7 +12,10 @@ namespace {
 
 using loop::Stmt;
 
-bool is_pointwise(const Stmt& stmt) {
+bool is_pointwise(const loop::Nest& nest, const Stmt& stmt) {
+  // A look-up that cannot fail.
+  if (const auto* bind = std::get_if<loop::Bind>(&stmt.node))
+    return loop::holds_any(*bind, nest.values[bind->value.value].dtype);
   return std::holds_alternative<loop::Let>(stmt.node) || std::holds_alternative<loop::Constant>(stmt.node) ||
          std::holds_alternative<loop::IndexValue>(stmt.node) ||
          std::holds_alternative<loop::Load>(stmt.node) || std::holds_alternative<loop::Store>(stmt.node);
@@ -45,7 +48,7 @@ std::optional<Contraction> match_contraction(const loop::Nest& nest) {
     return std::nullopt;
   for (size_t i = 0; i < nest.body.size(); ++i) {
     if (i == found->at) continue;
-    if (!is_pointwise(nest.body[i])) return std::nullopt;
+    if (!is_pointwise(nest, nest.body[i])) return std::nullopt;
     // Written elements may be read again in the same point: the factors would then depend on the order.
     const auto* store = std::get_if<loop::Store>(&nest.body[i].node);
     if (store && (i < found->at || store->update)) return std::nullopt;

@@ -180,4 +180,10 @@ NestId add_nest(Program& program, Nest nest) {
   return NestId(static_cast<int64_t>(program.nests.size()) - 1);
 }
 
+bool holds_any(const Bind& bind, DType value) {
+  const auto extent = sym::as_const(bind.extent);
+  return extent && is_integer(value) && !is_signed(value) && info(value).bits < 63 &&
+         *extent >= int64_t{1} << info(value).bits;
+}
+
 }  // namespace stridec::loop

@@ -72,7 +72,8 @@ struct Buffer {
       -1;  // input, output, state: position in the artifact's list; weight: position in the packed weights
   WeightData weight;       // kWeight; of a kState its value at the start, absent: zeros
   bool prepacked = false;  // kWeight whose bytes are computed at compile time by Program::prepack
-  sym::Expr offset = 0;    // after planning, in bytes: in the arena (-1: allocated during the run) or the weights
+  sym::Expr offset =
+      0;  // after planning, in bytes: in the arena (-1: allocated during the run) or the weights
 };
 
 // ---- scalars ---------------------------------------------------------------------------------------------
@@ -183,6 +184,8 @@ struct Bind {
   OutOfRange mode = OutOfRange::kError;
   std::string sentence;
 };
+// Whether every value of the bound one's dtype is inside: nothing is checked, and no run fails.
+bool holds_any(const Bind& bind, DType value);
 struct Reduce {
   std::vector<Dim> dims;
   Block body;

@@ -4,6 +4,7 @@
 #include "compiler/graph/verify.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/passes/autocast.h"
+#include "compiler/passes/byte_tables.h"
 #include "compiler/passes/fold_affine.h"
 #include "compiler/passes/quantized.h"
 #include "compiler/passes/requantize.h"
@@ -16,6 +17,7 @@ constexpr Pass<graph::Graph> kPasses[] = {
      contract_quantized},
     {"requantize", "sums of scaled integers that are quantised again need one scale each, and no division",
      requantize},
+    {"tables", "long chains of operators from one byte to another become tables of 256", make_byte_tables},
     {"affine", "per-channel scales and shifts behind linear operators go into their weights", fold_affine},
 };
 

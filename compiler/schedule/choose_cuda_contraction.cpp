@@ -154,6 +154,10 @@ double mean(const std::vector<double>& cycles) {
 Candidates candidates(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
   const auto contraction = kernels::match_contraction(nest);
   if (!contraction || !is_float(contraction->dtype)) return {};
+  // Epilogues look nothing up.
+  if (std::any_of(nest.body.begin(), nest.body.end(),
+                  [](const loop::Stmt& stmt) { return std::holds_alternative<loop::Bind>(stmt.node); }))
+    return {};
   const sym::Facts facts = kernels::facts_in(program, nest, *contraction);
   const bool tensor = kernels::tensor_dtype(nest, *contraction).has_value();
   const int bytes = tensor ? 2 : byte_size(contraction->dtype);

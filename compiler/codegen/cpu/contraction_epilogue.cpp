@@ -13,14 +13,17 @@ using loop::ValueId;
 ContractionEpilogue::ContractionEpilogue(ContractionFrame& f) : f_(f) {
   // What does not depend on the column runs once per row, up to the first store.
   std::set<ValueId> by_column = {f.contraction.reduce->results[0]};
+  Dims column_dims = f.columns;  // and what is looked up by their values
   bool stored = false;
   for (const Stmt* kept : epilogue_of(f.nest, f.contraction)) {
     const Stmt& stmt = *kept;
     stored = stored || std::holds_alternative<loop::Store>(stmt.node);
     bool depends = stored;
     loop::for_each_use(stmt, [&](ValueId id) { depends = depends || by_column.contains(id); });
-    loop::for_each_expr(stmt, [&](sym::Expr e) { depends = depends || depends_on_any(e, f.columns); });
+    loop::for_each_expr(stmt, [&](sym::Expr e) { depends = depends || depends_on_any(e, column_dims); });
     if (depends) loop::for_each_result(stmt, [&](ValueId id) { by_column.insert(id); });
+    if (const auto* bind = std::get_if<loop::Bind>(&stmt.node); bind && depends)
+      column_dims.push_back({bind->var, bind->extent});
     (depends ? column_ : row_).push_back(&stmt);
   }
   merge_ = f_.rows.size() < 2 || rows_merge();

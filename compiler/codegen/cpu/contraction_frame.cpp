@@ -121,6 +121,9 @@ std::vector<const loop::Stmt*> epilogue_of(const loop::Nest& nest, const kernels
     const loop::Stmt& stmt = nest.body[i];
     bool keep = std::holds_alternative<loop::Store>(stmt.node);
     loop::for_each_result(stmt, [&](loop::ValueId id) { keep = keep || wanted.contains(id); });
+    if (const auto* bind = std::get_if<loop::Bind>(&stmt.node))
+      for (const loop::Stmt* later : kept)
+        loop::for_each_expr(*later, [&](sym::Expr e) { keep = keep || sym::depends_on(e, bind->var); });
     if (!keep) continue;
     loop::for_each_use(stmt, [&](loop::ValueId id) { wanted.insert(id); });
     kept.push_back(&stmt);

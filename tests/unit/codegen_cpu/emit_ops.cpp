@@ -136,3 +136,20 @@ TEST_CASE("whole numbers that are clamped to bytes and converted back") {
   }
   check_all(o, DType::kF32, 83, 0);
 }
+
+TEST_CASE("look-ups in tables of all bytes") {
+  for (const DType dtype : {DType::kU8, DType::kI8}) {
+    ProgramBuilder b;
+    const View table = b.input("table", dtype, {256}), x = b.input("x", DType::kU8, {83});
+    NestBuilder n(b.program, "look up");
+    const Expr i = n.dim(83);
+    n.store(b.output("y", dtype, {83}), {i}, n.load(table, {n.bind(n.load(x, {i}), 256)}));
+    n.finish();
+    const std::vector<HostTensor> inputs = {random_tensor(dtype, {256}, 1, -128, 128),
+                                            random_tensor(DType::kU8, {83}, 2, 0, 256)};
+    for (const int width : {8, 16, 32, 64}) {
+      check_program(vectorised(b.program, width), inputs, {0, "native", {}});
+      check_program(vectorised(b.program, width), inputs, {0, "x86-64-v3", {}});
+    }
+  }
+}
