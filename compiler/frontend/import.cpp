@@ -43,6 +43,7 @@ Imported import_graph(const std::string& path, const graph::Data& file, const Im
     out.graph.facts.set_range(symbol, dim.lower, dim.upper);
     if (dim.multiple > 1) out.graph.facts.set_divisible(symbol, dim.multiple);
   }
+  for (const graph::Value& value : out.graph.values) graph::check_size(value.type);
   out.summary = cat("serialized graph, ", out.graph.nodes.size(), " nodes, ", human_bytes(file.size));
   return out;
 }

@@ -72,16 +72,8 @@ constexpr int64_t kFewValues = 16;
 // A small file must not become a graph that fills the memory.
 constexpr size_t kMaxNodes = 2'000'000;
 
-// Tensors whose bytes do not fit in 64 bits are refused where they appear, so that what lays them out later
-// need not know which node they came from.
 void check_sizes(const std::vector<Type>& types) {
-  for (const Type& type : types) {
-    if (type.shape.size() > kMaxRank)
-      fail(ErrorKind::kUnsupported, "rank",
-           cat("a tensor has ", type.shape.size(), " dims; this build knows up to ", kMaxRank));
-    sym::Expr bytes = byte_size(type.dtype);
-    for (sym::Expr dim : type.shape) bytes = bytes * dim;
-  }
+  for (const Type& type : types) check_size(type);
 }
 
 }  // namespace

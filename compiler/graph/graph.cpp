@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/base/check.h"
+#include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/sym/text.h"
 
@@ -29,6 +30,15 @@ std::optional<OpKind> parse_op(std::string_view name) {
 std::string to_string(const Type& type) {
   return cat(stridec::name(type.dtype), "[",
              join(type.shape, ", ", [](sym::Expr dim) { return sym::to_string(dim); }), "]");
+}
+
+void check_size(const Type& type) {
+  if (type.shape.size() > kMaxRank)
+    fail(ErrorKind::kUnsupported, "rank",
+         cat("a tensor has ", type.shape.size(), " dims; this build knows up to ", kMaxRank));
+  sym::Expr bytes = byte_size(type.dtype);
+  for (sym::Expr dim : type.shape)
+    if (!dim.is_const(0)) bytes = bytes * dim;
 }
 
 Data own(std::vector<uint8_t> bytes) {

@@ -56,6 +56,10 @@ struct Type {
 };
 std::string to_string(const Type& type);  // f32[batch, 3, 224, 224]
 
+// Throws Error where a tensor has more dims than kMaxRank (kUnsupported), or where its bytes do not fit in 64 bits
+// (kDoesNotFit), dims of size 0 left out: strides are counted past them. What lays tensors out relies on it.
+void check_size(const Type& type);
+
 // Bytes of a constant, row-major: mapped from the model file or owned.
 struct Data {
   std::shared_ptr<const void> owner;

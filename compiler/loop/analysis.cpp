@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
@@ -151,7 +152,15 @@ class Costs {
 
 }  // namespace
 
-Cost cost_of(const Program& program, const Nest& nest) { return Costs(program).of(nest); }
+Cost cost_of(const Program& program, const Nest& nest) {
+  try {
+    return Costs(program).of(nest);
+  } catch (const Error& error) {
+    if (error.diagnostic.code != "size-overflow") throw;
+    constexpr int64_t kMost = int64_t{1} << 61;
+    return {.points = kMost, .flops = kMost, .bytes_read = kMost, .bytes_written = kMost};
+  }
+}
 
 // ---- equality --------------------------------------------------------------------------------------------
 

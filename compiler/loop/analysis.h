@@ -30,7 +30,8 @@ Effects effects_of(const Nest& nest);
 
 std::vector<int> use_counts(const Nest& nest);  // by ValueId
 
-// What a nest costs, as expressions of the symbols; extents of triangular loops count at their largest.
+// What a nest costs, as expressions of the symbols; extents of triangular loops count at their largest. What does not fit
+// in 64 bits is 2^61, all of it.
 struct Cost {
   sym::Expr points = 1;  // of the parallel dims
   sym::Expr flops =

@@ -23,9 +23,10 @@ using sym::Expr;
 constexpr double kWorth = 1 << 15;  // elements that are worth a second nest
 constexpr double kTasks = 32;       // points, or vectors of points, that keep cores busy
 constexpr int64_t kLanes = 16;
-constexpr double kShortest = 8;        // of what one partial result combines
-constexpr int64_t kStrip = 4096;       // along the lanes
-constexpr int64_t kStripOfRows = 128;  // with lanes along other dims
+constexpr double kShortest = 8;          // of what one partial result combines
+constexpr int64_t kStrip = 4096;         // along the lanes
+constexpr int64_t kStripOfRows = 128;    // with lanes along other dims
+constexpr double kMostStrips = 1 << 20;  // partial results that memory holds
 
 double points(const std::vector<Dim>& dims, const sym::Facts& facts) {
   double count = 1;
@@ -113,10 +114,12 @@ std::optional<ReductionSplit> wish(const Program& program, const Nest& nest, con
     const int64_t strip = lanes_parallel ? kStripOfRows : kStrip;
     if (rest.size() > 1 && inner >= kShortest) {
       split.keep.push_back(outermost->var);
-    } else if (reduce.dims.size() == 1 &&
-               typical(rest[0].extent, program.facts) >= 2.0 * static_cast<double>(strip)) {
-      split.keep.push_back(rest[0].var);
-      split.strip = strip;
+    } else if (reduce.dims.size() == 1) {
+      const double strips = typical(rest[0].extent, program.facts) / static_cast<double>(strip);
+      if (strips >= 2 && strips <= kMostStrips) {
+        split.keep.push_back(rest[0].var);
+        split.strip = strip;
+      }
     }
   }
   if (neighbours) split.keep.push_back(neighbours->var);

@@ -20,11 +20,29 @@ using loop::Storage;
 // fewer bits and which contractions read as these bits again.
 constexpr int64_t kGrowthOfFloats = 2, kGrowth = 4, kGrowthOfBytes = 8;
 constexpr int64_t kSmall = 64 << 10;
+// Iterations of a nest that compiling may take: those of a product of two weights of 4096 rows and columns.
+constexpr double kMostIterations = 0x1p36;
 
 std::optional<int64_t> bytes_of(const loop::Buffer& buffer) {
   const auto count = sym::as_const(extent_in_elements(buffer));
   if (!count) return std::nullopt;
   return *count * byte_size(buffer.dtype);
+}
+
+double iterations(const loop::Block& block) {
+  double sum = 1;
+  for (const loop::Stmt& stmt : block)
+    if (const loop::Block* body = loop::body_of(stmt)) {
+      double each = iterations(*body);
+      for (const loop::Dim& dim : loop::dims_of(stmt)) each *= sym::as_const(dim.extent).value_or(1);
+      sum += each;
+    }
+  return sum;
+}
+double iterations(const Nest& nest) {
+  double each = iterations(nest.body);
+  for (const loop::Dim& dim : nest.dims) each *= sym::as_const(dim.extent).value_or(1);
+  return each;
 }
 
 // Nothing in the nest depends on a symbol or may fail at run time.
@@ -101,7 +119,7 @@ void hoist_constants(Program& program) {
   std::vector<Candidate> candidates;
   for (size_t i = 0; i < program.steps.size(); ++i) {
     const auto* launch = std::get_if<loop::Launch>(&program.steps[i].node);
-    if (launch && is_static(program[launch->nest]))
+    if (launch && is_static(program[launch->nest]) && iterations(program[launch->nest]) <= kMostIterations)
       candidates.push_back({i, effects_of(program[launch->nest])});
   }
   const std::vector<std::set<BufferId>> from = sources(program, candidates);

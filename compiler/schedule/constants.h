@@ -6,7 +6,8 @@
 namespace stridec::schedule {
 
 // Moves nests that read nothing but weights from the run to Program::prepack; their results become weights.
-// Results much larger than what they are made from stay in the run, where fusion usually inlines them.
+// Results much larger than what they are made from stay in the run, where fusion usually inlines them, and so does what
+// would take minutes.
 void hoist_constants(loop::Program& program);
 
 }  // namespace stridec::schedule

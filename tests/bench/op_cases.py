@@ -440,9 +440,9 @@ def attention():
 def signal():
     case("DFT real", f32(16, 1024, 1), None, number(1, np.int64), weights=(2,), opset=20)
     case("DFT complex", f32(16, 400, 2), None, number(1, np.int64), weights=(2,), opset=20)
-    case("DFT inverse", f32(16, 480, 2), None, number(1, np.int64), weights=(2,), opset=20, inverse=1, tolerance=1e-3),
-    case("DFT large prime", f32(16, 1009, 2), None, number(1, np.int64), weights=(2,), opset=20, tolerance=1e-3),
-    case("DFT one long row", f32(1, 65536, 2), None, number(1, np.int64), weights=(2,), opset=20),
+    case("DFT inverse", f32(16, 480, 2), None, number(1, np.int64), weights=(2,), opset=20, inverse=1, tolerance=1e-3)
+    case("DFT large prime", f32(16, 1009, 2), None, number(1, np.int64), weights=(2,), opset=20, tolerance=1e-3)
+    case("DFT one long row", f32(1, 65536, 2), None, number(1, np.int64), weights=(2,), opset=20)
     case("STFT", f32(1, 16000), number(160, np.int64), positive(400), number(400, np.int64), weights=(1, 2, 3), opset=17, tolerance=1e-3)
     case("HannWindow", number(4096, np.int64), opset=17)
     case("MelWeightMatrix", number(80, np.int64), number(400, np.int64), number(16000, np.int64), number(0.0), number(8000.0), opset=17)

@@ -3,9 +3,11 @@ code, and nothing is left behind."""
 
 import os
 import random
+import resource
 import struct
 
 import models
+import numpy as np
 from harness import contents, expect, stridec
 
 
@@ -123,8 +125,8 @@ def hostile_graphs():
     }  # fmt: skip
     return {what: (data, 3, 3, sentence) for what, (data, sentence) in refused.items()} | {
         # Of a size that no memory holds, but of a form that is right.
-        "a dim of 2^63 - 1": (graph_file(one_node(shape=(big, big), made=(big, big))), 0, 4, "does not fit in 64 bits"),
-        "a symbol in steps of 2^62": (sized("n * 4611686018427387904", symbol(multiple=1 << 62)), 0, 4, "does not fit in 64 bits"),
+        "a dim of 2^63 - 1": (graph_file(one_node(shape=(big, big), made=(big, big))), 4, 4, "does not fit in 64 bits"),
+        "a symbol in steps of 2^62": (sized("n * 4611686018427387904", symbol(multiple=1 << 62)), 4, 4, "does not fit in 64 bits"),
         "nothing at all": (graph_file([]), 0, 0, ""),
     }
 
@@ -267,7 +269,63 @@ def test_sizes():
             file.write(made.SerializeToString())
         done = stridec("compile sized.onnx -o sized.so")
         expect(done.returncode == 4 and "error[size-overflow]" in done.stderr, f"{dims}: {done.returncode}: {done.stderr}")
+        stridec("check sized.onnx", 4)
     os.remove("sized.onnx")
 
 
-TESTS = [test_graphs, test_altered_graphs, test_tuning_databases, test_nested_branches, test_sizes]
+def test_large_attributes():
+    """Windows, constants and counts that are huge and right: what passes the check is compiled, without computing them."""
+    make, big = models.helper.make_node, 1 << 40
+    cases = {
+        "pool": ([make("AveragePool", ["x"], ["y"], kernel_shape=[big])], {}),
+        "stride": ([make("MaxPool", ["x"], ["y"], kernel_shape=[3], strides=[big])], {}),
+        "dilation": ([make("MaxPool", ["x"], ["y"], kernel_shape=[3], dilations=[big])], {}),
+        "sum": ([make("ConstantOfShape", ["s"], ["t"]), make("ReduceSum", ["t"], ["u"]), make("Add", ["x", "u"], ["y"])], {"s": [big]}),
+        "range": ([make("Expand", ["x", "s"], ["t"]), make("ReduceMax", ["t"], ["y"])], {"s": [big, 1, 1]}),
+    }
+    for what, (nodes, constants) in cases.items():
+        weights = [(name, np.array(data)) for name, data in constants.items()]
+        made = models.model(nodes, [models.value("x", [1, 1, "n"])], [models.value("y", None)], weights)
+        with open("large.onnx", "wb") as file:
+            file.write(made.SerializeToString())
+        for dims in ("", " --dim n=0..9223372036854775807"):
+            codes = [stridec(command + dims).returncode for command in ("check large.onnx", "compile large.onnx -o large.so --max-seconds 50")]
+            expect(codes == [0, 0], f"{what}{dims}: check ends with {codes[0]}, compile with {codes[1]}")
+    for name in ("large.onnx", "large.so", "large.json"):
+        os.remove(name)
+
+
+def seconds_of(arguments):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    stridec(arguments, 0)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_time_of_check():
+    """A second of processor time, reading included, whatever the nodes and the weights."""
+    make = models.helper.make_node
+    matrix = np.zeros((4, 4), np.float32)
+    kinds = (lambda a, b: make("MatMul", [a, "w"], [b]), lambda a, b: make("Softmax", [a], [b]), lambda a, b: make("Add", [a, "x"], [b]),
+             lambda a, b: make("Transpose", [a], [b], perm=[1, 0, 2]))  # fmt: skip
+    nodes = [kinds[i % 4](f"t{i}" if i else "x", f"t{i + 1}") for i in range(20000)]
+    long = models.model(nodes, [models.value("x", ["n", "n", 4])], [models.value("t20000", None)], [("w", matrix)])
+    names = [f"w{i}" for i in range(16)]
+    nodes = [make("MatMul", [f"t{i}" if i else "x", name], [f"t{i + 1}"]) for i, name in enumerate(names)]
+    heavy = models.model(nodes, [models.value("x", ["n", 8192])], [models.value("t16", None)])
+    for i, name in enumerate(names):  # 4 GiB in a file without blocks
+        tensor = heavy.graph.initializer.add(name=name, data_type=models.F32, dims=[8192, 8192], data_location=1)
+        for key, value in (("location", "heavy.bin"), ("offset", str(i << 28)), ("length", str(1 << 28))):
+            tensor.external_data.add(key=key, value=value)
+    with open("heavy.bin", "wb") as file:
+        file.truncate(16 << 28)
+    for name, made in (("long", long), ("heavy", heavy)):
+        with open(f"{name}.onnx", "wb") as file:
+            file.write(made.SerializeToString())
+        seconds = seconds_of(f"check {name}.onnx")
+        expect(seconds < 1, f"check of the {name} model takes {seconds:.2f} s")
+        os.remove(f"{name}.onnx")
+    os.remove("heavy.bin")
+
+
+TESTS = [test_graphs, test_altered_graphs, test_tuning_databases, test_nested_branches, test_sizes, test_large_attributes, test_time_of_check]
