@@ -2,9 +2,10 @@
 
     python tests/bench/race.py [name...] [--case N] [--threads 2] [--rounds 7] [--seconds 0.5] [--json FILE] [--engines ...]
 
-Engines are stridec, stridec-tuned (--mode max-autotune), stridec-latency (--mode reduce-overhead; raced if named by
---engines), onnxruntime and openvino. Each of stridec's is one library for all cases of a model; its ratios are to each
-peer and to the better of them in that case.
+Engines are stridec, stridec-tuned (--mode max-autotune), onnxruntime and openvino, and, raced if named by --engines,
+stridec-latency (--mode reduce-overhead), stridec-bf16 and stridec-fp16 (--precision). Each of stridec's is one library
+for all cases of a model; its ratios are to each peer and to the better of them in that case. The last table says how
+far each of them is from onnxruntime at most and in the mean, over the largest magnitude of an output.
 
 Each engine runs in a process of its own and is stopped (SIGSTOP) while another is measured: idle thread pools that spin
 would take the cores from their rivals. Engines take turns within a round, in an order that moves by one each round, so
@@ -123,7 +124,15 @@ def openvino_engine(files, arrays, threads, _):
     return request.infer, outputs
 
 
-OURS = {"stridec": "default", "stridec-tuned": "max-autotune", "stridec-latency": "reduce-overhead"}  # modes of compile
+OURS = {  # flags of compile
+    "stridec": ["--mode", "default"],
+    "stridec-tuned": ["--mode", "max-autotune"],
+    "stridec-latency": ["--mode", "reduce-overhead"],
+    "stridec-bf16": ["--precision", "bf16"],
+    "stridec-fp16": ["--precision", "fp16"],
+}
+# What counts as equal where factors are rounded to 8 and 11 bits, through all layers of a network.
+NARROW = {"stridec-bf16": 0.1, "stridec-fp16": 0.02}
 PEERS = {"onnxruntime": onnxruntime_engine, "openvino": openvino_engine}
 LIMITS = {"fixed": stridec_engine, "peak": peak_engine}
 ENGINES = {**{engine: stridec_engine for engine in OURS}, **PEERS, **LIMITS}
@@ -247,9 +256,9 @@ def race(files, arrays, flags):
                 if other.engine in OURS or other.engine == "peak":
                     continue
                 with np.load(files["outputs"] % other.engine) as expected:
-                    differences = entry.setdefault("differences", {})
-                    found = [models.difference(got[k], expected[k]) for k in expected]
-                    differences[other.engine] = max(found, default=0)
+                    found = [models.differences(got[k], expected[k]) for k in expected]
+                for what, part in ("differences", 0), ("mean_differences", 1):
+                    entry.setdefault(what, {})[other.engine] = max((pair[part] for pair in found), default=0)
     return result
 
 
@@ -272,6 +281,10 @@ def head_of(ours, other):
     return (ours.removeprefix("stridec-") if ours != "stridec" else "default") + "/" + other
 
 
+def tolerance_of(engine, tolerance):
+    return max(tolerance, NARROW.get(engine, 0))
+
+
 def print_case(label, result, engines, tolerance):
     entries = result["engines"]
     cells = [f"{milliseconds(entries[engine]):>20}" for engine in engines]
@@ -285,7 +298,7 @@ def print_case(label, result, engines, tolerance):
             print(f"    {engine}: {entry['error']}")
         for other in CHECKED:
             difference = entry.get("differences", {}).get(other, 0)
-            if difference > tolerance:
+            if difference > tolerance_of(engine, tolerance):
                 print(f"    WRONG: {engine} differs from {other} by {difference:.1e}")
             elif tolerance != TOLERANCE and engine in OURS and other in engines:
                 print(f"    {engine} differs from {other} by {difference:.1e}")
@@ -344,10 +357,9 @@ def parse_flags():
 
 def compile_for(engine, files, flags, program, dims):
     """Seconds that it took."""
-    mode = OURS.get(engine, "default")
-    command = [program, "compile", files["model"], "-o", files["library"] % engine, "--mode", mode]
+    command = [program, "compile", files["model"], "-o", files["library"] % engine, *OURS.get(engine, [])]
     command += ["--dim", dims, *flags.flag, "--progress=none", "--quiet"]
-    if mode == "max-autotune" and flags.tune_db:
+    if engine == "stridec-tuned" and flags.tune_db:
         command += ["--tune-db", flags.tune_db]
     start = time.perf_counter()
     subprocess.run(command, check=True)
@@ -367,6 +379,26 @@ def print_means(report, engines):
         mean, (worst, where) = geometric_mean([ratio for ratio, _ in ratios]), max(ratios)
         report.setdefault("geometric_means", {}).setdefault(ours, {})[other] = {"mean": mean, "worst": worst}
         print(f"{head_of(ours, other):26} geometric mean {mean:.3f} ({1 / mean:.2f}x as fast), worst {worst:.2f} ({where})")
+
+
+def print_accuracy(report, engines):
+    """Of each model, the worst case's."""
+    ours = [engine for engine in engines if engine in OURS]
+    if "onnxruntime" not in engines or not ours:
+        return
+    print(f"\n{'largest and mean difference from onnxruntime':60}" + "".join(f"{engine:>20}" for engine in ours))
+    for name, cases in report["models"].items():
+        cells = []
+        for engine in ours:
+            entries = [case["engines"][engine] for case in cases]
+            pairs = [
+                (entry["differences"]["onnxruntime"], entry["mean_differences"]["onnxruntime"])
+                for entry in entries
+                if "onnxruntime" in entry.get("differences", {})
+            ]
+            worst = " ".join(f"{max(parts):.1e}" for parts in zip(*pairs))
+            cells.append(f"{worst or '-':>20}")
+        print(f"{name:60}" + "".join(cells))
 
 
 def main():
@@ -403,12 +435,13 @@ def main():
                 result = {"case": label, **race(files, arrays, flags)}
                 report["models"][name].append(result)
                 print_case(f"{name}, {label}", result, flags.engines, flags.tolerance)
-                for entry in result["engines"].values():
+                for engine, entry in result["engines"].items():
                     failed += "error" in entry or any(
-                        entry.get("differences", {}).get(other, 0) > flags.tolerance for other in CHECKED
+                        entry.get("differences", {}).get(other, 0) > tolerance_of(engine, flags.tolerance)
+                        for other in CHECKED
                     )
             seconds = report["compile_seconds"][name]
-            print("    compiled in " + ", ".join(f"{value:.1f} s ({OURS[engine]})" for engine, value in seconds.items()))
+            print("    compiled in " + ", ".join(f"{value:.1f} s ({OURS[engine][1]})" for engine, value in seconds.items()))
         except subprocess.CalledProcessError as error:
             failed += 1
             print(f"{name}: {' '.join(error.cmd)} ended with {error.returncode}")
@@ -416,6 +449,7 @@ def main():
             shutil.rmtree(folder, ignore_errors=True)
     print()
     print_means(report, flags.engines)
+    print_accuracy(report, flags.engines)
     if flags.json:
         with open(flags.json, "w", encoding="utf-8") as file:
             json.dump(report, file, indent=1)

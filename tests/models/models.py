@@ -144,17 +144,24 @@ def feed(session, arrays):
     return {value.name: arrays[value.name] for value in session.get_inputs()}
 
 
-def difference(got, expected):
-    """The largest difference over the largest magnitude expected; infinite where shapes, NaN or infinities differ."""
+def differences(got, expected):
+    """The largest and the mean difference over the largest magnitude expected; infinite where shapes, NaN or infinities
+    differ."""
+    unlike = float("inf"), float("inf")
     if got.shape != expected.shape or got.dtype != expected.dtype:
-        return float("inf")
+        return unlike
     if expected.size == 0:
-        return 0.0
+        return 0.0, 0.0
     finite = np.isfinite(expected)
     if not np.array_equal(got[~finite], expected[~finite], equal_nan=True):
-        return float("inf")
+        return unlike
     if not finite.any():
-        return 0.0
+        return 0.0, 0.0
     wide_got, wide_expected = got[finite].astype(np.float64), expected[finite].astype(np.float64)
-    worst = np.abs(wide_got - wide_expected).max() / max(np.abs(wide_expected).max(), np.finfo(np.float32).tiny)
-    return float(worst) if np.isfinite(worst) else float("inf")
+    found = np.abs(wide_got - wide_expected) / max(np.abs(wide_expected).max(), np.finfo(np.float32).tiny)
+    return (float(found.max()), float(found.mean())) if np.isfinite(found).all() else unlike
+
+
+def difference(got, expected):
+    """The largest of differences()."""
+    return differences(got, expected)[0]

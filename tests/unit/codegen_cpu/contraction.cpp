@@ -86,6 +86,7 @@ struct Gemm {
   DType operands = DType::kF32, accumulator = DType::kF32;
   std::optional<DType> second = {};  // of b, where it is another
   int64_t zero = 0;                  // subtracted from both
+  bool table = false;                // the sum, clamped to a byte, is looked up
 };
 
 Case gemm(Expr m, Expr n, Expr k, Program program, Gemm options = {}) {
@@ -109,6 +110,11 @@ Case gemm(Expr m, Expr n, Expr k, Program program, Gemm options = {}) {
     return x * y;
   });
   if (options.epilogue) sum = max(sum + nb.load(bias, {j}), nb.constant(options.accumulator, 0));
+  if (options.table) {
+    const View table = buffer(program, "table", {256}, Storage::kInput, DType::kU8);
+    const Value byte = nb.cast(nb.cast(sum, DType::kF32), DType::kU8, true);
+    sum = nb.cast(nb.load(table, {nb.bind(byte, 256)}), options.accumulator);
+  }
   nb.store(out, options.out_transposed ? std::vector{j, i} : std::vector{i, j}, sum);
   const loop::NestId id = nb.finish();
   return {std::move(program), id};
@@ -172,6 +178,16 @@ TEST_CASE("products of bytes are summed in 32 bits") {
            {{m, 130}, {n, 131}, {k, 1}},
            {{m, 0}, {n, 8}, {k, 8}},
            {{m, 3}, {n, 9}, {k, 0}}});
+  }
+}
+
+TEST_CASE("an epilogue that looks sums up") {
+  for (const DType accumulator : {DType::kI32, DType::kF32}) {
+    const DType operands = accumulator == DType::kI32 ? DType::kI8 : DType::kF32;
+    for (auto [m, n, k] : {std::array{1, 17, 5}, {13, 50, 20}, {33, 100, 67}})
+      check(gemm(m, n, k, {}, {.operands = operands, .accumulator = accumulator, .table = true}));
+    check(gemm(13, 50, 20, {},
+               {.out_transposed = true, .operands = operands, .accumulator = accumulator, .table = true}));
   }
 }
 
