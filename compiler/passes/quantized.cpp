@@ -270,6 +270,12 @@ Term multiply(Builder& b, const Product& p, Term x, Term w, bool padded) {
   return Term(b, b.add1(p.node.kind, {x.id(), w.id()}, std::move(attributes)));
 }
 
+// i8 + 128, in u8.
+Term unsigned_bytes(Term x) {
+  const Term bits(x.builder(), x.builder().add1(OpKind::kBitcast, {x.id()}, {{"to", DType::kU8}}));
+  return apply(OpKind::kBitXor, bits, 128.0);
+}
+
 // Bytes times constant bytes, the data's zero point taken out; nothing where that cannot be.
 std::optional<Term> multiply_bytes(Builder& b, const Edit& edit, const Product& p, const Operand (&from)[2],
                                    const Numbers (&given)[2]) {
@@ -279,14 +285,17 @@ std::optional<Term> multiply_bytes(Builder& b, const Edit& edit, const Product& 
     const auto weights = difference_in_bytes(b, from[w], given[w]);
     if (!weights) continue;
     Term data = given[x].q;
-    if (byte_size(data.dtype()) != 1) continue;
+    std::optional<Term> point = given[x].zero;
+    if (byte_size(data.dtype()) != 1 || (point && point->rank() != 0)) continue;
+    std::optional<int64_t> zero = point ? known_number(b, point->id()) : std::optional<int64_t>(0);
+    if (data.dtype() == DType::kI8) {
+      // Instructions take unsigned data: what is stored as i8 + 128 needs no correction in every group of k.
+      data = unsigned_bytes(data);
+      point = point ? *point + 128.0 : ops::number(b, DType::kI32, 128);
+      if (zero) *zero += 128;
+    }
     Term operands[2] = {data, *weights};
     if (w == 0) std::swap(operands[0], operands[1]);
-    std::optional<int64_t> zero = 0;
-    if (given[x].zero) {
-      if (given[x].zero->rank() != 0) continue;
-      zero = known_number(b, given[x].zero->id());
-    }
     if (zero && *zero == 0) return multiply(b, p, operands[0], operands[1], false);
     const bool pads = p.padded;
     if (pads) {
@@ -299,7 +308,7 @@ std::optional<Term> multiply_bytes(Builder& b, const Edit& edit, const Product& 
     }
     const Term sums = reduce_sum(cast(*weights, DType::kI32), p.summed[w], ops::kKeep);
     const auto offset = beside_result(sums, dims_in_result(b.graph(), p.node, w));
-    return multiply(b, p, operands[0], operands[1], pads) - *offset * *given[x].zero;
+    return multiply(b, p, operands[0], operands[1], pads) - *offset * *point;
   }
   return std::nullopt;
 }

@@ -73,7 +73,7 @@ TEST_CASE("bytes times weights of bytes, with and without a zero point") {
         const Term scale = drawn_constant(b, DType::kF32, {7}, 3);
         return matmul(real(in[0], 0.02, zero), per_channel(drawn_constant(b, DType::kI8, {20, 7}, 2), scale));
       });
-      CHECK(m.products(data) == 1);
+      CHECK(m.products(DType::kU8) == 1);
       CHECK(m.products(DType::kF32) == 0);
       CHECK(m.difference() < 1e-5);
     }
@@ -81,10 +81,14 @@ TEST_CASE("bytes times weights of bytes, with and without a zero point") {
 }
 
 TEST_CASE("padding of a convolution is by the zero point") {
-  for (const int64_t groups : {1, 2}) {
-    const Made m = made({{DType::kU8, {2, 4, 5, 6}}}, [&](Builder& b, const auto& in) {
+  for (const auto& [groups, data, zero] : {std::tuple{1, DType::kU8, 77},
+                                           {2, DType::kU8, 77},
+                                           {1, DType::kI8, -5},
+                                           {2, DType::kI8, 0},
+                                           {1, DType::kI8, -128}}) {
+    const Made m = made({{data, {2, 4, 5, 6}}}, [&](Builder& b, const auto& in) {
       const Term scale = drawn_constant(b, DType::kF32, {6, 1, 1, 1}, 3);
-      return conv(real(in[0], 0.02, 77),
+      return conv(real(in[0], 0.02, zero),
                   per_channel(drawn_constant(b, DType::kI8, {6, 4 / groups, 3, 3}, 2), scale), 1, groups);
     });
     CHECK(m.products(DType::kU8) == 1);
