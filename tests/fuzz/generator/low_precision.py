@@ -33,9 +33,15 @@ def through(g, x, kind, bound, **attributes):
     g.emit("Cast", [y], [(F32, y.shape, True, bound)], to=helper.np_dtype_to_tensor_dtype(F32))
 
 
-def brain_float(g):
-    x = g.pick((F32, F16), where=lambda v: v.exact)
-    through(g, x, BF16, x.bound * 1.01)
+def sixteen_bits(g):
+    """Rounding: what lies between two numbers of the format, and in the middle. Products by 1 + k / 2^n are exact in f32."""
+    kind, bits = g.choose(((BF16, 7), (F16, 10)))
+    x = g.pick((F32,) if kind == F16 else (F32, F16), where=lambda v: v.exact and v.bound < 1024)
+    if x.dtype == F32 and g.chance(0.7):
+        factor = 1 + g.choose((1, 2, 3, 6)) * 0.5 ** (bits + 2)
+        (x,) = g.emit("Mul", [x, g.constant(np.float32(factor))], [(F32, x.shape, True, x.bound * 1.01)])
+        g.values.remove(x)
+    through(g, x, kind, x.bound * 1.01)
 
 
 def eighth_float(g):
@@ -66,4 +72,4 @@ def four_bit_weights(g):
     g.emit("DequantizeLinear", [weight, scale] + zero, [(F32, (rows, block * blocks), True, 16)], axis=1, block_size=block)
 
 
-OPERATORS = ((1, brain_float), (1, eighth_float), (1, four_bits), (1, four_bit_weights))
+OPERATORS = ((1, sixteen_bits), (1, eighth_float), (1, four_bits), (1, four_bit_weights))
