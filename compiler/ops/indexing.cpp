@@ -85,8 +85,7 @@ Inferred gather_shape(Builder& b, const Node& node) {
 
 std::optional<Elements> known_of(const Lowering& l, ValueId id) {
   if (auto scalar = l.constant_scalar(id)) return Elements{scalar->i};
-  if (l.graph()[id].elements) return l.graph()[id].elements;
-  return std::nullopt;
+  return l.known(id);
 }
 
 void gather_lower(Lowering& l, const Node& node) {

@@ -16,7 +16,10 @@ using graph::ValueId;
 using loop::View;
 
 Lowering::Lowering(const Graph& graph, loop::Program& program)
-    : graph_(graph), program_(program), steps_(&program.steps), views_(graph.values.size()) {}
+    : graph_(graph), program_(program), steps_(&program.steps), views_(graph.values.size()) {
+  for (const Node& node : graph.nodes)
+    if (node.kind == graph::OpKind::kSymbolOf) unbound_.insert(node.attributes.expr("symbol"));
+}
 
 void Lowering::run() {
   program_.name = graph_.name;
@@ -144,6 +147,15 @@ void Lowering::write_elements(ValueId id) {
   scope_elements_.push_back(id);
 }
 
+std::optional<std::vector<sym::Expr>> Lowering::known(ValueId id) const {
+  const std::optional<std::vector<sym::Expr>>& elements = graph_[id].elements;
+  if (!elements) return std::nullopt;
+  for (sym::Expr element : *elements)
+    for (sym::Expr symbol : sym::free_vars(element))
+      if (unbound_.contains(symbol)) return std::nullopt;
+  return elements;
+}
+
 std::optional<loop::Scalar> Lowering::constant_scalar(ValueId id) const {
   const graph::Value& value = graph_[id];
   const bool single = std::all_of(value.type.shape.begin(), value.type.shape.end(),
@@ -157,9 +169,8 @@ std::optional<loop::Scalar> Lowering::constant_scalar(ValueId id) const {
 loop::Value Lowering::read(loop::NestBuilder& nest, ValueId id, const std::vector<sym::Expr>& shape,
                            const std::vector<sym::Expr>& at) {
   if (auto scalar = constant_scalar(id)) return nest.constant(*scalar);
-  const graph::Value& value = graph_[id];
-  if (value.elements && value.elements->size() == 1)
-    return nest.index_value((*value.elements)[0], value.type.dtype);
+  if (const auto elements = known(id); elements && elements->size() == 1)
+    return nest.index_value((*elements)[0], type(id).dtype);
   const View& v = view(id);
   return nest.load(v.shape == shape ? v : expand(v, shape, facts()), at);
 }
@@ -218,6 +229,7 @@ void Lowering::bind_symbol(sym::Expr symbol, const View& scalar, sym::Expr lower
       copy(scalar, one, "scalar");
       break;
     }
+  unbound_.erase(symbol);
   steps_->push_back(
       {loop::BindSymbol{symbol, one.buffer, lower, upper, std::move(sentence), std::move(values)}});
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "compiler/graph/graph.h"
@@ -32,6 +33,9 @@ class Lowering {
   // constant of one element is a constant of the nest, a known element an index expression.
   loop::Value read(loop::NestBuilder& nest, graph::ValueId value, const std::vector<sym::Expr>& shape,
                    const std::vector<sym::Expr>& at);
+  // The value's elements as expressions, where the program can tell them: the graph also knows elements of values that a
+  // later node makes symbols of, which have no number before.
+  std::optional<std::vector<sym::Expr>> known(graph::ValueId value) const;
   // The value itself where it is one number known at compile time.
   std::optional<loop::Scalar> constant_scalar(graph::ValueId value) const;
   // A fresh buffer that holds the value, written by the op being lowered: the output's own memory where the
@@ -86,6 +90,7 @@ class Lowering {
   std::vector<graph::ValueId> scope_elements_;    // known elements written to memory by the current steps
   std::unordered_map<graph::ValueId, loop::BufferId> outputs_;  // values with an output's memory
   std::vector<std::pair<graph::ValueId, graph::ValueId>> updates_;
+  std::unordered_set<sym::Expr, sym::ExprHash> unbound_;  // symbols of elements, until the program binds them
   int next_symbol_ = 0;
 };
 

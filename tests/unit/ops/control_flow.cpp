@@ -31,6 +31,24 @@ TEST_CASE("if runs one branch; shapes may differ") {
   }
 }
 
+TEST_CASE("what reads a condition before it becomes a symbol reads memory") {
+  for (double flag : {0.0, 1.0}) {
+    const HostTensor x = sample(DType::kF32, {3});
+    check({.name = "select, then if",
+           .inputs = {tensor(DType::kBool, {}, {flag}), x},
+           .build =
+               [](Builder& b, const Ids& in) {
+                 const ValueId chosen = ops::where(b, in[0], in[1], ops::neg(b, in[1]));
+                 Ids outputs = ops::if_else(
+                     b, in[0], [&] { return Ids{ops::mul(b, in[1], 2.0)}; }, [&] { return Ids{in[1]}; });
+                 return Ids{chosen, outputs[0], ops::where(b, in[0], chosen, in[1])};
+               },
+           .expected = {
+               compute(DType::kF32, {3}, [&](const At& i) { return at(x, i) * (flag != 0 ? 1 : -1); }),
+               compute(DType::kF32, {3}, [&](const At& i) { return at(x, i) * (flag != 0 ? 2 : 1); }), x}});
+  }
+}
+
 TEST_CASE("a condition on sizes is an expression; a known one leaves no branch") {
   for (int64_t rows : {1, 3}) {
     const HostTensor x = sample(DType::kF32, {rows, 2});
