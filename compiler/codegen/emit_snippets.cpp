@@ -314,6 +314,22 @@ Snippet make(std::string_view full, int width, bool f16c) {
     if (width == 1)
       snippet.text = cat("static inline ", type, " sd_frem(", type, " a, ", type,
                          " b) { return sd_fmod_slow(a, b); }\n");
+    else if (type == "f32")
+      // In f64 the product of a quotient below 2^24 and a divisor is exact, so the rest is, one too far at most.
+      snippet.text =
+          "static inline f32@ sd_frem(f32@ a, f32@ b) {\n"
+          "  const f32@ p = __builtin_elementwise_abs(a), q = __builtin_elementwise_abs(b);\n"
+          "  const i32@ small = (p < q * 0x1p24f) & (q < __builtin_inff());\n"
+          "  const f64@ x = __builtin_convertvector(p, f64@), y = __builtin_convertvector(q, f64@);\n"
+          "  f64@ rest = x - __builtin_elementwise_trunc(x / y) * y;\n"
+          "  rest = rest < 0 ? rest + y : rest;\n"
+          "  rest = rest >= y ? rest - y : rest;\n"
+          "  const u32@ sign = __builtin_bit_cast(u32@, a) & 0x80000000u;\n"
+          "  const f32@ narrow = __builtin_convertvector(rest, f32@);\n"
+          "  f32@ r = __builtin_bit_cast(f32@, __builtin_bit_cast(u32@, narrow) | sign);\n"
+          "  if (!__builtin_reduce_and(small))\n"
+          "    for (int l = 0; l < `; ++l) if (!small[l]) r[l] = sd_fmod_slow(a[l], b[l]);\n"
+          "  return r;\n}\n";
     else
       snippet.text = cat("static inline ", type, "@ sd_frem(", type, "@ a, ", type, "@ b) { ", type,
                          "@ r; for (int l = 0; l < `; ++l) r[l] = sd_fmod_slow(a[l], b[l]); return r; }\n");

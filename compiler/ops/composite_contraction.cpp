@@ -60,7 +60,8 @@ Labels read_labels(const std::string& equation, const std::string& text, int64_t
   return out;
 }
 
-// Dims with one letter: where their indices agree, summed over all but the first.
+// Dims with one letter become one dim at the end. Rows of n numbers one after the other, cut into rows of n + 1, have the
+// diagonal as their first column.
 Labelled take_diagonal(Labelled x) {
   for (size_t i = 0; i < x.labels.size(); ++i) {
     for (size_t j = x.labels.size() - 1; j > i; --j) {
@@ -69,10 +70,21 @@ Labelled take_diagonal(Labelled x) {
       b.require(sym::eq(x.term.dim(static_cast<int64_t>(i)), x.term.dim(static_cast<int64_t>(j))),
                 "sizes {0} and {1} of a diagonal differ",
                 {x.term.dim(static_cast<int64_t>(i)), x.term.dim(static_cast<int64_t>(j))});
-      const Term here = equal(index_along(b, x.term.shape(), static_cast<int64_t>(i), DType::kI64),
-                              index_along(b, x.term.shape(), static_cast<int64_t>(j), DType::kI64));
-      x.term = reduce_sum(select(here, x.term, 0), {static_cast<int64_t>(j)});
-      x.labels.erase(j, 1);
+      Dims order;
+      Labels labels;
+      for (size_t d = 0; d < x.labels.size(); ++d)
+        if (d != i && d != j) order.push_back(static_cast<int64_t>(d)), labels.push_back(x.labels[d]);
+      const auto last = static_cast<int64_t>(order.size());
+      labels.push_back(x.labels[i]);
+      order.insert(order.end(), {static_cast<int64_t>(i), static_cast<int64_t>(j)});
+      const Term t = permute(x.term, order);
+      const sym::Expr rows = t.dim(last), columns = t.dim(last + 1);
+      Shape flat(t.shape().begin(), t.shape().end() - 2), cut = flat, none(flat.size() + 1, 0), after = none;
+      flat.push_back(rows * columns);
+      after.back() = rows;
+      cut.insert(cut.end(), {rows, columns + 1});
+      const Term whole = reshape(pad(reshape(t, flat), none, after, 0), cut);
+      return take_diagonal({squeeze(slice(whole, last + 1, 0, 1), {last + 1}), labels});
     }
   }
   return x;

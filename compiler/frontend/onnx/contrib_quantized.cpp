@@ -45,9 +45,10 @@ Outputs q_where(Context& c) {
 }
 Outputs q_concat(Context& c) {
   std::vector<Term> parts;
-  for (size_t i = 2; i + 2 < c.input_count(); i += 3) parts.push_back(real(c, i));
+  for (size_t i = 2; i + 2 < c.input_count(); i += 3)
+    parts.push_back(quantized(c, real(c, i), 0, c.in(1).dtype()));
   if (parts.empty()) c.does_not_fit("nothing to join");
-  return {quantized(c, concat(parts, c.axis(c.integer("axis"), parts[0].rank())), 0, c.in(1).dtype())};
+  return {concat(parts, c.axis(c.integer("axis"), parts[0].rank()))};
 }
 Outputs q_reduce_mean(Context& c) {
   const Term x = real(c, 0);

@@ -95,6 +95,16 @@ Term find_number(Term x, std::vector<std::pair<double, int64_t>> floats,
       places.push_back(place);
     }
     if (values.empty()) return filled(b, x.shape(), DType::kI64, -1);
+    // Keys that lie close together are places in a table themselves.
+    const int64_t low = values.front(), high = values.back();
+    constexpr int64_t kExact = int64_t{1} << 53;  // what a double holds
+    if (low > -kExact && high < kExact && high - low < 4 * static_cast<int64_t>(values.size()) + 64) {
+      std::vector<int64_t> table(static_cast<size_t>(high - low + 1), -1);
+      for (size_t i = values.size(); i-- > 0;) table[static_cast<size_t>(values[i] - low)] = places[i];
+      const Term inside = minimum(maximum(x, static_cast<double>(low)), static_cast<double>(high));
+      const Term place = gather(integer_table(b, table), inside - static_cast<double>(low), 0);
+      return select(equal(inside, x), place, -1);
+    }
     keys = integer_table(b, values);
   }
   const Term at = minimum(Term(b, b.add1(OpKind::kSearchSorted, {keys->id(), x.id()})),

@@ -161,6 +161,47 @@ Outputs deform_conv(Context& c) {
   return {y};
 }
 
+// The sum over a block's elements, whose number is known, of an image each: [n, channels, padded...]. x [n, channels *
+// elements, places].
+Term overlapped(Term x, sym::Expr channels, const Shape& block, const Shape& places, const Shape& padded,
+                const Dims& strides, const Dims& dilations) {
+  const size_t n = block.size();
+  Shape apart{x.dim(0), channels};
+  apart.insert(apart.end(), block.begin(), block.end());
+  apart.insert(apart.end(), places.begin(), places.end());
+  x = reshape(x, apart);
+  std::optional<Term> sum;
+  std::vector<int64_t> at(n, 0);
+  for (bool more = true; more;) {
+    Term part = x;
+    for (size_t d = 0; d < n; ++d) part = squeeze(slice(part, 2, at[d], 1), {2});
+    for (size_t d = 0; d < n; ++d) {
+      const auto dim = static_cast<int64_t>(d) + 2;
+      const sym::Expr reach = (places[d] - 1) * strides[d] + 1;
+      const auto padded_along = [](Term t, int64_t along, sym::Expr before, sym::Expr after) {
+        Shape low(t.shape().size(), 0), high = low;
+        low[static_cast<size_t>(along)] = before, high[static_cast<size_t>(along)] = after;
+        return pad(t, low, high, 0);
+      };
+      if (strides[d] > 1) {
+        Shape wide = part.shape();
+        wide[d + 2] = places[d] * strides[d];
+        part = reshape(padded_along(unsqueeze(part, {dim + 1}), dim + 1, 0, strides[d] - 1), wide);
+        part = slice(part, dim, 0, reach);
+      }
+      const sym::Expr before = at[d] * dilations[d];
+      part = padded_along(part, dim, before, padded[d] - before - reach);
+    }
+    sum = sum ? *sum + part : part;
+    more = false;
+    for (size_t d = n; d-- > 0 && !more;) {
+      more = ++at[d] < block[d].value();
+      if (!more) at[d] = 0;
+    }
+  }
+  return *sum;
+}
+
 // Blocks add up where they overlap.
 Outputs col2im(Context& c) {
   const Term x = c.in(0);
@@ -172,7 +213,6 @@ Outputs col2im(Context& c) {
   if (block.size() != n || strides.size() != n || dilations.size() != n || pads.size() != 2 * n)
     c.does_not_fit("strides, dilations or pads do not fit image_shape");
   const sym::Expr channels = c.b.simplify(sym::floordiv(x.dim(1), count(block)));
-  // Where element (tap, position) lands in the padded image, flattened.
   Shape order, padded, places;
   for (size_t d = 0; d < n; ++d) {
     padded.push_back(image[d] + pads[d] + pads[d + n]);
@@ -182,6 +222,15 @@ Outputs col2im(Context& c) {
   }
   order.insert(order.end(), block.begin(), block.end());
   order.insert(order.end(), places.begin(), places.end());
+  const auto cropped = [&](Term out) {
+    for (size_t d = 0; d < n; ++d) out = slice(out, static_cast<int64_t>(d) + 2, pads[d], image[d]);
+    return out;
+  };
+  constexpr int64_t kFewTaps = 64;
+  const auto taps = sym::as_const(c.b.simplify(count(block)));
+  if (taps && *taps <= kFewTaps)
+    return {cropped(overlapped(x, channels, block, places, padded, strides, dilations))};
+  // Where element (tap, position) lands in the padded image, flattened.
   Term flat = filled(c.b, order, DType::kI64, 0);
   for (size_t d = 0; d < n; ++d) {
     const Term at =
@@ -197,9 +246,7 @@ Outputs col2im(Context& c) {
                          {{"dim", int64_t{2}}, {"reduction", std::string("add")}}));
   Shape shape{x.dim(0), channels};
   shape.insert(shape.end(), padded.begin(), padded.end());
-  out = reshape(out, shape);
-  for (size_t d = 0; d < n; ++d) out = slice(out, static_cast<int64_t>(d) + 2, pads[d], image[d]);
-  return {out};
+  return {cropped(reshape(out, shape))};
 }
 
 // Each region is a grid of bins, each bin the mean or maximum of a grid of bilinear samples.
