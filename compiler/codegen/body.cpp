@@ -23,20 +23,6 @@ std::vector<bool> summed_alone(const loop::Nest& nest) {
   return out;
 }
 
-std::vector<bool> rounded_alone(const loop::Nest& nest) {
-  std::vector<int> uses(nest.values.size()), roundings(nest.values.size());
-  loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
-    const auto* let = std::get_if<loop::Let>(&stmt.node);
-    const bool rounds = let && (let->op == loop::ScalarOp::kCast || let->op == loop::ScalarOp::kCastSat) &&
-                        is_storage_float(nest.values[let->result.value].dtype);
-    loop::for_each_use(stmt, [&](loop::ValueId id) { ++uses[id.value], roundings[id.value] += rounds; });
-  });
-  std::vector<bool> out(nest.values.size());
-  for (size_t i = 0; i < out.size(); ++i)
-    out[i] = is_storage_float(nest.values[i].dtype) || (uses[i] > 0 && uses[i] == roundings[i]);
-  return out;
-}
-
 }  // namespace
 
 Body::Body(KernelText& text, const loop::Nest& nest, InnerLoops inner)
@@ -46,7 +32,7 @@ Body::Body(KernelText& text, const loop::Nest& nest, InnerLoops inner)
       facts_(text.facts()),
       values_(nest.values.size()),
       summed_(summed_alone(nest)),
-      coarse_(rounded_alone(nest)) {
+      slack_(slack_of(nest)) {
   for (const loop::Dim& dim : nest.dims) facts_.set_index(dim.var, dim.extent);
 }
 

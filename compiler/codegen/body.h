@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "compiler/codegen/emit_text.h"
+#include "compiler/codegen/slack.h"
 #include "compiler/loop/program.h"
 
 namespace stridec::codegen {
@@ -200,8 +201,8 @@ class Body {
   // Values that nothing but a sum takes: a product among them may be added in one rounding. Every other product
   // is rounded by itself, so that a value computed again in another nest is the same value.
   std::vector<bool> summed_;
-  // Values that nothing sees but rounded to a storage float: functions may be less exact than f32 is.
-  std::vector<bool> coarse_;
+  std::vector<Slack> slack_;
+  std::map<loop::ValueId, double> numbers_;  // constants of floats
   std::vector<sym::Expr> assumed_;
   std::optional<sym::Expr> lane_var_;
   bool lanes_are_aligned_ = false;  // lane 0's value is a multiple of the width

@@ -69,7 +69,6 @@ const char* coarse_function_of(ScalarOp op) {
     case ScalarOp::kExp: return "exp_coarse";
     case ScalarOp::kErf: return "erf_coarse";
     case ScalarOp::kSigmoid: return "sigmoid_coarse";
-    case ScalarOp::kDiv: return "quotient";
     default: return nullptr;
   }
 }
@@ -115,6 +114,7 @@ void Body::print_constant(const loop::Constant& constant) {
   const DType dtype = nest_.values[constant.result.value].dtype;
   CValue value = {literal(constant.value), dtype, 1, !std::isnan(constant.value.f)};
   value.whole = is_float(dtype) && std::trunc(constant.value.f) == constant.value.f;
+  if (is_float(dtype)) numbers_[constant.result] = constant.value.f;
   if (is_storage_float(dtype))
     value.stored = cat("(", text_.storage_type(dtype), ")", encode_float(dtype, constant.value.f), "u");
   set_value(constant.result, std::move(value));
@@ -402,9 +402,17 @@ std::string Body::let_text(const loop::Let& let, int width) {
   auto constant = [&](const char* value) { return cat("(", type, ")", value); };
   const std::string negate = vector ? "~" : "!";
 
-  if (const char* function = coarse_function_of(let.op);
-      function && text_.is_cuda() && coarse_[let.result.value] && text_.value_type(dtype) == "f32")
-    return call(function, function);
+  if (const Slack slack = slack_[let.result.value];
+      slack != Slack::kNone && text_.is_cuda() && text_.value_type(dtype) == "f32") {
+    if (let.op == ScalarOp::kDiv) {
+      if (const auto by = numbers_.find(let.args[1]); by != numbers_.end())
+        if (const auto factor = static_cast<float>(1 / by->second); std::isnormal(factor))
+          return finish(cat(a, " * ", hex(factor, true)));
+      return call("quotient", "quotient");
+    }
+    if (const char* function = coarse_function_of(let.op); function && slack == Slack::kCoarse)
+      return call(function, function);
+  }
   if (const char* function = function_of(let.op)) return call(function, function);
   switch (let.op) {
     case ScalarOp::kNeg: return floating ? finish(cat("-", a)) : wrapping(constant("0"), "-", a);

@@ -8,6 +8,7 @@
 #include "compiler/passes/fold_affine.h"
 #include "compiler/passes/quantized.h"
 #include "compiler/passes/requantize.h"
+#include "compiler/passes/sink_scales.h"
 
 namespace stridec::passes {
 namespace {
@@ -18,6 +19,7 @@ constexpr Pass<graph::Graph> kPasses[] = {
     {"requantize", "sums of scaled integers that are quantised again need one scale each, and no division",
      requantize},
     {"tables", "long chains of operators from one byte to another become tables of 256", make_byte_tables},
+    {"scales", "numbers that the inputs of a product are multiplied by go behind it", sink_scales},
     {"affine", "per-channel scales and shifts behind linear operators go into their weights", fold_affine},
 };
 

@@ -32,6 +32,15 @@ void lay_along(loop::Program& program, const kernels::Factor& factor, Expr var) 
   buffer.strides[at] = 1;
 }
 
+// Tiles of `large` rows are worth what they share where they do not compute many more rows than tiles of `small` do.
+bool fills(Expr rows, int64_t large, int64_t small) {
+  constexpr double kWorth = 1.1;
+  const auto count = sym::as_const(rows);
+  if (!count) return true;
+  const auto computed = [&](int64_t tile) { return static_cast<double>((*count + tile - 1) / tile * tile); };
+  return computed(large) <= kWorth * computed(small);
+}
+
 }  // namespace
 
 std::optional<FlashPlan> choose_flash(const loop::Program& program, const loop::Nest& nest,
@@ -42,7 +51,9 @@ std::optional<FlashPlan> choose_flash(const loop::Program& program, const loop::
   const bool few = typical(flash->chain.row.extent, loop::facts_of(program, nest)) <= 64;
   if (target.wgmma && !few) {
     FlashPlan plan{.wgmma = true, .rows = 128, .keys = 128};
-    if (flash->depth <= 64 && flash->width <= 64 && !flash->biased) plan.rows = 192;  // registers for no more
+    if (flash->depth <= 64 && flash->width <= 64 && !flash->biased &&
+        fills(flash->chain.row.extent, 192, 128))
+      plan.rows = 192;  // registers for no more
     if (flash->depth > 128 || flash->width > 128) plan.keys = 64;
     if (kernels::stages(plan, *flash) >= 2) return plan;
   }

@@ -73,6 +73,9 @@ class Fuser {
                         decisions_ ? bytes_between(flow, p, consumer) : 0};
       std::string reason;
       int at = -1;
+      if (phase == Phase::kEpilogues && stays(flow, p, consumer) && is_pointwise(nest_at(steps, consumer)) &&
+          is_cheap_again(program_, nest_at(steps, consumer)) && try_inline(program_, steps, flow, consumer, &reason))
+        return consumer;  // where the next step is now
       if (phase != Phase::kInline)
         at = try_merge(program_, steps, flow, p, consumer, &reason);
       else if (try_inline(program_, steps, flow, p, &reason))
@@ -87,6 +90,16 @@ class Fuser {
       record(std::move(decision));
     }
     return -1;
+  }
+
+  // What passes from the one to the other is in memory for somebody else as well: who needs what the second makes of it
+  // may as well do so while loading it.
+  bool stays(const Flow& flow, int producer, int consumer) const {
+    return std::all_of(
+        flow.effects[producer].writes.begin(), flow.effects[producer].writes.end(), [&](auto id) {
+          return !reads(flow.effects[consumer], id) || program_[id].storage != loop::Storage::kArena ||
+                 flow.total_readers[id.value] > 1;
+        });
   }
 
   sym::Expr bytes_between(const Flow& flow, int producer, int consumer) const {

@@ -64,14 +64,19 @@ bool loads_each_once(const Use& use) {
   });
 }
 
-// Loads as many elements as the nest has points: what an inlined copy loads again.
+// Loads of as many elements as the nest has points, each access once: what an inlined copy loads again.
 int full_loads(const Nest& nest) {
-  int count = 0;
+  std::vector<const Access*> found;
   loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
     const auto* load = std::get_if<Load>(&stmt.node);
-    count += load && runs_through(load->access, nest.dims);
+    if (!load || !runs_through(load->access, nest.dims)) return;
+    const Access& access = load->access;
+    const bool again = std::any_of(found.begin(), found.end(), [&](const Access* other) {
+      return other->buffer == access.buffer && other->index == access.index;
+    });
+    if (!again) found.push_back(&access);
   });
-  return count;
+  return static_cast<int>(found.size());
 }
 
 class Inliner {
@@ -196,12 +201,22 @@ bool stretches_weights(const Program& program, const Nest& producer, BufferId re
   return given > 0 && made && *made > kStretch * given;
 }
 
+bool has_binds(const Nest& nest) {
+  return std::any_of(nest.body.begin(), nest.body.end(),
+                     [](const Stmt& stmt) { return std::holds_alternative<loop::Bind>(stmt.node); });
+}
+
 bool refuse(std::string* reason, const char* why) {
   *reason = why;
   return false;
 }
 
 }  // namespace
+
+bool is_cheap_again(const Program& program, const Nest& nest) {
+  return scalar_cost(nest.body) <= (widens(program, nest) ? kCheapWidening : kCheap) &&
+         full_loads(nest) <= 1 && !has_binds(nest);
+}
 
 bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_at, std::string* reason,
                 bool copied) {
@@ -250,12 +265,9 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
     if (statement_count(consumer.body) + uses.size() * producer.body.size() > kMostStatements)
       return refuse(reason, "the nest would grow too long");
   }
-  const bool binds = std::any_of(producer.body.begin(), producer.body.end(), [](const Stmt& stmt) {
-    return std::holds_alternative<loop::Bind>(stmt.node);
-  });
-  if (copied && (loads > 1 || binds || cost > kCopied)) return refuse(reason, "a copy would cost more");
-  if (!copied && !stretched && (loads > 1 || !once) &&
-      (cost > (widens(program, producer) ? kCheapWidening : kCheap) || full_loads(producer) > 1 || binds))
+  if (copied && (loads > 1 || has_binds(producer) || cost > kCopied))
+    return refuse(reason, "a copy would cost more");
+  if (!copied && !stretched && (loads > 1 || !once) && !is_cheap_again(program, producer))
     return refuse(reason, "it would be computed more than once");
 
   std::vector<Nest> rewritten;

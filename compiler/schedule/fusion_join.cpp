@@ -273,6 +273,7 @@ int replace_steps(Program& program, loop::Steps& steps, Flow& flow, int kept, st
   for (int at : gone) count(flow.effects[at], -1);
   const Effects before = effects_of(merged);
   count(before, 1);
+  join_loops(merged);
   localise(program, merged, flow);
   loop::clean(program, merged);
   count(before, -1);

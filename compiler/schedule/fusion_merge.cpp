@@ -18,6 +18,8 @@ using sym::Expr;
 // With fewer rows than this, and rows longer than that, one nest a row would leave cores idle.
 constexpr int64_t kFewRows = 8;
 constexpr int64_t kLongRow = 1 << 16;
+// What so few points give to so many more each saves nothing: merged, it would only tie these together.
+constexpr int64_t kFewPoints = 1024, kManyMore = 256;
 
 Expr points(const std::vector<Dim>& dims) {
   Expr product = 1;
@@ -75,6 +77,8 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
     const auto length = program.facts.bounds(points(producer_rest.empty() ? consumer_rest : producer_rest));
     if (row_count.hi < kFewRows && length.lo > kLongRow)
       return refuse(reason, "too few rows to keep the cores busy");
+    if (!has_loops(producer) && row_count.hi < kFewPoints && length.lo >= kManyMore)
+      return refuse(reason, "there is little to save");
   }
   if (statement_count(producer.body) + statement_count(consumer.body) > kMostStatements)
     return refuse(reason, "the nest would grow too long");

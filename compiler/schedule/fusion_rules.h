@@ -26,6 +26,10 @@ bool try_inline(loop::Program& program, loop::Steps& steps, Flow& flow, int prod
 int try_merge(loop::Program& program, loop::Steps& steps, Flow& flow, int producer, int consumer,
               std::string* reason);
 
+// Within one nest: loops one after the other over the same ranges become one, where each round of the second sees nothing
+// but what its own round of the first has done.
+void join_loops(loop::Nest& nest);
+
 // Within one nest: stored values that are loaded again at the same index are forwarded, and arena buffers
 // that no other step uses become scalars or local rows.
 void localise(loop::Program& program, loop::Nest& nest, const Flow& flow);
@@ -45,6 +49,8 @@ bool runs_through(const loop::Access& access, const std::vector<loop::Dim>& dims
 // had better load what is narrow and compute it again.
 bool widens(const loop::Program& program, const loop::Nest& nest);
 int scalar_cost(const loop::Block& block);
+// Computing a point of the pointwise nest costs about what loading its result does.
+bool is_cheap_again(const loop::Program& program, const loop::Nest& nest);
 // "matmul+add+relu", cut where it gets long.
 std::string fused_name(const loop::Nest& producer, const loop::Nest& consumer);
 // Adds the model's nodes that a nest computes as well, each once.

@@ -32,7 +32,7 @@ class Narrowing {
       if (may_narrow(id)) narrow(id);
     }
     for (NestId id : touched_) loop::clean(program_, program_[id]);
-    for (NestId id : touched_) store_once(id);
+    for (NestId id : touched_) store_once(program_[id].body);
     // Roundings of what is rounded already are copies now: who reads the copy can read the original.
     for (const loop::Step& step : program_.steps)
       if (const auto* launch = std::get_if<loop::Launch>(&step.node);
@@ -142,14 +142,14 @@ class Narrowing {
     block = std::move(out);
   }
 
-  // Of two buffers that a statement after the other gives the same numbers at the same places, one does.
-  void store_once(NestId id) {
-    loop::Nest& nest = program_[id];
-    for (size_t i = 0; i < nest.body.size(); ++i) {
-      const auto* kept = std::get_if<loop::Store>(&nest.body[i].node);
+  // Of two buffers that a block gives the same numbers at the same places, one does.
+  void store_once(loop::Block& block) {
+    for (size_t i = 0; i < block.size(); ++i) {
+      if (auto* loop = std::get_if<loop::For>(&block[i].node)) store_once(loop->body);
+      const auto* kept = std::get_if<loop::Store>(&block[i].node);
       if (!kept) continue;
-      for (size_t j = nest.body.size(); j-- > i + 1;) {
-        const auto* other = std::get_if<loop::Store>(&nest.body[j].node);
+      for (size_t j = block.size(); j-- > i + 1;) {
+        const auto* other = std::get_if<loop::Store>(&block[j].node);
         if (!other || !are_equal(*kept, *other)) continue;
         const BufferId from = other->access.buffer, to = kept->access.buffer;
         for (NestId reader : uses_[from.value].readers)
@@ -159,7 +159,7 @@ class Narrowing {
           });
         uses_[to.value].readers.merge(uses_[from.value].readers);
         uses_[from.value] = {};
-        nest.body.erase(nest.body.begin() + static_cast<std::ptrdiff_t>(j));
+        block.erase(block.begin() + static_cast<std::ptrdiff_t>(j));
       }
     }
   }
