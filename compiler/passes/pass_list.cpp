@@ -6,6 +6,7 @@
 #include "compiler/passes/autocast.h"
 #include "compiler/passes/byte_tables.h"
 #include "compiler/passes/fold_affine.h"
+#include "compiler/passes/join_siblings.h"
 #include "compiler/passes/quantized.h"
 #include "compiler/passes/requantize.h"
 #include "compiler/passes/sink_scales.h"
@@ -21,6 +22,7 @@ constexpr Pass<graph::Graph> kPasses[] = {
     {"tables", "long chains of operators from one byte to another become tables of 256", make_byte_tables},
     {"scales", "numbers that the inputs of a product are multiplied by go behind it", sink_scales},
     {"affine", "per-channel scales and shifts behind linear operators go into their weights", fold_affine},
+    {"siblings", "products of one value with several constant matrices become one", join_siblings},
 };
 
 constexpr Pass<graph::Graph, DType> kPrecisionPasses[] = {

@@ -92,14 +92,14 @@ class Fuser {
     return -1;
   }
 
-  // What passes from the one to the other is in memory for somebody else as well: who needs what the second makes of it
-  // may as well do so while loading it.
+  // All that the consumer reads passes from the producer and is in memory for somebody else as well: who needs what the
+  // consumer makes of it may as well do so while loading it.
   bool stays(const Flow& flow, int producer, int consumer) const {
-    return std::all_of(
-        flow.effects[producer].writes.begin(), flow.effects[producer].writes.end(), [&](auto id) {
-          return !reads(flow.effects[consumer], id) || program_[id].storage != loop::Storage::kArena ||
-                 flow.total_readers[id.value] > 1;
-        });
+    const auto& read = flow.effects[consumer].reads;
+    return std::all_of(read.begin(), read.end(), [&](auto id) {
+      return writes(flow.effects[producer], id) &&
+             (program_[id].storage != loop::Storage::kArena || flow.total_readers[id.value] > 1);
+    });
   }
 
   sym::Expr bytes_between(const Flow& flow, int producer, int consumer) const {
