@@ -100,6 +100,8 @@ class Body {
   // Element offset of an access from its buffer's pointer, lane 0's where it depends on the lanes.
   std::string offset(const loop::Access& access);
   sym::Expr offset_expr(const loop::Access& access) const;
+  // The mask of an access, of the first lane; "" where it always holds.
+  std::string condition(const loop::Access& access) { return mask_of(access).condition; }
   const sym::Facts& facts() const { return facts_; }
 
   // ---- words of statements, for templates ----

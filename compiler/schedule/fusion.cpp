@@ -22,16 +22,17 @@ int links(const Flow& flow, int producer, int consumer) {
 }
 
 // In this order: what follows a contraction belongs into its epilogue, where it costs nothing; then pointwise
-// work moves to where it is used, which leaves fewer and simpler nests to merge.
-enum class Phase { kEpilogues, kInline, kMerge };
+// work moves to where it is used, the pieces of what was taken apart by then as well, which leaves fewer and simpler
+// nests to merge.
+enum class Phase { kEpilogues, kInline, kInlinePieces, kMerge };
 
 class Fuser {
  public:
   Fuser(Program& program, std::vector<Decision>* decisions) : program_(program), decisions_(decisions) {}
 
-  void block(Steps& steps) {
+  void block(Steps& steps, std::initializer_list<Phase> phases) {
     Flow flow = make_flow(program_, steps);
-    for (Phase phase : {Phase::kEpilogues, Phase::kInline, Phase::kMerge})
+    for (Phase phase : phases)
       for (int at = 0; at < static_cast<int>(steps.size());) {
         const int next = absorb_blamed(steps, flow, at, phase);
         at = next < 0 ? at + 1 : next;
@@ -68,15 +69,15 @@ class Fuser {
       if (met == 0) continue;
       if (!std::holds_alternative<Launch>(steps[p].node)) continue;
       if (phase == Phase::kEpilogues && !is_contraction(nest_at(steps, p))) continue;
+      const bool inlines = phase == Phase::kInline || phase == Phase::kInlinePieces;
       Decision decision{nest_at(steps, p).name, nest_at(steps, consumer).name, true,
-                        phase == Phase::kInline ? "inlined" : "merged",
-                        decisions_ ? bytes_between(flow, p, consumer) : 0};
+                        inlines ? "inlined" : "merged", decisions_ ? bytes_between(flow, p, consumer) : 0};
       std::string reason;
       int at = -1;
       if (phase == Phase::kEpilogues && stays(flow, p, consumer) && is_pointwise(nest_at(steps, consumer)) &&
           is_cheap_again(program_, nest_at(steps, consumer)) && try_inline(program_, steps, flow, consumer, &reason))
         return consumer;  // where the next step is now
-      if (phase != Phase::kInline)
+      if (!inlines)
         at = try_merge(program_, steps, flow, p, consumer, &reason);
       else if (try_inline(program_, steps, flow, p, &reason))
         at = consumer - 1;
@@ -84,9 +85,9 @@ class Fuser {
         record(std::move(decision));
         return at;
       }
-      if (phase == Phase::kEpilogues) continue;
+      if (phase == Phase::kEpilogues || phase == Phase::kInlinePieces) continue;
       decision.fused = false;
-      decision.reason = (phase == Phase::kInline ? "not inlined: " : "not merged: ") + reason;
+      decision.reason = (inlines ? "not inlined: " : "not merged: ") + reason;
       record(std::move(decision));
     }
     return -1;
@@ -130,7 +131,13 @@ void fuse(Program& program, std::vector<Decision>* decisions) {
                     [](const loop::Dim& d) { return d.extent.is_const(1); }))
       loop::simplify(program, nest);
   Fuser fuser(program, decisions);
-  loop::for_each_block(program.steps, [&](Steps& steps) { fuser.block(steps); });
+  loop::for_each_block(program.steps, [&](Steps& steps) {
+    fuser.block(steps, {Phase::kEpilogues, Phase::kInline});
+  });
+  take_apart(program);
+  loop::for_each_block(program.steps, [&](Steps& steps) {
+    fuser.block(steps, {Phase::kInlinePieces, Phase::kMerge});
+  });
   loop::compact(program);
 }
 

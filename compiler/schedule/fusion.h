@@ -11,6 +11,10 @@
 //   neighbours become one nest a row; a pointwise consumer of a contraction becomes its epilogue; nests that
 //   share a domain become one nest with several outputs.
 //
+// take apart                        c = concat(-x[2:], x[:2])      ->  y[k] = f(k < 3 ? -x[k + 2] : x[k - 3])
+//   Pieces that are no more than moved or cheap to compute, of what is needed in memory anyway, are chosen between
+//   where they are read, and inlined.
+//
 // What one nest alone still writes and reads afterwards becomes a scalar, or a row kept local to the point
 // (localise).
 //

@@ -37,6 +37,9 @@ void localise(loop::Program& program, loop::Nest& nest, const Flow& flow);
 // A local row whose last use is to compute, element by element, another of its kind gives it its memory.
 void share_rows(const loop::Program& program, loop::Nest& nest);
 
+// Concatenations of few pieces that cost nothing to compute again become a choice between the pieces for who reads them.
+void take_apart(loop::Program& program);
+
 // -- what the rules ask of a nest
 
 // No loops inside, one plain store.

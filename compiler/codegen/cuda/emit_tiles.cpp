@@ -109,6 +109,8 @@ struct TileEmitter {
     if (shifted) return points.has_value();
     if (!vectors) return true;
     if (!rows || !points || rows->vectors.size() != turned.size() || wide % rows->width) return false;
+    for (const loop::Stmt& stmt : turned)
+      if (!loop::access_of(stmt)->mask.is_const(1)) return false;
     for (const loop::Stmt& stmt : nest.body)
       if (std::holds_alternative<loop::Store>(stmt.node) &&
           !std::count(points->vectors.begin(), points->vectors.end(), &stmt))

@@ -34,6 +34,24 @@ bool divides(Expr e, int64_t n, const sym::Facts& facts, std::vector<Expr>& cond
   return true;
 }
 
+// Whether the mask says the same of all n elements from a multiple of n on: what bounds the index is a multiple of n as
+// well.
+bool is_uniform(Expr mask, Expr var, int n, const sym::Facts& facts) {
+  for (const Expr& part : loop::conjuncts(mask)) {
+    if (!sym::depends_on(part, var)) continue;
+    if (part.op() != sym::Op::kLe && part.op() != sym::Op::kLt) return false;
+    const auto distance = sym::linear_in(part.args()[1] - part.args()[0], var);
+    if (!distance || sym::depends_on(distance->rest, var)) return false;
+    // 0 <= var + rest: from -rest on; 0 <= rest - var: up to rest.
+    const Expr rest = part.op() == sym::Op::kLe ? distance->rest : distance->rest - 1;
+    const bool from = distance->coefficient.is_const(1);
+    if (!from && !distance->coefficient.is_const(-1)) return false;
+    const Expr bound = sym::simplify(from ? rest : rest + 1, facts);
+    if (!bound.is_const(0) && facts.known_divisor(bound) % n != 0) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::optional<Strip> plan_strip(const loop::Program& program, const loop::Nest& nest,
@@ -61,7 +79,7 @@ std::optional<Strip> plan_strip(const loop::Program& program, const loop::Nest& 
     if (!access) continue;
     const loop::Buffer& buffer = program[access->buffer];
     const auto* store = std::get_if<loop::Store>(&stmt.node);
-    if (!access->mask.is_const(1) || (store && store->update) || buffer.storage == loop::Storage::kLocal ||
+    if ((store && (store->update || !access->mask.is_const(1))) || buffer.storage == loop::Storage::kLocal ||
         both(access->buffer) || from_data(*access))
       continue;
     const auto stride = loop::stride_of(program, *access, var, facts);
@@ -74,6 +92,7 @@ std::optional<Strip> plan_strip(const loop::Program& program, const loop::Nest& 
   if (!divides(extent, strip.width, facts, strip.conditions)) return std::nullopt;
   std::erase_if(strip.vectors, [&](const loop::Stmt* stmt) {
     const loop::Access& access = *loop::access_of(*stmt);
+    if (!is_uniform(access.mask, var, strip.width, facts)) return true;
     const Expr start = sym::simplify(sym::substitute(loop::offset_of(program, access), var, 0), facts);
     std::vector<Expr> conditions;
     if (!divides(start, strip.width, facts, conditions)) return true;
@@ -108,8 +127,18 @@ void print_strip(KernelText& text, Body& body, const loop::Program& program, con
       names.back() = vector;
       continue;
     }
-    text.line(cat("const Vec<", storage, ", ", strip.width, "> ", names.back(), " = sd_load<", strip.width,
-                  ">(", text.pointer(access.buffer), " + ", body.offset(access), ");"));
+    const std::string type = cat("Vec<", storage, ", ", strip.width, ">");
+    const std::string loaded =
+        cat("sd_load<", strip.width, ">(", text.pointer(access.buffer), " + ", body.offset(access), ")");
+    const std::string condition = body.condition(access);
+    if (condition.empty()) {
+      text.line(cat("const ", type, " ", names.back(), " = ", loaded, ";"));
+      continue;
+    }
+    const std::string fill = body.stored_fill(std::get<loop::Load>(stmt->node));
+    text.line(cat(type, " ", names.back(), ";"));
+    text.line(cat("if (", condition, ") ", names.back(), " = ", loaded, ";"));
+    text.line(cat("else for (int e = 0; e < ", strip.width, "; ++e) ", names.back(), ".e[e] = ", fill, ";"));
   }
   const std::string u = "u";
   text.line("#pragma unroll");

@@ -1,4 +1,5 @@
-// Statements for several neighbouring values of one index at once: unit-stride loads and stores go by vectors of up to
+// Statements for several neighbouring values of one index at once: unit-stride loads (masked alike for all of them) and
+// stores go by vectors of up to
 // 16 bytes, what lies between them element by element in registers.
 #pragma once
 

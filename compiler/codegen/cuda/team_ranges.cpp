@@ -75,9 +75,11 @@ std::string TeamEmitter::place_of(const Range& range, const loop::Access& access
 
 bool TeamEmitter::can_keep(const Range& range, const loop::Stmt& stmt) const {
   const auto* load = std::get_if<loop::Load>(&stmt.node);
-  if (!load || program[load->access.buffer].storage == loop::Storage::kLocal) return false;
+  if (!load || program[load->access.buffer].storage == loop::Storage::kLocal ||
+      !load->access.mask.is_const(1))
+    return false;
   if (range.strip) return std::count(range.strip->vectors.begin(), range.strip->vectors.end(), &stmt) > 0;
-  if (width > 1 || !load->access.mask.is_const(1)) return false;
+  if (width > 1) return false;
   const loop::Effects effects = loop::effects_of(nest);
   if (std::count(effects.writes.begin(), effects.writes.end(), load->access.buffer)) return false;
   for (const sym::Expr& index : load->access.index)

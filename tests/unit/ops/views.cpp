@@ -39,9 +39,12 @@ TEST_CASE("views of views compose") {
                return Ids{ops::slice(b, v, 1, 1, 2), v};
              },
          .expected = {compute(DType::kF32, {2, 2, 15},
-                              [&](const At& i) { return at(x, {i[0], i[2] / 5, i[1] + 1, i[2] % 5}); }),
-                      compute(DType::kF32, {2, 4, 15},
-                              [&](const At& i) { return at(x, {i[0], i[2] / 5, i[1], i[2] % 5}); })}});
+                              [&](const At& i) {
+                                return at(x, {i[0], i[2] / 5, i[1] + 1, i[2] % 5});
+                              }),
+                      compute(DType::kF32, {2, 4, 15}, [&](const At& i) {
+                        return at(x, {i[0], i[2] / 5, i[1], i[2] % 5});
+                      })}});
 }
 
 TEST_CASE("slices step, reverse and clamp") {
@@ -64,8 +67,9 @@ TEST_CASE("slices step, reverse and clamp") {
                [row](Builder& b, const Ids& in) {
                  return Ids{ops::slice_clamped(b, in[0], 0, row.start, row.end, row.step)};
                },
-           .expected = {compute(DType::kI64, {int64_t(row.rows.size()), 3},
-                                [&](const At& i) { return at(x, {row.rows[size_t(i[0])], i[1]}); })}});
+           .expected = {compute(DType::kI64, {int64_t(row.rows.size()), 3}, [&](const At& i) {
+             return at(x, {row.rows[size_t(i[0])], i[1]});
+           })}});
 }
 
 TEST_CASE("expand and concat") {
@@ -73,15 +77,56 @@ TEST_CASE("expand and concat") {
                    empty = sample(DType::kF32, {3, 0});
   check({.name = "expand",
          .inputs = {x},
-         .build = [](Builder& b, const Ids& in) { return Ids{ops::expand(b, in[0], {2, 3, 4})}; },
+         .build =
+             [](Builder& b, const Ids& in) {
+               return Ids{ops::expand(b, in[0], {2, 3, 4})};
+             },
          .expected = {compute(DType::kF32, {2, 3, 4}, [&](const At& i) { return at_broadcast(x, i); })}});
   check({.name = "concat",
          .inputs = {x, empty, y, x},
-         .build = [](Builder& b,
-                     const Ids& in) { return Ids{ops::concat(b, {in[0], in[1], in[2], in[3]}, -1)}; },
+         .build =
+             [](Builder& b, const Ids& in) {
+               return Ids{ops::concat(b, {in[0], in[1], in[2], in[3]}, -1)};
+             },
          .expected = {compute(DType::kF32, {3, 4}, [&](const At& i) {
            return i[1] == 0 || i[1] == 3 ? at(x, {i[0], 0}) : at(y, {i[0], i[1] - 1});
          })}});
+}
+
+TEST_CASE("pieces that change places") {
+  // What rotary embeddings and rolled images are made of: -x[cut:] before x[:cut], added to what lies there.
+  for (DType dtype : {DType::kF32, DType::kF16})
+    for (const auto& [dim, width, cut] : std::vector<std::tuple<int64_t, int64_t, int64_t>>{
+             {2, 64, 32}, {2, 32, 8}, {2, 24, 20}, {2, 7, 3}, {2, 1, 0}, {1, 9, 3}, {1, 2, 2}}) {
+      std::vector<int64_t> shape = {3, 5, 16};
+      shape[static_cast<size_t>(dim)] = width;
+      const HostTensor x = sample(dtype, shape);
+      const auto along = static_cast<size_t>(dim);
+      const auto moved = [&, width = width, cut = cut](At i) {
+        const bool first = i[along] < width - cut;
+        i[along] += first ? cut : cut - width;
+        return first ? -at(x, i) : at(x, i);
+      };
+      check({.name = cat("pieces of ", width, " along ", dim),
+             .inputs = {x},
+             .build =
+                 [dim = dim, width = width, cut = cut](Builder& b, const Ids& in) {
+                   const ValueId turned =
+                       ops::concat(b,
+                                   {ops::neg(b, ops::slice(b, in[0], dim, cut, width - cut)),
+                                    ops::slice(b, in[0], dim, 0, cut)},
+                                   dim);
+                   const ValueId sum = ops::add(b, in[0], ops::mul(b, turned, 0.5));
+                   return Ids{sum, ops::reduce_max(b, sum, {2})};
+                 },
+             .expected = {compute(dtype, shape, [&](const At& i) { return at(x, i) + 0.5 * moved(i); }),
+                          compute(dtype, {shape[0], shape[1]}, [&](const At& i) {
+                            double most = -1e30;
+                            for (int64_t k = 0; k < shape[2]; ++k)
+                              most = std::max(most, at(x, {i[0], i[1], k}) + 0.5 * moved({i[0], i[1], k}));
+                            return most;
+                          })}});
+    }
 }
 
 TEST_CASE("pads of every mode, cropping too") {

@@ -171,6 +171,56 @@ TEST_CASE("branches of a concat write their slices in place") {
   CHECK(arena_buffers_in_use(after) == 1);
 }
 
+TEST_CASE("pieces of what is in memory anyway are chosen between where they are read") {
+  for (const auto& [size, cut] : std::vector<std::pair<int64_t, int64_t>>{{8, 4}, {7, 2}, {3, 2}}) {
+    Pieces p("turned");
+    const View x = p.input("x", {p.n, size});
+    const View a = p.map("neg", {slice(x, 1, cut, size - cut, 1)}, [](auto v) { return -v[0]; });
+    const View turned = p.concat({a, slice(x, 1, 0, cut, 1)});
+    p.output("y", p.map("sum", {x, turned}, [](auto v) { return v[0] + v[1]; }));
+    const Program after = fused(p.program, {{p.n, 5}});
+    CHECK(launches(after) == 1);
+    CHECK(arena_buffers_in_use(after) == 0);
+  }
+}
+
+TEST_CASE("what costs nothing to compute again is no second result of a contraction") {
+  Pieces p("square");
+  const View x = p.input("x", {p.n, 5}), w = p.input("w", {5, 6});
+  const View product = p.matmul(x, w);
+  const View square = p.map("square", {product}, [](auto v) { return v[0] * v[0]; });
+  const View sum = p.reduce_last(square, Combine::kSum);
+  p.output("y", p.map("scale", {product, sum}, [](auto v) { return v[0] * v[1]; }));
+  const Program after = fused(p.program, {{p.n, 4}});
+  CHECK(launches(after) == 2);
+  CHECK(arena_buffers_in_use(after) == 1);
+}
+
+TEST_CASE("one loop makes of a row all that is made of it") {
+  Pieces p("two_results");
+  const View soft = p.softmax(p.input("x", {p.n, 7}));
+  p.output("soft", soft);
+  p.output("double", p.map("double", {soft}, [](auto v) { return v[0] + v[0]; }));
+  const Program after = fused(p.program, {{p.n, 4}});
+  CHECK(launches(after) == 1);
+  int loops = 0;
+  for_each_step(after.steps, [&](const Step& step) {
+    for (const Stmt& stmt : after[std::get<Launch>(step.node).nest].body)
+      loops += std::holds_alternative<For>(stmt.node);
+  });
+  CHECK(loops == 2);  // the exponentials, and both results
+}
+
+TEST_CASE("few values that many points read each stay a nest of their own") {
+  Pieces p("table");
+  const View few = p.map("exp", {p.input("x", {8})}, [](auto v) { return unary(ScalarOp::kExp, v[0]); });
+  const View table = p.input("y", {8, 300});
+  const View spread = reshape(few, {8, 1}, p.program.facts);
+  p.output("a", p.map("add", {table, spread}, [](auto v) { return v[0] + v[1]; }));
+  p.output("b", p.map("mul", {table, spread}, [](auto v) { return v[0] * v[1]; }));
+  CHECK(launches(fused(p.program, {})) == 3);
+}
+
 TEST_CASE("a gather is inlined into the one nest that reads it") {
   Pieces p("gather");
   const View table = p.input("table", {9, 4}), ids = p.input("ids", {p.n}, DType::kI64);
