@@ -75,7 +75,8 @@ class Fuser {
       std::string reason;
       int at = -1;
       if (phase == Phase::kEpilogues && stays(flow, p, consumer) && is_pointwise(nest_at(steps, consumer)) &&
-          is_cheap_again(program_, nest_at(steps, consumer)) && try_inline(program_, steps, flow, consumer, &reason))
+          is_cheap_again(program_, nest_at(steps, consumer)) &&
+          try_inline(program_, steps, flow, consumer, &reason))
         return consumer;  // where the next step is now
       if (!inlines)
         at = try_merge(program_, steps, flow, p, consumer, &reason);

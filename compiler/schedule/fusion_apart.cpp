@@ -84,7 +84,7 @@ class Parter {
       return false;
     const auto moves = [&](NestId writer) {
       const Nest& nest = program_[writer];
-      return is_pointwise(nest) && is_cheap_again(nest) && !could_write_in_place(nest);
+      return is_pointwise(nest) && is_cheap_again(program_, nest) && !could_write_in_place(nest);
     };
     const auto chooses = [&](NestId reader) {
       return std::find(uses.writers.begin(), uses.writers.end(), reader) == uses.writers.end() &&
