@@ -278,7 +278,16 @@ void Body::print_reduce(const loop::Reduce& reduce) {
     for (int u = 0; u < half; ++u)
       print_combine(reduce.combine, chain_names(u), chain_names(u + half), dtypes, width);
   std::vector<std::string> now = chain_names(0);
+  // LLVM 19 makes a vpdpbusd of a sum of 16 products of bytes and drops three of the four words that it leaves: what it
+  // does not see through, it adds up as written.
+  bool opaque = text_.is_cuda() || !text_.target().vnni || reduce.combine != loop::Combine::kSum;
   for (int w = width / 2; w >= 1; w /= 2) {
+    const int bytes_here = 2 * w * byte_size(DType::kI32);
+    for (size_t p = 0; !opaque && p < parts && dtypes[p] == DType::kI32; ++p)
+      if (bytes_here <= text_.target().vector_bytes && bytes_here >= 16) {
+        text_.line(cat("__asm__(\"\" : \"+v\"(", now[p], "));"));
+        opaque = true;
+      }
     std::vector<std::string> low, high;
     for (size_t p = 0; p < parts; ++p) {
       const std::string type = text_.value_type(dtypes[p], w);

@@ -132,7 +132,7 @@ OURS = {  # flags of compile
     "stridec-fp16": ["--precision", "fp16"],
 }
 # What counts as equal where factors are rounded to 8 and 11 bits, through all layers of a network.
-NARROW = {"stridec-bf16": 0.1, "stridec-fp16": 0.02}
+NARROW = {"stridec-bf16": 0.02, "stridec-fp16": 0.0025}
 PEERS = {"onnxruntime": onnxruntime_engine, "openvino": openvino_engine}
 LIMITS = {"fixed": stridec_engine, "peak": peak_engine}
 ENGINES = {**{engine: stridec_engine for engine in OURS}, **PEERS, **LIMITS}

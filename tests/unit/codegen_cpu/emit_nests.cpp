@@ -423,3 +423,20 @@ TEST_CASE("clamped, turning and repeating offsets: neighbours as one load, other
     }
   }
 }
+
+TEST_CASE("sums of products of bytes, whatever instruction the compiler finds for them") {
+  for (const int64_t k : {4, 8, 15, 16, 17, 32, 48, 64, 100}) {
+    CAPTURE(k);
+    ProgramBuilder b;
+    const View x = b.input("x", DType::kU8, {5, k}), w = b.input("w", DType::kI8, {k});
+    const View y = b.output("y", DType::kI32, {5});
+    NestBuilder nb = b.nest("dot");
+    const Expr i = nb.dim(5);
+    nb.store(y, {i}, nb.reduce(Combine::kSum, {k}, [&](const auto& at) {
+      return nb.cast(nb.load(x, {i, at[0]}), DType::kI32) * nb.cast(nb.load(w, {at[0]}), DType::kI32);
+    }));
+    nb.finish();
+    check(b.program,
+          {random_tensor(DType::kU8, {5, k}, 1, 0, 256), random_tensor(DType::kI8, {k}, 2, -128, 128)}, 0);
+  }
+}
