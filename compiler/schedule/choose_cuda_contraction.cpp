@@ -74,6 +74,24 @@ void contiguous_last(Dims& dims, const loop::Program& program,
                 dims.begin() + static_cast<std::ptrdiff_t>(best) + 1, dims.end());
 }
 
+// The dims of a factor's lines in the order in which they lie in memory, the outermost first: lines are one step apart
+// then, where they can be. Left alone where their order is not known.
+void as_in_memory(Dims& dims, const loop::Program& program, const std::vector<const loop::Access*>& accesses,
+                  const sym::Facts& facts) {
+  if (accesses.size() != 1) return;
+  const Expr offset = kernels::offset_of(program, *accesses[0], facts);
+  std::vector<std::pair<Expr, loop::Dim>> steps;
+  for (const loop::Dim& dim : dims) {
+    const auto linear = sym::linear_in(offset, dim.var);
+    if (!linear || sym::has_index(linear->coefficient)) return;
+    steps.emplace_back(linear->coefficient, dim);
+  }
+  for (size_t i = 1; i < steps.size(); ++i)
+    for (size_t d = i; d > 0 && facts.holds(sym::gt(steps[d].first, steps[d - 1].first)); --d)
+      std::swap(steps[d], steps[d - 1]);
+  for (size_t d = 0; d < dims.size(); ++d) dims[d] = steps[d].second;
+}
+
 std::vector<const loop::Access*> loads_of(const Factor& factor) {
   std::vector<const loop::Access*> out;
   for (const loop::Stmt* stmt : factor.slice)
@@ -191,6 +209,7 @@ Candidates candidates(const loop::Program& program, const loop::Nest& nest, cons
   if (loads.empty()) loads = weights;
   contiguous_last(sides[wide], program, stores, facts);
   contiguous_last(sides[1 - wide], program, loads_of(contraction->factors[1 - wide]), facts);
+  as_in_memory(sides[1 - wide], program, loads_of(contraction->factors[1 - wide]), facts);
   contiguous_last(depth, program, loads, facts);
 
   double element = kSumElement;

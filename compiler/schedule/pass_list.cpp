@@ -7,6 +7,7 @@
 #include "compiler/schedule/choose_gpu.h"
 #include "compiler/schedule/constants.h"
 #include "compiler/schedule/delinearize.h"
+#include "compiler/schedule/lay_rows.h"
 #include "compiler/schedule/layout.h"
 #include "compiler/schedule/memory_plan.h"
 #include "compiler/schedule/narrow_storage.h"
@@ -59,6 +60,8 @@ constexpr Pass<Program, const GpuTarget&, DType> kGpuPasses[] = {
      [](Program& program, const GpuTarget& target, DType) { chain_gpu(program, target); }},
     {"gpu storage", "what kernels pass on is stored in the type that products take (--precision)",
      [](Program& program, const GpuTarget&, DType factors) { narrow_storage(program, factors); }},
+    {"gpu rows", "what products read lies in memory as the matrices that they take it for",
+     [](Program& program, const GpuTarget&, DType) { lay_rows(program); }},
     {"gpu windows", "convolutions of few channels read copies in which a window's rows are runs of memory",
      [](Program& program, const GpuTarget&, DType) { run_windows(program); }},
     {"gpu schedules", "templates, teams of threads and vectors for each nest",

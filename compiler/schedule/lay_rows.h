@@ -1,0 +1,15 @@
+// Scratch that a product reads lies in memory as the matrix that the product takes it for.
+#pragma once
+
+#include "compiler/loop/program.h"
+
+namespace stridec::schedule {
+
+//   o[b, h, s, j] read as the matrix of rows (b, s) and depth (h, j)   ->   in memory in the order b, s, h, j
+//
+// Copy engines move boxes of matrices: rows that are one step apart, and depth in one piece. Applies to arena buffers that
+// one product reads and nobody else, row-major so far and contiguous along the depth's last dim, which stays so. Strides
+// change, indices do not.
+void lay_rows(loop::Program& program);
+
+}  // namespace stridec::schedule
