@@ -5,7 +5,7 @@
 //
 // Source of the method: P. N. Swarztrauber, Vectorizing the FFTs (1982), in the form of M. Reinecke's pocketfft, which
 // NumPy runs. Its factors, in its order, and its additions, in their order, are kept here, and no product is fused into
-// a sum, so that results agree with NumPy's to the bit where the waves do (a GPU fuses them all the same).
+// a sum, so that results agree with NumPy's to the bit where the waves do.
 
 namespace stridec::fourier {
 

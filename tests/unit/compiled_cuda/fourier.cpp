@@ -1,1 +1,0 @@
-#include "tests/unit/ops/fourier.cpp"  // the same cases, compiled
