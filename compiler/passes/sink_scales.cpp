@@ -1,10 +1,10 @@
 #include "compiler/passes/sink_scales.h"
 
 #include <cmath>
-#include <cstring>
 #include <optional>
 #include <vector>
 
+#include "compiler/base/number.h"
 #include "compiler/base/numeric.h"
 #include "compiler/ops/helpers.h"
 #include "compiler/passes/edit.h"
@@ -28,9 +28,7 @@ bool is_view(OpKind kind) {
 std::optional<double> number_of(const graph::Value& value) {
   const auto size = static_cast<size_t>(byte_size(value.type.dtype));
   if (!value.data || value.data->size != size || !is_float(value.type.dtype)) return std::nullopt;
-  uint64_t bits = 0;
-  std::memcpy(&bits, value.data->bytes, size);
-  return decode_float(value.type.dtype, bits);
+  return read_float(value.type.dtype, value.data->bytes);
 }
 
 // `value` == `of` * `factor`.
