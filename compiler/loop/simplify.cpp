@@ -1,5 +1,6 @@
 // Simplification of extents, indices and masks under the facts of the loops around them.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "compiler/base/check.h"
@@ -30,7 +31,15 @@ class Simplifier {
 
   void block(Block& stmts, sym::Facts facts) {
     Block out;
+    sym::Substitution known;  // variables bound to what is known to be inside
     for (Stmt& s : stmts) {
+      if (!known.empty()) substitute(s, known);
+      if (const auto* index = std::get_if<IndexValue>(&s.node)) indices_[index->result.value] = index->expr;
+      if (const auto* bind = std::get_if<Bind>(&s.node))
+        if (const auto inside = known_index(*bind, facts)) {
+          known[bind->var] = *inside;
+          continue;
+        }
       if (Access* a = access_of(s)) {
         a->mask = sym::simplify(a->mask, facts);
         // Indices matter where the mask holds.
@@ -60,6 +69,22 @@ class Simplifier {
   Replacements replaced;
 
  private:
+  // What a variable is bound to, where it is an index that no check can fail for.
+  std::optional<Expr> known_index(const Bind& bind, const sym::Facts& facts) const {
+    const auto index = indices_.find(bind.value.value);
+    if (index == indices_.end() || nest_.values[bind.value.value].dtype != DType::kI64) return std::nullopt;
+    const Expr at = index->second;
+    if (!facts.holds(sym::ge(at, 0)) || !facts.holds(sym::lt(at, bind.extent))) return std::nullopt;
+    return at;
+  }
+
+  static void substitute(Stmt& stmt, const sym::Substitution& replacements) {
+    Block one;
+    one.push_back(std::move(stmt));
+    loop::substitute(one, replacements);
+    stmt = std::move(one.front());
+  }
+
   // Extents, each under the facts of the dims before it; dims that have one value go.
   bool loop(Stmt& s, sym::Facts facts) {
     auto extents = [&](std::vector<Dim>& dims, Block& body) {
@@ -75,7 +100,7 @@ class Simplifier {
         kept.push_back(d);
       }
       dims = std::move(kept);
-      substitute(body, fixed);
+      loop::substitute(body, fixed);
     };
     if (auto* f = std::get_if<For>(&s.node)) return extents(f->dims, f->body), true;
     if (auto* r = std::get_if<Reduce>(&s.node)) return extents(r->dims, r->body), true;
@@ -111,6 +136,7 @@ class Simplifier {
   }
 
   Nest& nest_;
+  std::unordered_map<int32_t, Expr> indices_;  // index values by id
 };
 
 }  // namespace

@@ -63,6 +63,14 @@ struct Candidate {
   bool constant = true;
 };
 
+// Without what is private to its points.
+Effects shared_effects(const Program& program, const Nest& nest) {
+  Effects effects = effects_of(nest);
+  for (auto* list : {&effects.reads, &effects.writes})
+    std::erase_if(*list, [&](BufferId id) { return program[id].storage == Storage::kLocal; });
+  return effects;
+}
+
 // Every writer of the buffer is still a candidate.
 bool is_constant(const Program& program, BufferId id, const std::vector<int>& writers,
                  const std::vector<Candidate>& candidates) {
@@ -116,7 +124,7 @@ void hoist_constants(Program& program) {
   for (size_t i = 0; i < program.steps.size(); ++i) {
     const auto* launch = std::get_if<loop::Launch>(&program.steps[i].node);
     if (launch && is_static(program[launch->nest]) && iterations(program[launch->nest]) <= kMostIterations)
-      candidates.push_back({i, effects_of(program[launch->nest])});
+      candidates.push_back({i, shared_effects(program, program[launch->nest])});
   }
   const std::vector<std::set<BufferId>> from = sources(program, candidates);
   for (bool changed = true; changed;) {

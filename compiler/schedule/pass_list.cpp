@@ -5,8 +5,8 @@
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/choose_flash.h"
 #include "compiler/schedule/choose_gpu.h"
-#include "compiler/schedule/constants.h"
 #include "compiler/schedule/delinearize.h"
+#include "compiler/schedule/invariants.h"
 #include "compiler/schedule/lay_rows.h"
 #include "compiler/schedule/layout.h"
 #include "compiler/schedule/memory_plan.h"
@@ -27,8 +27,10 @@ using Decisions = std::vector<Decision>;
 // nests that wish for one are the final ones.
 constexpr Pass<Program, Decisions*> kLoopPasses[] = {
     {"constants", "what depends on weights alone is computed at compile time",
-     [](Program& program, Decisions*) { hoist_constants(program); }},
+     [](Program& program, Decisions*) { fold_constants(program); }},
     {"fusion", "nests that share elements or dims become one", fuse},
+    {"late folding", "the same again, for what fusion has brought together",
+     [](Program& program, Decisions*) { fold_constants(program); }},
     {"dims", "loops over flattened tensors run over their dims",
      [](Program& program, Decisions*) { delinearize(program); }},
     {"phases", "nests that divide by constant strides become one for each remainder", split_phases},

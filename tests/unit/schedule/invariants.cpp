@@ -1,0 +1,134 @@
+#include "compiler/schedule/invariants.h"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+
+#include "compiler/loop/build.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/verify.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/fusion.h"
+#include "compiler/schedule/memory_plan.h"
+#include "tests/unit/schedule/programs.h"
+
+using namespace stridec;
+using namespace stridec::loop;
+using namespace stridec::schedule;
+using namespace stridec::testing;
+using sym::Expr;
+
+namespace {
+
+View numbers(Pieces& p, const std::string& name, const std::vector<Expr>& shape,
+             std::vector<int64_t> values) {
+  Buffer buffer{.name = name, .dtype = DType::kI64, .shape = shape, .storage = Storage::kWeight};
+  auto bytes = std::make_shared<std::vector<uint8_t>>(values.size() * 8);
+  std::memcpy(bytes->data(), values.data(), bytes->size());
+  buffer.weight = {bytes, bytes->data(), bytes->size()};
+  return whole(p.program, add_buffer(p.program, std::move(buffer)));
+}
+
+Program rewritten(const Program& before, const Bindings& sizes) {
+  Program after = before;
+  fold_constants(after);
+  fuse(after);
+  fold_constants(after);
+  verify(after);
+  plan_memory(after);
+  CHECK(same_results(before, after, sizes));
+  return after;
+}
+
+int count(const Program& program, const std::function<bool(const Stmt&)>& wanted) {
+  int found = 0;
+  for_each_step(program.steps, [&](const Step& step) {
+    if (const auto* launch = std::get_if<Launch>(&step.node))
+      for_each_stmt(program[launch->nest].body, [&](const Stmt& stmt) { found += wanted(stmt); });
+  });
+  return found;
+}
+int integer_loads(const Program& program) {
+  return count(program, [&](const Stmt& stmt) {
+    const auto* load = std::get_if<Load>(&stmt.node);
+    return load && program[load->access.buffer].dtype == DType::kI64;
+  });
+}
+int binds(const Program& program) {
+  return count(program, [](const Stmt& stmt) { return std::holds_alternative<Bind>(stmt.node); });
+}
+
+// Positions as exporters spread them over a batch, counted up along the row: running sums of `steps`.
+View spread(Pieces& p, const View& steps, int64_t size) {
+  const View spread = p.temporary("spread", {p.n, size}, DType::kI64);
+  NestBuilder nest(p.program, "cumsum");
+  const auto at = nest.dims({p.n});
+  nest.scan(size, false, {nest.constant(DType::kI64, 0)}, [&](Expr i, const std::vector<Value>& sum) {
+    const Value next = sum[0] + nest.load(steps, {i});
+    nest.store(spread, {at[0], i}, next);
+    return std::vector{next};
+  });
+  nest.finish();
+  return spread;
+}
+
+// y[b, i, j] = t[b, j] <= t[b, i] ? x[b, i, j] : 0
+void output_masked(Pieces& p, const View& t, int64_t size) {
+  const View x = p.input("x", {p.n, size, size}), y = p.temporary("y", {p.n, size, size});
+  NestBuilder nest(p.program, "mask");
+  const auto at = nest.dims(y.shape);
+  nest.store(y, at,
+             select(le(nest.load(t, {at[0], at[2]}), nest.load(t, {at[0], at[1]})), nest.load(x, at),
+                    nest.constant(DType::kF32, 0)));
+  nest.finish();
+  p.output("out", y);
+}
+
+}  // namespace
+
+TEST_CASE("a causal mask that is computed from positions, sequence by sequence, is a mask of indices") {
+  for (int64_t step : {1, 0, 3}) {
+    Pieces p("causal");
+    output_masked(p, spread(p, numbers(p, "steps", {5}, std::vector<int64_t>(5, step)), 5), 5);
+    for (int64_t n : {0, 1, 3}) {
+      const Program after = rewritten(p.program, {{p.n, n}});
+      CHECK(after.steps.size() == 1);
+      CHECK(integer_loads(after) == 0);
+    }
+  }
+}
+
+TEST_CASE("positions that are no formula are constants still") {
+  Pieces p("packed");
+  output_masked(p, spread(p, numbers(p, "steps", {5}, {1, 0, 1, 1, 0}), 5), 5);
+  const Program after = rewritten(p.program, {{p.n, 3}});
+  CHECK(after.steps.size() == 1);
+  CHECK(integer_loads(after) == 2);
+}
+
+TEST_CASE("what depends on the dim, or on what is given, stays") {
+  Pieces p("given");
+  const View steps = p.input("steps", {5}, DType::kI64);
+  output_masked(p, spread(p, steps, 5), 5);
+  CHECK(integer_loads(rewritten(p.program, {{p.n, 3}})) > 0);
+
+  Pieces q("numbered");
+  const View t = q.temporary("t", {q.n, 5}, DType::kI64);
+  NestBuilder nest(q.program, "iota");
+  const auto at = nest.dims(t.shape);
+  nest.store(t, at, nest.reduce(Combine::kSum, {at[0] + at[1]}, [&](const std::vector<Expr>& k) {
+    return nest.index_value(k[0]);
+  }));
+  nest.finish();
+  output_masked(q, t, 5);
+  rewritten(q.program, {{q.n, 4}});
+}
+
+TEST_CASE("an index that is known to be inside is not checked") {
+  Pieces p("rows");
+  const View table = p.input("table", {6, 4});
+  p.output("inside", p.gather(table, numbers(p, "ids", {3}, {1, 3, 5})));
+  p.output("picked", p.gather(table, numbers(p, "some", {3}, {0, 4, 1})));
+  const Program after = rewritten(p.program, {});
+  CHECK(binds(after) == 1);
+}
