@@ -91,7 +91,8 @@ class Joining {
     const Node& node = graph_[id];
     if (node.kind != OpKind::kDotGeneral || !edit_.is_stored_constant(node.inputs[1]) ||
         edit_.is_constant(node.inputs[0]) || !node.attributes.integers("batch_a").empty() ||
-        graph_[node.inputs[1]].type.shape.size() != 2 || !is_float(graph_[node.outputs[0]].type.dtype))
+        graph_[node.inputs[1]].type.shape.size() != 2 || node.attributes.integers("contract_b").size() != 1 ||
+        !is_float(graph_[node.outputs[0]].type.dtype))
       return std::nullopt;
     Sibling found{id, std::nullopt, node.outputs[0]};
     const graph::Type& type = graph_[found.result].type;

@@ -96,6 +96,15 @@ TEST_CASE("left as they are") {
           b.output("q", ops::matmul(x, weights(b, 6, 1)));
           b.output("k", ops::matmul(x, weights(b, 6, 2)));
         }) == std::pair(2, 2));
+  // Without columns.
+  CHECK(products([](Builder& b, Term x) {
+          for (unsigned seed : {1u, 2u})
+            b.output(seed == 1 ? "p" : "q",
+                     ops::reshape(b,
+                                  ops::dot_general(b, x, drawn_constant(b, kF32, {4, 3}, seed),
+                                                   {{}, {}, {1, 2}, {1, 0}}),
+                                  {sym::var("batch"), 1}));
+        }) == std::pair(2, 2));
   // Of different values, along different dims, and of matrices that are no constants.
   CHECK(products([](Builder& b, Term x) {
           b.output("q", heads(ops::matmul(x, weights(b, 6, 1)), 3));
