@@ -75,9 +75,14 @@ class Fuser {
       std::string reason;
       int at = -1;
       if (phase == Phase::kEpilogues && stays(flow, p, consumer) && is_pointwise(nest_at(steps, consumer)) &&
-          is_cheap_again(program_, nest_at(steps, consumer)) &&
-          try_inline(program_, steps, flow, consumer, &reason))
-        return consumer;  // where the next step is now
+          is_cheap_again(program_, nest_at(steps, consumer))) {
+        Decision again{nest_at(steps, consumer).name, "what reads it", true,
+                       "inlined: it costs no more than loading it"};
+        if (try_inline(program_, steps, flow, consumer, &reason)) {
+          record(std::move(again));
+          return consumer;  // where the next step is now
+        }
+      }
       if (!inlines)
         at = try_merge(program_, steps, flow, p, consumer, &reason);
       else if (try_inline(program_, steps, flow, p, &reason))
