@@ -29,7 +29,7 @@ constexpr Pass<Program, Decisions*> kLoopPasses[] = {
     {"constants", "what depends on weights alone is computed at compile time",
      [](Program& program, Decisions*) { fold_constants(program); }},
     {"fusion", "nests that share elements or dims become one", fuse},
-    {"late folding", "the same again, for what fusion has brought together",
+    {"refolding", "constants again, of what fusion has brought together",
      [](Program& program, Decisions*) { fold_constants(program); }},
     {"dims", "loops over flattened tensors run over their dims",
      [](Program& program, Decisions*) { delinearize(program); }},
