@@ -40,6 +40,18 @@ std::vector<sym::Expr> conjuncts(sym::Expr mask) {
   return {mask.args().begin(), mask.args().end()};
 }
 
+bool stores_apart(const Block& block, sym::Expr var) {
+  bool apart = true;
+  for_each_stmt(block, [&](const Stmt& stmt) {
+    const auto* store = std::get_if<Store>(&stmt.node);
+    if (!store) return;
+    const auto& index = store->access.index;
+    apart = apart &&
+            std::any_of(index.begin(), index.end(), [&](sym::Expr at) { return sym::depends_on(at, var); });
+  });
+  return apart;
+}
+
 Effects effects_of(const Nest& nest) {
   Effects out;
   auto add = [](std::vector<BufferId>& ids, BufferId id) {

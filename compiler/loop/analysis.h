@@ -21,6 +21,10 @@ std::optional<sym::Expr> stride_of(const Program& program, const Access& access,
 // The conditions that a mask joins by "and"; of 1: none.
 std::vector<sym::Expr> conjuncts(sym::Expr mask);
 
+// Each round of a loop over `var` around the block stores to places of its own, so that rounds may run side by side: not
+// where they share a place, such as a number that two loops inside pass on.
+bool stores_apart(const Block& block, sym::Expr var);
+
 // Buffers that the nest loads from and stores to, each once, in order of appearance; local ones included.
 struct Effects {
   std::vector<BufferId> reads, writes;

@@ -189,6 +189,7 @@ class Chooser {
     const Expr* along = nullptr;
     for (const loop::Dim& dim : dims) {
       if (sym::has_index(dim.extent) && dims.size() > 1) continue;
+      if (!loop::stores_apart(*body, dim.var)) continue;
       const double n = trips(dim.extent);
       double with = (cost(*body, &dim.var, lanes_) + kLoopOverhead) * std::ceil(n / lanes_) * all / n;
       if (std::holds_alternative<loop::Reduce>(stmt.node)) with += 12;  // lanes to one number

@@ -48,7 +48,7 @@ void choose_team(const loop::Program& program, const loop::Nest& nest, const Gpu
     const std::vector<loop::Dim> dims = loop::dims_of(stmt);
     double count = 1;
     for (const loop::Dim& dim : dims) {
-      if (sym::has_index(dim.extent)) return;
+      if (sym::has_index(dim.extent) || !loop::stores_apart(*block, dim.var)) return;
       count *= std::max(1.0, typical(dim.extent, facts));
     }
     longest = std::max(longest, count);
