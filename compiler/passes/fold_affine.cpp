@@ -1,8 +1,10 @@
 #include "compiler/passes/fold_affine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
+#include "compiler/base/number.h"
 #include "compiler/ops/helpers.h"
 #include "compiler/passes/edit.h"
 #include "compiler/passes/linear.h"
@@ -59,6 +61,18 @@ struct Step {
   bool scales() const { return kind != OpKind::kAdd && (kind != OpKind::kSub || constant_left); }
 };
 
+// Infinite weights would be NaN where they meet zeros: results that are infinite, or zeros divided by zero, are made by
+// the operation itself. What is no number of the model but computed is taken to be finite.
+bool is_finite_scale(const graph::Value& constant, bool divides) {
+  if (!constant.data) return true;
+  const auto size = static_cast<size_t>(byte_size(constant.type.dtype));
+  for (size_t at = 0; at + size <= constant.data->size; at += size) {
+    const double number = read_float(constant.type.dtype, constant.data->bytes + at);
+    if (!std::isfinite(divides ? 1 / number : number)) return false;
+  }
+  return true;
+}
+
 std::optional<Step> step(const Edit& edit, const Graph& graph, const Linear& linear, ValueId value) {
   const auto user = edit.only_user(value);
   if (!user) return std::nullopt;
@@ -73,6 +87,9 @@ std::optional<Step> step(const Edit& edit, const Graph& graph, const Linear& lin
   if (node.kind == OpKind::kDiv && out.constant_left) return std::nullopt;
   if (!edit.is_constant(out.constant) || !is_along(linear, graph[out.constant].type.shape) ||
       graph[node.outputs[0]].type != graph[value].type)
+    return std::nullopt;
+  if ((node.kind == OpKind::kMul || node.kind == OpKind::kDiv) &&
+      !is_finite_scale(graph[out.constant], node.kind == OpKind::kDiv))
     return std::nullopt;
   return out;
 }

@@ -202,6 +202,17 @@ TEST_CASE("left as it is") {
       fold({4, 5}, [&](Builder& b, Term x) { return conv(x, constant(b, {4, 4, 3}, 1)) * x; }).changed());
   CHECK_FALSE(
       fold({4, 5}, [&](Builder& b, Term x) { return conv(x, constant(b, {4, 4, 3}, 1)) + 1.0; }).changed());
+  // Weights that would be infinite, and NaN where they are 0.
+  {
+    Graph g;
+    Builder b(g, ops::shape_table());
+    const Term x(b, b.input("x", {DType::kF32, {sym::var("batch"), 4, 5}}));
+    b.output("y", conv(x, constant(b, {4, 4, 3}, 1)) / 0.0);
+    graph::compact(g);
+    const std::string before = graph::to_string(g);
+    passes::fold_affine(g);
+    CHECK(graph::to_string(g) == before);
+  }
   // Weights that would be rounded twice; integers wrap elsewhere.
   for (DType dtype : {DType::kF16, DType::kBF16})
     CHECK_FALSE(fold(
