@@ -10,6 +10,7 @@
 #include "compiler/base/printable.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/import.h"
+#include "compiler/refusals.h"
 #include "compiler/sym/phrase.h"
 #include "compiler/sym/text.h"
 
@@ -117,7 +118,9 @@ Json to_json(const std::string& file, const frontend::Imported& imported) {
 int run(const CompileFlags& flags, const Globals& globals) {
   const CompileOptions options = flags.options(globals);
   name_stage("reading");
-  const auto imported = frontend::import_file(options.model, {.dims = options.dims});
+  const Targets targets = select_targets(options.targets, options.cpus, options.gpus);
+  auto imported = frontend::import_file(options.model, {.dims = options.dims});
+  if (imported.problems.empty()) imported.problems = refusals(imported.graph, targets);
   if (globals.json) {
     std::printf("%s\n",
                 to_json(options.model, imported).dump(2, ' ', false, Json::error_handler_t::replace).c_str());

@@ -9,6 +9,7 @@
 #include "compiler/ops/op_table.h"
 #include "compiler/passes/autocast.h"
 #include "compiler/passes/pass_list.h"
+#include "compiler/refusals.h"
 #include "compiler/schedule/memory_plan.h"
 #include "compiler/schedule/pass_list.h"
 #include "compiler/sym/text.h"
@@ -79,6 +80,8 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   if (!runner.run(passes::precision_passes(), graph, {}, factors)) return stopped();
   tell("lowering");
   made.loops = ops::lower(graph);
+  if (const auto problems = refusals(made.loops, targets); !problems.empty())
+    throw frontend::as_error(problems, options.model);
   if (!runner.made(schedule::loop_passes(), made.loops)) return stopped();
   if (last == Stage::kLoops) return made;
 

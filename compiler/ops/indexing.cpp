@@ -1,6 +1,9 @@
 // Reading and writing at indices that are data. An index out of range fails the run with a sentence that
 // names the node; negative indices count from the end.
+#include <algorithm>
+
 #include "compiler/base/check.h"
+#include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering.h"
@@ -11,10 +14,41 @@ namespace stridec::ops {
 
 namespace {
 
+// Constants with more elements than this are looked at when the run gets to them.
+constexpr size_t kMostScanned = size_t{1} << 24;
+
 void expect_indices(Builder& b, const Node& node) {
   const DType dtype = b.dtype(node.inputs[1]);
   if (!is_integer(dtype))
     does_not_fit(cat(graph::name(node.kind), ": indices are integers, not ", name(dtype)));
+}
+
+// Every step-th of the indices from the first on, where they are known; of a constant's the least and the largest.
+Elements known_indices(Builder& b, const Node& node, size_t first, size_t step) {
+  const graph::Value& indices = b.graph()[node.inputs[1]];
+  const size_t width = static_cast<size_t>(byte_size(indices.type.dtype));
+  Elements out;
+  if (indices.data && indices.data->size > first * width && indices.data->size / width <= kMostScanned) {
+    const auto at = [&](size_t i) { return read_integer(indices.type.dtype, indices.data->bytes + i * width); };
+    int64_t least = at(first), largest = least;
+    for (size_t i = first; i < indices.data->size / width; i += step) {
+      least = std::min(least, at(i));
+      largest = std::max(largest, at(i));
+    }
+    out.push_back(least);
+    if (largest != least) out.push_back(largest);
+  } else if (const auto known = b.known(node.inputs[1])) {
+    for (size_t i = first; i < known->size(); i += step) out.push_back((*known)[i]);
+  }
+  return out;
+}
+
+// The indices that are known lie in a dim of this size, or a guard says so.
+void expect_inside(Builder& b, const Node& node, sym::Expr size, size_t first = 0, size_t step = 1) {
+  const sym::Expr least = is_signed(b.dtype(node.inputs[1])) ? -size : sym::Expr(0);
+  for (sym::Expr index : known_indices(b, node, first, step))
+    b.require(sym::logical_and(sym::ge(index, least), sym::lt(index, size)),
+              cat(graph::name(node.kind), ": index {0} is outside a dim of size {1}"), {index, size});
 }
 
 sym::Expr bind_index(loop::NestBuilder& n, const Node& node, loop::Value value, sym::Expr extent) {
@@ -56,12 +90,10 @@ Inferred gather_shape(Builder& b, const Node& node) {
   Shape shape = part(data, 0, dim);
   append(shape, part(indices, batch));
   append(shape, part(data, dim + 1));
-  const auto known_indices = b.known(node.inputs[1]);
+  expect_inside(b, node, data[dim]);
+  const auto index_elements = b.known(node.inputs[1]);
   std::optional<Elements> elements;
-  if (known_indices) {
-    for (sym::Expr index : *known_indices)
-      b.require(sym::logical_and(sym::ge(index, -data[dim]), sym::lt(index, data[dim])),
-                "gather: index {0} is outside a dim of size {1}", {index, data[dim]});
+  if (index_elements) {
     const auto known = b.known(node.inputs[0]);
     const auto sizes = constant_shape(data);
     const auto index_sizes = constant_shape(indices);
@@ -72,7 +104,7 @@ Inferred gather_shape(Builder& b, const Node& node) {
         Coordinates where(at.begin(), at.begin() + static_cast<std::ptrdiff_t>(batch));
         where.insert(where.end(), start, end);
         const auto index =
-            sym::as_const((*known_indices)[static_cast<size_t>(flat_index(where, *index_sizes))]);
+            sym::as_const((*index_elements)[static_cast<size_t>(flat_index(where, *index_sizes))]);
         if (!index) return std::nullopt;
         Coordinates source(at.begin(), start);
         source.push_back(*index < 0 ? *index + (*sizes)[dim] : *index);
@@ -175,8 +207,9 @@ void expect_cover(Builder& b, const Node& node, const Shape& data, const Shape& 
 Inferred gather_elements_shape(Builder& b, const Node& node) {
   expect_inputs(node, 2, 2);
   expect_indices(b, node);
-  expect_cover(b, node, b.shape(node.inputs[0]), b.shape(node.inputs[1]),
-               static_cast<size_t>(node.attributes.integer("dim")));
+  const size_t dim = static_cast<size_t>(node.attributes.integer("dim"));
+  expect_cover(b, node, b.shape(node.inputs[0]), b.shape(node.inputs[1]), dim);
+  expect_inside(b, node, b.shape(node.inputs[0])[dim]);
   return {{{b.dtype(node.inputs[0]), b.shape(node.inputs[1])}}, {}};
 }
 
@@ -221,8 +254,9 @@ void expect_updates(Builder& b, const Node& node) {
 Inferred scatter_elements_shape(Builder& b, const Node& node) {
   expect_updates(b, node);
   const Shape &indices = b.shape(node.inputs[1]), &updates = b.shape(node.inputs[2]);
-  expect_cover(b, node, b.shape(node.inputs[0]), indices,
-               static_cast<size_t>(node.attributes.integer("dim")));
+  const size_t dim = static_cast<size_t>(node.attributes.integer("dim"));
+  expect_cover(b, node, b.shape(node.inputs[0]), indices, dim);
+  expect_inside(b, node, b.shape(node.inputs[0])[dim]);
   if (updates.size() != indices.size())
     does_not_fit(cat("scatter_elements: indices ", to_string(indices), " and updates ", to_string(updates),
                      " differ in rank"));
@@ -271,7 +305,7 @@ Ids scatter_gradient(Builder& b, const Node& node, const Ids& outputs) {
 
 // ---- gather_nd, scatter_nd -------------------------------------------------------------------------------
 
-// How many dims of the data an index tuple addresses: the last dim of the indices.
+// How many dims of the data an index tuple addresses: the last dim of the indices. What is known of them fits.
 size_t tuple_size(Builder& b, const Node& node, size_t batch) {
   const Shape &data = b.shape(node.inputs[0]), &indices = b.shape(node.inputs[1]);
   if (indices.empty()) does_not_fit(cat(graph::name(node.kind), ": the indices are a scalar"));
@@ -281,6 +315,8 @@ size_t tuple_size(Builder& b, const Node& node, size_t batch) {
                      " is not a number"));
   if (*size < 0 || batch + static_cast<size_t>(*size) > data.size())
     does_not_fit(cat(graph::name(node.kind), ": index tuples of ", *size, " for data ", to_string(data)));
+  for (size_t i = 0; i < static_cast<size_t>(*size); ++i)
+    expect_inside(b, node, data[batch + i], i, static_cast<size_t>(*size));
   return static_cast<size_t>(*size);
 }
 

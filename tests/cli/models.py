@@ -216,6 +216,8 @@ def bad_models():
                 else_branch=helper.make_graph([add("Identity", ["x"], ["b"])], "else", [], [value("b", None)]))],
             [value("c", [], TensorProto.BOOL), value("x", ["n", 1])], [value("y", None)], [("last", np.array([1]))]),
         "axis_outside": chain(("Softmax", {"axis": 5})),
+        "indices_outside": indices_outside(),
+        "transforms": transforms(),
         "too_few_inputs": model([add("MatMul", ["x"], ["y"], "dense/MatMul")], [value("x", [4, 4])], [value("y", [4, 4])]),
         "opset_of_the_future": chain(("Relu", {}), opset=4000),
         "weight_cut_short": wrong_bytes,
@@ -228,6 +230,40 @@ def bad_models():
         "data_of_wrong_length": _external("whole.bin", 100),
         "data_missing": _external("missing.bin"),
     }
+
+
+def indices_outside():
+    """Constant indices that no run can use, and one that an input's size decides on."""
+    add, row = helper.make_node, np.arange(6, dtype=np.float32).reshape(2, 3)
+    far, near = np.array([[0, 3, -4]]), np.zeros((1, 3), np.int64)
+    tuples = np.array([[0, 0], [1, -3], [2, 1]])
+    return model(
+        [
+            add("Gather", ["x", "many"], ["a"], "rows/Gather", axis=1),
+            add("GatherElements", ["x", "far"], ["b"], "elements/GatherElements", axis=1),
+            add("GatherND", ["row", "tuples"], ["c"], "tuples/GatherND"),
+            add("ScatterElements", ["x", "far", "row1"], ["d"], "put/ScatterElements", axis=1),
+            add("ScatterND", ["row", "tuples", "u"], ["e"], "put/ScatterND"),
+            add("GatherElements", ["x", "near"], ["f"], "inside/GatherElements", axis=0),
+        ],
+        [value("x", ["n", 3]), value("u", [3])],
+        [value(name, None) for name in "abcdef"],
+        [("many", np.arange(-3, 1500)), ("far", far), ("near", near), ("tuples", tuples), ("row", row), ("row1", row[:1])],
+    )
+
+
+def transforms():
+    """Spectra of what is sorted: one of the two steps does not run on GPUs."""
+    return model(
+        [
+            helper.make_node("TopK", ["x", "k"], ["sorted", "at"], "order/TopK", axis=1),
+            helper.make_node("DFT", ["sorted", "", "axis"], ["y"], "spectrum/DFT"),
+        ],
+        [value("x", ["n", 64, 1])],
+        [value("y", None)],
+        [("k", np.array([64])), ("axis", np.array(1))],
+        opset=20,
+    )
 
 
 def overflowing_models():

@@ -61,6 +61,18 @@ TRANSCRIPTS = {
         ("compile step_of_zero.onnx -o out.so", 4),
         ("compile ranks_of_branches.onnx -o out.so", 5),
     ],
+    "indices": [
+        ("check indices_outside.onnx", 4),
+        ("check indices_outside.onnx --format=json", 4),
+        ("compile indices_outside.onnx -o out.so", 4),
+    ],
+    "targets": [
+        ("check transforms.onnx", 0),
+        ("check transforms.onnx --target cpu,cuda", 5),
+        ("check transforms.onnx --target cuda --format=json", 5),
+        ("compile transforms.onnx -o out.so --target cpu,cuda", 5),
+        ("check transforms.onnx --target abacus", 1),
+    ],
     "sizes": [(f"compile {name}.onnx -o out.so", 5 if name.startswith("rank") else 4) for name in models.overflowing_models()],
     "attributes": [
         ("compile missing_attribute.onnx -o out.so", 3),

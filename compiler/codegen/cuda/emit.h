@@ -12,6 +12,8 @@
 // form. Templates decline by leaving the schedule empty: the emitters here take every legal nest.
 #pragma once
 
+#include <string_view>
+
 #include "compiler/base/gpu_target.h"
 #include "compiler/codegen/device_kernel.h"
 #include "compiler/loop/program.h"
@@ -33,7 +35,8 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
 // A block per tile of points: for nests that load along one dim of memory and store along another.
 DeviceNest emit_tiles(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
 
-// The runtime library's routines (loop/library.def).
+// The runtime library's routines (loop/library.def): whether there is one for GPUs, and its kernel.
+bool has_routine(std::string_view routine);
 DeviceNest emit_routine(const loop::Program& program, const loop::Call& call, const GpuTarget& target);
 
 }  // namespace stridec::codegen::cuda

@@ -1,4 +1,4 @@
-// Sampling and detection: GridSample, RoiAlign, MaxRoiPool, CropAndResize, Col2Im, NonMaxSuppression.
+// Sampling and detection: AffineGrid, GridSample, RoiAlign, MaxRoiPool, CropAndResize, Col2Im, NonMaxSuppression.
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -102,6 +102,37 @@ Term keys_cubic(Term distance) {
   const Term d = abs(distance);
   const Term near = ((d * (a + 2) - (a + 3)) * d) * d + 1.0, far = ((d * a - 5 * a) * d + 8 * a) * d - 4 * a;
   return select(less_equal(d, 1), near, select(less(d, 2), far, 0));
+}
+
+// theta [n, dims, dims + 1] applied to the positions (x, y, z; 1) of an image's pixels, which -1 and 1 bound: at the
+// centres of its corners if they are aligned, at its edges otherwise.
+Outputs affine_grid(Context& c) {
+  const Term given = c.in(0), theta = widen(given);
+  const std::vector<sym::Expr> sizes = c.sizes_of(1, "size", 0, kLargestSize);
+  const bool align = c.integer("align_corners", 0) != 0;
+  const auto dims = static_cast<int64_t>(sizes.size()) - 2;
+  if (dims != 2 && dims != 3) c.does_not_fit(cat("a size of ", sizes.size(), " numbers, not 4 or 5"));
+  if (theta.rank() != 3) c.does_not_fit(cat("theta has ", theta.rank(), " dims, not 3"));
+  const sym::Expr wanted[] = {sizes[0], dims, dims + 1};
+  for (int64_t d = 0; d < 3; ++d)
+    c.b.require(sym::eq(theta.dim(d), wanted[d]), cat("dim ", d, " of theta is {0}, not {1}"),
+                {theta.dim(d), wanted[d]});
+  Shape place(static_cast<size_t>(dims) + 2, 1);
+  place.front() = sizes[0];
+  place.back() = dims;
+  const auto column = [&](int64_t j) { return reshape(slice(theta, 2, j, 1), place); };
+  Term grid = column(dims);
+  for (int64_t j = 0; j < dims; ++j) {
+    const auto axis = static_cast<size_t>(dims - j);  // x runs along the last one
+    Shape along(place.size(), 1);
+    along[axis] = sizes[axis + 1];
+    const Term i = cast(index_along(c.b, along, static_cast<int64_t>(axis), DType::kI64), theta.dtype()),
+               size = size_as(c.b, theta.dtype(), sizes[axis + 1]);
+    const Term position = align ? i * divide_into(2, maximum(size - 1.0, 1)) - 1.0
+                                : i * divide_into(2, size) + (divide_into(1, size) - 1.0);
+    grid = grid + column(j) * position;
+  }
+  return {cast(grid, given.dtype())};
 }
 
 Outputs grid_sample(Context& c) {
@@ -413,6 +444,7 @@ Outputs image_decoder(Context& c) {
 }
 
 constexpr Row kRows[] = {
+    {"AffineGrid", affine_grid, 20},
     {"Col2Im", col2im},
     {"DeformConv", deform_conv, 19},
     {"ImageDecoder", image_decoder, 20},

@@ -4,6 +4,8 @@
 
 #include "compiler/base/text.h"
 #include "compiler/ops/helpers.h"
+#include "compiler/ops/op_table.h"
+#include "compiler/ops/term.h"
 #include "harness.h"
 
 using namespace stridec;
@@ -128,6 +130,35 @@ TEST_CASE("gather_nd and scatter_nd") {
              },
          .expected = {want},
          .fixed = {1}});
+}
+
+TEST_CASE("constant indices are judged while building: refused, or a guard on the size that they need") {
+  graph::Graph g;
+  Builder b(g, ops::shape_table());
+  const sym::Expr n = sym::var("n");
+  const ValueId x = b.input("x", {DType::kF32, {n, 4}}), u = b.input("u", {DType::kF32, {2, 2}});
+  auto message = [&](OpKind kind, const std::vector<sym::Expr>& indices, DType dtype = DType::kI64) {
+    std::vector<ValueId> inputs = {x, b.elements(indices, {2, 2}, dtype)};
+    graph::Attributes attributes;
+    if (kind == OpKind::kScatterElements) inputs.push_back(u);
+    if (kind == OpKind::kScatterNd) inputs.push_back(b.add1(OpKind::kReduceSum, {u}, {{"dims", ops::Dims{1}}}));
+    if (kind != OpKind::kGatherNd && kind != OpKind::kScatterNd) attributes.set("dim", int64_t{1});
+    try {
+      b.add(kind, inputs, attributes);
+      return std::string();
+    } catch (const Error& error) {
+      return error.diagnostic.message;
+    }
+  };
+  for (OpKind kind : {OpKind::kGather, OpKind::kGatherElements, OpKind::kScatterElements, OpKind::kGatherNd,
+                      OpKind::kScatterNd}) {
+    const std::string name(graph::name(kind));
+    CHECK(message(kind, {0, 3, 1, -4}) == "");
+    CHECK(message(kind, {0, 4, 1, 0}) == name + ": index 4 is outside a dim of size 4");
+    CHECK(message(kind, {0, 0, 1, -5}) == name + ": index -5 is outside a dim of size 4");
+    CHECK(message(kind, {0, -1, 1, 0}, DType::kU64) == name + ": index -1 is outside a dim of size 4");
+  }
+  CHECK(b.holds(sym::ge(n, 2)));  // rows 0 and 1 of tuples were asked for
 }
 
 TEST_CASE("nonzero binds its size during the run, and what follows uses it") {
