@@ -429,7 +429,7 @@ sym::Facts Builder::known_facts() const {
 }
 
 // Sizes of 0 and 1 are where arithmetic on sizes (clamped slices, broadcasts) has corners: what is neither
-// proven nor refuted is tried with each symbol at its least value and above it. A symbol that the run binds to one
+// proven nor refuted is tried with each size at its least value and above it. A symbol that the run binds to one
 // of a few values (an axis, a flag) is tried with each.
 sym::Answer Builder::prove(sym::Expr condition) const {
   const sym::Facts facts = known_facts();
@@ -445,6 +445,7 @@ sym::Answer Builder::prove(sym::Expr condition) const {
       if (always) return sym::Answer::kYes;
       continue;
     }
+    if (bounds.lo < 0) continue;  // no size
     if (facts.holds(sym::substitute(condition, v, bounds.lo)) &&
         facts.with_range(v, bounds.lo + 1, std::nullopt).holds(condition))
       return sym::Answer::kYes;
@@ -458,7 +459,7 @@ sym::Expr Builder::simplify(sym::Expr e) const {
   e = sym::simplify(e, graph_.facts);
   for (sym::Expr v : sym::free_vars(e)) {
     const sym::Interval bounds = graph_.facts.bounds(v);
-    if (!bounds.has_lo() || bounds.is_point()) continue;
+    if (!bounds.has_lo() || bounds.lo < 0 || bounds.is_point()) continue;
     const sym::Expr above = sym::simplify(e, graph_.facts.with_range(v, bounds.lo + 1, std::nullopt));
     if (above.size() < e.size() && sym::simplify(sym::substitute(above, v, bounds.lo), graph_.facts) ==
                                        sym::simplify(sym::substitute(e, v, bounds.lo), graph_.facts))

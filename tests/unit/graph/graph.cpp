@@ -157,6 +157,15 @@ TEST_CASE("conditions are proven, become guards once, or are refused with their 
   }
 }
 
+TEST_CASE("what can be negative is no size: its least value is not tried") {
+  Graph g;
+  Builder b(g, table());
+  const sym::Expr large = int64_t{1} << 40, p = b.fresh_symbol("p", -large, large),
+                  size = sym::floordiv(large * p, b.fresh_symbol("q", 1, 9));  // -2^80 at the least
+  CHECK(!b.holds(sym::le(size, 5)));
+  CHECK(b.simplify(size) == size);
+}
+
 TEST_CASE("conditions on symbols of the run are checked during it, and the check never dies") {
   Graph g;
   Builder b(g, table());
