@@ -37,8 +37,14 @@ void check_size(const Type& type) {
     fail(ErrorKind::kUnsupported, "rank",
          cat("a tensor has ", type.shape.size(), " dims; this build knows up to ", kMaxRank));
   sym::Expr bytes = byte_size(type.dtype);
-  for (sym::Expr dim : type.shape)
+  for (sym::Expr dim : type.shape) {
+    if (dim.is_const() && dim.value() < 0)
+      fail(ErrorKind::kDoesNotFit, "does-not-fit", cat("a tensor has a dim of size ", dim));
     if (!dim.is_const(0)) bytes = bytes * dim;
+  }
+  if (bytes.is_const() && bytes.value() > kMostBytes)
+    fail(ErrorKind::kDoesNotFit, "size-overflow",
+         cat("a tensor takes ", bytes, " bytes; no address space has room for it"));
 }
 
 Data own(std::vector<uint8_t> bytes) {

@@ -56,7 +56,10 @@ struct Type {
 };
 std::string to_string(const Type& type);  // f32[batch, 3, 224, 224]
 
-// Throws Error where a tensor has more dims than kMaxRank (kUnsupported), or where its bytes do not fit in 64 bits
+// What an x86-64 processor can address; sums of as many tensors as a model has fit in 64 bits.
+constexpr int64_t kMostBytes = int64_t{1} << 47;
+
+// Throws Error where a tensor has more dims than kMaxRank (kUnsupported), a negative dim or more than kMostBytes
 // (kDoesNotFit), dims of size 0 left out: strides are counted past them. What lays tensors out relies on it.
 void check_size(const Type& type);
 

@@ -2,14 +2,9 @@
 
 namespace stridec::ops {
 
-namespace {
-
-constexpr uint32_t kLong = 12;  // nodes
-
-}  // namespace
-
-sym::Expr named(graph::Builder& b, sym::Expr e, const std::string& hint, sym::Expr lower, sym::Expr upper) {
-  if (e.size() <= kLong || !b.is_bound_in_run(e)) return e;
+sym::Expr named(graph::Builder& b, sym::Expr e, const std::string& hint, sym::Expr lower, sym::Expr upper,
+                uint32_t most_nodes) {
+  if (e.size() <= most_nodes || !b.is_bound_in_run(e)) return e;
   return b.symbol_of(b.elements({e}, {}), hint, lower, upper);
 }
 

@@ -131,7 +131,7 @@ def hostile_graphs():
     }
 
 
-def test_graphs():
+def test_serialized_graphs():
     for what, (data, checked, compiled, sentence) in hostile_graphs().items():
         with open("hostile.graph", "wb") as file:
             file.write(data)
@@ -261,7 +261,7 @@ def test_nested_branches():
     os.remove("nested.onnx")
 
 
-def test_sizes():
+def test_sizes_of_inputs():
     """Inputs of sizes that 64 bits do not hold."""
     for dims in ([2**63 - 1], [2**62, 4], [2**31] * 3, [2**40, 0, 2**40]):
         made = models.model([models.helper.make_node("Neg", ["x"], ["y"])], [models.value("x", dims)], [models.value("y", None)])
@@ -328,4 +328,5 @@ def test_time_of_check():
     os.remove("heavy.bin")
 
 
-TESTS = [test_graphs, test_altered_graphs, test_tuning_databases, test_nested_branches, test_sizes, test_large_attributes, test_time_of_check]
+TESTS = [test_serialized_graphs, test_altered_graphs, test_tuning_databases, test_nested_branches, test_sizes_of_inputs,
+         test_large_attributes, test_time_of_check]  # fmt: skip

@@ -293,6 +293,10 @@ def overflowing_models():
         "size_of_tile": one([add("Tile", ["x", "s"], ["y"], "wide/Tile")], [4, 4], s=[big, big]),
         "size_of_pad": one([add("Pad", ["x", "s"], ["y"], "wide/Pad")], [4, 4], s=[big] * 4),
         "size_of_one_pad": one([add("Pad", ["x", "s"], ["y"], "wide/Pad")], [4], s=[2**63 - 1, 2**63 - 1]),
+        "size_of_constant_negative": one(
+            [add("ConstantOfShape", ["s"], ["c"], "no/ConstantOfShape"), add("Add", ["x", "c"], ["y"], "sum/Add")], [1], s=[-2]
+        ),
+        "size_beyond_memory": one([add("Expand", ["x", "s"], ["y"], "wide/Expand")], [1], s=[1 << 46]),
         "size_negative": one([add("Pad", ["x", "s"], ["y"], "wide/Pad")], [4], s=[-3, -3]),
         "size_of_resize": one([add("Resize", ["x", "", "", "s"], ["y"], "up/Resize")], image, s=[1, 1, big, big]),
         "scale_of_resize": one(

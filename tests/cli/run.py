@@ -31,7 +31,11 @@ def tests(update):
     named = {name: lambda name=name: transcripts.check(name, update) for name in transcripts.TRANSCRIPTS}
     named["runtime"] = lambda: library.check(update)
     named["page_of_operators"] = lambda: information.page_of_operators(update)
-    return named | {test.__name__.removeprefix("test_"): test for topic in TOPICS for test in topic.TESTS}
+    for test in (test for topic in TOPICS for test in topic.TESTS):
+        name = test.__name__.removeprefix("test_")
+        assert name not in named, f"two tests are named {name}"
+        named[name] = test
+    return named
 
 
 def main(arguments):

@@ -243,13 +243,17 @@ Outputs col2im(Context& c) {
              pads = c.integers("pads", Dims(2 * n, 0));
   if (block.size() != n || strides.size() != n || dilations.size() != n || pads.size() != 2 * n)
     c.does_not_fit("strides, dilations or pads do not fit image_shape");
-  const sym::Expr channels = c.b.simplify(sym::floordiv(x.dim(1), count(block)));
+  // Sizes that the run tells are multiplied with each other: even a short sum of them gets a name.
+  const auto size = [&](sym::Expr e, const char* hint) {
+    return named(c.b, c.b.simplify(e), hint, 0, kLargestSize, 1);
+  };
+  const sym::Expr channels = size(sym::floordiv(x.dim(1), count(block)), "channels");
   Shape order, padded, places;
   for (size_t d = 0; d < n; ++d) {
-    padded.push_back(image[d] + pads[d] + pads[d + n]);
+    padded.push_back(size(image[d] + pads[d] + pads[d + n], "padded"));
     const sym::Expr room = padded[d] - dilations[d] * (block[d] - 1) - 1;
     c.b.require(sym::ge(room, 0), cat("a block does not fit in padded dim ", d, " of size {0}"), {padded[d]});
-    places.push_back(c.b.simplify(sym::floordiv(room, strides[d]) + 1));
+    places.push_back(size(sym::floordiv(room, strides[d]) + 1, "places"));
   }
   order.insert(order.end(), block.begin(), block.end());
   order.insert(order.end(), places.begin(), places.end());
