@@ -12,6 +12,15 @@ namespace stridec::fourier {
 #ifdef __clang__
 #pragma clang fp contract(off)
 #endif
+#ifdef __CUDACC__
+inline float product(float a, float b) { return __fmul_rn(a, b); }
+inline double product(double a, double b) { return __dmul_rn(a, b); }
+#else
+template <class V, class T>
+inline V product(V a, T b) {
+  return a * b;
+}
+#endif
 
 template <class V>
 struct Complex {
@@ -58,18 +67,18 @@ struct Transform {
   // Times the wave k, turned the way of the transform.
   C turned(C x, int64_t k) const {
     const T c = waves[2 * k], s = kBackward ? waves[2 * k + 1] : -waves[2 * k + 1];
-    return {x.re * c - x.im * s, x.im * c + x.re * s};
+    return {product(x.re, c) - product(x.im, s), product(x.im, c) + product(x.re, s)};
   }
   // Times i or -i.
   C quarter(C x) const { return kBackward ? C{-x.im, x.re} : C{x.im, -x.re}; }
   // Times the square root of half, and the wave of an eighth of a turn or of three eighths.
   C eighth(C x, T root) const {
-    return kBackward ? C{(x.re - x.im) * root, (x.im + x.re) * root}
-                     : C{(x.re + x.im) * root, (x.im - x.re) * root};
+    return kBackward ? C{product(x.re - x.im, root), product(x.im + x.re, root)}
+                     : C{product(x.re + x.im, root), product(x.im - x.re, root)};
   }
   C three_eighths(C x, T root) const {
-    return kBackward ? C{(-x.re - x.im) * root, (x.re - x.im) * root}
-                     : C{(x.im - x.re) * root, (-x.re - x.im) * root};
+    return kBackward ? C{product(-x.re - x.im, root), product(x.re - x.im, root)}
+                     : C{product(x.im - x.re, root), product(-x.re - x.im, root)};
   }
 
   static void two(C* x) {
@@ -107,8 +116,8 @@ struct Transform {
         m += u;
         if (m >= p) m -= p;
         const T c = waves[2 * m * step], s = kBackward ? waves[2 * m * step + 1] : -waves[2 * m * step + 1];
-        even = {sums[j].re * c, sums[j].im * c};
-        uneven = {-(differences[j].im * s), differences[j].re * s};
+        even = {product(sums[j].re, c), product(sums[j].im, c)};
+        uneven = {-product(differences[j].im, s), product(differences[j].re, s)};
       };
       for (int64_t j = 0; j < half; ++j) {
         C even, uneven;

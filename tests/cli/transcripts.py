@@ -67,11 +67,11 @@ TRANSCRIPTS = {
         ("compile indices_outside.onnx -o out.so", 4),
     ],
     "targets": [
-        ("check transforms.onnx", 0),
-        ("check transforms.onnx --target cpu,cuda", 5),
-        ("check transforms.onnx --target cuda --format=json", 5),
-        ("compile transforms.onnx -o out.so --target cpu,cuda", 5),
-        ("check transforms.onnx --target abacus", 1),
+        ("check drawn.onnx", 0),
+        ("check drawn.onnx --target cpu,cuda", 5),
+        ("check drawn.onnx --target cuda --format=json", 5),
+        ("compile drawn.onnx -o out.so --target cpu,cuda", 5),
+        ("check drawn.onnx --target abacus", 1),
     ],
     "sizes": [(f"compile {name}.onnx -o out.so", 5 if name.startswith("rank") else 4) for name in models.overflowing_models()],
     "attributes": [

@@ -23,7 +23,9 @@ DeviceKernel finish(KernelText& text, Geometry geometry, const std::string& decl
   out.cluster = geometry.cluster;
   out.shared_bytes = geometry.shared_bytes;
   out.maps = std::move(geometry.maps);
-  out.workspace_bytes = geometry.workspace_bytes;
+  // A launch passes no workspace of no bytes, which is what sizes of 0 may make of it.
+  if (!scratch.empty() || !geometry.workspace_bytes.is_const(0))
+    out.workspace_bytes = sym::max(geometry.workspace_bytes, 64);
   out.fails = !out.code.messages.empty();
   out.dependent_launch = geometry.dependent_launch || geometry.waits;
 

@@ -1,30 +1,32 @@
-// Sort, top-k and suppression of boxes: a thread per row, pairs of key and index in the workspace. Stable, so equal
-// elements keep their order in either direction.
+// Sort, top-k, suppression of boxes and Fourier transforms: a thread per row, pairs of key and index in the workspace.
+// Stable, so equal elements keep their order in either direction.
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/codegen/cuda/frame.h"
 #include "compiler/codegen/cuda/prelude.h"
+#include "compiler/codegen/fourier.h"
 #include "compiler/codegen/sort.h"
 #include "compiler/codegen/suppress.h"
 
 namespace stridec::codegen::cuda {
 
-// Fourier transforms have a text (codegen/fourier.h), whose kernel failed on a device for a reason that is not known yet.
 bool has_routine(std::string_view routine) {
-  return routine == "sort" || routine == "topk" || routine == "suppress";
+  return routine == "sort" || routine == "topk" || routine == "suppress" || routine == "fourier";
 }
 
 DeviceNest emit_routine(const loop::Program& program, const loop::Call& call, const GpuTarget& target) {
   STRIDEC_CHECK(has_routine(call.routine), call.routine);
-  const bool suppresses = call.routine == "suppress";
+  const bool suppresses = call.routine == "suppress", fourier = call.routine == "fourier";
   KernelText text(program, kCudaText);
-  const sym::Expr rows = suppresses ? call.arguments[0] : call.arguments[0] * call.arguments[2];
+  const sym::Expr rows = suppresses || fourier ? call.arguments[0] : call.arguments[0] * call.arguments[2];
   const std::string tasks = text.size(rows);
   const std::string loop = cat("for (int64_t task = blockIdx.x * (int64_t)64 + threadIdx.x; task < ", tasks,
                                "; task += gridDim.x * (int64_t)64)");
   if (suppresses)
     print_suppress(text, call, loop);
+  else if (fourier)
+    print_fourier(text, program, call, loop, 1);
   else
     print_sort(text, program, call, loop);
   const sym::Expr blocks = sym::min(sym::ceildiv(rows, 64), 4 * target.multiprocessors);

@@ -1,0 +1,1 @@
+#include "tests/unit/ops/fourier.cpp"  // the same cases, compiled
