@@ -175,6 +175,11 @@ class Body {
   void print_constant(const loop::Constant& constant);
   std::string let_text(const loop::Let& let, int width);
   std::string native_text(const loop::Let& let);
+  struct Call {
+    const char* function;
+    std::vector<loop::ValueId> args;
+  };
+  std::optional<Call> coarse_call(const loop::Let& let) const;
   std::string cast_text(const std::string& text, DType from, DType to, int width, bool saturate);
   std::string clamped(const std::string& text, DType from, DType to, int width);
   bool print_quantized(const loop::Let& let, int width);
@@ -204,7 +209,8 @@ class Body {
   // is rounded by itself, so that a value computed again in another nest is the same value.
   std::vector<bool> summed_;
   std::vector<Slack> slack_;
-  std::map<loop::ValueId, double> numbers_;  // constants of floats
+  std::map<loop::ValueId, double> numbers_;        // constants of floats
+  std::map<loop::ValueId, const loop::Let*> odd_;  // results of erf and tanh
   std::vector<sym::Expr> assumed_;
   std::optional<sym::Expr> lane_var_;
   bool lanes_are_aligned_ = false;  // lane 0's value is a multiple of the width

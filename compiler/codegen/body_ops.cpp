@@ -331,6 +331,7 @@ void Body::print_let(const loop::Let& let) {
   int width = 1;
   for (loop::ValueId arg : let.args) width = std::max(width, value(arg).width);
   if (print_quantized(let, width)) return;
+  if (let.op == ScalarOp::kErf || let.op == ScalarOp::kTanh) odd_[let.result] = &let;
   const std::string native = native_text(let);
   define(let.result, native.empty() ? let_text(let, width) : native, width);
   const bool rounds = let.op == ScalarOp::kRound || let.op == ScalarOp::kFloor || let.op == ScalarOp::kCeil ||
@@ -357,6 +358,21 @@ std::string Body::native_text(const loop::Let& let) {
   text_.use(cat("from.", name(dtype)));
   text_.use(cat(op, ".", name(dtype)));
   return cat("sd_from_", name(dtype), "(sd_", op, "_", name(dtype), "(", a.stored, ", ", b.stored, "))");
+}
+
+// The function for a result that is rounded to 11 bits or less, where there is one that is faster. One for 1 + erf(x) and
+// 1 + tanh(x) as a whole, too: that sum cancels where x is negative, so that its terms have no slack of their own.
+std::optional<Body::Call> Body::coarse_call(const loop::Let& let) const {
+  if (slack_[let.result.value] != Slack::kCoarse) return std::nullopt;
+  if (const char* function = coarse_function_of(let.op)) return Call{function, let.args};
+  if (let.op != ScalarOp::kAdd) return std::nullopt;
+  for (const size_t at : {0, 1}) {
+    const auto odd = odd_.find(let.args[at]);
+    const auto one = numbers_.find(let.args[1 - at]);
+    if (odd == odd_.end() || one == numbers_.end() || one->second != 1) continue;
+    return Call{odd->second->op == ScalarOp::kErf ? "one_erf_coarse" : "one_tanh_coarse", odd->second->args};
+  }
+  return std::nullopt;
 }
 
 std::string Body::let_text(const loop::Let& let, int width) {
@@ -410,8 +426,11 @@ std::string Body::let_text(const loop::Let& let, int width) {
           return finish(cat(a, " * ", hex(factor, true)));
       return call("quotient", "quotient");
     }
-    if (const char* function = coarse_function_of(let.op); function && slack == Slack::kCoarse)
-      return call(function, function);
+    if (const auto coarse = coarse_call(let)) {
+      args.clear();
+      for (loop::ValueId arg : coarse->args) args.push_back(widened(value(arg), width));
+      return call(coarse->function, coarse->function);
+    }
   }
   if (const char* function = function_of(let.op)) return call(function, function);
   switch (let.op) {

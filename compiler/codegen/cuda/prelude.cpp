@@ -66,7 +66,7 @@ static inline void sd_fail(volatile sd_failure* slot, int64_t message, int64_t v
 // "mathematical functions").
 struct Named {
   const char* name;
-  const char* f32;
+  const char* f32;  // null: a snippet of its own
   const char* f64;
 };
 constexpr Named kUnary[] = {
@@ -76,9 +76,9 @@ constexpr Named kUnary[] = {
     {"tan", "tanf(x)", "tan(x)"},       {"asin", "asinf(x)", "asin(x)"},
     {"acos", "acosf(x)", "acos(x)"},    {"atan", "atanf(x)", "atan(x)"},
     {"sinh", "sinhf(x)", "sinh(x)"},    {"cosh", "coshf(x)", "cosh(x)"},
-    {"tanh", "tanhf(x)", "tanh(x)"},    {"asinh", "asinhf(x)", "asinh(x)"},
+    {"tanh", nullptr, "tanh(x)"},       {"asinh", "asinhf(x)", "asinh(x)"},
     {"acosh", "acoshf(x)", "acosh(x)"}, {"atanh", "atanhf(x)", "atanh(x)"},
-    {"erf", "erff(x)", "erf(x)"},       {"sigmoid", "1.0f / (1.0f + expf(-x))", "1.0 / (1.0 + exp(-x))"},
+    {"erf", nullptr, "erf(x)"},         {"sigmoid", nullptr, "1.0 / (1.0 + exp(-x))"},
 };
 constexpr Named kBinary[] = {
     {"pow", "powf(x, y)", "pow(x, y)"},
@@ -94,14 +94,62 @@ std::map<std::string, Snippet, std::less<>> make_snippets() {
   for (const char* type : {"f32", "f64"}) {
     const bool single = type[1] == '3';
     for (const Named& f : kUnary)
-      add(cat(f.name, ".", type), {},
-          cat("static inline ", type, " sd_", f.name, "(", type, " x) { return ", single ? f.f32 : f.f64,
-              "; }\n"));
+      if (!single || f.f32)
+        add(cat(f.name, ".", type), {},
+            cat("static inline ", type, " sd_", f.name, "(", type, " x) { return ", single ? f.f32 : f.f64,
+                "; }\n"));
     for (const Named& f : kBinary)
       add(cat(f.name, ".", type), {},
           cat("static inline ", type, " sd_", std::string(f.name) == "rem" ? "frem" : f.name, "(", type,
               " x, ", type, " y) { return ", single ? f.f32 : f.f64, "; }\n"));
   }
+  // Activations of f32 without jumps, which CUDA's erff, tanhf and exact quotients have: a thread computes several values
+  // at once, whose instructions cannot mix across a jump.
+  add("reciprocal.f32", {}, R"(#ifdef STRIDEC_EMULATE
+static inline f32 sd_reciprocal(f32 x) { return 1.0f / x; }
+#else
+static inline f32 sd_reciprocal(f32 x) { f32 r; asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
+#endif
+)");
+  add("sigmoid.f32", {"reciprocal.f32"},
+      "static inline f32 sd_sigmoid(f32 x) { return sd_reciprocal(1.0f + expf(-x)); }\n");
+  // (tanh x - x) / x^3 in x^2, |x| < 0.625
+  add("tanh.f32", {"exp_coarse.f32", "reciprocal.f32"}, R"(static inline f32 sd_tanh(f32 x) {
+  const f32 a = __builtin_elementwise_abs(x), t = x * x;
+  f32 p = 0.00229274482f;
+  p = __builtin_elementwise_fma(p, t, -0.00834394526f);
+  p = __builtin_elementwise_fma(p, t, 0.0217689183f);
+  p = __builtin_elementwise_fma(p, t, -0.0539592579f);
+  p = __builtin_elementwise_fma(p, t, 0.133333042f);
+  p = __builtin_elementwise_fma(p, t, -0.333333343f);
+  const f32 small = __builtin_elementwise_fma(x * t, p, x);
+  const f32 big = __builtin_copysignf(1.0f - 2.0f * sd_reciprocal(sd_exp_coarse(a + a) + 1.0f), x);
+  return a < 0.625f ? small : big;
+}
+)");
+  // erf(x) / x in x^2 below 1; log(erfc(x)) from 1 to 4
+  add("erf.f32", {"exp_coarse.f32"}, R"(static inline f32 sd_erf(f32 x) {
+  const f32 a = __builtin_elementwise_abs(x), t = x * x, c = a > 4.0f ? 4.0f : a;
+  f32 p = 7.87587487e-05f;
+  p = __builtin_elementwise_fma(p, t, -0.00080168643f);
+  p = __builtin_elementwise_fma(p, t, 0.00518908724f);
+  p = __builtin_elementwise_fma(p, t, -0.0268542115f);
+  p = __builtin_elementwise_fma(p, t, 0.112835944f);
+  p = __builtin_elementwise_fma(p, t, -0.37612626f);
+  p = __builtin_elementwise_fma(p, t, 1.12837911f);
+  f32 l = 1.6371514e-06f;
+  l = __builtin_elementwise_fma(l, c, -4.60580413e-05f);
+  l = __builtin_elementwise_fma(l, c, 0.00059680565f);
+  l = __builtin_elementwise_fma(l, c, -0.0047595962f);
+  l = __builtin_elementwise_fma(l, c, 0.0264211353f);
+  l = __builtin_elementwise_fma(l, c, -0.110080086f);
+  l = __builtin_elementwise_fma(l, c, -0.631826043f);
+  l = __builtin_elementwise_fma(l, c, -1.13023341f);
+  l = __builtin_elementwise_fma(l, c, 0.00032013806f);
+  const f32 small = x * p, big = __builtin_copysignf(1.0f - sd_exp_coarse(l), x);
+  return a < 1.0f ? small : big;
+}
+)");
   // One instruction each, from sm_80 on; rounding to the nearest, ties to even, NaN stays NaN. That for pairs runs at
   // several times the rate of the one for single numbers.
   add("to.f16", {}, R"(#ifdef STRIDEC_EMULATE
@@ -149,6 +197,31 @@ static inline f32 sd_exp_coarse(f32 x) { f32 y; asm("ex2.approx.ftz.f32 %0, %1;"
 )");
   add("sigmoid_coarse.f32", {"exp_coarse.f32", "quotient.f32"},
       "static inline f32 sd_sigmoid_coarse(f32 x) { return sd_quotient(1.0f, 1.0f + sd_exp_coarse(-x)); }\n");
+  // erfc(-x), as 2 to the power of p(|x|) or what that lacks of 2. p is log2(erfc) up to 8.5, to 2^-16; beyond, where
+  // erfc is below 2^-108, it falls on.
+  add("one_erf_coarse.f32", {}, R"(static inline f32 sd_one_erf_coarse(f32 x) {
+  const f32 a = __builtin_elementwise_abs(x);
+  f32 p = -0x1.e6b032p-25f;
+  p = __builtin_elementwise_fma(p, a, 0x1.708826p-19f);
+  p = __builtin_elementwise_fma(p, a, -0x1.edf0dcp-15f);
+  p = __builtin_elementwise_fma(p, a, 0x1.84614cp-11f);
+  p = __builtin_elementwise_fma(p, a, -0x1.91e498p-8f);
+  p = __builtin_elementwise_fma(p, a, 0x1.2498c8p-5f);
+  p = __builtin_elementwise_fma(p, a, -0x1.3c205ap-3f);
+  p = __builtin_elementwise_fma(p, a, -0x1.d50b4ap-1f);
+  p = __builtin_elementwise_fma(p, a, -0x1.a0d440p+0f);
+  p = __builtin_elementwise_fma(p, a, 0x1.8fb79ap-19f);
+#ifdef STRIDEC_EMULATE
+  const f32 e = exp2f(p);
+#else
+  f32 e;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(p));
+#endif
+  return x < 0.0f ? e : 2.0f - e;
+}
+)");
+  add("one_tanh_coarse.f32", {"sigmoid_coarse.f32"},
+      "static inline f32 sd_one_tanh_coarse(f32 x) { return 2.0f * sd_sigmoid_coarse(2.0f * x); }\n");
   // x * p(x^2), fitted to the relative error up to 2.8, where erf is 1 to 12 bits.
   add("erf_coarse.f32", {"min.f32", "max.f32"}, R"(static inline f32 sd_erf_coarse(f32 x) {
   x = sd_fmin(sd_fmax(x, -2.8f), 2.8f);

@@ -23,9 +23,9 @@ namespace {
 
 #define STRIDEC_UNARY(X)                                                                                 \
   X(exp)                                                                                                 \
-  X(expm1)                                                                                               \
-  X(log) X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(tanh) X(asinh) X(acosh) \
-      X(atanh) X(erf)
+  X(exp2)                                                                                                \
+  X(expm1) X(log) X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(tanh) X(asinh) \
+      X(acosh) X(atanh) X(erf)
 #define STRIDEC_BINARY(X) X(pow) X(atan2) X(fmod)
 
 struct Dim3 {
@@ -89,7 +89,7 @@ struct sd_machine {
 #define __shared__ static
 #define __launch_bounds__(...)
 #define __syncthreads() sd_machine_now->barrier(1)
-#define __syncwarp() sd_machine_now->barrier(0)
+#define __syncwarp(members) sd_machine_now->barrier(0)
 #define __threadfence_system()
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct alignas(8) uint2 { unsigned x, y; };
