@@ -91,6 +91,11 @@ void choose_team(const loop::Program& program, const loop::Nest& nest, const Gpu
   }
   if (rows == 0 && points >= room / 8) return;
   plan.team = longest <= 1024 ? 32 : longest <= 4096 ? 128 : 512;
+  // Short rows, if there are many: no more threads than have elements when they go by vectors.
+  constexpr int kVector = 8, kLeast = 8;
+  while (plan.team > kLeast && longest <= kVector * plan.team / 2 &&
+         points * plan.team / 2 >= 2048 * target.multiprocessors)
+    plan.team /= 2;
 }
 
 // Dims a and b of a nest without loops that stores along a what it loads along b: tiles of both are worth their way

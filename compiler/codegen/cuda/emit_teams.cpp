@@ -30,13 +30,13 @@ constexpr int64_t kSharedBytes = 40 << 10;  // of local buffers, without asking 
 }  // namespace
 
 const std::string_view kTeamDeclarations =
-    R"(template <class T> static inline T sd_shuffle(T x, int distance) {
+    R"(template <class T> static inline T sd_shuffle(unsigned members, T x, int distance) {
   if constexpr (sizeof(T) == 8)
-    return __builtin_bit_cast(T, __shfl_xor_sync(~0u, __builtin_bit_cast(unsigned long long, x), distance));
+    return __builtin_bit_cast(T, __shfl_xor_sync(members, __builtin_bit_cast(unsigned long long, x), distance));
   else if constexpr (sizeof(T) == 4)
-    return __builtin_bit_cast(T, __shfl_xor_sync(~0u, __builtin_bit_cast(unsigned, x), distance));
+    return __builtin_bit_cast(T, __shfl_xor_sync(members, __builtin_bit_cast(unsigned, x), distance));
   else
-    return (T)__shfl_xor_sync(~0u, (int)x, distance);
+    return (T)__shfl_xor_sync(members, (int)x, distance);
 }
 )";
 
@@ -227,6 +227,12 @@ void TeamEmitter::print_column() {
   body_.set_index(column.var, "column");
 }
 
+// The threads of the warp that meet in shuffles: teams have points of their own, and the last ones may have none.
+void TeamEmitter::print_members() {
+  text_.line(cat("const unsigned members = ",
+                 team < 32 ? cat((1 << team) - 1, "u << (threadIdx.x & ", 32 - team, ");") : "~0u;"));
+}
+
 DeviceKernel TeamEmitter::emit() {
   count_wanted();
   declare_locals();
@@ -238,6 +244,7 @@ DeviceKernel TeamEmitter::emit() {
     text_.line(cat("const int lane = threadIdx.x % ", lanes, ", row = threadIdx.x / ", lanes, ";"));
   else
     text_.line(cat("const int row = threadIdx.x % ", team, ";"));
+  print_members();
   const std::string first =
       teams > 1 ? cat("blockIdx.x * (int64_t)", teams, " + threadIdx.x / ", team) : std::string("blockIdx.x");
   text_.open(

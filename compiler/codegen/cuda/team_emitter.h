@@ -3,6 +3,7 @@
 // team_split.cpp (ranges that blocks share).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -32,7 +33,7 @@ inline bool is_range(const loop::Stmt& stmt) {
 // How many there are, inner ones included.
 int statements(const loop::Block& block);
 
-// CUDA text of sd_shuffle(x, distance): a value of any width from another thread of the warp.
+// CUDA text of sd_shuffle(members, x, distance): a value of any width from another of those threads of the warp.
 extern const std::string_view kTeamDeclarations;
 
 struct TeamVariant {
@@ -70,7 +71,10 @@ class TeamEmitter {
   bool has_locals() const;
   bool keeps_something() const;
   bool any_vectors() const { return width > 1; }
-  int kept_chunks() const { return variant.columns ? kKeptRows : kKeptElements / width; }
+  int kept_chunks() const {
+    return static_cast<int>(std::min<int64_t>(variant.columns ? kKeptRows : kKeptElements / width,
+                                              (longest() - 1) / (variant.columns ? rows : width * rows) + 1));
+  }
   // The reduction, if the loops of the body are it alone.
   const loop::Stmt* only_reduction() const;
   // Blocks per tile of columns: so many that they fill the GPU, each with some work.
@@ -104,6 +108,7 @@ class TeamEmitter {
   // Indices of the dims out of `rest`, an int64_t that is counted down to the first of them.
   void print_indices(const std::vector<loop::Dim>& dims);
   void print_column();
+  void print_members();
 
   void declare_locals();
   void print_body();
@@ -111,7 +116,7 @@ class TeamEmitter {
   void print_top(const loop::Stmt& stmt);
   // Whether a later loop, done by other threads, reads what the statement writes.
   bool passes_on(const loop::Stmt& stmt);
-  void barrier() { text_.line(team > 32 || variant.columns ? "__syncthreads();" : "__syncwarp();"); }
+  void barrier() { text_.line(team > 32 || variant.columns ? "__syncthreads();" : "__syncwarp(members);"); }
 
   // Columns: a local buffer has an element for each point of the team, neighbours next to each other.
   std::string local_element(const loop::Access& access);

@@ -54,8 +54,8 @@ void TeamEmitter::print_shuffles(const loop::Reduce& reduce, const std::vector<s
   std::vector<std::string> others;
   for (size_t p = 0; p < points.size(); ++p) {
     others.push_back(text_.fresh("v"));
-    text_.line(cat("const ", text_.value_type(dtypes[p]), " ", others.back(), " = sd_shuffle(", points[p],
-                   ", ", d, ");"));
+    text_.line(cat("const ", text_.value_type(dtypes[p]), " ", others.back(), " = sd_shuffle(members, ",
+                   points[p], ", ", d, ");"));
   }
   // Both sides of a pair combine in the same order, so that all threads hold the same bits.
   body_.print_combine(reduce.combine, points, others, dtypes, 1);

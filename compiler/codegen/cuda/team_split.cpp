@@ -58,6 +58,7 @@ DeviceKernel TeamEmitter::emit_split() {
   text_.line("asm volatile(\"griddepcontrol.launch_dependents;\");");  // the combination may wait in place
   text_.line("#endif");
   text_.line(cat("const int lane = threadIdx.x % ", lanes, ", row = threadIdx.x / ", lanes, ";"));
+  print_members();
   text_.line("int64_t rest = blockIdx.x;");
   print_column();
   text_.line(cat("const int64_t split = rest % ", n, ", point = rest / ", n, ";"));

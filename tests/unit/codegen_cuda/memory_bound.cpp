@@ -69,13 +69,17 @@ double tolerance(DType dtype) {
   return is_float(dtype) ? 1.6e-2 : 0;
 }
 
-void check(const Program& p, const std::string& dtype, const Sizes& sizes) {
+// `team`: threads of a row, instead of those chosen.
+void check(const Program& p, const std::string& dtype, const Sizes& sizes, int team = 0) {
   INFO(p.name, " of ", dtype, " ", join(sizes.shape, "x", [](int64_t n) { return cat(n); }),
        std::string(sizes.fixed ? " fixed" : ""));
   const loop::Program given = parse(p, dtype, sizes);
   loop::verify(given);
   loop::Program program = given;
   schedule::choose_gpu(program, gpu_target("sm_90a"));
+  if (team)
+    for (loop::Directive& directive : program.nests[0].schedule.directives)
+      if (directive.name == "team") directive.args = {cat(team)};
   std::vector<HostTensor> inputs;
   for (loop::BufferId id : given.inputs)
     inputs.push_back(random_tensor(given, id, sizes.shape, static_cast<int>(inputs.size())));
@@ -311,6 +315,14 @@ TEST_CASE("rows") {
     for (const std::vector<int64_t>& shape :
          std::vector<std::vector<int64_t>>{{3, 1024}, {2, 1025}, {9, 72}, {2, 4100}, {0, 8}, {2, 0}})
       for (const bool fixed : {false, true}) check(kRows, dtype, {shape, fixed});
+}
+
+TEST_CASE("short rows, several a warp") {
+  for (const char* dtype : {"f16", "f32", "f64"})
+    for (const std::vector<int64_t>& shape :
+         std::vector<std::vector<int64_t>>{{67, 96}, {33, 64}, {5, 61}, {129, 8}, {1, 300}})
+      for (const int team : {8, 16})
+        for (const bool fixed : {false, true}) check(kRows, dtype, {shape, fixed}, team);
 }
 
 TEST_CASE("points") {
