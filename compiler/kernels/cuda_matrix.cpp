@@ -49,23 +49,22 @@ loop::Schedule to_schedule(const MatrixPlan& plan) {
     if (!directive.args.empty()) schedule.directives.push_back(std::move(directive));
   }
   if (plan.split > 1) schedule.directives.push_back({"split", {std::to_string(plan.split)}});
-  if (plan.small) {
-    loop::Directive below{"below",
-                          {std::to_string(plan.small->below), std::string(plan.small->kernel->name),
-                           std::to_string(plan.small->split)}};
-    if (plan.small->turned) below.args.push_back("turned");
+  for (const MatrixPlan::Fewer& fewer : plan.fewer) {
+    loop::Directive below{
+        "below", {std::to_string(fewer.below), std::string(fewer.kernel->name), std::to_string(fewer.split)}};
+    if (fewer.turned) below.args.push_back("turned");
     schedule.directives.push_back(std::move(below));
   }
   return schedule;
 }
 
-MatrixPlan small_plan(const MatrixPlan& plan) {
-  MatrixPlan small = plan;
-  small.kernel = plan.small->kernel;
-  small.split = plan.small->split;
-  if (plan.small->turned) std::swap(small.rows, small.columns);
-  small.small.reset();
-  return small;
+MatrixPlan plan_of(const MatrixPlan& plan, const MatrixPlan::Fewer& fewer) {
+  MatrixPlan out = plan;
+  out.kernel = fewer.kernel;
+  out.split = fewer.split;
+  if (fewer.turned) std::swap(out.rows, out.columns);
+  out.fewer.clear();
+  return out;
 }
 
 MatrixPlan to_matrix_plan(const loop::Schedule& schedule) {
@@ -81,11 +80,11 @@ MatrixPlan to_matrix_plan(const loop::Schedule& schedule) {
     }
     if (directive.name == "below") {
       STRIDEC_CHECK(directive.args.size() >= 3, "below");
-      plan.small = {.below = number(directive.args[0]),
-                    .kernel = find_matrix_kernel(directive.args[1]),
-                    .split = number(directive.args[2]),
-                    .turned = directive.args.size() > 3};
-      STRIDEC_CHECK(plan.small->kernel, directive.args[1]);
+      plan.fewer.push_back({.below = number(directive.args[0]),
+                            .kernel = find_matrix_kernel(directive.args[1]),
+                            .split = number(directive.args[2]),
+                            .turned = directive.args.size() > 3});
+      STRIDEC_CHECK(plan.fewer.back().kernel, directive.args[1]);
       continue;
     }
     STRIDEC_CHECK(directive.name == "split" && directive.args.size() == 1, directive.name);

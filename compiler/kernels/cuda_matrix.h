@@ -7,7 +7,7 @@
 //   depth %r %s %c   reduced dims, flattened, in this order
 //   split N          so many blocks of a cluster share the depth of a tile
 //   below P KERNEL N [turned]   products of fewer than P elements have this kernel and split instead; turned: with rows
-//                    and columns exchanged
+//                    and columns exchanged. Several times, P rising: the first that holds.
 #pragma once
 
 #include <optional>
@@ -49,15 +49,15 @@ struct MatrixPlan {
   const MatrixKernel* kernel = nullptr;
   std::vector<sym::Expr> batch, rows, columns, depth;
   int64_t split = 1;
-  struct Small {
+  struct Fewer {
     int64_t below;
     const MatrixKernel* kernel;
     int64_t split;
     bool turned;
   };
-  std::optional<Small> small;
+  std::vector<Fewer> fewer;
 };
-MatrixPlan small_plan(const MatrixPlan& plan);  // of one that has a small
+MatrixPlan plan_of(const MatrixPlan& plan, const MatrixPlan::Fewer& fewer);
 
 bool is_matrix(const loop::Schedule& schedule);
 loop::Schedule to_schedule(const MatrixPlan& plan);

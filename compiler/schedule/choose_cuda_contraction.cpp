@@ -34,8 +34,10 @@ constexpr double kExchange =
 constexpr double kExchangeElement = 0.28;
 constexpr double kSumElement = 0.085;     // a sum's way through shared memory
 constexpr double kSumStatement = 0.0063;  // a statement behind it, for a cost of 1
-constexpr double kAlone = 2.6;            // of both: where one warp group does it and not two
-constexpr double kBarely = 2.4;           // of both: without a warp group that loads
+constexpr double kAlone = 2.6;  // of both: where one warp group does it and not two, while another multiplies
+constexpr double kSingle = 2;   // of both: where it is a block's only warp group
+constexpr double kBeside = 1.3;  // of both: where another block of two groups or more does it as well
+constexpr double kBarely = 2.4;  // of both: without a warp group that loads
 
 // The product of the extents, with symbols at `size` where their ranges have it.
 double points(const Dims& dims, const sym::Facts& facts, int64_t size) {
@@ -134,7 +136,12 @@ double cycles(const MatrixPlan& plan, const Shape& s, double element, const GpuT
   // Blocks side by side hide each other's waits and sums, not their products.
   const double overhead = k.is_wgmma() ? kWarpGroupStep : k.is_tensor() ? kTensorStep : kScalarStep;
   const double tile = k.is_wgmma() ? kWarpGroupTile : kTile;
-  const double sums = k.rows * k.columns * element * (k.is_wgmma() ? 1 : kBarely);
+  const double who = !k.is_wgmma()          ? kBarely
+                     : k.turns              ? 1
+                     : k.tile_groups() == 1 ? kSingle
+                     : together > 1         ? kBeside
+                                            : 1;
+  const double sums = k.rows * k.columns * element * who;
   const double exchange = split > 1 ? kExchange * split + kExchangeElement * k.rows * k.columns : 0;
   double busy = std::ceil(tiles / (processors * together)) *
                 (steps * (step * together + overhead) + tile + sums / split + exchange);
@@ -148,13 +155,15 @@ double cycles(const MatrixPlan& plan, const Shape& s, double element, const GpuT
 }
 
 // One schedule serves all sizes: plans are judged at several, each symbol at the smaller of the size and its most.
-constexpr int64_t kSizes[] = {1, 4, 16, 64, 256, 1024, 4096, 16384};
+// Close enough to each other that how the last tiles fill the device at one of them decides nothing alone.
+constexpr int64_t kSizes[] = {1,   2,   4,   8,   12,  16,   24,   32,   48,   64,   96,   128,
+                              192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192, 16384};
 
-// A plan with its cycles at every size that differs from the one before.
+// A plan with the logarithms of its cycles at every size that differs from the one before.
 struct Candidate {
   MatrixPlan plan;
   bool turned;
-  std::vector<double> cycles;
+  std::vector<double> logs;
 };
 
 struct Candidates {
@@ -163,10 +172,8 @@ struct Candidates {
   std::vector<int64_t> sizes;
 };
 
-double mean(const std::vector<double>& cycles) {
-  double sum = 0;
-  for (double c : cycles) sum += std::log(c);
-  return std::exp(sum / static_cast<double>(cycles.size()));
+double mean(const std::vector<double>& logs) {
+  return std::exp(std::accumulate(logs.begin(), logs.end(), 0.0) / static_cast<double>(logs.size()));
 }
 
 Candidates candidates(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
@@ -238,6 +245,8 @@ Candidates candidates(const loop::Program& program, const loop::Nest& nest, cons
     for (const MatrixKernel& kernel : kernels::matrix_kernels()) {
       if (kernel.element_bytes != bytes || kernel.is_tensor() != tensor) continue;
       if (kernel.is_wgmma() && (!target.wgmma || (panels && kernel.columns % 64))) continue;
+      // Windows' addresses leave no registers for the sums of so many threads.
+      if (kernel.is_wgmma() && kernel.workers() > 256 && depth.size() > 1) continue;
       // Rows that stores are contiguous along: for few columns alone.
       if (columns != wide && (!kernel.is_wgmma() || kernel.columns > 32)) continue;
       plan.kernel = &kernel;
@@ -253,7 +262,7 @@ Candidates candidates(const loop::Program& program, const loop::Nest& nest, cons
         Candidate& made = all.plans.emplace_back(Candidate{plan, turned, {}});
         for (auto [size, shape] : shapes) {
           if (turned) std::swap(shape.rows, shape.columns);
-          made.cycles.push_back(cycles(plan, shape, turned ? 2 * element : element, target));
+          made.logs.push_back(std::log(cycles(plan, shape, turned ? 2 * element : element, target)));
         }
       }
     }
@@ -261,17 +270,42 @@ Candidates candidates(const loop::Program& program, const loop::Nest& nest, cons
   return all;
 }
 
-// What the plan costs at sizes from .. to - 1, the geometric mean's logarithm times their number.
-double sum_of_logs(const Candidate& candidate, size_t from, size_t to) {
-  double sum = 0;
-  for (size_t i = from; i < to; ++i) sum += std::log(candidate.cycles[i]);
-  return sum;
+// The plan for the sizes from .. to - 1 that is best on average, and the sum of its logarithms.
+struct Range {
+  size_t from, to;
+  const Candidate* plan;
+  double logs;
+};
+
+Range best(const Candidates& all, size_t from, size_t to) {
+  Range best{from, to, nullptr, 0};
+  for (const Candidate& plan : all.plans) {
+    const auto first = plan.logs.begin();
+    const double logs = std::accumulate(first + static_cast<std::ptrdiff_t>(from),
+                                        first + static_cast<std::ptrdiff_t>(to), 0.0);
+    if (!best.plan || logs < best.logs) best = {from, to, &plan, logs};
+  }
+  return best;
 }
 
-const Candidate* best(const Candidates& all, size_t from, size_t to) {
-  return &*std::min_element(all.plans.begin(), all.plans.end(), [&](const Candidate& a, const Candidate& b) {
-    return sum_of_logs(a, from, to) < sum_of_logs(b, from, to);
-  });
+// The sizes in up to three ranges, ascending, with a plan each: no more than gain by it.
+std::vector<Range> best_ranges(const Candidates& all) {
+  constexpr double kWorthAnother = 0.08;  // of the time at all sizes: what a kernel more has to save
+  const size_t sizes = all.sizes.size();
+  std::vector<std::vector<Range>> ways{{best(all, 0, sizes)}};
+  for (size_t at = 1; at < sizes; ++at) {
+    const Range few = best(all, 0, at);
+    ways.push_back({few, best(all, at, sizes)});
+    for (size_t next = at + 1; next < sizes; ++next)
+      ways.push_back({few, best(all, at, next), best(all, next, sizes)});
+  }
+  const auto cost = [&](const std::vector<Range>& ranges) {
+    double sum = kWorthAnother * static_cast<double>(sizes * ranges.size());
+    for (const Range& range : ranges) sum += range.logs;
+    return sum;
+  };
+  return *std::min_element(ways.begin(), ways.end(),
+                           [&](const auto& a, const auto& b) { return cost(a) < cost(b); });
 }
 
 }  // namespace
@@ -280,7 +314,7 @@ std::vector<RankedMatrixPlan> matrix_plans(const loop::Program& program, const l
                                            const GpuTarget& target) {
   Candidates all = candidates(program, nest, target);
   std::vector<std::pair<double, size_t>> order;
-  for (size_t i = 0; i < all.plans.size(); ++i) order.emplace_back(mean(all.plans[i].cycles), i);
+  for (size_t i = 0; i < all.plans.size(); ++i) order.emplace_back(mean(all.plans[i].logs), i);
   std::sort(order.begin(), order.end());
   std::vector<RankedMatrixPlan> ranked;
   for (const auto& [cycles, i] : order) ranked.push_back({std::move(all.plans[i].plan), cycles});
@@ -289,7 +323,6 @@ std::vector<RankedMatrixPlan> matrix_plans(const loop::Program& program, const l
 
 std::optional<loop::Schedule> choose_cuda_contraction(const loop::Program& program, const loop::Nest& nest,
                                                       const GpuTarget& target) {
-  constexpr double kWorthTwo = 0.1;  // of the time: what a second kernel for small products has to save
   const Candidates all = candidates(program, nest, target);
   if (all.plans.empty()) return std::nullopt;
   const auto contraction = kernels::match_contraction(nest);
@@ -301,30 +334,20 @@ std::optional<loop::Schedule> choose_cuda_contraction(const loop::Program& progr
     const double points_there = points(nest.dims, facts, size);
     const double work = points_there * points(contraction->reduce->dims, facts, size);
     const double threads = std::min(points_there, 2048.0 * target.multiprocessors);
-    naive.push_back(work / threads * std::max(30.0, threads / target.multiprocessors / 16) + 1500);
+    naive.push_back(std::log(work / threads * std::max(30.0, threads / target.multiprocessors / 16) + 1500));
   }
-  const size_t sizes = all.sizes.size();
-  const Candidate* one = best(all, 0, sizes);
-  if (mean(naive) < mean(one->cycles)) return std::nullopt;
-  // Sizes up to some and those beyond it may have a kernel each.
-  const Candidate *few = nullptr, *many = nullptr;
-  double least = sum_of_logs(*one, 0, sizes) - kWorthTwo * static_cast<double>(sizes);
-  int64_t below = 0;
-  for (size_t at = 1; at < sizes; ++at) {
-    const Candidate *a = best(all, 0, at), *b = best(all, at, sizes);
-    const double sum = sum_of_logs(*a, 0, at) + sum_of_logs(*b, at, sizes);
-    if (sum >= least || !b->plan.kernel->is_tensor()) continue;
-    least = sum;
-    few = a;
-    many = b;
-    below = static_cast<int64_t>(std::sqrt(all.elements[at - 1] * all.elements[at]));
+  if (mean(naive) < mean(best(all, 0, all.sizes.size()).plan->logs)) return std::nullopt;
+  const std::vector<Range> ranges = best_ranges(all);
+  const Candidate& many = *ranges.back().plan;
+  MatrixPlan plan = many.plan;
+  for (size_t i = 0; i + 1 < ranges.size() && plan.kernel->is_tensor(); ++i) {
+    const Candidate& few = *ranges[i].plan;
+    const size_t end = ranges[i].to;
+    plan.fewer.push_back({.below = static_cast<int64_t>(std::sqrt(all.elements[end - 1] * all.elements[end])),
+                          .kernel = few.plan.kernel,
+                          .split = few.plan.split,
+                          .turned = few.turned != many.turned});
   }
-  if (!few) return kernels::to_schedule(one->plan);
-  MatrixPlan plan = many->plan;
-  plan.small = {.below = below,
-                .kernel = few->plan.kernel,
-                .split = few->plan.split,
-                .turned = few->turned != many->turned};
   return kernels::to_schedule(plan);
 }
 

@@ -245,12 +245,22 @@ void time(Writer& w) {
 void plans(Writer& w, int part, int parts) {
   int at = 0;
   auto mine = [&] { return at++ % parts == part; };
-  for (const int rows : {128, 512, 1600, 4096, 8192})
+  for (const int rows : {128, 512, 1600, 2048, 4096, 6304, 8192})
     for (const auto& [columns, depth] :
          {std::pair{768, 768}, std::pair{3072, 768}, std::pair{768, 3072}, std::pair{8192, 2048}})
       if (mine())
         w.add_plans(matmul_case("f16", cat(rows), cat(columns), cat(depth), false, "", columns == 3072),
                     matmul(false, columns == 3072), 1.7);
+  struct Shape {
+    int rows, columns, depth;
+  };
+  for (const Shape& s :
+       {Shape{100352, 384, 96}, {25088, 768, 192}, {6272, 1536, 384}, {100352, 96, 384}, {25088, 192, 768}})
+    if (mine()) {
+      const bool gelu = s.columns > s.depth;
+      w.add_plans(matmul_case("f16", cat(s.rows), cat(s.columns), cat(s.depth), false, "", gelu),
+                  matmul(false, gelu), 1.7);
+    }
   for (const char* batch : {"1", "32"})
     for (const Conv& c : {Conv{"r56_3x3", batch, 56, 56, 64, 64, 3, 1, 1, 1, 1, true, true},
                           Conv{"r56_1x1", batch, 56, 56, 64, 256, 1, 1, 1, 0, 1, true, true},

@@ -317,10 +317,10 @@ DeviceNest emit_matrix(const loop::Program& program, const loop::Nest& nest, con
     return true;
   };
   auto both_are_vectors = [](const Emitter& e) { return e.factors_are_vectors(); };
-  if (plan.small && kernel.is_tensor()) {
-    loop::Nest small = nest;
-    small.schedule = kernels::to_schedule(kernels::small_plan(plan));
-    add(small, *plan.small->kernel, true, false, plan.small->below, both_are_vectors);
+  for (const kernels::MatrixPlan::Fewer& fewer : plan.fewer) {
+    loop::Nest other = nest;
+    other.schedule = kernels::to_schedule(kernels::plan_of(plan, fewer));
+    add(other, *fewer.kernel, true, false, fewer.below, both_are_vectors);
   }
   if (!kernel.is_tensor() || !add(nest, kernel, true, false, {}, both_are_vectors))
     add(nest, general, true, false, {}, [](const Emitter& e) { return e.has_vectors(); });

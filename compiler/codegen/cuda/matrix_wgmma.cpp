@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <set>
 
 #include "compiler/base/text.h"
@@ -156,10 +157,18 @@ class Printer {
   int lag() const { return std::min(2, f_.kernel.stages - 2); }
   int stage() const { return a_.tile_bytes() + b_.tile_bytes(); }
 
-  // Beyond 128 sums a thread, the loaders hand registers over: 40 for them, 232 for the others.
-  bool trades_registers() const { return sums() == 128 && groups() == 2 && !gathers(); }
+  // Where sums need more registers than each thread's equal share, the loaders hand some of theirs over.
+  struct Registers {
+    int loaders, workers;
+  };
+  std::optional<Registers> registers() const {
+    if (gathers()) return std::nullopt;
+    if (sums() == 128 && groups() == 2) return Registers{40, 232};
+    if (sums() == 96 && groups() == 3) return Registers{56, 152};
+    return std::nullopt;
+  }
   int together() const {
-    return sums() == 128 && !trades_registers() && groups() == 2 ? 1 : f_.kernel.blocks_sm > 1 ? 2 : 4;
+    return sums() == 128 && !registers() && groups() == 2 ? 1 : f_.kernel.blocks_sm > 1 ? 2 : 4;
   }
   int halves() const { return f_.kernel.rows / 64 / f_.kernel.tile_groups(); }  // of 64 rows, of a group
   int sums() const { return halves() * f_.kernel.columns / 2; }                 // of a thread
@@ -181,7 +190,8 @@ class Printer {
 
   void print_loader() {
     const int stages = f_.kernel.stages;
-    if (trades_registers()) text_.line("asm volatile(\"setmaxnreg.dec.sync.aligned.u32 40;\");");
+    if (const auto r = registers())
+      text_.line(cat("asm volatile(\"setmaxnreg.dec.sync.aligned.u32 ", r->loaders, ";\");"));
     text_.line(cat("const int thread = threadIdx.x - ", f_.kernel.workers(), ";"));
     text_.line("int slot = 0;");
     text_.line("unsigned phase = 1;");
@@ -269,7 +279,8 @@ class Printer {
     auto low = [&](const MatrixSide& side, const std::string& at) {
       return cat("((", at, " & 0x3ffff) >> 4 | ", side.along_depth() ? 1 : k.depth * 128 >> 4, " << 16)");
     };
-    if (trades_registers()) text_.line("asm volatile(\"setmaxnreg.inc.sync.aligned.u32 232;\");");
+    if (const auto r = registers())
+      text_.line(cat("asm volatile(\"setmaxnreg.inc.sync.aligned.u32 ", r->workers, ";\");"));
     text_.line("const int thread = threadIdx.x, lane_id = thread % 32;");
     text_.line(cat("const unsigned a_low = ", low(a_, "ring"), k.turns ? "" : " + group * 512",
                    ", b_low = ", low(b_, cat("(ring + ", a_.tile_bytes(), ")")), ";"));
