@@ -113,6 +113,3 @@ def test_altered_manifests():
     for text in ('{"kernels": []}', "{}", '{"a": ' + "[" * 200000):
         write("altered.json", text.encode())
         expect("error[bad-manifest]" in refused("inspect altered.json", 3), text[:40])
-
-
-TESTS = [test_cut_libraries, test_altered_libraries, test_altered_weights, test_altered_manifests]

@@ -101,6 +101,3 @@ def test_ci_sample():
     expect(bad.returncode == 5, f"exit code {bad.returncode}")
     expect("two_unknown.onnx does not compile: " in bad.stderr and "RotatedNMS" in bad.stdout, bad.stderr + bad.stdout)
     expect("::error file=two_unknown.onnx,title=stridec: unsupported-op::" in annotated.stdout, annotated.stdout)
-
-
-TESTS = [test_external_weights, test_tuning, test_specialize, test_modes, test_ci_sample]

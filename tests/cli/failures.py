@@ -155,15 +155,3 @@ def test_outputs_take_no_inputs_place():
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = subprocess.run([STRIDEC, "exit-codes"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=SECONDS)
     expect(done.returncode == 6 and "error[no-space]" in done.stderr, f"exit code {done.returncode}: {done.stderr}")
-
-
-TESTS = [
-    test_full_disk,
-    test_file_size_limit,
-    test_budgets,
-    test_bombs,
-    test_interruption,
-    test_existing_artifact_survives,
-    test_mutations,
-    test_outputs_take_no_inputs_place,
-]

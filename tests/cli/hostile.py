@@ -326,7 +326,3 @@ def test_time_of_check():
         expect(seconds < 1, f"check of the {name} model takes {seconds:.2f} s")
         os.remove(f"{name}.onnx")
     os.remove("heavy.bin")
-
-
-TESTS = [test_serialized_graphs, test_altered_graphs, test_tuning_databases, test_nested_branches, test_sizes_of_inputs,
-         test_large_attributes, test_time_of_check]  # fmt: skip

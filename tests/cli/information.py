@@ -151,18 +151,3 @@ def test_readme_has_the_exit_codes():
         rows = re.findall(r"^\| (\d+) \| ([a-z-]+) \|", file.read(), re.M)
     printed = [(row["code"], row["name"]) for row in json.loads(stridec("exit-codes --format=json", 0).stdout)]
     expect(rows == printed, f"README has {rows}, the program {printed}")
-
-
-TESTS = [
-    test_check,
-    test_manifest,
-    test_inspect,
-    test_schedule,
-    test_inspect_by_content,
-    test_pass_flags,
-    test_json_everywhere,
-    test_progress,
-    test_memory_of_the_run,
-    test_libc_alone,
-    test_readme_has_the_exit_codes,
-]

@@ -57,6 +57,3 @@ def test_verify_finds():
     done = stridec("verify other.onnx mlp.so --dim batch=3", 8)
     expect("compile the artifact again" in done.stdout, done.stdout)
     stridec("verify other.onnx --dim batch=3", 0)
-
-
-TESTS = [test_run_and_verify, test_verify_finds]

@@ -7,6 +7,8 @@ temporary folder that harness.prepare fills. After every command that fails the 
 "N passed, N failed". Environment: stridec (the program, default build/stridec).
 """
 
+import ast
+import collections
 import os
 import subprocess
 import sys
@@ -26,15 +28,29 @@ from harness import ROOT, prepare
 TOPICS = (failures, hostile, information, compiling, same_bytes, results, altered)
 
 
+def names_in(module):
+    """Its functions test_*. Of two functions or cases of one name Python keeps the last, so that the other never runs."""
+    with open(module.__file__, encoding="utf-8") as file:
+        tree = ast.parse(file.read())
+    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    tables = [[key.value for key in node.keys if isinstance(key, ast.Constant)] for node in ast.walk(tree) if isinstance(node, ast.Dict)]
+    for names in (functions, *tables):
+        twice = [name for name, count in collections.Counter(names).items() if count > 1]
+        assert not twice, f"{os.path.basename(module.__file__)} has two of the name {twice[0]}"
+    return [name for name in functions if name.startswith("test_")]
+
+
 def tests(update):
     """By name: every transcript, the library's sentences, the tests of the topics."""
+    names_in(transcripts)
     named = {name: lambda name=name: transcripts.check(name, update) for name in transcripts.TRANSCRIPTS}
     named["runtime"] = lambda: library.check(update)
     named["page_of_operators"] = lambda: information.page_of_operators(update)
-    for test in (test for topic in TOPICS for test in topic.TESTS):
-        name = test.__name__.removeprefix("test_")
-        assert name not in named, f"two tests are named {name}"
-        named[name] = test
+    for topic in TOPICS:
+        for function in names_in(topic):
+            name = function.removeprefix("test_")
+            assert name not in named, f"two tests are named {name}"
+            named[name] = getattr(topic, function)
     return named
 
 

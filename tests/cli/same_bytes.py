@@ -93,6 +93,3 @@ def test_same_bytes_for_gpus():
         print("same_bytes_for_gpus: skipped, there is no NVRTC")
         return
     compare("gpu", "mlp", f"--target cpu,cuda --gpu sm_90a,ptx --nvrtc {nvrtc()}")
-
-
-TESTS = [test_same_bytes, test_same_bytes_for_gpus]
