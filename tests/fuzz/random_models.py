@@ -6,7 +6,7 @@ Graph number i of seed S is always the same one, and so is the form in which it 
 several graphs as one model, or alone with a symbol for each size, run at its own and at other sizes; kernels as they are
 for users (-O3) or, in half the time, without optimisation (-O0). What onnxruntime cannot run is compiled code against the
 interpreter. When a model of several graphs differs, each of them is tried alone. What differs is shrunk to few nodes and
-left in FOLDER/<name> (model.onnx and its data). FILE gets a line for the record. The last line is "N passed, N failed";
+left in FOLDER/<name> (model.onnx and its data). FILE gets a line for the record (record.py). The last line is "N passed, N failed";
 before it, how many graphs of which seed were compared.
 """
 import argparse
@@ -115,6 +115,7 @@ def main():
     parser.add_argument("--record", type=pathlib.Path, help="a file that gets a line: date, commit, seed, graphs")
     flags = parser.parse_args()
     notes, compared, failed = collections.Counter(), 0, 0
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     with tempfile.TemporaryDirectory() as temporary:
         os.environ["STRIDEC_CACHE"] = temporary + "/cache"  # random kernels are no use to anybody else
         for first in range(flags.first, flags.first + flags.count, flags.batch):
@@ -142,7 +143,6 @@ def main():
     print(f"{compared} graphs of seed {flags.seed} compared, from {flags.first} on")
     print(f"{compared - failed} passed, {failed} failed")
     if flags.record:
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
         with flags.record.open("a") as file:
             file.write(f"{datetime.date.today()} {commit} seed {flags.seed} from {flags.first}: {compared} compared, "
                        f"{failed} differ\n")

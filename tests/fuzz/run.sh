@@ -1,6 +1,7 @@
 #!/bin/bash
 # The parsers under libFuzzer, each for some seconds, from tests/fuzz/seeds, the corpus of earlier runs
 # (tests/fuzz/corpus.tar.xz) and what this build folder has found since. What breaks one is left in $build/fuzz/<name>/found.
+# A line each says what tests/fuzz/record.txt wants to know: how much processor time, how many inputs.
 #
 #   bash tests/fuzz/run.sh [SECONDS [name...]]     names: the files of tests/fuzz/parsers
 #   bash tests/fuzz/run.sh --minimise              what reaches all that is reached, back into corpus.tar.xz
@@ -34,7 +35,7 @@ if [ "$seconds" = --minimise ]; then
   exit
 fi
 
-passed=0 failed=0
+passed=0 failed=0 TIMEFORMAT='%U %S'
 for name in "${names[@]}"; do
   work=$build/fuzz/$name
   mkdir -p "$work/corpus" "$work/found"
@@ -42,14 +43,13 @@ for name in "${names[@]}"; do
   for folder in tests/fuzz/seeds/"$name" "$build/fuzz/earlier/$name"; do
     [ ! -d "$folder" ] || seeds+=("$folder")
   done
-  if "$build/fuzz_$name" -max_total_time="$seconds" "${limits[@]}" -artifact_prefix="$work/found/" \
-    "$work/corpus" "${seeds[@]}" > "$work/log" 2>&1; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    tail -30 "$work/log"
-  fi
-  echo "$name: $(sed -nE 's/^Done ([0-9]+) runs.*/\1 inputs/p' "$work/log")"
+  broken=0
+  { time "$build/fuzz_$name" -max_total_time="$seconds" -print_final_stats=1 "${limits[@]}" -artifact_prefix="$work/found/" \
+    "$work/corpus" "${seeds[@]}" > "$work/log" 2>&1; } 2> "$work/time" || broken=1
+  passed=$((passed + 1 - broken)) failed=$((failed + broken))
+  [ $broken = 0 ] || tail -30 "$work/log"
+  echo "$(date +%F) $(git rev-parse --short HEAD) libFuzzer $name: $(tail -1 "$work/time" | awk '{ printf "%.0f", $1 + $2 }') s," \
+    "$(sed -nE 's/^stat::number_of_executed_units: ([0-9]+)/\1/p' "$work/log") inputs, $broken found"
 done
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
