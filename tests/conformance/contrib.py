@@ -127,6 +127,13 @@ def rotary():
         case(f"rotary_part_{interleaved}", "RotaryEmbedding",
              [normal(2, 3, 32), integers(0, 31, (2, 3), np.int64), cos, sin],
              interleaved=interleaved, num_heads=2, rotary_embedding_dim=8)  # fmt: skip
+    for layout, section in ((0, [2, 1, 1]), (1, [2, 1, 1]), (0, [4, 0, 0]), (1, [1, 2, 1])):
+        for interleaved in (0, 1):
+            where = integers(0, 31, (3, 2, 3), np.int64)
+            case(f"mrotary_{layout}_{section[0]}_{interleaved}", "MRotaryEmbedding", [normal(2, 3, 16), where, cos, sin], num_heads=2, rotary_embedding_dim=8,
+                 mrope_section=section, mrope_layout=layout, interleaved=interleaved)  # fmt: skip
+            case(f"mrotary_part_{layout}_{section[0]}_{interleaved}", "MRotaryEmbedding", [normal(2, 2, 3, 12), where, cos, sin],
+                 mrope_section=section, mrope_layout=layout, interleaved=interleaved, num_heads=2, rotary_embedding_dim=8, scale=0.5)  # fmt: skip
 
 
 def attention():
@@ -180,6 +187,15 @@ def multi_head():
              [normal(b, s, hidden), normal(b, s, hidden), normal(b, s, hidden), None, None, None,
               normal(b, n, 4, h), normal(b, n, 4, h)],
              3, num_heads=n, unidirectional=one_way)  # fmt: skip
+    for mask in (None, integers(0, 1, (b, 5), np.int32) | np.array([1, 0, 0, 0, 0], np.int32)):
+        for bias in (None, normal(b, n, 1, 5)):
+            for projected in (None, normal(3 * hidden)):
+                tag = "_".join(k for k, v in (("mask", mask), ("scores", bias), ("bias", projected)) if v is not None)
+                case(f"decoder_{tag}", "DecoderMaskedMultiHeadAttention",
+                     [normal(b, 1, hidden), normal(b, 1, hidden), normal(b, 1, hidden), mask, bias, normal(b, n, 9, h), normal(b, n, 9, h),
+                      np.array([4], np.int32), None, None, projected],
+                     3, num_heads=n, past_present_share_buffer=1)  # fmt: skip
+    case("decoder_cross", "DecoderMaskedMultiHeadAttention", [normal(b, 1, hidden), normal(b, n, t, h), normal(b, n, t, h)], num_heads=n)
     case("mha_one_way", "MultiHeadAttention", [normal(b, s, hidden)] * 3, num_heads=n, unidirectional=1)
 
 
@@ -314,6 +330,45 @@ def products():
     case("embed_positions", "EmbedLayerNormalization", [ids, kinds, *tables, None, integers(0, 5, (2, 4), np.int32)], 2)
 
 
+    table = lambda *shape: integers(0, 255, shape, np.uint8)  # noqa: E731
+    number = lambda v, kind: np.array(v, kind)  # noqa: E731
+    scales = [number(0.01 * (i + 1), np.float32) for i in range(5)]
+    zeros = [number(120 + i, np.uint8) for i in range(5)]
+    for segments in (False, True):
+        case(f"qembed_{segments}", "QEmbedLayerNormalization",
+             [ids, kinds if segments else None, table(10, 8), table(6, 8), table(2, 8) if segments else None, table(8), table(8),
+              np.array([[1, 1, 1, 0], [1, 1, 1, 1]], np.int32), *(v if segments or i != 2 else None for i, v in enumerate(scales)),
+              *(v if segments or i != 2 else None for i, v in enumerate(zeros))],
+             2, types=None)  # fmt: skip
+    for mode in ("bilinear", "nearest", "bicubic"):
+        for padding in ("zeros", "border", "reflection"):
+            for align in (0, 1):
+                grid = (rng.random((2, 4, 5, 2)) * 2.6 - 1.3).astype(np.float32)
+                case(f"grid_sample_{mode}_{padding}_{align}", "GridSample", [normal(2, 3, 6, 7), grid], mode=mode, padding_mode=padding,
+                     align_corners=align, tolerance=(1e-3, 1e-4))  # fmt: skip
+    for mode in ("constant", "reflect", "edge"):
+        for row in (False, True):
+            pads = np.array([0, 1, 2, 1, 0, 1], np.int64)
+            value = [np.array(0.5 if not row else [0.5], np.float32)] if mode == "constant" else []
+            case(f"pad_{mode}_{row}", "Pad", [normal(2, 4, 5), pads[None] if row else pads, *value], mode=mode)
+    for kind, past in (("none", False), ("none", True), ("silu", True)):
+        case(f"causal_conv_{kind}_{past}", "CausalConvWithState",
+             [normal(2, 4, 6), normal(4, 1, 3), normal(4) if kind == "silu" else None, normal(2, 4, 2) if past else None], 2,
+             activation=kind)  # fmt: skip
+    case("causal_conv_dilated", "CausalConvWithState", [normal(2, 4, 6), normal(4, 1, 3), normal(4), normal(2, 4, 4)], 2, dilation=2)
+    case("causal_conv_channels_last", "CausalConvWithState", [normal(2, 6, 4), normal(4, 1, 3), normal(4), normal(2, 2, 4)], 2, channels_last=1)
+    case("scaled_silu", "ScaledSiLU", [normal(2, 3, 8)], alpha=1.5)
+    case("scaled_silu_input", "ScaledSiLU", [normal(2, 3, 8), np.array(0.7, np.float32)], alpha=1.5)
+    case("gated_add", "GatedAdd", [normal(2, 3, 8), normal(2, 3, 8), normal(2, 3, 1)])
+    for kind in ("silu", "sigmoid"):
+        case(f"gated_rms_norm_{kind}", "GatedRMSNorm", [normal(2, 3, 8), normal(4), normal(2, 3, 8)], activation=kind, epsilon=1e-4)
+
+    def split_up(names, results):
+        return [helper.make_node("MatMul", names[:2], ["product"]), helper.make_node("FastGelu", ["product", *names[2:]], results, domain=MS)]
+
+    case("gemm_fast_gelu", "GemmFastGelu", [normal(2, 3, 4), normal(4, 5), normal(5)], reference=split_up)
+
+
 def experts():
     t, e, h, n = 6, 4, 16, 8
     for kind in ("relu", "gelu", "silu", "identity"):
@@ -359,6 +414,12 @@ def quantised():
         case(f"QLinearConcat_{tag}", "QLinearConcat", [one(0.04), zero, x, one(0.02), zero, y[:, :2], one(0.05), np.array(z + 4, dtype)], axis=1, tolerance=step)
         case(f"QLinearSoftmax_{tag}", "QLinearSoftmax", [x, one(0.02), zero, one(1 / 256), np.array(low, dtype)], axis=-1, opset=13, given=(1, 2, 3, 4), tolerance=step)
         case(f"QLinearWhere_{tag}", "QLinearWhere", [x > z, x, one(0.02), zero, y, one(0.03), np.array(z + 4, dtype), one(0.04), zero], tolerance=step)
+        weights = integers(low, high, (6, 2, 3, 3), dtype)
+        for last in (0, 1):
+            case(f"QLinearConv_{tag}_{last}", "QLinearConv",
+                 [x.transpose(0, 2, 3, 1).copy() if last else x, one(0.02), zero, weights, abs(normal(6, scale=0.03)) + np.float32(0.01),
+                  np.full(6, 0 if dtype == np.int8 else z, dtype), one(0.5), zero, integers(-99, 99, (6,), np.int32)],
+                 given=(3, 4, 5), channels_last=last, group=2, pads=[1, 0, 1, 2], strides=[1, 2], kernel_shape=[3, 3], tolerance=step)  # fmt: skip
         a, b = integers(low, high, (3, 8), dtype if dtype == np.uint8 else np.uint8) if dtype == np.uint8 else integers(0, 255, (3, 8), np.uint8), integers(low, high, (8, 5), dtype)
         case(f"DynamicQuantizeMatMul_{tag}", "DynamicQuantizeMatMul", [normal(3, 8), b, normal(5, scale=0.02), np.full(5, z, dtype), normal(5)])
         case(f"DynamicQuantizeMatMul_one_{tag}", "DynamicQuantizeMatMul", [normal(2, 3, 8), b, normal(1, scale=0.02)])
@@ -368,6 +429,22 @@ def quantised():
              [a, one(0.02), np.array(100, np.uint8), b, one(0.03), np.array(z, dtype), integers(-99, 99, (5,), np.int32), one(0.2), np.array(128, np.uint8)],
              tolerance=step)  # fmt: skip
         case(f"QGemm_float_{tag}", "QGemm", [a, one(0.02), np.array(100, np.uint8), b.T.copy(), normal(5, scale=0.1), np.full(5, z, dtype)], transB=1, alpha=0.5)
+
+
+def recurrent():
+    steps, b, n, h = 4, 2, 5, 3
+    for direction, count in (("forward", 1), ("bidirectional", 2)):
+        for dtype in (np.uint8, np.int8):
+            for each in (False, True):
+                low, high, z = (0, 255, 126) if dtype == np.uint8 else (-128, 127, 0)
+                shape = (count, 4 * h) if each else (count,)
+                quantities = lambda: (rng.random(shape, np.float32) * np.float32(0.004) + np.float32(0.002), np.full(shape, z, dtype))  # noqa: B023, E731
+                # onnxruntime rounds X and H to bytes at every step.
+                case(f"quantised_lstm_{direction}_{dtype.__name__}_{each}", "DynamicQuantizeLSTM",
+                     [normal(steps, b, n), integers(low, high, (count, n, 4 * h), dtype), integers(low, high, (count, h, 4 * h), dtype),
+                      normal(count, 8 * h, scale=0.2), None, normal(count, b, h, scale=0.3), normal(count, b, h, scale=0.3), None,
+                      *quantities(), *quantities()],
+                     3, given=(1, 2, 3, 8, 9, 10, 11), hidden_size=h, direction=direction, tolerance=(0.02, 0.02))  # fmt: skip
 
 
 # ---- ai.onnx.ml ---------------------------------------------------------------------------------------------
@@ -485,7 +562,7 @@ def models():
 def main():
     global rng
     folder, names = sys.argv[1], sys.argv[2:]
-    for family in (rotary, attention, multi_head, group_query, blocks, products, experts, quantised, trees, models):
+    for family in (rotary, attention, multi_head, group_query, blocks, products, experts, quantised, recurrent, trees, models):
         rng = np.random.default_rng(7)  # a family's numbers do not depend on the others
         family()
     refused = []

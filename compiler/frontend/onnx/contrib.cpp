@@ -3,6 +3,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
+#include "compiler/frontend/onnx/quantization.h"
 #include "compiler/ops/composite.h"
 
 namespace stridec::onnx {
@@ -11,6 +12,7 @@ namespace {
 using namespace ops;
 
 constexpr const char* kMicrosoft = "com.microsoft";
+constexpr size_t kNoInput = 1000;
 
 Outputs op_gelu(Context& c) { return {gelu(c.has(1) ? c.in(0) + c.in(1) : c.in(0), false)}; }
 Outputs fast_gelu(Context& c) { return {gelu(c.has(1) ? c.in(0) + c.in(1) : c.in(0), true)}; }
@@ -59,15 +61,19 @@ Outputs skip_simplified_layer_norm(Context& c) {
   return {y, Slot(), Slot(), x};
 }
 
-Outputs embed_layer_norm(Context& c) {
-  const Term ids = c.in(0), words = c.in(2), positions = c.in(3);
-  Term x = gather(words, ids, 0);
-  if (c.has(8))
-    x = x + gather(positions, c.in(8), 0);
+// Rows of tables of words, positions and perhaps segments are summed and normalised. `real` takes what was read of the inputs
+// 2 to 6 for the numbers that they stand for.
+template <class Real>
+Outputs embedded(Context& c, const Real& real, size_t position_ids) {
+  const Term ids = c.in(0);
+  Term x = real(2, gather(c.in(2), ids, 0));
+  if (c.has(position_ids))
+    x = x + real(3, gather(c.in(3), c.in(position_ids), 0));
   else
-    x = x + slice(positions, 0, 0, ids.dim(1));
-  if (c.has(1) && c.has(4)) x = x + gather(c.in(4), c.in(1), 0);
-  const Term y = standardize(x, {x.rank() - 1}, c.number("epsilon", 1e-12f)).value * c.in(5) + c.in(6);
+    x = x + real(3, slice(c.in(3), 0, 0, ids.dim(1)));
+  if (c.has(1) && c.has(4)) x = x + real(4, gather(c.in(4), c.in(1), 0));
+  const Term y =
+      standardize(x, {x.rank() - 1}, c.number("epsilon", 1e-12f)).value * real(5, c.in(5)) + real(6, c.in(6));
   Outputs out{y};
   if (c.wants(1)) {
     if (!c.has(7)) return {y, filled(c.b, {ids.dim(0)}, DType::kI32, 0), x};
@@ -77,6 +83,50 @@ Outputs embed_layer_norm(Context& c) {
   }
   out.push_back(x);
   return out;
+}
+Outputs embed_layer_norm(Context& c) {
+  return embedded(
+      c, [](size_t, Term t) { return t; }, 8);
+}
+// Scales are the inputs 8 to 12, zero points 13 to 17.
+Outputs q_embed_layer_norm(Context& c) {
+  const auto real = [&](size_t i, Term t) {
+    return dequantize(t, reshape(c.in(i + 6), {}), reshape(c.in(i + 11), {}));
+  };
+  Outputs out = embedded(c, real, kNoInput);
+  out.resize(2);
+  return out;
+}
+
+// ---- what builders of language models write ----------------------------------------------------------------
+
+Outputs gemm_fast_gelu(Context& c) {
+  const Term y = matmul(c.in(0), c.in(1));
+  return {gelu(c.has(2) ? y + c.in(2) : y, true)};
+}
+Outputs scaled_silu(Context& c) {
+  const Term x = c.in(0);
+  const Term z = c.has(1) ? x * reshape(c.in(1), {}) : x * c.number("alpha", 1);
+  return {z * sigmoid(z)};
+}
+Outputs gated_add(Context& c) { return {c.in(0) + c.in(1) * c.in(2)}; }
+
+// Each run of as many numbers as there are scales is normalised by itself.
+Outputs gated_rms_norm(Context& c) {
+  const Term x = widen(c.in(0)), scale = widen(c.in(1)), gate = widen(c.in(2));
+  const std::string activation = c.text("activation", "silu");
+  if (activation != "silu" && activation != "swish" && activation != "sigmoid")
+    c.does_not_fit("activation is '" + activation + "'");
+  const sym::Expr each = scale.dim(0), runs = c.b.simplify(sym::floordiv(x.dim(x.rank() - 1), each));
+  c.b.require(sym::eq(runs * each, x.dim(x.rank() - 1)), "rows of {0} do not divide into runs of {1}",
+              {x.dim(x.rank() - 1), each});
+  Shape split = x.shape();
+  split.back() = runs;
+  split.push_back(each);
+  const Term y =
+      reshape(rms_norm(reshape(x, split), {x.rank()}, c.number("epsilon", 1e-5f)) * scale, x.shape());
+  const Term open = sigmoid(gate);
+  return {cast(y * (activation == "sigmoid" ? open : gate * open), c.in(0).dtype())};
 }
 
 // ---- products and convolutions with an activation --------------------------------------------------------
@@ -169,6 +219,11 @@ constexpr Row kRows[] = {
     {"BiasSplitGelu", bias_split_gelu, 1, kAnyLater, kMicrosoft},
     {"BiasGelu", op_gelu, 1, kAnyLater, kMicrosoft},
     {"EmbedLayerNormalization", embed_layer_norm, 1, kAnyLater, kMicrosoft},
+    {"QEmbedLayerNormalization", q_embed_layer_norm, 1, kAnyLater, kMicrosoft},
+    {"GatedAdd", gated_add, 1, kAnyLater, kMicrosoft},
+    {"GatedRMSNorm", gated_rms_norm, 1, kAnyLater, kMicrosoft},
+    {"GemmFastGelu", gemm_fast_gelu, 1, kAnyLater, kMicrosoft},
+    {"ScaledSiLU", scaled_silu, 1, kAnyLater, kMicrosoft},
     {"FastGelu", fast_gelu, 1, kAnyLater, kMicrosoft},
     {"FusedConv", fused_conv, 1, kAnyLater, kMicrosoft},
     {"FusedGemm", fused_gemm, 1, kAnyLater, kMicrosoft},

@@ -1,5 +1,6 @@
 // The attention family of onnxruntime's own domain: rotary embeddings, Attention, QAttention,
 // MultiHeadAttention, GroupQueryAttention.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -40,10 +41,15 @@ Term positions_along(Builder& b, sym::Expr size, int64_t dim, int64_t rank) {
 
 // x [batch, heads, sequence, size]; position [batch or 1, sequence]; caches [positions, half]. The first
 // 2 * half numbers of each head are turned, pairs lie side by side (interleaved) or half the width apart.
+Term rotate_by(Term x, Term cosine, Term sine, bool interleaved, double scale);
 Term rotate(Term x, Term position, Term cosine, Term sine, bool interleaved, double scale = 1) {
-  const sym::Expr half = cosine.dim(1), rest = x.dim(3) - half * 2;
-  const auto angles = [&](Term cache) {
-    const Term t = unsqueeze(gather(cache, position, 0), {1});
+  return rotate_by(x, gather(cosine, position, 0), gather(sine, position, 0), interleaved, scale);
+}
+// The same with the rows of the caches [batch or 1, sequence, half].
+Term rotate_by(Term x, Term cosine, Term sine, bool interleaved, double scale) {
+  const sym::Expr half = cosine.dim(2), rest = x.dim(3) - half * 2;
+  const auto angles = [&](Term rows) {
+    const Term t = unsqueeze(rows, {1});
     return widen(scale == 1 ? t : t * scale);
   };
   const Term cos = angles(cosine), sin = angles(sine), w = widen(x);
@@ -62,20 +68,56 @@ Term rotate(Term x, Term position, Term cosine, Term sine, bool interleaved, dou
   return cast(parts.size() == 1 ? parts[0] : concat(parts, 3), x.dtype());
 }
 
-Outputs rotary_embedding(Context& c) {
-  const Term x = c.in(0), cosine = c.in(2), sine = c.in(3);
-  if (c.integer("is_packed_batching", 0)) c.unsupported("RotaryEmbedding of packed batches");
+// Heads of x, as they are turned; then in the layout of x.
+template <class Turn>
+Outputs turned_heads(Context& c, const Turn& turn) {
+  const Term x = c.in(0), cosine = c.in(2);
+  if (c.integer("is_packed_batching", 0)) c.unsupported(c.node.op_type + " of packed batches");
   const bool split = x.rank() == 4;
   sym::Expr heads = c.integer("num_heads", 0);
   if (!split && heads.is_const(0)) {
     if (c.integer("rotary_embedding_dim", 0)) c.does_not_fit("rotary_embedding_dim needs num_heads");
     heads = divided(c, x.dim(2), cosine.dim(1) * 2, "columns");
   }
-  const Term h = split ? x : split_heads(c, x, heads);
-  Term position = cast(c.in(1), DType::kI64);
-  if (position.rank() == 1) position = unsqueeze(position, {0}) + positions_along(c.b, h.dim(2), 1, 2);
-  const Term y = rotate(h, position, cosine, sine, c.integer("interleaved", 0) != 0, c.number("scale", 1));
+  const Term y = turn(split ? x : split_heads(c, x, heads));
   return {split ? y : join_heads(y)};
+}
+
+Outputs rotary_embedding(Context& c) {
+  return turned_heads(c, [&](Term heads) {
+    Term position = cast(c.in(1), DType::kI64);
+    if (position.rank() == 1) position = unsqueeze(position, {0}) + positions_along(c.b, heads.dim(2), 1, 2);
+    return rotate(heads, position, c.in(2), c.in(3), c.integer("interleaved", 0) != 0, c.number("scale", 1));
+  });
+}
+
+// Three positions [3, batch, sequence], of time, height and width: each column of the caches is read at one of them.
+Outputs multimodal_rotary_embedding(Context& c) {
+  const Dims section = c.integers("mrope_section");
+  if (section.size() != 3 || std::any_of(section.begin(), section.end(), [](int64_t n) { return n < 0; }))
+    c.does_not_fit("mrope_section has three sizes");
+  const int64_t half = section[0] + section[1] + section[2];
+  c.b.require(sym::eq(c.in(2).dim(1), half), "mrope_section has {1} columns in all, the caches {0}",
+              {c.in(2).dim(1), half});
+  // Which position each column is read at.
+  std::vector<double> stream(static_cast<size_t>(half), 0);
+  for (int64_t i = 0; i < half; ++i) {
+    double& of = stream[static_cast<size_t>(i)];
+    if (c.integer("mrope_layout", 0) == 0)
+      of = i < section[0] ? 0 : i < section[0] + section[1] ? 1 : 2;
+    else if (i % 3 != 0 && i < 3 * section[static_cast<size_t>(i % 3)])
+      of = static_cast<double>(i % 3);
+  }
+  const Term which = cast(float_table(c.b, stream, DType::kF32), DType::kI64);
+  const Term position = cast(c.in(1), DType::kI64);
+  const auto rows = [&](Term cache) {
+    const auto read = [&](int64_t i) { return gather(cache, squeeze(slice(position, 0, i, 1), {0}), 0); };
+    return select(equal(which, 0), read(0), select(equal(which, 1), read(1), read(2)));
+  };
+  return turned_heads(c, [&](Term heads) {
+    return rotate_by(heads, rows(c.in(2)), rows(c.in(3)), c.integer("interleaved", 0) != 0,
+                     c.number("scale", 1));
+  });
 }
 
 // ---- the core --------------------------------------------------------------------------------------------
@@ -258,18 +300,46 @@ Outputs multi_head_attention(Context& c) {
   }
   sym::Expr past = 0;
   if (c.has(6) != c.has(7)) c.does_not_fit("a past of keys comes with one of values");
-  if (c.has(8)) c.unsupported("MultiHeadAttention whose past and present share one buffer");
-  if (c.has(6)) {
+  Term all_k = *k, all_v = *v;  // the present
+  if (c.has(6) && c.has(8)) {
+    // Past and present are of one size, of which the first past_sequence_length rows mean something.
+    past = c.size_of(8, "past_sequence_length", 0, kLargestSize);
+    const sym::Expr total = c.b.simplify(past + k->dim(2));
+    c.b.require(sym::le(total, c.in(6).dim(2)), "{0} keys do not fit into a past of {1}",
+                {total, c.in(6).dim(2)});
+    const auto written = [&](Term room, Term rows) {
+      const Term at = positions_along(c.b, rows.dim(2), 2, 4) + size_as(c.b, DType::kI64, past);
+      return Term(c.b,
+                  c.b.add1(OpKind::kScatterElements, {room.id(), expand(at, rows.shape()).id(), rows.id()},
+                           {{"dim", int64_t{2}}, {"reduction", std::string("none")}}));
+    };
+    all_k = written(c.in(6), *k), all_v = written(c.in(7), *v);
+    k = slice(all_k, 2, 0, total), v = slice(all_v, 2, 0, total);
+  } else if (c.has(6)) {
     past = c.in(6).dim(2);
-    k = concat({c.in(6), *k}, 2);
-    v = concat({c.in(7), *v}, 2);
+    k = all_k = concat({c.in(6), *k}, 2);
+    v = all_v = concat({c.in(7), *v}, 2);
   }
   Core core{.scale = c.number("scale", 0)};
   core.bias = plus(
       mask_bias(c, slot(4), q.dim(0), q.dim(2), k->dim(2), c.number("mask_filter_value", -10000)), slot(5));
   if (c.integer("unidirectional", 0)) core.allowed = causal(c.b, q.dim(2), k->dim(2), past);
   const Attended a = attend(c, q, *k, *v, core);
-  return {join_heads(a.value), *k, *v, a.scores};
+  return {join_heads(a.value), all_k, all_v, a.scores};
+}
+
+// One query; its inputs stand in another order.
+Outputs decoder_attention(Context& c) {
+  if (c.has(8) || c.has(9)) c.unsupported(c.node.op_type + " of several beams");
+  Node node = c.node;
+  node.op_type = "MultiHeadAttention";
+  node.inputs.clear();
+  std::vector<Slot> inputs;
+  for (size_t i : {0, 1, 2, 10, 3, 4, 5, 6, 7}) {
+    node.inputs.push_back(c.has(i) ? c.node.inputs[i] : "");
+    inputs.push_back(c.has(i) ? c.slot(i) : Slot());
+  }
+  return c.importer().import_as(c, std::move(node), std::move(inputs));
 }
 
 // ---- GroupQueryAttention ---------------------------------------------------------------------------------
@@ -336,7 +406,9 @@ Outputs group_query_attention(Context& c) {
 
 constexpr Row kRows[] = {
     {"Attention", op_attention, 1, kAnyLater, kMicrosoft},
+    {"DecoderMaskedMultiHeadAttention", decoder_attention, 1, kAnyLater, kMicrosoft},
     {"GroupQueryAttention", group_query_attention, 1, kAnyLater, kMicrosoft},
+    {"MRotaryEmbedding", multimodal_rotary_embedding, 1, kAnyLater, kMicrosoft},
     {"MultiHeadAttention", multi_head_attention, 1, kAnyLater, kMicrosoft},
     {"QAttention", q_attention, 1, kAnyLater, kMicrosoft},
     {"RotaryEmbedding", rotary_embedding, 1, kAnyLater, kMicrosoft},

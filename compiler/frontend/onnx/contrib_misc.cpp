@@ -5,6 +5,7 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/tables.h"
+#include "compiler/frontend/onnx/window.h"
 #include "compiler/ops/composite.h"
 
 namespace stridec::onnx {
@@ -26,19 +27,20 @@ Outputs nhwc_conv(Context& c) {
   conv.op_type = conv.op_type == "NhwcConv" ? "Conv" : "FusedConv";
   conv.domain = conv.op_type == "Conv" ? "" : kMicrosoft;
   conv.version = conv.op_type == "Conv" ? 11 : 1;
-  const auto channels_second = [](Term x) {
-    Dims order{0, x.rank() - 1};
-    for (int64_t d = 1; d < x.rank() - 1; ++d) order.push_back(d);
-    return permute(x, order);
-  };
   std::vector<Slot> inputs;
   for (size_t i = 0; i < conv.inputs.size(); ++i)
     inputs.push_back(!c.has(i) ? Slot() : i == 0 || i == 3 ? Slot(channels_second(c.in(i))) : c.slot(i));
-  const Term y(c.b, c.importer().import_as(c, conv, std::move(inputs)).at(0).tensor);
-  Dims order{0};
-  for (int64_t d = 2; d < y.rank(); ++d) order.push_back(d);
-  order.push_back(1);
-  return {permute(y, order)};
+  return {channels_last({c.b, c.importer().import_as(c, conv, std::move(inputs)).at(0).tensor})};
+}
+
+// Pads are a row [1, 2 * rank], too.
+Outputs contrib_pad(Context& c) {
+  Node node = c.node;
+  node.domain = "";
+  node.version = 13;
+  std::vector<Slot> inputs{c.slot(0), Slot(reshape(c.in(1), {count(c.in(1).shape())}))};
+  if (c.has(2)) inputs.push_back(c.slot(2));
+  return c.importer().import_as(c, node, std::move(inputs));
 }
 
 // Codes of 4 bits, two a byte, the high one first, over the transposed weights [N, K] in rows of blocks with a scale each.
@@ -100,6 +102,7 @@ constexpr Row kRows[] = {
     {"CDist", cdist, 1, kAnyLater, kMicrosoft},
     {"ExpandDims", expand_dims, 1, kAnyLater, kMicrosoft},
     {"MatMulBnb4", matmul_bnb4, 1, kAnyLater, kMicrosoft},
+    {"Pad", contrib_pad, 1, kAnyLater, kMicrosoft},
     {"NhwcConv", nhwc_conv, 1, kAnyLater, kMicrosoft},
     {"NhwcFusedConv", nhwc_conv, 1, kAnyLater, kMicrosoft},
 };

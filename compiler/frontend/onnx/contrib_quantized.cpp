@@ -4,6 +4,7 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/quantization.h"
+#include "compiler/frontend/onnx/window.h"
 #include "compiler/ops/composite.h"
 
 namespace stridec::onnx {
@@ -57,19 +58,6 @@ Outputs q_reduce_mean(Context& c) {
     for (int64_t d = 0; d < x.rank(); ++d) dims.push_back(d);
   std::sort(dims.begin(), dims.end());
   return {quantized(c, reduce_mean(x, dims, c.integer("keepdims", 1) != 0), 3, c.in(0).dtype())};
-}
-
-// [n, spatial..., channels] and [n, channels, spatial...].
-Term channels_second(Term x) {
-  Dims order{0, x.rank() - 1};
-  for (int64_t d = 1; d < x.rank() - 1; ++d) order.push_back(d);
-  return permute(x, order);
-}
-Term channels_last(Term x) {
-  Dims order{0};
-  for (int64_t d = 2; d < x.rank(); ++d) order.push_back(d);
-  order.push_back(1);
-  return permute(x, order);
 }
 
 // An operator of ai.onnx on [n, channels, spatial...] for data that may have its channels last.

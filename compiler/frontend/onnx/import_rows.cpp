@@ -39,7 +39,6 @@ std::vector<std::span<const Row>> families() {
 }
 
 constexpr const char* kSignalParts = "the last dim of the signal (1 or 2) is known at compile time";
-constexpr const char* kSharedCache = "past and present are tensors of their own, not one buffer";
 constexpr const char* kItems = "the lengths of sequences are known at compile time";
 constexpr Limit kLimits[] = {
     {"", "BatchNormalization", "spatial = 1"},
@@ -63,10 +62,14 @@ constexpr Limit kLimits[] = {
     {"ai.onnx.ml", "ZipMap", "gives the matrix of values: column i for class label i"},
     {"com.microsoft", "Attention", "no rotary embedding in it; past and present are tensors of their own"},
     {"com.microsoft", "CDist", "euclidean and sqeuclidean"},
+    {"com.microsoft", "CausalConvWithState", "one spatial dim, the state after the last position"},
+    {"com.microsoft", "DecoderMaskedMultiHeadAttention", "one beam"},
+    {"com.microsoft", "DynamicQuantizeLSTM", "X and H are not rounded to bytes"},
     {"com.microsoft", "GroupQueryAttention", "no quantised cache"},
+    {"com.microsoft", "MRotaryEmbedding", "no packed batches"},
     {"com.microsoft", "MatMulNBits", "2, 4 and 8 bits"},
     {"com.microsoft", "MoE", "no sparse mixer"},
-    {"com.microsoft", "MultiHeadAttention", kSharedCache},
+    {"com.microsoft", "MultiHeadAttention", "one beam"},
     {"com.microsoft", "QMoE", "2, 4 and 8 bits, not packed for a device"},
     {"com.microsoft", "RotaryEmbedding", "no packed batches"},
 };

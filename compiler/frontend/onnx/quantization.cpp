@@ -174,12 +174,15 @@ Term integer_conv(const Context& c, Term x, Term w, std::optional<Term> x_zero, 
 
 Outputs conv_integer(Context& c) { return {integer_conv(c, c.in(0), c.in(1), c.optional(2), c.optional(3))}; }
 
+// channels_last is com.microsoft's.
 Outputs qlinear_conv(Context& c) {
-  const Term w = c.in(3);
-  Term sum = integer_conv(c, c.in(0), w, c.in(2), c.in(5));
+  const bool last = c.integer("channels_last", 0) != 0;
+  const Term x = last ? channels_second(c.in(0)) : c.in(0);
+  Term sum = integer_conv(c, x, c.in(3), c.in(2), c.in(5));
   if (c.has(8)) sum = sum + over_channels(c.in(8), sum.rank(), 1);
   const Term real = cast(sum, DType::kF32) * (reshape(c.in(1), {}) * over_channels(c.in(4), sum.rank(), 1));
-  return {quantize(real, reshape(c.in(6), {}), reshape(c.in(7), {}), c.in(7).dtype(), true)};
+  const Term y = quantize(real, reshape(c.in(6), {}), reshape(c.in(7), {}), c.in(7).dtype(), true);
+  return {last ? channels_last(y) : y};
 }
 
 constexpr Row kRows[] = {
@@ -191,6 +194,7 @@ constexpr Row kRows[] = {
     {"QLinearMatMul", qlinear_matmul},
     {"QuantizeLinear", quantize_linear},
     {"DequantizeLinear", dequantize_linear, 1, kAnyLater, "com.microsoft"},
+    {"QLinearConv", qlinear_conv, 1, kAnyLater, "com.microsoft"},
     {"QuantizeLinear", quantize_linear, 1, kAnyLater, "com.microsoft"},
 };
 

@@ -1,6 +1,7 @@
 // RNN, GRU and LSTM: one loop a direction (ops/composite_recurrent.cpp), put together as ONNX lays them out.
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
+#include "compiler/frontend/onnx/quantization.h"
 #include "compiler/ops/composite.h"
 
 namespace stridec::onnx {
@@ -85,7 +86,28 @@ Outputs recurrent(Context& c) {
   return out;
 }
 
+// Weights [directions, in, gates] in bytes, with a scale and a zero point each direction or each gate's row. What onnxruntime
+// rounds to bytes at every step, X and H, stays as it is.
+Outputs dynamic_quantize_lstm(Context& c) {
+  const auto weights = [&](size_t input, size_t scale) {
+    const Term w = c.in(input);
+    const auto beside = [&](Term t) {
+      return reshape(t, {t.dim(0), 1, t.rank() == 2 ? t.dim(1) : sym::Expr(1)});
+    };
+    return transpose(dequantize(w, beside(c.in(scale)), beside(c.in(scale + 1))), 1, 2);
+  };
+  Node lstm = c.node;
+  lstm.op_type = "LSTM";
+  lstm.domain = "";
+  lstm.version = 14;
+  lstm.inputs.resize(8);
+  std::vector<Slot> inputs{c.slot(0), Slot(weights(1, 8)), Slot(weights(2, 10))};
+  for (size_t i = 3; i < 8; ++i) inputs.push_back(c.has(i) ? c.slot(i) : Slot());
+  return c.importer().import_as(c, std::move(lstm), std::move(inputs));
+}
+
 constexpr Row kRows[] = {
+    {"DynamicQuantizeLSTM", dynamic_quantize_lstm, 1, kAnyLater, "com.microsoft"},
     {"GRU", recurrent<Cell::kGru>, 3},
     {"LSTM", recurrent<Cell::kLstm>},
     {"RNN", recurrent<Cell::kRnn>},

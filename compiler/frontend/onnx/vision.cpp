@@ -37,12 +37,10 @@ class Sampler {
     flat_ = {x.dim(0), x.dim(1), count(x.shape(), 2, x.rank())};
   }
 
-  // What lies outside of the image comes in before interpolation.
+  // What lies outside of the image comes in before interpolation, reflected; at a border it is the taps that come in, all of
+  // them where the position lies two pixels outside (PyTorch and onnxruntime; ONNX's reference brings cubic positions in).
   Term bring_inside(Term position, size_t dim) const {
-    if (padding_ == "border") {
-      const Term outside = logical_or(less(position, low_[dim]), greater(position, high_[dim]));
-      return select(outside, clamp(position, dim), position);
-    }
+    if (padding_ == "border") return minimum(maximum(position, -2), sizes_[dim] + 1.0);
     return padding_ == "reflection" ? reflect(position, low_[dim], high_[dim]) : position;
   }
 
@@ -453,6 +451,7 @@ constexpr Row kRows[] = {
     {"DeformConv", deform_conv, 19},
     {"ImageDecoder", image_decoder, 20},
     {"GridSample", grid_sample},
+    {"GridSample", grid_sample, 1, kAnyLater, "com.microsoft"},
     {"NonMaxSuppression", non_max_suppression},
     {"CropAndResize", crop_and_resize, 1, kAnyLater, "com.microsoft"},
     {"MaxRoiPool", max_roi_pool},

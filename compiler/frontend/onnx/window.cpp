@@ -55,6 +55,19 @@ Window read_window(const Context& c, Term x, const Shape& size) {
   return w;
 }
 
+Term channels_second(Term x) {
+  Dims order{0, x.rank() - 1};
+  for (int64_t d = 1; d < x.rank() - 1; ++d) order.push_back(d);
+  return permute(x, order);
+}
+
+Term channels_last(Term x) {
+  Dims order{0};
+  for (int64_t d = 2; d < x.rank(); ++d) order.push_back(d);
+  order.push_back(1);
+  return permute(x, order);
+}
+
 graph::Attributes window_attributes(const Window& w) {
   return {{"window", w.size},   {"strides", w.strides}, {"dilations", w.dilations},
           {"before", w.before}, {"after", w.after},     {"extra", w.extra}};
@@ -97,29 +110,37 @@ Outputs conv(Context& c) {
 
 // x [batch, channels, length] after the state, the k - 1 positions before it (zero if none is given); each channel with its own
 // taps w [channels, 1, k]. ONNX's function body wants sizes that are numbers.
+// com.microsoft has a dilation besides, and channels that stand last.
 Outputs causal_conv_with_state(Context& c) {
-  const Term x = c.in(0), w = c.in(1);
-  if (x.rank() != 3 || w.rank() != 3) c.does_not_fit("input and weight have three dims");
-  const sym::Expr length = x.dim(2), taps = w.dim(2), kept = c.b.simplify(taps - 1);
+  if (c.integer("ndim", 1) != 1) c.unsupported("CausalConvWithState over several spatial dims");
+  if (c.integer("state_window", 0) != 0)
+    c.unsupported("CausalConvWithState with the states of several steps");
+  const bool last = c.integer("channels_last", 0) != 0;
+  const auto laid = [&](Term t) { return last ? transpose(t, 1, 2) : t; };
+  for (size_t i : {0, 1, 3})
+    if (c.has(i) && c.in(i).rank() != 3) c.does_not_fit("input, weight and state have three dims");
+  const Term x = laid(c.in(0)), w = c.in(1);
+  const int64_t dilation = c.integer("dilation", 1);
+  if (dilation < 1) c.does_not_fit(cat("dilation is ", dilation));
+  const sym::Expr length = x.dim(2), taps = w.dim(2), kept = c.b.simplify((taps - 1) * dilation);
   c.b.require(sym::eq(w.dim(0), x.dim(1)), "weights of {0} channels for {1} channels", {w.dim(0), x.dim(1)});
   c.b.require(sym::eq(w.dim(1), 1), "each channel has its own taps, but the weight's second dim is {0}",
               {w.dim(1)});
   c.b.require(sym::ge(taps, 1), "a weight of {0} taps", {taps});
-  if (c.has(3))
-    c.b.require(sym::eq(c.in(3).dim(2), kept), "a state of {0} positions for {1} taps",
-                {c.in(3).dim(2), taps});
-  const Term past = c.has(3) ? c.in(3) : filled(c.b, {x.dim(0), x.dim(1), kept}, x.dtype(), 0);
+  const Term past = c.has(3) ? laid(c.in(3)) : filled(c.b, {x.dim(0), x.dim(1), kept}, x.dtype(), 0);
+  c.b.require(sym::eq(past.dim(2), kept), "a state of {0} positions for {1} taps", {past.dim(2), taps});
   const Term all = concat({past, x}, 2);
   const auto convolved = [&]() -> Term {
     if (const auto groups = sym::as_const(x.dim(1)))
       return {c.b, c.b.add1(OpKind::kConv, {all.id(), w.id()},
                             {{"strides", Dims{1}},
-                             {"dilations", Dims{1}},
+                             {"dilations", Dims{dilation}},
                              {"before", Shape{0}},
                              {"after", Shape{0}},
                              {"groups", *groups}})};
     const Shape grid{length, taps};
-    const Term at = index_along(c.b, grid, 0, DType::kI64) + index_along(c.b, grid, 1, DType::kI64);
+    const Term at = index_along(c.b, grid, 0, DType::kI64) +
+                    index_along(c.b, grid, 1, DType::kI64) * static_cast<double>(dilation);
     return cast(reduce_sum(widen(gather(all, at, 2)) * widen(w), {3}), x.dtype());
   };
   Term y = convolved();
@@ -129,7 +150,7 @@ Outputs causal_conv_with_state(Context& c) {
     y = silu(y);
   else if (activation != "none")
     c.does_not_fit("activation is '" + activation + "'");
-  return {y, slice(all, 2, length, kept)};
+  return {laid(y), laid(slice(all, 2, length, kept))};
 }
 
 Outputs conv_transpose(Context& c) {
@@ -290,6 +311,7 @@ Outputs lrn(Context& c) {
 constexpr Row kRows[] = {
     {"AveragePool", average_pool},
     {"CausalConvWithState", causal_conv_with_state, 27},
+    {"CausalConvWithState", causal_conv_with_state, 1, kAnyLater, "com.microsoft"},
     {"Conv", conv},
     {"ConvTranspose", conv_transpose},
     {"GlobalAveragePool", global_average_pool},

@@ -18,6 +18,10 @@ struct Window {
 
 // For x [n, channels, spatial...] and a window of `size`: strides, dilations, pads, auto_pad, ceil_mode.
 Window read_window(const Context& context, Term x, const Shape& size);
+
+// [n, spatial..., channels] as [n, channels, spatial...], and back.
+Term channels_second(Term x);
+Term channels_last(Term x);
 graph::Attributes window_attributes(const Window& window);
 
 }  // namespace stridec::onnx
