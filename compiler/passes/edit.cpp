@@ -18,12 +18,16 @@ bool is_static(const graph::Shape& shape) {
   return std::all_of(shape.begin(), shape.end(), [](sym::Expr dim) { return dim.is_const(); });
 }
 
-constexpr int64_t kMost = int64_t{1} << 50;
+// What compiling computes of constants may be this many times larger than they are: two, as schedule/constants.cpp
+// has it for floats.
+constexpr int64_t kGrowth = 2;
+// So many of the largest constants behind a value are counted.
+constexpr size_t kMostSources = 8;
 
-int64_t elements(const graph::Shape& shape) {
-  int64_t count = 1;
-  for (sym::Expr dim : shape) count *= dim.value();
-  return count;
+int64_t bytes_of(const graph::Type& type) {
+  int64_t bytes = byte_size(type.dtype);
+  for (sym::Expr dim : type.shape) bytes *= dim.value();
+  return bytes;
 }
 
 // The same for the same inputs, and nothing but its outputs.
@@ -41,13 +45,14 @@ void Edit::look(const Region& region) {
     const graph::Node& node = graph_[id];
     region_[id] = &region;
     bool constant = node.kind == OpKind::kConstant || (!node.inputs.empty() && depends_on_inputs_alone(node));
-    int64_t sources = node.kind == OpKind::kConstant ? elements(graph_[node.outputs[0]].type.shape) : 0;
+    std::vector<ValueId> sources;
+    if (node.kind == OpKind::kConstant) sources.push_back(node.outputs[0]);
     for (ValueId input : node.inputs) {
       ++uses_[input];
       user_[input] = id;
       const auto found = sources_.find(input);
       constant = constant && found != sources_.end();
-      if (constant) sources = std::min(sources + found->second, kMost);
+      if (constant) add_sources(sources, found->second);
     }
     for (ValueId output : node.outputs)
       if (constant && is_static(graph_[output].type.shape)) sources_.emplace(output, sources);
@@ -56,9 +61,23 @@ void Edit::look(const Region& region) {
   for (ValueId result : region.results) uses_[result] += 2;  // a use that is no node's
 }
 
+void Edit::add_sources(std::vector<ValueId>& to, const std::vector<ValueId>& from) const {
+  for (ValueId source : from)
+    if (std::find(to.begin(), to.end(), source) == to.end()) to.push_back(source);
+  if (to.size() <= kMostSources) return;
+  std::sort(to.begin(), to.end(), [&](ValueId a, ValueId b) {
+    const int64_t x = bytes_of(graph_[a].type), y = bytes_of(graph_[b].type);
+    return x != y ? x > y : a.value < b.value;
+  });
+  to.resize(kMostSources);
+}
+
 bool Edit::is_stored_constant(ValueId value) const {
   const auto found = sources_.find(value);
-  return found != sources_.end() && elements(graph_[value].type.shape) <= found->second;
+  if (found == sources_.end()) return false;
+  int64_t bytes = 0;
+  for (ValueId source : found->second) bytes += bytes_of(graph_[source].type);
+  return bytes_of(graph_[value].type) <= kGrowth * bytes;
 }
 
 std::optional<NodeId> Edit::only_user(ValueId value) const {

@@ -23,8 +23,8 @@ class Edit {
   std::optional<graph::NodeId> only_user(graph::ValueId value) const;
   // Computed from constants alone, of constant shape.
   bool is_constant(graph::ValueId value) const { return sources_.contains(value); }
-  // And no larger than those constants together: what is expanded from a few numbers costs a run less to
-  // make than to read, and compiling leaves it to the run.
+  // And not much larger than those constants together: what is expanded from a few numbers, or from numbers of a few
+  // bits, costs a run less to make than to read, and compiling leaves it to the run.
   bool is_stored_constant(graph::ValueId value) const;
 
   // The nodes that `make` adds go in front of `at`, after `moved`, which leaves its place.
@@ -39,6 +39,7 @@ class Edit {
 
  private:
   void look(const graph::Region& region);
+  void add_sources(std::vector<graph::ValueId>& to, const std::vector<graph::ValueId>& from) const;
   void place(graph::Region& region);
   void visit_region(const graph::Region& region, const std::function<void(graph::NodeId)>& visit);
   void turn(std::vector<graph::ValueId>& values) const;
@@ -47,7 +48,8 @@ class Edit {
   std::unordered_map<graph::ValueId, int> uses_;
   std::unordered_map<graph::ValueId, graph::NodeId> user_;
   std::unordered_map<graph::NodeId, const graph::Region*> region_;
-  std::unordered_map<graph::ValueId, int64_t> sources_;  // elements of the constants behind a constant
+  // The largest of the stored constants behind each constant.
+  std::unordered_map<graph::ValueId, std::vector<graph::ValueId>> sources_;
   std::unordered_map<graph::NodeId, std::vector<graph::NodeId>> before_;
   std::unordered_set<graph::NodeId> moved_;
   std::unordered_map<graph::ValueId, graph::ValueId> replaced_;

@@ -105,6 +105,14 @@ TEST_CASE("left as they are") {
                                                    {{}, {}, {1, 2}, {1, 0}}),
                                   {sym::var("batch"), 1}));
         }) == std::pair(2, 2));
+  // Of numbers much smaller than the matrices: a run reads those, and does not make the matrices for a kernel to read.
+  CHECK(products([](Builder& b, Term x) {
+          for (unsigned seed : {1u, 2u}) {
+            const Term bytes = drawn_constant(b, DType::kU8, {4, 6}, seed);
+            const Term matrix = Term(b, ops::cast(b, bytes, kF32)) * 0.125;
+            b.output(seed == 1 ? "q" : "k", heads(ops::matmul(x, matrix), 3));
+          }
+        }) == std::pair(2, 2));
   // Of different values, along different dims, and of matrices that are no constants.
   CHECK(products([](Builder& b, Term x) {
           b.output("q", heads(ops::matmul(x, weights(b, 6, 1)), 3));
