@@ -107,7 +107,7 @@ std::vector<Row> profile(Subject& subject, const std::string& artifact, const Si
     row.call_bytes = evaluate(kernel, "bytes", sizes);
     row.flops = evaluate(kernel, "flops", sizes) * static_cast<double>(row.calls);
     row.bytes = row.call_bytes * static_cast<double>(row.calls);
-    row.compute = row.flops / peaks.flops;
+    row.compute = row.flops / peaks.flops_of(kernel["schedule"].get<std::string>());
     row.memory = row.bytes / peaks.bandwidth(row.call_bytes, target, subject.library->threads());
     rows.push_back(std::move(row));
   }

@@ -25,9 +25,12 @@ struct CpuTarget {
   bool avx512_fp16 = false;
   bool vnni = false;  // vpdpbusd on the widest vectors
   bool vbmi = false;  // vpermi2b: tables of bytes in registers
+  bool amx_bf16 = false;  // tdpbf16ps and tdpb*d: products of tiles of 16 rows of 64 bytes
+  bool amx_int8 = false;
 
   // Of one core, for cost models: they steer choices and never correctness.
   int fma_per_cycle = 1;  // widest multiply-adds; without FMA: multiplies and adds in pairs
+  double bf16_dots_per_cycle = 1;  // vdpbf16ps of the widest vectors
   int load_bytes_per_cycle = 32;
   int l1_bytes = 32 << 10;
   int l2_bytes = 256 << 10;

@@ -2,6 +2,7 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
+#include "compiler/kernels/gemm_tiles.h"
 
 namespace stridec::kernels {
 namespace {
@@ -11,9 +12,12 @@ constexpr GemmKernel kKernels[] = {
   {name, DType::dtype, DType::dtype, DType::dtype, bytes, rows, vectors, nullptr},
 #define STRIDEC_DOT_KERNEL(name, a, b, dtype, instruction, bytes, rows, vectors) \
   {name, DType::a, DType::b, DType::dtype, bytes, rows, vectors, instruction},
+#define STRIDEC_TILE_KERNEL(name, a, b, dtype, instruction, rows, vectors) \
+  {name, DType::a, DType::b, DType::dtype, kTileBytes, rows, vectors, instruction, true},
 #include "compiler/kernels/kernels.def"
 #undef STRIDEC_GEMM_KERNEL
 #undef STRIDEC_DOT_KERNEL
+#undef STRIDEC_TILE_KERNEL
 };
 
 std::string parameters(std::string_view a, std::string_view b, std::string_view sum) {
@@ -21,7 +25,7 @@ std::string parameters(std::string_view a, std::string_view b, std::string_view 
              "* b, long b_stride, ", sum, "* tile, long accumulate, const char* ahead, long lines");
 }
 
-// Wants: element, L lanes, V vectors, MAX rows, STEP, multiply_add. One k at a time is enough: the loop's own
+// Wants: element, L lanes, V vectors, MAX rows, STEP, PRODUCT. One k at a time is enough: the loop's own
 // instructions hide behind the multiply-adds, and unrolling it only adds code and a remainder.
 constexpr std::string_view kTile = R"(
 typedef element vec __attribute__((ext_vector_type(L)));
@@ -54,7 +58,7 @@ static __attribute__((noinline)) void tile_of(long segments, long run, const ele
         for (int i = 0; i < R; ++i) {
           const vec row = (vec)(a[i][k]);
 #pragma clang loop unroll(full)
-          for (int j = 0; j < V; ++j) acc[i][j] = MULTIPLY_ADD(row, column[j], acc[i][j]);
+          for (int j = 0; j < V; ++j) acc[i][j] = PRODUCT(acc[i][j], row, column[j]);
         }
       }
     }
@@ -67,7 +71,7 @@ static __attribute__((noinline)) void tile_of(long segments, long run, const ele
 )";
 
 // The same for groups of k. Wants: a_element, b_element, element, G elements of a group, L lanes, V vectors, MAX rows,
-// STEP, DOT(sum, row, column) of 32-bit words, and OFFSET, which is exclusive-ored to the words of a. Where that is not 0 it
+// STEP, PRODUCT(sum, row, column) of 32-bit words, and OFFSET, which is exclusive-ored to the words of a. Where that is not 0 it
 // adds 128 to signed bytes, and the sums of 128 * b, kept beside the tile's, are taken off again.
 constexpr std::string_view kDotTile = R"(
 typedef element vec __attribute__((ext_vector_type(L)));
@@ -102,13 +106,13 @@ static __attribute__((noinline)) void tile_of(long segments, long run, const a_e
         for (int j = 0; j < V; ++j) column[j] = *(const loose_words*)(b + j * (L * G));
         if (OFFSET) {
 #pragma clang loop unroll(full)
-          for (int j = 0; j < V; ++j) offset[j] = DOT(offset[j], (words)(OFFSET), column[j]);
+          for (int j = 0; j < V; ++j) offset[j] = PRODUCT(offset[j], (words)(OFFSET), column[j]);
         }
 #pragma clang loop unroll(full)
         for (int i = 0; i < R; ++i) {
           const words row = (words)(*(const loose_word*)(a[i] + k)) ^ (words)(OFFSET);
 #pragma clang loop unroll(full)
-          for (int j = 0; j < V; ++j) acc[i][j] = DOT(acc[i][j], row, column[j]);
+          for (int j = 0; j < V; ++j) acc[i][j] = PRODUCT(acc[i][j], row, column[j]);
         }
       }
     }
@@ -120,23 +124,6 @@ static __attribute__((noinline)) void tile_of(long segments, long run, const a_e
       *(vec*)(tile + (i * V + j) * L) = OFFSET ? acc[i][j] - offset[j] : acc[i][j];
 }
 )";
-
-// The instruction for a group of k, over words.
-std::string dot_text(const GemmKernel& kernel) {
-  const int bits = kernel.vector_bytes * 8;
-  if (kernel.a == DType::kBF16) {
-    const int halves = kernel.vector_bytes / 2;
-    return cat("typedef __bf16 halves __attribute__((ext_vector_type(", halves, ")));\n",
-               "#define DOT(sum, row, column) __builtin_ia32_dpbf16ps_", bits,
-               "(sum, (halves)(row), (halves)(column))\n");
-  }
-  if (kernel.a == DType::kI16) {  // clang makes one instruction of it where there is one
-    return cat("typedef short halves __attribute__((ext_vector_type(", kernel.vector_bytes / 2, ")));\n",
-               "#define DOT(sum, row, column) ((sum) + (vec)__builtin_ia32_pmaddwd", bits,
-               "((halves)(row), (halves)(column)))\n");
-  }
-  return cat("#define DOT(sum, row, column) __builtin_ia32_vpdpbusd", bits, "(sum, row, column)\n");
-}
 
 }  // namespace
 
@@ -170,25 +157,50 @@ std::string gemm_symbol(const GemmKernel& kernel, const CpuTarget& target) {
   return symbol;
 }
 
+std::string gemm_shape_symbol(const GemmKernel& kernel, const CpuTarget& target) {
+  return gemm_symbol(kernel, target) + "_shape";
+}
+
 std::string gemm_declaration(const GemmKernel& kernel, const CpuTarget& target) {
   return cat("extern \"C\" __attribute__((visibility(\"hidden\"))) void ", gemm_symbol(kernel, target), "(",
              parameters(gemm_type(kernel.a), gemm_type(kernel.b), gemm_type(kernel.dtype)), ");\n");
 }
 
+std::string product_text(const GemmKernel& kernel, const CpuTarget& target) {
+  if (kernel.tiles) return tile_product_text(kernel);
+  if (kernel.group() == 1)
+    return cat("#define PRODUCT(sum, row, column) ",
+               target.fma ? "__builtin_elementwise_fma(row, column, sum)" : "((sum) + (row) * (column))",
+               "\n");
+  const int bits = kernel.vector_bytes * 8;
+  if (kernel.a == DType::kBF16) {
+    const int halves = kernel.vector_bytes / 2;
+    return cat("typedef __bf16 halves __attribute__((ext_vector_type(", halves, ")));\n",
+               "#define PRODUCT(sum, row, column) __builtin_ia32_dpbf16ps_", bits,
+               "(sum, (halves)(row), (halves)(column))\n");
+  }
+  if (kernel.a == DType::kI16) {  // clang makes one instruction of it where there is one
+    return cat("typedef short halves __attribute__((ext_vector_type(", kernel.vector_bytes / 2, ")));\n",
+               "#define PRODUCT(sum, row, column) ((sum) + (vec)__builtin_ia32_pmaddwd", bits,
+               "((halves)(row), (halves)(column)))\n");
+  }
+  return cat("#define PRODUCT(sum, row, column) __builtin_ia32_vpdpbusd", bits, "(sum, row, column)\n");
+}
+
 std::string gemm_text(const GemmKernel& kernel, const CpuTarget& target) {
+  if (kernel.tiles) return tiles_text(kernel, target);
   std::string out = cat("// ", kernel.name, "\ntypedef ", gemm_type(kernel.dtype), " element;\n");
   out += cat("enum { L = ", kernel.lanes(), ", V = ", kernel.vectors, ", MAX = ", kernel.rows,
              ", STEP = ", kGemmStep, " };\n");
   if (kernel.group() == 1) {
-    out += cat("#define MULTIPLY_ADD(x, y, z) ",
-               target.fma ? "__builtin_elementwise_fma(x, y, z)" : "((z) + (x) * (y))", "\n");
+    out += product_text(kernel, target);
     out += kTile;
   } else {
     out +=
         cat("typedef ", gemm_type(kernel.a), " a_element;\ntypedef ", gemm_type(kernel.b), " b_element;\n");
     out += cat("enum { G = ", kernel.group(), ", OFFSET = ", kernel.a == DType::kI8 ? "(int)0x80808080" : "0",
                " };\n");
-    out += dot_text(kernel);
+    out += product_text(kernel, target);
     out += kDotTile;
   }
   out += cat("\n", gemm_declaration(kernel, target));

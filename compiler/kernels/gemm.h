@@ -7,11 +7,15 @@
 //
 // where each a_rows pointer leads to `run` consecutive elements and consecutive rows of b are `b_stride`
 // elements apart. Kernels of narrow operands multiply a `group` of consecutive k at once, four bytes of a: run is a
-// multiple of it, and b has [k / group][column][group] with b_stride elements from group to group. A matrix product has one segment; a convolution has one per tap, with a row of zeros where
-// a tap is in the padding. The tile goes to memory (a cache line or two per accumulator, in L1) so that one
+// multiple of it, and b has [k / group][column][group] with b_stride elements from group to group. A matrix product has
+// one segment; a convolution has one per tap, with a row of zeros where a tap is in the padding. The tile goes to memory (a cache line or two per accumulator, in L1) so that one
 // micro-kernel serves every epilogue and is built once; measured, the stores disappear behind the next tile's
 // multiply-adds. While it runs it asks for `lines` cache lines from `ahead` on in every kGemmStep of k: where the next
 // panel of b comes from memory, the first tile to use it would wait for it.
+//
+// Kernels of tile registers (Intel AMX) multiply 16 rows by 16 columns over 64 bytes of a row at once: run is a multiple
+// of that step, a row of a is read to its end, and the rows of a tile lie at one distance from each other. A thread's
+// tile registers have the shape that gemm_shape_symbol() gave them last.
 #pragma once
 
 #include <span>
@@ -23,20 +27,24 @@
 
 namespace stridec::kernels {
 
-constexpr int kGemmStep = 8;  // k between prefetches
+constexpr int kGemmStep = 8;    // k, or groups of it, between prefetches
+constexpr int kTileRows = 16;   // of a tile register
+constexpr int kTileBytes = 64;  // of such a row
 
 struct GemmKernel {
   std::string_view name;  // "gemm.f32.8x48"
   DType a, b;             // of the operands
   DType dtype;            // of the accumulators
   int vector_bytes;
-  int rows;                                 // most rows of a tile; fewer are instantiations of the same text
-  int vectors;                              // of a tile's columns
-  bool CpuTarget::* instruction = nullptr;  // that it cannot do without
+  int rows;                                // most rows of a tile; fewer are instantiations of the same text
+  int vectors;                             // of a tile's columns
+  bool CpuTarget::*instruction = nullptr;  // that it cannot do without
+  bool tiles = false;                      // on tile registers
 
   int lanes() const { return vector_bytes / byte_size(dtype); }
   int columns() const { return vectors * lanes(); }
   int group() const { return a == dtype ? 1 : byte_size(dtype) / byte_size(a); }
+  int step() const { return tiles ? kTileBytes / byte_size(a) : group(); }  // of k, that run is a multiple of
   bool runs_on(const CpuTarget& target) const {
     return vector_bytes == target.vector_bytes && (!instruction || target.*instruction);
   }
@@ -58,7 +66,16 @@ std::string gemm_symbol(const GemmKernel& kernel, const CpuTarget& target);
 std::string gemm_declaration(const GemmKernel& kernel, const CpuTarget& target);
 std::string_view gemm_type(DType dtype);
 
-// The translation unit that defines it.
+// Of kernels of tile registers, the function that shapes those of the calling thread for tiles of `rows` rows, or lets
+// go of them, rows == 0:
+//   extern "C" void SHAPE_SYMBOL(int64_t rows);
+std::string gemm_shape_symbol(const GemmKernel& kernel, const CpuTarget& target);
+
+// The instruction that a micro-kernel is made of, as the macro PRODUCT(sum, row, column): an expression over vectors `vec` of
+// sums and of factors, which are `words` where there are groups; of tile registers a statement over their numbers.
+std::string product_text(const GemmKernel& kernel, const CpuTarget& target);
+
+// The translation unit that defines them.
 std::string gemm_text(const GemmKernel& kernel, const CpuTarget& target);
 
 }  // namespace stridec::kernels

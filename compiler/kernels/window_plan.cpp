@@ -69,7 +69,8 @@ std::optional<PanelLayout> panels_of(const loop::Schedule& schedule) {
                        .along = {},
                        .panel = plan.panel,
                        .element = plan.kernel->b,
-                       .group = plan.kernel->group()};
+                       .group = plan.kernel->group(),
+                       .step = plan.kernel->step()};
     layout.k.insert(layout.k.end(), plan.run.begin(), plan.run.end());
     return layout;
   }

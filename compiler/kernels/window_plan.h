@@ -39,6 +39,7 @@ struct PanelLayout {
   int64_t panel = 0;
   DType element = DType::kF32;
   int group = 1;
+  int step = 1;  // of k, that a panel has whole ones of
 };
 std::optional<PanelLayout> panels_of(const loop::Schedule& schedule);
 

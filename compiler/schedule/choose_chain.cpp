@@ -6,6 +6,7 @@
 #include "compiler/base/sort.h"
 #include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/choose_general.h"
+#include "compiler/schedule/gemm_cost.h"
 
 namespace stridec::schedule {
 namespace {
@@ -17,8 +18,7 @@ using kernels::GemmPlan;
 constexpr int64_t kTiles[] = {48, 24, 32, 64, 96};
 constexpr double kOtherTile = 1.02;  // what the model has to see in another one
 constexpr size_t kKernels = 3;       // register tiles to try for a link
-constexpr double kTileCall = 42, kEpilogueVector = 4, kFmaLatency = 4,
-                 kTask = 100;  // as in choose_contraction
+constexpr double kTileCall = 42, kTask = 100;
 
 struct Link {
   kernels::ChainPlan::Link plan;
@@ -31,11 +31,9 @@ double block_cycles(const Link& link, const kernels::GemmKernel& kernel, double 
                     const CpuTarget& target) {
   const double tiles = std::ceil(block_rows / kernel.rows), rows = block_rows / tiles;
   const double panels = std::ceil(link.columns / kernel.columns());
-  const double fma = rows * kernel.vectors / target.fma_per_cycle;
-  const double loads = (rows + kernel.vectors) * kernel.vector_bytes / target.load_bytes_per_cycle;
-  const double tile = std::ceil(link.k / kernel.group()) * std::max({fma, loads, kFmaLatency}) + kTileCall +
-                      rows * kernel.vectors * kEpilogueVector;
-  return panels * tiles * tile;
+  const double tile = sum_cycles(kernel, rows, link.k, false, target) + kTileCall +
+                      tile_call_cycles(kernel, rows) + rows * kernel.vectors * kEpilogueVector;
+  return panels * tiles * tile + (kernel.tiles ? kShape : 0);
 }
 
 // Rows that an earlier part left in scratch, contiguous, are read where they are.

@@ -7,6 +7,7 @@
 #include "compiler/kernels/compact.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_window.h"
+#include "compiler/schedule/gemm_cost.h"
 #include "compiler/schedule/memory_plan.h"
 
 namespace stridec::schedule {
@@ -21,10 +22,8 @@ using sym::Expr;
 using Dims = std::vector<Dim>;
 
 // What the model knows of a machine beyond CpuTarget, in cycles.
-constexpr double kFmaLatency = 4;
 constexpr double kTileCall = 30;       // call, row addresses, loop ends
 constexpr double kSegment = 12;        // per tile and segment: addresses, loop end
-constexpr double kEpilogueVector = 4;  // load of the sum, bias, activation, store
 constexpr double kTask = 60;
 constexpr double kBroadcast = 0.06;     // per row and k, beside multiply-adds
 constexpr double kPrefetchedLine = 1;   // of a panel that is asked for ahead of its use
@@ -208,13 +207,6 @@ struct Shape {
   double k() const { return segments * run; }
 };
 
-// Cycles of one group of k of a tile with this many rows.
-double cycles_per_group(const GemmKernel& kernel, double rows, const CpuTarget& target) {
-  const double fma = rows * kernel.vectors / target.fma_per_cycle;
-  const double loads = (rows + kernel.vectors) * kernel.vector_bytes / target.load_bytes_per_cycle;
-  return std::max({fma, loads, kFmaLatency}) + kBroadcast * rows;
-}
-
 // How much longer `tasks` equal tasks take than their share of the work, on machines of few threads and of more.
 double imbalance(double tasks) {
   constexpr std::pair<double, double> kThreads[] = {{2, 0.5}, {4, 0.25}, {8, 0.15}, {16, 0.1}};
@@ -223,9 +215,12 @@ double imbalance(double tasks) {
   return sum;
 }
 
-// Of k that a panel of half the cache can hold beside the rows and the next panel.
+// Of k that a panel of half the cache can hold beside the rows and the next panel. Tile registers are fast enough to wait
+// for what is in L2.
 int64_t choose_chunk(const GemmKernel& kernel, const CpuTarget& target) {
-  return std::max<int64_t>(128, target.l2_bytes / 4 / (kernel.columns() * byte_size(kernel.b)));
+  const int bytes = kernel.columns() * byte_size(kernel.b);
+  if (kernel.tiles) return target.l1_bytes / 2 / bytes;
+  return std::max<int64_t>(128, target.l2_bytes / 4 / bytes);
 }
 
 double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, bool unit_store,
@@ -238,12 +233,13 @@ double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, bool
   }
   const double tiles = std::ceil(s.rows / kernel.rows), panels = std::ceil(s.columns / kernel.columns());
   const double blocks = std::ceil(tiles / static_cast<double>(plan.tiles));
-  const double groups = std::ceil(s.k() / kernel.group());
-  double per_group = cycles_per_group(kernel, s.rows / tiles, target);
-  if (kernel.a == DType::kI8) per_group += (s.rows / tiles + kernel.vectors) / target.fma_per_cycle;
+  const double groups = std::ceil(s.k() / kernel.step()) * (kernel.step() / kernel.group());
   const double segments = plan.a == GemmPlan::A::kDirect ? s.segments : 1;
   const double pieces = plan.chunk > 0 ? std::ceil(s.k() / static_cast<double>(plan.chunk)) : 1;
-  double tile = groups * per_group + pieces * kTileCall + segments * kSegment;
+  const bool far = groups / pieces * kernel.vectors * kernel.vector_bytes > target.l1_bytes * 0.6;
+  double tile = sum_cycles(kernel, s.rows / tiles, s.k(), far, target) + segments * kSegment;
+  if (!kernel.tiles) tile += groups * kBroadcast * (s.rows / tiles);
+  tile += pieces * (kTileCall + tile_call_cycles(kernel, s.rows / tiles));
   tile += s.rows / tiles * kernel.vectors * kEpilogueVector * (unit_store ? 1 : kernel.lanes());
   // Panels come from beyond L2, each time that they were driven out.
   const double panel = groups * kernel.vectors, bytes = byte_size(kernel.a);
@@ -252,7 +248,8 @@ double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, bool
   const double readings = panels_stay || (!plan.rows_outer && pieces == 1) ? 1 : blocks;
   const double line = plan.b == GemmPlan::B::kWeights && tiles / blocks >= 2 ? kPrefetchedLine : kMissedLine;
   const bool panel_stays = plan.chunk > 0 || panel * kernel.vector_bytes <= target.l2_bytes / 2;
-  double total = panels * (tiles * tile + blocks * kTask + readings * panel * line);
+  const double task = kTask + (kernel.tiles ? kShape : 0);
+  double total = panels * (tiles * tile + blocks * task + readings * panel * line);
   if (!panel_stays) total += panels * (tiles - blocks) * panel * kPrefetchedLine;
   // So do rows, which are read once in a panel, in order: they cost little.
   const bool rows_stay = plan.rows_outer && block_bytes <= target.l2_bytes * 3 / 4;
@@ -302,10 +299,24 @@ void place_k(const Problem& p, const Factor& a, GemmPlan& plan, Dims& run, Dims&
   plan.segments = vars(segments), plan.run = vars(run);
 }
 
+// Whether the rows lie at one distance from each other.
+bool rows_step(const Problem& p, const Factor& a, const Dims& rows, const Dims& run, const Dims& segments) {
+  if (!a.load || !sym::simplify(a.load->access.mask, p.facts).is_const(1)) return false;
+  const auto form = kernels::linear_form(at_zero(kernels::offset_of(p.program, a.load->access, p.facts), run),
+                                         vars(segments));
+  if (!form || !kernels::merged_step(form->rest, rows, p.facts)) return false;
+  return std::none_of(form->coefficients.begin(), form->coefficients.end(),
+                      [&](Expr coefficient) { return depends_on_any(coefficient, rows); });
+}
+
 bool is_multiple(const Problem& p, const Dims& dims, int64_t divisor) {
   Expr extent = 1;
   for (const Dim& dim : dims) extent *= dim.extent;
   return divisor == 1 || p.facts.holds(sym::eq(sym::mod(extent, divisor), 0));
+}
+
+bool alike(const GemmKernel& x, const GemmKernel& y) {
+  return x.a == y.a && x.b == y.b && x.dtype == y.dtype && x.step() == y.step();
 }
 
 // `like`: the micro-kernels that take such elements. `whole`: the space rather than one plan for each of them.
@@ -331,7 +342,8 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
   constexpr double kShortRun = 3;
   const int group = like.group();
   Dims in_place = choose_run(p, a, k);
-  if (!is_multiple(p, in_place, group)) in_place.clear();
+  if (!is_multiple(p, in_place, like.step())) in_place.clear();
+  if (like.tiles && !rows_step(p, a, rows, in_place, without(k, in_place))) in_place.clear();
   const bool prefer_pack =
       in_place.empty() || (points(p, in_place) < kShortRun * group && in_place.size() < k.size());
   std::vector<GemmPlan::A> readings = {prefer_pack ? GemmPlan::A::kPack : GemmPlan::A::kDirect};
@@ -356,8 +368,7 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
     const bool unit_b =
         readable || made_of_weights(p, b) || (b.load && step_along(p, b.load->access, order.back().var) == 1);
     for (const GemmKernel& kernel : kernels::gemm_kernels()) {
-      if (kernel.a != like.a || kernel.b != like.b || kernel.dtype != like.dtype || !kernel.runs_on(target))
-        continue;
+      if (!alike(kernel, like) || !kernel.runs_on(target)) continue;
       plan.kernel = &kernel;
       plan.panel = weights || compact ? kernel.columns() : 0;
       const int64_t chunk = choose_chunk(kernel, target);
@@ -401,11 +412,10 @@ std::vector<RankedPlan> ranked_plans(const loop::Program& program, const loop::N
     if (i != contraction->at) p.epilogue.push_back(&nest.body[i]);
   }
   std::vector<RankedPlan> plans;
-  std::vector<const GemmKernel*> likes;  // one of each choice of element types
+  std::vector<const GemmKernel*> likes;  // one of each choice of elements
   for (const GemmKernel& kernel : kernels::gemm_kernels()) {
-    const bool known = std::any_of(likes.begin(), likes.end(), [&](const GemmKernel* like) {
-      return like->a == kernel.a && like->b == kernel.b && like->dtype == kernel.dtype;
-    });
+    const bool known =
+        std::any_of(likes.begin(), likes.end(), [&](const GemmKernel* like) { return alike(kernel, *like); });
     if (!known && kernel.dtype == contraction->dtype && kernel.runs_on(target)) likes.push_back(&kernel);
   }
   for (const GemmKernel* like : likes) {

@@ -53,7 +53,7 @@ Panels panels_of(const Nest& nest, const Contraction& c, const PanelLayout& plan
     panels.column = panel * plan.panel + add(plan.panel);
   } else {
     for (const Dim& dim : k) panels.depth *= dim.extent;
-    const Expr group = add(sym::ceildiv(panels.depth, plan.group));
+    const Expr group = add(sym::floordiv(sym::align_up(panels.depth, plan.step), plan.group));
     panels.column = panel * plan.panel + add(plan.panel);
     panels.k = group * plan.group + add(plan.group);
     kernels::unflatten(panels.k, k, panels.from_contraction);

@@ -12,26 +12,54 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/codegen/cpu/jit.h"
+#include "compiler/kernels/gemm.h"
 
 namespace stridec::tune {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kFmaRounds = 20000;
+constexpr int64_t kRounds = 20000;
 
-// Wants: L lanes, N accumulators: enough to hide the latency, few enough for the registers.
-constexpr std::string_view kText = R"cpp(
-  typedef float vec __attribute__((ext_vector_type(L)));
+// Wants: element, L lanes, N accumulators: enough to hide the latency, few enough for the registers; and product_text() with its `factor`.
+constexpr std::string_view kProducts = R"cpp(
+  typedef element vec __attribute__((ext_vector_type(L)));
+  typedef int words __attribute__((ext_vector_type(L)));
 #define EACH(n) _Pragma("clang loop unroll(full)") for (int i = 0; i < n; ++i)
-  extern "C" void peak_fma(float* data, float*, long rounds) {
+  extern "C" void peak_products(float* data, float*, long rounds) {
     vec sum[N];
-    const vec x = *(const vec*)data * 0.5f;
-    EACH(N) sum[i] = x + i;
+    const vec x = *(const vec*)data;
+    EACH(N) sum[i] = x;
     _Pragma("clang loop unroll(disable)") for (long r = 0; r < rounds; ++r) EACH(N) sum[i] =
-        MULTIPLY_ADD(sum[i], x, x);
+        PRODUCT(x, (factor)sum[i], (factor)x);
     EACH(N)((vec*)data)[i] = sum[i];
   }
+)cpp";
+
+// Wants: product_text(). Six sums, a and b.
+constexpr std::string_view kTiles = R"cpp(
+  struct shape {
+    unsigned char palette, start_row, reserved[14];
+    unsigned short bytes[16];
+    unsigned char rows[16];
+  };
+  extern "C" void peak_products(float*, float*, long rounds) {
+    alignas(64) shape s = {1};
+    for (int t = 0; t < 8; ++t) s.bytes[t] = 64, s.rows[t] = 16;
+    __builtin_ia32_tile_loadconfig(&s);  // to zeros
+    for (long r = 0; r < rounds; ++r) {
+      PRODUCT(0, 6, 7), PRODUCT(1, 6, 7), PRODUCT(2, 6, 7);
+      PRODUCT(3, 6, 7), PRODUCT(4, 6, 7), PRODUCT(5, 6, 7);
+    }
+    __builtin_ia32_tilerelease();
+  }
+)cpp";
+constexpr int kTileSums = 6;
+
+// Wants: L lanes.
+constexpr std::string_view kMoves = R"cpp(
+  typedef float vec __attribute__((ext_vector_type(L)));
+#define EACH(n) _Pragma("clang loop unroll(full)") for (int i = 0; i < n; ++i)
   extern "C" void peak_read(float* data, float* out, long bytes) {
     vec sum[8];
     EACH(8) sum[i] = 0;
@@ -89,6 +117,20 @@ double least_seconds(Loop loop, int64_t bytes, int64_t argument, int times, int 
   return least;
 }
 
+int accumulators(const CpuTarget& target) { return target.vector_registers >= 32 ? 16 : 10; }
+
+// The loop of the instruction that a micro-kernel is made of.
+std::string products_text(const kernels::GemmKernel& kernel, const CpuTarget& target) {
+  if (kernel.tiles) return cat(kernels::product_text(kernel, target), kTiles);
+  return cat("typedef ", kernels::gemm_type(kernel.dtype), " element;\nenum { L = ", kernel.lanes(),
+             ", N = ", accumulators(target), " };\n#define factor ", kernel.group() == 1 ? "vec" : "words",
+             "\n", kernels::product_text(kernel, target), kProducts);
+}
+
+std::string object_of(const std::string& text, const CpuTarget& target) {
+  return codegen::compile_to_object("peak.cpp", text, {.cpu = target.name, .tune = target.tune});
+}
+
 }  // namespace
 
 double Peaks::bandwidth(double bytes, const CpuTarget& target, int threads) const {
@@ -96,17 +138,37 @@ double Peaks::bandwidth(double bytes, const CpuTarget& target, int threads) cons
   return each <= target.l1_bytes ? l1 : each <= target.l2_bytes ? l2 : each <= target.l3_bytes ? l3 : memory;
 }
 
+double Peaks::flops_of(std::string_view schedule) const {
+  for (size_t at = 0; at < schedule.size(); ++at) {
+    const size_t end = std::min(schedule.find_first_of(" :;", at), schedule.size());
+    if (const kernels::GemmKernel* kernel = kernels::find_gemm_kernel(schedule.substr(at, end - at))) {
+      for (const Product& product : products)
+        if (product.a == kernel->a && product.tiles == kernel->tiles) return product.flops;
+    }
+    at = end;
+  }
+  return flops;
+}
+
 Peaks measure_peaks(const CpuTarget& target, int threads) {
-  const int lanes = target.lanes(4), accumulators = target.vector_registers >= 32 ? 16 : 10;
-  const std::string text =
-      cat("enum { L = ", lanes, ", N = ", accumulators, " };\n#define MULTIPLY_ADD(x, y, z) ",
-          target.fma ? "__builtin_elementwise_fma(x, y, z)" : "((z) + (x) * (y))", kText);
-  codegen::Jit jit;
-  jit.add_object(codegen::compile_to_object("peak.cpp", text, {.cpu = target.name, .tune = target.tune}));
-  auto find = [&](const char* name) { return reinterpret_cast<Loop>(jit.lookup(name)); };
   Peaks peaks;
-  const double fma = least_seconds(find("peak_fma"), 1 << 16, kFmaRounds, 4, threads);
-  peaks.flops = 2.0 * lanes * accumulators * kFmaRounds * 4 * threads / fma;
+  for (const kernels::GemmKernel& kernel : kernels::gemm_kernels()) {
+    const bool known =
+        std::any_of(peaks.products.begin(), peaks.products.end(),
+                    [&](const Peaks::Product& p) { return p.a == kernel.a && p.tiles == kernel.tiles; });
+    if (known || !kernel.runs_on(target)) continue;
+    codegen::Jit jit;
+    jit.add_object(object_of(products_text(kernel, target), target));
+    const double seconds =
+        least_seconds(reinterpret_cast<Loop>(jit.lookup("peak_products")), 1 << 16, kRounds, 4, threads);
+    const double products = kernel.tiles ? kTileSums * kernels::kTileRows * kernel.lanes() * kernel.step()
+                                         : accumulators(target) * kernel.lanes() * kernel.group();
+    peaks.products.push_back({kernel.a, kernel.tiles, 2 * products * kRounds * 4 * threads / seconds});
+    if (kernel.a == DType::kF32) peaks.flops = peaks.products.back().flops;
+  }
+  codegen::Jit jit;
+  jit.add_object(object_of(cat("enum { L = ", target.lanes(4), " };\n", kMoves), target));
+  auto find = [&](const char* name) { return reinterpret_cast<Loop>(jit.lookup(name)); };
   auto rate = [&](const char* loop, int64_t bytes, double moved) {
     const int times = static_cast<int>(std::max<int64_t>(1, (int64_t{24} << 20) / bytes));
     return moved * static_cast<double>(bytes) * times * threads /

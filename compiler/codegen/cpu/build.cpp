@@ -109,7 +109,7 @@ void compile_all(std::vector<BuiltKernel>& kernels, const Kernels& table, const 
     } else {
       const Unit& unit = units[job];
       BuiltKernel& kernel = kernels[unit.first];
-      const std::string source = source_of(kernels, unit);
+      const std::string source = options.prelude + source_of(kernels, unit);
       const CompileOptions compile{kernel.cpu, table.tune(unit.first), options.optimize, true};
       const std::string what = cat("stridec " STRIDEC_VERSION " ", kernel.cpu, " ", compile.tune, " O",
                                    options.optimize, "\n", source);

@@ -29,6 +29,8 @@ struct BuildOptions {
   // optimisation; each object is then that of the list's next kernels too, whose own are empty. For tests that run the code
   // in this process: artifacts and the tuner want every kernel by itself, equal whatever stands beside it.
   size_t kernels_per_object = 1;
+  // Before the text of every kernel: what stands in for instructions that a test's machine lacks.
+  std::string prelude;
   HostOptions host;
   std::vector<HostVariant> devices;  // of other backends, which the runtime tries first
   std::function<void(size_t done, size_t total)> progress;  // may be empty; called from any thread

@@ -160,6 +160,7 @@ class Emitter {
     text_.open("");
     for (size_t d = 0; d < chain_.batch.size(); ++d) f.set_batch_index(chain_.batch[d].var, cat("batch_", d));
     const std::string multiply = f.print_declaration();
+    f.print_shape_start();
     text_.line(cat("alignas(64) ", f.element(), " tile[", kernel.rows * kernel.columns(), "];"));
     text_.line(cat("const int64_t columns = ", text_.size(extent_of(f.columns)), ", panels = (columns + ",
                    kernel.columns() - 1, ") / ", kernel.columns(), ";"));
@@ -182,13 +183,15 @@ class Emitter {
     text_.open("for (int64_t t = 0; t < tiles; ++t)");
     text_.line("const int64_t tile_rows = tile_base + (t < longer_tiles);");
     link.rows->print_tile();
-    text_.line(cat(multiply, "(tile_rows, 1, ", text_.size(sym::align_up(extent_of(f.reduced), f.group())),
+    f.print_shape();
+    text_.line(cat(multiply, "(tile_rows, 1, ", text_.size(sym::align_up(extent_of(f.reduced), f.step())),
                    ", a_rows, b, b_stride, tile, 0, 0, 0);"));
     link.epilogue.print(*link.rows);
     text_.line("first_row += tile_rows;");
     text_.close();
     text_.close();
     for (size_t d = 0; d + 1 < part.columns.size(); ++d) text_.close();
+    f.print_shape_end();
     text_.close();
   }
 

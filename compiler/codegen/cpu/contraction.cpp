@@ -12,6 +12,7 @@ namespace {
 
 // Multiply-adds that are worth waking a thread for: some microseconds.
 constexpr int64_t kGrain = int64_t{1} << 20;
+constexpr int kTileSpeed = 8;  // groups of k that tile registers multiply while vectors multiply one
 
 class Emitter {
  public:
@@ -37,6 +38,7 @@ class Emitter {
     print_pieces();
     text_.line("const int64_t tile_base = rows / tiles, longer_tiles = rows % tiles;");
     multiply_ = f_.print_declaration();
+    f_.print_shape_start();
     if (in_pieces()) {
       const sym::Expr bytes = f_.plan.tiles * (kernel.rows * kernel.columns() * byte_size(kernel.dtype));
       text_.line(cat(f_.element(), "* const sums = (", f_.element(), "*)", text_.scratch(bytes), ";"));
@@ -49,12 +51,13 @@ class Emitter {
     text_.open("for (int64_t task = begin; task < end; ++task)");
     print_task();
     text_.close();
+    f_.print_shape_end();
 
     // Multiply-adds of a task; the loads of b count as four rows, which hide behind many rows and not behind
     // one.
     const sym::Expr task_rows = sym::min(rows, kernel.rows * f_.plan.tiles);
-    const sym::Expr work =
-        sym::ceildiv(extent_of(f_.reduced), f_.group()) * kernel.columns() * (task_rows + 4);
+    const int at_once = f_.group() * (kernel.tiles ? kTileSpeed : 1);
+    const sym::Expr work = sym::ceildiv(extent_of(f_.reduced), at_once) * kernel.columns() * (task_rows + 4);
     Kernel result = text_.finish(extent_of(f_.batch) * blocks * panels,
                                  sym::max(1, sym::floordiv(kGrain, sym::max(work, 1))));
     result.support.push_back(kernels::gemm_text(kernel, text_.target()));
@@ -109,7 +112,7 @@ class Emitter {
   // A convolution is cut between segments.
   bool by_segments() const { return f_.plan.a != kernels::GemmPlan::A::kPack && !f_.segments.empty(); }
   sym::Expr cut() const {
-    return by_segments() ? extent_of(f_.segments) : sym::ceildiv(extent_of(f_.reduced), f_.group());
+    return by_segments() ? extent_of(f_.segments) : sym::ceildiv(extent_of(f_.reduced), f_.step());
   }
 
   // The calls of the micro-kernel for each tile of the task: `piece` of k.
@@ -130,16 +133,17 @@ class Emitter {
     const kernels::GemmKernel& kernel = *f_.plan.kernel;
     const bool packed = f_.plan.a == kernels::GemmPlan::A::kPack, pieces = in_pieces();
     std::string segments = text_.size(packed ? sym::Expr(1) : extent_of(f_.segments));
-    std::string run = text_.size(sym::align_up(extent_of(packed ? f_.reduced : f_.run), f_.group()));
+    std::string run = text_.size(sym::align_up(extent_of(packed ? f_.reduced : f_.run), f_.step()));
     std::string b = "b", a = "a_rows";
     if (pieces) {
       const std::string parts = text_.size(cut());
       text_.line(cat("const int64_t first = ", parts, " * piece / pieces, live = ", parts,
                      " * (piece + 1) / pieces - first;"));
-      text_.line(cat("const ", f_.b_element(), "* const b_first = b + first * b_stride",
-                     by_segments() ? cat(" * (", run, " / ", f_.group(), ")") : std::string(), ";"));
+      text_.line(cat("const ", f_.b_element(), "* const b_first = b + first * b_stride * ",
+                     by_segments() ? cat("(", run, " / ", f_.group(), ")") : cat(f_.step() / f_.group()),
+                     ";"));
       b = "b_first";
-      (by_segments() ? segments : run) = by_segments() ? "live" : cat("(live * ", f_.group(), ")");
+      (by_segments() ? segments : run) = by_segments() ? "live" : cat("(live * ", f_.step(), ")");
     }
     print_ahead(piece, segments, run, b);
     text_.line("int64_t first_row = block_row;");
@@ -154,10 +158,11 @@ class Emitter {
       } else {
         text_.line(cat("const ", f_.a_element(), "* a_first[", kernel.rows, "];"));
         text_.line(cat("for (int64_t i = 0; i < ", kernel.rows, "; ++i) a_first[i] = a_rows[i] + first * ",
-                       f_.group(), ";"));
+                       f_.step(), ";"));
         a = "a_first";
       }
     }
+    f_.print_shape();
     text_.line(cat(multiply_, "(tile_rows, ", segments, ", ", run, ", ", a, ", ", b, ", b_stride, tile, ",
                    pieces ? "piece > 0" : "0", ", ahead, lines);"));
     text_.line("ahead += lines * steps * 64;");

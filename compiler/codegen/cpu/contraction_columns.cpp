@@ -41,8 +41,8 @@ ContractionColumns::ContractionColumns(ContractionFrame& frame, bool keep) : f_(
   }
 }
 
-// Elements of a column in a panel: whole groups.
-sym::Expr ContractionColumns::depth() const { return sym::align_up(extent_of(f_.reduced), f_.group()); }
+// Elements of a column in a panel: whole steps.
+sym::Expr ContractionColumns::depth() const { return sym::align_up(extent_of(f_.reduced), f_.step()); }
 
 // The slice's loads that move along the columns do so by more than one element and along the last reduced dim by one:
 // vectors run along that and are turned.
@@ -187,6 +187,12 @@ void ContractionColumns::print_stage() {
   }
   text.line(cat(type, "* to = (", type, "*)b;"));
   print_copy();
+  if (f_.step() > f_.group() && !f_.facts.holds(sym::eq(sym::mod(extent_of(f_.reduced), f_.step()), 0))) {
+    // Behind the last group: rows are zero there, and what is no number stays none times zero.
+    const sym::Expr filled = sym::align_up(extent_of(f_.reduced), f_.group());
+    text.line(cat("for (int64_t i = ", text.size(filled * width), "; i < ", text.size(depth() * width),
+                  "; ++i) ((", type, "*)b)[i] = 0;"));
+  }
   text.close();
 }
 

@@ -54,7 +54,26 @@ std::string ContractionFrame::print_declaration() {
   text.line(cat("void ", name, "(int64_t, int64_t, int64_t, const ", a_element(), "* const*, const ",
                 b_element(), "*, int64_t, ", element(), "*, int64_t, const char*, int64_t) __asm__(\"", name,
                 "\") __attribute__((visibility(\"hidden\")));"));
+  if (plan.kernel->tiles) {
+    const std::string shape = kernels::gemm_shape_symbol(*plan.kernel, text.target());
+    text.line(
+        cat("void ", shape, "(int64_t) __asm__(\"", shape, "\") __attribute__((visibility(\"hidden\")));"));
+  }
   return name;
+}
+
+void ContractionFrame::print_shape_start() {
+  if (plan.kernel->tiles) text.line("int64_t shaped = 0;");
+}
+
+void ContractionFrame::print_shape() {
+  if (!plan.kernel->tiles) return;
+  text.line(cat("if (shaped != tile_rows) ", kernels::gemm_shape_symbol(*plan.kernel, text.target()),
+                "(shaped = tile_rows);"));
+}
+
+void ContractionFrame::print_shape_end() {
+  if (plan.kernel->tiles) text.line(cat(kernels::gemm_shape_symbol(*plan.kernel, text.target()), "(0);"));
 }
 
 void ContractionFrame::set_local_row(Body& body, const std::string& row) const {

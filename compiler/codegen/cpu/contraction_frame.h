@@ -52,11 +52,17 @@ struct ContractionFrame {
   int a_bytes() const { return byte_size(a_dtype()); }
   int b_bytes() const { return byte_size(b_dtype()); }
   int group() const { return plan.kernel->group(); }
+  int step() const { return plan.kernel->step(); }
   // All lanes of a factor's value, as they lie in memory.
   std::string stored(Body& body, loop::ValueId value, DType dtype);
   // Declares the plan's micro-kernel; its name, which no other function of an object has (declarations within a
   // function of C linkage are of one entity, whatever namespace they stand in).
   std::string print_declaration();
+  // Of kernels of tile registers: shapes the thread's for a tile of tile_rows rows where they have another shape, and lets
+  // go of them. The variable `shaped` remembers it.
+  void print_shape_start();
+  void print_shape();
+  void print_shape_end();
 
   // A body whose batch dims are set.
   Body body() { return body_.value(); }

@@ -24,8 +24,10 @@ ContractionRows::ContractionRows(ContractionFrame& frame, bool indices) : f_(fra
   KernelText& text = f_.text;
   if (f_.plan.a == kernels::GemmPlan::A::kPack) {
     merged_ = true;
-    // Vectors are stored past the end of a row, and rows must not be a multiple of 4 KB apart.
-    const sym::Expr stride = sym::align_up(extent_of(f_.reduced), f_.lanes) + f_.lanes;
+    // Vectors are stored past the end of a row, and rows must not be a multiple of 4 KB apart. Rows of tile registers are
+    // whole lines of the cache.
+    const int unit = f_.plan.kernel->tiles ? f_.step() : f_.lanes;
+    const sym::Expr stride = sym::align_up(extent_of(f_.reduced), unit) + unit;
     pack_stride_ = text.size(stride);
     pack_ = text.scratch(stride * (f_.block_limit * f_.a_bytes()));
   } else if (f_.a->load && (local_ = f_.local_rows(f_.a->load->access.buffer))) {
@@ -33,6 +35,7 @@ ContractionRows::ContractionRows(ContractionFrame& frame, bool indices) : f_(fra
   } else {
     plan_direct();
   }
+  STRIDEC_CHECK(merged_ || !f_.plan.kernel->tiles, "rows of tile registers lie at one distance");
   // Tables are read in whole chunks.
   const sym::Expr table_bytes = (f_.block_limit + kChunk * chunks(f_)) * 8;
   if (!merged_ && !general_) offsets_ = text.scratch(table_bytes);
@@ -275,18 +278,18 @@ void ContractionRows::print_pack() {
     text.line("}");
   }
   f_.close_loops(fast ? outer : Dims());
-  print_group_tail("to");
+  print_step_tail("to");
   f_.print_increment(f_.rows, names);
   text.close();
   text.close();
 }
 
-// Zeros from the C pointer `end` of a row to the end of its last group.
-void ContractionRows::print_group_tail(const std::string& end) {
+// Zeros from the C pointer `end` of a row to the end of its last step.
+void ContractionRows::print_step_tail(const std::string& end) {
   const sym::Expr k = extent_of(f_.reduced);
-  if (f_.group() == 1 || f_.facts.holds(sym::eq(sym::mod(k, f_.group()), 0))) return;
+  if (f_.step() == 1 || f_.facts.holds(sym::eq(sym::mod(k, f_.step()), 0))) return;
   f_.text.line(
-      cat("for (int64_t k = ", f_.text.size(k), "; k % ", f_.group(), " != 0; ++k) *", end, "++ = 0;"));
+      cat("for (int64_t k = ", f_.text.size(k), "; k % ", f_.step(), " != 0; ++k) *", end, "++ = 0;"));
 }
 
 // The factor's statements for every k of `dims`, a vector of the innermost at a time, to `to`, which moves

@@ -37,7 +37,7 @@ class ContractionRows {
   bool print_turned_pack();
   void print_packed_elements(const Dims& dims, Body body);
   void print_copy(sym::Expr count);
-  void print_group_tail(const std::string& end);
+  void print_step_tail(const std::string& end);
   Dims contiguous_run() const;
   std::optional<std::string> whole_run_inside(const Dims& run, Body& body) const;
   void print_segments();

@@ -13,6 +13,7 @@
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/choose.h"
 #include "compiler/schedule/fusion.h"
+#include "tests/support/tiles.h"
 
 using namespace stridec;
 using loop::HostTensor;
@@ -203,24 +204,41 @@ double difference(const HostTensor& x, const HostTensor& y) {
   return worst / largest;
 }
 
+// The chain's links, on tile registers.
+void take_tiles(Program& program) {
+  for (loop::Nest& nest : program.nests) {
+    if (!kernels::is_chain(nest.schedule)) continue;
+    kernels::ChainPlan plan = kernels::to_chain_plan(nest.schedule);
+    for (kernels::ChainPlan::Link& link : plan.links)
+      link = {link.column, kernels::find_gemm_kernel("gemm.bf16.amx.32x32"), kernels::GemmPlan::A::kPack};
+    nest.schedule = kernels::to_schedule(plan);
+  }
+}
+
 void check(const Options& options, const std::vector<Sizes>& shapes) {
   const Attention a(options);
-  for (const CpuTarget& target : cpu_targets()) {
+  std::vector<CpuTarget> targets(cpu_targets().begin(), cpu_targets().end());
+  const CpuTarget tiled = test::target_with_tiles();
+  if (options.dtype == DType::kBF16) targets.push_back(tiled);
+  for (const CpuTarget& target : targets) {
     const CpuTarget& native = cpu_target("native");
     if (target.name != native.name &&
         (target.vector_bytes >= native.vector_bytes || target.tune != "generic"))
       continue;
     if (target.name != native.name && (options.past || options.heads > 2)) continue;  // enough on one
+    const bool tiles = &target == &targets.back() && options.dtype == DType::kBF16;
     Program made = a.program;
     schedule::fuse(made);
     schedule::chain(made);
     schedule::choose(made, target, {});
+    if (tiles) take_tiles(made);
     loop::verify(made);
     int chains = 0;
     for (const loop::Nest& nest : made.nests) chains += kernels::is_chain(nest.schedule);
     CHECK(chains == 1);
-    codegen::cpu::CompiledProgram whole(made, {.target = target, .build = {}, .parts = 1}),
-        shared(made, {.target = target, .build = {}, .parts = 3});
+    const codegen::cpu::BuildOptions build{.prelude = tiles ? test::tiles_prelude() : std::string()};
+    codegen::cpu::CompiledProgram whole(made, {.target = target, .build = build, .parts = 1}),
+        shared(made, {.target = target, .build = build, .parts = 3});
     for (const Sizes& sizes : shapes) {
       CAPTURE(target.name);
       CAPTURE(sizes.batch);

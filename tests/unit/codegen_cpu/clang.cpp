@@ -158,18 +158,19 @@ TEST_CASE("the feature bits of each CPU cover what LLVM takes for granted on it"
                {"avx512vpopcntdq", STRIDEC_CPU_AVX512VPOPCNTDQ},
                {"avx512bf16", STRIDEC_CPU_AVX512BF16},
                {"avx512fp16", STRIDEC_CPU_AVX512FP16},
-               {"avxvnni", STRIDEC_CPU_AVXVNNI}};
-  // In every x86-64, or never chosen by the compiler on its own: cryptography, carry chains, cache control,
-  // AMX.
+               {"avxvnni", STRIDEC_CPU_AVXVNNI},
+               {"amx-tile", STRIDEC_CPU_AMX_TILE},
+               {"amx-int8", STRIDEC_CPU_AMX_INT8},
+               {"amx-bf16", STRIDEC_CPU_AMX_BF16}};
+  // In every x86-64, or never chosen by the compiler on its own: cryptography, carry chains, cache control.
   static const std::set<std::string> kFree = {
-      "64bit",    "adx",       "aes",       "sha",      "vaes",       "vpclmulqdq", "avx512vp2intersect",
-      "amx-bf16", "amx-int8",  "amx-tile",  "cldemote", "clflushopt", "clwb",       "clzero",
-      "cmov",     "crc32",     "cx8",       "enqcmd",   "evex512",    "fsgsbase",   "fxsr",
-      "invpcid",  "mmx",       "movdir64b", "movdiri",  "mwaitx",     "pclmul",     "pconfig",
-      "prfchw",   "pku",       "prefetchi", "ptwrite",  "rdpid",      "rdpru",      "rdrnd",
-      "rdseed",   "serialize", "sgx",       "shstk",    "sse",        "sse2",       "tsxldtrk",
-      "uintr",    "waitpkg",   "wbnoinvd",  "x87",      "xsave",      "xsavec",     "xsaveopt",
-      "xsaves"};
+      "64bit",    "adx",        "aes",      "sha",      "vaes",    "vpclmulqdq", "avx512vp2intersect",
+      "cldemote", "clflushopt", "clwb",     "clzero",   "cmov",    "crc32",      "cx8",
+      "enqcmd",   "evex512",    "fsgsbase", "fxsr",     "invpcid", "mmx",        "movdir64b",
+      "movdiri",  "mwaitx",     "pclmul",   "pconfig",  "prfchw",  "pku",        "prefetchi",
+      "ptwrite",  "rdpid",      "rdpru",    "rdrnd",    "rdseed",  "serialize",  "sgx",
+      "shstk",    "sse",        "sse2",     "tsxldtrk", "uintr",   "waitpkg",    "wbnoinvd",
+      "x87",      "xsave",      "xsavec",   "xsaveopt", "xsaves"};
   static constexpr struct {
     const char* cpu;
     uint64_t bits;

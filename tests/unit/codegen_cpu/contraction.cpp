@@ -10,9 +10,11 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build_run.h"
+#include "compiler/codegen/cpu/clang.h"
 #include "compiler/loop/build.h"
 #include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/pack_weights.h"
+#include "tests/support/tiles.h"
 #include "tests/unit/codegen_cpu/contraction_harness.h"
 
 using namespace stridec;
@@ -61,7 +63,7 @@ void check_plan(const Case& c, const kernels::GemmPlan& plan, const CpuTarget& t
   }
 }
 
-// Every plan on this machine, the best one on every other instruction set.
+// Every plan on this machine, with and without tile registers, the best one on every other instruction set.
 void check(const Case& c, const std::vector<loop::Bindings>& shapes = {{}}) {
   const CpuTarget& native = cpu_target("native");
   const auto plans = schedule::contraction_plans(c.program, c.program[c.nest], native);
@@ -72,6 +74,16 @@ void check(const Case& c, const std::vector<loop::Bindings>& shapes = {{}}) {
   pieces.tiles = 3;
   pieces.rows_outer = !pieces.rows_outer;
   check_plan(c, pieces, native, shapes);
+  const CpuTarget tiled = test::target_with_tiles();
+  for (const auto& ranked : schedule::contraction_plans(c.program, c.program[c.nest], tiled)) {
+    if (!ranked.plan.kernel->tiles) continue;
+    check_plan(c, ranked.plan, tiled, shapes);
+    pieces = ranked.plan;
+    pieces.chunk = 5;
+    pieces.tiles = 3;
+    pieces.rows_outer = !pieces.rows_outer;
+    check_plan(c, pieces, tiled, shapes);
+  }
   for (const CpuTarget& target : cpu_targets()) {
     if (target.vector_bytes >= native.vector_bytes || target.tune != "generic") continue;
     const auto others = schedule::contraction_plans(c.program, c.program[c.nest], target);
@@ -157,7 +169,7 @@ TEST_CASE("narrow operands are converted first") {
 TEST_CASE("products of bytes are summed in 32 bits") {
   for (const auto& [a, b] :
        {std::pair{DType::kU8, DType::kI8}, {DType::kI8, DType::kI8}, {DType::kU8, DType::kU8}}) {
-    for (auto [m, n, k] : {std::array{1, 17, 5}, {13, 50, 20}, {33, 100, 67}}) {
+    for (auto [m, n, k] : {std::array{1, 17, 5}, {13, 50, 20}, {33, 100, 67}, {70, 40, 192}}) {
       const int64_t zero = a == b ? 100 : 0;
       check(gemm(m, n, k, {}, {.operands = a, .accumulator = DType::kI32, .second = b, .zero = zero}));
     }
@@ -198,6 +210,18 @@ TEST_CASE("bfloat16 in every order and of odd depth") {
                 .b_transposed = (bits & 2) != 0,
                 .out_transposed = (bits & 4) != 0,
                 .operands = DType::kBF16}));
+  }
+  check(gemm(50, 70, 96, {}, {.operands = DType::kBF16}));
+}
+
+TEST_CASE("kernels of tile registers are made of their instructions") {
+  const CpuTarget& target = cpu_target("sapphirerapids");
+  for (const kernels::GemmKernel& kernel : kernels::gemm_kernels()) {
+    if (!kernel.tiles) continue;
+    const std::string text = codegen::compile_to_assembly("tiles.cpp", kernels::gemm_text(kernel, target),
+                                                          {.cpu = target.name, .tune = target.tune});
+    for (const char* instruction : {"ldtilecfg", "tilerelease", "tilezero", "tileloadd", "tdp", "tilestored"})
+      CHECK_MESSAGE(text.find(instruction) != std::string::npos, std::string(kernel.name), " ", instruction);
   }
 }
 
@@ -338,6 +362,22 @@ TEST_CASE("convolutions of bytes, padded with their zero point") {
   }
 }
 
+TEST_CASE("rows at one distance from each other, tap by tap") {
+  for (const DType data : {DType::kBF16, DType::kU8}) {
+    const bool floats = data == DType::kBF16;
+    check(conv(1,
+               {.in = {45},
+                .kernel = {3},
+                .channels = 64,
+                .filters = 20,
+                .dilation = 2,
+                .data = data,
+                .weights = floats ? data : DType::kI8,
+                .sum = floats ? DType::kF32 : DType::kI32},
+               {}));
+  }
+}
+
 TEST_CASE("convolutions of channels-first data, and grouped ones") {
   check(conv(2,
              {.in = {8, 9}, .kernel = {3, 3}, .channels = 6, .filters = 10, .pad = 1, .channels_last = false},
@@ -403,20 +443,30 @@ TEST_CASE("weights are packed when the model is compiled, once per weight and la
       nb.store(to, i, unary(loop::ScalarOp::kNeg, sum));
       nb.finish();
     }
-    for (const CpuTarget* target : {&cpu_target("native"), &cpu_target("x86-64-v3")}) {
+    const CpuTarget tiled = test::target_with_tiles();
+    for (const CpuTarget* target : {&cpu_target("native"), &cpu_target("x86-64-v3"), &tiled}) {
       Program scheduled = program;
+      bool found = false;
       for (loop::Nest& nest : scheduled.nests) {
-        const auto chosen = schedule::choose_contraction(scheduled, nest, *target);
-        REQUIRE(chosen.has_value());
-        kernels::GemmPlan plan = kernels::to_plan(*chosen);
+        kernels::GemmPlan plan;
+        found = false;
+        for (const auto& ranked : schedule::contraction_plans(scheduled, nest, *target)) {
+          if (found || (target == &tiled && !ranked.plan.kernel->tiles)) continue;
+          plan = ranked.plan;
+          found = true;
+        }
+        REQUIRE((found || target == &tiled));
+        if (!found) break;
         plan.tiles = 2, plan.chunk = 9;  // several blocks and pieces of k: panels are asked for ahead
         nest.schedule = kernels::to_schedule(plan);
       }
+      if (!found) continue;
       schedule::pack_weights(scheduled);
       CHECK(prepacked(scheduled) == 1);
       CHECK(scheduled.prepack.size() == 1);
       codegen::cpu::RunCompiledOptions options{.target = *target};
       options.build.use_cache = false;
+      if (target == &tiled) options.build.prelude = test::tiles_prelude();
       for (int64_t rows : {0, 1, 7, 100}) {
         loop::HostTensor input = loop::make_tensor(data, {rows, 21});
         for (int64_t i = 0; i < rows * 21; ++i) loop::set_number(input, i, static_cast<double>(i % 13) - 6);

@@ -18,26 +18,29 @@
 #include "compiler/loop/walk.h"
 #include "compiler/sym/text.h"
 #include "runtime/include/stridec/abi.h"
+#include "tests/support/tiles.h"
 
 namespace stridec::test {
 namespace {
 
-std::string source_of(const std::string& text, const std::string& name) {
+std::string source_of(const std::string& text, const std::string& name, const CpuTarget& target) {
   const std::string include = "#include \"stridec/abi.h\"\n";
   std::string out = text;
   if (const size_t at = out.find(include); at != std::string::npos) {
     out.replace(at, include.size(),
                 cat("#define STRIDEC_ABI_FREESTANDING\n#define KERNEL ", name, "\n", codegen::abi_header()));
   }
+  // Where a target has tile registers that its machine lacks.
+  if (target.amx_bf16 && !cpu_target(target.name).amx_bf16) out = tiles_prelude() + out;
   return out;
 }
 
 std::string object_of(const std::string& text, const CpuTarget& target) {
   static std::map<std::string, std::string> cache;
-  std::string& object = cache[target.name + text];
+  const std::string source = source_of(text, "kernel_under_test", target);
+  std::string& object = cache[target.name + source];
   if (object.empty()) {
-    object = codegen::compile_to_object("kernel", source_of(text, "kernel_under_test"),
-                                        {.cpu = target.name, .tune = target.tune});
+    object = codegen::compile_to_object("kernel", source, {.cpu = target.name, .tune = target.tune});
   }
   return object;
 }

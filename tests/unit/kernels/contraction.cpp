@@ -110,12 +110,29 @@ TEST_CASE("plans survive their text form") {
 TEST_CASE("register tiles fit the registers and hide the latency of multiply-adds") {
   for (const kernels::GemmKernel& kernel : kernels::gemm_kernels()) {
     CAPTURE(kernel.name);
+    CHECK(kernels::find_gemm_kernel(kernel.name) == &kernel);
+    if (kernel.tiles) continue;
     const int registers = kernel.vector_bytes == 64 ? 32 : 16;
     const int product = kernel.vector_bytes == 16 ? 1 : 0;  // no fused multiply-add
     CHECK(kernel.rows * kernel.vectors + kernel.vectors + 1 + product <= registers);
     CHECK(kernel.rows * kernel.vectors >= 8);
-    CHECK(kernels::find_gemm_kernel(kernel.name) == &kernel);
   }
+}
+
+TEST_CASE("tile registers hold the sums, the rows and a part of the columns") {
+  int found = 0;
+  for (const kernels::GemmKernel& kernel : kernels::gemm_kernels()) {
+    if (!kernel.tiles) continue;
+    CAPTURE(kernel.name);
+    const int rows = kernel.rows / kernels::kTileRows;
+    CHECK(kernel.rows % kernels::kTileRows == 0);
+    CHECK(rows * kernel.vectors + rows + 1 <= 8);
+    CHECK(kernel.step() * byte_size(kernel.a) == kernels::kTileBytes);
+    CHECK(kernel.runs_on(cpu_target("sapphirerapids")));
+    CHECK_FALSE(kernel.runs_on(cpu_target("icelake-server")));
+    ++found;
+  }
+  CHECK(found > 0);
 }
 
 TEST_CASE("every instruction set has tiles of each dtype") {

@@ -1,0 +1,58 @@
+#include "compiler/schedule/choose_contraction.h"
+
+#include <doctest/doctest.h>
+
+#include "compiler/loop/build.h"
+
+using namespace stridec;
+using loop::NestBuilder;
+using loop::Storage;
+using sym::Expr;
+
+namespace {
+
+// The kernel for x[m, k] w[k, n] with weights.
+std::string kernel_of(int64_t m, int64_t n, int64_t k, DType a, DType b, const CpuTarget& target) {
+  loop::Program program;
+  auto buffer = [&](const char* name, std::vector<Expr> shape, DType dtype, Storage storage) {
+    return loop::whole(
+        program, loop::add_buffer(
+                     program, {.name = name, .dtype = dtype, .shape = std::move(shape), .storage = storage}));
+  };
+  const DType sums = is_float(a) ? DType::kF32 : DType::kI32;
+  const loop::View x = buffer("x", {m, k}, a, Storage::kArena), w = buffer("w", {k, n}, b, Storage::kWeight),
+                   y = buffer("y", {m, n}, sums, Storage::kArena);
+  NestBuilder nest(program, "linear");
+  const auto i = nest.dims({m, n});
+  nest.store(y, i, nest.reduce(loop::Combine::kSum, {k}, [&](const std::vector<Expr>& at) {
+    return nest.cast(nest.load(x, {i[0], at[0]}), sums) * nest.cast(nest.load(w, {at[0], i[1]}), sums);
+  }));
+  const loop::NestId id = nest.finish();
+  const auto chosen = schedule::choose_contraction(program, program[id], target);
+  REQUIRE(chosen.has_value());
+  return chosen->kernel;
+}
+
+}  // namespace
+
+TEST_CASE("tile registers take large products and leave small ones") {
+  const CpuTarget& target = cpu_target("sapphirerapids");
+  for (auto [a, b] :
+       {std::pair{DType::kBF16, DType::kBF16}, {DType::kU8, DType::kI8}, {DType::kI8, DType::kI8}}) {
+    CAPTURE(name(a));
+    CHECK(kernel_of(512, 768, 3072, a, b, target).find(".amx.") != std::string::npos);
+    CHECK(kernel_of(128, 768, 768, a, b, target).find(".amx.") != std::string::npos);
+  }
+  CHECK(kernel_of(33, 70, 129, DType::kU8, DType::kI8, target).find(".amx.") == std::string::npos);
+  CHECK(kernel_of(1, 768, 768, DType::kU8, DType::kI8, target).find(".amx.") == std::string::npos);
+  CHECK(kernel_of(512, 768, 3072, DType::kF32, DType::kF32, target).starts_with("gemm.f32."));
+}
+
+TEST_CASE("products of bf16 are taken where they are faster than those of f32") {
+  CpuTarget without_tiles = cpu_target("sapphirerapids");
+  without_tiles.amx_bf16 = without_tiles.amx_int8 = false;
+  CHECK(kernel_of(512, 768, 3072, DType::kBF16, DType::kBF16, without_tiles).starts_with("gemm.f32."));
+  CHECK(
+      kernel_of(512, 768, 3072, DType::kBF16, DType::kBF16, cpu_target("znver5")).starts_with("gemm.bf16."));
+  CHECK(kernel_of(512, 768, 3072, DType::kU8, DType::kI8, without_tiles).starts_with("gemm.u8s8."));
+}
