@@ -155,11 +155,13 @@ double cycles(const MatrixPlan& plan, const Shape& s, double element, const GpuT
 }
 
 // One schedule serves all sizes: plans are judged at several, each symbol at the smaller of the size and its most.
-// Close enough to each other that how the last tiles fill the device at one of them decides nothing alone.
+// Close enough to each other that how the last tiles fill the device at one of them decides nothing alone. The least
+// stands for one request, which somebody waits for.
 constexpr int64_t kSizes[] = {1,   2,   4,   8,   12,  16,   24,   32,   48,   64,   96,   128,
                               192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192, 16384};
+constexpr double kOneRequest = 0.5;  // its weight, of that of all other sizes
 
-// A plan with the logarithms of its cycles at every size that differs from the one before.
+// A plan with the logarithms of its cycles at every size that differs from the one before, times the size's weight.
 struct Candidate {
   MatrixPlan plan;
   bool turned;
@@ -170,10 +172,16 @@ struct Candidates {
   std::vector<double> elements;  // of the product, at every size
   std::vector<Candidate> plans;
   std::vector<int64_t> sizes;
+
+  double weight(size_t size) const {
+    return size == 0 && sizes.size() > 1 ? kOneRequest * static_cast<double>(sizes.size() - 1) : 1;
+  }
+  double weights() const { return weight(0) + static_cast<double>(sizes.size() - 1); }
 };
 
-double mean(const std::vector<double>& logs) {
-  return std::exp(std::accumulate(logs.begin(), logs.end(), 0.0) / static_cast<double>(logs.size()));
+// The geometric mean of cycles.
+double mean(const Candidates& all, const std::vector<double>& logs) {
+  return std::exp(std::accumulate(logs.begin(), logs.end(), 0.0) / all.weights());
 }
 
 Candidates candidates(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
@@ -260,9 +268,11 @@ Candidates candidates(const loop::Program& program, const loop::Nest& nest, cons
         plan.split = split;
         const bool turned = columns != wide;
         Candidate& made = all.plans.emplace_back(Candidate{plan, turned, {}});
-        for (auto [size, shape] : shapes) {
+        for (size_t i = 0; i < shapes.size(); ++i) {
+          Shape shape = shapes[i].second;
           if (turned) std::swap(shape.rows, shape.columns);
-          made.logs.push_back(std::log(cycles(plan, shape, turned ? 2 * element : element, target)));
+          made.logs.push_back(all.weight(i) *
+                              std::log(cycles(plan, shape, turned ? 2 * element : element, target)));
         }
       }
     }
@@ -290,7 +300,7 @@ Range best(const Candidates& all, size_t from, size_t to) {
 
 // The sizes in up to three ranges, ascending, with a plan each: no more than gain by it.
 std::vector<Range> best_ranges(const Candidates& all) {
-  constexpr double kWorthAnother = 0.08;  // of the time at all sizes: what a kernel more has to save
+  constexpr double kWorthAnother = 0.05;  // of the time at all sizes: what a kernel more has to save
   const size_t sizes = all.sizes.size();
   std::vector<std::vector<Range>> ways{{best(all, 0, sizes)}};
   for (size_t at = 1; at < sizes; ++at) {
@@ -300,7 +310,7 @@ std::vector<Range> best_ranges(const Candidates& all) {
       ways.push_back({few, best(all, at, next), best(all, next, sizes)});
   }
   const auto cost = [&](const std::vector<Range>& ranges) {
-    double sum = kWorthAnother * static_cast<double>(sizes * ranges.size());
+    double sum = kWorthAnother * all.weights() * static_cast<double>(ranges.size());
     for (const Range& range : ranges) sum += range.logs;
     return sum;
   };
@@ -314,7 +324,7 @@ std::vector<RankedMatrixPlan> matrix_plans(const loop::Program& program, const l
                                            const GpuTarget& target) {
   Candidates all = candidates(program, nest, target);
   std::vector<std::pair<double, size_t>> order;
-  for (size_t i = 0; i < all.plans.size(); ++i) order.emplace_back(mean(all.plans[i].logs), i);
+  for (size_t i = 0; i < all.plans.size(); ++i) order.emplace_back(mean(all, all.plans[i].logs), i);
   std::sort(order.begin(), order.end());
   std::vector<RankedMatrixPlan> ranked;
   for (const auto& [cycles, i] : order) ranked.push_back({std::move(all.plans[i].plan), cycles});
@@ -330,13 +340,15 @@ std::optional<loop::Schedule> choose_cuda_contraction(const loop::Program& progr
   // A thread per point reads both factors from caches: about 8 clocks for 32 products of a warp on each of 4
   // schedulers, and as long as a row of tiles is empty.
   std::vector<double> naive;
-  for (int64_t size : all.sizes) {
+  for (size_t i = 0; i < all.sizes.size(); ++i) {
+    const int64_t size = all.sizes[i];
     const double points_there = points(nest.dims, facts, size);
     const double work = points_there * points(contraction->reduce->dims, facts, size);
     const double threads = std::min(points_there, 2048.0 * target.multiprocessors);
-    naive.push_back(std::log(work / threads * std::max(30.0, threads / target.multiprocessors / 16) + 1500));
+    naive.push_back(all.weight(i) *
+                    std::log(work / threads * std::max(30.0, threads / target.multiprocessors / 16) + 1500));
   }
-  if (mean(naive) < mean(best(all, 0, all.sizes.size()).plan->logs)) return std::nullopt;
+  if (mean(all, naive) < mean(all, best(all, 0, all.sizes.size()).plan->logs)) return std::nullopt;
   const std::vector<Range> ranges = best_ranges(all);
   const Candidate& many = *ranges.back().plan;
   MatrixPlan plan = many.plan;
