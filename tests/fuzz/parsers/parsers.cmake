@@ -13,3 +13,8 @@ target_sources(fuzz_manifest PRIVATE ${PROJECT_SOURCE_DIR}/compiler/package/read
 stridec_embed(fuzz_manifest manifest_schema ${PROJECT_SOURCE_DIR}/schemas/manifest.schema.json)
 target_sources(fuzz_artifact PRIVATE ${PROJECT_SOURCE_DIR}/compiler/package/elf.cpp)
 target_sources(fuzz_tuning PRIVATE ${PROJECT_SOURCE_DIR}/compiler/tune/database.cpp)
+# The object that artifacts carry has no counters: libFuzzer would see nothing of it.
+target_sources(fuzz_image PRIVATE ${PROJECT_SOURCE_DIR}/runtime/image/image.cpp ${image_formats})
+target_compile_options(fuzz_image PRIVATE ${image_codecs})
+target_include_directories(fuzz_image PRIVATE ${STRIDEC_JPEG_DIR} ${STRIDEC_WEBP_DIR} ${STRIDEC_OPENJPEG_DIR})
+target_link_libraries(fuzz_image PRIVATE ${image_libraries})
