@@ -1,6 +1,7 @@
 #include "compiler/codegen/cpu/emit.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "compiler/base/check.h"
@@ -27,6 +28,10 @@ struct LoopEmitter {
   std::optional<loop::Dim> lanes;  // the parallel dim along which vectors run
   int width = 1;
   int64_t chunk = 1;
+  // What is the same at all points of the loops inside, by the number of `loops` around it: printed there. Nobody else moves
+  // it, since a store may be to the memory that a load is from, as far as LLVM can tell.
+  std::vector<std::vector<const loop::Stmt*>> outer;
+  std::set<const loop::Stmt*> inner;  // the others
 
   LoopEmitter(const loop::Program& program, const loop::Nest& original, const CpuTarget& target)
       : program(program),
@@ -82,6 +87,48 @@ struct LoopEmitter {
         }
   }
 
+  // Sorts the statements by the loops that they hang on. Loops and what touches memory that the nest writes stay inside.
+  void sort_statements() {
+    const size_t innermost = loops.size() + (lanes ? 1 : 0);
+    outer.resize(innermost);
+    std::map<Expr, size_t, sym::ExprLess> of_var;
+    for (const loop::Dim& dim : tasks) of_var[dim.var] = 0;
+    for (size_t i = 0; i < loops.size(); ++i) of_var[loops[i].var] = i + 1;
+    if (lanes) of_var[lanes->var] = innermost;
+    std::set<loop::BufferId> written;
+    loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+      if (const auto* store = std::get_if<loop::Store>(&stmt.node)) written.insert(store->access.buffer);
+    });
+    const auto stays = [&](const loop::Stmt& stmt) {
+      if (const auto* load = std::get_if<loop::Load>(&stmt.node))
+        return program[load->access.buffer].storage == loop::Storage::kLocal ||
+               written.count(load->access.buffer) > 0;
+      return loop::body_of(stmt) != nullptr || std::holds_alternative<loop::Store>(stmt.node);
+    };
+    std::vector<size_t> of_value(nest.values.size(), innermost);
+    for (const loop::Stmt& stmt : nest.body) {
+      size_t level = stays(stmt) ? innermost : 0;
+      loop::for_each_use(stmt, [&](loop::ValueId id) { level = std::max(level, of_value[id.value]); });
+      loop::for_each_expr(stmt, [&](Expr expr) {
+        for (Expr var : sym::free_vars(expr))
+          if (const auto found = of_var.find(var); found != of_var.end())
+            level = std::max(level, found->second);
+      });
+      // Whether there are any points is asked where it is printed.
+      for (size_t i = level; i < loops.size(); ++i)
+        if (sym::has_index(loops[i].extent)) level = i + 1;
+      if (level < innermost && lanes && sym::has_index(lanes->extent)) level = innermost;
+      loop::for_each_result(stmt, [&](loop::ValueId id) { of_value[id.value] = level; });
+      loop::for_each_index(stmt, [&](Expr var) { of_var[var] = level; });
+      level < innermost ? outer[level].push_back(&stmt) : void(inner.insert(&stmt));
+    }
+  }
+
+  void print_inner() {
+    for (const loop::Stmt& stmt : nest.body)
+      if (inner.count(&stmt)) body.print(stmt);
+  }
+
   // Memory of local buffers: a point's own, of all lanes side by side.
   void declare_locals() {
     for (const loop::BufferId id : loop::buffers_of(nest)) {
@@ -102,6 +149,7 @@ struct LoopEmitter {
 
   Kernel emit() {
     assign();
+    sort_statements();
     declare_locals();
     Expr count = 1;
     for (size_t i = 0; i < tasks.size(); ++i)
@@ -184,7 +232,7 @@ struct LoopEmitter {
       const std::string u = text.fresh("i");
       text.open(cat("for (int64_t ", u, " = ", from, "; ", u, " < ", n, "; ++", u, ")"));
       body.set_index(across.var, u);
-      body.print(nest.body);
+      print_inner();
       text.close();
     };
     const std::string to = lanes_to.empty() ? body.index(lanes->extent) : lanes_to;
@@ -211,6 +259,7 @@ struct LoopEmitter {
           text.open(cat("for (int ", k, " = 0; ", k, " < ", width, "; ++", k, ")"));
           body.set_index(across.var, cat("(", u, " + ", k, ")"));
           for (const loop::Stmt& stmt : nest.body) {
+            if (!inner.count(&stmt)) continue;
             const auto* load = std::get_if<loop::Load>(&stmt.node);
             const auto found = std::find(loads.begin(), loads.end(), load);
             if (load && found != loads.end())
@@ -249,7 +298,23 @@ struct LoopEmitter {
     return masked < kMany ? std::vector<Expr>() : found;
   }
 
+  // The loops from this one on, behind what is the same at all their points.
   void print_loop(size_t next) {
+    if (next >= outer.size() || outer[next].empty()) return print_within(next);
+    std::vector<Expr> sizes;
+    for (size_t i = next; i < loops.size(); ++i) sizes.push_back(loops[i].extent);
+    if (lanes && lanes_to.empty()) sizes.push_back(lanes->extent);
+    std::erase_if(sizes, [&](Expr size) { return program.facts.bounds(size).lo >= 1; });
+    text.open(
+        sizes.empty()
+            ? ""
+            : cat("if (", join(sizes, " && ", [&](Expr n) { return cat(body.index(n), " > 0"); }), ")"));
+    for (const loop::Stmt* stmt : outer[next]) body.print(*stmt);
+    print_within(next);
+    text.close();
+  }
+
+  void print_within(size_t next) {
     if (next + 1 == loops.size() && lanes && plan.transpose && loops.back().var == plan.transpose->first &&
         !crossing(loops.back().var).empty()) {
       text.open("");
@@ -257,14 +322,14 @@ struct LoopEmitter {
       return text.close();
     }
     if (next < loops.size()) return body.print_loops({loops[next]}, 0, [&] { print_loop(next + 1); });
-    if (!lanes) return body.print(nest.body);
+    if (!lanes) return print_inner();
     if (!loops.empty() || !tasks.empty()) text.open("");
     const std::string to = lanes_to.empty() ? body.index(lanes->extent) : lanes_to;
     const std::optional<int64_t> points = lanes_to.empty() ? sym::as_const(lanes->extent) : std::nullopt;
     auto strips = [&] {
       body.print_strips(
           lanes->var, lanes_from, to, points, width, 1,
-          [&](const std::string&, const std::string&) { body.print(nest.body); },
+          [&](const std::string&, const std::string&) { print_inner(); },
           lanes_to.empty() || chunk % width == 0);
     };
     // Many masks that all lanes share hold nearly everywhere: one test for all of them.
