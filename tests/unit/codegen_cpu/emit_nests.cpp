@@ -1,4 +1,5 @@
 // Nests of every class, as the general emitter runs them by default, vectorised, and as schedules are chosen.
+#include "compiler/codegen/cpu/emit.h"
 #include "compiler/codegen/null/null.h"
 #include "compiler/schedule/choose_general.h"
 #include "tests/unit/codegen_cpu/emit_harness.h"
@@ -272,6 +273,31 @@ TEST_CASE("gather, scatter and their errors") {
       CHECK(error_of([&] { codegen::cpu::run_compiled(chosen, {t, at}); }) == "index 12 is not below 10");
     }
   }
+}
+
+TEST_CASE("what all points of the loops inside share is done around them, if there are any") {
+  ProgramBuilder b;
+  const Expr m = b.symbol("m", 0, 1, 0, 64), n = b.symbol("n", 1, 0, 0, 100);
+  const View table = b.input("table", kF32, {10, m}), index = b.input("index", DType::kI64, {n});
+  const View rows = b.output("rows", kF32, {n, m});
+  NestBuilder nb = b.nest("rows");
+  const auto i = nb.dims(rows.shape);
+  const Expr r = nb.bind(nb.load(index, {i[0]}), 10, {.sentence = "index {0} is not below {1}"});
+  nb.store(rows, i, nb.load(table, {r, i[1]}));
+  nb.finish();
+  HostTensor at = make_tensor(DType::kI64, {50});
+  for (int64_t k = 0; k < 50; ++k) set_number(at, k, static_cast<double>(k % 10));
+  check(b.program, {random_tensor(kF32, {10, 37}, 1), at});
+  set_number(at, 7, 10);  // nothing is read at it
+  check(b.program, {random_tensor(kF32, {10, 0}, 1), at});
+
+  Program chosen = b.program;
+  schedule::choose_general(chosen, cpu_target("x86-64-v3"));
+  const std::string text = codegen::cpu::emit_loops(chosen, chosen.nests[0], cpu_target("x86-64-v3")).text;
+  CAPTURE(text);
+  const size_t failure = text.find("stridec_abi_fail");
+  CHECK(failure < text.find("*(f32x8u*)"));
+  CHECK(text.find("stridec_abi_fail", failure + 1) == std::string::npos);
 }
 
 TEST_CASE("scans, also in lanes and reversed") {
