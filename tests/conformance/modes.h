@@ -27,7 +27,7 @@ std::span<const ModeInfo> modes();
 struct Outcome {
   std::string reason;      // why it failed; empty: passed
   std::string bound;       // the inputs that had to be given as constants for it to pass, and why
-  bool one_shape = false;  // kDynamic: no other sizes are possible, or none were found
+  std::string one_shape;   // kDynamic: why it ran at the test's sizes alone
   double seconds = 0;      // of processor time for the longest of its compilations
 };
 

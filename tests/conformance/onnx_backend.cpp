@@ -1,13 +1,14 @@
 // The public ONNX backend suite: every test is imported, run and compared in each mode of modes.h.
 //
-//   onnx_backend DATA [--engine MODE,...] [--list] [--table] [--failures FILE] [--bound FILE] [--seconds FILE]
+//   onnx_backend DATA [--engine MODE,...] [--list] [--table] [--failures FILE] [--bound FILE] [--one-shape FILE] [--seconds FILE]
 //                [--jobs N] [--optimize N] [--kernels-per-object N] [--as-given] [name...]
 //
 // MODE: interpreter, compiled, dynamic, constant (initially: interpreter). DATA holds node/, simple/, light/, pytorch-*/.
 // A test's file `tolerance` holds a relative and an absolute tolerance of its own, and perhaps one relative to the
 // largest magnitude of a tensor. --list prints the tests that do not pass, with the reason; --table passes per operator;
 // --failures writes mode, name and reason with tabs between to a file, --bound likewise the tests that pass with inputs
-// given as constants alone, which inputs, and what is said without; --seconds how much processor time the longest
+// given as constants alone, which inputs, and what is said without; --one-shape those of `dynamic` that ran at no
+// other sizes than the test's, and why; --seconds how much processor time the longest
 // compilation of a test took. --optimize 0 to 3 (initially 3): how far LLVM
 // goes; --kernels-per-object (initially 1): compiled together, in less time; --as-given: what fails is not tried again
 // with its small inputs as constants. A test runs in a process of its own, so that a crash or an endless loop is one
@@ -37,7 +38,7 @@ using namespace stridec::conformance;
 namespace {
 
 // Of processor time, since on a busy machine the clock counts what others do; by the clock ends what waits for ever.
-constexpr unsigned kSeconds = 120, kPatience = 20 * kSeconds;
+constexpr unsigned kSeconds = 120, kNetworkSeconds = 900, kPatience = 20;
 
 struct Task {
   const Test* test;
@@ -45,7 +46,7 @@ struct Task {
   Outcome outcome;
 };
 
-// A task in a process of its own. It says, a line each: a flag, seconds, which inputs were bound, the reason.
+// A task in a process of its own. It says, a line each: why at one shape alone, seconds, which inputs were bound, the reason.
 struct Child {
   size_t task;
   pid_t pid;
@@ -58,18 +59,25 @@ std::string one_line(std::string text) {
   return text;
 }
 
+// A large network of light/ on the interpreter.
+bool is_long(const Task& task) {
+  return task.mode->mode == Mode::kInterpreter && task.test->name.starts_with("real/");
+}
+unsigned seconds_for(const Task& task) { return is_long(task) ? kNetworkSeconds : kSeconds; }
+
 Child start(const std::vector<Task>& tasks, size_t index, const RunOptions& options) {
   int ends[2];
   if (pipe(ends) != 0) fail(ErrorKind::kInternal, "pipe", "there are no more pipes");
   const pid_t pid = fork();
   if (pid == 0) {
     close(ends[0]);
-    const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = kSeconds, .tv_usec = 0}};
+    const unsigned seconds = seconds_for(tasks[index]);
+    const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = seconds, .tv_usec = 0}};
     setitimer(ITIMER_PROF, &limit, nullptr);
-    alarm(kPatience);
+    alarm(kPatience * seconds);
     const Outcome out = run(*tasks[index].test, tasks[index].mode->mode, options);
-    const std::string line = cat(out.one_shape ? "o" : "-", "\n", out.seconds, "\n", one_line(out.bound),
-                                 "\n", one_line(out.reason));
+    const std::string line = cat(one_line(out.one_shape), "\n", out.seconds, "\n", one_line(out.bound), "\n",
+                                 one_line(out.reason));
     [[maybe_unused]] const auto written = write(ends[1], line.data(), line.size());
     _exit(0);
   }
@@ -78,7 +86,7 @@ Child start(const std::vector<Task>& tasks, size_t index, const RunOptions& opti
 }
 
 // Reads what the child has to say; its result once it has ended.
-std::optional<Outcome> listen(Child& child) {
+std::optional<Outcome> listen(Child& child, const Task& task) {
   char buffer[4096];
   const ssize_t n = read(child.from, buffer, sizeof(buffer));
   if (n > 0) {
@@ -89,15 +97,16 @@ std::optional<Outcome> listen(Child& child) {
   int status = 0;
   waitpid(child.pid, &status, 0);
   if (WIFSIGNALED(status))
-    return Outcome{.reason = WTERMSIG(status) == SIGPROF ? cat("more than ", kSeconds, " s of processor time")
-                             : WTERMSIG(status) == SIGALRM ? cat("more than ", kPatience, " s")
-                                                           : cat("signal ", WTERMSIG(status))};
+    return Outcome{
+        .reason = WTERMSIG(status) == SIGPROF   ? cat("more than ", seconds_for(task), " s of processor time")
+                  : WTERMSIG(status) == SIGALRM ? cat("more than ", kPatience * seconds_for(task), " s")
+                                                : cat("signal ", WTERMSIG(status))};
   std::istringstream said(child.said);
-  std::string flag, seconds, bound, reason;
-  if (!std::getline(said, flag) || !std::getline(said, seconds) || !std::getline(said, bound))
+  std::string one_shape, seconds, bound, reason;
+  if (!std::getline(said, one_shape) || !std::getline(said, seconds) || !std::getline(said, bound))
     return Outcome{.reason = "no result"};
   std::getline(said, reason);
-  return Outcome{.reason = reason, .bound = bound, .one_shape = flag == "o", .seconds = std::stod(seconds)};
+  return Outcome{.reason = reason, .bound = bound, .one_shape = one_shape, .seconds = std::stod(seconds)};
 }
 
 void run_all(std::vector<Task>& tasks, size_t jobs, const RunOptions& options) {
@@ -110,7 +119,7 @@ void run_all(std::vector<Task>& tasks, size_t jobs, const RunOptions& options) {
     poll(waiting.data(), waiting.size(), -1);
     for (size_t i = children.size(); i-- > 0;) {
       if (!waiting[i].revents) continue;
-      if (auto outcome = listen(children[i])) {
+      if (auto outcome = listen(children[i], tasks[children[i].task])) {
         tasks[children[i].task].outcome = std::move(*outcome);
         children.erase(children.begin() + static_cast<ptrdiff_t>(i));
       }
@@ -138,18 +147,15 @@ void print_table(const std::vector<Task>& tasks, const std::vector<const ModeInf
   std::printf("\n");
   for (const auto& [name, row] : rows) {
     std::printf("%-44s %6zu", name.c_str(), row.tests);
-    // A mode that leaves networks out may have no test of what only they are made of.
-    for (const ModeInfo* mode : chosen) {
-      const auto passed = row.passed.find(mode);
-      std::printf(" %12zu", passed == row.passed.end() ? 0 : passed->second);
-    }
+    for (const ModeInfo* mode : chosen) std::printf(" %12zu", row.passed.at(mode));
     std::printf("\n");
   }
 }
 
 [[noreturn]] void usage() {
   std::cerr << "usage: onnx_backend DATA [--engine MODE,...] [--list] [--table] [--failures FILE] "
-               "[--bound FILE] [--seconds FILE] [--jobs N] [--optimize N] [--kernels-per-object N] "
+               "[--bound FILE] [--one-shape FILE] [--seconds FILE] [--jobs N] [--optimize N] "
+               "[--kernels-per-object N] "
                "[--as-given] [name...]\nMODE: "
             << join(modes(), ", ", [](const ModeInfo& m) { return std::string(m.name); }) << "\n";
   std::exit(2);
@@ -176,7 +182,7 @@ int main(int argc, char** argv) {
   bool list = false, table = false;
   size_t jobs = 1;
   RunOptions options;
-  fs::path data, failures, bound_tests, seconds;
+  fs::path data, failures, bound_tests, one_shape_tests, seconds;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     const std::string next = i + 1 < argc ? argv[i + 1] : "";
@@ -190,6 +196,8 @@ int main(int argc, char** argv) {
       failures = next, ++i;
     else if (arg == "--bound")
       bound_tests = next, ++i;
+    else if (arg == "--one-shape")
+      one_shape_tests = next, ++i;
     else if (arg == "--seconds")
       seconds = next, ++i;
     else if (arg == "--jobs")
@@ -215,17 +223,17 @@ int main(int argc, char** argv) {
                           [&](const std::string& n) { return test.name.find(n) != std::string::npos; });
     });
   std::vector<Task> tasks;
-  for (const ModeInfo* mode : chosen)
-    for (const Test& test : tests)
-      // The large networks of light/ take the interpreter minutes each.
-      if (mode->mode != Mode::kInterpreter || !test.name.starts_with("real/"))
-        tasks.push_back({&test, mode, {}});
+  for (const bool longest : {true, false})  // what takes minutes begins first
+    for (const ModeInfo* mode : chosen)
+      for (const Test& test : tests)
+        if (const Task task{&test, mode, {}}; is_long(task) == longest) tasks.push_back(task);
   run_all(tasks, jobs, options);
 
   size_t all_passed = 0;
-  std::ofstream file, bound_file, seconds_file;
+  std::ofstream file, bound_file, one_shape_file, seconds_file;
   if (!failures.empty()) file.open(failures);
   if (!bound_tests.empty()) bound_file.open(bound_tests);
+  if (!one_shape_tests.empty()) one_shape_file.open(one_shape_tests);
   if (!seconds.empty()) seconds_file.open(seconds);
   for (const ModeInfo* mode : chosen) {
     size_t passed = 0, count = 0, bound = 0, one_shape = 0;
@@ -237,7 +245,9 @@ int main(int argc, char** argv) {
       if (task.outcome.reason.empty()) {
         ++passed;
         bound += !task.outcome.bound.empty();
-        one_shape += task.outcome.one_shape;
+        one_shape += !task.outcome.one_shape.empty();
+        if (!task.outcome.one_shape.empty())
+          one_shape_file << mode->name << "\t" << task.test->name << "\t" << task.outcome.one_shape << "\n";
         if (!task.outcome.bound.empty())
           bound_file << mode->name << "\t" << task.test->name << "\t" << task.outcome.bound << "\n";
         continue;

@@ -6,7 +6,7 @@
 # Prints how many tests of each operator pass. tests/conformance/open/MODE.txt lists the tests that do not pass yet; one
 # that fails and is not listed is a failure here. MODE.bound.txt lists those that pass with some of their inputs given as
 # constants alone; another one is a failure too, where there is such a list. --update writes the lists anew. What every such test says:
-# $build/conformance/MODE.failures and MODE.bound; how long each took to compile: $build/conformance/seconds. A test of a
+# $build/conformance/MODE.failures and MODE.bound; which run at the test's sizes alone in `dynamic`, and why: one-shape; how long each took to compile: $build/conformance/seconds. A test of a
 # single operator that takes more than 8 s of processor time (kernels come from the cache where it has them) is a failure, too.
 # The last line is "N passed, N failed".
 set -euo pipefail
@@ -29,7 +29,7 @@ if [ ! -f "$work/.unpacked" ] || [ "$archive" -nt "$work/.unpacked" ]; then
 fi
 
 mkdir -p tests/conformance/open
-"$build/onnx_backend" "$work/data" --engine "$(IFS=,; echo "${modes[*]}")" --table --failures "$work/failures" --bound "$work/bound" --seconds "$work/seconds" \
+"$build/onnx_backend" "$work/data" --engine "$(IFS=,; echo "${modes[*]}")" --table --failures "$work/failures" --bound "$work/bound" --one-shape "$work/one-shape" --seconds "$work/seconds" \
   --jobs "$(nproc)" \
   > "$work/log" || [ $? = 1 ] || { cat "$work/log"; echo "the runner ended with an error"; exit 1; }
 head -n -1 "$work/log"
