@@ -95,6 +95,9 @@ struct LoopEmitter {
     for (const loop::Dim& dim : tasks) of_var[dim.var] = 0;
     for (size_t i = 0; i < loops.size(); ++i) of_var[loops[i].var] = i + 1;
     if (lanes) of_var[lanes->var] = innermost;
+    // Blocks run along both of their dims inside (print_blocks).
+    if (lanes && plan.transpose && !loops.empty() && loops.back().var == plan.transpose->first)
+      of_var[loops.back().var] = innermost;
     std::set<loop::BufferId> written;
     loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
       if (const auto* store = std::get_if<loop::Store>(&stmt.node)) written.insert(store->access.buffer);

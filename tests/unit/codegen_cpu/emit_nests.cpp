@@ -300,6 +300,18 @@ TEST_CASE("what all points of the loops inside share is done around them, if the
   CHECK(text.find("stridec_abi_fail", failure + 1) == std::string::npos);
 }
 
+TEST_CASE("a transpose with a number for each of its rows and one for each of its columns") {
+  ProgramBuilder b;
+  const View x = b.input("x", kF32, {45, 37}), row = b.input("row", kF32, {37}),
+             column = b.input("column", kF32, {45}), y = b.output("y", kF32, {37, 45});
+  NestBuilder nb = b.nest("turned");
+  const auto i = nb.dims(y.shape);
+  nb.store(y, i, nb.load(x, {i[1], i[0]}) * nb.load(row, {i[0]}) + nb.load(column, {i[1]}));
+  nb.finish();
+  check(b.program,
+        {random_tensor(kF32, {45, 37}, 1), random_tensor(kF32, {37}, 2), random_tensor(kF32, {45}, 3)});
+}
+
 TEST_CASE("scans, also in lanes and reversed") {
   for (bool columns : {false, true}) {
     ProgramBuilder b;
