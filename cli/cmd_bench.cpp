@@ -141,8 +141,11 @@ int bench(const Flags& flags, const Globals& globals) {
   const tune::Peaks peaks =
       tune::measure_peaks(cpu_target(first.library->variant()), first.library->threads());
   const auto rows = profile(first, flags.artifact, first.sizes, peaks);
-  double in_kernels = 0, flops = 0, bytes = 0;
-  for (const Row& row : rows) in_kernels += row.seconds, flops += row.flops, bytes += row.bytes;
+  double in_kernels = 0, flops = 0, bytes = 0, computing = 0;
+  for (const Row& row : rows) {
+    in_kernels += row.seconds, flops += row.flops, bytes += row.bytes;
+    computing += row.compute;
+  }
   if (globals.json) {
     Json json = {{"artifact", flags.artifact},
                  {"sizes", first.sizes},
@@ -182,8 +185,8 @@ int bench(const Flags& flags, const Globals& globals) {
               human_seconds(first.times.front()).c_str(), human_seconds(first.at(0.99)).c_str());
   std::printf(
       " %.1f GFLOP/s (%.0f %% of %.0f that registers alone reach), %.1f GB/s (%.0f %% of %.1f of memory)\n",
-      flops / median * 1e-9, 100 * flops / median / peaks.flops, peaks.flops * 1e-9, bytes / median * 1e-9,
-      100 * bytes / median / peaks.memory, peaks.memory * 1e-9);
+      flops / median * 1e-9, 100 * computing / median, flops / std::max(computing, 1e-12) * 1e-9,
+      bytes / median * 1e-9, 100 * bytes / median / peaks.memory, peaks.memory * 1e-9);
   std::vector<std::vector<std::string>> cells = {
       {"time", "share", "calls", "kernel", "GFLOP/s", "GB/s", "roofline"}};
   for (const Row& row : rows) {

@@ -28,10 +28,12 @@ constexpr std::string_view kProducts = R"cpp(
 #define EACH(n) _Pragma("clang loop unroll(full)") for (int i = 0; i < n; ++i)
   extern "C" void peak_products(float* data, float*, long rounds) {
     vec sum[N];
-    const vec x = *(const vec*)data;
-    EACH(N) sum[i] = x;
-    _Pragma("clang loop unroll(disable)") for (long r = 0; r < rounds; ++r) EACH(N) sum[i] =
-        PRODUCT(x, (factor)sum[i], (factor)x);
+    factor x = *(const factor*)data;
+    EACH(N) sum[i] = *(const vec*)data;
+    _Pragma("clang loop unroll(disable)") for (long r = 0; r < rounds; ++r) EACH(N) {
+      __asm__ volatile("" : "+x"(x));  // another number, for all that the compiler knows
+      sum[i] = PRODUCT(sum[i], x, x);
+    }
     EACH(N)((vec*)data)[i] = sum[i];
   }
 )cpp";

@@ -84,7 +84,8 @@ def product_model(path, m, n, k, integers):
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
     shape = (m, k)
-    return {"x": rng.integers(0, 256, shape).astype(np.uint8) if integers else rng.standard_normal(shape, np.float32)}
+    x = rng.integers(0, 256, shape).astype(np.uint8) if integers else rng.standard_normal(shape, np.float32)
+    return {"x": x}, weight
 
 
 def kernels_of(library):
@@ -99,13 +100,17 @@ def products(folder, flags, report):
         for precision in [*flags.precisions, "u8s8"]:
             path, library = os.path.join(folder, "product.onnx"), os.path.join(folder, f"{size}-{precision}.so")
             integers = precision == "u8s8"
-            inputs = product_model(path, m, n, k, integers)
+            inputs, weight = product_model(path, m, n, k, integers)
             # The middle of the range is what the schedule is made for.
             compiled(path, library, "fp32" if integers else precision, f"m=1..{2 * m - 1}", flags)
             times, outputs = measured(library, inputs, flags)
-            if precision == "fp32":
+            if integers:  # sums of whole numbers, which f64 holds
+                expected = [(inputs["x"].astype(np.float64) @ weight.astype(np.float64)).astype(np.int32)]
+            elif precision == "fp32":
                 expected = outputs
             rates = [2e-9 * m * n * k / seconds for seconds in times]
+            if integers and difference(outputs, expected)[0] > 0:
+                sys.exit(f"{size} of bytes: wrong sums")
             away = "" if integers or expected is None else f"  from fp32 {difference(outputs, expected)[0]:.1e}"
             kernel = " ".join(kernels_of(library))
             print(f"{size:20}{precision:>10}" + "".join(f"{rate:14.1f}" for rate in rates) + f"  {kernel}{away}", flush=True)
