@@ -40,6 +40,9 @@ struct CValue {
   std::string stored = {};  // the same as its dtype lies in memory, where that is at hand
   bool whole = false;       // a float without fraction, or NaN
   std::string as_f32 = {};  // an integer as f32, where that is at hand
+  // Of a whole f32: it is this one, rounded to the nearest with ties to even, and the shift, where those are at hand.
+  std::string unrounded = {};
+  double shift = 0;
 };
 
 // How the dims of For and Reduce statements inside a body are mapped; dims that are not named run as plain
@@ -181,8 +184,10 @@ class Body {
   };
   std::optional<Call> coarse_call(const loop::Let& let) const;
   std::string cast_text(const std::string& text, DType from, DType to, int width, bool saturate);
-  std::string clamped(const std::string& text, DType from, DType to, int width);
+  std::string clamped(const std::string& text, DType from, DType to, int width, double shift = 0);
+  std::string nearest_text(const std::string& text, int width) const;
   bool print_quantized(const loop::Let& let, int width);
+  void find_unrounded(const loop::Let& let, int width, CValue& result);
   std::string literal(const loop::Scalar& scalar);
   std::string widened(const CValue& value, int width);
   void define(loop::ValueId id, const std::string& text, int width);

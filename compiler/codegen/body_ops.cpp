@@ -283,9 +283,9 @@ std::string Body::cast_text(const std::string& text, DType from, DType to, int w
   return text_.value_type(from) == text_.value_type(to) ? x : convert(x, to);
 }
 
-// A float within the range of an integer dtype, whose ends are floats too; NaN becomes 0. Each choice is one
-// instruction.
-std::string Body::clamped(const std::string& text, DType from, DType to, int width) {
+// A float that plus `shift` is within the range of an integer dtype, whose ends are floats too; NaN becomes 0 then. Each
+// choice is one instruction.
+std::string Body::clamped(const std::string& text, DType from, DType to, int width, double shift) {
   const IntegerRange range = integer_range(to);
   const bool single = from == DType::kF32;
   const std::string type = text_.value_type(from, width);
@@ -295,13 +295,24 @@ std::string Body::clamped(const std::string& text, DType from, DType to, int wid
     text_.line(cat("const ", type, " ", name, " = ", x, ";"));
   };
   auto constant = [&](double x) { return cat("(", type, ")(", hex(x, single), ")"); };
-  const std::string low = constant(static_cast<double>(range.lo)),
-                    high = constant(static_cast<double>(range.hi));
+  const std::string low = constant(static_cast<double>(range.lo) - shift),
+                    high = constant(static_cast<double>(range.hi) - shift);
   define(text);
-  if (range.lo != 0) define(cat("(", name, " == ", name, ") ? ", name, " : ", constant(0)));
+  if (range.lo != 0) define(cat("(", name, " == ", name, ") ? ", name, " : ", constant(-shift)));
   define(cat("(", name, " > ", low, ") ? ", name, " : ", low));
   define(cat("(", name, " < ", high, ") ? ", name, " : ", high));
   return name;
+}
+
+// f32 to the nearest i32, ties to even, in one instruction; "": there is none for these lanes.
+std::string Body::nearest_text(const std::string& text, int width) const {
+  if (text_.is_cuda()) return "";
+  const std::string type = text_.value_type(DType::kI32, width);
+  if (text_.target().avx512 && width == 16)
+    return cat("(", type, ")__builtin_ia32_cvtps2dq512_mask(", text, ", (", type,
+               ")0, (unsigned short)-1, 4)");
+  if (text_.target().avx2 && width == 8) return cat("(", type, ")__builtin_ia32_cvtps2dq256(", text, ")");
+  return "";
 }
 
 // ---- operations
@@ -319,6 +330,21 @@ bool Body::print_quantized(const loop::Let& let, int width) {
   if (let.op == ScalarOp::kCast || from.dtype != DType::kF32 || !from.whole || !is_integer(to) ||
       info(to).bits < 8 || info(to).bits > 16)
     return false;
+  // Within whole bounds it makes no difference when it is rounded, and the conversion does.
+  if (!from.unrounded.empty() && !nearest_text("", width).empty()) {
+    const std::string inside = clamped(from.unrounded, from.dtype, to, width, from.shift);
+    const auto shifted = [&](const std::string& x, const std::string& shift) {
+      return from.shift == 0 ? x : cat("(", x, " + ", shift, ")");
+    };
+    const std::string whole =
+        shifted(cat("(", nearest_text(inside, width), ")"), cat(static_cast<int64_t>(from.shift)));
+    define(let.result, cast_text(whole, DType::kI32, to, width, false), width);
+    CValue result = value(let.result);
+    result.as_f32 = shifted(cat("__builtin_elementwise_roundeven(", inside, ")"), hex(from.shift, true));
+    if (is_signed(to) && from.shift == 0) result.as_f32 = cat("(", result.as_f32, " + 0.0f)");  // -0 is 0
+    set_value(let.result, std::move(result));
+    return true;
+  }
   const std::string inside = clamped(widened(from, width), from.dtype, to, width);
   define(let.result, cast_text(inside, from.dtype, to, width, false), width);
   CValue result = value(let.result);
@@ -340,7 +366,21 @@ void Body::print_let(const loop::Let& let) {
                  value(let.args[1]).whole)) {
     CValue result = value(let.result);
     result.whole = is_float(result.dtype);
+    if (result.dtype == DType::kF32 && width > 1) find_unrounded(let, width, result);
     set_value(let.result, std::move(result));
+  }
+}
+
+void Body::find_unrounded(const loop::Let& let, int width, CValue& result) {
+  if (let.op == ScalarOp::kRound) result.unrounded = widened(value(let.args[0]), width);
+  if (let.op != ScalarOp::kAdd) return;
+  for (const size_t at : {0, 1}) {
+    constexpr double kMost = 1 << 20;  // so that bounds and shifts are numbers of f32
+    const CValue& of = value(let.args[at]);
+    const auto number = numbers_.find(let.args[1 - at]);
+    if (of.unrounded.empty() || of.shift != 0 || number == numbers_.end()) continue;
+    if (std::fabs(number->second) > kMost || std::trunc(number->second) != number->second) continue;
+    result.unrounded = of.unrounded, result.shift = number->second;
   }
 }
 

@@ -126,7 +126,9 @@ TEST_CASE("whole numbers that are clamped to bytes and converted back") {
   for (const DType to : {DType::kU8, DType::kI8, DType::kI16, DType::kU16}) {
     const Value rounded = unary(ScalarOp::kRound, o.vx);
     const Value shifted = rounded + o.n.constant(DType::kF32, 3);
-    for (const auto& [what, whole] : {std::pair("rounded", rounded), std::pair("shifted", shifted)}) {
+    const Value ties = unary(ScalarOp::kRound, rounded * o.n.constant(DType::kF32, 0.5));
+    for (const auto& [what, whole] :
+         {std::pair("rounded", rounded), std::pair("shifted", shifted), std::pair("ties", ties)}) {
       const Value q = o.n.cast(whole, to, true);
       o.out(cat(what, ".", name(to)), q);
       // 1 / x tells -0 from 0.
