@@ -43,6 +43,11 @@ bool is_matrix(const loop::Schedule& schedule) { return find_matrix_kernel(sched
 
 loop::Schedule to_schedule(const MatrixPlan& plan) {
   loop::Schedule schedule{.kernel = std::string(plan.kernel->name)};
+  for (const std::vector<sym::Expr>& merge : plan.merges) {
+    loop::Directive& directive =
+        schedule.directives.emplace_back(loop::Directive{.name = "merge", .args = {}});
+    for (sym::Expr var : merge) directive.args.push_back(sym::to_string(var));
+  }
   for (const auto& [name, member] : kDims) {
     loop::Directive directive{.name = std::string(name)};
     for (sym::Expr var : plan.*member) directive.args.push_back(sym::to_string(var));
@@ -76,6 +81,11 @@ MatrixPlan to_matrix_plan(const loop::Schedule& schedule) {
                                     [&](const auto& row) { return row.first == directive.name; });
     if (dims != std::end(kDims)) {
       for (const std::string& arg : directive.args) (plan.*dims->second).push_back(sym::parse(arg));
+      continue;
+    }
+    if (directive.name == "merge") {
+      std::vector<sym::Expr>& merge = plan.merges.emplace_back();
+      for (const std::string& arg : directive.args) merge.push_back(sym::parse(arg));
       continue;
     }
     if (directive.name == "below") {

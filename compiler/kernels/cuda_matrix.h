@@ -5,6 +5,8 @@
 //   rows %n %y %x    dims of one factor alone, flattened
 //   columns %o       dims of the other, flattened; the last is the one that stores are contiguous along
 //   depth %r %s %c   reduced dims, flattened, in this order
+//   merge %i %j ...  dims of one side that all accesses step through as one, named after the last; the other lines name
+//                    what is left of the dims
 //   split N          so many blocks of a cluster share the depth of a tile
 //   below P KERNEL N [turned]   products of fewer than P elements have this kernel and split instead; turned: with rows
 //                    and columns exchanged. Several times, P rising: the first that holds.
@@ -48,6 +50,7 @@ const MatrixKernel* find_matrix_kernel(std::string_view name);
 struct MatrixPlan {
   const MatrixKernel* kernel = nullptr;
   std::vector<sym::Expr> batch, rows, columns, depth;
+  std::vector<std::vector<sym::Expr>> merges;
   int64_t split = 1;
   struct Fewer {
     int64_t below;

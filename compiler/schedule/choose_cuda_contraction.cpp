@@ -4,7 +4,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_contraction.h"
+#include "compiler/schedule/schedule.h"
 
 namespace stridec::schedule {
 namespace {
@@ -184,7 +186,41 @@ double mean(const Candidates& all, const std::vector<double>& logs) {
   return std::exp(std::accumulate(logs.begin(), logs.end(), 0.0) / all.weights());
 }
 
-Candidates candidates(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
+// Dims that all accesses step through as one are one: a row's address takes no division then. The order of a weight's
+// dims is not settled yet, and they stay.
+std::vector<std::vector<Expr>> mergeable(const loop::Program& program, const loop::Nest& nest) {
+  const auto in_weight = [&](Expr var) {
+    bool found = false;
+    loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+      const loop::Access* access = loop::access_of(stmt);
+      if (!access || program[access->buffer].storage != loop::Storage::kWeight) return;
+      for (Expr index : access->index) found = found || sym::depends_on(index, var);
+    });
+    return found;
+  };
+  std::vector<Expr> dims;
+  for (const loop::Dim& dim : nest.dims)
+    if (!in_weight(dim.var)) dims.push_back(dim.var);
+  std::vector<std::vector<Expr>> merges;
+  loop::Nest now = nest;
+  for (size_t b = dims.size(); b-- > 0;)
+    for (size_t a = 0; a < dims.size();) {
+      if (a == b || !can_merge(program, now, dims[a], dims[b])) {
+        ++a;
+        continue;
+      }
+      merges.push_back({dims[a], dims[b]});
+      now = with_merged(program, std::move(now), {merges.back()});
+      dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(a));
+      if (a < b) --b;
+      a = 0;
+    }
+  return merges;
+}
+
+Candidates candidates(const loop::Program& program, const loop::Nest& original, const GpuTarget& target) {
+  const std::vector<std::vector<Expr>> merges = mergeable(program, original);
+  const loop::Nest nest = with_merged(program, original, merges);
   const auto contraction = kernels::match_contraction(nest);
   if (!contraction || !is_float(contraction->dtype)) return {};
   // Epilogues look nothing up.
@@ -247,7 +283,8 @@ Candidates candidates(const loop::Program& program, const loop::Nest& nest, cons
     MatrixPlan plan{.batch = vars(batch),
                     .rows = vars(sides[rows]),
                     .columns = vars(sides[columns]),
-                    .depth = vars(depth)};
+                    .depth = vars(depth),
+                    .merges = merges};
     const bool panels =
         !kernels::along_depth(program, contraction->factors[columns], sides[columns], depth, facts);
     for (const MatrixKernel& kernel : kernels::matrix_kernels()) {

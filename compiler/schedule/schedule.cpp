@@ -157,6 +157,20 @@ bool can_merge(const loop::Program& program, const loop::Nest& nest, Expr a, Exp
   return ok;
 }
 
+loop::Nest with_merged(const loop::Program& program, loop::Nest nest,
+                       const std::vector<LoopPlan::Dims>& merges) {
+  for (const LoopPlan::Dims& merge : merges)
+    for (size_t i = merge.size() - 1; i > 0; --i) {
+      const Expr a = merge[i - 1], b = merge.back();
+      STRIDEC_CHECK(can_merge(program, nest, a, b), cat("cannot merge ", a.name(), " and ", b.name()));
+      // The faster dim takes over the whole range; an index of the slower one reads 0, with the same address.
+      nest.dims[position(nest, b)].extent *= nest.dims[position(nest, a)].extent;
+      nest.dims.erase(nest.dims.begin() + static_cast<std::ptrdiff_t>(position(nest, a)));
+      substitute_everywhere(nest, a, 0, program.facts);
+    }
+  return nest;
+}
+
 loop::Nest reshaped(const loop::Program& program, const loop::Nest& nest, const LoopPlan& plan) {
   loop::Nest out = nest;
   for (size_t d = out.dims.size(); d-- > 0;) {
@@ -182,14 +196,7 @@ loop::Nest reshaped(const loop::Program& program, const loop::Nest& nest, const 
       substitute_everywhere(out, old.var, outer.var * inner.extent + inner.var, facts_of_dims(program, out));
       continue;
     }
-    for (size_t i = reshape.merge.size() - 1; i > 0; --i) {
-      const Expr a = reshape.merge[i - 1], b = reshape.merge.back();
-      STRIDEC_CHECK(can_merge(program, out, a, b), cat("cannot merge ", a.name(), " and ", b.name()));
-      // The faster dim takes over the whole range; an index of the slower one reads 0, with the same address.
-      out.dims[position(out, b)].extent *= out.dims[position(out, a)].extent;
-      out.dims.erase(out.dims.begin() + static_cast<std::ptrdiff_t>(position(out, a)));
-      substitute_everywhere(out, a, 0, program.facts);
-    }
+    out = with_merged(program, std::move(out), {reshape.merge});
   }
   return out;
 }

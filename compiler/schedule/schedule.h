@@ -67,6 +67,9 @@ std::vector<loop::Directive> directives(const LoopPlan& plan);
 // Whether the neighbouring parallel dims a and b (b the faster one) may become one: every access moves by the
 // extent of b times as much along a as along b, and nothing else looks at them.
 bool can_merge(const loop::Program& program, const loop::Nest& nest, sym::Expr a, sym::Expr b);
+// The nest with these dims merged, each list into its last.
+loop::Nest with_merged(const loop::Program& program, loop::Nest nest,
+                       const std::vector<LoopPlan::Dims>& merges);
 // The nest after the plan's merges and splits. Dims of extent 1 become the constant 0.
 loop::Nest reshaped(const loop::Program& program, const loop::Nest& nest, const LoopPlan& plan);
 

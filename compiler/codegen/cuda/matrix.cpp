@@ -6,6 +6,7 @@
 #include "compiler/codegen/cuda/matrix_epilogue.h"
 #include "compiler/codegen/cuda/matrix_side.h"
 #include "compiler/codegen/cuda/matrix_wgmma.h"
+#include "compiler/schedule/schedule.h"
 
 namespace stridec::codegen::cuda {
 namespace {
@@ -32,10 +33,12 @@ template <int kBytes> static inline void copy_async(unsigned to, const void* fro
 static inline void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 static inline void wait_predecessor() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 static inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+static inline void wait_all_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 template <int kGroups> static inline void wait_copies() { asm volatile("cp.async.wait_group %0;" :: "n"(kGroups) : "memory"); }
 static inline void store_shared(unsigned to, unsigned short v) { asm volatile("st.shared.u16 [%0], %1;" :: "r"(to), "h"(v) : "memory"); }
 static inline void store_shared(unsigned to, float v) { asm volatile("st.shared.f32 [%0], %1;" :: "r"(to), "f"(v) : "memory"); }
 static inline void store_shared(unsigned to, double v) { asm volatile("st.shared.f64 [%0], %1;" :: "r"(to), "d"(v) : "memory"); }
+static inline void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" :: "l"(p)); }
 static inline unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
 template <int kBytes> static inline void move_wide(void* to, const void* from) {
   if (kBytes == 8) *(uint2*)to = *(const uint2*)from;
@@ -303,9 +306,10 @@ std::string memory_declarations() { return std::string(kMemory); }
 std::string mma_declarations(DType dtype) { return std::string(kMma) + mma_text(dtype); }
 
 // Elements that go through registers want a small tile.
-DeviceNest emit_matrix(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
-  const kernels::MatrixPlan plan = kernels::to_matrix_plan(nest.schedule);
+DeviceNest emit_matrix(const loop::Program& program, const loop::Nest& original, const GpuTarget& target) {
+  const kernels::MatrixPlan plan = kernels::to_matrix_plan(original.schedule);
   const MatrixKernel& kernel = *plan.kernel;
+  const loop::Nest nest = schedule::with_merged(program, original, plan.merges);
   const MatrixKernel& general = kernel.is_tensor() ? *kernels::find_matrix_kernel("mma.64x64x32") : kernel;
   DeviceNest out;
   auto add = [&](const loop::Nest& from, const MatrixKernel& k, bool vectors, bool last,

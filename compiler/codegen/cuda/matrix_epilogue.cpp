@@ -142,6 +142,35 @@ void MatrixEpilogue::print(const Part& part) {
   text.close();
 }
 
+bool MatrixEpilogue::has_prefetch() const {
+  return std::any_of(wide_.begin(), wide_.end(),
+                     [&](const Wide& wide) { return !wide.store && by_row(wide); });
+}
+
+void MatrixEpilogue::print_prefetch(const std::string& thread) {
+  constexpr int kLine = 128;  // bytes of L2
+  KernelText& text = f_.text;
+  const std::string type = f_.index_type();
+  text.line(cat("const ", type, " row = first_row + (", type, ")(", thread, ");"));
+  text.open(cat("if (", thread, " < ", f_.kernel.rows, " && row < (", type, ")",
+                text.size(extent_of(f_.rows)), ")"));
+  Body body = f_.body();
+  f_.print_indices(f_.rows, "row", body);
+  for (const Wide& wide : wide_) {
+    if (wide.store || !by_row(wide)) continue;
+    const int columns = std::min(f_.kernel.columns, kLine / byte_size(f_.program[wide.access->buffer].dtype));
+    text.line("#pragma unroll");
+    text.open(cat("for (int at = 0; at < ", f_.kernel.columns, "; at += ", columns, ")"));
+    text.line(cat("const ", type, " column = first_column + (", type, ")at;"));
+    text.open(cat("if (column < (", type, ")", text.size(extent_of(f_.columns)), ")"));
+    f_.print_indices(f_.columns, "column", body);
+    text.line(cat("prefetch(", text.pointer(wide.access->buffer), " + (", body.offset(*wide.access), "));"));
+    text.close();
+    text.close();
+  }
+  text.close();
+}
+
 bool MatrixEpilogue::by_row(const Wide& wide) const {
   return wide.store || depends_on_any(kernels::offset_of(f_.program, *wide.access, f_.facts), f_.rows);
 }

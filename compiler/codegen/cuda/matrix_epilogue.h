@@ -23,6 +23,11 @@ class MatrixEpilogue {
   };
   void print(const Part& part);
 
+  // Loads of memory that each row has for itself.
+  bool has_prefetch() const;
+  // Has the rows of the tile at first_row, first_column brought into L2, the row `thread` (a C expression) by a thread.
+  void print_prefetch(const std::string& thread);
+
  private:
   struct Wide {  // an access that moves all columns of a piece at once
     const loop::Access* access;

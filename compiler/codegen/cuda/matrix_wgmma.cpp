@@ -21,6 +21,8 @@ static inline void barrier_wait(unsigned bar, unsigned parity) {
 }
 static inline void barrier_expect(unsigned bar, int bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(bar), "r"(bytes) : "memory"); }
 static inline void barrier_arrive(unsigned bar) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(bar) : "memory"); }
+// Of a thread's asynchronous copies so far, when they have all come.
+static inline void barrier_arrive_copied(unsigned bar) { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(bar) : "memory"); }
 static inline void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 static inline void named_arrive(int bar, int threads) { asm volatile("bar.arrive %0, %1;" :: "r"(bar), "r"(threads) : "memory"); }
 static inline void named_sync(int bar, int threads) { asm volatile("bar.sync %0, %1;" :: "r"(bar), "r"(threads) : "memory"); }
@@ -152,9 +154,6 @@ class Printer {
   int64_t split() const { return f_.plan.split; }
   bool boxes() const { return a_.map() || b_.map(); }
   bool gathers() const { return !a_.map() || !b_.map(); }
-  // Gathers that are under way at a time. A stage is full when `lag` more are asked for, and the one before it comes
-  // free when it is: the ring has two stages more.
-  int lag() const { return std::min(2, f_.kernel.stages - 2); }
   int stage() const { return a_.tile_bytes() + b_.tile_bytes(); }
 
   // Where sums need more registers than each thread's equal share, the loaders hand some of theirs over.
@@ -173,11 +172,27 @@ class Printer {
   int halves() const { return f_.kernel.rows / 64 / f_.kernel.tile_groups(); }  // of 64 rows, of a group
   int sums() const { return halves() * f_.kernel.columns / 2; }                 // of a thread
 
-  // `turns`: every other tile, from the group's first on.
-  void open_tiles(bool turns = false) {
+  // What the sums are joined with is asked for a tile ahead: it comes from memory while products are made.
+  void print_ahead() {
+    if (!epilogue_.has_prefetch()) return;
+    const std::string type = f_.index_type(),
+                      first = f_.kernel.turns ? "blockIdx.x + group * gridDim.x" : "blockIdx.x",
+                      step = f_.kernel.turns ? "2 * gridDim.x" : "gridDim.x";
+    text_.line("#pragma unroll 1");
+    text_.open(cat("for (", type, " soon = block == ", first, " ? block : block + ", step,
+                   "; soon < tiles && soon <= block + ", step, "; soon += ", step, ")"));
+    print_tile_place(f_, "soon");
+    epilogue_.print_prefetch(f_.kernel.turns ? "thread % 128" : "thread");
+    text_.close();
+  }
+
+  // Of groups that take turns, a worker does every other tile, from its group's first on.
+  void open_tiles(bool worker = false) {
     if (split() > 1) return text_.open("");
+    const bool turns = worker && f_.kernel.turns;
     text_.open(cat("for (", f_.index_type(), " block = blockIdx.x", turns ? " + group * gridDim.x" : "",
                    "; block < tiles; block += ", turns ? "2 * " : "", "gridDim.x)"));
+    if (worker) print_ahead();
     print_tile_place(f_, "block");
   }
 
@@ -195,7 +210,6 @@ class Printer {
     text_.line(cat("const int thread = threadIdx.x - ", f_.kernel.workers(), ";"));
     text_.line("int slot = 0;");
     text_.line("unsigned phase = 1;");
-    if (gathers()) text_.line("int64_t issued = 0;");
     MatrixSide* early = nullptr;  // weights do not wait for the launch before this one
     for (MatrixSide* side : {&a_, &b_})
       if (dependent_ && !gathers() && side->is_weight()) early = side;
@@ -244,24 +258,11 @@ class Printer {
     }
     for (MatrixSide* side : {&a_, &b_})
       if (!side->map()) print_fill(*side, [&] { side->print_issue(); });
-    if (gathers()) {
-      text_.line("commit_copies();");
-      text_.line(cat("wait_copies<", lag(), ">();"));
-      text_.line("fence_async();");
-      text_.line(cat("if (issued >= ", lag(), ") barrier_arrive(full_bars + (slot + ", stages - lag(), ") % ",
-                     stages, " * 8);"));
-      text_.line("++issued;");
-    }
+    if (gathers()) text_.line("barrier_arrive_copied(full);");
     print_advance();
     text_.close();
     text_.close();
-    if (gathers()) {
-      text_.line("wait_copies<0>();");
-      text_.line("fence_async();");
-      text_.line(cat("for (int i = issued < ", lag(), " ? (int)issued : ", lag(),
-                     "; i > 0; --i) barrier_arrive(full_bars + (slot + ", stages, " - i) % ", stages,
-                     " * 8);"));
-    }
+    if (gathers()) text_.line("wait_all_copies();");
     text_.close();
   }
 
@@ -289,7 +290,7 @@ class Printer {
     // Steps of the block's tiles before this one, of whichever group.
     if (k.turns) text_.line("unsigned long before = group * (unsigned long)(end - begin);");
     if (dependent_) text_.line("wait_predecessor();");
-    open_tiles(k.turns);
+    open_tiles(true);
     if (k.turns) {
       text_.line(cat("slot = (int)(before % ", k.stages, ");"));
       text_.line(cat("phase = (unsigned)(before / ", k.stages, ") & 1;"));
@@ -304,6 +305,7 @@ class Printer {
     text_.line("int last = 0;");
     text_.open("for (int64_t step = begin; step < end; ++step)");
     text_.line("barrier_wait(full_bars + slot * 8, phase);");
+    if (gathers()) text_.line("fence_async();");  // what threads have copied, before tensor cores read it
     text_.line("products_begin();");
     const std::string at = cat("slot * ", stage() / 16);
     text_.line("#pragma unroll");
