@@ -91,10 +91,11 @@ void choose_team(const loop::Program& program, const loop::Nest& nest, const Gpu
   }
   if (rows == 0 && points >= room / 8) return;
   plan.team = longest <= 1024 ? 32 : longest <= 4096 ? 128 : 512;
-  // Short rows, if there are many: no more threads than have elements when they go by vectors.
-  constexpr int kVector = 8, kLeast = 8;
-  while (plan.team > kLeast && longest <= kVector * plan.team / 2 &&
-         points * plan.team / 2 >= 2048 * target.multiprocessors)
+  // Short rows, if there are many: a thread has up to three vectors of one, whose loads are under way together, and few
+  // threads have none.
+  constexpr int kVector = 8, kVectors = 3, kLeast = 4;
+  while (plan.team > kLeast && longest <= kVector * kVectors * plan.team / 2 &&
+         points * plan.team / 2 >= 512 * target.multiprocessors)
     plan.team /= 2;
 }
 

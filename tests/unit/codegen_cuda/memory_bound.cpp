@@ -321,7 +321,7 @@ TEST_CASE("short rows, several a warp") {
   for (const char* dtype : {"f16", "f32", "f64"})
     for (const std::vector<int64_t>& shape :
          std::vector<std::vector<int64_t>>{{67, 96}, {33, 64}, {5, 61}, {129, 8}, {1, 300}})
-      for (const int team : {8, 16})
+      for (const int team : {4, 8, 16})
         for (const bool fixed : {false, true}) check(kRows, dtype, {shape, fixed}, team);
 }
 
