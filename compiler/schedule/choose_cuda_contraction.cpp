@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "compiler/kernels/im2col.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/schedule.h"
@@ -108,7 +109,17 @@ struct Shape {
   bool operator==(const Shape&) const = default;
 };
 
-double cycles(const MatrixPlan& plan, const Shape& s, double element, const GpuTarget& target) {
+// A window's elements come one by one, gathered by threads: not as a matrix, nor as images that the copy engine walks.
+bool gathers(const loop::Program& program, const Factor& factor, const Dims& lines, const Dims& depth,
+             const sym::Facts& facts) {
+  const std::vector<const loop::Access*> loads = loads_of(factor);
+  if (depth.size() < 2 || (loads.size() == 1 && program[loads[0]->buffer].storage == loop::Storage::kWeight))
+    return false;
+  return loads.size() != 1 || factor.slice.size() > 2 ||
+         !kernels::match_im2col(program, *loads[0], lines, depth, facts);
+}
+
+double cycles(const MatrixPlan& plan, bool gathered, const Shape& s, double element, const GpuTarget& target) {
   const MatrixKernel& k = *plan.kernel;
   const double split = static_cast<double>(plan.split);
   const double tiles = s.batch * std::ceil(s.rows / k.rows) * std::ceil(s.columns / k.columns) * split;
@@ -133,7 +144,7 @@ double cycles(const MatrixPlan& plan, const Shape& s, double element, const GpuT
   const double together = std::min<double>(k.blocks_sm, std::ceil(tiles / processors));
   double step = std::max({2 * macs / flops, shared / kSharedBytes,
                           double(k.rows + k.columns) * k.depth * k.element_bytes / kL2Bytes});
-  if (k.is_wgmma() && plan.depth.size() > 1)
+  if (k.is_wgmma() && gathered)
     step = std::max(step, double(k.rows) * k.depth * k.element_bytes / kGatherBytes);
   // Blocks side by side hide each other's waits and sums, not their products.
   const double overhead = k.is_wgmma() ? kWarpGroupStep : k.is_tensor() ? kTensorStep : kScalarStep;
@@ -287,11 +298,13 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
                     .merges = merges};
     const bool panels =
         !kernels::along_depth(program, contraction->factors[columns], sides[columns], depth, facts);
+    const bool gathered = gathers(program, contraction->factors[0], sides[0], depth, facts) ||
+                          gathers(program, contraction->factors[1], sides[1], depth, facts);
     for (const MatrixKernel& kernel : kernels::matrix_kernels()) {
       if (kernel.element_bytes != bytes || kernel.is_tensor() != tensor) continue;
       if (kernel.is_wgmma() && (!target.wgmma || (panels && kernel.columns % 64))) continue;
       // Windows' addresses leave no registers for the sums of so many threads.
-      if (kernel.is_wgmma() && kernel.workers() > 256 && depth.size() > 1) continue;
+      if (kernel.is_wgmma() && kernel.workers() > 256 && gathered) continue;
       // Rows that stores are contiguous along: for few columns alone.
       if (columns != wide && (!kernel.is_wgmma() || kernel.columns > 32)) continue;
       plan.kernel = &kernel;
@@ -309,7 +322,7 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
           Shape shape = shapes[i].second;
           if (turned) std::swap(shape.rows, shape.columns);
           made.logs.push_back(all.weight(i) *
-                              std::log(cycles(plan, shape, turned ? 2 * element : element, target)));
+                              std::log(cycles(plan, gathered, shape, turned ? 2 * element : element, target)));
         }
       }
     }

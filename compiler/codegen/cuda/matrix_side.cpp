@@ -71,20 +71,47 @@ MatrixSide::MatrixSide(MatrixFrame& frame, const std::string& name, bool vectors
   }
 }
 
-// A matrix in memory, and dims of the batch beside it.
 void MatrixSide::find_map() {
+  if (!find_matrix() && along_depth_) find_windows();
+  if (!map_) return;
+  for (Expr extent : map_->dims) condition_ = sym::logical_and(condition_, sym::ge(extent, 1));
+}
+
+void MatrixSide::find_windows() {
+  windows_ = kernels::match_im2col(f_.program, load_->access, dims_, f_.depth, f_.facts);
+  if (!windows_) return;
+  const loop::Buffer& buffer = f_.program[load_->access.buffer];
+  TensorMap& map = map_.emplace(TensorMap{.buffer = load_->access.buffer, .dtype = f_.element});
+  map.dims = {buffer.shape[windows_->channel]};
+  map.element_strides = {1};
+  for (const kernels::Im2col::Place& place : windows_->places) {
+    map.dims.push_back(buffer.shape[place.dim]);
+    map.strides.push_back(buffer.strides[place.dim] * f_.element_bytes());
+    map.element_strides.push_back(place.step);
+    map.lower.push_back(place.lower);
+    map.upper.push_back(place.upper);
+  }
+  map.dims.push_back(buffer.shape[windows_->image]);
+  map.strides.push_back(buffer.strides[windows_->image] * f_.element_bytes());
+  map.element_strides.push_back(1);
+  map.box = {kernels::kIm2colChannels, extent_};
+  map.swizzle = 128;
+}
+
+// A matrix in memory, and dims of the batch beside it.
+bool MatrixSide::find_matrix() {
   constexpr size_t kMostDims = 5;
-  if (!load_->access.mask.is_const(1)) return;
+  if (!load_->access.mask.is_const(1)) return false;
   const Expr offset = kernels::offset_of(f_.program, load_->access, f_.facts);
   const auto batch = kernels::linear_form(offset, vars_of(f_.batch));
-  if (!batch) return;
+  if (!batch) return false;
   const auto row_step = kernels::merged_step(at_zero(batch->rest, f_.depth), dims_, f_.facts),
              depth_step = kernels::merged_step(at_zero(batch->rest, dims_), f_.depth, f_.facts);
-  if (!row_step || !depth_step || !(along_depth_ ? *depth_step : *row_step).is_const(1)) return;
+  if (!row_step || !depth_step || !(along_depth_ ? *depth_step : *row_step).is_const(1)) return false;
   const Expr rest = at_zero(at_zero(batch->rest, dims_), f_.depth);
   const Expr rows = extent_of(dims_), depth = extent_of(f_.depth),
              line = along_depth_ ? *row_step : *depth_step;
-  if (f_.facts.bounds(line).lo < 1) return;
+  if (f_.facts.bounds(line).lo < 1) return false;
   TensorMap map{.buffer = load_->access.buffer, .offset = rest * f_.element_bytes(), .dtype = f_.element};
   map.dims = {along_depth_ ? depth : rows, along_depth_ ? rows : depth};
   map.strides = {line * f_.element_bytes()};
@@ -92,18 +119,19 @@ void MatrixSide::find_map() {
   map.swizzle = 128;
   for (size_t d = 0; d < f_.batch.size(); ++d) {
     if (batch->coefficients[d].is_const(0)) continue;
-    if (f_.facts.bounds(batch->coefficients[d]).lo < 1) return;
+    if (f_.facts.bounds(batch->coefficients[d]).lo < 1) return false;
     map.dims.push_back(f_.batch[d].extent);
     map.strides.push_back(batch->coefficients[d] * f_.element_bytes());
     map.box.push_back(1);
     map_batch_.push_back(f_.batch[d].var);
   }
-  if (map.dims.size() > kMostDims) return;
-  for (Expr extent : map.dims) condition_ = sym::logical_and(condition_, sym::ge(extent, 1));
+  if (map.dims.size() > kMostDims) return false;
   map_ = std::move(map);
+  return true;
 }
 
 void MatrixSide::print_boxes(const std::string& map) {
+  if (windows_) return print_windows(map);
   const std::string deep = cat("(int)next * ", f_.kernel.depth), first = cat("(int)", first_);
   std::string batch;
   Body body = f_.body();
@@ -114,6 +142,22 @@ void MatrixSide::print_boxes(const std::string& map) {
   for (int i = 0; i < extent_ / 64; ++i)
     f_.text.line(cat(call, "fill_tile + ", i * f_.kernel.depth * 128, ", &", map, ", full, ", first, " + ",
                      i * 64, ", ", deep, batch, ");"));
+}
+
+// From the window of the tile's first line on, its place and channels of this step.
+void MatrixSide::print_windows(const std::string& map) {
+  KernelText& text = f_.text;
+  Body body = f_.body();
+  f_.print_indices(dims_, first_, body);
+  text.line(cat("const ", f_.index_type(), " deep = (", f_.index_type(), ")next * ", f_.kernel.depth, ";"));
+  f_.print_indices(f_.depth, "deep", body);
+  std::string at = cat("(int)(", body.index(f_.depth.back().var + windows_->first_channel), ")"), offsets;
+  for (const kernels::Im2col::Place& place : windows_->places) {
+    at += cat(", (int)(", body.index(place.row * place.step + place.lower), ")");
+    offsets += cat(", (int)(", place.tap ? body.index(*place.tap * place.dilation) : "0", ")");
+  }
+  text.line(cat("copy_window", map_->dims.size(), "(fill_tile, &", map, ", full, ", at, ", (int)(",
+                body.index(dims_[0].var), ")", offsets, ");"));
 }
 
 std::optional<loop::BufferId> MatrixSide::buffer() const {

@@ -4,7 +4,7 @@
 // step of the depth), whichever way the factor is contiguous in memory. Threads take pieces of `lanes` elements:
 // 16 bytes by asynchronous copies, single elements that way where they are 4 or 8 bytes, and else through registers,
 // which is where a factor's own computations (casts, scales, masks with other fills) are done. For wgmma, a factor that
-// is a matrix in memory comes as boxes of 64 elements by the copy engine (TMA).
+// is a matrix in memory, or windows of images, comes as boxes of 64 elements by the copy engine (TMA).
 #pragma once
 
 #include <string>
@@ -12,6 +12,7 @@
 
 #include "compiler/codegen/cuda/matrix_frame.h"
 #include "compiler/codegen/device_kernel.h"
+#include "compiler/kernels/im2col.h"
 
 namespace stridec::codegen::cuda {
 
@@ -30,6 +31,7 @@ class MatrixSide {
   bool along_depth() const { return along_depth_; }
   // The factor as a tensor map, whose boxes one thread asks for.
   const std::optional<TensorMap>& map() const { return map_; }
+  bool is_windows() const { return windows_.has_value(); }
   // Copies of the tile of step `next` into `fill_tile`, counted by the barrier `full`; `map`: the parameter's name.
   void print_boxes(const std::string& map);
   int tile_bytes() const;
@@ -46,6 +48,9 @@ class MatrixSide {
   int lines() const;
   int pieces() const;  // of a thread
   void find_map();
+  bool find_matrix();
+  void find_windows();
+  void print_windows(const std::string& map);
   std::string mask_text(Body& body, const std::string& i);
 
   MatrixFrame& f_;
@@ -59,7 +64,8 @@ class MatrixSide {
   int lanes_ = 1;
   sym::Expr condition_ = 1;
   std::optional<TensorMap> map_;
-  std::vector<sym::Expr> map_batch_;  // dims of the map behind the first two
+  std::vector<sym::Expr> map_batch_;  // of a matrix: dims of the map behind the first two
+  std::optional<kernels::Im2col> windows_;
 };
 
 }  // namespace stridec::codegen::cuda

@@ -86,6 +86,24 @@ std::string box_declarations(size_t dims) {
 
 namespace {
 
+std::string window_declarations(size_t dims) {
+  std::string parameters, at, offsets, operands;
+  for (size_t d = 0; d < dims; ++d) {
+    parameters += cat(", int c", d);
+    at += cat(d ? "," : "", "%", d + 3);
+    operands += cat(", \"r\"(c", d, ")");
+  }
+  for (size_t d = 0; d + 2 < dims; ++d) {
+    parameters += cat(", int o", d);
+    offsets += cat(d ? "," : "", "%", d + 3 + dims);
+    operands += cat(", \"h\"((unsigned short)o", d, ")");
+  }
+  return cat("static inline void copy_window", dims, "(unsigned to, const TensorMap* map, unsigned bar",
+             parameters, ") {\n  asm volatile(\"cp.async.bulk.tensor.", dims,
+             "d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {", at, "}], [%2], {",
+             offsets, "};\" :: \"r\"(to), \"l\"(map), \"r\"(bar)", operands, " : \"memory\");\n}\n");
+}
+
 std::string product_text(int columns, DType dtype, bool turn_a, bool turn_b) {
   const int count = columns / 2;
   const char* type = dtype == DType::kF16 ? "f16" : "bf16";
@@ -383,10 +401,11 @@ void print_wgmma(MatrixFrame& frame, MatrixSide& a, MatrixSide& b, MatrixEpilogu
 
 std::string wgmma_declarations(const MatrixFrame& frame, const MatrixSide& a, const MatrixSide& b) {
   std::string out(kBarriers);
-  std::set<size_t> dims;
+  std::set<size_t> boxes, windows;
   for (const MatrixSide* side : {&a, &b})
-    if (side->map()) dims.insert(side->map()->dims.size());
-  for (size_t count : dims) out += box_declarations(count);
+    if (side->map()) (side->is_windows() ? windows : boxes).insert(side->map()->dims.size());
+  for (size_t count : boxes) out += box_declarations(count);
+  for (size_t count : windows) out += window_declarations(count);
   return out + product_text(frame.kernel.columns, frame.element, !a.along_depth(), !b.along_depth());
 }
 
