@@ -51,8 +51,8 @@ std::optional<int> upper_of(Expr extent, Expr count, int step, int lower, int mo
 
 }  // namespace
 
-std::optional<Im2col> match_im2col(const loop::Program& program, const loop::Access& access, const Dims& lines,
-                                   const Dims& depth, const sym::Facts& facts) {
+std::optional<Im2col> match_im2col(const loop::Program& program, const loop::Access& access,
+                                   const Dims& lines, const Dims& depth, const sym::Facts& facts) {
   if (lines.size() < 2 || lines.size() > 4 || depth.empty()) return std::nullopt;
   const Limits limits = kLimits[lines.size() - 2];
   const loop::Buffer& buffer = program[access.buffer];
@@ -84,7 +84,8 @@ std::optional<Im2col> match_im2col(const loop::Program& program, const loop::Acc
       out.image = d;
       continue;
     }
-    Im2col::Place place{.dim = d, .row = row->var, .tap = {}, .step = 1, .dilation = 0, .lower = 0, .upper = 0};
+    Im2col::Place place{
+        .dim = d, .row = row->var, .tap = {}, .step = 1, .dilation = 0, .lower = 0, .upper = 0};
     Expr rest = by_row->rest;
     if (depends_on_any(rest, depth)) {
       const loop::Dim* tap = only_dim(rest, taps);
@@ -114,7 +115,8 @@ std::optional<Im2col> match_im2col(const loop::Program& program, const loop::Acc
     if (std::find(inside.begin(), inside.end(), sym::simplify(part, facts)) == inside.end())
       return std::nullopt;
   const auto order = [&](const Im2col::Place& place) {
-    return std::find_if(lines.begin(), lines.end(), [&](const loop::Dim& dim) { return dim.var == place.row; });
+    return std::find_if(lines.begin(), lines.end(),
+                        [&](const loop::Dim& dim) { return dim.var == place.row; });
   };
   std::sort(out.places.begin(), out.places.end(),
             [&](const auto& a, const auto& b) { return order(a) > order(b); });

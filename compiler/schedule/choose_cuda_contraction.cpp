@@ -119,7 +119,8 @@ bool gathers(const loop::Program& program, const Factor& factor, const Dims& lin
          !kernels::match_im2col(program, *loads[0], lines, depth, facts);
 }
 
-double cycles(const MatrixPlan& plan, bool gathered, const Shape& s, double element, const GpuTarget& target) {
+double cycles(const MatrixPlan& plan, bool gathered, const Shape& s, double element,
+              const GpuTarget& target) {
   const MatrixKernel& k = *plan.kernel;
   const double split = static_cast<double>(plan.split);
   const double tiles = s.batch * std::ceil(s.rows / k.rows) * std::ceil(s.columns / k.columns) * split;
@@ -321,8 +322,8 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
         for (size_t i = 0; i < shapes.size(); ++i) {
           Shape shape = shapes[i].second;
           if (turned) std::swap(shape.rows, shape.columns);
-          made.logs.push_back(all.weight(i) *
-                              std::log(cycles(plan, gathered, shape, turned ? 2 * element : element, target)));
+          made.logs.push_back(all.weight(i) * std::log(cycles(plan, gathered, shape,
+                                                              turned ? 2 * element : element, target)));
         }
       }
     }

@@ -27,6 +27,12 @@ def tensor_map(pointer, m):
     steps = m["steps"] or [1] * n
     swizzle = {0: 0, 32: 1, 64: 2, 128: 3}[m["swizzle"]]
     l2 = {0: 0, 64: 1, 128: 2, 256: 3}[m["l2"]]
+    if m["lower"]:
+        corner = ctypes.c_int * len(m["lower"])
+        ok(cu.cuTensorMapEncodeIm2col(vp(at), MAP_TYPES[m["dtype"]], n, vp(pointer), (u64 * n)(*m["dims"]),
+                                      (u64 * (n - 1))(*m["strides"]), corner(*m["lower"]), corner(*m["upper"]),
+                                      m["box"][0], m["box"][1], (u32 * n)(*steps), 0, swizzle, l2, 0), f"tensor map {m}")
+        return raw, at
     ok(cu.cuTensorMapEncodeTiled(vp(at), MAP_TYPES[m["dtype"]], n, vp(pointer), (u64 * n)(*m["dims"]),
                                  (u64 * max(1, n - 1))(*m.get("strides", [])), (u32 * n)(*m["box"]), (u32 * n)(*steps), 0,
                                  swizzle, l2, 0), f"tensor map {m}")

@@ -139,7 +139,13 @@ inline std::vector<Conv> convolutions() {
           Conv{"conv1x1", "n", 7, 9, 96, 40, 1, 1, 1, 0, 1, true, false},
           Conv{"conv_grouped", "2", 10, 10, 64, 96, 3, 1, 1, 1, 4, true, true},
           Conv{"conv_stem", "2", 33, 35, 3, 32, 7, 2, 1, 3, 1, true, true},
-          Conv{"conv_first", "n", 13, 11, 20, 33, 3, 1, 1, 1, 1, false, true}};
+          Conv{"conv_first", "n", 13, 11, 20, 33, 3, 1, 1, 1, 1, false, true},
+          Conv{"conv3x3s2_wide", "3", 15, 14, 64, 48, 3, 2, 1, 1, 1, true, false},
+          Conv{"conv3x3d2_wide", "n", 12, 11, 128, 24, 3, 1, 2, 2, 1, true, true},
+          Conv{"conv3x3_inner", "2", 10, 12, 64, 40, 3, 1, 1, 0, 1, true, true},
+          Conv{"conv1x1s2", "n", 9, 8, 64, 72, 1, 2, 1, 0, 1, true, false},
+          Conv{"conv5x5s3", "n", 11, 13, 64, 40, 5, 3, 1, 2, 1, true, false},
+          Conv{"conv_grouped_wide", "2", 10, 9, 128, 96, 3, 1, 1, 1, 2, true, true}};
 }
 
 }  // namespace stridec::test
