@@ -20,8 +20,9 @@ namespace {
 
 using test::MatrixCase;
 
-constexpr int kSpills =
-    96;  // bytes of a thread that are no matter: addresses of a tile, held across its loop
+// Bytes of a thread that are no matter: addresses of a tile, held across its loop. Of elements that are moved one by one,
+// which only sizes and pointers off the vectors' grid need, there are 16 a side.
+constexpr int kSpills = 96, kElementSpills = 16 * 16;
 
 const Nvrtc& nvrtc() {
   static const Nvrtc library("");
@@ -40,7 +41,8 @@ void build(const MatrixCase& c, const std::string& kernel, const GpuTarget& targ
     nest.schedule = kernels::to_schedule(ranked.plan);
     CHECK(kernels::to_schedule(kernels::to_matrix_plan(
               loop::parse_schedule(loop::to_string(nest.schedule)))) == nest.schedule);
-    for (const DeviceChoice& choice : emit_nest(program, nest, target).choices)
+    const DeviceNest device = emit_nest(program, nest, target);
+    for (const DeviceChoice& choice : device.choices)
       for (const DeviceKernel& launch : choice.launches) {
         const std::string text = cat("#define KERNEL kernel\n", launch.code.text);
         if (const char* folder = std::getenv("STRIDEC_DUMP")) {
@@ -51,7 +53,7 @@ void build(const MatrixCase& c, const std::string& kernel, const GpuTarget& targ
         const Resources info = resources_of(cubin, "kernel");
         INFO(info.registers, " registers, ", info.stack_bytes, " bytes of stack");
         CHECK(info.registers > 0);
-        CHECK(info.stack_bytes <= kSpills);
+        CHECK(info.stack_bytes <= (&choice == &device.choices.back() ? kElementSpills : kSpills));
       }
   }
   CHECK(found);
