@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/budget.h"
 #include "cli/command.h"
@@ -93,8 +94,10 @@ int run(const Flags& flags, const Globals& globals) {
   const loop::Program& program = *made.programs().front();
   progress.line("reading", cat(std::filesystem::path(options.model).filename().string(), ", ", made.summary));
   size_t launches = 0;
+  const std::set<loop::NestId> inner = loop::launched_in_strips(program);
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
-    launches += std::holds_alternative<loop::Launch>(step.node);
+    const auto* launch = std::get_if<loop::Launch>(&step.node);
+    launches += launch ? !inner.contains(launch->nest) : std::holds_alternative<loop::Strips>(step.node);
   });
   const size_t distinct = made.built.kernels.size() + made.device.kernels.size();
   progress.line("fusing",

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/checks.h"
 #include "cli/command.h"
@@ -156,8 +157,23 @@ int print_memory(const loop::Program& program, const Globals& globals) {
                {"arena_bytes", sym::to_string(program.arena_bytes)},
                {"buffers", Json::array()}};
   std::vector<std::vector<std::string>> rows = {{"buffer", "type", "offset", "elements"}};
+  std::set<std::string> own;  // of strips
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    if (const auto* strips = std::get_if<loop::Strips>(&step.node))
+      for (loop::BufferId id : strips->own) own.insert(program[id].name);
+  });
   for (const auto& buffer : program.buffers) {
     if (buffer.storage != loop::Storage::kArena) continue;
+    if (own.contains(buffer.name)) {
+      const std::string elements = sym::to_string(loop::element_count(buffer.shape));
+      rows.push_back({buffer.name, std::string(name(buffer.dtype)), "a thread's own, for a strip", elements});
+      json["buffers"].push_back({{"name", buffer.name},
+                                 {"dtype", name(buffer.dtype)},
+                                 {"offset", nullptr},
+                                 {"elements", elements},
+                                 {"strip", true}});
+      continue;
+    }
     const bool planned = !buffer.offset.is_const(-1);
     const std::string after = planned ? "" : size_known_after(program, buffer),
                       elements = sym::to_string(loop::element_count(buffer.shape));

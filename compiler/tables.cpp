@@ -48,6 +48,9 @@ const std::vector<OptionInfo>& options() {
        "result)"},
       {"chains", "true|false", "true",
        "attention and its kin as one kernel that keeps rows of scores in cache; off: three kernels"},
+      {"strips", "true|false", "true",
+       "products between transforms work in strips that stay in a thread's cache; off: transforms are whole "
+       "buffers"},
       {"cudagraphs", "true|false", "as the mode says",
        "runs on a GPU are recorded as a CUDA graph for each shape (the eight used last), and enqueued by one "
        "call"},

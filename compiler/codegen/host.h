@@ -40,6 +40,7 @@ struct HostVariant {
   const loop::Program* program = nullptr;
   std::map<loop::NestId, LaunchedKernel> kernels;
   std::map<const loop::Call*, LaunchedKernel> routines;
+  std::map<const loop::Strips*, LaunchedKernel> strips;  // their launches have no kernel of the host's
 
   const GpuTarget* gpu = nullptr;  // set: the fields above but the program are empty, and these hold
   std::map<loop::NestId, LaunchedNest> device_nests;

@@ -268,6 +268,10 @@ void HostRun::allocate(const std::string& name, int slot, Expr bytes, const std:
 // Memory for buffers that have none in the arena, as soon as their sizes are known: before a loop rather than
 // in it, so that it keeps what earlier iterations wrote.
 void HostRun::allocate(const loop::Step& step) {
+  if (std::holds_alternative<loop::Strips>(step.node)) {
+    for (loop::BufferId id : std::get<loop::Strips>(step.node).own)
+      allocated_[id] = "0";  // in its kernel's scratch
+  }
   auto place = [&](loop::BufferId id) {
     const loop::Buffer& b = program_[id];
     if (b.storage != loop::Storage::kArena || !b.offset.is_const(-1) || allocated_.count(id)) return;
@@ -406,6 +410,7 @@ void HostRun::step(const loop::Step& step) {
                    resized_ = both;
                  },
                  [&](const loop::While& s) { loop(s); },
+                 [&](const loop::Strips& s) { launch(variant_.strips.at(&s), s.name); },
                  [&](const loop::Call& s) {
                    if (variant_.gpu)
                      launch_device(variant_.device_routines.at(&s), s.routine);
@@ -467,6 +472,7 @@ std::string HostRun::text() {
   };
   for (const auto& [id, kernel] : variant_.kernels) declare(kernel);
   for (const auto& [call, kernel] : variant_.routines) declare(kernel);
+  for (const auto& [strips, kernel] : variant_.strips) declare(kernel);
   auto reserve_nest = [&](const LaunchedNest& launched) {
     for (const DeviceChoice& choice : launched.nest->choices)
       for (const DeviceKernel& kernel : choice.launches) reserve(kernel.workspace_bytes);

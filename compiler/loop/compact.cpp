@@ -19,6 +19,9 @@ void for_each_buffer(Step& step, const std::function<void(BufferId&)>& visit) {
                         [&](While& s) {
                           if (s.condition.valid()) visit(s.condition);
                         },
+                        [&](Strips& s) {
+                          for (BufferId& id : s.own) visit(id);
+                        },
                         [&](Call& s) {
                           for (BufferId& id : s.reads) visit(id);
                           for (BufferId& id : s.writes) visit(id);

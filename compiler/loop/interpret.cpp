@@ -279,6 +279,25 @@ class Runner {
     if (s.iterations.is_var()) bind(s.iterations, i);
   }
 
+  void run(const Strips& s) {
+    const int64_t count = evaluate(s.count());
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t first = evaluate(s.first_of(i)), next = evaluate(s.first_of(i + 1));
+      bind(s.first, first);
+      bind(s.size, next - first);
+      check_range(s.size, "a strip");
+      for (BufferId id : s.own) {
+        const Buffer& b = program_[id];
+        Memory& m = memory_[id.value];
+        m.elements = elements_of(b);
+        m.owned.assign(static_cast<size_t>(m.elements * byte_size(b.dtype)), 0);
+        m.data = m.owned.data();
+        if (options_.poison) tape::poison_memory(b.dtype, m.data, m.owned.size());
+      }
+      run(s.body);
+    }
+  }
+
   void run(const Call& s) {
     const Routine* routine = find_routine(s.routine);
     STRIDEC_CHECK(routine, s.routine);

@@ -253,6 +253,25 @@ class Parser {
         s.body = steps(depth + 1);
         out.push_back({std::move(s)});
         continue;
+      } else if (c.accept("strips")) {
+        Strips s;
+        s.name = c.name();
+        s.first = c.variable();
+        s.size = c.variable();
+        c.expect("in");
+        s.least = small(c);
+        c.expect("..");
+        s.most = small(c);
+        c.expect("of");
+        s.points = c.expr();
+        c.expect("own");
+        s.own = buffers(c);
+        end(c);
+        program_.facts.set_range(s.first, 0, std::nullopt);
+        program_.facts.set_range(s.size, s.least, s.most);
+        s.body = steps(depth + 1);
+        out.push_back({std::move(s)});
+        continue;
       } else if (c.accept("call")) {
         Call s{.routine = c.word(), .reads = {}, .writes = {}, .arguments = {}, .nodes = {}};
         s.reads = buffers(c);

@@ -144,6 +144,11 @@ class Printer {
     line(text);
     steps(s.body);
   }
+  void step(const Strips& s) {
+    line(cat("strips ", quoted_name(s.name), " ", expr(s.first), " ", expr(s.size), " in ", s.least, "..",
+             s.most, " of ", expr(s.points), " own ", buffers(s.own)));
+    steps(s.body);
+  }
   void step(const Call& s) {
     std::string text =
         cat("call ", s.routine, " ", buffers(s.reads), " ", buffers(s.writes), " ", exprs(s.arguments));

@@ -73,7 +73,7 @@ struct Buffer {
   WeightData weight;       // kWeight; of a kState its value at the start, absent: zeros
   bool prepacked = false;  // kWeight whose bytes are computed at compile time by Program::prepack
   sym::Expr offset =
-      0;  // after planning, in bytes: in the arena (-1: allocated during the run) or the weights
+      0;  // after planning, in bytes: in the arena (-1: elsewhere, from when on it is needed) or the weights
 };
 
 // ---- scalars ---------------------------------------------------------------------------------------------
@@ -276,6 +276,19 @@ struct While {
   sym::Expr iterations;  // a symbol bound after the loop
   Steps body;
 };
+// Launches that work their way along `points` in strips, one strip after the other or side by side: [0, points) is cut
+// into as few ranges [first, first + size) of at most `most` as there can be, as even as can be, and the body runs once
+// for each. What `own` names, arena buffers that nothing else touches, lasts for a strip: whoever runs it has memory for one.
+struct Strips {
+  std::string name;
+  sym::Expr first, size;  // symbols of the body
+  sym::Expr points;
+  int64_t least = 1, most = 1;  // what size can be
+  Steps body;                   // launches alone
+  std::vector<BufferId> own;
+  sym::Expr count() const { return sym::ceildiv(points, most); }
+  sym::Expr first_of(sym::Expr strip) const { return sym::floordiv(points * strip, count()); }
+};
 // A routine of the runtime library with a stable contract (sort, top-k, string ops): not a nest.
 struct Call {
   std::string routine;  // a row of library.def
@@ -289,7 +302,7 @@ struct Copy {
   BufferId from, to;
 };
 struct Step {
-  std::variant<Launch, BindSymbol, If, While, Call, Copy> node;
+  std::variant<Launch, BindSymbol, If, While, Strips, Call, Copy> node;
 };
 
 // A symbol of the program: bound from a dim of an input, or by a BindSymbol or While step.

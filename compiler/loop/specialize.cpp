@@ -58,6 +58,7 @@ Program specialized(const Program& program, const SymbolValues& values) {
                             for (Expr& e : s.values) replace(e);
                           },
                           [&](If& s) { replace(s.condition); }, [&](While& s) { replace(s.trip_count); },
+                          [&](Strips& s) { replace(s.points); },
                           [&](Call& s) {
                             for (Expr& e : s.arguments) replace(e);
                           },

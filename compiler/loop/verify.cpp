@@ -387,6 +387,22 @@ class ProgramVerifier {
     steps(s.body);
     if (s.iterations.is_var()) bound_.insert(s.iterations);
   }
+  void step(const Strips& s) {
+    known(s.points, "a number of points");
+    check(s.least >= 1 && s.least <= s.most, s.name, " has strips of ", s.least, " to ", s.most, " points");
+    for (Expr symbol : {s.first, s.size}) {
+      check(symbol.is_var() && !sym::is_index(symbol), symbol, " is not a symbol");
+      bound_.insert(symbol);
+    }
+    for (BufferId id : s.own)
+      check(buffer(id).storage == Storage::kArena, buffer(id).name,
+            " is no strip's own: it has other storage");
+    for (const Step& inner : s.body)
+      check(std::holds_alternative<Launch>(inner.node), s.name, " has a step that is no launch");
+    steps(s.body);
+    bound_.erase(s.first);
+    bound_.erase(s.size);
+  }
   void step(const Call& s) {
     const Routine* routine = find_routine(s.routine);
     check(routine, "no routine is called '", s.routine, "'");

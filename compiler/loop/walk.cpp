@@ -91,6 +91,8 @@ void steps_in(S& steps, const F& visit) {
       steps_in(branch->else_steps, visit);
     } else if (auto* loop = std::get_if<While>(&step.node)) {
       steps_in(loop->body, visit);
+    } else if (auto* strips = std::get_if<Strips>(&step.node)) {
+      steps_in(strips->body, visit);
     }
   }
 }
@@ -142,9 +144,21 @@ void for_each_block(Steps& steps, const std::function<void(Steps&)>& visit) {
       for_each_block(branch->else_steps, visit);
     } else if (auto* loop = std::get_if<While>(&step.node)) {
       for_each_block(loop->body, visit);
+    } else if (auto* strips = std::get_if<Strips>(&step.node)) {
+      for_each_block(strips->body, visit);
     }
   }
   visit(steps);
+}
+
+std::set<NestId> launched_in_strips(const Program& program) {
+  std::set<NestId> nests;
+  for_each_step(program.steps, [&](const Step& step) {
+    const auto* strips = std::get_if<Strips>(&step.node);
+    for (size_t i = 0; strips && i < strips->body.size(); ++i)
+      nests.insert(std::get<Launch>(strips->body[i].node).nest);
+  });
+  return nests;
 }
 
 std::vector<BufferId> buffers_of(const Nest& nest) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <vector>
 
 #include "compiler/loop/program.h"
@@ -41,12 +42,15 @@ const Access* access_of(const Stmt& stmt);
 void for_each_index(Stmt& stmt, const std::function<void(sym::Expr&)>& visit);
 void for_each_index(const Stmt& stmt, const std::function<void(sym::Expr)>& visit);
 
-// Steps, into both branches of ifs and the bodies of whiles, in order.
+// Steps, into both branches of ifs and the bodies of whiles and strips, in order.
 void for_each_step(Steps& steps, const std::function<void(Step&)>& visit);
 void for_each_step(const Steps& steps, const std::function<void(const Step&)>& visit);
 
 // Every list of steps: those of branches and bodies before the one that holds them.
 void for_each_block(Steps& steps, const std::function<void(Steps&)>& visit);
+
+// Nests that a kernel of several launches runs (Strips).
+std::set<NestId> launched_in_strips(const Program& program);
 
 // The buffers that the nest touches, in order of first appearance.
 std::vector<BufferId> buffers_of(const Nest& nest);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "compiler/base/text.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 #include "compiler/sym/text.h"
@@ -74,21 +75,37 @@ Json symbols_of(const Program& program) {
 Json kernels_of(const Program& program, const TuningFacts& tuning, int& steps) {
   Json kernels = Json::array();
   std::map<std::string, size_t> position;
+  const std::set<loop::NestId> parts = loop::launched_in_strips(program);
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     const auto* launch = std::get_if<loop::Launch>(&step.node);
-    if (!launch && !std::holds_alternative<loop::Call>(step.node)) return;
+    const auto* strips = std::get_if<loop::Strips>(&step.node);
+    if (launch && parts.contains(launch->nest)) return;
+    if (!launch && !strips && !std::holds_alternative<loop::Call>(step.node)) return;
     const int number = steps++;
-    if (!launch) return;
-    const loop::Nest& nest = program[launch->nest];
-    const loop::Cost cost = loop::cost_of(program, nest);
-    Json entry = {{"name", nest.name},
+    if (!launch && !strips) return;
+    std::vector<loop::NestId> nests;
+    if (launch) nests.push_back(launch->nest);
+    for (size_t i = 0; strips && i < strips->body.size(); ++i)
+      nests.push_back(std::get<loop::Launch>(strips->body[i].node).nest);
+    sym::Expr flops = 0, bytes = 0;
+    std::set<std::string> nodes;
+    for (loop::NestId id : nests) {
+      const loop::Cost cost = loop::cost_of(program, program[id]);
+      // All strips together have all points.
+      auto all = [&](sym::Expr e) { return strips ? sym::substitute(e, strips->size, strips->points) : e; };
+      flops += all(cost.flops);
+      bytes += all(cost.bytes_read + cost.bytes_written);
+      nodes.insert(program[id].nodes.begin(), program[id].nodes.end());
+    }
+    Json entry = {{"name", strips ? strips->name : program[launch->nest].name},
                   {"launches", 0},
                   {"steps", Json::array()},
-                  {"schedule", loop::to_string(nest.schedule)},
-                  {"flops", sym::to_string(cost.flops)},
-                  {"bytes", sym::to_string(cost.bytes_read + cost.bytes_written)},
+                  {"schedule", join(nests, " | ",
+                                    [&](loop::NestId id) { return loop::to_string(program[id].schedule); })},
+                  {"flops", sym::to_string(flops)},
+                  {"bytes", sym::to_string(bytes)},
                   {"nodes", Json::array()}};
-    const auto tuned = tuning.measured.find(launch->nest);
+    const auto tuned = tuning.measured.find(nests[0]);
     if (tuned != tuning.measured.end())
       entry["measured"] = {{"shape", tuned->second.shape},
                            {"microseconds", tuned->second.microseconds},
@@ -100,7 +117,10 @@ Json kernels_of(const Program& program, const TuningFacts& tuning, int& steps) {
     Json& kernel = kernels[found->second];
     kernel["launches"] = kernel["launches"].get<int>() + 1;
     kernel["steps"].push_back(number);
-    for (const auto& node : nest.nodes) kernel["nodes"].push_back(node);
+    if (launch)
+      for (const auto& node : program[launch->nest].nodes) kernel["nodes"].push_back(node);
+    else
+      for (const auto& node : nodes) kernel["nodes"].push_back(node);
   });
   return kernels;
 }

@@ -59,12 +59,28 @@ class TimelineMaker {
         block(branch->else_steps);
         continue;
       }
+      if (const auto* strips = std::get_if<loop::Strips>(&step.node)) {
+        all_at_once(*strips);
+        continue;
+      }
       const auto* launch = std::get_if<loop::Launch>(&step.node);
       const int at = tick(launch ? &program_[launch->nest] : nullptr);
       const Effects effects = effects_of(program_, step);
       for (BufferId id : effects.reads) timeline_.lifetimes[id.value].touch(at);
       for (BufferId id : effects.writes) timeline_.lifetimes[id.value].touch(at);
     }
+  }
+
+  // A strip reads what it needs while another writes.
+  void all_at_once(const loop::Strips& strips) {
+    const int at = tick();
+    loop::for_each_step(strips.body, [&](const loop::Step& step) {
+      const Effects effects = effects_of(program_, step);
+      for (const auto* ids : {&effects.reads, &effects.writes})
+        for (BufferId id : *ids)
+          if (std::find(strips.own.begin(), strips.own.end(), id) == strips.own.end())
+            timeline_.lifetimes[id.value].touch(at);
+    });
   }
 
   // What lives at the loop's start and is used in its body lives until the loop's end: the next iteration
@@ -260,6 +276,10 @@ void plan_memory(Program& program, InPlace in_place) {
   const Timeline timeline = TimelineMaker(program).take();
   Ranges ranges(program);
 
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    if (const auto* strips = std::get_if<loop::Strips>(&step.node))
+      for (BufferId id : strips->own) program[id].offset = -1;
+  });
   std::vector<ArenaItem> items;
   std::vector<BufferId> ids;  // of the items
   for (size_t i = 0; i < program.buffers.size(); ++i) {

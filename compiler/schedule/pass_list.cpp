@@ -14,6 +14,7 @@
 #include "compiler/schedule/padding.h"
 #include "compiler/schedule/phases.h"
 #include "compiler/schedule/split_reduction.h"
+#include "compiler/schedule/strips.h"
 #include "compiler/schedule/window_runs.h"
 #include "compiler/schedule/winograd.h"
 
@@ -49,6 +50,9 @@ constexpr Pass<Program, Decisions*> kLoopPasses[] = {
 
 constexpr Pass<Program, Decisions*> kCpuLoopPasses[] = {
     {"chains", "contractions that pass rows on become one kernel that keeps them in cache", chain},
+    {"strips",
+     "products by weights and the transforms around them work in strips that stay in a thread's cache",
+     fuse_strips},
 };
 
 constexpr Pass<Program, const CpuTarget&, const Chosen&> kCpuPasses[] = {

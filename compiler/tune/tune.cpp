@@ -49,9 +49,11 @@ std::vector<Tuned> kernels_of(const loop::Program& program, const CpuTarget& tar
                               const std::vector<Values>& shapes, std::map<loop::NestId, int>& launches) {
   std::vector<Tuned> kernels;
   std::map<std::string, size_t> known;
+  // What strips run is part of a kernel, whose ranges no measurement of a nest by itself has.
+  const std::set<loop::NestId> parts = loop::launched_in_strips(program);
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     const auto* launch = std::get_if<loop::Launch>(&step.node);
-    if (!launch || launches[launch->nest]++) return;
+    if (!launch || parts.contains(launch->nest) || launches[launch->nest]++) return;
     const loop::Nest& nest = program[launch->nest];
     Entry entry{.key = key_of(program, nest, target, threads, shapes), .kernel = nest.name};
     const auto [found, fresh] = known.emplace(to_string(entry.key), kernels.size());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <set>
 #include <thread>
 #include <unordered_map>
 
@@ -18,6 +19,7 @@
 #include "compiler/codegen/cpu/emit.h"
 #include "compiler/codegen/cpu/jit.h"
 #include "compiler/codegen/cpu/routine.h"
+#include "compiler/codegen/cpu/strips.h"
 #include "compiler/codegen/embedded.h"
 #include "compiler/codegen/object_cache.h"
 #include "compiler/kernels/chain.h"
@@ -44,8 +46,7 @@ class Kernels {
   }
   const std::string& tune(size_t i) const { return tunes_[i]; }
   int add_text(const std::string& text, const CpuTarget& target, const std::string& nest) {
-    const std::string all = cat(target.name, "\n", text);
-    const std::string symbol = "k_" + sha256(all.data(), all.size()).substr(0, 16);
+    const std::string symbol = kernel_symbol(text, target);
     auto [found, fresh] = by_symbol_.emplace(symbol, static_cast<int>(list_.size()));
     if (fresh) {
       list_.push_back({symbol, target.name, text, {}, {}});
@@ -157,6 +158,11 @@ Kernel emit_kernel(const loop::Program& program, const loop::Nest& nest, const C
   });
 }
 
+std::string kernel_symbol(const std::string& text, const CpuTarget& target) {
+  const std::string all = cat(target.name, "\n", text);
+  return "k_" + sha256(all.data(), all.size()).substr(0, 16);
+}
+
 std::string translation_unit(const Kernel& kernel, const std::string& symbol) {
   std::string out = cat("#define KERNEL ", symbol, "\n#define STRIDEC_ABI_FREESTANDING\n");
   const size_t at = kernel.text.find(kInclude);
@@ -171,7 +177,7 @@ Built build(std::vector<Variant>& variants, const BuildOptions& options) {
   Built built;
   Kernels table(built.kernels);
   std::vector<HostVariant> host = options.devices;
-  std::vector<std::vector<Kernel>> routines(variants.size());
+  std::vector<std::vector<Kernel>> routines(variants.size()), strips(variants.size());
   host.reserve(host.size() + variants.size());
   built.launches.resize(variants.size());
   for (size_t v = 0; v < variants.size(); ++v) {
@@ -184,9 +190,10 @@ Built build(std::vector<Variant>& variants, const BuildOptions& options) {
     row.when = variants[v].when;
     row.program = &program;
     built.launches[v].resize(program.nests.size());
+    const std::set<loop::NestId> parts = loop::launched_in_strips(program);
     loop::for_each_step(program.steps, [&](const loop::Step& step) {
       const auto* launch = std::get_if<loop::Launch>(&step.node);
-      if (!launch) return;
+      if (!launch || parts.contains(launch->nest)) return;
       Built::Launch& entry = built.launches[v][static_cast<size_t>(launch->nest.value)];
       if (entry.kernel >= 0) return;
       const loop::Nest& nest = program[launch->nest];
@@ -194,6 +201,16 @@ Built build(std::vector<Variant>& variants, const BuildOptions& options) {
       entry.kernel = table.add(entry.launch, target, nest.name);
       row.kernels[launch->nest] = {built.kernels[static_cast<size_t>(entry.kernel)].symbol, &entry.launch};
     });
+    std::vector<const loop::Strips*> cut;
+    loop::for_each_step(program.steps, [&](const loop::Step& step) {
+      if (const auto* found = std::get_if<loop::Strips>(&step.node)) cut.push_back(found);
+    });
+    strips[v].reserve(cut.size());
+    for (const loop::Strips* each : cut) {
+      strips[v].push_back(emit_strips(program, *each, target));
+      const int kernel = table.add(strips[v].back(), target, each->name);
+      row.strips[each] = {built.kernels[static_cast<size_t>(kernel)].symbol, &strips[v].back()};
+    }
     std::vector<const loop::Call*> calls;
     collect_calls(program, calls);
     routines[v].reserve(calls.size());

@@ -57,6 +57,8 @@ struct Built {
 
 // The kernel of one nest by its schedule: a template's, or the general emitter's.
 Kernel emit_kernel(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
+// The name of the function that a kernel's text defines.
+std::string kernel_symbol(const std::string& text, const CpuTarget& target);
 // The text that the compiler gets. Supporting units (Kernel::support) are kernels of the list too, compiled
 // as they are.
 std::string translation_unit(const Kernel& kernel, const std::string& symbol);

@@ -202,6 +202,44 @@ Pieces random_program(uint32_t seed) {
   return p;
 }
 
+Program planes_of_products(int64_t in, int64_t out) {
+  constexpr int64_t kPlanes = 6;
+  Pieces p("planes");
+  const Expr images = p.m, points = p.n - (kPlanes - 1);
+  p.program.facts.set_range(images, 0, 64);
+  p.program.facts.set_range(p.n, kPlanes, 4096);
+  const View x = p.input("x", {images, p.n, in}), w = p.weight("w", {kPlanes, in, out}, 3),
+             v = p.temporary("v", {kPlanes, images, points, in}),
+             m = p.temporary("products", {kPlanes, images, points, out}),
+             y = p.temporary("y", {images, points, out});
+  {
+    NestBuilder nest(p.program, "spread");
+    const std::vector<Expr> at = nest.dims({images, points, in});
+    for (int64_t q = 0; q < kPlanes; ++q)
+      nest.store(
+          v, {q, at[0], at[1], at[2]},
+          nest.load(x, {at[0], at[1] + q, at[2]}) - nest.load(x, {at[0], at[1] + (q + 2) % kPlanes, at[2]}));
+    nest.finish();
+  }
+  {
+    NestBuilder nest(p.program, "product");
+    const std::vector<Expr> at = nest.dims({kPlanes, images, points, out});
+    const Value sum = nest.reduce(Combine::kSum, {in}, [&](const std::vector<Expr>& k) {
+      return nest.load(v, {at[0], at[1], at[2], k[0]}) * nest.load(w, {at[0], k[0], at[3]});
+    });
+    nest.store(m, at, sum);
+    nest.finish();
+  }
+  NestBuilder nest(p.program, "gather");
+  const std::vector<Expr> at = nest.dims({images, points, out});
+  Value sum = nest.index_value(at[1], DType::kF32);
+  for (int64_t q = 0; q < kPlanes; ++q) sum = sum + nest.load(m, {q, at[0], at[1], at[2]});
+  nest.store(y, at, sum);
+  nest.finish();
+  p.output("out", y);
+  return p.program;
+}
+
 Program with_first_nest_replaced(
     Program program, const std::function<std::vector<loop::Nest>(Program&, const loop::Nest&)>& parts_of) {
   bool first = true;

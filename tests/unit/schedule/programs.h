@@ -44,6 +44,10 @@ loop::View permute_copy(Pieces& pieces, const loop::View& x);
 // outputs.
 Pieces random_program(uint32_t seed);
 
+// x [images, n, in]: every point of [images, n - 5] spread over six planes, each multiplied by a matrix of weights, and
+// put together again as y [images, n - 5, out]: the form of Winograd's convolutions. `symbols`: n and images.
+loop::Program planes_of_products(int64_t in, int64_t out);
+
 // The program with its first nest replaced by what `parts_of` makes of it, verified; as it was where that is nothing.
 loop::Program with_first_nest_replaced(
     loop::Program program,

@@ -1,0 +1,103 @@
+#include "compiler/codegen/cpu/strips.h"
+
+#include <map>
+#include <set>
+
+#include "compiler/base/text.h"
+#include "compiler/codegen/cpu/build.h"
+#include "compiler/codegen/emit_text.h"
+#include "compiler/schedule/effects.h"
+#include "compiler/sym/text.h"
+
+namespace stridec::codegen::cpu {
+namespace {
+
+using sym::Expr;
+
+class Emitter {
+ public:
+  Emitter(const loop::Program& program, const loop::Strips& strips, const CpuTarget& target)
+      : program_(program), strips_(strips), text_(program, target) {}
+
+  Kernel emit() {
+    std::vector<Kernel> parts;
+    Expr scratch = 0;
+    for (const loop::Step& step : strips_.body) {
+      const loop::Nest& nest = program_[std::get<loop::Launch>(step.node).nest];
+      parts.push_back(emit_kernel(program_, nest, text_.target()));
+      scratch = sym::max(scratch, sym::substitute(parts.back().scratch_bytes, strips_.size, strips_.most));
+    }
+    for (loop::BufferId id : strips_.own) {
+      const loop::Buffer& buffer = program_[id];
+      own_[id] = text_.scratch(schedule::extent_in_elements(buffer) * byte_size(buffer.dtype));
+    }
+    const std::string private_bytes = text_.scratch(scratch);
+
+    text_.line(cat("const int64_t points = ", text_.size(strips_.points),
+                   ", strips = ", text_.size(strips_.count()), ";"));
+    text_.open("for (int64_t strip = begin; strip < end; ++strip)");
+    text_.line(
+        "const int64_t first = points * strip / strips, size = points * (strip + 1) / strips - first;");
+    text_.line("(void)first;");
+    for (const Kernel& part : parts) print_part(part, private_bytes);
+    text_.close();
+
+    Kernel kernel = text_.finish(strips_.count(), 1);
+    std::set<std::string> symbols;
+    for (const Kernel& part : parts) symbols.insert(kernel_symbol(part.text, text_.target()));
+    std::string declarations;
+    for (const std::string& symbol : symbols)
+      declarations += cat("extern \"C\" __attribute__((visibility(\"hidden\"))) void ", symbol,
+                          "(const stridec_abi_args*, int64_t, int64_t, int32_t);\n");
+    kernel.text.insert(kernel.text.find("extern \"C\""), declarations);
+    for (Kernel& part : parts) {
+      for (std::string& unit : part.support) kernel.support.push_back(std::move(unit));
+      kernel.support.push_back(std::move(part.text));
+    }
+    return kernel;
+  }
+
+ private:
+  // Of a strip, or of the whole launch.
+  std::string c(Expr e) {
+    if (!sym::depends_on(e, strips_.first) && !sym::depends_on(e, strips_.size)) return text_.size(e);
+    return sym::to_c(
+        e,
+        [&](Expr var) {
+          return var == strips_.first ? "first" : var == strips_.size ? "size" : text_.size(var);
+        },
+        program_.facts);
+  }
+
+  void print_part(const Kernel& part, const std::string& scratch) {
+    text_.open("");
+    text_.line(cat("void* const b[] = {",
+                   join(part.buffers, ", ",
+                        [&](loop::BufferId id) {
+                          const auto own = own_.find(id);
+                          return cat("(void*)", own == own_.end() ? text_.pointer(id) : own->second);
+                        }),
+                   "};"));
+    std::vector<std::string> sizes;
+    for (Expr e : part.sizes) sizes.push_back(c(e));
+    for (const std::string& sentence : part.messages) sizes.push_back(text_.message(sentence));
+    if (!sizes.empty()) text_.line(cat("const int64_t z[] = {", join(sizes, ", "), "};"));
+    text_.line(cat("const stridec_abi_args a = {b, ", sizes.empty() ? "0" : "z", ", ", scratch,
+                   ", 0, args->failures};"));
+    text_.line(cat(kernel_symbol(part.text, text_.target()), "(&a, 0, ", c(part.tasks), ", part);"));
+    text_.close();
+  }
+
+  const loop::Program& program_;
+  const loop::Strips& strips_;
+  KernelText text_;
+  std::map<loop::BufferId, std::string> own_;
+};
+
+}  // namespace
+
+Kernel emit_strips(const loop::Program& program, const loop::Strips& strips, const CpuTarget& target) {
+  return Emitter(program, strips, target).emit();
+}
+
+}  // namespace stridec::codegen::cpu

@@ -1,0 +1,22 @@
+// Fusion at a loop: a product by weights, what makes its rows and what reads them, strip by strip.
+//
+//   for t, i: v[t,i] = f(x)                            for each range of some t, in any order:
+//   for t, c: m[t,c] = reduce i v[t,i] * w[i,c]   ->     for t in range, i: v[t,i] = f(x)
+//   for t, c: y = g(m)                                    for t in range, c: m[t,c] = reduce i v[t,i] * w[i,c]
+//                                                         for t in range, c: y = g(m)
+//
+// Where what passes between the nests is large, as Winograd's transforms are, it is written to memory and read back; of a
+// strip it stays in a thread's cache, and a run needs memory for a strip a thread. Weights are read once a strip, so that
+// strips are as long as the cache allows, and many weights are better read once.
+#pragma once
+
+#include <vector>
+
+#include "compiler/loop/program.h"
+#include "compiler/schedule/fusion.h"
+
+namespace stridec::schedule {
+
+void fuse_strips(loop::Program& program, std::vector<Decision>* decisions = nullptr);
+
+}  // namespace stridec::schedule
