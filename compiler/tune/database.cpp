@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <limits>
 #include <map>
 
 #include "compiler/base/diagnostic.h"
@@ -37,6 +36,8 @@ std::vector<std::string_view> split(std::string_view text, std::string_view sepa
   }
 }
 
+constexpr double kLargest = 1e15;  // of what is read: far beyond what is measured, and written in full
+
 // A number followed by its unit, and nothing else.
 template <class Number>
 bool read_any(std::string_view text, std::string_view unit, Number& value) {
@@ -45,7 +46,7 @@ bool read_any(std::string_view text, std::string_view unit, Number& value) {
 }
 template <class Number>
 bool read(std::string_view text, std::string_view unit, Number& value) {
-  return read_any(text, unit, value) && value >= 0 && value <= std::numeric_limits<Number>::max();
+  return read_any(text, unit, value) && value >= 0 && static_cast<double>(value) <= kLargest;
 }
 
 std::optional<Learned> parse_learned(std::string_view line) {
@@ -56,8 +57,12 @@ std::optional<Learned> parse_learned(std::string_view line) {
   Lesson& lesson = learned.lesson;
   if (key.size() != 4 || figures.size() != 3 || !read(key[2], "", learned.key.threads) ||
       !read(figures[0], "", lesson.count) || !read_any(figures[1], "", lesson.sum) ||
-      !read(figures[2], "", lesson.squares) || !(lesson.squares < 1e9) || !(std::abs(lesson.sum) < 1e9))
+      !read(figures[2], "", lesson.squares) || !(lesson.squares < 1e9) || !(std::abs(lesson.sum) < 1e9) ||
+      !(lesson.count < 1e9))
     return std::nullopt;
+  // As they will be written, so that what is added up is the same before and after.
+  lesson.count = std::round(lesson.count);
+  lesson.sum = std::round(lesson.sum * 1e4) / 1e4, lesson.squares = std::round(lesson.squares * 1e4) / 1e4;
   learned.key.cpu = key[1], learned.key.compiler = key[3];
   return learned;
 }

@@ -61,7 +61,7 @@ bool always_true(const Graph& body) {
       const Attribute* value = producer->find("value");
       return value && !value->tensors.empty() && is_true(value->tensors[0]);
     }
-    if (producer->op_type != "Identity") return false;
+    if (producer->op_type != "Identity" || producer->inputs.empty()) return false;
     name = producer->inputs.at(0);
   }
   return false;

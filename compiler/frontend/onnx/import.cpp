@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <stdexcept>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -306,6 +307,10 @@ class ModelImporter : public Importer {
     } catch (Error& e) {
       if (e.diagnostic.kind == ErrorKind::kInternal) throw;
       report(n, std::move(e.diagnostic));
+    } catch (const std::out_of_range&) {  // a dim that is not there
+      report(n, {.kind = ErrorKind::kDoesNotFit,
+                 .code = "does-not-fit",
+                 .message = "an input has fewer dims, or fewer values, than the operator needs"});
     }
     builder_.set_origin(outer);
     for (size_t i = 0; i < n.outputs.size(); ++i) {

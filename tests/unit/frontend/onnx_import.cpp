@@ -219,6 +219,16 @@ TEST_CASE("a range by steps of 0 is refused") {
   CHECK(m.problems[0].message == "the step is 0");
 }
 
+TEST_CASE("an input of fewer dims than an operator needs is the model's fault") {
+  GraphBytes g{.nodes = {node("STFT", {"x", "step", "window"}, {"y"})},
+               .initializers = {tensor("step", 7, {}, raw_data(raw<int64_t>({4})))},
+               .inputs = {value_info("x", {32}), value_info("window", {8})},
+               .outputs = {value_info("y", {-1})}};
+  const Imported m = import_bytes(model(g));
+  REQUIRE(m.problems.size() == 1);
+  CHECK(m.problems[0].code == "does-not-fit");
+}
+
 TEST_CASE("inputs can be bound as constants") {
   GraphBytes g{.nodes = {node("ReduceSum", {"x", "axes"}, {"y"})},
                .inputs = {symbolic_input("x", {"batch", "3"}), symbolic_input("axes", {"1"}, 7)},

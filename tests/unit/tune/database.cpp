@@ -117,4 +117,9 @@ TEST_CASE("lessons are kept for what they were measured with, and add up") {
   CHECK(refused("learned znver5 2 0.1.0 | 3 x 1 | loops").find("line 1") != std::string::npos);
   CHECK(refused("learned znver5 2 0.1.0 | 3 nan 1 | loops").find("line 1") != std::string::npos);
   CHECK(refused("learned znver5 2 0.1.0 | 3 1 1").find("line 1") != std::string::npos);
+  CHECK(refused("learned znver5 2 0.1.0 | 6" + std::string(120, '0') + " 1 2 | loops").find("line 1") !=
+        std::string::npos);
+  const std::string twice = "learned znver5 2 0.1.0 | 0.4 0.00004 0.00004 | loops\n";
+  const Contents small = parse_contents(twice + twice, "t.txt");
+  CHECK(file_text(merged(parse_contents(file_text(small), "t.txt"))) == file_text(merged(small)));
 }
