@@ -277,8 +277,8 @@ struct While {
   Steps body;
 };
 // Launches that work their way along `points` in strips, one strip after the other or side by side: [0, points) is cut
-// into as few ranges [first, first + size) of at most `most` as there can be, as even as can be, and the body runs once
-// for each. What `own` names, arena buffers that nothing else touches, lasts for a strip: whoever runs it has memory for one.
+// into ranges [first, first + size) of at most `most`, as even as can be, as few of them as can be but for an even number,
+// so that two threads have equal shares, and the body runs once for each. What `own` names, arena buffers that nothing else touches, lasts for a strip: whoever runs it has memory for one.
 struct Strips {
   std::string name;
   sym::Expr first, size;  // symbols of the body
@@ -286,7 +286,7 @@ struct Strips {
   int64_t least = 1, most = 1;  // what size can be
   Steps body;                   // launches alone
   std::vector<BufferId> own;
-  sym::Expr count() const { return sym::ceildiv(points, most); }
+  sym::Expr count() const { return sym::min(points, sym::align_up(sym::ceildiv(points, most), 2)); }
   sym::Expr first_of(sym::Expr strip) const { return sym::floordiv(points * strip, count()); }
 };
 // A routine of the runtime library with a stable contract (sort, top-k, string ops): not a nest.

@@ -344,7 +344,7 @@ class Fuser {
     decision->bytes = sym::simplify(2 * points * passing, program_.facts);
 
     const sym::Interval range = program_.facts.bounds(points);
-    const int64_t least = range.has_lo() && range.lo >= most ? (most + 1) / 2 : 1;
+    const int64_t least = range.has_lo() && range.lo >= most ? std::max<int64_t>(1, most / 2) : 1;
     loop::Strips strips{.name = nests[nests.size() / 2].name,
                         .first = sym::var("strip.first"),
                         .size = sym::var(cat("strip.", least, "to", most)),
