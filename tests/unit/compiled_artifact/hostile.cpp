@@ -205,6 +205,51 @@ TEST_CASE("hostile tensors: a right result or a sentence, and the context serves
   CHECK(run(loaded, good) == "");
 }
 
+// into[index[k]] = from[k] for indices that are cast from floats, as a model that computes its indices has them; and from + from.
+TEST_CASE("indices of a scatter that are no indices, and two outputs in one place") {
+  graph::Graph g;
+  g.name = "scatter";
+  graph::Builder b(g, ops::shape_table());
+  const sym::Expr n = sym::var("n"), k = sym::var("k");
+  const graph::ValueId into = b.input("into", {DType::kF32, {n}}),
+                       index = b.input("index", {DType::kF32, {k}}),
+                       from = b.input("from", {DType::kF32, {k}});
+  b.output("made", b.add1(graph::OpKind::kScatterElements, {into, ops::cast(b, index, DType::kI64), from},
+                          {{"dim", int64_t{0}}, {"reduction", std::string("none")}}));
+  b.output("more", b.add1(graph::OpKind::kAdd, {from, from}));
+  const Folder folder;
+  const Compilation made = compile({.model = write_graph(folder, std::move(g))});
+  const std::string path = folder.file("scatter.so");
+  package::write(made.artifact, made.programs(), path);
+  Loaded loaded(path);
+
+  std::vector<float> data = {1, 2, 3, 4}, at = {0, 2}, values = {8, 9}, out(8), more(8);
+  int64_t four[1] = {4}, two[1] = {2};
+  const stridec_device cpu = {STRIDEC_DEVICE_CPU, 0};
+  const auto tensor = [&](float* memory, int64_t* shape) {
+    return stridec_tensor{memory, cpu, 1, {STRIDEC_DTYPE_FLOAT, 32, 1}, shape, nullptr, 0};
+  };
+  const auto answer = [&](float* second) -> std::string {
+    stridec_tensor inputs[] = {tensor(data.data(), four), tensor(at.data(), two), tensor(values.data(), two)};
+    stridec_tensor outputs[] = {tensor(out.data(), four), tensor(second, two)};
+    return loaded.api->context_run(loaded.context, inputs, 3, outputs, 2) == STRIDEC_OK
+               ? ""
+               : loaded.api->context_error(loaded.context);
+  };
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const float bad : {4.0F, -5.0F, 1e30F, -infinity, infinity, std::nanf("")}) {
+    at[1] = bad;
+    const std::string sentence = answer(more.data());
+    INFO(bad, ": ", sentence);
+    CHECK(sentence.find("is outside a dim of size 4") != std::string::npos);
+  }
+  at[1] = -1;
+  CHECK(answer(out.data() + 3) == "outputs 'more' and 'made' share memory");
+  CHECK(answer(more.data()) == "");
+  CHECK(std::vector<float>(out.begin(), out.begin() + 4) == std::vector<float>{8, 2, 3, 9});
+  CHECK(more[1] == 18);
+}
+
 TEST_CASE("eight threads with a context each, some of them given bad indices") {
   Loaded loaded(artifact().path);
   std::vector<std::thread> threads;
