@@ -71,16 +71,24 @@ Expr Body::canonical(Expr expr) {
   if (expr.is_var()) return expr;
   std::vector<Expr> args;
   if (expr.op() == sym::Op::kAdd || expr.op() == sym::Op::kMul) {
-    const bool add = expr.op() == sym::Op::kAdd;
-    Expr rest = add ? 0 : 1;
-    for (const Expr& arg : expr.args()) {
-      if (sym::has_index(arg))
-        args.push_back(canonical(arg));
-      else
-        rest = add ? rest + arg : rest * arg;
+    // Each product of what differs by point has one coefficient: a stride of sizes that are sums themselves is one number.
+    std::map<Expr, Expr, sym::ExprLess> terms;
+    const std::span<const Expr> one(&expr, 1);
+    for (const Expr& term : expr.op() == sym::Op::kAdd ? expr.args() : one) {
+      std::vector<Expr> varying;
+      Expr coefficient = 1;
+      const std::span<const Expr> alone(&term, 1);
+      for (const Expr& factor : term.op() == sym::Op::kMul ? term.args() : alone) {
+        if (sym::has_index(factor))
+          varying.push_back(canonical(factor));
+        else
+          coefficient *= factor;
+      }
+      const auto [found, fresh] = terms.try_emplace(sym::product(varying), coefficient);
+      if (!fresh) found->second += coefficient;
     }
-    args.push_back(uniform(rest));
-    return add ? sym::sum(args) : sym::product(args);
+    for (const auto& [varying, coefficient] : terms) args.push_back(varying * uniform(coefficient));
+    return sym::sum(args);
   }
   for (const Expr& arg : expr.args()) args.push_back(canonical(arg));
   switch (expr.op()) {

@@ -312,6 +312,21 @@ TEST_CASE("a transpose with a number for each of its rows and one for each of it
         {random_tensor(kF32, {45, 37}, 1), random_tensor(kF32, {37}, 2), random_tensor(kF32, {45}, 3)});
 }
 
+TEST_CASE("a stride of sizes that are sums is one number for a kernel") {
+  ProgramBuilder b;
+  const Expr n = b.symbol("n", 0, 0, 1, 50), m = b.symbol("m", 0, 1, 1, 50);
+  b.input("sizes", kF32, {n, m});
+  const View x = b.input("x", kF32, {5, n * m + 2 * n + 3 * m + 6}), y = b.output("y", kF32, {5, 4});
+  NestBuilder nb = b.nest("columns");
+  const auto i = nb.dims(y.shape);
+  nb.store(y, i, nb.load(x, {i[0], i[1]}) + nb.constant(kF32, 1));
+  nb.finish();
+  Program chosen = b.program;
+  schedule::choose_general(chosen, cpu_target("x86-64-v3"));
+  CHECK(codegen::cpu::emit_loops(chosen, chosen.nests[0], cpu_target("x86-64-v3")).sizes.size() == 1);
+  check(b.program, {random_tensor(kF32, {2, 3}, 1), random_tensor(kF32, {5, 25}, 2)});
+}
+
 TEST_CASE("scans, also in lanes and reversed") {
   for (bool columns : {false, true}) {
     ProgramBuilder b;
