@@ -15,6 +15,8 @@
 #include <fstream>
 #include <new>
 #include <string>
+
+#include "cli/last_word.h"
 #include "cli/output.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
@@ -43,32 +45,11 @@ int64_t now() {
 
 void put(const char* text, size_t size) { [[maybe_unused]] const auto written = write(out, text, size); }
 
-// Who has the last word: one thread over budget, or main, which has results or an error to print. Several threads may find
-// at once that something ran out, and a timer's tick is anybody's.
-enum class LastWord { kNobody, kBudget, kMain };
-std::atomic<LastWord> last_word = LastWord::kNobody;
-
-// Whose it was before: kNobody gives it to the caller. The tick is held off first: it may not wait for the thread that it stopped.
-LastWord ask_for_last_word(LastWord wanted) {
-  sigset_t tick;
-  sigemptyset(&tick);
-  sigaddset(&tick, SIGALRM);
-  pthread_sigmask(SIG_BLOCK, &tick, nullptr);
-  LastWord now = LastWord::kNobody;
-  return last_word.compare_exchange_strong(now, wanted) ? LastWord::kNobody : now;
-}
-
-[[noreturn]] void await_end() {
-  for (;;) pause();
-}
-
-// Returns if main speaks already.
+// Returns if main speaks already. Several threads may find at once that something ran out.
 void give_up(const Message& message) {
-  switch (ask_for_last_word(LastWord::kBudget)) {
-    case LastWord::kNobody: break;
-    case LastWord::kBudget: await_end();
-    case LastWord::kMain: return;
-  }
+  const LastWord before = ask_for_last_word(LastWord::kBudget);
+  if (before == LastWord::kMain) return;
+  if (before != LastWord::kNobody) await_end();
   remove_unfinished_files();
   put(message.before.data(), message.before.size());
   put(stage_name, strnlen(stage_name, sizeof(stage_name)));
@@ -157,7 +138,10 @@ void enforce(const Budget& budget, const std::string& file, const Globals& globa
       limit.rlim_cur = std::min<rlim_t>(wanted, limit.rlim_max);
       setrlimit(RLIMIT_DATA, &limit);
     }
-    std::set_new_handler([] { give_up(too_large); });
+    std::set_new_handler([] {
+      give_up(too_large);
+      std::set_new_handler(nullptr);
+    });
   }
   struct sigaction action = {};
   action.sa_handler = on_tick;
@@ -166,14 +150,6 @@ void enforce(const Budget& budget, const std::string& file, const Globals& globa
   constexpr suseconds_t kTick = 10'000;
   const itimerval timer = {{0, kTick}, {0, kTick}};
   setitimer(ITIMER_REAL, &timer, nullptr);
-}
-
-void lift_budget() {
-  if (deadline == 0 && most_pages == 0) return;
-  if (ask_for_last_word(LastWord::kMain) == LastWord::kBudget) await_end();
-  std::set_new_handler(nullptr);
-  deadline = 0;
-  most_pages = 0;
 }
 
 }  // namespace stridec::cli

@@ -14,14 +14,11 @@ struct Budget {
   uint64_t memory = 0;  // bytes that the process itself holds (files that it maps are not counted); 0: any
 };
 
-// Watches from now on, whatever the process does: a timer looks every 10 ms, in every thread's work alike. What is over
+// Watches until main has the last word, whatever the process does: a timer looks every 10 ms, in every thread's work alike. What is over
 // budget ends the process with exit code 6, a message, and no unfinished files. Memory that is asked for beyond the
 // budget, but not used yet, fails like memory that ran out.
 // The message names `file`.
 void enforce(const Budget& budget, const std::string& file, const Globals& globals);
-
-// The work is done, or has failed: from now on the process says so itself. Returns if it was within budget until now.
-void lift_budget();
 
 // The most memory that the process has had at once, mapped files included. (The kernel's ru_maxrss counts what the
 // parent had before it started this program.)

@@ -11,6 +11,7 @@
 #include "cli/budget.h"
 #include "cli/command.h"
 #include "cli/compile_flags.h"
+#include "cli/last_word.h"
 #include "cli/output.h"
 #include "cli/pass_flags.h"
 #include "cli/progress.h"
@@ -105,7 +106,9 @@ int run(const Flags& flags, const Globals& globals) {
                     counted(launches, "kernel launch", "es"), ", ", counted(distinct, "distinct kernel")));
   progress.line("packing", human_bytes(static_cast<uint64_t>(program.weight_bytes)) + " of weights");
   check_outputs(output, options.weights_file, made.files);
-  package::write(made.artifact, made.programs(), output);
+  package::StagedArtifact staged(made.artifact, made.programs(), output);
+  take_last_word();
+  staged.publish();
 
   const auto size = std::filesystem::file_size(output);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

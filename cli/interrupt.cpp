@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "cli/last_word.h"
 #include "compiler/base/files.h"
 
 namespace stridec::cli {
@@ -15,10 +16,13 @@ namespace {
 std::string work;
 char place[512];  // "  --> model.onnx\n", for the handler
 
-// Async-signal-safe: unlink, write and _exit alone.
+// Async-signal-safe: a lock-free atomic, unlink, write and _exit alone.
 void on_signal(int) {
+  const LastWord before = ask_for_last_word(LastWord::kInterruption);
+  if (before == LastWord::kMain) return;
+  if (before != LastWord::kNobody) await_end();
   remove_unfinished_files();
-  constexpr char kMessage[] = "\nerror[interrupted]: interrupted; nothing was written\n";
+  constexpr char kMessage[] = "\nerror[interrupted]: interrupted; no unfinished file is left\n";
   [[maybe_unused]] auto written = write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
   written = write(STDERR_FILENO, place, strnlen(place, sizeof(place)));
   _exit(130);

@@ -1,4 +1,4 @@
-// Ctrl-C: unfinished files go, the exit code is 130.
+// Ctrl-C and SIGTERM: unfinished files go, the exit code is 130.
 #pragma once
 
 #include <string>

@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <exception>
 
-#include "cli/budget.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
 #include "cli/interrupt.h"
+#include "cli/last_word.h"
 #include "cli/output.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
@@ -34,7 +34,7 @@ constexpr Command kCommands[] = {
 };
 
 int report(const Error& error, const Globals& globals, const std::string& command) {
-  lift_budget();
+  take_last_word();
   const int code = static_cast<int>(error.diagnostic.kind);
   print_error(error.diagnostic, globals);
   if (command == "compile") note("nothing was written", globals);
@@ -89,7 +89,7 @@ int run(int argc, char** argv) {
   }
   try {
     const int code = action();
-    lift_budget();
+    take_last_word();
     finish_output();
     return code;
   } catch (const Error& error) {

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <optional>
 
 #include "compiler/base/diagnostic.h"
-#include "compiler/base/files.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/link.h"
 #include "compiler/codegen/embedded.h"
@@ -86,7 +84,7 @@ Artifact link(const Programs& programs, const Built& built, const codegen::cuda:
   return artifact;
 }
 
-void write(const Artifact& artifact, const Programs& programs, const std::string& path) {
+StagedArtifact::StagedArtifact(const Artifact& artifact, const Programs& programs, const std::string& path) {
   const auto pieces = pieces_of(programs);
   const uint64_t bytes = weight_bytes(programs);
   const bool separate = !artifact.weights_file.empty();
@@ -95,19 +93,25 @@ void write(const Artifact& artifact, const Programs& programs, const std::string
   // What a rename would stumble over, before the first of them.
   for (const std::string& target : {path, manifest_path(path), separate ? weights_path : path})
     check_replaceable(target);
-  std::optional<UnfinishedFile> weights_file;
-  if (separate) {
-    weights_file.emplace(weights_path);
-    for_each_byte_range(pieces, bytes,
-                        [&](std::string_view range) { weights_file->write(range.data(), range.size()); });
-  }
-  UnfinishedFile manifest_file(manifest_path(path));
-  manifest_file.write(artifact.manifest.data(), artifact.manifest.size());
+  const auto file = [&](const std::string& target) -> UnfinishedFile& {
+    return *files_.emplace_back(std::make_unique<UnfinishedFile>(target));
+  };
   Payload payload{.manifest = artifact.manifest, .images = artifact.images};
   if (!separate) payload.weights = pieces, payload.weights_bytes = bytes;
-  write_artifact(path, artifact.library, payload);
-  if (weights_file) weights_file->commit();
-  manifest_file.commit();
+  write_artifact(file(path), artifact.library, payload);
+  file(manifest_path(path)).write(artifact.manifest.data(), artifact.manifest.size());
+  if (!separate) return;
+  UnfinishedFile& weights = file(weights_path);
+  for_each_byte_range(pieces, bytes,
+                      [&](std::string_view range) { weights.write(range.data(), range.size()); });
+}
+
+void StagedArtifact::publish() {
+  for (const auto& file : files_) file->commit();
+}
+
+void write(const Artifact& artifact, const Programs& programs, const std::string& path) {
+  StagedArtifact(artifact, programs, path).publish();
 }
 
 std::string manifest_path(const std::string& library) {

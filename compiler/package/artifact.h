@@ -2,9 +2,11 @@
 // manifest.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "compiler/base/files.h"
 #include "compiler/codegen/cpu/build.h"
 #include "compiler/codegen/cuda/build.h"
 #include "compiler/package/manifest.h"
@@ -29,8 +31,18 @@ codegen::HostOptions host_options(const Programs& programs, const std::string& w
 Artifact link(const Programs& programs, const codegen::cpu::Built& built, const codegen::cuda::Built& device,
               ManifestFacts facts);
 
-// Writes `path` and, beside it, the manifest with the ending .json (and the weights where they have a file of
-// their own): each to a temporary that is renamed when all of them are whole. Throws Error.
+// The library at `path` and, beside it, the manifest with the ending .json (and the weights where they have a file of
+// their own), each whole under a temporary name until publish() renames them all. Destroyed before, it leaves nothing.
+class StagedArtifact {
+ public:
+  StagedArtifact(const Artifact& artifact, const Programs& programs, const std::string& path);
+  void publish();
+
+ private:
+  std::vector<std::unique_ptr<UnfinishedFile>> files_;
+};
+
+// Stages and publishes. Throws Error, as StagedArtifact does.
 void write(const Artifact& artifact, const Programs& programs, const std::string& path);
 
 // Where the manifest of a library goes: "model.so" -> "model.json".

@@ -11,7 +11,6 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
-#include "compiler/base/files.h"
 #include "compiler/base/text.h"
 #include "runtime/include/stridec/abi.h"
 #include "runtime/include/stridec/xxh64.h"
@@ -240,7 +239,7 @@ struct Writer {
 };
 
 // Of the whole file, `size` bytes, into its last.
-void write_hash(UnfinishedFile& file, const std::string& path, uint64_t size) {
+void write_hash(UnfinishedFile& file, uint64_t size) {
   void* map = mmap(nullptr, size, PROT_READ, MAP_SHARED, file.descriptor(), 0);
   uint64_t hash = 0;
   bool written = false;
@@ -252,15 +251,15 @@ void write_hash(UnfinishedFile& file, const std::string& path, uint64_t size) {
               static_cast<ssize_t>(sizeof hash);
   }
   if (!written)
-    fail(ErrorKind::kUnreadable, "cannot-write", cat("cannot write '", path, "': ", std::strerror(errno)));
+    fail(ErrorKind::kUnreadable, "cannot-write",
+         cat("cannot write '", file.path(), "': ", std::strerror(errno)));
 }
 
 }  // namespace
 
-void write_artifact(const std::string& path, std::string_view shared_object, const Payload& payload) {
+void write_artifact(UnfinishedFile& file, std::string_view shared_object, const Payload& payload) {
   const Head head = make_head(shared_object, payload);
   const uint64_t start = head.bytes.size();
-  UnfinishedFile file(path);
   Writer writer{file, payload.progress, start + head.payload_bytes};
   writer.write(head.bytes);
   for (const WeightPiece& piece : payload.weights) {
@@ -276,8 +275,7 @@ void write_artifact(const std::string& path, std::string_view shared_object, con
   writer.write_zeros_until(start + head.payload_bytes - sizeof(Seal));
   writer.write({kMark, sizeof kMark});
   writer.write_zeros_until(start + head.payload_bytes);
-  write_hash(file, path, start + head.payload_bytes);
-  file.commit();
+  write_hash(file, start + head.payload_bytes);
 }
 
 ArtifactLayout artifact_layout(std::string_view file) {

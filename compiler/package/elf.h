@@ -15,6 +15,8 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/base/files.h"
+
 namespace stridec::package {
 
 // Bytes at an offset of the weights section, which is a multiple of 4096 in memory. Mapped files are fine:
@@ -32,9 +34,9 @@ struct Payload {
   std::function<void(uint64_t done, uint64_t total)> progress;  // may be empty; called every few megabytes
 };
 
-// Writes the artifact, whole or not at all. `shared_object` comes from codegen::link_shared with the runtime
-// among its inputs. Equal arguments give equal bytes. Throws like UnfinishedFile (compiler/base/files.h).
-void write_artifact(const std::string& path, std::string_view shared_object, const Payload& payload);
+// Writes the whole artifact into an empty file, which the caller commits. `shared_object` comes from codegen::link_shared
+// with the runtime among its inputs. Equal arguments give equal bytes. Throws like UnfinishedFile.
+void write_artifact(UnfinishedFile& file, std::string_view shared_object, const Payload& payload);
 
 // Offsets in the file; sizes of 0: absent.
 struct ArtifactLayout {

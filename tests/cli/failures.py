@@ -96,6 +96,16 @@ def test_interruption():
         expect(process.returncode == 130, f"exit code {process.returncode} instead of 130: {messages}")
         expect("interrupted" in messages and "--> tower.onnx" in messages, messages)
         expect(contents() == before, f"left {sorted(contents().items() ^ before.items())}")
+    for _ in range(10):  # once files take their names it is too late
+        process = subprocess.Popen([STRIDEC, "compile", "tower.onnx", "-o", "broken.so"], stderr=subprocess.PIPE, text=True)
+        while not os.path.exists("broken.so") and process.poll() is None:
+            pass
+        process.send_signal(signal.SIGINT)
+        _, messages = process.communicate(timeout=SECONDS)
+        expect(process.returncode == 0, f"exit code {process.returncode} with the library in place: {messages}")
+        stridec("run broken.so --random")
+        os.remove("broken.so")
+        os.remove("broken.json")
 
 
 def test_existing_artifact_survives():

@@ -68,6 +68,12 @@ struct Loaded {
 
 constexpr std::string_view kManifest = R"({"format": 1})";
 
+void write_committed(const std::string& path, std::string_view shared_object, const Payload& payload) {
+  UnfinishedFile file(path);
+  write_artifact(file, shared_object, payload);
+  file.commit();
+}
+
 }  // namespace
 
 TEST_CASE("weights and manifest are where the artifact looks for them") {
@@ -82,8 +88,8 @@ TEST_CASE("weights and manifest are where the artifact looks for them") {
     last = d;
     total = t;
   };
-  write_artifact(path, shared_object(),
-                 {.weights = pieces, .weights_bytes = size, .manifest = kManifest, .progress = progress});
+  write_committed(path, shared_object(),
+                  {.weights = pieces, .weights_bytes = size, .manifest = kManifest, .progress = progress});
   CHECK(folder.count() == 1);
   CHECK(last == total);
   CHECK(fs::file_size(path) == total);
@@ -106,17 +112,17 @@ TEST_CASE("the layout reads back, and so does the manifest alone") {
   const Folder folder;
   const std::string path = folder.file("m.so"), bytes = noise(100);
   const WeightPiece pieces[] = {{0, bytes}};
-  write_artifact(path, shared_object(), {.weights = pieces, .weights_bytes = 100, .manifest = kManifest});
+  write_committed(path, shared_object(), {.weights = pieces, .weights_bytes = 100, .manifest = kManifest});
   const std::string file = read_file(path);
   const ArtifactLayout layout = artifact_layout(file);
   CHECK(layout.weights_offset % 4096 == 0);
   CHECK(file.substr(layout.weights_offset, layout.weights_bytes) == bytes);
   CHECK(file.substr(layout.manifest_offset, layout.manifest_bytes) == kManifest);
 
-  write_artifact(path, shared_object(), {.manifest = kManifest});
+  write_committed(path, shared_object(), {.manifest = kManifest});
   CHECK(artifact_layout(read_file(path)).weights_bytes == 0);
   CHECK(Loaded(path).call<uint64_t>("weights_bytes") == 0);
-  write_artifact(path, shared_object(), {});
+  write_committed(path, shared_object(), {});
   CHECK(artifact_layout(read_file(path)).manifest_bytes == 0);  // the hash alone
 }
 
@@ -132,8 +138,8 @@ TEST_CASE("equal arguments give equal bytes") {
   const std::string bytes = noise(5000);
   const WeightPiece pieces[] = {{64, bytes}};
   const Payload payload = {.weights = pieces, .weights_bytes = 6000, .manifest = kManifest};
-  write_artifact(folder.file("a.so"), shared_object(), payload);
-  write_artifact(folder.file("b.so"), shared_object(), payload);
+  write_committed(folder.file("a.so"), shared_object(), payload);
+  write_committed(folder.file("b.so"), shared_object(), payload);
   CHECK((read_file(folder.file("a.so")) == read_file(folder.file("b.so"))));
 }
 
@@ -142,8 +148,8 @@ TEST_CASE("strip keeps the payload") {
   const Folder folder;
   const std::string path = folder.file("m.so"), bytes = noise(300000);
   const WeightPiece pieces[] = {{0, bytes}};
-  write_artifact(path, shared_object(),
-                 {.weights = pieces, .weights_bytes = bytes.size(), .manifest = kManifest});
+  write_committed(path, shared_object(),
+                  {.weights = pieces, .weights_bytes = bytes.size(), .manifest = kManifest});
   REQUIRE(std::system(("strip --strip-all " + path).c_str()) == 0);
   Loaded so(path);
   CHECK((std::string_view(so.call<const char*>("weights"), bytes.size()) == bytes));
@@ -163,8 +169,8 @@ TEST_CASE("a full disk leaves what was there before, and nothing else") {
     setrlimit(RLIMIT_FSIZE, &limit);
     const WeightPiece pieces[] = {{0, bytes}};
     try {
-      write_artifact(path, shared_object(),
-                     {.weights = pieces, .weights_bytes = bytes.size(), .manifest = kManifest});
+      write_committed(path, shared_object(),
+                      {.weights = pieces, .weights_bytes = bytes.size(), .manifest = kManifest});
     } catch (const Error& e) {
       _exit(static_cast<int>(e.diagnostic.kind));
     }
@@ -179,7 +185,7 @@ TEST_CASE("a full disk leaves what was there before, and nothing else") {
 
 TEST_CASE("a missing folder is named") {
   try {
-    write_artifact("/nonexistent/folder/m.so", shared_object(), {});
+    write_committed("/nonexistent/folder/m.so", shared_object(), {});
     FAIL("written");
   } catch (const Error& e) {
     CHECK(e.diagnostic.kind == ErrorKind::kUnreadable);
@@ -192,7 +198,7 @@ TEST_CASE("files that are no artifact, or part of one, are refused") {
   const std::string bytes = noise(20000);
   const WeightPiece pieces[] = {{0, bytes}};
   const Payload payload = {.weights = pieces, .weights_bytes = bytes.size(), .manifest = kManifest};
-  write_artifact(folder.file("m.so"), shared_object(), payload);
+  write_committed(folder.file("m.so"), shared_object(), payload);
   const std::string whole = read_file(folder.file("m.so"));
   const auto refused = [](std::string_view file) {
     try {
