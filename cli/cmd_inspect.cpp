@@ -158,10 +158,8 @@ int print_memory(const loop::Program& program, const Globals& globals) {
                {"buffers", Json::array()}};
   std::vector<std::vector<std::string>> rows = {{"buffer", "type", "offset", "elements"}};
   std::set<std::string> own;  // of strips
-  loop::for_each_step(program.steps, [&](const loop::Step& step) {
-    if (const auto* strips = std::get_if<loop::Strips>(&step.node))
-      for (loop::BufferId id : strips->own) own.insert(program[id].name);
-  });
+  for (const loop::Strips* strips : loop::strips_of(program))
+    for (loop::BufferId id : strips->own) own.insert(program[id].name);
   for (const auto& buffer : program.buffers) {
     if (buffer.storage != loop::Storage::kArena) continue;
     if (own.contains(buffer.name)) {

@@ -155,6 +155,7 @@ class Body {
 
   // body_access.cpp
   Memory memory(loop::BufferId buffer);
+  static const sym::Expr& lane();  // the lanes' variable, of a width_
   bool lane_dependent(
       sym::Expr expr) const;  // of a by_lane() expression, in which the lanes' variable is lane 0's
   sym::Expr by_lane(sym::Expr expr) const;  // over the lane variable, simplified

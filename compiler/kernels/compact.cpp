@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 
 namespace stridec::kernels {
@@ -12,10 +13,6 @@ using loop::Dim;
 using loop::Stmt;
 using loop::ValueId;
 using sym::Expr;
-
-bool depends_on_any(Expr e, const std::vector<Dim>& dims) {
-  return std::any_of(dims.begin(), dims.end(), [&](const Dim& dim) { return sym::depends_on(e, dim.var); });
-}
 
 std::vector<Expr> exprs_of(const Stmt& stmt) {
   std::vector<Expr> exprs;

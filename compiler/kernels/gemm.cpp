@@ -71,8 +71,8 @@ static __attribute__((noinline)) void tile_of(long segments, long run, const ele
 )";
 
 // The same for groups of k. Wants: a_element, b_element, element, G elements of a group, L lanes, V vectors, MAX rows,
-// STEP, PRODUCT(sum, row, column) of 32-bit words, and OFFSET, which is exclusive-ored to the words of a. Where that is not 0 it
-// adds 128 to signed bytes, and the sums of 128 * b, kept beside the tile's, are taken off again.
+// STEP, PRODUCT(sum, row, column) of 32-bit words, and OFFSET, which is exclusive-ored to the words of a. Where that is
+// not 0 it adds 128 to signed bytes, and the sums of 128 * b, kept beside the tile's, are taken off again.
 constexpr std::string_view kDotTile = R"(
 typedef element vec __attribute__((ext_vector_type(L)));
 typedef int words __attribute__((ext_vector_type(L)));

@@ -8,10 +8,10 @@
 // where each a_rows pointer leads to `run` consecutive elements and consecutive rows of b are `b_stride`
 // elements apart. Kernels of narrow operands multiply a `group` of consecutive k at once, four bytes of a: run is a
 // multiple of it, and b has [k / group][column][group] with b_stride elements from group to group. A matrix product has
-// one segment; a convolution has one per tap, with a row of zeros where a tap is in the padding. The tile goes to memory (a cache line or two per accumulator, in L1) so that one
-// micro-kernel serves every epilogue and is built once; measured, the stores disappear behind the next tile's
-// multiply-adds. While it runs it asks for `lines` cache lines from `ahead` on in every kGemmStep of k: where the next
-// panel of b comes from memory, the first tile to use it would wait for it.
+// one segment; a convolution has one per tap, with a row of zeros where a tap is in the padding. The tile goes to memory
+// (a cache line or two per accumulator, in L1) so that one micro-kernel serves every epilogue and is built once; measured,
+// the stores disappear behind the next tile's multiply-adds. While it runs it asks for `lines` cache lines from `ahead` on
+// in every kGemmStep of k: where the next panel of b comes from memory, the first tile to use it would wait for it.
 //
 // Kernels of tile registers (Intel AMX) multiply 16 rows by 16 columns over 64 bytes of a row at once: run is a multiple
 // of that step, a row of a is read to its end, and the rows of a tile lie at one distance from each other. A thread's

@@ -85,13 +85,7 @@ std::string tiles_text(const GemmKernel& kernel, const CpuTarget& target) {
   for (int rows = 1; rows <= registers.rows; ++rows) out += tile_text(kernel, registers, rows);
 
   // Registers of sums and of a have the rows that are there, those of b all 16: their rows are groups of k.
-  out += cat(R"(
-struct shape {
-  unsigned char palette, start_row, reserved[14];
-  unsigned short bytes[16];
-  unsigned char rows[16];
-};
-extern "C" __attribute__((visibility("hidden"))) void )",
+  out += cat(kTileShape, R"(extern "C" __attribute__((visibility("hidden"))) void )",
              gemm_shape_symbol(kernel, target), R"((long rows) {
   if (rows == 0) return __builtin_ia32_tilerelease();
   alignas(64) shape s = {1};

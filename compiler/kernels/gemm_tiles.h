@@ -3,10 +3,20 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "compiler/kernels/gemm.h"
 
 namespace stridec::kernels {
+
+// What shapes tile registers, as the instruction reads it.
+constexpr std::string_view kTileShape = R"(
+struct shape {
+  unsigned char palette, start_row, reserved[14];
+  unsigned short bytes[16];
+  unsigned char rows[16];
+};
+)";
 
 std::string tile_product_text(const GemmKernel& kernel);  // product_text()
 std::string tiles_text(const GemmKernel& kernel, const CpuTarget& target);

@@ -17,11 +17,8 @@ struct Limits {
 };
 constexpr Limits kLimits[] = {{32767, 65535}, {127, 255}, {15, 31}};
 constexpr int kMostStep = 8;
-
-bool depends_on_any(Expr e, const Dims& dims) {
-  return std::any_of(dims.begin(), dims.end(),
-                     [&](const loop::Dim& dim) { return sym::depends_on(e, dim.var); });
-}
+// How far from an image's last place the start of its last window is looked for where no subtraction tells.
+constexpr int kMostUpper = 64;
 
 const loop::Dim* only_dim(Expr e, const Dims& dims) {
   const loop::Dim* found = nullptr;
@@ -102,7 +99,7 @@ std::optional<Im2col> match_im2col(const loop::Program& program, const loop::Acc
     const auto step = small(by_row->coefficient), lower = small(rest);
     if (!step || *step < 1 || *step > kMostStep || !lower) return std::nullopt;
     const auto upper =
-        upper_of(buffer.shape[d], row->extent, *step, *lower, std::min(limits.corner, 64), facts);
+        upper_of(buffer.shape[d], row->extent, *step, *lower, std::min(limits.corner, kMostUpper), facts);
     if (!upper || std::abs(*lower) > limits.corner || std::abs(*upper) > limits.corner) return std::nullopt;
     place.step = *step, place.lower = *lower, place.upper = *upper;
     out.places.push_back(place);

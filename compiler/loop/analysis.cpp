@@ -34,6 +34,28 @@ std::optional<Expr> stride_of(const Program& program, const Access& access, Expr
   return sym::simplify(linear->coefficient, facts);
 }
 
+sym::Expr extent_of(const std::vector<Dim>& dims) {
+  sym::Expr product = 1;
+  for (const Dim& dim : dims) product *= dim.extent;
+  return product;
+}
+
+std::vector<sym::Expr> vars_of(const std::vector<Dim>& dims) {
+  std::vector<sym::Expr> vars;
+  for (const Dim& dim : dims) vars.push_back(dim.var);
+  return vars;
+}
+
+sym::Expr at_zero(sym::Expr e, const std::vector<Dim>& dims) {
+  sym::Substitution zeros;
+  for (const Dim& dim : dims) zeros[dim.var] = 0;
+  return sym::substitute(e, zeros);
+}
+
+bool depends_on_any(sym::Expr e, const std::vector<Dim>& dims) {
+  return std::any_of(dims.begin(), dims.end(), [&](const Dim& dim) { return sym::depends_on(e, dim.var); });
+}
+
 std::vector<sym::Expr> conjuncts(sym::Expr mask) {
   if (mask.is_const(1)) return {};
   if (mask.op() != sym::Op::kAnd) return {mask};

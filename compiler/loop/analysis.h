@@ -18,6 +18,11 @@ sym::Expr offset_of(const Program& program, const Access& access);
 std::optional<sym::Expr> stride_of(const Program& program, const Access& access, sym::Expr var,
                                    const sym::Facts& facts);
 
+sym::Expr extent_of(const std::vector<Dim>& dims);  // the product
+std::vector<sym::Expr> vars_of(const std::vector<Dim>& dims);
+sym::Expr at_zero(sym::Expr e, const std::vector<Dim>& dims);  // where all of them are 0
+bool depends_on_any(sym::Expr e, const std::vector<Dim>& dims);
+
 // The conditions that a mask joins by "and"; of 1: none.
 std::vector<sym::Expr> conjuncts(sym::Expr mask);
 

@@ -278,7 +278,8 @@ struct While {
 };
 // Launches that work their way along `points` in strips, one strip after the other or side by side: [0, points) is cut
 // into ranges [first, first + size) of at most `most`, as even as can be, as few of them as can be but for an even number,
-// so that two threads have equal shares, and the body runs once for each. What `own` names, arena buffers that nothing else touches, lasts for a strip: whoever runs it has memory for one.
+// so that two threads have equal shares, and the body runs once for each. What `own` names, arena buffers that nothing else
+// touches, lasts for a strip: whoever runs it has memory for one.
 struct Strips {
   std::string name;
   sym::Expr first, size;  // symbols of the body

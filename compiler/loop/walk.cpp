@@ -151,13 +151,18 @@ void for_each_block(Steps& steps, const std::function<void(Steps&)>& visit) {
   visit(steps);
 }
 
+std::vector<const Strips*> strips_of(const Program& program) {
+  std::vector<const Strips*> found;
+  for_each_step(program.steps, [&](const Step& step) {
+    if (const auto* strips = std::get_if<Strips>(&step.node)) found.push_back(strips);
+  });
+  return found;
+}
+
 std::set<NestId> launched_in_strips(const Program& program) {
   std::set<NestId> nests;
-  for_each_step(program.steps, [&](const Step& step) {
-    const auto* strips = std::get_if<Strips>(&step.node);
-    for (size_t i = 0; strips && i < strips->body.size(); ++i)
-      nests.insert(std::get<Launch>(strips->body[i].node).nest);
-  });
+  for (const Strips* strips : strips_of(program))
+    for (const Step& step : strips->body) nests.insert(std::get<Launch>(step.node).nest);
   return nests;
 }
 

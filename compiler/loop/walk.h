@@ -49,7 +49,8 @@ void for_each_step(const Steps& steps, const std::function<void(const Step&)>& v
 // Every list of steps: those of branches and bodies before the one that holds them.
 void for_each_block(Steps& steps, const std::function<void(Steps&)>& visit);
 
-// Nests that a kernel of several launches runs (Strips).
+// The steps that work in strips, and the nests that their kernels run.
+std::vector<const Strips*> strips_of(const Program& program);
 std::set<NestId> launched_in_strips(const Program& program);
 
 // The buffers that the nest touches, in order of first appearance.

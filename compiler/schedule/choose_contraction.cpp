@@ -5,6 +5,7 @@
 
 #include "compiler/base/sort.h"
 #include "compiler/kernels/compact.h"
+#include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_window.h"
 #include "compiler/schedule/gemm_cost.h"
@@ -39,26 +40,10 @@ struct Problem {
   std::vector<const loop::Stmt*> epilogue;
 };
 
-std::vector<Expr> vars(const Dims& dims) {
-  std::vector<Expr> out;
-  for (const Dim& dim : dims) out.push_back(dim.var);
-  return out;
-}
-
 double points(const Problem& p, const Dims& dims) {
   double count = 1;
   for (const Dim& dim : dims) count *= std::max(1.0, typical(dim.extent, p.facts));
   return count;
-}
-
-Expr at_zero(Expr e, const Dims& dims) {
-  sym::Substitution zeros;
-  for (const Dim& dim : dims) zeros[dim.var] = 0;
-  return sym::substitute(e, zeros);
-}
-
-bool depends_on_any(Expr e, const Dims& dims) {
-  return std::any_of(dims.begin(), dims.end(), [&](const Dim& dim) { return sym::depends_on(e, dim.var); });
 }
 
 // ---- columns
@@ -296,14 +281,14 @@ void place_k(const Problem& p, const Factor& a, GemmPlan& plan, Dims& run, Dims&
     }
   }
   segments = without(k, run);
-  plan.segments = vars(segments), plan.run = vars(run);
+  plan.segments = vars_of(segments), plan.run = vars_of(run);
 }
 
 // Whether the rows lie at one distance from each other.
 bool rows_step(const Problem& p, const Factor& a, const Dims& rows, const Dims& run, const Dims& segments) {
   if (!a.load || !sym::simplify(a.load->access.mask, p.facts).is_const(1)) return false;
   const auto form = kernels::linear_form(at_zero(kernels::offset_of(p.program, a.load->access, p.facts), run),
-                                         vars(segments));
+                                         vars_of(segments));
   if (!form || !kernels::merged_step(form->rest, rows, p.facts)) return false;
   return std::none_of(form->coefficients.begin(), form->coefficients.end(),
                       [&](Expr coefficient) { return depends_on_any(coefficient, rows); });
@@ -358,7 +343,7 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
     const bool compact = !weights && group == 1 && made_of_weights(p, b) &&
                          kernels::compact_parts(p.program, p.nest, b, columns, order).has_value();
     plan.b = weights ? GemmPlan::B::kWeights : compact ? GemmPlan::B::kCompact : GemmPlan::B::kStage;
-    plan.batch = vars(batch), plan.rows = vars(rows), plan.columns = vars(columns);
+    plan.batch = vars_of(batch), plan.rows = vars_of(rows), plan.columns = vars_of(columns);
 
     const Shape shape{points(p, batch), points(p, rows), points(p, columns), points(p, segments),
                       points(p, run)};

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "compiler/kernels/im2col.h"
+#include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/schedule.h"
@@ -53,12 +54,6 @@ double points(const Dims& dims, const sym::Facts& facts, int64_t size) {
     count *= value ? std::max(1.0, static_cast<double>(*value)) : static_cast<double>(size);
   }
   return count;
-}
-
-std::vector<Expr> vars(const Dims& dims) {
-  std::vector<Expr> out;
-  for (const loop::Dim& dim : dims) out.push_back(dim.var);
-  return out;
 }
 
 // The dim that accesses are contiguous along goes last.
@@ -292,10 +287,10 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
   }
   for (const int columns : {wide, 1 - wide}) {
     const int rows = 1 - columns;
-    MatrixPlan plan{.batch = vars(batch),
-                    .rows = vars(sides[rows]),
-                    .columns = vars(sides[columns]),
-                    .depth = vars(depth),
+    MatrixPlan plan{.batch = vars_of(batch),
+                    .rows = vars_of(sides[rows]),
+                    .columns = vars_of(sides[columns]),
+                    .depth = vars_of(depth),
                     .merges = merges};
     const bool panels =
         !kernels::along_depth(program, contraction->factors[columns], sides[columns], depth, facts);

@@ -276,10 +276,8 @@ void plan_memory(Program& program, InPlace in_place) {
   const Timeline timeline = TimelineMaker(program).take();
   Ranges ranges(program);
 
-  loop::for_each_step(program.steps, [&](const loop::Step& step) {
-    if (const auto* strips = std::get_if<loop::Strips>(&step.node))
-      for (BufferId id : strips->own) program[id].offset = -1;
-  });
+  for (const loop::Strips* strips : loop::strips_of(program))
+    for (BufferId id : strips->own) program[id].offset = -1;
   std::vector<ArenaItem> items;
   std::vector<BufferId> ids;  // of the items
   for (size_t i = 0; i < program.buffers.size(); ++i) {

@@ -6,6 +6,7 @@
 #include "compiler/base/text.h"
 #include "compiler/kernels/compact.h"
 #include "compiler/kernels/gemm_plan.h"
+#include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/sym/text.h"
@@ -46,12 +47,6 @@ Frame frame_of(const Nest& nest, const Contraction& c, const GemmPlan& plan, con
   const std::vector<Dim> run = kernels::dims_by_name(nest, c, plan.run);
   frame.k.insert(frame.k.end(), run.begin(), run.end());
   return frame;
-}
-
-Expr extent_of(const std::vector<Dim>& dims) {
-  Expr product = 1;
-  for (const Dim& dim : dims) product *= dim.extent;
-  return product;
 }
 
 // Elements of k from one entry of the panels to the next.

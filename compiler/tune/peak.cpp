@@ -13,6 +13,7 @@
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/codegen/cpu/jit.h"
 #include "compiler/kernels/gemm.h"
+#include "compiler/kernels/gemm_tiles.h"
 
 namespace stridec::tune {
 namespace {
@@ -21,7 +22,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kRounds = 20000;
 
-// Wants: element, L lanes, N accumulators: enough to hide the latency, few enough for the registers; and product_text() with its `factor`.
+// Wants: element, L lanes, N accumulators: enough to hide the latency, few enough for the registers; and product_text()
+// with its `factor`.
 constexpr std::string_view kProducts = R"cpp(
   typedef element vec __attribute__((ext_vector_type(L)));
   typedef int words __attribute__((ext_vector_type(L)));
@@ -38,13 +40,8 @@ constexpr std::string_view kProducts = R"cpp(
   }
 )cpp";
 
-// Wants: product_text(). Six sums, a and b.
+// Wants: product_text(), kTileShape. Six sums, a and b.
 constexpr std::string_view kTiles = R"cpp(
-  struct shape {
-    unsigned char palette, start_row, reserved[14];
-    unsigned short bytes[16];
-    unsigned char rows[16];
-  };
   extern "C" void peak_products(float*, float*, long rounds) {
     alignas(64) shape s = {1};
     for (int t = 0; t < 8; ++t) s.bytes[t] = 64, s.rows[t] = 16;
@@ -123,7 +120,7 @@ int accumulators(const CpuTarget& target) { return target.vector_registers >= 32
 
 // The loop of the instruction that a micro-kernel is made of.
 std::string products_text(const kernels::GemmKernel& kernel, const CpuTarget& target) {
-  if (kernel.tiles) return cat(kernels::product_text(kernel, target), kTiles);
+  if (kernel.tiles) return cat(kernels::product_text(kernel, target), kernels::kTileShape, kTiles);
   return cat("typedef ", kernels::gemm_type(kernel.dtype), " element;\nenum { L = ", kernel.lanes(),
              ", N = ", accumulators(target), " };\n#define factor ", kernel.group() == 1 ? "vec" : "words",
              "\n", kernels::product_text(kernel, target), kProducts);

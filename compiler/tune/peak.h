@@ -30,7 +30,8 @@ struct Peaks {
   double bandwidth(double bytes, const CpuTarget& target, int threads) const;
 };
 
-// Tile registers want this process to be allowed them, as it is once a model that uses them is open. Takes about a fifth of a second. The least of several short runs: other work on the machine does not count.
+// Tile registers want this process to be allowed them, as it is once a model that uses them is open. Takes about a fifth
+// of a second. The least of several short runs: other work on the machine does not count.
 Peaks measure_peaks(const CpuTarget& target, int threads);
 
 }  // namespace stridec::tune

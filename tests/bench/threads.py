@@ -24,6 +24,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models"))
 import models  # noqa: E402
+import race  # noqa: E402
 
 SIZES = "2048x2048x2048,512x768x3072,512x3072x768,128x768x768,128x3072x768,37x768x768,16x768x768,1x768x3072,33x70x129"
 
@@ -35,17 +36,6 @@ def compiled(path, library, precision, dims, flags):
     return library
 
 
-def median_seconds(run, seconds):
-    for _ in range(2):
-        run()
-    times, end = [], time.perf_counter() + seconds
-    while len(times) < 3 or time.perf_counter() < end:
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
-
-
 def measured(library, inputs, flags):
     """Seconds by number of threads, and the outputs, which are the same for each."""
     import stridec
@@ -55,7 +45,7 @@ def measured(library, inputs, flags):
     times, outputs = [], None
     for threads in flags.threads:
         context = model.context(threads=threads)
-        times.append(median_seconds(context.prepare(*arrays), flags.seconds))
+        times.append(statistics.median(race.times_of(context.prepare(*arrays), flags.seconds)))
         found = [np.array(array) for array in context.run(*arrays)]
         if outputs is not None and any(x.tobytes() != y.tobytes() for x, y in zip(outputs, found)):
             sys.exit(f"{library}: other outputs on {threads} threads")

@@ -1,18 +1,17 @@
 // The public ONNX backend suite: every test is imported, run and compared in each mode of modes.h.
 //
-//   onnx_backend DATA [--engine MODE,...] [--list] [--table] [--failures FILE] [--bound FILE] [--one-shape FILE] [--seconds FILE]
-//                [--jobs N] [--optimize N] [--kernels-per-object N] [--as-given] [name...]
+//   onnx_backend DATA [--engine MODE,...] [--list] [--table] [--failures FILE] [--bound FILE] [--one-shape FILE]
+//                [--seconds FILE] [--jobs N] [--optimize N] [--kernels-per-object N] [--as-given] [name...]
 //
 // MODE: interpreter, compiled, dynamic, constant (initially: interpreter). DATA holds node/, simple/, light/, pytorch-*/.
 // A test's file `tolerance` holds a relative and an absolute tolerance of its own, and perhaps one relative to the
 // largest magnitude of a tensor. --list prints the tests that do not pass, with the reason; --table passes per operator;
 // --failures writes mode, name and reason with tabs between to a file, --bound likewise the tests that pass with inputs
 // given as constants alone, which inputs, and what is said without; --one-shape those of `dynamic` that ran at no
-// other sizes than the test's, and why; --seconds how much processor time the longest
-// compilation of a test took. --optimize 0 to 3 (initially 3): how far LLVM
-// goes; --kernels-per-object (initially 1): compiled together, in less time; --as-given: what fails is not tried again
-// with its small inputs as constants. A test runs in a process of its own, so that a crash or an endless loop is one
-// failure. The last line is "N passed, N failed".
+// other sizes than the test's, and why; --seconds how much processor time the longest compilation of a test took.
+// --optimize 0 to 3 (initially 3): how far LLVM goes; --kernels-per-object (initially 1): compiled together, in less time;
+// --as-given: what fails is not tried again with its small inputs as constants. A test runs in a process of its own, so
+// that a crash or an endless loop is one failure. The last line is "N passed, N failed".
 #include <poll.h>
 #include <sys/time.h>
 #include <sys/wait.h>

@@ -201,10 +201,7 @@ Built build(std::vector<Variant>& variants, const BuildOptions& options) {
       entry.kernel = table.add(entry.launch, target, nest.name);
       row.kernels[launch->nest] = {built.kernels[static_cast<size_t>(entry.kernel)].symbol, &entry.launch};
     });
-    std::vector<const loop::Strips*> cut;
-    loop::for_each_step(program.steps, [&](const loop::Step& step) {
-      if (const auto* found = std::get_if<loop::Strips>(&step.node)) cut.push_back(found);
-    });
+    const std::vector<const loop::Strips*> cut = loop::strips_of(program);
     strips[v].reserve(cut.size());
     for (const loop::Strips* each : cut) {
       strips[v].push_back(emit_strips(program, *each, target));

@@ -150,29 +150,4 @@ std::vector<const loop::Stmt*> epilogue_of(const loop::Nest& nest, const kernels
   return {kept.rbegin(), kept.rend()};
 }
 
-sym::Expr extent_of(const Dims& dims) {
-  sym::Expr product = 1;
-  for (const loop::Dim& dim : dims) product *= dim.extent;
-  return product;
-}
-
-std::vector<sym::Expr> vars_of(const Dims& dims) {
-  std::vector<sym::Expr> vars;
-  for (const loop::Dim& dim : dims) vars.push_back(dim.var);
-  return vars;
-}
-
-sym::Expr at_zero(sym::Expr e, const Dims& dims) {
-  sym::Substitution zeros;
-  for (const loop::Dim& dim : dims) zeros[dim.var] = 0;
-  return sym::substitute(e, zeros);
-}
-
-bool depends_on_any(sym::Expr e, const Dims& dims) {
-  for (const loop::Dim& dim : dims) {
-    if (sym::depends_on(e, dim.var)) return true;
-  }
-  return false;
-}
-
 }  // namespace stridec::codegen::cpu

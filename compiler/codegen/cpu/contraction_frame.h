@@ -10,6 +10,7 @@
 
 #include "compiler/codegen/body.h"
 #include "compiler/kernels/gemm_plan.h"
+#include "compiler/loop/analysis.h"
 
 namespace stridec::codegen::cpu {
 
@@ -88,11 +89,5 @@ struct ContractionFrame {
 
 // The statements around the reduce that its stores need, in order, without the reduce.
 std::vector<const loop::Stmt*> epilogue_of(const loop::Nest& nest, const kernels::Contraction& contraction);
-
-sym::Expr extent_of(const Dims& dims);  // the product
-std::vector<sym::Expr> vars_of(const Dims& dims);
-// The expression with the dims at 0.
-sym::Expr at_zero(sym::Expr e, const Dims& dims);
-bool depends_on_any(sym::Expr e, const Dims& dims);
 
 }  // namespace stridec::codegen::cpu

@@ -104,24 +104,6 @@ void print_steps(MatrixFrame& f) {
     f.text.line(cat("const int64_t begin = 0, end = ", count, ";"));
 }
 
-Expr extent_of(const Dims& dims) {
-  Expr product = 1;
-  for (const loop::Dim& dim : dims) product *= dim.extent;
-  return product;
-}
-
-Expr at_zero(Expr e, const Dims& dims) {
-  sym::Substitution zeros;
-  for (const loop::Dim& dim : dims) zeros[dim.var] = 0;
-  return sym::substitute(e, zeros);
-}
-
-bool depends_on_any(Expr e, const Dims& dims) {
-  for (const loop::Dim& dim : dims)
-    if (sym::depends_on(e, dim.var)) return true;
-  return false;
-}
-
 std::optional<Expr> contiguous(const MatrixFrame& frame, const loop::Access& access, const loop::Dim& unit,
                                int64_t lanes) {
   if (sym::depends_on(access.mask, unit.var)) return std::nullopt;

@@ -10,6 +10,7 @@
 #include "compiler/base/gpu_target.h"
 #include "compiler/codegen/body.h"
 #include "compiler/kernels/cuda_matrix.h"
+#include "compiler/loop/analysis.h"
 
 namespace stridec::codegen::cuda {
 
@@ -54,11 +55,6 @@ void print_tile_counts(MatrixFrame& frame);
 void print_tile_place(MatrixFrame& frame, const std::string& block);
 // Declares begin and end of the steps of the depth that this block does.
 void print_steps(MatrixFrame& frame);
-
-sym::Expr extent_of(const Dims& dims);
-// The expression with the dims at 0.
-sym::Expr at_zero(sym::Expr e, const Dims& dims);
-bool depends_on_any(sym::Expr e, const Dims& dims);
 
 // The condition under which `lanes` elements of the access lie next to each other, on a multiple of `lanes` elements
 // from the buffer's start, wherever the dim `unit` starts at a multiple of `lanes`. Nothing where no sizes make it so.

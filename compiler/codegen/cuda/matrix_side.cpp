@@ -10,12 +10,6 @@ namespace {
 
 using sym::Expr;
 
-std::vector<Expr> vars_of(const Dims& dims) {
-  std::vector<Expr> vars;
-  for (const loop::Dim& dim : dims) vars.push_back(dim.var);
-  return vars;
-}
-
 // The load that the factor is, through casts that lose nothing, of elements as shared memory has them; masked off it
 // gives zero.
 const loop::Load* plain_load(const MatrixFrame& f, const kernels::Factor& factor) {

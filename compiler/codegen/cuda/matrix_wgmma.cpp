@@ -71,37 +71,38 @@ template <int kBlocks, int kLanes> static inline void sum_peers(float* total, co
 
 std::string barrier_declarations() { return std::string(kBarriers); }
 
-std::string box_declarations(size_t dims) {
-  std::string parameters, list, operands;
-  for (size_t d = 0; d < dims; ++d) {
+namespace {
+
+// A copy by the engine of what a map has at as many coordinates; in `mode`, "" or ".im2col", with offsets besides.
+std::string copy_declaration(const char* name, const char* mode, size_t coordinates, size_t offsets) {
+  const size_t first = 3;  // operands: where to, the map, the barrier
+  std::string parameters, at, beside, operands;
+  for (size_t d = 0; d < coordinates; ++d) {
     parameters += cat(", int c", d);
-    list += cat(d ? "," : "", "%", d + 3);
+    at += cat(d ? "," : "", "%", first + d);
     operands += cat(", \"r\"(c", d, ")");
   }
-  return cat("static inline void copy_box", dims, "(unsigned to, const TensorMap* map, unsigned bar",
-             parameters, ") {\n  asm volatile(\"cp.async.bulk.tensor.", dims,
-             "d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {", list,
-             "}], [%2];\" :: \"r\"(to), \"l\"(map), \"r\"(bar)", operands, " : \"memory\");\n}\n");
+  for (size_t d = 0; d < offsets; ++d) {
+    parameters += cat(", int o", d);
+    beside += cat(d ? "," : ", {", "%", first + coordinates + d);
+    operands += cat(", \"h\"((unsigned short)o", d, ")");
+  }
+  return cat("static inline void ", name, coordinates, "(unsigned to, const TensorMap* map, unsigned bar",
+             parameters, ") {\n  asm volatile(\"cp.async.bulk.tensor.", coordinates,
+             "d.shared::cluster.global", mode, ".mbarrier::complete_tx::bytes [%0], [%1, {", at, "}], [%2]",
+             beside, offsets ? "}" : "", ";\" :: \"r\"(to), \"l\"(map), \"r\"(bar)", operands,
+             " : \"memory\");\n}\n");
 }
+
+}  // namespace
+
+std::string box_declarations(size_t dims) { return copy_declaration("copy_box", "", dims, 0); }
 
 namespace {
 
+// Offsets in a window, one for each spatial dim: all but channels and images.
 std::string window_declarations(size_t dims) {
-  std::string parameters, at, offsets, operands;
-  for (size_t d = 0; d < dims; ++d) {
-    parameters += cat(", int c", d);
-    at += cat(d ? "," : "", "%", d + 3);
-    operands += cat(", \"r\"(c", d, ")");
-  }
-  for (size_t d = 0; d + 2 < dims; ++d) {
-    parameters += cat(", int o", d);
-    offsets += cat(d ? "," : "", "%", d + 3 + dims);
-    operands += cat(", \"h\"((unsigned short)o", d, ")");
-  }
-  return cat("static inline void copy_window", dims, "(unsigned to, const TensorMap* map, unsigned bar",
-             parameters, ") {\n  asm volatile(\"cp.async.bulk.tensor.", dims,
-             "d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {", at, "}], [%2], {",
-             offsets, "};\" :: \"r\"(to), \"l\"(map), \"r\"(bar)", operands, " : \"memory\");\n}\n");
+  return copy_declaration("copy_window", ".im2col", dims, dims - 2);
 }
 
 std::string product_text(int columns, DType dtype, bool turn_a, bool turn_b) {

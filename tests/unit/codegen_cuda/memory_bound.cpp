@@ -10,10 +10,13 @@
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/choose_gpu.h"
+#include "tests/support/replaced.h"
 #include "tests/unit/codegen_cuda/emulate.h"
 
 namespace stridec::codegen::cuda {
 namespace {
+
+using test::replaced;
 
 using loop::HostTensor;
 
@@ -26,12 +29,6 @@ struct Sizes {
 struct Program {
   std::string name, text;
 };
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
-  return text;
-}
 
 loop::Program parse(const Program& p, const std::string& dtype, const Sizes& sizes) {
   std::string symbols, inputs, text = p.text;

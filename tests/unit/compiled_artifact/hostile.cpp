@@ -205,7 +205,8 @@ TEST_CASE("hostile tensors: a right result or a sentence, and the context serves
   CHECK(run(loaded, good) == "");
 }
 
-// into[index[k]] = from[k] for indices that are cast from floats, as a model that computes its indices has them; and from + from.
+// into[index[k]] = from[k] for indices that are cast from floats, as a model that computes its indices has them; and
+// from + from.
 TEST_CASE("indices of a scatter that are no indices, and two outputs in one place") {
   graph::Graph g;
   g.name = "scatter";
