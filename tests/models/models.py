@@ -130,10 +130,12 @@ def fill_model(name, folder):
     return path
 
 
-def reference_session(path, threads=2):
+def reference_session(path, threads=2, config=()):
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
+    for key, value in dict(config).items():
+        options.add_session_config_entry(key, value)
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
