@@ -137,14 +137,15 @@ class Costs {
   }
 
   void block(const Block& stmts, Expr times) {
+    cost_.steps += times;
     for (const Stmt& s : stmts) {
       if (auto* let = std::get_if<Let>(&s.node)) cost_.flops += times * flops_of(let->op);
       if (auto* bind = std::get_if<Bind>(&s.node)) extents_[bind->var] = bind->extent;
-      if (auto* load = std::get_if<Load>(&s.node)) touch(0, load->access);
+      if (auto* load = std::get_if<Load>(&s.node)) touch(0, load->access, times);
       if (auto* store = std::get_if<Store>(&s.node)) {
-        touch(1, store->access);
+        touch(1, store->access, times);
         if (store->update) {
-          touch(0, store->access);
+          touch(0, store->access, times);
           cost_.flops += times;
         }
       }
@@ -160,8 +161,9 @@ class Costs {
     }
   }
 
-  // Different elements that an access reaches: one for every value of the variables that it depends on.
-  void touch(int store, const Access& a) {
+  // Different elements that an access reaches: one for every value of the variables that it depends on, where it runs so
+  // often (an index from memory takes few of its values).
+  void touch(int store, const Access& a, Expr times) {
     if (program_[a.buffer].storage == Storage::kLocal) return;
     std::vector<Expr> vars;
     for (Expr e : a.index)
@@ -170,6 +172,7 @@ class Costs {
     Expr elements = 1;
     for (Expr v : vars)
       if (auto it = extents_.find(v); it != extents_.end()) elements *= it->second;
+    elements = sym::min(elements, times);
     auto [it, fresh] = touched_[store].emplace(a.buffer, elements);
     if (!fresh && it->second != elements) it->second = sym::max(it->second, elements);
   }

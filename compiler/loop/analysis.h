@@ -43,6 +43,7 @@ std::vector<int> use_counts(const Nest& nest);  // by ValueId
 // in 64 bits is 2^61, all of it.
 struct Cost {
   sym::Expr points = 1;  // of the parallel dims
+  sym::Expr steps = 0;   // of all loops: how often the body and the bodies of loops in it run, together
   sym::Expr flops =
       0;  // additions, multiplications, comparisons and calls of functions on floats or integers; fma: 2
   // Memory that has to move when every element is loaded and stored once: what loops touch, at most the whole

@@ -33,7 +33,7 @@ struct Variation {
   Expr dim = 0;        // kDim
   double vectors = 1;  // times as many side by side
   double chunk = 1;    // times as many points a task
-  double grain = 1;    // times as many tasks for a thread
+  double grain = 1;    // times as many steps for a thread
   // Dims that are divided by constants become two, so that addresses are linear in them; else they stay whole,
   // for longer rows.
   bool split = true;
@@ -344,21 +344,22 @@ class Chooser {
     for (const loop::Dim& dim : outer) plan_.tasks.push_back(dim.var);
     double outer_points = 1;
     for (const loop::Dim& dim : outer) outer_points *= trips(dim.extent);
-    double task = point_cycles_ * (lane ? trips(lane->extent) : 1);
+    const double task = point_cycles_ * (lane ? trips(lane->extent) : 1);
     // Long rows, or rows that may be few: pieces of a row are tasks.
     if (lane && (outer.empty() || (outer_points < 16 && task > 8 * kTaskCycles))) {
       plan_.tasks.push_back(lane->var);
       const int width = plan_.width.at(lane->var);
       const double points = variation_.chunk * kTaskCycles / point_cycles_;
       plan_.chunk = std::max<int64_t>(1, static_cast<int64_t>(points / width)) * width;
-      task = point_cycles_ * static_cast<double>(plan_.chunk);
-    } else if (!outer.empty() && task < variation_.chunk * kTaskCycles) {
+    } else if (outer.size() > 1 &&
+               task < variation_.chunk * kTaskCycles) {  // of one dim, neighbours are one range
       plan_.chunk =
           std::max<int64_t>(1, std::min<int64_t>(static_cast<int64_t>(variation_.chunk * kTaskCycles / task),
                                                  static_cast<int64_t>(trips(outer.back().extent))));
-      task *= static_cast<double>(plan_.chunk);
     }
-    plan_.grain = std::max<int64_t>(1, static_cast<int64_t>(variation_.grain * kThreadCycles / task));
+    const double cycles_of_step = cycles_ / trips(loop::cost_of(program_, nest_).steps);
+    plan_.grain =
+        std::max<int64_t>(1, static_cast<int64_t>(variation_.grain * kThreadCycles / cycles_of_step));
   }
 
   const loop::Program& program_;

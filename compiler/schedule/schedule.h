@@ -6,7 +6,7 @@
 //   tasks %i %j ...    parallel dims whose points are handed out to threads, outermost first; the others are loops
 //                      within a task. Without any the nest is one task.
 //   chunk N            the last of these dims is handed out N points at a time
-//   grain N            tasks that are worth a thread (1)
+//   grain N            steps of loops (loop::Cost) that are worth another thread (1)
 //   team N             on a GPU: N threads share a point and deal out the loops in it; 1: a thread a point
 //   columns %j         with team N: the team's points are neighbours along %j, and its threads a grid of columns and rows
 //   tile %a %b         on a GPU: a block does a tile of neighbouring points; what is contiguous along %b is loaded so, and

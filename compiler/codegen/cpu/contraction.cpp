@@ -10,8 +10,8 @@
 namespace stridec::codegen::cpu {
 namespace {
 
-// Multiply-adds that are worth waking a thread for: some microseconds.
-constexpr int64_t kGrain = int64_t{1} << 20;
+// Multiply-adds that are worth another thread: three microseconds, of which the hand-over takes less than one.
+constexpr int64_t kGrain = int64_t{1} << 19;
 constexpr int kTileSpeed = 8;  // groups of k that tile registers multiply while vectors multiply one
 
 class Emitter {

@@ -189,7 +189,8 @@ struct LoopEmitter {
     } else {
       print_loop(0);
     }
-    return text.finish(count, plan.grain);
+    const Expr steps = loop::cost_of(program, nest).steps;
+    return text.finish(count, sym::max(1, sym::floordiv(plan.grain * count, sym::max(1, steps))));
   }
 
   // The points of the last task dim that fall to a task.

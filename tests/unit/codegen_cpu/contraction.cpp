@@ -153,6 +153,16 @@ TEST_CASE("a matrix product of symbolic size, empty ones included") {
                                  {{m, 3}, {n, 9}, {k, 0}}});
 }
 
+TEST_CASE("a row times 512 KB of weights, which takes as long as they take to load, is worth two threads") {
+  auto [program, id] = gemm(1, 256, 512, {});
+  const CpuTarget target = cpu_target("x86-64-v4");
+  for (const auto& ranked : schedule::contraction_plans(program, program[id], target))
+    if (ranked.plan.kernel->name == "gemm.f32.6x64") program[id].schedule = kernels::to_schedule(ranked.plan);
+  const codegen::Kernel kernel = codegen::cpu::emit_contraction(program, program[id], target);
+  CHECK(kernel.tasks.value() == 4);
+  CHECK(kernel.grain.value() < 4);
+}
+
 TEST_CASE("operands and results in every order") {
   for (int bits = 0; bits < 8; ++bits) {
     check(gemm(19, 37, 23, {},

@@ -327,6 +327,37 @@ TEST_CASE("a stride of sizes that are sums is one number for a kernel") {
   check(b.program, {random_tensor(kF32, {2, 3}, 1), random_tensor(kF32, {5, 25}, 2)});
 }
 
+TEST_CASE("how many threads a kernel is worth follows the sizes of the run, those of inner loops too") {
+  ProgramBuilder b;
+  const Expr n = b.symbol("n", 0, 0, 1, 4096), m = b.symbol("m", 0, 1, 1, 1 << 20);
+  const View x = b.input("x", kF32, {n, m}), y = b.output("y", kF32, {n, m + 1}),
+             z = b.output("z", kF32, {n});
+  NestBuilder copy = b.nest("copy");
+  const auto i = copy.dims(x.shape);
+  copy.store(y, i, copy.load(x, i));
+  copy.finish();
+  NestBuilder sum = b.nest("sum");
+  const Expr j = sum.dim(n);
+  sum.store(z, {j}, sum.reduce(Combine::kSum, {m}, [&](auto at) { return sum.load(x, {j, at[0]}); }));
+  sum.finish();
+  const CpuTarget target = cpu_target("x86-64-v3");
+  schedule::choose_general(b.program, target);
+  for (const Nest& nest : b.program.nests) {
+    const codegen::Kernel kernel = codegen::cpu::emit_loops(b.program, nest, target);
+    const auto threads = [&](int64_t rows, int64_t columns) {
+      const auto value = [&](Expr e) {
+        return *sym::evaluate(e, [&](Expr var) { return std::optional(var == n ? rows : columns); });
+      };
+      return (value(kernel.tasks) + value(kernel.grain) - 1) / value(kernel.grain);
+    };
+    INFO(nest.name);
+    CHECK(threads(4, 64) == 1);
+    CHECK(threads(4, 1 << 18) == 4);
+    CHECK(threads(4096, 1) <= 2);
+    CHECK(threads(4096, 1024) >= 16);
+  }
+}
+
 TEST_CASE("scans, also in lanes and reversed") {
   for (bool columns : {false, true}) {
     ProgramBuilder b;

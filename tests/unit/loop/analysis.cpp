@@ -59,11 +59,22 @@ TEST_CASE_FIXTURE(Fixture, "strides of accesses, and their cost") {
                    nest.dims[0].var, facts));
   Cost cost = cost_of(program, nest);
   CHECK(cost.points == 64 * b);
+  CHECK(cost.steps == 64 * b + 64 * 32 * b);
   CHECK(cost.flops == 2 * 64 * 32 * b + 64 * b);
   CHECK(cost.bytes_read == 4 * (32 * b + 64 * 32));
   CHECK(cost.bytes_written == 4 * 64 * b);
   CHECK(use_counts(nest)[c->a.value.value] == 1);
   CHECK(effects_of(nest).reads.size() == 2);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a gather loads as many rows as it has indices") {
+  const View table = buffer("table", {100000, 64}), ids = buffer("ids", {b}, DType::kI64),
+             y = buffer("y", {b, 64});
+  NestBuilder t(program, "gather");
+  const auto i = t.dims(y.shape);
+  t.store(y, i, t.load(table, {t.bind(t.load(ids, {i[0]}), 100000), i[1]}));
+  const Cost cost = cost_of(program, program[t.finish()]);
+  CHECK(sym::simplify(cost.bytes_read, program.facts) == 4 * 64 * b + 8 * b);
 }
 
 TEST_CASE_FIXTURE(Fixture, "convolutions of all kinds are contractions") {
