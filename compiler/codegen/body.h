@@ -185,7 +185,8 @@ class Body {
   };
   std::optional<Call> coarse_call(const loop::Let& let) const;
   std::string cast_text(const std::string& text, DType from, DType to, int width, bool saturate);
-  std::string clamped(const std::string& text, DType from, DType to, int width, double shift = 0);
+  std::string clamped(const std::string& text, DType from, DType to, int width, double shift = 0,
+                      bool above = true);
   std::string nearest_text(const std::string& text, int width) const;
   bool print_quantized(const loop::Let& let, int width);
   void find_unrounded(const loop::Let& let, int width, CValue& result);

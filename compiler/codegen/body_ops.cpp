@@ -284,8 +284,9 @@ std::string Body::cast_text(const std::string& text, DType from, DType to, int w
 }
 
 // A float that plus `shift` is within the range of an integer dtype, whose ends are floats too; NaN becomes 0 then. Each
-// choice is one instruction.
-std::string Body::clamped(const std::string& text, DType from, DType to, int width, double shift) {
+// choice is one instruction. Not `above`: it may be larger.
+std::string Body::clamped(const std::string& text, DType from, DType to, int width, double shift,
+                          bool above) {
   const IntegerRange range = integer_range(to);
   const bool single = from == DType::kF32;
   const std::string type = text_.value_type(from, width);
@@ -300,7 +301,7 @@ std::string Body::clamped(const std::string& text, DType from, DType to, int wid
   define(text);
   if (range.lo != 0) define(cat("(", name, " == ", name, ") ? ", name, " : ", constant(-shift)));
   define(cat("(", name, " > ", low, ") ? ", name, " : ", low));
-  define(cat("(", name, " < ", high, ") ? ", name, " : ", high));
+  if (above) define(cat("(", name, " < ", high, ") ? ", name, " : ", high));
   return name;
 }
 
@@ -338,7 +339,17 @@ bool Body::print_quantized(const loop::Let& let, int width) {
     };
     const std::string whole =
         shifted(cat("(", nearest_text(inside, width), ")"), cat(static_cast<int64_t>(from.shift)));
-    define(let.result, cast_text(whole, DType::kI32, to, width, false), width);
+    if (to == DType::kU8 && text_.target().avx512 && width == 16) {
+      // What is above an i32 becomes 2^31, which narrowing takes for a large number, as what is above a byte.
+      const std::string most = clamped(from.unrounded, from.dtype, to, width, from.shift, false);
+      define(let.result,
+             cat("(", text_.value_type(to, width), ")__builtin_ia32_pmovusdb512_mask(",
+                 shifted(nearest_text(most, width), cat(static_cast<int64_t>(from.shift))), ", (",
+                 text_.value_type(DType::kI8, width), ")0, (unsigned short)-1)"),
+             width);
+    } else {
+      define(let.result, cast_text(whole, DType::kI32, to, width, false), width);
+    }
     CValue result = value(let.result);
     result.as_f32 = shifted(cat("__builtin_elementwise_roundeven(", inside, ")"), hex(from.shift, true));
     if (is_signed(to) && from.shift == 0) result.as_f32 = cat("(", result.as_f32, " + 0.0f)");  // -0 is 0
@@ -566,9 +577,7 @@ std::string Body::let_text(const loop::Let& let, int width) {
       return cat("sd_select(", a, ", ", b, ", ", c, ")");
     }
     case ScalarOp::kFma:
-      if (floating && (text_.target().fma))
-        return finish(cat("__builtin_elementwise_fma(", a, ", ", b, ", ", args[2], ")"));
-      if (floating) return finish(cat(a, " * ", b, " + ", args[2]));
+      if (floating) return call("fma", "fma");
       return wrapping(wrapping(a, "*", b), "+", args[2]);
     default: break;
   }

@@ -18,23 +18,24 @@ using loop::ScalarOp;
 enum class Domain { kFloat, kNumber, kInteger, kBool, kAny };
 
 // Every row: op and scalar op have the same enumerator; the dtypes that the operands may have.
-#define STRIDEC_POINTWISE(X)                                                                                \
-  X(kNeg, kNumber)                                                                                          \
-  X(kAbs, kNumber)                                                                                          \
-  X(kSign, kNumber)                                                                                         \
-  X(kFloor, kFloat)                                                                                         \
-  X(kCeil, kFloat)                                                                                          \
-  X(kTrunc, kFloat) X(kRound, kFloat) X(kSqrt, kFloat) X(kRsqrt, kFloat) X(kRcp, kFloat) X(kExp, kFloat)    \
-      X(kExpm1, kFloat) X(kLog, kFloat) X(kLog1p, kFloat) X(kSin, kFloat) X(kCos, kFloat) X(kTan, kFloat)   \
-          X(kAsin, kFloat) X(kAcos, kFloat) X(kAtan, kFloat) X(kSinh, kFloat) X(kCosh, kFloat)              \
-              X(kTanh, kFloat) X(kAsinh, kFloat) X(kAcosh, kFloat) X(kAtanh, kFloat) X(kErf, kFloat)        \
-                  X(kSigmoid, kFloat) X(kNot, kBool) X(kBitNot, kInteger) X(kIsNan, kFloat)                 \
-                      X(kIsInf, kFloat) X(kAdd, kNumber) X(kSub, kNumber) X(kMul, kNumber) X(kDiv, kNumber) \
-                          X(kMod, kNumber) X(kRem, kNumber) X(kPow, kNumber) X(kAtan2, kFloat)              \
-                              X(kMin, kNumber) X(kMax, kNumber) X(kAnd, kBool) X(kOr, kBool) X(kXor, kBool) \
-                                  X(kBitAnd, kInteger) X(kBitOr, kInteger) X(kBitXor, kInteger)             \
-                                      X(kShl, kInteger) X(kShr, kInteger) X(kEq, kAny) X(kNe, kAny)         \
-                                          X(kLt, kNumber) X(kLe, kNumber)
+#define STRIDEC_POINTWISE(X)                                                                               \
+  X(kNeg, kNumber)                                                                                         \
+  X(kAbs, kNumber)                                                                                         \
+  X(kSign, kNumber)                                                                                        \
+  X(kFloor, kFloat)                                                                                        \
+  X(kCeil, kFloat)                                                                                         \
+  X(kTrunc, kFloat)                                                                                        \
+  X(kRound, kFloat) X(kSqrt, kFloat) X(kRsqrt, kFloat) X(kRcp, kFloat) X(kExp, kFloat) X(kExpm1, kFloat)   \
+      X(kLog, kFloat) X(kLog1p, kFloat) X(kSin, kFloat) X(kCos, kFloat) X(kTan, kFloat) X(kAsin, kFloat)   \
+          X(kAcos, kFloat) X(kAtan, kFloat) X(kSinh, kFloat) X(kCosh, kFloat) X(kTanh, kFloat)             \
+              X(kAsinh, kFloat) X(kAcosh, kFloat) X(kAtanh, kFloat) X(kErf, kFloat) X(kSigmoid, kFloat)    \
+                  X(kNot, kBool) X(kBitNot, kInteger) X(kIsNan, kFloat) X(kIsInf, kFloat) X(kAdd, kNumber) \
+                      X(kSub, kNumber) X(kMul, kNumber) X(kDiv, kNumber) X(kMod, kNumber) X(kRem, kNumber) \
+                          X(kPow, kNumber) X(kAtan2, kFloat) X(kMin, kNumber) X(kMax, kNumber)             \
+                              X(kAnd, kBool) X(kOr, kBool) X(kXor, kBool) X(kBitAnd, kInteger)             \
+                                  X(kBitOr, kInteger) X(kBitXor, kInteger) X(kShl, kInteger)               \
+                                      X(kShr, kInteger) X(kEq, kAny) X(kNe, kAny) X(kLt, kNumber)          \
+                                          X(kLe, kNumber) X(kFma, kFloat)
 
 struct Row {
   ScalarOp op;
@@ -282,6 +283,8 @@ Ids pointwise_gradient(Builder& b, const Node& node, const Ids& outputs) {
     return d ? Ids{g * *d} : Ids{};
   }
   const Term z(b, node.inputs[1]);
+  if (node.kind == OpKind::kFma)
+    return {sum_to(g * z, x.shape()), sum_to(g * x, z.shape()), sum_to(g, b.shape(node.inputs[2]))};
   const auto d = derivatives(node.kind, x, z, y);
   if (!d) return {};
   return {sum_to(g * d->first, x.shape()), sum_to(g * d->second, z.shape())};

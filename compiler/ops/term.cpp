@@ -27,6 +27,7 @@ Term apply(OpKind kind, Term x, Operand y) {
   return {x.builder(), binary(x.builder(), kind, x, resolve(x, y))};
 }
 Term operator+(Term x, Operand y) { return apply(OpKind::kAdd, x, y); }
+Term fma(Term x, Term y, Term z) { return {x.builder(), x.builder().add1(OpKind::kFma, {x, y, z})}; }
 Term operator-(Term x, Operand y) { return apply(OpKind::kSub, x, y); }
 Term operator*(Term x, Operand y) { return apply(OpKind::kMul, x, y); }
 Term operator/(Term x, Operand y) { return apply(OpKind::kDiv, x, y); }

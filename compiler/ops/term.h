@@ -52,6 +52,7 @@ Term size_as(graph::Builder& b, DType dtype, sym::Expr size);
 Term apply(graph::OpKind kind, Term x);
 Term apply(graph::OpKind kind, Term x, Operand y);
 Term operator+(Term x, Operand y);
+Term fma(Term x, Term y, Term z);  // x * y + z
 Term operator-(Term x, Operand y);
 Term operator*(Term x, Operand y);
 Term operator/(Term x, Operand y);

@@ -175,8 +175,9 @@ Term built(Builder& b, const Sum& sum) {
   if (number != 0) rest = rest ? *rest + number : ops::number(b, DType::kF32, number);
   std::optional<Term> total;
   for (const Leaf& leaf : sum.leaves) {
-    const Term product = cast(Term(b, leaf.integers), DType::kF32) * built(b, leaf.factor);
-    total = total ? *total + product : rest ? product + *rest : product;
+    const Term x = cast(Term(b, leaf.integers), DType::kF32), by = built(b, leaf.factor);
+    const auto& beside = total ? total : rest;
+    total = beside ? fma(x, by, *beside) : x * by;
   }
   return *total;
 }

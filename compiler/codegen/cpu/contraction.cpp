@@ -162,6 +162,9 @@ class Emitter {
         a = "a_first";
       }
     }
+    if (pieces) text_.open("if (piece + 1 == pieces)");
+    epilogue_.print_ahead(rows_);
+    if (pieces) text_.close();
     f_.print_shape();
     text_.line(cat(multiply_, "(tile_rows, ", segments, ", ", run, ", ", a, ", ", b, ", b_stride, tile, ",
                    pieces ? "piece > 0" : "0", ", ahead, lines);"));

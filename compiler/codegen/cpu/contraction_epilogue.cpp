@@ -47,9 +47,55 @@ bool ContractionEpilogue::rows_merge() const {
   return true;
 }
 
+void ContractionEpilogue::print_ahead(const ContractionRows& rows) {
+  std::vector<const loop::Access*> own;
+  for (const Stmt* stmt : column_) {
+    const auto* load = std::get_if<loop::Load>(&stmt->node);
+    if (!load || !load->access.mask.is_const(1) ||
+        f_.program[load->access.buffer].storage == loop::Storage::kLocal || f_.columns.empty())
+      continue;
+    const auto form =
+        kernels::linear_form(kernels::offset_of(f_.program, load->access, f_.facts), {f_.columns.back().var});
+    if (form && form->coefficients[0].is_const(1) && depends_on_any(form->rest, f_.rows))
+      own.push_back(&load->access);
+  }
+  if (own.empty()) return;
+  KernelText& text = f_.text;
+  text.open("for (int64_t i = 0; i < tile_rows; ++i)");
+  Body body = row_body(rows);
+  for (size_t d = 0; d + 1 < f_.columns.size(); ++d) body.set_index(f_.columns[d].var, "0");
+  body.set_index(f_.columns.back().var, "first_column");
+  for (const loop::Access* access : own) {
+    const std::string line = text.fresh("line");
+    const int bytes = f_.plan.kernel->columns() * byte_size(f_.program[access->buffer].dtype);
+    text.line(cat("const char* const ", line, " = (const char*)(", text.pointer(access->buffer), " + ",
+                  body.offset(*access), ");"));
+    for (int at = 0; at < bytes; at += 64) text.line(cat("__builtin_prefetch(", line, " + ", at, ", 0, 3);"));
+  }
+  text.close();
+}
+
 void ContractionEpilogue::print(const ContractionRows& rows) {
   KernelText& text = f_.text;
   text.open("for (int64_t i = 0; i < tile_rows; ++i)");
+  Body body = row_body(rows);
+  for (const Stmt* stmt : row_) body.print(*stmt);
+  const auto known = sym::as_const(extent_of(f_.columns));
+  text.line("int64_t j = 0;");
+  text.open(cat("for (; j + ", f_.lanes, " <= live_columns; j += ", f_.lanes, ")"));
+  print_columns(body, "");
+  text.close();
+  if (!known || *known % f_.lanes != 0) {
+    text.open("if (j < live_columns)");
+    text.line("const uint64_t live = ((uint64_t)1 << (live_columns - j)) - 1;");
+    print_columns(body, "live");
+    text.close();
+  }
+  text.close();
+}
+
+Body ContractionEpilogue::row_body(const ContractionRows& rows) {
+  KernelText& text = f_.text;
   Body body = f_.body();
   for (size_t d = 0; d < f_.rows.size(); ++d) {
     if (!merge_) {
@@ -64,19 +110,7 @@ void ContractionEpilogue::print(const ContractionRows& rows) {
     }
   }
   if (merge_) f_.set_local_row(body, "row - block_row");
-  for (const Stmt* stmt : row_) body.print(*stmt);
-  const auto known = sym::as_const(extent_of(f_.columns));
-  text.line("int64_t j = 0;");
-  text.open(cat("for (; j + ", f_.lanes, " <= live_columns; j += ", f_.lanes, ")"));
-  print_columns(body, "");
-  text.close();
-  if (!known || *known % f_.lanes != 0) {
-    text.open("if (j < live_columns)");
-    text.line("const uint64_t live = ((uint64_t)1 << (live_columns - j)) - 1;");
-    print_columns(body, "live");
-    text.close();
-  }
-  text.close();
+  return body;
 }
 
 void ContractionEpilogue::print_columns(Body body, const std::string& live) {

@@ -14,10 +14,13 @@ class ContractionEpilogue {
 
   // Whether it asks for the rows' indices: rows of several dims that do not run as one.
   bool wants_row_indices() const { return !merge_; }
+  // Asks for what print() reads of the tile's own: it arrives while the products are summed.
+  void print_ahead(const ContractionRows& rows);
   void print(const ContractionRows& rows);  // on `tile`, once per tile
 
  private:
   bool rows_merge() const;
+  Body row_body(const ContractionRows& rows);  // of row `i` of the tile
   void print_columns(Body body, const std::string& live);
 
   ContractionFrame& f_;
