@@ -107,7 +107,7 @@ TEST_CASE("gradients: functions of two numbers, broadcast") {
                    {numbers({2, 1, 3}), sample_in(DType::kF64, {4, 1}, 1.1, 2.3)}, of(kind), {0, 1});
   }
   check_gradient("pow", {sample_in(DType::kF64, {3, 2}, 0.5, 2), numbers({2}, 2)}, of(OpKind::kPow), {0, 1});
-  check_gradient("fma", {numbers({3, 1}), numbers({3, 4}, 2), numbers({4}, 3)}, of(OpKind::kFma));
+  check_gradient("fma", {numbers({3, 1}), numbers({3, 4}, 2), numbers({4}, 3)}, of(OpKind::kFma), {0, 1, 2});
   check_gradient("select", {sample(DType::kBool, {3, 1}), numbers({3, 4}), numbers({4}, 2)},
                  of(OpKind::kSelect), {0, 1, 2});
   check_gradient("cast", {numbers({4})}, [](Builder& b, const std::vector<ValueId>& in) {
