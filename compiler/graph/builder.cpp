@@ -59,12 +59,16 @@ bool is_pure(OpKind kind) {
 
 std::optional<int64_t> element_count(const Shape& shape) {
   int64_t count = 1;
+  bool empty = false, fits = true;
   for (sym::Expr dim : shape) {
     auto size = sym::as_const(dim);
-    if (!size || *size < 0 || (*size != 0 && count > (int64_t{1} << 40) / *size)) return std::nullopt;
-    count *= *size;
+    if (!size || *size < 0) return std::nullopt;
+    empty = empty || *size == 0;
+    fits = fits && (*size == 0 || count <= (int64_t{1} << 40) / *size);
+    if (fits) count *= *size;
   }
-  return count;
+  if (empty) return 0;
+  return fits ? std::optional(count) : std::nullopt;
 }
 
 // Of a symbol, to be tried one by one: the axes of a tensor, from the front and from the end.

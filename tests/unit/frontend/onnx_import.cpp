@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <filesystem>
 #include <set>
 
 #include "compiler/base/diagnostic.h"
@@ -254,6 +255,19 @@ TEST_CASE("the ten light models import without problems for any shape in range")
     for (const Diagnostic& d : imported.problems) CHECK_MESSAGE(false, render(d));
     for (size_t i = 0; i < m.graph.outputs.size(); ++i)
       CHECK(imported.graph.output_names.at(i) == m.graph.outputs[i].name);
+  }
+}
+
+TEST_CASE("what a fuzzer found is taken, or refused with a sentence") {
+  for (const auto& entry : std::filesystem::directory_iterator(STRIDEC_SOURCE_DIR "/tests/fuzz/seeds/onnx")) {
+    INFO(entry.path().filename().string());
+    try {
+      const Model model = read_model(entry.path().string());
+      check_model(model);
+      import_model(model);
+    } catch (const Error& e) {
+      CHECK(e.diagnostic.kind != ErrorKind::kInternal);
+    }
   }
 }
 
