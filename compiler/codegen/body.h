@@ -85,12 +85,12 @@ class Body {
   void print_loops(const std::vector<loop::Dim>& dims, size_t next, const std::function<void()>& inside);
   // Vectors along `var` from `from` to `to` (C expressions; `count` points where that is known), `unroll` at
   // a time, each with a chain of its own (`chain`: "" alone, else a C loop variable); then what is left,
-  // masked by the lanes `live` (bits of a u64) or, where the target has no masks, point by point outside any
-  // vector mode. `aligned`: `from` is a multiple of `width`.
+  // masked by the lanes `live` (bits of a u64) or, where the target has no masks or with `single`, point by point outside
+  // any vector mode. `aligned`: `from` is a multiple of `width`.
   void print_strips(sym::Expr var, const std::string& from, const std::string& to,
                     std::optional<int64_t> count, int width, int unroll,
                     const std::function<void(const std::string& chain, const std::string& live)>& inside,
-                    bool aligned = false);
+                    bool aligned = false, bool single = false);
 
   // ---- results ----
   bool has_value(loop::ValueId id) const;

@@ -118,7 +118,7 @@ void Body::print_loops(const std::vector<loop::Dim>& dims, size_t next, const st
 void Body::print_strips(sym::Expr var, const std::string& from, const std::string& to,
                         std::optional<int64_t> count, int width, int unroll,
                         const std::function<void(const std::string& chain, const std::string& live)>& inside,
-                        bool aligned) {
+                        bool aligned, bool single) {
   const std::string i = text_.fresh("i");
   const int step = width * unroll;
   text_.line(cat("int64_t ", i, " = ", from, ";"));
@@ -141,7 +141,7 @@ void Body::print_strips(sym::Expr var, const std::string& from, const std::strin
   }
   if (count && *count % step == 0) return;
   set_index(var, i);
-  if (!text_.target().avx512) {
+  if (!text_.target().avx512 || single) {
     text_.open(cat("for (; ", i, " < ", to, "; ++", i, ")"));
     inside("", "");
     return text_.close();

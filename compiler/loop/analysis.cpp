@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "compiler/base/diagnostic.h"
@@ -88,6 +89,26 @@ Effects effects_of(const Nest& nest) {
     }
   });
   return out;
+}
+
+bool walks(const Nest& nest) {
+  bool found = false;
+  for_each_stmt(nest.body, [&](const Stmt& stmt) {
+    const auto* scan = std::get_if<Scan>(&stmt.node);
+    if (!scan) return;
+    std::set<ValueId> carried(scan->carried.begin(), scan->carried.end());  // and what follows from them
+    std::set<sym::Expr, sym::ExprLess> places;
+    for_each_stmt(scan->body, [&](const Stmt& s) {
+      bool follows = false;
+      for_each_use(s, [&](ValueId v) { follows = follows || carried.count(v) > 0; });
+      if (const auto* bind = std::get_if<Bind>(&s.node); bind && follows) places.insert(bind->var);
+      if (const auto* load = std::get_if<Load>(&s.node))
+        for (const sym::Expr& at : load->access.index)
+          for (const sym::Expr& var : sym::free_vars(at)) found = found || places.count(var) > 0;
+      if (follows) for_each_result(s, [&](ValueId v) { carried.insert(v); });
+    });
+  });
+  return found;
 }
 
 std::vector<int> use_counts(const Nest& nest) {

@@ -37,6 +37,10 @@ struct Effects {
 };
 Effects effects_of(const Nest& nest);
 
+// Whether a scan of the nest goes from place to place in memory: where it loads depends on what the step before loaded, so
+// that every step waits for memory.
+bool walks(const Nest& nest);
+
 std::vector<int> use_counts(const Nest& nest);  // by ValueId
 
 // What a nest costs, as expressions of the symbols; extents of triangular loops count at their largest. What does not fit

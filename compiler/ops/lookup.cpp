@@ -68,20 +68,29 @@ void search_sorted_lower(Lowering& l, const Node& node) {
 
 // ---- tree_walk -------------------------------------------------------------------------------------------
 
-// Inputs: x [rows, features] and, per node of all trees, feature (i64), threshold (x's dtype), mode (u8), yes
-// and no (i64: the next node; a leaf names itself), missing (bool: NaN goes to yes); per tree its root (i64).
-// Modes: x <= t, x < t, x >= t, x > t, x == t, x != t, always yes. Attribute `mode`: the one that all inner
-// nodes have.
-enum TreeMode : int64_t { kLessEqual, kLess, kGreaterEqual, kGreater, kEqual, kNotEqual, kAlways };
+// Inputs: x [rows, features]; per node of all trees a word (u64); per tree its root (u32); per node a threshold (x's
+// dtype), unless x is f32 and words hold theirs as their low 32 bits. Above that a word has, from bit 0 or 32, the node
+// that follows on "no", the one on "yes" being the next one; from bit `feature_at` the feature that the node asks about;
+// bit 62: it asks whether x == t, not whether x <= t; bit 63: NaN goes to yes. A leaf's "no" is itself, and its threshold,
+// NaN, says no. Attributes: depth, the steps from a root to the deepest leaf; feature_at; equal: bit 62 of all thresholds
+// but NaN is set (1), of some (-1), of none (0); missing: bit 63 of some node is set.
+constexpr int kEqualBit = 62, kMissingBit = 63;
 
 Inferred tree_walk_shape(Builder& b, const Node& node) {
-  expect_inputs(node, 8, 8);
-  expect_same_dtype(b, node, 0, 2);
-  if (b.rank(node.inputs[0]) != 2)
-    does_not_fit(cat("tree_walk: rows are ", graph::to_string(b.type(node.inputs[0]))));
-  for (size_t i = 1; i < 8; ++i) STRIDEC_CHECK(b.rank(node.inputs[i]) == 1);
-  STRIDEC_CHECK(node.attributes.integer_or("mode", -1) <= kAlways);
-  return {{{DType::kI64, {b.shape(node.inputs[0])[0], b.shape(node.inputs[7])[0]}}}, {}};
+  expect_inputs(node, 3, 4);
+  const Type& x = b.type(node.inputs[0]);
+  if (x.shape.size() != 2 || !is_float(x.dtype))
+    does_not_fit(cat("tree_walk: rows are ", graph::to_string(x)));
+  for (size_t i = 1; i < node.inputs.size(); ++i)
+    if (b.rank(node.inputs[i]) != 1) does_not_fit("tree_walk: a table of nodes has one dim");
+  const bool apart = node.inputs.size() == 4;
+  if (apart) expect_same_dtype(b, node, 0, 3);
+  const int64_t child_at = apart ? 0 : 32, feature_at = node.attributes.integer("feature_at");
+  if (b.dtype(node.inputs[1]) != DType::kU64 || b.dtype(node.inputs[2]) != DType::kU32 ||
+      !(apart || x.dtype == DType::kF32) || feature_at <= child_at || feature_at > child_at + 32 ||
+      feature_at >= kEqualBit)
+    does_not_fit("tree_walk: words of nodes are not as they should be");
+  return {{{DType::kU32, {x.shape[0], b.shape(node.inputs[2])[0]}}}, {}};
 }
 
 void tree_walk_lower(Lowering& l, const Node& node) {
@@ -89,43 +98,46 @@ void tree_walk_lower(Lowering& l, const Node& node) {
   for (ValueId input : node.inputs) in.push_back(l.view(input));
   const loop::View to = l.define(node.outputs[0]);
   const sym::Expr nodes = in[1].shape[0], features = in[0].shape[1];
+  const bool apart = in.size() == 4;
+  const int64_t child_at = apart ? 0 : 32, feature_at = node.attributes.integer("feature_at");
+  const int64_t equal = node.attributes.integer_or("equal", 0);
+  const bool missing = node.attributes.integer_or("missing", 0) != 0;
   loop::NestBuilder n = l.nest("tree_walk");
   const auto at = n.dims(to.shape);
+  const auto integer = [&](DType dtype, int64_t value) { return n.constant(loop::int_scalar(dtype, value)); };
+  const auto from_bit = [&](loop::Value word, int64_t bit) {
+    return bit == 0 ? word : binary(loop::ScalarOp::kShr, word, integer(DType::kU64, bit));
+  };
+  const auto low_bits = [&](loop::Value value, int64_t bits, int64_t width) {
+    if (bits >= width) return value;
+    return binary(loop::ScalarOp::kBitAnd, value, integer(value.dtype(), (int64_t{1} << bits) - 1));
+  };
+  const auto bit = [&](loop::Value word, int64_t place) {
+    return n.cast(low_bits(from_bit(word, place), 1, 64 - place), DType::kBool);
+  };
+  loop::Bind inside;
+  inside.mode = loop::Bind::OutOfRange::kClamp;  // who makes the tables has checked them
   const auto leaf = n.scan(
-      node.attributes.expr("depth"), false, {n.load(in[7], {at[1]})},
+      node.attributes.expr("depth"), false, {n.load(in[2], {at[1]})},
       [&](sym::Expr, const std::vector<loop::Value>& carried) {
-        loop::Bind inside;
-        inside.mode = loop::Bind::OutOfRange::kClamp;  // the importer has checked the tables
-        const sym::Expr place = n.bind(carried[0], nodes, std::move(inside));
-        loop::Bind column;
-        column.sentence =
-            cat(Lowering::origin_prefix(node), "tree_walk: feature {0} where rows have {1} features");
-        const sym::Expr feature = n.bind(n.load(in[1], {place}), features, std::move(column));
-        const loop::Value x = n.load(in[0], {at[0], feature}), t = n.load(in[2], {place});
-        const auto compared = [&](int64_t m) {
-          switch (m) {
-            case kLessEqual: return loop::le(x, t);
-            case kLess: return loop::lt(x, t);
-            case kGreaterEqual: return loop::le(t, x);
-            case kGreater: return loop::lt(t, x);
-            case kEqual: return loop::eq(x, t);
-            case kNotEqual: return loop::ne(x, t);
-            default: return n.constant(loop::int_scalar(DType::kBool, 1));
-          }
-        };
-        const int64_t all = node.attributes.integer_or("mode", -1);
-        loop::Value goes = compared(all < 0 ? int64_t{kAlways} : all);
-        if (all < 0) {
-          const loop::Value mode = n.load(in[3], {place});
-          for (int64_t m = kNotEqual; m >= kLessEqual; --m)
-            goes =
-                loop::select(loop::eq(mode, n.constant(loop::int_scalar(DType::kU8, m))), compared(m), goes);
+        const sym::Expr place = n.bind(carried[0], nodes, inside);
+        const loop::Value word = n.load(in[1], {place});
+        const bool flags = equal != 0 || missing;
+        const loop::Value asked = flags ? low_bits(from_bit(word, feature_at), kEqualBit - feature_at, 64)
+                                        : from_bit(word, feature_at);
+        const loop::Value x = n.load(in[0], {at[0], n.bind(asked, features, inside)});
+        const loop::Value t =
+            apart ? n.load(in[3], {place}) : n.bitcast(n.cast(word, DType::kU32), DType::kF32);
+        loop::Value goes = equal == 1 ? loop::eq(x, t) : loop::le(x, t);
+        if (equal == -1) goes = loop::select(bit(word, kEqualBit), loop::eq(x, t), goes);
+        if (missing) {
+          loop::Value unknown = unary(loop::ScalarOp::kIsNan, x);
+          unknown = binary(loop::ScalarOp::kAnd, unknown, bit(word, kMissingBit));
+          goes = binary(loop::ScalarOp::kOr, goes, unknown);
         }
-        if (is_float(x.dtype()))
-          goes =
-              binary(loop::ScalarOp::kOr, goes,
-                     binary(loop::ScalarOp::kAnd, unary(loop::ScalarOp::kIsNan, x), n.load(in[6], {place})));
-        return std::vector<loop::Value>{loop::select(goes, n.load(in[4], {place}), n.load(in[5], {place}))};
+        const loop::Value child =
+            low_bits(n.cast(from_bit(word, child_at), DType::kU32), feature_at - child_at, 32);
+        return std::vector<loop::Value>{child + n.cast(goes, DType::kU32)};
       });
   n.store(to, at, leaf[0]);
   n.finish(&l.steps());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <tuple>
 
 #include "compiler/base/sort.h"
@@ -21,6 +22,9 @@ using sym::Expr;
 constexpr double kGather = 1.5;   // of one lane of an access without unit stride
 constexpr double kFarGather = 2;  // ... where every lane is in a cache line of its own
 constexpr double kSpread = 3;     // of an access whose lanes share the elements of a vector
+// How what a point computes differs along the lanes: not at all; by what is looked up step by step from one place, so that
+// lanes stay near each other; from the start.
+enum class Differs { kNever, kNear, kFar };
 constexpr int64_t kManyStrips = int64_t{1} << 40;
 constexpr double kScalarPenalty = 1.0;  // of one scalar access
 constexpr double kLoopOverhead = 3;
@@ -135,7 +139,56 @@ class Chooser {
 
   double trips(Expr extent) const { return std::max(1.0, typical(extent, facts_)); }
 
-  double access_cost(const loop::Access& access, Expr var, int width) const {
+  // How values of a block, and the variables that it binds, differ along the lanes.
+  struct Difference {
+    std::map<loop::ValueId, Differs> values;
+    std::map<Expr, Differs, sym::ExprLess> vars;
+
+    Differs of(loop::ValueId id) const {
+      const auto found = values.find(id);
+      return found == values.end() ? Differs::kNever : found->second;
+    }
+    Differs of(Expr e) const {
+      Differs most = Differs::kNever;
+      for (const Expr& var : sym::free_vars(e))
+        if (const auto found = vars.find(var); found != vars.end()) most = std::max(most, found->second);
+      return most;
+    }
+  };
+
+  void add_differences(const loop::Block& block, Expr var, Difference& known) const {
+    for (const loop::Stmt& stmt : block) {
+      const auto* scan = std::get_if<loop::Scan>(&stmt.node);
+      if (scan)
+        for (size_t i = 0; i < scan->carried.size(); ++i)
+          known.values[scan->carried[i]] = known.of(scan->init[i]);
+      if (const loop::Block* body = loop::body_of(stmt)) add_differences(*body, var, known);
+      for (size_t i = 0; scan && i < scan->carried.size(); ++i)
+        if (known.of(scan->yields[i]) != Differs::kNever && known.of(scan->carried[i]) == Differs::kNever)
+          known.values[scan->carried[i]] = Differs::kNear;
+      if (scan) add_differences(scan->body, var, known);
+      Differs most = Differs::kNever;
+      loop::for_each_use(stmt, [&](loop::ValueId id) { most = std::max(most, known.of(id)); });
+      loop::for_each_expr(stmt, [&](Expr e) {
+        most = std::max(most, sym::depends_on(e, var) ? Differs::kFar : known.of(e));
+      });
+      if (const auto* load = std::get_if<loop::Load>(&stmt.node);
+          load && program_[load->access.buffer].storage == loop::Storage::kLocal)
+        most = Differs::kFar;  // each point has its own
+      loop::for_each_result(stmt, [&](loop::ValueId id) { known.values[id] = most; });
+      if (const auto* bind = std::get_if<loop::Bind>(&stmt.node)) known.vars[bind->var] = most;
+    }
+  }
+
+  double access_cost(const loop::Access& access, Expr var, int width, const Difference& known) const {
+    Differs looked_up = Differs::kNever;
+    bool moves = false;
+    for (const Expr& at : access.index) {
+      looked_up = std::max(looked_up, known.of(at));
+      moves = moves || sym::depends_on(at, var);
+    }
+    if (looked_up != Differs::kNever)
+      return (looked_up == Differs::kFar || moves ? kFarGather : kGather) * width;
     if (const std::optional<Expr> stride = loop::stride_of(program_, access, var, facts_)) {
       if (stride->is_const(0) || stride->is_const(1)) return 1;
       constexpr double kLine = 64;
@@ -150,6 +203,11 @@ class Chooser {
 
   // Cycles of a block for one step of the loops around it, with lanes along `var` (none: all scalar).
   double cost(const loop::Block& block, const Expr* var, int width) const {
+    Difference known;
+    if (var) add_differences(block, *var, known);
+    return cost(block, var, width, known);
+  }
+  double cost(const loop::Block& block, const Expr* var, int width, const Difference& known) const {
     double sum = 0;
     for (const loop::Stmt& stmt : block) {
       if (const loop::Access* access = loop::access_of(stmt)) {
@@ -157,12 +215,12 @@ class Chooser {
           sum += kScalarPenalty;
           continue;
         }
-        sum += access_cost(*access, *var, width);
+        sum += access_cost(*access, *var, width, known);
         if (sym::depends_on(access->mask, *var)) sum += 2;
       } else if (const auto* let = std::get_if<loop::Let>(&stmt.node)) {
         sum += 0.5 * loop::info(let->op).cost;
       } else if (const loop::Block* body = loop::body_of(stmt)) {
-        double inner = cost(*body, var, width) + kLoopOverhead;
+        double inner = cost(*body, var, width, known) + kLoopOverhead;
         for (const loop::Dim& dim : loop::dims_of(stmt)) inner *= trips(dim.extent);
         sum += inner;
       } else {
@@ -283,6 +341,8 @@ class Chooser {
     if (along) {
       lane_dim_ = along->var;
       plan_.width[along->var] = wide(*along);
+      if (loop::walks(nest_))
+        plan_.single = along->var;  // a masked gather is as slow as its points one by one
       point_cycles_ = least / points;
       return;
     }
@@ -292,7 +352,7 @@ class Chooser {
     }
   }
 
-  // Several vectors side by side hide the latency of a reduction that runs across lanes.
+  // Several vectors side by side hide the latency of a reduction that runs across lanes, or of steps that wait for memory.
   int wide(const loop::Dim& dim) const {
     bool reduces = false;
     int lets = 0;
@@ -301,8 +361,8 @@ class Chooser {
       lets += std::holds_alternative<loop::Let>(stmt.node) || std::holds_alternative<loop::Load>(stmt.node);
     });
     int width = lanes_;
-    while (reduces && lets <= 8 && width < 64 && width < 4 * lanes_ && trips(dim.extent) >= 2 * width)
-      width *= 2;
+    const bool waits = (reduces && lets <= 8) || loop::walks(nest_);
+    while (waits && width < 64 && width < 4 * lanes_ && trips(dim.extent) >= 2 * width) width *= 2;
     return std::clamp(static_cast<int>(width * variation_.vectors), std::min(lanes_, 64), 64);
   }
 

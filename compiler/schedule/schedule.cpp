@@ -98,6 +98,8 @@ LoopPlan parse_plan(const loop::Schedule& schedule) {
       plan.order = dims(d);
     else if (d.name == "vectorize")
       plan.width[dim(d, 0)] = static_cast<int>(number(d, 1));
+    else if (d.name == "single")
+      plan.single = dim(d, 0);
     else if (d.name == "accumulators")
       plan.accumulators[dim(d, 0)] = static_cast<int>(number(d, 1));
     else if (d.name == "transpose")
@@ -128,6 +130,7 @@ std::vector<loop::Directive> directives(const LoopPlan& plan) {
   for (const LoopPlan::Split& p : plan.points) out.push_back({"points", {p.dim.name(), cat(p.factor)}});
   if (!plan.order.empty()) out.push_back({"order", names(plan.order)});
   for (const auto& [var, width] : plan.width) out.push_back({"vectorize", {var.name(), cat(width)}});
+  if (plan.single) out.push_back({"single", {plan.single->name()}});
   for (const auto& [var, count] : plan.accumulators)
     out.push_back({"accumulators", {var.name(), cat(count)}});
   if (plan.transpose)

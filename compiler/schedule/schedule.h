@@ -15,6 +15,7 @@
 //                      these) along another dim, where points share what they load
 //   order %k %l ...    the loops within a task, outermost first (as written)
 //   vectorize %k W     lanes along %k: a parallel dim (then the innermost loop of a task), or a dim of a for or reduce
+//   single %k          with lanes along %k: what is left behind whole vectors runs point by point, not as a masked vector
 //   accumulators %k N  vectors of partial results of a reduce with lanes along %k
 //   transpose %k N     with lanes along another dim: loads whose unit stride is %k go through N x W blocks in registers
 //
@@ -56,6 +57,7 @@ struct LoopPlan {
   std::vector<Split> points;
   Dims order;
   PerDim<int> width;
+  std::optional<sym::Expr> single;
   PerDim<int> accumulators;
   std::optional<std::pair<sym::Expr, int>> transpose;
 };

@@ -480,6 +480,17 @@ def trees():
                  base_values=[0.5] * targets, **forest(40, 3, 5, targets, "target"))  # fmt: skip
     for mode in ("BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"):
         case(f"trees_{mode}", "TreeEnsembleRegressor", [np.round(x)], domain=ML, version=3, n_targets=1, **forest(3, 3, 5, 1, "target", mode))
+    # Rows for whole vectors and some more, on thresholds as often as not.
+    many = np.round(normal(75, 5))
+    many[::9, 1], many[5, 2], many[6, 3] = np.nan, np.inf, -np.inf
+    for mode in ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "mixed"):
+        nodes = forest(9, 4, 5, 2, "target", mode)
+        nodes["nodes_values"] = np.round(nodes["nodes_values"]).tolist()
+        if mode == "mixed":
+            modes = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
+            nodes["nodes_modes"] = [m if m == "LEAF" else modes[rng.integers(6)] for m in nodes["nodes_modes"]]
+        for x_type in (np.float32, np.float64):
+            case(f"trees_rows_{mode}_{x_type.__name__}", "TreeEnsembleRegressor", [many.astype(x_type)], domain=ML, version=3, n_targets=2, **nodes)
     for transform in ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"):
         case(f"classes_{transform}", "TreeEnsembleClassifier", [x], 2, domain=ML, version=3, post_transform=transform,
              classlabels_int64s=[4, 7, 9], **forest(40, 3, 5, 3, "class"))  # fmt: skip

@@ -334,7 +334,7 @@ struct LoopEmitter {
       body.print_strips(
           lanes->var, lanes_from, to, points, width, 1,
           [&](const std::string&, const std::string&) { print_inner(); },
-          lanes_to.empty() || chunk % width == 0);
+          lanes_to.empty() || chunk % width == 0, plan.single == lanes->var);
     };
     // Many masks that all lanes share hold nearly everywhere: one test for all of them.
     if (const std::vector<Expr> shared = shared_conditions(); !shared.empty()) {

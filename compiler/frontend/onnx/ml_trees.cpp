@@ -1,9 +1,11 @@
 // Decision trees: TreeEnsemble, TreeEnsembleRegressor and TreeEnsembleClassifier of ai.onnx.ml.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <map>
 
+#include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/strings.h"
@@ -42,50 +44,152 @@ struct Forest {
   bool is_leaf(int64_t node) const { return yes[static_cast<size_t>(node)] == node; }
 };
 
-// Steps from the root to the deepest leaf. Every node has at most one parent, so that a walk ends.
-int64_t depth(const Context& c, const Forest& f) {
-  std::vector<char> seen(f.feature.size(), 0);
-  int64_t deepest = 0;
-  std::vector<std::pair<int64_t, int64_t>> open;
-  for (int64_t root : f.roots) open.emplace_back(root, 0);
-  while (!open.empty()) {
-    const auto [node, level] = open.back();
-    open.pop_back();
-    if (node < 0 || node >= f.size())
-      c.does_not_fit(cat("a tree names node ", node, ", which does not exist"));
-    if (f.is_leaf(node)) {
-      deepest = std::max(deepest, level);
-      continue;
-    }
-    const auto n = static_cast<size_t>(node);
-    if (seen[n]) c.does_not_fit(cat("node ", node, " of a tree is reached twice"));
-    seen[n] = 1;
-    open.emplace_back(f.yes[n], level + 1);
-    if (f.no[n] != f.yes[n]) open.emplace_back(f.no[n], level + 1);
-  }
-  return deepest;
+constexpr double kNever = std::numeric_limits<double>::quiet_NaN();  // a threshold that says no to everything
+
+// A node as tree_walk has it.
+struct Walked {
+  int64_t feature = 0, no = 0;  // the node on "yes" is the next one
+  double threshold = kNever;
+  bool equal = false, missing = false;
+};
+
+// The largest number of `dtype` (f32 or f64) below x.
+double below(double x, DType dtype) {
+  constexpr double kLowest = -std::numeric_limits<double>::infinity();
+  if (std::isnan(x) || x == kLowest) return kNever;
+  return dtype == DType::kF64 ? std::nextafter(x, kLowest)
+                              : std::nextafter(static_cast<float>(x), static_cast<float>(kLowest));
 }
 
-// Leaves get the first numbers, so that tables of weights hold nothing else.
-void leaves_first(Forest& f) {
-  std::vector<int64_t> place(f.feature.size());
-  int64_t next = 0;
-  for (const bool leaf : {true, false})
-    for (int64_t i = 0; i < f.size(); ++i)
-      if (f.is_leaf(i) == leaf) place[static_cast<size_t>(i)] = next++;
-  Forest out = f;
-  for (size_t i = 0; i < place.size(); ++i) {
-    const auto p = static_cast<size_t>(place[i]);
-    out.feature[p] = f.feature[i];
-    out.mode[p] = f.mode[i];
-    out.threshold[p] = f.threshold[i];
-    out.missing[p] = f.missing[i];
-    out.yes[p] = place[static_cast<size_t>(f.yes[i])];
-    out.no[p] = place[static_cast<size_t>(f.no[i])];
+// Node `i` of the forest asking x == t or x <= t, and whether its answers change places. Less is not more than the number
+// below; more and not less say no to NaN where `missing` does not say otherwise, as their opposites do.
+std::pair<Walked, bool> asked(const Forest& f, int64_t node, DType dtype) {
+  const auto i = static_cast<size_t>(node);
+  Walked out{.feature = f.feature[i], .threshold = f.threshold[i], .missing = f.missing[i] != 0};
+  if (f.yes[i] == f.no[i]) return {Walked{.feature = out.feature}, false};
+  const auto mode = static_cast<Mode>(f.mode[i]);
+  if (std::isnan(out.threshold) && mode != kNotEqual) return {out, false};
+  const bool turns = mode == kGreaterEqual || mode == kGreater || mode == kNotEqual;
+  if (mode == kLess || mode == kGreaterEqual) out.threshold = below(out.threshold, dtype);
+  out.equal = mode == kEqual || mode == kNotEqual;
+  if (turns) out.missing = mode != kNotEqual && !out.missing;
+  return {out, turns};
+}
+
+// The trees laid out for walks: children side by side. Pairs that hold a leaf have the first numbers, so that tables of
+// weights hold little else.
+struct Layout {
+  std::vector<Walked> nodes;
+  std::vector<int64_t> roots;
+  std::vector<int64_t> leaf;  // by number: the forest's leaf, -1 for other nodes; no longer than it has to be
+  int64_t depth = 0;          // steps from a root to the deepest leaf
+};
+
+// Every inner node has at most one parent, so that a walk ends. A leaf that has several is there several times.
+Layout laid_out(const Context& c, const Forest& f, DType dtype) {
+  struct Place {
+    int64_t node, pair, level;  // of the forest (-1: no matter which); the pair that it is in
+    bool yes;
+  };
+  std::vector<Place> places;
+  std::vector<char> seen(f.feature.size(), 0), with_leaf;  // the latter by pair
+  std::vector<int64_t> below_pair;                         // by place: the pair of its children, -1 of a leaf
+  const auto is_leaf = [&](int64_t node) { return node < 0 || f.is_leaf(node); };
+  const auto put = [&](int64_t node, int64_t pair, int64_t level, bool yes) {
+    if (node >= f.size()) c.does_not_fit(cat("a tree names node ", node, ", which does not exist"));
+    places.push_back({node, pair, level, yes});
+    with_leaf[static_cast<size_t>(pair)] |= is_leaf(node);
+  };
+  Layout out;
+  for (const int64_t root : f.roots) {
+    if (root < 0) c.does_not_fit(cat("a tree names node ", root, ", which does not exist"));
+    with_leaf.push_back(0);
+    put(root, std::ssize(with_leaf) - 1, 0, false);
+    for (size_t next = places.size() - 1; next < places.size(); ++next) {
+      const Place place = places[next];
+      out.depth = std::max(out.depth, place.level);
+      below_pair.push_back(is_leaf(place.node) ? -1 : std::ssize(with_leaf));
+      if (is_leaf(place.node)) continue;
+      const auto n = static_cast<size_t>(place.node);
+      if (std::exchange(seen[n], 1)) c.does_not_fit(cat("node ", n, " of a tree is reached twice"));
+      const bool turns = asked(f, place.node, dtype).second;
+      with_leaf.push_back(0);
+      for (const int64_t child : {f.yes[n], f.no[n]})
+        if (child < 0) c.does_not_fit(cat("a tree names node ", child, ", which does not exist"));
+      put(turns ? f.yes[n] : f.no[n], below_pair.back(), place.level + 1, false);
+      put(f.yes[n] == f.no[n] ? -1 : turns ? f.no[n] : f.yes[n], below_pair.back(), place.level + 1, true);
+    }
   }
-  for (int64_t& r : out.roots) r = place[static_cast<size_t>(r)];
-  for (Leaf& l : out.leaves) l.node = place[static_cast<size_t>(l.node)];
-  f = std::move(out);
+  std::vector<int64_t> first(with_leaf.size());  // number of each pair's first node
+  int64_t count = 0;
+  for (const bool leaf : {true, false}) {
+    for (const Place& place : places)
+      if (const auto pair = static_cast<size_t>(place.pair); (with_leaf[pair] != 0) == leaf) {
+        if (!place.yes) first[pair] = count;
+        ++count;
+      }
+    if (leaf) out.leaf.assign(static_cast<size_t>(count), -1);
+  }
+  out.nodes.resize(places.size());
+  for (size_t i = 0; i < places.size(); ++i) {
+    const Place& place = places[i];
+    const int64_t number = first[static_cast<size_t>(place.pair)] + place.yes;
+    Walked& node = out.nodes[static_cast<size_t>(number)];
+    if (place.level == 0) out.roots.push_back(number);
+    if (is_leaf(place.node)) {
+      node.no = number;
+      out.leaf[static_cast<size_t>(number)] = place.node;
+      continue;
+    }
+    node = asked(f, place.node, dtype).first;
+    node.no = first[static_cast<size_t>(below_pair[i])];
+  }
+  return out;
+}
+
+// What tree_walk calls `equal`: 1 where all nodes ask whether x == t, -1 where some do, 0 where none does.
+int64_t asks_equal(const std::vector<Walked>& nodes) {
+  bool some = false, all = true;
+  for (const Walked& node : nodes)
+    if (!std::isnan(node.threshold)) some |= node.equal, all &= node.equal;
+  return !some ? 0 : all ? 1 : -1;
+}
+
+// The leaf (its number in the layout) that each row ends at in each tree.
+Term walk(const Context& c, Term x, const Layout& trees) {
+  constexpr int kEqualBit = 62, kMissingBit = 63;
+  int64_t columns = 0;
+  for (const Walked& node : trees.nodes) {
+    if (node.feature < 0) c.does_not_fit(cat("a tree asks about feature ", node.feature));
+    columns = std::max(columns, node.feature + 1);
+  }
+  c.b.require(sym::le(columns, x.shape()[1]),
+              cat("a tree asks about feature ", columns - 1, " where rows have {0} features"),
+              {x.shape()[1]});
+  const int child_bits = std::bit_width(trees.nodes.size()),
+            feature_bits = std::bit_width(static_cast<uint64_t>(columns));
+  const bool apart = x.dtype() != DType::kF32 || child_bits + feature_bits > kEqualBit - 32;
+  if (child_bits > 32 || feature_bits > 30) c.unsupported("trees of more than 2^32 nodes or 2^30 features");
+  const int child_at = apart ? 0 : 32, feature_at = child_at + child_bits;
+  std::vector<int64_t> words;
+  std::vector<double> thresholds;
+  for (const Walked& node : trees.nodes) {
+    uint64_t word = static_cast<uint64_t>(node.no) << child_at |
+                    static_cast<uint64_t>(node.feature) << feature_at | uint64_t{node.equal} << kEqualBit |
+                    uint64_t{node.missing} << kMissingBit;
+    if (!apart) word |= std::bit_cast<uint32_t>(static_cast<float>(node.threshold));
+    words.push_back(static_cast<int64_t>(word));
+    thresholds.push_back(node.threshold);
+  }
+  std::vector<ValueId> inputs{x.id(), integer_table(c.b, words, DType::kU64).id(),
+                              integer_table(c.b, trees.roots, DType::kU32).id()};
+  if (apart) inputs.push_back(float_table(c.b, thresholds, x.dtype()).id());
+  return {c.b, c.b.add1(OpKind::kTreeWalk, inputs,
+                        {{"depth", trees.depth},
+                         {"feature_at", int64_t{feature_at}},
+                         {"equal", asks_equal(trees.nodes)},
+                         {"missing", int64_t{std::any_of(trees.nodes.begin(), trees.nodes.end(),
+                                                         [](const Walked& n) { return n.missing; })}}})};
 }
 
 // The sum (or mean, least, largest) of the leaves' weights for every row and target.
@@ -93,25 +197,18 @@ Term evaluate(const Context& c, Term x, Forest f, int64_t targets, const std::st
   if (x.rank() == 1) x = unsqueeze(x, {0});
   if (!is_float(x.dtype())) x = cast(x, DType::kF32);
   const DType dtype = x.dtype();
-  const int64_t steps = depth(c, f);
-  leaves_first(f);
-  std::optional<int64_t> mode;
-  bool mixed = false;
-  for (int64_t i = 0; i < f.size(); ++i) {
-    if (f.is_leaf(i)) continue;
-    const int64_t m = f.mode[static_cast<size_t>(i)];
-    mixed |= mode && *mode != m;
-    mode = m;
+  if (is_storage_float(dtype)) x = cast(x, DType::kF32);
+  for (double& threshold : f.threshold) {
+    uint8_t bytes[sizeof(double)];
+    write_float(dtype, threshold, bytes);
+    threshold = read_float(dtype, bytes);
   }
-  const Term leaf(c.b, c.b.add1(OpKind::kTreeWalk,
-                                {x.id(), integer_table(c.b, f.feature), float_table(c.b, f.threshold, dtype),
-                                 integer_table(c.b, f.mode, DType::kU8), integer_table(c.b, f.yes),
-                                 integer_table(c.b, f.no), integer_table(c.b, f.missing, DType::kBool),
-                                 integer_table(c.b, f.roots)},
-                                {{"depth", steps}, {"mode", mixed ? int64_t{-1} : mode.value_or(0)}}));
-  const auto count = std::count_if(f.feature.begin(), f.feature.end(),
-                                   [&, i = int64_t{0}](int64_t) mutable { return f.is_leaf(i++); });
-  const size_t cells = static_cast<size_t>(count) * static_cast<size_t>(targets);
+  const Layout trees = laid_out(c, f, x.dtype());
+  const Term leaf = walk(c, x, trees);
+  std::vector<std::vector<size_t>> numbers(f.feature.size());  // of each of the forest's leaves
+  for (size_t i = 0; i < trees.leaf.size(); ++i)
+    if (trees.leaf[i] >= 0) numbers[static_cast<size_t>(trees.leaf[i])].push_back(i);
+  const size_t cells = trees.leaf.size() * static_cast<size_t>(targets);
   const bool extreme = aggregate == "MIN" || aggregate == "MAX";
   const double worst = std::numeric_limits<double>::infinity() * (aggregate == "MAX" ? -1 : 1);
   std::vector<double> weights(cells, extreme ? worst : 0);
@@ -119,15 +216,16 @@ Term evaluate(const Context& c, Term x, Forest f, int64_t targets, const std::st
   for (const Leaf& l : f.leaves) {
     if (l.target < 0 || l.target >= targets)
       c.does_not_fit(cat("a leaf has target ", l.target, " of ", targets));
-    if (l.node >= count) continue;  // a weight on an inner node is never reached
-    const auto cell = static_cast<size_t>(l.node * targets + l.target);
-    weights[cell] = extreme && said[cell] ? (aggregate == "MAX" ? std::max(weights[cell], l.weight)
-                                                                : std::min(weights[cell], l.weight))
-                    : extreme             ? l.weight
-                                          : weights[cell] + l.weight;
-    said[cell] = 1;
+    for (const size_t number : numbers[static_cast<size_t>(l.node)]) {
+      const size_t cell = number * static_cast<size_t>(targets) + static_cast<size_t>(l.target);
+      weights[cell] = extreme && said[cell] ? (aggregate == "MAX" ? std::max(weights[cell], l.weight)
+                                                                  : std::min(weights[cell], l.weight))
+                      : extreme             ? l.weight
+                                            : weights[cell] + l.weight;
+      said[cell] = 1;
+    }
   }
-  const Shape shape{count, targets};
+  const Shape shape{std::ssize(trees.leaf), targets};
   const Term reached = gather(float_table(c.b, weights, dtype, shape), leaf, 0);  // [rows, trees, targets]
   if (aggregate == "SUM" || aggregate == "AVERAGE") {
     Term value = reduce_sum(reached, {1});

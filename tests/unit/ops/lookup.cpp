@@ -1,7 +1,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "compiler/ops/composite.h"
@@ -52,30 +54,47 @@ TEST_CASE("search_sorted counts what is below, NaN above all, in tables of any l
 }
 
 TEST_CASE("tree_walk ends at the leaf of every tree; NaN goes where the node says") {
-  // Two trees: 0 -> (1, 2), a leaf alone (3). Node 0 asks about feature 1.
-  for (int64_t mode = 0; mode < 6; ++mode)
-    for (bool missing : {false, true})
-      for (bool uniform : {false, true}) {
-        const HostTensor x = tensor(DType::kF32, {4, 2}, {9, 0.5, 9, 1, 9, 2, 9, std::nan("")});
-        const auto goes = [&](double v) {
-          const bool answers[] = {v <= 1, v<1, v >= 1, v> 1, v == 1, v != 1};
-          return answers[mode] || (std::isnan(v) && missing);
-        };
-        check({.name = "tree_walk",
-               .inputs = {x, tensor(DType::kI64, {4}, {1, 0, 0, 0}), tensor(DType::kF32, {4}, {1, 0, 0, 0}),
-                          tensor(DType::kU8, {4}, {static_cast<double>(mode), 0, 0, 0}),
-                          tensor(DType::kI64, {4}, {1, 1, 2, 3}), tensor(DType::kI64, {4}, {2, 1, 2, 3}),
-                          tensor(DType::kBool, {4}, {missing ? 1.0 : 0.0, 0, 0, 0}),
-                          tensor(DType::kI64, {2}, {0, 3})},
-               .build =
-                   [=](Builder& b, const Ids& in) {
-                     return Ids{b.add1(OpKind::kTreeWalk, in,
-                                       {{"depth", int64_t{2}}, {"mode", uniform ? mode : int64_t{-1}}})};
-                   },
-               .expected = {compute(DType::kI64, {4, 2}, [&](const At& o) {
-                 return o[1] == 1 ? 3.0 : goes(at(x, {o[0], 1})) ? 1.0 : 2.0;
-               })}});
-      }
+  // Three trees: 3 -> (0, 1), a leaf alone (2), 4 -> (0, 1). Nodes 3 and 4 ask about feature 1; thresholds lie in the words
+  // of f32 or beside them.
+  const auto bits = [](bool set, int place) { return uint64_t{set} << place; };
+  for (const int64_t equal : {0, 1, -1})
+    for (const bool missing : {false, true})
+      for (const DType dtype : {DType::kF32, DType::kF64})
+        for (const bool apart : {false, true}) {
+          if (!apart && dtype == DType::kF64) continue;
+          const HostTensor x = tensor(dtype, {5, 2}, {9, 0.5, 9, 1, 9, 2, 9, std::nan(""), 9, -INFINITY});
+          const double nan = std::nan("");
+          const std::vector<double> thresholds{nan, nan, nan, 1, 0.5};
+          const std::vector<uint64_t> no{0, 1, 2, 0, 0};
+          const int child_at = apart ? 0 : 32, feature_at = child_at + 3;
+          const auto is_equal = [=](int node) { return node == 3 ? equal != 0 : equal == 1; };
+          HostTensor words = tensor(DType::kU64, {5}, {0, 0, 0, 0, 0});
+          for (size_t i = 0; i < 5; ++i) {
+            uint64_t word = no[i] << child_at | bits(i > 2, feature_at) |
+                            bits(i > 2 && is_equal(static_cast<int>(i)), 62) | bits(missing && i == 4, 63);
+            if (!apart) word |= std::bit_cast<uint32_t>(static_cast<float>(thresholds[i]));
+            std::memcpy(words.bytes.data() + 8 * i, &word, 8);
+          }
+          std::vector<HostTensor> inputs{x, words, tensor(DType::kU32, {3}, {3, 2, 4})};
+          if (apart) inputs.push_back(tensor(dtype, {5}, thresholds));
+          check({.name = "tree_walk",
+                 .inputs = inputs,
+                 .build =
+                     [=](Builder& b, const Ids& in) {
+                       return Ids{b.add1(OpKind::kTreeWalk, in,
+                                         {{"depth", int64_t{2}},
+                                          {"feature_at", int64_t{feature_at}},
+                                          {"equal", equal},
+                                          {"missing", int64_t{missing}}})};
+                     },
+                 .expected = {compute(DType::kU32, {5, 3}, [&](const At& o) {
+                   if (o[1] == 1) return 2.0;
+                   const int node = o[1] == 0 ? 3 : 4;
+                   const double v = at(x, {o[0], 1}), t = thresholds[static_cast<size_t>(node)];
+                   const bool yes = is_equal(node) ? v == t : v <= t;
+                   return yes || (std::isnan(v) && missing && node == 4) ? 1.0 : 0.0;
+                 })}});
+        }
 }
 
 TEST_CASE("determinants and inverses of any size, with row exchanges, singular ones too") {

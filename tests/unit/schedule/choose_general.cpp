@@ -45,3 +45,39 @@ TEST_CASE("lanes do not share what passes between loops inside of their loop") {
   CHECK(schedule_of("%i1").find("vectorize %i1") != std::string::npos);
   CHECK(schedule_of("0").find("vectorize %i1") == std::string::npos);
 }
+
+TEST_CASE("what walks from one place runs side by side, several vectors of it, and the rest point by point") {
+  const auto schedule = [](const std::string& step) {
+    Program program = parse_program(cat(R"(program walks
+  input next u32 [300] ordinal 0
+  input start u32 [40] ordinal 1
+  input x f32 [200, 32] ordinal 2
+  output y u32 [200, 40] ordinal 0
+  inputs (next, start, x)
+  outputs (y)
+  steps
+    nest 0 walk (%i0<200, %i1<40)
+      %0 : u32 = load start[%i1]
+      %1 : u32 = scan (%s0<6) [%2 = %0]
+)",
+                                        step, R"(
+        %5 : bool = lt %4 %4
+        %6 : u32 = cast %5
+        %7 : u32 = add %3 %6
+        yield %7
+      store y[%i0, %i1] %1
+)"));
+    verify(program);
+    schedule::choose_general(program, cpu_target("x86-64-v4"));
+    return to_string(program.nests[0].schedule);
+  };
+  const std::string walk = schedule(R"(        bind %g0 < 300 = %2 clamp
+        %3 : u32 = load next[%g0]
+        bind %g1 < 32 = %3 clamp
+        %4 : f32 = load x[%i0, %g1])");
+  CHECK(walk.find("vectorize %i0 64") != std::string::npos);
+  CHECK(walk.find("single %i0") != std::string::npos);
+  const std::string no_walk = schedule(R"(        %3 : u32 = load next[%s0]
+        %4 : f32 = load x[%i0, %s0])");
+  CHECK(no_walk.find("single") == std::string::npos);
+}
