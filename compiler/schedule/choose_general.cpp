@@ -352,16 +352,22 @@ class Chooser {
     }
   }
 
-  // Several vectors side by side hide the latency of a reduction that runs across lanes, or of steps that wait for memory.
+  // Several vectors side by side hide the latency of a reduction or a scan that runs across lanes, where each step waits for
+  // the one before, or for memory. The scan's vectors lie in memory as they are: others are gathered, the more the longer.
   int wide(const loop::Dim& dim) const {
-    bool reduces = false;
+    bool reduces = false, scans = false, whole = true;
     int lets = 0;
     loop::for_each_stmt(nest_.body, [&](const loop::Stmt& stmt) {
       reduces = reduces || std::holds_alternative<loop::Reduce>(stmt.node);
+      scans = scans || std::holds_alternative<loop::Scan>(stmt.node);
+      if (const loop::Access* access = loop::access_of(stmt)) {
+        const auto stride = loop::stride_of(program_, *access, dim.var, facts_);
+        whole = whole && stride && (stride->is_const(0) || stride->is_const(1));
+      }
       lets += std::holds_alternative<loop::Let>(stmt.node) || std::holds_alternative<loop::Load>(stmt.node);
     });
     int width = lanes_;
-    const bool waits = (reduces && lets <= 8) || loop::walks(nest_);
+    const bool waits = ((reduces || (scans && whole)) && lets <= 8) || loop::walks(nest_);
     while (waits && width < 64 && width < 4 * lanes_ && trips(dim.extent) >= 2 * width) width *= 2;
     return std::clamp(static_cast<int>(width * variation_.vectors), std::min(lanes_, 64), 64);
   }

@@ -81,3 +81,29 @@ TEST_CASE("what walks from one place runs side by side, several vectors of it, a
         %4 : f32 = load x[%i0, %s0])");
   CHECK(no_walk.find("single") == std::string::npos);
 }
+
+TEST_CASE("a scan runs on several vectors side by side where they lie so in memory") {
+  const auto schedule = [](const std::string& at) {
+    Program program = parse_program(cat(R"(program sums
+  input x f32 [256, 256] ordinal 0
+  output y f32 [256, 256] ordinal 0
+  inputs (x)
+  outputs (y)
+  steps
+    nest 0 sums (%i0<256)
+      %0 : f32 = constant 0
+      %1 : f32 = scan (%s0<256) [%2 = %0]
+        %3 : f32 = load x[)",
+                                        at, R"(]
+        %4 : f32 = add %2 %3
+        store y[)",
+                                        at, R"(] %4
+        yield %4
+)"));
+    verify(program);
+    schedule::choose_general(program, cpu_target("x86-64-v4"));
+    return to_string(program.nests[0].schedule);
+  };
+  CHECK(schedule("%s0, %i0").find("vectorize %i0 64") != std::string::npos);
+  CHECK(schedule("%i0, %s0").find("vectorize %i0 64") == std::string::npos);
+}
