@@ -104,14 +104,36 @@ static inline $F@ sd_exp_reduce($F@ x, $I@* k) {
   return sd_fma(n, ($F@)-($LN2_LO), sd_fma(n, ($F@)-($LN2_HI), x));
 }
 )"},
-      {"exp", "", {"exp_reduce", "scale"}, R"(
+      // Of numbers between $EXP_MIN and $EXP_MAX, and NaN.
+      {"exp_within", "f32", {"exp_reduce", "scale"}, R"(
+#if defined(__AVX512F__) && ` == 16
+static inline f32@ sd_exp_within(f32@ x) {
+  f32@ n = sd_fma(x, (f32@)$LOG2E, (f32@)$MAGIC) - $MAGIC;
+  f32@ r = sd_fma(n, (f32@)-($LN2_LO), sd_fma(n, (f32@)-($LN2_HI), x));
+  f32@ q = $P(r, $EXP_Q);
+  return __builtin_ia32_scalefps512_mask(sd_fma(q * r, r, r) + 1, n, n, (u16)-1, 4);
+}
+#else
+static inline f32@ sd_exp_within(f32@ x) {
+  i32@ k;
+  f32@ r = sd_exp_reduce(x, &k);
+  f32@ q = $P(r, $EXP_Q);
+  return sd_scale(sd_fma(q * r, r, r) + 1, k);
+}
+#endif
+)"},
+      {"exp_within", "f64", {"exp_reduce", "scale"}, R"(
+static inline f64@ sd_exp_within(f64@ x) {
+  i64@ k;
+  f64@ r = sd_exp_reduce(x, &k);
+  f64@ q = $P(r, $EXP_Q);
+  return sd_scale(sd_fma(q * r, r, r) + 1, k);
+}
+)"},
+      {"exp", "", {"exp_within"}, R"(
 static inline $F@ sd_exp($F@ x) {
   $F@ c = $EXP_MAX < x ? ($F@)$EXP_MAX : x;
-  c = $EXP_MIN > c ? ($F@)$EXP_MIN : c;
-  $I@ k;
-  $F@ r = sd_exp_reduce(c, &k);
-  $F@ q = $P(r, $EXP_Q);
-  return sd_scale(sd_fma(q * r, r, r) + 1, k);
+  return sd_exp_within($EXP_MIN > c ? ($F@)$EXP_MIN : c);
 }
 )"},
       {"expm1", "", {"exp_reduce", "scale"}, R"(
@@ -176,18 +198,18 @@ static inline $F@ sd_log1p($F@ x) {
       {"sqrt", "", {}, R"(
 static inline $F@ sd_sqrt($F@ x) { return __builtin_elementwise_sqrt(x); }
 )"},
-      {"sigmoid", "", {"exp"}, R"(
+      {"sigmoid", "", {"exp_within"}, R"(
 static inline $F@ sd_sigmoid($F@ x) {
-  $F@ e = sd_exp(-__builtin_elementwise_abs(x));
+  $F@ a = -__builtin_elementwise_abs(x), e = sd_exp_within($EXP_MIN > a ? ($F@)$EXP_MIN : a);
   return (x < 0 ? e : x != x ? x : ($F@)1) / (1 + e);
 }
 )"},
-      // (tanh x - x) / x^3 in x^2, |x| < 0.625
-      {"tanh", "f32", {"exp", "signed"}, R"(
+      // (tanh x - x) / x^3 in x^2, |x| < 0.625; 1 from 10 on
+      {"tanh", "f32", {"exp_within", "signed"}, R"(
 static inline f32@ sd_tanh(f32@ x) {
   f32@ a = __builtin_elementwise_abs(x), z = x * x;
   f32@ q = $P(z, -0.333333343f, 0.133333042f, -0.0539592579f, 0.0217689183f, -0.00834394526f, 0.00229274482f);
-  f32@ big = 1 - 2 / (sd_exp(a + a) + 1);
+  f32@ c = a > 10.0f ? (f32@)10.0f : a, big = 1 - 2 / (sd_exp_within(c + c) + 1);
   return a < 0.625f ? sd_fma(x * z, q, x) : sd_signed(big, x);
 }
 )"},
@@ -198,13 +220,13 @@ static inline f64@ sd_tanh(f64@ x) {
 }
 )"},
       // erf(x) / x in x^2 below 1; log(erfc(x)) from 1 to 4
-      {"erf", "f32", {"exp", "signed"}, R"(
+      {"erf", "f32", {"exp_within", "signed"}, R"(
 static inline f32@ sd_erf(f32@ x) {
   f32@ a = __builtin_elementwise_abs(x), z = x * x;
   f32@ q = $P(z, 1.12837911f, -0.37612626f, 0.112835944f, -0.0268542115f, 0.00518908724f, -0.00080168643f, 7.87587487e-05f);
   f32@ c = a > 4.0f ? (f32@)4.0f : a;
   f32@ l = $P(c, 0.00032013806f, -1.13023341f, -0.631826043f, -0.110080086f, 0.0264211353f, -0.0047595962f, 0.00059680565f, -4.60580413e-05f, 1.6371514e-06f);
-  return a < 1 ? x * q : sd_signed(1 - sd_exp(l), x);
+  return a < 1 ? x * q : sd_signed(1 - sd_exp_within(l), x);
 }
 )"},
       // erf(x) / x - 1 in x^2 below 1; exp(x^2) erfc(x) (1 + 2 x) in (x - 3) / (x + 3) from 1 to 6
