@@ -43,16 +43,30 @@ struct Subject {
   }
 };
 
-Subject make_subject(const std::string& path, const Flags& flags) {
-  Subject subject{.library = std::make_unique<Library>(path, flags.threads, flags.variant)};
-  subject.sizes = complete_sizes(*subject.library, parse_sizes(flags.dims));
-  const auto& declared = subject.library->inputs();
-  const auto files = assign_files(flags.inputs, names_of(declared), "input");
-  for (size_t i = 0; i < declared.size(); ++i)
-    subject.inputs.push_back(files[i].empty() ? random_array(declared[i], subject.sizes, i)
-                                              : read_npy(files[i], declared[i].dtype));
-  subject.library->timed_run(subject.inputs);  // memory is obtained, weights are read
-  return subject;
+bool has_size(const Subject& subject, const std::string& name) {
+  const auto symbols = subject.library->symbols();
+  return std::any_of(symbols.begin(), symbols.end(), [&](const auto& symbol) { return symbol.name == name; });
+}
+
+std::vector<Subject> make_subjects(const Flags& flags) {
+  std::vector<Subject> subjects;
+  for (const std::string& path : {flags.artifact, flags.compare})
+    if (!path.empty())
+      subjects.push_back({.library = std::make_unique<Library>(path, flags.threads, flags.variant)});
+  for (Subject& subject : subjects) {
+    // One of the two may have been compiled for a size alone that the other takes.
+    Sizes sizes = parse_sizes(flags.dims);
+    std::erase_if(sizes, [&](const auto& size) {
+      return !has_size(subject, size.first) &&
+             std::any_of(subjects.begin(), subjects.end(),
+                         [&](const Subject& s) { return has_size(s, size.first); });
+    });
+    GivenInputs given = read_inputs(*subject.library, flags.inputs, std::move(sizes), true);
+    subject.sizes = std::move(given.sizes);
+    subject.inputs = std::move(given.arrays);
+    subject.library->timed_run(subject.inputs);  // memory is obtained, weights are read
+  }
+  return subjects;
 }
 
 // Flops and bytes of a kernel at these sizes, from the manifest's expressions.
@@ -125,9 +139,7 @@ std::string number(double value, const char* format) {
 }
 
 int bench(const Flags& flags, const Globals& globals) {
-  std::vector<Subject> subjects;
-  subjects.push_back(make_subject(flags.artifact, flags));
-  if (!flags.compare.empty()) subjects.push_back(make_subject(flags.compare, flags));
+  std::vector<Subject> subjects = make_subjects(flags);
   const auto start = std::chrono::steady_clock::now();
   auto elapsed = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -22,22 +22,9 @@ struct Flags {
 
 int run(const Flags& flags, const Globals& globals) {
   Library library(flags.artifact, flags.threads, flags.variant);
-  const Sizes sizes = complete_sizes(library, parse_sizes(flags.dims));
-  const auto input_files = assign_files(flags.inputs, names_of(library.inputs()), "input");
   const auto output_files = assign_files(flags.outputs, names_of(library.outputs()), "output");
-  std::vector<Array> inputs;
-  for (size_t i = 0; i < input_files.size(); ++i) {
-    const auto& declared = library.inputs()[i];
-    if (!input_files[i].empty())
-      inputs.push_back(read_npy(input_files[i], declared.dtype));
-    else if (flags.random)
-      inputs.push_back(random_array(declared, sizes, i));
-    else
-      fail(ErrorKind::kUsage, "missing-input",
-           cat("input '", declared.name, "' ", name(declared.dtype), declared.shape_text, " is not given"),
-           cat("give --input ", declared.name, "=file.npy, or --random with --dim for sizes"));
-  }
-  const auto results = library.run(inputs);
+  const auto results =
+      library.run(read_inputs(library, flags.inputs, parse_sizes(flags.dims), flags.random).arrays);
   nlohmann::ordered_json report = nlohmann::json::array();
   for (size_t i = 0; i < results.size(); ++i) {
     const std::string shape =

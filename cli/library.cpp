@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -252,22 +253,6 @@ Sizes parse_sizes(const std::string& text) {
   return sizes;
 }
 
-Sizes complete_sizes(const Library& library, Sizes given) {
-  const auto symbols = library.symbols();
-  for (const auto& [name, size] : given)
-    if (std::none_of(symbols.begin(), symbols.end(), [&](const auto& s) { return s.name == name; }))
-      fail(
-          ErrorKind::kUsage, "unknown-dim", cat("the artifact has no size '", name, "' that its inputs give"),
-          symbols.empty() ? "all its sizes are fixed"
-                          : cat("its sizes are ", join(symbols, ", ", [](const auto& s) { return s.name; })));
-  for (const auto& symbol : symbols) {
-    const int64_t least = std::max<int64_t>(symbol.minimum, 1),
-                  multiple = std::max<int64_t>(symbol.multiple, 1);
-    given.emplace(symbol.name, std::min(symbol.maximum, (least + multiple - 1) / multiple * multiple));
-  }
-  return given;
-}
-
 std::vector<std::string> names_of(const std::vector<ValueDeclaration>& values) {
   std::vector<std::string> names;
   for (const auto& value : values) names.push_back(value.name);
@@ -296,19 +281,66 @@ std::vector<std::string> assign_files(const std::vector<std::string>& given,
   return files;
 }
 
+namespace {
+
+// With the least that it serves for sizes that are not given.
+Sizes complete_sizes(const Library& library, Sizes given) {
+  const auto symbols = library.symbols();
+  for (const auto& [name, size] : given)
+    if (std::none_of(symbols.begin(), symbols.end(), [&](const auto& s) { return s.name == name; }))
+      fail(
+          ErrorKind::kUsage, "unknown-dim", cat("the artifact has no size '", name, "' that its inputs give"),
+          symbols.empty() ? "all its sizes are fixed"
+                          : cat("its sizes are ", join(symbols, ", ", [](const auto& s) { return s.name; })));
+  for (const auto& symbol : symbols) {
+    const int64_t least = std::max<int64_t>(symbol.minimum, 1),
+                  multiple = std::max<int64_t>(symbol.multiple, 1);
+    given.emplace(symbol.name, std::min(symbol.maximum, (least + multiple - 1) / multiple * multiple));
+  }
+  return given;
+}
+
+std::vector<sym::Expr> dims_of(const ValueDeclaration& declaration) {
+  std::vector<sym::Expr> dims;
+  const std::string text = declaration.shape_text.substr(1, declaration.shape_text.size() - 2);
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(", ", at), text.size());
+    dims.push_back(sym::parse(text.substr(at, end - at)));
+    at = end + 2;
+  }
+  return dims;
+}
+
+// Adds the sizes that an array gives. What does not fit the declaration is the runtime's to refuse.
+void add_sizes(const Library& library, const ValueDeclaration& declaration, const Array& array,
+               const std::string& file, Sizes& sizes) {
+  const auto known = library.symbols();
+  const std::vector<sym::Expr> dims = dims_of(declaration);
+  for (size_t d = 0; d < std::min(dims.size(), array.shape.size()); ++d) {
+    const std::vector<sym::Expr> symbols = sym::free_vars(dims[d]);
+    const auto linear = symbols.size() == 1 ? sym::linear_in(dims[d], symbols[0]) : std::nullopt;
+    if (!linear || !linear->coefficient.is_const() || !linear->rest.is_const() ||
+        std::none_of(known.begin(), known.end(), [&](const auto& s) { return s.name == symbols[0].name(); }))
+      continue;
+    const int64_t times = linear->coefficient.value(), over = array.shape[d] - linear->rest.value();
+    if (times == 0 || over % times != 0) continue;
+    const auto [size, fresh] = sizes.emplace(symbols[0].name(), over / times);
+    if (!fresh && size->second != over / times)
+      fail(ErrorKind::kUsage, "bad-size",
+           cat("'", file, "' gives ", size->first, " ", over / times, ", where it is ", size->second),
+           "leave it out of --dim, or give other files");
+  }
+}
+
 Array random_array(const ValueDeclaration& declaration, const Sizes& sizes, uint64_t seed) {
   Array array;
   array.dtype = declaration.dtype;
-  std::string text = declaration.shape_text.substr(1, declaration.shape_text.size() - 2);
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find(", ", at), text.size());
-    const auto size =
-        sym::evaluate(sym::parse(text.substr(at, end - at)), [&](sym::Expr v) -> std::optional<int64_t> {
-          const auto found = sizes.find(v.name());
-          return found == sizes.end() ? 1 : found->second;
-        });
+  for (sym::Expr dim : dims_of(declaration)) {
+    const auto size = sym::evaluate(dim, [&](sym::Expr v) -> std::optional<int64_t> {
+      const auto found = sizes.find(v.name());
+      return found == sizes.end() ? 1 : found->second;
+    });
     array.shape.push_back(size.value_or(1));
-    at = end + 2;
   }
   const size_t item = static_cast<size_t>(byte_size(array.dtype));
   array.bytes.resize(static_cast<size_t>(array.count()) * item);
@@ -322,6 +354,31 @@ Array random_array(const ValueDeclaration& declaration, const Sizes& sizes, uint
       write_integer(array.dtype, static_cast<int64_t>(random() % (is_bool(array.dtype) ? 2 : 3)), at);
   }
   return array;
+}
+
+}  // namespace
+
+GivenInputs read_inputs(const Library& library, const std::vector<std::string>& files_given, Sizes sizes,
+                        bool random) {
+  const auto& declared = library.inputs();
+  const auto files = assign_files(files_given, names_of(declared), "input");
+  std::vector<Array> arrays(declared.size());
+  for (size_t i = 0; i < declared.size(); ++i) {
+    if (files[i].empty()) continue;
+    arrays[i] = read_npy(files[i], declared[i].dtype);
+    add_sizes(library, declared[i], arrays[i], files[i], sizes);
+  }
+  sizes = complete_sizes(library, std::move(sizes));
+  for (size_t i = 0; i < declared.size(); ++i) {
+    if (!files[i].empty()) continue;
+    if (!random)
+      fail(ErrorKind::kUsage, "missing-input",
+           cat("input '", declared[i].name, "' ", name(declared[i].dtype), declared[i].shape_text,
+               " is not given"),
+           cat("give --input ", declared[i].name, "=file.npy, or --random with --dim for sizes"));
+    arrays[i] = random_array(declared[i], sizes, i);
+  }
+  return {std::move(arrays), std::move(sizes)};
 }
 
 }  // namespace stridec::cli

@@ -63,8 +63,6 @@ class Library {
 // What the names in a declared shape ("[batch, 3, 2*h]") are given as: `batch=2,h=40`.
 using Sizes = std::map<std::string, int64_t>;
 Sizes parse_sizes(const std::string& text);
-// With the least that it serves, but 1 or more, for sizes that are not given. Throws for names that it does not have.
-Sizes complete_sizes(const Library& library, Sizes given);
 
 // `name=file` flags as a file for each name, "" where there is none; a file alone is for the next name without one. `what`
 // ("input") is for messages.
@@ -72,8 +70,15 @@ std::vector<std::string> assign_files(const std::vector<std::string>& given,
                                       const std::vector<std::string>& names, const std::string& what);
 std::vector<std::string> names_of(const std::vector<ValueDeclaration>& values);
 
-// Random data of the declared type: floats normal, integers in [0, 2], bools both, the same for the same
-// seed.
-Array random_array(const ValueDeclaration& declaration, const Sizes& sizes, uint64_t seed);
+// An array for each input, and the sizes that they give.
+struct GivenInputs {
+  std::vector<Array> arrays;
+  Sizes sizes;
+};
+// From `name=file` flags and, where `random`, made up for the others: floats normal, integers in [0, 2], bools both, the
+// same each time. Sizes that neither a file nor `sizes` gives are the least that it serves, but 1 or more. Throws Error
+// (kUsage) for sizes that contradict each other or that the library does not have, and for inputs that are missing.
+GivenInputs read_inputs(const Library& library, const std::vector<std::string>& files, Sizes sizes,
+                        bool random);
 
 }  // namespace stridec::cli

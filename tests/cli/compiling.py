@@ -79,6 +79,19 @@ def test_specialize():
     expect(rows and all(row["flops"] > 0 for row in rows), f"kernels {rows}")
 
 
+def test_bench_takes_sizes_from_files():
+    """Of files that are given, also for the kernels' flops; a size that one of two libraries is fixed to is the other's."""
+    np.save("five.npy", np.ones((5, 4), np.float32))
+    given = json.loads(stridec("bench mlp.so --input x=five.npy --seconds 0.02 --format=json", 0).stdout)
+    named = json.loads(stridec("bench mlp.so --dim batch=5 --seconds 0.02 --format=json", 0).stdout)
+    expect(given["sizes"] == {"batch": 5} and given["flops"] == named["flops"] > 0, f"{given['sizes']}, {given['flops']} flops")
+    done = stridec("bench mlp.so --input x=five.npy --dim batch=4", 1)
+    expect("'five.npy' gives batch 5, where it is 4" in done.stderr, done.stderr)
+    stridec("compile mlp.onnx -o fixed.so --dim batch=5", 0)
+    compared = json.loads(stridec("bench mlp.so --compare fixed.so --dim batch=5 --seconds 0.02 --format=json", 0).stdout)
+    expect(compared["compare"]["median_seconds"] > 0, compared)
+
+
 def test_modes():
     for mode in ("reduce-overhead", "default"):
         stridec(f"compile mlp.onnx -o mode.so --mode {mode}", 0)
