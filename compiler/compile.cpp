@@ -101,6 +101,7 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
     if (!runner.run(schedule::gpu_passes(), variant.program, target.name, target, factors)) return stopped();
   }
   if (!targets.cpus.empty() && !schedule_all(schedule::cpu_loop_passes())) return stopped();
+  made.variants.reserve(targets.cpus.size() * programs.size());  // emitted kernels point into them
   for (const CpuTarget& target : targets.cpus) {
     for (const Variant& given : programs) {
       Variant& variant = made.variants.emplace_back(given);
@@ -109,6 +110,10 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
       if (last == Stage::kSchedule && made.variants.size() == 1)
         made.choices = schedule::explain(variant.program, target, chosen);
       if (!runner.run(schedule::cpu_passes(), variant.program, target.name, target, chosen)) return stopped();
+      codegen::cpu::emit(variant);
+      if (!runner.run(schedule::cpu_memory_passes(), variant.program, target.name,
+                      std::span<schedule::Scratch>(variant.scratch)))
+        return stopped();
     }
   }
   if (last == Stage::kSchedule) return made;

@@ -221,8 +221,7 @@ static std::string choice_text(const std::vector<HostVariant>& variants, size_t 
                  argument, ");\n");
     return out + cat("  return ", name, "_v", general, "(", argument, ");\n}\n");
   };
-  return function("int64_t", "workspace", "const int64_t* v", "v") +
-         function("int64_t", "scratch", "const int64_t* v", "v") +
+  return function("int64_t", "workspace", "const int64_t* v, int64_t threads", "v, threads") +
          function("int32_t", "run", "stridec_abi_run* run", "run");
 }
 
@@ -261,10 +260,10 @@ std::string host_text(const std::vector<HostVariant>& variants, const HostOption
                    ", ", variants[general].rows.size(), ", ",
                    variants[general].rows.empty() ? "0" : cat("kernels_v", general));
     }
-    rows +=
-        cat("  {", c_string(variants[general].name), ", ", feature, ", workspace_", suffix, ", scratch_",
-            suffix, ", run_", suffix, ", ", names.size(), ", ", variants[general].gpu ? options.graphs : 0,
-            ", ", c_string(join(names, "", [](const std::string& s) { return s + '\0'; })), device, "},\n");
+    rows += cat("  {", c_string(variants[general].name), ", ", feature, ", workspace_", suffix, ", ",
+                variants[general].gpu ? cat("scratch_", suffix) : "0", ", run_", suffix, ", ", names.size(),
+                ", ", variants[general].gpu ? options.graphs : 0, ", ",
+                c_string(join(names, "", [](const std::string& s) { return s + '\0'; })), device, "},\n");
   }
   std::string out =
       "// The host program of '" + std::string(program.name) + "'.\n#define STRIDEC_ABI_FREESTANDING\n";

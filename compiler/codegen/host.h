@@ -10,6 +10,7 @@
 #include "compiler/codegen/backend.h"
 #include "compiler/codegen/device_kernel.h"
 #include "compiler/loop/program.h"
+#include "compiler/schedule/memory_plan.h"
 
 namespace stridec::codegen {
 
@@ -17,6 +18,7 @@ namespace stridec::codegen {
 struct LaunchedKernel {
   std::string symbol;
   const Kernel* kernel = nullptr;
+  schedule::Scratch scratch;
 };
 
 // A nest or routine for a GPU: the number of each of its kernels in the variant's table, choice by choice.
@@ -38,9 +40,7 @@ struct HostVariant {
   std::string name;    // CpuTarget::name, GpuTarget::name
   sym::Expr when = 1;  // over symbols of the inputs: this program runs where it holds
   const loop::Program* program = nullptr;
-  std::map<loop::NestId, LaunchedKernel> kernels;
-  std::map<const loop::Call*, LaunchedKernel> routines;
-  std::map<const loop::Strips*, LaunchedKernel> strips;  // their launches have no kernel of the host's
+  std::map<schedule::LaunchKey, LaunchedKernel> launches;  // those of strips have no kernel of the host's
 
   const GpuTarget* gpu = nullptr;  // set: the fields above but the program are empty, and these hold
   std::map<loop::NestId, LaunchedNest> device_nests;

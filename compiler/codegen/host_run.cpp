@@ -37,7 +37,7 @@ using sym::Expr;
 
 // ---- names and messages
 
-HostNames::HostNames(const loop::Program& program) : program_(program) {
+HostNames::HostNames(const loop::Program& program) : program_(program), threads_(loop::threads_of(program)) {
   for (size_t i = 0; i < program.symbols.size(); ++i) index_[program.symbols[i].var] = i;
 }
 
@@ -47,14 +47,18 @@ size_t HostNames::index(Expr symbol) const {
   return found->second;
 }
 
+std::string HostNames::name(Expr symbol) const {
+  return symbol == threads_ ? "threads" : cat("v[", index(symbol), "]");
+}
+
 std::string HostNames::text(Expr e, const sym::Facts& facts) const {
   return sym::to_c(
-      e, [&](Expr var) { return cat("v[", index(var), "]"); }, facts);
+      e, [&](Expr var) { return name(var); }, facts);
 }
 
 std::string HostNames::checked_text(Expr e, const sym::Facts& facts) const {
   return sym::to_checked_c(
-      e, [&](Expr var) { return cat("v[", index(var), "]"); }, facts);
+      e, [&](Expr var) { return name(var); }, facts);
 }
 
 bool HostNames::from_data(Expr e) const { return !unknown(e).empty(); }
@@ -62,8 +66,8 @@ bool HostNames::from_data(Expr e) const { return !unknown(e).empty(); }
 std::string HostNames::unknown(Expr e) const {
   std::string out;
   for (const Expr& var : sym::free_vars(e))
-    if (const size_t i = index(var); program_.symbols[i].input < 0)
-      out += cat(out.empty() ? "(" : " || ", "v[", i, "] < 0");
+    if (var != threads_ && program_.symbols[index(var)].input < 0)
+      out += cat(out.empty() ? "(" : " || ", name(var), " < 0");
   return out.empty() ? out : out + ")";
 }
 
@@ -97,9 +101,15 @@ void HostRun::line(const std::string& text) {
 std::string HostRun::c(Expr e) {
   if (e.is_const() || names_.from_data(e)) return names_.text(e, facts_);
   if (e.is_var()) return names_.text(e, facts_);
-  const auto [found, fresh] = evaluated_.try_emplace(e, evaluated_.size());
-  if (fresh) evaluations_ += cat("  e[", found->second, "] = ", names_.text(e, facts_), ";\n");
-  return cat("e[", found->second, "]");
+  if (const auto found = evaluated_.find(e); found != evaluated_.end()) return cat("e[", found->second, "]");
+  // What chooses between the plans of memory is evaluated once for all offsets.
+  const std::string text = e.op() == sym::Op::kSelect
+                               ? cat(c(e.arg(0)), " ? ", c(e.arg(1)), " : ", c(e.arg(2)))
+                               : names_.text(e, facts_);
+  const size_t number = evaluated_.size();
+  evaluated_[e] = number;
+  evaluations_ += cat("  e[", number, "] = ", text, ";\n");
+  return cat("e[", number, "]");
 }
 
 std::string HostRun::pointer(loop::BufferId id) {
@@ -118,11 +128,6 @@ std::string HostRun::pointer(loop::BufferId id) {
   STRIDEC_CHECK(false, cat("buffer '", b.name, "' is local to a nest"));
 }
 
-// Scratch that cannot be reserved before the run.
-bool HostRun::allocated_in_run(Expr bytes) const {
-  return names_.from_data(bytes) && !schedule::reserved_before_run(program_, bytes);
-}
-
 void HostRun::launch(const LaunchedKernel& launched, const std::string& name) {
   const Kernel& kernel = *launched.kernel;
   const size_t step = first_step_ + step_names.size();
@@ -137,14 +142,15 @@ void HostRun::launch(const LaunchedKernel& launched, const std::string& name) {
   for (const std::string& sentence : kernel.messages)
     sizes.push_back(cat(messages_.number(HostMessages::kData, sentence)));
   if (!sizes.empty()) line(cat("const int64_t z[] = {", join(sizes, ", "), "};"));
-  std::string scratch = "run->scratch", stride = "run->scratch_stride";
-  if (allocated_in_run(kernel.scratch_bytes)) {
+  std::string scratch = "0", stride = "0";
+  if (const Expr bytes = launched.scratch.stride(); launched.scratch.offset.is_const(-1)) {
     // Launches take turns: one slot serves them all.
     if (scratch_slot_ < 0) scratch_slot_ = slot_count++;
-    const Expr bytes = sym::align_up(kernel.scratch_bytes, 64);
     line("char* scratch;");
-    allocate("scratch", scratch_slot_, bytes, "run->threads");
+    allocate("scratch", scratch_slot_, bytes, "threads");
     scratch = "scratch", stride = c(bytes);
+  } else if (!bytes.is_const(0)) {
+    scratch = cat("run->arena + ", c(launched.scratch.offset)), stride = c(bytes);
   }
   line(cat("const stridec_abi_args a = {", kernel.buffers.empty() ? "0" : "b", ", ",
            sizes.empty() ? "0" : "z", ", ", scratch, ", ", stride, ", run->failures};"));
@@ -380,7 +386,7 @@ void HostRun::step(const loop::Step& step) {
                    if (variant_.gpu)
                      launch_device(variant_.device_nests.at(s.nest), program_[s.nest].name);
                    else
-                     launch(variant_.kernels.at(s.nest), program_[s.nest].name);
+                     launch(variant_.launches.at(s.nest), program_[s.nest].name);
                  },
                  [&](const loop::BindSymbol& s) { bind(s); },
                  [&](const loop::If& s) {
@@ -410,12 +416,12 @@ void HostRun::step(const loop::Step& step) {
                    resized_ = both;
                  },
                  [&](const loop::While& s) { loop(s); },
-                 [&](const loop::Strips& s) { launch(variant_.strips.at(&s), s.name); },
+                 [&](const loop::Strips& s) { launch(variant_.launches.at(&s), s.name); },
                  [&](const loop::Call& s) {
                    if (variant_.gpu)
                      launch_device(variant_.device_routines.at(&s), s.routine);
                    else
-                     launch(variant_.routines.at(&s), s.routine);
+                     launch(variant_.launches.at(&s), s.routine);
                  },
                  [&](const loop::Copy&) { STRIDEC_CHECK(false, "copies are launches by now"); },
              },
@@ -424,7 +430,7 @@ void HostRun::step(const loop::Step& step) {
 
 // Long programs run in pieces, functions of their own: passes of LLVM take more than linear time over one that launches
 // thousands of kernels.
-std::string HostRun::pieces() {
+std::string HostRun::pieces(const std::string& threads) {
   constexpr size_t kSteps = 128;
   if (program_.steps.size() <= kSteps) {
     steps(program_.steps);
@@ -438,7 +444,7 @@ std::string HostRun::pieces() {
     functions += cat(
         "static __attribute__((noinline)) int32_t ", name,
         "(stridec_abi_run* run, int64_t* v, const int64_t* e, char** m) {\n  (void)v, (void)e, (void)m;\n",
-        out_, "  return 0;\n}\n");
+        threads, out_, "  return 0;\n}\n");
     calls += cat("  if (", name, "(run, v, e, m)) return 1;\n");
     out_.clear();
   }
@@ -447,41 +453,32 @@ std::string HostRun::pieces() {
 }
 
 std::string HostRun::text() {
-  const std::string functions = pieces();
+  const std::string threads = "  const int64_t threads = run->threads;\n  (void)threads;\n",
+                    functions = pieces(threads);
   for (size_t o = 0; o < program_.outputs.size(); ++o) {
     const loop::Buffer& b = program_[program_.outputs[o]];
     if (std::any_of(b.shape.begin(), b.shape.end(), [&](Expr e) { return names_.from_data(e); })) resize(o);
   }
   std::string externs;
-  std::set<std::string> seen;
+  std::set<std::string> symbols;
+  for (const auto& [key, kernel] : variant_.launches) symbols.insert(kernel.symbol);
+  for (const std::string& symbol : symbols)
+    externs += cat("extern \"C\" __attribute__((visibility(\"hidden\"))) void ", symbol,
+                   "(const stridec_abi_args*, int64_t, int64_t, int32_t);\n");
   Expr scratch = 0;
-  // What depends on data is reserved at its most, or allocated during the run; a GPU's is always that.
+  // What depends on data is allocated during the run.
   auto reserve = [&](Expr bytes) {
-    if (names_.from_data(bytes)) {
-      const auto most = schedule::reserved_before_run(program_, bytes);
-      if (variant_.gpu || !most) return;
-      bytes = *most;
-    }
-    scratch = sym::max(scratch, bytes);
+    if (!names_.from_data(bytes)) scratch = sym::max(scratch, bytes);
   };
-  auto declare = [&](const LaunchedKernel& k) {
-    reserve(k.kernel->scratch_bytes);
-    if (seen.insert(k.symbol).second)
-      externs += cat("extern \"C\" __attribute__((visibility(\"hidden\"))) void ", k.symbol,
-                     "(const stridec_abi_args*, int64_t, int64_t, int32_t);\n");
-  };
-  for (const auto& [id, kernel] : variant_.kernels) declare(kernel);
-  for (const auto& [call, kernel] : variant_.routines) declare(kernel);
-  for (const auto& [strips, kernel] : variant_.strips) declare(kernel);
   auto reserve_nest = [&](const LaunchedNest& launched) {
     for (const DeviceChoice& choice : launched.nest->choices)
       for (const DeviceKernel& kernel : choice.launches) reserve(kernel.workspace_bytes);
   };
   for (const auto& [id, nest] : variant_.device_nests) reserve_nest(nest);
   for (const auto& [call, nest] : variant_.device_routines) reserve_nest(nest);
-  auto size_function = [&](const char* name, Expr e) {
-    return cat("static int64_t ", name, "_", suffix_,
-               "(const int64_t* v) {\n  (void)v;\n  int32_t overflow = 0;\n  const int64_t bytes = ",
+  auto size_function = [&](const char* name, const char* parameters, Expr e) {
+    return cat("static int64_t ", name, "_", suffix_, "(", parameters,
+               ") {\n  (void)v;\n  int32_t overflow = 0;\n  const int64_t bytes = ",
                names_.checked_text(e, facts_), ";\n  return overflow ? -1 : bytes;\n}\n");
   };
   if (variant_.gpu && !variant_.rows.empty()) {
@@ -491,12 +488,12 @@ std::string HostRun::text() {
                      row.dynamic_shared ? 1 : 0, ", ", row.dependent ? 1 : 0, "},\n");
     externs += "};\n";
   }
-  return externs + size_function("workspace", program_.arena_bytes) + size_function("scratch", scratch) +
-         functions +
+  return externs + size_function("workspace", "const int64_t* v, int64_t threads", program_.arena_bytes) +
+         (variant_.gpu ? size_function("scratch", "const int64_t* v", scratch) : "") + functions +
          cat("static int32_t run_", suffix_,
              "(stridec_abi_run* run) {\n  int64_t* const v = run->symbols;\n  int64_t e[",
              evaluated_.size() + 1, "];\n  char* m[", slot_count + 1,
-             "] = {};\n  (void)v, (void)e, (void)m;\n", evaluations_, out_, "  return 0;\n}\n");
+             "] = {};\n  (void)v, (void)e, (void)m;\n", threads, evaluations_, out_, "  return 0;\n}\n");
 }
 
 }  // namespace stridec::codegen

@@ -11,7 +11,7 @@
 
 namespace stridec::codegen {
 
-// The program's symbols as elements of an array v.
+// The program's symbols as elements of an array v, and the threads of a run as a variable.
 class HostNames {
  public:
   explicit HostNames(const loop::Program& program);
@@ -23,7 +23,10 @@ class HostNames {
   size_t index(sym::Expr symbol) const;
 
  private:
+  std::string name(sym::Expr symbol) const;
+
   const loop::Program& program_;
+  sym::Expr threads_;
   std::map<sym::Expr, size_t, sym::ExprLess> index_;
 };
 
@@ -35,7 +38,7 @@ struct HostMessages {
   size_t number(Kind kind, const std::string& text);
 };
 
-// workspace_<suffix>, scratch_<suffix>, run_<suffix>.
+// workspace_<suffix>, run_<suffix>, and for a GPU scratch_<suffix>.
 class HostRun {
  public:
   HostRun(const HostVariant& variant, std::string suffix, HostMessages& messages, const HostOptions& options,
@@ -45,7 +48,7 @@ class HostRun {
   int slot_count = 0;  // pieces of memory that the run allocates
 
  private:
-  std::string pieces();  // the steps in out_, and functions that they call
+  std::string pieces(const std::string& threads);  // the steps in out_, and functions that they call
   std::string c(sym::Expr e);
   std::string pointer(loop::BufferId id);
   void line(const std::string& text);
@@ -61,7 +64,6 @@ class HostRun {
   void resize(size_t output);
   void allocate(const loop::Step& step);
   void allocate(const std::string& name, int slot, sym::Expr bytes, const std::string& copies = {});
-  bool allocated_in_run(sym::Expr bytes) const;
 
   const HostVariant& variant_;
   const loop::Program& program_;

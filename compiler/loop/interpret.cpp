@@ -227,6 +227,7 @@ class Runner {
   int64_t arena_bytes() const {
     std::optional<int64_t> v = sym::evaluate(program_.arena_bytes, [&](Expr s) -> std::optional<int64_t> {
       if (auto it = symbols_.find(s); it != symbols_.end()) return it->second;
+      if (s == threads_of(program_)) return 1;
       return program_.facts.bounds(s).hi;
     });
     STRIDEC_CHECK(v.has_value(), "the arena's size overflows");

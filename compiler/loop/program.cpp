@@ -129,6 +129,14 @@ Schedule parse_schedule(std::string_view text) {
 
 // ---- buffers and nests -----------------------------------------------------------------------------------
 
+sym::Expr threads_of(const Program& program) {
+  std::string name = "threads";
+  while (std::any_of(program.symbols.begin(), program.symbols.end(),
+                     [&](const Symbol& symbol) { return symbol.var.name() == name; }))
+    name += '_';
+  return sym::var(name);
+}
+
 std::vector<sym::Expr> row_major(const std::vector<sym::Expr>& shape) {
   std::vector<sym::Expr> strides(shape.size());
   sym::Expr step = 1;

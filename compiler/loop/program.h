@@ -324,13 +324,17 @@ struct Program {
   std::vector<NestId> prepack;  // run once at compile time: read weights, write prepacked weights
   std::vector<BufferId> inputs, outputs, states;
   int64_t weight_bytes = 0;   // of all weights that the run reads, after memory planning
-  sym::Expr arena_bytes = 0;  // of one run, after memory planning; an expression of the inputs' symbols
+  sym::Expr arena_bytes =
+      0;  // of one run, after memory planning; an expression of the inputs' symbols and threads_of
 
   Buffer& operator[](BufferId id) { return buffers[id.value]; }
   const Buffer& operator[](BufferId id) const { return buffers[id.value]; }
   Nest& operator[](NestId id) { return nests[id.value]; }
   const Nest& operator[](NestId id) const { return nests[id.value]; }
 };
+
+// How many threads a run has, as a symbol of what memory planning makes: a name that no other symbol has.
+sym::Expr threads_of(const Program& program);
 
 // Dense row-major strides for a shape.
 std::vector<sym::Expr> row_major(const std::vector<sym::Expr>& shape);

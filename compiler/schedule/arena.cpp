@@ -16,6 +16,15 @@ using sym::Expr;
 constexpr int kDeepest = 4;
 // Orders that are tried, where the arena is larger than what is alive at once.
 constexpr int kAttempts = 64;
+// Plans that a run has the choice of. Each has to save so much of the arena, at the mean of the sizes.
+constexpr size_t kPlans = 3;
+constexpr double kWorth = 0.01;
+
+// An item at one of the sizes.
+struct Sized {
+  Lifetime life;
+  int64_t typical_bytes;
+};
 
 struct Slot;
 
@@ -35,7 +44,7 @@ Lifetime hull(const Lifetime& a, const Lifetime& b) {
   return {std::min(a.first, b.first), std::max(a.last, b.last)};
 }
 
-Room room_of(const ArenaItem& item, int number) {
+Room room_of(const Sized& item, int number) {
   return {.window = item.life, .item = number, .slots = {}, .typical_bytes = item.typical_bytes};
 }
 
@@ -66,7 +75,7 @@ int room_met(const Slot& slot, const Lifetime& life) {
   return met;
 }
 
-Place best_place(const std::vector<Slot>& row, const ArenaItem& item, int depth) {
+Place best_place(const std::vector<Slot>& row, const Sized& item, int depth) {
   Place best{.growth = item.typical_bytes, .slot_size = 0};
   for (size_t s = 0; s < row.size(); ++s) {
     const Slot& slot = row[s];
@@ -86,7 +95,7 @@ Place best_place(const std::vector<Slot>& row, const ArenaItem& item, int depth)
 }
 
 // How much the row grows, bytes.
-int64_t put(std::vector<Slot>& row, const ArenaItem& item, int number, int depth) {
+int64_t put(std::vector<Slot>& row, const Sized& item, int number, int depth) {
   const Place place = best_place(row, item, depth);
   if (place.slot < 0) {
     row.push_back({{room_of(item, number)}, item.typical_bytes});
@@ -113,9 +122,9 @@ int64_t put(std::vector<Slot>& row, const ArenaItem& item, int number, int depth
 }
 
 // What is alive at once, at most: no plan is smaller.
-int64_t most_alive(std::span<const ArenaItem> items) {
+int64_t most_alive(std::span<const Sized> items) {
   std::vector<std::pair<int, int64_t>> changes;
-  for (const ArenaItem& item : items) {
+  for (const Sized& item : items) {
     changes.emplace_back(item.life.first, item.typical_bytes);
     changes.emplace_back(item.life.last + 1, -item.typical_bytes);
   }
@@ -123,6 +132,87 @@ int64_t most_alive(std::span<const ArenaItem> items) {
   int64_t alive = 0, most = 0;
   for (const auto& [step, bytes] : changes) most = std::max(most, alive += bytes);
   return most;
+}
+
+std::vector<Slot> row_for(std::span<const Sized> items, int64_t least) {
+  std::vector<int> order(items.size());
+  std::iota(order.begin(), order.end(), 0);
+  auto item = [&](int i) -> const Sized& { return items[static_cast<size_t>(i)]; };
+  sort_stable(order, [&](int a, int b) { return item(a).typical_bytes > item(b).typical_bytes; });
+  std::vector<Slot> best;
+  int64_t best_bytes = std::numeric_limits<int64_t>::max();
+  for (int attempt = 0; attempt < kAttempts && best_bytes > least; ++attempt) {
+    std::vector<Slot> row;
+    int64_t bytes = 0;
+    size_t culprit = 0;
+    for (size_t i = 0; i < order.size(); ++i) {
+      const int64_t growth = put(row, item(order[i]), order[i], 0);
+      if (growth > 0) culprit = i;
+      bytes += growth;
+    }
+    if (bytes < best_bytes) {
+      best_bytes = bytes;
+      best = std::move(row);
+    }
+    const auto at = order.begin() + static_cast<std::ptrdiff_t>(culprit);
+    std::rotate(order.begin(), at, at + 1);
+  }
+  return best;
+}
+
+int64_t bytes_of(const std::vector<Slot>& row, std::span<const Sized> items) {
+  int64_t bytes = 0;
+  for (const Slot& slot : row) {
+    int64_t size = 0;
+    for (const Room& room : slot.rooms)
+      size = std::max(size, room.item < 0 ? bytes_of(room.slots, items)
+                                          : items[static_cast<size_t>(room.item)].typical_bytes);
+    bytes += size;
+  }
+  return bytes;
+}
+
+// The rows to choose from at run time.
+std::vector<std::vector<Slot>> rows_for(std::span<const ArenaItem> items) {
+  const size_t sizes = items[0].typical_bytes.size();
+  std::vector<std::vector<Sized>> sized(sizes);
+  std::vector<int64_t> least(sizes);
+  for (size_t s = 0; s < sizes; ++s) {
+    for (const ArenaItem& item : items) sized[s].push_back({item.life, item.typical_bytes[s]});
+    least[s] = most_alive(sized[s]);
+  }
+  // How much larger than what is alive, at all sizes.
+  const auto excess = [&](const std::vector<Slot>& row) {
+    std::vector<double> over;
+    for (size_t s = 0; s < sizes; ++s)
+      over.push_back(static_cast<double>(bytes_of(row, sized[s])) /
+                     static_cast<double>(std::max<int64_t>(least[s], 1)));
+    return over;
+  };
+  std::vector<std::vector<Slot>> rows, chosen;
+  std::vector<std::vector<double>> over;
+  std::vector<double> reached(sizes, std::numeric_limits<double>::max());
+  for (size_t s = 0; s < sizes; ++s) {
+    rows.push_back(row_for(sized[s], least[s]));
+    over.push_back(excess(rows.back()));
+    const bool tight = std::all_of(over.back().begin(), over.back().end(), [](double x) { return x <= 1; });
+    if (tight) return {rows.back()};
+  }
+  while (chosen.size() < kPlans) {
+    const auto total = [&](size_t r) {
+      double sum = 0;
+      for (size_t s = 0; s < sizes; ++s) sum += std::min(reached[s], over[r][s]);
+      return sum;
+    };
+    size_t best = 0;
+    for (size_t r = 1; r < rows.size(); ++r)
+      if (total(r) < total(best)) best = r;
+    const double before = std::accumulate(reached.begin(), reached.end(), 0.0);
+    if (!chosen.empty() && before - total(best) < kWorth * static_cast<double>(sizes)) break;
+    for (size_t s = 0; s < sizes; ++s) reached[s] = std::min(reached[s], over[best][s]);
+    chosen.push_back(rows[best]);
+  }
+  return chosen;
 }
 
 class Offsets {
@@ -164,31 +254,21 @@ class Offsets {
 }  // namespace
 
 ArenaPlan plan_arena(std::span<const ArenaItem> items, const sym::Facts& facts) {
-  if (items.empty()) return Offsets(items, facts).of({});
-  std::vector<int> order(items.size());
-  std::iota(order.begin(), order.end(), 0);
-  auto item = [&](int i) -> const ArenaItem& { return items[static_cast<size_t>(i)]; };
-  sort_stable(order, [&](int a, int b) { return item(a).typical_bytes > item(b).typical_bytes; });
-  const int64_t least = most_alive(items);
-  std::vector<Slot> best;
-  int64_t best_bytes = std::numeric_limits<int64_t>::max();
-  for (int attempt = 0; attempt < kAttempts && best_bytes > least; ++attempt) {
-    std::vector<Slot> row;
-    int64_t bytes = 0;
-    size_t culprit = 0;
-    for (size_t i = 0; i < order.size(); ++i) {
-      const int64_t growth = put(row, item(order[i]), order[i], 0);
-      if (growth > 0) culprit = i;
-      bytes += growth;
+  if (items.empty()) return {};
+  ArenaPlan all;
+  const std::vector<std::vector<Slot>> rows = rows_for(items);
+  for (size_t r = rows.size(); r-- > 0;) {
+    ArenaPlan plan = Offsets(items, facts).of(rows[r]);
+    if (r + 1 == rows.size()) {
+      all = std::move(plan);
+      continue;
     }
-    if (bytes < best_bytes) {
-      best_bytes = bytes;
-      best = std::move(row);
-    }
-    const auto at = order.begin() + static_cast<std::ptrdiff_t>(culprit);
-    std::rotate(order.begin(), at, at + 1);
+    const Expr better = sym::simplify(sym::le(plan.bytes, all.bytes), facts);
+    for (size_t i = 0; i < items.size(); ++i)
+      all.offsets[i] = sym::select(better, plan.offsets[i], all.offsets[i]);
+    all.bytes = sym::min(plan.bytes, all.bytes);
   }
-  return Offsets(items, facts).of(best);
+  return all;
 }
 
 }  // namespace stridec::schedule

@@ -5,10 +5,13 @@
 // a slot is as large as its largest room, a room as the sum of its slots, and an offset is a sum of such sizes. A large
 // buffer that lives briefly leaves its slot to many small ones before and after it.
 //
-// Which room a buffer takes is decided at typical sizes: larger ones first, each where the arena grows least (the
+// Which room a buffer takes is decided at given sizes: larger ones first, each where the arena grows least (the
 // "greedy by size" of Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", arXiv 2001.03288,
 // with rooms in place of numbers for offsets). While that takes more than what is alive at once, it is tried again with the
 // buffer that made the arena grow last as the first.
+//
+// What is tight at some sizes may be far from it at others. Of the plans for each of the sizes given up to three are kept, those
+// that together come closest to what is alive at once, and a run takes the smallest of them for its own sizes.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +38,7 @@ struct Lifetime {
 struct ArenaItem {
   Lifetime life;
   sym::Expr bytes;  // a multiple of the alignment
-  int64_t typical_bytes = 0;
+  std::vector<int64_t> typical_bytes;  // at each of the sizes given, as many of them for every item
 };
 
 struct ArenaPlan {

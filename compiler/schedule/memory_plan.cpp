@@ -4,6 +4,8 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <set>
+#include <unordered_map>
 #include <vector>
 
 #include "compiler/base/check.h"
@@ -24,10 +26,13 @@ using loop::Storage;
 using sym::Expr;
 
 constexpr int64_t kAlignment = 64;
+// Of bytes of a buffer, where plans are judged: sums of them do not leave 64 bits.
+constexpr int64_t kTooMany = int64_t{1} << 45;
 
 struct Timeline {
   std::vector<Lifetime> lifetimes;       // by buffer
   std::vector<const loop::Nest*> nests;  // by step; null where the step is no launch
+  std::map<LaunchKey, Lifetime> launches;
 };
 
 class TimelineMaker {
@@ -65,6 +70,8 @@ class TimelineMaker {
       }
       const auto* launch = std::get_if<loop::Launch>(&step.node);
       const int at = tick(launch ? &program_[launch->nest] : nullptr);
+      if (launch) timeline_.launches[launch->nest].touch(at);
+      if (const auto* call = std::get_if<loop::Call>(&step.node)) timeline_.launches[call].touch(at);
       const Effects effects = effects_of(program_, step);
       for (BufferId id : effects.reads) timeline_.lifetimes[id.value].touch(at);
       for (BufferId id : effects.writes) timeline_.lifetimes[id.value].touch(at);
@@ -74,6 +81,7 @@ class TimelineMaker {
   // A strip reads what it needs while another writes.
   void all_at_once(const loop::Strips& strips) {
     const int at = tick();
+    timeline_.launches[&strips].touch(at);
     loop::for_each_step(strips.body, [&](const loop::Step& step) {
       const Effects effects = effects_of(program_, step);
       for (const auto* ids : {&effects.reads, &effects.writes})
@@ -204,6 +212,52 @@ int64_t typical(Expr e, const sym::Facts& facts) {
   return value.value_or(std::numeric_limits<int64_t>::max() / 2);
 }
 
+// Sizes that plans are judged by: each symbol at four from small to large, in all combinations where these are not too many.
+using SymbolSizes = std::unordered_map<Expr, int64_t, sym::ExprHash>;
+std::vector<SymbolSizes> sizes_to_plan_for(std::span<const Expr> bytes, Expr threads,
+                                           const sym::Facts& facts) {
+  constexpr size_t kMost = 128, kManyItems = 512;
+  std::vector<Expr> symbols;
+  for (Expr e : bytes)
+    for (Expr var : sym::free_vars(e))
+      if (std::find(symbols.begin(), symbols.end(), var) == symbols.end()) symbols.push_back(var);
+  std::vector<std::vector<int64_t>> choices;
+  size_t all = 1;
+  for (Expr var : symbols) {
+    const auto range = facts.bounds(var);
+    std::vector<int64_t>& own = choices.emplace_back();
+    for (int64_t size : {kLargeSize, kTypicalSize, kModestSize, kSmallSize}) {
+      if (var == threads) size = size >= kTypicalSize ? kManyThreads : kFewThreads;
+      if (range.has_hi()) size = std::min(size, range.hi);
+      if (range.has_lo()) size = std::max(size, range.lo);
+      own.push_back(size);
+    }
+    const std::set<int64_t> distinct(own.begin(), own.end());
+    all *= distinct.size();
+  }
+  std::vector<SymbolSizes> sizes;
+  if (all > kMost || bytes.size() > kManyItems) {
+    for (size_t c = 0; c < 4; ++c)
+      for (size_t i = 0; i < symbols.size(); ++i) {
+        if (i == 0) sizes.emplace_back();
+        sizes.back()[symbols[i]] = choices[i][c];
+      }
+  } else {
+    sizes.emplace_back();
+    for (size_t i = 0; i < symbols.size(); ++i) {
+      std::vector<SymbolSizes> longer;
+      for (const SymbolSizes& given : sizes)
+        for (const int64_t size : std::set<int64_t, std::greater<>>(choices[i].begin(), choices[i].end())) {
+          longer.push_back(given);
+          longer.back()[symbols[i]] = size;
+        }
+      sizes = std::move(longer);
+    }
+  }
+  if (sizes.empty()) sizes.emplace_back();
+  return sizes;
+}
+
 std::optional<Expr> reserved(Ranges& ranges, Expr bytes, const sym::Facts& facts) {
   const auto most = ranges.most(bytes);
   return most && (*most == bytes || typical(*most, facts) <= kMostReserved) ? most : std::nullopt;
@@ -272,7 +326,7 @@ uint64_t fingerprint(const loop::WeightData& data) {
 
 }  // namespace
 
-void plan_memory(Program& program, InPlace in_place) {
+void plan_memory(Program& program, InPlace in_place, std::span<Scratch> scratch) {
   const Timeline timeline = TimelineMaker(program).take();
   Ranges ranges(program);
 
@@ -297,7 +351,7 @@ void plan_memory(Program& program, InPlace in_place) {
       buffer.offset = -1;
       continue;
     }
-    items.push_back({life, *bytes, typical(*bytes, program.facts)});
+    items.push_back({life, *bytes, {}});
     ids.push_back(BufferId(i));
   }
 
@@ -319,6 +373,25 @@ void plan_memory(Program& program, InPlace in_place) {
     leader[i] = other;
   }
 
+  // What threads need of a launch, behind the buffers' items.
+  const Expr threads = loop::threads_of(program);
+  if (!scratch.empty()) program.facts.set_range(threads, 1, std::nullopt);
+  std::vector<Scratch*> planned;
+  for (Scratch& each : scratch) {
+    each.offset = -1;
+    const auto most = reserved(ranges, each.bytes, program.facts);
+    if (!most) continue;
+    each.bytes = sym::simplify(*most, program.facts);
+    if (each.bytes.is_const(0)) {
+      each.offset = 0;
+      continue;
+    }
+    const Expr one = sym::simplify(each.stride(), program.facts);
+    leader.push_back(static_cast<int>(items.size()));
+    items.push_back({timeline.launches.at(each.launch), sym::simplify(one * threads, program.facts), {}});
+    planned.push_back(&each);
+  }
+
   std::vector<ArenaItem> placed;
   std::vector<int> place_of(items.size());
   for (size_t i = 0; i < items.size(); ++i) {
@@ -326,9 +399,22 @@ void plan_memory(Program& program, InPlace in_place) {
     place_of[i] = static_cast<int>(placed.size());
     placed.push_back(items[i]);
   }
+  std::vector<Expr> bytes;
+  for (const ArenaItem& item : placed) bytes.push_back(item.bytes);
+  for (const SymbolSizes& sizes : sizes_to_plan_for(bytes, threads, program.facts))
+    for (ArenaItem& item : placed)
+      item.typical_bytes.push_back(
+          std::min(kTooMany, sym::evaluate(item.bytes, [&](Expr var) -> std::optional<int64_t> {
+                               return sizes.at(var);
+                             }).value_or(kTooMany)));
   const ArenaPlan plan = plan_arena(placed, program.facts);
-  for (size_t i = 0; i < items.size(); ++i)
-    program[ids[i]].offset = plan.offsets[place_of[leader_of(static_cast<int>(i))]];
+  for (size_t i = 0; i < items.size(); ++i) {
+    const Expr offset = plan.offsets[place_of[leader_of(static_cast<int>(i))]];
+    if (i < ids.size())
+      program[ids[i]].offset = offset;
+    else
+      planned[i - ids.size()]->offset = offset;
+  }
   program.arena_bytes = plan.bytes;
 }
 
@@ -374,11 +460,6 @@ void plan_weights(std::span<Program* const> variants) {
       if ((*program)[id].weight.size > 0) place(id);
   }
   for (Program* program : variants) program->weight_bytes = total;
-}
-
-std::optional<Expr> reserved_before_run(const Program& program, Expr bytes) {
-  Ranges ranges(program);
-  return reserved(ranges, bytes, program.facts);
 }
 
 }  // namespace stridec::schedule

@@ -1,8 +1,8 @@
 // Memory planning: where each scratch buffer of a run lives.
 #pragma once
 
-#include <optional>
 #include <span>
+#include <variant>
 
 #include "compiler/loop/program.h"
 
@@ -11,16 +11,27 @@ namespace stridec::schedule {
 // Gives every kArena buffer a byte offset (a multiple of 64) in one arena and sets Program::arena_bytes.
 // Buffers that are never alive together share memory.
 //
-// Sizes are symbolic: the plan is right for every shape, and tight for shapes near the one that it was chosen by
-// (each symbol at kTypicalSize, or the end of its range that is nearest; arena.h says how). A nest may write over an operand that
+// Sizes are symbolic: the plan is right for every shape, and tight for shapes near those that it was chosen by
+// (each symbol at four sizes from small to large, as its range allows; arena.h says how). A nest may write over an operand that
 // dies with it, element by element. Sizes that depend on symbols bound during the run are planned at their upper
 // bound; where there is none, or reserving it would take more than kMostReserved, the buffer gets offset -1:
 // memory of its own, allocated during the run once its size is known.
 //
+// What a launch needs besides, private memory of each thread, is planned as a buffer that is alive for this launch: a piece
+// of `stride()` bytes for each of loop::threads_of. A backend knows how much that is.
+//
 // kSums: also nests with reductions write over what they read behind them, such as the residual that follows a matrix
 // product. That is for code that computes each element once; where tiles overlap at the edges it would be read again.
 enum class InPlace { kPointwise, kSums };
-void plan_memory(loop::Program& program, InPlace in_place = InPlace::kPointwise);
+using LaunchKey = std::variant<loop::NestId, const loop::Strips*, const loop::Call*>;
+struct Scratch {
+  LaunchKey launch;
+  sym::Expr bytes;        // of one thread
+  sym::Expr offset = -1;  // in the arena, of the first thread's; -1: allocated during the run
+  sym::Expr stride() const { return sym::align_up(bytes, 64); }
+};
+void plan_memory(loop::Program& program, InPlace in_place = InPlace::kPointwise,
+                 std::span<Scratch> scratch = {});
 
 // Gives every weight that a run reads a byte offset (a multiple of 64) in the artifact's weights, in the
 // order of first use, and sets Program::weight_bytes. The programs are variants of one model and share one
@@ -28,11 +39,10 @@ void plan_memory(loop::Program& program, InPlace in_place = InPlace::kPointwise)
 // -1.
 void plan_weights(std::span<loop::Program* const> variants);
 
-// The bytes to reserve before the run for what takes `bytes`: symbols that the run itself binds are at their upper bounds.
-// Nothing where they have none that is known before the run, or where that would be more than kMostReserved.
-std::optional<sym::Expr> reserved_before_run(const loop::Program& program, sym::Expr bytes);
-
 inline constexpr int64_t kTypicalSize = 128;
+// What plans are judged by besides.
+inline constexpr int64_t kLargeSize = 1024, kModestSize = 8, kSmallSize = 1;
+inline constexpr int64_t kManyThreads = 8, kFewThreads = 2;
 inline constexpr int64_t kMostReserved = int64_t{64} << 20;
 
 }  // namespace stridec::schedule

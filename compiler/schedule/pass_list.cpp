@@ -9,7 +9,6 @@
 #include "compiler/schedule/invariants.h"
 #include "compiler/schedule/lay_rows.h"
 #include "compiler/schedule/layout.h"
-#include "compiler/schedule/memory_plan.h"
 #include "compiler/schedule/narrow_storage.h"
 #include "compiler/schedule/padding.h"
 #include "compiler/schedule/phases.h"
@@ -57,8 +56,11 @@ constexpr Pass<Program, Decisions*> kCpuLoopPasses[] = {
 
 constexpr Pass<Program, const CpuTarget&, const Chosen&> kCpuPasses[] = {
     {"schedules", "templates, tiles, lanes and tasks for each nest, packed weights", choose},
-    {"memory", "where each scratch buffer lives",
-     [](Program& program, const CpuTarget&, const Chosen&) { plan_memory(program, InPlace::kSums); }},
+};
+
+constexpr Pass<Program, std::span<Scratch>> kCpuMemoryPasses[] = {
+    {"memory", "where each scratch buffer lives, and what each kernel's threads need",
+     [](Program& program, std::span<Scratch> scratch) { plan_memory(program, InPlace::kSums, scratch); }},
 };
 
 constexpr Pass<Program, const GpuTarget&, DType> kGpuPasses[] = {
@@ -99,6 +101,12 @@ const PassList<Program, Decisions*>& cpu_loop_passes() {
 const PassList<Program, const CpuTarget&, const Chosen&>& cpu_passes() {
   static const PassList<Program, const CpuTarget&, const Chosen&> kList = {
       .stage = "scheduling", .origin = {}, .rows = kCpuPasses, .verify = verify, .print = print};
+  return kList;
+}
+
+const PassList<Program, std::span<Scratch>>& cpu_memory_passes() {
+  static const PassList<Program, std::span<Scratch>> kList = {
+      .stage = "scheduling", .origin = {}, .rows = kCpuMemoryPasses, .verify = verify, .print = print};
   return kList;
 }
 

@@ -2,6 +2,7 @@
 // target.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "compiler/base/gpu_target.h"
@@ -10,12 +11,15 @@
 #include "compiler/loop/program.h"
 #include "compiler/schedule/choose.h"
 #include "compiler/schedule/fusion.h"
+#include "compiler/schedule/memory_plan.h"
 
 namespace stridec::schedule {
 
 const PassList<loop::Program, std::vector<Decision>*>& loop_passes();
 const PassList<loop::Program, std::vector<Decision>*>& cpu_loop_passes();
 const PassList<loop::Program, const CpuTarget&, const Chosen&>& cpu_passes();
+// The last one, once it is known what kernels need for themselves.
+const PassList<loop::Program, std::span<Scratch>>& cpu_memory_passes();
 // The last argument: what products take (--precision), f32 where they take what the model says.
 const PassList<loop::Program, const GpuTarget&, DType>& gpu_passes();
 

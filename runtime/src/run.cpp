@@ -123,13 +123,11 @@ stridec_status bind_inputs(stridec_context& c, const stridec_tensor* inputs, siz
 
 stridec_status reserve_blocks(stridec_context& c, Text& message) {
   const stridec_abi_variant& v = *c.model->variant;
-  int64_t arena = v.workspace_bytes ? v.workspace_bytes(c.symbols) : 0;
+  int64_t arena = v.workspace_bytes ? v.workspace_bytes(c.symbols, c.threads) : 0;
   int64_t scratch = v.scratch_bytes ? v.scratch_bytes(c.symbols) : 0;
   if (arena < 0 || !grow(*c.memory, c.arena, arena)) return out_of_memory(message, "the workspace", arena);
-  int64_t all;
-  if (scratch < 0 || scratch > INT64_MAX / 4 || __builtin_mul_overflow(align_up(scratch), c.threads, &all) ||
-      !grow(*c.memory, c.scratch, all))
-    return out_of_memory(message, "the threads' scratch", scratch);
+  if (scratch < 0 || !grow(*c.memory, c.scratch, scratch))
+    return out_of_memory(message, "a kernel's workspace", scratch);
   return STRIDEC_OK;
 }
 
@@ -221,8 +219,6 @@ stridec_status execute(stridec_context& c, Text& message) {
                          .states = c.states,
                          .weights = c.cuda ? cuda_weights(*c.model->cuda) : c.model->blob.weights.data,
                          .arena = c.arena.data,
-                         .scratch = c.scratch.data,
-                         .scratch_stride = c.scratch.bytes / c.threads & -kAlignment,
                          .failures = reinterpret_cast<stridec_abi_failure*>(c.failures.data),
                          .threads = c.threads,
                          .direct = !c.profiling,

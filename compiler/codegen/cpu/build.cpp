@@ -133,12 +133,6 @@ void compile_all(std::vector<BuiltKernel>& kernels, const Kernels& table, const 
   if (stored) cache.trim();
 }
 
-void collect_calls(const loop::Program& program, std::vector<const loop::Call*>& out) {
-  loop::for_each_step(program.steps, [&](const loop::Step& step) {
-    if (const auto* call = std::get_if<loop::Call>(&step.node)) out.push_back(call);
-  });
-}
-
 [[noreturn]] void out_of_memory(const loop::Nest& nest, size_t bytes) {
   Error error({.kind = ErrorKind::kOverBudget,
                .code = "out-of-memory",
@@ -173,48 +167,56 @@ std::string translation_unit(const Kernel& kernel, const std::string& symbol) {
   return out;
 }
 
+void emit(Variant& variant) {
+  loop::Program& program = variant.program;
+  lower_copies(program);
+  declare_symbols(program);
+  const std::set<loop::NestId> parts = loop::launched_in_strips(program);
+  auto add = [&](schedule::LaunchKey key, const auto& kernel_of) {
+    if (variant.kernels.contains(key)) return;
+    const Kernel& kernel = variant.kernels[key] = kernel_of();
+    variant.scratch.push_back({key, kernel.scratch_bytes});
+  };
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    if (const auto* launch = std::get_if<loop::Launch>(&step.node); launch && !parts.contains(launch->nest))
+      add(launch->nest, [&] { return emit_kernel(program, program[launch->nest], variant.target); });
+    if (const auto* strips = std::get_if<loop::Strips>(&step.node))
+      add(strips, [&] { return emit_strips(program, *strips, variant.target); });
+    if (const auto* call = std::get_if<loop::Call>(&step.node))
+      add(call, [&] { return emit_routine(program, *call, variant.target); });
+  });
+}
+
 Built build(std::vector<Variant>& variants, const BuildOptions& options) {
   Built built;
   Kernels table(built.kernels);
   std::vector<HostVariant> host = options.devices;
-  std::vector<std::vector<Kernel>> routines(variants.size()), strips(variants.size());
   host.reserve(host.size() + variants.size());
   built.launches.resize(variants.size());
   for (size_t v = 0; v < variants.size(); ++v) {
-    loop::Program& program = variants[v].program;
+    const loop::Program& program = variants[v].program;
     const CpuTarget& target = variants[v].target;
-    lower_copies(program);
-    declare_symbols(program);
     HostVariant& row = host.emplace_back();
     row.name = target.name;
     row.when = variants[v].when;
     row.program = &program;
     built.launches[v].resize(program.nests.size());
-    const std::set<loop::NestId> parts = loop::launched_in_strips(program);
-    loop::for_each_step(program.steps, [&](const loop::Step& step) {
-      const auto* launch = std::get_if<loop::Launch>(&step.node);
-      if (!launch || parts.contains(launch->nest)) return;
-      Built::Launch& entry = built.launches[v][static_cast<size_t>(launch->nest.value)];
-      if (entry.kernel >= 0) return;
-      const loop::Nest& nest = program[launch->nest];
-      entry.launch = emit_kernel(program, nest, target);
-      entry.kernel = table.add(entry.launch, target, nest.name);
-      row.kernels[launch->nest] = {built.kernels[static_cast<size_t>(entry.kernel)].symbol, &entry.launch};
-    });
-    const std::vector<const loop::Strips*> cut = loop::strips_of(program);
-    strips[v].reserve(cut.size());
-    for (const loop::Strips* each : cut) {
-      strips[v].push_back(emit_strips(program, *each, target));
-      const int kernel = table.add(strips[v].back(), target, each->name);
-      row.strips[each] = {built.kernels[static_cast<size_t>(kernel)].symbol, &strips[v].back()};
-    }
-    std::vector<const loop::Call*> calls;
-    collect_calls(program, calls);
-    routines[v].reserve(calls.size());
-    for (const loop::Call* call : calls) {
-      routines[v].push_back(emit_routine(program, *call, target));
-      const int kernel = table.add(routines[v].back(), target, call->routine);
-      row.routines[call] = {built.kernels[static_cast<size_t>(kernel)].symbol, &routines[v].back()};
+    for (const schedule::Scratch& scratch : variants[v].scratch) {
+      const Kernel& kernel = variants[v].kernels.at(scratch.launch);
+      auto add = [&](const std::string& name) {
+        const int number = table.add(kernel, target, name);
+        const std::string& symbol = built.kernels[static_cast<size_t>(number)].symbol;
+        row.launches[scratch.launch] = {symbol, &kernel, scratch};
+        return number;
+      };
+      std::visit(loop::Overloaded{
+                     [&](loop::NestId id) {
+                       built.launches[v][static_cast<size_t>(id.value)] = {add(program[id].name), kernel};
+                     },
+                     [&](const loop::Strips* strips) { add(strips->name); },
+                     [&](const loop::Call* call) { add(call->routine); },
+                 },
+                 scratch.launch);
     }
   }
   built.host_text = host_text(host, options.host);

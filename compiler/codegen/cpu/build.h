@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "compiler/codegen/backend.h"
 #include "compiler/codegen/host.h"
 #include "compiler/loop/program.h"
+#include "compiler/schedule/memory_plan.h"
 
 namespace stridec::codegen::cpu {
 
@@ -18,6 +20,9 @@ struct Variant {
   CpuTarget target;
   loop::Program program;
   sym::Expr when = 1;  // over symbols of the inputs: the sizes that the program is for
+  // By emit(): keys point into the program's steps.
+  std::map<schedule::LaunchKey, Kernel> kernels;
+  std::vector<schedule::Scratch> scratch;  // one for each kernel, in the order of the steps
 };
 
 struct BuildOptions {
@@ -63,7 +68,11 @@ std::string kernel_symbol(const std::string& text, const CpuTarget& target);
 // as they are.
 std::string translation_unit(const Kernel& kernel, const std::string& symbol);
 
-// Throws kToolchain Errors. Best variant first. Copy steps of the programs are replaced by nests on the way.
+// The texts of the variant's kernels and what they need for themselves; memory is planned afterwards. Copy steps of the
+// program are replaced by nests on the way.
+void emit(Variant& variant);
+
+// Of variants that are emitted and planned. Throws kToolchain Errors. Best variant first.
 Built build(std::vector<Variant>& variants, const BuildOptions& options = {});
 
 // Kernels alone, with what they call. A text that does not compile has an error instead of an object.

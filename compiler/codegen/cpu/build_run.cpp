@@ -43,12 +43,6 @@ class Memory {
   int64_t bytes_;
 };
 
-bool any_unplanned(const loop::Program& program) {
-  return program.arena_bytes.is_const(0) &&
-         std::any_of(program.buffers.begin(), program.buffers.end(),
-                     [](const loop::Buffer& b) { return b.storage == loop::Storage::kArena; });
-}
-
 }  // namespace
 
 struct CompiledProgram::Impl {
@@ -63,11 +57,12 @@ struct CompiledProgram::Impl {
   const loop::Program& program() const { return variants[0].program; }
 
   Impl(loop::Program given, RunCompiledOptions o) : options(std::move(o)) {
-    if (any_unplanned(given)) schedule::plan_memory(given, schedule::InPlace::kSums);
     run_prepack(given, options.target, options.build);
     loop::Program* const all[] = {&given};
     schedule::plan_weights(all);
-    variants.push_back({options.target, std::move(given)});
+    variants.push_back({.target = options.target, .program = std::move(given)});
+    emit(variants[0]);
+    schedule::plan_memory(variants[0].program, schedule::InPlace::kSums, variants[0].scratch);
     built = build(variants, options.build);
     for (const BuiltKernel& kernel : built.kernels)
       if (!kernel.object.empty()) jit.add_object(kernel.object);
@@ -175,9 +170,7 @@ struct CompiledProgram::Impl {
       if (states && s < states->size()) std::ranges::copy((*states)[s].bytes, state_memory[s]->get());
       state_pointers.insert(state_pointers.end() - 1, state_memory[s]->get());
     }
-    const int64_t scratch_stride = (variant.scratch_bytes(symbols.data()) + 63) / 64 * 64;
-    Memory arena(variant.workspace_bytes(symbols.data()), options.poison),
-        scratch(scratch_stride * options.parts, options.poison);
+    Memory arena(variant.workspace_bytes(symbols.data(), options.parts), options.poison);
     std::vector<stridec_abi_failure> failures(static_cast<size_t>(options.parts));
     stridec_abi_run run{};
     run.symbols = symbols.data();
@@ -186,8 +179,6 @@ struct CompiledProgram::Impl {
     run.states = state_pointers.data();
     run.weights = weights->get();
     run.arena = arena.get();
-    run.scratch = scratch.get();
-    run.scratch_stride = scratch_stride;
     run.failures = failures.data();
     run.threads = options.parts;
     run.launch = launch;
@@ -198,7 +189,6 @@ struct CompiledProgram::Impl {
     const int32_t status = variant.run(&run);
     seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     arena.check("the arena");
-    scratch.check("the scratch");
     for (const auto& slot : state.slots)
       if (slot) slot->check("a buffer allocated during the run");
     for (const stridec_abi_failure& f : failures)

@@ -21,7 +21,7 @@ typedef __UINT64_TYPE__ uint64_t;
 extern "C" {
 #endif
 
-#define STRIDEC_ABI_VERSION 2u
+#define STRIDEC_ABI_VERSION 3u
 #define STRIDEC_ABI_INLINE static inline __attribute__((unused))
 
 /* ---- Failures ---- */
@@ -139,17 +139,15 @@ struct stridec_abi_run {
   void** outputs;
   void* const* states;
   const char* weights;           /* start of the weights section of the artifact */
-  char* arena;                   /* workspace_bytes(symbols) bytes, 64-byte aligned */
-  char* scratch;                 /* threads * scratch_stride bytes */
-  int64_t scratch_stride;        /* at least scratch_bytes(symbols) */
+  char* arena;                   /* workspace_bytes(symbols, threads) bytes, 64-byte aligned */
   stridec_abi_failure* failures; /* threads slots, all zero when the run begins */
   int32_t threads;               /* most parts that a launch is cut into */
   int32_t direct;                /* 1: run() may call kernels of one part itself; 0: launch wants to see all */
 
   /* Runs the kernel over [0, tasks) in at most min(threads, ceil(tasks / grain)) parts and returns when all
    * is done; one part runs on the caller. grain is the least number of tasks that is worth a thread (>= 1).
-   * step numbers the launch for the profile (stridec_abi_variant.step_names). args->scratch, scratch_stride
-   * and failures are copied from here by the caller. Not 0: a failure was recorded; run() returns at once. */
+   * step numbers the launch for the profile (stridec_abi_variant.step_names). args->failures
+   * is copied from here by the caller. Not 0: a failure was recorded; run() returns at once. */
   int32_t (*launch)(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_abi_args* args,
                     int64_t tasks, int64_t grain, int32_t step);
 
@@ -203,13 +201,14 @@ typedef struct stridec_abi_state {
 
 enum { STRIDEC_ABI_CPU = 0, STRIDEC_ABI_CUDA = 1 }; /* stridec_abi_variant.device */
 
-/* The program for one instruction set, or for one kind of GPU (scratch_bytes is then the workspace of a launch). */
+/* The program for one instruction set, or for one kind of GPU. */
 typedef struct stridec_abi_variant {
   const char* name;  /* "x86-64-v3", "znver4", "sm_90a" */
   uint64_t features; /* STRIDEC_CPU_* bits, all of which the machine must have */
   /* A symbol not yet known is -1: answer by its maximum. Negative or over INT64_MAX/2: out of memory. */
-  int64_t (*workspace_bytes)(const int64_t* symbols);
-  int64_t (*scratch_bytes)(const int64_t* symbols); /* per part, the most over all launches; may be null: 0 */
+  int64_t (*workspace_bytes)(const int64_t* symbols, int64_t threads); /* may be null: 0 */
+  int64_t (*scratch_bytes)(
+      const int64_t* symbols); /* of a GPU: the most that a launch needs; may be null: 0 */
   int32_t (*run)(stridec_abi_run* run);             /* 0, or not 0 when a failure was recorded */
   int32_t step_count;
   int32_t graphs; /* of a GPU: recorded runs that a context keeps, one for each shape; 0: launches one by one */

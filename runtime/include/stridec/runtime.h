@@ -187,7 +187,8 @@ typedef struct stridec_step_profile {
 
 typedef struct stridec_memory_info {
   size_t struct_size;
-  uint64_t arena_bytes, scratch_bytes, staging_bytes, state_bytes; /* held now */
+  /* Held now. scratch_bytes: for one launch at a time, on a GPU; on a CPU the arena has what threads need. */
+  uint64_t arena_bytes, scratch_bytes, staging_bytes, state_bytes;
   uint64_t allocations; /* how often memory was obtained since the context was made */
 } stridec_memory_info;
 

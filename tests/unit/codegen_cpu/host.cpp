@@ -179,6 +179,23 @@ TEST_CASE("scratch of kernels whose size nothing useful bounds is allocated duri
     check_program(p.program, {tensor(DType::kI64, {}, {n}), random_tensor(kF32, {64}, 1)});
 }
 
+TEST_CASE("a size called threads is not that of a run, whose threads have scratch in the arena") {
+  ProgramBuilder p;
+  const Expr count = sym::var("threads");
+  p.program.symbols.push_back({.var = count, .input = 0, .dim = 0});
+  p.program.facts.set_range(count, 1, 64);
+  const View x = p.input("x", kF32, {count, 64}), rows = p.arena("rows", kF32, {count, 64}),
+             v = p.output("v", kF32, {count, 64}), at = p.output("at", DType::kI64, {count, 64});
+  NestBuilder put = p.nest("put");
+  const auto i = put.dims(rows.shape);
+  put.store(rows, i, put.load(x, {i[0], 63 - i[1]}));
+  put.finish();
+  p.program.steps.push_back({Call{"sort", {rows.buffer}, {v.buffer, at.buffer}, {count, 64, 1, 0}, {}}});
+  for (int64_t n : {1, 5, 40}) check_program(p.program, {random_tensor(kF32, {n, 64}, 1)});
+  codegen::cpu::CompiledProgram compiled(p.program);
+  CHECK(compiled.built().host_text.find("* threads") != std::string::npos);
+}
+
 TEST_CASE("buffers whose size leaves 64 bits are refused") {
   ProgramBuilder p;
   const int64_t most = int64_t{1} << 40;

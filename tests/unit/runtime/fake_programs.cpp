@@ -16,7 +16,7 @@ int32_t fail(stridec_abi_failure* failure, int32_t message, int64_t v0 = 0, int6
 }
 
 stridec_abi_args arguments(stridec_abi_run* run, void* const* buffers, const int64_t* sizes) {
-  return {buffers, sizes, run->scratch, run->scratch_stride, run->failures};
+  return {buffers, sizes, nullptr, 0, run->failures};
 }
 
 // ---- scale
@@ -48,8 +48,11 @@ void scale_output_dims(const int64_t* symbols, int64_t* dims) {
   dims[2] = symbols[0];
 }
 
-int64_t scale_workspace(const int64_t* symbols) { return symbols[0] * symbols[1] * 4; }
-int64_t scale_scratch(const int64_t*) { return 4; }
+// The product, and behind it 64 bytes of each thread for its sum.
+int64_t scale_sums(const int64_t* symbols) { return (symbols[0] * symbols[1] * 4 + 63) / 64 * 64; }
+int64_t scale_workspace(const int64_t* symbols, int64_t threads) {
+  return scale_sums(symbols) + 64 * threads;
+}
 
 // A task is a row. buffers: x, scale, product; sizes: n.
 void multiply(const stridec_abi_args* a, int64_t begin, int64_t end, int32_t) {
@@ -93,11 +96,13 @@ int32_t scale_run(stridec_abi_run* run) {
   if (run->launch(run, add, &add_args, batch * n, 16, 1)) return 1;
   void* sum_buffers[] = {run->arena, run->outputs[1]};
   stridec_abi_args sum_args = arguments(run, sum_buffers, &n);
+  sum_args.scratch = run->arena + scale_sums(run->symbols);
+  sum_args.scratch_stride = 64;
   return run->launch(run, sum, &sum_args, batch, 1, 2);
 }
 
 const stridec_abi_variant scale_variants[] = {
-    {"baseline", 0, scale_workspace, scale_scratch, scale_run, 3, 0, "multiply\0add\0sum\0"}};
+    {"baseline", 0, scale_workspace, nullptr, scale_run, 3, 0, "multiply\0add\0sum\0"}};
 
 // ---- nonzero
 
@@ -229,7 +234,7 @@ void expand_output_dims(const int64_t* symbols, int64_t* dims) {
   dims[1] = symbols[1];
 }
 
-int64_t expand_workspace(const int64_t* symbols) {
+int64_t expand_workspace(const int64_t* symbols, int64_t) {
   int64_t a = symbols[0] < 0 ? 100 : symbols[0], b = symbols[1] < 0 ? 100 : symbols[1];
   return a * b * 4;
 }
@@ -275,9 +280,9 @@ const stridec_abi_variant narrow_variants[] = {{"baseline", 0, nullptr, nullptr,
 
 constexpr uint64_t kImpossible = STRIDEC_CPU_BIT(63);
 const stridec_abi_variant many_variants[] = {
-    {"future", kImpossible | STRIDEC_CPU_SSE3, scale_workspace, scale_scratch, scale_run, 3, 0,
+    {"future", kImpossible | STRIDEC_CPU_SSE3, scale_workspace, nullptr, scale_run, 3, 0,
      "multiply\0add\0sum\0"},
-    {"baseline", 0, scale_workspace, scale_scratch, scale_run, 3, 0, "multiply\0add\0sum\0"}};
+    {"baseline", 0, scale_workspace, nullptr, scale_run, 3, 0, "multiply\0add\0sum\0"}};
 
 constexpr stridec_abi_program nonzero_program = {.abi_version = STRIDEC_ABI_VERSION,
                                                  .struct_size = sizeof(stridec_abi_program),

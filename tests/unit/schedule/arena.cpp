@@ -27,7 +27,7 @@ struct Sizes {
     return *sym::evaluate(e, [&](Expr var) -> std::optional<int64_t> { return var.name() == "n" ? n : m; });
   }
   ArenaItem item(int first, int last, Expr bytes) const {
-    return {.life = {first, last}, .bytes = bytes, .typical_bytes = at(bytes, 32, 32)};
+    return {.life = {first, last}, .bytes = bytes, .typical_bytes = {at(bytes, 32, 32), at(bytes, 1, 64)}};
   }
 };
 
@@ -90,6 +90,55 @@ TEST_CASE("buffers alive together never meet, whatever the sizes are") {
       }
     }
   }
+}
+
+TEST_CASE("a run takes the plan that is smallest for its sizes") {
+  const Sizes s;
+  std::vector<ArenaItem> items = {s.item(0, 1, 64 * s.n), s.item(1, 2, 64 * s.m), s.item(2, 3, 64 * s.m),
+                                  s.item(3, 4, 64 * s.n)};
+  const std::pair<int64_t, int64_t> sizes[] = {{64, 1}, {32, 64}};
+  for (ArenaItem& item : items) {
+    item.typical_bytes.clear();
+    for (const auto [n, m] : sizes) item.typical_bytes.push_back(Sizes::at(item.bytes, n, m));
+  }
+  const ArenaPlan plan = plan_arena(items, s.facts);
+  CHECK(Sizes::at(plan.bytes, 64, 1) == 64 * 66);
+  CHECK(Sizes::at(plan.bytes, 32, 64) == 64 * 128);
+  // The offsets are those of the same plan.
+  for (const auto [n, m] : {std::pair<int64_t, int64_t>{64, 1}, {32, 64}, {7, 5}})
+    for (size_t i = 0; i + 1 < items.size(); ++i) {
+      const int64_t a = Sizes::at(plan.offsets[i], n, m), b = Sizes::at(plan.offsets[i + 1], n, m);
+      CHECK((a + Sizes::at(items[i].bytes, n, m) <= b || b + Sizes::at(items[i + 1].bytes, n, m) <= a));
+    }
+}
+
+TEST_CASE("what the threads of a launch need lies where buffers of other times do") {
+  Pieces p("scratch");
+  const loop::View x = p.input("x", {p.n, 8}), w = p.weight("w", {8, 8}, 3);
+  const loop::View t = p.matmul(x, w), u = p.matmul(t, w);
+  p.output("y", u);
+  const auto nest_of = [&](size_t step) {
+    return std::get<loop::Launch>(p.program.steps.at(step).node).nest;
+  };
+  std::vector<Scratch> scratch = {{nest_of(0), 100}, {nest_of(1), 0}};
+  plan_memory(p.program, InPlace::kSums, scratch);
+  loop::verify(p.program);
+  const Expr threads = loop::threads_of(p.program);
+  const auto at = [&](Expr e, int64_t n, int64_t count) {
+    return *sym::evaluate(e, [&](Expr var) -> std::optional<int64_t> { return var == threads ? count : n; });
+  };
+  // The first product is there in both launches, the second one or the threads' memory beside it.
+  CHECK(at(p.program.arena_bytes, 16, 2) == 512 + 512);
+  CHECK(at(p.program.arena_bytes, 16, 10) == 512 + 10 * 128);
+  const int64_t t_at = at(p.program[t.buffer].offset, 16, 10), own = at(scratch[0].offset, 16, 10);
+  CHECK((own >= t_at + 512 || own + 1280 <= t_at));
+}
+
+TEST_CASE("a dim may be called threads") {
+  Pieces p("names");
+  CHECK(loop::threads_of(p.program).name() == "threads");
+  p.program.symbols.push_back({.var = sym::var("threads")});
+  CHECK(loop::threads_of(p.program).name() == "threads_");
 }
 
 TEST_CASE("a sum is written over the residual that follows it, where no other point reads it") {
