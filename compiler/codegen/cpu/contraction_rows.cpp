@@ -179,17 +179,23 @@ bool ContractionRows::print_turned_pack() {
   return true;
 }
 
-// Dims of k, innermost last, that a holds next to each other.
-Dims ContractionRows::contiguous_run() const {
-  Dims run;
-  if (!f_.a->load || f_.local_rows(f_.a->load->access.buffer)) return run;
+// Dims of k, innermost last, that a holds next to each other; where none is, the innermost of few places at one distance,
+// such as the taps of a dilated window.
+ContractionRows::Run ContractionRows::even_run() const {
+  Run run;
+  if (!f_.a->load || f_.local_rows(f_.a->load->access.buffer) || f_.reduced.empty()) return run;
   const sym::Expr offset = kernels::offset_of(f_.program, f_.a->load->access, f_.facts);
   for (size_t d = f_.reduced.size(); d-- > 0;) {
     Dims longer(f_.reduced.begin() + static_cast<std::ptrdiff_t>(d), f_.reduced.end());
     const auto step = kernels::merged_step(offset, longer, f_.facts);
     if (!step || !step->is_const(1)) break;
-    run = std::move(longer);
+    run.dims = std::move(longer);
   }
+  const auto step = kernels::merged_step(offset, {f_.reduced.back()}, f_.facts);
+  const std::optional<int64_t> known = step ? sym::as_const(*step) : std::nullopt;
+  const auto count = sym::as_const(f_.reduced.back().extent);
+  if (run.dims.empty() && known && count && *count < f_.lanes)
+    run = {.dims = {f_.reduced.back()}, .step = *known};
   return run;
 }
 
@@ -214,10 +220,15 @@ std::optional<std::string> ContractionRows::whole_run_inside(const Dims& run, Bo
   return all;
 }
 
-// `count` elements from `from` to `to`, reading no other.
-void ContractionRows::print_copy(sym::Expr count) {
+// The run's elements from `from` to `to`, reading no other.
+void ContractionRows::print_copy(const Run& run) {
   KernelText& text = f_.text;
+  const sym::Expr count = extent_of(run.dims);
   const auto known = sym::as_const(count);
+  if (run.step != 1) {
+    for (int64_t k = 0; k < *known; ++k) text.line(cat("to[", k, "] = from[", k * run.step, "];"));
+    return;
+  }
   const std::string unaligned = text.unaligned_type(f_.a_dtype(), f_.lanes);
   if (known && *known < f_.lanes && text.target().avx512) {
     // What lies behind it in the packed row is written later.
@@ -254,30 +265,47 @@ void ContractionRows::print_pack() {
   Body body = f_.body();
   for (size_t d = 0; d < names.size(); ++d) body.set_index(f_.rows[d].var, names[d]);
   f_.set_local_row(body, "row");
-  // Runs that the mask only cuts at the border are copied as one where they are whole.
-  const Dims run = contiguous_run();
-  const bool fast = !run.empty() && depends_on_any(f_.a->load->access.mask, run);
-  Dims outer(f_.reduced.begin(), f_.reduced.end() - static_cast<std::ptrdiff_t>(fast ? run.size() : 0));
-  f_.open_loops(fast ? outer : Dims(), body);
-  const auto inside = fast ? whole_run_inside(run, body) : std::nullopt;
-  if (inside) {
-    Body first = body;
-    for (const loop::Dim& dim : run) first.set_index(dim.var, "0");
-    text.open(cat("if (", *inside, ")"));
+  // Runs that the mask only cuts at the border are copied as one where they are whole: those of most rows all are.
+  const Run run = even_run();
+  const bool fast = !run.dims.empty() && depends_on_any(f_.a->load->access.mask, run.dims);
+  const Dims outer(f_.reduced.begin(), f_.reduced.end() - static_cast<std::ptrdiff_t>(
+                                                              fast ? run.dims.size() : f_.reduced.size()));
+  const auto print_whole_run = [&](Body first) {
+    for (const loop::Dim& dim : run.dims) first.set_index(dim.var, "0");
+    const sym::Expr offset = kernels::offset_of(f_.program, f_.a->load->access, f_.facts);
     text.line(cat("const ", type, "* from = ", text.pointer(f_.a->load->access.buffer), " + ",
-                  first.index(at_zero(kernels::offset_of(f_.program, f_.a->load->access, f_.facts), run)),
-                  ";"));
-    print_copy(extent_of(run));
-    text.line(cat("to += ", text.size(extent_of(run)), ";"));
+                  first.index(at_zero(offset, run.dims)), ";"));
+    print_copy(run);
+    text.line(cat("to += ", text.size(extent_of(run.dims)), ";"));
+  };
+  const auto all_inside = fast && !outer.empty() ? whole_run_inside(f_.reduced, body) : std::nullopt;
+  if (all_inside) {
+    text.open(cat("if (", *all_inside, ")"));
+    Body whole = body;
+    f_.open_loops(outer, whole);
+    print_whole_run(whole);
+    f_.close_loops(outer);
     text.close(" else {");
     text.open("");
   }
-  print_packed_elements(fast ? run : f_.reduced, body);
+  f_.open_loops(outer, body);
+  const auto inside = fast ? whole_run_inside(run.dims, body) : std::nullopt;
+  if (inside) {
+    text.open(cat("if (", *inside, ")"));
+    print_whole_run(body);
+    text.close(" else {");
+    text.open("");
+  }
+  print_packed_elements(fast ? run.dims : f_.reduced, body);
   if (inside) {
     text.close();
     text.line("}");
   }
-  f_.close_loops(fast ? outer : Dims());
+  f_.close_loops(outer);
+  if (all_inside) {
+    text.close();
+    text.line("}");
+  }
   print_step_tail("to");
   f_.print_increment(f_.rows, names);
   text.close();

@@ -25,6 +25,10 @@ class ContractionRows {
   std::string row_index(size_t d, const std::string& i) const;
 
  private:
+  struct Run {  // dims of k, and by how many elements its places lie apart
+    Dims dims;
+    int64_t step = 1;
+  };
   // A part of the mask as "row part + segment part >= 0".
   struct Bound {
     sym::Expr row, segment;
@@ -36,9 +40,9 @@ class ContractionRows {
   void print_pack();
   bool print_turned_pack();
   void print_packed_elements(const Dims& dims, Body body);
-  void print_copy(sym::Expr count);
+  void print_copy(const Run& run);
   void print_step_tail(const std::string& end);
-  Dims contiguous_run() const;
+  Run even_run() const;
   std::optional<std::string> whole_run_inside(const Dims& run, Body& body) const;
   void print_segments();
 
