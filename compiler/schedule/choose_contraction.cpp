@@ -208,7 +208,24 @@ int64_t choose_chunk(const GemmKernel& kernel, const CpuTarget& target) {
   return std::max<int64_t>(128, target.l2_bytes / 4 / bytes);
 }
 
-double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, bool unit_store,
+// How results of neighbouring columns are stored: as vectors; one by one; one by one to addresses that differ by multiples
+// of a page, which share a few lines of the cache, so that each is driven out before the next row's store to it.
+enum class Stores { kVectors, kApart, kSameLines };
+
+Stores stores_along(const Problem& p, const loop::Access& access, Expr var) {
+  constexpr int64_t kPage = 4096;
+  const int64_t step = step_along(p, access, var);
+  if (step == 1) return Stores::kVectors;
+  const bool same = step != 0 && step * byte_size(p.program[access.buffer].dtype) % kPage == 0;
+  return same ? Stores::kSameLines : Stores::kApart;
+}
+
+double cycles_of(Stores stores, const GemmKernel& kernel) {
+  constexpr double kDrivenOut = 4;
+  return stores == Stores::kVectors ? 1 : kernel.lanes() * (stores == Stores::kApart ? 1 : kDrivenOut);
+}
+
+double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, Stores stores,
             const CpuTarget& target) {
   const GemmKernel& kernel = *plan.kernel;
   if (plan.b == GemmPlan::B::kCompact && s.rows == 1) {
@@ -225,7 +242,7 @@ double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, bool
   double tile = sum_cycles(kernel, s.rows / tiles, s.k(), far, target) + segments * kSegment;
   if (!kernel.tiles) tile += groups * kBroadcast * (s.rows / tiles);
   tile += pieces * (kTileCall + tile_call_cycles(kernel, s.rows / tiles));
-  tile += s.rows / tiles * kernel.vectors * kEpilogueVector * (unit_store ? 1 : kernel.lanes());
+  tile += s.rows / tiles * kernel.vectors * kEpilogueVector * cycles_of(stores, kernel);
   // Panels come from beyond L2, each time that they were driven out.
   const double panel = groups * kernel.vectors, bytes = byte_size(kernel.a);
   const double block_bytes = s.rows / blocks * s.k() * bytes;
@@ -317,11 +334,11 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
   const bool weights = can_pack(p, b, byte_size(like.b), batch, candidates, k);
   const Dims columns = choose_columns(p, candidates, b, weights);
   for (const Dim& dim : without(candidates, columns)) batch.push_back(dim);
-  bool unit_store = true;
+  Stores stores = Stores::kVectors;
   for (const loop::Stmt* stmt : p.epilogue) {
     const auto* store = std::get_if<loop::Store>(&stmt->node);
     if (store && !columns.empty())
-      unit_store = unit_store && step_along(p, store->access, columns.back().var) == 1;
+      stores = std::max(stores, stores_along(p, store->access, columns.back().var));
   }
 
   constexpr double kShortRun = 3;
@@ -359,7 +376,7 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
       const int64_t chunk = choose_chunk(kernel, target);
       std::vector<RankedPlan> made;
       auto add = [&](const GemmPlan& one) {
-        made.push_back({one, cost(one, shape, unit_a, unit_b, unit_store, target)});
+        made.push_back({one, cost(one, shape, unit_a, unit_b, stores, target)});
       };
       for (const int64_t tiles : tiles_of_task(plan, shape, target)) {
         plan.tiles = tiles;

@@ -56,3 +56,30 @@ TEST_CASE("products of bf16 are taken where they are faster than those of f32") 
       kernel_of(512, 768, 3072, DType::kBF16, DType::kBF16, cpu_target("znver5")).starts_with("gemm.bf16."));
   CHECK(kernel_of(512, 768, 3072, DType::kU8, DType::kI8, without_tiles).starts_with("gemm.u8s8."));
 }
+
+TEST_CASE("results that lie pages apart are not stored one by one") {
+  // A convolution of three spatial dims on images of 16 x 56 x 56: channels are 49 pages apart; of 15 x 56 x 56: they are not.
+  const auto stages_images = [](int64_t depth) {
+    loop::Program program;
+    auto buffer = [&](const char* name, std::vector<Expr> shape, Storage storage) {
+      const loop::BufferId id = loop::add_buffer(
+          program, {.name = name, .dtype = DType::kF32, .shape = std::move(shape), .storage = storage});
+      return loop::whole(program, id);
+    };
+    const loop::View x = buffer("x", {16, depth + 2, 58, 58}, Storage::kArena),
+                     w = buffer("w", {32, 16, 3, 3, 3}, Storage::kWeight),
+                     y = buffer("y", {32, depth, 56, 56}, Storage::kArena);
+    NestBuilder nest(program, "conv");
+    const auto i = nest.dims({32, depth, 56, 56});
+    nest.store(y, i, nest.reduce(loop::Combine::kSum, {16, 3, 3, 3}, [&](const std::vector<Expr>& k) {
+      return nest.load(x, {k[0], i[1] + k[1], i[2] + k[2], i[3] + k[3]}) *
+             nest.load(w, {i[0], k[0], k[1], k[2], k[3]});
+    }));
+    const loop::NestId id = nest.finish();
+    const auto chosen = schedule::choose_contraction(program, program[id], cpu_target("znver5"));
+    REQUIRE(chosen.has_value());
+    return loop::to_string(*chosen).find("b stage") != std::string::npos;
+  };
+  CHECK(stages_images(16));
+  CHECK(!stages_images(15));
+}
