@@ -23,10 +23,11 @@ Term reflect(Term x, Term low, Term high) {
   return low + minimum(t, period - t);
 }
 
-// x [n, channels, spatial...] sampled at positions (one f32 [n, outputs...] per spatial dim, in pixels).
+// x [n, channels, spatial...] sampled at positions (one f32 [n, outputs...] per spatial dim, in pixels). With `images` (i64
+// [regions]) positions are [regions, outputs...], each region's in the image of that number.
 class Sampler {
  public:
-  Sampler(const Context& c, Term x, std::string padding, bool align_corners)
+  Sampler(const Context& c, Term x, std::string padding, bool align_corners, std::optional<Term> images = {})
       : b_(c.b), x_(x), padding_(std::move(padding)) {
     for (int64_t d = 2; d < x.rank(); ++d) {
       const Term size = size_as(b_, DType::kF32, x.dim(d));
@@ -34,7 +35,18 @@ class Sampler {
       low_.push_back(c.number(DType::kF32, align_corners ? 0 : -0.5));
       high_.push_back(size - (align_corners ? 1.0 : 0.5));
     }
-    flat_ = {x.dim(0), x.dim(1), count(x.shape(), 2, x.rank())};
+    const sym::Expr pixels = count(x.shape(), 2, x.rank());
+    if (!images) {
+      x_ = reshape(x, {x.dim(0), x.dim(1), pixels});
+      return;
+    }
+    // Not a copy of an image for each region: rows of channels, and which row each image begins at.
+    Dims order{0};
+    for (int64_t d = 2; d < x.rank(); ++d) order.push_back(d);
+    order.push_back(1);
+    x_ = reshape(permute(x, order), {x.dim(0) * pixels, x.dim(1)});
+    const Term numbers = index_along(b_, {x.dim(0)}, 0, DType::kI64);
+    first_row_ = gather(numbers, *images, 0) * size_as(b_, DType::kI64, pixels);
   }
 
   // What lies outside of the image comes in before interpolation, reflected; at a border it is the taps that come in, all of
@@ -56,8 +68,7 @@ class Sampler {
       if (padding_ == "reflection") i = apply(OpKind::kTrunc, reflect(i, low_[d], high_[d]));
       flat = flat * sizes_[d] + clamp(i, d);
     }
-    const Term picked =
-        gather(reshape(x_, flat_), cast(flat, DType::kI64), 2, 1);  // [n, channels, outputs...]
+    const Term picked = pick(cast(flat, DType::kI64));
     return valid ? select(unsqueeze(*valid, {1}), picked, 0) : picked;
   }
 
@@ -69,6 +80,17 @@ class Sampler {
   }
 
  private:
+  // [n, channels, outputs...]
+  Term pick(Term flat) const {
+    if (!first_row_) return gather(x_, flat, 2, 1);
+    Dims later, order{0, flat.rank()};
+    for (int64_t d = 1; d < flat.rank(); ++d) {
+      later.push_back(d);
+      order.push_back(d);
+    }
+    return permute(gather(x_, flat + unsqueeze(*first_row_, later), 0), order);
+  }
+
   Term clamp(Term i, size_t d) const { return minimum(maximum(i, 0), sizes_[d] - 1.0); }
 
   Term taps(const std::vector<Term>& position, std::vector<Term>& index, std::optional<Term> factor,
@@ -90,8 +112,8 @@ class Sampler {
   Builder& b_;
   Term x_;
   std::string padding_;
+  std::optional<Term> first_row_;
   std::vector<Term> sizes_, low_, high_;
-  Shape flat_;
 };
 
 Term triangle(Term distance) { return maximum(subtract_from(1, abs(distance)), 0); }
@@ -310,7 +332,7 @@ Outputs roi_align(Context& c) {
   const auto outside = [](Term p, Term size) { return logical_or(less(p, -1.0), greater(p, size)); };
   const Term nothing = logical_or(outside(y, h), outside(xx, w));
   const auto inside = [](Term p, Term size) { return minimum(maximum(p, 0), size - 1.0); };
-  const Sampler sampler(c, gather(x, batch, 0), "border", true);
+  const Sampler sampler(c, x, "border", true, batch);
   const std::vector<Term> position{inside(y, h), inside(xx, w)};
   const bool maximal = c.text("mode", "avg") == "max";
   // ONNX takes the largest weighted tap, not the largest sample.
@@ -354,7 +376,7 @@ Outputs crop_and_resize(Context& c) {
     outside = outside ? logical_or(*outside, out) : out;
     position.push_back(mode == "nearest" ? apply(OpKind::kFloor, p + 0.5) : p);
   }
-  const Sampler sampler(c, gather(x, batch, 0), "border", true);
+  const Sampler sampler(c, x, "border", true, batch);
   const Term samples = mode == "nearest" ? sampler.at(position) : sampler.interpolate(position, 1, triangle);
   return {select(unsqueeze(*outside, {1}), c.number("extrapolation_value", 0), samples)};
 }
