@@ -14,9 +14,9 @@ struct Budget {
   uint64_t memory = 0;  // bytes that the process itself holds (files that it maps are not counted); 0: any
 };
 
-// Watches until main has the last word, whatever the process does: a timer looks every 10 ms, in every thread's work alike. What is over
-// budget ends the process with exit code 6, a message, and no unfinished files. Memory that is asked for beyond the
-// budget, but not used yet, fails like memory that ran out.
+// Watches until main has the last word, whatever the process does: a timer looks every 10 ms, in every thread's work
+// alike. What is over budget ends the process with exit code 6, a message, and no unfinished files. Memory that is asked
+// for beyond the budget, but not used yet, fails like memory that ran out.
 // The message names `file`.
 void enforce(const Budget& budget, const std::string& file, const Globals& globals);
 

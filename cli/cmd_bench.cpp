@@ -43,11 +43,6 @@ struct Subject {
   }
 };
 
-bool has_size(const Subject& subject, const std::string& name) {
-  const auto symbols = subject.library->symbols();
-  return std::any_of(symbols.begin(), symbols.end(), [&](const auto& symbol) { return symbol.name == name; });
-}
-
 std::vector<Subject> make_subjects(const Flags& flags) {
   std::vector<Subject> subjects;
   for (const std::string& path : {flags.artifact, flags.compare})
@@ -57,9 +52,9 @@ std::vector<Subject> make_subjects(const Flags& flags) {
     // One of the two may have been compiled for a size alone that the other takes.
     Sizes sizes = parse_sizes(flags.dims);
     std::erase_if(sizes, [&](const auto& size) {
-      return !has_size(subject, size.first) &&
+      return !has_size(*subject.library, size.first) &&
              std::any_of(subjects.begin(), subjects.end(),
-                         [&](const Subject& s) { return has_size(s, size.first); });
+                         [&](const Subject& s) { return has_size(*s.library, size.first); });
     });
     GivenInputs given = read_inputs(*subject.library, flags.inputs, std::move(sizes), true);
     subject.sizes = std::move(given.sizes);

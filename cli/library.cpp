@@ -235,6 +235,11 @@ stridec_memory_info Library::memory() const {
 
 int Library::threads() const { return api_->context_threads(context_); }
 
+bool has_size(const Library& library, const std::string& name) {
+  const auto symbols = library.symbols();
+  return std::any_of(symbols.begin(), symbols.end(), [&](const auto& symbol) { return symbol.name == name; });
+}
+
 Sizes parse_sizes(const std::string& text) {
   Sizes sizes;
   for (size_t at = 0; at < text.size();) {
@@ -287,7 +292,7 @@ namespace {
 Sizes complete_sizes(const Library& library, Sizes given) {
   const auto symbols = library.symbols();
   for (const auto& [name, size] : given)
-    if (std::none_of(symbols.begin(), symbols.end(), [&](const auto& s) { return s.name == name; }))
+    if (!has_size(library, name))
       fail(
           ErrorKind::kUsage, "unknown-dim", cat("the artifact has no size '", name, "' that its inputs give"),
           symbols.empty() ? "all its sizes are fixed"
@@ -314,13 +319,12 @@ std::vector<sym::Expr> dims_of(const ValueDeclaration& declaration) {
 // Adds the sizes that an array gives. What does not fit the declaration is the runtime's to refuse.
 void add_sizes(const Library& library, const ValueDeclaration& declaration, const Array& array,
                const std::string& file, Sizes& sizes) {
-  const auto known = library.symbols();
   const std::vector<sym::Expr> dims = dims_of(declaration);
   for (size_t d = 0; d < std::min(dims.size(), array.shape.size()); ++d) {
     const std::vector<sym::Expr> symbols = sym::free_vars(dims[d]);
     const auto linear = symbols.size() == 1 ? sym::linear_in(dims[d], symbols[0]) : std::nullopt;
     if (!linear || !linear->coefficient.is_const() || !linear->rest.is_const() ||
-        std::none_of(known.begin(), known.end(), [&](const auto& s) { return s.name == symbols[0].name(); }))
+        !has_size(library, symbols[0].name()))
       continue;
     const int64_t times = linear->coefficient.value(), over = array.shape[d] - linear->rest.value();
     if (times == 0 || over % times != 0) continue;

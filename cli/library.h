@@ -60,6 +60,9 @@ class Library {
   std::vector<ValueDeclaration> inputs_, outputs_;
 };
 
+// Whether its inputs give a size of that name.
+bool has_size(const Library& library, const std::string& name);
+
 // What the names in a declared shape ("[batch, 3, 2*h]") are given as: `batch=2,h=40`.
 using Sizes = std::map<std::string, int64_t>;
 Sizes parse_sizes(const std::string& text);

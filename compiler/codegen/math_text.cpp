@@ -105,8 +105,8 @@ static inline $F@ sd_exp_reduce($F@ x, $I@* k) {
 }
 )"},
       // Of numbers between $EXP_MIN and $EXP_MAX, and NaN.
-      {"exp_within", "f32", {"exp_reduce", "scale"}, R"(
-#if defined(__AVX512F__) && ` == 16
+      {"exp_within", "", {"exp_reduce", "scale"}, R"(
+#if defined(__AVX512F__) && ` == 16 && $MANTISSA == 23
 static inline f32@ sd_exp_within(f32@ x) {
   f32@ n = sd_fma(x, (f32@)$LOG2E, (f32@)$MAGIC) - $MAGIC;
   f32@ r = sd_fma(n, (f32@)-($LN2_LO), sd_fma(n, (f32@)-($LN2_HI), x));
@@ -114,21 +114,13 @@ static inline f32@ sd_exp_within(f32@ x) {
   return __builtin_ia32_scalefps512_mask(sd_fma(q * r, r, r) + 1, n, n, (u16)-1, 4);
 }
 #else
-static inline f32@ sd_exp_within(f32@ x) {
-  i32@ k;
-  f32@ r = sd_exp_reduce(x, &k);
-  f32@ q = $P(r, $EXP_Q);
+static inline $F@ sd_exp_within($F@ x) {
+  $I@ k;
+  $F@ r = sd_exp_reduce(x, &k);
+  $F@ q = $P(r, $EXP_Q);
   return sd_scale(sd_fma(q * r, r, r) + 1, k);
 }
 #endif
-)"},
-      {"exp_within", "f64", {"exp_reduce", "scale"}, R"(
-static inline f64@ sd_exp_within(f64@ x) {
-  i64@ k;
-  f64@ r = sd_exp_reduce(x, &k);
-  f64@ q = $P(r, $EXP_Q);
-  return sd_scale(sd_fma(q * r, r, r) + 1, k);
-}
 )"},
       {"exp", "", {"exp_within"}, R"(
 static inline $F@ sd_exp($F@ x) {

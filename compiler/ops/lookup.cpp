@@ -7,6 +7,7 @@
 #include "compiler/ops/lowering.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/ops/shapes.h"
+#include "compiler/ops/tree_walk.h"
 
 namespace stridec::ops {
 
@@ -68,14 +69,6 @@ void search_sorted_lower(Lowering& l, const Node& node) {
 
 // ---- tree_walk -------------------------------------------------------------------------------------------
 
-// Inputs: x [rows, features]; per node of all trees a word (u64); per tree its root (u32); per node a threshold (x's
-// dtype), unless x is f32 and words hold theirs as their low 32 bits. Above that a word has, from bit 0 or 32, the node
-// that follows on "no", the one on "yes" being the next one; from bit `feature_at` the feature that the node asks about;
-// bit 62: it asks whether x == t, not whether x <= t; bit 63: NaN goes to yes. A leaf's "no" is itself, and its threshold,
-// NaN, says no. Attributes: depth, the steps from a root to the deepest leaf; feature_at; equal: bit 62 of all thresholds
-// but NaN is set (1), of some (-1), of none (0); missing: bit 63 of some node is set.
-constexpr int kEqualBit = 62, kMissingBit = 63;
-
 Inferred tree_walk_shape(Builder& b, const Node& node) {
   expect_inputs(node, 3, 4);
   const Type& x = b.type(node.inputs[0]);
@@ -88,7 +81,7 @@ Inferred tree_walk_shape(Builder& b, const Node& node) {
   const int64_t child_at = apart ? 0 : 32, feature_at = node.attributes.integer("feature_at");
   if (b.dtype(node.inputs[1]) != DType::kU64 || b.dtype(node.inputs[2]) != DType::kU32 ||
       !(apart || x.dtype == DType::kF32) || feature_at <= child_at || feature_at > child_at + 32 ||
-      feature_at >= kEqualBit)
+      feature_at >= kTreeEqualBit)
     does_not_fit("tree_walk: words of nodes are not as they should be");
   return {{{DType::kU32, {x.shape[0], b.shape(node.inputs[2])[0]}}}, {}};
 }
@@ -123,16 +116,16 @@ void tree_walk_lower(Lowering& l, const Node& node) {
         const sym::Expr place = n.bind(carried[0], nodes, inside);
         const loop::Value word = n.load(in[1], {place});
         const bool flags = equal != 0 || missing;
-        const loop::Value asked = flags ? low_bits(from_bit(word, feature_at), kEqualBit - feature_at, 64)
+        const loop::Value asked = flags ? low_bits(from_bit(word, feature_at), kTreeEqualBit - feature_at, 64)
                                         : from_bit(word, feature_at);
         const loop::Value x = n.load(in[0], {at[0], n.bind(asked, features, inside)});
         const loop::Value t =
             apart ? n.load(in[3], {place}) : n.bitcast(n.cast(word, DType::kU32), DType::kF32);
         loop::Value goes = equal == 1 ? loop::eq(x, t) : loop::le(x, t);
-        if (equal == -1) goes = loop::select(bit(word, kEqualBit), loop::eq(x, t), goes);
+        if (equal == -1) goes = loop::select(bit(word, kTreeEqualBit), loop::eq(x, t), goes);
         if (missing) {
           loop::Value unknown = unary(loop::ScalarOp::kIsNan, x);
-          unknown = binary(loop::ScalarOp::kAnd, unknown, bit(word, kMissingBit));
+          unknown = binary(loop::ScalarOp::kAnd, unknown, bit(word, kTreeMissingBit));
           goes = binary(loop::ScalarOp::kOr, goes, unknown);
         }
         const loop::Value child =

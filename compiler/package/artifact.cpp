@@ -110,10 +110,6 @@ void StagedArtifact::publish() {
   for (const auto& file : files_) file->commit();
 }
 
-void write(const Artifact& artifact, const Programs& programs, const std::string& path) {
-  StagedArtifact(artifact, programs, path).publish();
-}
-
 std::string manifest_path(const std::string& library) {
   return std::filesystem::path(library).replace_extension(".json").string();
 }

@@ -32,7 +32,7 @@ Artifact link(const Programs& programs, const codegen::cpu::Built& built, const 
               ManifestFacts facts);
 
 // The library at `path` and, beside it, the manifest with the ending .json (and the weights where they have a file of
-// their own), each whole under a temporary name until publish() renames them all. Destroyed before, it leaves nothing.
+// their own), each whole under a temporary name until publish() renames them all. Destroyed before, it leaves nothing. Both throw Error.
 class StagedArtifact {
  public:
   StagedArtifact(const Artifact& artifact, const Programs& programs, const std::string& path);
@@ -41,9 +41,6 @@ class StagedArtifact {
  private:
   std::vector<std::unique_ptr<UnfinishedFile>> files_;
 };
-
-// Stages and publishes. Throws Error, as StagedArtifact does.
-void write(const Artifact& artifact, const Programs& programs, const std::string& path);
 
 // Where the manifest of a library goes: "model.so" -> "model.json".
 std::string manifest_path(const std::string& library);

@@ -11,6 +11,7 @@
 #include "compiler/frontend/onnx/strings.h"
 #include "compiler/frontend/onnx/tables.h"
 #include "compiler/ops/composite.h"
+#include "compiler/ops/tree_walk.h"
 
 namespace stridec::onnx {
 namespace {
@@ -157,7 +158,6 @@ int64_t asks_equal(const std::vector<Walked>& nodes) {
 
 // The leaf (its number in the layout) that each row ends at in each tree.
 Term walk(const Context& c, Term x, const Layout& trees) {
-  constexpr int kEqualBit = 62, kMissingBit = 63;
   int64_t columns = 0;
   for (const Walked& node : trees.nodes) {
     if (node.feature < 0) c.does_not_fit(cat("a tree asks about feature ", node.feature));
@@ -168,15 +168,15 @@ Term walk(const Context& c, Term x, const Layout& trees) {
               {x.shape()[1]});
   const int child_bits = std::bit_width(trees.nodes.size()),
             feature_bits = std::bit_width(static_cast<uint64_t>(columns));
-  const bool apart = x.dtype() != DType::kF32 || child_bits + feature_bits > kEqualBit - 32;
+  const bool apart = x.dtype() != DType::kF32 || child_bits + feature_bits > kTreeEqualBit - 32;
   if (child_bits > 32 || feature_bits > 30) c.unsupported("trees of more than 2^32 nodes or 2^30 features");
   const int child_at = apart ? 0 : 32, feature_at = child_at + child_bits;
   std::vector<int64_t> words;
   std::vector<double> thresholds;
   for (const Walked& node : trees.nodes) {
     uint64_t word = static_cast<uint64_t>(node.no) << child_at |
-                    static_cast<uint64_t>(node.feature) << feature_at | uint64_t{node.equal} << kEqualBit |
-                    uint64_t{node.missing} << kMissingBit;
+                    static_cast<uint64_t>(node.feature) << feature_at |
+                    uint64_t{node.equal} << kTreeEqualBit | uint64_t{node.missing} << kTreeMissingBit;
     if (!apart) word |= std::bit_cast<uint32_t>(static_cast<float>(node.threshold));
     words.push_back(static_cast<int64_t>(word));
     thresholds.push_back(node.threshold);

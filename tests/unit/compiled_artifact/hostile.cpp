@@ -51,7 +51,7 @@ struct Artifact {
   std::string path;
   Artifact() : path(folder.file("lookup.so")) {
     const Compilation made = compile({.model = write_graph(folder, lookup())});
-    package::write(made.artifact, made.programs(), path);
+    package::StagedArtifact(made.artifact, made.programs(), path).publish();
   }
 };
 
@@ -221,7 +221,7 @@ TEST_CASE("indices of a scatter that are no indices, and two outputs in one plac
   const Folder folder;
   const Compilation made = compile({.model = write_graph(folder, std::move(g))});
   const std::string path = folder.file("scatter.so");
-  package::write(made.artifact, made.programs(), path);
+  package::StagedArtifact(made.artifact, made.programs(), path).publish();
   Loaded loaded(path);
 
   std::vector<float> data = {1, 2, 3, 4}, at = {0, 2}, values = {8, 9}, out(8), more(8);

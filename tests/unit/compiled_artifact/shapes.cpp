@@ -27,7 +27,7 @@ TEST_CASE("an empty tensor of an absurd extent is refused where sizes derived fr
   const Folder folder;
   const Compilation made = compile({.model = write_graph(folder, gram())});
   const std::string library = folder.file("gram.so");
-  package::write(made.artifact, made.programs(), library);
+  package::StagedArtifact(made.artifact, made.programs(), library).publish();
   Loaded loaded(library);
   for (const int64_t n : {int64_t{3}, int64_t{1} << 31, int64_t{1} << 32, int64_t{1} << 61}) {
     CAPTURE(n);

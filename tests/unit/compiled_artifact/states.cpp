@@ -83,7 +83,7 @@ TEST_CASE("states start at their initial values, are saved, restored and reset")
     const Compilation made = compile({.model = source, .weights_file = weights_file});
     // The loader takes a path that it has seen for the library that it has.
     const std::string library = folder.file(*weights_file ? "beside.so" : "within.so");
-    package::write(made.artifact, made.programs(), library);
+    package::StagedArtifact(made.artifact, made.programs(), library).publish();
     check_states(library);
   }
 }

@@ -66,7 +66,7 @@ struct Artifact {
     options.gpus = {"sm_90a"};
     options.mode = mode;
     const Compilation made = compile(options);
-    package::write(made.artifact, made.programs(), library);
+    package::StagedArtifact(made.artifact, made.programs(), library).publish();
     void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
     REQUIRE_MESSAGE(handle, dlerror());
     api = reinterpret_cast<stridec_get_api_fn>(dlsym(handle, "stridec_get_api"))(STRIDEC_API_VERSION);
