@@ -104,6 +104,9 @@ int run(const Flags& flags, const Globals& globals) {
   progress.line("fusing",
                 cat(counted(made.loops.nests.size(), "operation"), " -> ",
                     counted(launches, "kernel launch", "es"), ", ", counted(distinct, "distinct kernel")));
+  if (!made.gpu_problem.empty())
+    progress.line("tuning", cat("nothing was measured for GPUs: ", made.gpu_problem,
+                                "; their schedules are the tuning database's and the model's"));
   progress.line("packing", human_bytes(static_cast<uint64_t>(program.weight_bytes)) + " of weights");
   check_outputs(output, options.weights_file, made.files);
   package::StagedArtifact staged(made.artifact, made.programs(), output);

@@ -34,17 +34,19 @@ std::string gain_of(const Entry& entry) {
 }
 
 Json json_of(const Entry& entry) {
-  return {{"kernel", entry.kernel},
-          {"structure", entry.key.structure},
-          {"shape", entry.key.shape},
-          {"cpu", entry.key.cpu},
-          {"threads", entry.key.threads},
-          {"compiler", entry.key.compiler},
-          {"microseconds", entry.microseconds},
-          {"default_microseconds", entry.default_microseconds},
-          {"noise_percent", entry.noise_percent},
-          {"schedules_tried", entry.tried},
-          {"schedule", entry.schedule}};
+  Json json = {{"kernel", entry.kernel},
+               {"structure", entry.key.structure},
+               {"shape", entry.key.shape},
+               {"target", entry.key.target},
+               {"threads", entry.key.threads},
+               {"compiler", entry.key.compiler},
+               {"microseconds", entry.microseconds},
+               {"default_microseconds", entry.default_microseconds},
+               {"noise_percent", entry.noise_percent},
+               {"schedules_tried", entry.tried},
+               {"schedule", entry.schedule}};
+  if (!entry.key.device.empty()) json["device"] = entry.key.device;
+  return json;
 }
 
 // An entry, and what was measured for it now.
@@ -70,12 +72,12 @@ int print_entries(const std::vector<Entry>& entries, const Globals& globals) {
     return 0;
   }
   std::vector<std::vector<std::string>> rows = {
-      {"time", "default", "gain", "tried", "shape", "cpu", "threads", "kernel", "schedule"}};
+      {"time", "default", "gain", "tried", "shape", "target", "threads", "kernel", "schedule"}};
   for (const Entry& entry : entries)
-    rows.push_back({human_seconds(entry.microseconds * 1e-6),
-                    human_seconds(entry.default_microseconds * 1e-6), gain_of(entry),
-                    std::to_string(entry.tried), entry.key.shape, entry.key.cpu,
-                    std::to_string(entry.key.threads), entry.kernel, entry.schedule});
+    rows.push_back(
+        {human_seconds(entry.microseconds * 1e-6), human_seconds(entry.default_microseconds * 1e-6),
+         gain_of(entry), std::to_string(entry.tried), entry.key.shape, machine_of(entry.key),
+         entry.key.is_gpu() ? "-" : std::to_string(entry.key.threads), entry.kernel, entry.schedule});
   std::printf("%s", table(rows).c_str());
   return 0;
 }
@@ -104,7 +106,7 @@ int prune(const Flags& flags, const Globals& globals) {
   const tune::Database database(file, true);
   tune::Contents kept = tune::merged(database.contents());
   if (!flags.all_compilers) {
-    const auto other = [](const auto& each) { return each.key.compiler != tune::this_compiler(); };
+    const auto other = [](const auto& each) { return each.key.compiler != this_compiler_of(each.key); };
     std::erase_if(kept.entries, other);
     std::erase_if(kept.learned, other);
   }
@@ -125,6 +127,9 @@ int fill(const Flags& flags, const Globals& globals) {
     progress.update(stage, done, total, what);
   };
   const Compilation made = compile(options, Stage::kSchedule);
+  if (!made.gpu_problem.empty())
+    fail(ErrorKind::kToolchain, "no-gpu", cat("nothing was measured for --target cuda: ", made.gpu_problem),
+         "run 'stridec tune' on a machine with such a GPU; its database replays anywhere, with --tune-db");
   std::vector<Entry> entries;
   size_t measured = 0;
   for (const auto& variant : made.tuned)

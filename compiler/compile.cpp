@@ -98,7 +98,10 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   if (!schedule_all(schedule::loop_passes())) return stopped();
   for (const GpuTarget& target : targets.gpus) {
     auto& variant = made.gpu_variants.emplace_back(codegen::cuda::Variant{target, programs[0].program});
-    if (!runner.run(schedule::gpu_passes(), variant.program, target.name, target, factors)) return stopped();
+    if (!runner.run(schedule::gpu_loop_passes(), variant.program, target.name, target, factors))
+      return stopped();
+    const schedule::Chosen chosen = tuned(variant.program, target, options, made);
+    if (!runner.run(schedule::gpu_passes(), variant.program, target.name, target, chosen)) return stopped();
   }
   if (!targets.cpus.empty() && !schedule_all(schedule::cpu_loop_passes())) return stopped();
   made.variants.reserve(targets.cpus.size() * programs.size());  // emitted kernels point into them

@@ -85,6 +85,8 @@ struct Compilation {
                  // behind each the programs for some sizes alone
   std::vector<schedule::Choice> choices;  // of the first CPU variant, where kSchedule was the last stage
   std::vector<std::vector<tune::Tuned>> tuned;       // of each variant; empty: schedules by the model alone
+  std::string
+      gpu_problem;  // why nothing was measured for GPUs although it should have been, as part of a sentence
   std::vector<codegen::cuda::Variant> gpu_variants;  // likewise
   codegen::cpu::Built built;
   codegen::cuda::Built device;

@@ -67,6 +67,7 @@ const std::vector<PassInfo>& pass_table() {
     append_info(all, schedule::cpu_loop_passes());
     append_info(all, schedule::cpu_passes());
     append_info(all, schedule::cpu_memory_passes());
+    append_info(all, schedule::gpu_loop_passes());
     append_info(all, schedule::gpu_passes());
     return all;
   }();

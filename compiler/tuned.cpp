@@ -1,27 +1,53 @@
 #include "compiler/tuned.h"
 
+#include <optional>
+
 #include "compiler/base/sha256.h"
 
 namespace stridec {
+namespace {
 
-schedule::Chosen tuned(const loop::Program& program, const CpuTarget& target, const CompileOptions& options,
-                       Compilation& made) {
-  const bool measure = mode(options.mode).measure && !options.tuning.frozen;
+// Nothing where neither the mode nor a flag asks for it.
+template <class Target>
+std::optional<tune::Result> tune_for(const loop::Program& program, const Target& target,
+                                     const CompileOptions& options, bool measure) {
   const std::string& file = options.tuning.database;
-  if (!measure && !options.tuning.frozen && file.empty()) return {};
+  if (!measure && !options.tuning.frozen && file.empty()) return std::nullopt;
   tune::Database database(file.empty() ? tune::default_database() : file, options.tuning.frozen);
   tune::Options settings{.database = &database,
                          .measure = measure,
                          .frozen = options.tuning.frozen,
                          .shapes = options.tuning.shapes,
-                         .build = {.use_cache = options.use_cache}};
+                         .build = {.use_cache = options.use_cache},
+                         .nvrtc = options.nvrtc};
   if (options.progress)
     settings.progress = [&](size_t done, size_t total, const std::string& kernel) {
       options.progress("tuning", static_cast<int64_t>(done), static_cast<int64_t>(total), kernel);
     };
-  tune::Result result = tune::tune(program, target, settings);
-  made.tuned.push_back(std::move(result.kernels));
-  return std::move(result.chosen);
+  return tune::tune(program, target, settings);
+}
+
+schedule::Chosen keep(std::optional<tune::Result> result, Compilation& made) {
+  if (!result) return {};
+  made.tuned.push_back(std::move(result->kernels));
+  return std::move(result->chosen);
+}
+
+}  // namespace
+
+schedule::Chosen tuned(const loop::Program& program, const CpuTarget& target, const CompileOptions& options,
+                       Compilation& made) {
+  const bool measure = mode(options.mode).measure && !options.tuning.frozen;
+  return keep(tune_for(program, target, options, measure), made);
+}
+
+schedule::Chosen tuned(const loop::Program& program, const GpuTarget& target, const CompileOptions& options,
+                       Compilation& made) {
+  const bool wanted = mode(options.mode).measure && !options.tuning.frozen,
+             first = made.gpu_variants.size() == 1 || !made.gpu_problem.empty();
+  auto result = tune_for(program, target, options, wanted && first);
+  if (result && first) made.gpu_problem = result->problem;
+  return keep(std::move(result), made);
 }
 
 package::TuningFacts tuning_facts(const Compilation& made) {

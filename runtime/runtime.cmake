@@ -15,6 +15,11 @@ if(STRIDEC_INSTRUMENT)
   list(APPEND uninstrumented -fno-profile-instr-generate -fno-coverage-mapping)
 endif()
 
+# The tuner opens GPUs as artifacts do.
+if(TARGET stridec_tune)
+  target_link_libraries(stridec_tune PRIVATE stridec_runtime)
+endif()
+
 # -march: the oldest machine, which must get as far as the sentence that says what it lacks.
 add_library(stridec_runtime_parts OBJECT ${runtime_sources})
 target_compile_options(stridec_runtime_parts PRIVATE ${runtime_flags} -O2 -DNDEBUG -march=x86-64 -mtune=generic

@@ -29,7 +29,7 @@ TABLE = {
     "compiler/passes": [BASE, SYM, GRAPH, LOOP, OPS],
     SCHEDULE: [BASE, SYM, LOOP, KERNELS],
     CODEGEN: [BASE, SYM, LOOP, KERNELS, SCHEDULE, RUNTIME_API, IMAGE],
-    "compiler/tune": [BASE, SYM, LOOP, KERNELS, SCHEDULE, CODEGEN, RUNTIME_API],
+    "compiler/tune": [BASE, SYM, LOOP, KERNELS, SCHEDULE, CODEGEN, RUNTIME_API, "runtime"],
     "compiler/package": [BASE, SYM, LOOP, SCHEDULE, CODEGEN, SCHEMAS, RUNTIME_API],
     "compiler": ["compiler", SCHEMAS, RUNTIME_API],
     "cli": ["compiler", RUNTIME_API],
@@ -50,6 +50,7 @@ FOREIGN = {
     "CLI/": ["cli/"],
     "nlohmann/": ["compiler/package/", "compiler/tune/", "cli/"],
     "nvrtc": ["compiler/codegen/cuda/nvrtc.cpp"],
+    "runtime/src/": ["compiler/tune/gpu_worker.cpp"],
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]')

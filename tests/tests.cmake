@@ -14,6 +14,12 @@ target_compile_options(stridec_test_settings INTERFACE -O1)
 add_library(stridec_test_main OBJECT tests/unit/main.cpp)
 target_link_libraries(stridec_test_main PUBLIC stridec_test_settings)
 
+# A driver without a GPU: libcuda.so.1.
+add_library(fake_cuda SHARED tests/support/fake_cuda.cpp)
+set_target_properties(fake_cuda PROPERTIES OUTPUT_NAME cuda SOVERSION 1
+  LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+target_include_directories(fake_cuda PRIVATE ${PROJECT_SOURCE_DIR})
+
 file(GLOB test_folders CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/*)
 foreach(path ${test_folders})
   file(GLOB sources CONFIGURE_DEPENDS ${path}/*.cpp)
@@ -45,11 +51,7 @@ foreach(path ${test_folders})
     target_link_libraries(test_${folder} PRIVATE stridec_runtime)
     target_include_directories(test_${folder} PRIVATE ${PROJECT_SOURCE_DIR}/runtime/src)
   endif()
-  if(folder STREQUAL compiled_gpu)  # dlopen finds the driver in the process, by this name
-    add_library(fake_cuda SHARED tests/support/fake_cuda.cpp)
-    set_target_properties(fake_cuda PROPERTIES OUTPUT_NAME cuda SOVERSION 1
-      LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-    target_include_directories(fake_cuda PRIVATE ${PROJECT_SOURCE_DIR})
+  if(folder MATCHES "^(compiled_gpu|tune_gpu)$")  # dlopen finds the driver in the process, by this name
     target_link_libraries(test_${folder} PRIVATE fake_cuda)
   endif()
   list(APPEND test_targets test_${folder})

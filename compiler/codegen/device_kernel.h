@@ -28,6 +28,11 @@ struct TensorMap {
   int l2_promotion = 128;            // bytes: 0, 64, 128, 256
 };
 
+// The driver's words for it, of cuda.h: CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion.
+int driver_dtype(const TensorMap& map);
+int driver_swizzle(const TensorMap& map);
+int driver_promotion(const TensorMap& map);
+
 struct DeviceKernel {
   Kernel code;  // text, buffers, sizes, messages; tasks, grain and scratch_bytes mean nothing here
   std::array<sym::Expr, 3> grid = {1, 1, 1};  // blocks; none of them if one is 0

@@ -11,28 +11,6 @@
 #include "compiler/sym/text.h"
 
 namespace stridec::codegen {
-namespace {
-
-// CUtensorMapDataType and CUtensorMapSwizzle of cuda.h.
-int tensor_map_dtype(DType dtype) {
-  switch (dtype) {
-    case DType::kU16:
-    case DType::kI16: return 1;
-    case DType::kU32: return 2;
-    case DType::kI32: return 3;
-    case DType::kU64: return 4;
-    case DType::kI64: return 5;
-    case DType::kF16: return 6;
-    case DType::kF32: return 7;
-    case DType::kF64: return 8;
-    case DType::kBF16: return 9;
-    default: return 0;  // bytes
-  }
-}
-int tensor_map_swizzle(int bytes) { return bytes == 0 ? 0 : bytes == 32 ? 1 : bytes == 64 ? 2 : 3; }
-
-}  // namespace
-
 using sym::Expr;
 
 // ---- names and messages
@@ -191,11 +169,10 @@ void HostRun::launch_device(const DeviceKernel& kernel, int number, int64_t step
       };
       const std::vector<int> ones(map.dims.size(), 1);
       line(cat("  {(char*)(", pointer(map.buffer), ") + ", c(map.offset), ", ", map.lower.empty() ? 0 : 1,
-               ", ", tensor_map_dtype(map.dtype), ", ", map.dims.size(), ", ",
-               tensor_map_swizzle(map.swizzle), ", ", map.l2_promotion / 64 - (map.l2_promotion == 256), ", ",
-               numbers(map.box), ", ", numbers(map.element_strides.empty() ? ones : map.element_strides),
-               ", ", numbers(map.lower), ", ", numbers(map.upper), ", ", sizes(map.dims), ", ",
-               sizes(map.strides), "},"));
+               ", ", driver_dtype(map), ", ", map.dims.size(), ", ", driver_swizzle(map), ", ",
+               driver_promotion(map), ", ", numbers(map.box), ", ",
+               numbers(map.element_strides.empty() ? ones : map.element_strides), ", ", numbers(map.lower),
+               ", ", numbers(map.upper), ", ", sizes(map.dims), ", ", sizes(map.strides), "},"));
     }
     line("};");
   }

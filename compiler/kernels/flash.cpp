@@ -547,12 +547,16 @@ int stages(const FlashPlan& plan, const Flash& flash) {
   return static_cast<int>(std::min<int64_t>(4, room / stage));
 }
 
+std::span<const FlashPlan> mma_tiles() {
+  static constexpr FlashPlan kTiles[] = {{.rows = 128, .keys = 64},
+                                         {.rows = 64, .keys = 64},
+                                         {.rows = 64, .keys = 32},
+                                         {.rows = 64, .keys = 16}};
+  return kTiles;
+}
+
 std::optional<FlashPlan> mma_plan(const Flash& flash, int64_t shared, int most_rows) {
-  constexpr FlashPlan kTiles[] = {{.rows = 128, .keys = 64},
-                                  {.rows = 64, .keys = 64},
-                                  {.rows = 64, .keys = 32},
-                                  {.rows = 64, .keys = 16}};
-  for (const FlashPlan& plan : kTiles)
+  for (const FlashPlan& plan : mma_tiles())
     if (plan.rows <= most_rows && shared_bytes(plan, flash) <= shared) return plan;
   return std::nullopt;
 }

@@ -84,7 +84,8 @@ constexpr int kMostDepth = 256;  // of `depth` and `width`
 int64_t shared_bytes(const FlashPlan& plan, const Flash& flash);
 // Of "flash.wgmma": blocks of keys, and of values, that are on their way at a time.
 int stages(const FlashPlan& plan, const Flash& flash);
-// The largest tile of "flash.mma" within so many bytes of shared memory, of at most so many rows.
+std::span<const FlashPlan> mma_tiles();  // of "flash.mma", the largest first
+// The largest of them within so many bytes of shared memory, of at most so many rows.
 std::optional<FlashPlan> mma_plan(const Flash& flash, int64_t shared_bytes, int most_rows = 128);
 // Elements of a line in shared memory that hold `count`; tensor cores take 16 at a time.
 constexpr int64_t padded(int64_t count) { return (count + 15) / 16 * 16; }

@@ -65,4 +65,11 @@ loop::Schedule default_schedule(const loop::Program& program, const loop::Nest& 
   return {"", directives(general_plan(program, nest, target))};
 }
 
+bool is_candidate(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target,
+                  const loop::Schedule& schedule) {
+  if (schedule == default_schedule(program, nest, target)) return true;
+  const auto all = candidates(program, nest, target);
+  return std::any_of(all.begin(), all.end(), [&](const Candidate& c) { return c.schedule == schedule; });
+}
+
 }  // namespace stridec::schedule

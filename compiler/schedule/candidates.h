@@ -1,11 +1,14 @@
 // The schedules that a nest may run with: one list for the defaults, the tuner, its database and the tests.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
+#include "compiler/base/gpu_target.h"
 #include "compiler/base/target.h"
 #include "compiler/loop/program.h"
+#include "compiler/schedule/choose_cuda_contraction.h"
 
 namespace stridec::schedule {
 
@@ -23,5 +26,18 @@ std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest
 // The first of them, at less cost.
 loop::Schedule default_schedule(const loop::Program& program, const loop::Nest& nest,
                                 const CpuTarget& target);
+
+// Whether a schedule, from wherever it comes, is in the space.
+bool is_candidate(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target,
+                  const loop::Schedule& schedule);
+
+// The same for a GPU, where cycles are those of all multiprocessors and the space is around the default: products keep
+// their kernels for sizes that none of the shapes has. Without shapes the model counts all that the ranges allow.
+std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest& nest,
+                                  const GpuTarget& target, std::span<const SizesOf> shapes = {});
+loop::Schedule default_schedule(const loop::Program& program, const loop::Nest& nest,
+                                const GpuTarget& target);
+bool is_candidate(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
+                  const loop::Schedule& schedule);
 
 }  // namespace stridec::schedule

@@ -1,9 +1,13 @@
 #include "compiler/schedule/choose_cuda_contraction.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <memory>
 #include <numeric>
+#include <set>
 
+#include "compiler/base/text.h"
 #include "compiler/kernels/im2col.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
@@ -43,17 +47,20 @@ constexpr double kSingle = 2;   // of both: where it is a block's only warp grou
 constexpr double kBeside = 1.3;  // of both: where another block of two groups or more does it as well
 constexpr double kBarely = 2.4;  // of both: without a warp group that loads
 
-// The product of the extents, with symbols at `size` where their ranges have it.
-double points(const Dims& dims, const sym::Facts& facts, int64_t size) {
+// The product of the extents.
+double points(const Dims& dims, const SizesOf& sizes) {
   double count = 1;
-  for (const loop::Dim& dim : dims) {
-    const auto value = sym::evaluate(dim.extent, [&](Expr var) -> std::optional<int64_t> {
-      const sym::Interval range = facts.bounds(var);
-      return std::max(std::min(size, range.hi), range.has_lo() ? range.lo : 1);
-    });
-    count *= value ? std::max(1.0, static_cast<double>(*value)) : static_cast<double>(size);
-  }
+  for (const loop::Dim& dim : dims)
+    count *= std::max(1.0, static_cast<double>(sym::evaluate(dim.extent, sizes).value_or(1)));
   return count;
+}
+
+// Symbols at `size` where their ranges have it.
+SizesOf all_at(int64_t size, std::shared_ptr<const sym::Facts> facts) {
+  return [size, facts = std::move(facts)](Expr var) -> std::optional<int64_t> {
+    const sym::Interval range = facts->bounds(var);
+    return std::max(std::min(size, range.hi), range.has_lo() ? range.lo : 1);
+  };
 }
 
 // The dim that accesses are contiguous along goes last.
@@ -180,10 +187,11 @@ struct Candidate {
 struct Candidates {
   std::vector<double> elements;  // of the product, at every size
   std::vector<Candidate> plans;
-  std::vector<int64_t> sizes;
+  std::vector<SizesOf> sizes;
+  bool given = false;  // the sizes are the caller's, and weigh the same
 
   double weight(size_t size) const {
-    return size == 0 && sizes.size() > 1 ? kOneRequest * static_cast<double>(sizes.size() - 1) : 1;
+    return size == 0 && sizes.size() > 1 && !given ? kOneRequest * static_cast<double>(sizes.size() - 1) : 1;
   }
   double weights() const { return weight(0) + static_cast<double>(sizes.size() - 1); }
 };
@@ -225,7 +233,9 @@ std::vector<std::vector<Expr>> mergeable(const loop::Program& program, const loo
   return merges;
 }
 
-Candidates candidates(const loop::Program& program, const loop::Nest& original, const GpuTarget& target) {
+// At the given sizes, or at all that the ranges allow. The plans are the same.
+Candidates candidates(const loop::Program& program, const loop::Nest& original, const GpuTarget& target,
+                      std::span<const SizesOf> given = {}) {
   const std::vector<std::vector<Expr>> merges = mergeable(program, original);
   const loop::Nest nest = with_merged(program, original, merges);
   const auto contraction = kernels::match_contraction(nest);
@@ -234,7 +244,9 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
   if (std::any_of(nest.body.begin(), nest.body.end(),
                   [](const loop::Stmt& stmt) { return std::holds_alternative<loop::Bind>(stmt.node); }))
     return {};
-  const sym::Facts facts = kernels::facts_in(program, nest, *contraction);
+  const auto shared_facts =
+      std::make_shared<const sym::Facts>(kernels::facts_in(program, nest, *contraction));
+  const sym::Facts& facts = *shared_facts;
   const bool tensor = kernels::tensor_dtype(nest, *contraction).has_value();
   const int bytes = tensor ? 2 : byte_size(contraction->dtype);
 
@@ -276,15 +288,20 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
     element += kSumStatement * (let ? loop::info(let->op).cost : 2);
   }
   Candidates all;
-  std::vector<std::pair<int64_t, Shape>> shapes;  // with sides[wide] as columns
-  for (int64_t size : kSizes) {
-    const Shape shape{points(batch, facts, size), points(sides[1 - wide], facts, size),
-                      points(sides[wide], facts, size), points(depth, facts, size)};
-    if (!shapes.empty() && shapes.back().second == shape) continue;
-    shapes.emplace_back(size, shape);
-    all.sizes.push_back(size);
+  all.given = !given.empty();
+  std::vector<Shape> shapes;  // with sides[wide] as columns
+  const auto add = [&](const SizesOf& sizes) {
+    const Shape shape{points(batch, sizes), points(sides[1 - wide], sizes), points(sides[wide], sizes),
+                      points(depth, sizes)};
+    if (!all.given && !shapes.empty() && shapes.back() == shape) return;
+    shapes.push_back(shape);
+    all.sizes.push_back(sizes);
     all.elements.push_back(shape.batch * shape.rows * shape.columns);
-  }
+  };
+  for (const SizesOf& sizes : given) add(sizes);
+  if (given.empty())
+    for (const int64_t size : kSizes) add(all_at(size, shared_facts));
+  const double deepest = points(depth, all_at(std::end(kSizes)[-1], shared_facts));
   for (const int columns : {wide, 1 - wide}) {
     const int rows = 1 - columns;
     MatrixPlan plan{.batch = vars_of(batch),
@@ -308,14 +325,13 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
         if (split > 1 && kernel.turns) break;
         if (kernels::shared_bytes(kernel, split) > target.shared_bytes) continue;
         // Each part of a split has depth enough to be worth the exchange.
-        if (split > 1 &&
-            (!target.clusters || bytes == 8 || shapes.back().second.depth < double(4 * split * kernel.depth)))
+        if (split > 1 && (!target.clusters || bytes == 8 || deepest < double(4 * split * kernel.depth)))
           break;
         plan.split = split;
         const bool turned = columns != wide;
         Candidate& made = all.plans.emplace_back(Candidate{plan, turned, {}});
         for (size_t i = 0; i < shapes.size(); ++i) {
-          Shape shape = shapes[i].second;
+          Shape shape = shapes[i];
           if (turned) std::swap(shape.rows, shape.columns);
           made.logs.push_back(all.weight(i) * std::log(cycles(plan, gathered, shape,
                                                               turned ? 2 * element : element, target)));
@@ -364,6 +380,47 @@ std::vector<Range> best_ranges(const Candidates& all) {
                            [&](const auto& a, const auto& b) { return cost(a) < cost(b); });
 }
 
+// The part of a schedule for products of fewer than `below` elements.
+struct Part {
+  int64_t below;  // of the last: unused
+  const Candidate* plan;
+};
+
+// What the model chooses.
+std::vector<Part> parts_of(const Candidates& all) {
+  const std::vector<Range> ranges = best_ranges(all);
+  std::vector<Part> parts;
+  for (size_t i = 0; i + 1 < ranges.size() && ranges.back().plan->plan.kernel->is_tensor(); ++i) {
+    const size_t end = ranges[i].to;
+    parts.push_back(
+        {static_cast<int64_t>(std::sqrt(all.elements[end - 1] * all.elements[end])), ranges[i].plan});
+  }
+  parts.push_back({0, ranges.back().plan});
+  return parts;
+}
+
+MatrixPlan::Fewer fewer_of(const Candidate& few, const Candidate& many, int64_t below) {
+  return {.below = below,
+          .kernel = few.plan.kernel,
+          .split = few.plan.split,
+          .turned = few.turned != many.turned};
+}
+
+MatrixPlan whole(const std::vector<Part>& parts) {
+  const Candidate& many = *parts.back().plan;
+  MatrixPlan plan = many.plan;
+  for (size_t i = 0; i + 1 < parts.size(); ++i) {
+    if (parts[i].plan == parts[i + 1].plan) continue;
+    plan.fewer.push_back(fewer_of(*parts[i].plan, many, parts[i].below));
+  }
+  return plan;
+}
+
+// The kernel's block is what the model errs about: what it shares, and how many of them a multiprocessor holds.
+std::string family_of(const Candidate& plan) {
+  return cat(plan.plan.kernel->name, plan.plan.split > 1 ? " split" : "", plan.turned ? " turned" : "");
+}
+
 }  // namespace
 
 std::vector<RankedMatrixPlan> matrix_plans(const loop::Program& program, const loop::Nest& nest,
@@ -387,26 +444,76 @@ std::optional<loop::Schedule> choose_cuda_contraction(const loop::Program& progr
   // schedulers, and as long as a row of tiles is empty.
   std::vector<double> naive;
   for (size_t i = 0; i < all.sizes.size(); ++i) {
-    const int64_t size = all.sizes[i];
-    const double points_there = points(nest.dims, facts, size);
-    const double work = points_there * points(contraction->reduce->dims, facts, size);
+    const double points_there = points(nest.dims, all.sizes[i]);
+    const double work = points_there * points(contraction->reduce->dims, all.sizes[i]);
     const double threads = std::min(points_there, 2048.0 * target.multiprocessors);
     naive.push_back(all.weight(i) *
                     std::log(work / threads * std::max(30.0, threads / target.multiprocessors / 16) + 1500));
   }
   if (mean(all, naive) < mean(all, best(all, 0, all.sizes.size()).plan->logs)) return std::nullopt;
-  const std::vector<Range> ranges = best_ranges(all);
-  const Candidate& many = *ranges.back().plan;
-  MatrixPlan plan = many.plan;
-  for (size_t i = 0; i + 1 < ranges.size() && plan.kernel->is_tensor(); ++i) {
-    const Candidate& few = *ranges[i].plan;
-    const size_t end = ranges[i].to;
-    plan.fewer.push_back({.below = static_cast<int64_t>(std::sqrt(all.elements[end - 1] * all.elements[end])),
-                          .kernel = few.plan.kernel,
-                          .split = few.plan.split,
-                          .turned = few.turned != many.turned});
+  return kernels::to_schedule(whole(parts_of(all)));
+}
+
+std::vector<RankedSchedule> contraction_schedules(const loop::Program& program, const loop::Nest& nest,
+                                                  const GpuTarget& target, std::span<const SizesOf> shapes) {
+  const Candidates all = candidates(program, nest, target);
+  if (all.plans.empty()) return {};
+  const Candidates at = shapes.empty() ? all : candidates(program, nest, target, shapes);
+  const std::vector<Part> parts = parts_of(all);
+  const auto part_at = [&](size_t shape) {
+    size_t part = 0;
+    while (part + 1 < parts.size() && at.elements[shape] >= static_cast<double>(parts[part].below)) ++part;
+    return part;
+  };
+  const auto number = [&](const Candidate* plan) { return static_cast<size_t>(plan - all.plans.data()); };
+  const auto ranked = [&](const std::vector<Part>& now) {
+    double logs = 0;
+    for (size_t s = 0; s < at.sizes.size(); ++s) logs += at.plans[number(now[part_at(s)].plan)].logs[s];
+    return RankedSchedule{kernels::to_schedule(whole(now)), std::exp(logs / at.weights()), {}};
+  };
+  std::set<size_t> touched;
+  for (size_t s = 0; s < at.sizes.size(); ++s) touched.insert(part_at(s));
+  std::vector<RankedSchedule> out = {ranked(parts)};
+  out[0].family = family_of(*parts[part_at(0)].plan);
+  for (const size_t part : touched)
+    for (const Candidate& plan : all.plans) {
+      if (&plan == parts[part].plan) continue;
+      std::vector<Part> now = parts;
+      now[part].plan = &plan;
+      out.push_back(ranked(now));
+      out.back().family = family_of(plan);
+    }
+  return out;
+}
+
+bool is_contraction_schedule(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
+                             const loop::Schedule& schedule) {
+  loop::Schedule base = schedule;
+  std::vector<loop::Directive> fewer;
+  for (const loop::Directive& directive : schedule.directives)
+    if (directive.name == "below") fewer.push_back(directive);
+  std::erase_if(base.directives, [](const loop::Directive& d) { return d.name == "below"; });
+  const Candidates all = candidates(program, nest, target);
+  const auto many = std::find_if(all.plans.begin(), all.plans.end(), [&](const Candidate& plan) {
+    return kernels::to_schedule(plan.plan) == base;
+  });
+  if (many == all.plans.end() || (!fewer.empty() && !many->plan.kernel->is_tensor())) return false;
+  int64_t below = 0;
+  for (const loop::Directive& directive : fewer) {
+    const auto known = std::find_if(all.plans.begin(), all.plans.end(), [&](const Candidate& plan) {
+      MatrixPlan one = many->plan;
+      one.fewer = {fewer_of(plan, *many, below)};
+      loop::Directive wanted = kernels::to_schedule(one).directives.back();
+      return wanted.args.size() == directive.args.size() &&
+             std::equal(wanted.args.begin() + 1, wanted.args.end(), directive.args.begin() + 1);
+    });
+    const std::string& limit = directive.args.empty() ? "" : directive.args[0];
+    int64_t next = 0;
+    const auto [end, error] = std::from_chars(limit.data(), limit.data() + limit.size(), next);
+    if (known == all.plans.end() || error != std::errc() || *end || next <= below) return false;
+    below = next;
   }
-  return kernels::to_schedule(plan);
+  return true;
 }
 
 }  // namespace stridec::schedule

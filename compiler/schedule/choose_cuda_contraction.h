@@ -1,7 +1,10 @@
 // Tiles of the GPU for contractions (kernels/cuda_matrix.h), by an analytical model of a multiprocessor.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "compiler/base/gpu_target.h"
@@ -17,6 +20,23 @@ struct RankedMatrixPlan {
 // All that fit the target, the best first; empty where the nest is no contraction with rows and columns.
 std::vector<RankedMatrixPlan> matrix_plans(const loop::Program& program, const loop::Nest& nest,
                                            const GpuTarget& target);
+
+// The sizes of a shape: values of symbols.
+using SizesOf = std::function<std::optional<int64_t>(sym::Expr)>;
+
+struct RankedSchedule {
+  loop::Schedule schedule;
+  double cycles;
+  std::string family;
+};
+
+// What choose_cuda_contraction() chooses, then the same with another plan for the products that these shapes are: for
+// others it stays as it is. Cycles are geometric means over the shapes (without any: over all that the ranges allow).
+std::vector<RankedSchedule> contraction_schedules(const loop::Program& program, const loop::Nest& nest,
+                                                  const GpuTarget& target, std::span<const SizesOf> shapes);
+// Whether the schedule, from wherever it comes, is made of these plans.
+bool is_contraction_schedule(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
+                             const loop::Schedule& schedule);
 
 // Nothing where a thread per point is no worse.
 std::optional<loop::Schedule> choose_cuda_contraction(const loop::Program& program, const loop::Nest& nest,

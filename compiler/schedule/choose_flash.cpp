@@ -43,6 +43,22 @@ bool fills(Expr rows, int64_t large, int64_t small) {
 
 }  // namespace
 
+std::vector<FlashPlan> flash_plans(const loop::Program& program, const loop::Nest& nest,
+                                   const GpuTarget& target) {
+  const auto flash = kernels::match_flash(program, nest);
+  if (!flash) return {};
+  const int64_t widest = std::max(flash->depth, flash->width);
+  std::vector<FlashPlan> plans;
+  for (const auto& [rows, keys] : {std::pair(192, 128), std::pair(128, 128), std::pair(128, 64)}) {
+    const FlashPlan plan{.wgmma = true, .rows = rows, .keys = keys};
+    const bool registers = rows == 192 ? widest <= 64 && !flash->biased : keys == 64 || widest <= 128;
+    if (target.wgmma && registers && kernels::stages(plan, *flash) >= 2) plans.push_back(plan);
+  }
+  for (const FlashPlan& plan : kernels::mma_tiles())
+    if (kernels::shared_bytes(plan, *flash) <= target.shared_bytes) plans.push_back(plan);
+  return plans;
+}
+
 std::optional<FlashPlan> choose_flash(const loop::Program& program, const loop::Nest& nest,
                                       const GpuTarget& target, std::string* reason) {
   const auto flash = kernels::match_flash(program, nest, reason);

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "compiler/base/gpu_target.h"
 #include "compiler/kernels/flash.h"
@@ -16,5 +17,9 @@ void chain_gpu(loop::Program& program, const GpuTarget& target);
 // Nothing where the nest is no attention, or none whose tiles fit the target; `reason` says why.
 std::optional<kernels::FlashPlan> choose_flash(const loop::Program& program, const loop::Nest& nest,
                                                const GpuTarget& target, std::string* reason = nullptr);
+
+// All tiles that the target's kernels take.
+std::vector<kernels::FlashPlan> flash_plans(const loop::Program& program, const loop::Nest& nest,
+                                            const GpuTarget& target);
 
 }  // namespace stridec::schedule

@@ -1,11 +1,14 @@
 #include "compiler/schedule/choose_gpu.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "compiler/base/sort.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/blame.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/candidates.h"
 #include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/choose_cuda_contraction.h"
 #include "compiler/schedule/choose_flash.h"
@@ -15,6 +18,8 @@
 
 namespace stridec::schedule {
 namespace {
+
+bool sooner(const Candidate& x, const Candidate& y) { return x.cycles < y.cycles; }
 
 // Neighbouring dims that every access walks through in step become one.
 LoopPlan merged(const loop::Program& program, const loop::Nest& nest, LoopPlan plan) {
@@ -27,38 +32,39 @@ LoopPlan merged(const loop::Program& program, const loop::Nest& nest, LoopPlan p
   return plan;
 }
 
-// Teams of threads for the points of the (merged) nest; left alone: a thread a point.
-//
-// A team pays where the loops inside a point are long and walk through memory in step, as rows do: neighbouring threads
-// then read neighbouring elements. Where neighbouring points lie next to each other instead, a team does columns.
-void choose_team(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
-                 LoopPlan& plan) {
-  constexpr double kShort = 64;  // elements of a point that one thread may do
-  const sym::Facts facts = loop::facts_of(program, nest);
-  double longest = 0;
-  int rows = 0;
-  std::map<sym::Expr, int, sym::ExprLess> columns;  // accesses in loops that run along a parallel dim
+// What teams of threads could do for the points of a nest.
+struct TeamWork {
+  double points = 1, longest = 0;                   // of the longest loop in a point, elements
+  int rows = 0;                                     // accesses in loops that run along the loop
+  std::map<sym::Expr, int, sym::ExprLess> columns;  // and those that run along a parallel dim
   bool plain = true;                                // points that are neighbours can be done by one thread
+};
+
+// Nothing where no team can.
+std::optional<TeamWork> team_work(const loop::Program& program, const loop::Nest& nest) {
+  const sym::Facts facts = loop::facts_of(program, nest);
+  TeamWork work;
   for (const loop::Stmt& stmt : nest.body) {
-    if (const auto* store = std::get_if<loop::Store>(&stmt.node); store && store->update) return;
-    if (std::holds_alternative<loop::Scan>(stmt.node)) return;
-    plain = plain && !std::holds_alternative<loop::Bind>(stmt.node);
+    if (const auto* store = std::get_if<loop::Store>(&stmt.node); store && store->update) return std::nullopt;
+    if (std::holds_alternative<loop::Scan>(stmt.node)) return std::nullopt;
+    work.plain = work.plain && !std::holds_alternative<loop::Bind>(stmt.node);
     const loop::Block* block = loop::body_of(stmt);
     if (!block) continue;
     const std::vector<loop::Dim> dims = loop::dims_of(stmt);
     double count = 1;
     for (const loop::Dim& dim : dims) {
-      if (sym::has_index(dim.extent) || !loop::stores_apart(*block, dim.var)) return;
+      if (sym::has_index(dim.extent) || !loop::stores_apart(*block, dim.var)) return std::nullopt;
       count *= std::max(1.0, typical(dim.extent, facts));
     }
-    longest = std::max(longest, count);
+    work.longest = std::max(work.longest, count);
     for (const loop::Stmt& inner : *block) {
-      plain = plain && !std::holds_alternative<loop::Bind>(inner.node);
+      work.plain = work.plain && !std::holds_alternative<loop::Bind>(inner.node);
       const loop::Access* access = loop::access_of(inner);
       if (!access || dims.empty()) continue;
-      if (const auto* store = std::get_if<loop::Store>(&inner.node); store && store->update) return;
+      if (const auto* store = std::get_if<loop::Store>(&inner.node); store && store->update)
+        return std::nullopt;
       if (program[access->buffer].storage == loop::Storage::kLocal) {
-        plain = plain && access->mask.is_const(1);
+        work.plain = work.plain && access->mask.is_const(1);
         continue;
       }
       sym::Facts inside = facts;
@@ -67,29 +73,40 @@ void choose_team(const loop::Program& program, const loop::Nest& nest, const Gpu
         const auto stride = loop::stride_of(program, *access, var, inside);
         return stride && stride->is_const(1);
       };
-      rows += unit(dims.back().var);
+      work.rows += unit(dims.back().var);
       for (const loop::Dim& dim : nest.dims)
-        if (unit(dim.var)) ++columns[dim.var];
+        if (unit(dim.var)) ++work.columns[dim.var];
     }
   }
-  double points = 1;
   for (const loop::Dim& dim : nest.dims) {
-    if (sym::has_index(dim.extent)) return;
-    points *= std::max(1.0, typical(dim.extent, facts));
+    if (sym::has_index(dim.extent)) return std::nullopt;
+    work.points *= std::max(1.0, typical(dim.extent, facts));
   }
+  return work;
+}
+
+// Teams of threads for the points of the (merged) nest; left alone: a thread a point.
+//
+// A team pays where the loops inside a point are long and walk through memory in step, as rows do: neighbouring threads
+// then read neighbouring elements. Where neighbouring points lie next to each other instead, a team does columns.
+void choose_team(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
+                 LoopPlan& plan) {
+  constexpr double kShort = 64;  // elements of a point that one thread may do
+  const std::optional<TeamWork> work = team_work(program, nest);
+  if (!work || work->longest < kShort) return;
+  const double longest = work->longest, points = work->points;
   const double room = 256.0 * target.multiprocessors;  // points that occupy the GPU
-  if (longest < kShort) return;
-  const auto most = std::max_element(columns.begin(), columns.end(),
+  const auto most = std::max_element(work->columns.begin(), work->columns.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most != columns.end() && most->second >= rows) {
-    if (plain) {
+  if (most != work->columns.end() && most->second >= work->rows) {
+    if (work->plain) {
       plan.columns = most->first;
       plan.team = longest <= 256 ? 256 : 512;
       return;
     }
     if (points >= room / 8) return;
   }
-  if (rows == 0 && points >= room / 8) return;
+  if (work->rows == 0 && points >= room / 8) return;
   plan.team = longest <= 1024 ? 32 : longest <= 4096 ? 128 : 512;
   // Short rows, if there are many: a thread has up to three vectors of one, whose loads are under way together, and few
   // threads have none.
@@ -143,36 +160,129 @@ std::optional<std::pair<sym::Expr, sym::Expr>> tile_of(const loop::Program& prog
   return std::pair(along->var, across->var);
 }
 
+LoopPlan choose_loops(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
+  LoopPlan plan;
+  plan.reorder = memory_order(program, reshaped(program, nest, plan));
+  plan.points = neighbouring_points(program, reshaped(program, nest, plan), target);
+  if (!plan.points.empty()) return plan;
+  plan = merged(program, nest, plan);
+  const loop::Nest now = reshaped(program, nest, plan);
+  plan.tile = tile_of(program, now);
+  if (!plan.tile) choose_team(program, now, target, plan);
+  return plan;
+}
+
+// Threads that do so many points along the dim waste nothing of it, or its extent is not known.
+bool fills(const loop::Program& program, const loop::Nest& nest, sym::Expr dim, int64_t count) {
+  for (const loop::Dim& each : reshaped(program, nest, {}).dims)
+    if (each.var == dim) return sym::as_const(each.extent).value_or(0) % count == 0;
+  return false;
+}
+
+std::string family_of(const LoopPlan& plan) {
+  return plan.tile              ? "tile"
+         : !plan.points.empty() ? "points"
+         : plan.columns         ? "columns"
+         : plan.team > 1        ? "rows"
+                                : "threads";
+}
+
+// Other teams, other numbers of neighbouring points, and a thread a point. There is no model of their times: what is
+// further from the choice is taken for slower, by a little.
+std::vector<Candidate> loop_candidates(const loop::Program& program, const loop::Nest& nest,
+                                       const LoopPlan& chosen) {
+  constexpr double kStep = 0.05;
+  std::vector<Candidate> all;
+  const auto add = [&](const LoopPlan& plan, double steps) {
+    loop::Schedule schedule{"", directives(plan)};
+    const auto same = [&](const Candidate& candidate) { return candidate.schedule == schedule; };
+    if (std::none_of(all.begin(), all.end(), same))
+      all.push_back({std::move(schedule), 1e3 * (1 + kStep * steps), family_of(plan)});
+  };
+  add(chosen, 0);
+  if (chosen.points.size() == 2)
+    for (const int64_t count : {1, 2, 3, 4, 5, 7}) {
+      if (!fills(program, nest, chosen.points[1].dim, count)) continue;
+      LoopPlan plan = chosen;
+      plan.points[1].factor = count;
+      if (count == 1) plan.points.pop_back();
+      add(plan,
+          std::abs(std::log2(static_cast<double>(count) / static_cast<double>(chosen.points[1].factor))));
+    }
+  LoopPlan single;
+  single.reorder = chosen.reorder;
+  single = merged(program, nest, single);
+  const auto work = team_work(program, reshaped(program, nest, single));
+  if (work && work->longest > 1) {
+    for (const int team : {4, 8, 16, 32, 128, 256, 512}) {
+      const double steps = std::abs(std::log2(static_cast<double>(team) / std::max(chosen.team, 1)));
+      LoopPlan plan = single;
+      plan.team = team;
+      if (work->rows > 0) add(plan, chosen.columns ? 4 + steps : steps);
+      if (!work->plain || team < 256) continue;
+      for (const auto& [dim, accesses] : work->columns) {
+        plan.columns = dim;
+        add(plan, chosen.columns == dim ? steps : 4 + steps);
+      }
+    }
+  }
+  if (chosen.points.empty()) add(single, 6);
+  return all;
+}
+
 }  // namespace
 
-void choose_gpu(loop::Program& program, const GpuTarget& target) {
+loop::Schedule default_schedule(const loop::Program& program, const loop::Nest& nest,
+                                const GpuTarget& target) {
+  if (const auto flash = choose_flash(program, nest, target)) return kernels::to_schedule(*flash);
+  if (auto contraction = choose_cuda_contraction(program, nest, target)) return *std::move(contraction);
+  return {"", directives(choose_loops(program, nest, target))};
+}
+
+std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest& nest,
+                                  const GpuTarget& target, std::span<const SizesOf> shapes) {
+  const loop::Schedule first = default_schedule(program, nest, target);
+  std::vector<Candidate> all;
+  for (const kernels::FlashPlan& plan : flash_plans(program, nest, target)) {
+    loop::Schedule schedule = kernels::to_schedule(plan);
+    const bool is_first = schedule == first;
+    all.push_back({std::move(schedule), is_first ? 1e3 : 1.1e3, plan.wgmma ? "flash.wgmma" : "flash.mma"});
+  }
+  if (all.empty())
+    for (RankedSchedule& ranked : contraction_schedules(program, nest, target, shapes))
+      all.push_back({std::move(ranked.schedule), ranked.cycles, std::move(ranked.family)});
+  if (first.kernel.empty()) {
+    // A product that is not worth tiles: its threads are expected to be no slower than the best of these.
+    const double scale = all.empty() ? 1 : 1e-3 * std::min_element(all.begin(), all.end(), sooner)->cycles;
+    for (Candidate& candidate : loop_candidates(program, nest, choose_loops(program, nest, target))) {
+      candidate.cycles *= scale;
+      all.push_back(std::move(candidate));
+    }
+  }
+  sort_stable(all, [&](const Candidate& x, const Candidate& y) {
+    const bool is_first = x.schedule == first, other_is = y.schedule == first;
+    return is_first != other_is ? is_first : sooner(x, y);
+  });
+  return all;
+}
+
+bool is_candidate(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
+                  const loop::Schedule& schedule) {
+  if (is_contraction_schedule(program, nest, target, schedule)) return true;
+  const auto all = candidates(program, nest, target, {});
+  return std::any_of(all.begin(), all.end(), [&](const Candidate& c) { return c.schedule == schedule; });
+}
+
+void choose_gpu(loop::Program& program, const GpuTarget& target, const Chosen& chosen) {
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     const auto* launch = std::get_if<loop::Launch>(&step.node);
     if (!launch) return;
     loop::Nest& nest = program[launch->nest];
     if (nest.schedule != loop::Schedule{}) return;
-    loop::blaming(nest, [&] {
-      if (auto flash = choose_flash(program, nest, target)) {
-        nest.schedule = kernels::to_schedule(*flash);
-        return;
-      }
-      if (auto contraction = choose_cuda_contraction(program, nest, target)) {
-        nest.schedule = std::move(*contraction);
-        return;
-      }
-      LoopPlan plan;
-      plan.reorder = memory_order(program, reshaped(program, nest, plan));
-      plan.points = neighbouring_points(program, reshaped(program, nest, plan), target);
-      if (!plan.points.empty()) {
-        nest.schedule.directives = directives(plan);
-        return;
-      }
-      plan = merged(program, nest, plan);
-      const loop::Nest now = reshaped(program, nest, plan);
-      plan.tile = tile_of(program, now);
-      if (!plan.tile) choose_team(program, now, target, plan);
-      nest.schedule.directives = directives(plan);
-    });
+    const auto found = chosen.find(launch->nest);
+    nest.schedule = found != chosen.end()
+                        ? found->second
+                        : loop::blaming(nest, [&] { return default_schedule(program, nest, target); });
   });
   order_weights(program);
 }

@@ -3,9 +3,11 @@
 
 #include "compiler/base/gpu_target.h"
 #include "compiler/loop/program.h"
+#include "compiler/schedule/choose.h"
 
 namespace stridec::schedule {
 
-void choose_gpu(loop::Program& program, const GpuTarget& target);
+// Every nest gets its schedule: the one chosen for it, or its default (candidates.h).
+void choose_gpu(loop::Program& program, const GpuTarget& target, const Chosen& chosen = {});
 
 }  // namespace stridec::schedule

@@ -63,7 +63,7 @@ constexpr Pass<Program, std::span<Scratch>> kCpuMemoryPasses[] = {
      [](Program& program, std::span<Scratch> scratch) { plan_memory(program, InPlace::kSums, scratch); }},
 };
 
-constexpr Pass<Program, const GpuTarget&, DType> kGpuPasses[] = {
+constexpr Pass<Program, const GpuTarget&, DType> kGpuLoopPasses[] = {
     {"gpu chains", "attention becomes one kernel, whose scores stay in registers",
      [](Program& program, const GpuTarget& target, DType) { chain_gpu(program, target); }},
     {"gpu storage", "what kernels pass on is stored in the type that products take (--precision)",
@@ -72,10 +72,16 @@ constexpr Pass<Program, const GpuTarget&, DType> kGpuPasses[] = {
      [](Program& program, const GpuTarget&, DType) { lay_rows(program); }},
     {"gpu windows", "convolutions of few channels read copies in which a window's rows are runs of memory",
      [](Program& program, const GpuTarget&, DType) { run_windows(program); }},
-    {"gpu schedules", "templates, teams of threads and vectors for each nest",
-     [](Program& program, const GpuTarget& target, DType) { choose_gpu(program, target); }},
+    {"gpu names", "schedules name dims: those of equal nests are called the same",
+     [](Program& program, const GpuTarget&, DType) {
+       for (loop::Nest& nest : program.nests) loop::renumber(nest);
+     }},
+};
+
+constexpr Pass<Program, const GpuTarget&, const Chosen&> kGpuPasses[] = {
+    {"gpu schedules", "templates, teams of threads and vectors for each nest", choose_gpu},
     {"gpu memory", "where each scratch buffer lives",
-     [](Program& program, const GpuTarget&, DType) { plan_memory(program); }},
+     [](Program& program, const GpuTarget&, const Chosen&) { plan_memory(program); }},
 };
 
 void verify(const Program& program, std::string_view) { loop::verify(program); }
@@ -110,8 +116,14 @@ const PassList<Program, std::span<Scratch>>& cpu_memory_passes() {
   return kList;
 }
 
-const PassList<Program, const GpuTarget&, DType>& gpu_passes() {
+const PassList<Program, const GpuTarget&, DType>& gpu_loop_passes() {
   static const PassList<Program, const GpuTarget&, DType> kList = {
+      .stage = "scheduling", .origin = {}, .rows = kGpuLoopPasses, .verify = verify, .print = print};
+  return kList;
+}
+
+const PassList<Program, const GpuTarget&, const Chosen&>& gpu_passes() {
+  static const PassList<Program, const GpuTarget&, const Chosen&> kList = {
       .stage = "scheduling", .origin = {}, .rows = kGpuPasses, .verify = verify, .print = print};
   return kList;
 }

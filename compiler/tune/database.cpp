@@ -21,7 +21,7 @@ namespace stridec::tune {
 namespace {
 
 constexpr std::string_view kHeader =
-    "# stridec tuning 1: structure shape cpu threads compiler | time default noise tried | schedule | "
+    "# stridec tuning 1: structure shape target threads compiler | time default noise tried | schedule | "
     "kernel\n";
 constexpr std::string_view kFormat = "# stridec tuning ";
 constexpr std::string_view kLearned = "learned ";
@@ -49,6 +49,17 @@ bool read(std::string_view text, std::string_view unit, Number& value) {
   return read_any(text, unit, value) && value >= 0 && static_cast<double>(value) <= kLargest;
 }
 
+// "znver5", "sm_90a@NVIDIA_H200".
+void read_machine(std::string_view text, Key& key) {
+  const size_t at = text.find('@');
+  key.target = text.substr(0, at);
+  key.device = at == std::string_view::npos ? "" : text.substr(at + 1);
+}
+
+bool same_machine(const Key& a, const Key& b) {
+  return a.target == b.target && a.device == b.device && a.threads == b.threads && a.compiler == b.compiler;
+}
+
 std::optional<Learned> parse_learned(std::string_view line) {
   const auto parts = split(line, " | ");
   if (parts.size() != 3) return std::nullopt;
@@ -63,7 +74,8 @@ std::optional<Learned> parse_learned(std::string_view line) {
   // As they will be written, so that what is added up is the same before and after.
   lesson.count = std::round(lesson.count);
   lesson.sum = std::round(lesson.sum * 1e4) / 1e4, lesson.squares = std::round(lesson.squares * 1e4) / 1e4;
-  learned.key.cpu = key[1], learned.key.compiler = key[3];
+  read_machine(key[1], learned.key);
+  learned.key.compiler = key[3];
   return learned;
 }
 
@@ -83,7 +95,8 @@ std::optional<Entry> parse_line(std::string_view line) {
       !read(figures[0], "us", entry.microseconds) || !read(figures[1], "us", entry.default_microseconds) ||
       !read(figures[2], "%", entry.noise_percent) || !read(figures[3], "", entry.tried))
     return std::nullopt;
-  entry.key.structure = key[0], entry.key.shape = key[1], entry.key.cpu = key[2], entry.key.compiler = key[4];
+  entry.key.structure = key[0], entry.key.shape = key[1], entry.key.compiler = key[4];
+  read_machine(key[2], entry.key);
   try {
     loop::parse_schedule(entry.schedule);
   } catch (const Error&) {
@@ -101,9 +114,14 @@ std::string number(const char* format, double value) {
 }  // namespace
 
 std::string this_compiler() { return cat(STRIDEC_VERSION, "-", kCodegenRevision); }
+std::string this_gpu_compiler() { return cat(STRIDEC_VERSION, "-", kGpuRevision); }
+
+std::string machine_of(const Key& key) {
+  return key.device.empty() ? key.target : cat(key.target, "@", key.device);
+}
 
 std::string to_string(const Key& key) {
-  return cat(key.structure, " ", key.shape, " ", key.cpu, " ", key.threads, " ", key.compiler);
+  return cat(key.structure, " ", key.shape, " ", machine_of(key), " ", key.threads, " ", key.compiler);
 }
 
 std::string to_string(const Entry& entry) {
@@ -114,7 +132,7 @@ std::string to_string(const Entry& entry) {
 
 std::string to_string(const Learned& learned) {
   const Lesson& lesson = learned.lesson;
-  return cat(kLearned, learned.key.cpu, " ", learned.key.threads, " ", learned.key.compiler, " | ",
+  return cat(kLearned, machine_of(learned.key), " ", learned.key.threads, " ", learned.key.compiler, " | ",
              number("%.0f", lesson.count), " ", number("%.4f", lesson.sum), " ",
              number("%.4f", lesson.squares), " | ", learned.family);
 }
@@ -155,8 +173,13 @@ Database::Database(std::string file, bool must_exist) : file_(std::move(file)) {
 
 const Entry* Database::find(const Key& key) const {
   const std::vector<Entry>& all = contents_.entries;
-  for (size_t i = all.size(); i-- > 0;)
-    if (all[i].key == key) return &all[i];
+  for (size_t i = all.size(); i-- > 0;) {
+    const Key& each = all[i].key;
+    if (each == key) return &all[i];
+    if (key.device.empty() && key.is_gpu() && each.structure == key.structure && each.shape == key.shape &&
+        each.target == key.target && each.is_gpu() && each.compiler == key.compiler)
+      return &all[i];
+  }
   return nullptr;
 }
 
@@ -170,9 +193,7 @@ void Database::append(const Entry& entry) {
 Lessons Database::lessons(const Key& key) const {
   Lessons lessons;
   for (const Learned& learned : contents_.learned)
-    if (learned.key.cpu == key.cpu && learned.key.threads == key.threads &&
-        learned.key.compiler == key.compiler)
-      lessons[learned.family].add(learned.lesson);
+    if (same_machine(learned.key, key)) lessons[learned.family].add(learned.lesson);
   return lessons;
 }
 
@@ -180,7 +201,9 @@ void Database::append(const Key& key, const Lessons& lessons) {
   std::string lines;
   for (const auto& [family, lesson] : lessons) {
     contents_.learned.push_back(
-        {{.cpu = key.cpu, .threads = key.threads, .compiler = key.compiler}, family, lesson});
+        {{.target = key.target, .device = key.device, .threads = key.threads, .compiler = key.compiler},
+         family,
+         lesson});
     lines += to_string(contents_.learned.back()) + "\n";
   }
   if (!lines.empty()) write_lines(std::move(lines));

@@ -2,13 +2,15 @@
 //
 // One line an entry, fields between spaces, parts between " | ":
 //
-//   structure shape cpu threads compiler | time default noise tried | schedule | kernel
+//   structure shape target threads compiler | time default noise tried | schedule | kernel
 //   9f86d081884c7d65 1x128 znver5 2 0.1.0-1b4f0e98 | 612.4us 701.2us 0.8% 9 | gemm.f32.8x48: rows %i0 ... | matmul+bias
+//   60303ae22b998861 32x128 sm_90a@NVIDIA_H200 0 0.1.0-5d0c77e1 | 8.1us 9.0us 0.3% 14 | wgmma.128x128: rows ... | matmul+bias
 //
 //   structure  the first 16 digits of the SHA-256 of the nest's canonical text, which loops/analysis.h describes
 //   shape      values of its symbols in the text's order, each rounded up to a power of two; "-" without symbols;
 //              with commas between the shapes that it was judged at
-//   cpu, threads, compiler   what it was measured with, and on: version and revision of code generation
+//   target, threads, compiler   what it was measured with, and on: version and revision of code generation. Of a GPU
+//              "target@device" and 0 threads; machines without a GPU take the last entry of any device
 //   time       of one call with the schedule, the geometric mean over the shapes; default: with the schedule of the
 //              analytic model; 0 for what could not be measured
 //   noise      standard error of time over default
@@ -17,7 +19,7 @@
 //
 // and one for each family of schedules that was measured, with what that taught about the analytic model (forecast.h):
 //
-//   learned cpu threads compiler | count sum squares | family
+//   learned target threads compiler | count sum squares | family
 //   learned znver5 2 0.1.0-1b4f0e98 | 24 -0.7440 0.1961 | gemm.f32.8x48 direct weights
 //
 // Lines are appended; of several entries with the same key the last one holds, lessons add up. Lines that start with
@@ -33,16 +35,25 @@
 
 namespace stridec::tune {
 
-extern const char* const kCodegenRevision;  // changes with the sources that make kernels
+extern const char* const kCodegenRevision;  // changes with the sources that make kernels for CPUs
+extern const char* const kGpuRevision;      // and for GPUs
 
 struct Key {
-  std::string structure, shape, cpu;
-  int threads = 1;
+  std::string structure, shape, target;
+  std::string device;  // of a GPU: where it was measured; "": wherever
+  int threads = 1;     // 0: of a GPU
   std::string compiler;
+  bool is_gpu() const { return threads == 0; }
   bool operator==(const Key&) const = default;
 };
 std::string to_string(const Key& key);
-std::string this_compiler();  // "0.1.0-3eae99da", version and revision, in the keys that this build makes
+std::string machine_of(const Key& key);  // "znver5", "sm_90a@NVIDIA_H200"
+// "0.1.0-3eae99da", version and revision, in the keys that this build makes.
+std::string this_compiler();
+std::string this_gpu_compiler();
+inline std::string this_compiler_of(const Key& key) {
+  return key.is_gpu() ? this_gpu_compiler() : this_compiler();
+}
 
 struct Entry {
   Key key;
@@ -55,7 +66,7 @@ struct Entry {
 std::string to_string(const Entry& entry);  // a line without its end
 
 struct Learned {
-  Key key;  // cpu, threads and compiler alone
+  Key key;  // target, device, threads and compiler alone
   std::string family;
   Lesson lesson;
 };
@@ -72,10 +83,11 @@ class Database {
   // A file that does not exist yet is empty, unless it has to be there (then kUnreadable). "": in memory alone.
   explicit Database(std::string file, bool must_exist = false);
 
+  // The last one; for a key without a device, of any.
   const Entry* find(const Key& key) const;
   // At the end of the file too, in one write, so that processes may share it.
   void append(const Entry& entry);
-  // What was measured with the same cpu, threads and compiler has taught, and more of it.
+  // What was measured on the same machine with the same compiler has taught, and more of it.
   Lessons lessons(const Key& key) const;
   void append(const Key& key, const Lessons& lessons);
   const Contents& contents() const { return contents_; }

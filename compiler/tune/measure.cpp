@@ -1,72 +1,22 @@
 #include "compiler/tune/measure.h"
 
-#include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <exception>
 
-#include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/tune/child.h"
+#include "compiler/tune/gpu.h"
 #include "compiler/tune/worker.h"
 
 namespace stridec::tune {
 namespace {
 
-// The child owns nothing: it neither removes the parent's files nor reports a crash as one of stridec.
-void become_worker() {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  for (const int number : {SIGINT, SIGTERM, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS})
-    signal(number, SIG_DFL);
-  const rlimit none = {0, 0};
-  setrlimit(RLIMIT_CORE, &none);
-}
-
-struct Child {
-  pid_t pid = -1;
-  int events = -1;
-};
-
 Child start(const std::vector<Subject>& subjects, const std::vector<bool>& alive,
             const MeasureOptions& options) {
-  int ends[2];
-  if (pipe(ends) != 0) fail(ErrorKind::kOverBudget, "no-process", cat("pipe: ", std::strerror(errno)));
-  const pid_t pid = fork();
-  if (pid < 0) fail(ErrorKind::kOverBudget, "no-process", cat("fork: ", std::strerror(errno)));
-  if (pid > 0) {
-    close(ends[1]);
-    return {pid, ends[0]};
-  }
-  close(ends[0]);
-  become_worker();
-  try {
-    run_worker(subjects, alive, options, ends[1]);
-  } catch (const std::exception&) {
-    _exit(1);
-  }
-  _exit(0);
-}
-
-// One event; 0: the pipe is closed, -1: silence for too long.
-int next_event(int descriptor, Event& event, double patience) {
-  size_t have = 0;
-  while (have < sizeof event) {
-    pollfd wait = {descriptor, POLLIN, 0};
-    const int ready = poll(&wait, 1, static_cast<int>(patience * 1000));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0) return -1;
-    const ssize_t n = read(descriptor, reinterpret_cast<char*>(&event) + have, sizeof event - have);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return 0;
-    have += static_cast<size_t>(n);
-  }
-  return 1;
+  return start_child([&](int descriptor) { run_worker(subjects, alive, options, descriptor); });
 }
 
 std::string ending_of(int status) {
@@ -94,7 +44,7 @@ Estimate estimate(std::vector<double> samples) {
   return {median, 1.25 * 1.48 * middle(samples) / std::sqrt(n)};
 }
 
-std::vector<Outcome> measure(const std::vector<Subject>& subjects, const MeasureOptions& options) {
+std::vector<Outcome> measure(const std::vector<Subject>& subjects, const MeasureOptions& options, Gpu* gpu) {
   std::vector<Outcome> outcomes(subjects.size());
   std::vector<bool> alive(subjects.size(), true);
   std::vector<std::vector<double>> times;
@@ -102,12 +52,17 @@ std::vector<Outcome> measure(const std::vector<Subject>& subjects, const Measure
   while (!ended && std::find(alive.begin(), alive.end(), true) != alive.end()) {
     // Rounds start anew with every process: figures of one are never compared with another's.
     times.assign(subjects.size(), {});
-    Child child = start(subjects, alive, options);
+    Child child = gpu ? gpu->ask(subjects, alive, options) : start(subjects, alive, options);
     int current = -1;
     Event event{};
     int got;
-    while ((got = next_event(child.events, event, options.hang_seconds)) > 0) {
+    std::string fault;
+    while ((got = next_event(child.descriptor, event, options.hang_seconds)) > 0) {
       if (event.kind == Event::Kind::kEnd) break;
+      if (event.kind == Event::Kind::kFault) {
+        fault = event.reason;
+        continue;
+      }
       const auto s = static_cast<size_t>(event.subject);
       if (event.kind == Event::Kind::kBegin) {
         current = event.subject;
@@ -115,19 +70,19 @@ std::vector<Outcome> measure(const std::vector<Subject>& subjects, const Measure
         times[s].push_back(event.seconds);
       } else {
         alive[s] = false;
-        outcomes[s] = {.kind = Outcome::Kind::kFailed, .reason = event.reason};
+        outcomes[s] = {
+            .kind = event.kind == Event::Kind::kWrong ? Outcome::Kind::kWrong : Outcome::Kind::kFailed,
+            .reason = event.reason};
       }
     }
     ended = got > 0;
-    if (got < 0) kill(child.pid, SIGKILL);
-    close(child.events);
-    int status = 0;
-    while (waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
-    }
+    if (ended && gpu) break;  // it waits for the next race
+    const int status = gpu ? gpu->end(got < 0) : end_child(child, got < 0);
     if (ended) break;
     const Outcome verdict = got < 0 ? Outcome{.kind = Outcome::Kind::kHung,
                                               .reason = cat("no answer in ", options.hang_seconds, " s")}
-                                    : Outcome{.kind = Outcome::Kind::kCrashed, .reason = ending_of(status)};
+                                    : Outcome{.kind = Outcome::Kind::kCrashed,
+                                              .reason = fault.empty() ? ending_of(status) : fault};
     // Before the first call nobody in particular is to blame, and trying again would not help.
     if (current < 0) std::fill(outcomes.begin(), outcomes.end(), verdict), alive.assign(alive.size(), false);
     if (current < 0) break;

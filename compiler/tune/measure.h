@@ -5,13 +5,19 @@
 // and the figure of a kernel is the median over rounds of its time relative to the first
 // kernel's in the same round. Memory is as in a run of the model: weights lie somewhere else at every call, as many
 // as the model has up to twice the last-level cache; what other kernels would just have made stays where it is.
+//
+// On a GPU a round runs each kernel many times, one launch behind the other as a graph's are, between two events of
+// the device; and before the first round it runs once on fresh memory, whose contents have to be the first kernel's.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "compiler/base/dtype.h"
+#include "compiler/loop/program.h"
+#include "runtime/include/stridec/abi.h"
 
 namespace stridec::tune {
 
@@ -20,20 +26,40 @@ struct Subject {
     int64_t bytes = 0;
     DType dtype = DType::kF32;
     bool weight = false;
+    bool written = false;        // on a GPU: compared with what the first subject writes
+    loop::WeightData data = {};  // of a weight on a GPU, in the layout that the schedule wants
   };
   std::vector<const std::string*> objects;  // the kernel's and those of what it calls
   std::string symbol;
   std::vector<Argument> arguments;  // buffers, in the kernel's order
   std::vector<int64_t> sizes;
   int64_t tasks = 0, grain = 1, scratch_bytes = 0;
+
+  // Of a GPU instead of objects, symbol, sizes, tasks and what follows them: launches, one after the other.
+  struct Map {
+    int32_t argument = 0;
+    stridec_abi_tensor_map map = {};  // `address`: bytes from the argument's start
+  };
+  struct Launch {
+    std::string symbol, image;
+    int32_t threads = 0, cluster = 1;
+    bool dynamic_shared = false, dependent = false, fails = false;
+    std::array<int64_t, 3> grid = {};
+    int64_t shared_bytes = 0, workspace_bytes = 0;
+    std::vector<int32_t> arguments;  // the first words of its parameters are where these lie
+    std::vector<int64_t> words;      // the others
+    std::vector<Map> maps;
+  };
+  std::vector<Launch> launches;
 };
 
 struct Outcome {
   enum class Kind {
     kTimed,
-    kCrashed,  // a signal ended the process
+    kCrashed,  // a signal ended the process; on a GPU, a fault after which the driver does nothing more
     kHung,     // no answer within MeasureOptions::hang_seconds
     kFailed,   // no code (it did not link), or a check on data failed: the data are made up
+    kWrong,    // other results than the first subject's, beyond rounding (on a GPU)
   };
   Kind kind = Kind::kFailed;
   std::string reason;  // of other kinds than kTimed
@@ -51,9 +77,12 @@ struct MeasureOptions {
   int most_rounds = 25;
 };
 
-// One outcome for each subject. Arrays of numbers are filled with random values in [-1, 1], of integers with
+class Gpu;
+
+// One outcome for each subject, which are all code for the CPU, or all for this GPU. Arrays of numbers are filled with random values in [-1, 1], of integers with
 // zeros, which are valid indices wherever there are any.
-std::vector<Outcome> measure(const std::vector<Subject>& subjects, const MeasureOptions& options);
+std::vector<Outcome> measure(const std::vector<Subject>& subjects, const MeasureOptions& options,
+                             Gpu* gpu = nullptr);
 
 // Median, and its standard error from the median deviation.
 struct Estimate {

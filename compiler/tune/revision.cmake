@@ -1,20 +1,24 @@
-# The revision of what makes kernels out of schedules: a digest of the sources of templates and code generation. Times
-# measured with another one say nothing. Run by the build (cmake -P) with FROM, the project's root, and TO, the file to
+# The revisions of what makes kernels out of schedules, for CPUs and for GPUs: digests of the sources of templates and code
+# generation. Times measured with another one say nothing. Run by the build (cmake -P) with FROM, the project's root, and TO, the file to
 # write; included by the project it sets that up.
 if(CMAKE_SCRIPT_MODE_FILE)
-  file(GLOB files ${FROM}/compiler/kernels/* ${FROM}/compiler/codegen/*.* ${FROM}/compiler/codegen/cpu/*)
-  list(SORT files)
-  foreach(file ${files})
-    file(SHA256 ${file} digest)
-    string(APPEND digests ${digest})
+  foreach(kind cpu cuda)
+    file(GLOB files ${FROM}/compiler/kernels/* ${FROM}/compiler/codegen/*.* ${FROM}/compiler/codegen/${kind}/*)
+    list(SORT files)
+    set(digests)
+    foreach(file ${files})
+      file(SHA256 ${file} digest)
+      string(APPEND digests ${digest})
+    endforeach()
+    string(SHA256 revision "${digests}")
+    string(SUBSTRING ${revision} 0 8 ${kind}_revision)
   endforeach()
-  string(SHA256 revision "${digests}")
-  string(SUBSTRING ${revision} 0 8 revision)
   file(CONFIGURE OUTPUT ${TO} @ONLY CONTENT "#include \"compiler/tune/database.h\"
-const char* const stridec::tune::kCodegenRevision = \"${revision}\";
+const char* const stridec::tune::kCodegenRevision = \"${cpu_revision}\";
+const char* const stridec::tune::kGpuRevision = \"${cuda_revision}\";
 ")
 else()
-  file(GLOB made_by CONFIGURE_DEPENDS compiler/kernels/* compiler/codegen/*.* compiler/codegen/cpu/*)
+  file(GLOB made_by CONFIGURE_DEPENDS compiler/kernels/* compiler/codegen/*.* compiler/codegen/cpu/* compiler/codegen/cuda/*)
   set(revision ${PROJECT_BINARY_DIR}/generated/codegen_revision.cpp)
   add_custom_command(
     OUTPUT ${revision}

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <optional>
 
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
@@ -28,6 +27,7 @@ constexpr int64_t kMostBytes = int64_t{2} << 30;  // of a kernel's arguments
 std::string problem_of(const Outcome& outcome) {
   const char* what = outcome.kind == Kind::kCrashed ? "crashed"
                      : outcome.kind == Kind::kHung  ? "hung"
+                     : outcome.kind == Kind::kWrong ? "wrong"
                                                     : "failed";
   return cat(what, ": ", outcome.reason);
 }
@@ -37,74 +37,39 @@ bool is_slower(const Outcome& outcome) { return outcome.ratio > 1 + std::max(kTi
 
 }  // namespace
 
-struct Search::Made {
-  std::optional<Emitted> emitted;
-  std::string reason;  // where it is not, or did not build
-  std::string symbol;
-  std::vector<const std::string*> objects;
-};
-
-Search::Search(const loop::Program& program, loop::NestId nest, const CpuTarget& target,
-               std::vector<Values> shapes, const codegen::cpu::BuildOptions& build, MeasureOptions measuring)
+Search::Search(const loop::Program& program, loop::NestId nest, Backend& backend, std::vector<Values> shapes,
+               MeasureOptions measuring)
     : alone_(only_nest(program, nest)),
-      target_(target),
+      backend_(backend),
       shapes_(std::move(shapes)),
-      build_(build),
       measuring_(measuring),
-      first_{schedule::default_schedule(alone_, alone_.nests[0], target), 0, {}},
+      first_{backend.default_schedule(alone_), 0, {}},
       default_seconds_(shapes_.size()) {}
-
-Search::~Search() = default;
 
 // ---- building and racing ----
 
 void Search::build_defaults(const std::vector<Search*>& searches) {
-  std::vector<codegen::Kernel> kernels;
-  std::vector<Search*> building;
-  for (Search* search : searches) {
-    Made& made = search->made_[loop::to_string(search->first_.schedule)];
-    try {
-      made.emitted = emit(search->alone_, search->first_.schedule, search->target_);
-      kernels.push_back(made.emitted->kernel);
-      building.push_back(search);
-    } catch (const Error& error) {
-      made.reason = error.text;
-    }
-  }
-  if (building.empty()) return;
-  const auto built = codegen::cpu::build_kernels(kernels, building[0]->target_, building[0]->build_);
-  for (size_t s = 0; s < building.size(); ++s)
-    building[s]->keep(building[s]->made_.at(loop::to_string(building[s]->first_.schedule)), built, s);
+  if (searches.empty()) return;
+  std::vector<Backend::Wanted> wanted;
+  for (const Search* search : searches) wanted.push_back({&search->alone_, &search->first_.schedule});
+  std::vector<std::unique_ptr<Code>> built = searches[0]->backend_.build(wanted);
+  for (size_t s = 0; s < searches.size(); ++s)
+    searches[s]->made_[loop::to_string(searches[s]->first_.schedule)] = std::move(built[s]);
 }
 
-void Search::keep(Made& made, const codegen::cpu::KernelObjects& built, size_t kernel) {
-  const auto own = static_cast<size_t>(built.uses[kernel][0]);
-  made.symbol = built.kernels[own].symbol;
-  made.reason = built.errors[own];
-  for (const int used : built.uses[kernel]) {
-    const codegen::cpu::BuiltKernel& each = built.kernels[static_cast<size_t>(used)];
-    made.objects.push_back(&objects_.try_emplace(each.symbol, each.object).first->second);
-  }
-}
-
-// Emits and builds those that are not yet.
+// Builds those that are not yet.
 void Search::make(const Candidates& candidates) {
-  std::vector<Made*> fresh;
-  std::vector<codegen::Kernel> kernels;
+  std::vector<std::unique_ptr<Code>*> fresh;
+  std::vector<Backend::Wanted> wanted;
   for (const Candidate* candidate : candidates) {
     const auto [found, added] = made_.try_emplace(loop::to_string(candidate->schedule));
     if (!added) continue;
-    try {
-      found->second.emitted = emit(alone_, candidate->schedule, target_);
-      kernels.push_back(found->second.emitted->kernel);
-      fresh.push_back(&found->second);
-    } catch (const Error& error) {
-      found->second.reason = error.text;
-    }
+    fresh.push_back(&found->second);
+    wanted.push_back({&alone_, &candidate->schedule});
   }
   if (fresh.empty()) return;
-  const auto built = codegen::cpu::build_kernels(kernels, target_, build_);
-  for (size_t k = 0; k < fresh.size(); ++k) keep(*fresh[k], built, k);
+  std::vector<std::unique_ptr<Code>> built = backend_.build(wanted);
+  for (size_t i = 0; i < fresh.size(); ++i) *fresh[i] = std::move(built[i]);
 }
 
 // Outcomes of the default and the candidates, in this order.
@@ -116,18 +81,17 @@ std::vector<Outcome> Search::race(const Candidates& candidates, size_t shape, do
   std::vector<Subject> subjects;
   std::vector<size_t> racing;
   for (size_t i = 0; i < all.size(); ++i) {
-    const Made& made = made_.at(loop::to_string(all[i]->schedule));
-    outcomes[i].reason = made.reason;
-    if (!made.reason.empty()) continue;
+    const Code& code = *made_.at(loop::to_string(all[i]->schedule));
+    outcomes[i].reason = code.problem;
+    if (!code.problem.empty()) continue;
     try {
-      Subject subject = subject_at(*made.emitted, shapes_[shape]);
+      Subject subject = code.subject_at(shapes_[shape]);
       int64_t bytes = 0;
       for (const auto& argument : subject.arguments) bytes += argument.bytes;
       if (bytes > kMostBytes || subject.tasks <= 0) {
         outcomes[i].reason = bytes > kMostBytes ? "too large to measure" : "nothing to do at this size";
         continue;
       }
-      subject.objects = made.objects, subject.symbol = made.symbol;
       subjects.push_back(std::move(subject));
       racing.push_back(i);
     } catch (const Error& error) {
@@ -137,8 +101,8 @@ std::vector<Outcome> Search::race(const Candidates& candidates, size_t shape, do
   if (racing.empty() || racing[0] != 0) return outcomes;
   MeasureOptions measuring = measuring_;
   measuring.seconds = seconds, measuring.most_rounds = rounds;
-  measuring.hang_seconds = std::max(2.0, 200 * default_seconds_[shape]);
-  const std::vector<Outcome> measured = measure(subjects, measuring);
+  measuring.hang_seconds = std::max(backend_.least_patience(), 200 * default_seconds_[shape]);
+  const std::vector<Outcome> measured = backend_.race(subjects, measuring);
   for (size_t s = 0; s < subjects.size(); ++s) outcomes[racing[s]] = measured[s];
   return outcomes;
 }
@@ -291,7 +255,7 @@ void Search::confirm(double seconds) {
 void Search::run(double seconds, Forecast& forecast) {
   const auto start = Clock::now();
   auto left = [&] { return seconds - std::chrono::duration<double>(Clock::now() - start).count(); };
-  space_ = schedule::candidates(alone_, alone_.nests[0], target_);
+  space_ = backend_.candidates(alone_, shapes_);
   STRIDEC_CHECK(!space_.empty(), alone_.nests[0].name);
   first_ = space_[0];
   tried_schedules_.assign(space_.size(), false);

@@ -13,13 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "compiler/base/target.h"
-#include "compiler/codegen/cpu/build.h"
 #include "compiler/schedule/candidates.h"
+#include "compiler/tune/backend.h"
 #include "compiler/tune/database.h"
 #include "compiler/tune/forecast.h"
 #include "compiler/tune/measure.h"
-#include "compiler/tune/subject.h"
 #include "compiler/tune/trial.h"
 
 namespace stridec::tune {
@@ -27,9 +25,8 @@ namespace stridec::tune {
 class Search {
  public:
   // `shapes` tell the kernel's sizes apart; one at least. What `measuring` says of time and patience is replaced.
-  Search(const loop::Program& program, loop::NestId nest, const CpuTarget& target, std::vector<Values> shapes,
-         const codegen::cpu::BuildOptions& build, MeasureOptions measuring);
-  ~Search();
+  Search(const loop::Program& program, loop::NestId nest, Backend& backend, std::vector<Values> shapes,
+         MeasureOptions measuring);
 
   // Builds the default of each search, all together.
   static void build_defaults(const std::vector<Search*>& searches);
@@ -45,7 +42,6 @@ class Search {
   std::vector<Trial> take_trials() { return std::move(trials_); }
 
  private:
-  struct Made;  // a schedule, emitted and built
   using Candidates = std::vector<const schedule::Candidate*>;
   struct Score {
     double ratio = 1, noise = 0;
@@ -55,20 +51,17 @@ class Search {
   void try_batch(const std::vector<size_t>& picked, double seconds, Forecast& forecast);
   void confirm(double seconds);
   void make(const Candidates& candidates);
-  void keep(Made& made, const codegen::cpu::KernelObjects& built, size_t kernel);
   std::vector<Outcome> race(const Candidates& candidates, size_t shape, double seconds, int rounds);
   double expected(const schedule::Candidate& candidate) const;
   double call_seconds() const;  // of the default, all shapes together
 
   const loop::Program alone_;
-  const CpuTarget& target_;
+  Backend& backend_;
   const std::vector<Values> shapes_;
-  const codegen::cpu::BuildOptions& build_;
   MeasureOptions measuring_;
   schedule::Candidate first_;
   std::vector<schedule::Candidate> space_;
-  std::map<std::string, Made> made_;            // by the schedule's text
-  std::map<std::string, std::string> objects_;  // by symbol: candidates share micro-kernels
+  std::map<std::string, std::unique_ptr<Code>> made_;  // by the schedule's text
   std::vector<bool> tried_schedules_;
   std::set<std::string> tried_families_;
   std::vector<double> default_seconds_;  // by shape

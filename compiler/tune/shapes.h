@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compiler/loop/program.h"
-#include "compiler/tune/subject.h"
+#include "compiler/tune/backend.h"
 
 namespace stridec::tune {
 

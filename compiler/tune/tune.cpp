@@ -10,10 +10,8 @@
 #include "compiler/base/sha256.h"
 #include "compiler/base/sort.h"
 #include "compiler/base/text.h"
-#include "compiler/codegen/cpu/clang.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/candidates.h"
 #include "compiler/tune/search.h"
 
 namespace stridec::tune {
@@ -22,10 +20,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using schedule::Candidate;
 
-constexpr double kNegligible = 0.002;    // of a run: kernels with less keep their default
-constexpr int64_t kRotation = 64 << 20;  // bytes of weights after which none of them is in a cache
+constexpr double kNegligible = 0.002;  // of a run: kernels with less keep their default
 
-Key key_of(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target, int threads,
+Key key_of(const loop::Program& program, const loop::Nest& nest, const Key& machine,
            const std::vector<Values>& shapes) {
   std::vector<sym::Expr> symbols;
   std::string text = loop::canonical_text(program, nest, &symbols);
@@ -38,14 +35,13 @@ Key key_of(const loop::Program& program, const loop::Nest& nest, const CpuTarget
     if (std::find(buckets.begin(), buckets.end(), bucket) == buckets.end())
       buckets.push_back(std::move(bucket));
   }
-  return {.structure = sha256(text.data(), text.size()).substr(0, 16),
-          .shape = join(buckets, ","),
-          .cpu = target.name,
-          .threads = threads,
-          .compiler = this_compiler()};
+  Key key = machine;
+  key.structure = sha256(text.data(), text.size()).substr(0, 16);
+  key.shape = join(buckets, ",");
+  return key;
 }
 
-std::vector<Tuned> kernels_of(const loop::Program& program, const CpuTarget& target, int threads,
+std::vector<Tuned> kernels_of(const loop::Program& program, const Key& machine,
                               const std::vector<Values>& shapes, std::map<loop::NestId, int>& launches) {
   std::vector<Tuned> kernels;
   std::map<std::string, size_t> known;
@@ -55,7 +51,7 @@ std::vector<Tuned> kernels_of(const loop::Program& program, const CpuTarget& tar
     const auto* launch = std::get_if<loop::Launch>(&step.node);
     if (!launch || parts.contains(launch->nest) || launches[launch->nest]++) return;
     const loop::Nest& nest = program[launch->nest];
-    Entry entry{.key = key_of(program, nest, target, threads, shapes), .kernel = nest.name};
+    Entry entry{.key = key_of(program, nest, machine, shapes), .kernel = nest.name};
     const auto [found, fresh] = known.emplace(to_string(entry.key), kernels.size());
     if (fresh) kernels.push_back({.entry = std::move(entry)});
     kernels[found->second].nests.push_back(launch->nest);
@@ -63,24 +59,18 @@ std::vector<Tuned> kernels_of(const loop::Program& program, const CpuTarget& tar
   return kernels;
 }
 
-// An entry holds where its schedule is in the space: other compilers, and files that were edited, are no reason to
-// emit nonsense.
-bool is_candidate(const loop::Program& program, const Tuned& kernel, const CpuTarget& target) {
-  const loop::Schedule schedule = loop::parse_schedule(kernel.entry.schedule);
-  const loop::Nest& nest = program[kernel.nests[0]];
-  if (schedule == schedule::default_schedule(program, nest, target)) return true;
-  const auto space = schedule::candidates(program, nest, target);
-  return std::any_of(space.begin(), space.end(), [&](const Candidate& c) { return c.schedule == schedule; });
-}
-
 [[noreturn]] void fail_frozen(const Tuned& kernel, const Options& options, bool stale) {
-  Error error({.kind = ErrorKind::kMismatch,
-               .code = "not-tuned",
-               .message = cat("kernel '", kernel.entry.kernel, "' has ",
-                              stale ? "a schedule that this build does not know" : "no entry",
-                              " in the tuning database"),
-               .notes = {cat("key    ", to_string(kernel.entry.key))},
-               .help = "'stridec tune' with the same flags and without --frozen adds what is missing"});
+  Error error(
+      {.kind = ErrorKind::kMismatch,
+       .code = "not-tuned",
+       .message =
+           cat("kernel '", kernel.entry.kernel, "' has ",
+               stale ? "a schedule that this build does not know" : "no entry", " in the tuning database"),
+       .notes = {cat("key    ", to_string(kernel.entry.key))},
+       .help = kernel.entry.key.is_gpu()
+                   ? "'stridec tune' with the same flags and without --frozen, on a machine with such a "
+                     "GPU, adds what is missing; name with --gpu what it was run for"
+                   : "'stridec tune' with the same flags and without --frozen adds what is missing"});
   error.diagnostic.where.file = options.database->file();
   throw error;
 }
@@ -104,14 +94,15 @@ OwnShapes own_shapes(const loop::Program& program, const loop::Nest& nest,
   return own;
 }
 
-void measure_all(const loop::Program& program, const CpuTarget& target, const Options& options,
-                 const std::vector<Values>& shapes, int threads, const std::map<loop::NestId, int>& launches,
+void measure_all(const loop::Program& program, Backend& backend, const Options& options,
+                 const std::vector<Values>& shapes, const std::map<loop::NestId, int>& launches,
                  const std::vector<Tuned*>& kernels) {
-  MeasureOptions measuring{.threads = threads};
+  const Key machine = backend.machine();
+  MeasureOptions measuring{.threads = machine.threads};
   for (const loop::Buffer& buffer : program.buffers)
     if (buffer.storage == loop::Storage::kWeight)
       measuring.rotate_bytes += static_cast<int64_t>(buffer.weight.size);
-  measuring.rotate_bytes = std::min(measuring.rotate_bytes, kRotation);
+  measuring.rotate_bytes = std::min(measuring.rotate_bytes, backend.rotation());
 
   const auto start = Clock::now();
   size_t done = 0;
@@ -129,9 +120,9 @@ void measure_all(const loop::Program& program, const CpuTarget& target, const Op
   std::vector<Search*> searches;
   for (Tuned* kernel : kernels) {
     OwnShapes own = own_shapes(program, program[kernel->nests[0]], shapes);
-    items.push_back({kernel, std::move(own.of),
-                     std::make_unique<Search>(program, kernel->nests[0], target, std::move(own.shapes),
-                                              options.build, measuring)});
+    items.push_back(
+        {kernel, std::move(own.of),
+         std::make_unique<Search>(program, kernel->nests[0], backend, std::move(own.shapes), measuring)});
     searches.push_back(items.back().search.get());
   }
   Search::build_defaults(searches);
@@ -153,7 +144,6 @@ void measure_all(const loop::Program& program, const CpuTarget& target, const Op
   }
   // What takes longest first: what it teaches shortens the search of the others.
   sort_stable(items, [](const Item& x, const Item& y) { return x.share > y.share; });
-  const Key machine{.cpu = target.name, .threads = threads, .compiler = this_compiler()};
   Forecast forecast(options.database ? options.database->lessons(machine) : Lessons{});
   double rest = 1;
   for (Item& item : items) {
@@ -178,43 +168,66 @@ void measure_all(const loop::Program& program, const CpuTarget& target, const Op
   if (options.database) options.database->append(machine, forecast.learned());
 }
 
-}  // namespace
-
-bool can_run(const CpuTarget& target) {
-  const auto wanted = codegen::cpu_features(target.name),
-             have = codegen::cpu_features(cpu_target("native").name);
-  return std::includes(have.begin(), have.end(), wanted.begin(), wanted.end());
-}
-
-Result tune(const loop::Program& program, const CpuTarget& target, const Options& options) {
-  const int threads = options.threads > 0
-                          ? options.threads
-                          : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const std::vector<Values> shapes = shapes_of(program, options.shapes);
-  std::map<loop::NestId, int> launches;
-  Result result{.kernels = kernels_of(program, target, threads, shapes, launches)};
+// Entries of the database; names of kernels stay this program's. Those that it lacks.
+std::vector<Tuned*> look_up(const loop::Program& program, const Backend& backend, const Options& options,
+                            std::vector<Tuned>& kernels) {
   std::vector<Tuned*> missing;
-  for (Tuned& kernel : result.kernels) {
+  for (Tuned& kernel : kernels) {
     const Entry* entry = options.database ? options.database->find(kernel.entry.key) : nullptr;
-    if (entry) {
+    // An entry holds where its schedule is in the space: other compilers, and files that were edited, are no reason to
+    // emit nonsense.
+    const loop::Nest& nest = program[kernel.nests[0]];
+    if (entry && backend.is_candidate(program, nest, loop::parse_schedule(entry->schedule))) {
       const std::string name = kernel.entry.kernel;
       kernel.entry = *entry;
       kernel.entry.kernel = name;
       kernel.origin = Tuned::Origin::kDatabase;
-      if (is_candidate(program, kernel, target)) continue;
-      kernel.origin = Tuned::Origin::kDefault;
+      continue;
     }
     if (options.frozen) fail_frozen(kernel, options, entry);
     missing.push_back(&kernel);
   }
-  if (options.measure && !missing.empty() && can_run(target))
-    measure_all(program, target, options, shapes, threads, launches, missing);
+  return missing;
+}
+
+Result tune(const loop::Program& program, Backend& backend, const Options& options) {
+  const std::vector<Values> shapes = shapes_of(program, options.shapes);
+  std::map<loop::NestId, int> launches;
+  Result result;
+  const auto read = [&] {
+    launches.clear();
+    result.kernels = kernels_of(program, backend.machine(), shapes, launches);
+    return look_up(program, backend, options, result.kernels);
+  };
+  // A device is opened where something is missing: its own entries are the ones that count then.
+  std::vector<Tuned*> missing = read();
+  if (options.measure && !missing.empty()) {
+    result.problem = backend.problem();
+    if (result.problem.empty()) {
+      if (!backend.machine().device.empty()) missing = read();
+      if (!missing.empty()) measure_all(program, backend, options, shapes, launches, missing);
+    }
+  }
   for (const Tuned& kernel : result.kernels) {
     if (kernel.origin == Tuned::Origin::kDefault) continue;
     for (const loop::NestId nest : kernel.nests)
       result.chosen[nest] = loop::parse_schedule(kernel.entry.schedule);
   }
   return result;
+}
+
+}  // namespace
+
+Result tune(const loop::Program& program, const CpuTarget& target, const Options& options) {
+  const int threads = options.threads > 0
+                          ? options.threads
+                          : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return tune(program, *cpu_backend(target, threads, options.build), options);
+}
+
+Result tune(const loop::Program& program, const GpuTarget& target, const Options& options) {
+  const codegen::cuda::BuildOptions build{.use_cache = options.build.use_cache, .nvrtc = options.nvrtc};
+  return tune(program, *gpu_backend(target, build), options);
 }
 
 }  // namespace stridec::tune

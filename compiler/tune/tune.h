@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/base/gpu_target.h"
 #include "compiler/base/target.h"
 #include "compiler/codegen/cpu/build.h"
 #include "compiler/loop/program.h"
@@ -26,6 +27,7 @@ struct Options {
   double seconds = 45;        // for measuring a program; a search in progress is not cut short
   int threads = 0;            // 0: as many as the process may use
   codegen::cpu::BuildOptions build;
+  std::string nvrtc;  // codegen::cuda::BuildOptions
   std::function<void(size_t done, size_t total, const std::string& kernel)> progress;
 };
 
@@ -41,13 +43,14 @@ struct Tuned {
 struct Result {
   schedule::Chosen chosen;
   std::vector<Tuned> kernels;  // by first launch
+  std::string problem;         // why what should have been measured was not, as part of a sentence
 };
 
 // Layouts are final, nests renumbered (loop::renumber) and not yet scheduled. Throws Error kUsage for a shape
 // outside of its range or of an unknown name.
 Result tune(const loop::Program& program, const CpuTarget& target, const Options& options);
-
-// Whether this machine can run code for the target.
-bool can_run(const CpuTarget& target);
+// On the first GPU that the driver lists. Without one, and with Options::frozen, what any device of the target was
+// measured to run best with holds.
+Result tune(const loop::Program& program, const GpuTarget& target, const Options& options);
 
 }  // namespace stridec::tune

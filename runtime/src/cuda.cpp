@@ -292,6 +292,11 @@ void cuda_close(CudaModel* m) {
 
 const char* cuda_weights(const CudaModel& model) { return reinterpret_cast<const char*>(model.weights); }
 int32_t cuda_device(const CudaModel& model) { return model.id; }
+void cuda_write_device_name(const CudaModel& model, Text& name) {
+  char text[128] = "?";
+  driver.DeviceGetName(text, sizeof text, model.device);
+  name << text;
+}
 
 Allocator cuda_allocator(CudaModel& model) { return {allocate, release_memory, &model, false, 0}; }
 

@@ -26,6 +26,7 @@ stridec_status cuda_open(const stridec_abi_variant& variant, int32_t first_image
 void cuda_close(CudaModel* model);
 const char* cuda_weights(const CudaModel& model);
 int32_t cuda_device(const CudaModel& model);
+void cuda_write_device_name(const CudaModel& model, Text& name);
 
 // stream: the caller's CUstream; null: the device's default stream.
 stridec_status cuda_context_create(CudaModel& model, void* stream, CudaContext** context, Text& message);

@@ -1,5 +1,6 @@
 """Flags of compile: weights beside the library, tuning, specialisations, modes; the sample for CI."""
 
+import ctypes
 import json
 import os
 import re
@@ -7,7 +8,7 @@ import subprocess
 
 import numpy as np
 
-from harness import ROOT, SECONDS, STRIDEC, contents, expect, stridec
+from harness import ROOT, SECONDS, STRIDEC, contents, expect, nvrtc, stridec
 
 
 def test_external_weights():
@@ -59,6 +60,51 @@ def test_tuning():
     stridec("run tuned.so --input x=good.npy --output y=tuned.npy", 0)
     stridec("run mlp.so --input x=good.npy --output y=y.npy", 0)
     np.testing.assert_allclose(np.load("tuned.npy"), np.load("y.npy"), rtol=1e-5, atol=1e-6)
+
+
+def has_driver():
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def test_tuning_for_gpus():
+    """What is measured on a GPU (a driver without one, whose kernels take a microsecond) is replayed bit for bit where there
+    is none; without one nothing is measured, in a sentence."""
+    fake = os.path.join(os.path.dirname(STRIDEC), "tests")
+    if not nvrtc() or not os.path.exists(os.path.join(fake, "libcuda.so.1")):
+        print("tuning_for_gpus: skipped, there is no NVRTC or no build of the tests")
+        return
+    gpu = {"env": os.environ | {"LD_LIBRARY_PATH": fake}}
+    flags = f"--target cuda --gpu sm_90a --nvrtc {nvrtc()} --mode max-autotune --tune-shape batch=8"
+    stridec(f"compile mlp.onnx -o measured.so {flags} --tune-db gpu.txt", 0, **gpu)
+    stridec(f"compile mlp.onnx -o frozen.so {flags} --tune-db gpu.txt --frozen", 0)
+    for ending in (".so", ".json"):
+        with open("measured" + ending, "rb") as first, open("frozen" + ending, "rb") as second:
+            expect(first.read() == second.read(), f"the replayed {ending} has other bytes")
+    entries = json.loads(stridec("tune show gpu.txt --format=json", 0).stdout)
+    expect(entries and all(entry["target"] == "sm_90a" and entry["device"] == "Fake_GPU" for entry in entries), f"entries {entries}")
+    with open("measured.json", encoding="utf-8") as file:
+        expect(all("measured" in kernel for kernel in json.load(file)["kernels"]), "kernels without their times")
+    stridec("tune merge gpu.txt -o together.txt", 0)
+    stridec("tune prune gpu.txt", 0)
+    for name in ("together.txt", "gpu.txt"):
+        kept = json.loads(stridec(f"tune show {name} --format=json", 0).stdout)
+        expect(kept == entries, f"{name} has {kept}")
+    again = stridec(f"tune mlp.onnx {flags} --tune-db gpu.txt", 0, **gpu)
+    expect("0 of them measured now" in again.stderr, again.stderr)
+    other = flags.replace("sm_90a", "sm_80")
+    lost = stridec(f"compile mlp.onnx -o lost.so {other} --tune-db gpu.txt --frozen", 8)
+    expect("error[not-tuned]" in lost.stderr and "sm_80" in lost.stderr, lost.stderr)
+    if has_driver():
+        return
+    none = stridec(f"tune mlp.onnx {flags} --tune-db none.txt", 7)
+    expect("error[no-gpu]: nothing was measured for --target cuda: there is no NVIDIA driver" in none.stderr, none.stderr)
+    stridec(f"tune mlp.onnx {flags} --tune-db gpu.txt", 0)
+    done = stridec(f"compile mlp.onnx -o model.so {flags} --tune-db none.txt", 0)
+    expect("nothing was measured for GPUs: there is no NVIDIA driver" in done.stderr, done.stderr)
 
 
 def test_specialize():

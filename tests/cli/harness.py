@@ -1,5 +1,6 @@
 """What the tests of the command line share: the program, expectations, the folder that they run in."""
 
+import glob
 import os
 import shlex
 import subprocess
@@ -32,6 +33,14 @@ def stridec(arguments, check=None, **more):
 def contents():
     """Names and sizes of all files of the folder."""
     return {entry.path: entry.stat(follow_symlinks=False).st_size for entry in os.scandir(".")}
+
+
+def nvrtc():
+    """The library that builds GPU kernels, where there is one."""
+    cache = os.environ.get("STRIDEC_CACHE", os.path.expanduser("~/.cache/stridec"))
+    found = glob.glob(f"{cache}/*/lib/python*/site-packages/nvidia/*/lib/libnvrtc.so.*")
+    found += glob.glob("/usr/local/cuda*/lib*/libnvrtc.so*")
+    return next((path for path in sorted(found) if "builtins" not in path), None)
 
 
 def prepare():

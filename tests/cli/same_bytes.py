@@ -1,11 +1,10 @@
 """The same model and flags give the same bytes, whatever else differs."""
 
-import glob
 import os
 import shutil
 import subprocess
 
-from harness import SECONDS, expect, stridec
+from harness import SECONDS, expect, nvrtc, stridec
 
 # Two years later, for a program that asks libc what time it is.
 CLOCK = """
@@ -72,14 +71,6 @@ def compare(name, model, flags):
         for file, contents in files.items():
             expect(contents == first[file], f"{what}: other bytes in {file} of {model} {flags}")
     shutil.rmtree(parent)
-
-
-def nvrtc():
-    """The library that builds GPU kernels, where there is one."""
-    cache = os.environ.get("STRIDEC_CACHE", os.path.expanduser("~/.cache/stridec"))
-    found = glob.glob(f"{cache}/*/lib/python*/site-packages/nvidia/*/lib/libnvrtc.so.*")
-    found += glob.glob("/usr/local/cuda*/lib*/libnvrtc.so*")
-    return next((path for path in sorted(found) if "builtins" not in path), None)
 
 
 def test_same_bytes():

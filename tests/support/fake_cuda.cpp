@@ -2,6 +2,7 @@
 
 #include <elf.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -56,7 +57,7 @@ struct Stream {
   void* last = nullptr;  // of `graph`
 };
 
-constexpr FakeCuda kSettings = {1, 90, 1 << 30, nullptr, 0, 0, 0};
+constexpr FakeCuda kSettings = {1, 90, 1 << 30, nullptr, 0, 0, 0, 0, 0};
 
 struct State {
   std::mutex mutex;
@@ -84,9 +85,10 @@ thread_local std::vector<void*> current;  // contexts, the last one on top
   const std::lock_guard<std::mutex> lock(state().mutex); \
   if (fails(name)) return state().settings.fail_status;
 // Of a function that works in the thread's context.
-#define FAKE_CONTEXT_CALL(name) \
-  FAKE_CALL(name)               \
-  if (current.empty()) return kInvalidContext;
+#define FAKE_CONTEXT_CALL(name)                \
+  FAKE_CALL(name)                              \
+  if (current.empty()) return kInvalidContext; \
+  if (state().settings.fault) return state().settings.fault;
 
 void run(const Node& node, void* stream, bool replayed) {
   State& s = state();
@@ -102,6 +104,7 @@ void run(const Node& node, void* stream, bool replayed) {
     std::fprintf(stderr, "launch %s grid %u %u %u block %u shared %u parameters %zu%s\n", launch.symbol,
                  launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0], launch.shared_bytes,
                  launch.parameter_bytes, replayed ? " (graph)" : "");
+  s.settings.clock += 1;
   auto found = s.kernels.find(node.symbol);
   if (found == s.kernels.end()) found = s.kernels.find("");
   if (found != s.kernels.end()) found->second.first(&launch, found->second.second);
@@ -407,17 +410,25 @@ int32_t graph_destroy(void* graph) {
 }
 int32_t event_create(void** event, uint32_t) {
   FAKE_CONTEXT_CALL("cuEventCreate")
-  *event = new char;
+  *event = new double(0);
   return kSuccess;
 }
 int32_t event_destroy(void* event) {
-  delete static_cast<char*>(event);
+  delete static_cast<double*>(event);
   return kSuccess;
 }
-int32_t event_record(void*, void*) { return kSuccess; }
-int32_t event_wait(void*) { return kSuccess; }
-int32_t event_time(float* ms, void*, void*) {
-  *ms = 0.001f;
+int32_t event_record(void* event, void*) {
+  FAKE_CONTEXT_CALL("cuEventRecord")
+  *static_cast<double*>(event) = state().settings.clock;
+  return kSuccess;
+}
+int32_t event_wait(void*) {
+  FAKE_CONTEXT_CALL("cuEventSynchronize")
+  return kSuccess;
+}
+int32_t event_time(float* ms, void* from, void* to) {
+  *ms =
+      std::max(0.001f, static_cast<float>((*static_cast<double*>(to) - *static_cast<double*>(from)) * 1e-3));
   return kSuccess;
 }
 // The rules of cuTensorMapEncodeTiled that the CUDA driver's documentation gives for maps without interleaving. A map

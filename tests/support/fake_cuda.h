@@ -1,5 +1,6 @@
 // A driver without a GPU: a libcuda.so.1 for tests, whose device memory is host memory and whose kernels do nothing, or
-// what a test registers for them. Streams run at once, in order; graphs replay the kernels that were captured.
+// what a test registers for them. Streams run at once, in order; graphs replay the kernels that were captured. Events read
+// a clock that a kernel moves on by a microsecond, or by what the test's own adds to it.
 //
 // A test finds the controls by dlsym in the library that the runtime loads ("libcuda.so.1" through LD_LIBRARY_PATH, or
 // already in the process under that name).
@@ -39,6 +40,8 @@ struct FakeCuda {
   int32_t fail_after;   // after so many calls that work
   int32_t fail_status;  // with this CUresult
   int32_t log;          // 1: launches go to stderr
+  int32_t fault;  // from now on every call in a context fails with this CUresult, as after a faulty kernel
+  double clock;   // microseconds; kernels may move it
 };
 
 FakeCuda* fake_cuda();

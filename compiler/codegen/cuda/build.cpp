@@ -37,10 +37,9 @@ class Tables {
 
  private:
   int kernel_of(const DeviceKernel& kernel, const GpuTarget& target, const std::string& nest) {
-    const std::string all = cat(target.name, "\n", kernel.code.text);
-    const std::string symbol = "k_" + sha256(all.data(), all.size()).substr(0, 16);
-    const auto [found, fresh] = by_symbol_.emplace(symbol, static_cast<int>(built_.kernels.size()));
-    if (fresh) built_.kernels.push_back({symbol, target, kernel.code.text, {}, {}, {}});
+    BuiltKernel made = named(kernel, target);
+    const auto [found, fresh] = by_symbol_.emplace(made.symbol, static_cast<int>(built_.kernels.size()));
+    if (fresh) built_.kernels.push_back(std::move(made));
     std::vector<std::string>& nests = built_.kernels[static_cast<size_t>(found->second)].nests;
     if (std::find(nests.begin(), nests.end(), nest) == nests.end()) nests.push_back(nest);
     return found->second;
@@ -96,14 +95,23 @@ Built emit(std::vector<Variant>& variants) {
   return built;
 }
 
-void compile(Built& built, const BuildOptions& options) {
-  if (built.kernels.empty()) return;
+BuiltKernel named(const DeviceKernel& kernel, const GpuTarget& target) {
+  const std::string all = cat(target.name, "\n", kernel.code.text);
+  return {.symbol = "k_" + sha256(all.data(), all.size()).substr(0, 16),
+          .target = target,
+          .text = kernel.code.text};
+}
+
+std::vector<std::optional<Diagnostic>> compile_kernels(const std::vector<BuiltKernel*>& kernels,
+                                                       const BuildOptions& options) {
+  std::vector<std::optional<Diagnostic>> errors(kernels.size());
+  if (kernels.empty()) return errors;
   const Nvrtc nvrtc(options.nvrtc);
   const ObjectCache cache(options.use_cache, options.cache_bytes);
   std::atomic<size_t> done{0};
   std::atomic<bool> stored{false};
-  for_each_parallel(built.kernels.size(), options.threads, [&](size_t i) {
-    BuiltKernel& kernel = built.kernels[i];
+  for_each_parallel(kernels.size(), options.threads, [&](size_t i) {
+    BuiltKernel& kernel = *kernels[i];
     const std::string text = cat("#define KERNEL ", kernel.symbol, "\n", kernel.text);
     const std::string what =
         cat("stridec " STRIDEC_VERSION " nvrtc ", nvrtc.version(), " ", kernel.target.name, "\n", text);
@@ -111,14 +119,27 @@ void compile(Built& built, const BuildOptions& options) {
     if (std::optional<std::string> image = cache.find(key)) {
       kernel.image = std::move(*image);
     } else {
-      kernel.image = nvrtc.compile(kernel.symbol + ".cu", text, kernel.target);
+      try {
+        kernel.image = nvrtc.compile(kernel.symbol + ".cu", text, kernel.target);
+      } catch (const Error& error) {
+        errors[i] = error.diagnostic;
+        return;
+      }
       cache.store(key, kernel.image);
       stored = true;
     }
     kernel.resources = resources_of(kernel.image, kernel.symbol);
-    if (options.progress) options.progress(++done, built.kernels.size());
+    if (options.progress) options.progress(++done, kernels.size());
   });
   if (stored) cache.trim();
+  return errors;
+}
+
+void compile(Built& built, const BuildOptions& options) {
+  std::vector<BuiltKernel*> kernels;
+  for (BuiltKernel& kernel : built.kernels) kernels.push_back(&kernel);
+  for (const std::optional<Diagnostic>& error : compile_kernels(kernels, options))
+    if (error) throw Error(*error);
 }
 
 std::string images(const Built& built) {

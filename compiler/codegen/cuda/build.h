@@ -3,9 +3,11 @@
 
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "compiler/base/diagnostic.h"
 #include "compiler/base/gpu_target.h"
 #include "compiler/codegen/cuda/cubin.h"
 #include "compiler/codegen/device_kernel.h"
@@ -49,6 +51,11 @@ struct Built {
 Built emit(std::vector<Variant>& variants);
 // Their images. Throws kToolchain Errors.
 void compile(Built& built, const BuildOptions& options = {});
+// A kernel by itself, named after its text and target; its image is missing.
+BuiltKernel named(const DeviceKernel& kernel, const GpuTarget& target);
+// Images of kernels; for each why it has none, if so. Throws a kToolchain Error where there is no NVRTC.
+std::vector<std::optional<Diagnostic>> compile_kernels(const std::vector<BuiltKernel*>& kernels,
+                                                       const BuildOptions& options = {});
 // The bytes that the artifact carries: stridec_abi_images.
 std::string images(const Built& built);
 

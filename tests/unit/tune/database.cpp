@@ -13,14 +13,17 @@ using stridec::testing::Folder;
 namespace {
 
 Entry entry(const std::string& structure, int tried, double microseconds = 12.5) {
-  return {
-      .key = {.structure = structure, .shape = "1x128", .cpu = "znver4", .threads = 2, .compiler = "0.1.0"},
-      .microseconds = microseconds,
-      .default_microseconds = 20,
-      .noise_percent = 0.5,
-      .tried = tried,
-      .schedule = "gemm.f32.8x48: rows %i0; columns %i1",
-      .kernel = "matmul+bias"};
+  return {.key = {.structure = structure,
+                  .shape = "1x128",
+                  .target = "znver4",
+                  .threads = 2,
+                  .compiler = "0.1.0"},
+          .microseconds = microseconds,
+          .default_microseconds = 20,
+          .noise_percent = 0.5,
+          .tried = tried,
+          .schedule = "gemm.f32.8x48: rows %i0; columns %i1",
+          .kernel = "matmul+bias"};
 }
 
 std::string refused(const std::string& text) {
@@ -96,7 +99,7 @@ TEST_CASE("merging keeps one entry for a key: the one that tried more, of equals
 TEST_CASE("lessons are kept for what they were measured with, and add up") {
   const Folder folder;
   const std::string file = folder.file("t.txt");
-  const Key here = entry("", 0).key, elsewhere{.cpu = "znver5", .threads = 2, .compiler = "0.1.0"};
+  const Key here = entry("", 0).key, elsewhere{.target = "znver5", .threads = 2, .compiler = "0.1.0"};
   {
     Database database(file);
     database.append(here, {{"gemm.f32.8x48 direct weights", {4, -0.5, 0.25}}, {"loops", {1, 2, 4}}});

@@ -1,0 +1,65 @@
+// What the tuner asks of a kind of machine: its space of schedules, code for them, and what a race needs.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/base/gpu_target.h"
+#include "compiler/base/target.h"
+#include "compiler/codegen/cpu/build.h"
+#include "compiler/codegen/cuda/build.h"
+#include "compiler/loop/program.h"
+#include "compiler/schedule/candidates.h"
+#include "compiler/tune/database.h"
+#include "compiler/tune/measure.h"
+
+namespace stridec::tune {
+
+using Values = std::function<std::optional<int64_t>(sym::Expr)>;  // of symbols
+
+// The program reduced to one nest, with nothing scheduled.
+loop::Program only_nest(const loop::Program& program, loop::NestId nest);
+
+// A nest with a schedule, built.
+struct Code {
+  virtual ~Code() = default;
+  // Something to measure at the given sizes. Throws Error where a size has no value.
+  virtual Subject subject_at(const Values& values) const = 0;
+  std::string problem;  // why there is no code
+};
+
+class Backend {
+ public:
+  struct Wanted {
+    const loop::Program* alone;  // of only_nest()
+    const loop::Schedule* schedule;
+  };
+
+  virtual ~Backend() = default;
+  // Target, device, threads and compiler of the keys of what is measured here. Without a device: of what any was.
+  virtual Key machine() const = 0;
+  // Why this machine cannot run what is built, as part of a sentence; "": it can. A GPU is opened for the answer.
+  virtual std::string problem() = 0;
+  virtual std::vector<schedule::Candidate> candidates(const loop::Program& alone,
+                                                      const std::vector<Values>& shapes) const = 0;
+  virtual loop::Schedule default_schedule(const loop::Program& alone) const = 0;
+  virtual bool is_candidate(const loop::Program& program, const loop::Nest& nest,
+                            const loop::Schedule& schedule) const = 0;
+  // All together.
+  virtual std::vector<std::unique_ptr<Code>> build(const std::vector<Wanted>& wanted) = 0;
+  virtual std::vector<Outcome> race(const std::vector<Subject>& subjects, const MeasureOptions& options) = 0;
+  virtual int64_t rotation() const = 0;       // bytes of weights after which none of them is in a cache
+  virtual double least_patience() const = 0;  // seconds without an answer that are no hang
+};
+
+std::unique_ptr<Backend> cpu_backend(const CpuTarget& target, int threads,
+                                     const codegen::cpu::BuildOptions& build);
+std::unique_ptr<Backend> gpu_backend(const GpuTarget& target, const codegen::cuda::BuildOptions& build);
+
+// Values of a kernel's sizes. Throws Error where one has none.
+int64_t value_of(sym::Expr e, const Values& values);
+
+}  // namespace stridec::tune

@@ -1,0 +1,156 @@
+#include "compiler/tune/tune.h"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <set>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/codegen/cuda/build.h"
+#include "compiler/codegen/cuda/emit.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/schedule/candidates.h"
+#include "compiler/schedule/choose_gpu.h"
+#include "compiler/schedule/fusion.h"
+#include "compiler/schedule/order_weights.h"
+#include "tests/support/fake_cuda.h"
+#include "tests/unit/schedule/programs.h"
+
+using namespace stridec;
+using namespace stridec::testing;
+using namespace stridec::tune;
+
+namespace {
+
+const GpuTarget& target() { return gpu_target("sm_90a"); }
+
+// Two equal contractions with weights, and a softmax, over a symbolic number of rows.
+loop::Program program() {
+  Pieces p("tuned");
+  const loop::View x = p.input("x", {p.n, 48});
+  const loop::View a = p.matmul(x, p.weight("a", {48, 48}, 1));
+  const loop::View b = p.matmul(a, p.weight("b", {48, 48}, 2));
+  p.output("y", p.softmax(b));
+  schedule::fuse(p.program);
+  for (loop::Nest& nest : p.program.nests) loop::renumber(nest);
+  return std::move(p.program);
+}
+
+std::string message(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.text;
+  }
+  return "";
+}
+
+// Kernels take a time of their own each, by their names.
+void take_time(const FakeLaunch* launch, void*) {
+  fake_cuda()->clock += static_cast<double>(std::hash<std::string_view>()(launch->symbol) % 64);
+}
+
+struct Device {
+  Device() {
+    fake_cuda_reset();
+    fake_cuda_register(nullptr, take_time, nullptr);
+  }
+  ~Device() { fake_cuda_reset(); }
+};
+
+std::vector<schedule::SizesOf> sizes(int64_t n) {
+  return {[n](sym::Expr) { return std::optional(n); }};
+}
+
+}  // namespace
+
+TEST_CASE("kernels are tuned on a GPU, and replayed where there is none") {
+  const Device device;
+  const loop::Program p = program();
+  Database database("");
+  Options options{.database = &database, .measure = true, .shapes = {{{"n", 64}}}, .seconds = 5};
+  const Result first = tune::tune(p, target(), options);
+  CHECK(first.problem == "");
+  REQUIRE(!first.kernels.empty());
+  size_t trials = 0;
+  for (const Tuned& kernel : first.kernels) {
+    CHECK(kernel.origin == Tuned::Origin::kMeasured);
+    CHECK(kernel.entry.microseconds > 0);
+    CHECK(kernel.entry.microseconds <= kernel.entry.default_microseconds * 1.001);
+    CHECK(kernel.entry.key.target == "sm_90a");
+    CHECK(kernel.entry.key.device == "Fake_GPU");
+    CHECK(
+        schedule::is_candidate(p, p[kernel.nests[0]], target(), loop::parse_schedule(kernel.entry.schedule)));
+    for (const Trial& trial : kernel.trials) CHECK(trial.problem == "");
+    trials += kernel.trials.size();
+  }
+  CHECK(trials > 0);
+  // The file's text is what is replayed.
+  Database read("");
+  for (const Entry& entry : parse_contents(file_text(database.contents()), "text").entries)
+    read.append(entry);
+
+  fake_cuda()->devices = 0;
+  Options replay{.database = &read, .frozen = true, .shapes = {{{"n", 64}}}};
+  const Result again = tune::tune(p, target(), replay);
+  CHECK(again.chosen == first.chosen);
+  for (const Tuned& kernel : again.kernels) CHECK(kernel.origin == Tuned::Origin::kDatabase);
+
+  // Without a GPU what is there is taken, and what is not stays the model's, with the reason.
+  replay.frozen = false, replay.measure = true;
+  CHECK(tune::tune(p, target(), replay).problem == "");
+  replay.shapes = {{{"n", 4000}}};
+  const Result none = tune::tune(p, target(), replay);
+  CHECK(none.chosen.empty());
+  CHECK(none.problem.find("does not start") != std::string::npos);
+  replay.frozen = true;
+  CHECK(message([&] { tune::tune(p, target(), replay); }).find("has no entry") != std::string::npos);
+}
+
+TEST_CASE("entries of another device count where none is at hand, and do not stand in the way of measuring") {
+  const Device device;
+  const loop::Program p = program();
+  Database database("");
+  Options options{.database = &database, .measure = true, .shapes = {{{"n", 64}}}, .seconds = 1};
+  tune::tune(p, target(), options);
+  Database other("");
+  for (Entry entry : database.entries()) {
+    entry.key.device = "Another_GPU";
+    other.append(entry);
+  }
+  options.database = &other, options.measure = false;
+  CHECK(tune::tune(p, target(), options).kernels[0].origin == Tuned::Origin::kDatabase);
+}
+
+TEST_CASE(
+    "candidates of a GPU are legal: each is in the space whatever the sizes, and is emitted and built") {
+  const loop::Program p = program();
+  std::set<std::string> texts;
+  std::vector<codegen::cuda::BuiltKernel> kernels;
+  for (const loop::Nest& nest : p.nests) {
+    const auto space = schedule::candidates(p, nest, target(), sizes(64));
+    REQUIRE(!space.empty());
+    CHECK(space[0].schedule == schedule::default_schedule(p, nest, target()));
+    for (size_t i = 0; i < space.size(); ++i) {
+      CHECK(schedule::is_candidate(p, nest, target(), space[i].schedule));
+      CHECK(loop::parse_schedule(loop::to_string(space[i].schedule)) == space[i].schedule);
+      for (size_t j = 0; j < i; ++j) CHECK(!(space[i].schedule == space[j].schedule));
+      if (&nest != &p.nests[0] && &nest != &p.nests.back()) continue;
+      loop::Program one = p;
+      one.nests[static_cast<size_t>(&nest - p.nests.data())].schedule = space[i].schedule;
+      schedule::order_weights(one);
+      const auto made =
+          codegen::cuda::emit_nest(one, one.nests[static_cast<size_t>(&nest - p.nests.data())], target());
+      for (const auto& choice : made.choices)
+        for (const auto& kernel : choice.launches)
+          if (i % 8 == 0 && texts.insert(kernel.code.text).second)
+            kernels.push_back(codegen::cuda::named(kernel, target()));
+    }
+    loop::Schedule odd = space.back().schedule;
+    odd.directives.push_back({"below", {"100", "wgmma.0x0", "1"}});
+    CHECK(!schedule::is_candidate(p, nest, target(), odd));
+  }
+  std::vector<codegen::cuda::BuiltKernel*> all;
+  for (auto& kernel : kernels) all.push_back(&kernel);
+  for (const auto& error : codegen::cuda::compile_kernels(all)) CHECK_MESSAGE(!error, error->message);
+}
