@@ -10,6 +10,29 @@ def show(name, f, a, b, n, single):
     lit = [l if ('.' in l or 'e' in l or 'inf' in l) else (l[:-1]+'.0f' if single else l+'.0') for l in lit]
     print("// %s on [%s, %s], error %s" % (name, mp.nstr(mpf(a),6), mp.nstr(mpf(b),6), mp.nstr(err,3)))
     print(name, ", ".join(lit))
+# p(z) / q(z), both of degree n, z = x^2, of (f(x) - f(b)) / (b^2 - z) up to b: least squares of the linear form, with
+# weights that grow where the relative error of f is large (Lawson 1961).
+def show_quotient(name, f, b, n, points=120, rounds=25):
+    end = mpf(f32(b*b))
+    xs = [b*(1-mp.cos(pi*(i+mpf(1)/2)/points))/2 for i in range(points)]
+    zs, fs = [x*x for x in xs], [f(x) for x in xs]
+    gs, counts = [(y-f(b))/(end-z) for y, z in zip(fs, zs)], [(end-z)/y for y, z in zip(fs, zs)]
+    weights, below, best = [mpf(1)]*points, [mpf(1)]*points, None
+    for _ in range(rounds):
+        rows, right = [], []
+        for z, g, c, w, q in zip(zs, gs, counts, weights, below):
+            s = sqrt(w)*c/q
+            rows.append([s*(z/end)**k for k in range(n+1)] + [-s*g*(z/end)**k for k in range(1, n+1)])
+            right.append(g*s)
+        found = mp.lu_solve(mp.matrix(rows), mp.matrix(right))
+        p = [found[k]/end**k for k in range(n+1)]
+        q = [mpf(1)] + [found[n+k]/end**k for k in range(1, n+1)]
+        below = [polyval(q[::-1], z) for z in zs]
+        errors = [abs(polyval(p[::-1], z)/d-g)*c for z, d, g, c in zip(zs, below, gs, counts)]
+        if best is None or max(errors) < best[0]: best = max(errors), p, q
+        weights = [w*(e/max(errors)+mpf('.001')) for w, e in zip(weights, errors)]
+    print("// %s, b = %s, b^2 = %.9gf, 1/b = %.9gf, error %s" % (name, mp.nstr(b, 6), float(end), f32(1/b), mp.nstr(best[0], 3)))
+    for c in best[1:]: print(name, ", ".join("%.9gf" % f32(x) for x in c))
 tiny = mpf(10)**-12
 def at(f, lim):  # removable singularity at 0
     return lambda x: f(x) if abs(x) > tiny else f(tiny*10) if lim is None else lim
@@ -22,10 +45,7 @@ for single in (True, False):
     if single:
         lo, hi = sqrt(mpf(.5))-1, sqrt(mpf(2))-1
         show("log_q (log1p(f)-f+f^2/2)/f^3", lambda f: (log(1+f)-f+f*f/2)/f**3 if abs(f)>mpf(10)**-9 else mpf(1)/3-f/4, lo, hi, 9, True)
-        show("tanh_q (tanh x - x)/x^3 over z", lambda z: (tanh(sq(z))-sq(z))/sq(z)**3 if z>mpf(10)**-18 else -mpf(1)/3, 0, mpf('.625')**2, 6, True)
-        show("erf_q erf(x)/x over z", lambda z: erf(sq(z))/sq(z) if z>mpf(10)**-18 else 2/sqrt(pi), 0, 1, 7, True)
-        show("logerfc", lambda x: log(erfc(x)), mpf('1'), 4, 9, True)
-        show("logerfc10", lambda x: log(erfc(x)), mpf('1'), 4, 10, True)
+        show_quotient("erf(x)/x - 1/b over (b^2 - z)", lambda x: erf(x)/x, mpf(f32('3.94')), 5)
     else:
         zmax = (3-2*sqrt(mpf(2)))**2*mpf('1.001')
         show("log_R (log((1+s)/(1-s))-2s)/s^3 over z", lambda z: 2*sum(z**k/(2*k+3) for k in range(40)), 0, zmax, 8, False)

@@ -196,13 +196,14 @@ static inline $F@ sd_sigmoid($F@ x) {
   return (x < 0 ? e : x != x ? x : ($F@)1) / (1 + e);
 }
 )"},
-      // (tanh x - x) / x^3 in x^2, |x| < 0.625; 1 from 10 on
-      {"tanh", "f32", {"exp_within", "signed"}, R"(
+      // t / (t + 2) of t = e^2x - 1, which keeps its digits near 0; 1 from 10 on
+      {"tanh", "f32", {"exp_reduce", "signed"}, R"(
 static inline f32@ sd_tanh(f32@ x) {
-  f32@ a = __builtin_elementwise_abs(x), z = x * x;
-  f32@ q = $P(z, -0.333333343f, 0.133333042f, -0.0539592579f, 0.0217689183f, -0.00834394526f, 0.00229274482f);
-  f32@ c = a > 10.0f ? (f32@)10.0f : a, big = 1 - 2 / (sd_exp_within(c + c) + 1);
-  return a < 0.625f ? sd_fma(x * z, q, x) : sd_signed(big, x);
+  f32@ a = __builtin_elementwise_abs(x), c = a > 10.0f ? (f32@)10.0f : a;
+  i32@ k;
+  f32@ r = sd_exp_reduce(c + c, &k), q = $P(r, $EXP_Q);
+  f32@ power = __builtin_bit_cast(f32@, (k + $BIAS) << $MANTISSA), t = sd_fma(sd_fma(q * r, r, r), power, power - 1);
+  return sd_signed(t / (t + 2), x);
 }
 )"},
       {"tanh", "f64", {"expm1", "signed"}, R"(
@@ -211,14 +212,16 @@ static inline f64@ sd_tanh(f64@ x) {
   return x == 0 ? x : sd_signed(-t / (2 + t), x);
 }
 )"},
-      // erf(x) / x in x^2 below 1; log(erfc(x)) from 1 to 4
-      {"erf", "f32", {"exp_within", "signed"}, R"(
+      // x (1 / b + (b^2 - x^2) p(x^2) / q(x^2)) up to b = 3.94, from where on it rounds to 1: what the quotient is off by
+      // counts the less, the closer to that.
+      {"erf", "f32", {"fma"}, R"(
 static inline f32@ sd_erf(f32@ x) {
-  f32@ a = __builtin_elementwise_abs(x), z = x * x;
-  f32@ q = $P(z, 1.12837911f, -0.37612626f, 0.112835944f, -0.0268542115f, 0.00518908724f, -0.00080168643f, 7.87587487e-05f);
-  f32@ c = a > 4.0f ? (f32@)4.0f : a;
-  f32@ l = $P(c, 0.00032013806f, -1.13023341f, -0.631826043f, -0.110080086f, 0.0264211353f, -0.0047595962f, 0.00059680565f, -4.60580413e-05f, 1.6371514e-06f);
-  return a < 1 ? x * q : sd_signed(1 - sd_exp_within(l), x);
+  f32@ c = x > 3.94f ? (f32@)3.94f : x;
+  c = c < -3.94f ? (f32@)-3.94f : c;
+  f32@ z = c * c;
+  f32@ p = $P(z, 0.056338225f, 0.0074583637f, 0.0021024449f, 0.0001309153f, 1.1017981e-05f, 1.1443625e-08f);
+  f32@ q = $P(z, 1.0f, 0.4980365f, 0.11395955f, 0.015392904f, 0.001287927f, 5.9790716e-05f);
+  return c * ((15.523601f - z) * p / q + 0.2538071f);
 }
 )"},
       // erf(x) / x - 1 in x^2 below 1; exp(x^2) erfc(x) (1 + 2 x) in (x - 3) / (x + 3) from 1 to 6

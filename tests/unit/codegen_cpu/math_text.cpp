@@ -45,7 +45,8 @@ HostTensor samples(DType dtype, int64_t n, uint64_t seed) {
       0.0,     -0.0,   1,         -1,        0.5,       -0.5,      INFINITY,  -INFINITY, NAN,     1e-310,
       -1e-310, 1e-40,  -1e-40,    88.7,      88.8,      -87.4,     -103.9,    -104.1,    709.7,   709.8,
       -745,    -745.2, 0.625,     4,         3,         2,         1e22,      0x1p20,    0x1p100, 6e-8,
-      -2,      -3,     0.9999999, 1.0000001, 1.5707964, 3.1415927, 6.2831855, 1e-20};
+      -2,      -3,     0.9999999, 1.0000001, 1.5707964, 3.1415927, 6.2831855, 1e-20,
+      3.93,    3.94,   3.95,      10,        -3.94,     -10};
   for (int64_t i = 0; i < n; ++i)
     set_number(t, i, i < static_cast<int64_t>(std::size(special)) ? special[i] : sample(random, dtype, i));
   return t;
