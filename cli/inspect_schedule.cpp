@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <tuple>
 
 #include "compiler/base/number.h"
@@ -63,12 +64,20 @@ Json to_json(const Choice& choice) {
   return json;
 }
 
-// What a GPU's program runs: its schedules are rules, without candidates.
-std::vector<Choice> launches(const loop::Program& program) {
+// What a GPU's program runs: most of its schedules are rules, whose candidates have no costs to compare.
+std::vector<Choice> launches(const Compilation& made) {
   std::vector<Choice> all;
+  std::set<loop::NestId> given;
+  if (!made.tuned.empty())
+    for (const tune::Tuned& kernel : made.tuned.front())
+      if (kernel.origin != tune::Tuned::Origin::kDefault)
+        given.insert(kernel.nests.begin(), kernel.nests.end());
+  const loop::Program& program = made.gpu_variants.front().program;
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     if (const auto* launch = std::get_if<loop::Launch>(&step.node))
-      all.push_back({.nests = {program[launch->nest].name}, .schedule = program[launch->nest].schedule});
+      all.push_back({.nests = {program[launch->nest].name},
+                     .schedule = program[launch->nest].schedule,
+                     .given = given.contains(launch->nest)});
   });
   return all;
 }
@@ -93,7 +102,7 @@ void print(const Choice& choice) {
 
 int print_schedule(const Compilation& made, const Globals& globals) {
   const loop::Program& program = *made.programs().front();
-  const std::vector<Choice> kernels = made.gpu_variants.empty() ? made.choices : launches(program);
+  const std::vector<Choice> kernels = made.gpu_variants.empty() ? made.choices : launches(made);
   if (globals.json) {
     Json json = {{"stage", "schedule"}, {"decisions", Json::array()}, {"kernels", Json::array()}};
     for (const auto& [d, count] : counted(made.decisions)) {

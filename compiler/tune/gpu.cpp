@@ -31,6 +31,7 @@ void Gpu::start() {
   const int got = next_event(child_.descriptor, event, kOpening);
   if (got > 0 && event.kind == Event::Kind::kReady && event.subject == 0) {
     name_ = as_word(event.reason);
+    problem_.clear();
     return;
   }
   problem_ = got > 0   ? event.reason

@@ -25,7 +25,7 @@ class Gpu {
   const std::string& problem() const { return problem_; }
   const std::string& name() const { return name_; }  // "NVIDIA_H200", one word
 
-  // Asks the child, or a new one, to race these. Events follow on its socket.
+  // Asks the child, or a new one, to race these. Events follow on its socket. None where problem() says why.
   Child ask(const std::vector<Subject>& subjects, const std::vector<bool>& alive,
             const MeasureOptions& options);
   // No more use of the child. The status that waitpid() gives.

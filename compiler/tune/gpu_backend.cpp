@@ -17,10 +17,15 @@ namespace {
 using codegen::DeviceKernel;
 using codegen::cuda::BuiltKernel;
 
+struct Built {
+  BuiltKernel kernel;
+  std::string problem;  // why it has no image
+};
+
 struct GpuCode : Code {
   loop::Program program;  // with weights laid out as the schedule wants them, and their bytes
   codegen::DeviceNest nest;
-  std::vector<std::vector<BuiltKernel>> kernels;  // of each choice
+  std::vector<std::vector<std::shared_ptr<Built>>> kernels;  // of each choice
 
   // What the host program of an artifact does (codegen/host_run.cpp), with values for sizes. Memory is aligned.
   Subject subject_at(const Values& values) const override {
@@ -45,7 +50,7 @@ struct GpuCode : Code {
     };
     for (size_t k = 0; k < nest.choices[choice].launches.size(); ++k) {
       const DeviceKernel& kernel = nest.choices[choice].launches[k];
-      const BuiltKernel& built = kernels[choice][k];
+      const BuiltKernel& built = kernels[choice][k]->kernel;
       Subject::Launch launch{.symbol = built.symbol,
                              .image = built.image,
                              .threads = kernel.threads,
@@ -133,22 +138,27 @@ class GpuBackend : public Backend {
 
   std::vector<std::unique_ptr<Code>> build(const std::vector<Wanted>& wanted) override {
     std::vector<std::unique_ptr<Code>> all;
-    std::vector<BuiltKernel*> kernels;
-    std::vector<Code*> owners;
+    std::vector<GpuCode*> emitted;
+    std::vector<std::shared_ptr<Built>> fresh;
     for (const auto& [alone, schedule] : wanted) {
       auto code = std::make_unique<GpuCode>();
       try {
-        emit(*code, *alone, *schedule);
-        for (std::vector<BuiltKernel>& choice : code->kernels)
-          for (BuiltKernel& kernel : choice) kernels.push_back(&kernel), owners.push_back(code.get());
+        emit(*code, *alone, *schedule, fresh);
+        emitted.push_back(code.get());
       } catch (const Error& error) {
         code->problem = error.text;
       }
       all.push_back(std::move(code));
     }
+    std::vector<BuiltKernel*> kernels;
+    for (const auto& built : fresh) kernels.push_back(&built->kernel);
     const auto errors = codegen::cuda::compile_kernels(kernels, build_);
     for (size_t k = 0; k < errors.size(); ++k)
-      if (errors[k]) owners[k]->problem = errors[k]->message;
+      if (errors[k]) fresh[k]->problem = errors[k]->message;
+    for (GpuCode* code : emitted)
+      for (const auto& choice : code->kernels)
+        for (const auto& built : choice)
+          if (code->problem.empty()) code->problem = built->problem;
     return all;
   }
 
@@ -159,7 +169,9 @@ class GpuBackend : public Backend {
   double least_patience() const override { return 10; }
 
  private:
-  void emit(GpuCode& code, const loop::Program& alone, const loop::Schedule& schedule) const {
+  // Kernels that no code has yet go to `fresh`: candidates have those for other sizes in common.
+  void emit(GpuCode& code, const loop::Program& alone, const loop::Schedule& schedule,
+            std::vector<std::shared_ptr<Built>>& fresh) {
     code.program = alone;
     make_weights(code.program);
     code.program.nests[0].schedule = schedule;
@@ -168,14 +180,23 @@ class GpuBackend : public Backend {
     code.nest = codegen::cuda::emit_nest(code.program, code.program.nests[0], target_);
     for (const codegen::DeviceChoice& choice : code.nest.choices) {
       code.kernels.emplace_back();
-      for (const DeviceKernel& kernel : choice.launches)
-        code.kernels.back().push_back(codegen::cuda::named(kernel, target_));
+      for (const DeviceKernel& kernel : choice.launches) {
+        BuiltKernel named = codegen::cuda::named(kernel, target_);
+        std::weak_ptr<Built>& known = kernels_[named.symbol];
+        std::shared_ptr<Built> built = known.lock();
+        if (!built) {
+          known = built = std::make_shared<Built>(Built{std::move(named), {}});
+          fresh.push_back(built);
+        }
+        code.kernels.back().push_back(std::move(built));
+      }
     }
   }
 
   const GpuTarget& target_;
   const codegen::cuda::BuildOptions build_;
   std::unique_ptr<Gpu> gpu_;
+  std::map<std::string, std::weak_ptr<Built>> kernels_;  // by symbol
 };
 
 }  // namespace

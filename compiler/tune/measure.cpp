@@ -52,7 +52,10 @@ std::vector<Outcome> measure(const std::vector<Subject>& subjects, const Measure
   while (!ended && std::find(alive.begin(), alive.end(), true) != alive.end()) {
     // Rounds start anew with every process: figures of one are never compared with another's.
     times.assign(subjects.size(), {});
-    Child child = gpu ? gpu->ask(subjects, alive, options) : start(subjects, alive, options);
+    const Child child = gpu ? gpu->ask(subjects, alive, options) : start(subjects, alive, options);
+    if (child.pid <= 0)  // the device is lost
+      return std::vector<Outcome>(subjects.size(),
+                                  {.kind = Outcome::Kind::kFailed, .reason = gpu->problem()});
     int current = -1;
     Event event{};
     int got;

@@ -467,6 +467,21 @@ int32_t encode(void* map, int32_t dtype, uint32_t rank, void* address, const uin
   return kSuccess;
 }
 
+// Of cuTensorMapEncodeIm2col only what the copy engine's alignment wants.
+int32_t encode_im2col(void* map, int32_t, uint32_t rank, void* address, const uint64_t* dims,
+                      const uint64_t* strides, const int32_t*, const int32_t*, uint32_t channels,
+                      uint32_t pixels, const uint32_t*, int32_t, int32_t, int32_t, int32_t) {
+  FAKE_CONTEXT_CALL("cuTensorMapEncodeIm2col")
+  bool good = rank >= 3 && rank <= 5 && reinterpret_cast<uintptr_t>(address) % 16 == 0 && channels <= 256 &&
+              pixels <= 1024;
+  for (uint32_t i = 0; i + 1 < rank; ++i) good = good && dims[i] && strides[i] % 16 == 0;
+  if (!good) return kInvalidValue;
+  std::memset(map, 0, 128);
+  std::memcpy(map, &address, sizeof address);
+  std::memcpy(static_cast<char*>(map) + 8, dims, sizeof *dims);
+  return kSuccess;
+}
+
 const std::map<std::string, void*>& functions() {
   static const std::map<std::string, void*> all = {
       {"cuInit", reinterpret_cast<void*>(init)},
@@ -511,6 +526,7 @@ const std::map<std::string, void*>& functions() {
       {"cuGraphExecDestroy", reinterpret_cast<void*>(exec_destroy)},
       {"cuGraphDestroy", reinterpret_cast<void*>(graph_destroy)},
       {"cuTensorMapEncodeTiled", reinterpret_cast<void*>(encode)},
+      {"cuTensorMapEncodeIm2col", reinterpret_cast<void*>(encode_im2col)},
   };
   return all;
 }

@@ -144,6 +144,20 @@ TEST_CASE("a default that faults, and code that the driver does not load") {
                 refused[1].reason);
 }
 
+TEST_CASE("a GPU that is lost between two faults ends the race with the reason") {
+  Race race;
+  race.add("first", {});
+  Gpu gpu(race.target);
+  REQUIRE(gpu.problem() == "");
+  gpu.end(true);
+  fake_cuda()->devices = 0;
+  const auto outcomes = measure(race.subjects, {.seconds = 0.05}, &gpu);
+  CHECK(outcomes[0].kind == Kind::kFailed);
+  CHECK(outcomes[0].reason.find("does not start") != std::string::npos);
+  fake_cuda()->devices = 1;
+  CHECK(measure(race.subjects, {.seconds = 0.05}, &gpu)[0].kind == Kind::kTimed);
+}
+
 TEST_CASE("what stands in the way of measuring on a GPU is a sentence") {
   Race race;
   fake_cuda()->capability = 80;
