@@ -91,7 +91,8 @@ def reference(job, tensors, wide=torch.float64):
     x, w = tensors[0].to(wide), tensors[1].to(wide)
     if r["op"] == "matmul":
         y = x @ (w.transpose(-1, -2) if r["transposed"] else w)
-        if r["epilogue"]: y = F.gelu(y + tensors[2].to(wide)) + tensors[3].to(wide)
+        if r["gelu"]: y = F.gelu(y + tensors[2].to(wide))
+        if r["residual"]: y = y + tensors[3].to(wide)
         return y
     if r["channels_last"]: x, w = x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2)
     y = F.conv2d(x, w, None, r["stride"], r["pad"], r["dilation"], r["groups"])
@@ -105,7 +106,8 @@ def peers(job, tensors):
         wt = w.transpose(-1, -2) if r["transposed"] else w
         out = torch.empty_like(tensors[-1])
         bare = lambda: torch.matmul(x, wt, out=out)
-        return bare, ((lambda: F.gelu(torch.addmm(tensors[2], x, wt)) + tensors[3]) if r["epilogue"] else bare)
+        with_gelu = lambda: F.gelu(torch.addmm(tensors[2], x, wt))
+        return bare, (lambda: with_gelu() + tensors[3]) if r["residual"] else with_gelu if r["gelu"] else bare
     xc, wc = x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2)
     conv = lambda: F.conv2d(xc, wc, None, r["stride"], r["pad"], r["dilation"], r["groups"])
     return conv, (lambda: conv().relu_())

@@ -151,8 +151,11 @@ class Writer {
   json jobs_ = json::array();
 };
 
-json matmul(bool transposed, bool epilogue) {
-  return {{"op", "matmul"}, {"transposed", transposed}, {"epilogue", epilogue}};
+json matmul(bool transposed, Behind behind) {
+  return {{"op", "matmul"},
+          {"transposed", transposed},
+          {"gelu", behind != Behind::kNothing},
+          {"residual", behind == Behind::kGeluAndResidual}};
 }
 
 json convolution(const Conv& c) {
@@ -172,29 +175,33 @@ void check(Writer& w) {
     for (const bool transposed : {false, true})
       if (transposed || kernel.columns % 64 == 0)
         w.add(matmul_case(dtype, "m", "n", "k", transposed), std::string(kernel.name), odd,
-              matmul(transposed, true), false);
+              matmul(transposed, Behind::kGeluAndResidual), false);
   }
   for (const char* dtype : {"bf16", "f16"}) {
     const std::vector<Sizes> shapes = {{{"b", 3}, {"m", 200}, {"n", 264}, {"k", 72}}};
-    w.add(matmul_case(dtype, "m", "n", "k", true, "b"), "wgmma.64x128x64", shapes, matmul(true, true), false);
-    w.add(matmul_case(dtype, "m", "n", "k", false, "b", false), "wgmma.128x128x64", shapes,
-          matmul(false, false), false);
+    w.add(matmul_case(dtype, "m", "n", "k", true, "b"), "wgmma.64x128x64", shapes,
+          matmul(true, Behind::kGeluAndResidual), false);
+    w.add(matmul_case(dtype, "m", "n", "k", false, "b", Behind::kNothing), "wgmma.128x128x64", shapes,
+          matmul(false, Behind::kNothing), false);
   }
   for (const int split : {2, 4})
     for (const char* kernel : {"wgmma.64x64x64", "wgmma.128x128x64", "wgmma.64x16x64"})
       w.add(matmul_case("bf16", "m", "n", "4096", true), kernel,
-            {{{"m", 100}, {"n", 136}}, {{"m", 9}, {"n", 520}}}, matmul(true, true), false, split);
+            {{{"m", 100}, {"n", 136}}, {{"m", 9}, {"n", 520}}}, matmul(true, Behind::kGeluAndResidual), false,
+            split);
   const std::vector<Sizes> batched = {{{"b", 3}, {"m", 70}, {"n", 88}, {"k", 96}},
                                       {{"b", 5}, {"m", 33}, {"n", 41}, {"k", 57}}};
-  w.add(matmul_case("bf16", "m", "n", "k", true, "b"), "mma.64x64x64", batched, matmul(true, true), false);
-  w.add(matmul_case("f32", "m", "n", "k", false, "b"), "simt.64x64x16", batched, matmul(false, true), false);
+  w.add(matmul_case("bf16", "m", "n", "k", true, "b"), "mma.64x64x64", batched,
+        matmul(true, Behind::kGeluAndResidual), false);
+  w.add(matmul_case("f32", "m", "n", "k", false, "b"), "simt.64x64x16", batched,
+        matmul(false, Behind::kGeluAndResidual), false);
   for (const int split : {2, 4})
     for (const char* deep : {"4096", "1031"}) {
       const std::vector<Sizes> shapes = {{{"m", 100}, {"n", 136}}, {{"m", 64}, {"n", 33}}};
-      w.add(matmul_case("bf16", "m", "n", deep, false), "mma.64x64x64", shapes, matmul(false, true), false,
-            split);
-      w.add(matmul_case("f32", "m", "n", deep, true), "simt.64x64x16", shapes, matmul(true, true), false,
-            split);
+      w.add(matmul_case("bf16", "m", "n", deep, false), "mma.64x64x64", shapes,
+            matmul(false, Behind::kGeluAndResidual), false, split);
+      w.add(matmul_case("f32", "m", "n", deep, true), "simt.64x64x16", shapes,
+            matmul(true, Behind::kGeluAndResidual), false, split);
     }
   for (const char* dtype : {"f16", "f32"})
     for (const Conv& c : convolutions())
@@ -207,20 +214,24 @@ void check(Writer& w) {
         w.add(convolution_case("f16", c), kernel, {{{"n", 3}}}, convolution(c), false);
 }
 
+struct Shape {
+  int m, n, k;
+};
+
+// From a row of activations to what fills the device.
+constexpr Shape kShapes[] = {{1, 4096, 4096},    {16, 4096, 4096},    {64, 4096, 14336},  {256, 4096, 4096},
+                             {512, 3072, 768},   {1024, 1024, 1024},  {2048, 2048, 2048}, {6304, 768, 768},
+                             {4096, 4096, 4096}, {2048, 2048, 32768}, {8192, 8192, 8192}};
+
 void time(Writer& w) {
-  struct Shape {
-    int m, n, k;
-  };
-  for (const Shape& s :
-       {Shape{1, 4096, 4096}, Shape{16, 4096, 4096}, Shape{64, 4096, 14336}, Shape{256, 4096, 4096},
-        Shape{512, 3072, 768}, Shape{1024, 1024, 1024}, Shape{2048, 2048, 2048}, Shape{6304, 768, 768},
-        Shape{4096, 4096, 4096}, Shape{2048, 2048, 32768}, Shape{8192, 8192, 8192}}) {
+  for (const Shape& s : kShapes) {
     const Sizes sizes;
     for (const bool transposed : {true, false})
-      w.add(matmul_case("bf16", cat(s.m), cat(s.n), cat(s.k), transposed), "", {sizes},
-            matmul(transposed, true), true);
+      w.add(matmul_case("bf16", cat(s.m), cat(s.n), cat(s.k), transposed, "", Behind::kGelu), "", {sizes},
+            matmul(transposed, Behind::kGelu), true);
   }
-  w.add(matmul_case("f32", "2048", "2048", "2048", false), "", {Sizes{}}, matmul(false, true), true);
+  w.add(matmul_case("f32", "2048", "2048", "2048", false), "", {Sizes{}},
+        matmul(false, Behind::kGeluAndResidual), true);
   for (const char* dtype : {"f16", "f32"})
     for (const Conv& c : {Conv{"r56_3x3", "32", 56, 56, 64, 64, 3, 1, 1, 1, 1, true, true},
                           Conv{"r56_1x1", "32", 56, 56, 64, 256, 1, 1, 1, 0, 1, true, true},
@@ -248,18 +259,21 @@ void plans(Writer& w, int part, int parts) {
   for (const int rows : {128, 512, 1600, 2048, 4096, 6304, 8192})
     for (const auto& [columns, depth] :
          {std::pair{768, 768}, std::pair{3072, 768}, std::pair{768, 3072}, std::pair{8192, 2048}})
-      if (mine())
-        w.add_plans(matmul_case("f16", cat(rows), cat(columns), cat(depth), false, "", columns == 3072),
-                    matmul(false, columns == 3072), 1.7);
-  struct Shape {
-    int rows, columns, depth;
-  };
+      if (mine()) {
+        const Behind behind = columns == 3072 ? Behind::kGelu : Behind::kNothing;
+        w.add_plans(matmul_case("f16", cat(rows), cat(columns), cat(depth), false, "", behind),
+                    matmul(false, behind), 1.7);
+      }
+  for (const Shape& s : kShapes)
+    if (mine())
+      w.add_plans(matmul_case("bf16", cat(s.m), cat(s.n), cat(s.k), false, "", Behind::kGelu),
+                  matmul(false, Behind::kGelu), 1.7);
   for (const Shape& s :
        {Shape{100352, 384, 96}, {25088, 768, 192}, {6272, 1536, 384}, {100352, 96, 384}, {25088, 192, 768}})
     if (mine()) {
-      const bool gelu = s.columns > s.depth;
-      w.add_plans(matmul_case("f16", cat(s.rows), cat(s.columns), cat(s.depth), false, "", gelu),
-                  matmul(false, gelu), 1.7);
+      const Behind behind = s.n > s.k ? Behind::kGelu : Behind::kNothing;
+      w.add_plans(matmul_case("f16", cat(s.m), cat(s.n), cat(s.k), false, "", behind), matmul(false, behind),
+                  1.7);
     }
   for (const char* batch : {"1", "32"})
     for (const Conv& c : {Conv{"r56_3x3", batch, 56, 56, 64, 64, 3, 1, 1, 1, 1, true, true},

@@ -14,11 +14,15 @@ struct MatrixCase {
 
 inline bool is_half(const std::string& dtype) { return dtype == "f16" || dtype == "bf16"; }
 
+// What a product's sums go through.
+enum class Behind { kNothing, kGelu, kGeluAndResidual };
+
 // y[m, n] = gelu(x w + bias) + r; `transposed`: w is [n, k]. Sizes are numbers or the symbols m, n, k. `batch`: "" or
 // a size.
 inline MatrixCase matmul_case(const std::string& dtype, const std::string& m, const std::string& n,
                               const std::string& k, bool transposed, const std::string& batch = "",
-                              bool epilogue = true) {
+                              Behind behind = Behind::kGeluAndResidual) {
+  const bool epilogue = behind != Behind::kNothing, residual = behind == Behind::kGeluAndResidual;
   std::string symbols;
   auto add = [&](const std::string& size, int input, int dim) {
     if (!size.empty() && !isdigit(size[0]))
@@ -35,13 +39,11 @@ inline MatrixCase matmul_case(const std::string& dtype, const std::string& m, co
   std::string text =
       cat("program p\n", symbols, "  input x ", dtype, " [", b, m, ", ", k, "] ordinal 0\n  input w ", dtype,
           " [", b, transposed ? cat(n, ", ", k) : cat(k, ", ", n), "] ordinal 1\n");
-  if (epilogue)
-    text += cat("  input c ", dtype, " [", n, "] ordinal 2\n  input r ", dtype, " [", b, m, ", ", n,
-                "] ordinal 3\n");
-  text +=
-      cat("  output y ", dtype, " [", b, m, ", ", n, "] ordinal 0\n  inputs (x, w", epilogue ? ", c, r" : "",
-          ")\n  outputs (y)\n  steps\n    nest 0 matmul (", db, "%m<", m, ", %n<", n, ")\n",
-          "      %0 : ", dtype == "f64" ? "f64" : "f32", " = reduce sum (%k<", k, ")\n");
+  if (epilogue) text += cat("  input c ", dtype, " [", n, "] ordinal 2\n");
+  if (residual) text += cat("  input r ", dtype, " [", b, m, ", ", n, "] ordinal 3\n");
+  text += cat("  output y ", dtype, " [", b, m, ", ", n, "] ordinal 0\n  inputs (x, w", epilogue ? ", c" : "",
+              residual ? ", r" : "", ")\n  outputs (y)\n  steps\n    nest 0 matmul (", db, "%m<", m, ", %n<",
+              n, ")\n", "      %0 : ", dtype == "f64" ? "f64" : "f32", " = reduce sum (%k<", k, ")\n");
   const std::string type = dtype == "f64" ? "f64" : "f32";
   const std::string w = transposed ? "%n, %k" : "%k, %n";
   if (is_half(dtype)) {
@@ -72,12 +74,17 @@ inline MatrixCase matmul_case(const std::string& dtype, const std::string& m, co
               " = mul %8 %9\n      %11 : ", type, " = erf %10\n      %12 : ", type,
               " = constant 1\n      %13 : ", type, " = add %11 %12\n      %14 : ", type,
               " = constant 0.5\n      %15 : ", type, " = mul %8 %14\n      %16 : ", type, " = mul %15 %13\n");
-  text += cat("      %17 : ", dtype, " = load r[", ib, "%m, %n]\n");
-  if (is_half(dtype)) cast("%18", "%17", "f32");
-  text += cat("      %19 : ", type, " = add %16 ", is_half(dtype) ? "%18" : "%17", "\n");
-  if (is_half(dtype)) cast("%20", "%19", dtype);
-  text += cat("      store y[", ib, "%m, %n] ", is_half(dtype) ? "%20" : "%19", "\n");
-  return {cat("matmul_", dtype, transposed ? "_t" : "", batched ? "_b" : "", "_gelu"), text};
+  std::string result = "%16";
+  if (residual) {
+    text += cat("      %17 : ", dtype, " = load r[", ib, "%m, %n]\n");
+    if (is_half(dtype)) cast("%18", "%17", "f32");
+    text += cat("      %19 : ", type, " = add %16 ", is_half(dtype) ? "%18" : "%17", "\n");
+    result = "%19";
+  }
+  if (is_half(dtype)) cast("%20", result, dtype);
+  text += cat("      store y[", ib, "%m, %n] ", is_half(dtype) ? "%20" : result, "\n");
+  return {cat("matmul_", dtype, transposed ? "_t" : "", batched ? "_b" : "", "_gelu", residual ? "_r" : ""),
+          text};
 }
 
 struct Conv {

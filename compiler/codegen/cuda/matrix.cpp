@@ -179,8 +179,10 @@ class Emitter {
     text.line("__syncthreads();");
     text.line(cat(element, "* const sums = (", element, "*)shared;"));
     tensor() ? print_mma_sums() : print_simt_sums();
+    const MatrixEpilogue::Part tile{k.rows, k.columns, "0", "0", "thread", k.workers(), 4};
+    epilogue_.print_loads(tile);
     text.line(split > 1 ? "cluster_sync();" : "__syncthreads();");
-    epilogue_.print({k.rows, k.columns, "0", "0", "thread", k.workers(), 4});
+    epilogue_.print(tile);
     if (split > 1) text.line("cluster_sync();");
   }
 

@@ -64,82 +64,143 @@ std::vector<loop::BufferId> MatrixEpilogue::aligned() const {
   return out;
 }
 
-void MatrixEpilogue::print(const Part& part) {
-  KernelText& text = f_.text;
-  const int pieces = part.columns / lanes_;
-  const std::string type = f_.index_type(), split = f_.plan.split > 1 ? cat(" + rank * ", part.threads) : "";
-  const std::string rows = cat("(", type, ")", text.size(extent_of(f_.rows))),
-                    columns = cat("(", type, ")", text.size(extent_of(f_.columns)));
-  const int all = part.threads * static_cast<int>(f_.plan.split);
-  if ((lanes_ == 1 && !along_columns_) || part.threads % pieces != 0) {
-    // Single elements go along the side that stores are contiguous along.
-    text.line("#pragma unroll 1");
-    text.open(cat("for (int piece = ", part.thread, split, "; piece < ", part.rows * pieces,
-                  "; piece += ", all, ")"));
-    if (lanes_ == 1 && !along_columns_)
-      text.line(cat("const int line = piece % ", part.rows, ", at = piece / ", part.rows, ";"));
-    else
-      text.line(cat("const int line = piece / ", pieces, ", at = piece % ", pieces, " * ", lanes_, ";"));
-    text.line(cat("const ", type, " row = first_row + (", type, ")(", part.first_row,
-                  " + line), column = first_column + (", type, ")(", part.first_column, " + at);"));
-    text.line(cat("if (row >= ", rows, " || column >= ", columns, ") continue;"));
-    Body body = f_.body();
-    f_.print_indices(f_.columns, "column", body);
-    f_.print_indices(f_.rows, "row", body);
-    declare_wide(body, true, true);
-    print_piece(part, body, "");
-    return text.close();
-  }
+int MatrixEpilogue::Lines::step() const { return stride * together; }
 
-  // A thread keeps its columns and takes several lines at a time, all of whose loads come first.
-  const int stride = all / pieces;
-  int together = std::max(1, std::min(part.together, part.rows / stride));
-  while (part.rows / stride % together) --together;
+// Nothing: single pieces, wherever they lie.
+std::optional<MatrixEpilogue::Lines> MatrixEpilogue::lines(const Part& part) const {
+  const int pieces = part.columns / lanes_;
+  if ((lanes_ == 1 && !along_columns_) || part.threads % pieces != 0) return std::nullopt;
+  Lines out{.pieces = pieces, .stride = part.threads * static_cast<int>(f_.plan.split) / pieces};
+  out.together = std::max(1, std::min(part.together, part.rows / out.stride));
+  while (part.rows / out.stride % out.together) --out.together;
+  return out;
+}
+
+std::string MatrixEpilogue::thread_of(const Part& part) const {
+  return f_.plan.split > 1 ? cat("(", part.thread, " + rank * ", part.threads, ")")
+                           : cat("(", part.thread, ")");
+}
+
+void MatrixEpilogue::open_columns(const Part& part, const Lines& l, Body& body) {
+  KernelText& text = f_.text;
+  const std::string type = f_.index_type();
   text.open("");
-  text.line(cat("const int at = (", part.thread, ") % ", pieces, " * ", lanes_, ";"));
+  text.line(cat("const int at = (", part.thread, ") % ", l.pieces, " * ", lanes_, ";"));
   text.line(cat("const ", type, " column = first_column + (", type, ")(", part.first_column, " + at);"));
-  text.open(cat("if (column < ", columns, ")"));
-  Body body = f_.body();
+  text.open(cat("if (column < (", type, ")", text.size(extent_of(f_.columns)), ")"));
   f_.print_indices(f_.columns, "column", body);
-  declare_wide(body, false, true);
-  text.line("#pragma unroll 1");
-  text.open(cat("for (int first = (", part.thread, split, ") / ", pieces, "; first < ", part.rows,
-                "; first += ", stride * together, ")"));
-  const auto open_line = [&] {
-    text.line("#pragma unroll");
-    text.open(cat("for (int u = 0; u < ", together, "; ++u)"));
-    text.line(cat("const int line = first + u * ", stride, ";"));
-    text.line(cat("const ", type, " row = first_row + (", type, ")(", part.first_row, " + line);"));
-    text.line(cat("const bool live = line < ", part.rows, " && row < ", rows, ";"));
-    f_.print_indices(f_.rows, "(live ? row : 0)", body);
-  };
+}
+
+void MatrixEpilogue::open_line(const Part& part, const Lines& l, Body& body) {
+  KernelText& text = f_.text;
+  const std::string type = f_.index_type();
+  text.line("#pragma unroll");
+  text.open(cat("for (int u = 0; u < ", l.together, "; ++u)"));
+  text.line(cat("const int line = first + u * ", l.stride, ";"));
+  text.line(cat("const ", type, " row = first_row + (", type, ")(", part.first_row, " + line);"));
+  text.line(cat("const bool live = line < ", part.rows, " && row < (", type, ")",
+                text.size(extent_of(f_.rows)), ";"));
+  f_.print_indices(f_.rows, "(live ? row : 0)", body);
+}
+
+void MatrixEpilogue::print_loads(const Part& part) {
+  const auto l = lines(part);
+  if (!l || !has_loads()) return;
+  declare_registers(*l);
+  KernelText& text = f_.text;
+  text.open("");
+  text.line(cat("const int first = ", thread_of(part), " / ", l->pieces, ";"));
+  load_lines(part, *l);
+  text.close();
+}
+
+void MatrixEpilogue::load_lines(const Part& part, const Lines& l) {
+  KernelText& text = f_.text;
+  Body body = f_.body();
+  open_columns(part, l, body);
   for (const Wide& wide : wide_)
-    if (by_row(wide)) {
-      const std::string storage = text.storage_type(f_.program[wide.access->buffer].dtype);
-      text.line(cat("alignas(16) ", storage, " ", wide.name, "[", together, "][", lanes_, "];"));
-      text.line(cat(storage, "* ", wide.name, "_to[", together, "];"));
-    }
-  if (std::any_of(wide_.begin(), wide_.end(), [&](const Wide& wide) { return by_row(wide); })) {
-    open_line();
+    if (!wide.store && !by_row(wide)) move(wide, body, wide.name, false);
+  if (has_prefetch()) {
+    open_line(part, l, body);
     for (const Wide& wide : wide_) {
-      if (!by_row(wide)) continue;
-      const DType dtype = f_.program[wide.access->buffer].dtype;
-      text.line(cat(wide.name, "_to[u] = (", text.storage_type(dtype), "*)",
-                    text.pointer(wide.access->buffer), " + (", body.offset(*wide.access), ");"));
-      if (!wide.store)
-        text.line(cat("if (live) move_wide<", lanes_ * byte_size(dtype), ">(", wide.name, "[u], ", wide.name,
-                      "_to[u]);"));
+      if (wide.store || !by_row(wide)) continue;
+      text.open("if (live)");
+      move(wide, body, cat(wide.name, "[u]"), false);
+      text.close();
     }
     text.close();
   }
-  open_line();
+  text.close();
+  text.close();
+}
+
+void MatrixEpilogue::print(const Part& part, const std::optional<Part>& after, const std::string& more) {
+  KernelText& text = f_.text;
+  const auto l = lines(part);
+  if (!l) return print_pieces(part);
+  // A thread keeps its columns and takes several lines at a time. Loads of the next ones come behind them, so that
+  // they are on their way while other threads' sums are waited for.
+  const bool loads = has_loads();
+  const int times = (part.rows + l->step() - 1) / l->step();
+  text.line("#pragma unroll 1");
+  text.open(cat("for (int first = ", thread_of(part), " / ", l->pieces, ", time = 0; time < ", times,
+                "; ++time, first += ", l->step(), ")"));
+  Body body = f_.body();
+  open_columns(part, *l, body);
+  open_line(part, *l, body);
   text.open("if (live)");
+  declare_wide(body, [&](const Wide& wide) { return wide.store; });
   print_piece(part, body, "[u]");
   text.close();
   text.close();
   text.close();
   text.close();
+  if (loads && times > 1) {
+    text.open(cat("if (time < ", times - 1, ")"));
+    text.open("");
+    text.line(cat("const int now = first;"));
+    text.open("");
+    text.line(cat("const int first = now + ", l->step(), ";"));
+    load_lines(part, *l);
+    text.close();
+    text.close();
+    text.close();
+  }
   text.close();
+  if (loads && after) {
+    text.open(cat("if (", more, ")"));
+    text.line(cat("const int first = ", thread_of(*after), " / ", l->pieces, ";"));
+    load_lines(*after, *l);
+    text.close();
+  }
+}
+
+// Single pieces, along the side that stores are contiguous along.
+void MatrixEpilogue::print_pieces(const Part& part) {
+  KernelText& text = f_.text;
+  const int pieces = part.columns / lanes_, all = part.threads * static_cast<int>(f_.plan.split);
+  const std::string type = f_.index_type();
+  text.line("#pragma unroll 1");
+  text.open(
+      cat("for (int piece = ", thread_of(part), "; piece < ", part.rows * pieces, "; piece += ", all, ")"));
+  if (lanes_ == 1 && !along_columns_)
+    text.line(cat("const int line = piece % ", part.rows, ", at = piece / ", part.rows, ";"));
+  else
+    text.line(cat("const int line = piece / ", pieces, ", at = piece % ", pieces, " * ", lanes_, ";"));
+  text.line(cat("const ", type, " row = first_row + (", type, ")(", part.first_row,
+                " + line), column = first_column + (", type, ")(", part.first_column, " + at);"));
+  text.line(cat("if (row >= (", type, ")", text.size(extent_of(f_.rows)), " || column >= (", type, ")",
+                text.size(extent_of(f_.columns)), ") continue;"));
+  Body body = f_.body();
+  f_.print_indices(f_.columns, "column", body);
+  f_.print_indices(f_.rows, "row", body);
+  declare_wide(body, [](const Wide&) { return true; });
+  print_piece(part, body, "");
+  text.close();
+}
+
+bool MatrixEpilogue::has_loads() const {
+  return std::any_of(wide_.begin(), wide_.end(), [](const Wide& wide) { return !wide.store; });
 }
 
 bool MatrixEpilogue::has_prefetch() const {
@@ -175,23 +236,39 @@ bool MatrixEpilogue::by_row(const Wide& wide) const {
   return wide.store || depends_on_any(kernels::offset_of(f_.program, *wide.access, f_.facts), f_.rows);
 }
 
-// Registers and addresses of the accesses that depend on rows, or not; loads are done at once.
-void MatrixEpilogue::declare_wide(Body& body, bool rows, bool others) {
-  KernelText& text = f_.text;
+// Of all loads: those of lines have a place for each line that is done together.
+void MatrixEpilogue::declare_registers(const Lines& l) {
   for (const Wide& wide : wide_) {
-    if (!(by_row(wide) ? rows : others)) continue;
-    const DType dtype = f_.program[wide.access->buffer].dtype;
-    const std::string storage = text.storage_type(dtype);
-    text.line(cat("alignas(16) ", storage, " ", wide.name, "[", lanes_, "];"));
-    text.line(cat(storage, "* const ", wide.name, "_to = (", storage, "*)", text.pointer(wide.access->buffer),
-                  " + (", body.offset(*wide.access), ");"));
-    if (!wide.store)
-      text.line(cat("move_wide<", lanes_ * byte_size(dtype), ">(", wide.name, ", ", wide.name, "_to);"));
+    if (wide.store) continue;
+    const std::string storage = f_.text.storage_type(f_.program[wide.access->buffer].dtype);
+    f_.text.line(cat("alignas(16) ", storage, " ", wide.name, by_row(wide) ? cat("[", l.together, "]") : "",
+                     "[", lanes_, "];"));
+  }
+}
+
+// Moves what `access` says, to memory or from it.
+void MatrixEpilogue::move(const Wide& wide, Body body, const std::string& registers, bool store) {
+  KernelText& text = f_.text;
+  const DType dtype = f_.program[wide.access->buffer].dtype;
+  const std::string memory = cat("(", text.storage_type(dtype), "*)", text.pointer(wide.access->buffer),
+                                 " + (", body.offset(*wide.access), ")");
+  text.line(cat("move_wide<", lanes_ * byte_size(dtype), ">(", store ? memory : registers, ", ",
+                store ? registers : memory, ");"));
+}
+
+// Registers of the accesses; loads are done at once.
+void MatrixEpilogue::declare_wide(Body& body, const std::function<bool(const Wide&)>& wanted) {
+  for (const Wide& wide : wide_) {
+    if (!wanted(wide)) continue;
+    const std::string storage = f_.text.storage_type(f_.program[wide.access->buffer].dtype);
+    f_.text.line(cat("alignas(16) ", storage, " ", wide.name, "[", lanes_, "];"));
+    if (!wide.store) move(wide, body, wide.name, false);
   }
 }
 
 // `which`: of the lines that are done together, as an index.
-void MatrixEpilogue::print_piece(const Part& part, Body body, const std::string& which) {
+void MatrixEpilogue::print_piece(const Part& part, const Body& piece, const std::string& which) {
+  Body body = piece;
   KernelText& text = f_.text;
   const std::string sum_type = text.value_type(f_.contraction.dtype);
   const std::string at = cat("sums + line * ", part.columns + kernels::kSumPadding, " + at");
@@ -208,7 +285,7 @@ void MatrixEpilogue::print_piece(const Part& part, Body body, const std::string&
     body.set_index(f_.columns.back().var, cat("(", body.index(f_.columns.back().var), " + lane)"));
     body.place = [&](const loop::Access& access) -> std::string {
       for (const Wide& wide : wide_)
-        if (wide.access == &access) return cat(wide.name, by_row(wide) ? which : "", "[lane]");
+        if (wide.access == &access) return cat(wide.name, !wide.store && by_row(wide) ? which : "", "[lane]");
       return {};
     };
   } else if (split > 1) {
@@ -224,9 +301,7 @@ void MatrixEpilogue::print_piece(const Part& part, Body body, const std::string&
   if (lanes_ == 1) return;
   text.close();
   for (const Wide& wide : wide_)
-    if (wide.store)
-      text.line(cat("move_wide<", lanes_ * byte_size(f_.program[wide.access->buffer].dtype), ">(", wide.name,
-                    "_to", which, ", ", wide.name, which, ");"));
+    if (wide.store) move(wide, piece, wide.name, true);
 }
 
 }  // namespace stridec::codegen::cuda

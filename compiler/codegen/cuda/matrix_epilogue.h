@@ -2,6 +2,9 @@
 // neighbouring columns at a time, with 16-byte accesses where memory is contiguous along the columns.
 #pragma once
 
+#include <functional>
+#include <optional>
+
 #include "compiler/codegen/cuda/matrix_frame.h"
 
 namespace stridec::codegen::cuda {
@@ -21,7 +24,11 @@ class MatrixEpilogue {
     int threads;
     int together;  // pieces that a thread has registers for at a time
   };
-  void print(const Part& part);
+  // Has what the part's first lines are joined with loaded into registers, declared here: before its sums are complete.
+  void print_loads(const Part& part);
+  // Behind print_loads, in its scope. Where `more` (a C expression) holds, `after` comes next, as large as this one, and
+  // its first loads are done at the end of this one.
+  void print(const Part& part, const std::optional<Part>& after = {}, const std::string& more = "");
 
   // Loads of memory that each row has for itself.
   bool has_prefetch() const;
@@ -34,9 +41,25 @@ class MatrixEpilogue {
     bool store;
     std::string name;
   };
+  // How a part's threads take its lines: `pieces` threads to a line, each thread `together` of them at a time, `stride`
+  // apart.
+  struct Lines {
+    int pieces, stride, together = 1;
+    int step() const;
+  };
+  std::optional<Lines> lines(const Part& part) const;
+  std::string thread_of(const Part& part) const;
+  bool has_loads() const;
   bool by_row(const Wide& wide) const;
-  void declare_wide(Body& body, bool rows, bool others);
-  void print_piece(const Part& part, Body body, const std::string& which);
+  // Two scopes each: declares at, column and indices; line, row, live and indices, of the line u from `first` on.
+  void open_columns(const Part& part, const Lines& l, Body& body);
+  void open_line(const Part& part, const Lines& l, Body& body);
+  void load_lines(const Part& part, const Lines& l);
+  void declare_registers(const Lines& l);
+  void declare_wide(Body& body, const std::function<bool(const Wide&)>& wanted);
+  void move(const Wide& wide, Body body, const std::string& registers, bool store);
+  void print_pieces(const Part& part);
+  void print_piece(const Part& part, const Body& piece, const std::string& which);
 
   MatrixFrame& f_;
   std::vector<const loop::Stmt*> statements_;

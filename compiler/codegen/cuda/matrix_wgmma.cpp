@@ -163,7 +163,9 @@ class Printer {
     text_.line("cluster_sync();");
     text_.open(cat("if (group < ", groups(), ")"));
     text_.line("const float* const sums = (const float*)shared;");
-    epilogue_.print({k.rows, k.columns, "0", "0", "(int)threadIdx.x", k.workers(), 4});
+    const MatrixEpilogue::Part tile{k.rows, k.columns, "0", "0", "(int)threadIdx.x", k.workers(), 4};
+    epilogue_.print_loads(tile);
+    epilogue_.print(tile);
     text_.close();
     text_.line("cluster_sync();");
   }
@@ -185,8 +187,13 @@ class Printer {
     if (sums() == 96 && groups() == 3) return Registers{56, 152};
     return std::nullopt;
   }
+  // Lines whose operands a thread has registers for, beside its sums and what addresses take.
   int together() const {
-    return sums() == 128 && !registers() && groups() == 2 ? 1 : f_.kernel.blocks_sm > 1 ? 2 : 4;
+    constexpr int kOthers = 36, kFile = 65536, kMost = 255, kLine = 4;
+    const int all = registers() ? registers()->workers
+                                : std::min(kMost, kFile / (f_.kernel.threads() * f_.kernel.blocks_sm));
+    const int lines = (all - sums() - kOthers) / kLine;
+    return lines >= 4 ? 4 : lines >= 2 ? 2 : 1;
   }
   int halves() const { return f_.kernel.rows / 64 / f_.kernel.tile_groups(); }  // of 64 rows, of a group
   int sums() const { return halves() * f_.kernel.columns / 2; }                 // of a thread
@@ -341,6 +348,7 @@ class Printer {
     print_advance();
     text_.close();
     if (k.turns) text_.line("if (tiles - block > gridDim.x) named_arrive(4 - group, 256);");
+    if (split() == 1) epilogue_.print_loads(chunk_part("0"));
     text_.line("products_wait<0>();");
     text_.line("if (begin < end && thread % 128 == 0) barrier_arrive(empty_bars + last * 8);");
     split() > 1 ? print_all_sums() : print_chunks();
@@ -382,9 +390,23 @@ class Printer {
     text_.line("    " +
                put(cat("c / ", chunks), "0", pitch, cat("c % ", chunks, " * ", chunk / 8, " + j"), "j"));
     text_.line("named_sync(1 + group, 128);");
-    epilogue_.print({64, chunk, k.turns ? cat("part / ", chunks, " * 64") : "group * 64",
-                     cat("part % ", chunks, " * ", chunk), "thread % 128", 128, together()});
+    const int parts = halves() * chunks;
+    epilogue_.print(chunk_part("part"), parts > 1 ? std::optional(chunk_part("(part + 1)")) : std::nullopt,
+                    cat("part + 1 < ", parts));
     text_.close();
+  }
+
+  // Of a group's sums, the columns that it has in shared memory at a time.
+  MatrixEpilogue::Part chunk_part(const std::string& part) const {
+    const kernels::MatrixKernel& k = f_.kernel;
+    const int chunks = k.columns / k.chunk();
+    return {.rows = 64,
+            .columns = k.chunk(),
+            .first_row = k.turns ? cat(part, " / ", chunks, " * 64") : "group * 64",
+            .first_column = cat(part, " % ", chunks, " * ", k.chunk()),
+            .thread = "thread % 128",
+            .threads = 128,
+            .together = together()};
   }
 
   MatrixFrame& f_;

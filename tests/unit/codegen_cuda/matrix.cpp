@@ -83,5 +83,26 @@ TEST_CASE("layouts, dtypes and epilogues of one tile") {
   }
 }
 
+// The kernel that the model ranks first.
+std::string chosen(const MatrixCase& c) {
+  const loop::Program program = loop::parse_program(c.text);
+  const auto schedule = schedule::choose_cuda_contraction(program, program.nests[0], gpu_target("sm_90a"));
+  return schedule ? std::string(kernels::to_matrix_plan(*schedule).kernel->name) : "none";
+}
+
+TEST_CASE("a multiprocessor with one tile has a deep ring, one with many has large tiles") {
+  const auto product = [](const char* m, const char* n, const char* k) {
+    return chosen(test::matmul_case("bf16", m, n, k, false, "", test::Behind::kGelu));
+  };
+  CHECK(product("1024", "1024", "1024") == "wgmma.128x64x64.deep");
+  CHECK(product("512", "768", "3072").ends_with(".deep"));
+  CHECK(product("4096", "4096", "4096") == "wgmma.128x256x64");
+}
+
+TEST_CASE("a product of sizes unknown is made by tiles") {
+  CHECK(chosen(test::matmul_case("f32", "m", "n", "k", false)).starts_with("simt."));
+  CHECK(chosen(test::matmul_case("bf16", "m", "n", "k", false)).starts_with("wgmma."));
+}
+
 }  // namespace
 }  // namespace stridec::codegen::cuda
