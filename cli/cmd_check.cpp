@@ -119,7 +119,7 @@ int run(const CompileFlags& flags, const Globals& globals) {
   const CompileOptions options = flags.options(globals);
   name_stage("reading");
   const Targets targets = select_targets(options.targets, options.cpus, options.gpus);
-  auto imported = frontend::import_file(options.model, {.dims = options.dims});
+  auto imported = frontend::import_file(options.model, {.dims = options.dims, .states = options.states});
   if (imported.problems.empty()) imported.problems = refusals(imported.graph, targets);
   if (globals.json) {
     std::printf("%s\n",

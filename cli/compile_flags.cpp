@@ -63,6 +63,10 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
   app.add_option("--gpu", gpus, "GPU variants to build: sm_80, sm_90a, ptx, ... (default: sm_90a,sm_80,ptx)");
   app.add_option("--nvrtc", nvrtc, "the library that builds GPU kernels: libnvrtc.so.13 or its folder");
   app.add_option("--dim", dims, "what holds for named sizes: batch=1..64,sequence=1..512%8,height=224");
+  app.add_option("--state", states,
+                 "an input and the output that it becomes, kept from run to run: past_key_0=present_key_0, "
+                 "or past_*=present_*")
+      ->allow_extra_args(false);
   app.add_option("--mode", mode, "see 'stridec modes'");
   app.add_option("--precision", precision,
                  "of products of matrices and convolutions: fp32 (what the model says), bf16, fp16");
@@ -97,6 +101,7 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
   made.gpus = split_list(gpus);
   made.nvrtc = nvrtc;
   made.dims = frontend::parse_dims(dims);
+  for (const std::string& state : states) made.states.push_back(frontend::parse_state(state));
   made.mode = mode;
   if (std::none_of(modes().begin(), modes().end(), [&](const Mode& m) { return m.name == mode; }))
     fail(ErrorKind::kUsage, "unknown-mode", cat("there is no mode '", mode, "'"),

@@ -58,6 +58,7 @@ struct CompileOptions {
   std::vector<std::string> gpus;               // likewise; empty: sm_90a, sm_80 and ptx
   std::string nvrtc;  // the library that builds GPU kernels, or its folder; "": where it usually is
   std::vector<frontend::DimRange> dims;
+  std::vector<frontend::StatePattern> states;
   bool sizes_stay_open = false;  // frontend::ImportOptions
   std::string mode = "default";
   std::string precision = "fp32";  // of passes::precisions()

@@ -93,7 +93,9 @@ std::string to_string(const DimRange& dim) {
   return out;
 }
 
-Imported import_file(const std::string& path, const ImportOptions& options) {
+namespace {
+
+Imported import_any(const std::string& path, const ImportOptions& options) {
   {
     const auto file = onnx::map_file(path);
     const auto* bytes = reinterpret_cast<const uint8_t*>(file->bytes.data());
@@ -123,6 +125,14 @@ Imported import_file(const std::string& path, const ImportOptions& options) {
   std::vector<std::string> files = model.external_files;
   files.insert(files.begin(), path);
   return {std::move(imported.graph), std::move(problems), summarize(model), std::move(files)};
+}
+
+}  // namespace
+
+Imported import_file(const std::string& path, const ImportOptions& options) {
+  Imported out = import_any(path, options);
+  if (out.problems.empty()) keep_states(out.graph, options.states);
+  return out;
 }
 
 std::vector<OperatorInfo> operators() { return onnx::operators(); }

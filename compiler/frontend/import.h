@@ -9,6 +9,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/frontend/operators.h"
+#include "compiler/frontend/states.h"
 #include "compiler/graph/graph.h"
 
 namespace stridec::frontend {
@@ -28,6 +29,7 @@ std::string to_string(const DimRange& dim);
 
 struct ImportOptions {
   std::vector<DimRange> dims;
+  std::vector<StatePattern> states;
   // A named size that `dims` fixes stays a symbol all the same: what `dims` fixes are lengths and ranks alone.
   bool sizes_stay_open = false;
   bool missing_weights_are_zero = false;  // to look at a model whose weights are elsewhere

@@ -269,8 +269,7 @@ Inferred scatter_elements_shape(Builder& b, const Node& node) {
 void scatter_elements_lower(Lowering& l, const Node& node) {
   const size_t dim = static_cast<size_t>(node.attributes.integer("dim"));
   const loop::View indices = l.view(node.inputs[1]), updates = l.view(node.inputs[2]),
-                   to = l.define(node.outputs[0]);
-  l.copy(l.view(node.inputs[0]), to, "scatter_copy");
+                   to = l.changed(node.inputs[0], node.outputs[0], "scatter_copy");
   loop::NestBuilder n = l.nest("scatter_elements");
   const auto at = n.dims(indices.shape);
   std::vector<sym::Expr> target = at;
@@ -382,9 +381,8 @@ Inferred scatter_nd_shape(Builder& b, const Node& node) {
 
 void scatter_nd_lower(Lowering& l, const Node& node) {
   const loop::View indices = l.view(node.inputs[1]), updates = l.view(node.inputs[2]),
-                   to = l.define(node.outputs[0]);
+                   to = l.changed(node.inputs[0], node.outputs[0], "scatter_copy");
   const size_t tuple = static_cast<size_t>(indices.shape.back().value());
-  l.copy(l.view(node.inputs[0]), to, "scatter_copy");
   loop::NestBuilder n = l.nest("scatter_nd");
   const auto at = n.dims(updates.shape);
   const auto split = at.begin() + static_cast<std::ptrdiff_t>(indices.shape.size() - 1);

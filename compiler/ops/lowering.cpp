@@ -19,6 +19,19 @@ Lowering::Lowering(const Graph& graph, loop::Program& program)
     : graph_(graph), program_(program), steps_(&program.steps), views_(graph.values.size()) {
   for (const Node& node : graph.nodes)
     if (node.kind == graph::OpKind::kSymbolOf) unbound_.insert(node.attributes.expr("symbol"));
+  uses_.resize(graph.values.size());
+  const auto count = [&](const std::vector<ValueId>& values) {
+    for (ValueId value : values)
+      if (value.valid()) ++uses_[value.value];
+  };
+  count(graph.top.results);
+  for (const Node& node : graph.nodes) {
+    if (node.kind == graph::OpKind::kUpdateState)
+      ++uses_[node.inputs[1].value];  // of the state it names the memory
+    else
+      count(node.inputs);
+    for (const graph::Region& region : node.regions) count(region.results);
+  }
 }
 
 void Lowering::run() {
@@ -69,6 +82,7 @@ void Lowering::write_outputs() {
   std::vector<std::pair<View, View>> copies;
   for (const auto& [state, value] : updates_) {
     View from = view(value);
+    if (is_whole_state(value, from) && from.buffer == view(state).buffer) continue;  // changed in place
     if (program_[from.buffer].storage == loop::Storage::kState) {
       const View held = temporary(type(value), "state");
       copy(from, held, "state");
@@ -252,6 +266,24 @@ void Lowering::update_state(ValueId state, ValueId value) {
   if (steps_ != &program_.steps)
     fail(ErrorKind::kUnsupported, "state-in-branch", "a state is updated inside a branch or a loop");
   updates_.emplace_back(state, value);
+}
+
+bool Lowering::is_whole_state(ValueId value, const View& view) const {
+  const loop::Buffer& buffer = program_[view.buffer];
+  return buffer.storage == loop::Storage::kState && view.dtype == type(value).dtype &&
+         view.shape == buffer.shape && view.index == view.coords && view.mask.is_const(1);
+}
+
+// What reads the old value is this node alone, and what reads the state's memory later means the new one.
+View Lowering::changed(ValueId from, ValueId result, const std::string& name) {
+  const View old = view(from);
+  if (uses_[from.value] == 1 && steps_ == &program_.steps && is_whole_state(from, old)) {
+    alias(result, old);
+    return old;
+  }
+  const View to = define(result);
+  copy(old, to, name);
+  return to;
 }
 
 std::string Lowering::origin_prefix(const Node& node) {

@@ -56,6 +56,9 @@ class Lowering {
   sym::Expr fresh_symbol(const std::string& hint, sym::Expr lower, sym::Expr upper);
   // The state changes at the end of the run: what reads it before sees its old contents.
   void update_state(graph::ValueId state, graph::ValueId value);
+  // A view to change elements of, which holds what `from` does and is what `result` is from now on: a copy, or a state
+  // itself that has no other use.
+  loop::View changed(graph::ValueId from, graph::ValueId result, const std::string& name);
 
   // A nest builder; its nest remembers the origin of the node that is being lowered. finish(&steps()) ends
   // it.
@@ -82,6 +85,7 @@ class Lowering {
   void lower_nodes(const graph::Region& region);
   void write_elements(graph::ValueId value);
   void write_outputs();
+  bool is_whole_state(graph::ValueId value, const loop::View& view) const;
 
   const graph::Graph& graph_;
   loop::Program& program_;
@@ -90,6 +94,7 @@ class Lowering {
   std::vector<graph::ValueId> scope_elements_;    // known elements written to memory by the current steps
   std::unordered_map<graph::ValueId, loop::BufferId> outputs_;  // values with an output's memory
   std::vector<std::pair<graph::ValueId, graph::ValueId>> updates_;
+  std::vector<int> uses_;                                 // of each value, by nodes and as results of regions
   std::unordered_set<sym::Expr, sym::ExprHash> unbound_;  // symbols of elements, until the program binds them
   int next_symbol_ = 0;
 };
