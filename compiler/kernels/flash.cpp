@@ -515,14 +515,20 @@ std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest&
 bool is_flash(const loop::Schedule& schedule) { return schedule.kernel.starts_with("flash."); }
 
 loop::Schedule to_schedule(const FlashPlan& plan) {
-  return {.kernel = plan.wgmma ? "flash.wgmma" : "flash.mma",
-          .directives = {{"tile", {std::to_string(plan.rows), std::to_string(plan.keys)}}}};
+  loop::Schedule schedule{.kernel = plan.wgmma ? "flash.wgmma" : "flash.mma",
+                          .directives = {{"tile", {std::to_string(plan.rows), std::to_string(plan.keys)}}}};
+  if (plan.split) schedule.directives.push_back({"split", {std::to_string(plan.split)}});
+  return schedule;
 }
 
 FlashPlan to_flash_plan(const loop::Schedule& schedule) {
   FlashPlan plan{.wgmma = schedule.kernel == "flash.wgmma"};
   STRIDEC_CHECK(plan.wgmma || schedule.kernel == "flash.mma", schedule.kernel);
   for (const loop::Directive& directive : schedule.directives) {
+    if (directive.name == "split" && directive.args.size() == 1) {
+      plan.split = number(directive.args[0]);
+      continue;
+    }
     STRIDEC_CHECK(directive.name == "tile" && directive.args.size() == 2, directive.name);
     plan.rows = number(directive.args[0]);
     plan.keys = number(directive.args[1]);
@@ -537,7 +543,8 @@ int64_t shared_bytes(const FlashPlan& plan, const Flash& flash) {
     return plan.rows * 128 * slabs(flash.depth) +
            int64_t{stages(plan, flash)} * plan.keys * 128 * (slabs(flash.depth) + slabs(flash.width));
   const int64_t deep = (padded(flash.depth) + 8) * 2, wide = (padded(flash.width) + 8) * 2;
-  return plan.rows * deep + 2 * plan.keys * (deep + wide);
+  const int64_t warp = plan.rows * deep + plan.stages() * plan.keys * (deep + wide);
+  return plan.split ? kSplitWarps * warp : warp;  // each with its own
 }
 
 int stages(const FlashPlan& plan, const Flash& flash) {
@@ -558,6 +565,14 @@ std::span<const FlashPlan> mma_tiles() {
 std::optional<FlashPlan> mma_plan(const Flash& flash, int64_t shared, int most_rows) {
   for (const FlashPlan& plan : mma_tiles())
     if (plan.rows <= most_rows && shared_bytes(plan, flash) <= shared) return plan;
+  return std::nullopt;
+}
+
+std::optional<FlashPlan> split_plan(const Flash& flash, int64_t shared, int split) {
+  for (int keys : {32, 16}) {
+    const FlashPlan plan{.rows = 16, .keys = keys, .split = split};
+    if (shared_bytes(plan, flash) <= shared) return plan;
+  }
   return std::nullopt;
 }
 

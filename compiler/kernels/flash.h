@@ -15,6 +15,8 @@
 //
 // Text form, of the kernels "flash.mma" and "flash.wgmma":
 //   tile ROWS KEYS    of a block of threads, and of one step
+//   split N           of "flash.mma", for few rows: N blocks of a cluster with kSplitWarps warps each share the keys; a
+//                     warp takes every (N * kSplitWarps)th step for all rows of the tile
 #pragma once
 
 #include <optional>
@@ -70,9 +72,14 @@ struct Flash {
 std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest& nest,
                                  std::string* reason = nullptr);
 
+constexpr int kSplitWarps = 4;
+
 struct FlashPlan {
   bool wgmma = false;
   int rows = 64, keys = 64;
+  int split = 0;                                                 // 0: a warp goes through all keys
+  int parts() const { return split ? split * kSplitWarps : 1; }  // warps that share the keys of a row
+  int stages() const { return split ? 4 : 2; }  // of "flash.mma": steps whose keys are on their way
 };
 
 bool is_flash(const loop::Schedule& schedule);
@@ -87,6 +94,8 @@ int stages(const FlashPlan& plan, const Flash& flash);
 std::span<const FlashPlan> mma_tiles();  // of "flash.mma", the largest first
 // The largest of them within so many bytes of shared memory, of at most so many rows.
 std::optional<FlashPlan> mma_plan(const Flash& flash, int64_t shared_bytes, int most_rows = 128);
+// The one whose keys so many blocks share.
+std::optional<FlashPlan> split_plan(const Flash& flash, int64_t shared_bytes, int split);
 // Elements of a line in shared memory that hold `count`; tensor cores take 16 at a time.
 constexpr int64_t padded(int64_t count) { return (count + 15) / 16 * 16; }
 // Slabs of 64 elements, 128 bytes, that the copy engine fills.

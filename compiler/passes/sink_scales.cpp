@@ -6,7 +6,7 @@
 
 #include "compiler/base/number.h"
 #include "compiler/base/numeric.h"
-#include "compiler/ops/helpers.h"
+#include "compiler/ops/term.h"
 #include "compiler/passes/edit.h"
 
 namespace stridec::passes {
@@ -24,11 +24,34 @@ bool is_view(OpKind kind) {
          kind == OpKind::kExpand;
 }
 
-// The number that a constant of one element holds.
-std::optional<double> number_of(const graph::Value& value) {
-  const auto size = static_cast<size_t>(byte_size(value.type.dtype));
-  if (!value.data || value.data->size != size || !is_float(value.type.dtype)) return std::nullopt;
-  return read_float(value.type.dtype, value.data->bytes);
+// The number that a constant of one element holds, or that is computed from such: ONNX's attention takes roots of roots
+// of sizes.
+std::optional<double> number_of(const Graph& graph, ValueId id) {
+  const graph::Value& value = graph[id];
+  const DType dtype = value.type.dtype;
+  if (value.data) {
+    if (value.data->size != static_cast<size_t>(byte_size(dtype))) return std::nullopt;
+    if (is_float(dtype)) return read_float(dtype, value.data->bytes);
+    return is_integer(dtype)
+               ? std::optional<double>(static_cast<double>(read_integer(dtype, value.data->bytes)))
+               : std::nullopt;
+  }
+  if (!value.producer.valid() || !is_float(dtype)) return std::nullopt;
+  const Node& node = graph[value.producer];
+  double args[2] = {};
+  if (node.inputs.size() > 2) return std::nullopt;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const auto number = number_of(graph, node.inputs[i]);
+    if (!number) return std::nullopt;
+    args[i] = *number;
+  }
+  switch (node.kind) {
+    case OpKind::kCast: return round_float(dtype, args[0]);
+    case OpKind::kSqrt: return round_float(dtype, std::sqrt(args[0]));
+    case OpKind::kMul: return round_float(dtype, args[0] * args[1]);
+    case OpKind::kDiv: return round_float(dtype, args[0] / args[1]);
+    default: return std::nullopt;
+  }
 }
 
 // `value` == `of` * `factor`.
@@ -42,7 +65,7 @@ std::optional<Scaled> scaled(const Graph& graph, ValueId value) {
   if (node.kind == OpKind::kNeg) return Scaled{node.inputs[0], -1};
   if (node.kind != OpKind::kMul && node.kind != OpKind::kDiv) return std::nullopt;
   for (size_t constant : {1, 0}) {
-    const auto number = number_of(graph[node.inputs[constant]]);
+    const auto number = number_of(graph, node.inputs[constant]);
     const ValueId of = node.inputs[1 - constant];
     if (!number || graph[of].type != graph[value].type) continue;
     if (node.kind == OpKind::kMul) return Scaled{of, *number};
@@ -59,7 +82,10 @@ void sink(Edit& edit, NodeId id) {
     return;
   const ValueId result = product.outputs[0];
   const DType dtype = graph[result].type.dtype;
-  if (dtype != DType::kF32 && dtype != DType::kF64) return;
+  // Narrow floats that are summed up in f32 are scaled before the sum is rounded.
+  const bool narrow = byte_size(dtype) == 2 && is_float(dtype) && product.attributes.find("accumulate") &&
+                      product.attributes.dtype("accumulate") == DType::kF32;
+  if (dtype != DType::kF32 && dtype != DType::kF64 && !narrow) return;
   double factor = 1;
   std::vector<Scaled> found;  // where `of` takes the place of a value
   std::vector<ValueId> instead;
@@ -79,12 +105,15 @@ void sink(Edit& edit, NodeId id) {
       }
     }
   }
-  const double rounded = round_float(dtype, factor);
+  const DType sum = narrow ? DType::kF32 : dtype;
+  const double rounded = round_float(sum, factor);
   if (found.empty() || rounded == 0 || !std::isfinite(rounded)) return;
   for (size_t i = 0; i < found.size(); ++i) edit.replace(instead[i], found[i].of);
   edit.insert_before(id, [&](Builder& b) {
-    const ValueId plain = b.add1(product.kind, product.inputs, product.attributes);
-    const ValueId scaled = ops::mul(b, plain, factor);
+    graph::Attributes attributes = product.attributes;
+    if (narrow) attributes.set("to", sum);
+    const ops::Term plain(b, b.add1(product.kind, product.inputs, attributes));
+    const ValueId scaled = cast(plain * factor, dtype).id();
     b.set_name(scaled, graph[result].name);
     edit.replace(result, scaled);
   });

@@ -11,7 +11,8 @@ namespace stridec::passes {
 // that nothing else reads, with any views between them and the product. What attention scales its queries and keys by
 // becomes one factor of the scores, which softmax has for nothing; behind constant weights fold_affine takes it.
 //
-// Only f32 and f64: narrower sums might leave their range before they are scaled down.
+// Narrow floats whose sum is f32 are scaled before it is rounded; other narrow sums might leave their range before they are
+// scaled down, and stay.
 void sink_scales(graph::Graph& graph);
 
 }  // namespace stridec::passes

@@ -1,8 +1,11 @@
 #include "compiler/schedule/choose_flash.h"
 
 #include <algorithm>
+#include <map>
 
+#include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
+#include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/fusion.h"
 
@@ -30,6 +33,73 @@ void lay_along(loop::Program& program, const kernels::Factor& factor, Expr var) 
     stride *= buffer.shape[d];
   }
   buffer.strides[at] = 1;
+}
+
+constexpr int kMostSplit = 8;  // blocks of a cluster, wherever it runs
+
+// Blocks that share the keys of few rows, so that all multiprocessors have some: 0 where rows are many or keys few.
+int split_of(const kernels::Flash& flash, const sym::Facts& facts, const GpuTarget& target) {
+  constexpr double kRows = 16, kKeys = 32 * kernels::kSplitWarps;
+  const double rows = typical(flash.chain.row.extent, facts), keys = typical(flash.keys.extent, facts);
+  if (!target.clusters || rows > kRows || keys < 2 * kKeys) return 0;
+  double blocks = 1;
+  for (const loop::Dim& dim : flash.chain.batch) blocks *= std::max(1.0, typical(dim.extent, facts));
+  int split = 1;
+  while (split < kMostSplit && 2 * split * blocks <= target.multiprocessors && 2 * split * kKeys <= keys)
+    split *= 2;
+  return split;
+}
+
+// Heads that share keys, `%i // 4` in one factor of a product of one row a head, become a dim of heads and one of those
+// that share: the rows of a chain.
+void split_groups(loop::Program& program) {
+  const auto split = [&](loop::Nest& nest, size_t d, int64_t group) {
+    const loop::Dim dim = nest.dims[d];
+    loop::Cloner names(nest);
+    const Expr outer = names.fresh_index(dim.var), inner = names.fresh_index(dim.var);
+    loop::substitute(nest.body, {{dim.var, outer * group + inner}});
+    nest.dims[d] = {outer, sym::floordiv(dim.extent, group)};
+    nest.dims.insert(nest.dims.begin() + static_cast<std::ptrdiff_t>(d) + 1, {inner, group});
+    loop::simplify(program, nest);
+  };
+  // What a product of such heads leaves goes by rows to the next one.
+  std::map<loop::BufferId, std::pair<size_t, int64_t>> grouped;  // the index that has the head
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    const auto* launch = std::get_if<loop::Launch>(&step.node);
+    if (!launch) return;
+    loop::Nest& nest = program[launch->nest];
+    const auto product = loop::classify_contraction(nest);
+    std::optional<std::pair<size_t, int64_t>> found;
+    for (size_t d = 0; d < nest.dims.size() && !found; ++d) {
+      const loop::Dim& dim = nest.dims[d];
+      const auto extent = sym::as_const(dim.extent);
+      if (!extent) continue;
+      if (product && product->m.empty() != product->n.empty())
+        for (const loop::Operand* side : {&product->a, &product->b})
+          for (const loop::Load* load : side->loads)
+            for (Expr index : load->access.index)
+              if (index.op() == sym::Op::kFloorDiv && index.arg(0) == dim.var)
+                if (const auto group = sym::as_const(index.arg(1));
+                    group && *group > 1 && *extent % *group == 0)
+                  found = {d, *group};
+      if (!product)
+        loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+          const auto* load = std::get_if<loop::Load>(&stmt.node);
+          const auto from = load ? grouped.find(load->access.buffer) : grouped.end();
+          if (from == grouped.end() || load->access.index[from->second.first] != dim.var) return;
+          found = {d, from->second.second};
+        });
+    }
+    if (!found) return;
+    const Expr head = nest.dims[found->first].var;
+    loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+      const auto* store = std::get_if<loop::Store>(&stmt.node);
+      if (!store || program[store->access.buffer].storage != loop::Storage::kArena) return;
+      for (size_t i = 0; i < store->access.index.size(); ++i)
+        if (store->access.index[i] == head) grouped[store->access.buffer] = {i, found->second};
+    });
+    split(nest, found->first, found->second);
+  });
 }
 
 // Tiles of `large` rows are worth what they share where they do not compute many more rows than tiles of `small` do.
@@ -73,6 +143,8 @@ std::optional<FlashPlan> choose_flash(const loop::Program& program, const loop::
     if (flash->depth > 128 || flash->width > 128) plan.keys = 64;
     if (kernels::stages(plan, *flash) >= 2) return plan;
   }
+  if (const int split = split_of(*flash, loop::facts_of(program, nest), target))
+    if (const auto plan = kernels::split_plan(*flash, target.shared_bytes, split)) return plan;
   if (const auto plan = kernels::mma_plan(*flash, target.shared_bytes, few ? 64 : 128)) return plan;
   if (reason) *reason = "its tiles do not fit shared memory";
   return std::nullopt;
@@ -92,6 +164,7 @@ void chain_gpu(loop::Program& program, const GpuTarget& target) {
       }
     return choose_flash(trial, nest, target, reason).has_value();
   };
+  split_groups(program);
   chain(program, rule);
 }
 

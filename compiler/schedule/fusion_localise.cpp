@@ -88,15 +88,18 @@ void drop_stores(Block& block, BufferId buffer) {
     if (Block* inner = loop::body_of(stmt)) drop_stores(*inner, buffer);
 }
 
-// The buffer without the components that are the nest's own dims in every access: one point's share of it.
+// The buffer without the components that the nest's point decides, alike in every access: one point's share of it.
 void make_local(Program& program, Nest& nest, BufferId id, const std::vector<Access*>& accesses) {
   const Buffer& shared = program[id];
   Buffer local{.name = shared.name, .dtype = shared.dtype, .storage = Storage::kLocal};
   std::vector<size_t> kept;
   for (size_t i = 0; i < shared.shape.size(); ++i) {
     const sym::Expr first = accesses[0]->index[i];
-    const bool own = std::any_of(nest.dims.begin(), nest.dims.end(),
-                                 [&](const loop::Dim& dim) { return dim.var == first; });
+    const std::vector<sym::Expr> vars = sym::free_vars(first);
+    const bool own = std::all_of(vars.begin(), vars.end(), [&](sym::Expr var) {
+      return std::any_of(nest.dims.begin(), nest.dims.end(),
+                         [&](const loop::Dim& dim) { return dim.var == var; });
+    });
     if (own &&
         std::all_of(accesses.begin(), accesses.end(), [&](const Access* a) { return a->index[i] == first; }))
       continue;

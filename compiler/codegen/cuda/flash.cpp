@@ -14,10 +14,10 @@ using sym::Expr;
 // Lines of kHeld elements, `pitch` elements apart, into lines of kPadded + 8; what is not held is 0.
 constexpr std::string_view kLines = R"(
 template <int kLines, int kPadded, int kHeld, int kThreads, bool kWide>
-static inline void load_lines(unsigned to, const unsigned short* from, int64_t pitch, int64_t count) {
+static inline void load_lines(unsigned to, const unsigned short* from, int64_t pitch, int64_t count, int thread) {
   constexpr int kLanes = kWide ? 8 : 1, kPieces = kPadded / kLanes;
   #pragma unroll 4
-  for (int i = threadIdx.x; i < kLines * kPieces; i += kThreads) {
+  for (int i = thread; i < kLines * kPieces; i += kThreads) {
     const int line = i / kPieces, at = i % kPieces * kLanes;
     const bool live = line < count && at < kHeld;
     const unsigned place = to + (line * (kPadded + 8) + at) * 2;
@@ -30,8 +30,24 @@ static inline void load_lines(unsigned to, const unsigned short* from, int64_t p
 }
 )";
 
+// Numbers of another block of the cluster, from the same place of its shared memory.
+constexpr std::string_view kPeers = R"(
+static inline void load_peer(float (&v)[4], unsigned from, int rank) {
+  asm volatile("{\n.reg .b32 a;\nmapa.shared::cluster.u32 a, %4, %5;\nld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [a];\n}"
+      : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(from), "r"(rank) : "memory");
+}
+static inline void store_four(unsigned to, float a, float b, float c, float d) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" :: "r"(to), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
+}
+static inline void meet_cluster() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+)";
+
 // A warp has 16 rows of the tile. Thread t of it has, of each block of 8 keys or columns, two in row t / 4 and two 8
-// rows below.
+// rows below. Where warps share the keys, each has the whole tile's 16 rows and works by itself, with queries and a ring of
+// its own, until all of a cluster leave what they have in shared memory and each brings some columns together.
 class MmaEmitter {
  public:
   MmaEmitter(const loop::Program& program, const loop::Nest& nest, const kernels::FlashPlan& plan, bool wide)
@@ -46,23 +62,30 @@ class MmaEmitter {
 
   DeviceKernel emit(const GpuTarget& target) {
     print(target.dependent_launch);
-    Geometry geometry{.grid = {f_.batches() * f_.row_tiles(), 1, 1}, .threads = threads()};
+    Geometry geometry{.grid = {f_.batches() * f_.row_tiles() * std::max(1, f_.plan.split), 1, 1},
+                      .threads = splits() ? 32 * kernels::kSplitWarps : threads()};
+    geometry.cluster = std::max(1, f_.plan.split);
     geometry.shared_bytes = kernels::shared_bytes(f_.plan, f_.flash);
     geometry.dependent_launch = target.dependent_launch;
     return finish(f_.text, std::move(geometry),
                   cat(memory_declarations(), mma_declarations(f_.flash.dtype),
-                      flash_declarations(f_.flash.dtype), kLines));
+                      flash_declarations(f_.flash.dtype), kLines, splits() ? kPeers : std::string_view()));
   }
 
  private:
-  int threads() const { return f_.plan.rows * 2; }
+  bool splits() const { return f_.plan.split > 0; }
+  int threads() const { return f_.plan.rows * 2; }  // that work together
+  std::string barrier() const { return splits() ? "__syncwarp();" : "__syncthreads();"; }
+  std::string own_rows() const { return splits() ? "0" : "warp * 16"; }
+  // From a step to the next of the same warp.
+  int stride() const { return keys() * f_.plan.parts(); }
   int keys() const { return f_.plan.keys; }
 
   void print_load(const char* name, const std::string& to, int lines, int padded, int64_t held,
                   const std::string& first, const std::string& count) {
     text_.line(cat("load_lines<", lines, ", ", padded, ", ", held, ", ", threads(), ", ",
                    wide_ ? "true" : "false", ">(", to, ", ", name, "_from + ", first, " * ", name, "_line, ",
-                   name, "_line, ", count, ");"));
+                   name, "_line, ", count, ", ", splits() ? "lane_id" : "thread", ");"));
   }
 
   void print_keys(const std::string& first, const std::string& stage) {
@@ -83,34 +106,50 @@ class MmaEmitter {
     if (dependent) text_.line("wait_predecessor();");
     const std::string tiles = text_.size(f_.row_tiles());
     text_.line(cat("const int64_t row_tiles = ", tiles, ";"));
-    f_.print_tile("blockIdx.x / row_tiles", "row_tiles - 1 - blockIdx.x % row_tiles");
-    text_.line("const int warp_row = warp * 16 + lane_id / 4;");
+    std::string block = "blockIdx.x";
+    if (splits()) {
+      text_.line(cat("const int rank = blockIdx.x % ", f_.plan.split, ", part = rank * ",
+                     kernels::kSplitWarps, " + warp;"));
+      text_.line(cat("const int64_t block = blockIdx.x / ", f_.plan.split, ";"));
+      block = "block";
+    }
+    f_.print_tile(cat(block, " / row_tiles"), cat("row_tiles - 1 - ", block, " % row_tiles"));
+    text_.line(cat("const int warp_row = ", own_rows(), " + lane_id / 4;"));
     f_.print_rows("warp_row");
-    if (flash.visible) f_.print_seen("warp * 16");
+    if (flash.visible) f_.print_seen(own_rows());
     for (const auto& [name, operand] : {std::pair("q", &flash.q), {"k", &flash.k}, {"v", &flash.v}}) {
       text_.line(cat("const unsigned short* const ", name,
                      "_from = ", text_.pointer(operand->load->access.buffer), " + ", f_.base(*operand), ";"));
       text_.line(cat("const int64_t ", name, "_line = ", text_.size(operand->line), ";"));
     }
-    text_.line(cat("const unsigned q_tile = shared_address(shared), ring = q_tile + ",
-                   f_.plan.rows * (deep_ + 8) * 2, ";"));
+    const int query_bytes = f_.plan.rows * (deep_ + 8) * 2, stages = f_.plan.stages();
+    text_.line(cat("const unsigned q_tile = shared_address(shared)",
+                   splits() ? cat(" + warp * ", query_bytes + stages * stage_bytes()) : "",
+                   ", ring = q_tile + ", query_bytes, ";"));
     print_load("q", "q_tile", f_.plan.rows, deep_, flash.depth, "first_row", "row_count");
-    print_keys("(int64_t)0", "0");
-    text_.line("commit_copies();");
+    const std::string start = splits() ? cat("((int64_t)part * ", keys(), ")") : "(int64_t)0";
+    for (int stage = 0; stage + 1 < stages; ++stage) {
+      const std::string first = stage ? cat("(", start, " + ", stage * stride(), ")") : start;
+      if (splits()) text_.open(cat("if (", first, " < key_end)"));
+      print_keys(first, std::to_string(stage));
+      if (splits()) text_.close();
+      text_.line("commit_copies();");
+    }
     text_.line(cat("float o[", across_ / 8, "][4] = {};"));
     text_.line("float m[2] = {-__builtin_inff(), -__builtin_inff()}, l[2] = {0, 0};");
     text_.line("int stage = 0;");
     text_.line("#pragma unroll 1");
-    text_.open(cat("for (int64_t n0 = 0; n0 < key_end; n0 += ", keys(), ")"));
-    text_.line("wait_copies<0>();");
-    text_.line("__syncthreads();");
-    text_.open(cat("if (n0 + ", keys(), " < key_end)"));
-    print_keys(cat("(n0 + ", keys(), ")"), "(stage ^ 1)");
+    text_.open(cat("for (int64_t n0 = ", start, "; n0 < key_end; n0 += ", stride(), ")"));
+    text_.line(cat("wait_copies<", stages - 2, ">();"));
+    text_.line(barrier());
+    const std::string ahead = cat("n0 + ", (stages - 1) * stride());
+    text_.open(cat("if (", ahead, " < key_end)"));
+    print_keys(cat("(", ahead, ")"), cat("((stage + ", stages - 1, ") % ", stages, ")"));
     text_.close();
     text_.line("commit_copies();");
     text_.line(cat("const unsigned k_tile = ring + stage * ", stage_bytes(), ", v_tile = k_tile + ",
                    key_bytes(), ";"));
-    text_.line("stage ^= 1;");
+    text_.line(cat("stage = (stage + 1) % ", stages, ";"));
     print_products();
     text_.line(cat("const int64_t keys_left = ", text_.size(flash.keys.extent), " - n0;"));
     const auto score = [](const std::string& j, const std::string& e) { return cat("s[", j, "][", e, "]"); };
@@ -129,9 +168,66 @@ class MmaEmitter {
     print_sums();
     text_.close();
     text_.line("wait_copies<0>();");
+    if (splits()) print_meeting();
     f_.print_factors();
-    f_.print_values(across_ / 8, "warp_row", wide_,
-                    [](const std::string& j, const std::string& e) { return cat("o[", j, "][", e, "]"); });
+    f_.print_values(
+        across_ / 8, "warp_row", wide_,
+        [](const std::string& j, const std::string& e) { return cat("o[", j, "][", e, "]"); },
+        splits() ? cat("j % ", f_.plan.parts(), " == part") : "");
+    // Nobody leaves while others read what it has.
+    if (splits()) text_.line("meet_cluster();");
+  }
+
+  // Every warp's maxima and sums, of a thread's two rows, then its sums of values by blocks of 8 columns; each warp has
+  // the blocks whose number is its own.
+  void print_meeting() {
+    const int blocks = across_ / 8, parts = f_.plan.parts(),
+              warp_bytes = f_.plan.rows * (deep_ + 8) * 2 + f_.plan.stages() * stage_bytes();
+    const std::string peer =
+        cat("shared_address(shared) + p % ", kernels::kSplitWarps, " * ", warp_bytes, " + lane_id * 16");
+    const std::string rank = cat("p / ", kernels::kSplitWarps);
+    text_.line("__syncwarp();");
+    text_.line("const unsigned mine = q_tile + lane_id * 16;");
+    text_.line("store_four(mine, m[0], m[1], l[0], l[1]);");
+    text_.line("#pragma unroll");
+    text_.line(cat("for (int j = 0; j < ", blocks,
+                   "; ++j) store_four(mine + (j + 1) * 512, o[j][0], o[j][1], o[j][2], o[j][3]);"));
+    text_.line("meet_cluster();");
+    text_.line("float shift[2];");
+    text_.line("#pragma unroll 8");
+    text_.open(cat("for (int p = 0; p < ", parts, "; ++p)"));
+    text_.line("float theirs[4];");
+    text_.line(cat("load_peer(theirs, ", peer, ", ", rank, ");"));
+    text_.line("for (int h = 0; h < 2; ++h) m[h] = fmaxf(m[h], theirs[h]);");
+    text_.close();
+    text_.line("#pragma unroll");
+    text_.open("for (int h = 0; h < 2; ++h)");
+    f_.print_shift("m[h]");
+    text_.line("l[h] = 0;");
+    text_.close();
+    text_.line("#pragma unroll");
+    text_.line(cat("for (int j = 0; j < ", blocks, "; ++j)"));
+    text_.line("  #pragma unroll");
+    text_.line("  for (int e = 0; e < 4; ++e) o[j][e] = 0;");
+    text_.line("#pragma unroll 8");
+    text_.open(cat("for (int p = 0; p < ", parts, "; ++p)"));
+    text_.line("float theirs[4], kept[2];");
+    text_.line(cat("load_peer(theirs, ", peer, ", ", rank, ");"));
+    text_.line("#pragma unroll");
+    text_.open("for (int h = 0; h < 2; ++h)");
+    text_.line(cat("kept[h] = ", f_.weight("theirs[h]", "h"), ";"));
+    if (f_.flash.fixes) text_.line("if (fix[h]) kept[h] = 1;");
+    text_.line("l[h] += theirs[2 + h] * kept[h];");
+    text_.close();
+    text_.line("#pragma unroll");
+    text_.open(cat("for (int j = 0; j < ", blocks, "; ++j)"));
+    text_.line(cat("if (j % ", parts, " != part) continue;"));
+    text_.line("float values[4];");
+    text_.line(cat("load_peer(values, ", peer, " + (j + 1) * 512, ", rank, ");"));
+    text_.line("#pragma unroll");
+    text_.line("for (int e = 0; e < 4; ++e) o[j][e] += values[e] * kept[e / 2];");
+    text_.close();
+    text_.close();
   }
 
   void print_products() {
@@ -220,6 +316,7 @@ DeviceNest emit_flash(const loop::Program& program, const loop::Nest& nest, cons
       out.choices.push_back(*std::move(choice));
     plan = *kernels::mma_plan(*kernels::match_flash(program, nest), target.shared_bytes);
   }
+
   MmaEmitter wide(program, nest, plan, true);
   const auto condition = wide.condition();
   if (out.choices.empty() && condition && !condition->is_const(0)) {

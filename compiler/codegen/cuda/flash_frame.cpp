@@ -284,7 +284,8 @@ void FlashFrame::print_factors() {
   text.close();
 }
 
-void FlashFrame::print_values(int blocks, const std::string& row, bool pairs, const Element& element) {
+void FlashFrame::print_values(int blocks, const std::string& row, bool pairs, const Element& element,
+                              const std::string& own) {
   std::vector<const loop::Store*> paired;
   for (const Stmt* stmt : value_statements_)
     if (const auto* store = std::get_if<loop::Store>(&stmt->node))
@@ -294,6 +295,7 @@ void FlashFrame::print_values(int blocks, const std::string& row, bool pairs, co
   text.open(cat("if (", row, " + h * 8 < row_count)"));
   text.line("#pragma unroll");
   text.open(cat("for (int j = 0; j < ", blocks, "; ++j)"));
+  if (!own.empty()) text.line(cat("if (!(", own, ")) continue;"));
   text.line("const int first = j * 8 + lane_id % 4 * 2;");
   if (flash.width % 16) text.open(cat("if (first < ", flash.width, ")"));
   for (size_t i = 0; i < paired.size(); ++i) text.line(cat("unsigned short pair", i, "[2];"));

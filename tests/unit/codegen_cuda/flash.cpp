@@ -38,6 +38,43 @@ void build(const test::FlashCase& c, const char* name) {
     }
 }
 
+// A step of a decoder: so many rows, 4096 keys.
+void build_step(test::FlashCase c, int rows, const char* split) {
+  INFO(rows, " rows of ", c.depth);
+  std::string text = test::flash_text(c);
+  const auto fix = [&](const std::string& from, const std::string& to) {
+    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+      text.replace(at, from.size(), to);
+  };
+  fix("symbol past = input 3 dim 3 in 0..65536", "symbol past = input 3 dim 3 in 2048..65536");
+  fix("symbol s = input 0 dim 2 in 0..65536", cat("symbol s = input 0 dim 2 in ", rows, "..", rows));
+  fix("symbol b = input 0 dim 0 in 0..", "symbol b = input 0 dim 0 in 1..1");
+  loop::Program program = loop::parse_program(text);
+  loop::Nest& nest = program.nests[0];
+  const GpuTarget& target = gpu_target("sm_90a");
+  const auto plan = schedule::choose_flash(program, nest, target);
+  REQUIRE(plan);
+  nest.schedule = kernels::to_schedule(*plan);
+  CHECK(loop::to_string(nest.schedule).find(split) != std::string::npos);
+  static const Nvrtc nvrtc("");
+  for (const DeviceChoice& choice : emit_nest(program, nest, target).choices)
+    for (const DeviceKernel& launch : choice.launches) {
+      CHECK(launch.cluster == std::max(1, plan->split));
+      const Resources info = resources_of(
+          nvrtc.compile("flash.cu", cat("#define KERNEL kernel\n", launch.code.text), target), "kernel");
+      CHECK(info.stack_bytes <= 96);
+    }
+}
+
+TEST_CASE("attention of few rows: blocks share the keys") {
+  build_step({.dtype = "bf16"}, 1, "split 8");
+  build_step({.dtype = "bf16", .depth = 128, .width = 128, .bias = "load", .fixed = true}, 4,
+             "tile 16 16; split 8");
+  build_step({.depth = 72, .width = 40, .bias = "causal", .guard = true}, 16, "split 8");
+  build_step({.depth = 33, .width = 17}, 3, "split 8");
+  build_step({}, 17, "tile 64 64");
+}
+
 TEST_CASE("attention: head sizes, masks and dtypes") {
   for (const char* target : {"sm_90a", "sm_86"}) {
     build({.depth = 128, .width = 128, .bias = "causal"}, target);

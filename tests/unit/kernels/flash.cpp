@@ -70,12 +70,13 @@ TEST_CASE("what is no attention for these kernels") {
 }
 
 TEST_CASE("the text form of a plan") {
-  for (const FlashPlan& plan :
-       {FlashPlan{.wgmma = false, .rows = 64, .keys = 32}, FlashPlan{true, 128, 176}}) {
+  for (const FlashPlan& plan : {FlashPlan{.wgmma = false, .rows = 64, .keys = 32}, FlashPlan{true, 128, 176},
+                                FlashPlan{false, 16, 32, 8}}) {
     const FlashPlan back = to_flash_plan(loop::parse_schedule(loop::to_string(to_schedule(plan))));
     CHECK(back.wgmma == plan.wgmma);
     CHECK(back.rows == plan.rows);
     CHECK(back.keys == plan.keys);
+    CHECK(back.split == plan.split);
   }
 }
 
