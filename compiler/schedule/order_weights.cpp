@@ -144,6 +144,27 @@ void order_staged_weights(loop::Program& program) {
   }
 }
 
+void order_along(loop::Program& program, const std::vector<DeepLoad>& loads) {
+  Copies made;
+  for (const DeepLoad& deep : loads) {
+    const loop::Access* access = nullptr;
+    loop::for_each_stmt(program[deep.nest].body, [&](const loop::Stmt& stmt) {
+      const auto* load = std::get_if<loop::Load>(&stmt.node);
+      if (load && load->result == deep.load) access = &load->access;
+    });
+    Order order, last;
+    for (size_t d = 0; d < access->index.size(); ++d) {
+      const bool in_depth = std::any_of(deep.depth.begin(), deep.depth.end(),
+                                        [&](Expr var) { return sym::depends_on(access->index[d], var); });
+      (in_depth ? last : order).push_back(d);
+    }
+    order.insert(order.end(), last.begin(), last.end());
+    if (last.empty() || std::is_sorted(order.begin(), order.end())) continue;
+    const BufferId from = access->buffer;
+    turn(program, deep.nest, deep.load, from, order, made);
+  }
+}
+
 void order_weights(loop::Program& program) {
   Copies made;
   for (loop::NestId id : launched_nests(program)) {

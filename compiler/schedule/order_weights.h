@@ -1,6 +1,8 @@
 // Weights of GPU matrix products with their dims in the order in which tiles read them.
 #pragma once
 
+#include <vector>
+
 #include "compiler/loop/program.h"
 
 namespace stridec::schedule {
@@ -10,6 +12,14 @@ namespace stridec::schedule {
 // Program::prepack, whose last dims are the dims of the depth in the schedule's order. Nests that want the same copy
 // share it. Likewise weights in windows of several neighbouring points (schedule.h), with the points' vectors last.
 void order_weights(loop::Program& program);
+
+// The same for loads of weights in a sum over `depth`.
+struct DeepLoad {
+  loop::NestId nest;
+  loop::ValueId load;
+  std::vector<sym::Expr> depth;
+};
+void order_along(loop::Program& program, const std::vector<DeepLoad>& loads);
 
 // The same for the CPU's matrix products that compute a factor from weights on the way to scratch (few bits, scales of
 // blocks): copies whose last dims are the columns, which the vectors run along.

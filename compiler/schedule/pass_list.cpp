@@ -12,6 +12,8 @@
 #include "compiler/schedule/narrow_storage.h"
 #include "compiler/schedule/padding.h"
 #include "compiler/schedule/phases.h"
+#include "compiler/schedule/row_products.h"
+#include "compiler/schedule/small_nests.h"
 #include "compiler/schedule/split_reduction.h"
 #include "compiler/schedule/strips.h"
 #include "compiler/schedule/window_runs.h"
@@ -72,6 +74,10 @@ constexpr Pass<Program, const GpuTarget&, DType> kGpuLoopPasses[] = {
      [](Program& program, const GpuTarget&, DType) { lay_rows(program); }},
     {"gpu windows", "convolutions of few channels read copies in which a window's rows are runs of memory",
      [](Program& program, const GpuTarget&, DType) { run_windows(program); }},
+    {"gpu row products", "products of one row by weights are one kernel with what makes the row",
+     [](Program& program, const GpuTarget&, DType) { join_row_products(program); }},
+    {"gpu small nests", "small nests one after the other are one kernel",
+     [](Program& program, const GpuTarget&, DType) { join_small_nests(program); }},
     {"gpu names", "schedules name dims: those of equal nests are called the same",
      [](Program& program, const GpuTarget&, DType) {
        for (loop::Nest& nest : program.nests) loop::renumber(nest);

@@ -15,7 +15,9 @@
 #include "compiler/codegen/cuda/team_emitter.h"
 
 #include <algorithm>
+#include <set>
 
+#include "compiler/base/check.h"
 #include "compiler/codegen/cuda/frame.h"
 #include "compiler/codegen/cuda/prelude.h"
 #include "compiler/loop/analysis.h"
@@ -26,6 +28,7 @@ namespace stridec::codegen::cuda {
 namespace {
 
 constexpr int64_t kSharedBytes = 40 << 10;  // of local buffers, without asking the driver for more
+constexpr int kCommonBlocks = 4;  // of a multiprocessor, where each does what its points have in common
 
 }  // namespace
 
@@ -63,6 +66,8 @@ TeamEmitter::TeamEmitter(const loop::Program& program, const loop::Nest& origina
     column = *std::find_if(nest.dims.begin(), nest.dims.end(),
                            [&](const loop::Dim& dim) { return dim.var == *plan.columns; });
   choose_width();
+  threads_ = team * teams;
+  if (!variant.columns) common_ = find_common();
   if (!variant.columns) return;
   // A row of the grid covers 128 bytes. Single elements may begin anywhere in a sector of memory: longer rows have
   // fewer of their sectors in common with neighbours. Fewer rows where the range is short.
@@ -130,41 +135,145 @@ void TeamEmitter::print_top(const loop::Stmt& stmt) {
   close_points();
 }
 
-bool TeamEmitter::passes_on(const loop::Stmt& stmt) {
-  const loop::Effects effects = loop::effects_of(nest);
-  const loop::Block one = {stmt};
-  bool found = false;
-  loop::for_each_stmt(one, [&](const loop::Stmt& s) {
-    const auto* store = std::get_if<loop::Store>(&s.node);
-    found = found || (store && !passed_.count(store->access.buffer) &&
-                      std::count(effects.reads.begin(), effects.reads.end(), store->access.buffer));
-  });
-  return found;
+std::vector<TeamEmitter::Touch> TeamEmitter::touches(const loop::Stmt& top) {
+  std::vector<Touch> out;
+  const auto add = [&](const loop::Stmt& stmt, const std::string& place) {
+    const loop::Access* access = loop::access_of(stmt);
+    if (access && !passed_.count(access->buffer))
+      out.push_back({access->buffer, std::holds_alternative<loop::Store>(stmt.node), place});
+  };
+  const loop::Block* block = loop::body_of(top);
+  if (!is_range(top)) {
+    add(top, "");
+    if (block) loop::for_each_stmt(*block, [&](const loop::Stmt& stmt) { add(stmt, ""); });
+    return out;
+  }
+  const Range range = range_of(top);
+  for (const loop::Stmt& stmt : *block) {
+    const loop::Access* access = loop::access_of(stmt);
+    add(stmt, access ? place_of(range, *access) : "");
+    if (const loop::Block* inner = loop::body_of(stmt))
+      loop::for_each_stmt(*inner, [&](const loop::Stmt& s) { add(s, ""); });
+  }
+  return out;
+}
+
+bool TeamEmitter::passes_on(size_t at) {
+  const std::vector<Touch> now = touches(nest.body[at]);
+  for (size_t later = at + 1; later < nest.body.size(); ++later)
+    for (const Touch& next : touches(nest.body[later]))
+      for (const Touch& touch : now) {
+        if (touch.buffer != next.buffer || (!touch.store && !next.store)) continue;
+        // What is read behind a store may be another round's; else equal rounds are one thread's.
+        if ((touch.store && !next.store) || touch.place.empty() || touch.place != next.place) return true;
+      }
+  return false;
+}
+
+// Loops and what they need that no dim of the nest has a part in, and that leave nothing but rows of the point.
+size_t TeamEmitter::find_common() const {
+  std::vector<bool> known(nest.values.size());
+  bool loops = false;
+  size_t count = 0, end = 0;
+  for (const loop::Stmt& top : nest.body) {
+    bool common =
+        !std::holds_alternative<loop::Bind>(top.node) && !std::holds_alternative<loop::Scan>(top.node);
+    const loop::Block one = {top};
+    std::vector<bool> inside = known;
+    loop::for_each_stmt(one, [&](const loop::Stmt& stmt) {
+      loop::for_each_expr(stmt, [&](Expr e) {
+        for (const loop::Dim& dim : nest.dims) common = common && !sym::depends_on(e, dim.var);
+      });
+      if (const auto* store = std::get_if<loop::Store>(&stmt.node))
+        common = common && program[store->access.buffer].storage == loop::Storage::kLocal;
+      loop::for_each_result(stmt, [&](loop::ValueId id) { inside[id.value] = true; });
+    });
+    loop::for_each_stmt(one, [&](const loop::Stmt& stmt) {
+      loop::for_each_use(stmt, [&](loop::ValueId id) { common = common && inside[id.value]; });
+    });
+    if (!common) break;
+    ++count;
+    known = std::move(inside);
+    if (!is_range(top)) continue;
+    loops = true;
+    end = count;
+  }
+  // What comes behind the last loop is as cheap for each point.
+  return loops && count < nest.body.size() ? std::max(end, count) : 0;
+}
+
+void TeamEmitter::print_statement(size_t at) {
+  const loop::Stmt& stmt = nest.body[at];
+  if (const auto* reduce = std::get_if<loop::Reduce>(&stmt.node)) {
+    print_reduce(*reduce, stmt);
+  } else if (std::holds_alternative<loop::For>(stmt.node)) {
+    print_range(range_of(stmt), [] {});
+  } else if (std::holds_alternative<loop::Store>(stmt.node)) {
+    text_.open(variant.columns ? "if (row == 0 && live)" : "if (row == 0)");
+    print_top(stmt);
+    text_.close();
+  } else {
+    print_top(stmt);
+  }
+  if (passes_on(at)) barrier();
+}
+
+void TeamEmitter::print_common() {
+  if (!common_) return;
+  body_.place = top_place();
+  text_.line("const int row = threadIdx.x;");
+  const int own = team;
+  team = rows = threads();
+  for (size_t at = 0; at < common_; ++at) print_statement(at);
+  team = rows = own;
+}
+
+void TeamEmitter::print_prefetch(const std::string& first, const std::string& count) {
+  constexpr int kLine = 128;  // bytes
+  text_.open("");
+  text_.line(cat("int64_t rest = ", first, ";"));
+  text_.open(cat("if (rest < ", count, ")"));
+  print_indices(grid_dims());
+  for (const loop::Stmt& stmt : nest.body) {
+    const auto* reduce = std::get_if<loop::Reduce>(&stmt.node);
+    if (!reduce || reduce->dims.size() != 1 || sym::has_index(reduce->dims[0].extent)) continue;
+    for (const loop::Stmt& inner : reduce->body) {
+      const auto* load = std::get_if<loop::Load>(&inner.node);
+      if (!load || program[load->access.buffer].storage != loop::Storage::kWeight ||
+          !load->access.mask.is_const(1))
+        continue;
+      const bool of_point = std::any_of(nest.dims.begin(), nest.dims.end(), [&](const loop::Dim& dim) {
+        return loop::depends_on_any(loop::offset_of(program, load->access), {dim});
+      });
+      const auto stride = loop::stride_of(program, load->access, reduce->dims[0].var, facts_);
+      if (!of_point || !stride || !stride->is_const(1)) continue;
+      const int elements = kLine / byte_size(program[load->access.buffer].dtype);
+      text_.open(cat("for (int64_t at = threadIdx.x % ", team, " * ", elements, "; at < ",
+                     body_.index(reduce->dims[0].extent), "; at += ", team * elements, ")"));
+      body_.set_index(reduce->dims[0].var, "at");
+      text_.line(cat("asm volatile(\"prefetch.global.L2 [%0];\" ::\"l\"(", text_.pointer(load->access.buffer),
+                     " + ", body_.offset(load->access), "));"));
+      text_.close();
+    }
+  }
+  text_.close();
+  text_.close();
 }
 
 void TeamEmitter::print_body() {
   body_.place = top_place();
-  for (const loop::Stmt& stmt : nest.body) {
-    if (const auto* reduce = std::get_if<loop::Reduce>(&stmt.node)) {
-      print_reduce(*reduce, stmt);
-    } else if (std::holds_alternative<loop::For>(stmt.node)) {
-      print_range(range_of(stmt), [] {});
-    } else if (std::holds_alternative<loop::Store>(stmt.node)) {
-      text_.open(variant.columns ? "if (row == 0 && live)" : "if (row == 0)");
-      print_top(stmt);
-      text_.close();
-    } else {
-      print_top(stmt);
-    }
-    if (passes_on(stmt) && &stmt != &nest.body.back()) barrier();
-  }
+  for (size_t at = common_; at < nest.body.size(); ++at) print_statement(at);
   // The next point may write what this one still reads.
   if (uses_locals_) barrier();
 }
 
 void TeamEmitter::declare_locals() {
   int64_t used = 0;
-  const int each = variant.columns ? lanes * width : teams;  // points of a block
+  std::set<loop::BufferId> shared;  // by the points of a block
+  for (size_t at = 0; at < common_; ++at)
+    loop::for_each_stmt({nest.body[at]}, [&](const loop::Stmt& stmt) {
+      if (const auto* store = std::get_if<loop::Store>(&stmt.node)) shared.insert(store->access.buffer);
+    });
   for (const loop::BufferId id : loop::buffers_of(nest)) {
     const loop::Buffer& buffer = program[id];
     if (buffer.storage != loop::Storage::kLocal) continue;
@@ -173,7 +282,8 @@ void TeamEmitter::declare_locals() {
       declared_ += cat("    ", type, " ", found->second, "[", kept_chunks(), "][", width, "];\n");
       continue;
     }
-    uses_locals_ = true;
+    const int each = variant.columns ? lanes * width : shared.contains(id) ? 1 : teams;  // of a block
+    uses_locals_ = uses_locals_ || !shared.contains(id);
     const std::string name = text_.fresh("l");
     const sym::Expr elements = schedule::extent_in_elements(buffer);
     const std::optional<int64_t> count = sym::as_const(elements);
@@ -181,10 +291,12 @@ void TeamEmitter::declare_locals() {
     const int64_t length = std::max<int64_t>(count.value_or(1), 1);
     if (count && used + bytes <= kSharedBytes) {
       used += bytes;
-      text_.line(cat("__shared__ ", type, " all_", name, "[", length * each, "];"));
-      text_.line(cat(type, "* const ", name, " = all_", name,
-                     variant.columns ? ";" : cat(" + (threadIdx.x / ", team, ") * ", length, ";")));
+      text_.line(cat("alignas(16) __shared__ ", type, " all_", name, "[", length * each, "];"));
+      text_.line(
+          cat(type, "* const ", name, " = all_", name,
+              variant.columns || each == 1 ? ";" : cat(" + (threadIdx.x / ", team, ") * ", length, ";")));
     } else {
+      STRIDEC_CHECK(!shared.contains(id), nest.name);
       scratch_ = true;
       const sym::Expr of_team = variant.columns ? elements * each : elements;
       text_.line(cat(type, "* const ", name, " = (", type, "*)",
@@ -237,25 +349,38 @@ DeviceKernel TeamEmitter::emit() {
   count_wanted();
   declare_locals();
   const sym::Expr count = points() * tiles();
-  const sym::Expr blocks = sym::min(sym::ceildiv(count, teams),
-                                    scratch_ ? sym::Expr(8 * target.multiprocessors) : sym::Expr(1 << 24));
+  const sym::Expr blocks =
+      sym::min(sym::ceildiv(count, teams), scratch_  ? sym::Expr(8 * target.multiprocessors)
+                                           : common_ ? sym::Expr(kCommonBlocks * target.multiprocessors)
+                                                     : sym::Expr(1 << 24));
   const std::string n = body_.index(count);
   if (variant.columns)
     text_.line(cat("const int lane = threadIdx.x % ", lanes, ", row = threadIdx.x / ", lanes, ";"));
-  else
+  else if (!common_)
     text_.line(cat("const int row = threadIdx.x % ", team, ";"));
   print_members();
   const std::string first =
       teams > 1 ? cat("blockIdx.x * (int64_t)", teams, " + threadIdx.x / ", team) : std::string("blockIdx.x");
+  const std::string ahead =
+      variant.columns || !target.dependent_launch ? "" : text_.capture([&] { print_prefetch(first, n); });
+  const bool waits = ahead.find("prefetch") != std::string::npos;
+  if (waits)
+    text_.append(cat(
+        "#ifndef STRIDEC_EMULATE\n  asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");\n",
+        ahead, "  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n#endif\n"));
+  print_common();
   text_.open(
       cat("for (int64_t point = ", first, "; point < ", n, "; point += gridDim.x * (int64_t)", teams, ")"));
+  if (common_) text_.line(cat("const int row = threadIdx.x % ", team, ";"));
   text_.line("int64_t rest = point;");
   if (variant.columns) print_column();
   print_indices(grid_dims());
   const std::string statements = text_.capture([&] { print_body(); });
   text_.append(declared_ + statements);
   text_.close();
-  Geometry geometry{.grid = {blocks, 1, 1}, .threads = threads(), .waits = target.dependent_launch};
+  Geometry geometry{.grid = {blocks, 1, 1}, .threads = threads()};
+  geometry.dependent_launch = target.dependent_launch;
+  geometry.waits = target.dependent_launch && !waits;
   geometry.scratch_owners = blocks * teams;
   geometry.scratch_owner = first;
   return finish(text_, std::move(geometry), cat(kTeamDeclarations, strip_declarations()));
@@ -278,7 +403,7 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
         conditions.push_back(sym::lt(range.chunks, kManyChunks));
     }
     probe.count_wanted();
-    if (variant.keep && !probe.keeps_something()) return;
+    if (variant.keep && (!probe.keeps_something() || probe.has_common())) return;
     // Single elements are kept where their copies stay few; vectors are worth more.
     if (variant.keep &&
         probe.kept_chunks() * statements(probe.nest.body) > (variant.vectors ? 4 : 2) * kUnrolled)

@@ -69,6 +69,8 @@ class TeamEmitter {
 
   void count_wanted();
   bool has_locals() const;
+  // Whether points have work in common, which a block does once.
+  bool has_common() const { return common_ > 0; }
   bool keeps_something() const;
   bool any_vectors() const { return width > 1; }
   int kept_chunks() const {
@@ -85,7 +87,8 @@ class TeamEmitter {
   const schedule::LoopPlan plan;
   const loop::Nest nest;
   const TeamVariant variant;
-  const int team, teams;  // threads of a point, points of a block
+  int team;         // threads of a point; of the block, while what is common to its points is printed
+  const int teams;  // points of a block
   // Columns: the dim, and the team as a grid.
   loop::Dim column;
   int lanes = 1, rows = 1;
@@ -97,7 +100,8 @@ class TeamEmitter {
  private:
   // ---- emit_teams.cpp ----
 
-  int threads() const { return team * teams; }
+  int threads() const { return threads_; }
+  size_t find_common() const;
   // The largest number of points of the ranges that is known; symbols are long.
   int64_t longest() const;
 
@@ -111,11 +115,22 @@ class TeamEmitter {
   void print_members();
 
   void declare_locals();
+  void print_statement(size_t at);
   void print_body();
+  void print_common();
+  // Brings the weights of a team's first point into L2, which no other kernel has to finish for.
+  void print_prefetch(const std::string& first, const std::string& count);
   // A statement at the top, for each of a lane's points.
   void print_top(const loop::Stmt& stmt);
-  // Whether a later loop, done by other threads, reads what the statement writes.
-  bool passes_on(const loop::Stmt& stmt);
+  // Whether a later statement, done by other threads, reads or writes what the one at `at` writes, or writes what it
+  // reads.
+  bool passes_on(size_t at);
+  struct Touch {
+    loop::BufferId buffer;
+    bool store;
+    std::string place;  // place_of(), in a range
+  };
+  std::vector<Touch> touches(const loop::Stmt& top);
   void barrier() { text_.line(team > 32 || variant.columns ? "__syncthreads();" : "__syncwarp(members);"); }
 
   // Columns: a local buffer has an element for each point of the team, neighbours next to each other.
@@ -176,6 +191,8 @@ class TeamEmitter {
   Expr part_elements() { return splits() * points() * column.extent; }
   Expr part_offset(const std::vector<DType>& dtypes, size_t part);
 
+  int threads_ = 0;
+  size_t common_ = 0;  // statements at the top of the body that are the same for all points
   KernelText text_;
   Body body_;
   sym::Facts facts_;

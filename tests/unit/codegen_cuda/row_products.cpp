@@ -1,0 +1,215 @@
+// What a decoder's step is made of, fused and emulated, against the interpreter: products of one row by weights with the
+// norm in front of them and the gate behind, and small nests as one kernel.
+#include "compiler/schedule/row_products.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "compiler/base/text.h"
+#include "compiler/loop/text.h"
+#include "compiler/loop/verify.h"
+#include "compiler/schedule/choose_gpu.h"
+#include "compiler/schedule/small_nests.h"
+#include "tests/unit/codegen_cuda/emulate.h"
+
+namespace stridec::codegen::cuda {
+namespace {
+
+using loop::HostTensor;
+
+HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, int seed) {
+  HostTensor out = loop::make_tensor(dtype, std::move(shape));
+  uint64_t state = 0x9E3779B97F4A7C15ull * static_cast<uint64_t>(seed + 1);
+  for (int64_t i = 0; i < loop::element_count(out); ++i) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    const double unit = static_cast<double>(state >> 11) * 0x1p-53;
+    loop::set_number(out, i, is_float(dtype) ? 2 * unit - 1 : std::floor(9 * unit));
+  }
+  return out;
+}
+
+loop::WeightData data_of(std::vector<uint8_t> bytes) {
+  auto owned = std::make_shared<std::vector<uint8_t>>(std::move(bytes));
+  return {.owner = owned, .bytes = owned->data(), .size = owned->size()};
+}
+
+// The program with random weights, as the GPU's passes leave it; what it gives, emulated, is what it meant.
+loop::Program check(const std::string& text) {
+  loop::Program given = loop::parse_program(text);
+  for (loop::Buffer& buffer : given.buffers) {
+    if (buffer.storage != loop::Storage::kWeight) continue;
+    std::vector<int64_t> shape;
+    for (sym::Expr e : buffer.shape) shape.push_back(e.value());
+    buffer.weight = data_of(random_tensor(buffer.dtype, shape, static_cast<int>(shape[0])).bytes);
+  }
+  loop::verify(given);
+  std::vector<HostTensor> inputs;
+  for (loop::BufferId id : given.inputs) {
+    std::vector<int64_t> shape;
+    for (sym::Expr e : given[id].shape) shape.push_back(e.value());
+    inputs.push_back(random_tensor(given[id].dtype, shape, static_cast<int>(inputs.size())));
+  }
+  const std::vector<HostTensor> want = loop::interpret(given, inputs, {.poison = true});
+
+  loop::Program program = given;
+  schedule::join_row_products(program);
+  loop::verify(program);
+  schedule::join_small_nests(program);
+  loop::verify(program);
+  const GpuTarget& target = gpu_target("sm_90a");
+  schedule::choose_gpu(program, target);
+  loop::Program ready = program;
+  const auto packed = loop::interpret_prepack(ready);
+  for (size_t i = 0; i < packed.size(); ++i)
+    if (!packed[i].empty()) ready.buffers[i].weight = data_of(packed[i]);
+  ready.prepack.clear();
+  size_t choices = 1;
+  for (size_t choice = 0; choice < choices; ++choice) {
+    INFO("choice ", choice);
+    const auto got = test::emulate(ready, inputs, target, choice, &choices);
+    REQUIRE(got.has_value());
+    for (size_t o = 0; o < want.size(); ++o)
+      for (int64_t i = 0; i < loop::element_count(want[o]); ++i) {
+        const double x = loop::get_number((*got)[o], i), y = loop::get_number(want[o], i);
+        if (!(std::fabs(x - y) <= 1.6e-2 * std::max(1.0, std::fabs(y)))) FAIL(o, " at ", i, ": ", x, " for ", y);
+      }
+  }
+  return program;
+}
+
+int launches(const loop::Program& program) { return static_cast<int>(program.steps.size()); }
+
+// Text of a sum of squares, the scaled row, and two products of it, the second with a gate; y is read by the last.
+const char* kStep = R"(program p
+  input x bf16 [1, 512] ordinal 0
+  weight n bf16 [512] bytes 1024 hash 0000000000000000
+  weight a bf16 [512, 320] bytes 327680 hash 0000000000000000
+  weight b bf16 [512, 320] bytes 327680 hash 0000000000000000
+  weight c bf16 [320, 512] bytes 327680 hash 0000000000000000
+  arena s f32 [1]
+  arena t bf16 [1, 512]
+  arena u bf16 [1, 320]
+  arena v bf16 [1, 5, 64]
+  output y bf16 [1, 512] ordinal 0
+  inputs (x)
+  outputs (y)
+  steps
+    nest 0 squares ()
+      %0 : f32 = reduce sum (%k<512)
+        %1 : bf16 = load x[0, %k]
+        %2 : f32 = cast %1
+        %3 : f32 = mul %2 %2
+        yield %3
+      %4 : f32 = rsqrt %0
+      store s[0] %4
+    nest 1 scaled (%k<512)
+      %0 : bf16 = load x[0, %k]
+      %1 : f32 = cast %0
+      %2 : f32 = load s[0]
+      %3 : f32 = mul %1 %2
+      %4 : bf16 = cast %3
+      %5 : bf16 = load n[%k]
+      %6 : bf16 = mul %4 %5
+      store t[0, %k] %6
+    nest 2 up (%n<320)
+      %0 : f32 = reduce sum (%k<512)
+        %1 : bf16 = load t[0, %k]
+        %2 : f32 = cast %1
+        %3 : bf16 = load a[%k, %n]
+        %4 : f32 = cast %3
+        %5 : f32 = mul %2 %4
+        yield %5
+      %6 : bf16 = cast %0
+      store u[0, %n] %6
+    nest 3 gate (%n<320)
+      %0 : f32 = reduce sum (%k<512)
+        %1 : bf16 = load t[0, %k]
+        %2 : f32 = cast %1
+        %3 : bf16 = load b[%k, %n]
+        %4 : f32 = cast %3
+        %5 : f32 = mul %2 %4
+        yield %5
+      %6 : bf16 = cast %0
+      %7 : bf16 = sigmoid %6
+      %8 : bf16 = load u[0, %n]
+      %9 : bf16 = mul %7 %8
+      store v[0, %n//64, mod(%n, 64)] %9
+    nest 4 down (%n<512)
+      %0 : f32 = reduce sum (%h<5, %k<64)
+        %1 : bf16 = load v[0, %h, %k]
+        %2 : f32 = cast %1
+        %3 : bf16 = load c[64*%h + %k, %n]
+        %4 : f32 = cast %3
+        %5 : f32 = mul %2 %4
+        yield %5
+      %6 : bf16 = cast %0
+      %7 : bf16 = load x[0, %n]
+      %8 : bf16 = add %6 %7
+      store y[0, %n] %8
+)";
+
+}  // namespace
+
+TEST_CASE("products of one row take in the norm before them and the product beside them") {
+  const loop::Program made = check(kStep);
+  CHECK(launches(made) == 2);
+  for (const loop::Nest& nest : made.nests)
+    if (nest.name.starts_with("order")) CHECK(nest.dims.size() == 2);  // weights along the depth
+  CHECK(made.prepack.size() == 3);
+}
+
+TEST_CASE("a row that others read stays, and so does one that takes long to make") {
+  std::string text = kStep;
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    const size_t at = text.find(from);
+    REQUIRE(at != std::string::npos);
+    text.replace(at, from.size(), to);
+  };
+  replace("  arena t bf16 [1, 512]\n", "");
+  replace("  output y bf16 [1, 512] ordinal 0\n",
+          "  output y bf16 [1, 512] ordinal 0\n  output t bf16 [1, 512] ordinal 1\n");
+  replace("outputs (y)", "outputs (y, t)");
+  // The sum and the row are small nests, and one.
+  CHECK(launches(check(text)) == 3);
+}
+
+TEST_CASE("small nests are one kernel, whose loops follow each other") {
+  const loop::Program made = check(R"(program p
+  input x f32 [40, 8] ordinal 0
+  input at i64 [2] ordinal 1
+  arena s f32 [40]
+  output y f32 [40, 8] ordinal 0
+  output z f32 [8] ordinal 1
+  output w f32 [9, 40] ordinal 2
+  inputs (x, at)
+  outputs (y, z, w)
+  steps
+    nest 0 sums (%i<40)
+      %0 : f32 = reduce sum (%j<8)
+        %1 : f32 = load x[%i, %j]
+        yield %1
+      store s[%i] %0
+    nest 1 less (%i<40, %j<8)
+      %0 : f32 = load s[39 - %i]
+      %1 : f32 = load x[%i, %j]
+      %2 : f32 = sub %1 %0
+      store y[%i, %j] %2
+    nest 2 all (%j<8)
+      %0 : f32 = reduce max (%i<40)
+        %1 : f32 = load x[%i, %j]
+        yield %1
+      store z[%j] %0
+    nest 3 zero (%i<9, %j<40)
+      %0 : f32 = load s[%j]
+      store w[%i, %j] %0
+    nest 4 scatter (%i<2, %j<40)
+      %0 : i64 = load at[%i]
+      bind %r < 9 = %0 error "index {0} of {1}"
+      %1 : f32 = constant 3
+      store w[%r, %j] %1
+)");
+  CHECK(launches(made) == 1);
+}
+
+}  // namespace stridec::codegen::cuda
