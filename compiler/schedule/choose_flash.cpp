@@ -126,6 +126,8 @@ std::vector<FlashPlan> flash_plans(const loop::Program& program, const loop::Nes
   }
   for (const FlashPlan& plan : kernels::mma_tiles())
     if (kernels::shared_bytes(plan, *flash) <= target.shared_bytes) plans.push_back(plan);
+  for (int split = 1; target.clusters && split <= kMostSplit; split *= 2)
+    if (const auto plan = kernels::split_plan(*flash, target.shared_bytes, split)) plans.push_back(*plan);
   return plans;
 }
 

@@ -246,7 +246,10 @@ std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest
   for (const kernels::FlashPlan& plan : flash_plans(program, nest, target)) {
     loop::Schedule schedule = kernels::to_schedule(plan);
     const bool is_first = schedule == first;
-    all.push_back({std::move(schedule), is_first ? 1e3 : 1.1e3, plan.wgmma ? "flash.wgmma" : "flash.mma"});
+    all.push_back({std::move(schedule), is_first ? 1e3 : 1.1e3,
+                   plan.wgmma   ? "flash.wgmma"
+                   : plan.split ? "flash.mma split"
+                                : "flash.mma"});
   }
   if (all.empty())
     for (RankedSchedule& ranked : contraction_schedules(program, nest, target, shapes))

@@ -52,14 +52,6 @@ std::string images_of(const Subject& subject) {
   return out;
 }
 
-// An element as a number.
-double value_at(const std::string& bytes, size_t i, DType dtype) {
-  uint64_t bits = 0;
-  const auto size = static_cast<size_t>(byte_size(dtype));
-  std::memcpy(&bits, bytes.data() + i * size, size);
-  return decode_float(dtype, bits);
-}
-
 // Of an element, relative to it and to the root of the mean square of all: sums in another order differ by less, what is
 // computed wrongly by more.
 double tolerance(DType dtype) {
@@ -71,28 +63,44 @@ double tolerance(DType dtype) {
   }
 }
 
-// Whether two results are equal but for rounding, in a million of their elements; whole numbers are equal or not.
-bool agrees(const std::string& x, const std::string& y, DType dtype) {
-  constexpr size_t kMost = 1 << 20;
-  if (dtype != DType::kF64 && dtype != DType::kF32 && dtype != DType::kF16 && dtype != DType::kBF16)
-    return x == y;
-  const size_t count = x.size() / static_cast<size_t>(byte_size(dtype)), step = count / kMost | 1;
-  double squares = 0;
-  size_t finite = 0;
-  for (size_t i = 0; i < count; i += step) {
-    const double value = value_at(y, i, dtype);
-    if (!std::isfinite(value)) continue;
-    squares += value * value;
-    ++finite;
+// What a subject left in a buffer, as numbers that can be compared: some hundred thousand elements of floats, spread over
+// all of it; of what is whole all bytes.
+struct Result {
+  DType dtype = DType::kF32;
+  std::string bytes;
+  std::vector<double> elements;
+
+  Result(std::string given, DType type) : dtype(type) {
+    constexpr size_t kMost = 1 << 18;
+    if (dtype != DType::kF64 && dtype != DType::kF32 && dtype != DType::kF16 && dtype != DType::kBF16) {
+      bytes = std::move(given);
+      return;
+    }
+    const auto size = static_cast<size_t>(byte_size(dtype));
+    const size_t count = given.size() / size, step = count / kMost | 1;
+    for (size_t i = 0; i < count; i += step) {
+      uint64_t bits = 0;
+      std::memcpy(&bits, given.data() + i * size, size);
+      elements.push_back(decode_float(dtype, bits));
+    }
   }
-  const double usual = std::sqrt(squares / static_cast<double>(std::max<size_t>(finite, 1)));
-  for (size_t i = 0; i < count; i += step) {
-    const double a = value_at(x, i, dtype), b = value_at(y, i, dtype);
-    if (std::isnan(a) && std::isnan(b)) continue;
-    if (a != b && !(std::abs(a - b) <= tolerance(dtype) * (std::abs(b) + usual))) return false;
+
+  // Equal but for rounding; whole numbers are equal or not.
+  bool agrees(const Result& wanted) const {
+    if (bytes != wanted.bytes || elements.size() != wanted.elements.size()) return false;
+    double squares = 0;
+    size_t finite = 0;
+    for (const double value : wanted.elements)
+      if (std::isfinite(value)) squares += value * value, ++finite;
+    const double usual = std::sqrt(squares / static_cast<double>(std::max<size_t>(finite, 1)));
+    for (size_t i = 0; i < elements.size(); ++i) {
+      const double a = elements[i], b = wanted.elements[i];
+      if (std::isnan(a) && std::isnan(b)) continue;
+      if (a != b && !(std::abs(a - b) <= tolerance(dtype) * (std::abs(b) + usual))) return false;
+    }
+    return true;
   }
-  return true;
-}
+};
 
 class GpuRunner : public Runner {
  public:
@@ -143,11 +151,7 @@ class GpuRunner : public Runner {
       std::map<std::pair<DType, int64_t>, size_t> count;
       for (const Subject::Argument& argument : subject.arguments) {
         if (argument.weight) {
-          loaded.arguments.push_back(allocate(loaded.copies * aligned(argument.bytes)));
-          for (int64_t copy = 0; copy < loaded.copies; ++copy)
-            good(loaded, runtime::cuda_upload(*loaded.context,
-                                              loaded.arguments.back() + copy * aligned(argument.bytes),
-                                              argument.data.bytes, static_cast<int64_t>(argument.data.size)));
+          loaded.arguments.push_back(weights_of(loaded, argument));
           continue;
         }
         const std::pair key(argument.dtype, argument.bytes);
@@ -190,9 +194,10 @@ class GpuRunner : public Runner {
       std::string bytes(static_cast<size_t>(argument.bytes), '\0');
       good(loaded,
            runtime::cuda_download(*loaded.context, bytes.data(), loaded.arguments[a], argument.bytes));
+      Result result(std::move(bytes), argument.dtype);
       if (s == 0)
-        results_.push_back(std::move(bytes));
-      else if (!agrees(bytes, results_[number], argument.dtype))
+        results_.push_back(std::move(result));
+      else if (!result.agrees(results_[number]))
         return event_of(Kind::kWrong, s, "its results are not those of the default schedule");
       ++number;
     }
@@ -229,6 +234,12 @@ class GpuRunner : public Runner {
     int64_t key = 0;             // of the graph of a sample: its calls
   };
 
+  struct Weights {
+    const loop::WeightData* data;
+    int64_t copies;
+    char* memory;
+  };
+
   static int64_t aligned(int64_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
   char* allocate(int64_t bytes) {
@@ -237,6 +248,21 @@ class GpuRunner : public Runner {
         allocator.allocate(allocator.user, static_cast<size_t>(std::max<int64_t>(bytes, 256)), 256));
     if (!memory) throw Fault{"the GPU's memory does not hold what is measured"};
     memory_.push_back(memory);
+    return memory;
+  }
+
+  // One after the other, and shared by subjects that lay the weight out alike.
+  char* weights_of(Loaded& loaded, const Subject::Argument& argument) {
+    for (const Weights& known : weights_)
+      if (known.copies == loaded.copies && known.data->size == argument.data.size &&
+          !std::memcmp(known.data->bytes, argument.data.bytes, argument.data.size))
+        return known.memory;
+    char* memory = allocate(loaded.copies * aligned(argument.bytes));
+    for (int64_t copy = 0; copy < loaded.copies; ++copy)
+      good(loaded,
+           runtime::cuda_upload(*loaded.context, memory + copy * aligned(argument.bytes), argument.data.bytes,
+                                std::min(argument.bytes, static_cast<int64_t>(argument.data.size))));
+    weights_.push_back({&argument.data, loaded.copies, memory});
     return memory;
   }
 
@@ -304,8 +330,9 @@ class GpuRunner : public Runner {
   std::vector<std::unique_ptr<Loaded>> loaded_;
   std::map<std::pair<DType, int64_t>, std::vector<char*>> shared_;
   std::map<std::pair<DType, int64_t>, Memory> patterns_;
+  std::vector<Weights> weights_;
   std::vector<char*> memory_;
-  std::vector<std::string> results_;  // of the first subject
+  std::vector<Result> results_;  // of the first subject
 };
 
 bool receive(int descriptor, void* to, size_t size) {

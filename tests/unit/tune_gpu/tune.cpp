@@ -9,11 +9,13 @@
 #include "compiler/codegen/cuda/build.h"
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/loop/rewrite.h"
+#include "compiler/loop/text.h"
 #include "compiler/schedule/candidates.h"
 #include "compiler/schedule/choose_gpu.h"
 #include "compiler/schedule/fusion.h"
 #include "compiler/schedule/order_weights.h"
 #include "tests/support/fake_cuda.h"
+#include "tests/support/flash_cases.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;
@@ -120,6 +122,36 @@ TEST_CASE("entries of another device count where none is at hand, and do not sta
   }
   options.database = &other, options.measure = false;
   CHECK(tune::tune(p, target(), options).kernels[0].origin == Tuned::Origin::kDatabase);
+}
+
+TEST_CASE("attention's candidates are its default and other tiles, which are emitted and built") {
+  std::vector<codegen::cuda::BuiltKernel> kernels;
+  for (const char* name : {"sm_90a", "sm_80"})
+    for (const char* rows : {"65536", "4"}) {
+      const GpuTarget& gpu = gpu_target(name);
+      std::string text = test::flash_text({});
+      const auto bound = [&](const std::string& symbol, const std::string& range) {
+        const size_t at = text.find(symbol) + symbol.size();
+        text.replace(at, text.find('\n', at) - at, range);
+      };
+      bound("symbol s = input 0 dim 2 in ", std::string("1..") + rows);
+      bound("symbol past = input 3 dim 3 in ", "2048..65536");
+      bound("symbol b = input 0 dim 0 in ", "1..1");
+      const loop::Program p = loop::parse_program(text);
+      const auto space = schedule::candidates(p, p.nests[0], gpu, {});
+      REQUIRE(space.size() > 1);
+      CHECK(space[0].schedule == schedule::default_schedule(p, p.nests[0], gpu));
+      for (const auto& candidate : space) {
+        CHECK(schedule::is_candidate(p, p.nests[0], gpu, candidate.schedule));
+        loop::Program one = p;
+        one.nests[0].schedule = candidate.schedule;
+        for (const auto& choice : codegen::cuda::emit_nest(one, one.nests[0], gpu).choices)
+          for (const auto& kernel : choice.launches) kernels.push_back(codegen::cuda::named(kernel, gpu));
+      }
+    }
+  std::vector<codegen::cuda::BuiltKernel*> all;
+  for (auto& kernel : kernels) all.push_back(&kernel);
+  for (const auto& error : codegen::cuda::compile_kernels(all)) CHECK_MESSAGE(!error, error->message);
 }
 
 TEST_CASE(
