@@ -40,9 +40,11 @@ struct CValue {
   std::string stored = {};  // the same as its dtype lies in memory, where that is at hand
   bool whole = false;       // a float without fraction, or NaN
   std::string as_f32 = {};  // an integer as f32, where that is at hand
-  // Of a whole f32: it is this one, rounded to the nearest with ties to even, and the shift, where those are at hand.
+  // Of a whole f32, or of an integer that it became: it is this one, rounded to the nearest with ties to even, and the
+  // shift, where those are at hand.
   std::string unrounded = {};
   double shift = 0;
+  bool clamped = false;  // `unrounded`, to numbers between which there is no rounding of sums and shifts
 };
 
 // How the dims of For and Reduce statements inside a body are mapped; dims that are not named run as plain

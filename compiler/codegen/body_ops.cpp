@@ -325,7 +325,9 @@ bool Body::print_quantized(const loop::Let& let, int width) {
   const CValue from = value(let.args[0]);
   const DType to = nest_.values[let.result.value].dtype;
   if (to == DType::kF32 && !from.as_f32.empty()) {
-    set_value(let.result, {.text = from.as_f32, .dtype = to, .width = from.width, .whole = true});
+    CValue result = {.text = from.as_f32, .dtype = to, .width = from.width, .whole = true};
+    result.unrounded = from.unrounded, result.shift = from.shift, result.clamped = from.clamped;
+    set_value(let.result, std::move(result));
     return true;
   }
   if (let.op == ScalarOp::kCast || from.dtype != DType::kF32 || !from.whole || !is_integer(to) ||
@@ -353,6 +355,7 @@ bool Body::print_quantized(const loop::Let& let, int width) {
     CValue result = value(let.result);
     result.as_f32 = shifted(cat("__builtin_elementwise_roundeven(", inside, ")"), hex(from.shift, true));
     if (is_signed(to) && from.shift == 0) result.as_f32 = cat("(", result.as_f32, " + 0.0f)");  // -0 is 0
+    if (from.shift != 0) result.unrounded = inside, result.shift = from.shift, result.clamped = true;
     set_value(let.result, std::move(result));
     return true;
   }
@@ -384,14 +387,18 @@ void Body::print_let(const loop::Let& let) {
 
 void Body::find_unrounded(const loop::Let& let, int width, CValue& result) {
   if (let.op == ScalarOp::kRound) result.unrounded = widened(value(let.args[0]), width);
-  if (let.op != ScalarOp::kAdd) return;
+  const double sign = let.op == ScalarOp::kSub ? -1 : 1;
+  if (let.op != ScalarOp::kAdd && let.op != ScalarOp::kSub) return;
   for (const size_t at : {0, 1}) {
     constexpr double kMost = 1 << 20;  // so that bounds and shifts are numbers of f32
     const CValue& of = value(let.args[at]);
     const auto number = numbers_.find(let.args[1 - at]);
-    if (of.unrounded.empty() || of.shift != 0 || number == numbers_.end()) continue;
-    if (std::fabs(number->second) > kMost || std::trunc(number->second) != number->second) continue;
-    result.unrounded = of.unrounded, result.shift = number->second;
+    if (of.unrounded.empty() || (of.shift != 0 && !of.clamped) || number == numbers_.end() ||
+        (sign < 0 && at == 1))
+      continue;
+    const double shift = of.shift + sign * number->second;
+    if (std::fabs(number->second) > kMost || std::fabs(shift) > kMost || std::trunc(shift) != shift) continue;
+    result.unrounded = of.unrounded, result.shift = shift, result.clamped = of.clamped;
   }
 }
 
@@ -577,6 +584,12 @@ std::string Body::let_text(const loop::Let& let, int width) {
       return cat("sd_select(", a, ", ", b, ", ", c, ")");
     }
     case ScalarOp::kFma:
+      if (const CValue x = value(let.args[0]); x.clamped && x.shift == 0) {
+        // Moved and moved back: as it was, but for the sign of 0, which nothing shows beside a number that is not -0.
+        const auto beside = numbers_.find(let.args[2]);
+        if (beside != numbers_.end() && !(beside->second == 0 && std::signbit(beside->second)))
+          args[0] = cat("__builtin_elementwise_roundeven(", x.unrounded, ")");
+      }
       if (floating) return call("fma", "fma");
       return wrapping(wrapping(a, "*", b), "+", args[2]);
     default: break;

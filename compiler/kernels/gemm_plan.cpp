@@ -25,6 +25,10 @@ int64_t number(const std::string& text) {
 
 bool is_gemm(const loop::Schedule& schedule) { return schedule.kernel.starts_with("gemm."); }
 
+bool in_even_blocks(const GemmPlan& plan, int64_t panels) {
+  return plan.b == GemmPlan::B::kWeights && plan.batch.empty() && panels % 2 == 1;
+}
+
 loop::Schedule to_schedule(const GemmPlan& plan) {
   loop::Schedule schedule{.kernel = std::string(plan.kernel->name)};
   for (const auto& [name, member] : kDims) {

@@ -42,6 +42,10 @@ bool is_gemm(const loop::Schedule& schedule);
 loop::Schedule to_schedule(const GemmPlan& plan);
 GemmPlan to_plan(const loop::Schedule& schedule);  // of an is_gemm() schedule
 
+// Whether tasks take an even number of blocks of rows: where they meet an odd number of panels, two threads would not get
+// as much each otherwise. Panels of weights alone, which are not copied for each block.
+bool in_even_blocks(const GemmPlan& plan, int64_t panels);
+
 // The dims with these variables, in this order, of the nest or of its reduce.
 std::vector<loop::Dim> dims_by_name(const loop::Nest& nest, const Contraction& contraction,
                                     const std::vector<sym::Expr>& vars);

@@ -32,10 +32,11 @@ struct Factor {
   std::optional<Term> term;
 };
 
-// float(integers) * factor
+// float(integers - zero) * factor
 struct Leaf {
   ValueId integers;
   Factor factor;
+  double zero = 0;
 };
 
 // The leaves' sum and the constants'.
@@ -111,7 +112,7 @@ class Reader {
       if (wide && wide->kind == OpKind::kCast && zero && zero->size() == 1 && zero->front().is_const() &&
           info(graph_[wide->inputs[0]].type.dtype).bits <= 8 &&
           graph_[wide->inputs[0]].type.shape == graph_[value].type.shape)
-        return Sum{{{wide->inputs[0], {}}}, {{-static_cast<double>(zero->front().value()), {}}}};
+        return Sum{{{wide->inputs[0], {}, static_cast<double>(zero->front().value())}}, {}};
     }
     return Sum{{{value, {}}}, {}};
   }
@@ -162,22 +163,48 @@ Term built(Builder& b, const Factor& factor) {
   return factor.number == 1 ? *factor.term : *factor.term * factor.number;
 }
 
-Term built(Builder& b, const Sum& sum) {
+// What a node rounds, moves by this zero point and clamps to bytes, for a sum alone: the sum is likely to become a part of
+// the node's kernel, which has the number in a register, and does not move it there where it is moved back.
+bool moves_back(const Edit& edit, const Graph& graph, const Leaf& leaf) {
+  const Node* clamped = producer(graph, leaf.integers);
+  if (!clamped || clamped->kind != OpKind::kCast || clamped->attributes.integer_or("saturate", 0) == 0 ||
+      !edit.only_user(leaf.integers))
+    return false;
+  const Node* moved = producer(graph, clamped->inputs[0]);
+  if (!moved || moved->kind != OpKind::kAdd) return false;
+  const auto& by = graph[moved->inputs[1]].data;
+  return by && graph[moved->inputs[1]].type == graph::Type{DType::kF32, {}} &&
+         read_float(DType::kF32, by->bytes) == leaf.zero;
+}
+
+Term built(const Edit& edit, Builder& b, const Sum& sum) {
   // Constants first: they are computed once.
   std::optional<Term> rest;
   double number = 0;
-  for (const Factor& factor : sum.rest) {
+  const auto add = [&](const Factor& factor) {
     if (!factor.term)
       number += factor.number;
     else
       rest = rest ? *rest + built(b, factor) : built(b, factor);
+  };
+  for (const Factor& factor : sum.rest) add(factor);
+  std::vector<Term> numbers;
+  for (const Leaf& leaf : sum.leaves) {
+    numbers.push_back(cast(Term(b, leaf.integers), DType::kF32));
+    if (leaf.zero == 0) continue;
+    if (moves_back(edit, b.graph(), leaf)) {
+      numbers.back() = numbers.back() - leaf.zero;
+      if (!rest && number == 0) rest = ops::number(b, DType::kF32, 0);  // beside which -0 is 0
+    } else {
+      add({-leaf.zero * leaf.factor.number, leaf.factor.term});
+    }
   }
   if (number != 0) rest = rest ? *rest + number : ops::number(b, DType::kF32, number);
   std::optional<Term> total;
-  for (const Leaf& leaf : sum.leaves) {
-    const Term x = cast(Term(b, leaf.integers), DType::kF32), by = built(b, leaf.factor);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const Term by = built(b, sum.leaves[i].factor);
     const auto& beside = total ? total : rest;
-    total = beside ? fma(x, by, *beside) : x * by;
+    total = beside ? fma(numbers[i], by, *beside) : numbers[i] * by;
   }
   return *total;
 }
@@ -217,7 +244,7 @@ bool is_leaf(const Graph& graph, const Sum& sum, double zero, const graph::Type&
   if (sum.leaves.size() != 1 || sum.leaves[0].factor.term || graph[sum.leaves[0].integers].type != type ||
       std::abs(sum.leaves[0].factor.number - 1) > kEqual)
     return false;
-  double shift = zero;
+  double shift = zero - sum.leaves[0].zero;
   for (const Factor& factor : sum.rest) {
     if (factor.term) return false;
     shift += factor.number;
@@ -241,7 +268,7 @@ void rewrite(Edit& edit, NodeId id) {
     }
     for (const Leaf& leaf : sum->leaves)
       if (!std::isnormal(static_cast<float>(leaf.factor.number))) return;
-    const Term quotient = built(b, *sum);
+    const Term quotient = built(edit, b, *sum);
     if (quotient.shape() == b.shape(found->quotient)) edit.replace(found->quotient, quotient);
   });
 }

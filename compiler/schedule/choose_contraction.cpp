@@ -234,7 +234,9 @@ double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, Stor
     return s.batch * panels * (s.k() * kernel.vectors * kCompactVector + kTask) * imbalance(s.batch * panels);
   }
   const double tiles = std::ceil(s.rows / kernel.rows), panels = std::ceil(s.columns / kernel.columns());
-  const double blocks = std::ceil(tiles / static_cast<double>(plan.tiles));
+  double blocks = std::ceil(tiles / static_cast<double>(plan.tiles));
+  if (kernels::in_even_blocks(plan, static_cast<int64_t>(panels)))
+    blocks = std::min(tiles, std::ceil(blocks / 2) * 2);
   const double groups = std::ceil(s.k() / kernel.step()) * (kernel.step() / kernel.group());
   const double segments = plan.a == GemmPlan::A::kDirect ? s.segments : 1;
   const double pieces = plan.chunk > 0 ? std::ceil(s.k() / static_cast<double>(plan.chunk)) : 1;

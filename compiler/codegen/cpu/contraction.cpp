@@ -26,12 +26,14 @@ class Emitter {
   Kernel emit() {
     const kernels::GemmKernel& kernel = *f_.plan.kernel;
     const sym::Expr rows = extent_of(f_.rows), columns = extent_of(f_.columns);
-    const sym::Expr tiles = sym::ceildiv(rows, kernel.rows), blocks = sym::ceildiv(tiles, f_.plan.tiles);
-    const sym::Expr panels = sym::ceildiv(columns, kernel.columns());
+    const sym::Expr tiles = sym::ceildiv(rows, kernel.rows), panels = sym::ceildiv(columns, kernel.columns());
+    sym::Expr blocks = sym::ceildiv(tiles, f_.plan.tiles);
+    if (const auto known = sym::as_const(panels); known && kernels::in_even_blocks(f_.plan, *known))
+      blocks = sym::min(tiles, sym::align_up(blocks, 2));
 
     text_.line(cat("const int64_t rows = ", text_.size(rows), ", columns = ", text_.size(columns), ";"));
     text_.line(cat("const int64_t tiles = (rows + ", kernel.rows - 1, ") / ", kernel.rows,
-                   ", blocks = (tiles + ", f_.plan.tiles - 1, ") / ", f_.plan.tiles, ";"));
+                   ", blocks = ", text_.size(blocks), ";"));
     text_.line(
         cat("const int64_t panels = (columns + ", kernel.columns() - 1, ") / ", kernel.columns(), ";"));
     text_.line("if (begin >= end) return;");

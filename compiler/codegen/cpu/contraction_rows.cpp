@@ -230,10 +230,14 @@ void ContractionRows::print_copy(const Run& run) {
     return;
   }
   const std::string unaligned = text.unaligned_type(f_.a_dtype(), f_.lanes);
-  if (known && *known < f_.lanes && text.target().avx512) {
-    // What lies behind it in the packed row is written later.
-    text.use(cat("mload.", text.storage_type(f_.a_dtype())), f_.lanes);
-    text.line(cat("*(", unaligned, "*)to = sd_mload", f_.lanes, "(from, ", (int64_t{1} << *known) - 1, ");"));
+  // One load where a register holds the run. What is stored behind it in the packed row is written later, or lies in the
+  // vector that a row is longer than its elements.
+  int whole = f_.lanes;
+  while (known && whole < *known && 2 * whole * f_.a_bytes() <= text.target().vector_bytes) whole *= 2;
+  if (known && *known < whole && whole - *known < f_.lanes && text.target().avx512) {
+    text.use(cat("mload.", text.storage_type(f_.a_dtype())), whole);
+    text.line(cat("*(", text.unaligned_type(f_.a_dtype(), whole), "*)to = sd_mload", whole, "(from, ",
+                  (int64_t{1} << *known) - 1, ");"));
     return;
   }
   if (!known || *known < f_.lanes) {

@@ -1,4 +1,6 @@
 // Every scalar operation on every dtype, scalar and in lanes, on CPUs with and without masks and conversions.
+#include "compiler/codegen/cpu/emit.h"
+#include "compiler/codegen/null/null.h"
 #include "tests/unit/codegen_cpu/emit_harness.h"
 
 using namespace emit_test;
@@ -137,6 +139,32 @@ TEST_CASE("whole numbers that are clamped to bytes and converted back") {
     }
   }
   check_all(o, DType::kF32, 83, 0);
+}
+
+TEST_CASE("what was moved before it was clamped, and is moved back, is not moved in a fused multiply-add") {
+  Ops o(DType::kF32, 83);
+  const auto number = [&](double x) { return o.n.constant(DType::kF32, x); };
+  for (const DType to : {DType::kU8, DType::kI8, DType::kI16}) {
+    const Value q = o.n.cast(unary(ScalarOp::kRound, o.vx) + number(3), to, true);
+    const Value back = o.n.cast(q, DType::kF32) - number(3), elsewhere = o.n.cast(q, DType::kF32) - number(2);
+    for (const double beside : {7.5, 0.0, -0.0}) {
+      const std::string label = cat(name(to), std::signbit(beside) ? "-" : "", beside);
+      const auto fused = [&](Value x) { return o.n.op(ScalarOp::kFma, {x, number(0.7), number(beside)}); };
+      // 1 / x tells -0 from 0.
+      o.out(cat(label, ".back"), unary(ScalarOp::kRcp, fused(back)));
+      o.out(cat(label, ".elsewhere"), fused(elsewhere));
+    }
+  }
+  check_all(o, DType::kF32, 83, 0);
+  const Program program = vectorised(o.b.program, 16);
+  const auto sources = codegen::null::emit(program, [&](const Nest& nest) {
+    return codegen::cpu::emit_kernel(program, nest, cpu_target("x86-64-v4"));
+  });
+  REQUIRE(sources.size() == 1);
+  int found = 0;
+  const std::string direct = "sd_fma(__builtin_elementwise_roundeven(";
+  for (size_t at = 0; (at = sources[0].kernel.text.find(direct, at)) != std::string::npos; ++at) ++found;
+  CHECK(found == 2 * 3 * 2);  // in whole vectors and in the last
 }
 
 TEST_CASE("look-ups in tables of all bytes") {

@@ -91,6 +91,19 @@ TEST_CASE("two dequantised tensors are added with a factor each") {
   CHECK(m.steps() <= 1);
 }
 
+TEST_CASE("a zero point is taken off again where it was put to a number for this sum alone") {
+  for (const bool alone : {true, false}) {
+    const Made m = made({{DType::kI32, {3, 7}}, {DType::kU8, {3, 7}}}, [&](Builder& b, const auto& in) {
+      const Term q = quantized(cast(in[0], DType::kF32) * 0.01, 0.9, 130);
+      if (!alone) b.output("q", q);
+      return quantized(dequantized(q, 0.9, 130) + dequantized(in[1], 0.5, 4), 0.6, 0);
+    });
+    CHECK(m.divisions() == 0);
+    CHECK(test::count(m.after, OpKind::kSub, DType::kF32) == (alone ? 1 : 0));
+    CHECK(m.steps() <= 1);
+  }
+}
+
 TEST_CASE("what is quantised as it was is itself, moved, gathered or pooled too") {
   const Made same = made({{DType::kU8, {4, 6}}}, [&](Builder&, const auto& in) {
     return quantized(dequantized(in[0], 0.3, 77), 0.3, 77);
