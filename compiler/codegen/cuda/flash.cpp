@@ -168,24 +168,17 @@ class MmaEmitter {
     print_sums();
     text_.close();
     text_.line("wait_copies<0>();");
-    if (splits()) print_meeting();
+    if (splits()) return print_meeting();
     f_.print_factors();
-    f_.print_values(
-        across_ / 8, "warp_row", wide_,
-        [](const std::string& j, const std::string& e) { return cat("o[", j, "][", e, "]"); },
-        splits() ? cat("j % ", f_.plan.parts(), " == part") : "");
-    // Nobody leaves while others read what it has.
-    if (splits()) text_.line("meet_cluster();");
+    f_.print_values(across_ / 8, "warp_row", wide_,
+                    [](const std::string& j, const std::string& e) { return cat("o[", j, "][", e, "]"); });
   }
 
-  // Every warp's maxima and sums, of a thread's two rows, then its sums of values by blocks of 8 columns; each warp has
-  // the blocks whose number is its own.
+  // Every warp leaves its maxima and sums, of a thread's two rows, then its sums of values by blocks of 8 columns; warps
+  // bring together the blocks whose numbers are theirs.
   void print_meeting() {
-    const int blocks = across_ / 8, parts = f_.plan.parts(),
+    const int blocks = across_ / 8, parts = f_.plan.parts(), batch = std::min(8, parts),
               warp_bytes = f_.plan.rows * (deep_ + 8) * 2 + f_.plan.stages() * stage_bytes();
-    const std::string peer =
-        cat("shared_address(shared) + p % ", kernels::kSplitWarps, " * ", warp_bytes, " + lane_id * 16");
-    const std::string rank = cat("p / ", kernels::kSplitWarps);
     text_.line("__syncwarp();");
     text_.line("const unsigned mine = q_tile + lane_id * 16;");
     text_.line("store_four(mine, m[0], m[1], l[0], l[1]);");
@@ -193,41 +186,49 @@ class MmaEmitter {
     text_.line(cat("for (int j = 0; j < ", blocks,
                    "; ++j) store_four(mine + (j + 1) * 512, o[j][0], o[j][1], o[j][2], o[j][3]);"));
     text_.line("meet_cluster();");
-    text_.line("float shift[2];");
-    text_.line("#pragma unroll 8");
-    text_.open(cat("for (int p = 0; p < ", parts, "; ++p)"));
-    text_.line("float theirs[4];");
-    text_.line(cat("load_peer(theirs, ", peer, ", ", rank, ");"));
-    text_.line("for (int h = 0; h < 2; ++h) m[h] = fmaxf(m[h], theirs[h]);");
+    text_.line("#pragma unroll 1");
+    text_.open(cat("for (int own = part; own < ", blocks, "; own += ", parts, ")"));
+    text_.line("float total[4] = {}, shift[2], m[2] = {-__builtin_inff(), -__builtin_inff()}, l[2] = {0, 0};");
+    // `count` numbers a thread of every part at a time, all of which are on their way before the first is used.
+    const auto open_parts = [&](const std::vector<std::string>& names) {
+      text_.line("#pragma unroll 1");
+      text_.open(cat("for (int first = 0; first < ", parts, "; first += ", batch, ")"));
+      for (const std::string& name : names) text_.line(cat("float ", name, "[", batch, "][4];"));
+      text_.line("#pragma unroll");
+      text_.open(cat("for (int i = 0; i < ", batch, "; ++i)"));
+      text_.line(cat("const int p = first + i, rank = p / ", kernels::kSplitWarps, ";"));
+      text_.line(cat("const unsigned from = shared_address(shared) + p % ", kernels::kSplitWarps, " * ", warp_bytes,
+                     " + lane_id * 16;"));
+      for (size_t n = 0; n < names.size(); ++n)
+        text_.line(cat("load_peer(", names[n], "[i], from", n ? " + (own + 1) * 512" : "", ", rank);"));
+      text_.close();
+      text_.line("#pragma unroll");
+      text_.line(cat("for (int i = 0; i < ", batch, "; ++i)"));
+      text_.line("#pragma unroll");
+      text_.open("for (int h = 0; h < 2; ++h)");
+    };
+    open_parts({"stats"});
+    text_.line("m[h] = fmaxf(m[h], stats[i][h]);");
+    text_.close();
     text_.close();
     text_.line("#pragma unroll");
     text_.open("for (int h = 0; h < 2; ++h)");
     f_.print_shift("m[h]");
-    text_.line("l[h] = 0;");
     text_.close();
-    text_.line("#pragma unroll");
-    text_.line(cat("for (int j = 0; j < ", blocks, "; ++j)"));
-    text_.line("  #pragma unroll");
-    text_.line("  for (int e = 0; e < 4; ++e) o[j][e] = 0;");
-    text_.line("#pragma unroll 8");
-    text_.open(cat("for (int p = 0; p < ", parts, "; ++p)"));
-    text_.line("float theirs[4], kept[2];");
-    text_.line(cat("load_peer(theirs, ", peer, ", ", rank, ");"));
-    text_.line("#pragma unroll");
-    text_.open("for (int h = 0; h < 2; ++h)");
-    text_.line(cat("kept[h] = ", f_.weight("theirs[h]", "h"), ";"));
-    if (f_.flash.fixes) text_.line("if (fix[h]) kept[h] = 1;");
-    text_.line("l[h] += theirs[2 + h] * kept[h];");
-    text_.close();
-    text_.line("#pragma unroll");
-    text_.open(cat("for (int j = 0; j < ", blocks, "; ++j)"));
-    text_.line(cat("if (j % ", parts, " != part) continue;"));
-    text_.line("float values[4];");
-    text_.line(cat("load_peer(values, ", peer, " + (j + 1) * 512, ", rank, ");"));
-    text_.line("#pragma unroll");
-    text_.line("for (int e = 0; e < 4; ++e) o[j][e] += values[e] * kept[e / 2];");
+    open_parts({"stats", "values"});
+    text_.line(cat("float kept = ", f_.weight("stats[i][h]", "h"), ";"));
+    if (f_.flash.fixes) text_.line("if (fix[h]) kept = 1;");
+    text_.line("l[h] += stats[i][2 + h] * kept;");
+    text_.line("total[2 * h] += values[i][2 * h] * kept;");
+    text_.line("total[2 * h + 1] += values[i][2 * h + 1] * kept;");
     text_.close();
     text_.close();
+    f_.print_factors();
+    f_.print_values(
+        blocks, "warp_row", wide_, [](const std::string&, const std::string& e) { return cat("total[", e, "]"); },
+        "own");
+    text_.close();
+    text_.line("meet_cluster();");  // nobody leaves while others read what it has
   }
 
   void print_products() {
@@ -235,7 +236,7 @@ class MmaEmitter {
     text_.line("#pragma unroll");
     text_.open(cat("for (int k = 0; k < ", deep_, "; k += 16)"));
     text_.line("unsigned a[4];");
-    text_.line(cat("load_matrices(a, q_tile + (warp * 16 + lane_id % 16) * ", (deep_ + 8) * 2,
+    text_.line(cat("load_matrices(a, q_tile + (", own_rows(), " + lane_id % 16) * ", (deep_ + 8) * 2,
                    " + (k + lane_id / 16 * 8) * 2);"));
     text_.line("#pragma unroll");
     text_.open(cat("for (int j = 0; j < ", keys() / 16, "; ++j)"));

@@ -293,9 +293,13 @@ void FlashFrame::print_values(int blocks, const std::string& row, bool pairs, co
   text.line("#pragma unroll");
   text.open("for (int h = 0; h < 2; ++h)");
   text.open(cat("if (", row, " + h * 8 < row_count)"));
-  text.line("#pragma unroll");
-  text.open(cat("for (int j = 0; j < ", blocks, "; ++j)"));
-  if (!own.empty()) text.line(cat("if (!(", own, ")) continue;"));
+  if (own.empty()) {
+    text.line("#pragma unroll");
+    text.open(cat("for (int j = 0; j < ", blocks, "; ++j)"));
+  } else {
+    text.open("");
+    text.line(cat("const int j = ", own, ";"));
+  }
   text.line("const int first = j * 8 + lane_id % 4 * 2;");
   if (flash.width % 16) text.open(cat("if (first < ", flash.width, ")"));
   for (size_t i = 0; i < paired.size(); ++i) text.line(cat("unsigned short pair", i, "[2];"));

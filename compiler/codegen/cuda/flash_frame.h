@@ -56,8 +56,8 @@ struct FlashFrame {
   // After the keys: factor[h] from the sums l[h].
   void print_factors();
   // The statements behind the second sum and the stores, for columns j * 8 + lane_id % 4 * 2 + w; `row` as above.
-  // `pairs`: two elements of 16 bits are stored at a time, where wide_condition() says so. `own`: a C condition of the j
-  // that this thread has; all of them where it is empty.
+  // `pairs`: two elements of 16 bits are stored at a time, where wide_condition() says so. `own`: a C expression of the
+  // only j that there is; all of them where it is empty.
   void print_values(int blocks, const std::string& row, bool pairs, const Element& element,
                     const std::string& own = {});
 
