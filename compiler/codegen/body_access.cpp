@@ -307,6 +307,9 @@ void Body::print_store(const loop::Store& store) {
   }
   const std::string raw = text_.fresh("r");
   text_.line(cat("const ", text_.storage_type(dtype, width_), " ", raw, " = ", vector, ";"));
+  if (const auto stride = at.stride ? sym::as_const(*at.stride) : std::nullopt;
+      stride && bits.empty() && can_store_strided(text_, dtype, width_, *stride))
+    return text_.line(cat(condition, store_strided(text_, dtype, width_, *stride, raw, at.pointer, at.base)));
   const std::string element =
       uniform ? cat(at.pointer, "[", at.base, "]") : at.element("l", at.stride ? index(*at.stride) : "");
   text_.line("#pragma clang loop unroll(full)");

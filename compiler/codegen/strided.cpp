@@ -51,4 +51,24 @@ std::string load_strided(KernelText& text, DType dtype, int width, int64_t strid
   return out;
 }
 
+bool can_store_strided(const KernelText& text, DType dtype, int width, int64_t stride) {
+  return text.target().avx512 && stride > 1 &&
+         (width - 1) * stride < text.target().vector_bytes / byte_size(dtype);
+}
+
+std::string store_strided(KernelText& text, DType dtype, int width, int64_t stride, const std::string& from,
+                          const std::string& pointer, const std::string& base) {
+  int64_t span = width;
+  while (span <= (width - 1) * stride) span *= 2;
+  std::vector<int64_t> lanes(static_cast<size_t>(span), -1);
+  uint64_t elements = 0;
+  for (int64_t l = 0; l < width; ++l) {
+    lanes[static_cast<size_t>(l * stride)] = l;
+    elements |= uint64_t{1} << (l * stride);
+  }
+  text.use(cat("mstore.", text.storage_type(dtype)), static_cast<int>(span));
+  return cat("sd_mstore(", pointer, " + ", base, ", ", elements, "ul, __builtin_shufflevector(", from, ", ",
+             from, ", ", join(lanes, ", ", [](int64_t lane) { return cat(lane); }), "));");
+}
+
 }  // namespace stridec::codegen

@@ -1,4 +1,5 @@
-// Loads of elements a small constant stride apart, as a few vector loads whose lanes are then put in order.
+// Loads of elements a small constant stride apart, as a few vector loads whose lanes are then put in order, and stores of
+// such elements, as a masked one.
 #pragma once
 
 #include <cstdint>
@@ -16,5 +17,13 @@ bool can_load_strided(const KernelText& text, DType dtype, int width, int64_t st
 // that are off; those become 0.
 std::string load_strided(KernelText& text, DType dtype, int width, int64_t stride, const std::string& to,
                          const std::string& pointer, const std::string& base, const std::string& bits);
+
+// Is there such a store? A register has to span its elements.
+bool can_store_strided(const KernelText& text, DType dtype, int width, int64_t stride);
+
+// The statement that sets pointer[base + stride * l] to lane l of the vector `from` (storage_type(dtype, width)), and
+// nothing between them.
+std::string store_strided(KernelText& text, DType dtype, int width, int64_t stride, const std::string& from,
+                          const std::string& pointer, const std::string& base);
 
 }  // namespace stridec::codegen

@@ -460,6 +460,35 @@ TEST_CASE("elements a small stride apart, from either end, whole and masked") {
   }
 }
 
+TEST_CASE("results a small stride apart, one among others") {
+  for (const DType dtype : {DType::kU8, DType::kBF16, kF32}) {
+    for (const int64_t step : {2, 3, 4, 5}) {
+      CAPTURE(name(dtype));
+      CAPTURE(step);
+      const int64_t count = 71;
+      ProgramBuilder b;
+      const View x = b.input("x", dtype, {count}), y = b.output("y", dtype, {count, step});
+      NestBuilder nb = b.nest("apart");
+      const Expr i = nb.dim(count);
+      const Value v = nb.load(x, {i});
+      for (int64_t at = 0; at < step; ++at)
+        nb.store(y, {i, at}, v + nb.constant(dtype, static_cast<double>(at)));
+      nb.finish();
+      const HostTensor t = random_tensor(dtype, {count}, 7, 0, 200);
+      for (int width : {8, 16}) {
+        check_program(vectorised(b.program, width), {t});
+        check_program(vectorised(b.program, width), {t}, {0, "x86-64-v3", {}});
+      }
+      const Program program = vectorised(b.program, 16);
+      const auto sources = codegen::null::emit(program, [&](const Nest& nest) {
+        return codegen::cpu::emit_kernel(program, nest, cpu_target("x86-64-v4"));
+      });
+      CHECK((sources[0].kernel.text.find("sd_mstore(") != std::string::npos) ==
+            ((16 - 1) * step < 64 / byte_size(dtype)));
+    }
+  }
+}
+
 TEST_CASE("comparisons of 16-bit floats") {
   ProgramBuilder b;
   const View x = b.input("x", DType::kF16, {100}), y = b.output("y", DType::kF16, {100}),
