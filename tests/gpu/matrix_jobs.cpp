@@ -275,12 +275,39 @@ void plans(Writer& w, int part, int parts) {
       w.add_plans(matmul_case("f16", cat(s.m), cat(s.n), cat(s.k), false, "", behind), matmul(false, behind),
                   1.7);
     }
+  struct Layer {
+    int side, in, out, kernel;
+  };
+  // Of ResNet-50 and MobileNet-V2.
   for (const char* batch : {"1", "32"})
-    for (const Conv& c : {Conv{"r56_3x3", batch, 56, 56, 64, 64, 3, 1, 1, 1, 1, true, true},
-                          Conv{"r56_1x1", batch, 56, 56, 64, 256, 1, 1, 1, 0, 1, true, true},
-                          Conv{"r14_3x3", batch, 14, 14, 256, 256, 3, 1, 1, 1, 1, true, true},
-                          Conv{"r14_1x1", batch, 14, 14, 1024, 256, 1, 1, 1, 0, 1, true, true}})
-      if (mine()) w.add_plans(convolution_case("f16", c), convolution(c), 1.5);
+    for (const Layer& l : {Layer{56, 64, 64, 3},
+                           {28, 128, 128, 3},
+                           {14, 256, 256, 3},
+                           {7, 512, 512, 3},
+                           {56, 64, 256, 1},
+                           {28, 512, 128, 1},
+                           {14, 1024, 256, 1},
+                           {7, 512, 2048, 1},
+                           {112, 16, 96, 1},
+                           {56, 144, 24, 1},
+                           {28, 32, 192, 1},
+                           {14, 384, 64, 1}})
+      if (mine()) {
+        const Conv c{cat(l.side, "_", l.in, "_", l.out, "_", l.kernel),
+                     batch,
+                     l.side,
+                     l.side,
+                     l.in,
+                     l.out,
+                     l.kernel,
+                     1,
+                     1,
+                     l.kernel / 2,
+                     1,
+                     true,
+                     true};
+        w.add_plans(convolution_case("f16", c), convolution(c), 2.2);
+      }
 }
 
 }  // namespace
