@@ -25,27 +25,28 @@ using kernels::MatrixPlan;
 using sym::Expr;
 using Dims = std::vector<loop::Dim>;
 
-// What the model knows of a multiprocessor beyond GpuTarget, a clock. Fitted to 238 products of 16-bit floats on an H200
-// (tests/gpu/matrix_jobs.cpp, part `plans`): what it picks takes 0.3 % longer than the fastest, on average.
+// What the model knows of a multiprocessor beyond GpuTarget, a clock. Fitted to 441 products and convolutions of 16-bit
+// floats on an H200 (tests/gpu/matrix_jobs.cpp, part `plans`): what it picks takes 0.6 % longer than the fastest, on average.
 constexpr double kClock = 1.7e9;
 constexpr double kWarpGroupFlops = 4096;  // 16-bit, by wgmma
 constexpr double kTensorFlops = 2000;     // by mma.sync
 constexpr double kScalarFlops = 256;      // f32; half before compute capability 8.6
 constexpr double kSharedBytes = 97;       // by mma.sync and threads; wgmma's reads keep up with its products
-constexpr double kL2Bytes = 83;
-constexpr double kGatherBytes = 37;  // of a window's pixels, by a warp group
+constexpr double kL2Bytes = 90;
+constexpr double kGatherBytes = 37;    // of a window's pixels, by a warp group
+constexpr double kWindowPixel = 2.35;  // by the copy engine, whatever its channels
 // Barrier and addresses of a step; launch, first loads and end of a tile.
-constexpr double kWarpGroupStep = 145, kTensorStep = 330, kScalarStep = 40;
-constexpr double kWarpGroupTile = 1330, kTile = 3000;
+constexpr double kWarpGroupStep = 146, kTensorStep = 330, kScalarStep = 40;
+constexpr double kWarpGroupTile = 1000, kTile = 3000;
 // From asking for a stage of the ring to having it: all other stages are on their way meanwhile.
-constexpr double kLoad = 2700;
+constexpr double kLoad = 3300;
 // Of partial sums in a cluster, for each block and for an element of the tile.
-constexpr double kExchange = 2560, kExchangeElement = 0.137;
-constexpr double kSumElement = 0.15;      // a sum's way through shared memory
-constexpr double kSumStatement = 0.0022;  // a statement behind it, for a cost of 1
+constexpr double kExchange = 2300, kExchangeElement = 0.2;
+constexpr double kSumElement = 0.157;     // a sum's way through shared memory
+constexpr double kSumStatement = 0.0017;  // a statement behind it, for a cost of 1
 // Of both: where one warp group does it while another multiplies; where it is a block's only one; where another block of
 // two groups or more does it as well; without a warp group that loads.
-constexpr double kAlone = 2.76, kSingle = 1.53, kBeside = 1.21, kBarely = 2.4;
+constexpr double kAlone = 2.74, kSingle = 1.88, kBeside = 1.1, kBarely = 2.4;
 
 // The product of the extents.
 double points(const Dims& dims, const SizesOf& sizes) {
@@ -111,17 +112,21 @@ struct Shape {
   bool operator==(const Shape&) const = default;
 };
 
-// A window's elements come one by one, gathered by threads: not as a matrix, nor as images that the copy engine walks.
-bool gathers(const loop::Program& program, const Factor& factor, const Dims& lines, const Dims& depth,
-             const sym::Facts& facts) {
+// How the elements of a factor's lines come: as a matrix, as windows of images that the copy engine walks, or one by one,
+// gathered by threads.
+enum class Lines { kMatrix, kWindows, kGathered };
+
+Lines lines_of(const loop::Program& program, const Factor& factor, const Dims& lines, const Dims& depth,
+               const sym::Facts& facts) {
   const std::vector<const loop::Access*> loads = loads_of(factor);
   if (depth.size() < 2 || (loads.size() == 1 && program[loads[0]->buffer].storage == loop::Storage::kWeight))
-    return false;
-  return loads.size() != 1 || factor.slice.size() > 2 ||
-         !kernels::match_im2col(program, *loads[0], lines, depth, facts);
+    return Lines::kMatrix;
+  const bool windows = loads.size() == 1 && factor.slice.size() <= 2 &&
+                       kernels::match_im2col(program, *loads[0], lines, depth, facts);
+  return windows ? Lines::kWindows : Lines::kGathered;
 }
 
-double cycles(const MatrixPlan& plan, bool gathered, const Shape& s, double element,
+double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const Shape& s, double element,
               const GpuTarget& target) {
   const MatrixKernel& k = *plan.kernel;
   const double split = static_cast<double>(plan.split);
@@ -145,8 +150,10 @@ double cycles(const MatrixPlan& plan, bool gathered, const Shape& s, double elem
   const double together = std::min<double>(k.blocks_sm, std::ceil(tiles / processors));
   double step = std::max({2 * macs / flops, shared / kSharedBytes,
                           double(k.rows + k.columns) * k.depth * k.element_bytes / kL2Bytes});
-  if (k.is_wgmma() && gathered)
+  if (k.is_wgmma() && (rows == Lines::kGathered || columns == Lines::kGathered))
     step = std::max(step, double(k.rows) * k.depth * k.element_bytes / kGatherBytes);
+  if (k.is_wgmma() && (rows == Lines::kWindows || columns == Lines::kWindows))
+    step = std::max(step, kWindowPixel * (rows == Lines::kWindows ? k.rows : k.columns));
   // Blocks side by side hide each other's waits and sums, not their products.
   const double overhead = k.is_wgmma() ? kWarpGroupStep : k.is_tensor() ? kTensorStep : kScalarStep;
   const double tile = k.is_wgmma() ? kWarpGroupTile : kTile;
@@ -309,8 +316,10 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
                     .merges = merges};
     const bool panels =
         !kernels::along_depth(program, contraction->factors[columns], sides[columns], depth, facts);
-    const bool gathered = gathers(program, contraction->factors[0], sides[0], depth, facts) ||
-                          gathers(program, contraction->factors[1], sides[1], depth, facts);
+    const Lines rows_lines = lines_of(program, contraction->factors[rows], sides[rows], depth, facts),
+                columns_lines =
+                    lines_of(program, contraction->factors[columns], sides[columns], depth, facts);
+    const bool gathered = rows_lines == Lines::kGathered || columns_lines == Lines::kGathered;
     for (const MatrixKernel& kernel : kernels::matrix_kernels()) {
       if (kernel.element_bytes != bytes || kernel.is_tensor() != tensor) continue;
       if (kernel.is_wgmma() && (!target.wgmma || (panels && kernel.columns % 64))) continue;
@@ -331,7 +340,7 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
         for (size_t i = 0; i < shapes.size(); ++i) {
           Shape shape = shapes[i];
           if (turned) std::swap(shape.rows, shape.columns);
-          made.logs.push_back(all.weight(i) * std::log(cycles(plan, gathered, shape,
+          made.logs.push_back(all.weight(i) * std::log(cycles(plan, rows_lines, columns_lines, shape,
                                                               turned ? 2 * element : element, target)));
         }
       }

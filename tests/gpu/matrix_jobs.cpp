@@ -72,12 +72,12 @@ class Writer {
 
   // Those that the model expects to take at most `most` times the best one's cycles.
   void add_plans(const MatrixCase& c, const json& reference, double most) {
-    const loop::Program program = loop::parse_program(c.text);
+    loop::Program program = loop::parse_program(c.text);
+    program.buffers[1].storage = loop::Storage::kWeight;
     const auto ranked = schedule::matrix_plans(program, program.nests[0], gpu_target("sm_90a"));
     for (const auto& [plan, cycles] : ranked) {
       if (cycles > most * ranked[0].cycles) break;
       loop::Program planned = program;
-      planned.buffers[1].storage = loop::Storage::kWeight;
       planned.nests[0].schedule = kernels::to_schedule(plan);
       const auto device = codegen::cuda::emit_nest(planned, planned.nests[0], gpu_target("sm_90a"));
       write(c, planned, device.choices[0], 0, {}, reference, true);
