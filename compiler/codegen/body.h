@@ -128,6 +128,8 @@ class Body {
   std::string leave = "return;";
   // Updates of memory compare and swap, so that threads may meet in an element (GPU; elements of 4 and 8 bytes).
   bool atomic_updates = false;
+  // Values of 16-bit floats stay f32: nothing is rounded on the way.
+  bool wide_floats = false;
   // Where an access finds its element instead of in memory: a C expression of the storage type, "" for memory. For
   // templates that move several elements at a time; scalars only, masks do not count.
   std::function<std::string(const loop::Access&)> place;

@@ -123,7 +123,7 @@ void Body::print_constant(const loop::Constant& constant) {
 // ---- storage
 
 std::string Body::rounded(const std::string& text, DType dtype, int width) {
-  if (!is_storage_float(dtype)) return text;
+  if (!is_storage_float(dtype) || wide_floats) return text;
   text_.use(cat("to.", name(dtype)), width);
   text_.use(cat("from.", name(dtype)), width);
   return cat("sd_from_", name(dtype), "(sd_to_", name(dtype), "(", text, "))");
@@ -200,7 +200,7 @@ std::string Body::cast_text(const std::string& text, DType from, DType to, int w
     } else if (f != t) {
       x = convert(x, t);
     }
-    if (!saturate || !is_storage_float(to)) return rounded(x, to, width);
+    if (!saturate || !is_storage_float(to) || wide_floats) return rounded(x, to, width);
     text_.use(cat("to_sat.", name(to)), width);
     text_.use(cat("from.", name(to)), width);
     return cat("sd_from_", name(to), "(sd_to_sat_", name(to), "(", x, "))");
@@ -410,7 +410,7 @@ std::string Body::native_text(const loop::Let& let) {
                    : let.op == ScalarOp::kSub ? "sub"
                    : let.op == ScalarOp::kMul ? "mul"
                                               : nullptr;
-  if (!op || !text_.is_cuda() || (dtype != DType::kF16 && dtype != DType::kBF16)) return "";
+  if (!op || !text_.is_cuda() || wide_floats || (dtype != DType::kF16 && dtype != DType::kBF16)) return "";
   const CValue &a = value(let.args[0]), &b = value(let.args[1]);
   if (a.stored.empty() || b.stored.empty()) return "";
   text_.use(cat("from.", name(dtype)));

@@ -254,8 +254,9 @@ class Rows {
 // Finds a mask of indices among the statements of the scores.
 class Mask {
  public:
-  Mask(const loop::Program& program, const Flash& flash)
+  Mask(const loop::Program& program, const Flash& flash, bool assumes)
       : flash_(flash),
+        assumes_(assumes),
         nest_(flash.scores_nest()),
         facts_(facts_in(program, nest_, flash.scores)),
         definitions_(definitions_of(nest_.body)) {}
@@ -266,6 +267,7 @@ class Mask {
     bool truth, weightless;
     bool alone;     // it says all that the score's condition says
     ValueId score;  // what it hides
+    std::optional<Expr> given;  // `weightless` under this condition
   };
   std::optional<Seen> find() const { return of_score(flash_.score->value); }
 
@@ -333,12 +335,15 @@ class Mask {
         const auto count = keys_of(condition.holds);
         if (!count) continue;
         // Without an infinity the row needs one key that nothing hides.
-        const Expr least = sym::substitute(*count, flash_.chain.row.var, 0);
-        const bool weightless =
-            how == Hides::kInfinite ||
-            (all && conditions.size() == 1 && scale_of(under) && facts_.holds(sym::ge(least, 1)));
-        return Seen{*count, condition.value, condition.truth, weightless, all && conditions.size() == 1,
-                    under};
+        const Expr seen = sym::ge(sym::substitute(*count, flash_.chain.row.var, 0), 1);
+        const bool alone = all && conditions.size() == 1, finite = alone && scale_of(under),
+                   known = facts_.holds(seen);
+        Seen out{*count, condition.value, condition.truth, how == Hides::kInfinite, alone, under, {}};
+        if (!out.weightless && finite && (known || assumes_)) {
+          out.weightless = true;
+          if (!known) out.given = seen;
+        }
+        return out;
       }
     }
     return std::nullopt;
@@ -393,6 +398,7 @@ class Mask {
   }
 
   const Flash& flash_;
+  const bool assumes_;
   const loop::Nest& nest_;
   const sym::Facts facts_;
   const Definitions definitions_;
@@ -436,7 +442,8 @@ int number(const std::string& text) {
 
 }  // namespace
 
-std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest& nest, std::string* reason) {
+std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest& nest, std::string* reason,
+                                 bool assumes) {
   auto refuse = [&](std::string why) -> std::optional<Flash> {
     if (reason) *reason = std::move(why);
     return std::nullopt;
@@ -499,7 +506,7 @@ std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest&
         flash.biased = flash.biased || sym::depends_on(index, flash.keys.var);
   Rows rows(program, flash);
   if (!rows.match(shares->access.buffer)) return refuse(rows.reason);
-  const Mask mask(program, flash);
+  const Mask mask(program, flash, assumes);
   flash.scale = mask.scale_of(flash.score->value);
   if (const auto seen = mask.find()) {
     if (seen->weightless && seen->alone) flash.scale = mask.scale_of(seen->score);
@@ -507,6 +514,7 @@ std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest&
     flash.shown = {seen->value, seen->truth};
     // Rows whose weights are all alike see every key.
     flash.skips = seen->weightless && !flash.fixes;
+    flash.given = seen->given;
   }
   if (flash.scale && !(*flash.scale > 1e-6 && *flash.scale < 1e6)) flash.scale.reset();
   return flash;
@@ -540,18 +548,30 @@ FlashPlan to_flash_plan(const loop::Schedule& schedule) {
 // different banks. For wgmma: slabs with the copy engine's swizzle, and as many stages as fit.
 int64_t shared_bytes(const FlashPlan& plan, const Flash& flash) {
   if (plan.wgmma)
-    return plan.rows * 128 * slabs(flash.depth) +
+    return int64_t{query_slots(plan, flash)} * plan.rows * 128 * slabs(flash.depth) +
            int64_t{stages(plan, flash)} * plan.keys * 128 * (slabs(flash.depth) + slabs(flash.width));
   const int64_t deep = (padded(flash.depth) + 8) * 2, wide = (padded(flash.width) + 8) * 2;
   const int64_t warp = plan.rows * deep + plan.stages() * plan.keys * (deep + wide);
   return plan.split ? kSplitWarps * warp : warp;  // each with its own
 }
 
-int stages(const FlashPlan& plan, const Flash& flash) {
+namespace {
+
+int64_t stages_beside(const FlashPlan& plan, const Flash& flash, int64_t queries) {
   constexpr int64_t kShared = 224 << 10;
-  const int64_t room = kShared - plan.rows * 128 * slabs(flash.depth),
+  const int64_t room = kShared - queries * plan.rows * 128 * slabs(flash.depth),
                 stage = plan.keys * 128 * (slabs(flash.depth) + slabs(flash.width));
-  return static_cast<int>(std::min<int64_t>(4, room / stage));
+  return std::min<int64_t>(4, room / stage);
+}
+
+}  // namespace
+
+int query_slots(const FlashPlan& plan, const Flash& flash) {
+  return stages_beside(plan, flash, 2) >= 2 ? 2 : 1;
+}
+
+int stages(const FlashPlan& plan, const Flash& flash) {
+  return static_cast<int>(stages_beside(plan, flash, query_slots(plan, flash)));
 }
 
 std::span<const FlashPlan> mma_tiles() {

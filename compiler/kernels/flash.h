@@ -9,9 +9,8 @@
 // row, `row ? c : p`.
 //
 // What differs from the nest: the weights are rounded to the dtype of p before they are divided by their sum, which is
-// f32, instead of after; scores that are no more than the scaled sum (`scale`) stay f32 and are not rounded on the way;
-// keys that a mask of indices hides from a whole block of rows are skipped, so that NaN and infinity behind such a mask
-// do not reach the result.
+// f32, instead of after; scores stay f32 and are not rounded on the way; keys that a mask of indices hides from a whole
+// block of rows are skipped, so that NaN and infinity behind such a mask do not reach the result.
 //
 // Text form, of the kernels "flash.mma" and "flash.wgmma":
 //   tile ROWS KEYS    of a block of threads, and of one step
@@ -60,6 +59,8 @@ struct Flash {
   bool skips = false;  // and leaves them no weight
   // f multiplies by this positive number, and hides what the mask of indices hides.
   std::optional<double> scale;
+  // `skips` and `scale` are so where this holds, an expression of sizes: every row sees a key.
+  std::optional<sym::Expr> given;
   // Of part 0, the bool that says so: its value where the key is seen.
   std::optional<std::pair<loop::ValueId, bool>> shown;
 
@@ -68,9 +69,10 @@ struct Flash {
   const loop::Nest& values_nest() const { return chain.parts[2].nest; }
 };
 
-// Nothing where the nest is no such chain; `reason` says why.
+// Nothing where the nest is no such chain; `reason` says why. A finite number hides a key only from rows that see
+// another one: `assumes` takes that for `given` where the sizes do not tell.
 std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest& nest,
-                                 std::string* reason = nullptr);
+                                 std::string* reason = nullptr, bool assumes = true);
 
 constexpr int kSplitWarps = 4;
 
@@ -89,8 +91,10 @@ FlashPlan to_flash_plan(const loop::Schedule& schedule);  // of an is_flash() sc
 constexpr int kMostDepth = 256;  // of `depth` and `width`
 // Bytes of dynamic shared memory that a block needs.
 int64_t shared_bytes(const FlashPlan& plan, const Flash& flash);
-// Of "flash.wgmma": blocks of keys, and of values, that are on their way at a time.
+// Of "flash.wgmma": blocks of keys, and of values, that are on their way at a time, and tiles of queries: the next
+// tile's come while this one's are in use, where there is room.
 int stages(const FlashPlan& plan, const Flash& flash);
+int query_slots(const FlashPlan& plan, const Flash& flash);
 std::span<const FlashPlan> mma_tiles();  // of "flash.mma", the largest first
 // The largest of them within so many bytes of shared memory, of at most so many rows.
 std::optional<FlashPlan> mma_plan(const Flash& flash, int64_t shared_bytes, int most_rows = 128);

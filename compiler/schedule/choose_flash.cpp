@@ -139,8 +139,7 @@ std::optional<FlashPlan> choose_flash(const loop::Program& program, const loop::
   const bool few = typical(flash->chain.row.extent, loop::facts_of(program, nest)) <= 64;
   if (target.wgmma && !few) {
     FlashPlan plan{.wgmma = true, .rows = 128, .keys = 128};
-    if (flash->depth <= 64 && flash->width <= 64 && !flash->biased &&
-        fills(flash->chain.row.extent, 192, 128))
+    if (flash->depth <= 64 && flash->width <= 64 && flash->scale && fills(flash->chain.row.extent, 192, 128))
       plan.rows = 192;  // registers for no more
     if (flash->depth > 128 || flash->width > 128) plan.keys = 64;
     if (kernels::stages(plan, *flash) >= 2) return plan;

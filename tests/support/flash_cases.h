@@ -11,7 +11,8 @@ struct FlashCase {
   std::string dtype = "f16";
   int depth = 64, width = 64;
   std::string
-      bias;       // "", "load" (of m), "causal" (-inf), "lowest" (-65504) or "after" (-inf where key < row)
+      bias;  // "", "load" (of m), "causal" (-inf), "lowest" (-65504), "late" (that, but the first row may see no key), "after"
+             // (-inf where key < row)
   int group = 1;  // heads that share keys
   bool guard = false;  // isnan(p) ? 0 : p
   bool fixed = false;  // a condition of the row gives p
@@ -32,8 +33,8 @@ inline std::string flash_text(const FlashCase& c) {
           " [past + s]\n  inputs (q, k, v, m, c)\n  outputs (o)\n  steps\n"
           "    nest 0 attention (%i0<b, %i1<8, %i2<s)\n"
           "      %0 : f32 = constant 0\n      %1 : f32 = constant ",
-          c.bias == "lowest" ? "-65504" : "-inf", "\n      %2 : f32 = constant 0.125\n      %3 : ", d,
-          " = constant 0\n");
+          c.bias == "lowest" || c.bias == "late" ? "-65504" : "-inf",
+          "\n      %2 : f32 = constant 0.125\n      %3 : ", d, " = constant 0\n");
   const std::string head = c.group > 1 ? cat("%i1//", c.group) : "%i1";
   text +=
       cat("      for (%i3<past + s)\n        %10 : f32 = reduce sum (%i4<", c.depth, ")\n          %4 : ", d,
@@ -45,7 +46,10 @@ inline std::string flash_text(const FlashCase& c) {
     text += cat("        %12 : ", d,
                 " = load m[%i0, 0, %i2, %i3] if %i3 < past else 0\n        %13 : f32 = cast %12\n");
   else if (!c.bias.empty())
-    text += cat("        %12 : bool = index ", c.bias == "after" ? "%i2 <= %i3" : "%i3 <= %i2 + past",
+    text += cat("        %12 : bool = index ",
+                c.bias == "after"  ? "%i2 <= %i3"
+                : c.bias == "late" ? "%i3 < %i2 + past"
+                                   : "%i3 <= %i2 + past",
                 "\n        %13 : f32 = select %12 %0 %1\n");
   text += c.bias.empty() ? "        store x[%i3] %11\n"
                          : "        %14 : f32 = add %11 %13\n        store x[%i3] %14\n";

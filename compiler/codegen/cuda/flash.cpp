@@ -1,5 +1,7 @@
 #include "compiler/codegen/cuda/flash.h"
 
+#include <algorithm>
+
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/flash_frame.h"
 #include "compiler/codegen/cuda/flash_wgmma.h"
@@ -50,8 +52,9 @@ static inline void meet_cluster() {
 // its own, until all of a cluster leave what they have in shared memory and each brings some columns together.
 class MmaEmitter {
  public:
-  MmaEmitter(const loop::Program& program, const loop::Nest& nest, const kernels::FlashPlan& plan, bool wide)
-      : f_(program, nest, plan),
+  MmaEmitter(const loop::Program& program, const loop::Nest& nest, const kernels::FlashPlan& plan, bool wide,
+             bool assumes)
+      : f_(program, nest, plan, assumes, false),
         text_(f_.text),
         wide_(wide),
         deep_(static_cast<int>(kernels::padded(f_.flash.depth))),
@@ -169,7 +172,7 @@ class MmaEmitter {
     text_.close();
     text_.line("wait_copies<0>();");
     if (splits()) return print_meeting();
-    f_.print_factors();
+    f_.print_factors("l");
     f_.print_values(across_ / 8, "warp_row", wide_,
                     [](const std::string& j, const std::string& e) { return cat("o[", j, "][", e, "]"); });
   }
@@ -223,7 +226,7 @@ class MmaEmitter {
     text_.line("total[2 * h + 1] += values[i][2 * h + 1] * kept;");
     text_.close();
     text_.close();
-    f_.print_factors();
+    f_.print_factors("l");
     f_.print_values(
         blocks, "warp_row", wide_, [](const std::string&, const std::string& e) { return cat("total[", e, "]"); },
         "own");
@@ -312,22 +315,29 @@ class MmaEmitter {
 DeviceNest emit_flash(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
   DeviceNest out;
   kernels::FlashPlan plan = kernels::to_flash_plan(nest.schedule);
-  if (plan.wgmma) {
-    if (auto choice = emit_flash_wgmma(program, nest, plan, target))
-      out.choices.push_back(*std::move(choice));
-    plan = *kernels::mma_plan(*kernels::match_flash(program, nest), target.shared_bytes);
-  }
-
-  MmaEmitter wide(program, nest, plan, true);
-  const auto condition = wide.condition();
-  if (out.choices.empty() && condition && !condition->is_const(0)) {
+  const kernels::Flash flash = *kernels::match_flash(program, nest);
+  const bool wgmma = plan.wgmma;
+  if (wgmma) plan = *kernels::mma_plan(flash, target.shared_bytes);
+  for (const bool assumes : {true, false}) {
+    if (assumes && !flash.given) continue;
+    if (wgmma) {
+      kernels::FlashPlan groups = kernels::to_flash_plan(nest.schedule);
+      if (flash.given && !assumes) groups.rows = std::min(groups.rows, 128);  // scores take registers
+      if (auto choice = emit_flash_wgmma(program, nest, groups, assumes, target)) {
+        out.choices.push_back(*std::move(choice));
+        continue;
+      }
+    }
+    MmaEmitter wide(program, nest, plan, true, assumes);
+    const auto condition = wide.condition();
+    if (!condition || condition->is_const(0)) continue;
     DeviceChoice& choice = out.choices.emplace_back();
     choice.condition = *condition;
     choice.aligned = wide.buffers();
     choice.launches.push_back(wide.emit(target));
   }
   DeviceChoice& any = out.choices.emplace_back();
-  any.launches.push_back(MmaEmitter(program, nest, plan, false).emit(target));
+  any.launches.push_back(MmaEmitter(program, nest, plan, false, false).emit(target));
   return out;
 }
 

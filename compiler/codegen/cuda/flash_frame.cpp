@@ -17,9 +17,9 @@ using kernels::Flash;
 using loop::Stmt;
 using sym::Expr;
 
-Flash matched(const loop::Program& program, const loop::Nest& nest) {
+Flash matched(const loop::Program& program, const loop::Nest& nest, bool assumes) {
   std::string reason;
-  auto flash = kernels::match_flash(program, nest, &reason);
+  auto flash = kernels::match_flash(program, nest, &reason, assumes);
   STRIDEC_CHECK(flash.has_value(), cat("nest '", nest.name, "' is no attention: ", reason));
   return *std::move(flash);
 }
@@ -61,16 +61,31 @@ std::optional<Expr> multiple_of(Expr e, int64_t n, const sym::Facts& facts) {
 
 }  // namespace
 
-FlashFrame::FlashFrame(const loop::Program& program, const loop::Nest& nest, const kernels::FlashPlan& plan)
+FlashFrame::FlashFrame(const loop::Program& program, const loop::Nest& nest, const kernels::FlashPlan& plan,
+                       bool assumes, bool narrow)
     : program(program),
       plan(plan),
-      flash(matched(program, nest)),
+      narrow(narrow),
+      flash(matched(program, nest, assumes)),
       text(program, kCudaText),
       scores_(text, flash.scores_nest()),
       rows_(text, flash.rows_nest()),
       values_(text, flash.values_nest()) {
+  scores_.wide_floats = true;
   score_statements_ = slice(flash.scores_nest().body, flash.scores.at, {flash.score->value}, false);
   value_statements_ = slice(flash.values_nest().body, flash.values.at, {}, true);
+  for (const Stmt* stmt : score_statements_) {
+    const auto* load = std::get_if<loop::Load>(&stmt->node);
+    if (!load) continue;
+    const int bytes = byte_size(program[load->access.buffer].dtype);
+    const auto at =
+        sym::linear_in(kernels::offset_of(program, load->access,
+                                          kernels::facts_in(program, flash.scores_nest(), flash.scores)),
+                       flash.keys.var);
+    if (bytes > 2 || !at || !at->coefficient.is_const(1)) continue;
+    const auto even = load->access.mask.is_const(1) ? multiple_of(at->rest, 2, program.facts) : std::nullopt;
+    early_.push_back({load, bytes, even.value_or(0)});
+  }
 }
 
 std::optional<Expr> FlashFrame::wide_condition() const {
@@ -85,7 +100,9 @@ std::optional<Expr> FlashFrame::wide_condition() const {
     }
   for (const Stmt* stmt : value_statements_)
     if (const auto* store = std::get_if<loop::Store>(&stmt->node))
-      if (const auto condition = pair_condition(*store)) conditions.push_back(*condition);
+      if (const auto condition = store_condition(*store, 2)) conditions.push_back(*condition);
+  if (flash.given) conditions.push_back(*flash.given);
+  if (narrow) conditions.push_back(sym::le(batches() * row_tiles(), 0x3fff0000));
   return sym::simplify(sym::logical_and(conditions), program.facts);
 }
 
@@ -97,11 +114,12 @@ std::vector<loop::BufferId> FlashFrame::buffers() const {
   for (const Flash::Operand* operand : {&flash.q, &flash.k, &flash.v}) add(operand->load->access.buffer);
   for (const Stmt* stmt : value_statements_)
     if (const auto* store = std::get_if<loop::Store>(&stmt->node))
-      if (pair_condition(*store)) add(store->access.buffer);
+      if (store_condition(*store, 2)) add(store->access.buffer);
+  for (const Early& early : early_) add(early.load->access.buffer);
   return out;
 }
 
-std::optional<Expr> FlashFrame::pair_condition(const loop::Store& store) const {
+std::optional<Expr> FlashFrame::store_condition(const loop::Store& store, int64_t columns) const {
   if (byte_size(program[store.access.buffer].dtype) != 2 || !store.access.mask.is_const(1) || store.update)
     return std::nullopt;
   const auto column =
@@ -109,7 +127,7 @@ std::optional<Expr> FlashFrame::pair_condition(const loop::Store& store) const {
                                         kernels::facts_in(program, flash.values_nest(), flash.values)),
                      flash.columns.var);
   if (!column || !column->coefficient.is_const(1)) return std::nullopt;
-  return multiple_of(column->rest, 2, program.facts);
+  return multiple_of(column->rest, columns, program.facts);
 }
 
 Expr FlashFrame::batches() const {
@@ -120,15 +138,16 @@ Expr FlashFrame::batches() const {
 
 void FlashFrame::print_tile(const std::string& batch, const std::string& tile) {
   const std::string rows = text.size(flash.chain.row.extent), keys = text.size(flash.keys.extent);
-  if (!flash.chain.batch.empty()) text.line(cat("int64_t rest = ", batch, ";"));
+  const std::string count = narrow ? "unsigned" : "int64_t";
+  if (!flash.chain.batch.empty()) text.line(cat(count, " rest = ", batch, ";"));
   for (size_t d = flash.chain.batch.size(); d-- > 0;) {
     const loop::Dim& dim = flash.chain.batch[d];
-    const std::string name = text.fresh("t"), extent = text.size(dim.extent);
+    const std::string name = text.fresh("t"), extent = cat("(", count, ")", text.size(dim.extent));
     text.line(cat("const int64_t ", name, " = ", d ? cat("rest % ", extent) : "rest", ";"));
     if (d) text.line(cat("rest /= ", extent, ";"));
     for (Body* body : {&scores_, &rows_, &values_}) body->set_index(dim.var, name);
   }
-  text.line(cat("const int64_t first_row = (", tile, ") * ", plan.rows, ";"));
+  text.line(cat("const int64_t first_row = (int64_t)(", tile, ") * ", plan.rows, ";"));
   text.line(cat("const int row_count = (int)(", rows, " - first_row < ", plan.rows, " ? ", rows,
                 " - first_row : ", plan.rows, ");"));
   if (!flash.skips) return text.line(cat("const int64_t key_end = ", keys, ";"));
@@ -182,7 +201,44 @@ void FlashFrame::print_slice(Body& body, const std::vector<const Stmt*>& stateme
   }
 }
 
-void FlashFrame::print_scores(int blocks, Keys which, const Element& element) {
+void FlashFrame::print_early(int blocks, Keys which) {
+  for (size_t i = 0; i < early_.size(); ++i) {
+    const auto& [load, bytes, even] = early_[i];
+    const bool edge = which == Keys::kEdge, masked = !load->access.mask.is_const(1);
+    const std::string pair = bytes == 2 ? "unsigned" : "unsigned short", name = cat("early", i);
+    text.line(cat(pair, " ", name, "[", 2 * blocks, "];"));
+    text.line("#pragma unroll");
+    text.open(cat("for (int j = 0; j < ", blocks, "; ++j)"));
+    text.line("#pragma unroll");
+    text.open("for (int h = 0; h < 2; ++h)");
+    text.line("const int at = j * 8 + lane_id % 4 * 2;");
+    if (edge) text.line("const int left = key_count - at;");
+    Body body = scores_;
+    body.set_index(flash.keys.var, edge && !masked ? "(n0 + (left > 0 ? at : 0))" : "(n0 + at)");
+    text.line(cat("const auto* const from = ", text.pointer(load->access.buffer), " + (",
+                  body.offset(load->access), ");"));
+    const auto element = [&](const std::string& past) {
+      const std::string at = edge && !masked ? cat("(left > ", past, " ? ", past, " : 0)") : past;
+      if (!masked) return cat("from[", at, "]");
+      Body there = scores_;
+      there.set_index(flash.keys.var, cat("(n0 + at + ", past, ")"));
+      return cat("(", edge ? cat("left > ", past, " && ") : "", there.condition(load->access), " ? from[",
+                 past, "] : ", "(", bytes == 2 ? "unsigned short" : "unsigned char", ")",
+                 there.stored_fill(*load), ")");
+    };
+    const std::string both = cat("load_pair((const ", pair, "*)from)"),
+                      each = cat("(", pair, ")(", element("0"), " | ", element("1"), " << ", 8 * bytes, ")");
+    text.line(cat(name, "[j * 2 + h] = ",
+                  even.is_const(1)   ? both
+                  : even.is_const(0) ? each
+                                     : cat(text.size(even), " ? ", both, " : ", each),
+                  ";"));
+    text.close();
+    text.close();
+  }
+}
+
+void FlashFrame::print_scores(int blocks, Keys which, const Element& element, bool early) {
   const bool edge = which == Keys::kEdge;
   if (flash.visible && which != Keys::kSeen) {
     text.line("int limit[2];");
@@ -203,6 +259,13 @@ void FlashFrame::print_scores(int blocks, Keys which, const Element& element) {
   Body body = scores_;
   body.set_index(flash.keys.var, edge ? "(n0 + (live ? at : 0))" : "(n0 + at)");
   body.set_value(flash.scores.reduce->results[0], {.text = "score", .dtype = DType::kF32});
+  body.place = [&](const loop::Access& access) -> std::string {
+    for (size_t i = 0; early && i < early_.size(); ++i)
+      if (&early_[i].load->access == &access)
+        return cat(early_[i].bytes == 2 ? "(unsigned short)" : "(unsigned char)", "(early", i,
+                   "[j * 2 + h] >> e % 2 * ", 8 * early_[i].bytes, ")");
+    return {};
+  };
   std::optional<loop::ValueId> known;
   if (flash.shown) {
     const auto& [value, truth] = *flash.shown;
@@ -226,6 +289,7 @@ void FlashFrame::print_scores(int blocks, Keys which, const Element& element) {
 void FlashFrame::print_scaled(int blocks, Keys which, const Element& element) {
   const bool edge = which == Keys::kEdge, masked = flash.visible && which != Keys::kSeen;
   if (!edge && !masked) return;
+  if (!masked) text.open(cat("if (key_count < ", 8 * blocks, ")"));
   text.line("int ends[2];");
   text.line("#pragma unroll");
   text.line(cat("for (int h = 0; h < 2; ++h) ends[h] = (",
@@ -239,6 +303,7 @@ void FlashFrame::print_scaled(int blocks, Keys which, const Element& element) {
   text.line(cat("for (int e = 0; e < 4; ++e) if (j * 8 + e % 2 >= ends[e / 2]) ", element("j", "e"),
                 " = -__builtin_inff();"));
   text.close();
+  if (!masked) text.close();
 }
 
 std::string FlashFrame::power_text() const {
@@ -264,17 +329,18 @@ std::string FlashFrame::powers(const std::string& difference) const {
   return cat("(", difference, ") * ", power_text());
 }
 
-void FlashFrame::print_factors() {
+void FlashFrame::print_factors(const std::string& sums) {
   text.line("float factor[2];");
   text.line("bool dead[2];");
   text.line("#pragma unroll");
   text.open("for (int h = 0; h < 2; ++h)");
-  text.line("l[h] += __shfl_xor_sync(~0u, l[h], 1);");
-  text.line("l[h] += __shfl_xor_sync(~0u, l[h], 2);");
+  text.line(cat("float all = ", sums, "[h];"));
+  text.line("all += __shfl_xor_sync(~0u, all, 1);");
+  text.line("all += __shfl_xor_sync(~0u, all, 2);");
   // No keys at all: the sum over none is 0.
-  text.line(cat("dead[h] = ", text.size(flash.keys.extent), " == 0",
-                flash.guarded ? " || !(l[h] > 0.0f)" : "", ";"));
-  text.line("factor[h] = 1.0f / l[h];");
+  text.line(cat("dead[h] = ", text.size(flash.keys.extent), " == 0", flash.guarded ? " || !(all > 0.0f)" : "",
+                ";"));
+  text.line("factor[h] = 1.0f / all;");
   if (flash.fixes) {
     text.open("if (fix[h])");
     text.line("dead[h] = false;");
@@ -284,12 +350,62 @@ void FlashFrame::print_factors() {
   text.close();
 }
 
+void FlashFrame::print_value(const std::vector<const loop::Store*>& stores, const std::string& sum) {
+  text.line(cat("const float sum = dead[h] ? 0.0f : ", sum, " * factor[h];"));
+  Body body = values_;
+  body.set_index(flash.columns.var, "(int64_t)at");
+  body.set_value(flash.values.reduce->results[0], {.text = "sum", .dtype = DType::kF32});
+  body.place = [&](const loop::Access& access) -> std::string {
+    for (size_t i = 0; i < stores.size(); ++i)
+      if (&stores[i]->access == &access) return cat("pair", i, "[w]");
+    return {};
+  };
+  print_slice(body, value_statements_);
+}
+
+void FlashFrame::print_wide_values(int blocks, const std::string& row,
+                                   const std::vector<const loop::Store*>& stores, const Element& element) {
+  text.line("#pragma unroll");
+  text.open("for (int h = 0; h < 2; ++h)");
+  text.line("#pragma unroll");
+  text.open(cat("for (int part = 0; part < ", blocks / 4, "; ++part)"));
+  for (size_t i = 0; i < stores.size(); ++i) text.line(cat("unsigned words", i, "[4];"));
+  text.line("#pragma unroll");
+  text.open("for (int i = 0; i < 4; ++i)");
+  for (size_t i = 0; i < stores.size(); ++i) text.line(cat("unsigned short pair", i, "[2];"));
+  text.line("#pragma unroll");
+  text.open("for (int w = 0; w < 2; ++w)");
+  text.line("const int j = part * 4 + i, at = j * 8 + lane_id % 4 * 2 + w;");
+  print_value(stores, element("j", "2 * h + w"));
+  text.close();
+  for (size_t i = 0; i < stores.size(); ++i)
+    text.line(cat("words", i, "[i] = pair", i, "[0] | (unsigned)pair", i, "[1] << 16;"));
+  text.close();
+  for (size_t i = 0; i < stores.size(); ++i) text.line(cat("turn(words", i, ", lane_id);"));
+  text.open(cat("if (", row, " + h * 8 < row_count)"));
+  for (size_t i = 0; i < stores.size(); ++i) {
+    Body there = values_;
+    there.set_index(flash.columns.var, "(int64_t)(part * 32 + lane_id % 4 * 8)");
+    text.line(cat("store_words(", text.pointer(stores[i]->access.buffer), " + (",
+                  there.offset(stores[i]->access), "), words", i, ");"));
+  }
+  text.close();
+  text.close();
+  text.close();
+}
+
 void FlashFrame::print_values(int blocks, const std::string& row, bool pairs, const Element& element,
                               const std::string& own) {
-  std::vector<const loop::Store*> paired;
+  std::vector<const loop::Store*> paired, stores;
+  bool wide = pairs && own.empty() && flash.width % 32 == 0;
   for (const Stmt* stmt : value_statements_)
-    if (const auto* store = std::get_if<loop::Store>(&stmt->node))
-      if (pairs && pair_condition(*store)) paired.push_back(store);
+    if (const auto* store = std::get_if<loop::Store>(&stmt->node)) {
+      stores.push_back(store);
+      if (pairs && store_condition(*store, 2)) paired.push_back(store);
+      const auto condition = store_condition(*store, 8);
+      wide = wide && condition && condition->is_const(1);
+    }
+  if (wide) return print_wide_values(blocks, row, stores, element);
   text.line("#pragma unroll");
   text.open("for (int h = 0; h < 2; ++h)");
   text.open(cat("if (", row, " + h * 8 < row_count)"));
@@ -307,16 +423,7 @@ void FlashFrame::print_values(int blocks, const std::string& row, bool pairs, co
   text.open("for (int w = 0; w < 2; ++w)");
   text.line("const int at = first + w;");
   if (flash.width % 2) text.open(cat("if (at < ", flash.width, ")"));
-  text.line(cat("const float sum = dead[h] ? 0.0f : ", element("j", "2 * h + w"), " * factor[h];"));
-  Body body = values_;
-  body.set_index(flash.columns.var, "(int64_t)at");
-  body.set_value(flash.values.reduce->results[0], {.text = "sum", .dtype = DType::kF32});
-  body.place = [&](const loop::Access& access) -> std::string {
-    for (size_t i = 0; i < paired.size(); ++i)
-      if (&paired[i]->access == &access) return cat("pair", i, "[w]");
-    return {};
-  };
-  print_slice(body, value_statements_);
+  print_value(paired, element("j", "2 * h + w"));
   if (flash.width % 2) text.close();
   text.close();
   for (size_t i = 0; i < paired.size(); ++i) {
@@ -337,7 +444,35 @@ std::string flash_declarations(DType dtype) {
       "\"f\"(x)); return y; }\n"
       "static inline unsigned pair_of(float low, float high) { unsigned r; asm(\"cvt.rn.",
       dtype == DType::kF16 ? "f16x2" : "bf16x2",
-      ".f32 %0, %1, %2;\" : \"=r\"(r) : \"f\"(high), \"f\"(low)); return r; }\n");
+      ".f32 %0, %1, %2;\" : \"=r\"(r) : \"f\"(high), \"f\"(low)); return r; }\n",
+      R"(static inline unsigned load_pair(const unsigned* from) {
+  unsigned r;
+  asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(r) : "l"(from));
+  return r;
+}
+static inline unsigned short load_pair(const unsigned short* from) {
+  unsigned short r;
+  asm volatile("ld.global.nc.b16 %0, [%1];" : "=h"(r) : "l"(from));
+  return r;
+}
+static inline void store_words(void* to, const unsigned (&w)[4]) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" :: "l"(to), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
+}
+// Of four neighbouring lanes, lane l gets word l of each.
+static inline void turn(unsigned (&w)[4], int lane) {
+  #pragma unroll
+  for (int step = 1; step < 4; step *= 2) {
+    const bool upper = lane & step;
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (i & step) continue;
+      const unsigned a = w[i], b = w[i + step], got = __shfl_xor_sync(~0u, upper ? a : b, step);
+      w[i] = upper ? got : a;
+      w[i + step] = upper ? b : got;
+    }
+  }
+}
+)");
 }
 
 }  // namespace stridec::codegen::cuda

@@ -1,7 +1,8 @@
 // What the attention kernels share: an attention taken apart, indices, and the nest's statements at their places.
 //
 // Generated variables: batch, first_row, row_count (of the tile), key_end (keys beyond are hidden from the tile, or are
-// none), row_at[h] (of the two rows of a thread), seen_at[h] (keys that the mask of indices leaves it), fix[h] and fixed[h] (rows whose weights are all alike).
+// none), row_at[h] (of the two rows of a thread), seen_at[h] (keys that the mask of indices leaves it), fix[h] and
+// fixed[h] (rows whose weights are all alike).
 #pragma once
 
 #include <functional>
@@ -15,11 +16,14 @@
 namespace stridec::codegen::cuda {
 
 struct FlashFrame {
-  FlashFrame(const loop::Program& program, const loop::Nest& nest, const kernels::FlashPlan& plan);
+  // `assumes`: of match_flash(). `narrow`: tiles are counted in 32 bits.
+  FlashFrame(const loop::Program& program, const loop::Nest& nest, const kernels::FlashPlan& plan,
+             bool assumes, bool narrow);
   FlashFrame(const FlashFrame&) = delete;
 
   const loop::Program& program;
   kernels::FlashPlan plan;
+  const bool narrow;
   kernels::Flash flash;
   KernelText text;
 
@@ -47,17 +51,21 @@ struct FlashFrame {
   // lane_id % 4 * 2 + w. kEdge: those from key_count on become -inf. kSeen: the mask of indices hides none of them.
   enum class Keys { kEdge, kAll, kSeen };
   using Element = std::function<std::string(const std::string& j, const std::string& e)>;
-  void print_scores(int blocks, Keys which, const Element& element);
+  // `early`: print_early() stands before it.
+  void print_scores(int blocks, Keys which, const Element& element, bool early = false);
+  // Declares early0.., what the scores take from memory key by key, for loads to be on their way before the sums are
+  // there. Two keys at a time, where sizes allow it.
+  void print_early(int blocks, Keys which);
   // C expression: exp2 of how far `x`, a score, lies above the maximum that shift[h] was made of by print_shift().
   std::string weight(const std::string& x, const std::string& h) const;
   void print_shift(const std::string& most);  // into shift[h]
   // C expression: a difference of scores in powers of two.
   std::string powers(const std::string& difference) const;
-  // After the keys: factor[h] from the sums l[h].
-  void print_factors();
+  // After the keys: factor[h] from what each thread has of the sums, sums[h].
+  void print_factors(const std::string& sums);
   // The statements behind the second sum and the stores, for columns j * 8 + lane_id % 4 * 2 + w; `row` as above.
-  // `pairs`: two elements of 16 bits are stored at a time, where wide_condition() says so. `own`: a C expression of the
-  // only j that there is; all of them where it is empty.
+  // `pairs`: two elements of 16 bits are stored at a time, where wide_condition() says so, or eight: four threads turn
+  // what they have of a row. `own`: a C expression of the only j that there is; all of them where it is empty.
   void print_values(int blocks, const std::string& row, bool pairs, const Element& element,
                     const std::string& own = {});
 
@@ -66,10 +74,21 @@ struct FlashFrame {
   std::string power_text() const;
   void print_slice(Body& body, const std::vector<const loop::Stmt*>& statements,
                    std::optional<loop::ValueId> except = std::nullopt);
-  // The condition under which a store takes two neighbouring columns at a time; nothing where none does.
-  std::optional<sym::Expr> pair_condition(const loop::Store& store) const;
+  // The condition under which a store takes so many neighbouring columns at a time; nothing where none does.
+  std::optional<sym::Expr> store_condition(const loop::Store& store, int64_t columns) const;
+  void print_wide_values(int blocks, const std::string& row, const std::vector<const loop::Store*>& stores,
+                         const Element& element);
+  // The statements for column `at` of row h, whose sum is sum: what stores[i] stores goes to pair`i`[w].
+  void print_value(const std::vector<const loop::Store*>& stores, const std::string& sum);
+
+  struct Early {
+    const loop::Load* load;
+    int bytes;       // of an element
+    sym::Expr even;  // the condition under which keys of an even number lie on a multiple of two elements
+  };
 
   Body scores_, rows_, values_;
+  std::vector<Early> early_;
   std::vector<const loop::Stmt*> score_statements_, value_statements_;
 };
 

@@ -109,14 +109,15 @@ std::optional<Source> source_of(const Flash& flash, const Flash::Operand& operan
 
 class Emitter {
  public:
-  Emitter(const loop::Program& program, const loop::Nest& nest, const kernels::FlashPlan& plan)
-      : f_(program, nest, plan),
+  Emitter(const loop::Program& program, const loop::Nest& nest, const kernels::FlashPlan& plan, bool assumes)
+      : f_(program, nest, plan, assumes, true),
         text_(f_.text),
         groups_(plan.rows / 64),
         keys_(plan.keys),
         deep_(static_cast<int>(kernels::padded(f_.flash.depth))),
         across_(static_cast<int>(kernels::padded(f_.flash.width))),
-        stages_(kernels::stages(plan, f_.flash)) {
+        stages_(kernels::stages(plan, f_.flash)),
+        slots_(kernels::query_slots(plan, f_.flash)) {
     const sym::Facts early = kernels::facts_in(program, f_.flash.scores_nest(), f_.flash.scores),
                      late = kernels::facts_in(program, f_.flash.values_nest(), f_.flash.values);
     q_ = source_of(f_.flash, f_.flash.q, f_.flash.depth, f_.flash.chain.row.extent, 64, early);
@@ -137,8 +138,7 @@ class Emitter {
     choice.condition = sym::simplify(sym::logical_and(conditions), f_.program.facts);
     choice.aligned = f_.buffers();
     print(target.dependent_launch);
-    const Expr tiles = f_.batches() * f_.row_tiles();
-    Geometry geometry{.grid = {persistent() ? sym::min(tiles, target.multiprocessors) : tiles, 1, 1},
+    Geometry geometry{.grid = {sym::min(units(), target.multiprocessors), 1, 1},
                       .threads = (groups_ + 1) * 128,
                       .blocks_sm = 1};
     geometry.shared_bytes = kernels::shared_bytes(f_.plan, f_.flash);
@@ -154,8 +154,10 @@ class Emitter {
   }
 
  private:
-  // Where tiles differ in length, the hardware hands them out: a block a tile.
-  bool persistent() const { return !f_.flash.skips; }
+  // What blocks take in turn: tiles of rows where all are alike, else a long one and a short one of the same batch point,
+  // which are alike together.
+  bool pairs() const { return f_.flash.skips; }
+  Expr units() const { return f_.batches() * (pairs() ? sym::ceildiv(f_.row_tiles(), 2) : f_.row_tiles()); }
 
   int q_bytes() const { return 8192 * slabs(f_.flash.depth); }  // of a group
   int k_bytes() const { return keys_ * 128 * slabs(f_.flash.depth); }
@@ -163,13 +165,13 @@ class Emitter {
 
   void print(bool dependent) {
     text_.line("extern __shared__ __align__(1024) unsigned char shared[];");
-    text_.line(cat("__shared__ alignas(8) unsigned long bars[", 4 * stages_ + 2 * groups_, "];"));
+    text_.line(cat("__shared__ alignas(8) unsigned long bars[", 4 * stages_ + 2 * slots_ * groups_, "];"));
     text_.line("const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);");
     text_.line(cat("const unsigned q_tiles = shared_address(shared), k_ring = q_tiles + ",
-                   groups_ * q_bytes(), ", v_ring = k_ring + ", stages_ * k_bytes(), ";"));
+                   slots_ * groups_ * q_bytes(), ", v_ring = k_ring + ", stages_ * k_bytes(), ";"));
     text_.line(cat("const unsigned k_full = shared_address(bars), k_empty = k_full + ", 8 * stages_,
                    ", v_full = k_empty + ", 8 * stages_, ", v_empty = v_full + ", 8 * stages_,
-                   ", q_full = v_empty + ", 8 * stages_, ", q_empty = q_full + ", 8 * groups_, ";"));
+                   ", q_full = v_empty + ", 8 * stages_, ", q_empty = q_full + ", 8 * slots_ * groups_, ";"));
     text_.open("if (threadIdx.x == 0)");
     text_.open(cat("for (int i = 0; i < ", stages_, "; ++i)"));
     text_.line("barrier_init(k_full + 8 * i, 1);");
@@ -177,15 +179,16 @@ class Emitter {
     text_.line(cat("barrier_init(k_empty + 8 * i, ", groups_, ");"));
     text_.line(cat("barrier_init(v_empty + 8 * i, ", groups_, ");"));
     text_.close();
-    text_.open(cat("for (int i = 0; i < ", groups_, "; ++i)"));
+    text_.open(cat("for (int i = 0; i < ", slots_ * groups_, "; ++i)"));
     text_.line("barrier_init(q_full + 8 * i, 1);");
     text_.line("barrier_init(q_empty + 8 * i, 1);");
     text_.close();
     text_.line("barriers_ready();");
     text_.close();
     text_.line("__syncthreads();");
-    text_.line(cat("const int64_t row_tiles = ", text_.size(f_.row_tiles()),
-                   ", batches = ", text_.size(f_.batches()), ";"));
+    text_.line(cat("const unsigned row_tiles = (unsigned)", text_.size(f_.row_tiles()),
+                   ", tiles = (unsigned)", text_.size(units()),
+                   pairs() ? " * 2, pairs = (row_tiles + 1) / 2;" : ";"));
     if (dependent) text_.line("launch_dependents();");
     text_.open(cat("if (group == ", groups_, ")"));
     text_.line(cat("asm volatile(\"setmaxnreg.dec.sync.aligned.u32 ", groups_ == 3 ? 32 : 40, ";\");"));
@@ -200,43 +203,47 @@ class Emitter {
     text_.line("}");
   }
 
-  // Tiles of rows of one batch point follow each other where all are alike. Else the longest come first, of as many
-  // batch points side by side as have their keys and values in L2.
-  void open_tiles() {
-    if (persistent()) {
-      text_.open("for (int64_t tile = blockIdx.x; tile < batches * row_tiles; tile += gridDim.x)");
-      f_.print_tile("tile / row_tiles", "tile % row_tiles");
+  // Tiles of rows of one batch point follow each other, so that its keys and values are in L2.
+  std::string first_tile() const { return pairs() ? "blockIdx.x * 2" : "blockIdx.x"; }
+  std::string tile_after(const std::string& tile) const {
+    if (!pairs()) return cat(tile, " + gridDim.x");
+    // In the middle of an odd number stands one without a partner.
+    return cat("(", tile, " % 2 == 0 && ", tile, " / 2 % pairs * 2 + 1 != row_tiles ? ", tile, " + 1 : (",
+               tile, " & ~1u) + 2 * gridDim.x)");
+  }
+  // Declares what a tile is, and its blocks of keys: one at least.
+  void print_tile(const std::string& tile) {
+    if (pairs()) {
+      text_.line(cat("const unsigned within = ", tile, " / 2 % pairs;"));
+      f_.print_tile(cat(tile, " / 2 / pairs"), cat("(", tile, " % 2 ? within : row_tiles - 1 - within)"));
     } else {
-      text_.open("");
-      text_.line(cat("const int64_t most = ", (24 << 20) / (2 * (f_.flash.depth + f_.flash.width)), " / ",
-                     text_.size(f_.flash.keys.extent), " + 1, section = most < batches ? most : batches;"));
-      text_.line(
-          "const int64_t part = blockIdx.x / (section * row_tiles), within = blockIdx.x % (section * "
-          "row_tiles);");
-      text_.line(
-          "const int64_t wide = batches - part * section < section ? batches - part * section : section;");
-      f_.print_tile("(part * section + within % wide)", "row_tiles - 1 - within / wide");
+      f_.print_tile(cat(tile, " / row_tiles"), cat(tile, " % row_tiles"));
     }
-    text_.line(cat("const int blocks = (int)((key_end + ", keys_ - 1, ") / ", keys_, ");"));
+    text_.line(cat("const int blocks = key_end > 0 ? (int)((key_end + ", keys_ - 1, ") / ", keys_, ") : 1;"));
+  }
+
+  std::string coordinates(const Source& source) {
+    std::string out;
+    for (Expr index : source.coordinates) out += cat(", (int)(", f_.batch_index(index), ")");
+    return out;
   }
 
   void print_boxes(const Source& source, const char* map, const std::string& to, const std::string& full,
-                   const std::string& line, int box, int64_t depth) {
-    std::string batch;
-    for (Expr index : source.coordinates) batch += cat(", (int)(", f_.batch_index(index), ")");
+                   const std::string& line, int box, int64_t depth, const std::string& batch) {
     for (int slab = 0; slab < slabs(depth); ++slab)
       text_.line(cat("copy_box", source.map.dims.size(), "(", to, " + ", slab * box * 128, ", &", map, ", ",
                      full, ", ", slab * 64, ", ", line, batch, ");"));
   }
 
-  void print_ring(const char* slot, const char* phase) {
-    text_.open(cat("if (++", slot, " == ", stages_, ")"));
+  void print_ring(const char* slot, const char* phase, int count) {
+    if (count == 1) return text_.line(cat(phase, " ^= 1;"));
+    text_.open(cat("if (++", slot, " == ", count, ")"));
     text_.line(cat(slot, " = 0;"));
     text_.line(cat(phase, " ^= 1;"));
     text_.close();
   }
 
-  void print_fetch(bool keys, const std::string& block) {
+  void print_fetch(bool keys, const std::string& block, const std::string& batch) {
     const std::string name = keys ? "k" : "v";
     text_.line(cat("barrier_wait(", name, "_empty + 8 * ", name, "_slot, ", name, "_phase);"));
     text_.line(
@@ -244,30 +251,49 @@ class Emitter {
     print_boxes(keys ? *k_ : *v_, keys ? "map1" : "map2",
                 cat(name, "_ring + ", name, "_slot * ", keys ? k_bytes() : v_bytes()),
                 cat(name, "_full + 8 * ", name, "_slot"), cat("(", block, ") * ", keys_), keys_,
-                keys ? f_.flash.depth : f_.flash.width);
-    print_ring(keys ? "k_slot" : "v_slot", keys ? "k_phase" : "v_phase");
+                keys ? f_.flash.depth : f_.flash.width, batch);
+    print_ring(keys ? "k_slot" : "v_slot", keys ? "k_phase" : "v_phase", stages_);
   }
 
-  void print_loader() {
-    text_.line("int k_slot = 0, v_slot = 0;");
-    text_.line("unsigned k_phase = 1, v_phase = 1, q_phase = 1;");
-    open_tiles();
-    text_.open("if (blocks > 0)");
-    print_fetch(true, "blocks - 1");
+  void print_queries() {
     text_.open(cat("for (int w = 0; w < ", groups_, "; ++w)"));
-    text_.line("barrier_wait(q_empty + 8 * w, q_phase);");
-    text_.line(cat("barrier_expect(q_full + 8 * w, ", q_bytes(), ");"));
-    print_boxes(*q_, "map0", cat("q_tiles + w * ", q_bytes()), "q_full + 8 * w", "(int)first_row + 64 * w",
-                64, f_.flash.depth);
+    text_.line(cat("const int slot = q_slot * ", groups_, " + w;"));
+    text_.line("barrier_wait(q_empty + 8 * slot, q_phase);");
+    text_.line(cat("barrier_expect(q_full + 8 * slot, ", q_bytes(), ");"));
+    print_boxes(*q_, "map0", cat("q_tiles + slot * ", q_bytes()), "q_full + 8 * slot",
+                "(int)first_row + 64 * w", 64, f_.flash.depth, coordinates(*q_));
     text_.close();
-    text_.line("q_phase ^= 1;");
+    print_ring("q_slot", "q_phase", slots_);
+  }
+
+  // A tile's last values are multiplied beside the next one's first keys, and come in that order.
+  void print_loader() {
+    text_.line("int k_slot = 0, v_slot = 0, q_slot = 0;");
+    text_.line("unsigned k_phase = 1, v_phase = 1, q_phase = 1;");
+    std::string last;
+    for (size_t i = 0; i < v_->coordinates.size(); ++i) last += cat(", last", i);
+    text_.line(cat("int last = 0", last, ";"));
+    const auto print_last = [&] {
+      text_.open("if (last)");
+      print_fetch(false, "0", last);
+      text_.close();
+    };
+    text_.open(
+        cat("for (unsigned tile = ", first_tile(), "; tile < tiles; tile = ", tile_after("tile"), ")"));
+    print_tile("tile");
+    if (slots_ > 1) print_queries();
+    print_fetch(true, "blocks - 1", coordinates(*k_));
+    print_last();
+    if (slots_ == 1) print_queries();
     text_.open("for (int block = blocks - 2; block >= 0; --block)");
-    print_fetch(true, "block");
-    print_fetch(false, "block + 1");
+    print_fetch(true, "block", coordinates(*k_));
+    print_fetch(false, "block + 1", coordinates(*v_));
     text_.close();
-    print_fetch(false, "0");
+    text_.line("last = 1;");
+    for (size_t i = 0; i < v_->coordinates.size(); ++i)
+      text_.line(cat("last", i, " = (int)(", f_.batch_index(v_->coordinates[i]), ");"));
     text_.close();
-    text_.close();
+    print_last();
   }
 
   // ---- warp groups that multiply: thread t of one has, of each 8 keys or columns, two in row t / 4 of its warp's 16
@@ -283,34 +309,32 @@ class Emitter {
             ") & 0x3ffff) >> 4) | 1 << 16, k_low = ((k_ring & 0x3ffff) >> 4) | 1 << 16, v_low = ((v_ring "
             "& 0x3ffff) >> 4) | ",
             keys_ * 128 / 16, " << 16;"));
-    text_.line("int k_slot = 0, v_slot = 0;");
+    text_.line("int k_slot = 0, v_slot = 0, q_slot = 0;");
     text_.line("unsigned k_phase = 0, v_phase = 0, q_phase = 0;");
     if (groups_ > 1) text_.line("if (group == 0) named_arrive(1, 256);");
-    open_tiles();
-    f_.print_rows("warp_row");
-    text_.line(cat("float o[", across_ / 2, "], s[", keys_ / 2,
-                   "], m[2] = {-__builtin_inff(), -__builtin_inff()}, "
-                   "l[2] = {0, 0}, kept[2] = {1, 1};"));
+    text_.line(cat("unsigned tile = ", first_tile(), ";"));
+    text_.line("if (tile >= tiles) return;");
+    text_.line(cat("float o[", across_ / 2, "], s[", keys_ / 2, "], m[2], l[2], kept[2];"));
     text_.line(cat("unsigned p[", keys_ / 4, "];"));
-    text_.line("#pragma unroll");
-    text_.line(cat("for (int i = 0; i < ", across_ / 2, "; ++i) o[i] = 0;"));
-    text_.open("if (blocks > 0)");
-    text_.line("barrier_wait(q_full + 8 * group, q_phase);");
-    text_.line("q_phase ^= 1;");
-    text_.line("barrier_wait(k_full + 8 * k_slot, k_phase);");
+    text_.open("");
+    print_tile("tile");
+    f_.print_rows("warp_row");
+    print_wait_queries();
     print_key_products();
+    print_first_keys();
     text_.line("wait_keys<0>(s);");
     print_release("k");
-    text_.line("int block = blocks - 1;");
-    text_.open("");
-    text_.line(cat("const int64_t n0 = (int64_t)block * ", keys_,
-                   ", keys_left = ", text_.size(f_.flash.keys.extent), " - n0;"));
-    text_.line(cat("const int key_count = keys_left < ", keys_, " ? (int)keys_left : ", keys_, ";"));
     print_softmax(FlashFrame::Keys::kEdge, true);
+    text_.line("if (blocks > 1) barrier_wait(k_full + 8 * k_slot, k_phase);");
     text_.close();
     print_pack();
-    text_.line("--block;");
-    text_.line("if (block >= 0) barrier_wait(k_full + 8 * k_slot, k_phase);");
+    print_clear();
+    text_.line("#pragma unroll 1");
+    text_.open("for (;;)");
+    text_.open("");
+    print_tile("tile");
+    f_.print_rows("warp_row");
+    text_.line("int block = blocks - 2;");
     if (f_.flash.visible) {
       f_.print_seen("group_row");
       text_.line(cat("const int clear = keys_seen / ", keys_, " < blocks ? (int)(keys_seen / ", keys_,
@@ -318,32 +342,92 @@ class Emitter {
       print_steps("block >= clear && block >= 0", FlashFrame::Keys::kAll);
     }
     print_steps("block >= 0", FlashFrame::Keys::kSeen);
-    text_.line("if (leader) barrier_arrive(q_empty + 8 * group);");
+    text_.close();
+    text_.line(cat("if (leader) barrier_arrive(q_empty + 8 * (q_slot * ", groups_, " + group));"));
+    print_ring("q_slot", "q_phase", slots_);
+    text_.line(cat("const unsigned next = ", tile_after("tile"), ";"));
+    text_.line("if (next >= tiles) break;");
+    text_.line("const float before[2] = {l[0], l[1]};");
+    text_.open("");
+    print_tile("next");
+    f_.print_rows("warp_row");
+    print_wait_queries();
+    print_both_products();
+    print_first_keys();
+    text_.line("wait_keys<1>(s);");
+    print_release("k");
+    print_softmax(FlashFrame::Keys::kEdge, true);
+    text_.line("if (blocks > 1) barrier_wait(k_full + 8 * k_slot, k_phase);");
+    text_.close();
+    text_.line("wait_values<0>(o);");
+    print_release("v");
+    print_result("before");
+    print_pack();
+    print_clear();
+    text_.line("tile = next;");
+    text_.close();
     print_rescale();
     text_.line("barrier_wait(v_full + 8 * v_slot, v_phase);");
     print_value_products();
     text_.line("wait_values<0>(o);");
-    print_release("v");
-    text_.close();
-    f_.print_factors();
+    print_result("l");
+  }
+
+  void print_wait_queries() {
+    text_.line(cat("barrier_wait(q_full + 8 * (q_slot * ", groups_, " + group), q_phase);"));
+    text_.line("barrier_wait(k_full + 8 * k_slot, k_phase);");
+  }
+
+  void print_clear() {
+    text_.line("#pragma unroll");
+    text_.line(cat("for (int i = 0; i < ", across_ / 2, "; ++i) o[i] = 0;"));
+  }
+
+  // Stores the rows of `tile`, whose sums of weights are `sums`.
+  void print_result(const std::string& sums) {
+    text_.open("");
+    text_.line(cat("const float total[2] = {", sums, "[0], ", sums, "[1]};"));
+    print_tile("tile");
+    f_.print_rows("warp_row");
+    f_.print_factors("total");
     f_.print_values(across_ / 8, "warp_row", true, [](const std::string& j, const std::string& e) {
       return cat("o[", j, " * 4 + ", e, "]");
     });
     text_.close();
   }
 
-  void print_steps(const std::string& condition, FlashFrame::Keys which) {
-    text_.line("#pragma unroll 1");
-    text_.open(cat("for (; ", condition, "; --block)"));
+  // The first key of a block. Where scores read memory, the compiler must not take it for a counter: it would keep an
+  // address for each of them from block to block.
+  void print_place(const char* block) {
+    text_.line(cat("int64_t n0 = (int64_t)(", block, ") * ", keys_, ";"));
+    if (f_.flash.biased) text_.line("asm volatile(\"\" : \"+l\"(n0));");
+  }
+
+  void print_first_keys() {
+    print_place("blocks - 1");
+    text_.line(cat("const int64_t keys_left = ", text_.size(f_.flash.keys.extent), " - n0;"));
+    text_.line(cat("const int key_count = keys_left < ", keys_, " ? (int)keys_left : ", keys_, ";"));
+    f_.print_early(keys_ / 8, FlashFrame::Keys::kEdge);
+  }
+
+  // Scores of the next block of keys, and the sums of the block before.
+  void print_both_products() {
     if (groups_ > 1) text_.line("named_sync(1 + group, 256);");
     print_key_products();
     print_rescale();
     text_.line("barrier_wait(v_full + 8 * v_slot, v_phase);");
     print_value_products();
     if (groups_ > 1) text_.line(cat("named_arrive(1 + (group + 1) % ", groups_, ", 256);"));
+  }
+
+  void print_steps(const std::string& condition, FlashFrame::Keys which) {
+    text_.line("#pragma unroll 1");
+    text_.open(cat("for (; ", condition, "; --block)"));
+    print_both_products();
+    print_place("block");
+    f_.print_early(keys_ / 8, which);
     text_.line("wait_keys<1>(s);");
     print_release("k");
-    text_.line(cat("const int64_t n0 = (int64_t)block * ", keys_, ";"));
     print_softmax(which, false);
     // This branch keeps the compiler from moving the exponentials below the wait for the values.
     text_.line("if (block > 0) barrier_wait(k_full + 8 * k_slot, k_phase);");
@@ -355,14 +439,15 @@ class Emitter {
 
   void print_release(const std::string& name) {
     text_.line(cat("if (leader) barrier_arrive(", name, "_empty + 8 * ", name, "_slot);"));
-    print_ring((name + "_slot").c_str(), (name + "_phase").c_str());
+    print_ring((name + "_slot").c_str(), (name + "_phase").c_str(), stages_);
   }
 
   void print_key_products() {
     text_.line("products_begin();");
     text_.line("#pragma unroll");
-    text_.line(cat("for (int c = 0; c < ", deep_ / 16, "; ++c) multiply_keys(s, descriptor(q_low + c / 4 * ",
-                   8192 / 16, " + c % 4 * 2), descriptor(k_low + k_slot * ", k_bytes() / 16, " + c / 4 * ",
+    text_.line(cat("for (int c = 0; c < ", deep_ / 16, "; ++c) multiply_keys(s, descriptor(q_low + q_slot * ",
+                   groups_ * q_bytes() / 16, " + c / 4 * ", 8192 / 16,
+                   " + c % 4 * 2), descriptor(k_low + k_slot * ", k_bytes() / 16, " + c / 4 * ",
                    keys_ * 128 / 16, " + c % 4 * 2), c != 0);"));
     text_.line("products_commit();");
   }
@@ -390,9 +475,9 @@ class Emitter {
 
   // The statements of the scores, then weights under a maximum that is at most 2^8 too small.
   void print_softmax(FlashFrame::Keys which, bool first) {
-    f_.print_scores(keys_ / 8, which, [](const std::string& j, const std::string& e) {
-      return cat("s[", j, " * 4 + ", e, "]");
-    });
+    f_.print_scores(
+        keys_ / 8, which,
+        [](const std::string& j, const std::string& e) { return cat("s[", j, " * 4 + ", e, "]"); }, true);
     text_.line("float shift[2];");
     text_.line("#pragma unroll");
     text_.open("for (int h = 0; h < 2; ++h)");
@@ -408,7 +493,7 @@ class Emitter {
     text_.line("most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));");
     if (!first) text_.line(cat("if (", f_.powers("most - m[h]"), " <= 8.0f) most = m[h];"));
     f_.print_shift("most");
-    if (!first) text_.line(cat("kept[h] = ", f_.weight("m[h]", "h"), ";"));
+    text_.line(cat("kept[h] = ", first ? "1" : f_.weight("m[h]", "h"), ";"));
     if (!first && f_.flash.fixes) text_.line("if (fix[h]) kept[h] = 1;");
     text_.line("m[h] = most;");
     text_.close();
@@ -429,15 +514,16 @@ class Emitter {
 
   FlashFrame f_;
   KernelText& text_;
-  const int groups_, keys_, deep_, across_, stages_;
+  const int groups_, keys_, deep_, across_, stages_, slots_;
   std::optional<Source> q_, k_, v_;
 };
 
 }  // namespace
 
 std::optional<DeviceChoice> emit_flash_wgmma(const loop::Program& program, const loop::Nest& nest,
-                                             const kernels::FlashPlan& plan, const GpuTarget& target) {
-  return Emitter(program, nest, plan).emit(target);
+                                             const kernels::FlashPlan& plan, bool assumes,
+                                             const GpuTarget& target) {
+  return Emitter(program, nest, plan, assumes).emit(target);
 }
 
 }  // namespace stridec::codegen::cuda

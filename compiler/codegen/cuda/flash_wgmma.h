@@ -16,6 +16,7 @@ namespace stridec::codegen::cuda {
 
 // Nothing where a factor is no tensor that the copy engine can walk through.
 std::optional<DeviceChoice> emit_flash_wgmma(const loop::Program& program, const loop::Nest& nest,
-                                             const kernels::FlashPlan& plan, const GpuTarget& target);
+                                             const kernels::FlashPlan& plan, bool assumes,
+                                             const GpuTarget& target);
 
 }  // namespace stridec::codegen::cuda

@@ -24,7 +24,7 @@ void build(const test::FlashCase& c, const char* name) {
   REQUIRE(plan);
   nest.schedule = kernels::to_schedule(*plan);
   const DeviceNest made = emit_nest(program, nest, target);
-  CHECK(made.choices.size() == (c.depth % 8 || c.width % 8 ? 1 : 2));
+  CHECK(made.choices.size() == (c.depth % 8 || c.width % 8 ? 1 : c.bias == "late" ? 3 : 2));
   CHECK(made.choices.back().condition.is_const(1));
   CHECK(made.choices.back().aligned.empty());
   for (const DeviceChoice& choice : made.choices)
@@ -80,6 +80,7 @@ TEST_CASE("attention: head sizes, masks and dtypes") {
     build({.depth = 128, .width = 128, .bias = "causal"}, target);
     build({.dtype = "bf16", .bias = "load", .group = 4, .guard = true}, target);
     build({.depth = 256, .width = 256}, target);
+    build({.dtype = "bf16", .bias = "late"}, target);
   }
   build({.depth = 33, .width = 17, .fixed = true}, "sm_80");
   build({.dtype = "bf16", .depth = 72, .width = 40, .bias = "lowest"}, "ptx");

@@ -56,6 +56,17 @@ TEST_CASE("keys that a mask of indices hides from a row and from all before it")
     CHECK(hidden.flash->scale == 0.125);
     CHECK(sym::to_string(*hidden.flash->visible) == "%i2 + past + 1");
   }
+  // A finite number hides nothing from a row that sees no key at all.
+  const Matched late = match({.bias = "late"});
+  CHECK_FALSE(match({.bias = "lowest"}).flash->given);
+  REQUIRE(late.flash->given);
+  CHECK(sym::to_string(*late.flash->given) == "1 <= past");
+  CHECK(late.flash->skips);
+  CHECK(late.flash->scale == 0.125);
+  const auto every = match_flash(late.program, late.program.nests[0], nullptr, false);
+  CHECK_FALSE(every->given);
+  CHECK_FALSE(every->skips);
+  CHECK_FALSE(every->scale);
   CHECK_FALSE(match({.bias = "after"}).flash->visible);
   CHECK_FALSE(match({.bias = "after"}).flash->scale);
   CHECK_FALSE(match({.bias = "load"}).flash->visible);
