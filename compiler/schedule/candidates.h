@@ -32,9 +32,11 @@ bool is_candidate(const loop::Program& program, const loop::Nest& nest, const Cp
                   const loop::Schedule& schedule);
 
 // The same for a GPU, where cycles are those of all multiprocessors and the space is around the default: products keep
-// their kernels for sizes that none of the shapes has. Without shapes the model counts all that the ranges allow.
+// their kernels for sizes that none of the shapes has. Without shapes the model counts all that the ranges allow. `around`
+// is one of these: what differs from it as they do from the default follows it.
 std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest& nest,
-                                  const GpuTarget& target, std::span<const SizesOf> shapes = {});
+                                  const GpuTarget& target, std::span<const SizesOf> shapes = {},
+                                  const loop::Schedule* around = nullptr);
 loop::Schedule default_schedule(const loop::Program& program, const loop::Nest& nest,
                                 const GpuTarget& target);
 bool is_candidate(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,

@@ -423,6 +423,38 @@ MatrixPlan whole(const std::vector<Part>& parts) {
   return plan;
 }
 
+// Of a schedule that is made of these plans.
+std::optional<std::vector<Part>> parts_in(const Candidates& all, const loop::Schedule& schedule) {
+  loop::Schedule base = schedule;
+  std::vector<loop::Directive> fewer;
+  for (const loop::Directive& directive : schedule.directives)
+    if (directive.name == "below") fewer.push_back(directive);
+  std::erase_if(base.directives, [](const loop::Directive& d) { return d.name == "below"; });
+  const auto many = std::find_if(all.plans.begin(), all.plans.end(), [&](const Candidate& plan) {
+    return kernels::to_schedule(plan.plan) == base;
+  });
+  if (many == all.plans.end() || (!fewer.empty() && !many->plan.kernel->is_tensor())) return std::nullopt;
+  std::vector<Part> parts;
+  int64_t below = 0;
+  for (const loop::Directive& directive : fewer) {
+    const auto few = std::find_if(all.plans.begin(), all.plans.end(), [&](const Candidate& plan) {
+      MatrixPlan one = many->plan;
+      one.fewer = {fewer_of(plan, *many, 0)};
+      const loop::Directive wanted = kernels::to_schedule(one).directives.back();
+      return std::equal(wanted.args.begin() + 1, wanted.args.end(),
+                        directive.args.begin() + !directive.args.empty(), directive.args.end());
+    });
+    const std::string limit = directive.args.empty() ? "" : directive.args[0];
+    int64_t next = 0;
+    const auto [end, error] = std::from_chars(limit.data(), limit.data() + limit.size(), next);
+    if (few == all.plans.end() || error != std::errc() || *end || next <= below) return std::nullopt;
+    parts.push_back({next, &*few});
+    below = next;
+  }
+  parts.push_back({0, &*many});
+  return parts;
+}
+
 // The kernel's block is what the model errs about: what it shares, and how many of them a multiprocessor holds.
 std::string family_of(const Candidate& plan) {
   return cat(plan.plan.kernel->name, plan.plan.split > 1 ? " split" : "", plan.turned ? " turned" : "");
@@ -466,11 +498,13 @@ std::optional<loop::Schedule> choose_cuda_contraction(const loop::Program& progr
 }
 
 std::vector<RankedSchedule> contraction_schedules(const loop::Program& program, const loop::Nest& nest,
-                                                  const GpuTarget& target, std::span<const SizesOf> shapes) {
+                                                  const GpuTarget& target, std::span<const SizesOf> shapes,
+                                                  const loop::Schedule* around) {
   const Candidates all = candidates(program, nest, target);
   if (all.plans.empty()) return {};
   const Candidates at = shapes.empty() ? all : candidates(program, nest, target, shapes);
-  const std::vector<Part> parts = parts_of(all);
+  const auto given = around ? parts_in(all, *around) : std::nullopt;
+  const std::vector<Part> parts = given ? *given : parts_of(all);
   const auto part_at = [&](size_t shape) {
     size_t part = 0;
     while (part + 1 < parts.size() && at.elements[shape] >= static_cast<double>(parts[part].below)) ++part;
@@ -499,32 +533,7 @@ std::vector<RankedSchedule> contraction_schedules(const loop::Program& program, 
 
 bool is_contraction_schedule(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
                              const loop::Schedule& schedule) {
-  loop::Schedule base = schedule;
-  std::vector<loop::Directive> fewer;
-  for (const loop::Directive& directive : schedule.directives)
-    if (directive.name == "below") fewer.push_back(directive);
-  std::erase_if(base.directives, [](const loop::Directive& d) { return d.name == "below"; });
-  const Candidates all = candidates(program, nest, target);
-  const auto many = std::find_if(all.plans.begin(), all.plans.end(), [&](const Candidate& plan) {
-    return kernels::to_schedule(plan.plan) == base;
-  });
-  if (many == all.plans.end() || (!fewer.empty() && !many->plan.kernel->is_tensor())) return false;
-  int64_t below = 0;
-  for (const loop::Directive& directive : fewer) {
-    const auto known = std::find_if(all.plans.begin(), all.plans.end(), [&](const Candidate& plan) {
-      MatrixPlan one = many->plan;
-      one.fewer = {fewer_of(plan, *many, below)};
-      loop::Directive wanted = kernels::to_schedule(one).directives.back();
-      return wanted.args.size() == directive.args.size() &&
-             std::equal(wanted.args.begin() + 1, wanted.args.end(), directive.args.begin() + 1);
-    });
-    const std::string& limit = directive.args.empty() ? "" : directive.args[0];
-    int64_t next = 0;
-    const auto [end, error] = std::from_chars(limit.data(), limit.data() + limit.size(), next);
-    if (known == all.plans.end() || error != std::errc() || *end || next <= below) return false;
-    below = next;
-  }
-  return true;
+  return parts_in(candidates(program, nest, target), schedule).has_value();
 }
 
 }  // namespace stridec::schedule

@@ -30,10 +30,12 @@ struct RankedSchedule {
   std::string family;
 };
 
-// What choose_cuda_contraction() chooses, then the same with another plan for the products that these shapes are: for
-// others it stays as it is. Cycles are geometric means over the shapes (without any: over all that the ranges allow).
+// A schedule, then the same with another plan for the products that these shapes are: for others it stays as it is. Cycles
+// are geometric means over the shapes (without any: over all that the ranges allow). `around`: is_contraction_schedule(),
+// or null for what choose_cuda_contraction() chooses.
 std::vector<RankedSchedule> contraction_schedules(const loop::Program& program, const loop::Nest& nest,
-                                                  const GpuTarget& target, std::span<const SizesOf> shapes);
+                                                  const GpuTarget& target, std::span<const SizesOf> shapes,
+                                                  const loop::Schedule* around = nullptr);
 // Whether the schedule, from wherever it comes, is made of these plans.
 bool is_contraction_schedule(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
                              const loop::Schedule& schedule);

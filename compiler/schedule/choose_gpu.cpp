@@ -240,8 +240,9 @@ loop::Schedule default_schedule(const loop::Program& program, const loop::Nest& 
 }
 
 std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest& nest,
-                                  const GpuTarget& target, std::span<const SizesOf> shapes) {
-  const loop::Schedule first = default_schedule(program, nest, target);
+                                  const GpuTarget& target, std::span<const SizesOf> shapes,
+                                  const loop::Schedule* around) {
+  const loop::Schedule first = around ? *around : default_schedule(program, nest, target);
   std::vector<Candidate> all;
   for (const kernels::FlashPlan& plan : flash_plans(program, nest, target)) {
     loop::Schedule schedule = kernels::to_schedule(plan);
@@ -252,7 +253,7 @@ std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest
                                 : "flash.mma"});
   }
   if (all.empty())
-    for (RankedSchedule& ranked : contraction_schedules(program, nest, target, shapes))
+    for (RankedSchedule& ranked : contraction_schedules(program, nest, target, shapes, around))
       all.push_back({std::move(ranked.schedule), ranked.cycles, std::move(ranked.family)});
   if (first.kernel.empty()) {
     // A product that is not worth tiles: its threads are expected to be no slower than the best of these.

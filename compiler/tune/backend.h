@@ -43,8 +43,10 @@ class Backend {
   virtual Key machine() const = 0;
   // Why this machine cannot run what is built, as part of a sentence; "": it can. A GPU is opened for the answer.
   virtual std::string problem() = 0;
+  // `around`: null, or one of these; there may be others around it.
   virtual std::vector<schedule::Candidate> candidates(const loop::Program& alone,
-                                                      const std::vector<Values>& shapes) const = 0;
+                                                      const std::vector<Values>& shapes,
+                                                      const loop::Schedule* around) const = 0;
   virtual loop::Schedule default_schedule(const loop::Program& alone) const = 0;
   virtual bool is_candidate(const loop::Program& program, const loop::Nest& nest,
                             const loop::Schedule& schedule) const = 0;

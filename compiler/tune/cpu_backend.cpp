@@ -72,8 +72,8 @@ class CpuBackend : public Backend {
                : "this processor does not run code for " + target_.name;
   }
 
-  std::vector<schedule::Candidate> candidates(const loop::Program& alone,
-                                              const std::vector<Values>&) const override {
+  std::vector<schedule::Candidate> candidates(const loop::Program& alone, const std::vector<Values>&,
+                                              const loop::Schedule*) const override {
     return schedule::candidates(alone, alone.nests[0], target_);
   }
   loop::Schedule default_schedule(const loop::Program& alone) const override {

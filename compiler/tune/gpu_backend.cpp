@@ -124,9 +124,9 @@ class GpuBackend : public Backend {
     return gpu_->problem();
   }
 
-  std::vector<schedule::Candidate> candidates(const loop::Program& alone,
-                                              const std::vector<Values>& shapes) const override {
-    return schedule::candidates(alone, alone.nests[0], target_, shapes);
+  std::vector<schedule::Candidate> candidates(const loop::Program& alone, const std::vector<Values>& shapes,
+                                              const loop::Schedule* around) const override {
+    return schedule::candidates(alone, alone.nests[0], target_, shapes, around);
   }
   loop::Schedule default_schedule(const loop::Program& alone) const override {
     return schedule::default_schedule(alone, alone.nests[0], target_);

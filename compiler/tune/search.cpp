@@ -220,7 +220,7 @@ void Search::try_batch(const std::vector<size_t>& picked, double seconds, Foreca
       // Twice the standard error: one in forty better ones by chance.
       if (everywhere && !runner.loses &&
           ratio <= score_.ratio * (1 - std::max(kWorthwhile, 2 * runner.noise))) {
-        best_ = runner.candidate;
+        best_ = *runner.candidate;
         score_ = {ratio, runner.noise};
       }
     }
@@ -238,7 +238,7 @@ void Search::confirm(double seconds) {
   for (size_t s = 0; s < shapes_.size() && holds; ++s) {
     if (default_seconds_[s] <= 0) continue;
     const double patience = std::clamp(60 * default_seconds_[s], 0.1, std::clamp(seconds, 0.1, 1.0));
-    const std::vector<Outcome> outcomes = race({best_}, s, patience, 25);
+    const std::vector<Outcome> outcomes = race({&*best_}, s, patience, 25);
     holds = outcomes[0].kind == Kind::kTimed && outcomes[1].kind == Kind::kTimed && !is_slower(outcomes[1]);
     if (!holds) break;
     default_seconds_[s] = outcomes[0].seconds;
@@ -249,24 +249,37 @@ void Search::confirm(double seconds) {
   const double ratio = shapes ? std::exp(logs / shapes) : 1;
   holds = holds && ratio <= 1 - std::max(kWorthwhile, 2 * noise);
   score_ = holds ? Score{ratio, noise} : Score{};
-  if (!holds) best_ = nullptr;
+  if (!holds) best_.reset();
 }
 
 void Search::run(double seconds, Forecast& forecast) {
   const auto start = Clock::now();
   auto left = [&] { return seconds - std::chrono::duration<double>(Clock::now() - start).count(); };
-  space_ = backend_.candidates(alone_, shapes_);
+  space_ = backend_.candidates(alone_, shapes_, nullptr);
   STRIDEC_CHECK(!space_.empty(), alone_.nests[0].name);
   first_ = space_[0];
-  tried_schedules_.assign(space_.size(), false);
-  tried_schedules_[0] = true;
-  int in_vain = 0;
-  while (in_vain < kInVain && left() > 0) {
-    const std::vector<size_t> picked = pick(forecast, left());
-    if (picked.empty()) break;
-    const Candidate* before = best_;
-    try_batch(picked, left(), forecast);
-    in_vain = best_ == before ? in_vain + 1 : 0;
+  std::set<std::string> known;
+  for (loop::Schedule around = first_.schedule;;) {
+    for (const Candidate& candidate : space_) known.insert(loop::to_string(candidate.schedule));
+    tried_families_.clear();
+    tried_schedules_.assign(space_.size(), false);
+    tried_schedules_[0] = true;
+    int in_vain = 0;
+    while (in_vain < kInVain && left() > 0) {
+      const std::vector<size_t> picked = pick(forecast, left());
+      if (picked.empty()) break;
+      const double before = score_.ratio;
+      try_batch(picked, left(), forecast);
+      in_vain = score_.ratio == before ? in_vain + 1 : 0;
+    }
+    if (!best_ || best_->schedule == around || left() <= 0) break;
+    around = best_->schedule;
+    space_ = backend_.candidates(alone_, shapes_, &around);
+    const auto old = [&](const Candidate& candidate) {
+      return known.contains(loop::to_string(candidate.schedule));
+    };
+    space_.erase(std::remove_if(space_.begin() + 1, space_.end(), old), space_.end());
+    if (space_.size() == 1) break;
   }
   confirm(left());
 }

@@ -3,12 +3,14 @@
 // The candidates of schedule/candidates.h are tried a few at a time, families first, then variations of the best: those
 // that might beat it by more than noise, as far as the model and its errors so far (forecast.h) can tell. They are raced
 // with the default at the first shape; those that are not clearly slower there at the others too. The best one has the
-// least geometric mean of its ratios to the default, and is slower than the default at no shape. The search ends where no
-// candidate is likely to gain, where what was tried of late did not, or where the time is used up.
+// least geometric mean of its ratios to the default, and is slower than the default at no shape. Where no candidate is likely
+// to gain, or what was tried of late did not, those around the best one follow, if there are others; the search ends where
+// they do not gain either, or where the time is used up.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -65,7 +67,7 @@ class Search {
   std::vector<bool> tried_schedules_;
   std::set<std::string> tried_families_;
   std::vector<double> default_seconds_;  // by shape
-  const schedule::Candidate* best_ = nullptr;
+  std::optional<schedule::Candidate> best_;
   Score score_;
   std::vector<Trial> trials_;
 };

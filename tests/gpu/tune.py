@@ -63,6 +63,13 @@ MODELS = {
 }
 
 
+def brief(schedule):
+    """Without the lines that say which dims are what."""
+    parts = [part for part in schedule.split("; ") if part.split()[0] not in ("rows", "columns", "depth", "merge", "reorder", "batch")]
+    kernel = schedule.split(":")[0] if ":" in schedule else ""
+    return "; ".join([kernel, *(part for part in parts if not part.startswith(f"{kernel}:"))] if kernel else parts)[:110]
+
+
 def build(stridec, folder, name):
     """Tunes, prints what came of it, and compiles: the artifact with default schedules and the one with the tuned ones."""
     source, database = os.path.join(folder, name + ".onnx"), os.path.join(folder, name + ".tuning")
@@ -87,7 +94,7 @@ def build(stridec, folder, name):
         print(f"  {trial['problem'][:100]}: {trial['schedule'][:100]}")
     for kernel in sorted(kernels, key=lambda kernel: kernel["microseconds"] - kernel["default_microseconds"]):
         print(f"  {kernel['default_microseconds']:7.1f} -> {kernel['microseconds']:7.1f} us, noise {kernel['noise_percent']:3.1f} %, "
-              f"{kernel['schedules_tried']:3} tried  {kernel['kernel'][:30]:30} {kernel['schedule'][:90]}")  # fmt: skip
+              f"{kernel['schedules_tried']:3} tried  {kernel['kernel'][:30]:30} {brief(kernel['schedule'])}")  # fmt: skip
     modes = {"default": ["--mode", "reduce-overhead"], "tuned": ["--mode", "max-autotune", *tuning, "--frozen"]}
     libraries = {which: os.path.join(folder, f"{name}.{which}.so") for which in modes}
     for which, library in libraries.items():

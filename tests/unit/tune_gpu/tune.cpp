@@ -16,6 +16,7 @@
 #include "compiler/schedule/order_weights.h"
 #include "tests/support/fake_cuda.h"
 #include "tests/support/flash_cases.h"
+#include "tests/support/matrix_cases.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;
@@ -122,6 +123,31 @@ TEST_CASE("entries of another device count where none is at hand, and do not sta
   }
   options.database = &other, options.measure = false;
   CHECK(tune::tune(p, target(), options).kernels[0].origin == Tuned::Origin::kDatabase);
+}
+
+TEST_CASE("a product that is tuned for few rows and for many gets another kernel for each") {
+  const Device device;
+  const loop::Program p = loop::parse_program(test::matmul_case("f16", "m", "768", "768", false).text);
+  loop::Program first = p;
+  first.nests[0].schedule = schedule::default_schedule(p, p.nests[0], target());
+  REQUIRE(loop::to_string(first.nests[0].schedule).find("below") != std::string::npos);
+  // The default's kernels take 20 microseconds, all others 10.
+  const auto take = [](const FakeLaunch*, void* user) {
+    fake_cuda()->clock += *static_cast<const double*>(user) - 1;
+  };
+  static double slow = 20, fast = 10;
+  fake_cuda_register(nullptr, take, &fast);
+  for (const auto& choice : codegen::cuda::emit_nest(first, first.nests[0], target()).choices)
+    for (const auto& kernel : choice.launches)
+      fake_cuda_register(codegen::cuda::named(kernel, target()).symbol.c_str(), take, &slow);
+  Database database("");
+  Options options{.database = &database, .measure = true, .shapes = {{{"m", 1}}, {{"m", 16384}}}};
+  const Result result = tune::tune(p, target(), options);
+  REQUIRE(result.kernels.size() == 1);
+  const Entry& entry = result.kernels[0].entry;
+  CHECK(entry.default_microseconds == doctest::Approx(20).epsilon(0.01));
+  CHECK(entry.microseconds == doctest::Approx(10).epsilon(0.01));
+  CHECK(schedule::is_candidate(p, p.nests[0], target(), loop::parse_schedule(entry.schedule)));
 }
 
 TEST_CASE("attention's candidates are its default and other tiles, which are emitted and built") {
