@@ -53,6 +53,7 @@ class Backend {
   // All together.
   virtual std::vector<std::unique_ptr<Code>> build(const std::vector<Wanted>& wanted) = 0;
   virtual std::vector<Outcome> race(const std::vector<Subject>& subjects, const MeasureOptions& options) = 0;
+  virtual bool races_runs() const { return false; }  // Subject::kernels
   virtual int64_t rotation() const = 0;       // bytes of weights after which none of them is in a cache
   virtual double least_patience() const = 0;  // seconds without an answer that are no hang
 };

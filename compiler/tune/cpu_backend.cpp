@@ -118,6 +118,7 @@ class CpuBackend : public Backend {
   std::vector<Outcome> race(const std::vector<Subject>& subjects, const MeasureOptions& options) override {
     return measure(subjects, options);
   }
+  bool races_runs() const override { return true; }
   int64_t rotation() const override { return 64 << 20; }
   double least_patience() const override { return 2; }
 

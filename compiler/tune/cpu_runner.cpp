@@ -76,41 +76,54 @@ class Team {
 class CpuRunner : public Runner {
  public:
   CpuRunner(const std::vector<Subject>& subjects, const MeasureOptions& options)
-      : subjects_(subjects), options_(options), loaded_(subjects.size()), team_(options.threads) {}
+      : options_(options), team_(options.threads) {
+    for (const Subject& subject : subjects) {
+      std::vector<Loaded>& kernels = loaded_.emplace_back();
+      for (const Subject& kernel : subject.kernels) kernels.push_back({.subject = &kernel, .fixed = {}});
+      orders_.push_back(subject.order);
+      if (!kernels.empty()) continue;
+      kernels.push_back({.subject = &subject, .fixed = {}});
+      orders_.back() = {0};
+    }
+  }
 
   std::string load(size_t s) override {
     try {
-      for (const std::string* object : subjects_[s].objects)
-        if (added_.insert(object).second) jit_.add_object(*object);
-      loaded_[s].function = reinterpret_cast<stridec_abi_kernel>(jit_.lookup(subjects_[s].symbol));
+      for (Loaded& kernel : loaded_[s]) {
+        for (const std::string* object : kernel.subject->objects)
+          if (added_.insert(object).second) jit_.add_object(*object);
+        kernel.function = reinterpret_cast<stridec_abi_kernel>(jit_.lookup(kernel.subject->symbol));
+      }
     } catch (const Error& error) {
       return error.text;
     }
     return "";
   }
 
-  // Arguments that are no weights are shared by all subjects: the n-th of a dtype and size is one and the same.
+  // Arguments that are no weights are shared by all kernels: the n-th of a dtype and size is one and the same.
   void make_memory(const std::vector<bool>& alive) override {
     std::map<DType, int64_t> weights;
     int64_t scratch = 64;
-    for (size_t s = 0; s < subjects_.size(); ++s) {
+    for (size_t s = 0; s < loaded_.size(); ++s) {
       if (!alive[s]) continue;
-      scratch = std::max(scratch, subjects_[s].scratch_bytes);
-      std::map<std::pair<DType, int64_t>, size_t> count;
-      int64_t own = 0;
-      for (const Subject::Argument& argument : subjects_[s].arguments) {
-        if (argument.weight) {
-          int64_t& most = weights[argument.dtype];
-          own += argument.bytes + 4096;
-          most = std::max({most, own, std::min(options_.rotate_bytes, 64 * own)});
-          loaded_[s].fixed.push_back(nullptr);
-          continue;
+      for (Loaded& kernel : loaded_[s]) {
+        scratch = std::max(scratch, kernel.subject->scratch_bytes);
+        std::map<std::pair<DType, int64_t>, size_t> count;
+        int64_t own = 0;
+        for (const Subject::Argument& argument : kernel.subject->arguments) {
+          if (argument.weight) {
+            int64_t& most = weights[argument.dtype];
+            own += argument.bytes + 4096;
+            most = std::max({most, own, std::min(options_.rotate_bytes, 64 * own)});
+            kernel.fixed.push_back(nullptr);
+            continue;
+          }
+          const std::pair key(argument.dtype, argument.bytes);
+          auto& pool = fixed_[key];
+          const size_t n = count[key]++;
+          if (n == pool.size()) pool.push_back(filled(argument.bytes, argument.dtype));
+          kernel.fixed.push_back(pool[n].get());
         }
-        const std::pair key(argument.dtype, argument.bytes);
-        auto& pool = fixed_[key];
-        const size_t n = count[key]++;
-        if (n == pool.size()) pool.push_back(filled(argument.bytes, argument.dtype));
-        loaded_[s].fixed.push_back(pool[n].get());
       }
     }
     for (const auto& [dtype, bytes] : weights) weights_[dtype] = {filled(bytes, dtype), bytes, 0};
@@ -122,13 +135,13 @@ class CpuRunner : public Runner {
   }
 
   Event first_call(size_t s) override {
-    call(s);
+    call_all(s);
     return event_of(Event::Kind::kFailed, s, failed() ? "a check on the data failed" : "");
   }
 
   double call(size_t s, size_t times) override {
     double seconds = 0;
-    for (size_t i = 0; i < times; ++i) seconds += call(s);
+    for (size_t i = 0; i < times; ++i) seconds += call_all(s);
     return seconds / static_cast<double>(times);
   }
 
@@ -136,18 +149,25 @@ class CpuRunner : public Runner {
 
  private:
   struct Loaded {
+    const Subject* subject;
     stridec_abi_kernel function = nullptr;
     std::vector<char*> fixed;  // null for weights
   };
 
+  double call_all(size_t s) {
+    double seconds = 0;
+    for (const size_t k : orders_[s]) seconds += call(loaded_[s][k]);
+    return seconds;
+  }
+
   // Seconds of the longest part, as its thread counts them: a busy machine does not look like a slow kernel.
-  double call(size_t s) {
-    const Subject& subject = subjects_[s];
+  double call(const Loaded& kernel) {
+    const Subject& subject = *kernel.subject;
     std::vector<void*> buffers;
     for (size_t a = 0; a < subject.arguments.size(); ++a) {
       const Subject::Argument& argument = subject.arguments[a];
       if (!argument.weight) {
-        buffers.push_back(loaded_[s].fixed[a]);
+        buffers.push_back(kernel.fixed[a]);
         continue;
       }
       Weights& weights = weights_[argument.dtype];
@@ -163,7 +183,7 @@ class CpuRunner : public Runner {
       const int64_t share = subject.tasks / parts, more = subject.tasks % parts;
       const int64_t begin = part * share + std::min<int64_t>(part, more);
       const double start = thread_seconds();
-      loaded_[s].function(&args, begin, begin + share + (part < more), part);
+      kernel.function(&args, begin, begin + share + (part < more), part);
       part_seconds_[static_cast<size_t>(part)].value = thread_seconds() - start;
     });
     double longest = 0;
@@ -186,9 +206,9 @@ class CpuRunner : public Runner {
     int64_t bytes = 0, at = 0;
   };
 
-  const std::vector<Subject>& subjects_;
   const MeasureOptions& options_;
-  std::vector<Loaded> loaded_;
+  std::vector<std::vector<Loaded>> loaded_;  // of each subject, its kernels
+  std::vector<std::vector<size_t>> orders_;  // in which they are called
   Team team_;
   codegen::Jit jit_;
   std::set<const std::string*> added_;

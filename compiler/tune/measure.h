@@ -51,6 +51,10 @@ struct Subject {
     std::vector<Map> maps;
   };
   std::vector<Launch> launches;
+
+  // Or a run on the CPU, timed as one: kernels, and the order in which they are called.
+  std::vector<Subject> kernels;
+  std::vector<size_t> order;  // into `kernels`
 };
 
 struct Outcome {

@@ -252,7 +252,8 @@ void Search::confirm(double seconds) {
   if (!holds) best_.reset();
 }
 
-void Search::run(double seconds, Forecast& forecast) {
+bool Search::run(double seconds, Forecast& forecast) {
+  if (seconds < 2 * kLeastCalls * call_seconds()) return false;
   const auto start = Clock::now();
   auto left = [&] { return seconds - std::chrono::duration<double>(Clock::now() - start).count(); };
   space_ = backend_.candidates(alone_, shapes_, nullptr);
@@ -282,6 +283,25 @@ void Search::run(double seconds, Forecast& forecast) {
     if (space_.size() == 1) break;
   }
   confirm(left());
+  return true;
+}
+
+std::optional<Subject> Search::subject(size_t shape, bool best) const {
+  if (default_seconds_[shape] <= 0) return std::nullopt;
+  const Candidate& chosen = best && best_ ? *best_ : first_;
+  return made_.at(loop::to_string(chosen.schedule))->subject_at(shapes_[shape]);
+}
+
+void Search::give_up() {
+  best_ = nullptr;
+  score_ = {};
+}
+
+void Search::forget() {
+  std::erase_if(made_, [&](const auto& made) {
+    return made.first != loop::to_string(first_.schedule) &&
+           (!best_ || made.first != loop::to_string(best_->schedule));
+  });
 }
 
 Entry Search::entry() const {

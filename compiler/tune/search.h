@@ -37,7 +37,17 @@ class Search {
   // Of a call at a shape; 0 where there is nothing to do.
   double default_seconds(size_t shape) const { return default_seconds_[shape]; }
 
-  void run(double seconds, Forecast& forecast);
+  // False: there was no time to try anything, and nothing is known yet.
+  bool run(double seconds, Forecast& forecast);
+
+  // What was found best is another schedule than the default.
+  bool gains() const { return best_; }
+  // The kernel with it, or with its default; nothing where there is nothing to do at the shape.
+  std::optional<Subject> subject(size_t shape, bool best) const;
+  // The default holds after all.
+  void give_up();
+  // Drops the code of what lost.
+  void forget();
 
   // Key and name of the kernel are the caller's. Times are geometric means over the shapes.
   Entry entry() const;

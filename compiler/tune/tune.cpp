@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <memory>
+#include <set>
 #include <thread>
 
 #include "compiler/base/diagnostic.h"
@@ -20,7 +22,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using schedule::Candidate;
 
-constexpr double kNegligible = 0.002;  // of a run: kernels with less keep their default
+constexpr double kNegligible = 0.02;  // of a run: kernels that together take less keep their default
+constexpr double kLastRace = 0.1;     // of the time: for the run as a whole
+constexpr double kTie = 0.01;         // of a run: less is no loss
 
 Key key_of(const loop::Program& program, const loop::Nest& nest, const Key& machine,
            const std::vector<Values>& shapes) {
@@ -41,15 +45,19 @@ Key key_of(const loop::Program& program, const loop::Nest& nest, const Key& mach
   return key;
 }
 
+// `order`: the nests as they are launched.
 std::vector<Tuned> kernels_of(const loop::Program& program, const Key& machine,
-                              const std::vector<Values>& shapes, std::map<loop::NestId, int>& launches) {
+                              const std::vector<Values>& shapes, std::vector<loop::NestId>& order) {
   std::vector<Tuned> kernels;
   std::map<std::string, size_t> known;
+  std::set<loop::NestId> seen;
   // What strips run is part of a kernel, whose ranges no measurement of a nest by itself has.
   const std::set<loop::NestId> parts = loop::launched_in_strips(program);
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     const auto* launch = std::get_if<loop::Launch>(&step.node);
-    if (!launch || parts.contains(launch->nest) || launches[launch->nest]++) return;
+    if (!launch || parts.contains(launch->nest)) return;
+    order.push_back(launch->nest);
+    if (!seen.insert(launch->nest).second) return;
     const loop::Nest& nest = program[launch->nest];
     Entry entry{.key = key_of(program, nest, machine, shapes), .kernel = nest.name};
     const auto [found, fresh] = known.emplace(to_string(entry.key), kernels.size());
@@ -94,8 +102,70 @@ OwnShapes own_shapes(const loop::Program& program, const loop::Nest& nest,
   return own;
 }
 
+struct Item {
+  Tuned* kernel;
+  std::vector<size_t> shape_of;
+  std::unique_ptr<Search> search;
+  bool timed = false;
+  bool settled = false;  // the search came to its end
+  double share = 0;      // of a run, mean over the shapes
+};
+
+// Kernels that win alone may lose among their neighbours, who find other things in the caches: all that was measured runs
+// in the model's order, with the defaults and with what was found, which holds where it is faster as a whole and slower
+// at no shape. Shapes whose runs do not fit into the time are left out.
+bool holds_together(const std::vector<Item>& items, const std::vector<loop::NestId>& order, size_t shapes,
+                    Backend& backend, MeasureOptions measuring, double seconds) {
+  constexpr int kLeastRuns = 12;  // that a race of two makes
+  std::map<loop::NestId, size_t> item_of;
+  for (size_t i = 0; i < items.size(); ++i)
+    for (const loop::NestId nest : items[i].kernel->nests) item_of[nest] = i;
+  double logs = 0, noise = 0;
+  int raced = 0;
+  for (size_t s = 0; s < shapes; ++s) {
+    std::vector<Subject> runs(2);
+    std::map<size_t, size_t> place;
+    double run = 0;
+    for (const loop::NestId nest : order) {
+      const auto found = item_of.find(nest);
+      if (found == item_of.end()) continue;
+      const Item& item = items[found->second];
+      const size_t own = item.shape_of[s];
+      if (item.search->default_seconds(own) <= 0) continue;
+      run += item.search->default_seconds(own);
+      const auto [at, fresh] = place.emplace(found->second, place.size());
+      for (const bool best : {false, true}) {
+        if (fresh) runs[best].kernels.push_back(*item.search->subject(own, best));
+        runs[best].order.push_back(at->second);
+      }
+    }
+    if (run <= 0 || kLeastRuns * run > seconds) continue;
+    measuring.seconds = std::clamp(60 * run, 0.1, seconds / static_cast<double>(shapes));
+    measuring.hang_seconds = std::max(backend.least_patience(), 200 * run);
+    const std::vector<Outcome> outcomes = backend.race(runs, measuring);
+    if (outcomes[0].kind != Outcome::Kind::kTimed || outcomes[1].kind != Outcome::Kind::kTimed) return false;
+    if (outcomes[1].ratio > 1 + std::max(kTie, 2 * outcomes[1].noise)) return false;
+    logs += std::log(outcomes[1].ratio);
+    noise = std::max(noise, outcomes[1].noise);
+    ++raced;
+  }
+  return raced == 0 || std::exp(logs / raced) < 1 - noise;
+}
+
+// What is known of a kernel, to the database too; the last entry holds.
+void store(const Item& item, const Options& options) {
+  Entry entry = item.search->entry();
+  entry.key = item.kernel->entry.key;
+  entry.kernel = item.kernel->entry.kernel;
+  item.kernel->entry = entry;
+  item.kernel->origin = Tuned::Origin::kMeasured;
+  if (!options.database) return;
+  options.database->append(entry);
+  item.kernel->entry = *options.database->find(entry.key);
+}
+
 void measure_all(const loop::Program& program, Backend& backend, const Options& options,
-                 const std::vector<Values>& shapes, const std::map<loop::NestId, int>& launches,
+                 const std::vector<Values>& shapes, const std::vector<loop::NestId>& order,
                  const std::vector<Tuned*>& kernels) {
   const Key machine = backend.machine();
   MeasureOptions measuring{.threads = machine.threads};
@@ -105,16 +175,10 @@ void measure_all(const loop::Program& program, Backend& backend, const Options& 
   measuring.rotate_bytes = std::min(measuring.rotate_bytes, backend.rotation());
 
   const auto start = Clock::now();
+  const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   size_t done = 0;
   auto tell = [&](const Tuned& kernel) {
     if (options.progress) options.progress(done++, 2 * kernels.size(), kernel.entry.kernel);
-  };
-  struct Item {
-    Tuned* kernel;
-    std::vector<size_t> shape_of;
-    std::unique_ptr<Search> search;
-    bool timed = false;
-    double share = 0;  // of a run, mean over the shapes
   };
   std::vector<Item> items;
   std::vector<Search*> searches;
@@ -135,7 +199,8 @@ void measure_all(const loop::Program& program, Backend& backend, const Options& 
     double run = 0;
     for (const Item& item : items) {
       double times = 0;
-      for (const loop::NestId nest : item.kernel->nests) times += launches.at(nest);
+      for (const loop::NestId nest : item.kernel->nests)
+        times += static_cast<double>(std::count(order.begin(), order.end(), nest));
       seconds.push_back(times * item.search->default_seconds(item.shape_of[s]));
       run += seconds.back();
     }
@@ -148,23 +213,25 @@ void measure_all(const loop::Program& program, Backend& backend, const Options& 
   double rest = 1;
   for (Item& item : items) {
     tell(*item.kernel);
-    const double left = options.seconds - std::chrono::duration<double>(Clock::now() - start).count();
+    const double left = options.seconds * (1 - kLastRace) - passed();
     const double seconds = left * std::max(item.share / std::max(rest, 1e-12), 0.02);
+    // What has to wait for another time has no entry.
+    item.settled = !item.timed || rest < kNegligible || item.search->run(seconds, forecast);
     rest -= item.share;
-    if (item.timed && item.share > kNegligible && left > 0) item.search->run(seconds, forecast);
-    const Key key = item.kernel->entry.key;
-    const std::string name = item.kernel->entry.kernel;
-    item.kernel->entry = item.search->entry();
-    item.kernel->entry.key = key;
-    item.kernel->entry.kernel = name;
-    item.kernel->origin = Tuned::Origin::kMeasured;
-    item.kernel->trials = item.search->take_trials();
-    if (options.database) {
-      options.database->append(item.kernel->entry);
-      item.kernel->entry = *options.database->find(key);
-    }
-    item.search.reset();  // its kernels
+    item.search->forget();
+    if (item.settled) store(item, options);
   }
+  const bool gains = std::any_of(items.begin(), items.end(), [](const Item& i) { return i.search->gains(); });
+  if (gains && backend.races_runs() &&
+      !holds_together(items, order, shapes.size(), backend, measuring,
+                      std::max(options.seconds - passed(), 0.5))) {
+    for (Item& item : items) {
+      if (!item.search->gains()) continue;
+      item.search->give_up();
+      store(item, options);
+    }
+  }
+  for (Item& item : items) item.kernel->trials = item.search->take_trials();
   if (options.database) options.database->append(machine, forecast.learned());
 }
 
@@ -190,13 +257,15 @@ std::vector<Tuned*> look_up(const loop::Program& program, const Backend& backend
   return missing;
 }
 
+}  // namespace
+
 Result tune(const loop::Program& program, Backend& backend, const Options& options) {
   const std::vector<Values> shapes = shapes_of(program, options.shapes);
-  std::map<loop::NestId, int> launches;
+  std::vector<loop::NestId> order;
   Result result;
   const auto read = [&] {
-    launches.clear();
-    result.kernels = kernels_of(program, backend.machine(), shapes, launches);
+    order.clear();
+    result.kernels = kernels_of(program, backend.machine(), shapes, order);
     return look_up(program, backend, options, result.kernels);
   };
   // A device is opened where something is missing: its own entries are the ones that count then.
@@ -205,7 +274,7 @@ Result tune(const loop::Program& program, Backend& backend, const Options& optio
     result.problem = backend.problem();
     if (result.problem.empty()) {
       if (!backend.machine().device.empty()) missing = read();
-      if (!missing.empty()) measure_all(program, backend, options, shapes, launches, missing);
+      if (!missing.empty()) measure_all(program, backend, options, shapes, order, missing);
     }
   }
   for (const Tuned& kernel : result.kernels) {
@@ -215,8 +284,6 @@ Result tune(const loop::Program& program, Backend& backend, const Options& optio
   }
   return result;
 }
-
-}  // namespace
 
 Result tune(const loop::Program& program, const CpuTarget& target, const Options& options) {
   const int threads = options.threads > 0

@@ -1,7 +1,8 @@
 // The tuner: for each kernel of a program the schedule that measures best, from the database or by measuring.
 //
 // Kernels are equal where their canonical texts and shape buckets are. For each one that the database lacks there is a
-// search (search.h), the longest first; time goes to kernels by their part of a run.
+// search (search.h), the longest first; time goes to kernels by their part of a run. In the end all that was found runs as
+// a whole against the defaults, which hold where it is not faster.
 #pragma once
 
 #include <functional>
@@ -24,7 +25,7 @@ struct Options {
   bool measure = false;  // what the database lacks; else it keeps its default
   bool frozen = false;   // what the database lacks is an error (kMismatch, "not-tuned"), naming the kernel
   std::vector<Sizes> shapes;  // to judge schedules at; shapes_of() says at which others
-  double seconds = 45;        // for measuring a program; a search in progress is not cut short
+  double seconds = 45;        // for measuring a program; kernels whose turn does not come keep their defaults
   int threads = 0;            // 0: as many as the process may use
   codegen::cpu::BuildOptions build;
   std::string nvrtc;  // codegen::cuda::BuildOptions
@@ -46,11 +47,14 @@ struct Result {
   std::string problem;         // why what should have been measured was not, as part of a sentence
 };
 
+class Backend;
+
 // Layouts are final, nests renumbered (loop::renumber) and not yet scheduled. Throws Error kUsage for a shape
 // outside of its range or of an unknown name.
 Result tune(const loop::Program& program, const CpuTarget& target, const Options& options);
 // On the first GPU that the driver lists. Without one, and with Options::frozen, what any device of the target was
 // measured to run best with holds.
 Result tune(const loop::Program& program, const GpuTarget& target, const Options& options);
+Result tune(const loop::Program& program, Backend& backend, const Options& options);
 
 }  // namespace stridec::tune

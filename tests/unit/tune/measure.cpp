@@ -94,6 +94,28 @@ TEST_CASE(
   CHECK(outcomes[7].kind == Kind::kTimed);
 }
 
+TEST_CASE("a run of several kernels is timed as one") {
+  const std::string once = object("once", work(200)), thrice = object("thrice", work(600));
+  auto kernel = [](const std::string& name, const std::string& code) {
+    return Subject{.objects = {&code},
+                   .symbol = name,
+                   .arguments = {{.bytes = 64 * 64 * 4, .dtype = DType::kF32}},
+                   .sizes = {0},
+                   .tasks = 64,
+                   .grain = 8};
+  };
+  Subject both, one;
+  both.kernels = {kernel("once", once), kernel("thrice", thrice)};
+  both.order = {0, 1, 0};
+  one.kernels = {kernel("once", once)};
+  one.order = {0};
+  const auto outcomes = measure({both, one}, {.threads = 2, .seconds = 0.1});
+  CHECK(outcomes[0].kind == Kind::kTimed);
+  CHECK(outcomes[1].kind == Kind::kTimed);
+  CHECK(outcomes[1].ratio > 0.1);
+  CHECK(outcomes[1].ratio < 0.4);
+}
+
 TEST_CASE("without a first kernel there is nothing to compare with") {
   Race race;
   race.add("broken", "__builtin_trap();");

@@ -6,6 +6,7 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/schedule/candidates.h"
 #include "compiler/schedule/fusion.h"
+#include "compiler/tune/backend.h"
 #include "compiler/tune/forecast.h"
 #include "tests/unit/schedule/programs.h"
 
@@ -75,6 +76,84 @@ TEST_CASE("equal kernels are tuned once, from the space of candidates, and repla
   const std::string missing = message([&] { tune::tune(p, target, options); });
   CHECK(missing.find("has no entry") != std::string::npos);
   CHECK(missing.find(first.kernels[0].entry.kernel) != std::string::npos);
+}
+
+namespace {
+
+// Says that every other schedule takes half the default's time, and a run of them `together`.
+class Promising : public Backend {
+ public:
+  explicit Promising(double together)
+      : own_(cpu_backend(cpu_target("native"), 1, build_)), together_(together) {}
+
+  Key machine() const override { return own_->machine(); }
+  std::string problem() override { return ""; }
+  std::vector<schedule::Candidate> candidates(const loop::Program& alone,
+                                              const std::vector<Values>& shapes) const override {
+    return own_->candidates(alone, shapes);
+  }
+  loop::Schedule default_schedule(const loop::Program& alone) const override {
+    return own_->default_schedule(alone);
+  }
+  bool is_candidate(const loop::Program& program, const loop::Nest& nest,
+                    const loop::Schedule& schedule) const override {
+    return own_->is_candidate(program, nest, schedule);
+  }
+  std::vector<std::unique_ptr<Code>> build(const std::vector<Wanted>& wanted) override {
+    return own_->build(wanted);
+  }
+  std::vector<Outcome> race(const std::vector<Subject>& subjects, const MeasureOptions&) override {
+    runs += !subjects[0].kernels.empty();
+    std::vector<Outcome> outcomes;
+    for (size_t s = 0; s < subjects.size(); ++s) {
+      const double ratio = s == 0 ? 1 : subjects[s].kernels.empty() ? 0.5 : together_;
+      outcomes.push_back(
+          {.kind = Outcome::Kind::kTimed, .reason = "", .seconds = ratio * 1e-4, .ratio = ratio});
+    }
+    return outcomes;
+  }
+  bool races_runs() const override { return true; }
+  int64_t rotation() const override { return own_->rotation(); }
+  double least_patience() const override { return own_->least_patience(); }
+
+  int runs = 0;
+
+ private:
+  codegen::cpu::BuildOptions build_;
+  std::unique_ptr<Backend> own_;
+  double together_;
+};
+
+}  // namespace
+
+TEST_CASE("what wins kernel by kernel holds where it is faster as a whole") {
+  const loop::Program p = program();
+  for (const double together : {0.9, 1.2}) {
+    Promising backend(together);
+    Database database("");
+    const Result result = tune::tune(
+        p, backend, {.database = &database, .measure = true, .shapes = {{{"n", 64}}}, .seconds = 5});
+    CHECK(backend.runs == 1);
+    for (const Tuned& kernel : result.kernels) {
+      const loop::Program alone = only_nest(p, kernel.nests[0]);
+      const bool gains = kernel.entry.schedule != loop::to_string(backend.default_schedule(alone));
+      CHECK(gains == (together < 1));
+      CHECK(database.find(kernel.entry.key)->schedule == kernel.entry.schedule);
+      CHECK(!kernel.trials.empty());
+    }
+  }
+}
+
+TEST_CASE("a kernel whose turn does not come has no entry, and gets one another time") {
+  const loop::Program p = program();
+  Database database("");
+  Options options{.database = &database, .measure = true, .seconds = 0, .threads = 1};
+  const Result none = tune::tune(p, cpu_target("native"), options);
+  CHECK(none.chosen.empty());
+  for (const Tuned& kernel : none.kernels) CHECK(kernel.origin == Tuned::Origin::kDefault);
+  CHECK(database.entries().empty());
+  options.seconds = 3;
+  CHECK(!tune::tune(p, cpu_target("native"), options).chosen.empty());
 }
 
 TEST_CASE("an entry outside of the space is none") {
