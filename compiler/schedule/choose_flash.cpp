@@ -111,19 +111,27 @@ bool fills(Expr rows, int64_t large, int64_t small) {
   return computed(large) <= kWorth * computed(small);
 }
 
+// Tiles of warp groups, the largest first.
+constexpr FlashPlan kWarpGroupTiles[] = {{.wgmma = true, .rows = 192, .keys = 128},
+                                         {.wgmma = true, .rows = 128, .keys = 128},
+                                         {.wgmma = true, .rows = 128, .keys = 64}};
+
+// Whether registers hold the tile's scores and values, and shared memory two of its steps.
+bool fits_warp_groups(const FlashPlan& plan, const kernels::Flash& flash) {
+  const int64_t widest = std::max(flash.depth, flash.width);
+  const bool registers = plan.rows > 128 ? widest <= 64 && flash.scale : plan.keys <= 64 || widest <= 128;
+  return registers && kernels::stages(plan, flash) >= 2;
+}
+
 }  // namespace
 
 std::vector<FlashPlan> flash_plans(const loop::Program& program, const loop::Nest& nest,
                                    const GpuTarget& target) {
   const auto flash = kernels::match_flash(program, nest);
   if (!flash) return {};
-  const int64_t widest = std::max(flash->depth, flash->width);
   std::vector<FlashPlan> plans;
-  for (const auto& [rows, keys] : {std::pair(192, 128), std::pair(128, 128), std::pair(128, 64)}) {
-    const FlashPlan plan{.wgmma = true, .rows = rows, .keys = keys};
-    const bool registers = rows == 192 ? widest <= 64 && !flash->biased : keys == 64 || widest <= 128;
-    if (target.wgmma && registers && kernels::stages(plan, *flash) >= 2) plans.push_back(plan);
-  }
+  for (const FlashPlan& plan : kWarpGroupTiles)
+    if (target.wgmma && fits_warp_groups(plan, *flash)) plans.push_back(plan);
   for (const FlashPlan& plan : kernels::mma_tiles())
     if (kernels::shared_bytes(plan, *flash) <= target.shared_bytes) plans.push_back(plan);
   for (int split = 1; target.clusters && split <= kMostSplit; split *= 2)
@@ -137,13 +145,11 @@ std::optional<FlashPlan> choose_flash(const loop::Program& program, const loop::
   if (!flash) return std::nullopt;
   // Few rows do not fill the tiles of warp groups.
   const bool few = typical(flash->chain.row.extent, loop::facts_of(program, nest)) <= 64;
-  if (target.wgmma && !few) {
-    FlashPlan plan{.wgmma = true, .rows = 128, .keys = 128};
-    if (flash->depth <= 64 && flash->width <= 64 && flash->scale && fills(flash->chain.row.extent, 192, 128))
-      plan.rows = 192;  // registers for no more
-    if (flash->depth > 128 || flash->width > 128) plan.keys = 64;
-    if (kernels::stages(plan, *flash) >= 2) return plan;
-  }
+  if (target.wgmma && !few)
+    for (const FlashPlan& plan : kWarpGroupTiles)
+      if (fits_warp_groups(plan, *flash) &&
+          (plan.rows == 128 || fills(flash->chain.row.extent, plan.rows, 128)))
+        return plan;
   if (const int split = split_of(*flash, loop::facts_of(program, nest), target))
     if (const auto plan = kernels::split_plan(*flash, target.shared_bytes, split)) return plan;
   if (const auto plan = kernels::mma_plan(*flash, target.shared_bytes, few ? 64 : 128)) return plan;

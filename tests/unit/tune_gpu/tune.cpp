@@ -150,6 +150,21 @@ TEST_CASE("a product that is tuned for few rows and for many gets another kernel
   CHECK(schedule::is_candidate(p, p.nests[0], target(), loop::parse_schedule(entry.schedule)));
 }
 
+TEST_CASE("attention's default is one of its candidates, whatever its size and mask") {
+  const test::FlashCase cases[] = {{.bias = "load"},
+                                   {.bias = "causal"},
+                                   {.depth = 128, .width = 128},
+                                   {.depth = 256, .width = 256, .bias = "load"},
+                                   {.depth = 40, .width = 72, .guard = true}};
+  for (const test::FlashCase& each : cases)
+    for (const char* name : {"sm_90a", "sm_80"}) {
+      const loop::Program p = loop::parse_program(test::flash_text(each));
+      const auto space = schedule::candidates(p, p.nests[0], gpu_target(name), {});
+      REQUIRE(!space.empty());
+      CHECK(space[0].schedule == schedule::default_schedule(p, p.nests[0], gpu_target(name)));
+    }
+}
+
 TEST_CASE("attention's candidates are its default and other tiles, which are emitted and built") {
   std::vector<codegen::cuda::BuiltKernel> kernels;
   for (const char* name : {"sm_90a", "sm_80"})
