@@ -201,11 +201,12 @@ double imbalance(double tasks) {
 }
 
 // Of k that a panel of half the cache can hold beside the rows and the next panel. Tile registers are fast enough to wait
-// for what is in L2.
-int64_t choose_chunk(const GemmKernel& kernel, const CpuTarget& target) {
+// for what is in L2. Of others a panel that is a little larger is one piece still: its tiles' sums need not lie in memory.
+int64_t choose_chunk(const GemmKernel& kernel, const CpuTarget& target, double k) {
   const int bytes = kernel.columns() * byte_size(kernel.b);
   if (kernel.tiles) return target.l1_bytes / 2 / bytes;
-  return std::max<int64_t>(128, target.l2_bytes / 4 / bytes);
+  const int64_t chunk = std::max<int64_t>(128, target.l2_bytes / 4 / bytes), longer = chunk * 5 / 4;
+  return k <= static_cast<double>(longer) ? longer : chunk;
 }
 
 // How results of neighbouring columns are stored: as vectors; one by one; one by one to addresses that differ by multiples
@@ -375,7 +376,7 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
       if (!alike(kernel, like) || !kernel.runs_on(target)) continue;
       plan.kernel = &kernel;
       plan.panel = weights || compact ? kernel.columns() : 0;
-      const int64_t chunk = choose_chunk(kernel, target);
+      const int64_t chunk = choose_chunk(kernel, target, shape.k());
       std::vector<RankedPlan> made;
       auto add = [&](const GemmPlan& one) {
         made.push_back({one, cost(one, shape, unit_a, unit_b, stores, target)});

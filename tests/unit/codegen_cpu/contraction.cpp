@@ -476,6 +476,11 @@ TEST_CASE("weights are packed when the model is compiled, once per weight and la
       schedule::pack_weights(scheduled);
       CHECK(prepacked(scheduled) == 1);
       CHECK(scheduled.prepack.size() == 1);
+      for (const loop::Nest& nest : scheduled.nests) {  // two threads get as much each
+        if (!kernels::is_gemm(nest.schedule)) continue;
+        const codegen::Kernel kernel = codegen::cpu::emit_contraction(scheduled, nest, *target);
+        CHECK(sym::evaluate(kernel.tasks, [](Expr) { return std::optional<int64_t>(100); }).value() % 2 == 0);
+      }
       codegen::cpu::RunCompiledOptions options{.target = *target};
       options.build.use_cache = false;
       if (target == &tiled) options.build.prelude = test::tiles_prelude();

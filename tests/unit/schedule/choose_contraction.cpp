@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "compiler/kernels/gemm_plan.h"
 #include "compiler/loop/build.h"
 
 using namespace stridec;
@@ -11,8 +12,8 @@ using sym::Expr;
 
 namespace {
 
-// The kernel for x[m, k] w[k, n] with weights.
-std::string kernel_of(int64_t m, int64_t n, int64_t k, DType a, DType b, const CpuTarget& target) {
+// The schedule of x[m, k] w[k, n] with weights.
+loop::Schedule schedule_of(int64_t m, int64_t n, int64_t k, DType a, DType b, const CpuTarget& target) {
   loop::Program program;
   auto buffer = [&](const char* name, std::vector<Expr> shape, DType dtype, Storage storage) {
     return loop::whole(
@@ -30,7 +31,11 @@ std::string kernel_of(int64_t m, int64_t n, int64_t k, DType a, DType b, const C
   const loop::NestId id = nest.finish();
   const auto chosen = schedule::choose_contraction(program, program[id], target);
   REQUIRE(chosen.has_value());
-  return chosen->kernel;
+  return *chosen;
+}
+
+std::string kernel_of(int64_t m, int64_t n, int64_t k, DType a, DType b, const CpuTarget& target) {
+  return schedule_of(m, n, k, a, b, target).kernel;
 }
 
 }  // namespace
@@ -55,6 +60,14 @@ TEST_CASE("products of bf16 are taken where they are faster than those of f32") 
   CHECK(
       kernel_of(512, 768, 3072, DType::kBF16, DType::kBF16, cpu_target("znver5")).starts_with("gemm.bf16."));
   CHECK(kernel_of(512, 768, 3072, DType::kU8, DType::kI8, without_tiles).starts_with("gemm.u8s8."));
+}
+
+TEST_CASE("a panel that is a little larger than its share of the cache is one piece") {
+  const auto chunk_of = [](int64_t k) {
+    return kernels::to_plan(schedule_of(784, 128, k, DType::kF32, DType::kF32, cpu_target("znver5"))).chunk;
+  };
+  CHECK(chunk_of(1152) >= 1152);
+  CHECK(chunk_of(4096) < 4096);
 }
 
 TEST_CASE("results that lie pages apart are not stored one by one") {
