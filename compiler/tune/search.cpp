@@ -293,7 +293,7 @@ std::optional<Subject> Search::subject(size_t shape, bool best) const {
 }
 
 void Search::give_up() {
-  best_ = nullptr;
+  best_.reset();
   score_ = {};
 }
 

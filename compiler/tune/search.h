@@ -41,7 +41,7 @@ class Search {
   bool run(double seconds, Forecast& forecast);
 
   // What was found best is another schedule than the default.
-  bool gains() const { return best_; }
+  bool gains() const { return best_.has_value(); }
   // The kernel with it, or with its default; nothing where there is nothing to do at the shape.
   std::optional<Subject> subject(size_t shape, bool best) const;
   // The default holds after all.
