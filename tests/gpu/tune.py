@@ -2,8 +2,8 @@
 
     python tests/gpu/tune.py STRIDEC [name...]      products, resnet50, bert_base, ... of tests/models
 
-Each model is tuned at one shape in fp16 (stridec tune), compiled with the default schedules and with those (--frozen), both
-with CUDA graphs, and run by turns on device tensors. Outputs of both are compared.
+Each model is tuned at one shape in fp16 (stridec tune), compiled with the default schedules and with those of its database,
+both with CUDA graphs, and run by turns on device tensors. Outputs of both are compared.
 """
 
 import argparse
@@ -95,7 +95,7 @@ def build(stridec, folder, name):
     for kernel in sorted(kernels, key=lambda kernel: kernel["microseconds"] - kernel["default_microseconds"]):
         print(f"  {kernel['default_microseconds']:7.1f} -> {kernel['microseconds']:7.1f} us, noise {kernel['noise_percent']:3.1f} %, "
               f"{kernel['schedules_tried']:3} tried  {kernel['kernel'][:30]:30} {brief(kernel['schedule'])}")  # fmt: skip
-    modes = {"default": ["--mode", "reduce-overhead"], "tuned": ["--mode", "max-autotune", *tuning, "--frozen"]}
+    modes = {"default": ["--mode", "reduce-overhead"], "tuned": ["--mode", "reduce-overhead", *tuning]}
     libraries = {which: os.path.join(folder, f"{name}.{which}.so") for which in modes}
     for which, library in libraries.items():
         command = [stridec, "compile", *flags, *modes[which], "-o", library, "--progress=none", "--quiet"]
