@@ -334,10 +334,13 @@ class Mask {
       for (const Condition& condition : conditions) {
         const auto count = keys_of(condition.holds);
         if (!count) continue;
-        // Without an infinity the row needs one key that nothing hides.
+        // Without an infinity the row needs one key that nothing hides: of one condition the first, of several the last
+        // that this one shows, such as the row's own.
         const Expr seen = sym::ge(sym::substitute(*count, flash_.chain.row.var, 0), 1);
-        const bool alone = all && conditions.size() == 1, finite = alone && scale_of(under),
-                   known = facts_.holds(seen);
+        const bool alone = all && conditions.size() == 1;
+        const bool one_is_seen = alone || (facts_.holds(sym::le(*count, flash_.keys.extent)) &&
+                                           holds_at(*count - 1, select.args[0], !flipped));
+        const bool finite = one_is_seen && scale_of(under), known = facts_.holds(seen);
         Seen out{*count, condition.value, condition.truth, how == Hides::kInfinite, alone, under, {}};
         if (!out.weightless && finite && (known || assumes_)) {
           out.weightless = true;
@@ -369,6 +372,55 @@ class Mask {
     if (!a || !b) return false;
     const Expr condition = let->op == ScalarOp::kLe ? sym::le(*a, *b) : sym::lt(*a, *b);
     out.push_back({negated ? sym::logical_not(condition) : condition, id, !negated});
+    return true;
+  }
+
+  // The condition surely is `truth` at the key, whatever memory holds.
+  bool holds_at(Expr key, ValueId id, bool truth) const {
+    const auto found = definitions_.find(id);
+    if (found == definitions_.end()) return false;
+    const auto sure = [&](Expr condition) {
+      condition = sym::substitute(truth ? condition : sym::logical_not(condition), flash_.keys.var, key);
+      return facts_.holds(sym::simplify(condition, facts_));
+    };
+    if (const auto* index = std::get_if<loop::IndexValue>(&found->second->node)) return sure(index->expr);
+    const auto* let = std::get_if<Let>(&found->second->node);
+    if (!let) return false;
+    switch (let->op) {
+      case ScalarOp::kNot: return holds_at(key, let->args[0], !truth);
+      case ScalarOp::kAnd:
+      case ScalarOp::kOr: {
+        const bool first = holds_at(key, let->args[0], truth), second = holds_at(key, let->args[1], truth);
+        return (let->op == ScalarOp::kAnd) == truth ? first && second : first || second;
+      }
+      case ScalarOp::kLe:
+      case ScalarOp::kLt: {
+        const auto a = integer(let->args[0]), b = integer(let->args[1]);
+        return a && b && sure(let->op == ScalarOp::kLe ? sym::le(*a, *b) : sym::lt(*a, *b));
+      }
+      case ScalarOp::kEq: return truth && same_at(key, let->args[0], let->args[1]);
+      case ScalarOp::kNe: return !truth && same_at(key, let->args[0], let->args[1]);
+      default: return false;
+    }
+  }
+
+  // Integers that are loaded from the same place.
+  bool same_at(Expr key, ValueId x, ValueId y) const {
+    if (x == y) return true;
+    const Load* loads[2] = {};
+    for (const ValueId id : {x, y}) {
+      const auto found = definitions_.find(id);
+      if (found == definitions_.end() || is_float(nest_.values[id.value].dtype)) return false;
+      loads[id == y] = std::get_if<Load>(&found->second->node);
+    }
+    if (!loads[0] || !loads[1] || loads[0]->access.buffer != loads[1]->access.buffer ||
+        !loads[0]->access.mask.is_const(1) || !loads[1]->access.mask.is_const(1))
+      return false;
+    const auto place = [&](const Load* load, size_t d) {
+      return sym::substitute(load->access.index[d], flash_.keys.var, key);
+    };
+    for (size_t d = 0; d < loads[0]->access.index.size(); ++d)
+      if (!facts_.holds(sym::eq(place(loads[0], d), place(loads[1], d)))) return false;
     return true;
   }
 
@@ -442,8 +494,8 @@ int number(const std::string& text) {
 
 }  // namespace
 
-std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest& nest, std::string* reason,
-                                 bool assumes) {
+std::optional<Flash> match_attention(const loop::Program& program, const loop::Nest& nest, bool assumes,
+                                     std::string* reason) {
   auto refuse = [&](std::string why) -> std::optional<Flash> {
     if (reason) *reason = std::move(why);
     return std::nullopt;
@@ -462,30 +514,9 @@ std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest&
     return refuse("its columns or sums are not of one dim");
   flash.keys = first.columns[0];
   flash.columns = last.columns[0];
-  const loop::Dim &deep = flash.scores.reduce->dims[0], &summed = flash.values.reduce->dims[0];
+  const loop::Dim& summed = flash.values.reduce->dims[0];
   if (summed.extent != flash.keys.extent) return refuse("it sums over other keys than it has scores for");
-  const auto depth = sym::as_const(deep.extent), width = sym::as_const(flash.columns.extent);
-  if (!depth || !width || *depth < 1 || *width < 1 || *depth > kMostDepth || *width > kMostDepth)
-    return refuse("its head size is not fixed, or over 256");
-  flash.depth = *depth;
-  flash.width = *width;
-
-  const auto dtype = tensor_dtype(first.nest, flash.scores);
-  if (!dtype || tensor_dtype(last.nest, flash.values) != dtype || flash.scores.dtype != DType::kF32 ||
-      flash.values.dtype != DType::kF32)
-    return refuse("its factors are no 16-bit floats of one kind");
-  flash.dtype = *dtype;
-  const LinkFactors a = *link_factors(flash.scores, first.columns),
-                    b = *link_factors(flash.values, last.columns);
-  const sym::Facts early = facts_in(program, first.nest, flash.scores),
-                   late = facts_in(program, last.nest, flash.values);
-  const auto q = operand(program, flash.scores.factors[a.rows], flash.chain.row.var, deep.var, early),
-             k = operand(program, flash.scores.factors[a.columns], flash.keys.var, deep.var, early),
-             v = operand(program, flash.values.factors[b.columns], summed.var, flash.columns.var, late);
-  if (!q || !k || !v) return refuse("a factor is computed, or not contiguous along the head");
-  flash.q = *q;
-  flash.k = *k;
-  flash.v = *v;
+  const LinkFactors b = *link_factors(flash.values, last.columns);
   const Load* shares = plain_load(flash.values.factors[b.rows]);
   if (!shares || shares->access.index != std::vector<Expr>{summed.var})
     return refuse("the second contraction reads more than a row");
@@ -518,6 +549,42 @@ std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest&
   }
   if (flash.scale && !(*flash.scale > 1e-6 && *flash.scale < 1e6)) flash.scale.reset();
   return flash;
+}
+
+std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest& nest, std::string* reason,
+                                 bool assumes) {
+  auto refuse = [&](std::string why) -> std::optional<Flash> {
+    if (reason) *reason = std::move(why);
+    return std::nullopt;
+  };
+  auto matched = match_attention(program, nest, assumes, reason);
+  if (!matched) return std::nullopt;
+  Flash& flash = *matched;
+  const Chain::Part &first = flash.chain.parts[0], &last = flash.chain.parts[2];
+  const loop::Dim &deep = flash.scores.reduce->dims[0], &summed = flash.values.reduce->dims[0];
+  const auto depth = sym::as_const(deep.extent), width = sym::as_const(flash.columns.extent);
+  if (!depth || !width || *depth < 1 || *width < 1 || *depth > kMostDepth || *width > kMostDepth)
+    return refuse("its head size is not fixed, or over 256");
+  flash.depth = *depth;
+  flash.width = *width;
+
+  const auto dtype = tensor_dtype(first.nest, flash.scores);
+  if (!dtype || tensor_dtype(last.nest, flash.values) != dtype || flash.scores.dtype != DType::kF32 ||
+      flash.values.dtype != DType::kF32)
+    return refuse("its factors are no 16-bit floats of one kind");
+  flash.dtype = *dtype;
+  const LinkFactors a = *link_factors(flash.scores, first.columns),
+                    b = *link_factors(flash.values, last.columns);
+  const sym::Facts early = facts_in(program, first.nest, flash.scores),
+                   late = facts_in(program, last.nest, flash.values);
+  const auto q = operand(program, flash.scores.factors[a.rows], flash.chain.row.var, deep.var, early),
+             k = operand(program, flash.scores.factors[a.columns], flash.keys.var, deep.var, early),
+             v = operand(program, flash.values.factors[b.columns], summed.var, flash.columns.var, late);
+  if (!q || !k || !v) return refuse("a factor is computed, or not contiguous along the head");
+  flash.q = *q;
+  flash.k = *k;
+  flash.v = *v;
+  return matched;
 }
 
 bool is_flash(const loop::Schedule& schedule) { return schedule.kernel.starts_with("flash."); }

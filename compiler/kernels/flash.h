@@ -69,8 +69,12 @@ struct Flash {
   const loop::Nest& values_nest() const { return chain.parts[2].nest; }
 };
 
-// Nothing where the nest is no such chain; `reason` says why. A finite number hides a key only from rows that see
-// another one: `assumes` takes that for `given` where the sizes do not tell.
+// Nothing where the nest is no such chain, of any floats and with any factors; `reason` says why. A finite number hides
+// a key only from rows that see another one: `assumes` takes that for `given` where the sizes do not tell. What kernels
+// take of dtypes, head sizes and factors (dtype, depth, width, q, k, v) is not looked at.
+std::optional<Flash> match_attention(const loop::Program& program, const loop::Nest& nest, bool assumes,
+                                     std::string* reason = nullptr);
+// With all of it: nothing where the kernels of this file cannot take it.
 std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest& nest,
                                  std::string* reason = nullptr, bool assumes = true);
 

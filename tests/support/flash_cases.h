@@ -12,7 +12,8 @@ struct FlashCase {
   int depth = 64, width = 64;
   std::string
       bias;  // "", "load" (of m), "causal" (-inf), "lowest" (-65504), "late" (that, but the first row may see no key), "after"
-             // (-inf where key < row)
+             // (-inf where key < row), or, both of -65504, "own" (of the row's own sequence, by t) and "other" (of that
+             // before it)
   int group = 1;  // heads that share keys
   bool guard = false;  // isnan(p) ? 0 : p
   bool fixed = false;  // a condition of the row gives p
@@ -22,18 +23,21 @@ struct FlashCase {
 
 inline std::string flash_text(const FlashCase& c) {
   const std::string& d = c.dtype;
+  const bool sequences = c.bias == "own" || c.bias == "other";
   std::string text =
       cat("program p\n  symbol b = input 0 dim 0 in 0..\n  symbol s = input 0 dim 2 in 0..65536\n"
           "  symbol past = input 3 dim 3 in 0..65536\n  input q ",
           d, " [b, 8, s, ", c.depth, "] ordinal 0\n  input k ", d, " [b, ", 8 / c.group, ", ",
           c.transposed ? cat(c.depth, ", past + s") : cat("past + s, ", c.depth), "] ordinal 1\n  input v ",
           d, " [b, ", 8 / c.group, ", past + s, ", c.width, "] ordinal 2\n  input m ", d,
-          " [b, 1, s, past] ordinal 3\n  input c ", d, " [s] ordinal 4\n  output o ", d, " [b, 8, s, ",
-          c.width, "] ordinal 0\n  local x f32 [past + s]\n  local y ", d,
-          " [past + s]\n  inputs (q, k, v, m, c)\n  outputs (o)\n  steps\n"
+          " [b, 1, s, past] ordinal 3\n  input c ", d, " [s] ordinal 4\n",
+          sequences ? "  input t i64 [past + s] ordinal 5\n" : "", "  output o ", d, " [b, 8, s, ", c.width,
+          "] ordinal 0\n  local x f32 [past + s]\n  local y ", d, " [past + s]\n  inputs (q, k, v, m, c",
+          sequences ? ", t" : "",
+          ")\n  outputs (o)\n  steps\n"
           "    nest 0 attention (%i0<b, %i1<8, %i2<s)\n"
           "      %0 : f32 = constant 0\n      %1 : f32 = constant ",
-          c.bias == "lowest" || c.bias == "late" ? "-65504" : "-inf",
+          c.bias == "lowest" || c.bias == "late" || sequences ? "-65504" : "-inf",
           "\n      %2 : f32 = constant 0.125\n      %3 : ", d, " = constant 0\n");
   const std::string head = c.group > 1 ? cat("%i1//", c.group) : "%i1";
   text +=
@@ -45,6 +49,11 @@ inline std::string flash_text(const FlashCase& c) {
   if (c.bias == "load")
     text += cat("        %12 : ", d,
                 " = load m[%i0, 0, %i2, %i3] if %i3 < past else 0\n        %13 : f32 = cast %12\n");
+  else if (sequences)
+    text += cat("        %12 : bool = index %i3 <= %i2 + past\n        %50 : i64 = load t[%i2 + past",
+                c.bias == "other" ? " - 1] if 1 <= %i2 else 0" : "]",
+                "\n        %51 : i64 = load t[%i3]\n        %52 : bool = eq %50 %51\n"
+                "        %53 : bool = and %12 %52\n        %13 : f32 = select %53 %0 %1\n");
   else if (!c.bias.empty())
     text += cat("        %12 : bool = index ",
                 c.bias == "after"  ? "%i2 <= %i3"

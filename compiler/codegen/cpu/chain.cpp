@@ -11,6 +11,7 @@
 #include "compiler/codegen/cpu/contraction_frame.h"
 #include "compiler/codegen/cpu/contraction_rows.h"
 #include "compiler/kernels/chain.h"
+#include "compiler/kernels/flash.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/effects.h"
 #include "compiler/schedule/schedule.h"
@@ -49,6 +50,8 @@ class Emitter {
                   cat("nest '", nest.name, "' is no chain: ", reason));
     chain_ = *std::move(matched);
     inner_ = schedule::parse_plan({.kernel = "", .directives = plan_.inner});
+    if (auto attention = kernels::match_attention(program, nest, false); attention && attention->skips)
+      attention_ = std::move(attention);
   }
 
   Kernel emit() {
@@ -76,6 +79,7 @@ class Emitter {
     text_.line("const int64_t block_row = rows * block / blocks;");
     text_.line("const int64_t block_rows = rows * (block + 1) / blocks - block_row;");
     print_batch();
+    if (attention_) print_seen();
     for (size_t i = 0; i < chain_.parts.size(); ++i)
       links_[i] ? print_link(*links_[i], chain_.parts[i]) : print_rows(chain_.parts[i]);
     text_.close();
@@ -154,6 +158,31 @@ class Emitter {
     }
   }
 
+  // Keys that a mask hides from the last row of a block are hidden from all of its rows, and have no weight: scores,
+  // softmax and sum end before them, at a whole vector and a whole step of the micro-kernel.
+  void print_seen() {
+    const loop::Dim& keys = attention_->keys;
+    Body last(text_, attention_->scores_nest(), {});
+    for (size_t d = 0; d < chain_.batch.size(); ++d) last.set_index(chain_.batch[d].var, cat("batch_", d));
+    last.set_index(chain_.row.var, "(block_row + block_rows - 1)");
+    int unit = text_.target().vector_bytes / 4;
+    for (const auto& link : links_)
+      if (link) unit = std::max(unit, link->frame.step());
+    text_.line(cat("const int64_t seen = ", last.index(*attention_->visible), ";"));
+    text_.line(cat("const int64_t key_end = sd_min(", text_.size(keys.extent), ", (sd_max(seen, 1) + ",
+                   unit - 1, ") / ", unit, " * ", unit, ");"));
+  }
+
+  // The row statements with loops that end at key_end.
+  loop::Nest up_to_seen(const loop::Nest& nest) const {
+    loop::Nest ended = nest;
+    loop::for_each_stmt(ended.body, [&](loop::Stmt& stmt) {
+      if (auto* loop = std::get_if<loop::For>(&stmt.node)) loop->dims[0].extent = key_end_;
+      if (auto* reduce = std::get_if<loop::Reduce>(&stmt.node)) reduce->dims[0].extent = key_end_;
+    });
+    return ended;
+  }
+
   void print_link(Link& link, const kernels::Chain::Part& part) {
     ContractionFrame& f = link.frame;
     const kernels::GemmKernel& kernel = *f.plan.kernel;
@@ -162,8 +191,11 @@ class Emitter {
     const std::string multiply = f.print_declaration();
     f.print_shape_start();
     text_.line(cat("alignas(64) ", f.element(), " tile[", kernel.rows * kernel.columns(), "];"));
-    text_.line(cat("const int64_t columns = ", text_.size(extent_of(f.columns)), ", panels = (columns + ",
-                   kernel.columns() - 1, ") / ", kernel.columns(), ";"));
+    const bool scores = attention_ && &part == &chain_.parts.front(),
+               sums = attention_ && &part == &chain_.parts.back();
+    text_.line(cat("const int64_t columns = ", text_.size(extent_of(f.columns)), ", panels = (",
+                   scores ? "key_end" : "columns", " + ", kernel.columns() - 1, ") / ", kernel.columns(),
+                   ";"));
     text_.line(cat("const int64_t tiles = (block_rows + ", kernel.rows - 1, ") / ", kernel.rows, ";"));
     text_.line("const int64_t tile_base = block_rows / tiles, longer_tiles = block_rows % tiles;");
     link.rows->print_start();
@@ -184,8 +216,9 @@ class Emitter {
     text_.line("const int64_t tile_rows = tile_base + (t < longer_tiles);");
     link.rows->print_tile();
     f.print_shape();
-    text_.line(cat(multiply, "(tile_rows, 1, ", text_.size(sym::align_up(extent_of(f.reduced), f.step())),
-                   ", a_rows, b, b_stride, tile, 0, 0, 0);"));
+    const std::string run = sums ? cat("(key_end + ", f.step() - 1, ") / ", f.step(), " * ", f.step())
+                                 : text_.size(sym::align_up(extent_of(f.reduced), f.step()));
+    text_.line(cat(multiply, "(tile_rows, 1, ", run, ", a_rows, b, b_stride, tile, 0, 0, 0);"));
     link.epilogue.print(*link.rows);
     text_.line("first_row += tile_rows;");
     text_.close();
@@ -197,14 +230,16 @@ class Emitter {
 
   void print_rows(const kernels::Chain::Part& part) {
     text_.open("for (int64_t row = block_row; row < block_row + block_rows; ++row)");
-    Body body(text_, part.nest, {inner_.width, inner_.accumulators});
+    const loop::Nest nest = attention_ ? up_to_seen(part.nest) : part.nest;
+    Body body(text_, nest, {inner_.width, inner_.accumulators});
+    body.set_index(key_end_, "key_end");
     for (size_t d = 0; d < chain_.batch.size(); ++d) body.set_index(chain_.batch[d].var, cat("batch_", d));
     body.set_index(chain_.row.var, "row");
     for (const LocalRows& local : locals_) {
       const std::string at = local.stride.empty() ? "" : cat(" + (row - block_row) * ", local.stride);
       body.set_buffer(local.buffer, cat("(", local.pointer, at, ")"), program_[local.buffer].strides);
     }
-    body.print(part.nest.body);
+    body.print(nest.body);
     text_.close();
   }
 
@@ -213,6 +248,8 @@ class Emitter {
   KernelText text_;
   kernels::ChainPlan plan_;
   kernels::Chain chain_;
+  std::optional<kernels::Flash> attention_;  // whose mask hides keys from blocks of rows
+  const Expr key_end_ = sym::var("%key_end");
   schedule::LoopPlan inner_;
   std::vector<Local> found_;
   std::vector<LocalRows> locals_;

@@ -285,6 +285,30 @@ TEST_CASE("masks, grouped heads, scaled factors and two sources of keys join the
         {{1, 1, 1, 70}, {2, 4, 4, 0}, {1, 60, 60, 33}});
 }
 
+TEST_CASE("keys that a mask hides from a block of rows are not met") {
+  const Attention a({.causal = true});
+  Program made = a.program;
+  schedule::fuse(made);
+  schedule::chain(made);
+  schedule::choose(made, cpu_target("native"), {});
+  codegen::cpu::CompiledProgram compiled(made, {.parts = 1});
+  auto inputs = inputs_for(a, {1, 130, 130});
+  const HostTensor clean = compiled.run(inputs)[0];
+  // Of the last key: what the last block of rows sees alone.
+  for (const size_t input : {1, 2})
+    for (int64_t head = 0; head < 2; ++head)
+      for (int64_t d = 0; d < 8; ++d)
+        loop::set_number(inputs[input], (head * 130 + 129) * 8 + d, std::numeric_limits<double>::quiet_NaN());
+  const HostTensor got = compiled.run(inputs)[0];
+  for (int64_t head = 0; head < 2; ++head)
+    for (int64_t d = 0; d < 8; ++d) {
+      for (int64_t row = 0; row < 40; ++row)
+        CHECK(loop::get_number(got, (head * 130 + row) * 8 + d) ==
+              loop::get_number(clean, (head * 130 + row) * 8 + d));
+      CHECK(std::isnan(loop::get_number(got, (head * 130 + 129) * 8 + d)));
+    }
+}
+
 TEST_CASE("attention in other dtypes runs as one chain") {
   for (DType dtype : {DType::kF64, DType::kF16, DType::kBF16}) {
     CAPTURE(name(dtype));

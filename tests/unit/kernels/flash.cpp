@@ -67,6 +67,12 @@ TEST_CASE("keys that a mask of indices hides from a row and from all before it")
   CHECK_FALSE(every->given);
   CHECK_FALSE(every->skips);
   CHECK_FALSE(every->scale);
+  // The lowest number hides nothing from a row that has no other: the key that is the row's own is of its sequence.
+  REQUIRE(match({.bias = "own"}).flash);
+  CHECK(match({.bias = "own"}).flash->skips);
+  REQUIRE(match({.bias = "other"}).flash);
+  CHECK(match({.bias = "other"}).flash->visible);
+  CHECK_FALSE(match({.bias = "other"}).flash->skips);
   CHECK_FALSE(match({.bias = "after"}).flash->visible);
   CHECK_FALSE(match({.bias = "after"}).flash->scale);
   CHECK_FALSE(match({.bias = "load"}).flash->visible);
@@ -74,6 +80,7 @@ TEST_CASE("keys that a mask of indices hides from a row and from all before it")
 }
 
 TEST_CASE("what is no attention for these kernels") {
+  CHECK(match({.bias = "own"}).flash->scale == std::nullopt);
   CHECK(match({.dtype = "f32"}).reason == "its factors are no 16-bit floats of one kind");
   CHECK(match({.depth = 257}).reason == "its head size is not fixed, or over 256");
   CHECK(match({.transposed = true}).reason == "a factor is computed, or not contiguous along the head");
