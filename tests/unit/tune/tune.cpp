@@ -89,8 +89,9 @@ class Promising : public Backend {
   Key machine() const override { return own_->machine(); }
   std::string problem() override { return ""; }
   std::vector<schedule::Candidate> candidates(const loop::Program& alone,
-                                              const std::vector<Values>& shapes) const override {
-    return own_->candidates(alone, shapes);
+                                              const std::vector<Values>& shapes,
+                                              const loop::Schedule* around) const override {
+    return own_->candidates(alone, shapes, around);
   }
   loop::Schedule default_schedule(const loop::Program& alone) const override {
     return own_->default_schedule(alone);
