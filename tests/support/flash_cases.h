@@ -12,8 +12,8 @@ struct FlashCase {
   int depth = 64, width = 64;
   std::string
       bias;  // "", "load" (of m), "causal" (-inf), "lowest" (-65504), "late" (that, but the first row may see no key), "after"
-             // (-inf where key < row), or, both of -65504, "own" (of the row's own sequence, by t) and "other" (of that
-             // before it)
+      // (-inf where key < row), or, both of -65504, "own" (of the row's own sequence, by t) and "other" (of that
+      // before it)
   int group = 1;  // heads that share keys
   bool guard = false;  // isnan(p) ? 0 : p
   bool fixed = false;  // a condition of the row gives p
