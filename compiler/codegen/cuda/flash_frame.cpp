@@ -83,8 +83,13 @@ FlashFrame::FlashFrame(const loop::Program& program, const loop::Nest& nest, con
                                           kernels::facts_in(program, flash.scores_nest(), flash.scores)),
                        flash.keys.var);
     if (bytes > 2 || !at || !at->coefficient.is_const(1)) continue;
-    const auto even = load->access.mask.is_const(1) ? multiple_of(at->rest, 2, program.facts) : std::nullopt;
-    early_.push_back({load, bytes, even.value_or(0)});
+    const int lanes = bytes == 2 ? 8 : 2;
+    auto contiguous =
+        load->access.mask.is_const(1) ? multiple_of(at->rest, lanes, program.facts) : std::nullopt;
+    if (contiguous)
+      contiguous = sym::simplify(
+          sym::logical_and(*contiguous, sym::eq(sym::mod(flash.keys.extent, lanes), 0)), program.facts);
+    early_.push_back({load, bytes, lanes, contiguous.value_or(0)});
   }
 }
 
@@ -202,39 +207,80 @@ void FlashFrame::print_slice(Body& body, const std::vector<const Stmt*>& stateme
 }
 
 void FlashFrame::print_early(int blocks, Keys which) {
+  const bool edge = which == Keys::kEdge;
   for (size_t i = 0; i < early_.size(); ++i) {
-    const auto& [load, bytes, even] = early_[i];
-    const bool edge = which == Keys::kEdge, masked = !load->access.mask.is_const(1);
+    const auto& [load, bytes, lanes, contiguous] = early_[i];
+    const bool masked = !load->access.mask.is_const(1);
     const std::string pair = bytes == 2 ? "unsigned" : "unsigned short", name = cat("early", i);
     text.line(cat(pair, " ", name, "[", 2 * blocks, "];"));
-    text.line("#pragma unroll");
-    text.open(cat("for (int j = 0; j < ", blocks, "; ++j)"));
-    text.line("#pragma unroll");
-    text.open("for (int h = 0; h < 2; ++h)");
-    text.line("const int at = j * 8 + lane_id % 4 * 2;");
-    if (edge) text.line("const int left = key_count - at;");
-    Body body = scores_;
-    body.set_index(flash.keys.var, edge && !masked ? "(n0 + (left > 0 ? at : 0))" : "(n0 + at)");
-    text.line(cat("const auto* const from = ", text.pointer(load->access.buffer), " + (",
-                  body.offset(load->access), ");"));
+    const auto open = [&](const char* loop, int count) {
+      text.line("#pragma unroll");
+      text.open(cat("for (int ", loop, " = 0; ", loop, " < ", count, "; ++", loop, ")"));
+    };
+    // from: of the first key that there is at `at`.
+    const auto print_from = [&](const char* at) {
+      text.line(cat("const int at = ", at, ";"));
+      if (edge) text.line("const int left = key_count - at;");
+      Body body = scores_;
+      body.set_index(flash.keys.var, edge && !masked ? "(n0 + (left > 0 ? at : 0))" : "(n0 + at)");
+      text.line(cat("const auto* const from = ", text.pointer(load->access.buffer), " + (",
+                    body.offset(load->access), ");"));
+    };
     const auto element = [&](const std::string& past) {
-      const std::string at = edge && !masked ? cat("(left > ", past, " ? ", past, " : 0)") : past;
-      if (!masked) return cat("from[", at, "]");
+      if (!masked) return cat("from[", edge ? cat("(left > ", past, " ? ", past, " : 0)") : past, "]");
       Body there = scores_;
       there.set_index(flash.keys.var, cat("(n0 + at + ", past, ")"));
       return cat("(", edge ? cat("left > ", past, " && ") : "", there.condition(load->access), " ? from[",
                  past, "] : ", "(", bytes == 2 ? "unsigned short" : "unsigned char", ")",
                  there.stored_fill(*load), ")");
     };
-    const std::string both = cat("load_pair((const ", pair, "*)from)"),
-                      each = cat("(", pair, ")(", element("0"), " | ", element("1"), " << ", 8 * bytes, ")");
-    text.line(cat(name, "[j * 2 + h] = ",
-                  even.is_const(1)   ? both
-                  : even.is_const(0) ? each
-                                     : cat(text.size(even), " ? ", both, " : ", each),
-                  ";"));
+    if (!contiguous.is_const(0)) {
+      if (!contiguous.is_const(1)) text.open(cat("if (", text.size(contiguous), ")"));
+      open(lanes == 8 ? "part" : "j", lanes == 8 ? blocks / 4 : blocks);
+      open("h", 2);
+      if (lanes == 8) {
+        print_from("part * 32 + lane_id % 4 * 8");
+        text.line("unsigned words[4];");
+        text.line("load_words(words, from);");
+        text.line("#pragma unroll");
+        text.line(cat("for (int i = 0; i < 4; ++i) ", name, "[(part * 4 + i) * 2 + h] = words[i];"));
+      } else {
+        print_from("j * 8 + lane_id % 4 * 2");
+        text.line(cat(name, "[j * 2 + h] = load_pair(from);"));
+      }
+      text.close();
+      text.close();
+      if (!contiguous.is_const(1)) text.close(" else {");
+    }
+    if (contiguous.is_const(1)) continue;
+    open("j", blocks);
+    open("h", 2);
+    print_from("j * 8 + lane_id % 4 * 2");
+    text.line(
+        cat(name, "[j * 2 + h] = (", pair, ")(", element("0"), " | ", element("1"), " << ", 8 * bytes, ");"));
     text.close();
     text.close();
+    if (!contiguous.is_const(0)) text.line("}");
+  }
+}
+
+// Of eight keys that a thread has loaded, those that it has scores of.
+void FlashFrame::print_turns(int blocks) {
+  for (size_t i = 0; i < early_.size(); ++i) {
+    const auto& [load, bytes, lanes, contiguous] = early_[i];
+    if (lanes != 8 || contiguous.is_const(0)) continue;
+    const std::string name = cat("early", i);
+    if (!contiguous.is_const(1)) text.open(cat("if (", text.size(contiguous), ")"));
+    text.line("#pragma unroll");
+    text.open(cat("for (int i = 0; i < ", blocks / 2, "; ++i)"));
+    text.line("const int part = i / 2 * 8, h = i % 2;");
+    text.line(cat("unsigned words[4] = {", name, "[part + h], ", name, "[part + 2 + h], ", name,
+                  "[part + 4 + h], ", name, "[part + 6 + h]};"));
+    text.line("turn(words, lane_id);");
+    text.line("#pragma unroll");
+    text.line(cat("for (int w = 0; w < 4; ++w) ", name, "[part + w * 2 + h] = words[w];"));
+    text.close();
+    if (!contiguous.is_const(1)) text.close();
   }
 }
 
@@ -249,6 +295,7 @@ void FlashFrame::print_scores(int blocks, Keys which, const Element& element, bo
     text.close();
   }
   if (flash.scale) return print_scaled(blocks, which, element);
+  if (early) print_turns(blocks);
   text.line("#pragma unroll");
   text.open(cat("for (int j = 0; j < ", blocks, "; ++j)"));
   text.line("#pragma unroll");
@@ -445,15 +492,13 @@ std::string flash_declarations(DType dtype) {
       "static inline unsigned pair_of(float low, float high) { unsigned r; asm(\"cvt.rn.",
       dtype == DType::kF16 ? "f16x2" : "bf16x2",
       ".f32 %0, %1, %2;\" : \"=r\"(r) : \"f\"(high), \"f\"(low)); return r; }\n",
-      R"(static inline unsigned load_pair(const unsigned* from) {
-  unsigned r;
-  asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(r) : "l"(from));
-  return r;
-}
-static inline unsigned short load_pair(const unsigned short* from) {
+      R"(static inline unsigned short load_pair(const void* from) {
   unsigned short r;
   asm volatile("ld.global.nc.b16 %0, [%1];" : "=h"(r) : "l"(from));
   return r;
+}
+static inline void load_words(unsigned (&w)[4], const void* from) {
+  asm volatile("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "l"(from));
 }
 static inline void store_words(void* to, const unsigned (&w)[4]) {
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" :: "l"(to), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");

@@ -71,6 +71,7 @@ struct FlashFrame {
 
  private:
   void print_scaled(int blocks, Keys which, const Element& element);
+  void print_turns(int blocks);
   std::string power_text() const;
   void print_slice(Body& body, const std::vector<const loop::Stmt*>& statements,
                    std::optional<loop::ValueId> except = std::nullopt);
@@ -83,8 +84,9 @@ struct FlashFrame {
 
   struct Early {
     const loop::Load* load;
-    int bytes;       // of an element
-    sym::Expr even;  // the condition under which keys of an even number lie on a multiple of two elements
+    int bytes;             // of an element
+    int lanes;             // keys that a thread loads at a time: 2, or 8 that four threads turn
+    sym::Expr contiguous;  // the condition under which so many lie on a multiple of so many elements
   };
 
   Body scores_, rows_, values_;

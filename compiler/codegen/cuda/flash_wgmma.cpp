@@ -138,7 +138,7 @@ class Emitter {
     choice.condition = sym::simplify(sym::logical_and(conditions), f_.program.facts);
     choice.aligned = f_.buffers();
     print(target.dependent_launch);
-    Geometry geometry{.grid = {sym::min(units(), target.multiprocessors), 1, 1},
+    Geometry geometry{.grid = {sym::min(pairs() ? units() * 2 : units(), target.multiprocessors), 1, 1},
                       .threads = (groups_ + 1) * 128,
                       .blocks_sm = 1};
     geometry.shared_bytes = kernels::shared_bytes(f_.plan, f_.flash);
@@ -154,10 +154,15 @@ class Emitter {
   }
 
  private:
-  // What blocks take in turn: tiles of rows where all are alike, else a long one and a short one of the same batch point,
-  // which are alike together.
+  // What blocks take in turn: tiles of rows where all are alike, else two of them that are alike together: a long one and a
+  // short one of the same batch point, or the ones in the middle, of an odd number, of two batch points.
   bool pairs() const { return f_.flash.skips; }
-  Expr units() const { return f_.batches() * (pairs() ? sym::ceildiv(f_.row_tiles(), 2) : f_.row_tiles()); }
+  Expr units() const {
+    const Expr tiles = f_.row_tiles();
+    return pairs()
+               ? f_.batches() * sym::floordiv(tiles, 2) + sym::mod(tiles, 2) * sym::ceildiv(f_.batches(), 2)
+               : f_.batches() * tiles;
+  }
 
   int q_bytes() const { return 8192 * slabs(f_.flash.depth); }  // of a group
   int k_bytes() const { return keys_ * 128 * slabs(f_.flash.depth); }
@@ -187,8 +192,10 @@ class Emitter {
     text_.close();
     text_.line("__syncthreads();");
     text_.line(cat("const unsigned row_tiles = (unsigned)", text_.size(f_.row_tiles()),
-                   ", tiles = (unsigned)", text_.size(units()),
-                   pairs() ? " * 2, pairs = (row_tiles + 1) / 2;" : ";"));
+                   ", tiles = (unsigned)", text_.size(units()), pairs() ? " * 2;" : ";"));
+    if (pairs())
+      text_.line(cat("const unsigned batches = (unsigned)", text_.size(f_.batches()),
+                     ", half = row_tiles / 2, full = batches * half, apart = tiles <= gridDim.x;"));
     if (dependent) text_.line("launch_dependents();");
     text_.open(cat("if (group == ", groups_, ")"));
     text_.line(cat("asm volatile(\"setmaxnreg.dec.sync.aligned.u32 ", groups_ == 3 ? 32 : 40, ";\");"));
@@ -203,19 +210,21 @@ class Emitter {
     text_.line("}");
   }
 
-  // Tiles of rows of one batch point follow each other, so that its keys and values are in L2.
-  std::string first_tile() const { return pairs() ? "blockIdx.x * 2" : "blockIdx.x"; }
+  // Tiles of rows of one batch point follow each other, so that its keys and values are in L2. Two of a pair go to
+  // different blocks where there are blocks enough.
+  std::string first_tile() const { return pairs() ? "(apart ? blockIdx.x : blockIdx.x * 2)" : "blockIdx.x"; }
   std::string tile_after(const std::string& tile) const {
     if (!pairs()) return cat(tile, " + gridDim.x");
-    // In the middle of an odd number stands one without a partner.
-    return cat("(", tile, " % 2 == 0 && ", tile, " / 2 % pairs * 2 + 1 != row_tiles ? ", tile, " + 1 : (",
-               tile, " & ~1u) + 2 * gridDim.x)");
+    return cat("(apart ? tiles : ", tile, " % 2 == 0 ? ", tile, " + 1 : ", tile, " - 1 + 2 * gridDim.x)");
   }
-  // Declares what a tile is, and its blocks of keys: one at least.
+  // Declares what a tile is, and its blocks of keys: one at least. The last pair may lack its second one: it is the first
+  // again.
   void print_tile(const std::string& tile) {
     if (pairs()) {
-      text_.line(cat("const unsigned within = ", tile, " / 2 % pairs;"));
-      f_.print_tile(cat(tile, " / 2 / pairs"), cat("(", tile, " % 2 ? within : row_tiles - 1 - within)"));
+      text_.line(cat("const unsigned unit = ", tile, " / 2, second = ", tile,
+                     " % 2, middle = unit < full ? 0 : (unit - full) * 2 + second;"));
+      f_.print_tile("(unit < full ? unit / half : middle < batches ? middle : batches - 1)",
+                    "(unit >= full ? half : second ? unit % half : row_tiles - 1 - unit % half)");
     } else {
       f_.print_tile(cat(tile, " / row_tiles"), cat(tile, " % row_tiles"));
     }
