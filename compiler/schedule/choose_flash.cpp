@@ -50,58 +50,6 @@ int split_of(const kernels::Flash& flash, const sym::Facts& facts, const GpuTarg
   return split;
 }
 
-// Heads that share keys, `%i // 4` in one factor of a product of one row a head, become a dim of heads and one of those
-// that share: the rows of a chain.
-void split_groups(loop::Program& program) {
-  const auto split = [&](loop::Nest& nest, size_t d, int64_t group) {
-    const loop::Dim dim = nest.dims[d];
-    loop::Cloner names(nest);
-    const Expr outer = names.fresh_index(dim.var), inner = names.fresh_index(dim.var);
-    loop::substitute(nest.body, {{dim.var, outer * group + inner}});
-    nest.dims[d] = {outer, sym::floordiv(dim.extent, group)};
-    nest.dims.insert(nest.dims.begin() + static_cast<std::ptrdiff_t>(d) + 1, {inner, group});
-    loop::simplify(program, nest);
-  };
-  // What a product of such heads leaves goes by rows to the next one.
-  std::map<loop::BufferId, std::pair<size_t, int64_t>> grouped;  // the index that has the head
-  loop::for_each_step(program.steps, [&](const loop::Step& step) {
-    const auto* launch = std::get_if<loop::Launch>(&step.node);
-    if (!launch) return;
-    loop::Nest& nest = program[launch->nest];
-    const auto product = loop::classify_contraction(nest);
-    std::optional<std::pair<size_t, int64_t>> found;
-    for (size_t d = 0; d < nest.dims.size() && !found; ++d) {
-      const loop::Dim& dim = nest.dims[d];
-      const auto extent = sym::as_const(dim.extent);
-      if (!extent) continue;
-      if (product && product->m.empty() != product->n.empty())
-        for (const loop::Operand* side : {&product->a, &product->b})
-          for (const loop::Load* load : side->loads)
-            for (Expr index : load->access.index)
-              if (index.op() == sym::Op::kFloorDiv && index.arg(0) == dim.var)
-                if (const auto group = sym::as_const(index.arg(1));
-                    group && *group > 1 && *extent % *group == 0)
-                  found = {d, *group};
-      if (!product)
-        loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
-          const auto* load = std::get_if<loop::Load>(&stmt.node);
-          const auto from = load ? grouped.find(load->access.buffer) : grouped.end();
-          if (from == grouped.end() || load->access.index[from->second.first] != dim.var) return;
-          found = {d, from->second.second};
-        });
-    }
-    if (!found) return;
-    const Expr head = nest.dims[found->first].var;
-    loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
-      const auto* store = std::get_if<loop::Store>(&stmt.node);
-      if (!store || program[store->access.buffer].storage != loop::Storage::kArena) return;
-      for (size_t i = 0; i < store->access.index.size(); ++i)
-        if (store->access.index[i] == head) grouped[store->access.buffer] = {i, found->second};
-    });
-    split(nest, found->first, found->second);
-  });
-}
-
 // Tiles of `large` rows are worth what they share where they do not compute many more rows than tiles of `small` do.
 bool fills(Expr rows, int64_t large, int64_t small) {
   constexpr double kWorth = 1.1;
@@ -157,6 +105,56 @@ std::optional<FlashPlan> choose_flash(const loop::Program& program, const loop::
   return std::nullopt;
 }
 
+void split_groups(loop::Program& program) {
+  const auto split = [&](loop::Nest& nest, size_t d, int64_t group) {
+    const loop::Dim dim = nest.dims[d];
+    loop::Cloner names(nest);
+    const Expr outer = names.fresh_index(dim.var), inner = names.fresh_index(dim.var);
+    loop::substitute(nest.body, {{dim.var, outer * group + inner}});
+    nest.dims[d] = {outer, sym::floordiv(dim.extent, group)};
+    nest.dims.insert(nest.dims.begin() + static_cast<std::ptrdiff_t>(d) + 1, {inner, group});
+    loop::simplify(program, nest);
+  };
+  // What a product of such heads leaves goes by rows to the next one.
+  std::map<loop::BufferId, std::pair<size_t, int64_t>> grouped;  // the index that has the head
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    const auto* launch = std::get_if<loop::Launch>(&step.node);
+    if (!launch) return;
+    loop::Nest& nest = program[launch->nest];
+    const auto product = loop::classify_contraction(nest);
+    std::optional<std::pair<size_t, int64_t>> found;
+    for (size_t d = 0; d < nest.dims.size() && !found; ++d) {
+      const loop::Dim& dim = nest.dims[d];
+      const auto extent = sym::as_const(dim.extent);
+      if (!extent) continue;
+      if (product && product->m.empty() != product->n.empty())
+        for (const loop::Operand* side : {&product->a, &product->b})
+          for (const loop::Load* load : side->loads)
+            for (Expr index : load->access.index)
+              if (index.op() == sym::Op::kFloorDiv && index.arg(0) == dim.var)
+                if (const auto group = sym::as_const(index.arg(1));
+                    group && *group > 1 && *extent % *group == 0)
+                  found = {d, *group};
+      if (!product)
+        loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+          const auto* load = std::get_if<loop::Load>(&stmt.node);
+          const auto from = load ? grouped.find(load->access.buffer) : grouped.end();
+          if (from == grouped.end() || load->access.index[from->second.first] != dim.var) return;
+          found = {d, from->second.second};
+        });
+    }
+    if (!found) return;
+    const Expr head = nest.dims[found->first].var;
+    loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+      const auto* store = std::get_if<loop::Store>(&stmt.node);
+      if (!store || program[store->access.buffer].storage != loop::Storage::kArena) return;
+      for (size_t i = 0; i < store->access.index.size(); ++i)
+        if (store->access.index[i] == head) grouped[store->access.buffer] = {i, found->second};
+    });
+    split(nest, found->first, found->second);
+  });
+}
+
 void chain_gpu(loop::Program& program, const GpuTarget& target) {
   ChainRule rule{.fits = {}, .absorbs = false};
   rule.fits = [&](loop::Program& trial, const loop::Nest& nest, std::string* reason) {
@@ -171,7 +169,6 @@ void chain_gpu(loop::Program& program, const GpuTarget& target) {
       }
     return choose_flash(trial, nest, target, reason).has_value();
   };
-  split_groups(program);
   chain(program, rule);
 }
 

@@ -11,6 +11,10 @@
 
 namespace stridec::schedule {
 
+// Heads that share keys, `%i // 4` in one factor of a product of one row a head, become a dim of heads and one of those
+// that share: the rows of a chain.
+void split_groups(loop::Program& program);
+
 // Makes chains of the nests that the target's attention kernels take; others stay as they are.
 void chain_gpu(loop::Program& program, const GpuTarget& target);
 

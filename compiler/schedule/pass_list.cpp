@@ -66,6 +66,8 @@ constexpr Pass<Program, std::span<Scratch>> kCpuMemoryPasses[] = {
 };
 
 constexpr Pass<Program, const GpuTarget&, DType> kGpuLoopPasses[] = {
+    {"gpu groups", "heads that share keys are rows of a product, and blocks may share its keys",
+     [](Program& program, const GpuTarget&, DType) { split_groups(program); }},
     {"gpu chains", "attention becomes one kernel, whose scores stay in registers",
      [](Program& program, const GpuTarget& target, DType) { chain_gpu(program, target); }},
     {"gpu storage", "what kernels pass on is stored in the type that products take (--precision)",
@@ -74,9 +76,9 @@ constexpr Pass<Program, const GpuTarget&, DType> kGpuLoopPasses[] = {
      [](Program& program, const GpuTarget&, DType) { lay_rows(program); }},
     {"gpu windows", "convolutions of few channels read copies in which a window's rows are runs of memory",
      [](Program& program, const GpuTarget&, DType) { run_windows(program); }},
-    {"gpu row products", "products of one row by weights are one kernel with what makes the row",
+    {"gpu products", "products of one row by weights are one kernel with what makes the row",
      [](Program& program, const GpuTarget&, DType) { join_row_products(program); }},
-    {"gpu small nests", "small nests one after the other are one kernel",
+    {"gpu joins", "small nests one after the other are one kernel",
      [](Program& program, const GpuTarget&, DType) { join_small_nests(program); }},
     {"gpu names", "schedules name dims: those of equal nests are called the same",
      [](Program& program, const GpuTarget&, DType) {

@@ -121,6 +121,7 @@ class Joiner {
     for (int at = 0; at < static_cast<int>(steps_.size()); ++at)
       if (is_product(at)) {
         while (absorbed(at)) --at;
+        copy_rows(nest_at(at));
         nest_at(at).schedule.directives = {{"team", {"32"}}};
       }
   }
@@ -192,6 +193,69 @@ class Joiner {
     return false;
   }
 
+  // Rows that the nest's sums read from memory are copied, once for all columns.
+  void copy_rows(Nest& nest) {
+    Block copies;
+    loop::Cloner names(nest);
+    int64_t bytes = row_bytes(nest);
+    for (Stmt& top : nest.body) {
+      auto* reduce = std::get_if<loop::Reduce>(&top.node);
+      if (!reduce || reduce->dims.size() != 1 || !is_of_column(*reduce, nest)) continue;
+      const Dim deep = reduce->dims[0];
+      for (Stmt& stmt : reduce->body) {
+        auto* load = std::get_if<loop::Load>(&stmt.node);
+        if (!load || !load->access.mask.is_const(1) || !is_row(load->access, deep.var)) continue;
+        const loop::Buffer from = program_[load->access.buffer];
+        const int64_t size = sym::as_const(deep.extent).value_or(kSmallBytes) * byte_size(from.dtype);
+        if (from.storage == loop::Storage::kLocal || writes(effects_of(nest), load->access.buffer) ||
+            bytes + size > kSmallBytes)
+          continue;
+        bytes += size;
+        const BufferId row = loop::add_buffer(program_, {.name = from.name,
+                                                         .dtype = from.dtype,
+                                                         .shape = {deep.extent},
+                                                         .strides = {},
+                                                         .storage = loop::Storage::kLocal});
+        const Expr at = names.fresh_index(deep.var);
+        loop::Load copy{
+            .result = loop::add_value(nest, from.dtype), .access = load->access, .fill = load->fill};
+        loop::substitute(copy.access, {{deep.var, at}});
+        Block body;
+        body.push_back({copy});
+        body.push_back({loop::Store{.access = {.buffer = row, .index = {at}}, .value = copy.result}});
+        copies.push_back({loop::For{{{at, deep.extent}}, std::move(body)}});
+        load->access = {.buffer = row, .index = {deep.var}};
+      }
+    }
+    std::move(nest.body.begin(), nest.body.end(), std::back_inserter(copies));
+    nest.body = std::move(copies);
+  }
+
+  static bool is_of_column(const loop::Reduce& reduce, const Nest& nest) {
+    return std::any_of(reduce.body.begin(), reduce.body.end(), [&](const Stmt& stmt) {
+      const loop::Access* access = loop::access_of(stmt);
+      return access && std::any_of(access->index.begin(), access->index.end(),
+                                   [&](Expr index) { return loop::depends_on_any(index, nest.dims); });
+    });
+  }
+
+  // An access that the variable alone moves.
+  static bool is_row(const loop::Access& access, Expr var) {
+    bool found = false, others = false;
+    for (Expr index : access.index)
+      for (Expr v : sym::free_vars(index)) (v == var ? found : others) = true;
+    return found && !others;
+  }
+
+  int64_t row_bytes(const Nest& nest) const {
+    int64_t bytes = 0;
+    for (BufferId id : loop::buffers_of(nest))
+      if (program_[id].storage == loop::Storage::kLocal)
+        bytes += sym::as_const(loop::element_count(program_[id].shape)).value_or(kSmallBytes) *
+                 byte_size(program_[id].dtype);
+    return bytes;
+  }
+
   bool goes_into(int before, int at) {
     const Effects &made = flow_.effects[before], &taken = flow_.effects[at];
     const Nest& producer = nest_at(before);
@@ -212,10 +276,7 @@ class Joiner {
       plain = plain && !std::holds_alternative<loop::Bind>(stmt.node) &&
               !std::holds_alternative<loop::Scan>(stmt.node);
     });
-    for (BufferId id : loop::buffers_of(nest_at(at)))
-      if (program_[id].storage == loop::Storage::kLocal)
-        bytes += sym::as_const(loop::element_count(program_[id].shape)).value_or(kSmallBytes) *
-                 byte_size(program_[id].dtype);
+    bytes += row_bytes(nest_at(at));
     return plain && bytes <= kSmallBytes && visits(producer.dims, producer.body) &&
            may_move(program_, steps_, flow_, before, at);
   }

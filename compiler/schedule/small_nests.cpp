@@ -1,6 +1,7 @@
 #include "compiler/schedule/small_nests.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
@@ -46,6 +47,45 @@ bool is_small(const Nest& nest) {
   });
 }
 
+// A nest of few points with loops in each as loops over the points, one after the other, that a block deals out as a whole:
+// what stands around the loops is done again for each round. The nest has no dims then.
+bool distribute(Nest& nest) {
+  if (nest.dims.empty()) return false;
+  const Effects effects = effects_of(nest);
+  bool loops = false;
+  for (const Stmt& stmt : nest.body) {
+    if (std::holds_alternative<loop::Reduce>(stmt.node) || std::holds_alternative<loop::Scan>(stmt.node))
+      return false;
+    loops = loops || loop::body_of(stmt);
+    if (const auto* load = std::get_if<loop::Load>(&stmt.node))  // read again, it must not have changed
+      if (writes(effects, load->access.buffer)) return false;
+  }
+  if (!loops) return false;
+  loop::Block out;
+  loop::Cloner names(nest);
+  const auto add = [&](const std::function<bool(const Stmt&)>& keep, const loop::For* inner) {
+    loop::Block body;
+    for (const Stmt& stmt : nest.body)
+      if (!loop::body_of(stmt) && keep(stmt)) body.push_back(stmt);
+    std::vector<loop::Dim> dims = nest.dims;
+    if (inner) {
+      dims.insert(dims.end(), inner->dims.begin(), inner->dims.end());
+      body.insert(body.end(), inner->body.begin(), inner->body.end());
+    }
+    names.forget();
+    loop::Block around;
+    around.push_back({loop::For{std::move(dims), std::move(body)}});
+    for (Stmt& stmt : names.clone(nest, around)) out.push_back(std::move(stmt));
+  };
+  add([](const Stmt&) { return true; }, nullptr);
+  for (const Stmt& stmt : nest.body)
+    if (const auto* inner = std::get_if<loop::For>(&stmt.node))
+      add([](const Stmt& s) { return !std::holds_alternative<loop::Store>(s.node); }, inner);
+  nest.body = std::move(out);
+  nest.dims.clear();
+  return true;
+}
+
 }  // namespace
 
 void join_small_nests(Program& program) {
@@ -56,7 +96,13 @@ void join_small_nests(Program& program) {
     };
     for (size_t at = 0; at < steps.size(); ++at) {
       bool joined = false;
+      if (small(at)) {
+        Nest& nest = program[std::get<Launch>(steps[at].node).nest];
+        if (distribute(nest)) loop::clean(program, nest), joined = true;
+      }
       while (small(at) && small(at + 1)) {
+        Nest& next = program[std::get<Launch>(steps[at + 1].node).nest];
+        if (distribute(next)) loop::clean(program, next);
         const Nest &first = program[std::get<Launch>(steps[at].node).nest],
                    &second = program[std::get<Launch>(steps[at + 1].node).nest];
         if (statement_count(first.body) + statement_count(second.body) > kStatements) break;

@@ -190,6 +190,8 @@ stridec_status load_kernels(CudaModel& m, int32_t first, Bytes images, Text& mes
       int32_t fixed = 0;
       driver.FuncGetAttribute(&fixed, kFunctionStaticShared, m.functions[i]);
       status = driver.FuncSetAttribute(m.functions[i], kFunctionDynamicShared, shared_most - fixed);
+      // Kernels that divide a multiprocessor's memory in other ways cannot run on it side by side.
+      if (!status) status = driver.FuncSetAttribute(m.functions[i], kFunctionCarveout, 100);
     }
     if (status) {
       message << "the driver does not load GPU kernel " << kernel.symbol << ": ";

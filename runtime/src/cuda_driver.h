@@ -39,6 +39,7 @@ enum {
   kDeviceMinor = 76,
   kSharedOptin = 97,
   kFunctionDynamicShared = 8,
+  kFunctionCarveout = 9,
   kFunctionStaticShared = 1,
   kHostPortable = 1,
   kHostMapped = 2,

@@ -28,7 +28,11 @@ namespace stridec::codegen::cuda {
 namespace {
 
 constexpr int64_t kSharedBytes = 40 << 10;  // of local buffers, without asking the driver for more
-constexpr int kCommonBlocks = 4;  // of a multiprocessor, where each does what its points have in common
+// Where points have work in common, a block of as many threads as can be does it once for all points of a multiprocessor.
+// With so much shared memory two blocks do not fit one: those of a kernel that is launched while its predecessor still runs
+// would crowd on the multiprocessors that are free first.
+constexpr int kMostThreads = 1024;
+constexpr int kAloneBytes = 115 << 10;
 
 }  // namespace
 
@@ -66,8 +70,9 @@ TeamEmitter::TeamEmitter(const loop::Program& program, const loop::Nest& origina
     column = *std::find_if(nest.dims.begin(), nest.dims.end(),
                            [&](const loop::Dim& dim) { return dim.var == *plan.columns; });
   choose_width();
-  threads_ = team * teams;
   if (!variant.columns) common_ = find_common();
+  if (common_ && team <= 32) teams = kMostThreads / team;
+  threads_ = team * teams;
   if (!variant.columns) return;
   // A row of the grid covers 128 bytes. Single elements may begin anywhere in a sector of memory: longer rows have
   // fewer of their sectors in common with neighbours. Fewer rows where the range is short.
@@ -351,7 +356,7 @@ DeviceKernel TeamEmitter::emit() {
   const sym::Expr count = points() * tiles();
   const sym::Expr blocks =
       sym::min(sym::ceildiv(count, teams), scratch_  ? sym::Expr(8 * target.multiprocessors)
-                                           : common_ ? sym::Expr(kCommonBlocks * target.multiprocessors)
+                                           : common_ ? sym::Expr(target.multiprocessors)
                                                      : sym::Expr(1 << 24));
   const std::string n = body_.index(count);
   if (variant.columns)
@@ -359,8 +364,10 @@ DeviceKernel TeamEmitter::emit() {
   else if (!common_)
     text_.line(cat("const int row = threadIdx.x % ", team, ";"));
   print_members();
-  const std::string first =
-      teams > 1 ? cat("blockIdx.x * (int64_t)", teams, " + threadIdx.x / ", team) : std::string("blockIdx.x");
+  // Points go by turns to the blocks, so that each has as many, or one block takes neighbours.
+  const std::string first = teams == 1 ? std::string("blockIdx.x")
+                            : common_  ? cat("blockIdx.x + (int64_t)gridDim.x * (threadIdx.x / ", team, ")")
+                                       : cat("blockIdx.x * (int64_t)", teams, " + threadIdx.x / ", team);
   const std::string ahead =
       variant.columns || !target.dependent_launch ? "" : text_.capture([&] { print_prefetch(first, n); });
   const bool waits = ahead.find("prefetch") != std::string::npos;
@@ -379,6 +386,8 @@ DeviceKernel TeamEmitter::emit() {
   text_.append(declared_ + statements);
   text_.close();
   Geometry geometry{.grid = {blocks, 1, 1}, .threads = threads()};
+  if (common_ && teams > 1 && target.dependent_launch)
+    geometry.shared_bytes = kAloneBytes, geometry.blocks_sm = 1;
   geometry.dependent_launch = target.dependent_launch;
   geometry.waits = target.dependent_launch && !waits;
   geometry.scratch_owners = blocks * teams;

@@ -88,7 +88,7 @@ class TeamEmitter {
   const loop::Nest nest;
   const TeamVariant variant;
   int team;         // threads of a point; of the block, while what is common to its points is printed
-  const int teams;  // points of a block
+  int teams;        // points of a block
   // Columns: the dim, and the team as a grid.
   loop::Dim column;
   int lanes = 1, rows = 1;

@@ -250,11 +250,13 @@ void TeamEmitter::print_range(const Range& range, const std::function<void()>& i
     int words = 0;
     for (const loop::Stmt* stmt : loads)
       words += std::max(1, width * byte_size(program[loop::access_of(*stmt)->buffer].dtype) / 4);
-    int together = width == 1 ? 16 : variant.columns ? 8 : 4;
+    int together = width == 1 ? 16 : variant.columns || common_ ? 8 : 4;
     while (together > 1 &&
            (together * words > kHeldWords || together * width * statements(*range.block) > kUnrolled))
       together /= 2;
     if (loads.empty()) together = 4;
+    // No more than a thread has.
+    while (together > 1 && facts_.holds(sym::le(range.chunks, together / 2 * rows))) together /= 2;
     const std::string from = text_.fresh("c");
     text_.line(cat(chunk_type(range), " ", from, " = ",
                    variant.split ? cat("split * ", together * rows, " + ") : "", "row;"));

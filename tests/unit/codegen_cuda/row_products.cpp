@@ -212,4 +212,34 @@ TEST_CASE("small nests are one kernel, whose loops follow each other") {
   CHECK(launches(made) == 1);
 }
 
+TEST_CASE("loops inside a few points are dealt out as a whole") {
+  const loop::Program made = check(R"(program p
+  input x f32 [6, 20] ordinal 0
+  input c f32 [9, 6] ordinal 1
+  input at i64 [1] ordinal 2
+  output y f32 [6, 20] ordinal 0
+  output z f32 [6] ordinal 1
+  output w f32 [6, 5] ordinal 2
+  inputs (x, c, at)
+  outputs (y, z, w)
+  steps
+    nest 0 turned (%i<6)
+      %0 : i64 = load at[0]
+      bind %r < 9 = %0 error "index {0} of {1}"
+      %1 : f32 = load c[%r, %i]
+      store z[%i] %1
+      for (%j<20)
+        %2 : f32 = load x[%i, %j]
+        %3 : f32 = mul %1 %2
+        store y[%i, %j] %3
+      for (%k<5)
+        %4 : f32 = load x[%i, 4 * %k]
+        %5 : f32 = sub %1 %4
+        store w[%i, %k] %5
+)");
+  CHECK(launches(made) == 1);
+  CHECK(made.nests[0].dims.empty());
+  CHECK(made.nests[0].body.size() >= 3);
+}
+
 }  // namespace stridec::codegen::cuda
