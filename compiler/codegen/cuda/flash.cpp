@@ -231,6 +231,7 @@ class MmaEmitter {
         blocks, "warp_row", wide_, [](const std::string&, const std::string& e) { return cat("total[", e, "]"); },
         "own");
     text_.close();
+    text_.line("__syncwarp();");
     text_.line("meet_cluster();");  // nobody leaves while others read what it has
   }
 
