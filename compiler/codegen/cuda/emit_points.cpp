@@ -24,6 +24,7 @@ constexpr int64_t kMostBlocks = 1 << 24;  // more points: threads take several
 constexpr int64_t kStackBytes = 1024;     // of local buffers in a thread's own memory
 constexpr int kSeveral = 8;               // points of a thread where there are more than threads, at most
 constexpr size_t kSeveralLoads = 32;      // of all its points
+constexpr int kSeveralVectors = 2;        // of points that lie side by side
 constexpr size_t kSeveralStatements = 256;
 constexpr int64_t kMany = 1 << 18;  // points that are more than threads
 
@@ -159,13 +160,45 @@ struct PointEmitter {
     return out;
   }
 
-  // A thread's points are a block's width apart, so that neighbouring threads touch neighbours; all of their loads come
-  // first. Numbers of points fit 31 bits.
-  DeviceKernel emit_several() {
-    Expr count = 1;
-    for (const loop::Dim& dim : parallel) count *= dim.extent;
-    const std::vector<const loop::Load*> loads = early_loads();
-    const int points = several();
+  // What lies in memory as the points are numbered needs no indices.
+  bool in_order(const loop::Access& access) const {
+    Expr flat = 0, below = 1;
+    for (size_t d = parallel.size(); d-- > 0; below *= parallel[d].extent) flat += parallel[d].var * below;
+    return access.mask.is_const(1) &&
+           sym::simplify(body.offset_expr(access) - flat, body.facts()).is_const(0);
+  }
+
+  // Vectors of points that are neighbours by their numbers, across the ends of the fastest dim, where all stores and some
+  // load lie in memory in this order and the other loads are early ones.
+  std::optional<Strip> run() const {
+    if (!several()) return std::nullopt;
+    const std::vector<const loop::Load*> early = early_loads();
+    Strip out{.var = parallel.back().var};
+    int least = 16;
+    for (const loop::Stmt& stmt : nest.body) {
+      if (std::holds_alternative<loop::Bind>(stmt.node) ||
+          std::holds_alternative<loop::IndexValue>(stmt.node))
+        return std::nullopt;
+      const loop::Access* access = loop::access_of(stmt);
+      if (!access) continue;
+      const auto* load = std::get_if<loop::Load>(&stmt.node);
+      if (load && !std::count(early.begin(), early.end(), load)) return std::nullopt;
+      if (!in_order(*access)) {
+        if (!load) return std::nullopt;
+        continue;
+      }
+      out.vectors.push_back(&stmt);
+      least = std::min(least, byte_size(program[access->buffer].dtype));
+      if (is_callers(program, access->buffer) &&
+          !std::count(out.aligned.begin(), out.aligned.end(), access->buffer))
+        out.aligned.push_back(access->buffer);
+    }
+    out.width = std::min(16 / least, kSeveral);
+    return out.vectors.size() > 1 && out.width > 1 ? std::optional(out) : std::nullopt;
+  }
+
+  // How the numbers of points are taken apart.
+  std::vector<std::string> print_dividers() {
     std::vector<std::string> dividers(parallel.size());
     for (size_t d = 1; d < parallel.size(); ++d) {
       if (parallel[d].extent.is_const()) continue;
@@ -173,8 +206,65 @@ struct PointEmitter {
       text.line(
           cat("const sd_divider ", dividers[d], " = sd_make_divider(", body.index(parallel[d].extent), ");"));
     }
-    text.line(cat("const unsigned count = (unsigned)", body.index(count), ", first = blockIdx.x * ",
-                  kThreads * points, "u + threadIdx.x;"));
+    return dividers;
+  }
+  // The names of the indices of `point`.
+  std::vector<std::string> print_digits(const std::vector<std::string>& dividers) {
+    std::vector<std::string> digits(parallel.size());
+    digits[0] = "point";
+    for (size_t d = parallel.size(); d-- > 1;) {
+      const std::string next = text.fresh("t"), extent = body.index(parallel[d].extent);
+      digits[d] = text.fresh("t");
+      text.line(cat("const unsigned ", next, " = ",
+                    dividers[d].empty() ? cat(digits[0], " / ", extent, "u")
+                                        : cat("sd_divide(", digits[0], ", ", dividers[d], ")"),
+                    ", ", digits[d], " = ", digits[0], " - ", next, " * (unsigned)", extent, ";"));
+      digits[0] = next;
+    }
+    for (size_t d = 0; d < parallel.size(); ++d)
+      body.set_index(parallel[d].var, cat("((int64_t)", digits[d], ")"));
+    return digits;
+  }
+
+  // A thread's points, all of whose loads come first: a block's width apart, so that neighbouring threads touch
+  // neighbours, or vectors of `run`, of which the last block's are done in the first way. Numbers of points fit 31 bits.
+  DeviceKernel emit_several(const std::optional<Strip>& run) {
+    Expr count = 1;
+    for (const loop::Dim& dim : parallel) count *= dim.extent;
+    const std::vector<const loop::Load*> loads = early_loads();
+    const int together = several(), vectors = run ? run_vectors(*run) : 0,
+              points = run ? vectors * run->width : together;
+    const std::vector<std::string> dividers = print_dividers();
+    text.line(cat("const unsigned count = (unsigned)", body.index(count), ", block = blockIdx.x * ",
+                  kThreads * points, "u;"));
+    text.open(cat("if (block + ", kThreads * points, "u <= count)"));
+    if (run)
+      print_run(*run, loads, dividers, vectors);
+    else
+      print_several(loads, dividers, points, true);
+    text.close();
+    text.open("else");
+    if (points > together) text.open(cat("for (int part = 0; part < ", points / together, "; ++part)"));
+    print_several(loads, dividers, together, false, points > together);
+    if (points > together) text.close();
+    text.close();
+    const Expr blocks = sym::ceildiv(count, kThreads * points);
+    return finish(text, {.grid = {blocks, 1, 1}, .threads = kThreads, .waits = target.dependent_launch},
+                  cat(kDivider, run ? strip_declarations() : ""));
+  }
+
+  int run_vectors(const Strip& run) const {
+    const size_t points = run.width * kSeveralVectors;
+    return points * early_loads().size() <= kSeveralLoads && points * nest.body.size() <= kSeveralStatements
+               ? kSeveralVectors
+               : 1;
+  }
+
+  // `whole`: all of the block's points are there. `part`: of more points than these.
+  void print_several(const std::vector<const loop::Load*>& loads, const std::vector<std::string>& dividers,
+                     int points, bool whole, bool part = false) {
+    text.line(cat("const unsigned first = block + ", part ? cat("part * ", kThreads * points, "u + ") : "",
+                  "threadIdx.x;"));
     std::vector<std::string> held;
     for (const loop::Load* load : loads) {
       held.push_back(text.fresh("held"));
@@ -182,13 +272,8 @@ struct PointEmitter {
           cat(text.storage_type(program[load->access.buffer].dtype), " ", held.back(), "[", points, "];"));
     }
     text.line("const int64_t start = first;");
-    bool whole = false;  // all of the block's points are there
-    // What lies in memory as the points are numbered needs no indices.
-    Expr flat = 0, below = 1;
-    for (size_t d = parallel.size(); d-- > 0; below *= parallel[d].extent) flat += parallel[d].var * below;
     auto element = [&](const loop::Access& access) -> std::string {
-      const Expr distance = body.offset_expr(access) - flat;
-      if (!access.mask.is_const(1) || !sym::simplify(distance, body.facts()).is_const(0)) return "";
+      if (!in_order(access)) return "";
       return cat(text.pointer(access.buffer), whole ? cat("[start + u * ", kThreads, "]") : "[point]");
     };
     auto each = [&](const std::function<void()>& inside) {
@@ -196,18 +281,7 @@ struct PointEmitter {
       text.open(cat("for (int u = 0; u < ", points, "; ++u)"));
       text.line(cat("const unsigned at = first + u * ", kThreads,
                     "u, point = ", whole ? "at;" : "at < count ? at : count - 1;"));
-      std::string rest = "point";
-      for (size_t d = parallel.size(); d-- > 1;) {
-        const std::string next = text.fresh("t"), index = text.fresh("t"),
-                          extent = body.index(parallel[d].extent);
-        text.line(cat("const unsigned ", next, " = ",
-                      dividers[d].empty() ? cat(rest, " / ", extent, "u")
-                                          : cat("sd_divide(", rest, ", ", dividers[d], ")"),
-                      ", ", index, " = ", rest, " - ", next, " * (unsigned)", extent, ";"));
-        body.set_index(parallel[d].var, cat("((int64_t)", index, ")"));
-        rest = next;
-      }
-      body.set_index(parallel[0].var, cat("((int64_t)", rest, ")"));
+      print_digits(dividers);
       inside();
       text.close();
     };
@@ -216,36 +290,112 @@ struct PointEmitter {
         if (&loads[i]->access == &access) return held[i] + "[u]";
       return element(access);
     };
-    auto print = [&] {
-      if (!loads.empty())
-        each([&] {
-          for (size_t i = 0; i < loads.size(); ++i) {
-            const loop::Access& access = loads[i]->access;
-            const std::string in_order = element(access);
-            text.line(cat(
-                held[i], "[u] = ",
-                in_order.empty() ? cat(text.pointer(access.buffer), "[", body.offset(access), "]") : in_order,
-                ";"));
-          }
-        });
+    if (!loads.empty())
       each([&] {
-        if (!whole) text.open("if (at < count)");
-        body.print(nest.body);
-        if (!whole) text.close();
+        for (size_t i = 0; i < loads.size(); ++i) {
+          const loop::Access& access = loads[i]->access;
+          const std::string ordered = element(access);
+          text.line(
+              cat(held[i], "[u] = ",
+                  ordered.empty() ? cat(text.pointer(access.buffer), "[", body.offset(access), "]") : ordered,
+                  ";"));
+        }
       });
-    };
-    whole = true;
-    text.open(cat("if (blockIdx.x * ", kThreads * points, "u + ", kThreads * points, "u <= count)"));
-    print();
-    text.close();
-    whole = false;
-    text.open("else");
-    print();
-    text.close();
+    each([&] {
+      if (!whole) text.open("if (at < count)");
+      body.print(nest.body);
+      if (!whole) text.close();
+    });
     body.place = {};
-    const Expr blocks = sym::ceildiv(count, kThreads * points);
-    return finish(text, {.grid = {blocks, 1, 1}, .threads = kThreads, .waits = target.dependent_launch},
-                  std::string(kDivider));
+  }
+
+  void print_run(const Strip& run, const std::vector<const loop::Load*>& loads,
+                 const std::vector<std::string>& dividers, int vectors) {
+    const loop::Dim& last = parallel.back();
+    auto is_vector = [&](const loop::Access& access) {
+      return std::any_of(run.vectors.begin(), run.vectors.end(),
+                         [&](const loop::Stmt* stmt) { return loop::access_of(*stmt) == &access; });
+    };
+    std::vector<std::string> held;
+    for (const loop::Load* load : loads) {
+      const std::string type = text.storage_type(program[load->access.buffer].dtype);
+      held.push_back(text.fresh("held"));
+      text.line(is_vector(load->access)
+                    ? cat("Vec<", type, ", ", run.width, "> ", held.back(), "[", vectors, "];")
+                    : cat(type, " ", held.back(), "[", vectors, "][", run.width, "];"));
+    }
+    auto each = [&](const std::function<void(const std::vector<std::string>&)>& inside) {
+      text.line("#pragma unroll");
+      text.open(cat("for (int v = 0; v < ", vectors, "; ++v)"));
+      text.line(cat("const unsigned point = block + (threadIdx.x + v * ", kThreads, ") * ", run.width, ";"));
+      inside(print_digits(dividers));
+      text.close();
+    };
+    each([&](const std::vector<std::string>& digits) {
+      std::vector<size_t> others;
+      for (size_t i = 0; i < loads.size(); ++i)
+        if (is_vector(loads[i]->access))
+          text.line(cat(held[i], "[v] = sd_load<", run.width, ">(", text.pointer(loads[i]->access.buffer),
+                        " + point);"));
+        else
+          others.push_back(i);
+      if (others.empty()) return;
+      auto print = [&] {
+        for (size_t i : others) {
+          const loop::Access& access = loads[i]->access;
+          text.line(cat(held[i], "[v][u] = ", text.pointer(access.buffer), "[", body.offset(access), "];"));
+        }
+      };
+      auto each_point = [&] {
+        text.line("#pragma unroll");
+        text.open(cat("for (int u = 0; u < ", run.width, "; ++u)"));
+      };
+      // Most vectors end before the dim does.
+      if (parallel.size() > 1)
+        text.open(
+            cat("if (", digits.back(), " + ", run.width, "u <= (unsigned)", body.index(last.extent), ")"));
+      each_point();
+      body.set_index(last.var, cat("((int64_t)", digits.back(), " + u)"));
+      print();
+      text.close();
+      if (parallel.size() == 1) return;
+      text.close();
+      text.open("else");
+      std::vector<std::string> now;
+      for (size_t d = 0; d < parallel.size(); ++d) {
+        now.push_back(text.fresh("t"));
+        text.line(cat("unsigned ", now[d], " = ", digits[d], ";"));
+        body.set_index(parallel[d].var, cat("((int64_t)", now[d], ")"));
+      }
+      each_point();
+      print();
+      std::string carry;
+      for (size_t d = parallel.size(); d-- > 1;) {
+        text.line(cat(carry.empty() ? "" : cat("if (", carry, ") "), "++", now[d], ";"));
+        const std::string next = text.fresh("t");
+        text.line(
+            cat("const bool ", next, " = ", now[d], " == (unsigned)", body.index(parallel[d].extent), ";"));
+        text.line(cat("if (", next, ") ", now[d], " = 0;"));
+        carry = next;
+      }
+      text.line(cat("if (", carry, ") ++", now[0], ";"));
+      text.close();
+      text.close();
+    });
+    body.place = [&](const loop::Access& access) -> std::string {
+      for (size_t i = 0; i < loads.size(); ++i)
+        if (&loads[i]->access == &access) return held[i] + "[v][u]";
+      return "";
+    };
+    each([&](const std::vector<std::string>& digits) {
+      print_strip(text, body, program, nest.body, run, cat("((int64_t)", digits.back(), ")"),
+                  [&](const loop::Stmt& stmt) -> std::string {
+                    for (size_t i = 0; i < loads.size(); ++i)
+                      if (&loads[i]->access == loop::access_of(stmt)) return held[i] + "[v]";
+                    return "";
+                  });
+    });
+    body.place = {};
   }
 
   DeviceKernel emit(const std::optional<Strip>& vectors) {
@@ -299,17 +449,22 @@ DeviceNest emit_points(const loop::Program& program, const loop::Nest& nest, con
     out.choices.back().launches.push_back(vectors.emit(own));
   }
   if (!out.is_complete() && plain.several()) {
-    PointEmitter several(program, nest, target);
-    several.assign();
     Expr count = 1;
-    for (const loop::Dim& dim : several.parallel) count *= dim.extent;
-    const Expr condition = sym::simplify(
-        sym::logical_and(sym::ge(count, kMany), sym::lt(count, INT32_MAX - kThreads * kSeveral)),
-        program.facts);
-    if (!condition.is_const(0)) {
-      out.choices.push_back({condition, {}, {}});
-      out.choices.back().launches.push_back(several.emit_several());
-    }
+    for (const loop::Dim& dim : plain.parallel) count *= dim.extent;
+    const Expr condition =
+        sym::simplify(sym::logical_and(sym::ge(count, kMany),
+                                       sym::lt(count, INT32_MAX - kThreads * kSeveral * kSeveralVectors)),
+                      program.facts);
+    auto add = [&](bool vectors) {
+      PointEmitter several(program, nest, target);
+      several.assign();
+      const std::optional<Strip> run = vectors ? several.run() : std::nullopt;
+      if (vectors && !run) return false;
+      out.choices.push_back({condition, run ? run->aligned : std::vector<loop::BufferId>(), {}});
+      out.choices.back().launches.push_back(several.emit_several(run));
+      return out.choices.back().aligned.empty();
+    };
+    if (!condition.is_const(0) && !add(true)) add(false);
   }
   if (!out.is_complete()) {
     out.choices.emplace_back();

@@ -28,6 +28,7 @@ namespace stridec::codegen::cuda {
 namespace {
 
 constexpr int64_t kSharedBytes = 40 << 10;  // of local buffers, without asking the driver for more
+constexpr int64_t kShortChunks = 64;        // of a thread, before a larger team pays
 // Where points have work in common, a block of as many threads as can be does it once for all points of a multiprocessor.
 // With so much shared memory two blocks do not fit one: those of a kernel that is launched while its predecessor still runs
 // would crowd on the multiprocessors that are free first.
@@ -60,7 +61,7 @@ TeamEmitter::TeamEmitter(const loop::Program& program, const loop::Nest& origina
       plan(schedule::parse_plan(original.schedule)),
       nest(schedule::reshaped(program, original, plan)),
       variant(variant),
-      team(plan.team),
+      team(variant.team ? variant.team : plan.team),
       teams(team > 32 || variant.columns ? 1 : 256 / team),  // barriers of larger teams are the block's
       rows(team),
       text_(program, kCudaText),
@@ -76,7 +77,7 @@ TeamEmitter::TeamEmitter(const loop::Program& program, const loop::Nest& origina
   if (!variant.columns) return;
   // A row of the grid covers 128 bytes. Single elements may begin anywhere in a sector of memory: longer rows have
   // fewer of their sectors in common with neighbours. Fewer rows where the range is short.
-  lanes = variant.vectors ? 8 : column.extent.is_const() ? 128 : 64;
+  lanes = variant.covered ? 32 : variant.vectors ? 8 : column.extent.is_const() ? 128 : 64;
   while (2 * lanes < team && longest() < 8 * team / lanes) lanes *= 2;
   while (lanes > 1 && facts_.holds(sym::le(column.extent, width * lanes / 2))) lanes /= 2;
   rows = team / lanes;
@@ -89,6 +90,18 @@ int64_t TeamEmitter::longest() const {
     sym::Expr count = 1;
     for (const loop::Dim& dim : loop::dims_of(stmt)) count *= dim.extent;
     most = std::max(most, sym::as_const(count).value_or(INT64_MAX / 1024));
+  }
+  return most;
+}
+
+int64_t TeamEmitter::longest_bound() const {
+  int64_t most = 0;
+  for (const loop::Stmt& stmt : nest.body) {
+    if (!is_range(stmt)) continue;
+    sym::Expr count = 1;
+    for (const loop::Dim& dim : loop::dims_of(stmt)) count *= dim.extent;
+    const sym::Interval bounds = facts_.bounds(count);
+    most = std::max(most, bounds.has_hi() ? bounds.hi : INT64_MAX);
   }
   return most;
 }
@@ -397,10 +410,11 @@ DeviceKernel TeamEmitter::emit() {
 
 DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
   DeviceNest out;
-  auto add = [&](TeamVariant variant) {
-    if (out.is_complete()) return;
+  // Whether there is such a choice; `most`: for ranges of so many chunks alone.
+  auto add = [&](TeamVariant variant, std::optional<int64_t> most = std::nullopt) {
+    if (out.is_complete()) return false;
     TeamEmitter probe(program, nest, target, variant);
-    if (variant.vectors && !probe.any_vectors()) return;
+    if (variant.vectors && !probe.any_vectors()) return false;
     // The longest range decides whether all fit.
     std::vector<sym::Expr> conditions;
     for (const loop::Stmt& stmt : probe.nest.body) {
@@ -410,20 +424,21 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
         conditions.push_back(sym::le(range.chunks, probe.kept_chunks() * probe.rows));
       else if (variant.narrow)
         conditions.push_back(sym::lt(range.chunks, kManyChunks));
+      if (most) conditions.push_back(sym::le(range.chunks, *most));
     }
     probe.count_wanted();
-    if (variant.keep && (!probe.keeps_something() || probe.has_common())) return;
+    if (variant.keep && (!probe.keeps_something() || probe.has_common())) return false;
     // Single elements are kept where their copies stay few; vectors are worth more.
     if (variant.keep &&
         probe.kept_chunks() * statements(probe.nest.body) > (variant.vectors ? 4 : 2) * kUnrolled)
-      return;
+      return false;
     if (variant.split) {
-      if (!probe.only_reduction() || probe.has_locals()) return;
+      if (!probe.only_reduction() || probe.has_locals()) return false;
       conditions.push_back(sym::ge(probe.splits(), 2));
     }
     conditions.insert(conditions.end(), probe.conditions.begin(), probe.conditions.end());
     const sym::Expr condition = sym::simplify(sym::logical_and(conditions), program.facts);
-    if (condition.is_const(0)) return;
+    if (condition.is_const(0)) return false;
     DeviceChoice choice{condition, probe.aligned, {}};
     TeamEmitter emitter(program, nest, target, variant);
     if (variant.split) {
@@ -434,14 +449,30 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
       choice.launches.push_back(emitter.emit());
     }
     out.choices.push_back(std::move(choice));
+    return true;
   };
-  const bool columns = schedule::parse_plan(nest.schedule).columns.has_value();
+  const schedule::LoopPlan plan = schedule::parse_plan(nest.schedule);
+  const bool columns = plan.columns.has_value();
+  // Ranges whose length is not known may be too long for the team that was chosen for a typical one.
+  std::vector<int> teams = {plan.team};
+  if (!columns) {
+    const TeamEmitter probe(program, nest, target, {});
+    for (const int team : {128, 512})
+      if (!probe.has_common() && team > teams.back() &&
+          probe.longest_bound() > int64_t{kKeptElements} * teams.back())
+        teams.push_back(team);
+  }
   for (const bool vectors : {true, false}) {
     if (columns) add({.columns = true, .vectors = vectors, .split = true, .narrow = true});
-    add({.columns = columns, .keep = true, .vectors = vectors});
-    add({.columns = columns, .vectors = vectors, .narrow = true});
+    if (columns && vectors)
+      add({.columns = true, .vectors = true, .covered = true, .split = true, .narrow = true});
+    bool kept = false;
+    for (const int team : teams)
+      kept = add({.columns = columns, .keep = true, .vectors = vectors, .team = team}) || kept;
+    if (teams.size() > 1 && !kept) add({.vectors = vectors, .narrow = true}, kShortChunks * plan.team);
+    add({.columns = columns, .vectors = vectors, .narrow = true, .team = teams.back()});
   }
-  add({.columns = columns});
+  add({.columns = columns, .team = teams.back()});
   return out;
 }
 

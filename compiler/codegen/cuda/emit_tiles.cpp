@@ -13,6 +13,7 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/effects.h"
 #include "compiler/schedule/schedule.h"
 
 namespace stridec::codegen::cuda {
@@ -26,11 +27,12 @@ constexpr int kRowBytes = 256;  // of a tile along %b, of the widest element
 constexpr int kLeast = 16;      // extents that are worth a tile
 constexpr int kWidest = 8;      // elements of a shifted vector
 constexpr int kTogether = 16;   // single elements that a thread loads before it puts them down
+constexpr int kVector = 16;     // bytes
 
 // How a tile gets into and out of shared memory.
 enum class Way : uint8_t {
   kVectors,  // by vectors: rows of memory begin at multiples of them
-  kShifted,  // in by elements, out by vectors wherever the rows begin: a vector may begin before its tile
+  kShifted,  // by vectors wherever the rows begin: in by those that cover a row, out by those that may begin before a tile
   kElements,
 };
 
@@ -98,11 +100,19 @@ struct TileEmitter {
       }
     if (!only || !only->access.mask.is_const(1)) return;
     const loop::Buffer& buffer = program[only->access.buffer];
-    points = Strip{.var = a.var, .width = std::min(16 / byte_size(buffer.dtype), kWidest), .vectors = {at}};
-    if (buffer.storage == loop::Storage::kInput || buffer.storage == loop::Storage::kOutput)
-      points->aligned.push_back(only->access.buffer);
+    points =
+        Strip{.var = a.var, .width = std::min(kVector / byte_size(buffer.dtype), kWidest), .vectors = {at}};
+    auto align = [&](loop::BufferId id) {
+      if (is_callers(program, id)) points->aligned.push_back(id);
+    };
+    align(only->access.buffer);
+    for (size_t i = 0; i < turned.size(); ++i)
+      if (is_covered(i)) align(loop::access_of(turned[i])->buffer);
     before = std::max(points->width, kThreads / wide);
   }
+
+  // Load number i of those turned comes by the vectors that cover a row of the tile, wherever it begins in them.
+  bool is_covered(size_t i) const { return shifted && loop::access_of(turned[i])->mask.is_const(1); }
 
   // Vectors both ways, of whole rows of the tile.
   bool fits() const {
@@ -137,15 +147,16 @@ struct TileEmitter {
   // bank or more, so that neither rows nor columns meet in one bank.
   int pad(DType dtype) const {
     const int bytes = byte_size(dtype);
-    return vectors ? std::max(1, 16 / bytes) : bytes == 1 ? 5 : bytes == 2 ? 3 : 1;
+    return way != Way::kElements ? std::max(1, kVector / bytes) : bytes == 1 ? 5 : bytes == 2 ? 3 : 1;
   }
   std::string at(DType dtype, const std::string& row, const std::string& column) const {
     std::string out = cat("(", row, ") * ", wide + pad(dtype), " + ", column);
-    if (vectors) out += cat(" + (", row, ") / ", points->width, " * ", pad(dtype));
+    if (way != Way::kElements) out += cat(" + (unsigned)(", row, ") / ", points->width, " * ", pad(dtype));
     return out;
   }
   int elements(DType dtype) const {
-    return (kAlong + before) * (wide + pad(dtype)) + (vectors ? kAlong / points->width * pad(dtype) : 0);
+    return (kAlong + before) * (wide + pad(dtype)) +
+           (way != Way::kElements ? (kAlong + before) / points->width * pad(dtype) : 0);
   }
 
   // Elements that are smaller than a word of shared memory.
@@ -153,10 +164,17 @@ struct TileEmitter {
 
   // What load number i of those turned gets, at `row` (its element u) and `column`.
   std::string element(size_t i) {
-    const DType dtype = program[loop::access_of(turned[i])->buffer].dtype;
+    const loop::Access& access = *loop::access_of(turned[i]);
+    const DType dtype = program[access.buffer].dtype;
     if (packed(dtype)) return cat("(", text.storage_type(dtype), ")(word", i, "[u] >> h * ", 32 / pack, ")");
-    return cat(tiles[i], "[", at(dtype, shifted ? "line" : "row", "column"),
-               points ? cat(" + u * ", wide + pad(dtype), "]") : "]");
+    if (!shifted)
+      return cat(tiles[i], "[", at(dtype, "row", "column"),
+                 points ? cat(" + u * ", wide + pad(dtype), "]") : "]");
+    // Where the row begins in its first vector.
+    const std::string begins = is_covered(i) ? cat(" + (int)(((unsigned)(", body.offset(access),
+                                                   ") - column) & ", pad(dtype) - 1, ")")
+                                             : "";
+    return cat(tiles[i], "[", at(dtype, "line + u", "column"), begins, "]");
   }
 
   void declare_tiles() {
@@ -168,9 +186,74 @@ struct TileEmitter {
     }
   }
 
+  // Text that is true where no vector of the tile's rows, all of which are there, ends behind its buffer.
+  std::string ends_within() {
+    std::string out;
+    for (size_t i = 0; i < turned.size(); ++i) {
+      if (!is_covered(i)) continue;
+      const loop::Access& access = *loop::access_of(turned[i]);
+      const loop::Buffer& buffer = program[access.buffer];
+      body.set_index(b.var, "b0");
+      for (const std::string& row : {cat("(a0 - ", before, ")"), cat("(a0 + ", kAlong - 1, ")")}) {
+        body.set_index(a.var, row);
+        out += cat(" && ", body.offset(access), " + ", wide + pad(buffer.dtype),
+                   " <= ", body.index(schedule::extent_in_elements(buffer)));
+      }
+    }
+    return out;
+  }
+
+  void print_cover(size_t i, bool whole) {
+    const loop::Access& access = *loop::access_of(turned[i]);
+    const loop::Buffer& buffer = program[access.buffer];
+    const std::string type = text.storage_type(buffer.dtype), pointer = text.pointer(access.buffer),
+                      q = text.fresh("q"), held = text.fresh("held");
+    const int width = pad(buffer.dtype), across = wide / width + 1, all = (kAlong + before) * across,
+              count = (all - 1) / kThreads + 1;
+    text.open("");
+    text.line(cat("Vec<", type, ", ", width, "> ", held, "[", count, "];"));
+    auto each = [&](const std::function<void()>& inside) {
+      text.line("#pragma unroll");
+      text.open(cat("for (int ", q, " = 0; ", q, " < ", count, "; ++", q, ")"));
+      text.line(cat("const int number = threadIdx.x + ", q, " * ", kThreads, ", line = number / ", across,
+                    ", row = line - ", before, ", piece = number % ", across, ";"));
+      if (all % kThreads) text.open(cat("if (", q, " < ", count - 1, " || number < ", all, ")"));
+      inside();
+      if (all % kThreads) text.close();
+      text.close();
+    };
+    each([&] {
+      body.set_index(a.var, whole ? "(a0 + row)" : "sd_max(0, a0 + (row < rows ? row : rows - 1))");
+      body.set_index(b.var, "b0");
+      text.line(cat("const int64_t start = ", body.offset(access), ";"));
+      if (whole) {
+        text.line(cat(held, "[", q, "] = sd_load<", width, ">(", pointer, " + (start & ", -width,
+                      ") + piece * ", width, ");"));
+        return;
+      }
+      // Vectors beyond the row's last are that one again, and what lies behind the buffer is not touched.
+      const std::string end = body.index(schedule::extent_in_elements(buffer));
+      text.line(cat("const int64_t from = sd_min((start & ", -width, ") + piece * ", width,
+                    ", (start + columns - 1) & ", -width, ");"));
+      text.line(cat("if (from + ", width, " <= ", end, ") ", held, "[", q, "] = sd_load<", width, ">(",
+                    pointer, " + from);"));
+      text.line(cat("else for (int e = 0; e < ", width, "; ++e) ", held, "[", q, "].e[e] = ", pointer,
+                    "[sd_min(from + e, ", end, " - 1)];"));
+    });
+    each([&] {
+      text.line(cat("sd_store_shared<", width, ">(", tiles[i], " + ",
+                    at(buffer.dtype, "line", cat("piece * ", width)), ", ", held, "[", q, "]);"));
+    });
+    text.close();
+  }
+
   // `whole`: nothing of the tile is beyond the edges.
   void print_loads(bool whole) {
     for (size_t i = 0; i < turned.size(); ++i) {
+      if (is_covered(i)) {
+        print_cover(i, whole);
+        continue;
+      }
       const loop::Stmt& stmt = turned[i];
       const loop::Access& access = *loop::access_of(stmt);
       const loop::Buffer& buffer = program[access.buffer];
@@ -233,12 +316,14 @@ struct TileEmitter {
     const int width = points->width, along = kAlong / width;
     const std::string extent = body.index(a.extent);
     // The last tile has the vectors that begin behind all whole ones.
-    text.line(cat("const int vectors = a0 + ", kAlong, " >= ", extent, " ? ", (along + 1) * wide, " : ",
+    text.line(cat("const unsigned vectors = a0 + ", kAlong, " >= ", extent, " ? ", (along + 1) * wide, " : ",
                   along * wide, ";"));
     text.line("#pragma unroll 2");
-    text.open(cat("for (int p = threadIdx.x; p < vectors; p += ", kThreads, ")"));
-    text.line(cat("const int vector = p < ", along * wide, " ? p % ", along, " : ", along, ", column = p < ",
-                  along * wide, " ? p / ", along, " : p - ", along * wide, ";"));
+    text.open(cat("for (unsigned p = threadIdx.x; p < vectors; p += ", kThreads, ")"));
+    // A warp does eight vectors in each of four columns: neither they nor those meet in a bank.
+    text.line(cat("const bool within = p < ", along * wide, ";"));
+    text.line(cat("const int vector = within ? p % 8 + p / ", 8 * wide, " * 8 : ", along,
+                  ", column = within ? p / 8 % 4 + p / 32 % ", wide / 4, " * 4 : p - ", along * wide, ";"));
     text.open("if (column < columns)");
     body.set_index(a.var, "a0");
     body.set_index(b.var, "(b0 + column)");
@@ -336,7 +421,8 @@ struct TileEmitter {
     if (vectors) {
       print(false);
     } else {  // comparisons of single elements cost more than the elements
-      text.open(cat("if (a0 >= ", before, " && rows == ", kAlong, " && columns == ", wide, ")"));
+      text.open(
+          cat("if (a0 >= ", before, " && rows == ", kAlong, " && columns == ", wide, ends_within(), ")"));
       print(true);
       text.close();
       text.open("else");

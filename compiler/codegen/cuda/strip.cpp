@@ -209,6 +209,39 @@ template <int N, class T> static inline void sd_store(T* to, const Vec<T, N>& va
 #pragma unroll
   for (int i = 0; i < raw.count; ++i) ((typename sd_pieces<T, N>::type*)to)[i] = raw.p[i];
 }
+// The two aligned vectors (of 16 bytes) that N elements from `at` on lie in, of `end` elements; vectors that are not whole
+// before the end are replaced by others, so that no load waits for a comparison.
+template <class T, int N> struct Cover { uint4 low, high; };
+template <int N, class T> static inline Cover<T, N> sd_load_cover(const T* from, int64_t at, int64_t end) {
+  const int64_t low = at & -N, last = (end & -N) - N;
+  return {*(const uint4*)(from + (low < last ? low : last)), *(const uint4*)(from + (low + N < last ? low + N : last))};
+}
+static inline unsigned sd_funnel(unsigned low, unsigned high, int bits) {
+#ifdef STRIDEC_EMULATE
+  return (unsigned)(((unsigned long)high << 32 | low) >> bits);
+#else
+  return __funnelshift_r(low, high, bits);
+#endif
+}
+// The N elements; those beyond the end are of no use.
+template <int N, class T> static inline Vec<T, N> sd_uncover(const Cover<T, N>& cover, const T* from, int64_t at, int64_t end) {
+  if ((at & -N) + 2 * N > (end & -N)) {
+    Vec<T, N> out;
+    for (int e = 0; e < N; ++e) out.e[e] = from[at + e < end ? at + e : end - 1];
+    return out;
+  }
+  unsigned w[8] = {cover.low.x, cover.low.y, cover.low.z, cover.low.w, cover.high.x, cover.high.y, cover.high.z, cover.high.w};
+  const int bytes = (int)(at & (N - 1)) * (int)sizeof(T);
+#pragma unroll
+  for (int i = 0; i < 6; ++i) w[i] = bytes & 8 ? w[i + 2] : w[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) w[i] = bytes & 4 ? w[i + 1] : w[i];
+  if (sizeof(T) < 4) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) w[i] = sd_funnel(w[i], w[i + 1], bytes % 4 * 8);
+  }
+  return __builtin_bit_cast(Vec<T, N>, uint4{w[0], w[1], w[2], w[3]});
+}
 template <int N, class T> static inline void sd_store_shared(T* to, const Vec<T, N>& value) {
 #ifndef STRIDEC_EMULATE
   if constexpr (sizeof(T) * N % 16 == 0) {

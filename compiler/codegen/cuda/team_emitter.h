@@ -40,8 +40,10 @@ struct TeamVariant {
   bool columns = false;
   bool keep = false;     // chunks stay in registers
   bool vectors = false;  // chunks and columns by vectors
+  bool covered = false;  // loads of columns by the aligned vectors that cover them, wherever they begin
   bool split = false;    // blocks share the range of the only reduction
   bool narrow = false;   // numbers of chunks fit an int
+  int team = 0;          // instead of the plan's, where that is for other lengths
 };
 
 // Emits one kernel: an object is used for one call of emit, emit_split or emit_combination. The questions before them
@@ -67,6 +69,8 @@ class TeamEmitter {
   };
   Range range_of(const loop::Stmt& stmt);
 
+  // A bound on the numbers of points of the ranges.
+  int64_t longest_bound() const;
   void count_wanted();
   bool has_locals() const;
   // Whether points have work in common, which a block does once.
@@ -145,6 +149,10 @@ class TeamEmitter {
   // ---- team_ranges.cpp ----
 
   std::optional<Strip> strip_of(const loop::Stmt& stmt, int wide) const;
+  std::optional<Strip> cover_of(const loop::Stmt& stmt, const sym::Facts& inside) const;
+  // Chunks of a thread whose loads are under way together.
+  int batch_of(const Range& range, const std::vector<const loop::Stmt*>& loads) const;
+  std::string cover_arguments(const loop::Access& access);
   // One width for all ranges, so that a thread's chunks are the same in all.
   void choose_width();
   // What an access of a range touches, with the range's variables renamed.

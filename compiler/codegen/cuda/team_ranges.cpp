@@ -19,6 +19,7 @@ namespace stridec::codegen::cuda {
 namespace {
 
 constexpr int kHeldWords = 64;  // registers for loads in flight
+constexpr int kCoverBytes = 16;
 
 }  // namespace
 
@@ -28,7 +29,43 @@ std::optional<Strip> TeamEmitter::strip_of(const loop::Stmt& stmt, int wide) con
   for (const loop::Dim& dim : dims) inside.set_index(dim.var, dim.extent);
   if (!variant.columns && dims.empty()) return std::nullopt;
   const loop::Dim& along = variant.columns ? column : dims.back();
+  if (variant.covered) return cover_of(stmt, inside);
   return plan_strip(program, nest, *loop::body_of(stmt), along.var, along.extent, inside, wide);
+}
+
+// Points beyond the last column are done as well, for nothing: what depends on the column is loaded by vectors or not at all.
+std::optional<Strip> TeamEmitter::cover_of(const loop::Stmt& stmt, const sym::Facts& inside) const {
+  const loop::Effects effects = loop::effects_of(nest);
+  Strip strip{.var = column.var};
+  int least = kCoverBytes;
+  for (const loop::Stmt& top : nest.body)
+    if (const auto* load = std::get_if<loop::Load>(&top.node);
+        load && std::any_of(load->access.index.begin(), load->access.index.end(),
+                            [&](const sym::Expr& index) { return sym::depends_on(index, column.var); }))
+      return std::nullopt;
+  for (const loop::Stmt& inner : *loop::body_of(stmt)) {
+    if (loop::body_of(inner) || std::holds_alternative<loop::Bind>(inner.node)) return std::nullopt;
+    const loop::Access* access = loop::access_of(inner);
+    if (!access) continue;
+    if (!std::holds_alternative<loop::Load>(inner.node)) return std::nullopt;
+    const auto stride = loop::stride_of(program, *access, column.var, inside);
+    if (!stride || sym::depends_on(access->mask, column.var)) return std::nullopt;
+    if (stride->is_const(0)) continue;
+    const loop::Buffer& buffer = program[access->buffer];
+    if (!stride->is_const(1) || !access->mask.is_const(1) || buffer.storage == loop::Storage::kLocal ||
+        std::count(effects.writes.begin(), effects.writes.end(), access->buffer))
+      return std::nullopt;
+    strip.vectors.push_back(&inner);
+    least = std::min(least, byte_size(buffer.dtype));
+    strip.conditions.push_back(
+        sym::ge(schedule::extent_in_elements(buffer), kCoverBytes / byte_size(buffer.dtype)));
+    if (is_callers(program, access->buffer)) strip.aligned.push_back(access->buffer);
+  }
+  strip.width = kCoverBytes / least;
+  const bool equal = std::all_of(strip.vectors.begin(), strip.vectors.end(), [&](const loop::Stmt* load) {
+    return byte_size(program[loop::access_of(*load)->buffer].dtype) == least;
+  });
+  return equal && strip.width > 1 ? std::optional(strip) : std::nullopt;
 }
 
 void TeamEmitter::choose_width() {
@@ -188,7 +225,8 @@ void TeamEmitter::print_held(const Range& range, const std::vector<const loop::S
     const std::string storage = text_.storage_type(program[access.buffer].dtype), name = text_.fresh("held");
     kept_[place_of(range, access)] = name;
     const std::string declaration =
-        cat(range.strip ? cat("Vec<", storage, ", ", width, ">") : storage, " ", name, "[", together, "];");
+        cat(range.strip ? cat(variant.covered ? "Cover<" : "Vec<", storage, ", ", width, ">") : storage, " ",
+            name, "[", together, "];");
     if (variant.keep)
       declared_ += cat("    ", declaration, "\n");
     else
@@ -200,10 +238,14 @@ void TeamEmitter::print_held(const Range& range, const std::vector<const loop::S
     if (range.strip) body_.set_index(range.strip->var, variant.columns ? "column" : first);
     for (const loop::Stmt* stmt : loads) {
       const loop::Access& access = *loop::access_of(*stmt);
+      const std::string into = cat(kept_[place_of(range, access)], "[", j, "] = ");
+      if (variant.covered) {
+        text_.line(cat(into, "sd_load_cover<", width, ">", cover_arguments(access), ";"));
+        continue;
+      }
       const std::string element = cat(text_.pointer(access.buffer), " + ", body_.offset(access));
-      text_.line(cat(
-          kept_[place_of(range, access)], "[", j,
-          "] = ", range.strip ? cat("sd_load<", width, ">(", element, ")") : cat("*(", element, ")"), ";"));
+      text_.line(
+          cat(into, range.strip ? cat("sd_load<", width, ">(", element, ")") : cat("*(", element, ")"), ";"));
     }
   });
   if (variant.keep) text_.close();
@@ -229,13 +271,39 @@ void TeamEmitter::print_batch(const Range& range, const std::vector<const loop::
       print_strip(
           text_, body_, program, *range.block, *range.strip, variant.columns ? "column" : first,
           [&](const loop::Stmt& stmt) -> std::string {
-            const auto found = kept_.find(place_of(range, *loop::access_of(stmt)));
-            return found == kept_.end() ? "" : cat(found->second, "[", j, "]");
+            const loop::Access& access = *loop::access_of(stmt);
+            const auto found = kept_.find(place_of(range, access));
+            if (found == kept_.end()) return "";
+            const std::string held = cat(found->second, "[", j, "]");
+            if (!variant.covered) return held;
+            const std::string vector = text_.fresh("vec");
+            text_.line(cat("const auto ", vector, " = sd_uncover(", held, ", ",
+                           cover_arguments(access).substr(1), ";"));
+            return vector;
           },
           inside);
     }
     body_.place = top_place();
   });
+}
+
+int TeamEmitter::batch_of(const Range& range, const std::vector<const loop::Stmt*>& loads) const {
+  int words = 0;
+  for (const loop::Stmt* stmt : loads)
+    words += std::max(1, width * byte_size(program[loop::access_of(*stmt)->buffer].dtype) / 4);
+  int together = width == 1 ? 16 : (variant.columns && !variant.covered) || common_ ? 8 : 4;
+  while (together > 1 &&
+         (together * words > kHeldWords || together * width * statements(*range.block) > kUnrolled))
+    together /= 2;
+  if (loads.empty()) together = 4;
+  // No more than a thread has.
+  while (together > 1 && facts_.holds(sym::le(range.chunks, together / 2 * rows))) together /= 2;
+  return together;
+}
+
+std::string TeamEmitter::cover_arguments(const loop::Access& access) {
+  return cat("(", text_.pointer(access.buffer), ", ", body_.offset(access), ", ",
+             body_.index(schedule::extent_in_elements(program[access.buffer])), ")");
 }
 
 void TeamEmitter::print_range(const Range& range, const std::function<void()>& inside) {
@@ -247,16 +315,7 @@ void TeamEmitter::print_range(const Range& range, const std::function<void()>& i
   if (variant.keep) {
     print_batch(range, loads, "row", kept_chunks(), false, inside);
   } else {
-    int words = 0;
-    for (const loop::Stmt* stmt : loads)
-      words += std::max(1, width * byte_size(program[loop::access_of(*stmt)->buffer].dtype) / 4);
-    int together = width == 1 ? 16 : variant.columns || common_ ? 8 : 4;
-    while (together > 1 &&
-           (together * words > kHeldWords || together * width * statements(*range.block) > kUnrolled))
-      together /= 2;
-    if (loads.empty()) together = 4;
-    // No more than a thread has.
-    while (together > 1 && facts_.holds(sym::le(range.chunks, together / 2 * rows))) together /= 2;
+    const int together = batch_of(range, loads);
     const std::string from = text_.fresh("c");
     text_.line(cat(chunk_type(range), " ", from, " = ",
                    variant.split ? cat("split * ", together * rows, " + ") : "", "row;"));

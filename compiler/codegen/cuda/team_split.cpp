@@ -21,6 +21,9 @@ namespace {
 
 constexpr int kCombineRows = 8;  // of a block that combines them, 32 points wide
 
+// Threads of a multiprocessor that have registers for all that they load at a time.
+int threads_together(const TeamVariant& variant) { return variant.covered ? 768 : 1024; }
+
 int value_bytes(DType dtype) { return is_storage_float(dtype) ? 4 : byte_size(dtype); }
 
 }  // namespace
@@ -37,9 +40,12 @@ const loop::Stmt* TeamEmitter::only_reduction() const {
 
 sym::Expr TeamEmitter::splits() {
   const Range range = range_of(*only_reduction());
-  const sym::Expr room =
-      sym::floordiv(8 * target.multiprocessors * 256 / team, sym::max(1, points() * tiles()));
-  return sym::simplify(sym::max(1, sym::min(room, sym::floordiv(range.chunks, 8 * rows))), program.facts);
+  // All of them run at once, and each takes as many batches as the others.
+  const sym::Expr room = sym::max(1, sym::floordiv(threads_together(variant) / team * target.multiprocessors,
+                                                   sym::max(1, points() * tiles()))),
+                  batches = sym::ceildiv(range.chunks, batch_of(range, held_loads(range)) * rows);
+  return sym::simplify(sym::max(1, sym::ceildiv(batches, sym::max(1, sym::ceildiv(batches, room)))),
+                       program.facts);
 }
 
 sym::Expr TeamEmitter::part_offset(const std::vector<DType>& dtypes, size_t part) {
@@ -54,9 +60,6 @@ DeviceKernel TeamEmitter::emit_split() {
   const std::vector<DType> dtypes = dtypes_of(reduce);
   const Range range = range_of(stmt);
   const std::string n = text_.size(splits());
-  text_.line("#if __CUDA_ARCH__ >= 900 && !defined STRIDEC_EMULATE");
-  text_.line("asm volatile(\"griddepcontrol.launch_dependents;\");");  // the combination may wait in place
-  text_.line("#endif");
   text_.line(cat("const int lane = threadIdx.x % ", lanes, ", row = threadIdx.x / ", lanes, ";"));
   print_members();
   text_.line("int64_t rest = blockIdx.x;");
@@ -73,13 +76,18 @@ DeviceKernel TeamEmitter::emit_split() {
   open_points();
   for (size_t p = 0; p < parts.size(); ++p) {
     const std::string type = text_.value_type(dtypes[p]);
+    if (variant.covered) text_.open(cat("if (column + u < ", body_.index(column.extent), ")"));
     text_.line(cat("((", type, "*)(workspace + ", text_.size(part_offset(dtypes, p)), "))[(split * ",
                    text_.size(points()), " + point) * ", text_.size(column.extent), " + column",
                    width > 1 ? " + u" : "", "] = ", parts[p], ";"));
+    if (variant.covered) text_.close();
   }
   close_points();
   text_.close();
-  Geometry geometry{.grid = {points() * tiles() * splits(), 1, 1}, .threads = threads()};
+  Geometry geometry{.grid = {points() * tiles() * splits(), 1, 1},
+                    .threads = threads(),
+                    .blocks_sm = threads_together(variant) / team,
+                    .waits = target.dependent_launch};
   geometry.workspace_bytes = part_offset(dtypes, parts.size());
   return finish(text_, std::move(geometry), cat(kTeamDeclarations, strip_declarations()));
 }
@@ -88,9 +96,6 @@ DeviceKernel TeamEmitter::emit_combination(sym::Expr shares, sym::Expr workspace
   const auto& reduce = std::get<loop::Reduce>(only_reduction()->node);
   const std::vector<DType> dtypes = dtypes_of(reduce);
   const sym::Expr elements = shares * points() * column.extent;
-  text_.line("#if __CUDA_ARCH__ >= 900 && !defined STRIDEC_EMULATE");
-  text_.line("asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");");
-  text_.line("#endif");
   text_.line(cat("const int64_t point = blockIdx.x * (int64_t)32 + threadIdx.x % 32, all = ",
                  body_.index(points() * column.extent), ";"));
   text_.line("const int64_t at = point < all ? point : all - 1;");
@@ -142,9 +147,10 @@ DeviceKernel TeamEmitter::emit_combination(sym::Expr shares, sym::Expr workspace
       body_.set_value(reduce.results[p], {result, dtypes[p], 1});
     }
   }
-  Geometry geometry{.grid = {sym::ceildiv(points() * column.extent, 32), 1, 1}, .threads = 32 * kCombineRows};
+  Geometry geometry{.grid = {sym::ceildiv(points() * column.extent, 32), 1, 1},
+                    .threads = 32 * kCombineRows,
+                    .waits = target.dependent_launch};
   geometry.workspace_bytes = workspace;
-  geometry.dependent_launch = target.clusters;
   return finish(text_, std::move(geometry));
 }
 

@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "compiler/base/text.h"
+#include "compiler/codegen/cuda/emit.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/choose_gpu.h"
@@ -113,6 +114,21 @@ const Program kColumnSum = {"sums of columns", R"(  input x T [d0, d1] ordinal 0
       store y[%j] %0
 )"};
 
+const Program kColumnDot = {"products of columns with a vector", R"(  input x T [d0, d1] ordinal 0
+  input w T [d0] ordinal 1
+  output y T [d1] ordinal 0
+  inputs (x, w)
+  outputs (y)
+  steps
+    nest 0 dot (%j<d1)
+      %0 : T = reduce sum (%i<d0)
+        %1 : T = load x[%i, %j]
+        %2 : T = load w[%i]
+        %3 : T = mul %1 %2
+        yield %3
+      store y[%j] %0
+)"};
+
 const Program kColumnArgMax = {"argmax of columns, with a bias", R"(  input x T [d0, d1, d2] ordinal 0
   input b T [d2] ordinal 1
   output y T [d0, d2] ordinal 0
@@ -205,6 +221,22 @@ const Program kPoints = {"a matrix plus a row, turned where it has two", R"(  in
       store z[%j, %i] %0
 )"};
 
+const Program kRuns = {"matrices plus rows and columns", R"(  input x T [d0, d1, d2] ordinal 0
+  input b T [d0, d2] ordinal 1
+  input c T [d1] ordinal 2
+  output y T [d0, d1, d2] ordinal 0
+  inputs (x, b, c)
+  outputs (y)
+  steps
+    nest 0 add (%a<d0, %i<d1, %j<d2)
+      %0 : T = load x[%a, %i, %j]
+      %1 : T = load b[%a, %j]
+      %2 : T = add %0 %1
+      %3 : T = load c[%i]
+      %4 : T = sub %2 %3
+      store y[%a, %i, %j] %4
+)"};
+
 const Program kPadded = {"a transpose of a padded matrix", R"(  input x T [d0, d1] ordinal 0
   output y T [d1 + 3, d0 + 2] ordinal 0
   inputs (x)
@@ -291,6 +323,10 @@ TEST_CASE("columns") {
     for (const std::vector<int64_t>& shape :
          std::vector<std::vector<int64_t>>{{700, 72}, {2100, 24}, {65, 33}, {3, 8}, {0, 16}, {300, 0}})
       check(kColumnSum, dtype, {shape});
+  for (const char* dtype : {"f16", "f32", "u8"})
+    for (const std::vector<int64_t>& shape :
+         std::vector<std::vector<int64_t>>{{300, 33}, {77, 259}, {290, 7}, {1, 9}})
+      for (const bool fixed : {false, true}) check(kColumnDot, dtype, {shape, fixed});
   for (const std::vector<int64_t>& shape :
        std::vector<std::vector<int64_t>>{{600, 64}, {100, 129}, {4000, 8}})
     check(kColumnSum, "f16", {shape, true});
@@ -329,12 +365,51 @@ TEST_CASE("points") {
       for (const bool fixed : {false, true}) check(kPoints, dtype, {shape, fixed});
 }
 
+TEST_CASE("points side by side, across the ends of rows") {
+  for (const char* dtype : {"f16", "f32", "u8"})
+    for (const std::vector<int64_t>& shape :
+         std::vector<std::vector<int64_t>>{{3, 300, 333}, {2, 131, 1003}, {45000, 2, 3}, {1, 1, 270001}})
+      for (const bool fixed : {false, true}) check(kRuns, dtype, {shape, fixed});
+}
+
+TEST_CASE("rows of odd widths go by vectors") {
+  auto has = [](const Program& p, const std::vector<int64_t>& shape, const std::string& what) {
+    loop::Program program = parse(p, "bf16", {shape, true});
+    schedule::choose_gpu(program, gpu_target("sm_90a"));
+    const DeviceNest made = emit_nest(program, program.nests[0], gpu_target("sm_90a"));
+    return made.choices[0].launches[0].code.text.find(what) != std::string::npos;
+  };
+  CHECK(has(kRuns, {3, 300, 333}, "sd_store<8>("));
+  CHECK(has(kTranspose, {1, 1025, 333}, "sd_load<8>("));
+  CHECK(has(kColumnSum, {4097, 1023}, "sd_load_cover<8>("));
+}
+
+TEST_CASE("rows whose length is not known have teams for all lengths") {
+  auto widest = [](const Sizes& sizes) {
+    loop::Program program = parse(kRows, "bf16", sizes);
+    schedule::choose_gpu(program, gpu_target("sm_90a"));
+    int threads = 0;
+    for (const DeviceChoice& choice : emit_nest(program, program.nests[0], gpu_target("sm_90a")).choices)
+      threads = std::max(threads, choice.launches[0].threads);
+    return threads;
+  };
+  CHECK(widest({{64, 1024}}) == 512);
+  CHECK(widest({{64, 1024}, true}) == 256);
+}
+
 TEST_CASE("tiles") {
   for (const char* dtype : {"f16", "f32", "f64", "u8"})
-    for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{
-             {2, 136, 72}, {1, 129, 65}, {1, 16, 200}, {2, 3, 40}, {3, 145, 19}, {1, 20, 257}, {0, 20, 20}})
+    for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{2, 136, 72},
+                                                                               {1, 129, 65},
+                                                                               {1, 263, 133},
+                                                                               {1, 16, 200},
+                                                                               {2, 3, 40},
+                                                                               {3, 145, 19},
+                                                                               {1, 20, 257},
+                                                                               {0, 20, 20}})
       check(kTranspose, dtype, {shape});
   check(kTranspose, "bf16", {{1, 256, 64}, true});
+  check(kTranspose, "bf16", {{2, 387, 131}, true});
   for (const char* dtype : {"f16", "i32"})
     for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{131, 69}, {30, 61}})
       check(kPadded, dtype, {shape});
