@@ -90,8 +90,10 @@ def test_interruption():
             os.remove("broken.so")
             os.remove("broken.json")
             continue
-        if process.returncode == -signal.SIGINT:  # before main began
-            expect(number < 3 and contents() == before, messages)
+        if process.returncode == -signal.SIGINT:  # before main began, which a busy machine puts off
+            start = time.perf_counter()
+            stridec("--version")
+            expect((number < 3 or delay < 4 * (time.perf_counter() - start)) and contents() == before, messages)
             continue
         expect(process.returncode == 130, f"exit code {process.returncode} instead of 130: {messages}")
         expect("interrupted" in messages and "--> tower.onnx" in messages, messages)
