@@ -171,6 +171,23 @@ def warm(part, parts, wanted):
 # ---- measuring ----
 
 
+def median_us(runs, repeats=60):
+    """Microseconds of a call by itself, with its launches, where medians_us() has calls one behind the other."""
+    for run in runs:
+        run()
+    torch.cuda.synchronize()
+    times = []
+    for i in range(repeats):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda._sleep(100000)  # the launch is enqueued before the device gets to it
+        start.record()
+        runs[i % len(runs)]()
+        end.record()
+        times.append((start, end))
+    torch.cuda.synchronize()
+    return statistics.median(a.elapsed_time(b) for a, b in times) * 1e3
+
+
 def sample_us(runs, row, host):
     """Time of a run in a row of them; `host` seconds is what the host takes to enqueue one."""
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
