@@ -58,6 +58,23 @@ class Backend {
   virtual double least_patience() const = 0;  // seconds without an answer that are no hang
 };
 
+// With the space of schedules that the schedule layer has for the kind of target.
+template <typename Target>
+class BackendOf : public Backend {
+ public:
+  loop::Schedule default_schedule(const loop::Program& alone) const override {
+    return schedule::default_schedule(alone, alone.nests[0], target_);
+  }
+  bool is_candidate(const loop::Program& program, const loop::Nest& nest,
+                    const loop::Schedule& schedule) const override {
+    return schedule::is_candidate(program, nest, target_, schedule);
+  }
+
+ protected:
+  explicit BackendOf(const Target& target) : target_(target) {}
+  const Target& target_;
+};
+
 std::unique_ptr<Backend> cpu_backend(const CpuTarget& target, int threads,
                                      const codegen::cpu::BuildOptions& build);
 std::unique_ptr<Backend> gpu_backend(const GpuTarget& target, const codegen::cuda::BuildOptions& build);

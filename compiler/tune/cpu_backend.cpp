@@ -55,10 +55,10 @@ struct CpuCode : Code {
   }
 };
 
-class CpuBackend : public Backend {
+class CpuBackend : public BackendOf<CpuTarget> {
  public:
   CpuBackend(const CpuTarget& target, int threads, const codegen::cpu::BuildOptions& build)
-      : target_(target), threads_(threads), build_(build) {}
+      : BackendOf(target), threads_(threads), build_(build) {}
 
   Key machine() const override {
     return {.target = target_.name, .threads = threads_, .compiler = this_compiler()};
@@ -75,13 +75,6 @@ class CpuBackend : public Backend {
   std::vector<schedule::Candidate> candidates(const loop::Program& alone, const std::vector<Values>&,
                                               const loop::Schedule*) const override {
     return schedule::candidates(alone, alone.nests[0], target_);
-  }
-  loop::Schedule default_schedule(const loop::Program& alone) const override {
-    return schedule::default_schedule(alone, alone.nests[0], target_);
-  }
-  bool is_candidate(const loop::Program& program, const loop::Nest& nest,
-                    const loop::Schedule& schedule) const override {
-    return schedule::is_candidate(program, nest, target_, schedule);
   }
 
   std::vector<std::unique_ptr<Code>> build(const std::vector<Wanted>& wanted) override {
@@ -131,7 +124,6 @@ class CpuBackend : public Backend {
     return object;
   }
 
-  const CpuTarget& target_;
   const int threads_;
   const codegen::cpu::BuildOptions& build_;
   std::map<std::string, std::weak_ptr<const std::string>> objects_;  // by symbol

@@ -107,10 +107,10 @@ void make_weights(loop::Program& program) {
   }
 }
 
-class GpuBackend : public Backend {
+class GpuBackend : public BackendOf<GpuTarget> {
  public:
   GpuBackend(const GpuTarget& target, const codegen::cuda::BuildOptions& build)
-      : target_(target), build_(build) {}
+      : BackendOf(target), build_(build) {}
 
   Key machine() const override {
     return {.target = target_.name,
@@ -127,13 +127,6 @@ class GpuBackend : public Backend {
   std::vector<schedule::Candidate> candidates(const loop::Program& alone, const std::vector<Values>& shapes,
                                               const loop::Schedule* around) const override {
     return schedule::candidates(alone, alone.nests[0], target_, shapes, around);
-  }
-  loop::Schedule default_schedule(const loop::Program& alone) const override {
-    return schedule::default_schedule(alone, alone.nests[0], target_);
-  }
-  bool is_candidate(const loop::Program& program, const loop::Nest& nest,
-                    const loop::Schedule& schedule) const override {
-    return schedule::is_candidate(program, nest, target_, schedule);
   }
 
   std::vector<std::unique_ptr<Code>> build(const std::vector<Wanted>& wanted) override {
@@ -193,7 +186,6 @@ class GpuBackend : public Backend {
     }
   }
 
-  const GpuTarget& target_;
   const codegen::cuda::BuildOptions build_;
   std::unique_ptr<Gpu> gpu_;
   std::map<std::string, std::weak_ptr<Built>> kernels_;  // by symbol

@@ -75,6 +75,19 @@ class Runner:
         return run
 
 
+def each(names, run):
+    """Runs each name; one that fails is printed, the others are worth their run, and the process ends with what failed."""
+    failed = []
+    for name in names:
+        try:
+            run(name)
+        except Exception as problem:
+            failed.append(name)
+            print(f"  {name} FAILED {type(problem).__name__}: {str(problem)[:500]}", flush=True)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
 def model(name, nodes, ins, outs, weights=()):
     value = lambda v: h.make_tensor_value_info(*v)  # noqa: E731
     graph = h.make_graph(nodes, name, list(map(value, ins)), list(map(value, outs)), list(weights))

@@ -12,14 +12,13 @@ same narrow type, is the peer. Both are compared with PyTorch in f32: the figure
 import argparse
 import os
 import subprocess
-import sys
 import tempfile
 import time
 import warnings
 
 import torch
 
-from bench import Runner, error, median_us
+from bench import Runner, each, error, median_us
 
 warnings.filterwarnings("ignore")
 
@@ -156,21 +155,12 @@ def main():
     unknown = [name for name in flags.names if name not in NETWORKS]
     if unknown:
         parser.error(f"no network {', '.join(unknown)}; there are {', '.join(NETWORKS)}")
-    failed = []
+    peers = [peer for peer in flags.peers.split(",") if peer]
     with tempfile.TemporaryDirectory() as made:
         folder = flags.folder or made
         os.makedirs(folder, exist_ok=True)
-        for name in flags.names or NETWORKS:
-            try:
-                if flags.build:
-                    build(flags.stridec, folder, name)
-                else:
-                    compare(flags.stridec, folder, name, [peer for peer in flags.peers.split(",") if peer])
-            except Exception as problem:  # the next network is worth its run
-                failed.append(name)
-                print(f"  {name} FAILED {type(problem).__name__}: {str(problem)[:500]}", flush=True)
-    if failed:
-        sys.exit(f"failed: {', '.join(failed)}")
+        run = build if flags.build else lambda *what: compare(*what, peers)
+        each(flags.names or NETWORKS, lambda name: run(flags.stridec, folder, name))
 
 
 if __name__ == "__main__":

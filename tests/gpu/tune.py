@@ -22,7 +22,7 @@ from onnx import TensorProto as T
 from onnx import helper as h
 from onnx import numpy_helper as nh
 
-from bench import Runner, error, median_us
+from bench import Runner, each, error, median_us
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -125,16 +125,12 @@ def main():
     parser.add_argument("stridec")
     parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(MODELS)} (products, resnet50)")
     flags = parser.parse_args()
-    failed = []
-    for name in flags.names or ("products", "resnet50"):
+
+    def run(name):
         with tempfile.TemporaryDirectory() as folder:
-            try:
-                compare(flags.stridec, folder, name)
-            except Exception as problem:  # the next model is worth its run
-                failed.append(name)
-                print(f"{name}: FAILED {type(problem).__name__}: {str(problem)[:300]}", flush=True)
-    if failed:
-        sys.exit(f"failed: {', '.join(failed)}")
+            compare(flags.stridec, folder, name)
+
+    each(flags.names or ("products", "resnet50"), run)
 
 
 if __name__ == "__main__":

@@ -83,27 +83,22 @@ TeamEmitter::TeamEmitter(const loop::Program& program, const loop::Nest& origina
   rows = team / lanes;
 }
 
-int64_t TeamEmitter::longest() const {
+int64_t TeamEmitter::most_of(const std::function<int64_t(sym::Expr)>& elements) const {
   int64_t most = 0;
-  for (const loop::Stmt& stmt : nest.body) {
-    if (!is_range(stmt)) continue;
-    sym::Expr count = 1;
-    for (const loop::Dim& dim : loop::dims_of(stmt)) count *= dim.extent;
-    most = std::max(most, sym::as_const(count).value_or(INT64_MAX / 1024));
-  }
+  for (const loop::Stmt& stmt : nest.body)
+    if (is_range(stmt)) most = std::max(most, elements(loop::extent_of(loop::dims_of(stmt))));
   return most;
 }
 
+int64_t TeamEmitter::longest() const {
+  return most_of([](sym::Expr count) { return sym::as_const(count).value_or(INT64_MAX / 1024); });
+}
+
 int64_t TeamEmitter::longest_bound() const {
-  int64_t most = 0;
-  for (const loop::Stmt& stmt : nest.body) {
-    if (!is_range(stmt)) continue;
-    sym::Expr count = 1;
-    for (const loop::Dim& dim : loop::dims_of(stmt)) count *= dim.extent;
+  return most_of([&](sym::Expr count) {
     const sym::Interval bounds = facts_.bounds(count);
-    most = std::max(most, bounds.has_hi() ? bounds.hi : INT64_MAX);
-  }
-  return most;
+    return bounds.has_hi() ? bounds.hi : INT64_MAX;
+  });
 }
 
 std::string TeamEmitter::local_element(const loop::Access& access) {

@@ -81,6 +81,10 @@ std::string MatrixEpilogue::thread_of(const Part& part) const {
                            : cat("(", part.thread, ")");
 }
 
+std::string MatrixEpilogue::first_line(const Part& part, const Lines& l) const {
+  return cat(thread_of(part), " / ", l.pieces);
+}
+
 void MatrixEpilogue::open_columns(const Part& part, const Lines& l, Body& body) {
   KernelText& text = f_.text;
   const std::string type = f_.index_type();
@@ -91,12 +95,12 @@ void MatrixEpilogue::open_columns(const Part& part, const Lines& l, Body& body) 
   f_.print_indices(f_.columns, "column", body);
 }
 
-void MatrixEpilogue::open_line(const Part& part, const Lines& l, Body& body) {
+void MatrixEpilogue::open_line(const Part& part, const Lines& l, const std::string& first, Body& body) {
   KernelText& text = f_.text;
   const std::string type = f_.index_type();
   text.line("#pragma unroll");
   text.open(cat("for (int u = 0; u < ", l.together, "; ++u)"));
-  text.line(cat("const int line = first + u * ", l.stride, ";"));
+  text.line(cat("const int line = ", first, " + u * ", l.stride, ";"));
   text.line(cat("const ", type, " row = first_row + (", type, ")(", part.first_row, " + line);"));
   text.line(cat("const bool live = line < ", part.rows, " && row < (", type, ")",
                 text.size(extent_of(f_.rows)), ";"));
@@ -107,21 +111,17 @@ void MatrixEpilogue::print_loads(const Part& part) {
   const auto l = lines(part);
   if (!l || !has_loads()) return;
   declare_registers(*l);
-  KernelText& text = f_.text;
-  text.open("");
-  text.line(cat("const int first = ", thread_of(part), " / ", l->pieces, ";"));
-  load_lines(part, *l);
-  text.close();
+  load_lines(part, *l, first_line(part, *l));
 }
 
-void MatrixEpilogue::load_lines(const Part& part, const Lines& l) {
+void MatrixEpilogue::load_lines(const Part& part, const Lines& l, const std::string& first) {
   KernelText& text = f_.text;
   Body body = f_.body();
   open_columns(part, l, body);
   for (const Wide& wide : wide_)
     if (!wide.store && !by_row(wide)) move(wide, body, wide.name, false);
   if (has_prefetch()) {
-    open_line(part, l, body);
+    open_line(part, l, first, body);
     for (const Wide& wide : wide_) {
       if (wide.store || !by_row(wide)) continue;
       text.open("if (live)");
@@ -143,11 +143,11 @@ void MatrixEpilogue::print(const Part& part, const std::optional<Part>& after, c
   const bool loads = has_loads();
   const int times = (part.rows + l->step() - 1) / l->step();
   text.line("#pragma unroll 1");
-  text.open(cat("for (int first = ", thread_of(part), " / ", l->pieces, ", time = 0; time < ", times,
+  text.open(cat("for (int first = ", first_line(part, *l), ", time = 0; time < ", times,
                 "; ++time, first += ", l->step(), ")"));
   Body body = f_.body();
   open_columns(part, *l, body);
-  open_line(part, *l, body);
+  open_line(part, *l, "first", body);
   text.open("if (live)");
   declare_wide(body, [&](const Wide& wide) { return wide.store; });
   print_piece(part, body, "[u]");
@@ -157,20 +157,13 @@ void MatrixEpilogue::print(const Part& part, const std::optional<Part>& after, c
   text.close();
   if (loads && times > 1) {
     text.open(cat("if (time < ", times - 1, ")"));
-    text.open("");
-    text.line(cat("const int now = first;"));
-    text.open("");
-    text.line(cat("const int first = now + ", l->step(), ";"));
-    load_lines(part, *l);
-    text.close();
-    text.close();
+    load_lines(part, *l, cat("first + ", l->step()));
     text.close();
   }
   text.close();
   if (loads && after) {
     text.open(cat("if (", more, ")"));
-    text.line(cat("const int first = ", thread_of(*after), " / ", l->pieces, ";"));
-    load_lines(*after, *l);
+    load_lines(*after, *l, first_line(*after, *l));
     text.close();
   }
 }

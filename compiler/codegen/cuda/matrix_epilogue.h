@@ -49,12 +49,14 @@ class MatrixEpilogue {
   };
   std::optional<Lines> lines(const Part& part) const;
   std::string thread_of(const Part& part) const;
+  std::string first_line(const Part& part, const Lines& l) const;  // of a thread
   bool has_loads() const;
   bool by_row(const Wide& wide) const;
-  // Two scopes each: declares at, column and indices; line, row, live and indices, of the line u from `first` on.
+  // Two scopes each: declares at, column and indices; line, row, live and indices, of the line u from `first`
+  // (a C expression) on.
   void open_columns(const Part& part, const Lines& l, Body& body);
-  void open_line(const Part& part, const Lines& l, Body& body);
-  void load_lines(const Part& part, const Lines& l);
+  void open_line(const Part& part, const Lines& l, const std::string& first, Body& body);
+  void load_lines(const Part& part, const Lines& l, const std::string& first);
   void declare_registers(const Lines& l);
   void declare_wide(Body& body, const std::function<bool(const Wide&)>& wanted);
   void move(const Wide& wide, Body body, const std::string& registers, bool store);

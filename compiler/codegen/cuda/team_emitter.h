@@ -107,6 +107,8 @@ class TeamEmitter {
   int threads() const { return threads_; }
   size_t find_common() const;
   // The largest number of points of the ranges that is known; symbols are long.
+  // The most that `elements` says of a range, from the number of its elements.
+  int64_t most_of(const std::function<int64_t(sym::Expr)>& elements) const;
   int64_t longest() const;
 
   // The dims whose points are dealt out to teams; columns count by tiles.

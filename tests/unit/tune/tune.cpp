@@ -2,42 +2,14 @@
 
 #include <doctest/doctest.h>
 
-#include "compiler/base/diagnostic.h"
-#include "compiler/loop/rewrite.h"
 #include "compiler/schedule/candidates.h"
-#include "compiler/schedule/fusion.h"
 #include "compiler/tune/backend.h"
 #include "compiler/tune/forecast.h"
-#include "tests/unit/schedule/programs.h"
+#include "tests/unit/tune/program.h"
 
 using namespace stridec;
 using namespace stridec::testing;
 using namespace stridec::tune;
-
-namespace {
-
-// Two equal contractions with weights, and a softmax, over a symbolic number of rows.
-loop::Program program() {
-  Pieces p("tuned");
-  const loop::View x = p.input("x", {p.n, 48});
-  const loop::View a = p.matmul(x, p.weight("a", {48, 48}, 1));
-  const loop::View b = p.matmul(a, p.weight("b", {48, 48}, 2));
-  p.output("y", p.softmax(b));
-  schedule::fuse(p.program);
-  for (loop::Nest& nest : p.program.nests) loop::renumber(nest);
-  return std::move(p.program);
-}
-
-std::string message(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.text;
-  }
-  return "";
-}
-
-}  // namespace
 
 TEST_CASE("equal kernels are tuned once, from the space of candidates, and replayed") {
   const loop::Program p = program();

@@ -5,19 +5,16 @@
 #include <functional>
 #include <set>
 
-#include "compiler/base/diagnostic.h"
 #include "compiler/codegen/cuda/build.h"
 #include "compiler/codegen/cuda/emit.h"
-#include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/schedule/candidates.h"
 #include "compiler/schedule/choose_gpu.h"
-#include "compiler/schedule/fusion.h"
 #include "compiler/schedule/order_weights.h"
 #include "tests/support/fake_cuda.h"
 #include "tests/support/flash_cases.h"
 #include "tests/support/matrix_cases.h"
-#include "tests/unit/schedule/programs.h"
+#include "tests/unit/tune/program.h"
 
 using namespace stridec;
 using namespace stridec::testing;
@@ -26,27 +23,6 @@ using namespace stridec::tune;
 namespace {
 
 const GpuTarget& target() { return gpu_target("sm_90a"); }
-
-// Two equal contractions with weights, and a softmax, over a symbolic number of rows.
-loop::Program program() {
-  Pieces p("tuned");
-  const loop::View x = p.input("x", {p.n, 48});
-  const loop::View a = p.matmul(x, p.weight("a", {48, 48}, 1));
-  const loop::View b = p.matmul(a, p.weight("b", {48, 48}, 2));
-  p.output("y", p.softmax(b));
-  schedule::fuse(p.program);
-  for (loop::Nest& nest : p.program.nests) loop::renumber(nest);
-  return std::move(p.program);
-}
-
-std::string message(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.text;
-  }
-  return "";
-}
 
 // Kernels take a time of their own each, by their names.
 void take_time(const FakeLaunch* launch, void*) {
