@@ -284,7 +284,7 @@ class GpuRunner : public Runner {
     const Subject& subject = request_.subjects[s];
     Loaded& loaded = *loaded_[s];
     loaded.key = static_cast<int64_t>(times);
-    runtime::cuda_begin(*loaded.context, &loaded.key, 1, record);
+    runtime::cuda_begin(*loaded.context, {&loaded.key, nullptr, 1, 0}, record);
     for (size_t call = 0; call < times; ++call) {
       const auto address = [&](size_t argument) {
         const Subject::Argument& a = subject.arguments[argument];

@@ -20,9 +20,9 @@ void destroy(stridec_context* c) {
   for (int32_t i = 0; c->owned && i < p.output_count; ++i) release(*c->memory, c->owned[i]);
   for (int32_t i = 0; c->fetched && i < p.output_count; ++i) release(c->allocator, c->fetched[i]);
   for (int32_t i = 0; c->slots && i < p.slot_count; ++i) release(*c->memory, c->slots[i]);
-  void* const arrays[] = {c->owned,     c->slots,   c->fetched,        c->symbols, c->input_dims,
-                          c->bind_data, c->inputs,  c->staging_offset, c->outputs, c->places,
-                          c->states,    c->dims_of, c->output_dims,    c->steps};
+  void* const arrays[] = {c->owned,     c->slots,     c->fetched,        c->symbols,     c->input_dims,
+                          c->bind_data, c->inputs,    c->staging_offset, c->outputs,     c->places,
+                          c->states,    c->addresses, c->dims_of,        c->output_dims, c->steps};
   for (void* array : arrays) free(array);
   release(c->model);
   free(c);
@@ -41,10 +41,12 @@ bool make_tables(stridec_context& c) {
   c.outputs = make_array<void*>(p.output_count);
   c.places = make_array<Place>(p.output_count);
   c.states = make_array<void*>(p.state_count);
+  c.addresses = make_array<const void*>(p.input_count + p.output_count + p.state_count + 2);
   c.dims_of = make_array<int64_t*>(p.output_count);
   c.output_dims = make_array<int64_t>(c.model->output_dim_count);
   if (!c.owned || !c.slots || !c.fetched || !c.symbols || !c.input_dims || !c.bind_data || !c.inputs ||
-      !c.staging_offset || !c.outputs || !c.places || !c.states || !c.dims_of || !c.output_dims)
+      !c.staging_offset || !c.outputs || !c.places || !c.states || !c.addresses || !c.dims_of ||
+      !c.output_dims)
     return false;
   int64_t* dims = c.output_dims;
   for (int32_t i = 0; i < p.output_count; dims += p.outputs[i++].rank) c.dims_of[i] = dims;

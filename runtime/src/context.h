@@ -56,6 +56,7 @@ struct stridec_context {
   int64_t* output_dims;  // all outputs, one after the other
   int64_t** dims_of;     // per output, into output_dims
   void** states;
+  const void** addresses;               // of the four above and of the workspaces
   const stridec_tensor* given_outputs;  // of the run in progress
   stridec_status run_status;            // of a failure in a callback; its sentence is in error
 

@@ -372,9 +372,15 @@ bool cuda_wait(CudaContext& c) {
   return ok(c, "cuStreamSynchronize", driver.StreamSynchronize(c.stream));
 }
 
-void cuda_begin(CudaContext& c, const int64_t* symbols, int32_t count, bool record) {
+void cuda_begin(CudaContext& c, const RunKey& key, bool record) {
   c.map_next = 0;
-  if (c.graphs) graphs_begin(*c.graphs, symbols, count, record);
+  if (c.graphs) graphs_begin(*c.graphs, key, record);
+}
+
+bool cuda_replay(CudaContext& c) {
+  if (!c.graphs) return false;
+  Current current(*c.model);
+  return graphs_replay(*c.graphs, c.stream);
 }
 
 bool cuda_flush(CudaContext& c) {

@@ -6,6 +6,7 @@
 // the device writes. Every function pushes the device's context and pops it again.
 #pragma once
 
+#include "cuda_graph.h"
 #include "memory.h"
 #include "stridec/abi.h"
 #include "weights.h"
@@ -41,9 +42,11 @@ bool cuda_download(CudaContext& context, void* to, const void* from, int64_t byt
 bool cuda_wait(CudaContext& context);
 
 // Around the launches of a run. Where the variant wants graphs and `record` is true, launches wait for cuda_end(), which
-// enqueues all of them at once; cuda_flush() enqueues those so far, and must come before anything that reads what they
+// enqueues all of them at once; where they would be those of an earlier run of the same key cuda_replay(), before the first
+// of them, has enqueued them: then it is true, and nothing is left to do. cuda_flush() enqueues those so far, and must come before anything that reads what they
 // write or frees memory that they use.
-void cuda_begin(CudaContext& context, const int64_t* symbols, int32_t count, bool record);
+void cuda_begin(CudaContext& context, const RunKey& key, bool record);
+bool cuda_replay(CudaContext& context);
 bool cuda_flush(CudaContext& context);
 bool cuda_end(CudaContext& context);
 int32_t cuda_launch(CudaContext& context, const stridec_abi_device_launch& launch, void* workspace);

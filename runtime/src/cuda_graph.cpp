@@ -93,8 +93,9 @@ bool same_kernels(const List& a, const List& b) {
 
 struct Graph {  // of one shape
   int64_t* symbols;
-  uint64_t used;  // when; 0: never
-  List list;      // as the graph was last given it
+  const void** addresses;  // of the run that gave it its list
+  uint64_t used;           // when; 0: never
+  List list;               // as the graph was last given it
   void** nodes;   // the driver's, one a launch
   void *graph, *exec;
 };
@@ -112,9 +113,9 @@ void** parameters_of(const List& list, const Node& node, void** out) {
 
 struct CudaGraphs {
   Graph* all;
-  int32_t room, symbol_count;
+  int32_t room;
   uint64_t clock;
-  const int64_t* symbols;  // of this run
+  RunKey key;  // of this run
   List waiting;
   void** parameters;  // as many as the largest launch has
   size_t parameter_room;
@@ -136,21 +137,23 @@ void clear(Graph& graph) {
   graph.exec = graph.graph = nullptr;
 }
 
-// The graph of the shape, or the place for it; `fresh`: the shape was not known.
-Graph& find(CudaGraphs& g, bool& fresh) {
-  const size_t bytes = static_cast<size_t>(g.symbol_count) * 8;
+size_t symbol_bytes(const CudaGraphs& g) { return static_cast<size_t>(g.key.symbol_count) * 8; }
+size_t address_bytes(const CudaGraphs& g) { return static_cast<size_t>(g.key.address_count) * sizeof(void*); }
+
+// The graph of the shape, or null.
+Graph* find(CudaGraphs& g) {
+  for (int32_t i = 0; i < g.room; ++i)
+    if (g.all[i].used && equal(g.all[i].symbols, g.key.symbols, symbol_bytes(g))) return &g.all[i];
+  return nullptr;
+}
+
+// The place of the graph that was not used for longest, for a shape that has none.
+Graph& replace_oldest(CudaGraphs& g) {
   Graph* oldest = g.all;
-  for (int32_t i = 0; i < g.room; ++i) {
-    Graph& graph = g.all[i];
-    if (graph.used && equal(graph.symbols, g.symbols, bytes)) {
-      fresh = false;
-      return graph;
-    }
-    if (graph.used < oldest->used) oldest = &graph;
-  }
-  fresh = true;
+  for (int32_t i = 1; i < g.room; ++i)
+    if (g.all[i].used < oldest->used) oldest = &g.all[i];
   clear(*oldest);
-  if (bytes) memcpy(oldest->symbols, g.symbols, bytes);
+  if (g.key.symbol_count) memcpy(oldest->symbols, g.key.symbols, symbol_bytes(g));
   return *oldest;
 }
 
@@ -221,7 +224,7 @@ CudaGraphs* graphs_create(int32_t room) {
   if (!g) return nullptr;
   g->all = make_array<Graph>(room);
   g->room = room;
-  g->symbol_count = -1;
+  g->key.symbol_count = -1;
   if (g->all) return g;
   free(g);
   return nullptr;
@@ -234,6 +237,7 @@ void graphs_destroy(CudaGraphs* g) {
     release(g->all[i].list);
     free(g->all[i].nodes);
     free(g->all[i].symbols);
+    free(g->all[i].addresses);
   }
   if (g->stream) driver.StreamDestroy(g->stream);
   release(g->waiting);
@@ -242,18 +246,25 @@ void graphs_destroy(CudaGraphs* g) {
   free(g);
 }
 
-void graphs_begin(CudaGraphs& g, const int64_t* symbols, int32_t count, bool record) {
+void graphs_begin(CudaGraphs& g, const RunKey& key, bool record) {
+  const bool first = g.key.symbol_count < 0;
   g.waiting.count = 0;
   g.waiting.used = 0;
-  g.symbols = symbols;
-  g.waits = record && !g.refused;
-  if (!g.waits || g.symbol_count == count) return;
-  g.symbol_count = count;
-  for (int32_t i = 0; i < g.room; ++i) {
-    g.all[i].symbols = make_array<int64_t>(count ? count : 1);
-    if (!g.all[i].symbols) g.refused = true;
+  g.key = key;
+  for (int32_t i = 0; i < g.room && first; ++i) {
+    g.all[i].symbols = make_array<int64_t>(key.symbol_count ? key.symbol_count : 1);
+    g.all[i].addresses = make_array<const void*>(key.address_count ? key.address_count : 1);
+    if (!g.all[i].symbols || !g.all[i].addresses) g.refused = true;
   }
-  g.waits = !g.refused;
+  g.waits = record && !g.refused;
+}
+
+bool graphs_replay(CudaGraphs& g, void* stream) {
+  Graph* graph = g.waits ? find(g) : nullptr;
+  if (!graph || !graph->exec || !equal(graph->addresses, g.key.addresses, address_bytes(g))) return false;
+  if (driver.GraphLaunch(graph->exec, stream)) return false;  // the run says what is the matter
+  graph->used = ++g.clock;
+  return true;
 }
 
 bool graphs_add(CudaGraphs& g, const KernelLaunch& l) {
@@ -290,16 +301,17 @@ int32_t graphs_flush(CudaGraphs& g, void* stream) {
 
 int32_t graphs_end(CudaGraphs& g, void* stream) {
   if (!g.waits || g.waiting.count < 2) return graphs_flush(g, stream);
-  bool fresh = false;
-  Graph& graph = find(g, fresh);
+  Graph* known = find(g);
+  Graph& graph = known ? *known : replace_oldest(g);
   graph.used = ++g.clock;
-  if (fresh) return graphs_flush(g, stream);
+  if (!known) return graphs_flush(g, stream);
   CUresult status = graph.exec && same_kernels(graph.list, g.waiting) ? update(g, graph) : record(g, graph);
   if (status) {  // a driver that does not record, or update, still launches
     clear(graph);
     g.refused = true;
     return graphs_flush(g, stream);
   }
+  if (g.key.address_count) memcpy(graph.addresses, g.key.addresses, address_bytes(g));
   status = driver.GraphLaunch(graph.exec, stream);
   g.waiting.count = 0;
   return status;

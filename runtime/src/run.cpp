@@ -210,6 +210,18 @@ stridec_status failed_run(stridec_context& c, Text& message) {
   return STRIDEC_BAD_ARTIFACT;
 }
 
+// Where everything lies that a run on a GPU reads and writes, weights apart, which stay where they are.
+RunKey key_of(stridec_context& c) {
+  const stridec_abi_program& p = program_of(c);
+  int32_t n = 0;
+  for (int32_t i = 0; i < p.input_count; ++i) c.addresses[n++] = c.inputs[i];
+  for (int32_t i = 0; i < p.output_count; ++i) c.addresses[n++] = c.outputs[i];
+  for (int32_t i = 0; i < p.state_count; ++i) c.addresses[n++] = c.states[i];
+  c.addresses[n++] = c.arena.data;
+  c.addresses[n++] = c.scratch.data;
+  return {c.symbols, c.addresses, p.symbol_count, n};
+}
+
 stridec_status execute(stridec_context& c, Text& message) {
   memset(c.failures.data, 0, static_cast<size_t>(c.failures.bytes));
   c.run_status = STRIDEC_OK;
@@ -229,7 +241,8 @@ stridec_status execute(stridec_context& c, Text& message) {
                          .read = read_device,
                          .context = &c};
   if (c.cuda) {
-    cuda_begin(*c.cuda, c.symbols, program_of(c).symbol_count, !c.profiling);
+    cuda_begin(*c.cuda, key_of(c), !c.profiling);
+    if (cuda_replay(*c.cuda)) return STRIDEC_OK;
     if (c.model->variant->run(&run)) return failed_run(c, message);
     return cuda_end(*c.cuda) ? STRIDEC_OK : device_error(c, message);
   }

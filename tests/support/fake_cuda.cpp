@@ -195,6 +195,7 @@ int32_t retain(void** context, int32_t device) {
 int32_t release(int32_t) { return kSuccess; }
 int32_t push(void* context) {
   current.push_back(context);
+  ++state().counts.pushes;
   return kSuccess;
 }
 int32_t pop(void** context) {

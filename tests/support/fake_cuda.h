@@ -29,6 +29,7 @@ struct FakeCounts {
   int64_t captures, instantiations, updates;
   int64_t uploads, downloads, uploaded_bytes;
   int64_t memory, allocations;  // bytes and blocks in use now
+  int64_t pushes;               // of a context
 };
 
 struct FakeCuda {

@@ -243,9 +243,11 @@ TEST_CASE("a shape's runs are one graph from the second on, with the parameters 
   CHECK(counts.captures == 1);
   CHECK(counts.replays == 1);
   CHECK(counts.launches == kernels);
+  const int64_t before = counts.pushes;
   REQUIRE(running.run(x, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);
   CHECK(counts.replays == 2);
   CHECK(counts.updates == 0);
+  const int64_t same = counts.pushes - before;
   {
     Launches seen;
     FakeCounts& now = *fake_cuda_counts();
@@ -257,6 +259,15 @@ TEST_CASE("a shape's runs are one graph from the second on, with the parameters 
     CHECK(seen.mentions(moved.data()));
     CHECK_FALSE(seen.mentions(x.data()));
     CHECK(seen.replayed == std::vector<int>(static_cast<size_t>(kernels), 1));
+    CHECK(same < now.pushes);  // nothing moved: the graph was launched before any launch was prepared
+  }
+  {
+    Launches seen;
+    REQUIRE(running.run(x, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);  // and back
+    CHECK(seen.mentions(x.data()));
+    CHECK_FALSE(seen.mentions(moved.data()));
+    REQUIRE(running.run(x, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);
+    CHECK(fake_cuda_counts()->replays == 2);
   }
   REQUIRE(running.run(z, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);  // another shape starts anew
   CHECK(fake_cuda_counts()->replays == 0);
