@@ -73,6 +73,11 @@ add_executable(gpu_matrix_jobs EXCLUDE_FROM_ALL tests/gpu/matrix_jobs.cpp)
 target_include_directories(gpu_matrix_jobs PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(gpu_matrix_jobs PRIVATE stridec_codegen)
 
+# What tests/gpu/host.py has measured.
+add_executable(gpu_host_cost EXCLUDE_FROM_ALL tests/gpu/host_cost.cpp)
+target_include_directories(gpu_host_cost PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/runtime/include)
+target_link_libraries(gpu_host_cost PRIVATE dl)
+
 # The public ONNX backend suite: tests/conformance/run.sh.
 file(GLOB conformance_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/conformance/*.cpp)
 add_executable(onnx_backend ${conformance_sources})

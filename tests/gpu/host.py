@@ -1,11 +1,11 @@
 """What a call costs the host: its time on the CPU with the device busy, so that nothing is waited for.
 
-    python tests/gpu/host.py STRIDEC
+    python tests/gpu/host.py STRIDEC [TOOL]      TOOL: build/gpu_host_cost, beside STRIDEC if not given
 
 Chains of small products (a kernel each, symbolic batch) of several lengths are called in modes default (a launch a kernel)
-and reduce-overhead (a recorded graph); a line through the default's times says what a call and a kernel cost. Beside it
-torch.compile's reduce-overhead of the same chain. Also: the first call at a new batch within the declared range, and the
-device memory that the calls after it allocated.
+and reduce-overhead (a recorded graph), from C++ (the tool, tests/gpu/host_cost.cpp) beside what the bare driver takes for as
+many launches, and from Python beside torch.compile's reduce-overhead of the same chain. Also: the first call at a new batch
+within the declared range, and the device memory that the calls after it allocated.
 """
 
 import os
@@ -24,7 +24,7 @@ from onnx import numpy_helper as nh
 
 from bench import Runner
 
-WIDTH = 256
+ROWS, WIDTH = 8, 256
 LENGTHS = (1, 4, 16, 48)
 CALLS = 15  # of at most 48 launches: far from the 1024 that a stream holds before a launch waits
 
@@ -70,17 +70,19 @@ class Chain(torch.nn.Module):
 
 def main():
     stridec = sys.argv[1]
-    points = []
+    tool = sys.argv[2] if len(sys.argv) > 2 else os.path.join(os.path.dirname(stridec), "gpu_host_cost")
     with tempfile.TemporaryDirectory() as folder:
+        artifacts = []
         for length in LENGTHS:
             model, weights = chain(length)
             source = os.path.join(folder, "chain.onnx")
             onnx.save(model, source)
-            x = torch.randn(8, WIDTH, device="cuda").half()
+            x = torch.randn(ROWS, WIDTH, device="cuda").half()
             want = Chain(weights)(x)
             row = []
             for mode in ("default", "reduce-overhead"):
                 library = os.path.join(folder, f"{length}.{mode}.so")
+                artifacts.append(f"{length}:{library}")
                 subprocess.run([stridec, "compile", source, "-o", library, "--target", "cuda", "--gpu", "sm_90a", "--mode", mode,
                                 "--dim", "batch=1..64", "--progress=none", "--quiet"], check=True, stdout=subprocess.DEVNULL)  # fmt: skip
                 runner, y = Runner(library), torch.full_like(x, float("nan"))
@@ -107,12 +109,10 @@ def main():
                 for _ in range(3):
                     theirs(x)
                 peer = host_us(lambda theirs=theirs: theirs(x), 20)
-            points.append((length, row[0]))
-            print(f"{length:3} kernels: default {row[0]:6.1f} us a call, reduce-overhead {row[4]:6.1f}, torch.compile's {peer:6.1f}; "
-                  f"first call at another batch {row[1]:.0f} and {row[5]:.0f} us, grown by {row[2]} and {row[6]} bytes; "
-                  f"errors {row[3]:.0e}, {row[7]:.0e}", flush=True)  # fmt: skip
-    slope, base = np.polyfit([p[0] for p in points], [p[1] for p in points], 1)
-    print(f"default: {base:.1f} us a call and {slope:.2f} us a kernel")
+            print(f"from Python, {length:2} kernels: default {row[0]:6.1f} us a call, reduce-overhead {row[4]:6.1f}, "
+                  f"torch.compile's {peer:6.1f}; first call at another batch {row[1]:.0f} and {row[5]:.0f} us, grown by {row[2]} "
+                  f"and {row[6]} bytes; errors {row[3]:.0e}, {row[7]:.0e}", flush=True)  # fmt: skip
+        subprocess.run([tool, str(ROWS), str(WIDTH), *artifacts], check=True)
 
 
 if __name__ == "__main__":
