@@ -20,6 +20,11 @@ set_target_properties(fake_cuda PROPERTIES OUTPUT_NAME cuda SOVERSION 1
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 target_include_directories(fake_cuda PRIVATE ${PROJECT_SOURCE_DIR})
 
+# Programs on the GPU of this machine, for tests that can use one.
+add_library(device_program STATIC EXCLUDE_FROM_ALL tests/support/device_program.cpp)
+target_link_libraries(device_program PUBLIC stridec_all stridec_runtime)
+target_include_directories(device_program PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/runtime/src)
+
 file(GLOB test_folders CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/*)
 foreach(path ${test_folders})
   file(GLOB sources CONFIGURE_DEPENDS ${path}/*.cpp)
@@ -48,8 +53,7 @@ foreach(path ${test_folders})
     endif()
   endif()
   if(folder STREQUAL compiled_cuda)  # runs what it builds where there is a GPU
-    target_link_libraries(test_${folder} PRIVATE stridec_runtime)
-    target_include_directories(test_${folder} PRIVATE ${PROJECT_SOURCE_DIR}/runtime/src)
+    target_link_libraries(test_${folder} PRIVATE device_program)
   endif()
   if(folder MATCHES "^(compiled_gpu|tune_gpu)$")  # dlopen finds the driver in the process, by this name
     target_link_libraries(test_${folder} PRIVATE fake_cuda)
@@ -81,7 +85,7 @@ target_link_libraries(gpu_host_cost PRIVATE dl)
 # The public ONNX backend suite: tests/conformance/run.sh.
 file(GLOB conformance_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/conformance/*.cpp)
 add_executable(onnx_backend ${conformance_sources})
-target_link_libraries(onnx_backend PRIVATE stridec_compile stridec_all)
+target_link_libraries(onnx_backend PRIVATE stridec_compile stridec_all device_program)
 add_executable(bench_launch EXCLUDE_FROM_ALL tests/bench/launch.cpp)
 target_include_directories(bench_launch PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(bench_launch PRIVATE stridec_runtime)

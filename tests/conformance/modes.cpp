@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <ctime>
+#include <functional>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -11,6 +13,7 @@
 #include "compiler/compile.h"
 #include "compiler/frontend/onnx/import.h"
 #include "tests/conformance/other_sizes.h"
+#include "tests/support/device_program.h"
 
 namespace stridec::conformance {
 
@@ -19,10 +22,9 @@ using loop::HostTensor;
 
 namespace {
 
-constexpr ModeInfo kModes[] = {{"interpreter", Mode::kInterpreter},
-                               {"compiled", Mode::kCompiled},
-                               {"dynamic", Mode::kDynamic},
-                               {"constant", Mode::kConstant}};
+constexpr ModeInfo kModes[] = {{"interpreter", Mode::kInterpreter}, {"compiled", Mode::kCompiled},
+                               {"dynamic", Mode::kDynamic},         {"constant", Mode::kConstant},
+                               {"cuda", Mode::kCompiled, true},     {"cuda-dynamic", Mode::kDynamic, true}};
 
 std::string summary(const Diagnostic& d) {
   return cat(d.message, d.where.op.empty() ? "" : cat(" (", d.where.op, ")"));
@@ -167,14 +169,34 @@ void bind_all(const onnx::Model& model, const Data& data, onnx::ImportOptions& o
 
 // ---- one attempt ----
 
-Compilation made_of(const onnx::Model& model, const onnx::ImportOptions& options, Stage last) {
+Compilation made_of(const onnx::Model& model, const onnx::ImportOptions& options, Stage last,
+                    bool gpu = false) {
   onnx::Imported imported = onnx::import_model(model, options);
   if (!imported.problems.empty()) {
     Diagnostic problem = imported.problems[0];
     problem.message = "import: " + problem.message;
     throw Error(std::move(problem));
   }
-  return compile(std::move(imported.graph), {.passes = {.verify_each = true}}, last);
+  CompileOptions how{.passes = {.verify_each = true}};
+  if (gpu) {
+    how.targets = {"cuda"};
+    how.gpus = {"sm_90a"};
+  }
+  return compile(std::move(imported.graph), how, last);
+}
+
+using Program = std::function<std::vector<HostTensor>(const std::vector<HostTensor>& inputs)>;
+
+Program machine_code(const Compilation& made, bool gpu, const RunOptions& how) {
+  if (gpu) {
+    auto program = std::make_shared<test::DeviceProgram>(made.gpu_variants.front());
+    return [program](const std::vector<HostTensor>& inputs) { return program->run(inputs); };
+  }
+  auto program = std::make_shared<codegen::cpu::CompiledProgram>(
+      made.variants.front().program,
+      codegen::cpu::RunCompiledOptions{
+          .build = {.optimize = how.optimize, .kernels_per_object = how.kernels_per_object}});
+  return [program](const std::vector<HostTensor>& inputs) { return program->run(inputs); };
 }
 
 std::vector<HostTensor> inputs_of(const loop::Program& program, const onnx::Model& model, const Data& data) {
@@ -217,7 +239,7 @@ struct Attempt {
   const Test& test;
   const onnx::Model& model;
   const Data& data;
-  Mode mode;
+  ModeInfo info;
   RunOptions how;
 
   std::string against_expected(const std::vector<HostTensor>& got) const {
@@ -239,8 +261,7 @@ struct Attempt {
   }
 
   Outcome at_other_sizes(const Compilation& made, const onnx::ImportOptions& options,
-                         const std::vector<HostTensor>& inputs,
-                         codegen::cpu::CompiledProgram& program) const {
+                         const std::vector<HostTensor>& inputs, const Program& program) const {
     std::string why_not = std::any_of(made.loops.symbols.begin(), made.loops.symbols.end(),
                                       [](const loop::Symbol& symbol) { return symbol.input >= 0; })
                               ? "the sizes fit together in no other way"
@@ -257,7 +278,7 @@ struct Attempt {
       const std::string at = cat("at ", to_string(other));
       std::vector<HostTensor> got;
       try {
-        got = program.run(other.inputs);
+        got = program(other.inputs);
       } catch (const Error& e) {
         return {.reason = cat(at, ": ", summary(e.diagnostic), ", but the interpreter takes it")};
       }
@@ -282,33 +303,34 @@ struct Attempt {
   }
 
   Outcome run(const onnx::ImportOptions& options, double& compiled) const {
+    const bool interpreted = info.mode == Mode::kInterpreter;
     const Compilation made =
-        made_of(model, options, mode == Mode::kInterpreter ? Stage::kLoops : Stage::kSchedule);
+        made_of(model, options, interpreted ? Stage::kLoops : Stage::kSchedule, info.gpu);
     const std::vector<HostTensor> inputs = inputs_of(made.loops, model, data);
-    if (mode == Mode::kInterpreter) {
+    if (interpreted) {
       compiled = processor_seconds();
       return {.reason = against_expected(loop::interpret(made.loops, inputs, {.poison = true}))};
     }
-    codegen::cpu::CompiledProgram program(
-        made.variants.front().program,
-        {.build = {.optimize = how.optimize, .kernels_per_object = how.kernels_per_object}});
+    const Program program = machine_code(made, info.gpu, how);
     compiled = processor_seconds();
     Outcome out{.reason = data.outputs.empty()
-                              ? difference_of(program.run(inputs),
+                              ? difference_of(program(inputs),
                                               loop::interpret(made.loops, inputs, {.poison = true}), test)
-                              : against_expected(program.run(inputs))};
-    if (mode == Mode::kDynamic && out.reason.empty()) return at_other_sizes(made, options, inputs, program);
+                              : against_expected(program(inputs))};
+    if (info.mode == Mode::kDynamic && out.reason.empty())
+      return at_other_sizes(made, options, inputs, program);
     return out;
   }
 };
 
 // `model` is the file's, or that with symbols for its sizes.
-Outcome run(const Test& test, const onnx::Model& model, const Data& data, Mode mode, const RunOptions& how) {
+Outcome run(const Test& test, const onnx::Model& model, const Data& data, const ModeInfo& info,
+            const RunOptions& how) {
   if (data.inputs.size() < model.graph.inputs.size())
     return {.reason = "test data of another type than tensors"};
-  const Attempt attempt{test, model, data, mode, how};
-  onnx::ImportOptions options = with_items(model, data, mode == Mode::kDynamic);
-  if (mode == Mode::kConstant) {
+  const Attempt attempt{test, model, data, info, how};
+  onnx::ImportOptions options = with_items(model, data, info.mode == Mode::kDynamic);
+  if (info.mode == Mode::kConstant) {
     bind_all(model, data, options);
     return attempt.run(options);
   }
@@ -342,10 +364,10 @@ Outcome run(const Test& test, const onnx::Model& model, const Data& data, Mode m
 
 std::span<const ModeInfo> modes() { return kModes; }
 
-Outcome run(const Test& test, Mode mode, const RunOptions& options) try {
+Outcome run(const Test& test, const ModeInfo& info, const RunOptions& options) try {
   const onnx::Model file = onnx::read_model(test.model);
   onnx::Model model = file;
-  if (mode == Mode::kDynamic) {
+  if (info.mode == Mode::kDynamic) {
     const fs::path unexpanded = unexpanded_model(test);
     model = with_symbols(model, unexpanded.empty() ? model : onnx::read_model(unexpanded));
   }
@@ -353,7 +375,7 @@ Outcome run(const Test& test, Mode mode, const RunOptions& options) try {
   if (folders.empty()) folders.emplace_back();
   Outcome all;
   for (const fs::path& folder : folders) {
-    const Outcome one = run(test, model, load(test, folder, file), mode, options);
+    const Outcome one = run(test, model, load(test, folder, file), info, options);
     if (!one.reason.empty()) return one;
     if (!one.bound.empty()) all.bound = one.bound;
     if (!one.one_shape.empty()) all.one_shape = one.one_shape;

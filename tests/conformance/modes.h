@@ -21,6 +21,7 @@ enum class Mode {
 struct ModeInfo {
   std::string_view name;
   Mode mode;
+  bool gpu = false;  // compiled for the GPU of this machine (Hopper), and run on it
 };
 std::span<const ModeInfo> modes();
 
@@ -38,6 +39,6 @@ struct RunOptions {
 };
 
 // A test without expected outputs: compiled code is compared with the interpreter.
-Outcome run(const Test& test, Mode mode, const RunOptions& options = {});
+Outcome run(const Test& test, const ModeInfo& mode, const RunOptions& options = {});
 
 }  // namespace stridec::conformance

@@ -1,9 +1,10 @@
 // The public ONNX backend suite: every test is imported, run and compared in each mode of modes.h.
 //
 //   onnx_backend DATA [--engine MODE,...] [--list] [--table] [--failures FILE] [--bound FILE] [--one-shape FILE]
-//                [--seconds FILE] [--jobs N] [--optimize N] [--kernels-per-object N] [--as-given] [name...]
+//                [--seconds FILE] [--jobs N] [--tests-per-process N] [--optimize N] [--kernels-per-object N] [--as-given]
+//                [name...]
 //
-// MODE: interpreter, compiled, dynamic, constant (initially: interpreter). DATA holds node/, simple/, light/, pytorch-*/.
+// MODE: interpreter, compiled, dynamic, constant, and on the GPU of this machine cuda, cuda-dynamic (initially: interpreter). DATA holds node/, simple/, light/, pytorch-*/.
 // A test's file `tolerance` holds a relative and an absolute tolerance of its own, and perhaps one relative to the
 // largest magnitude of a tensor. --list prints the tests that do not pass, with the reason; --table passes per operator;
 // --failures writes mode, name and reason with tabs between to a file, --bound likewise the tests that pass with inputs
@@ -45,9 +46,10 @@ struct Task {
   Outcome outcome;
 };
 
-// A task in a process of its own. It says, a line each: why at one shape alone, seconds, which inputs were bound, the reason.
+// A process that runs tasks one after the other. It says of each, a line each: why at one shape alone, seconds, which inputs
+// were bound, the reason.
 struct Child {
-  size_t task;
+  std::vector<size_t> tasks;  // the one that runs, and those that come after it
   pid_t pid;
   int from;
   std::string said;
@@ -64,65 +66,108 @@ bool is_long(const Task& task) {
 }
 unsigned seconds_for(const Task& task) { return is_long(task) ? kNetworkSeconds : kSeconds; }
 
-Child start(const std::vector<Task>& tasks, size_t index, const RunOptions& options) {
+Child start(const std::vector<Task>& tasks, std::vector<size_t> mine, const RunOptions& options) {
   int ends[2];
   if (pipe(ends) != 0) fail(ErrorKind::kInternal, "pipe", "there are no more pipes");
   const pid_t pid = fork();
   if (pid == 0) {
     close(ends[0]);
-    const unsigned seconds = seconds_for(tasks[index]);
-    const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = seconds, .tv_usec = 0}};
-    setitimer(ITIMER_PROF, &limit, nullptr);
-    alarm(kPatience * seconds);
-    const Outcome out = run(*tasks[index].test, tasks[index].mode->mode, options);
-    const std::string line = cat(one_line(out.one_shape), "\n", out.seconds, "\n", one_line(out.bound), "\n",
-                                 one_line(out.reason));
-    [[maybe_unused]] const auto written = write(ends[1], line.data(), line.size());
+    for (const size_t index : mine) {
+      const unsigned seconds = seconds_for(tasks[index]);
+      const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = seconds, .tv_usec = 0}};
+      setitimer(ITIMER_PROF, &limit, nullptr);
+      alarm(kPatience * seconds);
+      const Outcome out = run(*tasks[index].test, *tasks[index].mode, options);
+      const std::string lines = cat(one_line(out.one_shape), "\n", out.seconds, "\n", one_line(out.bound),
+                                    "\n", one_line(out.reason), "\n");
+      if (write(ends[1], lines.data(), lines.size()) < 0) break;
+    }
     _exit(0);
   }
   close(ends[1]);
-  return {.task = index, .pid = pid, .from = ends[0], .said = {}};
+  return {.tasks = std::move(mine), .pid = pid, .from = ends[0], .said = {}};
 }
 
-// Reads what the child has to say; its result once it has ended.
-std::optional<Outcome> listen(Child& child, const Task& task) {
+// What has been said of the task that runs, if that is all of it; the next one runs then.
+std::optional<Outcome> next_outcome(Child& child) {
+  constexpr int kLines = 4;
+  if (std::count(child.said.begin(), child.said.end(), '\n') < kLines) return std::nullopt;
+  std::istringstream said(child.said);
+  Outcome out;
+  std::string seconds;
+  std::getline(said, out.one_shape);
+  std::getline(said, seconds);
+  std::getline(said, out.bound);
+  std::getline(said, out.reason);
+  out.seconds = std::stod(seconds);
+  child.said.erase(0, static_cast<size_t>(said.tellg()));
+  child.tasks.erase(child.tasks.begin());
+  return out;
+}
+
+int wait_for(const Child& child) {
+  int status = 0;
+  close(child.from);
+  waitpid(child.pid, &status, 0);
+  return status;
+}
+
+// Why a process that ended so has no result for the task.
+std::string end_of(const Task& task, int status) {
+  if (!WIFSIGNALED(status)) return "no result";
+  switch (WTERMSIG(status)) {
+    case SIGPROF: return cat("more than ", seconds_for(task), " s of processor time");
+    case SIGALRM: return cat("more than ", kPatience * seconds_for(task), " s");
+    default: return cat("signal ", WTERMSIG(status));
+  }
+}
+
+// Reads what the child has to say; false once it has ended.
+bool listen(Child& child, std::vector<Task>& tasks) {
   char buffer[4096];
   const ssize_t n = read(child.from, buffer, sizeof(buffer));
-  if (n > 0) {
-    child.said.append(buffer, static_cast<size_t>(n));
-    return std::nullopt;
+  if (n > 0) child.said.append(buffer, static_cast<size_t>(n));
+  while (!child.tasks.empty()) {
+    const size_t running = child.tasks.front();
+    std::optional<Outcome> outcome = next_outcome(child);
+    if (!outcome) break;
+    tasks[running].outcome = std::move(*outcome);
   }
-  close(child.from);
-  int status = 0;
-  waitpid(child.pid, &status, 0);
-  if (WIFSIGNALED(status))
-    return Outcome{
-        .reason = WTERMSIG(status) == SIGPROF   ? cat("more than ", seconds_for(task), " s of processor time")
-                  : WTERMSIG(status) == SIGALRM ? cat("more than ", kPatience * seconds_for(task), " s")
-                                                : cat("signal ", WTERMSIG(status))};
-  std::istringstream said(child.said);
-  std::string one_shape, seconds, bound, reason;
-  if (!std::getline(said, one_shape) || !std::getline(said, seconds) || !std::getline(said, bound))
-    return Outcome{.reason = "no result"};
-  std::getline(said, reason);
-  return Outcome{.reason = reason, .bound = bound, .one_shape = one_shape, .seconds = std::stod(seconds)};
+  return n > 0;
 }
 
-void run_all(std::vector<Task>& tasks, size_t jobs, const RunOptions& options) {
+void run_all(std::vector<Task>& tasks, size_t jobs, size_t tests_per_process, const RunOptions& options) {
   std::vector<Child> children;
-  size_t next = 0;
-  while (next < tasks.size() || !children.empty()) {
-    while (children.size() < jobs && next < tasks.size()) children.push_back(start(tasks, next++, options));
-    std::vector<pollfd> waiting;
-    for (const Child& child : children) waiting.push_back({.fd = child.from, .events = POLLIN, .revents = 0});
-    poll(waiting.data(), waiting.size(), -1);
+  std::vector<std::vector<size_t>> waiting;
+  for (size_t i = tasks.size(); i-- > 0;) {  // the last of the list is next
+    const bool full = waiting.empty() || waiting.back().size() == tests_per_process;
+    if (full) waiting.emplace_back();
+    waiting.back().insert(waiting.back().begin(), i);
+  }
+  size_t said = 0;
+  while (!waiting.empty() || !children.empty()) {
+    for (; children.size() < jobs && !waiting.empty(); waiting.pop_back())
+      children.push_back(start(tasks, std::move(waiting.back()), options));
+    std::vector<pollfd> from;
+    for (const Child& child : children) from.push_back({.fd = child.from, .events = POLLIN, .revents = 0});
+    poll(from.data(), from.size(), -1);
     for (size_t i = children.size(); i-- > 0;) {
-      if (!waiting[i].revents) continue;
-      if (auto outcome = listen(children[i], tasks[children[i].task])) {
-        tasks[children[i].task].outcome = std::move(*outcome);
-        children.erase(children.begin() + static_cast<ptrdiff_t>(i));
+      Child& child = children[i];
+      if (!from[i].revents || listen(child, tasks)) continue;
+      const int status = wait_for(child);
+      if (!child.tasks.empty()) {
+        Task& last = tasks[child.tasks.front()];
+        last.outcome.reason = end_of(last, status);
+        child.tasks.erase(child.tasks.begin());
       }
+      if (!child.tasks.empty()) waiting.push_back(std::move(child.tasks));
+      children.erase(children.begin() + static_cast<ptrdiff_t>(i));
     }
+    size_t ended = tasks.size();
+    for (const auto& list : waiting) ended -= list.size();
+    for (const Child& child : children) ended -= child.tasks.size();
+    if (ended / 250 > said / 250) std::cerr << ended << " of " << tasks.size() << " have run" << std::endl;
+    said = ended;
   }
 }
 
@@ -153,8 +198,8 @@ void print_table(const std::vector<Task>& tasks, const std::vector<const ModeInf
 
 [[noreturn]] void usage() {
   std::cerr << "usage: onnx_backend DATA [--engine MODE,...] [--list] [--table] [--failures FILE] "
-               "[--bound FILE] [--one-shape FILE] [--seconds FILE] [--jobs N] [--optimize N] "
-               "[--kernels-per-object N] "
+               "[--bound FILE] [--one-shape FILE] [--seconds FILE] [--jobs N] [--tests-per-process N] "
+               "[--optimize N] [--kernels-per-object N] "
                "[--as-given] [name...]\nMODE: "
             << join(modes(), ", ", [](const ModeInfo& m) { return std::string(m.name); }) << "\n";
   std::exit(2);
@@ -179,7 +224,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> names;
   std::vector<const ModeInfo*> chosen = {&modes()[0]};
   bool list = false, table = false;
-  size_t jobs = 1;
+  size_t jobs = 1, tests_per_process = 1;
   RunOptions options;
   fs::path data, failures, bound_tests, one_shape_tests, seconds;
   for (int i = 1; i < argc; ++i) {
@@ -201,6 +246,8 @@ int main(int argc, char** argv) {
       seconds = next, ++i;
     else if (arg == "--jobs")
       jobs = std::max<size_t>(1, std::stoul(next)), ++i;
+    else if (arg == "--tests-per-process")
+      tests_per_process = std::max<size_t>(1, std::stoul(next)), ++i;
     else if (arg == "--optimize")
       options.optimize = std::clamp(std::stoi(next), 0, 3), ++i;
     else if (arg == "--kernels-per-object")
@@ -226,7 +273,7 @@ int main(int argc, char** argv) {
     for (const ModeInfo* mode : chosen)
       for (const Test& test : tests)
         if (const Task task{&test, mode, {}}; is_long(task) == longest) tasks.push_back(task);
-  run_all(tasks, jobs, options);
+  run_all(tasks, jobs, tests_per_process, options);
 
   size_t all_passed = 0;
   std::ofstream file, bound_file, one_shape_file, seconds_file;

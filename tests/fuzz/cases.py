@@ -47,8 +47,10 @@ def run_cases(folder, form, jobs):
     mode each."""
     failures = folder / "failures"
     modes = ",".join(dict.fromkeys(("interpreter", form.mode)))
+    together = "8" if form.mode.startswith("cuda") else "1"
     ran = subprocess.run([BUILD / "onnx_backend", folder, "--engine", modes, "--optimize", str(form.optimize),
-                          "--kernels-per-object", "16", "--as-given", "--failures", failures, "--jobs", str(jobs)], capture_output=True, text=True)
+                          "--kernels-per-object", "16", "--as-given", "--failures", failures, "--jobs", str(jobs),
+                          "--tests-per-process", together], capture_output=True, text=True)
     if ran.returncode not in (0, 1):
         sys.exit(f"onnx_backend ended with {ran.returncode}: {ran.stderr}")
     found = {}

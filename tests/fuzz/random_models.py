@@ -1,10 +1,10 @@
 """Random ONNX graphs: onnxruntime against the interpreter and compiled code.
 
-    python tests/fuzz/random_models.py [--count N] [--seed S] [--first I] [--keep FOLDER] [--record FILE]
+    python tests/fuzz/random_models.py [--count N] [--seed S] [--first I] [--keep FOLDER] [--record FILE] [--gpu]
 
 Graph number i of seed S is always the same one, and so is the form in which it is compiled: with the sizes of the file,
 several graphs as one model, or alone with a symbol for each size, run at its own and at other sizes; kernels as they are
-for users (-O3) or, in half the time, without optimisation (-O0). What onnxruntime cannot run is compiled code against the
+for users (-O3) or, in half the time, without optimisation (-O0); with --gpu for the GPU of this machine. What onnxruntime cannot run is compiled code against the
 interpreter. When a model of several graphs differs, each of them is tried alone. What differs is shrunk to few nodes and
 left in FOLDER/<name> (model.onnx and its data). FILE gets a line for the record (record.py). The last line is "N passed, N failed";
 before it, how many graphs of which seed were compared.
@@ -32,10 +32,13 @@ from cases import Form, run_cases, run_onnxruntime, write_case  # noqa: E402
 GRAPHS_IN_A_MODEL = 8
 
 
-def form_of(seed, i):
+def form_of(seed, i, gpu):
     """A quarter with symbols, a quarter at -O3."""
     choices = random.Random(f"{seed}/{i}/form")
-    return Form("dynamic" if choices.random() < 0.25 else "compiled", 3 if choices.random() < 0.25 else 0)
+    dynamic, optimize = choices.random() < 0.25, 3 if choices.random() < 0.25 else 0
+    if gpu:
+        return Form("cuda-dynamic" if dynamic else "cuda", 3)
+    return Form("dynamic" if dynamic else "compiled", optimize)
 
 
 def expected(model, inputs, notes):
@@ -76,7 +79,7 @@ class Batch:
         by_opset = sorted(graphs, key=lambda named: named[1].opset)
         for _, same in itertools.groupby(by_opset, key=lambda named: named[1].opset):
             same = list(same)
-            size = GRAPHS_IN_A_MODEL if form.mode == "compiled" else 1
+            size = 1 if form.mode.endswith("dynamic") else GRAPHS_IN_A_MODEL
             for members in (same[i:i + size] for i in range(0, len(same), size)):
                 name = "+".join(n for n, _ in members)
                 if len(members) > 1 and self.write(folder, name, [g for _, g in members]):
@@ -112,6 +115,7 @@ def main():
     parser.add_argument("--batch", type=int, default=200)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--keep", type=pathlib.Path, help="where what differs is left")
+    parser.add_argument("--gpu", action="store_true", help="compiled for the GPU of this machine")
     parser.add_argument("--record", type=pathlib.Path, help="a file that gets a line: date, commit, seed, graphs")
     flags = parser.parse_args()
     notes, compared, failed = collections.Counter(), 0, 0
@@ -126,7 +130,7 @@ def main():
             for i in range(first, last):
                 g = generator.random_graph(f"{flags.seed}/{i}", prefix=f"g{i}_")
                 if g.outputs:
-                    forms[form_of(flags.seed, i)].append((f"g{i}", g))
+                    forms[form_of(flags.seed, i, flags.gpu)].append((f"g{i}", g))
                 else:
                     notes["graphs without nodes"] += 1
             batch = Batch(work, flags.jobs, notes)

@@ -1,32 +1,63 @@
 #!/bin/bash
-# Proof on a machine with an NVIDIA GPU and no network: the operators' grid against known results, the models against
-# onnxruntime, compute-sanitizer over a sample, and the benches. Writes one report and the log of each part.
+# Proof on a machine with an NVIDIA GPU and no network: the operators' grid against known results, the public ONNX backend
+# suite as the files say and with a symbol for each size, random graphs and the models against onnxruntime,
+# compute-sanitizer over the grid, and the benches. Writes one report and the log of each part.
 #
-#   bash tests/gpu/run.sh OUT [part...]      parts: device grid models sanitizer bench (all)
+#   bash tests/gpu/run.sh OUT [part...]      parts: device grid conformance random models sanitizer bench (all)
 #
-# Environment: stridec (default build/stridec), grid (default build/test_compiled_cuda), python (python3: numpy, onnx,
-# onnxruntime), STRIDEC_NVRTC where NVRTC is in no usual place, models (names; default all of tests/models).
+# Environment: build (default build: stridec, test_compiled_cuda, onnx_backend), python (python3: numpy, onnx, onnxruntime),
+# STRIDEC_NVRTC where NVRTC is in no usual place, models (names; default all of tests/models), graphs (random ones; 400).
 set -u
 out=$1; shift
 here=$(cd "$(dirname "$0")/.." && pwd)
-export stridec=${stridec:-build/stridec} grid=${grid:-build/test_compiled_cuda} python=${python:-python3}
+export build=${build:-build} python=${python:-python3}
+export stridec=$build/stridec
 export STRIDEC_TEST_GPU=1
-parts=${*:-device grid models sanitizer bench}
+parts=${*:-device grid conformance random models sanitizer bench}
 mkdir -p "$out"
 report=$out/report.txt
 say() { echo "$@" | tee -a "$report"; }
 
 device() { nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader; "$stridec" --version; }
 
-grid() { timeout 400 "$grid"; }
+# The grid, perhaps under a tool, in as many processes as there are processors: NVRTC takes longer than the kernels.
+run_grid() {
+  local cases i failed=0
+  cases=$("$build/test_compiled_cuda" -c | sed -nE 's/.*filters: ([0-9]+).*/\1/p')
+  seq 1 "$cases" | xargs -P "$(nproc)" -I{} sh -c '
+    log=$0/grid.{}.log
+    timeout 400 "$@" "$build/test_compiled_cuda" --first={} --last={} > "$log" 2>&1 && rm "$log"' "$out" "$@"
+  for i in $(seq 1 "$cases"); do
+    [ -f "$out/grid.$i.log" ] || continue
+    failed=$((failed + 1))
+    tail -30 "$out/grid.$i.log"
+  done
+  rm -f "$out"/grid.*.log
+  echo "$((cases - failed)) passed, $failed failed"
+  [ $failed = 0 ]
+}
+
+grid() { run_grid; }
+
+conformance() {
+  mkdir -p "$out/suite" && tar -xJf "$here/conformance/onnx-backend-1.22.0.tar.xz" -C "$out/suite"
+  "$build/onnx_backend" "$out/suite/data" --engine cuda,cuda-dynamic --jobs "$(nproc)" --tests-per-process 8 --list
+  local status=$?
+  rm -rf "$out/suite"
+  return $status
+}
+
+random() { "$python" "$here/fuzz/random_models.py" --gpu --count "${graphs:-400}" --seed 7; }
 
 models() { "$python" "$here/models/run.py" --target cuda ${models:---all}; }
 
 sanitizer() {
+  local tool status=0
   for tool in memcheck racecheck; do
-    compute-sanitizer --tool "$tool" --error-exitcode 9 timeout 400 "$grid" -tc='*reduc*,*gather*,*convolution*' > "$out/sanitizer.$tool.log" 2>&1
-    echo "$tool: exit $?, $(grep 'ERROR SUMMARY' "$out/sanitizer.$tool.log" | tail -1)"
+    echo "$tool:"
+    run_grid compute-sanitizer --tool "$tool" --error-exitcode 9 || status=1
   done
+  return $status
 }
 
 bench() { "$python" "$here/gpu/bench.py" "$stridec"; }
