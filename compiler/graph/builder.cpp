@@ -259,11 +259,12 @@ std::vector<ValueId> Builder::add(OpKind kind, std::vector<ValueId> inputs, Attr
             .regions = {},
             .origin = origin_};
   skip_views(node);
-  const bool pure = is_pure(kind);
+  rotate_pieces(node);
+  const bool pure = is_pure(node.kind);
   if (pure)
     if (auto found = find_shared(node)) return graph_[*found].outputs;
-  const ShapeFn shape = shapes_.fns[static_cast<int>(kind)];
-  STRIDEC_CHECK(shape, cat("no shape function for ", graph::name(kind)));
+  const ShapeFn shape = shapes_.fns[static_cast<int>(node.kind)];
+  STRIDEC_CHECK(shape, cat("no shape function for ", graph::name(node.kind)));
   Inferred inferred;
   try {
     inferred = shape(*this, node);
@@ -334,7 +335,7 @@ std::vector<ValueId> Builder::add_with_regions(OpKind kind, std::vector<ValueId>
             .origin = origin_};
   Inferred inferred;
   try {
-    inferred = shapes_.fns[static_cast<int>(kind)](*this, node);
+    inferred = shapes_.fns[static_cast<int>(node.kind)](*this, node);
     check_sizes(inferred.types);
   } catch (Error& error) {
     explain(error, node);

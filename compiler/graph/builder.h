@@ -104,6 +104,7 @@ class Builder {
   std::vector<ValueId> append(Node node, std::vector<Type> types, bool to_top);
   std::optional<ValueId> same_as(const Node& node, const Inferred& inferred) const;
   void skip_views(Node& node) const;
+  void rotate_pieces(Node& node) const;
   void explain(Error& error, const Node& node) const;
   static std::string escaped(const std::string& text);
 

@@ -127,4 +127,39 @@ void Builder::skip_views(Node& node) const {
   node.inputs[0] = inner.inputs[0];
 }
 
+// x[s:] before x[:s] is x read from s on, and on from its start: one view of x instead of two pieces. Not along the last
+// dim, where pieces are runs of memory and places in turn are none.
+void Builder::rotate_pieces(Node& node) const {
+  if (node.kind != OpKind::kConcat || node.inputs.size() != 2 || known(node.inputs[0])) return;
+  const auto dim = static_cast<size_t>(node.attributes.integer("dim"));
+  const Node* pieces[2];
+  for (size_t i = 0; i < 2; ++i) {
+    const NodeId producer = graph_[node.inputs[i]].producer;
+    if (!producer.valid() || graph_[producer].kind != OpKind::kSlice) return;
+    pieces[i] = &graph_[producer];
+  }
+  const ValueId x = pieces[0]->inputs[0];
+  const Shape& shape = graph_[x].type.shape;
+  if (pieces[1]->inputs[0] != x || dim + 1 >= shape.size()) return;
+  for (const Node* piece : pieces) {
+    if (!all_are(piece->attributes.exprs("steps"), 1)) return;
+    const auto& starts = piece->attributes.exprs("starts");
+    const auto& extents = piece->attributes.exprs("extents");
+    for (size_t d = 0; d < shape.size(); ++d)
+      if (d != dim && !(starts[d].is_const(0) && simplify(extents[d]) == simplify(shape[d]))) return;
+  }
+  const auto start = [&](int i) { return pieces[i]->attributes.exprs("starts")[dim]; };
+  const auto extent = [&](int i) { return pieces[i]->attributes.exprs("extents")[dim]; };
+  const sym::Expr turn = simplify(extent(1));
+  if (!start(1).is_const(0) || simplify(start(0)) != turn ||
+      simplify(extent(0) + turn) != simplify(shape[dim]))
+    return;
+  std::vector<sym::Expr> before(shape.size(), 0), after = before;
+  before[dim] = simplify(-turn);
+  after[dim] = turn;
+  node.kind = OpKind::kPad;
+  node.inputs = {x};
+  node.attributes = Attributes{{"before", before}, {"after", after}, {"mode", std::string("wrap")}};
+}
+
 }  // namespace stridec::graph

@@ -201,7 +201,7 @@ Inferred pad_shape(Builder& b, const Node& node) {
     shape.push_back(from[i] + before[i] + after[i]);
     if (before[i].is_const(0) && after[i].is_const(0)) continue;
     b.require(sym::ge(shape[i], 0), cat("pad: dim ", i, " of size {0} would be {1}"), {from[i], shape[i]});
-    if (mode != "constant")
+    if (mode != "constant" && !b.simplify(before[i] + after[i]).is_const(0))
       b.require(sym::logical_or(sym::ge(from[i], 1), sym::eq(shape[i], 0)),
                 cat("pad: mode ", mode, " has nothing to repeat in dim ", i, " of size {0}"), {from[i]});
   }
@@ -274,12 +274,17 @@ void pad_lower(Lowering& l, const Node& node) {
 }
 
 Ids pad_gradient(Builder& b, const Node& node, const Ids& outputs) {
-  if (node.attributes.text_or("mode", "constant") != "constant")
-    no_gradient(node, "its mode repeats elements");
   const Term g(b, outputs[0]);
   Shape before = node.attributes.exprs("before"), after = node.attributes.exprs("after");
-  for (sym::Expr& e : before) e = -e;
-  for (sym::Expr& e : after) e = -e;
+  const std::string mode = node.attributes.text_or("mode", "constant");
+  bool turns = mode == "wrap";
+  for (size_t i = 0; i < before.size(); ++i) {
+    turns = turns && b.simplify(before[i] + after[i]).is_const(0);
+    before[i] = -before[i];
+    after[i] = -after[i];
+  }
+  if (turns) return {b.add1(OpKind::kPad, {g}, {{"before", before}, {"after", after}, {"mode", mode}})};
+  if (mode != "constant") no_gradient(node, "its mode repeats elements");
   Ids out{pad(g, before, after, 0)};
   if (node.inputs.size() > 1) {
     const auto total = [](Term t) {

@@ -6,6 +6,7 @@
 #include "compiler/schedule/choose_flash.h"
 #include "compiler/schedule/choose_gpu.h"
 #include "compiler/schedule/delinearize.h"
+#include "compiler/schedule/flatten.h"
 #include "compiler/schedule/invariants.h"
 #include "compiler/schedule/lay_rows.h"
 #include "compiler/schedule/layout.h"
@@ -30,6 +31,8 @@ using Decisions = std::vector<Decision>;
 constexpr Pass<Program, Decisions*> kLoopPasses[] = {
     {"constants", "what depends on weights alone is computed at compile time",
      [](Program& program, Decisions*) { fold_constants(program); }},
+    {"flattening", "dims taken apart for one operation are one again, as before and after it",
+     [](Program& program, Decisions*) { flatten(program); }},
     {"fusion", "nests that share elements or dims become one", fuse},
     {"refolding", "constants again, of what fusion has brought together",
      [](Program& program, Decisions*) { fold_constants(program); }},

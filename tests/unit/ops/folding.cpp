@@ -47,6 +47,26 @@ TEST_CASE("a cast there and back goes where nothing is lost on the way") {
   }
 }
 
+TEST_CASE("a tensor cut in two pieces that change places is a view, but not along its last dim") {
+  struct Row {
+    int64_t dim;
+    sym::Expr cut, first, second;  // x[cut:cut + first] before x[:second]
+    bool folds;
+  };
+  const sym::Expr n = sym::var("n");
+  const Row rows[] = {{0, 2, n - 2, 2, true},  {0, n - 1, 1, n - 1, true}, {0, 2, n - 3, 2, false},
+                      {0, 1, n - 2, 2, false}, {1, 1, 2, 1, true},         {2, 1, 3, 1, false}};
+  for (const Row& row : rows) {
+    CAPTURE(row.dim);
+    graph::Graph g;
+    Builder b(g, shape_table());
+    const ValueId x = b.input("x", {DType::kF32, {n, 3, 4}});
+    const ValueId turned =
+        concat(b, {slice(b, x, row.dim, row.cut, row.first), slice(b, x, row.dim, 0, row.second)}, row.dim);
+    CHECK((g[g[turned].producer].kind == graph::OpKind::kPad) == row.folds);
+  }
+}
+
 TEST_CASE("arithmetic without effect goes, to the sign of zero") {
   Small s;
   const ValueId x = s.input(DType::kF32);

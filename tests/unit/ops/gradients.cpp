@@ -149,6 +149,10 @@ TEST_CASE("gradients: views") {
   check_gradient(
       "pad and cut", {numbers({3, 4}), numbers({})},
       [](Builder& b, const std::vector<ValueId>& in) { return ops::pad(b, in[0], {1, -1}, {0, 2}, in[1]); });
+  check_gradient("pieces in another order", {numbers({5, 3})},
+                 [](Builder& b, const std::vector<ValueId>& in) {
+                   return ops::concat(b, {ops::slice(b, in[0], 0, 2, 3), ops::slice(b, in[0], 0, 0, 2)}, 0);
+                 });
   check_gradient(
       "concat", {numbers({2, 3}), numbers({2, 1}, 2)},
       [](Builder& b, const std::vector<ValueId>& in) { return ops::concat(b, {in[0], in[1], in[0]}, 1); });

@@ -93,6 +93,32 @@ TEST_CASE("expand and concat") {
          })}});
 }
 
+TEST_CASE("pieces of one tensor in another order are the tensor, read from another place on") {
+  for (const auto& [dim, cut] :
+       std::vector<std::pair<int64_t, int64_t>>{{0, 3}, {1, 1}, {1, 6}, {0, 0}, {2, 1}}) {
+    const HostTensor x = sample(DType::kF32, {5, 6, 4});
+    const int64_t size = x.shape[static_cast<size_t>(dim)];
+    check({.name = cat("turned by ", cut, " along ", dim),
+           .inputs = {x},
+           .build =
+               [dim = dim, cut = cut, size](Builder& b, const Ids& in) {
+                 const ValueId turned = ops::concat(
+                     b, {ops::slice(b, in[0], dim, cut, size - cut), ops::slice(b, in[0], dim, 0, cut)}, dim);
+                 return Ids{turned, ops::mul(b, turned, in[0])};
+               },
+           .expected = {compute(DType::kF32, x.shape,
+                                [&, dim = dim, cut = cut](At i) {
+                                  i[size_t(dim)] = (i[size_t(dim)] + cut) % size;
+                                  return at(x, i);
+                                }),
+                        compute(DType::kF32, x.shape, [&, dim = dim, cut = cut](At i) {
+                          const double here = at(x, i);
+                          i[size_t(dim)] = (i[size_t(dim)] + cut) % size;
+                          return here * at(x, i);
+                        })}});
+  }
+}
+
 TEST_CASE("pieces that change places") {
   // What rotary embeddings and rolled images are made of: -x[cut:] before x[:cut], added to what lies there.
   for (DType dtype : {DType::kF32, DType::kF16})
