@@ -49,9 +49,14 @@ const std::vector<OptionInfo>& options() {
       {"chains", "true|false", "true",
        "attention and its kin as one kernel that keeps rows of scores in cache; off: three kernels"},
       {"groups", "true|false", "true",
-       "on a GPU: attention of one query where heads share keys is one kernel, whose blocks share the keys; off: three"},
+       "on a GPU: attention of one query where heads share keys is one kernel, whose blocks share the keys; "
+       "off: three"},
+      {"words", "true|false", "true",
+       "on a GPU: weights of two, four or eight bits stay as small as they are; off: floats, ahead of the "
+       "run"},
       {"products", "true|false", "true",
-       "on a GPU: products of one row by weights take in the norm before them and the product beside them; off: kernels of "
+       "on a GPU: products of one row by weights take in the norm before them and the product beside them; "
+       "off: kernels of "
        "their own"},
       {"joins", "true|false", "true", "on a GPU: small kernels one after the other are one; off: one each"},
       {"strips", "true|false", "true",

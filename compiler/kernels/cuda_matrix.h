@@ -22,7 +22,7 @@
 
 namespace stridec::kernels {
 
-enum class MatrixFamily : uint8_t { kSimt, kMma, kWgmma };
+enum class MatrixFamily : uint8_t { kSimt, kMma, kWgmma, kWords };  // kWords: words.h, no row of the table
 
 struct MatrixKernel {
   std::string_view name;

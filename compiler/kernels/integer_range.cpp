@@ -106,7 +106,7 @@ std::optional<Range> Stored::of_statement(const Nest& nest, const Stmt& stmt, co
     r = Range{std::min(args[1].low, args[2].low), std::max(args[1].high, args[2].high)};
   } else if (args.size() != let->args.size()) {
     return of_type(dtype);
-  } else if (let->op == loop::ScalarOp::kCast) {
+  } else if (let->op == loop::ScalarOp::kCast || let->op == loop::ScalarOp::kCastSat) {
     r = args[0];
   } else if (let->op == loop::ScalarOp::kSub) {
     r = Range{args[0].low - args[1].high, args[0].high - args[1].low};

@@ -218,6 +218,10 @@ bool is_cheap_again(const Program& program, const Nest& nest) {
          full_loads(nest) <= 1 && !has_binds(nest);
 }
 
+bool inline_producer(const Program& program, const Nest& producer, Nest& consumer) {
+  return Inliner(program, producer, consumer).run();
+}
+
 bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_at, std::string* reason,
                 bool copied) {
   const loop::NestId producer_id = std::get<Launch>(steps[producer_at].node).nest;
@@ -273,7 +277,7 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
   std::vector<Nest> rewritten;
   for (int at : readers) {
     Nest& consumer = rewritten.emplace_back(program[std::get<Launch>(steps[at].node).nest]);
-    if (!Inliner(program, producer, consumer).run())
+    if (!inline_producer(program, producer, consumer))
       return refuse(reason, "a load's index does not determine the producer's point");
     for (BufferId id : flow.effects[producer_at].reads)
       if (writes(flow.effects[at], id) && !overwrites_what_it_has_read(consumer, id))

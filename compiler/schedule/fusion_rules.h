@@ -22,6 +22,10 @@ Flow make_flow(const loop::Program& program, const loop::Steps& steps);
 bool try_inline(loop::Program& program, loop::Steps& steps, Flow& flow, int producer, std::string* reason,
                 bool copied = false);
 
+// Within one nest: what the pointwise `producer` stores is computed where it is loaded. False, with the nest half rewritten,
+// where a load's index does not give the producer's point.
+bool inline_producer(const loop::Program& program, const loop::Nest& producer, loop::Nest& consumer);
+
 // Makes one nest of the two over the dims they agree on; gives its position, or -1.
 int try_merge(loop::Program& program, loop::Steps& steps, Flow& flow, int producer, int consumer,
               std::string* reason);

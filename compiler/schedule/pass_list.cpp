@@ -11,6 +11,7 @@
 #include "compiler/schedule/lay_rows.h"
 #include "compiler/schedule/layout.h"
 #include "compiler/schedule/narrow_storage.h"
+#include "compiler/schedule/pack_words.h"
 #include "compiler/schedule/padding.h"
 #include "compiler/schedule/phases.h"
 #include "compiler/schedule/row_products.h"
@@ -79,6 +80,8 @@ constexpr Pass<Program, const GpuTarget&, DType> kGpuLoopPasses[] = {
      [](Program& program, const GpuTarget&, DType) { lay_rows(program); }},
     {"gpu windows", "convolutions of few channels read copies in which a window's rows are runs of memory",
      [](Program& program, const GpuTarget&, DType) { run_windows(program); }},
+    {"gpu words", "weights of few bits stay as small as they are, in the words that products take apart",
+     [](Program& program, const GpuTarget&, DType) { pack_words(program); }},
     {"gpu products", "products of one row by weights are one kernel with what makes the row",
      [](Program& program, const GpuTarget&, DType) { join_row_products(program); }},
     {"gpu joins", "small nests one after the other are one kernel",

@@ -71,7 +71,7 @@ std::string mma_text(DType dtype) {
 class Emitter {
  public:
   Emitter(const loop::Program& program, const loop::Nest& nest, const MatrixKernel& kernel, bool vectors)
-      : f_(program, nest, kernel, vectors),
+      : f_(program, nest, kernel, kernels::to_matrix_plan(nest.schedule), vectors),
         a_(f_, "a", vectors),
         b_(f_, "b", vectors),
         epilogue_(f_, vectors) {}

@@ -9,13 +9,13 @@ namespace stridec::codegen::cuda {
 using sym::Expr;
 
 MatrixFrame::MatrixFrame(const loop::Program& program, const loop::Nest& original,
-                         const kernels::MatrixKernel& kernel, bool narrow)
+                         const kernels::MatrixKernel& kernel, kernels::MatrixPlan given, bool narrow)
     : program(program),
       nest(original),
       kernel(kernel),
       narrow(narrow),
       text(program, kCudaText),
-      plan(kernels::to_matrix_plan(original.schedule)) {
+      plan(std::move(given)) {
   auto matched = kernels::match_contraction(nest);
   STRIDEC_CHECK(matched.has_value(), cat("nest '", nest.name, "' is no contraction"));
   contraction = *std::move(matched);

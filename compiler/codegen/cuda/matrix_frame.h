@@ -17,9 +17,9 @@ namespace stridec::codegen::cuda {
 using Dims = std::vector<loop::Dim>;
 
 struct MatrixFrame {
-  // `narrow`: flattened numbers of rows, columns and depth fit in 31 bits.
+  // `narrow`: flattened numbers of rows, columns and depth fit in 31 bits. `plan`: which dims those are.
   MatrixFrame(const loop::Program& program, const loop::Nest& nest, const kernels::MatrixKernel& kernel,
-              bool narrow);
+              kernels::MatrixPlan plan, bool narrow);
 
   const loop::Program& program;
   loop::Nest nest;  // with the reduced dims beside the parallel ones, so that facts know them

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -331,24 +332,29 @@ std::optional<std::vector<loop::HostTensor>> emulate(const loop::Program& progra
                                                      const GpuTarget& target, size_t choice,
                                                      size_t* choices) {
   if (!program.prepack.empty()) return std::nullopt;
-  for (const loop::Step& step : program.steps) {
-    const auto* launch = std::get_if<loop::Launch>(&step.node);
-    if (!launch || kernels::is_matrix(program[launch->nest].schedule)) return std::nullopt;
-  }
   Run run(program, inputs);
   std::vector<char> workspace;
   *choices = 0;
-  for (const loop::Step& step : program.steps) {
-    const loop::Nest& nest = program[std::get<loop::Launch>(step.node).nest];
-    const codegen::DeviceNest made = codegen::cuda::emit_nest(program, nest, target);
-    std::vector<const codegen::DeviceChoice*> open;
-    for (const codegen::DeviceChoice& c : made.choices)
-      if (run.of(c.condition)) open.push_back(&c);
-    STRIDEC_CHECK(!open.empty(), "no choice is left");
-    *choices = std::max(*choices, open.size());
-    for (const codegen::DeviceKernel& kernel : open[std::min(choice, open.size() - 1)]->launches)
-      if (!run.launch(kernel, workspace)) return std::nullopt;
-  }
+  const std::function<bool(const loop::Steps&)> steps = [&](const loop::Steps& list) {
+    for (const loop::Step& step : list) {
+      if (const auto* branch = std::get_if<loop::If>(&step.node)) {
+        if (!steps(run.of(branch->condition) ? branch->then_steps : branch->else_steps)) return false;
+        continue;
+      }
+      const auto* launch = std::get_if<loop::Launch>(&step.node);
+      if (!launch || kernels::is_matrix(program[launch->nest].schedule)) return false;
+      const codegen::DeviceNest made = codegen::cuda::emit_nest(program, program[launch->nest], target);
+      std::vector<const codegen::DeviceChoice*> open;
+      for (const codegen::DeviceChoice& c : made.choices)
+        if (run.of(c.condition)) open.push_back(&c);
+      STRIDEC_CHECK(!open.empty(), "no choice is left");
+      *choices = std::max(*choices, open.size());
+      for (const codegen::DeviceKernel& kernel : open[std::min(choice, open.size() - 1)]->launches)
+        if (!run.launch(kernel, workspace)) return false;
+    }
+    return true;
+  };
+  if (!steps(program.steps)) return std::nullopt;
   return run.outputs();
 }
 

@@ -10,7 +10,7 @@
 
 namespace stridec::test {
 
-// The outputs of a program whose steps are launches of nests with schedules for a GPU. Of each nest's choices that its
+// The outputs of a program whose steps, perhaps in branches, are launches of nests with schedules for a GPU. Of each nest's choices that its
 // sizes allow, number `choice` is taken, or the last; `choices` gets the largest number that there was. Nothing where a
 // nest wants what is not emulated (tensor cores, clusters, tensor maps).
 std::optional<std::vector<loop::HostTensor>> emulate(const loop::Program& program,

@@ -1,0 +1,226 @@
+#include "compiler/kernels/words.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <set>
+
+#include "compiler/base/check.h"
+#include "compiler/loop/analysis.h"
+#include "compiler/loop/walk.h"
+
+namespace stridec::kernels {
+namespace {
+
+using loop::ScalarOp;
+using loop::Stmt;
+using loop::ValueId;
+using sym::Expr;
+
+constexpr int64_t kMostZero = 255, kMostNarrowZero = 127;  // that a float with the exponent's trick holds
+
+Expr times(Expr e, int64_t n) { return e * n; }
+
+int64_t number_of(const loop::Schedule& schedule, std::string_view name) {
+  for (const loop::Directive& directive : schedule.directives) {
+    if (directive.name != name || directive.args.size() != 1) continue;
+    const std::string& text = directive.args[0];
+    int64_t value = -1;
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    if (value >= 0) return value;
+  }
+  STRIDEC_CHECK(false, loop::to_string(schedule));
+  __builtin_unreachable();
+}
+
+}  // namespace
+
+loop::Schedule to_schedule(std::string_view kernel, const WordsLayout& layout, int64_t zero) {
+  return {std::string(kernel),
+          {{"bits", {std::to_string(layout.bits)}},
+           {"step", {std::to_string(layout.step)}},
+           {"zero", {std::to_string(zero)}}}};
+}
+
+bool is_words(const loop::Schedule& schedule) {
+  return schedule.kernel == kWordsProduct || schedule.kernel == kWordsUnpack;
+}
+
+WordsLayout to_layout(const loop::Schedule& schedule, int64_t columns, int64_t depth) {
+  return {.bits = static_cast<int>(number_of(schedule, "bits")),
+          .columns = columns,
+          .depth = depth,
+          .step = number_of(schedule, "step")};
+}
+
+int64_t zero_of(const loop::Schedule& schedule) { return number_of(schedule, "zero"); }
+
+// Of k within a chunk: the product of 16 k, the lane's place in the run, and the k of four that a lane has of a product.
+namespace {
+
+struct Split {
+  Expr product, lane, of_four;
+};
+
+Split split(const WordsLayout& layout, Expr k) {
+  const int64_t span = layout.span(), run = layout.run(), each = span / 16;
+  const Expr in_chunk = sym::mod(k, layout.chunk());
+  return {times(sym::floordiv(in_chunk, span), each) + sym::floordiv(sym::mod(in_chunk, run), 4),
+          sym::floordiv(sym::mod(in_chunk, span), run), sym::mod(in_chunk, 4)};
+}
+
+}  // namespace
+
+std::vector<Expr> word_of(const WordsLayout& layout, Expr column, Expr k) {
+  const Split s = split(layout, k);
+  const Expr word = layout.bits == 8 ? times(s.product, 2) + sym::floordiv(s.of_four, 2)
+                                     : sym::floordiv(s.product, 4 / layout.bits);
+  return {sym::floordiv(column, 16), sym::floordiv(k, layout.chunk()), times(sym::mod(column, 8), 4) + s.lane,
+          word};
+}
+
+Expr bit_of(const WordsLayout& layout, Expr column, Expr k) {
+  const Split s = split(layout, k);
+  const Expr high = sym::floordiv(sym::mod(column, 16), 8), second = sym::mod(s.of_four, 2);
+  if (layout.bits == 8) return times(high, 16) + times(second, 8);
+  const Expr pair =
+      times(sym::mod(s.product, 4 / layout.bits), 4) + times(sym::floordiv(s.of_four, 2), 2) + high;
+  return times(pair, layout.bits) + times(second, 16);
+}
+
+std::vector<Expr> scale_of(const WordsLayout& layout, Expr column, Expr k) {
+  const Expr group = layout.group() ? sym::floordiv(k, layout.group()) : Expr(0);
+  const Expr block = layout.blocks() > 1 ? sym::floordiv(sym::mod(k, layout.chunk()), layout.step) : Expr(0);
+  return {sym::floordiv(column, 16), group, sym::mod(column, 8), block,
+          sym::floordiv(sym::mod(column, 16), 8)};
+}
+
+std::vector<Expr> words_shape(const WordsLayout& layout) { return {layout.tiles(), layout.chunks(), 32, 4}; }
+
+std::vector<Expr> scales_shape(const WordsLayout& layout) {
+  return {layout.tiles(), layout.groups(), 8, layout.blocks(), 2};
+}
+
+Place number_at(const WordsLayout& layout, const std::vector<Expr>& at, int bit) {
+  const Expr lane = at[2], word = at[3];
+  Expr product, of_four;
+  int high = 0;
+  if (layout.bits == 8) {
+    high = bit / 16;
+    product = sym::floordiv(word, 2);
+    of_four = times(sym::mod(word, 2), 2) + bit % 16 / 8;
+  } else {
+    const int number = bit % 16 / layout.bits, pair = number % 4;
+    high = pair % 2;
+    product = times(word, 4 / layout.bits) + number / 4;
+    of_four = pair / 2 * 2 + bit / 16;
+  }
+  const int64_t each = layout.span() / 16;
+  const Expr k = times(at[1], layout.chunk()) + times(sym::floordiv(product, each), layout.span()) +
+                 times(sym::mod(lane, 4), layout.run()) + times(sym::mod(product, each), 4) + of_four;
+  return {times(at[0], 16) + sym::floordiv(lane, 4) + 8 * high, k};
+}
+
+Place scale_at(const WordsLayout& layout, const std::vector<Expr>& at) {
+  return {times(at[0], 16) + at[2] + times(at[4], 8),
+          layout.group() ? times(at[1], layout.group()) + times(at[3], layout.step) : Expr(0)};
+}
+
+std::vector<int> bits_in_word(const WordsLayout& layout) {
+  std::vector<int> out;
+  for (int bit = 0; bit < 32; bit += layout.bits) out.push_back(bit);
+  return out;
+}
+
+std::optional<FewBits> match_few_bits(const loop::Program& program, const loop::Nest& nest,
+                                      const Factor& factor, const std::vector<loop::Dim>& columns,
+                                      const std::vector<loop::Dim>& k) {
+  const auto parts = compact_parts(program, nest, factor, columns, k);
+  if (!parts) return std::nullopt;
+  FewBits out;
+  for (const CompactPart& part : *parts)
+    if (part.bits) out.numbers = part;
+  if (!out.numbers.bits) return std::nullopt;
+  std::map<ValueId, const Stmt*> made;
+  std::set<ValueId> carries = {out.numbers.value};
+  for (const Stmt* stmt : factor.slice) {
+    bool uses = false;
+    loop::for_each_use(*stmt, [&](ValueId id) { uses = uses || carries.contains(id); });
+    loop::for_each_result(*stmt, [&](ValueId id) {
+      made[id] = stmt;
+      if (uses) carries.insert(id);
+    });
+  }
+  const Ranges ranges = integer_ranges(nest, factor.slice, &program);
+  auto dtype = [&](ValueId id) { return nest.values[id.value].dtype; };
+  auto cast_of = [&](ValueId id) {
+    const auto* let = std::get_if<loop::Let>(&made.at(id)->node);
+    return let && (let->op == ScalarOp::kCast || let->op == ScalarOp::kCastSat) ? let : nullptr;
+  };
+  bool subtracted = false;
+  for (ValueId v = factor.value; v != out.numbers.value;) {
+    const auto* let = std::get_if<loop::Let>(&made.at(v)->node);
+    if (!let) return std::nullopt;
+    if (cast_of(v)) {
+      const auto from = ranges.find(let->args[0]), to = ranges.find(v);
+      if (!is_float(dtype(v)) &&
+          (from == ranges.end() || to == ranges.end() || !(from->second == to->second)))
+        return std::nullopt;
+      v = let->args[0];
+    } else if (let->op == ScalarOp::kMul && !out.scale && !subtracted && is_float(dtype(v))) {
+      const size_t side = carries.contains(let->args[0]) ? 0 : 1;
+      if (carries.contains(let->args[1 - side])) return std::nullopt;
+      out.scale = let->args[1 - side];
+      v = let->args[side];
+    } else if (let->op == ScalarOp::kSub && !subtracted && carries.contains(let->args[0]) &&
+               !carries.contains(let->args[1])) {
+      subtracted = true;
+      out.zero = let->args[1];
+      v = let->args[0];
+    } else {
+      return std::nullopt;
+    }
+  }
+  // What they are converted from, where that loses nothing.
+  if (out.scale)
+    if (const auto* cast = cast_of(*out.scale);
+        cast && is_float(dtype(cast->args[0])) &&
+        byte_size(dtype(cast->args[0])) < byte_size(dtype(*out.scale)))
+      out.scale = cast->args[0];
+  if (out.scale && !(dtype(*out.scale) == DType::kF32 || is_storage_float(dtype(*out.scale))))
+    return std::nullopt;
+  const int64_t low = out.numbers.low, most = out.numbers.bits == 8 ? kMostZero : kMostNarrowZero;
+  out.constant = -low;
+  if (out.zero) {
+    while (const auto* cast = cast_of(*out.zero)) out.zero = cast->args[0];
+    Range range{};
+    if (const auto* constant = std::get_if<loop::Constant>(&made.at(*out.zero)->node)) {
+      const int64_t value =
+          is_float(constant->value.dtype) ? static_cast<int64_t>(constant->value.f) : constant->value.i;
+      if (is_float(constant->value.dtype) && static_cast<double>(value) != constant->value.f)
+        return std::nullopt;
+      range = {value, value};
+      out.constant = value - low;
+      out.zero.reset();
+    } else {
+      const auto found = ranges.find(*out.zero);
+      if (found == ranges.end()) return std::nullopt;
+      range = found->second;
+    }
+    if (range.low - low < 0 || range.high - low > most) return std::nullopt;
+  }
+  if (out.constant < 0 || out.constant > most) return std::nullopt;
+  std::vector<Expr> exprs;
+  for (const auto& part : {out.zero, out.scale})
+    if (part)
+      for (const Stmt* stmt : slice_of(factor.slice, *part))
+        loop::for_each_expr(*stmt, [&](Expr e) { exprs.push_back(e); });
+  const auto all_columns = sym::as_const(loop::extent_of(columns)), depth = sym::as_const(loop::extent_of(k));
+  if (!all_columns || !depth) return std::nullopt;
+  out.layout = {.bits = out.numbers.bits, .columns = *all_columns, .depth = *depth};
+  out.layout.step = exprs.empty() ? 0 : step_along(exprs, k);
+  if (!out.layout.fits()) return std::nullopt;
+  return out;
+}
+
+}  // namespace stridec::kernels

@@ -1,0 +1,254 @@
+// Products by weights of few bits: packed, emulated, against the interpreter, and built by NVRTC.
+#include "compiler/kernels/words.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "compiler/base/text.h"
+#include "compiler/codegen/cuda/cubin.h"
+#include "compiler/codegen/cuda/emit.h"
+#include "compiler/codegen/cuda/nvrtc.h"
+#include "compiler/loop/text.h"
+#include "compiler/loop/verify.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/choose_gpu.h"
+#include "compiler/schedule/constants.h"
+#include "compiler/schedule/pack_words.h"
+#include "tests/unit/codegen_cuda/emulate.h"
+
+namespace stridec::codegen::cuda {
+namespace {
+
+using loop::HostTensor;
+
+struct Case {
+  std::string rows = "3";  // a number or the symbol "m"
+  int64_t k = 128, n = 64;
+  int bits = 4;
+  int64_t step = 32;        // of scales and zero points
+  std::string zero = "u8";  // "": 2^(bits - 1)
+  std::string x = "f16", scale = "f32";
+  bool ahead = false;  // the factor is written by a nest of its own, in x's type
+};
+
+std::string text_of(const Case& c) {
+  const int64_t blocks = (c.k + c.step - 1) / c.step;
+  const std::string at = cat("[%n, %k//", c.step, "]");
+  std::string factor = cat("        %3 : u8 = load w[%n, %k]\n        %4 : u8 = constant ", (1 << c.bits) - 1,
+                           "\n        %5 : u8 = bitand %3 %4\n        %6 : f32 = cast_sat %5\n");
+  if (c.zero.empty())
+    factor += cat("        %9 : f32 = constant ", 1 << (c.bits - 1), "\n");
+  else
+    factor += cat("        %7 : u8 = load z", at,
+                  "\n        %8 : u8 = bitand %7 %4\n        %9 : f32 = cast_sat %8\n");
+  factor += "        %10 : f32 = sub %6 %9\n";
+  factor += cat("        %11 : ", c.scale, " = load s", at, "\n");
+  if (c.scale != "f32") factor += "        %16 : f32 = cast %11\n";
+  factor += cat("        %12 : f32 = mul %10 ", c.scale == "f32" ? "%11" : "%16", "\n");
+  const bool wide = c.x == "f32";
+  if (!wide) factor += cat("        %13 : ", c.x, " = cast %12\n");
+  std::string out = "program p\n";
+  if (c.rows == "m") out += "  symbol m = input 0 dim 0 in 0..\n";
+  out += cat("  input x ", c.x, " [", c.rows, ", ", c.k, "] ordinal 0\n  input bias f32 [", c.n,
+             "] ordinal 1\n");
+  const auto weight = [&](const char* name, const std::string& type, int64_t columns, int bytes) {
+    out += cat("  weight ", name, " ", type, " [", c.n, ", ", columns, "] bytes ", c.n * columns * bytes,
+               " hash 0000000000000000\n");
+  };
+  weight("w", "u8", c.k, 1);
+  weight("s", c.scale, blocks, c.scale == "f32" ? 4 : 2);
+  if (!c.zero.empty()) weight("z", c.zero, blocks, 1);
+  if (c.ahead) out += cat("  arena t ", c.x, " [", c.n, ", ", c.k, "]\n");
+  out +=
+      cat("  output y f32 [", c.rows, ", ", c.n, "] ordinal 0\n  inputs (x, bias)\n  outputs (y)\n  steps\n");
+  if (c.ahead) {
+    for (size_t line = 0; line < factor.size(); line = factor.find('\n', line) + 1) factor.erase(line, 2);
+    out += cat("    nest 0 dequantise (%n<", c.n, ", %k<", c.k, ")\n", factor, "      store t[%n, %k] ",
+               wide ? "%12" : "%13", "\n");
+    factor = cat("        ", wide ? "%12 : f32" : cat("%13 : ", c.x), " = load t[%n, %k]\n");
+  }
+  out += cat("    nest ", c.ahead ? 1 : 0, " product (%m<", c.rows, ", %n<", c.n,
+             ")\n      %0 : f32 = reduce sum (%k<", c.k, ")\n        %1 : ", c.x, " = load x[%m, %k]\n");
+  if (!wide) out += "        %2 : f32 = cast %1\n";
+  out += factor;
+  if (!wide) out += "        %14 : f32 = cast %13\n";
+  out += cat("        %15 : f32 = mul ", wide ? "%1 %12" : "%2 %14",
+             "\n        yield %15\n      %17 : f32 = load bias[%n]\n      %18 : f32 = add %0 %17\n      "
+             "store y[%m, %n] %18\n");
+  return out;
+}
+
+HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, int seed, double scale) {
+  HostTensor out = loop::make_tensor(dtype, std::move(shape));
+  uint64_t state = 0x9E3779B97F4A7C15ull * static_cast<uint64_t>(seed + 1);
+  for (int64_t i = 0; i < loop::element_count(out); ++i) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    const double unit = static_cast<double>(state >> 11) * 0x1p-53;
+    loop::set_number(out, i, is_float(dtype) ? (2 * unit - 1) * scale : std::floor(256 * unit));
+  }
+  return out;
+}
+
+loop::WeightData data_of(std::vector<uint8_t> bytes) {
+  auto owned = std::make_shared<std::vector<uint8_t>>(std::move(bytes));
+  return {.owner = owned, .bytes = owned->data(), .size = owned->size()};
+}
+
+loop::Program program_of(const Case& c) {
+  loop::Program program = loop::parse_program(text_of(c));
+  int seed = 0;
+  for (loop::Buffer& buffer : program.buffers) {
+    if (buffer.storage != loop::Storage::kWeight) continue;
+    const double scale = 2 / std::sqrt(static_cast<double>(c.k)) / (1 << c.bits);
+    buffer.weight = data_of(
+        random_tensor(buffer.dtype, {buffer.shape[0].value(), buffer.shape[1].value()}, ++seed, scale).bytes);
+  }
+  loop::verify(program);
+  return program;
+}
+
+// As the GPU's passes leave it.
+loop::Program packed(const Case& c) {
+  loop::Program program = program_of(c);
+  schedule::hoist_constants(program);
+  schedule::pack_words(program);
+  loop::verify(program);
+  schedule::choose_gpu(program, gpu_target("sm_90a"));
+  return program;
+}
+
+int words_products(const loop::Program& program) {
+  int count = 0;
+  for (const loop::Nest& nest : program.nests) count += nest.schedule.kernel == kernels::kWordsProduct;
+  return count;
+}
+
+// What the packed program means, and what its kernels do, is what it meant.
+void check(const Case& c, int64_t rows) {
+  INFO(text_of(c), "rows ", rows);
+  loop::Program given = program_of(c);
+  const DType x = given[given.inputs[0]].dtype;
+  const std::vector<HostTensor> inputs = {random_tensor(x, {rows, c.k}, 77, 1),
+                                          random_tensor(DType::kF32, {c.n}, 78, 1)};
+  const std::vector<HostTensor> want = loop::interpret(given, inputs, {.poison = true});
+  loop::Program ready = packed(c);
+  CHECK(words_products(ready) == (c.rows == "m" || rows <= 64 ? 1 : 0));
+  const auto made = loop::interpret_prepack(ready);
+  for (size_t i = 0; i < made.size(); ++i)
+    if (!made[i].empty()) ready.buffers[i].weight = data_of(made[i]), ready.buffers[i].prepacked = false;
+  ready.prepack.clear();
+  // Products that read numbers from scratch are another template's.
+  for (loop::Nest& nest : ready.nests)
+    if (!kernels::is_words(nest.schedule)) nest.schedule = {};
+  // Roundings of the factor to 16 bits are left out.
+  const double tolerance = x == DType::kF32 ? 2e-6 : x == DType::kF16 ? 1e-3 : 8e-3;
+  const auto compare = [&](const std::vector<HostTensor>& got) {
+    for (int64_t i = 0; i < loop::element_count(want[0]); ++i) {
+      const double a = loop::get_number(got[0], i), b = loop::get_number(want[0], i);
+      if (!(std::fabs(a - b) <= tolerance * std::max(1.0, std::fabs(b)))) FAIL("at ", i, ": ", a, " for ", b);
+    }
+  };
+  compare(loop::interpret(ready, inputs, {.poison = true}));
+  size_t choices = 1;
+  for (size_t choice = 0; choice < choices; ++choice) {
+    INFO("choice ", choice);
+    const auto got = test::emulate(ready, inputs, gpu_target("sm_90a"), choice, &choices);
+    REQUIRE(got.has_value());
+    compare(*got);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("words: places of numbers and scales are each other's inverse") {
+  for (const int bits : {2, 4, 8})
+    for (const int64_t step : {0, 16, 32, 64, 256}) {
+      const kernels::WordsLayout layout{.bits = bits, .columns = 40, .depth = 300, .step = step};
+      REQUIRE(layout.fits());
+      for (int64_t column = 0; column < 40; column += 3)
+        for (int64_t k = 0; k < 300; k += 7) {
+          const auto word = kernels::word_of(layout, column, k);
+          const kernels::Place place =
+              kernels::number_at(layout, word, static_cast<int>(kernels::bit_of(layout, column, k).value()));
+          CHECK(place.column.value() == column);
+          CHECK(place.k.value() == k);
+          const kernels::Place scale = kernels::scale_at(layout, kernels::scale_of(layout, column, k));
+          CHECK(scale.column.value() == column);
+          CHECK(scale.k.value() == (step ? k / step * step : 0));
+        }
+    }
+}
+
+TEST_CASE("words: bits, blocks and types of a few rows") {
+  for (const int bits : {2, 4, 8})
+    for (const char* x : {"f16", "bf16", "f32"}) check({.bits = bits, .x = x}, 3);
+  for (const int64_t step : {16, 64, 128, 256}) check({.k = 256, .step = step}, 3);
+  check({.k = 256, .n = 64, .bits = 8, .step = 16, .scale = "f16"}, 3);
+  check({.step = 128, .zero = ""}, 3);  // one scale a column
+  check({.zero = "", .scale = "f16"}, 3);
+}
+
+TEST_CASE("words: odd sizes, and rows that a run decides") {
+  check({.rows = "1", .k = 96, .n = 65}, 1);
+  check({.rows = "m", .k = 136, .n = 72, .x = "bf16"}, 5);
+  check({.rows = "m", .k = 131, .n = 70}, 9);
+  check({.rows = "m", .k = 64, .n = 64}, 35);
+  check({.rows = "m", .k = 80, .n = 70}, 70);
+  check({.rows = "m", .k = 80, .n = 70, .x = "f32"}, 66);
+  check({.rows = "70", .k = 64, .n = 64, .bits = 8, .zero = ""}, 70);
+}
+
+TEST_CASE("words: weights that were made floats ahead are taken back") {
+  check({.ahead = true}, 3);
+  check({.rows = "m", .bits = 8, .step = 128, .ahead = true}, 66);
+  const loop::Program program = packed({.ahead = true});
+  for (const loop::Buffer& buffer : program.buffers)
+    if (buffer.storage == loop::Storage::kWeight) CHECK(buffer.name != "t");
+}
+
+TEST_CASE("words: other weights stay") {
+  loop::Program program = loop::parse_program(R"(program p
+  input x f16 [2, 128] ordinal 0
+  weight w f16 [64, 128] bytes 16384 hash 0000000000000000
+  output y f32 [2, 64] ordinal 0
+  inputs (x)
+  outputs (y)
+  steps
+    nest 0 product (%m<2, %n<64)
+      %0 : f32 = reduce sum (%k<128)
+        %1 : f16 = load x[%m, %k]
+        %2 : f32 = cast %1
+        %3 : f16 = load w[%n, %k]
+        %4 : f32 = cast %3
+        %5 : f32 = mul %2 %4
+        yield %5
+      store y[%m, %n] %0
+)");
+  schedule::pack_words(program);
+  CHECK(words_products(program) == 0);
+}
+
+TEST_CASE("words: NVRTC builds them within their registers") {
+  const Nvrtc nvrtc("");
+  for (const int bits : {2, 4, 8})
+    for (const char* x : {"f16", "bf16", "f32"})
+      for (const int64_t step : {32, 128}) {
+        const Case c{.rows = "m", .k = 512, .n = 256, .bits = bits, .step = step, .x = x, .scale = "f16"};
+        INFO(bits, " bits, ", x, ", step ", step);
+        const loop::Program program = packed(c);
+        for (const loop::Nest& nest : program.nests) {
+          if (!kernels::is_words(nest.schedule)) continue;
+          for (const DeviceChoice& choice : emit_nest(program, nest, gpu_target("sm_90a")).choices) {
+            const std::string text = cat("#define KERNEL kernel\n", choice.launches[0].code.text);
+            const Resources info =
+                resources_of(nvrtc.compile("words.cu", text, gpu_target("sm_90a")), "kernel");
+            INFO(info.registers, " registers, ", info.stack_bytes, " bytes of stack");
+            CHECK(info.registers > 0);
+            CHECK(info.stack_bytes <= 32);  // addresses, held across the loop
+          }
+        }
+      }
+}
+
+}  // namespace stridec::codegen::cuda
