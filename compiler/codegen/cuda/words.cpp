@@ -45,6 +45,7 @@ static inline unsigned sd_prmt(unsigned x, unsigned y, unsigned how) {
   for (int i = 0; i < 4; ++i) out |= (unsigned)(both >> 8 * (how >> 4 * i & 7) & 255) << 8 * i;
   return out;
 }
+static inline unsigned sd_and_or(unsigned x, unsigned mask, unsigned bits) { return (x & mask) | bits; }
 // a * b + c, which is no number that has to be rounded.
 static inline unsigned sd_fma2(unsigned a, unsigned b, unsigned c) {
   unsigned out = 0;
@@ -74,6 +75,11 @@ static inline void sd_mma_first(float (&d)[4], const unsigned (&a)[4], unsigned 
 }
 #else
 static inline unsigned sd_prmt(unsigned x, unsigned y, unsigned how) { return __byte_perm(x, y, how); }
+static inline unsigned sd_and_or(unsigned x, unsigned mask, unsigned bits) {
+  unsigned d;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(d) : "r"(x), "r"(mask), "r"(bits));
+  return d;
+}
 static inline unsigned sd_fma2(unsigned a, unsigned b, unsigned c) {
   unsigned d;
   asm("fma.rn.SD_TYPEx2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
@@ -90,6 +96,13 @@ static inline void sd_mma_first(float (&d)[4], const unsigned (&a)[4], unsigned 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
 }
 #endif
+template <int kBytes> using sd_bytes = Vec<unsigned, kBytes / 4>;
+template <int kWord, int kBytes> static inline unsigned sd_word(const Vec<unsigned char, kBytes>& bytes) {
+  if constexpr (kBytes == 2)
+    return __builtin_bit_cast(unsigned short, bytes);
+  else
+    return __builtin_bit_cast(sd_bytes<kBytes>, bytes).e[kWord];
+}
 static inline float sd_float(unsigned bits) { return __builtin_bit_cast(float, bits); }
 static inline unsigned sd_bits(float x) { return __builtin_bit_cast(unsigned, x); }
 // Two f32 as three pairs of bf16 that add up to them: 8 bits of each number at a time.
@@ -123,8 +136,8 @@ std::string numbers_text(const WordsLayout& layout, DType dtype) {
                       : "(unsigned short)(__builtin_bit_cast(unsigned, x) >> 16)");
   if (bits == 8 && half)
     return out + R"(struct sd_zeros_of { unsigned c[2]; };
-static inline sd_zeros_of sd_zeros(unsigned z0, unsigned z1) {
-  return {{(0x6400u | z0) * 0x10001u ^ 0x80008000u, (0x6400u | z1) * 0x10001u ^ 0x80008000u}};
+template <int kAt> static inline sd_zeros_of sd_zeros(unsigned z) {
+  return {{sd_prmt(z, 0xe4e4e4e4u, 0x4040 + kAt * 0x101), sd_prmt(z, 0xe4e4e4e4u, 0x4141 + kAt * 0x101)}};
 }
 template <int kProduct> static inline void sd_take(unsigned (&a)[4], const Vec<unsigned, 4>& words, const sd_zeros_of& zeros) {
 #pragma unroll
@@ -134,7 +147,9 @@ template <int kProduct> static inline void sd_take(unsigned (&a)[4], const Vec<u
 )";
   if (bits == 8)
     return out + R"(struct sd_zeros_of { float c[2]; };
-static inline sd_zeros_of sd_zeros(unsigned z0, unsigned z1) { return {{sd_float(0x4b000000u | z0), sd_float(0x4b000000u | z1)}}; }
+template <int kAt> static inline sd_zeros_of sd_zeros(unsigned z) {
+  return {{sd_float(sd_prmt(z, 0x4b000000u, 0x7650 + kAt)), sd_float(sd_prmt(z, 0x4b000000u, 0x7651 + kAt))}};
+}
 template <int kProduct> static inline void sd_take(unsigned (&a)[4], const Vec<unsigned, 4>& words, const sd_zeros_of& zeros) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -150,9 +165,9 @@ template <int kProduct> static inline void sd_take(unsigned (&a)[4], const Vec<u
                     width = std::to_string(bits);
   if (half)
     return out + cat("struct sd_zeros_of { unsigned c[2][", 8 / bits, R"(]; };
-static inline sd_zeros_of sd_zeros(unsigned z0, unsigned z1) {
+template <int kAt> static inline sd_zeros_of sd_zeros(unsigned z) {
   const unsigned one = 0x3c003c00u, from[4] = {0u, 0x62006200u, 0x63806380u, 0x63e063e0u};  // 1024 - (1024 >> 2 i)
-  const unsigned c[2] = {(0x6400u | z0) * 0x10001u ^ 0x80008000u, (0x6400u | z1) * 0x10001u ^ 0x80008000u};
+  const unsigned c[2] = {sd_prmt(z, 0xe4e4e4e4u, 0x4040 + kAt * 0x101), sd_prmt(z, 0xe4e4e4e4u, 0x4141 + kAt * 0x101)};
   sd_zeros_of out;
 #pragma unroll
   for (int s = 0; s < )",
@@ -169,25 +184,25 @@ template <int kProduct> static inline void sd_take(unsigned (&a)[4], const Vec<u
   for (int i = 0; i < 4; ++i) {
     const int bit = )",
                      width, " * (kProduct % ", per, R"( * 4 + i), low = bit % 8;
-    const unsigned number = (word >> (bit - low) & )",
-                     mask, R"(u << low) | 0x64006400u;
+    const unsigned number = sd_and_or(word >> (bit - low), )",
+                     mask, R"(u << low, 0x64006400u);
     a[i] = sd_fma2(number, (0x3c00u - (low << 10)) * 0x10001u, zeros.c[i % 2][low / )",
                      width, R"(]);
   }
 }
 )");
   return out + cat(R"(struct sd_zeros_of { unsigned c[2]; };
-static inline sd_zeros_of sd_zeros(unsigned z0, unsigned z1) {
-  return {{(0x4300u | z0) * 0x10001u ^ 0x80008000u, (0x4300u | z1) * 0x10001u ^ 0x80008000u}};
+template <int kAt> static inline sd_zeros_of sd_zeros(unsigned z) {
+  return {{sd_prmt(z, 0xc3c3c3c3u, 0x4040 + kAt * 0x101), sd_prmt(z, 0xc3c3c3c3u, 0x4141 + kAt * 0x101)}};
 }
 template <int kProduct> static inline void sd_take(unsigned (&a)[4], const Vec<unsigned, 4>& words, const sd_zeros_of& zeros) {
   const unsigned word = words.e[kProduct / )",
                    per, R"(];
 #pragma unroll
   for (int i = 0; i < 4; ++i)
-    a[i] = sd_fma2((word >> )",
-                   width, " * (kProduct % ", per, " * 4 + i) & ", mask,
-                   R"(u) | 0x43004300u, 0x3f803f80u, zeros.c[i % 2]);
+    a[i] = sd_fma2(sd_and_or(word >> )",
+                   width, " * (kProduct % ", per, " * 4 + i), ", mask,
+                   R"(u, 0x43004300u), 0x3f803f80u, zeros.c[i % 2]);
 }
 )");
 }
@@ -240,12 +255,19 @@ class WordsText {
         cat("struct Chunk { Vec<unsigned, 4> words;",
             w_.scales ? cat(" Vec<", text_.storage_type(scale_dtype_), ", ", pairs(), "> scales;") : "",
             w_.zeros ? cat(" Vec<unsigned char, ", pairs(), "> zeros;") : "", " };"));
-    text_.open("const auto load_chunk = [&](Chunk& to, int64_t tile, int64_t chunk)");
-    text_.line(cat("to.words = sd_load<4>((const unsigned*)", words_, " + (tile * ", l.chunks(),
-                   " + chunk) * 128 + lane * 4);"));
-    const std::string group = l.group() ? cat("chunk / ", l.group() / l.chunk()) : "0";
+    // The chunk's number in two parts, the second of which is known to the compiler: loads differ by offsets.
+    text_.open("const auto load_chunk = [&](Chunk& to, int64_t tile, int64_t first, int warps)");
+    text_.line(cat("to.words = sd_load<4>((const unsigned*)", words_, " + ((tile * ", l.chunks(),
+                   " + first) * 128 + lane * 4) + warps * ", kWarps * 128, ");"));
+    const int64_t group = l.group() / l.chunk();
+    const std::string number = group == 0            ? "0"
+                               : kWarps % group == 0 ? cat("first / ", group)
+                                                     : cat("(first + warps * ", kWarps, ") / ", group),
+                      behind = group > 0 && kWarps % group == 0
+                                   ? cat(" + warps * ", kWarps / group * 8 * pairs())
+                                   : "";
     const std::string at =
-        cat(" + ((tile * ", l.groups(), " + ", group, ") * 8 + lane / 4) * ", pairs(), ")");
+        cat(" + (((tile * ", l.groups(), " + ", number, ") * 8 + lane / 4) * ", pairs(), ")", behind, ")");
     if (w_.scales) text_.line(cat("to.scales = sd_load<", pairs(), ">(", scales_, at, ";"));
     if (w_.zeros) text_.line(cat("to.zeros = sd_load<", pairs(), ">(", zeros_, at, ";"));
     text_.close(";");
@@ -256,8 +278,8 @@ class WordsText {
     return 4 + (scales + 3) / 4 + (zeros + 3) / 4;
   }
   std::string zeros(const std::string& chunk, int64_t block) const {
-    if (!w_.zeros) return cat("sd_zeros(", w_.zero, "u, ", w_.zero, "u)");
-    return cat("sd_zeros(", chunk, ".zeros.e[", 2 * block, "], ", chunk, ".zeros.e[", 2 * block + 1, "])");
+    if (!w_.zeros) return cat("sd_zeros<0>(", w_.zero * 0x101, "u)");
+    return cat("sd_zeros<", block % 2 * 2, ">(sd_word<", block / 2, ">(", chunk, ".zeros))");
   }
   // Of column g, high: g + 8.
   std::string scale(const std::string& chunk, int64_t block, int high) const {
@@ -363,33 +385,39 @@ class Emitter {
                   " column_tile = blockIdx.x / row_tiles, first_row = blockIdx.x % ", "row_tiles * ",
                   kernel_.rows, ", first_column = column_tile * ", kernel_.columns, ";"));
     text_.print_loads();
-    text.line(cat("Chunk now[", batch, "], next[", batch, "];"));
+    text.line(cat("Chunk even[", batch, "], odd[", batch, "];"));
     text.open("const auto load_batch = [&](Chunk* to, int first)");
     text.line("#pragma unroll");
     text.open(cat("for (int j = 0; j < ", batch, "; ++j)"));
-    text.line(cat("const int chunk = first + j * ", kWarps, ";"));
-    text.line(
-        cat("load_chunk(to[j], column_tile, chunk < ", l.chunks(), " ? chunk : ", l.chunks() - 1, ");"));
+    const bool whole = l.chunks() % (batch * kWarps) == 0;
+    text.line(cat(whole ? "" : cat("if (first + j * ", kWarps, " < ", l.chunks(), ") "),
+                  "load_chunk(to[j], column_tile, first, j);"));
     text.close();
     text.close(";");
     if (target.dependent_launch) wait("launch_dependents");
-    text.line("load_batch(now, warp);");
+    text.line(cat("if (warp < ", l.chunks(), ") load_batch(even, warp);"));
     // Weights are no other kernel's; rows are.
     if (target.dependent_launch) wait("wait");
     print_rows();
     text.line(cat("float acc[", row_tiles_, "][4] = {};"));
-    text.line(cat("for (int first = warp; first < ", l.chunks(), "; first += ", batch * kWarps, ") {"));
-    text.line(cat("  if (first + ", batch * kWarps, " < ", l.chunks(), ") load_batch(next, first + ",
-                  batch * kWarps, ");"));
-    text.line("  #pragma unroll");
-    text.open(cat("  for (int j = 0; j < ", batch, "; ++j)"));
+    text.open("const auto multiply_batch = [&](const Chunk* now, int first)");
+    text.line("#pragma unroll");
+    text.open(cat("for (int j = 0; j < ", batch, "; ++j)"));
     text.line(cat("const int chunk = first + j * ", kWarps, ";"));
-    text.line(cat("if (chunk >= ", l.chunks(), ") break;"));
+    if (!whole) text.line(cat("if (chunk >= ", l.chunks(), ") break;"));
     print_chunk();
     text.close();
-    text.line("  #pragma unroll");
-    text.line(cat("  for (int j = 0; j < ", batch, "; ++j) now[j] = next[j];"));
-    text.line("}");
+    text.close(";");
+    const auto in_turn = [&](const char* now, const char* next) {
+      text.line(cat("if (first + ", batch * kWarps, " < ", l.chunks(), ") load_batch(", next, ", first + ",
+                    batch * kWarps, ");"));
+      text.line(cat("multiply_batch(", now, ", first);"));
+    };
+    text.open(cat("for (int first = warp; first < ", l.chunks(), "; first += ", batch * kWarps, ")"));
+    in_turn("even", "odd");
+    text.line(cat("if ((first += ", batch * kWarps, ") >= ", l.chunks(), ") break;"));
+    in_turn("odd", "even");
+    text.close();
     print_sums();
     Geometry g{.grid = {row_tiles * l.tiles(), 1, 1}, .threads = kThreads, .blocks_sm = kernel_.blocks_sm};
     g.dependent_launch = target.dependent_launch;
@@ -438,19 +466,19 @@ template <int kBytes> static inline void move_wide(void* to, const void* from) {
   void print_fragments() {
     KernelText& text = f_.text;
     const int64_t run = words_.layout.run(), depth = words_.layout.depth;
-    const bool whole = depth % words_.layout.chunk() == 0;
-    const std::string type = text.storage_type(f_.program[row_->buffer].dtype);
+    const std::string inside = depth % words_.layout.chunk() == 0 ? "" : cat(" && k < ", depth);
     text.line(cat("unsigned b[", row_tiles_, "][", count(), "][", run / 2, "];"));
     text.line("#pragma unroll");
     text.open(cat("for (int i = 0; i < ", row_tiles_, "; ++i)"));
-    text.line(cat("Vec<", type, ", ", run, "> x = {};"));
+    const std::string type = pieces() ? "float" : "unsigned", words = cat(pieces() ? run : run / 2);
+    text.line(cat("Vec<", type, ", ", words, "> x = {};"));
     if (vectors_) {
-      text.line(
-          cat("if (live[i]", whole ? "" : cat(" && k < ", depth), ") x = sd_load<", run, ">(rows[i] + k);"));
+      text.line(cat("if (live[i]", inside, ") x = sd_load<", words, ">((const ", type, "*)(rows[i] + k));"));
     } else {
       text.line("#pragma unroll");
-      text.line(cat("for (int e = 0; e < ", run, "; ++e) if (live[i] && k + e < ", depth,
-                    ") x.e[e] = rows[i][k + e];"));
+      text.line(cat(
+          "for (int e = 0; e < ", run, "; ++e) if (live[i] && k + e < ", depth, ") ",
+          pieces() ? "x.e[e] = rows[i][k + e];" : "x.e[e / 2] |= (unsigned)rows[i][k + e] << e % 2 * 16;"));
     }
     text.line("#pragma unroll");
     text.open(cat("for (int e = 0; e < ", run / 2, "; ++e)"));
@@ -459,7 +487,7 @@ template <int kBytes> static inline void move_wide(void* to, const void* from) {
       text.line("sd_pieces_of(three, x.e[2 * e], x.e[2 * e + 1]);");
       text.line("for (int p = 0; p < 3; ++p) b[i][p][e] = three[p];");
     } else {
-      text.line("b[i][0][e] = (unsigned)x.e[2 * e] | (unsigned)x.e[2 * e + 1] << 16;");
+      text.line("b[i][0][e] = x.e[e];");
     }
     text.close();
     text.close();
@@ -564,7 +592,7 @@ DeviceNest emit_unpack(const loop::Program& program, const loop::Nest& nest, con
   text.line(cat("const int64_t tile = number / ", l.chunks(), ", chunk = number % ", l.chunks(), ";"));
   printed.print_loads();
   text.line("Chunk now;");
-  text.line("load_chunk(now, tile, chunk);");
+  text.line("load_chunk(now, tile, chunk, 0);");
   const int64_t in_block = l.step ? std::min(l.step, l.chunk()) / 16 : l.products(), each = l.span() / 16;
   for (int64_t first = 0; first < l.products(); first += each) {
     const int64_t block = first / in_block;
