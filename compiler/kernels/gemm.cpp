@@ -25,54 +25,48 @@ std::string parameters(std::string_view a, std::string_view b, std::string_view 
              "* b, long b_stride, ", sum, "* tile, long accumulate, const char* ahead, long lines");
 }
 
-// Wants: element, L lanes, V vectors, MAX rows, STEP, PRODUCT. One k at a time is enough: the loop's own
+// Wants: element, L lanes, V vectors, MAX rows, STEP, PAUSE, PRODUCT. One k at a time is enough: the loop's own
 // instructions hide behind the multiply-adds, and unrolling it only adds code and a remainder.
 constexpr std::string_view kTile = R"(
 typedef element vec __attribute__((ext_vector_type(L)));
 typedef element loose __attribute__((ext_vector_type(L), aligned(sizeof(element))));
+typedef element a_element;
+typedef element b_element;
+enum { G = 1 };
 
 template <int R>
-static __attribute__((noinline)) void tile_of(long segments, long run, const element* const* a_rows, const element* b,
-                                              long b_stride, element* tile, long accumulate, const char* ahead,
-                                              long lines) {
+struct sums {
   vec acc[R][V];
+
+  __attribute__((always_inline)) void start(const element* tile, long accumulate) {
 #pragma clang loop unroll(full)
-  for (int i = 0; i < R; ++i)
+    for (int i = 0; i < R; ++i)
 #pragma clang loop unroll(full)
-    for (int j = 0; j < V; ++j) acc[i][j] = accumulate ? *(const vec*)(tile + (i * V + j) * L) : (vec)(0);
-  for (long s = 0; s < segments; ++s, a_rows += MAX) {
-    const element* a[R];
+      for (int j = 0; j < V; ++j) acc[i][j] = accumulate ? *(const vec*)(tile + (i * V + j) * L) : (vec)(0);
+  }
+  __attribute__((always_inline)) void add(const element* const (&a)[R], long k, const element* b) {
+    vec column[V];
 #pragma clang loop unroll(full)
-    for (int i = 0; i < R; ++i) a[i] = a_rows[i];
-#pragma clang loop unroll(disable)
-    for (long k = 0; k < run;) {
-#pragma clang loop unroll(disable)
-      for (long l = 0; l < lines; ++l, ahead += 64) __builtin_prefetch(ahead, 0, 3);
-      const long end = run - k < STEP ? run : k + STEP;
-#pragma clang loop unroll(disable)
-      for (; k < end; ++k, b += b_stride) {
-        vec column[V];
+    for (int j = 0; j < V; ++j) column[j] = *(const loose*)(b + j * L);
 #pragma clang loop unroll(full)
-        for (int j = 0; j < V; ++j) column[j] = *(const loose*)(b + j * L);
+    for (int i = 0; i < R; ++i) {
+      const vec row = (vec)(a[i][k]);
 #pragma clang loop unroll(full)
-        for (int i = 0; i < R; ++i) {
-          const vec row = (vec)(a[i][k]);
-#pragma clang loop unroll(full)
-          for (int j = 0; j < V; ++j) acc[i][j] = PRODUCT(acc[i][j], row, column[j]);
-        }
-      }
+      for (int j = 0; j < V; ++j) acc[i][j] = PRODUCT(acc[i][j], row, column[j]);
     }
   }
+  __attribute__((always_inline)) void finish(element* tile) {
 #pragma clang loop unroll(full)
-  for (int i = 0; i < R; ++i)
+    for (int i = 0; i < R; ++i)
 #pragma clang loop unroll(full)
-    for (int j = 0; j < V; ++j) *(vec*)(tile + (i * V + j) * L) = acc[i][j];
-}
+      for (int j = 0; j < V; ++j) *(vec*)(tile + (i * V + j) * L) = acc[i][j];
+  }
+};
 )";
 
 // The same for groups of k. Wants: a_element, b_element, element, G elements of a group, L lanes, V vectors, MAX rows,
-// STEP, PRODUCT(sum, row, column) of 32-bit words, and OFFSET, which is exclusive-ored to the words of a. Where that is
-// not 0 it adds 128 to signed bytes, and the sums of 128 * b, kept beside the tile's, are taken off again.
+// STEP, PAUSE, PRODUCT(sum, row, column) of 32-bit words, and OFFSET, which is exclusive-ored to the words of a. Where that
+// is not 0 it adds 128 to signed bytes, and the sums of 128 * b, kept beside the tile's, are taken off again.
 constexpr std::string_view kDotTile = R"(
 typedef element vec __attribute__((ext_vector_type(L)));
 typedef int words __attribute__((ext_vector_type(L)));
@@ -80,16 +74,54 @@ typedef int loose_words __attribute__((ext_vector_type(L), aligned(1)));
 typedef int loose_word __attribute__((aligned(1), may_alias));
 
 template <int R>
-static __attribute__((noinline)) void tile_of(long segments, long run, const a_element* const* a_rows,
-                                              const b_element* b, long b_stride, element* tile, long accumulate,
-                                              const char* ahead, long lines) {
+struct sums {
   vec acc[R][V], offset[V];
+
+  __attribute__((always_inline)) void start(const element* tile, long accumulate) {
 #pragma clang loop unroll(full)
-  for (int i = 0; i < R; ++i)
+    for (int i = 0; i < R; ++i)
 #pragma clang loop unroll(full)
-    for (int j = 0; j < V; ++j) acc[i][j] = accumulate ? *(const vec*)(tile + (i * V + j) * L) : (vec)(0);
+      for (int j = 0; j < V; ++j) acc[i][j] = accumulate ? *(const vec*)(tile + (i * V + j) * L) : (vec)(0);
 #pragma clang loop unroll(full)
-  for (int j = 0; j < V; ++j) offset[j] = (vec)(0);
+    for (int j = 0; j < V; ++j) offset[j] = (vec)(0);
+  }
+  __attribute__((always_inline)) void add(const a_element* const (&a)[R], long k, const b_element* b) {
+    words column[V];
+#pragma clang loop unroll(full)
+    for (int j = 0; j < V; ++j) column[j] = *(const loose_words*)(b + j * (L * G));
+    if (OFFSET) {
+#pragma clang loop unroll(full)
+      for (int j = 0; j < V; ++j) offset[j] = PRODUCT(offset[j], (words)(OFFSET), column[j]);
+    }
+#pragma clang loop unroll(full)
+    for (int i = 0; i < R; ++i) {
+      const words row = (words)(*(const loose_word*)(a[i] + k)) ^ (words)(OFFSET);
+#pragma clang loop unroll(full)
+      for (int j = 0; j < V; ++j) acc[i][j] = PRODUCT(acc[i][j], row, column[j]);
+    }
+  }
+  __attribute__((always_inline)) void finish(element* tile) {
+#pragma clang loop unroll(full)
+    for (int i = 0; i < R; ++i)
+#pragma clang loop unroll(full)
+      for (int j = 0; j < V; ++j)
+        *(vec*)(tile + (i * V + j) * L) = OFFSET ? acc[i][j] - offset[j] : acc[i][j];
+  }
+};
+)";
+
+// The loops around them.
+constexpr std::string_view kTileLoops = R"(
+struct nothing {};
+
+template <int R, class Rest>
+static inline __attribute__((always_inline)) long tile_of(long segments, long run, const a_element* const* a_rows,
+                                                          const b_element* b, long b_stride, element* tile,
+                                                          long accumulate, const char* ahead, long lines, long left,
+                                                          Rest rest) {
+  long next = 0;
+  sums<R> sum;
+  sum.start(tile, accumulate);
   for (long s = 0; s < segments; ++s, a_rows += MAX) {
     const a_element* a[R];
 #pragma clang loop unroll(full)
@@ -99,29 +131,21 @@ static __attribute__((noinline)) void tile_of(long segments, long run, const a_e
 #pragma clang loop unroll(disable)
       for (long l = 0; l < lines; ++l, ahead += 64) __builtin_prefetch(ahead, 0, 3);
       const long end = run - k < STEP * G ? run : k + STEP * G;
+      if constexpr (!__is_same(Rest, nothing)) {
 #pragma clang loop unroll(disable)
-      for (; k < end; k += G, b += b_stride) {
-        words column[V];
-#pragma clang loop unroll(full)
-        for (int j = 0; j < V; ++j) column[j] = *(const loose_words*)(b + j * (L * G));
-        if (OFFSET) {
-#pragma clang loop unroll(full)
-          for (int j = 0; j < V; ++j) offset[j] = PRODUCT(offset[j], (words)(OFFSET), column[j]);
-        }
-#pragma clang loop unroll(full)
-        for (int i = 0; i < R; ++i) {
-          const words row = (words)(*(const loose_word*)(a[i] + k)) ^ (words)(OFFSET);
-#pragma clang loop unroll(full)
-          for (int j = 0; j < V; ++j) acc[i][j] = PRODUCT(acc[i][j], row, column[j]);
+        while (next < left && k < end) {
+          rest(next++);
+          const long pause = end - k < PAUSE * G ? end : k + PAUSE * G;
+#pragma clang loop unroll(disable)
+          for (; k < pause; k += G, b += b_stride) sum.add(a, k, b);
         }
       }
+#pragma clang loop unroll(disable)
+      for (; k < end; k += G, b += b_stride) sum.add(a, k, b);
     }
   }
-#pragma clang loop unroll(full)
-  for (int i = 0; i < R; ++i)
-#pragma clang loop unroll(full)
-    for (int j = 0; j < V; ++j)
-      *(vec*)(tile + (i * V + j) * L) = OFFSET ? acc[i][j] - offset[j] : acc[i][j];
+  sum.finish(tile);
+  return next;
 }
 )";
 
@@ -187,11 +211,11 @@ std::string product_text(const GemmKernel& kernel, const CpuTarget& target) {
   return cat("#define PRODUCT(sum, row, column) __builtin_ia32_vpdpbusd", bits, "(sum, row, column)\n");
 }
 
-std::string gemm_text(const GemmKernel& kernel, const CpuTarget& target) {
-  if (kernel.tiles) return tiles_text(kernel, target);
+std::string gemm_template(const GemmKernel& kernel, const CpuTarget& target) {
+  STRIDEC_CHECK(!kernel.tiles, kernel.name);
   std::string out = cat("// ", kernel.name, "\ntypedef ", gemm_type(kernel.dtype), " element;\n");
   out += cat("enum { L = ", kernel.lanes(), ", V = ", kernel.vectors, ", MAX = ", kernel.rows,
-             ", STEP = ", kGemmStep, " };\n");
+             ", STEP = ", kGemmStep, ", PAUSE = ", kGemmPause, " };\n");
   if (kernel.group() == 1) {
     out += product_text(kernel, target);
     out += kTile;
@@ -203,13 +227,23 @@ std::string gemm_text(const GemmKernel& kernel, const CpuTarget& target) {
     out += product_text(kernel, target);
     out += kDotTile;
   }
+  return cat(out, kTileLoops);
+}
+
+std::string gemm_text(const GemmKernel& kernel, const CpuTarget& target) {
+  if (kernel.tiles) return tiles_text(kernel, target);
+  std::string out = cat("namespace {\n", gemm_template(kernel, target));
+  const std::string taken = parameters("a_element", "b_element", "element");
+  constexpr std::string_view kGiven = "segments, run, a_rows, b, b_stride, tile, accumulate, ahead, lines";
+  out += cat("\ntemplate <int R>\nstatic __attribute__((noinline)) void rows_of(",
+             taken.substr(taken.find("long segments")), ") {\n  tile_of<R>(", kGiven,
+             ", 0, nothing());\n}\n}\n");
   out += cat("\n", gemm_declaration(kernel, target));
   out += cat("void ", gemm_symbol(kernel, target), "(",
              parameters(gemm_type(kernel.a), gemm_type(kernel.b), "element"), ") {\n  switch (rows) {\n");
   for (int rows = 1; rows <= kernel.rows; ++rows) {
     out += rows < kernel.rows ? cat("    case ", rows, ":") : "    default:";
-    out += cat(" return tile_of<", rows,
-               ">(segments, run, a_rows, b, b_stride, tile, accumulate, ahead, lines);\n");
+    out += cat(" return rows_of<", rows, ">(", kGiven, ");\n");
   }
   return out + "  }\n}\n";
 }

@@ -28,6 +28,7 @@
 namespace stridec::kernels {
 
 constexpr int kGemmStep = 8;    // k, or groups of it, between prefetches
+constexpr int kGemmPause = 2;   // and between two pieces of other work
 constexpr int kTileRows = 16;   // of a tile register
 constexpr int kTileBytes = 64;  // of such a row
 
@@ -74,6 +75,12 @@ std::string gemm_shape_symbol(const GemmKernel& kernel, const CpuTarget& target)
 // The instruction that a micro-kernel is made of, as the macro PRODUCT(sum, row, column): an expression over vectors `vec` of
 // sums and of factors, which are `words` where there are groups; of tile registers a statement over their numbers.
 std::string product_text(const GemmKernel& kernel, const CpuTarget& target);
+
+// The micro-kernel as a template, for the text of a caller who has other work for the processor meanwhile:
+//   template <int R, class Rest> long tile_of(SYMBOL's parameters but `rows`, which is R, long left, Rest rest)
+// calls rest(0), rest(1), ... up to rest(left - 1) between its steps of k, as long as there are such, and returns how many
+// calls it made. Vectors that rest() works on share the register file with the tile's sums. Not of tile registers.
+std::string gemm_template(const GemmKernel& kernel, const CpuTarget& target);
 
 // The translation unit that defines them.
 std::string gemm_text(const GemmKernel& kernel, const CpuTarget& target);

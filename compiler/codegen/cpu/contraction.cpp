@@ -13,6 +13,9 @@ namespace {
 // Multiply-adds that are worth another thread: three microseconds, of which the hand-over takes less than one.
 constexpr int64_t kGrain = int64_t{1} << 19;
 constexpr int kTileSpeed = 8;  // groups of k that tile registers multiply while vectors multiply one
+// Groups of k to an operation of the epilogue from which on that is nothing beside the products.
+constexpr int kLongSum = 64;
+constexpr std::string_view kNamespace = "products";  // of the micro-kernel's template
 
 class Emitter {
  public:
@@ -45,7 +48,8 @@ class Emitter {
       const sym::Expr bytes = f_.plan.tiles * (kernel.rows * kernel.columns() * byte_size(kernel.dtype));
       text_.line(cat(f_.element(), "* const sums = (", f_.element(), "*)", text_.scratch(bytes), ";"));
     } else {
-      text_.line(cat("alignas(64) ", f_.element(), " tile[", kernel.rows * kernel.columns(), "];"));
+      const int tiles = interleaves() ? 2 : 1;
+      text_.line(cat("alignas(64) ", f_.element(), " sums[", tiles * tile_elements(), "];"));
     }
     rows_.print_start();
     columns_.print_start();
@@ -55,18 +59,33 @@ class Emitter {
     text_.close();
     f_.print_shape_end();
 
-    // Multiply-adds of a task; the loads of b count as four rows, which hide behind many rows and not behind
-    // one.
+    // Multiply-adds of a task, and what runs on their sums; the loads of b count as four rows, which hide behind many rows
+    // and not behind one.
     const sym::Expr task_rows = sym::min(rows, kernel.rows * f_.plan.tiles);
     const int at_once = f_.group() * (kernel.tiles ? kTileSpeed : 1);
-    const sym::Expr work = sym::ceildiv(extent_of(f_.reduced), at_once) * kernel.columns() * (task_rows + 4);
+    const sym::Expr work = (sym::ceildiv(extent_of(f_.reduced), at_once) + epilogue_.operations()) *
+                           kernel.columns() * (task_rows + 4);
     Kernel result = text_.finish(extent_of(f_.batch) * blocks * panels,
                                  sym::max(1, sym::floordiv(kGrain, sym::max(work, 1))));
     result.support.push_back(kernels::gemm_text(kernel, text_.target()));
+    if (interleaves())
+      result.text.insert(result.text.find("extern \"C\""),
+                         cat("namespace {\nnamespace ", kNamespace, " {\n",
+                             kernels::gemm_template(kernel, text_.target()), "}\n}\n"));
     return result;
   }
 
  private:
+  int tile_elements() const { return f_.plan.kernel->rows * f_.plan.kernel->columns(); }
+
+  // Whether a tile's epilogue runs between the next one's products: it takes other units of the processor, which does not
+  // look far enough ahead to find work for both kinds by itself. It has to be worth a micro-kernel of the nest's own.
+  bool interleaves() const {
+    const auto k = sym::as_const(extent_of(f_.reduced));
+    return !f_.plan.kernel->tiles && !columns_.computes() && f_.plan.tiles > 1 && k &&
+           *k <= int64_t{kLongSum} * f_.group() * epilogue_.operations();
+  }
+
   void print_task() {
     const kernels::GemmKernel& kernel = *f_.plan.kernel;
     if (f_.plan.rows_outer) {
@@ -102,7 +121,7 @@ class Emitter {
   void print_one_row() {
     text_.open("if (block_rows == 1)");
     text_.line("const int64_t t = first_tile, first_row = block_row, tile_rows = 1;");
-    if (in_pieces()) text_.line(cat(f_.element(), "* const tile = sums;"));
+    text_.line(cat(f_.element(), "* const tile = sums;"));
     rows_.print_tile();
     columns_.print_row();
     epilogue_.print(rows_);
@@ -148,13 +167,17 @@ class Emitter {
       (by_segments() ? segments : run) = by_segments() ? "live" : cat("(live * ", f_.step(), ")");
     }
     print_ahead(piece, segments, run, b);
+    if (interleaves()) print_rest();
     text_.line("int64_t first_row = block_row;");
     text_.open("for (int64_t t = first_tile; t < end_tile; ++t)");
     text_.line("const int64_t tile_rows = tile_base + (t < longer_tiles);");
     rows_.print_tile();
+    text_.line(cat(f_.element(), "* const tile = sums",
+                   pieces          ? cat(" + (t - first_tile) * ", tile_elements())
+                   : interleaves() ? cat(" + (t & 1) * ", tile_elements())
+                                   : std::string(),
+                   ";"));
     if (pieces) {
-      text_.line(cat(f_.element(), "* const tile = sums + (t - first_tile) * ",
-                     kernel.rows * kernel.columns(), ";"));
       if (by_segments()) {
         a = cat("a_rows + first * ", kernel.rows);
       } else {
@@ -168,14 +191,42 @@ class Emitter {
     epilogue_.print_ahead(rows_);
     if (pieces) text_.close();
     f_.print_shape();
-    text_.line(cat(multiply_, "(tile_rows, ", segments, ", ", run, ", ", a, ", ", b, ", b_stride, tile, ",
-                   pieces ? "piece > 0" : "0", ", ahead, lines);"));
+    const std::string given = cat(segments, ", ", run, ", ", a, ", ", b, ", b_stride, tile, ",
+                                  pieces ? "piece > 0" : "0", ", ahead, lines");
+    const std::string call = cat(multiply_, "(tile_rows, ", given, ");");
+    if (interleaves()) {
+      text_.line("int64_t next = 0;");
+      text_.line(cat("if (tile_rows == ", kernel.rows, ") next = ", kNamespace, "::tile_of<", kernel.rows,
+                     ">(", given, ", left, [=](int64_t i) __attribute__((always_inline)) { rest(i, done, ",
+                     "done_row); });"));
+      text_.line("finish(next, left, done, done_row);");
+      text_.line(cat("if (tile_rows != ", kernel.rows, ") ", call));
+    } else {
+      text_.line(call);
+    }
     text_.line("ahead += lines * steps * 64;");
     if (pieces) text_.open("if (piece + 1 == pieces)");
-    epilogue_.print(rows_);
+    if (interleaves())
+      text_.line("left = tile_rows, done = tile, done_row = first_row;");
+    else
+      epilogue_.print(rows_);
     if (pieces) text_.close();
     text_.line("first_row += tile_rows;");
     text_.close();
+    if (interleaves()) text_.line("finish(0, left, done, done_row);");
+  }
+
+  // What remains to be done with the tile before: `left` rows.
+  void print_rest() {
+    const std::string given = cat("const ", f_.element(), "* tile, int64_t first_row");
+    text_.line(cat("int64_t left = 0, done_row = 0;"));
+    text_.line(cat("const ", f_.element(), "* done = sums;"));
+    text_.open(cat("const auto rest = [=](int64_t i, ", given, ") __attribute__((always_inline))"));
+    epilogue_.print_row(rows_, true);
+    text_.close(";");
+    text_.open(cat("const auto finish = [=](int64_t i, int64_t end, ", given, ") __attribute__((noinline))"));
+    text_.line("for (; i < end; ++i) rest(i, tile, first_row);");
+    text_.close(";");
   }
 
   // What the thread multiplies by next is asked for while this piece's tiles run.

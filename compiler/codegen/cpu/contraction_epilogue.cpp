@@ -1,5 +1,6 @@
 #include "compiler/codegen/cpu/contraction_epilogue.h"
 
+#include <algorithm>
 #include <set>
 
 #include "compiler/base/text.h"
@@ -76,13 +77,22 @@ void ContractionEpilogue::print_ahead(const ContractionRows& rows) {
 }
 
 void ContractionEpilogue::print(const ContractionRows& rows) {
+  f_.text.open("for (int64_t i = 0; i < tile_rows; ++i)");
+  print_row(rows, false);
+  f_.text.close();
+}
+
+void ContractionEpilogue::print_row(const ContractionRows& rows, bool straight) {
   KernelText& text = f_.text;
-  text.open("for (int64_t i = 0; i < tile_rows; ++i)");
   Body body = row_body(rows);
   for (const Stmt* stmt : row_) body.print(*stmt);
   const auto known = sym::as_const(extent_of(f_.columns));
   text.line("int64_t j = 0;");
-  text.open(cat("for (; j + ", f_.lanes, " <= live_columns; j += ", f_.lanes, ")"));
+  const bool whole = known && *known % f_.plan.kernel->columns() == 0;
+  if (straight && whole) text.line("#pragma clang loop unroll(full)");
+  text.open(cat("for (; j + ", f_.lanes,
+                " <= ", straight && whole ? cat(f_.plan.kernel->columns()) : std::string("live_columns"),
+                "; j += ", f_.lanes, ")"));
   print_columns(body, "");
   text.close();
   if (!known || *known % f_.lanes != 0) {
@@ -91,7 +101,12 @@ void ContractionEpilogue::print(const ContractionRows& rows) {
     print_columns(body, "live");
     text.close();
   }
-  text.close();
+}
+
+int ContractionEpilogue::operations() const {
+  return static_cast<int>(std::count_if(column_.begin(), column_.end(), [](const Stmt* stmt) {
+    return std::holds_alternative<loop::Let>(stmt->node) || std::holds_alternative<loop::Load>(stmt->node);
+  }));
 }
 
 Body ContractionEpilogue::row_body(const ContractionRows& rows) {

@@ -17,6 +17,10 @@ class ContractionEpilogue {
   // Asks for what print() reads of the tile's own: it arrives while the products are summed.
   void print_ahead(const ContractionRows& rows);
   void print(const ContractionRows& rows);  // on `tile`, once per tile
+  // On its row `i`, in straight lines where the tile has no other columns than the micro-kernel's.
+  void print_row(const ContractionRows& rows, bool straight);
+  // Operations on a vector of sums, loads among them.
+  int operations() const;
 
  private:
   bool rows_merge() const;

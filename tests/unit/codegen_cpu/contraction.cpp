@@ -226,6 +226,30 @@ TEST_CASE("bfloat16 in every order and of odd depth") {
   check(gemm(50, 70, 96, {}, {.operands = DType::kBF16}));
 }
 
+TEST_CASE("what runs on a tile's short sums runs between the products of the next tile") {
+  const CpuTarget& target = cpu_target("native");
+  for (const DType operands : {DType::kF32, DType::kU8}) {
+    for (const auto& [k, between] : {std::pair{3, true}, {40, true}, {4000, false}}) {
+      // Tiles of the micro-kernel's rows and of one less, several to a task, of columns that vectors do not divide.
+      const bool bytes = operands == DType::kU8;
+      const Case c = gemm(151, 130, k, {},
+                          {.operands = operands,
+                           .accumulator = bytes ? DType::kI32 : DType::kF32,
+                           .second = bytes ? DType::kI8 : DType::kF32});
+      for (const auto& ranked : schedule::contraction_plans(c.program, c.program[c.nest], target)) {
+        if (ranked.plan.kernel->tiles) continue;
+        kernels::GemmPlan plan = ranked.plan;
+        plan.tiles = 5;
+        loop::Nest nest = c.program[c.nest];
+        nest.schedule = kernels::to_schedule(plan);
+        const std::string text = codegen::cpu::emit_contraction(c.program, nest, target).text;
+        CHECK((text.find("products::tile_of") != std::string::npos) == between);
+        if (between) check_plan(c, plan, target, {{}});
+      }
+    }
+  }
+}
+
 TEST_CASE("kernels of tile registers are made of their instructions") {
   const CpuTarget& target = cpu_target("sapphirerapids");
   for (const kernels::GemmKernel& kernel : kernels::gemm_kernels()) {
