@@ -1,0 +1,51 @@
+#include "compiler/schedule/lay_rows.h"
+
+#include <doctest/doctest.h>
+
+#include "compiler/loop/text.h"
+#include "compiler/loop/verify.h"
+#include "compiler/schedule/memory_plan.h"
+#include "tests/unit/schedule/programs.h"
+
+using namespace stridec;
+using namespace stridec::loop;
+using namespace stridec::testing;
+
+namespace {
+
+// Windows of 2 x 3 points of an image of 8 x 6, as rows of a product.
+Program windows_by_weights(int64_t rows_read, bool read_twice) {
+  Pieces p("windows");
+  const View x = p.input("x", {p.n, 8, 6, 4}), w = p.weight("w", {4, 5}, 7);
+  const View square = p.map("square", {x}, [](const auto& v) { return v[0] * v[0]; });
+  const View windows = permute(reshape(square, {p.n, 4, 2, 2, 3, 4}, p.program.facts), {0, 1, 3, 2, 4, 5});
+  View rows = reshape(windows, {p.n * 48, 4}, p.program.facts);
+  if (rows_read < 48) rows = slice(reshape(windows, {p.n, 48, 4}, p.program.facts), 1, 0, rows_read, 1);
+  if (rows_read < 48) rows = reshape(rows, {p.n * rows_read, 4}, p.program.facts);
+  p.output("y", p.matmul(rows, w));
+  if (read_twice) p.output("z", square);
+  return p.program;
+}
+
+}  // namespace
+
+TEST_CASE("rows that a product takes from windows are stored as its rows") {
+  const Program before = windows_by_weights(48, false);
+  Program after = before;
+  schedule::lay_rows(after);
+  verify(after);
+  const std::string text = to_string(after);
+  INFO(text);
+  CHECK(text.find("arena square f32 [48*n, 4]") != std::string::npos);
+  schedule::plan_memory(after);
+  for (int64_t n : {0, 1, 3}) CHECK(same_results(before, after, {{sym::var("n"), n}}));
+}
+
+TEST_CASE("windows that are not all of an image, or are read elsewhere, stay where they are") {
+  for (const bool twice : {false, true}) {
+    const Program before = windows_by_weights(twice ? 48 : 36, twice);
+    Program after = before;
+    schedule::lay_rows(after);
+    CHECK(to_string(after) == to_string(before));
+  }
+}
