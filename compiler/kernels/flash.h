@@ -79,13 +79,14 @@ std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest&
                                  std::string* reason = nullptr, bool assumes = true);
 
 constexpr int kSplitWarps = 4;
+constexpr int kSplitKeys = 32 * kSplitWarps;  // of a block, at least
 
 struct FlashPlan {
   bool wgmma = false;
   int rows = 64, keys = 64;
   int split = 0;                                                 // 0: a warp goes through all keys
   int parts() const { return split ? split * kSplitWarps : 1; }  // warps that share the keys of a row
-  int stages() const { return split ? 4 : 2; }  // of "flash.mma": steps whose keys are on their way
+  int stages() const { return split ? 3 : 2; }  // of "flash.mma": steps whose keys are on their way
 };
 
 bool is_flash(const loop::Schedule& schedule);
@@ -102,8 +103,15 @@ int query_slots(const FlashPlan& plan, const Flash& flash);
 std::span<const FlashPlan> mma_tiles();  // of "flash.mma", the largest first
 // The largest of them within so many bytes of shared memory, of at most so many rows.
 std::optional<FlashPlan> mma_plan(const Flash& flash, int64_t shared_bytes, int most_rows = 128);
-// The one whose keys so many blocks share.
-std::optional<FlashPlan> split_plan(const Flash& flash, int64_t shared_bytes, int split);
+// The one whose keys, about `keys` of them, so many blocks share: large steps, of which a warp has two at least.
+std::optional<FlashPlan> split_plan(const Flash& flash, int64_t shared_bytes, int split, double keys);
+// Where sizes are symbols: the plans that take over from it where batch points are more or keys fewer, each under its
+// condition, the last one without.
+struct SplitChoice {
+  FlashPlan plan;
+  sym::Expr condition;
+};
+std::vector<SplitChoice> split_choices(const FlashPlan& plan, const Flash& flash, const GpuTarget& target);
 // Elements of a line in shared memory that hold `count`; tensor cores take 16 at a time.
 constexpr int64_t padded(int64_t count) { return (count + 15) / 16 * 16; }
 // Slabs of 64 elements, 128 bytes, that the copy engine fills.

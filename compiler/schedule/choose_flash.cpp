@@ -37,15 +37,25 @@ void lay_along(loop::Program& program, const kernels::Factor& factor, Expr var) 
 
 constexpr int kMostSplit = 8;  // blocks of a cluster, wherever it runs
 
-// Blocks that share the keys of few rows, so that all multiprocessors have some: 0 where rows are many or keys few.
+// Of a size that the run decides, the most there may be.
+double most_of(Expr size, const sym::Facts& facts) {
+  constexpr double kMany = 0x1p20;
+  const sym::Interval range = facts.bounds(size);
+  return range.has_hi() ? std::min(kMany, static_cast<double>(range.hi)) : kMany;
+}
+
+// Blocks that share the keys of few rows, so that all multiprocessors have some: 0 where rows are many or keys few. Of
+// sizes that the run decides, for the fewest batch points and the most keys: kernels take over where that is too many.
 int split_of(const kernels::Flash& flash, const sym::Facts& facts, const GpuTarget& target) {
-  constexpr double kRows = 16, kKeys = 32 * kernels::kSplitWarps;
-  const double rows = typical(flash.chain.row.extent, facts), keys = typical(flash.keys.extent, facts);
-  if (!target.clusters || rows > kRows || keys < 2 * kKeys) return 0;
+  constexpr double kRows = 16;
+  const double rows = typical(flash.chain.row.extent, facts), keys = most_of(flash.keys.extent, facts);
+  if (!target.clusters || rows > kRows || keys < 2 * kernels::kSplitKeys) return 0;
   double blocks = 1;
-  for (const loop::Dim& dim : flash.chain.batch) blocks *= std::max(1.0, typical(dim.extent, facts));
+  for (const loop::Dim& dim : flash.chain.batch)
+    blocks *= static_cast<double>(std::max<int64_t>(1, facts.bounds(dim.extent).lo));
   int split = 1;
-  while (split < kMostSplit && 2 * split * blocks <= target.multiprocessors && 2 * split * kKeys <= keys)
+  while (split < kMostSplit && 2 * split * blocks <= target.multiprocessors &&
+         2 * split * kernels::kSplitKeys <= keys)
     split *= 2;
   return split;
 }
@@ -82,8 +92,10 @@ std::vector<FlashPlan> flash_plans(const loop::Program& program, const loop::Nes
     if (target.wgmma && fits_warp_groups(plan, *flash)) plans.push_back(plan);
   for (const FlashPlan& plan : kernels::mma_tiles())
     if (kernels::shared_bytes(plan, *flash) <= target.shared_bytes) plans.push_back(plan);
+  const double keys = most_of(flash->keys.extent, loop::facts_of(program, nest));
   for (int split = 1; target.clusters && split <= kMostSplit; split *= 2)
-    if (const auto plan = kernels::split_plan(*flash, target.shared_bytes, split)) plans.push_back(*plan);
+    if (const auto plan = kernels::split_plan(*flash, target.shared_bytes, split, keys))
+      plans.push_back(*plan);
   return plans;
 }
 
@@ -98,8 +110,11 @@ std::optional<FlashPlan> choose_flash(const loop::Program& program, const loop::
       if (fits_warp_groups(plan, *flash) &&
           (plan.rows == 128 || fills(flash->chain.row.extent, plan.rows, 128)))
         return plan;
-  if (const int split = split_of(*flash, loop::facts_of(program, nest), target))
-    if (const auto plan = kernels::split_plan(*flash, target.shared_bytes, split)) return plan;
+  const sym::Facts facts = loop::facts_of(program, nest);
+  if (const int split = split_of(*flash, facts, target))
+    if (const auto plan =
+            kernels::split_plan(*flash, target.shared_bytes, split, most_of(flash->keys.extent, facts)))
+      return plan;
   if (const auto plan = kernels::mma_plan(*flash, target.shared_bytes, few ? 64 : 128)) return plan;
   if (reason) *reason = "its tiles do not fit shared memory";
   return std::nullopt;

@@ -326,6 +326,8 @@ DeviceNest emit_flash(const loop::Program& program, const loop::Nest& nest, cons
   const kernels::Flash flash = *kernels::match_flash(program, nest);
   const bool wgmma = plan.wgmma;
   if (wgmma) plan = *kernels::mma_plan(flash, target.shared_bytes);
+  std::vector<kernels::SplitChoice> plans = {{plan, 1}};
+  if (plan.split) plans = kernels::split_choices(plan, flash, target);
   for (const bool assumes : {true, false}) {
     if (assumes && !flash.given) continue;
     if (wgmma) {
@@ -346,16 +348,19 @@ DeviceNest emit_flash(const loop::Program& program, const loop::Nest& nest, cons
         continue;
       }
     }
-    MmaEmitter wide(program, nest, plan, true, assumes);
-    const auto condition = wide.condition();
-    if (!condition || condition->is_const(0)) continue;
-    DeviceChoice& choice = out.choices.emplace_back();
-    choice.condition = *condition;
-    choice.aligned = wide.buffers();
-    choice.launches.push_back(wide.emit(target));
+    for (const auto& [tile, holds] : plans) {
+      MmaEmitter wide(program, nest, tile, true, assumes);
+      auto condition = wide.condition();
+      if (condition) condition = sym::simplify(sym::logical_and(*condition, holds), program.facts);
+      if (!condition || condition->is_const(0)) continue;
+      DeviceChoice& choice = out.choices.emplace_back();
+      choice.condition = *condition;
+      choice.aligned = wide.buffers();
+      choice.launches.push_back(wide.emit(target));
+    }
   }
-  DeviceChoice& any = out.choices.emplace_back();
-  any.launches.push_back(MmaEmitter(program, nest, plan, false, false).emit(target));
+  const kernels::FlashPlan& last = out.choices.empty() ? plan : plans.back().plan;
+  out.choices.emplace_back().launches.push_back(MmaEmitter(program, nest, last, false, false).emit(target));
   return out;
 }
 

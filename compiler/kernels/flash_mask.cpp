@@ -1,0 +1,238 @@
+#include "compiler/kernels/flash_mask.h"
+
+#include <cmath>
+#include <vector>
+
+#include "compiler/kernels/definitions.h"
+
+namespace stridec::kernels {
+namespace {
+
+using loop::Let;
+using loop::Load;
+using loop::ScalarOp;
+using loop::ValueId;
+using sym::Expr;
+
+// Finds a mask of indices among the statements of the scores.
+class Mask {
+ public:
+  Mask(const loop::Program& program, const Flash& flash, bool assumes)
+      : flash_(flash),
+        assumes_(assumes),
+        nest_(flash.scores_nest()),
+        facts_(facts_in(program, nest_, flash.scores)),
+        definitions_(definitions_of(nest_.body)) {}
+
+  struct Seen {
+    Expr keys;
+    ValueId value;
+    bool truth, weightless;
+    bool alone;                 // it says all that the score's condition says
+    ValueId score;              // what it hides
+    std::optional<Expr> given;  // `weightless` under this condition
+  };
+  std::optional<Seen> find() const { return of_score(flash_.score->value); }
+
+  // The number that the value is the sum times.
+  std::optional<double> scale_of(ValueId id) const {
+    if (id == flash_.scores.reduce->results[0]) return 1.0;
+    const Let* let = let_of(definitions_, id);
+    if (!let) return std::nullopt;
+    if (let->op == ScalarOp::kCast && is_float(nest_.values[id.value].dtype)) return scale_of(let->args[0]);
+    if (let->op != ScalarOp::kMul && let->op != ScalarOp::kDiv) return std::nullopt;
+    const auto by = constant_of(definitions_, let->args[1]);
+    const auto from = scale_of(let->args[0]);
+    if (!by || !from) return std::nullopt;
+    return let->op == ScalarOp::kMul ? *from * by->f : *from / by->f;
+  }
+
+ private:
+  struct Condition {
+    Expr holds;
+    ValueId value;
+    bool truth;
+  };
+  // A value that hides a key: no weight is left beside a score that is not hidden. Of the dtype's lowest number that
+  // holds where that other score is sure to be there.
+  enum class Hides { kNo, kLowest, kInfinite };
+  Hides hides(ValueId id) const {
+    while (is_cast(let_of(definitions_, id))) id = let_of(definitions_, id)->args[0];
+    const auto constant = constant_of(definitions_, id);
+    if (!constant || !is_float(constant->dtype) || constant->f > -65504) return Hides::kNo;
+    return std::isinf(constant->f) ? Hides::kInfinite : Hides::kLowest;
+  }
+  bool is_zero(ValueId id) const {
+    while (is_cast(let_of(definitions_, id))) id = let_of(definitions_, id)->args[0];
+    const auto constant = constant_of(definitions_, id);
+    return constant && constant->f == 0 && constant->i == 0;
+  }
+
+  std::optional<Seen> of_score(ValueId id) const {
+    const Let* let = let_of(definitions_, id);
+    if (!let) return std::nullopt;
+    if (is_cast(let)) return of_score(let->args[0]);
+    if (let->op == ScalarOp::kSelect) return of_select(*let, false);
+    if (let->op != ScalarOp::kAdd) return std::nullopt;
+    for (int side : {0, 1}) {
+      ValueId bias = let->args[static_cast<size_t>(side)];
+      while (is_cast(let_of(definitions_, bias))) bias = let_of(definitions_, bias)->args[0];
+      const Let* select = let_of(definitions_, bias);
+      if (select && select->op == ScalarOp::kSelect)
+        if (auto found = of_select(*select, true, let->args[static_cast<size_t>(1 - side)])) return found;
+    }
+    return std::nullopt;
+  }
+
+  // visible ? x : lowest, or the other way round; `added`: x is 0, and the select is added to a score.
+  std::optional<Seen> of_select(const Let& select, bool added,
+                                std::optional<ValueId> score = std::nullopt) const {
+    for (const bool flipped : {false, true}) {
+      const ValueId shown = select.args[flipped ? 2 : 1], hidden = select.args[flipped ? 1 : 2];
+      const Hides how = hides(hidden);
+      if (how == Hides::kNo || (added && !is_zero(shown))) continue;
+      const ValueId under = score ? *score : shown;
+      std::vector<Condition> conditions;
+      const bool all = conditions_of(select.args[0], flipped, conditions);
+      for (const Condition& condition : conditions) {
+        const auto count = keys_of(condition.holds);
+        if (!count) continue;
+        // Without an infinity the row needs one key that nothing hides: of one condition the first, of several the last
+        // that this one shows, such as the row's own.
+        const Expr seen = sym::ge(sym::substitute(*count, flash_.chain.row.var, 0), 1);
+        const bool alone = all && conditions.size() == 1;
+        const bool one_is_seen = alone || (facts_.holds(sym::le(*count, flash_.keys.extent)) &&
+                                           holds_at(*count - 1, select.args[0], !flipped));
+        const bool finite = one_is_seen && scale_of(under), known = facts_.holds(seen);
+        Seen out{*count, condition.value, condition.truth, how == Hides::kInfinite, alone, under, {}};
+        if (!out.weightless && finite && (known || assumes_)) {
+          out.weightless = true;
+          if (!known) out.given = seen;
+        }
+        return out;
+      }
+    }
+    return std::nullopt;
+  }
+
+  // Conditions of indices that hold wherever `id` is true (or, `negated`, false); whether they are all there is.
+  bool conditions_of(ValueId id, bool negated, std::vector<Condition>& out) const {
+    const auto found = definitions_.find(id);
+    if (found == definitions_.end()) return false;
+    if (const auto* index = std::get_if<loop::IndexValue>(&found->second->node)) {
+      out.push_back({negated ? sym::logical_not(index->expr) : index->expr, id, !negated});
+      return true;
+    }
+    const auto* let = std::get_if<Let>(&found->second->node);
+    if (!let) return false;
+    if (let->op == ScalarOp::kNot) return conditions_of(let->args[0], !negated, out);
+    if ((let->op == ScalarOp::kAnd && !negated) || (let->op == ScalarOp::kOr && negated)) {
+      const bool first = conditions_of(let->args[0], negated, out);
+      return conditions_of(let->args[1], negated, out) && first;
+    }
+    if (let->op != ScalarOp::kLe && let->op != ScalarOp::kLt) return false;
+    const auto a = integer(let->args[0]), b = integer(let->args[1]);
+    if (!a || !b) return false;
+    const Expr condition = let->op == ScalarOp::kLe ? sym::le(*a, *b) : sym::lt(*a, *b);
+    out.push_back({negated ? sym::logical_not(condition) : condition, id, !negated});
+    return true;
+  }
+
+  // The condition surely is `truth` at the key, whatever memory holds.
+  bool holds_at(Expr key, ValueId id, bool truth) const {
+    const auto found = definitions_.find(id);
+    if (found == definitions_.end()) return false;
+    const auto sure = [&](Expr condition) {
+      condition = sym::substitute(truth ? condition : sym::logical_not(condition), flash_.keys.var, key);
+      return facts_.holds(sym::simplify(condition, facts_));
+    };
+    if (const auto* index = std::get_if<loop::IndexValue>(&found->second->node)) return sure(index->expr);
+    const auto* let = std::get_if<Let>(&found->second->node);
+    if (!let) return false;
+    switch (let->op) {
+      case ScalarOp::kNot: return holds_at(key, let->args[0], !truth);
+      case ScalarOp::kAnd:
+      case ScalarOp::kOr: {
+        const bool first = holds_at(key, let->args[0], truth), second = holds_at(key, let->args[1], truth);
+        return (let->op == ScalarOp::kAnd) == truth ? first && second : first || second;
+      }
+      case ScalarOp::kLe:
+      case ScalarOp::kLt: {
+        const auto a = integer(let->args[0]), b = integer(let->args[1]);
+        return a && b && sure(let->op == ScalarOp::kLe ? sym::le(*a, *b) : sym::lt(*a, *b));
+      }
+      case ScalarOp::kEq: return truth && same_at(key, let->args[0], let->args[1]);
+      case ScalarOp::kNe: return !truth && same_at(key, let->args[0], let->args[1]);
+      default: return false;
+    }
+  }
+
+  // Integers that are loaded from the same place.
+  bool same_at(Expr key, ValueId x, ValueId y) const {
+    if (x == y) return true;
+    const Load* loads[2] = {};
+    for (const ValueId id : {x, y}) {
+      const auto found = definitions_.find(id);
+      if (found == definitions_.end() || is_float(nest_.values[id.value].dtype)) return false;
+      loads[id == y] = std::get_if<Load>(&found->second->node);
+    }
+    if (!loads[0] || !loads[1] || loads[0]->access.buffer != loads[1]->access.buffer ||
+        !loads[0]->access.mask.is_const(1) || !loads[1]->access.mask.is_const(1))
+      return false;
+    const auto place = [&](const Load* load, size_t d) {
+      return sym::substitute(load->access.index[d], flash_.keys.var, key);
+    };
+    for (size_t d = 0; d < loads[0]->access.index.size(); ++d)
+      if (!facts_.holds(sym::eq(place(loads[0], d), place(loads[1], d)))) return false;
+    return true;
+  }
+
+  std::optional<Expr> integer(ValueId id) const {
+    const auto found = definitions_.find(id);
+    if (found == definitions_.end() || nest_.values[id.value].dtype != DType::kI64) return std::nullopt;
+    if (const auto* index = std::get_if<loop::IndexValue>(&found->second->node)) return index->expr;
+    if (const auto* constant = std::get_if<loop::Constant>(&found->second->node))
+      return Expr(constant->value.i);
+    const auto* let = std::get_if<Let>(&found->second->node);
+    if (!let || (let->op != ScalarOp::kAdd && let->op != ScalarOp::kSub)) return std::nullopt;
+    const auto a = integer(let->args[0]), b = integer(let->args[1]);
+    if (!a || !b) return std::nullopt;
+    return let->op == ScalarOp::kAdd ? *a + *b : *a - *b;
+  }
+
+  // a <= b that bounds the key from above: how many keys it leaves.
+  std::optional<Expr> keys_of(Expr condition) const {
+    if (condition.op() != sym::Op::kLe && condition.op() != sym::Op::kLt) return std::nullopt;
+    const Expr room = condition.arg(1) - condition.arg(0) - (condition.op() == sym::Op::kLt ? 1 : 0);
+    const auto key = sym::linear_in(room, flash_.keys.var);
+    if (!key || !key->coefficient.is_const(-1)) return std::nullopt;
+    const auto row = sym::linear_in(key->rest, flash_.chain.row.var);
+    const auto step = row ? sym::as_const(row->coefficient) : std::nullopt;
+    if (!step || *step < 0 || sym::has_index(row->rest)) return std::nullopt;
+    return key->rest + 1;
+  }
+
+  const Flash& flash_;
+  const bool assumes_;
+  const loop::Nest& nest_;
+  const sym::Facts facts_;
+  const Definitions definitions_;
+};
+
+}  // namespace
+
+void find_mask(const loop::Program& program, Flash& flash, bool assumes) {
+  const Mask mask(program, flash, assumes);
+  flash.scale = mask.scale_of(flash.score->value);
+  if (const auto seen = mask.find()) {
+    if (seen->weightless && seen->alone) flash.scale = mask.scale_of(seen->score);
+    flash.visible = seen->keys;
+    flash.shown = {seen->value, seen->truth};
+    // Rows whose weights are all alike see every key.
+    flash.skips = seen->weightless && !flash.fixes;
+    flash.given = seen->given;
+  }
+  if (flash.scale && !(*flash.scale > 1e-6 && *flash.scale < 1e6)) flash.scale.reset();
+}
+
+}  // namespace stridec::kernels
