@@ -146,3 +146,21 @@ TEST_CASE("a sum is written over the residual that follows it, where no other po
   CHECK_FALSE(writes_over_residual(true, InPlace::kSums));
   CHECK_FALSE(writes_over_residual(false, InPlace::kPointwise));
 }
+
+TEST_CASE("weights that a device copies by lines begin on one") {
+  Pieces p("aligned");
+  const loop::View x = p.input("x", {p.n, 1024}), small = p.weight("small", {1}, 3),
+                   large = p.weight("large", {1024}, 4), other = p.weight("other", {1}, 5);
+  const loop::View y = p.map("y", {x, small, other}, [](auto v) { return v[0] * v[1] * v[2]; });
+  p.map("z", {y, large}, [](auto v) { return v[0] * v[1]; });
+  loop::Program program = std::move(p.program);
+  loop::Program* const variant = &program;
+  plan_weights({&variant, 1});
+  int seen = 0;
+  for (const loop::Buffer& buffer : program.buffers)
+    if (buffer.storage == loop::Storage::kWeight) {
+      CHECK(sym::as_const(buffer.offset).value() % (buffer.name == "large" ? 256 : 64) == 0);
+      seen += sym::as_const(buffer.offset).value() % 256 != 0;
+    }
+  CHECK(seen == 1);  // one small one behind the other
+}
