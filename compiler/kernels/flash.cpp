@@ -378,9 +378,14 @@ int64_t shared_bytes(const FlashPlan& plan, const Flash& flash) {
   if (plan.wgmma)
     return int64_t{query_slots(plan, flash)} * plan.rows * 128 * slabs(flash.depth) +
            int64_t{stages(plan, flash)} * plan.keys * 128 * (slabs(flash.depth) + slabs(flash.width));
+  return plan.split ? kSplitWarps * warp_bytes(plan, flash) : warp_bytes(plan, flash);
+}
+
+int64_t warp_bytes(const FlashPlan& plan, const Flash& flash) {
   const int64_t deep = (padded(flash.depth) + 8) * 2, wide = (padded(flash.width) + 8) * 2;
   const int64_t warp = plan.rows * deep + plan.stages() * plan.keys * (deep + wide);
-  return plan.split ? kSplitWarps * warp : warp;  // each with its own
+  // In the end it holds the warp's results and those of its block: 16 bytes a thread, of each 8 columns and once more.
+  return plan.split ? std::max(warp, 2 * (padded(flash.width) / 8 + 1) * 512) : warp;
 }
 
 namespace {

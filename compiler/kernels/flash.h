@@ -86,7 +86,7 @@ struct FlashPlan {
   int rows = 64, keys = 64;
   int split = 0;                                                 // 0: a warp goes through all keys
   int parts() const { return split ? split * kSplitWarps : 1; }  // warps that share the keys of a row
-  int stages() const { return split ? 3 : 2; }  // of "flash.mma": steps whose keys are on their way
+  int stages() const { return 2; }  // of "flash.mma": steps whose keys have room in shared memory
 };
 
 bool is_flash(const loop::Schedule& schedule);
@@ -94,8 +94,9 @@ loop::Schedule to_schedule(const FlashPlan& plan);
 FlashPlan to_flash_plan(const loop::Schedule& schedule);  // of an is_flash() schedule
 
 constexpr int kMostDepth = 256;  // of `depth` and `width`
-// Bytes of dynamic shared memory that a block needs.
+// Bytes of dynamic shared memory that a block needs, and of them a warp's own where warps share the keys.
 int64_t shared_bytes(const FlashPlan& plan, const Flash& flash);
+int64_t warp_bytes(const FlashPlan& plan, const Flash& flash);
 // Of "flash.wgmma": blocks of keys, and of values, that are on their way at a time, and tiles of queries: the next
 // tile's come while this one's are in use, where there is room.
 int stages(const FlashPlan& plan, const Flash& flash);

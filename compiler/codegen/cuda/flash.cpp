@@ -1,6 +1,7 @@
 #include "compiler/codegen/cuda/flash.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/flash_frame.h"
@@ -37,6 +38,9 @@ constexpr std::string_view kPeers = R"(
 static inline void load_peer(float (&v)[4], unsigned from, int rank) {
   asm volatile("{\n.reg .b32 a;\nmapa.shared::cluster.u32 a, %4, %5;\nld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [a];\n}"
       : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(from), "r"(rank) : "memory");
+}
+static inline void load_four(float (&v)[4], unsigned from) {
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(from) : "memory");
 }
 static inline void store_four(unsigned to, float a, float b, float c, float d) {
   asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" :: "r"(to), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
@@ -98,6 +102,7 @@ class MmaEmitter {
                f_.flash.width, first, count);
   }
 
+  int warp_bytes() const { return static_cast<int>(kernels::warp_bytes(f_.plan, f_.flash)); }
   int key_bytes() const { return keys() * (deep_ + 8) * 2; }
   int stage_bytes() const { return key_bytes() + keys() * (across_ + 8) * 2; }
 
@@ -106,7 +111,6 @@ class MmaEmitter {
     text_.line("extern __shared__ __align__(128) unsigned char shared[];");
     text_.line("const int thread = threadIdx.x, lane_id = thread % 32, warp = thread / 32;");
     if (dependent) text_.line("launch_dependents();");
-    if (dependent) text_.line("wait_predecessor();");
     const std::string tiles = text_.size(f_.row_tiles());
     text_.line(cat("const int64_t row_tiles = ", tiles, ";"));
     std::string block = "blockIdx.x";
@@ -117,21 +121,23 @@ class MmaEmitter {
       block = "block";
     }
     f_.print_tile(cat(block, " / row_tiles"), cat("row_tiles - 1 - ", block, " % row_tiles"));
-    text_.line(cat("const int warp_row = ", own_rows(), " + lane_id / 4;"));
-    f_.print_rows("warp_row");
-    if (flash.visible) f_.print_seen(own_rows());
     for (const auto& [name, operand] : {std::pair("q", &flash.q), {"k", &flash.k}, {"v", &flash.v}}) {
       text_.line(cat("const unsigned short* const ", name,
                      "_from = ", text_.pointer(operand->load->access.buffer), " + ", f_.base(*operand), ";"));
       text_.line(cat("const int64_t ", name, "_line = ", text_.size(operand->line), ";"));
     }
+    const std::string start = splits() ? cat("((int64_t)part * ", keys(), ")") : "(int64_t)0";
+    if (dependent && splits()) print_prefetch(start);
+    if (dependent) text_.line("wait_predecessor();");
+    text_.line(cat("const int warp_row = ", own_rows(), " + lane_id / 4;"));
+    f_.print_rows("warp_row");
+    if (flash.visible && !splits()) f_.print_seen(own_rows());
     const int query_bytes = f_.plan.rows * (deep_ + 8) * 2, stages = f_.plan.stages();
     text_.line(cat("const unsigned q_tile = shared_address(shared)",
-                   splits() ? cat(" + warp * ", query_bytes + stages * stage_bytes()) : "",
-                   ", ring = q_tile + ", query_bytes, ";"));
+                   splits() ? cat(" + warp * ", warp_bytes()) : "", ", ring = q_tile + ", query_bytes, ";"));
     print_load("q", "q_tile", f_.plan.rows, deep_, flash.depth, "first_row", "row_count");
-    const std::string start = splits() ? cat("((int64_t)part * ", keys(), ")") : "(int64_t)0";
-    for (int stage = 0; stage + 1 < stages; ++stage) {
+    // Of a warp's own ring every stage is free, of one that warps share all but the one that is filled in the first step.
+    for (int stage = 0; stage + !splits() < stages; ++stage) {
       const std::string first = stage ? cat("(", start, " + ", stage * stride(), ")") : start;
       if (splits()) text_.open(cat("if (", first, " < key_end)"));
       print_keys(first, std::to_string(stage));
@@ -143,32 +149,47 @@ class MmaEmitter {
     text_.line("int stage = 0;");
     text_.line("#pragma unroll 1");
     text_.open(cat("for (int64_t n0 = ", start, "; n0 < key_end; n0 += ", stride(), ")"));
-    text_.line(cat("wait_copies<", stages - 2, ">();"));
+    text_.line(cat("const int64_t keys_left = ", text_.size(flash.keys.extent), " - n0;"));
+    using Keys = FlashFrame::Keys;
+    if (splits()) {
+      text_.line(cat("const int key_count = keys_left < ", keys(), " ? (int)keys_left : ", keys(), ";"));
+      f_.print_early(keys() / 8, Keys::kEdge);
+    }
+    text_.line(cat("wait_copies<", splits() ? stages - 1 : stages - 2, ">();"));
     text_.line(barrier());
-    const std::string ahead = cat("n0 + ", (stages - 1) * stride());
-    text_.open(cat("if (", ahead, " < key_end)"));
-    print_keys(cat("(", ahead, ")"), cat("((stage + ", stages - 1, ") % ", stages, ")"));
-    text_.close();
-    text_.line("commit_copies();");
+    const auto fill = [&](int steps, const std::string& into) {
+      const std::string ahead = cat("n0 + ", steps * stride());
+      text_.open(cat("if (", ahead, " < key_end)"));
+      print_keys(cat("(", ahead, ")"), into);
+      text_.close();
+      text_.line("commit_copies();");
+    };
+    if (!splits()) fill(stages - 1, cat("((stage + ", stages - 1, ") % ", stages, ")"));
     text_.line(cat("const unsigned k_tile = ring + stage * ", stage_bytes(), ", v_tile = k_tile + ",
                    key_bytes(), ";"));
-    text_.line(cat("stage = (stage + 1) % ", stages, ";"));
     print_products();
-    text_.line(cat("const int64_t keys_left = ", text_.size(flash.keys.extent), " - n0;"));
     const auto score = [](const std::string& j, const std::string& e) { return cat("s[", j, "][", e, "]"); };
-    using Keys = FlashFrame::Keys;
-    text_.open(cat("if (keys_left < ", keys(), ")"));
-    text_.line("const int key_count = (int)keys_left;");
-    f_.print_scores(keys() / 8, Keys::kEdge, score);
-    if (flash.visible) {
-      text_.close(cat(" else if (n0 + ", keys(), " <= keys_seen) {"));
-      f_.print_scores(keys() / 8, Keys::kSeen, score);
+    if (splits()) {
+      f_.print_scores(keys() / 8, Keys::kEdge, score, true);
+    } else {
+      text_.open(cat("if (keys_left < ", keys(), ")"));
+      text_.line("const int key_count = (int)keys_left;");
+      f_.print_scores(keys() / 8, Keys::kEdge, score);
+      if (flash.visible) {
+        text_.close(cat(" else if (n0 + ", keys(), " <= keys_seen) {"));
+        f_.print_scores(keys() / 8, Keys::kSeen, score);
+      }
+      text_.close(" else {");
+      f_.print_scores(keys() / 8, Keys::kAll, score);
+      text_.line("}");
     }
-    text_.close(" else {");
-    f_.print_scores(keys() / 8, Keys::kAll, score);
-    text_.line("}");
     print_weights();
     print_sums();
+    if (splits()) {
+      text_.line("__syncwarp();");
+      fill(stages, "stage");
+    }
+    text_.line(cat("stage = (stage + 1) % ", stages, ";"));
     text_.close();
     text_.line("wait_copies<0>();");
     if (splits()) return print_meeting();
@@ -177,48 +198,42 @@ class MmaEmitter {
                     [](const std::string& j, const std::string& e) { return cat("o[", j, "][", e, "]"); });
   }
 
-  // Every warp leaves its maxima and sums, of a thread's two rows, then its sums of values by blocks of 8 columns; warps
-  // bring together the blocks whose numbers are theirs.
-  void print_meeting() {
-    const int blocks = across_ / 8, parts = f_.plan.parts(), batch = std::min(8, parts),
-              warp_bytes = f_.plan.rows * (deep_ + 8) * 2 + f_.plan.stages() * stage_bytes();
-    text_.line("__syncwarp();");
-    text_.line("const unsigned mine = q_tile + lane_id * 16;");
-    text_.line("store_four(mine, m[0], m[1], l[0], l[1]);");
-    text_.line("#pragma unroll");
-    text_.line(cat("for (int j = 0; j < ", blocks,
-                   "; ++j) store_four(mine + (j + 1) * 512, o[j][0], o[j][1], o[j][2], o[j][3]);"));
-    text_.line("meet_cluster();");
-    text_.line("#pragma unroll 1");
-    text_.open(cat("for (int own = part; own < ", blocks, "; own += ", parts, ")"));
-    text_.line("float total[4] = {}, shift[2], m[2] = {-__builtin_inff(), -__builtin_inff()}, l[2] = {0, 0};");
-    // `count` numbers a thread of every part at a time, all of which are on their way before the first is used.
-    const auto open_parts = [&](const std::vector<std::string>& names) {
-      text_.line("#pragma unroll 1");
-      text_.open(cat("for (int first = 0; first < ", parts, "; first += ", batch, ")"));
-      for (const std::string& name : names) text_.line(cat("float ", name, "[", batch, "][4];"));
-      text_.line("#pragma unroll");
-      text_.open(cat("for (int i = 0; i < ", batch, "; ++i)"));
-      text_.line(cat("const int p = first + i, rank = p / ", kernels::kSplitWarps, ";"));
-      text_.line(cat("const unsigned from = shared_address(shared) + p % ", kernels::kSplitWarps, " * ", warp_bytes,
-                     " + lane_id * 16;"));
-      for (size_t n = 0; n < names.size(); ++n)
-        text_.line(cat("load_peer(", names[n], "[i], from", n ? " + (own + 1) * 512" : "", ", rank);"));
+  // Brings the keys and values of a warp's first steps into L2, which the kernels before this one may still write: what
+  // they do to L2 is seen there.
+  void print_prefetch(const std::string& start) {
+    constexpr int kLine = 64;  // elements
+    for (const auto& [name, width] : {std::pair("k", f_.flash.depth), {"v", f_.flash.width}}) {
+      const auto pieces = (width + kLine - 1) / kLine;
+      text_.open(cat("for (int i = lane_id; i < ", f_.plan.stages() * keys() * pieces, "; i += 32)"));
+      text_.line(cat("const int64_t key = ", start, " + i / ", pieces * keys(), " * ", stride(), " + i / ",
+                     pieces, " % ", keys(), ";"));
+      text_.line(cat("if (key < key_end) prefetch(", name, "_from + key * ", name, "_line + i % ", pieces,
+                     " * ", kLine, ");"));
       text_.close();
+    }
+  }
+
+  // What `count` warps or blocks have, a thread's two rows of each: maxima and sums, and sums of values of the block of 8
+  // columns `own`. All are on their way before the first is used. `load` is said with where to and where from.
+  void print_together(int count, const std::function<void(const std::string&, const std::string&)>& load) {
+    text_.line(cat("float stats[", count, "][4], values[", count, "][4];"));
+    text_.line("#pragma unroll");
+    text_.open(cat("for (int i = 0; i < ", count, "; ++i)"));
+    load("stats[i]", "");
+    load("values[i]", " + (own + 1) * 512");
+    text_.close();
+    text_.line("float total[4] = {}, shift[2], m[2] = {-__builtin_inff(), -__builtin_inff()}, l[2] = {0, 0};");
+    const auto open = [&] {
       text_.line("#pragma unroll");
-      text_.line(cat("for (int i = 0; i < ", batch, "; ++i)"));
-      text_.line("#pragma unroll");
-      text_.open("for (int h = 0; h < 2; ++h)");
+      text_.open(cat("for (int i = 0; i < ", count, "; ++i)"));
     };
-    open_parts({"stats"});
-    text_.line("m[h] = fmaxf(m[h], stats[i][h]);");
-    text_.close();
-    text_.close();
     text_.line("#pragma unroll");
     text_.open("for (int h = 0; h < 2; ++h)");
-    f_.print_shift("m[h]");
+    open();
+    text_.line("m[h] = fmaxf(m[h], stats[i][h]);");
     text_.close();
-    open_parts({"stats", "values"});
+    f_.print_shift("m[h]");
+    open();
     text_.line(cat("float kept = ", f_.weight("stats[i][h]", "h"), ";"));
     if (f_.flash.fixes) text_.line("if (fix[h]) kept = 1;");
     text_.line("l[h] += stats[i][2 + h] * kept;");
@@ -226,6 +241,36 @@ class MmaEmitter {
     text_.line("total[2 * h + 1] += values[i][2 * h + 1] * kept;");
     text_.close();
     text_.close();
+  }
+
+  // Every warp leaves its maxima and sums, of a thread's two rows, then its sums of values by blocks of 8 columns. The warps
+  // of a block of threads bring them together, a block of columns each, and then those of a cluster likewise.
+  void print_meeting() {
+    const int blocks = across_ / 8,
+              all = (blocks + 1) * 512;  // bytes of a warp's numbers; behind the first one's lie those of all
+    text_.line("__syncwarp();");
+    text_.line("const unsigned mine = q_tile + lane_id * 16, ours = shared_address(shared) + lane_id * 16;");
+    text_.line("store_four(mine, m[0], m[1], l[0], l[1]);");
+    text_.line("#pragma unroll");
+    text_.line(cat("for (int j = 0; j < ", blocks,
+                   "; ++j) store_four(mine + (j + 1) * 512, o[j][0], o[j][1], o[j][2], o[j][3]);"));
+    text_.line("__syncthreads();");
+    text_.line("#pragma unroll 1");
+    text_.open(cat("for (int own = warp; own < ", blocks, "; own += ", kernels::kSplitWarps, ")"));
+    print_together(kernels::kSplitWarps, [&](const std::string& to, const std::string& from) {
+      text_.line(cat("load_four(", to, ", ours + i * ", warp_bytes(), from, ");"));
+    });
+    text_.line(
+        cat("store_four(ours + ", all, " + (own + 1) * 512, total[0], total[1], total[2], total[3]);"));
+    text_.line(cat("if (own == 0) store_four(ours + ", all, ", m[0], m[1], l[0], l[1]);"));
+    text_.close();
+    text_.line("meet_cluster();");
+    text_.line("#pragma unroll 1");
+    text_.open(cat("for (int own = warp * ", f_.plan.split, " + rank; own < ", blocks,
+                   "; own += ", f_.plan.parts(), ")"));
+    print_together(f_.plan.split, [&](const std::string& to, const std::string& from) {
+      text_.line(cat("load_peer(", to, ", ours + ", all, from, ", i);"));
+    });
     f_.print_factors("l");
     f_.print_values(
         blocks, "warp_row", wide_, [](const std::string&, const std::string& e) { return cat("total[", e, "]"); },

@@ -83,7 +83,7 @@ FlashFrame::FlashFrame(const loop::Program& program, const loop::Nest& nest, con
                                           kernels::facts_in(program, flash.scores_nest(), flash.scores)),
                        flash.keys.var);
     if (bytes > 2 || !at || !at->coefficient.is_const(1)) continue;
-    const int lanes = bytes == 2 ? 8 : 2;
+    const int lanes = bytes == 2 && plan.keys % 32 == 0 ? 8 : 2;
     auto contiguous =
         load->access.mask.is_const(1) ? multiple_of(at->rest, lanes, program.facts) : std::nullopt;
     if (contiguous)
@@ -246,7 +246,7 @@ void FlashFrame::print_early(int blocks, Keys which) {
         text.line(cat("for (int i = 0; i < 4; ++i) ", name, "[(part * 4 + i) * 2 + h] = words[i];"));
       } else {
         print_from("j * 8 + lane_id % 4 * 2");
-        text.line(cat(name, "[j * 2 + h] = load_pair(from);"));
+        text.line(cat(name, "[j * 2 + h] = ", bytes == 2 ? "*(const unsigned*)from;" : "load_pair(from);"));
       }
       text.close();
       text.close();
