@@ -59,6 +59,8 @@ const std::vector<OptionInfo>& options() {
        "off: kernels of "
        "their own"},
       {"joins", "true|false", "true", "on a GPU: small kernels one after the other are one; off: one each"},
+      {"results", "true|false", "true",
+       "on a GPU: products of one row by weights take in the small kernel behind them; off: a kernel of its own"},
       {"strips", "true|false", "true",
        "products between transforms work in strips that stay in a thread's cache; off: transforms are whole "
        "buffers"},

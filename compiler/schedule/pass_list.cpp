@@ -15,6 +15,7 @@
 #include "compiler/schedule/padding.h"
 #include "compiler/schedule/phases.h"
 #include "compiler/schedule/row_products.h"
+#include "compiler/schedule/row_results.h"
 #include "compiler/schedule/small_nests.h"
 #include "compiler/schedule/split_reduction.h"
 #include "compiler/schedule/strips.h"
@@ -86,6 +87,11 @@ constexpr Pass<Program, const GpuTarget&, DType> kGpuLoopPasses[] = {
      [](Program& program, const GpuTarget&, DType) { join_row_products(program); }},
     {"gpu joins", "small nests one after the other are one kernel",
      [](Program& program, const GpuTarget&, DType) { join_small_nests(program); }},
+    {"gpu results", "a small nest behind a product of one row is done by who makes what it reads",
+     [](Program& program, const GpuTarget&, DType) {
+       join_row_results(program);
+       join_small_nests(program);  // with what was left of these
+     }},
     {"gpu names", "schedules name dims: those of equal nests are called the same",
      [](Program& program, const GpuTarget&, DType) {
        for (loop::Nest& nest : program.nests) loop::renumber(nest);

@@ -27,7 +27,7 @@ using sym::Expr;
 
 constexpr int64_t kFewColumns = 256;       // fewer have too few warps
 constexpr int64_t kSmallWork = 1 << 15;    // elements that a block may visit again
-constexpr int64_t kSmallBytes = 16 << 10;  // of a row in shared memory
+constexpr int64_t kSmallBytes = 32 << 10;  // of rows in shared memory
 
 struct RowProduct {
   const loop::Reduce* reduce;
@@ -35,7 +35,8 @@ struct RowProduct {
   std::vector<BufferId> row;  // what its row is read from
 };
 
-// One row by a matrix of 16-bit weights: the depth is a dim of the weight, alone or as several that lie in it in order.
+// One row by a matrix of weights of 16 or 32 bits: the depth is a dim of the weight, alone or as several that lie in it in
+// order.
 std::optional<RowProduct> row_product(const Program& program, const Nest& nest) {
   if (nest.schedule != loop::Schedule{} || nest.dims.size() != 1) return std::nullopt;
   const auto columns = sym::as_const(nest.dims[0].extent);
@@ -46,7 +47,8 @@ std::optional<RowProduct> row_product(const Program& program, const Nest& nest) 
   const loop::Operand &weight = c->n.empty() ? c->a : c->b, &row = c->n.empty() ? c->b : c->a;
   if (!weight.plain || !weight.plain->access.mask.is_const(1)) return std::nullopt;
   const loop::Buffer& buffer = program[weight.plain->access.buffer];
-  if (buffer.storage != loop::Storage::kWeight || byte_size(buffer.dtype) != 2) return std::nullopt;
+  const int bytes = byte_size(buffer.dtype);
+  if (buffer.storage != loop::Storage::kWeight || (bytes != 2 && bytes != 4)) return std::nullopt;
   for (const Dim& dim : c->k)
     if (!dim.extent.is_const()) return std::nullopt;
   for (Expr extent : buffer.shape)

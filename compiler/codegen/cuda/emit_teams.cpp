@@ -33,7 +33,7 @@ constexpr int64_t kShortChunks = 64;        // of a thread, before a larger team
 // With so much shared memory two blocks do not fit one: those of a kernel that is launched while its predecessor still runs
 // would crowd on the multiprocessors that are free first.
 constexpr int kMostThreads = 1024;
-constexpr int kAloneBytes = 115 << 10;
+constexpr int64_t kAloneBytes = 115 << 10;
 
 }  // namespace
 
@@ -73,6 +73,8 @@ TeamEmitter::TeamEmitter(const loop::Program& program, const loop::Nest& origina
   choose_width();
   if (!variant.columns) common_ = find_common();
   if (common_ && team <= 32) teams = kMostThreads / team;
+  plan_stream();
+  if (!stream_.empty()) teams = stream_warps();
   threads_ = team * teams;
   if (!variant.columns) return;
   // A row of the grid covers 128 bytes. Single elements may begin anywhere in a sector of memory: longer rows have
@@ -150,10 +152,15 @@ void TeamEmitter::print_top(const loop::Stmt& stmt) {
 
 std::vector<TeamEmitter::Touch> TeamEmitter::touches(const loop::Stmt& top) {
   std::vector<Touch> out;
+  sym::Facts inside = facts_;
+  for (const loop::Dim& dim : is_range(top) ? loop::dims_of(top) : std::vector<loop::Dim>{})
+    inside.set_index(dim.var, dim.extent);
   const auto add = [&](const loop::Stmt& stmt, const std::string& place) {
     const loop::Access* access = loop::access_of(stmt);
-    if (access && !passed_.count(access->buffer))
-      out.push_back({access->buffer, std::holds_alternative<loop::Store>(stmt.node), place});
+    if (!access || passed_.count(access->buffer)) return;
+    Touch touch{access->buffer, std::holds_alternative<loop::Store>(stmt.node), place, {}};
+    for (sym::Expr index : access->index) touch.box.push_back(inside.bounds(index));
+    out.push_back(std::move(touch));
   };
   const loop::Block* block = loop::body_of(top);
   if (!is_range(top)) {
@@ -171,12 +178,20 @@ std::vector<TeamEmitter::Touch> TeamEmitter::touches(const loop::Stmt& top) {
   return out;
 }
 
+bool TeamEmitter::apart(const Touch& a, const Touch& b) {
+  for (size_t d = 0; d < a.box.size() && d < b.box.size(); ++d) {
+    const sym::Interval &x = a.box[d], &y = b.box[d];
+    if ((x.has_hi() && y.has_lo() && x.hi < y.lo) || (y.has_hi() && x.has_lo() && y.hi < x.lo)) return true;
+  }
+  return false;
+}
+
 bool TeamEmitter::passes_on(size_t at) {
   const std::vector<Touch> now = touches(nest.body[at]);
   for (size_t later = at + 1; later < nest.body.size(); ++later)
     for (const Touch& next : touches(nest.body[later]))
       for (const Touch& touch : now) {
-        if (touch.buffer != next.buffer || (!touch.store && !next.store)) continue;
+        if (touch.buffer != next.buffer || (!touch.store && !next.store) || apart(touch, next)) continue;
         // What is read behind a store may be another round's; else equal rounds are one thread's.
         if ((touch.store && !next.store) || touch.place.empty() || touch.place != next.place) return true;
       }
@@ -243,39 +258,50 @@ void TeamEmitter::print_common() {
 
 void TeamEmitter::print_prefetch(const std::string& first, const std::string& count) {
   constexpr int kLine = 128;  // bytes
-  text_.open("");
-  text_.line(cat("int64_t rest = ", first, ";"));
-  text_.open(cat("if (rest < ", count, ")"));
-  print_indices(grid_dims());
-  for (const loop::Stmt& stmt : nest.body) {
-    const auto* reduce = std::get_if<loop::Reduce>(&stmt.node);
-    if (!reduce || reduce->dims.size() != 1 || sym::has_index(reduce->dims[0].extent)) continue;
-    for (const loop::Stmt& inner : reduce->body) {
+  // Of a loop over one dim, its loads of weights; `of_point`: those that differ from point to point.
+  const auto prefetch = [&](const loop::Stmt& top, bool of_point, const std::string& thread, int threads) {
+    const std::vector<loop::Dim> dims = is_range(top) ? loop::dims_of(top) : std::vector<loop::Dim>{};
+    if (dims.size() != 1 || sym::has_index(dims[0].extent)) return;
+    for (const loop::Stmt& inner : *loop::body_of(top)) {
       const auto* load = std::get_if<loop::Load>(&inner.node);
       if (!load || program[load->access.buffer].storage != loop::Storage::kWeight ||
           !load->access.mask.is_const(1))
         continue;
-      const bool of_point = std::any_of(nest.dims.begin(), nest.dims.end(), [&](const loop::Dim& dim) {
-        return loop::depends_on_any(loop::offset_of(program, load->access), {dim});
-      });
-      const auto stride = loop::stride_of(program, load->access, reduce->dims[0].var, facts_);
-      if (!of_point || !stride || !stride->is_const(1)) continue;
+      const sym::Expr offset = loop::offset_of(program, load->access);
+      const auto stride = loop::stride_of(program, load->access, dims[0].var, facts_);
+      if (loop::depends_on_any(offset, nest.dims) != of_point || !stride || !stride->is_const(1)) continue;
       const int elements = kLine / byte_size(program[load->access.buffer].dtype);
-      text_.open(cat("for (int64_t at = threadIdx.x % ", team, " * ", elements, "; at < ",
-                     body_.index(reduce->dims[0].extent), "; at += ", team * elements, ")"));
-      body_.set_index(reduce->dims[0].var, "at");
+      text_.open(cat("for (int64_t at = ", thread, " * ", elements, "; at < ", body_.index(dims[0].extent),
+                     "; at += ", threads * elements, ")"));
+      body_.set_index(dims[0].var, "at");
       text_.line(cat("asm volatile(\"prefetch.global.L2 [%0];\" ::\"l\"(", text_.pointer(load->access.buffer),
                      " + ", body_.offset(load->access), "));"));
       text_.close();
     }
-  }
+  };
+  for (size_t at = 0; at < common_; ++at) prefetch(nest.body[at], false, "threadIdx.x", threads());
+  if (!stream_.empty()) return;
+  text_.open("");
+  text_.line(cat("int64_t rest = ", first, ";"));
+  text_.open(cat("if (rest < ", count, ")"));
+  print_indices(grid_dims());
+  for (const loop::Stmt& stmt : nest.body)
+    if (std::holds_alternative<loop::Reduce>(stmt.node))
+      prefetch(stmt, true, cat("threadIdx.x % ", team), team);
   text_.close();
   text_.close();
 }
 
 void TeamEmitter::print_body() {
   body_.place = top_place();
-  for (size_t at = common_; at < nest.body.size(); ++at) print_statement(at);
+  std::set<size_t> early;
+  if (!stream_.empty() || kept_from_ == 1)
+    for (size_t at = common_; at < nest.body.size(); ++at)
+      if (is_free_load(nest.body[at])) early.insert(at);
+  for (const size_t at : early) print_top(nest.body[at]);
+  print_eager();
+  for (size_t at = common_; at < nest.body.size(); ++at)
+    if (!early.contains(at)) print_statement(at);
   // The next point may write what this one still reads.
   if (uses_locals_) barrier();
 }
@@ -304,6 +330,7 @@ void TeamEmitter::declare_locals() {
     const int64_t length = std::max<int64_t>(count.value_or(1), 1);
     if (count && used + bytes <= kSharedBytes) {
       used += bytes;
+      shared_used_ += (bytes + 15) / 16 * 16;
       text_.line(cat("alignas(16) __shared__ ", type, " all_", name, "[", length * each, "];"));
       text_.line(
           cat(type, "* const ", name, " = all_", name,
@@ -363,29 +390,37 @@ DeviceKernel TeamEmitter::emit() {
   declare_locals();
   const sym::Expr count = points() * tiles();
   const sym::Expr blocks =
-      sym::min(sym::ceildiv(count, teams), scratch_  ? sym::Expr(8 * target.multiprocessors)
-                                           : common_ ? sym::Expr(target.multiprocessors)
-                                                     : sym::Expr(1 << 24));
+      sym::min(sym::ceildiv(count, teams), scratch_     ? sym::Expr(8 * target.multiprocessors)
+                                           : persists() ? sym::Expr(target.multiprocessors)
+                                                        : sym::Expr(1 << 24));
   const std::string n = body_.index(count);
   if (variant.columns)
     text_.line(cat("const int lane = threadIdx.x % ", lanes, ", row = threadIdx.x / ", lanes, ";"));
   else if (!common_)
     text_.line(cat("const int row = threadIdx.x % ", team, ";"));
   print_members();
-  // Points go by turns to the blocks, so that each has as many, or one block takes neighbours.
-  const std::string first = teams == 1 ? std::string("blockIdx.x")
-                            : common_  ? cat("blockIdx.x + (int64_t)gridDim.x * (threadIdx.x / ", team, ")")
-                                       : cat("blockIdx.x * (int64_t)", teams, " + threadIdx.x / ", team);
+  // Points go by turns to the blocks, so that each has as many, or one block takes neighbours; of a stream the blocks have
+  // equal shares of neighbours, so that what one reads at a time lies together.
+  const std::string share = cat("(int64_t)", n, " * blockIdx.x / gridDim.x"),
+                    one_by_one = cat("blockIdx.x * (int64_t)", teams, " + threadIdx.x / ", team);
+  const std::string first = !stream_.empty() ? cat(share, " + threadIdx.x / ", team)
+                            : teams == 1     ? std::string("blockIdx.x")
+                            : common_ ? cat("blockIdx.x + (int64_t)gridDim.x * (threadIdx.x / ", team, ")")
+                                      : one_by_one;
+  if (!stream_.empty())
+    text_.line(cat("const int64_t points_end = (int64_t)", n, " * (blockIdx.x + 1) / gridDim.x;"));
   const std::string ahead =
       variant.columns || !target.dependent_launch ? "" : text_.capture([&] { print_prefetch(first, n); });
-  const bool waits = ahead.find("prefetch") != std::string::npos;
+  const bool waits = !stream_.empty() || ahead.find("prefetch") != std::string::npos;
+  const std::string end = stream_.empty() ? n : "points_end",
+                    step = cat(stream_.empty() ? "gridDim.x * " : "", "(int64_t)", teams);
+  if (!stream_.empty()) print_stream(first, end);
   if (waits)
     text_.append(cat(
         "#ifndef STRIDEC_EMULATE\n  asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");\n",
         ahead, "  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n#endif\n"));
   print_common();
-  text_.open(
-      cat("for (int64_t point = ", first, "; point < ", n, "; point += gridDim.x * (int64_t)", teams, ")"));
+  text_.open(cat("for (int64_t point = ", first, "; point < ", end, "; point += ", step, ")"));
   if (common_) text_.line(cat("const int row = threadIdx.x % ", team, ";"));
   text_.line("int64_t rest = point;");
   if (variant.columns) print_column();
@@ -396,11 +431,16 @@ DeviceKernel TeamEmitter::emit() {
   Geometry geometry{.grid = {blocks, 1, 1}, .threads = threads()};
   if (common_ && teams > 1 && target.dependent_launch)
     geometry.shared_bytes = kAloneBytes, geometry.blocks_sm = 1;
+  if (!stream_.empty()) {
+    geometry.shared_bytes = std::max(kAloneBytes - shared_used_, stream_bytes());
+    geometry.blocks_sm = 2;
+  }
   geometry.dependent_launch = target.dependent_launch;
   geometry.waits = target.dependent_launch && !waits;
   geometry.scratch_owners = blocks * teams;
-  geometry.scratch_owner = first;
-  return finish(text_, std::move(geometry), cat(kTeamDeclarations, strip_declarations()));
+  geometry.scratch_owner = stream_.empty() ? first : one_by_one;
+  return finish(text_, std::move(geometry),
+                cat(kTeamDeclarations, strip_declarations(), stream_.empty() ? "" : kStreamDeclarations));
 }
 
 DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {

@@ -152,7 +152,13 @@ void print_strip(KernelText& text, Body& body, const loop::Program& program, con
     }
     const std::string element = cat(names[static_cast<size_t>(found - strip.vectors.begin())], ".e[", u, "]");
     const DType dtype = program[loop::access_of(stmt)->buffer].dtype;
-    if (const auto* load = std::get_if<loop::Load>(&stmt.node))
+    const auto* load = std::get_if<loop::Load>(&stmt.node);
+    if (load && dtype == DType::kBF16 && strip.width % 2 == 0) {
+      const std::string name = text.fresh("v");
+      text.line(cat("const ", text.value_type(dtype), " ", name, " = sd_widened(",
+                    names[static_cast<size_t>(found - strip.vectors.begin())], ", ", u, ");"));
+      body.set_value(load->result, {.text = name, .dtype = dtype, .width = 1, .stored = element});
+    } else if (load)
       body.set_stored(load->result, element, dtype);
     else
       text.line(cat(element, " = ",
@@ -190,6 +196,11 @@ template <class T, int N> struct sd_words {
   static constexpr int count = sizeof(T) * N / 4;
   unsigned w[count];
 };
+// A bf16 as f32. Out of its word: of an element by itself the compiler takes two steps.
+template <int N> static inline float sd_widened(const Vec<unsigned short, N>& from, int at) {
+  const unsigned word = __builtin_bit_cast(sd_words<unsigned short, N>, from).w[at / 2];
+  return __builtin_bit_cast(float, at % 2 ? word & 0xffff0000u : word << 16);
+}
 template <int N, class T> static inline void sd_store(T* to, const Vec<T, N>& value) {
 #ifndef STRIDEC_EMULATE
   if constexpr (sizeof(T) * N % 16 == 0) {

@@ -24,11 +24,14 @@ constexpr int kKeptElements = 32;  // of a row that a thread keeps
 constexpr int kKeptRows = 8;       // of its columns
 constexpr int kUnrolled = 512;     // statements of a loop's copies
 constexpr int64_t kManyChunks = 1 << 30;
+constexpr int kWays = 4;
 
 // Of a loop that is dealt out to the team.
 inline bool is_range(const loop::Stmt& stmt) {
   return loop::body_of(stmt) && !std::holds_alternative<loop::Scan>(stmt.node);
 }
+
+extern const std::string_view kStreamDeclarations;
 
 // How many there are, inner ones included.
 int statements(const loop::Block& block);
@@ -121,6 +124,8 @@ class TeamEmitter {
   void print_members();
 
   void declare_locals();
+  // At the top, of what neither this nest writes nor a loop finds.
+  bool is_free_load(const loop::Stmt& stmt) const;
   void print_statement(size_t at);
   void print_body();
   void print_common();
@@ -135,8 +140,11 @@ class TeamEmitter {
     loop::BufferId buffer;
     bool store;
     std::string place;  // place_of(), in a range
+    std::vector<sym::Interval> box;  // bounds of its indices
   };
   std::vector<Touch> touches(const loop::Stmt& top);
+  // Never of the same element.
+  static bool apart(const Touch& a, const Touch& b);
   void barrier() { text_.line(team > 32 || variant.columns ? "__syncthreads();" : "__syncwarp(members);"); }
 
   // Columns: a local buffer has an element for each point of the team, neighbours next to each other.
@@ -181,8 +189,36 @@ class TeamEmitter {
                   int together, Batch batch);
   void print_batch(const Range& range, const std::vector<const loop::Stmt*>& loads, const std::string& from,
                    int together, bool whole, const std::function<void()>& inside);
+  // Of a launch of one point: all loads that registers hold, at once.
+  void print_eager();
   // The range's chunks of this thread; `inside` prints one value's end.
   void print_range(const Range& range, const std::function<void()>& inside);
+
+  // ---- team_stream.cpp ----
+
+  // A reduce whose weights a warp streams through shared memory.
+  struct Run {
+    const loop::Stmt* top;
+    std::vector<const loop::Stmt*> loads;  // of weights
+    int together;                          // chunks of a thread in a stage
+    int64_t chunks, stage_bytes;
+    int64_t stages() const { return loads.size() * ((chunks - 1) / (together * 32) + 1); }  // of a point
+  };
+  void plan_stream();
+  const Run* run_of(const loop::Block& block) const;
+  bool is_streamed(const loop::Stmt& stmt) const {
+    return loop::body_of(stmt) && run_of(*loop::body_of(stmt));
+  }
+  // Declares the ring and asks for what it holds.
+  void print_stream(const std::string& first, const std::string& count);
+  // A load of what points have in common, along the range.
+  bool is_row_vector(const Range& range, const loop::Stmt& stmt) const;
+  void print_run(const Range& range, const Run& run, const std::function<void()>& inside);
+  int stream_warps() const;
+  int64_t stage_bytes() const;
+  int64_t stream_stages() const;  // of a warp
+  int64_t stream_bytes() const;
+  bool persists() const { return common_ || !stream_.empty(); }
 
   // ---- team_reduce.cpp ----
 
@@ -202,15 +238,19 @@ class TeamEmitter {
   Expr part_offset(const std::vector<DType>& dtypes, size_t part);
 
   int threads_ = 0;
+  std::vector<Run> stream_;
+  int ways_ = 1;       // sums side by side, of the loop that is printed
   size_t common_ = 0;  // statements at the top of the body that are the same for all points
   KernelText text_;
   Body body_;
   sym::Facts facts_;
   // Registers that hold a load's chunks: place (what is loaded, by which range) -> name; how many loops want it.
   std::map<std::string, int> wanted_;
+  int kept_from_ = 2;  // loops that want it, for it to be kept
   std::map<std::string, std::string> kept_;
   std::map<loop::BufferId, std::string> passed_;  // local buffers in registers
   std::map<loop::BufferId, std::string> local_;   // and those in memory
+  int64_t shared_used_ = 0;                       // bytes of these
   bool uses_locals_ = false, scratch_ = false;
   std::string declared_;  // declarations before the body's
   std::string chunks_;    // the name of the current range's number of chunks

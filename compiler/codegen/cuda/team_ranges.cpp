@@ -19,6 +19,7 @@ namespace stridec::codegen::cuda {
 namespace {
 
 constexpr int kHeldWords = 64;  // registers for loads in flight
+constexpr int kEagerWords = 96;  // of loads that a launch of one point begins with
 constexpr int kCoverBytes = 16;
 
 }  // namespace
@@ -135,6 +136,7 @@ void TeamEmitter::count_wanted() {
   loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
     if (const loop::Access* access = loop::access_of(stmt)) ++all[access->buffer];
   });
+  int words = 0;
   for (const loop::Stmt& stmt : nest.body) {
     if (!is_range(stmt)) continue;
     const Range range = range_of(stmt);
@@ -142,13 +144,19 @@ void TeamEmitter::count_wanted() {
     for (const loop::Stmt& inner : *range.block) {
       const loop::Access* access = loop::access_of(inner);
       if (!access) continue;
-      if (can_keep(range, inner)) here.insert(place_of(range, *access));
+      if (can_keep(range, inner)) {
+        const std::string place = place_of(range, *access);
+        if (here.insert(place).second && !wanted_.contains(place))
+          words += kept_chunks() * std::max(1, width * byte_size(program[access->buffer].dtype) / 4);
+      }
       if (program[access->buffer].storage != loop::Storage::kLocal || !access->mask.is_const(1)) continue;
       ++direct[access->buffer];
       local[access->buffer].insert(place_of(range, *access));
     }
     for (const std::string& place : here) ++wanted_[place];
   }
+  // A launch of one point has nobody who computes while it waits: it waits once.
+  kept_from_ = variant.keep && nest.dims.empty() && words <= kEagerWords ? 1 : 2;
   for (const auto& [buffer, places] : local)
     if (variant.keep && places.size() == 1 && direct[buffer] == all[buffer])
       passed_[buffer] = cat("row", passed_.size());
@@ -161,8 +169,8 @@ bool TeamEmitter::has_locals() const {
 }
 
 bool TeamEmitter::keeps_something() const {
-  return !passed_.empty() ||
-         std::any_of(wanted_.begin(), wanted_.end(), [](const auto& entry) { return entry.second > 1; });
+  return !passed_.empty() || std::any_of(wanted_.begin(), wanted_.end(),
+                                         [&](const auto& entry) { return entry.second >= kept_from_; });
 }
 
 const char* TeamEmitter::chunk_type(const Range& range) const {
@@ -185,6 +193,7 @@ void TeamEmitter::print_chunks(
     if (batch == Batch::kSome)
       text_.open(cat("if (", variant.columns ? "live && " : "", c, " < ", chunks_, ")"));
   }
+  if (ways_ > 1) text_.line(cat("const int way = ", j, " % ", ways_, ";"));
   std::string first = cat("((int64_t)", c, range.strip && !variant.columns ? cat(" * ", width, ")") : ")");
   if (range.dims.size() > 1) {
     const std::string left = text_.fresh("t");
@@ -211,7 +220,7 @@ std::vector<const loop::Stmt*> TeamEmitter::held_loads(const Range& range) {
   for (const loop::Stmt& stmt : *range.block) {
     if (!can_keep(range, stmt)) continue;
     const std::string place = place_of(range, *loop::access_of(stmt));
-    if (variant.keep && wanted_[place] < 2) continue;
+    if (variant.keep && wanted_[place] < kept_from_) continue;
     if (!kept_.count(place) && seen.insert(place).second) out.push_back(&stmt);
   }
   return out;
@@ -306,13 +315,29 @@ std::string TeamEmitter::cover_arguments(const loop::Access& access) {
              body_.index(schedule::extent_in_elements(program[access.buffer])), ")");
 }
 
+void TeamEmitter::print_eager() {
+  if (kept_from_ > 1) return;
+  for (const loop::Stmt& stmt : nest.body) {
+    if (!is_range(stmt)) continue;
+    const Range range = range_of(stmt);
+    chunks_ = text_.fresh("n");
+    text_.line(cat("const ", chunk_type(range), " ", chunks_, " = ", body_.index(range.chunks), ";"));
+    const sym::Facts outer = facts_;
+    for (const loop::Dim& dim : range.dims) facts_.set_index(dim.var, dim.extent);
+    print_held(range, held_loads(range), "row", kept_chunks(), Batch::kLoads);
+    facts_ = outer;
+  }
+}
+
 void TeamEmitter::print_range(const Range& range, const std::function<void()>& inside) {
   chunks_ = text_.fresh("n");
   text_.line(cat("const ", chunk_type(range), " ", chunks_, " = ", body_.index(range.chunks), ";"));
   const std::vector<const loop::Stmt*> loads = held_loads(range);
   const sym::Facts outer = facts_;
   for (const loop::Dim& dim : range.dims) facts_.set_index(dim.var, dim.extent);
-  if (variant.keep) {
+  if (const Run* run = run_of(*range.block)) {
+    print_run(range, *run, inside);
+  } else if (variant.keep) {
     print_batch(range, loads, "row", kept_chunks(), false, inside);
   } else {
     const int together = batch_of(range, loads);

@@ -35,11 +35,27 @@ std::vector<std::string> TeamEmitter::print_partial(const loop::Reduce& reduce, 
   for (size_t p = 0; p < into.size(); ++p)
     text_.line(cat(points[p], " = ", body_.identity(reduce.combine, dtypes[p], p), ";"));
   close_points();
+  // Of a stream, several sums side by side: a warp has few others to wait with.
+  const int ways = is_streamed(stmt) ? kWays : 1;
+  std::vector<std::string> sums = points;
+  for (size_t p = 0; ways > 1 && p < into.size(); ++p) {
+    const std::string name = text_.fresh("a");
+    sums[p] = cat(name, "[way]");
+    text_.line(cat(text_.value_type(dtypes[p]), " ", name, "[", ways, "];"));
+    text_.line("#pragma unroll");
+    text_.line(cat("for (int way = 0; way < ", ways, "; ++way) ", sums[p], " = ", into[p], ";"));
+  }
   print_range(range_of(stmt), [&] {
     std::vector<std::string> from;
     for (loop::ValueId id : reduce.yields) from.push_back(body_.value(id).text);
-    body_.print_combine(reduce.combine, points, from, dtypes, 1);
+    body_.print_combine(reduce.combine, sums, from, dtypes, 1);
   });
+  if (ways > 1) {
+    text_.line("#pragma unroll");
+    text_.open(cat("for (int way = 0; way < ", ways, "; ++way)"));
+    body_.print_combine(reduce.combine, points, sums, dtypes, 1);
+    text_.close();
+  }
   print_meeting(reduce, into, points, dtypes);
   return points;
 }

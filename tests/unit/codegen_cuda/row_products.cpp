@@ -4,12 +4,15 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "compiler/base/text.h"
+#include "compiler/codegen/cuda/emit.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/choose_gpu.h"
+#include "compiler/schedule/row_results.h"
 #include "compiler/schedule/small_nests.h"
 #include "tests/unit/codegen_cuda/emulate.h"
 
@@ -54,6 +57,10 @@ loop::Program check(const std::string& text) {
 
   loop::Program program = given;
   schedule::join_row_products(program);
+  loop::verify(program);
+  schedule::join_small_nests(program);
+  loop::verify(program);
+  schedule::join_row_results(program);
   loop::verify(program);
   schedule::join_small_nests(program);
   loop::verify(program);
@@ -159,6 +166,30 @@ TEST_CASE("products of one row take in the norm before them and the product besi
   CHECK(made.prepack.size() == 3);
 }
 
+TEST_CASE("weights are on their way before a product waits for its row") {
+  loop::Program made = check(kStep);
+  const GpuTarget& target = gpu_target("sm_90a");
+  int products = 0;
+  for (const loop::Nest& nest : made.nests) {
+    if (nest.dims.size() != 1 || nest.name.starts_with("order")) continue;
+    const DeviceKernel kernel = emit_nest(made, nest, target).choices[0].launches[0];
+    const std::string& text = kernel.code.text;
+    CHECK(text.find("++i) fill();") < text.find("griddepcontrol.wait"));
+    const bool norm = text.find("prefetch.global.L2 [%0];") < text.find("griddepcontrol.wait");  // its weights
+    CHECK(norm == (products == 0));
+    // One block a multiprocessor, and room for another kernel's registers.
+    CHECK(kernel.shared_bytes.value() > (100 << 10));
+    CHECK(kernel.threads == 256);
+    ++products;
+  }
+  CHECK(products == 2);
+  // Where no copy engine is, threads load.
+  for (const loop::Nest& nest : made.nests)
+    if (nest.dims.size() == 1)
+      CHECK(emit_nest(made, nest, gpu_target("sm_80")).choices[0].launches[0].code.text.find("fill();") ==
+            std::string::npos);
+}
+
 TEST_CASE("a row that others read stays, and so does one that takes long to make") {
   std::string text = kStep;
   const auto replace = [&](const std::string& from, const std::string& to) {
@@ -240,6 +271,126 @@ TEST_CASE("loops inside a few points are dealt out as a whole") {
   CHECK(launches(made) == 1);
   CHECK(made.nests[0].dims.empty());
   CHECK(made.nests[0].body.size() >= 3);
+}
+
+// A product whose columns are heads: four that are turned by their halves, two of them into a cache, and two that go there
+// as they are. `%r` turns by pairs at a distance of 32.
+const char* kHeads = R"(program p
+  input x bf16 [1, 256] ordinal 0
+  input at i64 [1] ordinal 1
+  input c bf16 [32] ordinal 2
+  weight a bf16 [256, 384] bytes 196608 hash 0000000000000000
+  arena u bf16 [1, 384]
+  arena k bf16 [2, 64]
+  output q bf16 [2, 64] ordinal 0
+  output keys bf16 [2, 9, 64] ordinal 1
+  output values bf16 [2, 9, 64] ordinal 2
+  inputs (x, at, c)
+  outputs (q, keys, values)
+  steps
+    nest 0 none (%h<2, %s<9, %j<64)
+      %0 : bf16 = constant 0
+      store keys[%h, %s, %j] %0
+      store values[%h, %s, %j] %0
+    nest 1 heads (%n<384)
+      %0 : f32 = reduce sum (%k<256)
+        %1 : bf16 = load x[0, %k]
+        %2 : f32 = cast %1
+        %3 : bf16 = load a[%k, %n]
+        %4 : f32 = cast %3
+        %5 : f32 = mul %2 %4
+        yield %5
+      %6 : bf16 = cast %0
+      store u[0, %n] %6
+    nest 2 low (%h<2, %j<32)
+      %0 : bf16 = load u[0, 64*%h + %j]
+      %1 : bf16 = load u[0, 64*%h + %j + 32]
+      %2 : bf16 = load c[%j]
+      %3 : bf16 = mul %1 %2
+      %4 : bf16 = sub %0 %3
+      store q[%h, %j] %4
+    nest 3 high (%h<2, %j<32)
+      %0 : bf16 = load u[0, 64*%h + %j]
+      %1 : bf16 = load u[0, 64*%h + %j + 32]
+      %2 : bf16 = load c[%j]
+      %3 : bf16 = mul %0 %2
+      %4 : bf16 = add %1 %3
+      store q[%h, %j + 32] %4
+    nest 4 low (%h<2, %j<32)
+      %0 : bf16 = load u[0, 64*%h + %j + 128]
+      %1 : bf16 = load u[0, 64*%h + %j + 160]
+      %2 : bf16 = load c[%j]
+      %3 : bf16 = mul %1 %2
+      %4 : bf16 = sub %0 %3
+      store k[%h, %j] %4
+    nest 5 high (%h<2, %j<32)
+      %0 : bf16 = load u[0, 64*%h + %j + 128]
+      %1 : bf16 = load u[0, 64*%h + %j + 160]
+      %2 : bf16 = load c[%j]
+      %3 : bf16 = mul %0 %2
+      %4 : bf16 = add %1 %3
+      store k[%h, %j + 32] %4
+    nest 6 scatter (%h<2, %j<64)
+      %0 : i64 = load at[0]
+      bind %r < 9 = %0 error "index {0} of {1}"
+      %1 : bf16 = load k[%h, %j]
+      store keys[%h, %r, %j] %1
+    nest 7 scatter (%h<2, %j<64)
+      %0 : i64 = load at[0]
+      bind %r < 9 = %0 error "index {0} of {1}"
+      %1 : bf16 = load u[0, 64*%h + %j + 256]
+      store values[%h, %r, %j] %1
+)";
+
+TEST_CASE("heads are turned and put into their cache by who makes them") {
+  const loop::Program made = check(kHeads);
+  CHECK(launches(made) == 2);
+  const auto joined = std::find_if(made.nests.begin(), made.nests.end(), [](const loop::Nest& nest) {
+    return nest.dims.size() == 2 && nest.schedule.directives.size() == 1;
+  });
+  REQUIRE(joined != made.nests.end());
+  CHECK(joined->dims[0].extent.is_const(6));
+  CHECK(joined->dims[1].extent.is_const(32));
+}
+
+TEST_CASE("what the turning needs beside them is made before") {
+  std::string text = kHeads;
+  for (size_t at = 0; (at = text.find("load c[%j]", at)) != std::string::npos;)
+    text.replace(at, 10, "load d[%j]");
+  const std::string arena = "  arena k bf16", low = "    nest 2 low";
+  text.insert(text.find(arena), "  arena d bf16 [32]\n");
+  text.insert(text.find(low), R"(    nest 8 near (%j<32)
+      %0 : bf16 = load c[%j]
+      %1 : bf16 = mul %0 %0
+      store d[%j] %1
+)");
+  const loop::Program made = check(text);
+  CHECK(launches(made) == 2);
+  const auto joined = std::count_if(made.nests.begin(), made.nests.end(), [](const loop::Nest& nest) {
+    return nest.dims.size() == 2 && nest.schedule.directives.size() == 1;
+  });
+  CHECK(joined == 1);
+}
+
+TEST_CASE("what is between columns in other ways stays a kernel of its own") {
+  std::string text = kHeads;
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    const size_t at = text.find(from);
+    REQUIRE(at != std::string::npos);
+    text.replace(at, from.size(), to);
+  };
+  SUBCASE("three columns at a time") {
+    replace("      %2 : bf16 = load c[%j]\n", "      %2 : bf16 = load u[0, 64*%h + %j + 64]\n");
+    CHECK(launches(check(text)) == 3);
+  }
+  SUBCASE("columns of other distances") {
+    replace("%1 : bf16 = load u[0, 64*%h + %j + 160]", "%1 : bf16 = load u[0, 64*%h + %j + 144]");
+    CHECK(launches(check(text)) == 3);
+  }
+  SUBCASE("what one round leaves another one reads") {
+    replace("%1 : bf16 = load k[%h, %j]", "%1 : bf16 = load k[1 - %h, %j]");
+    CHECK(launches(check(text)) == 3);
+  }
 }
 
 }  // namespace stridec::codegen::cuda
