@@ -33,6 +33,7 @@ constexpr double kTensorFlops = 2000;     // by mma.sync
 constexpr double kScalarFlops = 256;      // f32; half before compute capability 8.6
 constexpr double kSharedBytes = 97;       // by mma.sync and threads; wgmma's reads keep up with its products
 constexpr double kL2Bytes = 90;
+constexpr double kZeroBytes = 36;
 constexpr double kGatherBytes = 37;    // of a window's pixels, by a warp group
 constexpr double kWindowPixel = 2.35;  // by the copy engine, whatever its channels
 // Barrier and addresses of a step; launch, first loads and end of a tile.
@@ -172,7 +173,14 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const Shape& s,
            products + alone;
   }
   const double bytes = s.batch * (s.rows + s.columns) * s.depth * k.element_bytes;
-  return std::max(busy, bytes * kClock / (target.memory_gb_s * 1e9));
+  // Lines beyond the last come as zeros, and take their time of what memory would bring meanwhile.
+  const double row_tiles = std::ceil(s.rows / k.rows), column_tiles = std::ceil(s.columns / k.columns);
+  const double beyond =
+      s.batch * s.depth * k.element_bytes *
+      ((row_tiles * k.rows - s.rows) * column_tiles + (column_tiles * k.columns - s.columns) * row_tiles);
+  const double memory =
+      bytes * kClock / (target.memory_gb_s * 1e9) + beyond / (kZeroBytes * target.multiprocessors);
+  return std::max(busy, memory);
 }
 
 // One schedule serves all sizes: plans are judged at several, each symbol at the smaller of the size and its most.

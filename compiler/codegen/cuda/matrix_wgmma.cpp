@@ -142,7 +142,7 @@ class Printer {
     text_.close();
     text_.line("barriers_ready();");
     text_.close();
-    text_.line(split() > 1 ? "cluster_sync();" : "__syncthreads();");
+    text_.line("__syncthreads();");
     print_tile_counts(f_);
     if (split() > 1) {
       text_.line(cat("const int rank = blockIdx.x % ", split(), ";"));
