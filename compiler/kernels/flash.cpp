@@ -394,7 +394,7 @@ int64_t stages_beside(const FlashPlan& plan, const Flash& flash, int64_t queries
   constexpr int64_t kShared = 224 << 10;
   const int64_t room = kShared - queries * plan.rows * 128 * slabs(flash.depth),
                 stage = plan.keys * 128 * (slabs(flash.depth) + slabs(flash.width));
-  return std::min<int64_t>(4, room / stage);
+  return std::min<int64_t>(512 / plan.keys, room / stage);
 }
 
 }  // namespace

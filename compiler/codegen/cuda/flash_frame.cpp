@@ -156,10 +156,15 @@ void FlashFrame::print_tile(const std::string& batch, const std::string& tile) {
   text.line(cat("const int row_count = (int)(", rows, " - first_row < ", plan.rows, " ? ", rows,
                 " - first_row : ", plan.rows, ");"));
   if (!flash.skips) return text.line(cat("const int64_t key_end = ", keys, ";"));
+  print_end("key_end", "(row_count - 1)");
+}
+
+void FlashFrame::print_end(const std::string& name, const std::string& row) {
+  const std::string keys = text.size(flash.keys.extent);
   Body last = scores_;
-  last.set_index(flash.chain.row.var, "(first_row + row_count - 1)");
-  text.line(cat("int64_t key_end = ", last.index(*flash.visible), ";"));
-  text.line(cat("key_end = key_end < 0 ? 0 : key_end < ", keys, " ? key_end : ", keys, ";"));
+  last.set_index(flash.chain.row.var, cat("(first_row + ", row, ")"));
+  text.line(cat("int64_t ", name, " = ", last.index(*flash.visible), ";"));
+  text.line(cat(name, " = ", name, " < 0 ? 0 : ", name, " < ", keys, " ? ", name, " : ", keys, ";"));
 }
 
 std::string FlashFrame::base(const Flash::Operand& operand) {

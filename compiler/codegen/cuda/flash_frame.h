@@ -38,6 +38,8 @@ struct FlashFrame {
   // From `tile`, a C expression: first_row, row_count, key_end, and the batch dims' indices from `batch`. The rows
   // with the most keys come first.
   void print_tile(const std::string& batch, const std::string& tile);
+  // Declares a number of keys: those beyond are hidden from row `row` of the tile, or are none.
+  void print_end(const std::string& name, const std::string& row);
   // Element offset of the operand at line 0 of the batch.
   std::string base(const kernels::Flash::Operand& operand);
   // An expression over the batch dims' indices.

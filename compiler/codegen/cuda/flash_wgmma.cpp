@@ -164,6 +164,16 @@ class Emitter {
                : f_.batches() * tiles;
   }
 
+  int producer_registers() const { return groups_ == 2 ? 40 : groups_ == 3 ? 32 : 24; }
+  int worker_registers() const { return groups_ == 2 ? 232 : groups_ == 3 ? 160 : 112; }
+
+  // Two or three groups take turns: one's products run beside another's softmax. Four are in nobody's way, and each passes
+  // by blocks of keys that none of its rows see.
+  bool passes() const { return groups_ > 3 && pairs(); }
+  bool turns() const { return groups_ > 1 && !passes(); }
+  // A warp that passes by has done nothing that the others of its group wait for: each releases for itself.
+  int releases() const { return passes() ? 4 * groups_ : groups_; }
+
   int q_bytes() const { return 8192 * slabs(f_.flash.depth); }  // of a group
   int k_bytes() const { return keys_ * 128 * slabs(f_.flash.depth); }
   int v_bytes() const { return keys_ * 128 * slabs(f_.flash.width); }
@@ -181,8 +191,8 @@ class Emitter {
     text_.open(cat("for (int i = 0; i < ", stages_, "; ++i)"));
     text_.line("barrier_init(k_full + 8 * i, 1);");
     text_.line("barrier_init(v_full + 8 * i, 1);");
-    text_.line(cat("barrier_init(k_empty + 8 * i, ", groups_, ");"));
-    text_.line(cat("barrier_init(v_empty + 8 * i, ", groups_, ");"));
+    text_.line(cat("barrier_init(k_empty + 8 * i, ", releases(), ");"));
+    text_.line(cat("barrier_init(v_empty + 8 * i, ", releases(), ");"));
     text_.close();
     text_.open(cat("for (int i = 0; i < ", slots_ * groups_, "; ++i)"));
     text_.line("barrier_init(q_full + 8 * i, 1);");
@@ -198,13 +208,13 @@ class Emitter {
                      ", half = row_tiles / 2, full = batches * half, apart = tiles <= gridDim.x;"));
     if (dependent) text_.line("launch_dependents();");
     text_.open(cat("if (group == ", groups_, ")"));
-    text_.line(cat("asm volatile(\"setmaxnreg.dec.sync.aligned.u32 ", groups_ == 3 ? 32 : 40, ";\");"));
+    text_.line(cat("asm volatile(\"setmaxnreg.dec.sync.aligned.u32 ", producer_registers(), ";\");"));
     text_.open("if (threadIdx.x % 128 == 0)");
     if (dependent) text_.line("wait_predecessor();");
     print_loader();
     text_.close();
     text_.close(" else {");
-    text_.line(cat("asm volatile(\"setmaxnreg.inc.sync.aligned.u32 ", groups_ == 3 ? 160 : 232, ";\");"));
+    text_.line(cat("asm volatile(\"setmaxnreg.inc.sync.aligned.u32 ", worker_registers(), ";\");"));
     if (dependent) text_.line("wait_predecessor();");
     print_worker();
     text_.line("}");
@@ -320,7 +330,7 @@ class Emitter {
             keys_ * 128 / 16, " << 16;"));
     text_.line("int k_slot = 0, v_slot = 0, q_slot = 0;");
     text_.line("unsigned k_phase = 0, v_phase = 0, q_phase = 0;");
-    if (groups_ > 1) text_.line("if (group == 0) named_arrive(1, 256);");
+    if (turns()) text_.line("if (group == 0) named_arrive(1, 256);");
     text_.line(cat("unsigned tile = ", first_tile(), ";"));
     text_.line("if (tile >= tiles) return;");
     text_.line(cat("float o[", across_ / 2, "], s[", keys_ / 2, "], m[2], l[2], kept[2];"));
@@ -328,13 +338,16 @@ class Emitter {
     text_.open("");
     print_tile("tile");
     f_.print_rows("warp_row");
+    print_own();
     print_wait_queries();
+    print_pass_keys();
     print_key_products();
     print_first_keys();
     text_.line("wait_keys<0>(s);");
     print_release("k");
     print_softmax(FlashFrame::Keys::kEdge, true);
-    text_.line("if (blocks > 1) barrier_wait(k_full + 8 * k_slot, k_phase);");
+    text_.line("if (own > 1) barrier_wait(k_full + 8 * k_slot, k_phase);");
+    print_pass_values("blocks - own");
     text_.close();
     print_pack();
     print_clear();
@@ -343,7 +356,9 @@ class Emitter {
     text_.open("");
     print_tile("tile");
     f_.print_rows("warp_row");
-    text_.line("int block = blocks - 2;");
+    print_own();
+    text_.line("int block = own - 2;");
+    print_pass_tile();
     if (f_.flash.visible) {
       f_.print_seen("group_row");
       text_.line(cat("const int clear = keys_seen / ", keys_, " < blocks ? (int)(keys_seen / ", keys_,
@@ -357,20 +372,25 @@ class Emitter {
     text_.line(cat("const unsigned next = ", tile_after("tile"), ";"));
     text_.line("if (next >= tiles) break;");
     text_.line("const float before[2] = {l[0], l[1]};");
+    if (passes()) text_.line("int passed;");
     text_.open("");
     print_tile("next");
     f_.print_rows("warp_row");
+    print_own();
+    if (passes()) text_.line("passed = blocks - own;");
     print_wait_queries();
+    print_pass_keys();
     print_both_products();
     print_first_keys();
     text_.line("wait_keys<1>(s);");
     print_release("k");
     print_softmax(FlashFrame::Keys::kEdge, true);
-    text_.line("if (blocks > 1) barrier_wait(k_full + 8 * k_slot, k_phase);");
+    text_.line("if (own > 1) barrier_wait(k_full + 8 * k_slot, k_phase);");
     text_.close();
     text_.line("wait_values<0>(o);");
     print_release("v");
     print_result("before");
+    print_pass_values("passed");
     print_pack();
     print_clear();
     text_.line("tile = next;");
@@ -385,6 +405,47 @@ class Emitter {
   void print_wait_queries() {
     text_.line(cat("barrier_wait(q_full + 8 * (q_slot * ", groups_, " + group), q_phase);"));
     text_.line("barrier_wait(k_full + 8 * k_slot, k_phase);");
+  }
+
+  // Blocks of keys that rows of this group see, one at least: it passes by the others of the tile. A group without rows
+  // does as the tile's last row does.
+  void print_own() {
+    if (!passes()) return text_.line("const int own = blocks;");
+    f_.print_end("own_end", "(group_row + 63 < row_count ? group_row + 63 : row_count - 1)");
+    text_.line(cat("int own = own_end > 0 ? (int)((own_end + ", keys_ - 1, ") / ", keys_, ") : 1;"));
+    // The ring of values has to take what comes meanwhile.
+    const int most = (groups_ - 1) * 64 / keys_;
+    text_.line(cat("own = own < blocks - ", most, " ? blocks - ", most, " : own;"));
+  }
+
+  void print_pass_keys() {
+    if (!passes()) return;
+    text_.line("#pragma unroll 1");
+    text_.open("for (int i = own; i < blocks; ++i)");
+    print_release("k");
+    text_.line("barrier_wait(k_full + 8 * k_slot, k_phase);");
+    text_.close();
+  }
+
+  void print_pass_values(const std::string& count) {
+    if (!passes()) return;
+    text_.line("#pragma unroll 1");
+    text_.open(cat("for (int i = ", count, "; i > 0; --i)"));
+    text_.line("barrier_wait(v_full + 8 * v_slot, v_phase);");
+    print_release("v");
+    text_.close();
+  }
+
+  // A group without rows passes by all but the first block.
+  void print_pass_tile() {
+    if (!passes()) return;
+    text_.line("#pragma unroll 1");
+    text_.open("for (; group_row >= row_count && block >= 0; --block)");
+    print_release("k");
+    text_.line("if (block > 0) barrier_wait(k_full + 8 * k_slot, k_phase);");
+    text_.line("barrier_wait(v_full + 8 * v_slot, v_phase);");
+    print_release("v");
+    text_.close();
   }
 
   void print_clear() {
@@ -413,7 +474,7 @@ class Emitter {
   }
 
   void print_first_keys() {
-    print_place("blocks - 1");
+    print_place("own - 1");
     text_.line(cat("const int64_t keys_left = ", text_.size(f_.flash.keys.extent), " - n0;"));
     text_.line(cat("const int key_count = keys_left < ", keys_, " ? (int)keys_left : ", keys_, ";"));
     f_.print_early(keys_ / 8, FlashFrame::Keys::kEdge);
@@ -421,12 +482,12 @@ class Emitter {
 
   // Scores of the next block of keys, and the sums of the block before.
   void print_both_products() {
-    if (groups_ > 1) text_.line("named_sync(1 + group, 256);");
+    if (turns()) text_.line("named_sync(1 + group, 256);");
     print_key_products();
     print_rescale();
     text_.line("barrier_wait(v_full + 8 * v_slot, v_phase);");
     print_value_products();
-    if (groups_ > 1) text_.line(cat("named_arrive(1 + (group + 1) % ", groups_, ", 256);"));
+    if (turns()) text_.line(cat("named_arrive(1 + (group + 1) % ", groups_, ", 256);"));
   }
 
   void print_steps(const std::string& condition, FlashFrame::Keys which) {
@@ -447,7 +508,8 @@ class Emitter {
   }
 
   void print_release(const std::string& name) {
-    text_.line(cat("if (leader) barrier_arrive(", name, "_empty + 8 * ", name, "_slot);"));
+    text_.line(cat("if (", passes() ? "lane_id == 0" : "leader", ") barrier_arrive(", name, "_empty + 8 * ",
+                   name, "_slot);"));
     print_ring((name + "_slot").c_str(), (name + "_phase").c_str(), stages_);
   }
 
