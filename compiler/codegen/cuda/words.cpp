@@ -23,9 +23,9 @@ using kernels::WordsLayout;
 using sym::Expr;
 
 constexpr int kWarps = 8, kThreads = 32 * kWarps;
-constexpr int kBatch =
-    4;  // chunks of a warp whose loads are under way together, twice: at most, and where registers for
-constexpr int kHeldWords = 92;          // both batches and the rows are no more than this
+constexpr int kBatch = 2;  // chunks of a warp whose loads are under way together, twice, at most
+// Registers of a thread for these and for rows: more are spilled; with fewer a third block fits a multiprocessor.
+constexpr int kTaken = 104, kFewTaken = 50;
 constexpr int kRowTiles[] = {1, 2, 4};  // rows of a block, by eight
 constexpr int kMostWideRowTiles = 2;    // of f32, which takes more registers
 
@@ -306,7 +306,7 @@ MatrixKernel kernel_of(DType element, int row_tiles) {
           .warps_rows = 1,
           .warps_columns = kWarps,
           .stages = 1,
-          .blocks_sm = 2};
+          .blocks_sm = 1};
 }
 
 // Rows, columns and depth of the product.
@@ -371,55 +371,68 @@ class Emitter {
   }
   Expr rows() const { return extent_of(f_.rows); }
 
+  // Blocks stay: while a tile's sums meet and leave, the first weights of the next one are on their way.
   DeviceKernel emit(const GpuTarget& target) {
-    const Expr row_tiles = sym::ceildiv(extent_of(f_.rows), kernel_.rows);
+    const Expr row_tiles = sym::ceildiv(extent_of(f_.rows), kernel_.rows),
+               tiles = row_tiles * words_.layout.tiles();
     KernelText& text = f_.text;
     const WordsLayout& l = words_.layout;
-    const int kept = row_tiles_ * static_cast<int>(14 + l.run() / 2 * count() + (pieces() ? l.run() : 0));
-    int batch = kBatch;
-    while (batch > 1 && 2 * batch * text_.registers() + kept > kHeldWords) batch /= 2;
+    const int64_t step = batch() * kWarps, end = (l.chunks() + 2 * step - 1) / (2 * step) * 2 * step;
+    const bool whole = l.chunks() == end;
+    const std::string index = f_.index_type();
     text.line("const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;");
-    text.line(cat("const ", f_.index_type(), " row_tiles = ", text.size(row_tiles), ";"));
-    // The blocks of a tile of columns run side by side: one brings its weights to L2 for all.
-    text.line(cat("const ", f_.index_type(),
-                  " column_tile = blockIdx.x / row_tiles, first_row = blockIdx.x % ", "row_tiles * ",
-                  kernel_.rows, ", first_column = column_tile * ", kernel_.columns, ";"));
+    text.line(
+        cat("const ", index, " row_tiles = ", text.size(row_tiles), ", blocks = ", text.size(tiles), ";"));
     text_.print_loads();
-    text.line(cat("Chunk even[", batch, "], odd[", batch, "];"));
-    text.open("const auto load_batch = [&](Chunk* to, int first)");
+    text.line(cat("Chunk even[", batch(), "], odd[", batch(), "];"));
+    text.open(cat("const auto load_batch = [&](Chunk* to, ", index, " column_tile, int first)"));
     text.line("#pragma unroll");
-    text.open(cat("for (int j = 0; j < ", batch, "; ++j)"));
-    const bool whole = l.chunks() % (batch * kWarps) == 0;
+    text.open(cat("for (int j = 0; j < ", batch(), "; ++j)"));
     text.line(cat(whole ? "" : cat("if (first + j * ", kWarps, " < ", l.chunks(), ") "),
                   "load_chunk(to[j], column_tile, first, j);"));
     text.close();
     text.close(";");
+    // The blocks of a tile of columns run side by side: one brings its weights to L2 for all.
+    text.line(cat(index, " column_tile = blockIdx.x / row_tiles, first_row = blockIdx.x % row_tiles * ",
+                  kernel_.rows, ", first_column = column_tile * ", kernel_.columns, ";"));
     if (target.dependent_launch) wait("launch_dependents");
-    text.line(cat("if (warp < ", l.chunks(), ") load_batch(even, warp);"));
+    text.line("load_batch(even, column_tile, warp);");
     // Weights are no other kernel's; rows are.
     if (target.dependent_launch) wait("wait");
+    const int pitch = kernel_.columns + kernels::kSumPadding;
+    text.line(cat("alignas(16) __shared__ float all_parts[2][", kWarps, "][", kernel_.rows * pitch, "];"));
+    text.line("int turn = 0;");
+    text.open(cat("for (", index, " block = blockIdx.x; block < blocks; turn ^= 1)"));
     print_rows();
     text.line(cat("float acc[", row_tiles_, "][4] = {};"));
     text.open("const auto multiply_batch = [&](const Chunk* now, int first)");
     text.line("#pragma unroll");
-    text.open(cat("for (int j = 0; j < ", batch, "; ++j)"));
+    text.open(cat("for (int j = 0; j < ", batch(), "; ++j)"));
     text.line(cat("const int chunk = first + j * ", kWarps, ";"));
     if (!whole) text.line(cat("if (chunk >= ", l.chunks(), ") break;"));
     print_chunk();
     text.close();
     text.close(";");
-    const auto in_turn = [&](const char* now, const char* next) {
-      text.line(cat("if (first + ", batch * kWarps, " < ", l.chunks(), ") load_batch(", next, ", first + ",
-                    batch * kWarps, ");"));
-      text.line(cat("multiply_batch(", now, ", first);"));
-    };
-    text.open(cat("for (int first = warp; first < ", l.chunks(), "; first += ", batch * kWarps, ")"));
-    in_turn("even", "odd");
-    text.line(cat("if ((first += ", batch * kWarps, ") >= ", l.chunks(), ") break;"));
-    in_turn("odd", "even");
+    text.line("block += gridDim.x;");
+    text.line(cat("const ", index, " next_tile = (block < blocks ? block : block - gridDim.x) / row_tiles;"));
+    text.line("#pragma unroll 1");
+    text.open(cat("for (int first = warp; first < ", end, "; first += ", 2 * step, ")"));
+    text.line(cat("load_batch(odd, column_tile, first + ", step, ");"));
+    text.line("multiply_batch(even, first);");
+    text.line(cat("const bool last = first + ", 2 * step, " >= ", end, ";"));
+    text.line(
+        cat("if (!last || block < blocks) load_batch(even, last ? next_tile : column_tile, last ? warp : "
+            "first + ",
+            2 * step, ");"));
+    text.line(cat("multiply_batch(odd, first + ", step, ");"));
     text.close();
     print_sums();
-    Geometry g{.grid = {row_tiles * l.tiles(), 1, 1}, .threads = kThreads, .blocks_sm = kernel_.blocks_sm};
+    text.line(cat("column_tile = next_tile, first_row = block % row_tiles * ", kernel_.rows,
+                  ", first_column = column_tile * ", kernel_.columns, ";"));
+    text.close();
+    Geometry g{.grid = {sym::min(tiles, target.multiprocessors * blocks()), 1, 1},
+               .threads = kThreads,
+               .blocks_sm = blocks()};
     g.dependent_launch = target.dependent_launch;
     return finish(text, std::move(g),
                   cat(memory_if_device(), strip_declarations(), numbers_text(l, numbers_dtype(f_.element))));
@@ -538,10 +551,20 @@ template <int kBytes> static inline void move_wide(void* to, const void* from) {
     text.close();
   }
 
+  // Registers of a thread for both batches, of so many chunks, and the rows.
+  int64_t taken(int batch) const {
+    const int64_t run = words_.layout.run(), row = 14 + run / 2 * count() + (pieces() ? run : 0);
+    return int64_t{2} * batch * text_.registers() + row_tiles_ * row;
+  }
+  int batch() const { return taken(kBatch) <= kTaken ? kBatch : 1; }
+  // Of a multiprocessor.
+  int blocks() const { return taken(batch()) <= kFewTaken ? 3 : 2; }
+
+  // The next tile's parts lie elsewhere: whoever is late still reads these.
   void print_sums() {
     KernelText& text = f_.text;
     const int pitch = kernel_.columns + kernels::kSumPadding;
-    text.line(cat("alignas(16) __shared__ float parts[", kWarps, "][", kernel_.rows * pitch, "];"));
+    text.line("auto& parts = all_parts[turn];");
     text.line("#pragma unroll");
     text.line(cat("for (int i = 0; i < ", row_tiles_, "; ++i)"));
     text.line("  #pragma unroll");
