@@ -23,9 +23,9 @@ using kernels::WordsLayout;
 using sym::Expr;
 
 constexpr int kWarps = 8, kThreads = 32 * kWarps;
-constexpr int kBatch = 2;  // chunks of a warp whose loads are under way together, twice, at most
-// Registers of a thread for these and for rows: more are spilled; with fewer a third block fits a multiprocessor.
-constexpr int kTaken = 104, kFewTaken = 50;
+constexpr int kBatch = 2;               // chunks of a warp whose loads are under way together, twice, at most
+constexpr int kTaken = 104;             // registers of a thread for these and for rows: more are spilled
+constexpr int kBlocks = 2;              // of a multiprocessor: a third leaves too few registers
 constexpr int kRowTiles[] = {1, 2, 4};  // rows of a block, by eight
 constexpr int kMostWideRowTiles = 2;    // of f32, which takes more registers
 
@@ -430,9 +430,9 @@ class Emitter {
     text.line(cat("column_tile = next_tile, first_row = block % row_tiles * ", kernel_.rows,
                   ", first_column = column_tile * ", kernel_.columns, ";"));
     text.close();
-    Geometry g{.grid = {sym::min(tiles, target.multiprocessors * blocks()), 1, 1},
+    Geometry g{.grid = {sym::min(tiles, target.multiprocessors * kBlocks), 1, 1},
                .threads = kThreads,
-               .blocks_sm = blocks()};
+               .blocks_sm = kBlocks};
     g.dependent_launch = target.dependent_launch;
     return finish(text, std::move(g),
                   cat(memory_if_device(), strip_declarations(), numbers_text(l, numbers_dtype(f_.element))));
@@ -557,8 +557,6 @@ template <int kBytes> static inline void move_wide(void* to, const void* from) {
     return int64_t{2} * batch * text_.registers() + row_tiles_ * row;
   }
   int batch() const { return taken(kBatch) <= kTaken ? kBatch : 1; }
-  // Of a multiprocessor.
-  int blocks() const { return taken(batch()) <= kFewTaken ? 3 : 2; }
 
   // The next tile's parts lie elsewhere: whoever is late still reads these.
   void print_sums() {
