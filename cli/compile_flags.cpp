@@ -68,8 +68,9 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
                  "or past_*=present_*")
       ->allow_extra_args(false);
   app.add_option("--mode", mode, "see 'stridec modes'");
-  app.add_option("--precision", precision,
-                 "of products of matrices and convolutions: fp32 (what the model says), bf16, fp16");
+  app.add_option(
+      "--precision", precision,
+      "of products of matrices and convolutions: fp32 (what the model says), tf32 (on a GPU), bf16, fp16");
   app.add_option("-O", settings, "key=value, see 'stridec options'");
   app.add_option("--weights", weights, "embed, or external: a file beside the library")
       ->check(CLI::IsMember({"embed", "external"}));

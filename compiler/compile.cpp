@@ -58,6 +58,12 @@ bool wants_graphs(const CompileOptions& options) {
   return given == options.settings.end() ? mode(options.mode).graphs : given->second == "true";
 }
 
+// CPUs multiply f32 where GPUs take tf32.
+DType factors_of(const std::string& precision, const Targets& targets) {
+  const DType factors = passes::precision(precision).factors;
+  return factors == DType::kTF32 && targets.gpus.empty() ? DType::kF32 : factors;
+}
+
 Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, PassRunner runner) {
   auto tell = [&](std::string_view stage, int64_t done = 0, int64_t total = 0, std::string_view what = {}) {
     if (options.progress) options.progress(stage, done, total, what);
@@ -76,7 +82,7 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   if (last == Stage::kGraph) return made;
 
   if (!runner.run(passes::graph_passes(), graph, {})) return stopped();
-  const DType factors = passes::precision(options.precision).factors;
+  const DType factors = factors_of(options.precision, targets);
   if (!runner.run(passes::precision_passes(), graph, {}, factors)) return stopped();
   tell("lowering");
   made.loops = ops::lower(graph);

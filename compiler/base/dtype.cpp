@@ -21,6 +21,7 @@ std::optional<DType> parse_dtype(std::string_view name) {
 }
 
 std::optional<DType> dtype_from_onnx(int onnx_type) {
+  if (onnx_type < 0) return std::nullopt;
   for (int i = 0; i < kCount; ++i)
     if (kInfos[i].onnx_type == onnx_type) return static_cast<DType>(i);
   return std::nullopt;

@@ -22,6 +22,8 @@ struct Format {
 
 constexpr Format kF16{10, 15, 15, 0x7bff, 0x7c00, 0x7e00, true};
 constexpr Format kBF16{7, 127, 15, 0x7f7f, 0x7f80, 0x7fc0, true};
+constexpr Format kTF32{10, 127, 18, 0x3fbff, 0x3fc00, 0x3fe00, true};  // in the upper bits of an f32
+constexpr int kTF32Unused = 13;
 constexpr Format kE4M3{3, 7, 7, 0x7e, 0, 0x7f, true};
 constexpr Format kE4M3Fnuz{3, 8, 7, 0x7f, 0, 0x80, false};
 constexpr Format kE5M2{2, 15, 7, 0x7b, 0x7c, 0x7e, true};
@@ -34,6 +36,7 @@ const Format& format(DType type) {
   switch (type) {
     case DType::kF16: return kF16;
     case DType::kBF16: return kBF16;
+    case DType::kTF32: return kTF32;
     case DType::kF8E4M3: return kE4M3;
     case DType::kF8E4M3Fnuz: return kE4M3Fnuz;
     case DType::kF8E5M2: return kE5M2;
@@ -119,6 +122,7 @@ double decode_float(DType type, uint64_t bits) {
     case DType::kF8E8M0:
       return (bits & 0xff) == 0xff ? std::numeric_limits<double>::quiet_NaN()
                                    : std::ldexp(1.0, static_cast<int>(bits & 0xff) - 127);
+    case DType::kTF32: return decode(kTF32, static_cast<uint32_t>(bits) >> kTF32Unused);
     default: return decode(format(type), static_cast<uint32_t>(bits));
   }
 }
@@ -128,6 +132,7 @@ uint64_t encode_float(DType type, double value, bool saturate) {
     case DType::kF64: return std::bit_cast<uint64_t>(value);
     case DType::kF32: return std::bit_cast<uint32_t>(static_cast<float>(value));
     case DType::kF8E8M0: return encode_e8m0(value, saturate);
+    case DType::kTF32: return encode(kTF32, value, saturate) << kTF32Unused;
     default: return encode(format(type), value, saturate);
   }
 }

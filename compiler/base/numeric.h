@@ -1,5 +1,5 @@
-// Exact arithmetic of element types: what a value becomes when it is stored as f16, bf16, an 8-, 6- or
-// 4-bit float, or an integer of some width. Rounding is to the nearest, ties to even, in one step from double.
+// Exact arithmetic of element types: what a value becomes when it is stored as f16, bf16, tf32, an 8-, 6-
+// or 4-bit float, or an integer of some width. Rounding is to the nearest, ties to even, in one step from double.
 //
 // Sources: IEEE 754 binary16, the OCP FP8 and MX specifications, and the conversion tables of ONNX Cast-25.
 #pragma once

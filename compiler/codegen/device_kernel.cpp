@@ -11,6 +11,7 @@ int driver_dtype(const TensorMap& map) {
     case DType::kU64: return 4;
     case DType::kI64: return 5;
     case DType::kF16: return 6;
+    case DType::kTF32:
     case DType::kF32: return 7;
     case DType::kF64: return 8;
     case DType::kBF16: return 9;

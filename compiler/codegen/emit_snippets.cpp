@@ -89,6 +89,7 @@ const Format* format(DType type) {
   static const std::map<DType, Format> formats = {
       {DType::kF16, {10, 15, 15, 0x7bff, 0x7c00, 0x7e00, true}},
       {DType::kBF16, {7, 127, 15, 0x7f7f, 0x7f80, 0x7fc0, true}},
+      {DType::kTF32, {10, 127, 18, 0x3fbff, 0x3fc00, 0x3fe00, true}},
       {DType::kF8E4M3, {3, 7, 7, 0x7e, 0, 0x7f, true}},
       {DType::kF8E4M3Fnuz, {3, 8, 7, 0x7f, 0, 0x80, false}},
       {DType::kF8E5M2, {2, 15, 7, 0x7b, 0x7c, 0x7e, true}},
@@ -101,12 +102,15 @@ const Format* format(DType type) {
   return found == formats.end() ? nullptr : &found->second;
 }
 
+std::string storage_of(DType type) { return cat("u", 8 * byte_size(type)); }
+
 std::string encode_text(DType type, bool saturate) {
-  const std::string storage = byte_size(type) == 2 ? "u16" : "u8";
+  const std::string storage = storage_of(type);
   const std::string head =
       cat("static inline ", storage, "@ sd_", saturate ? "to_sat_" : "to_", name(type), "(f32@ x) {\n");
-  const std::string tail =
-      byte_size(type) == 2 ? "  return sd_narrow16(code);\n}\n" : "  return sd_narrow8(code);\n}\n";
+  const std::string tail = byte_size(type) == 4   ? "  return code << 13;\n}\n"
+                           : byte_size(type) == 2 ? "  return sd_narrow16(code);\n}\n"
+                                                  : "  return sd_narrow8(code);\n}\n";
   if (type == DType::kF8E8M0) {
     const std::string round =
         saturate ? "  u32@ code = a >> 23; code += (a & 0x7fffffu) != 0u ? (u32@)1u : (u32@)0u;\n"
@@ -130,7 +134,7 @@ std::string encode_text(DType type, bool saturate) {
   out +=
       cat("  u32@ code = ((a + ", (1u << (22 - f.mantissa)) - 1, "u + ((a >> ", 23 - f.mantissa,
           ") & 1u)) >> ", 23 - f.mantissa, ") - ", static_cast<unsigned>(127 - f.bias) << f.mantissa, "u;\n");
-  if (type != DType::kBF16) {
+  if (f.bias != 127) {  // with the exponents of f32 its subnormal numbers round like all others
     // Below the smallest normal number, adding a power of two whose last place is the format's rounds to its
     // multiples.
     const unsigned magic = static_cast<unsigned>(127 + 24 - f.bias - f.mantissa) << 23;
@@ -153,7 +157,9 @@ std::string encode_text(DType type, bool saturate) {
 }
 
 std::string decode_text(DType type) {
-  const std::string storage = byte_size(type) == 2 ? "u16" : "u8";
+  const std::string storage = storage_of(type);
+  if (type == DType::kTF32)
+    return cat("static inline f32@ sd_from_tf32(u32@ h) { return __builtin_bit_cast(f32@, h); }\n");
   std::string out =
       cat("static inline f32@ sd_from_", name(type), "(", storage, "@ h) {\n  u32@ u = sd_widen(h);\n");
   if (type == DType::kBF16) return out + "  return __builtin_bit_cast(f32@, u << 16);\n}\n";

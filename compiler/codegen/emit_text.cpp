@@ -47,7 +47,7 @@ std::string_view value_name(DType dtype) {
 
 std::string_view storage_name(DType dtype) {
   if (dtype == DType::kBool) return "u8";
-  if (is_storage_float(dtype)) return byte_size(dtype) == 2 ? "u16" : "u8";
+  if (is_storage_float(dtype)) return byte_size(dtype) == 4 ? "u32" : byte_size(dtype) == 2 ? "u16" : "u8";
   return value_name(dtype);
 }
 

@@ -32,7 +32,7 @@ bool holds_all_of(DType to, DType from) {
     if (is_integer(to)) return (is_signed(to) || !is_signed(from)) && bits <= info(to).bits;
     // Bits of the significand.
     return (to == DType::kF64 && bits <= 53) || (to == DType::kF32 && bits <= 24) ||
-           (to == DType::kF16 && bits <= 11) || (to == DType::kBF16 && bits <= 8);
+           ((to == DType::kF16 || to == DType::kTF32) && bits <= 11) || (to == DType::kBF16 && bits <= 8);
   }
   return (to == DType::kF64 && is_float(from)) || (to == DType::kF32 && is_storage_float(from));
 }

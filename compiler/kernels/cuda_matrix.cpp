@@ -2,18 +2,62 @@
 
 #include <algorithm>
 #include <charconv>
+#include <deque>
 
 #include "compiler/base/check.h"
+#include "compiler/base/text.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::kernels {
 namespace {
 
-constexpr MatrixKernel kKernels[] = {
+constexpr MatrixKernel kRows[] = {
 #define STRIDEC_MATRIX_KERNEL(name, family, ...) {name, MatrixFamily::family, __VA_ARGS__},
 #include "compiler/kernels/cuda_kernels.def"
 #undef STRIDEC_MATRIX_KERNEL
 };
+
+// The rows, and those of tensor cores for elements of other sizes.
+struct Table {
+  std::deque<std::string> names;
+  std::vector<MatrixKernel> kernels{std::begin(kRows), std::end(kRows)};
+
+  Table() {
+    for (const int bytes : {4, 1})
+      for (const MatrixKernel& row : kRows) {
+        if (!row.is_tensor()) continue;
+        MatrixKernel& kernel = kernels.emplace_back(row);
+        kernel.element_bytes = bytes;
+        kernel.depth = row.depth * row.element_bytes / bytes;
+        if (row.single) kernel.depth = std::min(kernel.depth, row.depth);
+        const std::string depth = cat("x", row.depth);
+        std::string& name = names.emplace_back(row.name);
+        name.replace(name.rfind(depth), depth.size(), cat("x", kernel.depth));
+        name += cat(".", 8 * bytes, "bit");
+        kernel.name = name;
+      }
+  }
+};
+
+// Types that tensor cores multiply with each other.
+enum class Kind : uint8_t { kF16, kBF16, kTF32, kFp8, kBytes };
+struct TensorType {
+  DType dtype;
+  Kind kind;
+  std::string_view ptx;
+};
+constexpr TensorType kTensorTypes[] = {
+    {DType::kF16, Kind::kF16, "f16"},     {DType::kBF16, Kind::kBF16, "bf16"},
+    {DType::kTF32, Kind::kTF32, "tf32"},  {DType::kF8E4M3, Kind::kFp8, "e4m3"},
+    {DType::kF8E5M2, Kind::kFp8, "e5m2"}, {DType::kI8, Kind::kBytes, "s8"},
+    {DType::kU8, Kind::kBytes, "u8"},
+};
+
+const TensorType* tensor_type(DType dtype) {
+  const auto* found = std::find_if(std::begin(kTensorTypes), std::end(kTensorTypes),
+                                   [&](const TensorType& type) { return type.dtype == dtype; });
+  return found == std::end(kTensorTypes) ? nullptr : found;
+}
 
 constexpr std::pair<std::string_view, std::vector<sym::Expr> MatrixPlan::*> kDims[] = {
     {"batch", &MatrixPlan::batch},
@@ -31,12 +75,26 @@ int64_t number(const std::string& text) {
 
 }  // namespace
 
-std::span<const MatrixKernel> matrix_kernels() { return kKernels; }
+std::span<const MatrixKernel> matrix_kernels() {
+  static const Table table;
+  return table.kernels;
+}
 
 const MatrixKernel* find_matrix_kernel(std::string_view name) {
-  const auto* found =
-      std::find_if(std::begin(kKernels), std::end(kKernels), [&](const auto& k) { return k.name == name; });
-  return found == std::end(kKernels) ? nullptr : found;
+  const auto kernels = matrix_kernels();
+  const auto found =
+      std::find_if(kernels.begin(), kernels.end(), [&](const auto& k) { return k.name == name; });
+  return found == kernels.end() ? nullptr : &*found;
+}
+
+const MatrixKernel& general_kernel(const MatrixKernel& kernel) {
+  if (!kernel.is_tensor()) return kernel;
+  const auto kernels = matrix_kernels();
+  const auto found = std::find_if(kernels.begin(), kernels.end(), [&](const auto& k) {
+    return k.single && k.element_bytes == kernel.element_bytes;
+  });
+  STRIDEC_CHECK(found != kernels.end(), kernel.name);
+  return *found;
 }
 
 bool is_matrix(const loop::Schedule& schedule) { return find_matrix_kernel(schedule.kernel) != nullptr; }
@@ -104,21 +162,45 @@ MatrixPlan to_matrix_plan(const loop::Schedule& schedule) {
 }
 
 DType element_of(const loop::Nest& nest, const Contraction& contraction, const Factor& factor) {
-  if (contraction.dtype != DType::kF32) return contraction.dtype;
   for (const loop::Stmt* stmt : factor.slice) {
     const auto* let = std::get_if<loop::Let>(&stmt->node);
     if (!let || let->result != factor.value || let->op != loop::ScalarOp::kCast) continue;
     const DType from = nest.values[let->args[0].value].dtype;
-    if (from == DType::kF16 || from == DType::kBF16) return from;
+    const TensorType* type = tensor_type(from);
+    if (type && contraction.dtype == (type->kind == Kind::kBytes ? DType::kI32 : DType::kF32)) return from;
   }
   return contraction.dtype;
 }
 
-std::optional<DType> tensor_dtype(const loop::Nest& nest, const Contraction& contraction) {
-  const DType a = element_of(nest, contraction, contraction.factors[0]),
-              b = element_of(nest, contraction, contraction.factors[1]);
-  if (a != b || byte_size(a) != 2) return std::nullopt;
-  return a;
+std::optional<std::array<DType, 2>> tensor_dtypes(const loop::Nest& nest, const Contraction& contraction) {
+  std::array<DType, 2> dtypes;
+  for (size_t side = 0; side < 2; ++side)
+    dtypes[side] = element_of(nest, contraction, contraction.factors[side]);
+  const TensorType *a = tensor_type(dtypes[0]), *b = tensor_type(dtypes[1]);
+  if (!a || !b || a->kind != b->kind) return std::nullopt;
+  return dtypes;
+}
+
+bool multiplies(const GpuTarget& target, const std::array<DType, 2>& dtypes) {
+  return tensor_type(dtypes[0])->kind != Kind::kFp8 || target.fp8_mma;
+}
+
+bool adds_steps(const MatrixKernel& kernel, DType element) {
+  return kernel.is_wgmma() && tensor_type(element)->kind == Kind::kFp8;
+}
+
+bool has_room(const MatrixKernel& kernel, DType element) {
+  constexpr int kFile = 65536, kMost = 255, kOthers = 40;
+  const int registers = std::min(kMost, kFile / (kernel.threads() * kernel.blocks_sm));
+  return !adds_steps(kernel, element) || 2 * kernel.sums() + kOthers <= registers;
+}
+
+std::string_view ptx_type(DType dtype) {
+  if (dtype == DType::kF32) return "f32";
+  if (dtype == DType::kI32) return "s32";
+  const TensorType* type = tensor_type(dtype);
+  STRIDEC_CHECK(type, name(dtype));
+  return type->ptx;
 }
 
 bool along_depth(const loop::Program& program, const Factor& factor, const std::vector<loop::Dim>& rows,

@@ -12,6 +12,7 @@
 //                    and columns exchanged. Several times, P rising: the first that holds.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -32,7 +33,8 @@ struct MatrixKernel {
   int warps_rows, warps_columns;
   int stages;
   int blocks_sm;
-  bool turns = false;  // a tile is one warp group's, and the groups of a block take tiles in turns
+  bool turns = false;   // a tile is one warp group's, and the groups of a block take tiles in turns
+  bool single = false;  // elements may come one by one: a thread has few enough of them
 
   bool is_wgmma() const { return family == MatrixFamily::kWgmma; }
   bool is_tensor() const { return family != MatrixFamily::kSimt; }
@@ -40,12 +42,17 @@ struct MatrixKernel {
   int loaders() const { return is_wgmma() ? 128 : workers(); }     // threads that load
   int threads() const { return workers() + (is_wgmma() ? loaders() : 0); }
   int tile_groups() const { return turns ? 1 : workers() / 128; }  // warp groups that share a tile
+  int sums() const {
+    return rows * columns / (32 * warps_rows * warps_columns / (turns ? 2 : 1));
+  }  // of a thread
   // Columns of the sums that a warp group has in shared memory at a time.
   int chunk() const { return columns % 64 == 0 ? 64 : columns % 32 == 0 ? 32 : columns; }
 };
 
 std::span<const MatrixKernel> matrix_kernels();
 const MatrixKernel* find_matrix_kernel(std::string_view name);
+// For the kernel's elements where they lie in memory in any way.
+const MatrixKernel& general_kernel(const MatrixKernel& kernel);
 
 struct MatrixPlan {
   const MatrixKernel* kernel = nullptr;
@@ -66,11 +73,23 @@ bool is_matrix(const loop::Schedule& schedule);
 loop::Schedule to_schedule(const MatrixPlan& plan);
 MatrixPlan to_matrix_plan(const loop::Schedule& schedule);  // of an is_matrix() schedule
 
-// What a factor's elements are in shared memory: f16 or bf16 where that holds every value of it, else the dtype of
-// the product.
+// What a factor's elements are in shared memory: a type that tensor cores multiply where that holds every value of the
+// factor, else the dtype of the product.
 DType element_of(const loop::Nest& nest, const Contraction& contraction, const Factor& factor);
-// Of both, where tensor cores may multiply them exactly: f16 or bf16.
-std::optional<DType> tensor_dtype(const loop::Nest& nest, const Contraction& contraction);
+// Of both, where tensor cores of some GPU multiply them exactly: 16-bit floats or tf32 of one kind, bytes, fp8.
+std::optional<std::array<DType, 2>> tensor_dtypes(const loop::Nest& nest, const Contraction& contraction);
+// Whether this GPU has instructions for them.
+bool multiplies(const GpuTarget& target, const std::array<DType, 2>& dtypes);
+// Hopper's warp groups keep 14 bits of a sum of fp8 products: it is added up in f32 after every step, beside which a thread
+// needs registers for the step's own sums.
+bool adds_steps(const MatrixKernel& kernel, DType element);
+bool has_room(const MatrixKernel& kernel, DType element);
+// As PTX calls a type of factors, and that of their sums.
+std::string_view ptx_type(DType dtype);
+// Instructions take lines along the depth alone, where elements have not 16 bits.
+inline bool wants_depth(const MatrixKernel& kernel) {
+  return (kernel.family == MatrixFamily::kMma || kernel.is_wgmma()) && kernel.element_bytes != 2;
+}
 
 // A factor's tile lies in shared memory along the depth if the factor is contiguous that way, or neither way; else
 // along its rows.

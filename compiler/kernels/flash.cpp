@@ -329,11 +329,10 @@ std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest&
   flash.depth = *depth;
   flash.width = *width;
 
-  const auto dtype = tensor_dtype(first.nest, flash.scores);
-  if (!dtype || tensor_dtype(last.nest, flash.values) != dtype || flash.scores.dtype != DType::kF32 ||
-      flash.values.dtype != DType::kF32)
+  const auto dtypes = tensor_dtypes(first.nest, flash.scores);
+  if (!dtypes || tensor_dtypes(last.nest, flash.values) != dtypes || byte_size((*dtypes)[0]) != 2)
     return refuse("its factors are no 16-bit floats of one kind");
-  flash.dtype = *dtype;
+  flash.dtype = (*dtypes)[0];
   const LinkFactors a = *link_factors(flash.scores, first.columns),
                     b = *link_factors(flash.values, last.columns);
   const sym::Facts early = facts_in(program, first.nest, flash.scores),

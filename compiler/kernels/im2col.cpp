@@ -55,7 +55,8 @@ std::optional<Im2col> match_im2col(const loop::Program& program, const loop::Acc
   const loop::Buffer& buffer = program[access.buffer];
   const Expr channel = depth.back().var;
   const Dims taps(depth.begin(), depth.end() - 1);
-  if (facts.known_divisor(depth.back().extent) % kIm2colChannels) return std::nullopt;
+  const int bytes = byte_size(buffer.dtype);
+  if (facts.known_divisor(depth.back().extent) % (kIm2colBytes / bytes)) return std::nullopt;
   Im2col out{.places = {}, .image = access.index.size(), .channel = access.index.size(), .first_channel = 0};
   std::set<Expr, sym::ExprLess> used;  // dims that have found their place
   std::vector<Expr> inside;            // conditions that the engine looks after
@@ -71,7 +72,7 @@ std::optional<Im2col> match_im2col(const loop::Program& program, const loop::Acc
       out.first_channel = linear->rest;
       continue;
     }
-    if (facts.known_divisor(buffer.strides[d]) % 8 || facts.bounds(buffer.strides[d]).lo < 1)
+    if (facts.known_divisor(buffer.strides[d]) % (16 / bytes) || facts.bounds(buffer.strides[d]).lo < 1)
       return std::nullopt;
     const loop::Dim* row = only_dim(index, lines);
     const auto by_row = row ? sym::linear_in(index, row->var) : std::nullopt;

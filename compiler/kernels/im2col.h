@@ -26,7 +26,7 @@ struct Im2col {
   sym::Expr first_channel;    // of the depth's channel 0; no dim of the lines or the depth moves it
 };
 
-constexpr int kIm2colChannels = 64;  // a depth has a multiple of them
+constexpr int kIm2colBytes = 128;  // of channels that are copied at a time: a depth has a multiple of them
 
 // `lines`, `depth`: dims of the factor, the fastest last. The load gives 0 where its mask does not hold.
 std::optional<Im2col> match_im2col(const loop::Program& program, const loop::Access& access,

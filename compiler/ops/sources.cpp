@@ -121,6 +121,7 @@ void random_uniform_lower(Lowering& l, const Node& node) {
   } else {
     int mantissa = 24;
     if (to.dtype == DType::kF16) mantissa = 11;
+    if (to.dtype == DType::kTF32) mantissa = 11;
     if (to.dtype == DType::kBF16) mantissa = 8;
     if (info(to.dtype).bits <= 8) mantissa = 3;
     const loop::Value bits =

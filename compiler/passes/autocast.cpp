@@ -19,6 +19,8 @@ using graph::ValueId;
 
 constexpr Precision kPrecisions[] = {
     {"fp32", "what the model says", DType::kF32, 1e-4},
+    {"tf32", "on a GPU products of f32 take tf32 (11 bits of precision, the range of f32)", DType::kTF32,
+     5e-3},
     {"bf16", "products of f32 take bfloat16 (8 bits of precision, the range of f32)", DType::kBF16, 5e-2},
     {"fp16", "products of f32 take float16 (11 bits of precision, up to 65504)", DType::kF16, 5e-3},
 };

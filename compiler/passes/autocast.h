@@ -1,4 +1,5 @@
-// Lower precision where it pays: products of matrices and convolutions take narrow floats and add up in f32; everything
+// Lower precision where it pays: products of matrices and convolutions take narrow floats (or tf32, whose numbers are as
+// short though they are stored as f32) and add up in f32; everything
 // else (sums, normalisations, softmax, losses, state, inputs and outputs) stays what it is.
 //
 // A factor is rounded once, where it is made, whoever multiplies it; what moves data and computes nothing (views,

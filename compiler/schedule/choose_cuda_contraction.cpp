@@ -12,6 +12,7 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_contraction.h"
+#include "compiler/schedule/order_weights.h"
 #include "compiler/schedule/schedule.h"
 
 namespace stridec::schedule {
@@ -28,7 +29,7 @@ using Dims = std::vector<loop::Dim>;
 // What the model knows of a multiprocessor beyond GpuTarget, a clock. Fitted to 441 products and convolutions of 16-bit
 // floats on an H200 (tests/gpu/matrix_jobs.cpp, part `plans`): what it picks takes 0.6 % longer than the fastest, on average.
 constexpr double kClock = 1.7e9;
-constexpr double kWarpGroupFlops = 4096;  // 16-bit, by wgmma
+constexpr double kWarpGroupFlops = 4096;  // 16-bit, by wgmma; the rate of bytes is that of all elements
 constexpr double kTensorFlops = 2000;     // by mma.sync
 constexpr double kScalarFlops = 256;      // f32; half before compute capability 8.6
 constexpr double kSharedBytes = 97;       // by mma.sync and threads; wgmma's reads keep up with its products
@@ -137,6 +138,7 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const Shape& s,
   double flops = k.is_wgmma()                     ? kWarpGroupFlops
                  : k.family == MatrixFamily::kMma ? kTensorFlops * (target.capability < 90 ? 0.85 : 1)
                                                   : kScalarFlops * (target.capability == 80 ? 0.5 : 1);
+  if (k.is_tensor()) flops *= 2.0 / k.element_bytes;
   if (k.element_bytes == 8) flops /= 2;
   double shared = 0;  // bytes read by the warps in a step
   if (k.family == MatrixFamily::kMma) {
@@ -252,7 +254,7 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
   const std::vector<std::vector<Expr>> merges = mergeable(program, original);
   const loop::Nest nest = with_merged(program, original, merges);
   const auto contraction = kernels::match_contraction(nest);
-  if (!contraction || !is_float(contraction->dtype)) return {};
+  if (!contraction) return {};
   // Epilogues look nothing up.
   if (std::any_of(nest.body.begin(), nest.body.end(),
                   [](const loop::Stmt& stmt) { return std::holds_alternative<loop::Bind>(stmt.node); }))
@@ -260,8 +262,10 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
   const auto shared_facts =
       std::make_shared<const sym::Facts>(kernels::facts_in(program, nest, *contraction));
   const sym::Facts& facts = *shared_facts;
-  const bool tensor = kernels::tensor_dtype(nest, *contraction).has_value();
-  const int bytes = tensor ? 2 : byte_size(contraction->dtype);
+  const auto dtypes = kernels::tensor_dtypes(nest, *contraction);
+  const bool tensor = dtypes && kernels::multiplies(target, *dtypes);
+  if (!tensor && !is_float(contraction->dtype)) return {};
+  const int bytes = byte_size(tensor ? (*dtypes)[0] : contraction->dtype);
 
   std::vector<const loop::Access*> stores;
   for (const loop::Stmt& stmt : nest.body)
@@ -322,15 +326,25 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
                     .columns = vars_of(sides[columns]),
                     .depth = vars_of(depth),
                     .merges = merges};
-    const bool panels =
-        !kernels::along_depth(program, contraction->factors[columns], sides[columns], depth, facts);
+    const auto lies_deep = [&](int side) {
+      return kernels::along_depth(program, contraction->factors[side], sides[side], depth, facts);
+    };
+    const bool panels = !lies_deep(columns);
     const Lines rows_lines = lines_of(program, contraction->factors[rows], sides[rows], depth, facts),
                 columns_lines =
                     lines_of(program, contraction->factors[columns], sides[columns], depth, facts);
+    const bool deep = (lies_deep(0) || orders_along(program, contraction->factors[0], plan.depth)) &&
+                      (lies_deep(1) || orders_along(program, contraction->factors[1], plan.depth));
     const bool gathered = rows_lines == Lines::kGathered || columns_lines == Lines::kGathered;
     for (const MatrixKernel& kernel : kernels::matrix_kernels()) {
       if (kernel.element_bytes != bytes || kernel.is_tensor() != tensor) continue;
-      if (kernel.is_wgmma() && (!target.wgmma || (panels && kernel.columns % 64))) continue;
+      if (kernel.is_wgmma() && !target.wgmma) continue;
+      if (kernels::wants_depth(kernel)) {
+        if (!deep && &kernel != &kernels::general_kernel(kernel)) continue;
+        if (!kernels::has_room(kernel, (*dtypes)[0])) continue;
+      } else if (kernel.is_wgmma() && panels && kernel.columns % 64) {
+        continue;
+      }
       // Windows' addresses leave no registers for the sums of so many threads.
       if (kernel.is_wgmma() && kernel.workers() > 256 && gathered) continue;
       // Rows that stores are contiguous along: for few columns alone.

@@ -228,8 +228,26 @@ class Narrowing {
 
 }  // namespace
 
+void widen_tf32(loop::Program& program) {
+  const auto widen = [](DType& dtype) {
+    const bool is = dtype == DType::kTF32;
+    if (is) dtype = DType::kF32;
+    return is;
+  };
+  for (loop::Buffer& buffer : program.buffers) widen(buffer.dtype);
+  for (loop::Nest& nest : program.nests) {
+    bool any = false;
+    for (loop::ValueInfo& value : nest.values) any = widen(value.dtype) || any;
+    loop::for_each_stmt(nest.body, [&](loop::Stmt& stmt) {
+      if (auto* load = std::get_if<loop::Load>(&stmt.node)) any = widen(load->fill.dtype) || any;
+      if (auto* constant = std::get_if<loop::Constant>(&stmt.node)) any = widen(constant->value.dtype) || any;
+    });
+    if (any) loop::clean(program, nest);
+  }
+}
+
 void narrow_storage(loop::Program& program, DType factors) {
-  if (factors == DType::kF32) return;
+  if (byte_size(factors) >= byte_size(DType::kF32)) return;
   Narrowing(program, factors).run();
   loop::compact(program);
 }

@@ -39,6 +39,14 @@ std::optional<Order> wanted(const loop::Program& program, const loop::Access& ac
   return order;
 }
 
+// The load of the one weight that the factor is made from.
+const loop::Load* weight_of(const loop::Program& program, const kernels::Factor& factor) {
+  const loop::Load* load = nullptr;
+  for (const loop::Stmt* stmt : factor.slice)
+    if (const auto* l = std::get_if<loop::Load>(&stmt->node)) load = load ? nullptr : l;
+  return load && program[load->access.buffer].storage == loop::Storage::kWeight ? load : nullptr;
+}
+
 BufferId add_copy(loop::Program& program, BufferId from, const Order& order) {
   const loop::Buffer source = program[from];
   loop::Buffer buffer{.name = source.name + ".ordered", .dtype = source.dtype};
@@ -165,6 +173,12 @@ void order_along(loop::Program& program, const std::vector<DeepLoad>& loads) {
   }
 }
 
+bool orders_along(const loop::Program& program, const kernels::Factor& factor,
+                  const std::vector<Expr>& depth) {
+  const loop::Load* load = weight_of(program, factor);
+  return load && wanted(program, load->access, depth).has_value();
+}
+
 void order_weights(loop::Program& program) {
   Copies made;
   for (loop::NestId id : launched_nests(program)) {
@@ -177,17 +191,16 @@ void order_weights(loop::Program& program) {
     if (!contraction) continue;
     const sym::Facts facts = kernels::facts_in(program, program[id], *contraction);
     for (const kernels::Factor& factor : contraction->factors) {
-      const loop::Load* load = nullptr;
-      for (const loop::Stmt* stmt : factor.slice)
-        if (const auto* l = std::get_if<loop::Load>(&stmt->node)) load = load ? nullptr : l;
-      if (!load || program[load->access.buffer].storage != loop::Storage::kWeight) continue;
+      const loop::Load* load = weight_of(program, factor);
+      if (!load) continue;
       const Expr offset = kernels::offset_of(program, load->access, facts);
       auto contiguous = [&](const std::vector<Expr>& dims) {
         const auto linear = dims.empty() ? std::nullopt : sym::linear_in(offset, dims.back());
         return linear && linear->coefficient.is_const(1);
       };
       const bool rows = !plan.rows.empty() && factor.vars.contains(plan.rows.back());
-      if (contiguous(plan.depth) || contiguous(rows ? plan.rows : plan.columns)) continue;
+      const bool either = !kernels::wants_depth(*plan.kernel);
+      if (contiguous(plan.depth) || (either && contiguous(rows ? plan.rows : plan.columns))) continue;
       const auto order = wanted(program, load->access, plan.depth);
       if (!order) continue;
       turn(program, id, load->result, load->access.buffer, *order, made);

@@ -3,15 +3,20 @@
 
 #include <vector>
 
+#include "compiler/kernels/contraction.h"
 #include "compiler/loop/program.h"
 
 namespace stridec::schedule {
 
 // Where a factor of a nest with a matrix schedule (kernels/cuda_matrix.h) is a weight that is contiguous neither along
-// the depth nor along its rows, as a convolution's [out, in, r, s] is: a copy of the weight, made by a nest of
+// the depth nor along its rows, as a convolution's [out, in, r, s] is, or not along the depth where the kernel wants it so:
+// a copy of the weight, made by a nest of
 // Program::prepack, whose last dims are the dims of the depth in the schedule's order. Nests that want the same copy
 // share it. Likewise weights in windows of several neighbouring points (schedule.h), with the points' vectors last.
 void order_weights(loop::Program& program);
+// Whether the factor is a weight whose dims can be ordered along the depth.
+bool orders_along(const loop::Program& program, const kernels::Factor& factor,
+                  const std::vector<sym::Expr>& depth);
 
 // The same for loads of weights in a sum over `depth`.
 struct DeepLoad {

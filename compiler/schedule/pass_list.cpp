@@ -55,6 +55,8 @@ constexpr Pass<Program, Decisions*> kLoopPasses[] = {
 };
 
 constexpr Pass<Program, Decisions*> kCpuLoopPasses[] = {
+    {"widening", "tf32, which a GPU beside takes, is f32",
+     [](Program& program, Decisions*) { widen_tf32(program); }},
     {"chains", "contractions that pass rows on become one kernel that keeps them in cache", chain},
     {"strips",
      "products by weights and the transforms around them work in strips that stay in a thread's cache",

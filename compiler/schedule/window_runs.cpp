@@ -42,7 +42,7 @@ class Runs {
 
   std::optional<std::vector<Nest>> make() {
     contraction_ = kernels::match_contraction(nest_);
-    if (!contraction_ || !kernels::tensor_dtype(nest_, *contraction_)) return std::nullopt;
+    if (!contraction_ || !kernels::tensor_dtypes(nest_, *contraction_)) return std::nullopt;
     for (int side : {0, 1}) {
       data_ = load_of(contraction_->factors[side]);
       weight_ = load_of(contraction_->factors[1 - side]);

@@ -13,7 +13,7 @@ Memory filled(int64_t bytes, DType dtype) {
   const size_t pattern = std::min<size_t>(size, size_t{1} << 20);
   std::mt19937 random(1);
   std::uniform_real_distribution<float> uniform(-1, 1);
-  if (dtype == DType::kF32) {
+  if (dtype == DType::kF32 || dtype == DType::kTF32) {
     for (size_t i = 0; i + 4 <= pattern; i += 4) {
       const float value = uniform(random);
       std::memcpy(memory.get() + i, &value, 4);

@@ -58,6 +58,7 @@ double tolerance(DType dtype) {
   switch (dtype) {
     case DType::kF64: return 1e-9;
     case DType::kF32: return 1e-3;
+    case DType::kTF32:
     case DType::kF16: return 1e-2;
     default: return 4e-2;
   }
@@ -72,7 +73,7 @@ struct Result {
 
   Result(std::string given, DType type) : dtype(type) {
     constexpr size_t kMost = 1 << 18;
-    if (dtype != DType::kF64 && dtype != DType::kF32 && dtype != DType::kF16 && dtype != DType::kBF16) {
+    if (!is_float(dtype) || byte_size(dtype) == 1) {
       bytes = std::move(given);
       return;
     }

@@ -1,9 +1,9 @@
 // Writes what tests/gpu/matrix.py runs on a device: matrix products and convolutions as cubins, with the launches of
 // every shape. Needs NVRTC and no GPU.
 //
-//   gpu_matrix_jobs FOLDER [check] [time] [plans [I N]]     the I-th N-th of the plans alone
+//   gpu_matrix_jobs FOLDER [check] [time] [elements] [plans [I N]]     the I-th N-th of the plans alone
 //
-// `plans` times what the model ranks high for each of some shapes, with the cycles that it expects: for fitting it.
+// `elements` has tf32, bytes and fp8, checked and timed, where the others have 16-bit floats and f32. `plans` times what the model ranks high for each of some shapes, with the cycles that it expects: for fitting it.
 #include <cmath>
 #include <fstream>
 #include <iostream>
@@ -71,12 +71,12 @@ class Writer {
   }
 
   // Those that the model expects to take at most `most` times the best one's cycles.
-  void add_plans(const MatrixCase& c, const json& reference, double most) {
+  void add_plans(const MatrixCase& c, const json& reference, double most, size_t count = SIZE_MAX) {
     loop::Program program = loop::parse_program(c.text);
     program.buffers[1].storage = loop::Storage::kWeight;
     const auto ranked = schedule::matrix_plans(program, program.nests[0], gpu_target("sm_90a"));
     for (const auto& [plan, cycles] : ranked) {
-      if (cycles > most * ranked[0].cycles) break;
+      if (cycles > most * ranked[0].cycles || count-- == 0) break;
       loop::Program planned = program;
       planned.nests[0].schedule = kernels::to_schedule(plan);
       const auto device = codegen::cuda::emit_nest(planned, planned.nests[0], gpu_target("sm_90a"));
@@ -154,7 +154,8 @@ class Writer {
 json matmul(bool transposed, Behind behind) {
   return {{"op", "matmul"},
           {"transposed", transposed},
-          {"gelu", behind != Behind::kNothing},
+          {"gelu", behind == Behind::kGelu || behind == Behind::kGeluAndResidual},
+          {"quantized", behind == Behind::kQuantized},
           {"residual", behind == Behind::kGeluAndResidual}};
 }
 
@@ -171,6 +172,7 @@ void check(Writer& w) {
                                   {{"m", 257}, {"n", 264}, {"k", 72}},
                                   {{"m", 300}, {"n", 1000}, {"k", 520}}};
   for (const kernels::MatrixKernel& kernel : kernels::matrix_kernels()) {
+    if (kernels::wants_depth(kernel)) continue;
     const std::string dtype = kernel.element_bytes == 2 ? "f16" : kernel.element_bytes == 8 ? "f64" : "f32";
     for (const bool transposed : {false, true})
       if (transposed || kernel.columns % 64 == 0)
@@ -253,6 +255,51 @@ void time(Writer& w) {
     }
 }
 
+// Elements of 32 and 8 bits.
+void elements(Writer& w) {
+  const std::vector<Sizes> odd = {{{"m", 1}, {"n", 1}, {"k", 1}},
+                                  {{"m", 77}, {"n", 93}, {"k", 131}},
+                                  {{"m", 257}, {"n", 264}, {"k", 80}},
+                                  {{"m", 300}, {"n", 1000}, {"k", 528}}};
+  // Every tile, and every pair of types on one tile of each family.
+  for (const kernels::MatrixKernel& kernel : kernels::matrix_kernels()) {
+    if (!kernels::wants_depth(kernel)) continue;
+    const bool wide = kernel.element_bytes == 4;
+    std::vector<std::string> dtypes = {wide ? "tf32" : "u8*i8"};
+    if (!wide && (kernel.name.starts_with("wgmma.128x128x128.8") || kernel.name.starts_with("mma.64x64x")))
+      dtypes = {"u8*u8", "u8*i8", "i8*u8", "i8", "f8e4m3fn", "f8e4m3fn*f8e5m2", "f8e5m2*f8e4m3fn", "f8e5m2"};
+    for (const std::string& dtype : dtypes)
+      w.add(matmul_case(dtype, "m", "n", "k", true), std::string(kernel.name), odd,
+            matmul(true, Behind::kGeluAndResidual), false);
+  }
+  for (const char* dtype : {"tf32", "u8*i8", "f8e4m3fn"}) {
+    // Factors that lie along the rows.
+    w.add(matmul_case(dtype, "m", "n", "k", false), "", odd, matmul(false, Behind::kGeluAndResidual), false);
+    w.add(matmul_case(dtype, "m", "n", "k", true, "b"), "", {{{"b", 3}, {"m", 200}, {"n", 264}, {"k", 96}}},
+          matmul(true, Behind::kGeluAndResidual), false);
+    for (const int split : {2, 4})
+      for (const char* kernel : {"wgmma.64x64x", "mma.64x64x"})
+        w.add(matmul_case(dtype, "m", "n", "4096", true),
+              cat(kernel, dtype[0] == 't' ? "32.32bit" : "128.8bit"),
+              {{{"m", 100}, {"n", 136}}, {{"m", 9}, {"n", 520}}}, matmul(true, Behind::kGeluAndResidual),
+              false, split);
+    for (const Conv& c : convolutions())
+      w.add(convolution_case(dtype, c), "", {{{"n", 3}}}, convolution(c), false);
+  }
+  w.add(matmul_case("u8*i8", "m", "n", "k", true, "", Behind::kQuantized), "", odd,
+        matmul(true, Behind::kQuantized), false);
+  for (const Shape& s : {Shape{4096, 4096, 4096}, {6304, 768, 768}, {1024, 1024, 1024}, {16, 4096, 4096}})
+    for (const char* dtype : {"tf32", "i8", "f8e4m3fn"}) {
+      const Behind behind = dtype[0] == 'i' ? Behind::kQuantized : Behind::kNothing;
+      w.add_plans(matmul_case(dtype, cat(s.m), cat(s.n), cat(s.k), true, "", behind), matmul(true, behind),
+                  1.4, 6);
+    }
+  for (const char* dtype : {"tf32", "u8*i8"})
+    for (const Conv& c : {Conv{"r28_3x3", "32", 28, 28, 128, 128, 3, 1, 1, 1, 1, true, true},
+                          Conv{"r14_3x3", "32", 14, 14, 256, 256, 3, 1, 1, 1, 1, true, true}})
+      w.add_plans(convolution_case(dtype, c), convolution(c), 1.4, 4);
+}
+
 void plans(Writer& w, int part, int parts) {
   int at = 0;
   auto mine = [&] { return at++ % parts == part; };
@@ -319,6 +366,7 @@ int main(int argc, char** argv) {
   const std::set<std::string> parts(argv + 2, argv + argc);
   if (parts.empty() || parts.count("check")) stridec::test::check(writer);
   if (parts.empty() || parts.count("time")) stridec::test::time(writer);
+  if (parts.empty() || parts.count("elements")) stridec::test::elements(writer);
   if (parts.count("plans"))
     stridec::test::plans(writer, argc > 4 ? std::stoi(argv[3]) : 0, argc > 4 ? std::stoi(argv[4]) : 1);
   writer.finish();

@@ -14,15 +14,38 @@ struct MatrixCase {
 
 inline bool is_half(const std::string& dtype) { return dtype == "f16" || dtype == "bf16"; }
 
-// What a product's sums go through.
-enum class Behind { kNothing, kGelu, kGeluAndResidual };
+// The dtypes of a case by its name: of the factors ("u8*i8" where they differ), of their sum, and of what stands beside
+// the sum and of the result.
+struct Types {
+  std::string a, b, sum, beside;
+
+  explicit Types(const std::string& dtype) {
+    const size_t times = dtype.find('*');
+    a = dtype.substr(0, times);
+    b = times == std::string::npos ? a : dtype.substr(times + 1);
+    sum = dtype == "f64" ? "f64" : a == "u8" || a == "i8" ? "i32" : "f32";
+    beside = is_half(dtype) || dtype == "f64" ? dtype : "f32";
+  }
+  // `result` = the load's value as a factor, through `stored`.
+  static std::string load(const std::string& result, const std::string& stored, const std::string& type,
+                          const std::string& sum, const std::string& what) {
+    if (type == sum) return cat("        ", result, " : ", type, " = load ", what, "\n");
+    return cat("        ", stored, " : ", type, " = load ", what, "\n        ", result, " : ", sum,
+               " = cast ", stored, "\n");
+  }
+};
+
+// What a product's sums go through. kQuantized: sums of bytes become u8 by a scale a column.
+enum class Behind { kNothing, kGelu, kGeluAndResidual, kQuantized };
 
 // y[m, n] = gelu(x w + bias) + r; `transposed`: w is [n, k]. Sizes are numbers or the symbols m, n, k. `batch`: "" or
-// a size.
+// a size. `dtype`: as Types takes it.
 inline MatrixCase matmul_case(const std::string& dtype, const std::string& m, const std::string& n,
                               const std::string& k, bool transposed, const std::string& batch = "",
                               Behind behind = Behind::kGeluAndResidual) {
-  const bool epilogue = behind != Behind::kNothing, residual = behind == Behind::kGeluAndResidual;
+  const Types types(dtype);
+  const bool epilogue = behind != Behind::kNothing, residual = behind == Behind::kGeluAndResidual,
+             quantized = behind == Behind::kQuantized;
   std::string symbols;
   auto add = [&](const std::string& size, int input, int dim) {
     if (!size.empty() && !isdigit(size[0]))
@@ -36,55 +59,56 @@ inline MatrixCase matmul_case(const std::string& dtype, const std::string& m, co
   add(k, 0, first + 1);
   const std::string b = batched ? batch + ", " : "", ib = batched ? "%b, " : "",
                     db = batched ? cat("%b<", batch, ", ") : "";
+  const std::string result = quantized ? "u8" : epilogue || types.sum != "i32" ? types.beside : "i32";
   std::string text =
-      cat("program p\n", symbols, "  input x ", dtype, " [", b, m, ", ", k, "] ordinal 0\n  input w ", dtype,
-          " [", b, transposed ? cat(n, ", ", k) : cat(k, ", ", n), "] ordinal 1\n");
-  if (epilogue) text += cat("  input c ", dtype, " [", n, "] ordinal 2\n");
-  if (residual) text += cat("  input r ", dtype, " [", b, m, ", ", n, "] ordinal 3\n");
-  text += cat("  output y ", dtype, " [", b, m, ", ", n, "] ordinal 0\n  inputs (x, w", epilogue ? ", c" : "",
-              residual ? ", r" : "", ")\n  outputs (y)\n  steps\n    nest 0 matmul (", db, "%m<", m, ", %n<",
-              n, ")\n", "      %0 : ", dtype == "f64" ? "f64" : "f32", " = reduce sum (%k<", k, ")\n");
-  const std::string type = dtype == "f64" ? "f64" : "f32";
+      cat("program p\n", symbols, "  input x ", types.a, " [", b, m, ", ", k, "] ordinal 0\n  input w ",
+          types.b, " [", b, transposed ? cat(n, ", ", k) : cat(k, ", ", n), "] ordinal 1\n");
+  if (epilogue) text += cat("  input c ", types.beside, " [", n, "] ordinal 2\n");
+  if (residual) text += cat("  input r ", types.beside, " [", b, m, ", ", n, "] ordinal 3\n");
+  text += cat("  output y ", result, " [", b, m, ", ", n, "] ordinal 0\n  inputs (x, w",
+              epilogue ? ", c" : "", residual ? ", r" : "", ")\n  outputs (y)\n  steps\n    nest 0 matmul (",
+              db, "%m<", m, ", %n<", n, ")\n", "      %0 : ", types.sum, " = reduce sum (%k<", k, ")\n");
   const std::string w = transposed ? "%n, %k" : "%k, %n";
-  if (is_half(dtype)) {
-    text += cat("        %1 : ", dtype, " = load x[", ib,
-                "%m, %k]\n        %2 : f32 = cast %1\n        %3 : ", dtype, " = load w[", ib, w,
-                "]\n        %4 : f32 = cast %3\n        %5 : f32 = mul %2 %4\n        yield %5\n");
-  } else {
-    text += cat("        %1 : ", type, " = load x[", ib, "%m, %k]\n        %3 : ", type, " = load w[", ib, w,
-                "]\n        %5 : ", type, " = mul %1 %3\n        yield %5\n");
-  }
-  auto cast = [&](const std::string& to, const std::string& from, const std::string& type) {
+  text += Types::load("%2", "%1", types.a, types.sum, cat("x[", ib, "%m, %k]"));
+  text += Types::load("%4", "%3", types.b, types.sum, cat("w[", ib, w, "]"));
+  text += cat("        %5 : ", types.sum, " = mul %2 %4\n        yield %5\n");
+  // From one type to another, named `to`.
+  auto cast = [&](const std::string& to, const std::string& from, const std::string& old,
+                  const std::string& type) {
+    if (old == type) return from;
     text += cat("      ", to, " : ", type, " = cast ", from, "\n");
+    return to;
   };
+  const std::string name = cat("matmul_", dtype, transposed ? "_t" : "", batched ? "_b" : "");
   if (!epilogue) {
-    if (is_half(dtype)) {
-      cast("%6", "%0", dtype);
-      text += cat("      store y[", ib, "%m, %n] %6\n");
-    } else {
-      text += cat("      store y[", ib, "%m, %n] %0\n");
-    }
-    return {cat("matmul_", dtype, transposed ? "_t" : "", batched ? "_b" : ""), text};
+    text += cat("      store y[", ib, "%m, %n] ", cast("%6", "%0", types.sum, result), "\n");
+    return {name, text};
   }
-  text += cat("      %6 : ", dtype, " = load c[%n]\n");
-  if (is_half(dtype)) cast("%7", "%6", "f32");
-  const std::string bias = is_half(dtype) ? "%7" : "%6";
-  text += cat("      %8 : ", type, " = add %0 ", bias, "\n");
+  const std::string type = types.sum == "f64" ? "f64" : "f32";
+  const std::string sum = cast("%21", "%0", types.sum, type);
+  text += cat("      %6 : ", types.beside, " = load c[%n]\n");
+  const std::string bias = cast("%7", "%6", types.beside, type);
+  if (quantized) {
+    text += cat("      %8 : f32 = mul ", sum, " ", bias,
+                "\n      %9 : f32 = round %8\n      %10 : f32 = constant 3\n      %11 : f32 = add %9 %10\n"
+                "      %12 : u8 = cast_sat %11\n      store y[",
+                ib, "%m, %n] %12\n");
+    return {name + "_quantized", text};
+  }
+  text += cat("      %8 : ", type, " = add ", sum, " ", bias, "\n");
   text += cat("      %9 : ", type, " = constant 0.70710678118654752\n      %10 : ", type,
               " = mul %8 %9\n      %11 : ", type, " = erf %10\n      %12 : ", type,
               " = constant 1\n      %13 : ", type, " = add %11 %12\n      %14 : ", type,
               " = constant 0.5\n      %15 : ", type, " = mul %8 %14\n      %16 : ", type, " = mul %15 %13\n");
-  std::string result = "%16";
+  std::string last = "%16";
   if (residual) {
-    text += cat("      %17 : ", dtype, " = load r[", ib, "%m, %n]\n");
-    if (is_half(dtype)) cast("%18", "%17", "f32");
-    text += cat("      %19 : ", type, " = add %16 ", is_half(dtype) ? "%18" : "%17", "\n");
-    result = "%19";
+    text += cat("      %17 : ", types.beside, " = load r[", ib, "%m, %n]\n");
+    const std::string r = cast("%18", "%17", types.beside, type);
+    text += cat("      %19 : ", type, " = add %16 ", r, "\n");
+    last = "%19";
   }
-  if (is_half(dtype)) cast("%20", result, dtype);
-  text += cat("      store y[", ib, "%m, %n] ", is_half(dtype) ? "%20" : result, "\n");
-  return {cat("matmul_", dtype, transposed ? "_t" : "", batched ? "_b" : "", "_gelu", residual ? "_r" : ""),
-          text};
+  text += cat("      store y[", ib, "%m, %n] ", cast("%20", last, type, result), "\n");
+  return {cat(name, "_gelu", residual ? "_r" : ""), text};
 }
 
 struct Conv {
@@ -104,18 +128,19 @@ inline MatrixCase convolution_case(const std::string& dtype, const Conv& c) {
   };
   std::string text = "program p\n";
   if (!isdigit(c.batch[0])) text += cat("  symbol ", c.batch, " = input 0 dim 0 in 1..1024\n");
-  text += cat("  input x ", dtype, " ", image(c.batch, c.in, c.height, c.width), " ordinal 0\n");
-  text += cat("  input w ", dtype, " ",
+  const Types types(dtype);
+  text += cat("  input x ", types.a, " ", image(c.batch, c.in, c.height, c.width), " ordinal 0\n");
+  text += cat("  input w ", types.b, " ",
               c.channels_last ? cat("[", c.out, ", ", c.kernel, ", ", c.kernel, ", ", gi, "]")
                               : cat("[", c.out, ", ", gi, ", ", c.kernel, ", ", c.kernel, "]"),
               " ordinal 1\n");
-  text += cat("  output y ", dtype, " ", image(c.batch, c.out, oh, ow),
+  const std::string result = types.sum == "i32" ? "i32" : types.beside;
+  text += cat("  output y ", result, " ", image(c.batch, c.out, oh, ow),
               " ordinal 0\n  inputs (x, w)\n  outputs (y)\n  steps\n");
-  const bool half = is_half(dtype);
   const bool grouped = c.groups > 1;
   text += cat("    nest 0 conv (%b<", c.batch, grouped ? cat(", %g<", c.groups) : "", ", %o<", go, ", %y<",
-              oh, ", %x<", ow, ")\n      %0 : f32 = reduce sum (%c<", gi, ", %r<", c.kernel, ", %s<",
-              c.kernel, ")\n");
+              oh, ", %x<", ow, ")\n      %0 : ", types.sum, " = reduce sum (%c<", gi, ", %r<", c.kernel,
+              ", %s<", c.kernel, ")\n");
   const std::string iy = cat("%y * ", c.stride, " + %r * ", c.dilation, " + ", -c.pad),
                     ix = cat("%x * ", c.stride, " + %s * ", c.dilation, " + ", -c.pad);
   const std::string ci = grouped ? cat("%g * ", gi, " + %c") : "%c",
@@ -123,19 +148,18 @@ inline MatrixCase convolution_case(const std::string& dtype, const Conv& c) {
   const std::string mask = c.pad ? cat(" if 0 <= ", iy, " && ", iy, " < ", c.height, " && 0 <= ", ix, " && ",
                                        ix, " < ", c.width, " else 0")
                                  : "";
-  text += cat("        %1 : ", dtype, " = load x", image("%b", ci, iy, ix), mask, "\n");
-  if (half) text += "        %2 : f32 = cast %1\n";
-  text += cat("        %3 : ", dtype, " = load w",
-              c.channels_last ? cat("[", co, ", %r, %s, %c]") : cat("[", co, ", %c, %r, %s]"), "\n");
-  if (half) text += "        %4 : f32 = cast %3\n";
-  text += cat("        %5 : f32 = mul ", half ? "%2 %4" : "%1 %3", "\n        yield %5\n");
+  text += Types::load("%2", "%1", types.a, types.sum, cat("x", image("%b", ci, iy, ix), mask));
+  text +=
+      Types::load("%4", "%3", types.b, types.sum,
+                  cat("w", c.channels_last ? cat("[", co, ", %r, %s, %c]") : cat("[", co, ", %c, %r, %s]")));
+  text += cat("        %5 : ", types.sum, " = mul %2 %4\n        yield %5\n");
   std::string value = "%0";
   if (c.relu) {
-    text += "      %6 : f32 = constant 0\n      %7 : f32 = max %0 %6\n";
+    text += cat("      %6 : ", types.sum, " = constant 0\n      %7 : ", types.sum, " = max %0 %6\n");
     value = "%7";
   }
-  if (half) text += cat("      %8 : ", dtype, " = cast ", value, "\n");
-  text += cat("      store y", image("%b", co, "%y", "%x"), " ", half ? "%8" : value, "\n");
+  if (result != types.sum) text += cat("      %8 : ", result, " = cast ", value, "\n");
+  text += cat("      store y", image("%b", co, "%y", "%x"), " ", result != types.sum ? "%8" : value, "\n");
   return {cat(c.name, "_", dtype), text};
 }
 

@@ -75,7 +75,7 @@ class MmaEmitter {
     geometry.shared_bytes = kernels::shared_bytes(f_.plan, f_.flash);
     geometry.dependent_launch = target.dependent_launch;
     return finish(f_.text, std::move(geometry),
-                  cat(memory_declarations(), mma_declarations(f_.flash.dtype),
+                  cat(memory_declarations(), mma_declarations(f_.flash.dtype, f_.flash.dtype, DType::kF32),
                       flash_declarations(f_.flash.dtype), kLines, splits() ? kPeers : std::string_view()));
   }
 

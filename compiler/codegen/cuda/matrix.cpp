@@ -36,6 +36,9 @@ static inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "
 static inline void wait_all_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 template <int kGroups> static inline void wait_copies() { asm volatile("cp.async.wait_group %0;" :: "n"(kGroups) : "memory"); }
 static inline void store_shared(unsigned to, unsigned short v) { asm volatile("st.shared.u16 [%0], %1;" :: "r"(to), "h"(v) : "memory"); }
+static inline void store_shared(unsigned to, unsigned char v) { asm volatile("st.shared.u8 [%0], %1;" :: "r"(to), "h"((unsigned short)v) : "memory"); }
+static inline void store_shared(unsigned to, signed char v) { store_shared(to, (unsigned char)v); }
+static inline void store_shared(unsigned to, unsigned v) { asm volatile("st.shared.u32 [%0], %1;" :: "r"(to), "r"(v) : "memory"); }
 static inline void store_shared(unsigned to, float v) { asm volatile("st.shared.f32 [%0], %1;" :: "r"(to), "f"(v) : "memory"); }
 static inline void store_shared(unsigned to, double v) { asm volatile("st.shared.f64 [%0], %1;" :: "r"(to), "d"(v) : "memory"); }
 static inline void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" :: "l"(p)); }
@@ -57,15 +60,20 @@ static inline void load_transposed(unsigned (&r)[4], unsigned from) {
 }
 )";
 
-std::string mma_text(DType dtype) {
-  const char* type = dtype == DType::kF16 ? "f16" : "bf16";
-  return cat(
-      "static inline void multiply(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {\n"
-      "  asm volatile(\"mma.sync.aligned.m16n8k16.row.col.f32.",
-      type, ".", type,
-      ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\"\n"
-      "      : \"+f\"(d[0]), \"+f\"(d[1]), \"+f\"(d[2]), \"+f\"(d[3])\n"
-      "      : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b0), \"r\"(b1));\n}\n");
+constexpr int kInstructionBytes = 32;
+
+// Every element type has so many bytes of the depth in an instruction, and the same bytes in the same registers.
+std::string mma_text(DType a, DType b, DType sum) {
+  const std::string type = sum == DType::kI32 ? "int" : "float", kind = sum == DType::kI32 ? "+r" : "+f";
+  return cat("static inline void multiply(", type,
+             " (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {\n"
+             "  asm volatile(\"mma.sync.aligned.m16n8k",
+             kInstructionBytes / byte_size(a), ".row.col.", kernels::ptx_type(sum), ".", kernels::ptx_type(a),
+             ".", kernels::ptx_type(b), ".", kernels::ptx_type(sum),
+             " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\"\n      : \"", kind, "\"(d[0]), \"",
+             kind, "\"(d[1]), \"", kind, "\"(d[2]), \"", kind,
+             "\"(d[3])\n"
+             "      : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b0), \"r\"(b1));\n}\n");
 }
 
 class Emitter {
@@ -128,9 +136,10 @@ class Emitter {
 
   std::string declarations() const {
     std::string out = memory_declarations();
-    if (f_.kernel.family == MatrixFamily::kMma) out += mma_declarations(f_.element);
+    if (f_.kernel.family == MatrixFamily::kMma)
+      out += mma_declarations(f_.a_element, f_.b_element, f_.contraction.dtype);
     if (f_.kernel.is_wgmma()) out += wgmma_declarations(f_, a_, b_);
-    if (f_.plan.split > 1) out += cluster_declarations();
+    if (f_.plan.split > 1) out += cluster_declarations(f_.contraction.dtype);
     return out;
   }
 
@@ -207,7 +216,8 @@ class Emitter {
       text.line("const int lane_id = thread % 32, warp = thread / 32;");
       text.line(cat("const int warp_row = warp / ", f_.kernel.warps_columns, " * ", warp_rows(),
                     ", warp_column = warp % ", f_.kernel.warps_columns, " * ", warp_columns(), ";"));
-      text.line(cat("float acc[", warp_rows() / 16, "][", warp_columns() / 8, "][4] = {};"));
+      text.line(cat(text.value_type(f_.contraction.dtype), " acc[", warp_rows() / 16, "][",
+                    warp_columns() / 8, "][4] = {};"));
     } else {
       text.line("const int thread_row = thread / 16 * 4, thread_column = thread % 16 * 4;");
       text.line(cat(text.value_type(f_.contraction.dtype), " acc[", f_.kernel.rows / 16, "][",
@@ -219,14 +229,15 @@ class Emitter {
     KernelText& text = f_.text;
     const int blocks_m = warp_rows() / 16, blocks_n = warp_columns() / 16;
     text.line("#pragma unroll");
-    text.open(cat("for (int k = 0; k < ", f_.kernel.depth, "; k += 16)"));
+    const int deep = kInstructionBytes / f_.element_bytes(), half = deep / 2;  // elements
+    text.open(cat("for (int k = 0; k < ", f_.kernel.depth, "; k += ", deep, ")"));
     text.line(cat("unsigned a[", blocks_m, "][4], b[", blocks_n, "][4];"));
     text.line("#pragma unroll");
     text.line(cat(
         "for (int i = 0; i < ", blocks_m, "; ++i) ",
         a_.along_depth()
             ? cat("load_matrices(a[i], a_tile + ",
-                  a_.place("warp_row + i * 16 + lane_id % 16", "k + lane_id / 16 * 8"), ");")
+                  a_.place("warp_row + i * 16 + lane_id % 16", cat("k + lane_id / 16 * ", half)), ");")
             : cat("load_transposed(a[i], a_tile + ",
                   a_.place("k + lane_id % 8 + lane_id / 16 * 8", "warp_row + i * 16 + lane_id / 8 % 2 * 8"),
                   ");")));
@@ -234,7 +245,7 @@ class Emitter {
     text.line(cat("for (int j = 0; j < ", blocks_n, "; ++j) ",
                   b_.along_depth() ? cat("load_matrices(b[j], b_tile + ",
                                          b_.place("warp_column + j * 16 + lane_id % 8 + lane_id / 16 * 8",
-                                                  "k + lane_id / 8 % 2 * 8"),
+                                                  cat("k + lane_id / 8 % 2 * ", half)),
                                          ");")
                                    : cat("load_transposed(b[j], b_tile + ",
                                          b_.place("k + lane_id % 8 + lane_id / 8 % 2 * 8",
@@ -251,15 +262,16 @@ class Emitter {
   void print_mma_sums() {
     KernelText& text = f_.text;
     const int pitch = f_.kernel.columns + kernels::kSumPadding;
+    const char* const pair = f_.contraction.dtype == DType::kI32 ? "int2" : "float2";
     text.line("#pragma unroll");
     text.line(cat("for (int i = 0; i < ", warp_rows() / 16, "; ++i)"));
     text.line("  #pragma unroll");
     text.line(cat("  for (int j = 0; j < ", warp_columns() / 8, "; ++j)"));
     text.line("    #pragma unroll");
-    text.line(cat(
-        "    for (int h = 0; h < 2; ++h) *(float2*)(sums + (warp_row + i * 16 + lane_id / 4 + h * 8) * ",
-        pitch,
-        " + warp_column + j * 8 + lane_id % 4 * 2) = make_float2(acc[i][j][2 * h], acc[i][j][2 * h + 1]);"));
+    text.line(cat("    for (int h = 0; h < 2; ++h) *(", pair,
+                  "*)(sums + (warp_row + i * 16 + lane_id / 4 + h * 8) * ", pitch,
+                  " + warp_column + j * 8 + lane_id % 4 * 2) = make_", pair,
+                  "(acc[i][j][2 * h], acc[i][j][2 * h + 1]);"));
   }
 
   // ---- multiply-adds: thread (y, x) has the rows 4y.. and columns 4x.. of every 64 ----
@@ -305,14 +317,14 @@ class Emitter {
 }  // namespace
 
 std::string memory_declarations() { return std::string(kMemory); }
-std::string mma_declarations(DType dtype) { return std::string(kMma) + mma_text(dtype); }
+std::string mma_declarations(DType a, DType b, DType sum) { return std::string(kMma) + mma_text(a, b, sum); }
 
 // Elements that go through registers want a small tile.
 DeviceNest emit_matrix(const loop::Program& program, const loop::Nest& original, const GpuTarget& target) {
   const kernels::MatrixPlan plan = kernels::to_matrix_plan(original.schedule);
   const MatrixKernel& kernel = *plan.kernel;
   const loop::Nest nest = schedule::with_merged(program, original, plan.merges);
-  const MatrixKernel& general = kernel.is_tensor() ? *kernels::find_matrix_kernel("mma.64x64x32") : kernel;
+  const MatrixKernel& general = kernels::general_kernel(kernel);
   DeviceNest out;
   auto add = [&](const loop::Nest& from, const MatrixKernel& k, bool vectors, bool last,
                  std::optional<int64_t> below, auto&& wanted) {

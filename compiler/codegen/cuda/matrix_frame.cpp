@@ -40,9 +40,14 @@ MatrixFrame::MatrixFrame(const loop::Program& program, const loop::Nest& origina
                                         : !rows.empty() && factors[1].vars.contains(rows[0].var);
   a = &factors[swapped ? 1 : 0];
   b = &factors[swapped ? 0 : 1];
-  element = kernel.family == kernels::MatrixFamily::kSimt ? contraction.dtype
-                                                          : kernels::element_of(nest, contraction, *a);
-  STRIDEC_CHECK(element_bytes() == kernel.element_bytes, kernel.name);
+  const auto element = [&](const kernels::Factor& factor) {
+    return kernel.is_tensor() ? kernels::element_of(nest, contraction, factor) : contraction.dtype;
+  };
+  a_element = element(*a);
+  // Words become what they are multiplied with.
+  b_element = kernel.family == kernels::MatrixFamily::kWords ? a_element : element(*b);
+  STRIDEC_CHECK(byte_size(a_element) == kernel.element_bytes && byte_size(b_element) == kernel.element_bytes,
+                kernel.name);
   body_.emplace(text, nest);
 }
 

@@ -32,9 +32,9 @@ struct MatrixFrame {
   const kernels::Factor* b;  // of the columns
   Dims batch, rows, columns, depth;
   sym::Facts facts;
-  DType element;  // of factors in shared memory
+  DType a_element, b_element;  // in shared memory
 
-  int element_bytes() const { return byte_size(element); }
+  int element_bytes() const { return kernel.element_bytes; }
   std::string index_type() const { return narrow ? "unsigned" : "int64_t"; }
   MatrixFrame(const MatrixFrame&) = delete;  // its parts point at each other
   // A body whose batch dims are set.

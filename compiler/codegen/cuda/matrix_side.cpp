@@ -12,7 +12,7 @@ using sym::Expr;
 
 // The load that the factor is, through casts that lose nothing, of elements as shared memory has them; masked off it
 // gives zero.
-const loop::Load* plain_load(const MatrixFrame& f, const kernels::Factor& factor) {
+const loop::Load* plain_load(const MatrixFrame& f, const kernels::Factor& factor, DType element) {
   const loop::Load* load = nullptr;
   for (const loop::Stmt* stmt : factor.slice) {
     if (const auto* l = std::get_if<loop::Load>(&stmt->node)) {
@@ -23,7 +23,7 @@ const loop::Load* plain_load(const MatrixFrame& f, const kernels::Factor& factor
       if (!let || let->op != loop::ScalarOp::kCast) return nullptr;
     }
   }
-  if (!load || f.program[load->access.buffer].dtype != f.element) return nullptr;
+  if (!load || f.program[load->access.buffer].dtype != element) return nullptr;
   // Casts in between would have to be to the product's dtype alone.
   if (factor.slice.size() > 2) return nullptr;
   const bool zero = load->fill.f == 0 && load->fill.i == 0 && !std::signbit(load->fill.f);
@@ -38,9 +38,9 @@ MatrixSide::MatrixSide(MatrixFrame& frame, const std::string& name, bool vectors
       first_(name == "a" ? "first_row" : "first_column"),
       factor_(name == "a" ? *frame.a : *frame.b),
       dims_(name == "a" ? frame.rows : frame.columns),
-      extent_(name == "a" ? frame.kernel.rows : frame.kernel.columns) {
-  const bool simt = f_.kernel.family == kernels::MatrixFamily::kSimt;
-  load_ = plain_load(f_, factor_);
+      extent_(name == "a" ? frame.kernel.rows : frame.kernel.columns),
+      element_(name == "a" ? frame.a_element : frame.b_element) {
+  load_ = plain_load(f_, factor_, element_);
   if (load_) {
     const auto form =
         kernels::linear_form(kernels::offset_of(f_.program, load_->access, f_.facts), vars_of(f_.depth));
@@ -53,10 +53,9 @@ MatrixSide::MatrixSide(MatrixFrame& frame, const std::string& name, bool vectors
   if (vectors && load_) {
     const int lanes = 16 / f_.element_bytes();
     const Dims& dims = along_depth_ ? f_.depth : dims_;
-    // The lines of simt tiles are rows, whose elements come one by one from a factor that is contiguous in depth.
-    const auto condition = dims.empty() || (simt && along_depth_)
-                               ? std::nullopt
-                               : contiguous(f_, load_->access, dims.back(), lanes);
+    // Where lines in shared memory run the other way, elements come one by one.
+    const auto condition =
+        dims.empty() || is_turned() ? std::nullopt : contiguous(f_, load_->access, dims.back(), lanes);
     if (condition) {
       lanes_ = lanes;
       condition_ = *condition;
@@ -75,7 +74,7 @@ void MatrixSide::find_windows() {
   windows_ = kernels::match_im2col(f_.program, load_->access, dims_, f_.depth, f_.facts);
   if (!windows_) return;
   const loop::Buffer& buffer = f_.program[load_->access.buffer];
-  TensorMap& map = map_.emplace(TensorMap{.buffer = load_->access.buffer, .dtype = f_.element});
+  TensorMap& map = map_.emplace(TensorMap{.buffer = load_->access.buffer, .dtype = element_});
   map.dims = {buffer.shape[windows_->channel]};
   map.element_strides = {1};
   for (const kernels::Im2col::Place& place : windows_->places) {
@@ -88,7 +87,7 @@ void MatrixSide::find_windows() {
   map.dims.push_back(buffer.shape[windows_->image]);
   map.strides.push_back(buffer.strides[windows_->image] * f_.element_bytes());
   map.element_strides.push_back(1);
-  map.box = {kernels::kIm2colChannels, extent_};
+  map.box = {kernels::kIm2colBytes / f_.element_bytes(), extent_};
   map.swizzle = 128;
 }
 
@@ -106,11 +105,11 @@ bool MatrixSide::find_matrix() {
   const Expr rows = extent_of(dims_), depth = extent_of(f_.depth),
              line = along_depth_ ? *row_step : *depth_step;
   if (f_.facts.bounds(line).lo < 1) return false;
-  TensorMap map{.buffer = load_->access.buffer, .offset = rest * f_.element_bytes(), .dtype = f_.element};
+  TensorMap map{.buffer = load_->access.buffer, .offset = rest * f_.element_bytes(), .dtype = element_};
   map.dims = {along_depth_ ? depth : rows, along_depth_ ? rows : depth};
   map.strides = {line * f_.element_bytes()};
-  map.box = {64, along_depth_ ? extent_ : f_.kernel.depth};
   map.swizzle = 128;
+  map.box = {map.swizzle / f_.element_bytes(), along_depth_ ? extent_ : f_.kernel.depth};
   for (size_t d = 0; d < f_.batch.size(); ++d) {
     if (batch->coefficients[d].is_const(0)) continue;
     if (f_.facts.bounds(batch->coefficients[d]).lo < 1) return false;
@@ -177,13 +176,18 @@ int MatrixSide::tile_bytes() const {
 std::string MatrixSide::place(const std::string& line, const std::string& at) const {
   const int bytes = f_.element_bytes();
   if (f_.kernel.family == kernels::MatrixFamily::kSimt) {
-    const std::string &k = along_depth_ ? at : line, &row = along_depth_ ? line : at;
-    return cat("((", k, ") * ", extent_ + kernels::kSimtPadding, " + (", row, ")) * ", bytes);
+    return cat("((", line, ") * ", extent_ + kernels::kSimtPadding, " + (", at, ")) * ", bytes);
   }
-  if (f_.kernel.is_wgmma() && !along_depth_)  // panels of 64 rows
+  if (f_.kernel.is_wgmma() && !along_depth())  // panels of 64 rows
     return cat("(", at, ") / 64 * ", f_.kernel.depth * 128, " + swizzled<128>(", line, ", (", at,
                ") % 64 * 2)");
-  return cat("swizzled<", width() * bytes, ">(", line, ", (", at, ") * ", bytes, ")");
+  const int width = along_depth() ? f_.kernel.depth : extent_;
+  return cat("swizzled<", width * bytes, ">(", line, ", (", at, ") * ", bytes, ")");
+}
+
+// Of what a thread takes from memory.
+std::string MatrixSide::place_taken(const std::string& line, const std::string& at) const {
+  return is_turned() ? place(at, line) : place(line, at);
 }
 
 // A thread's pieces lie at one place of their lines, `stride` lines apart.
@@ -220,7 +224,7 @@ void MatrixSide::print_start() {
   if (load_) text.line(cat(name_, "_base", i, " = ", body.index(form_.rest), ";"));
   text.close();
   if (!load_ || (!vector() && f_.element_bytes() < 4))
-    text.line(cat(text.storage_type(f_.element), " ", name_, "_held[", pieces(), "];"));
+    text.line(cat(text.storage_type(element_), " ", name_, "_held[", pieces(), "];"));
 }
 
 // The mask of the load in 32 bits where every value in it fits: addresses of a piece cost little else.
@@ -270,8 +274,8 @@ void MatrixSide::print_issue() {
     const std::string element =
         cat(text.pointer(load_->access.buffer), " + (", name_, "_base", i, " + move)");
     if (!held) {
-      text.line(cat("copy_async<", bytes, ">(fill_tile + ", place(line, name_ + "_at"), ", live ? ", element,
-                    " : ", text.pointer(load_->access.buffer), ", live);"));
+      text.line(cat("copy_async<", bytes, ">(fill_tile + ", place_taken(line, name_ + "_at"), ", live ? ",
+                    element, " : ", text.pointer(load_->access.buffer), ", live);"));
     } else {
       text.line(cat(name_, "_held[i] = 0;"));
       text.line(cat("if (live) ", name_, "_held[i] = *(", element, ");"));
@@ -281,12 +285,11 @@ void MatrixSide::print_issue() {
     text.open(cat("if (", inside, ")"));
     for (const loop::Stmt* stmt : factor_.slice) body.print(*stmt);
     std::string value = body.value(factor_.value).text;
-    if (f_.element_bytes() == 2) {
-      const std::string convert = f_.element == DType::kF16 ? "to.f16" : "to.bf16";
-      text.use(convert);
-      value = cat(f_.element == DType::kF16 ? "sd_to_f16(" : "sd_to_bf16(", value, ")");
+    if (is_storage_float(element_)) {
+      text.use(cat("to.", stridec::name(element_)));
+      value = cat("sd_to_", stridec::name(element_), "(", value, ")");
     }
-    text.line(cat(name_, "_held[i] = ", value, ";"));
+    text.line(cat(name_, "_held[i] = (", text.storage_type(element_), ")(", value, ");"));
     text.close();
   }
   text.close();
@@ -298,7 +301,8 @@ void MatrixSide::print_deposit() {
   const int stride = f_.kernel.loaders() / (width() / lanes_);
   f_.text.line("#pragma unroll");
   f_.text.line(cat("for (int i = 0; i < ", pieces(), "; ++i) store_shared(fill_tile + ",
-                   place(cat(name_, "_line + i * ", stride), name_ + "_at"), ", ", name_, "_held[i]);"));
+                   place_taken(cat(name_, "_line + i * ", stride), name_ + "_at"), ", ", name_,
+                   "_held[i]);"));
 }
 
 }  // namespace stridec::codegen::cuda

@@ -1,10 +1,12 @@
 // One factor of a matrix product on its way into shared memory.
 //
-// A tile lies there as lines of `width()` elements, along the depth (a line per row) or along the rows (a line per
-// step of the depth), whichever way the factor is contiguous in memory. Threads take pieces of `lanes` elements:
-// 16 bytes by asynchronous copies, single elements that way where they are 4 or 8 bytes, and else through registers,
-// which is where a factor's own computations (casts, scales, masks with other fills) are done. For wgmma, a factor that
-// is a matrix in memory, or windows of images, comes as boxes of 64 elements by the copy engine (TMA).
+// A tile is taken as lines of `width()` elements, along the depth (a line per row) or along the rows (a line per
+// step of the depth), whichever way the factor is contiguous in memory. It lies in shared memory that way, but that
+// tensor cores take elements that have not 16 bits along the depth alone, and threads (simt) along the rows. Threads
+// take pieces of `lanes` elements: 16 bytes by asynchronous copies, single elements that way where they are 4 or 8 bytes,
+// and else through registers, which is where a factor's own computations (casts, scales, masks with other fills) are
+// done. For wgmma, a factor that is a matrix in memory, or windows of images, comes as boxes of 128 bytes by the copy
+// engine (TMA).
 #pragma once
 
 #include <string>
@@ -28,7 +30,11 @@ class MatrixSide {
   bool is_weight() const {
     return load_ && f_.program[load_->access.buffer].storage == loop::Storage::kWeight;
   }
-  bool along_depth() const { return along_depth_; }
+  // In shared memory.
+  bool along_depth() const {
+    return f_.kernel.is_tensor() && (along_depth_ || kernels::wants_depth(f_.kernel));
+  }
+  DType element() const { return element_; }
   // The factor as a tensor map, whose boxes one thread asks for.
   const std::optional<TensorMap>& map() const { return map_; }
   bool is_windows() const { return windows_.has_value(); }
@@ -40,11 +46,14 @@ class MatrixSide {
   void print_issue();    // sends for the tile of step `next`, into `fill_tile` (an address in shared memory)
   void print_deposit();  // puts into `fill_tile` what came by registers
 
-  // C expression: bytes from the tile's start of an element; `line` and `at` (in the line) are C expressions.
+  // C expression: bytes from the tile's start of an element; `line` and `at` (in the line) are C expressions, of lines as
+  // they lie in shared memory.
   std::string place(const std::string& line, const std::string& at) const;
 
  private:
-  int width() const;  // of a line
+  bool is_turned() const { return along_depth() != along_depth_; }  // on its way into shared memory
+  std::string place_taken(const std::string& line, const std::string& at) const;
+  int width() const;  // of a line, as threads take them
   int lines() const;
   int pieces() const;  // of a thread
   void find_map();
@@ -58,9 +67,10 @@ class MatrixSide {
   const kernels::Factor& factor_;
   const Dims& dims_;
   const int extent_;                  // of the tile
+  const DType element_;               // in shared memory
   const loop::Load* load_ = nullptr;  // the factor is this load and no more, at a linear offset
   kernels::LinearForm form_;          // of its offset, along the depth
-  bool along_depth_ = true;
+  bool along_depth_ = true;           // in memory
   int lanes_ = 1;
   sym::Expr condition_ = 1;
   std::optional<TensorMap> map_;

@@ -42,7 +42,7 @@ static inline void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 // The sum over the blocks of a cluster, in their order.
-template <int kBlocks, int kLanes> static inline void sum_peers(float* total, const float* at) {
+template <int kBlocks, int kLanes> static inline void sum_peers(Sum* total, const Sum* at) {
   #pragma unroll
   for (int i = 0; i < kLanes; ++i) total[i] = 0;
   #pragma unroll
@@ -50,17 +50,17 @@ template <int kBlocks, int kLanes> static inline void sum_peers(float* total, co
     unsigned peer;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(peer) : "r"(shared_address(at)), "r"(block));
     if (kLanes == 1) {
-      float v;
-      asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(peer) : "memory");
+      Sum v;
+      asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(*(unsigned*)&v) : "r"(peer) : "memory");
       total[0] += v;
     } else {
       #pragma unroll
       for (int i = 0; i < kLanes; i += 4) {
-        float v[4];
-        asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
-            : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(peer + i * 4) : "memory");
+        unsigned v[4];
+        asm volatile("ld.shared::cluster.v4.u32 {%0,%1,%2,%3}, [%4];"
+            : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "r"(peer + i * 4) : "memory");
         #pragma unroll
-        for (int j = 0; j < 4; ++j) total[i + j] += v[j];
+        for (int j = 0; j < 4; ++j) total[i + j] += *(const Sum*)&v[j];
       }
     }
   }
@@ -105,19 +105,25 @@ std::string window_declarations(size_t dims) {
   return copy_declaration("copy_window", ".im2col", dims, dims - 2);
 }
 
-std::string product_text(int columns, DType dtype, bool turn_a, bool turn_b) {
+std::string product_text(int columns, DType sum, const MatrixSide& a, const MatrixSide& b) {
   const int count = columns / 2;
-  const char* type = dtype == DType::kF16 ? "f16" : "bf16";
+  const bool whole = sum == DType::kI32;
   std::string registers, operands;
   for (int i = 0; i < count; ++i) {
     registers += cat(i ? "," : "", "%", i);
-    operands += cat(i ? ", " : "", "\"+f\"(d[", i, "])");
+    operands += cat(i ? ", " : "", whole ? "\"+r\"" : "\"+f\"", "(d[", i, "])");
   }
-  return cat("static inline void multiply(float (&d)[", count, "], unsigned long a, unsigned long b) {\n",
-             "  asm volatile(\"{\\n.reg .pred p;\\nsetp.eq.u32 p, 0, 0;\\nwgmma.mma_async.sync.aligned.m64n",
-             columns, "k16.f32.", type, ".", type, " {", registers, "}, %", count, ", %", count + 1,
-             ", p, 1, 1, ", turn_a ? 1 : 0, ", ", turn_b ? 1 : 0, ";\\n}\"\n      : ", operands,
-             "\n      : \"l\"(a), \"l\"(b));\n}\n");
+  // Floats may be negated, those of 16 bits lie along the rows.
+  std::string turns = whole ? "" : ", 1, 1";
+  if (byte_size(a.element()) == 2) turns += cat(", ", a.along_depth() ? 0 : 1, ", ", b.along_depth() ? 0 : 1);
+  // Added to what the registers have where `more` is not 0.
+  return cat("static inline void multiply(", whole ? "int" : "float", " (&d)[", count,
+             "], unsigned long a, unsigned long b, int more = 1) {\n",
+             "  asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.u32 p, %", count + 2,
+             ", 0;\\nwgmma.mma_async.sync.aligned.m64n", columns, "k", 32 / byte_size(a.element()), ".",
+             kernels::ptx_type(sum), ".", kernels::ptx_type(a.element()), ".", kernels::ptx_type(b.element()),
+             " {", registers, "}, %", count, ", %", count + 1, ", p", turns, ";\\n}\"\n      : ", operands,
+             "\n      : \"l\"(a), \"l\"(b), \"r\"(more));\n}\n");
 }
 
 class Printer {
@@ -162,7 +168,7 @@ class Printer {
     if (split() == 1) return;
     text_.line("cluster_sync();");
     text_.open(cat("if (group < ", groups(), ")"));
-    text_.line("const float* const sums = (const float*)shared;");
+    text_.line(cat("const ", sum_type(), "* const sums = (const ", sum_type(), "*)shared;"));
     const MatrixEpilogue::Part tile{k.rows, k.columns, "0", "0", "(int)threadIdx.x", k.workers(), 4};
     epilogue_.print_loads(tile);
     epilogue_.print(tile);
@@ -171,6 +177,7 @@ class Printer {
   }
 
  private:
+  std::string sum_type() const { return f_.contraction.dtype == DType::kI32 ? "int" : "float"; }
   int groups() const { return f_.kernel.workers() / 128; }
   int64_t split() const { return f_.plan.split; }
   bool boxes() const { return a_.map() || b_.map(); }
@@ -183,8 +190,8 @@ class Printer {
   };
   std::optional<Registers> registers() const {
     if (gathers()) return std::nullopt;
-    if (sums() == 128 && groups() == 2) return Registers{40, 232};
-    if (sums() == 96 && groups() == 3) return Registers{56, 152};
+    if (held() == 128 && groups() == 2) return Registers{40, 232};
+    if (held() == 96 && groups() == 3) return Registers{56, 152};
     return std::nullopt;
   }
   // Lines whose operands a thread has registers for, beside its sums and what addresses take.
@@ -192,11 +199,13 @@ class Printer {
     constexpr int kOthers = 36, kFile = 65536, kMost = 255, kLine = 4;
     const int all = registers() ? registers()->workers
                                 : std::min(kMost, kFile / (f_.kernel.threads() * f_.kernel.blocks_sm));
-    const int lines = (all - sums() - kOthers) / kLine;
+    const int lines = (all - held() - kOthers) / kLine;
     return lines >= 4 ? 4 : lines >= 2 ? 2 : 1;
   }
   int halves() const { return f_.kernel.rows / 64 / f_.kernel.tile_groups(); }  // of 64 rows, of a group
-  int sums() const { return halves() * f_.kernel.columns / 2; }                 // of a thread
+  int sums() const { return f_.kernel.sums(); }                                 // of a thread
+  bool adds_steps() const { return kernels::adds_steps(f_.kernel, f_.a_element); }
+  int held() const { return sums() * (adds_steps() ? 2 : 1); }
 
   // What the sums are joined with is asked for a tile ahead: it comes from memory while products are made.
   void print_ahead() {
@@ -324,10 +333,11 @@ class Printer {
       // Parities tell a stage's turns apart only to whoever has seen the one before: the tile before is all multiplied.
       text_.line("if (block != blockIdx.x) named_sync(3 + group, 256);");
     }
-    text_.line(cat("float acc[", halves(), "][", k.columns / 2, "];"));
+    text_.line(cat(sum_type(), " acc[", halves(), "][", k.columns / 2, "];"));
     text_.line("#pragma unroll");
     text_.line(cat("for (int i = 0; i < ", sums(), "; ++i) acc[i / ", k.columns / 2, "][i % ", k.columns / 2,
                    "] = 0;"));
+    if (adds_steps()) text_.line(cat("float part[", halves(), "][", k.columns / 2, "];"));
     text_.line("int last = 0;");
     text_.open("for (int64_t step = begin; step < end; ++step)");
     text_.line("barrier_wait(full_bars + slot * 8, phase);");
@@ -337,11 +347,17 @@ class Printer {
     text_.line("#pragma unroll");
     text_.line("for (int k = 0; k < 4; ++k)");
     text_.line("  #pragma unroll");
-    text_.line(cat("  for (int half = 0; half < ", halves(),
-                   "; ++half) multiply(acc[half], descriptor(a_low + ", at, " + half * 512 + k * ",
+    text_.line(cat("  for (int half = 0; half < ", halves(), "; ++half) multiply(",
+                   adds_steps() ? "part" : "acc", "[half], descriptor(a_low + ", at, " + half * 512 + k * ",
                    a_.along_depth() ? 2 : 128, "), descriptor(b_low + ", at, " + k * ",
-                   b_.along_depth() ? 2 : 128, "));"));
+                   b_.along_depth() ? 2 : 128, ")", adds_steps() ? ", k" : "", ");"));
     text_.line("products_commit();");
+    if (adds_steps()) {
+      text_.line("products_wait<0>();");
+      text_.line("#pragma unroll");
+      text_.line(cat("for (int i = 0; i < ", sums(), "; ++i) acc[i / ", k.columns / 2, "][i % ",
+                     k.columns / 2, "] += part[i / ", k.columns / 2, "][i % ", k.columns / 2, "];"));
+    }
     text_.line("products_wait<1>();");
     text_.line("if (step > begin && thread % 128 == 0) barrier_arrive(empty_bars + last * 8);");
     text_.line("last = slot;");
@@ -358,16 +374,17 @@ class Printer {
   // Registers 4j.. of a half hold columns 8j.. of two rows.
   std::string put(const std::string& half, const std::string& row, int pitch, const std::string& j,
                   const std::string& to) const {
-    return cat("for (int h = 0; h < 2; ++h) *(float2*)(sums + (", row,
+    const std::string pair = cat(sum_type(), "2");
+    return cat("for (int h = 0; h < 2; ++h) *(", pair, "*)(sums + (", row,
                " + thread / 32 % 4 * 16 + lane_id / 4 + h * 8) * ", pitch, " + (", to,
-               ") * 8 + lane_id % 4 * 2) = make_float2(acc[", half, "][(", j, ") * 4 + 2 * h], acc[", half,
-               "][(", j, ") * 4 + 2 * h + 1]);");
+               ") * 8 + lane_id % 4 * 2) = make_", pair, "(acc[", half, "][(", j, ") * 4 + 2 * h], acc[",
+               half, "][(", j, ") * 4 + 2 * h + 1]);");
   }
 
   void print_all_sums() {
     const kernels::MatrixKernel& k = f_.kernel;
     text_.line(cat("named_sync(7, ", k.workers(), ");"));  // every group is done with the ring
-    text_.line("float* const sums = (float*)shared;");
+    text_.line(cat(sum_type(), "* const sums = (", sum_type(), "*)shared;"));
     text_.line("#pragma unroll");
     text_.line(cat("for (int j = 0; j < ", k.columns / 8, "; ++j)"));
     text_.line("  #pragma unroll");
@@ -377,8 +394,8 @@ class Printer {
   void print_chunks() {
     const kernels::MatrixKernel& k = f_.kernel;
     const int chunk = k.chunk(), pitch = chunk + kernels::kSumPadding, chunks = k.columns / chunk;
-    text_.line(cat("float* const sums = (float*)(shared + ", k.stages * stage(), " + group * ",
-                   64 * pitch * 4, ");"));
+    text_.line(cat(sum_type(), "* const sums = (", sum_type(), "*)(shared + ", k.stages * stage(),
+                   " + group * ", 64 * pitch * 4, ");"));
     text_.line("#pragma unroll 1");
     text_.open(cat("for (int part = 0; part < ", halves() * chunks, "; ++part)"));
     text_.line("named_sync(1 + group, 128);");
@@ -429,9 +446,11 @@ std::string wgmma_declarations(const MatrixFrame& frame, const MatrixSide& a, co
     if (side->map()) (side->is_windows() ? windows : boxes).insert(side->map()->dims.size());
   for (size_t count : boxes) out += box_declarations(count);
   for (size_t count : windows) out += window_declarations(count);
-  return out + product_text(frame.kernel.columns, frame.element, !a.along_depth(), !b.along_depth());
+  return out + product_text(frame.kernel.columns, frame.contraction.dtype, a, b);
 }
 
-std::string cluster_declarations() { return std::string(kCluster); }
+std::string cluster_declarations(DType sum) {
+  return cat("typedef ", sum == DType::kI32 ? "int" : "float", " Sum;", kCluster);
+}
 
 }  // namespace stridec::codegen::cuda

@@ -15,7 +15,7 @@ void print_wgmma(MatrixFrame& frame, MatrixSide& a, MatrixSide& b, MatrixEpilogu
 
 std::string wgmma_declarations(const MatrixFrame& frame, const MatrixSide& a, const MatrixSide& b);
 // Of kernels whose blocks split the depth in clusters.
-std::string cluster_declarations();
+std::string cluster_declarations(DType sum);
 
 // For other kernels of warp groups: mbarriers, named barriers, the order of products and descriptors of tiles with a
 // 128-byte swizzle; copy_boxN(to, map, barrier, coordinates...) of a map with so many dims.

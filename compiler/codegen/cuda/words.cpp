@@ -435,13 +435,13 @@ class Emitter {
                .blocks_sm = kBlocks};
     g.dependent_launch = target.dependent_launch;
     return finish(text, std::move(g),
-                  cat(memory_if_device(), strip_declarations(), numbers_text(l, numbers_dtype(f_.element))));
+                  cat(memory_if_device(), strip_declarations(), numbers_text(l, numbers_dtype(f_.a_element))));
   }
 
  private:
   static constexpr int64_t kNarrow = 0x7fff0000;
 
-  bool pieces() const { return f_.element == DType::kF32; }
+  bool pieces() const { return f_.a_element == DType::kF32; }
   int count() const { return pieces() ? 3 : 1; }
 
   // The epilogue's moves.

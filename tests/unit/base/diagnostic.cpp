@@ -34,10 +34,10 @@ TEST_CASE("a broken invariant is an internal error and evaluates its detail only
   }
 }
 
-TEST_CASE("every dtype parses back from its name and its ONNX number") {
+TEST_CASE("every dtype parses back from its name and its ONNX number, but for tf32, which files have not") {
 #define STRIDEC_DTYPE(id, ...)                        \
   CHECK(parse_dtype(name(DType::id)) == DType::id); \
-  CHECK(dtype_from_onnx(info(DType::id).onnx_type) == DType::id);
+  CHECK((dtype_from_onnx(info(DType::id).onnx_type) == DType::id || DType::id == DType::kTF32));
 #include "compiler/base/dtype.def"
 #undef STRIDEC_DTYPE
   CHECK(!parse_dtype("f33"));

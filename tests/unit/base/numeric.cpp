@@ -47,6 +47,23 @@ TEST_CASE("every code of every storage float comes back from its value") {
   }
 }
 
+TEST_CASE("tf32 is f32 with the last 13 bits zero") {
+  for (uint64_t code = 0; code < uint64_t{1} << 19; ++code) {
+    const auto bits = static_cast<uint32_t>(code << 13);
+    const double value = decode_float(DType::kTF32, bits);
+    CHECK((std::isnan(value) ? std::isnan(std::bit_cast<float>(bits)) : value == std::bit_cast<float>(bits)));
+    if (!std::isnan(value)) CHECK(encode_float(DType::kTF32, value) == bits);
+  }
+  CHECK(round_float(DType::kTF32, 1 + 0x1p-11) == 1);
+  CHECK(round_float(DType::kTF32, 1 + 0x3p-11) == 1 + 0x4p-11);
+  CHECK(round_float(DType::kTF32, 1 + 0x1.0001p-11) == 1 + 0x2p-11);
+  CHECK(round_float(DType::kTF32, -0x1p-149) == 0);
+  CHECK(round_float(DType::kTF32, 0x1p-126 - 0x1p-149) == 0x1p-126);
+  CHECK(std::isinf(round_float(DType::kTF32, 0x1.fffp127)));
+  CHECK(round_float(DType::kTF32, 0x1.fffp127, true) == 0x1.ffcp127);
+  CHECK(!dtype_from_onnx(info(DType::kTF32).onnx_type));
+}
+
 TEST_CASE("rounding is to the nearest, ties to even") {
   for (DType type : {DType::kF4E2M1, DType::kF6E2M3, DType::kF6E3M2, DType::kF8E4M3, DType::kF8E4M3Fnuz,
                      DType::kF8E5M2, DType::kF8E5M2Fnuz}) {

@@ -11,7 +11,8 @@ const DType kAll[] = {DType::kBool,   DType::kI2,     DType::kI4,         DType:
                       DType::kI32,    DType::kI64,    DType::kU2,         DType::kU4,     DType::kU8,
                       DType::kU16,    DType::kU32,    DType::kU64,        DType::kF4E2M1, DType::kF6E2M3,
                       DType::kF6E3M2, DType::kF8E4M3, DType::kF8E4M3Fnuz, DType::kF8E5M2, DType::kF8E5M2Fnuz,
-                      DType::kF8E8M0, DType::kF16,    DType::kBF16,       DType::kF32,    DType::kF64};
+                      DType::kF8E8M0, DType::kF16,    DType::kBF16,       DType::kTF32,   DType::kF32,
+                      DType::kF64};
 
 // Numbers that matter first, then random ones.
 HostTensor operand(DType dtype, int64_t n, uint32_t seed) {

@@ -15,6 +15,7 @@
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/codegen/cpu/jit.h"
 #include "compiler/codegen/cuda/emit.h"
+#include "compiler/codegen/cuda/matrix.h"
 #include "compiler/kernels/cuda_matrix.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/effects.h"
@@ -88,6 +89,7 @@ struct sd_machine {
 #define gridDim sd_machine_now->grid
 #define __global__
 #define __shared__ static
+#define __align__(n) alignas(n)
 #define __launch_bounds__(...)
 #define __syncthreads() sd_machine_now->barrier(1)
 #define __syncwarp(members) sd_machine_now->barrier(0)
@@ -117,6 +119,121 @@ template <class... A> static inline void sd_apply(void (*kernel)(A...), const lo
 }
 #define KERNEL kernel
 )";
+}
+
+// ---- tiles of matrix products: copies come at once, and shared addresses are offsets in one array
+
+constexpr std::string_view kSharedArray = "extern __shared__ __align__(1024) unsigned char shared[];";
+
+constexpr std::string_view kMemory = R"(
+struct alignas(8) float2 { float x, y; };
+struct alignas(8) int2 { int x, y; };
+static inline float2 make_float2(float x, float y) { return {x, y}; }
+static inline int2 make_int2(int x, int y) { return {x, y}; }
+#define fmaf(a, b, c) __builtin_fmaf(a, b, c)
+#define fma(a, b, c) __builtin_fma(a, b, c)
+#define __cvta_generic_to_shared(p) ((const unsigned char*)(p) - sd_shared)
+template <int kBytes> static inline unsigned swizzled(int line, int at) {
+  const int turn = kBytes >= 128 ? line & 7 : kBytes == 64 ? line >> 1 & 3 : kBytes == 32 ? line >> 2 & 1 : 0;
+  return line * kBytes + ((at >> 4 ^ turn) << 4 | (at & 15));
+}
+template <int kBytes> static inline void copy_async(unsigned to, const void* from, bool live) {
+  if (live) __builtin_memcpy(sd_shared + to, from, kBytes);
+  else __builtin_memset(sd_shared + to, 0, kBytes);
+}
+static inline void launch_dependents() {}
+static inline void wait_predecessor() {}
+static inline void commit_copies() {}
+static inline void wait_all_copies() {}
+template <int kGroups> static inline void wait_copies() {}
+template <class T> static inline void store_shared(unsigned to, T v) { __builtin_memcpy(sd_shared + to, &v, sizeof(T)); }
+static inline void prefetch(const void*) {}
+static inline unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+template <int kBytes> static inline void move_wide(void* to, const void* from) { __builtin_memcpy(to, from, kBytes); }
+)";
+
+// A warp's lanes see each other's words; instructions are what PTX ISA says of their fragments.
+constexpr std::string_view kMma = R"(
+static unsigned sd_words[32][6][32];
+static inline void load_rows(unsigned (&r)[4], unsigned from, bool turned) {
+  unsigned (*words)[32] = sd_words[threadIdx.x / 32];
+  const int lane = threadIdx.x % 32;
+  words[0][lane] = from;
+  __syncwarp();
+  for (int i = 0; i < 4; ++i) {
+    const auto row = [&](int line) { return sd_shared + words[0][i * 8 + line]; };
+    if (!turned) {
+      r[i] = *(const unsigned*)(row(lane / 4) + lane % 4 * 4);
+    } else {
+      r[i] = ((const unsigned short*)row(lane % 4 * 2))[lane / 4] |
+             (unsigned)((const unsigned short*)row(lane % 4 * 2 + 1))[lane / 4] << 16;
+    }
+  }
+  __syncwarp();
+}
+static inline void load_matrices(unsigned (&r)[4], unsigned from) { load_rows(r, from, false); }
+static inline void load_transposed(unsigned (&r)[4], unsigned from) { load_rows(r, from, true); }
+// Numbers of a word.
+static inline float sd_small(unsigned b, int mantissa, int bias) {
+  const int exponent = (b & 127) >> mantissa, fraction = b & ((1 << mantissa) - 1);
+  const float size = exponent ? (float)((1 << mantissa) + fraction) : (float)fraction;
+  const int power = (exponent ? exponent : 1) - bias - mantissa;
+  const float scale = __builtin_bit_cast(float, (unsigned)(127 + power) << 23);
+  return b & 128 ? -size * scale : size * scale;
+}
+static inline float sd_f16(unsigned w, int i) { return (float)__builtin_bit_cast(_Float16, (unsigned short)(w >> 16 * i)); }
+static inline float sd_bf16(unsigned w, int i) { return __builtin_bit_cast(float, w >> 16 * i << 16); }
+static inline float sd_tf32(unsigned w, int) { return __builtin_bit_cast(float, w & 0xffffe000u); }
+static inline float sd_e4m3(unsigned w, int i) { return sd_small(w >> 8 * i & 255, 3, 7); }
+static inline float sd_e5m2(unsigned w, int i) { return sd_small(w >> 8 * i & 255, 2, 15); }
+static inline int sd_s8(unsigned w, int i) { return (signed char)(w >> 8 * i); }
+static inline int sd_u8(unsigned w, int i) { return (unsigned char)(w >> 8 * i); }
+template <class T, class A, class B>
+static inline void multiply(T (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int count, A a_of, B b_of) {
+  unsigned (*words)[32] = sd_words[threadIdx.x / 32];
+  const int lane = threadIdx.x % 32;
+  for (int i = 0; i < 4; ++i) words[i][lane] = a[i];
+  words[4][lane] = b0, words[5][lane] = b1;
+  __syncwarp();
+  for (int i = 0; i < 4; ++i) {
+    const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+    for (int c = 0; c < 8; ++c)
+      for (int e = 0; e < count; ++e)
+        d[i] += a_of(words[row / 8 + c / 4 * 2][row % 8 * 4 + c % 4], e) * b_of(words[4 + c / 4][column * 4 + c % 4], e);
+  }
+  __syncwarp();
+}
+)";
+
+// The text with tiles' device functions as this machine has them; nothing where it wants others.
+std::optional<std::string> emulated_tiles(std::string text, const kernels::MatrixKernel& kernel,
+                                          int64_t shared_bytes) {
+  if (kernel.is_wgmma()) return std::nullopt;
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    const size_t at = text.find(from);
+    if (at == std::string::npos) return false;
+    text.replace(at, from.size(), to);
+    return true;
+  };
+  STRIDEC_CHECK(replace(std::string(kSharedArray), "unsigned char* const shared = sd_shared;"));
+  STRIDEC_CHECK(replace(codegen::cuda::memory_declarations(),
+                        cat("alignas(1024) static unsigned char sd_shared[", shared_bytes, "];", kMemory)));
+  if (!kernel.is_tensor()) return text;
+  constexpr DType kTypes[] = {DType::kF16,    DType::kBF16, DType::kTF32, DType::kF8E4M3,
+                              DType::kF8E5M2, DType::kI8,   DType::kU8};
+  for (const DType a : kTypes)
+    for (const DType b : kTypes) {
+      if (byte_size(a) != byte_size(b) || is_float(a) != is_float(b)) continue;
+      const bool whole = !is_float(a);
+      const std::string sum = whole ? "int" : "float";
+      if (replace(
+              codegen::cuda::mma_declarations(a, b, whole ? DType::kI32 : DType::kF32),
+              cat(kMma, "static inline void multiply(", sum,
+                  " (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) { multiply(d, a, b0, b1, ",
+                  4 / byte_size(a), ", sd_", kernels::ptx_type(a), ", sd_", kernels::ptx_type(b), "); }\n")))
+        return text;
+    }
+  return std::nullopt;
 }
 
 constexpr std::string_view kEntry =
@@ -271,8 +388,15 @@ class Run {
     return *value;
   }
 
-  bool launch(const codegen::DeviceKernel& kernel, std::vector<char>& workspace) {
+  bool launch(const loop::Nest& nest, const codegen::DeviceKernel& kernel, std::vector<char>& workspace) {
     if (kernel.cluster > 1 || !kernel.maps.empty()) return false;
+    std::string text = kernel.code.text;
+    if (kernels::is_matrix(nest.schedule)) {
+      auto tiles = emulated_tiles(std::move(text), *kernels::to_matrix_plan(nest.schedule).kernel,
+                                  of(kernel.shared_bytes));
+      if (!tiles) return false;
+      text = *std::move(tiles);
+    }
     std::vector<int64_t> words;
     for (loop::BufferId id : kernel.code.buffers)
       words.push_back(reinterpret_cast<int64_t>(at(static_cast<size_t>(id.value))));
@@ -283,7 +407,7 @@ class Run {
     const size_t bytes = static_cast<size_t>(of(kernel.workspace_bytes));
     if (workspace.size() < bytes) workspace.resize(bytes, '\xff');
     if (!kernel.workspace_bytes.is_const(0)) words.push_back(reinterpret_cast<int64_t>(workspace.data()));
-    Code& code = code_of(kernel.code.text);
+    Code& code = code_of(text);
     static Block block;
     *code.machine = &block.machine;
     block.machine.barrier = Block::barrier;
@@ -342,15 +466,16 @@ std::optional<std::vector<loop::HostTensor>> emulate(const loop::Program& progra
         continue;
       }
       const auto* launch = std::get_if<loop::Launch>(&step.node);
-      if (!launch || kernels::is_matrix(program[launch->nest].schedule)) return false;
-      const codegen::DeviceNest made = codegen::cuda::emit_nest(program, program[launch->nest], target);
+      if (!launch) return false;
+      const loop::Nest& nest = program[launch->nest];
+      const codegen::DeviceNest made = codegen::cuda::emit_nest(program, nest, target);
       std::vector<const codegen::DeviceChoice*> open;
       for (const codegen::DeviceChoice& c : made.choices)
         if (run.of(c.condition)) open.push_back(&c);
       STRIDEC_CHECK(!open.empty(), "no choice is left");
       *choices = std::max(*choices, open.size());
       for (const codegen::DeviceKernel& kernel : open[std::min(choice, open.size() - 1)]->launches)
-        if (!run.launch(kernel, workspace)) return false;
+        if (!run.launch(nest, kernel, workspace)) return false;
     }
     return true;
   };

@@ -12,7 +12,7 @@ namespace stridec::test {
 
 // The outputs of a program whose steps, perhaps in branches, are launches of nests with schedules for a GPU. Of each nest's choices that its
 // sizes allow, number `choice` is taken, or the last; `choices` gets the largest number that there was. Nothing where a
-// nest wants what is not emulated (tensor cores, clusters, tensor maps).
+// nest wants what is not emulated (wgmma, clusters, tensor maps).
 std::optional<std::vector<loop::HostTensor>> emulate(const loop::Program& program,
                                                      const std::vector<loop::HostTensor>& inputs,
                                                      const GpuTarget& target, size_t choice, size_t* choices);

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/cubin.h"
@@ -13,6 +14,7 @@
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/choose_cuda_contraction.h"
+#include "compiler/schedule/order_weights.h"
 #include "tests/support/matrix_cases.h"
 
 namespace stridec::codegen::cuda {
@@ -45,6 +47,8 @@ void build(const MatrixCase& c, const std::string& kernel, const GpuTarget& targ
     for (const DeviceChoice& choice : device.choices)
       for (const DeviceKernel& launch : choice.launches) {
         const std::string text = cat("#define KERNEL kernel\n", launch.code.text);
+        static std::set<std::string> built;  // kernels share what takes any sizes
+        if (!built.insert(cat(target.name, text)).second) continue;
         if (const char* folder = std::getenv("STRIDEC_DUMP")) {
           static int count = 0;
           std::ofstream(cat(folder, "/", count++, ".", c.name, ".", kernel, ".cu")) << text;
@@ -61,12 +65,64 @@ void build(const MatrixCase& c, const std::string& kernel, const GpuTarget& targ
 
 TEST_CASE("tensor cores: every tile") {
   for (const auto& kernel : kernels::matrix_kernels()) {
-    const bool tensor = kernel.is_tensor();
-    const std::string dtype = tensor ? "f16" : kernel.element_bytes == 8 ? "f64" : "f32";
+    const bool tensor = kernel.is_tensor(), deep = kernels::wants_depth(kernel);
+    const std::string dtype = !tensor                     ? kernel.element_bytes == 8 ? "f64" : "f32"
+                              : kernel.element_bytes == 4 ? "tf32"
+                              : kernel.element_bytes == 1 ? "u8*i8"
+                                                          : "f16";
     // Narrow tiles of columns along the depth alone.
-    build(test::matmul_case(dtype, "m", "n", "k", kernel.columns % 64 != 0), std::string(kernel.name),
+    build(test::matmul_case(dtype, "m", "n", "k", deep || kernel.columns % 64 != 0), std::string(kernel.name),
           gpu_target("sm_90a"));
   }
+}
+
+TEST_CASE("every pair of types that tensor cores of a GPU multiply") {
+  for (const char* name : {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"}) {
+    const GpuTarget& target = gpu_target(name);
+    for (const char* dtype :
+         {"tf32", "u8", "i8", "u8*i8", "i8*u8", "f8e4m3fn", "f8e5m2", "f8e4m3fn*f8e5m2"}) {
+      const bool fp8 = dtype[0] == 'f' && !target.fp8_mma, wide = dtype[0] == 't';
+      const auto c = test::matmul_case(dtype, "m", "n", "k", true);
+      if (fp8) {
+        const loop::Program program = loop::parse_program(c.text);
+        for (const auto& ranked : schedule::matrix_plans(program, program.nests[0], target))
+          CHECK(!ranked.plan.kernel->is_tensor());
+        continue;
+      }
+      build(c, wide ? "mma.64x64x32.32bit" : "mma.64x64x128.8bit", target);
+      if (target.wgmma) build(c, wide ? "wgmma.64x128x32.32bit" : "wgmma.128x128x128.8bit", target);
+    }
+  }
+}
+
+TEST_CASE("elements of 32 and 8 bits: along the rows, split, convolutions, requantised") {
+  const GpuTarget& target = gpu_target("sm_90a");
+  for (const char* dtype : {"tf32", "u8*i8", "f8e4m3fn"}) {
+    const bool wide = dtype[0] == 't';
+    const std::string wgmma = wide ? "wgmma.64x128x32.32bit" : "wgmma.128x128x128.8bit";
+    build(test::matmul_case(dtype, "m", "n", "k", false), wide ? "mma.64x64x16.32bit" : "mma.64x64x32.8bit",
+          target);
+    for (const test::Conv& c : test::convolutions())
+      if (c.name == "conv3x3d2_wide" || c.name == "conv_stem" || c.name == "conv_grouped_wide")
+        if (c.channels_last) build(test::convolution_case(dtype, c), wgmma, target);
+  }
+  build(test::matmul_case("u8*i8", "m", "n", "k", true, "", test::Behind::kQuantized),
+        "wgmma.128x128x128.8bit", target);
+}
+
+TEST_CASE("products of run-time factors that lie along the rows, where instructions take depth alone") {
+  const loop::Program program = loop::parse_program(test::matmul_case("tf32", "m", "n", "k", false).text);
+  for (const auto& ranked : schedule::matrix_plans(program, program.nests[0], gpu_target("sm_90a")))
+    CHECK(ranked.plan.kernel->name == "mma.64x64x16.32bit");
+  // Of a weight the order is ours.
+  loop::Program weights = loop::parse_program(
+      test::matmul_case("tf32", "m", "4096", "4096", false, "", test::Behind::kNothing).text);
+  weights.buffers[1].storage = loop::Storage::kWeight;
+  const auto ranked = schedule::matrix_plans(weights, weights.nests[0], gpu_target("sm_90a"));
+  CHECK(ranked[0].plan.kernel->is_wgmma());
+  weights.nests[0].schedule = kernels::to_schedule(ranked[0].plan);
+  schedule::order_weights(weights);
+  CHECK(weights.prepack.size() == 1);
 }
 
 TEST_CASE("layouts, dtypes and epilogues of one tile") {

@@ -14,7 +14,7 @@ using test::drawn;
 using test::drawn_constant;
 
 TEST_CASE("factors are rounded once, results are f32") {
-  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kTF32}) {
     Graph g;
     Builder b(g, ops::shape_table());
     const Term x(b, b.input("x", {DType::kF32, {3, 20}}));
@@ -53,6 +53,7 @@ TEST_CASE("what is narrow or wide already stays, and fp32 changes nothing") {
 
 TEST_CASE("precisions by name") {
   CHECK(passes::precision("bf16").factors == DType::kBF16);
+  CHECK(passes::precision("tf32").factors == DType::kTF32);
   CHECK(passes::precisions()[0].name == "fp32");
   CHECK_THROWS_AS(passes::precision("int3"), Error);
 }

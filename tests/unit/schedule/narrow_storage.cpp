@@ -92,6 +92,8 @@ TEST_CASE("without a narrow type nothing changes; copies of rounded numbers are 
   Program same = before;
   schedule::narrow_storage(same, DType::kF32);
   CHECK(to_string(same) == to_string(before));
+  schedule::narrow_storage(same, DType::kTF32);
+  CHECK(to_string(same) == to_string(before));
 
   Pieces p("copies");
   const View x = p.input("x", {p.n, p.m, 64});
@@ -117,4 +119,32 @@ TEST_CASE("without a narrow type nothing changes; copies of rounded numbers are 
   CHECK(!find(after, "turned"));
   schedule::plan_memory(after);
   CHECK(same_results(p.program, after, {{sym::var("n"), 4}, {sym::var("m"), 5}}));
+}
+
+TEST_CASE("where nothing is computed in tf32 its numbers are f32, and nothing is rounded to them") {
+  Pieces p("widened");
+  const View x = p.input("x", {p.n, 64});
+  const View short_x = p.temporary("short", {p.n, 64}, DType::kTF32), y = p.temporary("y", {p.n, 64});
+  {
+    NestBuilder nest(p.program, "round");
+    const auto at = nest.dims(short_x.shape);
+    nest.store(short_x, at, nest.cast(nest.load(x, at), DType::kTF32));
+    nest.finish();
+  }
+  {
+    NestBuilder nest(p.program, "use");
+    const auto at = nest.dims(y.shape);
+    const Value wide = nest.cast(nest.load(short_x, at), DType::kF32);
+    nest.store(y, at, wide * nest.cast(nest.constant(DType::kTF32, 3), DType::kF32));
+    nest.finish();
+  }
+  p.output("y", y);
+  Program after = p.program;
+  schedule::widen_tf32(after);
+  verify(after);
+  CHECK(to_string(after).find("tf32") == std::string::npos);
+  const auto inputs = random_inputs(p.program, {{sym::var("n"), 4}, {sym::var("m"), 5}}, 3);
+  const auto rounded = interpret(p.program, inputs), whole = interpret(after, inputs);
+  CHECK(close(rounded, whole, 1e-3));
+  CHECK(!close(rounded, whole, 1e-5));
 }

@@ -1,0 +1,113 @@
+// Tiles of matrix products by mma.sync and by threads, emulated, against the interpreter: every pair of types, layouts,
+// epilogues and odd sizes, by every choice that the sizes allow.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+
+#include "compiler/base/text.h"
+#include "compiler/loop/text.h"
+#include "compiler/loop/verify.h"
+#include "compiler/schedule/choose_cuda_contraction.h"
+#include "tests/support/matrix_cases.h"
+#include "tests/unit/codegen_cuda/emulate.h"
+
+namespace stridec::codegen::cuda {
+namespace {
+
+using loop::HostTensor;
+using Sizes = std::map<std::string, int64_t>;
+
+// Numbers that every type of factors holds.
+HostTensor drawn(const loop::Program& program, loop::BufferId id, const Sizes& sizes, uint64_t seed) {
+  const loop::Buffer& buffer = program[id];
+  std::vector<int64_t> shape;
+  for (const sym::Expr& e : buffer.shape)
+    shape.push_back(*sym::evaluate(
+        e, [&](sym::Expr var) -> std::optional<int64_t> { return sizes.at(std::string(var.name())); }));
+  HostTensor out = loop::make_tensor(buffer.dtype, shape);
+  uint64_t state = 0x9E3779B97F4A7C15ull * (seed + 1);
+  for (int64_t i = 0; i < loop::element_count(out); ++i) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    const double unit = static_cast<double>(state >> 11) * 0x1p-53;
+    const double whole = std::floor(256 * unit) - (is_signed(buffer.dtype) ? 128 : 0);
+    loop::set_number(out, i, is_float(buffer.dtype) ? 4 * unit - 2 : whole);
+  }
+  return out;
+}
+
+double tolerance(DType dtype) {
+  if (!is_float(dtype)) return 0;
+  return dtype == DType::kF64 ? 1e-12 : dtype == DType::kF32 ? 2e-5 : dtype == DType::kF16 ? 4e-3 : 3e-2;
+}
+
+// The tile of this name with the program's sizes, by every choice.
+void check(const test::MatrixCase& c, const std::string& kernel, const Sizes& sizes,
+           const std::string& target = "sm_89") {
+  INFO(c.name, " by ", kernel);
+  loop::Program program = loop::parse_program(c.text);
+  loop::verify(program);
+  bool found = false;
+  for (const auto& ranked : schedule::matrix_plans(program, program.nests[0], gpu_target(target))) {
+    if (ranked.plan.kernel->name != kernel || ranked.plan.split != 1) continue;
+    program.nests[0].schedule = kernels::to_schedule(ranked.plan);
+    found = true;
+  }
+  REQUIRE(found);
+  std::vector<HostTensor> inputs;
+  for (size_t i = 0; i < program.inputs.size(); ++i)
+    inputs.push_back(drawn(program, program.inputs[i], sizes, i));
+  const HostTensor want = loop::interpret(program, inputs)[0];
+  double largest = 1;
+  for (int64_t i = 0; i < loop::element_count(want); ++i)
+    largest = std::max(largest, std::abs(loop::get_number(want, i)));
+  size_t choices = 1;
+  for (size_t choice = 0; choice < choices; ++choice) {
+    const auto got = test::emulate(program, inputs, gpu_target(target), choice, &choices);
+    REQUIRE(got.has_value());
+    double error = 0;
+    for (int64_t i = 0; i < loop::element_count(want); ++i) {
+      const double off = std::abs(loop::get_number((*got)[0], i) - loop::get_number(want, i));
+      error = std::max(error, std::isnan(off) ? HUGE_VAL : off);
+    }
+    INFO("choice ", choice, " of ", choices);
+    CHECK(error <= tolerance(want.dtype) * largest);
+  }
+}
+
+TEST_CASE("every pair of types that tensor cores multiply, over odd sizes and whole ones") {
+  for (const char* dtype : {"f16", "bf16", "tf32", "u8", "i8", "u8*i8", "i8*u8", "f8e4m3fn", "f8e5m2",
+                            "f8e4m3fn*f8e5m2", "f8e5m2*f8e4m3fn"}) {
+    const std::string a = test::Types(dtype).a;
+    const std::string kernel = a == "tf32"                 ? "mma.32x64x32.32bit"
+                               : a[0] == 'b' || a == "f16" ? "mma.32x64x64"
+                                                           : "mma.32x64x128.8bit";
+    const auto c = test::matmul_case(dtype, "m", "n", "k", true, "", test::Behind::kGelu);
+    check(c, kernel, {{"m", 5}, {"n", 13}, {"k", 7}});
+    check(c, kernel, {{"m", 37}, {"n", 72}, {"k", 144}});
+  }
+}
+
+TEST_CASE("factors along the rows, requantised sums, convolutions, wide tiles") {
+  const Sizes sizes = {{"m", 19}, {"n", 72}, {"k", 80}};
+  for (const char* dtype : {"f16", "tf32", "u8*i8", "f8e4m3fn"}) {
+    const bool half = dtype[1] == '1', wide = dtype[0] == 't';
+    check(test::matmul_case(dtype, "m", "n", "k", false, "", test::Behind::kNothing),
+          half   ? "mma.64x64x64"
+          : wide ? "mma.64x64x16.32bit"
+                 : "mma.64x64x32.8bit",
+          sizes);
+    const std::string tile = half ? "mma.64x64x64" : wide ? "mma.64x64x32.32bit" : "mma.64x64x128.8bit";
+    for (const test::Conv& c : test::convolutions())
+      if (c.name == "conv3x3s2" || c.name == "conv_stem" || c.name == "conv3x3d2")
+        check(test::convolution_case(dtype, c), tile, {});
+  }
+  check(test::matmul_case("u8*i8", "m", "n", "k", true, "", test::Behind::kQuantized), "mma.32x64x128.8bit",
+        sizes);
+  check(test::matmul_case("tf32", "m", "n", "k", true, "", test::Behind::kNothing), "mma.128x64x32.32bit",
+        sizes);
+  check(test::matmul_case("f32", "m", "n", "k", true, "", test::Behind::kNothing), "simt.64x64x16", sizes);
+}
+
+}  // namespace
+}  // namespace stridec::codegen::cuda
