@@ -58,6 +58,10 @@ const std::vector<OptionInfo>& options() {
        "on a GPU: products of one row by weights take in the norm before them and the product beside them; "
        "off: kernels of "
        "their own"},
+      {"shape_padding", "true|false", "true",
+       "on a GPU: rows of matrices that products read begin at multiples of 16 bytes, if need be in copies; "
+       "off: as the "
+       "model's sizes say"},
       {"joins", "true|false", "true", "on a GPU: small kernels one after the other are one; off: one each"},
       {"results", "true|false", "true",
        "on a GPU: products of one row by weights take in the small kernel behind them; off: a kernel of its own"},

@@ -1,7 +1,5 @@
 #include "compiler/schedule/effects.h"
 
-#include <algorithm>
-
 #include "compiler/loop/walk.h"
 
 namespace stridec::schedule {
@@ -36,9 +34,25 @@ Effects effects_of(const loop::Program& program, const loop::Step& step) {
   return effects;
 }
 
+std::optional<std::vector<size_t>> inside_out(const loop::Buffer& buffer) {
+  std::vector<size_t> order;
+  sym::Expr expected = 1;
+  while (order.size() < buffer.shape.size()) {
+    size_t d = buffer.shape.size();
+    while (d-- > 0)
+      if (buffer.strides[d] == expected && std::find(order.begin(), order.end(), d) == order.end()) break;
+    if (d >= buffer.shape.size()) return std::nullopt;
+    order.push_back(d);
+    expected = expected * buffer.shape[d];
+  }
+  return order;
+}
+
 sym::Expr extent_in_elements(const loop::Buffer& buffer) {
-  // Layouts permute dims and never pad them.
-  return loop::element_count(buffer.shape);
+  if (inside_out(buffer)) return loop::element_count(buffer.shape);
+  sym::Expr last = 0;
+  for (size_t d = 0; d < buffer.shape.size(); ++d) last = last + (buffer.shape[d] - 1) * buffer.strides[d];
+  return sym::max(0, last + 1);
 }
 
 }  // namespace stridec::schedule

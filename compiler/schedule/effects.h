@@ -1,6 +1,7 @@
 // What the steps of a program read and write.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "compiler/loop/analysis.h"
@@ -15,6 +16,9 @@ using loop::effects_of;  // of a nest
 Effects effects_of(const loop::Program& program, const loop::Step& step);
 bool reads(const Effects& effects, loop::BufferId id);
 bool writes(const Effects& effects, loop::BufferId id);
+
+// The buffer's dims, innermost first; nothing where its elements do not lie side by side.
+std::optional<std::vector<size_t>> inside_out(const loop::Buffer& buffer);
 
 // Elements from the first to one past the last that the strides can reach: the memory a buffer takes.
 sym::Expr extent_in_elements(const loop::Buffer& buffer);

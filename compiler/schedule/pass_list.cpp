@@ -12,6 +12,7 @@
 #include "compiler/schedule/layout.h"
 #include "compiler/schedule/narrow_storage.h"
 #include "compiler/schedule/pack_words.h"
+#include "compiler/schedule/pad_rows.h"
 #include "compiler/schedule/padding.h"
 #include "compiler/schedule/phases.h"
 #include "compiler/schedule/row_products.h"
@@ -81,6 +82,8 @@ constexpr Pass<Program, const GpuTarget&, DType> kGpuLoopPasses[] = {
      [](Program& program, const GpuTarget&, DType factors) { narrow_storage(program, factors); }},
     {"gpu rows", "what products read lies in memory as the matrices that they take it for",
      [](Program& program, const GpuTarget&, DType) { lay_rows(program); }},
+    {"gpu shape_padding", "rows of matrices that products read begin at multiples of 16 bytes",
+     [](Program& program, const GpuTarget&, DType) { pad_rows(program); }},
     {"gpu windows", "convolutions of few channels read copies in which a window's rows are runs of memory",
      [](Program& program, const GpuTarget&, DType) { run_windows(program); }},
     {"gpu words", "weights of few bits stay as small as they are, in the words that products take apart",

@@ -22,12 +22,15 @@ template <int kBytes> static inline unsigned swizzled(int line, int at) {
   const int turn = kBytes >= 128 ? line & 7 : kBytes == 64 ? line >> 1 & 3 : kBytes == 32 ? line >> 2 & 1 : 0;
   return line * kBytes + ((at >> 4 ^ turn) << 4 | (at & 15));
 }
-template <int kBytes> static inline void copy_async(unsigned to, const void* from, bool live) {
-  const unsigned bytes = live ? kBytes : 0;
+// The first of kBytes; zeros behind them.
+template <int kBytes> static inline void copy_some(unsigned to, const void* from, unsigned bytes) {
   if (kBytes == 16)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(bytes) : "memory");
   else
     asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" :: "r"(to), "l"(from), "r"(bytes), "n"(kBytes) : "memory");
+}
+template <int kBytes> static inline void copy_async(unsigned to, const void* from, bool live) {
+  copy_some<kBytes>(to, from, live ? kBytes : 0);
 }
 // Programmatic dependent launch: the next kernel may begin; the previous one has ended and its writes are seen.
 static inline void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }

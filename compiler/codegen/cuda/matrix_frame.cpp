@@ -110,7 +110,7 @@ void print_steps(MatrixFrame& f) {
 }
 
 std::optional<Expr> contiguous(const MatrixFrame& frame, const loop::Access& access, const loop::Dim& unit,
-                               int64_t lanes) {
+                               int64_t lanes, bool ragged) {
   if (sym::depends_on(access.mask, unit.var)) return std::nullopt;
   std::vector<Expr> vars;
   for (const loop::Dim& dim : frame.nest.dims) vars.push_back(dim.var);
@@ -130,7 +130,7 @@ std::optional<Expr> contiguous(const MatrixFrame& frame, const loop::Access& acc
       return std::nullopt;
     }
   }
-  if (!divides(unit.extent) || !divides(form->rest)) return std::nullopt;
+  if ((!ragged && !divides(unit.extent)) || !divides(form->rest)) return std::nullopt;
   return condition;
 }
 

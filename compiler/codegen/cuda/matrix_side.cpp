@@ -53,12 +53,15 @@ MatrixSide::MatrixSide(MatrixFrame& frame, const std::string& name, bool vectors
   if (vectors && load_) {
     const int lanes = 16 / f_.element_bytes();
     const Dims& dims = along_depth_ ? f_.depth : dims_;
-    // Where lines in shared memory run the other way, elements come one by one.
+    // Where lines in shared memory run the other way, elements come one by one. A piece that crosses the end of the only
+    // dim is cut there; between dims it would have to go on elsewhere.
+    const bool cut = dims.size() == 1;
     const auto condition =
-        dims.empty() || is_turned() ? std::nullopt : contiguous(f_, load_->access, dims.back(), lanes);
+        dims.empty() || is_turned() ? std::nullopt : contiguous(f_, load_->access, dims.back(), lanes, cut);
     if (condition) {
       lanes_ = lanes;
       condition_ = *condition;
+      ragged_ = cut && f_.facts.known_divisor(dims.back().extent) % lanes != 0;
       if (f_.kernel.is_wgmma()) find_map();
     }
   }
@@ -273,9 +276,17 @@ void MatrixSide::print_issue() {
     text.line(cat("const bool live = ", inside, ";"));
     const std::string element =
         cat(text.pointer(load_->access.buffer), " + (", name_, "_base", i, " + move)");
-    if (!held) {
-      text.line(cat("copy_async<", bytes, ">(fill_tile + ", place_taken(line, name_ + "_at"), ", live ? ",
-                    element, " : ", text.pointer(load_->access.buffer), ", live);"));
+    const std::string to = cat("fill_tile + ", place_taken(line, name_ + "_at")),
+                      from = cat("live ? ", element, " : ", text.pointer(load_->access.buffer));
+    if (!held && ragged_) {
+      const std::string left = along_depth_
+                                   ? cat(extent, " - deep")
+                                   : cat(text.size(extent_of(dims_)), " - ", first_, " - ", name_, "_at");
+      text.line(cat("const int64_t left = (", left, ") * ", f_.element_bytes(), ";"));
+      text.line(cat("copy_some<", bytes, ">(", to, ", ", from, ", live ? left < ", bytes,
+                    " ? (int)left : ", bytes, " : 0);"));
+    } else if (!held) {
+      text.line(cat("copy_async<", bytes, ">(", to, ", ", from, ", live);"));
     } else {
       text.line(cat(name_, "_held[i] = 0;"));
       text.line(cat("if (live) ", name_, "_held[i] = *(", element, ");"));

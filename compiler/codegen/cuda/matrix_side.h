@@ -73,6 +73,7 @@ class MatrixSide {
   bool along_depth_ = true;           // in memory
   int lanes_ = 1;
   sym::Expr condition_ = 1;
+  bool ragged_ = false;  // the last piece of a line may be a part of one
   std::optional<TensorMap> map_;
   std::vector<sym::Expr> map_batch_;  // of a matrix: dims of the map behind the first two
   std::optional<kernels::Im2col> windows_;
