@@ -130,6 +130,9 @@ class Body {
   bool atomic_updates = false;
   // Values of 16-bit floats stay f32: nothing is rounded on the way.
   bool wide_floats = false;
+  // The statement by which a scalar goes to its element, both C expressions, where that is no assignment.
+  std::function<std::string(const loop::Access&, const std::string& element, const std::string& value)>
+      assign;
   // Where an access finds its element instead of in memory: a C expression of the storage type, "" for memory. For
   // templates that move several elements at a time; scalars only, masks do not count.
   std::function<std::string(const loop::Access&)> place;

@@ -273,14 +273,18 @@ void Body::print_load(const loop::Load& load) {
 void Body::print_store(const loop::Store& store) {
   const DType dtype = text_.program()[store.access.buffer].dtype;
   const CValue stored = value(store.value);
+  const auto assignment = [&](const std::string& element) {
+    const std::string from = to_storage(stored, dtype);
+    return assign ? assign(store.access, element, from) : cat(element, " = ", from, ";");
+  };
   if (const std::string element = place ? place(store.access) : ""; !element.empty())
-    return text_.line(cat(element, " = ", to_storage(stored, dtype), ";"));
+    return text_.line(assignment(element));
   const Address at = address_of(store.access);
   const Mask mask = mask_of(store.access);
   const bool uniform = at.stride && at.stride->is_const(0);
   std::string condition = mask.condition.empty() ? "" : cat("if (", mask.condition, ") ");
   if (width_ == 1) {
-    text_.line(cat(condition, at.pointer, "[", at.base, "] = ", to_storage(stored, dtype), ";"));
+    text_.line(condition + assignment(cat(at.pointer, "[", at.base, "]")));
     return;
   }
   std::string bits;

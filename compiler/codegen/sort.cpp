@@ -3,21 +3,18 @@
 #include "compiler/base/text.h"
 
 namespace stridec::codegen {
-namespace {
 
-// Keys are unsigned integers in the order of the elements: of 32 bits, of 64 where elements need them.
-struct Key {
-  std::string type;
-  int bytes;  // how many low bytes of it tell elements apart
-};
-
-Key key_of(DType dtype) {
-  if (is_float(dtype)) return dtype == DType::kF64 ? Key{"u64", 8} : Key{"u32", 4};
-  return byte_size(dtype) == 8 ? Key{"u64", 8} : Key{"u32", byte_size(dtype)};
+SortKey sort_key(DType dtype) {
+  if (is_float(dtype)) return dtype == DType::kF64 ? SortKey{"u64", 8} : SortKey{"u32", 4};
+  return byte_size(dtype) == 8 ? SortKey{"u64", 8} : SortKey{"u32", byte_size(dtype)};
 }
 
-// key_at(i) of the row x: NaN above everything, -0 equal to 0; `flip` reverses the order.
-void print_key(KernelText& text, DType dtype, const Key& key) {
+std::string SortKey::everything() const {
+  return bytes == 8 ? "~0ul" : bytes == 4 ? "~0u" : cat((1 << 8 * bytes) - 1, "u");
+}
+
+void print_sort_key(KernelText& text, DType dtype) {
+  const SortKey key = sort_key(dtype);
   text.open(cat("const auto key_at = [=](int64_t i) -> ", key.type));
   if (is_float(dtype)) {
     const std::string number = dtype == DType::kF64 ? "f64" : "f32", bits = cat(8 * key.bytes - 1);
@@ -38,6 +35,8 @@ void print_key(KernelText& text, DType dtype, const Key& key) {
   }
   text.close(";");
 }
+
+namespace {
 
 // The best `kept` of the row as a heap at a, the worst of them on top, which is then taken down in order. A later
 // element is worse than an equal one before it, and so replaces none. Blocks without a better one are only looked at,
@@ -108,7 +107,7 @@ void print_sort(KernelText& text, const loop::Program& program, const loop::Call
                 const std::string& tasks) {
   const DType dtype = program[call.reads[0]].dtype;
   const bool sort = call.routine == "sort";
-  const Key key = key_of(dtype);
+  const SortKey key = sort_key(dtype);
   const sym::Expr n = call.arguments[1], k = sort ? n : call.arguments[3];
   const bool short_rows = program.facts.holds(sym::le(n, int64_t{0xffffffff}));
   const bool selects = !sort && !program.facts.holds(sym::gt(4 * k, n));
@@ -127,16 +126,14 @@ void print_sort(KernelText& text, const loop::Program& program, const loop::Call
       "q.index); };");
   text.line(cat("const int64_t n = ", text.size(n), ", inner = ", text.size(call.arguments[2]),
                 ", kept = ", text.size(k), ";"));
-  const std::string everything = key.bytes == 8   ? "~0ul"
-                                 : key.bytes == 4 ? "~0u"
-                                                  : cat((1 << 8 * key.bytes) - 1, "u");
-  text.line(cat("const Key flip = ", text.size(call.arguments[sort ? 3 : 4]), " ? ", everything, " : 0;"));
+  text.line(
+      cat("const Key flip = ", text.size(call.arguments[sort ? 3 : 4]), " ? ", key.everything(), " : 0;"));
   text.line(cat("Place* places = (Place*)", counts, ";"));
   text.open(tasks);
   text.line(
       cat("const ", text.storage_type(dtype), "* x = ", x, " + task / inner * n * inner + task % inner;"));
   text.line(cat("Pair* a = (Pair*)", first, "; Pair* b = (Pair*)", second, ";"));
-  print_key(text, dtype, key);
+  print_sort_key(text, dtype);
   // Without a branch where the facts tell which way it goes.
   if (selects) text.open(orders ? "if (4 * kept <= n)" : ""), print_selection(text), text.close();
   if (orders) text.open(selects ? "else" : ""), print_order(text, key.bytes), text.close();

@@ -13,4 +13,15 @@ namespace stridec::codegen {
 void print_sort(KernelText& text, const loop::Program& program, const loop::Call& call,
                 const std::string& tasks);
 
+// Keys are unsigned integers in the order of the elements: u32, or u64 where elements need them.
+struct SortKey {
+  std::string type;
+  int bytes;                       // how many low bytes of it tell elements apart
+  std::string everything() const;  // C text of these bytes, set
+};
+SortKey sort_key(DType dtype);
+// key_at(i) of the row x, whose elements are `inner` apart: NaN above everything, -0 equal to 0; `flip` (no bits, or
+// everything()) reverses the order.
+void print_sort_key(KernelText& text, DType dtype);
+
 }  // namespace stridec::codegen

@@ -111,6 +111,54 @@ bool walks(const Nest& nest) {
   return found;
 }
 
+std::optional<Accumulation> accumulation_of(const Nest& nest, const Scan& scan) {
+  if (scan.carried.size() != 1 || sym::has_index(scan.dim.extent)) return std::nullopt;
+  const DType dtype = nest.values[scan.carried[0].value].dtype;
+  if (is_storage_float(dtype) || is_bool(dtype)) return std::nullopt;
+  const Effects effects = effects_of(nest);
+  std::set<ValueId> late = {scan.carried[0]};  // what follows from what is carried
+  const Let* combined = nullptr;
+  for (const Stmt& stmt : scan.body) {
+    if (body_of(stmt) || std::holds_alternative<Bind>(stmt.node)) return std::nullopt;
+    if (const auto* load = std::get_if<Load>(&stmt.node);
+        load && std::count(effects.writes.begin(), effects.writes.end(), load->access.buffer))
+      return std::nullopt;
+    if (const auto* store = std::get_if<Store>(&stmt.node); store && store->update) return std::nullopt;
+    bool follows = false;
+    for_each_use(stmt, [&](ValueId v) { follows = follows || late.count(v) > 0; });
+    if (follows) for_each_result(stmt, [&](ValueId v) { late.insert(v); });
+    if (const auto* let = std::get_if<Let>(&stmt.node); let && let->result == scan.yields[0]) combined = let;
+  }
+  if (!combined || combined->args.size() != 2) return std::nullopt;
+  const bool first = combined->args[0] == scan.carried[0];
+  Accumulation out{.combine = Combine::kSum, .term = combined->args[first ? 1 : 0], .terms = {}, .rest = {}};
+  if (combined->args[first ? 0 : 1] != scan.carried[0] || late.count(out.term)) return std::nullopt;
+  switch (combined->op) {
+    case ScalarOp::kAdd: out.combine = Combine::kSum; break;
+    case ScalarOp::kMul: out.combine = Combine::kProd; break;
+    case ScalarOp::kMax: out.combine = Combine::kMax; break;
+    case ScalarOp::kMin: out.combine = Combine::kMin; break;
+    default: return std::nullopt;
+  }
+  // Backwards, what each of the two needs; the term itself is given to the rest.
+  std::set<ValueId> for_term = {out.term}, for_rest = {scan.yields[0]};
+  for (size_t i = scan.body.size(); i-- > 0;) {
+    const Stmt& stmt = scan.body[i];
+    bool makes_term = false, makes_rest = std::holds_alternative<Store>(stmt.node);
+    for_each_result(stmt, [&](ValueId v) {
+      makes_term = makes_term || for_term.count(v);
+      makes_rest = makes_rest || (v != out.term && for_rest.count(v));
+    });
+    for_each_use(stmt, [&](ValueId v) {
+      if (makes_term) for_term.insert(v);
+      if (makes_rest) for_rest.insert(v);
+    });
+    if (makes_term) out.terms.insert(out.terms.begin(), stmt);
+    if (makes_rest) out.rest.insert(out.rest.begin(), stmt);
+  }
+  return out;
+}
+
 std::vector<int> use_counts(const Nest& nest) {
   std::vector<int> counts(nest.values.size(), 0);
   for_each_stmt(nest.body, [&](const Stmt& s) { for_each_use(s, [&](ValueId v) { ++counts[v.value]; }); });

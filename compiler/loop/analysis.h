@@ -41,6 +41,16 @@ Effects effects_of(const Nest& nest);
 // that every step waits for memory.
 bool walks(const Nest& nest);
 
+// A scan that carries one value and combines it in each step with a term that no step before has a part in: its steps may be
+// taken in any association, as a reduction's. Its body computes, loads and stores, but never loads what the nest stores.
+struct Accumulation {
+  Combine combine;
+  ValueId term;
+  Block terms;  // what makes the term
+  Block rest;   // what the step does with the term and what is carried, the next carried value included
+};
+std::optional<Accumulation> accumulation_of(const Nest& nest, const Scan& scan);
+
 std::vector<int> use_counts(const Nest& nest);  // by ValueId
 
 // What a nest costs, as expressions of the symbols; extents of triangular loops count at their largest. What does not fit

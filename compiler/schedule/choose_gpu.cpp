@@ -85,6 +85,35 @@ std::optional<TeamWork> team_work(const loop::Program& program, const loop::Nest
   return work;
 }
 
+// The only loop of a nest of points without updates, a running sum or the like that a team can share; nothing where there is
+// no such loop, or where so many neighbouring points lie next to each other that a thread each keeps memory busy.
+const loop::Scan* shared_scan(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
+  const loop::Scan* found = nullptr;
+  const sym::Facts facts = loop::facts_of(program, nest);
+  double points = 1;
+  for (const loop::Dim& dim : nest.dims) {
+    if (sym::has_index(dim.extent)) return nullptr;
+    points *= std::max(1.0, typical(dim.extent, facts));
+  }
+  for (const loop::Stmt& stmt : nest.body) {
+    const auto* store = std::get_if<loop::Store>(&stmt.node);
+    if ((store && store->update) || std::holds_alternative<loop::Bind>(stmt.node)) return nullptr;
+    if (!loop::body_of(stmt)) continue;
+    const auto* scan = std::get_if<loop::Scan>(&stmt.node);
+    if (found || !scan || !loop::accumulation_of(nest, *scan)) return nullptr;
+    found = scan;
+  }
+  if (!found) return nullptr;
+  sym::Facts inside = facts;
+  inside.set_index(found->dim.var, found->dim.extent);
+  const bool along = std::any_of(found->body.begin(), found->body.end(), [&](const loop::Stmt& stmt) {
+    const loop::Access* access = loop::access_of(stmt);
+    const auto stride = access ? loop::stride_of(program, *access, found->dim.var, inside) : std::nullopt;
+    return stride && stride->is_const(1);
+  });
+  return along || points < 512.0 * target.multiprocessors ? found : nullptr;
+}
+
 // Teams of threads for the points of the (merged) nest; left alone: a thread a point.
 //
 // A team pays where the loops inside a point are long and walk through memory in step, as rows do: neighbouring threads
@@ -92,6 +121,10 @@ std::optional<TeamWork> team_work(const loop::Program& program, const loop::Nest
 void choose_team(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
                  LoopPlan& plan) {
   constexpr double kShort = 64;  // elements of a point that one thread may do
+  if (const loop::Scan* scan = shared_scan(program, nest, target)) {
+    if (typical(scan->dim.extent, loop::facts_of(program, nest)) >= kShort) plan.team = 32;
+    return;
+  }
   const std::optional<TeamWork> work = team_work(program, nest);
   if (!work || work->longest < kShort) return;
   const double longest = work->longest, points = work->points;

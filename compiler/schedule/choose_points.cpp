@@ -1,6 +1,7 @@
 #include "compiler/schedule/choose_points.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <tuple>
 
@@ -55,8 +56,10 @@ LoopPlan::Dims memory_order(const loop::Program& program, const loop::Nest& nest
   std::vector<std::tuple<double, size_t, Expr>> dims;  // longest step first
   for (const loop::Dim& dim : nest.dims) {
     const auto stride = loop::stride_of(program, *written, dim.var, facts);
-    if (sym::has_index(dim.extent) || !stride || stride->is_const(0)) return {};
-    dims.emplace_back(-typical(*stride, facts), dims.size(), dim.var);
+    if (sym::has_index(dim.extent) || !stride) return {};
+    const double step = std::fabs(typical(*stride, facts));
+    if (step == 0) return {};  // a row of nothing says no order
+    dims.emplace_back(-step, dims.size(), dim.var);
   }
   std::sort(dims.begin(), dims.end(), [](const auto& a, const auto& b) {
     return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b));
@@ -109,7 +112,8 @@ std::vector<LoopPlan::Split> neighbouring_points(const loop::Program& program, c
     const size_t loads = loads_of(*window, nest.dims[d].var, 2, facts);
     if (!along || loads <= fewest) along = &nest.dims[d], fewest = loads;
   }
-  if (!along || fewest >= 2 * loads_of(*window, along->var, 1, facts)) return points;
+  // Less than a quarter of the loads, which the first-level cache has, is not worth a quarter of the threads.
+  if (!along || 4 * fewest > 3 * 2 * loads_of(*window, along->var, 1, facts)) return points;
   // As many as share well without filling the registers, waste nothing of the row and leave threads for the whole GPU.
   const auto extent = sym::as_const(along->extent);
   for (const int64_t count : {4, 7, 5, 3, 2}) {

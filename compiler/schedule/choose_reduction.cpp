@@ -41,6 +41,11 @@ double least_points(const std::vector<Dim>& dims, const sym::Facts& facts) {
   return count;
 }
 
+int64_t loops(const Nest& nest) {
+  return std::count_if(nest.body.begin(), nest.body.end(),
+                       [](const Stmt& stmt) { return loop::body_of(stmt) != nullptr; });
+}
+
 // The load that decides: the one that the most dims of the reduction move.
 const loop::Access* main_load(const Reduce& reduce) {
   const loop::Access* best = nullptr;
@@ -59,12 +64,13 @@ const loop::Access* main_load(const Reduce& reduce) {
 
 // Buffers from `made` on hold partial results, whose combination stays as it is.
 std::optional<ReductionSplit> wish(const Program& program, const Nest& nest, const Reduce& reduce,
-                                   size_t made) {
+                                   size_t made, Sharing sharing) {
   sym::Facts facts = program.facts;
   for (const Dim& dim : nest.dims) facts.set_index(dim.var, dim.extent);
   for (const Dim& dim : reduce.dims) facts.set_index(dim.var, dim.extent);
-  // One image or sentence at a time is the case that wants its reductions shared.
-  double tasks = least_points(nest.dims, program.facts);
+  double tasks = sharing == Sharing::kThreads ? least_points(nest.dims, program.facts)
+                                              : points(nest.dims, program.facts);
+  if (sharing == Sharing::kBlocks && loops(nest) == 1) tasks = kTasks;
   if (points(nest.dims, program.facts) * points(reduce.dims, program.facts) < kWorth) return std::nullopt;
   const loop::Access* load = main_load(reduce);
   if (!load || static_cast<size_t>(load->buffer.value) >= made) return std::nullopt;
@@ -128,12 +134,12 @@ std::optional<ReductionSplit> wish(const Program& program, const Nest& nest, con
 }
 
 // Splits the first reduction that is worth it; `parts` then replace the nest.
-bool split_one(Program& program, const Nest& nest, std::vector<Nest>& parts, size_t made,
+bool split_one(Program& program, const Nest& nest, std::vector<Nest>& parts, size_t made, Sharing sharing,
                std::vector<Decision>* decisions) {
   for (const Stmt& stmt : nest.body) {
     const auto* reduce = std::get_if<Reduce>(&stmt.node);
     if (!reduce) continue;
-    const auto split = wish(program, nest, *reduce, made);
+    const auto split = wish(program, nest, *reduce, made, sharing);
     if (!split) continue;
     std::string reason;
     parts = split_reduction(program, nest, *split, &reason);
@@ -149,19 +155,21 @@ bool split_one(Program& program, const Nest& nest, std::vector<Nest>& parts, siz
 
 }  // namespace
 
-void split_reductions(Program& program, std::vector<Decision>* decisions) {
+void split_reductions(Program& program, Sharing sharing, std::vector<Decision>* decisions) {
   loop::replace_nests(program, [&](const Nest& nest) {
     std::vector<Nest> out, parts;
     if (is_contraction(nest)) return out;
     // What is left behind the partial results may hold another long reduction.
     const size_t made = program.buffers.size();
     Nest rest = nest;
-    while (split_one(program, rest, parts, made, decisions)) {
+    while (split_one(program, rest, parts, made, sharing, decisions)) {
       rest = std::move(parts.back());
       parts.pop_back();
       std::move(parts.begin(), parts.end(), std::back_inserter(out));
     }
     if (!out.empty()) out.push_back(std::move(rest));
+    for (Nest& part : out)
+      loop::renumber(part);  // schedules name dims: those of equal nests are called the same
     return out;
   });
 }

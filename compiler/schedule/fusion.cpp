@@ -28,7 +28,8 @@ enum class Phase { kEpilogues, kInline, kInlinePieces, kMerge };
 
 class Fuser {
  public:
-  Fuser(Program& program, std::vector<Decision>* decisions) : program_(program), decisions_(decisions) {}
+  Fuser(Program& program, std::vector<Decision>* decisions, bool columns = false)
+      : program_(program), decisions_(decisions), columns_(columns) {}
 
   void block(Steps& steps, std::initializer_list<Phase> phases) {
     Flow flow = make_flow(program_, steps);
@@ -84,7 +85,7 @@ class Fuser {
         }
       }
       if (!inlines)
-        at = try_merge(program_, steps, flow, p, consumer, &reason);
+        at = try_merge(program_, steps, flow, p, consumer, &reason, columns_);
       else if (try_inline(program_, steps, flow, p, &reason))
         at = consumer - 1;
       if (at >= 0) {
@@ -126,6 +127,7 @@ class Fuser {
 
   Program& program_;
   std::vector<Decision>* decisions_;
+  bool columns_;
 };
 
 }  // namespace
@@ -144,6 +146,12 @@ void fuse(Program& program, std::vector<Decision>* decisions) {
   loop::for_each_block(program.steps, [&](Steps& steps) {
     fuser.block(steps, {Phase::kInlinePieces, Phase::kMerge});
   });
+  loop::compact(program);
+}
+
+void fuse_columns(Program& program) {
+  Fuser fuser(program, nullptr, true);
+  loop::for_each_block(program.steps, [&](Steps& steps) { fuser.block(steps, {Phase::kMerge}); });
   loop::compact(program);
 }
 

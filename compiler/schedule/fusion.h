@@ -43,6 +43,8 @@ struct Decision {
 // Runs the rules until nothing changes. The meaning of the program stays; ids of nests and
 // buffers change, for what nothing uses any more goes.
 void fuse(loop::Program& program, std::vector<Decision>* decisions = nullptr);
+// For GPUs, whose teams do neighbouring columns side by side: merges as well where what passes would be a column.
+void fuse_columns(loop::Program& program);
 
 // Makes chains (kernels/chain.h) of contractions whose rows pass from one to the other, for targets that have a
 // template for them:

@@ -2,6 +2,7 @@
 // for r, k: y[r,k] = x[r,k] - m[r]  ->        for k: y[r,k] = x[r,k] - m
 #include <algorithm>
 
+#include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/fusion_join.h"
 
 namespace stridec::schedule {
@@ -19,6 +20,7 @@ using sym::Expr;
 constexpr int64_t kFewRows = 8;
 constexpr int64_t kLongRow = 1 << 16;
 // What so few points give to so many more each saves nothing: merged, it would only tie these together.
+constexpr int64_t kManyColumns = 4096;
 constexpr int64_t kFewPoints = 1024, kManyMore = 256;
 
 Expr points(const std::vector<Dim>& dims) {
@@ -42,7 +44,7 @@ int refuse(std::string* reason, const char* why) {
 }  // namespace
 
 int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at, int consumer_at,
-              std::string* reason) {
+              std::string* reason, bool columns) {
   const loop::NestId producer_id = std::get<Launch>(steps[producer_at].node).nest;
   const loop::NestId consumer_id = std::get<Launch>(steps[consumer_at].node).nest;
   const Nest& consumer = program[consumer_id];
@@ -69,10 +71,11 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
   if (is_contraction(producer) && (!same_domain || has_loops(consumer)))
     return refuse(reason, "the producer is a contraction and the consumer no epilogue");
   if (!same_domain) {
-    if (!passes_rows(producer, matching, passing))
-      return refuse(reason, "what passes between them would be a column");
     std::vector<Dim> rows;
     for (auto [p, c] : matching) rows.push_back(producer.dims[p]);
+    if (!passes_rows(producer, matching, passing) &&
+        !(columns && has_loops(producer) && typical(points(rows), program.facts) >= kManyColumns))
+      return refuse(reason, "what passes between them would be a column");
     const auto row_count = program.facts.bounds(points(rows));
     const auto length = program.facts.bounds(points(producer_rest.empty() ? consumer_rest : producer_rest));
     if (row_count.hi < kFewRows && length.lo > kLongRow)

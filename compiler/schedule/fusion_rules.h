@@ -26,9 +26,10 @@ bool try_inline(loop::Program& program, loop::Steps& steps, Flow& flow, int prod
 // where a load's index does not give the producer's point.
 bool inline_producer(const loop::Program& program, const loop::Nest& producer, loop::Nest& consumer);
 
-// Makes one nest of the two over the dims they agree on; gives its position, or -1.
+// Makes one nest of the two over the dims they agree on; gives its position, or -1. `columns`: also where what passes
+// between them is a column of each point, if there are columns for many blocks.
 int try_merge(loop::Program& program, loop::Steps& steps, Flow& flow, int producer, int consumer,
-              std::string* reason);
+              std::string* reason, bool columns = false);
 
 // Within one nest: loops one after the other over the same ranges become one, where each round of the second sees nothing
 // but what its own round of the first has done.

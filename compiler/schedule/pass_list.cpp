@@ -47,8 +47,6 @@ constexpr Pass<Program, Decisions*> kLoopPasses[] = {
     {"layouts", "the order of each scratch buffer's dims in memory",
      [](Program& program, Decisions*) { choose_layouts(program); }},
     {"padding", "convolutions of few channels read padded copies", pad_inputs},
-    {"reductions", "long reductions of few points become partial results and their combination",
-     split_reductions},
     {"names", "schedules name dims: those of equal nests are called the same",
      [](Program& program, Decisions*) {
        for (loop::Nest& nest : program.nests) loop::renumber(nest);
@@ -58,6 +56,8 @@ constexpr Pass<Program, Decisions*> kLoopPasses[] = {
 constexpr Pass<Program, Decisions*> kCpuLoopPasses[] = {
     {"widening", "tf32, which a GPU beside takes, is f32",
      [](Program& program, Decisions*) { widen_tf32(program); }},
+    {"reductions", "long reductions of few points become partial results and their combination",
+     [](Program& program, Decisions* decisions) { split_reductions(program, Sharing::kThreads, decisions); }},
     {"chains", "contractions that pass rows on become one kernel that keeps them in cache", chain},
     {"strips",
      "products by weights and the transforms around them work in strips that stay in a thread's cache",
@@ -74,6 +74,10 @@ constexpr Pass<Program, std::span<Scratch>> kCpuMemoryPasses[] = {
 };
 
 constexpr Pass<Program, const GpuTarget&, DType> kGpuLoopPasses[] = {
+    {"gpu columns", "columns that are reduced are gone through again by the same blocks",
+     [](Program& program, const GpuTarget&, DType) { fuse_columns(program); }},
+    {"gpu reductions", "those of few points and several loops become partial results and their combination",
+     [](Program& program, const GpuTarget&, DType) { split_reductions(program, Sharing::kBlocks); }},
     {"gpu groups", "heads that share keys are rows of a product, and blocks may share its keys",
      [](Program& program, const GpuTarget&, DType) { split_groups(program); }},
     {"gpu chains", "attention becomes one kernel, whose scores stay in registers",

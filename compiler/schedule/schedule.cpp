@@ -69,6 +69,28 @@ Expr offset_of(const loop::Program& program, const loop::Access& access) {
   return offset;
 }
 
+// Whether the address of every access of the block moves by `extent` times as much along a as along b, and nothing else
+// looks at the two.
+bool in_step(const loop::Program& program, const loop::Block& block, const sym::Facts& facts, Expr a, Expr b,
+             Expr extent) {
+  bool ok = true;
+  loop::for_each_stmt(block, [&](const loop::Stmt& stmt) {
+    if (!ok) return;
+    if (const loop::Access* access = loop::access_of(stmt)) {
+      ok = !sym::depends_on(access->mask, a) && !sym::depends_on(access->mask, b);
+      const Expr offset = sym::simplify(offset_of(program, *access), facts);
+      const bool in_a = sym::depends_on(offset, a), in_b = sym::depends_on(offset, b);
+      if (!ok || (!in_a && !in_b)) return;
+      const std::optional<sym::Linear> la = sym::linear_in(offset, a), lb = sym::linear_in(offset, b);
+      ok = la && lb && !sym::has_index(lb->coefficient) &&
+           facts.holds(sym::eq(la->coefficient, extent * lb->coefficient));
+      return;
+    }
+    loop::for_each_expr(stmt, [&](Expr e) { ok = ok && !sym::depends_on(e, a) && !sym::depends_on(e, b); });
+  });
+  return ok;
+}
+
 }  // namespace
 
 LoopPlan parse_plan(const loop::Schedule& schedule) {
@@ -141,23 +163,30 @@ std::vector<loop::Directive> directives(const LoopPlan& plan) {
 bool can_merge(const loop::Program& program, const loop::Nest& nest, Expr a, Expr b) {
   const Expr extent = nest.dims[position(nest, b)].extent;
   if (sym::has_index(extent) || sym::has_index(nest.dims[position(nest, a)].extent)) return false;
+  return in_step(program, nest.body, facts_of_dims(program, nest), a, b, extent);
+}
+
+loop::Nest with_merged_loops(const loop::Program& program, loop::Nest nest) {
   const sym::Facts facts = facts_of_dims(program, nest);
-  bool ok = true;
-  loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
-    if (!ok) return;
-    if (const loop::Access* access = loop::access_of(stmt)) {
-      ok = !sym::depends_on(access->mask, a) && !sym::depends_on(access->mask, b);
-      const Expr offset = sym::simplify(offset_of(program, *access), facts);
-      const bool in_a = sym::depends_on(offset, a), in_b = sym::depends_on(offset, b);
-      if (!ok || (!in_a && !in_b)) return;
-      const std::optional<sym::Linear> la = sym::linear_in(offset, a), lb = sym::linear_in(offset, b);
-      ok = la && lb && !sym::has_index(lb->coefficient) &&
-           facts.holds(sym::eq(la->coefficient, extent * lb->coefficient));
-      return;
+  for (loop::Stmt& stmt : nest.body) {
+    auto* reduce = std::get_if<loop::Reduce>(&stmt.node);
+    auto* loop = std::get_if<loop::For>(&stmt.node);
+    if (!reduce && !loop) continue;
+    std::vector<loop::Dim>& dims = reduce ? reduce->dims : loop->dims;
+    loop::Block& block = reduce ? reduce->body : loop->body;
+    for (size_t d = dims.size(); d-- > 1;) {
+      const loop::Dim slow = dims[d - 1];
+      if (sym::has_index(slow.extent) || sym::has_index(dims[d].extent) ||
+          !in_step(program, block, facts, slow.var, dims[d].var, dims[d].extent))
+        continue;
+      dims[d].extent *= slow.extent;
+      dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(d) - 1);
+      loop::for_each_stmt(block, [&](loop::Stmt& inner) {
+        loop::for_each_expr(inner, [&](Expr& e) { e = sym::substitute(e, slow.var, 0); });
+      });
     }
-    loop::for_each_expr(stmt, [&](Expr e) { ok = ok && !sym::depends_on(e, a) && !sym::depends_on(e, b); });
-  });
-  return ok;
+  }
+  return nest;
 }
 
 loop::Nest with_merged(const loop::Program& program, loop::Nest nest,

@@ -72,6 +72,8 @@ bool can_merge(const loop::Program& program, const loop::Nest& nest, sym::Expr a
 // The nest with these dims merged, each list into its last.
 loop::Nest with_merged(const loop::Program& program, loop::Nest nest,
                        const std::vector<LoopPlan::Dims>& merges);
+// The nest with neighbouring dims of each loop at the top of its body merged where every access walks through them in step.
+loop::Nest with_merged_loops(const loop::Program& program, loop::Nest nest);
 // The nest after the plan's merges and splits. Dims of extent 1 become the constant 0.
 loop::Nest reshaped(const loop::Program& program, const loop::Nest& nest, const LoopPlan& plan);
 

@@ -39,7 +39,10 @@ std::vector<loop::Nest> split_reduction(loop::Program& program, const loop::Nest
                                         const ReductionSplit& split, std::string* reason);
 
 // Splits what is worth it: long reductions of few points, and those over a few neighbours in memory, which lanes could
-// not fill.
-void split_reductions(loop::Program& program, std::vector<Decision>* decisions = nullptr);
+// not fill. Threads of a CPU are few and a second nest costs little: one image or sentence at a time is the case that wants
+// its reductions shared. On a GPU typical sizes decide, and a reduction that is its nest's only loop stays: as many blocks
+// share it as its sizes ask for when it runs.
+enum class Sharing { kThreads, kBlocks };
+void split_reductions(loop::Program& program, Sharing sharing, std::vector<Decision>* decisions = nullptr);
 
 }  // namespace stridec::schedule

@@ -32,6 +32,9 @@ DeviceNest emit_windows(const loop::Program& program, const loop::Nest& nest, co
 // shuffles, and what several loops read stays in registers between them.
 DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
 
+// A team of threads per point of a nest whose only loop is a running sum or the like (loop::accumulation_of).
+DeviceNest emit_scans(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
+
 // A block per tile of points: for nests that load along one dim of memory and store along another.
 DeviceNest emit_tiles(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
 

@@ -481,7 +481,10 @@ DeviceNest emit_nest(const loop::Program& program, const loop::Nest& nest, const
   if (kernels::is_flash(nest.schedule)) return emit_flash(program, nest, target);
   const schedule::LoopPlan plan = schedule::parse_plan(nest.schedule);
   if (plan.tile) return emit_tiles(program, nest, target);
-  if (plan.team > 1) return emit_teams(program, nest, target);
+  const bool scans = std::any_of(nest.body.begin(), nest.body.end(), [](const loop::Stmt& stmt) {
+    return std::holds_alternative<loop::Scan>(stmt.node);
+  });
+  if (plan.team > 1) return scans ? emit_scans(program, nest, target) : emit_teams(program, nest, target);
   if (!plan.points.empty()) return emit_windows(program, nest, target);
   return emit_points(program, nest, target);
 }

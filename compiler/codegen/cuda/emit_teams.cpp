@@ -10,8 +10,8 @@
 // same thread does the same chunks of equal ranges, so that its part stays in its registers, and so do local buffers
 // that loops pass on in this way. That takes ranges of a few chunks a thread; longer ones are read again.
 //
-// A reduction of few columns and many rows is done in two launches: blocks that share the range leave their results in
-// the workspace, and a thread per point combines them and goes on.
+// A long reduction of few points is done in two launches: blocks that share the range leave their results in the workspace,
+// and a thread per point combines them and goes on.
 #include "compiler/codegen/cuda/team_emitter.h"
 
 #include <algorithm>
@@ -23,12 +23,16 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/schedule/effects.h"
+#include "compiler/schedule/recompute_rows.h"
 
 namespace stridec::codegen::cuda {
 namespace {
 
 constexpr int64_t kSharedBytes = 40 << 10;  // of local buffers, without asking the driver for more
-constexpr int64_t kShortChunks = 64;        // of a thread, before a larger team pays
+constexpr int kSplitTeam = 512;       // of blocks that share a row
+constexpr int64_t kShortChunks = 64;  // of a thread, before a larger team pays
+constexpr int kKeepingThreads =
+    768;  // of a multiprocessor, with registers for their part of a row of single elements
 // Where points have work in common, a block of as many threads as can be does it once for all points of a multiprocessor.
 // With so much shared memory two blocks do not fit one: those of a kernel that is launched while its predecessor still runs
 // would crowd on the multiprocessors that are free first.
@@ -54,12 +58,26 @@ int statements(const loop::Block& block) {
   return count;
 }
 
+namespace {
+
+// Rows that neither registers nor shared memory keep are computed again.
+loop::Nest prepared(const loop::Program& program, loop::Nest nest, const TeamVariant& variant) {
+  nest = schedule::with_merged_loops(program, std::move(nest));
+  if (variant.keep) return nest;
+  return schedule::with_rows_recomputed(program, std::move(nest), [&](loop::BufferId id) {
+    const std::optional<int64_t> count = sym::as_const(schedule::extent_in_elements(program[id]));
+    return !count || *count * byte_size(program[id].dtype) > kSharedBytes;
+  });
+}
+
+}  // namespace
+
 TeamEmitter::TeamEmitter(const loop::Program& program, const loop::Nest& original, const GpuTarget& target,
                          TeamVariant variant)
     : program(program),
       target(target),
       plan(schedule::parse_plan(original.schedule)),
-      nest(schedule::reshaped(program, original, plan)),
+      nest(prepared(program, schedule::reshaped(program, original, plan), variant)),
       variant(variant),
       team(variant.team ? variant.team : plan.team),
       teams(team > 32 || variant.columns ? 1 : 256 / team),  // barriers of larger teams are the block's
@@ -203,6 +221,7 @@ size_t TeamEmitter::find_common() const {
   std::vector<bool> known(nest.values.size());
   bool loops = false;
   size_t count = 0, end = 0;
+  if (nest.dims.empty()) return 0;  // a single point has nothing in common with others
   for (const loop::Stmt& top : nest.body) {
     bool common =
         !std::holds_alternative<loop::Bind>(top.node) && !std::holds_alternative<loop::Scan>(top.node);
@@ -429,6 +448,8 @@ DeviceKernel TeamEmitter::emit() {
   text_.append(declared_ + statements);
   text_.close();
   Geometry geometry{.grid = {blocks, 1, 1}, .threads = threads()};
+  if (variant.keep && width == 1 && !variant.columns)
+    geometry.blocks_sm = std::max(1, kKeepingThreads / threads());
   if (common_ && teams > 1 && target.dependent_launch)
     geometry.shared_bytes = kAloneBytes, geometry.blocks_sm = 1;
   if (!stream_.empty()) {
@@ -445,6 +466,25 @@ DeviceKernel TeamEmitter::emit() {
 
 DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
   DeviceNest out;
+  const schedule::LoopPlan plan = schedule::parse_plan(nest.schedule);
+  const bool columns = plan.columns.has_value();
+  // Ranges may be too long for the team that was chosen for a typical length. Where the length is not known there are teams
+  // for all lengths, and even what is read once is read as a whole.
+  std::vector<int> teams = {plan.team};
+  bool unknown = false;
+  if (!columns) {
+    const TeamEmitter probe(program, nest, target, {});
+    const int64_t longest = probe.longest_bound();
+    if (!probe.has_common() && longest > int64_t{kKeptElements} * plan.team)
+      unknown = std::any_of(probe.nest.body.begin(), probe.nest.body.end(), [](const loop::Stmt& stmt) {
+        return is_range(stmt) && !loop::extent_of(loop::dims_of(stmt)).is_const();
+      });
+    if (unknown) teams = {8, 32, 128, 512};
+    for (const int team : {128, 512})
+      if (!unknown && !probe.has_common() && team > teams.back() &&
+          longest > int64_t{kKeptElements} * teams.back())
+        teams.push_back(team);
+  }
   // Whether there is such a choice; `most`: for ranges of so many chunks alone.
   auto add = [&](TeamVariant variant, std::optional<int64_t> most = std::nullopt) {
     if (out.is_complete()) return false;
@@ -462,13 +502,13 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
       if (most) conditions.push_back(sym::le(range.chunks, *most));
     }
     probe.count_wanted();
-    if (variant.keep && (!probe.keeps_something() || probe.has_common())) return false;
+    if (variant.keep && (!(probe.keeps_something() || unknown) || probe.has_common())) return false;
     // Single elements are kept where their copies stay few; vectors are worth more.
     if (variant.keep &&
         probe.kept_chunks() * statements(probe.nest.body) > (variant.vectors ? 4 : 2) * kUnrolled)
       return false;
     if (variant.split) {
-      if (!probe.only_reduction() || probe.has_locals()) return false;
+      if (!probe.only_reduction() || probe.has_locals() || probe.has_common()) return false;
       conditions.push_back(sym::ge(probe.splits(), 2));
     }
     conditions.insert(conditions.end(), probe.conditions.begin(), probe.conditions.end());
@@ -486,25 +526,19 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
     out.choices.push_back(std::move(choice));
     return true;
   };
-  const schedule::LoopPlan plan = schedule::parse_plan(nest.schedule);
-  const bool columns = plan.columns.has_value();
-  // Ranges whose length is not known may be too long for the team that was chosen for a typical one.
-  std::vector<int> teams = {plan.team};
-  if (!columns) {
-    const TeamEmitter probe(program, nest, target, {});
-    for (const int team : {128, 512})
-      if (!probe.has_common() && team > teams.back() &&
-          probe.longest_bound() > int64_t{kKeptElements} * teams.back())
-        teams.push_back(team);
-  }
   for (const bool vectors : {true, false}) {
-    if (columns) add({.columns = true, .vectors = vectors, .split = true, .narrow = true});
+    add({.columns = columns,
+         .vectors = vectors,
+         .split = true,
+         .narrow = true,
+         .team = columns ? 0 : kSplitTeam});
     if (columns && vectors)
       add({.columns = true, .vectors = true, .covered = true, .split = true, .narrow = true});
     bool kept = false;
     for (const int team : teams)
       kept = add({.columns = columns, .keep = true, .vectors = vectors, .team = team}) || kept;
-    if (teams.size() > 1 && !kept) add({.vectors = vectors, .narrow = true}, kShortChunks * plan.team);
+    if (teams.size() > 1 && !unknown && !kept)
+      add({.vectors = vectors, .narrow = true}, kShortChunks * plan.team);
     add({.columns = columns, .vectors = vectors, .narrow = true, .team = teams.back()});
   }
   add({.columns = columns, .team = teams.back()});

@@ -111,8 +111,8 @@ std::optional<Strip> plan_strip(const loop::Program& program, const loop::Nest& 
 
 void print_strip(KernelText& text, Body& body, const loop::Program& program, const loop::Block& block,
                  const Strip& strip, const std::string& first,
-                 const std::function<std::string(const loop::Stmt&)>& held,
-                 const std::function<void()>& each) {
+                 const std::function<std::string(const loop::Stmt&)>& held, const std::function<void()>& each,
+                 const std::string& when) {
   std::vector<std::string> names;
   body.set_index(strip.var, first);
   for (const loop::Stmt* stmt : strip.vectors) {
@@ -170,7 +170,7 @@ void print_strip(KernelText& text, Body& body, const loop::Program& program, con
   for (size_t i = 0; i < strip.vectors.size(); ++i)
     if (const auto* store = std::get_if<loop::Store>(&strip.vectors[i]->node))
       text.line(cat("sd_store<", strip.width, ">(", text.pointer(store->access.buffer), " + ",
-                    body.offset(store->access), ", ", names[i], ");"));
+                    body.offset(store->access), ", ", names[i], when.empty() ? "" : ", " + when, ");"));
 }
 
 std::string_view strip_declarations() {
@@ -219,6 +219,46 @@ template <int N, class T> static inline void sd_store(T* to, const Vec<T, N>& va
   const sd_pieces<T, N> raw = __builtin_bit_cast(sd_pieces<T, N>, value);
 #pragma unroll
   for (int i = 0; i < raw.count; ++i) ((typename sd_pieces<T, N>::type*)to)[i] = raw.p[i];
+}
+// A pointer to global memory that the compiler does not take to pieces again for each of its elements.
+template <class T> static inline T* sd_opaque(T* at) {
+#ifndef STRIDEC_EMULATE
+  asm("" : "+l"(at));
+  __builtin_assume(__isGlobal(at));
+#endif
+  return at;
+}
+// Stores that happen where `there` holds, by predicates: behind a branch the compiler would put what makes the value as well.
+template <class T> static inline void sd_put(T* to, T value, bool there) {
+#ifndef STRIDEC_EMULATE
+  if constexpr (sizeof(T) == 8)
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p st.global.u64 [%0], %1; }" ::"l"(to),
+                 "l"(__builtin_bit_cast(unsigned long, value)), "r"((unsigned)there) : "memory");
+  else if constexpr (sizeof(T) == 4)
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p st.global.u32 [%0], %1; }" ::"l"(to),
+                 "r"(__builtin_bit_cast(unsigned, value)), "r"((unsigned)there) : "memory");
+  else if constexpr (sizeof(T) == 2)
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p st.global.u16 [%0], %1; }" ::"l"(to),
+                 "h"(__builtin_bit_cast(unsigned short, value)), "r"((unsigned)there) : "memory");
+  else
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p st.global.u8 [%0], %1; }" ::"l"(to),
+                 "r"((unsigned)__builtin_bit_cast(unsigned char, value)), "r"((unsigned)there) : "memory");
+#else
+  if (there) *to = value;
+#endif
+}
+template <int N, class T> static inline void sd_store(T* to, const Vec<T, N>& value, bool there) {
+#ifndef STRIDEC_EMULATE
+  if constexpr (sizeof(T) * N % 16 == 0) {
+    const sd_words<T, N> raw = __builtin_bit_cast(sd_words<T, N>, value);
+#pragma unroll
+    for (int i = 0; i < raw.count; i += 4)
+      asm volatile("{ .reg .pred p; setp.ne.u32 p, %5, 0; @p st.global.v4.u32 [%0], {%1, %2, %3, %4}; }" ::"l"((char*)to + 4 * i),
+                   "r"(raw.w[i]), "r"(raw.w[i + 1]), "r"(raw.w[i + 2]), "r"(raw.w[i + 3]), "r"((unsigned)there));
+    return;
+  }
+#endif
+  if (there) sd_store<N>(to, value);
 }
 // The two aligned vectors (of 16 bytes) that N elements from `at` on lie in, of `end` elements; vectors that are not whole
 // before the end are replaced by others, so that no load waits for a comparison.

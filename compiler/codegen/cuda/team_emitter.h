@@ -22,6 +22,7 @@ namespace stridec::codegen::cuda {
 
 constexpr int kKeptElements = 32;  // of a row that a thread keeps
 constexpr int kKeptRows = 8;       // of its columns
+constexpr int kGroup = 8;          // chunks of a thread that are left out together
 constexpr int kUnrolled = 512;     // statements of a loop's copies
 constexpr int64_t kManyChunks = 1 << 30;
 constexpr int kWays = 4;
@@ -118,6 +119,7 @@ class TeamEmitter {
   std::vector<loop::Dim> grid_dims() const;
   Expr tiles() const { return variant.columns ? sym::ceildiv(column.extent, lanes * width) : Expr(1); }
   Expr points() const;
+  Expr columns() const { return variant.columns ? column.extent : Expr(1); }
   // Indices of the dims out of `rest`, an int64_t that is counted down to the first of them.
   void print_indices(const std::vector<loop::Dim>& dims);
   void print_column();
@@ -176,12 +178,16 @@ class TeamEmitter {
   enum class Batch : uint8_t {
     kWhole,  // all of them are in the range
     kLoads,  // those beyond the range are its last, so that no load waits for a comparison of another
-    kSome,   // those beyond the range are left out
+    kSome,   // nothing comes of those beyond the range: neither stores nor parts of results
   };
   // `together` of a thread's chunks, the first of them number `from` of the range; `inside` gets the number of one of
   // them.
   void print_chunks(const Range& range, const std::string& from, int together, Batch batch,
                     const std::function<void(const std::string& first, const std::string& j)>& inside);
+  // Pointers to the range's first elements, which its accesses of single elements count from.
+  void print_starts(const Range& range);
+  // Such an access's element of the current chunk, a C expression; "": there is no such pointer.
+  std::string started(const Range& range, const loop::Access& access, bool stored) const;
   // Loads of the range that are held in registers, before anything is done with them: all at once, so that their
   // latencies overlap.
   std::vector<const loop::Stmt*> held_loads(const Range& range);
@@ -234,7 +240,7 @@ class TeamEmitter {
   // ---- team_split.cpp ----
 
   // Where the results of a split begin in the workspace, and where the next part does.
-  Expr part_elements() { return splits() * points() * column.extent; }
+  Expr part_elements() { return splits() * points() * columns(); }
   Expr part_offset(const std::vector<DType>& dtypes, size_t part);
 
   int threads_ = 0;
@@ -253,6 +259,10 @@ class TeamEmitter {
   int64_t shared_used_ = 0;                       // bytes of these
   bool uses_locals_ = false, scratch_ = false;
   std::string declared_;  // declarations before the body's
+  // Where single elements of the current range begin: place -> name.
+  std::map<std::string, std::string> starts_;
+  std::string number_, chunk_;  // of the current chunk: as the thread counts them, and of one that is there
+  std::string there_;           // the C condition that a chunk is in its range; "": it is
   std::string chunks_;    // the name of the current range's number of chunks
 };
 

@@ -181,17 +181,43 @@ void TeamEmitter::print_chunks(
     const Range& range, const std::string& from, int together, Batch batch,
     const std::function<void(const std::string& first, const std::string& j)>& inside) {
   const std::string c = text_.fresh("c"), j = text_.fresh("j");
+  // Of what is kept, chunks that no thread of the team has are left out by groups, and those that some threads have are
+  // done by all of them: many branches would keep loads and what follows them from overlapping.
+  const bool groups = batch != Batch::kWhole && variant.keep && together > kGroup;
+  const bool branch = batch == Batch::kSome && !variant.keep;
+  std::string begin = "0", end = cat(together);
+  if (groups) {
+    const std::string g = text_.fresh("g");
+    text_.line("#pragma unroll");
+    text_.open(cat("for (int ", g, " = 0; ", g, " < ", together, "; ", g, " += ", kGroup, ")"));
+    text_.open(cat("if (", g, " * ", rows, " < ", chunks_, ")"));
+    begin = g;
+    end = cat(g, " + ", kGroup);
+    if (together % kGroup) end = cat("(", end, " < ", together, " ? ", end, " : ", together, ")");
+  }
   text_.line("#pragma unroll");
-  text_.open(cat("for (int ", j, " = 0; ", j, " < ", together, "; ++", j, ")"));
+  text_.open(cat("for (int ", j, " = ", begin, "; ", j, " < ", end, "; ++", j, ")"));
   const std::string number = cat(from, " + ", j, " * ", rows);
-  if (batch == Batch::kLoads) {
+  if (batch == Batch::kWhole || branch) {
+    text_.line(cat("const ", chunk_type(range), " ", c, " = ", number, ";"));
+    if (branch) text_.open(cat("if (", variant.columns ? "live && " : "", c, " < ", chunks_, ")"));
+  } else {
     const std::string last = cat(chunks_, " - 1");
     text_.line(cat("const ", chunk_type(range), " ", c, " = ", number, " < ", last, " ? ", number, " : ",
                    last, ";"));
-  } else {
-    text_.line(cat("const ", chunk_type(range), " ", c, " = ", number, ";"));
-    if (batch == Batch::kSome)
-      text_.open(cat("if (", variant.columns ? "live && " : "", c, " < ", chunks_, ")"));
+    if (batch == Batch::kSome) {
+      there_ = text_.fresh("there");
+      text_.line(
+          cat("const bool ", there_, " = ", variant.columns ? "live && " : "", number, " < ", chunks_, ";"));
+      body_.assign = [this](const loop::Access& access, const std::string& element,
+                            const std::string& value) {
+        if (passed_.contains(access.buffer)) return cat(element, " = ", value, ";");
+        if (program[access.buffer].storage == loop::Storage::kLocal)
+          return cat("if (", there_, ") ", element, " = ", value, ";");
+        return cat("sd_put(&", element, ", (", text_.storage_type(program[access.buffer].dtype), ")(", value,
+                   "), ", there_, ");");
+      };
+    }
   }
   if (ways_ > 1) text_.line(cat("const int way = ", j, " % ", ways_, ";"));
   std::string first = cat("((int64_t)", c, range.strip && !variant.columns ? cat(" * ", width, ")") : ")");
@@ -209,9 +235,50 @@ void TeamEmitter::print_chunks(
   } else if (!range.dims.empty()) {
     body_.set_index(range.dims[0].var, first);
   }
+  number_ = number;
+  chunk_ = c;
   inside(first, j);
-  if (batch == Batch::kSome) text_.close();
+  there_ = "";
+  body_.assign = {};
+  if (branch) text_.close();
   text_.close();
+  if (!groups) return;
+  text_.close();
+  text_.close();
+}
+
+void TeamEmitter::print_starts(const Range& range) {
+  starts_.clear();
+  if (range.strip || range.dims.size() != 1 || std::string_view(chunk_type(range)) != "int") return;
+  const Expr var = range.dims[0].var;
+  body_.set_index(var, "0");
+  for (const loop::Stmt& stmt : *range.block) {
+    const loop::Access* access = loop::access_of(stmt);
+    if (!access || !access->mask.is_const(1) || program[access->buffer].storage == loop::Storage::kLocal)
+      continue;
+    const auto linear = sym::linear_in(loop::offset_of(program, *access), var);
+    if (!linear || !linear->coefficient.is_const(1)) continue;
+    const bool known = std::all_of(access->index.begin(), access->index.end(), [&](const Expr& index) {
+      for (const Expr& free : sym::free_vars(index))
+        if (sym::is_index(free) && free != var &&
+            std::none_of(nest.dims.begin(), nest.dims.end(),
+                         [&](const loop::Dim& dim) { return dim.var == free; }))
+          return false;
+      return true;
+    });
+    if (!known) continue;
+    auto [start, fresh] = starts_.try_emplace(place_of(range, *access));
+    if (!fresh) continue;
+    start->second = text_.fresh("start");
+    text_.line(cat("auto* const ", start->second, " = sd_opaque(", text_.pointer(access->buffer), " + ",
+                   body_.offset(*access), ");"));
+  }
+}
+
+std::string TeamEmitter::started(const Range& range, const loop::Access& access, bool stored) const {
+  if (!access.mask.is_const(1)) return "";
+  const auto start = starts_.find(place_of(range, access));
+  return start == starts_.end() ? "" : cat(start->second, "[", stored ? number_ : chunk_, "]");
 }
 
 std::vector<const loop::Stmt*> TeamEmitter::held_loads(const Range& range) {
@@ -220,7 +287,7 @@ std::vector<const loop::Stmt*> TeamEmitter::held_loads(const Range& range) {
   for (const loop::Stmt& stmt : *range.block) {
     if (!can_keep(range, stmt)) continue;
     const std::string place = place_of(range, *loop::access_of(stmt));
-    if (variant.keep && wanted_[place] < kept_from_) continue;
+    if (variant.keep && wanted_[place] < (keeps_something() ? kept_from_ : 1)) continue;
     if (!kept_.count(place) && seen.insert(place).second) out.push_back(&stmt);
   }
   return out;
@@ -252,6 +319,10 @@ void TeamEmitter::print_held(const Range& range, const std::vector<const loop::S
         text_.line(cat(into, "sd_load_cover<", width, ">", cover_arguments(access), ";"));
         continue;
       }
+      if (const std::string element = started(range, access, false); !element.empty()) {
+        text_.line(cat(into, element, ";"));
+        continue;
+      }
       const std::string element = cat(text_.pointer(access.buffer), " + ", body_.offset(access));
       text_.line(
           cat(into, range.strip ? cat("sd_load<", width, ">(", element, ")") : cat("*(", element, ")"), ";"));
@@ -265,13 +336,21 @@ void TeamEmitter::print_batch(const Range& range, const std::vector<const loop::
                               const std::function<void()>& inside) {
   print_held(range, loads, from, together, whole ? Batch::kWhole : Batch::kLoads);
   const Batch batch = whole ? Batch::kWhole : Batch::kSome;
+  if (variant.keep) text_.open(cat("if (", chunks_, " > 0)"));
   print_chunks(range, from, together, batch, [&](const std::string& first, const std::string& j) {
     body_.place = [&](const loop::Access& access) -> std::string {
       const auto found = passed_.find(access.buffer);
       if (found != passed_.end()) return cat(found->second, "[", j, "][", range.strip ? "u" : "0", "]");
       if (range.strip || !access.mask.is_const(1)) return local_element(access);
+      // Not of a store: its place may be that of a load.
+      const bool stored = std::any_of(range.block->begin(), range.block->end(), [&](const loop::Stmt& stmt) {
+        const auto* store = std::get_if<loop::Store>(&stmt.node);
+        return store && &store->access == &access;
+      });
       const auto held = kept_.find(place_of(range, access));
-      return held == kept_.end() ? local_element(access) : cat(held->second, "[", j, "]");
+      if (held != kept_.end() && !stored) return cat(held->second, "[", j, "]");
+      const std::string element = started(range, access, stored);
+      return element.empty() ? local_element(access) : element;
     };
     if (!range.strip) {
       body_.print(*range.block);
@@ -290,10 +369,11 @@ void TeamEmitter::print_batch(const Range& range, const std::vector<const loop::
                            cover_arguments(access).substr(1), ";"));
             return vector;
           },
-          inside);
+          inside, there_);
     }
     body_.place = top_place();
   });
+  if (variant.keep) text_.close();
 }
 
 int TeamEmitter::batch_of(const Range& range, const std::vector<const loop::Stmt*>& loads) const {
@@ -332,6 +412,7 @@ void TeamEmitter::print_eager() {
 void TeamEmitter::print_range(const Range& range, const std::function<void()>& inside) {
   chunks_ = text_.fresh("n");
   text_.line(cat("const ", chunk_type(range), " ", chunks_, " = ", body_.index(range.chunks), ";"));
+  print_starts(range);
   const std::vector<const loop::Stmt*> loads = held_loads(range);
   const sym::Facts outer = facts_;
   for (const loop::Dim& dim : range.dims) facts_.set_index(dim.var, dim.extent);

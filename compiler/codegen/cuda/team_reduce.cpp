@@ -48,7 +48,9 @@ std::vector<std::string> TeamEmitter::print_partial(const loop::Reduce& reduce, 
   print_range(range_of(stmt), [&] {
     std::vector<std::string> from;
     for (loop::ValueId id : reduce.yields) from.push_back(body_.value(id).text);
+    if (!there_.empty()) text_.open(cat("if (", there_, ")"));
     body_.print_combine(reduce.combine, sums, from, dtypes, 1);
+    if (!there_.empty()) text_.close();
   });
   if (ways > 1) {
     text_.line("#pragma unroll");

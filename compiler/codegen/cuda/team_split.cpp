@@ -1,5 +1,5 @@
-// Reductions of few columns and many rows, whose range blocks share: the launch that leaves a result a block in the
-// workspace, and the one that combines them.
+// Long reductions of few points, whose range blocks share: the launch that leaves a result a block in the workspace, and the
+// one that combines them.
 #include "compiler/codegen/cuda/team_emitter.h"
 
 #include <algorithm>
@@ -60,10 +60,12 @@ DeviceKernel TeamEmitter::emit_split() {
   const std::vector<DType> dtypes = dtypes_of(reduce);
   const Range range = range_of(stmt);
   const std::string n = text_.size(splits());
-  text_.line(cat("const int lane = threadIdx.x % ", lanes, ", row = threadIdx.x / ", lanes, ";"));
+  text_.line(variant.columns
+                 ? cat("const int lane = threadIdx.x % ", lanes, ", row = threadIdx.x / ", lanes, ";")
+                 : "const int row = threadIdx.x;");
   print_members();
   text_.line("int64_t rest = blockIdx.x;");
-  print_column();
+  if (variant.columns) print_column();
   text_.line(cat("const int64_t split = rest % ", n, ", point = rest / ", n, ";"));
   text_.line("rest = point;");
   print_indices(grid_dims());
@@ -72,14 +74,16 @@ DeviceKernel TeamEmitter::emit_split() {
     if (!std::holds_alternative<loop::Store>(before.node)) print_top(before);
   }
   const std::vector<std::string> parts = print_partial(reduce, stmt);
-  text_.open("if (row == 0 && live)");
+  text_.open(variant.columns ? "if (row == 0 && live)" : "if (row == 0)");
   open_points();
   for (size_t p = 0; p < parts.size(); ++p) {
     const std::string type = text_.value_type(dtypes[p]);
     if (variant.covered) text_.open(cat("if (column + u < ", body_.index(column.extent), ")"));
-    text_.line(cat("((", type, "*)(workspace + ", text_.size(part_offset(dtypes, p)), "))[(split * ",
-                   text_.size(points()), " + point) * ", text_.size(column.extent), " + column",
-                   width > 1 ? " + u" : "", "] = ", parts[p], ";"));
+    text_.line(cat(
+        "((", type, "*)(workspace + ", text_.size(part_offset(dtypes, p)), "))[(split * ",
+        text_.size(points()), " + point)",
+        variant.columns ? cat(" * ", text_.size(column.extent), " + column", width > 1 ? " + u" : "") : "",
+        "] = ", parts[p], ";"));
     if (variant.covered) text_.close();
   }
   close_points();
@@ -95,9 +99,9 @@ DeviceKernel TeamEmitter::emit_split() {
 DeviceKernel TeamEmitter::emit_combination(sym::Expr shares, sym::Expr workspace) {
   const auto& reduce = std::get<loop::Reduce>(only_reduction()->node);
   const std::vector<DType> dtypes = dtypes_of(reduce);
-  const sym::Expr elements = shares * points() * column.extent;
+  const sym::Expr elements = shares * points() * columns();
   text_.line(cat("const int64_t point = blockIdx.x * (int64_t)32 + threadIdx.x % 32, all = ",
-                 body_.index(points() * column.extent), ";"));
+                 body_.index(points() * columns()), ";"));
   text_.line("const int64_t at = point < all ? point : all - 1;");
   text_.line("const int row = threadIdx.x / 32;");
   // First the partial results of every eighth split, in order, then those of the rows.
@@ -131,9 +135,13 @@ DeviceKernel TeamEmitter::emit_combination(sym::Expr shares, sym::Expr workspace
   text_.open(cat("for (int r = 1; r < ", kCombineRows, "; ++r)"));
   combine([](const std::string& a) { return cat("part_", a, "[r][threadIdx.x % 32]"); });
   text_.close();
-  text_.line(cat("int64_t rest = at / ", body_.index(column.extent), ";"));
-  text_.line(cat("const int64_t column = at % ", body_.index(column.extent), ";"));
-  body_.set_index(column.var, "column");
+  if (variant.columns) {
+    text_.line(cat("int64_t rest = at / ", body_.index(column.extent), ";"));
+    text_.line(cat("const int64_t column = at % ", body_.index(column.extent), ";"));
+    body_.set_index(column.var, "column");
+  } else {
+    text_.line("int64_t rest = at;");
+  }
   print_indices(grid_dims());
   for (const loop::Stmt& stmt : nest.body) {
     if (&stmt != only_reduction()) {
@@ -147,7 +155,7 @@ DeviceKernel TeamEmitter::emit_combination(sym::Expr shares, sym::Expr workspace
       body_.set_value(reduce.results[p], {result, dtypes[p], 1});
     }
   }
-  Geometry geometry{.grid = {sym::ceildiv(points() * column.extent, 32), 1, 1},
+  Geometry geometry{.grid = {sym::ceildiv(points() * columns(), 32), 1, 1},
                     .threads = 32 * kCombineRows,
                     .waits = target.dependent_launch};
   geometry.workspace_bytes = workspace;

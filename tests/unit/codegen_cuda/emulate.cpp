@@ -388,11 +388,12 @@ class Run {
     return *value;
   }
 
-  bool launch(const loop::Nest& nest, const codegen::DeviceKernel& kernel, std::vector<char>& workspace) {
+  // `schedule`: of the nest that the kernel does.
+  bool launch(const loop::Schedule& schedule, const codegen::DeviceKernel& kernel, std::vector<char>& workspace) {
     if (kernel.cluster > 1 || !kernel.maps.empty()) return false;
     std::string text = kernel.code.text;
-    if (kernels::is_matrix(nest.schedule)) {
-      auto tiles = emulated_tiles(std::move(text), *kernels::to_matrix_plan(nest.schedule).kernel,
+    if (kernels::is_matrix(schedule)) {
+      auto tiles = emulated_tiles(std::move(text), *kernels::to_matrix_plan(schedule).kernel,
                                   of(kernel.shared_bytes));
       if (!tiles) return false;
       text = *std::move(tiles);
@@ -466,16 +467,17 @@ std::optional<std::vector<loop::HostTensor>> emulate(const loop::Program& progra
         continue;
       }
       const auto* launch = std::get_if<loop::Launch>(&step.node);
-      if (!launch) return false;
-      const loop::Nest& nest = program[launch->nest];
-      const codegen::DeviceNest made = codegen::cuda::emit_nest(program, nest, target);
+      const auto* call = std::get_if<loop::Call>(&step.node);
+      if (!call && !launch) return false;
+      const codegen::DeviceNest made = call ? codegen::cuda::emit_routine(program, *call, target)
+                                            : codegen::cuda::emit_nest(program, program[launch->nest], target);
       std::vector<const codegen::DeviceChoice*> open;
       for (const codegen::DeviceChoice& c : made.choices)
         if (run.of(c.condition)) open.push_back(&c);
       STRIDEC_CHECK(!open.empty(), "no choice is left");
       *choices = std::max(*choices, open.size());
       for (const codegen::DeviceKernel& kernel : open[std::min(choice, open.size() - 1)]->launches)
-        if (!run.launch(nest, kernel, workspace)) return false;
+        if (!run.launch(call ? loop::Schedule() : program[launch->nest].schedule, kernel, workspace)) return false;
     }
     return true;
   };

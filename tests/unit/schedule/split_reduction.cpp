@@ -147,13 +147,14 @@ TEST_CASE("what cannot be split says why") {
 }
 
 TEST_CASE("long reductions of few points are split, short ones and those of many points are not") {
-  auto steps_of = [](int64_t rows, int64_t columns) {
+  using schedule::Sharing;
+  auto steps_of = [](int64_t rows, int64_t columns, Sharing sharing = Sharing::kThreads) {
     Pieces p("policy");
     const View x = p.input("x", {rows, columns});
     p.output("y", p.reduce_last(x, Combine::kSum));
     Program after = p.program;
     const size_t before = after.steps.size();
-    schedule::split_reductions(after);
+    schedule::split_reductions(after, sharing);
     verify(after);
     return after.steps.size() - before;
   };
@@ -161,4 +162,14 @@ TEST_CASE("long reductions of few points are split, short ones and those of many
   CHECK(steps_of(3, 12345) == 1);
   CHECK(steps_of(1, 4000) == 0);
   CHECK(steps_of(512, 100000) == 0);
+  // Blocks of a GPU share a nest's only loop when it runs.
+  CHECK(steps_of(1, 100000, Sharing::kBlocks) == 0);
+  // Sizes that are not known are one for threads, and as usual for blocks.
+  for (const Sharing sharing : {Sharing::kThreads, Sharing::kBlocks}) {
+    Program statistics = group_statistics(64);
+    const size_t before = statistics.steps.size();
+    schedule::split_reductions(statistics, sharing);
+    verify(statistics);
+    CHECK((statistics.steps.size() > before) == (sharing == Sharing::kThreads));
+  }
 }
