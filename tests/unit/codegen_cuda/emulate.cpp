@@ -137,9 +137,12 @@ template <int kBytes> static inline unsigned swizzled(int line, int at) {
   const int turn = kBytes >= 128 ? line & 7 : kBytes == 64 ? line >> 1 & 3 : kBytes == 32 ? line >> 2 & 1 : 0;
   return line * kBytes + ((at >> 4 ^ turn) << 4 | (at & 15));
 }
+template <int kBytes> static inline void copy_some(unsigned to, const void* from, unsigned bytes) {
+  __builtin_memcpy(sd_shared + to, from, bytes);
+  __builtin_memset(sd_shared + to + bytes, 0, kBytes - bytes);
+}
 template <int kBytes> static inline void copy_async(unsigned to, const void* from, bool live) {
-  if (live) __builtin_memcpy(sd_shared + to, from, kBytes);
-  else __builtin_memset(sd_shared + to, 0, kBytes);
+  copy_some<kBytes>(to, from, live ? kBytes : 0);
 }
 static inline void launch_dependents() {}
 static inline void wait_predecessor() {}
