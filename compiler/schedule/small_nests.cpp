@@ -32,12 +32,15 @@ int64_t steps_of(const std::vector<loop::Dim>& dims, const loop::Block& block) {
   return std::min(count * std::min(inside, kSmall + 1), kSmall + 1);
 }
 
-bool is_small(const Nest& nest) {
+bool is_small(const Program& program, const Nest& nest) {
   if (nest.schedule != loop::Schedule{} || steps_of(nest.dims, nest.body) > kSmall) return false;
   bool plain = true;
   loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
     const auto* store = std::get_if<loop::Store>(&stmt.node);
-    plain = plain && !std::holds_alternative<loop::Scan>(stmt.node) && !(store && store->update);
+    // What is local to a point would be one row for all of them: they are a loop's rounds then, dealt out at once.
+    const bool row = store && program[store->access.buffer].storage == loop::Storage::kLocal;
+    plain = plain && !std::holds_alternative<loop::Scan>(stmt.node) && !(store && store->update) &&
+            !(row && !nest.dims.empty());
   });
   if (!plain) return false;
   if (!nest.dims.empty()) return steps_of({}, nest.body) <= kInside;
@@ -92,7 +95,7 @@ void join_small_nests(Program& program) {
   loop::for_each_block(program.steps, [&](loop::Steps& steps) {
     const auto small = [&](size_t at) {
       const auto* launch = at < steps.size() ? std::get_if<Launch>(&steps[at].node) : nullptr;
-      return launch && is_small(program[launch->nest]);
+      return launch && is_small(program, program[launch->nest]);
     };
     for (size_t at = 0; at < steps.size(); ++at) {
       bool joined = false;

@@ -14,6 +14,7 @@
 #include "compiler/frontend/onnx/import.h"
 #include "tests/conformance/other_sizes.h"
 #include "tests/support/device_program.h"
+#include "tests/unit/codegen_cuda/emulate.h"
 
 namespace stridec::conformance {
 
@@ -22,9 +23,14 @@ using loop::HostTensor;
 
 namespace {
 
-constexpr ModeInfo kModes[] = {{"interpreter", Mode::kInterpreter}, {"compiled", Mode::kCompiled},
-                               {"dynamic", Mode::kDynamic},         {"constant", Mode::kConstant},
-                               {"cuda", Mode::kCompiled, true},     {"cuda-dynamic", Mode::kDynamic, true}};
+constexpr ModeInfo kModes[] = {{"interpreter", Mode::kInterpreter},
+                               {"compiled", Mode::kCompiled},
+                               {"dynamic", Mode::kDynamic},
+                               {"constant", Mode::kConstant},
+                               {"cuda", Mode::kCompiled, Machine::kGpu},
+                               {"cuda-dynamic", Mode::kDynamic, Machine::kGpu},
+                               {"emulated", Mode::kCompiled, Machine::kEmulated},
+                               {"emulated-dynamic", Mode::kDynamic, Machine::kEmulated}};
 
 std::string summary(const Diagnostic& d) {
   return cat(d.message, d.where.op.empty() ? "" : cat(" (", d.where.op, ")"));
@@ -170,7 +176,7 @@ void bind_all(const onnx::Model& model, const Data& data, onnx::ImportOptions& o
 // ---- one attempt ----
 
 Compilation made_of(const onnx::Model& model, const onnx::ImportOptions& options, Stage last,
-                    bool gpu = false) {
+                    Machine machine = Machine::kCpu) {
   onnx::Imported imported = onnx::import_model(model, options);
   if (!imported.problems.empty()) {
     Diagnostic problem = imported.problems[0];
@@ -178,7 +184,7 @@ Compilation made_of(const onnx::Model& model, const onnx::ImportOptions& options
     throw Error(std::move(problem));
   }
   CompileOptions how{.passes = {.verify_each = true}};
-  if (gpu) {
+  if (machine != Machine::kCpu) {
     how.targets = {"cuda"};
     how.gpus = {"sm_90a"};
   }
@@ -187,8 +193,19 @@ Compilation made_of(const onnx::Model& model, const onnx::ImportOptions& options
 
 using Program = std::function<std::vector<HostTensor>(const std::vector<HostTensor>& inputs)>;
 
-Program machine_code(const Compilation& made, bool gpu, const RunOptions& how) {
-  if (gpu) {
+Program machine_code(const Compilation& made, Machine machine, const RunOptions& how) {
+  if (machine == Machine::kEmulated) {
+    auto variant = std::make_shared<codegen::cuda::Variant>(made.gpu_variants.front());
+    codegen::cpu::run_prepack(variant->program, cpu_target("native"), {.threads = 1});
+    variant->program.prepack.clear();
+    return [variant](const std::vector<HostTensor>& inputs) {
+      size_t choices = 0;
+      auto outputs = test::emulate(variant->program, inputs, variant->target, 0, &choices);
+      if (!outputs) fail(ErrorKind::kUnsupported, "run", "not emulated");
+      return std::move(*outputs);
+    };
+  }
+  if (machine == Machine::kGpu) {
     auto program = std::make_shared<test::DeviceProgram>(made.gpu_variants.front());
     return [program](const std::vector<HostTensor>& inputs) { return program->run(inputs); };
   }
@@ -305,13 +322,13 @@ struct Attempt {
   Outcome run(const onnx::ImportOptions& options, double& compiled) const {
     const bool interpreted = info.mode == Mode::kInterpreter;
     const Compilation made =
-        made_of(model, options, interpreted ? Stage::kLoops : Stage::kSchedule, info.gpu);
+        made_of(model, options, interpreted ? Stage::kLoops : Stage::kSchedule, info.machine);
     const std::vector<HostTensor> inputs = inputs_of(made.loops, model, data);
     if (interpreted) {
       compiled = processor_seconds();
       return {.reason = against_expected(loop::interpret(made.loops, inputs, {.poison = true}))};
     }
-    const Program program = machine_code(made, info.gpu, how);
+    const Program program = machine_code(made, info.machine, how);
     compiled = processor_seconds();
     Outcome out{.reason = data.outputs.empty()
                               ? difference_of(program(inputs),

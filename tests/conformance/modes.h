@@ -18,10 +18,15 @@ enum class Mode {
   kDynamic,
   kConstant,  // every input is an initializer
 };
+enum class Machine {
+  kCpu,
+  kGpu,  // of this machine, a Hopper
+  kEmulated,  // the GPU's kernels on the CPU: what has to be seen of them without one, not fast and not all of them
+};
 struct ModeInfo {
   std::string_view name;
   Mode mode;
-  bool gpu = false;  // compiled for the GPU of this machine (Hopper), and run on it
+  Machine machine = Machine::kCpu;
 };
 std::span<const ModeInfo> modes();
 

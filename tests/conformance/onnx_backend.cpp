@@ -4,7 +4,7 @@
 //                [--seconds FILE] [--jobs N] [--tests-per-process N] [--optimize N] [--kernels-per-object N] [--as-given]
 //                [name...]
 //
-// MODE: interpreter, compiled, dynamic, constant, and on the GPU of this machine cuda, cuda-dynamic (initially: interpreter). DATA holds node/, simple/, light/, pytorch-*/.
+// MODE: interpreter, compiled, dynamic, constant, on the GPU of this machine cuda, cuda-dynamic, and its kernels emulated: emulated, emulated-dynamic (initially: interpreter). DATA holds node/, simple/, light/, pytorch-*/.
 // A test's file `tolerance` holds a relative and an absolute tolerance of its own, and perhaps one relative to the
 // largest magnitude of a tensor. --list prints the tests that do not pass, with the reason; --table passes per operator;
 // --failures writes mode, name and reason with tabs between to a file, --bound likewise the tests that pass with inputs

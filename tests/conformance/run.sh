@@ -1,7 +1,8 @@
 #!/bin/bash
 # The public ONNX backend suite (onnx 1.22.0: 1,914 tests) in each mode of tests/conformance/modes.h.
 #
-#   bash tests/conformance/run.sh [--update] [mode...]     modes: interpreter, compiled, dynamic, constant (default: all)
+#   bash tests/conformance/run.sh [--update] [mode...]     modes: interpreter, compiled, dynamic, constant (default: these
+#                                                          four), cuda and cuda-dynamic on a machine with a GPU
 #
 # Prints how many tests of each operator pass. tests/conformance/open/MODE.txt lists the tests that do not pass yet; one
 # that fails and is not listed is a failure here. MODE.bound.txt lists those that pass with some of their inputs given as
@@ -28,10 +29,13 @@ if [ ! -f "$work/.unpacked" ] || [ "$archive" -nt "$work/.unpacked" ]; then
   touch "$work/.unpacked"
 fi
 
+# A GPU's context takes longer to make than most tests run.
+together=1
+case ${modes[0]} in cuda*) together=8 ;; esac
+
 mkdir -p tests/conformance/open
 "$build/onnx_backend" "$work/data" --engine "$(IFS=,; echo "${modes[*]}")" --table --failures "$work/failures" --bound "$work/bound" --one-shape "$work/one-shape" --seconds "$work/seconds" \
-  --jobs "$(nproc)" \
-  > "$work/log" || [ $? = 1 ] || { cat "$work/log"; echo "the runner ended with an error"; exit 1; }
+  --jobs "$(nproc)" --tests-per-process $together > "$work/log" || [ $? = 1 ] || { cat "$work/log"; echo "the runner ended with an error"; exit 1; }
 head -n -1 "$work/log"
 passed=$(tail -1 "$work/log" | cut -d' ' -f1)
 failed=0

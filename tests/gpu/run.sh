@@ -39,13 +39,7 @@ run_grid() {
 
 grid() { run_grid; }
 
-conformance() {
-  mkdir -p "$out/suite" && tar -xJf "$here/conformance/onnx-backend-1.22.0.tar.xz" -C "$out/suite"
-  "$build/onnx_backend" "$out/suite/data" --engine cuda,cuda-dynamic --jobs "$(nproc)" --tests-per-process 8 --list
-  local status=$?
-  rm -rf "$out/suite"
-  return $status
-}
+conformance() { bash "$here/conformance/run.sh" cuda cuda-dynamic; }
 
 random() { "$python" "$here/fuzz/random_models.py" --gpu --count "${graphs:-400}" --seed 7; }
 

@@ -243,6 +243,36 @@ TEST_CASE("small nests are one kernel, whose loops follow each other") {
   CHECK(launches(made) == 1);
 }
 
+// Threads that deal the points out among them would all write the one row.
+TEST_CASE("small nests with a row that is local to a point stay kernels of their own") {
+  const loop::Program made = check(R"(program p
+  input x f32 [4, 6] ordinal 0
+  arena s f32 [4, 6]
+  local r f32 [6]
+  output y f32 [4, 6] ordinal 0
+  inputs (x)
+  outputs (y)
+  steps
+    nest 0 scale (%i<4, %j<6)
+      %0 : f32 = load x[%i, %j]
+      %1 : f32 = add %0 %0
+      store s[%i, %j] %1
+    nest 1 shares (%i<4)
+      for (%j<6)
+        %0 : f32 = load s[%i, %j]
+        %1 : f32 = exp %0
+        store r[%j] %1
+      %2 : f32 = reduce sum (%k<6)
+        %3 : f32 = load r[%k]
+        yield %3
+      for (%l<6)
+        %4 : f32 = load r[%l]
+        %5 : f32 = div %4 %2
+        store y[%i, %l] %5
+)");
+  CHECK(launches(made) == 2);
+}
+
 TEST_CASE("loops inside a few points are dealt out as a whole") {
   const loop::Program made = check(R"(program p
   input x f32 [6, 20] ordinal 0
