@@ -66,8 +66,8 @@ const std::vector<OptionInfo>& options() {
       {"results", "true|false", "true",
        "on a GPU: products of one row by weights take in the small kernel behind them; off: a kernel of its own"},
       {"strips", "true|false", "true",
-       "products between transforms work in strips that stay in a thread's cache; off: transforms are whole "
-       "buffers"},
+       "products between transforms, and convolutions one after the other, work in strips that stay in a thread's cache; "
+       "off: what passes between them is whole buffers"},
       {"cudagraphs", "true|false", "as the mode says",
        "runs on a GPU are recorded as a CUDA graph for each shape (the eight used last), and enqueued by one "
        "call"},

@@ -281,12 +281,18 @@ class Runner {
   }
 
   void run(const Strips& s) {
-    const int64_t count = evaluate(s.count());
+    const int64_t count = evaluate(s.count()), of_round = evaluate(s.count_of_round());
     for (int64_t i = 0; i < count; ++i) {
-      const int64_t first = evaluate(s.first_of(i)), next = evaluate(s.first_of(i + 1));
+      const int64_t strip = i % of_round;
+      const int64_t first = evaluate(s.first_of(strip)), next = evaluate(s.first_of(strip + 1));
       bind(s.first, first);
       bind(s.size, next - first);
       check_range(s.size, "a strip");
+      if (s.round.is_var()) bind(s.round, i / of_round);
+      for (const Strips::Size& size : s.sizes) {
+        bind(size.symbol, evaluate(size.value));
+        check_range(size.symbol, "a strip");
+      }
       for (BufferId id : s.own) {
         const Buffer& b = program_[id];
         Memory& m = memory_[id.value];

@@ -264,11 +264,29 @@ class Parser {
         s.most = small(c);
         c.expect("of");
         s.points = c.expr();
+        if (c.accept("for")) {
+          s.round = c.variable();
+          c.expect("<");
+          s.rounds = c.expr();
+        }
+        while (c.accept("with")) {
+          Strips::Size size;
+          size.symbol = c.variable();
+          c.expect("=");
+          size.value = c.expr();
+          if (c.accept("up")) {
+            c.expect("to");
+            size.most = small(c);
+            c.expect("in");
+            c.expect("all");
+            size.total = c.expr();
+          }
+          s.sizes.push_back(std::move(size));
+        }
         c.expect("own");
         s.own = buffers(c);
         end(c);
-        program_.facts.set_range(s.first, 0, std::nullopt);
-        program_.facts.set_range(s.size, s.least, s.most);
+        set_ranges(program_.facts, s);
         s.body = steps(depth + 1);
         out.push_back({std::move(s)});
         continue;

@@ -145,8 +145,14 @@ class Printer {
     steps(s.body);
   }
   void step(const Strips& s) {
-    line(cat("strips ", quoted_name(s.name), " ", expr(s.first), " ", expr(s.size), " in ", s.least, "..",
-             s.most, " of ", expr(s.points), " own ", buffers(s.own)));
+    std::string text = cat("strips ", quoted_name(s.name), " ", expr(s.first), " ", expr(s.size), " in ",
+                           s.least, "..", s.most, " of ", expr(s.points));
+    if (s.round.is_var()) text += cat(" for ", expr(s.round), " < ", expr(s.rounds));
+    for (const Strips::Size& size : s.sizes) {
+      text += cat(" with ", expr(size.symbol), " = ", expr(size.value));
+      if (size.most) text += cat(" up to ", *size.most, " in all ", expr(size.total));
+    }
+    line(cat(text, " own ", buffers(s.own)));
     steps(s.body);
   }
   void step(const Call& s) {

@@ -278,18 +278,33 @@ struct While {
 };
 // Launches that work their way along `points` in strips, one strip after the other or side by side: [0, points) is cut
 // into ranges [first, first + size) of at most `most`, as even as can be, as few of them as can be but for an even number,
-// so that two threads have equal shares, and the body runs once for each. What `own` names, arena buffers that nothing else
-// touches, lasts for a strip: whoever runs it has memory for one.
+// so that two threads have equal shares, and the body runs once for each; all of it for every one of `rounds`. What `own`
+// names, arena buffers that nothing else touches, lasts for a strip: whoever runs it has memory for one.
 struct Strips {
+  // A symbol of the body that follows from the others: rows of an image that a strip needs, say.
+  struct Size {
+    sym::Expr symbol, value;
+    std::optional<int64_t> most;
+    sym::Expr total = 0;  // over all strips, or a little more, where it is an extent
+  };
   std::string name;
   sym::Expr first, size;  // symbols of the body
   sym::Expr points;
   int64_t least = 1, most = 1;  // what size can be
-  Steps body;                   // launches alone
+  sym::Expr rounds = 1, round;  // how many, and a symbol of the body where there can be more than one
+  std::vector<Size> sizes;
+  Steps body;  // launches alone
   std::vector<BufferId> own;
-  sym::Expr count() const { return sym::min(points, sym::align_up(sym::ceildiv(points, most), 2)); }
-  sym::Expr first_of(sym::Expr strip) const { return sym::floordiv(points * strip, count()); }
+  sym::Expr count() const { return rounds * count_of_round(); }
+  sym::Expr count_of_round() const {  // an even number, or one strip a point
+    return sym::min(points, sym::align_up(sym::ceildiv(points, most), 2));
+  }
+  sym::Expr first_of(sym::Expr strip) const {  // of a round
+    return sym::floordiv(points * strip, count_of_round());
+  }
+  std::vector<sym::Expr> symbols() const;  // of the body
 };
+void set_ranges(sym::Facts& facts, const Strips& strips);  // of its symbols
 // A routine of the runtime library with a stable contract (sort, top-k, string ops): not a nest.
 struct Call {
   std::string routine;  // a row of library.def

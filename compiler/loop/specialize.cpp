@@ -58,7 +58,10 @@ Program specialized(const Program& program, const SymbolValues& values) {
                             for (Expr& e : s.values) replace(e);
                           },
                           [&](If& s) { replace(s.condition); }, [&](While& s) { replace(s.trip_count); },
-                          [&](Strips& s) { replace(s.points); },
+                          [&](Strips& s) {
+                            replace(s.points), replace(s.rounds);
+                            for (Strips::Size& size : s.sizes) replace(size.value), replace(size.total);
+                          },
                           [&](Call& s) {
                             for (Expr& e : s.arguments) replace(e);
                           },

@@ -389,9 +389,13 @@ class ProgramVerifier {
   }
   void step(const Strips& s) {
     known(s.points, "a number of points");
+    known(s.rounds, "a number of rounds");
     check(s.least >= 1 && s.least <= s.most, s.name, " has strips of ", s.least, " to ", s.most, " points");
-    for (Expr symbol : {s.first, s.size}) {
+    for (Expr symbol : s.symbols()) {
       check(symbol.is_var() && !sym::is_index(symbol), symbol, " is not a symbol");
+      for (const Strips::Size& size : s.sizes)
+        if (size.symbol == symbol)
+          known(size.value, "a size of a strip"), known(size.total, "a sum of sizes");
       bound_.insert(symbol);
     }
     for (BufferId id : s.own)
@@ -400,8 +404,7 @@ class ProgramVerifier {
     for (const Step& inner : s.body)
       check(std::holds_alternative<Launch>(inner.node), s.name, " has a step that is no launch");
     steps(s.body);
-    bound_.erase(s.first);
-    bound_.erase(s.size);
+    for (Expr symbol : s.symbols()) bound_.erase(symbol);
   }
   void step(const Call& s) {
     const Routine* routine = find_routine(s.routine);

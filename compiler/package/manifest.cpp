@@ -92,7 +92,12 @@ Json kernels_of(const Program& program, const TuningFacts& tuning, int& steps) {
     for (loop::NestId id : nests) {
       const loop::Cost cost = loop::cost_of(program, program[id]);
       // All strips together have all points.
-      auto all = [&](sym::Expr e) { return strips ? sym::substitute(e, strips->size, strips->points) : e; };
+      auto all = [&](sym::Expr e) {
+        if (!strips) return e;
+        sym::Substitution totals{{strips->size, strips->points * strips->rounds}};
+        for (const loop::Strips::Size& size : strips->sizes) totals[size.symbol] = size.total;
+        return sym::substitute(e, totals);
+      };
       flops += all(cost.flops);
       bytes += all(cost.bytes_read + cost.bytes_written);
       nodes.insert(program[id].nodes.begin(), program[id].nodes.end());

@@ -34,7 +34,8 @@ constexpr int64_t kTooMany = int64_t{1} << 45;
 
 struct Timeline {
   std::vector<Lifetime> lifetimes;       // by buffer
-  std::vector<const loop::Nest*> nests;  // by step; null where the step is no launch
+  std::vector<std::vector<const loop::Nest*>>
+      nests;  // by step: those that it runs, none where it is no launch
   std::map<LaunchKey, Lifetime> launches;
 };
 
@@ -51,8 +52,8 @@ class TimelineMaker {
   Timeline take() { return std::move(timeline_); }
 
  private:
-  int tick(const loop::Nest* nest = nullptr) {
-    timeline_.nests.push_back(nest);
+  int tick(std::vector<const loop::Nest*> nests = {}) {
+    timeline_.nests.push_back(std::move(nests));
     return static_cast<int>(timeline_.nests.size()) - 1;
   }
 
@@ -72,7 +73,7 @@ class TimelineMaker {
         continue;
       }
       const auto* launch = std::get_if<loop::Launch>(&step.node);
-      const int at = tick(launch ? &program_[launch->nest] : nullptr);
+      const int at = launch ? tick({&program_[launch->nest]}) : tick();
       if (launch) timeline_.launches[launch->nest].touch(at);
       if (const auto* call = std::get_if<loop::Call>(&step.node)) timeline_.launches[call].touch(at);
       const Effects effects = effects_of(program_, step);
@@ -86,6 +87,7 @@ class TimelineMaker {
     const int at = tick();
     timeline_.launches[&strips].touch(at);
     loop::for_each_step(strips.body, [&](const loop::Step& step) {
+      timeline_.nests.back().push_back(&program_[std::get<loop::Launch>(step.node).nest]);
       const Effects effects = effects_of(program_, step);
       for (const auto* ids : {&effects.reads, &effects.writes})
         for (BufferId id : *ids)
@@ -298,9 +300,8 @@ bool dies_by_point(const loop::Nest& nest, BufferId operand, BufferId output) {
   return read.empty();
 }
 
-// The buffer that `nest` may overwrite with `output`, in the same layout.
-std::optional<BufferId> in_place_operand(const Program& program, const loop::Nest& nest, BufferId output,
-                                         InPlace in_place) {
+std::optional<BufferId> operand_of(const Program& program, const loop::Nest& nest, BufferId output,
+                                   InPlace in_place) {
   for (const loop::Stmt& stmt : nest.body)
     if (std::holds_alternative<loop::For>(stmt.node) || std::holds_alternative<loop::Scan>(stmt.node) ||
         std::holds_alternative<loop::Bind>(stmt.node) ||
@@ -329,6 +330,21 @@ uint64_t fingerprint(const loop::WeightData& data) {
 
 }  // namespace
 
+std::optional<BufferId> in_place_operand(const Program& program, std::span<const loop::Nest* const> nests,
+                                         BufferId output, InPlace in_place) {
+  std::optional<BufferId> operand;
+  for (const loop::Nest* nest : nests)
+    if (writes(loop::effects_of(*nest), output)) operand = operand_of(program, *nest, output, in_place);
+  if (!operand) return std::nullopt;
+  // What one of them does before or after the one that writes is not at the same point.
+  for (const loop::Nest* nest : nests) {
+    const Effects effects = loop::effects_of(*nest);
+    if (!writes(effects, output) && (reads(effects, *operand) || writes(effects, *operand)))
+      return std::nullopt;
+  }
+  return operand;
+}
+
 void plan_memory(Program& program, InPlace in_place, std::span<Scratch> scratch) {
   const Timeline timeline = TimelineMaker(program).take();
   Ranges ranges(program);
@@ -346,8 +362,8 @@ void plan_memory(Program& program, InPlace in_place, std::span<Scratch> scratch)
       bytes = reserved(ranges, extent_in_elements(buffer) * byte_size(buffer.dtype), program.facts);
       if (bytes) bytes = sym::simplify(sym::align_up(*bytes, kAlignment), program.facts);
     };
-    if (const loop::Nest* maker = timeline.nests[life.first])
-      loop::blaming(*maker, measure);
+    if (const auto& makers = timeline.nests[life.first]; !makers.empty())
+      loop::blaming(*makers.front(), measure);
     else
       measure();
     if (!bytes) {
@@ -366,9 +382,7 @@ void plan_memory(Program& program, InPlace in_place, std::span<Scratch> scratch)
     return i;
   };
   for (size_t i = 0; i < items.size(); ++i) {
-    const loop::Nest* nest = timeline.nests[items[i].life.first];
-    if (!nest) continue;
-    const auto operand = in_place_operand(program, *nest, ids[i], in_place);
+    const auto operand = in_place_operand(program, timeline.nests[items[i].life.first], ids[i], in_place);
     if (!operand || item_of[operand->value] < 0) continue;
     const int other = leader_of(item_of[operand->value]);
     if (other == static_cast<int>(i) || items[other].life.last != items[i].life.first) continue;

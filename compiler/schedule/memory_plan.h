@@ -1,6 +1,7 @@
 // Memory planning: where each scratch buffer of a run lives.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <variant>
 
@@ -32,6 +33,11 @@ struct Scratch {
 };
 void plan_memory(loop::Program& program, InPlace in_place = InPlace::kPointwise,
                  std::span<Scratch> scratch = {});
+
+// The buffer that a step which runs `nests`, and where it dies, may overwrite with `output`, in the same layout.
+std::optional<loop::BufferId> in_place_operand(const loop::Program& program,
+                                               std::span<const loop::Nest* const> nests,
+                                               loop::BufferId output, InPlace in_place);
 
 // Gives every weight that a run reads a byte offset (a multiple of 64) in the artifact's weights, in the
 // order of first use, and sets Program::weight_bytes. The programs are variants of one model and share one

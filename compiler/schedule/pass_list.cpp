@@ -17,6 +17,7 @@
 #include "compiler/schedule/phases.h"
 #include "compiler/schedule/row_products.h"
 #include "compiler/schedule/row_results.h"
+#include "compiler/schedule/row_strips.h"
 #include "compiler/schedule/small_nests.h"
 #include "compiler/schedule/split_reduction.h"
 #include "compiler/schedule/strips.h"
@@ -60,8 +61,12 @@ constexpr Pass<Program, Decisions*> kCpuLoopPasses[] = {
      [](Program& program, Decisions* decisions) { split_reductions(program, Sharing::kThreads, decisions); }},
     {"chains", "contractions that pass rows on become one kernel that keeps them in cache", chain},
     {"strips",
-     "products by weights and the transforms around them work in strips that stay in a thread's cache",
-     fuse_strips},
+     "products between transforms, and convolutions one after the other, work in strips that stay in a "
+     "thread's cache",
+     [](Program& program, Decisions* decisions) {
+       fuse_row_strips(program, decisions);
+       fuse_strips(program, decisions);
+     }},
 };
 
 constexpr Pass<Program, const CpuTarget&, const Chosen&> kCpuPasses[] = {

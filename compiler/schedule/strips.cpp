@@ -26,13 +26,10 @@ using loop::Program;
 using loop::Storage;
 using sym::Expr;
 
-// Figures of no machine in particular, as in winograd.cpp.
-constexpr int64_t kCache = 272 << 10;  // of a thread, for what passes; the shortest strip may take twice that
-constexpr double kLeastStrips = 8;     // at typical sizes of a single image: work for several threads
-constexpr double kWeightTraffic = 2.5;  // of weights, over what no longer goes through memory
 // Points of a strip: of a product multiples of what register tiles have as rows.
 constexpr int64_t kLengths[] = {112, 56, 28, 14, 7, 4, 2};
 constexpr int64_t kLeastRows = 14;
+constexpr int64_t kAlignment = 64;
 
 // Launches in a row, each of which makes what the next one alone reads: two, or three around a contraction.
 struct Row {
@@ -233,14 +230,16 @@ class Fuser {
   Fuser(Program& program, std::vector<Decision>* decisions) : program_(program), decisions_(decisions) {}
 
   void block(loop::Steps& steps) {
+    Flow flow = make_flow(program_, steps);
     for (int at = 0; at < static_cast<int>(steps.size()); ++at) {
       const Nest* nest = nest_at(program_, steps, at);
       if (!nest) continue;
-      const Flow flow = make_flow(program_, steps);
       Decision decision{nest->name, "strips", false, ""};
       const int made = fuse(steps, flow, at, &decision);
       if (decisions_ && !decision.reason.empty()) decisions_->push_back(std::move(decision));
-      if (made >= 0) at = made;
+      if (made < 0) continue;
+      at = made;
+      flow = make_flow(program_, steps);
     }
   }
 
@@ -318,19 +317,19 @@ class Fuser {
                             : std::max(1.0, typical(dim.extent, program_.facts));
     }
     points = sym::simplify(points, program_.facts);
-    if (typical_points * static_cast<double>(passing) <= static_cast<double>(kCache))
+    if (typical_points * static_cast<double>(passing) <= static_cast<double>(kStripCache))
       return -1;  // it stays there anyway
     const int64_t shortest_length = nests.size() > 2 ? kLeastRows : 1;
     int64_t most = 0;
     for (int64_t length : kLengths) {
-      const bool fits = length * passing <= (length == shortest_length ? 2 : 1) * kCache;
+      const bool fits = length * passing <= (length == shortest_length ? 2 : 1) * kStripCache;
       if (most == 0 && length >= shortest_length && fits &&
           typical_points >= kLeastStrips * static_cast<double>(length))
         most = length;
     }
     if (most == 0) {
       decision->reason =
-          shortest_length * passing > 2 * kCache
+          shortest_length * passing > 2 * kStripCache
               ? cat("not in strips: what passes at ", shortest_length, " points is too large for a cache")
               : cat("not in strips: ", typical_points, " points are too few");
       return -1;
@@ -351,10 +350,11 @@ class Fuser {
                         .points = points,
                         .least = least,
                         .most = most,
+                        .round = {},
+                        .sizes = {},
                         .body = {},
                         .own = row.passing};
-    program_.facts.set_range(strips.first, 0, std::nullopt);
-    program_.facts.set_range(strips.size, least, most);
+    loop::set_ranges(program_.facts, strips);
     Cutter cutter(program_, row, strips);
     for (size_t i = 0; i < row.passing.size(); ++i)
       cutter.shrink(row.passing[i], components(nests[i], i, row, row.passing[i]));
@@ -379,6 +379,22 @@ class Fuser {
 };
 
 }  // namespace
+
+ArenaPlan own_memory(const Program& program, const loop::Strips& strips) {
+  std::vector<ArenaItem> items;
+  for (BufferId id : strips.own) {
+    const loop::Buffer& buffer = program[id];
+    Lifetime life;
+    for (int at = 0; at < static_cast<int>(strips.body.size()); ++at) {
+      const Effects effects = effects_of(program, strips.body[static_cast<size_t>(at)]);
+      if (reads(effects, id) || writes(effects, id)) life.touch(at);
+    }
+    const Expr bytes = sym::simplify(
+        sym::align_up(extent_in_elements(buffer) * byte_size(buffer.dtype), kAlignment), program.facts);
+    items.push_back({life, bytes, {static_cast<int64_t>(typical(bytes, program.facts))}});
+  }
+  return plan_arena(items, program.facts);
+}
 
 void fuse_strips(Program& program, std::vector<Decision>* decisions) {
   Fuser fuser(program, decisions);

@@ -13,9 +13,19 @@
 #include <vector>
 
 #include "compiler/loop/program.h"
+#include "compiler/schedule/arena.h"
 #include "compiler/schedule/fusion.h"
 
 namespace stridec::schedule {
+
+// Figures of no machine in particular, as in winograd.cpp.
+inline constexpr int64_t kStripCache =
+    272 << 10;  // of a thread, for what passes; the shortest strip may take twice that
+inline constexpr double kLeastStrips = 8;      // at typical sizes of a single image: work for several threads
+inline constexpr double kWeightTraffic = 2.5;  // of weights, over what no longer goes through memory
+
+// Where in a strip's memory each of its own buffers lies: those that are not in use together share memory.
+ArenaPlan own_memory(const loop::Program& program, const loop::Strips& strips);
 
 void fuse_strips(loop::Program& program, std::vector<Decision>* decisions = nullptr);
 

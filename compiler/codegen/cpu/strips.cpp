@@ -1,12 +1,14 @@
 #include "compiler/codegen/cpu/strips.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_map>
 
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build.h"
 #include "compiler/codegen/emit_text.h"
-#include "compiler/schedule/effects.h"
+#include "compiler/schedule/strips.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::codegen::cpu {
@@ -22,23 +24,37 @@ class Emitter {
   Kernel emit() {
     std::vector<Kernel> parts;
     Expr scratch = 0;
+    sym::Substitution most{{strips_.size, strips_.most}};
+    for (const loop::Strips::Size& size : strips_.sizes)
+      if (size.most) most[size.symbol] = *size.most;
     for (const loop::Step& step : strips_.body) {
       const loop::Nest& nest = program_[std::get<loop::Launch>(step.node).nest];
       parts.push_back(emit_kernel(program_, nest, text_.target()));
-      scratch = sym::max(scratch, sym::substitute(parts.back().scratch_bytes, strips_.size, strips_.most));
+      scratch = sym::max(scratch, sym::substitute(parts.back().scratch_bytes, most));
     }
-    for (loop::BufferId id : strips_.own) {
-      const loop::Buffer& buffer = program_[id];
-      own_[id] = text_.scratch(schedule::extent_in_elements(buffer) * byte_size(buffer.dtype));
-    }
+    const schedule::ArenaPlan own = schedule::own_memory(program_, strips_);
+    const std::string own_bytes = text_.scratch(own.bytes);
+    for (size_t i = 0; i < strips_.own.size(); ++i)
+      own_[strips_.own[i]] = cat("(", own_bytes, " + ", text_.size(own.offsets[i]), ")");
     const std::string private_bytes = text_.scratch(scratch);
 
     text_.line(cat("const int64_t points = ", text_.size(strips_.points),
-                   ", strips = ", text_.size(strips_.count()), ";"));
+                   ", strips = ", text_.size(strips_.count_of_round()), ";"));
     text_.open("for (int64_t strip = begin; strip < end; ++strip)");
-    text_.line(
-        "const int64_t first = points * strip / strips, size = points * (strip + 1) / strips - first;");
+    const bool rounds = strips_.round.is_var();
+    if (rounds) text_.line("const int64_t round = strip / strips, at = strip % strips;");
+    const std::string at = rounds ? "at" : "strip";
+    text_.line(cat("const int64_t first = points * ", at, " / strips, size = points * (", at,
+                   " + 1) / strips - first;"));
     text_.line("(void)first;");
+    variables_ = {{strips_.first, "first"}, {strips_.size, "size"}};
+    if (rounds) variables_[strips_.round] = "round";
+    for (const loop::Strips::Size& size : strips_.sizes) {
+      const std::string name = text_.fresh("size_");
+      text_.line(cat("const int64_t ", name, " = ", c(size.value), ";"));
+      text_.line(cat("(void)", name, ";"));
+      variables_[size.symbol] = name;
+    }
     for (const Kernel& part : parts) print_part(part, private_bytes);
     text_.close();
 
@@ -60,11 +76,14 @@ class Emitter {
  private:
   // Of a strip, or of the whole launch.
   std::string c(Expr e) {
-    if (!sym::depends_on(e, strips_.first) && !sym::depends_on(e, strips_.size)) return text_.size(e);
+    const std::vector<Expr> vars = sym::free_vars(e);
+    if (std::none_of(vars.begin(), vars.end(), [&](Expr var) { return variables_.contains(var); }))
+      return text_.size(e);
     return sym::to_c(
         e,
         [&](Expr var) {
-          return var == strips_.first ? "first" : var == strips_.size ? "size" : text_.size(var);
+          const auto own = variables_.find(var);
+          return own == variables_.end() ? text_.size(var) : own->second;
         },
         program_.facts);
   }
@@ -92,6 +111,7 @@ class Emitter {
   const loop::Strips& strips_;
   KernelText text_;
   std::map<loop::BufferId, std::string> own_;
+  std::unordered_map<Expr, std::string, sym::ExprHash> variables_;
 };
 
 }  // namespace

@@ -240,6 +240,46 @@ Program planes_of_products(int64_t in, int64_t out) {
   return p.program;
 }
 
+Program convolutions(int64_t width, int64_t in, const std::vector<Layer>& layers) {
+  Pieces p("convolutions");
+  p.program.facts.set_range(p.m, 0, 64);
+  p.program.facts.set_range(p.n, 5, 4096);
+  std::vector<View> made = {p.input("x", {p.m, p.n, width, in})};
+  for (const Layer& layer : layers) {
+    const std::string number = std::to_string(made.size());
+    const View& x = layer.from < 0 ? made.back() : made[static_cast<size_t>(layer.from)];
+    const View w = p.weight("w" + number, {layer.out, layer.taps, layer.taps, *sym::as_const(x.shape[3])}, 7);
+    const View padded =
+        *pad(x, {0, layer.pad, layer.pad, 0}, {0, layer.pad, layer.pad, 0}, float_scalar(DType::kF32, 0));
+    const auto size = [&](Expr e) {
+      return sym::floordiv(e + 2 * layer.pad - (layer.taps - 1) * layer.dilation - 1, layer.stride) + 1;
+    };
+    const std::vector<Expr> shape = {p.m, size(x.shape[1]), size(x.shape[2]), layer.out};
+    View y;
+    if (made.size() < layers.size()) {
+      y = p.temporary("t" + number, shape);
+    } else {
+      p.program.outputs = {add_buffer(
+          p.program,
+          {.name = "out", .dtype = DType::kF32, .shape = shape, .storage = Storage::kOutput, .ordinal = 0})};
+      y = whole(p.program, p.program.outputs[0]);
+    }
+    NestBuilder nest(p.program, "conv" + number);
+    const std::vector<Expr> at = nest.dims(y.shape);
+    Value sum =
+        nest.reduce(Combine::kSum, {x.shape[3], layer.taps, layer.taps}, [&](const std::vector<Expr>& k) {
+          return nest.load(padded, {at[0], at[1] * layer.stride + k[1] * layer.dilation,
+                                    at[2] * layer.stride + k[2] * layer.dilation, k[0]}) *
+                 nest.load(w, {at[3], k[1], k[2], k[0]});
+        });
+    if (layer.adds >= 0) sum = sum + nest.load(made[static_cast<size_t>(layer.adds)], at);
+    nest.store(y, at, max(sum, nest.constant(DType::kF32, 0)));
+    nest.finish();
+    made.push_back(y);
+  }
+  return p.program;
+}
+
 Program with_first_nest_replaced(
     Program program, const std::function<std::vector<loop::Nest>(Program&, const loop::Nest&)>& parts_of) {
   bool first = true;

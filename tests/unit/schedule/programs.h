@@ -48,6 +48,14 @@ Pieces random_program(uint32_t seed);
 // put together again as y [images, n - 5, out]: the form of Winograd's convolutions. `symbols`: n and images.
 loop::Program planes_of_products(int64_t in, int64_t out);
 
+// x [images, rows, width, in], convolved again and again, each sum at least 0; rows is the symbol n, images m.
+struct Layer {
+  int64_t out, taps = 1, stride = 1, dilation = 1, pad = 0;
+  // What this layer made, counted from 1: is read (-1: what the one before made), and added (-1: nothing).
+  int from = -1, adds = -1;
+};
+loop::Program convolutions(int64_t width, int64_t in, const std::vector<Layer>& layers);
+
 // The program with its first nest replaced by what `parts_of` makes of it, verified; as it was where that is nothing.
 loop::Program with_first_nest_replaced(
     loop::Program program,

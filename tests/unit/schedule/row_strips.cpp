@@ -1,0 +1,181 @@
+#include "compiler/schedule/row_strips.h"
+
+#include <doctest/doctest.h>
+
+#include "compiler/base/text.h"
+#include "compiler/loop/text.h"
+#include "compiler/loop/verify.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/strips.h"
+#include "compiler/schedule/winograd.h"
+#include "compiler/sym/text.h"
+#include "tests/unit/schedule/programs.h"
+
+using namespace stridec;
+using namespace stridec::loop;
+using namespace stridec::schedule;
+using namespace stridec::testing;
+using sym::Expr;
+
+namespace {
+
+int64_t arena(Program program, int64_t images, int64_t rows) {
+  plan_memory(program, InPlace::kSums);
+  return *sym::evaluate(program.arena_bytes, [&](Expr var) { return var == sym::var("m") ? images : rows; });
+}
+
+const Strips& only_strips(const Program& program) {
+  REQUIRE(strips_of(program).size() == 1);
+  return *strips_of(program)[0];
+}
+
+}  // namespace
+
+TEST_CASE("a convolution of a convolution works by strips of rows") {
+  const Program before = convolutions(40, 4, {{64}, {64, 3, 2, 1, 1}, {8}});
+  Program after = before;
+  std::vector<Decision> decisions;
+  fuse_row_strips(after, &decisions);
+  verify(after);
+  const Strips& strips = only_strips(after);
+  REQUIRE(strips.body.size() == 2);
+  CHECK(sym::to_string(strips.points) == "(n + 1)//2");
+  CHECK(sym::to_string(strips.rounds) == "m");
+  CHECK(to_string(after, after[std::get<Launch>(strips.body[0].node).nest]) ==
+        R"(nest conv1 (%i0<strip.rows0.0to21, %i1<40, %i2<64)
+  %0 : f32 = reduce sum (%i3<4)
+    %1 : f32 = load x[strip.round, %i0 + strip.at0, %i1, %i3]
+    %2 : f32 = load w1[%i2, 0, 0, %i3]
+    %3 : f32 = mul %1 %2
+    yield %3
+  %4 : f32 = constant 0
+  %5 : f32 = max %0 %4
+  store t1[%i0 + strip.at0 - 2*strip.first + 1, %i1, %i2] %5
+)");
+  CHECK(to_string(after, after[std::get<Launch>(strips.body[1].node).nest]) ==
+        R"(nest conv2 (%i0<strip.1to10, %i1<20, %i2<64)
+  %0 : f32 = reduce sum (%i3<64, %i4<3, %i5<3)
+    %1 : f32 = load t1[2*%i0 + %i4, 2*%i1 + %i5 - 1, %i3] if 2*%i0 + %i4 + 2*strip.first <= n && 1 <= 2*%i0 + %i4 + 2*strip.first && 1 <= 2*%i1 + %i5 else 0
+    %2 : f32 = load w2[%i2, %i4, %i5, %i3]
+    %3 : f32 = mul %1 %2
+    yield %3
+  %4 : f32 = constant 0
+  %5 : f32 = max %0 %4
+  store t2[strip.round, %i0 + strip.first, %i1, %i2] %5
+)");
+  REQUIRE(decisions.size() == 1);
+  CHECK(decisions[0].reason == "with the nest before it, 10 rows at a time, and less is alive at once");
+  CHECK(arena(after, 1, 200) < 0.6 * static_cast<double>(arena(before, 1, 200)));
+}
+
+TEST_CASE("rows of every kind lead to rows") {
+  for (const std::vector<Layer>& layers : std::vector<std::vector<Layer>>{
+           {{64}, {64, 3, 2, 1, 1}, {8}},
+           {{64, 3, 1, 1, 1}, {64}, {8}},
+           {{64}, {64, 5, 3, 1, 2}, {8}},
+           {{64}, {64, 3, 1, 2, 2}, {8}},
+           {{64}, {64, 3, 1, 1, 0}, {8}},
+           {{64}, {64, 3, 1, 1, 4}, {8}},
+           {{64, 3, 1, 1, 1}, {64}, {64, 3, 1, 1, 1}, {.out = 64, .adds = 1}, {8}},
+       }) {
+    const Program before = convolutions(24, 2, layers);
+    Program after = before;
+    fuse_row_strips(after);
+    verify(after);
+    CHECK(!strips_of(after).empty());
+    const std::string text = to_string(after);
+    const Program again = parse_program(text, [&](const Buffer& weight) {
+      for (const Buffer& buffer : after.buffers)
+        if (buffer.name == weight.name) return buffer.weight;
+      return WeightData{};
+    });
+    CHECK(to_string(again) == text);
+    plan_memory(after, InPlace::kSums);
+    for (const auto& [images, rows] : {std::pair<int64_t, int64_t>{1, 5}, {1, 16}, {2, 37}, {0, 9}}) {
+      CAPTURE(cat(layers.size(), " ", layers[1].taps, " ", images, " ", rows));
+      CHECK(same_results(before, after, {{sym::var("m"), images}, {sym::var("n"), rows}}));
+    }
+  }
+}
+
+TEST_CASE("a sum is written over what it adds, strip by strip") {
+  // A bottleneck: what its first layer reads stays until its last one adds it.
+  const Program before = convolutions(24, 2, {{64}, {64}, {64, 3, 1, 1, 1}, {.out = 64, .adds = 1}, {8}});
+  Program after = before;
+  fuse_row_strips(after);
+  const Strips& strips = only_strips(after);
+  CHECK(strips.body.size() == 2);
+  const int64_t tensor = 400 * 24 * 64 * 4;
+  CHECK(arena(before, 1, 400) == 3 * tensor);
+  CHECK(arena(after, 1, 400) == 2 * tensor);
+}
+
+TEST_CASE("what is read of every other row and column alone is kept alone") {
+  // As a network's stages begin: two paths with strides from one tensor.
+  const auto stage = [](int64_t out) {
+    return convolutions(40, 2,
+                        {{64},
+                         {64},
+                         {64, 3, 2, 1, 1},
+                         {.out = out, .stride = 2, .from = 1},
+                         {.out = out, .from = 3, .adds = 4},
+                         {1024}});
+  };
+  const int64_t tensor = 400 * 40 * 64 * 4;
+  const auto same = [](const Program& before, Program after) {
+    plan_memory(after, InPlace::kSums);
+    for (const auto& [images, rows] : {std::pair<int64_t, int64_t>{1, 5}, {1, 16}, {2, 37}, {0, 9}})
+      CHECK(same_results(before, after, {{sym::var("m"), images}, {sym::var("n"), rows}}));
+  };
+  {
+    // What the second path makes is as large as what it reads: a copy of a quarter of that lets go of the rest before.
+    const Program before = stage(256);
+    Program after = before;
+    fuse_row_strips(after);
+    verify(after);
+    CHECK(only_strips(after).body.size() == 2);
+    CHECK(after.steps.size() == before.steps.size());  // a copy more, two in strips
+    CHECK(arena(before, 1, 400) == 2 * tensor + tensor / 4);
+    CHECK(arena(after, 1, 400) == tensor + tensor / 2);
+    same(before, after);
+  }
+  {
+    // The second path's strips reach the end: of what it makes only rows are alive with all that it reads. No copy.
+    const Program before = stage(64);
+    Program after = before;
+    fuse_row_strips(after);
+    verify(after);
+    const auto strips = strips_of(after);
+    REQUIRE(strips.size() == 2);
+    CHECK(strips[0]->body.size() == 2);
+    CHECK(strips[1]->body.size() == 3);
+    CHECK(after.steps.size() == 3);
+    CHECK(arena(before, 1, 400) == 2 * tensor + tensor / 4);
+    CHECK(arena(after, 1, 400) == tensor + tensor / 4);
+    same(before, after);
+  }
+}
+
+TEST_CASE("Winograd's transforms and what follows them") {
+  Program before = convolutions(56, 2, {{64}, {64, 3, 1, 1, 1}, {64}, {8}});
+  apply_winograd(before);
+  REQUIRE(before.steps.size() > 5);
+  Program after = before;
+  fuse_row_strips(after);
+  verify(after);
+  CHECK(only_strips(after).body.size() == 5);
+  plan_memory(after, InPlace::kSums);
+  for (const auto& [images, rows] : {std::pair<int64_t, int64_t>{1, 5}, {1, 16}, {2, 37}, {0, 9}})
+    CHECK(same_results(before, after, {{sym::var("m"), images}, {sym::var("n"), rows}}));
+}
+
+TEST_CASE("no strips where they do not lower what is alive at once, or make too much work") {
+  const auto stays = [](Program program) {
+    fuse_row_strips(program);
+    return strips_of(program).empty();
+  };
+  CHECK(stays(convolutions(24, 256, {{256}, {256, 3, 1, 1, 1}, {8}})));  // rows would be computed twice
+  CHECK(stays(convolutions(2, 2, {{4}, {4, 3, 1, 1, 1}, {512}})));       // little passes
+  CHECK(stays(convolutions(4000, 2, {{64}, {64, 3, 1, 1, 1}, {8}})));    // rows are too long
+}
