@@ -171,13 +171,23 @@ void TeamEmitter::print_top(const loop::Stmt& stmt) {
 std::vector<TeamEmitter::Touch> TeamEmitter::touches(const loop::Stmt& top) {
   std::vector<Touch> out;
   sym::Facts inside = facts_;
-  for (const loop::Dim& dim : is_range(top) ? loop::dims_of(top) : std::vector<loop::Dim>{})
-    inside.set_index(dim.var, dim.extent);
+  loop::for_each_stmt({top}, [&](const loop::Stmt& stmt) {
+    for (const loop::Dim& dim : loop::dims_of(stmt)) inside.set_index(dim.var, dim.extent);
+    if (const auto* bind = std::get_if<loop::Bind>(&stmt.node)) inside.set_index(bind->var, bind->extent);
+  });
   const auto add = [&](const loop::Stmt& stmt, const std::string& place) {
     const loop::Access* access = loop::access_of(stmt);
     if (!access || passed_.count(access->buffer)) return;
-    Touch touch{access->buffer, std::holds_alternative<loop::Store>(stmt.node), place, {}};
-    for (sym::Expr index : access->index) touch.box.push_back(inside.bounds(index));
+    Touch touch{access->buffer, std::holds_alternative<loop::Store>(stmt.node), place, {}, {}};
+    touch.offset = inside.bounds(loop::offset_of(program, *access));
+    bool within = true;
+    for (size_t d = 0; d < access->index.size(); ++d) {
+      const sym::Expr index = access->index[d];
+      touch.box.push_back(inside.bounds(index));
+      within = within && inside.holds(sym::ge(index, 0)) &&
+               inside.holds(sym::lt(index, program[access->buffer].shape[d]));
+    }
+    if (!within) touch.box.clear();
     out.push_back(std::move(touch));
   };
   const loop::Block* block = loop::body_of(top);
@@ -197,23 +207,35 @@ std::vector<TeamEmitter::Touch> TeamEmitter::touches(const loop::Stmt& top) {
 }
 
 bool TeamEmitter::apart(const Touch& a, const Touch& b) {
-  for (size_t d = 0; d < a.box.size() && d < b.box.size(); ++d) {
-    const sym::Interval &x = a.box[d], &y = b.box[d];
-    if ((x.has_hi() && y.has_lo() && x.hi < y.lo) || (y.has_hi() && x.has_lo() && y.hi < x.lo)) return true;
-  }
-  return false;
+  const auto disjoint = [](const sym::Interval& x, const sym::Interval& y) {
+    return (x.has_hi() && y.has_lo() && x.hi < y.lo) || (y.has_hi() && x.has_lo() && y.hi < x.lo);
+  };
+  for (size_t d = 0; d < a.box.size() && d < b.box.size(); ++d)
+    if (disjoint(a.box[d], b.box[d])) return true;
+  return disjoint(a.offset, b.offset);
 }
 
-bool TeamEmitter::passes_on(size_t at) {
-  const std::vector<Touch> now = touches(nest.body[at]);
-  for (size_t later = at + 1; later < nest.body.size(); ++later)
-    for (const Touch& next : touches(nest.body[later]))
-      for (const Touch& touch : now) {
-        if (touch.buffer != next.buffer || (!touch.store && !next.store) || apart(touch, next)) continue;
-        // What is read behind a store may be another round's; else equal rounds are one thread's.
-        if ((touch.store && !next.store) || touch.place.empty() || touch.place != next.place) return true;
+// What is read behind a store may be another round's; else equal rounds are one thread's.
+bool TeamEmitter::meet(const Touch& a, const Touch& b) {
+  if (a.buffer != b.buffer || (!a.store && !b.store) || apart(a, b)) return false;
+  return (a.store && !b.store) || a.place.empty() || a.place != b.place;
+}
+
+void TeamEmitter::synchronise_before(size_t at, size_t last) {
+  if (touched_.empty())
+    for (const loop::Stmt& top : nest.body) touched_.push_back(touches(top));
+  const auto meets = [](const std::vector<Touch>& before, const std::vector<Touch>& after) {
+    return std::any_of(before.begin(), before.end(), [&](const Touch& a) {
+      return std::any_of(after.begin(), after.end(), [&](const Touch& b) { return meet(a, b); });
+    });
+  };
+  for (size_t before = synchronised_; before < at; ++before)
+    for (size_t after = at; after < last; ++after)
+      if (meets(touched_[before], touched_[after])) {
+        barrier();
+        synchronised_ = at;
+        return;
       }
-  return false;
 }
 
 // Loops and what they need that no dim of the nest has a part in, and that leave nothing but rows of the point.
@@ -251,6 +273,7 @@ size_t TeamEmitter::find_common() const {
 
 void TeamEmitter::print_statement(size_t at) {
   const loop::Stmt& stmt = nest.body[at];
+  synchronise_before(at, at + 1);
   if (const auto* reduce = std::get_if<loop::Reduce>(&stmt.node)) {
     print_reduce(*reduce, stmt);
   } else if (std::holds_alternative<loop::For>(stmt.node)) {
@@ -262,7 +285,6 @@ void TeamEmitter::print_statement(size_t at) {
   } else {
     print_top(stmt);
   }
-  if (passes_on(at)) barrier();
 }
 
 void TeamEmitter::print_common() {
@@ -272,6 +294,8 @@ void TeamEmitter::print_common() {
   const int own = team;
   team = rows = threads();
   for (size_t at = 0; at < common_; ++at) print_statement(at);
+  synchronise_before(common_, nest.body.size());  // the block, before teams go their own ways
+  synchronised_ = common_;
   team = rows = own;
 }
 

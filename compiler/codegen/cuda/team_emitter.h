@@ -135,18 +135,21 @@ class TeamEmitter {
   void print_prefetch(const std::string& first, const std::string& count);
   // A statement at the top, for each of a lane's points.
   void print_top(const loop::Stmt& stmt);
-  // Whether a later statement, done by other threads, reads or writes what the one at `at` writes, or writes what it
-  // reads.
-  bool passes_on(size_t at);
+  // A barrier, if one of the statements from `at` up to `last` touches what other threads have touched since the last one.
+  void synchronise_before(size_t at, size_t last);
   struct Touch {
     loop::BufferId buffer;
     bool store;
     std::string place;  // place_of(), in a range
-    std::vector<sym::Interval> box;  // bounds of its indices
+    // Bounds of its indices; none of one that may leave its dim, as loops merged to one over consecutive dims do.
+    std::vector<sym::Interval> box;
+    sym::Interval offset;  // bounds, in elements
   };
   std::vector<Touch> touches(const loop::Stmt& top);
   // Never of the same element.
   static bool apart(const Touch& a, const Touch& b);
+  // Perhaps of the same element, by different threads, not both reading.
+  static bool meet(const Touch& a, const Touch& b);
   void barrier() { text_.line(team > 32 || variant.columns ? "__syncthreads();" : "__syncwarp(members);"); }
 
   // Columns: a local buffer has an element for each point of the team, neighbours next to each other.
@@ -258,6 +261,8 @@ class TeamEmitter {
   std::map<loop::BufferId, std::string> local_;   // and those in memory
   int64_t shared_used_ = 0;                       // bytes of these
   bool uses_locals_ = false, scratch_ = false;
+  std::vector<std::vector<Touch>> touched_;  // by the statements of the body
+  size_t synchronised_ = 0;                  // those before this one are done by all threads
   std::string declared_;  // declarations before the body's
   // Where single elements of the current range begin: place -> name.
   std::map<std::string, std::string> starts_;

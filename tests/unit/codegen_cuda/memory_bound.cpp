@@ -102,6 +102,26 @@ void check(const Program& p, const std::string& dtype, const Sizes& sizes, int t
   }
 }
 
+const Program kHalves = {"two rows of a local", R"(  input x T [d0] ordinal 0
+  output y T [2, d0] ordinal 0
+  local l T [2, d0]
+  inputs (x)
+  outputs (y)
+  steps
+    nest 0 halves ()
+      for (%i<d0)
+        %0 : T = load x[%i]
+        %1 : T = add %0 %0
+        store l[0, %i] %1
+      for (%j<d0)
+        %2 : T = load x[%j]
+        %3 : T = mul %2 %2
+        store l[1, %j] %3
+      for (%r<2, %k<d0)
+        %4 : T = load l[%r, %k]
+        store y[%r, %k] %4
+)"};
+
 const Program kColumnSum = {"sums of columns", R"(  input x T [d0, d1] ordinal 0
   output y T [d1] ordinal 0
   inputs (x)
@@ -477,6 +497,18 @@ TEST_CASE("rows of odd widths go by vectors") {
   CHECK(has(kRuns, {3, 300, 333}, "sd_store<8>("));
   CHECK(has(kTranspose, {1, 1025, 333}, "sd_load<8>("));
   CHECK(has(kColumnSum, {4097, 1023}, "sd_load_cover<8>("));
+}
+
+TEST_CASE("rows put together and read as a whole are there before they are read") {
+  loop::Program program = parse(kHalves, "f32", {{20}, true});
+  program.nests[0].schedule = loop::parse_schedule("team 64");
+  const DeviceNest made = emit_nest(program, program.nests[0], gpu_target("sm_90a"));
+  const std::string& text = made.choices[0].launches[0].code.text;
+  const size_t second = text.find("+ 20] ="), read = text.find("= l0[", second);
+  REQUIRE(second != std::string::npos);
+  REQUIRE(read != std::string::npos);
+  CHECK(text.substr(second, read - second).find("__syncthreads") != std::string::npos);
+  for (const bool fixed : {false, true}) check(kHalves, "f32", {{20}, fixed});
 }
 
 TEST_CASE("rows whose length is not known have teams for all lengths") {
