@@ -4,6 +4,7 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
+#include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 #include "compiler/sym/text.h"
 
@@ -45,8 +46,7 @@ void Body::set_lanes(sym::Expr var, int width, std::string live, bool aligned) {
   width_ = width;
   live_ = std::move(live);
   lanes_are_aligned_ = aligned;
-  lanes_are_points_ =
-      std::any_of(nest_.dims.begin(), nest_.dims.end(), [&](const loop::Dim& dim) { return dim.var == var; });
+  lanes_are_points_ = loop::is_var_of(var, nest_.dims);
 }
 
 void Body::clear_lanes() {

@@ -57,6 +57,10 @@ bool depends_on_any(sym::Expr e, const std::vector<Dim>& dims) {
   return std::any_of(dims.begin(), dims.end(), [&](const Dim& dim) { return sym::depends_on(e, dim.var); });
 }
 
+bool is_var_of(sym::Expr e, const std::vector<Dim>& dims) {
+  return std::any_of(dims.begin(), dims.end(), [&](const Dim& dim) { return dim.var == e; });
+}
+
 std::vector<sym::Expr> conjuncts(sym::Expr mask) {
   if (mask.is_const(1)) return {};
   if (mask.op() != sym::Op::kAnd) return {mask};

@@ -22,6 +22,7 @@ sym::Expr extent_of(const std::vector<Dim>& dims);  // the product
 std::vector<sym::Expr> vars_of(const std::vector<Dim>& dims);
 sym::Expr at_zero(sym::Expr e, const std::vector<Dim>& dims);  // where all of them are 0
 bool depends_on_any(sym::Expr e, const std::vector<Dim>& dims);
+bool is_var_of(sym::Expr e, const std::vector<Dim>& dims);  // the variable of one of them
 
 // The conditions that a mask joins by "and"; of 1: none.
 std::vector<sym::Expr> conjuncts(sym::Expr mask);

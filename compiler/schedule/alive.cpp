@@ -90,22 +90,16 @@ std::vector<std::vector<int64_t>> Alive::curves(std::span<const StepGroup> group
       }
   }
 
-  // What is written over an operand prolongs its life.
-  std::vector<size_t> order, leader(lives.size());
-  std::iota(leader.begin(), leader.end(), size_t{0});
+  std::vector<size_t> order;
   for (size_t i = 0; i < lives.size(); ++i)
     if (lives[i].used()) order.push_back(i);
   sort_stable(order, [&](size_t a, size_t b) { return lives[a].first < lives[b].first; });
-  for (size_t i : order) {
+  const std::vector<size_t> leader = join_in_place(lives, order, [&](size_t i) -> std::optional<size_t> {
     const auto operand = in_place_operand(program_, nests[static_cast<size_t>(lives[i].first)],
                                           BufferId(static_cast<int64_t>(i)), InPlace::kSums);
-    if (!operand || own[operand->value]) continue;
-    size_t other = static_cast<size_t>(operand->value);
-    while (leader[other] != other) other = leader[other];
-    if (other == i || lives[other].last != lives[i].first) continue;
-    lives[other].touch(lives[i].last);
-    leader[i] = other;
-  }
+    if (!operand || own[operand->value]) return std::nullopt;
+    return static_cast<size_t>(operand->value);
+  });
 
   std::vector<std::vector<int64_t>> curves;
   for (size_t s = 0; s < std::size(kSizes); ++s) {

@@ -253,6 +253,26 @@ class Offsets {
 
 }  // namespace
 
+std::vector<size_t> join_in_place(std::span<Lifetime> lives, std::span<const size_t> order,
+                                  const std::function<std::optional<size_t>(size_t)>& operand) {
+  std::vector<size_t> leader(lives.size());
+  std::iota(leader.begin(), leader.end(), size_t{0});
+  const auto leader_of = [&](size_t i) {
+    while (leader[i] != i) i = leader[i];
+    return i;
+  };
+  for (const size_t i : order) {
+    const std::optional<size_t> from = operand(i);
+    if (!from) continue;
+    const size_t other = leader_of(*from);
+    if (other == i || lives[other].last != lives[i].first) continue;
+    lives[other].touch(lives[i].last);
+    leader[i] = other;
+  }
+  for (size_t& i : leader) i = leader_of(i);
+  return leader;
+}
+
 ArenaPlan plan_arena(std::span<const ArenaItem> items, const sym::Facts& facts) {
   if (items.empty()) return {};
   ArenaPlan all;

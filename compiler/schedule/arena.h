@@ -15,7 +15,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -45,6 +47,11 @@ struct ArenaPlan {
   std::vector<sym::Expr> offsets;  // of each item, bytes
   sym::Expr bytes = 0;             // of the arena
 };
+
+// What is written over an operand that nothing reads later prolongs the operand's life: one item for both. In the order given;
+// `operand`: over which item one is written, if over any. For each item the one whose life is theirs, often itself.
+std::vector<size_t> join_in_place(std::span<Lifetime> lives, std::span<const size_t> order,
+                                  const std::function<std::optional<size_t>(size_t)>& operand);
 
 ArenaPlan plan_arena(std::span<const ArenaItem> items, const sym::Facts& facts);
 

@@ -1,5 +1,7 @@
 #include "compiler/schedule/effects.h"
 
+#include <algorithm>
+
 #include "compiler/loop/walk.h"
 
 namespace stridec::schedule {
@@ -32,6 +34,22 @@ Effects effects_of(const loop::Program& program, const loop::Step& step) {
     for (BufferId id : call->writes) add(effects.writes, id);
   }
   return effects;
+}
+
+const loop::Nest* nest_at(const loop::Program& program, const loop::Steps& steps, int at) {
+  const auto* launch = std::get_if<loop::Launch>(&steps[static_cast<size_t>(at)].node);
+  return launch ? &program[launch->nest] : nullptr;
+}
+
+std::set<BufferId> fixed_buffers(const loop::Program& program) {
+  std::set<BufferId> fixed;
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    if (std::holds_alternative<loop::Launch>(step.node)) return;
+    const Effects effects = effects_of(program, step);
+    fixed.insert(effects.reads.begin(), effects.reads.end());
+    fixed.insert(effects.writes.begin(), effects.writes.end());
+  });
+  return fixed;
 }
 
 std::optional<std::vector<size_t>> inside_out(const loop::Buffer& buffer) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "compiler/loop/analysis.h"
@@ -14,8 +15,13 @@ using loop::effects_of;  // of a nest
 
 // Of one step; of control flow: what its condition reads, not what the steps inside it do.
 Effects effects_of(const loop::Program& program, const loop::Step& step);
+// The nest that the step launches; null: it launches none.
+const loop::Nest* nest_at(const loop::Program& program, const loop::Steps& steps, int at);
 bool reads(const Effects& effects, loop::BufferId id);
 bool writes(const Effects& effects, loop::BufferId id);
+
+// What steps other than launches use: they expect it row-major.
+std::set<loop::BufferId> fixed_buffers(const loop::Program& program);
 
 // The buffer's dims, innermost first; nothing where its elements do not lie side by side.
 std::optional<std::vector<size_t>> inside_out(const loop::Buffer& buffer);

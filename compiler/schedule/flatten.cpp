@@ -46,16 +46,10 @@ const Store* only_store(const Nest& nest) {
 
 class Flattener {
  public:
-  explicit Flattener(Program& program) : program_(program), writers_(program.buffers.size()) {
+  explicit Flattener(Program& program)
+      : program_(program), writers_(program.buffers.size()), fixed_(fixed_buffers(program)) {
     loop::for_each_step(program.steps, [&](const loop::Step& step) {
-      const bool launch = std::holds_alternative<loop::Launch>(step.node);
-      const Effects effects = effects_of(program, step);
-      for (BufferId id : effects.writes) {
-        ++writers_[id.value];
-        if (!launch) fixed_.insert(id);
-      }
-      for (BufferId id : effects.reads)
-        if (!launch) fixed_.insert(id);
+      for (BufferId id : effects_of(program, step).writes) ++writers_[id.value];
     });
     for (Nest& nest : program.nests)
       loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
@@ -145,7 +139,7 @@ class Flattener {
 
   Program& program_;
   std::vector<int> writers_;
-  std::set<BufferId> fixed_;  // other steps than launches expect buffers as they are
+  std::set<BufferId> fixed_;
   std::map<BufferId, std::vector<Nest*>> readers_;
 };
 

@@ -96,10 +96,8 @@ void make_local(Program& program, Nest& nest, BufferId id, const std::vector<Acc
   for (size_t i = 0; i < shared.shape.size(); ++i) {
     const sym::Expr first = accesses[0]->index[i];
     const std::vector<sym::Expr> vars = sym::free_vars(first);
-    const bool own = std::all_of(vars.begin(), vars.end(), [&](sym::Expr var) {
-      return std::any_of(nest.dims.begin(), nest.dims.end(),
-                         [&](const loop::Dim& dim) { return dim.var == var; });
-    });
+    const bool own =
+        std::all_of(vars.begin(), vars.end(), [&](sym::Expr var) { return loop::is_var_of(var, nest.dims); });
     if (own &&
         std::all_of(accesses.begin(), accesses.end(), [&](const Access* a) { return a->index[i] == first; }))
       continue;

@@ -20,15 +20,11 @@ using loop::Nest;
 using loop::Program;
 using sym::Expr;
 
-bool is_dim(const std::vector<loop::Dim>& dims, sym::Expr var) {
-  return std::any_of(dims.begin(), dims.end(), [&](const loop::Dim& dim) { return dim.var == var; });
-}
-
 // The buffer's dims, outermost first: those of the product's points as they are, then those of the depth.
 std::vector<size_t> rows_first(const loop::Access& access, const loop::Reduce& reduce) {
   std::vector<size_t> order;
   for (size_t c = 0; c < access.index.size(); ++c)
-    if (!is_dim(reduce.dims, access.index[c])) order.push_back(c);
+    if (!loop::is_var_of(access.index[c], reduce.dims)) order.push_back(c);
   for (const loop::Dim& dim : reduce.dims) {
     const auto at = std::find(access.index.begin(), access.index.end(), dim.var);
     if (at == access.index.end()) return {};
@@ -188,7 +184,8 @@ void lay(Program& program, Nest& nest, const std::vector<int>& readers, const st
     // Each component is a dim of its own: one of the product's points, or of its depth.
     std::set<sym::Expr, sym::ExprLess> seen;
     const bool plain = std::all_of(access.index.begin(), access.index.end(), [&](sym::Expr at) {
-      return (is_dim(nest.dims, at) || is_dim(contraction->reduce->dims, at)) && seen.insert(at).second;
+      const bool dim = loop::is_var_of(at, nest.dims) || loop::is_var_of(at, contraction->reduce->dims);
+      return dim && seen.insert(at).second;
     });
     const std::vector<size_t> order =
         plain ? rows_first(access, *contraction->reduce) : std::vector<size_t>{};
@@ -205,17 +202,10 @@ void lay(Program& program, Nest& nest, const std::vector<int>& readers, const st
 
 void lay_rows(Program& program) {
   std::vector<int> readers(program.buffers.size());
-  std::set<BufferId> fixed;  // steps other than launches expect buffers row-major
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
-    const bool launch = std::holds_alternative<loop::Launch>(step.node);
-    const Effects effects = effects_of(program, step);
-    for (BufferId id : effects.reads) {
-      ++readers[id.value];
-      if (!launch) fixed.insert(id);
-    }
-    for (BufferId id : effects.writes)
-      if (!launch) fixed.insert(id);
+    for (BufferId id : effects_of(program, step).reads) ++readers[id.value];
   });
+  const std::set<BufferId> fixed = fixed_buffers(program);
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     if (const auto* launch = std::get_if<loop::Launch>(&step.node))
       lay(program, program[launch->nest], readers, fixed);

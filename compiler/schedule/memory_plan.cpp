@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 #include <unordered_map>
 #include <vector>
@@ -374,21 +375,20 @@ void plan_memory(Program& program, InPlace in_place, std::span<Scratch> scratch)
     ids.push_back(BufferId(i));
   }
 
-  // An operand and the result written over it count as one item that lives through both.
-  std::vector<int> item_of(program.buffers.size(), -1), leader(items.size());
-  for (size_t i = 0; i < items.size(); ++i) item_of[ids[i].value] = leader[i] = static_cast<int>(i);
-  auto leader_of = [&](int i) {
-    while (leader[i] != i) i = leader[i];
-    return i;
-  };
+  std::vector<Lifetime> lives;
+  std::vector<size_t> order(items.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::map<BufferId, size_t> item_of;
   for (size_t i = 0; i < items.size(); ++i) {
-    const auto operand = in_place_operand(program, timeline.nests[items[i].life.first], ids[i], in_place);
-    if (!operand || item_of[operand->value] < 0) continue;
-    const int other = leader_of(item_of[operand->value]);
-    if (other == static_cast<int>(i) || items[other].life.last != items[i].life.first) continue;
-    items[other].life.touch(items[i].life.last);
-    leader[i] = other;
+    lives.push_back(items[i].life);
+    item_of[ids[i]] = i;
   }
+  std::vector<size_t> leader = join_in_place(lives, order, [&](size_t i) -> std::optional<size_t> {
+    const auto operand = in_place_operand(program, timeline.nests[lives[i].first], ids[i], in_place);
+    const auto item = operand ? item_of.find(*operand) : item_of.end();
+    return item == item_of.end() ? std::nullopt : std::optional(item->second);
+  });
+  for (size_t i = 0; i < items.size(); ++i) items[i].life = lives[i];
 
   // What threads need of a launch, behind the buffers' items.
   const Expr threads = loop::threads_of(program);
@@ -404,7 +404,7 @@ void plan_memory(Program& program, InPlace in_place, std::span<Scratch> scratch)
       continue;
     }
     const Expr one = sym::simplify(each.stride(), program.facts);
-    leader.push_back(static_cast<int>(items.size()));
+    leader.push_back(items.size());
     items.push_back({timeline.launches.at(each.launch), sym::simplify(one * threads, program.facts), {}});
     planned.push_back(&each);
   }
@@ -412,7 +412,7 @@ void plan_memory(Program& program, InPlace in_place, std::span<Scratch> scratch)
   std::vector<ArenaItem> placed;
   std::vector<int> place_of(items.size());
   for (size_t i = 0; i < items.size(); ++i) {
-    if (leader[i] != static_cast<int>(i)) continue;
+    if (leader[i] != i) continue;
     place_of[i] = static_cast<int>(placed.size());
     placed.push_back(items[i]);
   }
@@ -426,7 +426,7 @@ void plan_memory(Program& program, InPlace in_place, std::span<Scratch> scratch)
                              }).value_or(kTooMany)));
   const ArenaPlan plan = plan_arena(placed, program.facts);
   for (size_t i = 0; i < items.size(); ++i) {
-    const Expr offset = plan.offsets[place_of[leader_of(static_cast<int>(i))]];
+    const Expr offset = plan.offsets[place_of[leader[i]]];
     if (i < ids.size())
       program[ids[i]].offset = offset;
     else

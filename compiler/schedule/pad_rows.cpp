@@ -27,10 +27,6 @@ constexpr int64_t kLeastGrowth = 4;  // rows grow by a quarter at most, where th
 // (4 TB/s of memory; 120 TFLOP/s with gathered tiles, 600 with boxes).
 constexpr int64_t kReadsWorthCopy = 128;
 
-bool is_dim(const std::vector<loop::Dim>& dims, Expr var) {
-  return std::any_of(dims.begin(), dims.end(), [&](const loop::Dim& dim) { return dim.var == var; });
-}
-
 // Strides with which rows of the matrix that the product takes the buffer for begin at multiples of kRowBytes; nothing
 // where they do so already, or should not.
 std::vector<Expr> padded_strides(const Program& program, const Contraction& contraction,
@@ -43,10 +39,11 @@ std::vector<Expr> padded_strides(const Program& program, const Contraction& cont
   if (!contiguous || contiguous->empty()) return {};
   const std::vector<size_t>& order = *contiguous;
   // A row is what lies side by side of the depth, or of the points.
-  const auto in_depth = [&](size_t d) { return is_dim(contraction.reduce->dims, access.index[d]); };
+  const auto in_depth = [&](size_t d) { return loop::is_var_of(access.index[d], contraction.reduce->dims); };
   const auto is_var = [&](size_t d) {
-    return in_depth(d) || is_dim(contraction.m, access.index[d]) || is_dim(contraction.n, access.index[d]) ||
-           is_dim(contraction.batch, access.index[d]);
+    return in_depth(d) || loop::is_var_of(access.index[d], contraction.m) ||
+           loop::is_var_of(access.index[d], contraction.n) ||
+           loop::is_var_of(access.index[d], contraction.batch);
   };
   Expr row = 1;
   size_t inner = 0;
@@ -65,25 +62,13 @@ std::vector<Expr> padded_strides(const Program& program, const Contraction& cont
   return strides;
 }
 
-// Buffers that steps other than launches use, which expect them row-major.
-std::set<BufferId> fixed_buffers(const Program& program) {
-  std::set<BufferId> fixed;
-  loop::for_each_step(program.steps, [&](const loop::Step& step) {
-    if (std::holds_alternative<loop::Launch>(step.node)) return;
-    const Effects effects = effects_of(program, step);
-    fixed.insert(effects.reads.begin(), effects.reads.end());
-    fixed.insert(effects.writes.begin(), effects.writes.end());
-  });
-  return fixed;
-}
-
 class Padder {
  public:
   explicit Padder(Program& program) : program_(program), fixed_(fixed_buffers(program)) {}
 
   // The nest with its factors in padded rows, behind the copies that it wants; nothing where no factor is another one.
-  std::vector<Nest> pad(Nest nest) {
-    std::vector<Nest> copies;
+  std::vector<Nest> pad(const Nest& nest) {
+    std::vector<Nest> out;
     const auto contraction = loop::classify_contraction(nest);
     if (!contraction || contraction->m.empty() || contraction->n.empty()) return {};
     std::map<loop::ValueId, BufferId> turned;
@@ -99,18 +84,17 @@ class Padder {
         case loop::Storage::kWeight: turned[operand->plain->result] = weight(access.buffer, strides); break;
         case loop::Storage::kInput:
           if (worth_copy(*contraction, access))
-            turned[operand->plain->result] = input(access.buffer, strides, copies);
+            turned[operand->plain->result] = input(access.buffer, strides, out);
           break;
         default: break;
       }
     }
     if (turned.empty()) return {};
-    loop::for_each_stmt(nest.body, [&](loop::Stmt& stmt) {
+    loop::for_each_stmt(out.emplace_back(nest).body, [&](loop::Stmt& stmt) {
       auto* load = std::get_if<loop::Load>(&stmt.node);
       if (load && turned.contains(load->result)) load->access.buffer = turned.at(load->result);
     });
-    copies.push_back(std::move(nest));
-    return copies;
+    return out;
   }
 
  private:

@@ -46,9 +46,7 @@ bool can_recompute(const Nest& nest, const Maker& maker) {
   if (!maker.loop || maker.store->update || !maker.store->access.mask.is_const(1)) return false;
   std::set<sym::Expr, sym::ExprLess> vars;
   for (const sym::Expr& index : maker.store->access.index) {
-    const bool own = std::any_of(maker.loop->dims.begin(), maker.loop->dims.end(),
-                                 [&](const loop::Dim& dim) { return dim.var == index; });
-    if (!own || !vars.insert(index).second) return false;
+    if (!loop::is_var_of(index, maker.loop->dims) || !vars.insert(index).second) return false;
   }
   if (vars.size() != maker.loop->dims.size()) return false;
   const loop::Effects effects = loop::effects_of(nest);

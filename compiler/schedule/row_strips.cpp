@@ -165,10 +165,7 @@ class Fuser {
   }
 
  private:
-  const Nest* nest_at(int at) const {
-    const auto* launch = std::get_if<Launch>(&program_.steps[static_cast<size_t>(at)].node);
-    return launch ? &program_[launch->nest] : nullptr;
-  }
+  const Nest* nest_at(int at) const { return schedule::nest_at(program_, program_.steps, at); }
   double work_of(const Nest& nest) const {
     return typical(loop::cost_of(program_, nest).flops, program_.facts);
   }

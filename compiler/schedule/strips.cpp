@@ -39,11 +39,6 @@ struct Row {
   std::vector<std::vector<size_t>> dims;
 };
 
-const Nest* nest_at(const Program& program, const loop::Steps& steps, int at) {
-  const auto* launch = std::get_if<Launch>(&steps[at].node);
-  return launch ? &program[launch->nest] : nullptr;
-}
-
 // The component of the buffer's index that is `var` in every access to it; -1: there is none.
 int component_of(const Nest& nest, BufferId buffer, Expr var) {
   int component = -1;
@@ -274,8 +269,7 @@ class Fuser {
     if (weight.storage != Storage::kWeight || !count) return std::nullopt;
     const std::vector<Dim>& rows = swapped ? contraction->n : contraction->m;
     std::erase_if(row.dims, [&](const std::vector<size_t>& dims) {
-      return std::none_of(rows.begin(), rows.end(),
-                          [&](const Dim& dim) { return dim.var == nests[1].dims[dims[1]].var; });
+      return !loop::is_var_of(nests[1].dims[dims[1]].var, rows);
     });
     return *count * byte_size(weight.dtype);
   }

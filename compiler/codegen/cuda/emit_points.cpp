@@ -152,9 +152,7 @@ struct PointEmitter {
       const bool known =
           std::all_of(load->access.index.begin(), load->access.index.end(), [&](const Expr& index) {
             for (const Expr& var : sym::free_vars(index))
-              if (sym::is_index(var) && std::none_of(parallel.begin(), parallel.end(),
-                                                     [&](const loop::Dim& dim) { return dim.var == var; }))
-                return false;
+              if (sym::is_index(var) && !loop::is_var_of(var, parallel)) return false;
             return true;
           });
       if (known) out.push_back(load);
@@ -411,16 +409,11 @@ struct PointEmitter {
     const std::string n = body.index(count);
     text.open(cat("for (int64_t point = blockIdx.x * (int64_t)", kThreads, " + threadIdx.x; point < ", n,
                   "; point += gridDim.x * (int64_t)", kThreads, ")"));
-    if (parallel.size() > 1) text.line("int64_t rest = point;");
-    for (size_t d = parallel.size(); d-- > 0;) {
-      if (d == 0) {
-        body.set_index(parallel[0].var, parallel.size() > 1 ? "rest" : "point");
-        break;
-      }
-      const std::string extent = body.index(parallel[d].extent), name = text.fresh("t");
-      text.line(cat("const int64_t ", name, " = rest % ", extent, ";"));
-      text.line(cat("rest /= ", extent, ";"));
-      body.set_index(parallel[d].var, name);
+    if (parallel.size() > 1) {
+      text.line("int64_t rest = point;");
+      print_indices(text, body, parallel);
+    } else if (!parallel.empty()) {
+      body.set_index(parallel[0].var, "point");
     }
     if (vectors)
       print_strip(text, body, program, nest.body, *vectors,

@@ -152,16 +152,7 @@ struct ScanEmitter {
     text.open(
         cat("for (int64_t point = ", first, "; point < ", n, "; point += gridDim.x * (int64_t)", teams, ")"));
     text.line("int64_t rest = point;");
-    for (size_t d = nest.dims.size(); d-- > 0;) {
-      if (d == 0) {
-        body.set_index(nest.dims[0].var, "rest");
-        break;
-      }
-      const std::string extent = body.index(nest.dims[d].extent), name = text.fresh("t");
-      text.line(cat("const int64_t ", name, " = rest % ", extent, ";"));
-      text.line(cat("rest /= ", extent, ";"));
-      body.set_index(nest.dims[d].var, name);
-    }
+    print_indices(text, body, nest.dims);
     for (const loop::Stmt& stmt : nest.body) {
       if (std::holds_alternative<loop::Scan>(stmt.node)) {
         print_scan();

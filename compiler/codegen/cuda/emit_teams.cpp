@@ -327,7 +327,7 @@ void TeamEmitter::print_prefetch(const std::string& first, const std::string& co
   text_.open("");
   text_.line(cat("int64_t rest = ", first, ";"));
   text_.open(cat("if (rest < ", count, ")"));
-  print_indices(grid_dims());
+  print_indices(text_, body_, grid_dims());
   for (const loop::Stmt& stmt : nest.body)
     if (std::holds_alternative<loop::Reduce>(stmt.node))
       prefetch(stmt, true, cat("threadIdx.x % ", team), team);
@@ -403,16 +403,6 @@ sym::Expr TeamEmitter::points() const {
   return out;
 }
 
-void TeamEmitter::print_indices(const std::vector<loop::Dim>& dims) {
-  for (size_t d = dims.size(); d-- > 0;) {
-    if (d == 0) return body_.set_index(dims[0].var, "rest");
-    const std::string extent = body_.index(dims[d].extent), name = text_.fresh("t");
-    text_.line(cat("const int64_t ", name, " = rest % ", extent, ";"));
-    text_.line(cat("rest /= ", extent, ";"));
-    body_.set_index(dims[d].var, name);
-  }
-}
-
 void TeamEmitter::print_column() {
   text_.line(cat("const int64_t column_ = rest % ", body_.index(tiles()), " * ", lanes * width, " + lane * ",
                  width, ";"));
@@ -467,7 +457,7 @@ DeviceKernel TeamEmitter::emit() {
   if (common_) text_.line(cat("const int row = threadIdx.x % ", team, ";"));
   text_.line("int64_t rest = point;");
   if (variant.columns) print_column();
-  print_indices(grid_dims());
+  print_indices(text_, body_, grid_dims());
   const std::string statements = text_.capture([&] { print_body(); });
   text_.append(declared_ + statements);
   text_.close();

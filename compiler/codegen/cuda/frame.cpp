@@ -5,6 +5,16 @@
 
 namespace stridec::codegen::cuda {
 
+void print_indices(KernelText& text, Body& body, const std::vector<loop::Dim>& dims) {
+  for (size_t d = dims.size(); d-- > 1;) {
+    const std::string extent = body.index(dims[d].extent), name = text.fresh("t");
+    text.line(cat("const int64_t ", name, " = rest % ", extent, ";"));
+    text.line(cat("rest /= ", extent, ";"));
+    body.set_index(dims[d].var, name);
+  }
+  if (!dims.empty()) body.set_index(dims[0].var, "rest");
+}
+
 DeviceKernel finish(KernelText& text, Geometry geometry, const std::string& declarations) {
   DeviceKernel out;
   std::string scratch;

@@ -28,6 +28,9 @@ struct Geometry {
 // `declarations` go before the kernel: shared types, device functions of a template.
 DeviceKernel finish(KernelText& text, Geometry geometry, const std::string& declarations = {});
 
+// The dims' indices out of the variable `rest`, a point's number with the last dim fastest; what is left in it is the first's.
+void print_indices(KernelText& text, Body& body, const std::vector<loop::Dim>& dims);
+
 // The caller's tensors need not lie on multiples of 16 bytes; what memory planning places lies on multiples of 64.
 bool is_callers(const loop::Program& program, loop::BufferId id);
 

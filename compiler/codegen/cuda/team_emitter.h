@@ -121,7 +121,6 @@ class TeamEmitter {
   Expr points() const;
   Expr columns() const { return variant.columns ? column.extent : Expr(1); }
   // Indices of the dims out of `rest`, an int64_t that is counted down to the first of them.
-  void print_indices(const std::vector<loop::Dim>& dims);
   void print_column();
   void print_members();
 

@@ -121,12 +121,9 @@ bool TeamEmitter::can_keep(const Range& range, const loop::Stmt& stmt) const {
   const loop::Effects effects = loop::effects_of(nest);
   if (std::count(effects.writes.begin(), effects.writes.end(), load->access.buffer)) return false;
   for (const sym::Expr& index : load->access.index)
-    for (const sym::Expr& var : sym::free_vars(index)) {
-      auto is = [&](const loop::Dim& dim) { return dim.var == var; };
-      if (sym::is_index(var) && std::none_of(nest.dims.begin(), nest.dims.end(), is) &&
-          std::none_of(range.dims.begin(), range.dims.end(), is))
+    for (const sym::Expr& var : sym::free_vars(index))
+      if (sym::is_index(var) && !loop::is_var_of(var, nest.dims) && !loop::is_var_of(var, range.dims))
         return false;
-    }
   return true;
 }
 
@@ -260,10 +257,7 @@ void TeamEmitter::print_starts(const Range& range) {
     if (!linear || !linear->coefficient.is_const(1)) continue;
     const bool known = std::all_of(access->index.begin(), access->index.end(), [&](const Expr& index) {
       for (const Expr& free : sym::free_vars(index))
-        if (sym::is_index(free) && free != var &&
-            std::none_of(nest.dims.begin(), nest.dims.end(),
-                         [&](const loop::Dim& dim) { return dim.var == free; }))
-          return false;
+        if (sym::is_index(free) && free != var && !loop::is_var_of(free, nest.dims)) return false;
       return true;
     });
     if (!known) continue;

@@ -68,7 +68,7 @@ DeviceKernel TeamEmitter::emit_split() {
   if (variant.columns) print_column();
   text_.line(cat("const int64_t split = rest % ", n, ", point = rest / ", n, ";"));
   text_.line("rest = point;");
-  print_indices(grid_dims());
+  print_indices(text_, body_, grid_dims());
   for (const loop::Stmt& before : nest.body) {
     if (&before == &stmt) break;
     if (!std::holds_alternative<loop::Store>(before.node)) print_top(before);
@@ -142,7 +142,7 @@ DeviceKernel TeamEmitter::emit_combination(sym::Expr shares, sym::Expr workspace
   } else {
     text_.line("int64_t rest = at;");
   }
-  print_indices(grid_dims());
+  print_indices(text_, body_, grid_dims());
   for (const loop::Stmt& stmt : nest.body) {
     if (&stmt != only_reduction()) {
       body_.print(stmt);

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "compiler/base/check.h"
+#include "compiler/codegen/cuda/frame.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/schedule/effects.h"
 
@@ -130,7 +131,7 @@ void TeamEmitter::print_stream(const std::string& first, const std::string& coun
   text_.open("const auto fill = [&]");
   text_.line(cat("if (point_ahead >= ", count, ") return;"));
   text_.line("int64_t rest = point_ahead;");
-  print_indices(grid_dims());
+  print_indices(text_, body_, grid_dims());
   text_.line("const void* from = nullptr;");
   text_.line("int bytes = 0;");
   int64_t begin = 0;
@@ -257,9 +258,7 @@ bool TeamEmitter::is_free_load(const loop::Stmt& stmt) const {
   bool free = true;
   loop::for_each_expr(stmt, [&](sym::Expr e) {
     for (const sym::Expr& var : sym::free_vars(e))
-      free =
-          free && (!sym::is_index(var) || std::any_of(nest.dims.begin(), nest.dims.end(),
-                                                      [&](const loop::Dim& dim) { return dim.var == var; }));
+      free = free && (!sym::is_index(var) || loop::is_var_of(var, nest.dims));
   });
   return free;
 }
