@@ -6,6 +6,7 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
+#include "compiler/codegen/cpu/chain_rows.h"
 #include "compiler/codegen/cpu/contraction_columns.h"
 #include "compiler/codegen/cpu/contraction_epilogue.h"
 #include "compiler/codegen/cpu/contraction_frame.h"
@@ -27,10 +28,11 @@ constexpr int64_t kGrain = int64_t{1} << 20;  // multiply-adds that are worth wa
 struct Link {
   Link(KernelText& text, const loop::Program& program, const kernels::Chain::Part& part,
        kernels::GemmPlan plan, const loop::Nest& points, Expr block_limit,
-       const std::vector<LocalRows>& locals)
+       const std::vector<LocalRows>& locals, const std::optional<RowValue>& value)
       : frame(text, program, part.nest, std::move(plan), &points), epilogue(frame) {
     frame.block_limit = block_limit;
     frame.locals = locals;
+    frame.row_value = value;
     rows.emplace(frame, false);
     columns.emplace(frame, true);
   }
@@ -52,6 +54,9 @@ class Emitter {
     inner_ = schedule::parse_plan({.kernel = "", .directives = plan_.inner});
     if (auto attention = kernels::match_attention(program, nest, false); attention && attention->skips)
       attention_ = std::move(attention);
+    divided_ = divide_results(program, chain_);
+    for (kernels::Chain::Part& part : chain_.parts)
+      if (!part.link) sum_where_stored(part.nest);
   }
 
   Kernel emit() {
@@ -60,6 +65,9 @@ class Emitter {
     const Expr limit = block_limit();
     const Expr blocks = sym::ceildiv(rows, limit);
     declare_locals(limit);
+    if (divided_)
+      row_value_ = {.value = divided_->sum,
+                    .pointer = cat("((float*)", text_.scratch(limit * byte_size(DType::kF32)), ")")};
     size_t next = 0;
     for (const kernels::Chain::Part& part : chain_.parts) {
       links_.push_back(nullptr);
@@ -67,7 +75,7 @@ class Emitter {
       STRIDEC_CHECK(next < plan_.links.size(), "a chain's schedule has too few links");
       links_.back() =
           std::make_unique<Link>(text_, program_, part, kernels::link_plan(chain_, part, plan_.links[next++]),
-                                 nest_, limit, locals_);
+                                 nest_, limit, locals_, value_for(links_.size() - 1));
     }
 
     text_.line(cat("const int64_t rows = ", text_.size(rows), ", blocks = ", text_.size(blocks), ";"));
@@ -146,6 +154,11 @@ class Emitter {
                      text_.scratch(elements * byte_size(buffer.dtype)), ";"));
       locals_.push_back({local.buffer, name, local.of_block ? text_.size(stride) : std::string()});
     }
+  }
+
+  // Of a row part's row, what the link behind it uses.
+  std::optional<RowValue> value_for(size_t link) const {
+    return divided_ && link == divided_->part + 1 ? row_value_ : std::nullopt;
   }
 
   void print_batch() {
@@ -240,6 +253,13 @@ class Emitter {
       body.set_buffer(local.buffer, cat("(", local.pointer, at, ")"), program_[local.buffer].strides);
     }
     body.print(nest.body);
+    if (const auto value = value_for(static_cast<size_t>(&part - chain_.parts.data()) + 1)) {
+      // The sum of nothing divides by nothing.
+      const std::string sum = body.value(value->value).text;
+      const bool some = program_.facts.holds(sym::le(1, divided_->count));
+      text_.line(cat(value->pointer, "[row - block_row] = ",
+                     some ? sum : cat(text_.size(divided_->count), " > 0 ? ", sum, " : 1.0f"), ";"));
+    }
     text_.close();
   }
 
@@ -250,6 +270,8 @@ class Emitter {
   kernels::Chain chain_;
   std::optional<kernels::Flash> attention_;  // whose mask hides keys from blocks of rows
   const Expr key_end_ = sym::var("%key_end");
+  std::optional<DividedResults> divided_;
+  std::optional<RowValue> row_value_;
   schedule::LoopPlan inner_;
   std::vector<Local> found_;
   std::vector<LocalRows> locals_;

@@ -81,6 +81,8 @@ void ContractionFrame::set_local_row(Body& body, const std::string& row) const {
     const std::string at = local.stride.empty() ? "" : cat(" + (", row, ") * ", local.stride);
     body.set_buffer(local.buffer, cat("(", local.pointer, at, ")"), program[local.buffer].strides);
   }
+  if (row_value)
+    body.set_value(row_value->value, {.text = cat(row_value->pointer, "[", row, "]"), .dtype = DType::kF32});
 }
 
 const LocalRows* ContractionFrame::local_rows(loop::BufferId buffer) const {

@@ -5,6 +5,7 @@
 // block_row, block_rows (rows of the task); first_row, tile_rows (of the tile); a_rows, b, b_stride, tile.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,12 @@ struct LocalRows {
   loop::BufferId buffer;
   std::string pointer;  // of the block's first row
   std::string stride;   // elements from row to row; "": one row's memory serves all
+};
+
+// An f32 value of a row that its epilogue uses and another part has made: one for each row of a block.
+struct RowValue {
+  loop::ValueId value;
+  std::string pointer;
 };
 
 struct ContractionFrame {
@@ -42,6 +49,7 @@ struct ContractionFrame {
   int lanes;              // of a vector of the accumulator's dtype
   sym::Expr block_limit;  // most rows of a task
   std::vector<LocalRows> locals;
+  std::optional<RowValue> row_value;
 
   // Of sums.
   std::string element(int width = 1) { return text.value_type(contraction.dtype, width); }
@@ -71,7 +79,7 @@ struct ContractionFrame {
   void print_batch_indices();
   // The same for dims whose indices are there already.
   void set_batch_index(sym::Expr var, const std::string& name) { body_->set_index(var, name); }
-  // Lets `body` reach the local buffers of a row of the block, numbered by a C expression.
+  // Lets `body` reach the local buffers and the value of a row of the block, numbered by a C expression.
   void set_local_row(Body& body, const std::string& row) const;
   const LocalRows* local_rows(loop::BufferId buffer) const;
   // Declares an index variable per dim (names) from the flattened number.

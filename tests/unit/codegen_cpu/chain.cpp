@@ -309,6 +309,24 @@ TEST_CASE("keys that a mask hides from a block of rows are not met") {
     }
 }
 
+TEST_CASE("results are divided, not rows, and a row is summed where it is stored") {
+  const Attention a(Options{});
+  Program made = a.program;
+  schedule::fuse(made);
+  schedule::chain(made);
+  const CpuTarget& target = cpu_target("x86-64-v4");
+  schedule::choose(made, target, {});
+  for (const loop::Nest& nest : made.nests) {
+    if (!kernels::is_chain(nest.schedule)) continue;
+    const std::string text = codegen::cpu::emit_chain(made, nest, target).text;
+    // The one division stands behind the last call of a micro-kernel.
+    CHECK(text.find(" / (f32x16)") > text.rfind("(tile_rows, "));
+    const size_t exponential = text.find(" = sd_exp("), end = text.find("\n          }\n", exponential);
+    REQUIRE(exponential < end);
+    CHECK(text.substr(exponential, end - exponential).find(" + v") != std::string::npos);
+  }
+}
+
 TEST_CASE("attention in other dtypes runs as one chain") {
   for (DType dtype : {DType::kF64, DType::kF16, DType::kBF16}) {
     CAPTURE(name(dtype));

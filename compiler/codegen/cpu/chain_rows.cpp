@@ -1,0 +1,162 @@
+#include "compiler/codegen/cpu/chain_rows.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/walk.h"
+
+namespace stridec::codegen::cpu {
+namespace {
+
+using loop::For;
+using loop::Let;
+using loop::Load;
+using loop::Nest;
+using loop::Reduce;
+using loop::ScalarOp;
+using loop::Stmt;
+using loop::Store;
+using loop::ValueId;
+
+// Element `var` of a row, whatever else holds.
+bool is_element(const loop::Access& access, const loop::Dim& dim) {
+  return access.mask.is_const(1) && access.index.size() == 1 && access.index[0] == dim.var;
+}
+
+// The row whose f32 elements the statement adds up, and their number.
+struct RowSum {
+  loop::BufferId row;
+  loop::Dim dim;
+};
+std::optional<RowSum> row_sum(const Nest& nest, const Stmt& stmt) {
+  const auto* reduce = std::get_if<Reduce>(&stmt.node);
+  if (!reduce || reduce->combine != loop::Combine::kSum || reduce->dims.size() != 1 ||
+      reduce->body.size() != 1)
+    return std::nullopt;
+  const auto* load = std::get_if<Load>(&reduce->body[0].node);
+  if (!load || reduce->yields[0] != load->result || !is_element(load->access, reduce->dims[0]) ||
+      nest.values[load->result.value].dtype != DType::kF32)
+    return std::nullopt;
+  return RowSum{load->access.buffer, reduce->dims[0]};
+}
+
+// In a loop over a row: the division of the row's element by a value that `sums` holds; what comes of it is stored, through
+// conversions at most.
+const Let* division(const Nest& nest, const For& loop, const std::map<ValueId, RowSum>& sums) {
+  const Let* division = nullptr;
+  std::map<ValueId, loop::BufferId> elements;
+  std::set<ValueId> quotients;
+  for (const Stmt& stmt : loop.body) {
+    if (const auto* load = std::get_if<Load>(&stmt.node)) {
+      if (!is_element(load->access, loop.dims[0])) return nullptr;
+      elements[load->result] = load->access.buffer;
+    } else if (const auto* store = std::get_if<Store>(&stmt.node)) {
+      if (store->update || !is_element(store->access, loop.dims[0]) || !quotients.contains(store->value))
+        return nullptr;
+    } else if (const auto* let = std::get_if<Let>(&stmt.node)) {
+      const bool converts = let->op == ScalarOp::kCast && quotients.contains(let->args[0]);
+      if (!converts) {
+        if (division || let->op != ScalarOp::kDiv || nest.values[let->result.value].dtype != DType::kF32)
+          return nullptr;
+        const auto element = elements.find(let->args[0]);
+        const auto sum = sums.find(let->args[1]);
+        if (element == elements.end() || sum == sums.end() || sum->second.row != element->second ||
+            sum->second.dim.extent != loop.dims[0].extent)
+          return nullptr;
+        division = let;
+      }
+      quotients.insert(let->result);
+    } else {
+      return nullptr;
+    }
+  }
+  return division;
+}
+
+// Of the buffer, in the whole nest.
+int count_loads(const Nest& nest, loop::BufferId buffer) {
+  int count = 0;
+  loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
+    const auto* load = std::get_if<Load>(&stmt.node);
+    count += load && load->access.buffer == buffer;
+  });
+  return count;
+}
+
+// Whether the buffer is the link's broadcast factor, summed over as many elements, and nobody else reads it.
+bool multiplies(const kernels::Chain& chain, size_t link, loop::BufferId row, sym::Expr count) {
+  const kernels::Chain::Part& part = chain.parts[link];
+  const auto contraction = kernels::match_contraction(part.nest);
+  const auto factors = kernels::link_factors(*contraction, part.columns);
+  const Load* load = contraction->factors[factors->rows].load;
+  const loop::Dim& summed = contraction->reduce->dims[0];
+  if (!load || load->access.buffer != row || contraction->reduce->dims.size() != 1 ||
+      !is_element(load->access, summed) || summed.extent != count || contraction->dtype != DType::kF32)
+    return false;
+  for (size_t i = link; i < chain.parts.size(); ++i)
+    if (count_loads(chain.parts[i].nest, row) != (i == link)) return false;
+  return true;
+}
+
+}  // namespace
+
+std::optional<DividedResults> divide_results(const loop::Program& program, kernels::Chain& chain) {
+  for (size_t at = 0; at + 1 < chain.parts.size(); ++at) {
+    kernels::Chain::Part &rows = chain.parts[at], &link = chain.parts[at + 1];
+    if (rows.link || !link.link || rows.nest.body.empty()) continue;
+    std::map<ValueId, RowSum> sums;
+    for (const Stmt& stmt : rows.nest.body)
+      if (const auto sum = row_sum(rows.nest, stmt))
+        sums.emplace(std::get<Reduce>(stmt.node).results[0], *sum);
+    auto* loop = std::get_if<For>(&rows.nest.body.back().node);
+    if (!loop || loop->dims.size() != 1) continue;
+    const Let* found = division(rows.nest, *loop, sums);
+    const auto* store = std::get_if<Store>(&loop->body.back().node);
+    if (!found || !store || program[store->access.buffer].storage != loop::Storage::kLocal ||
+        !multiplies(chain, at + 1, store->access.buffer, loop->dims[0].extent))
+      continue;
+
+    const Let divide = *found;
+    const DividedResults divided{at, divide.args[1], loop->dims[0].extent};
+    std::erase_if(loop->body, [&](const Stmt& stmt) { return std::get_if<Let>(&stmt.node) == found; });
+    loop::replace_uses(loop->body, divide.result, divide.args[0]);
+    const auto* kept = std::get_if<Load>(&loop->body.front().node);
+    const bool copies_itself = loop->body.size() == 2 && kept &&
+                               kept->access.buffer == std::get<Store>(loop->body.back().node).access.buffer;
+    if (copies_itself) rows.nest.body.pop_back();
+
+    const auto contraction = kernels::match_contraction(link.nest);
+    const ValueId sum = contraction->reduce->results[0];
+    const auto after = link.nest.body.begin() + static_cast<std::ptrdiff_t>(contraction->at) + 1;
+    loop::Block epilogue(std::make_move_iterator(after), std::make_move_iterator(link.nest.body.end()));
+    link.nest.body.erase(after, link.nest.body.end());
+    // The value is the nest's as before: its parts have no other ones than it has.
+    loop::replace_uses(epilogue, sum, divide.result);
+    link.nest.body.push_back(
+        {Let{.result = divide.result, .op = ScalarOp::kDiv, .args = {sum, divided.sum}}});
+    std::move(epilogue.begin(), epilogue.end(), std::back_inserter(link.nest.body));
+    return divided;
+  }
+  return std::nullopt;
+}
+
+void sum_where_stored(Nest& rows) {
+  for (size_t at = 0; at + 1 < rows.body.size(); ++at) {
+    auto* loop = std::get_if<For>(&rows.body[at].node);
+    const auto sum = row_sum(rows, rows.body[at + 1]);
+    if (!loop || !sum || loop->dims.size() != 1 || loop->dims[0].extent != sum->dim.extent) continue;
+    const auto* store = std::get_if<Store>(&loop->body.back().node);
+    if (!store || store->update || store->access.buffer != sum->row ||
+        !is_element(store->access, loop->dims[0]) || rows.values[store->value.value].dtype != DType::kF32)
+      continue;
+    auto& reduce = std::get<Reduce>(rows.body[at + 1].node);
+    reduce.yields = {store->value};
+    reduce.dims = std::move(loop->dims);
+    reduce.body = std::move(loop->body);
+    rows.body.erase(rows.body.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+}
+
+}  // namespace stridec::codegen::cpu
