@@ -84,7 +84,8 @@ target_link_libraries(gpu_host_cost PRIVATE dl)
 
 # The public ONNX backend suite: tests/conformance/run.sh.
 file(GLOB conformance_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/conformance/*.cpp)
-add_executable(onnx_backend ${conformance_sources} ${PROJECT_SOURCE_DIR}/tests/unit/codegen_cuda/emulate.cpp)
+add_executable(onnx_backend ${conformance_sources} ${PROJECT_SOURCE_DIR}/tests/unit/codegen_cuda/emulate.cpp
+               ${PROJECT_SOURCE_DIR}/tests/unit/codegen_cuda/race_check.cpp)
 target_link_libraries(onnx_backend PRIVATE stridec_compile stridec_all device_program)
 add_executable(bench_launch EXCLUDE_FROM_ALL tests/bench/launch.cpp)
 target_include_directories(bench_launch PRIVATE ${PROJECT_SOURCE_DIR})

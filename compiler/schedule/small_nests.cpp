@@ -32,15 +32,12 @@ int64_t steps_of(const std::vector<loop::Dim>& dims, const loop::Block& block) {
   return std::min(count * std::min(inside, kSmall + 1), kSmall + 1);
 }
 
-bool is_small(const Program& program, const Nest& nest) {
+bool is_small(const Nest& nest) {
   if (nest.schedule != loop::Schedule{} || steps_of(nest.dims, nest.body) > kSmall) return false;
   bool plain = true;
   loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
     const auto* store = std::get_if<loop::Store>(&stmt.node);
-    // What is local to a point would be one row for all of them: they are a loop's rounds then, dealt out at once.
-    const bool row = store && program[store->access.buffer].storage == loop::Storage::kLocal;
-    plain = plain && !std::holds_alternative<loop::Scan>(stmt.node) && !(store && store->update) &&
-            !(row && !nest.dims.empty());
+    plain = plain && !std::holds_alternative<loop::Scan>(stmt.node) && !(store && store->update);
   });
   if (!plain) return false;
   if (!nest.dims.empty()) return steps_of({}, nest.body) <= kInside;
@@ -52,8 +49,10 @@ bool is_small(const Program& program, const Nest& nest) {
 
 // A nest of few points with loops in each as loops over the points, one after the other, that a block deals out as a whole:
 // what stands around the loops is done again for each round. The nest has no dims then.
-bool distribute(Nest& nest) {
+bool distribute(const Program& program, Nest& nest) {
   if (nest.dims.empty()) return false;
+  for (const loop::BufferId id : loop::buffers_of(nest))  // a point's row is there in one round alone
+    if (program[id].storage == loop::Storage::kLocal) return false;
   const Effects effects = effects_of(nest);
   bool loops = false;
   for (const Stmt& stmt : nest.body) {
@@ -95,17 +94,17 @@ void join_small_nests(Program& program) {
   loop::for_each_block(program.steps, [&](loop::Steps& steps) {
     const auto small = [&](size_t at) {
       const auto* launch = at < steps.size() ? std::get_if<Launch>(&steps[at].node) : nullptr;
-      return launch && is_small(program, program[launch->nest]);
+      return launch && is_small(program[launch->nest]);
     };
     for (size_t at = 0; at < steps.size(); ++at) {
       bool joined = false;
       if (small(at)) {
         Nest& nest = program[std::get<Launch>(steps[at].node).nest];
-        if (distribute(nest)) loop::clean(program, nest), joined = true;
+        if (distribute(program, nest)) loop::clean(program, nest), joined = true;
       }
       while (small(at) && small(at + 1)) {
         Nest& next = program[std::get<Launch>(steps[at + 1].node).nest];
-        if (distribute(next)) loop::clean(program, next);
+        if (distribute(program, next)) loop::clean(program, next);
         const Nest &first = program[std::get<Launch>(steps[at].node).nest],
                    &second = program[std::get<Launch>(steps[at + 1].node).nest];
         if (statement_count(first.body) + statement_count(second.body) > kStatements) break;

@@ -24,6 +24,7 @@
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
 #include "llvm/TargetParser/X86TargetParser.h"
+#include "llvm/Transforms/Instrumentation/ThreadSanitizer.h"
 
 namespace stridec::codegen {
 namespace {
@@ -66,17 +67,20 @@ struct Compilation {
   }
 
   std::vector<std::string> arguments() const {
-    return {"-triple", kTriple, "-emit-llvm-only", "-disable-llvm-passes", "-main-file-name", name, "-x",
-            "c++", "-std=c++20", "-O" + std::to_string(options.optimize), "-target-cpu", options.cpu,
-            "-tune-cpu", options.tune,
-            // 512-bit vectors in the source stay 512-bit, also where the CPU's tuning prefers 256.
-            "-mprefer-vector-width=512", "-ffreestanding", "-nostdsysteminc", "-nobuiltininc", "-fno-rtti",
-            "-fno-threadsafe-statics", "-fvisibility=hidden", "-mrelocation-model", "pic", "-pic-level", "2",
-            "-mframe-pointer=none", "-vectorize-loops", "-vectorize-slp", "-relaxed-aliasing",
-            options.fuse_multiply_add ? "-ffp-contract=fast" : "-ffp-contract=off",
-            // No compiler version in the object, and warnings are for the authors of kernels (tests turn to
-            // -Wall there).
-            "-Qn", "-w", "-ferror-limit", "20", path};
+    std::vector<std::string> out = {
+        "-triple", kTriple, "-emit-llvm-only", "-disable-llvm-passes", "-main-file-name", name, "-x", "c++",
+        "-std=c++20", "-O" + std::to_string(options.optimize), "-target-cpu", options.cpu, "-tune-cpu",
+        options.tune,
+        // 512-bit vectors in the source stay 512-bit, also where the CPU's tuning prefers 256.
+        "-mprefer-vector-width=512", "-ffreestanding", "-nostdsysteminc", "-nobuiltininc", "-fno-rtti",
+        "-fno-threadsafe-statics", "-fvisibility=hidden", "-mrelocation-model", "pic", "-pic-level", "2",
+        "-mframe-pointer=none", "-vectorize-loops", "-vectorize-slp", "-relaxed-aliasing",
+        options.fuse_multiply_add ? "-ffp-contract=fast" : "-ffp-contract=off",
+        // No compiler version in the object, and warnings are for the authors of kernels (tests turn to
+        // -Wall there).
+        "-Qn", "-w", "-ferror-limit", "20", path};
+    if (options.tell_accesses) out.push_back("-fsanitize=thread");
+    return out;
   }
 
   std::unique_ptr<llvm::Module> parse() {
@@ -138,6 +142,8 @@ struct Compilation {
     const llvm::OptimizationLevel level = *kLevels[options.optimize];
     auto passes = options.optimize == 0 ? builder.buildO0DefaultPipeline(level)
                                         : builder.buildPerModuleDefaultPipeline(level);
+    if (options.tell_accesses)
+      passes.addPass(llvm::createModuleToFunctionPassAdaptor(llvm::ThreadSanitizerPass()));
     passes.run(module, modules);
   }
 

@@ -24,6 +24,9 @@ struct CompileOptions {
   std::string tune = "generic";
   int optimize = 3;  // 0 to 3
   bool fuse_multiply_add = true;
+  // Every load and store calls __tsan_read4(address) or its like of ThreadSanitizer's interface, which the source has:
+  // for tests that look for races.
+  bool tell_accesses = false;
 };
 
 // Seconds spent.

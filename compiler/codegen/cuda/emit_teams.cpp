@@ -10,6 +10,9 @@
 // same thread does the same chunks of equal ranges, so that its part stays in its registers, and so do local buffers
 // that loops pass on in this way. That takes ranges of a few chunks a thread; longer ones are read again.
 //
+// A local buffer of rows that one of these loops makes and uses in each of its rounds, without an index that tells the
+// rounds apart, is the thread's own: rounds are dealt out, and run at once.
+//
 // A long reduction of few points is done in two launches: blocks that share the range leave their results in the workspace,
 // and a thread per point combines them and goes on.
 #include "compiler/codegen/cuda/team_emitter.h"
@@ -29,6 +32,7 @@ namespace stridec::codegen::cuda {
 namespace {
 
 constexpr int64_t kSharedBytes = 40 << 10;  // of local buffers, without asking the driver for more
+constexpr int64_t kStackBytes = 1024;       // of those of a thread's rounds, in its own memory
 constexpr int kSplitTeam = 512;       // of blocks that share a row
 constexpr int64_t kShortChunks = 64;  // of a thread, before a larger team pays
 constexpr int kKeepingThreads =
@@ -121,10 +125,27 @@ int64_t TeamEmitter::longest_bound() const {
   });
 }
 
+bool TeamEmitter::is_of_round(loop::BufferId id) const {
+  const loop::Stmt* only = nullptr;
+  bool in_one = true, apart = true;
+  for (const loop::Stmt& top : nest.body)
+    loop::for_each_stmt({top}, [&](const loop::Stmt& stmt) {
+      const loop::Access* access = loop::access_of(stmt);
+      if (!access || access->buffer != id) return;
+      in_one = in_one && is_range(top) && (!only || only == &top);
+      only = &top;
+      const std::vector<Expr>& index = access->index;
+      for (const loop::Dim& dim : loop::dims_of(top))
+        apart = apart && std::find(index.begin(), index.end(), dim.var) != index.end();
+    });
+  return only && in_one && !apart;
+}
+
 std::string TeamEmitter::local_element(const loop::Access& access) {
   if (!variant.columns || program[access.buffer].storage != loop::Storage::kLocal) return "";
+  const bool own = of_round_.contains(access.buffer);
   return cat(local_.at(access.buffer), "[(", body_.index(loop::offset_of(program, access)), ") * ",
-             lanes * width, " + lane * ", width, width > 1 ? " + u]" : "]");
+             own ? cat(width) : cat(lanes * width, " + lane * ", width), width > 1 ? " + u]" : "]");
 }
 
 std::function<std::string(const loop::Access&)> TeamEmitter::top_place() {
@@ -177,7 +198,7 @@ std::vector<TeamEmitter::Touch> TeamEmitter::touches(const loop::Stmt& top) {
   });
   const auto add = [&](const loop::Stmt& stmt, const std::string& place) {
     const loop::Access* access = loop::access_of(stmt);
-    if (!access || passed_.count(access->buffer)) return;
+    if (!access || passed_.contains(access->buffer) || of_round_.contains(access->buffer)) return;
     Touch touch{access->buffer, std::holds_alternative<loop::Store>(stmt.node), place, {}, {}};
     touch.offset = inside.bounds(loop::offset_of(program, *access));
     bool within = true;
@@ -364,11 +385,27 @@ void TeamEmitter::declare_locals() {
       declared_ += cat("    ", type, " ", found->second, "[", kept_chunks(), "][", width, "];\n");
       continue;
     }
-    const int each = variant.columns ? lanes * width : shared.contains(id) ? 1 : teams;  // of a block
-    uses_locals_ = uses_locals_ || !shared.contains(id);
     const std::string name = text_.fresh("l");
     const sym::Expr elements = schedule::extent_in_elements(buffer);
     const std::optional<int64_t> count = sym::as_const(elements);
+    if (is_of_round(id)) {
+      of_round_.insert(id);
+      const sym::Expr of_thread = variant.columns ? elements * width : elements;
+      if (count && (shared.contains(id) || *count * width * byte_size(buffer.dtype) <= kStackBytes)) {
+        text_.line(cat(type, " ", name, "[", std::max<int64_t>(of_thread.value(), 1), "];"));
+      } else {
+        STRIDEC_CHECK(!shared.contains(id), nest.name);
+        scratch_ = true;
+        text_.line(cat(type, "* const ", name, " = (", type, "*)",
+                       text_.scratch(of_thread * team * byte_size(buffer.dtype)), " + threadIdx.x % ", team,
+                       " * ", text_.size(of_thread), ";"));
+      }
+      local_[id] = name;
+      body_.set_buffer(id, name, buffer.strides);
+      continue;
+    }
+    const int each = variant.columns ? lanes * width : shared.contains(id) ? 1 : teams;  // of a block
+    uses_locals_ = uses_locals_ || !shared.contains(id);
     const int64_t bytes = count ? *count * byte_size(buffer.dtype) * each : 0;
     const int64_t length = std::max<int64_t>(count.value_or(1), 1);
     if (count && used + bytes <= kSharedBytes) {

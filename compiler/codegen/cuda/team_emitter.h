@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -151,6 +152,8 @@ class TeamEmitter {
   static bool meet(const Touch& a, const Touch& b);
   void barrier() { text_.line(team > 32 || variant.columns ? "__syncthreads();" : "__syncwarp(members);"); }
 
+  // A local buffer that one loop alone uses, and without the loop's variables as indices: its rounds have one each.
+  bool is_of_round(loop::BufferId id) const;
   // Columns: a local buffer has an element for each point of the team, neighbours next to each other.
   std::string local_element(const loop::Access& access);
   std::function<std::string(const loop::Access&)> top_place();
@@ -258,7 +261,8 @@ class TeamEmitter {
   std::map<std::string, std::string> kept_;
   std::map<loop::BufferId, std::string> passed_;  // local buffers in registers
   std::map<loop::BufferId, std::string> local_;   // and those in memory
-  int64_t shared_used_ = 0;                       // bytes of these
+  std::set<loop::BufferId> of_round_;             // of these, a thread's own
+  int64_t shared_used_ = 0;                       // bytes of the others
   bool uses_locals_ = false, scratch_ = false;
   std::vector<std::vector<Touch>> touched_;  // by the statements of the body
   size_t synchronised_ = 0;                  // those before this one are done by all threads

@@ -208,7 +208,9 @@ void TeamEmitter::print_chunks(
           cat("const bool ", there_, " = ", variant.columns ? "live && " : "", number, " < ", chunks_, ";"));
       body_.assign = [this](const loop::Access& access, const std::string& element,
                             const std::string& value) {
-        if (passed_.contains(access.buffer)) return cat(element, " = ", value, ";");
+        // Its rounds beyond the range read what they write, as those within do.
+        if (passed_.contains(access.buffer) || of_round_.contains(access.buffer))
+          return cat(element, " = ", value, ";");
         if (program[access.buffer].storage == loop::Storage::kLocal)
           return cat("if (", there_, ") ", element, " = ", value, ";");
         return cat("sd_put(&", element, ", (", text_.storage_type(program[access.buffer].dtype), ")(", value,

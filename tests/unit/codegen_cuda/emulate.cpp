@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "compiler/base/check.h"
+#include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/codegen/cpu/jit.h"
@@ -19,6 +20,7 @@
 #include "compiler/kernels/cuda_matrix.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/effects.h"
+#include "tests/unit/codegen_cuda/race_check.h"
 
 namespace stridec::test {
 namespace {
@@ -39,6 +41,7 @@ struct Machine {
   Dim3 thread, block, size, grid;
   void (*barrier)(int of_block);
   uint64_t (*exchange)(uint64_t value, int distance);
+  void (*touch)(void* address, int64_t bytes, int store);
 #define X(name) float (*name##f_)(float) = std::name;
   STRIDEC_UNARY(X)
 #undef X
@@ -60,6 +63,7 @@ struct sd_machine {
   sd_dim3 thread, block, size, grid;
   void (*barrier)(int);
   unsigned long (*exchange)(unsigned long, int);
+  void (*touch)(void*, long, int);
 )";
   std::string macros;
 #define X(name)                              \
@@ -96,15 +100,36 @@ struct sd_machine {
 #define __threadfence_system()
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct alignas(8) uint2 { unsigned x, y; };
+#define SD_UNSEEN __attribute__((disable_sanitizer_instrumentation))
+extern "C" {
+SD_UNSEEN void __tsan_func_entry(void*) {}
+SD_UNSEEN void __tsan_func_exit() {}
+#define SD_TOLD(name, bytes) \
+  SD_UNSEEN void __tsan_read##name(void* at) { sd_machine_now->touch(at, bytes, 0); } \
+  SD_UNSEEN void __tsan_write##name(void* at) { sd_machine_now->touch(at, bytes, 1); } \
+  SD_UNSEEN void __tsan_unaligned_read##name(void* at) { sd_machine_now->touch(at, bytes, 0); } \
+  SD_UNSEEN void __tsan_unaligned_write##name(void* at) { sd_machine_now->touch(at, bytes, 1); }
+SD_TOLD(1, 1) SD_TOLD(2, 2) SD_TOLD(4, 4) SD_TOLD(8, 8) SD_TOLD(16, 16)
+SD_UNSEEN void* __tsan_memcpy(void* to, void* from, unsigned long bytes) {
+  sd_machine_now->touch(from, bytes, 0);
+  sd_machine_now->touch(to, bytes, 1);
+  return __builtin_memcpy(to, from, bytes);
+}
+SD_UNSEEN void* __tsan_memmove(void* to, void* from, unsigned long bytes) { return __tsan_memcpy(to, from, bytes); }
+SD_UNSEEN void* __tsan_memset(void* to, int byte, unsigned long bytes) {
+  sd_machine_now->touch(to, bytes, 1);
+  return __builtin_memset(to, byte, bytes);
+}
+}
 template <class T> static inline T __shfl_xor_sync(unsigned, T x, int distance) {
   return (T)sd_machine_now->exchange((unsigned long)x, distance);
 }
-template <class T> static inline T atomicCAS(T* at, T expected, T value) {
+template <class T> SD_UNSEEN static inline T atomicCAS(T* at, T expected, T value) {
   const T old = *at;
   if (old == expected) *at = value;
   return old;
 }
-template <class T> static inline T atomicExch(T* at, T value) {
+template <class T> SD_UNSEEN static inline T atomicExch(T* at, T value) {
   const T old = *at;
   *at = value;
   return old;
@@ -255,6 +280,7 @@ struct Block {
     bool begun = false;
     State state = kReady;
     uint64_t value = 0;
+    uint32_t passed = 0;  // barriers of its warp
   };
 
   static Block*& current() {
@@ -266,7 +292,9 @@ struct Block {
   void (*entry)(const int64_t*) = nullptr;
   const int64_t* words = nullptr;
   std::vector<Thread> threads;
-  std::vector<std::unique_ptr<char[]>> stacks;
+  std::vector<char> stacks;
+  RaceCheck check;
+  std::pair<uintptr_t, uintptr_t> locked;  // bytes that threads write one at a time
   size_t now = 0;
   jmp_buf scheduler;
 
@@ -274,7 +302,18 @@ struct Block {
     threads[now].state = state;
     if (!_setjmp(threads[now].at)) _longjmp(scheduler, 1);
   }
-  static void barrier(int of_block) { current()->wait(of_block ? kBlock : kWarp); }
+  static void barrier(int of_block) {
+    Block& b = *current();
+    b.wait(of_block ? kBlock : kWarp);
+    b.threads[b.now].passed += !of_block;
+  }
+  static void touch(void* address, int64_t bytes, int store) {
+    Block& b = *current();
+    const auto at = reinterpret_cast<uintptr_t>(address), own = reinterpret_cast<uintptr_t>(b.stacks.data());
+    if ((at >= own && at < own + b.stacks.size()) || (at >= b.locked.first && at < b.locked.second)) return;
+    b.check.touch(at, static_cast<size_t>(bytes), store,
+                  {static_cast<uint32_t>(b.now), b.threads[b.now].passed});
+  }
   static uint64_t exchange(uint64_t value, int distance) {
     Block& b = *current();
     const size_t me = b.now;
@@ -301,17 +340,18 @@ struct Block {
     if (thread.begun) _longjmp(thread.at, 1);
     thread.begun = true;
     getcontext(&thread.start);
-    thread.start.uc_stack.ss_sp = stacks[t].get();
+    thread.start.uc_stack.ss_sp = stacks.data() + t * kStack;
     thread.start.uc_stack.ss_size = kStack;
     thread.start.uc_link = nullptr;
     makecontext(&thread.start, begin, 0);
     setcontext(&thread.start);
   }
 
-  // Lets those of [first, last) go on that all wait for `state`.
+  // Lets those of [first, last) go on that all wait for `state`, or have ended.
   void release(size_t first, size_t last, State state) {
     for (size_t t = first; t < last; ++t)
       if (threads[t].state != state && threads[t].state != kDone) return;
+    if (state == kBlock) check.pass_barrier();
     for (size_t t = first; t < last; ++t)
       if (threads[t].state == state) threads[t].state = kReady;
   }
@@ -319,7 +359,8 @@ struct Block {
   void run(size_t count) {
     current() = this;
     threads.assign(count, {});
-    while (stacks.size() < count) stacks.push_back(std::make_unique<char[]>(kStack));
+    if (stacks.size() < count * kStack) stacks.resize(count * kStack);
+    check.begin_block();
     for (bool ran = true; ran;) {
       ran = false;
       for (size_t t = 0; t < count; ++t)
@@ -350,8 +391,8 @@ Code& code_of(const std::string& text) {
   std::unique_ptr<Code>& code = built[text];
   if (!code) {
     code = std::make_unique<Code>();
-    code->jit.add_object(
-        codegen::compile_to_object("kernel.cu", cat(machine_text(), text, kEntry), {.optimize = 1}));
+    code->jit.add_object(codegen::compile_to_object("kernel.cu", cat(machine_text(), text, kEntry),
+                                                    {.optimize = 1, .tell_accesses = true}));
     code->entry = reinterpret_cast<void (*)(const int64_t*)>(code->jit.lookup("sd_entry"));
     code->machine = static_cast<Machine**>(code->jit.lookup("sd_machine_now"));
   }
@@ -416,15 +457,26 @@ class Run {
     *code.machine = &block.machine;
     block.machine.barrier = Block::barrier;
     block.machine.exchange = Block::exchange;
+    block.machine.touch = Block::touch;
     block.entry = code.entry;
     block.words = words.data();
     block.machine.size = {static_cast<unsigned>(kernel.threads), 1, 1};
     block.machine.grid = {static_cast<unsigned>(of(kernel.grid[0])),
                           static_cast<unsigned>(of(kernel.grid[1])),
                           static_cast<unsigned>(of(kernel.grid[2]))};
+    std::map<uintptr_t, uintptr_t> memory;
+    for (const std::vector<uint8_t>& bytes : memory_) add_range(memory, bytes.data(), bytes.size());
+    add_range(memory, workspace.data(), workspace.size());
+    block.check.begin_launch(std::move(memory));
+    const auto failing = reinterpret_cast<uintptr_t>(&failure);
+    block.locked = {failing, failing + sizeof(failure)};
     for (unsigned x = 0; x < block.machine.grid.x; ++x) {
       block.machine.block = {x, 0, 0};
       block.run(static_cast<size_t>(kernel.threads));
+    }
+    if (const auto race = block.check.race()) {
+      block.check.forget();
+      fail(ErrorKind::kMismatch, "race", sentence_of(*race), kernel.code.text);
     }
     return true;
   }
@@ -443,6 +495,22 @@ class Run {
   }
 
  private:
+  static void add_range(std::map<uintptr_t, uintptr_t>& ranges, const void* from, size_t bytes) {
+    const auto at = reinterpret_cast<uintptr_t>(from);
+    if (bytes) ranges[at] = at + bytes;
+  }
+
+  std::string sentence_of(const RaceCheck::Race& race) const {
+    std::string where = "shared memory or the workspace";
+    for (size_t b = 0; b < memory_.size(); ++b) {
+      const auto from = reinterpret_cast<uintptr_t>(memory_[b].data());
+      if (race.address >= from && race.address < from + memory_[b].size()) where = program_.buffers[b].name;
+    }
+    return cat("a race: thread ", race.first, race.first_stored ? " stores to " : " loads from ", where,
+               " what thread ", race.second, race.second_stored ? " stores" : " loads",
+               race.of_one_block ? "" : " in another block", ", and no barrier lies between");
+  }
+
   uint8_t* at(size_t buffer) {
     const auto start = reinterpret_cast<uintptr_t>(memory_[buffer].data());
     return reinterpret_cast<uint8_t*>((start + 63) / 64 * 64);

@@ -1,0 +1,51 @@
+#include "tests/unit/codegen_cuda/race_check.h"
+
+#include <iterator>
+
+namespace stridec::test {
+
+bool RaceCheck::meet(Stamp before, Thread thread, uintptr_t at) const {
+  const uint64_t when = before >> (kThreadBits + kPassedBits);
+  if (when < launch_ || before == 0) return false;
+  if (when < block_) {
+    const auto behind = memory_.upper_bound(at);
+    return behind != memory_.begin() && at < std::prev(behind)->second;
+  }
+  if (when < now_) return false;
+  const uint32_t other = before >> kPassedBits & ((1u << kThreadBits) - 1),
+                 passed = before & ((1u << kPassedBits) - 1);
+  const bool ordered =
+      other / 32 == thread.index / 32 && passed != (thread.passed & ((1u << kPassedBits) - 1));
+  return other != thread.index && !ordered;
+}
+
+void RaceCheck::touch(uintptr_t address, size_t bytes, bool store, Thread thread) {
+  const Stamp stamp = now_ << (kThreadBits + kPassedBits) | uint64_t{thread.index} << kPassedBits |
+                      (thread.passed & ((1u << kPassedBits) - 1));
+  const auto index_of = [](Stamp s) { return static_cast<uint32_t>(s >> kPassedBits & ((1u << kThreadBits) - 1)); };
+  const auto report = [&](uintptr_t at, Stamp before, bool stored) {
+    if (!race_)
+      race_ = {at, index_of(before), thread.index, stored, store,
+               before >> (kThreadBits + kPassedBits) >= block_};
+  };
+  for (uintptr_t at = address; at < address + bytes; ++at) {
+    if (at / kPage != last_ || !cells_) {
+      std::unique_ptr<Cell[]>& page = pages_[last_ = at / kPage];
+      if (!page) page = std::make_unique<Cell[]>(kPage);
+      cells_ = page.get();
+    }
+    Cell& cell = cells_[at % kPage];
+    if (meet(cell.store, thread, at)) report(at, cell.store, true);
+    if (store) {
+      for (const Stamp load : cell.loads)
+        if (meet(load, thread, at)) report(at, load, false);
+      cell.store = stamp;
+    } else {
+      // Of two threads, so that one of them is not the one that stores.
+      if (meet(cell.loads[0], thread, at)) cell.loads[1] = cell.loads[0];
+      cell.loads[0] = stamp;
+    }
+  }
+}
+
+}  // namespace stridec::test
