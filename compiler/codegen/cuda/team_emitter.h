@@ -176,6 +176,8 @@ class TeamEmitter {
   std::string place_of(const Range& range, const loop::Access& access) const;
   // Loads that a range has in registers as a whole: by vectors, or single elements at a place that is no data.
   bool can_keep(const Range& range, const loop::Stmt& stmt) const;
+  // Whether a round of the loop loads from memory what it may have stored there.
+  bool loads_again(const loop::Block& block) const;
   // The C type of a chunk's number.
   const char* chunk_type(const Range& range) const;
 

@@ -170,6 +170,16 @@ bool TeamEmitter::keeps_something() const {
                                          [&](const auto& entry) { return entry.second >= kept_from_; });
 }
 
+bool TeamEmitter::loads_again(const loop::Block& block) const {
+  std::set<loop::BufferId> loaded, stored;
+  loop::for_each_stmt(block, [&](const loop::Stmt& stmt) {
+    const loop::Access* access = loop::access_of(stmt);
+    if (!access || passed_.contains(access->buffer) || of_round_.contains(access->buffer)) return;
+    (std::holds_alternative<loop::Store>(stmt.node) ? stored : loaded).insert(access->buffer);
+  });
+  return std::any_of(stored.begin(), stored.end(), [&](loop::BufferId id) { return loaded.contains(id); });
+}
+
 const char* TeamEmitter::chunk_type(const Range& range) const {
   return variant.keep || variant.narrow || facts_.bounds(range.chunks).hi < kManyChunks ? "int" : "int64_t";
 }
@@ -181,7 +191,8 @@ void TeamEmitter::print_chunks(
   // Of what is kept, chunks that no thread of the team has are left out by groups, and those that some threads have are
   // done by all of them: many branches would keep loads and what follows them from overlapping.
   const bool groups = batch != Batch::kWhole && variant.keep && together > kGroup;
-  const bool branch = batch == Batch::kSome && !variant.keep;
+  // Of what a round stores and loads again, others would load while it is stored.
+  const bool branch = batch == Batch::kSome && (!variant.keep || loads_again(*range.block));
   std::string begin = "0", end = cat(together);
   if (groups) {
     const std::string g = text_.fresh("g");

@@ -280,6 +280,32 @@ TEST_CASE("small nests with a row that is local to a point are one kernel") {
   }
 }
 
+// Threads without a round do nothing then: others' rounds would be half done where they looked.
+TEST_CASE("small nests that load again what a point has stored are one kernel") {
+  CHECK(launches(check(R"(program p
+  input x f32 [5, 6] ordinal 0
+  arena s f32 [5, 6]
+  output y f32 [5, 6] ordinal 0
+  output z f32 [5] ordinal 1
+  inputs (x)
+  outputs (y, z)
+  steps
+    nest 0 scale (%i<5, %j<6)
+      %0 : f32 = load x[%i, %j]
+      %1 : f32 = add %0 %0
+      store s[%i, %j] %1
+    nest 1 rows (%i<5)
+      for (%j<6)
+        %0 : f32 = load s[%i, %j]
+        %1 : f32 = exp %0
+        store y[%i, %j] %1
+      %2 : f32 = reduce sum (%k<6)
+        %3 : f32 = load y[%i, %k]
+        yield %3
+      store z[%i] %2
+)")) == 1);
+}
+
 TEST_CASE("loops inside a few points are dealt out as a whole") {
   const loop::Program made = check(R"(program p
   input x f32 [6, 20] ordinal 0
