@@ -53,9 +53,13 @@ PassRunner make_runner(const CompileOptions& options) {
 
 constexpr int kGraphs = 8;  // shapes that a context keeps recorded
 
+bool setting(const CompileOptions& options, const std::string& name, bool otherwise) {
+  const auto given = options.settings.find(name);
+  return given == options.settings.end() ? otherwise : given->second == "true";
+}
+
 bool wants_graphs(const CompileOptions& options) {
-  const auto given = options.settings.find("cudagraphs");
-  return given == options.settings.end() ? mode(options.mode).graphs : given->second == "true";
+  return setting(options, "cudagraphs", mode(options.mode).graphs);
 }
 
 // CPUs multiply f32 where GPUs take tf32.
@@ -94,22 +98,30 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   std::vector<Variant> programs = {{.program = made.loops}};  // the general one first
   for (const loop::SymbolValues& sizes : options.specialize)
     programs.push_back({.program = loop::specialized(made.loops, sizes), .when = loop::condition_of(sizes)});
-  auto schedule_all = [&](const auto& passes) {
+  const bool epilogues = setting(options, "epilogue_fusion", true);
+  auto schedule_all = [&](const auto& passes, const auto& telling) {
     return std::all_of(programs.begin(), programs.end(), [&](Variant& given) {
       const bool general = given.when.is_const(1);
       const std::string sizes = general ? "" : sym::to_string(given.when);
-      return runner.run(passes, given.program, sizes, general ? &made.decisions : nullptr);
+      return runner.run(passes, given.program, sizes, telling(general ? &made.decisions : nullptr));
     });
   };
-  if (!schedule_all(schedule::loop_passes())) return stopped();
+  using Decisions = std::vector<schedule::Decision>;
+  if (!schedule_all(schedule::loop_passes(), [&](Decisions* decisions) {
+        return schedule::FusionOptions{.decisions = decisions, .epilogues = epilogues};
+      }))
+    return stopped();
   for (const GpuTarget& target : targets.gpus) {
     auto& variant = made.gpu_variants.emplace_back(codegen::cuda::Variant{target, programs[0].program});
-    if (!runner.run(schedule::gpu_loop_passes(), variant.program, target.name, target, factors))
+    if (!runner.run(schedule::gpu_loop_passes(), variant.program, target.name, target,
+                    schedule::GpuRules{.factors = factors, .epilogues = epilogues}))
       return stopped();
     const schedule::Chosen chosen = tuned(variant.program, target, options, made);
     if (!runner.run(schedule::gpu_passes(), variant.program, target.name, target, chosen)) return stopped();
   }
-  if (!targets.cpus.empty() && !schedule_all(schedule::cpu_loop_passes())) return stopped();
+  if (!targets.cpus.empty() &&
+      !schedule_all(schedule::cpu_loop_passes(), [](Decisions* decisions) { return decisions; }))
+    return stopped();
   made.variants.reserve(targets.cpus.size() * programs.size());  // emitted kernels point into them
   for (const CpuTarget& target : targets.cpus) {
     for (const Variant& given : programs) {

@@ -64,10 +64,16 @@ const std::vector<OptionInfo>& options() {
        "model's sizes say"},
       {"joins", "true|false", "true", "on a GPU: small kernels one after the other are one; off: one each"},
       {"results", "true|false", "true",
-       "on a GPU: products of one row by weights take in the small kernel behind them; off: a kernel of its own"},
+       "on a GPU: products of one row by weights take in the small kernel behind them; off: a kernel of its "
+       "own"},
       {"strips", "true|false", "true",
-       "products between transforms, and convolutions one after the other, work in strips that stay in a thread's cache; "
+       "products between transforms, and convolutions one after the other, work in strips that stay in a "
+       "thread's cache; "
        "off: what passes between them is whole buffers"},
+      {"epilogue_fusion", "true|false", "true",
+       "what is made of the result of a matrix product, a convolution or attention joins its kernel; off: a "
+       "kernel of "
+       "its own"},
       {"cudagraphs", "true|false", "as the mode says",
        "runs on a GPU are recorded as a CUDA graph for each shape (the eight used last), and enqueued by one "
        "call"},

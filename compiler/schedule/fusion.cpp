@@ -26,10 +26,12 @@ int links(const Flow& flow, int producer, int consumer) {
 // nests to merge.
 enum class Phase { kEpilogues, kInline, kInlinePieces, kMerge };
 
+constexpr size_t kScoreNests = 8;  // between a product of scores and that with values, at most
+
 class Fuser {
  public:
-  Fuser(Program& program, std::vector<Decision>* decisions, bool columns = false)
-      : program_(program), decisions_(decisions), columns_(columns) {}
+  Fuser(Program& program, const FusionOptions& options, bool columns = false)
+      : program_(program), decisions_(options.decisions), epilogues_(options.epilogues), columns_(columns) {}
 
   void block(Steps& steps, std::initializer_list<Phase> phases) {
     Flow flow = make_flow(program_, steps);
@@ -84,6 +86,13 @@ class Fuser {
           return consumer;  // where the next step is now
         }
       }
+      if (!inlines && !epilogues_ && is_contraction(nest_at(steps, p)) &&
+          !is_contraction(nest_at(steps, consumer)) && !is_attention(steps, flow, consumer)) {
+        decision.fused = false;
+        decision.reason = "not fused: epilogue_fusion=false";
+        if (phase == Phase::kMerge) record(std::move(decision));
+        continue;
+      }
       if (!inlines)
         at = try_merge(program_, steps, flow, p, consumer, &reason, columns_);
       else if (try_inline(program_, steps, flow, p, &reason))
@@ -98,6 +107,28 @@ class Fuser {
       record(std::move(decision));
     }
     return -1;
+  }
+
+  // Scores on their way through a softmax to the product with values: all of it is one template, which chains make.
+  bool is_attention(const Steps& steps, const Flow& flow, int from) const {
+    std::vector<int> way = {from};
+    bool sums = false;
+    for (size_t i = 0; i < way.size() && i < kScoreNests; ++i)
+      for (int at = way[i] + 1; at < static_cast<int>(steps.size()); ++at) {
+        if (links(flow, way[i], at) == 0 || std::count(way.begin(), way.end(), at)) continue;
+        if (!std::holds_alternative<Launch>(steps[at].node)) continue;
+        const loop::Nest& nest = nest_at(steps, at);
+        if (!is_contraction(nest)) {
+          sums = sums || !is_pointwise(nest);
+          way.push_back(at);
+          continue;
+        }
+        const auto& read = flow.effects[at].reads;
+        if (sums && std::none_of(read.begin(), read.end(),
+                                 [&](auto id) { return program_[id].storage == loop::Storage::kWeight; }))
+          return true;
+      }
+    return false;
   }
 
   // All that the consumer reads passes from the producer and is in memory for somebody else as well: who needs what the
@@ -127,18 +158,18 @@ class Fuser {
 
   Program& program_;
   std::vector<Decision>* decisions_;
-  bool columns_;
+  bool epilogues_, columns_;
 };
 
 }  // namespace
 
-void fuse(Program& program, std::vector<Decision>* decisions) {
+void fuse(Program& program, const FusionOptions& options) {
   // Nests of a batch of one share the dims of those that know no batch.
   for (loop::Nest& nest : program.nests)
     if (std::any_of(nest.dims.begin(), nest.dims.end(),
                     [](const loop::Dim& d) { return d.extent.is_const(1); }))
       loop::simplify(program, nest);
-  Fuser fuser(program, decisions);
+  Fuser fuser(program, options);
   loop::for_each_block(program.steps, [&](Steps& steps) {
     fuser.block(steps, {Phase::kEpilogues, Phase::kInline});
   });
@@ -149,8 +180,8 @@ void fuse(Program& program, std::vector<Decision>* decisions) {
   loop::compact(program);
 }
 
-void fuse_columns(Program& program) {
-  Fuser fuser(program, nullptr, true);
+void fuse_columns(Program& program, const FusionOptions& options) {
+  Fuser fuser(program, options, true);
   loop::for_each_block(program.steps, [&](Steps& steps) { fuser.block(steps, {Phase::kMerge}); });
   loop::compact(program);
 }

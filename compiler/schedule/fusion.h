@@ -40,11 +40,16 @@ struct Decision {
   sym::Expr bytes = 0;
 };
 
+struct FusionOptions {
+  std::vector<Decision>* decisions = nullptr;
+  bool epilogues = true;  // what is made of a contraction's result may join its kernel (-O epilogue_fusion)
+};
+
 // Runs the rules until nothing changes. The meaning of the program stays; ids of nests and
 // buffers change, for what nothing uses any more goes.
-void fuse(loop::Program& program, std::vector<Decision>* decisions = nullptr);
+void fuse(loop::Program& program, const FusionOptions& options = {});
 // For GPUs, whose teams do neighbouring columns side by side: merges as well where what passes would be a column.
-void fuse_columns(loop::Program& program);
+void fuse_columns(loop::Program& program, const FusionOptions& options = {});
 
 // Makes chains (kernels/chain.h) of contractions whose rows pass from one to the other, for targets that have a
 // template for them:

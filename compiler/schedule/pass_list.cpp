@@ -32,24 +32,26 @@ using Decisions = std::vector<Decision>;
 
 // Constants first, so that fusion does not pull work on weights into the run; layouts after fusion, when the
 // nests that wish for one are the final ones.
-constexpr Pass<Program, Decisions*> kLoopPasses[] = {
+constexpr Pass<Program, const FusionOptions&> kLoopPasses[] = {
     {"constants", "what depends on weights alone is computed at compile time",
-     [](Program& program, Decisions*) { fold_constants(program); }},
+     [](Program& program, const FusionOptions&) { fold_constants(program); }},
     {"flattening", "dims taken apart for one operation are one again, as before and after it",
-     [](Program& program, Decisions*) { flatten(program); }},
+     [](Program& program, const FusionOptions&) { flatten(program); }},
     {"fusion", "nests that share elements or dims become one", fuse},
     {"refolding", "constants again, of what fusion has brought together",
-     [](Program& program, Decisions*) { fold_constants(program); }},
+     [](Program& program, const FusionOptions&) { fold_constants(program); }},
     {"dims", "loops over flattened tensors run over their dims",
-     [](Program& program, Decisions*) { delinearize(program); }},
-    {"phases", "nests that divide by constant strides become one for each remainder", split_phases},
+     [](Program& program, const FusionOptions&) { delinearize(program); }},
+    {"phases", "nests that divide by constant strides become one for each remainder",
+     [](Program& program, const FusionOptions& options) { split_phases(program, options.decisions); }},
     {"winograd", "convolutions of 3x3 windows with fewer multiplications, between transforms",
-     apply_winograd},
+     [](Program& program, const FusionOptions& options) { apply_winograd(program, options.decisions); }},
     {"layouts", "the order of each scratch buffer's dims in memory",
-     [](Program& program, Decisions*) { choose_layouts(program); }},
-    {"padding", "convolutions of few channels read padded copies", pad_inputs},
+     [](Program& program, const FusionOptions&) { choose_layouts(program); }},
+    {"padding", "convolutions of few channels read padded copies",
+     [](Program& program, const FusionOptions& options) { pad_inputs(program, options.decisions); }},
     {"names", "schedules name dims: those of equal nests are called the same",
-     [](Program& program, Decisions*) {
+     [](Program& program, const FusionOptions&) {
        for (loop::Nest& nest : program.nests) loop::renumber(nest);
      }},
 };
@@ -78,36 +80,42 @@ constexpr Pass<Program, std::span<Scratch>> kCpuMemoryPasses[] = {
      [](Program& program, std::span<Scratch> scratch) { plan_memory(program, InPlace::kSums, scratch); }},
 };
 
-constexpr Pass<Program, const GpuTarget&, DType> kGpuLoopPasses[] = {
+constexpr Pass<Program, const GpuTarget&, const GpuRules&> kGpuLoopPasses[] = {
     {"gpu columns", "columns that are reduced are gone through again by the same blocks",
-     [](Program& program, const GpuTarget&, DType) { fuse_columns(program); }},
+     [](Program& program, const GpuTarget&, const GpuRules& rules) {
+       fuse_columns(program, {.epilogues = rules.epilogues});
+     }},
     {"gpu reductions", "those of few points and several loops become partial results and their combination",
-     [](Program& program, const GpuTarget&, DType) { split_reductions(program, Sharing::kBlocks); }},
+     [](Program& program, const GpuTarget&, const GpuRules&) {
+       split_reductions(program, Sharing::kBlocks);
+     }},
     {"gpu groups", "heads that share keys are rows of a product, and blocks may share its keys",
-     [](Program& program, const GpuTarget&, DType) { split_groups(program); }},
+     [](Program& program, const GpuTarget&, const GpuRules&) { split_groups(program); }},
     {"gpu chains", "attention becomes one kernel, whose scores stay in registers",
-     [](Program& program, const GpuTarget& target, DType) { chain_gpu(program, target); }},
+     [](Program& program, const GpuTarget& target, const GpuRules&) { chain_gpu(program, target); }},
     {"gpu storage", "what kernels pass on is stored in the type that products take (--precision)",
-     [](Program& program, const GpuTarget&, DType factors) { narrow_storage(program, factors); }},
+     [](Program& program, const GpuTarget&, const GpuRules& rules) {
+       narrow_storage(program, rules.factors);
+     }},
     {"gpu rows", "what products read lies in memory as the matrices that they take it for",
-     [](Program& program, const GpuTarget&, DType) { lay_rows(program); }},
+     [](Program& program, const GpuTarget&, const GpuRules&) { lay_rows(program); }},
     {"gpu shape_padding", "rows of matrices that products read begin at multiples of 16 bytes",
-     [](Program& program, const GpuTarget&, DType) { pad_rows(program); }},
+     [](Program& program, const GpuTarget&, const GpuRules&) { pad_rows(program); }},
     {"gpu windows", "convolutions of few channels read copies in which a window's rows are runs of memory",
-     [](Program& program, const GpuTarget&, DType) { run_windows(program); }},
+     [](Program& program, const GpuTarget&, const GpuRules&) { run_windows(program); }},
     {"gpu words", "weights of few bits stay as small as they are, in the words that products take apart",
-     [](Program& program, const GpuTarget&, DType) { pack_words(program); }},
+     [](Program& program, const GpuTarget&, const GpuRules&) { pack_words(program); }},
     {"gpu products", "products of one row by weights are one kernel with what makes the row",
-     [](Program& program, const GpuTarget&, DType) { join_row_products(program); }},
+     [](Program& program, const GpuTarget&, const GpuRules&) { join_row_products(program); }},
     {"gpu joins", "small nests one after the other are one kernel",
-     [](Program& program, const GpuTarget&, DType) { join_small_nests(program); }},
+     [](Program& program, const GpuTarget&, const GpuRules&) { join_small_nests(program); }},
     {"gpu results", "a small nest behind a product of one row is done by who makes what it reads",
-     [](Program& program, const GpuTarget&, DType) {
-       join_row_results(program);
+     [](Program& program, const GpuTarget&, const GpuRules& rules) {
+       if (rules.epilogues) join_row_results(program);
        join_small_nests(program);  // with what was left of these
      }},
     {"gpu names", "schedules name dims: those of equal nests are called the same",
-     [](Program& program, const GpuTarget&, DType) {
+     [](Program& program, const GpuTarget&, const GpuRules&) {
        for (loop::Nest& nest : program.nests) loop::renumber(nest);
      }},
 };
@@ -123,12 +131,12 @@ std::string print(const Program& program) { return loop::to_string(program); }
 
 }  // namespace
 
-const PassList<Program, Decisions*>& loop_passes() {
-  static const PassList<Program, Decisions*> kList = {.stage = "scheduling",
-                                                      .origin = {"lower", "one nest an operation"},
-                                                      .rows = kLoopPasses,
-                                                      .verify = verify,
-                                                      .print = print};
+const PassList<Program, const FusionOptions&>& loop_passes() {
+  static const PassList<Program, const FusionOptions&> kList = {.stage = "scheduling",
+                                                                .origin = {"lower", "one nest an operation"},
+                                                                .rows = kLoopPasses,
+                                                                .verify = verify,
+                                                                .print = print};
   return kList;
 }
 
@@ -150,8 +158,8 @@ const PassList<Program, std::span<Scratch>>& cpu_memory_passes() {
   return kList;
 }
 
-const PassList<Program, const GpuTarget&, DType>& gpu_loop_passes() {
-  static const PassList<Program, const GpuTarget&, DType> kList = {
+const PassList<Program, const GpuTarget&, const GpuRules&>& gpu_loop_passes() {
+  static const PassList<Program, const GpuTarget&, const GpuRules&> kList = {
       .stage = "scheduling", .origin = {}, .rows = kGpuLoopPasses, .verify = verify, .print = print};
   return kList;
 }

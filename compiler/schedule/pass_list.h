@@ -15,13 +15,16 @@
 
 namespace stridec::schedule {
 
-const PassList<loop::Program, std::vector<Decision>*>& loop_passes();
+const PassList<loop::Program, const FusionOptions&>& loop_passes();
 const PassList<loop::Program, std::vector<Decision>*>& cpu_loop_passes();
 const PassList<loop::Program, const CpuTarget&, const Chosen&>& cpu_passes();
 // The last one, once it is known what kernels need for themselves.
 const PassList<loop::Program, std::span<Scratch>>& cpu_memory_passes();
-// The last argument: what products take (--precision), f32 where they take what the model says.
-const PassList<loop::Program, const GpuTarget&, DType>& gpu_loop_passes();
+struct GpuRules {
+  DType factors = DType::kF32;  // what products take (--precision), f32 where they take what the model says
+  bool epilogues = true;        // FusionOptions
+};
+const PassList<loop::Program, const GpuTarget&, const GpuRules&>& gpu_loop_passes();
 const PassList<loop::Program, const GpuTarget&, const Chosen&>& gpu_passes();
 
 }  // namespace stridec::schedule

@@ -10,7 +10,7 @@ std::vector<HostTensor> run_pipeline(const loop::Program& program, const std::ve
   codegen::cpu::RunCompiledOptions options;
   loop::Program chosen = program;
   PassRunner passes({.verify_each = true});
-  passes.run(schedule::loop_passes(), chosen, {}, nullptr);
+  passes.run(schedule::loop_passes(), chosen, {}, {});
   passes.run(schedule::cpu_loop_passes(), chosen, {}, nullptr);
   passes.run(schedule::cpu_passes(), chosen, {}, options.target, {});
   return codegen::cpu::run_compiled(chosen, inputs, options);

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "compiler/base/text.h"
 #include "compiler/loop/build.h"
 #include "compiler/loop/text.h"
@@ -82,6 +84,27 @@ TEST_CASE("bias, activation and residual become the contraction's epilogue") {
   const Program after = fused(p.program, {{p.n, 4}});
   CHECK(launches(after) == 1);
   CHECK(arena_buffers_in_use(after) == 0);
+}
+
+TEST_CASE("without epilogue_fusion a contraction's consumers are one nest behind it") {
+  Pieces p("apart");
+  const View x = p.input("x", {p.n, 5}), w = p.input("w", {5, 6}), bias = p.input("bias", {6}),
+             r = p.input("r", {p.n, 6});
+  const View biased = p.map("bias", {p.matmul(x, w), bias}, [](auto v) { return v[0] + v[1]; });
+  p.output("y", p.map("residual", {biased, r}, [](auto v) { return v[0] * v[1]; }));
+  const Bindings sizes = {{p.n, 3}};
+  Program after = p.program;
+  std::vector<Decision> decisions;
+  fuse(after, {.decisions = &decisions, .epilogues = false});
+  fuse_columns(after, {.epilogues = false});
+  verify(after);
+  plan_memory(after);
+  CHECK(same_results(p.program, after, sizes));
+  CHECK(launches(after) == 2);
+  CHECK(launches(fused(p.program, sizes)) == 1);
+  CHECK(std::any_of(decisions.begin(), decisions.end(), [](const Decision& d) {
+    return !d.fused && d.reason == "not fused: epilogue_fusion=false";
+  }));
 }
 
 TEST_CASE("the epilogue of a product over flattened rows works on the dims that they were flattened from") {
