@@ -26,11 +26,12 @@ DType result_dtype(const Node& node, DType x) {
   return is_integer(x) ? accumulator(node, x) : x;
 }
 
-// Both floats of one dtype, or integers of any: narrow ones are widened to the accumulator.
+// Both floats of one dtype or of 8 bits, or integers of any: narrow ones are widened to the accumulator.
 void expect_operands(Builder& b, const Node& node) {
   expect_inputs(node, 2, 2);
   const DType x = b.dtype(node.inputs[0]), y = b.dtype(node.inputs[1]);
-  if (is_bool(x) || is_bool(y) || is_float(x) != is_float(y) || (is_float(x) && x != y))
+  const bool bytes = byte_size(x) == 1 && byte_size(y) == 1;
+  if (is_bool(x) || is_bool(y) || is_float(x) != is_float(y) || (is_float(x) && x != y && !bytes))
     does_not_fit(cat(graph::name(node.kind), ": operands of ", name(x), " and ", name(y)));
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 
+#include "compiler/base/number.h"
 #include "compiler/ops/term.h"
 #include "compiler/passes/edit.h"
 #include "compiler/passes/linear.h"
@@ -143,6 +144,60 @@ std::optional<Operand> operand(const Graph& graph, ValueId value) {
   return found;
 }
 
+// Floats of 8 bits whose products f32 holds exactly, and which tensor cores multiply.
+bool is_narrow(DType dtype) { return dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2; }
+
+// A constant all of whose elements are 0, of either sign.
+bool is_zero(const Graph& graph, ValueId value) {
+  if (const auto& data = graph[value].data) {
+    const DType dtype = graph[value].type.dtype;
+    const size_t width = static_cast<size_t>(byte_size(dtype));
+    if (!is_float(dtype)) return false;
+    for (size_t i = 0; i < data->size; i += width)
+      if (read_float(dtype, data->bytes + i) != 0) return false;
+    return true;
+  }
+  const Node* node = producer(graph, value);
+  return node &&
+         (node->kind == OpKind::kCast || node->kind == OpKind::kReshape || node->kind == OpKind::kExpand ||
+          node->kind == OpKind::kPermute) &&
+         is_zero(graph, node->inputs[0]);
+}
+
+// Floats of 8 bits, widened, less a zero point of 0, times a scale, and views of it; perhaps rounded to 16 bits.
+std::optional<Operand> narrow_operand(const Graph& graph, ValueId value) {
+  const Node* node = producer(graph, value);
+  if (is_narrow(graph[value].type.dtype)) return Operand{value, {}, {}, {}};
+  if (!node || !is_float(graph[value].type.dtype)) return std::nullopt;
+  const auto inner = [&](size_t side) -> std::optional<Operand> {
+    const ValueId number = node->inputs[side];
+    return graph[number].type.shape == graph[value].type.shape ? narrow_operand(graph, number) : std::nullopt;
+  };
+  switch (node->kind) {
+    case OpKind::kCast: return inner(0);
+    case OpKind::kSub: return is_zero(graph, node->inputs[1]) ? inner(0) : std::nullopt;
+    case OpKind::kMul:
+      for (size_t side = 0; side < 2; ++side) {
+        auto found = inner(side);
+        if (!found || found->scale || !found->views.empty()) continue;
+        found->scale = node->inputs[1 - side];
+        return found;
+      }
+      return std::nullopt;
+    case OpKind::kPermute:
+    case OpKind::kReshape:
+    case OpKind::kExpand: {
+      auto found = narrow_operand(graph, node->inputs[0]);
+      if (!found) return std::nullopt;
+      if (found->scale && node->kind != OpKind::kPermute && !is_one_number(graph, *found->scale))
+        return std::nullopt;
+      found->views.push_back(graph[value].producer);
+      return found;
+    }
+    default: return std::nullopt;
+  }
+}
+
 // What stands beside a tensor of this rank, after the tensor's views.
 Term beside_views(Builder& b, Term value, const std::vector<NodeId>& views, int64_t rank) {
   if (is_one_number(b.graph(), value)) return reshape(value, {});
@@ -258,10 +313,10 @@ Product product_of(const Graph& graph, const Node& node) {
   return p;
 }
 
-Term multiply(Builder& b, const Product& p, Term x, Term w, bool padded) {
+Term multiply(Builder& b, const Product& p, Term x, Term w, bool padded, DType sum = DType::kI32) {
   graph::Attributes attributes = p.node.attributes;
-  attributes.set("accumulate", DType::kI32);
-  attributes.set("to", DType::kI32);
+  attributes.set("accumulate", sum);
+  attributes.set("to", sum);
   if (padded) {
     const std::vector<sym::Expr> none(attributes.exprs("before").size(), 0);
     attributes.set("before", none);
@@ -313,10 +368,51 @@ std::optional<Term> multiply_bytes(Builder& b, const Edit& edit, const Product& 
   return std::nullopt;
 }
 
+// A depthwise convolution shares no load between products: narrow factors gain nothing there over floats.
+bool is_depthwise(const Graph& graph, const Product& p) {
+  return p.window && p.node.attributes.integer_or("groups", 1) > 1 &&
+         graph[p.node.inputs[1]].type.shape[1].is_const(1);
+}
+
+// The scales of both factors beside the result; false where one varies along what is summed.
+bool scales_of(Builder& b, const Node& node, const Numbers (&given)[2], std::optional<Term>& scale) {
+  for (size_t side = 0; side < 2; ++side) {
+    if (!given[side].scale) continue;
+    const auto own = beside_result(*given[side].scale, dims_in_result(b.graph(), node, side));
+    if (!own) return false;
+    scale = scale ? *scale * *own : *own;
+  }
+  return true;
+}
+
+// Whether the product is one of floats of 8 bits, which stay what they are.
+bool contract_narrow(Edit& edit, NodeId id) {
+  Graph& graph = edit.graph();
+  const Node& node = graph[id];
+  const DType dtype = graph[node.outputs[0]].type.dtype;
+  const auto a = narrow_operand(graph, node.inputs[0]), w = narrow_operand(graph, node.inputs[1]);
+  if (!a || !w) return false;
+  const Product p = product_of(graph, node);
+  const bool bare = a->q == node.inputs[0] && w->q == node.inputs[1];
+  if (bare || is_depthwise(graph, p)) return true;
+  edit.insert_before(id, [&](Builder& b) {
+    const Numbers given[2] = {numbers(b, *a), numbers(b, *w)};
+    std::optional<Term> scale;
+    if (!scales_of(b, node, given, scale)) return;
+    Term result = multiply(b, p, given[0].q, given[1].q, false, DType::kF32);
+    if (scale) result = result * cast(*scale, DType::kF32);
+    result = cast(result, dtype);
+    b.set_name(result, graph[node.outputs[0]].name);
+    edit.replace(node.outputs[0], result);
+  });
+  return true;
+}
+
 void contract(Edit& edit, NodeId id) {
   Graph& graph = edit.graph();
   const Node& node = graph[id];
   if (node.kind != OpKind::kConv && node.kind != OpKind::kDotGeneral) return;
+  if (contract_narrow(edit, id)) return;
   const DType dtype = graph[node.outputs[0]].type.dtype;
   const bool scaled = dtype == DType::kF32;
   if (!scaled && dtype != DType::kI32) return;
@@ -325,10 +421,7 @@ void contract(Edit& edit, NodeId id) {
 
   const Product p = product_of(graph, node);
   if (scaled) {
-    // A depthwise convolution shares no load between products: bytes gain nothing there over floats.
-    if (p.window && node.attributes.integer_or("groups", 1) > 1 &&
-        graph[node.inputs[1]].type.shape[1].is_const(1))
-      return;
+    if (is_depthwise(graph, p)) return;
     // What the integers hold for any length in the model's integers, they have to hold here.
     sym::Expr count = 1;
     for (int64_t d : p.summed[1]) count *= graph[node.inputs[1]].type.shape[static_cast<size_t>(d)];
@@ -338,11 +431,7 @@ void contract(Edit& edit, NodeId id) {
     const Operand from[2] = {*a, *w};
     const Numbers given[2] = {numbers(b, *a), numbers(b, *w)};
     std::optional<Term> scale;
-    for (size_t side = 0; scaled && side < 2; ++side) {
-      const auto own = beside_result(*given[side].scale, dims_in_result(graph, node, side));
-      if (!own) return;
-      scale = scale ? *scale * *own : *own;
-    }
+    if (scaled && !scales_of(b, node, given, scale)) return;
     std::optional<Term> sum = multiply_bytes(b, edit, p, from, given);
     if (!sum) sum = multiply(b, p, difference(given[0]), difference(given[1]), false);
     const Term result = scaled ? cast(*sum, DType::kF32) * *scale : *sum;

@@ -150,3 +150,71 @@ TEST_CASE(
   passes::contract_quantized(g);
   CHECK(test::count(g, OpKind::kDotGeneral, DType::kF32) == 1);
 }
+
+// DequantizeLinear of floats of 8 bits, whose zero point is there and 0.
+static Term narrow(Term q, Term scale) {
+  const Term zero(q.builder(), q.builder().constant("", {q.dtype(), Shape{}}, graph::own({0x80})));
+  return (cast(q, DType::kF32) - cast(zero, DType::kF32)) * scale;
+}
+
+TEST_CASE("floats of 8 bits are multiplied as they are, with one scale behind") {
+  for (const DType data : {DType::kF8E4M3, DType::kF8E5M2})
+    for (const DType weights : {DType::kF8E4M3, DType::kF8E5M2}) {
+      const Made m = made({{data, {3, 20}}}, [&](Builder& b, const auto& in) {
+        const Term scale = drawn_constant(b, DType::kF32, {7}, 3);
+        return matmul(narrow(in[0], ops::number(b, DType::kF32, 0.02)),
+                      narrow(drawn_constant(b, weights, {20, 7}, 2), scale));
+      });
+      CHECK(m.products(data) == 1);
+      CHECK(m.products(DType::kF32) == 0);
+      CHECK(m.difference() < 1e-6);
+    }
+  // Of two tensors of the run, and of a convolution.
+  const Made both =
+      made({{DType::kF8E4M3, {2, 3, 20}}, {DType::kF8E4M3, {2, 7, 20}}, {DType::kF32, {1, 7, 1}}},
+           [&](Builder& b, const auto& in) {
+             return matmul(narrow(in[0], ops::number(b, DType::kF32, 0.02)),
+                           permute(narrow(in[1], in[2]), {0, 2, 1}));
+           });
+  CHECK(both.products(DType::kF8E4M3) == 1);
+  CHECK(both.difference() < 1e-6);
+  const Made window = made({{DType::kF8E4M3, {2, 4, 5, 6}}}, [&](Builder& b, const auto& in) {
+    const Term scale = drawn_constant(b, DType::kF32, {6, 1, 1, 1}, 3);
+    return conv(narrow(in[0], ops::number(b, DType::kF32, 0.02)),
+                narrow(drawn_constant(b, DType::kF8E4M3, {6, 4, 3, 3}, 2), scale), 1);
+  });
+  CHECK(window.products(DType::kF8E4M3) == 1);
+  CHECK(window.difference() < 1e-6);
+}
+
+TEST_CASE("floats of 8 bits that a model in f16 rounds to f16 are multiplied as they are") {
+  const Made m = made({{DType::kF8E4M3, {3, 20}}}, [&](Builder& b, const auto& in) {
+    const Term scale = drawn_constant(b, DType::kF32, {7}, 3);
+    return matmul(cast(narrow(in[0], ops::number(b, DType::kF32, 0.02)), DType::kF16),
+                  cast(narrow(drawn_constant(b, DType::kF8E4M3, {20, 7}, 2), scale), DType::kF16));
+  });
+  CHECK(m.products(DType::kF8E4M3) == 1);
+  CHECK(m.difference() < 2e-3);
+}
+
+TEST_CASE(
+    "floats of 8 bits become floats where a scale runs along the sum, a zero point is none, or one factor is "
+    "wide") {
+  const auto one = [](Builder& b) { return ops::number(b, DType::kF32, 0.5); };
+  const auto weights = [](Builder& b) { return drawn_constant(b, DType::kF8E4M3, {20, 7}, 2); };
+  const std::function<Term(Builder&, const std::vector<Term>&)> cases[] = {
+      [&](Builder& b, const auto& in) {
+        return matmul(narrow(in[0], one(b)), narrow(weights(b), drawn_constant(b, DType::kF32, {20, 1}, 3)));
+      },
+      [&](Builder& b, const auto& in) {
+        return matmul(narrow(in[0], one(b)), (cast(weights(b), DType::kF32) - 0.5) * one(b));
+      },
+      [&](Builder& b, const auto& in) {
+        return matmul(narrow(in[0], one(b)), drawn_constant(b, DType::kF32, {20, 7}, 2));
+      }};
+  for (const auto& build : cases) {
+    const Made m = made({{DType::kF8E4M3, {3, 20}}}, build);
+    CHECK(m.products(DType::kF8E4M3) == 0);
+    CHECK(m.difference() < 1e-6);
+  }
+}
