@@ -254,11 +254,15 @@ class Emitter {
     }
     body.print(nest.body);
     if (const auto value = value_for(static_cast<size_t>(&part - chain_.parts.data()) + 1)) {
-      // The sum of nothing divides by nothing.
       const std::string sum = body.value(value->value).text;
       const bool some = program_.facts.holds(sym::le(1, divided_->count));
-      text_.line(cat(value->pointer, "[row - block_row] = ",
-                     some ? sum : cat(text_.size(divided_->count), " > 0 ? ", sum, " : 1.0f"), ";"));
+      // Where quotients that are no numbers count as 0, the result is 0 where there is one; it is 0 without any terms too.
+      std::string divisor = sum;
+      if (divided_->guarded)
+        divisor = cat(sum, " > 0 && ", sum, " < __builtin_inff() ? ", sum, " : __builtin_nanf(\"\")");
+      else if (!some)
+        divisor = cat(text_.size(divided_->count), " > 0 ? ", sum, " : 1.0f");
+      text_.line(cat(value->pointer, "[row - block_row] = ", divisor, ";"));
     }
     text_.close();
   }

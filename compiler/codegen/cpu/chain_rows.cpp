@@ -42,37 +42,72 @@ std::optional<RowSum> row_sum(const Nest& nest, const Stmt& stmt) {
   return RowSum{load->access.buffer, reduce->dims[0]};
 }
 
-// In a loop over a row: the division of the row's element by a value that `sums` holds; what comes of it is stored, through
-// conversions at most.
-const Let* division(const Nest& nest, const For& loop, const std::map<ValueId, RowSum>& sums) {
-  const Let* division = nullptr;
+bool is_zero(const Nest& nest, ValueId id) {
+  return std::any_of(nest.body.begin(), nest.body.end(), [&](const Stmt& stmt) {
+    const auto* constant = std::get_if<loop::Constant>(&stmt.node);
+    return constant && constant->result == id && constant->value.f == 0;
+  });
+}
+
+// Whether a loop at the top stores exponentials there.
+bool holds_exponentials(const Nest& nest, loop::BufferId row) {
+  for (const Stmt& stmt : nest.body) {
+    const auto* loop = std::get_if<For>(&stmt.node);
+    const auto* store = loop ? std::get_if<Store>(&loop->body.back().node) : nullptr;
+    if (!store || store->access.buffer != row) continue;
+    return std::any_of(loop->body.begin(), loop->body.end(), [&](const Stmt& inner) {
+      const auto* let = std::get_if<Let>(&inner.node);
+      return let && let->result == store->value && let->op == ScalarOp::kExp;
+    });
+  }
+  return false;
+}
+
+// In a loop over a row: the division of the row's element by its sum, one of `sums`; what comes of it is stored, through
+// conversions at most, and perhaps `isnan(quotient) ? 0 : quotient`.
+struct Division {
+  const Let *divide = nullptr, *is_nan = nullptr, *select = nullptr;
+};
+std::optional<Division> division(const Nest& nest, const For& loop, const std::map<ValueId, RowSum>& sums) {
+  Division found;
   std::map<ValueId, loop::BufferId> elements;
   std::set<ValueId> quotients;
+  auto divides = [&](const Let& let) {
+    if (found.divide || let.op != ScalarOp::kDiv || nest.values[let.result.value].dtype != DType::kF32)
+      return false;
+    const auto element = elements.find(let.args[0]);
+    const auto sum = sums.find(let.args[1]);
+    return element != elements.end() && sum != sums.end() && sum->second.row == element->second &&
+           sum->second.dim.extent == loop.dims[0].extent && holds_exponentials(nest, element->second);
+  };
   for (const Stmt& stmt : loop.body) {
     if (const auto* load = std::get_if<Load>(&stmt.node)) {
-      if (!is_element(load->access, loop.dims[0])) return nullptr;
+      if (!is_element(load->access, loop.dims[0])) return std::nullopt;
       elements[load->result] = load->access.buffer;
     } else if (const auto* store = std::get_if<Store>(&stmt.node)) {
       if (store->update || !is_element(store->access, loop.dims[0]) || !quotients.contains(store->value))
-        return nullptr;
+        return std::nullopt;
     } else if (const auto* let = std::get_if<Let>(&stmt.node)) {
-      const bool converts = let->op == ScalarOp::kCast && quotients.contains(let->args[0]);
-      if (!converts) {
-        if (division || let->op != ScalarOp::kDiv || nest.values[let->result.value].dtype != DType::kF32)
-          return nullptr;
-        const auto element = elements.find(let->args[0]);
-        const auto sum = sums.find(let->args[1]);
-        if (element == elements.end() || sum == sums.end() || sum->second.row != element->second ||
-            sum->second.dim.extent != loop.dims[0].extent)
-          return nullptr;
-        division = let;
+      if (divides(*let)) {
+        found.divide = let;
+      } else if (let->op == ScalarOp::kIsNan && found.divide && !found.is_nan &&
+                 let->args[0] == found.divide->result) {
+        found.is_nan = let;
+        continue;
+      } else if (let->op == ScalarOp::kSelect && found.is_nan && !found.select &&
+                 let->args[0] == found.is_nan->result && is_zero(nest, let->args[1]) &&
+                 let->args[2] == found.divide->result) {
+        found.select = let;
+      } else if (let->op != ScalarOp::kCast || !quotients.contains(let->args[0])) {
+        return std::nullopt;
       }
       quotients.insert(let->result);
     } else {
-      return nullptr;
+      return std::nullopt;
     }
   }
-  return division;
+  if (!found.divide || (found.is_nan && !found.select)) return std::nullopt;
+  return found;
 }
 
 // Of the buffer, in the whole nest.
@@ -112,31 +147,48 @@ std::optional<DividedResults> divide_results(const loop::Program& program, kerne
         sums.emplace(std::get<Reduce>(stmt.node).results[0], *sum);
     auto* loop = std::get_if<For>(&rows.nest.body.back().node);
     if (!loop || loop->dims.size() != 1) continue;
-    const Let* found = division(rows.nest, *loop, sums);
+    const auto found = division(rows.nest, *loop, sums);
     const auto* store = std::get_if<Store>(&loop->body.back().node);
     if (!found || !store || program[store->access.buffer].storage != loop::Storage::kLocal ||
         !multiplies(chain, at + 1, store->access.buffer, loop->dims[0].extent))
       continue;
-
-    const Let divide = *found;
-    const DividedResults divided{at, divide.args[1], loop->dims[0].extent};
-    std::erase_if(loop->body, [&](const Stmt& stmt) { return std::get_if<Let>(&stmt.node) == found; });
-    loop::replace_uses(loop->body, divide.result, divide.args[0]);
-    const auto* kept = std::get_if<Load>(&loop->body.front().node);
-    const bool copies_itself = loop->body.size() == 2 && kept &&
-                               kept->access.buffer == std::get<Store>(loop->body.back().node).access.buffer;
-    if (copies_itself) rows.nest.body.pop_back();
 
     const auto contraction = kernels::match_contraction(link.nest);
     const ValueId sum = contraction->reduce->results[0];
     const auto after = link.nest.body.begin() + static_cast<std::ptrdiff_t>(contraction->at) + 1;
     loop::Block epilogue(std::make_move_iterator(after), std::make_move_iterator(link.nest.body.end()));
     link.nest.body.erase(after, link.nest.body.end());
-    // The value is the nest's as before: its parts have no other ones than it has.
-    loop::replace_uses(epilogue, sum, divide.result);
-    link.nest.body.push_back(
-        {Let{.result = divide.result, .op = ScalarOp::kDiv, .args = {sum, divided.sum}}});
+    // The values are the nest's as before: its parts have no other ones than it has.
+    const Let divide = *found->divide;
+    ValueId result = divide.result;
+    link.nest.body.push_back({Let{.result = result, .op = ScalarOp::kDiv, .args = {sum, divide.args[1]}}});
+    if (found->select) {
+      Let is_nan = *found->is_nan, select = *found->select;
+      result = select.result;
+      is_nan.args[0] = divide.args[1];
+      for (const Stmt& stmt : rows.nest.body)
+        if (const auto* zero = std::get_if<loop::Constant>(&stmt.node);
+            zero && zero->result == select.args[1])
+          link.nest.body.push_back(stmt);
+      link.nest.body.push_back({is_nan});
+      link.nest.body.push_back({select});
+    }
+    loop::replace_uses(epilogue, sum, result);
     std::move(epilogue.begin(), epilogue.end(), std::back_inserter(link.nest.body));
+
+    const DividedResults divided{at, divide.args[1], loop->dims[0].extent, found->select != nullptr};
+    const std::set<const Let*> moved = {found->divide, found->is_nan, found->select};
+    loop::Block kept;
+    for (Stmt& stmt : loop->body)
+      if (!moved.contains(std::get_if<Let>(&stmt.node)) || !std::holds_alternative<Let>(stmt.node))
+        kept.push_back(std::move(stmt));
+    loop->body = std::move(kept);
+    loop::replace_uses(loop->body, result, divide.args[0]);
+    loop::replace_uses(loop->body, divide.result, divide.args[0]);
+    const auto* first = std::get_if<Load>(&loop->body.front().node);
+    const bool copies_itself = loop->body.size() == 2 && first &&
+                               first->access.buffer == std::get<Store>(loop->body.back().node).access.buffer;
+    if (copies_itself) rows.nest.body.pop_back();
     return divided;
   }
   return std::nullopt;

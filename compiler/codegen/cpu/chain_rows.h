@@ -9,11 +9,14 @@ namespace stridec::codegen::cpu {
 
 // A row is divided by its sum, and the next link multiplies it: its results, which are as many as its columns, are divided
 // instead. The division moves from the row statements of `part` into the epilogue of the link behind them, which uses the
-// row's `sum`, of `count` terms.
+// row's `sum`, of `count` terms that are exponentials.
 struct DividedResults {
   size_t part;
   loop::ValueId sum;
   sym::Expr count;
+  // Quotients that are no numbers count as 0, which are all of a row or none: results are 0 where the sum that the epilogue
+  // is given is NaN.
+  bool guarded = false;
 };
 std::optional<DividedResults> divide_results(const loop::Program& program, kernels::Chain& chain);
 

@@ -31,7 +31,8 @@ struct Options {
   int64_t heads = 2, group = 1, size = 8, value_size = 8;
   bool keys_by_size = false;  // k is [.., size, keys]
   bool causal = false, additive = false, scaled_operands = false, fully_masked_rows = false;
-  bool past = false;  // keys and values come from two tensors
+  bool past = false;     // keys and values come from two tensors
+  bool guarded = false;  // isnan(p) ? 0 : p
 };
 
 // softmax(q k' + mask) v as a frontend gives it: a nest an operation.
@@ -153,7 +154,9 @@ struct Attention {
     });
     const View total = row("total", e, loop::Combine::kSum);
     const View p = map("divide", e, [&](NestBuilder& nest, const auto& at, Value x) {
-      return x / nest.load(total, {at[0], at[1], at[2]});
+      const Value share = x / nest.load(total, {at[0], at[1], at[2]});
+      return o.guarded ? select(unary(loop::ScalarOp::kIsNan, share), nest.constant(o.dtype, 0), share)
+                       : share;
     });
     matmul(
         "out", p, o.value_size,
@@ -271,6 +274,8 @@ TEST_CASE("masks, grouped heads, scaled factors and two sources of keys join the
   check({.causal = true}, {{2, 17, 17}, {1, 130, 130}, {1, 5, 200}});
   check({.additive = true}, {{2, 17, 19}, {1, 60, 100}});
   check({.fully_masked_rows = true}, {{1, 9, 9}});
+  check({.fully_masked_rows = true, .guarded = true}, {{1, 9, 9}, {2, 70, 90}, {1, 3, 0}});
+  check({.causal = true, .guarded = true}, {{1, 60, 60}});
   check({.heads = 6, .group = 3, .size = 16}, {{2, 7, 40}, {1, 100, 70}});
   check({.scaled_operands = true}, {{1, 11, 70}, {2, 60, 50}});
   check({.keys_by_size = true, .scaled_operands = true}, {{2, 60, 50}});
@@ -310,20 +315,23 @@ TEST_CASE("keys that a mask hides from a block of rows are not met") {
 }
 
 TEST_CASE("results are divided, not rows, and a row is summed where it is stored") {
-  const Attention a(Options{});
-  Program made = a.program;
-  schedule::fuse(made);
-  schedule::chain(made);
-  const CpuTarget& target = cpu_target("x86-64-v4");
-  schedule::choose(made, target, {});
-  for (const loop::Nest& nest : made.nests) {
-    if (!kernels::is_chain(nest.schedule)) continue;
-    const std::string text = codegen::cpu::emit_chain(made, nest, target).text;
-    // The one division stands behind the last call of a micro-kernel.
-    CHECK(text.find(" / (f32x16)") > text.rfind("(tile_rows, "));
-    const size_t exponential = text.find(" = sd_exp("), end = text.find("\n          }\n", exponential);
-    REQUIRE(exponential < end);
-    CHECK(text.substr(exponential, end - exponential).find(" + v") != std::string::npos);
+  for (const bool guarded : {false, true}) {
+    CAPTURE(guarded);
+    const Attention a({.guarded = guarded});
+    Program made = a.program;
+    schedule::fuse(made);
+    schedule::chain(made);
+    const CpuTarget& target = cpu_target("x86-64-v4");
+    schedule::choose(made, target, {});
+    for (const loop::Nest& nest : made.nests) {
+      if (!kernels::is_chain(nest.schedule)) continue;
+      const std::string text = codegen::cpu::emit_chain(made, nest, target).text;
+      // The one division stands behind the last call of a micro-kernel.
+      CHECK(text.find(" / (f32x16)") > text.rfind("(tile_rows, "));
+      const size_t exponential = text.find(" = sd_exp("), end = text.find("\n          }\n", exponential);
+      REQUIRE(exponential < end);
+      CHECK(text.substr(exponential, end - exponential).find(" + v") != std::string::npos);
+    }
   }
 }
 
@@ -332,5 +340,6 @@ TEST_CASE("attention in other dtypes runs as one chain") {
     CAPTURE(name(dtype));
     check({.dtype = dtype, .size = 24, .value_size = 20}, {{1, 5, 7}, {2, 50, 70}});
     check({.dtype = dtype, .causal = true, .additive = true, .scaled_operands = true}, {{1, 33, 41}});
+    check({.dtype = dtype, .fully_masked_rows = true, .guarded = true}, {{1, 33, 41}});
   }
 }
