@@ -95,7 +95,7 @@ TeamEmitter::TeamEmitter(const loop::Program& program, const loop::Nest& origina
   choose_width();
   if (!variant.columns) common_ = find_common();
   if (common_ && team <= 32) teams = kMostThreads / team;
-  plan_stream();
+  if (!variant.shifted) plan_stream();
   if (!stream_.empty()) teams = stream_warps();
   threads_ = team * teams;
   if (!variant.columns) return;
@@ -383,6 +383,7 @@ void TeamEmitter::declare_locals() {
     const std::string type = text_.storage_type(buffer.dtype);
     if (const auto found = passed_.find(id); found != passed_.end()) {
       declared_ += cat("    ", type, " ", found->second, "[", kept_chunks(), "][", width, "];\n");
+      if (start_) declared_ += cat("    ", type, " ", found->second, "_edges[", edge_chunks(), "][1];\n");
       continue;
     }
     const std::string name = text_.fresh("l");
@@ -495,6 +496,7 @@ DeviceKernel TeamEmitter::emit() {
   text_.line("int64_t rest = point;");
   if (variant.columns) print_column();
   print_indices(text_, body_, grid_dims());
+  if (start_) text_.line(cat("const int head = ", width - 1, " & -(int)(", body_.index(*start_), ");"));
   const std::string statements = text_.capture([&] { print_body(); });
   text_.append(declared_ + statements);
   text_.close();
@@ -536,11 +538,13 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
           longest > int64_t{kKeptElements} * teams.back())
         teams.push_back(team);
   }
+  bool vectors_serve = false;  // wherever the callers' tensors begin at multiples of 16 bytes
   // Whether there is such a choice; `most`: for ranges of so many chunks alone.
   auto add = [&](TeamVariant variant, std::optional<int64_t> most = std::nullopt) {
-    if (out.is_complete()) return false;
+    if (out.is_complete() || (variant.vectors && !columns && vectors_serve)) return false;
     TeamEmitter probe(program, nest, target, variant);
     if (variant.vectors && !probe.any_vectors()) return false;
+    if (variant.shifted && probe.has_common()) return false;
     // The longest range decides whether all fit.
     std::vector<sym::Expr> conditions;
     for (const loop::Stmt& stmt : probe.nest.body) {
@@ -565,6 +569,7 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
     conditions.insert(conditions.end(), probe.conditions.begin(), probe.conditions.end());
     const sym::Expr condition = sym::simplify(sym::logical_and(conditions), program.facts);
     if (condition.is_const(0)) return false;
+    vectors_serve = vectors_serve || (variant.vectors && condition.is_const(1));
     DeviceChoice choice{condition, probe.aligned, {}};
     TeamEmitter emitter(program, nest, target, variant);
     if (variant.split) {
@@ -577,6 +582,18 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
     out.choices.push_back(std::move(choice));
     return true;
   };
+  const auto add_walks = [&](bool vectors, bool shifted) {
+    bool kept = false;
+    for (const int team : teams)
+      kept = add({.columns = columns, .keep = true, .vectors = vectors, .shifted = shifted, .team = team}) ||
+             kept;
+    if (teams.size() > 1 && !unknown && !kept)
+      add({.vectors = vectors, .shifted = shifted, .narrow = true}, kShortChunks * plan.team);
+    const bool walked = add(
+        {.columns = columns, .vectors = vectors, .shifted = shifted, .narrow = true, .team = teams.back()});
+    return kept || walked;
+  };
+  bool shifted = false;
   for (const bool vectors : {true, false}) {
     add({.columns = columns,
          .vectors = vectors,
@@ -585,12 +602,8 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
          .team = columns ? 0 : kSplitTeam});
     if (columns && vectors)
       add({.columns = true, .vectors = true, .covered = true, .split = true, .narrow = true});
-    bool kept = false;
-    for (const int team : teams)
-      kept = add({.columns = columns, .keep = true, .vectors = vectors, .team = team}) || kept;
-    if (teams.size() > 1 && !unknown && !kept)
-      add({.vectors = vectors, .narrow = true}, kShortChunks * plan.team);
-    add({.columns = columns, .vectors = vectors, .narrow = true, .team = teams.back()});
+    if (!shifted) add_walks(vectors, false);
+    if (vectors && !columns) shifted = add_walks(true, true);
   }
   add({.columns = columns, .team = teams.back()});
   return out;

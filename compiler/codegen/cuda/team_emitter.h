@@ -46,6 +46,8 @@ struct TeamVariant {
   bool keep = false;     // chunks stay in registers
   bool vectors = false;  // chunks and columns by vectors
   bool covered = false;  // loads of columns by the aligned vectors that cover them, wherever they begin
+  bool shifted =
+      false;  // rows begin anywhere: vectors where memory has them, single elements before and behind
   bool split = false;    // blocks share the range of the only reduction
   bool narrow = false;   // numbers of chunks fit an int
   int team = 0;          // instead of the plan's, where that is for other lengths
@@ -71,6 +73,7 @@ class TeamEmitter {
     Expr count = 1, chunks = 1;
     std::optional<Strip> strip;
     const loop::Block* block = nullptr;
+    bool edges = false;  // of a shifted row: what its vectors leave, one by one
   };
   Range range_of(const loop::Stmt& stmt);
 
@@ -86,6 +89,8 @@ class TeamEmitter {
     return static_cast<int>(std::min<int64_t>(variant.columns ? kKeptRows : kKeptElements / width,
                                               (longest() - 1) / (variant.columns ? rows : width * rows) + 1));
   }
+  // Of a thread, of what a shifted row's vectors leave.
+  int edge_chunks() const { return (2 * width - 3) / rows + 1; }
   // The reduction, if the loops of the body are it alone.
   const loop::Stmt* only_reduction() const;
   // Blocks per tile of columns: so many that they fill the GPU, each with some work.
@@ -167,6 +172,16 @@ class TeamEmitter {
 
   std::optional<Strip> strip_of(const loop::Stmt& stmt, int wide) const;
   std::optional<Strip> cover_of(const loop::Stmt& stmt, const sym::Facts& inside) const;
+  // Where the access's row begins; nothing where its elements do not lie side by side.
+  std::optional<Expr> start_of(const loop::Access& access, const loop::Dim& along,
+                               const sym::Facts& inside) const;
+  // Shifted rows: where those begin that the chunks are in step with, the first that are stored or else loaded. Their
+  // elements decide the width.
+  std::optional<Expr> find_start();
+  bool in_step(const loop::Access& access, Expr var) const;
+  std::optional<Strip> shifted_strip_of(const loop::Stmt& stmt, const sym::Facts& inside) const;
+  // Whether a vector of the range is taken out of the aligned ones that cover it.
+  bool covers(const Range& range, const loop::Access& access) const;
   // Chunks of a thread whose loads are under way together.
   int batch_of(const Range& range, const std::vector<const loop::Stmt*>& loads) const;
   std::string cover_arguments(const loop::Access& access);
@@ -204,6 +219,11 @@ class TeamEmitter {
                    int together, bool whole, const std::function<void()>& inside);
   // Of a launch of one point: all loads that registers hold, at once.
   void print_eager();
+  // Declares the number of the range's chunks, chunks_.
+  void print_count(const Range& range);
+  // Behind the chunks of a shifted row, what they leave.
+  void print_edges(Range range, const std::function<void(const Range&)>& print);
+  std::string held_place(const Range& range, const loop::Access& access) const;  // of kept_
   // The range's chunks of this thread; `inside` prints one value's end.
   void print_range(const Range& range, const std::function<void()>& inside);
 
@@ -273,6 +293,8 @@ class TeamEmitter {
   std::map<std::string, std::string> starts_;
   std::string number_, chunk_;  // of the current chunk: as the thread counts them, and of one that is there
   std::string there_;           // the C condition that a chunk is in its range; "": it is
+  std::optional<Expr> start_;   // of shifted rows
+  std::string vectors_;         // of a shifted row, how many
   std::string chunks_;    // the name of the current range's number of chunks
 };
 

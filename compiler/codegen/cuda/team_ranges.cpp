@@ -21,6 +21,7 @@ namespace {
 constexpr int kHeldWords = 64;  // registers for loads in flight
 constexpr int kEagerWords = 96;  // of loads that a launch of one point begins with
 constexpr int kCoverBytes = 16;
+constexpr int kShiftedBytes = 2;  // larger elements go one by one about as fast
 
 }  // namespace
 
@@ -31,6 +32,7 @@ std::optional<Strip> TeamEmitter::strip_of(const loop::Stmt& stmt, int wide) con
   if (!variant.columns && dims.empty()) return std::nullopt;
   const loop::Dim& along = variant.columns ? column : dims.back();
   if (variant.covered) return cover_of(stmt, inside);
+  if (variant.shifted) return shifted_strip_of(stmt, inside);
   return plan_strip(program, nest, *loop::body_of(stmt), along.var, along.extent, inside, wide);
 }
 
@@ -69,8 +71,81 @@ std::optional<Strip> TeamEmitter::cover_of(const loop::Stmt& stmt, const sym::Fa
   return equal && strip.width > 1 ? std::optional(strip) : std::nullopt;
 }
 
+std::optional<sym::Expr> TeamEmitter::start_of(const loop::Access& access, const loop::Dim& along,
+                                               const sym::Facts& inside) const {
+  const auto stride = loop::stride_of(program, access, along.var, inside);
+  if (!stride || !stride->is_const(1) || !access.mask.is_const(1) ||
+      program[access.buffer].storage == loop::Storage::kLocal)
+    return std::nullopt;
+  const Expr start = sym::simplify(sym::substitute(loop::offset_of(program, access), along.var, 0), facts_);
+  for (const Expr& var : sym::free_vars(start))
+    if (sym::is_index(var) && !loop::is_var_of(var, nest.dims)) return std::nullopt;
+  return start;
+}
+
+std::optional<sym::Expr> TeamEmitter::find_start() {
+  std::optional<Expr> loaded, stored;
+  int bytes = 0;
+  for (const loop::Stmt& stmt : nest.body) {
+    if (!is_range(stmt)) continue;
+    const std::vector<loop::Dim> dims = loop::dims_of(stmt);
+    if (dims.size() != 1) return std::nullopt;
+    for (const loop::Stmt& inner : *loop::body_of(stmt)) {
+      if (loop::body_of(inner) || std::holds_alternative<loop::Bind>(inner.node)) return std::nullopt;
+      const loop::Access* access = loop::access_of(inner);
+      const auto start = access ? start_of(*access, dims[0], facts_) : std::nullopt;
+      if (!start || !loop::depends_on_any(*start, nest.dims)) continue;
+      std::optional<Expr>& first = std::holds_alternative<loop::Store>(inner.node) ? stored : loaded;
+      if (first || (stored && &first == &loaded)) continue;
+      first = start;
+      bytes = byte_size(program[access->buffer].dtype);
+    }
+  }
+  if (bytes == 0 || bytes > kShiftedBytes) return std::nullopt;
+  width = kCoverBytes / bytes;
+  return stored ? stored : loaded;
+}
+
+bool TeamEmitter::in_step(const loop::Access& access, Expr var) const {
+  return start_ &&
+         *start_ == sym::simplify(sym::substitute(loop::offset_of(program, access), var, 0), facts_);
+}
+
+// Vectors are all loads and those stores that are in step; loads that are not are taken out of two vectors.
+std::optional<Strip> TeamEmitter::shifted_strip_of(const loop::Stmt& stmt, const sym::Facts& inside) const {
+  const loop::Effects effects = loop::effects_of(nest);
+  const loop::Dim along = loop::dims_of(stmt)[0];
+  Strip strip{.var = along.var, .width = width};
+  for (const loop::Stmt& inner : *loop::body_of(stmt)) {
+    const loop::Access* access = loop::access_of(inner);
+    if (!access || !start_of(*access, along, inside)) continue;
+    const loop::Buffer& buffer = program[access->buffer];
+    const auto* store = std::get_if<loop::Store>(&inner.node);
+    const bool alone = store ? !store->update && !schedule::reads(effects, access->buffer)
+                             : !schedule::writes(effects, access->buffer);
+    const bool step = in_step(*access, along.var);
+    if (!alone || byte_size(buffer.dtype) * width != kCoverBytes || (store && !step)) continue;
+    strip.vectors.push_back(&inner);
+    if (!step) strip.conditions.push_back(sym::ge(schedule::extent_in_elements(buffer), width));
+    if (is_callers(program, access->buffer)) strip.aligned.push_back(access->buffer);
+  }
+  return strip;
+}
+
+bool TeamEmitter::covers(const Range& range, const loop::Access& access) const {
+  return variant.covered || (start_ && !in_step(access, range.strip->var));
+}
+
+std::string TeamEmitter::held_place(const Range& range, const loop::Access& access) const {
+  return cat(range.edges ? "edges " : "", place_of(range, access));
+}
+
 void TeamEmitter::choose_width() {
   if (!variant.vectors) return;
+  if (variant.shifted) {
+    start_ = find_start();
+    return;
+  }
   for (const loop::Stmt& stmt : nest.body)
     if (is_range(stmt))
       if (const auto strip = strip_of(stmt, 0)) width = std::max(width, strip->width);
@@ -231,6 +306,10 @@ void TeamEmitter::print_chunks(
   }
   if (ways_ > 1) text_.line(cat("const int way = ", j, " % ", ways_, ";"));
   std::string first = cat("((int64_t)", c, range.strip && !variant.columns ? cat(" * ", width, ")") : ")");
+  if (range.edges)
+    first = cat("(", c, " < head ? (int64_t)", c, " : ", c, " + ", width, " * (int64_t)", vectors_, ")");
+  else if (start_)
+    first = cat("(", first, " + head)");
   if (range.dims.size() > 1) {
     const std::string left = text_.fresh("t");
     text_.line(cat("int64_t ", left, " = ", first, ";"));
@@ -295,7 +374,8 @@ std::vector<const loop::Stmt*> TeamEmitter::held_loads(const Range& range) {
     if (!can_keep(range, stmt)) continue;
     const std::string place = place_of(range, *loop::access_of(stmt));
     if (variant.keep && wanted_[place] < (keeps_something() ? kept_from_ : 1)) continue;
-    if (!kept_.count(place) && seen.insert(place).second) out.push_back(&stmt);
+    if (!kept_.count(held_place(range, *loop::access_of(stmt))) && seen.insert(place).second)
+      out.push_back(&stmt);
   }
   return out;
 }
@@ -306,9 +386,10 @@ void TeamEmitter::print_held(const Range& range, const std::vector<const loop::S
   for (const loop::Stmt* stmt : loads) {
     const loop::Access& access = *loop::access_of(*stmt);
     const std::string storage = text_.storage_type(program[access.buffer].dtype), name = text_.fresh("held");
-    kept_[place_of(range, access)] = name;
+    kept_[held_place(range, access)] = name;
+    const bool vector = range.strip && !range.edges;
     const std::string declaration =
-        cat(range.strip ? cat(variant.covered ? "Cover<" : "Vec<", storage, ", ", width, ">") : storage, " ",
+        cat(vector ? cat(covers(range, access) ? "Cover<" : "Vec<", storage, ", ", width, ">") : storage, " ",
             name, "[", together, "];");
     if (variant.keep)
       declared_ += cat("    ", declaration, "\n");
@@ -318,11 +399,12 @@ void TeamEmitter::print_held(const Range& range, const std::vector<const loop::S
   // Without a chunk there is nothing to load; in a loop over chunks there is one.
   if (variant.keep) text_.open(cat("if (", chunks_, " > 0)"));
   print_chunks(range, from, together, batch, [&](const std::string& first, const std::string& j) {
-    if (range.strip) body_.set_index(range.strip->var, variant.columns ? "column" : first);
+    const bool vectors = range.strip && !range.edges;
+    if (vectors) body_.set_index(range.strip->var, variant.columns ? "column" : first);
     for (const loop::Stmt* stmt : loads) {
       const loop::Access& access = *loop::access_of(*stmt);
-      const std::string into = cat(kept_[place_of(range, access)], "[", j, "] = ");
-      if (variant.covered) {
+      const std::string into = cat(kept_[held_place(range, access)], "[", j, "] = ");
+      if (vectors && covers(range, access)) {
         text_.line(cat(into, "sd_load_cover<", width, ">", cover_arguments(access), ";"));
         continue;
       }
@@ -332,7 +414,7 @@ void TeamEmitter::print_held(const Range& range, const std::vector<const loop::S
       }
       const std::string element = cat(text_.pointer(access.buffer), " + ", body_.offset(access));
       text_.line(
-          cat(into, range.strip ? cat("sd_load<", width, ">(", element, ")") : cat("*(", element, ")"), ";"));
+          cat(into, vectors ? cat("sd_load<", width, ">(", element, ")") : cat("*(", element, ")"), ";"));
     }
   });
   if (variant.keep) text_.close();
@@ -343,23 +425,25 @@ void TeamEmitter::print_batch(const Range& range, const std::vector<const loop::
                               const std::function<void()>& inside) {
   print_held(range, loads, from, together, whole ? Batch::kWhole : Batch::kLoads);
   const Batch batch = whole ? Batch::kWhole : Batch::kSome;
+  const bool vectors = range.strip && !range.edges;
   if (variant.keep) text_.open(cat("if (", chunks_, " > 0)"));
   print_chunks(range, from, together, batch, [&](const std::string& first, const std::string& j) {
     body_.place = [&](const loop::Access& access) -> std::string {
       const auto found = passed_.find(access.buffer);
-      if (found != passed_.end()) return cat(found->second, "[", j, "][", range.strip ? "u" : "0", "]");
-      if (range.strip || !access.mask.is_const(1)) return local_element(access);
+      if (found != passed_.end())
+        return cat(found->second, range.edges ? "_edges[" : "[", j, "][", vectors ? "u" : "0", "]");
+      if (vectors || !access.mask.is_const(1)) return local_element(access);
       // Not of a store: its place may be that of a load.
       const bool stored = std::any_of(range.block->begin(), range.block->end(), [&](const loop::Stmt& stmt) {
         const auto* store = std::get_if<loop::Store>(&stmt.node);
         return store && &store->access == &access;
       });
-      const auto held = kept_.find(place_of(range, access));
+      const auto held = kept_.find(held_place(range, access));
       if (held != kept_.end() && !stored) return cat(held->second, "[", j, "]");
       const std::string element = started(range, access, stored);
       return element.empty() ? local_element(access) : element;
     };
-    if (!range.strip) {
+    if (!vectors) {
       body_.print(*range.block);
       inside();
     } else {
@@ -368,12 +452,11 @@ void TeamEmitter::print_batch(const Range& range, const std::vector<const loop::
           [&](const loop::Stmt& stmt) -> std::string {
             const loop::Access& access = *loop::access_of(stmt);
             const auto found = kept_.find(place_of(range, access));
-            if (found == kept_.end()) return "";
-            const std::string held = cat(found->second, "[", j, "]");
-            if (!variant.covered) return held;
-            const std::string vector = text_.fresh("vec");
-            text_.line(cat("const auto ", vector, " = sd_uncover(", held, ", ",
-                           cover_arguments(access).substr(1), ";"));
+            const std::string held = found == kept_.end() ? "" : cat(found->second, "[", j, "]");
+            if (!covers(range, access)) return held;
+            const std::string vector = text_.fresh("vec"), arguments = cover_arguments(access);
+            const std::string cover = held.empty() ? cat("sd_load_cover<", width, ">", arguments) : held;
+            text_.line(cat("const auto ", vector, " = sd_uncover(", cover, ", ", arguments.substr(1), ";"));
             return vector;
           },
           inside, there_);
@@ -402,23 +485,47 @@ std::string TeamEmitter::cover_arguments(const loop::Access& access) {
              body_.index(schedule::extent_in_elements(program[access.buffer])), ")");
 }
 
+void TeamEmitter::print_count(const Range& range) {
+  chunks_ = text_.fresh("n");
+  const std::string count = body_.index(range.count);
+  text_.line(
+      cat("const ", chunk_type(range), " ", chunks_, " = ",
+          start_ ? cat(count, " > head ? (", count, " - head) / ", width, " : 0") : body_.index(range.chunks),
+          ";"));
+}
+
+void TeamEmitter::print_edges(Range range, const std::function<void(const Range&)>& print) {
+  if (!start_) return;
+  range.edges = true;
+  vectors_ = chunks_;
+  chunks_ = text_.fresh("n");
+  text_.line(cat("const int ", chunks_, " = (int)(", body_.index(range.count), " - ", width, " * (int64_t)",
+                 vectors_, ");"));
+  // Most warps have none.
+  text_.open(cat("if ((row & ~31) < ", chunks_, ")"));
+  print(range);
+  text_.close();
+  chunks_ = vectors_;
+}
+
 void TeamEmitter::print_eager() {
   if (kept_from_ > 1) return;
   for (const loop::Stmt& stmt : nest.body) {
     if (!is_range(stmt)) continue;
     const Range range = range_of(stmt);
-    chunks_ = text_.fresh("n");
-    text_.line(cat("const ", chunk_type(range), " ", chunks_, " = ", body_.index(range.chunks), ";"));
+    print_count(range);
     const sym::Facts outer = facts_;
     for (const loop::Dim& dim : range.dims) facts_.set_index(dim.var, dim.extent);
     print_held(range, held_loads(range), "row", kept_chunks(), Batch::kLoads);
+    print_edges(range, [&](const Range& edges) {
+      print_held(edges, held_loads(edges), "row", edge_chunks(), Batch::kLoads);
+    });
     facts_ = outer;
   }
 }
 
 void TeamEmitter::print_range(const Range& range, const std::function<void()>& inside) {
-  chunks_ = text_.fresh("n");
-  text_.line(cat("const ", chunk_type(range), " ", chunks_, " = ", body_.index(range.chunks), ";"));
+  print_count(range);
   print_starts(range);
   const std::vector<const loop::Stmt*> loads = held_loads(range);
   const sym::Facts outer = facts_;
@@ -426,6 +533,9 @@ void TeamEmitter::print_range(const Range& range, const std::function<void()>& i
   if (const Run* run = run_of(*range.block)) {
     print_run(range, *run, inside);
   } else if (variant.keep) {
+    print_edges(range, [&](const Range& edges) {
+      print_held(edges, held_loads(edges), "row", edge_chunks(), Batch::kLoads);
+    });
     print_batch(range, loads, "row", kept_chunks(), false, inside);
   } else {
     const int together = batch_of(range, loads);
@@ -444,6 +554,10 @@ void TeamEmitter::print_range(const Range& range, const std::function<void()>& i
     text_.close();
     kept_.clear();
   }
+  print_edges(range, [&](const Range& edges) {
+    print_batch(edges, held_loads(edges), "row", edge_chunks(), false, inside);
+    if (!variant.keep) kept_.clear();
+  });
   facts_ = outer;
 }
 

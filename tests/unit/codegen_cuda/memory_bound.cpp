@@ -497,6 +497,14 @@ TEST_CASE("rows of odd widths go by vectors") {
   CHECK(has(kRuns, {3, 300, 333}, "sd_store<8>("));
   CHECK(has(kTranspose, {1, 1025, 333}, "sd_load<8>("));
   CHECK(has(kColumnSum, {4097, 1023}, "sd_load_cover<8>("));
+  // What a row's aligned vectors leave at its ends goes one by one.
+  CHECK(has(kRows, {64, 1023}, "const int head = 7 & "));
+  CHECK(has(kRows, {64, 1023}, "sd_store<8>("));
+  CHECK_FALSE(has(kRows, {64, 1024}, "const int head"));
+  for (const char* dtype : {"f16", "bf16"})
+    for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{
+             {9, 1}, {9, 7}, {17, 15}, {9, 61}, {5, 1023}, {3, 4095}, {2, 9001}, {3, 0}})
+      for (const bool fixed : {false, true}) check(kRows, dtype, {shape, fixed});
 }
 
 TEST_CASE("rows put together and read as a whole are there before they are read") {
