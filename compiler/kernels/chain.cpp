@@ -162,7 +162,7 @@ std::optional<LinkFactors> link_factors(const Contraction& contraction,
   return first ? LinkFactors{1, 0} : LinkFactors{0, 1};
 }
 
-std::optional<Chain> match_chain(const Nest& nest, std::string* reason) {
+std::optional<Chain> match_chain(const Nest& nest, std::string* reason, bool single) {
   auto refuse = [&](std::string why) -> std::optional<Chain> {
     if (reason) *reason = std::move(why);
     return std::nullopt;
@@ -191,7 +191,8 @@ std::optional<Chain> match_chain(const Nest& nest, std::string* reason) {
       found = true;
     }
   }
-  if (!found) return refuse("its rows share no factor");
+  if (!found && !single) return refuse("its rows share no factor");
+  if (!found) chain.row = {sym::var("%one_row"), 1};
   chain.parts = std::move(splitter.parts);
   return chain;
 }

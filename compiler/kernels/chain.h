@@ -41,8 +41,9 @@ struct Chain {
   std::vector<Part> parts;  // in order
 };
 
-// Nothing where the nest has no link; `reason` says why where it looked like a chain.
-std::optional<Chain> match_chain(const loop::Nest& nest, std::string* reason = nullptr);
+// Nothing where the nest has no link; `reason` says why where it looked like a chain. Where all dims move the factors
+// with the columns, no rows share them: `single`, each point is one row then, of a dim that is not the nest's.
+std::optional<Chain> match_chain(const loop::Nest& nest, std::string* reason = nullptr, bool single = false);
 
 // Factors of a link: the broadcast one and the one with the columns.
 struct LinkFactors {

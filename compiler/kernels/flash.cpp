@@ -271,7 +271,7 @@ std::optional<Flash> match_attention(const loop::Program& program, const loop::N
     if (reason) *reason = std::move(why);
     return std::nullopt;
   };
-  auto chain = match_chain(nest, reason);
+  auto chain = match_chain(nest, reason, true);
   if (!chain) return std::nullopt;
   if (chain->parts.size() != 3 || !chain->parts[0].link || chain->parts[1].link || !chain->parts[2].link)
     return refuse("it is not a contraction, rows and a contraction");
@@ -353,6 +353,9 @@ loop::Schedule to_schedule(const FlashPlan& plan) {
   loop::Schedule schedule{.kernel = plan.wgmma ? "flash.wgmma" : "flash.mma",
                           .directives = {{"tile", {std::to_string(plan.rows), std::to_string(plan.keys)}}}};
   if (plan.split) schedule.directives.push_back({"split", {std::to_string(plan.split)}});
+  if (plan.spread)
+    schedule.directives.push_back(
+        {"spread", {std::to_string(plan.spread), std::to_string(plan.warps), std::to_string(plan.stages)}});
   return schedule;
 }
 
@@ -362,6 +365,12 @@ FlashPlan to_flash_plan(const loop::Schedule& schedule) {
   for (const loop::Directive& directive : schedule.directives) {
     if (directive.name == "split" && directive.args.size() == 1) {
       plan.split = number(directive.args[0]);
+      continue;
+    }
+    if (directive.name == "spread" && directive.args.size() == 3) {
+      plan.spread = number(directive.args[0]);
+      plan.warps = number(directive.args[1]);
+      plan.stages = number(directive.args[2]);
       continue;
     }
     STRIDEC_CHECK(directive.name == "tile" && directive.args.size() == 2, directive.name);
@@ -377,14 +386,14 @@ int64_t shared_bytes(const FlashPlan& plan, const Flash& flash) {
   if (plan.wgmma)
     return int64_t{query_slots(plan, flash)} * plan.rows * 128 * slabs(flash.depth) +
            int64_t{stages(plan, flash)} * plan.keys * 128 * (slabs(flash.depth) + slabs(flash.width));
-  return plan.split ? kSplitWarps * warp_bytes(plan, flash) : warp_bytes(plan, flash);
+  return plan.parts() > 1 ? plan.warps * warp_bytes(plan, flash) : warp_bytes(plan, flash);
 }
 
 int64_t warp_bytes(const FlashPlan& plan, const Flash& flash) {
   const int64_t deep = (padded(flash.depth) + 8) * 2, wide = (padded(flash.width) + 8) * 2;
-  const int64_t warp = plan.rows * deep + plan.stages() * plan.keys * (deep + wide);
+  const int64_t warp = plan.rows * deep + plan.stages * plan.keys * (deep + wide);
   // In the end it holds the warp's results and those of its block: 16 bytes a thread, of each 8 columns and once more.
-  return plan.split ? std::max(warp, 2 * (padded(flash.width) / 8 + 1) * 512) : warp;
+  return plan.parts() > 1 ? std::max(warp, 2 * (padded(flash.width) / 8 + 1) * 512) : warp;
 }
 
 namespace {
@@ -422,25 +431,107 @@ std::optional<FlashPlan> mma_plan(const Flash& flash, int64_t shared, int most_r
 
 std::optional<FlashPlan> split_plan(const Flash& flash, int64_t shared, int split, double keys) {
   for (int step : {64, 32, 16}) {
-    const FlashPlan plan{.rows = 16, .keys = step, .split = split};
+    const FlashPlan plan{.rows = kSplitRows, .keys = step, .split = split};
     const bool lasts = step == 16 || 2 * step * plan.parts() <= keys;
     if (lasts && shared_bytes(plan, flash) <= shared) return plan;
   }
   return std::nullopt;
 }
 
-std::vector<SplitChoice> split_choices(const FlashPlan& plan, const Flash& flash, const GpuTarget& target) {
-  sym::Expr batches = 1;
-  for (const loop::Dim& dim : flash.chain.batch) batches *= dim.extent;
+namespace {
+
+sym::Expr batches(const Flash& flash) {
+  sym::Expr out = 1;
+  for (const loop::Dim& dim : flash.chain.batch) out *= dim.extent;
+  return out;
+}
+
+}  // namespace
+
+std::optional<FlashPlan> spread_plan(const Flash& flash, int64_t shared) {
+  for (int warps : {kSplitWarps, kSplitWarps / 2})
+    for (int step : {64, 32, 16}) {
+      const FlashPlan plan{.rows = kSplitRows, .keys = step, .spread = 1, .warps = warps};
+      if (shared_bytes(plan, flash) <= shared) return plan;
+    }
+  return std::nullopt;
+}
+
+sym::Expr worth_spreading(const FlashPlan& plan, const Flash& flash, const GpuTarget& target) {
+  constexpr int kSteps = 8;  // of a block: what it has of a tile passes through memory
+  const sym::Expr steps = sym::ceildiv(flash.keys.extent, plan.parts() * plan.keys);
+  return sym::logical_and(sym::ge(steps, kSteps),
+                          sym::ge(batches(flash) * steps, 2 * target.multiprocessors));
+}
+
+bool fits_warp_groups(const FlashPlan& plan, const Flash& flash) {
+  const int64_t widest = std::max(flash.depth, flash.width);
+  const bool registers = plan.rows > 128 ? widest <= 64 && flash.scale : plan.keys <= 64 || widest <= 128;
+  return registers && stages(plan, flash) >= 2;
+}
+
+std::vector<FlashChoice> wgmma_choices(const FlashPlan& plan, const Flash& flash, const GpuTarget& target) {
+  // Time of a step of a block, for the same number of keys, on an H200. Three groups are in each other's way less than
+  // two, one waits for itself; four pass by what a mask of indices hides, which pays where rows are few.
+  struct Tile {
+    int rows, keys;
+    int64_t cost;
+  };
+  constexpr Tile kNarrow[] = {{256, 64, 232}, {192, 128, 192}, {128, 128, 144}, {64, 128, 98}};
+  constexpr Tile kWide[] = {{128, 128, 128}, {64, 128, 83}};
+  constexpr int64_t kFewRows = 1024;
+  const bool narrow = std::max(flash.depth, flash.width) <= 64;
+  const sym::Expr rows = flash.chain.row.extent;
+  std::vector<FlashChoice> out;
+  std::vector<sym::Expr> costs;
+  for (const Tile& tile : narrow ? std::span<const Tile>(kNarrow) : kWide) {
+    const FlashPlan other{.wgmma = true, .rows = tile.rows, .keys = tile.keys};
+    const bool passes = tile.rows == 256;
+    if (passes ? plan.rows != 192 || !flash.skips : tile.rows > plan.rows || tile.keys != plan.keys) continue;
+    if (!fits_warp_groups(other, flash)) continue;
+    // Where keys are skipped, blocks take two tiles that are alike together, unless there are blocks for all of them.
+    const sym::Expr tiles = batches(flash) * sym::ceildiv(rows, tile.rows);
+    const int64_t blocks = target.multiprocessors;
+    const sym::Expr waves = flash.skips
+                                ? sym::select(sym::le(tiles, blocks), 1, sym::ceildiv(tiles, 2 * blocks))
+                                : sym::ceildiv(tiles, blocks);
+    out.push_back({other, passes ? sym::le(rows, kFewRows) : 1});
+    costs.push_back(waves * tile.cost);
+  }
+  if (out.empty()) return {{plan, 1}};
+  for (size_t i = 0; i < out.size(); ++i)
+    for (size_t j = i + 1; j < out.size(); ++j)
+      out[i].condition = sym::logical_and(out[i].condition, sym::le(costs[i], costs[j]));
+  return out;
+}
+
+std::vector<FlashChoice> mma_choices(const FlashPlan& plan, const Flash& flash, const GpuTarget& target,
+                                     const sym::Facts& facts) {
+  const sym::Expr rows = flash.chain.row.extent, keys = flash.keys.extent, points = batches(flash);
+  std::vector<FlashChoice> out;
+  if (plan.parts() == 1) {
+    const auto spread = spread_plan(flash, target.shared_bytes);
+    if (spread && !rows.is_const() && facts.bounds(rows).lo <= kSplitRows)
+      out.push_back(
+          {*spread, sym::logical_and(sym::le(rows, kSplitRows), worth_spreading(*spread, flash, target))});
+    out.push_back({plan.wgmma ? *mma_plan(flash, target.shared_bytes) : plan, 1});
+    return out;
+  }
   const auto tile = mma_plan(flash, target.shared_bytes, 64);
-  if (!tile || (batches.is_const() && flash.keys.extent.is_const())) return {{plan, 1}};
-  std::vector<SplitChoice> out;
-  FlashPlan fewer = plan;
-  for (; fewer.split > 2; fewer.split /= 4)  // half of them would leave multiprocessors without work
-    out.push_back({fewer, sym::logical_and(sym::le(2 * batches, target.multiprocessors),
-                                           sym::ge(flash.keys.extent, fewer.split * kSplitKeys))});
-  fewer.split = std::max(fewer.split, 1);
-  out.push_back({fewer, sym::ge(flash.keys.extent, 2 * kSplitKeys)});
+  if (!tile || (points.is_const() && keys.is_const())) return {{plan, 1}};
+  if (plan.spread) out.push_back({plan, worth_spreading(plan, flash, target)});
+  std::optional<FlashPlan> fewer = plan;
+  if (plan.spread) {
+    const double most = static_cast<double>(plan.parts()) * plan.keys * 8;
+    fewer = target.clusters ? split_plan(flash, target.shared_bytes, kMostSplit, most) : std::nullopt;
+  }
+  if (fewer) {
+    for (; fewer->split > 2; fewer->split /= 4)  // half of them would leave multiprocessors without work
+      out.push_back({*fewer, sym::logical_and(sym::le(2 * points, target.multiprocessors),
+                                              sym::ge(keys, fewer->split * kSplitKeys))});
+    fewer->split = std::max(fewer->split, 1);
+    out.push_back({*fewer, sym::ge(keys, 2 * kSplitKeys)});
+  }
   out.push_back({*tile, 1});
   return out;
 }

@@ -16,6 +16,9 @@
 //   tile ROWS KEYS    of a block of threads, and of one step
 //   split N           of "flash.mma", for few rows: N blocks of a cluster with kSplitWarps warps each share the keys; a
 //                     warp takes every (N * kSplitWarps)th step for all rows of the tile
+//   spread N WARPS STAGES      of "flash.mma", for few rows and many keys: N blocks of a multiprocessor, of so many warps,
+//                     share all keys of all tiles, and a second launch brings together what they have of a tile; a warp
+//                     has room for so many steps
 #pragma once
 
 #include <optional>
@@ -78,15 +81,19 @@ std::optional<Flash> match_attention(const loop::Program& program, const loop::N
 std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest& nest,
                                  std::string* reason = nullptr, bool assumes = true);
 
+constexpr int kSplitRows = 16;  // of a tile whose keys warps share
+constexpr int kMostSplit = 8;   // blocks of a cluster, wherever it runs
 constexpr int kSplitWarps = 4;
 constexpr int kSplitKeys = 32 * kSplitWarps;  // of a block, at least
 
 struct FlashPlan {
   bool wgmma = false;
   int rows = 64, keys = 64;
-  int split = 0;                                                 // 0: a warp goes through all keys
-  int parts() const { return split ? split * kSplitWarps : 1; }  // warps that share the keys of a row
-  int stages() const { return 2; }  // of "flash.mma": steps whose keys have room in shared memory
+  int split = 0, spread = 0;  // both 0: a warp goes through all keys
+  int warps = kSplitWarps;    // of a block, where warps share keys
+  int stages = 2;             // of "flash.mma": steps whose keys have room in shared memory
+  // Warps that share the keys of a row, of one block where keys are spread.
+  int parts() const { return spread ? warps : split ? split * warps : 1; }
 };
 
 bool is_flash(const loop::Schedule& schedule);
@@ -101,18 +108,27 @@ int64_t warp_bytes(const FlashPlan& plan, const Flash& flash);
 // tile's come while this one's are in use, where there is room.
 int stages(const FlashPlan& plan, const Flash& flash);
 int query_slots(const FlashPlan& plan, const Flash& flash);
+// Whether registers hold a tile's scores and values, and shared memory two of its steps.
+bool fits_warp_groups(const FlashPlan& plan, const Flash& flash);
 std::span<const FlashPlan> mma_tiles();  // of "flash.mma", the largest first
 // The largest of them within so many bytes of shared memory, of at most so many rows.
 std::optional<FlashPlan> mma_plan(const Flash& flash, int64_t shared_bytes, int most_rows = 128);
 // The one whose keys, about `keys` of them, so many blocks share: large steps, of which a warp has two at least.
 std::optional<FlashPlan> split_plan(const Flash& flash, int64_t shared_bytes, int split, double keys);
-// Where sizes are symbols: the plans that take over from it where batch points are more or keys fewer, each under its
-// condition, the last one without.
-struct SplitChoice {
+// The one whose keys all blocks of the device share, and where that is worth the second launch.
+std::optional<FlashPlan> spread_plan(const Flash& flash, int64_t shared_bytes);
+sym::Expr worth_spreading(const FlashPlan& plan, const Flash& flash, const GpuTarget& target);
+// What "flash.mma" does under a plan: the plan itself and, where sizes are symbols, those that take over from it where
+// batch points are more or keys fewer, each under its condition, the last one without. Of a plan of "flash.wgmma": what
+// is done for few rows, and where its own kernels cannot be.
+struct FlashChoice {
   FlashPlan plan;
   sym::Expr condition;
 };
-std::vector<SplitChoice> split_choices(const FlashPlan& plan, const Flash& flash, const GpuTarget& target);
+// Of "flash.wgmma" alike: tiles of other sizes where they take less time in all, by waves of the device.
+std::vector<FlashChoice> wgmma_choices(const FlashPlan& plan, const Flash& flash, const GpuTarget& target);
+std::vector<FlashChoice> mma_choices(const FlashPlan& plan, const Flash& flash, const GpuTarget& target,
+                                     const sym::Facts& facts);
 // Elements of a line in shared memory that hold `count`; tensor cores take 16 at a time.
 constexpr int64_t padded(int64_t count) { return (count + 15) / 16 * 16; }
 // Slabs of 64 elements, 128 bytes, that the copy engine fills.

@@ -35,8 +35,6 @@ void lay_along(loop::Program& program, const kernels::Factor& factor, Expr var) 
   buffer.strides[at] = 1;
 }
 
-constexpr int kMostSplit = 8;  // blocks of a cluster, wherever it runs
-
 // Of a size that the run decides, the most there may be.
 double most_of(Expr size, const sym::Facts& facts) {
   constexpr double kMany = 0x1p20;
@@ -47,14 +45,13 @@ double most_of(Expr size, const sym::Facts& facts) {
 // Blocks that share the keys of few rows, so that all multiprocessors have some: 0 where rows are many or keys few. Of
 // sizes that the run decides, for the fewest batch points and the most keys: kernels take over where that is too many.
 int split_of(const kernels::Flash& flash, const sym::Facts& facts, const GpuTarget& target) {
-  constexpr double kRows = 16;
   const double rows = typical(flash.chain.row.extent, facts), keys = most_of(flash.keys.extent, facts);
-  if (!target.clusters || rows > kRows || keys < 2 * kernels::kSplitKeys) return 0;
+  if (!target.clusters || rows > kernels::kSplitRows || keys < 2 * kernels::kSplitKeys) return 0;
   double blocks = 1;
   for (const loop::Dim& dim : flash.chain.batch)
     blocks *= static_cast<double>(std::max<int64_t>(1, facts.bounds(dim.extent).lo));
   int split = 1;
-  while (split < kMostSplit && 2 * split * blocks <= target.multiprocessors &&
+  while (split < kernels::kMostSplit && 2 * split * blocks <= target.multiprocessors &&
          2 * split * kernels::kSplitKeys <= keys)
     split *= 2;
   return split;
@@ -74,13 +71,6 @@ constexpr FlashPlan kWarpGroupTiles[] = {{.wgmma = true, .rows = 192, .keys = 12
                                          {.wgmma = true, .rows = 128, .keys = 128},
                                          {.wgmma = true, .rows = 128, .keys = 64}};
 
-// Whether registers hold the tile's scores and values, and shared memory two of its steps.
-bool fits_warp_groups(const FlashPlan& plan, const kernels::Flash& flash) {
-  const int64_t widest = std::max(flash.depth, flash.width);
-  const bool registers = plan.rows > 128 ? widest <= 64 && flash.scale : plan.keys <= 64 || widest <= 128;
-  return registers && kernels::stages(plan, flash) >= 2;
-}
-
 }  // namespace
 
 std::vector<FlashPlan> flash_plans(const loop::Program& program, const loop::Nest& nest,
@@ -89,13 +79,14 @@ std::vector<FlashPlan> flash_plans(const loop::Program& program, const loop::Nes
   if (!flash) return {};
   std::vector<FlashPlan> plans;
   for (const FlashPlan& plan : kWarpGroupTiles)
-    if (target.wgmma && fits_warp_groups(plan, *flash)) plans.push_back(plan);
+    if (target.wgmma && kernels::fits_warp_groups(plan, *flash)) plans.push_back(plan);
   for (const FlashPlan& plan : kernels::mma_tiles())
     if (kernels::shared_bytes(plan, *flash) <= target.shared_bytes) plans.push_back(plan);
   const double keys = most_of(flash->keys.extent, loop::facts_of(program, nest));
-  for (int split = 1; target.clusters && split <= kMostSplit; split *= 2)
+  for (int split = 1; target.clusters && split <= kernels::kMostSplit; split *= 2)
     if (const auto plan = kernels::split_plan(*flash, target.shared_bytes, split, keys))
       plans.push_back(*plan);
+  if (const auto plan = kernels::spread_plan(*flash, target.shared_bytes)) plans.push_back(*plan);
   return plans;
 }
 
@@ -107,10 +98,14 @@ std::optional<FlashPlan> choose_flash(const loop::Program& program, const loop::
   const bool few = typical(flash->chain.row.extent, loop::facts_of(program, nest)) <= 64;
   if (target.wgmma && !few)
     for (const FlashPlan& plan : kWarpGroupTiles)
-      if (fits_warp_groups(plan, *flash) &&
+      if (kernels::fits_warp_groups(plan, *flash) &&
           (plan.rows == 128 || fills(flash->chain.row.extent, plan.rows, 128)))
         return plan;
   const sym::Facts facts = loop::facts_of(program, nest);
+  if (typical(flash->chain.row.extent, facts) <= kernels::kSplitRows)
+    if (const auto plan = kernels::spread_plan(*flash, target.shared_bytes);
+        plan && !sym::simplify(kernels::worth_spreading(*plan, *flash, target), facts).is_const(0))
+      return plan;
   if (const int split = split_of(*flash, facts, target))
     if (const auto plan =
             kernels::split_plan(*flash, target.shared_bytes, split, most_of(flash->keys.extent, facts)))
@@ -171,9 +166,9 @@ void split_groups(loop::Program& program) {
 }
 
 void chain_gpu(loop::Program& program, const GpuTarget& target) {
-  ChainRule rule{.fits = {}, .absorbs = false};
+  ChainRule rule{.fits = {}, .absorbs = false, .single = true};
   rule.fits = [&](loop::Program& trial, const loop::Nest& nest, std::string* reason) {
-    if (const auto chain = kernels::match_chain(nest))
+    if (const auto chain = kernels::match_chain(nest, nullptr, true))
       for (const kernels::Chain::Part& part : chain->parts) {
         if (!part.link || part.columns.size() != 1) continue;
         const auto contraction = kernels::match_contraction(part.nest);

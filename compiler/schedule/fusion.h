@@ -65,6 +65,7 @@ struct ChainRule {
   // that it reads other strides. Empty: whatever kernels/chain.h takes apart.
   std::function<bool(loop::Program& program, const loop::Nest& nest, std::string* reason)> fits;
   bool absorbs = true;  // pointwise producers of factors
+  bool single = false;  // of kernels/chain.h
 };
 void chain(loop::Program& program, const ChainRule& rule, std::vector<Decision>* decisions = nullptr);
 void chain(loop::Program& program, std::vector<Decision>* decisions = nullptr);

@@ -131,7 +131,7 @@ int chain_of(Program& program, loop::Steps& steps, Flow& flow, const std::vector
   localise(trial, trial_nest, books);
   loop::clean(trial, trial_nest);
   std::string why;
-  const auto matched = kernels::match_chain(trial_nest, &why);
+  const auto matched = kernels::match_chain(trial_nest, &why, rule.single);
   if (!matched) return refuse(reason, why);
   int links = 0;
   for (const kernels::Chain::Part& part : matched->parts) {

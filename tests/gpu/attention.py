@@ -3,6 +3,7 @@
     python tests/gpu/attention.py make STRIDEC FOLDER [name...]    models and artifacts; needs no GPU
     python tests/gpu/attention.py check FOLDER [name...]           runs them at odd and at usual sizes
     python tests/gpu/attention.py bench FOLDER [name...]
+    python tests/gpu/attention.py decode FOLDER [name...]          # one query a sequence: shares of a copy's rate
 """
 
 import os
@@ -21,11 +22,11 @@ def forms():
     N = h.make_node
     out = {}
 
-    def add(name, dtype, heads, kv, depth, width, scale=True, mask=None, causal=None, guard=False, flat=False):
+    def add(name, dtype, heads, kv, depth, width, scale=True, mask=None, causal=None, guard=False, flat=False, rows="s"):
         D = {"f16": T.FLOAT16, "bf16": T.BFLOAT16}[dtype]
         scalar = lambda n, v, t=D: h.make_tensor(n, t, [], [v])  # noqa: E731
         nodes, weights = [], []
-        q = ["b", heads, "s", depth] if not flat else ["b", "s", heads * depth]
+        q = ["b", heads, rows, depth] if not flat else ["b", rows, heads * depth]
         k = ["b", kv, "t", depth] if not flat else ["b", "t", kv * depth]
         v = ["b", kv, "t", width] if not flat else ["b", "t", kv * width]
         inputs = [("q", D, q), ("k", D, k), ("v", D, v)]
@@ -78,9 +79,9 @@ def forms():
             nodes += [N("IsNaN", ["p0"], ["bad"]), N("Where", ["bad", "nothing", "p0"], ["p1"])]
             p = "p1"
         nodes.append(N("MatMul", [p, V], ["o" if not flat else "o4"]))
-        o = ["b", heads, "s", width]
+        o = ["b", heads, rows, width]
         if flat:
-            o = ["b", "s", heads * width]
+            o = ["b", rows, heads * width]
             weights.append(nh.from_array(np.array([0, 0, heads * width], np.int64), "o_shape"))
             nodes += [N("Transpose", ["o4"], ["ot"], perm=[0, 2, 1, 3]), N("Reshape", ["ot", "o_shape"], ["o"])]
         value = lambda v: h.make_tensor_value_info(*v)  # noqa: E731
@@ -96,6 +97,8 @@ def forms():
         for head in (64, 128):
             add(f"{dtype}_{head}_grouped", dtype, 32, 8, head, head)
             add(f"{dtype}_{head}_grouped_causal", dtype, 32, 8, head, head, causal=-np.inf)
+            add(f"{dtype}_{head}_one", dtype, 12 if head == 64 else 16, 12 if head == 64 else 16, head, head, rows=1)
+            add(f"{dtype}_{head}_grouped_one", dtype, 32, 8, head, head, rows=1)
         add(f"{dtype}_64_mask", dtype, 4, 4, 64, 64, mask="float")
         add(f"{dtype}_64_flat_bool_guard", dtype, 4, 4, 64, 64, mask="bool", guard=True, flat=True)
     add("f16_128_bool_guard_causal", "f16", 4, 2, 128, 128, mask="bool", guard=True, causal=-np.inf)
@@ -193,9 +196,9 @@ def check(folder, names):
         runner, text = Runner(os.path.join(folder, file)), []
         causal = describe(name)[5]
         for b, s, t in [(1, 1, 1), (2, 64, 64), (1, 128, 256), (2, 77, 77), (3, 5, 200), (1, 200, 333), (2, 129, 1025), (1, 1, 700),
-                        (1, 200, 77), (3, 500, 700), (9, 300, 300)]:
+                        (1, 200, 77), (3, 500, 700), (9, 300, 300), (1, 3, 9001), (5, 1, 4100)]:
             for scale in (1.0, 4.0):
-                case = Case(torch, name, b, s, t, scale)
+                case = Case(torch, name, b, 1 if name.endswith("_one") else s, t, scale)
                 runner.bind(case.inputs, [case.out])()
                 torch.cuda.synchronize()
                 want, got = case.reference(), case.out.double()
@@ -272,9 +275,46 @@ def bench(folder, names):
               f"{sum(r < 1 for r in ratios.values())} under 1, worst {ratios[worst]:.2f} of {worst}")  # fmt: skip
 
 
+def decode(folder, names):
+    """A step of a decoder: K and V pass once. The copy moves as many bytes as a large one does in the same time."""
+    import torch
+
+    from bench import Runner
+
+    x = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+    y = torch.empty_like(x)
+    rate = 2 * x.numel() / interleaved_us([lambda: y.copy_(x)])[0]
+    del x, y
+    print(f"a copy's rate: {rate * 1e-6:.2f} TB/s")
+    forms = [f"bf16_{head}{form}" for head in (64, 128) for form in ("_grouped_one", "_one", "_grouped", "")]
+    for name in forms:
+        path = os.path.join(folder, name + ".so")
+        if (names and name not in names) or not os.path.exists(path):
+            continue
+        runner = Runner(path)
+        heads, kv, depth, width = describe(name)[:4]
+        for b, t in [(1, 8192), (1, 16384), (1, 32768), (4, 8192), (4, 32768), (16, 8192), (64, 8192)]:
+            bytes_read = b * kv * t * (depth + width) * 2
+            cases = [Case(torch, name, b, 1, t) for _ in range(max(2, -(-(200 << 20) // bytes_read)))]  # more than the L2
+            turns = [0, 0]
+
+            def turn(which, runs):
+                turns[which] += 1
+                runs[turns[which] % len(runs)]()
+
+            ours = [runner.bind(case.inputs, [case.out]) for case in cases]
+            theirs = [lambda c=case: torch.nn.functional.scaled_dot_product_attention(c.q, c.k, c.v, enable_gqa=heads != kv)
+                      for case in cases]  # fmt: skip
+            us, peer = interleaved_us([lambda: turn(0, ours), lambda: turn(1, theirs)])
+            print(f"{name:28} {b}x{t}: {us:9.1f} us {bytes_read / us * 1e-6:6.2f} TB/s, {bytes_read / us / rate:.2f} of a copy, "
+                  f"PyTorch {peer:9.1f} us, ratio {peer / us:.2f}", flush=True)  # fmt: skip
+            del cases, ours, theirs
+    return 0
+
+
 if __name__ == "__main__":
     what, rest = sys.argv[1], sys.argv[2:]
     if what == "make":
         make(rest[0], rest[1], rest[2:])
     else:
-        sys.exit({"check": check, "bench": bench}[what](rest[0], rest[1:]))
+        sys.exit({"check": check, "bench": bench, "decode": decode}[what](rest[0], rest[1:]))

@@ -19,6 +19,7 @@ struct FlashCase {
   bool fixed = false;  // a condition of the row gives p
   std::string exp_dtype = "f32";
   bool transposed = false;  // keys lie along the head
+  bool single = false;      // only the first row, without a dim of rows
 };
 
 inline std::string flash_text(const FlashCase& c) {
@@ -92,6 +93,9 @@ inline std::string flash_text(const FlashCase& c) {
               ", %i10, %i9]\n          %44 : f32 = cast %43\n          %45 : f32 = mul %42 %44\n"
               "          yield %45\n        %46 : ",
               d, " = cast %40\n        store o[%i0, %i1, %i2, %i9] %46\n");
+  if (!c.single) return text;
+  text.erase(text.find(", %i2<s"), 7);
+  for (size_t at = 0; (at = text.find("%i2", at)) != std::string::npos;) text.replace(at, 3, "0");
   return text;
 }
 

@@ -33,17 +33,42 @@ static inline void load_lines(unsigned to, const unsigned short* from, int64_t p
 }
 )";
 
-// Numbers of another block of the cluster, from the same place of its shared memory.
-constexpr std::string_view kPeers = R"(
-static inline void load_peer(float (&v)[4], unsigned from, int rank) {
-  asm volatile("{\n.reg .b32 a;\nmapa.shared::cluster.u32 a, %4, %5;\nld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [a];\n}"
-      : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(from), "r"(rank) : "memory");
+// Four numbers of a thread, in shared memory and in the workspace.
+constexpr std::string_view kFours = R"(
+#ifdef STRIDEC_EMULATE
+static inline void load_four(float (&v)[4], unsigned from) { __builtin_memcpy(v, sd_shared + from, 16); }
+static inline void store_four(unsigned to, float a, float b, float c, float d) {
+  const float v[4] = {a, b, c, d};
+  __builtin_memcpy(sd_shared + to, v, 16);
 }
+static inline void store_part(float* to, const float (&v)[4]) { __builtin_memcpy(to, v, 16); }
+static inline void load_part(float (&v)[4], const float* from, bool live) {
+  v[0] = v[1] = v[2] = v[3] = 0;
+  if (live) __builtin_memcpy(v, from, 16);
+}
+#else
 static inline void load_four(float (&v)[4], unsigned from) {
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(from) : "memory");
 }
 static inline void store_four(unsigned to, float a, float b, float c, float d) {
   asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" :: "r"(to), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
+}
+static inline void store_part(float* to, const float (&v)[4]) {
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" :: "l"(to), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]) : "memory");
+}
+static inline void load_part(float (&v)[4], const float* from, bool live) {
+  v[0] = v[1] = v[2] = v[3] = 0;
+  if (live)
+    asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];" : "+f"(v[0]), "+f"(v[1]), "+f"(v[2]), "+f"(v[3]) : "l"(from) : "memory");
+}
+#endif
+)";
+
+// Numbers of another block of the cluster, from the same place of its shared memory.
+constexpr std::string_view kPeers = R"(
+static inline void load_peer(float (&v)[4], unsigned from, int rank) {
+  asm volatile("{\n.reg .b32 a;\nmapa.shared::cluster.u32 a, %4, %5;\nld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [a];\n}"
+      : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(from), "r"(rank) : "memory");
 }
 static inline void meet_cluster() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
@@ -58,41 +83,89 @@ class MmaEmitter {
  public:
   MmaEmitter(const loop::Program& program, const loop::Nest& nest, const kernels::FlashPlan& plan, bool wide,
              bool assumes)
-      : f_(program, nest, plan, assumes, false),
+      : f_(program, nest, plan, assumes, plan.spread > 0),
         text_(f_.text),
         wide_(wide),
         deep_(static_cast<int>(kernels::padded(f_.flash.depth))),
         across_(static_cast<int>(kernels::padded(f_.flash.width))) {}
 
-  std::optional<Expr> condition() const { return f_.wide_condition(); }
+  std::optional<Expr> condition() const {
+    const std::optional<Expr> able = wide_ ? f_.wide_condition() : Expr(1);
+    if (!able || !f_.plan.spread) return able;
+    return sym::logical_and(*able, sym::le(units(), 0x3fff0000));  // they are counted in 32 bits
+  }
   std::vector<loop::BufferId> buffers() const { return f_.buffers(); }
 
   DeviceKernel emit(const GpuTarget& target) {
     print(target.dependent_launch);
     Geometry geometry{.grid = {f_.batches() * f_.row_tiles() * std::max(1, f_.plan.split), 1, 1},
-                      .threads = splits() ? 32 * kernels::kSplitWarps : threads()};
+                      .threads = threads()};
     geometry.cluster = std::max(1, f_.plan.split);
     geometry.shared_bytes = kernels::shared_bytes(f_.plan, f_.flash);
     geometry.dependent_launch = target.dependent_launch;
+    return finish(
+        f_.text, std::move(geometry),
+        cat(memory_declarations(), mma_declarations(f_.flash.dtype, f_.flash.dtype, DType::kF32),
+            flash_declarations(f_.flash.dtype), kLines, kFours, splits() ? kPeers : std::string_view()));
+  }
+
+  // Of "spread": what a block has of the keys of a tile goes to the workspace.
+  DeviceKernel emit_spread(const GpuTarget& target) {
+    print_spread(target);
+    Geometry geometry{
+        .grid = {spread_blocks(target), 1, 1}, .threads = threads(), .blocks_sm = f_.plan.spread};
+    geometry.shared_bytes = kernels::shared_bytes(f_.plan, f_.flash);
+    geometry.dependent_launch = target.dependent_launch;
+    geometry.workspace_bytes = spread_bytes(target);
     return finish(f_.text, std::move(geometry),
                   cat(memory_declarations(), mma_declarations(f_.flash.dtype, f_.flash.dtype, DType::kF32),
-                      flash_declarations(f_.flash.dtype), kLines, splits() ? kPeers : std::string_view()));
+                      flash_declarations(f_.flash.dtype), kLines, kFours));
+  }
+
+  // What blocks have of the same tile is brought together: a block of threads has 8 columns of a tile.
+  DeviceKernel emit_gathering(const GpuTarget& target) {
+    print_gathering(target);
+    Geometry geometry{.grid = {points() * (across_ / 8), 1, 1}, .threads = 32 * kGatherWarps};
+    geometry.dependent_launch = target.dependent_launch;
+    geometry.workspace_bytes = spread_bytes(target);
+    return finish(f_.text, std::move(geometry),
+                  cat(memory_declarations(), flash_declarations(f_.flash.dtype), kFours));
   }
 
  private:
+  static constexpr int kGatherWarps = 8, kGathered = 4;  // parts that a warp loads at a time
+
+  // ---- spread: all blocks of the device share all keys of all tiles, in units of a step of a block's warps ----
+  Expr points() const { return f_.batches() * f_.row_tiles(); }
+  Expr steps() const { return sym::ceildiv(f_.flash.keys.extent, stride()); }
+  Expr units() const { return points() * steps(); }
+  // Units of a block.
+  Expr share(const GpuTarget& target) const {
+    return sym::max(1, sym::ceildiv(units(), f_.plan.spread * target.multiprocessors));
+  }
+  Expr spread_blocks(const GpuTarget& target) const { return sym::ceildiv(units(), share(target)); }
+  // Of a block's part of a tile: maxima and sums, then sums of values by blocks of 8 columns.
+  int part_bytes() const { return (across_ / 8 + 1) * 512; }
+  // Parts are numbered by the sum of their tile's and their block's numbers: from one to the next either grows, or both.
+  Expr spread_bytes(const GpuTarget& target) const {
+    return (spread_blocks(target) + points()) * part_bytes();
+  }
+
   bool splits() const { return f_.plan.split > 0; }
-  int threads() const { return f_.plan.rows * 2; }  // that work together
-  std::string barrier() const { return splits() ? "__syncwarp();" : "__syncthreads();"; }
-  std::string own_rows() const { return splits() ? "0" : "warp * 16"; }
+  bool alone() const { return f_.plan.split > 0 || f_.plan.spread > 0; }  // warps work by themselves
+  int warps() const { return f_.plan.warps; }
+  int threads() const { return alone() ? 32 * warps() : f_.plan.rows * 2; }
+  std::string barrier() const { return alone() ? "__syncwarp();" : "__syncthreads();"; }
+  std::string own_rows() const { return alone() ? "0" : "warp * 16"; }
   // From a step to the next of the same warp.
   int stride() const { return keys() * f_.plan.parts(); }
   int keys() const { return f_.plan.keys; }
 
   void print_load(const char* name, const std::string& to, int lines, int padded, int64_t held,
                   const std::string& first, const std::string& count) {
-    text_.line(cat("load_lines<", lines, ", ", padded, ", ", held, ", ", threads(), ", ",
+    text_.line(cat("load_lines<", lines, ", ", padded, ", ", held, ", ", alone() ? 32 : threads(), ", ",
                    wide_ ? "true" : "false", ">(", to, ", ", name, "_from + ", first, " * ", name, "_line, ",
-                   name, "_line, ", count, ", ", splits() ? "lane_id" : "thread", ");"));
+                   name, "_line, ", count, ", ", alone() ? "lane_id" : "thread", ");"));
   }
 
   void print_keys(const std::string& first, const std::string& stage) {
@@ -107,8 +180,7 @@ class MmaEmitter {
   int stage_bytes() const { return key_bytes() + keys() * (across_ + 8) * 2; }
 
   void print(bool dependent) {
-    const kernels::Flash& flash = f_.flash;
-    text_.line("extern __shared__ __align__(128) unsigned char shared[];");
+    text_.line("extern __shared__ __align__(1024) unsigned char shared[];");
     text_.line("const int thread = threadIdx.x, lane_id = thread % 32, warp = thread / 32;");
     if (dependent) text_.line("launch_dependents();");
     const std::string tiles = text_.size(f_.row_tiles());
@@ -121,55 +193,70 @@ class MmaEmitter {
       block = "block";
     }
     f_.print_tile(cat(block, " / row_tiles"), cat("row_tiles - 1 - ", block, " % row_tiles"));
+    print_operands();
+    const std::string start = splits() ? cat("((int64_t)part * ", keys(), ")") : "(int64_t)0";
+    if (dependent && splits()) print_prefetch(start, "key_end");
+    if (dependent) text_.line("wait_predecessor();");
+    print_walk(start, "key_end");
+    if (splits()) return print_meeting();
+    f_.print_factors("l");
+    f_.print_values(across_ / 8, "warp_row", wide_,
+                    [](const std::string& j, const std::string& e) { return cat("o[", j, "][", e, "]"); });
+  }
+
+  void print_operands() {
+    const kernels::Flash& flash = f_.flash;
     for (const auto& [name, operand] : {std::pair("q", &flash.q), {"k", &flash.k}, {"v", &flash.v}}) {
       text_.line(cat("const unsigned short* const ", name,
                      "_from = ", text_.pointer(operand->load->access.buffer), " + ", f_.base(*operand), ";"));
       text_.line(cat("const int64_t ", name, "_line = ", text_.size(operand->line), ";"));
     }
-    const std::string start = splits() ? cat("((int64_t)part * ", keys(), ")") : "(int64_t)0";
-    if (dependent && splits()) print_prefetch(start);
-    if (dependent) text_.line("wait_predecessor();");
+  }
+
+  // o, m and l of the keys from `start` to `stop`, a warp's or a block's.
+  void print_walk(const std::string& start, const std::string& stop) {
+    const kernels::Flash& flash = f_.flash;
     text_.line(cat("const int warp_row = ", own_rows(), " + lane_id / 4;"));
     f_.print_rows("warp_row");
-    if (flash.visible && !splits()) f_.print_seen(own_rows());
-    const int query_bytes = f_.plan.rows * (deep_ + 8) * 2, stages = f_.plan.stages();
+    if (flash.visible && !alone()) f_.print_seen(own_rows());
+    const int query_bytes = f_.plan.rows * (deep_ + 8) * 2, stages = f_.plan.stages;
     text_.line(cat("const unsigned q_tile = shared_address(shared)",
-                   splits() ? cat(" + warp * ", warp_bytes()) : "", ", ring = q_tile + ", query_bytes, ";"));
+                   alone() ? cat(" + warp * ", warp_bytes()) : "", ", ring = q_tile + ", query_bytes, ";"));
     print_load("q", "q_tile", f_.plan.rows, deep_, flash.depth, "first_row", "row_count");
     // Of a warp's own ring every stage is free, of one that warps share all but the one that is filled in the first step.
-    for (int stage = 0; stage + !splits() < stages; ++stage) {
+    for (int stage = 0; stage + !alone() < stages; ++stage) {
       const std::string first = stage ? cat("(", start, " + ", stage * stride(), ")") : start;
-      if (splits()) text_.open(cat("if (", first, " < key_end)"));
+      if (alone()) text_.open(cat("if (", first, " < ", stop, ")"));
       print_keys(first, std::to_string(stage));
-      if (splits()) text_.close();
+      if (alone()) text_.close();
       text_.line("commit_copies();");
     }
     text_.line(cat("float o[", across_ / 8, "][4] = {};"));
     text_.line("float m[2] = {-__builtin_inff(), -__builtin_inff()}, l[2] = {0, 0};");
     text_.line("int stage = 0;");
     text_.line("#pragma unroll 1");
-    text_.open(cat("for (int64_t n0 = ", start, "; n0 < key_end; n0 += ", stride(), ")"));
+    text_.open(cat("for (int64_t n0 = ", start, "; n0 < ", stop, "; n0 += ", stride(), ")"));
     text_.line(cat("const int64_t keys_left = ", text_.size(flash.keys.extent), " - n0;"));
     using Keys = FlashFrame::Keys;
-    if (splits()) {
+    if (alone()) {
       text_.line(cat("const int key_count = keys_left < ", keys(), " ? (int)keys_left : ", keys(), ";"));
       f_.print_early(keys() / 8, Keys::kEdge);
     }
-    text_.line(cat("wait_copies<", splits() ? stages - 1 : stages - 2, ">();"));
+    text_.line(cat("wait_copies<", alone() ? stages - 1 : stages - 2, ">();"));
     text_.line(barrier());
     const auto fill = [&](int steps, const std::string& into) {
       const std::string ahead = cat("n0 + ", steps * stride());
-      text_.open(cat("if (", ahead, " < key_end)"));
+      text_.open(cat("if (", ahead, " < ", stop, ")"));
       print_keys(cat("(", ahead, ")"), into);
       text_.close();
       text_.line("commit_copies();");
     };
-    if (!splits()) fill(stages - 1, cat("((stage + ", stages - 1, ") % ", stages, ")"));
+    if (!alone()) fill(stages - 1, cat("((stage + ", stages - 1, ") % ", stages, ")"));
     text_.line(cat("const unsigned k_tile = ring + stage * ", stage_bytes(), ", v_tile = k_tile + ",
                    key_bytes(), ";"));
     print_products();
     const auto score = [](const std::string& j, const std::string& e) { return cat("s[", j, "][", e, "]"); };
-    if (splits()) {
+    if (alone()) {
       f_.print_scores(keys() / 8, Keys::kEdge, score, true);
     } else {
       text_.open(cat("if (keys_left < ", keys(), ")"));
@@ -185,29 +272,157 @@ class MmaEmitter {
     }
     print_weights();
     print_sums();
-    if (splits()) {
+    if (alone()) {
       text_.line("__syncwarp();");
       fill(stages, "stage");
     }
     text_.line(cat("stage = (stage + 1) % ", stages, ";"));
     text_.close();
     text_.line("wait_copies<0>();");
-    if (splits()) return print_meeting();
+  }
+
+  void print_shares(const GpuTarget& target) {
+    const auto number = [&](Expr e) { return cat("(unsigned)", text_.size(e)); };
+    text_.line(cat("const unsigned row_tiles = ", number(f_.row_tiles()), ", steps = ", number(steps()),
+                   ", share = ", number(share(target)), ";"));
+  }
+
+  // A block goes through its units, tile by tile. Its warps take steps by turns.
+  void print_spread(const GpuTarget& target) {
+    text_.line("extern __shared__ __align__(1024) unsigned char shared[];");
+    text_.line("const int thread = threadIdx.x, lane_id = thread % 32, warp = thread / 32;");
+    if (target.dependent_launch) text_.line("launch_dependents();");
+    print_shares(target);
+    const std::string all = cat("(unsigned)", text_.size(units()));
+    text_.line(cat("unsigned unit = blockIdx.x * share;"));
+    text_.line(cat("const unsigned last_unit = unit + share < ", all, " ? unit + share : ", all, ";"));
+    if (target.dependent_launch) text_.line("bool begun = false;");
+    text_.line("#pragma unroll 1");
+    text_.open("while (unit < last_unit)");
+    text_.line("const unsigned point = unit / steps, step = unit % steps;");
+    text_.line("const unsigned count = steps - step < last_unit - unit ? steps - step : last_unit - unit;");
+    text_.line("unit += count;");
+    f_.print_tile("point / row_tiles", "point % row_tiles");
+    print_operands();
+    text_.line(cat("const int64_t start = (int64_t)step * ", stride(), " + warp * ", keys(),
+                   ", reach = (int64_t)(step + count) * ", stride(),
+                   ", stop = reach < key_end ? reach : key_end;"));
+    if (target.dependent_launch) {
+      text_.open("if (!begun)");
+      print_prefetch("start", "stop");
+      text_.line("wait_predecessor();");
+      text_.line("begun = true;");
+      text_.close();
+    }
+    print_walk("start", "stop");
+    print_leave();
+    print_block(
+        [&] {
+          const std::string valid = "if (warp_row < row_count) ";
+          text_.line(valid + "store_part(part_at + (own + 1) * 128, total);");
+          text_.line("const float both[4] = {m[0], m[1], l[0], l[1]};");
+          text_.line("if (own == 0 && warp_row < row_count) store_part(part_at, both);");
+        },
+        cat("float* const part_at = (float*)(workspace + (int64_t)(blockIdx.x + point) * ", part_bytes(),
+            ") + lane_id * 4;"));
+    text_.line("__syncthreads();");
+    text_.close();
+  }
+
+  void print_gathering(const GpuTarget& target) {
+    text_.line(cat("__shared__ float gathered[", kGatherWarps, "][2][128];"));
+    text_.line("const int thread = threadIdx.x, lane_id = thread % 32, warp = thread / 32;");
+    if (target.dependent_launch) text_.line("launch_dependents();");
+    print_shares(target);
+    text_.line(cat("const unsigned point = blockIdx.x / ", across_ / 8, ";"));
+    text_.line(cat("const int own = blockIdx.x % ", across_ / 8, ";"));
+    f_.print_tile("point / row_tiles", "point % row_tiles");
+    text_.line("const int warp_row = lane_id / 4;");
+    text_.line(
+        "const unsigned first_block = point * steps / share, last_block = ((point + 1) * steps - 1) / "
+        "share;");
+    if (target.dependent_launch) text_.line("wait_predecessor();");
+    f_.print_rows("warp_row");
+    text_.line("float sum[4] = {}, m[2] = {-__builtin_inff(), -__builtin_inff()}, l[2] = {0, 0};");
+    text_.line("#pragma unroll 1");
+    text_.open(cat("for (unsigned block = first_block + warp; block <= last_block; block += ",
+                   kGatherWarps * kGathered, ")"));
+    text_.line(cat("float stats[", kGathered, "][4], values[", kGathered, "][4];"));
+    text_.line("#pragma unroll");
+    text_.open(cat("for (int i = 0; i < ", kGathered, "; ++i)"));
+    text_.line(cat("const unsigned from = block + i * ", kGatherWarps, ";"));
+    text_.line("const bool live = from <= last_block && warp_row < row_count;");
+    text_.line(cat(
+        "const float* const part_at = (const float*)(workspace + (int64_t)((live ? from : block) + point) * ",
+        part_bytes(), ") + lane_id * 4;"));
+    text_.line("load_part(stats[i], part_at, live);");
+    text_.line("load_part(values[i], part_at + (own + 1) * 128, live);");
+    text_.line("if (!live) stats[i][0] = stats[i][1] = -__builtin_inff();");
+    text_.close();
+    print_more(kGathered);
+    text_.close();
+    text_.line("float* const mine = &gathered[warp][0][lane_id * 4];");
+    text_.line("mine[0] = m[0], mine[1] = m[1], mine[2] = l[0], mine[3] = l[1];");
+    text_.line("#pragma unroll");
+    text_.line("for (int e = 0; e < 4; ++e) mine[128 + e] = sum[e];");
+    text_.line("__syncthreads();");
+    text_.line("if (warp > 0) return;");
+    print_together(
+        kGatherWarps,
+        [&](const std::string& to, const std::string& from) {
+          text_.line("#pragma unroll");
+          text_.line(cat("for (int e = 0; e < 4; ++e) ", to, "[e] = gathered[i][", from.empty() ? "0" : "1",
+                         "][lane_id * 4 + e];"));
+        },
+        false);
     f_.print_factors("l");
-    f_.print_values(across_ / 8, "warp_row", wide_,
-                    [](const std::string& j, const std::string& e) { return cat("o[", j, "][", e, "]"); });
+    f_.print_values(
+        across_ / 8, "warp_row", wide_,
+        [](const std::string&, const std::string& e) { return cat("total[", e, "]"); }, "own");
+  }
+
+  // `count` parts more, stats and values, to m, l and sum.
+  void print_more(int count) {
+    text_.line("float shift[2];");
+    const auto open = [&] {
+      text_.line("#pragma unroll");
+      text_.open(cat("for (int i = 0; i < ", count, "; ++i)"));
+    };
+    text_.line("#pragma unroll");
+    text_.open("for (int h = 0; h < 2; ++h)");
+    text_.line("float top = m[h];");
+    open();
+    text_.line("top = fmaxf(top, stats[i][h]);");
+    text_.close();
+    f_.print_shift("top");
+    const auto kept = [&](const std::string& name, const std::string& of) {
+      text_.line(cat("float ", name, " = ", f_.weight(of, "h"), ";"));
+      if (f_.flash.fixes) text_.line(cat("if (fix[h]) ", name, " = 1;"));
+    };
+    kept("before", "m[h]");
+    text_.line("m[h] = top;");
+    text_.line("l[h] *= before;");
+    text_.line("sum[2 * h] *= before;");
+    text_.line("sum[2 * h + 1] *= before;");
+    open();
+    kept("kept", "stats[i][h]");
+    text_.line("l[h] += stats[i][2 + h] * kept;");
+    text_.line("sum[2 * h] += values[i][2 * h] * kept;");
+    text_.line("sum[2 * h + 1] += values[i][2 * h + 1] * kept;");
+    text_.close();
+    text_.close();
   }
 
   // Brings the keys and values of a warp's first steps into L2, which the kernels before this one may still write: what
   // they do to L2 is seen there.
-  void print_prefetch(const std::string& start) {
+  void print_prefetch(const std::string& start, const std::string& stop) {
     constexpr int kLine = 64;  // elements
     for (const auto& [name, width] : {std::pair("k", f_.flash.depth), {"v", f_.flash.width}}) {
       const auto pieces = (width + kLine - 1) / kLine;
-      text_.open(cat("for (int i = lane_id; i < ", f_.plan.stages() * keys() * pieces, "; i += 32)"));
+      text_.open(cat("for (int i = lane_id; i < ", f_.plan.stages * keys() * pieces, "; i += 32)"));
       text_.line(cat("const int64_t key = ", start, " + i / ", pieces * keys(), " * ", stride(), " + i / ",
                      pieces, " % ", keys(), ";"));
-      text_.line(cat("if (key < key_end) prefetch(", name, "_from + key * ", name, "_line + i % ", pieces,
+      text_.line(cat("if (key < ", stop, ") prefetch(", name, "_from + key * ", name, "_line + i % ", pieces,
                      " * ", kLine, ");"));
       text_.close();
     }
@@ -215,14 +430,19 @@ class MmaEmitter {
 
   // What `count` warps or blocks have, a thread's two rows of each: maxima and sums, and sums of values of the block of 8
   // columns `own`. All are on their way before the first is used. `load` is said with where to and where from.
-  void print_together(int count, const std::function<void(const std::string&, const std::string&)>& load) {
+  void print_together(int count, const std::function<void(const std::string&, const std::string&)>& load,
+                      bool declares = true) {
     text_.line(cat("float stats[", count, "][4], values[", count, "][4];"));
     text_.line("#pragma unroll");
     text_.open(cat("for (int i = 0; i < ", count, "; ++i)"));
     load("stats[i]", "");
     load("values[i]", " + (own + 1) * 512");
     text_.close();
-    text_.line("float total[4] = {}, shift[2], m[2] = {-__builtin_inff(), -__builtin_inff()}, l[2] = {0, 0};");
+    text_.line("float total[4] = {}, shift[2];");
+    if (declares)
+      text_.line("float m[2] = {-__builtin_inff(), -__builtin_inff()}, l[2] = {0, 0};");
+    else
+      text_.line("m[0] = m[1] = -__builtin_inff(), l[0] = l[1] = 0;");
     const auto open = [&] {
       text_.line("#pragma unroll");
       text_.open(cat("for (int i = 0; i < ", count, "; ++i)"));
@@ -248,22 +468,12 @@ class MmaEmitter {
   void print_meeting() {
     const int blocks = across_ / 8,
               all = (blocks + 1) * 512;  // bytes of a warp's numbers; behind the first one's lie those of all
-    text_.line("__syncwarp();");
-    text_.line("const unsigned mine = q_tile + lane_id * 16, ours = shared_address(shared) + lane_id * 16;");
-    text_.line("store_four(mine, m[0], m[1], l[0], l[1]);");
-    text_.line("#pragma unroll");
-    text_.line(cat("for (int j = 0; j < ", blocks,
-                   "; ++j) store_four(mine + (j + 1) * 512, o[j][0], o[j][1], o[j][2], o[j][3]);"));
-    text_.line("__syncthreads();");
-    text_.line("#pragma unroll 1");
-    text_.open(cat("for (int own = warp; own < ", blocks, "; own += ", kernels::kSplitWarps, ")"));
-    print_together(kernels::kSplitWarps, [&](const std::string& to, const std::string& from) {
-      text_.line(cat("load_four(", to, ", ours + i * ", warp_bytes(), from, ");"));
+    print_leave();
+    print_block([&] {
+      text_.line(
+          cat("store_four(ours + ", all, " + (own + 1) * 512, total[0], total[1], total[2], total[3]);"));
+      text_.line(cat("if (own == 0) store_four(ours + ", all, ", m[0], m[1], l[0], l[1]);"));
     });
-    text_.line(
-        cat("store_four(ours + ", all, " + (own + 1) * 512, total[0], total[1], total[2], total[3]);"));
-    text_.line(cat("if (own == 0) store_four(ours + ", all, ", m[0], m[1], l[0], l[1]);"));
-    text_.close();
     text_.line("meet_cluster();");
     text_.line("#pragma unroll 1");
     text_.open(cat("for (int own = warp * ", f_.plan.split, " + rank; own < ", blocks,
@@ -278,6 +488,29 @@ class MmaEmitter {
     text_.close();
     text_.line("__syncwarp();");
     text_.line("meet_cluster();");  // nobody leaves while others read what it has
+  }
+
+  void print_leave() {
+    const int blocks = across_ / 8;
+    text_.line("__syncwarp();");
+    text_.line("const unsigned mine = q_tile + lane_id * 16, ours = shared_address(shared) + lane_id * 16;");
+    text_.line("store_four(mine, m[0], m[1], l[0], l[1]);");
+    text_.line("#pragma unroll");
+    text_.line(cat("for (int j = 0; j < ", blocks,
+                   "; ++j) store_four(mine + (j + 1) * 512, o[j][0], o[j][1], o[j][2], o[j][3]);"));
+    text_.line("__syncthreads();");
+  }
+
+  // What a block's warps left, by blocks of 8 columns: `store` finds total, m and l.
+  void print_block(const std::function<void()>& store, const std::string& before = {}) {
+    if (!before.empty()) text_.line(before);
+    text_.line("#pragma unroll 1");
+    text_.open(cat("for (int own = warp; own < ", across_ / 8, "; own += ", warps(), ")"));
+    print_together(warps(), [&](const std::string& to, const std::string& from) {
+      text_.line(cat("load_four(", to, ", ours + i * ", warp_bytes(), from, ");"));
+    });
+    store();
+    text_.close();
   }
 
   void print_products() {
@@ -360,60 +593,54 @@ class MmaEmitter {
 
 namespace {
 
-// On an H200, heads of 64 under a causal mask: tiles of 256 rows and 64 keys, whose groups pass by what they do not see,
-// take 0.82 of the time of 192 rows and 128 keys at 512 and 1024 rows and as much at 1536; where they do not fill the
-// device, tiles of 128 rows are faster.
-constexpr int64_t kFewRows = 1024;
+// Whether warp groups take what is left.
+bool add_warp_groups(DeviceNest& out, const loop::Program& program, const loop::Nest& nest,
+                     const kernels::Flash& flash, bool assumes, const GpuTarget& target) {
+  kernels::FlashPlan plan = kernels::to_flash_plan(nest.schedule);
+  if (flash.given && !assumes) plan.rows = std::min(plan.rows, 128);  // scores take registers
+  bool all = false;
+  for (const auto& [tile, holds] : kernels::wgmma_choices(plan, flash, target)) {
+    auto choice = emit_flash_wgmma(program, nest, tile, assumes, target);
+    all = choice.has_value();
+    if (!choice) continue;
+    choice->condition = sym::simplify(sym::logical_and(choice->condition, holds), program.facts);
+    if (!choice->condition.is_const(0)) out.choices.push_back(*std::move(choice));
+  }
+  return all;
+}
 
 }  // namespace
 
 DeviceNest emit_flash(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
   DeviceNest out;
-  kernels::FlashPlan plan = kernels::to_flash_plan(nest.schedule);
+  const kernels::FlashPlan plan = kernels::to_flash_plan(nest.schedule);
   const kernels::Flash flash = *kernels::match_flash(program, nest);
-  const bool wgmma = plan.wgmma;
-  if (wgmma) plan = *kernels::mma_plan(flash, target.shared_bytes);
-  std::vector<kernels::SplitChoice> plans = {{plan, 1}};
-  if (plan.split) plans = kernels::split_choices(plan, flash, target);
+  const std::vector<kernels::FlashChoice> plans = kernels::mma_choices(plan, flash, target, program.facts);
+  const auto add = [&](const kernels::FlashPlan& tile, Expr holds, bool wide, bool assumes) {
+    MmaEmitter emitter(program, nest, tile, wide, assumes);
+    const auto able = emitter.condition();
+    if (!able) return;
+    const Expr condition = sym::simplify(sym::logical_and(*able, holds), program.facts);
+    if (condition.is_const(0)) return;
+    DeviceChoice& choice = out.choices.emplace_back();
+    choice.condition = condition;
+    if (wide) choice.aligned = emitter.buffers();
+    if (!tile.spread) return choice.launches.push_back(emitter.emit(target));
+    choice.launches.push_back(emitter.emit_spread(target));
+    choice.launches.push_back(MmaEmitter(program, nest, tile, wide, assumes).emit_gathering(target));
+  };
   for (const bool assumes : {true, false}) {
     if (assumes && !flash.given) continue;
-    if (wgmma) {
-      kernels::FlashPlan groups = kernels::to_flash_plan(nest.schedule);
-      if (flash.given && !assumes) groups.rows = std::min(groups.rows, 128);  // scores take registers
-      if (flash.skips && groups.rows > 128) {
-        // Under a mask of indices tiles multiply what it hides: of few rows, too much.
-        sym::Expr tiles = sym::ceildiv(flash.chain.row.extent, 256);
-        for (const loop::Dim& dim : flash.chain.batch) tiles *= dim.extent;
-        const sym::Expr few = sym::le(flash.chain.row.extent, kFewRows),
-                        full = sym::ge(tiles, 2 * target.multiprocessors);
-        for (const auto& [tile, holds] :
-             {std::pair{kernels::FlashPlan{.wgmma = true, .rows = 256, .keys = 64},
-                        sym::logical_and(few, full)},
-              {kernels::FlashPlan{.wgmma = true, .rows = 128, .keys = groups.keys}, few}}) {
-          auto choice = emit_flash_wgmma(program, nest, tile, assumes, target);
-          if (!choice) continue;
-          choice->condition = sym::simplify(sym::logical_and(choice->condition, holds), program.facts);
-          if (!choice->condition.is_const(0)) out.choices.push_back(*std::move(choice));
-        }
-      }
-      if (auto choice = emit_flash_wgmma(program, nest, groups, assumes, target)) {
-        out.choices.push_back(*std::move(choice));
-        continue;
-      }
-    }
     for (const auto& [tile, holds] : plans) {
-      MmaEmitter wide(program, nest, tile, true, assumes);
-      auto condition = wide.condition();
-      if (condition) condition = sym::simplify(sym::logical_and(*condition, holds), program.facts);
-      if (!condition || condition->is_const(0)) continue;
-      DeviceChoice& choice = out.choices.emplace_back();
-      choice.condition = *condition;
-      choice.aligned = wide.buffers();
-      choice.launches.push_back(wide.emit(target));
+      // What goes through all keys comes behind what warp groups do.
+      if (tile.parts() == 1 && plan.wgmma && add_warp_groups(out, program, nest, flash, assumes, target))
+        break;
+      add(tile, holds, true, assumes);
     }
   }
-  const kernels::FlashPlan& last = out.choices.empty() ? plan : plans.back().plan;
-  out.choices.emplace_back().launches.push_back(MmaEmitter(program, nest, last, false, false).emit(target));
+  const bool none = out.choices.empty();
+  for (const auto& [tile, holds] : plans)
+    if (none || &tile == &plans.back().plan) add(tile, holds, false, false);
   return out;
 }
 

@@ -491,12 +491,22 @@ void FlashFrame::print_values(int blocks, const std::string& row, bool pairs, co
 }
 
 std::string flash_declarations(DType dtype) {
+  const bool half = dtype == DType::kF16;
   return cat(
+      "#ifdef STRIDEC_EMULATE\nstatic inline float exp2_of(float x) { return exp2f(x); }\n"
+      "static inline unsigned pair_of(float low, float high) {\n  const auto bits = [](float x) { return ",
+      half ? "(unsigned)__builtin_bit_cast(unsigned short, (_Float16)x)"
+           : "(__builtin_bit_cast(unsigned, x) + 0x7fff + (__builtin_bit_cast(unsigned, x) >> 16 & 1)) >> 16",
+      "; };\n  return bits(low) | bits(high) << 16;\n}\n",
+      R"(static inline unsigned short load_pair(const void* from) { return *(const unsigned short*)from; }
+static inline void load_words(unsigned (&w)[4], const void* from) { __builtin_memcpy(w, from, 16); }
+static inline void store_words(void* to, const unsigned (&w)[4]) { __builtin_memcpy(to, w, 16); }
+#else
+)",
       "static inline float exp2_of(float x) { float y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : "
       "\"f\"(x)); return y; }\n"
       "static inline unsigned pair_of(float low, float high) { unsigned r; asm(\"cvt.rn.",
-      dtype == DType::kF16 ? "f16x2" : "bf16x2",
-      ".f32 %0, %1, %2;\" : \"=r\"(r) : \"f\"(high), \"f\"(low)); return r; }\n",
+      half ? "f16x2" : "bf16x2", ".f32 %0, %1, %2;\" : \"=r\"(r) : \"f\"(high), \"f\"(low)); return r; }\n",
       R"(static inline unsigned short load_pair(const void* from) {
   unsigned short r;
   asm volatile("ld.global.nc.b16 %0, [%1];" : "=h"(r) : "l"(from));
@@ -508,6 +518,7 @@ static inline void load_words(unsigned (&w)[4], const void* from) {
 static inline void store_words(void* to, const unsigned (&w)[4]) {
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" :: "l"(to), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
 }
+#endif
 // Of four neighbouring lanes, lane l gets word l of each.
 static inline void turn(unsigned (&w)[4], int lane) {
   #pragma unroll

@@ -208,13 +208,15 @@ class Emitter {
                      ", half = row_tiles / 2, full = batches * half, apart = tiles <= gridDim.x;"));
     if (dependent) text_.line("launch_dependents();");
     text_.open(cat("if (group == ", groups_, ")"));
-    text_.line(cat("asm volatile(\"setmaxnreg.dec.sync.aligned.u32 ", producer_registers(), ";\");"));
+    if (groups_ > 1)
+      text_.line(cat("asm volatile(\"setmaxnreg.dec.sync.aligned.u32 ", producer_registers(), ";\");"));
     text_.open("if (threadIdx.x % 128 == 0)");
     if (dependent) text_.line("wait_predecessor();");
     print_loader();
     text_.close();
     text_.close(" else {");
-    text_.line(cat("asm volatile(\"setmaxnreg.inc.sync.aligned.u32 ", worker_registers(), ";\");"));
+    if (groups_ > 1)
+      text_.line(cat("asm volatile(\"setmaxnreg.inc.sync.aligned.u32 ", worker_registers(), ";\");"));
     if (dependent) text_.line("wait_predecessor();");
     print_worker();
     text_.line("}");

@@ -18,6 +18,7 @@
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/codegen/cuda/matrix.h"
 #include "compiler/kernels/cuda_matrix.h"
+#include "compiler/kernels/flash.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/effects.h"
 #include "tests/unit/codegen_cuda/race_check.h"
@@ -122,7 +123,15 @@ SD_UNSEEN void* __tsan_memset(void* to, int byte, unsigned long bytes) {
 }
 }
 template <class T> static inline T __shfl_xor_sync(unsigned, T x, int distance) {
-  return (T)sd_machine_now->exchange((unsigned long)x, distance);
+  unsigned long bits = 0;
+  __builtin_memcpy(&bits, &x, sizeof(T));
+  bits = sd_machine_now->exchange(bits, distance);
+  __builtin_memcpy(&x, &bits, sizeof(T));
+  return x;
+}
+static inline bool __any_sync(unsigned members, bool x) {
+  for (int distance = 1; distance < 32; distance *= 2) x |= __shfl_xor_sync(members, x, distance);
+  return x;
 }
 template <class T> SD_UNSEEN static inline T atomicCAS(T* at, T expected, T value) {
   const T old = *at;
@@ -156,6 +165,7 @@ struct alignas(8) int2 { int x, y; };
 static inline float2 make_float2(float x, float y) { return {x, y}; }
 static inline int2 make_int2(int x, int y) { return {x, y}; }
 #define fmaf(a, b, c) __builtin_fmaf(a, b, c)
+#define fmaxf(a, b) __builtin_fmaxf(a, b)
 #define fma(a, b, c) __builtin_fma(a, b, c)
 #define __cvta_generic_to_shared(p) ((const unsigned char*)(p) - sd_shared)
 template <int kBytes> static inline unsigned swizzled(int line, int at) {
@@ -233,20 +243,18 @@ static inline void multiply(T (&d)[4], const unsigned (&a)[4], unsigned b0, unsi
 }
 )";
 
-// The text with tiles' device functions as this machine has them; nothing where it wants others.
-std::optional<std::string> emulated_tiles(std::string text, const kernels::MatrixKernel& kernel,
-                                          int64_t shared_bytes) {
-  if (kernel.is_wgmma()) return std::nullopt;
+// The text with tiles' device functions as this machine has them.
+std::string emulated_tiles(std::string text, int64_t shared_bytes) {
   const auto replace = [&](const std::string& from, const std::string& to) {
     const size_t at = text.find(from);
     if (at == std::string::npos) return false;
     text.replace(at, from.size(), to);
     return true;
   };
-  STRIDEC_CHECK(replace(std::string(kSharedArray), "unsigned char* const shared = sd_shared;"));
-  STRIDEC_CHECK(replace(codegen::cuda::memory_declarations(),
-                        cat("alignas(1024) static unsigned char sd_shared[", shared_bytes, "];", kMemory)));
-  if (!kernel.is_tensor()) return text;
+  replace(std::string(kSharedArray), "unsigned char* const shared = sd_shared;");
+  STRIDEC_CHECK(
+      replace(codegen::cuda::memory_declarations(), cat("alignas(1024) static unsigned char sd_shared[",
+                                                        std::max<int64_t>(shared_bytes, 1), "];", kMemory)));
   constexpr DType kTypes[] = {DType::kF16,    DType::kBF16, DType::kTF32, DType::kF8E4M3,
                               DType::kF8E5M2, DType::kI8,   DType::kU8};
   for (const DType a : kTypes)
@@ -261,7 +269,7 @@ std::optional<std::string> emulated_tiles(std::string text, const kernels::Matri
                   4 / byte_size(a), ", sd_", kernels::ptx_type(a), ", sd_", kernels::ptx_type(b), "); }\n")))
         return text;
     }
-  return std::nullopt;
+  return text;
 }
 
 constexpr std::string_view kEntry =
@@ -436,12 +444,10 @@ class Run {
   bool launch(const loop::Schedule& schedule, const codegen::DeviceKernel& kernel, std::vector<char>& workspace) {
     if (kernel.cluster > 1 || !kernel.maps.empty()) return false;
     std::string text = kernel.code.text;
-    if (kernels::is_matrix(schedule)) {
-      auto tiles = emulated_tiles(std::move(text), *kernels::to_matrix_plan(schedule).kernel,
-                                  of(kernel.shared_bytes));
-      if (!tiles) return false;
-      text = *std::move(tiles);
-    }
+    const bool matrix = kernels::is_matrix(schedule);
+    if (matrix && kernels::to_matrix_plan(schedule).kernel->is_wgmma()) return false;
+    if (matrix || kernels::is_flash(schedule))
+      text = emulated_tiles(std::move(text), of(kernel.shared_bytes));
     std::vector<int64_t> words;
     for (loop::BufferId id : kernel.code.buffers)
       words.push_back(reinterpret_cast<int64_t>(at(static_cast<size_t>(id.value))));

@@ -13,7 +13,9 @@
 namespace stridec::codegen::cuda {
 namespace {
 
-void build(const test::FlashCase& c, const char* name) {
+// `choices`: of these one that takes any sizes, and one where few rows share many keys; of a finite mask all but the former
+// where every row sees a key and once more.
+void build(const test::FlashCase& c, const char* name, size_t choices) {
   const GpuTarget& target = gpu_target(name);
   INFO(c.dtype, " ", c.depth, "x", c.width, " ", c.bias, " for ", target.name);
   static const Nvrtc nvrtc("");
@@ -24,10 +26,7 @@ void build(const test::FlashCase& c, const char* name) {
   REQUIRE(plan);
   nest.schedule = kernels::to_schedule(*plan);
   const DeviceNest made = emit_nest(program, nest, target);
-  // Of a finite mask one where every row sees a key and one for the others; of warp groups two more for few rows.
-  CHECK(made.choices.size() == (c.depth % 8 || c.width % 8 ? 1u
-                                : c.bias == "late"         ? (target.wgmma ? 5u : 3u)
-                                                           : 2u));
+  CHECK(made.choices.size() == choices);
   CHECK(made.choices.back().condition.is_const(1));
   CHECK(made.choices.back().aligned.empty());
   for (const DeviceChoice& choice : made.choices)
@@ -42,7 +41,7 @@ void build(const test::FlashCase& c, const char* name) {
 }
 
 // A step of a decoder: so many rows, 4096 keys.
-void build_step(test::FlashCase c, int rows, const char* split) {
+void build_step(test::FlashCase c, int rows, const char* schedule) {
   INFO(rows, " rows of ", c.depth);
   std::string text = test::flash_text(c);
   const auto fix = [&](const std::string& from, const std::string& to) {
@@ -58,15 +57,14 @@ void build_step(test::FlashCase c, int rows, const char* split) {
   const auto plan = schedule::choose_flash(program, nest, target);
   REQUIRE(plan);
   nest.schedule = kernels::to_schedule(*plan);
-  CHECK(loop::to_string(nest.schedule).find(split) != std::string::npos);
+  CHECK(loop::to_string(nest.schedule).find(schedule) != std::string::npos);
   static const Nvrtc nvrtc("");
   const DeviceNest made = emit_nest(program, nest, target);
-  // Where rows are read by 16 bytes, fewer blocks share long keys, and none share short ones, as the run finds them.
-  const std::vector<int> clusters = !plan->split               ? std::vector{1, 1}
-                                    : made.choices.size() == 1 ? std::vector{8}
-                                                               : std::vector{8, 2, 1, 1};
+  // All blocks share long keys, those of a cluster shorter ones, and none share short ones, as the run finds them.
+  std::vector<int> clusters = plan->spread ? std::vector{1, 8, 2, 1} : std::vector{1};
+  if (c.depth % 8 == 0) clusters.push_back(1);
   REQUIRE(made.choices.size() == clusters.size());
-  CHECK((clusters.size() == 1) == (c.depth % 8 != 0));
+  CHECK(made.choices[0].launches.size() == (plan->spread ? 2 : 1));
   for (size_t i = 0; i < clusters.size(); ++i)
     for (const DeviceKernel& launch : made.choices[i].launches) {
       CHECK(launch.cluster == clusters[i]);
@@ -77,23 +75,24 @@ void build_step(test::FlashCase c, int rows, const char* split) {
 }
 
 TEST_CASE("attention of few rows: blocks share the keys") {
-  build_step({.dtype = "bf16"}, 1, "split 8");
+  build_step({.dtype = "bf16"}, 1, "tile 16 64; spread 1 4 2");
   build_step({.dtype = "bf16", .depth = 128, .width = 128, .bias = "load", .fixed = true}, 4,
-             "tile 16 32; split 8");
-  build_step({.depth = 72, .width = 40, .bias = "causal", .guard = true}, 16, "split 8");
-  build_step({.depth = 33, .width = 17}, 3, "split 8");
+             "tile 16 32; spread 1 4 2");
+  build_step({.depth = 72, .width = 40, .bias = "causal", .guard = true}, 16, "spread");
+  build_step({.depth = 33, .width = 17}, 3, "spread");
   build_step({}, 17, "tile 64 64");
 }
 
 TEST_CASE("attention: head sizes, masks and dtypes") {
   for (const char* target : {"sm_90a", "sm_86"}) {
-    build({.depth = 128, .width = 128, .bias = "causal"}, target);
-    build({.dtype = "bf16", .bias = "load", .group = 4, .guard = true}, target);
-    build({.depth = 256, .width = 256}, target);
-    build({.dtype = "bf16", .bias = "late"}, target);
+    const bool groups = gpu_target(target).wgmma;  // in tiles of several sizes
+    build({.depth = 128, .width = 128, .bias = "causal"}, target, groups ? 4 : 3);
+    build({.dtype = "bf16", .bias = "load", .group = 4, .guard = true}, target, groups ? 4 : 3);
+    build({.depth = 256, .width = 256}, target, 3);
+    build({.dtype = "bf16", .bias = "late"}, target, groups ? 9 : 5);
   }
-  build({.depth = 33, .width = 17, .fixed = true}, "sm_80");
-  build({.dtype = "bf16", .depth = 72, .width = 40, .bias = "lowest"}, "ptx");
+  build({.depth = 33, .width = 17, .fixed = true}, "sm_80", 2);
+  build({.dtype = "bf16", .depth = 72, .width = 40, .bias = "lowest"}, "ptx", 3);
 }
 
 }  // namespace

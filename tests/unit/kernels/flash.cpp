@@ -79,6 +79,15 @@ TEST_CASE("keys that a mask of indices hides from a row and from all before it")
   CHECK_FALSE(match({.bias = "load"}).flash->scale);
 }
 
+TEST_CASE("heads of one row that share no keys are attention of one row") {
+  const Matched single = match({.bias = "causal", .single = true});
+  REQUIRE(single.flash);
+  CHECK(single.flash->chain.batch.size() == 2);
+  CHECK(single.flash->chain.row.extent == sym::Expr(1));
+  CHECK(single.flash->skips);
+  CHECK_FALSE(match_chain(single.program.nests[0]));
+}
+
 TEST_CASE("what is no attention for these kernels") {
   CHECK(match({.bias = "own"}).flash->scale == std::nullopt);
   CHECK(match({.dtype = "f32"}).reason == "its factors are no 16-bit floats of one kind");
@@ -87,14 +96,44 @@ TEST_CASE("what is no attention for these kernels") {
   CHECK(match({.exp_dtype = "f16"}).reason == "its row statements are no softmax");
 }
 
+TEST_CASE("tiles that take the fewest waves of the device") {
+  // Rows of the tile that is taken on 132 multiprocessors, of 8 heads a batch.
+  const auto taken = [](const test::FlashCase& c, int rows, int64_t batch, int64_t queries) {
+    const Matched m = match(c);
+    for (const FlashChoice& choice :
+         wgmma_choices({.wgmma = true, .rows = rows, .keys = 128}, *m.flash, gpu_target("sm_90a"))) {
+      const auto holds = sym::evaluate(choice.condition, [&](sym::Expr var) -> std::optional<int64_t> {
+        return var.name() == "b" ? batch : var.name() == "s" ? queries : 1000;
+      });
+      if (*holds) return choice.plan.rows;
+    }
+    return 0;
+  };
+  CHECK(taken({}, 192, 1, 1024) == 64);
+  CHECK(taken({}, 192, 2, 1024) == 128);
+  CHECK(taken({}, 192, 3, 2048) == 192);
+  CHECK(taken({}, 192, 100, 4096) == 192);
+  CHECK(taken({.bias = "causal"}, 192, 1, 512) == 64);
+  CHECK(taken({.bias = "causal"}, 192, 4, 1024) == 128);
+  CHECK(taken({.bias = "causal"}, 192, 12, 512) == 256);
+  CHECK(taken({.bias = "causal"}, 192, 48, 1024) == 256);
+  CHECK(taken({.bias = "causal"}, 192, 24, 2048) == 192);
+  CHECK(taken({.depth = 128, .width = 128}, 128, 1, 1024) == 64);
+  CHECK(taken({.depth = 128, .width = 128}, 128, 2, 1024) == 128);
+}
+
 TEST_CASE("the text form of a plan") {
   for (const FlashPlan& plan : {FlashPlan{.wgmma = false, .rows = 64, .keys = 32}, FlashPlan{true, 128, 176},
-                                FlashPlan{false, 16, 32, 8}}) {
+                                FlashPlan{false, 16, 32, 8},
+                                FlashPlan{.rows = 16, .keys = 16, .spread = 2, .warps = 8, .stages = 3}}) {
     const FlashPlan back = to_flash_plan(loop::parse_schedule(loop::to_string(to_schedule(plan))));
     CHECK(back.wgmma == plan.wgmma);
     CHECK(back.rows == plan.rows);
     CHECK(back.keys == plan.keys);
     CHECK(back.split == plan.split);
+    CHECK(back.spread == plan.spread);
+    CHECK(back.warps == plan.warps);
+    CHECK(back.stages == plan.stages);
   }
 }
 

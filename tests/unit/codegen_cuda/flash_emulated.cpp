@@ -1,0 +1,96 @@
+// Attention kernels by mma.sync, emulated, against the interpreter.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+
+#include "compiler/base/text.h"
+#include "compiler/kernels/flash.h"
+#include "compiler/loop/text.h"
+#include "compiler/loop/verify.h"
+#include "tests/support/flash_cases.h"
+#include "tests/unit/codegen_cuda/emulate.h"
+
+namespace stridec::codegen::cuda {
+namespace {
+
+using kernels::FlashPlan;
+using loop::HostTensor;
+
+struct Sizes {
+  int64_t batch, rows, past;
+};
+
+HostTensor drawn(const loop::Program& program, loop::BufferId id, const Sizes& sizes, uint64_t seed) {
+  const loop::Buffer& buffer = program[id];
+  const std::map<std::string, int64_t> symbols = {
+      {"b", sizes.batch}, {"s", sizes.rows}, {"past", sizes.past}};
+  std::vector<int64_t> shape;
+  for (const sym::Expr& e : buffer.shape)
+    shape.push_back(*sym::evaluate(
+        e, [&](sym::Expr var) -> std::optional<int64_t> { return symbols.at(std::string(var.name())); }));
+  HostTensor out = loop::make_tensor(buffer.dtype, shape);
+  uint64_t state = 0x9E3779B97F4A7C15ull * (seed + 1);
+  for (int64_t i = 0; i < loop::element_count(out); ++i) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    const double unit = static_cast<double>(state >> 11) * 0x1p-53;
+    // Of the row's values c every fourth or so is 0, which says that the row's weights are given.
+    loop::set_number(
+        out, i,
+        is_float(buffer.dtype) ? (seed == 4 && unit < 0.25 ? 0 : 4 * unit - 2) : std::floor(3 * unit));
+  }
+  return out;
+}
+
+// By every choice that the sizes allow, of a device of few multiprocessors.
+void check(const test::FlashCase& c, const FlashPlan& plan, const Sizes& sizes, size_t expected = 1) {
+  INFO(c.dtype, " ", c.depth, "x", c.width, " ", c.bias, " ", loop::to_string(to_schedule(plan)), ": ",
+       sizes.batch, " x ", sizes.rows, " x ", sizes.past + sizes.rows);
+  GpuTarget target = gpu_target("sm_90a");
+  target.multiprocessors = 7;
+  target.clusters = false;
+  loop::Program program = loop::parse_program(test::flash_text(c));
+  loop::verify(program);
+  program.nests[0].schedule = to_schedule(plan);
+  std::vector<HostTensor> inputs;
+  for (size_t i = 0; i < program.inputs.size(); ++i)
+    inputs.push_back(drawn(program, program.inputs[i], sizes, i));
+  const HostTensor want = loop::interpret(program, inputs)[0];
+  size_t choices = 1;
+  for (size_t choice = 0; choice < choices; ++choice) {
+    const auto got = test::emulate(program, inputs, target, choice, &choices);
+    REQUIRE(got.has_value());
+    INFO("choice ", choice, " of ", choices);
+    double error = 0, largest = 1;
+    for (int64_t i = 0; i < loop::element_count(want); ++i) {
+      const double a = loop::get_number((*got)[0], i), b = loop::get_number(want, i);
+      if (std::isnan(a) && std::isnan(b)) continue;
+      error = std::max(error, std::isnan(a - b) ? HUGE_VAL : std::abs(a - b));
+      largest = std::max(largest, std::isnan(b) ? 0 : std::abs(b));
+    }
+    CHECK(error <= (c.dtype == "f16" ? 2e-3 : 1.6e-2) * largest);
+  }
+  CHECK(choices == expected);
+}
+
+TEST_CASE("attention by tiles that go through all keys") {
+  check({.depth = 64, .width = 64, .bias = "causal"}, {.rows = 64, .keys = 64}, {1, 70, 61}, 2);
+  check({.dtype = "bf16", .depth = 40, .width = 72, .bias = "load", .group = 2, .fixed = true},
+        {.rows = 64, .keys = 32}, {1, 9, 50}, 2);
+  check({.depth = 33, .width = 17, .guard = true}, {.rows = 64, .keys = 32}, {1, 65, 3});
+}
+
+TEST_CASE("attention of few rows: all blocks of the device share all keys") {
+  const FlashPlan small{.rows = 16, .keys = 16, .spread = 1, .warps = 2, .stages = 2},
+      large{.rows = 16, .keys = 32, .spread = 2, .warps = 2, .stages = 3};
+  check({}, small, {1, 1, 255}, 3);
+  check({.bias = "causal", .single = true}, small, {2, 1, 300}, 3);
+  check({.dtype = "bf16", .depth = 128, .width = 128, .bias = "load"}, small, {1, 4, 337}, 3);
+  check({.depth = 72, .width = 40, .bias = "causal", .group = 4, .guard = true}, large, {1, 16, 500}, 3);
+  check({.bias = "late", .fixed = true}, small, {1, 3, 259}, 5);
+  check({.dtype = "bf16", .depth = 33, .width = 17, .fixed = true}, small, {1, 18, 290}, 2);
+  check({.bias = "late", .guard = true}, large, {1, 3, 0}, 2);  // too few keys to share
+}
+
+}  // namespace
+}  // namespace stridec::codegen::cuda
