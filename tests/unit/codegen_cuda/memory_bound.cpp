@@ -453,8 +453,8 @@ TEST_CASE("running sums are a team's work") {
          std::vector<std::vector<int64_t>>{{3, 1024}, {19, 333}, {2, 9001}, {1, 9008}, {2, 0}, {70, 7}})
       for (const bool fixed : {false, true}) check(kRunning, dtype, {shape, fixed});
   for (const char* dtype : {"f32", "i32", "f64"})
-    for (const std::vector<int64_t>& shape :
-         std::vector<std::vector<int64_t>>{{2, 300, 7}, {1, 5000, 2}, {1, 70, 40}})
+    for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{
+             {2, 300, 7}, {1, 5000, 2}, {1, 70, 40}, {2, 600, 33}, {1, 0, 40}, {2, 5, 0}})
       for (const bool fixed : {false, true}) check(kRunningBack, dtype, {shape, fixed});
   // One that no step can be taken from by itself stays a thread's.
   loop::Program program = parse(kRunning, "f32", {{64, 1024}, true});
