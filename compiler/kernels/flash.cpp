@@ -471,23 +471,27 @@ bool fits_warp_groups(const FlashPlan& plan, const Flash& flash) {
 }
 
 std::vector<FlashChoice> wgmma_choices(const FlashPlan& plan, const Flash& flash, const GpuTarget& target) {
-  // Time of a step of a block, for the same number of keys, on an H200. Three groups are in each other's way less than
-  // two, one waits for itself; four pass by what a mask of indices hides, which pays where rows are few.
+  // Time of a tile's pass over the same keys, on an H200. Three groups are in each other's way less than two, one waits
+  // for itself; four pass by what a mask of indices hides, which pays where rows are few. Longer steps pay where keys are
+  // many and no tile ends among them.
   struct Tile {
     int rows, keys;
     int64_t cost;
   };
   constexpr Tile kNarrow[] = {{256, 64, 232}, {192, 128, 192}, {128, 128, 144}, {64, 128, 98}};
-  constexpr Tile kWide[] = {{128, 128, 128}, {64, 128, 83}};
-  constexpr int64_t kFewRows = 1024;
+  constexpr Tile kWide[] = {{128, 176, 122}, {128, 128, 128}, {64, 128, 87}};
+  constexpr int64_t kFewRows = 1024, kManyKeys = 4096;
   const bool narrow = std::max(flash.depth, flash.width) <= 64;
   const sym::Expr rows = flash.chain.row.extent;
   std::vector<FlashChoice> out;
   std::vector<sym::Expr> costs;
   for (const Tile& tile : narrow ? std::span<const Tile>(kNarrow) : kWide) {
     const FlashPlan other{.wgmma = true, .rows = tile.rows, .keys = tile.keys};
-    const bool passes = tile.rows == 256;
-    if (passes ? plan.rows != 192 || !flash.skips : tile.rows > plan.rows || tile.keys != plan.keys) continue;
+    const bool passes = tile.rows == 256, longer = tile.keys > 128;
+    if (passes   ? plan.rows != 192 || !flash.skips
+        : longer ? plan.rows != 128 || plan.keys != 128 || flash.skips || !flash.scale
+                 : tile.rows > plan.rows || tile.keys != plan.keys)
+      continue;
     if (!fits_warp_groups(other, flash)) continue;
     // Where keys are skipped, blocks take two tiles that are alike together, unless there are blocks for all of them.
     const sym::Expr tiles = batches(flash) * sym::ceildiv(rows, tile.rows);
@@ -495,7 +499,9 @@ std::vector<FlashChoice> wgmma_choices(const FlashPlan& plan, const Flash& flash
     const sym::Expr waves = flash.skips
                                 ? sym::select(sym::le(tiles, blocks), 1, sym::ceildiv(tiles, 2 * blocks))
                                 : sym::ceildiv(tiles, blocks);
-    out.push_back({other, passes ? sym::le(rows, kFewRows) : 1});
+    out.push_back({other, passes   ? sym::le(rows, kFewRows)
+                          : longer ? sym::ge(flash.keys.extent, kManyKeys)
+                                   : 1});
     costs.push_back(waves * tile.cost);
   }
   if (out.empty()) return {{plan, 1}};

@@ -98,13 +98,16 @@ TEST_CASE("what is no attention for these kernels") {
 
 TEST_CASE("tiles that take the fewest waves of the device") {
   // Rows of the tile that is taken on 132 multiprocessors, of 8 heads a batch.
-  const auto taken = [](const test::FlashCase& c, int rows, int64_t batch, int64_t queries) {
+  int keys = 0;
+  const auto taken = [&](const test::FlashCase& c, int rows, int64_t batch, int64_t queries,
+                         int64_t past = 1000) {
     const Matched m = match(c);
     for (const FlashChoice& choice :
          wgmma_choices({.wgmma = true, .rows = rows, .keys = 128}, *m.flash, gpu_target("sm_90a"))) {
       const auto holds = sym::evaluate(choice.condition, [&](sym::Expr var) -> std::optional<int64_t> {
-        return var.name() == "b" ? batch : var.name() == "s" ? queries : 1000;
+        return var.name() == "b" ? batch : var.name() == "s" ? queries : past;
       });
+      keys = choice.plan.keys;
       if (*holds) return choice.plan.rows;
     }
     return 0;
@@ -120,6 +123,9 @@ TEST_CASE("tiles that take the fewest waves of the device") {
   CHECK(taken({.bias = "causal"}, 192, 24, 2048) == 192);
   CHECK(taken({.depth = 128, .width = 128}, 128, 1, 1024) == 64);
   CHECK(taken({.depth = 128, .width = 128}, 128, 2, 1024) == 128);
+  CHECK(keys == 128);
+  CHECK(taken({.depth = 128, .width = 128}, 128, 1, 4096, 4096) == 128);
+  CHECK(keys == 176);
 }
 
 TEST_CASE("the text form of a plan") {
