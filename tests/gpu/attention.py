@@ -217,21 +217,23 @@ def check(folder, names):
     return wrong
 
 
-def interleaved_us(runs, rounds=11):
-    """Medians; the runs take turns, so that they find the same clocks."""
+def interleaved_us(runs, rounds=11, row=1):
+    """Medians; the runs take turns, so that they find the same clocks. `row`: so many one behind the other, as in a stream of
+    work."""
     import torch
 
     times = [[] for _ in runs]
     for i in range(rounds + 2):
         for run, out in zip(runs, times):
             start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            torch.cuda._sleep(100000)  # the launch is enqueued before the device gets to it
+            torch.cuda._sleep(100000 * row)  # the launches are enqueued before the device gets to them
             start.record()
-            run()
+            for _ in range(row):
+                run()
             end.record()
             torch.cuda.synchronize()
             if i >= 2:
-                out.append(start.elapsed_time(end) * 1e3)
+                out.append(start.elapsed_time(end) * 1e3 / row)
     return [float(np.median(t)) for t in times]
 
 
@@ -305,7 +307,7 @@ def decode(folder, names):
             ours = [runner.bind(case.inputs, [case.out]) for case in cases]
             theirs = [lambda c=case: torch.nn.functional.scaled_dot_product_attention(c.q, c.k, c.v, enable_gqa=heads != kv)
                       for case in cases]  # fmt: skip
-            us, peer = interleaved_us([lambda: turn(0, ours), lambda: turn(1, theirs)])
+            us, peer = interleaved_us([lambda: turn(0, ours), lambda: turn(1, theirs)], 5, 16)
             print(f"{name:28} {b}x{t}: {us:9.1f} us {bytes_read / us * 1e-6:6.2f} TB/s, {bytes_read / us / rate:.2f} of a copy, "
                   f"PyTorch {peer:9.1f} us, ratio {peer / us:.2f}", flush=True)  # fmt: skip
             del cases, ours, theirs
