@@ -42,6 +42,7 @@ constexpr int kKeepingThreads =
 // would crowd on the multiprocessors that are free first.
 constexpr int kMostThreads = 1024;
 constexpr int64_t kAloneBytes = 115 << 10;
+constexpr int kCommonChunks = 4;  // of a thread, of loops that points have in common
 
 }  // namespace
 
@@ -308,15 +309,42 @@ void TeamEmitter::print_statement(size_t at) {
   }
 }
 
+int TeamEmitter::common_chunks(const Range& range) const {
+  const auto chunks = sym::as_const(range.chunks);
+  return chunks && *chunks > 0 && *chunks <= int64_t{kCommonChunks} * threads()
+             ? static_cast<int>((*chunks - 1) / threads() + 1)
+             : 0;
+}
+
 void TeamEmitter::print_common() {
   if (!common_) return;
   body_.place = top_place();
-  text_.line("const int row = threadIdx.x;");
   const int own = team;
   team = rows = threads();
+  in_common_ = true;
+  // Weights first: they are in L2, and would wait for what the loops before theirs come to.
+  for (size_t at = 0; at < common_; ++at) {
+    if (!is_range(nest.body[at])) continue;
+    const Range range = range_of(nest.body[at]);
+    std::vector<const loop::Stmt*> weights = held_loads(range);
+    std::erase_if(weights, [&](const loop::Stmt* stmt) {
+      return program[loop::access_of(*stmt)->buffer].storage != loop::Storage::kWeight;
+    });
+    const int each = common_chunks(range);
+    if (weights.empty() || each == 0) continue;
+    chunks_ = text_.fresh("n");
+    text_.line(cat("const ", chunk_type(range), " ", chunks_, " = ", body_.index(range.chunks), ";"));
+    const sym::Facts outer = facts_;
+    for (const loop::Dim& dim : range.dims) facts_.set_index(dim.var, dim.extent);
+    print_held(range, weights, "row", each,
+               range.chunks.is_const(each * rows) ? Batch::kWhole : Batch::kLoads);
+    facts_ = outer;
+  }
   for (size_t at = 0; at < common_; ++at) print_statement(at);
   synchronise_before(common_, nest.body.size());  // the block, before teams go their own ways
   synchronised_ = common_;
+  in_common_ = false;
+  kept_.clear();
   team = rows = own;
 }
 
@@ -358,14 +386,10 @@ void TeamEmitter::print_prefetch(const std::string& first, const std::string& co
 
 void TeamEmitter::print_body() {
   body_.place = top_place();
-  std::set<size_t> early;
-  if (!stream_.empty() || kept_from_ == 1)
-    for (size_t at = common_; at < nest.body.size(); ++at)
-      if (is_free_load(nest.body[at])) early.insert(at);
-  for (const size_t at : early) print_top(nest.body[at]);
+  for (const size_t at : free_.early) print_top(nest.body[at]);
   print_eager();
   for (size_t at = common_; at < nest.body.size(); ++at)
-    if (!early.contains(at)) print_statement(at);
+    if (!free_.contains(at)) print_statement(at);
   // The next point may write what this one still reads.
   if (uses_locals_) barrier();
 }
@@ -467,9 +491,10 @@ DeviceKernel TeamEmitter::emit() {
   const std::string n = body_.index(count);
   if (variant.columns)
     text_.line(cat("const int lane = threadIdx.x % ", lanes, ", row = threadIdx.x / ", lanes, ";"));
-  else if (!common_)
-    text_.line(cat("const int row = threadIdx.x % ", team, ";"));
+  else
+    text_.line(cat("const int row = threadIdx.x", common_ ? "" : cat(" % ", team), ";"));
   print_members();
+  free_ = find_free();
   // Points go by turns to the blocks, so that each has as many, or one block takes neighbours; of a stream the blocks have
   // equal shares of neighbours, so that what one reads at a time lies together.
   const std::string share = cat("(int64_t)", n, " * blockIdx.x / gridDim.x"),
@@ -490,7 +515,10 @@ DeviceKernel TeamEmitter::emit() {
     text_.append(cat(
         "#ifndef STRIDEC_EMULATE\n  asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");\n",
         ahead, "  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n#endif\n"));
+  for (const size_t at : free_.first) print_top(nest.body[at]);
   print_common();
+  for (const size_t at : free_.once) print_top(nest.body[at]);
+  print_rows();
   text_.open(cat("for (int64_t point = ", first, "; point < ", end, "; point += ", step, ")"));
   if (common_) text_.line(cat("const int row = threadIdx.x % ", team, ";"));
   text_.line("int64_t rest = point;");

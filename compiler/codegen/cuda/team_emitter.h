@@ -133,9 +133,19 @@ class TeamEmitter {
   void declare_locals();
   // At the top, of what neither this nest writes nor a loop finds.
   bool is_free_load(const loop::Stmt& stmt) const;
+  // Loads at the top that no loop has a part in, and what they need: `first` and `once` for all points of a block, `first`
+  // by themselves; `early` for each point, before its loops.
+  struct Free {
+    std::set<size_t> first, once, early;
+    bool contains(size_t at) const { return first.contains(at) || once.contains(at) || early.contains(at); }
+  };
+  Free find_free() const;
   void print_statement(size_t at);
   void print_body();
   void print_common();
+  // Chunks of a common loop that a thread of the block has, where they stay in registers for the other such loops; 0: they
+  // do not.
+  int common_chunks(const Range& range) const;
   // Brings the weights of a team's first point into L2, which no other kernel has to finish for.
   void print_prefetch(const std::string& first, const std::string& count);
   // A statement at the top, for each of a lane's points.
@@ -244,6 +254,8 @@ class TeamEmitter {
   }
   // Declares the ring and asks for what it holds.
   void print_stream(const std::string& first, const std::string& count);
+  // Rows that points have in common, where a run takes them whole, into registers for all points of a warp.
+  void print_rows();
   // A load of what points have in common, along the range.
   bool is_row_vector(const Range& range, const loop::Stmt& stmt) const;
   void print_run(const Range& range, const Run& run, const std::function<void()>& inside);
@@ -274,6 +286,8 @@ class TeamEmitter {
   std::vector<Run> stream_;
   int ways_ = 1;       // sums side by side, of the loop that is printed
   size_t common_ = 0;  // statements at the top of the body that are the same for all points
+  bool in_common_ = false;  // these are printed
+  Free free_;
   KernelText text_;
   Body body_;
   sym::Facts facts_;
@@ -281,6 +295,7 @@ class TeamEmitter {
   std::map<std::string, int> wanted_;
   int kept_from_ = 2;  // loops that want it, for it to be kept
   std::map<std::string, std::string> kept_;
+  std::map<std::string, std::string> rows_;       // the same of print_rows()
   std::map<loop::BufferId, std::string> passed_;  // local buffers in registers
   std::map<loop::BufferId, std::string> local_;   // and those in memory
   std::set<loop::BufferId> of_round_;             // of these, a thread's own

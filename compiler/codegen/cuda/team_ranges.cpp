@@ -532,6 +532,8 @@ void TeamEmitter::print_range(const Range& range, const std::function<void()>& i
   for (const loop::Dim& dim : range.dims) facts_.set_index(dim.var, dim.extent);
   if (const Run* run = run_of(*range.block)) {
     print_run(range, *run, inside);
+  } else if (const int each = in_common_ ? common_chunks(range) : 0) {
+    print_batch(range, loads, "row", each, range.chunks.is_const(each * rows), inside);
   } else if (variant.keep) {
     print_edges(range, [&](const Range& edges) {
       print_held(edges, held_loads(edges), "row", edge_chunks(), Batch::kLoads);

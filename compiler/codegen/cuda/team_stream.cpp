@@ -180,6 +180,10 @@ void TeamEmitter::print_run(const Range& range, const Run& run, const std::funct
   const auto batch = [&](const std::string& from, bool full) {
     for (const loop::Stmt* stmt : rows) {
       const loop::Access& access = *loop::access_of(*stmt);
+      if (const auto held = rows_.find(place_of(range, access)); held != rows_.end()) {
+        kept_[held->first] = held->second;
+        continue;
+      }
       const std::string storage = text_.storage_type(program[access.buffer].dtype),
                         held = text_.fresh("held"), j = text_.fresh("j");
       kept_[place_of(range, access)] = held;
@@ -237,6 +241,30 @@ void TeamEmitter::print_run(const Range& range, const Run& run, const std::funct
   }
 }
 
+void TeamEmitter::print_rows() {
+  for (const Run& run : stream_) {
+    if (run.chunks != int64_t{run.together} * kLanes) continue;
+    const Range range = range_of(*run.top);
+    for (const loop::Stmt& stmt : *range.block) {
+      if (!is_row_vector(range, stmt)) continue;
+      const loop::Access& access = *loop::access_of(stmt);
+      if (loop::depends_on_any(loop::offset_of(program, access), nest.dims)) continue;
+      const auto [found, fresh] = rows_.try_emplace(place_of(range, access));
+      if (!fresh) continue;
+      found->second = text_.fresh("held");
+      text_.line(cat("Vec<", text_.storage_type(program[access.buffer].dtype), ", ", width, "> ",
+                     found->second, "[", run.together, "];"));
+      text_.line("#pragma unroll");
+      text_.open(cat("for (int j = 0; j < ", run.together, "; ++j)"));
+      body_.set_index(range.strip->var,
+                      cat("((int64_t)(threadIdx.x % 32 + j * ", kLanes, ") * ", width, ")"));
+      text_.line(cat(found->second, "[j] = sd_load<", width, ">(", local_.at(access.buffer), " + ",
+                     body_.offset(access), ");"));
+      text_.close();
+    }
+  }
+}
+
 bool TeamEmitter::is_row_vector(const Range& range, const loop::Stmt& stmt) const {
   const auto* load = std::get_if<loop::Load>(&stmt.node);
   if (!load || !load->access.mask.is_const(1)) return false;
@@ -261,6 +289,74 @@ bool TeamEmitter::is_free_load(const loop::Stmt& stmt) const {
       free = free && (!sym::is_index(var) || loop::is_var_of(var, nest.dims));
   });
   return free;
+}
+
+TeamEmitter::Free TeamEmitter::find_free() const {
+  Free out;
+  if (stream_.empty()) {
+    if (kept_from_ == 1)
+      for (size_t at = common_; at < nest.body.size(); ++at)
+        if (is_free_load(nest.body[at])) out.early.insert(at);
+    return out;
+  }
+  // What is known before a point's loops, or before all points: values, and variables that are bound to them.
+  struct Known {
+    std::vector<bool> values;
+    std::set<sym::Expr, sym::ExprLess> vars;
+  };
+  Known of_point{std::vector<bool>(nest.values.size()), {}}, of_all = of_point;
+  const auto add = [](Known& known, const loop::Stmt& stmt) {
+    loop::for_each_result(stmt, [&](loop::ValueId id) { known.values[id.value] = true; });
+    if (const auto* bind = std::get_if<loop::Bind>(&stmt.node)) known.vars.insert(bind->var);
+  };
+  const auto knows = [](const Known& known, const loop::Stmt& stmt) {
+    bool all = true;
+    loop::for_each_use(stmt, [&](loop::ValueId id) { all = all && known.values[id.value]; });
+    loop::for_each_expr(stmt, [&](sym::Expr e) {
+      for (const sym::Expr& var : sym::free_vars(e))
+        all = all && (!sym::is_index(var) || known.vars.contains(var));
+    });
+    return all;
+  };
+  for (size_t at = 0; at < common_; ++at)
+    for (Known* known : {&of_point, &of_all}) add(*known, nest.body[at]);
+  for (const loop::Dim& dim : nest.dims) of_point.vars.insert(dim.var);
+  const loop::Effects effects = loop::effects_of(nest);
+  for (size_t at = common_; at < nest.body.size(); ++at) {
+    const loop::Stmt& stmt = nest.body[at];
+    const auto* load = std::get_if<loop::Load>(&stmt.node);
+    if (loop::body_of(stmt) || std::holds_alternative<loop::Store>(stmt.node) || !knows(of_point, stmt) ||
+        (load && (program[load->access.buffer].storage == loop::Storage::kLocal ||
+                  std::count(effects.writes.begin(), effects.writes.end(), load->access.buffer))))
+      continue;
+    add(of_point, stmt);
+    const bool alone = is_free_load(stmt);
+    if (!knows(of_all, stmt)) {
+      out.early.insert(at);
+      continue;
+    }
+    add(of_all, stmt);
+    (alone ? out.first : out.once).insert(at);
+  }
+  // Arithmetic that no load waits for stays where it is.
+  std::set<sym::Expr, sym::ExprLess> vars;
+  std::vector<bool> values(nest.values.size());
+  for (size_t at = nest.body.size(); at-- > common_;) {
+    if (!out.contains(at)) continue;
+    const loop::Stmt& stmt = nest.body[at];
+    bool wanted = std::holds_alternative<loop::Load>(stmt.node);
+    loop::for_each_result(stmt, [&](loop::ValueId id) { wanted = wanted || values[id.value]; });
+    if (const auto* bind = std::get_if<loop::Bind>(&stmt.node)) wanted = wanted || vars.contains(bind->var);
+    if (!wanted) {
+      for (std::set<size_t>* set : {&out.first, &out.once, &out.early}) set->erase(at);
+      continue;
+    }
+    loop::for_each_use(stmt, [&](loop::ValueId id) { values[id.value] = true; });
+    loop::for_each_expr(stmt, [&](sym::Expr e) {
+      for (const sym::Expr& var : sym::free_vars(e)) vars.insert(var);
+    });
+  }
+  return out;
 }
 
 }  // namespace stridec::codegen::cuda

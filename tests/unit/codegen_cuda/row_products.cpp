@@ -416,6 +416,36 @@ TEST_CASE("heads are turned and put into their cache by who makes them") {
   CHECK(joined->dims[1].extent.is_const(32));
 }
 
+TEST_CASE("what is looked up by the place of a step is on its way before the sums") {
+  std::string text = kHeads;
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    size_t at = text.find(from), count = 0;
+    for (; at != std::string::npos; at = text.find(from, at + to.size()), ++count)
+      text.replace(at, from.size(), to);
+    REQUIRE(count > 0);
+  };
+  replace("x bf16 [1, 256]", "x bf16 [1, 1024]");  // as many bytes as are worth a stream
+  replace("a bf16 [256, 384] bytes 196608", "a bf16 [1024, 384] bytes 786432");
+  replace("%k<256", "%k<1024");
+  replace("input c bf16 [32]", "input c bf16 [9, 32]");
+  replace("      %2 : bf16 = load c[%j]\n      %3 : bf16 = mul %1 %2\n      %4 : bf16 = sub %0 %3\n",
+          "      %5 : i64 = load at[0]\n      bind %r < 9 = %5 error \"index {0} of {1}\"\n"
+          "      %2 : bf16 = load c[%r, %j]\n      %3 : bf16 = mul %1 %2\n      %4 : bf16 = sub %0 %3\n");
+  replace("load c[%j]", "load c[0, %j]");
+  const loop::Program made = check(text);
+  CHECK(launches(made) == 2);
+  for (const loop::Nest& nest : made.nests) {
+    if (nest.dims.size() != 2 || nest.schedule.directives.size() != 1) continue;
+    const std::string kernel = emit_nest(made, nest, gpu_target("sm_90a")).choices[0].launches[0].code.text;
+    const size_t points = kernel.find("for (int64_t point = "),
+                 sums = kernel.find("sd_stage_wait(bars", points);
+    REQUIRE(sums != std::string::npos);
+    CHECK(kernel.find("b0 >= 0") < points);  // the check of the place, once
+    const size_t looked_up = kernel.find("+ 32 * b0]", points);
+    CHECK(looked_up < sums);
+  }
+}
+
 TEST_CASE("what the turning needs beside them is made before") {
   std::string text = kHeads;
   for (size_t at = 0; (at = text.find("load c[%j]", at)) != std::string::npos;)
