@@ -497,14 +497,20 @@ DeviceKernel TeamEmitter::emit() {
   free_ = find_free();
   // Points go by turns to the blocks, so that each has as many, or one block takes neighbours; of a stream the blocks have
   // equal shares of neighbours, so that what one reads at a time lies together.
-  const std::string share = cat("(int64_t)", n, " * blockIdx.x / gridDim.x"),
-                    one_by_one = cat("blockIdx.x * (int64_t)", teams, " + threadIdx.x / ", team);
-  const std::string first = !stream_.empty() ? cat(share, " + threadIdx.x / ", team)
+  // The first point of a block's share; divisions by numbers that are not known would take longer than the stream's first
+  // copies.
+  const auto share = [&](const std::string& block) {
+    const auto all = sym::as_const(sym::simplify(count * (blocks + 1), program.facts));
+    return all && *all <= INT32_MAX
+               ? cat("(int64_t)(", n, "u * ", block, " / ", sym::as_const(blocks).value(), "u)")
+               : cat("(int64_t)", n, " * ", block, " / gridDim.x");
+  };
+  const std::string one_by_one = cat("blockIdx.x * (int64_t)", teams, " + threadIdx.x / ", team);
+  const std::string first = !stream_.empty() ? cat(share("blockIdx.x"), " + threadIdx.x / ", team)
                             : teams == 1     ? std::string("blockIdx.x")
                             : common_ ? cat("blockIdx.x + (int64_t)gridDim.x * (threadIdx.x / ", team, ")")
                                       : one_by_one;
-  if (!stream_.empty())
-    text_.line(cat("const int64_t points_end = (int64_t)", n, " * (blockIdx.x + 1) / gridDim.x;"));
+  if (!stream_.empty()) text_.line(cat("const int64_t points_end = ", share("(blockIdx.x + 1)"), ";"));
   const std::string ahead =
       variant.columns || !target.dependent_launch ? "" : text_.capture([&] { print_prefetch(first, n); });
   const bool waits = !stream_.empty() || ahead.find("prefetch") != std::string::npos;
