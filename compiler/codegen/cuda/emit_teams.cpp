@@ -199,7 +199,9 @@ std::vector<TeamEmitter::Touch> TeamEmitter::touches(const loop::Stmt& top) {
   });
   const auto add = [&](const loop::Stmt& stmt, const std::string& place) {
     const loop::Access* access = loop::access_of(stmt);
-    if (!access || passed_.contains(access->buffer) || of_round_.contains(access->buffer)) return;
+    if (!access || passed_.contains(access->buffer) || of_round_.contains(access->buffer) ||
+        same_.contains(access->buffer))
+      return;
     Touch touch{access->buffer, std::holds_alternative<loop::Store>(stmt.node), place, {}, {}};
     touch.offset = inside.bounds(loop::offset_of(program, *access));
     bool within = true;
@@ -295,6 +297,8 @@ size_t TeamEmitter::find_common() const {
 
 void TeamEmitter::print_statement(size_t at) {
   const loop::Stmt& stmt = nest.body[at];
+  const loop::Access* access = loop::access_of(stmt);
+  if (access && same_.contains(access->buffer)) return print_top(stmt);
   synchronise_before(at, at + 1);
   if (const auto* reduce = std::get_if<loop::Reduce>(&stmt.node)) {
     print_reduce(*reduce, stmt);
@@ -397,10 +401,19 @@ void TeamEmitter::print_body() {
 void TeamEmitter::declare_locals() {
   int64_t used = 0;
   std::set<loop::BufferId> shared;  // by the points of a block
-  for (size_t at = 0; at < common_; ++at)
+  std::map<loop::BufferId, int> stores;
+  loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+    if (const auto* store = std::get_if<loop::Store>(&stmt.node)) ++stores[store->access.buffer];
+  });
+  for (size_t at = 0; at < common_; ++at) {
     loop::for_each_stmt({nest.body[at]}, [&](const loop::Stmt& stmt) {
       if (const auto* store = std::get_if<loop::Store>(&stmt.node)) shared.insert(store->access.buffer);
     });
+    const auto* store = std::get_if<loop::Store>(&nest.body[at].node);
+    if (store && stores[store->access.buffer] == 1 &&
+        schedule::extent_in_elements(program[store->access.buffer]).is_const(1))
+      same_.insert(store->access.buffer);
+  }
   for (const loop::BufferId id : loop::buffers_of(nest)) {
     const loop::Buffer& buffer = program[id];
     if (buffer.storage != loop::Storage::kLocal) continue;
@@ -408,6 +421,12 @@ void TeamEmitter::declare_locals() {
     if (const auto found = passed_.find(id); found != passed_.end()) {
       declared_ += cat("    ", type, " ", found->second, "[", kept_chunks(), "][", width, "];\n");
       if (start_) declared_ += cat("    ", type, " ", found->second, "_edges[", edge_chunks(), "][1];\n");
+      continue;
+    }
+    if (same_.contains(id)) {
+      local_[id] = text_.fresh("l");
+      text_.line(cat(type, " ", local_[id], "[1];"));
+      body_.set_buffer(id, local_[id], buffer.strides);
       continue;
     }
     const std::string name = text_.fresh("l");

@@ -299,6 +299,7 @@ class TeamEmitter {
   std::map<loop::BufferId, std::string> passed_;  // local buffers in registers
   std::map<loop::BufferId, std::string> local_;   // and those in memory
   std::set<loop::BufferId> of_round_;             // of these, a thread's own
+  std::set<loop::BufferId> same_;                 // of one element, which every thread of the block makes
   int64_t shared_used_ = 0;                       // bytes of the others
   bool uses_locals_ = false, scratch_ = false;
   std::vector<std::vector<Touch>> touched_;  // by the statements of the body

@@ -24,6 +24,7 @@ constexpr int64_t kRingBytes =
 constexpr int64_t kMostStages = 32;    // of a warp
 constexpr int kMostTogether = 8;       // vectors of a thread in a stage
 constexpr int64_t kLeastBytes = 1024;  // of a stage
+constexpr int kRowWords = 32;          // registers for rows that all points read
 
 }  // namespace
 
@@ -242,22 +243,30 @@ void TeamEmitter::print_run(const Range& range, const Run& run, const std::funct
 }
 
 void TeamEmitter::print_rows() {
+  int words = 0;
   for (const Run& run : stream_) {
-    if (run.chunks != int64_t{run.together} * kLanes) continue;
+    const int64_t together = int64_t{run.together} * kLanes;
+    if (run.chunks > together) continue;
     const Range range = range_of(*run.top);
     for (const loop::Stmt& stmt : *range.block) {
       if (!is_row_vector(range, stmt)) continue;
       const loop::Access& access = *loop::access_of(stmt);
       if (loop::depends_on_any(loop::offset_of(program, access), nest.dims)) continue;
+      const int more = run.together * width * byte_size(program[access.buffer].dtype) / 4;
+      if (words + more > kRowWords) continue;
       const auto [found, fresh] = rows_.try_emplace(place_of(range, access));
       if (!fresh) continue;
+      words += more;
       found->second = text_.fresh("held");
       text_.line(cat("Vec<", text_.storage_type(program[access.buffer].dtype), ", ", width, "> ",
                      found->second, "[", run.together, "];"));
       text_.line("#pragma unroll");
       text_.open(cat("for (int j = 0; j < ", run.together, "; ++j)"));
-      body_.set_index(range.strip->var,
-                      cat("((int64_t)(threadIdx.x % 32 + j * ", kLanes, ") * ", width, ")"));
+      const std::string at = cat("(threadIdx.x % 32 + j * ", kLanes, ")");
+      body_.set_index(
+          range.strip->var,
+          cat("((int64_t)", run.chunks == together ? at : cat("(", at, " < ", run.chunks, " ? ", at, " : 0)"),
+              " * ", width, ")"));
       text_.line(cat(found->second, "[j] = sd_load<", width, ">(", local_.at(access.buffer), " + ",
                      body_.offset(access), ");"));
       text_.close();

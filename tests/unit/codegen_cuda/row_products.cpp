@@ -177,6 +177,15 @@ TEST_CASE("weights are on their way before a product waits for its row") {
     CHECK(text.find("++i) fill();") < text.find("griddepcontrol.wait"));
     const bool norm = text.find("prefetch.global.L2 [%0];") < text.find("griddepcontrol.wait");  // its weights
     CHECK(norm == (products == 0));
+    // The norm's weights beside the row, which is loaded once; neither its scale nor the row waits for memory again.
+    const size_t row = text.find("sd_load<8>(p", text.find("griddepcontrol.wait")),
+                 points = text.find("for (int64_t point");
+    int loads = 0;
+    for (size_t at = row; at < points; at = text.find("sd_load<8>(p", at + 1)) ++loads;
+    CHECK(loads == (norm ? 2 : 1));
+    CHECK(text.find("__shared__ f32 all_") == std::string::npos);
+    CHECK(text.find("sd_load<8>(l", points) == std::string::npos);
+    CHECK(text.find("/ gridDim") == std::string::npos);
     // One block a multiprocessor, and room for another kernel's registers.
     CHECK(kernel.shared_bytes.value() > (100 << 10));
     CHECK(kernel.threads == 256);
