@@ -516,12 +516,13 @@ DeviceKernel TeamEmitter::emit() {
   free_ = find_free();
   // Points go by turns to the blocks, so that each has as many, or one block takes neighbours; of a stream the blocks have
   // equal shares of neighbours, so that what one reads at a time lies together.
-  // The first point of a block's share; divisions by numbers that are not known would take longer than the stream's first
-  // copies.
+  // The first point of a block's share, in 32 bits where these are enough: divisions by numbers that are not known would
+  // take longer than the stream's first copies.
+  const auto all = sym::as_const(sym::simplify(count * (blocks + 1), program.facts));
+  const bool few = !stream_.empty() && all && *all <= INT32_MAX;
+  const std::string number = few ? "int" : "int64_t";
   const auto share = [&](const std::string& block) {
-    const auto all = sym::as_const(sym::simplify(count * (blocks + 1), program.facts));
-    return all && *all <= INT32_MAX
-               ? cat("(int64_t)(", n, "u * ", block, " / ", sym::as_const(blocks).value(), "u)")
+    return few ? cat("(int)(", n, "u * ", block, " / ", sym::as_const(blocks).value(), "u)")
                : cat("(int64_t)", n, " * ", block, " / gridDim.x");
   };
   const std::string one_by_one = cat("blockIdx.x * (int64_t)", teams, " + threadIdx.x / ", team);
@@ -529,13 +530,13 @@ DeviceKernel TeamEmitter::emit() {
                             : teams == 1     ? std::string("blockIdx.x")
                             : common_ ? cat("blockIdx.x + (int64_t)gridDim.x * (threadIdx.x / ", team, ")")
                                       : one_by_one;
-  if (!stream_.empty()) text_.line(cat("const int64_t points_end = ", share("(blockIdx.x + 1)"), ";"));
+  if (!stream_.empty()) text_.line(cat("const ", number, " points_end = ", share("(blockIdx.x + 1)"), ";"));
   const std::string ahead =
       variant.columns || !target.dependent_launch ? "" : text_.capture([&] { print_prefetch(first, n); });
   const bool waits = !stream_.empty() || ahead.find("prefetch") != std::string::npos;
   const std::string end = stream_.empty() ? n : "points_end",
-                    step = cat(stream_.empty() ? "gridDim.x * " : "", "(int64_t)", teams);
-  if (!stream_.empty()) print_stream(first, end);
+                    step = cat(stream_.empty() ? "gridDim.x * (int64_t)" : "", teams);
+  if (!stream_.empty()) print_stream(number, first, end);
   if (waits)
     text_.append(cat(
         "#ifndef STRIDEC_EMULATE\n  asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");\n",
@@ -544,7 +545,7 @@ DeviceKernel TeamEmitter::emit() {
   print_common();
   for (const size_t at : free_.once) print_top(nest.body[at]);
   print_rows();
-  text_.open(cat("for (int64_t point = ", first, "; point < ", end, "; point += ", step, ")"));
+  text_.open(cat("for (", number, " point = ", first, "; point < ", end, "; point += ", step, ")"));
   if (common_) text_.line(cat("const int row = threadIdx.x % ", team, ";"));
   text_.line("int64_t rest = point;");
   if (variant.columns) print_column();

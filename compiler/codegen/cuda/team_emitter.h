@@ -252,8 +252,8 @@ class TeamEmitter {
   bool is_streamed(const loop::Stmt& stmt) const {
     return loop::body_of(stmt) && run_of(*loop::body_of(stmt));
   }
-  // Declares the ring and asks for what it holds.
-  void print_stream(const std::string& first, const std::string& count);
+  // Declares the ring and asks for what it holds; `number` is the C type of points.
+  void print_stream(const std::string& number, const std::string& first, const std::string& count);
   // Rows that points have in common, where a run takes them whole, into registers for all points of a warp.
   void print_rows();
   // A load of what points have in common, along the range.

@@ -118,7 +118,8 @@ const TeamEmitter::Run* TeamEmitter::run_of(const loop::Block& block) const {
   return run == stream_.end() ? nullptr : &*run;
 }
 
-void TeamEmitter::print_stream(const std::string& first, const std::string& count) {
+void TeamEmitter::print_stream(const std::string& number, const std::string& first,
+                               const std::string& count) {
   const int64_t stages = stream_stages(), stage = stage_bytes();
   STRIDEC_CHECK(stages > 0, nest.name);
   text_.append(cat("#ifdef STRIDEC_EMULATE\n  alignas(128) static unsigned char stages[", stream_bytes(),
@@ -128,7 +129,7 @@ void TeamEmitter::print_stream(const std::string& first, const std::string& coun
                  stages * 8, ";"));
   text_.line("int slot = 0, slot_ahead = 0, stage_ahead = 0;");
   text_.line("unsigned parity = 0;");
-  text_.line(cat("int64_t point_ahead = ", first, ";"));
+  text_.line(cat(number, " point_ahead = ", first, ";"));
   text_.open("const auto fill = [&]");
   text_.line(cat("if (point_ahead >= ", count, ") return;"));
   text_.line("int64_t rest = point_ahead;");

@@ -179,7 +179,7 @@ TEST_CASE("weights are on their way before a product waits for its row") {
     CHECK(norm == (products == 0));
     // The norm's weights beside the row, which is loaded once; neither its scale nor the row waits for memory again.
     const size_t row = text.find("sd_load<8>(p", text.find("griddepcontrol.wait")),
-                 points = text.find("for (int64_t point");
+                 points = text.find("for (int point");
     int loads = 0;
     for (size_t at = row; at < points; at = text.find("sd_load<8>(p", at + 1)) ++loads;
     CHECK(loads == (norm ? 2 : 1));
@@ -446,8 +446,7 @@ TEST_CASE("what is looked up by the place of a step is on its way before the sum
   for (const loop::Nest& nest : made.nests) {
     if (nest.dims.size() != 2 || nest.schedule.directives.size() != 1) continue;
     const std::string kernel = emit_nest(made, nest, gpu_target("sm_90a")).choices[0].launches[0].code.text;
-    const size_t points = kernel.find("for (int64_t point = "),
-                 sums = kernel.find("sd_stage_wait(bars", points);
+    const size_t points = kernel.find("for (int point = "), sums = kernel.find("sd_stage_wait(bars", points);
     REQUIRE(sums != std::string::npos);
     CHECK(kernel.find("b0 >= 0") < points);  // the check of the place, once
     const size_t looked_up = kernel.find("+ 32 * b0]", points);
