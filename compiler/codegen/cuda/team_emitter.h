@@ -1,6 +1,6 @@
 // The text of one kernel whose points are done by teams of threads; emit_teams.cpp says how. Its parts: emit_teams.cpp
-// (points and the body's top), team_ranges.cpp (loops that are dealt out), team_reduce.cpp (results that meet) and
-// team_split.cpp (ranges that blocks share).
+// (points and the body's top), team_common.cpp (what points have in common), team_ranges.cpp (loops that are dealt out),
+// team_reduce.cpp (results that meet), team_stream.cpp (weights on their way) and team_split.cpp (ranges that blocks share).
 #pragma once
 
 #include <algorithm>
@@ -115,7 +115,6 @@ class TeamEmitter {
   // ---- emit_teams.cpp ----
 
   int threads() const { return threads_; }
-  size_t find_common() const;
   // The largest number of points of the ranges that is known; symbols are long.
   // The most that `elements` says of a range, from the number of its elements.
   int64_t most_of(const std::function<int64_t(sym::Expr)>& elements) const;
@@ -131,23 +130,8 @@ class TeamEmitter {
   void print_members();
 
   void declare_locals();
-  // At the top, of what neither this nest writes nor a loop finds.
-  bool is_free_load(const loop::Stmt& stmt) const;
-  // Loads at the top that no loop has a part in, and what they need: `first` and `once` for all points of a block, `first`
-  // by themselves; `early` for each point, before its loops.
-  struct Free {
-    std::set<size_t> first, once, early;
-    bool contains(size_t at) const { return first.contains(at) || once.contains(at) || early.contains(at); }
-  };
-  Free find_free() const;
   void print_statement(size_t at);
   void print_body();
-  void print_common();
-  // Chunks of a common loop that a thread of the block has, where they stay in registers for the other such loops; 0: they
-  // do not.
-  int common_chunks(const Range& range) const;
-  // Brings the weights of a team's first point into L2, which no other kernel has to finish for.
-  void print_prefetch(const std::string& first, const std::string& count);
   // A statement at the top, for each of a lane's points.
   void print_top(const loop::Stmt& stmt);
   // A barrier, if one of the statements from `at` up to `last` touches what other threads have touched since the last one.
@@ -177,6 +161,25 @@ class TeamEmitter {
   std::string array() const { return variant.columns && width > 1 ? cat("[", width, "]") : ""; }
   void open_points();
   void close_points();
+
+  // ---- team_common.cpp ----
+
+  size_t find_common() const;
+  void print_common();
+  // Chunks of a common loop that a thread of the block has, where they stay in registers for the other such loops; 0: they
+  // do not.
+  int common_chunks(const Range& range) const;
+  // Brings the weights of a team's first point into L2, which no other kernel has to finish for.
+  void print_prefetch(const std::string& first, const std::string& count);
+  // At the top, of what neither this nest writes nor a loop finds.
+  bool is_free_load(const loop::Stmt& stmt) const;
+  // Loads at the top that no loop has a part in, and what they need: `first` and `once` for all points of a block, `first`
+  // by themselves; `early` for each point, before its loops.
+  struct Free {
+    std::set<size_t> first, once, early;
+    bool contains(size_t at) const { return first.contains(at) || once.contains(at) || early.contains(at); }
+  };
+  Free find_free() const;
 
   // ---- team_ranges.cpp ----
 
