@@ -102,7 +102,8 @@ class Body {
 
   // An index expression as C text of type int64_t. It must not depend on the lanes.
   std::string index(sym::Expr expr);
-  // Element offset of an access from its buffer's pointer, lane 0's where it depends on the lanes.
+  // Element offset of an access from its buffer's pointer, a C expression that may be added to it; lane 0's where it depends
+  // on the lanes.
   std::string offset(const loop::Access& access);
   sym::Expr offset_expr(const loop::Access& access) const;
   // The mask of an access, of the first lane; "" where it always holds.

@@ -49,7 +49,10 @@ Expr Body::offset_expr(const loop::Access& access) const {
   return offset;
 }
 
-std::string Body::offset(const loop::Access& access) { return index(offset_expr(access)); }
+std::string Body::offset(const loop::Access& access) {
+  const std::string text = index(offset_expr(access));
+  return text.find_first_of("?<>=&|") == std::string::npos ? text : cat("(", text, ")");
+}
 
 Body::Address Body::address_of(const loop::Access& access) {
   Address out;

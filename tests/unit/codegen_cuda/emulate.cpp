@@ -12,6 +12,7 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
+#include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/codegen/cpu/jit.h"
@@ -396,15 +397,15 @@ struct Code {
 
 Code& code_of(const std::string& text) {
   static std::unordered_map<std::string, std::unique_ptr<Code>> built;
-  std::unique_ptr<Code>& code = built[text];
-  if (!code) {
-    code = std::make_unique<Code>();
-    code->jit.add_object(codegen::compile_to_object("kernel.cu", cat(machine_text(), text, kEntry),
-                                                    {.optimize = 1, .tell_accesses = true}));
-    code->entry = reinterpret_cast<void (*)(const int64_t*)>(code->jit.lookup("sd_entry"));
-    code->machine = static_cast<Machine**>(code->jit.lookup("sd_machine_now"));
-  }
-  return *code;
+  std::unique_ptr<Code>& known = built[text];
+  if (known) return *known;
+  auto code = std::make_unique<Code>();
+  code->jit.add_object(codegen::compile_to_object("kernel.cu", cat(machine_text(), text, kEntry),
+                                                  {.optimize = 1, .tell_accesses = true}));
+  code->entry = reinterpret_cast<void (*)(const int64_t*)>(code->jit.lookup("sd_entry"));
+  code->machine = static_cast<Machine**>(code->jit.lookup("sd_machine_now"));
+  known = std::move(code);
+  return *known;
 }
 
 class Run {
@@ -415,14 +416,12 @@ class Run {
         symbols_[symbol.var] =
             inputs[static_cast<size_t>(symbol.input)].shape[static_cast<size_t>(symbol.dim)] /
             symbol.multiple;
-    for (const loop::Buffer& buffer : program.buffers) {
-      std::vector<uint8_t>& bytes = memory_.emplace_back();
-      if (buffer.storage == loop::Storage::kLocal) continue;
-      // Not on a multiple of anything but what the runtime promises; unwritten elements are no numbers.
-      bytes.assign(
-          static_cast<size_t>(of(schedule::extent_in_elements(buffer)) * byte_size(buffer.dtype)) + 64, 0xff);
+    memory_.resize(program.buffers.size());
+    make_room();
+    for (size_t b = 0; b < memory_.size(); ++b) {
+      const loop::Buffer& buffer = program.buffers[b];
       if (buffer.storage == loop::Storage::kWeight && buffer.weight.bytes)
-        std::memcpy(at(memory_.size() - 1), buffer.weight.bytes, buffer.weight.size);
+        std::memcpy(at(b), buffer.weight.bytes, buffer.weight.size);
     }
     for (size_t i = 0; i < inputs.size(); ++i)
       if (!inputs[i].bytes.empty())
@@ -430,14 +429,32 @@ class Run {
                     inputs[i].bytes.size());
   }
 
-  int64_t of(sym::Expr e) const {
-    const auto value = sym::evaluate(e, [&](sym::Expr var) -> std::optional<int64_t> {
+  std::optional<int64_t> known(sym::Expr e) const {
+    return sym::evaluate(e, [&](sym::Expr var) -> std::optional<int64_t> {
       const auto found = symbols_.find(var);
       if (found == symbols_.end()) return std::nullopt;
       return found->second;
     });
+  }
+  int64_t of(sym::Expr e) const {
+    const auto value = known(e);
     STRIDEC_CHECK(value.has_value());
     return *value;
+  }
+
+  // A size that comes from the data, or a counter.
+  void bind(sym::Expr symbol, int64_t value) {
+    symbols_[symbol] = value;
+    make_room();
+  }
+  int64_t integer(loop::BufferId id) {
+    const DType dtype = program_[id].dtype;
+    const uint8_t* element = at(static_cast<size_t>(id.value));
+    return is_bool(dtype) ? *element : static_cast<int64_t>(read_integer(dtype, element));
+  }
+  void copy(const loop::Copy& copy) {
+    std::memcpy(at(static_cast<size_t>(copy.to.value)), at(static_cast<size_t>(copy.from.value)),
+                static_cast<size_t>(bytes_of(program_[copy.from]).value()));
   }
 
   // `schedule`: of the nest that the kernel does.
@@ -517,10 +534,29 @@ class Run {
                race.of_one_block ? "" : " in another block", ", and no barrier lies between");
   }
 
-  uint8_t* at(size_t buffer) {
-    const auto start = reinterpret_cast<uintptr_t>(memory_[buffer].data());
-    return reinterpret_cast<uint8_t*>((start + 63) / 64 * 64);
+  std::optional<int64_t> bytes_of(const loop::Buffer& buffer) const {
+    const auto count = known(schedule::extent_in_elements(buffer));
+    return count ? std::optional(*count * byte_size(buffer.dtype)) : std::nullopt;
   }
+
+  // Buffers whose sizes are known by now, or have grown. Not on a multiple of anything but what the runtime promises;
+  // unwritten elements are no numbers.
+  void make_room() {
+    for (size_t b = 0; b < memory_.size(); ++b) {
+      if (program_.buffers[b].storage == loop::Storage::kLocal) continue;
+      const auto bytes = bytes_of(program_.buffers[b]);
+      if (!bytes || memory_[b].size() >= static_cast<size_t>(*bytes) + 64) continue;
+      const std::vector<uint8_t> before = std::move(memory_[b]);
+      memory_[b].assign(static_cast<size_t>(*bytes) + 64, 0xff);
+      if (!before.empty()) std::memcpy(at(b), aligned(before.data()), before.size() - 64);
+    }
+  }
+
+  template <class T>
+  static T* aligned(T* bytes) {
+    return reinterpret_cast<T*>((reinterpret_cast<uintptr_t>(bytes) + 63) / 64 * 64);
+  }
+  uint8_t* at(size_t buffer) { return aligned(memory_[buffer].data()); }
 
   const loop::Program& program_;
   loop::Bindings symbols_;
@@ -541,6 +577,27 @@ std::optional<std::vector<loop::HostTensor>> emulate(const loop::Program& progra
     for (const loop::Step& step : list) {
       if (const auto* branch = std::get_if<loop::If>(&step.node)) {
         if (!steps(run.of(branch->condition) ? branch->then_steps : branch->else_steps)) return false;
+        continue;
+      }
+      if (const auto* bind = std::get_if<loop::BindSymbol>(&step.node)) {
+        const int64_t value = run.integer(bind->buffer);
+        if (value < run.of(bind->lower) || value > run.of(bind->upper))
+          fail(ErrorKind::kDoesNotFit, "out-of-range", bind->sentence);
+        run.bind(bind->symbol, value);
+        continue;
+      }
+      if (const auto* loop = std::get_if<loop::While>(&step.node)) {
+        const int64_t trips = run.of(loop->trip_count);
+        int64_t i = 0;
+        for (; i < trips && !(loop->condition.valid() && run.integer(loop->condition) == 0); ++i) {
+          run.bind(loop->counter, i);
+          if (!steps(loop->body)) return false;
+        }
+        if (loop->iterations.is_var()) run.bind(loop->iterations, i);
+        continue;
+      }
+      if (const auto* copy = std::get_if<loop::Copy>(&step.node)) {
+        run.copy(*copy);
         continue;
       }
       const auto* launch = std::get_if<loop::Launch>(&step.node);

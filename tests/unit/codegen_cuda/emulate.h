@@ -10,9 +10,9 @@
 
 namespace stridec::test {
 
-// The outputs of a program whose steps, perhaps in branches, are launches of nests with schedules for a GPU. Of each nest's choices that its
-// sizes allow, number `choice` is taken, or the last; `choices` gets the largest number that there was. Nothing where a
-// nest wants what is not emulated (wgmma, clusters, tensor maps).
+// The outputs of a program of nests with schedules for a GPU. Of each nest's choices that its sizes allow, number `choice`
+// is taken, or the last; `choices` gets the largest number that there was. Nothing where a nest wants what is not emulated
+// (wgmma, clusters, tensor maps). Throws an Error where a kernel has a race (race_check.h).
 std::optional<std::vector<loop::HostTensor>> emulate(const loop::Program& program,
                                                      const std::vector<loop::HostTensor>& inputs,
                                                      const GpuTarget& target, size_t choice, size_t* choices);
