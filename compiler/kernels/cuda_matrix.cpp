@@ -88,10 +88,9 @@ const MatrixKernel* find_matrix_kernel(std::string_view name) {
 }
 
 const MatrixKernel& general_kernel(const MatrixKernel& kernel) {
-  if (!kernel.is_tensor()) return kernel;
   const auto kernels = matrix_kernels();
   const auto found = std::find_if(kernels.begin(), kernels.end(), [&](const auto& k) {
-    return k.single && k.element_bytes == kernel.element_bytes;
+    return k.single && k.element_bytes == kernel.element_bytes && k.is_tensor() == kernel.is_tensor();
   });
   STRIDEC_CHECK(found != kernels.end(), kernel.name);
   return *found;
@@ -219,8 +218,10 @@ bool along_depth(const loop::Program& program, const Factor& factor, const std::
 
 int64_t shared_bytes(const MatrixKernel& k, int64_t split) {
   const int64_t sum_bytes = std::max(4, k.element_bytes);
-  const int64_t padding = k.family == MatrixFamily::kSimt ? kSimtPadding : 0;
-  const int64_t ring = int64_t{k.stages} * k.depth * (k.rows + k.columns + 2 * padding) * k.element_bytes;
+  // Threads turn tiles that lie along the depth: two of them beside the ring.
+  const bool threads = k.family == MatrixFamily::kSimt;
+  const int64_t line = k.rows + k.columns + (threads ? 2 * kSimtPadding : 0),
+                ring = int64_t{k.stages + (threads ? 2 : 0)} * k.depth * line * k.element_bytes;
   if (k.is_wgmma() && split == 1) return ring + int64_t{k.rows} * (k.chunk() + kSumPadding) * 4;
   return std::max(ring, int64_t{k.rows} * (k.columns + kSumPadding) * sum_bytes);
 }

@@ -96,7 +96,7 @@ inline bool wants_depth(const MatrixKernel& kernel) {
 bool along_depth(const loop::Program& program, const Factor& factor, const std::vector<loop::Dim>& rows,
                  const std::vector<loop::Dim>& depth, const sym::Facts& facts);
 
-// Bytes of dynamic shared memory that a block needs.
+// Bytes of dynamic shared memory that a block needs, at most.
 int64_t shared_bytes(const MatrixKernel& kernel, int64_t split);
 // Elements between lines of the tile of sums in shared memory, and between lines of simt tiles of factors.
 constexpr int kSumPadding = 4, kSimtPadding = 4;

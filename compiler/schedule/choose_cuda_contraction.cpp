@@ -31,14 +31,16 @@ using Dims = std::vector<loop::Dim>;
 constexpr double kClock = 1.7e9;
 constexpr double kWarpGroupFlops = 4096;  // 16-bit, by wgmma; the rate of bytes is that of all elements
 constexpr double kTensorFlops = 2000;     // by mma.sync
-constexpr double kScalarFlops = 256;      // f32; half before compute capability 8.6
-constexpr double kSharedBytes = 97;       // by mma.sync and threads; wgmma's reads keep up with its products
+constexpr double kScalarFlops = 216;      // f32, of multiply-adds alone; half before compute capability 8.6
+constexpr double kSharedBytes = 97;       // by mma.sync; wgmma's reads keep up with its products
 constexpr double kL2Bytes = 90;
 constexpr double kZeroBytes = 36;
 constexpr double kGatherBytes = 37;    // of a window's pixels, by a warp group
 constexpr double kWindowPixel = 2.35;  // by the copy engine, whatever its channels
 // Barrier and addresses of a step; launch, first loads and end of a tile.
-constexpr double kWarpGroupStep = 146, kTensorStep = 330, kScalarStep = 40;
+constexpr double kWarpGroupStep = 146, kTensorStep = 330, kScalarStep = 180;
+constexpr double kScalarOthers =
+    6;  // instructions of a thread beside its multiply-adds and reads, of a step of the depth
 constexpr double kWarpGroupTile = 1000, kTile = 3000;
 // From asking for a stage of the ring to having it: all other stages are on their way meanwhile.
 constexpr double kLoad = 3300;
@@ -140,13 +142,18 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const Shape& s,
                                                   : kScalarFlops * (target.capability == 80 ? 0.5 : 1);
   if (k.is_tensor()) flops *= 2.0 / k.element_bytes;
   if (k.element_bytes == 8) flops /= 2;
+  if (!k.is_tensor()) {
+    const double sums = k.sums(), warp_rows = double(k.rows) / k.warps_rows,
+                 warp_columns = double(k.columns) / k.warps_columns;
+    const double tall = warp_rows >= warp_columns ? 8 : 4;
+    const double reads = (warp_rows / tall + warp_columns / (32 / tall)) * k.element_bytes / 16;
+    flops *= sums / (sums + reads + kScalarOthers);
+  }
   double shared = 0;  // bytes read by the warps in a step
   if (k.family == MatrixFamily::kMma) {
     const double warp_rows = double(k.rows) / k.warps_rows,
                  warp_columns = double(k.columns) / k.warps_columns;
     shared = (warp_rows + warp_columns) * k.depth * k.element_bytes * k.warps_rows * k.warps_columns;
-  } else if (!k.is_wgmma()) {
-    shared = (k.rows / 16.0 + k.columns / 16.0) * k.depth * k.element_bytes * k.workers() / 2;
   }
   // Clusters of 4 and more do not fit every group of multiprocessors.
   const double processors = target.multiprocessors * (split > 2 ? 0.92 : 1);
@@ -169,6 +176,14 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const Shape& s,
   const double exchange = split > 1 ? kExchange * split + kExchangeElement * k.rows * k.columns : 0;
   const double products = steps * std::max(step * together + overhead, k.is_wgmma() ? kLoad / k.stages : 0);
   double busy = std::ceil(tiles / (processors * together)) * (products + tile + sums / split + exchange);
+  if (!k.is_tensor()) {  // blocks of the last wave that are fewer have more of a multiprocessor each
+    const double all = processors * together, waves = std::floor(tiles / all);
+    const auto wave = [&](double blocks) {
+      return steps * std::max(step * blocks, step + overhead) + tile + sums / split + exchange;
+    };
+    const double rest = std::ceil((tiles - waves * all) / processors);
+    busy = waves * wave(together) + (rest > 0 ? wave(rest) : 0);
+  }
   if (k.turns) {  // one group's sums leave while the other multiplies
     const double alone = kAlone * sums;
     busy = tile + (std::ceil(tiles / processors) - 1) * std::max(products, (products + alone) / 2) +
@@ -419,7 +434,7 @@ struct Part {
 std::vector<Part> parts_of(const Candidates& all) {
   const std::vector<Range> ranges = best_ranges(all);
   std::vector<Part> parts;
-  for (size_t i = 0; i + 1 < ranges.size() && ranges.back().plan->plan.kernel->is_tensor(); ++i) {
+  for (size_t i = 0; i + 1 < ranges.size(); ++i) {
     const size_t end = ranges[i].to;
     parts.push_back(
         {static_cast<int64_t>(std::sqrt(all.elements[end - 1] * all.elements[end])), ranges[i].plan});
@@ -455,7 +470,7 @@ std::optional<std::vector<Part>> parts_in(const Candidates& all, const loop::Sch
   const auto many = std::find_if(all.plans.begin(), all.plans.end(), [&](const Candidate& plan) {
     return kernels::to_schedule(plan.plan) == base;
   });
-  if (many == all.plans.end() || (!fewer.empty() && !many->plan.kernel->is_tensor())) return std::nullopt;
+  if (many == all.plans.end()) return std::nullopt;
   std::vector<Part> parts;
   int64_t below = 0;
   for (const loop::Directive& directive : fewer) {

@@ -198,10 +198,13 @@ void order_weights(loop::Program& program) {
         const auto linear = dims.empty() ? std::nullopt : sym::linear_in(offset, dims.back());
         return linear && linear->coefficient.is_const(1);
       };
-      const bool rows = !plan.rows.empty() && factor.vars.contains(plan.rows.back());
-      const bool either = !kernels::wants_depth(*plan.kernel);
-      if (contiguous(plan.depth) || (either && contiguous(rows ? plan.rows : plan.columns))) continue;
-      const auto order = wanted(program, load->access, plan.depth);
+      const std::vector<Expr>& side =
+          !plan.rows.empty() && factor.vars.contains(plan.rows.back()) ? plan.rows : plan.columns;
+      // Threads read rows of a step of the depth with the fewest registers; of tensor cores some want depth alone.
+      const bool threads = !plan.kernel->is_tensor(), either = !kernels::wants_depth(*plan.kernel);
+      if ((either && contiguous(side)) || (!threads && contiguous(plan.depth))) continue;
+      auto order = threads ? wanted(program, load->access, side) : std::nullopt;
+      if (!order && !contiguous(plan.depth)) order = wanted(program, load->access, plan.depth);
       if (!order) continue;
       turn(program, id, load->result, load->access.buffer, *order, made);
       break;  // of the other factor's statements some may have moved; a nest has one such weight

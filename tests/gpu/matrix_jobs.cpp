@@ -1,9 +1,11 @@
 // Writes what tests/gpu/matrix.py runs on a device: matrix products and convolutions as cubins, with the launches of
 // every shape. Needs NVRTC and no GPU.
 //
-//   gpu_matrix_jobs FOLDER [check] [time] [elements] [plans [I N]]     the I-th N-th of the plans alone
+//   gpu_matrix_jobs FOLDER [check] [time] [elements] [strict] [plans [I N]]     the I-th N-th of the plans alone
 //
-// `elements` has tf32, bytes and fp8, checked and timed, where the others have 16-bit floats and f32. `plans` times what the model ranks high for each of some shapes, with the cycles that it expects: for fitting it.
+// `strict` has every tile of f32. `elements` has tf32, bytes and fp8, checked and timed, where the others have 16-bit floats
+// and f32. `plans` times what the model ranks high for each of some shapes, with the cycles that it expects: for fitting it.
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <iostream>
@@ -19,6 +21,7 @@
 #include "compiler/loop/interpret.h"
 #include "compiler/loop/text.h"
 #include "compiler/schedule/choose_cuda_contraction.h"
+#include "compiler/schedule/order_weights.h"
 #include "compiler/sym/text.h"
 #include "tests/support/matrix_cases.h"
 
@@ -71,15 +74,17 @@ class Writer {
   }
 
   // Those that the model expects to take at most `most` times the best one's cycles.
-  void add_plans(const MatrixCase& c, const json& reference, double most, size_t count = SIZE_MAX) {
+  void add_plans(const MatrixCase& c, const json& reference, double most, size_t count = SIZE_MAX,
+                 const GpuTarget& target = gpu_target("sm_90a")) {
     loop::Program program = loop::parse_program(c.text);
     program.buffers[1].storage = loop::Storage::kWeight;
-    const auto ranked = schedule::matrix_plans(program, program.nests[0], gpu_target("sm_90a"));
+    const auto ranked = schedule::matrix_plans(program, program.nests[0], target);
     for (const auto& [plan, cycles] : ranked) {
       if (cycles > most * ranked[0].cycles || count-- == 0) break;
       loop::Program planned = program;
       planned.nests[0].schedule = kernels::to_schedule(plan);
-      const auto device = codegen::cuda::emit_nest(planned, planned.nests[0], gpu_target("sm_90a"));
+      schedule::order_weights(planned);
+      const auto device = codegen::cuda::emit_nest(planned, planned.nests[0], target);
       write(c, planned, device.choices[0], 0, {}, reference, true);
       jobs_.back()["cycles"] = std::round(cycles);
     }
@@ -103,6 +108,16 @@ class Writer {
                                 {"dtype", std::string(name(b.dtype))},
                                 {"shape", shape},
                                 {"output", b.storage == loop::Storage::kOutput}});
+    }
+    for (loop::NestId id : program.prepack) {  // ordered copies of weights
+      const auto& from = std::get<loop::Load>(program[id].body[0].node).access;
+      const auto& to = std::get<loop::Store>(program[id].body[1].node).access;
+      std::vector<size_t> order;
+      for (sym::Expr index : to.index)
+        order.push_back(
+            static_cast<size_t>(std::find(from.index.begin(), from.index.end(), index) - from.index.begin()));
+      job["buffers"][to.buffer.value]["from"] = from.buffer.value;
+      job["buffers"][to.buffer.value]["order"] = order;
     }
     for (const codegen::DeviceKernel& k : choice.launches) {
       json launch = {
@@ -300,6 +315,55 @@ void elements(Writer& w) {
       w.add_plans(convolution_case(dtype, c), convolution(c), 1.4, 4);
 }
 
+// Products and convolutions of f32, every tile of each.
+void strict(Writer& w) {
+  for (const Shape& s : {Shape{4096, 4096, 4096},
+                         {2048, 2048, 2048},
+                         {1024, 1024, 1024},
+                         {512, 768, 3072},
+                         {512, 3072, 768},
+                         {512, 768, 768},
+                         {128, 768, 768},
+                         {128, 3072, 768},
+                         {6304, 768, 768},
+                         {6304, 3072, 768},
+                         {256, 4096, 4096},
+                         {64, 4096, 4096}})
+    w.add_plans(matmul_case("f32", cat(s.m), cat(s.n), cat(s.k), false, "", Behind::kNothing),
+                matmul(false, Behind::kNothing), 1.8, 8);
+  GpuTarget copies = gpu_target("sm_90a");  // by threads
+  copies.tma = false;
+  for (const Shape& s : {Shape{2048, 2048, 2048}, {1024, 1024, 1024}, {6304, 768, 768}}) {
+    MatrixCase c = matmul_case("f32", cat(s.m), cat(s.n), cat(s.k), false, "", Behind::kNothing);
+    c.name += "_copies";
+    w.add_plans(c, matmul(false, Behind::kNothing), 1.5, 3, copies);
+  }
+  for (const char* batch : {"1", "32"})
+    for (const Conv& c : {Conv{"r56_3x3", batch, 56, 56, 64, 64, 3, 1, 1, 1, 1, true, true},
+                          Conv{"r56_1x1", batch, 56, 56, 64, 256, 1, 1, 1, 0, 1, true, true},
+                          Conv{"r28_3x3", batch, 28, 28, 128, 128, 3, 1, 1, 1, 1, true, true},
+                          Conv{"r14_3x3", batch, 14, 14, 256, 256, 3, 1, 1, 1, 1, true, true},
+                          Conv{"r7_3x3", batch, 7, 7, 512, 512, 3, 1, 1, 1, 1, true, true},
+                          Conv{"r14_1x1", batch, 14, 14, 1024, 256, 1, 1, 1, 0, 1, true, true},
+                          Conv{"stem", batch, 224, 224, 3, 64, 7, 2, 1, 3, 1, true, true}})
+      w.add_plans(convolution_case("f32", c), convolution(c), 1.8, 4);
+  const std::vector<Sizes> odd = {{{"m", 1}, {"n", 1}, {"k", 1}},
+                                  {{"m", 77}, {"n", 93}, {"k", 131}},
+                                  {{"m", 257}, {"n", 264}, {"k", 72}},
+                                  {{"m", 300}, {"n", 1000}, {"k", 520}}};
+  for (const kernels::MatrixKernel& kernel : kernels::matrix_kernels()) {
+    if (kernel.is_tensor()) continue;
+    for (const bool transposed : {false, true})
+      w.add(matmul_case(kernel.element_bytes == 8 ? "f64" : "f32", "m", "n", "k", transposed),
+            std::string(kernel.name), odd, matmul(transposed, Behind::kGeluAndResidual), false);
+    if (kernel.element_bytes == 4)
+      w.add(matmul_case("f32", "m", "n", "4096", true), std::string(kernel.name), {{{"m", 100}, {"n", 136}}},
+            matmul(true, Behind::kGeluAndResidual), false, 2);
+  }
+  for (const Conv& c : convolutions())
+    w.add(convolution_case("f32", c), "", {{{"n", 3}}}, convolution(c), false);
+}
+
 void plans(Writer& w, int part, int parts) {
   int at = 0;
   auto mine = [&] { return at++ % parts == part; };
@@ -367,6 +431,7 @@ int main(int argc, char** argv) {
   if (parts.empty() || parts.count("check")) stridec::test::check(writer);
   if (parts.empty() || parts.count("time")) stridec::test::time(writer);
   if (parts.empty() || parts.count("elements")) stridec::test::elements(writer);
+  if (parts.count("strict")) stridec::test::strict(writer);
   if (parts.count("plans"))
     stridec::test::plans(writer, argc > 4 ? std::stoi(argv[3]) : 0, argc > 4 ? std::stoi(argv[4]) : 1);
   writer.finish();

@@ -1,5 +1,8 @@
 #include "compiler/codegen/cuda/matrix.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/frame.h"
@@ -81,13 +84,16 @@ std::string mma_text(DType a, DType b, DType sum) {
 
 class Emitter {
  public:
-  Emitter(const loop::Program& program, const loop::Nest& nest, const MatrixKernel& kernel, bool vectors)
+  // `engine`: copies of both factors may be its.
+  Emitter(const loop::Program& program, const loop::Nest& nest, const MatrixKernel& kernel, bool vectors,
+          bool engine)
       : f_(program, nest, kernel, kernels::to_matrix_plan(nest.schedule), vectors),
-        a_(f_, "a", vectors),
-        b_(f_, "b", vectors),
+        a_(f_, "a", vectors, engine || kernel.is_wgmma()),
+        b_(f_, "b", vectors, engine || kernel.is_wgmma()),
         epilogue_(f_, vectors) {}
 
   bool factors_are_vectors() const { return a_.vector() && b_.vector(); }
+  bool factors_are_boxes() const { return a_.map() && b_.map(); }
   // False: a text for any sizes says as much.
   bool has_vectors() const { return a_.vector() || b_.vector() || !epilogue_.aligned().empty(); }
 
@@ -118,6 +124,7 @@ class Emitter {
   static constexpr int64_t kNarrow = 0x7fff0000;  // numbers of rows with a tile to spare
 
   bool tensor() const { return f_.kernel.is_tensor(); }
+  bool boxes() const { return !tensor() && factors_are_boxes(); }
 
   Geometry geometry(const GpuTarget& target) const {
     Geometry g;
@@ -128,20 +135,34 @@ class Emitter {
     if (f_.kernel.is_wgmma() && f_.plan.split == 1)
       g.grid[0] = sym::min(tiles, target.multiprocessors * f_.kernel.blocks_sm);
     g.threads = f_.kernel.threads();
-    g.blocks_sm = f_.kernel.blocks_sm;
+    // Elements that come one by one take registers for their addresses.
+    g.blocks_sm =
+        tensor() || factors_are_vectors() ? f_.kernel.blocks_sm : std::max(1, f_.kernel.blocks_sm * 3 / 4);
     g.cluster = static_cast<int>(f_.plan.split);
     g.dependent_launch = target.dependent_launch;
-    g.shared_bytes = kernels::shared_bytes(f_.kernel, f_.plan.split);
+    g.shared_bytes = tensor() ? kernels::shared_bytes(f_.kernel, f_.plan.split)
+                              : sym::max(simt_bytes(), room(target, g.grid[0], g.blocks_sm));
     for (const MatrixSide* side : {&a_, &b_})
       if (side->map()) g.maps.push_back(*side->map());
     return g;
+  }
+
+  // Shared memory with which a multiprocessor has room for its share of the blocks and no more. The next launch's blocks
+  // wait beside this one's; where those leave room they would come to lie on few multiprocessors.
+  static Expr room(const GpuTarget& target, Expr blocks, int most) {
+    constexpr int kFixed = 2 << 10;  // of a block: the driver's, and barriers
+    const Expr share = sym::min(sym::max(sym::ceildiv(blocks, target.multiprocessors), 1), most);
+    return sym::min(sym::floordiv(target.shared_bytes_sm, share * 1024) * 1024, target.shared_bytes) - kFixed;
   }
 
   std::string declarations() const {
     std::string out = memory_declarations();
     if (f_.kernel.family == MatrixFamily::kMma)
       out += mma_declarations(f_.a_element, f_.b_element, f_.contraction.dtype);
-    if (f_.kernel.is_wgmma()) out += wgmma_declarations(f_, a_, b_);
+    if (f_.kernel.is_wgmma())
+      out += wgmma_declarations(f_, a_, b_);
+    else if (boxes())
+      out += copy_declarations(a_, b_);
     if (f_.plan.split > 1) out += cluster_declarations(f_.contraction.dtype);
     return out;
   }
@@ -153,41 +174,39 @@ class Emitter {
     const int64_t split = f_.plan.split;
     text.line("extern __shared__ __align__(1024) unsigned char shared[];");
     text.line("const int thread = threadIdx.x;");
+    if (boxes()) print_barriers();
     if (dependent) text.line("launch_dependents();");
     if (dependent) text.line("wait_predecessor();");
     print_tile_counts(f_);
     if (split > 1) text.line(cat("const int rank = blockIdx.x % ", split, ";"));
     text.line(cat("const ", f_.index_type(), " block = blockIdx.x", split > 1 ? cat(" / ", split) : "", ";"));
     print_tile_place(f_, "block");
-    a_.print_start();
-    b_.print_start();
     print_steps(f_);
-    const int stage = a_.tile_bytes() + b_.tile_bytes();
+    if (boxes()) {
+      for (MatrixSide* side : {&a_, &b_})
+        if (side->is_staged()) side->print_line();
+    } else {
+      a_.print_start();
+      b_.print_start();
+      text.line("int fill_slot = 0;");
+    }
     text.line("const unsigned ring = (unsigned)__cvta_generic_to_shared(shared);");
-    text.line("int fill_slot = 0, slot = 0;");
+    text.line("int slot = 0;");
+    text.line("const int lane_id = thread % 32, warp = thread / 32;");
+    text.line(cat("const int warp_row = warp / ", k.warps_columns, " * ", warp_rows(),
+                  ", warp_column = warp % ", k.warps_columns, " * ", warp_columns(), ";"));
     print_registers();
-    // The first iterations fill the ring alone.
-    text.open(cat("for (int64_t step = begin - ", k.stages - 1, "; step < end; ++step)"));
-    text.line(cat("const int64_t next = step + ", k.stages - 1, ";"));
-    text.line(cat("const unsigned fill_stage = ring + fill_slot * ", stage, ";"));
-    text.line(cat("wait_copies<", k.stages - 2, ">();"));
-    text.line("__syncthreads();");
-    text.open("if (next < end)");
-    print_both([](MatrixSide& side) { side.print_issue(); });
-    text.close();
-    text.line("commit_copies();");
-    text.open("if (step >= begin)");
-    text.line(
-        cat("const unsigned a_tile = ring + slot * ", stage, ", b_tile = a_tile + ", a_.tile_bytes(), ";"));
-    tensor() ? print_mma() : print_simt();
-    text.line(cat("if (++slot == ", k.stages, ") slot = 0;"));
-    text.close();
-    text.open("if (next < end)");
-    print_both([](MatrixSide& side) { side.print_deposit(); });
-    text.line(cat("if (++fill_slot == ", k.stages, ") fill_slot = 0;"));
-    text.close();
-    text.close();
-    text.line("wait_copies<0>();");
+    if (boxes()) {
+      print_box_loop();
+    } else {
+      // The first iterations fill the ring alone.
+      text.open(cat("for (int64_t step = begin - ", k.stages - 1, "; step < end; ++step)"));
+      text.line(cat("const int64_t next = step + ", k.stages - 1, ";"));
+      text.line(cat("const unsigned fill_stage = ring + fill_slot * ", stage(), ";"));
+      tensor() ? print_mma_step() : print_simt_step();
+      text.close();
+      text.line("wait_copies<0>();");
+    }
     text.line("__syncthreads();");
     text.line(cat(element, "* const sums = (", element, "*)shared;"));
     tensor() ? print_mma_sums() : print_simt_sums();
@@ -198,34 +217,58 @@ class Emitter {
     if (split > 1) text.line("cluster_sync();");
   }
 
-  void print_both(void (*print)(MatrixSide&)) {
+  int stage_of(const MatrixSide& side) const {
+    return side.is_staged() ? side.staged_bytes() : side.tile_bytes();
+  }
+  int stage() const { return stage_of(a_) + stage_of(b_); }
+
+  void print_issue() {
+    f_.text.open("if (next < end)");
+    print_both([](MatrixSide& side) { side.print_issue(); });
+    f_.text.close();
+    f_.text.line("commit_copies();");
+  }
+
+  void print_deposit() {
+    f_.text.open("if (next < end)");
+    print_both([](MatrixSide& side) { side.print_deposit(); });
+    f_.text.line(cat("if (++fill_slot == ", f_.kernel.stages, ") fill_slot = 0;"));
+    f_.text.close();
+  }
+
+  void print_both(const std::function<void(MatrixSide&)>& print) {
     for (MatrixSide* side : {&a_, &b_}) {
       f_.text.open("");
       f_.text.line(
-          cat("const unsigned fill_tile = fill_stage", side == &b_ ? cat(" + ", a_.tile_bytes()) : "", ";"));
+          cat("const unsigned fill_tile = fill_stage", side == &b_ ? cat(" + ", stage_of(a_)) : "", ";"));
       print(*side);
       f_.text.close();
     }
   }
 
-  // ---- tensor cores: a warp has a part of the tile, in blocks of 16 x 8 sums ----
-
   int warp_rows() const { return f_.kernel.rows / f_.kernel.warps_rows; }
   int warp_columns() const { return f_.kernel.columns / f_.kernel.warps_columns; }
 
   void print_registers() {
+    if (!tensor()) return print_simt_registers();
+    f_.text.line(cat(f_.text.value_type(f_.contraction.dtype), " acc[", warp_rows() / 16, "][",
+                     warp_columns() / 8, "][4] = {};"));
+  }
+
+  // ---- tensor cores: a warp has a part of the tile, in blocks of 16 x 8 sums ----
+
+  void print_mma_step() {
     KernelText& text = f_.text;
-    if (tensor()) {
-      text.line("const int lane_id = thread % 32, warp = thread / 32;");
-      text.line(cat("const int warp_row = warp / ", f_.kernel.warps_columns, " * ", warp_rows(),
-                    ", warp_column = warp % ", f_.kernel.warps_columns, " * ", warp_columns(), ";"));
-      text.line(cat(text.value_type(f_.contraction.dtype), " acc[", warp_rows() / 16, "][",
-                    warp_columns() / 8, "][4] = {};"));
-    } else {
-      text.line("const int thread_row = thread / 16 * 4, thread_column = thread % 16 * 4;");
-      text.line(cat(text.value_type(f_.contraction.dtype), " acc[", f_.kernel.rows / 16, "][",
-                    f_.kernel.columns / 16, "] = {};"));
-    }
+    text.line(cat("wait_copies<", f_.kernel.stages - 2, ">();"));
+    text.line("__syncthreads();");
+    print_issue();
+    text.open("if (step >= begin)");
+    text.line(
+        cat("const unsigned a_tile = ring + slot * ", stage(), ", b_tile = a_tile + ", a_.tile_bytes(), ";"));
+    print_mma();
+    text.line(cat("if (++slot == ", f_.kernel.stages, ") slot = 0;"));
+    text.close();
+    print_deposit();
   }
 
   void print_mma() {
@@ -277,39 +320,192 @@ class Emitter {
                   "(acc[i][j][2 * h], acc[i][j][2 * h + 1]);"));
   }
 
-  // ---- multiply-adds: thread (y, x) has the rows 4y.. and columns 4x.. of every 64 ----
+  // ---- multiply-adds ----
+  //
+  // A warp has a part of the tile, 8 x 4 or 4 x 8 threads with a tile of registers each, which reads 16 bytes of
+  // neighbouring rows of a step of the depth at a time. The next step's are loaded while this one's are multiplied, across
+  // stages as well: with the last step of a stage the first one of the next. A factor that lies along the depth is turned
+  // a stage ahead, into one of two tiles behind the ring.
 
-  void print_simt() {
+  int lanes(const MatrixSide& side) const {
+    return (&side == &a_) == (warp_rows() >= warp_columns()) ? 8 : 4;
+  }
+  int held(const MatrixSide& side) const {  // rows of a thread
+    return (&side == &a_ ? warp_rows() : warp_columns()) / lanes(side);
+  }
+  int together() const { return 16 / f_.element_bytes(); }  // rows that lie next to each other
+  const char* name(const MatrixSide& side) const { return &side == &a_ ? "a" : "b"; }
+  // What is turned, in bytes.
+  int turned_at() const { return f_.kernel.stages * stage(); }
+  int turned(const MatrixSide& side) const { return side.is_staged() ? side.tile_bytes() : 0; }
+  int64_t simt_bytes() const {
+    const int64_t sums =
+        int64_t{f_.kernel.rows} * (f_.kernel.columns + kernels::kSumPadding) * f_.element_bytes();
+    return std::max<int64_t>(turned_at() + 2 * (turned(a_) + turned(b_)), sums);
+  }
+
+  void print_simt_registers() {
     KernelText& text = f_.text;
     const std::string type = text.value_type(f_.contraction.dtype);
-    const int rows = f_.kernel.rows / 16, columns = f_.kernel.columns / 16;
-    text.line(cat("const ", type, "* a_lines = (const ", type,
-                  "*)(shared + (a_tile - ring)), *b_lines = (const ", type, "*)(shared + (b_tile - ring));"));
-    text.line("#pragma unroll");
-    text.open(cat("for (int k = 0; k < ", f_.kernel.depth, "; ++k)"));
-    text.line(cat(type, " a[", rows, "], b[", columns, "];"));
-    text.line("#pragma unroll");
-    text.line(cat("for (int i = 0; i < ", rows, "; ++i) a[i] = a_lines[k * ",
-                  f_.kernel.rows + kernels::kSimtPadding, " + thread_row + i % 4 + i / 4 * 64];"));
-    text.line("#pragma unroll");
-    text.line(cat("for (int j = 0; j < ", columns, "; ++j) b[j] = b_lines[k * ",
-                  f_.kernel.columns + kernels::kSimtPadding, " + thread_column + j % 4 + j / 4 * 64];"));
-    text.line("#pragma unroll");
-    text.line(cat("for (int i = 0; i < ", rows, "; ++i)"));
-    text.line("  #pragma unroll");
-    text.line(cat("  for (int j = 0; j < ", columns, "; ++j) acc[i][j] = ",
-                  f_.contraction.dtype == DType::kF64 ? "fma" : "fmaf", "(a[i], b[j], acc[i][j]);"));
+    // Of two neighbours one differs in its row alone and one in its column: 16 bytes that they share are read once.
+    auto lane = [&](const MatrixSide& side, const char* first, const char* second) {
+      return cat("(lane_id / ", first, " % 2 + lane_id / ", second, " % 2 * 2",
+                 lanes(side) == 8 ? " + lane_id / 16 * 4" : "", ") * ", together());
+    };
+    text.line(cat("const int thread_row = warp_row + ", lane(a_, "2", "8"), ";"));
+    text.line(cat("const int thread_column = warp_column + ", lane(b_, "1", "4"), ";"));
+    text.line(cat("alignas(16) ", type, " a[2][", held(a_), "] = {}, b[2][", held(b_), "] = {};"));
+    text.line(cat(type, " acc[", held(a_), "][", held(b_), "] = {};"));
+    if (a_.is_staged() || b_.is_staged()) text.line("int turn = 0;");
+  }
+
+  // The thread's row of this number (a C expression), from its first one on.
+  std::string row_of(const MatrixSide& side, const std::string& number) const {
+    const int wide = together();
+    return cat("(", number, " / ", wide, " * ", wide * lanes(side), " + ", number, " % ", wide, ")");
+  }
+
+  void print_lines() {
+    for (const MatrixSide* side : {&a_, &b_})
+      f_.text.line(cat("const unsigned char* ", name(*side), "_lines = shared + ",
+                       side->is_staged() ? cat(turned_at() + (side == &b_ ? 2 * turned(a_) : 0), " + turn * ",
+                                               turned(*side))
+                                         : cat("slot * ", stage(), " + ", side == &b_ ? stage_of(a_) : 0),
+                       " + thread_", side == &a_ ? "row" : "column", " * ", f_.element_bytes(), ";"));
+  }
+  // The thread's rows of step `k` (a C expression) into registers.
+  void print_read(const std::string& k) {
+    for (const MatrixSide* side : {&a_, &b_}) {
+      f_.text.line("#pragma unroll");
+      f_.text.line(cat("for (int i = 0; i < ", held(*side), "; i += ", together(), ") move_wide<16>(&",
+                       name(*side), "[(", k, ") % 2][i], ", name(*side), "_lines + ",
+                       side->place(k, cat("i * ", lanes(*side))), ");"));
+    }
+  }
+  void print_products(const std::string& k) {
+    f_.text.line("#pragma unroll");
+    f_.text.line(cat("for (int i = 0; i < ", held(a_), "; ++i)"));
+    f_.text.line("  #pragma unroll");
+    f_.text.line(cat("  for (int j = 0; j < ", held(b_),
+                     "; ++j) acc[i][j] = ", f_.contraction.dtype == DType::kF64 ? "fma" : "fmaf", "(a[(", k,
+                     ") % 2][i], b[(", k, ") % 2][j], acc[i][j]);"));
+  }
+  // All steps of a stage but the last, which is in registers then.
+  void print_stage() {
+    print_lines();
+    f_.text.line("#pragma unroll");
+    f_.text.open(cat("for (int k = 0; k < ", f_.kernel.depth - 1, "; ++k)"));
+    print_read("k + 1");
+    print_products("k");
+    f_.text.close();
+  }
+  // The last one, beside the first of the next stage. Before the first stage registers are zero.
+  void print_next_stage() {
+    print_lines();
+    print_read("0");
+    print_products(cat(f_.kernel.depth - 1));
+  }
+  // Of the stage after this one, which has come.
+  void print_turns() {
+    for (MatrixSide* side : {&a_, &b_}) {
+      if (!side->is_staged()) continue;
+      f_.text.open("");
+      f_.text.line(cat("const int staged_tile = slot * ", stage(), " + ", side == &b_ ? stage_of(a_) : 0,
+                       ", turned_tile = ", turned_at() + (side == &b_ ? 2 * turned(a_) : 0), " + turn * ",
+                       turned(*side), ";"));
+      side->print_turn();
+      f_.text.close();
+    }
+  }
+  void print_advance(bool phase) {
+    f_.text.open(cat("if (++slot == ", f_.kernel.stages, ")"));
+    f_.text.line("slot = 0;");
+    if (phase) f_.text.line("phase ^= 1;");
+    f_.text.close();
+    if (a_.is_staged() || b_.is_staged()) f_.text.line("turn ^= 1;");
+  }
+
+  void print_simt_step() {
+    KernelText& text = f_.text;
+    print_issue();
+    text.open("if (step >= begin)");
+    print_stage();
+    print_advance(false);
+    text.close();
+    print_deposit();
+    text.line(cat("wait_copies<", f_.kernel.stages - 2, ">();"));
+    text.open("if (step >= begin - 1)");
+    print_turns();
+    text.close();
+    text.line("__syncthreads();");
+    text.open("if (step >= begin - 1)");
+    print_next_stage();
+    text.close();
+  }
+
+  void print_barriers() {
+    KernelText& text = f_.text;
+    text.line(cat("__shared__ alignas(8) unsigned long bars[", f_.kernel.stages, "];"));
+    text.line("const unsigned full_bars = shared_address(bars);");
+    text.open("if (thread == 0)");
+    text.line(cat("for (int i = 0; i < ", f_.kernel.stages, "; ++i) barrier_init(full_bars + i * 8, 1);"));
+    text.line("barriers_ready();");
+    text.close();
+    text.line("__syncthreads();");
+  }
+
+  int box_bytes() const {
+    return f_.kernel.depth * (f_.kernel.rows + f_.kernel.columns) * f_.element_bytes();
+  }
+
+  // Both tiles of step `next`, into the stage `at` (a C expression).
+  void print_box_stage(const std::string& at) {
+    f_.text.line(
+        cat("const unsigned fill_stage = ring + ", at, " * ", stage(), ", full = full_bars + ", at, " * 8;"));
+    f_.text.line(cat("barrier_expect(full, ", box_bytes(), ");"));
+    int number = 0;
+    print_both([&](MatrixSide& side) { side.print_boxes(cat("map", number++)); });
+  }
+
+  void print_box_loop() {
+    KernelText& text = f_.text;
+    const int stages = f_.kernel.stages;
+    text.line("unsigned phase = 0;");
+    text.open("if (thread == 0)");
+    text.open(cat("for (int i = 0; i < ", stages, "; ++i)"));
+    text.line("const int64_t next = begin + i;");
+    text.open("if (next < end)");
+    print_box_stage("i");
+    text.close();
+    text.close();
+    text.close();
+    text.open("for (int64_t step = begin - 1; step < end; ++step)");
+    text.line("const int done = slot;");
+    text.open("if (step >= begin)");
+    print_stage();
+    print_advance(true);
+    text.close();
+    text.open("if (step + 1 < end)");
+    text.line("barrier_wait(full_bars + slot * 8, phase);");
+    print_turns();
+    text.close();
+    text.line("__syncthreads();");
+    text.line(cat("const int64_t next = step + ", stages, ";"));
+    text.open("if (thread == 0 && step >= begin && next < end)");
+    print_box_stage("done");
+    text.close();
+    print_next_stage();
     text.close();
   }
 
   void print_simt_sums() {
     KernelText& text = f_.text;
     text.line("#pragma unroll");
-    text.line(cat("for (int i = 0; i < ", f_.kernel.rows / 16, "; ++i)"));
+    text.line(cat("for (int i = 0; i < ", held(a_), "; ++i)"));
     text.line("  #pragma unroll");
-    text.line(cat(
-        "  for (int j = 0; j < ", f_.kernel.columns / 16, "; ++j) sums[(thread_row + i % 4 + i / 4 * 64) * ",
-        f_.kernel.columns + kernels::kSumPadding, " + thread_column + j % 4 + j / 4 * 64] = acc[i][j];"));
+    text.line(cat("  for (int j = 0; j < ", held(b_), "; ++j) sums[(thread_row + ", row_of(a_, "i"), ") * ",
+                  f_.kernel.columns + kernels::kSumPadding, " + thread_column + ", row_of(b_, "j"),
+                  "] = acc[i][j];"));
   }
 
   MatrixFrame f_;
@@ -330,20 +526,25 @@ DeviceNest emit_matrix(const loop::Program& program, const loop::Nest& original,
   const MatrixKernel& general = kernels::general_kernel(kernel);
   DeviceNest out;
   auto add = [&](const loop::Nest& from, const MatrixKernel& k, bool vectors, bool last,
-                 std::optional<int64_t> below, auto&& wanted) {
-    Emitter emitter(program, from, k, vectors);
+                 std::optional<int64_t> below, auto&& wanted, bool engine = false) {
+    Emitter emitter(program, from, k, vectors, engine);
     if (!wanted(emitter)) return false;
     DeviceChoice choice = emitter.emit(target, last, below);
     if (!choice.condition.is_const(0)) out.choices.push_back(std::move(choice));
     return true;
   };
   auto both_are_vectors = [](const Emitter& e) { return e.factors_are_vectors(); };
+  auto both_are_boxes = [](const Emitter& e) { return e.factors_are_boxes(); };
+  auto add_vectors = [&](const loop::Nest& from, const MatrixKernel& k, std::optional<int64_t> below) {
+    return (!k.is_tensor() && target.tma && add(from, k, true, false, below, both_are_boxes, true)) ||
+           add(from, k, true, false, below, both_are_vectors);
+  };
   for (const kernels::MatrixPlan::Fewer& fewer : plan.fewer) {
     loop::Nest other = nest;
     other.schedule = kernels::to_schedule(kernels::plan_of(plan, fewer));
-    add(other, *fewer.kernel, true, false, fewer.below, both_are_vectors);
+    add_vectors(other, *fewer.kernel, fewer.below);
   }
-  if (!kernel.is_tensor() || !add(nest, kernel, true, false, {}, both_are_vectors))
+  if (!add_vectors(nest, kernel, {}))
     add(nest, general, true, false, {}, [](const Emitter& e) { return e.has_vectors(); });
   if (!out.is_complete()) add(nest, general, false, true, {}, [](const Emitter&) { return true; });
   return out;

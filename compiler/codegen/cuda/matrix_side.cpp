@@ -32,7 +32,7 @@ const loop::Load* plain_load(const MatrixFrame& f, const kernels::Factor& factor
 
 }  // namespace
 
-MatrixSide::MatrixSide(MatrixFrame& frame, const std::string& name, bool vectors)
+MatrixSide::MatrixSide(MatrixFrame& frame, const std::string& name, bool vectors, bool engine)
     : f_(frame),
       name_(name),
       first_(name == "a" ? "first_row" : "first_column"),
@@ -49,6 +49,10 @@ MatrixSide::MatrixSide(MatrixFrame& frame, const std::string& name, bool vectors
     else
       load_ = nullptr;
   }
+  if (load_) {
+    for (size_t d = 0; d < f_.depth.size(); ++d) deeper_ += form_.coefficients[d] * f_.depth[d].var;
+    step_ = kernels::merged_step(deeper_, f_.depth, f_.facts);
+  }
   along_depth_ = kernels::along_depth(f_.program, factor_, dims_, f_.depth, f_.facts);
   if (vectors && load_) {
     const int lanes = 16 / f_.element_bytes();
@@ -56,13 +60,14 @@ MatrixSide::MatrixSide(MatrixFrame& frame, const std::string& name, bool vectors
     // Where lines in shared memory run the other way, elements come one by one. A piece that crosses the end of the only
     // dim is cut there; between dims it would have to go on elsewhere.
     const bool cut = dims.size() == 1;
-    const auto condition =
-        dims.empty() || is_turned() ? std::nullopt : contiguous(f_, load_->access, dims.back(), lanes, cut);
+    const auto condition = dims.empty() || (f_.kernel.is_tensor() && is_turned())
+                               ? std::nullopt
+                               : contiguous(f_, load_->access, dims.back(), lanes, cut);
     if (condition) {
       lanes_ = lanes;
       condition_ = *condition;
       ragged_ = cut && f_.facts.known_divisor(dims.back().extent) % lanes != 0;
-      if (f_.kernel.is_wgmma()) find_map();
+      if (engine) find_map();
     }
   }
 }
@@ -90,8 +95,8 @@ void MatrixSide::find_windows() {
   map.dims.push_back(buffer.shape[windows_->image]);
   map.strides.push_back(buffer.strides[windows_->image] * f_.element_bytes());
   map.element_strides.push_back(1);
-  map.box = {kernels::kIm2colBytes / f_.element_bytes(), extent_};
-  map.swizzle = 128;
+  map.box = {f_.kernel.depth, extent_};
+  map.swizzle = f_.kernel.depth * f_.element_bytes();
 }
 
 // A matrix in memory, and dims of the batch beside it.
@@ -111,8 +116,12 @@ bool MatrixSide::find_matrix() {
   TensorMap map{.buffer = load_->access.buffer, .offset = rest * f_.element_bytes(), .dtype = element_};
   map.dims = {along_depth_ ? depth : rows, along_depth_ ? rows : depth};
   map.strides = {line * f_.element_bytes()};
-  map.swizzle = 128;
-  map.box = {map.swizzle / f_.element_bytes(), along_depth_ ? extent_ : f_.kernel.depth};
+  const bool panels = f_.kernel.is_wgmma();  // of rows; threads read them as they lie in memory
+  map.swizzle = along_depth_ ? f_.kernel.depth * f_.element_bytes() : panels ? 128 : 0;
+  if (along_depth_)
+    map.box = {f_.kernel.depth, extent_};
+  else
+    map.box = {panels ? map.swizzle / f_.element_bytes() : extent_, f_.kernel.depth};
   for (size_t d = 0; d < f_.batch.size(); ++d) {
     if (batch->coefficients[d].is_const(0)) continue;
     if (f_.facts.bounds(batch->coefficients[d]).lo < 1) return false;
@@ -135,7 +144,7 @@ void MatrixSide::print_boxes(const std::string& map) {
   const std::string call = cat("copy_box", map_->dims.size(), "(");
   if (along_depth_)
     return f_.text.line(cat(call, "fill_tile, &", map, ", full, ", deep, ", ", first, batch, ");"));
-  for (int i = 0; i < extent_ / 64; ++i)
+  for (int i = 0; i < extent_ / map_->box[0]; ++i)
     f_.text.line(cat(call, "fill_tile + ", i * f_.kernel.depth * 128, ", &", map, ", full, ", first, " + ",
                      i * 64, ", ", deep, batch, ");"));
 }
@@ -171,16 +180,20 @@ int MatrixSide::pieces() const {
 }
 
 int MatrixSide::tile_bytes() const {
-  if (f_.kernel.family == kernels::MatrixFamily::kSimt)
-    return f_.kernel.depth * (extent_ + kernels::kSimtPadding) * f_.element_bytes();
+  if (!f_.kernel.is_tensor()) return f_.kernel.depth * pitch() * f_.element_bytes();
   return width() * lines() * f_.element_bytes();
+}
+
+// Boxes come without gaps; what threads put there column by column needs them, against conflicts of banks.
+int MatrixSide::pitch() const { return extent_ + (map_ && !is_staged() ? 0 : kernels::kSimtPadding); }
+
+int MatrixSide::staged_bytes() const {
+  return !f_.kernel.is_tensor() && vector() && is_turned() ? width() * lines() * f_.element_bytes() : 0;
 }
 
 std::string MatrixSide::place(const std::string& line, const std::string& at) const {
   const int bytes = f_.element_bytes();
-  if (f_.kernel.family == kernels::MatrixFamily::kSimt) {
-    return cat("((", line, ") * ", extent_ + kernels::kSimtPadding, " + (", at, ")) * ", bytes);
-  }
+  if (!f_.kernel.is_tensor()) return cat("((", line, ") * ", pitch(), " + (", at, ")) * ", bytes);
   if (f_.kernel.is_wgmma() && !along_depth())  // panels of 64 rows
     return cat("(", at, ") / 64 * ", f_.kernel.depth * 128, " + swizzled<128>(", line, ", (", at,
                ") % 64 * 2)");
@@ -190,23 +203,38 @@ std::string MatrixSide::place(const std::string& line, const std::string& at) co
 
 // Of what a thread takes from memory.
 std::string MatrixSide::place_taken(const std::string& line, const std::string& at) const {
+  if (is_staged())
+    return cat("swizzled<", width() * f_.element_bytes(), ">(", line, ", (", at, ") * ", f_.element_bytes(),
+               ")");
   return is_turned() ? place(at, line) : place(line, at);
+}
+
+void MatrixSide::print_line() {
+  const int per_line = width() / lanes_, threads = f_.kernel.loaders();
+  STRIDEC_CHECK(threads % per_line == 0, f_.kernel.name);
+  // Of pieces that are turned a warp has two from each of 16 lines: those lie in one sector of memory, and their elements
+  // in different banks.
+  if (is_staged())
+    return f_.text.line(cat("const int ", name_, "_at = (thread / 16 % 2 + thread / ", 2 * threads / per_line,
+                            " * 2) * ", lanes_, ", ", name_, "_line = thread % 16 + thread / 32 % ",
+                            threads / per_line / 16, " * 16;"));
+  f_.text.line(cat("const int ", name_, "_at = thread % ", per_line, " * ", lanes_, ", ", name_,
+                   "_line = thread / ", per_line, ";"));
 }
 
 // A thread's pieces lie at one place of their lines, `stride` lines apart.
 void MatrixSide::print_start() {
   KernelText& text = f_.text;
   const int per_line = width() / lanes_;
-  STRIDEC_CHECK(f_.kernel.loaders() % per_line == 0, f_.kernel.name);
-  text.line(cat("const int ", name_, "_at = thread % ", per_line, " * ", lanes_, ", ", name_,
-                "_line = thread / ", per_line, ";"));
+  print_line();
   const int count = along_depth_ ? pieces() : 1;
   const std::string type = f_.index_type(), i = count > 1 ? "[i]" : "";
   auto array = [&](const std::string& of, const std::string& name) {
     text.line(cat(of, " ", name_, "_", name, count > 1 ? cat("[", count, "]") : "", ";"));
   };
   array("bool", "inside");
-  if (load_) array("int64_t", "base");
+  const std::string pointer = load_ ? cat("const ", text.storage_type(element_), "*") : "";
+  if (load_) array(step_ ? pointer : "int64_t", step_ ? "from" : "base");
   for (size_t d = 0; d < dims_.size(); ++d) array(type, cat(d));
   if (count > 1) {
     text.line("#pragma unroll");
@@ -224,7 +252,12 @@ void MatrixSide::print_start() {
   f_.print_indices(dims_, cat("(", name_, "_inside", i, " ? number : 0)"), body);
   for (size_t d = 0; d < dims_.size(); ++d)
     text.line(cat(name_, "_", d, i, " = ", body.index(dims_[d].var), ";"));
-  if (load_) text.line(cat(name_, "_base", i, " = ", body.index(form_.rest), ";"));
+  if (step_)
+    text.line(cat(name_, "_from", i, " = ", text.pointer(load_->access.buffer), " + (",
+                  body.index(form_.rest), " + (", text.size(*step_), ") * (begin * ", f_.kernel.depth, " + ",
+                  name_, along_depth_ ? "_at" : "_line", "));"));
+  else if (load_)
+    text.line(cat(name_, "_base", i, " = ", body.index(form_.rest), ";"));
   text.close();
   if (!load_ || (!vector() && f_.element_bytes() < 4))
     text.line(cat(text.storage_type(element_), " ", name_, "_held[", pieces(), "];"));
@@ -252,17 +285,16 @@ void MatrixSide::print_issue() {
   const bool held = !load_ || bytes < 4;
   const std::string type = f_.index_type(), extent = text.size(extent_of(f_.depth)),
                     i = along_depth_ && pieces() > 1 ? "[i]" : "";
+  const bool whole = f_.facts.known_divisor(extent_of(f_.depth)) % f_.kernel.depth == 0;
+  const bool masked = load_ && !load_->access.mask.is_const(1);
   Body body = f_.body();
   for (size_t d = 0; d < dims_.size(); ++d) body.set_index(dims_[d].var, cat("(int64_t)", name_, "_", d, i));
   auto print_depth = [&](const std::string& at) {
     text.line(
         cat("const ", type, " deep = (", type, ")next * ", f_.kernel.depth, " + (", type, ")(", at, ");"));
-    text.line(cat("const bool within = deep < (", type, ")", extent, ";"));
-    f_.print_indices(f_.depth, "deep", body);
-    if (!load_) return;
-    Expr step = 0;
-    for (size_t d = 0; d < f_.depth.size(); ++d) step += form_.coefficients[d] * f_.depth[d].var;
-    text.line(cat("const int64_t move = ", body.index(step), ";"));
+    if (!whole) text.line(cat("const bool within = deep < (", type, ")", extent, ";"));
+    if (!step_ || masked) f_.print_indices(f_.depth, "deep", body);
+    if (load_ && !step_) text.line(cat("const int64_t move = ", body.index(deeper_), ";"));
   };
   text.open("");
   if (along_depth_) print_depth(name_ + "_at");
@@ -270,23 +302,24 @@ void MatrixSide::print_issue() {
   text.open(cat("for (int i = 0; i < ", pieces(), "; ++i)"));
   const std::string line = cat(name_, "_line + i * ", stride);
   if (!along_depth_) print_depth(line);
-  std::string inside = cat("within && ", name_, "_inside", i);
+  std::string inside = cat(whole ? "" : "within && ", name_, "_inside", i);
   if (load_) {
-    if (!load_->access.mask.is_const(1)) inside += cat(" && (", mask_text(body, i), ")");
+    if (masked) inside += cat(" && (", mask_text(body, i), ")");
     text.line(cat("const bool live = ", inside, ";"));
     const std::string element =
-        cat(text.pointer(load_->access.buffer), " + (", name_, "_base", i, " + move)");
-    const std::string to = cat("fill_tile + ", place_taken(line, name_ + "_at")),
-                      from = cat("live ? ", element, " : ", text.pointer(load_->access.buffer));
+        !step_         ? cat(text.pointer(load_->access.buffer), " + (", name_, "_base", i, " + move)")
+        : along_depth_ ? cat(name_, "_from", i)
+                       : cat(name_, "_from + (", text.size(*step_), ") * (i * ", stride, ")");
+    const std::string to = cat("fill_tile + ", place_taken(line, name_ + "_at"));
     if (!held && ragged_) {
-      const std::string left = along_depth_
-                                   ? cat(extent, " - deep")
-                                   : cat(text.size(extent_of(dims_)), " - ", first_, " - ", name_, "_at");
-      text.line(cat("const int64_t left = (", left, ") * ", f_.element_bytes(), ";"));
-      text.line(cat("copy_some<", bytes, ">(", to, ", ", from, ", live ? left < ", bytes,
-                    " ? (int)left : ", bytes, " : 0);"));
+      text.line(cat("const ", type, " left = ",
+                    along_depth_ ? cat(extent, " - deep")
+                                 : cat(text.size(extent_of(dims_)), " - ", first_, " - ", name_, "_at"),
+                    ";"));
+      text.line(cat("copy_some<", bytes, ">(", to, ", ", element, ", live ? left < ", lanes_,
+                    " ? (unsigned)left * ", f_.element_bytes(), " : ", bytes, " : 0);"));
     } else if (!held) {
-      text.line(cat("copy_async<", bytes, ">(", to, ", ", from, ", live);"));
+      text.line(cat("copy_async<", bytes, ">(", to, ", ", element, ", live);"));
     } else {
       text.line(cat(name_, "_held[i] = 0;"));
       text.line(cat("if (live) ", name_, "_held[i] = *(", element, ");"));
@@ -304,6 +337,13 @@ void MatrixSide::print_issue() {
     text.close();
   }
   text.close();
+  if (step_) {
+    const std::string on = cat("(", text.size(*step_), ") * ", f_.kernel.depth, "l");
+    if (i.empty())
+      text.line(cat(name_, "_from += ", on, ";"));
+    else
+      text.line(cat("for (int i = 0; i < ", pieces(), "; ++i) ", name_, "_from[i] += ", on, ";"));
+  }
   text.close();
 }
 
@@ -314,6 +354,21 @@ void MatrixSide::print_deposit() {
   f_.text.line(cat("for (int i = 0; i < ", pieces(), "; ++i) store_shared(fill_tile + ",
                    place_taken(cat(name_, "_line + i * ", stride), name_ + "_at"), ", ", name_,
                    "_held[i]);"));
+}
+
+void MatrixSide::print_turn() {
+  if (!is_staged()) return;
+  KernelText& text = f_.text;
+  const int stride = f_.kernel.loaders() / (width() / lanes_);
+  text.line("#pragma unroll");
+  text.open(cat("for (int i = 0; i < ", pieces(), "; ++i)"));
+  text.line(cat("alignas(16) ", text.value_type(element_), " piece[", lanes_, "];"));
+  const std::string line = cat(name_, "_line + i * ", stride);
+  text.line(cat("move_wide<16>(piece, shared + staged_tile + ", place_taken(line, name_ + "_at"), ");"));
+  text.line("#pragma unroll");
+  text.line(cat("for (int j = 0; j < ", lanes_, "; ++j) *(", text.value_type(element_),
+                "*)(shared + turned_tile + ", place(name_ + "_at + j", line), ") = piece[j];"));
+  text.close();
 }
 
 }  // namespace stridec::codegen::cuda

@@ -2,11 +2,12 @@
 //
 // A tile is taken as lines of `width()` elements, along the depth (a line per row) or along the rows (a line per
 // step of the depth), whichever way the factor is contiguous in memory. It lies in shared memory that way, but that
-// tensor cores take elements that have not 16 bits along the depth alone, and threads (simt) along the rows. Threads
-// take pieces of `lanes` elements: 16 bytes by asynchronous copies, single elements that way where they are 4 or 8 bytes,
-// and else through registers, which is where a factor's own computations (casts, scales, masks with other fills) are
-// done. For wgmma, a factor that is a matrix in memory, or windows of images, comes as boxes of 128 bytes by the copy
-// engine (TMA).
+// tensor cores take elements that have not 16 bits along the depth alone, and threads (simt) along the rows: there
+// 16-byte pieces come as they lie in memory, and are turned within shared memory by who asked for them. Threads take
+// pieces of `lanes` elements: 16 bytes by asynchronous copies, single elements that way where they are 4 or 8 bytes, and
+// else through registers, which is where a factor's own computations (casts, scales, masks with other fills) are done.
+// On Hopper, for warp groups and for multiply-adds, a factor that is a matrix in memory, or windows of images, comes as
+// boxes by the copy engine (TMA).
 #pragma once
 
 #include <string>
@@ -21,7 +22,8 @@ namespace stridec::codegen::cuda {
 class MatrixSide {
  public:
   // `name`: "a" or "b". `vectors`: 16-byte copies where the factor allows them for some sizes; condition() says which.
-  MatrixSide(MatrixFrame& frame, const std::string& name, bool vectors);
+  // `engine`: they are the copy engine's where it can.
+  MatrixSide(MatrixFrame& frame, const std::string& name, bool vectors, bool engine);
 
   // Under which the text is right; besides, the buffer lies on a multiple of 16 bytes.
   sym::Expr condition() const { return condition_; }
@@ -41,10 +43,16 @@ class MatrixSide {
   // Copies of the tile of step `next` into `fill_tile`, counted by the barrier `full`; `map`: the parameter's name.
   void print_boxes(const std::string& map);
   int tile_bytes() const;
+  // Where pieces that come whole lie before they are turned: bytes of a tile, 0 where they come in their places.
+  int staged_bytes() const;
+  bool is_staged() const { return staged_bytes() > 0; }
 
-  void print_start();    // addresses that stay the same for a tile
+  void print_line();     // a thread's line, and its place in it
+  void print_start();    // this, and addresses that stay the same for a tile
   void print_issue();    // sends for the tile of step `next`, into `fill_tile` (an address in shared memory)
   void print_deposit();  // puts into `fill_tile` what came by registers
+  // Turns what lies in `staged_tile` into `turned_tile`, offsets in shared memory: a thread its own pieces.
+  void print_turn();
 
   // C expression: bytes from the tile's start of an element; `line` and `at` (in the line) are C expressions, of lines as
   // they lie in shared memory.
@@ -53,6 +61,7 @@ class MatrixSide {
  private:
   bool is_turned() const { return along_depth() != along_depth_; }  // on its way into shared memory
   std::string place_taken(const std::string& line, const std::string& at) const;
+  int pitch() const;  // of lines of threads' tiles, in elements
   int width() const;  // of a line, as threads take them
   int lines() const;
   int pieces() const;  // of a thread
@@ -70,6 +79,8 @@ class MatrixSide {
   const DType element_;               // in shared memory
   const loop::Load* load_ = nullptr;  // the factor is this load and no more, at a linear offset
   kernels::LinearForm form_;          // of its offset, along the depth
+  sym::Expr deeper_ = 0;              // the offset's part that the depth makes
+  std::optional<sym::Expr> step_;     // of the offset, where the depth runs through it as one dim
   bool along_depth_ = true;           // in memory
   int lanes_ = 1;
   sym::Expr condition_ = 1;

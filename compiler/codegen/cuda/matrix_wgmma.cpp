@@ -439,14 +439,18 @@ void print_wgmma(MatrixFrame& frame, MatrixSide& a, MatrixSide& b, MatrixEpilogu
   Printer(frame, a, b, epilogue, dependent).print();
 }
 
-std::string wgmma_declarations(const MatrixFrame& frame, const MatrixSide& a, const MatrixSide& b) {
+std::string copy_declarations(const MatrixSide& a, const MatrixSide& b) {
   std::string out(kBarriers);
   std::set<size_t> boxes, windows;
   for (const MatrixSide* side : {&a, &b})
     if (side->map()) (side->is_windows() ? windows : boxes).insert(side->map()->dims.size());
   for (size_t count : boxes) out += box_declarations(count);
   for (size_t count : windows) out += window_declarations(count);
-  return out + product_text(frame.kernel.columns, frame.contraction.dtype, a, b);
+  return out;
+}
+
+std::string wgmma_declarations(const MatrixFrame& frame, const MatrixSide& a, const MatrixSide& b) {
+  return copy_declarations(a, b) + product_text(frame.kernel.columns, frame.contraction.dtype, a, b);
 }
 
 std::string cluster_declarations(DType sum) {

@@ -13,6 +13,8 @@ namespace stridec::codegen::cuda {
 // `dependent`: the launch before this one may still run; nothing that it may write is touched before it has ended.
 void print_wgmma(MatrixFrame& frame, MatrixSide& a, MatrixSide& b, MatrixEpilogue& epilogue, bool dependent);
 
+// Barriers, and the copies by the engine that the sides ask for.
+std::string copy_declarations(const MatrixSide& a, const MatrixSide& b);
 std::string wgmma_declarations(const MatrixFrame& frame, const MatrixSide& a, const MatrixSide& b);
 // Of kernels whose blocks split the depth in clusters.
 std::string cluster_declarations(DType sum);

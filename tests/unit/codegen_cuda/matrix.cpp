@@ -160,5 +160,35 @@ TEST_CASE("a product of sizes unknown is made by tiles") {
   CHECK(chosen(test::matmul_case("bf16", "m", "n", "k", false)).starts_with("wgmma."));
 }
 
+TEST_CASE("multiply-adds are fed by the copy engine, and blocks that are few spread over the device") {
+  const auto kernel_of = [](const char* size) {
+    loop::Program program = loop::parse_program(
+        test::matmul_case("f32", size, size, size, false, "", test::Behind::kNothing).text);
+    const auto schedule = schedule::choose_cuda_contraction(program, program.nests[0], gpu_target("sm_90a"));
+    REQUIRE(schedule.has_value());
+    program.nests[0].schedule = *schedule;
+    return emit_nest(program, program.nests[0], gpu_target("sm_90a")).choices[0].launches[0];
+  };
+  const DeviceKernel few = kernel_of("512"), many = kernel_of("4096");
+  CHECK(many.maps.size() == 2);
+  const int64_t all = gpu_target("sm_90a").shared_bytes_sm, share = (*sym::as_const(few.grid[0]) + 131) / 132;
+  CHECK((share + 1) * *sym::as_const(few.shared_bytes) > all);
+  CHECK(share * *sym::as_const(few.shared_bytes) < all);
+  CHECK(4 * *sym::as_const(many.shared_bytes) < all);
+}
+
+TEST_CASE("threads take a convolution's weights by output channels") {
+  const test::Conv conv{"c", "8", 28, 28, 32, 64, 3, 1, 1, 1, 1, true, true};
+  loop::Program program = loop::parse_program(test::convolution_case("f32", conv).text);
+  program.buffers[1].storage = loop::Storage::kWeight;
+  const auto ranked = schedule::matrix_plans(program, program.nests[0], gpu_target("sm_90a"));
+  program.nests[0].schedule = kernels::to_schedule(ranked[0].plan);
+  schedule::order_weights(program);
+  REQUIRE(program.prepack.size() == 1);
+  const loop::Buffer& ordered = program.buffers.back();
+  CHECK(sym::as_const(ordered.shape[0]) == 3);
+  CHECK(sym::as_const(ordered.shape[3]) == 64);
+}
+
 }  // namespace
 }  // namespace stridec::codegen::cuda

@@ -106,7 +106,24 @@ TEST_CASE("factors along the rows, requantised sums, convolutions, wide tiles") 
         sizes);
   check(test::matmul_case("tf32", "m", "n", "k", true, "", test::Behind::kNothing), "mma.128x64x32.32bit",
         sizes);
-  check(test::matmul_case("f32", "m", "n", "k", true, "", test::Behind::kNothing), "simt.64x64x16", sizes);
+}
+
+TEST_CASE("multiply-adds of factors that lie along the depth, along the rows, or neither way") {
+  const Sizes odd = {{"m", 19}, {"n", 71}, {"k", 37}}, whole = {{"m", 84}, {"n", 136}, {"k", 80}};
+  for (const bool transposed : {false, true}) {
+    for (const Sizes& sizes : {odd, whole}) {
+      check(test::matmul_case("f32", "m", "n", "k", transposed, "", test::Behind::kNothing), "simt.64x64x16",
+            sizes);
+      check(test::matmul_case("f64", "m", "n", "k", transposed, "", test::Behind::kNothing), "simt.64x64x16d",
+            sizes);
+    }
+    check(test::matmul_case("f32", "m", "n", "k", transposed, "", test::Behind::kNothing), "simt.128x128x16",
+          whole);
+  }
+  check(test::matmul_case("f32", "m", "n", "k", false), "simt.128x64x16", whole);
+  for (const test::Conv& c : test::convolutions())
+    if (c.name == "conv3x3s2" || c.name == "conv_stem" || c.name == "conv3x3_inner")
+      check(test::convolution_case("f32", c), "simt.64x64x16", {});
 }
 
 }  // namespace
