@@ -34,7 +34,8 @@ constexpr double kTensorFlops = 2000;     // by mma.sync
 constexpr double kScalarFlops = 216;      // f32, of multiply-adds alone; half before compute capability 8.6
 constexpr double kSharedBytes = 97;       // by mma.sync; wgmma's reads keep up with its products
 constexpr double kL2Bytes = 90;
-constexpr double kZeroBytes = 36;
+// Of boxes that lie beyond a matrix: of a block's copies, and of what memory brings to all of them meanwhile.
+constexpr double kZeroCopies = 15, kZeroBytes = 36;
 constexpr double kGatherBytes = 37;    // of a window's pixels, by a warp group
 constexpr double kWindowPixel = 2.35;  // by the copy engine, whatever its channels
 // Barrier and addresses of a step; launch, first loads and end of a tile.
@@ -43,11 +44,12 @@ constexpr double kScalarOthers =
     6;  // instructions of a thread beside its multiply-adds and reads, of a step of the depth
 constexpr double kWarpGroupTile = 1000, kTile = 3000;
 // From asking for a stage of the ring to having it: all other stages are on their way meanwhile.
-constexpr double kLoad = 3300;
-// Of partial sums in a cluster, for each block and for an element of the tile.
-constexpr double kExchange = 2300, kExchangeElement = 0.2;
+constexpr double kLoad = 3300, kLoadMemory = 2500;  // the second: where all comes from memory
+// Of partial sums in a cluster, for its blocks, squared (many are hard to find room for), and for an element of the tile.
+constexpr double kExchange = 3000, kExchangeBlocks = 120, kExchangeElement = 0.2;
 constexpr double kSumElement = 0.157;     // a sum's way through shared memory
 constexpr double kSumStatement = 0.0017;  // a statement behind it, for a cost of 1
+constexpr double kShown = 0.05;  // of the lesser of a block's work and memory's, which the other hides
 // Of both: where one warp group does it while another multiplies; where it is a block's only one; where another block of
 // two groups or more does it as well; without a warp group that loads.
 constexpr double kAlone = 2.74, kSingle = 1.88, kBeside = 1.1, kBarely = 2.4;
@@ -158,8 +160,14 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const Shape& s,
   // Clusters of 4 and more do not fit every group of multiprocessors.
   const double processors = target.multiprocessors * (split > 2 ? 0.92 : 1);
   const double together = std::min<double>(k.blocks_sm, std::ceil(tiles / processors));
+  // Lines of a tile beyond the last come as zeros.
+  const double row_tiles = std::ceil(s.rows / k.rows), column_tiles = std::ceil(s.columns / k.columns);
+  const double rows_beyond = row_tiles * k.rows - s.rows,
+               columns_beyond = column_tiles * k.columns - s.columns;
+  const double line = k.depth * k.element_bytes,
+               zeros = k.is_wgmma() ? (rows_beyond / row_tiles + columns_beyond / column_tiles) * line : 0;
   double step = std::max({2 * macs / flops, shared / kSharedBytes,
-                          double(k.rows + k.columns) * k.depth * k.element_bytes / kL2Bytes});
+                          ((k.rows + k.columns) * line - zeros) / kL2Bytes + zeros / kZeroCopies});
   if (k.is_wgmma() && (rows == Lines::kGathered || columns == Lines::kGathered))
     step = std::max(step, double(k.rows) * k.depth * k.element_bytes / kGatherBytes);
   if (k.is_wgmma() && (rows == Lines::kWindows || columns == Lines::kWindows))
@@ -173,8 +181,15 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const Shape& s,
                      : together > 1         ? kBeside
                                             : 1;
   const double sums = k.rows * k.columns * element * who;
-  const double exchange = split > 1 ? kExchange * split + kExchangeElement * k.rows * k.columns : 0;
-  const double products = steps * std::max(step * together + overhead, k.is_wgmma() ? kLoad / k.stages : 0);
+  const double exchange =
+      split > 1 ? kExchange + kExchangeBlocks * split * split + kExchangeElement * k.rows * k.columns : 0;
+  const double bytes = s.batch * (s.rows + s.columns) * s.depth * k.element_bytes;
+  const double loaded = s.batch * row_tiles * column_tiles * std::ceil(s.depth / k.depth) *
+                        ((k.rows + k.columns) * line - zeros);
+  // Blocks that share little wait for memory itself, and all of them at once.
+  const double from_memory = std::min(1.0, bytes / loaded),
+               load = kLoad + kLoadMemory * from_memory * from_memory;
+  const double products = steps * std::max(step * together + overhead, k.is_wgmma() ? load / k.stages : 0);
   double busy = std::ceil(tiles / (processors * together)) * (products + tile + sums / split + exchange);
   if (!k.is_tensor()) {  // blocks of the last wave that are fewer have more of a multiprocessor each
     const double all = processors * together, waves = std::floor(tiles / all);
@@ -189,15 +204,13 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const Shape& s,
     busy = tile + (std::ceil(tiles / processors) - 1) * std::max(products, (products + alone) / 2) +
            products + alone;
   }
-  const double bytes = s.batch * (s.rows + s.columns) * s.depth * k.element_bytes;
-  // Lines beyond the last come as zeros, and take their time of what memory would bring meanwhile.
-  const double row_tiles = std::ceil(s.rows / k.rows), column_tiles = std::ceil(s.columns / k.columns);
   const double beyond =
-      s.batch * s.depth * k.element_bytes *
-      ((row_tiles * k.rows - s.rows) * column_tiles + (column_tiles * k.columns - s.columns) * row_tiles);
-  const double memory =
-      bytes * kClock / (target.memory_gb_s * 1e9) + beyond / (kZeroBytes * target.multiprocessors);
-  return std::max(busy, memory);
+      s.batch * s.depth * k.element_bytes * (rows_beyond * column_tiles + columns_beyond * row_tiles);
+  // The last sums leave when all has come.
+  const double memory = bytes * kClock / (target.memory_gb_s * 1e9) +
+                        beyond / (kZeroBytes * target.multiprocessors) + sums / split + exchange;
+  // What one waits for hides the other, but for a little.
+  return std::max(busy, memory) + kShown * std::min(busy, memory);
 }
 
 // One schedule serves all sizes: plans are judged at several, each symbol at the smaller of the size and its most.

@@ -159,7 +159,7 @@ class Printer {
                      text_.size(extent_of(f_.batch)), ";"));
     }
     print_steps(f_);
-    if (dependent_) text_.line("launch_dependents();");
+    if (dependent_ && !makes_room()) text_.line("launch_dependents();");
     text_.open(cat("if (group == ", groups(), ")"));
     print_loader();
     text_.close(" else {");
@@ -180,6 +180,9 @@ class Printer {
   std::string sum_type() const { return f_.contraction.dtype == DType::kI32 ? "int" : "float"; }
   int groups() const { return f_.kernel.workers() / 128; }
   int64_t split() const { return f_.plan.split; }
+  // Blocks of a cluster end one by one: the next launch comes when all is asked for. Others have its blocks beside them from
+  // the start, where there is room.
+  bool makes_room() const { return split() > 1; }
   bool boxes() const { return a_.map() || b_.map(); }
   bool gathers() const { return !a_.map() || !b_.map(); }
   int stage() const { return a_.tile_bytes() + b_.tile_bytes(); }
@@ -297,6 +300,7 @@ class Printer {
     print_advance();
     text_.close();
     text_.close();
+    if (dependent_ && makes_room()) text_.line("launch_dependents();");
     if (gathers()) text_.line("wait_all_copies();");
     text_.close();
   }

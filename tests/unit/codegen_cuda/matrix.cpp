@@ -15,6 +15,7 @@
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/choose_cuda_contraction.h"
 #include "compiler/schedule/order_weights.h"
+#include "compiler/sym/text.h"
 #include "tests/support/matrix_cases.h"
 
 namespace stridec::codegen::cuda {
@@ -153,6 +154,24 @@ TEST_CASE("a multiprocessor with one tile has a deep ring, one with many has lar
   CHECK(product("1024", "1024", "1024") == "wgmma.128x64x64.deep");
   CHECK(product("512", "768", "3072").ends_with(".deep"));
   CHECK(product("4096", "4096", "4096") == "wgmma.128x256x64");
+}
+
+TEST_CASE(
+    "few rows by weights: weights are the lines of tiles, and blocks share the depth where columns are few") {
+  const auto plan = [](const char* n, const char* k) {
+    loop::Program program =
+        loop::parse_program(test::matmul_case("bf16", "16", n, k, true, "", test::Behind::kNothing).text);
+    program.buffers[1].storage = loop::Storage::kWeight;
+    return kernels::to_matrix_plan(
+        *schedule::choose_cuda_contraction(program, program.nests[0], gpu_target("sm_90a")));
+  };
+  for (const auto& [n, k] : {std::pair{"16384", "2048"}, {"2048", "2048"}, {"4096", "4096"}}) {
+    const kernels::MatrixPlan chosen = plan(n, k);
+    INFO(n, " columns, ", chosen.kernel->name);
+    CHECK(chosen.kernel->columns == 16);
+    CHECK(sym::to_string(chosen.columns[0]) == "%m");
+    CHECK((chosen.split > 1) == (std::string_view(n) != "16384"));
+  }
 }
 
 TEST_CASE("a product of sizes unknown is made by tiles") {
