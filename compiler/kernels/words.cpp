@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <map>
 #include <set>
 
@@ -39,7 +40,51 @@ loop::Schedule to_schedule(std::string_view kernel, const WordsLayout& layout, i
   return {std::string(kernel),
           {{"bits", {std::to_string(layout.bits)}},
            {"step", {std::to_string(layout.step)}},
+           {"fragments", {layout.fragments ? "1" : "0"}},
            {"zero", {std::to_string(zero)}}}};
+}
+
+bool fits_groups(const WordsLayout& layout, DType element) {
+  const bool whole = layout.step == 0 || layout.step % kWordsDeep == 0 || kWordsDeep % layout.step == 0;
+  // Rows begin at multiples of 16 bytes.
+  return byte_size(element) == 2 && layout.depth % 8 == 0 && whole;
+}
+
+// Measured on an H200, of int4 in blocks of 32 and 128, 4096 k by 4096 and 14336 columns.
+std::vector<WordsTile> words_tiles(const WordsLayout& layout, DType element, const GpuTarget& target) {
+  constexpr int64_t kRing = 92 << 10;  // that leaves room for the next launch's
+  constexpr int kMostStages = 16;
+  if (!layout.fragments || !target.wgmma || !fits_groups(layout, element)) return {};
+  const int64_t steps = layout.chunks() * layout.chunk() / kWordsDeep, room = 2 * target.multiprocessors;
+  const int64_t scales =
+      std::max<int64_t>(1, layout.group() ? kWordsDeep / layout.group() : 1) * 64 * layout.blocks();
+  std::vector<WordsTile> out;
+  const auto add = [&](WordsTile tile, int64_t ring) {
+    const int64_t stage = tile.rows * 256 + tile.panels * (1024 * layout.bits + 5 * scales),
+                  sums = tile.split > 1 ? 0 : std::min<int64_t>(tile.rows, 32) * (64 * tile.panels + 4) * 4;
+    tile.stages = static_cast<int>(std::min<int64_t>(kMostStages, (ring - sums) / stage));
+    out.push_back(tile);
+  };
+  // A few rows: so many blocks that each multiprocessor has one or two.
+  const bool wide = layout.panels() >= target.multiprocessors;
+  for (const int rows : {8, 16, 32}) {
+    WordsTile few{.most = rows, .rows = rows, .panels = wide ? 2 : 1, .groups = wide ? 1 : 2};
+    const int64_t tiles = (layout.panels() + few.panels - 1) / few.panels;
+    while (few.split < 8 && 2 * few.split * tiles <= (wide ? room : room / 2) &&
+           steps >= 4 * few.split * few.groups)
+      few.split *= 2;
+    add(few, kRing);
+  }
+  // Larger tiles once there are enough of them.
+  const int64_t all = target.shared_bytes - 4096;
+  const auto rows_of = [&](int rows) { return target.multiprocessors / layout.panels() * rows; };
+  if (rows_of(32) > 32)
+    add({.most = 64, .rows = 32, .panels = 1, .groups = 2}, kRing);
+  else
+    add({.most = 64, .rows = 64, .panels = 1, .groups = 1}, kRing);
+  if (rows_of(128) > 64) add({.most = rows_of(128), .rows = 128, .panels = 1, .groups = 1}, all);
+  add({.most = INT64_MAX, .rows = 128, .panels = 2, .groups = 1}, all);
+  return out;
 }
 
 bool is_words(const loop::Schedule& schedule) {
@@ -50,12 +95,14 @@ WordsLayout to_layout(const loop::Schedule& schedule, int64_t columns, int64_t d
   return {.bits = static_cast<int>(number_of(schedule, "bits")),
           .columns = columns,
           .depth = depth,
-          .step = number_of(schedule, "step")};
+          .step = number_of(schedule, "step"),
+          .fragments = number_of(schedule, "fragments") != 0};
 }
 
 int64_t zero_of(const loop::Schedule& schedule) { return number_of(schedule, "zero"); }
 
-// Of k within a chunk: the product of 16 k, the lane's place in the run, and the k of four that a lane has of a product.
+// Of k within a chunk: the product of 16 k, the lane of four, and the k of four that it has of a product. A lane's k of a
+// span are runs, four lanes' next to each other.
 namespace {
 
 struct Split {
@@ -63,10 +110,19 @@ struct Split {
 };
 
 Split split(const WordsLayout& layout, Expr k) {
-  const int64_t span = layout.span(), run = layout.run(), each = span / 16;
-  const Expr in_chunk = sym::mod(k, layout.chunk());
-  return {times(sym::floordiv(in_chunk, span), each) + sym::floordiv(sym::mod(in_chunk, run), 4),
-          sym::floordiv(sym::mod(in_chunk, span), run), sym::mod(in_chunk, 4)};
+  const int64_t span = layout.span(), run = layout.run();
+  const Expr in_chunk = sym::mod(k, layout.chunk()), in_span = sym::mod(in_chunk, span),
+             own = times(sym::floordiv(in_span, 4 * run), run) + sym::mod(in_span, run);
+  return {times(sym::floordiv(in_chunk, span), span / 16) + sym::floordiv(own, 4),
+          sym::floordiv(sym::mod(in_span, 4 * run), run), sym::mod(own, 4)};
+}
+
+// Of the four that lie together.
+Expr tile_of(const WordsLayout& layout, Expr column) {
+  return sym::mod(sym::floordiv(column, 16), layout.together());
+}
+Expr panel_of(const WordsLayout& layout, Expr column) {
+  return sym::floordiv(column, 16 * layout.together());
 }
 
 }  // namespace
@@ -75,8 +131,8 @@ std::vector<Expr> word_of(const WordsLayout& layout, Expr column, Expr k) {
   const Split s = split(layout, k);
   const Expr word = layout.bits == 8 ? times(s.product, 2) + sym::floordiv(s.of_four, 2)
                                      : sym::floordiv(s.product, 4 / layout.bits);
-  return {sym::floordiv(column, 16), sym::floordiv(k, layout.chunk()), times(sym::mod(column, 8), 4) + s.lane,
-          word};
+  return {panel_of(layout, column), sym::floordiv(k, layout.chunk()), tile_of(layout, column),
+          times(sym::mod(column, 8), 4) + s.lane, word};
 }
 
 Expr bit_of(const WordsLayout& layout, Expr column, Expr k) {
@@ -91,18 +147,20 @@ Expr bit_of(const WordsLayout& layout, Expr column, Expr k) {
 std::vector<Expr> scale_of(const WordsLayout& layout, Expr column, Expr k) {
   const Expr group = layout.group() ? sym::floordiv(k, layout.group()) : Expr(0);
   const Expr block = layout.blocks() > 1 ? sym::floordiv(sym::mod(k, layout.chunk()), layout.step) : Expr(0);
-  return {sym::floordiv(column, 16), group, sym::mod(column, 8), block,
-          sym::floordiv(sym::mod(column, 16), 8)};
+  return {panel_of(layout, column), group, tile_of(layout, column),
+          sym::mod(column, 8),      block, sym::floordiv(sym::mod(column, 16), 8)};
 }
 
-std::vector<Expr> words_shape(const WordsLayout& layout) { return {layout.tiles(), layout.chunks(), 32, 4}; }
+std::vector<Expr> words_shape(const WordsLayout& layout) {
+  return {layout.panels(), layout.chunks(), layout.together(), 32, 4};
+}
 
 std::vector<Expr> scales_shape(const WordsLayout& layout) {
-  return {layout.tiles(), layout.groups(), 8, layout.blocks(), 2};
+  return {layout.panels(), layout.groups(), layout.together(), 8, layout.blocks(), 2};
 }
 
 Place number_at(const WordsLayout& layout, const std::vector<Expr>& at, int bit) {
-  const Expr lane = at[2], word = at[3];
+  const Expr lane = at[3], word = at[4];
   Expr product, of_four;
   int high = 0;
   if (layout.bits == 8) {
@@ -115,15 +173,16 @@ Place number_at(const WordsLayout& layout, const std::vector<Expr>& at, int bit)
     product = times(word, 4 / layout.bits) + number / 4;
     of_four = pair / 2 * 2 + bit / 16;
   }
-  const int64_t each = layout.span() / 16;
-  const Expr k = times(at[1], layout.chunk()) + times(sym::floordiv(product, each), layout.span()) +
-                 times(sym::mod(lane, 4), layout.run()) + times(sym::mod(product, each), 4) + of_four;
-  return {times(at[0], 16) + sym::floordiv(lane, 4) + 8 * high, k};
+  const int64_t span = layout.span(), run = layout.run();
+  const Expr own = times(sym::mod(product, span / 16), 4) + of_four;
+  const Expr k = times(at[1], layout.chunk()) + times(sym::floordiv(product, span / 16), span) +
+                 times(sym::floordiv(own, run), 4 * run) + times(sym::mod(lane, 4), run) + sym::mod(own, run);
+  return {times(at[0], 16 * layout.together()) + times(at[2], 16) + sym::floordiv(lane, 4) + 8 * high, k};
 }
 
 Place scale_at(const WordsLayout& layout, const std::vector<Expr>& at) {
-  return {times(at[0], 16) + at[2] + times(at[4], 8),
-          layout.group() ? times(at[1], layout.group()) + times(at[3], layout.step) : Expr(0)};
+  return {times(at[0], 16 * layout.together()) + times(at[2], 16) + at[3] + times(at[5], 8),
+          layout.group() ? times(at[1], layout.group()) + times(at[4], layout.step) : Expr(0)};
 }
 
 std::vector<int> bits_in_word(const WordsLayout& layout) {

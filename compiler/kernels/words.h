@@ -1,14 +1,17 @@
 // Weights of few bits as GPU products read them: (number - zero point) * scale, where scales and zero points are the same
 // for blocks of k. Numbers lie in the order in which tensor cores take them:
 //
-//   words   i32 [columns / 16][k / chunk][32 lanes][4]     a lane loads 16 bytes, a warp 16 columns of a chunk of k
-//   scales      [columns / 16][group][8][blocks][2]        of column g and g + 8 next to each other, block by block
+//   words   i32 [columns / panel][k / chunk][tiles][32 lanes][4]  a lane loads 16 bytes, a warp 16 columns of a chunk of k
+//   scales      [columns / panel][group][tiles][8][blocks][2]     of column g and g + 8 next to each other, block by block
 //   zeros   u8  the same
 //
-// Lane 4 * g + t has columns g and g + 8 of its tile and, of every span of k, the run from t * run on: what it needs of
-// the other factor is contiguous too. Pairs of neighbouring k are 16 bits apart (bytes of 8 bits: next to each other), so
-// that one `and` takes them out as two 16-bit floats whose exponent an `or` adds. Source of the fragments: PTX ISA,
-// "mma.m16n8k16"; of the exponent's trick: Kim et al., "Who Says Elephants Can't Run" (2022).
+// Lane 4 * g + t has columns g and g + 8 of its tile and, of every span of k, the run from t * run on: what it loads of the
+// other factor is contiguous too. `fragments`: of every 16 k it has 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, the instructions' own
+// order, as rows in shared memory want it; a panel is 64 columns, whose words of 128 k are contiguous, and k is filled up to
+// a multiple of 128, so that a stage of a ring is a copy or two. Pairs of neighbouring k are 16 bits apart (bytes of 8 bits:
+// next to each other), so that one `and` takes them out as two 16-bit floats whose exponent an `or` adds. Source of the
+// fragments: PTX ISA, "mma.m16n8k16" and "wgmma.m64nNk16"; of the exponent's trick: Kim et al., "Who Says Elephants Can't
+// Run" (2022).
 #pragma once
 
 #include <algorithm>
@@ -16,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/base/gpu_target.h"
 #include "compiler/kernels/compact.h"
 
 namespace stridec::kernels {
@@ -23,24 +27,44 @@ namespace stridec::kernels {
 // A sum of products with such a factor; what writes such numbers out as floats.
 inline constexpr std::string_view kWordsProduct = "words.product", kWordsUnpack = "words.unpack";
 
+constexpr int64_t kWordsDeep = 128;  // k that memory has words for in one go
+
 struct WordsLayout {
   int bits = 4;                    // 2, 4 or 8
   int64_t columns = 0, depth = 0;  // of the matrix
   int64_t step = 0;                // k that share a scale and a zero point; 0: all
+  bool fragments = false;
 
   int64_t chunk() const { return 256 / bits; }
   int64_t products() const { return chunk() / 16; }  // of 16 k each
-  int64_t span() const { return step % 32 ? 16 : 32; }
-  int64_t run() const { return span() / 4; }
+  int64_t span() const { return fragments || step % 32 ? 16 : 32; }
+  int64_t run() const { return fragments ? 2 : span() / 4; }
   int64_t tiles() const { return (columns + 15) / 16; }
-  int64_t chunks() const { return (depth + chunk() - 1) / chunk(); }
+  // Tiles of 16 columns whose chunks lie together, and as many columns.
+  int64_t together() const { return fragments ? 4 : 1; }
+  int64_t panels() const { return (columns + 16 * together() - 1) / (16 * together()); }
+  int64_t chunks() const {
+    const int64_t whole = fragments ? kWordsDeep : chunk();
+    return (depth + whole - 1) / whole * (whole / chunk());
+  }
   int64_t blocks() const { return step > 0 && step < chunk() ? chunk() / step : 1; }
   int64_t group() const { return step == 0 ? 0 : std::max(step, chunk()); }  // k of a group, 0: all
-  int64_t groups() const { return step == 0 ? 1 : (depth + group() - 1) / group(); }
+  int64_t groups() const { return step == 0 ? 1 : (chunks() * chunk() + group() - 1) / group(); }
   bool fits() const { return step == 0 || (step % 16 == 0 && (step % chunk() == 0 || chunk() % step == 0)); }
 };
 
-// Text form: "words.product: bits 4; step 32; zero 8", the zero point where it is no memory.
+// How warp groups of Hopper do a product of at most so many rows: a block has tiles of `rows` by `panels` times 64 columns,
+// a stage of its ring 128 k. `groups` warp groups share the stages, `split` blocks of a cluster the depth.
+struct WordsTile {
+  int64_t most;
+  int rows, panels, groups, stages = 0;
+  int64_t split = 1;
+};
+// Whether warp groups could take such words, in the order of fragments; where a GPU has them, their tiles, fewest rows first.
+bool fits_groups(const WordsLayout& layout, DType element);
+std::vector<WordsTile> words_tiles(const WordsLayout& layout, DType element, const GpuTarget& target);
+
+// Text form: "words.product: bits 4; step 32; fragments 1; zero 8", the zero point where it is no memory.
 loop::Schedule to_schedule(std::string_view kernel, const WordsLayout& layout, int64_t zero);
 bool is_words(const loop::Schedule& schedule);
 // Of such a schedule, for a matrix of so many columns and k.

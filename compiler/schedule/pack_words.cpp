@@ -32,6 +32,7 @@ using loop::ValueId;
 using sym::Expr;
 using Dims = std::vector<Dim>;
 
+constexpr int64_t kLoadedRows = 8;  // that warp groups are no faster for
 constexpr int64_t kFewRows = 64;  // more are worth numbers in scratch
 constexpr int64_t kLeastColumns = 64, kLeastDepth = 64;
 
@@ -340,23 +341,30 @@ std::unique_ptr<Product> product_of(const Program& program, const Nest& original
   return nullptr;
 }
 
-loop::Steps packed_steps(Program& program, const Product& p) {
+loop::Steps packed_steps(Program& program, const Product& p, const GpuTarget& target) {
+  const Expr rows = loop::extent_of(p.rows);
+  const sym::Interval range = program.facts.bounds(rows);
+  // A row that is alone, or a few, are loaded by threads; more rows by the copy engine, into shared memory. All GPUs share
+  // one order.
+  FewBits numbers = p.few;
+  numbers.layout.fragments =
+      (!range.has_hi() || range.hi > kLoadedRows) && kernels::fits_groups(p.few.layout, p.element);
+  const bool any_rows = !kernels::words_tiles(numbers.layout, p.element, target).empty();
   const Source source{p.nest, p.contraction.factors[p.side], p.columns, p.k};
-  const Packed packed = pack(program, source, p.few);
+  const Packed packed = pack(program, source, numbers);
   const WordsLayout& layout = packed.layout;
-  const Expr column = kernels::flattened(p.columns), rows = loop::extent_of(p.rows);
+  const Expr column = kernels::flattened(p.columns);
   const auto launched = [&](Nest nest) {
     return loop::Step{loop::Launch{loop::add_nest(program, std::move(nest))}};
   };
-  const sym::Interval range = program.facts.bounds(rows);
   loop::Steps few, many;
-  if (!range.has_lo() || range.lo <= kFewRows) {
+  if (any_rows || !range.has_lo() || range.lo <= kFewRows) {
     Nest nest = with_factor(program, p.nest, p.contraction, p.side,
                             [&](Writer w, Expr k) { return read(w, program, packed, column, k); });
     nest.schedule = kernels::to_schedule(kernels::kWordsProduct, layout, packed.constant);
     few.push_back(launched(std::move(nest)));
   }
-  if (!range.has_hi() || range.hi > kFewRows) {
+  if (!any_rows && (!range.has_hi() || range.hi > kFewRows)) {
     // With the words' padding, so that every run of k is whole and lies on a multiple of 16 bytes.
     const std::vector<Expr> shape = {layout.tiles() * 16, layout.chunks() * layout.chunk()};
     const BufferId numbers = loop::add_buffer(
@@ -381,7 +389,7 @@ loop::Steps packed_steps(Program& program, const Product& p) {
 
 }  // namespace
 
-void pack_words(Program& program) {
+void pack_words(Program& program, const GpuTarget& target) {
   loop::for_each_block(program.steps, [&](loop::Steps& steps) {
     loop::Steps out;
     for (loop::Step& step : steps) {
@@ -391,7 +399,7 @@ void pack_words(Program& program) {
         out.push_back(std::move(step));
         continue;
       }
-      loop::Steps made = packed_steps(program, *product);
+      loop::Steps made = packed_steps(program, *product, target);
       std::move(made.begin(), made.end(), std::back_inserter(out));
     }
     steps = std::move(out);

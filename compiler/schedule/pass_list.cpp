@@ -104,7 +104,7 @@ constexpr Pass<Program, const GpuTarget&, const GpuRules&> kGpuLoopPasses[] = {
     {"gpu windows", "convolutions of few channels read copies in which a window's rows are runs of memory",
      [](Program& program, const GpuTarget&, const GpuRules&) { run_windows(program); }},
     {"gpu words", "weights of few bits stay as small as they are, in the words that products take apart",
-     [](Program& program, const GpuTarget&, const GpuRules&) { pack_words(program); }},
+     [](Program& program, const GpuTarget& target, const GpuRules&) { pack_words(program, target); }},
     {"gpu products", "products of one row by weights are one kernel with what makes the row",
      [](Program& program, const GpuTarget&, const GpuRules&) { join_row_products(program); }},
     {"gpu joins", "small nests one after the other are one kernel",

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "compiler/base/text.h"
@@ -21,6 +22,8 @@ namespace stridec::codegen::cuda {
 namespace {
 
 using loop::HostTensor;
+
+constexpr const char *kWarps = "sm_89", *kWarpGroups = "sm_90a";  // who multiplies
 
 struct Case {
   std::string rows = "3";  // a number or the symbol "m"
@@ -109,12 +112,12 @@ loop::Program program_of(const Case& c) {
 }
 
 // As the GPU's passes leave it.
-loop::Program packed(const Case& c) {
+loop::Program packed(const Case& c, const char* target = kWarps) {
   loop::Program program = program_of(c);
   schedule::hoist_constants(program);
-  schedule::pack_words(program);
+  schedule::pack_words(program, gpu_target(target));
   loop::verify(program);
-  schedule::choose_gpu(program, gpu_target("sm_90a"));
+  schedule::choose_gpu(program, gpu_target(target));
   return program;
 }
 
@@ -124,15 +127,16 @@ int words_products(const loop::Program& program) {
   return count;
 }
 
-// What the packed program means, and what its kernels do, is what it meant.
-void check(const Case& c, int64_t rows) {
+// What the packed program means, and what its kernels do, is what it meant; of warp groups' kernels the last alone is
+// emulated, by warps.
+void check(const Case& c, int64_t rows, const char* target = kWarps) {
   INFO(text_of(c), "rows ", rows);
   loop::Program given = program_of(c);
   const DType x = given[given.inputs[0]].dtype;
   const std::vector<HostTensor> inputs = {random_tensor(x, {rows, c.k}, 77, 1),
                                           random_tensor(DType::kF32, {c.n}, 78, 1)};
   const std::vector<HostTensor> want = loop::interpret(given, inputs, {.poison = true});
-  loop::Program ready = packed(c);
+  loop::Program ready = packed(c, target);
   CHECK(words_products(ready) == (c.rows == "m" || rows <= 64 ? 1 : 0));
   const auto made = loop::interpret_prepack(ready);
   for (size_t i = 0; i < made.size(); ++i)
@@ -151,9 +155,10 @@ void check(const Case& c, int64_t rows) {
   };
   compare(loop::interpret(ready, inputs, {.poison = true}));
   size_t choices = 1;
-  for (size_t choice = 0; choice < choices; ++choice) {
+  for (size_t choice = target == kWarps ? 0 : SIZE_MAX / 2; choice < choices || choice == SIZE_MAX / 2;
+       ++choice) {
     INFO("choice ", choice);
-    const auto got = test::emulate(ready, inputs, gpu_target("sm_90a"), choice, &choices);
+    const auto got = test::emulate(ready, inputs, gpu_target(target), choice, &choices);
     REQUIRE(got.has_value());
     compare(*got);
   }
@@ -163,8 +168,9 @@ void check(const Case& c, int64_t rows) {
 
 TEST_CASE("words: places of numbers and scales are each other's inverse") {
   for (const int bits : {2, 4, 8})
-    for (const int64_t step : {0, 16, 32, 64, 256}) {
-      const kernels::WordsLayout layout{.bits = bits, .columns = 40, .depth = 300, .step = step};
+    for (const int64_t step : {0, 16, 32, 64, 256, -32, -128}) {
+      kernels::WordsLayout layout{.bits = bits, .columns = 40, .depth = 300, .step = step};
+      if (step < 0) layout.step = -step, layout.fragments = true;
       REQUIRE(layout.fits());
       for (int64_t column = 0; column < 40; column += 3)
         for (int64_t k = 0; k < 300; k += 7) {
@@ -175,7 +181,7 @@ TEST_CASE("words: places of numbers and scales are each other's inverse") {
           CHECK(place.k.value() == k);
           const kernels::Place scale = kernels::scale_at(layout, kernels::scale_of(layout, column, k));
           CHECK(scale.column.value() == column);
-          CHECK(scale.k.value() == (step ? k / step * step : 0));
+          CHECK(scale.k.value() == (layout.step ? k / layout.step * layout.step : 0));
         }
     }
 }
@@ -226,8 +232,44 @@ TEST_CASE("words: other weights stay") {
         yield %5
       store y[%m, %n] %0
 )");
-  schedule::pack_words(program);
+  schedule::pack_words(program, gpu_target(kWarpGroups));
   CHECK(words_products(program) == 0);
+}
+
+TEST_CASE("words: warp groups take them whatever the number of rows") {
+  for (const char* x : {"f16", "bf16"}) {
+    const Case c{.rows = "m", .k = 136, .n = 72, .x = x};
+    const loop::Program given = program_of(c);
+    loop::Program ready = packed(c, kWarpGroups);
+    REQUIRE(words_products(ready) == 1);
+    CHECK(words_products(ready) == 1);
+    const auto nest = std::find_if(ready.nests.begin(), ready.nests.end(), [](const loop::Nest& n) {
+      return n.schedule.kernel == kernels::kWordsProduct;
+    });
+    const DeviceNest device = emit_nest(ready, *nest, gpu_target(kWarpGroups));
+    REQUIRE(device.choices.size() > 2);
+    for (size_t i = 0; i + 1 < device.choices.size(); ++i) {
+      const DeviceKernel& kernel = device.choices[i].launches[0];
+      CHECK(kernel.maps.size() == (i == 0 ? 0 : 1));  // one row, and more
+      CHECK(kernel.shared_bytes.value() <= gpu_target(kWarpGroups).shared_bytes - 2048);
+    }
+    CHECK(device.is_complete());
+    check(c, 9, kWarpGroups);
+  }
+  check({.rows = "m", .k = 256, .n = 64, .bits = 8, .step = 16}, 3, kWarpGroups);
+  check({.rows = "m", .k = 256, .n = 64, .bits = 2, .step = 64, .zero = ""}, 3, kWarpGroups);
+  // A row alone is loaded by threads.
+  const loop::Program row = packed({.rows = "1"}, kWarpGroups);
+  for (const loop::Nest& nest : row.nests)
+    if (kernels::is_words(nest.schedule))
+      CHECK(emit_nest(row, nest, gpu_target(kWarpGroups)).choices[0].launches[0].maps.empty());
+  // Rows that do not begin at multiples of 16 bytes, f32, and blocks that cross a stage.
+  for (const Case& c : {Case{.rows = "m", .k = 131}, Case{.rows = "m", .x = "f32"},
+                        Case{.rows = "m", .k = 384, .bits = 8, .step = 96}}) {
+    const loop::Program ready = packed(c, kWarpGroups);
+    CHECK(std::any_of(ready.nests.begin(), ready.nests.end(),
+                      [](const loop::Nest& n) { return n.schedule.kernel == kernels::kWordsUnpack; }));
+  }
 }
 
 TEST_CASE("words: NVRTC builds them within their registers") {
@@ -235,16 +277,20 @@ TEST_CASE("words: NVRTC builds them within their registers") {
   for (const int bits : {2, 4, 8})
     for (const std::string x : {"f16", "bf16", "f32"}) {
       const Case c{.rows = "m", .k = 512, .n = 256, .bits = bits, .x = x, .scale = "f16"};
-      const loop::Program program = packed(c);
-      for (const loop::Nest& nest : program.nests) {
-        if (!kernels::is_words(nest.schedule)) continue;
-        for (const DeviceChoice& choice : emit_nest(program, nest, gpu_target("sm_90a")).choices) {
-          const std::string text = cat("#define KERNEL kernel\n", choice.launches[0].code.text);
-          const Resources info =
-              resources_of(nvrtc.compile("words.cu", text, gpu_target("sm_90a")), "kernel");
-          INFO(bits, " bits, ", x, ", ", info.registers, " registers, ", info.stack_bytes, " bytes of stack");
-          CHECK(info.registers > 0);
-          CHECK(info.stack_bytes <= 96);  // addresses, held across the loop
+      for (const char* target : {kWarps, kWarpGroups}) {
+        if (target == kWarpGroups && bits != 4 && x != "f16") continue;
+        const loop::Program program = packed(c, target);
+        for (const loop::Nest& nest : program.nests) {
+          if (!kernels::is_words(nest.schedule)) continue;
+          for (const DeviceChoice& choice : emit_nest(program, nest, gpu_target(target)).choices) {
+            const std::string text = cat("#define KERNEL kernel\n", choice.launches[0].code.text);
+            const Resources info =
+                resources_of(nvrtc.compile("words.cu", text, gpu_target(target)), "kernel");
+            INFO(bits, " bits, ", x, ", ", info.registers, " registers, ", info.stack_bytes,
+                 " bytes of stack");
+            CHECK(info.registers > 0);
+            CHECK(info.stack_bytes <= 96);  // addresses, held across the loop
+          }
         }
       }
     }
