@@ -245,12 +245,20 @@ const Load* plain_load(const Factor& factor) {
 }
 
 std::optional<Flash::Operand> operand(const loop::Program& program, const Factor& factor, Expr line,
-                                      Expr depth, const sym::Facts& facts) {
+                                      Expr depth, const sym::Facts& facts, bool scatters = false) {
   Flash::Operand out{.load = plain_load(factor), .base = {}, .line = {}};
   if (!out.load) return std::nullopt;
-  const auto form = linear_form(offset_of(program, out.load->access, facts), {line, depth});
-  if (!form || !form->coefficients[1].is_const(1) || sym::has_index(form->coefficients[0]))
-    return std::nullopt;
+  const Expr offset = offset_of(program, out.load->access, facts);
+  const auto form = linear_form(offset, {line, depth});
+  if (!form || sym::has_index(form->coefficients[0])) {
+    const auto only = sym::linear_in(offset, depth);
+    if (!scatters || !only || !only->coefficient.is_const(1)) return std::nullopt;
+    out.base = only->rest;
+    out.line = 0;
+    out.scattered = true;
+    return out;
+  }
+  if (!form->coefficients[1].is_const(1)) return std::nullopt;
   out.base = form->rest;
   out.line = form->coefficients[0];
   return out;
@@ -337,7 +345,7 @@ std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest&
                     b = *link_factors(flash.values, last.columns);
   const sym::Facts early = facts_in(program, first.nest, flash.scores),
                    late = facts_in(program, last.nest, flash.values);
-  const auto q = operand(program, flash.scores.factors[a.rows], flash.chain.row.var, deep.var, early),
+  const auto q = operand(program, flash.scores.factors[a.rows], flash.chain.row.var, deep.var, early, true),
              k = operand(program, flash.scores.factors[a.columns], flash.keys.var, deep.var, early),
              v = operand(program, flash.values.factors[b.columns], summed.var, flash.columns.var, late);
   if (!q || !k || !v) return refuse("a factor is computed, or not contiguous along the head");

@@ -41,7 +41,8 @@ struct Flash {
   // A factor in memory: element offset == base + line * lines + depth, the base over batch dims and symbols.
   struct Operand {
     const loop::Load* load = nullptr;
-    sym::Expr base, line;  // `line`: elements between neighbouring rows or keys
+    sym::Expr base, line;    // `line`: elements between neighbouring rows or keys
+    bool scattered = false;  // of queries: the row occurs in the base, and `line` is 0
   };
 
   Chain chain;

@@ -165,6 +165,33 @@ void split_groups(loop::Program& program) {
   });
 }
 
+std::optional<loop::Nest> with_shared_rows(const loop::Program& program, const loop::Nest& nest) {
+  const auto flash = kernels::match_flash(program, nest);
+  if (!flash) return std::nullopt;
+  const Expr row = flash->chain.row.var;
+  const loop::Load& keys = *flash->k.load;
+  for (size_t d = 0; d < nest.dims.size(); ++d) {
+    const Expr head = nest.dims[d].var;
+    for (Expr index : keys.access.index) {
+      if (index.op() != sym::Op::kFloorDiv || index.arg(0) != head) continue;
+      const auto group = sym::as_const(index.arg(1)), heads = sym::as_const(nest.dims[d].extent);
+      if (!group || !heads || *heads % *group) continue;
+      loop::Nest out = nest;
+      loop::Cloner names(out);
+      const Expr outer = names.fresh_index(head), inner = names.fresh_index(row);
+      loop::substitute(
+          out.body, {{head, outer * *group + sym::mod(inner, *group)}, {row, sym::floordiv(inner, *group)}});
+      for (loop::Dim& dim : out.dims) {
+        if (dim.var == head) dim = {outer, *heads / *group};
+        if (dim.var == row) dim = {inner, dim.extent * *group};
+      }
+      loop::simplify(program, out);
+      if (kernels::match_flash(program, out)) return out;
+    }
+  }
+  return std::nullopt;
+}
+
 void chain_gpu(loop::Program& program, const GpuTarget& target) {
   ChainRule rule{.fits = {}, .absorbs = false, .single = true};
   rule.fits = [&](loop::Program& trial, const loop::Nest& nest, std::string* reason) {

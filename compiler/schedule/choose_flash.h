@@ -15,6 +15,10 @@ namespace stridec::schedule {
 // that share: the rows of a chain.
 void split_groups(loop::Program& program);
 
+// Attention whose heads share keys, with the heads that share them among the rows: `row * heads + head`. What tiles of few
+// rows take where a model's number of rows is a symbol. Nothing where none share.
+std::optional<loop::Nest> with_shared_rows(const loop::Program& program, const loop::Nest& nest);
+
 // Makes chains of the nests that the target's attention kernels take; others stay as they are.
 void chain_gpu(loop::Program& program, const GpuTarget& target);
 

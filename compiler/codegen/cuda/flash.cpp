@@ -8,6 +8,7 @@
 #include "compiler/codegen/cuda/flash_wgmma.h"
 #include "compiler/codegen/cuda/frame.h"
 #include "compiler/codegen/cuda/matrix.h"
+#include "compiler/schedule/choose_flash.h"
 
 namespace stridec::codegen::cuda {
 namespace {
@@ -207,6 +208,7 @@ class MmaEmitter {
   void print_operands() {
     const kernels::Flash& flash = f_.flash;
     for (const auto& [name, operand] : {std::pair("q", &flash.q), {"k", &flash.k}, {"v", &flash.v}}) {
+      if (operand->scattered) continue;
       text_.line(cat("const unsigned short* const ", name,
                      "_from = ", text_.pointer(operand->load->access.buffer), " + ", f_.base(*operand), ";"));
       text_.line(cat("const int64_t ", name, "_line = ", text_.size(operand->line), ";"));
@@ -222,7 +224,7 @@ class MmaEmitter {
     const int query_bytes = f_.plan.rows * (deep_ + 8) * 2, stages = f_.plan.stages;
     text_.line(cat("const unsigned q_tile = shared_address(shared)",
                    alone() ? cat(" + warp * ", warp_bytes()) : "", ", ring = q_tile + ", query_bytes, ";"));
-    print_load("q", "q_tile", f_.plan.rows, deep_, flash.depth, "first_row", "row_count");
+    print_queries();
     // Of a warp's own ring every stage is free, of one that warps share all but the one that is filled in the first step.
     for (int stage = 0; stage + !alone() < stages; ++stage) {
       const std::string first = stage ? cat("(", start, " + ", stage * stride(), ")") : start;
@@ -279,6 +281,24 @@ class MmaEmitter {
     text_.line(cat("stage = (stage + 1) % ", stages, ";"));
     text_.close();
     text_.line("wait_copies<0>();");
+  }
+
+  void print_queries() {
+    const kernels::Flash& flash = f_.flash;
+    if (!flash.q.scattered)
+      return print_load("q", "q_tile", f_.plan.rows, deep_, flash.depth, "first_row", "row_count");
+    const int lanes = wide_ ? 8 : 1, pieces = deep_ / lanes;
+    text_.open(cat("for (int i = ", alone() ? "lane_id" : "thread", "; i < ", f_.plan.rows * pieces,
+                   "; i += ", alone() ? 32 : threads(), ")"));
+    text_.line(cat("const int line = i / ", pieces, ", at = i % ", pieces, " * ", lanes, ";"));
+    text_.line(cat("const bool live = line < row_count && at < ", flash.depth, ";"));
+    text_.line(cat("const unsigned place = q_tile + (line * ", deep_ + 8, " + at) * 2;"));
+    text_.line("const int64_t query = first_row + (live ? line : 0);");
+    text_.line(cat("const unsigned short* const from = ", text_.pointer(flash.q.load->access.buffer), " + ",
+                   f_.query_base("query"), " + (live ? at : 0);"));
+    text_.line(wide_ ? "copy_async<16>(place, from, live);"
+                     : "store_shared(place, live ? *from : (unsigned short)0);");
+    text_.close();
   }
 
   void print_shares(const GpuTarget& target) {
@@ -616,7 +636,8 @@ DeviceNest emit_flash(const loop::Program& program, const loop::Nest& nest, cons
   const kernels::FlashPlan plan = kernels::to_flash_plan(nest.schedule);
   const kernels::Flash flash = *kernels::match_flash(program, nest);
   const std::vector<kernels::FlashChoice> plans = kernels::mma_choices(plan, flash, target, program.facts);
-  const auto add = [&](const kernels::FlashPlan& tile, Expr holds, bool wide, bool assumes) {
+  const auto add = [&](const kernels::FlashPlan& tile, Expr holds, bool wide, bool assumes,
+                       const loop::Nest& nest) {
     MmaEmitter emitter(program, nest, tile, wide, assumes);
     const auto able = emitter.condition();
     if (!able) return;
@@ -629,18 +650,26 @@ DeviceNest emit_flash(const loop::Program& program, const loop::Nest& nest, cons
     choice.launches.push_back(emitter.emit_spread(target));
     choice.launches.push_back(MmaEmitter(program, nest, tile, wide, assumes).emit_gathering(target));
   };
+  // Heads that share keys read them once where their rows are few together.
+  const auto shared =
+      plan.parts() == 1 && plans.size() > 1 ? schedule::with_shared_rows(program, nest) : std::nullopt;
+  if (shared) {
+    const kernels::Flash rows = *kernels::match_flash(program, *shared);
+    const std::vector<kernels::FlashChoice> few = kernels::mma_choices(plan, rows, target, program.facts);
+    if (few[0].plan.spread) add(few[0].plan, few[0].condition, true, false, *shared);
+  }
   for (const bool assumes : {true, false}) {
     if (assumes && !flash.given) continue;
     for (const auto& [tile, holds] : plans) {
       // What goes through all keys comes behind what warp groups do.
       if (tile.parts() == 1 && plan.wgmma && add_warp_groups(out, program, nest, flash, assumes, target))
         break;
-      add(tile, holds, true, assumes);
+      add(tile, holds, true, assumes, nest);
     }
   }
   const bool none = out.choices.empty();
   for (const auto& [tile, holds] : plans)
-    if (none || &tile == &plans.back().plan) add(tile, holds, false, false);
+    if (none || &tile == &plans.back().plan) add(tile, holds, false, false, nest);
   return out;
 }
 

@@ -171,6 +171,12 @@ std::string FlashFrame::base(const Flash::Operand& operand) {
   return (&operand == &flash.v ? values_ : scores_).index(operand.base);
 }
 
+std::string FlashFrame::query_base(const std::string& row) {
+  Body there = scores_;
+  there.set_index(flash.chain.row.var, row);
+  return there.index(flash.q.base);
+}
+
 void FlashFrame::print_rows(const std::string& row) {
   text.line("int64_t row_at[2];");
   text.line("#pragma unroll");

@@ -42,6 +42,8 @@ struct FlashFrame {
   void print_end(const std::string& name, const std::string& row);
   // Element offset of the operand at line 0 of the batch.
   std::string base(const kernels::Flash::Operand& operand);
+  // Of the queries: the same of row `row` of all, a C expression, where they are scattered.
+  std::string query_base(const std::string& row);
   // An expression over the batch dims' indices.
   std::string batch_index(sym::Expr e) { return scores_.index(e); }
   // Declares row_at, and fix and fixed where there are some; `row`: the first of a thread's two rows in the tile, the

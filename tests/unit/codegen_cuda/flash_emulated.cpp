@@ -90,6 +90,8 @@ TEST_CASE("attention of few rows: all blocks of the device share all keys") {
   check({.bias = "late", .fixed = true}, small, {1, 3, 259}, 5);
   check({.dtype = "bf16", .depth = 33, .width = 17, .fixed = true}, small, {1, 18, 290}, 2);
   check({.bias = "late", .guard = true}, large, {1, 3, 0}, 2);  // too few keys to share
+  // Of a symbolic number of rows: heads that share keys are rows of one tile.
+  check({.bias = "causal", .group = 4, .fixed = true}, {.rows = 64, .keys = 64}, {1, 3, 2100}, 4);
 }
 
 }  // namespace
