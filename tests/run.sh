@@ -21,6 +21,7 @@ suites=(
   'models|$python tests/models/run.py $([ -n "${STRIDEC_QUICK:-}" ] || echo --all)'
   'architectures|$python tests/models/run_architectures.py'
   'conformance|bash tests/conformance/run.sh'
+  'emulated|bash tests/conformance/run.sh emulated'
   'contrib|bash tests/conformance/contrib.sh'
   'threads|bash tests/threads.sh'
   'fuzz|$python tests/fuzz/random_models.py --count 400 --seed 20261122'

@@ -10,6 +10,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build_run.h"
+#include "compiler/codegen/cuda/nvrtc.h"
 #include "compiler/compile.h"
 #include "compiler/frontend/onnx/import.h"
 #include "tests/conformance/other_sizes.h"
@@ -175,15 +176,16 @@ void bind_all(const onnx::Model& model, const Data& data, onnx::ImportOptions& o
 
 // ---- one attempt ----
 
-Compilation made_of(const onnx::Model& model, const onnx::ImportOptions& options, Stage last,
-                    Machine machine = Machine::kCpu) {
+// `file`: the model's, whose hash an artifact says.
+Compilation made_of(const onnx::Model& model, const fs::path& file, const onnx::ImportOptions& options,
+                    Stage last, Machine machine = Machine::kCpu) {
   onnx::Imported imported = onnx::import_model(model, options);
   if (!imported.problems.empty()) {
     Diagnostic problem = imported.problems[0];
     problem.message = "import: " + problem.message;
     throw Error(std::move(problem));
   }
-  CompileOptions how{.passes = {.verify_each = true}};
+  CompileOptions how{.model = file, .passes = {.verify_each = true}};
   if (machine != Machine::kCpu) {
     how.targets = {"cuda"};
     how.gpus = {"sm_90a"};
@@ -273,7 +275,7 @@ struct Attempt {
     onnx::ImportOptions fixed = options;
     for (const auto& [symbol, size] : other.sizes)
       fixed.dims[symbol.name()] = {.lower = size, .upper = size, .multiple = 1};
-    const Compilation alone = made_of(model, fixed, Stage::kSchedule);
+    const Compilation alone = made_of(model, test.model, fixed, Stage::kSchedule);
     return codegen::cpu::run_compiled(alone.variants.front().program, other.inputs);
   }
 
@@ -321,8 +323,12 @@ struct Attempt {
 
   Outcome run(const onnx::ImportOptions& options, double& compiled) const {
     const bool interpreted = info.mode == Mode::kInterpreter;
-    const Compilation made =
-        made_of(model, options, interpreted ? Stage::kLoops : Stage::kSchedule, info.machine);
+    const bool built = info.machine == Machine::kEmulated && builds_for_gpus();
+    const Compilation made = made_of(model, test.model, options,
+                                     interpreted ? Stage::kLoops
+                                     : built     ? Stage::kArtifact
+                                                 : Stage::kSchedule,
+                                     info.machine);
     const std::vector<HostTensor> inputs = inputs_of(made.loops, model, data);
     if (interpreted) {
       compiled = processor_seconds();
@@ -378,6 +384,18 @@ Outcome run(const Test& test, const onnx::Model& model, const Data& data, const 
 }
 
 }  // namespace
+
+bool builds_for_gpus() {
+  static const bool found = [] {
+    try {
+      codegen::cuda::Nvrtc nvrtc("");
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }();
+  return found;
+}
 
 std::span<const ModeInfo> modes() { return kModes; }
 

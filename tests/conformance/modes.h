@@ -23,6 +23,9 @@ enum class Machine {
   kGpu,  // of this machine, a Hopper
   kEmulated,  // the GPU's kernels on the CPU: what has to be seen of them without one, not fast and not all of them
 };
+// Whether tests of kEmulated are built as a whole as well, every kernel by NVRTC and the host's program by clang: where
+// there is an NVRTC. Loads it.
+bool builds_for_gpus();
 struct ModeInfo {
   std::string_view name;
   Mode mode;

@@ -60,10 +60,10 @@ std::string one_line(std::string text) {
   return text;
 }
 
-// A large network of light/ on the interpreter.
-bool is_long(const Task& task) {
-  return task.mode->mode == Mode::kInterpreter && task.test->name.starts_with("real/");
-}
+bool is_network(const Test& test) { return test.name.starts_with("real/"); }
+
+// A large network of light/ on the interpreter. Emulation takes too long for them.
+bool is_long(const Task& task) { return task.mode->mode == Mode::kInterpreter && is_network(*task.test); }
 unsigned seconds_for(const Task& task) { return is_long(task) ? kNetworkSeconds : kSeconds; }
 
 Child start(const std::vector<Task>& tasks, std::vector<size_t> mine, const RunOptions& options) {
@@ -271,8 +271,14 @@ int main(int argc, char** argv) {
   std::vector<Task> tasks;
   for (const bool longest : {true, false})  // what takes minutes begins first
     for (const ModeInfo* mode : chosen)
-      for (const Test& test : tests)
+      for (const Test& test : tests) {
+        if (mode->machine == Machine::kEmulated && is_network(test)) continue;
         if (const Task task{&test, mode, {}}; is_long(task) == longest) tasks.push_back(task);
+      }
+  if (std::any_of(chosen.begin(), chosen.end(),
+                  [](const ModeInfo* mode) { return mode->machine == Machine::kEmulated; }))
+    std::cout << (builds_for_gpus() ? "emulated kernels are built by NVRTC as well\n"
+                                    : "there is no NVRTC: emulated kernels are built for a CPU alone\n");
   run_all(tasks, jobs, tests_per_process, options);
 
   size_t all_passed = 0;
