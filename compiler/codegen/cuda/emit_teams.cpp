@@ -529,9 +529,11 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
   };
   const auto add_walks = [&](bool vectors, bool shifted) {
     bool kept = false;
-    for (const int team : teams)
+    for (const int team : teams) {
+      if (shifted && unknown && team == teams.front()) continue;  // for short rows
       kept = add({.columns = columns, .keep = true, .vectors = vectors, .shifted = shifted, .team = team}) ||
              kept;
+    }
     if (teams.size() > 1 && !unknown && !kept)
       add({.vectors = vectors, .shifted = shifted, .narrow = true}, kShortChunks * plan.team);
     const bool walked = add(
@@ -550,6 +552,8 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
     if (!shifted) add_walks(vectors, false);
     if (vectors && !columns) shifted = add_walks(true, true);
   }
+  // Rows shorter than those of which most goes by vectors.
+  if (shifted && unknown) add({.keep = true, .team = teams.front()});
   add({.columns = columns, .team = teams.back()});
   return out;
 }

@@ -263,8 +263,10 @@ template <int N, class T> static inline void sd_store(T* to, const Vec<T, N>& va
 // The two aligned vectors (of 16 bytes) that N elements from `at` on lie in, of `end` elements; vectors that are not whole
 // before the end are replaced by others, so that no load waits for a comparison.
 template <class T, int N> struct Cover { uint4 low, high; };
-template <int N, class T> static inline Cover<T, N> sd_load_cover(const T* from, int64_t at, int64_t end) {
-  const int64_t low = at & -N, last = (end & -N) - N;
+// `at` may be an int: a row's end beyond what it reaches is of no interest then.
+template <class I> static inline I sd_end(int64_t end) { return sizeof(I) == 4 && end > 1 << 30 ? 1 << 30 : (I)end; }
+template <int N, class T, class I> static inline Cover<T, N> sd_load_cover(const T* from, I at, int64_t end) {
+  const I low = at & -N, last = (sd_end<I>(end) & -N) - N;
   return {*(const uint4*)(from + (low < last ? low : last)), *(const uint4*)(from + (low + N < last ? low + N : last))};
 }
 static inline unsigned sd_funnel(unsigned low, unsigned high, int bits) {
@@ -275,10 +277,11 @@ static inline unsigned sd_funnel(unsigned low, unsigned high, int bits) {
 #endif
 }
 // The N elements; those beyond the end are of no use.
-template <int N, class T> static inline Vec<T, N> sd_uncover(const Cover<T, N>& cover, const T* from, int64_t at, int64_t end) {
-  if ((at & -N) + 2 * N > (end & -N)) {
+template <int N, class T, class I> static inline Vec<T, N> sd_uncover(const Cover<T, N>& cover, const T* from, I at, int64_t end) {
+  const I last = sd_end<I>(end);
+  if ((at & -N) + 2 * N > (last & -N)) {
     Vec<T, N> out;
-    for (int e = 0; e < N; ++e) out.e[e] = from[at + e < end ? at + e : end - 1];
+    for (int e = 0; e < N; ++e) out.e[e] = from[at + e < last ? at + e : last - 1];
     return out;
   }
   unsigned w[8] = {cover.low.x, cover.low.y, cover.low.z, cover.low.w, cover.high.x, cover.high.y, cover.high.z, cover.high.w};

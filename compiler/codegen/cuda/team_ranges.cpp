@@ -22,6 +22,7 @@ constexpr int kHeldWords = 64;  // registers for loads in flight
 constexpr int kEagerWords = 96;  // of loads that a launch of one point begins with
 constexpr int kCoverBytes = 16;
 constexpr int kShiftedBytes = 2;  // larger elements go one by one about as fast
+constexpr int kShiftedVectors = 32;  // of a row; of shorter ones too much lies at the ends
 
 }  // namespace
 
@@ -116,6 +117,7 @@ std::optional<Strip> TeamEmitter::shifted_strip_of(const loop::Stmt& stmt, const
   const loop::Effects effects = loop::effects_of(nest);
   const loop::Dim along = loop::dims_of(stmt)[0];
   Strip strip{.var = along.var, .width = width};
+  strip.conditions.push_back(sym::ge(along.extent, kShiftedVectors * width));
   for (const loop::Stmt& inner : *loop::body_of(stmt)) {
     const loop::Access* access = loop::access_of(inner);
     if (!access || !start_of(*access, along, inside)) continue;
@@ -265,18 +267,20 @@ void TeamEmitter::print_chunks(
   const std::string c = text_.fresh("c"), j = text_.fresh("j");
   // Of what is kept, chunks that no thread of the team has are left out by groups, and those that some threads have are
   // done by all of them: many branches would keep loads and what follows them from overlapping.
-  const bool groups = batch != Batch::kWhole && variant.keep && together > kGroup;
+  // Vectors of rows of unknown length one by one.
+  const int group = start_ && !range.count.is_const() ? 1 : kGroup;
+  const bool groups = batch != Batch::kWhole && variant.keep && together > group;
   // Of what a round stores and loads again, others would load while it is stored.
   const bool branch = batch == Batch::kSome && (!variant.keep || loads_again(*range.block));
   std::string begin = "0", end = cat(together);
   if (groups) {
     const std::string g = text_.fresh("g");
     text_.line("#pragma unroll");
-    text_.open(cat("for (int ", g, " = 0; ", g, " < ", together, "; ", g, " += ", kGroup, ")"));
+    text_.open(cat("for (int ", g, " = 0; ", g, " < ", together, "; ", g, " += ", group, ")"));
     text_.open(cat("if (", g, " * ", rows, " < ", chunks_, ")"));
     begin = g;
-    end = cat(g, " + ", kGroup);
-    if (together % kGroup) end = cat("(", end, " < ", together, " ? ", end, " : ", together, ")");
+    end = cat(g, " + ", group);
+    if (together % group) end = cat("(", end, " < ", together, " ? ", end, " : ", together, ")");
   }
   text_.line("#pragma unroll");
   text_.open(cat("for (int ", j, " = ", begin, "; ", j, " < ", end, "; ++", j, ")"));
@@ -305,9 +309,11 @@ void TeamEmitter::print_chunks(
     }
   }
   if (ways_ > 1) text_.line(cat("const int way = ", j, " % ", ways_, ";"));
-  std::string first = cat("((int64_t)", c, range.strip && !variant.columns ? cat(" * ", width, ")") : ")");
+  std::string first = cat(start_ && variant.keep ? "(" : "((int64_t)", c,
+                          range.strip && !variant.columns ? cat(" * ", width, ")") : ")");
   if (range.edges)
-    first = cat("(", c, " < head ? (int64_t)", c, " : ", c, " + ", width, " * (int64_t)", vectors_, ")");
+    first = cat("(", c, " < head ? ", c, " : ", c, " + ", width, " * ", variant.keep ? "" : "(int64_t)",
+                vectors_, ")");
   else if (start_)
     first = cat("(", first, " + head)");
   if (range.dims.size() > 1) {
