@@ -469,7 +469,7 @@ sym::Expr worth_spreading(const FlashPlan& plan, const Flash& flash, const GpuTa
   constexpr int kSteps = 8;  // of a block: what it has of a tile passes through memory
   const sym::Expr steps = sym::ceildiv(flash.keys.extent, plan.parts() * plan.keys);
   return sym::logical_and(sym::ge(steps, kSteps),
-                          sym::ge(batches(flash) * steps, 2 * target.multiprocessors));
+                          sym::ge(batches(flash) * steps, target.multiprocessors));
 }
 
 bool fits_warp_groups(const FlashPlan& plan, const Flash& flash) {
