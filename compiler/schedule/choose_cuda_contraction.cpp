@@ -160,12 +160,14 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const Shape& s,
   // Clusters of 4 and more do not fit every group of multiprocessors.
   const double processors = target.multiprocessors * (split > 2 ? 0.92 : 1);
   const double together = std::min<double>(k.blocks_sm, std::ceil(tiles / processors));
-  // Lines of a tile beyond the last come as zeros.
+  // Lines of a box beyond the last come as zeros.
   const double row_tiles = std::ceil(s.rows / k.rows), column_tiles = std::ceil(s.columns / k.columns);
   const double rows_beyond = row_tiles * k.rows - s.rows,
                columns_beyond = column_tiles * k.columns - s.columns;
   const double line = k.depth * k.element_bytes,
-               zeros = k.is_wgmma() ? (rows_beyond / row_tiles + columns_beyond / column_tiles) * line : 0;
+               zeros = k.is_wgmma() && rows != Lines::kGathered && columns != Lines::kGathered
+                           ? (rows_beyond / row_tiles + columns_beyond / column_tiles) * line
+                           : 0;
   double step = std::max({2 * macs / flops, shared / kSharedBytes,
                           ((k.rows + k.columns) * line - zeros) / kL2Bytes + zeros / kZeroCopies});
   if (k.is_wgmma() && (rows == Lines::kGathered || columns == Lines::kGathered))

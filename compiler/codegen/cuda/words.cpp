@@ -393,12 +393,14 @@ DeviceNest emit_words(const loop::Program& program, const loop::Nest& nest, cons
   const kernels::MatrixPlan plan = words_plan(program, nest);
   const DType element = words_element(nest, plan);
   const std::vector<kernels::WordsTile> tiles = kernels::words_tiles(layout_of(nest, plan), element, target);
-  // Warps by themselves are no slower for one row, nor for eight where warp groups have to round each number of f32.
+  // Warps by themselves are faster for one row, where there are columns for few warp groups, and up to eight rows where those
+  // have to round many numbers of f32.
   if (!tiles.empty()) {
     Emitter one(program, nest, 1, true);
-    if (const auto condition = one.condition()) {
-      const Expr all = sym::simplify(
-          sym::logical_and(*condition, sym::le(one.rows(), one.scales_like(element) ? 1 : 8)), program.facts);
+    const bool rounds = !one.scales_like(element) && kernels::to_layout(nest.schedule, 1, 1).bits < 8;
+    const int64_t most = rounds ? 8 : tiles[0].panels == 1 ? 1 : 0;
+    if (const auto condition = one.condition(); condition && most > 0) {
+      const Expr all = sym::simplify(sym::logical_and(*condition, sym::le(one.rows(), most)), program.facts);
       if (!all.is_const(0)) {
         out.choices.push_back({all, one.aligned(), {}});
         out.choices.back().launches.push_back(one.emit(target));
