@@ -70,6 +70,8 @@ MatrixSide::MatrixSide(MatrixFrame& frame, const std::string& name, bool vectors
       if (engine) find_map();
     }
   }
+  // Of elements that registers hold, a thread has too many for a pointer each.
+  if (lanes_ * f_.element_bytes() < 4) step_.reset();
 }
 
 void MatrixSide::find_map() {
