@@ -25,6 +25,10 @@ add_library(device_program STATIC EXCLUDE_FROM_ALL tests/support/device_program.
 target_link_libraries(device_program PUBLIC stridec_all stridec_runtime)
 target_include_directories(device_program PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/runtime/src)
 
+# The same on a CPU, where there is none.
+add_library(emulated_gpu STATIC EXCLUDE_FROM_ALL tests/support/emulate.cpp tests/support/race_check.cpp)
+target_link_libraries(emulated_gpu PUBLIC stridec_codegen stridec_test_settings)
+
 file(GLOB test_folders CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/*)
 foreach(path ${test_folders})
   file(GLOB sources CONFIGURE_DEPENDS ${path}/*.cpp)
@@ -51,6 +55,9 @@ foreach(path ${test_folders})
     if(TARGET stridec_compile)
       target_link_libraries(test_${folder} PRIVATE stridec_compile)
     endif()
+  endif()
+  if(folder STREQUAL codegen_cuda)
+    target_link_libraries(test_${folder} PRIVATE emulated_gpu)
   endif()
   if(folder STREQUAL compiled_cuda)  # runs what it builds where there is a GPU
     target_link_libraries(test_${folder} PRIVATE device_program)
@@ -84,9 +91,8 @@ target_link_libraries(gpu_host_cost PRIVATE dl)
 
 # The public ONNX backend suite: tests/conformance/run.sh.
 file(GLOB conformance_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/conformance/*.cpp)
-add_executable(onnx_backend ${conformance_sources} ${PROJECT_SOURCE_DIR}/tests/unit/codegen_cuda/emulate.cpp
-               ${PROJECT_SOURCE_DIR}/tests/unit/codegen_cuda/race_check.cpp)
-target_link_libraries(onnx_backend PRIVATE stridec_compile stridec_all device_program)
+add_executable(onnx_backend ${conformance_sources})
+target_link_libraries(onnx_backend PRIVATE emulated_gpu stridec_compile stridec_all device_program)
 add_executable(bench_launch EXCLUDE_FROM_ALL tests/bench/launch.cpp)
 target_include_directories(bench_launch PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(bench_launch PRIVATE stridec_runtime)

@@ -15,7 +15,7 @@
 #include "compiler/frontend/onnx/import.h"
 #include "tests/conformance/other_sizes.h"
 #include "tests/support/device_program.h"
-#include "tests/unit/codegen_cuda/emulate.h"
+#include "tests/support/emulate.h"
 
 namespace stridec::conformance {
 

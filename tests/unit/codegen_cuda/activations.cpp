@@ -8,7 +8,7 @@
 #include "compiler/base/text.h"
 #include "compiler/loop/text.h"
 #include "compiler/schedule/choose_gpu.h"
-#include "tests/unit/codegen_cuda/emulate.h"
+#include "tests/support/emulate.h"
 
 using namespace stridec;
 using loop::HostTensor;

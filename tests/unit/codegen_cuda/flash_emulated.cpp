@@ -8,8 +8,8 @@
 #include "compiler/kernels/flash.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
+#include "tests/support/emulate.h"
 #include "tests/support/flash_cases.h"
-#include "tests/unit/codegen_cuda/emulate.h"
 
 namespace stridec::codegen::cuda {
 namespace {

@@ -9,8 +9,8 @@
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/choose_cuda_contraction.h"
+#include "tests/support/emulate.h"
 #include "tests/support/matrix_cases.h"
-#include "tests/unit/codegen_cuda/emulate.h"
 
 namespace stridec::codegen::cuda {
 namespace {

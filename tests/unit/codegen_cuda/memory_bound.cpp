@@ -11,8 +11,9 @@
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/choose_gpu.h"
+#include "tests/support/emulate.h"
+#include "tests/support/random_tensor.h"
 #include "tests/support/replaced.h"
-#include "tests/unit/codegen_cuda/emulate.h"
 
 namespace stridec::codegen::cuda {
 namespace {
@@ -50,14 +51,7 @@ HostTensor random_tensor(const loop::Program& program, loop::BufferId id, const 
     shape.push_back(*sym::evaluate(e, [&](sym::Expr var) -> std::optional<int64_t> {
       return x[static_cast<size_t>(std::atoi(var.name().c_str() + 1))];
     }));
-  HostTensor out = loop::make_tensor(buffer.dtype, shape);
-  uint64_t state = 0x9E3779B97F4A7C15ull * static_cast<uint64_t>(seed + 1);
-  for (int64_t i = 0; i < loop::element_count(out); ++i) {
-    state = state * 6364136223846793005ull + 1442695040888963407ull;
-    const double unit = static_cast<double>(state >> 11) * 0x1p-53;
-    loop::set_number(out, i, is_float(buffer.dtype) ? 4 * unit - 2 : std::floor(9 * unit));
-  }
-  return out;
+  return test::random_tensor(buffer.dtype, shape, seed, 2);
 }
 
 double tolerance(DType dtype) {

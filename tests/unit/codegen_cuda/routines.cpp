@@ -7,7 +7,7 @@
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/loop/interpret.h"
 #include "compiler/loop/text.h"
-#include "tests/unit/codegen_cuda/emulate.h"
+#include "tests/support/emulate.h"
 
 using namespace stridec;
 

@@ -14,28 +14,15 @@
 #include "compiler/schedule/choose_gpu.h"
 #include "compiler/schedule/row_results.h"
 #include "compiler/schedule/small_nests.h"
-#include "tests/unit/codegen_cuda/emulate.h"
+#include "tests/support/emulate.h"
+#include "tests/support/random_tensor.h"
 
 namespace stridec::codegen::cuda {
 namespace {
 
 using loop::HostTensor;
-
-HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, int seed) {
-  HostTensor out = loop::make_tensor(dtype, std::move(shape));
-  uint64_t state = 0x9E3779B97F4A7C15ull * static_cast<uint64_t>(seed + 1);
-  for (int64_t i = 0; i < loop::element_count(out); ++i) {
-    state = state * 6364136223846793005ull + 1442695040888963407ull;
-    const double unit = static_cast<double>(state >> 11) * 0x1p-53;
-    loop::set_number(out, i, is_float(dtype) ? 2 * unit - 1 : std::floor(9 * unit));
-  }
-  return out;
-}
-
-loop::WeightData data_of(std::vector<uint8_t> bytes) {
-  auto owned = std::make_shared<std::vector<uint8_t>>(std::move(bytes));
-  return {.owner = owned, .bytes = owned->data(), .size = owned->size()};
-}
+using test::random_tensor;
+using test::weight_data;
 
 // The program with random weights, as the GPU's passes leave it; what it gives, emulated, is what it meant.
 loop::Program check(const std::string& text) {
@@ -44,7 +31,7 @@ loop::Program check(const std::string& text) {
     if (buffer.storage != loop::Storage::kWeight) continue;
     std::vector<int64_t> shape;
     for (sym::Expr e : buffer.shape) shape.push_back(e.value());
-    buffer.weight = data_of(random_tensor(buffer.dtype, shape, static_cast<int>(shape[0])).bytes);
+    buffer.weight = weight_data(random_tensor(buffer.dtype, shape, static_cast<int>(shape[0])).bytes);
   }
   loop::verify(given);
   std::vector<HostTensor> inputs;
@@ -69,7 +56,7 @@ loop::Program check(const std::string& text) {
   loop::Program ready = program;
   const auto packed = loop::interpret_prepack(ready);
   for (size_t i = 0; i < packed.size(); ++i)
-    if (!packed[i].empty()) ready.buffers[i].weight = data_of(packed[i]);
+    if (!packed[i].empty()) ready.buffers[i].weight = weight_data(packed[i]);
   ready.prepack.clear();
   size_t choices = 1;
   for (size_t choice = 0; choice < choices; ++choice) {

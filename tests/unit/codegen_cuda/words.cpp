@@ -16,12 +16,15 @@
 #include "compiler/schedule/choose_gpu.h"
 #include "compiler/schedule/constants.h"
 #include "compiler/schedule/pack_words.h"
-#include "tests/unit/codegen_cuda/emulate.h"
+#include "tests/support/emulate.h"
+#include "tests/support/random_tensor.h"
 
 namespace stridec::codegen::cuda {
 namespace {
 
 using loop::HostTensor;
+using test::random_tensor;
+using test::weight_data;
 
 constexpr const char *kWarps = "sm_89", *kWarpGroups = "sm_90a";  // who multiplies
 
@@ -82,30 +85,15 @@ std::string text_of(const Case& c) {
   return out;
 }
 
-HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, int seed, double scale) {
-  HostTensor out = loop::make_tensor(dtype, std::move(shape));
-  uint64_t state = 0x9E3779B97F4A7C15ull * static_cast<uint64_t>(seed + 1);
-  for (int64_t i = 0; i < loop::element_count(out); ++i) {
-    state = state * 6364136223846793005ull + 1442695040888963407ull;
-    const double unit = static_cast<double>(state >> 11) * 0x1p-53;
-    loop::set_number(out, i, is_float(dtype) ? (2 * unit - 1) * scale : std::floor(256 * unit));
-  }
-  return out;
-}
-
-loop::WeightData data_of(std::vector<uint8_t> bytes) {
-  auto owned = std::make_shared<std::vector<uint8_t>>(std::move(bytes));
-  return {.owner = owned, .bytes = owned->data(), .size = owned->size()};
-}
-
 loop::Program program_of(const Case& c) {
   loop::Program program = loop::parse_program(text_of(c));
   int seed = 0;
   for (loop::Buffer& buffer : program.buffers) {
     if (buffer.storage != loop::Storage::kWeight) continue;
     const double scale = 2 / std::sqrt(static_cast<double>(c.k)) / (1 << c.bits);
-    buffer.weight = data_of(
-        random_tensor(buffer.dtype, {buffer.shape[0].value(), buffer.shape[1].value()}, ++seed, scale).bytes);
+    buffer.weight = weight_data(
+        random_tensor(buffer.dtype, {buffer.shape[0].value(), buffer.shape[1].value()}, ++seed, scale, 256)
+            .bytes);
   }
   loop::verify(program);
   return program;
@@ -140,7 +128,7 @@ void check(const Case& c, int64_t rows, const char* target = kWarps) {
   CHECK(words_products(ready) == (c.rows == "m" || rows <= 64 ? 1 : 0));
   const auto made = loop::interpret_prepack(ready);
   for (size_t i = 0; i < made.size(); ++i)
-    if (!made[i].empty()) ready.buffers[i].weight = data_of(made[i]), ready.buffers[i].prepacked = false;
+    if (!made[i].empty()) ready.buffers[i].weight = weight_data(made[i]), ready.buffers[i].prepacked = false;
   ready.prepack.clear();
   // Products that read numbers from scratch are another template's.
   for (loop::Nest& nest : ready.nests)

@@ -1,4 +1,4 @@
-#include "tests/unit/codegen_cuda/emulate.h"
+#include "tests/support/emulate.h"
 
 #include <setjmp.h>
 #include <ucontext.h>
@@ -22,7 +22,7 @@
 #include "compiler/kernels/flash.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/effects.h"
-#include "tests/unit/codegen_cuda/race_check.h"
+#include "tests/support/race_check.h"
 
 namespace stridec::test {
 namespace {

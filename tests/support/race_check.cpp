@@ -1,4 +1,4 @@
-#include "tests/unit/codegen_cuda/race_check.h"
+#include "tests/support/race_check.h"
 
 #include <iterator>
 

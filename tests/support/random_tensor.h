@@ -1,0 +1,32 @@
+// Tensors of numbers that look random and are the same on every machine.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "compiler/loop/interpret.h"
+
+namespace stridec::test {
+
+// Floats from -reach up to reach, integers from 0 on, `integers` of them.
+inline loop::HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, int seed, double reach = 1,
+                                      int integers = 9) {
+  loop::HostTensor out = loop::make_tensor(dtype, std::move(shape));
+  uint64_t state = 0x9E3779B97F4A7C15ull * static_cast<uint64_t>(seed + 1);
+  for (int64_t i = 0; i < loop::element_count(out); ++i) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    const double unit = static_cast<double>(state >> 11) * 0x1p-53;
+    loop::set_number(out, i, is_float(dtype) ? (2 * unit - 1) * reach : std::floor(integers * unit));
+  }
+  return out;
+}
+
+inline loop::WeightData weight_data(std::vector<uint8_t> bytes) {
+  auto owned = std::make_shared<std::vector<uint8_t>>(std::move(bytes));
+  return {.owner = owned, .bytes = owned->data(), .size = owned->size()};
+}
+
+}  // namespace stridec::test
