@@ -1,6 +1,7 @@
 // The text of one kernel whose points are done by teams of threads; emit_teams.cpp says how. Its parts: emit_teams.cpp
-// (points and the body's top), team_common.cpp (what points have in common), team_ranges.cpp (loops that are dealt out),
-// team_reduce.cpp (results that meet), team_stream.cpp (weights on their way) and team_split.cpp (ranges that blocks share).
+// (points and the body's top), team_common.cpp (what points have in common), team_strips.cpp (what goes by vectors),
+// team_ranges.cpp (loops that are dealt out), team_reduce.cpp (results that meet), team_stream.cpp (weights on their way)
+// and team_split.cpp (ranges that blocks share).
 #pragma once
 
 #include <algorithm>
@@ -181,7 +182,7 @@ class TeamEmitter {
   };
   Free find_free() const;
 
-  // ---- team_ranges.cpp ----
+  // ---- team_strips.cpp ----
 
   std::optional<Strip> strip_of(const loop::Stmt& stmt, int wide) const;
   std::optional<Strip> cover_of(const loop::Stmt& stmt, const sym::Facts& inside) const;
@@ -195,11 +196,14 @@ class TeamEmitter {
   std::optional<Strip> shifted_strip_of(const loop::Stmt& stmt, const sym::Facts& inside) const;
   // Whether a vector of the range is taken out of the aligned ones that cover it.
   bool covers(const Range& range, const loop::Access& access) const;
+  // One width for all ranges, so that a thread's chunks are the same in all.
+  void choose_width();
+
+  // ---- team_ranges.cpp ----
+
   // Chunks of a thread whose loads are under way together.
   int batch_of(const Range& range, const std::vector<const loop::Stmt*>& loads) const;
   std::string cover_arguments(const loop::Access& access);
-  // One width for all ranges, so that a thread's chunks are the same in all.
-  void choose_width();
   // What an access of a range touches, with the range's variables renamed.
   std::string place_of(const Range& range, const loop::Access& access) const;
   // Loads that a range has in registers as a whole: by vectors, or single elements at a place that is no data.

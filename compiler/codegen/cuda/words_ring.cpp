@@ -44,12 +44,6 @@ static inline unsigned scaled_pair(unsigned pair, float scale) {
 }
 )";
 
-std::string replaced(std::string text, std::string_view from, std::string_view to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
-  return text;
-}
-
 // Weights in registers times rows in shared memory, along the depth.
 std::string product_text(int rows, DType element) {
   const int count = rows / 2;
