@@ -395,7 +395,7 @@ struct Code {
   Machine** machine = nullptr;
 };
 
-// Under a sanitizer the look at each access takes longer than all else; what it finds, other builds find.
+// Under a sanitizer a look at each access is slow, and what it finds other builds find.
 constexpr bool kLooksForRaces = !__has_feature(address_sanitizer);
 
 Code& code_of(const std::string& text) {
