@@ -3,7 +3,10 @@
 
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,17 +14,34 @@
 
 namespace stridec::test {
 
-// Floats from -reach up to reach, integers from 0 on, `integers` of them.
-inline loop::HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, int seed, double reach = 1,
-                                      int integers = 9) {
+// Every element is `value` of a number from 0 up to 1.
+inline loop::HostTensor drawn_tensor(DType dtype, std::vector<int64_t> shape, int seed,
+                                     const std::function<double(double)>& value) {
   loop::HostTensor out = loop::make_tensor(dtype, std::move(shape));
   uint64_t state = 0x9E3779B97F4A7C15ull * static_cast<uint64_t>(seed + 1);
   for (int64_t i = 0; i < loop::element_count(out); ++i) {
     state = state * 6364136223846793005ull + 1442695040888963407ull;
-    const double unit = static_cast<double>(state >> 11) * 0x1p-53;
-    loop::set_number(out, i, is_float(dtype) ? (2 * unit - 1) * reach : std::floor(integers * unit));
+    loop::set_number(out, i, value(static_cast<double>(state >> 11) * 0x1p-53));
   }
   return out;
+}
+
+// Floats from -reach up to reach, integers from 0 on, `integers` of them.
+inline loop::HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, int seed, double reach = 1,
+                                      int integers = 9) {
+  return drawn_tensor(dtype, std::move(shape), seed, [&](double unit) {
+    return is_float(dtype) ? (2 * unit - 1) * reach : std::floor(integers * unit);
+  });
+}
+
+// The buffer's sizes, with those of symbols.
+inline std::vector<int64_t> shape_of(const loop::Buffer& buffer,
+                                     const std::function<int64_t(const std::string& symbol)>& size) {
+  std::vector<int64_t> shape;
+  for (sym::Expr e : buffer.shape)
+    shape.push_back(*sym::evaluate(
+        e, [&](sym::Expr var) -> std::optional<int64_t> { return size(std::string(var.name())); }));
+  return shape;
 }
 
 inline loop::WeightData weight_data(std::vector<uint8_t> bytes) {

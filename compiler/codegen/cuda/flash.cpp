@@ -368,8 +368,7 @@ class MmaEmitter {
     text_.open(cat("for (unsigned block = first_block + warp; block <= last_block; block += ",
                    kGatherWarps * kGathered, ")"));
     text_.line(cat("float stats[", kGathered, "][4], values[", kGathered, "][4];"));
-    text_.line("#pragma unroll");
-    text_.open(cat("for (int i = 0; i < ", kGathered, "; ++i)"));
+    open_parts(kGathered);
     text_.line(cat("const unsigned from = block + i * ", kGatherWarps, ";"));
     text_.line("const bool live = from <= last_block && warp_row < row_count;");
     text_.line(cat(
@@ -401,35 +400,41 @@ class MmaEmitter {
         [](const std::string&, const std::string& e) { return cat("total[", e, "]"); }, "own");
   }
 
+  void open_parts(int count) {
+    text_.line("#pragma unroll");
+    text_.open(cat("for (int i = 0; i < ", count, "; ++i)"));
+  }
+  // What a part with that maximum counts for beside the others, for row h.
+  void print_weight(const std::string& name, const std::string& maximum) {
+    text_.line(cat("float ", name, " = ", f_.weight(maximum, "h"), ";"));
+    if (f_.flash.fixes) text_.line(cat("if (fix[h]) ", name, " = 1;"));
+  }
+  // Adds the parts' sums of row h, stats and values, to l and `sum`.
+  void print_parts(int count, const std::string& sum) {
+    open_parts(count);
+    print_weight("kept", "stats[i][h]");
+    text_.line("l[h] += stats[i][2 + h] * kept;");
+    for (const char* at : {"[2 * h]", "[2 * h + 1]"})
+      text_.line(cat(sum, at, " += values[i]", at, " * kept;"));
+    text_.close();
+  }
+
   // `count` parts more, stats and values, to m, l and sum.
   void print_more(int count) {
     text_.line("float shift[2];");
-    const auto open = [&] {
-      text_.line("#pragma unroll");
-      text_.open(cat("for (int i = 0; i < ", count, "; ++i)"));
-    };
     text_.line("#pragma unroll");
     text_.open("for (int h = 0; h < 2; ++h)");
     text_.line("float top = m[h];");
-    open();
+    open_parts(count);
     text_.line("top = fmaxf(top, stats[i][h]);");
     text_.close();
     f_.print_shift("top");
-    const auto kept = [&](const std::string& name, const std::string& of) {
-      text_.line(cat("float ", name, " = ", f_.weight(of, "h"), ";"));
-      if (f_.flash.fixes) text_.line(cat("if (fix[h]) ", name, " = 1;"));
-    };
-    kept("before", "m[h]");
+    print_weight("before", "m[h]");
     text_.line("m[h] = top;");
     text_.line("l[h] *= before;");
     text_.line("sum[2 * h] *= before;");
     text_.line("sum[2 * h + 1] *= before;");
-    open();
-    kept("kept", "stats[i][h]");
-    text_.line("l[h] += stats[i][2 + h] * kept;");
-    text_.line("sum[2 * h] += values[i][2 * h] * kept;");
-    text_.line("sum[2 * h + 1] += values[i][2 * h + 1] * kept;");
-    text_.close();
+    print_parts(count, "sum");
     text_.close();
   }
 
@@ -453,8 +458,7 @@ class MmaEmitter {
   void print_together(int count, const std::function<void(const std::string&, const std::string&)>& load,
                       bool declares = true) {
     text_.line(cat("float stats[", count, "][4], values[", count, "][4];"));
-    text_.line("#pragma unroll");
-    text_.open(cat("for (int i = 0; i < ", count, "; ++i)"));
+    open_parts(count);
     load("stats[i]", "");
     load("values[i]", " + (own + 1) * 512");
     text_.close();
@@ -463,23 +467,13 @@ class MmaEmitter {
       text_.line("float m[2] = {-__builtin_inff(), -__builtin_inff()}, l[2] = {0, 0};");
     else
       text_.line("m[0] = m[1] = -__builtin_inff(), l[0] = l[1] = 0;");
-    const auto open = [&] {
-      text_.line("#pragma unroll");
-      text_.open(cat("for (int i = 0; i < ", count, "; ++i)"));
-    };
     text_.line("#pragma unroll");
     text_.open("for (int h = 0; h < 2; ++h)");
-    open();
+    open_parts(count);
     text_.line("m[h] = fmaxf(m[h], stats[i][h]);");
     text_.close();
     f_.print_shift("m[h]");
-    open();
-    text_.line(cat("float kept = ", f_.weight("stats[i][h]", "h"), ";"));
-    if (f_.flash.fixes) text_.line("if (fix[h]) kept = 1;");
-    text_.line("l[h] += stats[i][2 + h] * kept;");
-    text_.line("total[2 * h] += values[i][2 * h] * kept;");
-    text_.line("total[2 * h + 1] += values[i][2 * h + 1] * kept;");
-    text_.close();
+    print_parts(count, "total");
     text_.close();
   }
 

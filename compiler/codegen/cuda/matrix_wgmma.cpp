@@ -71,6 +71,21 @@ template <int kBlocks, int kLanes> static inline void sum_peers(Sum* total, cons
 
 std::string barrier_declarations() { return std::string(kBarriers); }
 
+void print_ring_barriers(KernelText& text, int stages, int fillers, int readers) {
+  text.line(
+      cat("const unsigned ring = shared_address(shared), full_bars = shared_address(bars), empty_bars = "
+          "full_bars + ",
+          8 * stages, ";"));
+  text.open("if (threadIdx.x == 0)");
+  text.open(cat("for (int i = 0; i < ", stages, "; ++i)"));
+  text.line(cat("barrier_init(full_bars + i * 8, ", fillers, ");"));
+  text.line(cat("barrier_init(empty_bars + i * 8, ", readers, ");"));
+  text.close();
+  text.line("barriers_ready();");
+  text.close();
+  text.line("__syncthreads();");
+}
+
 namespace {
 
 // A copy by the engine of what a map has at as many coordinates; in `mode`, "" or ".im2col", with offsets besides.
@@ -136,19 +151,7 @@ class Printer {
     text_.line("extern __shared__ __align__(1024) unsigned char shared[];");
     text_.line(cat("__shared__ alignas(8) unsigned long bars[", 2 * k.stages, "];"));
     text_.line("const int group = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);");
-    text_.line(
-        cat("const unsigned ring = shared_address(shared), full_bars = shared_address(bars), empty_bars = "
-            "full_bars + ",
-            8 * k.stages, ";"));
-    text_.open("if (threadIdx.x == 0)");
-    text_.open(cat("for (int i = 0; i < ", k.stages, "; ++i)"));
-    text_.line(
-        cat("barrier_init(full_bars + i * 8, ", (boxes() ? 1 : 0) + (gathers() ? k.loaders() : 0), ");"));
-    text_.line(cat("barrier_init(empty_bars + i * 8, ", k.tile_groups(), ");"));
-    text_.close();
-    text_.line("barriers_ready();");
-    text_.close();
-    text_.line("__syncthreads();");
+    print_ring_barriers(text_, k.stages, (boxes() ? 1 : 0) + (gathers() ? k.loaders() : 0), k.tile_groups());
     print_tile_counts(f_);
     if (split() > 1) {
       text_.line(cat("const int rank = blockIdx.x % ", split(), ";"));

@@ -23,5 +23,8 @@ std::string cluster_declarations(DType sum);
 // 128-byte swizzle; copy_boxN(to, map, barrier, coordinates...) of a map with so many dims.
 std::string barrier_declarations();
 std::string box_declarations(size_t dims);
+// The addresses of the ring `shared` and of its barriers `bars`, ready for use: a stage is full when so many have filled it, and
+// empty when so many have read it.
+void print_ring_barriers(KernelText& text, int stages, int fillers, int readers);
 
 }  // namespace stridec::codegen::cuda

@@ -240,6 +240,7 @@ class TeamEmitter {
   void print_count(const Range& range);
   // Behind the chunks of a shifted row, what they leave.
   void print_edges(Range range, const std::function<void(const Range&)>& print);
+  void print_held_edges(const Range& range);
   std::string held_place(const Range& range, const loop::Access& access) const;  // of kept_
   // The range's chunks of this thread; `inside` prints one value's end.
   void print_range(const Range& range, const std::function<void()>& inside);

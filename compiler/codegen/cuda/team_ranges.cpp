@@ -379,6 +379,12 @@ void TeamEmitter::print_edges(Range range, const std::function<void(const Range&
   chunks_ = vectors_;
 }
 
+void TeamEmitter::print_held_edges(const Range& range) {
+  print_edges(range, [&](const Range& edges) {
+    print_held(edges, held_loads(edges), "row", edge_chunks(), Batch::kLoads);
+  });
+}
+
 void TeamEmitter::print_eager() {
   if (kept_from_ > 1) return;
   for (const loop::Stmt& stmt : nest.body) {
@@ -388,9 +394,7 @@ void TeamEmitter::print_eager() {
     const sym::Facts outer = facts_;
     for (const loop::Dim& dim : range.dims) facts_.set_index(dim.var, dim.extent);
     print_held(range, held_loads(range), "row", kept_chunks(), Batch::kLoads);
-    print_edges(range, [&](const Range& edges) {
-      print_held(edges, held_loads(edges), "row", edge_chunks(), Batch::kLoads);
-    });
+    print_held_edges(range);
     facts_ = outer;
   }
 }
@@ -406,9 +410,7 @@ void TeamEmitter::print_range(const Range& range, const std::function<void()>& i
   } else if (const int each = in_common_ ? common_chunks(range) : 0) {
     print_batch(range, loads, "row", each, range.chunks.is_const(each * rows), inside);
   } else if (variant.keep) {
-    print_edges(range, [&](const Range& edges) {
-      print_held(edges, held_loads(edges), "row", edge_chunks(), Batch::kLoads);
-    });
+    print_held_edges(range);
     print_batch(range, loads, "row", kept_chunks(), false, inside);
   } else {
     const int together = batch_of(range, loads);

@@ -111,12 +111,13 @@ std::optional<Strip> TeamEmitter::shifted_strip_of(const loop::Stmt& stmt, const
   strip.conditions.push_back(sym::ge(along.extent, kShiftedVectors * width));
   for (const loop::Stmt& inner : *loop::body_of(stmt)) {
     const loop::Access* access = loop::access_of(inner);
-    if (!access || !start_of(*access, along, inside)) continue;
+    const auto start = access ? start_of(*access, along, inside) : std::nullopt;
+    if (!start) continue;
     const loop::Buffer& buffer = program[access->buffer];
     const auto* store = std::get_if<loop::Store>(&inner.node);
     const bool alone = store ? !store->update && !schedule::reads(effects, access->buffer)
                              : !schedule::writes(effects, access->buffer);
-    const bool step = in_step(*access, along.var);
+    const bool step = start == start_;
     if (!alone || byte_size(buffer.dtype) * width != kCoverBytes || (store && !step)) continue;
     strip.vectors.push_back(&inner);
     if (!step) strip.conditions.push_back(sym::ge(schedule::extent_in_elements(buffer), width));

@@ -163,18 +163,7 @@ class Emitter {
     text_.line("extern __shared__ __align__(1024) unsigned char shared[];");
     text_.line(cat("__shared__ alignas(8) unsigned long bars[", 2 * tile_.stages, "];"));
     text_.line("const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;");
-    text_.line(
-        cat("const unsigned ring = shared_address(shared), full_bars = shared_address(bars), empty_bars = "
-            "full_bars + ",
-            8 * tile_.stages, ";"));
-    text_.open("if (threadIdx.x == 0)");
-    text_.open(cat("for (int i = 0; i < ", tile_.stages, "; ++i)"));
-    text_.line("barrier_init(full_bars + i * 8, 1);");
-    text_.line(cat("barrier_init(empty_bars + i * 8, ", 4 * tile_.panels, ");"));
-    text_.close();
-    text_.line("barriers_ready();");
-    text_.close();
-    text_.line("__syncthreads();");
+    print_ring_barriers(text_, tile_.stages, 1, 4 * tile_.panels);
     print_tile_counts(f_);
     text_.line(cat("const ", f_.index_type(), " tiles = row_tiles * column_tiles;"));
     if (split() > 1) text_.line(cat("const int rank = blockIdx.x % ", split(), ";"));

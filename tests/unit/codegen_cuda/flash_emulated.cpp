@@ -10,6 +10,7 @@
 #include "compiler/loop/verify.h"
 #include "tests/support/emulate.h"
 #include "tests/support/flash_cases.h"
+#include "tests/support/random_tensor.h"
 
 namespace stridec::codegen::cuda {
 namespace {
@@ -21,25 +22,15 @@ struct Sizes {
   int64_t batch, rows, past;
 };
 
-HostTensor drawn(const loop::Program& program, loop::BufferId id, const Sizes& sizes, uint64_t seed) {
+HostTensor drawn(const loop::Program& program, loop::BufferId id, const Sizes& sizes, int seed) {
   const loop::Buffer& buffer = program[id];
   const std::map<std::string, int64_t> symbols = {
       {"b", sizes.batch}, {"s", sizes.rows}, {"past", sizes.past}};
-  std::vector<int64_t> shape;
-  for (const sym::Expr& e : buffer.shape)
-    shape.push_back(*sym::evaluate(
-        e, [&](sym::Expr var) -> std::optional<int64_t> { return symbols.at(std::string(var.name())); }));
-  HostTensor out = loop::make_tensor(buffer.dtype, shape);
-  uint64_t state = 0x9E3779B97F4A7C15ull * (seed + 1);
-  for (int64_t i = 0; i < loop::element_count(out); ++i) {
-    state = state * 6364136223846793005ull + 1442695040888963407ull;
-    const double unit = static_cast<double>(state >> 11) * 0x1p-53;
+  const auto shape = test::shape_of(buffer, [&](const std::string& symbol) { return symbols.at(symbol); });
+  return test::drawn_tensor(buffer.dtype, shape, seed, [&](double unit) {
     // Of the row's values c every fourth or so is 0, which says that the row's weights are given.
-    loop::set_number(
-        out, i,
-        is_float(buffer.dtype) ? (seed == 4 && unit < 0.25 ? 0 : 4 * unit - 2) : std::floor(3 * unit));
-  }
-  return out;
+    return !is_float(buffer.dtype) ? std::floor(3 * unit) : seed == 4 && unit < 0.25 ? 0 : 4 * unit - 2;
+  });
 }
 
 // By every choice that the sizes allow, of a device of few multiprocessors.

@@ -11,6 +11,7 @@
 #include "compiler/schedule/choose_cuda_contraction.h"
 #include "tests/support/emulate.h"
 #include "tests/support/matrix_cases.h"
+#include "tests/support/random_tensor.h"
 
 namespace stridec::codegen::cuda {
 namespace {
@@ -19,21 +20,13 @@ using loop::HostTensor;
 using Sizes = std::map<std::string, int64_t>;
 
 // Numbers that every type of factors holds.
-HostTensor drawn(const loop::Program& program, loop::BufferId id, const Sizes& sizes, uint64_t seed) {
+HostTensor drawn(const loop::Program& program, loop::BufferId id, const Sizes& sizes, int seed) {
   const loop::Buffer& buffer = program[id];
-  std::vector<int64_t> shape;
-  for (const sym::Expr& e : buffer.shape)
-    shape.push_back(*sym::evaluate(
-        e, [&](sym::Expr var) -> std::optional<int64_t> { return sizes.at(std::string(var.name())); }));
-  HostTensor out = loop::make_tensor(buffer.dtype, shape);
-  uint64_t state = 0x9E3779B97F4A7C15ull * (seed + 1);
-  for (int64_t i = 0; i < loop::element_count(out); ++i) {
-    state = state * 6364136223846793005ull + 1442695040888963407ull;
-    const double unit = static_cast<double>(state >> 11) * 0x1p-53;
+  const auto shape = test::shape_of(buffer, [&](const std::string& symbol) { return sizes.at(symbol); });
+  return test::drawn_tensor(buffer.dtype, shape, seed, [&](double unit) {
     const double whole = std::floor(256 * unit) - (is_signed(buffer.dtype) ? 128 : 0);
-    loop::set_number(out, i, is_float(buffer.dtype) ? 4 * unit - 2 : whole);
-  }
-  return out;
+    return is_float(buffer.dtype) ? 4 * unit - 2 : whole;
+  });
 }
 
 double tolerance(DType dtype) {

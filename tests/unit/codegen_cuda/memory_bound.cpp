@@ -46,11 +46,9 @@ loop::Program parse(const Program& p, const std::string& dtype, const Sizes& siz
 HostTensor random_tensor(const loop::Program& program, loop::BufferId id, const std::vector<int64_t>& x,
                          int seed) {
   const loop::Buffer& buffer = program[id];
-  std::vector<int64_t> shape;
-  for (const sym::Expr& e : buffer.shape)
-    shape.push_back(*sym::evaluate(e, [&](sym::Expr var) -> std::optional<int64_t> {
-      return x[static_cast<size_t>(std::atoi(var.name().c_str() + 1))];
-    }));
+  const auto shape = test::shape_of(buffer, [&](const std::string& symbol) {
+    return x[static_cast<size_t>(std::atoi(symbol.c_str() + 1))];
+  });
   return test::random_tensor(buffer.dtype, shape, seed, 2);
 }
 
