@@ -76,7 +76,8 @@ double evaluate(const Json& kernel, const char* key, const Sizes& sizes) {
 
 struct Row {
   std::string name;
-  double seconds;          // of one run
+  double seconds;          // of one run, the mean
+  double least;            // ... if every call took no longer than the fastest one like it
   int64_t calls;           // in one run
   double flops, bytes;     // of one run
   double call_bytes;       // of one call
@@ -98,7 +99,9 @@ std::vector<Row> profile(Subject& subject, const std::string& artifact, const Si
   std::vector<bool> seen(steps.size(), false);
   auto add = [&](Row row, const Library::Step& step) {
     row.seconds += static_cast<double>(step.nanoseconds) * 1e-9 / runs;
-    row.calls += (step.calls + runs / 2) / runs;
+    const int64_t calls = (step.calls + runs / 2) / runs;
+    row.least += static_cast<double>(step.minimum * calls) * 1e-9;
+    row.calls += calls;
     return row;
   };
   const Json manifest = package::read_manifest(subject.library->manifest(), artifact);
@@ -173,6 +176,7 @@ int bench(const Flags& flags, const Globals& globals) {
     for (const Row& row : rows)
       json["kernels"].push_back({{"name", row.name},
                                  {"seconds", row.seconds},
+                                 {"minimum_seconds", row.least},
                                  {"calls", row.calls},
                                  {"flops", row.flops},
                                  {"bytes", row.bytes},

@@ -221,7 +221,7 @@ std::vector<Library::Step> Library::steps() const {
     stridec_step_profile step{};
     step.struct_size = sizeof(step);
     check(api_->context_step(context_, i, &step));
-    steps.push_back({step.name, step.calls, step.nanoseconds});
+    steps.push_back({step.name, step.calls, step.nanoseconds, step.minimum});
   }
   return steps;
 }

@@ -42,7 +42,7 @@ class Library {
 
   struct Step {
     std::string name;
-    int64_t calls, nanoseconds;
+    int64_t calls, nanoseconds, minimum;  // minimum: of one call
   };
   void profile(bool enable);
   std::vector<Step> steps() const;

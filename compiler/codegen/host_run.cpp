@@ -106,6 +106,18 @@ std::string HostRun::pointer(loop::BufferId id) {
   STRIDEC_CHECK(false, cat("buffer '", b.name, "' is local to a nest"));
 }
 
+// The next launch that reads weights in panels. What is asked for would be driven out again by more than one other.
+const Kernel* HostRun::reader_ahead() const {
+  constexpr size_t kOthers = 1;
+  for (size_t i = 0; i < ahead_.size() && i <= kOthers; ++i) {
+    const auto* next = std::get_if<loop::Launch>(&ahead_[i].node);
+    if (!next) return nullptr;
+    const Kernel& kernel = *variant_.launches.at(next->nest).kernel;
+    if (kernel.weights) return names_.from_data(kernel.tasks) ? nullptr : &kernel;
+  }
+  return nullptr;
+}
+
 void HostRun::launch(const LaunchedKernel& launched, const std::string& name) {
   const Kernel& kernel = *launched.kernel;
   const size_t step = first_step_ + step_names.size();
@@ -130,10 +142,19 @@ void HostRun::launch(const LaunchedKernel& launched, const std::string& name) {
   } else if (!bytes.is_const(0)) {
     scratch = cat("run->arena + ", c(launched.scratch.offset)), stride = c(bytes);
   }
+  const auto grain_of = [&](const Kernel& k) {
+    return c(sym::simplify(sym::max(1, sym::floordiv(k.grain, options_.thread_cost)), facts_));
+  };
+  const Kernel* next = kernel.asks_ahead ? reader_ahead() : nullptr;
+  if (next) {
+    const WeightPanels& w = *next->weights;
+    line(cat("const stridec_abi_ahead ahead = {(const char*)", pointer(w.buffer), ", ", c(w.bytes), ", ",
+             c(w.panels), ", ", c(w.run), ", ", c(next->tasks), ", ", grain_of(*next), ", run->threads};"));
+  }
   line(cat("const stridec_abi_args a = {", kernel.buffers.empty() ? "0" : "b", ", ",
-           sizes.empty() ? "0" : "z", ", ", scratch, ", ", stride, ", run->failures};"));
-  const Expr grain = sym::simplify(sym::max(1, sym::floordiv(kernel.grain, options_.thread_cost)), facts_);
-  line(cat("const int64_t tasks = ", c(kernel.tasks), ", grain = ", c(grain), ";"));
+           sizes.empty() ? "0" : "z", ", ", scratch, ", ", stride, ", run->failures, ", next ? "&ahead" : "0",
+           "};"));
+  line(cat("const int64_t tasks = ", c(kernel.tasks), ", grain = ", grain_of(kernel), ";"));
   // One part needs nothing of the runtime.
   line("if (run->direct && (tasks <= grain || run->threads == 1)) {");
   line(cat("  if (tasks > 0) ", launched.symbol, "(&a, 0, tasks, 0);"));
@@ -352,7 +373,12 @@ void HostRun::loop(const loop::While& loop) {
 }
 
 void HostRun::steps(const loop::Steps& list) {
-  for (const loop::Step& step : list) this->step(step);
+  for (size_t at = 0; at < list.size(); ++at) step_of(list, at);
+}
+
+void HostRun::step_of(const loop::Steps& list, size_t at) {
+  ahead_ = std::span(list).subspan(at + 1);
+  step(list[at]);
 }
 
 void HostRun::step(const loop::Step& step) {
@@ -416,7 +442,7 @@ std::string HostRun::pieces(const std::string& threads) {
   std::string functions, calls;
   for (size_t at = 0, piece = 0; at < program_.steps.size(); ++piece) {
     for (const size_t end = std::min(at + kSteps, program_.steps.size()); at < end; ++at)
-      step(program_.steps[at]);
+      step_of(program_.steps, at);
     const std::string name = cat("run_", suffix_, "_", piece);
     functions += cat(
         "static __attribute__((noinline)) int32_t ", name,

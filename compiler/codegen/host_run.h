@@ -3,6 +3,7 @@
 
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,8 +54,10 @@ class HostRun {
   std::string pointer(loop::BufferId id);
   void line(const std::string& text);
   void steps(const loop::Steps& steps);
+  void step_of(const loop::Steps& steps, size_t at);
   void step(const loop::Step& step);
   void launch(const LaunchedKernel& kernel, const std::string& name);
+  const Kernel* reader_ahead() const;
   void launch_device(const LaunchedNest& nest, const std::string& name);
   void launch_device(const DeviceKernel& kernel, int number, int64_t step);
   void bind(const loop::BindSymbol& bind);
@@ -75,6 +78,7 @@ class HostRun {
   sym::Facts facts_;
   std::string out_;
   int depth_ = 1;
+  std::span<const loop::Step> ahead_;  // what follows the step in the making without condition
   std::set<size_t> resized_;
   int scratch_slot_ = -1;                            // of kernels whose scratch the run allocates
   std::map<loop::BufferId, std::string> allocated_;  // arena buffers without a place in it

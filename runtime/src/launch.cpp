@@ -21,13 +21,10 @@ struct Job {
   std::atomic<uint32_t> failed;
 };
 
-// Part p of n gets the p-th of n contiguous shares whose sizes differ by one at most.
 void do_part(void* argument, int32_t part) {
   Job& job = *static_cast<Job*>(argument);
-  int64_t share = job.tasks / job.parts, more = job.tasks % job.parts;
-  int64_t begin = part * share + (part < more ? part : more);
-  int64_t end = begin + share + (part < more);
-  job.kernel(job.args, begin, end, part);
+  job.kernel(job.args, stridec_abi_share(job.tasks, job.parts, part),
+             stridec_abi_share(job.tasks, job.parts, part + 1), part);
   if (job.failures[part].code) job.failed.store(1, std::memory_order_relaxed);
 }
 
@@ -53,8 +50,7 @@ int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_ab
                int64_t grain, int32_t step) {
   stridec_context& c = context_of(run);
   if (tasks <= 0) return 0;
-  int64_t worth = grain > 1 ? (tasks - 1) / grain + 1 : tasks;
-  int32_t parts = worth < run->threads ? static_cast<int32_t>(worth) : run->threads;
+  auto parts = static_cast<int32_t>(stridec_abi_parts(tasks, grain, run->threads));
   bool timed = c.profiling && step >= 0 && step < c.model->variant->step_count;
   int64_t start = timed ? now_ns() : 0;
   Job job = {kernel, args, run->failures, tasks, parts, {0}};

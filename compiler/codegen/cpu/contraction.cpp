@@ -68,6 +68,10 @@ class Emitter {
     Kernel result = text_.finish(extent_of(f_.batch) * blocks * panels,
                                  sym::max(1, sym::floordiv(kGrain, sym::max(work, 1))));
     result.support.push_back(kernels::gemm_text(kernel, text_.target()));
+    result.asks_ahead = columns_.continuous();
+    if (const auto bytes = columns_.panel_bytes(); bytes && f_.batch.empty())
+      result.weights = {f_.b->load->access.buffer, *bytes, panels,
+                        f_.plan.rows_outer ? sym::Expr(1) : blocks};
     if (interleaves())
       result.text.insert(result.text.find("extern \"C\""),
                          cat("namespace {\nnamespace ", kNamespace, " {\n",
@@ -238,20 +242,27 @@ class Emitter {
       return;
     }
     // Fewer tiles than this would ask for as much as they read.
-    constexpr int kLeastTiles = 2;
+    constexpr int kLeastTiles = 2, kMostLines = 16;
     text_.line(cat("const int64_t steps = ", segments, " * ((", run, " + ",
                    kernels::kGemmStep * f_.group() - 1, ") / ", kernels::kGemmStep * f_.group(), ");"));
     text_.line(cat("const int64_t bytes = ", segments, " * ", run, " / ", f_.group(), " * b_stride * ",
                    f_.b_bytes(), ";"));
     text_.line(cat("const char* ahead = (const char*)", b, " + bytes;"));
+    text_.line("int64_t asked = 0, lines = 0;");
+    text_.open(cat("if (end_tile - first_tile >= ", kLeastTiles, ")"));
     const std::string another =
         f_.plan.rows_outer ? "panel + 1 < panels" : "block + 1 == blocks && panel + 1 < panels";
-    text_.line(cat("const bool more = end_tile - first_tile >= ", kLeastTiles, " && (",
-                   in_pieces() ? cat(piece, " + 1 < pieces || ") : std::string(), "(task + 1 < end && ",
-                   another, "));"));
+    text_.open(cat("if (", in_pieces() ? cat(piece, " + 1 < pieces || ") : std::string(),
+                   "(task + 1 < end && ", another, "))"));
+    text_.line("asked = bytes;");
+    text_.close(" else if (task + 1 == end && args->ahead) {"), text_.open("");
+    text_.line("ahead = stridec_abi_panel_ahead(args->ahead, part);");
     text_.line(
-        "const int64_t lines = more ? (bytes / 64 + steps * (end_tile - first_tile) - 1) / "
-        "sd_max(1, steps * (end_tile - first_tile)) : 0;");
+        cat("if (ahead) asked = sd_min(args->ahead->panel_bytes, ", text_.target().l2_bytes / 4, ");"));
+    text_.close(), text_.line("}");
+    text_.line("const int64_t calls = sd_max(1, steps * (end_tile - first_tile));");
+    text_.line(cat("lines = sd_min((asked / 64 + calls - 1) / calls, ", kMostLines, ");"));
+    text_.close();
   }
 
   KernelText text_;

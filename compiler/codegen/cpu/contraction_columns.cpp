@@ -149,6 +149,11 @@ bool ContractionColumns::continuous() const {
   return f_.plan.b == kernels::GemmPlan::B::kWeights && f_.plan.panel == f_.plan.kernel->columns();
 }
 
+std::optional<sym::Expr> ContractionColumns::panel_bytes() const {
+  if (!continuous()) return std::nullopt;
+  return depth() * f_.plan.panel * f_.b_bytes();
+}
+
 // Panels made by schedule/pack_weights.h: [batch dims][panel][k dims][panel's columns].
 void ContractionColumns::print_weights() {
   KernelText& text = f_.text;

@@ -24,6 +24,8 @@ class ContractionColumns {
   bool computes() const;
   void print_row();         // sums of the row a_rows[0] and the panel's columns, to `tile`
   bool continuous() const;  // whether the next panel lies behind this one
+  // Of weights in panels as wide as the kernel's, one behind the other for all tasks.
+  std::optional<sym::Expr> panel_bytes() const;
 
  private:
   void print_weights();

@@ -61,6 +61,34 @@ typedef struct stridec_abi_message {
 
 /* ---- Kernels ---- */
 
+/* How a launch is shared out: at most so many parts, of which part p gets the tasks from stridec_abi_share(.., p) up to
+ * stridec_abi_share(.., p + 1); their numbers differ by one at most. */
+STRIDEC_ABI_INLINE int64_t stridec_abi_parts(int64_t tasks, int64_t grain, int32_t threads) {
+  const int64_t worth = grain > 1 ? (tasks + grain - 1) / grain : tasks;
+  return worth < threads ? worth : threads;
+}
+STRIDEC_ABI_INLINE int64_t stridec_abi_share(int64_t tasks, int64_t parts, int64_t part) {
+  const int64_t more = tasks % parts;
+  return part * (tasks / parts) + (part < more ? part : more);
+}
+
+/* The weights that a later launch begins with, for what runs before it to ask for them. They are panels of equal size, read
+ * by `run` neighbouring tasks each, one panel behind the other and from the first one on again. */
+typedef struct stridec_abi_ahead {
+  const char* weights;
+  int64_t panel_bytes, panels, run;
+  int64_t tasks, grain; /* of that launch */
+  int32_t threads;
+} stridec_abi_ahead;
+
+/* The first panel of a part; null where that part has nothing to do. */
+STRIDEC_ABI_INLINE const char* stridec_abi_panel_ahead(const stridec_abi_ahead* ahead, int32_t part) {
+  const int64_t parts = stridec_abi_parts(ahead->tasks, ahead->grain, ahead->threads);
+  if (part >= parts) return 0;
+  const int64_t first = stridec_abi_share(ahead->tasks, parts, part);
+  return ahead->weights + first / ahead->run % ahead->panels * ahead->panel_bytes;
+}
+
 /* Arguments of one launch. Buffers and sizes mean what the kernel's generator and its caller agree on. */
 typedef struct stridec_abi_args {
   void* const* buffers;
@@ -68,6 +96,7 @@ typedef struct stridec_abi_args {
   char* scratch;                 /* of part 0; 64-byte aligned */
   int64_t scratch_stride;        /* bytes from one part's scratch to the next one's; a multiple of 64 */
   stridec_abi_failure* failures; /* one slot per part; see stridec_abi_fail */
+  const stridec_abi_ahead* ahead; /* null: nothing is known */
 } stridec_abi_args;
 
 /* Does the tasks [begin, end) of the launch's flattened parallel domain. `part` numbers this share: it

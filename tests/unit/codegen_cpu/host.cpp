@@ -4,6 +4,7 @@
 #include "compiler/loop/text.h"
 #include "compiler/schedule/choose.h"
 #include "compiler/schedule/choose_general.h"
+#include "compiler/schedule/pack_weights.h"
 #include "tests/unit/codegen_cpu/emit_harness.h"
 
 using namespace emit_test;
@@ -104,6 +105,58 @@ TEST_CASE("kernels with different micro-kernels in one object") {
   options.build.kernels_per_object = 2;
   const auto got = codegen::cpu::run_compiled(p.program, in, options), want = interpret(p.program, in);
   for (size_t i = 0; i < want.size(); ++i) check_close(got[i], want[i], 0, cat("output ", i));
+}
+
+TEST_CASE("a product is told what the next one begins with, unless several other kernels are between them") {
+  // x W0 W1, with so many kernels that read no weights behind the first product.
+  const auto told = [](int others) {
+    ProgramBuilder p;
+    const Expr rows = p.symbol("rows", 0, 0, 1, 100);
+    View from = p.input("x", kF32, {rows, 128});
+    const auto store = [&](const std::string& name,
+                           const std::function<Value(NestBuilder&, const std::vector<Expr>&)>& value) {
+      const View to =
+          name == "W1" ? p.output("y", kF32, {rows, 128}) : p.arena("after " + name, kF32, {rows, 128});
+      NestBuilder n = p.nest(name);
+      const auto at = n.dims(to.shape);
+      n.store(to, at, value(n, at));
+      n.finish();
+      from = to;
+    };
+    const auto product = [&](const std::string& name) {
+      auto bytes = std::make_shared<std::vector<float>>(128 * 128, 0.5f);
+      const View w =
+          whole(p.program, add_buffer(p.program, {.name = name,
+                                                  .shape = {128, 128},
+                                                  .strides = {},
+                                                  .storage = Storage::kWeight,
+                                                  .weight = {bytes, reinterpret_cast<uint8_t*>(bytes->data()),
+                                                             bytes->size() * sizeof(float)}}));
+      store(name, [&](NestBuilder& n, const std::vector<Expr>& at) {
+        return n.reduce(Combine::kSum, {128}, [&](const auto& k) {
+          return n.load(from, {at[0], k[0]}) * n.load(w, {k[0], at[1]});
+        });
+      });
+    };
+    product("W0");
+    for (int i = 0; i < others; ++i)
+      store(cat("other", i), [&](NestBuilder& n, const std::vector<Expr>& at) {
+        return n.load(from, {at[0], 127 - at[1]}) + n.constant(kF32, 1);
+      });
+    product("W1");
+    schedule::choose(p.program, cpu_target("native"), {});
+    schedule::pack_weights(p.program);
+    codegen::cpu::CompiledProgram compiled(p.program);
+    const HostTensor x = random_tensor(kF32, {37, 128}, 1);
+    check_close(compiled.run({x})[0], interpret(p.program, {x})[0], 1e-3, cat(others, " between"));
+    const std::string& text = compiled.built().host_text;
+    size_t count = 0;
+    for (size_t at = text.find("&ahead"); at != std::string::npos; at = text.find("&ahead", at + 1)) ++count;
+    return count;
+  };
+  CHECK(told(0) == 1);
+  CHECK(told(1) == 1);
+  CHECK(told(2) == 0);
 }
 
 TEST_CASE("a data-dependent size") {

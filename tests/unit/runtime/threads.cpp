@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -61,6 +62,32 @@ TEST_CASE("every part is done once, whatever the counts of parts and threads") {
       Scope scope(threads, spin_us);
       for (int32_t parts : {0, 1, 2, 3, 6, 7, 8, 200}) check_once_each(scope.pool, parts);
     }
+}
+
+TEST_CASE("shares follow each other, and a part's first panel is that of its first task") {
+  for (const int64_t tasks : {1, 7, 12, 100})
+    for (const int64_t grain : {1, 5, 200}) {
+      const int64_t parts = stridec_abi_parts(tasks, grain, 4);
+      CHECK(parts == std::min<int64_t>(4, (tasks + grain - 1) / grain));
+      CHECK(stridec_abi_share(tasks, parts, 0) == 0);
+      CHECK(stridec_abi_share(tasks, parts, parts) == tasks);
+      for (int64_t part = 0; part < parts; ++part) {
+        const int64_t own = stridec_abi_share(tasks, parts, part + 1) - stridec_abi_share(tasks, parts, part);
+        CHECK(own >= tasks / parts);
+        CHECK(own <= tasks / parts + 1);
+      }
+    }
+  char weights[4 * 64];
+  // Three blocks of rows by four panels, on two threads: the second begins with task 6.
+  stridec_abi_ahead ahead = {weights, 64, 4, 1, 12, 1, 2};
+  CHECK(stridec_abi_panel_ahead(&ahead, 0) == weights);
+  CHECK(stridec_abi_panel_ahead(&ahead, 1) == weights + 2 * 64);  // 6 % 4, rows outer
+  CHECK(stridec_abi_panel_ahead(&ahead, 2) == nullptr);
+  ahead.run = 3, ahead.threads = 4;
+  CHECK(stridec_abi_panel_ahead(&ahead, 3) == weights + 3 * 64);  // 9 / 3, columns outer
+  ahead.grain = 6;
+  CHECK(stridec_abi_panel_ahead(&ahead, 1) == weights + 2 * 64);
+  CHECK(stridec_abi_panel_ahead(&ahead, 2) == nullptr);
 }
 
 TEST_CASE("threads that went to sleep wake up, also when only some are needed") {
