@@ -137,7 +137,17 @@ class Chooser {
     return std::clamp(target_.vector_bytes / bytes, 4, 64);
   }
 
-  double trips(Expr extent) const { return std::max(1.0, typical(extent, facts_)); }
+  double trips(Expr extent) const {
+    return smallest_ ? least_trips(extent) : std::max(1.0, typical(extent, facts_));
+  }
+  // Where every symbol is as small as it may be.
+  double least_trips(Expr extent) const {
+    const auto least = sym::evaluate(extent, [&](Expr var) -> std::optional<int64_t> {
+      const sym::Interval range = facts_.bounds(var);
+      return std::max<int64_t>(1, range.has_lo() ? range.lo : 1);
+    });
+    return least ? std::max(1.0, static_cast<double>(*least)) : 1;
+  }
 
   // How values of a block, and the variables that it binds, differ along the lanes.
   struct Difference {
@@ -313,14 +323,34 @@ class Chooser {
     return true;
   }
 
+  // Of the whole nest. A choice serves one request and many: neither may pay for the other.
+  struct Cycles {
+    double typical, least;
+    double score() const { return typical * least; }
+  };
+  template <class Cost>
+  Cycles at_both_sizes(Cost&& cost) {
+    const double typical = cost();
+    smallest_ = true;
+    const double least = cost();
+    smallest_ = false;
+    return {typical, least};
+  }
+  double points() const {
+    double count = 1;
+    for (const loop::Dim& dim : nest_.dims) count *= trips(dim.extent);
+    return count;
+  }
+
   void choose_lanes() {
     using Lanes = Variation::Lanes;
     if (variation_.lanes == Lanes::kBest && choose_transpose()) return;
-    double points = 1;
-    for (const loop::Dim& dim : nest_.dims) points *= trips(dim.extent);
     std::vector<Expr> inner;
     point_cycles_ = best(nest_.body, inner) + kLoopOverhead;
-    double least = point_cycles_ * points;
+    Cycles best_cycles = at_both_sizes([&] {
+      std::vector<Expr> unused;
+      return (best(nest_.body, unused) + kLoopOverhead) * points();
+    });
     const loop::Dim* along = nullptr;
     bool triangular = false;
     for (const loop::Dim& dim : nest_.dims) triangular = triangular || sym::has_index(dim.extent);
@@ -329,21 +359,22 @@ class Chooser {
     for (const loop::Dim& dim : nest_.dims) {
       if (triangular || variation_.lanes == Lanes::kInner) break;
       if (variation_.lanes == Lanes::kDim && !(dim.var == variation_.dim)) continue;
-      const double n = trips(dim.extent);
-      const double with =
-          (cost(nest_.body, &dim.var, lanes_) + kLoopOverhead) * std::ceil(n / lanes_) * points / n;
-      if (with < least || variation_.lanes == Lanes::kDim) {
-        least = with;
+      const Cycles with = at_both_sizes([&] {
+        const double n = trips(dim.extent);
+        return (cost(nest_.body, &dim.var, lanes_) + kLoopOverhead) * std::ceil(n / lanes_) * points() / n;
+      });
+      if (with.score() < best_cycles.score() || variation_.lanes == Lanes::kDim) {
+        best_cycles = with;
         along = &dim;
       }
     }
-    cycles_ = least;
+    cycles_ = best_cycles.typical;
     if (along) {
       lane_dim_ = along->var;
       plan_.width[along->var] = wide(*along);
       if (loop::walks(nest_))
         plan_.single = along->var;  // a masked gather is as slow as its points one by one
-      point_cycles_ = least / points;
+      point_cycles_ = cycles_ / points();
       return;
     }
     for (const Expr& var : inner) {
@@ -408,11 +439,11 @@ class Chooser {
         point_cycles_ *= trips(dim.extent);  // a loop within the task
     }
     for (const loop::Dim& dim : outer) plan_.tasks.push_back(dim.var);
-    double outer_points = 1;
-    for (const loop::Dim& dim : outer) outer_points *= trips(dim.extent);
+    double least_points = 1;
+    for (const loop::Dim& dim : outer) least_points *= least_trips(dim.extent);
     const double task = point_cycles_ * (lane ? trips(lane->extent) : 1);
     // Long rows, or rows that may be few: pieces of a row are tasks.
-    if (lane && (outer.empty() || (outer_points < 16 && task > 8 * kTaskCycles))) {
+    if (lane && (outer.empty() || (least_points < 16 && task > 8 * kTaskCycles))) {
       plan_.tasks.push_back(lane->var);
       const int width = plan_.width.at(lane->var);
       const double points = variation_.chunk * kTaskCycles / point_cycles_;
@@ -440,6 +471,7 @@ class Chooser {
   std::vector<loop::Dim> order_;
   double point_cycles_ = 1;
   double cycles_ = 0;  // of the whole nest
+  bool smallest_ = false;  // trips() are those of the smallest sizes
 };
 
 // Whether dims are split, as the model has it.

@@ -107,3 +107,55 @@ TEST_CASE("a scan runs on several vectors side by side where they lie so in memo
   CHECK(schedule("%s0, %i0").find("vectorize %i0 64") != std::string::npos);
   CHECK(schedule("%i0, %s0").find("vectorize %i0 64") == std::string::npos);
 }
+
+TEST_CASE("lanes do not lie along a size that may be one where another dim has enough points") {
+  const auto schedule = [](const std::string& range) {
+    // Weights lie apart along the columns and are the same along the batch, where what is multiplied lies apart.
+    Program program = parse_program(cat(R"(program products
+  symbol batch = input 0 dim 0 in )",
+                                        range, R"(
+  input x f32 [batch, 64] ordinal 0
+  input w f32 [64, 4, 9] ordinal 1
+  output y f32 [batch, 64] ordinal 0
+  inputs (x, w)
+  outputs (y)
+  steps
+    nest 0 products (%i0<batch, %i1<64)
+      %0 : f32 = reduce sum (%i2<4)
+        %1 : f32 = load x[%i0, %i2]
+        %2 : f32 = load w[%i1, %i2, 3]
+        %3 : f32 = load w[%i1, %i2, 5]
+        %4 : f32 = fma %1 %2 %3
+        yield %4
+      store y[%i0, %i1] %0
+)"));
+    verify(program);
+    schedule::choose_general(program, cpu_target("x86-64-v4"));
+    return to_string(program.nests[0].schedule);
+  };
+  CHECK(schedule("1..64").find("vectorize %i1") != std::string::npos);
+  CHECK(schedule("64..64").find("vectorize %i0") != std::string::npos);
+}
+
+TEST_CASE("long rows that may be few are shared out in pieces") {
+  const auto schedule = [](const std::string& range) {
+    Program program = parse_program(cat(R"(program rows
+  symbol batch = input 0 dim 0 in )",
+                                        range, R"(
+  input x f32 [batch, 60000] ordinal 0
+  output y f32 [batch, 50000] ordinal 0
+  inputs (x)
+  outputs (y)
+  steps
+    nest 0 rows (%i0<batch, %i1<50000)
+      %0 : f32 = load x[%i0, %i1]
+      %1 : f32 = exp %0
+      store y[%i0, %i1] %1
+)"));
+    verify(program);
+    schedule::choose_general(program, cpu_target("x86-64-v4"));
+    return to_string(program.nests[0].schedule);
+  };
+  CHECK(schedule("1..64").find("tasks %i0 %i1; chunk") != std::string::npos);
+  CHECK(schedule("32..64").find("tasks %i0 %i1; chunk") == std::string::npos);
+}
