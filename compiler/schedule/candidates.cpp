@@ -38,10 +38,10 @@ std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest
   for (const RankedPlan& ranked : contraction_space(program, nest, target))
     all.push_back({kernels::to_schedule(ranked.plan), ranked.cycles, family_of(ranked.plan)});
   const bool contraction = !all.empty();
-  // A vector of b serves the outputs of a group; general_cycles() counts two cycles for a vector.
+  // A vector of b serves the outputs of a group.
   for (const kernels::WindowPlan& plan : window_space(program, nest, target))
     all.push_back({kernels::to_schedule(plan),
-                   general_cycles(program, nest, target) * (0.4 + 0.4 / plan.outputs), "window"});
+                   vector_steps(program, nest, target) * (0.8 + 0.8 / plan.outputs), "window"});
   for (const RankedChainPlan& ranked : chain_space(program, nest, target))
     all.push_back({kernels::to_schedule(ranked.plan), ranked.cycles, family_of(ranked.plan)});
   // Two models: on contractions they are comparable through general_cycles() alone.

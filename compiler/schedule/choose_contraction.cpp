@@ -221,9 +221,10 @@ Stores stores_along(const Problem& p, const loop::Access& access, Expr var) {
   return same ? Stores::kSameLines : Stores::kApart;
 }
 
-double cycles_of(Stores stores, const GemmKernel& kernel) {
+// Of a vector with so many columns.
+double cycles_of(Stores stores, double columns) {
   constexpr double kDrivenOut = 4;
-  return stores == Stores::kVectors ? 1 : kernel.lanes() * (stores == Stores::kApart ? 1 : kDrivenOut);
+  return stores == Stores::kVectors ? 1 : columns * (stores == Stores::kApart ? 1 : kDrivenOut);
 }
 
 double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, Stores stores,
@@ -245,7 +246,8 @@ double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, Stor
   double tile = sum_cycles(kernel, s.rows / tiles, s.k(), far, target) + segments * kSegment;
   if (!kernel.tiles) tile += groups * kBroadcast * (s.rows / tiles);
   tile += pieces * (kTileCall + tile_call_cycles(kernel, s.rows / tiles));
-  tile += s.rows / tiles * kernel.vectors * kEpilogueVector * cycles_of(stores, kernel);
+  tile += s.rows / tiles * kernel.vectors * kEpilogueVector *
+          cycles_of(stores, s.columns / (panels * kernel.vectors));
   // Panels come from beyond L2, each time that they were driven out.
   const double panel = groups * kernel.vectors, bytes = byte_size(kernel.a);
   const double block_bytes = s.rows / blocks * s.k() * bytes;
@@ -456,20 +458,56 @@ std::vector<RankedPlan> contraction_space(const loop::Program& program, const lo
   return ranked_plans(program, nest, target, true);
 }
 
-// The general emitter vectorises one dim and keeps one accumulator per point: about a vector of multiply-adds
-// in two cycles, a load each. It waits for factors as they come from memory.
-double general_cycles(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
+namespace {
+
+// Points of the nest and of its reduction.
+double steps_of(const Problem& p) { return points(p, p.nest.dims) * points(p, p.contraction.reduce->dims); }
+
+// Cycles of the general emitter for a vector of a factor along a dim.
+double vector_cycles(const Problem& p, const Factor& factor, Expr var, const CpuTarget& target) {
+  if (!factor.vars.contains(var) || !factor.load) return 1;
+  const auto linear = sym::linear_in(kernels::offset_of(p.program, factor.load->access, p.facts), var);
+  const bool unit = linear && (linear->coefficient.is_const(0) || linear->coefficient.is_const(1));
+  return unit ? 1 : target.lanes(4);
+}
+
+Problem problem_of(const loop::Program& program, const loop::Nest& nest, const Contraction& contraction) {
+  return {program, nest, contraction, kernels::facts_in(program, nest, contraction), {}};
+}
+
+}  // namespace
+
+double vector_steps(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
   const auto contraction = *kernels::match_contraction(nest);
+  return steps_of(problem_of(program, nest, contraction)) / target.lanes(4);
+}
+
+// The general emitter vectorises one dim and keeps one accumulator per point, a load of each factor for a vector of
+// multiply-adds; along a reduced dim every run of it is a loop of its own. It waits for factors as they come from memory.
+double general_cycles(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
+  constexpr double kRun = 6;
+  const auto contraction = *kernels::match_contraction(nest);
+  const Problem p = problem_of(program, nest, contraction);
+  const double steps = steps_of(p);
+  double least = INFINITY;
+  const auto add = [&](const Dim& dim, double run) {
+    const double n = points(p, {dim});
+    double vector = 0;
+    for (const Factor& factor : contraction.factors) vector += vector_cycles(p, factor, dim.var, target);
+    least = std::min(least, steps / n * (std::ceil(n / target.lanes(4)) * vector + run));
+  };
+  for (const Dim& dim : nest.dims) add(dim, 0);
+  for (const Dim& dim : contraction.reduce->dims) add(dim, kRun);
+  double memory = 0;
   Dims dims = nest.dims;
   dims.insert(dims.end(), contraction.reduce->dims.begin(), contraction.reduce->dims.end());
-  double work = 1, factors[2] = {1, 1};
-  for (const Dim& dim : dims) {
-    const double points = std::max(1.0, typical(dim.extent, program.facts));
-    work *= points;
-    for (int i = 0; i < 2; ++i)
-      if (contraction.factors[i].vars.contains(dim.var)) factors[i] *= points;
+  for (const Factor& factor : contraction.factors) {
+    double elements = 1;
+    for (const Dim& dim : dims)
+      if (factor.vars.contains(dim.var)) elements *= points(p, {dim});
+    memory = std::max(memory, elements);
   }
-  return (work * 2 + std::max(factors[0], factors[1]) * kMissedLine) / target.lanes(4);
+  return least + memory * kMissedLine / target.lanes(4);
 }
 
 std::optional<loop::Schedule> choose_contraction(const loop::Program& program, const loop::Nest& nest,

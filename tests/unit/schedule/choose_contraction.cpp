@@ -96,3 +96,25 @@ TEST_CASE("results that lie pages apart are not stored one by one") {
   CHECK(stages_images(16));
   CHECK(!stages_images(15));
 }
+
+TEST_CASE("a convolution to three channels runs on a micro-kernel, also where they are stored apart") {
+  // Channels last in; out as an image is given back.
+  loop::Program program;
+  const auto buffer = [&](const char* name, std::vector<Expr> shape, Storage storage) {
+    return loop::whole(
+        program, loop::add_buffer(program, {.name = name, .shape = std::move(shape), .storage = storage}));
+  };
+  const loop::View x = buffer("x", {1, 66, 66, 32}, Storage::kArena),
+                   w = buffer("w", {3, 32, 3, 3}, Storage::kWeight),
+                   y = buffer("y", {1, 3, 64, 64}, Storage::kOutput);
+  NestBuilder nest(program, "conv");
+  const auto i = nest.dims({1, 3, 64, 64});
+  nest.store(y, i, nest.reduce(loop::Combine::kSum, {32, 3, 3}, [&](const std::vector<Expr>& k) {
+    return nest.load(x, {i[0], i[2] + k[1], i[3] + k[2], k[0]}) * nest.load(w, {i[1], k[0], k[1], k[2]});
+  }));
+  const loop::NestId id = nest.finish();
+  const auto chosen = schedule::choose_contraction(program, program[id], cpu_target("znver5"));
+  REQUIRE(chosen.has_value());
+  CHECK(kernels::to_plan(*chosen).b == kernels::GemmPlan::B::kWeights);
+  CHECK(kernels::to_plan(*chosen).kernel->columns() == 16);
+}
