@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <random>
 #include <tuple>
 
 #include "compiler/base/diagnostic.h"
@@ -13,6 +14,7 @@
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/loop/build.h"
 #include "compiler/schedule/choose_contraction.h"
+#include "compiler/schedule/choose_window.h"
 #include "compiler/schedule/pack_weights.h"
 #include "tests/support/tiles.h"
 #include "tests/unit/codegen_cpu/contraction_harness.h"
@@ -63,7 +65,14 @@ void check_plan(const Case& c, const kernels::GemmPlan& plan, const CpuTarget& t
   }
 }
 
-// Every plan on this machine, with and without tile registers, the best one on every other instruction set.
+// Draws from the spaces that the tuner measures, others in every test.
+size_t drawn(size_t count) {
+  static std::mt19937 random(7);
+  return random() % count;
+}
+
+// Every plan on this machine, with and without tile registers, some of the space there, the best plan on every other
+// instruction set.
 void check(const Case& c, const std::vector<loop::Bindings>& shapes = {{}}) {
   const CpuTarget& native = cpu_target("native");
   const auto plans = schedule::contraction_plans(c.program, c.program[c.nest], native);
@@ -74,6 +83,9 @@ void check(const Case& c, const std::vector<loop::Bindings>& shapes = {{}}) {
   pieces.tiles = 3;
   pieces.rows_outer = !pieces.rows_outer;
   check_plan(c, pieces, native, shapes);
+  constexpr int kDraws = 3;
+  const auto space = schedule::contraction_space(c.program, c.program[c.nest], native);
+  for (int draw = 0; draw < kDraws; ++draw) check_plan(c, space[drawn(space.size())].plan, native, shapes);
   const CpuTarget tiled = test::target_with_tiles();
   bool first = true;
   for (const auto& ranked : schedule::contraction_plans(c.program, c.program[c.nest], tiled)) {
@@ -573,18 +585,17 @@ void check_program(const Program& program, const std::vector<int64_t>& shape, co
   for (int64_t i = 0; i < loop::element_count(input); ++i)
     loop::set_number(input, i, static_cast<double>(i * 29 % 23) / 8 - 1);
   const auto expected = loop::interpret(program, {input});
-  for (const CpuTarget* target :
-       {&cpu_target("native"), &cpu_target("x86-64-v3"), &cpu_target("x86-64-v2")}) {
-    CAPTURE(target->name);
+  const auto check_choice = [&](const CpuTarget& target, const auto& choose) {
+    CAPTURE(target.name);
     Program scheduled = program;
     bool used = false;
     for (loop::Nest& nest : scheduled.nests) {
-      if (const auto chosen = schedule::choose_contraction(scheduled, nest, *target)) nest.schedule = *chosen;
+      if (const auto chosen = choose(scheduled, nest)) nest.schedule = *chosen;
       used = used || nest.schedule.kernel.starts_with(kernel);
     }
     CHECK(used);
     schedule::pack_weights(scheduled);
-    codegen::cpu::RunCompiledOptions options{.target = *target};
+    codegen::cpu::RunCompiledOptions options{.target = target};
     options.build.use_cache = false;
     std::vector<loop::HostTensor> actual;
     try {
@@ -598,7 +609,19 @@ void check_program(const Program& program, const std::vector<int64_t>& shape, co
       worst = std::max(worst, std::abs(loop::get_number(expected[0], i) - loop::get_number(actual[0], i)));
     }
     CHECK(worst < 1e-5);
-  }
+  };
+  const CpuTarget& native = cpu_target("native");
+  for (const CpuTarget* target : {&native, &cpu_target("x86-64-v3"), &cpu_target("x86-64-v2")})
+    check_choice(*target, [&](const Program& made, const loop::Nest& nest) {
+      return schedule::choose_contraction(made, nest, *target);
+    });
+  constexpr int kDraws = 2;
+  for (int draw = 0; draw < kDraws; ++draw)
+    check_choice(native, [&](const Program& made, const loop::Nest& nest) -> std::optional<loop::Schedule> {
+      const auto space = schedule::window_space(made, nest, native);
+      if (space.empty()) return std::nullopt;
+      return kernels::to_schedule(space[drawn(space.size())]);
+    });
 }
 
 }  // namespace
