@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <random>
@@ -200,10 +201,22 @@ std::vector<Array> Library::run(const std::vector<Array>& given) {
   return results;
 }
 
+std::vector<stridec_tensor> Library::tensors(const std::vector<Array>& given) const {
+  auto& arrays = const_cast<std::vector<Array>&>(given);
+  std::vector<stridec_tensor> tensors(arrays.size());
+  for (size_t i = 0; i < arrays.size(); ++i) describe(arrays[i], tensors[i]);
+  return tensors;
+}
+
+void Library::warm_up(const std::vector<Array>& given) {
+  if (api_->struct_size < offsetof(stridec_api, context_warm_up) + sizeof(api_->context_warm_up)) return;
+  const std::vector<stridec_tensor> inputs = tensors(given);
+  const std::vector<stridec_tensor> outputs(outputs_.size(), stridec_tensor{});
+  check(api_->context_warm_up(context_, inputs.data(), inputs.size(), outputs.data(), outputs.size()));
+}
+
 double Library::timed_run(const std::vector<Array>& given) {
-  auto& arrays = const_cast<std::vector<Array>&>(given);  // the API takes pointers that it only reads through
-  std::vector<stridec_tensor> inputs(arrays.size());
-  for (size_t i = 0; i < arrays.size(); ++i) describe(arrays[i], inputs[i]);
+  const std::vector<stridec_tensor> inputs = tensors(given);
   std::vector<stridec_tensor> outputs(outputs_.size(), stridec_tensor{});
   const auto start = std::chrono::steady_clock::now();
   check(api_->context_run(context_, inputs.data(), inputs.size(), outputs.data(), outputs.size()));

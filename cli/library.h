@@ -37,6 +37,8 @@ class Library {
   std::string variant() const;
 
   std::vector<Array> run(const std::vector<Array>& inputs);
+  // Makes the first run with such inputs as fast as later ones, where the artifact knows how to.
+  void warm_up(const std::vector<Array>& inputs);
   // Seconds of one run on memory that stays where it is; outputs belong to the context.
   double timed_run(const std::vector<Array>& inputs);
 
@@ -52,6 +54,8 @@ class Library {
  private:
   void check(stridec_status status) const;
   void describe(Array& array, stridec_tensor& tensor) const;
+  // Over arrays that outlive them. The API takes pointers to mutable memory that it only reads through.
+  std::vector<stridec_tensor> tensors(const std::vector<Array>& arrays) const;
 
   void* handle_ = nullptr;
   const stridec_api* api_ = nullptr;

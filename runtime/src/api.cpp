@@ -186,7 +186,8 @@ constexpr stridec_api kApi = {.struct_size = sizeof(stridec_api),
                               .context_reset_state = context_reset_state,
                               .context_profile = context_profile,
                               .context_step = context_step,
-                              .context_memory = context_memory};
+                              .context_memory = context_memory,
+                              .context_warm_up = context_warm_up};
 
 }  // namespace
 }  // namespace stridec::runtime

@@ -1,5 +1,5 @@
 // The mutable half: memory, threads, state and the record of the last failure. context.cpp makes and destroys
-// it, run.cpp runs the model in it, launch.cpp is what generated code calls back.
+// it, run.cpp runs the model in it, launch.cpp is what generated code calls back, warm_up.cpp touches what a run will.
 #pragma once
 
 #include <atomic>
@@ -75,6 +75,14 @@ void* resize_output(stridec_abi_run* run, int32_t output, const int64_t* dims);
 void* allocate_slot(stridec_abi_run* run, int32_t slot, int64_t bytes);
 int32_t launch_device(stridec_abi_run* run, const stridec_abi_device_launch* launch);
 int32_t read_device(stridec_abi_run* run, void* to, const void* from, int64_t bytes);
+
+// body(arg, part) for each part in [0, parts), on the context's threads.
+void run_parts(const stridec_context& context, int32_t parts, void (*body)(void* arg, int32_t part),
+               void* arg);
+
+// What context_reserve does.
+stridec_status reserve(stridec_context& context, const stridec_tensor* inputs, size_t input_count,
+                       const stridec_tensor* outputs, size_t output_count, Text& message);
 
 // A sentence of the driver's; the status of the run.
 stridec_status device_error(stridec_context& context, Text& message);

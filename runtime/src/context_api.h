@@ -12,6 +12,8 @@ stridec_status context_output_shapes(stridec_context* context, const stridec_ten
                                      size_t input_count, stridec_tensor* outputs, size_t output_count);
 stridec_status context_reserve(stridec_context* context, const stridec_tensor* inputs, size_t input_count,
                                const stridec_tensor* outputs, size_t output_count);
+stridec_status context_warm_up(stridec_context* context, const stridec_tensor* inputs, size_t input_count,
+                               const stridec_tensor* outputs, size_t output_count);
 stridec_status context_run(stridec_context* context, const stridec_tensor* inputs, size_t input_count,
                            stridec_tensor* outputs, size_t output_count);
 stridec_status context_state(stridec_context* context, int32_t index, stridec_tensor* view);

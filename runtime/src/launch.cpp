@@ -1,16 +1,9 @@
-#include <time.h>
-
+#include "clock.h"
 #include "context.h"
 #include "fp_mode.h"
 
 namespace stridec::runtime {
 namespace {
-
-int64_t now_ns() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * int64_t{1000000000} + t.tv_nsec;
-}
 
 struct Job {
   stridec_abi_kernel kernel;
@@ -46,6 +39,15 @@ stridec_context& context_of(stridec_abi_run* run) { return *static_cast<stridec_
 
 }  // namespace
 
+void run_parts(const stridec_context& c, int32_t parts, void (*body)(void* arg, int32_t part), void* arg) {
+  if (parts == 1)
+    body(arg, 0);
+  else if (c.parallel_for)
+    c.parallel_for(c.parallel_user, parts, body, arg);
+  else
+    pool_run(c.pool, parts, body, arg);
+}
+
 int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_abi_args* args, int64_t tasks,
                int64_t grain, int32_t step) {
   stridec_context& c = context_of(run);
@@ -54,12 +56,7 @@ int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_ab
   bool timed = c.profiling && step >= 0 && step < c.model->variant->step_count;
   int64_t start = timed ? now_ns() : 0;
   Job job = {kernel, args, run->failures, tasks, parts, {0}};
-  if (parts == 1)
-    do_part(&job, 0);
-  else if (c.parallel_for)
-    c.parallel_for(c.parallel_user, parts, do_foreign_part, &job);
-  else
-    pool_run(c.pool, parts, do_part, &job);
+  run_parts(c, parts, c.parallel_for && parts > 1 ? do_foreign_part : do_part, &job);
   if (timed) record(c.steps[step], now_ns() - start);
   return static_cast<int32_t>(job.failed.load(std::memory_order_relaxed));
 }

@@ -1,19 +1,29 @@
 #include "memory.h"
 
+#include <errno.h>
 #include <sys/mman.h>
 
 namespace stridec::runtime {
 namespace {
 
+constexpr int64_t kPage = 4096;
 constexpr int64_t kHugePage = 2 << 20;
 
 // From here on memory comes in whole pages of its own, on a huge-page boundary if that is wanted.
 constexpr int64_t kMapped = 1 << 20;
 
-int64_t mapped_bytes(int64_t bytes) { return (bytes + 4095) & -4096; }
+bool wants_huge(const Allocator& allocator, int64_t bytes) {
+  return allocator.huge_pages && bytes >= kHugePage;
+}
+
+// Whole huge pages where that adds an eighth at most: a tail of small pages costs a fault for each.
+int64_t mapped_bytes(int64_t bytes, bool huge) {
+  const int64_t whole = (bytes + kHugePage - 1) & -kHugePage;
+  return huge && whole - bytes <= bytes / 8 ? whole : (bytes + kPage - 1) & -kPage;
+}
 
 char* map(int64_t bytes, bool huge) {
-  int64_t size = mapped_bytes(bytes);
+  int64_t size = mapped_bytes(bytes, huge);
   int64_t slack = huge ? kHugePage : 0;
   void* memory = mmap(nullptr, static_cast<size_t>(size + slack), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -42,7 +52,7 @@ bool grow(Allocator& allocator, Block& block, int64_t bytes) {
   if (allocator.allocate) {
     memory = allocator.allocate(allocator.user, static_cast<size_t>(bytes), kAlignment);
   } else if (bytes >= kMapped) {
-    memory = map(bytes, allocator.huge_pages && bytes >= kHugePage);
+    memory = map(bytes, wants_huge(allocator, bytes));
   } else if (posix_memalign(&memory, kAlignment, static_cast<size_t>(bytes)) != 0) {
     memory = nullptr;
   }
@@ -52,12 +62,33 @@ bool grow(Allocator& allocator, Block& block, int64_t bytes) {
   return true;
 }
 
+void populate(const char* begin, int64_t bytes, Access access) {
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+  if (bytes <= 0) return;
+  auto first = reinterpret_cast<uintptr_t>(begin) & ~uintptr_t{kPage - 1};
+  char* page = const_cast<char*>(begin) - (reinterpret_cast<uintptr_t>(begin) - first);
+  const auto size = static_cast<size_t>(begin + bytes - page);
+  if (madvise(page, size, access == Access::kWrite ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0 ||
+      errno != EINVAL)
+    return;
+  // Before Linux 5.14: by hand, and nothing but the bytes given.
+  volatile char* at = const_cast<char*>(begin);
+  for (volatile char* end = at + bytes; at < end;
+       at += kPage - (reinterpret_cast<uintptr_t>(at) & (kPage - 1))) {
+    const char value = *at;
+    if (access == Access::kWrite) *at = value;
+  }
+}
+
 void release(Allocator& allocator, Block& block) {
   if (!block.data) return;
   if (allocator.allocate)
     allocator.release(allocator.user, block.data, static_cast<size_t>(block.bytes));
   else if (block.bytes >= kMapped)
-    munmap(block.data, static_cast<size_t>(mapped_bytes(block.bytes)));
+    munmap(block.data, static_cast<size_t>(mapped_bytes(block.bytes, wants_huge(allocator, block.bytes))));
   else
     free(block.data);
   block = {nullptr, 0};

@@ -27,6 +27,10 @@ struct Block {
 bool grow(Allocator& allocator, Block& block, int64_t bytes);
 void release(Allocator& allocator, Block& block);
 
+// Makes the pages behind [begin, begin + bytes) present and, if they are to be written, the process's own; contents stay.
+enum class Access { kRead, kWrite };
+void populate(const char* begin, int64_t bytes, Access access);
+
 // Zeroed arrays for bookkeeping, freed with free().
 template <class T>
 T* make_array(int64_t count);

@@ -178,7 +178,10 @@ stridec_status fill(stridec_model& model, const stridec_model_options& options,
   if (status == STRIDEC_OK)
     status = find_blob(note, base, *model.program, options.weights_dir,
                        !(options.flags & STRIDEC_MODEL_SKIP_WEIGHTS_HASH), model.blob, message);
-  return status == STRIDEC_OK ? open_device(model, message) : status;
+  if (status != STRIDEC_OK) return status;
+  if ((options.flags & STRIDEC_MODEL_COPY_WEIGHTS) && model.variant->device == STRIDEC_ABI_CPU)
+    copy_weights(model.blob);
+  return open_device(model, message);
 }
 
 }  // namespace

@@ -418,12 +418,17 @@ stridec_status context_output_shapes(stridec_context* c, const stridec_tensor* i
   return STRIDEC_OK;
 }
 
+stridec_status reserve(stridec_context& c, const stridec_tensor* inputs, size_t input_count,
+                       const stridec_tensor* outputs, size_t output_count, Text& message) {
+  return prepare(c, inputs, input_count, outputs, output_count, Aim::kReserve, message);
+}
+
 stridec_status context_reserve(stridec_context* c, const stridec_tensor* inputs, size_t input_count,
                                const stridec_tensor* outputs, size_t output_count) {
   if (!c) return STRIDEC_INVALID_ARGUMENT;
   InUse use(*c);
   if (!use) return STRIDEC_BUSY;
-  return prepare(*c, inputs, input_count, outputs, output_count, Aim::kReserve, use.message);
+  return reserve(*c, inputs, input_count, outputs, output_count, use.message);
 }
 
 stridec_status context_run(stridec_context* c, const stridec_tensor* inputs, size_t input_count,

@@ -7,12 +7,12 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <new>
 
+#include "clock.h"
 #include "fp_mode.h"
 #include "machine.h"
 
@@ -28,6 +28,7 @@ using Word = std::atomic<uint32_t>;
 static_assert(sizeof(Word) == 4 && Word::is_always_lock_free);
 
 constexpr int kLine = 64;
+constexpr unsigned kMaskWords = 128;  // of processor masks: more processors than kernels are built for
 
 void futex_wait(Word& word, uint32_t seen) {
   syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
@@ -40,12 +41,6 @@ void relax() {
 #elif defined(__aarch64__)
   __asm__ volatile("yield");
 #endif
-}
-
-int64_t now_ns() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * int64_t{1000000000} + t.tv_nsec;
 }
 
 // A word that one thread writes and one waits for.
@@ -120,6 +115,7 @@ struct Pool {
   void (*body)(void*, int32_t);
   void* arg;
   int32_t parts, takers;
+  std::atomic<uint64_t> used[kMaskWords];  // processors on which threads have begun, the caller's among them
   Word stop;  // seen also by a worker that wakes for work which a caller has done in its place
 };
 
@@ -136,10 +132,39 @@ bool begin(Worker& worker, uint32_t number) {
 // 0 is no number.
 uint32_t next_number(uint32_t last) { return last + 1 ? last + 1 : 1; }
 
+bool claim(Pool& pool, unsigned processor) {
+  const uint64_t bit = uint64_t{1} << processor % 64;
+  return !(pool.used[processor / 64].fetch_or(bit, std::memory_order_relaxed) & bit);
+}
+
+// True where it is none of the pool's others.
+bool claim_own_processor(Pool& pool) {
+  unsigned processor = 0;
+  return syscall(SYS_getcpu, &processor, nullptr, nullptr) != 0 || processor >= kMaskWords * 64 ||
+         claim(pool, processor);
+}
+
+// The kernel may begin a thread on the processor of the one that makes it and be slow to move it, while others are idle: in
+// virtual machines these look busy. The thread moves to one of them then, and is free to go from there.
+void leave_shared_processor(Pool& pool) {
+  if (claim_own_processor(pool)) return;
+  uint64_t allowed[kMaskWords] = {};
+  const long bytes = syscall(SYS_sched_getaffinity, 0, sizeof allowed, allowed);
+  for (unsigned p = 0; bytes > 0 && p < static_cast<unsigned>(bytes) * 8; ++p) {
+    if (!(allowed[p / 64] >> p % 64 & 1) || !claim(pool, p)) continue;
+    uint64_t there[kMaskWords] = {};
+    there[p / 64] = uint64_t{1} << p % 64;
+    if (syscall(SYS_sched_setaffinity, 0, bytes, there) == 0)
+      syscall(SYS_sched_setaffinity, 0, bytes, allowed);
+    return;
+  }
+}
+
 void* work(void* argument) {
   Worker& self = *static_cast<Worker*>(argument);
   Pool& pool = *self.pool;
   syscall(SYS_prctl, PR_SET_NAME, "stridec", 0, 0, 0);
+  leave_shared_processor(pool);
   set_default_fp_mode();
   uint32_t seen = 0;
   for (;;) {
@@ -165,6 +190,8 @@ void start(Pool& pool) {
   int32_t running = 1;
   if (pthread_create && pthread_join && pool.threads > 1) {
     uint64_t before = 0;
+    for (auto& word : pool.used) word.store(0, std::memory_order_relaxed);
+    claim_own_processor(pool);
     set_signal_mask(kWorkerMask, &before);
     for (; running < pool.threads; ++running) {
       Worker& w = *new (&pool.workers[running]) Worker{.pool = &pool, .index = running};

@@ -111,6 +111,18 @@ stridec_status open_file(const stridec_abi_program& program, const char* folder,
   return STRIDEC_OK;
 }
 
+constexpr Allocator kHugePages = {.huge_pages = true};
+constexpr uint64_t kChunk = 2 << 20;
+
+bool huge_pages_on_request() {
+  char modes[64] = {};
+  const int fd = open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool told = read(fd, modes, sizeof modes - 1) > 0;
+  close(fd);
+  return told && (strchr(modes, '[') == nullptr || strncmp(strchr(modes, '['), "[never]", 7) != 0);
+}
+
 }  // namespace
 
 const stridec_abi_note& artifact_note() { return stridec_note; }
@@ -140,8 +152,27 @@ stridec_status find_blob(const stridec_abi_note& note, const char* base,
   return STRIDEC_OK;
 }
 
+void copy_weights(Blob& blob) {
+  const Bytes file = blob.weights;
+  Allocator allocator = kHugePages;
+  if (file.size < kChunk || !huge_pages_on_request() ||
+      !grow(allocator, blob.copy, static_cast<int64_t>(file.size)))
+    return;
+  // What is copied is let go of at once, so that there is never more than one of both in the process's memory.
+  for (uint64_t at = 0; at < file.size; at += kChunk) {
+    const uint64_t bytes = file.size - at < kChunk ? file.size - at : kChunk;
+    memcpy(blob.copy.data + at, file.data + at, bytes);
+    madvise(const_cast<char*>(file.data) + at, bytes, MADV_DONTNEED);
+  }
+  if (blob.mapping) munmap(blob.mapping, file.size);
+  blob.mapping = nullptr;
+  blob.weights.data = blob.copy.data;
+}
+
 void close_blob(Blob& blob) {
   if (blob.mapping) munmap(blob.mapping, blob.weights.size);
+  Allocator allocator = kHugePages;
+  release(allocator, blob.copy);
   blob = {};
 }
 

@@ -2,6 +2,7 @@
 // it.
 #pragma once
 
+#include "memory.h"
 #include "stridec/abi.h"
 #include "stridec/runtime.h"
 
@@ -19,6 +20,7 @@ struct Blob {
   Bytes manifest;
   Bytes images;   // stridec_abi_images
   void* mapping;  // of a separate weights file; null if there is none
+  Block copy;     // of the weights, in huge pages; empty if there is none
 };
 
 // Finds both for a note loaded at `base`. The artifact's own note is artifact_note() at artifact_base().
@@ -26,6 +28,8 @@ struct Blob {
 stridec_status find_blob(const stridec_abi_note& note, const char* base,
                          const stridec_abi_program& program, const char* weights_dir, bool check_hash,
                          Blob& blob, Text& message);
+// Puts the weights into huge pages where there are such, and lets the file's pages go.
+void copy_weights(Blob& blob);
 void close_blob(Blob& blob);
 
 const stridec_abi_note& artifact_note();

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
@@ -120,6 +121,17 @@ class Context {
         model_.api().context_create(model_.handle(), options, &context, message, sizeof message);
     if (status != STRIDEC_OK) throw Failure(status, message);
     context_ = {context, model_.api().context_destroy};
+  }
+
+  // Optional: makes the first run on tensors of these shapes as fast as later ones; what they hold does not matter.
+  void warm_up(const std::vector<stridec_tensor>& inputs) {
+    const stridec_api& api = model_.api();
+    if (api.struct_size < offsetof(stridec_api, context_warm_up) + sizeof api.context_warm_up)
+      return;  // compiled before there was such a function
+    std::vector<stridec_tensor> outputs(static_cast<size_t>(model_.info().output_count));
+    stridec_status status =
+        api.context_warm_up(context_.get(), inputs.data(), inputs.size(), outputs.data(), outputs.size());
+    if (status != STRIDEC_OK) throw Failure(status, api.context_error(context_.get()));
   }
 
   // Results in memory of the context.

@@ -2,6 +2,7 @@
 
     model = stridec.Model("model.so")
     context = model.context(threads=2)
+    context.warm_up(x)                    # optional: the first run becomes as fast as later ones
     y, = context.run(x)                   # arrays over the context's memory, valid until its next run
     context.run(x, out=[y])               # or into arrays of yours
     y, = context.run(x[:, ::-1].T)        # strides of every kind are fine
@@ -166,6 +167,7 @@ class _Api(c.Structure):
             ("context_profile", _STATUS, _P, c.c_int32),
             ("context_step", _STATUS, _P, c.c_int32, c.POINTER(_StepProfile)),
             ("context_memory", _STATUS, _P, c.POINTER(_MemoryInfo)),
+            ("context_warm_up", _STATUS, _P, _TENSORS, c.c_size_t, _TENSORS, c.c_size_t),
         ]
     ]
 
@@ -234,7 +236,8 @@ class Value:
 class Model:
     """A compiled model; immutable, and may be shared between threads."""
 
-    def __init__(self, path, variant=None, weights_dir=None):
+    def __init__(self, path, variant=None, weights_dir=None, copy_weights=False):
+        """copy_weights: into huge pages of the process's own, which runs that read each weight once gain from."""
         library = c.CDLL(os.path.abspath(path))
         get_api = library.stridec_get_api
         get_api.restype = c.POINTER(_Api)
@@ -243,7 +246,9 @@ class Model:
             raise Error(f"{path} does not speak version {API_VERSION} of the API")
         self._library, self._api, self._handle = library, table.contents, _P()
         options = _ModelOptions(
-            variant=variant and variant.encode(), weights_dir=weights_dir and os.fsencode(weights_dir)
+            variant=variant and variant.encode(),
+            weights_dir=weights_dir and os.fsencode(weights_dir),
+            flags=2 if copy_weights else 0,
         )
         message = c.create_string_buffer(512)
         if self._api.model_open(options, self._handle, message, len(message)):
@@ -315,6 +320,17 @@ class Context:
             _array(t, self) if a is None else a[tuple(slice(t.shape[i]) for i in range(t.ndim))]
             for a, t in zip(out, made)
         ]
+
+    def warm_up(self, *inputs):
+        """Makes the first run with arrays of these shapes as fast as later ones; what they hold does not matter."""
+        if self._api.struct_size < c.sizeof(_Api):
+            return  # compiled before there was such a function
+        if len(inputs) == 1 and isinstance(inputs[0], dict):
+            inputs = [inputs[0][value.name] for value in self.model.inputs]
+        arrays = [_as_array(x) for x in inputs]
+        given = (_Tensor * max(len(arrays), 1))(*map(_tensor, arrays))
+        made = (_Tensor * max(len(self.model.outputs), 1))()
+        self._check(self._api.context_warm_up(self._handle, given, len(arrays), made, len(self.model.outputs)))
 
     def prepare(self, *inputs):
         """A function that runs the model on these arrays, whose memory it reads anew each time; outputs stay in the

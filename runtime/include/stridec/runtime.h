@@ -111,7 +111,13 @@ typedef struct stridec_model_options {
   int32_t device_id; /* of a GPU, as CUDA numbers them */
 } stridec_model_options;
 
-enum { STRIDEC_MODEL_SKIP_WEIGHTS_HASH = 1 }; /* trust a separate weights file by its size alone */
+enum {
+  STRIDEC_MODEL_SKIP_WEIGHTS_HASH = 1, /* trust a separate weights file by its size alone */
+  /* On a CPU: copy the weights into huge pages of the process's own, which its memory then counts, rather than use the file's
+   * pages, which processes share. Runs that read each weight once (a decoder's step) gain some percent. Where there
+   * are no huge pages, or no memory, the file's are used all the same. */
+  STRIDEC_MODEL_COPY_WEIGHTS = 2
+};
 
 /* Calls body(arg, part) once for every part in [0, parts), in any order and on any threads, and returns when
  * all are done. */
@@ -266,6 +272,15 @@ typedef struct stridec_api {
   stridec_status (*context_profile)(stridec_context* context, int32_t enable);
   stridec_status (*context_step)(stridec_context* context, int32_t index, stridec_step_profile* profile);
   stridec_status (*context_memory)(stridec_context* context, stridec_memory_info* info);
+
+  /* Optional: context_reserve, after which the first run is as fast as later ones. Starts the context's threads, makes
+   * the pages of its memory and of the outputs' present, and reads the weights and the code, from disk where they are
+   * not in memory yet. What the tensors hold is neither read nor changed, nor is state. Takes about as long as all that
+   * would take during runs, but by all threads (parallel_for is called once). On a GPU, where model_open has loaded
+   * kernels and weights, it obtains memory alone. Fails as context_reserve does; what the system refuses beyond that
+   * is left to the first run. Artifacts of earlier compilers end their table before it: compare struct_size. */
+  stridec_status (*context_warm_up)(stridec_context* context, const stridec_tensor* inputs,
+                                    size_t input_count, const stridec_tensor* outputs, size_t output_count);
 } stridec_api;
 
 /* Null if the artifact does not speak this version. Later versions only append to the table. */

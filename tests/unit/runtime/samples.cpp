@@ -60,6 +60,7 @@ TEST_CASE("Python: NumPy arrays in and out") {
       "import sys; sys.path.insert(0, sys.argv[1]); import numpy as np, stridec\n"
       "context = stridec.Model(sys.argv[2]).context(threads=2)\n"
       "table, index = np.arange(20, dtype=np.float32).reshape(5, 4), np.array([4, 9, -1, 9, 0])\n"
+      "context.warm_up(table, index[::2])\n"
       "out, = context.run(table[::-1], index[::2])\n"
       "assert (out == table[::-1][index[::2]]).all()\n"
       "mine = np.zeros((3, 4), np.float32)\n"

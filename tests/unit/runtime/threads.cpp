@@ -1,5 +1,6 @@
 #include "runtime/src/threads.h"
 
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -104,6 +105,24 @@ TEST_CASE("many short pieces of work") {
   auto body = [](void* arg, int32_t part) { *static_cast<std::atomic<int64_t>*>(arg) += part; };
   for (int i = 0; i < 3000; ++i) stridec::runtime::pool_run(scope.pool, 3, body, &sum);
   CHECK(sum == 9000);
+}
+
+TEST_CASE("threads may run wherever the one that started them may") {
+  Scope scope(5, 0);
+  struct Masks {
+    uint64_t of[5][128] = {};
+    long bytes[5] = {};
+  } masks;
+  auto body = [](void* arg, int32_t part) {
+    auto& m = *static_cast<Masks*>(arg);
+    m.bytes[part] = syscall(SYS_sched_getaffinity, 0, sizeof m.of[part], m.of[part]);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // each thread does its own part
+  };
+  stridec::runtime::pool_run(scope.pool, 5, body, &masks);
+  for (int part = 1; part < 5; ++part) {
+    CHECK(masks.bytes[part] == masks.bytes[0]);
+    CHECK(std::equal(masks.of[part], masks.of[part] + 128, masks.of[0]));
+  }
 }
 
 TEST_CASE("a nested call, and a call while another thread works, do their parts themselves") {

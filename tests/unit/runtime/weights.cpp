@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
 
 #include "stridec/xxh64.h"
 #include "tests/support/folder.h"
@@ -124,6 +127,47 @@ TEST_CASE(
         "the artifact's file is cut short: its weights or manifest are not all there");
   munmap(const_cast<char*>(base), 4 * 4096);
   close(fd);
+}
+
+TEST_CASE("weights are copied into huge pages where that is asked for, and the file's pages are let go of") {
+  External e;
+  std::string content(6 << 20, 'w');
+  memcpy(content.data(), weights, sizeof weights);
+  content.back() = 'z';
+  e.folder.write("counter.weights", content);
+  e.program.weights_bytes = content.size();
+  auto resident = [] {
+    std::map<std::string, long> kilobytes;
+    std::ifstream status("/proc/self/status");
+    for (std::string key; status >> key; std::getline(status, key)) {
+      if (key.starts_with("Rss")) status >> kilobytes[key];
+    }
+    return kilobytes;
+  };
+  for (uint32_t flag : {0, static_cast<int>(STRIDEC_MODEL_COPY_WEIGHTS)}) {
+    e.options.flags = STRIDEC_MODEL_SKIP_WEIGHTS_HASH | flag;
+    auto before = resident();
+    Model model(e.program, &e.options);
+    REQUIRE(model.status == STRIDEC_OK);
+    const stridec::runtime::Blob& blob = model.handle->blob;
+    CHECK(std::string(blob.weights.data, blob.weights.size) == content);
+    auto after = resident();
+    std::ifstream modes("/sys/kernel/mm/transparent_hugepage/enabled");
+    const bool huge =
+        std::string(std::istreambuf_iterator<char>(modes), {}).find("[never]") == std::string::npos;
+    if (flag && huge && modes) {
+      CHECK(blob.mapping == nullptr);
+      CHECK(after["RssAnon:"] - before["RssAnon:"] >= 6 << 10);
+      CHECK(after["RssFile:"] - before["RssFile:"] < 3 << 10);
+    } else {
+      CHECK(blob.copy.data == nullptr);
+    }
+    Context context(model);
+    Array<float> x({4}, 1.f), sum({4});
+    std::vector<stridec_tensor> outputs = {sum.tensor()};
+    REQUIRE(run(context, {x.tensor()}, outputs) == STRIDEC_OK);
+    CHECK(sum.data == std::vector<float>{1.5f, 11.f, 21.f, 31.f});
+  }
 }
 
 TEST_CASE("an initial state outside the weights is refused") {

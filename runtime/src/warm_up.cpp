@@ -1,0 +1,93 @@
+// What a first run costs beyond a later one: pages of memory, weights and code that are not there yet, caches, and
+// threads that have not been started.
+#include <link.h>
+#include <sched.h>
+
+#include "clock.h"
+#include "context.h"
+#include "context_api.h"
+
+namespace stridec::runtime {
+namespace {
+
+// How long a part waits for the others to begin, each on a thread of its own.
+constexpr int64_t kMeetNanoseconds = 5'000'000;
+
+// Every line is read, which brings weights into caches as well where they fit.
+constexpr int64_t kCacheLine = 64;
+
+struct Warming {
+  const stridec_context* context;
+  int32_t parts;
+  int64_t deadline;
+  std::atomic<int32_t> begun;
+};
+
+// Shares begin at multiples of this: two threads that fault one huge page wait for each other.
+constexpr int64_t kHugePage = 2 << 20;
+
+// Of [begin, begin + bytes), the share of one part.
+template <class F>
+void share(const char* begin, int64_t bytes, int32_t part, int32_t parts, F&& take) {
+  const int64_t unit = ((bytes + parts - 1) / parts + kHugePage - 1) & -kHugePage;
+  const int64_t from = part * unit, to = from + unit < bytes ? from + unit : bytes;
+  if (from < to) take(begin + from, to - from);
+}
+
+void read_lines(const char* begin, int64_t bytes) {
+  populate(begin, bytes, Access::kRead);
+  for (const volatile char *at = begin, *end = begin + bytes; at < end; at += kCacheLine) (void)*at;
+}
+
+void warm_part(void* argument, int32_t part) {
+  auto& w = *static_cast<Warming*>(argument);
+  const stridec_context& c = *w.context;
+  // A thread that is only just being started would otherwise find its part done by another.
+  w.begun.fetch_add(1, std::memory_order_relaxed);
+  while (w.begun.load(std::memory_order_relaxed) < w.parts && now_ns() < w.deadline) sched_yield();
+
+  auto write = [](const char* begin, int64_t bytes) { populate(begin, bytes, Access::kWrite); };
+  for (const Block* block : {&c.arena, &c.staging}) share(block->data, block->bytes, part, w.parts, write);
+  const stridec_abi_program& p = *c.model->program;
+  for (int32_t i = 0; i < p.output_count; ++i)
+    if (c.places[i] == Place::kDirect && c.outputs[i]) {
+      const int64_t bytes =
+          compact_bytes(c.dims_of[i], p.outputs[i].rank, byte_size(output_dtype(*c.model, i)));
+      share(static_cast<const char*>(c.outputs[i]), bytes, part, w.parts, write);
+    } else {
+      share(c.owned[i].data, c.owned[i].bytes, part, w.parts, write);
+    }
+  const Bytes& weights = c.model->blob.weights;
+  share(weights.data, static_cast<int64_t>(weights.size), part, w.parts, read_lines);
+}
+
+// What the linker has placed: kernels and their constants. The segment of the weights is the parts' work.
+void populate_code(const stridec_model& model) {
+  const char* base = artifact_base();
+  auto& header = *reinterpret_cast<const ElfW(Ehdr)*>(base);
+  auto* segments = reinterpret_cast<const ElfW(Phdr)*>(base + header.e_phoff);
+  for (int i = 0; i < header.e_phnum; ++i) {
+    const char* begin = base + segments[i].p_vaddr;
+    const auto bytes = static_cast<int64_t>(segments[i].p_memsz);
+    const char* weights = model.blob.weights.data;
+    if (segments[i].p_type == PT_LOAD && !(weights >= begin && weights < begin + bytes))
+      populate(begin, bytes, Access::kRead);
+  }
+}
+
+}  // namespace
+
+stridec_status context_warm_up(stridec_context* c, const stridec_tensor* inputs, size_t input_count,
+                               const stridec_tensor* outputs, size_t output_count) {
+  if (!c) return STRIDEC_INVALID_ARGUMENT;
+  InUse use(*c);
+  if (!use) return STRIDEC_BUSY;
+  stridec_status status = reserve(*c, inputs, input_count, outputs, output_count, use.message);
+  if (status != STRIDEC_OK || c->cuda) return status;
+  populate_code(*c->model);
+  Warming warming = {c, c->threads, now_ns() + kMeetNanoseconds, {0}};
+  run_parts(*c, c->threads, warm_part, &warming);
+  return STRIDEC_OK;
+}
+
+}  // namespace stridec::runtime
