@@ -12,7 +12,8 @@
 // other sizes than the test's, and why; --seconds how much processor time the longest compilation of a test took.
 // --optimize 0 to 3 (initially 3): how far LLVM goes; --kernels-per-object (initially 1): compiled together, in less time;
 // --as-given: what fails is not tried again with its small inputs as constants. A test runs in a process of its own, so
-// that a crash or an endless loop is one failure. The last line is "N passed, N failed".
+// that a crash or an endless loop is one failure. What there is to say of a test is written when it ends: a run that is cut
+// short leaves the results of all tests before, which --seconds lists. The last line is "N passed, N failed".
 #include <poll.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -122,8 +123,29 @@ std::string end_of(const Task& task, int status) {
   }
 }
 
+// What files say of tasks, in the order in which these end, each at once.
+struct Report {
+  bool list = false;  // failures on stdout as well
+  std::ofstream failures, bound, one_shape, seconds;
+
+  void add(const Task& task) {
+    const Outcome& outcome = task.outcome;
+    const auto say = [&](std::ofstream& file, const auto& what) {
+      if (file.is_open()) file << task.mode->name << "\t" << task.test->name << "\t" << what << std::endl;
+    };
+    say(seconds, outcome.seconds);
+    if (!outcome.reason.empty()) {
+      say(failures, outcome.reason);
+      if (list) std::cout << task.mode->name << " " << task.test->name << ": " << outcome.reason << std::endl;
+      return;
+    }
+    if (!outcome.bound.empty()) say(bound, outcome.bound);
+    if (!outcome.one_shape.empty()) say(one_shape, outcome.one_shape);
+  }
+};
+
 // Reads what the child has to say; false once it has ended.
-bool listen(Child& child, std::vector<Task>& tasks) {
+bool listen(Child& child, std::vector<Task>& tasks, Report& report) {
   char buffer[4096];
   const ssize_t n = read(child.from, buffer, sizeof(buffer));
   if (n > 0) child.said.append(buffer, static_cast<size_t>(n));
@@ -132,11 +154,13 @@ bool listen(Child& child, std::vector<Task>& tasks) {
     std::optional<Outcome> outcome = next_outcome(child);
     if (!outcome) break;
     tasks[running].outcome = std::move(*outcome);
+    report.add(tasks[running]);
   }
   return n > 0;
 }
 
-void run_all(std::vector<Task>& tasks, size_t jobs, size_t tests_per_process, const RunOptions& options) {
+void run_all(std::vector<Task>& tasks, size_t jobs, size_t tests_per_process, const RunOptions& options,
+             Report& report) {
   std::vector<Child> children;
   std::vector<std::vector<size_t>> waiting;
   for (size_t i = tasks.size(); i-- > 0;) {  // the last of the list is next
@@ -153,11 +177,12 @@ void run_all(std::vector<Task>& tasks, size_t jobs, size_t tests_per_process, co
     poll(from.data(), from.size(), -1);
     for (size_t i = children.size(); i-- > 0;) {
       Child& child = children[i];
-      if (!from[i].revents || listen(child, tasks)) continue;
+      if (!from[i].revents || listen(child, tasks, report)) continue;
       const int status = wait_for(child);
       if (!child.tasks.empty()) {
         Task& last = tasks[child.tasks.front()];
         last.outcome.reason = end_of(last, status);
+        report.add(last);
         child.tasks.erase(child.tasks.begin());
       }
       if (!child.tasks.empty()) waiting.push_back(std::move(child.tasks));
@@ -223,27 +248,28 @@ std::vector<const ModeInfo*> parse_modes(std::string_view text) {
 int main(int argc, char** argv) {
   std::vector<std::string> names;
   std::vector<const ModeInfo*> chosen = {&modes()[0]};
-  bool list = false, table = false;
+  bool table = false;
   size_t jobs = 1, tests_per_process = 1;
   RunOptions options;
-  fs::path data, failures, bound_tests, one_shape_tests, seconds;
+  Report report;
+  fs::path data;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     const std::string next = i + 1 < argc ? argv[i + 1] : "";
     if (arg == "--list")
-      list = true;
+      report.list = true;
     else if (arg == "--table")
       table = true;
     else if (arg == "--engine")
       chosen = parse_modes(next), ++i;
     else if (arg == "--failures")
-      failures = next, ++i;
+      report.failures.open(next), ++i;
     else if (arg == "--bound")
-      bound_tests = next, ++i;
+      report.bound.open(next), ++i;
     else if (arg == "--one-shape")
-      one_shape_tests = next, ++i;
+      report.one_shape.open(next), ++i;
     else if (arg == "--seconds")
-      seconds = next, ++i;
+      report.seconds.open(next), ++i;
     else if (arg == "--jobs")
       jobs = std::max<size_t>(1, std::stoul(next)), ++i;
     else if (arg == "--tests-per-process")
@@ -279,33 +305,18 @@ int main(int argc, char** argv) {
                   [](const ModeInfo* mode) { return mode->machine == Machine::kEmulated; }))
     std::cout << (builds_for_gpus() ? "emulated kernels are built by NVRTC as well\n"
                                     : "there is no NVRTC: emulated kernels are built for a CPU alone\n");
-  run_all(tasks, jobs, tests_per_process, options);
+  run_all(tasks, jobs, tests_per_process, options, report);
 
   size_t all_passed = 0;
-  std::ofstream file, bound_file, one_shape_file, seconds_file;
-  if (!failures.empty()) file.open(failures);
-  if (!bound_tests.empty()) bound_file.open(bound_tests);
-  if (!one_shape_tests.empty()) one_shape_file.open(one_shape_tests);
-  if (!seconds.empty()) seconds_file.open(seconds);
   for (const ModeInfo* mode : chosen) {
     size_t passed = 0, count = 0, bound = 0, one_shape = 0;
     for (const Task& task : tasks) {
       if (task.mode != mode) continue;
       ++count;
-      if (!seconds.empty())
-        seconds_file << mode->name << "\t" << task.test->name << "\t" << task.outcome.seconds << "\n";
-      if (task.outcome.reason.empty()) {
-        ++passed;
-        bound += !task.outcome.bound.empty();
-        one_shape += !task.outcome.one_shape.empty();
-        if (!task.outcome.one_shape.empty())
-          one_shape_file << mode->name << "\t" << task.test->name << "\t" << task.outcome.one_shape << "\n";
-        if (!task.outcome.bound.empty())
-          bound_file << mode->name << "\t" << task.test->name << "\t" << task.outcome.bound << "\n";
-        continue;
-      }
-      if (list) std::cout << mode->name << " " << task.test->name << ": " << task.outcome.reason << "\n";
-      file << mode->name << "\t" << task.test->name << "\t" << task.outcome.reason << "\n";
+      if (!task.outcome.reason.empty()) continue;
+      ++passed;
+      bound += !task.outcome.bound.empty();
+      one_shape += !task.outcome.one_shape.empty();
     }
     std::cout << mode->name << ": " << passed << " of " << count << " pass";
     if (bound) std::cout << ", " << bound << " of them with small inputs as constants";
