@@ -26,7 +26,8 @@ target_link_libraries(device_program PUBLIC stridec_all stridec_runtime)
 target_include_directories(device_program PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/runtime/src)
 
 # The same on a CPU, where there is none.
-add_library(emulated_gpu STATIC EXCLUDE_FROM_ALL tests/support/emulate.cpp tests/support/race_check.cpp)
+add_library(emulated_gpu STATIC EXCLUDE_FROM_ALL tests/support/emulate.cpp tests/support/emulated_text.cpp
+            tests/support/race_check.cpp)
 target_link_libraries(emulated_gpu PUBLIC stridec_codegen stridec_test_settings)
 
 file(GLOB test_folders CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/*)

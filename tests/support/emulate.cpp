@@ -3,7 +3,8 @@
 #include <setjmp.h>
 #include <ucontext.h>
 
-#include <cmath>
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -13,276 +14,32 @@
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/number.h"
+#include "compiler/base/sha256.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/codegen/cpu/jit.h"
+#include "compiler/codegen/cuda/build.h"
 #include "compiler/codegen/cuda/emit.h"
-#include "compiler/codegen/cuda/matrix.h"
+#include "compiler/codegen/object_cache.h"
 #include "compiler/kernels/cuda_matrix.h"
 #include "compiler/kernels/flash.h"
+#include "compiler/kernels/words.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/effects.h"
+#include "tests/support/emulated_text.h"
 #include "tests/support/race_check.h"
 
 namespace stridec::test {
 namespace {
 
-#define STRIDEC_UNARY(X)                                                                                 \
-  X(exp)                                                                                                 \
-  X(exp2)                                                                                                \
-  X(expm1) X(log) X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(tanh) X(asinh) \
-      X(acosh) X(atanh) X(erf)
-#define STRIDEC_BINARY(X) X(pow) X(atan2) X(fmod)
-
-struct Dim3 {
-  unsigned x = 0, y = 0, z = 0;
-};
-
-// What the compiled text sees of its machine; the text declares the same.
-struct Machine {
-  Dim3 thread, block, size, grid;
-  void (*barrier)(int of_block);
-  uint64_t (*exchange)(uint64_t value, int distance);
-  void (*touch)(void* address, int64_t bytes, int store);
-#define X(name) float (*name##f_)(float) = std::name;
-  STRIDEC_UNARY(X)
-#undef X
-#define X(name) double (*name##_)(double) = std::name;
-  STRIDEC_UNARY(X)
-#undef X
-#define X(name) float (*name##f_)(float, float) = std::name;
-  STRIDEC_BINARY(X)
-#undef X
-#define X(name) double (*name##_)(double, double) = std::name;
-  STRIDEC_BINARY(X)
-#undef X
-};
-
-std::string machine_text() {
-  std::string out = R"(#define STRIDEC_EMULATE 1
-struct sd_dim3 { unsigned x, y, z; };
-struct sd_machine {
-  sd_dim3 thread, block, size, grid;
-  void (*barrier)(int);
-  unsigned long (*exchange)(unsigned long, int);
-  void (*touch)(void*, long, int);
-)";
-  std::string macros;
-#define X(name)                              \
-  out += "  float (*" #name "f_)(float);\n"; \
-  macros += "#define " #name "f(x) (*sd_machine_now->" #name "f_)(x)\n";
-  STRIDEC_UNARY(X)
-#undef X
-#define X(name)                               \
-  out += "  double (*" #name "_)(double);\n"; \
-  macros += "#define " #name "(x) (*sd_machine_now->" #name "_)(x)\n";
-  STRIDEC_UNARY(X)
-#undef X
-#define X(name)                                     \
-  out += "  float (*" #name "f_)(float, float);\n"; \
-  macros += "#define " #name "f(x, y) (*sd_machine_now->" #name "f_)(x, y)\n";
-  STRIDEC_BINARY(X)
-#undef X
-#define X(name)                                       \
-  out += "  double (*" #name "_)(double, double);\n"; \
-  macros += "#define " #name "(x, y) (*sd_machine_now->" #name "_)(x, y)\n";
-  STRIDEC_BINARY(X)
-#undef X
-  return out + "};\nextern \"C\" sd_machine* sd_machine_now = nullptr;\n" + macros + R"(
-#define threadIdx sd_machine_now->thread
-#define blockIdx sd_machine_now->block
-#define blockDim sd_machine_now->size
-#define gridDim sd_machine_now->grid
-#define __global__
-#define __shared__ static
-#define __align__(n) alignas(n)
-#define __launch_bounds__(...)
-#define __syncthreads() sd_machine_now->barrier(1)
-#define __syncwarp(members) sd_machine_now->barrier(0)
-#define __threadfence_system()
-struct alignas(16) uint4 { unsigned x, y, z, w; };
-struct alignas(8) uint2 { unsigned x, y; };
-#define SD_UNSEEN __attribute__((disable_sanitizer_instrumentation))
-extern "C" {
-SD_UNSEEN void __tsan_func_entry(void*) {}
-SD_UNSEEN void __tsan_func_exit() {}
-#define SD_TOLD(name, bytes) \
-  SD_UNSEEN void __tsan_read##name(void* at) { sd_machine_now->touch(at, bytes, 0); } \
-  SD_UNSEEN void __tsan_write##name(void* at) { sd_machine_now->touch(at, bytes, 1); } \
-  SD_UNSEEN void __tsan_unaligned_read##name(void* at) { sd_machine_now->touch(at, bytes, 0); } \
-  SD_UNSEEN void __tsan_unaligned_write##name(void* at) { sd_machine_now->touch(at, bytes, 1); }
-SD_TOLD(1, 1) SD_TOLD(2, 2) SD_TOLD(4, 4) SD_TOLD(8, 8) SD_TOLD(16, 16)
-SD_UNSEEN void* __tsan_memcpy(void* to, void* from, unsigned long bytes) {
-  sd_machine_now->touch(from, bytes, 0);
-  sd_machine_now->touch(to, bytes, 1);
-  return __builtin_memcpy(to, from, bytes);
-}
-SD_UNSEEN void* __tsan_memmove(void* to, void* from, unsigned long bytes) { return __tsan_memcpy(to, from, bytes); }
-SD_UNSEEN void* __tsan_memset(void* to, int byte, unsigned long bytes) {
-  sd_machine_now->touch(to, bytes, 1);
-  return __builtin_memset(to, byte, bytes);
-}
-}
-template <class T> static inline T __shfl_xor_sync(unsigned, T x, int distance) {
-  unsigned long bits = 0;
-  __builtin_memcpy(&bits, &x, sizeof(T));
-  bits = sd_machine_now->exchange(bits, distance);
-  __builtin_memcpy(&x, &bits, sizeof(T));
-  return x;
-}
-static inline bool __any_sync(unsigned members, bool x) {
-  for (int distance = 1; distance < 32; distance *= 2) x |= __shfl_xor_sync(members, x, distance);
-  return x;
-}
-template <class T> SD_UNSEEN static inline T atomicCAS(T* at, T expected, T value) {
-  const T old = *at;
-  if (old == expected) *at = value;
-  return old;
-}
-template <class T> SD_UNSEEN static inline T atomicExch(T* at, T value) {
-  const T old = *at;
-  *at = value;
-  return old;
-}
-template <class T, T... I> struct sd_numbers {};
-template <class... A, int... I>
-static inline void sd_apply(void (*kernel)(A...), const long* words, sd_numbers<int, I...>) {
-  kernel((A)words[I]...);
-}
-template <class... A> static inline void sd_apply(void (*kernel)(A...), const long* words) {
-  sd_apply(kernel, words, __make_integer_seq<sd_numbers, int, sizeof...(A)>());
-}
-#define KERNEL kernel
-)";
-}
-
-// ---- tiles of matrix products: copies come at once, and shared addresses are offsets in one array
-
-constexpr std::string_view kSharedArray = "extern __shared__ __align__(1024) unsigned char shared[];";
-
-constexpr std::string_view kMemory = R"(
-struct alignas(8) float2 { float x, y; };
-struct alignas(8) int2 { int x, y; };
-static inline float2 make_float2(float x, float y) { return {x, y}; }
-static inline int2 make_int2(int x, int y) { return {x, y}; }
-#define fmaf(a, b, c) __builtin_fmaf(a, b, c)
-#define fmaxf(a, b) __builtin_fmaxf(a, b)
-#define fma(a, b, c) __builtin_fma(a, b, c)
-#define __cvta_generic_to_shared(p) ((const unsigned char*)(p) - sd_shared)
-template <int kBytes> static inline unsigned swizzled(int line, int at) {
-  const int turn = kBytes >= 128 ? line & 7 : kBytes == 64 ? line >> 1 & 3 : kBytes == 32 ? line >> 2 & 1 : 0;
-  return line * kBytes + ((at >> 4 ^ turn) << 4 | (at & 15));
-}
-template <int kBytes> static inline void copy_some(unsigned to, const void* from, unsigned bytes) {
-  __builtin_memcpy(sd_shared + to, from, bytes);
-  __builtin_memset(sd_shared + to + bytes, 0, kBytes - bytes);
-}
-template <int kBytes> static inline void copy_async(unsigned to, const void* from, bool live) {
-  copy_some<kBytes>(to, from, live ? kBytes : 0);
-}
-static inline void launch_dependents() {}
-static inline void wait_predecessor() {}
-static inline void commit_copies() {}
-static inline void wait_all_copies() {}
-template <int kGroups> static inline void wait_copies() {}
-template <class T> static inline void store_shared(unsigned to, T v) { __builtin_memcpy(sd_shared + to, &v, sizeof(T)); }
-static inline void prefetch(const void*) {}
-static inline unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
-template <int kBytes> static inline void move_wide(void* to, const void* from) { __builtin_memcpy(to, from, kBytes); }
-)";
-
-// A warp's lanes see each other's words; instructions are what PTX ISA says of their fragments.
-constexpr std::string_view kMma = R"(
-static unsigned sd_words[32][6][32];
-static inline void load_rows(unsigned (&r)[4], unsigned from, bool turned) {
-  unsigned (*words)[32] = sd_words[threadIdx.x / 32];
-  const int lane = threadIdx.x % 32;
-  words[0][lane] = from;
-  __syncwarp();
-  for (int i = 0; i < 4; ++i) {
-    const auto row = [&](int line) { return sd_shared + words[0][i * 8 + line]; };
-    if (!turned) {
-      r[i] = *(const unsigned*)(row(lane / 4) + lane % 4 * 4);
-    } else {
-      r[i] = ((const unsigned short*)row(lane % 4 * 2))[lane / 4] |
-             (unsigned)((const unsigned short*)row(lane % 4 * 2 + 1))[lane / 4] << 16;
-    }
-  }
-  __syncwarp();
-}
-static inline void load_matrices(unsigned (&r)[4], unsigned from) { load_rows(r, from, false); }
-static inline void load_transposed(unsigned (&r)[4], unsigned from) { load_rows(r, from, true); }
-// Numbers of a word.
-static inline float sd_small(unsigned b, int mantissa, int bias) {
-  const int exponent = (b & 127) >> mantissa, fraction = b & ((1 << mantissa) - 1);
-  const float size = exponent ? (float)((1 << mantissa) + fraction) : (float)fraction;
-  const int power = (exponent ? exponent : 1) - bias - mantissa;
-  const float scale = __builtin_bit_cast(float, (unsigned)(127 + power) << 23);
-  return b & 128 ? -size * scale : size * scale;
-}
-static inline float sd_f16(unsigned w, int i) { return (float)__builtin_bit_cast(_Float16, (unsigned short)(w >> 16 * i)); }
-static inline float sd_bf16(unsigned w, int i) { return __builtin_bit_cast(float, w >> 16 * i << 16); }
-static inline float sd_tf32(unsigned w, int) { return __builtin_bit_cast(float, w & 0xffffe000u); }
-static inline float sd_e4m3(unsigned w, int i) { return sd_small(w >> 8 * i & 255, 3, 7); }
-static inline float sd_e5m2(unsigned w, int i) { return sd_small(w >> 8 * i & 255, 2, 15); }
-static inline int sd_s8(unsigned w, int i) { return (signed char)(w >> 8 * i); }
-static inline int sd_u8(unsigned w, int i) { return (unsigned char)(w >> 8 * i); }
-template <class T, class A, class B>
-static inline void multiply(T (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int count, A a_of, B b_of) {
-  unsigned (*words)[32] = sd_words[threadIdx.x / 32];
-  const int lane = threadIdx.x % 32;
-  for (int i = 0; i < 4; ++i) words[i][lane] = a[i];
-  words[4][lane] = b0, words[5][lane] = b1;
-  __syncwarp();
-  for (int i = 0; i < 4; ++i) {
-    const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-    for (int c = 0; c < 8; ++c)
-      for (int e = 0; e < count; ++e)
-        d[i] += a_of(words[row / 8 + c / 4 * 2][row % 8 * 4 + c % 4], e) * b_of(words[4 + c / 4][column * 4 + c % 4], e);
-  }
-  __syncwarp();
-}
-)";
-
-// The text with tiles' device functions as this machine has them.
-std::string emulated_tiles(std::string text, int64_t shared_bytes) {
-  const auto replace = [&](const std::string& from, const std::string& to) {
-    const size_t at = text.find(from);
-    if (at == std::string::npos) return false;
-    text.replace(at, from.size(), to);
-    return true;
-  };
-  replace(std::string(kSharedArray), "unsigned char* const shared = sd_shared;");
-  STRIDEC_CHECK(
-      replace(codegen::cuda::memory_declarations(), cat("alignas(1024) static unsigned char sd_shared[",
-                                                        std::max<int64_t>(shared_bytes, 1), "];", kMemory)));
-  constexpr DType kTypes[] = {DType::kF16,    DType::kBF16, DType::kTF32, DType::kF8E4M3,
-                              DType::kF8E5M2, DType::kI8,   DType::kU8};
-  for (const DType a : kTypes)
-    for (const DType b : kTypes) {
-      if (byte_size(a) != byte_size(b) || is_float(a) != is_float(b)) continue;
-      const bool whole = !is_float(a);
-      const std::string sum = whole ? "int" : "float";
-      if (replace(
-              codegen::cuda::mma_declarations(a, b, whole ? DType::kI32 : DType::kF32),
-              cat(kMma, "static inline void multiply(", sum,
-                  " (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) { multiply(d, a, b0, b1, ",
-                  4 / byte_size(a), ", sd_", kernels::ptx_type(a), ", sd_", kernels::ptx_type(b), "); }\n")))
-        return text;
-    }
-  return text;
-}
-
-constexpr std::string_view kEntry =
-    "extern \"C\" void sd_entry(const long* words) { sd_apply(kernel, words); }\n";
-
 // ---- a block ----
 
 constexpr size_t kStack = 128 << 10;
 
-// The threads of a block take turns; each runs until it waits for its warp or its block, or ends.
-struct Block {
-  enum State : uint8_t { kReady, kWarp, kBlock, kDone };
+// The threads of a cluster of blocks take turns; each runs until it waits for its warp, its block, its cluster or a word,
+// or ends.
+struct Cluster {
+  enum State : uint8_t { kReady, kWarp, kBlock, kCluster, kWord, kDone };
   struct Thread {
     ucontext_t start;
     jmp_buf at;
@@ -290,41 +47,64 @@ struct Block {
     State state = kReady;
     uint64_t value = 0;
     uint32_t passed = 0;  // barriers of its warp
+    const int* word = nullptr;
+    int bit = 0;
+  };
+  // A barrier of some of a block's threads: those that have come, and how often all have.
+  struct Named {
+    int come = 0, times = 0;
   };
 
-  static Block*& current() {
-    static Block* block = nullptr;
-    return block;
+  static Cluster*& current() {
+    static Cluster* cluster = nullptr;
+    return cluster;
   }
 
   Machine machine;
   void (*entry)(const int64_t*) = nullptr;
   const int64_t* words = nullptr;
   std::vector<Thread> threads;
-  std::vector<char> stacks;
+  std::vector<std::array<Named, 16>> named;  // of each block
+  std::unique_ptr<char[]> stacks;            // of as many threads
+  size_t stack_count = 0;
   RaceCheck check;
   std::pair<uintptr_t, uintptr_t> locked;  // bytes that threads write one at a time
   size_t now = 0;
+  unsigned first_block = 0;
   jmp_buf scheduler;
 
   void wait(State state) {
     threads[now].state = state;
     if (!_setjmp(threads[now].at)) _longjmp(scheduler, 1);
   }
-  static void barrier(int of_block) {
-    Block& b = *current();
-    b.wait(of_block ? kBlock : kWarp);
-    b.threads[b.now].passed += !of_block;
+  static void barrier(int of) {
+    Cluster& b = *current();
+    b.wait(of == kOfCluster ? kCluster : of == kOfBlock ? kBlock : kWarp);
+    b.threads[b.now].passed += of == kOfWarp;
+  }
+  static void await(const int* word, int bit) {
+    Cluster& b = *current();
+    b.threads[b.now].word = word;
+    b.threads[b.now].bit = bit;
+    if ((*word & 1) == bit) b.wait(kWord);
+  }
+  static void meet(int number, int count, int waits) {
+    Cluster& b = *current();
+    Named& barrier = b.named[b.machine.rank][static_cast<size_t>(number)];
+    const int before = barrier.times & 1;
+    if (++barrier.come == count) barrier.come = 0, ++barrier.times;
+    if (waits) await(&barrier.times, before);
   }
   static void touch(void* address, int64_t bytes, int store) {
-    Block& b = *current();
-    const auto at = reinterpret_cast<uintptr_t>(address), own = reinterpret_cast<uintptr_t>(b.stacks.data());
-    if ((at >= own && at < own + b.stacks.size()) || (at >= b.locked.first && at < b.locked.second)) return;
+    Cluster& b = *current();
+    const auto at = reinterpret_cast<uintptr_t>(address), own = reinterpret_cast<uintptr_t>(b.stacks.get());
+    if ((at >= own && at < own + b.stack_count * kStack) || (at >= b.locked.first && at < b.locked.second))
+      return;
     b.check.touch(at, static_cast<size_t>(bytes), store,
                   {static_cast<uint32_t>(b.now), b.threads[b.now].passed});
   }
   static uint64_t exchange(uint64_t value, int distance) {
-    Block& b = *current();
+    Cluster& b = *current();
     const size_t me = b.now;
     b.threads[me].value = value;
     b.wait(kWarp);
@@ -334,7 +114,7 @@ struct Block {
     return got;
   }
   static void begin() {
-    Block& b = *current();
+    Cluster& b = *current();
     b.entry(b.words);
     b.threads[b.now].state = kDone;
     _longjmp(b.scheduler, 1);
@@ -342,14 +122,16 @@ struct Block {
 
   void resume(size_t t) {
     now = t;
-    machine.thread.x = static_cast<unsigned>(t);
+    machine.thread.x = static_cast<unsigned>(t) % machine.size.x;
+    machine.rank = static_cast<unsigned>(t) / machine.size.x;
+    machine.block.x = first_block + machine.rank;
     Thread& thread = threads[t];
     thread.state = kReady;
     if (_setjmp(scheduler)) return;
     if (thread.begun) _longjmp(thread.at, 1);
     thread.begun = true;
     getcontext(&thread.start);
-    thread.start.uc_stack.ss_sp = stacks.data() + t * kStack;
+    thread.start.uc_stack.ss_sp = stacks.get() + t * kStack;
     thread.start.uc_stack.ss_size = kStack;
     thread.start.uc_link = nullptr;
     makecontext(&thread.start, begin, 0);
@@ -360,15 +142,22 @@ struct Block {
   void release(size_t first, size_t last, State state) {
     for (size_t t = first; t < last; ++t)
       if (threads[t].state != state && threads[t].state != kDone) return;
-    if (state == kBlock) check.pass_barrier();
+    if (state != kWarp) check.pass_barrier();
     for (size_t t = first; t < last; ++t)
       if (threads[t].state == state) threads[t].state = kReady;
   }
 
-  void run(size_t count) {
+  // `blocks` of them from number `first` on.
+  void run(unsigned first, size_t blocks) {
     current() = this;
+    const size_t size = machine.size.x, count = blocks * size;
+    first_block = first;
     threads.assign(count, {});
-    if (stacks.size() < count * kStack) stacks.resize(count * kStack);
+    named.assign(blocks, {});
+    if (stack_count < count) {
+      stack_count = count;
+      stacks.reset(new char[count * kStack]);
+    }
     check.begin_block();
     for (bool ran = true; ran;) {
       ran = false;
@@ -379,7 +168,10 @@ struct Block {
           if (threads[t].state == kReady) STRIDEC_CHECK(false, "a thread gave up its turn for nothing");
         }
       for (size_t w = 0; w < count; w += 32) release(w, std::min(count, w + 32), kWarp);
-      release(0, count, kBlock);
+      for (size_t b = 0; b < blocks; ++b) release(b * size, (b + 1) * size, kBlock);
+      release(0, count, kCluster);
+      for (Thread& thread : threads)
+        if (thread.state == kWord && (*thread.word & 1) != thread.bit) thread.state = kReady;
       for (const Thread& thread : threads) ran = ran || thread.state == kReady;
     }
     for (const Thread& thread : threads)
@@ -398,13 +190,25 @@ struct Code {
 // Under a sanitizer a look at each access is slow, and what it finds other builds find.
 constexpr bool kLooksForRaces = !__has_feature(address_sanitizer);
 
-Code& code_of(const std::string& text) {
+// Objects of equal texts are kept on disk as those of kernels are.
+std::string object_of(const std::string& text, bool tells) {
+  static const codegen::ObjectCache cache(true, codegen::cuda::BuildOptions().cache_bytes);
+  const codegen::CompileOptions how{.optimize = 1, .tell_accesses = tells};
+  const std::string what = cat("stridec " STRIDEC_VERSION " emulated ", how.cpu, " ", tells, "\n", text),
+                    key = sha256(what.data(), what.size());
+  if (std::optional<std::string> object = cache.find(key)) return *std::move(object);
+  std::string object = codegen::compile_to_object("kernel.cu", text, how);
+  cache.store(key, object);
+  cache.trim();
+  return object;
+}
+
+Code& code_of(const std::string& text, bool tells) {
   static std::unordered_map<std::string, std::unique_ptr<Code>> built;
   std::unique_ptr<Code>& known = built[text];
   if (known) return *known;
   auto code = std::make_unique<Code>();
-  code->jit.add_object(codegen::compile_to_object("kernel.cu", cat(machine_text(), text, kEntry),
-                                                  {.optimize = 1, .tell_accesses = kLooksForRaces}));
+  code->jit.add_object(object_of(text, tells));
   code->entry = reinterpret_cast<void (*)(const int64_t*)>(code->jit.lookup("sd_entry"));
   code->machine = static_cast<Machine**>(code->jit.lookup("sd_machine_now"));
   known = std::move(code);
@@ -462,13 +266,11 @@ class Run {
 
   // `schedule`: of the nest that the kernel does.
   bool launch(const loop::Schedule& schedule, const codegen::DeviceKernel& kernel, std::vector<char>& workspace) {
-    if (kernel.cluster > 1 || !kernel.maps.empty()) return false;
-    std::string text = kernel.code.text;
-    const bool matrix = kernels::is_matrix(schedule);
-    if (matrix && kernels::to_matrix_plan(schedule).kernel->is_wgmma()) return false;
-    if (matrix || kernels::is_flash(schedule))
-      text = emulated_tiles(std::move(text), of(kernel.shared_bytes));
+    const bool matrix = kernels::is_matrix(schedule), flash = kernels::is_flash(schedule);
+    if (kernels::is_words(schedule) && !kernel.maps.empty()) return false;
     std::vector<int64_t> words;
+    const std::vector<EmulatedMap> maps = maps_of(kernel);
+    for (const EmulatedMap& map : maps) words.push_back(reinterpret_cast<int64_t>(&map));
     for (loop::BufferId id : kernel.code.buffers)
       words.push_back(reinterpret_cast<int64_t>(at(static_cast<size_t>(id.value))));
     for (const sym::Expr& size : kernel.code.sizes) words.push_back(of(size));
@@ -478,12 +280,17 @@ class Run {
     const size_t bytes = static_cast<size_t>(of(kernel.workspace_bytes));
     if (workspace.size() < bytes) workspace.resize(bytes, '\xff');
     if (!kernel.workspace_bytes.is_const(0)) words.push_back(reinterpret_cast<int64_t>(workspace.data()));
-    Code& code = code_of(text);
-    static Block block;
+    // Warp groups and clusters are in an order that the check for races does not know.
+    const bool looks =
+        kLooksForRaces && kernel.cluster == 1 && kernel.code.text.find("wgmma") == std::string::npos;
+    Code& code = code_of(emulated_text(kernel, matrix || flash), looks);
+    static Cluster block;
     *code.machine = &block.machine;
-    block.machine.barrier = Block::barrier;
-    block.machine.exchange = Block::exchange;
-    block.machine.touch = Block::touch;
+    block.machine.barrier = Cluster::barrier;
+    block.machine.await = Cluster::await;
+    block.machine.named = Cluster::meet;
+    block.machine.exchange = Cluster::exchange;
+    block.machine.touch = Cluster::touch;
     block.entry = code.entry;
     block.words = words.data();
     block.machine.size = {static_cast<unsigned>(kernel.threads), 1, 1};
@@ -496,10 +303,8 @@ class Run {
     block.check.begin_launch(std::move(memory));
     const auto failing = reinterpret_cast<uintptr_t>(&failure);
     block.locked = {failing, failing + sizeof(failure)};
-    for (unsigned x = 0; x < block.machine.grid.x; ++x) {
-      block.machine.block = {x, 0, 0};
-      block.run(static_cast<size_t>(kernel.threads));
-    }
+    const auto cluster = static_cast<unsigned>(kernel.cluster);
+    for (unsigned x = 0; x < block.machine.grid.x; x += cluster) block.run(x, cluster);
     if (const auto race = block.check.race()) {
       block.check.forget();
       fail(ErrorKind::kMismatch, "race", sentence_of(*race), kernel.code.text);
@@ -521,6 +326,45 @@ class Run {
   }
 
  private:
+  // What the driver takes: cuTensorMapEncodeTiled and ..Im2col of cuda.h.
+  static void check_map(const EmulatedMap& map) {
+    STRIDEC_CHECK(reinterpret_cast<uintptr_t>(map.base) % 16 == 0, "a map begins on no multiple of 16 bytes");
+    const int line = map.box[0] * map.element;
+    STRIDEC_CHECK(line % 16 == 0 && (map.swizzle == 0 || line <= map.swizzle),
+                  "a box's lines are of a wrong size");
+    for (int d = 0; d < map.rank; ++d) {
+      STRIDEC_CHECK(map.dims[d] >= 1 && map.dims[d] <= int64_t{1} << 32,
+                    "a map's dim is empty, or too large");
+      STRIDEC_CHECK(
+          d == 0 || (map.strides[d] % 16 == 0 && map.strides[d] > 0 && map.strides[d] < int64_t{1} << 40),
+          "a map's stride is no multiple of 16 bytes, or too large");
+      STRIDEC_CHECK(map.windows || (map.box[d] >= 1 && map.box[d] <= 256), "a box is too large");
+      STRIDEC_CHECK(map.steps[d] >= 1 && map.steps[d] <= 8, "a map's steps are too large");
+    }
+  }
+
+  std::vector<EmulatedMap> maps_of(const codegen::DeviceKernel& kernel) {
+    std::vector<EmulatedMap> out;
+    for (const codegen::TensorMap& map : kernel.maps) {
+      EmulatedMap& to = out.emplace_back(EmulatedMap{});
+      to.base = at(static_cast<size_t>(map.buffer.value)) + of(map.offset);
+      to.rank = static_cast<int>(map.dims.size());
+      to.element = byte_size(map.dtype);
+      to.swizzle = map.swizzle;
+      to.windows = !map.lower.empty();
+      for (size_t d = 0; d < map.dims.size(); ++d) {
+        to.dims[d] = of(map.dims[d]);
+        to.strides[d] = d ? of(map.strides[d - 1]) : to.element;
+        to.steps[d] = map.element_strides.empty() ? 1 : map.element_strides[d];
+      }
+      std::copy(map.box.begin(), map.box.end(), to.box);
+      std::copy(map.lower.begin(), map.lower.end(), to.lower);
+      std::copy(map.upper.begin(), map.upper.end(), to.upper);
+      check_map(to);
+    }
+    return out;
+  }
+
   static void add_range(std::map<uintptr_t, uintptr_t>& ranges, const void* from, size_t bytes) {
     const auto at = reinterpret_cast<uintptr_t>(from);
     if (bytes) ranges[at] = at + bytes;

@@ -12,7 +12,8 @@ namespace stridec::test {
 
 // The outputs of a program of nests with schedules for a GPU. Of each nest's choices that its sizes allow, number `choice`
 // is taken, or the last; `choices` gets the largest number that there was. Nothing where a nest wants what is not emulated
-// (wgmma, clusters, tensor maps). Throws an Error where a kernel has a race (race_check.h).
+// (words by warp groups). Throws an Error where a kernel has a race (race_check.h); warp groups and clusters are not looked at
+// for these.
 std::optional<std::vector<loop::HostTensor>> emulate(const loop::Program& program,
                                                      const std::vector<loop::HostTensor>& inputs,
                                                      const GpuTarget& target, size_t choice, size_t* choices);

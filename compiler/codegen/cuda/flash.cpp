@@ -625,6 +625,8 @@ bool add_warp_groups(DeviceNest& out, const loop::Program& program, const loop::
 
 }  // namespace
 
+std::string_view peers_declarations() { return kPeers; }
+
 DeviceNest emit_flash(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
   DeviceNest out;
   const kernels::FlashPlan plan = kernels::to_flash_plan(nest.schedule);

@@ -1,4 +1,4 @@
-// Attention kernels by mma.sync, emulated, against the interpreter.
+// Attention kernels by mma.sync and by warp groups, emulated, against the interpreter.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -34,12 +34,13 @@ HostTensor drawn(const loop::Program& program, loop::BufferId id, const Sizes& s
 }
 
 // By every choice that the sizes allow, of a device of few multiprocessors.
-void check(const test::FlashCase& c, const FlashPlan& plan, const Sizes& sizes, size_t expected = 1) {
+void check(const test::FlashCase& c, const FlashPlan& plan, const Sizes& sizes, size_t expected = 1,
+           bool clusters = false) {
   INFO(c.dtype, " ", c.depth, "x", c.width, " ", c.bias, " ", loop::to_string(to_schedule(plan)), ": ",
        sizes.batch, " x ", sizes.rows, " x ", sizes.past + sizes.rows);
   GpuTarget target = gpu_target("sm_90a");
   target.multiprocessors = 7;
-  target.clusters = false;
+  target.clusters = clusters;
   loop::Program program = loop::parse_program(test::flash_text(c));
   loop::verify(program);
   program.nests[0].schedule = to_schedule(plan);
@@ -83,6 +84,21 @@ TEST_CASE("attention of few rows: all blocks of the device share all keys") {
   check({.bias = "late", .guard = true}, large, {1, 3, 0}, 2);  // too few keys to share
   // Of a symbolic number of rows: heads that share keys are rows of one tile.
   check({.bias = "causal", .group = 4, .fixed = true}, {.rows = 64, .keys = 64}, {1, 3, 2100}, 4);
+}
+
+TEST_CASE("attention by warp groups that the engine feeds") {
+  check({.depth = 64, .width = 64, .bias = "causal"}, {.wgmma = true, .rows = 128, .keys = 64}, {1, 136, 64},
+        2);
+  check({.dtype = "bf16", .depth = 40, .width = 72, .bias = "load", .group = 2, .fixed = true},
+        {.wgmma = true, .rows = 192, .keys = 128}, {1, 72, 56}, 3);
+  check({.depth = 128, .width = 128, .guard = true}, {.wgmma = true, .rows = 128, .keys = 128}, {1, 200, 8},
+        3);
+}
+
+TEST_CASE("attention of few rows: blocks of a cluster share the keys") {
+  check({.bias = "causal"}, {.rows = 16, .keys = 16, .split = 2}, {1, 9, 300}, 3, true);
+  check({.dtype = "bf16", .depth = 72, .width = 40, .bias = "load"}, {.rows = 16, .keys = 16, .split = 4},
+        {1, 3, 600}, 3, true);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Tiles of matrix products by mma.sync and by threads, emulated, against the interpreter: every pair of types, layouts,
-// epilogues and odd sizes, by every choice that the sizes allow.
+// Tiles of matrix products by mma.sync, by warp groups and by threads, emulated, against the interpreter: every pair of
+// types, layouts, epilogues and odd sizes, by every choice that the sizes allow.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -36,13 +36,13 @@ double tolerance(DType dtype) {
 
 // The tile of this name with the program's sizes, by every choice.
 void check(const test::MatrixCase& c, const std::string& kernel, const Sizes& sizes,
-           const std::string& target = "sm_89") {
+           const std::string& target = "sm_89", int64_t split = 1) {
   INFO(c.name, " by ", kernel);
   loop::Program program = loop::parse_program(c.text);
   loop::verify(program);
   bool found = false;
   for (const auto& ranked : schedule::matrix_plans(program, program.nests[0], gpu_target(target))) {
-    if (ranked.plan.kernel->name != kernel || ranked.plan.split != 1) continue;
+    if (ranked.plan.kernel->name != kernel || ranked.plan.split != split) continue;
     program.nests[0].schedule = kernels::to_schedule(ranked.plan);
     found = true;
   }
@@ -117,6 +117,40 @@ TEST_CASE("multiply-adds of factors that lie along the depth, along the rows, or
   for (const test::Conv& c : test::convolutions())
     if (c.name == "conv3x3s2" || c.name == "conv_stem" || c.name == "conv3x3_inner")
       check(test::convolution_case("f32", c), "simt.64x64x16", {});
+}
+
+TEST_CASE("warp groups: what the engine copies, what threads gather, and what is cut at the end of a line") {
+  const Sizes odd = {{"m", 19}, {"n", 71}, {"k", 37}}, whole = {{"m", 72}, {"n", 80}, {"k", 176}};
+  for (const char* dtype : {"f16", "tf32", "i8*u8", "f8e5m2*f8e4m3fn"}) {
+    const char first = dtype[0];
+    const std::string kernel = first == 't'                      ? "wgmma.64x64x32.32bit"
+                               : first == 'f' && dtype[1] == '1' ? "wgmma.64x64x64"
+                                                                 : "wgmma.64x64x128.8bit";
+    const auto c = test::matmul_case(dtype, "m", "n", "k", true, "", test::Behind::kGelu);
+    check(c, kernel, odd, "sm_90a");
+    check(c, kernel, whole, "sm_90a");
+  }
+  // A factor along its columns; two groups that take turns; three groups; tiles of other batch points.
+  check(test::matmul_case("bf16", "m", "n", "k", false), "wgmma.64x128x64", whole, "sm_90a");
+  check(test::matmul_case("f16", "m", "n", "k", false), "wgmma.128x128x64.turns",
+        {{"m", 264}, {"n", 136}, {"k", 200}}, "sm_90a");
+  check(test::matmul_case("f16", "m", "n", "k", true, "3"), "wgmma.192x128x64", whole, "sm_90a");
+}
+
+TEST_CASE("windows that the engine copies") {
+  for (const test::Conv& c : test::convolutions())
+    if (c.name == "conv3x3" || c.name == "conv3x3s2_wide" || c.name == "conv3x3d2_wide")
+      check(test::convolution_case("f16", c), "wgmma.64x64x64", {{"n", 2}}, "sm_90a");
+}
+
+TEST_CASE("blocks of a cluster that split the depth, and tiles of threads that the engine fills") {
+  const Sizes sizes = {{"m", 84}, {"n", 72}, {"k", 272}};
+  check(test::matmul_case("f16", "84", "72", "528", true), "wgmma.64x64x64", {}, "sm_90a", 2);
+  check(test::matmul_case("f16", "84", "72", "528", false), "mma.64x64x64", {}, "sm_90a", 2);
+  for (const bool transposed : {false, true}) {
+    check(test::matmul_case("f32", "84", "72", "272", transposed), "simt.64x128x16", {}, "sm_90a", 4);
+    check(test::matmul_case("f32", "m", "n", "k", transposed), "simt.32x64x16", sizes, "sm_90a");
+  }
 }
 
 }  // namespace
