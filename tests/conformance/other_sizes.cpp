@@ -91,9 +91,9 @@ std::vector<OtherSizes> other_sizes(const loop::Program& program, const std::vec
       given.emplace_back(
           symbol.var,
           inputs[static_cast<size_t>(symbol.input)].shape[static_cast<size_t>(symbol.dim)] / symbol.multiple);
-  std::vector<Sizes> found;
+  std::vector<Sizes> found, all;
   Sizes together = given;
-  for (const auto& grow : {+[](int64_t n) { return n + 1; }, +[](int64_t n) { return 2 * n; }})
+  for (const auto& grow : {+[](int64_t n) { return n + 1; }, +[](int64_t n) { return 2 * n; }}) {
     for (const auto& change : changes(given)) {
       Sizes alone = given, more = together;
       for (size_t i : change) alone[i].second = grow(given[i].second);
@@ -101,7 +101,9 @@ std::vector<OtherSizes> other_sizes(const loop::Program& program, const std::vec
       if (alone != given && admits(program, alone)) found.push_back(alone);
       if (admits(program, more)) together = std::move(more);
     }
-  if (together != given) found.insert(found.begin(), together);
+    if (together != given && (all.empty() || all.front() != together)) all.insert(all.begin(), together);
+  }
+  found.insert(found.begin(), all.begin(), all.end());
   std::vector<OtherSizes> out;
   for (size_t i = 0; i < std::min(kMost, found.size()); ++i)
     out.push_back(with_data(program, std::move(found[i]), inputs));

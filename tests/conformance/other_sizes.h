@@ -17,8 +17,9 @@ struct OtherSizes {
 };
 std::string to_string(const OtherSizes& sizes);  // "x.0 4, x.1 4"
 
-// The best first: that which differs in the most symbols. Sizes grow, and elements are repeated, so that what the data
-// indexes stays in range. Guards hold for all of them; what the data says may still fit the sizes at hand alone.
+// The best first: those that differ in the most symbols, the larger before the smaller. Sizes grow, and elements are
+// repeated, so that what the data indexes stays in range. Guards hold for all of them; what the data says may still fit
+// the sizes at hand alone.
 std::vector<OtherSizes> other_sizes(const loop::Program& program,
                                     const std::vector<loop::HostTensor>& inputs);
 
