@@ -20,6 +20,9 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 
+// Weights of some such pages lie in memory as in the file: where the kernel keeps the file in huge pages, it maps them as these.
+constexpr uint64_t kHugePage = 2 << 20;
+
 // The last bytes of the payload: a mark, and the hash of all that the loader maps (contents_hash).
 struct Seal {
   char mark[8];
@@ -161,7 +164,9 @@ Head make_head(std::string_view shared_object, const Payload& payload) {
   uint64_t end_of_memory = 0;
   for (const Elf64_Phdr& s : elf.segments)
     if (s.p_type == PT_LOAD) end_of_memory = std::max(end_of_memory, s.p_vaddr + s.p_memsz);
-  const uint64_t address = round_up(end_of_memory, kPage);
+  const uint64_t unit = payload.weights_bytes >= 2 * kHugePage ? kHugePage : kPage;
+  const uint64_t behind = start % unit,
+                 address = end_of_memory <= behind ? behind : round_up(end_of_memory - behind, unit) + behind;
   head.bytes.resize(start);
 
   uint32_t name = 0;
@@ -200,7 +205,7 @@ Head make_head(std::string_view shared_object, const Payload& payload) {
                                                .p_paddr = address,
                                                .p_filesz = head.payload_bytes,
                                                .p_memsz = head.payload_bytes,
-                                               .p_align = kPage});
+                                               .p_align = unit});
   for (size_t i = 0; i < segments.size(); ++i)
     store(head.bytes, elf.header.e_phoff + i * sizeof(Elf64_Phdr), segments[i]);
 

@@ -2,6 +2,7 @@
 // threads that have not been started.
 #include <link.h>
 #include <sched.h>
+#include <sys/mman.h>
 
 #include "clock.h"
 #include "context.h"
@@ -85,6 +86,10 @@ stridec_status context_warm_up(stridec_context* c, const stridec_tensor* inputs,
   stridec_status status = reserve(*c, inputs, input_count, outputs, output_count, use.message);
   if (status != STRIDEC_OK || c->cuda) return status;
   populate_code(*c->model);
+  // Of a file that is not in memory yet the kernel then reads and keeps huge pages, if its file system can.
+  const Bytes& weights = c->model->blob.weights;
+  const auto first = reinterpret_cast<uintptr_t>(weights.data) & ~uintptr_t{4095};
+  if (weights.size >= kHugePage) madvise(reinterpret_cast<void*>(first), weights.size, MADV_HUGEPAGE);
   Warming warming = {c, c->threads, now_ns() + kMeetNanoseconds, {0}};
   run_parts(*c, c->threads, warm_part, &warming);
   return STRIDEC_OK;

@@ -94,11 +94,14 @@ TEST_CASE("weights and manifest are where the artifact looks for them") {
   CHECK(last == total);
   CHECK(fs::file_size(path) == total);
   // What comes with every artifact is small.
-  CHECK(shared_object().size() < 84000);
+  CHECK(shared_object().size() < 85000);
 
   Loaded so(path);
   const char* weights = so.call<const char*>("weights");
   CHECK(reinterpret_cast<uintptr_t>(weights) % 4096 == 0);
+  // The kernel can map huge pages of the file where they are such in memory too (glibc heeds it from 2.35 on).
+  CHECK(reinterpret_cast<uintptr_t>(weights) % (2 << 20) ==
+        artifact_layout(read_file(path)).weights_offset % (2 << 20));
   CHECK(so.call<uint64_t>("weights_bytes") == size);
   const std::string_view seen(weights, size), second = pieces[1].bytes;
   CHECK(seen.substr(0, 1000) == pieces[0].bytes);
@@ -146,7 +149,7 @@ TEST_CASE("equal arguments give equal bytes") {
 TEST_CASE("strip keeps the payload") {
   if (std::system("command -v strip >/dev/null") != 0) return;
   const Folder folder;
-  const std::string path = folder.file("m.so"), bytes = noise(300000);
+  const std::string path = folder.file("m.so"), bytes = noise(5000000);
   const WeightPiece pieces[] = {{0, bytes}};
   write_committed(path, shared_object(),
                   {.weights = pieces, .weights_bytes = bytes.size(), .manifest = kManifest});
