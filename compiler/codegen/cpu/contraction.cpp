@@ -16,6 +16,8 @@ constexpr int kTileSpeed = 8;  // groups of k that tile registers multiply while
 // Groups of k to an operation of the epilogue from which on that is nothing beside the products.
 constexpr int kLongSum = 64;
 constexpr std::string_view kNamespace = "products";  // of the micro-kernel's template
+// Tiles of a task, and rows of a tile, up to which products run faster than a panel comes from beyond L1.
+constexpr int kFewTiles = 4, kFewRows = 6;
 
 class Emitter {
  public:
@@ -40,15 +42,19 @@ class Emitter {
     text_.line(
         cat("const int64_t panels = (columns + ", kernel.columns() - 1, ") / ", kernel.columns(), ";"));
     text_.line("if (begin >= end) return;");
+    // Most small products have one block and one tile, where a division by their number would take longer than the rest.
+    text_.line(
+        "const auto share = [](int64_t whole, int64_t i, int64_t parts) { return parts == 1 ? whole * i : "
+        "whole * i / parts; };");
     print_pieces();
-    text_.line("const int64_t tile_base = rows / tiles, longer_tiles = rows % tiles;");
+    text_.line("const int64_t tile_base = share(rows, 1, tiles), longer_tiles = rows - tile_base * tiles;");
     multiply_ = f_.print_declaration();
     f_.print_shape_start();
-    if (in_pieces()) {
+    if (sums_in_scratch()) {
       const sym::Expr bytes = f_.plan.tiles * (kernel.rows * kernel.columns() * byte_size(kernel.dtype));
       text_.line(cat(f_.element(), "* const sums = (", f_.element(), "*)", text_.scratch(bytes), ";"));
     } else {
-      const int tiles = interleaves() ? 2 : 1;
+      const int tiles = interleaves() ? 2 : short_chunk() > 0 ? kFewTiles : 1;
       text_.line(cat("alignas(64) ", f_.element(), " sums[", tiles * tile_elements(), "];"));
     }
     rows_.print_start();
@@ -92,17 +98,23 @@ class Emitter {
 
   void print_task() {
     const kernels::GemmKernel& kernel = *f_.plan.kernel;
+    const bool single = f_.batch.empty();
     if (f_.plan.rows_outer) {
-      text_.line("const int64_t panel = task % panels, block = task / panels % blocks;");
+      text_.line("const int64_t panel = task % panels, above = task / panels;");
+      text_.line(cat("const int64_t batch = ", single ? "0" : "share(above, 1, blocks)",
+                     ", block = above - batch * blocks;"));
     } else {
-      text_.line("const int64_t block = task % blocks, panel = task / blocks % panels;");
+      text_.line("const int64_t above = share(task, 1, blocks), block = task - above * blocks;");
+      text_.line(cat("const int64_t batch = ", single ? "0" : "above / panels",
+                     ", panel = above - batch * panels;"));
     }
-    text_.line("const int64_t batch = task / (panels * blocks);");
     f_.print_batch_indices();
     text_.line(cat("const int64_t first_column = panel * ", kernel.columns(), ";"));
     text_.line(cat("const int64_t live_columns = columns - first_column < ", kernel.columns(),
                    " ? columns - first_column : ", kernel.columns(), ";"));
-    text_.line("const int64_t first_tile = block * tiles / blocks, end_tile = (block + 1) * tiles / blocks;");
+    text_.line(
+        "const int64_t first_tile = share(tiles, block, blocks), end_tile = share(tiles, block + 1, "
+        "blocks);");
     text_.line(
         "const int64_t block_row = first_tile * tile_base + (first_tile < longer_tiles ? first_tile : "
         "longer_tiles);");
@@ -140,20 +152,49 @@ class Emitter {
     return by_segments() ? extent_of(f_.segments) : sym::ceildiv(extent_of(f_.reduced), f_.step());
   }
 
-  // The calls of the micro-kernel for each tile of the task: `piece` of k.
-  bool in_pieces() const {
+  bool in_pieces() const { return sums_in_scratch() || short_chunk() > 0; }
+
+  // Pieces of the schedule's chunk: all tiles of a task wait for the next one.
+  bool sums_in_scratch() const {
     if (f_.plan.chunk == 0) return false;
     const auto k = sym::as_const(extent_of(f_.reduced));
     return !k || *k > f_.plan.chunk;
   }
 
+  // Most k of a piece where a task has few tiles, 0: no other than for many. Few tiles, or low ones, take less time than a
+  // panel that comes from far: what they multiply by and what is asked for meanwhile have to stay in L1 together. Schedules
+  // of a known number of rows have a chunk for it.
+  int64_t short_chunk() const {
+    const kernels::GemmKernel& kernel = *f_.plan.kernel;
+    if (kernel.tiles || interleaves() || !columns_.continuous() || f_.plan.tiles == 1 ||
+        kernel.rows >= 2 * kFewRows)
+      return 0;
+    const sym::Expr rows = extent_of(f_.rows);
+    const sym::Interval range = f_.facts.bounds(rows);
+    if (sym::as_const(rows) || (range.has_lo() && range.lo > kFewTiles * kernel.rows)) return 0;
+    const CpuTarget& target = text_.target();
+    const auto k = sym::as_const(extent_of(f_.reduced));
+    const auto panels = sym::as_const(extent_of(f_.batch) * extent_of(f_.columns));
+    const int64_t unit = int64_t{kernels::kGemmStep} * f_.group();
+    const int64_t chunk = target.l1_bytes / 3 / (kernel.columns() * f_.b_bytes()) / unit * unit;
+    const bool far = !k || !panels || *k * *panels * f_.b_bytes() > target.l2_bytes / 2;
+    return far && k && *k > chunk ? chunk : 0;
+  }
+
   void print_pieces() {
     if (!in_pieces()) return;
     const std::string k = text_.size(extent_of(f_.reduced)), parts = text_.size(cut());
-    text_.line(cat("const int64_t pieces = sd_max(1, sd_min(", parts, ", (", k, " + ", f_.plan.chunk - 1,
-                   ") / ", f_.plan.chunk, "));"));
+    const auto pieces = [&](int64_t chunk) { return cat("(", k, " + ", chunk - 1, ") / ", chunk); };
+    std::string wanted = sums_in_scratch() ? pieces(f_.plan.chunk) : "1";
+    if (const int64_t chunk = short_chunk(); chunk > 0) {
+      text_.line("const int64_t task_tiles = share(tiles + blocks - 1, 1, blocks);");
+      wanted = cat("(1 < task_tiles && task_tiles <= ", kFewTiles, " && rows <= ", kFewRows, " * tiles ? ",
+                   pieces(chunk), " : ", wanted, ")");
+    }
+    text_.line(cat("const int64_t pieces = sd_max(1, sd_min(", parts, ", ", wanted, "));"));
   }
 
+  // The calls of the micro-kernel for each tile of the task: `piece` of k.
   void print_tiles(const std::string& piece) {
     const kernels::GemmKernel& kernel = *f_.plan.kernel;
     const bool packed = f_.plan.a == kernels::GemmPlan::A::kPack, pieces = in_pieces();
@@ -162,8 +203,8 @@ class Emitter {
     std::string b = "b", a = "a_rows";
     if (pieces) {
       const std::string parts = text_.size(cut());
-      text_.line(cat("const int64_t first = ", parts, " * piece / pieces, live = ", parts,
-                     " * (piece + 1) / pieces - first;"));
+      text_.line(cat("const int64_t first = share(", parts, ", piece, pieces), live = share(", parts,
+                     ", piece + 1, pieces) - first;"));
       text_.line(cat("const ", f_.b_element(), "* const b_first = b + first * b_stride * ",
                      by_segments() ? cat("(", run, " / ", f_.group(), ")") : cat(f_.step() / f_.group()),
                      ";"));
@@ -177,9 +218,10 @@ class Emitter {
     text_.line("const int64_t tile_rows = tile_base + (t < longer_tiles);");
     rows_.print_tile();
     text_.line(cat(f_.element(), "* const tile = sums",
-                   pieces          ? cat(" + (t - first_tile) * ", tile_elements())
-                   : interleaves() ? cat(" + (t & 1) * ", tile_elements())
-                                   : std::string(),
+                   sums_in_scratch() ? cat(" + (t - first_tile) * ", tile_elements())
+                   : pieces          ? cat(" + (pieces > 1 ? t - first_tile : 0) * ", tile_elements())
+                   : interleaves()   ? cat(" + (t & 1) * ", tile_elements())
+                                     : std::string(),
                    ";"));
     if (pieces) {
       if (by_segments()) {

@@ -539,6 +539,65 @@ TEST_CASE("weights are packed when the model is compiled, once per weight and la
   }
 }
 
+TEST_CASE("a few rows meet far weights in pieces that stay in L1") {
+  constexpr int64_t kDepth = 303, kColumns = 450;
+  const CpuTarget& target = cpu_target("native");
+  const auto product = [&](std::optional<int64_t> rows) {
+    Program program;
+    const Expr m = rows ? Expr(*rows) : symbol(program, "m", 0, 300);
+    if (!rows) program.symbols.back().input = 0, program.symbols.back().dim = 0;
+    const View x = buffer(program, "x", {m, kDepth}, Storage::kInput);
+    const View y = buffer(program, "y", {m, kColumns}, Storage::kOutput);
+    program.inputs = {x.buffer};
+    program.outputs = {y.buffer};
+    program[x.buffer].ordinal = program[y.buffer].ordinal = 0;
+    const View w = weight(program, "w", {kDepth, kColumns});
+    NestBuilder nb(program, "linear");
+    const auto i = nb.dims({m, kColumns});
+    const Value sum = nb.reduce(loop::Combine::kSum, {kDepth}, [&](const std::vector<Expr>& k) {
+      return nb.load(x, {i[0], k[0]}) * nb.load(w, {k[0], i[1]});
+    });
+    nb.store(y, i, unary(loop::ScalarOp::kNeg, sum));
+    nb.finish();
+    return program;
+  };
+  const CpuTarget& named = cpu_target("x86-64-v4");
+  const auto has_pieces = [&](Program program, std::string_view kernel) {
+    loop::Nest& nest = program.nests[0];
+    const auto plans = schedule::contraction_plans(program, nest, named);
+    const auto ranked = std::find_if(plans.begin(), plans.end(),
+                                     [&](const auto& plan) { return plan.plan.kernel->name == kernel; });
+    REQUIRE(ranked != plans.end());
+    nest.schedule = kernels::to_schedule(ranked->plan);
+    schedule::pack_weights(program);
+    const auto packed = std::find_if(program.nests.begin(), program.nests.end(),
+                                     [](const loop::Nest& n) { return kernels::is_gemm(n.schedule); });
+    return codegen::cpu::emit_contraction(program, *packed, named).text.find("pieces") != std::string::npos;
+  };
+  CHECK(has_pieces(product({}), "gemm.f32.6x64"));
+  CHECK(!has_pieces(product({}), "gemm.f32.12x32"));  // whose tiles of more rows wait for no weights
+  CHECK(!has_pieces(product(20), "gemm.f32.6x64"));
+
+  const Program program = product({});
+  for (const auto& ranked : schedule::contraction_plans(program, program.nests[0], target)) {
+    CAPTURE(ranked.plan.kernel->name);
+    Program scheduled = program;
+    scheduled.nests[0].schedule = kernels::to_schedule(ranked.plan);
+    schedule::pack_weights(scheduled);
+    for (int64_t rows : {1, 7, 9, 20, 26}) {
+      loop::HostTensor input = loop::make_tensor(DType::kF32, {rows, kDepth});
+      for (int64_t i = 0; i < rows * kDepth; ++i)
+        loop::set_number(input, i, static_cast<double>(i % 13) / 8 - 0.75);
+      const auto expected = loop::interpret(program, {input});
+      const auto actual = codegen::cpu::run_compiled(scheduled, {input}, {.target = target});
+      double worst = 0;
+      for (int64_t i = 0; i < rows * kColumns; ++i)
+        worst = std::max(worst, std::abs(loop::get_number(expected[0], i) - loop::get_number(actual[0], i)));
+      CHECK(worst < 1e-4);
+    }
+  }
+}
+
 namespace {
 
 // Depthwise: one filter per channel, channels-last, bias, clipped.
