@@ -15,7 +15,7 @@ compile() {
 }
 export -f compile
 sources=(runtime/src/*.cpp tests/unit/main.cpp)
-for name in fake_programs model races run tensor threads; do sources+=(tests/unit/runtime/$name.cpp); done
+for name in fake_programs model races run tensor threads warm_up; do sources+=(tests/unit/runtime/$name.cpp); done
 {
   printf '%s\n' "${sources[@]}" | xargs -P "$(nproc)" -I{} bash -c 'compile "$1"' _ {} &&
     clang++-19 -fsanitize=thread "$build"/*.o -o "$build/test_threads"
