@@ -159,7 +159,8 @@ void HostRun::launch(const LaunchedKernel& launched, const std::string& name) {
   line("if (run->direct && (tasks <= grain || run->threads == 1)) {");
   line(cat("  if (tasks > 0) ", launched.symbol, "(&a, 0, tasks, 0);"));
   line("  if (run->failures->code) return 1;");
-  line(cat("} else if (run->launch(run, ", launched.symbol, ", &a, tasks, grain, ", step, ")) {"));
+  line(cat("} else if (run->launch(run, ", launched.symbol, ", &a, tasks, grain, ", step, ", ",
+           kernel.uneven ? 1 : 0, ")) {"));
   line("  return 1;");
   line("}");
   --depth_;

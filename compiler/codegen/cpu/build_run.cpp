@@ -93,7 +93,7 @@ struct CompiledProgram::Impl {
   }
 
   static int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_abi_args* args,
-                        int64_t tasks, int64_t, int32_t) {
+                        int64_t tasks, int64_t, int32_t, int32_t) {
     const int64_t parts = std::min<int64_t>(run->threads, tasks);
     int32_t failed = 0;
     // From the last to the first: nothing may depend on the order.

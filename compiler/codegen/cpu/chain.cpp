@@ -99,6 +99,8 @@ class Emitter {
     Expr tasks = blocks;
     for (const loop::Dim& dim : chain_.batch) tasks = tasks * dim.extent;
     Kernel kernel = text_.finish(tasks, sym::max(1, sym::floordiv(kGrain, work)));
+    kernel.uneven =
+        attention_.has_value() && kernel.messages.empty();  // rows see more keys the later they are
     std::vector<const kernels::GemmKernel*> made;
     for (const auto& link : links_) {
       if (!link || std::find(made.begin(), made.end(), link->frame.plan.kernel) != made.end()) continue;

@@ -190,7 +190,11 @@ struct LoopEmitter {
       print_loop(0);
     }
     const Expr steps = loop::cost_of(program, nest).steps;
-    return text.finish(count, sym::max(1, sym::floordiv(plan.grain * count, sym::max(1, steps))));
+    Kernel kernel = text.finish(count, sym::max(1, sym::floordiv(plan.grain * count, sym::max(1, steps))));
+    kernel.uneven = kernel.messages.empty() &&
+                    std::any_of(nest.dims.begin(), nest.dims.end(),
+                                [](const loop::Dim& dim) { return sym::has_index(dim.extent); });
+    return kernel;
   }
 
   // The points of the last task dim that fall to a task.

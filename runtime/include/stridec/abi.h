@@ -175,10 +175,11 @@ struct stridec_abi_run {
 
   /* Runs the kernel over [0, tasks) in at most min(threads, ceil(tasks / grain)) parts and returns when all
    * is done; one part runs on the caller. grain is the least number of tasks that is worth a thread (>= 1).
+   * uneven: tasks differ in what they cost, so that a part that is through with its own takes over from others.
    * step numbers the launch for the profile (stridec_abi_variant.step_names). args->failures
    * is copied from here by the caller. Not 0: a failure was recorded; run() returns at once. */
   int32_t (*launch)(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_abi_args* args,
-                    int64_t tasks, int64_t grain, int32_t step);
+                    int64_t tasks, int64_t grain, int32_t step, int32_t uneven);
 
   /* Fixes the dims of an output whose shape depends on data and returns compact memory for it, also in
    * outputs[output]. Null: it does not fit the caller's tensor or memory is short (a failure of the runtime's

@@ -90,15 +90,15 @@ int32_t scale_run(stridec_abi_run* run) {
   void* multiply_buffers[] = {const_cast<void*>(run->inputs[0]), const_cast<void*>(run->inputs[1]),
                               run->arena};
   stridec_abi_args multiply_args = arguments(run, multiply_buffers, &n);
-  if (run->launch(run, multiply, &multiply_args, batch, 1, 0)) return 1;
+  if (run->launch(run, multiply, &multiply_args, batch, 1, 0, 0)) return 1;
   void* add_buffers[] = {run->arena, const_cast<char*>(run->weights), run->outputs[0]};
   stridec_abi_args add_args = arguments(run, add_buffers, nullptr);
-  if (run->launch(run, add, &add_args, batch * n, 16, 1)) return 1;
+  if (run->launch(run, add, &add_args, batch * n, 16, 1, 1)) return 1;
   void* sum_buffers[] = {run->arena, run->outputs[1]};
   stridec_abi_args sum_args = arguments(run, sum_buffers, &n);
   sum_args.scratch = run->arena + scale_sums(run->symbols);
   sum_args.scratch_stride = 64;
-  return run->launch(run, sum, &sum_args, batch, 1, 2);
+  return run->launch(run, sum, &sum_args, batch, 1, 2, 0);
 }
 
 const stridec_abi_variant scale_variants[] = {
@@ -173,7 +173,7 @@ void gather_rows(const stridec_abi_args* a, int64_t begin, int64_t end, int32_t 
 int32_t gather_run(stridec_abi_run* run) {
   void* buffers[] = {const_cast<void*>(run->inputs[0]), const_cast<void*>(run->inputs[1]), run->outputs[0]};
   stridec_abi_args args = arguments(run, buffers, &run->symbols[0]);
-  return run->launch(run, gather_rows, &args, run->symbols[1], 1, 0);
+  return run->launch(run, gather_rows, &args, run->symbols[1], 1, 0, 0);
 }
 
 const stridec_abi_variant gather_variants[] = {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <thread>
 
+#include "runtime/src/context.h"
 #include "tests/unit/runtime/harness.h"
 
 // ThreadSanitizer does not follow a child made by fork in a process with threads.
@@ -89,6 +90,36 @@ TEST_CASE("shares follow each other, and a part's first panel is that of its fir
   ahead.grain = 6;
   CHECK(stridec_abi_panel_ahead(&ahead, 1) == weights + 2 * 64);
   CHECK(stridec_abi_panel_ahead(&ahead, 2) == nullptr);
+}
+
+TEST_CASE("tasks that differ in what they cost are done once each, most of them by whoever is free") {
+  constexpr int64_t kTasks = 64;
+  struct Done {
+    std::atomic<int> times[kTasks] = {};
+    std::atomic<int> by[2] = {};
+  } done;
+  Scope scope(2, -1);
+  stridec::runtime::Share shares[2];
+  stridec_context context = {};
+  context.threads = 2;
+  context.pool = scope.pool;
+  context.shares.data = reinterpret_cast<char*>(shares);
+  stridec_abi_failure failures[2] = {};
+  stridec_abi_run run = {.failures = failures, .threads = 2, .context = &context};
+  void* buffers[] = {&done};
+  const stridec_abi_args args = {buffers, nullptr, nullptr, 0, failures};
+  const auto kernel = [](const stridec_abi_args* a, int64_t begin, int64_t end, int32_t part) {
+    Done& d = *static_cast<Done*>(a->buffers[0]);
+    for (int64_t task = begin; task < end; ++task) {
+      ++d.times[task], ++d.by[part];
+      if (task >= kTasks / 2) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  };
+  CHECK(stridec::runtime::launch(&run, kernel, &args, kTasks, 1, -1, 1) == 0);
+  for (const auto& times : done.times) CHECK(times == 1);
+  // The first half costs nothing: its thread has time for some of the other.
+  CHECK(done.by[0] + done.by[1] == kTasks);
+  CHECK(done.by[0] > kTasks / 2);
 }
 
 TEST_CASE("threads that went to sleep wake up, also when only some are needed") {
