@@ -27,7 +27,9 @@ class Mask {
   struct Seen {
     Expr keys;
     ValueId value;
-    bool truth, weightless;
+    bool truth;
+    bool infinite;  // what it hides with
+    bool weightless;
     bool alone;                 // it says all that the score's condition says
     ValueId score;              // what it hides
     std::optional<Expr> given;  // `weightless` under this condition
@@ -78,8 +80,17 @@ class Mask {
       ValueId bias = let->args[static_cast<size_t>(side)];
       while (is_cast(let_of(definitions_, bias))) bias = let_of(definitions_, bias)->args[0];
       const Let* select = let_of(definitions_, bias);
-      if (select && select->op == ScalarOp::kSelect)
-        if (auto found = of_select(*select, true, let->args[static_cast<size_t>(1 - side)])) return found;
+      if (!select) continue;
+      const ValueId score = let->args[static_cast<size_t>(1 - side)];
+      if (select->op == ScalarOp::kSelect) {
+        if (auto found = of_select(*select, true, score)) return found;
+      } else if (select->op == ScalarOp::kAdd) {
+        // What else is added leaves an infinity one, and takes a finite number anywhere.
+        if (auto found = of_score(bias); found && found->infinite) {
+          found->alone = false;
+          return found;
+        }
+      }
     }
     return std::nullopt;
   }
@@ -104,7 +115,14 @@ class Mask {
         const bool one_is_seen = alone || (facts_.holds(sym::le(*count, flash_.keys.extent)) &&
                                            holds_at(*count - 1, select.args[0], !flipped));
         const bool finite = one_is_seen && scale_of(under), known = facts_.holds(seen);
-        Seen out{*count, condition.value, condition.truth, how == Hides::kInfinite, alone, under, {}};
+        Seen out{*count,
+                 condition.value,
+                 condition.truth,
+                 how == Hides::kInfinite,
+                 how == Hides::kInfinite,
+                 alone,
+                 under,
+                 {}};
         if (!out.weightless && finite && (known || assumes_)) {
           out.weightless = true;
           if (!known) out.given = seen;
@@ -219,6 +237,13 @@ class Mask {
   const Definitions definitions_;
 };
 
+// What rows are given that do not have their own weights.
+bool fixes_at_zero(const Flash& flash) {
+  const auto value =
+      flash.fixed ? constant_of(definitions_of(flash.rows_nest().body), *flash.fixed) : std::nullopt;
+  return value && value->f == 0;
+}
+
 }  // namespace
 
 void find_mask(const loop::Program& program, Flash& flash, bool assumes) {
@@ -228,8 +253,8 @@ void find_mask(const loop::Program& program, Flash& flash, bool assumes) {
     if (seen->weightless && seen->alone) flash.scale = mask.scale_of(seen->score);
     flash.visible = seen->keys;
     flash.shown = {seen->value, seen->truth};
-    // Rows whose weights are all alike see every key.
-    flash.skips = seen->weightless && !flash.fixes;
+    // Rows whose weights are all alike see every key, unless these are none.
+    flash.skips = seen->weightless && (!flash.fixes || fixes_at_zero(flash));
     flash.given = seen->given;
   }
   if (flash.scale && !(*flash.scale > 1e-6 && *flash.scale < 1e6)) flash.scale.reset();

@@ -41,6 +41,41 @@ int refuse(std::string* reason, const char* why) {
   return -1;
 }
 
+// A number passes for each point of the first nest, no row of them.
+bool passes_numbers(const Nest& first, const std::vector<Exchange>& passing) {
+  for (const Exchange& exchange : passing)
+    for (const loop::Access* store : exchange.first)
+      for (Expr at : store->index)
+        for (Expr var : sym::free_vars(at))
+          if (sym::is_index(var) && std::none_of(first.dims.begin(), first.dims.end(),
+                                                 [&](const Dim& dim) { return dim.var == var; }))
+            return false;
+  return true;
+}
+
+bool read_in_common(const Effects& first, const Effects& second) {
+  return std::any_of(first.reads.begin(), first.reads.end(), [&](BufferId id) { return reads(second, id); });
+}
+
+// Something else that the consumer reads is made row by row, over at least as many of its dims.
+bool has_other_rows(const Program& program, const loop::Steps& steps, const Flow& flow, int producer_at,
+                    int consumer_at, size_t common) {
+  const Nest& consumer = program[std::get<Launch>(steps[consumer_at].node).nest];
+  for (int at = consumer_at - 1; at >= 0; --at) {
+    const auto& made = flow.effects[at].writes;
+    if (at == producer_at || !std::holds_alternative<Launch>(steps[at].node) ||
+        std::none_of(made.begin(), made.end(),
+                     [&](BufferId id) { return reads(flow.effects[consumer_at], id); }))
+      continue;
+    const Nest& other = program[std::get<Launch>(steps[at].node).nest];
+    if (!has_loops(other) || is_contraction(other)) continue;
+    const Matching matching =
+        match_dims(program, other, consumer, exchanges_between(other, consumer).ordered);
+    if (matching.size() >= common && matching.size() == other.dims.size()) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at, int consumer_at,
@@ -82,6 +117,14 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
       return refuse(reason, "too few rows to keep the cores busy");
     if (!has_loops(producer) && row_count.hi < kFewPoints && length.lo >= kManyMore)
       return refuse(reason, "there is little to save");
+    // Such as whether a mask hides all of a row, which all heads share: merged, it would tie their rows together.
+    if (producer_rest.empty() && has_loops(producer) && passes_numbers(producer, passing) &&
+        !read_in_common(flow.effects[producer_at], flow.effects[consumer_at]) &&
+        (has_loops(consumer) ||
+         has_other_rows(program, steps, flow, producer_at, consumer_at, matching.size())))
+      return refuse(
+          reason,
+          "numbers pass, and the rows that need them have nothing else in common with what makes them");
   }
   if (statement_count(producer.body) + statement_count(consumer.body) > kMostStatements)
     return refuse(reason, "the nest would grow too long");

@@ -11,12 +11,13 @@ struct FlashCase {
   std::string dtype = "f16";
   int depth = 64, width = 64;
   std::string
-      bias;  // "", "load" (of m), "causal" (-inf), "lowest" (-65504), "late" (that, but the first row may see no key), "after"
-      // (-inf where key < row), or, both of -65504, "own" (of the row's own sequence, by t) and "other" (of that
-      // before it)
+      bias;  // "", "load" (of m), "causal" (-inf), "both" (m + causal), "lowest" (-65504), "late" (that, but the first row may see no key), "after"
+  // (-inf where key < row), or, both of -65504, "own" (of the row's own sequence, by t) and "other" (of that
+  // before it)
   int group = 1;  // heads that share keys
   bool guard = false;  // isnan(p) ? 0 : p
   bool fixed = false;  // a condition of the row gives p
+  bool hidden = false;  // it gives 0
   std::string exp_dtype = "f32";
   bool transposed = false;  // keys lie along the head
   bool single = false;      // only the first row, without a dim of rows
@@ -47,9 +48,12 @@ inline std::string flash_text(const FlashCase& c) {
           " = load k[%i0, ", head, c.transposed ? ", %i4, %i3" : ", %i3, %i4",
           "]\n          %7 : f32 = cast %6\n          %8 : f32 = mul %5 %7\n          yield %8\n"
           "        %11 : f32 = mul %10 %2\n");
-  if (c.bias == "load")
-    text += cat("        %12 : ", d,
-                " = load m[%i0, 0, %i2, %i3] if %i3 < past else 0\n        %13 : f32 = cast %12\n");
+  if (c.bias == "load" || c.bias == "both")
+    text +=
+        cat("        %12 : ", d, " = load m[%i0, 0, %i2, %i3] if %i3 < past else 0\n",
+            c.bias == "load" ? "        %13 : f32 = cast %12\n"
+                             : "        %50 : f32 = cast %12\n        %51 : bool = index %i3 <= %i2 + past\n"
+                               "        %52 : f32 = select %51 %0 %1\n        %13 : f32 = add %50 %52\n");
   else if (sequences)
     text += cat("        %12 : bool = index %i3 <= %i2 + past\n        %50 : i64 = load t[%i2 + past",
                 c.bias == "other" ? " - 1] if 1 <= %i2 else 0" : "]",
@@ -83,8 +87,8 @@ inline std::string flash_text(const FlashCase& c) {
     text += cat("        %35 : bool = isnan %34\n        %36 : ", d, " = select %35 %3 %34\n");
     p = "%36";
   }
-  if (c.fixed) {
-    text += cat("        %37 : ", d, " = select %31 %30 ", p, "\n");
+  if (c.fixed || c.hidden) {
+    text += cat("        %37 : ", d, " = select %31 ", c.hidden ? "%3" : "%30", " ", p, "\n");
     p = "%37";
   }
   text += cat("        store y[%i8] ", p, "\n      for (%i9<", c.width,

@@ -63,10 +63,34 @@ bool holds_exponentials(const Nest& nest, loop::BufferId row) {
   return false;
 }
 
+// What computes a value at the top of the nest without anything that the nest stores or goes over a row for; nothing where
+// it takes more.
+std::optional<std::vector<const Stmt*>> of_row_alone(const Nest& nest, ValueId id) {
+  std::set<loop::BufferId> stored;
+  loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
+    if (const auto* store = std::get_if<Store>(&stmt.node)) stored.insert(store->access.buffer);
+  });
+  std::set<ValueId> wanted = {id};
+  std::vector<const Stmt*> slice;
+  for (size_t at = nest.body.size(); at-- > 0;) {
+    const Stmt& stmt = nest.body[at];
+    bool makes = false;
+    loop::for_each_result(stmt, [&](ValueId result) { makes = makes || wanted.erase(result) > 0; });
+    if (!makes) continue;
+    const auto* load = std::get_if<Load>(&stmt.node);
+    if (loop::body_of(stmt) || (load && stored.contains(load->access.buffer))) return std::nullopt;
+    loop::for_each_use(stmt, [&](ValueId used) { wanted.insert(used); });
+    slice.insert(slice.begin(), &stmt);
+  }
+  if (!wanted.empty()) return std::nullopt;
+  return slice;
+}
+
 // In a loop over a row: the division of the row's element by its sum, one of `sums`; what comes of it is stored, through
-// conversions at most, and perhaps `isnan(quotient) ? 0 : quotient`.
+// conversions at most, and perhaps `isnan(quotient) ? 0 : quotient`, or 0 for what holds of the row as a whole.
 struct Division {
-  const Let *divide = nullptr, *is_nan = nullptr, *select = nullptr;
+  const Let *divide = nullptr, *is_nan = nullptr, *select = nullptr, *hide = nullptr;
+  std::vector<const Stmt*> hides;  // what computes the condition
 };
 std::optional<Division> division(const Nest& nest, const For& loop, const std::map<ValueId, RowSum>& sums) {
   Division found;
@@ -98,6 +122,12 @@ std::optional<Division> division(const Nest& nest, const For& loop, const std::m
                  let->args[0] == found.is_nan->result && is_zero(nest, let->args[1]) &&
                  let->args[2] == found.divide->result) {
         found.select = let;
+      } else if (let->op == ScalarOp::kSelect && found.divide && !found.hide && is_zero(nest, let->args[1]) &&
+                 let->args[2] == (found.select ? found.select : found.divide)->result) {
+        auto hides = of_row_alone(nest, let->args[0]);
+        if (!hides) return std::nullopt;
+        found.hide = let;
+        found.hides = *std::move(hides);
       } else if (let->op != ScalarOp::kCast || !quotients.contains(let->args[0])) {
         return std::nullopt;
       }
@@ -162,22 +192,38 @@ std::optional<DividedResults> divide_results(const loop::Program& program, kerne
     const Let divide = *found->divide;
     ValueId result = divide.result;
     link.nest.body.push_back({Let{.result = result, .op = ScalarOp::kDiv, .args = {sum, divide.args[1]}}});
+    // Of the row as a whole; the link may know it already.
+    const auto add_row_values = [&](const std::vector<const Stmt*>& slice) {
+      std::set<ValueId> made;
+      for (const Stmt& stmt : link.nest.body)
+        loop::for_each_result(stmt, [&](ValueId id) { made.insert(id); });
+      for (const Stmt* stmt : slice) {
+        bool known = false;
+        loop::for_each_result(*stmt, [&](ValueId id) { known = known || !made.insert(id).second; });
+        if (!known) link.nest.body.push_back(*stmt);
+      }
+    };
     if (found->select) {
       Let is_nan = *found->is_nan, select = *found->select;
       result = select.result;
       is_nan.args[0] = divide.args[1];
-      for (const Stmt& stmt : rows.nest.body)
-        if (const auto* zero = std::get_if<loop::Constant>(&stmt.node);
-            zero && zero->result == select.args[1])
-          link.nest.body.push_back(stmt);
+      add_row_values(*of_row_alone(rows.nest, select.args[1]));
       link.nest.body.push_back({is_nan});
       link.nest.body.push_back({select});
+    }
+    if (found->hide) {
+      Let hide = *found->hide;
+      add_row_values(found->hides);
+      add_row_values(*of_row_alone(rows.nest, hide.args[1]));
+      hide.args[2] = result;
+      result = hide.result;
+      link.nest.body.push_back({hide});
     }
     loop::replace_uses(epilogue, sum, result);
     std::move(epilogue.begin(), epilogue.end(), std::back_inserter(link.nest.body));
 
     const DividedResults divided{at, divide.args[1], loop->dims[0].extent, found->select != nullptr};
-    const std::set<const Let*> moved = {found->divide, found->is_nan, found->select};
+    const std::set<const Let*> moved = {found->divide, found->is_nan, found->select, found->hide};
     loop::Block kept;
     for (Stmt& stmt : loop->body)
       if (!moved.contains(std::get_if<Let>(&stmt.node)) || !std::holds_alternative<Let>(stmt.node))

@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <random>
+#include <string>
 
 #include "compiler/codegen/cpu/build_run.h"
 #include "compiler/kernels/chain.h"
@@ -34,6 +36,9 @@ struct Options {
   bool causal = false, additive = false, scaled_operands = false, fully_masked_rows = false;
   bool past = false;     // keys and values come from two tensors
   bool guarded = false;  // isnan(p) ? 0 : p
+  // A mask of minus infinity and numbers, one letter for each of its dims: batch, heads, queries; "-" where it has one for
+  // all. Rows that it hides whole are 0.
+  std::string masks;
 };
 
 // softmax(q k' + mask) v as a frontend gives it: a nest an operation.
@@ -107,6 +112,35 @@ struct Attention {
     return out;
   }
 
+  static std::vector<Expr> broadcast(const View& x, const std::vector<Expr>& at) {
+    std::vector<Expr> index(at.begin(), at.begin() + static_cast<std::ptrdiff_t>(x.shape.size()));
+    for (size_t d = 0; d < index.size(); ++d)
+      if (x.shape[d].is_const(1)) index[d] = 0;
+    return index;
+  }
+  View masks(Expr length) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    const std::string& m = options.masks;
+    const View mask = input("masks",
+                            {m[0] == '-' ? Expr(1) : batch, m[1] == '-' ? 1 : options.heads,
+                             m[2] == '-' ? Expr(1) : queries, length},
+                            options.dtype);
+    const View kept = map("kept", mask, [&](NestBuilder& nest, const auto&, Value x) {
+      return select(lt(x, nest.constant(options.dtype, 1)), nest.constant(options.dtype, -infinity), x);
+    });
+    if (!options.causal) return kept;
+    const View out = temporary("bias", {mask.shape[0], mask.shape[1], queries, length}, options.dtype);
+    NestBuilder nest(program, "bias");
+    const auto at = nest.dims(out.shape);
+    const Value last = nest.index_value(at[2] + (options.past ? past : Expr(0)));
+    nest.store(out, at,
+               nest.load(kept, broadcast(kept, at)) + select(lt(last, nest.index_value(at[3])),
+                                                             nest.constant(options.dtype, -infinity),
+                                                             nest.constant(options.dtype, 0)));
+    nest.finish();
+    return out;
+  }
+
   explicit Attention(const Options& o) : options(o) {
     program.name = "attention";
     for (Expr s : {batch, queries, keys, past}) {
@@ -143,7 +177,13 @@ struct Attention {
       });
     }
     const double infinity = std::numeric_limits<double>::infinity();
-    if (o.causal || o.fully_masked_rows)
+    std::optional<View> bias;
+    if (!o.masks.empty()) bias = masks(length);
+    if (bias) {
+      s = map("add_bias", s, [&](NestBuilder& nest, const auto& at, Value x) {
+        return x + nest.load(*bias, broadcast(*bias, at));
+      });
+    } else if (o.causal || o.fully_masked_rows)
       s = map("mask", s, [&](NestBuilder& nest, const auto& at, Value x) {
         const Expr last = o.fully_masked_rows ? at[2] - 2 : at[2] + (o.past ? past : Expr(0));
         return select(le(nest.index_value(at[3]), nest.index_value(last)), x,
@@ -154,11 +194,25 @@ struct Attention {
       return unary(loop::ScalarOp::kExp, x - nest.load(largest, {at[0], at[1], at[2]}));
     });
     const View total = row("total", e, loop::Combine::kSum);
-    const View p = map("divide", e, [&](NestBuilder& nest, const auto& at, Value x) {
+    View p = map("divide", e, [&](NestBuilder& nest, const auto& at, Value x) {
       const Value share = x / nest.load(total, {at[0], at[1], at[2]});
       return o.guarded ? select(unary(loop::ScalarOp::kIsNan, share), nest.constant(o.dtype, 0), share)
                        : share;
     });
+    if (bias) {
+      const View most = temporary("most", {bias->shape[0], bias->shape[1], bias->shape[2]}, o.dtype);
+      NestBuilder nest(program, "most");
+      const auto at = nest.dims(most.shape);
+      nest.store(most, at, nest.reduce(loop::Combine::kMax, {length}, [&](const std::vector<Expr>& k) {
+        return nest.load(*bias, {at[0], at[1], at[2], k[0]});
+      }));
+      nest.finish();
+      p = map("hide", p, [&](NestBuilder& inner, const auto& point, Value x) {
+        const auto of = broadcast(most, point);
+        return select(eq(inner.load(most, of), inner.constant(o.dtype, -infinity)),
+                      inner.constant(o.dtype, 0), x);
+      });
+    }
     matmul(
         "out", p, o.value_size,
         [&](NestBuilder& nest, const auto& at, Expr key) {
@@ -308,34 +362,53 @@ TEST_CASE("masks, grouped heads, scaled factors and two sources of keys join the
         {{1, 1, 1, 70}, {2, 4, 4, 0}, {1, 60, 60, 33}});
 }
 
+TEST_CASE("rows that a mask hides whole join the chain") {
+  const std::vector<Sizes> sizes = {{1, 1, 1}, {2, 5, 7}, {1, 65, 49}, {2, 0, 5}, {1, 3, 0}};
+  for (const char* masks : {"---", "--q", "-hq", "b--", "bhq"}) {
+    CAPTURE(masks);
+    check({.masks = masks}, sizes);
+    check({.causal = true, .masks = masks}, sizes);
+  }
+  check({.guarded = true, .masks = "--q"}, sizes);
+  check({.heads = 6, .group = 3, .causal = true, .past = true, .masks = "b-q"},
+        {{2, 4, 4, 0}, {1, 60, 60, 33}});
+  check({.dtype = DType::kF16, .causal = true, .masks = "--q"}, {{1, 33, 41}});
+  check({.dtype = DType::kF64, .masks = "bhq"}, {{2, 33, 41}});
+}
+
 TEST_CASE("keys that a mask hides from a block of rows are not met") {
-  const Attention a({.causal = true});
-  Program made = a.program;
-  schedule::fuse(made);
-  schedule::chain(made);
-  schedule::choose(made, cpu_target("native"), {});
-  codegen::cpu::CompiledProgram compiled(made, {.parts = 1});
-  auto inputs = inputs_for(a, {1, 130, 130});
-  const HostTensor clean = compiled.run(inputs)[0];
-  // Of the last key: what the last block of rows sees alone.
-  for (const size_t input : {1, 2})
+  for (const char* masks : {"", "--q"}) {
+    CAPTURE(masks);
+    const Attention a({.causal = true, .masks = masks});
+    Program made = a.program;
+    schedule::fuse(made);
+    schedule::chain(made);
+    schedule::choose(made, cpu_target("native"), {});
+    codegen::cpu::CompiledProgram compiled(made, {.parts = 1});
+    auto inputs = inputs_for(a, {1, 130, 130});
+    const HostTensor clean = compiled.run(inputs)[0];
+    // Of the last key: what the last block of rows sees alone.
+    for (const size_t input : {1, 2})
+      for (int64_t head = 0; head < 2; ++head)
+        for (int64_t d = 0; d < 8; ++d)
+          loop::set_number(inputs[input], (head * 130 + 129) * 8 + d,
+                           std::numeric_limits<double>::quiet_NaN());
+    const HostTensor got = compiled.run(inputs)[0];
     for (int64_t head = 0; head < 2; ++head)
-      for (int64_t d = 0; d < 8; ++d)
-        loop::set_number(inputs[input], (head * 130 + 129) * 8 + d, std::numeric_limits<double>::quiet_NaN());
-  const HostTensor got = compiled.run(inputs)[0];
-  for (int64_t head = 0; head < 2; ++head)
-    for (int64_t d = 0; d < 8; ++d) {
-      for (int64_t row = 0; row < 40; ++row)
-        CHECK(loop::get_number(got, (head * 130 + row) * 8 + d) ==
-              loop::get_number(clean, (head * 130 + row) * 8 + d));
-      CHECK(std::isnan(loop::get_number(got, (head * 130 + 129) * 8 + d)));
-    }
+      for (int64_t d = 0; d < 8; ++d) {
+        for (int64_t row = 0; row < 40; ++row)
+          CHECK(loop::get_number(got, (head * 130 + row) * 8 + d) ==
+                loop::get_number(clean, (head * 130 + row) * 8 + d));
+        CHECK(std::isnan(loop::get_number(got, (head * 130 + 129) * 8 + d)));
+      }
+  }
 }
 
 TEST_CASE("results are divided, not rows, and a row is summed where it is stored") {
-  for (const bool guarded : {false, true}) {
-    CAPTURE(guarded);
-    const Attention a({.guarded = guarded});
+  for (const Options& options : {Options{}, Options{.guarded = true}, Options{.masks = "--q"}}) {
+    CAPTURE(options.guarded);
+    CAPTURE(options.masks);
+    const Attention a(options);
     Program made = a.program;
     schedule::fuse(made);
     schedule::chain(made);

@@ -70,6 +70,7 @@ TEST_CASE("attention by tiles that go through all keys") {
   check({.dtype = "bf16", .depth = 40, .width = 72, .bias = "load", .group = 2, .fixed = true},
         {.rows = 64, .keys = 32}, {1, 9, 50}, 2);
   check({.depth = 33, .width = 17, .guard = true}, {.rows = 64, .keys = 32}, {1, 65, 3});
+  check({.bias = "both", .hidden = true}, {.rows = 64, .keys = 64}, {1, 70, 61}, 2);
 }
 
 TEST_CASE("attention of few rows: all blocks of the device share all keys") {

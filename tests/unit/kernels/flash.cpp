@@ -45,6 +45,10 @@ TEST_CASE("attention: factors, head sizes and what its rows do") {
   CHECK(fixed.flash->row_statements.size() >= 2);
   CHECK(fixed.flash->visible);
   CHECK_FALSE(fixed.flash->skips);  // a row whose weights are all alike sees every key
+  const Matched hidden = match({.bias = "causal", .hidden = true});
+  REQUIRE(hidden.flash);
+  CHECK(hidden.flash->fixes);
+  CHECK(hidden.flash->skips);
 }
 
 TEST_CASE("keys that a mask of indices hides from a row and from all before it") {
@@ -56,6 +60,12 @@ TEST_CASE("keys that a mask of indices hides from a row and from all before it")
     CHECK(hidden.flash->scale == 0.125);
     CHECK(sym::to_string(*hidden.flash->visible) == "%i2 + past + 1");
   }
+  // Whatever else is added; the scores are no more the sums times a number.
+  const Matched both = match({.bias = "both"});
+  REQUIRE(both.flash);
+  REQUIRE(both.flash->visible);
+  CHECK(both.flash->skips);
+  CHECK_FALSE(both.flash->scale);
   // A finite number hides nothing from a row that sees no key at all.
   const Matched late = match({.bias = "late"});
   CHECK_FALSE(match({.bias = "lowest"}).flash->given);

@@ -73,6 +73,18 @@ TEST_CASE("softmax becomes one nest a row with a local row") {
   }
 }
 
+TEST_CASE("what rows of a mask say for the rows of all heads stays apart from these") {
+  Pieces p("mask");
+  const View x = p.input("x", {p.m, 3, p.n, 7}), mask = p.input("mask", {p.n, 7});
+  const View most = p.reduce_last(mask, Combine::kMax);
+  p.output("y",
+           p.map("hide", {p.softmax(x), most}, [](auto v) { return select(lt(v[1], v[0]), v[1], v[0]); }));
+  const Program after = fused(p.program, {{p.n, 5}, {p.m, 2}});
+  REQUIRE(launches(after) == 2);
+  CHECK(after.nests[0].dims.size() == 1);
+  CHECK(after.nests[1].dims.size() == 3);
+}
+
 TEST_CASE("bias, activation and residual become the contraction's epilogue") {
   Pieces p("epilogue");
   const View x = p.input("x", {p.n, 5}), w = p.input("w", {5, 6}), bias = p.input("bias", {6}),
