@@ -24,9 +24,11 @@ loop::Schedule to_schedule(const WindowPlan& plan) {
   loop::Schedule schedule{.kernel = cat(kPrefix, plan.outputs)};
   if (!plan.rows.empty()) schedule.directives.push_back({"rows", names(plan.rows)});
   schedule.directives.push_back({"along", names({plan.along})});
-  schedule.directives.push_back({"columns", names({plan.columns})});
-  schedule.directives.push_back({"taps", names(plan.taps)});
+  schedule.directives.push_back({"columns", names(plan.columns)});
+  if (plan.channel) schedule.directives.push_back({"channel", names({*plan.channel})});
+  if (!plan.taps.empty()) schedule.directives.push_back({"taps", names(plan.taps)});
   schedule.directives.push_back({"b", {"weights", std::to_string(plan.panel)}});
+  if (plan.lanes != plan.panel) schedule.directives.push_back({"lanes", {std::to_string(plan.lanes)}});
   schedule.directives.push_back({"vectors", {std::to_string(plan.vectors)}});
   return schedule;
 }
@@ -37,7 +39,7 @@ WindowPlan to_window_plan(const loop::Schedule& schedule) {
   for (const loop::Directive& directive : schedule.directives) {
     std::vector<sym::Expr> vars;
     if (directive.name == "rows" || directive.name == "along" || directive.name == "columns" ||
-        directive.name == "taps") {
+        directive.name == "channel" || directive.name == "taps") {
       for (const std::string& arg : directive.args) vars.push_back(sym::parse(arg));
     }
     if (directive.name == "rows") {
@@ -45,11 +47,16 @@ WindowPlan to_window_plan(const loop::Schedule& schedule) {
     } else if (directive.name == "along") {
       plan.along = vars.at(0);
     } else if (directive.name == "columns") {
-      plan.columns = vars.at(0);
+      plan.columns = vars;
+    } else if (directive.name == "channel") {
+      plan.channel = vars.at(0);
     } else if (directive.name == "taps") {
       plan.taps = vars;
     } else if (directive.name == "b") {
       plan.panel = std::stoll(directive.args.at(1));
+      plan.lanes = static_cast<int>(plan.panel);
+    } else if (directive.name == "lanes") {
+      plan.lanes = std::stoi(directive.args.at(0));
     } else if (directive.name == "vectors") {
       plan.vectors = std::stoll(directive.args.at(0));
     } else {
@@ -68,6 +75,7 @@ std::optional<PanelLayout> panels_of(const loop::Schedule& schedule) {
                        .k = plan.segments,
                        .along = {},
                        .panel = plan.panel,
+                       .width = plan.panel,
                        .element = plan.kernel->b,
                        .group = plan.kernel->group(),
                        .step = plan.kernel->step()};
@@ -76,11 +84,14 @@ std::optional<PanelLayout> panels_of(const loop::Schedule& schedule) {
   }
   if (!is_window(schedule)) return std::nullopt;
   const WindowPlan plan = to_window_plan(schedule);
-  return PanelLayout{.batch = plan.rows,
-                     .columns = {plan.columns},
+  PanelLayout layout{.batch = plan.rows,
+                     .columns = plan.columns,
                      .k = plan.taps,
                      .along = plan.along,
-                     .panel = plan.panel};
+                     .panel = plan.panel,
+                     .width = plan.lanes};
+  if (plan.channel) layout.k.insert(layout.k.begin(), *plan.channel);
+  return layout;
 }
 
 }  // namespace stridec::kernels

@@ -1,18 +1,23 @@
-// How a depthwise convolution runs: channels along the lanes, a few neighbouring outputs at a time in
-// registers.
+// How a depthwise convolution, or one of groups of few channels, runs: channels along the lanes, a few neighbouring outputs
+// at a time in registers.
 //
-// The nest is a contraction in which both factors keep the dim of the lanes and only the data factor a has
-// dims of its own: nothing to share between columns, but every input vector serves several outputs of a row.
+// The nest is a contraction in which both factors keep the dim of the groups and only the data factor a has dims of its own
+// but for the taps: nothing to share between columns of several groups, but every input vector serves several outputs of
+// a row. A vector holds whole groups. Where these have several channels, a vector of the inputs of as many groups is
+// permuted once for each of a group's input channels, so that each lane finds its group's.
 //
 // Text form, of kernel "window.f32.T" (T outputs at a time):
 //   rows %n %y      dims of a alone but the last, and whatever neither factor has
 //   along %x        the dim of the T outputs
-//   columns %c      the lanes
-//   taps %r %s      reduced dims, of constant extent
-//   b weights P     taps of P channels next to each other, made at compile time
+//   columns %g %c   the lanes: groups and, where these have several, their output channels
+//   channel %k      the reduced dim of a group's input channels, where these are several
+//   taps %r %s      the other reduced dims, of constant extent
+//   b weights P     taps of P channels next to each other, made at compile time; whole groups, as many as a vector holds
+//   lanes L         of a vector, where that is more than P
 //   vectors V       of columns in a task
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "compiler/kernels/contraction.h"
@@ -21,9 +26,11 @@ namespace stridec::kernels {
 
 struct WindowPlan {
   int outputs = 8;
-  std::vector<sym::Expr> rows, taps;
-  sym::Expr along, columns;
+  std::vector<sym::Expr> rows, columns, taps;
+  sym::Expr along;
+  std::optional<sym::Expr> channel;
   int64_t panel = 0;
+  int lanes = 0;  // of a vector: a panel with what is behind its last group
   int64_t vectors = 1;
 };
 
@@ -32,11 +39,12 @@ loop::Schedule to_schedule(const WindowPlan& plan);
 WindowPlan to_window_plan(const loop::Schedule& schedule);  // of an is_window() schedule
 
 // The panels of b that a schedule wants packed: [batch dims that b has][panel][k dims][columns of a panel], or of
-// groups of k [batch dims][panel][flattened k / group][columns of a panel][group], with zeros behind the last k.
+// groups of k [batch dims][panel][flattened k / group][columns of a panel][group], with zeros behind the last k. A panel's
+// columns are `panel` of the product's and zeros up to `width`.
 struct PanelLayout {
   std::vector<sym::Expr> batch, columns, k;
   std::optional<sym::Expr> along;  // a dim that b has not, where both factors have the columns
-  int64_t panel = 0;
+  int64_t panel = 0, width = 0;
   DType element = DType::kF32;
   int group = 1;
   int step = 1;  // of k, that a panel has whole ones of

@@ -38,10 +38,8 @@ std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest
   for (const RankedPlan& ranked : contraction_space(program, nest, target))
     all.push_back({kernels::to_schedule(ranked.plan), ranked.cycles, family_of(ranked.plan)});
   const bool contraction = !all.empty();
-  // A vector of b serves the outputs of a group.
   for (const kernels::WindowPlan& plan : window_space(program, nest, target))
-    all.push_back({kernels::to_schedule(plan),
-                   vector_steps(program, nest, target) * (0.8 + 0.8 / plan.outputs), "window"});
+    all.push_back({kernels::to_schedule(plan), window_cycles(program, nest, plan, target), "window"});
   for (const RankedChainPlan& ranked : chain_space(program, nest, target))
     all.push_back({kernels::to_schedule(ranked.plan), ranked.cycles, family_of(ranked.plan)});
   // Two models: on contractions they are comparable through general_cycles() alone.

@@ -460,9 +460,6 @@ std::vector<RankedPlan> contraction_space(const loop::Program& program, const lo
 
 namespace {
 
-// Points of the nest and of its reduction.
-double steps_of(const Problem& p) { return points(p, p.nest.dims) * points(p, p.contraction.reduce->dims); }
-
 // Cycles of the general emitter for a vector of a factor along a dim.
 double vector_cycles(const Problem& p, const Factor& factor, Expr var, const CpuTarget& target) {
   if (!factor.vars.contains(var) || !factor.load) return 1;
@@ -471,24 +468,15 @@ double vector_cycles(const Problem& p, const Factor& factor, Expr var, const Cpu
   return unit ? 1 : target.lanes(4);
 }
 
-Problem problem_of(const loop::Program& program, const loop::Nest& nest, const Contraction& contraction) {
-  return {program, nest, contraction, kernels::facts_in(program, nest, contraction), {}};
-}
-
 }  // namespace
-
-double vector_steps(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
-  const auto contraction = *kernels::match_contraction(nest);
-  return steps_of(problem_of(program, nest, contraction)) / target.lanes(4);
-}
 
 // The general emitter vectorises one dim and keeps one accumulator per point, a load of each factor for a vector of
 // multiply-adds; along a reduced dim every run of it is a loop of its own. It waits for factors as they come from memory.
 double general_cycles(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
   constexpr double kRun = 6;
   const auto contraction = *kernels::match_contraction(nest);
-  const Problem p = problem_of(program, nest, contraction);
-  const double steps = steps_of(p);
+  const Problem p{program, nest, contraction, kernels::facts_in(program, nest, contraction), {}};
+  const double steps = points(p, nest.dims) * points(p, contraction.reduce->dims);
   double least = INFINITY;
   const auto add = [&](const Dim& dim, double run) {
     const double n = points(p, {dim});
@@ -512,8 +500,10 @@ double general_cycles(const loop::Program& program, const loop::Nest& nest, cons
 
 std::optional<loop::Schedule> choose_contraction(const loop::Program& program, const loop::Nest& nest,
                                                  const CpuTarget& target) {
-  if (const auto window = choose_window(program, nest, target)) return kernels::to_schedule(*window);
   const std::vector<RankedPlan> plans = contraction_plans(program, nest, target);
+  const auto window = choose_window(program, nest, target);
+  if (window && (plans.empty() || window_cycles(program, nest, *window, target) < plans[0].cycles))
+    return kernels::to_schedule(*window);
   if (plans.empty() || plans[0].cycles > general_cycles(program, nest, target)) return std::nullopt;
   return kernels::to_schedule(plans[0].plan);
 }

@@ -29,8 +29,6 @@ std::optional<loop::Schedule> choose_contraction(const loop::Program& program, c
                                                  const CpuTarget& target);
 // What the model says of the general emitter, in the cycles of a plan.
 double general_cycles(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
-// Vectors of multiply-adds of a contraction.
-double vector_steps(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
 
 // A value for cost models: each symbol at the middle of its range, at most kTypicalSize.
 double typical(sym::Expr e, const sym::Facts& facts);

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_contraction.h"
+#include "compiler/schedule/gemm_cost.h"
 
 namespace stridec::schedule {
 namespace {
@@ -14,6 +16,7 @@ using loop::Dim;
 using sym::Expr;
 
 constexpr int64_t kMostTaps = 64;
+constexpr double kGroupOfOutputs = 20;  // cycles: addresses, loop ends
 
 bool weights_alone(const loop::Program& program, const Factor& b) {
   bool constant = true;
@@ -28,10 +31,40 @@ bool weights_alone(const loop::Program& program, const Factor& b) {
   return constant;
 }
 
-bool has_unit_step(const loop::Program& program, const loop::Access& access, Expr var,
-                   const sym::Facts& facts) {
-  const auto linear = sym::linear_in(kernels::offset_of(program, access, facts), var);
-  return linear && linear->coefficient.is_const(1) && !sym::depends_on(access.mask, var);
+// Groups and the output and input channels of one, where these are several.
+struct Groups {
+  Dim group;
+  std::optional<Dim> output, input;
+
+  std::vector<Dim> columns() const { return output ? std::vector{group, *output} : std::vector{group}; }
+  int64_t outputs() const { return output ? output->extent.value() : 1; }
+  int64_t inputs() const { return input ? input->extent.value() : 1; }
+};
+
+// The data's channels lie next to each other, group by group, and so do the results.
+bool lie_in_order(const loop::Program& program, const loop::Nest& nest, const Groups& groups,
+                  const loop::Access& data, const sym::Facts& facts) {
+  const Expr offset = kernels::offset_of(program, data, facts);
+  const std::vector<Dim> channels =
+      groups.input ? std::vector{groups.group, *groups.input} : std::vector{groups.group};
+  const auto step = kernels::merged_step(offset, channels, facts);
+  if (!step || !step->is_const(1) || depends_on_any(data.mask, channels)) return false;
+  const std::vector<Dim> columns = groups.columns();
+  return std::all_of(nest.body.begin(), nest.body.end(), [&](const loop::Stmt& stmt) {
+    const loop::Access* access = loop::access_of(stmt);
+    if (!access) {
+      bool free = loop::body_of(stmt) || columns.size() == 1;
+      if (!free) {
+        free = true;
+        loop::for_each_expr(stmt, [&](Expr e) { free = free && !depends_on_any(e, columns); });
+      }
+      return free;
+    }
+    const bool store = std::holds_alternative<loop::Store>(stmt.node);
+    if (!store && columns.size() == 1) return true;
+    const auto along = kernels::merged_step(kernels::offset_of(program, *access, facts), columns, facts);
+    return along && !depends_on_any(access->mask, columns) && (!store || along->is_const(1));
+  });
 }
 
 // Bounds on sums of the row's part and constants per output and tap.
@@ -67,51 +100,71 @@ std::optional<kernels::WindowPlan> choose_window(const loop::Program& program, c
   const auto contraction = kernels::match_contraction(nest);
   if (!contraction || contraction->dtype != DType::kF32) return std::nullopt;
   const sym::Facts facts = kernels::facts_in(program, nest, *contraction);
+  const int lanes = target.lanes(byte_size(DType::kF32));
   for (int side = 0; side < 2; ++side) {
     const Factor &a = contraction->factors[side], &b = contraction->factors[1 - side];
     if (!a.load || a.load->fill.f != 0 || std::signbit(a.load->fill.f) || !weights_alone(program, b))
       continue;
-    kernels::WindowPlan plan;
-    std::vector<Dim> own, shared;
-    bool fits = true;
+    kernels::WindowPlan plan{.lanes = lanes};
+    std::vector<Dim> own, shared, columns;
     for (const Dim& dim : nest.dims) {
       const bool in_a = a.vars.contains(dim.var), in_b = b.vars.contains(dim.var);
-      if (in_b && !in_a) fits = false;
-      (in_b ? shared : own).push_back(dim);
+      (!in_b ? own : in_a ? shared : columns).push_back(dim);
     }
-    if (!fits || shared.size() != 1 || !shared[0].extent.is_const()) continue;
-    const Expr column = shared[0].var;
-    fits = has_unit_step(program, a.load->access, column, facts);
-    for (const loop::Stmt& stmt : nest.body) {
-      const auto* store = std::get_if<loop::Store>(&stmt.node);
-      if (store) fits = fits && has_unit_step(program, store->access, column, facts);
+    if (shared.size() != 1 || !shared[0].extent.is_const() || columns.size() > 1) continue;
+    Groups groups{.group = shared[0], .output = {}, .input = {}};
+    if (!columns.empty()) groups.output = columns[0];
+    const Expr offset = kernels::offset_of(program, a.load->access, facts);
+    const auto to_next = sym::linear_in(offset, groups.group.var);
+    for (const Dim& dim : contraction->reduce->dims) {
+      const auto step = sym::linear_in(offset, dim.var);
+      const bool input = step && step->coefficient.is_const(1) && to_next &&
+                         to_next->coefficient == dim.extent && !dim.extent.is_const(1);
+      if (input)
+        groups.input = dim;
+      else
+        plan.taps.push_back(dim.var);
     }
+    if ((groups.output && !groups.output->extent.is_const()) ||
+        (groups.input && !groups.input->extent.is_const()) ||
+        !lie_in_order(program, nest, groups, a.load->access, facts))
+      continue;
     int64_t taps = 1;
     for (const Dim& dim : contraction->reduce->dims) {
-      plan.taps.push_back(dim.var);
+      if (groups.input && dim.var == groups.input->var) continue;
       const int64_t extent = sym::as_const(dim.extent).value_or(kMostTaps + 1);
       taps = extent < 1 || extent > kMostTaps ? kMostTaps + 1 : taps * extent;
       if (taps > kMostTaps) break;
     }
-    if (!fits || taps > kMostTaps) continue;
+    if (taps > kMostTaps) continue;
+    const int64_t in_vector =
+        std::min(lanes / std::max(groups.outputs(), groups.inputs()), groups.group.extent.value());
+    if (in_vector < 1) continue;
+    plan.panel = groups.outputs() == 1 && groups.inputs() == 1 ? lanes : in_vector * groups.outputs();
+    if (groups.output || groups.input) {
+      // Lanes are permuted, and vectors of which not all count are masked.
+      const bool whole = plan.panel == lanes && in_vector * groups.inputs() == lanes;
+      if (lanes < 8 || (!target.avx512 && !whole)) continue;
+    }
 
-    // The outputs of a group lie along the dim with the smallest step that the address allows.
-    const Expr offset = sym::substitute(kernels::offset_of(program, a.load->access, facts), column, 0);
+    // The outputs at a time lie along the dim with the smallest step that the address allows.
+    Expr row = sym::substitute(offset, groups.group.var, 0);
+    if (groups.input) row = sym::substitute(row, groups.input->var, 0);
     const Expr mask = sym::simplify(a.load->access.mask, facts);
     std::optional<size_t> along;
     for (size_t d = own.size(); d-- > 0 && !along;) {
       if (!a.vars.contains(own[d].var) || own[d].extent.is_const(1)) continue;
       std::vector<Expr> vars = {own[d].var};
       vars.insert(vars.end(), plan.taps.begin(), plan.taps.end());
-      const auto form = kernels::linear_form(offset, vars);
+      const auto form = kernels::linear_form(row, vars);
       const bool uniform =
           form && std::none_of(form->coefficients.begin(), form->coefficients.end(), sym::has_index);
       if (uniform && mask_is_simple(mask, vars)) along = d;
     }
     if (!along) continue;
     plan.along = own[*along].var;
-    plan.columns = column;
-    plan.panel = target.lanes(byte_size(DType::kF32));
+    for (const Dim& dim : groups.columns()) plan.columns.push_back(dim.var);
+    if (groups.input) plan.channel = groups.input->var;
     plan.outputs = outputs_for(own[*along].extent, target);
     double rows = 1;
     for (size_t d = 0; d < own.size(); ++d) {
@@ -121,12 +174,35 @@ std::optional<kernels::WindowPlan> choose_window(const loop::Program& program, c
     }
     // Enough tasks to share, also where there are few rows.
     constexpr double kTasks = 32;
-    const int64_t vectors = (shared[0].extent.value() + plan.panel - 1) / plan.panel;
-    const auto groups = static_cast<int64_t>(std::ceil(kTasks / rows));
-    plan.vectors = std::max<int64_t>(1, (vectors + groups - 1) / groups);
+    const int64_t vectors = (groups.group.extent.value() * groups.outputs() + plan.panel - 1) / plan.panel;
+    const auto parts = static_cast<int64_t>(std::ceil(kTasks / rows));
+    plan.vectors = std::max<int64_t>(1, (vectors + parts - 1) / parts);
     return plan;
   }
   return std::nullopt;
+}
+
+double window_cycles(const loop::Program& program, const loop::Nest& nest, const kernels::WindowPlan& plan,
+                     const CpuTarget& target) {
+  const auto contraction = *kernels::match_contraction(nest);
+  const sym::Facts facts = kernels::facts_in(program, nest, contraction);
+  const auto size = [&](Expr var) {
+    return std::max(1.0, typical(kernels::dims_by_name(nest, contraction, {var})[0].extent, facts));
+  };
+  double rows = 1, columns = 1, taps = 1;
+  for (Expr var : plan.rows) rows *= size(var);
+  for (Expr var : plan.columns) columns *= size(var);
+  for (Expr var : plan.taps) taps *= size(var);
+  const double channels = plan.channel ? size(*plan.channel) : 1;
+  const bool permutes = plan.columns.size() > 1 || plan.channel;
+  const double vectors = std::ceil(columns / static_cast<double>(plan.panel)), outputs = plan.outputs;
+  // Neighbouring outputs have most of a row's elements in common.
+  const double inputs = outputs * taps / 2;
+  const double products = outputs * taps / target.fma_per_cycle;
+  const double loads = (inputs + taps) * target.vector_bytes / target.load_bytes_per_cycle;
+  const double sums = channels * std::max({products, loads, permutes ? inputs : 0.0});
+  const double tile = kGroupOfOutputs + sums + outputs * kEpilogueVector;
+  return rows * std::ceil(size(plan.along) / outputs) * vectors * tile;
 }
 
 std::vector<kernels::WindowPlan> window_space(const loop::Program& program, const loop::Nest& nest,

@@ -75,7 +75,7 @@ std::optional<std::vector<Digit>> digits_of(Expr e, const std::vector<Dim>& dims
   return digits;
 }
 
-// Weights are packed by what their dims are: columns stay whole.
+// A contraction's weights are packed by what their dims are: columns stay whole.
 bool runs_through_weights(const Program& program, const Nest& nest, Expr var) {
   bool found = false;
   loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
@@ -93,7 +93,7 @@ std::optional<Nest> split_like(const Program& program, const Nest& producer, con
   std::optional<Nest> split;
   for (size_t p = 0; p < producer.dims.size(); ++p) {
     const Dim whole = producer.dims[p];
-    if (runs_through_weights(program, producer, whole.var)) continue;
+    if (is_contraction(producer) && runs_through_weights(program, producer, whole.var)) continue;
     std::vector<Digit> digits;
     for (const Exchange& exchange : exchanges) {
       if (exchange.first.empty() || exchange.second.empty()) continue;

@@ -36,6 +36,12 @@ bool has_loops(const Nest& nest) {
   });
 }
 
+// Seen from the second nest.
+std::vector<Exchange> turned(std::vector<Exchange> exchanges) {
+  for (Exchange& exchange : exchanges) std::swap(exchange.first, exchange.second);
+  return exchanges;
+}
+
 int refuse(std::string* reason, const char* why) {
   *reason = why;
   return -1;
@@ -82,12 +88,17 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
               std::string* reason, bool columns) {
   const loop::NestId producer_id = std::get<Launch>(steps[producer_at].node).nest;
   const loop::NestId consumer_id = std::get<Launch>(steps[consumer_at].node).nest;
-  const Nest& consumer = program[consumer_id];
-  if (effects_of(program[producer_id]).updates || effects_of(consumer).updates)
+  if (effects_of(program[producer_id]).updates || effects_of(program[consumer_id]).updates)
     return refuse(reason, "one scatters");
-  const auto split = split_like(program, program[producer_id], consumer,
-                                exchanges_between(program[producer_id], consumer).passing);
+  const auto split = split_like(program, program[producer_id], program[consumer_id],
+                                exchanges_between(program[producer_id], program[consumer_id]).passing);
   const Nest& producer = split ? *split : program[producer_id];
+  // What follows a contraction of groups runs over all channels.
+  const auto epilogue = is_contraction(producer) && is_pointwise(program[consumer_id])
+                            ? split_like(program, program[consumer_id], producer,
+                                         turned(exchanges_between(producer, program[consumer_id]).passing))
+                            : std::nullopt;
+  const Nest& consumer = epilogue ? *epilogue : program[consumer_id];
 
   for (BufferId id : flow.effects[producer_at].writes)
     if (reads(flow.effects[consumer_at], id) && flow.total_writers[id.value] != 1)

@@ -27,19 +27,22 @@ bool may_choose(const Program& program, BufferId id) {
   return program[id].storage == Storage::kArena && program[id].shape.size() >= 3;
 }
 
-// The component of the access that is `var` alone, or `var` plus a constant.
-int component_of(const Access& access, Expr var) {
+// The component of the access that is the dim's variable alone, or that plus a constant or whole multiples of its extent:
+// the channels of a group.
+int component_of(const Access& access, const loop::Dim& dim) {
   for (size_t i = 0; i < access.index.size(); ++i) {
-    const auto linear = sym::linear_in(access.index[i], var);
-    if (linear && linear->coefficient.is_const(1) && !sym::has_index(linear->rest))
-      return static_cast<int>(i);
+    const auto linear = sym::linear_in(access.index[i], dim.var);
+    if (!linear || !linear->coefficient.is_const(1)) continue;
+    const bool digit = dim.extent.is_const() && sym::simplify(sym::mod(linear->rest, dim.extent)).is_const(0);
+    if (!sym::has_index(linear->rest) || digit) return static_cast<int>(i);
   }
   return -1;
 }
 
-void wish(const Program& program, Wishes& wishes, const Access& access, Expr var, int64_t strength) {
+void wish(const Program& program, Wishes& wishes, const Access& access, const loop::Dim& dim,
+          int64_t strength) {
   if (!may_choose(program, access.buffer)) return;
-  const int at = component_of(access, var);
+  const int at = component_of(access, dim);
   if (at >= 0) wishes.strength[access.buffer.value][at] += strength;
 }
 
@@ -70,11 +73,11 @@ void wishes_of_contraction(const Program& program, const Nest& nest, Wishes& wis
       continue;
     const int64_t strength = points(nest, *contraction->reduce);
     // The longest reduced dim that runs through both operands on its own: the channels, not the window.
-    Expr channels = 0;
+    loop::Dim channels;
     int64_t longest = 1;
     for (const auto& dim : contraction->reduce->dims) {
       const int64_t extent = sym::as_const(dim.extent).value_or(1);
-      if (component_of(data, dim.var) >= 0 && extent > longest) longest = extent, channels = dim.var;
+      if (component_of(data, dim) >= 0 && extent > longest) longest = extent, channels = dim;
     }
     if (longest > 1) wish(program, wishes, data, channels, strength);
     for (const auto& dim : nest.dims) {
@@ -83,7 +86,7 @@ void wishes_of_contraction(const Program& program, const Nest& nest, Wishes& wis
       if (!own || dim.extent.is_const(1)) continue;
       loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
         if (const auto* store = std::get_if<loop::Store>(&stmt.node))
-          wish(program, wishes, store->access, dim.var, strength);
+          wish(program, wishes, store->access, dim, strength);
       });
     }
   }
@@ -109,10 +112,14 @@ bool pass_on(const Program& program, const Nest& nest, Wishes& wishes) {
     const auto innermost = chosen(wishes.strength[from->buffer.value]);
     if (!innermost) continue;
     for (Expr var : sym::free_vars(from->index[*innermost])) {
-      if (!sym::is_index(var) || component_of(*from, var) != *innermost) continue;
+      if (!sym::is_index(var)) continue;
+      const auto own =
+          std::find_if(nest.dims.begin(), nest.dims.end(), [&](const auto& d) { return d.var == var; });
+      const loop::Dim dim = own == nest.dims.end() ? loop::Dim{var, var} : *own;  // of a loop: any extent
+      if (component_of(*from, dim) != *innermost) continue;
       for (const Access* to : accesses) {
         if (!may_choose(program, to->buffer) || chosen(wishes.strength[to->buffer.value])) continue;
-        wish(program, wishes, *to, var, 1);
+        wish(program, wishes, *to, dim, 1);
         changed = changed || chosen(wishes.strength[to->buffer.value]).has_value();
       }
     }

@@ -31,6 +31,7 @@ struct Panels {
   sym::Substitution from_contraction;  // the contraction's variables over these
   Expr column, columns;                // the flattened column, and their number
   Expr k = 0, depth = 1;               // the same of k, where it is in groups
+  Expr inside = 1;                     // where the panels hold something
 };
 
 Panels panels_of(const Nest& nest, const Contraction& c, const PanelLayout& plan, const Factor& b) {
@@ -48,17 +49,22 @@ Panels panels_of(const Nest& nest, const Contraction& c, const PanelLayout& plan
   for (const Dim& dim : columns) panels.columns *= dim.extent;
   const Expr panel = add(sym::ceildiv(panels.columns, plan.panel));
   const std::vector<Dim> k = kernels::dims_by_name(nest, c, plan.k);
+  Expr lane = 0;
   if (plan.group == 1) {
     for (const Dim& dim : k) panels.from_contraction[dim.var] = add(dim.extent);
-    panels.column = panel * plan.panel + add(plan.panel);
+    lane = add(plan.width);
+    panels.column = panel * plan.panel + lane;
   } else {
     for (const Dim& dim : k) panels.depth *= dim.extent;
     const Expr group = add(sym::floordiv(sym::align_up(panels.depth, plan.step), plan.group));
-    panels.column = panel * plan.panel + add(plan.panel);
+    lane = add(plan.width);
+    panels.column = panel * plan.panel + lane;
     panels.k = group * plan.group + add(plan.group);
     kernels::unflatten(panels.k, k, panels.from_contraction);
   }
   kernels::unflatten(panels.column, columns, panels.from_contraction);
+  panels.inside = sym::logical_and(sym::lt(panels.column, panels.columns), sym::lt(panels.k, panels.depth));
+  if (plan.width != plan.panel) panels.inside = sym::logical_and(panels.inside, sym::lt(lane, plan.panel));
   return panels;
 }
 
@@ -76,8 +82,7 @@ BufferId add_panels(Program& program, const Nest& nest, const Factor& b, const P
   Nest pack{.name = "pack " + source, .nodes = nest.nodes, .dims = panels.dims};
   loop::Cloner cloner(pack);
   for (const auto& [from, to] : panels.from_contraction) cloner.map(from, to);
-  const Expr inside =
-      sym::logical_and(sym::lt(panels.column, panels.columns), sym::lt(panels.k, panels.depth));
+  const Expr inside = panels.inside;
   for (const Stmt* stmt : b.slice) {
     pack.body.push_back(cloner.clone(nest, *stmt));
     if (auto* load = std::get_if<loop::Load>(&pack.body.back().node)) {

@@ -45,28 +45,37 @@ class Emitter {
     rows_ = kernels::dims_by_name(nest, contraction_, plan_.rows);
     taps_ = kernels::dims_by_name(nest, contraction_, plan_.taps);
     along_ = kernels::dims_by_name(nest, contraction_, {plan_.along})[0];
-    columns_ = kernels::dims_by_name(nest, contraction_, {plan_.columns})[0];
+    columns_ = kernels::dims_by_name(nest, contraction_, plan_.columns);
+    const auto extent = [&](Expr var) {
+      return sym::as_const(kernels::dims_by_name(nest, contraction_, {var})[0].extent).value();
+    };
+    count_ = extent(plan_.columns[0]);
+    if (plan_.columns.size() > 1) outputs_of_group_ = extent(plan_.columns[1]);
+    count_ *= outputs_of_group_;
+    if (plan_.channel) inputs_of_group_ = extent(*plan_.channel);
     lanes_ = text_.target().lanes(byte_size(DType::kF32));
-    STRIDEC_CHECK(plan_.panel == lanes_, nest.name);
+    STRIDEC_CHECK(plan_.lanes == lanes_ && plan_.panel <= lanes_, nest.name);
+    inputs_ = plan_.panel / outputs_of_group_ * inputs_of_group_;
     epilogue_ = epilogue_of(nest, contraction_);
     place();
   }
 
   Kernel emit() {
-    const Expr rows = extent_of(rows_), vectors = sym::ceildiv(columns_.extent, lanes_);
-    const Expr groups = sym::ceildiv(vectors, plan_.vectors);
-    text_.line(cat("const int64_t columns = ", text_.size(columns_.extent), ", vectors = (columns + ",
-                   lanes_ - 1, ") / ", lanes_, ", groups = (vectors + ", plan_.vectors - 1, ") / ",
-                   plan_.vectors, ";"));
+    const Expr rows = extent_of(rows_);
+    const int64_t vectors = (count_ + plan_.panel - 1) / plan_.panel;
+    const int64_t groups = (vectors + plan_.vectors - 1) / plan_.vectors;
+    text_.line(cat("const int64_t columns = ", count_, ", vectors = ", vectors, ", groups = ", groups, ";"));
     text_.line(cat("alignas(64) f32 tile[", plan_.outputs * lanes_, "];"));
     if (!bounds_.empty()) {
-      zeros_ = text_.scratch(vectors * (lanes_ * byte_size(DType::kF32)));
-      text_.line(cat("for (int64_t k = 0; k < columns; ++k) ((f32*)", zeros_, ")[k] = 0;"));
+      const int64_t zeros = (vectors - 1) * inputs_ + lanes_;
+      zeros_ = text_.scratch(zeros * byte_size(DType::kF32));
+      text_.line(cat("for (int64_t k = 0; k < ", zeros, "; ++k) ((f32*)", zeros_, ")[k] = 0;"));
     }
+    print_places();
     text_.open("for (int64_t task = begin; task < end; ++task)");
     print_task();
     text_.close();
-    const Expr work = along_.extent * (plan_.vectors * lanes_ * tap_count_);
+    const Expr work = along_.extent * (plan_.vectors * lanes_ * inputs_of_group_ * tap_count_);
     return text_.finish(rows * groups, sym::max(1, sym::floordiv(kGrain, sym::max(work, 1))));
   }
 
@@ -80,7 +89,9 @@ class Emitter {
       tap_count_ *= static_cast<int>(sym::as_const(tap.extent).value());
     }
     const Expr offset = kernels::offset_of(program_, a_->access, facts_);
-    const auto address = kernels::linear_form(sym::substitute(offset, columns_.var, 0), vars);
+    Expr first = at_zero(offset, columns_);
+    if (plan_.channel) first = sym::substitute(first, *plan_.channel, 0);
+    const auto address = kernels::linear_form(first, vars);
     STRIDEC_CHECK(address.has_value(), nest_.name);
     address_ = *address;
     for (Expr condition : loop::conjuncts(sym::simplify(a_->access.mask, facts_))) {
@@ -157,31 +168,55 @@ class Emitter {
     text_.line(cat("const bool inside = ", inside, ";"));
     print_addresses();
     text_.open("for (int64_t vector = first_vector; vector < end_vector; ++vector)");
-    text_.line(cat("const int64_t column = vector * ", lanes_, ";"));
-    text_.line(
-        cat("const f32* w = ", text_.pointer(b_->access.buffer), " + vector * ", tap_count_ * lanes_, ";"));
-    const auto known = sym::as_const(columns_.extent);
-    const bool tail = !known || *known % lanes_ != 0;
-    if (tail) text_.open(cat("if (column + ", lanes_, " <= columns)"));
+    text_.line(cat("const int64_t column = vector * ", plan_.panel, ", input = vector * ", inputs_, ";"));
+    text_.line(cat("const f32* w = ", text_.pointer(b_->access.buffer), " + vector * ",
+                   inputs_of_group_ * tap_count_ * lanes_, ";"));
+    const bool tail = count_ % plan_.panel != 0;
+    if (tail) text_.open(cat("if (column + ", plan_.panel, " <= columns)"));
+    const std::string live = plan_.panel < lanes_ ? "live" : "",
+                      live_inputs = inputs_ < lanes_ ? "live_inputs" : "";
+    print_live(cat(plan_.panel), live, live_inputs);
     text_.open("if (inside)");
-    print_sums([&](size_t p) { return cat("a + ", text_.size(positions_[p].shift), " + column"); }, "");
+    print_sums([&](size_t p) { return cat("a + ", text_.size(positions_[p].shift), " + input"); },
+               live_inputs);
     text_.close(" else {");
     text_.open("");
-    print_sums([&](size_t p) { return cat("at[", p, "] + column"); }, "");
+    print_sums([&](size_t p) { return cat("at[", p, "] + input"); }, live_inputs);
     text_.close();
     text_.line("}");
-    print_epilogue(body, "");
+    print_epilogue(body, live);
     if (tail) {
       text_.close(" else {");
       text_.open("");
-      text_.line("const uint64_t live = ((uint64_t)1 << (columns - column)) - 1;");
-      print_sums([&](size_t p) { return cat("at[", p, "] + column"); }, "live");
+      print_live("(columns - column)", "live", "live_inputs");
+      print_sums([&](size_t p) { return cat("at[", p, "] + input"); }, "live_inputs");
       print_epilogue(body, "live");
       text_.close();
       text_.line("}");
     }
     text_.close();
     text_.close();
+  }
+
+  // Which lanes of a vector with so many columns count, and which of its inputs; "": all, or nobody asks.
+  void print_live(const std::string& columns, const std::string& live, const std::string& live_inputs) {
+    if (!live.empty()) text_.line(cat("const uint64_t live = ((uint64_t)1 << ", columns, ") - 1;"));
+    if (live_inputs.empty()) return;
+    text_.line(cat("const uint64_t live_inputs = ((uint64_t)1 << ", columns, " / ", outputs_of_group_, " * ",
+                   inputs_of_group_, ") - 1;"));
+  }
+
+  bool permutes() const { return outputs_of_group_ > 1 || inputs_of_group_ > 1; }
+
+  // The place of a lane's input in a vector of inputs: its group's first.
+  void print_places() {
+    if (!permutes()) return;
+    std::vector<int64_t> places;
+    for (int64_t lane = 0; lane < lanes_; ++lane)
+      places.push_back(lane < plan_.panel ? lane / outputs_of_group_ * inputs_of_group_ : 0);
+    const std::string vector = text_.value_type(DType::kI32, lanes_);
+    text_.line(
+        cat("const ", vector, " places = {", join(places, ", ", [](int64_t at) { return cat(at); }), "};"));
   }
 
   // Where each position is, or the zeros: outside of the mask, or of no output that counts.
@@ -207,22 +242,34 @@ class Emitter {
   void print_sums(Address&& address, const std::string& live) {
     const std::string vector = text_.value_type(DType::kF32, lanes_),
                       loose = text_.unaligned_type(DType::kF32, lanes_);
-    for (int t = 0; t < tap_count_; ++t) {
-      text_.line(cat("const ", vector, " tap_", t, " = *(const ", loose, "*)(w + ", t * lanes_, ");"));
-    }
     for (int o = 0; o < plan_.outputs; ++o) text_.line(cat(vector, " sum_", o, " = (", vector, ")0;"));
+    std::string taps = "w";
+    if (inputs_of_group_ > 1) {
+      text_.line("#pragma clang loop unroll(disable)");
+      text_.open(cat("for (int channel = 0; channel < ", inputs_of_group_, "; ++channel)"));
+      taps = cat("w + channel * ", tap_count_ * lanes_);
+    }
+    for (int t = 0; t < tap_count_; ++t) {
+      text_.line(
+          cat("const ", vector, " tap_", t, " = *(const ", loose, "*)(", taps, " + ", t * lanes_, ");"));
+    }
+    if (permutes()) {
+      text_.line(cat("const ", text_.value_type(DType::kI32, lanes_), " from = places",
+                     inputs_of_group_ > 1 ? " + channel" : "", ";"));
+    }
     for (size_t p = 0; p < positions_.size(); ++p) {
       text_.open("");
       if (live.empty()) {
-        text_.line(cat("const ", vector, " v = *(const ", loose, "*)(", address(p), ");"));
+        text_.line(cat(vector, " v = *(const ", loose, "*)(", address(p), ");"));
       } else if (text_.target().avx512) {
         text_.use(cat("mload.", text_.storage_type(DType::kF32)), lanes_);
-        text_.line(cat("const ", vector, " v = sd_mload", lanes_, "(", address(p), ", ", live, ");"));
+        text_.line(cat(vector, " v = sd_mload", lanes_, "(", address(p), ", ", live, ");"));
       } else {
         text_.line(cat(vector, " v = (", vector, ")0;"));
         text_.line(cat("for (int l = 0; l < ", lanes_, "; ++l) if (", live, " >> l & 1) v[l] = (", address(p),
                        ")[l];"));
       }
+      if (permutes()) text_.line(cat("v = __builtin_ia32_permvarsf", lanes_ * 32, "(v, from);"));
       for (const Position::Use& use : positions_[p].uses) {
         const std::string sum = cat("sum_", use.output), tap = cat("tap_", use.tap);
         text_.line(text_.target().fma ? cat(sum, " = __builtin_elementwise_fma(v, ", tap, ", ", sum, ");")
@@ -230,6 +277,7 @@ class Emitter {
       }
       text_.close();
     }
+    if (inputs_of_group_ > 1) text_.close();
     for (int o = 0; o < plan_.outputs; ++o)
       text_.line(cat("*(", vector, "*)(tile + ", o * lanes_, ") = sum_", o, ";"));
   }
@@ -241,8 +289,9 @@ class Emitter {
     text_.line("const int64_t output = x + i;");
     text_.line(cat("const ", vector, " sum = *(const ", vector, "*)(tile + i * ", lanes_, ");"));
     body.set_index(along_.var, "output");
-    body.set_index(columns_.var, "column");
-    body.set_lanes(columns_.var, lanes_, live);
+    if (columns_.size() > 1) body.set_index(columns_[0].var, "0");
+    body.set_index(columns_.back().var, "column");
+    body.set_lanes(columns_.back().var, lanes_, live);
     body.set_value(contraction_.reduce->results[0], {.text = "sum", .dtype = DType::kF32, .width = lanes_});
     for (const loop::Stmt* stmt : epilogue_) body.print(*stmt);
     text_.close();
@@ -255,8 +304,11 @@ class Emitter {
   kernels::Contraction contraction_;
   sym::Facts facts_;
   const loop::Load *a_, *b_;
-  Dims rows_, taps_;
-  loop::Dim along_, columns_;
+  Dims rows_, columns_, taps_;
+  loop::Dim along_;
+  int64_t count_ = 0;  // of columns
+  int64_t outputs_of_group_ = 1, inputs_of_group_ = 1;
+  int64_t inputs_ = 0;  // elements of a that a vector of columns reads
   int lanes_ = 0, tap_count_ = 0;
   std::vector<const loop::Stmt*> epilogue_;
   kernels::LinearForm address_;

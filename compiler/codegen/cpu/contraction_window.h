@@ -1,4 +1,4 @@
-// Depthwise convolutions on the CPU, by a plan (kernels/window_plan.h).
+// Convolutions of groups of few channels on the CPU, by a plan (kernels/window_plan.h).
 #pragma once
 
 #include "compiler/base/target.h"

@@ -105,6 +105,12 @@ TEST_CASE("plans survive their text form") {
   CHECK(loop::to_string(kernels::to_schedule(kernels::to_window_plan(loop::parse_schedule(window)))) ==
         window);
   CHECK(kernels::panels_of(loop::parse_schedule(window))->panel == 16);
+  const std::string groups =
+      "window.f32.7: rows %n %y; along %x; columns %g %c; channel %k; taps %r %s; b weights 15; lanes 16; "
+      "vectors 4";
+  CHECK(loop::to_string(kernels::to_schedule(kernels::to_window_plan(loop::parse_schedule(groups)))) ==
+        groups);
+  CHECK(kernels::panels_of(loop::parse_schedule(groups))->width == 16);
 }
 
 TEST_CASE("register tiles fit the registers and hide the latency of multiply-adds") {

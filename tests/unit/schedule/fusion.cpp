@@ -132,6 +132,24 @@ TEST_CASE("the epilogue of a product over flattened rows works on the dims that 
   }
 }
 
+TEST_CASE("the epilogue of a product of groups runs over the groups and their columns") {
+  Pieces p("groups");
+  const View x = p.input("x", {p.n, 15}), w = p.input("w", {12, 5}), bias = p.input("bias", {12}),
+             r = p.input("r", {p.n, 12});
+  const View sums = p.temporary("sums", {p.n, 12});
+  NestBuilder nest(p.program, "groups");
+  const sym::Expr n = nest.dim(p.n), g = nest.dim(3), c = nest.dim(4);
+  nest.store(sums, {n, 4 * g + c}, nest.reduce(Combine::kSum, {5}, [&](const std::vector<sym::Expr>& k) {
+    return nest.load(x, {n, 5 * g + k[0]}) * nest.load(w, {4 * g + c, k[0]});
+  }));
+  nest.finish();
+  const View biased = p.map("bias", {sums, bias}, [](auto v) { return v[0] + v[1]; });
+  p.output("y", p.map("residual", {biased, r}, [](auto v) { return unary(ScalarOp::kTanh, v[0] + v[1]); }));
+  const Program after = fused(p.program, {{p.n, 4}});
+  CHECK(launches(after) == 1);
+  CHECK(arena_buffers_in_use(after) == 0);
+}
+
 TEST_CASE("rows that are not the flattened dims in order stay apart") {
   Pieces p("crossed");
   const View x = p.input("x", {p.n * p.m, 5}), w = p.input("w", {5, 6}), r = p.input("r", {p.n, p.m, 6});
