@@ -17,7 +17,7 @@ constexpr int kTileSpeed = 8;  // groups of k that tile registers multiply while
 constexpr int kLongSum = 64;
 constexpr std::string_view kNamespace = "products";  // of the micro-kernel's template
 // Tiles of a task, and rows of a tile, up to which products run faster than a panel comes from beyond L1.
-constexpr int kFewTiles = 4, kFewRows = 6;
+constexpr int kFewTiles = 3, kFewRows = 6;
 
 class Emitter {
  public:
