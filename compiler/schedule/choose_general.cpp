@@ -330,11 +330,10 @@ class Chooser {
   };
   template <class Cost>
   Cycles at_both_sizes(Cost&& cost) {
-    const double typical = cost();
     smallest_ = true;
     const double least = cost();
     smallest_ = false;
-    return {typical, least};
+    return {cost(), least};
   }
   double points() const {
     double count = 1;
@@ -345,11 +344,11 @@ class Chooser {
   void choose_lanes() {
     using Lanes = Variation::Lanes;
     if (variation_.lanes == Lanes::kBest && choose_transpose()) return;
-    std::vector<Expr> inner;
-    point_cycles_ = best(nest_.body, inner) + kLoopOverhead;
+    std::vector<Expr> inner;  // those of typical sizes
     Cycles best_cycles = at_both_sizes([&] {
-      std::vector<Expr> unused;
-      return (best(nest_.body, unused) + kLoopOverhead) * points();
+      inner.clear();
+      point_cycles_ = best(nest_.body, inner) + kLoopOverhead;
+      return point_cycles_ * points();
     });
     const loop::Dim* along = nullptr;
     bool triangular = false;

@@ -6,9 +6,6 @@
 namespace stridec::runtime {
 namespace {
 
-constexpr int64_t kPage = 4096;
-constexpr int64_t kHugePage = 2 << 20;
-
 // From here on memory comes in whole pages of its own, on a huge-page boundary if that is wanted.
 constexpr int64_t kMapped = 1 << 20;
 

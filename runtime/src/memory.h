@@ -6,6 +6,8 @@
 
 namespace stridec::runtime {
 
+constexpr int64_t kPage = 4096, kHugePage = 2 << 20;
+
 constexpr int64_t kAlignment = 64;
 inline int64_t align_up(int64_t bytes) { return (bytes + kAlignment - 1) & -kAlignment; }
 

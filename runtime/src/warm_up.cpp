@@ -24,10 +24,8 @@ struct Warming {
   std::atomic<int32_t> begun;
 };
 
-// Shares begin at multiples of this: two threads that fault one huge page wait for each other.
-constexpr int64_t kHugePage = 2 << 20;
-
-// Of [begin, begin + bytes), the share of one part.
+// Of [begin, begin + bytes), the share of one part. Shares begin a number of huge pages apart: two threads that fault one wait
+// for each other.
 template <class F>
 void share(const char* begin, int64_t bytes, int32_t part, int32_t parts, F&& take) {
   const int64_t unit = ((bytes + parts - 1) / parts + kHugePage - 1) & -kHugePage;
@@ -88,7 +86,7 @@ stridec_status context_warm_up(stridec_context* c, const stridec_tensor* inputs,
   populate_code(*c->model);
   // Of a file that is not in memory yet the kernel then reads and keeps huge pages, if its file system can.
   const Bytes& weights = c->model->blob.weights;
-  const auto first = reinterpret_cast<uintptr_t>(weights.data) & ~uintptr_t{4095};
+  const auto first = reinterpret_cast<uintptr_t>(weights.data) & ~uintptr_t{kPage - 1};
   if (weights.size >= kHugePage) madvise(reinterpret_cast<void*>(first), weights.size, MADV_HUGEPAGE);
   Warming warming = {c, c->threads, now_ns() + kMeetNanoseconds, {0}};
   run_parts(*c, c->threads, warm_part, &warming);

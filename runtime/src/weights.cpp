@@ -112,7 +112,7 @@ stridec_status open_file(const stridec_abi_program& program, const char* folder,
 }
 
 constexpr Allocator kHugePages = {.huge_pages = true};
-constexpr uint64_t kChunk = 2 << 20;
+constexpr uint64_t kChunk = kHugePage;  // that is copied before the file's is let go of
 
 bool huge_pages_on_request() {
   char modes[64] = {};

@@ -26,24 +26,21 @@ struct sd_machine {
   void (*touch)(void*, long, int);
 )";
   std::string macros;
-#define X(name)                              \
-  out += "  float (*" #name "f_)(float);\n"; \
-  macros += "#define " #name "f(x) (*sd_machine_now->" #name "f_)(x)\n";
+  const auto add = [&](const char* type, const char* name, const char* suffix, bool two) {
+    out += cat("  ", type, " (*", name, suffix, "_)(", type, two ? cat(", ", type) : std::string(), ");\n");
+    macros += cat("#define ", name, suffix, two ? "(x, y)" : "(x)", " (*sd_machine_now->", name, suffix, "_)",
+                  two ? "(x, y)" : "(x)", "\n");
+  };
+#define X(name) add("float", #name, "f", false);
   STRIDEC_UNARY(X)
 #undef X
-#define X(name)                               \
-  out += "  double (*" #name "_)(double);\n"; \
-  macros += "#define " #name "(x) (*sd_machine_now->" #name "_)(x)\n";
+#define X(name) add("double", #name, "", false);
   STRIDEC_UNARY(X)
 #undef X
-#define X(name)                                     \
-  out += "  float (*" #name "f_)(float, float);\n"; \
-  macros += "#define " #name "f(x, y) (*sd_machine_now->" #name "f_)(x, y)\n";
+#define X(name) add("float", #name, "f", true);
   STRIDEC_BINARY(X)
 #undef X
-#define X(name)                                       \
-  out += "  double (*" #name "_)(double, double);\n"; \
-  macros += "#define " #name "(x, y) (*sd_machine_now->" #name "_)(x, y)\n";
+#define X(name) add("double", #name, "", true);
   STRIDEC_BINARY(X)
 #undef X
   return out + "};\nextern \"C\" sd_machine* sd_machine_now = nullptr;\n" + macros + R"(

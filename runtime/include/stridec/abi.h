@@ -64,7 +64,7 @@ typedef struct stridec_abi_message {
 /* How a launch is shared out: at most so many parts, of which part p gets the tasks from stridec_abi_share(.., p) up to
  * stridec_abi_share(.., p + 1); their numbers differ by one at most. */
 STRIDEC_ABI_INLINE int64_t stridec_abi_parts(int64_t tasks, int64_t grain, int32_t threads) {
-  const int64_t worth = grain > 1 ? (tasks + grain - 1) / grain : tasks;
+  const int64_t worth = tasks > 0 && grain > 1 ? (tasks - 1) / grain + 1 : tasks;
   return worth < threads ? worth : threads;
 }
 STRIDEC_ABI_INLINE int64_t stridec_abi_share(int64_t tasks, int64_t parts, int64_t part) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <random>
 #include <tuple>
 
 #include "compiler/base/diagnostic.h"
@@ -14,9 +13,9 @@
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/loop/build.h"
 #include "compiler/schedule/choose_contraction.h"
-#include "compiler/schedule/choose_window.h"
 #include "compiler/schedule/pack_weights.h"
 #include "tests/support/tiles.h"
+#include "tests/unit/codegen_cpu/contraction_check.h"
 #include "tests/unit/codegen_cpu/contraction_harness.h"
 
 using namespace stridec;
@@ -27,84 +26,14 @@ using loop::Value;
 using loop::View;
 using sym::Expr;
 using test::buffer;
+using test::Case;
+using test::check;
+using test::check_plan;
+using test::strides_of;
+using test::symbol;
+using test::weight;
 
 namespace {
-
-struct Case {
-  Program program;
-  loop::NestId nest;
-};
-
-Expr symbol(Program& program, const std::string& name, int64_t lo, int64_t hi) {
-  const Expr var = sym::var(name);
-  program.symbols.push_back({.var = var});
-  program.facts.set_range(var, lo, hi);
-  return var;
-}
-
-// Runs the plan on both sides and compares.
-void check_plan(const Case& c, const kernels::GemmPlan& plan, const CpuTarget& target,
-                const std::vector<loop::Bindings>& shapes) {
-  loop::Nest nest = c.program[c.nest];
-  nest.schedule = kernels::to_schedule(plan);
-  CAPTURE(nest.name);
-  CAPTURE(target.name);
-  CAPTURE(loop::to_string(nest.schedule));
-  const codegen::Kernel emitted = codegen::cpu::emit_contraction(c.program, nest, target);
-  INFO(emitted.text);
-  const test::CompiledKernel kernel(emitted, target);
-  for (const loop::Bindings& shape : shapes) {
-    test::Memory expected(c.program, shape), actual(c.program, shape), shared(c.program, shape);
-    auto views = expected.views();
-    loop::interpret(c.program, nest, shape, views);
-    kernel.run(c.program, shape, actual.views(), 1);
-    const double error = test::difference(c.program, nest, actual, expected);
-    CHECK(error < 1e-5);
-    kernel.run(c.program, shape, shared.views(), 3);
-    CHECK(test::difference(c.program, nest, shared, actual) == 0);
-  }
-}
-
-// Draws from the spaces that the tuner measures, others in every test.
-size_t drawn(size_t count) {
-  static std::mt19937 random(7);
-  return random() % count;
-}
-
-// Every plan on this machine, with and without tile registers, some of the space there, the best plan on every other
-// instruction set.
-void check(const Case& c, const std::vector<loop::Bindings>& shapes = {{}}) {
-  const CpuTarget& native = cpu_target("native");
-  const auto plans = schedule::contraction_plans(c.program, c.program[c.nest], native);
-  REQUIRE(!plans.empty());
-  for (const auto& ranked : plans) check_plan(c, ranked.plan, native, shapes);
-  kernels::GemmPlan pieces = plans[0].plan;
-  pieces.chunk = 5;
-  pieces.tiles = 3;
-  pieces.rows_outer = !pieces.rows_outer;
-  check_plan(c, pieces, native, shapes);
-  constexpr int kDraws = 3;
-  const auto space = schedule::contraction_space(c.program, c.program[c.nest], native);
-  for (int draw = 0; draw < kDraws; ++draw) check_plan(c, space[drawn(space.size())].plan, native, shapes);
-  const CpuTarget tiled = test::target_with_tiles();
-  bool first = true;
-  for (const auto& ranked : schedule::contraction_plans(c.program, c.program[c.nest], tiled)) {
-    if (!ranked.plan.kernel->tiles) continue;
-    check_plan(c, ranked.plan, tiled, shapes);
-    pieces = ranked.plan;
-    pieces.chunk = 5;
-    pieces.tiles = 3;
-    pieces.rows_outer = !pieces.rows_outer;
-    if (first) check_plan(c, pieces, tiled, shapes);
-    first = false;
-  }
-  for (const CpuTarget& target : cpu_targets()) {
-    if (target.vector_bytes >= native.vector_bytes || target.tune != "generic") continue;
-    const auto others = schedule::contraction_plans(c.program, c.program[c.nest], target);
-    REQUIRE(!others.empty());
-    check_plan(c, others[0].plan, target, shapes);
-  }
-}
 
 struct Gemm {
   bool a_transposed = false, b_transposed = false, out_transposed = false;
@@ -320,19 +249,6 @@ struct Conv {
 };
 
 // Channels-last is a matter of strides: the dims stay batch, channel, space.
-std::vector<Expr> strides_of(const std::vector<Expr>& shape, bool channels_last) {
-  std::vector<Expr> strides = loop::row_major(shape);
-  if (!channels_last) return strides;
-  strides[1] = 1;
-  Expr step = shape[1];
-  for (size_t d = shape.size(); d-- > 2;) {
-    strides[d] = step;
-    step *= shape[d];
-  }
-  strides[0] = step;
-  return strides;
-}
-
 Case conv(Expr batch, const Conv& c, Program program) {
   const size_t rank = c.in.size();
   std::vector<Expr> in = {batch, c.channels}, out = {batch, c.filters},
@@ -441,20 +357,6 @@ TEST_CASE("a convolution of a symbolic batch") {
 }
 
 namespace {
-
-View weight(Program& program, const std::string& name, std::vector<int64_t> shape,
-            DType dtype = DType::kF32) {
-  loop::HostTensor tensor = loop::make_tensor(dtype, shape);
-  for (int64_t i = 0; i < loop::element_count(tensor); ++i) {
-    const double value = static_cast<double>((i * 37 + 11) % 101);
-    loop::set_number(tensor, i, is_float(dtype) ? value / 64 - 0.75 : value - 50);
-  }
-  auto bytes = std::make_shared<std::vector<uint8_t>>(std::move(tensor.bytes));
-  loop::Buffer buffer{.name = name, .dtype = dtype, .storage = Storage::kWeight};
-  for (int64_t extent : shape) buffer.shape.push_back(extent);
-  buffer.weight = {bytes, bytes->data(), bytes->size()};
-  return loop::whole(program, loop::add_buffer(program, std::move(buffer)));
-}
 
 size_t prepacked(const Program& program) {
   return static_cast<size_t>(std::count_if(program.buffers.begin(), program.buffers.end(),
@@ -596,164 +498,4 @@ TEST_CASE("a few rows meet far weights in pieces that stay in L1") {
       CHECK(worst < 1e-4);
     }
   }
-}
-
-namespace {
-
-struct Groups {
-  int64_t count, inputs, outputs;  // channels of one
-};
-
-// Channels-last, bias, clipped.
-Program grouped(Expr batch, Expr height, Expr width, Groups groups, int64_t kernel, int64_t stride,
-                int64_t dilation, int64_t pad, Program program) {
-  auto out = [&](Expr in) { return sym::floordiv(in + 2 * pad - dilation * (kernel - 1) - 1, stride) + 1; };
-  const std::vector<Expr> in_shape = {batch, groups.count * groups.inputs, height, width},
-                          out_shape = {batch, groups.count * groups.outputs, out(height), out(width)};
-  const View given = buffer(program, "given", in_shape, Storage::kInput);
-  const View x = buffer(program, "x", in_shape, Storage::kArena, DType::kF32, strides_of(in_shape, true));
-  const View y = buffer(program, "y", out_shape, Storage::kArena, DType::kF32, strides_of(out_shape, true));
-  const View result = buffer(program, "result", out_shape, Storage::kOutput);
-  const int64_t channels = groups.count * groups.outputs;
-  const View w = weight(program, "w", {channels, groups.inputs, kernel, kernel}),
-             bias = weight(program, "bias", {channels});
-  program.inputs = {given.buffer};
-  program.outputs = {result.buffer};
-  program[given.buffer].ordinal = program[result.buffer].ordinal = 0;
-  auto copy = [&](const View& from, const View& to) {
-    NestBuilder nb(program, "copy");
-    const auto i = nb.dims(from.shape);
-    nb.store(to, i, nb.load(from, i));
-    nb.finish();
-  };
-  copy(given, x);
-  NestBuilder nb(program, "grouped");
-  const Expr n = nb.dim(batch), g = nb.dim(groups.count),
-             c = groups.outputs > 1 ? nb.dim(groups.outputs) : Expr(0);
-  const auto at = nb.dims({out_shape[2], out_shape[3]});
-  const Expr channel = g * groups.outputs + c;
-  std::vector<Expr> reduced = {kernel, kernel};
-  if (groups.inputs > 1) reduced.insert(reduced.begin(), groups.inputs);
-  Value sum = nb.reduce(loop::Combine::kSum, reduced, [&](const std::vector<Expr>& k) {
-    const Expr input = groups.inputs > 1 ? k[0] : Expr(0), r = k[k.size() - 2], s = k[k.size() - 1];
-    const Expr row = at[0] * stride + r * dilation - pad, column = at[1] * stride + s * dilation - pad;
-    loop::Access from{.buffer = x.buffer, .index = {n, g * groups.inputs + input, row, column}};
-    if (pad) {
-      from.mask = sym::logical_and(
-          std::vector{sym::ge(row, 0), sym::lt(row, height), sym::ge(column, 0), sym::lt(column, width)});
-    }
-    return nb.load(from, loop::float_scalar(DType::kF32, 0)) * nb.load(w, {channel, input, r, s});
-  });
-  sum = max(sum + nb.load(bias, {channel}), nb.constant(DType::kF32, 0));
-  nb.store(y, {n, channel, at[0], at[1]}, min(sum, nb.constant(DType::kF32, 6)));
-  nb.finish();
-  copy(y, result);
-  return program;
-}
-
-Program depthwise(Expr batch, Expr height, Expr width, int64_t channels, int64_t kernel, int64_t stride,
-                  int64_t dilation, int64_t pad, Program program) {
-  return grouped(batch, height, width, {channels, 1, 1}, kernel, stride, dilation, pad, std::move(program));
-}
-
-// `masked`: the kernel is for targets alone that mask lanes.
-void check_program(const Program& program, const std::vector<int64_t>& shape, const std::string& kernel,
-                   bool masked = false) {
-  loop::HostTensor input = loop::make_tensor(DType::kF32, shape);
-  for (int64_t i = 0; i < loop::element_count(input); ++i)
-    loop::set_number(input, i, static_cast<double>(i * 29 % 23) / 8 - 1);
-  const auto expected = loop::interpret(program, {input});
-  const auto check_choice = [&](const CpuTarget& target, const auto& choose) {
-    CAPTURE(target.name);
-    Program scheduled = program;
-    bool used = false;
-    for (loop::Nest& nest : scheduled.nests) {
-      if (const auto chosen = choose(scheduled, nest)) nest.schedule = *chosen;
-      used = used || nest.schedule.kernel.starts_with(kernel);
-    }
-    if (target.avx512 || !masked) CHECK(used);
-    schedule::pack_weights(scheduled);
-    codegen::cpu::RunCompiledOptions options{.target = target};
-    options.build.use_cache = false;
-    std::vector<loop::HostTensor> actual;
-    try {
-      actual = codegen::cpu::run_compiled(scheduled, {input}, options);
-    } catch (const Error& e) {
-      FAIL(render(e.diagnostic));
-    }
-    REQUIRE(expected[0].shape == actual[0].shape);
-    double worst = 0;
-    for (int64_t i = 0; i < loop::element_count(expected[0]); ++i) {
-      worst = std::max(worst, std::abs(loop::get_number(expected[0], i) - loop::get_number(actual[0], i)));
-    }
-    CHECK(worst < 1e-5);
-  };
-  const CpuTarget& native = cpu_target("native");
-  for (const CpuTarget* target : {&native, &cpu_target("x86-64-v3"), &cpu_target("x86-64-v2")})
-    check_choice(*target, [&](const Program& made, const loop::Nest& nest) {
-      return schedule::choose_contraction(made, nest, *target);
-    });
-  constexpr int kDraws = 2;
-  for (int draw = 0; draw < kDraws && kernel == "window."; ++draw)
-    check_choice(native, [&](const Program& made, const loop::Nest& nest) -> std::optional<loop::Schedule> {
-      const auto space = schedule::window_space(made, nest, native);
-      if (space.empty()) return std::nullopt;
-      return kernels::to_schedule(space[drawn(space.size())]);
-    });
-}
-
-}  // namespace
-
-TEST_CASE("depthwise convolutions of every stride, dilation, padding and width") {
-  check_program(depthwise(2, 9, 7, 20, 3, 1, 1, 1, {}), {2, 20, 9, 7}, "window.");
-  check_program(depthwise(1, 14, 14, 32, 3, 2, 1, 1, {}), {1, 32, 14, 14}, "window.");
-  check_program(depthwise(1, 13, 30, 17, 5, 1, 1, 2, {}), {1, 17, 13, 30}, "window.");
-  check_program(depthwise(1, 11, 12, 16, 3, 1, 2, 2, {}), {1, 16, 11, 12}, "window.");
-  check_program(depthwise(1, 10, 10, 8, 3, 1, 1, 0, {}), {1, 8, 10, 10}, "window.");
-  check_program(depthwise(1, 5, 5, 48, 7, 1, 1, 3, {}), {1, 48, 5, 5}, "window.");
-}
-
-TEST_CASE("a depthwise convolution of symbolic height and width") {
-  Program program;
-  const Expr h = symbol(program, "h", 1, 64), w = symbol(program, "w", 1, 64);
-  for (size_t d = 0; d < 2; ++d)
-    program.symbols[d].input = 0, program.symbols[d].dim = static_cast<int>(2 + d);
-  const Program made = depthwise(1, h, w, 24, 3, 1, 1, 1, program);
-  // Products of one row each: slow, and right.
-  check({made, loop::NestId(1)}, {{{h, 3}, {w, 8}}, {{h, 1}, {w, 1}}});
-  for (auto [height, width] : {std::array<int64_t, 2>{1, 1}, {3, 8}, {7, 19}})
-    check_program(made, {1, 24, height, width}, "window.");
-}
-
-TEST_CASE("convolutions of groups of few channels") {
-  struct Shape {
-    int64_t batch, height, width;
-    Groups groups;
-    int64_t kernel, stride, dilation, pad;
-  };
-  for (const Shape& s : {Shape{2, 6, 11, {8, 4, 4}, 3, 1, 1, 1},   // whole vectors
-                         Shape{1, 9, 7, {6, 8, 8}, 3, 2, 1, 1},    //
-                         Shape{1, 5, 9, {7, 2, 2}, 5, 1, 1, 2},    // a vector that is not full
-                         Shape{1, 7, 8, {11, 3, 3}, 3, 1, 2, 2},   // groups that do not fill a vector
-                         Shape{1, 8, 8, {3, 6, 6}, 3, 1, 1, 0},    //
-                         Shape{1, 6, 5, {10, 1, 3}, 3, 1, 1, 1},   // of one input channel
-                         Shape{1, 6, 5, {9, 5, 1}, 3, 1, 1, 1},    // of one output channel
-                         Shape{1, 4, 17, {5, 8, 4}, 1, 1, 1, 0}})  // of one tap
-  {
-    CAPTURE(s.groups.inputs);
-    CAPTURE(s.groups.outputs);
-    check_program(grouped(s.batch, s.height, s.width, s.groups, s.kernel, s.stride, s.dilation, s.pad, {}),
-                  {s.batch, s.groups.count * s.groups.inputs, s.height, s.width}, "window.", true);
-  }
-}
-
-TEST_CASE("convolutions of groups of many channels, and of groups at symbolic sizes") {
-  check_program(grouped(1, 5, 6, {3, 24, 40}, 3, 1, 1, 1, {}), {1, 72, 5, 6}, "gemm.");
-  Program program;
-  const Expr h = symbol(program, "h", 1, 64), w = symbol(program, "w", 1, 64);
-  for (size_t d = 0; d < 2; ++d)
-    program.symbols[d].input = 0, program.symbols[d].dim = static_cast<int>(2 + d);
-  const Program made = grouped(1, h, w, {5, 4, 4}, 3, 1, 1, 1, program);
-  for (auto [height, width] : {std::array<int64_t, 2>{1, 1}, {3, 8}, {7, 19}})
-    check_program(made, {1, 20, height, width}, "window.", true);
 }

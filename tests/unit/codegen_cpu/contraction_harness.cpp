@@ -65,6 +65,39 @@ loop::View buffer(loop::Program& program, const std::string& name, std::vector<s
                                                          .storage = storage}));
 }
 
+loop::View weight(loop::Program& program, const std::string& name, std::vector<int64_t> shape, DType dtype) {
+  loop::HostTensor tensor = loop::make_tensor(dtype, shape);
+  for (int64_t i = 0; i < loop::element_count(tensor); ++i) {
+    const double value = static_cast<double>((i * 37 + 11) % 101);
+    loop::set_number(tensor, i, is_float(dtype) ? value / 64 - 0.75 : value - 50);
+  }
+  auto bytes = std::make_shared<std::vector<uint8_t>>(std::move(tensor.bytes));
+  loop::Buffer buffer{.name = name, .dtype = dtype, .storage = loop::Storage::kWeight};
+  for (int64_t extent : shape) buffer.shape.push_back(extent);
+  buffer.weight = {bytes, bytes->data(), bytes->size()};
+  return loop::whole(program, loop::add_buffer(program, std::move(buffer)));
+}
+
+std::vector<sym::Expr> strides_of(const std::vector<sym::Expr>& shape, bool channels_last) {
+  std::vector<sym::Expr> strides = loop::row_major(shape);
+  if (!channels_last) return strides;
+  strides[1] = 1;
+  sym::Expr step = shape[1];
+  for (size_t d = shape.size(); d-- > 2;) {
+    strides[d] = step;
+    step *= shape[d];
+  }
+  strides[0] = step;
+  return strides;
+}
+
+sym::Expr symbol(loop::Program& program, const std::string& name, int64_t lo, int64_t hi) {
+  const sym::Expr var = sym::var(name);
+  program.symbols.push_back({.var = var});
+  program.facts.set_range(var, lo, hi);
+  return var;
+}
+
 int64_t value_of(sym::Expr e, const loop::Bindings& symbols) {
   const auto value = sym::evaluate(e, [&](sym::Expr var) -> std::optional<int64_t> {
     const auto found = symbols.find(var);

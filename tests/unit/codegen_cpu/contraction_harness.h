@@ -17,6 +17,13 @@ namespace stridec::test {
 loop::View buffer(loop::Program& program, const std::string& name, std::vector<sym::Expr> shape,
                   loop::Storage storage, DType dtype = DType::kF32, std::vector<sym::Expr> strides = {});
 
+// A weight of numbers that differ from their neighbours.
+loop::View weight(loop::Program& program, const std::string& name, std::vector<int64_t> shape,
+                  DType dtype = DType::kF32);
+std::vector<sym::Expr> strides_of(const std::vector<sym::Expr>& shape, bool channels_last);
+// A new symbol of the program from lo to hi.
+sym::Expr symbol(loop::Program& program, const std::string& name, int64_t lo, int64_t hi);
+
 // A kernel in this process.
 class CompiledKernel {
  public:

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <vector>
 
 #include "compiler/base/files.h"
 #include "compiler/compile.h"
@@ -34,6 +35,18 @@ struct Loaded {
     api->model_close(model);
   }
 };
+
+// A vector of f32 in host memory; both have to outlive it.
+inline stridec_tensor tensor_of(std::vector<float>& data, int64_t& count) {
+  count = static_cast<int64_t>(data.size());
+  stridec_tensor tensor{};
+  tensor.data = data.data();
+  tensor.device = {STRIDEC_DEVICE_CPU, 0};
+  tensor.ndim = 1;
+  tensor.dtype = {STRIDEC_DTYPE_FLOAT, 32, 1};
+  tensor.shape = &count;
+  return tensor;
+}
 
 // Writes the graph to a file of the folder; its path.
 inline std::string write_graph(const Folder& folder, const graph::Graph& g) {

@@ -35,13 +35,9 @@ graph::Graph accumulator() {
 struct Accumulator : Loaded {
   using Loaded::Loaded;
   std::vector<float> run(std::vector<float> x) {
-    int64_t shape[] = {3};
-    stridec_tensor in{}, out{};
-    in.data = x.data();
-    in.device = {STRIDEC_DEVICE_CPU, 0};
-    in.ndim = 1;
-    in.dtype = {STRIDEC_DTYPE_FLOAT, 32, 1};
-    in.shape = shape;
+    int64_t count = 0;
+    const stridec_tensor in = tensor_of(x, count);
+    stridec_tensor out{};
     REQUIRE(api->context_run(context, &in, 1, &out, 1) == STRIDEC_OK);
     const float* data = static_cast<const float*>(out.data);
     return {data, data + 3};

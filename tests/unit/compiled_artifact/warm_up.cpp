@@ -34,13 +34,9 @@ graph::Graph scaled() {
 long faults_of_first_run(const std::string& library, bool warm) {
   Loaded a(library);
   std::vector<float> data(kCount, 2);
-  int64_t shape[] = {kCount};
-  stridec_tensor x{}, y{};
-  x.data = data.data();
-  x.device = {STRIDEC_DEVICE_CPU, 0};
-  x.ndim = 1;
-  x.dtype = {STRIDEC_DTYPE_FLOAT, 32, 1};
-  x.shape = shape;
+  int64_t count = 0;
+  const stridec_tensor x = tensor_of(data, count);
+  stridec_tensor y{};
   REQUIRE((warm ? a.api->context_warm_up : a.api->context_reserve)(a.context, &x, 1, &y, 1) == STRIDEC_OK);
   rusage before{}, after{};
   getrusage(RUSAGE_SELF, &before);

@@ -10,6 +10,15 @@
 #include "stridec/runtime.h"
 #include "tests/unit/runtime/fake_programs.h"
 
+// ThreadSanitizer does not follow a child made by fork in a process with threads.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define STRIDEC_UNDER_TSAN
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define STRIDEC_UNDER_TSAN
+#endif
+
 namespace fake {
 
 inline const stridec_api& api() { return *stridec_get_api(STRIDEC_API_VERSION); }

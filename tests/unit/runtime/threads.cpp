@@ -12,15 +12,6 @@
 #include "runtime/src/context.h"
 #include "tests/unit/runtime/harness.h"
 
-// ThreadSanitizer does not follow a child made by fork in a process with threads.
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define STRIDEC_UNDER_TSAN
-#endif
-#elif defined(__SANITIZE_THREAD__)
-#define STRIDEC_UNDER_TSAN
-#endif
-
 using namespace fake;
 using stridec::runtime::Pool;
 

@@ -10,15 +10,6 @@
 #include "tests/support/folder.h"
 #include "tests/unit/runtime/harness.h"
 
-// ThreadSanitizer does not follow a child made by fork in a process with threads.
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define STRIDEC_UNDER_TSAN
-#endif
-#elif defined(__SANITIZE_THREAD__)
-#define STRIDEC_UNDER_TSAN
-#endif
-
 using namespace fake;
 
 namespace {

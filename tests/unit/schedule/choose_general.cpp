@@ -11,13 +11,21 @@ using namespace stridec::loop;
 
 namespace {
 
+// The schedule of the first nest.
+std::string chosen(const std::string& text, const char* target) {
+  Program program = parse_program(text);
+  verify(program);
+  schedule::choose_general(program, cpu_target(target));
+  return to_string(program.nests[0].schedule);
+}
+
 // A row's loop over columns holds two loops, with `kept` between them.
 std::string schedule_of(const std::string& kept) {
-  Program program = parse_program(cat(R"(program rows
+  return chosen(cat(R"(program rows
   input x f32 [64, 32] ordinal 0
   output y f32 [64, 32] ordinal 0
   local kept f32 )",
-                                      kept == "0" ? "[1]" : "[32]", R"(
+                    kept == "0" ? "[1]" : "[32]", R"(
   inputs (x)
   outputs (y)
   steps
@@ -26,17 +34,15 @@ std::string schedule_of(const std::string& kept) {
         %0 : f32 = load x[%i0, %i1]
         for (%i2<3)
           store kept[)",
-                                      kept, R"(] %0
+                    kept, R"(] %0
         %1 : f32 = reduce sum (%i3<3)
           %2 : f32 = load kept[)",
-                                      kept, R"(]
+                    kept, R"(]
           yield %2
         %3 : f32 = exp %1
         store y[%i0, %i1] %3
-)"));
-  verify(program);
-  schedule::choose_general(program, cpu_target("x86-64-v3"));
-  return to_string(program.nests[0].schedule);
+)"),
+                "x86-64-v3");
 }
 
 }  // namespace
@@ -48,7 +54,7 @@ TEST_CASE("lanes do not share what passes between loops inside of their loop") {
 
 TEST_CASE("what walks from one place runs side by side, several vectors of it, and the rest point by point") {
   const auto schedule = [](const std::string& step) {
-    Program program = parse_program(cat(R"(program walks
+    return chosen(cat(R"(program walks
   input next u32 [300] ordinal 0
   input start u32 [40] ordinal 1
   input x f32 [200, 32] ordinal 2
@@ -60,16 +66,14 @@ TEST_CASE("what walks from one place runs side by side, several vectors of it, a
       %0 : u32 = load start[%i1]
       %1 : u32 = scan (%s0<6) [%2 = %0]
 )",
-                                        step, R"(
+                      step, R"(
         %5 : bool = lt %4 %4
         %6 : u32 = cast %5
         %7 : u32 = add %3 %6
         yield %7
       store y[%i0, %i1] %1
-)"));
-    verify(program);
-    schedule::choose_general(program, cpu_target("x86-64-v4"));
-    return to_string(program.nests[0].schedule);
+)"),
+                  "x86-64-v4");
   };
   const std::string walk = schedule(R"(        bind %g0 < 300 = %2 clamp
         %3 : u32 = load next[%g0]
@@ -84,7 +88,7 @@ TEST_CASE("what walks from one place runs side by side, several vectors of it, a
 
 TEST_CASE("a scan runs on several vectors side by side where they lie so in memory") {
   const auto schedule = [](const std::string& at) {
-    Program program = parse_program(cat(R"(program sums
+    return chosen(cat(R"(program sums
   input x f32 [256, 256] ordinal 0
   output y f32 [256, 256] ordinal 0
   inputs (x)
@@ -94,15 +98,13 @@ TEST_CASE("a scan runs on several vectors side by side where they lie so in memo
       %0 : f32 = constant 0
       %1 : f32 = scan (%s0<256) [%2 = %0]
         %3 : f32 = load x[)",
-                                        at, R"(]
+                      at, R"(]
         %4 : f32 = add %2 %3
         store y[)",
-                                        at, R"(] %4
+                      at, R"(] %4
         yield %4
-)"));
-    verify(program);
-    schedule::choose_general(program, cpu_target("x86-64-v4"));
-    return to_string(program.nests[0].schedule);
+)"),
+                  "x86-64-v4");
   };
   CHECK(schedule("%s0, %i0").find("vectorize %i0 64") != std::string::npos);
   CHECK(schedule("%i0, %s0").find("vectorize %i0 64") == std::string::npos);
@@ -111,9 +113,9 @@ TEST_CASE("a scan runs on several vectors side by side where they lie so in memo
 TEST_CASE("lanes do not lie along a size that may be one where another dim has enough points") {
   const auto schedule = [](const std::string& range) {
     // Weights lie apart along the columns and are the same along the batch, where what is multiplied lies apart.
-    Program program = parse_program(cat(R"(program products
+    return chosen(cat(R"(program products
   symbol batch = input 0 dim 0 in )",
-                                        range, R"(
+                      range, R"(
   input x f32 [batch, 64] ordinal 0
   input w f32 [64, 4, 9] ordinal 1
   output y f32 [batch, 64] ordinal 0
@@ -128,10 +130,8 @@ TEST_CASE("lanes do not lie along a size that may be one where another dim has e
         %4 : f32 = fma %1 %2 %3
         yield %4
       store y[%i0, %i1] %0
-)"));
-    verify(program);
-    schedule::choose_general(program, cpu_target("x86-64-v4"));
-    return to_string(program.nests[0].schedule);
+)"),
+                  "x86-64-v4");
   };
   CHECK(schedule("1..64").find("vectorize %i1") != std::string::npos);
   CHECK(schedule("64..64").find("vectorize %i0") != std::string::npos);
@@ -139,9 +139,9 @@ TEST_CASE("lanes do not lie along a size that may be one where another dim has e
 
 TEST_CASE("long rows that may be few are shared out in pieces") {
   const auto schedule = [](const std::string& range) {
-    Program program = parse_program(cat(R"(program rows
+    return chosen(cat(R"(program rows
   symbol batch = input 0 dim 0 in )",
-                                        range, R"(
+                      range, R"(
   input x f32 [batch, 60000] ordinal 0
   output y f32 [batch, 50000] ordinal 0
   inputs (x)
@@ -151,10 +151,8 @@ TEST_CASE("long rows that may be few are shared out in pieces") {
       %0 : f32 = load x[%i0, %i1]
       %1 : f32 = exp %0
       store y[%i0, %i1] %1
-)"));
-    verify(program);
-    schedule::choose_general(program, cpu_target("x86-64-v4"));
-    return to_string(program.nests[0].schedule);
+)"),
+                  "x86-64-v4");
   };
   CHECK(schedule("1..64").find("tasks %i0 %i1; chunk") != std::string::npos);
   CHECK(schedule("32..64").find("tasks %i0 %i1; chunk") == std::string::npos);
