@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -9,11 +10,13 @@
 #include "cli/command.h"
 #include "cli/library.h"
 #include "cli/output.h"
+#include "compiler/base/gpu_target.h"
 #include "compiler/base/number.h"
 #include "compiler/base/target.h"
 #include "compiler/base/text.h"
 #include "compiler/package/read_manifest.h"
 #include "compiler/sym/text.h"
+#include "compiler/tune/gpu_device.h"
 #include "compiler/tune/peak.h"
 
 namespace stridec::cli {
@@ -32,7 +35,7 @@ struct Flags {
 struct Subject {
   std::unique_ptr<Library> library;
   Sizes sizes;
-  std::vector<Array> inputs;
+  int row = 1;       // runs that are timed together
   double first = 0;  // seconds of the run behind the warm-up
   std::vector<double> times;
   double median() {
@@ -43,6 +46,51 @@ struct Subject {
     return times[std::min(times.size() - 1, static_cast<size_t>(share * static_cast<double>(times.size())))];
   }
 };
+
+// On a GPU: so many that its clock is good enough, and that the driver's queue holds the launches.
+int runs_in_a_row(Library& library) {
+  constexpr double kSample = 2e-3;
+  constexpr int kLaunches = 500;
+  library.timed_run();  // a graph is recorded
+  const int runs = static_cast<int>(kSample / std::max(library.timed_run(), 1e-6));
+  return std::clamp(runs, 1,
+                    std::max(1, kLaunches / std::max<int>(1, static_cast<int>(library.steps().size()))));
+}
+
+// What the machine can do at most, as a kernel's time is held against it.
+struct Roof {
+  std::function<double(std::string_view schedule)> flops_of;
+  std::function<double(double bytes)> bandwidth;  // for a kernel that moves so many
+  double memory;                                  // bytes a second
+  Json json;
+  std::string unit;  // "memory", "a copy's rate"
+};
+
+Roof roof_of(Library& library) {
+  if (tune::GpuDevice* gpu = library.gpu()) {
+    const tune::GpuDevice::Peaks peaks = gpu->measure_peaks(gpu_target(library.variant()));
+    return {.flops_of = [peaks](std::string_view schedule) { return peaks.flops_of(schedule); },
+            .bandwidth = [peaks](double) { return peaks.memory; },
+            .memory = peaks.memory,
+            .json = {{"flops_per_second", peaks.scalar},
+                     {"tensor_flops_per_second", peaks.tensor},
+                     {"memory_bytes_per_second", peaks.memory}},
+            .unit = "a copy"};
+  }
+  const CpuTarget& target = cpu_target(library.variant());
+  const tune::Peaks peaks = tune::measure_peaks(target, library.threads());
+  const int threads = library.threads();
+  return {.flops_of = [peaks](std::string_view schedule) { return peaks.flops_of(schedule); },
+          .bandwidth = [peaks, &target,
+                        threads](double bytes) { return peaks.bandwidth(bytes, target, threads); },
+          .memory = peaks.memory,
+          .json = {{"flops_per_second", peaks.flops},
+                   {"l1_bytes_per_second", peaks.l1},
+                   {"l2_bytes_per_second", peaks.l2},
+                   {"l3_bytes_per_second", peaks.l3},
+                   {"memory_bytes_per_second", peaks.memory}},
+          .unit = "memory"};
+}
 
 std::vector<Subject> make_subjects(const Flags& flags) {
   std::vector<Subject> subjects;
@@ -59,9 +107,10 @@ std::vector<Subject> make_subjects(const Flags& flags) {
     });
     GivenInputs given = read_inputs(*subject.library, flags.inputs, std::move(sizes), true);
     subject.sizes = std::move(given.sizes);
-    subject.inputs = std::move(given.arrays);
-    subject.library->warm_up(subject.inputs);
-    subject.first = subject.library->timed_run(subject.inputs);
+    subject.library->place(std::move(given.arrays));
+    subject.library->warm_up();
+    subject.first = subject.library->timed_run();
+    if (subject.library->gpu()) subject.row = runs_in_a_row(*subject.library);
   }
   return subjects;
 }
@@ -90,13 +139,12 @@ struct Row {
 
 // A row for each kernel of the manifest, by falling time; routines of the library by name.
 std::vector<Row> profile(Subject& subject, const std::string& artifact, const Sizes& sizes,
-                         const tune::Peaks& peaks) {
+                         const Roof& roof) {
   const int runs = std::clamp(static_cast<int>(0.5 / std::max(subject.median(), 1e-6)), 3, 200);
   subject.library->profile(true);
-  for (int i = 0; i < runs; ++i) subject.library->timed_run(subject.inputs);
+  for (int i = 0; i < runs; ++i) subject.library->timed_run();
   const auto steps = subject.library->steps();
   subject.library->profile(false);
-  const CpuTarget& target = cpu_target(subject.library->variant());
   std::vector<Row> rows;
   std::vector<bool> seen(steps.size(), false);
   auto add = [&](Row row, const Library::Step& step) {
@@ -121,8 +169,8 @@ std::vector<Row> profile(Subject& subject, const std::string& artifact, const Si
     row.call_bytes = evaluate(kernel, "bytes", sizes);
     row.flops = evaluate(kernel, "flops", sizes) * static_cast<double>(row.calls);
     row.bytes = row.call_bytes * static_cast<double>(row.calls);
-    row.compute = row.flops / peaks.flops_of(kernel["schedule"].get<std::string>());
-    row.memory = row.bytes / peaks.bandwidth(row.call_bytes, target, subject.library->threads());
+    row.compute = row.flops / roof.flops_of(kernel["schedule"].get<std::string>());
+    row.memory = row.bytes / roof.bandwidth(row.call_bytes);
     rows.push_back(std::move(row));
   }
   for (size_t i = 0; i < steps.size(); ++i)
@@ -145,14 +193,14 @@ int bench(const Flags& flags, const Globals& globals) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   do {
-    for (auto& subject : subjects) subject.times.push_back(subject.library->timed_run(subject.inputs));
+    for (auto& subject : subjects) subject.times.push_back(subject.library->timed_run(subject.row));
   } while (elapsed() < flags.seconds || subjects[0].times.size() < 5);
 
   Subject& first = subjects[0];
   const double median = first.median();
-  const tune::Peaks peaks =
-      tune::measure_peaks(cpu_target(first.library->variant()), first.library->threads());
-  const auto rows = profile(first, flags.artifact, first.sizes, peaks);
+  const Roof roof = roof_of(*first.library);
+  const tune::GpuDevice* gpu = first.library->gpu();
+  const auto rows = profile(first, flags.artifact, first.sizes, roof);
   double in_kernels = 0, flops = 0, bytes = 0, computing = 0;
   for (const Row& row : rows) {
     in_kernels += row.seconds, flops += row.flops, bytes += row.bytes;
@@ -170,12 +218,12 @@ int bench(const Flags& flags, const Globals& globals) {
                  {"first_seconds", first.first},
                  {"flops", flops},
                  {"bytes", bytes},
-                 {"peak",
-                  {{"flops_per_second", peaks.flops},
-                   {"l1_bytes_per_second", peaks.l1},
-                   {"l2_bytes_per_second", peaks.l2},
-                   {"l3_bytes_per_second", peaks.l3},
-                   {"memory_bytes_per_second", peaks.memory}}}};
+                 {"peak", roof.json}};
+    if (gpu) {
+      json.erase("threads");
+      json["device"] = gpu->name();
+      json["enqueue_seconds"] = first.library->enqueue_seconds();
+    }
     for (const Row& row : rows)
       json["kernels"].push_back({{"name", row.name},
                                  {"seconds", row.seconds},
@@ -192,16 +240,17 @@ int bench(const Flags& flags, const Globals& globals) {
   }
   const std::string sizes =
       join(first.sizes, ", ", [](const auto& size) { return cat(size.first, " ", size.second); });
-  std::printf("%s  %s%s%s, %d threads; %zu runs\n", flags.artifact.c_str(), sizes.c_str(),
-              sizes.empty() ? "" : "; ", first.library->variant().c_str(), first.library->threads(),
-              first.times.size());
+  const std::string where = gpu ? cat(first.library->variant(), " on ", gpu->name())
+                                : cat(first.library->variant(), ", ", first.library->threads(), " threads");
+  std::printf("%s  %s%s%s; %zu runs\n", flags.artifact.c_str(), sizes.c_str(), sizes.empty() ? "" : "; ",
+              where.c_str(), first.times.size() * static_cast<size_t>(first.row));
   std::printf(" median %s   min %s   p99 %s   the first, warmed up, %s\n", human_seconds(median).c_str(),
               human_seconds(first.times.front()).c_str(), human_seconds(first.at(0.99)).c_str(),
               human_seconds(first.first).c_str());
-  std::printf(
-      " %.1f GFLOP/s (%.0f %% of %.0f that registers alone reach), %.1f GB/s (%.0f %% of %.1f of memory)\n",
-      flops / median * 1e-9, 100 * computing / median, flops / std::max(computing, 1e-12) * 1e-9,
-      bytes / median * 1e-9, 100 * bytes / median / peaks.memory, peaks.memory * 1e-9);
+  std::printf(" %.1f GFLOP/s (%.0f %% of %.0f that %s reach), %.1f GB/s (%.0f %% of %.1f of %s)\n",
+              flops / median * 1e-9, 100 * computing / median, flops / std::max(computing, 1e-12) * 1e-9,
+              gpu ? "its kernels' instructions" : "registers alone", bytes / median * 1e-9,
+              100 * bytes / median / std::max(roof.memory, 1.0), roof.memory * 1e-9, roof.unit.c_str());
   std::vector<std::vector<std::string>> cells = {
       {"time", "share", "calls", "kernel", "GFLOP/s", "GB/s", "roofline"}};
   for (const Row& row : rows) {
@@ -212,8 +261,13 @@ int bench(const Flags& flags, const Globals& globals) {
          number(row.bytes / std::max(row.seconds, 1e-12) * 1e-9, "%.1f"),
          cat(number(100 * row.roofline(), "%.0f %% "), row.compute > row.memory ? "compute" : "memory")});
   }
-  std::printf("%s beside kernels: %s (launches, guards)\n", table(cells).c_str(),
-              human_seconds(std::max(0.0, median - in_kernels)).c_str());
+  if (gpu)
+    std::printf(
+        "%s the host enqueues a run in %s; kernels are timed one by one, with the gaps between them\n",
+        table(cells).c_str(), human_seconds(first.library->enqueue_seconds()).c_str());
+  else
+    std::printf("%s beside kernels: %s (launches, guards)\n", table(cells).c_str(),
+                human_seconds(std::max(0.0, median - in_kernels)).c_str());
   const auto memory = first.library->memory();
   std::printf(" memory: arena %s, scratch %s, staging %s\n", human_bytes(memory.arena_bytes).c_str(),
               human_bytes(memory.scratch_bytes).c_str(), human_bytes(memory.staging_bytes).c_str());
@@ -237,7 +291,7 @@ std::function<int()> declare_bench(CLI::App& app, const Globals& globals) {
   app.add_option("-i,--input", flags->inputs, "name=file.npy (others are random)");
   app.add_option("--dim", flags->dims, "sizes: batch=1,sequence=128 (others are as small as it serves)");
   app.add_option("--threads", flags->threads, "0: as many as the process may use");
-  app.add_option("--variant", flags->variant, "CPU variant, instead of the best one");
+  app.add_option("--variant", flags->variant, "variant, instead of the best that this machine runs");
   app.add_option("--seconds", flags->seconds, "how long to measure")->check(above_zero);
   app.add_option("--rows", flags->most_rows, "kernels to list")->check(zero_or_more);
   return [flags, &globals] { return bench(*flags, globals); };

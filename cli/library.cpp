@@ -119,11 +119,13 @@ Library::Library(const std::string& path, int threads, const std::string& varian
   stridec_context_options options{};
   options.struct_size = sizeof(options);
   options.threads = threads;
+  options.flags = STRIDEC_CONTEXT_ASYNC;
   if (const auto status = api_->context_create(model_, &options, &context_, message, sizeof(message)))
     fail(kind_of(status), "cannot-open", message);
   stridec_model_info info{};
   info.struct_size = sizeof(info);
   check(api_->model_info(model_, &info));
+  device_ = info.device;
   inputs_ = declarations(info.input_count, [&](int i, stridec_value_info* value) {
     check(api_->model_input(model_, i, value));
   });
@@ -201,26 +203,52 @@ std::vector<Array> Library::run(const std::vector<Array>& given) {
   return results;
 }
 
-std::vector<stridec_tensor> Library::tensors(const std::vector<Array>& given) const {
-  auto& arrays = const_cast<std::vector<Array>&>(given);
-  std::vector<stridec_tensor> tensors(arrays.size());
-  for (size_t i = 0; i < arrays.size(); ++i) describe(arrays[i], tensors[i]);
-  return tensors;
+void Library::place(std::vector<Array> inputs) {
+  arrays_ = std::move(inputs);
+  placed_.resize(arrays_.size());
+  if (device_.type == STRIDEC_DEVICE_CUDA && !gpu_) gpu_ = std::make_unique<tune::GpuDevice>(device_.id);
+  for (size_t i = 0; i < arrays_.size(); ++i) {
+    describe(arrays_[i], placed_[i]);
+    // A few whole numbers may be sizes, which a program wants on the host: callers have them there.
+    constexpr size_t kSizes = 64;
+    const bool sizes = !is_float(arrays_[i].dtype) && arrays_[i].bytes.size() <= kSizes;
+    if (!gpu_ || sizes) continue;
+    placed_[i].data = gpu_->copy(arrays_[i].bytes.data(), arrays_[i].bytes.size());
+    placed_[i].device = device_;
+  }
 }
 
-void Library::warm_up(const std::vector<Array>& given) {
+std::vector<stridec_tensor> Library::outputs_in_place() const {
+  stridec_tensor output{};
+  output.device = device_;
+  return std::vector(outputs_.size(), output);
+}
+
+void Library::warm_up() {
   if (api_->struct_size < offsetof(stridec_api, context_warm_up) + sizeof(api_->context_warm_up)) return;
-  const std::vector<stridec_tensor> inputs = tensors(given);
-  const std::vector<stridec_tensor> outputs(outputs_.size(), stridec_tensor{});
-  check(api_->context_warm_up(context_, inputs.data(), inputs.size(), outputs.data(), outputs.size()));
+  const std::vector<stridec_tensor> outputs = outputs_in_place();
+  check(api_->context_warm_up(context_, placed_.data(), placed_.size(), outputs.data(), outputs.size()));
 }
 
-double Library::timed_run(const std::vector<Array>& given) {
-  const std::vector<stridec_tensor> inputs = tensors(given);
-  std::vector<stridec_tensor> outputs(outputs_.size(), stridec_tensor{});
-  const auto start = std::chrono::steady_clock::now();
-  check(api_->context_run(context_, inputs.data(), inputs.size(), outputs.data(), outputs.size()));
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+void Library::run_in_place() {
+  std::vector<stridec_tensor> outputs = outputs_in_place();
+  check(api_->context_run(context_, placed_.data(), placed_.size(), outputs.data(), outputs.size()));
+}
+
+double Library::timed_run(int row) {
+  double host = 0;
+  const auto enqueue = [&] {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < row; ++i) run_in_place();
+    host = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / row;
+  };
+  if (!gpu_) {
+    enqueue();
+    return host;
+  }
+  const double seconds = gpu_->time(enqueue) / row;
+  enqueue_seconds_ = enqueue_seconds_ > 0 ? std::min(enqueue_seconds_, host) : host;
+  return seconds;
 }
 
 void Library::profile(bool enable) { check(api_->context_profile(context_, enable)); }

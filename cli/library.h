@@ -2,10 +2,12 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "cli/npy.h"
+#include "compiler/tune/gpu_device.h"
 #include "runtime/include/stridec/runtime.h"
 
 namespace stridec::cli {
@@ -37,10 +39,16 @@ class Library {
   std::string variant() const;
 
   std::vector<Array> run(const std::vector<Array>& inputs);
-  // Makes the first run with such inputs as fast as later ones, where the artifact knows how to.
-  void warm_up(const std::vector<Array>& inputs);
-  // Seconds of one run on memory that stays where it is; outputs belong to the context.
-  double timed_run(const std::vector<Array>& inputs);
+
+  // For runs whose time counts: inputs that stay where the artifact runs; outputs belong to the context.
+  void place(std::vector<Array> inputs);
+  // Makes the first run as fast as later ones, where the artifact knows how to.
+  void warm_up();
+  // Seconds of one run: on the CPU as the clock goes, on a GPU by its own clock, of so many runs in a row.
+  double timed_run(int row = 1);
+  // On a GPU, the least that the host took to enqueue one of them.
+  double enqueue_seconds() const { return enqueue_seconds_; }
+  tune::GpuDevice* gpu() const { return gpu_.get(); }  // null: it runs on the CPU
 
   struct Step {
     std::string name;
@@ -54,14 +62,20 @@ class Library {
  private:
   void check(stridec_status status) const;
   void describe(Array& array, stridec_tensor& tensor) const;
-  // Over arrays that outlive them. The API takes pointers to mutable memory that it only reads through.
-  std::vector<stridec_tensor> tensors(const std::vector<Array>& arrays) const;
+  std::vector<stridec_tensor> outputs_in_place() const;
+  void run_in_place();
 
   void* handle_ = nullptr;
   const stridec_api* api_ = nullptr;
   stridec_model* model_ = nullptr;
   stridec_context* context_ = nullptr;
   std::vector<ValueDeclaration> inputs_, outputs_;
+
+  std::vector<Array> arrays_;  // what `placed_` refers to
+  std::vector<stridec_tensor> placed_;
+  stridec_device device_{STRIDEC_DEVICE_CPU, 0};
+  std::unique_ptr<tune::GpuDevice> gpu_;  // once something was placed there
+  double enqueue_seconds_ = 0;
 };
 
 // Whether its inputs give a size of that name.

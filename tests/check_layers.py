@@ -50,7 +50,7 @@ FOREIGN = {
     "CLI/": ["cli/"],
     "nlohmann/": ["compiler/package/", "compiler/tune/", "cli/"],
     "nvrtc": ["compiler/codegen/cuda/nvrtc.cpp"],
-    "runtime/src/": ["compiler/tune/gpu_worker.cpp"],
+    "runtime/src/": ["compiler/tune/gpu_worker.cpp", "compiler/tune/gpu_device.cpp"],
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]')

@@ -24,6 +24,7 @@ suites=(
   'emulated|bash tests/conformance/run.sh emulated'
   'contrib|bash tests/conformance/contrib.sh'
   'threads|bash tests/threads.sh'
+  'race|$python tests/bench/test_race.py'
   'fuzz|$python tests/fuzz/random_models.py --count 400 --seed 20261122'
   'quickstart|bash samples/quickstart.sh && echo 1 passed, 0 failed'
 )

@@ -16,7 +16,9 @@ std::array<GpuTarget, 7> make_table() {
                  .capability = 80,
                  .shared_bytes = 163 * kKib,
                  .shared_bytes_sm = 164 * kKib,
-                 .threads_sm = 2048};
+                 .threads_sm = 2048,
+                 .tensor_flops = 2048,
+                 .scalar_flops = 128};
   GpuTarget ptx = sm80;  // for devices that no other row fits
   ptx.name = "ptx";
   ptx.ptx = true;
@@ -44,7 +46,8 @@ std::array<GpuTarget, 7> make_table() {
                   .dependent_launch = true,
                   .multiprocessors = 132,
                   .memory_gb_s = 4200,
-                  .l2_bytes = 50 * kMib};
+                  .l2_bytes = 50 * kMib,
+                  .tensor_flops = 4096};
   GpuTarget sm100a = sm90a;
   sm100a.name = "sm_100a";
   sm100a.capability = 100;
@@ -53,6 +56,7 @@ std::array<GpuTarget, 7> make_table() {
   sm100a.multiprocessors = 148;
   sm100a.memory_gb_s = 7500;
   sm100a.l2_bytes = 126 * kMib;
+  sm100a.tensor_flops = 8192;
   GpuTarget sm120a = sm89;
   sm120a.name = "sm_120a";
   sm120a.capability = 120;

@@ -32,6 +32,10 @@ struct GpuTarget {
   int multiprocessors = 108;
   double memory_gb_s = 1500;
   int l2_bytes = 40 << 20;
+  // Flops that a multiprocessor does in a cycle: dense products of 16-bit floats into f32 by tensor cores, multiply-adds of
+  // f32. Source: NVIDIA's white papers of the architectures.
+  int tensor_flops = 512;
+  int scalar_flops = 256;
 };
 
 // Weakest first.

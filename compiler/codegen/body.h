@@ -129,6 +129,8 @@ class Body {
   std::string leave = "return;";
   // Updates of memory compare and swap, so that threads may meet in an element (GPU; elements of 4 and 8 bytes).
   bool atomic_updates = false;
+  // Whether this thread updates the element so far from its buffer's start, as a C expression; by default it updates all.
+  std::function<std::string(const std::string& offset)> owns;
   // Values of 16-bit floats stay f32: nothing is rounded on the way.
   bool wide_floats = false;
   // The statement by which a scalar goes to its element, both C expressions, where that is no assignment.
@@ -157,6 +159,7 @@ class Body {
     std::vector<int64_t> spread;      // less than the width
     std::string lanes;
     std::string first, last;  // beside `lanes`, of the first and the last one, where grows_by_at_most_one()
+    bool rises = false;       // `lanes` never_falls()
     std::string element(const std::string& l,
                         const std::string& stride_text) const;  // of lane l, a C expression
   };

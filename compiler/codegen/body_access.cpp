@@ -90,7 +90,9 @@ Body::Address Body::address_of(const loop::Access& access) {
       return out;
     }
   }
-  if (!bound && loop::grows_by_at_most_one(offset, lane())) {
+  const sym::Facts facts = facts_.with_index(lane(), width_);
+  out.rises = !bound && loop::never_falls(offset, lane(), facts);
+  if (!bound && loop::grows_by_at_most_one(offset, lane(), facts)) {
     const auto at = [&](int64_t l) {
       return scalar_text(sym::simplify(sym::substitute(offset, lane(), l), facts_));
     };
@@ -241,8 +243,27 @@ void Body::print_load(const loop::Load& load) {
       text_.close();
       text_.open("else");
     }
+    // A vector that holds the elements of all lanes, and each lane its own.
+    const bool near = at.rises && width_ == 16 && byte_size(dtype) == 4 && text_.target().avx512;
+    if (near) {
+      text_.use(cat("near.", text_.storage_type(dtype)), width_);
+      const std::string low = text_.fresh("o"), more = text_.fresh("o");
+      const std::string live = bits.empty() ? "" : cat("if (", bits, " != 0) ");
+      text_.open(live);
+      text_.line(cat("const i64 ", low, " = ", at.lanes, "[",
+                     bits.empty() ? "0" : cat("__builtin_ctzl(", bits, ")"), "];"));
+      text_.line(cat("const i64 ", more, " = ", at.lanes, "[",
+                     bits.empty() ? cat(width_ - 1) : cat("63 - __builtin_clzl(", bits, ")"), "] - ", low,
+                     ";"));
+      text_.open(cat("if (", more, " < ", width_, ")"));
+      text_.line(cat(raw, " = sd_near(", at.pointer, " + ", low, ", ", more, ", ", at.lanes, " - ", low, ", ",
+                     bits.empty() ? "65535ul" : bits, ");"));
+      text_.close();
+      text_.open("else");
+    }
     text_.line("#pragma clang loop unroll(full)");
     text_.line(assign);
+    if (near) text_.close(), text_.close();
     if (run) text_.close();
     if (!mask.condition.empty()) text_.close();
   }
@@ -337,10 +358,9 @@ void Body::print_update(const loop::Store& store) {
     text_.open(cat("for (int l = 0; l < ", width_, "; ++l)"));
     if (!mask.bits.empty()) text_.line(cat("if (!(", mask.bits, " >> l & 1)) continue;"));
   }
-  if (mask.condition.empty())
-    text_.open("");
-  else
-    text_.open(cat("if (", mask.condition, ")"));
+  std::string condition = mask.condition;
+  if (owns) condition += cat(condition.empty() ? "" : " && ", owns(at.base));
+  text_.open(condition.empty() ? "" : cat("if (", condition, ")"));
   const std::string now = text_.fresh("v");
   if (atomic_updates) {
     const std::string type = text_.value_type(dtype),

@@ -164,7 +164,16 @@ std::string Body::vector_text(Expr expr, const std::string& element) {
         return div ? cat("(", of(expr.arg(0)), " >> ", std::countr_zero(static_cast<uint64_t>(*divisor)), ")")
                    : cat("(", of(expr.arg(0)), " & ", *divisor - 1, ")");
       const sym::Facts facts = facts_.with_index(lane(), width_);
-      if (divisor && *divisor > 0 && facts.bounds(expr.arg(0)).lo >= 0)
+      // Below 2^52 the quotient of doubles is as far from the next whole number as it should be: no division of integers,
+      // which there is none of for vectors.
+      const sym::Interval dividend = facts.bounds(expr.arg(0)), by = facts.bounds(expr.arg(1));
+      constexpr int64_t kExact = int64_t{1} << 52;
+      if (element == "i64" && text_.target().avx512 && dividend.lo > -kExact && dividend.hi < kExact &&
+          by.lo >= 1 && by.hi < kExact) {
+        text_.use("quotient", width_);
+        return cat(div ? "sd_quotient(" : "sd_remainder(", of(expr.arg(0)), ", ", of(expr.arg(1)), ")");
+      }
+      if (divisor && *divisor > 0 && dividend.lo >= 0)
         return cat("(", of(expr.arg(0)), div ? " / " : " % ", *divisor, ")");
       text_.use(cat(div ? "floordiv." : "mod_floor.", element), width_);
       return cat(div ? "sd_vfloordiv(" : "sd_vmod(", of(expr.arg(0)), ", ", of(expr.arg(1)), ")");

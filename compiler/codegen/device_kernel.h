@@ -1,7 +1,8 @@
 // What a GPU backend makes out of a nest, and what the host program needs in order to launch it.
 //
 // A kernel's parameters are 8-byte words in the order of KernelText::arguments(): tensor maps first (128 bytes
-// each), then buffers, sizes, numbers of messages, and, where it has them, the failure slot and the workspace.
+// each), then buffers, sizes, numbers of messages, and, where it has them, the failure slot, the workspace and
+// the counters.
 #pragma once
 
 #include <array>
@@ -41,7 +42,8 @@ struct DeviceKernel {
   sym::Expr shared_bytes = 0;                 // dynamic shared memory of a block
   std::vector<TensorMap> maps;
   sym::Expr workspace_bytes = 0;  // private global memory of the launch; contents unspecified
-  bool fails = false;             // has a failure slot: the last parameter but for the workspace
+  sym::Expr counter_bytes = 0;    // global memory of zeros, which the launch leaves as zeros
+  bool fails = false;             // has a failure slot: the parameter before these two
   bool dependent_launch = false;  // starts before its predecessor ends, and waits with griddepcontrol
 };
 

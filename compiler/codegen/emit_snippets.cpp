@@ -246,6 +246,18 @@ std::string masked_memory_text(std::string_view type, int width, bool load) {
   return out + "}\n";
 }
 
+// sd_near: elements of 32 bits at distances of at most `more` < 16 from p, which do not fall, one load and a permutation; 0
+// for lanes without a bit.
+std::string near_text(std::string_view type) {
+  return cat("static inline ", type, "@ sd_near(const ", type, "* p, i64 more, i64@ at, u64 bits) {\n",
+             "  typedef int V __attribute__((vector_size(64)));\n",
+             "  const V v = __builtin_bit_cast(V, sd_mload16(p, (2ul << more) - 1));\n",
+             "  const V lanes = __builtin_bit_cast(V, __builtin_convertvector(at, i32@));\n",
+             "  return __builtin_bit_cast(", type,
+             "@, __builtin_ia32_selectd_512((unsigned short)bits, __builtin_ia32_permvarsi512(v, lanes), "
+             "V{}));\n}\n");
+}
+
 // sd_table: the elements of a table of 256 bytes at an index vector, two permutations of half the table each.
 std::string table_text(int width) {
   std::string lanes;
@@ -262,6 +274,43 @@ std::string table_text(int width) {
              "  const V high = __builtin_ia32_vpermi2varqi512(p[2], at, p[3]);\n",
              "  const R found = __builtin_bit_cast(R, at < 0 ? high : low);\n",
              "  return __builtin_shufflevector(found, found", live, ");\n}\n");
+}
+
+// sd_beside_N: up to N vectors of bytes, those of a lane next to each other in its 32 bits. Two bytes become words; of four the
+// absent ones are anything. Doublewords and then the bytes of four change places: instructions for whole vectors do that.
+std::string beside_text(int most, int width) {
+  const auto list = [](int count, const auto& at) {
+    std::string out;
+    for (int i = 0; i < count; ++i) out += cat(i ? ", " : "", at(i));
+    return out;
+  };
+  const auto type = [](const char* element, int lanes) {
+    return cat(element, " __attribute__((ext_vector_type(", lanes, ")))");
+  };
+  if (most == 2) {
+    return cat("static inline i32@ sd_beside_2(u8@ a, u8@ b) {\n  typedef ", type("short W", 2 * width),
+               ";\n  return __builtin_bit_cast(i32@, __builtin_convertvector(__builtin_shufflevector(a, b, ",
+               list(2 * width, [&](int i) { return i / 2 + i % 2 * width; }), "), W));\n}\n");
+  }
+  std::string out;
+  for (int count = 2; count <= most; ++count) {
+    const auto there = [&](int vector, int at) { return vector < count ? at : -1; };
+    out += cat("static inline i32@ sd_beside_4(u8@ a, u8@ b", count > 2 ? ", u8@ c" : "",
+               count > 3 ? ", u8@ d" : "", ") {\n  typedef ", type("u8 B", 4 * width), ";\n");
+    const std::string all = list(2 * width, [](int i) { return i; });
+    out += cat("  const auto low = __builtin_shufflevector(a, b, ", all, ");\n");
+    out += cat("  const auto high = __builtin_shufflevector(", count > 2 ? "c" : "a", ", ",
+               count > 3 ? "d" : "a", ", ", list(2 * width, [&](int i) { return there(2 + i / width, i); }),
+               ");\n");
+    out += cat("  const i32@ x = __builtin_bit_cast(i32@, __builtin_shufflevector(low, high, ",
+               list(4 * width, [](int i) { return i; }), "));\n");
+    out += cat("  const B y = __builtin_bit_cast(B, __builtin_shufflevector(x, x, ",
+               list(width, [&](int i) { return there(i % 4, i % 4 * (width / 4) + i / 4); }), "));\n");
+    out += cat("  return __builtin_bit_cast(i32@, __builtin_shufflevector(y, y, ",
+               list(4 * width, [&](int i) { return there(i % 4, i / 16 * 16 + i % 4 * 4 + i % 16 / 4); }),
+               "));\n}\n");
+  }
+  return out;
 }
 
 // ---- the table
@@ -309,6 +358,8 @@ Snippet make(std::string_view full, int width, bool f16c) {
                   "@)0) ? a : b; }\n");
   } else if (op == "table") {
     snippet.text = table_text(width);
+  } else if (op == "beside") {
+    snippet.text = beside_text(type == "2" ? 2 : 4, width);
   } else if (op == "product") {
     snippet.text = cat("static inline ", type, "@ sd_product(", type, "@ a, ", type,
                        "@ b) {\n#pragma clang fp contract(off)\n  return a * b;\n}\n");
@@ -423,6 +474,15 @@ Snippet make(std::string_view full, int width, bool f16c) {
     snippet.text = fourier_text();
   } else if (op == "mload" || op == "mstore") {
     snippet.text = masked_memory_text(type, width, op == "mload");
+  } else if (op == "quotient") {
+    snippet.text =
+        "static inline i64@ sd_quotient(i64@ a, i64@ b) {\n"
+        "  return __builtin_convertvector(__builtin_elementwise_floor(__builtin_convertvector(a, f64@) / "
+        "__builtin_convertvector(b, f64@)), i64@);\n}\n"
+        "static inline i64@ sd_remainder(i64@ a, i64@ b) { return a - sd_quotient(a, b) * b; }\n";
+  } else if (op == "near") {
+    snippet.needs = {cat("mload.", type)};
+    snippet.text = near_text(type);
   } else if (const std::optional<MathText> math = math_text(op, type, width)) {
     snippet.needs = math->needs;
     snippet.text = math->text;

@@ -28,6 +28,7 @@ struct Snippet {
 //   saturating: "to_sat.f8e5m2") odd                             f64 to f32 rounded to odd, after which a
 //   rounding to fewer bits is exact mload.T mstore.T                AVX-512 masked vector access:
 //   sd_mload(pointer, bits), sd_mstore(pointer, bits, v) the functions of math_text.h: "exp.f32", ...
+//   beside.2 beside.4               bytes of several vectors next to each other in the lanes of an i32xW
 // `f16c`: half floats have conversion instructions.
 const Snippet& find_snippet(std::string_view name, int width, bool f16c);
 

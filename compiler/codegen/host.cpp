@@ -261,8 +261,8 @@ std::string host_text(const std::vector<HostVariant>& variants, const HostOption
                    variants[general].rows.empty() ? "0" : cat("kernels_v", general));
     }
     rows += cat("  {", c_string(variants[general].name), ", ", feature, ", workspace_", suffix, ", ",
-                variants[general].gpu ? cat("scratch_", suffix) : "0", ", run_", suffix, ", ", names.size(),
-                ", ", variants[general].gpu ? options.graphs : 0, ", ",
+                variants[general].gpu ? cat("scratch_", suffix, ", counters_", suffix) : "0, 0", ", run_",
+                suffix, ", ", names.size(), ", ", variants[general].gpu ? options.graphs : 0, ", ",
                 c_string(join(names, "", [](const std::string& s) { return s + '\0'; })), device, "},\n");
   }
   std::string out =

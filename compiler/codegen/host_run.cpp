@@ -200,8 +200,9 @@ void HostRun::launch_device(const DeviceKernel& kernel, int number, int64_t step
   }
   line(cat("const stridec_abi_device_launch l = {", number, ", ", step, ", {", c(kernel.grid[0]), ", ",
            c(kernel.grid[1]), ", ", c(kernel.grid[2]), "}, ", c(kernel.shared_bytes), ", ",
-           c(kernel.workspace_bytes), ", ", words.empty() ? "0" : "w", ", ", kernel.maps.empty() ? "0" : "t",
-           ", ", words.size(), ", ", kernel.maps.size(), ", ", kernel.fails ? 1 : 0, ", 0};"));
+           c(kernel.workspace_bytes), ", ", c(kernel.counter_bytes), ", ", words.empty() ? "0" : "w", ", ",
+           kernel.maps.empty() ? "0" : "t", ", ", words.size(), ", ", kernel.maps.size(), ", ",
+           kernel.fails ? 1 : 0, ", 0};"));
   line("if (run->launch_device(run, &l)) return 1;");
 }
 
@@ -469,14 +470,17 @@ std::string HostRun::text() {
   for (const std::string& symbol : symbols)
     externs += cat("extern \"C\" __attribute__((visibility(\"hidden\"))) void ", symbol,
                    "(const stridec_abi_args*, int64_t, int64_t, int32_t);\n");
-  Expr scratch = 0;
+  Expr scratch = 0, counters = 0;
   // What depends on data is allocated during the run.
-  auto reserve = [&](Expr bytes) {
-    if (!names_.from_data(bytes)) scratch = sym::max(scratch, bytes);
+  auto reserve = [&](Expr& most, Expr bytes) {
+    if (!names_.from_data(bytes)) most = sym::max(most, bytes);
   };
   auto reserve_nest = [&](const LaunchedNest& launched) {
     for (const DeviceChoice& choice : launched.nest->choices)
-      for (const DeviceKernel& kernel : choice.launches) reserve(kernel.workspace_bytes);
+      for (const DeviceKernel& kernel : choice.launches) {
+        reserve(scratch, kernel.workspace_bytes);
+        reserve(counters, kernel.counter_bytes);
+      }
   };
   for (const auto& [id, nest] : variant_.device_nests) reserve_nest(nest);
   for (const auto& [call, nest] : variant_.device_routines) reserve_nest(nest);
@@ -493,7 +497,10 @@ std::string HostRun::text() {
     externs += "};\n";
   }
   return externs + size_function("workspace", "const int64_t* v, int64_t threads", program_.arena_bytes) +
-         (variant_.gpu ? size_function("scratch", "const int64_t* v", scratch) : "") + functions +
+         (variant_.gpu ? size_function("scratch", "const int64_t* v", scratch) +
+                             size_function("counters", "const int64_t* v", counters)
+                       : "") +
+         functions +
          cat("static int32_t run_", suffix_,
              "(stridec_abi_run* run) {\n  int64_t* const v = run->symbols;\n  int64_t e[",
              evaluated_.size() + 1, "];\n  char* m[", slot_count + 1,

@@ -39,7 +39,7 @@ struct HostMessages {
   size_t number(Kind kind, const std::string& text);
 };
 
-// workspace_<suffix>, run_<suffix>, and for a GPU scratch_<suffix>.
+// workspace_<suffix>, run_<suffix>, and for a GPU scratch_<suffix> and counters_<suffix>.
 class HostRun {
  public:
   HostRun(const HostVariant& variant, std::string suffix, HostMessages& messages, const HostOptions& options,

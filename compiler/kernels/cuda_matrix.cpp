@@ -216,7 +216,24 @@ bool along_depth(const loop::Program& program, const Factor& factor, const std::
   return contiguous(depth) || !contiguous(rows);
 }
 
+namespace {
+
+int64_t ring_bytes(const MatrixKernel& k) {
+  return int64_t{k.stages} * k.depth * (k.rows + k.columns) * k.element_bytes;
+}
+int64_t given_bytes(const MatrixKernel& k) { return int64_t{k.rows} * (k.columns + kSumPadding) * 4; }
+
+}  // namespace
+
+int64_t given_at(const MatrixKernel& k) {
+  constexpr int64_t kShared = 227 << 10,
+                    kOthers = 1 << 10;  // of a multiprocessor; of a block, barriers and the driver's
+  const bool room = (ring_bytes(k) + given_bytes(k) + kOthers) * k.blocks_sm <= kShared;
+  return room ? ring_bytes(k) : 0;
+}
+
 int64_t shared_bytes(const MatrixKernel& k, int64_t split) {
+  if (k.is_wgmma() && split > 1) return std::max(ring_bytes(k), given_at(k) + given_bytes(k));
   const int64_t sum_bytes = std::max(4, k.element_bytes);
   // Threads turn tiles that lie along the depth: two of them beside the ring.
   const bool threads = k.family == MatrixFamily::kSimt;

@@ -98,6 +98,9 @@ bool along_depth(const loop::Program& program, const Factor& factor, const std::
 
 // Bytes of dynamic shared memory that a block needs, at most.
 int64_t shared_bytes(const MatrixKernel& kernel, int64_t split);
+// Where the sums of a block of warp groups lie in it that other blocks of the cluster give it: behind the ring, or in its
+// place where there is no room (0), when all of them are done with theirs.
+int64_t given_at(const MatrixKernel& kernel);
 // Elements between lines of the tile of sums in shared memory, and between lines of simt tiles of factors.
 constexpr int kSumPadding = 4, kSimtPadding = 4;
 

@@ -404,6 +404,9 @@ int64_t warp_bytes(const FlashPlan& plan, const Flash& flash) {
   return plan.parts() > 1 ? std::max(warp, 2 * (padded(flash.width) / 8 + 1) * 512) : warp;
 }
 
+// A line of a row has the sums of its values, the maximum of its scores and the sum of its weights.
+int part_bytes(const Flash& flash) { return kSplitRows * (static_cast<int>(padded(flash.width)) + 4) * 4; }
+
 namespace {
 
 int64_t stages_beside(const FlashPlan& plan, const Flash& flash, int64_t queries) {

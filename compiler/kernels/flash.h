@@ -17,7 +17,7 @@
 //   split N           of "flash.mma", for few rows: N blocks of a cluster with kSplitWarps warps each share the keys; a
 //                     warp takes every (N * kSplitWarps)th step for all rows of the tile
 //   spread N WARPS STAGES      of "flash.mma", for few rows and many keys: N blocks of a multiprocessor, of so many warps,
-//                     share all keys of all tiles, and a second launch brings together what they have of a tile; a warp
+//                     share all keys of all tiles, and the last to come brings together what they have of a tile; a warp
 //                     has room for so many steps
 #pragma once
 
@@ -116,7 +116,9 @@ std::span<const FlashPlan> mma_tiles();  // of "flash.mma", the largest first
 std::optional<FlashPlan> mma_plan(const Flash& flash, int64_t shared_bytes, int most_rows = 128);
 // The one whose keys, about `keys` of them, so many blocks share: large steps, of which a warp has two at least.
 std::optional<FlashPlan> split_plan(const Flash& flash, int64_t shared_bytes, int split, double keys);
-// The one whose keys all blocks of the device share, and where that is worth the second launch.
+// Of "spread": what a block has of a tile, in global memory.
+int part_bytes(const Flash& flash);
+// The one whose keys all blocks of the device share, and where that is worth what passes through memory.
 std::optional<FlashPlan> spread_plan(const Flash& flash, int64_t shared_bytes);
 sym::Expr worth_spreading(const FlashPlan& plan, const Flash& flash, const GpuTarget& target);
 // What "flash.mma" does under a plan: the plan itself and, where sizes are symbols, those that take over from it where

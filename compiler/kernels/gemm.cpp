@@ -14,10 +14,12 @@ constexpr GemmKernel kKernels[] = {
   {name, DType::a, DType::b, DType::dtype, bytes, rows, vectors, instruction},
 #define STRIDEC_TILE_KERNEL(name, a, b, dtype, instruction, rows, vectors) \
   {name, DType::a, DType::b, DType::dtype, kTileBytes, rows, vectors, instruction, true},
+#define STRIDEC_WINDOW_KERNEL(name, a, b, dtype, instruction)
 #include "compiler/kernels/kernels.def"
 #undef STRIDEC_GEMM_KERNEL
 #undef STRIDEC_DOT_KERNEL
 #undef STRIDEC_TILE_KERNEL
+#undef STRIDEC_WINDOW_KERNEL
 };
 
 std::string parameters(std::string_view a, std::string_view b, std::string_view sum) {

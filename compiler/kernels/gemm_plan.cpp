@@ -47,6 +47,7 @@ loop::Schedule to_schedule(const GemmPlan& plan) {
     case GemmPlan::B::kDirect: schedule.directives.push_back({"b", {"direct"}}); break;
     case GemmPlan::B::kStage: schedule.directives.push_back({"b", {"stage"}}); break;
   }
+  if (plan.bytes > 0) schedule.directives.push_back({"bytes", {std::to_string(plan.bytes)}});
   schedule.directives.push_back({"tiles", {std::to_string(plan.tiles)}});
   if (plan.chunk > 0) schedule.directives.push_back({"chunk", {std::to_string(plan.chunk)}});
   schedule.directives.push_back({"order", {plan.rows_outer ? "rows" : "columns"}});
@@ -76,6 +77,8 @@ GemmPlan to_plan(const loop::Schedule& schedule) {
                                     : GemmPlan::B::kStage;
       if (plan.b == GemmPlan::B::kWeights || plan.b == GemmPlan::B::kCompact)
         plan.panel = number(directive.args.at(1));
+    } else if (directive.name == "bytes") {
+      plan.bytes = number(value);
     } else if (directive.name == "tiles") {
       plan.tiles = number(value);
     } else if (directive.name == "chunk") {

@@ -11,6 +11,8 @@
 //   b weights P|compact P|direct|stage
 //                             panels of P columns made at compile time, or panels of what b is computed from
 //                             (compact.h), rows of b read in place, or copied to scratch
+//   bytes B                   rows are integers times one number in each B of k (loop::Reduce): products of these integers by
+//                             compact weights as they stand, in sums of B, in place of the kernel's
 //   tiles T                   register tiles of rows per task
 //   chunk K                   most k that a call of the micro-kernel sums, so that as much of a panel stays in cache
 //                             while a task's tiles pass by; of several segments whole ones; all of k where there is none
@@ -33,6 +35,7 @@ struct GemmPlan {
   A a = A::kDirect;
   B b = B::kDirect;
   int64_t panel = 0;  // kWeights: a multiple of the kernel's columns; kCompact: these
+  int64_t bytes = 0;  // 0: none
   int64_t tiles = 1;
   int64_t chunk = 0;  // 0: all
   bool rows_outer = true;

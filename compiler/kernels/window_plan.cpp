@@ -1,5 +1,7 @@
 #include "compiler/kernels/window_plan.h"
 
+#include <algorithm>
+
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/kernels/gemm_plan.h"
@@ -8,7 +10,23 @@
 namespace stridec::kernels {
 namespace {
 
-constexpr std::string_view kPrefix = "window.f32.";
+constexpr WindowKernel kKernels[] = {
+#define STRIDEC_WINDOW_KERNEL(name, a, b, dtype, instruction) \
+  {name, DType::a, DType::b, DType::dtype, instruction},
+#define STRIDEC_GEMM_KERNEL(name, dtype, bytes, rows, vectors)
+#define STRIDEC_DOT_KERNEL(name, a, b, dtype, instruction, bytes, rows, vectors)
+#define STRIDEC_TILE_KERNEL(name, a, b, dtype, instruction, rows, vectors)
+#include "compiler/kernels/kernels.def"
+#undef STRIDEC_WINDOW_KERNEL
+#undef STRIDEC_GEMM_KERNEL
+#undef STRIDEC_DOT_KERNEL
+#undef STRIDEC_TILE_KERNEL
+};
+
+// The name of a kernel before the number of its outputs.
+std::string_view row_of(const loop::Schedule& schedule) {
+  return std::string_view(schedule.kernel).substr(0, schedule.kernel.rfind('.'));
+}
 
 std::vector<std::string> names(const std::vector<sym::Expr>& vars) {
   std::vector<std::string> out;
@@ -18,15 +36,21 @@ std::vector<std::string> names(const std::vector<sym::Expr>& vars) {
 
 }  // namespace
 
-bool is_window(const loop::Schedule& schedule) { return schedule.kernel.starts_with(kPrefix); }
+std::span<const WindowKernel> window_kernels() { return kKernels; }
+
+bool is_window(const loop::Schedule& schedule) {
+  return std::any_of(std::begin(kKernels), std::end(kKernels),
+                     [&](const WindowKernel& kernel) { return kernel.name == row_of(schedule); });
+}
 
 loop::Schedule to_schedule(const WindowPlan& plan) {
-  loop::Schedule schedule{.kernel = cat(kPrefix, plan.outputs)};
+  loop::Schedule schedule{.kernel = cat(plan.kernel->name, ".", plan.outputs)};
   if (!plan.rows.empty()) schedule.directives.push_back({"rows", names(plan.rows)});
   schedule.directives.push_back({"along", names({plan.along})});
   schedule.directives.push_back({"columns", names(plan.columns)});
   if (plan.channel) schedule.directives.push_back({"channel", names({*plan.channel})});
   if (!plan.taps.empty()) schedule.directives.push_back({"taps", names(plan.taps)});
+  if (!plan.beside.empty()) schedule.directives.push_back({"beside", names(plan.beside)});
   schedule.directives.push_back({"b", {"weights", std::to_string(plan.panel)}});
   if (plan.lanes != plan.panel) schedule.directives.push_back({"lanes", {std::to_string(plan.lanes)}});
   schedule.directives.push_back({"vectors", {std::to_string(plan.vectors)}});
@@ -35,11 +59,14 @@ loop::Schedule to_schedule(const WindowPlan& plan) {
 
 WindowPlan to_window_plan(const loop::Schedule& schedule) {
   WindowPlan plan;
-  plan.outputs = std::stoi(schedule.kernel.substr(kPrefix.size()));
+  for (const WindowKernel& kernel : kKernels)
+    if (kernel.name == row_of(schedule)) plan.kernel = &kernel;
+  STRIDEC_CHECK(plan.kernel, schedule.kernel);
+  plan.outputs = std::stoi(schedule.kernel.substr(plan.kernel->name.size() + 1));
   for (const loop::Directive& directive : schedule.directives) {
     std::vector<sym::Expr> vars;
     if (directive.name == "rows" || directive.name == "along" || directive.name == "columns" ||
-        directive.name == "channel" || directive.name == "taps") {
+        directive.name == "channel" || directive.name == "taps" || directive.name == "beside") {
       for (const std::string& arg : directive.args) vars.push_back(sym::parse(arg));
     }
     if (directive.name == "rows") {
@@ -52,6 +79,8 @@ WindowPlan to_window_plan(const loop::Schedule& schedule) {
       plan.channel = vars.at(0);
     } else if (directive.name == "taps") {
       plan.taps = vars;
+    } else if (directive.name == "beside") {
+      plan.beside = vars;
     } else if (directive.name == "b") {
       plan.panel = std::stoll(directive.args.at(1));
       plan.lanes = static_cast<int>(plan.panel);
@@ -72,6 +101,7 @@ std::optional<PanelLayout> panels_of(const loop::Schedule& schedule) {
     if (plan.b != GemmPlan::B::kWeights) return std::nullopt;
     PanelLayout layout{.batch = plan.batch,
                        .columns = plan.columns,
+                       .outer = {},
                        .k = plan.segments,
                        .along = {},
                        .panel = plan.panel,
@@ -86,11 +116,15 @@ std::optional<PanelLayout> panels_of(const loop::Schedule& schedule) {
   const WindowPlan plan = to_window_plan(schedule);
   PanelLayout layout{.batch = plan.rows,
                      .columns = plan.columns,
-                     .k = plan.taps,
+                     .outer = plan.taps,
+                     .k = plan.beside,
                      .along = plan.along,
                      .panel = plan.panel,
-                     .width = plan.lanes};
-  if (plan.channel) layout.k.insert(layout.k.begin(), *plan.channel);
+                     .width = plan.lanes,
+                     .element = plan.kernel->b,
+                     .group = plan.kernel->group(),
+                     .step = plan.kernel->group()};
+  if (plan.channel) layout.outer.insert(layout.outer.begin(), *plan.channel);
   return layout;
 }
 

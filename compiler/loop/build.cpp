@@ -157,14 +157,17 @@ Expr NestBuilder::bind(Value value, Expr extent, Bind options) {
 
 // ---- loops -----------------------------------------------------------------------------------------------
 
-Value NestBuilder::reduce(Combine combine, const std::vector<Expr>& extents, const Body& body) {
-  return reduce_many(combine, extents,
-                     [&](const std::vector<Expr>& at) { return std::vector<Value>{body(at)}; })[0];
+Value NestBuilder::reduce(Combine combine, const std::vector<Expr>& extents, const Body& body,
+                          int64_t byte_blocks) {
+  return reduce_many(
+      combine, extents, [&](const std::vector<Expr>& at) { return std::vector<Value>{body(at)}; },
+      byte_blocks)[0];
 }
 
 std::vector<Value> NestBuilder::reduce_many(Combine combine, const std::vector<Expr>& extents,
-                                            const Bodies& body) {
-  Reduce reduce{.dims = {}, .body = {}, .combine = combine, .yields = {}, .results = {}};
+                                            const Bodies& body, int64_t byte_blocks) {
+  Reduce reduce{
+      .dims = {}, .body = {}, .combine = combine, .yields = {}, .results = {}, .byte_blocks = byte_blocks};
   std::vector<Value> results;
   reduce.body = inside([&] {
     std::vector<Expr> at;

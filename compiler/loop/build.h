@@ -49,8 +49,10 @@ class NestBuilder {
 
   using Body = std::function<Value(const std::vector<sym::Expr>& at)>;
   using Bodies = std::function<std::vector<Value>(const std::vector<sym::Expr>& at)>;
-  Value reduce(Combine combine, const std::vector<sym::Expr>& extents, const Body& body);
-  std::vector<Value> reduce_many(Combine combine, const std::vector<sym::Expr>& extents, const Bodies& body);
+  Value reduce(Combine combine, const std::vector<sym::Expr>& extents, const Body& body,
+               int64_t byte_blocks = 0);
+  std::vector<Value> reduce_many(Combine combine, const std::vector<sym::Expr>& extents, const Bodies& body,
+                                 int64_t byte_blocks = 0);
   void loop(const std::vector<sym::Expr>& extents,
             const std::function<void(const std::vector<sym::Expr>& at)>& body);
   using ScanBody = std::function<std::vector<Value>(sym::Expr at, const std::vector<Value>& carried)>;

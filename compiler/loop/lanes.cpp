@@ -36,22 +36,30 @@ struct Step {
   double least = -HUGE_VAL, most = HUGE_VAL;
 };
 
-Step step_of(sym::Expr expr, sym::Expr lane) {
+Step step_of(sym::Expr expr, sym::Expr lane, const sym::Facts& facts) {
   if (expr == lane) return {1, 1};
   if (!sym::depends_on(expr, lane)) return {0, 0};
   switch (expr.op()) {
     case sym::Op::kAdd: {
       Step sum{0, 0};
       for (const sym::Expr& term : expr.args()) {
-        const Step s = step_of(term, lane);
+        const Step s = step_of(term, lane, facts);
         sum = {sum.least + s.least, sum.most + s.most};
       }
       return sum;
     }
     case sym::Op::kMul: {
       const auto factor = sym::as_const(expr.arg(0));
-      if (!factor || expr.args().size() != 2) return {};
-      const Step s = step_of(expr.arg(1), lane);
+      if (!factor || expr.args().size() != 2) {  // symbols: of its sign at most
+        Step s{0, 0};
+        for (const sym::Expr& arg : expr.args()) {
+          const bool moves = sym::depends_on(arg, lane);
+          if (moves ? s.most > 0 || step_of(arg, lane, facts).least < 0 : facts.bounds(arg).lo < 0) return {};
+          if (moves) s.most = HUGE_VAL;
+        }
+        return s;
+      }
+      const Step s = step_of(expr.arg(1), lane, facts);
       const double k = static_cast<double>(*factor), a = k * s.least, b = k * s.most;
       return {std::min(a, b), std::max(a, b)};
     }
@@ -59,13 +67,21 @@ Step step_of(sym::Expr expr, sym::Expr lane) {
     case sym::Op::kMax: {
       Step all{HUGE_VAL, -HUGE_VAL};
       for (const sym::Expr& arg : expr.args()) {
-        const Step s = step_of(arg, lane);
+        const Step s = step_of(arg, lane, facts);
         all = {std::min(all.least, s.least), std::max(all.most, s.most)};
       }
       return all;
     }
+    case sym::Op::kFloorDiv: {
+      const Step s = step_of(expr.arg(0), lane, facts);
+      if (sym::depends_on(expr.arg(1), lane) || facts.bounds(expr.arg(1)).lo < 1) return {};
+      if (const auto divisor = sym::as_const(expr.arg(1)))
+        return {std::floor(s.least / static_cast<double>(*divisor)),
+                std::ceil(s.most / static_cast<double>(*divisor))};
+      return {s.least < 0 ? -HUGE_VAL : 0, HUGE_VAL};
+    }
     case sym::Op::kMod: {  // what grows falls back, and never jumps ahead
-      const Step s = step_of(expr.arg(0), lane);
+      const Step s = step_of(expr.arg(0), lane, facts);
       if (s.least < 0 || sym::depends_on(expr.arg(1), lane)) return {};
       return {-HUGE_VAL, s.most};
     }
@@ -75,6 +91,11 @@ Step step_of(sym::Expr expr, sym::Expr lane) {
 
 }  // namespace
 
-bool grows_by_at_most_one(sym::Expr offset, sym::Expr lane) { return step_of(offset, lane).most <= 1; }
+bool grows_by_at_most_one(sym::Expr offset, sym::Expr lane, const sym::Facts& facts) {
+  return step_of(offset, lane, facts).most <= 1;
+}
+bool never_falls(sym::Expr offset, sym::Expr lane, const sym::Facts& facts) {
+  return step_of(offset, lane, facts).least >= 0;
+}
 
 }  // namespace stridec::loop

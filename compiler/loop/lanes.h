@@ -23,6 +23,9 @@ std::optional<Spread> spread_of(sym::Expr offset, sym::Expr var, int width, cons
 // Does the offset grow by at most one from each lane to the next, wherever its clamps and remainders turn? Then lanes whose
 // last is as far from the first as there are lanes between them are neighbours in memory: one comparison tells a vector load
 // from a gather.
-bool grows_by_at_most_one(sym::Expr offset, sym::Expr lane);
+bool grows_by_at_most_one(sym::Expr offset, sym::Expr lane, const sym::Facts& facts);
+// Does it never fall from a lane to the next? Then what lies between the first lane's element and the last one's holds all of
+// theirs: where that is no more than a vector, one load and a permutation do for a gather.
+bool never_falls(sym::Expr offset, sym::Expr lane, const sym::Facts& facts);
 
 }  // namespace stridec::loop

@@ -508,6 +508,7 @@ class Parser {
 
   Stmt reduce(Cursor& c, int depth, std::vector<ValueId> results) {
     Reduce s{.dims = {}, .body = {}, .combine = combine(c), .yields = {}, .results = std::move(results)};
+    if (c.accept("bytes")) s.byte_blocks = c.integer();
     s.dims = dims(c);
     end(c);
     s.body = block(depth + 1, &s.yields);

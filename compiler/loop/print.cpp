@@ -209,7 +209,8 @@ class Printer {
     line(text);
   }
   void statement(const Reduce& s) {
-    line(cat(results(s.results), " = reduce ", name(s.combine), " (", dims(s.dims), ")"));
+    line(cat(results(s.results), " = reduce ", name(s.combine),
+             s.byte_blocks ? cat(" bytes ", s.byte_blocks) : std::string(), " (", dims(s.dims), ")"));
     body(s.body, s.yields);
   }
   void statement(const For& s) {

@@ -192,6 +192,9 @@ struct Reduce {
   Combine combine;
   std::vector<ValueId> yields;   // from the body, arity(combine) of them
   std::vector<ValueId> results;  // outside the body; same dtypes
+  // Of a sum of products: in each of so many consecutive points the factor that is no weight is integers of [-127, 127], of
+  // which one is +-127 or all are 0, times one number, so that kernels may multiply these integers. 0: nobody says so.
+  int64_t byte_blocks = 0;
 };
 struct For {
   std::vector<Dim> dims;

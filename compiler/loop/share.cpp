@@ -150,7 +150,8 @@ class Sharing {
   };
 
   bool equal(const Reduce& a, const Reduce& b) const {
-    if (a.combine != b.combine || a.dims.size() != b.dims.size()) return false;
+    if (a.combine != b.combine || a.dims.size() != b.dims.size() || a.byte_blocks != b.byte_blocks)
+      return false;
     Match match;
     return equal_dims(a.dims, b.dims, match) && equal(a.body, b.body, match) &&
            equal(a.yields, b.yields, match);

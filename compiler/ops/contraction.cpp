@@ -41,7 +41,8 @@ sym::Expr dim_unless_one(loop::NestBuilder& n, sym::Expr extent, const std::stri
 }
 
 loop::Value reduce_products(loop::NestBuilder& n, const std::vector<sym::Expr>& extents,
-                            const std::function<loop::Value(const std::vector<sym::Expr>&)>& product) {
+                            const std::function<loop::Value(const std::vector<sym::Expr>&)>& product,
+                            int64_t byte_blocks = 0) {
   std::vector<sym::Expr> real;
   for (sym::Expr extent : extents)
     if (!extent.is_const(1)) real.push_back(extent);
@@ -52,8 +53,9 @@ loop::Value reduce_products(loop::NestBuilder& n, const std::vector<sym::Expr>& 
     return all;
   };
   if (real.empty()) return product(spread({}));
-  return n.reduce(loop::Combine::kSum, real,
-                  [&](const std::vector<sym::Expr>& at) { return product(spread(at)); });
+  return n.reduce(
+      loop::Combine::kSum, real, [&](const std::vector<sym::Expr>& at) { return product(spread(at)); },
+      byte_blocks);
 }
 
 // ---- dot_general -----------------------------------------------------------------------------------------
@@ -123,11 +125,12 @@ void dot_lower(Lowering& l, const Node& node) {
   }
   std::vector<sym::Expr> extents;
   for (int64_t d : contract_a) extents.push_back(x.shape[static_cast<size_t>(d)]);
-  const loop::Value sum = reduce_products(n, extents, [&](const std::vector<sym::Expr>& k) {
+  const auto product = [&](const std::vector<sym::Expr>& k) {
     for (size_t i = 0; i < k.size(); ++i)
       at_x[static_cast<size_t>(contract_a[i])] = at_y[static_cast<size_t>(contract_b[i])] = k[i];
     return n.cast(n.load(x, at_x), wide) * n.cast(n.load(y, at_y), wide);
-  });
+  };
+  const loop::Value sum = reduce_products(n, extents, product, node.attributes.integer_or("byte_blocks", 0));
   n.store(to, at, n.cast(sum, to.dtype));
   n.finish(&l.steps());
 }

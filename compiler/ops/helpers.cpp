@@ -283,13 +283,12 @@ ValueId dot_general(Builder& b, ValueId x, ValueId y, const DotDims& dims, std::
   const DType dtype = b.dtype(x);
   DType accumulate = compute_dtype(dtype);
   if (is_integer(dtype) && info(dtype).bits <= 8) accumulate = DType::kI32;
-  return b.add1(OpKind::kDotGeneral, {x, y},
-                {{"batch_a", dims.batch_a},
-                 {"batch_b", dims.batch_b},
-                 {"contract_a", dims.contract_a},
-                 {"contract_b", dims.contract_b},
-                 {"accumulate", accumulate},
-                 {"to", to.value_or(is_integer(dtype) ? accumulate : dtype)}});
+  graph::Attributes attributes{
+      {"batch_a", dims.batch_a},       {"batch_b", dims.batch_b},
+      {"contract_a", dims.contract_a}, {"contract_b", dims.contract_b},
+      {"accumulate", accumulate},      {"to", to.value_or(is_integer(dtype) ? accumulate : dtype)}};
+  if (dims.byte_blocks > 0) attributes.set("byte_blocks", dims.byte_blocks);
+  return b.add1(OpKind::kDotGeneral, {x, y}, std::move(attributes));
 }
 
 ValueId matmul(Builder& b, ValueId x, ValueId y, std::optional<DType> to) {

@@ -108,6 +108,7 @@ ValueId full(Builder& b, Shape shape, DType dtype, double value);
 // -- contractions
 struct DotDims {
   std::vector<int64_t> batch_a, batch_b, contract_a, contract_b;
+  int64_t byte_blocks = 0;  // loop::Reduce's
 };
 // Result: batch dims, free dims of a, free dims of b. Accumulates in f32 for storage floats, i32 for 8-bit
 // integers.

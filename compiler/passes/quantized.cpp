@@ -368,10 +368,17 @@ std::optional<Term> multiply_bytes(Builder& b, const Edit& edit, const Product& 
   return std::nullopt;
 }
 
-// A depthwise convolution shares no load between products: narrow factors gain nothing there over floats.
 bool is_depthwise(const Graph& graph, const Product& p) {
   return p.window && p.node.attributes.integer_or("groups", 1) > 1 &&
          graph[p.node.inputs[1]].type.shape[1].is_const(1);
+}
+
+// A depthwise convolution shares no load between products: kernels that gain over floats multiply several taps at once,
+// bytes as they stand by weights of as many groups as there are channels.
+bool gains_by_integers(const Graph& graph, const Product& p, bool bytes) {
+  if (!is_depthwise(graph, p)) return true;
+  return bytes &&
+         graph[p.node.inputs[1]].type.shape[0] == sym::Expr(p.node.attributes.integer_or("groups", 1));
 }
 
 // The scales of both factors beside the result; false where one varies along what is summed.
@@ -421,7 +428,7 @@ void contract(Edit& edit, NodeId id) {
 
   const Product p = product_of(graph, node);
   if (scaled) {
-    if (is_depthwise(graph, p)) return;
+    if (!gains_by_integers(graph, p, true)) return;
     // What the integers hold for any length in the model's integers, they have to hold here.
     sym::Expr count = 1;
     for (int64_t d : p.summed[1]) count *= graph[node.inputs[1]].type.shape[static_cast<size_t>(d)];
@@ -433,6 +440,7 @@ void contract(Edit& edit, NodeId id) {
     std::optional<Term> scale;
     if (scaled && !scales_of(b, node, given, scale)) return;
     std::optional<Term> sum = multiply_bytes(b, edit, p, from, given);
+    if (!sum && scaled && !gains_by_integers(graph, p, false)) return;
     if (!sum) sum = multiply(b, p, difference(given[0]), difference(given[1]), false);
     const Term result = scaled ? cast(*sum, DType::kF32) * *scale : *sum;
     b.set_name(result, graph[node.outputs[0]].name);

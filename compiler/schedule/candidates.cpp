@@ -63,11 +63,49 @@ loop::Schedule default_schedule(const loop::Program& program, const loop::Nest& 
   return {"", directives(general_plan(program, nest, target))};
 }
 
-bool is_candidate(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target,
-                  const loop::Schedule& schedule) {
-  if (schedule == default_schedule(program, nest, target)) return true;
-  const auto all = candidates(program, nest, target);
-  return std::any_of(all.begin(), all.end(), [&](const Candidate& c) { return c.schedule == schedule; });
+std::string refusal(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target,
+                    const loop::Schedule& schedule) {
+  if (schedule == default_schedule(program, nest, target)) return "";
+  return refusal(candidates(program, nest, target), schedule);
+}
+
+std::string refusal(std::span<const Candidate> space, const loop::Schedule& schedule) {
+  using Directives = std::vector<loop::Directive>;
+  const auto without = [](const Directives& all, const Directives& these) {
+    Directives left;
+    for (const loop::Directive& one : all)
+      if (std::find(these.begin(), these.end(), one) == these.end()) left.push_back(one);
+    return left;
+  };
+  const auto named = [](const std::string& kernel) {
+    return kernel.empty() ? "loops without a template" : kernel;
+  };
+  const loop::Schedule* nearest = nullptr;
+  size_t least = 0;
+  std::vector<std::string> kernels;
+  for (const Candidate& candidate : space) {
+    const loop::Schedule& there = candidate.schedule;
+    if (there == schedule) return "";
+    if (std::find(kernels.begin(), kernels.end(), named(there.kernel)) == kernels.end())
+      kernels.push_back(named(there.kernel));
+    if (there.kernel != schedule.kernel) continue;
+    const size_t unlike = without(schedule.directives, there.directives).size() +
+                          without(there.directives, schedule.directives).size();
+    if (!nearest || unlike < least) nearest = &there, least = unlike;
+  }
+  if (!nearest)
+    return cat("its kernel is none of those for this nest: ",
+               join(kernels, ", ", [](const auto& k) { return k; }));
+  const auto text = [](const Directives& directives) {
+    return loop::to_string(loop::Schedule{"", directives});
+  };
+  const std::string here = text(without(schedule.directives, nearest->directives)),
+                    there = text(without(nearest->directives, schedule.directives));
+  if (here.empty() && there.empty())
+    return cat("its directives stand in another order than in '", loop::to_string(*nearest), "'");
+  return cat("the schedule most like it that this nest can have has ",
+             there.empty() ? "nothing" : cat("'", there, "'"),
+             here.empty() ? " beside what is given" : cat(" in place of '", here, "'"));
 }
 
 }  // namespace stridec::schedule

@@ -27,9 +27,11 @@ std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest
 loop::Schedule default_schedule(const loop::Program& program, const loop::Nest& nest,
                                 const CpuTarget& target);
 
-// Whether a schedule, from wherever it comes, is in the space.
-bool is_candidate(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target,
-                  const loop::Schedule& schedule);
+// Why a schedule, from wherever it comes, is not in the space, as part of a sentence: where it differs from the one there that
+// is most like it. Empty: it is in the space.
+std::string refusal(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target,
+                    const loop::Schedule& schedule);
+std::string refusal(std::span<const Candidate> space, const loop::Schedule& schedule);
 
 // The same for a GPU, where cycles are those of all multiprocessors and the space is around the default: products keep
 // their kernels for sizes that none of the shapes has. Without shapes the model counts all that the ranges allow. `around`
@@ -39,7 +41,7 @@ std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest
                                   const loop::Schedule* around = nullptr);
 loop::Schedule default_schedule(const loop::Program& program, const loop::Nest& nest,
                                 const GpuTarget& target);
-bool is_candidate(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
-                  const loop::Schedule& schedule);
+std::string refusal(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
+                    const loop::Schedule& schedule);
 
 }  // namespace stridec::schedule

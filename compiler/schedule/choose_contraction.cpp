@@ -230,7 +230,7 @@ double cycles_of(Stores stores, double columns) {
 double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, Stores stores,
             const CpuTarget& target) {
   const GemmKernel& kernel = *plan.kernel;
-  if (plan.b == GemmPlan::B::kCompact && s.rows == 1) {
+  if (plan.b == GemmPlan::B::kCompact && s.rows == 1 && plan.bytes == 0) {
     // Each number is met once, in registers.
     const double panels = std::ceil(s.columns / kernel.columns());
     return s.batch * panels * (s.k() * kernel.vectors * kCompactVector + kTask) * imbalance(s.batch * panels);
@@ -265,11 +265,11 @@ double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, Stor
   // Copies: contiguous ones move a vector in two cycles, others an element.
   // Those of groups interleave several rows.
   const double vector = (kernel.group() == 1 ? 2.0 : 4.0) / kernel.lanes(), element = 1.5;
-  if (plan.a == GemmPlan::A::kPack) {
+  if (plan.a == GemmPlan::A::kPack || plan.bytes > 0) {
     total += s.batch * s.rows * s.k() * (unit_a ? vector : element) *
              (plan.rows_outer || blocks == 1 ? 1 : panels);
   }
-  if (plan.b == GemmPlan::B::kStage || plan.b == GemmPlan::B::kCompact) {
+  if (plan.b == GemmPlan::B::kStage || (plan.b == GemmPlan::B::kCompact && plan.bytes == 0)) {
     total += s.batch * panels * kernel.columns() * s.k() * (unit_b ? vector : element) *
              (plan.rows_outer && panels > 1 ? blocks : 1);
   }
@@ -326,6 +326,28 @@ bool alike(const GemmKernel& x, const GemmKernel& y) {
   return x.a == y.a && x.b == y.b && x.dtype == y.dtype && x.step() == y.step();
 }
 
+// Of k, in which a's numbers are integers times one number while b is numbers of whole words in such blocks; 0: nothing is
+// gained.
+int64_t byte_blocks(const Problem& p, const Factor& a, const Dims& run, const Dims& segments,
+                    const std::vector<kernels::CompactPart>& parts, const CpuTarget& target) {
+  constexpr int64_t kLanes = 16;
+  const int64_t block = p.contraction.reduce->byte_blocks;
+  const auto depth = sym::as_const(extent_of(run));
+  if (block == 0 || block % kLanes != 0 || !target.vnni || !segments.empty() || !depth ||
+      *depth % block != 0 || !a.load || !sym::simplify(a.load->access.mask, p.facts).is_const(1))
+    return 0;
+  int numbers = 0;
+  for (const kernels::CompactPart& part : parts) {
+    if (part.bits == 0 && (part.step == 0 || part.step == block)) continue;
+    if (part.step != 0 && part.step < block && part.bits >= 2 && kLanes % part.per_word() == 0 &&
+        part.per_word() < block && part.low == 0)
+      ++numbers;
+    else if (part.bits == 0 || part.step % block != 0)
+      return 0;
+  }
+  return numbers == 1 ? block : 0;
+}
+
 // `like`: the micro-kernels that take such elements. `whole`: the space rather than one plan for each of them.
 void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKernel& like,
                const CpuTarget& target, bool whole, std::vector<RankedPlan>& out) {
@@ -362,8 +384,12 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
     Dims order = segments;
     order.insert(order.end(), run.begin(), run.end());
     const bool readable = group == 1 && can_read(p, b, batch, columns, order);
-    const bool compact = !weights && group == 1 && made_of_weights(p, b) &&
-                         kernels::compact_parts(p.program, p.nest, b, columns, order).has_value();
+    const auto parts = !weights && group == 1 && made_of_weights(p, b)
+                           ? kernels::compact_parts(p.program, p.nest, b, columns, order)
+                           : std::nullopt;
+    const bool compact = parts.has_value();
+    if (compact && reading == GemmPlan::A::kDirect && like.dtype == DType::kF32)
+      plan.bytes = byte_blocks(p, a, run, segments, *parts, target);
     plan.b = weights ? GemmPlan::B::kWeights : compact ? GemmPlan::B::kCompact : GemmPlan::B::kStage;
     plan.batch = vars_of(batch), plan.rows = vars_of(rows), plan.columns = vars_of(columns);
 
@@ -378,7 +404,7 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
       if (!alike(kernel, like) || !kernel.runs_on(target)) continue;
       plan.kernel = &kernel;
       plan.panel = weights || compact ? kernel.columns() : 0;
-      const int64_t chunk = choose_chunk(kernel, target, shape.k());
+      const int64_t chunk = plan.bytes > 0 ? 0 : choose_chunk(kernel, target, shape.k());
       std::vector<RankedPlan> made;
       auto add = [&](const GemmPlan& one) {
         made.push_back({one, cost(one, shape, unit_a, unit_b, stores, target)});

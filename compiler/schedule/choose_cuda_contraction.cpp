@@ -46,7 +46,8 @@ constexpr double kWarpGroupTile = 1000, kTile = 3000;
 // From asking for a stage of the ring to having it: all other stages are on their way meanwhile.
 constexpr double kLoad = 3300, kLoadMemory = 2500;  // the second: where all comes from memory
 // Of partial sums in a cluster, for its blocks, squared (many are hard to find room for), and for an element of the tile.
-constexpr double kExchange = 3000, kExchangeBlocks = 120, kExchangeElement = 0.2;
+constexpr double kExchange = 1500, kExchangeBlocks = 70, kExchangeElement = 0.4;
+constexpr double kPeers = 3000, kPeersElement = 0.2;  // where blocks read each other's
 constexpr double kSumElement = 0.157;     // a sum's way through shared memory
 constexpr double kSumStatement = 0.0017;  // a statement behind it, for a cost of 1
 constexpr double kShown = 0.05;  // of the lesser of a block's work and memory's, which the other hides
@@ -113,6 +114,11 @@ std::vector<const loop::Access*> loads_of(const Factor& factor) {
   return out;
 }
 
+bool is_weight(const loop::Program& program, const Factor& factor) {
+  const std::vector<const loop::Access*> loads = loads_of(factor);
+  return loads.size() == 1 && program[loads[0]->buffer].storage == loop::Storage::kWeight;
+}
+
 struct Shape {
   double batch, rows, columns, depth;
   bool operator==(const Shape&) const = default;
@@ -125,14 +131,14 @@ enum class Lines { kMatrix, kWindows, kGathered };
 Lines lines_of(const loop::Program& program, const Factor& factor, const Dims& lines, const Dims& depth,
                const sym::Facts& facts) {
   const std::vector<const loop::Access*> loads = loads_of(factor);
-  if (depth.size() < 2 || (loads.size() == 1 && program[loads[0]->buffer].storage == loop::Storage::kWeight))
-    return Lines::kMatrix;
+  if (depth.size() < 2 || is_weight(program, factor)) return Lines::kMatrix;
   const bool windows = loads.size() == 1 && factor.slice.size() <= 2 &&
                        kernels::match_im2col(program, *loads[0], lines, depth, facts);
   return windows ? Lines::kWindows : Lines::kGathered;
 }
 
-double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const Shape& s, double element,
+// `weights`: one of the factors; what a ring holds of it comes while the launch before ends.
+double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const Shape& s, double element, bool weights,
               const GpuTarget& target) {
   const MatrixKernel& k = *plan.kernel;
   const double split = static_cast<double>(plan.split);
@@ -183,15 +189,20 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const Shape& s,
                      : together > 1         ? kBeside
                                             : 1;
   const double sums = k.rows * k.columns * element * who;
-  const double exchange =
-      split > 1 ? kExchange + kExchangeBlocks * split * split + kExchangeElement * k.rows * k.columns : 0;
+  const double exchange = split == 1
+                              ? 0
+                              : kExchangeBlocks * split * split + (k.is_wgmma() ? kExchange : kPeers) +
+                                    (k.is_wgmma() ? kExchangeElement : kPeersElement) * k.rows * k.columns;
   const double bytes = s.batch * (s.rows + s.columns) * s.depth * k.element_bytes;
   const double loaded = s.batch * row_tiles * column_tiles * std::ceil(s.depth / k.depth) *
                         ((k.rows + k.columns) * line - zeros);
   // Blocks that share little wait for memory itself, and all of them at once.
   const double from_memory = std::min(1.0, bytes / loaded),
                load = kLoad + kLoadMemory * from_memory * from_memory;
-  const double products = steps * std::max(step * together + overhead, k.is_wgmma() ? load / k.stages : 0);
+  // Blocks of a cluster have one tile each.
+  const bool early = weights && split > 1 && k.is_wgmma() && tiles <= processors * together;
+  const double waits = k.is_wgmma() ? std::max(0.0, steps - (early ? k.stages : 0)) * load / k.stages : 0,
+               products = std::max(steps * (step * together + overhead), waits);
   double busy = std::ceil(tiles / (processors * together)) * (products + tile + sums / split + exchange);
   if (!k.is_tensor()) {  // blocks of the last wave that are fewer have more of a multiprocessor each
     const double all = processors * together, waves = std::floor(tiles / all);
@@ -363,9 +374,12 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
     const Lines rows_lines = lines_of(program, contraction->factors[rows], sides[rows], depth, facts),
                 columns_lines =
                     lines_of(program, contraction->factors[columns], sides[columns], depth, facts);
-    const bool deep = (lies_deep(0) || orders_along(program, contraction->factors[0], plan.depth)) &&
-                      (lies_deep(1) || orders_along(program, contraction->factors[1], plan.depth));
+    const bool deep = (lies_deep(0) || orders_along(program, nest, contraction->factors[0], plan.depth)) &&
+                      (lies_deep(1) || orders_along(program, nest, contraction->factors[1], plan.depth));
     const bool gathered = rows_lines == Lines::kGathered || columns_lines == Lines::kGathered;
+    const bool early = target.dependent_launch && !gathered &&
+                       std::any_of(std::begin(contraction->factors), std::end(contraction->factors),
+                                   [&](const Factor& factor) { return is_weight(program, factor); });
     for (const MatrixKernel& kernel : kernels::matrix_kernels()) {
       if (kernel.element_bytes != bytes || kernel.is_tensor() != tensor) continue;
       if (kernel.is_wgmma() && !target.wgmma) continue;
@@ -392,8 +406,9 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
         for (size_t i = 0; i < shapes.size(); ++i) {
           Shape shape = shapes[i];
           if (turned) std::swap(shape.rows, shape.columns);
-          made.logs.push_back(all.weight(i) * std::log(cycles(plan, rows_lines, columns_lines, shape,
-                                                              turned ? 2 * element : element, target)));
+          made.logs.push_back(all.weight(i) *
+                              std::log(cycles(plan, rows_lines, columns_lines, shape,
+                                              turned ? 2 * element : element, early, target)));
         }
       }
     }
@@ -419,24 +434,33 @@ Range best(const Candidates& all, size_t from, size_t to) {
   return best;
 }
 
-// The sizes in up to three ranges, ascending, with a plan each: no more than gain by it.
+// The sizes in up to five ranges, ascending, with a plan each: no more than gain by it.
 std::vector<Range> best_ranges(const Candidates& all) {
-  constexpr double kWorthAnother = 0.05;  // of the time at all sizes: what a kernel more has to save
+  constexpr size_t kMost = 5;
+  constexpr double kWorthAnother = 0.01;  // of the time at all sizes: what a kernel more has to save
   const size_t sizes = all.sizes.size();
-  std::vector<std::vector<Range>> ways{{best(all, 0, sizes)}};
-  for (size_t at = 1; at < sizes; ++at) {
-    const Range few = best(all, 0, at);
-    ways.push_back({few, best(all, at, sizes)});
-    for (size_t next = at + 1; next < sizes; ++next)
-      ways.push_back({few, best(all, at, next), best(all, next, sizes)});
-  }
   const auto cost = [&](const std::vector<Range>& ranges) {
     double sum = kWorthAnother * all.weights() * static_cast<double>(ranges.size());
     for (const Range& range : ranges) sum += range.logs;
     return sum;
   };
-  return *std::min_element(ways.begin(), ways.end(),
-                           [&](const auto& a, const auto& b) { return cost(a) < cost(b); });
+  // Of the first sizes, by how many: the best of so many ranges, of one more from turn to turn.
+  std::vector<std::vector<Range>> ways(sizes + 1);
+  for (size_t to = 1; to <= sizes; ++to) ways[to] = {best(all, 0, to)};
+  std::vector<Range> out = ways[sizes];
+  for (size_t count = 2; count <= std::min(kMost, sizes); ++count) {
+    for (size_t to = sizes; to >= count; --to) {
+      std::vector<Range> most;
+      for (size_t from = count - 1; from < to; ++from) {
+        std::vector<Range> way = ways[from];
+        way.push_back(best(all, from, to));
+        if (most.empty() || cost(way) < cost(most)) most = std::move(way);
+      }
+      ways[to] = std::move(most);
+    }
+    if (cost(ways[sizes]) < cost(out)) out = ways[sizes];
+  }
+  return out;
 }
 
 // The part of a schedule for products of fewer than `below` elements.

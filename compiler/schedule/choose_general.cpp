@@ -21,13 +21,16 @@ using sym::Expr;
 // Cycles, roughly: what matters is their order.
 constexpr double kGather = 1.5;   // of one lane of an access without unit stride
 constexpr double kFarGather = 2;  // ... where every lane is in a cache line of its own
+constexpr double kPageGather = 4;  // ... and in a page of its own: one set of the first cache holds them all
 constexpr double kSpread = 3;     // of an access whose lanes share the elements of a vector
+constexpr double kNear = 8;       // ... wherever it begins
 // How what a point computes differs along the lanes: not at all; by what is looked up step by step from one place, so that
 // lanes stay near each other; from the start.
 enum class Differs { kNever, kNear, kFar };
 constexpr int64_t kManyStrips = int64_t{1} << 40;
 constexpr double kScalarPenalty = 1.0;  // of one scalar access
 constexpr double kLoopOverhead = 3;
+constexpr double kLaunch = 4000;         // below which it does not matter what a nest takes
 constexpr double kTaskCycles = 4000;     // least work of a task where there are points enough
 constexpr double kThreadCycles = 20000;  // least work that is worth waking a thread
 
@@ -201,14 +204,19 @@ class Chooser {
       return (looked_up == Differs::kFar || moves ? kFarGather : kGather) * width;
     if (const std::optional<Expr> stride = loop::stride_of(program_, access, var, facts_)) {
       if (stride->is_const(0) || stride->is_const(1)) return 1;
-      constexpr double kLine = 64;
+      constexpr double kLine = 64, kPage = 4096;
       const double step = std::fabs(typical(*stride, facts_)) * byte_size(program_[access.buffer].dtype);
-      return (step < kLine ? kGather : kFarGather) * width;
+      return (step < kLine ? kGather : step < kPage ? kFarGather : kPageGather) * width;
     }
     sym::Facts facts = facts_;
     facts.set_index(loop::strip(), kManyStrips);
     const auto spread = loop::spread_of(loop::offset_of(program_, access), var, width, facts);
-    return spread && spread->elements() <= width ? kSpread : kGather * width;
+    if (spread && spread->elements() <= width) return kSpread;
+    const Expr offset = loop::offset_of(program_, access);
+    const bool near = target_.avx512 && byte_size(program_[access.buffer].dtype) == 4 &&
+                      loop::grows_by_at_most_one(offset, var, facts_) &&
+                      loop::never_falls(offset, var, facts_);
+    return near ? kNear : kGather * width;
   }
 
   // Cycles of a block for one step of the loops around it, with lanes along `var` (none: all scalar).
@@ -326,7 +334,7 @@ class Chooser {
   // Of the whole nest. A choice serves one request and many: neither may pay for the other.
   struct Cycles {
     double typical, least;
-    double score() const { return typical * least; }
+    double score() const { return (typical + kLaunch) * (least + kLaunch); }
   };
   template <class Cost>
   Cycles at_both_sizes(Cost&& cost) {

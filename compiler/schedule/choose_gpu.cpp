@@ -120,18 +120,22 @@ const loop::Scan* shared_scan(const loop::Program& program, const loop::Nest& ne
 // then read neighbouring elements. Where neighbouring points lie next to each other instead, a team does columns.
 void choose_team(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
                  LoopPlan& plan) {
-  constexpr double kShort = 64;  // elements of a point that one thread may do
+  // Elements of a point that one thread may do: of neighbouring points that lie side by side, or of rows, of which a warp's
+  // threads else read as many lines of memory as they are.
+  constexpr double kShort = 64, kShortRow = 24;
   if (const loop::Scan* scan = shared_scan(program, nest, target)) {
     if (typical(scan->dim.extent, loop::facts_of(program, nest)) >= kShort) plan.team = 32;
     return;
   }
   const std::optional<TeamWork> work = team_work(program, nest);
-  if (!work || work->longest < kShort) return;
+  if (!work || work->longest < kShortRow) return;
   const double longest = work->longest, points = work->points;
   const double room = 256.0 * target.multiprocessors;  // points that occupy the GPU
   const auto most = std::max_element(work->columns.begin(), work->columns.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most != work->columns.end() && most->second >= work->rows) {
+  const bool columns = most != work->columns.end() && most->second >= work->rows;
+  if (longest < kShort && (columns || work->rows == 0)) return;
+  if (columns) {
     if (work->plain) {
       plan.columns = most->first;
       plan.team = longest <= 256 ? 256 : 512;
@@ -303,11 +307,10 @@ std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest
   return all;
 }
 
-bool is_candidate(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
-                  const loop::Schedule& schedule) {
-  if (is_contraction_schedule(program, nest, target, schedule)) return true;
-  const auto all = candidates(program, nest, target, {});
-  return std::any_of(all.begin(), all.end(), [&](const Candidate& c) { return c.schedule == schedule; });
+std::string refusal(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
+                    const loop::Schedule& schedule) {
+  if (is_contraction_schedule(program, nest, target, schedule)) return "";
+  return refusal(candidates(program, nest, target, {}), schedule);
 }
 
 void choose_gpu(loop::Program& program, const GpuTarget& target, const Chosen& chosen) {

@@ -80,6 +80,47 @@ bool mask_is_simple(Expr mask, const std::vector<Expr>& vars) {
   return std::all_of(mask.args().begin(), mask.args().end(), one);
 }
 
+// The kernel for these factors, and the factors as it takes them.
+struct Match {
+  const kernels::WindowKernel* kernel;
+  Factor a, b;
+};
+
+std::optional<Match> match_kernel(const loop::Program& program, const loop::Nest& nest,
+                                  const kernels::Contraction& contraction, int side,
+                                  const CpuTarget& target) {
+  for (const kernels::WindowKernel& kernel : kernels::window_kernels()) {
+    if (kernel.dtype != contraction.dtype || !kernel.runs_on(target)) continue;
+    const auto a = kernels::as_elements(nest, contraction.factors[side], kernel.a),
+               b = kernels::as_elements(nest, contraction.factors[1 - side], kernel.b);
+    if (a && a->load && b && weights_alone(program, *b)) return Match{&kernel, *a, *b};
+  }
+  return std::nullopt;
+}
+
+// Takes the taps apart that lie side by side: all but those along the dim with the smallest step, which is the one that the
+// outputs run along.
+void choose_beside(kernels::WindowPlan& plan, const kernels::Contraction& contraction, Expr row,
+                   const sym::Facts& facts) {
+  const auto form = kernels::linear_form(row, plan.taps);
+  const auto is_one = [&](Expr var) {
+    return std::any_of(contraction.reduce->dims.begin(), contraction.reduce->dims.end(),
+                       [&](const Dim& dim) { return dim.var == var && dim.extent.is_const(1); });
+  };
+  std::optional<size_t> least;
+  size_t several = 0;
+  for (size_t d = 0; form && d < plan.taps.size(); ++d) {
+    if (is_one(plan.taps[d])) continue;
+    ++several;
+    if (!least || facts.holds(sym::lt(form->coefficients[d], form->coefficients[*least]))) least = d;
+  }
+  for (size_t d = 0; d < plan.taps.size(); ++d)
+    if (several < 2 || d != *least) plan.beside.push_back(plan.taps[d]);
+  std::erase_if(plan.taps, [&](Expr var) {
+    return std::find(plan.beside.begin(), plan.beside.end(), var) != plan.beside.end();
+  });
+}
+
 // As many outputs as registers allow and the row wastes little of.
 int outputs_for(Expr extent, const CpuTarget& target) {
   const int most = target.vector_registers >= 32 ? 8 : 6;
@@ -98,14 +139,14 @@ int outputs_for(Expr extent, const CpuTarget& target) {
 std::optional<kernels::WindowPlan> choose_window(const loop::Program& program, const loop::Nest& nest,
                                                  const CpuTarget& target) {
   const auto contraction = kernels::match_contraction(nest);
-  if (!contraction || contraction->dtype != DType::kF32) return std::nullopt;
+  if (!contraction) return std::nullopt;
   const sym::Facts facts = kernels::facts_in(program, nest, *contraction);
   const int lanes = target.lanes(byte_size(DType::kF32));
   for (int side = 0; side < 2; ++side) {
-    const Factor &a = contraction->factors[side], &b = contraction->factors[1 - side];
-    if (!a.load || a.load->fill.f != 0 || std::signbit(a.load->fill.f) || !weights_alone(program, b))
-      continue;
-    kernels::WindowPlan plan{.lanes = lanes};
+    const auto match = match_kernel(program, nest, *contraction, side, target);
+    if (!match) continue;
+    const Factor &a = match->a, &b = match->b;
+    kernels::WindowPlan plan{.kernel = match->kernel, .lanes = lanes};
     std::vector<Dim> own, shared, columns;
     for (const Dim& dim : nest.dims) {
       const bool in_a = a.vars.contains(dim.var), in_b = b.vars.contains(dim.var);
@@ -142,6 +183,7 @@ std::optional<kernels::WindowPlan> choose_window(const loop::Program& program, c
     if (in_vector < 1) continue;
     plan.panel = groups.outputs() == 1 && groups.inputs() == 1 ? lanes : in_vector * groups.outputs();
     if (groups.output || groups.input) {
+      if (plan.kernel->dtype != DType::kF32) continue;
       // Lanes are permuted, and vectors of which not all count are masked.
       const bool whole = plan.panel == lanes && in_vector * groups.inputs() == lanes;
       if (lanes < 8 || (!target.avx512 && !whole)) continue;
@@ -163,6 +205,7 @@ std::optional<kernels::WindowPlan> choose_window(const loop::Program& program, c
     }
     if (!along) continue;
     plan.along = own[*along].var;
+    if (plan.kernel->group() > 1) choose_beside(plan, *contraction, row, facts);
     for (const Dim& dim : groups.columns()) plan.columns.push_back(dim.var);
     if (groups.input) plan.channel = groups.input->var;
     plan.outputs = outputs_for(own[*along].extent, target);
@@ -193,14 +236,19 @@ double window_cycles(const loop::Program& program, const loop::Nest& nest, const
   for (Expr var : plan.rows) rows *= size(var);
   for (Expr var : plan.columns) columns *= size(var);
   for (Expr var : plan.taps) taps *= size(var);
+  double beside = 1;
+  for (Expr var : plan.beside) beside *= size(var);
+  const double lane = plan.kernel->group();
+  taps *= std::ceil(beside / lane);
   const double channels = plan.channel ? size(*plan.channel) : 1;
   const bool permutes = plan.columns.size() > 1 || plan.channel;
   const double vectors = std::ceil(columns / static_cast<double>(plan.panel)), outputs = plan.outputs;
   // Neighbouring outputs have most of a row's elements in common.
   const double inputs = outputs * taps / 2;
   const double products = outputs * taps / target.fma_per_cycle;
-  const double loads = (inputs + taps) * target.vector_bytes / target.load_bytes_per_cycle;
-  const double sums = channels * std::max({products, loads, permutes ? inputs : 0.0});
+  const double loads = (inputs * lane + taps) * target.vector_bytes / target.load_bytes_per_cycle;
+  const double shuffles = permutes ? inputs : inputs * (lane - 1);
+  const double sums = channels * std::max({products, loads, shuffles});
   const double tile = kGroupOfOutputs + sums + outputs * kEpilogueVector;
   return rows * std::ceil(size(plan.along) / outputs) * vectors * tile;
 }

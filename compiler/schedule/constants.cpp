@@ -17,9 +17,10 @@ using loop::Storage;
 
 // A result may be this many times larger than the weights that it comes from, however many steps lie between, or
 // kSmall in any case: floats less than integers, which are steps on the way to others, and bytes more, which come from
-// fewer bits and which contractions read as these bits again.
+// fewer bits and which contractions read as these bits again. What is looked up by indices may be larger: a load for each
+// of them in every run is dear, and what holds it is no plain product, mask or bias any more.
 constexpr int64_t kGrowthOfFloats = 2, kGrowth = 4, kGrowthOfBytes = 8;
-constexpr int64_t kSmall = 64 << 10;
+constexpr int64_t kSmall = 64 << 10, kSmallOfLookups = 4 << 20;
 // Iterations of a nest that compiling may take: those of a product of two weights of 4096 rows and columns.
 constexpr double kMostIterations = 0x1p36;
 
@@ -56,9 +57,17 @@ bool is_static(const Nest& nest) {
   return ok;
 }
 
-// A launch of the program's own list of steps that may turn out to depend on weights alone.
+bool looks_up(const Nest& nest) {
+  bool found = false;
+  loop::for_each_stmt(
+      nest.body, [&](const loop::Stmt& stmt) { found |= std::holds_alternative<loop::Bind>(stmt.node); });
+  return found;
+}
+
+// A launch that may turn out to depend on weights alone.
 struct Candidate {
-  size_t step;
+  loop::NestId nest;
+  bool inner;  // in a loop or a branch
   Effects effects;
   bool constant = true;
 };
@@ -99,18 +108,37 @@ bool stays_constant(const Program& program, const Candidate& candidate, const st
                     const std::vector<Candidate>& candidates,
                     const std::vector<std::set<BufferId>>& sources) {
   int64_t in = 0, out = 0, growth = kGrowthOfBytes;
+  const int64_t small = looks_up(program[candidate.nest]) ? kSmallOfLookups : kSmall;
   for (BufferId id : candidate.effects.reads)
     if (!is_constant(program, id, writers, candidates)) return false;
   for (BufferId id : candidate.effects.writes) {
     const auto bytes = bytes_of(program[id]);
     if (!bytes || program[id].storage != Storage::kArena || !is_constant(program, id, writers, candidates))
       return false;
+    // Another writer may be what an iteration finds there first.
+    if (candidate.inner && writers[id.value] > 1) return false;
     out += *bytes;
     const DType dtype = program[id].dtype;
     if (byte_size(dtype) > 1) growth = std::min(growth, is_float(dtype) ? kGrowthOfFloats : kGrowth);
     for (BufferId source : sources[id.value]) in += bytes_of(program[source]).value_or(0);
   }
-  return out <= kSmall || out <= growth * in;
+  return out <= small || out <= growth * in;
+}
+
+// In the order in which they run. In a branch nothing may fail that is perhaps never run.
+void collect(const Program& program, const loop::Steps& steps, bool inner, std::vector<Candidate>& out) {
+  for (const loop::Step& step : steps) {
+    if (const auto* launch = std::get_if<loop::Launch>(&step.node)) {
+      const Nest& nest = program[launch->nest];
+      if (is_static(nest) && iterations(nest) <= kMostIterations && !(inner && looks_up(nest)))
+        out.push_back({launch->nest, inner, shared_effects(program, nest)});
+    } else if (const auto* loop = std::get_if<loop::While>(&step.node)) {
+      collect(program, loop->body, true, out);
+    } else if (const auto* branch = std::get_if<loop::If>(&step.node)) {
+      collect(program, branch->then_steps, true, out);
+      collect(program, branch->else_steps, true, out);
+    }
+  }
 }
 
 }  // namespace
@@ -121,11 +149,7 @@ void hoist_constants(Program& program) {
     for (BufferId id : effects_of(program, step).writes) ++writers[id.value];
   });
   std::vector<Candidate> candidates;
-  for (size_t i = 0; i < program.steps.size(); ++i) {
-    const auto* launch = std::get_if<loop::Launch>(&program.steps[i].node);
-    if (launch && is_static(program[launch->nest]) && iterations(program[launch->nest]) <= kMostIterations)
-      candidates.push_back({i, shared_effects(program, program[launch->nest])});
-  }
+  collect(program, program.steps, false, candidates);
   const std::vector<std::set<BufferId>> from = sources(program, candidates);
   for (bool changed = true; changed;) {
     changed = false;
@@ -136,20 +160,22 @@ void hoist_constants(Program& program) {
     }
   }
 
-  std::vector<bool> hoisted(program.steps.size(), false);
+  std::set<loop::NestId> hoisted;
   for (const Candidate& candidate : candidates) {
     if (!candidate.constant) continue;
-    hoisted[candidate.step] = true;
-    program.prepack.push_back(std::get<loop::Launch>(program.steps[candidate.step].node).nest);
+    hoisted.insert(candidate.nest);
+    program.prepack.push_back(candidate.nest);
     for (BufferId id : candidate.effects.writes) {
       program[id].storage = Storage::kWeight;
       program[id].prepacked = true;
     }
   }
-  loop::Steps kept;
-  for (size_t i = 0; i < program.steps.size(); ++i)
-    if (!hoisted[i]) kept.push_back(std::move(program.steps[i]));
-  program.steps = std::move(kept);
+  loop::for_each_block(program.steps, [&](loop::Steps& steps) {
+    std::erase_if(steps, [&](const loop::Step& step) {
+      const auto* launch = std::get_if<loop::Launch>(&step.node);
+      return launch && hoisted.contains(launch->nest);
+    });
+  });
 }
 
 }  // namespace stridec::schedule

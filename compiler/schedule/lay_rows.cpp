@@ -156,6 +156,67 @@ bool lay_as_read(Program& program, Nest& nest, const loop::Access& access, const
   return true;
 }
 
+bool divides(const loop::Access& access) {
+  return std::any_of(access.index.begin(), access.index.end(), [](Expr at) {
+    bool found = false;
+    sym::for_each_node(
+        at, [&](Expr e) { found = found || e.op() == sym::Op::kFloorDiv || e.op() == sym::Op::kMod; });
+    return found;
+  });
+}
+
+// The product behind a copy of what it reads in windows; nothing where it reads none, or each element seldom.
+std::vector<Nest> behind_copy(Program& program, const Nest& nest) {
+  // Results that an element is read for: gathered tiles run at a fifth of the speed of boxes.
+  constexpr int64_t kReadsWorthCopy = 64;
+  const auto contraction = loop::classify_contraction(nest);
+  if (!contraction || !nest.schedule.kernel.empty()) return {};
+  for (const auto* operand : {&contraction->a, &contraction->b}) {
+    if (!operand->plain || !divides(operand->plain->access)) continue;
+    const loop::Access access = operand->plain->access;
+    const loop::Buffer from = program[access.buffer];
+    if ((from.storage != loop::Storage::kArena && from.storage != loop::Storage::kInput) ||
+        byte_size(from.dtype) > 4 || !access.mask.is_const(1))
+      continue;
+    std::vector<loop::Dim> dims = nest.dims;
+    dims.insert(dims.end(), contraction->reduce->dims.begin(), contraction->reduce->dims.end());
+    loop::Buffer matrix{.name = from.name + ".matrix", .dtype = from.dtype};
+    Nest copy{.name = "copy " + from.name};
+    Expr reads = 1;
+    loop::Access write;
+    for (const loop::Dim& dim : dims) {
+      const bool own = std::any_of(access.index.begin(), access.index.end(),
+                                   [&](Expr e) { return sym::depends_on(e, dim.var); });
+      if (!own) {
+        reads *= dim.extent;
+        continue;
+      }
+      if (sym::has_index(dim.extent)) return {};
+      copy.dims.push_back(dim);
+      matrix.shape.push_back(dim.extent);
+      write.index.push_back(dim.var);
+    }
+    // Windows that overlap would be spread out.
+    const Expr elements = loop::element_count(matrix.shape);
+    if (program.facts.bounds(reads).lo < kReadsWorthCopy || access.index.back() != write.index.back() ||
+        sym::simplify(elements - loop::element_count(from.shape), program.facts) != Expr(0))
+      continue;
+    const BufferId id = loop::add_buffer(program, std::move(matrix));
+    write.buffer = id;
+    const loop::ValueId value{0};
+    copy.values.push_back({from.dtype});
+    copy.body.push_back({loop::Load{value, access, operand->plain->fill}});
+    copy.body.push_back({loop::Store{.access = write, .value = value}});
+    Nest product = nest;
+    loop::for_each_stmt(product.body, [&](loop::Stmt& stmt) {
+      auto* load = std::get_if<loop::Load>(&stmt.node);
+      if (load && load->result == operand->plain->result) load->access = write;
+    });
+    return {std::move(copy), std::move(product)};
+  }
+  return {};
+}
+
 void lay(Program& program, Nest& nest, const std::vector<int>& readers, const std::set<BufferId>& fixed) {
   const auto contraction = loop::classify_contraction(nest);
   if (!contraction) return;
@@ -166,18 +227,12 @@ void lay(Program& program, Nest& nest, const std::vector<int>& readers, const st
     if (buffer.storage != loop::Storage::kArena || readers[access.buffer.value] != 1 ||
         fixed.contains(access.buffer) || buffer.strides != loop::row_major(buffer.shape))
       continue;
-    const bool divides = std::any_of(access.index.begin(), access.index.end(), [](sym::Expr at) {
-      bool found = false;
-      sym::for_each_node(
-          at, [&](sym::Expr e) { found = found || e.op() == sym::Op::kFloorDiv || e.op() == sym::Op::kMod; });
-      return found;
-    });
     int loads = 0;
     loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
       const auto* load = std::get_if<loop::Load>(&stmt.node);
       loads += load && load->access.buffer == access.buffer;
     });
-    if (divides && loads == 1 && access.mask.is_const(1) &&
+    if (divides(access) && loads == 1 && access.mask.is_const(1) &&
         lay_as_read(program, nest, access, *contraction->reduce))
       return lay(program, nest, readers, fixed);  // the statements have changed
     if (contraction->reduce->dims.size() < 2) continue;
@@ -210,6 +265,7 @@ void lay_rows(Program& program) {
     if (const auto* launch = std::get_if<loop::Launch>(&step.node))
       lay(program, program[launch->nest], readers, fixed);
   });
+  loop::replace_nests(program, [&](const Nest& nest) { return behind_copy(program, nest); });
 }
 
 }  // namespace stridec::schedule

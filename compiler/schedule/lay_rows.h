@@ -12,7 +12,8 @@ namespace stridec::schedule {
 //
 // Copy engines move boxes of matrices: rows that are one step apart, and depth in one piece. Applies to arena buffers that
 // one product reads and nobody else, row-major so far and contiguous along the depth's last dim, which stays so. Of the first
-// kind strides change, and indices do not; of the second kind, windows, the buffer's shape does.
+// kind strides change, and indices do not; of the second kind, windows, the buffer's shape does. Windows of what others read
+// as well, or the caller gives, are copied where the product reads each element often.
 void lay_rows(loop::Program& program);
 
 }  // namespace stridec::schedule

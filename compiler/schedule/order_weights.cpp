@@ -16,25 +16,53 @@ namespace {
 
 using loop::BufferId;
 using sym::Expr;
-using Order = std::vector<size_t>;  // the copy's dim i is the weight's dim order[i]
+
+// A dim of the copy: a dim of the weight, or `extent` of its elements, offset + step*i.
+struct Piece {
+  size_t dim;
+  int64_t step = 1, offset = 0, extent = -1;  // -1: all
+  bool all() const { return extent < 0; }
+  auto operator<=>(const Piece&) const = default;
+};
+using Order = std::vector<Piece>;
+
+// What a transposed convolution of a stride reads of each window, for one of its phases: e == offset + step*var.
+std::optional<Piece> piece_of(const loop::Nest& nest, size_t dim, Expr e, Expr var) {
+  const auto linear = sym::linear_in(e, var);
+  if (!linear || !linear->coefficient.is_const() || !linear->rest.is_const() ||
+      linear->coefficient.is_const(0))
+    return std::nullopt;
+  std::optional<int64_t> extent;
+  loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+    for (const loop::Dim& each : loop::dims_of(stmt))
+      if (each.var == var) extent = sym::as_const(each.extent);
+  });
+  if (!extent) return std::nullopt;
+  return Piece{dim, linear->coefficient.value(), linear->rest.value(), *extent};
+}
 
 // The dims of the weight that the depth does not run through, then those that it does, in its order; nothing where
-// a dim of the depth is no dim of the weight, or where the weight is in order.
-std::optional<Order> wanted(const loop::Program& program, const loop::Access& access,
+// a dim of the depth runs through no dim of the weight, or where the weight is in order.
+std::optional<Order> wanted(const loop::Program& program, const loop::Nest& nest, const loop::Access& access,
                             const std::vector<Expr>& depth) {
   Order order, deep;
-  for (Expr var : depth) {
-    const auto at = std::find(access.index.begin(), access.index.end(), var);
-    if (at != access.index.end()) deep.push_back(static_cast<size_t>(at - access.index.begin()));
-  }
+  for (Expr var : depth)
+    for (size_t d = 0; d < access.index.size(); ++d) {
+      if (!sym::depends_on(access.index[d], var)) continue;
+      const auto piece = access.index[d] == var ? Piece{d} : piece_of(nest, d, access.index[d], var);
+      if (!piece) return std::nullopt;
+      deep.push_back(*piece);
+    }
   if (deep.size() != depth.size()) return std::nullopt;
   for (size_t d = 0; d < access.index.size(); ++d)
-    if (std::find(deep.begin(), deep.end(), d) == deep.end()) order.push_back(d);
+    if (std::none_of(deep.begin(), deep.end(), [&](const Piece& piece) { return piece.dim == d; }))
+      order.push_back({d});
   order.insert(order.end(), deep.begin(), deep.end());
   const loop::Buffer& buffer = program[access.buffer];
   for (Expr extent : buffer.shape)
     if (!extent.is_const()) return std::nullopt;
-  if (std::is_sorted(order.begin(), order.end()) && buffer.strides == loop::row_major(buffer.shape))
+  const bool whole = std::all_of(order.begin(), order.end(), [](const Piece& piece) { return piece.all(); });
+  if (whole && std::is_sorted(order.begin(), order.end()) && buffer.strides == loop::row_major(buffer.shape))
     return std::nullopt;
   return order;
 }
@@ -50,7 +78,8 @@ const loop::Load* weight_of(const loop::Program& program, const kernels::Factor&
 BufferId add_copy(loop::Program& program, BufferId from, const Order& order) {
   const loop::Buffer source = program[from];
   loop::Buffer buffer{.name = source.name + ".ordered", .dtype = source.dtype};
-  for (size_t d : order) buffer.shape.push_back(source.shape[d]);
+  for (const Piece& piece : order)
+    buffer.shape.push_back(piece.all() ? source.shape[piece.dim] : Expr(piece.extent));
   buffer.storage = loop::Storage::kWeight;
   buffer.prepacked = true;
   loop::Nest copy{.name = "order " + source.name};
@@ -58,7 +87,7 @@ BufferId add_copy(loop::Program& program, BufferId from, const Order& order) {
   for (size_t i = 0; i < order.size(); ++i) {
     const Expr var = sym::var(cat("%i", i));
     copy.dims.push_back({var, buffer.shape[i]});
-    read.index[order[i]] = var;
+    read.index[order[i].dim] = order[i].step * var + order[i].offset;
     write.index.push_back(var);
   }
   const loop::ValueId value{0};
@@ -85,7 +114,10 @@ void turn(loop::Program& program, loop::NestId id, loop::ValueId result, BufferI
     auto* target = std::get_if<loop::Load>(&stmt.node);
     if (!target || target->result != result) return;
     std::vector<Expr> index;
-    for (size_t d : order) index.push_back(target->access.index[d]);
+    for (const Piece& piece : order) {
+      const Expr e = target->access.index[piece.dim];
+      index.push_back(piece.all() ? e : sym::free_vars(e).front());
+    }
     target->access.buffer = found->second;
     target->access.index = std::move(index);
   });
@@ -120,7 +152,7 @@ void order_window(loop::Program& program, loop::NestId id, Copies& made) {
         if (!load || program[load->access.buffer].storage != loop::Storage::kWeight) continue;
         const auto stride = loop::stride_of(program, load->access, plan.points[0].dim, facts);
         if (stride && (stride->is_const(0) || stride->is_const(1))) continue;
-        if (const auto order = wanted(program, load->access, {plan.points[0].dim}))
+        if (const auto order = wanted(program, nest, load->access, {plan.points[0].dim}))
           turns.push_back({load->result, load->access.buffer, *order});
       }
   for (const Turn& t : turns) turn(program, id, t.result, t.from, t.order, made);
@@ -145,7 +177,7 @@ void order_staged_weights(loop::Program& program) {
       const auto linear =
           sym::linear_in(kernels::offset_of(program, load->access, facts), plan.columns.back());
       if (linear && (linear->coefficient.is_const(0) || linear->coefficient.is_const(1))) continue;
-      if (const auto order = wanted(program, load->access, plan.columns))
+      if (const auto order = wanted(program, program[id], load->access, plan.columns))
         turns.push_back({load->result, load->access.buffer, *order});
     }
     for (const Turn& t : turns) turn(program, id, t.result, t.from, t.order, made);
@@ -164,7 +196,7 @@ void order_along(loop::Program& program, const std::vector<DeepLoad>& loads) {
     for (size_t d = 0; d < access->index.size(); ++d) {
       const bool in_depth = std::any_of(deep.depth.begin(), deep.depth.end(),
                                         [&](Expr var) { return sym::depends_on(access->index[d], var); });
-      (in_depth ? last : order).push_back(d);
+      (in_depth ? last : order).push_back({d});
     }
     order.insert(order.end(), last.begin(), last.end());
     if (last.empty() || std::is_sorted(order.begin(), order.end())) continue;
@@ -173,10 +205,10 @@ void order_along(loop::Program& program, const std::vector<DeepLoad>& loads) {
   }
 }
 
-bool orders_along(const loop::Program& program, const kernels::Factor& factor,
+bool orders_along(const loop::Program& program, const loop::Nest& nest, const kernels::Factor& factor,
                   const std::vector<Expr>& depth) {
   const loop::Load* load = weight_of(program, factor);
-  return load && wanted(program, load->access, depth).has_value();
+  return load && wanted(program, nest, load->access, depth).has_value();
 }
 
 void order_weights(loop::Program& program) {
@@ -203,8 +235,8 @@ void order_weights(loop::Program& program) {
       // Threads read rows of a step of the depth with the fewest registers; of tensor cores some want depth alone.
       const bool threads = !plan.kernel->is_tensor(), either = !kernels::wants_depth(*plan.kernel);
       if ((either && contiguous(side)) || (!threads && contiguous(plan.depth))) continue;
-      auto order = threads ? wanted(program, load->access, side) : std::nullopt;
-      if (!order && !contiguous(plan.depth)) order = wanted(program, load->access, plan.depth);
+      auto order = threads ? wanted(program, program[id], load->access, side) : std::nullopt;
+      if (!order && !contiguous(plan.depth)) order = wanted(program, program[id], load->access, plan.depth);
       if (!order) continue;
       turn(program, id, load->result, load->access.buffer, *order, made);
       break;  // of the other factor's statements some may have moved; a nest has one such weight

@@ -11,11 +11,11 @@ namespace stridec::schedule {
 // Where a factor of a nest with a matrix schedule (kernels/cuda_matrix.h) is a weight that is contiguous neither along
 // the depth nor along its rows, as a convolution's [out, in, r, s] is, or not along the depth where the kernel wants it so:
 // a copy of the weight, made by a nest of Program::prepack, whose last dims are the dims of the depth in the schedule's
-// order. Multiply-adds by threads take those of the rows last, whichever the weight has. Nests that want the same copy
+// order (of a transposed convolution's phase the elements that it reads alone). Multiply-adds by threads take those of the rows last, whichever the weight has. Nests that want the same copy
 // share it. Likewise weights in windows of several neighbouring points (schedule.h), with the points' vectors last.
 void order_weights(loop::Program& program);
 // Whether the factor is a weight whose dims can be ordered along the depth.
-bool orders_along(const loop::Program& program, const kernels::Factor& factor,
+bool orders_along(const loop::Program& program, const loop::Nest& nest, const kernels::Factor& factor,
                   const std::vector<sym::Expr>& depth);
 
 // The same for loads of weights in a sum over `depth`.

@@ -50,6 +50,8 @@ Panels panels_of(const Nest& nest, const Contraction& c, const PanelLayout& plan
   const Expr panel = add(sym::ceildiv(panels.columns, plan.panel));
   const std::vector<Dim> k = kernels::dims_by_name(nest, c, plan.k);
   Expr lane = 0;
+  for (const Dim& dim : kernels::dims_by_name(nest, c, plan.outer))
+    panels.from_contraction[dim.var] = add(dim.extent);
   if (plan.group == 1) {
     for (const Dim& dim : k) panels.from_contraction[dim.var] = add(dim.extent);
     lane = add(plan.width);
@@ -125,6 +127,7 @@ loop::Access access_of_panels(BufferId id, const Nest& nest, const Contraction& 
   }
   const Expr column = kernels::flattened(kernels::dims_by_name(nest, c, plan.columns));
   access.index.push_back(sym::floordiv(column, plan.panel));
+  access.index.insert(access.index.end(), plan.outer.begin(), plan.outer.end());
   if (plan.group == 1) {
     for (Expr var : plan.k) access.index.push_back(var);
     access.index.push_back(sym::mod(column, plan.panel));

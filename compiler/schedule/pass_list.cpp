@@ -5,9 +5,11 @@
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/choose_flash.h"
 #include "compiler/schedule/choose_gpu.h"
+#include "compiler/schedule/common_rows.h"
 #include "compiler/schedule/delinearize.h"
 #include "compiler/schedule/flatten.h"
 #include "compiler/schedule/invariants.h"
+#include "compiler/schedule/join_channels.h"
 #include "compiler/schedule/lay_rows.h"
 #include "compiler/schedule/layout.h"
 #include "compiler/schedule/narrow_storage.h"
@@ -18,8 +20,10 @@
 #include "compiler/schedule/row_products.h"
 #include "compiler/schedule/row_results.h"
 #include "compiler/schedule/row_strips.h"
+#include "compiler/schedule/slices.h"
 #include "compiler/schedule/small_nests.h"
 #include "compiler/schedule/split_reduction.h"
+#include "compiler/schedule/spread_inputs.h"
 #include "compiler/schedule/strips.h"
 #include "compiler/schedule/window_runs.h"
 #include "compiler/schedule/winograd.h"
@@ -59,6 +63,8 @@ constexpr Pass<Program, const FusionOptions&> kLoopPasses[] = {
 constexpr Pass<Program, Decisions*> kCpuLoopPasses[] = {
     {"widening", "tf32, which a GPU beside takes, is f32",
      [](Program& program, Decisions*) { widen_tf32(program); }},
+    {"rows", "what several points compute from one row of what they read is computed once for each row",
+     compute_common_rows},
     {"reductions", "long reductions of few points become partial results and their combination",
      [](Program& program, Decisions* decisions) { split_reductions(program, Sharing::kThreads, decisions); }},
     {"chains", "contractions that pass rows on become one kernel that keeps them in cache", chain},
@@ -69,6 +75,7 @@ constexpr Pass<Program, Decisions*> kCpuLoopPasses[] = {
        fuse_row_strips(program, decisions);
        fuse_strips(program, decisions);
      }},
+    {"slices", "what several concatenations hold, or one of another, is stored once", share_slices},
 };
 
 constexpr Pass<Program, const CpuTarget&, const Chosen&> kCpuPasses[] = {
@@ -97,6 +104,11 @@ constexpr Pass<Program, const GpuTarget&, const GpuRules&> kGpuLoopPasses[] = {
      [](Program& program, const GpuTarget&, const GpuRules& rules) {
        narrow_storage(program, rules.factors);
      }},
+    {"gpu channels",
+     "convolutions of groups of few channels are those of fewer groups, with zeros among their weights",
+     [](Program& program, const GpuTarget& target, const GpuRules&) { join_channels(program, target); }},
+    {"gpu spreading", "convolutions of an image that is spread out read it spread out",
+     [](Program& program, const GpuTarget& target, const GpuRules&) { spread_inputs(program, target); }},
     {"gpu rows", "what products read lies in memory as the matrices that they take it for",
      [](Program& program, const GpuTarget&, const GpuRules&) { lay_rows(program); }},
     {"gpu shape_padding", "rows of matrices that products read begin at multiples of 16 bytes",

@@ -161,7 +161,11 @@ class Fuser {
       least = peaks(now);
     }
     program_ = std::move(best);
-    if (decisions_) decisions_->insert(decisions_->end(), kept.begin(), kept.end());
+    if (!decisions_) return;
+    decisions_->insert(decisions_->end(), kept.begin(), kept.end());
+    curves();
+    for (int at = 0; at < static_cast<int>(program_.steps.size()); ++at)
+      if (reader_of(at) >= 0 && makers_of(at).empty()) explain(at);
   }
 
  private:
@@ -275,6 +279,37 @@ class Fuser {
     return groups;
   }
 
+  // Why the nests from this one on, each of which alone reads what the one before makes, do not work in strips of rows, if
+  // there are convolutions among them.
+  void explain(int first) {
+    std::vector<int> all = {first};
+    bool products = is_contraction(*nest_at(first)), windows = false;
+    for (int next = reader_of(first); next >= 0; next = reader_of(next)) {
+      const AlongFinder read(program_, *nest_at(next), *passes_on(all.back()), false);
+      for (size_t d = 0; d < program_[*passes_on(all.back())].shape.size(); ++d)
+        if (const auto rows = read.at(d))
+          windows = windows || (rows->high > rows->low && rows->high - rows->low < kMostUnits);
+      products = products || is_contraction(*nest_at(next));
+      all.push_back(next);
+    }
+    const bool later = std::any_of(later_.begin(), later_.end(), [&](const StepGroup& group) {
+      return std::includes(group.at.begin(), group.at.end(), all.begin(), all.end());
+    });
+    if (!products || !windows || later) return;
+    decisions_->push_back({nest_at(all.front())->name, nest_at(all.back())->name, false,
+                           cat("no strips of rows: ", reason_of(all)), 0});
+  }
+  std::string reason_of(const std::vector<int>& all) const {
+    std::string why;  // of the longest
+    for (size_t count = std::min(all.size(), kLongest); count > 1; --count)
+      for (auto from = all.begin(); from + static_cast<std::ptrdiff_t>(count) <= all.end(); ++from) {
+        if (chain_of({from, from + static_cast<std::ptrdiff_t>(count)}))
+          return cat("what is alive at once would not be less by ", static_cast<int>(100 * kLeastGain), " %");
+        if (why.empty()) why = why_;
+      }
+    return why;
+  }
+
   // ---- chains
 
   std::optional<BufferId> passes_on(int at) const {
@@ -330,7 +365,9 @@ class Fuser {
                 .image_dims = {},
                 .points = 0};
     const size_t count = chain.at.size();
+    why_ = "the last of them makes several buffers";
     if (flow_.effects[static_cast<size_t>(chain.at.back())].writes.size() != 1) return std::nullopt;
+    why_ = "a nest cannot move to the last one's place";
     for (size_t i = 0; i < count; ++i) {
       const Effects& effects = flow_.effects[static_cast<size_t>(chain.at[i])];
       for (const Dim& dim : nest_at(chain.at[i])->dims)
@@ -364,6 +401,7 @@ class Fuser {
     sort_stable(order, [](const auto& a, const auto& b) { return a.first > b.first; });
     chain.images.resize(count);
     chain.image_dims.resize(count - 1);
+    why_ = "rows do not lead to rows";
     for (const auto& [stride, var] : order) {
       if (stride <= 1) break;
       if (auto done = with_rows(chain, var)) return done;
@@ -567,6 +605,7 @@ class Fuser {
           std::min(points, 2 * std::ceil(std::ceil(points / static_cast<double>(chain.most)) / 2));
       if (images * strips >= kLeastStrips && typical(own_bytes(chain), program_.facts) <= kStripCache) break;
     }
+    why_ = "there are too few rows, or one is too large for a cache";
     if (chain.most == 0) return false;
     for (int at : chain.at)
       for (BufferId id : flow_.effects[static_cast<size_t>(at)].reads)
@@ -575,6 +614,7 @@ class Fuser {
                      byte_size(program_[id].dtype);
     for (size_t i = 0; i < chain.passing.size(); ++i)
       passing += typical(passing_bytes(chain, i), program_.facts);
+    why_ = "weights would be read for each strip";
     if (weights > kWeightTraffic * 2 * passing) return false;
     const double strips = 2 * std::ceil(std::ceil(points / static_cast<double>(chain.most)) / 2),
                  size = points / strips;
@@ -583,6 +623,7 @@ class Fuser {
       chain.work += work_of(*nest_at(chain.at[i])) * static_cast<double>(rows.after - rows.before) /
                     (static_cast<double>(rows.scale) * size);
     }
+    why_ = "rows at the borders of strips would be computed twice, and a run would have much more to do";
     return chain.work + more_work_ <= kMostWork * work_;
   }
 
@@ -707,6 +748,7 @@ class Fuser {
   Flow flow_;
   std::vector<StepGroup> later_;
   double work_ = 0, more_work_ = 0;
+  mutable std::string why_;  // the last chain that was looked at can be none
 };
 
 }  // namespace

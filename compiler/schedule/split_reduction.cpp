@@ -260,6 +260,7 @@ class Splitter {
     nest.dims = partial_dims_;
     nest.body = prologue(nest);
     Reduce inner = *reduce_;
+    inner.byte_blocks = 0;
     std::erase_if(inner.dims, [&](const Dim& dim) { return holds(split_.keep, dim.var) && !split_.strip; });
     if (split_.strip) {
       Dim& dim = inner.dims[0];
@@ -285,6 +286,7 @@ class Splitter {
     Nest nest = nest_;
     nest.body = prologue(nest);
     Reduce combine = *reduce_;
+    combine.byte_blocks = 0;
     combine.dims.clear();
     combine.body.clear();
     combine.yields.clear();

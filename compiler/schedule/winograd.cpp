@@ -7,9 +7,11 @@
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/analysis.h"
+#include "compiler/loop/blame.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_contraction.h"
+#include "compiler/schedule/memory_plan.h"
 
 namespace stridec::schedule {
 namespace {
@@ -21,6 +23,7 @@ using loop::BufferId;
 using loop::Dim;
 using loop::Nest;
 using loop::Program;
+using loop::Steps;
 using loop::Stmt;
 using loop::ValueId;
 using sym::Expr;
@@ -358,38 +361,88 @@ class Splitter {
 
 // ---- cost --------------------------------------------------------------------------------------------------
 
-// Cycles of one core, with figures of no machine in particular: what is chosen is the same for every variant. One image
-// is the case that decides: weights are read once for it.
+// Cycles of one core, with figures of no machine in particular: what is chosen is the same for every variant.
 constexpr double kFlops = 56;        // of a contraction, a cycle
 constexpr double kBytes = 20;        // between neighbouring nests
 constexpr double kWeightBytes = 10;  // weights come from further away
 constexpr double kSumOverhead = 16;  // of the sums of a tile, as channels
 constexpr double kLanes = 16;
+constexpr int64_t kEnoughTiles = 16;  // few rows reuse little of what is loaded
 constexpr double kMargin = 1.15;
+// Of a cycle, so that expressions of whole numbers tell costs apart.
+constexpr double kParts = 16;
 
-double cycles(const Program& program, const Convolution& c, int m) {
-  auto size = [&](Expr e) { return std::max(1.0, typical(e, program.facts)); };
-  auto product = [&](const std::vector<Dim>& dims) {
+// In kParts of a cycle, for so many images; m = 1: as it is.
+Expr cycles(const Program& program, const Convolution& c, int m, Expr images) {
+  const auto product = [&](const std::vector<Dim>& dims) {
     double count = 1;
-    for (const Dim& dim : dims) count *= size(dim.extent);
+    for (const Dim& dim : dims) count *= std::max(1.0, typical(dim.extent, program.facts));
     return count;
   };
-  double images = 1;
-  for (const Dim& dim : c.own)
-    if (dim.var != c.y.var && dim.var != c.x.var)
-      images *= static_cast<double>(std::max<int64_t>(1, program.facts.bounds(dim.extent).lo));
+  const auto times = [](double cost, Expr count) {
+    return count * static_cast<int64_t>(std::ceil(std::min(cost * kParts, 1e15)));
+  };
   const double groups = product(c.shared), in = product(c.channels), out = product(c.columns);
-  const double pixels = size(c.y.extent) * size(c.x.extent) * images;
-  if (m == 1) return 2 * 9 * groups * pixels * in * out / kFlops + 4 * 9 * groups * in * out / kWeightBytes;
+  const Expr pixels = c.y.extent * c.x.extent * images;
+  if (m == 1)
+    return times(2 * 9 * groups * in * out / kFlops, pixels) +
+           times(4 * 9 * groups * in * out / kWeightBytes, 1);
   const double t = m + 2;
-  const double tiles = std::ceil(size(c.y.extent) / m) * std::ceil(size(c.x.extent) / m) * images;
-  // Few rows reuse little of what is loaded.
-  const double speed = kFlops * in / (in + kSumOverhead) * std::min(1.0, (tiles + 2) / 16);
-  const double products = 2 * t * t * groups * tiles * in * out / speed;
-  const double moved = 4 * groups * ((in + out) * pixels + 2 * t * t * tiles * (in + out));
-  const double statements = groups * tiles * (std::ceil(in / kLanes) + std::ceil(out / kLanes)) * 6 * t * t;
+  const Expr tiles = sym::ceildiv(c.y.extent, m) * sym::ceildiv(c.x.extent, m) * images;
+  const double products = 2 * t * t * groups * out * (in + kSumOverhead) / kFlops;
+  const double moved = 4 * groups * (in + out) / kBytes;
+  const double statements = groups * (std::ceil(in / kLanes) + std::ceil(out / kLanes)) * 3 * t * t;
   const double weights = 4 * t * t * groups * in * out / kWeightBytes;
-  return products + moved / kBytes + statements / 2 + weights;
+  return times(products, sym::floordiv(tiles * kEnoughTiles, sym::min(kEnoughTiles, tiles + 2))) +
+         times(moved, pixels) + times(moved * 2 * t * t + statements, tiles) + times(weights, 1);
+}
+
+struct Choice {
+  int m = 1;           // tiles; 1: none
+  int percent = 100;   // of the time without them that the better tiles would take, at sizes in the middle
+  int small = 1;       // tiles of sizes at which those of m outputs are slower
+  Expr condition = 1;  // that they are not, where the sizes may be such ones
+};
+
+Choice choose(const Program& program, const Convolution& c) {
+  // Weights are read once for an image: one is the case that decides, where sizes do not.
+  Expr images = 1, fewest = 1;
+  for (const Dim& dim : c.own) {
+    if (dim.var == c.y.var || dim.var == c.x.var) continue;
+    images = images * dim.extent;
+    fewest = fewest * std::max<int64_t>(1, program.facts.bounds(dim.extent).lo);
+  }
+  const auto at = [&](int m, auto&& size) {
+    const auto value = sym::evaluate(cycles(program, c, m, fewest), size);
+    return value ? static_cast<double>(*value) : 1e18;
+  };
+  const auto middle = [&](Expr var) {
+    return std::optional(static_cast<int64_t>(typical(var, program.facts)));
+  };
+  const auto modest = [&](Expr var) {
+    const sym::Interval range = program.facts.bounds(var);
+    return std::optional(std::clamp<int64_t>(kModestSize, range.has_lo() ? range.lo : 1,
+                                             range.has_hi() ? std::max<int64_t>(range.hi, 1) : kModestSize));
+  };
+  const double direct = at(1, middle), two = at(2, middle), four = at(4, middle);
+  Choice choice;
+  choice.percent = static_cast<int>(100 * std::min(two, four) / direct);
+  if (std::min(two, four) >= direct / kMargin) return choice;
+  choice.m = four < two ? 4 : 2;
+  choice.small = choice.m == 4 && at(2, modest) < at(1, modest) / kMargin ? 2 : 1;
+  if (at(choice.small, modest) * kMargin < at(choice.m, modest))
+    choice.condition =
+        sym::simplify(sym::le(cycles(program, c, choice.m, images), cycles(program, c, choice.small, images)),
+                      program.facts);
+  return choice;
+}
+
+std::string said(const Choice& choice) {
+  if (choice.m == 1) return cat("it would take ", choice.percent, " % of the time");
+  const auto tiles = [](int m) { return m == 1 ? std::string("none") : cat(m, "x", m); };
+  return cat(
+      "tiles of ", tiles(choice.m),
+      choice.condition.is_const(1) ? "" : cat(", and ", tiles(choice.small), " where sizes are small"));
 }
 
 }  // namespace
@@ -401,21 +454,39 @@ std::vector<Nest> winograd(Program& program, const Nest& nest, int m, std::strin
 }
 
 void apply_winograd(Program& program, std::vector<Decision>* decisions) {
-  loop::replace_nests(program, [&](const Nest& nest) -> std::vector<Nest> {
+  const auto replace = [&](const Nest& nest, const loop::Step& step) -> Steps {
     std::string reason;
     const auto conv = match(program, nest, &reason);
-    if (!conv) return {};
-    const double direct = cycles(program, *conv, 1), two = cycles(program, *conv, 2), four = cycles(program, *conv, 4);
-    const int faster = four < two ? 4 : 2;
-    const int best = std::min(two, four) < direct / kMargin ? faster : 1;
-    if (decisions)
-      decisions->push_back({nest.name, "winograd", best > 1,
-                            best > 1 ? cat("tiles of ", best, "x", best)
-                                     : cat("it would take ", static_cast<int>(100 * std::min(two, four) / direct),
-                                           " % of the time")});
-    if (best == 1) return {};
-    return Splitter(program, nest, *conv, best).run();
+    if (!conv) return {step};
+    const Choice choice = choose(program, *conv);
+    if (decisions) decisions->push_back({nest.name, "winograd", choice.m > 1, said(choice)});
+    if (choice.m == 1) return {step};
+    const auto tiles = [&](int m) -> Steps {
+      if (m == 1) return {step};
+      Steps steps;
+      for (Nest& part : Splitter(program, nest, *conv, m).run())
+        steps.push_back({loop::Launch{loop::add_nest(program, std::move(part))}});
+      return steps;
+    };
+    if (choice.condition.is_const(1)) return tiles(choice.m);
+    return {{loop::If{
+        .condition = choice.condition, .then_steps = tiles(choice.m), .else_steps = tiles(choice.small)}}};
+  };
+  loop::for_each_block(program.steps, [&](Steps& steps) {
+    Steps out;
+    for (loop::Step& step : steps) {
+      const auto* launch = std::get_if<loop::Launch>(&step.node);
+      if (!launch) {
+        out.push_back(std::move(step));
+        continue;
+      }
+      const Nest nest = program[launch->nest];  // the program's nests may move
+      for (loop::Step& each : loop::blaming(nest, [&] { return replace(nest, step); }))
+        out.push_back(std::move(each));
+    }
+    steps = std::move(out);
   });
+  loop::compact(program);
 }
 
 }  // namespace stridec::schedule

@@ -48,8 +48,8 @@ class Backend {
                                                       const std::vector<Values>& shapes,
                                                       const loop::Schedule* around) const = 0;
   virtual loop::Schedule default_schedule(const loop::Program& alone) const = 0;
-  virtual bool is_candidate(const loop::Program& program, const loop::Nest& nest,
-                            const loop::Schedule& schedule) const = 0;
+  virtual std::string refusal(const loop::Program& program, const loop::Nest& nest,
+                              const loop::Schedule& schedule) const = 0;
   // All together.
   virtual std::vector<std::unique_ptr<Code>> build(const std::vector<Wanted>& wanted) = 0;
   virtual std::vector<Outcome> race(const std::vector<Subject>& subjects, const MeasureOptions& options) = 0;
@@ -65,9 +65,9 @@ class BackendOf : public Backend {
   loop::Schedule default_schedule(const loop::Program& alone) const override {
     return schedule::default_schedule(alone, alone.nests[0], target_);
   }
-  bool is_candidate(const loop::Program& program, const loop::Nest& nest,
-                    const loop::Schedule& schedule) const override {
-    return schedule::is_candidate(program, nest, target_, schedule);
+  std::string refusal(const loop::Program& program, const loop::Nest& nest,
+                      const loop::Schedule& schedule) const override {
+    return schedule::refusal(program, nest, target_, schedule);
   }
 
  protected:

@@ -60,7 +60,8 @@ struct GpuCode : Code {
                              .fails = kernel.fails,
                              .grid = {at(kernel.grid[0]), at(kernel.grid[1]), at(kernel.grid[2])},
                              .shared_bytes = at(kernel.shared_bytes),
-                             .workspace_bytes = at(kernel.workspace_bytes)};
+                             .workspace_bytes = at(kernel.workspace_bytes),
+                             .counter_bytes = at(kernel.counter_bytes)};
       if (launch.grid[0] * launch.grid[1] * launch.grid[2] <= 0) subject.tasks = 0;
       for (const loop::BufferId id : kernel.code.buffers) launch.arguments.push_back(argument(id));
       for (const sym::Expr e : kernel.code.sizes) launch.words.push_back(at(e));

@@ -162,10 +162,14 @@ class GpuRunner : public Runner {
         if (!patterns_.contains(key)) patterns_[key] = filled(argument.bytes, argument.dtype);
         loaded.arguments.push_back(pool[n]);
       }
-      int64_t workspace = 0;
-      for (const Subject::Launch& launch : subject.launches)
+      int64_t workspace = 0, counters = 0;
+      for (const Subject::Launch& launch : subject.launches) {
         workspace = std::max(workspace, launch.workspace_bytes);
+        counters = std::max(counters, launch.counter_bytes);
+      }
       loaded.workspace = workspace ? allocate(workspace) : nullptr;
+      loaded.counters = counters ? allocate(counters) : nullptr;
+      good(loaded, runtime::cuda_fill_zero(*loaded.context, loaded.counters, counters));
       good(loaded, runtime::cuda_wait(*loaded.context));
     }
   }
@@ -212,10 +216,11 @@ class GpuRunner : public Runner {
     while (loaded.warm.insert({times, 0}).first->second++ < 2) good(loaded, enqueue(s, times, true));
     good(loaded, enqueue(s, times, true));
     prepare(s, times, true);
-    const bool marked = runtime::cuda_mark(*loaded.context, true);
-    good(loaded, marked && runtime::cuda_end(*loaded.context) && runtime::cuda_mark(*loaded.context, false));
-    const int64_t nanoseconds = runtime::cuda_elapsed(*loaded.context);
-    good(loaded, nanoseconds > 0);
+    const bool marked = runtime::cuda_stamp(*loaded.context, runtime::kNobody);
+    good(loaded, marked && runtime::cuda_end(*loaded.context) && runtime::cuda_stamp(*loaded.context, 0));
+    int64_t nanoseconds = 0;
+    const auto add = [](void* sum, int32_t, int64_t elapsed) { *static_cast<int64_t*>(sum) += elapsed; };
+    good(loaded, runtime::cuda_read_stamps(*loaded.context, add, &nanoseconds) && nanoseconds > 0);
     return static_cast<double>(std::max<int64_t>(nanoseconds, 1)) * 1e-9 / static_cast<double>(times);
   }
 
@@ -230,7 +235,7 @@ class GpuRunner : public Runner {
     CudaContext* context = nullptr;
     std::vector<char*> arguments;  // of weights the first copy
     int64_t copies = 1;
-    char* workspace = nullptr;
+    char *workspace = nullptr, *counters = nullptr;
     std::map<size_t, int> warm;  // samples of so many calls that were recorded
     int64_t key = 0;             // of the graph of a sample: its calls
   };
@@ -309,13 +314,14 @@ class GpuRunner : public Runner {
                                                  .grid = {launch.grid[0], launch.grid[1], launch.grid[2]},
                                                  .shared_bytes = launch.shared_bytes,
                                                  .workspace_bytes = launch.workspace_bytes,
+                                                 .counter_bytes = launch.counter_bytes,
                                                  .words = words.data(),
                                                  .maps = maps.data(),
                                                  .word_count = static_cast<int32_t>(words.size()),
                                                  .map_count = static_cast<int32_t>(maps.size()),
                                                  .fails = launch.fails,
                                                  .reserved = 0};
-        if (runtime::cuda_launch(*loaded.context, given, loaded.workspace)) return false;
+        if (runtime::cuda_launch(*loaded.context, given, loaded.workspace, loaded.counters)) return false;
       }
     }
     return true;

@@ -45,7 +45,7 @@ struct Subject {
     int32_t threads = 0, cluster = 1;
     bool dynamic_shared = false, dependent = false, fails = false;
     std::array<int64_t, 3> grid = {};
-    int64_t shared_bytes = 0, workspace_bytes = 0;
+    int64_t shared_bytes = 0, workspace_bytes = 0, counter_bytes = 0;
     std::vector<int32_t> arguments;  // the first words of its parameters are where these lie
     std::vector<int64_t> words;      // the others
     std::vector<Map> maps;

@@ -67,7 +67,8 @@ std::vector<Tuned> kernels_of(const loop::Program& program, const Key& machine,
   return kernels;
 }
 
-[[noreturn]] void fail_frozen(const Tuned& kernel, const Options& options, bool stale) {
+[[noreturn]] void fail_frozen(const Tuned& kernel, const Options& options) {
+  const bool stale = !kernel.refused.empty();
   Error error(
       {.kind = ErrorKind::kMismatch,
        .code = "not-tuned",
@@ -79,6 +80,7 @@ std::vector<Tuned> kernels_of(const loop::Program& program, const Key& machine,
                    ? "'stridec tune' with the same flags and without --frozen, on a machine with such a "
                      "GPU, adds what is missing; name with --gpu what it was run for"
                    : "'stridec tune' with the same flags and without --frozen adds what is missing"});
+  if (stale) error.diagnostic.notes.push_back(kernel.refused);
   error.diagnostic.where.file = options.database->file();
   throw error;
 }
@@ -244,14 +246,17 @@ std::vector<Tuned*> look_up(const loop::Program& program, const Backend& backend
     // An entry holds where its schedule is in the space: other compilers, and files that were edited, are no reason to
     // emit nonsense.
     const loop::Nest& nest = program[kernel.nests[0]];
-    if (entry && backend.is_candidate(program, nest, loop::parse_schedule(entry->schedule))) {
+    const std::string reason =
+        entry ? backend.refusal(program, nest, loop::parse_schedule(entry->schedule)) : "";
+    if (entry && reason.empty()) {
       const std::string name = kernel.entry.kernel;
       kernel.entry = *entry;
       kernel.entry.kernel = name;
       kernel.origin = Tuned::Origin::kDatabase;
       continue;
     }
-    if (options.frozen) fail_frozen(kernel, options, entry);
+    if (entry) kernel.refused = cat("'", entry->schedule, "' is refused: ", reason);
+    if (options.frozen) fail_frozen(kernel, options);
     missing.push_back(&kernel);
   }
   return missing;

@@ -39,6 +39,7 @@ struct Tuned {
   Entry entry;  // times 0 for kDefault
   std::vector<loop::NestId> nests;
   std::vector<Trial> trials;  // of kMeasured
+  std::string refused;        // the database's schedule that is not in the space, and why; empty: none
 };
 
 struct Result {

@@ -73,7 +73,7 @@ void walk(Way& way, Subject& subject) {
   each(way, subject.launches, [&](Subject::Launch& launch) {
     way(launch.symbol), way(launch.image), way(launch.threads), way(launch.cluster);
     way(launch.dynamic_shared), way(launch.dependent), way(launch.fails), way(launch.grid);
-    way(launch.shared_bytes), way(launch.workspace_bytes);
+    way(launch.shared_bytes), way(launch.workspace_bytes), way(launch.counter_bytes);
     each(way, launch.arguments, way);
     each(way, launch.words, way);
     each(way, launch.maps, way);

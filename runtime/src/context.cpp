@@ -15,7 +15,8 @@ void destroy(stridec_context* c) {
   const stridec_abi_program& p = *c->model->program;
   pool_destroy(c->pool);
   cuda_context_destroy(c->cuda);  // waits for what is under way
-  for (Block* block : {&c->arena, &c->scratch, &c->staging, &c->state}) release(*c->memory, *block);
+  for (Block* block : {&c->arena, &c->scratch, &c->staging, &c->state, &c->counters})
+    release(*c->memory, *block);
   for (Block* block : {&c->failures, &c->shares, &c->host_staging}) release(c->allocator, *block);
   for (int32_t i = 0; c->owned && i < p.output_count; ++i) release(*c->memory, c->owned[i]);
   for (int32_t i = 0; c->fetched && i < p.output_count; ++i) release(c->allocator, c->fetched[i]);
@@ -41,7 +42,7 @@ bool make_tables(stridec_context& c) {
   c.outputs = make_array<void*>(p.output_count);
   c.places = make_array<Place>(p.output_count);
   c.states = make_array<void*>(p.state_count);
-  c.addresses = make_array<const void*>(p.input_count + p.output_count + p.state_count + 2);
+  c.addresses = make_array<const void*>(p.input_count + p.output_count + p.state_count + 3);
   c.dims_of = make_array<int64_t*>(p.output_count);
   c.output_dims = make_array<int64_t>(c.model->output_dim_count);
   if (!c.owned || !c.slots || !c.fetched || !c.symbols || !c.input_dims || !c.bind_data || !c.inputs ||
@@ -143,8 +144,16 @@ stridec_status fill(stridec_context& c, const stridec_context_options& options, 
 
 }  // namespace
 
+stridec_status reserve_counters(stridec_context& c, int64_t bytes, Text& message) {
+  if (bytes >= 0 && bytes <= c.counters.bytes) return STRIDEC_OK;
+  if (bytes < 0 || !grow(*c.memory, c.counters, bytes))
+    return out_of_memory(message, "a kernel's counters", bytes);
+  return cuda_fill_zero(*c.cuda, c.counters.data, c.counters.bytes) ? STRIDEC_OK : device_error(c, message);
+}
+
 stridec_status device_error(stridec_context& c, Text& message) {
   cuda_write_error(*c.cuda, message);
+  release(*c.memory, c.counters);
   return STRIDEC_DEVICE_ERROR;
 }
 
@@ -245,6 +254,7 @@ stridec_status context_profile(stridec_context* c, int32_t enable) {
     c->steps = make_array<Step>(count);
     if (!c->steps) return out_of_memory(use.message, "the profile", 0);
   }
+  if (c->cuda && c->steps) collect_profile(*c);
   if (enable) memset(c->steps, 0, sizeof(Step) * static_cast<size_t>(count));
   c->profiling = enable != 0;
   return STRIDEC_OK;
@@ -258,6 +268,7 @@ stridec_status context_step(stridec_context* c, int32_t index, stridec_step_prof
     use.message << "there is no step " << index << "; the model has " << c->model->variant->step_count;
     return STRIDEC_INVALID_ARGUMENT;
   }
+  if (c->cuda && c->steps) collect_profile(*c);
   Step step = c->steps ? c->steps[index] : Step{};
   stridec_step_profile info = {.name = c->model->step_names[index],
                                .calls = step.calls,
@@ -274,7 +285,7 @@ stridec_status context_memory(stridec_context* c, stridec_memory_info* given) {
   const stridec_abi_program& p = *c->model->program;
   stridec_memory_info info = {};
   info.arena_bytes = static_cast<uint64_t>(c->arena.bytes);
-  info.scratch_bytes = static_cast<uint64_t>(c->scratch.bytes);
+  info.scratch_bytes = static_cast<uint64_t>(c->scratch.bytes + c->counters.bytes);
   info.staging_bytes = static_cast<uint64_t>(c->staging.bytes);
   info.state_bytes = static_cast<uint64_t>(c->state.bytes);
   for (int32_t i = 0; i < p.output_count; ++i) info.staging_bytes += static_cast<uint64_t>(c->owned[i].bytes);

@@ -39,6 +39,7 @@ struct stridec_context {
   stridec::runtime::Allocator* memory;           // of what a run works on: one of the two
   stridec::runtime::CudaContext* cuda;           // null: the model runs on the CPU
   stridec::runtime::Block arena, scratch, staging, state;
+  stridec::runtime::Block counters;  // of a GPU: zero between launches
   stridec::runtime::Block* owned;  // per output
   stridec::runtime::Block* slots;  // per program slot
   // In host memory, whatever the device; host_staging and fetched serve a GPU alone.
@@ -67,7 +68,6 @@ struct stridec_context {
 
   bool asynchronous;
   bool profiling;
-  int32_t last_step;              // that was timed
   stridec::runtime::Step* steps;  // null until profiling is asked for
 };
 
@@ -78,6 +78,8 @@ int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_ab
                int64_t grain, int32_t step, int32_t uneven);
 void* resize_output(stridec_abi_run* run, int32_t output, const int64_t* dims);
 void* allocate_slot(stridec_abi_run* run, int32_t slot, int64_t bytes);
+// Of a GPU: waits for the launches that were timed, and adds them to the profile.
+void collect_profile(stridec_context& context);
 int32_t launch_device(stridec_abi_run* run, const stridec_abi_device_launch* launch);
 int32_t read_device(stridec_abi_run* run, void* to, const void* from, int64_t bytes);
 
@@ -89,7 +91,10 @@ void run_parts(const stridec_context& context, int32_t parts, void (*body)(void*
 stridec_status reserve(stridec_context& context, const stridec_tensor* inputs, size_t input_count,
                        const stridec_tensor* outputs, size_t output_count, Text& message);
 
-// A sentence of the driver's; the status of the run.
+// Makes counters hold at least so many bytes.
+stridec_status reserve_counters(stridec_context& context, int64_t bytes, Text& message);
+
+// A sentence of the driver's; the status of the run. What a kernel that did not end has left in the counters goes.
 stridec_status device_error(stridec_context& context, Text& message);
 
 // Decides where output i goes, its dims being known, and obtains memory; fills places[i] and outputs[i].

@@ -123,12 +123,18 @@ struct CudaModel {
   CUdeviceptr weights;
 };
 
+struct Stamp {
+  void* event;
+  int32_t tag;
+};
+
 struct CudaContext {
   CudaModel* model;
   void* stream;
   stridec_abi_failure* failure;  // in host memory
   CUdeviceptr failure_address;
-  void* events[2];
+  Stamp* stamps;  // the first stamp_count are in use, the first stamp_made have an event
+  int32_t stamp_count, stamp_made, stamp_room;
   CUresult status;  // of the last call that failed
   const char* what;
   MapEntry* maps;  // in the order in which a run wants them
@@ -315,9 +321,7 @@ stridec_status cuda_context_create(CudaModel& model, void* stream, CudaContext**
   void* slot = nullptr;
   if (!ok(*c, "cuMemHostAlloc",
           driver.MemHostAlloc(&slot, sizeof(stridec_abi_failure), kHostPortable | kHostMapped)) ||
-      !ok(*c, "cuMemHostGetDevicePointer", driver.MemHostGetDevicePointer(&c->failure_address, slot, 0)) ||
-      !ok(*c, "cuEventCreate", driver.EventCreate(&c->events[0], 0)) ||
-      !ok(*c, "cuEventCreate", driver.EventCreate(&c->events[1], 0))) {
+      !ok(*c, "cuMemHostGetDevicePointer", driver.MemHostGetDevicePointer(&c->failure_address, slot, 0))) {
     if (slot) driver.MemFreeHost(slot);
     cuda_write_error(*c, message);
     return STRIDEC_DEVICE_ERROR;
@@ -337,11 +341,11 @@ void cuda_context_destroy(CudaContext* c) {
     Current current(*c->model);
     driver.StreamSynchronize(c->stream);
     graphs_destroy(c->graphs);
-    for (void* event : c->events)
-      if (event) driver.EventDestroy(event);
+    for (int32_t i = 0; i < c->stamp_made; ++i) driver.EventDestroy(c->stamps[i].event);
     if (c->failure) driver.MemFreeHost(c->failure);
   }
   free(c->maps);
+  free(c->stamps);
   free(c);
 }
 
@@ -395,11 +399,11 @@ bool cuda_end(CudaContext& c) {
   return ok(c, "a graph of launches", graphs_end(*c.graphs, c.stream));
 }
 
-int32_t cuda_launch(CudaContext& c, const stridec_abi_device_launch& l, void* workspace) {
+int32_t cuda_launch(CudaContext& c, const stridec_abi_device_launch& l, void* workspace, void* counters) {
   if (l.grid[0] <= 0 || l.grid[1] <= 0 || l.grid[2] <= 0) return 0;
   const stridec_abi_device_kernel& kernel = c.model->variant->kernels[l.kernel];
   // One pointer a parameter: where each lies is the driver's to know (maps are aligned to 64 bytes).
-  void* parameters[STRIDEC_ABI_DEVICE_MAPS + STRIDEC_ABI_DEVICE_WORDS + 2];
+  void* parameters[STRIDEC_ABI_DEVICE_MAPS + STRIDEC_ABI_DEVICE_WORDS + 3];
   if (l.grid[0] > INT32_MAX || l.grid[1] > 65535 || l.grid[2] > 65535 ||
       l.map_count > STRIDEC_ABI_DEVICE_MAPS || l.word_count > STRIDEC_ABI_DEVICE_WORDS)
     return !ok(c, kernel.symbol, 1 /* invalid value */);
@@ -430,6 +434,7 @@ int32_t cuda_launch(CudaContext& c, const stridec_abi_device_launch& l, void* wo
   for (int32_t i = 0; i < l.word_count; ++i) parameters[count++] = const_cast<int64_t*>(&l.words[i]);
   if (l.fails) parameters[count++] = &c.failure_address;
   if (l.workspace_bytes) parameters[count++] = &workspace;
+  if (l.counter_bytes) parameters[count++] = &counters;
   const KernelLaunch launch = {
       c.model->functions[l.kernel],
       {static_cast<uint32_t>(l.grid[0]), static_cast<uint32_t>(l.grid[1]), static_cast<uint32_t>(l.grid[2])},
@@ -448,18 +453,39 @@ int32_t cuda_launch(CudaContext& c, const stridec_abi_device_launch& l, void* wo
 const stridec_abi_failure& cuda_failure(const CudaContext& c) { return *c.failure; }
 void cuda_reset_failure(CudaContext& c) { memset(c.failure, 0, sizeof *c.failure); }
 
-bool cuda_mark(CudaContext& c, bool start) {
+bool cuda_stamp(CudaContext& c, int32_t tag) {
+  if (c.stamp_count == c.stamp_room) {
+    int32_t room = c.stamp_room ? 2 * c.stamp_room : 64;
+    auto* more = static_cast<Stamp*>(realloc(c.stamps, static_cast<size_t>(room) * sizeof(Stamp)));
+    if (!more) return ok(c, "cuEventCreate", 2 /* out of memory */);
+    c.stamps = more;
+    c.stamp_room = room;
+  }
   Current current(*c.model);
-  return ok(c, "cuEventRecord", driver.EventRecord(c.events[start ? 0 : 1], c.stream));
+  Stamp& stamp = c.stamps[c.stamp_count];
+  if (c.stamp_count == c.stamp_made) {
+    if (!ok(c, "cuEventCreate", driver.EventCreate(&stamp.event, 0))) return false;
+    ++c.stamp_made;
+  }
+  stamp.tag = tag;
+  if (!ok(c, "cuEventRecord", driver.EventRecord(stamp.event, c.stream))) return false;
+  ++c.stamp_count;
+  return true;
 }
 
-int64_t cuda_elapsed(CudaContext& c) {
+bool cuda_read_stamps(CudaContext& c, void (*tell)(void* user, int32_t tag, int64_t nanoseconds),
+                      void* user) {
   Current current(*c.model);
-  float ms = 0;
-  if (!ok(c, "cuEventSynchronize", driver.EventSynchronize(c.events[1])) ||
-      !ok(c, "cuEventElapsedTime", driver.EventElapsedTime(&ms, c.events[0], c.events[1])))
-    return 0;
-  return static_cast<int64_t>(static_cast<double>(ms) * 1e6);
+  const int32_t count = c.stamp_count;
+  c.stamp_count = 0;
+  if (count && !ok(c, "cuEventSynchronize", driver.EventSynchronize(c.stamps[count - 1].event))) return false;
+  for (int32_t i = 1; i < count; ++i) {
+    float ms = 0;
+    if (!ok(c, "cuEventElapsedTime", driver.EventElapsedTime(&ms, c.stamps[i - 1].event, c.stamps[i].event)))
+      return false;
+    tell(user, c.stamps[i].tag, static_cast<int64_t>(static_cast<double>(ms) * 1e6));
+  }
+  return true;
 }
 
 void cuda_write_error(const CudaContext& c, Text& message) {

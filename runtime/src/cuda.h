@@ -49,14 +49,18 @@ void cuda_begin(CudaContext& context, const RunKey& key, bool record);
 bool cuda_replay(CudaContext& context);
 bool cuda_flush(CudaContext& context);
 bool cuda_end(CudaContext& context);
-int32_t cuda_launch(CudaContext& context, const stridec_abi_device_launch& launch, void* workspace);
+int32_t cuda_launch(CudaContext& context, const stridec_abi_device_launch& launch, void* workspace,
+                    void* counters);
 // What a kernel recorded since the last reset; the stream has been waited for.
 const stridec_abi_failure& cuda_failure(const CudaContext& context);
 void cuda_reset_failure(CudaContext& context);
 
-// Nanoseconds on the device between two calls; 0 starts. Waits.
-bool cuda_mark(CudaContext& context, bool start);
-int64_t cuda_elapsed(CudaContext& context);
+// Notes the device's time, in the order of the stream. tag: whose time ends here (>= 0), or kNobody.
+enum : int32_t { kNobody = -1, kSame = -2 };  // kSame: what the stamp before it belongs to
+bool cuda_stamp(CudaContext& context, int32_t tag);
+// Waits for the stamps so far, tells each one's time since the one before it and forgets them.
+bool cuda_read_stamps(CudaContext& context, void (*tell)(void* user, int32_t tag, int64_t nanoseconds),
+                      void* user);
 
 // What the driver said last ("an illegal memory access was encountered"), and to which call.
 void cuda_write_error(const CudaContext& context, Text& message);

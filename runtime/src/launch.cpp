@@ -94,7 +94,7 @@ int32_t launch_device(stridec_abi_run* run, const stridec_abi_device_launch* l) 
   stridec_context& c = context_of(run);
   Text message(c.error, sizeof c.error);
   // What is freed in order to grow may be wanted by a launch that waits.
-  if (l->workspace_bytes > c.scratch.bytes && !cuda_flush(*c.cuda)) {
+  if ((l->workspace_bytes > c.scratch.bytes || l->counter_bytes > c.counters.bytes) && !cuda_flush(*c.cuda)) {
     c.run_status = device_error(c, message);
     return 1;
   }
@@ -102,26 +102,47 @@ int32_t launch_device(stridec_abi_run* run, const stridec_abi_device_launch* l) 
     c.run_status = out_of_memory(message, "a kernel's workspace", l->workspace_bytes);
     return 1;
   }
-  if (c.profiling) cuda_mark(*c.cuda, true);
-  if (cuda_launch(*c.cuda, *l, c.scratch.data) != 0) {
+  c.run_status = reserve_counters(c, l->counter_bytes, message);
+  if (c.run_status != STRIDEC_OK) return 1;
+  if (cuda_launch(*c.cuda, *l, c.scratch.data, c.counters.data) != 0) {
     c.run_status = device_error(c, message);
     return 1;
   }
-  if (!c.profiling) return 0;
-  cuda_mark(*c.cuda, false);
-  int64_t elapsed = cuda_elapsed(*c.cuda);
-  if (l->step >= 0) c.last_step = l->step;
-  if (c.last_step >= c.model->variant->step_count) return 0;
-  if (l->step >= 0)
-    record(c.steps[c.last_step], elapsed);
-  else
-    c.steps[c.last_step].nanoseconds += elapsed;
+  if (c.profiling) cuda_stamp(*c.cuda, l->step >= 0 ? l->step : kSame);
   return 0;
+}
+
+void collect_profile(stridec_context& c) {
+  struct Call {
+    stridec_context& c;
+    int32_t step;
+    int64_t elapsed;
+    void end() {
+      if (step >= 0 && step < c.model->variant->step_count) record(c.steps[step], elapsed);
+    }
+  } call = {c, kNobody, 0};
+  cuda_read_stamps(
+      *c.cuda,
+      [](void* user, int32_t tag, int64_t nanoseconds) {
+        auto& call = *static_cast<Call*>(user);
+        if (tag == kSame) {
+          call.elapsed += nanoseconds;
+          return;
+        }
+        call.end();
+        call.step = tag;
+        call.elapsed = nanoseconds;
+      },
+      &call);
+  call.end();
 }
 
 int32_t read_device(stridec_abi_run* run, void* to, const void* from, int64_t bytes) {
   stridec_context& c = context_of(run);
-  if (cuda_flush(*c.cuda) && cuda_download(*c.cuda, to, from, bytes)) return 0;
+  if (cuda_flush(*c.cuda) && cuda_download(*c.cuda, to, from, bytes)) {
+    if (c.profiling) cuda_stamp(*c.cuda, kNobody);
+    return 0;
+  }
   Text message(c.error, sizeof c.error);
   c.run_status = device_error(c, message);
   return 1;

@@ -128,7 +128,7 @@ stridec_status reserve_blocks(stridec_context& c, Text& message) {
   if (arena < 0 || !grow(*c.memory, c.arena, arena)) return out_of_memory(message, "the workspace", arena);
   if (scratch < 0 || !grow(*c.memory, c.scratch, scratch))
     return out_of_memory(message, "a kernel's workspace", scratch);
-  return STRIDEC_OK;
+  return v.counter_bytes ? reserve_counters(c, v.counter_bytes(c.symbols), message) : STRIDEC_OK;
 }
 
 // Outputs and the memory behind them; those whose dims depend on data are only checked for what is known.
@@ -219,6 +219,7 @@ RunKey key_of(stridec_context& c) {
   for (int32_t i = 0; i < p.state_count; ++i) c.addresses[n++] = c.states[i];
   c.addresses[n++] = c.arena.data;
   c.addresses[n++] = c.scratch.data;
+  c.addresses[n++] = c.counters.data;
   return {c.symbols, c.addresses, p.symbol_count, n};
 }
 
@@ -242,6 +243,10 @@ stridec_status execute(stridec_context& c, Text& message) {
                          .context = &c};
   if (c.cuda) {
     cuda_begin(*c.cuda, key_of(c), !c.profiling);
+    if (c.profiling) {
+      collect_profile(c);
+      cuda_stamp(*c.cuda, kNobody);
+    }
     if (cuda_replay(*c.cuda)) return STRIDEC_OK;
     if (c.model->variant->run(&run)) return failed_run(c, message);
     return cuda_end(*c.cuda) ? STRIDEC_OK : device_error(c, message);

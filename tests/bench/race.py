@@ -1,11 +1,16 @@
-"""Times stridec, onnxruntime and (where installed: .ci/setup --bench) OpenVINO on the ten models, in one race.
+"""Times stridec, onnxruntime and (where installed: .ci/setup --bench) OpenVINO on the ten models or others, in one race.
 
     python tests/bench/race.py [name...] [--case N] [--threads 2] [--rounds 7] [--seconds 0.5] [--json FILE] [--engines ...]
+    python tests/bench/race.py FILE.onnx --dim batch=1..64 --shape image=1x3x224x224 --shape image=3x3x224x224
 
 Engines are stridec, stridec-tuned (--mode max-autotune), onnxruntime and openvino, and, raced if named by --engines,
 stridec-latency (--mode reduce-overhead), stridec-bf16 and stridec-fp16 (--precision). Each of stridec's is one library
 for all cases of a model; its ratios are to each peer and to the better of them in that case. The last table says how
 far each of them is from onnxruntime at most and in the mean, over the largest magnitude of an output.
+
+Engines with -int8 or -int4 behind their names (stridec, onnxruntime, openvino) take what tests/bench/quantize.py makes of
+the model: bytes by scales from the first cases, or weights of four bits. They race and are checked among themselves, and
+the last table says how far they are from the model as it was.
 
 Each engine runs in a process of its own and is stopped (SIGSTOP) while another is measured: idle thread pools that spin
 would take the cores from their rivals. Engines take turns within a round, in an order that moves by one each round, so
@@ -14,7 +19,9 @@ rounds of the ratio of a round's medians. Outputs are compared with onnxruntime'
 What other processes took from the machine during a measurement is shown, and warned about above 5 %.
 
 NAME=FILE races another file for the model's cases, such as a quantised one that tests/bench/quantize.py made; there
---tolerance says what counts as equal, and --flag goes to the compiler. --tune-db says where stridec-tuned finds and
+--tolerance says what counts as equal, and --flag goes to the compiler. A FILE.onnx by itself is any other model: --dim
+gives the ranges that it is compiled for, each --shape a case, the sizes of all inputs as in image=1x3x224x224,ids=1x128<30522
+(integers are drawn below that number, or below 2). --tune-db says where stridec-tuned finds and
 keeps what it measures: an empty file makes its compile times those of a cold cache.
 
 OpenVINO is given the case's static shape, which is its best; the others serve every shape with what they loaded.
@@ -48,8 +55,10 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models"))
 import models  # noqa: E402
+import quantize  # noqa: E402
 
 FOREIGN_LIMIT = 0.05
+CALIBRATING = 2  # cases that scales of bytes are taken from
 TOLERANCE = 1e-4
 
 
@@ -110,18 +119,18 @@ def peak_engine(files, arrays, threads, _):
     return lambda: loops.bench_peak(ctypes.c_int32(threads), flops), dict
 
 
-def onnxruntime_engine(files, arrays, threads, _):
-    session = models.reference_session(files["model"], threads)
+def onnxruntime_engine(files, arrays, threads, engine):
+    session = models.reference_session(files[source_of(engine)], threads)
     names = [value.name for value in session.get_outputs()]
     given = models.feed(session, arrays)
     return lambda: session.run(None, given), lambda: dict(zip(names, session.run(None, given)))
 
 
-def openvino_engine(files, arrays, threads, _):
+def openvino_engine(files, arrays, threads, engine):
     import openvino
 
     core = openvino.Core()
-    model = core.read_model(files["model"])
+    model = core.read_model(files[source_of(engine)])
     names = [value.get_any_name() for value in model.inputs]
     model.reshape({name: list(arrays[name].shape) for name in names})
     settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
@@ -142,13 +151,32 @@ OURS = {  # flags of compile
     "stridec-latency": ["--mode", "reduce-overhead"],
     "stridec-bf16": ["--precision", "bf16"],
     "stridec-fp16": ["--precision", "fp16"],
+    "stridec-int8": ["--mode", "default"],
+    "stridec-int4": ["--mode", "default"],
 }
-# What counts as equal where factors are rounded to 8 and 11 bits, through all layers of a network.
-NARROW = {"stridec-bf16": 0.02, "stridec-fp16": 0.0025}
-PEERS = {"onnxruntime": onnxruntime_engine, "openvino": openvino_engine}
+# What counts as equal where factors are rounded to 8 and 11 bits, through all layers of a network, and where a sum that lies
+# between two bytes may become either.
+NARROW = {"stridec-bf16": 0.02, "stridec-fp16": 0.0025, "stridec-int8": 0.1}
+QUANTISED = ("int8", "int4")
+PEERS = {
+    name + suffix: engine
+    for name, engine in (("onnxruntime", onnxruntime_engine), ("openvino", openvino_engine))
+    for suffix in ("", *(f"-{kind}" for kind in QUANTISED))
+}
 LIMITS = {"fixed": stridec_engine, "peak": peak_engine}
 ENGINES = {**{engine: stridec_engine for engine in OURS}, **PEERS, **LIMITS}
-CHECKED = ("onnxruntime", "fixed")  # engines whose outputs are the expected ones
+# Engines whose outputs are the expected ones, for those of the same source.
+CHECKED = ("onnxruntime", "onnxruntime-int8", "onnxruntime-int4", "fixed")
+
+
+def source_of(engine):
+    """Which of the files the engine runs: the model or what was made of it."""
+    kind = engine.rpartition("-")[2]
+    return kind if kind in QUANTISED else "model"
+
+
+def alike(engine, other):
+    return source_of(engine) == source_of(other)
 
 
 def serve(engine, files, arrays, threads, pipe):
@@ -247,14 +275,13 @@ def race(files, arrays, flags):
             "others_share": max(racer.foreign),
         }
         result["engines"][racer.engine] = entry
-    peers = [racer for racer in running if racer.engine in PEERS]
-    better = min(peers, key=Racer.median, default=None)
     for ours in running:
         if ours.engine not in OURS:
             continue
         entry = result["engines"][ours.engine]
         entry["ratios"] = {racer.engine: ours.ratio(racer) for racer in running if racer is not ours}
-        if better:
+        peers = [racer for racer in running if racer.engine in PEERS and alike(racer.engine, ours.engine)]
+        if better := min(peers, key=Racer.median, default=None):
             entry["ratios"]["better"] = ours.ratio(better)
         with np.load(files["outputs"] % ours.engine) as got:
             for other in running:
@@ -276,10 +303,12 @@ def milliseconds(entry):
 
 def columns_of_ratios(engines):
     """(ours, other): those of a table with these engines; "better" of two peers or more."""
-    ours, peers = [e for e in engines if e in OURS], [e for e in engines if e in PEERS]
-    others = peers + ["better"] * (len(peers) > 1) + [e for e in engines if e in LIMITS]
-    tuned = [(engine, "stridec") for engine in ours if engine != "stridec" and "stridec" in ours]
-    return [(engine, other) for engine in ours for other in others] + tuned
+    ours, pairs = [e for e in engines if e in OURS], []
+    for engine in ours:
+        peers = [e for e in engines if e in PEERS and alike(e, engine)]
+        limits = [e for e in engines if e in LIMITS and alike(e, engine)]
+        pairs += [(engine, other) for other in peers + ["better"] * (len(peers) > 1) + limits]
+    return pairs + [(engine, "stridec") for engine in ours if engine != "stridec" and "stridec" in ours]
 
 
 def head_of(ours, other):
@@ -301,7 +330,7 @@ def print_case(label, result, engines, tolerance):
         entry = entries[engine]
         if "error" in entry:
             print(f"    {engine}: {entry['error']}")
-        for other in CHECKED:
+        for other in filter(lambda other: alike(engine, other), CHECKED):
             difference = entry.get("differences", {}).get(other, 0)
             if difference > tolerance_of(engine, tolerance):
                 print(f"    WRONG: {engine} differs from {other} by {difference:.1e}")
@@ -331,8 +360,20 @@ def engine_versions(engines, program):
         elif engine in PEERS:
             from importlib.metadata import version
 
-            found[engine] = f"{engine} {version(engine)}"
+            package = engine.partition("-")[0]
+            found[engine] = f"{package} {version(package)}"
     return found
+
+
+def own_cases(parser, path, shapes):
+    if not os.path.isfile(path):
+        parser.error(f"there is no file {path}")
+    if not shapes:
+        parser.error(f"{path}: give a --shape INPUT=SIZES,... for each case")
+    try:
+        return list(models.file_cases(path, shapes))
+    except ValueError as error:
+        parser.error(str(error))
 
 
 def parse_flags():
@@ -346,14 +387,23 @@ def parse_flags():
     parser.add_argument("--tune-db", metavar="FILE", help="of stridec-tuned (default: the user's)")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--tolerance", type=float, default=TOLERANCE, help="of the largest magnitude of an output")
+    parser.add_argument("--dim", metavar="NAME=RANGE,...", default="", help="of a FILE.onnx, as for stridec compile")
+    parser.add_argument("--shape", action="append", default=[], metavar="INPUT=SIZES,...", help="a case of a FILE.onnx")
     parser.add_argument("--flag", action="append", default=[], help="for stridec compile, as in --flag=--precision=bf16")
     flags = parser.parse_args()
     flags.files = dict(name.split("=", 1) for name in flags.names if "=" in name)
     flags.names = [name.split("=", 1)[0] for name in flags.names]
     installed = [name for name in PEERS if importlib.util.find_spec(name)]
     flags.engines = flags.engines.split(",") if flags.engines else ["stridec", "stridec-tuned", *installed]
+    flags.own = {}  # by name: (file, cases) of models that are not of the ten
+    for at, name in enumerate(flags.names):
+        if name.endswith(".onnx") and name not in flags.files:
+            flags.names[at] = os.path.basename(name).removesuffix(".onnx")
+            flags.own[flags.names[at]] = name, own_cases(parser, name, flags.shape)
+    if not flags.own and (flags.dim or flags.shape):
+        parser.error("--dim and --shape are for a FILE.onnx; the ten models have theirs")
     for name in [*flags.names, *flags.engines]:
-        if name not in models.MODELS and name not in ENGINES:
+        if name not in models.MODELS and name not in ENGINES and name not in flags.own:
             parser.error(f"no model or engine {name}; there are {', '.join([*models.MODELS, *ENGINES])}")
     if not set(OURS) & set(flags.engines) and set(LIMITS) & set(flags.engines):
         parser.error(f"{', '.join(LIMITS)} are compared with one of {', '.join(OURS)}: name one of these too")
@@ -362,8 +412,8 @@ def parse_flags():
 
 def compile_for(engine, files, flags, program, dims):
     """Seconds that it took."""
-    command = [program, "compile", files["model"], "-o", files["library"] % engine, *OURS.get(engine, [])]
-    command += ["--dim", dims, *flags.flag, "--progress=none", "--quiet"]
+    command = [program, "compile", files[source_of(engine)], "-o", files["library"] % engine, *OURS.get(engine, [])]
+    command += [*(["--dim", dims] if dims else []), *flags.flag, "--progress=none", "--quiet"]
     if engine == "stridec-tuned" and flags.tune_db:
         command += ["--tune-db", flags.tune_db]
     start = time.perf_counter()
@@ -423,16 +473,22 @@ def main():
         folder = tempfile.mkdtemp(prefix="race-", dir=parent if os.path.isdir(parent) else None)
         files = {"name": name, "library": os.path.join(folder, f"{name}-%s.so"), "outputs": os.path.join(folder, "%s.npz")}
         try:
-            files["model"] = flags.files.get(name) or models.fill_model(name, folder)
+            own, cases = flags.own.get(name, (None, None))
+            files["model"] = own or flags.files.get(name) or models.fill_model(name, folder)
+            cases = cases or list(models.cases(name))
+            for kind in sorted(set(map(source_of, flags.engines)) - {"model"}):
+                files[kind] = os.path.join(folder, f"{kind}.onnx")
+                quantize.quantise(kind, files["model"], files[kind], [arrays for _, arrays in cases[:CALIBRATING]])
+            dims = flags.dim if own else models.MODELS[name]["dims"]
             report["compile_seconds"][name] = {
-                engine: compile_for(engine, files, flags, program, models.MODELS[name]["dims"])
+                engine: compile_for(engine, files, flags, program, dims)
                 for engine in flags.engines
                 if engine in OURS
             }
             files["sized"] = next((files["library"] % engine for engine in flags.engines if engine in OURS), None)
             report["models"][name] = []
-            for case, (label, arrays) in enumerate(models.cases(name)):
-                if case != flags.case if flags.case is not None else case >= len(listed[name]):
+            for case, (label, arrays) in enumerate(cases):
+                if case != flags.case if flags.case is not None else not own and case >= len(listed[name]):
                     continue
                 if "fixed" in flags.engines:
                     sizes = sizes_of(files["sized"], arrays)
@@ -444,9 +500,10 @@ def main():
                     failed += "error" in entry or any(
                         entry.get("differences", {}).get(other, 0) > tolerance_of(engine, flags.tolerance)
                         for other in CHECKED
+                        if alike(engine, other)
                     )
             seconds = report["compile_seconds"][name]
-            print("    compiled in " + ", ".join(f"{value:.1f} s ({OURS[engine][1]})" for engine, value in seconds.items()))
+            print("    compiled in " + ", ".join(f"{value:.1f} s ({engine})" for engine, value in seconds.items()))
         except subprocess.CalledProcessError as error:
             failed += 1
             print(f"{name}: {' '.join(error.cmd)} ended with {error.returncode}")

@@ -41,6 +41,18 @@ def test_tuning():
     expect("error[not-tuned]" in done.stderr and f"'{entries[0]['kernel']}'" in done.stderr, done.stderr)
     expect(not os.path.exists("lost.so"), "an artifact is left")
 
+    # A schedule written by hand that the kernel cannot have: the error and `inspect` say where it differs.
+    with open("tuned.txt", encoding="utf-8") as file:
+        lines = [line.split(" | ") for line in file]
+    with open("hand.txt", "w", encoding="utf-8") as file:
+        file.writelines(" | ".join([*parts[:2], parts[2] + "; unroll %i0 4", *parts[3:]]) if len(parts) == 4 and "%" in parts[2]
+                        else " | ".join(parts) for parts in lines)
+    hand = flags.replace("tuned.txt", "hand.txt")
+    why = "has nothing in place of 'unroll %i0 4'"
+    expect(why in stridec(f"compile mlp.onnx -o lost.so {hand} --frozen", 8).stderr, "no reason for a refused schedule")
+    shown = stridec("inspect mlp.onnx --stage=schedule --tune-db hand.txt --tune-shape batch=8", 0).stdout
+    expect(" refused " in shown and why in shown, shown)
+
     with open("tuned.txt", encoding="utf-8") as file:
         lines = file.read()
     with open("twice.txt", "w", encoding="utf-8") as file:
@@ -70,15 +82,45 @@ def has_driver():
     return True
 
 
+def fake_gpu():
+    """Flags for a GPU and an environment with a driver without one, whose kernels take a microsecond; or None."""
+    fake = os.path.join(os.path.dirname(STRIDEC), "tests")
+    if not nvrtc() or not os.path.exists(os.path.join(fake, "libcuda.so.1")):
+        return None
+    return f"--target cuda --gpu sm_90a --nvrtc {nvrtc()}", {"env": os.environ | {"LD_LIBRARY_PATH": fake}}
+
+
+def test_bench_on_gpus():
+    """Times are the device's, of rows of runs; shares are of what that device can do."""
+    fake = fake_gpu()
+    if not fake:
+        print("bench_on_gpus: skipped, there is no NVRTC or no build of the tests")
+        return
+    flags, gpu = fake
+    stridec(f"compile mlp.onnx -o gpu.so {flags}", 0)
+    done = json.loads(stridec("bench gpu.so --dim batch=8 --seconds 0.02 --format=json", 0, **gpu).stdout)
+    calls = sum(kernel["calls"] for kernel in done["kernels"])
+    expect(done["device"] == "Fake GPU" and done["variant"] == "sm_90a" and "threads" not in done, f"{done}")
+    expect(calls and abs(done["median_seconds"] - calls * 1e-6) < 1e-7, f"{calls} calls of a microsecond: {done}")
+    for kernel in done["kernels"]:
+        expect(abs(kernel["seconds"] - kernel["calls"] * 1e-6) < 1e-7, f"{kernel}")
+    expect(done["peak"]["tensor_flops_per_second"] == 4 * 1e9 * 4096 and done["peak"]["flops_per_second"] == 4 * 1e9 * 256,
+           f"peaks {done['peak']}")  # of 4 multiprocessors at 1 GHz
+    text = stridec("bench gpu.so --compare gpu.so --dim batch=8 --seconds 0.02", 0, **gpu).stdout
+    expect("sm_90a on Fake GPU" in text and "enqueues a run" in text and "1.000x of the first" in text, text)
+    refused = stridec("bench gpu.so --dim batch=8", None).stderr
+    expect(has_driver() or "no GPU runs this artifact" in refused, refused)
+
+
 def test_tuning_for_gpus():
     """What is measured on a GPU (a driver without one, whose kernels take a microsecond) is replayed bit for bit where there
     is none; without one nothing is measured, in a sentence."""
-    fake = os.path.join(os.path.dirname(STRIDEC), "tests")
-    if not nvrtc() or not os.path.exists(os.path.join(fake, "libcuda.so.1")):
+    fake = fake_gpu()
+    if not fake:
         print("tuning_for_gpus: skipped, there is no NVRTC or no build of the tests")
         return
-    gpu = {"env": os.environ | {"LD_LIBRARY_PATH": fake}}
-    flags = f"--target cuda --gpu sm_90a --nvrtc {nvrtc()} --mode max-autotune --tune-shape batch=8"
+    flags, gpu = fake
+    flags = f"{flags} --mode max-autotune --tune-shape batch=8"
     stridec(f"compile mlp.onnx -o measured.so {flags} --tune-db gpu.txt", 0, **gpu)
     stridec(f"compile mlp.onnx -o frozen.so {flags} --tune-db gpu.txt --frozen", 0)
     for ending in (".so", ".json"):

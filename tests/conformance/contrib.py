@@ -261,6 +261,9 @@ def blocks():
                         inputs.append(integers(0, 255, (n, -(-count * bits // 8)), np.uint8))
                     case(f"matmul_nbits_{bits}_{block}_{k}_{zero}", "MatMulNBits", inputs, given=(1, 2, 3), K=k, N=n,
                          bits=bits, block_size=block, tolerance=(1e-3, 1e-3))  # fmt: skip
+                    if k % block == 0:  # the data are rounded to bytes by blocks
+                        case(f"matmul_nbits_bytes_{bits}_{block}_{k}_{zero}", "MatMulNBits", inputs, given=(1, 2, 3), K=k,
+                             N=n, bits=bits, block_size=block, accuracy_level=4, tolerance=(1e-3, 1e-3))  # fmt: skip
     case("gather_blocks", "GatherBlockQuantized",
          [integers(0, 255, (8, 32), np.uint8), integers(0, 7, (2, 3), np.int64), normal(8, 4, scale=0.1)],
          block_size=16, bits=4, quantize_axis=1, gather_axis=0)  # fmt: skip

@@ -1,7 +1,9 @@
-"""The ten models: what they are given, and the ranges they are compiled for. Used by run.py and by tests/bench/race.py."""
+"""The ten models: what they are given, and the ranges they are compiled for. Used by run.py and by tests/bench/race.py.
+What a file of any other model is given."""
 
 import json
 import os
+import re
 import sys
 
 import numpy as np
@@ -119,6 +121,40 @@ def _label(arrays):
     key = "past_key" if "past_key" in arrays else next(iter(arrays))
     label = f"{key} {'x'.join(map(str, arrays[key].shape))}"
     return f"{label}, input_ids {'x'.join(map(str, arrays['input_ids'].shape))}" if key == "past_key" else label
+
+
+def file_cases(path, shapes):
+    """(label, {input: array}) for each text "image=1x3x224x224,ids=1x128<30522": sizes of all inputs of the file, a scalar's
+    none; integers are drawn below the number, which is 2 where none is given. A ValueError says what does not fit."""
+    import onnx
+
+    graph = onnx.load(path, load_external_data=False).graph
+    constants = {tensor.name for tensor in graph.initializer}
+    inputs = {value.name: value.type.tensor_type for value in graph.input if value.name not in constants}
+    for number, text in enumerate(shapes):
+        rng = np.random.default_rng(number)
+        given = dict(part.split("=", 1) if "=" in part else (part, None) for part in text.split(","))
+        for name in given:
+            if name not in inputs or given[name] is None:
+                raise ValueError(f"{text}: '{name}' is no INPUT=SIZES; {path} has the inputs {', '.join(inputs)}")
+        arrays = {}
+        for name, tensor in inputs.items():
+            if name not in given:
+                raise ValueError(f"{text}: no sizes for the input '{name}'")
+            sizes, _, below = given[name].partition("<")
+            if not re.fullmatch(r"(\d+(x\d+)*)?", sizes) or not re.fullmatch(r"\d*", below):
+                raise ValueError(f"{name}={given[name]}: sizes are written 1x3x224x224, and <N behind those of integers")
+            shape = [int(size) for size in sizes.split("x") if size]
+            declared = [dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim]
+            fits = len(declared) == len(shape) and all(d in (None, size) for d, size in zip(declared, shape))
+            if tensor.HasField("shape") and not fits:
+                wanted = "x".join(str(dim.dim_value or dim.dim_param or "?") for dim in tensor.shape.dim)
+                raise ValueError(f"{name}={sizes}: the model's input is {wanted}")
+            dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+            if dtype.kind not in "fiub":
+                raise ValueError(f"the input '{name}' has elements that are no numbers")
+            arrays[name] = _draw(rng, dtype.name, shape, 0, int(below or 2))
+        yield ", ".join(f"{name} {'x'.join(map(str, array.shape))}" for name, array in arrays.items()), arrays
 
 
 def fill_model(name, folder):

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <unordered_map>
 
 #include "compiler/base/check.h"
@@ -102,6 +103,11 @@ struct Cluster {
       return;
     b.check.touch(at, static_cast<size_t>(bytes), store,
                   {static_cast<uint32_t>(b.now), b.threads[b.now].passed});
+  }
+  static void meet_at(void* counter) {
+    Cluster& b = *current();
+    b.check.meet_at(reinterpret_cast<uintptr_t>(counter),
+                    {static_cast<uint32_t>(b.now), b.threads[b.now].passed});
   }
   static uint64_t exchange(uint64_t value, int distance) {
     Cluster& b = *current();
@@ -280,6 +286,8 @@ class Run {
     const size_t bytes = static_cast<size_t>(of(kernel.workspace_bytes));
     if (workspace.size() < bytes) workspace.resize(bytes, '\xff');
     if (!kernel.workspace_bytes.is_const(0)) words.push_back(reinterpret_cast<int64_t>(workspace.data()));
+    std::vector<unsigned> counters(static_cast<size_t>(of(kernel.counter_bytes)) / sizeof(unsigned));
+    if (!counters.empty()) words.push_back(reinterpret_cast<int64_t>(counters.data()));
     // Warp groups and clusters are in an order that the check for races does not know.
     const bool looks =
         kLooksForRaces && kernel.cluster == 1 && kernel.code.text.find("wgmma") == std::string::npos;
@@ -291,6 +299,7 @@ class Run {
     block.machine.named = Cluster::meet;
     block.machine.exchange = Cluster::exchange;
     block.machine.touch = Cluster::touch;
+    block.machine.meet_at = Cluster::meet_at;
     block.entry = code.entry;
     block.words = words.data();
     block.machine.size = {static_cast<unsigned>(kernel.threads), 1, 1};
@@ -304,11 +313,13 @@ class Run {
     const auto failing = reinterpret_cast<uintptr_t>(&failure);
     block.locked = {failing, failing + sizeof(failure)};
     const auto cluster = static_cast<unsigned>(kernel.cluster);
-    for (unsigned x = 0; x < block.machine.grid.x; x += cluster) block.run(x, cluster);
+    const unsigned clusters = block.machine.grid.x / cluster, step = stride_through(clusters);
+    for (unsigned i = 0, x = 0; i < clusters; ++i, x = (x + step) % clusters) block.run(x * cluster, cluster);
     if (const auto race = block.check.race()) {
       block.check.forget();
       fail(ErrorKind::kMismatch, "race", sentence_of(*race), kernel.code.text);
     }
+    STRIDEC_CHECK(std::all_of(counters.begin(), counters.end(), [](unsigned count) { return count == 0; }));
     return true;
   }
 
@@ -363,6 +374,13 @@ class Run {
       check_map(to);
     }
     return out;
+  }
+
+  // Blocks come in any order: so many further each time, round the grid, all are met once.
+  static unsigned stride_through(unsigned blocks) {
+    unsigned step = blocks * 5 / 8 + 1;
+    while (std::gcd(step, blocks) != 1) ++step;
+    return step;
   }
 
   static void add_range(std::map<uintptr_t, uintptr_t>& ranges, const void* from, size_t bytes) {

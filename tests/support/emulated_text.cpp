@@ -24,6 +24,7 @@ struct sd_machine {
   void (*named)(int, int, int);
   unsigned long (*exchange)(unsigned long, int);
   void (*touch)(void*, long, int);
+  void (*meet_at)(void*);
 )";
   std::string macros;
   const auto add = [&](const char* type, const char* name, const char* suffix, bool two) {
@@ -103,6 +104,23 @@ template <class T> SD_UNSEEN static inline T atomicExch(T* at, T value) {
   const T old = *at;
   *at = value;
   return old;
+}
+// Acquires and releases: of counters where blocks meet.
+SD_UNSEEN static inline unsigned atomicInc(unsigned* at, unsigned last) {
+  sd_machine_now->meet_at(at);
+  const unsigned old = *at;
+  *at = old >= last ? 0 : old + 1;
+  return old;
+}
+SD_UNSEEN static inline int __syncthreads_or(int x) {
+  static int any;
+  if (threadIdx.x == 0) any = 0;
+  __syncthreads();
+  if (x) any = 1;
+  __syncthreads();
+  const int out = any;
+  __syncthreads();
+  return out;
 }
 template <class T, T... I> struct sd_numbers {};
 template <class... A, int... I>
@@ -236,6 +254,7 @@ static inline void named_sync(int bar, int threads) { sd_machine_now->named(bar,
 static inline void products_begin() {}
 static inline void products_commit() {}
 template <int kGroups> static inline void products_wait() {}
+template <class T> static inline void products_ready(T&) {}
 static inline unsigned long descriptor(unsigned low) { return low; }
 )";
 
@@ -377,6 +396,16 @@ template <int kBlocks, int kLanes> static inline void sum_peers(Sum* total, cons
 }
 )";
 
+constexpr std::string_view kEmulatedExchange = R"(
+static inline void blocks_begin() { sd_machine_now->barrier(2); }
+static inline void cluster_sync() { sd_machine_now->barrier(2); }
+SD_UNSEEN static void give_sums(Sum* to, unsigned bar, int block, Sum a, Sum b) {
+  Sum* const there = (Sum*)(sd_all_shared[block] + shared_address(to));
+  there[0] = a, there[1] = b;
+  sd_settle((sd_bar*)(sd_all_shared[block] + bar), 0, -8);
+}
+)";
+
 constexpr std::string_view kEmulatedPeers = R"(
 static inline void load_peer(float (&v)[4], unsigned from, int rank) { __builtin_memcpy(v, sd_all_shared[rank] + from, 16); }
 static inline void meet_cluster() { sd_machine_now->barrier(2); }
@@ -446,10 +475,18 @@ std::string with_tiles(std::string text, const codegen::DeviceKernel& kernel) {
   for (const DType sum : {DType::kF32, DType::kI32})
     replace(text, codegen::cuda::cluster_declarations(sum),
             cat("typedef ", sum == DType::kI32 ? "int" : "float", " Sum;", kEmulatedCluster));
+  for (const DType sum : {DType::kF32, DType::kI32}) {
+    const std::string exchange = codegen::cuda::exchange_declarations(sum);
+    const size_t given = exchange.find("\ntemplate");
+    replace(text, exchange,
+            cat("typedef ", sum == DType::kI32 ? "int" : "float", " Sum;", kEmulatedExchange,
+                exchange.substr(given)));
+  }
   replace(text, codegen::cuda::peers_declarations(), kEmulatedPeers);
   emulate_warp_groups(text);
   for (const char* engine : {"static inline void copy_box", "static inline void copy_window"})
     replace_ranges(text, engine, "\n}\n", "");
+  replace_ranges(text, "asm volatile(\"prefetch.tensormap", "\"memory\");", "");
   replace_ranges(text, "asm volatile(\"setmaxnreg", ";\");", "");
   replace_ranges(text, "asm volatile(\"\" : \"+l\"(n0));", ";", "");
   replace(text, codegen::cuda::barrier_declarations(), cat(kEmulatedBarriers, kCopies, kWarpGroups));

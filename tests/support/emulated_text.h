@@ -35,6 +35,7 @@ struct Machine {
   void (*named)(int number, int threads, int waits);
   uint64_t (*exchange)(uint64_t value, int distance);
   void (*touch)(void* address, int64_t bytes, int store);
+  void (*meet_at)(void* counter);
 #define X(name) float (*name##f_)(float) = std::name;
   STRIDEC_UNARY(X)
 #undef X

@@ -184,6 +184,8 @@ int32_t device_attribute(int32_t* value, int32_t attribute, int32_t) {
   *value = attribute == 75   ? capability / 10
            : attribute == 76 ? capability % 10
            : attribute == 97 ? 232448
+           : attribute == 16 ? 4        // multiprocessors
+           : attribute == 13 ? 1000000  // kHz
                              : 0;
   return kSuccess;
 }
@@ -279,6 +281,16 @@ int32_t download(void* to, uint64_t from, size_t bytes, void*) {
   FAKE_CONTEXT_CALL("cuMemcpyDtoHAsync")
   std::memcpy(to, reinterpret_cast<void*>(from), bytes);
   ++state().counts.downloads;
+  return kSuccess;
+}
+int32_t copy(uint64_t to, uint64_t from, size_t bytes, void*) {
+  FAKE_CONTEXT_CALL("cuMemcpyDtoDAsync")
+  std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  return kSuccess;
+}
+int32_t launch_host(void*, void (*function)(void*), void* user) {
+  FAKE_CONTEXT_CALL("cuLaunchHostFunc")
+  function(user);
   return kSuccess;
 }
 int32_t fill(uint64_t to, uint8_t value, size_t bytes, void*) {
@@ -508,6 +520,8 @@ const std::map<std::string, void*>& functions() {
       {"cuMemHostGetDevicePointer", reinterpret_cast<void*>(host_address)},
       {"cuMemcpyHtoDAsync", reinterpret_cast<void*>(upload)},
       {"cuMemcpyDtoHAsync", reinterpret_cast<void*>(download)},
+      {"cuMemcpyDtoDAsync", reinterpret_cast<void*>(copy)},
+      {"cuLaunchHostFunc", reinterpret_cast<void*>(launch_host)},
       {"cuMemsetD8Async", reinterpret_cast<void*>(fill)},
       {"cuStreamSynchronize", reinterpret_cast<void*>(wait)},
       {"cuLaunchKernelEx", reinterpret_cast<void*>(launch)},

@@ -1,15 +1,48 @@
 #include "tests/support/race_check.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace stridec::test {
+
+uint64_t RaceCheck::begin_block() {
+  seen_.clear();
+  acquired_.clear();
+  return block_ = ++now_;
+}
+
+void RaceCheck::pass_barrier() {
+  ++now_;
+  for (const auto& [thread, seen] : acquired_) add(seen_, seen);
+  acquired_.clear();
+}
+
+void RaceCheck::add(Seen& to, const Seen& more) {
+  for (const auto& [block, until] : more) to[block] = std::max(to[block], until);
+}
+
+void RaceCheck::meet_at(uintptr_t counter, Thread thread) {
+  Seen& there = released_[counter];
+  Seen& mine = acquired_[thread.index];
+  add(mine, seen_);
+  add(mine, there);
+  add(there, mine);
+  there[block_] = now_;
+}
+
+bool RaceCheck::sees(const Seen& seen, uint64_t when) const {
+  const auto behind = seen.upper_bound(when);
+  return behind != seen.begin() && when < std::prev(behind)->second;
+}
 
 bool RaceCheck::meet(Stamp before, Thread thread, uintptr_t at) const {
   const uint64_t when = before >> (kThreadBits + kPassedBits);
   if (when < launch_ || before == 0) return false;
   if (when < block_) {
     const auto behind = memory_.upper_bound(at);
-    return behind != memory_.begin() && at < std::prev(behind)->second;
+    if (behind == memory_.begin() || at >= std::prev(behind)->second) return false;
+    const auto own = acquired_.find(thread.index);
+    return !sees(seen_, when) && !(own != acquired_.end() && sees(own->second, when));
   }
   if (when < now_) return false;
   const uint32_t other = before >> kPassedBits & ((1u << kThreadBits) - 1),

@@ -48,7 +48,10 @@ class Emitter {
         "whole * i / parts; };");
     print_pieces();
     text_.line("const int64_t tile_base = share(rows, 1, tiles), longer_tiles = rows - tile_base * tiles;");
-    multiply_ = f_.print_declaration();
+    if (columns_.bytes())
+      columns_.bytes()->print_bytes_start();
+    else
+      multiply_ = f_.print_declaration();
     f_.print_shape_start();
     if (sums_in_scratch()) {
       const sym::Expr bytes = f_.plan.tiles * (kernel.rows * kernel.columns() * byte_size(kernel.dtype));
@@ -73,7 +76,7 @@ class Emitter {
                            kernel.columns() * (task_rows + 4);
     Kernel result = text_.finish(extent_of(f_.batch) * blocks * panels,
                                  sym::max(1, sym::floordiv(kGrain, sym::max(work, 1))));
-    result.support.push_back(kernels::gemm_text(kernel, text_.target()));
+    if (!columns_.bytes()) result.support.push_back(kernels::gemm_text(kernel, text_.target()));
     result.asks_ahead = columns_.continuous();
     if (const auto bytes = columns_.panel_bytes(); bytes && f_.batch.empty())
       result.weights = {f_.b->load->access.buffer, *bytes, panels,
@@ -124,12 +127,42 @@ class Emitter {
     text_.open("if (block_ready != batch * blocks + block)");
     text_.line("block_ready = batch * blocks + block;");
     rows_.print_block();
+    if (columns_.bytes()) print_rows_of_bytes();
     text_.close();
+    if (columns_.bytes()) return print_tiles_of_bytes();
     if (columns_.computes()) print_one_row();
     columns_.print_panel();
     if (!in_pieces()) return print_tiles("0");
     text_.open("for (int64_t piece = 0; piece < pieces; ++piece)");
     print_tiles("piece");
+    text_.close();
+  }
+
+  void open_tiles() {
+    text_.line("int64_t first_row = block_row;");
+    text_.open("for (int64_t t = first_tile; t < end_tile; ++t)");
+    text_.line("const int64_t tile_rows = tile_base + (t < longer_tiles);");
+    rows_.print_tile();
+  }
+
+  void print_rows_of_bytes() {
+    open_tiles();
+    text_.open("for (int64_t i = 0; i < tile_rows; ++i)");
+    text_.line("const int64_t row = first_row + i - block_row;");
+    columns_.bytes()->print_bytes_of_row();
+    text_.close();
+    text_.line("first_row += tile_rows;");
+    text_.close();
+  }
+
+  void print_tiles_of_bytes() {
+    columns_.bytes()->print_panel();
+    columns_.bytes()->print_byte_products();
+    open_tiles();
+    text_.line(cat(f_.element(), "* const tile = sums;"));
+    text_.line("products(tile, first_row - block_row, tile_rows);");
+    epilogue_.print(rows_);
+    text_.line("first_row += tile_rows;");
     text_.close();
   }
 
@@ -213,10 +246,7 @@ class Emitter {
     }
     print_ahead(piece, segments, run, b);
     if (interleaves()) print_rest();
-    text_.line("int64_t first_row = block_row;");
-    text_.open("for (int64_t t = first_tile; t < end_tile; ++t)");
-    text_.line("const int64_t tile_rows = tile_base + (t < longer_tiles);");
-    rows_.print_tile();
+    open_tiles();
     text_.line(cat(f_.element(), "* const tile = sums",
                    sums_in_scratch() ? cat(" + (t - first_tile) * ", tile_elements())
                    : pieces          ? cat(" + (pieces > 1 ? t - first_tile : 0) * ", tile_elements())
@@ -232,6 +262,19 @@ class Emitter {
                        f_.step(), ";"));
         a = "a_first";
       }
+    }
+    if (rows_.skips_segments()) {
+      if (pieces) {
+        text_.line("const int64_t from = sd_max(first, live_first);");
+        text_.line(
+            "const int64_t count = sd_max(0, sd_min(first + live, live_first + live_segments) - from);");
+        text_.line("const int64_t left_out = count > 0 ? from - first : 0;");
+      } else {
+        text_.line("const int64_t count = live_segments, left_out = live_first;");
+      }
+      segments = "count";
+      a = cat(a, " + left_out * ", kernel.rows);
+      b = cat(b, " + left_out * b_stride * (", run, " / ", f_.group(), ")");
     }
     if (pieces) text_.open("if (piece + 1 == pieces)");
     epilogue_.print_ahead(rows_);

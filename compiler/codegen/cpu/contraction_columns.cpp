@@ -32,6 +32,7 @@ ContractionColumns::ContractionColumns(ContractionFrame& frame, bool keep) : f_(
   // Panels with fewer columns are copied whatever the plan says: vectors must not read behind the buffer.
   const auto known = sym::as_const(extent_of(f_.columns));
   const bool whole = known && *known % f_.plan.kernel->columns() == 0;
+  if (bytes()) return;
   if (f_.plan.b == B::kStage || compact_ || !whole) {
     const int width = f_.plan.kernel->columns();
     const sym::Expr columns = keep_ ? sym::align_up(extent_of(f_.columns), width) : sym::Expr(width);

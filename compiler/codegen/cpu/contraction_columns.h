@@ -23,6 +23,8 @@ class ContractionColumns {
   // Whether b is computed from more compact weights: for a single row, print_row() does it in registers.
   bool computes() const;
   void print_row();         // sums of the row a_rows[0] and the panel's columns, to `tile`
+  // Products of bytes, or null: the panel's pointers come from print_panel() of theirs.
+  CompactColumns* bytes() { return compact_ && compact_->multiplies_bytes() ? &*compact_ : nullptr; }
   bool continuous() const;  // whether the next panel lies behind this one
   // Of weights in panels as wide as the kernel's, one behind the other for all tasks.
   std::optional<sym::Expr> panel_bytes() const;

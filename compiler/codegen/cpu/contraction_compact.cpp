@@ -53,7 +53,8 @@ CompactColumns::CompactColumns(ContractionFrame& frame)
   facts_.set_index(block_var_, depth_ / block_ + 1);
   facts_.set_index(word_var_, std::max<int64_t>(1, block_ / word_));
   find_multipliers();
-  find_table();
+  find_words();
+  if (!words_) find_table();
 }
 
 // The factor's statements for the panel's columns at this k.

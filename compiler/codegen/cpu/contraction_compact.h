@@ -22,6 +22,13 @@ class CompactColumns {
   void print_row();    // sums of the row a_rows[0] and the panel's columns, to `tile`
   void print_copy();   // the panel's elements, to `to`
 
+  // -- products of bytes (GemmPlan::bytes), contraction_bytes.cpp
+  bool multiplies_bytes() const { return words_.has_value(); }
+  void print_bytes_start();   // room for the rows of a block
+  void print_bytes_of_row();  // of a_rows[i], to row `row`
+  void
+  print_byte_products();  // a function of the panel: the sums of the tile's rows, the first of which is `row`, to `tile`
+
  private:
   struct Part {
     loop::BufferId buffer;
@@ -54,6 +61,15 @@ class CompactColumns {
     int64_t mask = 0;
   };
   std::optional<Table> table_;
+  // The numbers of a word, `zero` higher each than `inner_`.
+  struct Words {
+    loop::ValueId word;
+    std::optional<loop::ValueId> zero;
+    int bits = 0;
+    int count() const { return 32 / bits; }
+  };
+  void find_words();
+  std::optional<Words> words_;
 };
 
 }  // namespace stridec::codegen::cpu

@@ -1,5 +1,7 @@
 #include "compiler/codegen/cpu/contraction_rows.h"
 
+#include <algorithm>
+
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/contraction_copy.h"
@@ -43,6 +45,10 @@ ContractionRows::ContractionRows(ContractionFrame& frame, bool indices) : f_(fra
   if (indices_ || general_) {
     for (size_t d = 0; d < f_.rows.size(); ++d) index_tables_.push_back(text.scratch(table_bytes));
   }
+  const bool by_segment = std::any_of(bounds_.begin(), bounds_.end(),
+                                      [](const Bound& bound) { return sym::has_index(bound.segment); });
+  const bool zero = f_.a->load && f_.a->load->fill.i == 0 && f_.a->load->fill.f == 0;
+  if (by_segment && zero && tabled()) live_ = text.scratch(f_.plan.tiles * 16);
   if (!bounds_.empty() || !mask_.is_const(1)) zeros_ = text.scratch(extent_of(f_.run) * f_.a_bytes());
 }
 
@@ -383,6 +389,9 @@ void ContractionRows::print_tile() {
   }
   text.line(cat("const ", type, "** const a_rows = tile_table + (t - first_tile) * ", max_rows, " * ",
                 text.size(extent_of(f_.segments)), ";"));
+  if (!skips_segments()) return;
+  const std::string live = cat("((const int64_t*)", live_, ")[2 * (t - first_tile)");
+  text.line(cat("const int64_t live_first = ", live, "], live_segments = ", live, " + 1];"));
 }
 
 void ContractionRows::print_segments() {
@@ -401,6 +410,11 @@ void ContractionRows::print_segments() {
   } else {
     text.line(cat("const int64_t start = (int64_t)", pointer, ";"));
   }
+  if (skips_segments()) {
+    text.line("int64_t segment = 0, live_first = 0, live_end = 0;");
+    text.line("const int64_t own_rows = tile_base + (t < longer_tiles);");
+    if (!merged_) text.line(cat("const ", vector, " lane = {0, 1, 2, 3, 4, 5, 6, 7};"));
+  }
   f_.open_loops(f_.segments, body);
   if (general_) {
     text.open(cat("for (int64_t i = 0; i < ", f_.plan.kernel->rows, "; ++i)"));
@@ -415,6 +429,7 @@ void ContractionRows::print_segments() {
     text.close();
   } else {
     text.line(cat("const int64_t shift = start + (", body.index(segment_offset_), ") * ", f_.a_bytes(), ";"));
+    if (skips_segments()) text.line(cat(vector, " live = (", vector, ")0;"));
     for (int64_t c = 0; c < chunks(f_); ++c) {
       const std::string at = cat("first_row - block_row + ", c * kChunk);
       std::string address, inside;
@@ -429,12 +444,26 @@ void ContractionRows::print_segments() {
         inside += cat(b ? " & " : "", "(*(const ", loose, "*)((int64_t*)", bound_tables_[b], " + ", at,
                       ") >= -(", body.index(bounds_[b].segment), "))");
       }
-      if (masked) address = cat("(", inside, ") ? ", address, " : (", vector, ")(int64_t)", zeros_);
+      if (masked) {
+        text.line(cat("const ", vector, " inside_", c, " = ", inside, ";"));
+        address = cat("inside_", c, " ? ", address, " : (", vector, ")(int64_t)", zeros_);
+      }
+      if (skips_segments()) text.line(cat("live |= inside_", c, " & (lane + ", c * kChunk, " < own_rows);"));
       text.line(cat("*(", loose, "*)(to + ", c * kChunk, ") = ", address, ";"));
     }
   }
   text.line(cat("to += ", f_.plan.kernel->rows, ";"));
+  if (skips_segments()) {
+    text.open("if (__builtin_reduce_or(live) != 0)");
+    text.line("if (live_end == 0) live_first = segment;");
+    text.line("live_end = segment + 1;");
+    text.close();
+    text.line("++segment;");
+  }
   f_.close_loops(f_.segments);
+  if (!skips_segments()) return;
+  text.line(cat("((int64_t*)", live_, ")[2 * (t - first_tile)] = live_first;"));
+  text.line(cat("((int64_t*)", live_, ")[2 * (t - first_tile) + 1] = live_end - live_first;"));
 }
 
 std::string ContractionRows::row_index(size_t d, const std::string& i) const {

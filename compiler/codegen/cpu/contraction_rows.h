@@ -21,6 +21,10 @@ class ContractionRows {
   void print_block();  // when the task's rows or batch point change
   void print_tile();   // sets a_rows
 
+  // Whether a tile may leave out its first and last segments: taps that lie in the padding for all of its rows. print_tile()
+  // then sets live_first and live_segments.
+  bool skips_segments() const { return !live_.empty(); }
+
   // The index of row dim d of row `first_row + i`, as C.
   std::string row_index(size_t d, const std::string& i) const;
 
@@ -56,7 +60,7 @@ class ContractionRows {
   std::vector<Bound> bounds_;
   sym::Expr segment_offset_ = 0;
   sym::Expr mask_ = 1;  // general_ alone
-  std::string pack_, zeros_, offsets_;
+  std::string pack_, zeros_, offsets_, live_;
   std::vector<std::string> index_tables_, bound_tables_;
   std::string pack_stride_;
 };

@@ -21,8 +21,14 @@ constexpr int64_t kGrain = int64_t{1} << 17;  // multiply-adds that are worth wa
 struct Position {
   Expr shift;                    // elements
   std::vector<int64_t> margins;  // added to each bound of the mask
+  int output;                    // the first that reads it
+};
+
+// Elements that are multiplied at once, side by side in a lane.
+struct Beside {
+  std::vector<size_t> positions;
   struct Use {
-    int output, tap;
+    int output, taps;  // the number of the taps' weights
   };
   std::vector<Use> uses;
 };
@@ -39,11 +45,16 @@ class Emitter {
     contraction_ = *std::move(matched);
     facts_ = kernels::facts_in(program, nest, contraction_);
     const bool swapped = contraction_.factors[1].vars.contains(plan_.along);
-    a_ = contraction_.factors[swapped ? 1 : 0].load;
-    b_ = contraction_.factors[swapped ? 0 : 1].load;
-    STRIDEC_CHECK(a_ && b_, nest.name);
+    const auto load = [&](int side, DType dtype) {
+      const auto elements = kernels::as_elements(nest, contraction_.factors[side], dtype);
+      STRIDEC_CHECK(elements && elements->load, nest.name);
+      return elements->load;
+    };
+    a_ = load(swapped ? 1 : 0, plan_.kernel->a);
+    b_ = load(swapped ? 0 : 1, plan_.kernel->b);
     rows_ = kernels::dims_by_name(nest, contraction_, plan_.rows);
     taps_ = kernels::dims_by_name(nest, contraction_, plan_.taps);
+    beside_ = kernels::dims_by_name(nest, contraction_, plan_.beside);
     along_ = kernels::dims_by_name(nest, contraction_, {plan_.along})[0];
     columns_ = kernels::dims_by_name(nest, contraction_, plan_.columns);
     const auto extent = [&](Expr var) {
@@ -53,7 +64,7 @@ class Emitter {
     if (plan_.columns.size() > 1) outputs_of_group_ = extent(plan_.columns[1]);
     count_ *= outputs_of_group_;
     if (plan_.channel) inputs_of_group_ = extent(*plan_.channel);
-    lanes_ = text_.target().lanes(byte_size(DType::kF32));
+    lanes_ = text_.target().lanes(byte_size(plan_.kernel->dtype));
     STRIDEC_CHECK(plan_.lanes == lanes_ && plan_.panel <= lanes_, nest.name);
     inputs_ = plan_.panel / outputs_of_group_ * inputs_of_group_;
     epilogue_ = epilogue_of(nest, contraction_);
@@ -65,17 +76,19 @@ class Emitter {
     const int64_t vectors = (count_ + plan_.panel - 1) / plan_.panel;
     const int64_t groups = (vectors + plan_.vectors - 1) / plan_.vectors;
     text_.line(cat("const int64_t columns = ", count_, ", vectors = ", vectors, ", groups = ", groups, ";"));
-    text_.line(cat("alignas(64) f32 tile[", plan_.outputs * lanes_, "];"));
+    text_.line(
+        cat("alignas(64) ", text_.value_type(plan_.kernel->dtype), " tile[", plan_.outputs * lanes_, "];"));
     if (!bounds_.empty()) {
-      const int64_t zeros = (vectors - 1) * inputs_ + lanes_;
-      zeros_ = text_.scratch(zeros * byte_size(DType::kF32));
-      text_.line(cat("for (int64_t k = 0; k < ", zeros, "; ++k) ((f32*)", zeros_, ")[k] = 0;"));
+      const int64_t padding = (vectors - 1) * inputs_ + lanes_;
+      padding_ = cat("((", a_type(), "*)", text_.scratch(padding * byte_size(plan_.kernel->a)), ")");
+      text_.line(cat("for (int64_t k = 0; k < ", padding, "; ++k) ", padding_,
+                     "[k] = ", Body(text_, nest_).stored_fill(*a_), ";"));
     }
     print_places();
     text_.open("for (int64_t task = begin; task < end; ++task)");
     print_task();
     text_.close();
-    const Expr work = along_.extent * (plan_.vectors * lanes_ * inputs_of_group_ * tap_count_);
+    const Expr work = along_.extent * (plan_.vectors * lanes_ * inputs_of_group_ * weights_);
     return text_.finish(rows * groups, sym::max(1, sym::floordiv(kGrain, sym::max(work, 1))));
   }
 
@@ -83,11 +96,15 @@ class Emitter {
   // Takes address and mask apart: what a row gives, what outputs and taps add.
   void place() {
     std::vector<Expr> vars = {along_.var};
-    tap_count_ = 1;
-    for (const loop::Dim& tap : taps_) {
-      vars.push_back(tap.var);
-      tap_count_ *= static_cast<int>(sym::as_const(tap.extent).value());
-    }
+    Dims taps = taps_;
+    taps.insert(taps.end(), beside_.begin(), beside_.end());
+    for (const loop::Dim& tap : taps) vars.push_back(tap.var);
+    const auto count = [](const Dims& dims) {
+      return static_cast<int>(sym::as_const(extent_of(dims)).value());
+    };
+    const int group = plan_.kernel->group(), inner = count(beside_);
+    const int groups = (inner + group - 1) / group;  // of a point of the outer taps
+    weights_ = count(taps_) * groups;
     const Expr offset = kernels::offset_of(program_, a_->access, facts_);
     Expr first = at_zero(offset, columns_);
     if (plan_.channel) first = sym::substitute(first, *plan_.channel, 0);
@@ -101,25 +118,38 @@ class Emitter {
           kernels::linear_form(condition.arg(1) - condition.arg(0) - (less ? 1 : 0), vars).value());
     }
     std::map<std::pair<Expr, std::vector<int64_t>>, size_t, Order> known;
-    std::vector<int64_t> at(taps_.size(), 0);
-    for (int tap = 0; tap < tap_count_; ++tap) {
-      for (int output = 0; output < plan_.outputs; ++output) {
-        auto value = [&](const kernels::LinearForm& form) {
-          Expr sum = form.coefficients[0] * output;
-          for (size_t d = 0; d < at.size(); ++d) sum += form.coefficients[d + 1] * at[d];
-          return sum;
-        };
-        std::vector<int64_t> margins;
-        for (const kernels::LinearForm& bound : bounds_)
-          margins.push_back(sym::as_const(value(bound)).value());
-        const Expr shift = value(address_);
-        const auto [found, fresh] = known.emplace(std::pair(shift, margins), positions_.size());
-        if (fresh) positions_.push_back({shift, margins, {}});
-        positions_[found->second].uses.push_back({output, tap});
+    std::map<std::vector<size_t>, size_t> made;
+    std::vector<int64_t> at(taps.size(), 0);
+    const auto position = [&](int output) {
+      auto value = [&](const kernels::LinearForm& form) {
+        Expr sum = form.coefficients[0] * output;
+        for (size_t d = 0; d < at.size(); ++d) sum += form.coefficients[d + 1] * at[d];
+        return sum;
+      };
+      std::vector<int64_t> margins;
+      for (const kernels::LinearForm& bound : bounds_) margins.push_back(sym::as_const(value(bound)).value());
+      const Expr shift = value(address_);
+      const auto [found, fresh] = known.emplace(std::pair(shift, margins), positions_.size());
+      if (fresh) positions_.push_back({shift, margins, output});
+      Position& p = positions_[found->second];
+      p.output = std::min(p.output, output);
+      return found->second;
+    };
+    for (int weights = 0; weights < weights_; ++weights) {
+      std::vector<std::vector<size_t>> read(static_cast<size_t>(plan_.outputs));
+      for (int k = weights % groups * group; k < std::min(inner, (weights % groups + 1) * group); ++k) {
+        for (int output = 0; output < plan_.outputs; ++output)
+          read[static_cast<size_t>(output)].push_back(position(output));
+        for (size_t d = at.size(); d-- > 0;) {
+          if (++at[d] < sym::as_const(taps[d].extent).value()) break;
+          at[d] = 0;
+        }
       }
-      for (size_t d = at.size(); d-- > 0;) {
-        if (++at[d] < sym::as_const(taps_[d].extent).value()) break;
-        at[d] = 0;
+      for (int output = 0; output < plan_.outputs; ++output) {
+        const auto& positions = read[static_cast<size_t>(output)];
+        const auto [found, fresh] = made.emplace(positions, products_.size());
+        if (fresh) products_.push_back({positions, {}});
+        products_[found->second].uses.push_back({output, weights});
       }
     }
   }
@@ -147,8 +177,8 @@ class Emitter {
       }
       body.set_index(rows_[d].var, name);
     }
-    text_.line(
-        cat("const f32* a_row = ", text_.pointer(a_->access.buffer), " + ", body.index(address_.rest), ";"));
+    text_.line(cat("const ", a_type(), "* a_row = ", text_.pointer(a_->access.buffer), " + ",
+                   body.index(address_.rest), ";"));
     for (size_t c = 0; c < bounds_.size(); ++c) {
       text_.line(cat("const int64_t bound_row_", c, " = ", body.index(bounds_[c].rest), ";"));
     }
@@ -156,7 +186,7 @@ class Emitter {
     text_.open(cat("for (int64_t x = 0; x < ", extent, "; x += ", plan_.outputs, ")"));
     text_.line(cat("const int64_t outputs = ", extent, " - x < ", plan_.outputs, " ? ", extent,
                    " - x : ", plan_.outputs, ";"));
-    text_.line(cat("const f32* a = a_row + x * ", text_.size(address_.coefficients[0]), ";"));
+    text_.line(cat("const ", a_type(), "* a = a_row + x * ", text_.size(address_.coefficients[0]), ";"));
     std::string inside = cat("outputs == ", plan_.outputs);
     for (size_t c = 0; c < bounds_.size(); ++c) {
       text_.line(cat("const int64_t bound_", c, " = bound_row_", c, " + x * ",
@@ -169,8 +199,8 @@ class Emitter {
     print_addresses();
     text_.open("for (int64_t vector = first_vector; vector < end_vector; ++vector)");
     text_.line(cat("const int64_t column = vector * ", plan_.panel, ", input = vector * ", inputs_, ";"));
-    text_.line(cat("const f32* w = ", text_.pointer(b_->access.buffer), " + vector * ",
-                   inputs_of_group_ * tap_count_ * lanes_, ";"));
+    text_.line(cat("const ", text_.storage_type(plan_.kernel->b), "* w = ", text_.pointer(b_->access.buffer),
+                   " + vector * ", inputs_of_group_ * weights_ * weights_of_vector(), ";"));
     const bool tail = count_ % plan_.panel != 0;
     if (tail) text_.open(cat("if (column + ", plan_.panel, " <= columns)"));
     const std::string live = plan_.panel < lanes_ ? "live" : "",
@@ -206,6 +236,8 @@ class Emitter {
                    inputs_of_group_, ") - 1;"));
   }
 
+  std::string a_type() { return text_.storage_type(plan_.kernel->a); }
+  int weights_of_vector() const { return lanes_ * plan_.kernel->group(); }
   bool permutes() const { return outputs_of_group_ > 1 || inputs_of_group_ > 1; }
 
   // The place of a lane's input in a vector of inputs: its group's first.
@@ -219,19 +251,18 @@ class Emitter {
         cat("const ", vector, " places = {", join(places, ", ", [](int64_t at) { return cat(at); }), "};"));
   }
 
-  // Where each position is, or the zeros: outside of the mask, or of no output that counts.
+  // Where each position is, or the padding: outside of the mask, or of no output that counts.
   void print_addresses() {
-    text_.line(cat("const f32* at[", positions_.size(), "];"));
+    text_.line(cat("const ", a_type(), "* at[", positions_.size(), "];"));
     for (size_t p = 0; p < positions_.size(); ++p) {
       std::string valid;
       for (size_t c = 0; c < bounds_.size(); ++c) {
         valid += cat(valid.empty() ? "" : " & ", "(bound_", c, " >= ", -positions_[p].margins[c], ")");
       }
-      int first = plan_.outputs;
-      for (const Position::Use& use : positions_[p].uses) first = std::min(first, use.output);
+      const int first = positions_[p].output;
       if (first > 0) valid += cat(valid.empty() ? "" : " & ", "(outputs > ", first, ")");
       // Without a mask every element that counts is there; what does not count reads the first one instead.
-      const std::string elsewhere = bounds_.empty() ? std::string("a") : cat("(const f32*)", zeros_);
+      const std::string elsewhere = bounds_.empty() ? std::string("a") : padding_;
       const std::string address = cat("a + ", text_.size(positions_[p].shift));
       text_.line(cat("at[", p, "] = ",
                      valid.empty() ? address : cat("(", valid, ") ? ", address, " : ", elsewhere), ";"));
@@ -240,41 +271,42 @@ class Emitter {
 
   template <class Address>
   void print_sums(Address&& address, const std::string& live) {
-    const std::string vector = text_.value_type(DType::kF32, lanes_),
-                      loose = text_.unaligned_type(DType::kF32, lanes_);
+    const DType dtype = plan_.kernel->dtype;
+    const std::string vector = text_.value_type(dtype, lanes_);
     for (int o = 0; o < plan_.outputs; ++o) text_.line(cat(vector, " sum_", o, " = (", vector, ")0;"));
     std::string taps = "w";
     if (inputs_of_group_ > 1) {
       text_.line("#pragma clang loop unroll(disable)");
       text_.open(cat("for (int channel = 0; channel < ", inputs_of_group_, "; ++channel)"));
-      taps = cat("w + channel * ", tap_count_ * lanes_);
+      taps = cat("w + channel * ", weights_ * weights_of_vector());
     }
-    for (int t = 0; t < tap_count_; ++t) {
-      text_.line(
-          cat("const ", vector, " tap_", t, " = *(const ", loose, "*)(", taps, " + ", t * lanes_, ");"));
+    for (int t = 0; t < weights_; ++t) {
+      text_.line(cat("const ", vector, " tap_", t, " = *(const ", text_.unaligned_type(dtype, lanes_), "*)(",
+                     taps, " + ", t * weights_of_vector(), ");"));
     }
     if (permutes()) {
       text_.line(cat("const ", text_.value_type(DType::kI32, lanes_), " from = places",
                      inputs_of_group_ > 1 ? " + channel" : "", ";"));
     }
-    for (size_t p = 0; p < positions_.size(); ++p) {
+    for (const Beside& beside : products_) {
       text_.open("");
-      if (live.empty()) {
-        text_.line(cat(vector, " v = *(const ", loose, "*)(", address(p), ");"));
-      } else if (text_.target().avx512) {
-        text_.use(cat("mload.", text_.storage_type(DType::kF32)), lanes_);
-        text_.line(cat(vector, " v = sd_mload", lanes_, "(", address(p), ", ", live, ");"));
-      } else {
-        text_.line(cat(vector, " v = (", vector, ")0;"));
-        text_.line(cat("for (int l = 0; l < ", lanes_, "; ++l) if (", live, " >> l & 1) v[l] = (", address(p),
-                       ")[l];"));
+      std::vector<std::string> elements;
+      for (size_t p : beside.positions) {
+        elements.push_back(cat("a_", elements.size()));
+        print_elements(elements.back(), address(p), live);
       }
-      if (permutes()) text_.line(cat("v = __builtin_ia32_permvarsf", lanes_ * 32, "(v, from);"));
-      for (const Position::Use& use : positions_[p].uses) {
-        const std::string sum = cat("sum_", use.output), tap = cat("tap_", use.tap);
-        text_.line(text_.target().fma ? cat(sum, " = __builtin_elementwise_fma(v, ", tap, ", ", sum, ");")
-                                      : cat(sum, " += v * ", tap, ";"));
+      std::string v = elements[0];
+      if (permutes()) v = cat("__builtin_ia32_permvarsf", lanes_ * 32, "(", v, ", from)");
+      if (plan_.kernel->group() > 1 && elements.size() == 1) {
+        v = cat("__builtin_convertvector(", v, ", ", vector, ")");
+      } else if (elements.size() > 1) {
+        text_.use(cat("beside.", plan_.kernel->group()), lanes_);
+        v = cat("sd_beside_", plan_.kernel->group(), "(",
+                join(elements, ", ", [](const std::string& name) { return name; }), ")");
       }
+      text_.line(cat("const ", vector, " v = ", v, ";"));
+      for (const Beside::Use& use : beside.uses)
+        print_product(cat("sum_", use.output), cat("tap_", use.taps));
       text_.close();
     }
     if (inputs_of_group_ > 1) text_.close();
@@ -282,9 +314,41 @@ class Emitter {
       text_.line(cat("*(", vector, "*)(tile + ", o * lanes_, ") = sum_", o, ";"));
   }
 
+  void print_elements(const std::string& name, const std::string& address, const std::string& live) {
+    const DType dtype = plan_.kernel->a;
+    const std::string vector = text_.value_type(dtype, lanes_);
+    if (live.empty()) {
+      text_.line(cat("const ", vector, " ", name, " = *(const ", text_.unaligned_type(dtype, lanes_), "*)(",
+                     address, ");"));
+    } else if (text_.target().avx512) {
+      text_.use(cat("mload.", text_.storage_type(dtype)), lanes_);
+      text_.line(cat("const ", vector, " ", name, " = sd_mload", lanes_, "(", address, ", ", live, ");"));
+    } else {
+      text_.line(cat(vector, " ", name, " = (", vector, ")0;"));
+      text_.line(cat("for (int l = 0; l < ", lanes_, "; ++l) if (", live, " >> l & 1) ", name, "[l] = (",
+                     address, ")[l];"));
+    }
+  }
+
+  // Adds v times the taps' weights.
+  void print_product(const std::string& sum, const std::string& taps) {
+    const int bits = text_.target().vector_bytes * 8;
+    if (plan_.kernel->b == DType::kI8) {
+      text_.line(cat(sum, " = __builtin_ia32_vpdpbusd", bits, "(", sum, ", v, ", taps, ");"));
+    } else if (plan_.kernel->b == DType::kI16) {  // clang makes one instruction of it where there is one
+      const std::string words = text_.value_type(DType::kI16, 2 * lanes_);
+      text_.line(cat(sum, " += (", text_.value_type(DType::kI32, lanes_), ")__builtin_ia32_pmaddwd", bits,
+                     "(__builtin_bit_cast(", words, ", v), __builtin_bit_cast(", words, ", ", taps, "));"));
+    } else {
+      text_.line(text_.target().fma ? cat(sum, " = __builtin_elementwise_fma(v, ", taps, ", ", sum, ");")
+                                    : cat(sum, " += v * ", taps, ";"));
+    }
+  }
+
   void print_epilogue(const Body& row_body, const std::string& live) {
     Body body = row_body;
-    const std::string vector = text_.value_type(DType::kF32, lanes_);
+    const DType dtype = plan_.kernel->dtype;
+    const std::string vector = text_.value_type(dtype, lanes_);
     text_.open("for (int64_t i = 0; i < outputs; ++i)");
     text_.line("const int64_t output = x + i;");
     text_.line(cat("const ", vector, " sum = *(const ", vector, "*)(tile + i * ", lanes_, ");"));
@@ -292,7 +356,7 @@ class Emitter {
     if (columns_.size() > 1) body.set_index(columns_[0].var, "0");
     body.set_index(columns_.back().var, "column");
     body.set_lanes(columns_.back().var, lanes_, live);
-    body.set_value(contraction_.reduce->results[0], {.text = "sum", .dtype = DType::kF32, .width = lanes_});
+    body.set_value(contraction_.reduce->results[0], {.text = "sum", .dtype = dtype, .width = lanes_});
     for (const loop::Stmt* stmt : epilogue_) body.print(*stmt);
     text_.close();
   }
@@ -304,17 +368,19 @@ class Emitter {
   kernels::Contraction contraction_;
   sym::Facts facts_;
   const loop::Load *a_, *b_;
-  Dims rows_, columns_, taps_;
+  Dims rows_, columns_, taps_, beside_;
   loop::Dim along_;
   int64_t count_ = 0;  // of columns
   int64_t outputs_of_group_ = 1, inputs_of_group_ = 1;
   int64_t inputs_ = 0;  // elements of a that a vector of columns reads
-  int lanes_ = 0, tap_count_ = 0;
+  int lanes_ = 0;
+  int weights_ = 0;  // vectors of weights that an output takes of an input channel
   std::vector<const loop::Stmt*> epilogue_;
   kernels::LinearForm address_;
   std::vector<kernels::LinearForm> bounds_;
   std::vector<Position> positions_;
-  std::string zeros_;
+  std::vector<Beside> products_;
+  std::string padding_;
 };
 
 }  // namespace

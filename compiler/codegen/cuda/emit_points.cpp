@@ -1,5 +1,6 @@
 // A thread per point of the parallel dims: what every nest can fall back to.
 #include <algorithm>
+#include <bit>
 
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/emit.h"
@@ -13,6 +14,7 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/effects.h"
 #include "compiler/schedule/schedule.h"
 
@@ -29,6 +31,9 @@ constexpr size_t kSeveralLoads = 32;      // of all its points
 constexpr int kSeveralVectors = 2;        // of points that lie side by side
 constexpr size_t kSeveralStatements = 256;
 constexpr int64_t kMany = 1 << 18;  // points that are more than threads
+constexpr int kMostOwners = 256;    // that share a point's updates
+constexpr int kThreadsSm = 512;     // of a multiprocessor, that hide the latency of updates
+constexpr double kFewUpdates = 16;  // that one thread may do
 
 // Division by an extent that is not known to the compiler, for numbers below 2^31.
 constexpr std::string_view kDivider = R"(struct sd_divider { unsigned by, inverse; };
@@ -49,6 +54,8 @@ struct PointEmitter {
   KernelText text;
   Body body;
   std::vector<loop::Dim> parallel, serial;
+  int owners =
+      1;  // a power of two: threads that go through all serial points, and update the elements that are theirs
 
   PointEmitter(const loop::Program& program, const loop::Nest& original, const GpuTarget& target)
       : program(program),
@@ -94,6 +101,35 @@ struct PointEmitter {
       (apart && !sym::has_index(dim.extent) ? parallel : serial).push_back(dim);
     }
     // Extents of serial loops may depend on parallel dims and on serial ones before them, never the other way round.
+    if (!serial.empty() && only_updates()) choose_owners();
+  }
+
+  bool only_updates() const {
+    const loop::Effects effects = loop::effects_of(nest);
+    return std::all_of(nest.body.begin(), nest.body.end(), [&](const loop::Stmt& stmt) {
+      const auto* load = std::get_if<loop::Load>(&stmt.node);
+      const auto* store = std::get_if<loop::Store>(&stmt.node);
+      return !loop::body_of(stmt) && (!store || store->update) &&
+             (!load || !std::count(effects.writes.begin(), effects.writes.end(), load->access.buffer));
+    });
+  }
+
+  // So many that the GPU has threads enough. An element's updates stay in order: they are all one owner's.
+  void choose_owners() {
+    const sym::Facts facts = loop::facts_of(program, nest);
+    double points = 1, updates = 1;
+    for (const loop::Dim& dim : parallel) points *= std::max(1.0, schedule::typical(dim.extent, facts));
+    for (const loop::Dim& dim : serial)
+      if (!sym::has_index(dim.extent)) updates *= std::max(1.0, schedule::typical(dim.extent, facts));
+    const double threads = double{kThreadsSm} * target.multiprocessors;
+    if (updates < kFewUpdates) return;
+    while (owners < kMostOwners && 2 * owners * points <= threads) owners *= 2;
+    if (owners == 1) return;
+    // The upper bits of a product by the golden ratio (Knuth, TAOCP 3, 6.4).
+    const int shift = 32 - std::countr_zero(static_cast<unsigned>(owners));
+    body.owns = [shift](const std::string& offset) {
+      return cat("(unsigned)(", offset, ") * 2654435769u >> ", shift, " == owner");
+    };
   }
 
   void declare_locals(bool& scratch) {
@@ -152,7 +188,8 @@ struct PointEmitter {
       const bool known =
           std::all_of(load->access.index.begin(), load->access.index.end(), [&](const Expr& index) {
             for (const Expr& var : sym::free_vars(index))
-              if (sym::is_index(var) && !loop::is_var_of(var, parallel)) return false;
+              if (sym::is_index(var) && !loop::is_var_of(var, parallel) && !loop::is_var_of(var, serial))
+                return false;
             return true;
           });
       if (known) out.push_back(load);
@@ -398,17 +435,67 @@ struct PointEmitter {
     body.place = {};
   }
 
+  // What tells where updates go is loaded for many of them at once: an owner does few, and waits for each load otherwise.
+  void print_owned() {
+    constexpr int kAhead = 16;
+    const loop::Dim& dim = serial[0];
+    std::vector<const loop::Load*> places = early_loads();
+    std::erase_if(places,
+                  [&](const loop::Load* load) { return is_float(program[load->access.buffer].dtype); });
+    const std::string count = text.fresh("n"), first = text.fresh("i"), at = text.fresh("i");
+    text.line(cat("const int64_t ", count, " = ", body.index(dim.extent), ";"));
+    text.open(cat("for (int64_t ", first, " = 0; ", first, " < ", count, "; ", first, " += ", kAhead, ")"));
+    std::vector<std::string> held;
+    for (const loop::Load* load : places) {
+      held.push_back(text.fresh("held"));
+      text.line(
+          cat(text.storage_type(program[load->access.buffer].dtype), " ", held.back(), "[", kAhead, "];"));
+    }
+    const auto each = [&](const std::function<void()>& inside) {
+      text.line("#pragma unroll");
+      text.open(cat("for (int u = 0; u < ", kAhead, "; ++u)"));
+      inside();
+      text.close();
+    };
+    body.set_index(dim.var, at);
+    if (!places.empty())
+      each([&] {
+        text.line(cat("const int64_t ", at, " = sd_min(", first, " + u, ", count, " - 1);"));
+        for (size_t i = 0; i < places.size(); ++i) {
+          const loop::Access& access = places[i]->access;
+          text.line(cat(held[i], "[u] = ", text.pointer(access.buffer), "[", body.offset(access), "];"));
+        }
+      });
+    body.place = [&](const loop::Access& access) -> std::string {
+      for (size_t i = 0; i < places.size(); ++i)
+        if (&places[i]->access == &access) return held[i] + "[u]";
+      return "";
+    };
+    each([&] {
+      text.line(cat("const int64_t ", at, " = ", first, " + u;"));
+      text.open(cat("if (", at, " < ", count, ")"));
+      body.print(nest.body);
+      text.close();
+    });
+    body.place = {};
+    text.close();
+  }
+
   DeviceKernel emit(const std::optional<Strip>& vectors) {
     bool scratch = false;
     declare_locals(scratch);
     if (vectors) parallel.back().extent = sym::floordiv(parallel.back().extent, vectors->width);
     Expr count = 1;
     for (const loop::Dim& dim : parallel) count *= dim.extent;
-    const Expr blocks = sym::min(sym::ceildiv(count, kThreads),
+    const Expr blocks = sym::min(sym::ceildiv(count * owners, kThreads),
                                  scratch ? Expr(4 * target.multiprocessors) : Expr(kMostBlocks));
-    const std::string n = body.index(count);
-    text.open(cat("for (int64_t point = blockIdx.x * (int64_t)", kThreads, " + threadIdx.x; point < ", n,
-                  "; point += gridDim.x * (int64_t)", kThreads, ")"));
+    const std::string n = body.index(count * owners), number = owners > 1 ? "job" : "point";
+    text.open(cat("for (int64_t ", number, " = blockIdx.x * (int64_t)", kThreads, " + threadIdx.x; ", number,
+                  " < ", n, "; ", number, " += gridDim.x * (int64_t)", kThreads, ")"));
+    if (owners > 1) {
+      text.line(cat("const unsigned owner = (unsigned)(job / ", body.index(count), ");"));
+      text.line(cat("const int64_t point = job % ", body.index(count), ";"));
+    }
     if (parallel.size() > 1) {
       text.line("int64_t rest = point;");
       print_indices(text, body, parallel);
@@ -418,8 +505,12 @@ struct PointEmitter {
     if (vectors)
       print_strip(text, body, program, nest.body, *vectors,
                   cat("(", body.index(vectors->var), " * ", vectors->width, ")"));
-    else
-      body.print_loops(serial, 0, [&] { body.print(nest.body); });
+    else {
+      if (owners > 1 && serial.size() == 1)
+        print_owned();
+      else
+        body.print_loops(serial, 0, [&] { body.print(nest.body); });
+    }
     text.close();
     Geometry geometry{.grid = {blocks, 1, 1}, .threads = kThreads, .waits = target.dependent_launch};
     geometry.scratch_owners = blocks * kThreads;

@@ -25,6 +25,7 @@
 #include "compiler/codegen/cuda/prelude.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
+#include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/effects.h"
 #include "compiler/schedule/recompute_rows.h"
 
@@ -102,6 +103,10 @@ TeamEmitter::TeamEmitter(const loop::Program& program, const loop::Nest& origina
   // A row of the grid covers 128 bytes. Single elements may begin anywhere in a sector of memory: longer rows have
   // fewer of their sectors in common with neighbours. Fewer rows where the range is short.
   lanes = variant.covered ? 32 : variant.vectors ? 8 : column.extent.is_const() ? 128 : 64;
+  // Few tiles of columns leave multiprocessors idle, and their ranges are long then: 64 bytes a row will do.
+  constexpr int kFewLanes = 32;
+  const double all = schedule::typical(points() * column.extent, facts_);
+  while (lanes > kFewLanes && !variant.vectors && all < 2.0 * target.multiprocessors * lanes) lanes /= 2;
   while (2 * lanes < team && longest() < 8 * team / lanes) lanes *= 2;
   while (lanes > 1 && facts_.holds(sym::le(column.extent, width * lanes / 2))) lanes /= 2;
   rows = team / lanes;

@@ -65,6 +65,20 @@ static inline void load_part(float (&v)[4], const float* from, bool live) {
 #endif
 )";
 
+// Whether the block is the last of `count` to come, which leaves the counter 0 for the next launch. What the others wrote
+// before a barrier of theirs and this, the last one reads behind this and a barrier of its own.
+constexpr std::string_view kArrive = R"(
+#ifdef STRIDEC_EMULATE
+static inline bool comes_last(unsigned* counter, unsigned count) { return atomicInc(counter, count - 1) == count - 1; }
+#else
+static inline bool comes_last(unsigned* counter, unsigned count) {
+  unsigned before;
+  asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(counter), "r"(count - 1) : "memory");
+  return before == count - 1;
+}
+#endif
+)";
+
 // Numbers of another block of the cluster, from the same place of its shared memory.
 constexpr std::string_view kPeers = R"(
 static inline void load_peer(float (&v)[4], unsigned from, int rank) {
@@ -110,47 +124,62 @@ class MmaEmitter {
             flash_declarations(f_.flash.dtype), kLines, kFours, splits() ? kPeers : std::string_view()));
   }
 
-  // Of "spread": what a block has of the keys of a tile goes to the workspace.
   DeviceKernel emit_spread(const GpuTarget& target) {
     print_spread(target);
     Geometry geometry{
         .grid = {spread_blocks(target), 1, 1}, .threads = threads(), .blocks_sm = f_.plan.spread};
     geometry.shared_bytes = kernels::shared_bytes(f_.plan, f_.flash);
     geometry.dependent_launch = target.dependent_launch;
-    geometry.workspace_bytes = spread_bytes(target);
+    geometry.workspace_bytes = slots(target) * kernels::part_bytes(f_.flash);
+    geometry.counters = slots(target) * spread_levels(target);
     return finish(f_.text, std::move(geometry),
                   cat(memory_declarations(), mma_declarations(f_.flash.dtype, f_.flash.dtype, DType::kF32),
-                      flash_declarations(f_.flash.dtype), kLines, kFours));
-  }
-
-  // What blocks have of the same tile is brought together: a block of threads has 8 columns of a tile.
-  DeviceKernel emit_gathering(const GpuTarget& target) {
-    print_gathering(target);
-    Geometry geometry{.grid = {points() * (across_ / 8), 1, 1}, .threads = 32 * kGatherWarps};
-    geometry.dependent_launch = target.dependent_launch;
-    geometry.workspace_bytes = spread_bytes(target);
-    return finish(f_.text, std::move(geometry),
-                  cat(memory_declarations(), flash_declarations(f_.flash.dtype), kFours));
+                      flash_declarations(f_.flash.dtype), kLines, kFours, kArrive));
   }
 
  private:
-  static constexpr int kGatherWarps = 8, kGathered = 4;  // parts that a warp loads at a time
+  // Parts that a block brings together at most, and so many of them at a time.
+  static constexpr int kTogether = 32, kAhead = 16;
 
   // ---- spread: all blocks of the device share all keys of all tiles, in units of a step of a block's warps ----
   Expr points() const { return f_.batches() * f_.row_tiles(); }
   Expr steps() const { return sym::ceildiv(f_.flash.keys.extent, stride()); }
   Expr units() const { return points() * steps(); }
-  // Units of a block.
+  Expr room(const GpuTarget& target) const { return f_.plan.spread * target.multiprocessors; }
+  // Units of a block, of as many blocks as there is room for; and of a block that has no other tile, so many for each tile.
+  Expr even_share(const GpuTarget& target) const { return sym::max(1, sym::ceildiv(units(), room(target))); }
+  Expr whole_share(const GpuTarget& target) const {
+    const Expr blocks = sym::max(1, sym::floordiv(room(target), sym::max(1, points())));
+    return sym::max(1, sym::ceildiv(steps(), blocks));
+  }
+  // A second tile costs a block about as much as a step: it waits for what it left of the first, and begins anew.
+  Expr whole(const GpuTarget& target) const {
+    return sym::logical_and(sym::le(points(), room(target)),
+                            sym::le(whole_share(target), even_share(target) + 1));
+  }
   Expr share(const GpuTarget& target) const {
-    return sym::max(1, sym::ceildiv(units(), f_.plan.spread * target.multiprocessors));
+    return sym::select(whole(target), whole_share(target), even_share(target));
   }
-  Expr spread_blocks(const GpuTarget& target) const { return sym::ceildiv(units(), share(target)); }
-  // Of a block's part of a tile: maxima and sums, then sums of values by blocks of 8 columns.
-  int part_bytes() const { return (across_ / 8 + 1) * 512; }
+  // Units from a tile to the next, whose last ones may be empty.
+  Expr pitch(const GpuTarget& target) const {
+    const Expr share = whole_share(target);
+    return sym::select(whole(target), sym::ceildiv(steps(), share) * share, steps());
+  }
+  Expr spread_blocks(const GpuTarget& target) const {
+    return sym::ceildiv(points() * pitch(target), share(target));
+  }
   // Parts are numbered by the sum of their tile's and their block's numbers: from one to the next either grows, or both.
-  Expr spread_bytes(const GpuTarget& target) const {
-    return (spread_blocks(target) + points()) * part_bytes();
+  Expr slots(const GpuTarget& target) const { return spread_blocks(target) + points(); }
+  // How often parts of a tile are brought together until one is left.
+  int spread_levels(const GpuTarget& target) const {
+    int levels = 0;
+    for (int parts = f_.plan.spread * target.multiprocessors; parts > 1; ++levels)
+      parts = (parts + kTogether - 1) / kTogether;
+    return std::max(1, levels);
   }
+  // From a row to the next of what a block has of a tile: sums of values, then the maximum and the sum of weights.
+  int own_pitch() const { return across_ + 8; }
+  int part_pitch() const { return across_ + 4; }
 
   bool splits() const { return f_.plan.split > 0; }
   bool alone() const { return f_.plan.split > 0 || f_.plan.spread > 0; }  // warps work by themselves
@@ -303,8 +332,8 @@ class MmaEmitter {
 
   void print_shares(const GpuTarget& target) {
     const auto number = [&](Expr e) { return cat("(unsigned)", text_.size(e)); };
-    text_.line(cat("const unsigned row_tiles = ", number(f_.row_tiles()), ", steps = ", number(steps()),
-                   ", share = ", number(share(target)), ";"));
+    text_.line(cat("const unsigned row_tiles = ", number(f_.row_tiles()), ", points = ", number(points()),
+                   ", pitch = ", number(pitch(target)), ", share = ", number(share(target)), ";"));
   }
 
   // A block goes through its units, tile by tile. Its warps take steps by turns.
@@ -313,14 +342,14 @@ class MmaEmitter {
     text_.line("const int thread = threadIdx.x, lane_id = thread % 32, warp = thread / 32;");
     if (target.dependent_launch) text_.line("launch_dependents();");
     print_shares(target);
-    const std::string all = cat("(unsigned)", text_.size(units()));
-    text_.line(cat("unsigned unit = blockIdx.x * share;"));
-    text_.line(cat("const unsigned last_unit = unit + share < ", all, " ? unit + share : ", all, ";"));
+    text_.line("const unsigned all = points * pitch;");
+    text_.line("unsigned unit = blockIdx.x * share;");
+    text_.line("const unsigned last_unit = unit + share < all ? unit + share : all;");
     if (target.dependent_launch) text_.line("bool begun = false;");
     text_.line("#pragma unroll 1");
     text_.open("while (unit < last_unit)");
-    text_.line("const unsigned point = unit / steps, step = unit % steps;");
-    text_.line("const unsigned count = steps - step < last_unit - unit ? steps - step : last_unit - unit;");
+    text_.line("const unsigned point = unit / pitch, step = unit % pitch;");
+    text_.line("const unsigned count = pitch - step < last_unit - unit ? pitch - step : last_unit - unit;");
     text_.line("unit += count;");
     f_.print_tile("point / row_tiles", "point % row_tiles");
     print_operands();
@@ -336,68 +365,129 @@ class MmaEmitter {
     }
     print_walk("start", "stop");
     print_leave();
-    print_block(
-        [&] {
-          const std::string valid = "if (warp_row < row_count) ";
-          text_.line(valid + "store_part(part_at + (own + 1) * 128, total);");
-          text_.line("const float both[4] = {m[0], m[1], l[0], l[1]};");
-          text_.line("if (own == 0 && warp_row < row_count) store_part(part_at, both);");
-        },
-        cat("float* const part_at = (float*)(workspace + (int64_t)(blockIdx.x + point) * ", part_bytes(),
-            ") + lane_id * 4;"));
+    print_own();
+    print_gathering();
+    text_.open("if (whole)");
+    print_result();
+    text_.close();
     text_.line("__syncthreads();");
     text_.close();
   }
 
-  void print_gathering(const GpuTarget& target) {
-    text_.line(cat("__shared__ float gathered[", kGatherWarps, "][2][128];"));
-    text_.line("const int thread = threadIdx.x, lane_id = thread % 32, warp = thread / 32;");
-    if (target.dependent_launch) text_.line("launch_dependents();");
-    print_shares(target);
-    text_.line(cat("const unsigned point = blockIdx.x / ", across_ / 8, ";"));
-    text_.line(cat("const int own = blockIdx.x % ", across_ / 8, ";"));
-    f_.print_tile("point / row_tiles", "point % row_tiles");
-    text_.line("const int warp_row = lane_id / 4;");
-    text_.line(
-        "const unsigned first_block = point * steps / share, last_block = ((point + 1) * steps - 1) / "
-        "share;");
-    if (target.dependent_launch) text_.line("wait_predecessor();");
-    f_.print_rows("warp_row");
-    text_.line("float sum[4] = {}, m[2] = {-__builtin_inff(), -__builtin_inff()}, l[2] = {0, 0};");
-    text_.line("#pragma unroll 1");
-    text_.open(cat("for (unsigned block = first_block + warp; block <= last_block; block += ",
-                   kGatherWarps * kGathered, ")"));
-    text_.line(cat("float stats[", kGathered, "][4], values[", kGathered, "][4];"));
-    open_parts(kGathered);
-    text_.line(cat("const unsigned from = block + i * ", kGatherWarps, ";"));
-    text_.line("const bool live = from <= last_block && warp_row < row_count;");
-    text_.line(cat(
-        "const float* const part_at = (const float*)(workspace + (int64_t)((live ? from : block) + point) * ",
-        part_bytes(), ") + lane_id * 4;"));
-    text_.line("load_part(stats[i], part_at, live);");
-    text_.line("load_part(values[i], part_at + (own + 1) * 128, live);");
-    text_.line("if (!live) stats[i][0] = stats[i][1] = -__builtin_inff();");
-    text_.close();
-    print_more(kGathered);
-    text_.close();
-    text_.line("float* const mine = &gathered[warp][0][lane_id * 4];");
-    text_.line("mine[0] = m[0], mine[1] = m[1], mine[2] = l[0], mine[3] = l[1];");
-    text_.line("#pragma unroll");
-    text_.line("for (int e = 0; e < 4; ++e) mine[128 + e] = sum[e];");
+  // What the block's warps left of a tile as rows in shared memory.
+  void print_own() {
+    const int pitch = own_pitch();
+    text_.line(cat("float* const rows = (float*)(shared + ", (across_ / 8 + 1) * 512, ");"));
+    print_block([&] {
+      text_.line(cat("float* const at = rows + warp_row * ", pitch, " + own * 8 + lane_id % 4 * 2;"));
+      text_.line("*(float2*)at = make_float2(total[0], total[1]);");
+      text_.line(cat("*(float2*)(at + ", 8 * pitch, ") = make_float2(total[2], total[3]);"));
+      text_.open("if (own == 0)");
+      text_.line("#pragma unroll");
+      text_.open("for (int h = 0; h < 2; ++h)");
+      text_.line("float all = l[h];");
+      text_.line("all += __shfl_xor_sync(~0u, all, 1);");
+      text_.line("all += __shfl_xor_sync(~0u, all, 2);");
+      // Of parts with the same maximum none counts for less than another.
+      const char* const most = f_.flash.fixes ? "fix[h] ? 0.0f : m[h]" : "m[h]";
+      text_.line(cat("if (lane_id % 4 == 0) *(float2*)(rows + (warp_row + h * 8) * ", pitch, " + ", across_,
+                     ") = make_float2(", most, ", all);"));
+      text_.close();
+      text_.close();
+    });
     text_.line("__syncthreads();");
-    text_.line("if (warp > 0) return;");
-    print_together(
-        kGatherWarps,
-        [&](const std::string& to, const std::string& from) {
-          text_.line("#pragma unroll");
-          text_.line(cat("for (int e = 0; e < 4; ++e) ", to, "[e] = gathered[i][", from.empty() ? "0" : "1",
-                         "][lane_id * 4 + e];"));
-        },
-        false);
+  }
+
+  // Of a tile that several blocks have parts of: the last of a group of blocks brings theirs together, the last of groups
+  // what these have, until one has all of it: it is `whole`, and the others are done. Parts are added in their order, so
+  // that it does not matter which comes last.
+  void print_gathering() {
+    const int quads = across_ / 4, line = part_pitch(), bytes = kernels::part_bytes(f_.flash);
+    text_.line(
+        "const unsigned first_block = point * pitch / share, first_part = first_block + point, slots = "
+        "gridDim.x + points;");
+    text_.line(
+        "unsigned parts = ((point + 1) * pitch - 1) / share - first_block + 1, part = blockIdx.x - "
+        "first_block;");
+    text_.line("unsigned apart = 1;");  // slots from a part to the next
+    text_.line("unsigned* counter = counters + first_part;");
+    text_.line("bool whole = true;");
+    text_.line("#pragma unroll 1");
+    text_.open("while (parts > 1)");
+    text_.line(
+        cat("float* const to = (float*)(workspace + (int64_t)(first_part + part * apart) * ", bytes, ");"));
+    text_.open(cat("for (int i = thread; i < row_count * ", quads + 1, "; i += ", threads(), ")"));
+    text_.line("float v[4];");
+    text_.line(cat("load_four(v, shared_address(rows + i / ", quads + 1, " * ", own_pitch(), " + i % ",
+                   quads + 1, " * 4));"));
+    text_.line("store_part(to + i * 4, v);");
+    text_.close();
+    text_.line(cat("const unsigned head = part / ", kTogether, " * ", kTogether, ", left = parts - head;"));
+    text_.line(cat("const unsigned members = left < ", kTogether, " ? left : ", kTogether, ";"));
+    text_.line("__syncthreads();");
+    text_.line("whole = __syncthreads_or(thread == 0 && comes_last(counter + head * apart, members));");
+    text_.line("if (!whole) break;");
+    text_.line(
+        cat("const char* const from = workspace + (int64_t)(first_part + head * apart) * ", bytes, ";"));
+    text_.open(cat("for (int i = thread; i < row_count * ", quads, "; i += ", threads(), ")"));
+    text_.line(cat("const int row = i / ", quads, ", at = i % ", quads, " * 4;"));
+    text_.line("float sum[4] = {}, most = -__builtin_inff(), all = 0;");
+    text_.line("#pragma unroll 1");
+    text_.open(cat("for (unsigned first = 0; first < members; first += ", kAhead, ")"));
+    text_.line(cat("float stats[", kAhead, "][4], values[", kAhead, "][4];"));
+    open_parts(kAhead);
+    text_.line("const bool live = first + i < members;");
+    text_.line(
+        cat("const float* const line = (const float*)(from + (int64_t)(live ? (first + i) * apart : 0) * ",
+            bytes, ") + row * ", line, ";"));
+    text_.line(cat("load_part(stats[i], line + ", across_, ", live);"));
+    text_.line("load_part(values[i], line + at, live);");
+    text_.line("if (!live) stats[i][0] = -__builtin_inff();");
+    text_.close();
+    text_.line("const int h = 0;");
+    text_.line("float shift[1], top = most;");
+    open_parts(kAhead);
+    text_.line("top = fmaxf(top, stats[i][0]);");
+    text_.close();
+    f_.print_shift("top");
+    text_.line(cat("const float before = ", f_.weight("most", "h"), ";"));
+    text_.line("most = top;");
+    text_.line("all *= before;");
+    text_.line("#pragma unroll");
+    text_.line("for (int e = 0; e < 4; ++e) sum[e] *= before;");
+    open_parts(kAhead);
+    text_.line(cat("const float kept = ", f_.weight("stats[i][0]", "h"), ";"));
+    text_.line("all += stats[i][1] * kept;");
+    text_.line("#pragma unroll");
+    text_.line("for (int e = 0; e < 4; ++e) sum[e] += values[i][e] * kept;");
+    text_.close();
+    text_.close();
+    text_.line(cat("float* const own_row = rows + row * ", own_pitch(), ";"));
+    text_.line("store_four(shared_address(own_row + at), sum[0], sum[1], sum[2], sum[3]);");
+    text_.line(cat("if (at == 0) *(float2*)(own_row + ", across_, ") = make_float2(most, all);"));
+    text_.close();
+    text_.line("__syncthreads();");
+    text_.line(cat("part = head / ", kTogether, ";"));
+    text_.line(cat("parts = (parts + ", kTogether - 1, ") / ", kTogether, ";"));
+    text_.line(cat("apart *= ", kTogether, ";"));
+    text_.line("counter += slots;");
+    text_.close();
+  }
+
+  // The nest's statements behind the sums of a tile that the block has all of.
+  void print_result() {
+    const int pitch = own_pitch();
+    const std::string row = cat("rows[(warp_row + h * 8) * ", pitch, " + ");
+    text_.line("#pragma unroll");
+    text_.line(cat("for (int h = 0; h < 2; ++h) l[h] = lane_id % 4 ? 0.0f : ", row, across_ + 1, "];"));
     f_.print_factors("l");
+    text_.line("#pragma unroll 1");
+    text_.open(cat("for (int own = warp; own < ", across_ / 8, "; own += ", warps(), ")"));
     f_.print_values(
         across_ / 8, "warp_row", wide_,
-        [](const std::string&, const std::string& e) { return cat("total[", e, "]"); }, "own");
+        [&](const std::string& j, const std::string&) { return cat(row, j, " * 8 + lane_id % 4 * 2 + w]"); },
+        "own");
+    text_.close();
   }
 
   void open_parts(int count) {
@@ -419,25 +509,6 @@ class MmaEmitter {
     text_.close();
   }
 
-  // `count` parts more, stats and values, to m, l and sum.
-  void print_more(int count) {
-    text_.line("float shift[2];");
-    text_.line("#pragma unroll");
-    text_.open("for (int h = 0; h < 2; ++h)");
-    text_.line("float top = m[h];");
-    open_parts(count);
-    text_.line("top = fmaxf(top, stats[i][h]);");
-    text_.close();
-    f_.print_shift("top");
-    print_weight("before", "m[h]");
-    text_.line("m[h] = top;");
-    text_.line("l[h] *= before;");
-    text_.line("sum[2 * h] *= before;");
-    text_.line("sum[2 * h + 1] *= before;");
-    print_parts(count, "sum");
-    text_.close();
-  }
-
   // Brings the keys and values of a warp's first steps into L2, which the kernels before this one may still write: what
   // they do to L2 is seen there.
   void print_prefetch(const std::string& start, const std::string& stop) {
@@ -455,18 +526,14 @@ class MmaEmitter {
 
   // What `count` warps or blocks have, a thread's two rows of each: maxima and sums, and sums of values of the block of 8
   // columns `own`. All are on their way before the first is used. `load` is said with where to and where from.
-  void print_together(int count, const std::function<void(const std::string&, const std::string&)>& load,
-                      bool declares = true) {
+  void print_together(int count, const std::function<void(const std::string&, const std::string&)>& load) {
     text_.line(cat("float stats[", count, "][4], values[", count, "][4];"));
     open_parts(count);
     load("stats[i]", "");
     load("values[i]", " + (own + 1) * 512");
     text_.close();
     text_.line("float total[4] = {}, shift[2];");
-    if (declares)
-      text_.line("float m[2] = {-__builtin_inff(), -__builtin_inff()}, l[2] = {0, 0};");
-    else
-      text_.line("m[0] = m[1] = -__builtin_inff(), l[0] = l[1] = 0;");
+    text_.line("float m[2] = {-__builtin_inff(), -__builtin_inff()}, l[2] = {0, 0};");
     text_.line("#pragma unroll");
     text_.open("for (int h = 0; h < 2; ++h)");
     open_parts(count);
@@ -516,8 +583,7 @@ class MmaEmitter {
   }
 
   // What a block's warps left, by blocks of 8 columns: `store` finds total, m and l.
-  void print_block(const std::function<void()>& store, const std::string& before = {}) {
-    if (!before.empty()) text_.line(before);
+  void print_block(const std::function<void()>& store) {
     text_.line("#pragma unroll 1");
     text_.open(cat("for (int own = warp; own < ", across_ / 8, "; own += ", warps(), ")"));
     print_together(warps(), [&](const std::string& to, const std::string& from) {
@@ -642,9 +708,7 @@ DeviceNest emit_flash(const loop::Program& program, const loop::Nest& nest, cons
     DeviceChoice& choice = out.choices.emplace_back();
     choice.condition = condition;
     if (wide) choice.aligned = emitter.buffers();
-    if (!tile.spread) return choice.launches.push_back(emitter.emit(target));
-    choice.launches.push_back(emitter.emit_spread(target));
-    choice.launches.push_back(MmaEmitter(program, nest, tile, wide, assumes).emit_gathering(target));
+    choice.launches.push_back(tile.spread ? emitter.emit_spread(target) : emitter.emit(target));
   };
   // Heads that share keys read them once where their rows are few together.
   const auto shared =

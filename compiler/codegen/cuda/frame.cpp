@@ -36,6 +36,7 @@ DeviceKernel finish(KernelText& text, Geometry geometry, const std::string& decl
   // A launch passes no workspace of no bytes, which is what sizes of 0 may make of it.
   if (!scratch.empty() || !geometry.workspace_bytes.is_const(0))
     out.workspace_bytes = sym::max(geometry.workspace_bytes, 64);
+  if (!geometry.counters.is_const(0)) out.counter_bytes = sym::max(geometry.counters * 4, 64);
   out.fails = !out.code.messages.empty();
   out.dependent_launch = geometry.dependent_launch || geometry.waits;
 
@@ -47,6 +48,7 @@ DeviceKernel finish(KernelText& text, Geometry geometry, const std::string& decl
   for (size_t i = 0; i < out.code.messages.size(); ++i) parameters.push_back(cat("const int64_t m", i));
   if (out.fails) parameters.push_back("sd_failure* failures");
   if (!out.workspace_bytes.is_const(0)) parameters.push_back("char* __restrict workspace");
+  if (!out.counter_bytes.is_const(0)) parameters.push_back("unsigned* counters");
 
   std::string& all = out.code.text;
   all = std::string(prelude()) + text.preamble();

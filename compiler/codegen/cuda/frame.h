@@ -17,6 +17,7 @@ struct Geometry {
   sym::Expr shared_bytes = 0;
   std::vector<TensorMap> maps;  // parameters map0, map1, ... of type TensorMap (128 bytes, __grid_constant__)
   sym::Expr workspace_bytes = 0;  // a parameter char* workspace
+  sym::Expr counters = 0;  // a parameter unsigned* counters: so many zeros, which the kernel leaves zero
   // KernelText::scratch is cut out of the workspace, behind workspace_bytes, for so many owners; the owner's number.
   sym::Expr scratch_owners = 0;
   std::string scratch_owner = {};
@@ -24,7 +25,8 @@ struct Geometry {
   bool waits = false;             // dependent launch that waits before all else
 };
 
-// The finished kernel. In the statements the parameters p0.., s0.., m0.., map0.., failures and workspace are in scope.
+// The finished kernel. In the statements the parameters p0.., s0.., m0.., map0.., failures, workspace and counters are in
+// scope.
 // `declarations` go before the kernel: shared types, device functions of a template.
 DeviceKernel finish(KernelText& text, Geometry geometry, const std::string& declarations = {});
 

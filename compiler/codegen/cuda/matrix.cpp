@@ -163,7 +163,9 @@ class Emitter {
       out += wgmma_declarations(f_, a_, b_);
     else if (boxes())
       out += copy_declarations(a_, b_);
-    if (f_.plan.split > 1) out += cluster_declarations(f_.contraction.dtype);
+    if (f_.plan.split > 1)
+      out += f_.kernel.is_wgmma() ? exchange_declarations(f_.contraction.dtype)
+                                  : cluster_declarations(f_.contraction.dtype);
     return out;
   }
 

@@ -70,14 +70,19 @@ int MatrixEpilogue::Lines::step() const { return stride * together; }
 std::optional<MatrixEpilogue::Lines> MatrixEpilogue::lines(const Part& part) const {
   const int pieces = part.columns / lanes_;
   if ((lanes_ == 1 && !along_columns_) || part.threads % pieces != 0) return std::nullopt;
-  Lines out{.pieces = pieces, .stride = part.threads * static_cast<int>(f_.plan.split) / pieces};
+  Lines out{.pieces = pieces, .stride = part.threads * sharers(part) / pieces};
   out.together = std::max(1, std::min(part.together, part.rows / out.stride));
   while (part.rows / out.stride % out.together) --out.together;
   return out;
 }
 
+// Blocks that have a part of the lines each.
+int MatrixEpilogue::sharers(const Part& part) const {
+  return part.given ? 1 : static_cast<int>(f_.plan.split);
+}
+
 std::string MatrixEpilogue::thread_of(const Part& part) const {
-  return f_.plan.split > 1 ? cat("(", part.thread, " + rank * ", part.threads, ")")
+  return sharers(part) > 1 ? cat("(", part.thread, " + rank * ", part.threads, ")")
                            : cat("(", part.thread, ")");
 }
 
@@ -171,7 +176,7 @@ void MatrixEpilogue::print(const Part& part, const std::optional<Part>& after, c
 // Single pieces, along the side that stores are contiguous along.
 void MatrixEpilogue::print_pieces(const Part& part) {
   KernelText& text = f_.text;
-  const int pieces = part.columns / lanes_, all = part.threads * static_cast<int>(f_.plan.split);
+  const int pieces = part.columns / lanes_, all = part.threads * sharers(part);
   const std::string type = f_.index_type();
   text.line("#pragma unroll 1");
   text.open(
@@ -265,10 +270,16 @@ void MatrixEpilogue::print_piece(const Part& part, const Body& piece, const std:
   KernelText& text = f_.text;
   const std::string sum_type = text.value_type(f_.contraction.dtype);
   const std::string at = cat("sums + line * ", part.columns + kernels::kSumPadding, " + at");
-  const int64_t split = f_.plan.split;
+  const int split = sharers(part);
+  const auto given = [&](const char* to) {
+    return cat("sum_given<", part.given, ", ", lanes_, ", ",
+               part.rows * (part.columns + kernels::kSumPadding), ">(", to, ", ", at, ");");
+  };
   if (lanes_ > 1) {
     text.line(cat("alignas(16) ", sum_type, " totals[", lanes_, "];"));
-    if (split > 1)
+    if (part.given)
+      text.line(given("totals"));
+    else if (split > 1)
       text.line(cat("sum_peers<", split, ", ", lanes_, ">(totals, ", at, ");"));
     else
       text.line(cat("move_wide<", lanes_ * byte_size(f_.contraction.dtype), ">(totals, ", at, ");"));
@@ -281,6 +292,9 @@ void MatrixEpilogue::print_piece(const Part& part, const Body& piece, const std:
         if (wide.access == &access) return cat(wide.name, !wide.store && by_row(wide) ? which : "", "[lane]");
       return {};
     };
+  } else if (part.given) {
+    text.line(cat(sum_type, " total;"));
+    text.line(given("&total"));
   } else if (split > 1) {
     text.line(cat(sum_type, " total;"));
     text.line(cat("sum_peers<", split, ", 1>(&total, ", at, ");"));

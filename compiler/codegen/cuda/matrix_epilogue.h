@@ -23,6 +23,8 @@ class MatrixEpilogue {
     std::string thread;                   // C expression: number among the threads that take part
     int threads;
     int together;  // pieces that a thread has registers for at a time
+    int given =
+        0;  // parts of sums, one behind the other, that add up to them; 0: those of the blocks of a cluster
   };
   // Has what the part's first lines are joined with loaded into registers, declared here: before its sums are complete.
   void print_loads(const Part& part);
@@ -48,6 +50,7 @@ class MatrixEpilogue {
     int step() const;
   };
   std::optional<Lines> lines(const Part& part) const;
+  int sharers(const Part& part) const;
   std::string thread_of(const Part& part) const;
   std::string first_line(const Part& part, const Lines& l) const;  // of a thread
   bool has_loads() const;

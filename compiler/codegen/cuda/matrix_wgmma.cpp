@@ -29,6 +29,14 @@ static inline void named_sync(int bar, int threads) { asm volatile("bar.sync %0,
 static inline void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 static inline void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int kGroups> static inline void products_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(kGroups) : "memory"); }
+// Behind a wait: to the compiler a sum is there when the product is issued, and what it makes of one in registers (the bits
+// of a float) may come before the wait.
+static inline void products_ready(float& sum) { asm volatile("" : "+f"(sum) :: "memory"); }
+static inline void products_ready(int& sum) { asm volatile("" : "+r"(sum) :: "memory"); }
+template <class T, int kSums> static inline void products_ready(T (&sums)[kSums]) {
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) products_ready(sums[i]);
+}
 // Of a tile with a 128-byte swizzle: 1024 bytes between groups of 8 lines. Only the low word moves.
 static inline unsigned long descriptor(unsigned low) {
   unsigned long d;
@@ -64,6 +72,39 @@ template <int kBlocks, int kLanes> static inline void sum_peers(Sum* total, cons
       }
     }
   }
+}
+)";
+
+constexpr const char* kPrefetchMap =
+    R"(static inline void prefetch_map(const TensorMap* map) { asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory"); }
+)";
+
+// Blocks of a cluster add up what they have of a tile: each gives the others their lines, and has its own when all the bytes
+// have come that its barrier counts.
+constexpr std::string_view kExchange = R"(
+static inline void blocks_begin() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+static inline void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+static inline void give_sums(Sum* to, unsigned bar, int block, Sum a, Sum b) {
+  unsigned peer, peers_bar;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(peer) : "r"(shared_address(to)), "r"(block));
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(peers_bar) : "r"(bar), "r"(block));
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%2, %3}, [%1];"
+      :: "r"(peer), "r"(peers_bar), "r"(*(const unsigned*)&a), "r"(*(const unsigned*)&b) : "memory");
+}
+)";
+// In the order of the blocks.
+constexpr std::string_view kGiven = R"(
+template <int kBlocks, int kLanes, int kApart> static inline void sum_given(Sum* total, const Sum* at) {
+  #pragma unroll
+  for (int i = 0; i < kLanes; ++i) total[i] = 0;
+  #pragma unroll
+  for (int block = 0; block < kBlocks; ++block)
+    #pragma unroll
+    for (int i = 0; i < kLanes; ++i) total[i] += at[block * kApart + i];
 }
 )";
 
@@ -149,9 +190,18 @@ class Printer {
   void print() {
     const kernels::MatrixKernel& k = f_.kernel;
     text_.line("extern __shared__ __align__(1024) unsigned char shared[];");
-    text_.line(cat("__shared__ alignas(8) unsigned long bars[", 2 * k.stages, "];"));
+    text_.line(cat("__shared__ alignas(8) unsigned long bars[", 2 * k.stages + (split() > 1), "];"));
     text_.line("const int group = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);");
+    if (split() > 1) {
+      text_.line(cat("const unsigned given_bar = shared_address(bars) + ", 16 * k.stages, ";"));
+      text_.open("if (threadIdx.x == 0)");
+      text_.line("barrier_init(given_bar, 1);");
+      text_.line(cat("barrier_expect(given_bar, ", (split() - 1) * lines() * k.columns * 4, ");"));
+      text_.close();
+    }
     print_ring_barriers(text_, k.stages, (boxes() ? 1 : 0) + (gathers() ? k.loaders() : 0), k.tile_groups());
+    if (split() > 1) text_.line("blocks_begin();");
+    print_map_prefetch();
     print_tile_counts(f_);
     if (split() > 1) {
       text_.line(cat("const int rank = blockIdx.x % ", split(), ";"));
@@ -168,22 +218,16 @@ class Printer {
     text_.close(" else {");
     print_worker();
     text_.line("}");
-    if (split() == 1) return;
-    text_.line("cluster_sync();");
-    text_.open(cat("if (group < ", groups(), ")"));
-    text_.line(cat("const ", sum_type(), "* const sums = (const ", sum_type(), "*)shared;"));
-    const MatrixEpilogue::Part tile{k.rows, k.columns, "0", "0", "(int)threadIdx.x", k.workers(), 4};
-    epilogue_.print_loads(tile);
-    epilogue_.print(tile);
-    text_.close();
-    text_.line("cluster_sync();");
   }
 
  private:
   std::string sum_type() const { return f_.contraction.dtype == DType::kI32 ? "int" : "float"; }
   int groups() const { return f_.kernel.workers() / 128; }
   int64_t split() const { return f_.plan.split; }
-  // Blocks of a cluster end one by one: the next launch comes when all is asked for. Others have its blocks beside them from
+  int lines() const { return static_cast<int>(f_.kernel.rows / split()); }  // of a tile, that a block adds up
+  bool gives_in_ring() const { return split() > 1 && kernels::given_at(f_.kernel) == 0; }
+  // Blocks of a cluster end one by one: the next launch comes when all is asked for, or all weights ahead of the launch before
+  // this one. Others have its blocks beside them from
   // the start, where there is room.
   bool makes_room() const { return split() > 1; }
   bool boxes() const { return a_.map() || b_.map(); }
@@ -212,6 +256,15 @@ class Printer {
   int sums() const { return f_.kernel.sums(); }                                 // of a thread
   bool adds_steps() const { return kernels::adds_steps(f_.kernel, f_.a_element); }
   int held() const { return sums() * (adds_steps() ? 2 : 1); }
+
+  // The first copies find their maps in the multiprocessor's cache.
+  void print_map_prefetch() {
+    if (!boxes()) return;
+    text_.open("if (threadIdx.x == 0)");
+    for (int i = 0; i < (a_.map() ? 1 : 0) + (b_.map() ? 1 : 0); ++i)
+      text_.line(cat("prefetch_map(&map", i, ");"));
+    text_.close();
+  }
 
   // What the sums are joined with is asked for a tile ahead: it comes from memory while products are made.
   void print_ahead() {
@@ -279,6 +332,7 @@ class Printer {
       text_.line(cat("barrier_expect(full, ", expected, ");"));
       boxes_of(*early);
       text_.close();
+      if (makes_room()) text_.line("if (begin + ahead == end) launch_dependents();");
       text_.line("wait_predecessor();");
       text_.close();
     }
@@ -306,6 +360,9 @@ class Printer {
     if (dependent_ && makes_room()) text_.line("launch_dependents();");
     if (gathers()) text_.line("wait_all_copies();");
     text_.close();
+    if (!gives_in_ring()) return;
+    text_.line("__syncwarp();");
+    text_.line("cluster_sync();");
   }
 
   void print_fill(MatrixSide& side, const std::function<void()>& print) {
@@ -361,6 +418,7 @@ class Printer {
     text_.line("products_commit();");
     if (adds_steps()) {
       text_.line("products_wait<0>();");
+      text_.line("products_ready(part);");
       text_.line("#pragma unroll");
       text_.line(cat("for (int i = 0; i < ", sums(), "; ++i) acc[i / ", k.columns / 2, "][i % ",
                      k.columns / 2, "] += part[i / ", k.columns / 2, "][i % ", k.columns / 2, "];"));
@@ -373,6 +431,7 @@ class Printer {
     if (k.turns) text_.line("if (tiles - block > gridDim.x) named_arrive(4 - group, 256);");
     if (split() == 1) epilogue_.print_loads(chunk_part("0"));
     text_.line("products_wait<0>();");
+    text_.line("products_ready(acc);");
     text_.line("if (begin < end && thread % 128 == 0) barrier_arrive(empty_bars + last * 8);");
     split() > 1 ? print_all_sums() : print_chunks();
     text_.close();
@@ -390,12 +449,35 @@ class Printer {
 
   void print_all_sums() {
     const kernels::MatrixKernel& k = f_.kernel;
-    text_.line(cat("named_sync(7, ", k.workers(), ");"));  // every group is done with the ring
-    text_.line(cat(sum_type(), "* const sums = (", sum_type(), "*)shared;"));
+    const int pitch = k.columns + kernels::kSumPadding;
+    if (gives_in_ring()) text_.line("cluster_sync();");  // no block waits for its ring
+    text_.line(cat(sum_type(), "* const sums = (", sum_type(), "*)(shared + ", kernels::given_at(k), ");"));
     text_.line("#pragma unroll");
-    text_.line(cat("for (int j = 0; j < ", k.columns / 8, "; ++j)"));
-    text_.line("  #pragma unroll");
-    text_.line("  " + put("0", "group * 64", k.columns + kernels::kSumPadding, "j", "j"));
+    text_.open("for (int h = 0; h < 2; ++h)");
+    text_.line("const int line = group * 64 + thread / 32 % 4 * 16 + lane_id / 4 + h * 8;");
+    text_.line(cat("const int owner = __shfl_sync(0xffffffff, line / ", lines(), ", 0);"));
+    text_.line(cat(sum_type(), "* const to = sums + (rank * ", lines(), " + line % ", lines(), ") * ", pitch,
+                   " + lane_id % 4 * 2;"));
+    text_.line("#pragma unroll");
+    text_.open(cat("for (int j = 0; j < ", k.columns / 8, "; ++j)"));
+    const std::string pair = cat("acc[0][j * 4 + 2 * h], acc[0][j * 4 + 2 * h + 1]");
+    text_.line(
+        cat("if (owner == rank) *(", sum_type(), "2*)(to + j * 8) = make_", sum_type(), "2(", pair, ");"));
+    text_.line(cat("else give_sums(to + j * 8, given_bar, owner, ", pair, ");"));
+    text_.close();
+    text_.close();
+    const MatrixEpilogue::Part part{.rows = lines(),
+                                    .columns = k.columns,
+                                    .first_row = cat("rank * ", lines()),
+                                    .first_column = "0",
+                                    .thread = "thread",
+                                    .threads = k.workers(),
+                                    .together = 4,
+                                    .given = static_cast<int>(split())};
+    epilogue_.print_loads(part);
+    text_.line(cat("named_sync(7, ", k.workers(), ");"));
+    text_.line("barrier_wait(given_bar, 0);");
+    epilogue_.print(part);
   }
 
   void print_chunks() {
@@ -457,7 +539,12 @@ std::string copy_declarations(const MatrixSide& a, const MatrixSide& b) {
 }
 
 std::string wgmma_declarations(const MatrixFrame& frame, const MatrixSide& a, const MatrixSide& b) {
-  return copy_declarations(a, b) + product_text(frame.kernel.columns, frame.contraction.dtype, a, b);
+  const char* const maps = a.map() || b.map() ? kPrefetchMap : "";
+  return copy_declarations(a, b) + maps + product_text(frame.kernel.columns, frame.contraction.dtype, a, b);
+}
+
+std::string exchange_declarations(DType sum) {
+  return cat("typedef ", sum == DType::kI32 ? "int" : "float", " Sum;", kExchange, kGiven);
 }
 
 std::string cluster_declarations(DType sum) {

@@ -18,6 +18,7 @@ std::string copy_declarations(const MatrixSide& a, const MatrixSide& b);
 std::string wgmma_declarations(const MatrixFrame& frame, const MatrixSide& a, const MatrixSide& b);
 // Of kernels whose blocks split the depth in clusters.
 std::string cluster_declarations(DType sum);
+std::string exchange_declarations(DType sum);
 
 // For other kernels of warp groups: mbarriers, named barriers, the order of products and descriptors of tiles with a
 // 128-byte swizzle; copy_boxN(to, map, barrier, coordinates...) of a map with so many dims.

@@ -345,6 +345,7 @@ class Emitter {
     text_.close();
     text_.close();
     text_.line("products_wait<0>();");
+    text_.line("products_ready(acc);");
     text_.line("if (last >= 0 && lane == 0) barrier_arrive(empty_bars + last * 8);");
     print_sums();
     text_.close();

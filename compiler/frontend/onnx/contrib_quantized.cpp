@@ -119,6 +119,18 @@ Outputs q_gemm(Context& c) {
 
 // ---- blocks of a few bits --------------------------------------------------------------------------------
 
+// Numbers rounded to bytes: integers of [-127, 127] times one number for each `block` of the last dim.
+Term in_byte_blocks(Term x, int64_t block) {
+  Shape blocks = x.shape();
+  const sym::Expr count = sym::floordiv(blocks.back(), block);
+  blocks.back() = count;
+  blocks.push_back(block);
+  const Term apart = reshape(x, blocks);
+  const Term scale = reduce_max(abs(apart), {apart.rank() - 1}, kKeep) / 127;
+  const Term numbers = select(equal(scale, 0), 0, apply(OpKind::kRound, apart / scale));
+  return reshape(numbers * scale, x.shape());
+}
+
 // y = x * dequantised(B)^T: B [n, blocks, bytes] holds 2, 4 or 8-bit numbers with one scale a block.
 Outputs matmul_nbits(Context& c) {
   const Term a = c.in(0), packed = c.in(1);
@@ -148,7 +160,14 @@ Outputs matmul_nbits(Context& c) {
   } else {
     weights = slice(reshape((weights - zero) * scale, {n, blocks * block}), 1, 0, k);
   }
-  Term y = matmul(cast(a, DType::kF32), transpose(weights, 0, 1));
+  // accuracy_level 4 allows products of bytes: the data are rounded by the weights' blocks, as onnxruntime does. Half floats
+  // are left to GPUs, which would gain nothing.
+  constexpr int64_t kBytes = 4;
+  const bool rounds = c.integer("accuracy_level", 0) == kBytes && a.dtype() == DType::kF32 && k > 0 &&
+                      k % block == 0 && !c.has(4) && a.rank() > 0 && a.dim(a.rank() - 1).is_const(k);
+  const Term x = rounds ? in_byte_blocks(a, block) : cast(a, DType::kF32);
+  Term y(c.b,
+         dot_general(c.b, x, transpose(weights, 0, 1), {{}, {}, {a.rank() - 1}, {0}, rounds ? block : 0}));
   if (c.has(5)) y = y + cast(c.in(5), DType::kF32);
   return {cast(y, a.dtype())};
 }

@@ -21,7 +21,7 @@ typedef __UINT64_TYPE__ uint64_t;
 extern "C" {
 #endif
 
-#define STRIDEC_ABI_VERSION 3u
+#define STRIDEC_ABI_VERSION 4u
 #define STRIDEC_ABI_INLINE static inline __attribute__((unused))
 
 /* ---- Failures ---- */
@@ -129,14 +129,14 @@ typedef struct stridec_abi_tensor_map {
   int64_t dims[5], strides[4]; /* innermost first; strides in bytes, of dims 1 and up */
 } stridec_abi_tensor_map;
 
-/* Parameters of the kernel: the encoded maps, the words, the failure slot where it fails, and private memory where it
- * wants some. */
+/* Parameters of the kernel: the encoded maps, the words, the failure slot where it fails, private memory where it wants
+ * some, and counters where it wants some: memory of zeros that it leaves as zeros. */
 typedef struct stridec_abi_device_launch {
   int32_t kernel;  /* index into stridec_abi_variant.kernels */
   int32_t step;    /* for the profile; -1: part of the step before it */
   int64_t grid[3]; /* nothing runs where one is 0 */
   int64_t shared_bytes;
-  int64_t workspace_bytes; /* 0: none */
+  int64_t workspace_bytes, counter_bytes; /* 0: none */
   const int64_t* words;
   const stridec_abi_tensor_map* maps;
   int32_t word_count, map_count;
@@ -239,6 +239,7 @@ typedef struct stridec_abi_variant {
   int64_t (*workspace_bytes)(const int64_t* symbols, int64_t threads); /* may be null: 0 */
   int64_t (*scratch_bytes)(
       const int64_t* symbols); /* of a GPU: the most that a launch needs; may be null: 0 */
+  int64_t (*counter_bytes)(const int64_t* symbols); /* likewise */
   int32_t (*run)(stridec_abi_run* run);             /* 0, or not 0 when a failure was recorded */
   int32_t step_count;
   int32_t graphs; /* of a GPU: recorded runs that a context keeps, one for each shape; 0: launches one by one */

@@ -308,6 +308,29 @@ TEST_CASE("convolutions of every rank, stride, dilation and padding") {
   check(conv(1, {.in = {14, 14}, .kernel = {7, 7}, .channels = 3, .filters = 32, .stride = 2, .pad = 3}, {}));
 }
 
+TEST_CASE("taps in the padding of all rows of a tile are left out, unless the padding counts") {
+  const Conv frames{.in = {2, 7, 7}, .kernel = {3, 3, 3}, .channels = 16, .filters = 32, .pad = 1};
+  Conv apart = frames, numbers = frames, steps = frames;
+  apart.dilation = apart.pad =
+      3;  // most tiles see one frame, some rows of it, and one tap of three along each
+  steps.stride = 2, steps.in = {3, 9, 9};
+  numbers.fill = 5;
+  const CpuTarget& target = cpu_target("x86-64-v4");
+  for (const auto& [c, left_out] :
+       {std::pair{frames, true}, {apart, true}, {steps, true}, {numbers, false}}) {
+    const Case made = conv(2, c, {});
+    check(made);
+    bool found = false;
+    for (const auto& ranked : schedule::contraction_plans(made.program, made.program[made.nest], target)) {
+      loop::Nest nest = made.program[made.nest];
+      nest.schedule = kernels::to_schedule(ranked.plan);
+      const std::string text = codegen::cpu::emit_contraction(made.program, nest, target).text;
+      found = found || text.find("live_segments") != std::string::npos;
+    }
+    CHECK(found == left_out);
+  }
+}
+
 TEST_CASE("convolutions of bytes, padded with their zero point") {
   for (const auto& [data, weights] : {std::pair{DType::kU8, DType::kI8}, {DType::kI8, DType::kI8}}) {
     for (Conv c :

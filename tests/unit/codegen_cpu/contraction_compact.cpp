@@ -47,6 +47,7 @@ struct Blocks {
   Zero zero = Zero::kConstant;
   bool unpacked = false;  // the numbers are made by nests of Program::prepack, two from a byte
   bool two_dims = false;  // k as two dims, of blocks and within them
+  bool bytes = false;     // x is integers times one number in each block, and numbers are unsigned
 };
 
 // y[m, n] = -sum over k of x[m, k] * (number[n, k] - zero[n, k / block]) * scale[n, k / block].
@@ -60,8 +61,8 @@ Program product(const Blocks& b) {
   program.inputs = {x.buffer}, program.outputs = {y.buffer};
   program[x.buffer].ordinal = program[y.buffer].ordinal = 0;
   const int64_t block = b.block ? b.block : b.depth, blocks = (b.depth + block - 1) / block;
-  View numbers =
-      weight(program, "numbers", {b.columns, blocks * block}, b.bits == 8 ? DType::kI8 : DType::kU8);
+  View numbers = weight(program, "numbers", {b.columns, blocks * block},
+                        b.bits == 8 && !b.bytes ? DType::kI8 : DType::kU8);
   if (b.unpacked) {
     const View packed = weight(program, "packed", {b.columns, blocks * block / 2}, DType::kU8);
     numbers = buffer(program, "unpacked", {b.columns, blocks * block / 2, 2}, Storage::kWeight, DType::kU8);
@@ -80,18 +81,21 @@ Program product(const Blocks& b) {
   NestBuilder nb(program, "blocks");
   const auto i = nb.dims({m, b.columns});
   const std::vector<Expr> dims = b.two_dims ? std::vector<Expr>{blocks, block} : std::vector<Expr>{b.depth};
-  const Value sum = nb.reduce(loop::Combine::kSum, dims, [&](const std::vector<Expr>& at) {
-    const Expr k = b.two_dims ? at[0] * block + at[1] : at[0];
-    const Expr which = b.two_dims ? at[0] : sym::floordiv(k, block);
-    Value number = b.unpacked ? nb.load(numbers, {i[1], sym::floordiv(k, 2), sym::mod(k, 2)})
-                              : nb.load(numbers, {i[1], k});
-    if (b.bits < 8 && !b.unpacked)
-      number = binary(ScalarOp::kBitAnd, number, nb.constant(DType::kU8, (1 << b.bits) - 1));
-    number = nb.cast(number, DType::kF32);
-    if (b.zero == Zero::kConstant) number = number - nb.constant(DType::kF32, 1 << (b.bits - 1));
-    if (b.zero == Zero::kBlocks) number = number - nb.cast(nb.load(zero, {i[1], which}), DType::kF32);
-    return nb.load(x, {i[0], k}) * (number * nb.load(scale, {i[1], which}));
-  });
+  const Value sum = nb.reduce(
+      loop::Combine::kSum, dims,
+      [&](const std::vector<Expr>& at) {
+        const Expr k = b.two_dims ? at[0] * block + at[1] : at[0];
+        const Expr which = b.two_dims ? at[0] : sym::floordiv(k, block);
+        Value number = b.unpacked ? nb.load(numbers, {i[1], sym::floordiv(k, 2), sym::mod(k, 2)})
+                                  : nb.load(numbers, {i[1], k});
+        if (b.bits < 8 && !b.unpacked)
+          number = binary(ScalarOp::kBitAnd, number, nb.constant(DType::kU8, (1 << b.bits) - 1));
+        number = nb.cast(number, DType::kF32);
+        if (b.zero == Zero::kConstant) number = number - nb.constant(DType::kF32, 1 << (b.bits - 1));
+        if (b.zero == Zero::kBlocks) number = number - nb.cast(nb.load(zero, {i[1], which}), DType::kF32);
+        return nb.load(x, {i[0], k}) * (number * nb.load(scale, {i[1], which}));
+      },
+      b.bytes ? block : 0);
   nb.store(y, i, unary(ScalarOp::kNeg, sum));
   nb.finish();
   return program;
@@ -132,6 +136,12 @@ void check(const Blocks& b) {
       scheduled[nest].schedule = kernels::to_schedule(ranked.plan);
       CAPTURE(loop::to_string(scheduled[nest].schedule));
       schedule::pack_weights(scheduled);
+      const bool bytes = b.bytes && target.vnni;
+      CHECK(ranked.plan.bytes == (bytes ? b.block : 0));
+      if (bytes) {
+        const std::string text = codegen::cpu::emit_kernel(scheduled, scheduled[nest], target).text;
+        CHECK(text.find("vpdpbusd") != std::string::npos);
+      }
       if (b.columns > 1) {
         const int64_t panel = ranked.plan.panel, columns = (b.columns + panel - 1) / panel * panel;
         const int64_t words = (b.depth * b.bits + 31) / 32;
@@ -143,8 +153,15 @@ void check(const Blocks& b) {
       codegen::cpu::CompiledProgram compiled(scheduled, options);
       for (int64_t rows : {0, 1, 2, 31}) {
         loop::HostTensor input = loop::make_tensor(DType::kF32, {rows, b.depth});
-        for (int64_t e = 0; e < rows * b.depth; ++e)
-          loop::set_number(input, e, static_cast<double>(e % 13) / 6 - 1);
+        for (int64_t e = 0; e < rows * b.depth; ++e) {
+          double number = static_cast<double>(e % 13) / 6 - 1;
+          if (b.bytes) {  // a block of zeros among them
+            const int64_t within = e % b.depth % b.block, which = e / b.block;
+            const auto integer = static_cast<double>(within == 5 ? -127 : (e * 73 + which) % 255 - 127);
+            number = which % 5 == 3 ? 0 : integer * (static_cast<double>(which % 7 + 1) / 300);
+          }
+          loop::set_number(input, e, number);
+        }
         const auto expected = loop::interpret(program, {input});
         const auto actual = compiled.run({input});
         double worst = 0, largest = 1;
@@ -183,6 +200,15 @@ TEST_CASE("numbers of two and eight bits") {
     check({.depth = 64, .columns = 64, .block = 32, .bits = bits});
     check({.depth = 75, .columns = 19, .block = 16, .bits = bits, .zero = Zero::kBlocks});
     check({.depth = 50, .columns = 66, .block = 0, .bits = bits, .zero = Zero::kNone});
+  }
+}
+
+TEST_CASE("rows of integers times one number in each block are multiplied as bytes") {
+  for (const int bits : {2, 4, 8}) {
+    for (const Zero zero : {Zero::kNone, Zero::kConstant, Zero::kBlocks})
+      check({.depth = 128, .columns = 83, .block = 32, .bits = bits, .zero = zero, .bytes = true});
+    if (bits > 2) check({.depth = 96, .columns = 64, .block = 16, .bits = bits, .bytes = true});
+    check({.depth = 256, .columns = 40, .block = 128, .bits = bits, .two_dims = true, .bytes = true});
   }
 }
 

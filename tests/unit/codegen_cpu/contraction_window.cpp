@@ -35,29 +35,54 @@ struct Groups {
   int64_t count, inputs, outputs;  // channels of one
 };
 
+struct Layers {
+  View given, x, y, result;
+};
+
+// Channels-last data `x` and results `y` between an input and an output in the model's order.
+Layers layers(Program& program, const std::vector<Expr>& in, const std::vector<Expr>& out, DType dtype) {
+  const Layers l{buffer(program, "given", in, Storage::kInput, dtype),
+                 buffer(program, "x", in, Storage::kArena, dtype, strides_of(in, true)),
+                 buffer(program, "y", out, Storage::kArena, dtype, strides_of(out, true)),
+                 buffer(program, "result", out, Storage::kOutput, dtype)};
+  program.inputs = {l.given.buffer};
+  program.outputs = {l.result.buffer};
+  program[l.given.buffer].ordinal = program[l.result.buffer].ordinal = 0;
+  return l;
+}
+
+void copy(Program& program, const View& from, const View& to) {
+  NestBuilder nb(program, "copy");
+  const auto i = nb.dims(from.shape);
+  nb.store(to, i, nb.load(from, i));
+  nb.finish();
+}
+
+Expr extent_of_output(Expr in, int64_t kernel, int64_t stride, int64_t dilation, int64_t pad) {
+  return sym::floordiv(in + 2 * pad - dilation * (kernel - 1) - 1, stride) + 1;
+}
+
+// Where a tap's element is, padded.
+loop::Access element_of(const View& x, Expr n, Expr channel, const std::vector<Expr>& at, int64_t pad) {
+  const Expr height = x.shape[2], width = x.shape[3], row = at[0], column = at[1];
+  loop::Access from{.buffer = x.buffer, .index = {n, channel, row, column}};
+  if (pad)
+    from.mask = sym::logical_and(
+        std::vector{sym::ge(row, 0), sym::lt(row, height), sym::ge(column, 0), sym::lt(column, width)});
+  return from;
+}
+
 // Channels-last, bias, clipped.
 Program grouped(Expr batch, Expr height, Expr width, Groups groups, int64_t kernel, int64_t stride,
                 int64_t dilation, int64_t pad, Program program) {
-  auto out = [&](Expr in) { return sym::floordiv(in + 2 * pad - dilation * (kernel - 1) - 1, stride) + 1; };
+  auto out = [&](Expr in) { return extent_of_output(in, kernel, stride, dilation, pad); };
   const std::vector<Expr> in_shape = {batch, groups.count * groups.inputs, height, width},
                           out_shape = {batch, groups.count * groups.outputs, out(height), out(width)};
-  const View given = buffer(program, "given", in_shape, Storage::kInput);
-  const View x = buffer(program, "x", in_shape, Storage::kArena, DType::kF32, strides_of(in_shape, true));
-  const View y = buffer(program, "y", out_shape, Storage::kArena, DType::kF32, strides_of(out_shape, true));
-  const View result = buffer(program, "result", out_shape, Storage::kOutput);
+  const auto [given, x, y, result] = layers(program, in_shape, out_shape, DType::kF32);
   const int64_t channels = groups.count * groups.outputs;
   const View w = weight(program, "w", {channels, groups.inputs, kernel, kernel}),
              bias = weight(program, "bias", {channels});
-  program.inputs = {given.buffer};
-  program.outputs = {result.buffer};
-  program[given.buffer].ordinal = program[result.buffer].ordinal = 0;
-  auto copy = [&](const View& from, const View& to) {
-    NestBuilder nb(program, "copy");
-    const auto i = nb.dims(from.shape);
-    nb.store(to, i, nb.load(from, i));
-    nb.finish();
-  };
-  copy(given, x);
+  copy(program, given, x);
   NestBuilder nb(program, "grouped");
   const Expr n = nb.dim(batch), g = nb.dim(groups.count),
              c = groups.outputs > 1 ? nb.dim(groups.outputs) : Expr(0);
@@ -68,17 +93,42 @@ Program grouped(Expr batch, Expr height, Expr width, Groups groups, int64_t kern
   Value sum = nb.reduce(loop::Combine::kSum, reduced, [&](const std::vector<Expr>& k) {
     const Expr input = groups.inputs > 1 ? k[0] : Expr(0), r = k[k.size() - 2], s = k[k.size() - 1];
     const Expr row = at[0] * stride + r * dilation - pad, column = at[1] * stride + s * dilation - pad;
-    loop::Access from{.buffer = x.buffer, .index = {n, g * groups.inputs + input, row, column}};
-    if (pad) {
-      from.mask = sym::logical_and(
-          std::vector{sym::ge(row, 0), sym::lt(row, height), sym::ge(column, 0), sym::lt(column, width)});
-    }
-    return nb.load(from, loop::float_scalar(DType::kF32, 0)) * nb.load(w, {channel, input, r, s});
+    return nb.load(element_of(x, n, g * groups.inputs + input, {row, column}, pad),
+                   loop::float_scalar(DType::kF32, 0)) *
+           nb.load(w, {channel, input, r, s});
   });
   sum = max(sum + nb.load(bias, {channel}), nb.constant(DType::kF32, 0));
   nb.store(y, {n, channel, at[0], at[1]}, min(sum, nb.constant(DType::kF32, 6)));
   nb.finish();
-  copy(y, result);
+  copy(program, y, result);
+  return program;
+}
+
+// Bytes, padded by a zero point, requantised by channel.
+Program quantised(Expr batch, Expr height, Expr width, int64_t channels, std::array<int64_t, 2> kernel,
+                  int64_t stride, int64_t dilation, int64_t pad, Program program) {
+  const std::vector<Expr> in_shape = {batch, channels, height, width},
+                          out_shape = {batch, channels,
+                                       extent_of_output(height, kernel[0], stride, dilation, pad),
+                                       extent_of_output(width, kernel[1], stride, dilation, pad)};
+  const auto [given, x, y, result] = layers(program, in_shape, out_shape, DType::kU8);
+  const View w = weight(program, "w", {channels, kernel[0], kernel[1]}, DType::kI8),
+             scale = weight(program, "scale", {channels});
+  copy(program, given, x);
+  NestBuilder nb(program, "quantised");
+  const Expr n = nb.dim(batch), c = nb.dim(channels);
+  const auto at = nb.dims({out_shape[2], out_shape[3]});
+  const Value sum = nb.reduce(loop::Combine::kSum, {kernel[0], kernel[1]}, [&](const std::vector<Expr>& k) {
+    const Value a = nb.load(
+        element_of(x, n, c, {at[0] * stride + k[0] * dilation - pad, at[1] * stride + k[1] * dilation - pad},
+                   pad),
+        loop::int_scalar(DType::kU8, 77));
+    return nb.cast(a, DType::kI32) * nb.cast(nb.load(w, {c, k[0], k[1]}), DType::kI32);
+  });
+  const Value number = unary(loop::ScalarOp::kRound, nb.cast(sum, DType::kF32) * nb.load(scale, {c}));
+  nb.store(y, {n, c, at[0], at[1]}, nb.cast(number, DType::kU8, true));
+  nb.finish();
+  copy(program, y, result);
   return program;
 }
 
@@ -90,9 +140,12 @@ Program depthwise(Expr batch, Expr height, Expr width, int64_t channels, int64_t
 // `masked`: the kernel is for targets alone that mask lanes.
 void check_program(const Program& program, const std::vector<int64_t>& shape, const std::string& kernel,
                    bool masked = false) {
-  loop::HostTensor input = loop::make_tensor(DType::kF32, shape);
+  const DType dtype = program[program.inputs[0]].dtype;
+  loop::HostTensor input = loop::make_tensor(dtype, shape);
   for (int64_t i = 0; i < loop::element_count(input); ++i)
-    loop::set_number(input, i, static_cast<double>(i * 29 % 23) / 8 - 1);
+    loop::set_number(
+        input, i,
+        is_float(dtype) ? static_cast<double>(i * 29 % 23) / 8 - 1 : static_cast<double>(i * 151 % 256));
   const auto expected = loop::interpret(program, {input});
   const auto check_choice = [&](const CpuTarget& target, const auto& choose) {
     CAPTURE(target.name);
@@ -117,15 +170,20 @@ void check_program(const Program& program, const std::vector<int64_t>& shape, co
     for (int64_t i = 0; i < loop::element_count(expected[0]); ++i) {
       worst = std::max(worst, std::abs(loop::get_number(expected[0], i) - loop::get_number(actual[0], i)));
     }
-    CHECK(worst < 1e-5);
+    CHECK(worst <= (is_float(dtype) ? 1e-5 : 0));
   };
   const CpuTarget& native = cpu_target("native");
-  for (const CpuTarget* target : {&native, &cpu_target("x86-64-v3"), &cpu_target("x86-64-v2")})
+  std::vector<const CpuTarget*> targets = {&native, &cpu_target("x86-64-v3"), &cpu_target("x86-64-v2")};
+  if (!is_float(dtype) && native.avx512) {
+    targets.push_back(&cpu_target("x86-64-v4"));
+    if (native.vnni) targets.push_back(&cpu_target("cascadelake"));
+  }
+  for (const CpuTarget* target : targets)
     check_choice(*target, [&](const Program& made, const loop::Nest& nest) {
       return schedule::choose_contraction(made, nest, *target);
     });
   constexpr int kDraws = 2;
-  for (int draw = 0; draw < kDraws && kernel == "window."; ++draw)
+  for (int draw = 0; draw < kDraws && kernel.starts_with("window."); ++draw)
     check_choice(native, [&](const Program& made, const loop::Nest& nest) -> std::optional<loop::Schedule> {
       const auto space = schedule::window_space(made, nest, native);
       if (space.empty()) return std::nullopt;
@@ -154,6 +212,36 @@ TEST_CASE("a depthwise convolution of symbolic height and width") {
   check({made, loop::NestId(1)}, {{{h, 3}, {w, 8}}, {{h, 1}, {w, 1}}});
   for (auto [height, width] : {std::array<int64_t, 2>{1, 1}, {3, 8}, {7, 19}})
     check_program(made, {1, 24, height, width}, "window.");
+}
+
+TEST_CASE("depthwise convolutions of bytes are exact") {
+  struct Shape {
+    int64_t batch, height, width, channels;
+    std::array<int64_t, 2> kernel;
+    int64_t stride, dilation, pad;
+  };
+  for (const Shape& s : {Shape{2, 9, 7, 20, {3, 3}, 1, 1, 1},    // groups of three taps
+                         Shape{1, 14, 14, 32, {3, 3}, 2, 1, 1},  //
+                         Shape{1, 13, 30, 17, {5, 5}, 1, 1, 2},  // of four and of one
+                         Shape{1, 11, 12, 16, {3, 3}, 1, 2, 2},  //
+                         Shape{1, 10, 10, 8, {4, 2}, 1, 1, 0},   // of four
+                         Shape{1, 9, 9, 24, {2, 3}, 2, 2, 1},    // of two
+                         Shape{1, 1, 40, 19, {1, 9}, 1, 1, 0},   // taps along the outputs alone
+                         Shape{1, 40, 1, 33, {7, 1}, 2, 1, 0}})  //
+  {
+    CAPTURE(s.kernel[0]);
+    CAPTURE(s.stride);
+    check_program(
+        quantised(s.batch, s.height, s.width, s.channels, s.kernel, s.stride, s.dilation, s.pad, {}),
+        {s.batch, s.channels, s.height, s.width}, "window.u8");
+  }
+  Program program;
+  const Expr h = symbol(program, "h", 1, 64), w = symbol(program, "w", 1, 64);
+  for (size_t d = 0; d < 2; ++d)
+    program.symbols[d].input = 0, program.symbols[d].dim = static_cast<int>(2 + d);
+  const Program made = quantised(1, h, w, 24, {3, 3}, 1, 1, 1, program);
+  for (auto [height, width] : {std::array<int64_t, 2>{1, 1}, {3, 8}, {7, 19}})
+    check_program(made, {1, 24, height, width}, "window.u8");
 }
 
 TEST_CASE("convolutions of groups of few channels") {

@@ -505,7 +505,8 @@ TEST_CASE("comparisons of 16-bit floats") {
   for (int width : {4, 16, 64}) check_program(vectorised(b.program, width), {t});
 }
 
-TEST_CASE("clamped, turning and repeating offsets: neighbours as one load, others each by itself") {
+TEST_CASE(
+    "clamped, turning and repeating offsets: neighbours as one load, near ones as one and a permutation") {
   for (DType dtype : {DType::kU8, kF32, DType::kF64}) {
     CAPTURE(name(dtype));
     ProgramBuilder b;
@@ -518,6 +519,9 @@ TEST_CASE("clamped, turning and repeating offsets: neighbours as one load, other
         [&](Expr i) { return sym::min(sym::max(i, -i), 2 * (size - 1) - sym::max(i, -i)); },
         [&](Expr i) { return sym::min(sym::max(i, -i), 2 * (size - 1) - sym::max(i, -i)) * -1 + (size - 1); },
         [&](Expr i) { return sym::mod(i, 5); },
+        [&](Expr i) { return sym::max(sym::min(sym::floordiv(i + 3, 4), size - 1), 0); },
+        [&](Expr i) { return sym::max(sym::min(sym::floordiv(7 * i - 2, 5), size - 1), 0); },
+        [&](Expr i) { return sym::max(sym::min(3 * i, size - 1), 0); },
     };
     const View padded =
         *pad(x, {0, 3}, {0, 4}, is_float(dtype) ? float_scalar(dtype, 2) : int_scalar(dtype, 2));

@@ -64,7 +64,8 @@ void build_step(test::FlashCase c, int rows, const char* schedule) {
   std::vector<int> clusters = plan->spread ? std::vector{1, 8, 2, 1} : std::vector{1};
   if (c.depth % 8 == 0) clusters.push_back(1);
   REQUIRE(made.choices.size() == clusters.size());
-  CHECK(made.choices[0].launches.size() == (plan->spread ? 2 : 1));
+  CHECK(made.choices[0].launches.size() == 1);
+  CHECK(made.choices[0].launches[0].counter_bytes.is_const(0) == (plan->spread == 0));
   for (size_t i = 0; i < clusters.size(); ++i)
     for (const DeviceKernel& launch : made.choices[i].launches) {
       CHECK(launch.cluster == clusters[i]);
@@ -81,6 +82,24 @@ TEST_CASE("attention of few rows: blocks share the keys") {
   build_step({.depth = 72, .width = 40, .bias = "causal", .guard = true}, 16, "spread");
   build_step({.depth = 33, .width = 17}, 3, "spread");
   build_step({}, 17, "tile 64 64");
+}
+
+// 8 tiles a sequence, 32 steps of 256 keys each, 132 multiprocessors.
+TEST_CASE("attention of few rows: blocks have keys of one tile alone where that leaves few without work") {
+  loop::Program program = loop::parse_program(test::flash_text({.fixed = true, .single = true}));
+  program.nests[0].schedule =
+      kernels::to_schedule(kernels::FlashPlan{.rows = 16, .keys = 64, .spread = 1, .warps = 4});
+  const DeviceNest made = emit_nest(program, program.nests[0], gpu_target("sm_90a"));
+  REQUIRE(made.choices[0].launches.size() == 1);
+  const auto blocks = [&](int64_t sequences, int64_t keys) {
+    return sym::evaluate(made.choices[0].launches[0].grid[0], [&](sym::Expr var) -> std::optional<int64_t> {
+      return var == sym::var("b") ? sequences : var == sym::var("s") ? 1 : keys - 1;
+    });
+  };
+  CHECK(blocks(1, 8192) == 128);   // 16 for each, of 2 steps
+  CHECK(blocks(3, 8192) == 120);   // 5, of 7 steps at most; 128 of 6 would have parts of two tiles
+  CHECK(blocks(6, 8192) == 128);   // 2 would have 16 steps, and 128 have 12
+  CHECK(blocks(64, 8192) == 132);  // more tiles than blocks
 }
 
 TEST_CASE("attention: head sizes, masks and dtypes") {

@@ -35,11 +35,11 @@ HostTensor drawn(const loop::Program& program, loop::BufferId id, const Sizes& s
 
 // By every choice that the sizes allow, of a device of few multiprocessors.
 void check(const test::FlashCase& c, const FlashPlan& plan, const Sizes& sizes, size_t expected = 1,
-           bool clusters = false) {
+           bool clusters = false, int multiprocessors = 7) {
   INFO(c.dtype, " ", c.depth, "x", c.width, " ", c.bias, " ", loop::to_string(to_schedule(plan)), ": ",
        sizes.batch, " x ", sizes.rows, " x ", sizes.past + sizes.rows);
   GpuTarget target = gpu_target("sm_90a");
-  target.multiprocessors = 7;
+  target.multiprocessors = multiprocessors;
   target.clusters = clusters;
   loop::Program program = loop::parse_program(test::flash_text(c));
   loop::verify(program);
@@ -83,6 +83,11 @@ TEST_CASE("attention of few rows: all blocks of the device share all keys") {
   check({.bias = "late", .fixed = true}, small, {1, 3, 259}, 5);
   check({.dtype = "bf16", .depth = 33, .width = 17, .fixed = true}, small, {1, 18, 290}, 2);
   check({.bias = "late", .guard = true}, large, {1, 3, 0}, 2);  // too few keys to share
+  // Blocks have keys of one tile alone: 5 steps and 4.
+  check({.bias = "causal"}, small, {1, 1, 280}, 3, false, 20);
+  // More blocks have keys of a tile than bring them together at once.
+  check({.bias = "causal", .fixed = true}, {.rows = 16, .keys = 16, .spread = 2, .warps = 2}, {1, 2, 1150}, 3,
+        false, 150);
   // Of a symbolic number of rows: heads that share keys are rows of one tile.
   check({.bias = "causal", .group = 4, .fixed = true}, {.rows = 64, .keys = 64}, {1, 3, 2100}, 4);
 }

@@ -48,6 +48,12 @@ void build(const MatrixCase& c, const std::string& kernel, const GpuTarget& targ
     for (const DeviceChoice& choice : device.choices)
       for (const DeviceKernel& launch : choice.launches) {
         const std::string text = cat("#define KERNEL kernel\n", launch.code.text);
+        // What is made of sums in registers comes behind the wait for them, of which the compiler knows nothing.
+        constexpr std::string_view kWait = "products_wait<0>();\n";
+        for (size_t at = 0; (at = text.find(kWait, at)) != std::string::npos; at += kWait.size()) {
+          const size_t next = text.find_first_not_of(' ', at + kWait.size());
+          CHECK(text.compare(next, 15, "products_ready(") == 0);
+        }
         static std::set<std::string> built;  // kernels share what takes any sizes
         if (!built.insert(cat(target.name, text)).second) continue;
         if (const char* folder = std::getenv("STRIDEC_DUMP")) {
@@ -172,6 +178,25 @@ TEST_CASE(
     CHECK(sym::to_string(chosen.columns[0]) == "%m");
     CHECK((chosen.split > 1) == (std::string_view(n) != "16384"));
   }
+}
+
+TEST_CASE(
+    "few rows by weights: whose steps all lie in the ring by the time that the launch before ends share more "
+    "of the depth") {
+  const auto split = [](const char* k) {
+    loop::Program program = loop::parse_program(
+        test::matmul_case("bf16", "16", "2048", k, true, "", test::Behind::kNothing).text);
+    const auto of = [&](loop::Storage storage) {
+      program.buffers[1].storage = storage;
+      return kernels::to_matrix_plan(
+                 *schedule::choose_cuda_contraction(program, program.nests[0], gpu_target("sm_90a")))
+          .split;
+    };
+    return std::pair(of(loop::Storage::kWeight), of(loop::Storage::kInput));
+  };
+  const auto [weights, inputs] = split("2048");
+  CHECK(weights == 4);
+  CHECK(inputs < 4);
 }
 
 TEST_CASE("a product of sizes unknown is made by tiles") {

@@ -146,6 +146,9 @@ TEST_CASE("windows that the engine copies") {
 TEST_CASE("blocks of a cluster that split the depth, and tiles of threads that the engine fills") {
   const Sizes sizes = {{"m", 84}, {"n", 72}, {"k", 272}};
   check(test::matmul_case("f16", "84", "72", "528", true), "wgmma.64x64x64", {}, "sm_90a", 2);
+  check(test::matmul_case("bf16", "70", "33", "1040", true), "wgmma.64x16x64", {}, "sm_90a", 4);
+  // Their sums lie where the ring was.
+  check(test::matmul_case("f16", "84", "200", "528", true), "wgmma.64x96x64", {}, "sm_90a", 2);
   check(test::matmul_case("f16", "84", "72", "528", false), "mma.64x64x64", {}, "sm_90a", 2);
   for (const bool transposed : {false, true}) {
     check(test::matmul_case("f32", "84", "72", "272", transposed), "simt.64x128x16", {}, "sm_90a", 4);

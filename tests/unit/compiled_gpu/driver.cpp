@@ -7,6 +7,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/graph/builder.h"
+#include "compiler/ops/composite.h"
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/op_table.h"
 #include "tests/support/fake_cuda.h"
@@ -49,6 +50,20 @@ graph::Graph model(int links) {
     x = ops::matmul(b, x, w);
   }
   b.output("y", x);
+  return g;
+}
+
+// One query a sequence, whose keys blocks share.
+graph::Graph attention_model() {
+  graph::Graph g;
+  g.name = "attention";
+  graph::Builder b(g, ops::shape_table());
+  const sym::Expr n = sym::var("sequences"), t = sym::var("keys");
+  const graph::ValueId q = b.input("q", {DType::kF16, {n, 8, 1, 64}}),
+                       k = b.input("k", {DType::kF16, {n, 8, t, 64}}),
+                       v = b.input("v", {DType::kF16, {n, 8, t, 64}});
+  const graph::ValueId scores = ops::mul(b, ops::matmul(b, q, ops::swap_dims(b, k, 2, 3)), 0.125);
+  b.output("o", ops::matmul(b, ops::softmax({b, scores}, {3}), v));
   return g;
 }
 
@@ -109,6 +124,41 @@ struct Running {
     return api->context_run(context, &in, 1, &out, 1);
   }
   std::string error() const { return api->context_error(context); }
+};
+
+// Runs of attention_model(), whose kernel counts in the last of its parameters.
+struct Attention : Running {
+  using Running::Running;
+  static constexpr int64_t kKeys = 5120;
+  unsigned* counters = nullptr;
+  std::vector<unsigned> found;  // by the kernel
+  unsigned left = 0;            // by it, where it does not end
+
+  stridec_status run(int64_t sequences) {
+    found.clear();
+    fake_cuda_register(
+        nullptr,
+        [](const FakeLaunch* launch, void* user) {
+          auto& self = *static_cast<Attention*>(user);
+          std::memcpy(&self.counters, launch->parameters + launch->parameter_bytes - 8, 8);
+          self.found.assign(self.counters, self.counters + launch->grid[0]);
+          *self.counters = self.left;
+        },
+        this);
+    int64_t q_shape[] = {sequences, 8, 1, 64}, k_shape[] = {sequences, 8, kKeys, 64};
+    std::vector<uint16_t> q(static_cast<size_t>(sequences * 8 * 64)), k(q.size() * kKeys), o(q.size());
+    stridec_tensor in[3] = {}, out{};
+    for (stridec_tensor* t : {in, in + 1, in + 2, &out}) {
+      const bool keys = t == in + 1 || t == in + 2;
+      t->data = t == &out ? o.data() : keys ? k.data() : q.data();
+      t->device = {STRIDEC_DEVICE_CPU, 0};
+      t->ndim = 4;
+      t->dtype = {STRIDEC_DTYPE_FLOAT, 16, 1};
+      t->shape = keys ? k_shape : q_shape;
+    }
+    return api->context_run(context, in, 3, &out, 1);
+  }
+  bool found_zeros() const { return !found.empty() && found == std::vector<unsigned>(found.size()); }
 };
 
 struct Launches {
@@ -194,6 +244,28 @@ TEST_CASE("launches that the driver refuses end the run, not the context") {
   CHECK(running.error().find("an illegal memory access was encountered") != std::string::npos);
   fake_cuda()->fail_call = nullptr;
   CHECK(running.run(x, y, STRIDEC_DEVICE_CPU) == STRIDEC_OK);
+}
+
+TEST_CASE("counters are zeros of the context's own, after a kernel that did not end as well") {
+  const Artifact artifact(attention_model(), {"cuda"});
+  Attention first(artifact), second(artifact);
+  REQUIRE_MESSAGE(first.status == STRIDEC_OK, first.message);
+  REQUIRE_MESSAGE(second.status == STRIDEC_OK, second.message);
+  REQUIRE(first.run(1) == STRIDEC_OK);
+  CHECK(first.found_zeros());
+  REQUIRE(second.run(1) == STRIDEC_OK);
+  CHECK(second.found_zeros());
+  CHECK(first.counters != second.counters);
+  REQUIRE(first.run(3) == STRIDEC_OK);  // more of them
+  CHECK(first.found_zeros());
+  first.left = 5;
+  fake_cuda()->fail_call = "cuStreamSynchronize";
+  fake_cuda()->fail_status = 700;
+  CHECK(first.run(1) == STRIDEC_DEVICE_ERROR);
+  fake_cuda()->fail_call = nullptr;
+  REQUIRE(first.run(1) == STRIDEC_OK);
+  CHECK(first.found_zeros());
+  fake_cuda_reset();
 }
 
 TEST_CASE("tensor maps are made in the model's context, whatever the caller's is") {

@@ -100,6 +100,11 @@ TEST_CASE("plans survive their text form") {
         "order rows");
   CHECK(loop::to_string(kernels::to_schedule(kernels::to_plan(loop::parse_schedule(text)))) == text);
 
+  const std::string bytes_of_rows =
+      "gemm.f32.6x64: rows %m; columns %n; run %k; a direct; b compact 64; bytes 32; tiles 4; order rows";
+  CHECK(loop::to_string(kernels::to_schedule(kernels::to_plan(loop::parse_schedule(bytes_of_rows)))) ==
+        bytes_of_rows);
+
   const std::string window =
       "window.f32.7: rows %n %y; along %x; columns %c; taps %r %s; b weights 16; vectors 4";
   CHECK(loop::to_string(kernels::to_schedule(kernels::to_window_plan(loop::parse_schedule(window)))) ==
@@ -111,6 +116,10 @@ TEST_CASE("plans survive their text form") {
   CHECK(loop::to_string(kernels::to_schedule(kernels::to_window_plan(loop::parse_schedule(groups)))) ==
         groups);
   CHECK(kernels::panels_of(loop::parse_schedule(groups))->width == 16);
+  const std::string bytes =
+      "window.u8s8.7: rows %n %y; along %x; columns %c; taps %s; beside %r; b weights 16; vectors 4";
+  CHECK(loop::to_string(kernels::to_schedule(kernels::to_window_plan(loop::parse_schedule(bytes)))) == bytes);
+  CHECK(kernels::panels_of(loop::parse_schedule(bytes))->group == 4);
 }
 
 TEST_CASE("register tiles fit the registers and hide the latency of multiply-adds") {

@@ -43,9 +43,27 @@ TEST_CASE("offsets that grow by at most one from lane to lane") {
   const Expr at = i + lane;
   for (const Expr& offset : {sym::max(sym::min(at - 3, n - 1), 0), sym::mod(at + 5, n), n * i + at,
                              sym::min(sym::max(at, -at), 2 * n - sym::max(at, -at)), sym::mod(at, 8) - 3})
-    CHECK_MESSAGE(grows_by_at_most_one(offset, lane), sym::to_string(offset));
+    CHECK_MESSAGE(grows_by_at_most_one(offset, lane, {}), sym::to_string(offset));
   for (const Expr& offset :
-       {2 * at, n * lane, 7 - sym::mod(at, 8), sym::mod(-at, 8), sym::floordiv(at, 2),
+       {2 * at, n * lane, 7 - sym::mod(at, 8), sym::mod(-at, 8), 2 * sym::floordiv(at, 2),
         sym::select(sym::lt(at, n), at, 0), sym::mod(2 * lane, n), lane + sym::min(at, n)})
-    CHECK_MESSAGE(!grows_by_at_most_one(offset, lane), sym::to_string(offset));
+    CHECK_MESSAGE(!grows_by_at_most_one(offset, lane, {}), sym::to_string(offset));
+}
+
+TEST_CASE("offsets that never fall from lane to lane") {
+  using sym::Expr;
+  const Expr lane = sym::var("%lane"), i = sym::var("%i"), n = sym::var("n"), m = sym::var("m");
+  const Expr at = i + lane;
+  sym::Facts facts;
+  facts.set_range(n, 1, 1000);
+  facts.set_range(m, std::nullopt, std::nullopt);
+  for (const Expr& offset :
+       {sym::max(sym::min(sym::floordiv(at + 4, 8), n - 1), 0), sym::floordiv((2 * at + 1) * n - 7, 2 * n),
+        n * lane, m * i + sym::floordiv(at, n)})
+    CHECK_MESSAGE(never_falls(offset, lane, facts), sym::to_string(offset));
+  for (const Expr& offset : {sym::mod(at, n), -lane, m * lane, sym::floordiv(at, m), sym::max(at, -at),
+                             sym::floordiv(m * lane, n), sym::select(sym::lt(at, n), at, 0)})
+    CHECK_MESSAGE(!never_falls(offset, lane, facts), sym::to_string(offset));
+  CHECK(grows_by_at_most_one(sym::floordiv(at, 3), lane, facts));
+  CHECK(!grows_by_at_most_one(sym::floordiv(3 * at, 2), lane, facts));
 }

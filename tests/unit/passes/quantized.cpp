@@ -97,11 +97,18 @@ TEST_CASE("padding of a convolution is by the zero point") {
   }
 }
 
-TEST_CASE("a depthwise convolution stays one of floats") {
-  const Made m = made({{DType::kU8, {2, 4, 5, 6}}}, [&](Builder& b, const auto& in) {
-    return conv(real(in[0], 0.02, 77), real(drawn_constant(b, DType::kI8, {4, 1, 3, 3}, 2), 0.1, 0), 1, 4);
-  });
-  CHECK(m.products(DType::kF32) == 1);
+TEST_CASE("a depthwise convolution is one of bytes by bytes, or stays one of floats") {
+  const auto depthwise = [](DType weights, int64_t channels, int zero) {
+    return made({{DType::kU8, {2, 4, 5, 6}}}, [&](Builder& b, const auto& in) {
+      return conv(real(in[0], 0.02, 77), real(drawn_constant(b, weights, {channels, 1, 3, 3}, 2), 0.1, zero),
+                  1, 4);
+    });
+  };
+  const Made bytes = depthwise(DType::kI8, 4, 0);
+  CHECK(bytes.products(DType::kU8) == 1);
+  CHECK(bytes.difference() < 1e-5);
+  CHECK(depthwise(DType::kU8, 4, 90).products(DType::kF32) == 1);
+  CHECK(depthwise(DType::kI8, 8, 0).products(DType::kF32) == 1);
 }
 
 TEST_CASE("weights of unsigned bytes, and two tensors of the run, are 16-bit differences") {

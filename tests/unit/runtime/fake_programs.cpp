@@ -102,7 +102,7 @@ int32_t scale_run(stridec_abi_run* run) {
 }
 
 const stridec_abi_variant scale_variants[] = {
-    {"baseline", 0, scale_workspace, nullptr, scale_run, 3, 0, "multiply\0add\0sum\0"}};
+    {"baseline", 0, scale_workspace, nullptr, nullptr, scale_run, 3, 0, "multiply\0add\0sum\0"}};
 
 // ---- nonzero
 
@@ -133,7 +133,7 @@ int32_t nonzero_run(stridec_abi_run* run) {
 }
 
 const stridec_abi_variant nonzero_variants[] = {
-    {"baseline", 0, nullptr, nullptr, nonzero_run, 0, 0, nullptr}};
+    {"baseline", 0, nullptr, nullptr, nullptr, nonzero_run, 0, 0, nullptr}};
 
 // ---- gather
 
@@ -177,7 +177,7 @@ int32_t gather_run(stridec_abi_run* run) {
 }
 
 const stridec_abi_variant gather_variants[] = {
-    {"baseline", 0, nullptr, nullptr, gather_run, 1, 0, "gather\0"}};
+    {"baseline", 0, nullptr, nullptr, nullptr, gather_run, 1, 0, "gather\0"}};
 
 // ---- counter
 
@@ -205,7 +205,7 @@ int32_t counter_run(stridec_abi_run* run) {
 }
 
 const stridec_abi_variant counter_variants[] = {
-    {"baseline", 0, nullptr, nullptr, counter_run, 0, 0, nullptr}};
+    {"baseline", 0, nullptr, nullptr, nullptr, counter_run, 0, 0, nullptr}};
 
 // ---- expand
 
@@ -247,7 +247,7 @@ int32_t expand_run(stridec_abi_run* run) {
 }
 
 const stridec_abi_variant expand_variants[] = {
-    {"baseline", 0, expand_workspace, nullptr, expand_run, 0, 0, nullptr}};
+    {"baseline", 0, expand_workspace, nullptr, nullptr, expand_run, 0, 0, nullptr}};
 
 // ---- narrow
 
@@ -274,15 +274,16 @@ int32_t narrow_run(stridec_abi_run* run) {
   return 0;
 }
 
-const stridec_abi_variant narrow_variants[] = {{"baseline", 0, nullptr, nullptr, narrow_run, 0, 0, nullptr}};
+const stridec_abi_variant narrow_variants[] = {
+    {"baseline", 0, nullptr, nullptr, nullptr, narrow_run, 0, 0, nullptr}};
 
 // ---- variants
 
 constexpr uint64_t kImpossible = STRIDEC_CPU_BIT(63);
 const stridec_abi_variant many_variants[] = {
-    {"future", kImpossible | STRIDEC_CPU_SSE3, scale_workspace, nullptr, scale_run, 3, 0,
+    {"future", kImpossible | STRIDEC_CPU_SSE3, scale_workspace, nullptr, nullptr, scale_run, 3, 0,
      "multiply\0add\0sum\0"},
-    {"baseline", 0, scale_workspace, nullptr, scale_run, 3, 0, "multiply\0add\0sum\0"}};
+    {"baseline", 0, scale_workspace, nullptr, nullptr, scale_run, 3, 0, "multiply\0add\0sum\0"}};
 
 constexpr stridec_abi_program nonzero_program = {.abi_version = STRIDEC_ABI_VERSION,
                                                  .struct_size = sizeof(stridec_abi_program),

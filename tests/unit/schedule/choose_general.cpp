@@ -137,6 +137,26 @@ TEST_CASE("lanes do not lie along a size that may be one where another dim has e
   CHECK(schedule("64..64").find("vectorize %i0") != std::string::npos);
 }
 
+TEST_CASE(
+    "lanes lie where elements are near each other, or a line apart, rather than a page, however few there "
+    "may be") {
+  // An image of planes becomes one of channels, its columns looked up; where there is one pixel it takes next to no time.
+  const std::string text = R"(program show
+  symbol h = input 0 dim 1 in 1..256
+  symbol w = input 0 dim 2 in 1..256
+  input x f32 [64, h, w] ordinal 0
+  output y f32 [h, 2*w, 64] ordinal 0
+  inputs (x)
+  outputs (y)
+  steps
+    nest 0 show (%i0<h, %i1<2*w, %i2<64)
+      %0 : f32 = load x[%i2, %i0, min((%i1 + 1)//2, w - 1)]
+      store y[%i0, %i1, %i2] %0
+)";
+  const std::string schedule = chosen(text, "x86-64-v4");
+  CHECK_MESSAGE(schedule.find("vectorize %i1") != std::string::npos, schedule);
+}
+
 TEST_CASE("long rows that may be few are shared out in pieces") {
   const auto schedule = [](const std::string& range) {
     return chosen(cat(R"(program rows

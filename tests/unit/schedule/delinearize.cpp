@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/memory_plan.h"
@@ -23,6 +25,23 @@ TEST_CASE("a reduction over a flattened tensor runs over its dims") {
   CHECK(to_string(p.program).find("//") != std::string::npos);
   schedule::plan_memory(after);
   for (int64_t m : {0, 1, 5}) CHECK(same_results(p.program, after, {{p.n, 2}, {p.m, m}}));
+}
+
+TEST_CASE("a weight that is read by the dims of another tensor has them") {
+  Pieces p("flat weight");
+  const View x = p.input("x", {p.n, 3, 4, 2});
+  const View w = p.weight("w", {5, 24}, 1);
+  p.output("y", p.matmul(reshape(x, {p.n, 24}, p.program.facts), permute(w, {1, 0})));
+  Program after = p.program;
+  schedule::delinearize(after);
+  verify(after);
+  const auto split = std::find_if(after.buffers.begin(), after.buffers.end(),
+                                  [](const Buffer& b) { return b.storage == Storage::kWeight; });
+  REQUIRE(split != after.buffers.end());
+  CHECK(split->shape == std::vector<sym::Expr>{5, 3, 4, 2});
+  CHECK(to_string(after).find("//") == std::string::npos);
+  schedule::plan_memory(after);
+  for (int64_t n : {0, 1, 3}) CHECK(same_results(p.program, after, {{p.n, n}}));
 }
 
 TEST_CASE("divisors that do not divide the extent leave the loop alone") {

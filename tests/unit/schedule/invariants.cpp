@@ -132,3 +132,41 @@ TEST_CASE("an index that is known to be inside is not checked") {
   const Program after = rewritten(p.program, {});
   CHECK(binds(after) == 1);
 }
+
+TEST_CASE("what constant indices pick is a constant, where it is larger than both as well") {
+  Pieces p("lookup");
+  std::vector<int64_t> places(5000);
+  for (size_t i = 0; i < places.size(); ++i) places[i] = static_cast<int64_t>(i * i % 4);
+  const View x = p.input("x", {5000, 8});
+  const View picked = p.gather(p.weight("table", {4, 8}, 1), numbers(p, "places", {5000}, places));
+  p.output("y", p.map("add", {x, picked}, [](const auto& v) { return v[0] + v[1]; }));
+  CHECK(binds(rewritten(p.program, {})) == 0);
+}
+
+TEST_CASE("what a loop makes of weights in every iteration is a constant, what it carries is not") {
+  Pieces p("loop");
+  const View x = p.input("x", {8}), w = p.weight("w", {8}, 1), twice = p.temporary("twice", {8}),
+             carried = p.temporary("carried", {8});
+  const auto nest = [&](const char* name, const View& to, Steps& steps, const auto& value) {
+    NestBuilder n(p.program, name);
+    const auto at = n.dims({8});
+    n.store(to, at, value(n, at));
+    n.finish(&steps);
+  };
+  nest("start", carried, p.program.steps, [&](NestBuilder& n, const auto& at) { return n.load(w, at); });
+  While loop{
+      .counter = sym::var("i"), .trip_count = 3, .condition = {}, .iterations = sym::var("done"), .body = {}};
+  nest("scale", twice, loop.body,
+       [&](NestBuilder& n, const auto& at) { return n.load(w, at) + n.load(w, at); });
+  nest("step", carried, loop.body, [&](NestBuilder& n, const auto& at) {
+    return n.load(carried, at) * n.load(twice, at) + n.load(x, at);
+  });
+  p.program.steps.push_back({std::move(loop)});
+  p.output("y", carried);
+  const Program after = rewritten(p.program, {});
+  CHECK(after.prepack.size() == 1);
+  CHECK(count(after, [&](const Stmt& stmt) {
+          const auto* store = std::get_if<Store>(&stmt.node);
+          return store && after[store->access.buffer].name == "twice";
+        }) == 0);
+}

@@ -14,9 +14,9 @@ using namespace stridec::testing;
 namespace {
 
 // Windows of 2 x 3 points of an image of 8 x 6, as rows of a product.
-Program windows_by_weights(int64_t rows_read, bool read_twice) {
+Program windows_by_weights(int64_t rows_read, bool read_twice, int64_t columns = 5) {
   Pieces p("windows");
-  const View x = p.input("x", {p.n, 8, 6, 4}), w = p.weight("w", {4, 5}, 7);
+  const View x = p.input("x", {p.n, 8, 6, 4}), w = p.weight("w", {4, columns}, 7);
   const View square = p.map("square", {x}, [](const auto& v) { return v[0] * v[0]; });
   const View windows = permute(reshape(square, {p.n, 4, 2, 2, 3, 4}, p.program.facts), {0, 1, 3, 2, 4, 5});
   View rows = reshape(windows, {p.n * 48, 4}, p.program.facts);
@@ -48,4 +48,19 @@ TEST_CASE("windows that are not all of an image, or are read elsewhere, stay whe
     schedule::lay_rows(after);
     CHECK(to_string(after) == to_string(before));
   }
+}
+
+TEST_CASE("windows that are read elsewhere too are copied for a product of many columns") {
+  const Program before = windows_by_weights(48, true, 64);
+  Program after = before;
+  schedule::lay_rows(after);
+  verify(after);
+  CHECK_MESSAGE(to_string(after).find("arena square.matrix f32 [48*n, 4]") != std::string::npos,
+                to_string(after));
+  schedule::plan_memory(after);
+  for (int64_t n : {0, 1, 3}) CHECK(same_results(before, after, {{sym::var("n"), n}}));
+  const Program part = windows_by_weights(36, true, 64);
+  Program same = part;
+  schedule::lay_rows(same);
+  CHECK(to_string(same) == to_string(part));
 }

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "compiler/base/text.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
@@ -171,11 +173,23 @@ TEST_CASE("Winograd's transforms and what follows them") {
 }
 
 TEST_CASE("no strips where they do not lower what is alive at once, or make too much work") {
-  const auto stays = [](Program program) {
-    fuse_row_strips(program);
-    return strips_of(program).empty();
+  const auto reason = [](Program program) {
+    std::vector<Decision> decisions;
+    fuse_row_strips(program, &decisions);
+    CHECK(strips_of(program).empty());
+    REQUIRE(decisions.size() == 1);
+    CHECK(!decisions[0].fused);
+    return decisions[0].reason;
   };
-  CHECK(stays(convolutions(24, 256, {{256}, {256, 3, 1, 1, 1}, {8}})));  // rows would be computed twice
-  CHECK(stays(convolutions(2, 2, {{4}, {4, 3, 1, 1, 1}, {512}})));       // little passes
-  CHECK(stays(convolutions(4000, 2, {{64}, {64, 3, 1, 1, 1}, {8}})));    // rows are too long
+  CHECK(reason(convolutions(24, 256, {{256}, {256, 3, 1, 1, 1}, {8}})) ==
+        "no strips of rows: weights would be read for each strip");
+  CHECK(reason(convolutions(2, 2, {{4}, {4, 3, 1, 1, 1}, {512}})) ==
+        "no strips of rows: what is alive at once would not be less by 3 %");  // little passes
+  CHECK(reason(convolutions(4000, 2, {{64}, {64, 3, 1, 1, 1}, {8}})) ==
+        "no strips of rows: there are too few rows, or one is too large for a cache");
+  // Matrix products, which read no windows, are no convolutions.
+  std::vector<Decision> decisions;
+  Program products = convolutions(4, 4, {{8}, {8}, {8}});
+  fuse_row_strips(products, &decisions);
+  CHECK(std::all_of(decisions.begin(), decisions.end(), [](const Decision& d) { return d.fused; }));
 }

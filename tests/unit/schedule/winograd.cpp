@@ -135,6 +135,40 @@ TEST_CASE("few channels and a single output are left alone") {
   REQUIRE(decisions.size() == 1);
   CHECK(!decisions[0].fused);
   Program large = convolution({.in = 128, .out = 128});
+  for (const char* name : {"n", "m"}) large.facts.set_range(sym::var(name), 32, 64);
   schedule::apply_winograd(large);
   CHECK(large.steps.size() == before + 2);
+}
+
+TEST_CASE("where small sizes are faster as they are and large ones in tiles, the run decides") {
+  // Many weights, which tiles have four times as much of, for few points.
+  Program after = convolution({.in = 64, .out = 64});
+  const Program before = after;
+  std::vector<schedule::Decision> decisions;
+  schedule::apply_winograd(after, &decisions);
+  verify(after);
+  REQUIRE(decisions.size() == 1);
+  CHECK(decisions[0].reason == "tiles of 4x4, and none where sizes are small");
+  REQUIRE(std::holds_alternative<If>(after.steps[0].node));
+  const If& choice = std::get<If>(after.steps[0].node);
+  CHECK(choice.then_steps.size() == 3);
+  CHECK(choice.else_steps.size() == 1);
+  const auto tiled = [&](int64_t h, int64_t w) {
+    const auto holds = sym::evaluate(choice.condition,
+                                     [&](Expr var) { return std::optional(var == sym::var("n") ? h : w); });
+    return holds.value() != 0;
+  };
+  CHECK(tiled(64, 64));
+  CHECK(tiled(20, 20));
+  CHECK(!tiled(3, 3));
+  CHECK(!tiled(5, 6));
+  for (const auto& [h, w] : {std::pair<int64_t, int64_t>{3, 3}, {5, 7}, {17, 16}, {20, 23}}) {
+    CAPTURE(cat(h, " ", w));
+    CHECK(error(before, after, h, w) < 1e-5);
+  }
+  // Sizes that are known, and those that never are so small, carry one of the two.
+  Program large = before;
+  for (const char* name : {"n", "m"}) large.facts.set_range(sym::var(name), 32, 64);
+  schedule::apply_winograd(large);
+  CHECK(large.steps.size() == before.steps.size() + 2);
 }

@@ -68,9 +68,9 @@ class Promising : public Backend {
   loop::Schedule default_schedule(const loop::Program& alone) const override {
     return own_->default_schedule(alone);
   }
-  bool is_candidate(const loop::Program& program, const loop::Nest& nest,
-                    const loop::Schedule& schedule) const override {
-    return own_->is_candidate(program, nest, schedule);
+  std::string refusal(const loop::Program& program, const loop::Nest& nest,
+                      const loop::Schedule& schedule) const override {
+    return own_->refusal(program, nest, schedule);
   }
   std::vector<std::unique_ptr<Code>> build(const std::vector<Wanted>& wanted) override {
     return own_->build(wanted);
@@ -141,9 +141,34 @@ TEST_CASE("an entry outside of the space is none") {
     edited.append(entry);
   }
   options.database = &edited, options.measure = false;
-  CHECK(tune::tune(p, target, options).chosen.empty());
+  const tune::Result refused = tune::tune(p, target, options);
+  CHECK(refused.chosen.empty());
+  REQUIRE(!refused.kernels.empty());
+  CHECK(refused.kernels[0].refused.starts_with("'gemm.f32.8x48: rows %i7; columns %i1; "));
+  CHECK(refused.kernels[0].refused.find("is refused: ") != std::string::npos);
   options.frozen = true;
   CHECK(message([&] { tune::tune(p, target, options); }).find("does not know") != std::string::npos);
+}
+
+TEST_CASE("a schedule that is refused says where it differs from the one most like it") {
+  const auto parsed = [](const char* text) { return loop::parse_schedule(text); };
+  const std::vector<schedule::Candidate> space = {
+      {parsed("gemm.f32.8x32: rows %i0; tiles 2"), 1, ""},
+      {parsed("tasks %i0; vectorize %i1 16"), 2, ""},
+      {parsed("tasks %i0; order %i1; vectorize %i1 32"), 3, ""},
+  };
+  for (const schedule::Candidate& candidate : space)
+    CHECK(schedule::refusal(space, candidate.schedule).empty());
+  CHECK(schedule::refusal(space, parsed("gemm.f32.6x64: rows %i0; tiles 2")) ==
+        "its kernel is none of those for this nest: gemm.f32.8x32, loops without a template");
+  CHECK(schedule::refusal(space, parsed("gemm.f32.8x32: rows %i0; tiles 3")) ==
+        "the schedule most like it that this nest can have has 'tiles 2' in place of 'tiles 3'");
+  CHECK(schedule::refusal(space, parsed("tasks %i0; order %i1; vectorize %i1 32; unroll %i1 4")) ==
+        "the schedule most like it that this nest can have has nothing in place of 'unroll %i1 4'");
+  CHECK(schedule::refusal(space, parsed("tasks %i0; order %i1")) ==
+        "the schedule most like it that this nest can have has 'vectorize %i1 32' beside what is given");
+  CHECK(schedule::refusal(space, parsed("vectorize %i1 16; tasks %i0")) ==
+        "its directives stand in another order than in 'tasks %i0; vectorize %i1 16'");
 }
 
 TEST_CASE("shapes to tune for are sizes of the model, within their ranges") {

@@ -58,8 +58,8 @@ TEST_CASE("kernels are tuned on a GPU, and replayed where there is none") {
     CHECK(kernel.entry.microseconds <= kernel.entry.default_microseconds * 1.001);
     CHECK(kernel.entry.key.target == "sm_90a");
     CHECK(kernel.entry.key.device == "Fake_GPU");
-    CHECK(
-        schedule::is_candidate(p, p[kernel.nests[0]], target(), loop::parse_schedule(kernel.entry.schedule)));
+    CHECK(schedule::refusal(p, p[kernel.nests[0]], target(), loop::parse_schedule(kernel.entry.schedule))
+              .empty());
     for (const Trial& trial : kernel.trials) CHECK(trial.problem == "");
     trials += kernel.trials.size();
   }
@@ -123,7 +123,7 @@ TEST_CASE("a product that is tuned for few rows and for many gets another kernel
   const Entry& entry = result.kernels[0].entry;
   CHECK(entry.default_microseconds == doctest::Approx(20).epsilon(0.01));
   CHECK(entry.microseconds == doctest::Approx(10).epsilon(0.01));
-  CHECK(schedule::is_candidate(p, p.nests[0], target(), loop::parse_schedule(entry.schedule)));
+  CHECK(schedule::refusal(p, p.nests[0], target(), loop::parse_schedule(entry.schedule)).empty());
 }
 
 TEST_CASE("attention's default is one of its candidates, whatever its size and mask") {
@@ -159,7 +159,7 @@ TEST_CASE("attention's candidates are its default and other tiles, which are emi
       REQUIRE(space.size() > 1);
       CHECK(space[0].schedule == schedule::default_schedule(p, p.nests[0], gpu));
       for (const auto& candidate : space) {
-        CHECK(schedule::is_candidate(p, p.nests[0], gpu, candidate.schedule));
+        CHECK(schedule::refusal(p, p.nests[0], gpu, candidate.schedule).empty());
         loop::Program one = p;
         one.nests[0].schedule = candidate.schedule;
         for (const auto& choice : codegen::cuda::emit_nest(one, one.nests[0], gpu).choices)
@@ -181,7 +181,7 @@ TEST_CASE(
     REQUIRE(!space.empty());
     CHECK(space[0].schedule == schedule::default_schedule(p, nest, target()));
     for (size_t i = 0; i < space.size(); ++i) {
-      CHECK(schedule::is_candidate(p, nest, target(), space[i].schedule));
+      CHECK(schedule::refusal(p, nest, target(), space[i].schedule).empty());
       CHECK(loop::parse_schedule(loop::to_string(space[i].schedule)) == space[i].schedule);
       for (size_t j = 0; j < i; ++j) CHECK(!(space[i].schedule == space[j].schedule));
       if (&nest != &p.nests[0] && &nest != &p.nests.back()) continue;
@@ -197,7 +197,7 @@ TEST_CASE(
     }
     loop::Schedule odd = space.back().schedule;
     odd.directives.push_back({"below", {"100", "wgmma.0x0", "1"}});
-    CHECK(!schedule::is_candidate(p, nest, target(), odd));
+    CHECK(schedule::refusal(p, nest, target(), odd).ends_with("in place of 'below 100 wgmma.0x0 1'"));
   }
   std::vector<codegen::cuda::BuiltKernel*> all;
   for (auto& kernel : kernels) all.push_back(&kernel);

@@ -1,0 +1,176 @@
+// Rows of integers times one number in each block of k by compact weights: vpdpbusd takes the weights' numbers as they lie in
+// words, four bytes at a time, and the rows' integers in the same order. A block's sum is exact; its scale, its zero point
+// and the row's number join it in f32:
+//
+//   sum += (float(dot) - zero * float(sum of the row's integers)) * (scale * the row's number)
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+#include "compiler/codegen/cpu/contraction_compact.h"
+#include "compiler/kernels/compact.h"
+
+namespace stridec::codegen::cpu {
+namespace {
+
+constexpr std::string_view kUnroll = "#pragma clang loop unroll(full)";
+
+const loop::Let* let_of(const std::vector<const loop::Stmt*>& slice, loop::ValueId value, loop::ScalarOp op) {
+  const std::vector<const loop::Stmt*> own = kernels::slice_of(slice, value);
+  const auto* let = own.empty() ? nullptr : std::get_if<loop::Let>(&own.back()->node);
+  return let && let->op == op ? let : nullptr;
+}
+
+}  // namespace
+
+void CompactColumns::find_words() {
+  if (f_.plan.bytes == 0 || f_.plan.bytes != block_ || depth_ % block_ != 0 || f_.lanes != 16) return;
+  const auto& slice = f_.b->slice;
+  Words words;
+  loop::ValueId number = inner_;
+  if (const loop::Let* less = let_of(slice, number, loop::ScalarOp::kSub)) {
+    if (!same_in_block(less->args[1])) return;
+    words.zero = less->args[1];
+    number = less->args[0];
+  }
+  for (const loop::ScalarOp widening : {loop::ScalarOp::kCast, loop::ScalarOp::kCastSat})
+    if (const loop::Let* wide = let_of(slice, number, widening)) number = wide->args[0];
+  const loop::Let* bits = let_of(slice, number, loop::ScalarOp::kBitAnd);
+  const loop::Let* shift = bits ? let_of(slice, bits->args[0], loop::ScalarOp::kShr) : nullptr;
+  if (!shift) return;
+  words.word = shift->args[0];
+  words.bits = static_cast<int>(32 / word_);
+  const auto mask = kernels::slice_of(slice, bits->args[1]);
+  const auto* constant = mask.empty() ? nullptr : std::get_if<loop::Constant>(&mask.back()->node);
+  const bool whole = constant && constant->value.i == (int64_t{1} << words.bits) - 1;
+  if (whole && words.bits <= 8) words_ = words;
+}
+
+void CompactColumns::print_bytes_start() {
+  KernelText& text = f_.text;
+  const sym::Expr rows = f_.block_limit;
+  text.line(cat("i8* const row_bytes = (i8*)", text.scratch(rows * depth_), ";"));
+  for (const char* name : {"row_scales", "row_sums"})
+    text.line(cat("f32* const ", name, " = (f32*)",
+                  text.scratch(rows * (depth_ / block_ * byte_size(DType::kF32))), ";"));
+}
+
+void CompactColumns::print_bytes_of_row() {
+  KernelText& text = f_.text;
+  const std::string floats = text.value_type(DType::kF32, f_.lanes),
+                    ints = text.value_type(DType::kI32, f_.lanes),
+                    bytes = text.value_type(DType::kI8, f_.lanes),
+                    loose = text.unaligned_type(DType::kF32, f_.lanes),
+                    loose_bytes = text.unaligned_type(DType::kI8, f_.lanes);
+  text.line("const f32* x = a_rows[i];");
+  text.line(cat("i8* to = row_bytes + row * ", depth_, ";"));
+  text.open(cat("for (int64_t block = 0; block < ", depth_ / block_, "; ++block, x += ", block_,
+                ", to += ", block_, ")"));
+  const std::string each = cat("for (int64_t l = 0; l < ", block_, "; l += ", f_.lanes, ")");
+  text.line(cat(floats, " most = (", floats, ")0;"));
+  text.line(cat(each, " most = __builtin_elementwise_max(most, __builtin_elementwise_abs(*(const ", loose,
+                "*)(x + l)));"));
+  text.line("const f32 largest = __builtin_reduce_max(most), inverse = largest > 0 ? 127 / largest : 0;");
+  text.line(cat(ints, " sum = (", ints, ")0;"));
+  text.open(each);
+  text.line(cat("const ", ints, " number = __builtin_convertvector(__builtin_elementwise_roundeven(*(const ",
+                loose, "*)(x + l) * inverse), ", ints, ");"));
+  text.line("sum += number;");
+  // Part j of a word has its numbers j, j + parts, j + 2 * parts and j + 3 * parts.
+  const int count = words_->count(), parts = count / 4;
+  std::string order;
+  for (int l = 0; l < f_.lanes; ++l)
+    order += cat(l ? ", " : "", l / count * count + l % count / 4 + l % 4 * parts);
+  text.line(cat("*(", loose_bytes,
+                "*)(to + l) = __builtin_convertvector(__builtin_shufflevector(number, number, ", order, "), ",
+                bytes, ");"));
+  text.close();
+  text.line(cat("row_scales[row * ", depth_ / block_, " + block] = largest / 127;"));
+  text.line(cat("row_sums[row * ", depth_ / block_, " + block] = (f32)__builtin_reduce_add(sum);"));
+  text.close();
+}
+
+void CompactColumns::print_byte_products() {
+  KernelText& text = f_.text;
+  const std::string floats = text.value_type(DType::kF32, f_.lanes),
+                    ints = text.value_type(DType::kI32, f_.lanes);
+  const int64_t vectors = f_.plan.panel / f_.lanes, blocks = depth_ / block_;
+  const int count = words_->count(), parts = count / 4, rows = f_.plan.kernel->rows;
+  const std::string each_row = "for (int i = 0; i < R; ++i)",
+                    each = cat("for (int64_t v = 0; v < ", vectors, "; ++v)");
+  const std::string column = cat("(v * ", f_.lanes, ")"), at = cat("(i * ", vectors, " + v) * ", f_.lanes);
+  text.open("const auto multiply = [=]<int R>(f32* tile, int64_t row) __attribute__((always_inline))");
+  text.line(cat("const i8* const x = row_bytes + row * ", depth_, ";"));
+  text.line(cat("const f32 *const x_scales = row_scales + row * ", blocks,
+                ", *const x_sums = row_sums + row * ", blocks, ";"));
+  text.line(cat("for (int64_t l = 0; l < R * ", f_.plan.panel, "; l += ", f_.lanes, ") *(", floats,
+                "*)(tile + l) = (", floats, ")0;"));
+  print_blocks([&](const std::string& block, int64_t words, int64_t) {
+    print_ahead(false, block, "");
+    text.line(cat(ints, " dot[R][", vectors, "];"));
+    text.line(std::string(kUnroll));
+    text.line(each_row);
+    text.line(std::string(kUnroll));
+    text.line(cat("  ", each, " dot[i][v] = (", ints, ")0;"));
+    print_words(block, words, 0, [&](const std::string& word, int64_t) {
+      text.line(cat(ints, " word_of[", vectors, "];"));
+      text.line(std::string(kUnroll));
+      text.open(each);
+      Body body = lanes_at(column, block, word);
+      print_values(body, 0, words_->word);
+      text.line(cat("word_of[v] = ", body.lanes(words_->word), ";"));
+      text.close();
+      text.line(std::string(kUnroll));
+      text.open(cat("for (int part = 0; part < ", parts, "; ++part)"));
+      text.line(cat(ints, " numbers[", vectors, "];"));
+      text.line(std::string(kUnroll));
+      const std::string mask = cat("0x", std::string(words_->bits == 8   ? "ffffffffu"
+                                                     : words_->bits == 4 ? "0f0f0f0fu"
+                                                                         : "03030303u"));
+      text.line(cat(each, " numbers[v] = (word_of[v] >> (part * ", words_->bits, ")) & (", ints, ")((i32)",
+                    mask, ");"));
+      text.line(std::string(kUnroll));
+      text.open(each_row);
+      text.line("i32 four;");
+      text.line(cat("__builtin_memcpy(&four, x + i * ", depth_, " + (", block, " * ", words, " + ", word,
+                    ") * ", count, " + part * 4, 4);"));
+      text.line(std::string(kUnroll));
+      text.line(
+          cat(each, " dot[i][v] = __builtin_ia32_vpdpbusd512(dot[i][v], numbers[v], (", ints, ")(four));"));
+      text.close();
+      text.close();
+    });
+    text.line(std::string(kUnroll));
+    text.open(each);
+    Body body = lanes_at(column, block, "0");
+    std::string scale;
+    for (loop::ValueId multiplier : multipliers_) {
+      print_values(body, 0, multiplier);
+      scale += cat(scale.empty() ? "" : " * ", body.lanes(multiplier));
+    }
+    text.line(cat("const ", floats, " scale = ", scale.empty() ? cat("(", floats, ")(1.0f)") : scale, ";"));
+    if (words_->zero) {
+      print_values(body, 0, *words_->zero);
+      text.line(cat("const ", floats, " zero = ", body.lanes(*words_->zero), ";"));
+    }
+    text.line(std::string(kUnroll));
+    text.open(each_row);
+    text.line(cat(floats, " sum = __builtin_convertvector(dot[i][v], ", floats, ");"));
+    if (words_->zero)
+      text.line(cat("sum = __builtin_elementwise_fma(zero, (", floats, ")(-x_sums[i * ", blocks, " + ", block,
+                    "]), sum);"));
+    text.line(cat(floats, "* const to = (", floats, "*)(tile + ", at, ");"));
+    text.line(
+        cat("*to = __builtin_elementwise_fma(sum, scale * x_scales[i * ", blocks, " + ", block, "], *to);"));
+    text.close();
+    text.close();
+  });
+  text.close(";");
+  text.open("const auto products = [=](f32* tile, int64_t row, int64_t rows)");
+  text.open("switch (rows)");
+  for (int r = 1; r <= rows; ++r)
+    text.line(cat(r < rows ? cat("case ", r, ":") : std::string("default:"),
+                  " return multiply.template operator()<", r, ">(tile, row);"));
+  text.close();
+  text.close(";");
+}
+
+}  // namespace stridec::codegen::cpu

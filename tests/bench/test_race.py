@@ -1,0 +1,105 @@
+"""Tests that race.py takes any model: a small one of two inputs, sizes from the command line, and what quantisers make of it.
+
+    python tests/bench/test_race.py        the last line is "N passed, N failed"
+
+Environment: stridec (the program, default build/stridec).
+"""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper, save
+
+RACE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "race.py")
+
+
+def write_model(path):
+    """A row of a table for each id, added to a projection of x."""
+    rng = np.random.default_rng(0)
+    weights = {"w": rng.standard_normal((64, 32)), "table": rng.standard_normal((10, 32))}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Gather", ["table", "ids"], ["row"]),
+        helper.make_node("Add", ["p", "row"], ["y"]),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64]),
+        helper.make_tensor_value_info("ids", TensorProto.INT64, ["n"]),
+    ]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 32])]
+    tensors = [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()]
+    opset = [helper.make_opsetid("", 18)]
+    save(helper.make_model(helper.make_graph(nodes, "g", inputs, outputs, tensors), opset_imports=opset, ir_version=9), path)
+
+
+def race(arguments, code):
+    command = [sys.executable, RACE, *arguments, "--rounds", "1", "--seconds", "0.01"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == code, f"exit code {done.returncode} instead of {code}: {done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def test_file():
+    cases = ["--dim", "n=1..64", "--shape", "x=3x64,ids=3<10", "--shape", "ids=7<10,x=7x64"]
+    text = race(["own.onnx", *cases, "--engines", "stridec,fixed,onnxruntime", "--json", "own.json"], 0)
+    with open("own.json", encoding="utf-8") as file:
+        found = json.load(file)["models"]["own"]
+    assert [case["case"] for case in found] == ["x 3x64, ids 3", "x 7x64, ids 7"], found
+    for case in found:
+        entry = case["engines"]["stridec"]
+        assert entry["differences"]["onnxruntime"] < 1e-5 and entry["ratios"]["fixed"] > 0, entry
+    assert "own, x 3x64, ids 3" in text, text
+
+
+def test_quantised():
+    kinds = ["int8", *(["int4"] if importlib.util.find_spec("onnx_ir") else [])]
+    engines = ["stridec", "onnxruntime", *(f"{name}-{kind}" for kind in kinds for name in ("stridec", "onnxruntime"))]
+    flags = ["--dim", "n=1..64", "--shape", "x=5x64,ids=5<10", "--engines", ",".join(engines), "--json", "own.json"]
+    text = race(["own.onnx", *flags], 0)
+    with open("own.json", encoding="utf-8") as file:
+        found = json.load(file)["models"]["own"][0]["engines"]
+    table = text[text.index("largest and mean difference") :].splitlines()
+    assert all(f"stridec-{kind}" in table[0] for kind in kinds) and len(table[1].split()) == 3 + 2 * len(kinds), table
+    for kind in kinds:
+        off = found[f"stridec-{kind}"]["differences"]
+        assert 1e-4 < off["onnxruntime"] < 0.3, off  # rounding is seen, against the model as it was
+        assert off[f"onnxruntime-{kind}"] < 0.05, off  # and the quantised one is computed right
+
+
+def test_sentences():
+    for shape, sentence in (
+        ("x=3x64", "no sizes for the input 'ids'"),
+        ("x=3x64,ids=3,z=1", "'z' is no INPUT=SIZES"),
+        ("x=3x65,ids=3", "the model's input is nx64"),
+        ("x=3x64,ids=three", "ids=three: sizes are written"),
+    ):
+        assert sentence in race(["own.onnx", "--shape", shape], 2), sentence
+    assert "give a --shape" in race(["own.onnx"], 2)
+    assert "there is no file other.onnx" in race(["other.onnx", "--shape", "x=1"], 2)
+    assert "for a FILE.onnx" in race(["tagger", "--dim", "n=1"], 2)
+
+
+def main():
+    os.environ["stridec"] = os.path.abspath(os.environ.get("stridec", "build/stridec"))
+    passed = failed = 0
+    with tempfile.TemporaryDirectory(prefix="stridec-race-") as folder:
+        os.chdir(folder)
+        write_model("own.onnx")
+        for name, test in [(name, test) for name, test in globals().items() if name.startswith("test_")]:
+            try:
+                test()
+                passed += 1
+            except (AssertionError, KeyError, ValueError) as error:
+                failed += 1
+                print(f"FAIL {name}: {error!r}")
+    print(f"{passed} passed, {failed} failed")
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

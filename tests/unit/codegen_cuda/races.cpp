@@ -1,0 +1,70 @@
+// What the emulator takes for a race between blocks that meet at a counter.
+#include <doctest/doctest.h>
+
+#include "tests/support/race_check.h"
+
+namespace stridec::test {
+namespace {
+
+constexpr uintptr_t kData = 1 << 20, kCounter = 1 << 21, kOther = kCounter + 4;
+
+// A block stores and comes to its counter, another comes to one and loads.
+struct Meeting {
+  RaceCheck check;
+  Meeting() { check.begin_launch({{kData, kData + 64}}); }
+  void store(uint32_t thread) { check.touch(kData, 4, true, {thread, 0}); }
+  bool load(uint32_t thread) {
+    check.touch(kData, 4, false, {thread, 0});
+    return check.race().has_value();
+  }
+};
+
+TEST_CASE("what a block did before a barrier and a counter, others see behind it and a barrier") {
+  Meeting m;
+  m.store(7);
+  m.check.pass_barrier();
+  m.check.meet_at(kCounter, {0, 0});
+  m.check.begin_block();
+  m.check.meet_at(kCounter, {0, 0});
+  SUBCASE("in the thread that came to it at once") { CHECK_FALSE(m.load(0)); }
+  SUBCASE("in another one behind a barrier") {
+    m.check.pass_barrier();
+    CHECK_FALSE(m.load(40));
+  }
+  SUBCASE("not before") { CHECK(m.load(40)); }
+  SUBCASE("and so does who meets that one") {
+    m.check.meet_at(kOther, {0, 0});
+    m.check.begin_block();
+    m.check.meet_at(kOther, {0, 0});
+    CHECK_FALSE(m.load(0));
+  }
+  SUBCASE("but no one in the next block without a counter") {
+    m.check.begin_block();
+    CHECK(m.load(0));
+  }
+}
+
+TEST_CASE("what a block did behind its last barrier, or after it came, and another counter are no order") {
+  Meeting m;
+  SUBCASE("no barrier") {
+    m.store(7);
+    m.check.meet_at(kCounter, {0, 0});
+  }
+  SUBCASE("after it came") {
+    m.check.meet_at(kCounter, {0, 0});
+    m.check.pass_barrier();
+    m.store(7);
+  }
+  SUBCASE("another counter") {
+    m.store(7);
+    m.check.pass_barrier();
+    m.check.meet_at(kOther, {0, 0});
+  }
+  m.check.begin_block();
+  m.check.meet_at(kCounter, {0, 0});
+  m.check.pass_barrier();
+  CHECK(m.load(3));
+}
+
+}  // namespace
+}  // namespace stridec::test
