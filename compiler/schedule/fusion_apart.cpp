@@ -142,6 +142,7 @@ class Parter {
       part.shape[c] = piece.extent;
       part.strides = loop::row_major(part.shape);
       parts.push_back(loop::add_buffer(program_, std::move(part)));
+      uses_.push_back({.writers = {piece.writer}, .readers = uses_[id.value].readers});
       for (Stmt& stmt : program_[piece.writer].body)
         if (auto* store = std::get_if<Store>(&stmt.node)) {
           store->access.buffer = parts.back();
