@@ -21,10 +21,8 @@ std::string Body::identity(Combine combine, DType dtype, size_t part) {
   const bool largest =
       combine == Combine::kMin || combine == Combine::kArgMin || combine == Combine::kArgMinLast;
   switch (combine) {
-    case Combine::kSum:
-      return is_float(dtype) ? literal(loop::float_scalar(dtype, 0)) : literal(loop::int_scalar(dtype, 0));
-    case Combine::kProd:
-      return is_float(dtype) ? literal(loop::float_scalar(dtype, 1)) : literal(loop::int_scalar(dtype, 1));
+    case Combine::kSum: return literal(loop::int_scalar(dtype, 0));
+    case Combine::kProd: return literal(loop::int_scalar(dtype, 1));
     case Combine::kAnd: return is_bool(dtype) ? "true" : literal(loop::int_scalar(dtype, -1));
     case Combine::kOr: return is_bool(dtype) ? "false" : literal(loop::int_scalar(dtype, 0));
     default: break;

@@ -27,6 +27,20 @@ ValueId add_value(Nest& nest, DType dtype) {
   return ValueId(static_cast<int64_t>(nest.values.size()) - 1);
 }
 
+Nest copy_nest(std::string name, std::vector<Dim> dims, Access from, Scalar fill, Access to) {
+  Nest copy{.name = std::move(name), .dims = std::move(dims)};
+  const ValueId value = add_value(copy, fill.dtype);
+  copy.body.push_back({Load{value, std::move(from), fill}});
+  copy.body.push_back({Store{.access = std::move(to), .value = value}});
+  return copy;
+}
+
+void redirect(Nest& nest, ValueId value, const Access& access) {
+  for_each_stmt(nest.body, [&](Stmt& stmt) {
+    if (auto* load = std::get_if<Load>(&stmt.node); load && load->result == value) load->access = access;
+  });
+}
+
 void replace_uses(Block& block, ValueId from, ValueId to) {
   for_each_stmt(block, [&](Stmt& s) {
     for_each_use(s, [&](ValueId& v) {

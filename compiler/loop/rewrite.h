@@ -54,6 +54,10 @@ class Cloner {
 };
 
 ValueId add_value(Nest& nest, DType dtype);
+// A nest that stores at `to`, for each point of the dims, the element at `from`, or `fill` where its mask is off.
+Nest copy_nest(std::string name, std::vector<Dim> dims, Access from, Scalar fill, Access to);
+// The load whose result is `value` reads at `access` instead.
+void redirect(Nest& nest, ValueId value, const Access& access);
 // Uses of `from` become uses of `to`, everywhere in the block.
 void replace_uses(Block& block, ValueId from, ValueId to);
 

@@ -235,7 +235,7 @@ Inferred conv_shape(Builder& b, const Node& node) {
 // What reads outside as 0, whatever it was a view of.
 loop::View zero_outside(Lowering& l, const loop::View& x, const std::vector<sym::Expr>& before,
                         const std::vector<sym::Expr>& after) {
-  const loop::Scalar zero = is_float(x.dtype) ? loop::float_scalar(x.dtype, 0) : loop::int_scalar(x.dtype, 0);
+  const loop::Scalar zero = loop::int_scalar(x.dtype, 0);
   if (auto padded = loop::pad(x, before, after, zero)) return *padded;
   return *loop::pad(l.materialise(x, "conv_input"), before, after, zero);
 }
@@ -299,7 +299,7 @@ void conv_transpose_lower(Lowering& l, const Node& node) {
   const size_t spatial = w.shape.size() - 2;
   const Windows win = windows(node, spatial);
   loop::View x = l.view(node.inputs[0]);
-  const loop::Scalar zero = is_float(x.dtype) ? loop::float_scalar(x.dtype, 0) : loop::int_scalar(x.dtype, 0);
+  const loop::Scalar zero = loop::int_scalar(x.dtype, 0);
   if (!x.mask.is_const(1) && !(x.fill == zero)) x = l.materialise(x, "conv_input");
   const DType wide = accumulator(node, x.dtype);
   const sym::Expr per_group_in = sym::floordiv(w.shape[0], win.groups), per_group_out = w.shape[1];

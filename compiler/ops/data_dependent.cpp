@@ -26,8 +26,7 @@ void nonzero_lower(Lowering& l, const Node& node) {
   auto is_set = [](loop::NestBuilder& n, loop::Value value) {
     const DType dtype = value.dtype();
     if (is_bool(dtype)) return value;
-    return loop::ne(value,
-                    n.constant(is_float(dtype) ? loop::float_scalar(dtype, 0) : loop::int_scalar(dtype, 0)));
+    return loop::ne(value, n.constant(loop::int_scalar(dtype, 0)));
   };
   {
     loop::NestBuilder n = l.nest("nonzero_rank");

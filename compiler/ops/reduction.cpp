@@ -194,8 +194,7 @@ void cumulative_lower(Lowering& l, const Node& node) {
   Shape others = from.shape;
   others.erase(others.begin() + static_cast<std::ptrdiff_t>(dim));
   const auto outer = n.dims(others);
-  const loop::Value start = n.constant(is_float(wide) ? loop::float_scalar(wide, sum ? 0 : 1)
-                                                      : loop::int_scalar(wide, sum ? 0 : 1));
+  const loop::Value start = n.constant(loop::int_scalar(wide, sum ? 0 : 1));
   n.scan(from.shape[dim], reverse, {start}, [&](sym::Expr i, const std::vector<loop::Value>& carried) {
     std::vector<sym::Expr> at = outer;
     at.insert(at.begin() + static_cast<std::ptrdiff_t>(dim), i);

@@ -244,8 +244,7 @@ void pad_lower(Lowering& l, const Node& node) {
     n.finish(&l.steps());
     return;
   }
-  std::optional<loop::Scalar> fill =
-      is_float(dtype) ? loop::float_scalar(dtype, 0) : loop::int_scalar(dtype, 0);
+  std::optional<loop::Scalar> fill = loop::int_scalar(dtype, 0);
   if (node.inputs.size() == 2) fill = l.constant_scalar(node.inputs[1]);
   if (fill) {
     std::optional<loop::View> padded = loop::pad(from, before, after, *fill);

@@ -14,7 +14,6 @@ namespace stridec::schedule {
 namespace {
 
 using loop::Access;
-using loop::BufferId;
 using loop::Dim;
 using loop::Nest;
 using loop::Program;
@@ -52,12 +51,11 @@ class ChannelJoiner {
     }
     const Expr group = together * g + sym::floordiv(n, columns), column = sym::mod(n, columns);
     const loop::ValueId input = groups->input->result, weight = groups->weight->result;
-    const BufferId wide = widen(nest, *groups);
+    const Access wide = widen(nest, *groups);
     loop::for_each_stmt(out.body, [&](Stmt& stmt) {
       auto* load = std::get_if<loop::Load>(&stmt.node);
       if (load && load->result == weight) {
-        load->access.buffer = wide;
-        load->access.index = wide_index_;
+        load->access = wide;
       } else if (load && load->result == input) {
         for (Expr& e : load->access.index) e = sym::substitute(e, g, together * g);
       } else {
@@ -117,8 +115,8 @@ class ChannelJoiner {
     return groups;
   }
 
-  // The weight of the joined groups, by a nest of Program::prepack, and the index by which the product reads it.
-  BufferId widen(const Nest& nest, const Groups& groups) {
+  // How the product reads the weight of the joined groups, which a nest of Program::prepack writes.
+  Access widen(const Nest& nest, const Groups& groups) {
     const Access from = groups.weight->access;
     const loop::Buffer source = program_[from.buffer];
     const int64_t columns = groups.column.extent.value(), channels = groups.channel.extent.value();
@@ -136,34 +134,25 @@ class ChannelJoiner {
     loop::Buffer wide{.name = source.name + ".joined", .dtype = source.dtype};
     wide.storage = loop::Storage::kWeight;
     wide.prepacked = true;
-    Nest copy{.name = "join " + source.name, .dims = dims};
     Access read = from, write;
     const Expr member = sym::floordiv(n, columns);
     for (Expr& e : read.index)
       e = sym::substitute(
           e, {{g, groups.together * g + member}, {n, sym::mod(n, columns)}, {c, sym::mod(c, channels)}});
     read.mask = sym::eq(member, sym::floordiv(c, channels));
-    wide_index_.clear();
     for (const Dim& dim : dims) {
       wide.shape.push_back(dim.extent);
       write.index.push_back(dim.var);
-      wide_index_.push_back(dim.var);
     }
-    const loop::ValueId value{0};
-    copy.values.push_back({source.dtype});
-    const loop::Scalar zero =
-        is_float(source.dtype) ? loop::float_scalar(source.dtype, 0) : loop::int_scalar(source.dtype, 0);
-    const BufferId id = loop::add_buffer(program_, std::move(wide));
-    write.buffer = id;
-    copy.body.push_back({loop::Load{value, std::move(read), zero}});
-    copy.body.push_back({loop::Store{.access = std::move(write), .value = value}});
-    program_.prepack.push_back(loop::add_nest(program_, std::move(copy)));
-    return id;
+    write.buffer = loop::add_buffer(program_, std::move(wide));
+    program_.prepack.push_back(
+        loop::add_nest(program_, loop::copy_nest("join " + source.name, std::move(dims), std::move(read),
+                                                 loop::int_scalar(source.dtype, 0), write)));
+    return write;
   }
 
   Program& program_;
   const GpuTarget& target_;
-  std::vector<Expr> wide_index_;
 };
 
 }  // namespace

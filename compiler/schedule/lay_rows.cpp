@@ -181,7 +181,7 @@ std::vector<Nest> behind_copy(Program& program, const Nest& nest) {
     std::vector<loop::Dim> dims = nest.dims;
     dims.insert(dims.end(), contraction->reduce->dims.begin(), contraction->reduce->dims.end());
     loop::Buffer matrix{.name = from.name + ".matrix", .dtype = from.dtype};
-    Nest copy{.name = "copy " + from.name};
+    std::vector<loop::Dim> own_dims;
     Expr reads = 1;
     loop::Access write;
     for (const loop::Dim& dim : dims) {
@@ -192,7 +192,7 @@ std::vector<Nest> behind_copy(Program& program, const Nest& nest) {
         continue;
       }
       if (sym::has_index(dim.extent)) return {};
-      copy.dims.push_back(dim);
+      own_dims.push_back(dim);
       matrix.shape.push_back(dim.extent);
       write.index.push_back(dim.var);
     }
@@ -201,18 +201,11 @@ std::vector<Nest> behind_copy(Program& program, const Nest& nest) {
     if (program.facts.bounds(reads).lo < kReadsWorthCopy || access.index.back() != write.index.back() ||
         sym::simplify(elements - loop::element_count(from.shape), program.facts) != Expr(0))
       continue;
-    const BufferId id = loop::add_buffer(program, std::move(matrix));
-    write.buffer = id;
-    const loop::ValueId value{0};
-    copy.values.push_back({from.dtype});
-    copy.body.push_back({loop::Load{value, access, operand->plain->fill}});
-    copy.body.push_back({loop::Store{.access = write, .value = value}});
+    write.buffer = loop::add_buffer(program, std::move(matrix));
     Nest product = nest;
-    loop::for_each_stmt(product.body, [&](loop::Stmt& stmt) {
-      auto* load = std::get_if<loop::Load>(&stmt.node);
-      if (load && load->result == operand->plain->result) load->access = write;
-    });
-    return {std::move(copy), std::move(product)};
+    loop::redirect(product, operand->plain->result, write);
+    return {loop::copy_nest("copy " + from.name, std::move(own_dims), access, operand->plain->fill, write),
+            std::move(product)};
   }
   return {};
 }

@@ -82,23 +82,19 @@ BufferId add_copy(loop::Program& program, BufferId from, const Order& order) {
     buffer.shape.push_back(piece.all() ? source.shape[piece.dim] : Expr(piece.extent));
   buffer.storage = loop::Storage::kWeight;
   buffer.prepacked = true;
-  loop::Nest copy{.name = "order " + source.name};
+  std::vector<loop::Dim> dims;
   loop::Access read{.buffer = from, .index = std::vector<Expr>(order.size(), 0)}, write;
   for (size_t i = 0; i < order.size(); ++i) {
     const Expr var = sym::var(cat("%i", i));
-    copy.dims.push_back({var, buffer.shape[i]});
+    dims.push_back({var, buffer.shape[i]});
     read.index[order[i].dim] = order[i].step * var + order[i].offset;
     write.index.push_back(var);
   }
-  const loop::ValueId value{0};
-  copy.values.push_back({source.dtype});
-  const loop::Scalar zero =
-      is_float(source.dtype) ? loop::float_scalar(source.dtype, 0) : loop::int_scalar(source.dtype, 0);
   const BufferId id = loop::add_buffer(program, std::move(buffer));
   write.buffer = id;
-  copy.body.push_back({loop::Load{value, std::move(read), zero}});
-  copy.body.push_back({loop::Store{.access = std::move(write), .value = value}});
-  program.prepack.push_back(loop::add_nest(program, std::move(copy)));
+  program.prepack.push_back(
+      loop::add_nest(program, loop::copy_nest("order " + source.name, std::move(dims), std::move(read),
+                                              loop::int_scalar(source.dtype, 0), std::move(write))));
   return id;
 }
 

@@ -145,7 +145,7 @@ BufferId add_panels(Program& program, const Nest& nest, const std::vector<const 
   buffer.prepacked = true;
   Nest pack{.name = "pack " + source, .nodes = nest.nodes, .dims = panels.dims};
   Packer packer(program, nest, slice, part.value, panels, pack);
-  const loop::Scalar zero = is_float(dtype) ? loop::float_scalar(dtype, 0) : loop::int_scalar(dtype, 0);
+  const loop::Scalar zero = loop::int_scalar(dtype, 0);
   const ValueId value = part.bits ? packer.word(part, dtype) : packer.element(panels.first_k, zero);
   const BufferId id = loop::add_buffer(program, std::move(buffer));
   loop::Store store{.access = {.buffer = id}, .value = value};
@@ -168,7 +168,7 @@ loop::Block read(Nest& nest, const Frame& frame, const CompactPart& part, Buffer
   const DType dtype = nest.values[part.value.value].dtype;
   loop::Block block;
   if (!part.bits) {
-    const loop::Scalar zero = is_float(dtype) ? loop::float_scalar(dtype, 0) : loop::int_scalar(dtype, 0);
+    const loop::Scalar zero = loop::int_scalar(dtype, 0);
     block.push_back({loop::Load{part.value, std::move(access), zero}});
     return block;
   }

@@ -57,7 +57,7 @@ struct Writer {
   ValueId number(int64_t value) { return constant(loop::int_scalar(DType::kI32, value)); }
   ValueId load(DType dtype, BufferId buffer, std::vector<Expr> index) {
     const ValueId result = loop::add_value(nest, dtype);
-    const loop::Scalar zero = is_float(dtype) ? loop::float_scalar(dtype, 0) : loop::int_scalar(dtype, 0);
+    const loop::Scalar zero = loop::int_scalar(dtype, 0);
     block.push_back({loop::Load{result, {.buffer = buffer, .index = std::move(index)}, zero}});
     return result;
   }

@@ -299,9 +299,7 @@ class Splitter {
       for (const Dim& dim : partial_dims_) access.index.push_back(sym::substitute(dim.var, apart_));
       const DType dtype = program_[partials_[p]].dtype;
       const ValueId value = loop::add_value(nest, dtype);
-      combine.body.push_back(
-          {loop::Load{value, std::move(access),
-                      is_float(dtype) ? loop::float_scalar(dtype, 0) : loop::int_scalar(dtype, 0)}});
+      combine.body.push_back({loop::Load{value, std::move(access), loop::int_scalar(dtype, 0)}});
       combine.yields.push_back(value);
     }
     nest.body.push_back({std::move(combine)});

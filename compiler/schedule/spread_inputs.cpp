@@ -131,7 +131,7 @@ class Spreader {
     const loop::Buffer from = program_[load.access.buffer];
     const std::vector<size_t> order = *inside_out(from);
     loop::Buffer wide{.name = from.name + ".spread", .dtype = from.dtype, .shape = from.shape};
-    Nest copy{.name = "spread " + from.name};
+    std::vector<loop::Dim> dims;
     Access read{.buffer = load.access.buffer}, write, index = load.access;
     const sym::Facts facts = loop::facts_of(program_, nest);
     for (size_t d = 0; d < from.shape.size(); ++d) {
@@ -146,7 +146,7 @@ class Spreader {
                                              var + spread->begin));
         index.index[d] = sym::simplify(spread->sum - spread->begin, facts);
       }
-      copy.dims.push_back({var, wide.shape[d]});
+      dims.push_back({var, wide.shape[d]});
       write.index.push_back(var);
     }
     wide.strides.resize(wide.shape.size());
@@ -155,18 +155,12 @@ class Spreader {
       wide.strides[d] = stride;
       stride *= wide.shape[d];
     }
-    const loop::BufferId id = loop::add_buffer(program_, std::move(wide));
-    write.buffer = index.buffer = id;
-    const loop::ValueId value{0};
-    copy.values.push_back({from.dtype});
-    copy.body.push_back({loop::Load{value, std::move(read), load.fill}});
-    copy.body.push_back({loop::Store{.access = std::move(write), .value = value}});
+    write.buffer = index.buffer = loop::add_buffer(program_, std::move(wide));
+    Nest copy =
+        loop::copy_nest("spread " + from.name, std::move(dims), std::move(read), load.fill, std::move(write));
     loop::simplify(program_, copy);
     Nest product = nest;
-    loop::for_each_stmt(product.body, [&](loop::Stmt& stmt) {
-      auto* same = std::get_if<loop::Load>(&stmt.node);
-      if (same && same->result == load.result) same->access = index;
-    });
+    loop::redirect(product, load.result, index);
     return {std::move(copy), std::move(product)};
   }
 
