@@ -32,6 +32,7 @@ class ContractionColumns {
  private:
   void print_weights();
   void print_stage();
+  void print_blank_columns();
   void print_copy();
   void print_grouped_copy();
   void print_scattered_groups();

@@ -11,6 +11,10 @@
 #include <stdexcept>
 #include <thread>
 
+#ifdef __SSE__
+#include <xmmintrin.h>
+#endif
+
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/codegen/cpu/jit.h"
@@ -122,14 +126,42 @@ int64_t CompiledKernel::tasks(const loop::Bindings& symbols) const {
 
 void CompiledKernel::run(const loop::Program&, const loop::Bindings& symbols,
                          const std::vector<loop::BufferMemory>& memory, int parts) const {
+  run_in(std::vector<uint16_t>(scratch_words(symbols, parts), 0x7f7f), symbols, memory, parts);
+}
+
+bool CompiledKernel::meets_subnormals(const loop::Bindings& symbols,
+                                      const std::vector<loop::BufferMemory>& memory, int parts) const {
+  // Of one, two, four or eight bytes, it is subnormal.
+  std::vector<uint16_t> scratch(scratch_words(symbols, parts), 1);
+#ifdef __SSE__
+  constexpr unsigned kSubnormalOperand = 2;  // of MXCSR
+  _mm_setcsr(_mm_getcsr() & ~kSubnormalOperand);
+  run_in(std::move(scratch), symbols, memory, parts);
+  return _mm_getcsr() & kSubnormalOperand;
+#else
+  run_in(std::move(scratch), symbols, memory, parts);
+  return false;
+#endif
+}
+
+namespace {
+int64_t scratch_stride(int64_t bytes) { return (bytes + 127) / 64 * 64; }
+}  // namespace
+
+size_t CompiledKernel::scratch_words(const loop::Bindings& symbols, int parts) const {
+  return static_cast<size_t>(scratch_stride(value_of(kernel_.scratch_bytes, symbols)) * parts + 64) / 2;
+}
+
+void CompiledKernel::run_in(std::vector<uint16_t> scratch, const loop::Bindings& symbols,
+                            const std::vector<loop::BufferMemory>& memory, int parts) const {
   std::vector<void*> buffers;
   for (loop::BufferId id : kernel_.buffers) buffers.push_back(memory[static_cast<size_t>(id.value)].data);
   std::vector<int64_t> sizes;
   for (sym::Expr e : kernel_.sizes) sizes.push_back(value_of(e, symbols));
   for (size_t i = 0; i < kernel_.messages.size(); ++i) sizes.push_back(static_cast<int64_t>(i));
-  const int64_t stride = (value_of(kernel_.scratch_bytes, symbols) + 127) / 64 * 64;
-  std::vector<char> scratch(static_cast<size_t>(stride * parts) + 64, char(0x7f));
-  char* aligned = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
+  const int64_t stride = scratch_stride(value_of(kernel_.scratch_bytes, symbols));
+  char* first = reinterpret_cast<char*>(scratch.data());
+  char* aligned = first + (64 - reinterpret_cast<uintptr_t>(first) % 64) % 64;
   std::vector<stridec_abi_failure> failures(static_cast<size_t>(parts));
   const stridec_abi_args args{buffers.data(), sizes.data(), aligned, stride, failures.data()};
   const int64_t tasks = value_of(kernel_.tasks, symbols);
