@@ -38,7 +38,7 @@ struct WindowKernel {
   DType dtype;                             // of the sums
   bool CpuTarget::*instruction = nullptr;  // that it cannot do without
 
-  int group() const { return a == dtype ? 1 : byte_size(dtype) / byte_size(b); }  // taps in a lane
+  int group() const { return byte_size(dtype) / byte_size(b); }  // taps in a lane
   bool runs_on(const CpuTarget& target) const { return !instruction || target.*instruction; }
 };
 

@@ -316,7 +316,14 @@ class Emitter {
 
   void print_elements(const std::string& name, const std::string& address, const std::string& live) {
     const DType dtype = plan_.kernel->a;
-    const std::string vector = text_.value_type(dtype, lanes_);
+    if (!is_storage_float(dtype)) return print_loads(name, address, live);
+    print_loads(name + "_stored", address, live);
+    text_.line(cat("const ", text_.value_type(dtype, lanes_), " ", name, " = ",
+                   Body(text_, nest_).from_storage(name + "_stored", dtype, lanes_), ";"));
+  }
+  void print_loads(const std::string& name, const std::string& address, const std::string& live) {
+    const DType dtype = plan_.kernel->a;
+    const std::string vector = text_.storage_type(dtype, lanes_);
     if (live.empty()) {
       text_.line(cat("const ", vector, " ", name, " = *(const ", text_.unaligned_type(dtype, lanes_), "*)(",
                      address, ");"));

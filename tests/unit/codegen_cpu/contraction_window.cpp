@@ -40,11 +40,12 @@ struct Layers {
 };
 
 // Channels-last data `x` and results `y` between an input and an output in the model's order.
-Layers layers(Program& program, const std::vector<Expr>& in, const std::vector<Expr>& out, DType dtype) {
+Layers layers(Program& program, const std::vector<Expr>& in, const std::vector<Expr>& out, DType dtype,
+              DType results) {
   const Layers l{buffer(program, "given", in, Storage::kInput, dtype),
                  buffer(program, "x", in, Storage::kArena, dtype, strides_of(in, true)),
-                 buffer(program, "y", out, Storage::kArena, dtype, strides_of(out, true)),
-                 buffer(program, "result", out, Storage::kOutput, dtype)};
+                 buffer(program, "y", out, Storage::kArena, results, strides_of(out, true)),
+                 buffer(program, "result", out, Storage::kOutput, results)};
   program.inputs = {l.given.buffer};
   program.outputs = {l.result.buffer};
   program[l.given.buffer].ordinal = program[l.result.buffer].ordinal = 0;
@@ -72,15 +73,15 @@ loop::Access element_of(const View& x, Expr n, Expr channel, const std::vector<E
   return from;
 }
 
-// Channels-last, bias, clipped.
+// Channels-last, bias, clipped; products and sums in f32.
 Program grouped(Expr batch, Expr height, Expr width, Groups groups, int64_t kernel, int64_t stride,
-                int64_t dilation, int64_t pad, Program program) {
+                int64_t dilation, int64_t pad, Program program, DType dtype = DType::kF32) {
   auto out = [&](Expr in) { return extent_of_output(in, kernel, stride, dilation, pad); };
   const std::vector<Expr> in_shape = {batch, groups.count * groups.inputs, height, width},
                           out_shape = {batch, groups.count * groups.outputs, out(height), out(width)};
-  const auto [given, x, y, result] = layers(program, in_shape, out_shape, DType::kF32);
+  const auto [given, x, y, result] = layers(program, in_shape, out_shape, dtype, DType::kF32);
   const int64_t channels = groups.count * groups.outputs;
-  const View w = weight(program, "w", {channels, groups.inputs, kernel, kernel}),
+  const View w = weight(program, "w", {channels, groups.inputs, kernel, kernel}, dtype),
              bias = weight(program, "bias", {channels});
   copy(program, given, x);
   NestBuilder nb(program, "grouped");
@@ -93,9 +94,9 @@ Program grouped(Expr batch, Expr height, Expr width, Groups groups, int64_t kern
   Value sum = nb.reduce(loop::Combine::kSum, reduced, [&](const std::vector<Expr>& k) {
     const Expr input = groups.inputs > 1 ? k[0] : Expr(0), r = k[k.size() - 2], s = k[k.size() - 1];
     const Expr row = at[0] * stride + r * dilation - pad, column = at[1] * stride + s * dilation - pad;
-    return nb.load(element_of(x, n, g * groups.inputs + input, {row, column}, pad),
-                   loop::float_scalar(DType::kF32, 0)) *
-           nb.load(w, {channel, input, r, s});
+    const Value a =
+        nb.load(element_of(x, n, g * groups.inputs + input, {row, column}, pad), loop::int_scalar(dtype, 0));
+    return nb.cast(a, DType::kF32) * nb.cast(nb.load(w, {channel, input, r, s}), DType::kF32);
   });
   sum = max(sum + nb.load(bias, {channel}), nb.constant(DType::kF32, 0));
   nb.store(y, {n, channel, at[0], at[1]}, min(sum, nb.constant(DType::kF32, 6)));
@@ -111,7 +112,7 @@ Program quantised(Expr batch, Expr height, Expr width, int64_t channels, std::ar
                           out_shape = {batch, channels,
                                        extent_of_output(height, kernel[0], stride, dilation, pad),
                                        extent_of_output(width, kernel[1], stride, dilation, pad)};
-  const auto [given, x, y, result] = layers(program, in_shape, out_shape, DType::kU8);
+  const auto [given, x, y, result] = layers(program, in_shape, out_shape, DType::kU8, DType::kU8);
   const View w = weight(program, "w", {channels, kernel[0], kernel[1]}, DType::kI8),
              scale = weight(program, "scale", {channels});
   copy(program, given, x);
@@ -133,8 +134,9 @@ Program quantised(Expr batch, Expr height, Expr width, int64_t channels, std::ar
 }
 
 Program depthwise(Expr batch, Expr height, Expr width, int64_t channels, int64_t kernel, int64_t stride,
-                  int64_t dilation, int64_t pad, Program program) {
-  return grouped(batch, height, width, {channels, 1, 1}, kernel, stride, dilation, pad, std::move(program));
+                  int64_t dilation, int64_t pad, Program program, DType dtype = DType::kF32) {
+  return grouped(batch, height, width, {channels, 1, 1}, kernel, stride, dilation, pad, std::move(program),
+                 dtype);
 }
 
 // `masked`: the kernel is for targets alone that mask lanes.
@@ -200,6 +202,16 @@ TEST_CASE("depthwise convolutions of every stride, dilation, padding and width")
   check_program(depthwise(1, 11, 12, 16, 3, 1, 2, 2, {}), {1, 16, 11, 12}, "window.");
   check_program(depthwise(1, 10, 10, 8, 3, 1, 1, 0, {}), {1, 8, 10, 10}, "window.");
   check_program(depthwise(1, 5, 5, 48, 7, 1, 1, 3, {}), {1, 48, 5, 5}, "window.");
+}
+
+TEST_CASE("depthwise convolutions of floats of two bytes, summed in four") {
+  for (const auto& [dtype, kernel] :
+       {std::pair(DType::kBF16, "window.bf16"), std::pair(DType::kF16, "window.f16")}) {
+    check_program(depthwise(2, 9, 7, 20, 3, 1, 1, 1, {}, dtype), {2, 20, 9, 7}, kernel);
+    check_program(depthwise(1, 14, 14, 32, 3, 2, 1, 1, {}, dtype), {1, 32, 14, 14}, kernel);
+    check_program(depthwise(1, 13, 30, 17, 5, 1, 2, 2, {}, dtype), {1, 17, 13, 30}, kernel);
+    check_program(grouped(1, 7, 8, {11, 3, 3}, 3, 1, 2, 2, {}, dtype), {1, 33, 7, 8}, kernel, true);
+  }
 }
 
 TEST_CASE("a depthwise convolution of symbolic height and width") {
