@@ -70,6 +70,8 @@ const std::vector<OptionInfo>& options() {
        "products between transforms, and convolutions one after the other, work in strips that stay in a "
        "thread's cache; "
        "off: what passes between them is whole buffers"},
+      {"narrow_products", "true|false", "true",
+       "products of one value with several weights, of few columns, become one (CPU); off: each by itself"},
       {"slices", "true|false", "true",
        "what several concatenations hold, or one of another, is stored once; off: in each of them"},
       {"epilogue_fusion", "true|false", "true",

@@ -10,6 +10,7 @@
 #include "compiler/schedule/flatten.h"
 #include "compiler/schedule/invariants.h"
 #include "compiler/schedule/join_channels.h"
+#include "compiler/schedule/join_products.h"
 #include "compiler/schedule/lay_rows.h"
 #include "compiler/schedule/layout.h"
 #include "compiler/schedule/narrow_storage.h"
@@ -75,6 +76,8 @@ constexpr Pass<Program, Decisions*> kCpuLoopPasses[] = {
        fuse_row_strips(program, decisions);
        fuse_strips(program, decisions);
      }},
+    {"narrow_products", "products of one value with several weights, of few columns, become one",
+     join_products},
     {"slices", "what several concatenations hold, or one of another, is stored once", share_slices},
 };
 
