@@ -1,6 +1,7 @@
 #include "compiler/schedule/join_products.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <variant>
@@ -198,22 +199,17 @@ BufferId joined(Program& program, const Differences::Weights& pair, const Nest& 
   const BufferId to = loop::add_buffer(program, std::move(buffer));
   Expr at = 0;
   for (BufferId from : {pair.a, pair.b}) {
-    Nest copy{.name = cat("join ", program[from].name),
-              .nodes = user.nodes,
-              .dims = {},
-              .body = {},
-              .values = {},
-              .schedule = {}};
+    std::vector<loop::Dim> dims;
     Access source{.buffer = from, .index = {}};
     for (Expr extent : program[from].shape) {
-      copy.dims.push_back({sym::var(cat("%i", copy.dims.size())), extent});
-      source.index.push_back(copy.dims.back().var);
+      dims.push_back({sym::var(cat("%i", dims.size())), extent});
+      source.index.push_back(dims.back().var);
     }
     Access target{.buffer = to, .index = source.index};
     target.index[pair.dim] = target.index[pair.dim] + at;
-    const loop::ValueId value = loop::add_value(copy, program[from].dtype);
-    copy.body.push_back({Load{value, std::move(source), loop::float_scalar(program[from].dtype, 0)}});
-    copy.body.push_back({Store{.access = std::move(target), .value = value}});
+    Nest copy = loop::copy_nest(cat("join ", program[from].name), std::move(dims), std::move(source),
+                                loop::int_scalar(program[from].dtype, 0), std::move(target));
+    copy.nodes = user.nodes;
     program.prepack.push_back(loop::add_nest(program, std::move(copy)));
     at = at + program[from].shape[pair.dim];
   }
@@ -266,17 +262,20 @@ class Joining {
   }
 
  private:
-  std::optional<Product> product_at(const loop::Steps& steps, int at) const {
+  // The product that the step launches, or none; what is asked again, pair by pair, is known.
+  const Product* product_at(const loop::Steps& steps, int at) {
     const auto* launch = std::get_if<Launch>(&steps[static_cast<size_t>(at)].node);
-    if (!launch || in_strips_.contains(launch->nest)) return std::nullopt;
-    return product_of(program_, program_[launch->nest]);
+    if (!launch || in_strips_.contains(launch->nest)) return nullptr;
+    const auto [found, fresh] = products_.try_emplace(launch->nest);
+    if (fresh) found->second = product_of(program_, program_[launch->nest]);
+    return found->second ? &*found->second : nullptr;
   }
 
   // The position of the one made of the two; -1: there is none.
   int join(loop::Steps& steps, Flow& flow, int at, int other) {
-    const auto a = product_at(steps, at);
+    const Product* a = product_at(steps, at);
     if (!a) return -1;
-    const auto b = product_at(steps, other);
+    const Product* b = product_at(steps, other);
     if (!b) return -1;
     std::string reason;
     const auto differences = Comparison(program_, *a, *b).run(&reason);
@@ -297,7 +296,10 @@ class Joining {
     Nest nest = joined(program_, *a, *b, *differences);
     flow.total_readers.resize(program_.buffers.size(), 0);
     flow.total_writers.resize(program_.buffers.size(), 0);
-    return replace_steps(program_, steps, flow, up ? at : other, {up ? other : at}, std::move(nest));
+    const int made =
+        replace_steps(program_, steps, flow, up ? at : other, {up ? other : at}, std::move(nest));
+    products_.erase(std::get<Launch>(steps[static_cast<size_t>(made)].node).nest);
+    return made;
   }
 
   void note(const Product& a, const Product& b, bool fused, std::string reason) {
@@ -307,6 +309,7 @@ class Joining {
   Program& program_;
   std::vector<Decision>* decisions_;
   const std::set<NestId> in_strips_;
+  std::map<NestId, std::optional<Product>> products_;
 };
 
 }  // namespace
