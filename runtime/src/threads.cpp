@@ -29,7 +29,6 @@ static_assert(sizeof(Word) == 4 && Word::is_always_lock_free);
 
 constexpr int kLine = 64;
 constexpr unsigned kMaskWords = 128;  // of processor masks: more processors than kernels are built for
-constexpr unsigned kNoProcessor = ~0u;
 
 void futex_wait(Word& word, uint32_t seen) {
   syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
@@ -44,12 +43,6 @@ void relax() {
 #endif
 }
 
-unsigned processor_here() {
-  unsigned processor = 0;
-  const bool known = syscall(SYS_getcpu, &processor, nullptr, nullptr) == 0 && processor < kMaskWords * 64;
-  return known ? processor : kNoProcessor;
-}
-
 // A word that one thread writes and one waits for.
 struct alignas(kLine) Post {
   Word value{0};
@@ -61,14 +54,9 @@ struct alignas(kLine) Post {
     value.store(v, std::memory_order_seq_cst);
     if (asleep.load(std::memory_order_seq_cst)) futex_wake(value);
   }
-  bool sleeps() const { return asleep.load(std::memory_order_relaxed); }
 
-  struct Change {
-    uint32_t value;
-    bool slept;  // the wait outlasted the spinning
-  };
   // Returns the value once it differs from `old`.
-  Change wait_change(uint32_t old, int64_t spin_ns) {
+  uint32_t wait_change(uint32_t old, int64_t spin_ns) {
     return wait([old](uint32_t v) { return v != old; }, spin_ns);
   }
   void wait_for(uint32_t wanted, int64_t spin_ns) {
@@ -77,23 +65,23 @@ struct alignas(kLine) Post {
 
  private:
   template <class Done>
-  Change wait(Done&& is_over, int64_t spin_ns) {
+  uint32_t wait(Done&& is_over, int64_t spin_ns) {
     uint32_t v = value.load(std::memory_order_acquire);
-    if (is_over(v)) return {v, false};
+    if (is_over(v)) return v;
     if (spin_ns > 0) {
       int64_t deadline = now_ns() + spin_ns;
       do {
         for (int i = 0; i < 64; ++i) {
           relax();
           v = value.load(std::memory_order_acquire);
-          if (is_over(v)) return {v, false};
+          if (is_over(v)) return v;
         }
       } while (now_ns() < deadline);
     }
     asleep.store(1, std::memory_order_seq_cst);
     while (!is_over(v = value.load(std::memory_order_seq_cst))) futex_wait(value, v);
     asleep.store(0, std::memory_order_relaxed);
-    return {v, true};
+    return v;
   }
 };
 
@@ -105,8 +93,7 @@ struct Worker {
   alignas(kLine) Word open{0};
   Pool* pool = nullptr;
   int32_t index = 0;
-  std::atomic<unsigned> processor{kNoProcessor};  // where it last began or woke
-  uint32_t last = 0;                              // the caller's: number of the last work posted
+  uint32_t last = 0;  // the caller's: number of the last work posted
   pthread_t thread = {};
 };
 
@@ -128,7 +115,7 @@ struct Pool {
   void (*body)(void*, int32_t);
   void* arg;
   int32_t parts, takers;
-  std::atomic<unsigned> processor;  // the caller's when it began or woke a worker last
+  std::atomic<uint64_t> used[kMaskWords];  // processors on which threads have begun, the caller's among them
   Word stop;  // seen also by a worker that wakes for work which a caller has done in its place
 };
 
@@ -145,26 +132,26 @@ bool begin(Worker& worker, uint32_t number) {
 // 0 is no number.
 uint32_t next_number(uint32_t last) { return last + 1 ? last + 1 : 1; }
 
-// The kernel may begin or wake a thread on the processor of the one that does so and be slow to move it, while others are
-// idle: in virtual machines these look busy. They would take turns then, one of them spinning. The thread moves to a
-// processor where none of the pool's is known to be, and is free to go from there.
-void leave_shared_processor(Worker& self) {
-  const Pool& pool = *self.pool;
-  const auto taken = [&](unsigned processor) {
-    bool there = pool.processor.load(std::memory_order_relaxed) == processor;
-    for (int32_t i = 1; i < pool.threads; ++i)
-      there = there ||
-              (i != self.index && pool.workers[i].processor.load(std::memory_order_relaxed) == processor);
-    return there;
-  };
-  const unsigned here = processor_here();
-  self.processor.store(here, std::memory_order_relaxed);
-  if (here == kNoProcessor || !taken(here)) return;
+bool claim(Pool& pool, unsigned processor) {
+  const uint64_t bit = uint64_t{1} << processor % 64;
+  return !(pool.used[processor / 64].fetch_or(bit, std::memory_order_relaxed) & bit);
+}
+
+// True where it is none of the pool's others.
+bool claim_own_processor(Pool& pool) {
+  unsigned processor = 0;
+  return syscall(SYS_getcpu, &processor, nullptr, nullptr) != 0 || processor >= kMaskWords * 64 ||
+         claim(pool, processor);
+}
+
+// The kernel may begin a thread on the processor of the one that makes it and be slow to move it, while others are idle: in
+// virtual machines these look busy. The thread moves to one of them then, and is free to go from there.
+void leave_shared_processor(Pool& pool) {
+  if (claim_own_processor(pool)) return;
   uint64_t allowed[kMaskWords] = {};
   const long bytes = syscall(SYS_sched_getaffinity, 0, sizeof allowed, allowed);
   for (unsigned p = 0; bytes > 0 && p < static_cast<unsigned>(bytes) * 8; ++p) {
-    if (!(allowed[p / 64] >> p % 64 & 1) || taken(p)) continue;
-    self.processor.store(p, std::memory_order_relaxed);
+    if (!(allowed[p / 64] >> p % 64 & 1) || !claim(pool, p)) continue;
     uint64_t there[kMaskWords] = {};
     there[p / 64] = uint64_t{1} << p % 64;
     if (syscall(SYS_sched_setaffinity, 0, bytes, there) == 0)
@@ -177,13 +164,11 @@ void* work(void* argument) {
   Worker& self = *static_cast<Worker*>(argument);
   Pool& pool = *self.pool;
   syscall(SYS_prctl, PR_SET_NAME, "stridec", 0, 0, 0);
-  leave_shared_processor(self);
+  leave_shared_processor(pool);
   set_default_fp_mode();
   uint32_t seen = 0;
   for (;;) {
-    const Post::Change ticket = self.ticket.wait_change(seen, pool.spin_ns);
-    seen = ticket.value;
-    if (ticket.slept) leave_shared_processor(self);
+    seen = self.ticket.wait_change(seen, pool.spin_ns);
     if (pool.stop.load(std::memory_order_acquire)) return nullptr;
     if (!begin(self, seen)) continue;
     take_parts(pool, self.index);
@@ -205,11 +190,11 @@ void start(Pool& pool) {
   int32_t running = 1;
   if (pthread_create && pthread_join && pool.threads > 1) {
     uint64_t before = 0;
-    pool.processor.store(processor_here(), std::memory_order_relaxed);
+    for (auto& word : pool.used) word.store(0, std::memory_order_relaxed);
+    claim_own_processor(pool);
     set_signal_mask(kWorkerMask, &before);
-    for (int32_t i = 1; i < pool.threads; ++i) new (&pool.workers[i]) Worker{.pool = &pool, .index = i};
     for (; running < pool.threads; ++running) {
-      Worker& w = pool.workers[running];
+      Worker& w = *new (&pool.workers[running]) Worker{.pool = &pool, .index = running};
       if (pthread_create(&w.thread, nullptr, work, &w) != 0) break;
     }
     set_signal_mask(before, nullptr);
@@ -280,7 +265,6 @@ void pool_run(Pool* pool, int32_t parts, void (*body)(void* arg, int32_t part), 
     Worker& w = pool->workers[i];
     w.last = next_number(w.last);
     w.open.store(w.last, std::memory_order_release);
-    if (w.ticket.sleeps()) pool->processor.store(processor_here(), std::memory_order_relaxed);
     w.ticket.send(w.last);
   }
   take_parts(*pool, 0);
