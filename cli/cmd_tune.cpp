@@ -158,7 +158,8 @@ std::function<int()> declare_tune(CLI::App& app, const Globals& globals) {
   flags->common.declare(app);
   app.get_option("model")->required(false);
   app.require_subcommand(0, 1);
-  flags->show = app.add_subcommand("show", "list the entries of a tuning database");
+  flags->show =
+      app.add_subcommand("show", "list the entries of a tuning database, of each key the one that holds");
   flags->show
       ->add_option("file", flags->files, "the database (default: the one of --tune-db, or this user's)")
       ->expected(0, 1);
@@ -174,7 +175,7 @@ std::function<int()> declare_tune(CLI::App& app, const Globals& globals) {
   for (CLI::App* sub : {flags->show, flags->merge, flags->prune}) sub->fallthrough();
   return [flags, &globals] {
     if (flags->show->parsed())
-      return print_entries(tune::Database(database_of(*flags), true).entries(), globals);
+      return print_entries(tune::Database(database_of(*flags), true).held(), globals);
     if (flags->merge->parsed()) return merge(*flags, globals);
     if (flags->prune->parsed()) return prune(*flags, globals);
     return fill(*flags, globals);

@@ -69,6 +69,21 @@ Expr offset_of(const loop::Program& program, const loop::Access& access) {
   return offset;
 }
 
+// Whether each index by itself is a sum of multiples of a and b and of what knows neither.
+bool linear_indices(const loop::Access& access, Expr a, Expr b) {
+  return std::ranges::all_of(access.index, [&](Expr index) {
+    const std::optional<sym::Linear> la = sym::linear_in(index, a), lb = sym::linear_in(index, b);
+    return la && lb && !sym::depends_on(la->coefficient, b);
+  });
+}
+
+// The dim of the buffer along which an address is an index; nothing where none moves by one element.
+std::optional<size_t> unit_dim(const loop::Buffer& buffer) {
+  for (size_t d = buffer.strides.size(); d-- > 0;)
+    if (buffer.strides[d].is_const(1)) return d;
+  return std::nullopt;
+}
+
 // Whether the address of every access of the block moves by `extent` times as much along a as along b, and nothing else
 // looks at the two.
 bool in_step(const loop::Program& program, const loop::Block& block, const sym::Facts& facts, Expr a, Expr b,
@@ -83,12 +98,28 @@ bool in_step(const loop::Program& program, const loop::Block& block, const sym::
       if (!ok || (!in_a && !in_b)) return;
       const std::optional<sym::Linear> la = sym::linear_in(offset, a), lb = sym::linear_in(offset, b);
       ok = la && lb && !sym::has_index(lb->coefficient) &&
-           facts.holds(sym::eq(la->coefficient, extent * lb->coefficient));
+           facts.holds(sym::eq(la->coefficient, extent * lb->coefficient)) &&
+           (linear_indices(*access, a, b) || unit_dim(program[access->buffer]));
       return;
     }
     loop::for_each_expr(stmt, [&](Expr e) { ok = ok && !sym::depends_on(e, a) && !sym::depends_on(e, b); });
   });
   return ok;
+}
+
+// For a block whose dims a and b are in step: b takes over the range of both, and a is 0. An index with a quotient or a
+// remainder of b is right for the range that b had alone, the address that it simplifies to for both: the access gets that.
+void put_in_one(const loop::Program& program, loop::Block& block, const sym::Facts& facts, Expr a, Expr b) {
+  loop::for_each_stmt(block, [&](loop::Stmt& stmt) {
+    if (loop::Access* access = loop::access_of(stmt); access && !linear_indices(*access, a, b)) {
+      const Expr offset = sym::simplify(offset_of(program, *access), facts);
+      std::ranges::fill(access->index, Expr(0));
+      access->index[*unit_dim(program[access->buffer])] = offset;
+    }
+    loop::for_each_expr(stmt, [&](Expr& e) {
+      if (sym::depends_on(e, a)) e = sym::simplify(sym::substitute(e, a, 0), program.facts);
+    });
+  });
 }
 
 }  // namespace
@@ -162,6 +193,8 @@ std::vector<loop::Directive> directives(const LoopPlan& plan) {
 
 bool can_merge(const loop::Program& program, const loop::Nest& nest, Expr a, Expr b) {
   const Expr extent = nest.dims[position(nest, b)].extent;
+  for (const loop::Dim& dim : nest.dims)
+    if (sym::depends_on(dim.extent, a) || sym::depends_on(dim.extent, b)) return false;
   if (sym::has_index(extent) || sym::has_index(nest.dims[position(nest, a)].extent)) return false;
   return in_step(program, nest.body, facts_of_dims(program, nest), a, b, extent);
 }
@@ -176,14 +209,13 @@ loop::Nest with_merged_loops(const loop::Program& program, loop::Nest nest) {
     loop::Block& block = reduce ? reduce->body : loop->body;
     for (size_t d = dims.size(); d-- > 1;) {
       const loop::Dim slow = dims[d - 1];
+      const Expr fast = dims[d].var;
       if (sym::has_index(slow.extent) || sym::has_index(dims[d].extent) ||
-          !in_step(program, block, facts, slow.var, dims[d].var, dims[d].extent))
+          !in_step(program, block, facts, slow.var, fast, dims[d].extent))
         continue;
       dims[d].extent *= slow.extent;
       dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(d) - 1);
-      loop::for_each_stmt(block, [&](loop::Stmt& inner) {
-        loop::for_each_expr(inner, [&](Expr& e) { e = sym::substitute(e, slow.var, 0); });
-      });
+      put_in_one(program, block, facts, slow.var, fast);
     }
   }
   return nest;
@@ -195,10 +227,9 @@ loop::Nest with_merged(const loop::Program& program, loop::Nest nest,
     for (size_t i = merge.size() - 1; i > 0; --i) {
       const Expr a = merge[i - 1], b = merge.back();
       STRIDEC_CHECK(can_merge(program, nest, a, b), cat("cannot merge ", a.name(), " and ", b.name()));
-      // The faster dim takes over the whole range; an index of the slower one reads 0, with the same address.
+      put_in_one(program, nest.body, facts_of_dims(program, nest), a, b);
       nest.dims[position(nest, b)].extent *= nest.dims[position(nest, a)].extent;
       nest.dims.erase(nest.dims.begin() + static_cast<std::ptrdiff_t>(position(nest, a)));
-      substitute_everywhere(nest, a, 0, program.facts);
     }
   return nest;
 }

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <ranges>
+#include <set>
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
@@ -181,6 +183,15 @@ const Entry* Database::find(const Key& key) const {
       return &all[i];
   }
   return nullptr;
+}
+
+std::vector<Entry> Database::held() const {
+  std::vector<Entry> held;
+  std::set<std::string> seen;
+  for (const Entry& entry : std::views::reverse(contents_.entries))
+    if (seen.insert(to_string(entry.key)).second) held.push_back(entry);
+  std::ranges::reverse(held);
+  return held;
 }
 
 void Database::append(const Entry& entry) {

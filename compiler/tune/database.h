@@ -92,6 +92,8 @@ class Database {
   void append(const Key& key, const Lessons& lessons);
   const Contents& contents() const { return contents_; }
   const std::vector<Entry>& entries() const { return contents_.entries; }
+  // Those that `find` finds: of each key the last one, in the file's order.
+  std::vector<Entry> held() const;
   const std::string& file() const { return file_; }
 
  private:

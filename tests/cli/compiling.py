@@ -57,6 +57,8 @@ def test_tuning():
         lines = file.read()
     with open("twice.txt", "w", encoding="utf-8") as file:
         file.write(lines + lines)
+    shown = json.loads(stridec("tune show twice.txt --format=json", 0).stdout)
+    expect(shown == entries, f"of entries with one key the last alone is shown: {shown}")
     stridec("tune merge tuned.txt twice.txt -o merged.txt", 0)
     stridec("tune prune twice.txt", 0)
     for name in ("merged.txt", "twice.txt"):

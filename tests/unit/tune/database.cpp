@@ -79,6 +79,9 @@ TEST_CASE("entries are appended, and the last one with a key holds") {
   }
   const Database all(file, true);
   CHECK(all.entries().size() == 3);
+  REQUIRE(all.held().size() == 2);
+  CHECK(all.held()[0].key.structure == "bbbb");
+  CHECK(all.held()[1].microseconds == 9);
   CHECK(all.find(entry("aaaa", 0).key)->microseconds == 9);
   CHECK(all.find(entry("bbbb", 0).key)->microseconds == 11);
   CHECK(read_file(file).starts_with("# stridec tuning 1"));
