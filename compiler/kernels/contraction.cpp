@@ -109,10 +109,7 @@ std::optional<Factor> as_elements(const loop::Nest& nest, const Factor& factor, 
 }
 
 sym::Expr offset_of(const loop::Program& program, const loop::Access& access, const sym::Facts& facts) {
-  const loop::Buffer& buffer = program[access.buffer];
-  sym::Expr offset = 0;
-  for (size_t d = 0; d < access.index.size(); ++d) offset += access.index[d] * buffer.strides[d];
-  return sym::simplify(offset, facts);
+  return sym::simplify(loop::offset_of(program, access), facts);
 }
 
 std::optional<LinearForm> linear_form(sym::Expr e, const std::vector<sym::Expr>& vars) {

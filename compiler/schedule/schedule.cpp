@@ -6,6 +6,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 
 namespace stridec::schedule {
@@ -39,12 +40,19 @@ std::vector<Expr> dims(const loop::Directive& directive) {
   return out;
 }
 
+void substitute(Expr& e, Expr var, Expr by, const sym::Facts& facts) {
+  if (sym::depends_on(e, var)) e = sym::simplify(sym::substitute(e, var, by), facts);
+}
+
+void substitute_everywhere(loop::Block& block, Expr var, Expr by, const sym::Facts& facts) {
+  loop::for_each_stmt(block, [&](loop::Stmt& stmt) {
+    loop::for_each_expr(stmt, [&](Expr& e) { substitute(e, var, by, facts); });
+  });
+}
+
 void substitute_everywhere(loop::Nest& nest, Expr var, Expr by, const sym::Facts& facts) {
-  auto replace = [&](Expr& e) {
-    if (sym::depends_on(e, var)) e = sym::simplify(sym::substitute(e, var, by), facts);
-  };
-  for (loop::Dim& d : nest.dims) replace(d.extent);
-  loop::for_each_stmt(nest.body, [&](loop::Stmt& stmt) { loop::for_each_expr(stmt, replace); });
+  for (loop::Dim& d : nest.dims) substitute(d.extent, var, by, facts);
+  substitute_everywhere(nest.body, var, by, facts);
 }
 
 sym::Facts facts_of_dims(const loop::Program& program, const loop::Nest& nest) {
@@ -62,11 +70,11 @@ size_t position(const loop::Nest& nest, Expr var) {
   fail(ErrorKind::kMalformed, "bad-schedule", cat("nest '", nest.name, "' has no parallel dim ", var.name()));
 }
 
-Expr offset_of(const loop::Program& program, const loop::Access& access) {
-  const loop::Buffer& buffer = program[access.buffer];
-  Expr offset = 0;
-  for (size_t d = 0; d < access.index.size(); ++d) offset += access.index[d] * buffer.strides[d];
-  return offset;
+// Whether no range of the dims knows a or b.
+bool ranges_apart(const std::vector<loop::Dim>& dims, Expr a, Expr b) {
+  return std::ranges::none_of(dims, [&](const loop::Dim& dim) {
+    return sym::depends_on(dim.extent, a) || sym::depends_on(dim.extent, b);
+  });
 }
 
 // Whether each index by itself is a sum of multiples of a and b and of what knows neither.
@@ -93,7 +101,7 @@ bool in_step(const loop::Program& program, const loop::Block& block, const sym::
     if (!ok) return;
     if (const loop::Access* access = loop::access_of(stmt)) {
       ok = !sym::depends_on(access->mask, a) && !sym::depends_on(access->mask, b);
-      const Expr offset = sym::simplify(offset_of(program, *access), facts);
+      const Expr offset = sym::simplify(loop::offset_of(program, *access), facts);
       const bool in_a = sym::depends_on(offset, a), in_b = sym::depends_on(offset, b);
       if (!ok || (!in_a && !in_b)) return;
       const std::optional<sym::Linear> la = sym::linear_in(offset, a), lb = sym::linear_in(offset, b);
@@ -112,14 +120,12 @@ bool in_step(const loop::Program& program, const loop::Block& block, const sym::
 void put_in_one(const loop::Program& program, loop::Block& block, const sym::Facts& facts, Expr a, Expr b) {
   loop::for_each_stmt(block, [&](loop::Stmt& stmt) {
     if (loop::Access* access = loop::access_of(stmt); access && !linear_indices(*access, a, b)) {
-      const Expr offset = sym::simplify(offset_of(program, *access), facts);
+      const Expr offset = sym::simplify(loop::offset_of(program, *access), facts);
       std::ranges::fill(access->index, Expr(0));
       access->index[*unit_dim(program[access->buffer])] = offset;
     }
-    loop::for_each_expr(stmt, [&](Expr& e) {
-      if (sym::depends_on(e, a)) e = sym::simplify(sym::substitute(e, a, 0), program.facts);
-    });
   });
+  substitute_everywhere(block, a, 0, program.facts);
 }
 
 }  // namespace
@@ -193,9 +199,9 @@ std::vector<loop::Directive> directives(const LoopPlan& plan) {
 
 bool can_merge(const loop::Program& program, const loop::Nest& nest, Expr a, Expr b) {
   const Expr extent = nest.dims[position(nest, b)].extent;
-  for (const loop::Dim& dim : nest.dims)
-    if (sym::depends_on(dim.extent, a) || sym::depends_on(dim.extent, b)) return false;
-  if (sym::has_index(extent) || sym::has_index(nest.dims[position(nest, a)].extent)) return false;
+  if (!ranges_apart(nest.dims, a, b) || sym::has_index(extent) ||
+      sym::has_index(nest.dims[position(nest, a)].extent))
+    return false;
   return in_step(program, nest.body, facts_of_dims(program, nest), a, b, extent);
 }
 
@@ -210,8 +216,8 @@ loop::Nest with_merged_loops(const loop::Program& program, loop::Nest nest) {
     for (size_t d = dims.size(); d-- > 1;) {
       const loop::Dim slow = dims[d - 1];
       const Expr fast = dims[d].var;
-      if (sym::has_index(slow.extent) || sym::has_index(dims[d].extent) ||
-          !in_step(program, block, facts, slow.var, fast, dims[d].extent))
+      if (!ranges_apart(dims, slow.var, fast) || sym::has_index(slow.extent) ||
+          sym::has_index(dims[d].extent) || !in_step(program, block, facts, slow.var, fast, dims[d].extent))
         continue;
       dims[d].extent *= slow.extent;
       dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(d) - 1);

@@ -1,7 +1,6 @@
 // Dims that are merged: what reads by a remainder is right over the range of both.
 #include <doctest/doctest.h>
 
-#include "compiler/loop/text.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/unit/schedule/programs.h"
