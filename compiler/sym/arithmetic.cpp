@@ -76,6 +76,10 @@ Expr floordiv_constant(Expr a, int64_t c) {
   if (c == 1) return a;
   Polynomial quotient, rest;
   split_by(polynomial(a), c, quotient, rest);
+  if (join_divisions(rest)) {
+    auto total = add_scaled(quotient, polynomial(floordiv_constant(to_expr(rest), c)), 1);
+    return total ? to_expr(*total) : intern(Op::kFloorDiv, a, Expr(c));
+  }
   int64_t g = static_cast<int64_t>(gcd(content(rest), static_cast<uint64_t>(c)));
   Expr last = rest.terms.empty() ? Expr() : floordiv_rest(divided(rest, g), c / g);
   auto total = add_scaled(quotient, polynomial(last), 1);
@@ -87,6 +91,7 @@ Expr mod_constant(Expr a, int64_t c) {
   Polynomial p = polynomial(a), quotient, rest;
   while (auto simpler = without_inner_mod(p, c)) p = *std::move(simpler);
   split_by(p, c, quotient, rest);
+  if (join_divisions(rest)) return mod_constant(to_expr(rest), c);
   if (rest.terms.empty()) return Expr(rest.constant);
   int64_t g = static_cast<int64_t>(gcd(content(rest), static_cast<uint64_t>(c)));
   int64_t low = rest.constant % g;

@@ -13,19 +13,26 @@ constexpr Interval kCondition{0, 1};
 
 int64_t common(int64_t a, int64_t b) { return static_cast<int64_t>(gcd(magnitude(a), magnitude(b))); }
 
+// Bounds by intervals alone, or by proofs where intervals know too little.
+struct Bounds {
+  const Facts& facts;
+  bool proofs;
+  Interval operator()(Expr e) const;
+};
+
 // A comparison whose difference would leave 64 bits.
-Interval of_distant_numbers(Expr e, const Facts& facts) {
-  Interval a = facts.bounds(e.arg(0)), b = facts.bounds(e.arg(1));
+Interval of_distant_numbers(Expr e, const Bounds& bounds) {
+  Interval a = bounds(e.arg(0)), b = bounds(e.arg(1));
   const bool less = a.hi < b.lo, greater = b.hi < a.lo;
   if (!less && !greater) return e.op() == Op::kLt && b.hi <= a.lo ? Interval{0, 0} : kCondition;
   const bool holds = e.op() == Op::kNe || (e.op() != Op::kEq && less);
   return holds ? Interval{1, 1} : Interval{0, 0};
 }
 
-Interval of_comparison(Expr e, const Facts& facts) {
+Interval of_comparison(Expr e, const Bounds& bounds) {
   auto d = add_scaled(polynomial(e.arg(0)), polynomial(e.arg(1)), -1);
-  if (!d) return of_distant_numbers(e, facts);
-  Interval i = facts.bounds(to_expr(*d));
+  if (!d) return of_distant_numbers(e, bounds);
+  Interval i = bounds(to_expr(*d));
   auto yes = [](bool value) { return value ? Interval{1, 1} : Interval{0, 0}; };
   switch (e.op()) {
     case Op::kLe:
@@ -44,12 +51,12 @@ Interval of_comparison(Expr e, const Facts& facts) {
   return kCondition;
 }
 
-Interval of_product(Expr e, const Facts& facts) {
+Interval of_product(Expr e, const Bounds& bounds) {
   Interval r{1, 1};
   for (size_t i = 0; i < e.args().size();) {
     size_t n = i + 1;
     while (n < e.args().size() && e.arg(n) == e.arg(i)) ++n;
-    Interval factor = facts.bounds(e.arg(i));
+    Interval factor = bounds(e.arg(i));
     for (size_t pairs = 0; pairs < (n - i) / 2; ++pairs) r = multiply(r, square(factor));
     if ((n - i) % 2 != 0) r = multiply(r, factor);
     i = n;
@@ -66,53 +73,78 @@ Interval of_known_sum(Expr e, const Facts& facts) {
   return add(multiply(known->range, n.scale), Interval{n.shift, n.shift});
 }
 
-Interval compute(Expr e, const Facts& facts) {
+// Of a quotient by a symbolic divisor: -1 <= floordiv(i - j, n) <= 0 for i, j < n.
+Interval of_proved_quotient(Expr e, Interval known, const Facts& facts) {
+  const Expr divisor = e.arg(1);
+  if (divisor.is_const() || known.is_point() || interval_bounds(divisor, facts).lo < 1) return {};
+  const Polynomial a = polynomial(e.arg(0)), b = polynomial(divisor);
+  auto holds = [&](const std::optional<Polynomial>& p) { return p && not_negative_by_intervals(*p, facts); };
+  Interval r;
+  for (int64_t k : {0, -1}) {
+    if (known.lo >= k || !holds(quotient_at_least(a, b, k))) continue;
+    r.lo = k;
+    break;
+  }
+  for (int64_t k = std::max(known.lo, r.lo) >= 0 ? 0 : -1; k < std::min<int64_t>(known.hi, 2); ++k) {
+    if (!holds(quotient_at_most(a, b, k))) continue;
+    r.hi = k;
+    break;
+  }
+  return r;
+}
+
+Interval compute(Expr e, const Bounds& bounds) {
+  const Facts& facts = bounds.facts;
   const Facts::State& state = facts.state();
   switch (e.op()) {
     case Op::kConst: return {e.value(), e.value()};
     case Op::kVar: {
       const Facts::State::Variable* v = state.find(e);
       Interval r = v ? v->range : Interval{};
-      if (auto at = state.equal.find(e); at != state.equal.end()) r = intersect(r, facts.bounds(at->second));
+      if (auto at = state.equal.find(e); at != state.equal.end()) r = intersect(r, bounds(at->second));
       return r;
     }
     case Op::kAdd: {
       Interval r{0, 0};
-      for (const Expr& term : e.args()) r = add(r, facts.bounds(term));
+      for (const Expr& term : e.args()) r = add(r, bounds(term));
       return intersect(r, of_known_sum(e, facts));
     }
-    case Op::kMul: return intersect(of_product(e, facts), of_known_sum(e, facts));
-    case Op::kFloorDiv: return divide(facts.bounds(e.arg(0)), facts.bounds(e.arg(1)));
+    case Op::kMul: return intersect(of_product(e, bounds), of_known_sum(e, facts));
+    case Op::kFloorDiv: {
+      Interval r = divide(bounds(e.arg(0)), bounds(e.arg(1)));
+      return bounds.proofs ? intersect(r, of_proved_quotient(e, r, facts)) : r;
+    }
     case Op::kMod: {
-      Interval b = facts.bounds(e.arg(1));
-      Interval r = remainder(facts.bounds(e.arg(0)), b);
+      Interval b = bounds(e.arg(1));
+      Interval r = remainder(bounds(e.arg(0)), b);
+      if (!bounds.proofs) return r;  // known divisors rest on them, too
       int64_t step = common(facts.known_divisor(e.arg(0)), facts.known_divisor(e.arg(1)));
       if (b.is_point() && r.has_hi() && step > 1) r.hi = floor_div(r.hi, step) * step;
       return r;
     }
     case Op::kMin:
     case Op::kMax: {
-      Interval r = facts.bounds(e.arg(0));
+      Interval r = bounds(e.arg(0));
       for (const Expr& arg : e.args().subspan(1)) {
-        r = e.op() == Op::kMin ? smaller(r, facts.bounds(arg)) : larger(r, facts.bounds(arg));
+        r = e.op() == Op::kMin ? smaller(r, bounds(arg)) : larger(r, bounds(arg));
       }
       return r;
     }
     case Op::kSelect: {
-      Interval c = facts.bounds(e.arg(0));
-      if (c.lo == 1) return facts.bounds(e.arg(1));
-      if (c.hi == 0) return facts.bounds(e.arg(2));
-      return hull(facts.bounds(e.arg(1)), facts.bounds(e.arg(2)));
+      Interval c = bounds(e.arg(0));
+      if (c.lo == 1) return bounds(e.arg(1));
+      if (c.hi == 0) return bounds(e.arg(2));
+      return hull(bounds(e.arg(1)), bounds(e.arg(2)));
     }
     case Op::kEq:
     case Op::kNe:
     case Op::kLt:
-    case Op::kLe: return of_comparison(e, facts);
+    case Op::kLe: return of_comparison(e, bounds);
     case Op::kAnd:
     case Op::kOr: {
-      Interval r = facts.bounds(e.arg(0));
+      Interval r = bounds(e.arg(0));
       for (const Expr& arg : e.args().subspan(1)) {
-        r = e.op() == Op::kAnd ? smaller(r, facts.bounds(arg)) : larger(r, facts.bounds(arg));
+        r = e.op() == Op::kAnd ? smaller(r, bounds(arg)) : larger(r, bounds(arg));
       }
       return r;
     }
@@ -167,19 +199,25 @@ int64_t compute_divisor(Expr e, const Facts& facts) {
   return checked_mul(known / common(known, found), found).value_or(std::max(known, found));
 }
 
-}  // namespace
-
-Interval Facts::bounds(Expr e) const {
+Interval Bounds::operator()(Expr e) const {
   if (e.is_const()) return {e.value(), e.value()};
-  thread_local Cache<Interval> cache;
-  if (const Interval* known = cache.find(state_->version, e)) return *known;
+  thread_local Cache<Interval> by_intervals, by_proofs;
+  Cache<Interval>& cache = proofs ? by_proofs : by_intervals;
+  const Facts::State& state = facts.state();
+  if (const Interval* known = cache.find(state.version, e)) return *known;
   Interval r = compute(e, *this);
   if (!e.is_var()) {
-    if (const auto* b = state_->find_bound(e)) r = intersect(r, b->range);
+    if (const auto* b = state.find_bound(e)) r = intersect(r, b->range);
   }
-  cache.add(state_->version, e, r);
+  cache.add(state.version, e, r);
   return r;
 }
+
+}  // namespace
+
+Interval Facts::bounds(Expr e) const { return Bounds{*this, true}(e); }
+
+Interval interval_bounds(Expr e, const Facts& facts) { return Bounds{facts, false}(e); }
 
 int64_t Facts::known_divisor(Expr e) const {
   thread_local Cache<int64_t> cache;

@@ -53,4 +53,9 @@ Normalised normalised(Polynomial p);
 // The answer without rewriting the condition first; simplify() asks this one.
 Answer prove_directly(Expr condition, const Facts& facts);
 
+// Facts::bounds proves those of quotients by symbolic divisors. A proof that it starts has bounds by intervals alone, so
+// that no answer waits for itself.
+Interval interval_bounds(Expr e, const Facts& facts);
+bool not_negative_by_intervals(const Polynomial& p, const Facts& facts);
+
 }  // namespace stridec::sym

@@ -177,10 +177,11 @@ Expr scaled(Expr base, int64_t coefficient) {
   return intern(Op::kMul, args);
 }
 
-void join_divisions(Polynomial& p) {
-  if (p.terms.size() < 2 || !has_division(p)) return;
-  for (int i = 0; i < 32 && (join_division(p) || join_remainder(p)); ++i) {
-  }
+bool join_divisions(Polynomial& p) {
+  if (p.terms.size() < 2 || !has_division(p)) return false;
+  int joined = 0;
+  while (joined < 32 && (join_division(p) || join_remainder(p))) ++joined;
+  return joined > 0;
 }
 
 bool stays_product(std::span<const Expr> factors) {
@@ -277,7 +278,7 @@ std::optional<Polynomial> multiply(const Polynomial& a, const Polynomial& b) {
   return r;
 }
 
-std::optional<Division> divide(const Polynomial& a, const Polynomial& b) {
+std::optional<Division> divide_by_lead(const Polynomial& a, const Polynomial& b) {
   if (b.terms.empty()) return std::nullopt;
   const Term lead = b.terms[0];
   Division d{{}, a};
@@ -301,10 +302,26 @@ std::optional<Division> divide(const Polynomial& a, const Polynomial& b) {
     ++steps;
   }
   if (d.quotient.terms.empty() && d.quotient.constant == 0) return std::nullopt;
+  return d;
+}
+
+std::optional<Division> divide(const Polynomial& a, const Polynomial& b) {
+  auto d = divide_by_lead(a, b);
+  if (!d) return std::nullopt;
   size_t before = a.terms.size() + (a.constant != 0);
-  size_t after = d.remainder.terms.size() + (d.remainder.constant != 0);
+  size_t after = d->remainder.terms.size() + (d->remainder.constant != 0);
   if (after >= before) return std::nullopt;
   return d;
+}
+
+std::optional<Polynomial> quotient_at_least(const Polynomial& a, const Polynomial& b, int64_t k) {
+  return k == INT64_MIN ? std::nullopt : add_scaled(a, b, -k);
+}
+
+std::optional<Polynomial> quotient_at_most(const Polynomial& a, const Polynomial& b, int64_t k) {
+  auto rest = add_scaled(b, b, k);
+  if (rest) rest = add_scaled(*rest, a, -1);
+  return rest ? add_scaled(*rest, {{}, 1}, -1) : std::nullopt;
 }
 
 uint64_t content(const Polynomial& p) {

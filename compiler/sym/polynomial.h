@@ -34,8 +34,8 @@ std::optional<Polynomial> multiply(const Polynomial& a, const Polynomial& b);
 // Written out, the product would have too many terms.
 bool stays_product(std::span<const Expr> factors);
 
-// Joins c*(x floordiv c) + x mod c to x, and x - c*(x floordiv c) to x mod c.
-void join_divisions(Polynomial& p);
+// Joins c*(x floordiv c) + x mod c to x, and x - c*(x floordiv c) to x mod c. True if there was anything to join.
+bool join_divisions(Polynomial& p);
 
 // The canonical expression, after join_divisions().
 Expr to_expr(const Polynomial& p);
@@ -48,6 +48,12 @@ struct Division {
   Polynomial quotient, remainder;
 };
 std::optional<Division> divide(const Polynomial& a, const Polynomial& b);
+// The same where the remainder may have more terms: no term of it is a multiple of b's first.
+std::optional<Division> divide_by_lead(const Polynomial& a, const Polynomial& b);
+
+// What is not negative just where floordiv(a, b) >= k, or <= k, for b >= 1.
+std::optional<Polynomial> quotient_at_least(const Polynomial& a, const Polynomial& b, int64_t k);
+std::optional<Polynomial> quotient_at_most(const Polynomial& a, const Polynomial& b, int64_t k);
 
 // The largest integer that divides every coefficient (not the constant); 0 without terms.
 uint64_t content(const Polynomial& p);

@@ -17,11 +17,12 @@ Answer opposite(Answer a) {
 
 class Prover {
  public:
-  explicit Prover(const Facts& facts) : facts_(facts), state_(facts.state()) {}
+  using Bounds = Interval (*)(Expr, const Facts&);
+  Prover(const Facts& facts, Bounds bounds) : facts_(facts), state_(facts.state()), bounds_(bounds) {}
 
   bool not_negative(const Polynomial& p, int depth = 0) {
     Expr e = to_expr(p);
-    Interval i = facts_.bounds(e);
+    Interval i = bounds(e);
     if (i.lo >= 0) return true;
     if (i.hi < 0 || depth >= kMaxDepth || budget_ == 0 || p.terms.empty()) return false;
     if (!tried_.insert(e).second) return false;  // the same replacements in another order
@@ -35,6 +36,9 @@ class Prover {
   std::unordered_set<Expr, ExprHash> tried_;
   const Facts& facts_;
   const Facts::State& state_;
+  Bounds bounds_;
+
+  Interval bounds(Expr e) const { return bounds_(e, facts_); }
 
   // e with `atom` replaced, which is exact or never makes it larger.
   bool with(const Linear& linear, Expr replacement, int depth) {
@@ -45,7 +49,7 @@ class Prover {
 
   enum class Sign { kUp, kDown, kUnknown };
   Sign sign(Expr coefficient) const {
-    Interval i = facts_.bounds(coefficient);
+    Interval i = bounds(coefficient);
     return i.lo >= 0 ? Sign::kUp : i.hi <= 0 ? Sign::kDown : Sign::kUnknown;
   }
 
@@ -115,17 +119,28 @@ class Prover {
       case Op::kFloorDiv: return by_quotient(f, linear, s, depth);
       case Op::kMod: {
         Expr b = f.arg(1);
-        if (b.is_const() || facts_.bounds(b).lo < 1) return false;
+        if (b.is_const() || bounds(b).lo < 1) return false;
         return with(linear, s == Sign::kUp ? Expr() : b - 1, depth);
       }
       default: return false;
     }
   }
 
-  // a - b + 1 <= b * floordiv(a, b) <= a for b >= 1: scales the whole by b where its sign is what matters.
+  // a - b + 1 <= b * floordiv(a, b) <= a for b >= 1: scales the whole by b where its sign is what matters. Where the
+  // quotient is compared with a number, a itself decides.
   bool by_quotient(Expr f, const Linear& linear, Sign s, int depth) {
     Expr a = f.arg(0), b = f.arg(1);
-    if (facts_.bounds(b).lo < 1) return false;
+    if (bounds(b).lo < 1) return false;
+    if (linear.coefficient.is_const() && linear.rest.is_const()) {
+      const int64_t c = linear.coefficient.value();
+      if (c == INT64_MIN) return false;
+      Checked k = checked_floordiv(linear.rest.value(), c > 0 ? c : -c);
+      if (k && c > 0) k = checked_sub(0, *k);
+      if (!k) return false;
+      auto next = c > 0 ? quotient_at_least(polynomial(a), polynomial(b), *k)
+                        : quotient_at_most(polynomial(a), polynomial(b), *k);
+      return next && not_negative(*next, depth + 1);
+    }
     auto least = add_scaled(polynomial(a), polynomial(b), -1);
     if (least) least = add_scaled(*least, {{}, 1}, 1);
     if (!least) return false;
@@ -167,7 +182,7 @@ class Prover {
       if (!linear || linear->coefficient.is_const())
         continue;  // a constant coefficient: bounds() has done it
       Sign s = sign(linear->coefficient);
-      Interval range = facts_.bounds(v);
+      Interval range = bounds(v);
       if (s == Sign::kUnknown || (s == Sign::kUp ? !range.has_lo() : !range.has_hi())) continue;
       if (with(*linear, s == Sign::kUp ? range.lo : range.hi, depth)) return true;
     }
@@ -176,7 +191,7 @@ class Prover {
 };
 
 bool not_negative(const std::optional<Polynomial>& p, const Facts& facts) {
-  return p && Prover(facts).not_negative(*p);
+  return p && Prover(facts, [](Expr e, const Facts& f) { return f.bounds(e); }).not_negative(*p);
 }
 
 // a - b >= least
@@ -246,6 +261,10 @@ Answer decide(Expr c, const Facts& facts) {
 }
 
 }  // namespace
+
+bool not_negative_by_intervals(const Polynomial& p, const Facts& facts) {
+  return Prover(facts, interval_bounds).not_negative(p);
+}
 
 Answer prove_directly(Expr condition, const Facts& facts) {
   if (condition.is_const()) return condition.value() != 0 ? Answer::kYes : Answer::kNo;

@@ -68,8 +68,14 @@ class Simplifier {
   std::optional<Expr> by_code(Expr e) {
     switch (e.op()) {
       case Op::kFloorDiv:
-      case Op::kMod: return split_division(e, facts_);
-      case Op::kAdd: return absorb_into_extremum(e);
+      case Op::kMod: {
+        if (auto r = split_division(e, facts_)) return r;
+        return narrow_division(e, facts_);
+      }
+      case Op::kAdd: {
+        if (auto r = absorb_into_extremum(e)) return r;
+        return join_digits(e, facts_);
+      }
       case Op::kMin:
       case Op::kMax: return share_terms(e);
       case Op::kEq:

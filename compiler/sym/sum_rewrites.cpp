@@ -99,6 +99,26 @@ std::vector<Polynomial> common_factors(const Polynomial& a, const Polynomial& b,
   return found;
 }
 
+// a == b*quotient + remainder, where the remainder is closer to 0 than a's terms are: 49*i + j == 50*i + (j - i).
+std::optional<Division> nearest_multiple(const Polynomial& a, const Polynomial& b) {
+  if (!b.terms.empty()) return divide_by_lead(a, b);
+  Division d{{}, a};
+  for (const Term& t : a.terms) {
+    const int64_t whole = t.coefficient / b.constant, rest = t.coefficient % b.constant;
+    int64_t times = whole;
+    if (magnitude(rest) > static_cast<uint64_t>(b.constant) / 2) times += rest < 0 ? -1 : 1;
+    if (times == 0) continue;
+    const Polynomial one{{{t.base, times}}, 0};
+    auto left = add_scaled({}, one, b.constant);
+    if (left) left = add_scaled(d.remainder, *left, -1);
+    auto quotient = add_scaled(d.quotient, one, 1);
+    if (!left || !quotient) return std::nullopt;
+    d = {*std::move(quotient), *std::move(left)};
+  }
+  if (d.quotient.terms.empty()) return std::nullopt;
+  return d;
+}
+
 }  // namespace
 
 std::optional<Expr> split_division(Expr e, const Facts& facts) {
@@ -118,6 +138,66 @@ std::optional<Expr> split_division(Expr e, const Facts& facts) {
     return e.op() == Op::kFloorDiv ? floordiv(x, h) : to_expr(g) * mod(x, h) + y;
   }
   return std::nullopt;
+}
+
+std::optional<Expr> narrow_division(Expr e, const Facts& facts) {
+  const Expr divisor = e.arg(1);
+  if (facts.bounds(divisor).lo < 1) return std::nullopt;
+  auto d = nearest_multiple(polynomial(e.arg(0)), polynomial(divisor));
+  if (!d) return std::nullopt;
+  const Expr rest = to_expr(d->remainder), quotient = floordiv(rest, divisor);
+  const Interval to = facts.bounds(quotient);
+  if (!to.has_lo() || !to.has_hi() || to.hi - 1 > to.lo) return std::nullopt;
+  const Interval from = facts.bounds(e.op() == Op::kFloorDiv ? e : floordiv(e.arg(0), divisor));
+  if (from.has_lo() && from.has_hi() && from.hi - 1 <= from.lo) return std::nullopt;
+  return e.op() == Op::kFloorDiv ? to_expr(d->quotient) + quotient : mod(rest, divisor);
+}
+
+namespace {
+
+// A term as weight * digit, for each factor of it that is a remainder.
+struct Digit {
+  Expr term, digit, weight;
+};
+std::vector<Digit> digits_of(const Polynomial& p) {
+  std::vector<Digit> found;
+  for (const Term& t : p.terms) {
+    auto factors = factors_of(t.base);
+    for (size_t f = 0; f < factors.size(); ++f) {
+      if (factors[f].op() != Op::kMod) continue;
+      std::vector<Expr> others(factors.begin(), factors.end());
+      others.erase(others.begin() + static_cast<ptrdiff_t>(f));
+      found.push_back({term_expr(t), factors[f], product(others) * t.coefficient});
+    }
+  }
+  return found;
+}
+
+std::optional<Expr> join_two_digits(Expr e, const Facts& facts) {
+  const std::vector<Digit> digits = digits_of(polynomial(e));
+  for (const Digit& low : digits) {
+    const Expr base = low.digit.arg(1);
+    for (const Digit& high : digits) {
+      if (high.term == low.term || high.weight != low.weight * base) continue;
+      if (facts.bounds(base).lo < 1 || facts.bounds(high.digit.arg(1)).lo < 1) continue;
+      Expr whole = mod(base * high.digit.arg(0) + low.digit, base * high.digit.arg(1));
+      whole = e - low.term - high.term + low.weight * whole;
+      if (whole.size() < e.size()) return whole;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Expr> join_digits(Expr e, const Facts& facts) {
+  auto joined = join_two_digits(e, facts);
+  while (joined) {
+    auto more = join_two_digits(*joined, facts);
+    if (!more) break;
+    joined = more;
+  }
+  return joined;
 }
 
 std::optional<Expr> absorb_into_extremum(Expr e) {

@@ -12,6 +12,14 @@ namespace stridec::sym {
 // (g*x + y) mod (g*h) is g*(x mod h) + y, where 0 <= y < g.
 std::optional<Expr> split_division(Expr e, const Facts& facts);
 
+// e is a floordiv or mod: (g*x + y) floordiv g is x + (y floordiv g) and (g*x + y) mod g is y mod g, where y floordiv g
+// has two values at most and e, or its quotient, has more: (49*i + j) floordiv 50 is i + ((j - i) floordiv 50).
+std::optional<Expr> narrow_division(Expr e, const Facts& facts);
+
+// The digits of a number are one number again: c*(x mod y) + z mod c is (c*x + z mod c) mod (c*y), where that is shorter,
+// as it is where x has a term z floordiv c.
+std::optional<Expr> join_digits(Expr e, const Facts& facts);
+
 // c + min(a - c, b) is min(a, b + c), where that is shorter; with any multiple of a minimum or maximum.
 std::optional<Expr> absorb_into_extremum(Expr e);
 

@@ -129,6 +129,25 @@ TEST_CASE("facts: tiles") {
   CHECK(padded.holds(lt(align_up(n, 16), n + 16)));
 }
 
+TEST_CASE("facts: quotients by symbols") {
+  Facts f = sizes().with_index(i, n).with_index(j, n);
+  CHECK(f.bounds(floordiv(i - j, n)) == Interval{-1, 0});
+  CHECK(f.bounds(floordiv(i - j - 1, n + 1)) == Interval{-1, 0});
+  CHECK(f.bounds(floordiv(i + j, n)) == Interval{0, 1});
+  CHECK(f.bounds(floordiv(i - n, n)) == Interval{-1, -1});
+  CHECK(f.bounds(floordiv(j - i - 1, n)) == Interval{-1, 0});
+  // One more than that is too much, and a divisor of unknown sign says nothing.
+  CHECK(f.bounds(floordiv(j - i - 2, n)).lo < -1);
+  CHECK_FALSE(f.bounds(floordiv(i + j + 2, n)) == Interval{0, 1});
+  Facts unknown;
+  unknown.set_index(i, n + 9);
+  CHECK_FALSE(unknown.bounds(floordiv(i, n)).has_lo());
+  // By numbers, where the dividend's bounds are symbols.
+  CHECK(f.holds(le(0, floordiv(n - 1 - i, 4))));
+  CHECK(f.holds(lt(floordiv(i - n, 4), 0)));
+  CHECK(f.prove(le(0, floordiv(n - 2 - i, 4))) == Answer::kUnknown);
+}
+
 TEST_CASE("facts: products of sizes") {
   Facts f = sizes();
   CHECK(f.holds(le(n, n * m)));

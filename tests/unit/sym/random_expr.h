@@ -44,7 +44,24 @@ struct Random {
     return one_in(6) ? in(-20, 20) : kUsual[in(0, 12)];
   }
 
+  // What reshapes make: quotient and remainder of a shifted index by one divisor, together or alone.
+  pattern::Pattern digits(int depth) {
+    using pattern::Pattern;
+    auto leaf = [&] { return Pattern::any(static_cast<int>(in(0, 6))); };
+    const Pattern divisor = one_in(2) ? Pattern(in(2, 9)) : leaf();
+    const Pattern inner = one_in(2) ? leaf() : Pattern(Op::kAdd, {leaf(), Pattern(in(-2, 2))});
+    Pattern index(Op::kAdd, {Pattern(Op::kMul, {one_in(2) ? divisor : Pattern(in(-9, 9)), leaf()}), inner});
+    if (one_in(3)) index = Pattern(Op::kAdd, {index, Pattern(Op::kMul, {Pattern(-1), leaf()})});
+    const Pattern low(Op::kMod, {index, divisor}), quotient(Op::kFloorDiv, {index, divisor});
+    if (one_in(3)) return one_in(2) ? low : quotient;
+    const Pattern moved(Op::kAdd, {quotient, one_in(2) ? Pattern(in(-2, 2)) : tree(depth - 2)});
+    const Pattern high =
+        one_in(4) ? moved : Pattern(Op::kMod, {moved, one_in(2) ? Pattern(in(2, 5)) : leaf()});
+    return Pattern(Op::kAdd, {Pattern(Op::kMul, {divisor, high}), low});
+  }
+
   pattern::Pattern tree(int depth) {
+    if (depth >= 2 && one_in(8)) return digits(depth);
     if (depth <= 0 || one_in(6))
       return one_in(3) ? pattern::Pattern(constant()) : pattern::Pattern::any(static_cast<int>(in(0, 6)));
     static constexpr Op kOps[] = {Op::kAdd, Op::kAdd,      Op::kAdd,      Op::kMul,   Op::kMul,

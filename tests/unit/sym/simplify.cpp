@@ -61,6 +61,37 @@ TEST_CASE("simplify: merging and splitting dimensions") {
   });
 }
 
+TEST_CASE("simplify: shifted indices keep their dims") {
+  Facts f = attention();
+  f.set_index(var("%r"), var("n"));
+  f.set_index(var("%c"), var("n"));
+  f.set_index(var("%x"), 50);
+  f.set_index(var("%y"), 50);
+  f.set_index(var("%z"), 4 * var("n"));
+  const Row rows[] = {
+      // [n, 2n] as [2n, n] without its first row, and back: the relative shift of attention scores.
+      {"((%c - %r)//n + 1)//2", "0"},
+      {"n*mod((%c - %r)//n + 1, 2) + mod(%c - %r, n)", "%c - %r + n"},
+      {"(%x + (49*%x + %y)//50 + 1)//2", "%x"},
+      {"50*mod(%x + (49*%x + %y)//50 + 1, 2) + mod(49*%x + %y, 50)", "%y - %x + 50"},
+      // [n, n] with a column more as [n + 1, n]: two rows are left.
+      {"(%r*n + %c + n)//(n + 1)", "%r + (%c - %r - 1)//(n + 1) + 1"},
+      {"mod(%r*n + %c + n, n + 1)", "mod(%c - %r - 1, n + 1)"},
+      {"(50*%x + %y + 50)//51", "%x + (%y - %x + 50)//51"},
+      // Three quotients are no gain, nor are two in place of two.
+      {"(47*%x + %y)//50", "(47*%x + %y)//50"},
+      {"3*%j//4", "(3*%j)//4"},
+      {"3*small//4", "(3*small)//4"},
+      // A cyclic shift of windows of 4, there and back.
+      {"mod(%z + 2, 4) + 4*mod((%z + 2)//4 - 1, n)", "mod(%z - 2, 4*n)"},
+      {"mod(mod(%z + 2, 4) + 4*mod((%z + 2)//4 - 1, n) + 2, 4*n)", "%z"},
+      {"mod(%z//n, 4)*n + mod(%z + 1, n)", "n*mod(%z//n, 4) + mod(%z + 1, n)"},
+      {"4*mod(%z//4, zero_or_more) + mod(%z, 4)", "mod(%z, 4) + 4*mod(%z//4, zero_or_more)"},
+  };
+  for (const Row& row : rows)
+    CHECK_MESSAGE(to_string(simplify(parse(row.given), f)) == row.simple, row.given);
+}
+
 TEST_CASE("simplify: minimum, maximum, choice") {
   check({
       {"min(n, 0)", "0"},
