@@ -6,6 +6,24 @@
 #include "compiler/loop/walk.h"
 
 namespace stridec::kernels {
+namespace {
+
+// How many taps of the first dim of a window bring a point to the elements of its neighbour along `var`; 0: none do.
+int64_t taps_between(const loop::Reduce& reduce, sym::Expr var) {
+  const auto step = [](sym::Expr index, sym::Expr along) {
+    const auto linear = sym::linear_in(index, along);
+    return linear ? sym::as_const(linear->coefficient).value_or(0) : 0;
+  };
+  for (const loop::Stmt& stmt : reduce.body)
+    if (const auto* load = std::get_if<loop::Load>(&stmt.node))
+      for (sym::Expr index : load->access.index) {
+        const int64_t point = step(index, var), tap = step(index, reduce.dims[0].var);
+        if (tap && point / tap > 0 && point % tap == 0) return point / tap;
+      }
+  return 0;
+}
+
+}  // namespace
 
 std::optional<PointWindow> match_point_window(const loop::Program& program, const loop::Nest& nest) {
   PointWindow out;
@@ -57,17 +75,26 @@ std::vector<std::vector<int64_t>> taps_of(const loop::Reduce& reduce) {
   return taps;
 }
 
-loop::Access access_at(const loop::Access& access, const loop::Reduce& reduce,
-                       const std::vector<int64_t>& tap, sym::Expr var, int64_t shift,
-                       const sym::Facts& facts) {
+loop::Access access_at(const loop::Access& access, const Indices& indices, const sym::Facts& facts) {
   auto moved = [&](sym::Expr e) {
-    for (size_t d = 0; d < tap.size(); ++d) e = sym::substitute(e, reduce.dims[d].var, tap[d]);
-    if (shift) e = sym::substitute(e, var, var + shift);
+    for (const auto& [var, index] : indices) e = sym::substitute(e, var, index);
     return sym::simplify(e, facts);
   };
   loop::Access out{.buffer = access.buffer, .index = {}, .mask = moved(access.mask)};
   for (sym::Expr index : access.index) out.index.push_back(moved(index));
   return out;
+}
+
+std::optional<RowLoop> row_loop(const loop::Reduce& reduce, const std::vector<sym::Expr>& along,
+                                int64_t lanes) {
+  constexpr int64_t kMostUnrolled = 1024, kMostTapsUnrolled = 32;  // the text stays in an instruction cache
+  const auto taps = static_cast<int64_t>(taps_of(reduce).size());
+  if (reduce.dims.size() < 2 ||
+      (along.size() < 2 && taps <= kMostTapsUnrolled && taps * lanes <= kMostUnrolled))
+    return std::nullopt;
+  for (size_t a = 0; a < along.size(); ++a)
+    if (const int64_t step = taps_between(reduce, along[a])) return RowLoop{a, step};
+  return RowLoop{};
 }
 
 bool AccessLess::operator()(const loop::Access& a, const loop::Access& b) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "compiler/loop/program.h"
@@ -21,10 +22,20 @@ std::optional<PointWindow> match_point_window(const loop::Program& program, cons
 
 // The values of the reduce's dims, tap after tap in its order.
 std::vector<std::vector<int64_t>> taps_of(const loop::Reduce& reduce);
-// The access at one tap, `shift` points further along `var`. Equal ones touch the same element.
-loop::Access access_at(const loop::Access& access, const loop::Reduce& reduce,
-                       const std::vector<int64_t>& tap, sym::Expr var, int64_t shift,
-                       const sym::Facts& facts);
+// The access where indices are these. Equal ones touch the same element.
+using Indices = std::vector<std::pair<sym::Expr, sym::Expr>>;
+loop::Access access_at(const loop::Access& access, const Indices& indices, const sym::Facts& facts);
+
+// How a thread that does a block of points, several along some dims, goes through its windows: all taps unrolled, or, where
+// that is too much or the block has points along two dims, row after row of what is loaded, a loop. Points that lie r
+// further along the dim `across` (of those given) are r * step taps of the first dim of the window behind.
+struct RowLoop {
+  size_t across = 0;
+  int64_t step = 0;  // 0: rows of points have nothing in common
+};
+// `lanes`: points of the block.
+std::optional<RowLoop> row_loop(const loop::Reduce& reduce, const std::vector<sym::Expr>& along,
+                                int64_t lanes);
 
 // An order of such accesses to one buffer, by their indices and masks.
 struct AccessLess {

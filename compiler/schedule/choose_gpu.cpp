@@ -200,20 +200,12 @@ std::optional<std::pair<sym::Expr, sym::Expr>> tile_of(const loop::Program& prog
 LoopPlan choose_loops(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
   LoopPlan plan;
   plan.reorder = memory_order(program, reshaped(program, nest, plan));
-  plan.points = neighbouring_points(program, reshaped(program, nest, plan), target);
-  if (!plan.points.empty()) return plan;
+  if (choose_points(program, reshaped(program, nest, plan), target, plan)) return plan;
   plan = merged(program, nest, plan);
   const loop::Nest now = reshaped(program, nest, plan);
   plan.tile = tile_of(program, now);
   if (!plan.tile) choose_team(program, now, target, plan);
   return plan;
-}
-
-// Threads that do so many points along the dim waste nothing of it, or its extent is not known.
-bool fills(const loop::Program& program, const loop::Nest& nest, sym::Expr dim, int64_t count) {
-  for (const loop::Dim& each : reshaped(program, nest, {}).dims)
-    if (each.var == dim) return sym::as_const(each.extent).value_or(0) % count == 0;
-  return false;
 }
 
 std::string family_of(const LoopPlan& plan) {
@@ -224,11 +216,13 @@ std::string family_of(const LoopPlan& plan) {
                                 : "threads";
 }
 
-// Other teams, other numbers of neighbouring points, and a thread a point. There is no model of their times: what is
+// Other blocks of neighbouring points; other teams, and a thread a point. There is no model of the times of teams: what is
 // further from the choice is taken for slower, by a little.
 std::vector<Candidate> loop_candidates(const loop::Program& program, const loop::Nest& nest,
-                                       const LoopPlan& chosen) {
+                                       const GpuTarget& target) {
   constexpr double kStep = 0.05;
+  constexpr size_t kBlocks = 16;
+  const LoopPlan chosen = choose_loops(program, nest, target);
   std::vector<Candidate> all;
   const auto add = [&](const LoopPlan& plan, double steps) {
     loop::Schedule schedule{"", directives(plan)};
@@ -237,15 +231,21 @@ std::vector<Candidate> loop_candidates(const loop::Program& program, const loop:
       all.push_back({std::move(schedule), 1e3 * (1 + kStep * steps), family_of(plan)});
   };
   add(chosen, 0);
-  if (chosen.points.size() == 2)
-    for (const int64_t count : {1, 2, 3, 4, 5, 7}) {
-      if (!fills(program, nest, chosen.points[1].dim, count)) continue;
+  if (!chosen.points.empty()) {
+    const loop::Nest now = reshaped(program, nest, {.reorder = chosen.reorder});
+    const auto blocks = point_blocks(program, now, target);
+    for (size_t i = 0; i < std::min(kBlocks, blocks.size()); ++i) {
+      const double steps = 0.1 * static_cast<double>(i);
       LoopPlan plan = chosen;
-      plan.points[1].factor = count;
-      if (count == 1) plan.points.pop_back();
-      add(plan,
-          std::abs(std::log2(static_cast<double>(count) / static_cast<double>(chosen.points[1].factor))));
+      plan.points = blocks[i];
+      add(plan, steps);
+      // For runs of few points the other part of the schedule is what counts.
+      if (!chosen.few) continue;
+      plan = chosen;
+      plan.few_points = blocks[i];
+      add(plan, steps);
     }
+  }
   LoopPlan single;
   single.reorder = chosen.reorder;
   single = merged(program, nest, single);
@@ -295,7 +295,7 @@ std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest
   if (first.kernel.empty()) {
     // A product that is not worth tiles: its threads are expected to be no slower than the best of these.
     const double scale = all.empty() ? 1 : 1e-3 * std::min_element(all.begin(), all.end(), sooner)->cycles;
-    for (Candidate& candidate : loop_candidates(program, nest, choose_loops(program, nest, target))) {
+    for (Candidate& candidate : loop_candidates(program, nest, target)) {
       candidate.cycles *= scale;
       all.push_back(std::move(candidate));
     }

@@ -12,9 +12,14 @@ namespace stridec::schedule {
 LoopPlan::Dims memory_order(const loop::Program& program, const loop::Nest& nest);
 
 // For a nest of small windows (kernels/point_window.h): vectors along the dim that is contiguous in memory, and a few
-// points along one that windows slide over, where neighbours share most of what they load. Empty for other nests.
-// Weights may have another order: theirs is ours to choose (order_weights.h).
-std::vector<LoopPlan::Split> neighbouring_points(const loop::Program& program, const loop::Nest& nest,
-                                                 const GpuTarget& target);
+// points along one or two that windows slide over, where neighbours share most of what they load; fewer for runs whose
+// points would not fill the device so. Whether the nest is one. Weights may have another order: theirs is ours to choose
+// (order_weights.h).
+bool choose_points(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
+                   LoopPlan& plan);
+
+// All such blocks, what a model takes for the fastest first, for `scale` times the typical number of points.
+std::vector<std::vector<LoopPlan::Split>> point_blocks(const loop::Program& program, const loop::Nest& nest,
+                                                       const GpuTarget& target, double scale = 1);
 
 }  // namespace stridec::schedule

@@ -153,6 +153,10 @@ LoopPlan parse_plan(const loop::Schedule& schedule) {
       plan.tile.emplace(dim(d, 0), dim(d, 1));
     else if (d.name == "points")
       plan.points.push_back({dim(d, 0), number(d, 1)});
+    else if (d.name == "below")
+      plan.few = number(d, 0);
+    else if (d.name == "fewer")
+      plan.few_points.push_back({dim(d, 0), number(d, 1)});
     else if (d.name == "order")
       plan.order = dims(d);
     else if (d.name == "vectorize")
@@ -187,6 +191,8 @@ std::vector<loop::Directive> directives(const LoopPlan& plan) {
   if (plan.columns) out.push_back({"columns", {plan.columns->name()}});
   if (plan.tile) out.push_back({"tile", {plan.tile->first.name(), plan.tile->second.name()}});
   for (const LoopPlan::Split& p : plan.points) out.push_back({"points", {p.dim.name(), cat(p.factor)}});
+  if (plan.few) out.push_back({"below", {cat(plan.few)}});
+  for (const LoopPlan::Split& p : plan.few_points) out.push_back({"fewer", {p.dim.name(), cat(p.factor)}});
   if (!plan.order.empty()) out.push_back({"order", names(plan.order)});
   for (const auto& [var, width] : plan.width) out.push_back({"vectorize", {var.name(), cat(width)}});
   if (plan.single) out.push_back({"single", {plan.single->name()}});

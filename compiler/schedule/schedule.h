@@ -11,8 +11,10 @@
 //   columns %j         with team N: the team's points are neighbours along %j, and its threads a grid of columns and rows
 //   tile %a %b         on a GPU: a block does a tile of neighbouring points; what is contiguous along %b is loaded so, and
 //                      turned in shared memory to run along %a
-//   points %c N        on a GPU: a thread does N neighbouring points along %c, first by vectors, then (a second one of
-//                      these) along another dim, where points share what they load
+//   points %c N        on a GPU: a thread does N neighbouring points along %c, first by vectors, then (a second and a
+//                      third one of these) along other dims, where points share what they load
+//   below N            points are fewer for runs with less than N of the nest's points in all: as `fewer` says
+//   fewer %c N         with below: what `points` says otherwise
 //   order %k %l ...    the loops within a task, outermost first (as written)
 //   vectorize %k W     lanes along %k: a parallel dim (then the innermost loop of a task), or a dim of a for or reduce
 //   single %k          with lanes along %k: what is left behind whole vectors runs point by point, not as a masked vector
@@ -55,6 +57,8 @@ struct LoopPlan {
   std::optional<sym::Expr> columns;
   std::optional<std::pair<sym::Expr, sym::Expr>> tile;
   std::vector<Split> points;
+  int64_t few = 0;  // below: `few_points` for runs with fewer points than this
+  std::vector<Split> few_points;
   Dims order;
   PerDim<int> width;
   std::optional<sym::Expr> single;

@@ -2,6 +2,7 @@
 // that the sizes allow.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <iostream>
@@ -11,6 +12,7 @@
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/choose_gpu.h"
+#include "compiler/schedule/choose_points.h"
 #include "tests/support/emulate.h"
 #include "tests/support/random_tensor.h"
 #include "tests/support/replaced.h"
@@ -59,13 +61,15 @@ double tolerance(DType dtype) {
   return is_float(dtype) ? 1.6e-2 : 0;
 }
 
-// `team`: threads of a row, instead of those chosen.
-void check(const Program& p, const std::string& dtype, const Sizes& sizes, int team = 0) {
+// `team`: threads of a row, instead of those chosen; `schedule`: all of it.
+void check(const Program& p, const std::string& dtype, const Sizes& sizes, int team = 0,
+           const std::string& schedule = "") {
   INFO(p.name, " of ", dtype, " ", join(sizes.shape, "x", [](int64_t n) { return cat(n); }),
        std::string(sizes.fixed ? " fixed" : ""));
   const loop::Program given = parse(p, dtype, sizes);
   loop::verify(given);
   loop::Program program = given;
+  if (!schedule.empty()) program.nests[0].schedule = loop::parse_schedule(schedule);
   schedule::choose_gpu(program, gpu_target("sm_90a"));
   if (team)
     for (loop::Directive& directive : program.nests[0].schedule.directives)
@@ -347,6 +351,24 @@ const Program kDepthwise = {"a convolution of each channel by itself", R"(  inpu
       store y[%n, %y, %x, %c] %8
 )"};
 
+const Program kLarge = {"one of 49 taps", R"(  input x T [d0, d1, d2, d3] ordinal 0
+  input w T [7, 7, d3] ordinal 1
+  output y T [d0, d1, d2, d3] ordinal 0
+  inputs (x, w)
+  outputs (y)
+  steps
+    nest 0 depthwise (%n<d0, %y<d1, %x<d2, %c<d3)
+      %0 : f32 = reduce sum (%r<7, %s<7)
+        %1 : T = load x[%n, %y + %r - 3, %x + %s - 3, %c] if %y + %r <= d1 + 2 && %x + %s <= d2 + 2 && 3 <= %y + %r && 3 <= %x + %s else 0
+        %2 : f32 = cast %1
+        %3 : T = load w[%r, %s, %c]
+        %4 : f32 = cast %3
+        %5 : f32 = mul %2 %4
+        yield %5
+      %6 : T = cast %0
+      store y[%n, %y, %x, %c] %6
+)"};
+
 const Program kStrided = {"a strided, dilated one with a tap weight for all channels, and the largest of a window", R"(
   input x T [d0, d1, d2, d3] ordinal 0
   input w T [2, 3] ordinal 1
@@ -395,6 +417,52 @@ TEST_CASE("windows of neighbouring points") {
   for (const char* dtype : {"f16", "f32"})
     for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{2, 8, 16}, {1, 5, 8}, {3, 3, 5}})
       for (const bool fixed : {false, true}) check(kWhere, dtype, {shape, fixed});
+}
+
+TEST_CASE("blocks of points along one and two dims, whole and ragged") {
+  const std::string orders[] = {"",
+                                "; points %x 4",
+                                "; points %y 3",
+                                "; points %x 3; points %y 2",
+                                "; points %y 4; points %x 2",
+                                "; points %x 2; points %y 7",
+                                "; points %x 4; below 600; fewer %c 4; fewer %y 2"};
+  for (const std::string& along : orders)
+    for (const bool fixed : {false, true}) {
+      for (const std::vector<int64_t>& shape :
+           std::vector<std::vector<int64_t>>{{2, 9, 10, 8}, {2, 7, 3, 16}, {0, 4, 4, 8}})
+        for (const char* dtype : {"f16", "f32"})
+          check(kLarge, dtype, {shape, fixed}, 0, "points %c 4" + along);
+      for (const std::vector<int64_t>& shape :
+           std::vector<std::vector<int64_t>>{{2, 9, 15, 16}, {3, 8, 12, 8}})
+        for (const char* dtype : {"f16", "i8"})
+          check(kStrided, dtype, {shape, fixed}, 0, "reorder %n %y %x %c; points %c 8" + along);
+      check(kDepthwise, "bf16", {{2, 5, 7, 16}, fixed}, 0, "reorder %n %y %x %c; points %c 8" + along);
+    }
+}
+
+TEST_CASE("points that neighbours share most with, by what the kernel takes") {
+  const auto chosen = [](const std::vector<int64_t>& shape, bool fixed) {
+    const loop::Program program = parse(kLarge, "f16", {shape, fixed});
+    schedule::LoopPlan plan;
+    REQUIRE(schedule::choose_points(program, program.nests[0], gpu_target("sm_90a"), plan));
+    return plan;
+  };
+  const schedule::LoopPlan many = chosen({32, 56, 56, 96}, true);
+  CHECK(many.points.size() == 3);  // rows and columns of windows overlap
+  CHECK(many.few == 0);
+  // Of few points large blocks would leave most of the device idle; a run decides where it is one's or the other's.
+  const schedule::LoopPlan few = chosen({1, 7, 7, 96}, true), any = chosen({1, 7, 7, 96}, false);
+  const auto size = [](const std::vector<schedule::LoopPlan::Split>& block) {
+    int64_t out = 1;
+    for (const schedule::LoopPlan::Split& split : block) out *= split.factor;
+    return out;
+  };
+  CHECK(size(few.points) < size(many.points));
+  CHECK(any.few > 0);
+  CHECK(size(any.few_points) < size(any.points));
+  const schedule::LoopPlan again = schedule::parse_plan({"", schedule::directives(any)});
+  CHECK(schedule::directives(again) == schedule::directives(any));
 }
 
 TEST_CASE("columns") {
