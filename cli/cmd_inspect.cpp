@@ -202,12 +202,24 @@ int write_graph(const graph::Graph& graph, const std::string& path) {
   return 0;
 }
 
-// What a GPU kernel takes, from its cubin.
+// What a GPU kernel takes, from its cubin and its launch.
 std::string resources_text(const codegen::cuda::BuiltKernel& kernel) {
   const codegen::cuda::Resources& r = kernel.resources;
   if (!r.registers) return cat("// ", kernel.target.name, "\n");
-  return cat("// ", kernel.target.name, ": ", r.registers, " registers, ", r.shared_bytes,
-             " bytes of shared memory, ", r.stack_bytes, " of stack, ", r.code_bytes, " of code\n");
+  const auto dynamic = sym::as_const(kernel.dynamic_shared);
+  std::string out = cat("// ", kernel.target.name, ": ", r.registers, " registers, ", r.shared_bytes,
+                        dynamic == 0 ? std::string() : cat(" + ", sym::to_string(kernel.dynamic_shared)),
+                        " bytes of shared memory, ", r.stack_bytes, " of stack",
+                        r.stack_loads + r.stack_stores == 0
+                            ? std::string()
+                            : cat(" (", r.stack_loads, " loads, ", r.stack_stores, " stores)"),
+                        ", ", r.code_bytes, " of code; ", kernel.threads, " threads");
+  if (dynamic) {
+    const int blocks = resident_blocks(r, kernel.threads, static_cast<int>(*dynamic), kernel.target);
+    out += cat(", ", blocks, blocks == 1 ? " block" : " blocks", " a multiprocessor, ",
+               100 * blocks * kernel.threads / kernel.target.threads_sm, " % of its threads");
+  }
+  return out + "\n";
 }
 
 int run(const Flags& flags, const Globals& globals) {

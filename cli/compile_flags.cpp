@@ -101,6 +101,13 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
   made.cpus = split_list(cpus);
   made.gpus = split_list(gpus);
   made.nvrtc = nvrtc;
+  const auto targeted = [&](const char* name) { return std::ranges::count(made.targets, name) > 0; };
+  if (!made.gpus.empty() && !targeted("cuda"))
+    fail(ErrorKind::kUsage, "no-such-target", "--gpu says for which GPUs to build, and no GPU is a target",
+         "--target cuda, or --target cpu,cuda for both in one library");
+  if (!made.cpus.empty() && !targeted("cpu"))
+    fail(ErrorKind::kUsage, "no-such-target", "--cpu says for which CPUs to build, and no CPU is a target",
+         "--target cpu,cuda for both in one library");
   made.dims = frontend::parse_dims(dims);
   for (const std::string& state : states) made.states.push_back(frontend::parse_state(state));
   made.mode = mode;

@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 
-from harness import ROOT, expect, stridec
+from harness import ROOT, expect, nvrtc, stridec
 
 
 def test_check():
@@ -41,6 +41,13 @@ def test_inspect():
         json.loads(stridec(f"inspect mlp.onnx --stage={stage} --format=json", 0).stdout)
     graph = stridec("inspect mlp.onnx --stage=graph", 0).stdout
     expect("batch" in graph and "relu" in graph.lower(), graph)
+    if not nvrtc():
+        print("inspect of a GPU's kernels: left out, there is no NVRTC")
+        return
+    kernels = stridec(f"inspect mlp.onnx --stage=source --target cuda --gpu sm_90a --nvrtc {nvrtc()}", 0).stdout
+    told = re.findall(r"^// sm_90a: \d+ registers, .* bytes of shared memory, \d+ of stack.*, \d+ of code; \d+ threads, "
+                      r"\d+ blocks? a multiprocessor, \d+ % of its threads$", kernels, re.M)  # fmt: skip
+    expect(told and len(told) == len(re.findall(r"^// ---- ", kernels, re.M)), kernels[:2000])
 
 
 def test_schedule():

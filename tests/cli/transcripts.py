@@ -94,6 +94,8 @@ TRANSCRIPTS = {
         ("compile mlp.onnx -o out.so -O winograd=maybe", 1),
         ("options", 0),
         ("compile mlp.onnx -o out.so --cpu i8086", 1),
+        ("compile mlp.onnx -o out.so --gpu sm_90a", 1),
+        ("compile mlp.onnx -o out.so --target cuda --cpu native", 1),
         ("compile mlp.onnx -o nowhere/out.so", 2),
         ("compile mlp.onnx -o taken.so", 2),
         ("compile mlp.onnx -o mlp.onnx", 1),

@@ -99,7 +99,9 @@ BuiltKernel named(const DeviceKernel& kernel, const GpuTarget& target) {
   const std::string all = cat(target.name, "\n", kernel.code.text);
   return {.symbol = "k_" + sha256(all.data(), all.size()).substr(0, 16),
           .target = target,
-          .text = kernel.code.text};
+          .text = kernel.code.text,
+          .threads = kernel.threads,
+          .dynamic_shared = kernel.shared_bytes};
 }
 
 std::vector<std::optional<Diagnostic>> compile_kernels(const std::vector<BuiltKernel*>& kernels,

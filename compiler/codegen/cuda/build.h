@@ -36,6 +36,8 @@ struct BuiltKernel {
   std::string text;                // as compiled, but for the definition of KERNEL
   std::string image;               // a cubin; PTX text ended by a zero for the target "ptx"
   Resources resources;             // of a cubin
+  int threads = 0;                 // of a block
+  sym::Expr dynamic_shared = 0;    // bytes of a block
   std::vector<std::string> nests;  // names of the nests that it computes
 };
 

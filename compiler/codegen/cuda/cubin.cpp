@@ -18,6 +18,9 @@ bool read(std::string_view bytes, uint64_t at, T& out) {
 // Attribute records of .nv.info sections: format, number, and for format 4 (sized value) the bytes that follow.
 constexpr uint8_t kSizedValue = 4, kFrameSize = 0x11, kMinStackSize = 0x12, kRegisterCount = 0x2f;
 
+// Instructions take 16 bytes from Volta on, and have their opcode in the low 12 bits.
+constexpr uint64_t kInstruction = 16, kOpcode = 0xfff, kLoadLocal = 0x983, kStoreLocal = 0x387;
+
 }  // namespace
 
 Resources resources_of(std::string_view cubin, const std::string& symbol) {
@@ -42,6 +45,12 @@ Resources resources_of(std::string_view cubin, const std::string& symbol) {
     if (name == ".text." + symbol) {
       out.code_bytes = static_cast<int>(s.sh_size);
       if (!out.registers) out.registers = static_cast<int>(s.sh_info >> 24);
+      for (uint64_t at = 0; at + kInstruction <= s.sh_size; at += kInstruction) {
+        uint64_t word = 0;
+        if (!read(cubin, s.sh_offset + at, word)) break;
+        out.stack_loads += (word & kOpcode) == kLoadLocal;
+        out.stack_stores += (word & kOpcode) == kStoreLocal;
+      }
     } else if (name == ".nv.shared." + symbol) {
       out.shared_bytes = static_cast<int>(s.sh_size);
     } else if (name == ".nv.info") {
@@ -64,6 +73,17 @@ Resources resources_of(std::string_view cubin, const std::string& symbol) {
     }
   }
   return out;
+}
+
+int resident_blocks(const Resources& resources, int threads, int dynamic_bytes, const GpuTarget& target) {
+  constexpr int kWarp = 32, kRegisters = 256, kShared = 128, kMostBlocks = 32;  // a warp's come in 256s
+  constexpr int kReserved = 1024;  // of shared memory, for each block
+  const auto rounded = [](int n, int to) { return (n + to - 1) / to * to; };
+  const int warps = rounded(threads, kWarp) / kWarp;
+  const int registers = warps * rounded(std::max(resources.registers, 1) * kWarp, kRegisters);
+  const int shared = rounded(resources.shared_bytes + dynamic_bytes + kReserved, kShared);
+  return std::min({kMostBlocks, target.threads_sm / (warps * kWarp), target.registers / registers,
+                   target.shared_bytes_sm / shared});
 }
 
 }  // namespace stridec::codegen::cuda
