@@ -7,7 +7,8 @@
 Each operator is compiled once a width, with a symbolic number of rows. Inputs are random, outputs poisoned; ours and theirs
 are compared with PyTorch in f32. Times are medians of rows of runs one behind the other over rotated buffers that exceed
 the L2, ours, the copy's and the peers' by turns: what a stream of work sees, without the host's part. The peers are
-torch.compile for each size (static) and for all (dynamic); their compilations run ahead in processes of their own.
+torch.compile for each size (static) and for all (dynamic); their compilations run ahead in processes of their own. `fixed`
+is stridec's own artifact for the case's number of rows alone: what it costs that the number is a symbol.
 """
 
 import concurrent.futures
@@ -241,20 +242,30 @@ def product():
                  [("c", T.FLOAT, ["m", "n"])])  # fmt: skip
 
 
+def fixed_library(name, rows, columns):
+    return f"{name}{columns}.{rows}"
+
+
 def build(stridec, folder, wanted):
     protos = {f"{name}{c}": proto for c in sorted({c for _, c in SHAPES}) for name, proto in models(c).items()
               if not wanted or name in wanted}  # fmt: skip
+    jobs = [(name, name, []) for name in protos]  # model, library, flags
+    jobs += [(f"{name}{c}", fixed_library(name, rows, c), ["--dim", f"n={rows}"]) for rows, c in SHAPES for name in models(c)
+             if f"{name}{c}" in protos]  # fmt: skip
     if not wanted or "gemm" in wanted:
         protos["gemm"] = product()
+        jobs.append(("gemm", "gemm", []))
+    for name, proto in protos.items():
+        onnx.save(proto, os.path.join(folder, name + ".onnx"))
 
-    def one(name):
-        source, library = os.path.join(folder, name + ".onnx"), os.path.join(folder, name + ".so")
-        onnx.save(protos[name], source)
-        command = [stridec, "compile", source, "-o", library, "--target", "cuda", "--gpu", "sm_90a", "--progress=none"]
+    def one(job):
+        name, library, flags = job
+        source, library = os.path.join(folder, name + ".onnx"), os.path.join(folder, library + ".so")
+        command = [stridec, "compile", source, "-o", library, "--target", "cuda", "--gpu", "sm_90a", "--progress=none", *flags]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
     with concurrent.futures.ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        list(pool.map(one, protos))
+        list(pool.map(one, jobs))
 
 
 def mean(ratios):
@@ -276,20 +287,21 @@ def memory_bound(folders, wanted):
             shape = [(rows, columns), (rows,), (columns,), (columns, rows)][kind]
             contestants, off = {"copy": [lambda x=x, y=y: y.copy_(x) for x, y in zip(xs, ys)]}, {}
             kept = []  # outputs live on, so that all write to rotated memory
-            for folder in folders:
-                library = os.path.join(folder, f"{name}{columns}.so")
-                if folder != folders[0] and not os.path.exists(library):
+            libraries = {folder: os.path.join(folder, f"{name}{columns}.so") for folder in folders}
+            libraries["fixed"] = os.path.join(folders[0], fixed_library(name, rows, columns) + ".so")
+            for who, library in libraries.items():
+                if who != folders[0] and not os.path.exists(library):
                     continue
                 try:
                     runner = Runner(library)
                     outs = [torch.full(shape, float("nan"), device="cuda", dtype=torch.bfloat16) for _ in xs]
                     runs = [runner.bind([x], [y]) for x, y in zip(xs, outs)]
                     runs[0]()
-                    off[folder] = error(outs[0], want)
-                    contestants[folder] = runs
+                    off[who] = error(outs[0], want)
+                    contestants[who] = runs
                     kept.append((runner, outs))
                 except s.Error as problem:
-                    print(f"  {name:10} {folder} FAILED {problem}", flush=True)
+                    print(f"  {name:10} {who} FAILED {problem}", flush=True)
             for kind_of, dynamic in (("static", False), ("dynamic", True)):
                 outs, ins = [None] * count, views(xs, dynamic)
 
@@ -312,7 +324,7 @@ def memory_bound(folders, wanted):
                     text += f"; {rate:4.2f} {rate / copy:4.2f} of copy {times[folder]:6.1f} us error {off[folder]:.1e}"
                     if folder == folders[0]:
                         shares.append((rate / copy, case))
-            for kind_of in [kind for kind in ("static", "dynamic") if kind in times]:
+            for kind_of in [kind for kind in ("fixed", "static", "dynamic") if kind in times]:
                 text += f"; {kind_of} {moved / times[kind_of]:4.2f}"
                 if folders[0] in times:
                     gains.setdefault(kind_of, []).append((times[kind_of] / times[folders[0]], case))
@@ -328,7 +340,7 @@ def memory_bound(folders, wanted):
         if of:
             say(f"share of copy, {'odd' if odd else 'even'} widths:", of)
     for kind_of, of in gains.items():
-        say(f"times of {kind_of} torch.compile over ours:", of)
+        say(f"times of {'stridec for fixed rows' if kind_of == 'fixed' else kind_of + ' torch.compile'} over ours:", of)
 
 
 def products(folder):
