@@ -71,7 +71,8 @@ const std::vector<OptionInfo>& options() {
        "thread's cache; "
        "off: what passes between them is whole buffers"},
       {"narrow_products", "true|false", "true",
-       "products of one value with several weights, of few columns, become one (CPU); off: each by itself"},
+       "products of one value with several weights become one where they share enough (CPU); off: each by "
+       "itself"},
       {"slices", "true|false", "true",
        "what several concatenations hold, or one of another, is stored once; off: in each of them"},
       {"epilogue_fusion", "true|false", "true",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 
 namespace stridec::schedule {
@@ -13,7 +14,39 @@ void add(std::vector<BufferId>& ids, BufferId id) {
   if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
 }
 
+// The least and the largest index along each dim, of all accesses to the buffer.
+void add_ranges(const loop::Block& block, BufferId id, const sym::Facts& facts,
+                std::vector<std::optional<sym::Interval>>& ranges) {
+  for (const loop::Stmt& stmt : block) {
+    if (const loop::Access* access = loop::access_of(stmt); access && access->buffer == id)
+      for (size_t d = 0; d < ranges.size(); ++d) {
+        const sym::Interval at = facts.bounds(access->index[d]);
+        auto& range = ranges[d];
+        range = range ? sym::Interval{std::min(range->lo, at.lo), std::max(range->hi, at.hi)} : at;
+      }
+    if (const loop::Block* body = loop::body_of(stmt)) {
+      sym::Facts inner = facts;
+      loop::add_facts(inner, stmt);
+      add_ranges(*body, id, inner, ranges);
+    }
+  }
+}
+
+std::vector<std::optional<sym::Interval>> ranges_of(const loop::Program& program, const loop::Nest& nest,
+                                                    BufferId id) {
+  std::vector<std::optional<sym::Interval>> ranges(program[id].shape.size());
+  add_ranges(nest.body, id, loop::facts_of(program, nest), ranges);
+  return ranges;
+}
+
 }  // namespace
+
+bool touch_apart(const loop::Program& program, const loop::Nest& a, const loop::Nest& b, BufferId id) {
+  const auto x = ranges_of(program, a, id), y = ranges_of(program, b, id);
+  for (size_t d = 0; d < x.size(); ++d)
+    if (x[d] && y[d] && (x[d]->hi < y[d]->lo || y[d]->hi < x[d]->lo)) return true;
+  return false;
+}
 
 bool reads(const Effects& effects, BufferId id) {
   return std::find(effects.reads.begin(), effects.reads.end(), id) != effects.reads.end();

@@ -20,6 +20,10 @@ const loop::Nest* nest_at(const loop::Program& program, const loop::Steps& steps
 bool reads(const Effects& effects, loop::BufferId id);
 bool writes(const Effects& effects, loop::BufferId id);
 
+// Where both nests touch the buffer, none of them touches an element of the other's: along some dim their ranges have nothing
+// in common, as those of the parts of a concatenation.
+bool touch_apart(const loop::Program& program, const loop::Nest& a, const loop::Nest& b, loop::BufferId id);
+
 // What steps other than launches use: they expect it row-major.
 std::set<loop::BufferId> fixed_buffers(const loop::Program& program);
 

@@ -1,6 +1,7 @@
 #include "compiler/schedule/join_products.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -11,6 +12,7 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/fusion_join.h"
 
 namespace stridec::schedule {
@@ -27,24 +29,33 @@ using loop::Stmt;
 using loop::Store;
 using sym::Expr;
 
-// Columns that the widest register tiles have: with more, x is used so often that fetching it is nothing beside products.
-constexpr int64_t kFewColumns = 64;
+// Cycles of one core for a row, with figures of no machine in particular.
+constexpr double kFetch = 0.5;                      // of each number of x: gathered, packed, loaded
+constexpr int64_t kLanes = 16;                      // columns of a vector
+constexpr double kProducts = 2, kByteProducts = 8;  // vectors multiplied and added
+constexpr int kMostPercent = 98;                    // of the time of two by themselves
+constexpr double kLoad = 0.5, kMaskedLoad = 2;      // of a vector
 
 // A product by a weight with columns along one dim, its nest renumbered: equal nests have equal names.
 struct Product {
-  Nest nest;  // without the stores at its end
-  std::vector<Store> stores;
+  Nest nest;
+  size_t at = 0;   // of the sum in nest.body
   size_t dim = 0;  // of nest.dims, the columns
   Expr column = 0;
   int64_t columns = 0;
+  double depth = 0;  // products of a sum
+  double rate = 0;   // vectors of products a cycle
 };
 
-void take_stores(Product& product) {
-  loop::Block& body = product.nest.body;
-  while (std::holds_alternative<Store>(body.back().node)) {
-    product.stores.insert(product.stores.begin(), std::get<Store>(body.back().node));
-    body.pop_back();
-  }
+// Every load of the factor is of weights, and there is one; or none is.
+bool loads_weights(const Program& program, const kernels::Factor& factor, bool all) {
+  size_t loads = 0, weights = 0;
+  for (const Stmt* stmt : factor.slice)
+    if (const auto* load = std::get_if<Load>(&stmt->node)) {
+      ++loads;
+      weights += program[load->access.buffer].storage == loop::Storage::kWeight;
+    }
+  return weights == (all ? loads : 0) && loads > 0;
 }
 
 std::optional<Product> product_of(const Program& program, const Nest& launched) {
@@ -52,15 +63,12 @@ std::optional<Product> product_of(const Program& program, const Nest& launched) 
   Product out{.nest = launched};
   loop::renumber(out.nest);
   const auto found = kernels::match_contraction(out.nest);
-  if (!found || !is_float(found->dtype)) return std::nullopt;
+  if (!found) return std::nullopt;
+  // Windows of bytes are read in place for few columns; more of them have kernels that copy windows, which is slower.
+  if (!is_float(found->dtype) && found->reduce->dims.size() > 1) return std::nullopt;
   for (int side : {0, 1}) {
     const kernels::Factor &x = found->factors[1 - side], &weight = found->factors[side];
-    if (!weight.load || program[weight.load->access.buffer].storage != loop::Storage::kWeight ||
-        std::any_of(x.slice.begin(), x.slice.end(), [&](const Stmt* stmt) {
-          const auto* load = std::get_if<Load>(&stmt->node);
-          return load && program[load->access.buffer].storage == loop::Storage::kWeight;
-        }))
-      continue;
+    if (!loads_weights(program, weight, true) || !loads_weights(program, x, false)) continue;
     int dims = 0;
     for (size_t d = 0; d < out.nest.dims.size(); ++d)
       if (weight.vars.contains(out.nest.dims[d].var)) {
@@ -69,15 +77,19 @@ std::optional<Product> product_of(const Program& program, const Nest& launched) 
       }
     const loop::Dim& dim = out.nest.dims[out.dim];
     if (dims != 1 || x.vars.contains(dim.var) || !dim.extent.is_const()) continue;
+    out.at = found->at;
     out.column = dim.var;
     out.columns = dim.extent.value();
-    take_stores(out);
+    out.rate = is_float(found->dtype) ? kProducts : kByteProducts;
+    out.depth = 1;
+    for (const loop::Dim& k : found->reduce->dims) out.depth *= typical(k.extent, program.facts);
     return out;
   }
   return std::nullopt;
 }
 
-// How two nests differ where they are products of the same value.
+// How two nests differ where they are products of the same value: `common` statements in front are the same but for the
+// weights, and for numbers that become weights.
 struct Differences {
   struct Weights {
     BufferId a, b;
@@ -85,6 +97,8 @@ struct Differences {
     bool operator==(const Weights&) const = default;
   };
   std::vector<Weights> weights;
+  std::vector<size_t> constants;  // statements of the nests
+  size_t common = 0;
 };
 
 class Comparison {
@@ -92,17 +106,21 @@ class Comparison {
   Comparison(const Program& program, const Product& a, const Product& b)
       : program_(program), a_(a), b_(b), facts_(loop::facts_of(program, a.nest)) {}
 
-  // Nothing where the two read the same but cannot be one, for the reason given, or where they have little in common.
+  // Nothing where they have little in common; a reason where the two read the same but cannot be one.
   std::optional<Differences> run(std::string* reason) {
     reason_ = reason;
-    if (a_.dim != b_.dim || a_.nest.dims.size() != b_.nest.dims.size() ||
-        a_.nest.values.size() != b_.nest.values.size())
-      return std::nullopt;
+    if (a_.dim != b_.dim || a_.at != b_.at || a_.nest.dims.size() != b_.nest.dims.size()) return std::nullopt;
     for (size_t d = 0; d < a_.nest.dims.size(); ++d)
       if (d != a_.dim && !(a_.nest.dims[d].extent == b_.nest.dims[d].extent)) return std::nullopt;
-    for (size_t v = 0; v < a_.nest.values.size(); ++v)
-      if (a_.nest.values[v].dtype != b_.nest.values[v].dtype) return std::nullopt;
-    if (!equal(a_.nest.body, b_.nest.body) || !stores_alike()) return std::nullopt;
+    const loop::Block &x = a_.nest.body, &y = b_.nest.body;
+    size_t& common = differences_.common;
+    for (; common < std::min(x.size(), y.size()); ++common) {
+      if (equal(x[common], y[common])) continue;
+      if (common < a_.at || !are_constants(x[common], y[common])) break;
+      differences_.constants.push_back(common);
+    }
+    if (common <= a_.at || !may_be_masked(x) || !may_be_masked(y)) return std::nullopt;
+    if (!stores_alike() && reason_->empty()) return std::nullopt;
     return differences_;
   }
 
@@ -114,6 +132,12 @@ class Comparison {
 
   bool equal(const Stmt& a, const Stmt& b) {
     if (a.node.index() != b.node.index() || names(a) != names(b)) return false;
+    bool typed = true;
+    loop::for_each_result(a, [&](loop::ValueId id) {
+      const auto v = static_cast<size_t>(id.value);
+      typed = typed && a_.nest.values[v].dtype == b_.nest.values[v].dtype;
+    });
+    if (!typed) return false;
     if (const auto* let = std::get_if<loop::Let>(&a.node)) return let->op == std::get<loop::Let>(b.node).op;
     if (const auto* constant = std::get_if<loop::Constant>(&a.node))
       return constant->value == std::get<loop::Constant>(b.node).value;
@@ -154,13 +178,29 @@ class Comparison {
     return true;
   }
 
+  bool are_constants(const Stmt& a, const Stmt& b) const {
+    const auto* x = std::get_if<loop::Constant>(&a.node);
+    const auto* y = std::get_if<loop::Constant>(&b.node);
+    return x && y && x->result == y->result && x->value.dtype == y->value.dtype;
+  }
+
+  // What follows the common statements: no loops, and nothing that is looked up by values.
+  bool may_be_masked(const loop::Block& body) const {
+    return std::all_of(body.begin() + static_cast<std::ptrdiff_t>(differences_.common), body.end(),
+                       [](const Stmt& stmt) {
+                         return !loop::body_of(stmt) && !std::holds_alternative<loop::Bind>(stmt.node);
+                       });
+  }
+
   // A vector of columns lies in one piece in all results, or in none.
   bool stores_alike() {
     int contiguous = 0, all = 0;
     for (const Product* product : {&a_, &b_})
-      for (const Store& store : product->stores) {
-        const auto stride = loop::stride_of(program_, store.access, a_.column, facts_);
-        if (store.update || !stride) return false;
+      for (const Stmt& stmt : product->nest.body) {
+        const auto* store = std::get_if<Store>(&stmt.node);
+        if (!store) continue;
+        const auto stride = loop::stride_of(program_, store->access, a_.column, facts_);
+        if (store->update || !stride) return false;
         contiguous += stride->is_const(1);
         ++all;
       }
@@ -216,6 +256,43 @@ BufferId joined(Program& program, const Differences::Weights& pair, const Nest& 
   return to;
 }
 
+// The statement touches memory under the condition alone, if it does so along the columns.
+void mask(const Nest& nest, Stmt& stmt, Expr column, Expr condition) {
+  Access* access = loop::access_of(stmt);
+  if (!access) return;
+  auto* load = std::get_if<Load>(&stmt.node);
+  if (load && std::none_of(access->index.begin(), access->index.end(),
+                           [&](Expr e) { return sym::depends_on(e, column); }))
+    return;
+  if (load && access->mask.is_const(1))
+    load->fill = loop::int_scalar(nest.values[static_cast<size_t>(load->result.value)].dtype, 0);
+  access->mask = sym::logical_and(access->mask, condition);
+}
+
+// A vector along the columns: one number for those of the first, the other for those of the second.
+BufferId joined(Program& program, const Product& a, const Product& b, size_t constant, const Nest& user) {
+  const auto value_of = [&](const Product& product) {
+    return std::get<loop::Constant>(product.nest.body[constant].node).value;
+  };
+  const BufferId to = loop::add_buffer(program, {.name = "constant.joined",
+                                                 .dtype = value_of(a).dtype,
+                                                 .shape = {a.columns + b.columns},
+                                                 .storage = loop::Storage::kWeight,
+                                                 .prepacked = true});
+  Expr at = 0;
+  for (const Product* product : {&a, &b}) {
+    Nest fill{.name = cat("join ", program[to].name), .nodes = user.nodes};
+    const Expr column = sym::var("%i0");
+    fill.dims = {{column, product->columns}};
+    const loop::ValueId value = loop::add_value(fill, program[to].dtype);
+    fill.body.push_back({loop::Constant{value, value_of(*product)}});
+    fill.body.push_back({Store{.access = {to, {column + at}}, .value = value}});
+    program.prepack.push_back(loop::add_nest(program, std::move(fill)));
+    at = at + product->columns;
+  }
+  return to;
+}
+
 Nest joined(Program& program, const Product& a, const Product& b, const Differences& differences) {
   Nest nest = a.nest;
   nest.name = fused_name(a.nest, b.nest);
@@ -229,17 +306,42 @@ Nest joined(Program& program, const Product& a, const Product& b, const Differen
         load->access.buffer = both;
     });
   }
-  const sym::Substitution second = {{a.column, a.column - a.columns}};
-  for (Store store : a.stores) {
-    store.access.mask = sym::logical_and(store.access.mask, sym::le(a.column, a.columns - 1));
-    nest.body.push_back({std::move(store)});
+  for (size_t constant : differences.constants) {
+    const BufferId both = joined(program, a, b, constant, nest);
+    const loop::ValueId result = std::get<loop::Constant>(nest.body[constant].node).result;
+    nest.body[constant].node = Load{result, {both, {a.column}}, loop::int_scalar(program[both].dtype, 0)};
   }
-  for (Store store : b.stores) {
-    loop::substitute(store.access, second);
-    store.access.mask = sym::logical_and(store.access.mask, sym::le(a.columns, a.column));
-    nest.body.push_back({std::move(store)});
+  // What is not common is done for the columns of each.
+  const auto first = nest.body.begin() + static_cast<std::ptrdiff_t>(differences.common);
+  std::for_each(first, nest.body.end(),
+                [&](Stmt& stmt) { mask(nest, stmt, a.column, sym::le(a.column, a.columns - 1)); });
+  loop::Cloner cloner(nest);
+  cloner.map(a.column, a.column - a.columns);
+  for (size_t i = 0; i < differences.common; ++i)
+    loop::for_each_result(b.nest.body[i], [&](loop::ValueId id) { cloner.map(id, id); });
+  for (size_t i = differences.common; i < b.nest.body.size(); ++i) {
+    Stmt stmt = cloner.clone(b.nest, b.nest.body[i]);
+    mask(nest, stmt, a.column, sym::le(a.columns, a.column));
+    nest.body.push_back(std::move(stmt));
   }
   return nest;
+}
+
+// Of the time of each by itself.
+int percent(const Product& a, const Product& b, const Differences& differences) {
+  const auto vectors = [](int64_t columns) { return std::ceil(static_cast<double>(columns) / kLanes); };
+  const auto cycles = [&](int64_t columns) { return a.depth * (kFetch + vectors(columns) / a.rate); };
+  const auto rest = [&](const Product& product) {
+    const loop::Block own(product.nest.body.begin() + static_cast<std::ptrdiff_t>(differences.common),
+                          product.nest.body.end());
+    double cost = scalar_cost(own);
+    for (const Stmt& stmt : own) cost += std::holds_alternative<Load>(stmt.node) ? kMaskedLoad : 0;
+    return cost;
+  };
+  const int64_t columns = a.columns + b.columns;
+  const double joined = cycles(columns) + rest(a) * vectors(b.columns) + rest(b) * vectors(a.columns) +
+                        kLoad * static_cast<double>(differences.constants.size()) * vectors(columns);
+  return static_cast<int>(std::ceil(100 * joined / (cycles(a.columns) + cycles(b.columns))));
 }
 
 class Joining {
@@ -279,20 +381,18 @@ class Joining {
     if (!b) return -1;
     std::string reason;
     const auto differences = Comparison(program_, *a, *b).run(&reason);
-    if (!differences) {
-      if (!reason.empty() && std::min(a->columns, b->columns) <= kFewColumns) note(*a, *b, false, reason);
+    if (!differences) return -1;
+    const int time = percent(*a, *b, *differences);
+    if (time > kMostPercent) reason = cat("one product would take ", time, " % of the time of both");
+    const bool up = may_move(program_, steps, flow, other, at, {}, true);
+    if (reason.empty() && ((!up && !may_move(program_, steps, flow, at, other, {}, true)) || meet(*a, *b)))
+      reason = "a step between them is in the way";
+    if (!reason.empty()) {
+      note(*a, *b, false, std::move(reason));
       return -1;
     }
-    if (std::min(a->columns, b->columns) > kFewColumns) {
-      note(*a, *b, false, cat("both have more than ", kFewColumns, " columns and use what they share often"));
-      return -1;
-    }
-    const bool up = may_move(program_, steps, flow, other, at);
-    if (!up && !may_move(program_, steps, flow, at, other)) {
-      note(*a, *b, false, "a step between them is in the way");
-      return -1;
-    }
-    note(*a, *b, true, cat("one product of ", a->columns, " and ", b->columns, " columns"));
+    note(*a, *b, true,
+         cat("one product of ", a->columns, " and ", b->columns, " columns, ", time, " % of the time"));
     Nest nest = joined(program_, *a, *b, *differences);
     flow.total_readers.resize(program_.buffers.size(), 0);
     flow.total_writers.resize(program_.buffers.size(), 0);
@@ -300,6 +400,17 @@ class Joining {
         replace_steps(program_, steps, flow, up ? at : other, {up ? other : at}, std::move(nest));
     products_.erase(std::get<Launch>(steps[static_cast<size_t>(made)].node).nest);
     return made;
+  }
+
+  // One of the two reads or writes what the other one writes.
+  bool meet(const Product& a, const Product& b) const {
+    const Effects x = effects_of(a.nest), y = effects_of(b.nest);
+    const auto touched = [&](const Effects& one, const Effects& other) {
+      return std::any_of(one.writes.begin(), one.writes.end(), [&](BufferId id) {
+        return (reads(other, id) || writes(other, id)) && !touch_apart(program_, a.nest, b.nest, id);
+      });
+    };
+    return touched(x, y) || touched(y, x);
   }
 
   void note(const Product& a, const Product& b, bool fused, std::string reason) {

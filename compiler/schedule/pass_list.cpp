@@ -76,7 +76,7 @@ constexpr Pass<Program, Decisions*> kCpuLoopPasses[] = {
        fuse_row_strips(program, decisions);
        fuse_strips(program, decisions);
      }},
-    {"narrow_products", "products of one value with several weights, of few columns, become one",
+    {"narrow_products", "products of one value with several weights become one where they share enough",
      join_products},
     {"slices", "what several concatenations hold, or one of another, is stored once", share_slices},
 };

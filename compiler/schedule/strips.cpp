@@ -31,12 +31,18 @@ constexpr int64_t kLengths[] = {112, 56, 28, 14, 7, 4, 2};
 constexpr int64_t kLeastRows = 14;
 constexpr int64_t kAlignment = 64;
 
-// Launches in a row, each of which makes what the next one alone reads: two, or three around a contraction.
+int64_t least_points(bool product) { return product ? kLeastRows : 1; }
+
+// Launches in a row: two, of which the first makes what the second alone reads, or what makes a contraction's input, the
+// contraction, and those that alone read its result.
 struct Row {
   std::vector<int> at;            // positions in the list of steps
-  std::vector<BufferId> passing;  // from each to the next
+  std::vector<BufferId> passing;  // from the first to the second, and from there to all others
   // Dims that all of them share, outer first, and which dim of each of them that is.
   std::vector<std::vector<size_t>> dims;
+
+  // Which of them makes what another one reads.
+  static size_t maker(size_t reader) { return reader < 2 ? 0 : 1; }
 };
 
 // The component of the buffer's index that is `var` in every access to it; -1: there is none.
@@ -59,41 +65,57 @@ int component_of(const Nest& nest, BufferId buffer, Expr var) {
   return plain ? component : -1;
 }
 
-// The launch before `at` that alone writes what it alone reads, and nothing else; the one behind it that alone reads what
-// it writes.
+bool made_once(const Program& program, const Flow& flow, BufferId id) {
+  return program[id].storage == Storage::kArena && flow.total_writers[id.value] == 1;
+}
+// The launch before `at` that alone writes what it alone reads, and nothing else.
 struct Link {
   int at;
   BufferId buffer;
 };
-bool passes_once(const Program& program, const Flow& flow, BufferId id) {
-  return program[id].storage == Storage::kArena && flow.total_writers[id.value] == 1 &&
-         flow.total_readers[id.value] == 1;
-}
 std::optional<Link> maker_of(const Program& program, const loop::Steps& steps, const Flow& flow, int at) {
   for (BufferId id : flow.effects[at].reads) {
-    if (!passes_once(program, flow, id)) continue;
+    if (!made_once(program, flow, id) || flow.total_readers[id.value] != 1) continue;
     for (int p = at - 1; p >= 0; --p)
       if (writes(flow.effects[p], id) && nest_at(program, steps, p) && flow.effects[p].writes.size() == 1)
         return Link{p, id};
   }
   return std::nullopt;
 }
-std::optional<Link> reader_of(const Program& program, const loop::Steps& steps, const Flow& flow, int at) {
+// The launches behind `at` that alone read what it writes.
+struct Readers {
+  std::vector<int> at;
+  BufferId buffer;
+};
+std::optional<Readers> readers_of(const Program& program, const loop::Steps& steps, const Flow& flow,
+                                  int at) {
   const std::vector<BufferId>& made = flow.effects[at].writes;
-  if (made.size() != 1 || !passes_once(program, flow, made[0])) return std::nullopt;
+  if (made.size() != 1 || !made_once(program, flow, made[0])) return std::nullopt;
+  Readers readers{{}, made[0]};
   for (int p = at + 1; p < static_cast<int>(steps.size()); ++p)
-    if (reads(flow.effects[p], made[0]) && nest_at(program, steps, p)) return Link{p, made[0]};
-  return std::nullopt;
+    if (reads(flow.effects[p], made[0]) && nest_at(program, steps, p)) readers.at.push_back(p);
+  if (readers.at.empty() || static_cast<int>(readers.at.size()) != flow.total_readers[made[0].value])
+    return std::nullopt;
+  return readers;
 }
 
-// No launch writes what an earlier one touches, but for what passes: strips run in any order.
-bool are_apart(const Flow& flow, const Row& row) {
+// But for what passes, no launch writes what an earlier one touches or reads what it writes: strips run in any order.
+bool are_apart(const Program& program, const loop::Steps& steps, const Flow& flow, const Row& row) {
   for (size_t i = 0; i < row.at.size(); ++i) {
     const Effects& later = flow.effects[row.at[i]];
     if (later.updates) return false;
-    for (BufferId id : later.writes)
-      for (size_t j = 0; j < i; ++j)
-        if (reads(flow.effects[row.at[j]], id) || writes(flow.effects[row.at[j]], id)) return false;
+    for (size_t j = 0; j < i; ++j) {
+      const Effects& earlier = flow.effects[row.at[j]];
+      const auto meet = [&](BufferId id) {
+        return std::find(row.passing.begin(), row.passing.end(), id) == row.passing.end() &&
+               !touch_apart(program, *nest_at(program, steps, row.at[j]), *nest_at(program, steps, row.at[i]),
+                            id);
+      };
+      for (BufferId id : later.writes)
+        if ((reads(earlier, id) || writes(earlier, id)) && meet(id)) return false;
+      for (BufferId id : later.reads)
+        if (writes(earlier, id) && meet(id)) return false;
+    }
   }
   return true;
 }
@@ -108,15 +130,18 @@ std::vector<std::vector<size_t>> shared_dims(const Program& program, const std::
                                              const Row& row) {
   std::vector<std::vector<size_t>> shared;
   for (size_t d = 0; d < nests[0].dims.size(); ++d) shared.push_back({d});
-  for (size_t i = 0; i + 1 < nests.size(); ++i) {
-    const Nest &from = nests[i], &to = nests[i + 1];
+  for (size_t i = 1; i < nests.size(); ++i) {
+    const size_t maker = Row::maker(i);
+    const Nest &from = nests[maker], &to = nests[i];
+    const BufferId passing = row.passing[maker];
     const Matching matching = match_dims(program, from, to, exchanges_between(from, to).passing);
     std::erase_if(shared, [&](std::vector<size_t>& dims) {
+      const Expr var = from.dims[dims[maker]].var;
       const auto pair = std::find_if(matching.begin(), matching.end(),
-                                     [&](auto p) { return p.first == static_cast<int>(dims.back()); });
-      if (pair == matching.end() || component_of(from, row.passing[i], from.dims[dims.back()].var) < 0 ||
-          component_of(to, row.passing[i], to.dims[static_cast<size_t>(pair->second)].var) < 0 ||
-          is_contiguous(program, from, row.passing[i], from.dims[dims.back()].var))
+                                     [&](auto p) { return p.first == static_cast<int>(dims[maker]); });
+      if (pair == matching.end() || component_of(from, passing, var) < 0 ||
+          component_of(to, passing, to.dims[static_cast<size_t>(pair->second)].var) < 0 ||
+          is_contiguous(program, from, passing, var))
         return true;
       dims.push_back(static_cast<size_t>(pair->second));
       return false;
@@ -242,9 +267,11 @@ class Fuser {
   // The row that `at` is in the middle of, a contraction, or the first of.
   std::optional<Row> row_at(const loop::Steps& steps, const Flow& flow, int at) const {
     const bool product = is_contraction(*nest_at(program_, steps, at));
-    const auto in = maker_of(program_, steps, flow, at), out = reader_of(program_, steps, flow, at);
-    if (!out || (product && !in)) return std::nullopt;
-    Row row{{at, out->at}, {out->buffer}, {}};
+    const auto in = maker_of(program_, steps, flow, at);
+    const auto out = readers_of(program_, steps, flow, at);
+    if (!out || (product ? !in : out->at.size() > 1)) return std::nullopt;
+    Row row{{at}, {out->buffer}, {}};
+    row.at.insert(row.at.end(), out->at.begin(), out->at.end());
     if (product) {
       row.at.insert(row.at.begin(), in->at);
       row.passing.insert(row.passing.begin(), in->buffer);
@@ -253,14 +280,14 @@ class Fuser {
     for (int p : row.at)
       if (p != at && is_contraction(*nest_at(program_, steps, p))) return std::nullopt;
     for (int p : row.at)
-      if (!may_move(program_, steps, flow, p, row.at.back(), row.at)) return std::nullopt;
-    return are_apart(flow, row) ? std::optional(row) : std::nullopt;
+      if (!may_move(program_, steps, flow, p, row.at.back(), row.at, true)) return std::nullopt;
+    return are_apart(program_, steps, flow, row) ? std::optional(row) : std::nullopt;
   }
 
   // Bytes of the weights that all points of the shared dims have in common, whose other factor is what passes; 0: the row
   // has no contraction. Nothing where there are no such weights.
   std::optional<int64_t> weights_of(const std::vector<Nest>& nests, Row& row) const {
-    if (nests.size() < 3) return 0;
+    if (row.passing.size() < 2) return 0;
     const auto contraction = loop::classify_contraction(nests[1]);
     if (!contraction || !contraction->a.plain || !contraction->b.plain) return std::nullopt;
     const bool swapped = program_[contraction->a.plain->access.buffer].storage == Storage::kWeight;
@@ -313,15 +340,10 @@ class Fuser {
     points = sym::simplify(points, program_.facts);
     if (typical_points * static_cast<double>(passing) <= static_cast<double>(kStripCache))
       return -1;  // it stays there anyway
-    const int64_t shortest_length = nests.size() > 2 ? kLeastRows : 1;
-    int64_t most = 0;
-    for (int64_t length : kLengths) {
-      const bool fits = length * passing <= (length == shortest_length ? 2 : 1) * kStripCache;
-      if (most == 0 && length >= shortest_length && fits &&
-          typical_points >= kLeastStrips * static_cast<double>(length))
-        most = length;
-    }
+    const bool product = row.passing.size() > 1;
+    const int64_t most = points_of_strip(typical_points, passing, product);
     if (most == 0) {
+      const int64_t shortest_length = least_points(product);
       decision->reason =
           shortest_length * passing > 2 * kStripCache
               ? cat("not in strips: what passes at ", shortest_length, " points is too large for a cache")
@@ -338,7 +360,7 @@ class Fuser {
 
     const sym::Interval range = program_.facts.bounds(points);
     const int64_t least = range.has_lo() && range.lo >= most ? std::max<int64_t>(1, most / 2) : 1;
-    loop::Strips strips{.name = nests[nests.size() / 2].name,
+    loop::Strips strips{.name = nests[1].name,
                         .first = sym::var("strip.first"),
                         .size = sym::var(cat("strip.", least, "to", most)),
                         .points = points,
@@ -373,6 +395,15 @@ class Fuser {
 };
 
 }  // namespace
+
+int64_t points_of_strip(double points, int64_t passing, bool product) {
+  const int64_t least = least_points(product);
+  for (int64_t length : kLengths)
+    if (length >= least && length * passing <= (length == least ? 2 : 1) * kStripCache &&
+        points >= kLeastStrips * static_cast<double>(length))
+      return length;
+  return 0;
+}
 
 ArenaPlan own_memory(const Program& program, const loop::Strips& strips) {
   std::vector<ArenaItem> items;

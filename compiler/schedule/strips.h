@@ -7,7 +7,8 @@
 //
 // Where what passes between the nests is large, as Winograd's transforms are, it is written to memory and read back; of a
 // strip it stays in a thread's cache, and a run needs memory for a strip a thread. Weights are read once a strip, so that
-// strips are as long as the cache allows, and many weights are better read once.
+// strips are as long as the cache allows, and many weights are better read once. Several nests may read what the product
+// makes, each for some of its columns.
 #pragma once
 
 #include <vector>
@@ -23,6 +24,10 @@ inline constexpr int64_t kStripCache =
     272 << 10;  // of a thread, for what passes; the shortest strip may take twice that
 inline constexpr double kLeastStrips = 8;      // at typical sizes of a single image: work for several threads
 inline constexpr double kWeightTraffic = 2.5;  // of weights, over what no longer goes through memory
+
+// The points of the longest strips, where so many bytes pass at each of so many points, through a product or not; 0: what
+// passes is too large for a cache, or the points are too few.
+int64_t points_of_strip(double points, int64_t passing, bool product);
 
 // Where in a strip's memory each of its own buffers lies: those that are not in use together share memory.
 ArenaPlan own_memory(const loop::Program& program, const loop::Strips& strips);

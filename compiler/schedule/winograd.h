@@ -8,6 +8,9 @@
 //   M[q, n,y,x, c]       = sum over i of V[q,n,y,x,i] * U[q,i,c]
 //   out[n, c, m*y + p, m*x + q] = f((A^T M A)[p,q])      for p, q < m, inside H x W
 //
+// Convolutions of one value with several weights share V, and U and M hold the columns of all of them; each has an output
+// transform of its own.
+//
 // Three nests in place of one: the products, t*t in m*m*9, are a batched contraction; the transforms are ordinary nests
 // over tiles. Rounding errors grow, to about 2e-5 of the largest result for m = 4; an input that is not finite
 // reaches all of its tile.
@@ -25,7 +28,8 @@ namespace stridec::schedule {
 // program.prepack and buffers are added. None, with the reason, where the nest is no such convolution by f32 weights.
 std::vector<loop::Nest> winograd(loop::Program& program, const loop::Nest& nest, int m, std::string* reason);
 
-// Convolutions become Winograd's where the arithmetic saved is worth more than the memory moved.
+// Convolutions become Winograd's where the arithmetic saved is worth more than the memory moved; those of one value together,
+// where what passes between the transforms and the weights stay in caches as they do for each by itself.
 void apply_winograd(loop::Program& program, std::vector<Decision>* decisions = nullptr);
 
 }  // namespace stridec::schedule

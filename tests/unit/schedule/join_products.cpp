@@ -62,8 +62,8 @@ TEST_CASE("three products of few columns are one, whose weights and biases lie b
   const Result result = joined(p);
   CHECK(result.launches == 1);
   REQUIRE(result.decisions.size() == 2);
-  CHECK(result.decisions[0].reason == "one product of 10 and 4 columns");
-  CHECK(result.decisions[1].reason == "one product of 14 and 3 columns");
+  CHECK(result.decisions[0].reason == "one product of 10 and 4 columns, 50 % of the time");
+  CHECK(result.decisions[1].reason == "one product of 14 and 3 columns, 75 % of the time");
   CHECK(result.decisions[1].fused);
   CHECK(result.program.prepack.size() == 8);
 }
@@ -78,7 +78,67 @@ TEST_CASE("a product of few columns joins one of many; what reads one of them ru
   const Result result = joined(p);
   CHECK(result.launches == 2);
   REQUIRE(result.decisions.size() == 1);
-  CHECK(result.decisions[0].reason == "one product of 100 and 8 columns");
+  CHECK(result.decisions[0].reason == "one product of 100 and 8 columns, 80 % of the time");
+}
+
+TEST_CASE("what follows the sums may differ, and read values of its own") {
+  Pieces p("different");
+  const View x = p.input("x", {p.n, 200});
+  const View residual = p.input("r", {p.n, 4});
+  p.output("a", layer(p, x, 200, 10, 1));
+  p.output("b", p.map("add", {layer(p, x, 200, 4, 2, false), residual}, add));
+  p.output("c", layer(p, x, 200, 17, 3, false));
+  const Result result = joined(p);
+  CHECK(result.launches == 1);
+  REQUIRE(result.decisions.size() == 2);
+  CHECK(result.decisions[0].fused);
+  CHECK(result.decisions[1].fused);
+}
+
+TEST_CASE("numbers that differ lie along the columns") {
+  Pieces p("numbers");
+  const View x = p.input("x", {p.n, 12});
+  const auto scaled = [&](int64_t columns, uint32_t seed, double factor) {
+    const View sum = layer(p, x, 12, columns, seed, false);
+    return p.map("scale", {sum}, [&](const std::vector<Value>& v) {
+      return v[0] * v[0].nest->constant(DType::kF32, factor);
+    });
+  };
+  p.output("a", scaled(10, 1, 2));
+  p.output("b", scaled(9, 2, 3));
+  const Result result = joined(p);
+  CHECK(result.launches == 1);
+  // Weights, biases and factors, of each.
+  CHECK(result.program.prepack.size() == 6);
+}
+
+TEST_CASE("parts of one buffer are products that may pass each other, but not what one reads of the other") {
+  Pieces p("parts");
+  const View x = p.input("x", {p.n, 100});
+  const View both = p.temporary("both", {p.n, 20});
+  const auto part = [&](int64_t first, int64_t columns, uint32_t seed) {
+    const View made = layer(p, x, 100, columns, seed);
+    const View target = slice(both, 1, first, columns, 1);
+    NestBuilder nest(p.program, "copy");
+    const std::vector<sym::Expr> at = nest.dims(target.shape);
+    nest.store(target, at, nest.load(made, at));
+    nest.finish();
+    return made;
+  };
+  part(0, 12, 1);
+  part(12, 8, 2);
+  p.output("y", p.map("bend", {both}, bend));
+  CHECK(joined(p).launches == 2);
+
+  Pieces q("read");
+  const View v = q.input("x", {q.n, 100});
+  const View a = layer(q, v, 100, 8, 1);
+  q.output("a", a);
+  q.output("b", q.map("add", {layer(q, v, 100, 8, 2), a}, add));
+  const Result result = joined(q);
+  CHECK(result.launches == 2);
+  REQUIRE(result.decisions.size() == 1);
+  CHECK(result.decisions[0].reason == "a step between them is in the way");
 }
 
 TEST_CASE("products that stay apart") {
@@ -92,14 +152,15 @@ TEST_CASE("products that stay apart") {
     return text;
   };
   CHECK(reasons([](Pieces& p, const View& x) {
-          p.output("a", layer(p, x, 12, 100, 1));
-          p.output("b", layer(p, x, 12, 65, 2));
-        }) == "both have more than 64 columns and use what they share often");
-  // Another epilogue, another value, another depth; matrices that are no weights.
+          p.output("a", layer(p, x, 12, 480, 1));
+          p.output("b", layer(p, x, 12, 480, 2));
+        }) == "one product would take 99 % of the time of both");
+  // What follows the sums is more than the products.
   CHECK(reasons([](Pieces& p, const View& x) {
           p.output("a", layer(p, x, 12, 10, 1));
-          p.output("b", layer(p, x, 12, 4, 2, false));
-        }) == "");
+          p.output("b", layer(p, x, 12, 40, 2, false));
+        }) == "one product would take 234 % of the time of both");
+  // Another value, another depth; matrices that are no weights.
   CHECK(reasons([](Pieces& p, const View& x) {
           p.output("a", layer(p, x, 12, 10, 1));
           p.output("b", layer(p, p.input("other", {p.n, 12}), 12, 4, 2));

@@ -2,14 +2,18 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "compiler/base/text.h"
 #include "compiler/loop/interpret.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
+#include "compiler/loop/walk.h"
 #include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/strips.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;
@@ -61,21 +65,25 @@ Program converted(const Program& before, int m, std::string* reason) {
   });
 }
 
-// The largest difference, relative to the largest result.
+// The largest difference, relative to the largest result, of all outputs.
 double error(const Program& before, Program after, int64_t h, int64_t w) {
   schedule::plan_memory(after);
   HostTensor x = make_tensor(DType::kF32, {1, *sym::as_const(before[before.inputs[0]].shape[1]), h, w});
   for (int64_t i = 0; i < element_count(x); ++i) set_number(x, i, std::sin(static_cast<double>(3 * i + 1)));
   const auto a = interpret(before, {x}, {.poison = true}),
              b = interpret(after, {x}, {.poison = true, .planned = true});
-  REQUIRE(a[0].shape == b[0].shape);
-  double largest = 1e-30, difference = 0;
-  for (int64_t i = 0; i < element_count(a[0]); ++i) {
-    largest = std::max(largest, std::fabs(get_number(a[0], i)));
-    difference = std::max(difference, std::fabs(get_number(a[0], i) - get_number(b[0], i)));
-    if (std::isnan(get_number(b[0], i))) return 1;
+  double error = 0;
+  for (size_t k = 0; k < a.size(); ++k) {
+    REQUIRE(a[k].shape == b[k].shape);
+    double largest = 1e-30, difference = 0;
+    for (int64_t i = 0; i < element_count(a[k]); ++i) {
+      largest = std::max(largest, std::fabs(get_number(a[k], i)));
+      difference = std::max(difference, std::fabs(get_number(a[k], i) - get_number(b[k], i)));
+      if (std::isnan(get_number(b[k], i))) return 1;
+    }
+    error = std::max(error, difference / largest);
   }
-  return difference / largest;
+  return error;
 }
 
 std::string refusal(const Conv& conv) {
@@ -171,4 +179,84 @@ TEST_CASE("where small sizes are faster as they are and large ones in tiles, the
   for (const char* name : {"n", "m"}) large.facts.set_range(sym::var(name), 32, 64);
   schedule::apply_winograd(large);
   CHECK(large.steps.size() == before.steps.size() + 2);
+}
+
+namespace {
+
+// Convolutions of x [1, in, n, m] by weights of 3x3, each with an epilogue of its own, and one of `in` channels with the first
+// result added.
+Program siblings(int64_t in, const std::vector<int64_t>& outs, bool residual = false) {
+  Pieces p("siblings");
+  p.program.facts.set_range(p.n, 32, 64);
+  p.program.facts.set_range(p.m, 32, 64);
+  const View x = p.input("x", {1, in, p.n, p.m});
+  const View padded = *pad(x, {0, 0, 1, 1}, {0, 0, 1, 1}, float_scalar(DType::kF32, 0));
+  std::optional<View> first;
+  for (size_t i = 0; i < outs.size(); ++i) {
+    const View w = p.weight(cat("w", i), {outs[i], in, 3, 3}, static_cast<uint32_t>(5 + i));
+    const View out = p.temporary(cat("t", i), {1, outs[i], p.n, p.m});
+    NestBuilder nest(p.program, cat("conv", i));
+    std::vector<Expr> at = nest.dims({outs[i], p.n, p.m});
+    at.insert(at.begin(), 0);
+    Value value = nest.reduce(Combine::kSum, {in, 3, 3}, [&](const std::vector<Expr>& k) {
+      return nest.load(padded, {0, k[0], at[2] + k[1], at[3] + k[2]}) *
+             nest.load(w, {at[1], k[0], k[1], k[2]});
+    });
+    if (i == 1) value = max(value, nest.constant(DType::kF32, 0));
+    if (i == 2) value = value * nest.index_value(at[3], DType::kF32);
+    if (residual && first) value = value + nest.load(*first, at);
+    nest.store(out, at, value);
+    nest.finish();
+    if (!first) first = out;
+    p.output(cat("y", i), out);
+  }
+  return p.program;
+}
+
+struct Applied {
+  Program program;
+  std::vector<schedule::Decision> decisions;
+};
+Applied applied(const Program& before) {
+  Applied out{before, {}};
+  schedule::apply_winograd(out.program, &out.decisions);
+  verify(out.program);
+  for (bool strips : {false, true}) {
+    if (strips) schedule::fuse_strips(out.program);
+    verify(out.program);
+    CAPTURE(to_string(out.program));
+    for (auto [h, w] : {std::pair<int64_t, int64_t>{32, 33}, {37, 35}})
+      CHECK(error(before, out.program, h, w) < 1e-5);
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("convolutions of one value share a transform and a product") {
+  const Program before = siblings(32, {16, 7, 9});
+  const Applied after = applied(before);
+  REQUIRE(after.decisions.size() == 3);
+  CHECK(after.decisions[0].reason == "one transform of what both read, and 85 % of their time");
+  CHECK(after.decisions[2].producer == "conv0+conv1+conv2");
+  CHECK(after.program.prepack.size() == 3);
+  // One input's transform, one product of 32 columns, three output's transforms, in strips.
+  REQUIRE(strips_of(after.program).size() == 1);
+  const Strips* strips = strips_of(after.program)[0];
+  REQUIRE(strips->body.size() == 5);
+  const Nest& product = after.program[std::get<Launch>(strips->body[1].node).nest];
+  CHECK(std::any_of(product.dims.begin(), product.dims.end(),
+                    [](const Dim& dim) { return dim.extent.is_const(32); }));
+}
+
+TEST_CASE("convolutions that share no transform") {
+  const auto reason = [](const Program& before) {
+    for (const schedule::Decision& decision : applied(before).decisions)
+      if (decision.consumer != "winograd") return decision.reason;
+    return std::string();
+  };
+  CHECK(reason(siblings(64, {100, 50})) ==
+        "one transform of what both read, and 92 % of their time, but the weights of both would be too large "
+        "for a cache");
+  CHECK(reason(siblings(32, {32, 32}, true)) == "a step between them is in the way");
 }
