@@ -3,17 +3,23 @@
 # suite as the files say and with a symbol for each size, random graphs and the models against onnxruntime,
 # compute-sanitizer over the grid, and the benches. Writes one report and the log of each part.
 #
-#   bash tests/gpu/run.sh OUT [part...]      parts: device grid conformance random models sanitizer bench (all)
+#   bash tests/gpu/run.sh OUT [part...]      parts: device grid conformance random models sanitizer benches (all), or benches
+#                                            by themselves: memory operators attention few_rows words decode networks host
+#                                            products
 #
-# Environment: build (default build: stridec, test_compiled_cuda, onnx_backend), python (python3: numpy, onnx, onnxruntime),
-# STRIDEC_NVRTC where NVRTC is in no usual place, models (names; default all of tests/models), graphs (random ones; 400).
+# Environment: build (default build: stridec, test_compiled_cuda, onnx_backend; for `host` and `products` gpu_host_cost and
+# gpu_matrix_jobs as well), python (python3: numpy, onnx, onnxruntime; for the benches PyTorch, for `networks` torchvision and
+# transformers), STRIDEC_NVRTC where NVRTC is in no usual place, models (names; default all of tests/models), graphs (random
+# ones; 400), peers (modes of torch.compile for `networks`).
 set -u
 out=$1; shift
 here=$(cd "$(dirname "$0")/.." && pwd)
 export build=${build:-build} python=${python:-python3}
 export stridec=$build/stridec
 export STRIDEC_TEST_GPU=1
-parts=${*:-device grid conformance random models sanitizer bench}
+benches='memory operators attention few_rows words decode networks host products'
+parts=${*:-device grid conformance random models sanitizer benches}
+parts=${parts/benches/$benches}
 mkdir -p "$out"
 report=$out/report.txt
 say() { echo "$@" | tee -a "$report"; }
@@ -54,7 +60,35 @@ sanitizer() {
   return $status
 }
 
-bench() { "$python" "$here/gpu/bench.py" "$stridec"; }
+memory() { "$python" "$here/gpu/bench.py" "$stridec"; }
+
+operators() { "$python" "$here/gpu/operators.py" "$stridec"; }
+
+attention() {
+  local folder=$out/attention status=0 what
+  "$python" "$here/gpu/attention.py" make "$stridec" "$folder" || return 1
+  for what in check bench decode; do "$python" "$here/gpu/attention.py" $what "$folder" || status=1; done
+  return $status
+}
+
+few_rows() { "$python" "$here/gpu/few_rows.py" "$stridec"; }
+
+words() { mkdir -p "$out/words" && "$python" "$here/gpu/words.py" "$stridec" "$out/words"; }
+
+decode() { "$python" "$here/gpu/decode.py" "$stridec"; }
+
+networks() { "$python" "$here/gpu/networks.py" "$stridec" ${peers:+--peers "$peers"}; }
+
+host() { "$python" "$here/gpu/host.py" "$stridec"; }
+
+products() {
+  local folder=$out/products status=0 what
+  for what in check time strict; do
+    rm -rf "$folder" && mkdir -p "$folder"
+    "$build/gpu_matrix_jobs" "$folder" $what && "$python" "$here/gpu/matrix.py" "$folder" || status=1
+  done
+  return $status
+}
 
 for part in $parts; do
   say "== $part ($(date -u +%T))"
