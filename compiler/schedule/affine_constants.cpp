@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -25,10 +26,10 @@ constexpr int64_t kMostElements = 1 << 14;
 constexpr int64_t kMostPoints = 1 << 16;  // of a nest that is run while compiling
 constexpr int64_t kMostMagnitude = int64_t{1} << 31;
 
-// Elements, where they are few and whole numbers.
+// Elements, where they are few.
 std::optional<int64_t> count_of(const loop::Buffer& buffer) {
   const auto count = sym::as_const(loop::element_count(buffer.shape));
-  if (!count || *count < 1 || *count > kMostElements || is_float(buffer.dtype) ||
+  if (!count || *count < 1 || *count > kMostElements ||
       buffer.strides != loop::row_major(buffer.shape) || info(buffer.dtype).bits % 8 != 0)
     return std::nullopt;
   return count;
@@ -107,17 +108,29 @@ class Contents {
   std::vector<std::optional<std::vector<uint8_t>>> known_;  // by buffer; empty: not to be known
 };
 
-// c0, and the factor of each component.
+// c0, and the factor of each component: a whole number. Of floats, which are all the same, the number itself.
 struct Formula {
+  std::optional<loop::Scalar> number;
   int64_t start = 0;
   std::vector<int64_t> factors;
 };
 
+// Compared by bits: -0 is not 0.
+std::optional<Formula> number_of(const loop::Buffer& buffer, const std::vector<uint8_t>& bytes) {
+  const auto size = static_cast<ptrdiff_t>(byte_size(buffer.dtype));
+  if (!std::equal(bytes.begin() + size, bytes.end(), bytes.begin())) return std::nullopt;
+  const double value = read_float(buffer.dtype, bytes.data());
+  if (std::isnan(value)) return std::nullopt;  // which has bits of its own
+  return Formula{.number = loop::float_scalar(buffer.dtype, value), .factors = {}};
+}
+
 std::optional<Formula> formula_of(const loop::Buffer& buffer, const std::vector<uint8_t>& bytes) {
+  if (is_float(buffer.dtype)) return number_of(buffer, bytes);
   const auto at = [&](int64_t element) {
     return read_integer(buffer.dtype, bytes.data() + element * byte_size(buffer.dtype));
   };
-  Formula formula{at(0), std::vector<int64_t>(buffer.shape.size(), 0)};
+  Formula formula{
+      .number = {}, .start = at(0), .factors = std::vector<int64_t>(buffer.shape.size(), 0)};
   const int64_t count = static_cast<int64_t>(bytes.size()) / byte_size(buffer.dtype);
   for (size_t d = 0; d < buffer.shape.size(); ++d)
     if (buffer.shape[d].value() > 1) formula.factors[d] = at(buffer.strides[d].value()) - formula.start;
@@ -142,14 +155,22 @@ class Rewriter {
  public:
   explicit Rewriter(Program& program) : program_(program), contents_(program) {}
 
-  bool rewrite(Block& block) {
+  // `reduced`: the block is in a reduction, where floats of several elements stay what a product multiplies by.
+  bool rewrite(Block& block, bool reduced = false) {
     bool changed = false;
     for (Stmt& stmt : block) {
-      if (Block* body = loop::body_of(stmt)) changed = rewrite(*body) || changed;
+      if (Block* body = loop::body_of(stmt))
+        changed = rewrite(*body, reduced || std::holds_alternative<loop::Reduce>(stmt.node)) || changed;
       const auto* load = std::get_if<loop::Load>(&stmt.node);
       if (!load || !load->access.mask.is_const(1)) continue;
       const auto* formula = of(load->access.buffer);
       if (!formula) continue;
+      if (formula->number) {
+        if (reduced) continue;
+        stmt = {loop::Constant{load->result, *formula->number}};
+        changed = true;
+        continue;
+      }
       Expr value = formula->start;
       for (size_t d = 0; d < formula->factors.size(); ++d)
         value += load->access.index[d] * formula->factors[d];
