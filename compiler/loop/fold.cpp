@@ -39,6 +39,7 @@ class Folder {
       }
       if (auto* let = std::get_if<Let>(&s.node)) {
         if (const auto square = square_of(*let)) out.push_back(*square);
+        into_select(*let, out);
         fold(s, *let);
       }
       for_each_result(std::as_const(s), [&](ValueId v) {
@@ -108,6 +109,38 @@ class Folder {
     definitions_.emplace_back();  // `exponent` points into these
     let = {let.result, ScalarOp::kMul, {square, cube ? x : square}};
     return Stmt{Let{square, ScalarOp::kMul, {x, x}}};
+  }
+
+  //   f(c ? a : b, d)   ->   c ? f(a, d) : f(b, d)      of float constants a, b and d
+  //
+  // What masks are that biases are added to and that are cast. The let becomes the select, behind its two constants.
+  void into_select(Let& let, Block& out) {
+    if (let.op == ScalarOp::kSelect || !is_float(type_of(let.result))) return;
+    const Let* select = nullptr;
+    std::vector<const Scalar*> shown, hidden;
+    for (ValueId arg : let.args) {
+      const Scalar* known = constant(arg);
+      if (const Let* made = definition<Let>(arg);
+          !known && !select && made && made->op == ScalarOp::kSelect) {
+        select = made;
+        shown.push_back(constant(made->args[1]));
+        hidden.push_back(constant(made->args[2]));
+      } else {
+        shown.push_back(known);
+        hidden.push_back(known);
+      }
+      if (!shown.back() || !hidden.back() || !is_float(shown.back()->dtype)) return;
+    }
+    if (!select) return;
+    const ValueId condition = select->args[0];
+    const Scalar values[2] = {evaluate(let, shown), evaluate(let, hidden)};
+    ValueId made[2];
+    for (int i : {0, 1}) {  // `select`, `shown` and `hidden` point into the definitions, which move
+      made[i] = add_value(nest_, type_of(let.result));
+      out.push_back({Constant{made[i], values[i]}});
+      definitions_.emplace_back(out.back());
+    }
+    let = {let.result, ScalarOp::kSelect, {condition, made[0], made[1]}};
   }
 
   Scalar evaluate(const Let& let, const std::vector<const Scalar*>& args) const {

@@ -216,7 +216,10 @@ void print_table(const std::vector<Task>& tasks, const std::vector<const ModeInf
   std::printf("\n");
   for (const auto& [name, row] : rows) {
     std::printf("%-44s %6zu", name.c_str(), row.tests);
-    for (const ModeInfo* mode : chosen) std::printf(" %12zu", row.passed.at(mode));
+    for (const ModeInfo* mode : chosen) {
+      const auto passed = row.passed.find(mode);  // a mode may have none of an operator's tests
+      std::printf(" %12zu", passed == row.passed.end() ? 0 : passed->second);
+    }
     std::printf("\n");
   }
 }

@@ -33,7 +33,7 @@ fi
 
 # A GPU's context takes longer to make than most tests run. NVRTC builds every way in which a kernel may run.
 together=1 seconds=8
-case ${modes[0]} in cuda*) together=8 ;; emulated*) seconds=60 ;; esac
+case ${modes[0]} in cuda*) together=8 seconds=60 ;; emulated*) seconds=60 ;; esac
 
 mkdir -p tests/conformance/open
 "$build/onnx_backend" "$work/data" --engine "$(IFS=,; echo "${modes[*]}")" --table --failures "$work/failures" --bound "$work/bound" --one-shape "$work/one-shape" --seconds "$work/seconds" \

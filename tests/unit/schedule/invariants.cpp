@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "compiler/loop/build.h"
@@ -169,4 +170,43 @@ TEST_CASE("what a loop makes of weights in every iteration is a constant, what i
           const auto* store = std::get_if<Store>(&stmt.node);
           return store && after[store->access.buffer].name == "twice";
         }) == 0);
+}
+
+TEST_CASE("floats that are all one number are constants, and what is added to a mask becomes part of it") {
+  // y[i, j] = x[i, j] + f16(bias[at] + (j <= i ? 0 : -inf)), with a bias that is one number or not
+  const auto masked = [](std::vector<float> values) {
+    Pieces p("biases");
+    Buffer buffer{.name = "bias",
+                  .dtype = DType::kF32,
+                  .shape = values.size() == 1 ? std::vector<Expr>{} : std::vector<Expr>{4},
+                  .storage = Storage::kWeight};
+    auto bytes = std::make_shared<std::vector<uint8_t>>(values.size() * sizeof(float));
+    std::memcpy(bytes->data(), values.data(), bytes->size());
+    buffer.weight = {bytes, bytes->data(), bytes->size()};
+    const View bias = whole(p.program, add_buffer(p.program, std::move(buffer)));
+    const View x = p.input("x", {4, 4}), y = p.temporary("y", {4, 4});
+    NestBuilder n(p.program, "mask");
+    const auto at = n.dims({4, 4});
+    const Value shown = le(n.index_value(at[1]), n.index_value(at[0]));
+    const Value mask = select(shown, n.constant(DType::kF32, 0), n.constant(DType::kF32, -1000));
+    const Value sum =
+        n.load(bias, values.size() == 1 ? std::vector<Expr>{} : std::vector<Expr>{at[1]}) + mask;
+    n.store(y, at, n.load(x, at) + n.cast(n.cast(sum, DType::kF16), DType::kF32));
+    n.finish();
+    p.output("out", y);
+    return rewritten(p.program, {});
+  };
+  const auto lets = [](const Program& program) {
+    return count(program, [](const Stmt& stmt) { return std::holds_alternative<Let>(stmt.node); });
+  };
+  const auto loads = [](const Program& program) {
+    return count(program, [](const Stmt& stmt) { return std::holds_alternative<Load>(stmt.node); });
+  };
+  for (const std::vector<float>& same : {std::vector<float>{0}, {-0.0f}, {2.5f}, {3, 3, 3, 3}}) {
+    const Program after = masked(same);
+    CHECK(loads(after) == 1);
+    CHECK(lets(after) == 2);  // the select and the sum
+  }
+  for (const std::vector<float>& other : {std::vector<float>{0, 0, 0, -0.0f}, {3, 3, 3, 4}, {NAN}})
+    CHECK(loads(masked(other)) == 2);
 }
