@@ -183,7 +183,8 @@ bool overwrites_what_it_has_read(const Nest& nest, BufferId buffer) {
 }
 
 // Numbers of weights that take much more memory than the weights that they are computed from: few bits and scales of
-// blocks. A contraction computes them panel by panel rather than have them in memory.
+// blocks. A contraction computes them panel by panel rather than have them in memory, where it would have floats of
+// 16 bits in the type that they are multiplied in.
 bool stretches_weights(const Program& program, const Nest& producer, BufferId result) {
   constexpr int64_t kStretch = 2;
   const auto bytes = [&](BufferId id) -> std::optional<int64_t> {
@@ -197,8 +198,10 @@ bool stretches_weights(const Program& program, const Nest& producer, BufferId re
     if (program[id].storage != loop::Storage::kWeight || !size) return false;
     given += *size;
   }
-  const auto made = bytes(result);
-  return given > 0 && made && *made > kStretch * given;
+  const auto count = sym::as_const(loop::element_count(program[result].shape));
+  const DType dtype = program[result].dtype;
+  const int size = std::max(byte_size(dtype), is_float(dtype) ? byte_size(DType::kF32) : 1);
+  return given > 0 && count && *count * size > kStretch * given;
 }
 
 bool has_binds(const Nest& nest) {

@@ -26,6 +26,7 @@
 #include "compiler/schedule/split_reduction.h"
 #include "compiler/schedule/spread_inputs.h"
 #include "compiler/schedule/strips.h"
+#include "compiler/schedule/wide_weights.h"
 #include "compiler/schedule/window_runs.h"
 #include "compiler/schedule/winograd.h"
 
@@ -82,6 +83,8 @@ constexpr Pass<Program, Decisions*> kCpuLoopPasses[] = {
 };
 
 constexpr Pass<Program, const CpuTarget&, const Chosen&> kCpuPasses[] = {
+    {"rounding", "weights of few bits are multiplied in f32 without being rounded to 16 bits",
+     [](Program& program, const CpuTarget&, const Chosen&) { widen_weights(program); }},
     {"schedules", "templates, tiles, lanes and tasks for each nest, packed weights", choose},
 };
 

@@ -130,46 +130,42 @@ struct Core {
   bool sink = false;            // one more score that nothing is read for: `sink_score` a head, or 0
   std::optional<Term> sink_score;
 };
-// q [batch, heads, queries, size]; k and v [batch, key heads, keys, size]: heads share keys in groups.
+// q [batch, heads, queries, size]; k and v [batch, key heads, keys, size]: heads share keys in groups. Scores and weights
+// are computed in f32 or wider; products take narrow floats as they are, the weights among them, like ONNX's Attention.
 struct Attended {
   Term value, scores;
 };
 Attended attend(const Context& c, Term q, Term k, Term v, const Core& core) {
   const DType narrow = q.dtype();
-  q = widen(q), k = widen(k), v = widen(v);
   const sym::Expr heads = q.dim(1), shared = k.dim(1);
-  const bool grouped = !(heads == shared);
-  const sym::Expr group = grouped ? divided(c, heads, shared, "heads") : sym::Expr(1);
+  const auto of_all = [&](Term t) {
+    if (heads == shared) return t;
+    const sym::Expr group = divided(c, heads, shared, "heads");
+    const Term each = expand(unsqueeze(t, {2}), {t.dim(0), shared, group, t.dim(2), t.dim(3)});
+    return reshape(each, {t.dim(0), heads, t.dim(2), t.dim(3)});
+  };
+  const DType wide = ops::compute_dtype(narrow);
   const auto size = sym::as_const(q.dim(3));
-  const Term factor = core.scale != 0 ? c.number(q.dtype(), core.scale)
-                      : size          ? c.number(q.dtype(), 1 / std::sqrt(static_cast<double>(*size)))
-                                      : rsqrt(size_as(c.b, q.dtype(), q.dim(3)));
-  const auto in_groups = [&](Term t) {
-    return grouped ? reshape(t, {t.dim(0), shared, group, t.dim(2), t.dim(3)}) : t;
-  };
-  const auto for_all = [&](Term t) { return grouped ? unsqueeze(t, {2}) : t; };
-  const auto ungrouped = [&](Term t) {
-    return grouped ? reshape(t, {t.dim(0), heads, t.dim(3), t.dim(4)}) : t;
-  };
-  const int64_t rank = grouped ? 5 : 4;
-  Term scores = ungrouped(matmul(in_groups(q), transpose(for_all(k), rank - 2, rank - 1))) * factor;
+  const Term factor = core.scale != 0 ? c.number(wide, core.scale)
+                      : size          ? c.number(wide, 1 / std::sqrt(static_cast<double>(*size)))
+                                      : rsqrt(size_as(c.b, wide, q.dim(3)));
+  Term scores = matmul(q, transpose(of_all(k), 2, 3), wide) * factor;
   if (core.softcap > 0) scores = tanh(scores / core.softcap) * core.softcap;
-  if (core.bias) scores = scores + cast(*core.bias, scores.dtype());
+  if (core.bias) scores = scores + cast(*core.bias, wide);
   if (core.allowed)
     scores = select(*core.allowed, scores, number_like(scores, -std::numeric_limits<double>::infinity()));
   const Dims last{3};
   Term top = reduce_max(scores, last, kKeep);
   std::optional<Term> sink;
   if (core.sink) {
-    sink = core.sink_score ? reshape(cast(*core.sink_score, scores.dtype()), {1, heads, 1, 1})
-                           : c.number(scores.dtype(), 0);
+    sink = core.sink_score ? reshape(cast(*core.sink_score, wide), {1, heads, 1, 1}) : c.number(wide, 0);
     top = maximum(top, *sink);
   }
   const Term raised = exp(scores - top);
   Term total = reduce_sum(raised, last, kKeep);
   if (sink) total = total + exp(*sink - top);
-  const Term weights = raised / total;
-  return {cast(ungrouped(matmul(in_groups(weights), for_all(v))), narrow), scores};
+  const Term weights = cast(raised / total, narrow);
+  return {cast(matmul(weights, of_all(v), wide), narrow), cast(scores, narrow)};
 }
 
 // t <= s + past for query s and key t.

@@ -165,9 +165,10 @@ Outputs matmul_nbits(Context& c) {
   constexpr int64_t kBytes = 4;
   const bool rounds = c.integer("accuracy_level", 0) == kBytes && a.dtype() == DType::kF32 && k > 0 &&
                       k % block == 0 && !c.has(4) && a.rank() > 0 && a.dim(a.rank() - 1).is_const(k);
-  const Term x = rounds ? in_byte_blocks(a, block) : cast(a, DType::kF32);
-  Term y(c.b,
-         dot_general(c.b, x, transpose(weights, 0, 1), {{}, {}, {a.rank() - 1}, {0}, rounds ? block : 0}));
+  // Weights are numbers of the data's type, like onnxruntime's; products add up in f32.
+  const Term x = rounds ? in_byte_blocks(a, block) : a;
+  Term y(c.b, dot_general(c.b, x, transpose(cast(weights, a.dtype()), 0, 1),
+                          {{}, {}, {a.rank() - 1}, {0}, rounds ? block : 0}, DType::kF32));
   if (c.has(5)) y = y + cast(c.in(5), DType::kF32);
   return {cast(y, a.dtype())};
 }
