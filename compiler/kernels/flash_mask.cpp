@@ -41,7 +41,7 @@ class Mask {
     if (id == flash_.scores.reduce->results[0]) return 1.0;
     const Let* let = let_of(definitions_, id);
     if (!let) return std::nullopt;
-    if (let->op == ScalarOp::kCast && is_float(nest_.values[id.value].dtype)) return scale_of(let->args[0]);
+    if (is_cast(let) && is_float(nest_.values[id.value].dtype)) return scale_of(let->args[0]);
     if (let->op != ScalarOp::kMul && let->op != ScalarOp::kDiv) return std::nullopt;
     const auto by = constant_of(definitions_, let->args[1]);
     const auto from = scale_of(let->args[0]);

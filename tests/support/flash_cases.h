@@ -21,6 +21,7 @@ struct FlashCase {
   std::string exp_dtype = "f32";
   bool transposed = false;  // keys lie along the head
   bool single = false;      // only the first row, without a dim of rows
+  bool rounded = false;     // scaled sums are rounded to the dtype, as in ONNX's Attention
 };
 
 inline std::string flash_text(const FlashCase& c) {
@@ -46,8 +47,10 @@ inline std::string flash_text(const FlashCase& c) {
       cat("      for (%i3<past + s)\n        %10 : f32 = reduce sum (%i4<", c.depth, ")\n          %4 : ", d,
           " = load q[%i0, %i1, %i2, %i4]\n          %5 : f32 = cast %4\n          %6 : ", d,
           " = load k[%i0, ", head, c.transposed ? ", %i4, %i3" : ", %i3, %i4",
-          "]\n          %7 : f32 = cast %6\n          %8 : f32 = mul %5 %7\n          yield %8\n"
-          "        %11 : f32 = mul %10 %2\n");
+          "]\n          %7 : f32 = cast %6\n          %8 : f32 = mul %5 %7\n          yield %8\n",
+          c.rounded ? cat("        %16 : f32 = mul %10 %2\n        %17 : ", d,
+                          " = cast_sat %16\n        %11 : f32 = cast %17\n")
+                    : "        %11 : f32 = mul %10 %2\n");
   if (c.bias == "load" || c.bias == "both")
     text +=
         cat("        %12 : ", d, " = load m[%i0, 0, %i2, %i3] if %i3 < past else 0\n",

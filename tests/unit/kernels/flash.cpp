@@ -60,6 +60,11 @@ TEST_CASE("keys that a mask of indices hides from a row and from all before it")
     CHECK(hidden.flash->scale == 0.125);
     CHECK(sym::to_string(*hidden.flash->visible) == "%i2 + past + 1");
   }
+  // Scores are not rounded on the way, whatever the nest says.
+  CHECK(match({.rounded = true}).flash->scale == 0.125);
+  const Matched rounded = match({.bias = "causal", .rounded = true});
+  CHECK(rounded.flash->skips);
+  CHECK(rounded.flash->scale == 0.125);
   // Whatever else is added; the scores are no more the sums times a number.
   const Matched both = match({.bias = "both"});
   REQUIRE(both.flash);
