@@ -3,7 +3,7 @@
 # GPU's kernels as they are emulated. What does not pass is listed in tests/conformance/open/contrib.ENGINE.txt, each with
 # the reason behind a tab; one of the list that passes is a failure as well, where all are run.
 #
-#   bash tests/conformance/contrib.sh [name...]
+#   bash tests/conformance/contrib.sh [name...]      engines: other ones, such as cuda where there is a GPU
 #
 # The cases are made anew by contrib.py. The last line is "N passed, N failed".
 set -euo pipefail
@@ -14,10 +14,10 @@ data=$build/contrib
 rm -rf "$data"
 "$python" tests/conformance/contrib.py "$data" "$@"
 passed=0 failed=0
-for engine in interpreter compiled emulated; do
+for engine in ${engines:-interpreter compiled emulated}; do
   open=tests/conformance/open/contrib.$engine.txt
   "$build/onnx_backend" "$data" --engine "$engine" --list --failures "$data/$engine.failures" --jobs "$(nproc)" \
-    > "$data/$engine.log" || [ $? = 1 ]
+    --tests-per-process 8 > "$data/$engine.log" || [ $? = 1 ]
   sed "s/^/$engine: /" "$data/$engine.log"
   passed=$((passed + $(sed -nE 's/^([0-9]+) passed, ([0-9]+) failed$/\1/p' "$data/$engine.log")))
   # Those that fail or are listed, not both.

@@ -88,7 +88,19 @@ def forms():
         graph = h.make_graph(nodes, name, list(map(value, inputs)), [value(("o", D, o))], weights)
         out[name] = h.make_model(graph, opset_imports=[h.make_opsetid("", 18)], ir_version=9)
 
+    def add_op(name, dtype, heads, kv, depth, causal):
+        """ONNX's operator. Its causal mask begins at the first row and key."""
+        D = {"f16": T.FLOAT16, "bf16": T.BFLOAT16}[dtype]
+        value = lambda x, n, length: h.make_tensor_value_info(x, D, ["b", n, length, depth])  # noqa: E731
+        inputs = [value("q", heads, "s"), value("k", kv, "t"), value("v", kv, "t")]
+        graph = h.make_graph([N("Attention", ["q", "k", "v"], ["o"], is_causal=int(causal))], name, inputs, [value("o", heads, "s")])
+        out[name] = h.make_model(graph, opset_imports=[h.make_opsetid("", 23)], ir_version=11)
+
     for dtype in ("f16", "bf16"):
+        add_op(f"{dtype}_128_op", dtype, 16, 16, 128, False)
+        add_op(f"{dtype}_128_op_causal", dtype, 16, 16, 128, True)
+        add_op(f"{dtype}_64_op_causal", dtype, 12, 12, 64, True)
+        add_op(f"{dtype}_128_grouped_op_causal", dtype, 32, 8, 128, True)
         low = -65504.0 if dtype == "f16" else -3.38e38
         add(f"{dtype}_64", dtype, 12, 12, 64, 64)
         add(f"{dtype}_128", dtype, 16, 16, 128, 128)
@@ -137,6 +149,7 @@ class Case:
     def __init__(self, torch, name, b, s, t, scale=1.0):
         heads, kv, depth, width, mask, causal, flat = describe(name)
         self.dims = heads, kv, depth, width, mask, causal, flat
+        self.op = "_op" in name
         finite = -65504.0 if name.startswith("f16") else -3.38e38
         self.low = finite if name.endswith("_64_causal") else float("-inf")
         dtype = torch.float16 if name.startswith("f16") else torch.bfloat16
@@ -173,7 +186,7 @@ class Case:
             x = x + self.bias.double()
         if causal:
             i, j = torch.arange(self.s, device="cuda")[:, None], torch.arange(self.t, device="cuda")
-            hidden = j > i + self.t - self.s
+            hidden = j > i + (0 if self.op else self.t - self.s)
             x = (x.float() + torch.where(hidden, self.low, 0.0)).double()  # f32 decides what is left beside the lowest
         p = torch.softmax(x, -1)
         if mask == "bool":
@@ -246,6 +259,8 @@ def bench(folder, names):
     shapes = {f"bf16_{head}{form}": [(tokens // s, s, s) for s in (512, 1024, 2048, 4096, 8192, 16384)]
               for head in (64, 128) for form in ("", "_causal", "_grouped", "_grouped_causal")}  # fmt: skip
     judged = set(shapes)
+    for name in ("bf16_64_op_causal", "bf16_128_op", "bf16_128_op_causal", "bf16_128_grouped_op_causal"):
+        shapes[name] = [(tokens // s, s, s) for s in (512, 2048, 8192)]
     shapes["bf16_64_mask"] = [(32, 512, 512), (8, 2048, 2048)]
     shapes["bf16_64_flat_bool_guard"] = [(32, 512, 512), (8, 2048, 2048)]
     shapes["bf16_128_grouped_causal"] += [(2, 4000, 4000)]

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Proof on a machine with an NVIDIA GPU and no network: the operators' grid against known results, the public ONNX backend
-# suite as the files say and with a symbol for each size, random graphs and the models against onnxruntime,
+# suite as the files say and with a symbol for each size, operators of other domains against onnxruntime, random graphs and the models against onnxruntime,
 # compute-sanitizer over the grid, and the benches. Writes one report and the log of each part.
 #
 #   bash tests/gpu/run.sh OUT [part...]      parts: device grid conformance random models sanitizer benches (all), or benches
@@ -45,7 +45,12 @@ run_grid() {
 
 grid() { run_grid; }
 
-conformance() { bash "$here/conformance/run.sh" cuda cuda-dynamic; }
+conformance() {
+  local status=0
+  bash "$here/conformance/run.sh" cuda cuda-dynamic || status=1
+  engines=cuda bash "$here/conformance/contrib.sh" || status=1
+  return $status
+}
 
 random() { "$python" "$here/fuzz/random_models.py" --gpu --count "${graphs:-400}" --seed 7; }
 
