@@ -42,6 +42,8 @@ class Mask {
     const Let* let = let_of(definitions_, id);
     if (!let) return std::nullopt;
     if (is_cast(let) && is_float(nest_.values[id.value].dtype)) return scale_of(let->args[0]);
+    if (let->op == ScalarOp::kAdd)  // without a mask ONNX's Attention adds zeros
+      return is_zero(let->args[1]) ? scale_of(let->args[0]) : std::nullopt;
     if (let->op != ScalarOp::kMul && let->op != ScalarOp::kDiv) return std::nullopt;
     const auto by = constant_of(definitions_, let->args[1]);
     const auto from = scale_of(let->args[0]);

@@ -50,6 +50,8 @@ class Folder {
       if (Block* body = body_of(s)) {
         block(*body);
         for_each_use(s, [&](ValueId& v) { v = resolved(v); });
+        if (const auto* reduce = std::get_if<Reduce>(&s.node))
+          if (const auto let = of_constant(*reduce, out)) s = {*let};
       }
       out.push_back(std::move(s));
     }
@@ -111,11 +113,41 @@ class Folder {
     return Stmt{Let{square, ScalarOp::kMul, {x, x}}};
   }
 
+  // The greatest or the least of one number: that number where there is a point.
+  std::optional<Let> of_constant(const Reduce& reduce, Block& out) {
+    if (reduce.combine != Combine::kMax && reduce.combine != Combine::kMin) return std::nullopt;
+    const ValueId result = reduce.results[0];
+    const Scalar* number = constant(reduce.yields[0]);
+    if (!number) return std::nullopt;
+    const DType dtype = type_of(result);
+    const auto add = [&](DType of, auto&& statement) {
+      const ValueId made = add_value(nest_, of);
+      out.push_back(statement(made));
+      definitions_.emplace_back(out.back());
+      return made;
+    };
+    const Scalar values[2] = {*number, identity(reduce.combine, dtype)};  // `number` points into definitions
+    sym::Expr points = 1;
+    for (const Dim& dim : reduce.dims) points = points * dim.extent;
+    const auto number_of = [&](const Scalar& value) {
+      return add(dtype, [&](ValueId made) { return Stmt{Constant{made, value}}; });
+    };
+    const ValueId any = add(DType::kBool, [&](ValueId made) {
+      return Stmt{IndexValue{made, sym::ge(points, 1)}};
+    });
+    const ValueId there = number_of(values[0]), nothing = number_of(values[1]);
+    const Let let{result, ScalarOp::kSelect, {any, there, nothing}};
+    definitions_[result.value] = Stmt{let};
+    return let;
+  }
+
   //   f(c ? a : b, d)   ->   c ? f(a, d) : f(b, d)      of float constants a, b and d
   //
-  // What masks are that biases are added to and that are cast. The let becomes the select, behind its two constants.
+  // What masks are that biases are added to, that are cast and compared. The let becomes the select, behind its two
+  // constants; one number, where that is what both come to.
   void into_select(Let& let, Block& out) {
-    if (let.op == ScalarOp::kSelect || !is_float(type_of(let.result))) return;
+    const bool compares = is_bool(type_of(let.result));
+    if (let.op == ScalarOp::kSelect || !(is_float(type_of(let.result)) || compares)) return;
     const Let* select = nullptr;
     std::vector<const Scalar*> shown, hidden;
     for (ValueId arg : let.args) {
@@ -134,6 +166,7 @@ class Folder {
     if (!select) return;
     const ValueId condition = select->args[0];
     const Scalar values[2] = {evaluate(let, shown), evaluate(let, hidden)};
+    if (compares && values[0].i != values[1].i) return;
     ValueId made[2];
     for (int i : {0, 1}) {  // `select`, `shown` and `hidden` point into the definitions, which move
       made[i] = add_value(nest_, type_of(let.result));

@@ -22,6 +22,7 @@ struct FlashCase {
   bool transposed = false;  // keys lie along the head
   bool single = false;      // only the first row, without a dim of rows
   bool rounded = false;     // scaled sums are rounded to the dtype, as in ONNX's Attention
+  bool zeros = false;       // which adds a mask of zeros as well
 };
 
 inline std::string flash_text(const FlashCase& c) {
@@ -43,6 +44,7 @@ inline std::string flash_text(const FlashCase& c) {
           c.bias == "lowest" || c.bias == "late" || sequences ? "-65504" : "-inf",
           "\n      %2 : f32 = constant 0.125\n      %3 : ", d, " = constant 0\n");
   const std::string head = c.group > 1 ? cat("%i1//", c.group) : "%i1";
+  const std::string sum = c.zeros ? "%18" : "%11";
   text +=
       cat("      for (%i3<past + s)\n        %10 : f32 = reduce sum (%i4<", c.depth, ")\n          %4 : ", d,
           " = load q[%i0, %i1, %i2, %i4]\n          %5 : f32 = cast %4\n          %6 : ", d,
@@ -50,7 +52,8 @@ inline std::string flash_text(const FlashCase& c) {
           "]\n          %7 : f32 = cast %6\n          %8 : f32 = mul %5 %7\n          yield %8\n",
           c.rounded ? cat("        %16 : f32 = mul %10 %2\n        %17 : ", d,
                           " = cast_sat %16\n        %11 : f32 = cast %17\n")
-                    : "        %11 : f32 = mul %10 %2\n");
+                    : "        %11 : f32 = mul %10 %2\n",
+          c.zeros ? "        %18 : f32 = add %11 %0\n" : "");
   if (c.bias == "load" || c.bias == "both")
     text +=
         cat("        %12 : ", d, " = load m[%i0, 0, %i2, %i3] if %i3 < past else 0\n",
@@ -68,8 +71,8 @@ inline std::string flash_text(const FlashCase& c) {
                 : c.bias == "late" ? "%i3 < %i2 + past"
                                    : "%i3 <= %i2 + past",
                 "\n        %13 : f32 = select %12 %0 %1\n");
-  text += c.bias.empty() ? "        store x[%i3] %11\n"
-                         : "        %14 : f32 = add %11 %13\n        store x[%i3] %14\n";
+  text += c.bias.empty() ? cat("        store x[%i3] ", sum, "\n")
+                         : cat("        %14 : f32 = add ", sum, " %13\n        store x[%i3] %14\n");
   text +=
       "      %20 : f32 = reduce max (%i5<past + s)\n        %21 : f32 = load x[%i5]\n        yield %21\n"
       "      for (%i6<past + s)\n        %22 : f32 = load x[%i6]\n        %23 : f32 = sub %22 %20\n";

@@ -62,6 +62,8 @@ TEST_CASE("keys that a mask of indices hides from a row and from all before it")
   }
   // Scores are not rounded on the way, whatever the nest says.
   CHECK(match({.rounded = true}).flash->scale == 0.125);
+  CHECK(match({.zeros = true}).flash->scale == 0.125);
+  CHECK(match({.bias = "causal", .rounded = true, .zeros = true}).flash->scale == 0.125);
   const Matched rounded = match({.bias = "causal", .rounded = true});
   CHECK(rounded.flash->skips);
   CHECK(rounded.flash->scale == 0.125);

@@ -210,3 +210,27 @@ TEST_CASE("floats that are all one number are constants, and what is added to a 
   for (const std::vector<float>& other : {std::vector<float>{0, 0, 0, -0.0f}, {3, 3, 3, 4}, {NAN}})
     CHECK(loads(masked(other)) == 2);
 }
+
+TEST_CASE("the greatest and the least of one number are that number where there is a point") {
+  for (const Combine combine : {Combine::kMax, Combine::kMin}) {
+    Pieces p("one number");
+    const View x = p.input("x", {p.n, p.m}), y = p.temporary("y", {p.n, p.m});
+    const View tops = p.temporary("tops", {p.n});
+    NestBuilder n(p.program, "tops");
+    const auto at = n.dims({p.n});
+    n.store(tops, at, n.reduce(combine, {p.m}, [&](const std::vector<Expr>&) {
+      return n.constant(DType::kF32, 2) + n.constant(DType::kF32, 3);
+    }));
+    n.finish();
+    NestBuilder sums(p.program, "sums");
+    const auto points = sums.dims({p.n, p.m});
+    sums.store(y, points, sums.load(x, points) + sums.load(tops, {points[0]}));
+    sums.finish();
+    p.output("out", y);
+    p.output("all", tops);
+    for (const int64_t m : {0, 1, 7}) {
+      const Program after = rewritten(p.program, {{p.n, 3}, {p.m, m}});
+      CHECK(count(after, [](const Stmt& stmt) { return std::holds_alternative<Reduce>(stmt.node); }) == 0);
+    }
+  }
+}
