@@ -124,7 +124,7 @@ std::optional<PanelLayout> panels_of(const loop::Schedule& schedule) {
                      .element = plan.kernel->b,
                      .group = plan.kernel->group(),
                      .step = plan.kernel->group()};
-  if (plan.channel) layout.outer.insert(layout.outer.begin(), *plan.channel);
+  if (plan.channel && !plan.channels_beside()) layout.outer.insert(layout.outer.begin(), *plan.channel);
   return layout;
 }
 

@@ -8,7 +8,9 @@
 //
 // Products of bytes have no lane to spare for a conversion of each tap: bytes of neighbouring taps lie side by side in the
 // 32 bits of a lane and are multiplied by as many weights at once. Such vectors are made once for all outputs that read
-// them, so that taps beside each other are those that do not move along the outputs, where there are such.
+// them, so that taps beside each other are those that do not move along the outputs, where there are such. Where a group has
+// several channels for each lane, these lie side by side already, in memory: lanes of the inputs are permuted, and nothing is
+// converted. So do pairs of 16-bit floats.
 //
 // Text form, of kernel "NAME.T" (a row of kernels.def, T outputs at a time):
 //   rows %n %y      dims of a alone but the last, and whatever neither factor has
@@ -16,7 +18,7 @@
 //   columns %g %c   the lanes: groups and, where these have several, their output channels
 //   channel %k      the reduced dim of a group's input channels, where these are several
 //   taps %s         the other reduced dims, of constant extent
-//   beside %r       and those whose taps lie side by side in a lane
+//   beside %r       and those whose taps lie side by side in a lane; %k: its channels do
 //   b weights P     taps of P channels next to each other, made at compile time; whole groups, as many as a vector holds
 //   lanes L         of a vector, where that is more than P
 //   vectors V       of columns in a task
@@ -38,7 +40,7 @@ struct WindowKernel {
   DType dtype;                             // of the sums
   bool CpuTarget::*instruction = nullptr;  // that it cannot do without
 
-  int group() const { return byte_size(dtype) / byte_size(b); }  // taps in a lane
+  int group() const { return byte_size(dtype) / byte_size(b); }  // taps or channels in a lane
   bool runs_on(const CpuTarget& target) const { return !instruction || target.*instruction; }
 };
 
@@ -54,6 +56,8 @@ struct WindowPlan {
   int64_t panel = 0;
   int lanes = 0;  // of a vector: a panel with what is behind its last group
   int64_t vectors = 1;
+
+  bool channels_beside() const { return channel && beside.size() == 1 && beside[0] == *channel; }
 };
 
 bool is_window(const loop::Schedule& schedule);

@@ -331,13 +331,17 @@ Term unsigned_bytes(Term x) {
   return apply(OpKind::kBitXor, bits, 128.0);
 }
 
-// Bytes times constant bytes, the data's zero point taken out; nothing where that cannot be.
+bool has_groups(const Product& p) { return p.window && p.node.attributes.integer_or("groups", 1) > 1; }
+
+// Bytes times constant bytes, the data's zero point taken out; nothing where that cannot be. In groups, whose kernels read
+// the data as they lie, constants of 16 bits do as well.
 std::optional<Term> multiply_bytes(Builder& b, const Edit& edit, const Product& p, const Operand (&from)[2],
                                    const Numbers (&given)[2]) {
   for (size_t w = p.window ? 1 : 0; w < 2; ++w) {
     const size_t x = 1 - w;
     if (!edit.is_constant(from[w].q)) continue;
-    const auto weights = difference_in_bytes(b, from[w], given[w]);
+    std::optional<Term> weights = difference_in_bytes(b, from[w], given[w]);
+    if (!weights && has_groups(p)) weights = difference(given[w]);
     if (!weights) continue;
     Term data = given[x].q;
     std::optional<Term> point = given[x].zero;
@@ -369,16 +373,7 @@ std::optional<Term> multiply_bytes(Builder& b, const Edit& edit, const Product& 
 }
 
 bool is_depthwise(const Graph& graph, const Product& p) {
-  return p.window && p.node.attributes.integer_or("groups", 1) > 1 &&
-         graph[p.node.inputs[1]].type.shape[1].is_const(1);
-}
-
-// A depthwise convolution shares no load between products: kernels that gain over floats multiply several taps at once,
-// bytes as they stand by weights of as many groups as there are channels.
-bool gains_by_integers(const Graph& graph, const Product& p, bool bytes) {
-  if (!is_depthwise(graph, p)) return true;
-  return bytes &&
-         graph[p.node.inputs[1]].type.shape[0] == sym::Expr(p.node.attributes.integer_or("groups", 1));
+  return has_groups(p) && graph[p.node.inputs[1]].type.shape[1].is_const(1);
 }
 
 // The scales of both factors beside the result; false where one varies along what is summed.
@@ -428,7 +423,6 @@ void contract(Edit& edit, NodeId id) {
 
   const Product p = product_of(graph, node);
   if (scaled) {
-    if (!gains_by_integers(graph, p, true)) return;
     // What the integers hold for any length in the model's integers, they have to hold here.
     sym::Expr count = 1;
     for (int64_t d : p.summed[1]) count *= graph[node.inputs[1]].type.shape[static_cast<size_t>(d)];
@@ -440,7 +434,9 @@ void contract(Edit& edit, NodeId id) {
     std::optional<Term> scale;
     if (scaled && !scales_of(b, node, given, scale)) return;
     std::optional<Term> sum = multiply_bytes(b, edit, p, from, given);
-    if (!sum && scaled && !gains_by_integers(graph, p, false)) return;
+    // A depthwise convolution shares no load between products: kernels that gain over floats multiply several taps at once,
+    // bytes as they stand by constants.
+    if (!sum && scaled && is_depthwise(graph, p)) return;
     if (!sum) sum = multiply(b, p, difference(given[0]), difference(given[1]), false);
     const Term result = scaled ? cast(*sum, DType::kF32) * *scale : *sum;
     b.set_name(result, graph[node.outputs[0]].name);

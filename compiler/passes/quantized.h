@@ -14,7 +14,8 @@
 //
 // Zero points are taken apart so that both factors are bytes as they stand wherever one factor is constant and its
 // numbers without their zero point are bytes again: sum((qa - za) * b) = sum(qa * b) - za * sum(b), where padding is by
-// za. Signed data are taken for unsigned ones with a zero point 128 higher. Everywhere else factors are 16-bit differences.
+// za. Signed data are taken for unsigned ones with a zero point 128 higher. Convolutions of groups take constants of 16 bits
+// likewise. Everywhere else factors are 16-bit differences.
 #pragma once
 
 #include "compiler/graph/graph.h"

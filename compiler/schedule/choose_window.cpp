@@ -86,16 +86,29 @@ struct Match {
   Factor a, b;
 };
 
-std::optional<Match> match_kernel(const loop::Program& program, const loop::Nest& nest,
-                                  const kernels::Contraction& contraction, int side,
-                                  const CpuTarget& target) {
-  for (const kernels::WindowKernel& kernel : kernels::window_kernels()) {
-    if (kernel.dtype != contraction.dtype || !kernel.runs_on(target)) continue;
-    const auto a = kernels::as_elements(nest, contraction.factors[side], kernel.a),
-               b = kernels::as_elements(nest, contraction.factors[1 - side], kernel.b);
-    if (a && a->load && b && weights_alone(program, *b)) return Match{&kernel, *a, *b};
+std::vector<Match> match_kernels(const loop::Program& program, const loop::Nest& nest,
+                                 const kernels::Contraction& contraction, const CpuTarget& target) {
+  std::vector<Match> matches;
+  for (int side = 0; side < 2; ++side) {
+    for (const kernels::WindowKernel& kernel : kernels::window_kernels()) {
+      if (kernel.dtype != contraction.dtype || !kernel.runs_on(target)) continue;
+      const auto a = kernels::as_elements(nest, contraction.factors[side], kernel.a),
+                 b = kernels::as_elements(nest, contraction.factors[1 - side], kernel.b);
+      if (a && a->load && b && weights_alone(program, *b)) matches.push_back({&kernel, *a, *b});
+    }
   }
-  return std::nullopt;
+  return matches;
+}
+
+// Whether the channels of a group lie side by side in the kernel's lanes as they do in memory.
+bool has_channels_beside(const kernels::WindowKernel& kernel, const Groups& groups) {
+  return kernel.group() > 1 && groups.inputs() > 1 && groups.inputs() % kernel.group() == 0;
+}
+
+// Products of pairs of floats are for pairs of channels, where they are faster than single ones.
+bool serves(const kernels::WindowKernel& kernel, const Groups& groups, const CpuTarget& target) {
+  return kernel.b != DType::kBF16 || (has_channels_beside(kernel, groups) &&
+                                      target.bf16_dots_per_cycle * kernel.group() > target.fma_per_cycle);
 }
 
 // Takes the taps apart that lie side by side: all but those along the dim with the smallest step, which is the one that the
@@ -142,11 +155,9 @@ std::optional<kernels::WindowPlan> choose_window(const loop::Program& program, c
   if (!contraction) return std::nullopt;
   const sym::Facts facts = kernels::facts_in(program, nest, *contraction);
   const int lanes = target.lanes(byte_size(DType::kF32));
-  for (int side = 0; side < 2; ++side) {
-    const auto match = match_kernel(program, nest, *contraction, side, target);
-    if (!match) continue;
-    const Factor &a = match->a, &b = match->b;
-    kernels::WindowPlan plan{.kernel = match->kernel, .lanes = lanes};
+  for (const Match& match : match_kernels(program, nest, *contraction, target)) {
+    const Factor &a = match.a, &b = match.b;
+    kernels::WindowPlan plan{.kernel = match.kernel, .lanes = lanes};
     std::vector<Dim> own, shared, columns;
     for (const Dim& dim : nest.dims) {
       const bool in_a = a.vars.contains(dim.var), in_b = b.vars.contains(dim.var);
@@ -178,14 +189,16 @@ std::optional<kernels::WindowPlan> choose_window(const loop::Program& program, c
       if (taps > kMostTaps) break;
     }
     if (taps > kMostTaps) continue;
+    if (!serves(*plan.kernel, groups, target)) continue;
+    const bool channels_beside = has_channels_beside(*plan.kernel, groups);
+    const int64_t together = channels_beside ? plan.kernel->group() : 1;  // channels of a lane
     const int64_t in_vector =
-        std::min(lanes / std::max(groups.outputs(), groups.inputs()), groups.group.extent.value());
+        std::min(lanes / std::max(groups.outputs(), groups.inputs() / together), groups.group.extent.value());
     if (in_vector < 1) continue;
     plan.panel = groups.outputs() == 1 && groups.inputs() == 1 ? lanes : in_vector * groups.outputs();
     if (groups.output || groups.input) {
-      if (plan.kernel->dtype != DType::kF32) continue;
       // Lanes are permuted, and vectors of which not all count are masked.
-      const bool whole = plan.panel == lanes && in_vector * groups.inputs() == lanes;
+      const bool whole = plan.panel == lanes && in_vector * groups.inputs() == lanes * together;
       if (lanes < 8 || (!target.avx512 && !whole)) continue;
     }
 
@@ -205,9 +218,12 @@ std::optional<kernels::WindowPlan> choose_window(const loop::Program& program, c
     }
     if (!along) continue;
     plan.along = own[*along].var;
-    if (plan.kernel->group() > 1) choose_beside(plan, *contraction, row, facts);
     for (const Dim& dim : groups.columns()) plan.columns.push_back(dim.var);
     if (groups.input) plan.channel = groups.input->var;
+    if (channels_beside)
+      plan.beside = {groups.input->var};
+    else if (plan.kernel->group() > 1)
+      choose_beside(plan, *contraction, row, facts);
     plan.outputs = outputs_for(own[*along].extent, target);
     double rows = 1;
     for (size_t d = 0; d < own.size(); ++d) {
@@ -238,16 +254,19 @@ double window_cycles(const loop::Program& program, const loop::Nest& nest, const
   for (Expr var : plan.taps) taps *= size(var);
   double beside = 1;
   for (Expr var : plan.beside) beside *= size(var);
-  const double lane = plan.kernel->group();
-  taps *= std::ceil(beside / lane);
-  const double channels = plan.channel ? size(*plan.channel) : 1;
+  const double lane = plan.channels_beside() ? 1 : plan.kernel->group();
+  if (!plan.channels_beside()) taps *= std::ceil(beside / lane);
+  const double channels = plan.channels_beside() ? beside / plan.kernel->group()
+                          : plan.channel         ? size(*plan.channel)
+                                                 : 1;
   const bool permutes = plan.columns.size() > 1 || plan.channel;
   const double vectors = std::ceil(columns / static_cast<double>(plan.panel)), outputs = plan.outputs;
   // Neighbouring outputs have most of a row's elements in common.
   const double inputs = outputs * taps / 2;
-  const double products = outputs * taps / target.fma_per_cycle;
+  const double rate = plan.kernel->b == DType::kBF16 ? target.bf16_dots_per_cycle : target.fma_per_cycle;
+  const double products = outputs * taps / rate;
   const double loads = (inputs * lane + taps) * target.vector_bytes / target.load_bytes_per_cycle;
-  const double shuffles = permutes ? inputs : inputs * (lane - 1);
+  const double shuffles = inputs * ((permutes ? 1 : 0) + lane - 1);
   const double sums = channels * std::max({products, loads, shuffles});
   const double tile = kGroupOfOutputs + sums + outputs * kEpilogueVector;
   return rows * std::ceil(size(plan.along) / outputs) * vectors * tile;

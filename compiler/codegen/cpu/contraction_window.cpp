@@ -67,6 +67,9 @@ class Emitter {
     lanes_ = text_.target().lanes(byte_size(plan_.kernel->dtype));
     STRIDEC_CHECK(plan_.lanes == lanes_ && plan_.panel <= lanes_, nest.name);
     inputs_ = plan_.panel / outputs_of_group_ * inputs_of_group_;
+    const int group = plan_.kernel->group();
+    elements_ = plan_.channels_beside() ? lanes_ * group : lanes_;
+    channel_steps_ = plan_.channels_beside() ? inputs_of_group_ / group : inputs_of_group_;
     epilogue_ = epilogue_of(nest, contraction_);
     place();
   }
@@ -79,16 +82,18 @@ class Emitter {
     text_.line(
         cat("alignas(64) ", text_.value_type(plan_.kernel->dtype), " tile[", plan_.outputs * lanes_, "];"));
     if (!bounds_.empty()) {
-      const int64_t padding = (vectors - 1) * inputs_ + lanes_;
+      const int64_t padding = (vectors - 1) * inputs_ + elements_;
       padding_ = cat("((", a_type(), "*)", text_.scratch(padding * byte_size(plan_.kernel->a)), ")");
       text_.line(cat("for (int64_t k = 0; k < ", padding, "; ++k) ", padding_,
                      "[k] = ", Body(text_, nest_).stored_fill(*a_), ";"));
     }
     print_places();
+    if (plan_.kernel->b == DType::kBF16)
+      text_.line(cat("typedef __bf16 pairs __attribute__((ext_vector_type(", elements_, ")));"));
     text_.open("for (int64_t task = begin; task < end; ++task)");
     print_task();
     text_.close();
-    const Expr work = along_.extent * (plan_.vectors * lanes_ * inputs_of_group_ * weights_);
+    const Expr work = along_.extent * (plan_.vectors * lanes_ * channel_steps_ * weights_);
     return text_.finish(rows * groups, sym::max(1, sym::floordiv(kGrain, sym::max(work, 1))));
   }
 
@@ -96,13 +101,14 @@ class Emitter {
   // Takes address and mask apart: what a row gives, what outputs and taps add.
   void place() {
     std::vector<Expr> vars = {along_.var};
+    const Dims beside = plan_.channels_beside() ? Dims() : beside_;
     Dims taps = taps_;
-    taps.insert(taps.end(), beside_.begin(), beside_.end());
+    taps.insert(taps.end(), beside.begin(), beside.end());
     for (const loop::Dim& tap : taps) vars.push_back(tap.var);
     const auto count = [](const Dims& dims) {
       return static_cast<int>(sym::as_const(extent_of(dims)).value());
     };
-    const int group = plan_.kernel->group(), inner = count(beside_);
+    const int group = plan_.channels_beside() ? 1 : plan_.kernel->group(), inner = count(beside);
     const int groups = (inner + group - 1) / group;  // of a point of the outer taps
     weights_ = count(taps_) * groups;
     const Expr offset = kernels::offset_of(program_, a_->access, facts_);
@@ -200,11 +206,11 @@ class Emitter {
     text_.open("for (int64_t vector = first_vector; vector < end_vector; ++vector)");
     text_.line(cat("const int64_t column = vector * ", plan_.panel, ", input = vector * ", inputs_, ";"));
     text_.line(cat("const ", text_.storage_type(plan_.kernel->b), "* w = ", text_.pointer(b_->access.buffer),
-                   " + vector * ", inputs_of_group_ * weights_ * weights_of_vector(), ";"));
+                   " + vector * ", channel_steps_ * weights_ * weights_of_vector(), ";"));
     const bool tail = count_ % plan_.panel != 0;
     if (tail) text_.open(cat("if (column + ", plan_.panel, " <= columns)"));
     const std::string live = plan_.panel < lanes_ ? "live" : "",
-                      live_inputs = inputs_ < lanes_ ? "live_inputs" : "";
+                      live_inputs = inputs_ < elements_ ? "live_inputs" : "";
     print_live(cat(plan_.panel), live, live_inputs);
     text_.open("if (inside)");
     print_sums([&](size_t p) { return cat("a + ", text_.size(positions_[p].shift), " + input"); },
@@ -245,7 +251,7 @@ class Emitter {
     if (!permutes()) return;
     std::vector<int64_t> places;
     for (int64_t lane = 0; lane < lanes_; ++lane)
-      places.push_back(lane < plan_.panel ? lane / outputs_of_group_ * inputs_of_group_ : 0);
+      places.push_back(lane < plan_.panel ? lane / outputs_of_group_ * channel_steps_ : 0);
     const std::string vector = text_.value_type(DType::kI32, lanes_);
     text_.line(
         cat("const ", vector, " places = {", join(places, ", ", [](int64_t at) { return cat(at); }), "};"));
@@ -274,20 +280,25 @@ class Emitter {
     const DType dtype = plan_.kernel->dtype;
     const std::string vector = text_.value_type(dtype, lanes_);
     for (int o = 0; o < plan_.outputs; ++o) text_.line(cat(vector, " sum_", o, " = (", vector, ")0;"));
+    const bool loops = channel_steps_ > 1;
     std::string taps = "w";
-    if (inputs_of_group_ > 1) {
+    // The channels' weights lie inside of the taps' where they lie side by side, and outside otherwise.
+    const int64_t tap_step = (plan_.channels_beside() ? channel_steps_ : 1) * weights_of_vector();
+    if (loops) {
       text_.line("#pragma clang loop unroll(disable)");
-      text_.open(cat("for (int channel = 0; channel < ", inputs_of_group_, "; ++channel)"));
-      taps = cat("w + channel * ", weights_ * weights_of_vector());
+      text_.open(cat("for (int channel = 0; channel < ", channel_steps_, "; ++channel)"));
+      taps = cat("w + channel * ", (plan_.channels_beside() ? 1 : weights_) * weights_of_vector());
     }
     for (int t = 0; t < weights_; ++t) {
       text_.line(cat("const ", vector, " tap_", t, " = *(const ", text_.unaligned_type(dtype, lanes_), "*)(",
-                     taps, " + ", t * weights_of_vector(), ");"));
+                     taps, " + ", t * tap_step, ");"));
     }
     if (permutes()) {
       text_.line(cat("const ", text_.value_type(DType::kI32, lanes_), " from = places",
-                     inputs_of_group_ > 1 ? " + channel" : "", ";"));
+                     loops ? " + channel" : "", ";"));
     }
+    const DType lane = plan_.kernel->group() > 1 ? DType::kI32 : dtype;
+    const std::string lanes = text_.value_type(lane, lanes_);
     for (const Beside& beside : products_) {
       text_.open("");
       std::vector<std::string> elements;
@@ -296,40 +307,45 @@ class Emitter {
         print_elements(elements.back(), address(p), live);
       }
       std::string v = elements[0];
-      if (permutes()) v = cat("__builtin_ia32_permvarsf", lanes_ * 32, "(", v, ", from)");
-      if (plan_.kernel->group() > 1 && elements.size() == 1) {
-        v = cat("__builtin_convertvector(", v, ", ", vector, ")");
+      if (plan_.channels_beside()) {
+        if (byte_size(plan_.kernel->a) != byte_size(plan_.kernel->b))
+          v = cat("__builtin_convertvector(", v, ", ", text_.storage_type(plan_.kernel->b, elements_), ")");
+        v = cat("__builtin_bit_cast(", lanes, ", ", v, ")");
+      } else if (plan_.kernel->group() > 1 && elements.size() == 1) {
+        v = cat("__builtin_convertvector(", v, ", ", lanes, ")");
       } else if (elements.size() > 1) {
         text_.use(cat("beside.", plan_.kernel->group()), lanes_);
         v = cat("sd_beside_", plan_.kernel->group(), "(",
                 join(elements, ", ", [](const std::string& name) { return name; }), ")");
       }
-      text_.line(cat("const ", vector, " v = ", v, ";"));
+      if (permutes())
+        v = cat("__builtin_ia32_permvar", is_float(lane) ? "sf" : "si", lanes_ * 32, "(", v, ", from)");
+      text_.line(cat("const ", lanes, " v = ", v, ";"));
       for (const Beside::Use& use : beside.uses)
         print_product(cat("sum_", use.output), cat("tap_", use.taps));
       text_.close();
     }
-    if (inputs_of_group_ > 1) text_.close();
+    if (loops) text_.close();
     for (int o = 0; o < plan_.outputs; ++o)
       text_.line(cat("*(", vector, "*)(tile + ", o * lanes_, ") = sum_", o, ";"));
   }
 
   void print_elements(const std::string& name, const std::string& address, const std::string& live) {
     const DType dtype = plan_.kernel->a;
-    if (!is_storage_float(dtype)) return print_loads(name, address, live);
+    if (!is_storage_float(dtype) || plan_.channels_beside()) return print_loads(name, address, live);
     print_loads(name + "_stored", address, live);
     text_.line(cat("const ", text_.value_type(dtype, lanes_), " ", name, " = ",
                    Body(text_, nest_).from_storage(name + "_stored", dtype, lanes_), ";"));
   }
   void print_loads(const std::string& name, const std::string& address, const std::string& live) {
     const DType dtype = plan_.kernel->a;
-    const std::string vector = text_.storage_type(dtype, lanes_);
+    const std::string vector = text_.storage_type(dtype, elements_);
     if (live.empty()) {
-      text_.line(cat("const ", vector, " ", name, " = *(const ", text_.unaligned_type(dtype, lanes_), "*)(",
-                     address, ");"));
+      text_.line(cat("const ", vector, " ", name, " = *(const ", text_.unaligned_type(dtype, elements_),
+                     "*)(", address, ");"));
     } else if (text_.target().avx512) {
-      text_.use(cat("mload.", text_.storage_type(dtype)), lanes_);
-      text_.line(cat("const ", vector, " ", name, " = sd_mload", lanes_, "(", address, ", ", live, ");"));
+      text_.use(cat("mload.", text_.storage_type(dtype)), elements_);
+      text_.line(cat("const ", vector, " ", name, " = sd_mload", elements_, "(", address, ", ", live, ");"));
     } else {
       text_.line(cat(vector, " ", name, " = (", vector, ")0;"));
       text_.line(cat("for (int l = 0; l < ", lanes_, "; ++l) if (", live, " >> l & 1) ", name, "[l] = (",
@@ -346,6 +362,9 @@ class Emitter {
       const std::string words = text_.value_type(DType::kI16, 2 * lanes_);
       text_.line(cat(sum, " += (", text_.value_type(DType::kI32, lanes_), ")__builtin_ia32_pmaddwd", bits,
                      "(__builtin_bit_cast(", words, ", v), __builtin_bit_cast(", words, ", ", taps, "));"));
+    } else if (plan_.kernel->b == DType::kBF16) {
+      text_.line(cat(sum, " = __builtin_ia32_dpbf16ps_", bits, "(", sum, ", __builtin_bit_cast(pairs, v), ",
+                     "__builtin_bit_cast(pairs, ", taps, "));"));
     } else {
       text_.line(text_.target().fma ? cat(sum, " = __builtin_elementwise_fma(v, ", taps, ", ", sum, ");")
                                     : cat(sum, " += v * ", taps, ";"));
@@ -379,7 +398,9 @@ class Emitter {
   loop::Dim along_;
   int64_t count_ = 0;  // of columns
   int64_t outputs_of_group_ = 1, inputs_of_group_ = 1;
-  int64_t inputs_ = 0;  // elements of a that a vector of columns reads
+  int64_t inputs_ = 0;         // elements of a that a vector of columns reads
+  int64_t channel_steps_ = 1;  // lanes of a group's inputs
+  int elements_ = 0;           // of a vector of a
   int lanes_ = 0;
   int weights_ = 0;  // vectors of weights that an output takes of an input channel
   std::vector<const loop::Stmt*> epilogue_;

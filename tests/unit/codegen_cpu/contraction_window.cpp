@@ -106,28 +106,35 @@ Program grouped(Expr batch, Expr height, Expr width, Groups groups, int64_t kern
 }
 
 // Bytes, padded by a zero point, requantised by channel.
-Program quantised(Expr batch, Expr height, Expr width, int64_t channels, std::array<int64_t, 2> kernel,
-                  int64_t stride, int64_t dilation, int64_t pad, Program program) {
-  const std::vector<Expr> in_shape = {batch, channels, height, width},
+Program quantised(Expr batch, Expr height, Expr width, Groups groups, std::array<int64_t, 2> kernel,
+                  int64_t stride, int64_t dilation, int64_t pad, Program program,
+                  DType weights = DType::kI8) {
+  const int64_t channels = groups.count * groups.outputs;
+  const std::vector<Expr> in_shape = {batch, groups.count * groups.inputs, height, width},
                           out_shape = {batch, channels,
                                        extent_of_output(height, kernel[0], stride, dilation, pad),
                                        extent_of_output(width, kernel[1], stride, dilation, pad)};
   const auto [given, x, y, result] = layers(program, in_shape, out_shape, DType::kU8, DType::kU8);
-  const View w = weight(program, "w", {channels, kernel[0], kernel[1]}, DType::kI8),
+  const View w = weight(program, "w", {channels, groups.inputs, kernel[0], kernel[1]}, weights),
              scale = weight(program, "scale", {channels});
   copy(program, given, x);
   NestBuilder nb(program, "quantised");
-  const Expr n = nb.dim(batch), c = nb.dim(channels);
+  const Expr n = nb.dim(batch), g = nb.dim(groups.count),
+             c = groups.outputs > 1 ? nb.dim(groups.outputs) : Expr(0);
   const auto at = nb.dims({out_shape[2], out_shape[3]});
-  const Value sum = nb.reduce(loop::Combine::kSum, {kernel[0], kernel[1]}, [&](const std::vector<Expr>& k) {
-    const Value a = nb.load(
-        element_of(x, n, c, {at[0] * stride + k[0] * dilation - pad, at[1] * stride + k[1] * dilation - pad},
-                   pad),
-        loop::int_scalar(DType::kU8, 77));
-    return nb.cast(a, DType::kI32) * nb.cast(nb.load(w, {c, k[0], k[1]}), DType::kI32);
+  const Expr channel = g * groups.outputs + c;
+  std::vector<Expr> reduced = {kernel[0], kernel[1]};
+  if (groups.inputs > 1) reduced.insert(reduced.begin(), groups.inputs);
+  const Value sum = nb.reduce(loop::Combine::kSum, reduced, [&](const std::vector<Expr>& k) {
+    const Expr input = groups.inputs > 1 ? k[0] : Expr(0), r = k[k.size() - 2], s = k[k.size() - 1];
+    const Value a =
+        nb.load(element_of(x, n, g * groups.inputs + input,
+                           {at[0] * stride + r * dilation - pad, at[1] * stride + s * dilation - pad}, pad),
+                loop::int_scalar(DType::kU8, 77));
+    return nb.cast(a, DType::kI32) * nb.cast(nb.load(w, {channel, input, r, s}), DType::kI32);
   });
-  const Value number = unary(loop::ScalarOp::kRound, nb.cast(sum, DType::kF32) * nb.load(scale, {c}));
-  nb.store(y, {n, c, at[0], at[1]}, nb.cast(number, DType::kU8, true));
+  const Value number = unary(loop::ScalarOp::kRound, nb.cast(sum, DType::kF32) * nb.load(scale, {channel}));
+  nb.store(y, {n, channel, at[0], at[1]}, nb.cast(number, DType::kU8, true));
   nb.finish();
   copy(program, y, result);
   return program;
@@ -244,16 +251,62 @@ TEST_CASE("depthwise convolutions of bytes are exact") {
     CAPTURE(s.kernel[0]);
     CAPTURE(s.stride);
     check_program(
-        quantised(s.batch, s.height, s.width, s.channels, s.kernel, s.stride, s.dilation, s.pad, {}),
+        quantised(s.batch, s.height, s.width, {s.channels, 1, 1}, s.kernel, s.stride, s.dilation, s.pad, {}),
         {s.batch, s.channels, s.height, s.width}, "window.u8");
   }
   Program program;
   const Expr h = symbol(program, "h", 1, 64), w = symbol(program, "w", 1, 64);
   for (size_t d = 0; d < 2; ++d)
     program.symbols[d].input = 0, program.symbols[d].dim = static_cast<int>(2 + d);
-  const Program made = quantised(1, h, w, 24, {3, 3}, 1, 1, 1, program);
+  const Program made = quantised(1, h, w, {24, 1, 1}, {3, 3}, 1, 1, 1, program);
   for (auto [height, width] : {std::array<int64_t, 2>{1, 1}, {3, 8}, {7, 19}})
     check_program(made, {1, 24, height, width}, "window.u8");
+}
+
+TEST_CASE("convolutions of groups of bytes are exact") {
+  struct Shape {
+    int64_t batch, height, width;
+    Groups groups;
+    std::array<int64_t, 2> kernel;
+    int64_t stride, dilation, pad;
+  };
+  for (const DType weights : {DType::kI8, DType::kI16}) {
+    for (const Shape& s : {Shape{2, 6, 11, {8, 4, 4}, {3, 3}, 1, 1, 1},   // whole vectors
+                           Shape{1, 9, 7, {6, 8, 8}, {3, 3}, 2, 1, 1},    //
+                           Shape{1, 9, 7, {3, 16, 16}, {3, 3}, 1, 1, 1},  // a vector to a group
+                           Shape{1, 5, 6, {2, 32, 16}, {3, 2}, 1, 1, 1},  // of as many inputs as a vector has
+                           Shape{1, 7, 8, {11, 12, 3}, {3, 3}, 1, 2, 2},  // groups that do not fill a vector
+                           Shape{1, 5, 9, {7, 2, 2}, {5, 5}, 1, 1, 2},    // taps beside each other
+                           Shape{1, 7, 8, {11, 3, 5}, {3, 3}, 1, 2, 2},   //
+                           Shape{1, 6, 5, {20, 1, 2}, {3, 3}, 1, 1, 1},   // of one input channel
+                           Shape{1, 6, 5, {9, 1, 3}, {1, 3}, 2, 1, 1},    //
+                           Shape{1, 6, 5, {9, 4, 1}, {3, 3}, 1, 1, 1},    // of one output channel
+                           Shape{1, 4, 17, {5, 8, 4}, {1, 1}, 1, 1, 0}}) {  // of one tap
+      CAPTURE(s.groups.inputs);
+      CAPTURE(s.groups.outputs);
+      CAPTURE(name(weights));
+      check_program(
+          quantised(s.batch, s.height, s.width, s.groups, s.kernel, s.stride, s.dilation, s.pad, {}, weights),
+          {s.batch, s.groups.count * s.groups.inputs, s.height, s.width}, "window.u8", true);
+    }
+  }
+}
+
+TEST_CASE("groups of few channels of bf16 are products of pairs, where there are such") {
+  const bool pairs = cpu_target("native").avx512_bf16;
+  for (const Groups groups : {Groups{8, 4, 4}, {6, 8, 8}, {3, 16, 16}, {7, 2, 6}, {11, 6, 3}})
+    for (const int64_t stride : {1, 2}) {
+      CAPTURE(groups.inputs);
+      const Program program = grouped(1, 7, 9, groups, 3, stride, 1, 1, {}, DType::kBF16);
+      check_program(program, {1, groups.count * groups.inputs, 7, 9}, "window.bf16", true);
+      const CpuTarget& native = cpu_target("native");
+      const auto plan = schedule::choose_window(program, program.nests[1], native);
+      if (pairs) {
+        REQUIRE(plan.has_value());
+        CHECK((plan->kernel->name == "window.bf16bf16") ==
+              (native.bf16_dots_per_cycle * 2 > native.fma_per_cycle));
+      }
+    }
 }
 
 TEST_CASE("convolutions of groups of few channels") {

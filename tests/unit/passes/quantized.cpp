@@ -97,18 +97,36 @@ TEST_CASE("padding of a convolution is by the zero point") {
   }
 }
 
-TEST_CASE("a depthwise convolution is one of bytes by bytes, or stays one of floats") {
-  const auto depthwise = [](DType weights, int64_t channels, int zero) {
-    return made({{DType::kU8, {2, 4, 5, 6}}}, [&](Builder& b, const auto& in) {
-      return conv(real(in[0], 0.02, 77), real(drawn_constant(b, weights, {channels, 1, 3, 3}, 2), 0.1, zero),
-                  1, 4);
-    });
-  };
-  const Made bytes = depthwise(DType::kI8, 4, 0);
-  CHECK(bytes.products(DType::kU8) == 1);
-  CHECK(bytes.difference() < 1e-5);
-  CHECK(depthwise(DType::kU8, 4, 90).products(DType::kF32) == 1);
-  CHECK(depthwise(DType::kI8, 8, 0).products(DType::kF32) == 1);
+TEST_CASE("convolutions of groups are of bytes by constants, whatever their zero point") {
+  for (const auto& [data, zero] : {std::pair(DType::kU8, 77), {DType::kI8, -5}, {DType::kU8, 0}})
+    for (const auto& [weights, channels, inputs, point] : {std::tuple{DType::kI8, 4, 1, 0},
+                                                           {DType::kU8, 4, 1, 90},   // 16 bits
+                                                           {DType::kI8, 4, 1, -30},  //
+                                                           {DType::kI8, 8, 1, 0},  // two results of a channel
+                                                           {DType::kU8, 12, 2, 255}}) {
+      const Made m = made({{data, {2, 4, 5, 6}}}, [&](Builder& b, const auto& in) {
+        return conv(real(in[0], 0.02, zero),
+                    real(drawn_constant(b, weights, {channels, inputs, 3, 3}, 2), 0.1, point), 1, 4 / inputs);
+      });
+      CHECK(m.products(DType::kU8) == 1);
+      CHECK(m.products(DType::kF32) == 0);
+      CHECK(m.difference() < 1e-5);
+    }
+}
+
+TEST_CASE(
+    "a depthwise convolution by weights of the run, or of data with a zero point for each channel, stays one "
+    "of floats") {
+  const Made run =
+      made({{DType::kU8, {2, 4, 5, 6}}, {DType::kI8, {4, 1, 3, 3}}},
+           [&](Builder&, const auto& in) { return conv(real(in[0], 0.02, 77), real(in[1], 0.1, 0), 1, 4); });
+  CHECK(run.products(DType::kF32) == 1);
+  const Made several = made({{DType::kU8, {2, 4, 5, 6}}}, [&](Builder& b, const auto& in) {
+    const Term zero = drawn_constant(b, DType::kU8, {1, 4, 1, 1}, 3);
+    const Term x = cast(cast(in[0], DType::kI32) - cast(zero, DType::kI32), DType::kF32) * 0.02;
+    return conv(x, real(drawn_constant(b, DType::kI8, {4, 1, 3, 3}, 2), 0.1, 0), 1, 4);
+  });
+  CHECK(several.products(DType::kF32) == 1);
 }
 
 TEST_CASE("weights of unsigned bytes, and two tensors of the run, are 16-bit differences") {
