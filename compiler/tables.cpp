@@ -73,6 +73,10 @@ const std::vector<OptionInfo>& options() {
       {"narrow_products", "true|false", "true",
        "products of one value with several weights become one where they share enough (CPU); off: each by "
        "itself"},
+      {"prologue_fusion", "true|false", "true",
+       "what makes a product's rows element by element runs where the product copies them (CPU); off: a "
+       "kernel of its "
+       "own"},
       {"slices", "true|false", "true",
        "what several concatenations hold, or one of another, is stored once; off: in each of them"},
       {"epilogue_fusion", "true|false", "true",

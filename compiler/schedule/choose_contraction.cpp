@@ -23,8 +23,8 @@ using sym::Expr;
 using Dims = std::vector<Dim>;
 
 // What the model knows of a machine beyond CpuTarget, in cycles.
-constexpr double kTileCall = 30;       // call, row addresses, loop ends
-constexpr double kSegment = 12;        // per tile and segment: addresses, loop end
+constexpr double kTileCall = 30;  // call, row addresses, loop ends
+constexpr double kSegment = 12;   // per tile and segment: addresses, loop end
 constexpr double kTask = 60;
 constexpr double kBroadcast = 0.06;     // per row and k, beside multiply-adds
 constexpr double kPrefetchedLine = 1;   // of a panel that is asked for ahead of its use
@@ -44,6 +44,27 @@ double points(const Problem& p, const Dims& dims) {
   double count = 1;
   for (const Dim& dim : dims) count *= std::max(1.0, typical(dim.extent, p.facts));
   return count;
+}
+
+// The factor's elements along the dim lie next to each other, or are one; of a computed factor those of all loads.
+bool lies_along(const Problem& p, const Factor& factor, Expr var) {
+  bool moves = false;
+  const bool all = std::all_of(factor.slice.begin(), factor.slice.end(), [&](const loop::Stmt* stmt) {
+    const auto* load = std::get_if<loop::Load>(&stmt->node);
+    if (!load) return true;
+    const auto stride = loop::stride_of(p.program, load->access, var, p.facts);
+    moves = moves || (stride && stride->is_const(1));
+    return stride && (stride->is_const(0) || stride->is_const(1));
+  });
+  return all && moves;
+}
+
+// Of the general emitter, for an element: what a factor is computed by, beyond loading it.
+double computing(const Factor& factor) {
+  double cost = 0;
+  for (const loop::Stmt* stmt : factor.slice)
+    if (const auto* let = std::get_if<loop::Let>(&stmt->node)) cost += loop::info(let->op).cost;
+  return cost;
 }
 
 // ---- columns
@@ -189,6 +210,7 @@ bool can_read(const Problem& p, const Factor& b, const Dims& batch, const Dims& 
 
 struct Shape {
   double batch, rows, columns, segments, run;
+  double computing = 0;  // what a vector of a computed a takes beyond loads, cycles
   double k() const { return segments * run; }
 };
 
@@ -266,8 +288,10 @@ double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, Stor
   // Those of groups interleave several rows.
   const double vector = (kernel.group() == 1 ? 2.0 : 4.0) / kernel.lanes(), element = 1.5;
   if (plan.a == GemmPlan::A::kPack || plan.bytes > 0) {
-    total += s.batch * s.rows * s.k() * (unit_a ? vector : element) *
-             (plan.rows_outer || blocks == 1 ? 1 : panels);
+    double copies = plan.rows_outer || blocks == 1 ? 1 : panels;
+    // Threads that share a block of rows each compute all of it.
+    if (s.computing > 0) copies *= imbalance(s.batch * blocks);
+    total += s.batch * s.rows * s.k() * ((unit_a ? vector : element) + s.computing / kernel.lanes()) * copies;
   }
   if (plan.b == GemmPlan::B::kStage || (plan.b == GemmPlan::B::kCompact && plan.bytes == 0)) {
     total += s.batch * panels * kernel.columns() * s.k() * (unit_b ? vector : element) *
@@ -296,8 +320,8 @@ void place_k(const Problem& p, const Factor& a, GemmPlan& plan, Dims& run, Dims&
   run = plan.a == GemmPlan::A::kPack ? k : choose_run(p, a, k);
   if (plan.a == GemmPlan::A::kPack) {
     // The order of k is free: the dim that lies innermost in a goes innermost.
-    for (size_t d = 0; a.load && d < run.size(); ++d) {
-      if (step_along(p, a.load->access, run[d].var) == 1)
+    for (size_t d = 0; d < run.size(); ++d) {
+      if (lies_along(p, a, run[d].var))
         std::rotate(run.begin() + static_cast<std::ptrdiff_t>(d),
                     run.begin() + static_cast<std::ptrdiff_t>(d) + 1, run.end());
     }
@@ -393,10 +417,10 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
     plan.b = weights ? GemmPlan::B::kWeights : compact ? GemmPlan::B::kCompact : GemmPlan::B::kStage;
     plan.batch = vars_of(batch), plan.rows = vars_of(rows), plan.columns = vars_of(columns);
 
-    const Shape shape{points(p, batch), points(p, rows), points(p, columns), points(p, segments),
-                      points(p, run)};
-    const bool unit_a = a.load && (step_along(p, a.load->access, order.back().var) == 1 ||
-                                   (!rows.empty() && step_along(p, a.load->access, rows.back().var) == 1));
+    const Shape shape{points(p, batch),    points(p, rows), points(p, columns),
+                      points(p, segments), points(p, run),  computing(a)};
+    const bool unit_a = lies_along(p, a, order.back().var) ||
+                        (a.load && !rows.empty() && step_along(p, a.load->access, rows.back().var) == 1);
     // Weights that are staged are put in order (schedule/order_weights.h).
     const bool unit_b =
         readable || made_of_weights(p, b) || (b.load && step_along(p, b.load->access, order.back().var) == 1);
@@ -520,6 +544,7 @@ double general_cycles(const loop::Program& program, const loop::Nest& nest, cons
     for (const Dim& dim : dims)
       if (factor.vars.contains(dim.var)) elements *= points(p, {dim});
     memory = std::max(memory, elements);
+    if (!factor.load) least += steps * computing(factor) / target.lanes(4);
   }
   return least + memory * kMissedLine / target.lanes(4);
 }

@@ -48,6 +48,18 @@ bool touch_apart(const loop::Program& program, const loop::Nest& a, const loop::
   return false;
 }
 
+bool share_elements(const loop::Program& program, const loop::Nest& nest, const loop::Step& step,
+                    BufferId id) {
+  bool met = false;
+  loop::for_each_step({step}, [&](const loop::Step& inner) {
+    const Effects effects = effects_of(program, inner);
+    const auto* launch = std::get_if<loop::Launch>(&inner.node);
+    if (reads(effects, id) || writes(effects, id))
+      met = met || !launch || !touch_apart(program, nest, program[launch->nest], id);
+  });
+  return met;
+}
+
 bool reads(const Effects& effects, BufferId id) {
   return std::find(effects.reads.begin(), effects.reads.end(), id) != effects.reads.end();
 }

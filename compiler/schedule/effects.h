@@ -23,6 +23,10 @@ bool writes(const Effects& effects, loop::BufferId id);
 // Where both nests touch the buffer, none of them touches an element of the other's: along some dim their ranges have nothing
 // in common, as those of the parts of a concatenation.
 bool touch_apart(const loop::Program& program, const loop::Nest& a, const loop::Nest& b, loop::BufferId id);
+// Whether the step, which touches the buffer as the nest does, may touch an element of it that the nest touches; control flow:
+// any of the steps inside it.
+bool share_elements(const loop::Program& program, const loop::Nest& nest, const loop::Step& step,
+                    loop::BufferId id);
 
 // What steps other than launches use: they expect it row-major.
 std::set<loop::BufferId> fixed_buffers(const loop::Program& program);

@@ -247,7 +247,8 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
   if (readers.size() != all || readers.empty()) return refuse(reason, "its result is read elsewhere");
   for (int at = producer_at + 1; at < readers.back(); ++at)
     for (BufferId id : flow.effects[producer_at].reads)
-      if (writes(flow.effects[at], id))
+      if (writes(flow.effects[at], id) &&
+          share_elements(program, producer, steps[static_cast<size_t>(at)], id))
         return refuse(reason, "what it reads is overwritten before the consumer");
 
   if (copied && readers.size() > 1) return refuse(reason, "others read it too");
@@ -265,7 +266,7 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
     loads += static_cast<int>(uses.size());
     const bool contraction = is_contraction(consumer);
     for (const Use& use : uses) {
-      if (use.loops.size() > consumer.dims.size() && contraction && cost > 0 && !stretched)
+      if (use.loops.size() > consumer.dims.size() && contraction && cost > 0 && !stretched && !copied)
         return refuse(reason, "a contraction loads each element many times");
       once = once && loads_each_once(use);
     }

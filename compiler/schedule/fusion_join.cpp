@@ -222,7 +222,7 @@ bool uses_symbol(const Program& program, const Nest& nest, Expr symbol) {
 }  // namespace
 
 bool may_move(const Program& program, const loop::Steps& steps, const Flow& flow, int from, int to,
-              const std::vector<int>& with, bool by_parts) {
+              const std::vector<int>& with) {
   const Effects& moved = flow.effects[from];
   const Nest& nest = program[std::get<Launch>(steps[from].node).nest];
   for (int at = to + 1; at < from; ++at)
@@ -231,20 +231,11 @@ bool may_move(const Program& program, const loop::Steps& steps, const Flow& flow
   for (int at = std::min(from, to) + 1; at < std::max(from, to); ++at) {
     if (std::find(with.begin(), with.end(), at) != with.end()) continue;
     const Effects& other = flow.effects[at];
-    const auto meet = [&](BufferId id) {
-      bool met = !by_parts;
-      loop::for_each_step({steps[at]}, [&](const loop::Step& inner) {
-        const Effects effects = effects_of(program, inner);
-        const auto* launch = std::get_if<Launch>(&inner.node);
-        if (reads(effects, id) || writes(effects, id))
-          met = met || !launch || !touch_apart(program, nest, program[launch->nest], id);
-      });
-      return met;
-    };
     for (BufferId id : moved.writes)
-      if ((reads(other, id) || writes(other, id)) && meet(id)) return false;
+      if ((reads(other, id) || writes(other, id)) && share_elements(program, nest, steps[at], id))
+        return false;
     for (BufferId id : moved.reads)
-      if (writes(other, id) && meet(id)) return false;
+      if (writes(other, id) && share_elements(program, nest, steps[at], id)) return false;
   }
   return true;
 }

@@ -18,7 +18,7 @@ struct Flow {
 Flow make_flow(const loop::Program& program, const loop::Steps& steps);
 
 // Inlines the pointwise nest at `producer` into every nest that reads its result, and removes it. `copied`: the one
-// reader is a chain, which copies its factors once for many uses.
+// reader copies the factor once for many uses.
 bool try_inline(loop::Program& program, loop::Steps& steps, Flow& flow, int producer, std::string* reason,
                 bool copied = false);
 

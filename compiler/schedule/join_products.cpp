@@ -384,8 +384,8 @@ class Joining {
     if (!differences) return -1;
     const int time = percent(*a, *b, *differences);
     if (time > kMostPercent) reason = cat("one product would take ", time, " % of the time of both");
-    const bool up = may_move(program_, steps, flow, other, at, {}, true);
-    if (reason.empty() && ((!up && !may_move(program_, steps, flow, at, other, {}, true)) || meet(*a, *b)))
+    const bool up = may_move(program_, steps, flow, other, at);
+    if (reason.empty() && ((!up && !may_move(program_, steps, flow, at, other)) || meet(*a, *b)))
       reason = "a step between them is in the way";
     if (!reason.empty()) {
       note(*a, *b, false, std::move(reason));

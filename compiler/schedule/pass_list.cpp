@@ -18,6 +18,7 @@
 #include "compiler/schedule/pad_rows.h"
 #include "compiler/schedule/padding.h"
 #include "compiler/schedule/phases.h"
+#include "compiler/schedule/prologues.h"
 #include "compiler/schedule/row_products.h"
 #include "compiler/schedule/row_results.h"
 #include "compiler/schedule/row_strips.h"
@@ -79,6 +80,8 @@ constexpr Pass<Program, Decisions*> kCpuLoopPasses[] = {
      }},
     {"narrow_products", "products of one value with several weights become one where they share enough",
      join_products},
+    {"prologue_fusion", "what makes a product's rows element by element runs where the product copies them",
+     fuse_prologues},
     {"slices", "what several concatenations hold, or one of another, is stored once", share_slices},
 };
 

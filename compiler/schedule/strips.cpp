@@ -280,7 +280,7 @@ class Fuser {
     for (int p : row.at)
       if (p != at && is_contraction(*nest_at(program_, steps, p))) return std::nullopt;
     for (int p : row.at)
-      if (!may_move(program_, steps, flow, p, row.at.back(), row.at, true)) return std::nullopt;
+      if (!may_move(program_, steps, flow, p, row.at.back(), row.at)) return std::nullopt;
     return are_apart(program_, steps, flow, row) ? std::optional(row) : std::nullopt;
   }
 

@@ -244,7 +244,7 @@ class Applying {
     if (choice.streams && !(family.choice.streams && other.choice.streams))
       return note(false, cat(time, ", but the weights of both would be too large for a cache"));
     if (percent > kMostPercent) return note(false, time);
-    if (!may_move(program_, steps, flow, at, family.at[0] - 1, {}, true))  // apart from all of them
+    if (!may_move(program_, steps, flow, at, family.at[0] - 1))  // apart from all of them
       return note(false, "a step between them is in the way");
     note(true, time);
     family.at.push_back(at);

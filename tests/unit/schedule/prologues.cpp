@@ -1,0 +1,143 @@
+#include "compiler/schedule/prologues.h"
+
+#include <doctest/doctest.h>
+
+#include "compiler/loop/text.h"
+#include "compiler/loop/verify.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/fusion.h"
+#include "compiler/schedule/memory_plan.h"
+#include "tests/unit/schedule/programs.h"
+
+using namespace stridec;
+using namespace stridec::loop;
+using namespace stridec::schedule;
+using namespace stridec::testing;
+
+namespace {
+
+struct Result {
+  Program program;
+  std::vector<Decision> decisions;
+  int launches = 0;
+};
+
+// Fused, then with prologues, which means the same and follows the rules.
+Result with_prologues(const Pieces& p) {
+  Program fused = p.program;
+  fuse(fused, {});
+  Result result{.program = fused};
+  fuse_prologues(result.program, &result.decisions);
+  verify(result.program);
+  for_each_step(result.program.steps,
+                [&](const Step& step) { result.launches += std::holds_alternative<Launch>(step.node); });
+  Program planned = result.program;
+  plan_memory(planned);
+  for (const auto& [n, m] : {std::pair<int64_t, int64_t>{0, 1}, {1, 2}, {7, 3}}) {
+    CAPTURE(to_string(result.program));
+    CHECK(same_results(p.program, planned, {{p.n, n}, {p.m, m}}));
+  }
+  return result;
+}
+
+Value relu(const Value& v) { return max(v, v.nest->constant(DType::kF32, 0)); }
+
+// max(x * scale + shift, 0) with numbers of each column.
+View normalised(Pieces& p, const View& x, int64_t columns) {
+  return p.map("relu", {x, p.weight("scale", {columns}, 1), p.weight("shift", {columns}, 2)},
+               [](const std::vector<Value>& v) { return relu(v[0] * v[1] + v[2]); });
+}
+
+View product(Pieces& p, const View& x, int64_t depth, int64_t columns, uint32_t seed = 3) {
+  return p.matmul(x, p.weight("w", {depth, columns}, seed));
+}
+
+}  // namespace
+
+TEST_CASE("a normalisation and an activation are computed where the product copies its rows") {
+  Pieces p("first");
+  const View x = p.input("x", {p.n, 200});
+  p.output("y", product(p, normalised(p, x, 200), 200, 40));
+  const Result result = with_prologues(p);
+  CHECK(result.launches == 1);
+  REQUIRE(result.decisions.size() == 1);
+  CHECK(result.decisions[0].fused);
+  CHECK(result.decisions[0].reason == "made where the product copies its rows");
+}
+
+TEST_CASE(
+    "what makes a row in several steps joins the product as well, and so does what a number a row scales") {
+  Pieces p("gate");
+  const View x = p.input("x", {p.n, 200}), gate = p.input("gate", {p.n, 200}), scale = p.input("s", {p.n, 1});
+  const View both =
+      p.map("gate", {x, gate, scale}, [](const std::vector<Value>& v) { return v[0] * v[1] * v[2]; });
+  p.output("y", product(p, both, 200, 40));
+  CHECK(with_prologues(p).launches == 1);
+}
+
+TEST_CASE("a product of few columns reads rows in place") {
+  Pieces p("few");
+  const View x = p.input("x", {p.n, 200});
+  p.output("y", product(p, normalised(p, x, 200), 200, 8));
+  const Result result = with_prologues(p);
+  CHECK(result.launches == 2);
+  REQUIRE(result.decisions.size() == 1);
+  CHECK(result.decisions[0].reason == "not inlined: its rows meet 8 columns");
+}
+
+TEST_CASE("rows that others read too, or that are outputs, are made once") {
+  for (const bool output : {false, true}) {
+    Pieces p("shared");
+    const View x = p.input("x", {p.n, 200});
+    const View rows = normalised(p, x, 200);
+    p.output("y", product(p, rows, 200, 40));
+    if (output)
+      p.output("z", rows);
+    else
+      p.output("z", product(p, rows, 200, 24, 5));
+    const Result result = with_prologues(p);
+    CHECK(result.launches == (output ? 2 : 3));
+    for (const Decision& decision : result.decisions) CHECK(!decision.fused);
+  }
+}
+
+TEST_CASE("small rows stay in a cache") {
+  Pieces p("small");
+  const View x = p.input("x", {p.n, 20});
+  p.output("y", product(p, normalised(p, x, 20), 20, 40));
+  const Result result = with_prologues(p);
+  CHECK(result.launches == 2);
+  REQUIRE(result.decisions.size() == 1);
+  CHECK(result.decisions[0].reason == "not inlined: what passes stays in a cache");
+}
+
+TEST_CASE("what costs more than copying keeps a kernel of its own") {
+  Pieces p("costly");
+  const View x = p.input("x", {p.n, 200});
+  const View bent =
+      p.map("bend", {x}, [](const std::vector<Value>& v) { return unary(ScalarOp::kErf, v[0]); });
+  p.output("y", product(p, bent, 200, 40));
+  const Result result = with_prologues(p);
+  CHECK(result.launches == 2);
+  REQUIRE(result.decisions.size() == 1);
+  CHECK(result.decisions[0].reason == "not inlined: a copy would cost more");
+}
+
+TEST_CASE("a window reads an element for several rows") {
+  Pieces p("window");
+  const View x = p.input("x", {p.n + 2, 200});
+  const View rows = normalised(p, x, 200), w = p.weight("w", {3, 200, 40}, 3);
+  const View y = p.temporary("y", {p.n, 40});
+  NestBuilder nest(p.program, "window");
+  const sym::Expr n = nest.dim(p.n), j = nest.dim(40);
+  nest.store(y, {n, j}, nest.reduce(Combine::kSum, {3, 200}, [&](const std::vector<sym::Expr>& k) {
+    return nest.load(rows, {n + k[0], k[1]}) * nest.load(w, {k[0], k[1], j});
+  }));
+  nest.finish();
+  p.output("out", p.map("residual", {y, p.input("r", {p.n, 40})},
+                        [](const std::vector<Value>& v) { return v[0] + v[1]; }));
+  const Result result = with_prologues(p);
+  CHECK(result.launches == 2);
+  REQUIRE(result.decisions.size() == 1);
+  CHECK(result.decisions[0].reason == "not inlined: the product reads an element for several rows");
+}
