@@ -43,6 +43,9 @@ void for_each_rule(Apply&& apply) {
   apply(select(x <= c0, c1, x), max(x, c1), c1 == c0 + 1);
   apply(select(x == y, x, y), y, always);
   apply(select(w, x, c0) * select(w, c1, y), select(w, c1 * x, c0 * y), always);
+  // An index into what may be broadcast: where there is one element it is 0 anyway.
+  apply(select(x == 1, 0, y), y, 0 <= y && y < x);
+  apply(select(select(x == 1, z, x) == 1, 0, y), y, 0 <= y && y < x);
 
   // Comparisons of quotients, minima, maxima and choices.
   apply(floordiv(x, y) <= z, x < y * z + y, 0 < y);

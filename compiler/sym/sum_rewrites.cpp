@@ -179,7 +179,8 @@ std::optional<Expr> join_two_digits(Expr e, const Facts& facts) {
     const Expr base = low.digit.arg(1);
     for (const Digit& high : digits) {
       if (high.term == low.term || high.weight != low.weight * base) continue;
-      if (facts.bounds(base).lo < 1 || facts.bounds(high.digit.arg(1)).lo < 1) continue;
+      // A remainder of 0 has no value, so neither has the sum.
+      if (facts.bounds(base).lo < 0 || facts.bounds(high.digit.arg(1)).lo < 0) continue;
       Expr whole = mod(base * high.digit.arg(0) + low.digit, base * high.digit.arg(1));
       whole = e - low.term - high.term + low.weight * whole;
       if (whole.size() < e.size()) return whole;

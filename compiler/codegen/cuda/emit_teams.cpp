@@ -43,6 +43,10 @@ constexpr int kKeepingThreads =
 // would crowd on the multiprocessors that are free first.
 constexpr int kMostThreads = 1024;
 constexpr int64_t kAloneBytes = 115 << 10;
+// What dividing by a symbol comes to, in statements: of 64-bit numbers, and of a chunk's number, which has 32.
+constexpr int kDivision = 16, kDigit = 4;
+
+using sym::Expr;
 
 }  // namespace
 
@@ -59,7 +63,19 @@ const std::string_view kTeamDeclarations =
 
 int statements(const loop::Block& block) {
   int count = 0;
-  loop::for_each_stmt(block, [&](const loop::Stmt&) { ++count; });
+  loop::for_each_stmt(block, [&](const loop::Stmt& stmt) {
+    ++count;
+    const std::vector<loop::Dim> dims = loop::dims_of(stmt);
+    for (size_t d = 1; d < dims.size(); ++d) count += dims[d].extent.is_const() ? 0 : kDigit;
+    std::set<Expr, sym::ExprLess> divisions;
+    loop::for_each_expr(stmt, [&](Expr e) {
+      sym::for_each_node(e, [&](Expr node) {
+        const bool divides = node.op() == sym::Op::kFloorDiv || node.op() == sym::Op::kMod;
+        if (divides && !node.arg(1).is_const()) divisions.insert(node);
+      });
+    });
+    count += kDivision * static_cast<int>(divisions.size());
+  });
   return count;
 }
 
@@ -539,8 +555,11 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
       kept = add({.columns = columns, .keep = true, .vectors = vectors, .shifted = shifted, .team = team}) ||
              kept;
     }
-    if (teams.size() > 1 && !unknown && !kept)
-      add({.vectors = vectors, .shifted = shifted, .narrow = true}, kShortChunks * plan.team);
+    // A team that suits the length is worth having, whether or not registers hold a row.
+    if (teams.size() > 1 && !kept)
+      for (const int team : teams)
+        if (unknown ? team != teams.back() && !(shifted && team == teams.front()) : team == plan.team)
+          add({.vectors = vectors, .shifted = shifted, .narrow = true, .team = team}, kShortChunks * team);
     const bool walked = add(
         {.columns = columns, .vectors = vectors, .shifted = shifted, .narrow = true, .team = teams.back()});
     return kept || walked;

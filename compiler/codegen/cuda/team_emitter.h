@@ -36,7 +36,7 @@ inline bool is_range(const loop::Stmt& stmt) {
 
 extern const std::string_view kStreamDeclarations;
 
-// How many there are, inner ones included.
+// How many there are, inner ones included; divisions by symbols count as the many instructions that they are.
 int statements(const loop::Block& block);
 
 // CUDA text of sd_shuffle(members, x, distance): a value of any width from another of those threads of the warp.

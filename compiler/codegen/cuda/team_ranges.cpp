@@ -182,16 +182,20 @@ void TeamEmitter::print_chunks(
   else if (start_)
     first = cat("(", first, " + head)");
   if (range.dims.size() > 1) {
-    const std::string left = text_.fresh("t");
-    text_.line(cat("int64_t ", left, " = ", first, ";"));
+    // Digits of a number of 32 bits, to whose range no extent adds.
+    const bool small = std::string_view(chunk_type(range)) == "int" && (width == 1 || variant.keep || variant.columns);
+    const std::string left = text_.fresh("t"), type = small ? "unsigned" : "int64_t";
+    text_.line(cat(type, " ", left, " = ", small ? "(unsigned)" : "", first, ";"));
     for (size_t d = range.dims.size(); d-- > 1;) {
-      const std::string extent = body_.index(range.dims[d].extent), name = text_.fresh("t");
-      text_.line(cat("const int64_t ", name, " = ", left, " % ", extent, ";"));
-      text_.line(cat(left, " /= ", extent, ";"));
+      const std::string extent = body_.index(range.dims[d].extent), name = text_.fresh("t"),
+                        by = text_.fresh("t");
+      text_.line(cat("const ", type, " ", by, " = (", type, ")(", extent, ");"));
+      text_.line(cat("const int64_t ", name, " = ", left, " % ", by, ";"));
+      text_.line(cat(left, " /= ", by, ";"));
       if (d + 1 == range.dims.size()) first = name;
       body_.set_index(range.dims[d].var, name);
     }
-    body_.set_index(range.dims[0].var, left);
+    body_.set_index(range.dims[0].var, cat("((int64_t)", left, ")"));
   } else if (!range.dims.empty()) {
     body_.set_index(range.dims[0].var, first);
   }

@@ -86,7 +86,27 @@ TEST_CASE("simplify: shifted indices keep their dims") {
       {"mod(%z + 2, 4) + 4*mod((%z + 2)//4 - 1, n)", "mod(%z - 2, 4*n)"},
       {"mod(mod(%z + 2, 4) + 4*mod((%z + 2)//4 - 1, n) + 2, 4*n)", "%z"},
       {"mod(%z//n, 4)*n + mod(%z + 1, n)", "n*mod(%z//n, 4) + mod(%z + 1, n)"},
-      {"4*mod(%z//4, zero_or_more) + mod(%z, 4)", "mod(%z, 4) + 4*mod(%z//4, zero_or_more)"},
+      {"4*mod(%z//4, zero_or_more) + mod(%z, 4)", "mod(%z, 4*zero_or_more)"},
+      {"4*mod(%z//4, any) + mod(%z, 4)", "mod(%z, 4) + 4*mod(%z//4, any)"},
+      // A flat index taken apart for a tensor that may be empty, and its offset.
+      {"zero_or_more*seq*(any//(zero_or_more*seq)) + seq*mod(any//seq, zero_or_more) + mod(any, seq)", "any"},
+  };
+  for (const Row& row : rows)
+    CHECK_MESSAGE(to_string(simplify(parse(row.given), f)) == row.simple, row.given);
+}
+
+TEST_CASE("simplify: an index into what may be broadcast") {
+  Facts f = attention();
+  f.set_index(var("%t"), var("zero_or_more"));
+  const Row rows[] = {
+      {"select(seq == 1, 0, %s)", "%s"},
+      {"select(batch*seq == 1, 0, %b*seq + %s)", "%b*seq + %s"},
+      {"select(select(seq == 1, past, seq) == 1, 0, %s)", "%s"},
+      {"select(zero_or_more == 1, 0, %t)", "%t"},
+      // Of another size's index nothing is known.
+      {"select(seq == 1, 0, %b)", "select(seq == 1, 0, %b)"},
+      {"select(seq == 2, 0, %s)", "select(seq == 2, 0, %s)"},
+      {"select(select(seq == 1, past, batch) == 1, 0, %s)", "select(select(seq == 1, past, batch) == 1, 0, %s)"},
   };
   for (const Row& row : rows)
     CHECK_MESSAGE(to_string(simplify(parse(row.given), f)) == row.simple, row.given);
