@@ -26,6 +26,7 @@ suites=(
   'threads|bash tests/threads.sh'
   'race|$python tests/bench/test_race.py'
   'fuzz|$python tests/fuzz/random_models.py --count 400 --seed 20261122'
+  'fuzz-emulated|$python tests/fuzz/random_models.py --count 100 --seed 20261124 --emulated'
   'quickstart|bash samples/quickstart.sh && echo 1 passed, 0 failed'
 )
 

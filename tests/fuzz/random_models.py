@@ -1,10 +1,11 @@
 """Random ONNX graphs: onnxruntime against the interpreter and compiled code.
 
-    python tests/fuzz/random_models.py [--count N] [--seed S] [--first I] [--keep FOLDER] [--record FILE] [--gpu]
+    python tests/fuzz/random_models.py [--count N] [--seed S] [--first I] [--keep FOLDER] [--record FILE] [--gpu | --emulated]
 
 Graph number i of seed S is always the same one, and so is the form in which it is compiled: with the sizes of the file,
 several graphs as one model, or alone with a symbol for each size, run at its own and at other sizes; kernels as they are
-for users (-O3) or, in half the time, without optimisation (-O0); with --gpu for the GPU of this machine. What onnxruntime cannot run is compiled code against the
+for users (-O3) or, in half the time, without optimisation (-O0); with --gpu for the GPU of this machine, with --emulated for
+a GPU whose kernels run on the CPU, with a check for races. What onnxruntime cannot run is compiled code against the
 interpreter. When a model of several graphs differs, each of them is tried alone. What differs is shrunk to few nodes and
 left in FOLDER/<name> (model.onnx and its data). FILE gets a line for the record (record.py). The last line is "N passed, N failed";
 before it, how many graphs of which seed were compared.
@@ -33,11 +34,11 @@ GRAPHS_IN_A_MODEL = 8
 
 
 def form_of(seed, i, gpu):
-    """A quarter with symbols, a quarter at -O3."""
+    """A quarter with symbols, a quarter at -O3. gpu: "cuda", "emulated" or none."""
     choices = random.Random(f"{seed}/{i}/form")
     dynamic, optimize = choices.random() < 0.25, 3 if choices.random() < 0.25 else 0
     if gpu:
-        return Form("cuda-dynamic" if dynamic else "cuda", 3)
+        return Form(f"{gpu}-dynamic" if dynamic else gpu, 3)
     return Form("dynamic" if dynamic else "compiled", optimize)
 
 
@@ -115,13 +116,17 @@ def main():
     parser.add_argument("--batch", type=int, default=200)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--keep", type=pathlib.Path, help="where what differs is left")
-    parser.add_argument("--gpu", action="store_true", help="compiled for the GPU of this machine")
+    gpus = parser.add_mutually_exclusive_group()
+    gpus.add_argument("--gpu", action="store_const", const="cuda", help="compiled for the GPU of this machine")
+    gpus.add_argument("--emulated", action="store_const", const="emulated", dest="gpu", help="compiled for a GPU, emulated")
     parser.add_argument("--record", type=pathlib.Path, help="a file that gets a line: date, commit, seed, graphs")
     flags = parser.parse_args()
     notes, compared, failed = collections.Counter(), 0, 0
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     with tempfile.TemporaryDirectory() as temporary:
         os.environ["STRIDEC_CACHE"] = temporary + "/cache"  # random kernels are no use to anybody else
+        if flags.gpu == "emulated":
+            os.environ.setdefault("STRIDEC_NVRTC", "none")  # what NVRTC builds, the public suite tells
         for first in range(flags.first, flags.first + flags.count, flags.batch):
             work = pathlib.Path(temporary) / "batch"
             shutil.rmtree(work, ignore_errors=True)
@@ -144,7 +149,7 @@ def main():
                 print(f"{last - flags.first} graphs, {failed} differ", file=sys.stderr, flush=True)
     for note, n in notes.most_common(12):
         print(f"{n} graphs: {note}")
-    print(f"{compared} graphs of seed {flags.seed} compared, from {flags.first} on")
+    print(f"{compared} graphs {f'for a GPU ({flags.gpu}) ' if flags.gpu else ''}of seed {flags.seed} compared, from {flags.first} on")
     print(f"{compared - failed} passed, {failed} failed")
     if flags.record:
         with flags.record.open("a") as file:

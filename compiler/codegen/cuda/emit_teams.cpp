@@ -34,8 +34,8 @@ namespace {
 
 constexpr int64_t kSharedBytes = 40 << 10;  // of local buffers, without asking the driver for more
 constexpr int64_t kStackBytes = 1024;       // of those of a thread's rounds, in its own memory
-constexpr int kSplitTeam = 512;       // of blocks that share a row
-constexpr int64_t kShortChunks = 64;  // of a thread, before a larger team pays
+constexpr int kSplitTeam = 512;             // of blocks that share a row
+constexpr int64_t kShortChunks = 64;        // of a thread, before a larger team pays
 constexpr int kKeepingThreads =
     768;  // of a multiprocessor, with registers for their part of a row of single elements
 // Where points have work in common, a block of as many threads as can be does it once for all points of a multiprocessor.
@@ -44,7 +44,7 @@ constexpr int kKeepingThreads =
 constexpr int kMostThreads = 1024;
 constexpr int64_t kAloneBytes = 115 << 10;
 // What dividing by a symbol comes to, in statements: of 64-bit numbers, and of a chunk's number, which has 32.
-constexpr int kDivision = 16, kDigit = 4;
+constexpr int kDivision = 32, kDigit = 8;
 
 using sym::Expr;
 
@@ -61,12 +61,26 @@ const std::string_view kTeamDeclarations =
 }
 )";
 
+namespace {
+
+// Of a number of the dims' range: those that take a division by a symbol.
+int digits(const std::vector<loop::Dim>& dims) {
+  return static_cast<int>(std::count_if(dims.begin() + !dims.empty(), dims.end(),
+                                        [](const loop::Dim& dim) { return !dim.extent.is_const(); }));
+}
+
+}  // namespace
+
+int TeamEmitter::statements_of(const Range& range) const {
+  const bool small = std::string_view(chunk_type(range)) == "int";
+  return statements(*range.block) + digits(range.dims) * (small ? kDigit : kDivision);
+}
+
 int statements(const loop::Block& block) {
   int count = 0;
   loop::for_each_stmt(block, [&](const loop::Stmt& stmt) {
     ++count;
-    const std::vector<loop::Dim> dims = loop::dims_of(stmt);
-    for (size_t d = 1; d < dims.size(); ++d) count += dims[d].extent.is_const() ? 0 : kDigit;
+    count += digits(loop::dims_of(stmt)) * kDigit;
     std::set<Expr, sym::ExprLess> divisions;
     loop::for_each_expr(stmt, [&](Expr e) {
       sym::for_each_node(e, [&](Expr node) {

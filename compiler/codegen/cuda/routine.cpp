@@ -1,6 +1,7 @@
 // Sort, top-k, suppression of boxes and Fourier transforms: a thread per row, pairs of key and index in the workspace.
-// Stable, so equal elements keep their order in either direction. Short rows are sorted by a block in shared memory, and a
-// block looks for the few best of a long one.
+// Stable, so equal elements keep their order in either direction. Short rows are sorted by a block in shared memory, which
+// also looks for the few best of a long one, or finds the last of many digit by digit; a warp has the few best of a row that
+// its registers hold.
 #include <functional>
 #include <vector>
 
@@ -21,8 +22,13 @@ bool has_routine(std::string_view routine) {
 
 namespace {
 
-constexpr int kSortThreads = 256, kSelectThreads = 512;
-constexpr int64_t kSorted = 4096, kSelected = 128;  // elements of a row; of its best
+constexpr int kSortThreads = 256, kSelectThreads = 512, kDigitThreads = 1024;
+constexpr int64_t kSorted = 4096;  // elements of a row that a block sorts
+constexpr int64_t kSelected = 4;   // best of a row that is gone through for each of them
+constexpr int64_t kDigits = 2048;  // best of a row that is gone through by digits
+constexpr int kOwn = 32;           // elements of a row that a thread of a warp has
+constexpr int64_t kFewBest = 16;   // of such a row
+constexpr int kDigitBits = 11;
 
 // Items are pairs of key and index in one number, in the order of the result: no two are equal.
 struct RowSorter {
@@ -34,13 +40,18 @@ struct RowSorter {
   const sym::Expr n = call.arguments[1], kept = sort ? n : call.arguments[3];
   KernelText text{program, kCudaText};
 
-  void open_rows() {
-    const sym::Expr rows = call.arguments[0] * call.arguments[2];
+  sym::Expr rows() const { return call.arguments[0] * call.arguments[2]; }
+
+  // `teams` of a block have a row each.
+  void open_rows(int teams = 1) {
     text.line(cat("const int64_t n = ", text.size(n), ", inner = ", text.size(call.arguments[2]),
                   ", kept = ", text.size(kept), ";"));
     text.line(cat("const u32 flip = ", text.size(call.arguments[sort ? 3 : 4]), " ? ",
                   sort_key(dtype).everything(), " : 0;"));
-    text.open(cat("for (int64_t row = blockIdx.x; row < ", text.size(rows), "; row += gridDim.x)"));
+    const std::string step = teams == 1 ? "gridDim.x" : cat("gridDim.x * (int64_t)", teams);
+    text.open(cat("for (int64_t row = blockIdx.x",
+                  teams == 1 ? "" : cat(" * (int64_t)", teams, " + threadIdx.x / 32"), "; row < ",
+                  text.size(rows()), "; row += ", step, ")"));
     text.line(cat("const ", text.storage_type(dtype), "* x = ", text.pointer(call.reads[0]),
                   " + row / inner * n * inner + row % inner;"));
     print_sort_key(text, dtype);
@@ -53,22 +64,21 @@ struct RowSorter {
     text.line(cat(text.pointer(call.writes[0]), "[to] = x[from * inner];"));
     text.line(cat(text.pointer(call.writes[1]), "[to] = from;"));
   }
-  DeviceKernel close_rows(int threads) {
+  DeviceKernel close_rows(int threads, int teams = 1) {
     text.close();
-    const sym::Expr rows = call.arguments[0] * call.arguments[2];
-    return finish(
-        text,
-        {.grid = {sym::min(rows, 1 << 24), 1, 1}, .threads = threads, .waits = target.dependent_launch});
+    return finish(text, {.grid = {sym::min(sym::ceildiv(rows(), teams), 1 << 24), 1, 1},
+                         .threads = threads,
+                         .waits = target.dependent_launch});
   }
 
-  // Batcher's bitonic sort (1968); numbers behind the row's end are the largest.
-  DeviceKernel emit_sort() {
-    text.line(cat("__shared__ u64 items[", kSorted, "];"));
-    open_rows();
-    const std::string each = cat(" += ", kSortThreads, ")");
+  void print_size(const std::string& count) {
     text.line("int size = 1;");
-    text.line("while (size < n) size *= 2;");
-    text.line(cat("for (int j = threadIdx.x; j < size; j", each, " items[j] = j < n ? item_at(j) : ~0ul;"));
+    text.line(cat("while (size < ", count, ") size *= 2;"));
+  }
+
+  // Batcher's bitonic sort (1968) of items[0 .. size), and the first of them.
+  void print_sorted(int threads) {
+    const std::string each = cat(" += ", threads, ")");
     text.line("__syncthreads();");
     text.open("for (int length = 2; length <= size; length *= 2)");
     text.open("for (int step = length / 2; step > 0; step /= 2)");
@@ -84,7 +94,129 @@ struct RowSorter {
     print_result("j", "items[j]");
     text.close();
     text.line("__syncthreads();");
+  }
+
+  // Numbers behind the row's end are the largest.
+  DeviceKernel emit_sort() {
+    text.line(cat("__shared__ u64 items[", kSorted, "];"));
+    open_rows();
+    print_size("n");
+    text.line(cat("for (int j = threadIdx.x; j < size; j += ", kSortThreads,
+                  ") items[j] = j < n ? item_at(j) : ~0ul;"));
+    print_sorted(kSortThreads);
     return close_rows(kSortThreads);
+  }
+
+  // The least of `best` over a warp's threads.
+  void print_least(int from) {
+    text.line("#pragma unroll");
+    text.open(cat("for (int d = ", from, "; d > 0; d >>= 1)"));
+    text.line("const u64 other = __shfl_xor_sync(~0u, best, d);");
+    text.line("best = other < best ? other : best;");
+    text.close();
+  }
+
+  // A warp a row, whose items stay in registers; one that is taken is put behind the others.
+  DeviceKernel emit_own() {
+    constexpr int kTeams = kSortThreads / 32, kGroup = 8;
+    open_rows(kTeams);
+    const auto groups = [&](const char* statement) {
+      text.line("#pragma unroll");
+      text.open(cat("for (int g = 0; g < ", kOwn, "; g += ", kGroup, ")"));
+      text.open("if (g * 32 < n)");
+      text.line("#pragma unroll");
+      text.open(cat("for (int u = g; u < g + ", kGroup, "; ++u)"));
+      text.line(statement);
+      for (int i = 0; i < 3; ++i) text.close();
+    };
+    text.line("const int lane = threadIdx.x % 32;");
+    text.line(cat("u64 own[", kOwn, "];"));
+    groups("own[u] = lane + u * 32 < n ? item_at(lane + u * 32) : ~0ul;");
+    text.open("for (int j = 0; j < kept; ++j)");
+    text.line("u64 best = ~0ul;");
+    groups("best = own[u] < best ? own[u] : best;");
+    print_least(16);
+    groups("own[u] = own[u] == best ? ~0ul : own[u];");
+    text.open("if (lane == 0)");
+    print_result("j", "best");
+    text.close();
+    text.close();
+    return close_rows(kSortThreads, kTeams);
+  }
+
+  // The last of the best, from its highest digit down: of the items that have its digits so far, how many have each next
+  // one. Where all of a digit's belong to the best, lower ones need not be known. What is no larger is sorted.
+  DeviceKernel emit_digits() {
+    constexpr int kBins = 1 << kDigitBits, kEach = kBins / kDigitThreads;
+    const std::string each = cat(" += ", kDigitThreads, ")");
+    const int bits = 32 + 8 * sort_key(dtype).bytes;
+    text.line(cat("__shared__ u64 items[", kDigits, "];"));
+    text.line(cat("__shared__ unsigned counts[", kBins, "], sums[32], found[3], taken;"));
+    open_rows();
+    text.line("const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;");
+    text.line("if (threadIdx.x == 0) taken = 0;");
+    text.line("unsigned wanted = (unsigned)kept;");
+    text.line("u64 digits = 0;");
+    text.line(cat("int top = ", bits, ";  // digits are those from this bit on"));
+    text.open("for (int low; top > 0; top = low)");
+    text.line(cat("low = top > ", kDigitBits, " ? top - ", kDigitBits, " : 0;"));
+    text.open("if (top <= 32 && (n - 1) >> low == 0)");  // of places that there are not
+    text.line("digits <<= top - low;");
+    text.line("continue;");
+    text.close();
+    text.line(cat("for (int b = threadIdx.x; b < ", kBins, "; b", each, " counts[b] = 0;"));
+    text.line("__syncthreads();");
+    text.line("#pragma unroll 4");
+    text.open(cat("for (int64_t i = threadIdx.x; i < n; i", each));
+    text.line("const u64 item = item_at(i);");
+    text.line(
+        cat("if (top == ", bits,
+            " || item >> top == digits) atomicAdd(&counts[(item >> low) & ((1 << (top - low)) - 1)], 1u);"));
+    text.close();
+    text.line("__syncthreads();");
+    // How many come before a thread's bins.
+    text.line(cat("unsigned own = 0;"));
+    text.line("#pragma unroll");
+    text.line(cat("for (int e = 0; e < ", kEach, "; ++e) own += counts[threadIdx.x * ", kEach, " + e];"));
+    const auto running = [&](const char* sum) {
+      text.line("#pragma unroll");
+      text.open("for (int d = 1; d < 32; d *= 2)");
+      text.line(cat("const unsigned before = __shfl_sync(~0u, ", sum, ", lane >= d ? lane - d : lane);"));
+      text.line(cat(sum, " += lane >= d ? before : 0;"));
+      text.close();
+    };
+    text.line("unsigned sum = own;");
+    running("sum");
+    text.line("if (lane == 31) sums[warp] = sum;");
+    text.line("__syncthreads();");
+    text.line("unsigned all = sums[lane];");
+    running("all");
+    text.line("const unsigned warps = __shfl_sync(~0u, all, warp > 0 ? warp - 1 : 0);");
+    text.line("unsigned before = sum - own + (warp > 0 ? warps : 0);");
+    text.line("#pragma unroll");
+    text.open(cat("for (int e = 0; e < ", kEach, "; ++e)"));
+    text.line(cat("const unsigned count = counts[threadIdx.x * ", kEach, " + e];"));
+    text.line(cat("if (before < wanted && wanted <= before + count) found[0] = threadIdx.x * ", kEach,
+                  " + e, found[1] = before, found[2] = count;"));
+    text.line("before += count;");
+    text.close();
+    text.line("__syncthreads();");
+    text.line("digits = digits << (top - low) | found[0];");
+    text.line("wanted -= found[1];");
+    text.open("if (found[2] == wanted)");
+    text.line("top = low;");
+    text.line("break;");
+    text.close();
+    text.close();
+    print_size("kept");
+    text.line(cat("for (int64_t j = kept + threadIdx.x; j < size; j", each, " items[j] = ~0ul;"));
+    text.line("#pragma unroll 4");
+    text.open(cat("for (int64_t i = threadIdx.x; i < n; i", each));
+    text.line("const u64 item = item_at(i);");
+    text.line("if (item >> top <= digits) items[atomicAdd(&taken, 1u)] = item;");
+    text.close();
+    print_sorted(kDigitThreads);
+    return close_rows(kDigitThreads);
   }
 
   // One round for each of the best: the smallest item that is larger than the round's before.
@@ -99,18 +231,11 @@ struct RowSorter {
     text.line("const u64 item = item_at(i);");
     text.line("best = (item > last || j == 0) && item < best ? item : best;");
     text.close();
-    const auto meet = [&](int from) {
-      text.line("#pragma unroll");
-      text.open(cat("for (int d = ", from, "; d > 0; d >>= 1)"));
-      text.line("const u64 other = __shfl_xor_sync(~0u, best, d);");
-      text.line("best = other < best ? other : best;");
-      text.close();
-    };
-    meet(16);
+    print_least(16);
     text.line("if (threadIdx.x % 32 == 0) bests[threadIdx.x / 32] = best;");
     text.line("__syncthreads();");
     text.line(cat("best = bests[threadIdx.x % ", kSelectThreads / 32, "];"));
-    meet(kSelectThreads / 64);
+    print_least(kSelectThreads / 64);
     text.line("last = best;");
     text.open("if (threadIdx.x == 0)");
     print_result("j", "best");
@@ -156,12 +281,19 @@ DeviceNest emit_routine(const loop::Program& program, const loop::Call& call, co
     out.choices.back().launches.push_back(emit());
   };
   if ((sort || call.routine == "topk") && sort_key(program[call.reads[0]].dtype).bytes <= 4) {
-    const sym::Expr n = call.arguments[1];
-    add({sym::le(n, kSorted)}, [&] { return RowSorter{program, call, target}.emit_sort(); });
-    if (!sort)
-      add({sym::le(call.arguments[3], kSelected), sym::lt(n, int64_t{1} << 32)}, [&] {
-        return RowSorter{program, call, target}.emit_selection();
-      });
+    const auto emit = [&](DeviceKernel (RowSorter::*kernel)()) {
+      return [&, kernel] { return (RowSorter{program, call, target}.*kernel)(); };
+    };
+    const sym::Expr n = call.arguments[1], kept = sort ? n : call.arguments[3];
+    const sym::Expr fits = sym::lt(n, int64_t{1} << 32), some = sym::ge(kept, 1);
+    if (!sort) add({sym::le(n, kOwn * 32), sym::le(kept, kFewBest)}, emit(&RowSorter::emit_own));
+    // Few of a long row are found sooner than it is sorted.
+    add({sym::le(n, kSorted), sym::logical_or({{sym::le(n, kSorted / 4), sym::gt(4 * kept, n)}})},
+        emit(&RowSorter::emit_sort));
+    if (!sort) {
+      add({sym::le(kept, kSelected), fits}, emit(&RowSorter::emit_selection));
+      add({sym::le(kept, kDigits), some, fits}, emit(&RowSorter::emit_digits));
+    }
   }
   add({}, [&] { return emit_tasks(program, call, target); });
   return out;

@@ -77,6 +77,7 @@ class TeamEmitter {
     bool edges = false;  // of a shifted row: what its vectors leave, one by one
   };
   Range range_of(const loop::Stmt& stmt);
+  int statements_of(const Range& range) const;  // of a chunk's element, as statements() counts them
 
   // A bound on the numbers of points of the ranges.
   int64_t longest_bound() const;

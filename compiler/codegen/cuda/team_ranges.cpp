@@ -18,7 +18,7 @@
 namespace stridec::codegen::cuda {
 namespace {
 
-constexpr int kHeldWords = 64;  // registers for loads in flight
+constexpr int kHeldWords = 64;   // registers for loads in flight
 constexpr int kEagerWords = 96;  // of loads that a launch of one point begins with
 
 }  // namespace
@@ -183,7 +183,8 @@ void TeamEmitter::print_chunks(
     first = cat("(", first, " + head)");
   if (range.dims.size() > 1) {
     // Digits of a number of 32 bits, to whose range no extent adds.
-    const bool small = std::string_view(chunk_type(range)) == "int" && (width == 1 || variant.keep || variant.columns);
+    const bool small =
+        std::string_view(chunk_type(range)) == "int" && (width == 1 || variant.keep || variant.columns);
     const std::string left = text_.fresh("t"), type = small ? "unsigned" : "int64_t";
     text_.line(cat(type, " ", left, " = ", small ? "(unsigned)" : "", first, ";"));
     for (size_t d = range.dims.size(); d-- > 1;) {
@@ -347,7 +348,7 @@ int TeamEmitter::batch_of(const Range& range, const std::vector<const loop::Stmt
     words += std::max(1, width * byte_size(program[loop::access_of(*stmt)->buffer].dtype) / 4);
   int together = width == 1 ? 16 : (variant.columns && !variant.covered) || common_ ? 8 : 4;
   while (together > 1 &&
-         (together * words > kHeldWords || together * width * statements(*range.block) > kUnrolled))
+         (together * words > kHeldWords || together * width * statements_of(range) > kUnrolled))
     together /= 2;
   if (loads.empty()) together = 4;
   // No more than a thread has.

@@ -36,8 +36,16 @@ TEST_CASE("rows are sorted by blocks, and the best of long ones looked for") {
     size_t choices;
   };
   for (const char* dtype : {"f16", "i8", "u8", "i64"})
-    for (const Case& c :
-         {Case{3, 37, 1, 5, 3}, {2, 300, 3, 0, 2}, {1, 9000, 2, 7, 2}, {2, 1, 1, 1, 3}, {3, 0, 2, 0, 2}})
+    for (const Case& c : {Case{3, 37, 1, 5, 4},
+                          {2, 300, 3, 0, 2},
+                          {1, 9000, 2, 7, 2},
+                          {1, 9000, 1, 3, 3},
+                          {2, 1, 1, 1, 5},
+                          {9, 300, 3, 16, 4},
+                          {2, 1500, 1, 16, 2},
+                          {2, 3000, 1, 1000, 3},
+                          {1, 5000, 2, 2048, 2},
+                          {3, 0, 2, 0, 2}})
       for (const int largest : {0, 1}) {
         if (largest != (dtype[0] == 'f') && c.n != 37) continue;
         INFO(dtype, " ", c.outer, "x", c.n, "x", c.inner, " ", c.kept);

@@ -106,7 +106,8 @@ TEST_CASE("simplify: an index into what may be broadcast") {
       // Of another size's index nothing is known.
       {"select(seq == 1, 0, %b)", "select(seq == 1, 0, %b)"},
       {"select(seq == 2, 0, %s)", "select(seq == 2, 0, %s)"},
-      {"select(select(seq == 1, past, batch) == 1, 0, %s)", "select(select(seq == 1, past, batch) == 1, 0, %s)"},
+      {"select(select(seq == 1, past, batch) == 1, 0, %s)",
+       "select(select(seq == 1, past, batch) == 1, 0, %s)"},
   };
   for (const Row& row : rows)
     CHECK_MESSAGE(to_string(simplify(parse(row.given), f)) == row.simple, row.given);
