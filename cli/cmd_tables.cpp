@@ -10,6 +10,7 @@
 #include "compiler/base/target.h"
 #include "compiler/compile.h"
 #include "compiler/frontend/import.h"
+#include "compiler/passes/autocast.h"
 
 namespace stridec::cli {
 namespace {
@@ -92,6 +93,20 @@ std::function<int()> declare_passes(CLI::App&, const Globals& globals) {
     Rows rows = {{"pass", "stage", "meaning"}};
     for (const PassInfo& pass : pass_table())
       rows.push_back({std::string(pass.name), std::string(pass.stage), std::string(pass.summary)});
+    return print(rows, globals);
+  };
+}
+
+std::function<int()> declare_precisions(CLI::App&, const Globals& globals) {
+  return [&globals] {
+    Rows rows = {{"operation"}};
+    for (const passes::Precision& precision : passes::precisions()) rows[0].emplace_back(precision.name);
+    for (int kind = 0; kind < graph::kOpCount; ++kind) {
+      const auto op = static_cast<graph::OpKind>(kind);
+      rows.push_back({std::string(graph::name(op))});
+      for (const passes::Precision& precision : passes::precisions())
+        rows.back().push_back(passes::computes_in(op, precision));
+    }
     return print(rows, globals);
   };
 }

@@ -281,14 +281,12 @@ std::string text_of(const Sizes& sizes) {
   return text;
 }
 
-int report(const Flags& flags, const Globals& globals, const Json& runs, const std::string& failure) {
+// `json`: what was compared.
+int report(Json json, const Globals& globals, const Json& runs, const std::string& failure) {
   if (globals.json) {
-    const Json json = {{"model", flags.common.model},
-                       {"artifact", flags.artifact},
-                       {"tolerance", flags.tolerance},
-                       {"pass", failure.empty()},
-                       {"runs", runs},
-                       {"failure", failure}};
+    json["pass"] = failure.empty();
+    json["runs"] = runs;
+    json["failure"] = failure;
     std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
   } else if (!failure.empty()) {
     std::printf(" FAIL  %s\n", failure.c_str());
@@ -316,9 +314,14 @@ int run(const Flags& given, const Globals& globals) {
   const auto files = assign_files(flags.inputs, names_of(reference, reference.inputs), "input");
   const bool all_given = std::find(files.begin(), files.end(), "") == files.end();
   const int count = all_given ? 1 : std::max(1, flags.runs);
+  const Json compared = {{"model", flags.common.model},
+                         {"artifact", flags.artifact},
+                         {"variant", library ? library->variant() : made.variants.front().target.name},
+                         {"precision", options.precision},
+                         {"tolerance", flags.tolerance}};
   if (!globals.json)
     std::printf(" %s against %s, tolerance %g\n",
-                flags.artifact.empty() ? "this build" : flags.artifact.c_str(),
+                library ? cat(flags.artifact, ", ", library->variant(), ",").c_str() : "this build",
                 flags.expected.empty() ? "the interpreter" : "the given outputs", flags.tolerance);
   Json runs = Json::array();
   for (int i = 0; i < count; ++i) {
@@ -353,9 +356,9 @@ int run(const Flags& given, const Globals& globals) {
     else
       failure += library ? "; this build's own code agrees with the interpreter: compile the artifact again"
                          : "; the interpreter agrees with the compiled code";
-    return report(flags, globals, runs, failure);
+    return report(compared, globals, runs, failure);
   }
-  return report(flags, globals, runs, "");
+  return report(compared, globals, runs, "");
 }
 
 }  // namespace

@@ -38,6 +38,7 @@ std::function<int()> declare_ops(CLI::App& app, const Globals& globals);
 std::function<int()> declare_modes(CLI::App& app, const Globals& globals);
 std::function<int()> declare_options(CLI::App& app, const Globals& globals);
 std::function<int()> declare_passes(CLI::App& app, const Globals& globals);
+std::function<int()> declare_precisions(CLI::App& app, const Globals& globals);
 std::function<int()> declare_targets(CLI::App& app, const Globals& globals);
 std::function<int()> declare_exit_codes(CLI::App& app, const Globals& globals);
 

@@ -29,6 +29,7 @@ constexpr Command kCommands[] = {
     {"modes", "list the optimisation modes", declare_modes},
     {"options", "list the -O options", declare_options},
     {"passes", "list the passes that --dump-after and --stop-after name", declare_passes},
+    {"precisions", "list what each primitive operation computes in under --precision", declare_precisions},
     {"targets", "list the CPUs and GPUs this build compiles for", declare_targets},
     {"exit-codes", "list the exit codes", declare_exit_codes},
 };

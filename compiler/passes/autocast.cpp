@@ -93,6 +93,12 @@ const Precision& precision(std::string_view name) {
        "use " + join(kPrecisions, ", ", [](const Precision& p) { return p.name; }));
 }
 
+std::string computes_in(OpKind kind, const Precision& precision) {
+  const Rule rule = rule_of(kind);
+  if (rule == Rule::kNarrow) return cat(name(precision.factors), " factors, f32 sum");
+  return rule == Rule::kMoves && precision.factors != DType::kF32 ? "as its reader" : "f32";
+}
+
 void autocast(Graph& graph, DType factors) {
   if (factors == DType::kF32) return;
   Edit edit(graph);

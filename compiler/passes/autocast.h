@@ -8,6 +8,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "compiler/graph/graph.h"
@@ -21,6 +22,10 @@ struct Precision {
 };
 std::span<const Precision> precisions();            // the first is the default
 const Precision& precision(std::string_view name);  // Error kUsage, code "unknown-precision"
+
+// What a primitive on f32 is under a precision, for people: "f16 factors, f32 sum" of a product, "as its reader" of what
+// computes nothing, "f32" of everything else.
+std::string computes_in(graph::OpKind kind, const Precision& precision);
 
 void autocast(graph::Graph& graph, DType factors);  // f32: changes nothing
 

@@ -122,6 +122,40 @@ std::optional<Nest> split_like(const Program& program, const Nest& producer, con
   return split;
 }
 
+std::optional<Nest> split_groups(const Program& program, const Nest& first, const Nest& second,
+                                 const std::vector<Exchange>& exchanges) {
+  for (const Dim& whole : second.dims) {
+    std::optional<Expr> size, groups;
+    bool agreed = true;
+    for (const Exchange& exchange : exchanges)
+      for (const Access* load : exchange.second)
+        for (size_t i = 0; i < load->index.size(); ++i) {
+          const Expr index = load->index[i];
+          if (!sym::depends_on(index, whole.var)) continue;
+          const bool group = index.op() == sym::Op::kFloorDiv && index.arg(0) == whole.var &&
+                             !sym::has_index(index.arg(1)) && (!size || *size == index.arg(1));
+          const int dim = group ? dim_at(first.dims, exchange.first.at(0)->index[i]) : -1;
+          agreed = agreed && dim >= 0;
+          if (!agreed) break;
+          size = index.arg(1);
+          groups = first.dims[static_cast<size_t>(dim)].extent;
+        }
+    if (!agreed || !size || !program.facts.holds(sym::ge(*size, 1)) ||
+        !program.facts.holds(sym::eq(*groups * *size, whole.extent)))
+      continue;
+    Nest split = second;
+    loop::Cloner names(split);
+    const std::vector<Dim> parts = {{names.fresh_index(whole.var), *groups},
+                                    {names.fresh_index(whole.var), *size}};
+    loop::substitute(split.body, {{whole.var, parts[0].var * *size + parts[1].var}});
+    const auto at = split.dims.begin() + dim_at(split.dims, whole.var);
+    split.dims.insert(split.dims.erase(at), parts.begin(), parts.end());
+    loop::clean(program, split);
+    return split;
+  }
+  return std::nullopt;
+}
+
 Exchanges exchanges_between(const Nest& first, const Nest& second) {
   const Effects before = effects_of(first), after = effects_of(second);
   Exchanges found;

@@ -30,6 +30,12 @@ Exchanges exchanges_between(const loop::Nest& first, const loop::Nest& second);
 std::optional<loop::Nest> split_like(const loop::Program& program, const loop::Nest& producer,
                                      const loop::Nest& consumer, const std::vector<Exchange>& exchanges);
 
+// The second with a dim taken apart where it sees what passes as that of a group of its indices, `i // size`, and there are
+// as many groups as the first has points along its dim: what normalises groups of channels, behind what they come to.
+// Nothing where there is none.
+std::optional<loop::Nest> split_groups(const loop::Program& program, const loop::Nest& first,
+                                       const loop::Nest& second, const std::vector<Exchange>& exchanges);
+
 Matching match_dims(const loop::Program& program, const loop::Nest& producer, const loop::Nest& consumer,
                     const std::vector<Exchange>& exchanges);
 std::vector<loop::Dim> unmatched(const std::vector<loop::Dim>& dims, const Matching& matching,

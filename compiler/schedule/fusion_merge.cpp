@@ -19,6 +19,8 @@ using sym::Expr;
 // With fewer rows than this, and rows longer than that, one nest a row would leave cores idle.
 constexpr int64_t kFewRows = 8;
 constexpr int64_t kLongRow = 1 << 16;
+// And with fewer groups of such elements than this, a GPU.
+constexpr double kBusyRows = 128;
 // What so few points give to so many more each saves nothing: merged, it would only tie these together.
 constexpr int64_t kManyColumns = 4096;
 constexpr int64_t kFewPoints = 1024, kManyMore = 256;
@@ -98,7 +100,11 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
                             ? split_like(program, program[consumer_id], producer,
                                          turned(exchanges_between(producer, program[consumer_id]).passing))
                             : std::nullopt;
-  const Nest& consumer = epilogue ? *epilogue : program[consumer_id];
+  const auto groups = !is_contraction(producer) && has_loops(producer) && is_pointwise(program[consumer_id])
+                          ? split_groups(program, producer, program[consumer_id],
+                                         exchanges_between(producer, program[consumer_id]).passing)
+                          : std::nullopt;
+  const Nest& consumer = epilogue ? *epilogue : groups ? *groups : program[consumer_id];
 
   for (BufferId id : flow.effects[producer_at].writes)
     if (reads(flow.effects[consumer_at], id) && flow.total_writers[id.value] != 1)
@@ -126,6 +132,9 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
     const auto length = program.facts.bounds(points(producer_rest.empty() ? consumer_rest : producer_rest));
     if (row_count.hi < kFewRows && length.lo > kLongRow)
       return refuse(reason, "too few rows to keep the cores busy");
+    if (groups && typical(points(rows), program.facts) < kBusyRows &&
+        typical(points(consumer_rest), program.facts) > static_cast<double>(kLongRow))
+      return refuse(reason, "few groups of many elements, which more than they can work on");
     if (!has_loops(producer) && row_count.hi < kFewPoints && length.lo >= kManyMore)
       return refuse(reason, "there is little to save");
     // Such as whether a mask hides all of a row, which all heads share: merged, it would tie their rows together.

@@ -115,7 +115,7 @@ def test_pass_flags():
 
 
 def test_json_everywhere():
-    for command in ("ops", "modes", "options", "passes", "targets", "exit-codes", "check mlp.onnx", "inspect mlp.so",
+    for command in ("ops", "modes", "options", "passes", "precisions", "targets", "exit-codes", "check mlp.onnx", "inspect mlp.so",
                     "bench mlp.so --dim batch=2 --seconds 0.05", "compile mlp.onnx -o again.so"):  # fmt: skip
         done = stridec(f"{command} --format=json", 0)
         json.loads(done.stdout)
@@ -151,6 +151,14 @@ def test_libc_alone():
     listing = subprocess.run(["readelf", "-dW", "mlp.so"], capture_output=True, text=True, check=True).stdout
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", listing)
     expect(needed == ["libc.so.6"], f"needs {needed}")
+
+
+def test_precisions():
+    rows = {row["operation"]: row for row in json.loads(stridec("precisions --format=json", 0).stdout)}
+    expect(rows["dot_general"] == {"operation": "dot_general", "fp32": "f32 factors, f32 sum", "tf32": "tf32 factors, f32 sum",
+                                   "bf16": "bf16 factors, f32 sum", "fp16": "f16 factors, f32 sum"}, rows["dot_general"])
+    expect(set(rows["exp"].values()) == {"exp", "f32"}, rows["exp"])
+    expect(rows["reshape"]["bf16"] == "as its reader" and rows["reshape"]["fp32"] == "f32", rows["reshape"])
 
 
 def test_readme_has_the_exit_codes():

@@ -27,6 +27,8 @@ def test_run_and_verify():
         stridec(f"verify mlp.onnx few.so {ask}", code)
         stridec("bench few.so --seconds 0.01", 0)
     stridec("compile mlp.onnx -o few.so --precision bf16", 0)
+    verified = json.loads(stridec("verify mlp.onnx few.so --format=json", 0).stdout)
+    expect(verified["precision"] == "bf16" and verified["variant"], verified)
     expect("tolerance 0.05" in stridec("verify mlp.onnx few.so", 0).stdout, "not the artifact's precision")
     stridec("verify frames.onnx --dim frames=3", 0)
     stridec("verify frames.onnx", 5)

@@ -38,6 +38,8 @@ constexpr int kSplitTeam = 512;             // of blocks that share a row
 constexpr int64_t kShortChunks = 64;        // of a thread, before a larger team pays
 constexpr int kKeepingThreads =
     768;  // of a multiprocessor, with registers for their part of a row of single elements
+// Of a thread of columns by vectors, beside those that keep its part; left to the compiler, addresses take all that there are.
+constexpr int kOtherRegisters = 40, kRegistersSm = 1 << 16;
 // Where points have work in common, a block of as many threads as can be does it once for all points of a multiprocessor.
 // With so much shared memory two blocks do not fit one: those of a kernel that is launched while its predecessor still runs
 // would crowd on the multiprocessors that are free first.
@@ -95,9 +97,21 @@ int statements(const loop::Block& block) {
 
 namespace {
 
-// Rows that neither registers nor shared memory keep are computed again.
+// Rows that neither registers nor shared memory keep are computed again, and so are those of columns by vectors that
+// registers would keep beside narrower ones that they are made from: threads with few registers are more.
 loop::Nest prepared(const loop::Program& program, loop::Nest nest, const TeamVariant& variant) {
   nest = schedule::with_merged_loops(program, std::move(nest));
+  if (variant.keep && variant.columns && variant.vectors) {
+    int narrowest = 8;
+    loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+      const auto* load = std::get_if<loop::Load>(&stmt.node);
+      if (load && program[load->access.buffer].storage != loop::Storage::kLocal)
+        narrowest = std::min(narrowest, byte_size(program[load->access.buffer].dtype));
+    });
+    return schedule::with_rows_recomputed(program, std::move(nest), [&](loop::BufferId id) {
+      return byte_size(program[id].dtype) > narrowest;
+    });
+  }
   if (variant.keep) return nest;
   return schedule::with_rows_recomputed(program, std::move(nest), [&](loop::BufferId id) {
     const std::optional<int64_t> count = sym::as_const(schedule::extent_in_elements(program[id]));
@@ -483,6 +497,8 @@ DeviceKernel TeamEmitter::emit() {
   Geometry geometry{.grid = {blocks, 1, 1}, .threads = threads()};
   if (variant.keep && width == 1 && !variant.columns)
     geometry.blocks_sm = std::max(1, kKeepingThreads / threads());
+  if (variant.keep && width > 1 && variant.columns && passed_.empty())
+    geometry.blocks_sm = std::max(1, kRegistersSm / (threads() * (kOtherRegisters + kept_words_)));
   if (common_ && teams > 1 && target.dependent_launch)
     geometry.shared_bytes = kAloneBytes, geometry.blocks_sm = 1;
   if (!stream_.empty()) {

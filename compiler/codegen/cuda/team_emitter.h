@@ -49,9 +49,9 @@ struct TeamVariant {
   bool covered = false;  // loads of columns by the aligned vectors that cover them, wherever they begin
   bool shifted =
       false;  // rows begin anywhere: vectors where memory has them, single elements before and behind
-  bool split = false;    // blocks share the range of the only reduction
-  bool narrow = false;   // numbers of chunks fit an int
-  int team = 0;          // instead of the plan's, where that is for other lengths
+  bool split = false;   // blocks share the range of the only reduction
+  bool narrow = false;  // numbers of chunks fit an int
+  int team = 0;         // instead of the plan's, where that is for other lengths
 };
 
 // Emits one kernel: an object is used for one call of emit, emit_split or emit_combination. The questions before them
@@ -103,8 +103,8 @@ class TeamEmitter {
   const schedule::LoopPlan plan;
   const loop::Nest nest;
   const TeamVariant variant;
-  int team;         // threads of a point; of the block, while what is common to its points is printed
-  int teams;        // points of a block
+  int team;   // threads of a point; of the block, while what is common to its points is printed
+  int teams;  // points of a block
   // Columns: the dim, and the team as a grid.
   loop::Dim column;
   int lanes = 1, rows = 1;
@@ -293,8 +293,8 @@ class TeamEmitter {
 
   int threads_ = 0;
   std::vector<Run> stream_;
-  int ways_ = 1;       // sums side by side, of the loop that is printed
-  size_t common_ = 0;  // statements at the top of the body that are the same for all points
+  int ways_ = 1;            // sums side by side, of the loop that is printed
+  size_t common_ = 0;       // statements at the top of the body that are the same for all points
   bool in_common_ = false;  // these are printed
   Free free_;
   KernelText text_;
@@ -302,7 +302,8 @@ class TeamEmitter {
   sym::Facts facts_;
   // Registers that hold a load's chunks: place (what is loaded, by which range) -> name; how many loops want it.
   std::map<std::string, int> wanted_;
-  int kept_from_ = 2;  // loops that want it, for it to be kept
+  int kept_from_ = 2;   // loops that want it, for it to be kept
+  int kept_words_ = 0;  // registers of what is
   std::map<std::string, std::string> kept_;
   std::map<std::string, std::string> rows_;       // the same of print_rows()
   std::map<loop::BufferId, std::string> passed_;  // local buffers in registers
@@ -313,14 +314,14 @@ class TeamEmitter {
   bool uses_locals_ = false, scratch_ = false;
   std::vector<std::vector<Touch>> touched_;  // by the statements of the body
   size_t synchronised_ = 0;                  // those before this one are done by all threads
-  std::string declared_;  // declarations before the body's
+  std::string declared_;                     // declarations before the body's
   // Where single elements of the current range begin: place -> name.
   std::map<std::string, std::string> starts_;
   std::string number_, chunk_;  // of the current chunk: as the thread counts them, and of one that is there
   std::string there_;           // the C condition that a chunk is in its range; "": it is
   std::optional<Expr> start_;   // of shifted rows
   std::string vectors_;         // of a shifted row, how many
-  std::string chunks_;    // the name of the current range's number of chunks
+  std::string chunks_;          // the name of the current range's number of chunks
 };
 
 }  // namespace stridec::codegen::cuda

@@ -45,6 +45,14 @@ TeamEmitter::Range TeamEmitter::range_of(const loop::Stmt& stmt) {
 
 std::string TeamEmitter::place_of(const Range& range, const loop::Access& access) const {
   sym::Expr offset = loop::offset_of(program, access);
+  // What lies in memory as the range is numbered is the same for every range of as many, however many dims it has.
+  sym::Expr start = offset, below = 1;
+  for (size_t d = range.dims.size(); d-- > 0; below *= range.dims[d].extent)
+    start -= range.dims[d].var * below;
+  start = sym::simplify(start, facts_);
+  if (!loop::depends_on_any(start, range.dims))
+    return cat(access.buffer.value, " ", sym::to_string(start), " in order ",
+               sym::to_string(sym::simplify(below, facts_)));
   std::string extents;
   for (size_t d = 0; d < range.dims.size(); ++d) {
     offset = sym::substitute(offset, range.dims[d].var, sym::var(cat("%range", d)));
@@ -76,6 +84,7 @@ void TeamEmitter::count_wanted() {
     if (const loop::Access* access = loop::access_of(stmt)) ++all[access->buffer];
   });
   int words = 0;
+  std::map<std::string, int> words_at;
   for (const loop::Stmt& stmt : nest.body) {
     if (!is_range(stmt)) continue;
     const Range range = range_of(stmt);
@@ -86,7 +95,8 @@ void TeamEmitter::count_wanted() {
       if (can_keep(range, inner)) {
         const std::string place = place_of(range, *access);
         if (here.insert(place).second && !wanted_.contains(place))
-          words += kept_chunks() * std::max(1, width * byte_size(program[access->buffer].dtype) / 4);
+          words += words_at[place] =
+              kept_chunks() * std::max(1, width * byte_size(program[access->buffer].dtype) / 4);
       }
       if (program[access->buffer].storage != loop::Storage::kLocal || !access->mask.is_const(1)) continue;
       ++direct[access->buffer];
@@ -96,6 +106,8 @@ void TeamEmitter::count_wanted() {
   }
   // A launch of one point has nobody who computes while it waits: it waits once.
   kept_from_ = variant.keep && nest.dims.empty() && words <= kEagerWords ? 1 : 2;
+  kept_words_ = 0;
+  for (const auto& [place, loops] : wanted_) kept_words_ += loops >= kept_from_ ? words_at[place] : 0;
   for (const auto& [buffer, places] : local)
     if (variant.keep && places.size() == 1 && direct[buffer] == all[buffer])
       passed_[buffer] = cat("row", passed_.size());

@@ -186,6 +186,52 @@ const Program kMiddle = {"scale by the largest of the middle axis", R"(  input x
         store y[%a, %i4, %j] %7
 )"};
 
+const Program kMiddleWide = {"softmax of the middle axis in f32", R"(  input x T [d0, d1, d2] ordinal 0
+  output y T [d0, d1, d2] ordinal 0
+  local r f32 [d1]
+  inputs (x)
+  outputs (y)
+  steps
+    nest 0 middle (%a<d0, %j<d2)
+      %0 : f32 = reduce max (%i<d1)
+        %1 : T = load x[%a, %i, %j]
+        %2 : f32 = cast %1
+        yield %2
+      for (%i2<d1)
+        %3 : T = load x[%a, %i2, %j]
+        %4 : f32 = cast %3
+        %5 : f32 = sub %4 %0
+        %6 : f32 = exp %5
+        store r[%i2] %6
+      %7 : f32 = reduce sum (%i3<d1)
+        %8 : f32 = load r[%i3]
+        yield %8
+      for (%i4<d1)
+        %9 : f32 = load r[%i4]
+        %10 : f32 = div %9 %7
+        %11 : T = cast_sat %10
+        store y[%a, %i4, %j] %11
+)"};
+
+const Program kGroups = {"groups of three channels, scaled by their largest and by channels",
+                         R"(  input x T [d0, 6, d1, d2] ordinal 0
+  input w T [6] ordinal 1
+  output y T [d0, 6, d1, d2] ordinal 0
+  inputs (x, w)
+  outputs (y)
+  steps
+    nest 0 groups (%a<d0, %g<2)
+      %0 : T = reduce max (%c<3, %i<d1, %j<d2)
+        %1 : T = load x[%a, 3*%g + %c, %i, %j]
+        yield %1
+      for (%c2<3, %i2<d1, %j2<d2)
+        %2 : T = load x[%a, 3*%g + %c2, %i2, %j2]
+        %3 : T = add %2 %0
+        %4 : T = load w[3*%g + %c2]
+        %5 : T = mul %3 %4
+        store y[%a, 3*%g + %c2, %i2, %j2] %5
+)"};
+
 const Program kRows = {"rows that are scaled by their largest", R"(  input x T [d0, d1] ordinal 0
   output y T [d0, d1] ordinal 0
   local r T [d1]
@@ -488,6 +534,33 @@ TEST_CASE("a middle axis stays in registers, or goes through memory") {
     for (const std::vector<int64_t>& shape :
          std::vector<std::vector<int64_t>>{{2, 100, 24}, {1, 256, 40}, {2, 257, 8}, {1, 70, 35}, {1, 600, 5}})
       for (const bool fixed : {false, true}) check(kMiddle, dtype, {shape, fixed});
+}
+
+TEST_CASE("a middle axis of narrow numbers stays in registers as such") {
+  for (const char* dtype : {"f16", "bf16"})
+    for (const std::vector<int64_t>& shape :
+         std::vector<std::vector<int64_t>>{{2, 100, 24}, {1, 256, 40}, {2, 257, 8}, {1, 70, 35}})
+      check(kMiddleWide, dtype, {shape});
+  loop::Program program = parse(kMiddleWide, "bf16", {{2, 100, 24}});
+  schedule::choose_gpu(program, gpu_target("sm_90a"));
+  const DeviceNest made = emit_nest(program, program.nests[0], gpu_target("sm_90a"));
+  // Three blocks of a multiprocessor, whose threads keep 32 registers of x, and no exponentials.
+  CHECK(made.choices[0].launches[0].code.text.find("__launch_bounds__(256, 3)") != std::string::npos);
+  CHECK(made.choices[0].launches[0].code.text.find("row0[") == std::string::npos);
+}
+
+TEST_CASE("what loops of other dims read in order is loaded once") {
+  for (const char* dtype : {"f16", "f32"})
+    for (const std::vector<int64_t>& shape :
+         std::vector<std::vector<int64_t>>{{2, 8, 16}, {3, 5, 7}, {1, 56, 56}, {1, 1, 3}, {0, 4, 4}})
+      for (const bool fixed : {false, true}) check(kGroups, dtype, {shape, fixed});
+  loop::Program program = parse(kGroups, "f16", {{2, 8, 16}});
+  schedule::choose_gpu(program, gpu_target("sm_90a"));
+  const std::string text =
+      emit_nest(program, program.nests[0], gpu_target("sm_90a")).choices[0].launches[0].code.text;
+  size_t loads = 0;
+  for (size_t at = 0; (at = text.find("= sd_load<8>(p0", at)) != std::string::npos; ++at) ++loads;
+  CHECK(loads == 1);
 }
 
 TEST_CASE("rows") {

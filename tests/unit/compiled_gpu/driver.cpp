@@ -214,6 +214,63 @@ TEST_CASE("tensors of the host are staged, those of the device are used where th
   CHECK(fake_cuda_counts()->allocations == 0);
 }
 
+TEST_CASE("strided and offset tensors, of the host and of the device") {
+  const Artifact artifact(0, {"cuda"});
+  Running running(artifact);
+  REQUIRE_MESSAGE(running.status == STRIDEC_OK, running.message);
+  fake_cuda_register(
+      nullptr,
+      [](const FakeLaunch* launch, void*) {
+        float *from, *to;
+        std::memcpy(&from, launch->parameters, sizeof from);
+        std::memcpy(&to, launch->parameters + 8, sizeof to);
+        for (int i = 0; i < 2 * kWidth; ++i) to[i] = -from[i];
+      },
+      nullptr);
+  struct Form {
+    const char* name;
+    int64_t first, strides[2];  // in elements
+  };
+  constexpr Form kForms[] = {{"in one piece", 0, {kWidth, 1}},
+                             {"behind other elements", 3, {kWidth, 1}},
+                             {"every other row", 0, {2 * kWidth, 1}},
+                             {"every third column", 5, {3 * kWidth, 3}},
+                             {"transposed", 0, {1, 2}},
+                             {"backwards", 2 * kWidth - 1, {-kWidth, -1}},
+                             {"one row for all", 4, {0, 1}}};
+  const auto at = [](const Form& form, int64_t i) {
+    return static_cast<size_t>(form.first + i / kWidth * form.strides[0] + i % kWidth * form.strides[1]);
+  };
+  for (const int device : {STRIDEC_DEVICE_CPU, STRIDEC_DEVICE_CUDA})
+    for (const Form& from : kForms)
+      for (const Form& to : kForms) {
+        INFO("from ", from.name, ", to ", to.name, device == STRIDEC_DEVICE_CUDA ? ", on the device" : "");
+        std::vector<float> x(8 * kWidth), y(8 * kWidth, 99.0f);
+        for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i + 1);
+        int64_t in_shape[] = {2, kWidth}, out_shape[] = {2, kWidth};
+        std::vector<float> two(2 * kWidth);
+        stridec_tensor in = Running::tensor(two, in_shape, device), out = in;
+        out.shape = out_shape;
+        int64_t in_strides[] = {from.strides[0], from.strides[1]},
+                out_strides[] = {to.strides[0], to.strides[1]};
+        in.data = x.data(), in.strides = in_strides,
+        in.byte_offset = sizeof(float) * static_cast<size_t>(from.first);
+        out.data = y.data(), out.strides = out_strides,
+        out.byte_offset = sizeof(float) * static_cast<size_t>(to.first);
+        const stridec_status status = running.api->context_run(running.context, &in, 1, &out, 1);
+        if (!to.strides[0]) {
+          CHECK(status == STRIDEC_INVALID_ARGUMENT);
+          CHECK(running.error().find("overlap") != std::string::npos);
+          continue;
+        }
+        REQUIRE_MESSAGE(status == STRIDEC_OK, running.error());
+        std::vector<float> want(y.size(), 99.0f);
+        for (int64_t i = 0; i < 2 * kWidth; ++i) want[at(to, i)] = -x[at(from, i)];
+        CHECK(y == want);
+      }
+  fake_cuda_reset();
+}
+
 TEST_CASE("no device, another device, no memory: a status and a sentence") {
   const Artifact none(1, {"cuda"}), other(1, {"cuda"}), small(1, {"cuda"});
   fake_cuda()->devices = 0;

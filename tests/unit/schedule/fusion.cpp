@@ -150,6 +150,43 @@ TEST_CASE("the epilogue of a product of groups runs over the groups and their co
   CHECK(arena_buffers_in_use(after) == 0);
 }
 
+namespace {
+
+// [n, 12, m] minus what its groups of 4 channels come to; `apart`: a channel reads what group that of index channel // apart is.
+Program centred(int64_t channels, int64_t apart) {
+  Pieces p("centred");
+  const View x = p.input("x", {p.n, channels, p.m}), scale = p.input("scale", {channels});
+  const View sums = p.temporary("sums", {p.n, 3, 1, 1}), y = p.temporary("y", {p.n, channels, p.m});
+  NestBuilder nest(p.program, "sums");
+  const sym::Expr n = nest.dim(p.n), g = nest.dim(3);
+  nest.store(sums, {n, g, 0, 0}, nest.reduce(Combine::kSum, {4, p.m}, [&](const std::vector<sym::Expr>& k) {
+    return nest.load(x, {n, 4 * g + k[0], k[1]});
+  }));
+  nest.finish();
+  NestBuilder rest(p.program, "rest");
+  const sym::Expr rn = rest.dim(p.n), c = rest.dim(channels), m = rest.dim(p.m);
+  rest.store(y, {rn, c, m},
+             (rest.load(x, {rn, c, m}) - rest.load(sums, {rn, sym::floordiv(c, apart), 0, 0})) *
+                 rest.load(scale, {c}));
+  rest.finish();
+  p.output("out", y);
+  return p.program;
+}
+
+}  // namespace
+
+TEST_CASE("what groups of channels come to and what is made of it is one nest a group") {
+  Pieces sizes("centred");
+  for (int64_t m : {1, 5}) {
+    const Program after = fused(centred(12, 4), {{sizes.n, 2}, {sizes.m, m}});
+    CHECK(launches(after) == 1);
+    CHECK(arena_buffers_in_use(after) == 0);
+  }
+  // 13 channels are no groups of 4, nor have groups of 6 what groups of 4 come to.
+  CHECK(launches(fused(centred(13, 5), {{sizes.n, 2}, {sizes.m, 5}})) == 2);
+  CHECK(launches(fused(centred(12, 6), {{sizes.n, 2}, {sizes.m, 5}})) == 2);
+}
+
 TEST_CASE("rows that are not the flattened dims in order stay apart") {
   Pieces p("crossed");
   const View x = p.input("x", {p.n * p.m, 5}), w = p.input("w", {5, 6}), r = p.input("r", {p.n, p.m, 6});
