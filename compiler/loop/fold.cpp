@@ -7,6 +7,7 @@
 #include "compiler/base/numeric.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/scalar_math.h"
+#include "compiler/loop/trend.h"
 #include "compiler/loop/walk.h"
 
 namespace stridec::loop {
@@ -50,8 +51,8 @@ class Folder {
       if (Block* body = body_of(s)) {
         block(*body);
         for_each_use(s, [&](ValueId& v) { v = resolved(v); });
-        if (const auto* reduce = std::get_if<Reduce>(&s.node))
-          if (const auto let = of_constant(*reduce, out)) s = {*let};
+        if (auto* reduce = std::get_if<Reduce>(&s.node))
+          if (const auto let = at_extreme(*reduce, out)) s = {*let};
       }
       out.push_back(std::move(s));
     }
@@ -95,6 +96,7 @@ class Folder {
       return;  // dead now
     }
     if (let.op == ScalarOp::kCast) cast(s, let);
+    choice(s, let, known);
     compare(s, let);
   }
 
@@ -113,67 +115,103 @@ class Folder {
     return Stmt{Let{square, ScalarOp::kMul, {x, x}}};
   }
 
-  // The greatest or the least of one number: that number where there is a point.
-  std::optional<Let> of_constant(const Reduce& reduce, Block& out) {
-    if (reduce.combine != Combine::kMax && reduce.combine != Combine::kMin) return std::nullopt;
-    const ValueId result = reduce.results[0];
-    const Scalar* number = constant(reduce.yields[0]);
-    if (!number) return std::nullopt;
-    const DType dtype = type_of(result);
+  // The greatest or the least of what moves one way along each dim: its first or its last, where there is a point.
+  std::optional<Let> at_extreme(Reduce& reduce, Block& out) {
+    const bool greatest = reduce.combine == Combine::kMax;
+    if (!greatest && reduce.combine != Combine::kMin) return std::nullopt;
+    for (const Stmt& s : reduce.body)  // loads are of elements that there may not be
+      if (!std::holds_alternative<Let>(s.node) && !std::holds_alternative<Constant>(s.node) &&
+          !std::holds_alternative<IndexValue>(s.node))
+        return std::nullopt;
+    const auto lookup = [&](ValueId v) { return definitions_[v.value] ? &*definitions_[v.value] : nullptr; };
+    sym::Substitution places;
+    sym::Expr points = 1;
+    for (const Dim& dim : reduce.dims) {
+      const auto trend = trend_of(nest_, reduce.yields[0], dim.var, lookup);
+      if (!trend || (trend->rises && trend->falls)) return std::nullopt;
+      places[dim.var] = (greatest ? trend->rises : trend->falls) ? dim.extent - 1 : sym::Expr(0);
+      points = points * dim.extent;
+    }
+    substitute(reduce.body, places);
+    block(reduce.body);
+    for (Stmt& s : reduce.body) out.push_back(std::move(s));
+    const ValueId result = reduce.results[0], there = resolved(reduce.yields[0]);
     const auto add = [&](DType of, auto&& statement) {
       const ValueId made = add_value(nest_, of);
       out.push_back(statement(made));
       definitions_.emplace_back(out.back());
       return made;
     };
-    const Scalar values[2] = {*number, identity(reduce.combine, dtype)};  // `number` points into definitions
-    sym::Expr points = 1;
-    for (const Dim& dim : reduce.dims) points = points * dim.extent;
-    const auto number_of = [&](const Scalar& value) {
-      return add(dtype, [&](ValueId made) { return Stmt{Constant{made, value}}; });
-    };
     const ValueId any = add(DType::kBool, [&](ValueId made) {
       return Stmt{IndexValue{made, sym::ge(points, 1)}};
     });
-    const ValueId there = number_of(values[0]), nothing = number_of(values[1]);
+    const ValueId nothing = add(type_of(result), [&](ValueId made) {
+      return Stmt{Constant{made, identity(reduce.combine, type_of(result))}};
+    });
     const Let let{result, ScalarOp::kSelect, {any, there, nothing}};
     definitions_[result.value] = Stmt{let};
     return let;
   }
 
-  //   f(c ? a : b, d)   ->   c ? f(a, d) : f(b, d)      of float constants a, b and d
+  // A float constant, or one of several.
+  bool chooses(ValueId v, int choices) const {
+    if (const Scalar* known = constant(v)) return is_float(known->dtype);
+    const Let* made = definition<Let>(v);
+    return choices > 0 && made && made->op == ScalarOp::kSelect && chooses(made->args[1], choices - 1) &&
+           chooses(made->args[2], choices - 1);
+  }
+
+  //   f(c ? a : b, d)   ->   c ? f(a, d) : f(b, d)      of float constants a, b and d; a and b may be such choices, too
   //
   // What masks are that biases are added to, that are cast and compared. The let becomes the select, behind its two
-  // constants; one number, where that is what both come to.
+  // values.
   void into_select(Let& let, Block& out) {
-    const bool compares = is_bool(type_of(let.result));
-    if (let.op == ScalarOp::kSelect || !(is_float(type_of(let.result)) || compares)) return;
-    const Let* select = nullptr;
-    std::vector<const Scalar*> shown, hidden;
-    for (ValueId arg : let.args) {
-      const Scalar* known = constant(arg);
-      if (const Let* made = definition<Let>(arg);
-          !known && !select && made && made->op == ScalarOp::kSelect) {
-        select = made;
-        shown.push_back(constant(made->args[1]));
-        hidden.push_back(constant(made->args[2]));
-      } else {
-        shown.push_back(known);
-        hidden.push_back(known);
-      }
-      if (!shown.back() || !hidden.back() || !is_float(shown.back()->dtype)) return;
+    constexpr int kChoices = 2;
+    if (let.op == ScalarOp::kSelect || !(is_float(type_of(let.result)) || is_bool(type_of(let.result))))
+      return;
+    std::optional<size_t> at;
+    for (size_t i = 0; i < let.args.size(); ++i) {
+      const bool known = constant(let.args[i]);
+      if (!chooses(let.args[i], known || at ? 0 : kChoices)) return;
+      if (!known) at = i;
     }
-    if (!select) return;
-    const ValueId condition = select->args[0];
-    const Scalar values[2] = {evaluate(let, shown), evaluate(let, hidden)};
-    if (compares && values[0].i != values[1].i) return;
+    if (!at) return;
+    const Let select = *definition<Let>(let.args[*at]);
     ValueId made[2];
-    for (int i : {0, 1}) {  // `select`, `shown` and `hidden` point into the definitions, which move
-      made[i] = add_value(nest_, type_of(let.result));
-      out.push_back({Constant{made[i], values[i]}});
-      definitions_.emplace_back(out.back());
+    for (size_t i : {0, 1}) {
+      Let of = let;
+      of.args[*at] = select.args[1 + i];
+      of.result = made[i] = add_value(nest_, type_of(let.result));
+      definitions_.emplace_back();
+      std::vector<const Scalar*> known;
+      for (ValueId arg : of.args) known.push_back(constant(arg));
+      Stmt s{of};
+      if (known[*at]) {
+        s = {Constant{of.result, evaluate(of, known)}};
+      } else {
+        into_select(of, out);
+        s = {of};
+        fold(s, of);
+      }
+      made[i] = resolved(made[i]);
+      definitions_[of.result.value] = s;
+      out.push_back(std::move(s));
     }
-    let = {let.result, ScalarOp::kSelect, {condition, made[0], made[1]}};
+    let = {let.result, ScalarOp::kSelect, {select.args[0], made[0], made[1]}};
+  }
+
+  // Choices between conditions are conditions.
+  void choice(Stmt& s, const Let& let, const std::vector<const Scalar*>& known) {
+    if (let.op != ScalarOp::kSelect || !is_bool(type_of(let.result))) return;
+    const ValueId condition = let.args[0];
+    if (is(known[1], 1) && is(known[2], 0))
+      same_[let.result.value] = condition;
+    else if (is(known[1], 0) && is(known[2], 1))
+      s = {Let{let.result, ScalarOp::kNot, {condition}}};
+    else if (is(known[2], 0))
+      s = {Let{let.result, ScalarOp::kAnd, {condition, let.args[1]}}};
+    else if (is(known[1], 1))
+      s = {Let{let.result, ScalarOp::kOr, {condition, let.args[2]}}};
   }
 
   Scalar evaluate(const Let& let, const std::vector<const Scalar*>& args) const {

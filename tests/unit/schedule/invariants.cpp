@@ -236,3 +236,58 @@ TEST_CASE("the greatest and the least of one number are that number where there 
     }
   }
 }
+
+TEST_CASE("the greatest and the least of what moves one way are its ends") {
+  // Whether a row sees no key of m, by masks of f16.
+  struct Case {
+    const char* what;
+    bool known;
+  };
+  const Case cases[] = {{"to the row", true},    {"from the row", true}, {"to a length", true},
+                        {"with a length", true}, {"one place", false},   {"by element", false},
+                        {"opposite", false},     {"lost", false}};
+  for (const Combine combine : {Combine::kMax, Combine::kMin})
+    for (const auto& [what, known] : cases) {
+      INFO(what, " ", static_cast<int>(combine));
+      const std::string form = what;
+      Pieces p("ends");
+      const View lengths = p.input("lengths", {p.n}, DType::kI64), x = p.input("x", {p.n, p.m});
+      const View of = p.input("of", {p.m}, DType::kI64);
+      const View y = p.temporary("y", {p.n, p.m}), seen = p.temporary("seen", {p.n}, DType::kBool);
+      NestBuilder n(p.program, "seen");
+      const auto at = n.dims({p.n});
+      const Value zero = n.constant(DType::kF32, 0), low = n.constant(DType::kF32, -HUGE_VAL);
+      const Value most = n.reduce(combine, {p.m}, [&](const std::vector<Expr>& k) {
+        const Value key = n.index_value(k[0]), row = n.index_value(at[0]);
+        const Value length = n.load(lengths, {at[0]});
+        const Value to = le(key, row), shorter = lt(key, length);
+        if (form == "to a length") return n.cast(select(shorter, zero, low), DType::kF16);
+        if (form == "from the row") return n.cast(select(le(row, key), zero, low), DType::kF16);
+        if (form == "with a length")
+          return n.cast(select(to, zero, low) + select(shorter, zero, low), DType::kF16);
+        if (form == "one place") return n.cast(select(eq(key, row), zero, low), DType::kF16);
+        if (form == "by element") return n.cast(select(lt(key, n.load(of, k)), zero, low), DType::kF16);
+        if (form == "opposite")
+          return n.cast(select(to, zero, low) + select(le(row, key), zero, low), DType::kF16);
+        if (form == "lost")
+          return n.cast(select(to, low, zero) + select(shorter, n.constant(DType::kF32, HUGE_VAL), zero),
+                        DType::kF16);
+        return n.cast(select(to, zero, low), DType::kF16);
+      });
+      n.store(seen, at, eq(most, n.constant(DType::kF16, -HUGE_VAL)));
+      n.finish();
+      NestBuilder result(p.program, "result");
+      const auto points = result.dims({p.n, p.m});
+      result.store(
+          y, points,
+          select(result.load(seen, {points[0]}), result.constant(DType::kF32, 7), result.load(x, points)));
+      result.finish();
+      p.output("out", y);
+      Program cleaned = p.program;
+      for (Nest& nest : cleaned.nests) clean(cleaned, nest);
+      const int reductions =
+          count(cleaned, [](const Stmt& stmt) { return std::holds_alternative<Reduce>(stmt.node); });
+      CHECK((reductions == 0) == known);
+      for (const int64_t m : {0, 1, 7}) CHECK(same_results(p.program, cleaned, {{p.n, 3}, {p.m, m}}));
+    }
+}
