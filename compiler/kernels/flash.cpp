@@ -471,8 +471,7 @@ std::optional<FlashPlan> spread_plan(const Flash& flash, int64_t shared) {
 sym::Expr worth_spreading(const FlashPlan& plan, const Flash& flash, const GpuTarget& target) {
   constexpr int kSteps = 8;  // of a block: what it has of a tile passes through memory
   const sym::Expr steps = sym::ceildiv(flash.keys.extent, plan.parts() * plan.keys);
-  return sym::logical_and(sym::ge(steps, kSteps),
-                          sym::ge(batches(flash) * steps, target.multiprocessors));
+  return sym::logical_and(sym::ge(steps, kSteps), sym::ge(batches(flash) * steps, target.multiprocessors));
 }
 
 bool fits_warp_groups(const FlashPlan& plan, const Flash& flash) {
@@ -499,7 +498,7 @@ std::vector<FlashChoice> wgmma_choices(const FlashPlan& plan, const Flash& flash
   for (const Tile& tile : narrow ? std::span<const Tile>(kNarrow) : kWide) {
     const FlashPlan other{.wgmma = true, .rows = tile.rows, .keys = tile.keys};
     const bool passes = tile.rows == 256, longer = tile.keys > 128;
-    if (passes   ? plan.rows != 192 || !flash.skips
+    if (passes   ? plan.rows != 192 || !flash.triangular()
         : longer ? plan.rows != 128 || plan.keys != 128 || flash.skips || !flash.scale
                  : tile.rows > plan.rows || tile.keys != plan.keys)
       continue;
@@ -507,7 +506,7 @@ std::vector<FlashChoice> wgmma_choices(const FlashPlan& plan, const Flash& flash
     // Where keys are skipped, blocks take two tiles that are alike together, unless there are blocks for all of them.
     const sym::Expr tiles = batches(flash) * sym::ceildiv(rows, tile.rows);
     const int64_t blocks = target.multiprocessors;
-    const sym::Expr waves = flash.skips
+    const sym::Expr waves = flash.triangular()
                                 ? sym::select(sym::le(tiles, blocks), 1, sym::ceildiv(tiles, 2 * blocks))
                                 : sym::ceildiv(tiles, blocks);
     out.push_back({other, passes   ? sym::le(rows, kFewRows)

@@ -58,16 +58,28 @@ struct Flash {
   // row ? fixed : p, values of part 1, which its statements `row_statements` compute.
   std::optional<loop::ValueId> fixes, fixed;
   std::vector<const loop::Stmt*> row_statements;
-  // A mask of indices hides the keys from here on, an expression of the row dim that does not fall as it grows.
+  // A mask of indices hides the keys from here on, an expression of the row dim that does not fall as it grows, and of
+  // lengths.
   std::optional<sym::Expr> visible;
   bool skips = false;  // and leaves them no weight
+  // `skips` is so for rows that see a key, which memory says: for neighbouring rows where their first one sees one, and a
+  // key that they all see is not hidden by anything else, says `others`, a bool of part 0 with its value where the key is
+  // seen. It does not depend on rows.
+  bool asks = false;
+  std::optional<std::pair<loop::ValueId, bool>> others;
+  // What stands in `visible` for integers that memory gives, values of part 0 that depend on neither rows nor keys.
+  std::vector<std::pair<sym::Expr, loop::ValueId>> lengths;
   // f multiplies by this positive number, and hides what the mask of indices hides.
   std::optional<double> scale;
   // `skips` and `scale` are so where this holds, an expression of sizes: every row sees a key.
   std::optional<sym::Expr> given;
-  // Of part 0, the bool that says so: its value where the key is seen.
-  std::optional<std::pair<loop::ValueId, bool>> shown;
+  // Of part 0, bools that say together what `visible` does: their values where the key is seen.
+  std::vector<std::pair<loop::ValueId, bool>> shown;
 
+  // Later rows see more keys, so that tiles differ in what they skip.
+  bool triangular() const { return skips && sym::depends_on(*visible, chain.row.var); }
+  // What keys a tile skips comes from memory.
+  bool asks_memory() const { return skips && (asks || !lengths.empty()); }
   const loop::Nest& scores_nest() const { return chain.parts[0].nest; }
   const loop::Nest& rows_nest() const { return chain.parts[1].nest; }
   const loop::Nest& values_nest() const { return chain.parts[2].nest; }

@@ -1,6 +1,8 @@
 #include "compiler/kernels/flash_mask.h"
 
+#include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "compiler/kernels/definitions.h"
@@ -26,13 +28,14 @@ class Mask {
 
   struct Seen {
     Expr keys;
-    ValueId value;
-    bool truth;
+    std::vector<std::pair<ValueId, bool>> shown;
     bool infinite;  // what it hides with
     bool weightless;
     bool alone;                 // it says all that the score's condition says
     ValueId score;              // what it hides
     std::optional<Expr> given;  // `weightless` under this condition
+    bool asks = false;          // `weightless` where memory says so
+    std::optional<std::pair<ValueId, bool>> others = {};
   };
   std::optional<Seen> find() const { return of_score(flash_.score->value); }
 
@@ -107,34 +110,74 @@ class Mask {
       const ValueId under = score ? *score : shown;
       std::vector<Condition> conditions;
       const bool all = conditions_of(select.args[0], flipped, conditions);
-      for (const Condition& condition : conditions) {
-        const auto count = keys_of(condition.holds);
-        if (!count) continue;
-        // Without an infinity the row needs one key that nothing hides: of one condition the first, of several the last
-        // that this one shows, such as the row's own.
-        const Expr seen = sym::ge(sym::substitute(*count, flash_.chain.row.var, 0), 1);
-        const bool alone = all && conditions.size() == 1;
-        const bool one_is_seen = alone || (facts_.holds(sym::le(*count, flash_.keys.extent)) &&
-                                           holds_at(*count - 1, select.args[0], !flipped));
-        const bool finite = one_is_seen && scale_of(under), known = facts_.holds(seen);
-        Seen out{*count,
-                 condition.value,
-                 condition.truth,
-                 how == Hides::kInfinite,
-                 how == Hides::kInfinite,
-                 alone,
-                 under,
-                 {}};
-        if (!out.weightless && finite && (known || assumes_)) {
-          out.weightless = true;
-          if (!known) out.given = seen;
+      std::optional<Expr> count;
+      std::vector<std::pair<ValueId, bool>> shown_by;
+      for (const Condition& condition : conditions)
+        if (const auto keys = keys_of(condition.holds)) {
+          count = count ? sym::min(*count, *keys) : *keys;
+          shown_by.push_back({condition.value, condition.truth});
         }
-        return out;
+      if (!count) continue;
+      const bool alone = all && shown_by.size() == conditions.size();
+      Seen out{*count, std::move(shown_by), how == Hides::kInfinite, how == Hides::kInfinite, alone, under,
+               {}};
+      if (out.weightless) return out;
+      // Without an infinity the row needs one key that nothing hides: the first, or the last that this one shows, such as
+      // the row's own.
+      const bool fixed = lengths_in(*count).empty();
+      const Expr seen = sym::ge(sym::substitute(*count, flash_.chain.row.var, 0), 1);
+      const bool one_is_seen = out.alone || (fixed && facts_.holds(sym::le(*count, flash_.keys.extent)) &&
+                                             holds_at(*count - 1, select.args[0], !flipped));
+      const bool finite = fixed && one_is_seen && scale_of(under), known = finite && facts_.holds(seen);
+      if (finite && (known || assumes_)) {
+        out.weightless = true;
+        if (!known) out.given = seen;
+      } else if ((!fixed || !all) && scale_of(under) && others_of(select.args[0], flipped)) {
+        out.weightless = out.asks = true;
+        if (!out.alone) out.others = {select.args[0], !flipped};
+        out.alone = false;  // a row that sees no key weighs all of them
       }
+      return out;
     }
     return std::nullopt;
   }
 
+  // Whether what holds wherever `id` is true (or, `negated`, false) are bounds on keys and conditions that do not depend on
+  // the row.
+  bool others_of(ValueId id, bool negated) const {
+    std::vector<Condition> own;
+    if (conditions_of(id, negated, own)) {
+      return std::all_of(own.begin(), own.end(), [&](const Condition& c) { return keys_of(c.holds); });
+    }
+    if (const Let* let = let_of(definitions_, id)) {
+      if (let->op == ScalarOp::kNot) return others_of(let->args[0], !negated);
+      if ((let->op == ScalarOp::kAnd && !negated) || (let->op == ScalarOp::kOr && negated))
+        return others_of(let->args[0], negated) && others_of(let->args[1], negated);
+    }
+    return is_free_of(id, {flash_.chain.row.var});
+  }
+
+  // What computes the value has none of these variables, nor loops.
+  bool is_free_of(ValueId id, std::initializer_list<Expr> vars) const {
+    const auto found = definitions_.find(id);
+    if (found == definitions_.end() || loop::body_of(*found->second)) return false;
+    bool free = true;
+    loop::for_each_expr(*found->second, [&](Expr e) {
+      for (Expr var : vars) free = free && !sym::depends_on(e, var);
+    });
+    loop::for_each_use(*found->second, [&](ValueId used) { free = free && is_free_of(used, vars); });
+    return free;
+  }
+
+ public:
+  std::vector<std::pair<Expr, ValueId>> lengths_in(Expr keys) const {
+    std::vector<std::pair<Expr, ValueId>> out;
+    for (const auto& length : lengths_)
+      if (sym::depends_on(keys, length.first)) out.push_back(length);
+    return out;
+  }
+
+ private:
   // Conditions of indices that hold wherever `id` is true (or, `negated`, false); whether they are all there is.
   bool conditions_of(ValueId id, bool negated, std::vector<Condition>& out) const {
     const auto found = definitions_.find(id);
@@ -213,11 +256,18 @@ class Mask {
     if (const auto* index = std::get_if<loop::IndexValue>(&found->second->node)) return index->expr;
     if (const auto* constant = std::get_if<loop::Constant>(&found->second->node))
       return Expr(constant->value.i);
+    if (is_free_of(id, {flash_.chain.row.var, flash_.keys.var})) return length(id);
     const auto* let = std::get_if<Let>(&found->second->node);
     if (!let || (let->op != ScalarOp::kAdd && let->op != ScalarOp::kSub)) return std::nullopt;
     const auto a = integer(let->args[0]), b = integer(let->args[1]);
     if (!a || !b) return std::nullopt;
     return let->op == ScalarOp::kAdd ? *a + *b : *a - *b;
+  }
+
+  Expr length(ValueId id) const {
+    for (const auto& [var, value] : lengths_)
+      if (value == id) return var;
+    return lengths_.emplace_back(sym::var("%length" + std::to_string(lengths_.size())), id).first;
   }
 
   // a <= b that bounds the key from above: how many keys it leaves.
@@ -228,7 +278,10 @@ class Mask {
     if (!key || !key->coefficient.is_const(-1)) return std::nullopt;
     const auto row = sym::linear_in(key->rest, flash_.chain.row.var);
     const auto step = row ? sym::as_const(row->coefficient) : std::nullopt;
-    if (!step || *step < 0 || sym::has_index(row->rest)) return std::nullopt;
+    if (!step || *step < 0) return std::nullopt;
+    Expr rest = row->rest;
+    for (const auto& length : lengths_) rest = sym::substitute(rest, length.first, 0);
+    if (sym::has_index(rest)) return std::nullopt;
     return key->rest + 1;
   }
 
@@ -237,6 +290,7 @@ class Mask {
   const loop::Nest& nest_;
   const sym::Facts facts_;
   const Definitions definitions_;
+  mutable std::vector<std::pair<Expr, ValueId>> lengths_;  // found on the way
 };
 
 // What rows are given that do not have their own weights.
@@ -254,10 +308,13 @@ void find_mask(const loop::Program& program, Flash& flash, bool assumes) {
   if (const auto seen = mask.find()) {
     if (seen->weightless && seen->alone) flash.scale = mask.scale_of(seen->score);
     flash.visible = seen->keys;
-    flash.shown = {seen->value, seen->truth};
+    flash.shown = seen->shown;
+    flash.lengths = mask.lengths_in(seen->keys);
     // Rows whose weights are all alike see every key, unless these are none.
     flash.skips = seen->weightless && (!flash.fixes || fixes_at_zero(flash));
     flash.given = seen->given;
+    flash.asks = flash.skips && seen->asks;
+    if (flash.asks) flash.others = seen->others;
   }
   if (flash.scale && !(*flash.scale > 1e-6 && *flash.scale < 1e6)) flash.scale.reset();
 }

@@ -289,7 +289,7 @@ class Folder {
     s = {Let{let.result, ScalarOp::kCast, {inner->args[0]}}};
   }
 
-  // Comparisons of indices with indices and constants become conditions.
+  // Comparisons of indices with indices and constants become conditions, sums and differences of them indices.
   void compare(Stmt& s, const Let& let) {
     auto index = [&](ValueId v) -> std::optional<sym::Expr> {
       if (type_of(v) != DType::kI64) return std::nullopt;
@@ -301,6 +301,8 @@ class Folder {
     std::optional<sym::Expr> a = index(let.args[0]), b = index(let.args[1]);
     if (!a || !b) return;
     switch (let.op) {
+      case ScalarOp::kAdd: s = {IndexValue{let.result, *a + *b}}; break;
+      case ScalarOp::kSub: s = {IndexValue{let.result, *a - *b}}; break;
       case ScalarOp::kEq: s = {IndexValue{let.result, sym::eq(*a, *b)}}; break;
       case ScalarOp::kNe: s = {IndexValue{let.result, sym::ne(*a, *b)}}; break;
       case ScalarOp::kLt: s = {IndexValue{let.result, sym::lt(*a, *b)}}; break;

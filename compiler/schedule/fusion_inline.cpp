@@ -1,6 +1,7 @@
 // for i: t[i] = f(x[i])            for i: y[i] = g(f(x[i]))
 // for i: y[i] = g(t[i])      ->
 #include <algorithm>
+#include <set>
 
 #include "compiler/base/check.h"
 #include "compiler/loop/rewrite.h"
@@ -209,6 +210,27 @@ bool has_binds(const Nest& nest) {
                      [](const Stmt& stmt) { return std::holds_alternative<loop::Bind>(stmt.node); });
 }
 
+// Cost of the nest's statements; of a mask's without the integers that are the same along its last dim, which is what
+// lengths and positions come to for a row.
+int cost_again(const Program& program, const Nest& nest) {
+  if (!is_float(program[only_store(nest).access.buffer].dtype) &&
+      !is_bool(program[only_store(nest).access.buffer].dtype))
+    return scalar_cost(nest.body);
+  std::set<loop::ValueId> moves;
+  int cost = 0;
+  for (const Stmt& stmt : nest.body) {
+    bool own = nest.dims.empty();
+    loop::for_each_expr(stmt, [&](Expr e) { own = own || sym::depends_on(e, nest.dims.back().var); });
+    loop::for_each_use(stmt, [&](loop::ValueId used) { own = own || moves.contains(used); });
+    loop::for_each_result(stmt, [&](loop::ValueId id) {
+      own = own || is_float(nest.values[id.value].dtype);
+      if (own) moves.insert(id);
+    });
+    if (own) cost += scalar_cost({stmt});
+  }
+  return cost;
+}
+
 bool refuse(std::string* reason, const char* why) {
   *reason = why;
   return false;
@@ -217,7 +239,7 @@ bool refuse(std::string* reason, const char* why) {
 }  // namespace
 
 bool is_cheap_again(const Program& program, const Nest& nest) {
-  return scalar_cost(nest.body) <= (widens(program, nest) ? kCheapWidening : kCheap) &&
+  return cost_again(program, nest) <= (widens(program, nest) ? kCheapWidening : kCheap) &&
          full_loads(nest) <= 1 && !has_binds(nest);
 }
 

@@ -13,10 +13,11 @@ struct FlashCase {
   std::string
       bias;  // "", "load" (of m), "causal" (-inf), "both" (m + causal), "lowest" (-65504), "late" (that, but the first row may see no key), "after"
   // (-inf where key < row), or, both of -65504, "own" (of the row's own sequence, by t) and "other" (of that
-  // before it)
-  int group = 1;  // heads that share keys
-  bool guard = false;  // isnan(p) ? 0 : p
-  bool fixed = false;  // a condition of the row gives p
+  // before it); of lengths n of sequences "length" (-inf), "low length" (-65504), "length and causal" (-inf), "row length"
+  // (-inf where n + row < key); "padded" (causal, and t of the key is not 0: -65504), "padded rows" (t of the row, too)
+  int group = 1;        // heads that share keys
+  bool guard = false;   // isnan(p) ? 0 : p
+  bool fixed = false;   // a condition of the row gives p
   bool hidden = false;  // it gives 0
   std::string exp_dtype = "f32";
   bool transposed = false;  // keys lie along the head
@@ -27,7 +28,9 @@ struct FlashCase {
 
 inline std::string flash_text(const FlashCase& c) {
   const std::string& d = c.dtype;
-  const bool sequences = c.bias == "own" || c.bias == "other";
+  const bool padded = c.bias.starts_with("padded");
+  const bool sequences = c.bias == "own" || c.bias == "other" || padded;
+  const bool lengths = c.bias.find("length") != std::string::npos;
   std::string text =
       cat("program p\n  symbol b = input 0 dim 0 in 0..\n  symbol s = input 0 dim 2 in 0..65536\n"
           "  symbol past = input 3 dim 3 in 0..65536\n  input q ",
@@ -35,13 +38,18 @@ inline std::string flash_text(const FlashCase& c) {
           c.transposed ? cat(c.depth, ", past + s") : cat("past + s, ", c.depth), "] ordinal 1\n  input v ",
           d, " [b, ", 8 / c.group, ", past + s, ", c.width, "] ordinal 2\n  input m ", d,
           " [b, 1, s, past] ordinal 3\n  input c ", d, " [s] ordinal 4\n",
-          sequences ? "  input t i64 [past + s] ordinal 5\n" : "", "  output o ", d, " [b, 8, s, ", c.width,
-          "] ordinal 0\n  local x f32 [past + s]\n  local y ", d, " [past + s]\n  inputs (q, k, v, m, c",
-          sequences ? ", t" : "",
+          sequences ? "  input t i64 [past + s] ordinal 5\n"
+          : lengths ? "  input n i64 [b] ordinal 5\n"
+                    : "",
+          "  output o ", d, " [b, 8, s, ", c.width, "] ordinal 0\n  local x f32 [past + s]\n  local y ", d,
+          " [past + s]\n  inputs (q, k, v, m, c",
+          sequences ? ", t"
+          : lengths ? ", n"
+                    : "",
           ")\n  outputs (o)\n  steps\n"
           "    nest 0 attention (%i0<b, %i1<8, %i2<s)\n"
           "      %0 : f32 = constant 0\n      %1 : f32 = constant ",
-          c.bias == "lowest" || c.bias == "late" || sequences ? "-65504" : "-inf",
+          c.bias == "lowest" || c.bias == "late" || c.bias == "low length" || sequences ? "-65504" : "-inf",
           "\n      %2 : f32 = constant 0.125\n      %3 : ", d, " = constant 0\n");
   const std::string head = c.group > 1 ? cat("%i1//", c.group) : "%i1";
   const std::string sum = c.zeros ? "%18" : "%11";
@@ -60,6 +68,20 @@ inline std::string flash_text(const FlashCase& c) {
             c.bias == "load" ? "        %13 : f32 = cast %12\n"
                              : "        %50 : f32 = cast %12\n        %51 : bool = index %i3 <= %i2 + past\n"
                                "        %52 : f32 = select %51 %0 %1\n        %13 : f32 = add %50 %52\n");
+  else if (padded)
+    text += cat("        %12 : bool = index %i3 <= %i2 + past\n        %50 : i64 = load t[%i3",
+                c.bias == "padded rows" ? " - %i2] if %i2 <= %i3 else 1" : "]",
+                "\n        %51 : i64 = constant 0\n        %52 : bool = ne %50 %51\n"
+                "        %53 : bool = and %12 %52\n        %13 : f32 = select %53 %0 %1\n");
+  else if (lengths)
+    text += cat("        %50 : i64 = load n[%i0]\n        %51 : i64 = index %i3\n",
+                c.bias == "row length" ? "        %54 : i64 = index %i2\n        %55 : i64 = add %50 %54\n   "
+                                         "     %52 : bool = lt %55 %51\n"
+                                         "        %13 : f32 = select %52 %1 %0\n"
+                : c.bias == "length and causal"
+                    ? "        %52 : bool = lt %51 %50\n        %53 : bool = index %i3 <= %i2 + past\n"
+                      "        %54 : bool = and %52 %53\n        %13 : f32 = select %54 %0 %1\n"
+                    : "        %52 : bool = lt %51 %50\n        %13 : f32 = select %52 %0 %1\n");
   else if (sequences)
     text += cat("        %12 : bool = index %i3 <= %i2 + past\n        %50 : i64 = load t[%i2 + past",
                 c.bias == "other" ? " - 1] if 1 <= %i2 else 0" : "]",

@@ -52,7 +52,7 @@ class Emitter {
                   cat("nest '", nest.name, "' is no chain: ", reason));
     chain_ = *std::move(matched);
     inner_ = schedule::parse_plan({.kernel = "", .directives = plan_.inner});
-    if (auto attention = kernels::match_attention(program, nest, false); attention && attention->skips)
+    if (auto attention = kernels::match_attention(program, nest, false); attention && attention->skips && !attention->asks_memory())
       attention_ = std::move(attention);
     divided_ = divide_results(program, chain_);
     for (kernels::Chain::Part& part : chain_.parts)

@@ -127,7 +127,7 @@ class MmaEmitter {
   DeviceKernel emit_spread(const GpuTarget& target) {
     print_spread(target);
     Geometry geometry{
-        .grid = {spread_blocks(target), 1, 1}, .threads = threads(), .blocks_sm = f_.plan.spread};
+        .grid = {shares(target).blocks(), 1, 1}, .threads = threads(), .blocks_sm = f_.plan.spread};
     geometry.shared_bytes = kernels::shared_bytes(f_.plan, f_.flash);
     geometry.dependent_launch = target.dependent_launch;
     geometry.workspace_bytes = slots(target) * kernels::part_bytes(f_.flash);
@@ -143,33 +143,31 @@ class MmaEmitter {
 
   // ---- spread: all blocks of the device share all keys of all tiles, in units of a step of a block's warps ----
   Expr points() const { return f_.batches() * f_.row_tiles(); }
-  Expr steps() const { return sym::ceildiv(f_.flash.keys.extent, stride()); }
-  Expr units() const { return points() * steps(); }
-  Expr room(const GpuTarget& target) const { return f_.plan.spread * target.multiprocessors; }
-  // Units of a block, of as many blocks as there is room for; and of a block that has no other tile, so many for each tile.
-  Expr even_share(const GpuTarget& target) const { return sym::max(1, sym::ceildiv(units(), room(target))); }
-  Expr whole_share(const GpuTarget& target) const {
-    const Expr blocks = sym::max(1, sym::floordiv(room(target), sym::max(1, points())));
-    return sym::max(1, sym::ceildiv(steps(), blocks));
-  }
-  // A second tile costs a block about as much as a step: it waits for what it left of the first, and begins anew.
-  Expr whole(const GpuTarget& target) const {
-    return sym::logical_and(sym::le(points(), room(target)),
-                            sym::le(whole_share(target), even_share(target) + 1));
-  }
-  Expr share(const GpuTarget& target) const {
-    return sym::select(whole(target), whole_share(target), even_share(target));
-  }
-  // Units from a tile to the next, whose last ones may be empty.
-  Expr pitch(const GpuTarget& target) const {
-    const Expr share = whole_share(target);
-    return sym::select(whole(target), sym::ceildiv(steps(), share) * share, steps());
-  }
-  Expr spread_blocks(const GpuTarget& target) const {
-    return sym::ceildiv(points() * pitch(target), share(target));
+  Expr units() const { return points() * all_steps(); }
+  Expr all_steps() const { return sym::ceildiv(f_.flash.keys.extent, stride()); }
+
+  // What the blocks share: as the host sees it all keys and as many blocks as there is room for, on the device those that
+  // are seen, where memory says which, and as many blocks as there are.
+  struct Shares {
+    Expr points, steps, room;
+    Expr units() const { return points * steps; }
+    Expr even() const { return sym::max(1, sym::ceildiv(units(), room)); }
+    // Units of a block that has no other tile, so many for each tile.
+    Expr alone() const {
+      return sym::max(1, sym::ceildiv(steps, sym::max(1, sym::floordiv(room, sym::max(1, points)))));
+    }
+    // A second tile costs a block about as much as a step: it waits for what it left of the first, and begins anew.
+    Expr whole() const { return sym::logical_and(sym::le(points, room), sym::le(alone(), even() + 1)); }
+    Expr share() const { return sym::select(whole(), alone(), even()); }
+    // Units from a tile to the next, whose last ones may be empty.
+    Expr pitch() const { return sym::select(whole(), sym::ceildiv(steps, alone()) * alone(), steps); }
+    Expr blocks() const { return sym::ceildiv(points * pitch(), share()); }
+  };
+  Shares shares(const GpuTarget& target) const {
+    return {points(), all_steps(), f_.plan.spread * target.multiprocessors};
   }
   // Parts are numbered by the sum of their tile's and their block's numbers: from one to the next either grows, or both.
-  Expr slots(const GpuTarget& target) const { return spread_blocks(target) + points(); }
+  Expr slots(const GpuTarget& target) const { return shares(target).blocks() + points(); }
   // How often parts of a tile are brought together until one is left.
   int spread_levels(const GpuTarget& target) const {
     int levels = 0;
@@ -222,11 +220,14 @@ class MmaEmitter {
       text_.line(cat("const int64_t block = blockIdx.x / ", f_.plan.split, ";"));
       block = "block";
     }
+    // Lengths may be what the kernel before this one makes.
+    const bool early = dependent && !f_.flash.asks_memory();
+    if (dependent && !early) text_.line("wait_predecessor();");
     f_.print_tile(cat(block, " / row_tiles"), cat("row_tiles - 1 - ", block, " % row_tiles"));
     print_operands();
     const std::string start = splits() ? cat("((int64_t)part * ", keys(), ")") : "(int64_t)0";
-    if (dependent && splits()) print_prefetch(start, "key_end");
-    if (dependent) text_.line("wait_predecessor();");
+    if (early && splits()) print_prefetch(start, "key_end");
+    if (early) text_.line("wait_predecessor();");
     print_walk(start, "key_end");
     if (splits()) return print_meeting();
     f_.print_factors("l");
@@ -331,9 +332,21 @@ class MmaEmitter {
   }
 
   void print_shares(const GpuTarget& target) {
-    const auto number = [&](Expr e) { return cat("(unsigned)", text_.size(e)); };
-    text_.line(cat("const unsigned row_tiles = ", number(f_.row_tiles()), ", points = ", number(points()),
-                   ", pitch = ", number(pitch(target)), ", share = ", number(share(target)), ";"));
+    Shares by = shares(target);
+    std::function<std::string(Expr)> number = [&](Expr e) { return text_.size(e); };
+    if (f_.flash.asks_memory()) {
+      f_.print_most();
+      text_.line(cat("const int64_t steps = keys_most > ", stride(), " ? (keys_most + ", stride() - 1, ") / ",
+                     stride(), " : 1, room = gridDim.x;"));
+      by.steps = sym::var("%steps");
+      by.room = sym::var("%room");
+      f_.set_index(by.steps, "steps");
+      f_.set_index(by.room, "room");
+      number = [&](Expr e) { return f_.batch_index(e); };
+    }
+    text_.line(cat("const unsigned row_tiles = (unsigned)", text_.size(f_.row_tiles()),
+                   ", points = (unsigned)", text_.size(points()), ", pitch = (unsigned)", number(by.pitch()),
+                   ", share = (unsigned)", number(by.share()), ";"));
   }
 
   // A block goes through its units, tile by tile. Its warps take steps by turns.
@@ -341,11 +354,14 @@ class MmaEmitter {
     text_.line("extern __shared__ __align__(1024) unsigned char shared[];");
     text_.line("const int thread = threadIdx.x, lane_id = thread % 32, warp = thread / 32;");
     if (target.dependent_launch) text_.line("launch_dependents();");
+    // Lengths may be what the kernel before this one makes.
+    const bool early = target.dependent_launch && !f_.flash.asks_memory();
+    if (target.dependent_launch && !early) text_.line("wait_predecessor();");
     print_shares(target);
     text_.line("const unsigned all = points * pitch;");
     text_.line("unsigned unit = blockIdx.x * share;");
     text_.line("const unsigned last_unit = unit + share < all ? unit + share : all;");
-    if (target.dependent_launch) text_.line("bool begun = false;");
+    if (early) text_.line("bool begun = false;");
     text_.line("#pragma unroll 1");
     text_.open("while (unit < last_unit)");
     text_.line("const unsigned point = unit / pitch, step = unit % pitch;");
@@ -356,7 +372,7 @@ class MmaEmitter {
     text_.line(cat("const int64_t start = (int64_t)step * ", stride(), " + warp * ", keys(),
                    ", reach = (int64_t)(step + count) * ", stride(),
                    ", stop = reach < key_end ? reach : key_end;"));
-    if (target.dependent_launch) {
+    if (early) {
       text_.open("if (!begun)");
       print_prefetch("start", "stop");
       text_.line("wait_predecessor();");
@@ -564,8 +580,8 @@ class MmaEmitter {
     });
     f_.print_factors("l");
     f_.print_values(
-        blocks, "warp_row", wide_, [](const std::string&, const std::string& e) { return cat("total[", e, "]"); },
-        "own");
+        blocks, "warp_row", wide_,
+        [](const std::string&, const std::string& e) { return cat("total[", e, "]"); }, "own");
     text_.close();
     text_.line("__syncwarp();");
     text_.line("meet_cluster();");  // nobody leaves while others read what it has

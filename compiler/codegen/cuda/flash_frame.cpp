@@ -74,6 +74,11 @@ FlashFrame::FlashFrame(const loop::Program& program, const loop::Nest& nest, con
   scores_.wide_floats = true;
   score_statements_ = slice(flash.scores_nest().body, flash.scores.at, {flash.score->value}, false);
   value_statements_ = slice(flash.values_nest().body, flash.values.at, {}, true);
+  std::set<loop::ValueId> lengths;
+  for (const auto& [var, value] : flash.lengths) lengths.insert(value);
+  length_statements_ = slice(flash.scores_nest().body, flash.scores.at, lengths, false);
+  if (flash.others)
+    other_statements_ = slice(flash.scores_nest().body, flash.scores.at, {flash.others->first}, false);
   for (const Stmt* stmt : score_statements_) {
     const auto* load = std::get_if<loop::Load>(&stmt->node);
     if (!load) continue;
@@ -155,8 +160,81 @@ void FlashFrame::print_tile(const std::string& batch, const std::string& tile) {
   text.line(cat("const int64_t first_row = (int64_t)(", tile, ") * ", plan.rows, ";"));
   text.line(cat("const int row_count = (int)(", rows, " - first_row < ", plan.rows, " ? ", rows,
                 " - first_row : ", plan.rows, ");"));
+  print_lengths();
   if (!flash.skips) return text.line(cat("const int64_t key_end = ", keys, ";"));
+  print_hides();
   print_end("key_end", "(row_count - 1)");
+}
+
+void FlashFrame::print_lengths() {
+  if (flash.lengths.empty()) return;
+  Body body = scores_;
+  print_slice(body, length_statements_);
+  for (const auto& [var, value] : flash.lengths) {
+    const std::string name = text.fresh("length");
+    text.line(cat("const int64_t ", name, " = ", body.value(value).text, ";"));
+    for (Body* other : {&scores_, &rows_, &values_}) other->set_index(var, name);
+  }
+}
+
+void FlashFrame::print_hides() {
+  if (!flash.asks) return;
+  const std::string keys = text.size(flash.keys.extent);
+  Body first = scores_;
+  first.set_index(flash.chain.row.var, "first_row");
+  text.line(cat("int64_t all_see = ", first.index(*flash.visible), ";"));
+  text.line(cat("all_see = all_see < ", keys, " ? all_see : ", keys, ";"));
+  if (!flash.others) return text.line("const bool hides = all_see > 0;");
+  text.line("bool hides = false;");
+  text.line("#pragma unroll");
+  text.open("for (int i = 0; i < 2; ++i)");
+  text.open("if (all_see > 0)");
+  text.line("const int64_t key = i ? all_see - 1 : 0;");
+  first.set_index(flash.keys.var, "key");
+  print_slice(first, other_statements_);
+  const auto& [value, truth] = *flash.others;
+  text.line(cat("hides = hides || ", truth ? "" : "!", "(", first.value(value).text, ");"));
+  text.close();
+  text.close();
+}
+
+void FlashFrame::print_most() {
+  const sym::Expr row = flash.chain.row.extent;
+  std::set<sym::Expr, sym::ExprLess> used;
+  for (const auto* statements : {&length_statements_, &other_statements_})
+    for (const Stmt* stmt : *statements)
+      loop::for_each_expr(*stmt, [&](Expr e) {
+        for (const loop::Dim& dim : flash.chain.batch)
+          if (sym::depends_on(e, dim.var)) used.insert(dim.var);
+      });
+  for (const loop::Dim& dim : flash.chain.batch)
+    if (sym::depends_on(*flash.visible, dim.var)) used.insert(dim.var);
+  Expr points = 1;
+  for (const loop::Dim& dim : flash.chain.batch)
+    if (used.contains(dim.var)) points *= dim.extent;
+  text.line("int64_t keys_most = 0;");
+  text.line("#pragma unroll 4");
+  text.open(cat("for (unsigned point = lane_id; point < (unsigned)", text.size(points), "; point += 32)"));
+  text.line("unsigned rest = point;");
+  for (size_t d = flash.chain.batch.size(); d-- > 0;) {
+    const loop::Dim& dim = flash.chain.batch[d];
+    const std::string name = text.fresh("t"), extent = cat("(unsigned)", text.size(dim.extent));
+    const bool own = used.contains(dim.var);
+    text.line(cat("const int64_t ", name, " = ", own ? cat("rest % ", extent) : "0", ";"));
+    if (own) text.line(cat("rest /= ", extent, ";"));
+    scores_.set_index(dim.var, name);
+  }
+  text.line("const int64_t first_row = 0;");
+  print_lengths();
+  print_hides();
+  print_end("end", cat("(", text.size(row), " - 1)"));
+  text.line("keys_most = keys_most < end ? end : keys_most;");
+  text.close();
+  text.line("#pragma unroll");
+  text.open("for (int step = 16; step > 0; step /= 2)");
+  text.line("const int64_t other = __shfl_xor_sync(~0u, keys_most, step);");
+  text.line("keys_most = keys_most < other ? other : keys_most;");
+  text.close();
 }
 
 void FlashFrame::print_end(const std::string& name, const std::string& row) {
@@ -165,6 +243,7 @@ void FlashFrame::print_end(const std::string& name, const std::string& row) {
   last.set_index(flash.chain.row.var, cat("(first_row + ", row, ")"));
   text.line(cat("int64_t ", name, " = ", last.index(*flash.visible), ";"));
   text.line(cat(name, " = ", name, " < 0 ? 0 : ", name, " < ", keys, " ? ", name, " : ", keys, ";"));
+  if (flash.asks) text.line(cat("if (!hides) ", name, " = ", keys, ";"));
 }
 
 std::string FlashFrame::base(const Flash::Operand& operand) {
@@ -209,10 +288,12 @@ void FlashFrame::print_seen(const std::string& row) {
 }
 
 void FlashFrame::print_slice(Body& body, const std::vector<const Stmt*>& statements,
-                             std::optional<loop::ValueId> except) {
+                             const std::vector<std::pair<loop::ValueId, bool>>& except) {
   for (const Stmt* stmt : statements) {
     bool own = false;
-    loop::for_each_result(*stmt, [&](loop::ValueId id) { own = own || (except && id == *except); });
+    loop::for_each_result(*stmt, [&](loop::ValueId id) {
+      for (const auto& [value, truth] : except) own = own || id == value;
+    });
     if (!own) body.print(*stmt);
   }
 }
@@ -324,16 +405,12 @@ void FlashFrame::print_scores(int blocks, Keys which, const Element& element, bo
                    "[j * 2 + h] >> e % 2 * ", 8 * early_[i].bytes, ")");
     return {};
   };
-  std::optional<loop::ValueId> known;
-  if (flash.shown) {
-    const auto& [value, truth] = *flash.shown;
-    known = value;
+  for (const auto& [value, truth] : flash.shown)
     body.set_value(value, {.text = which == Keys::kSeen ? (truth ? "true" : "false")
                                    : truth              ? "(at < limit[h])"
                                                         : "(at >= limit[h])",
                            .dtype = DType::kBool});
-  }
-  print_slice(body, score_statements_, known);
+  print_slice(body, score_statements_, flash.shown);
   const std::string made = body.value(flash.score->value).text;
   if (edge)
     text.line(cat("score = live ? ", made, " : -__builtin_inff();"));

@@ -1,7 +1,7 @@
 // What the attention kernels share: an attention taken apart, indices, and the nest's statements at their places.
 //
 // Generated variables: batch, first_row, row_count (of the tile), key_end (keys beyond are hidden from the tile, or are
-// none), row_at[h] (of the two rows of a thread), seen_at[h] (keys that the mask of indices leaves it), fix[h] and
+// none), hides (they are hidden: some key is seen by all of the tile's rows, where memory says whether), row_at[h] (of the two rows of a thread), seen_at[h] (keys that the mask of indices leaves it), fix[h] and
 // fixed[h] (rows whose weights are all alike).
 #pragma once
 
@@ -38,6 +38,10 @@ struct FlashFrame {
   // From `tile`, a C expression: first_row, row_count, key_end, and the batch dims' indices from `batch`. The rows
   // with the most keys come first.
   void print_tile(const std::string& batch, const std::string& tile);
+  // keys_most: the most keys of a tile, where lengths come from memory, by a warp that is one.
+  void print_most();
+  // What stands for an index variable in indices of the batch.
+  void set_index(sym::Expr var, const std::string& text) { scores_.set_index(var, text); }
   // Declares a number of keys: those beyond are hidden from row `row` of the tile, or are none.
   void print_end(const std::string& name, const std::string& row);
   // Element offset of the operand at line 0 of the batch.
@@ -74,11 +78,13 @@ struct FlashFrame {
                     const std::string& own = {});
 
  private:
+  void print_lengths();
+  void print_hides();
   void print_scaled(int blocks, Keys which, const Element& element);
   void print_turns(int blocks);
   std::string power_text() const;
   void print_slice(Body& body, const std::vector<const loop::Stmt*>& statements,
-                   std::optional<loop::ValueId> except = std::nullopt);
+                   const std::vector<std::pair<loop::ValueId, bool>>& except = {});
   // The condition under which a store takes so many neighbouring columns at a time; nothing where none does.
   std::optional<sym::Expr> store_condition(const loop::Store& store, int64_t columns) const;
   void print_wide_values(int blocks, const std::string& row, const std::vector<const loop::Store*>& stores,
@@ -95,7 +101,7 @@ struct FlashFrame {
 
   Body scores_, rows_, values_;
   std::vector<Early> early_;
-  std::vector<const loop::Stmt*> score_statements_, value_statements_;
+  std::vector<const loop::Stmt*> score_statements_, value_statements_, length_statements_, other_statements_;
 };
 
 // exp2 and pairs of 16-bit floats.

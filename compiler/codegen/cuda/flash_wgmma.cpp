@@ -156,7 +156,7 @@ class Emitter {
  private:
   // What blocks take in turn: tiles of rows where all are alike, else two of them that are alike together: a long one and a
   // short one of the same batch point, or the ones in the middle, of an odd number, of two batch points.
-  bool pairs() const { return f_.flash.skips; }
+  bool pairs() const { return f_.flash.triangular(); }
   Expr units() const {
     const Expr tiles = f_.row_tiles();
     return pairs()

@@ -388,11 +388,13 @@ Outputs group_query_attention(Context& c) {
   const Term all_k = present(3, new_k), all_v = present(4, new_v);
   // What lies beyond the total in a cache of fixed size is not looked at.
   const auto used = [&](Term t) { return t.dim(2) == total ? t : slice(t, 2, 0, total); };
-  const Term s = reshape(step, {batch, 1, queries, 1}), t = positions_along(b, total, 3, 4);
+  // A key's distance from the first query's own: what the batch row says stays one number a row.
+  const Term ahead = positions_along(b, total, 3, 4) - positions_along(b, queries, 2, 4);
+  const Term first = reshape(past, {batch, 1, 1, 1});
   Core core{.scale = c.number("scale", 0), .softcap = c.number("softcap", 0)};
-  core.allowed = less_equal(t, s);
+  core.allowed = less_equal(ahead, first);
   if (const int64_t window = c.integer("local_window_size", -1); window > 0)
-    core.allowed = logical_and(*core.allowed, greater(t, s - static_cast<double>(window)));
+    core.allowed = logical_and(*core.allowed, greater(ahead, first - static_cast<double>(window)));
   if (c.has(10)) core.bias = c.in(10);
   core.sink = c.integer("smooth_softmax", 0) > 0 || c.has(11);
   core.sink_score = c.optional(11);

@@ -28,6 +28,8 @@ HostTensor drawn(const loop::Program& program, loop::BufferId id, const Sizes& s
       {"b", sizes.batch}, {"s", sizes.rows}, {"past", sizes.past}};
   const auto shape = test::shape_of(buffer, [&](const std::string& symbol) { return symbols.at(symbol); });
   return test::drawn_tensor(buffer.dtype, shape, seed, [&](double unit) {
+    if (buffer.name == "n")  // none, more than there are, and what lies between
+      return std::floor((static_cast<double>(sizes.rows + sizes.past) + 60) * unit) - 30;
     // Of the row's values c every fourth or so is 0, which says that the row's weights are given.
     return !is_float(buffer.dtype) ? std::floor(3 * unit) : seed == 4 && unit < 0.25 ? 0 : 4 * unit - 2;
   });
@@ -103,6 +105,23 @@ TEST_CASE("attention of few rows: blocks of a cluster share the keys") {
   check({.bias = "causal"}, {.rows = 16, .keys = 16, .split = 2}, {1, 9, 300}, 3, true);
   check({.dtype = "bf16", .depth = 72, .width = 40, .bias = "load"}, {.rows = 16, .keys = 16, .split = 4},
         {1, 3, 600}, 3, true);
+}
+
+TEST_CASE("attention up to lengths that memory has") {
+  const FlashPlan small{.rows = 16, .keys = 16, .spread = 1, .warps = 2, .stages = 2};
+  for (const char* bias : {"length", "low length", "length and causal", "row length", "padded"}) {
+    check({.bias = bias, .guard = true}, {.rows = 64, .keys = 64}, {2, 9, 91}, 2);
+    check({.bias = bias, .group = 4, .hidden = true}, small, {3, 3, 257}, 3);
+  }
+  // Sequences that all are short, and more blocks than units are left.
+  check({.bias = "length"}, small, {1, 1, 500}, 3, false, 40);
+  check({.bias = "padded", .fixed = true}, small, {1, 2, 300}, 3);
+  check({.bias = "length and causal"}, {.rows = 16, .keys = 16, .split = 2}, {1, 9, 300}, 3, true);
+}
+
+TEST_CASE("attention by warp groups up to lengths that memory has") {
+  for (const char* bias : {"length", "low length", "length and causal", "padded"})
+    check({.bias = bias, .guard = true}, {.wgmma = true, .rows = 128, .keys = 64}, {2, 136, 64}, 2);
 }
 
 }  // namespace

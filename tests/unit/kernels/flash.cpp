@@ -96,6 +96,40 @@ TEST_CASE("keys that a mask of indices hides from a row and from all before it")
   CHECK_FALSE(match({.bias = "load"}).flash->scale);
 }
 
+TEST_CASE("keys that lengths from memory hide, and masks that are memory in part") {
+  const Matched length = match({.bias = "length"});
+  REQUIRE_MESSAGE(length.flash, length.reason);
+  REQUIRE(length.flash->visible);
+  CHECK(sym::to_string(*length.flash->visible) == "%length0");
+  CHECK(length.flash->lengths.size() == 1);
+  CHECK(length.flash->skips);
+  CHECK(length.flash->scale == 0.125);
+  CHECK_FALSE(length.flash->asks);
+  CHECK_FALSE(length.flash->triangular());
+  const Matched row = match({.bias = "row length"});
+  CHECK(sym::to_string(*row.flash->visible) == "%i2 + %length0 + 1");
+  CHECK(row.flash->triangular());
+  const Matched both = match({.bias = "length and causal"});
+  CHECK(both.flash->shown.size() == 2);
+  CHECK(both.flash->scale == 0.125);
+  // A finite number hides no key from a row that sees none.
+  const Matched low = match({.bias = "low length"});
+  CHECK(low.flash->skips);
+  CHECK(low.flash->asks);
+  CHECK_FALSE(low.flash->others);
+  CHECK_FALSE(low.flash->given);
+  CHECK_FALSE(low.flash->scale);
+  const Matched padded = match({.bias = "padded"});
+  CHECK(padded.flash->skips);
+  CHECK(padded.flash->asks);
+  CHECK(padded.flash->others);
+  CHECK(sym::to_string(*padded.flash->visible) == "%i2 + past + 1");
+  // What hides keys from one row and not from the next says nothing about those below.
+  CHECK(match({.bias = "padded rows"}).flash->visible);
+  CHECK_FALSE(match({.bias = "padded rows"}).flash->skips);
+  CHECK_FALSE(match({.bias = "padded", .fixed = true}).flash->skips);
+}
+
 TEST_CASE("heads of one row that share no keys are attention of one row") {
   const Matched single = match({.bias = "causal", .single = true});
   REQUIRE(single.flash);
