@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <deque>
 
 #include "compiler/base/check.h"
@@ -214,6 +215,64 @@ bool along_depth(const loop::Program& program, const Factor& factor, const std::
            });
   };
   return contiguous(depth) || !contiguous(rows);
+}
+
+const loop::Load* load_of(const loop::Program& program, const Factor& factor, DType element) {
+  const loop::Load* load = nullptr;
+  for (const loop::Stmt* stmt : factor.slice) {
+    if (const auto* l = std::get_if<loop::Load>(&stmt->node)) {
+      if (load) return nullptr;
+      load = l;
+    } else {
+      const auto* let = std::get_if<loop::Let>(&stmt->node);
+      if (!let || let->op != loop::ScalarOp::kCast) return nullptr;
+    }
+  }
+  if (!load || program[load->access.buffer].dtype != element) return nullptr;
+  // Casts in between would have to be to the product's dtype alone.
+  if (factor.slice.size() > 2) return nullptr;
+  const bool zero = load->fill.f == 0 && load->fill.i == 0 && !std::signbit(load->fill.f);
+  return load->access.mask.is_const(1) || zero ? load : nullptr;
+}
+
+std::optional<sym::Expr> contiguous(const loop::Program& program, const std::vector<loop::Dim>& dims,
+                                    const loop::Access& access, const loop::Dim& unit, int64_t lanes,
+                                    bool ragged, const sym::Facts& facts) {
+  if (sym::depends_on(access.mask, unit.var)) return std::nullopt;
+  std::vector<sym::Expr> vars;
+  for (const loop::Dim& dim : dims) vars.push_back(dim.var);
+  const auto form = linear_form(offset_of(program, access, facts), vars);
+  if (!form) return std::nullopt;
+  sym::Expr condition = 1;
+  auto divides = [&](sym::Expr e) {
+    if (const auto value = sym::as_const(e)) return *value % lanes == 0;
+    const int64_t divisor = facts.known_divisor(e);
+    if (divisor % lanes != 0) condition = sym::logical_and(condition, sym::eq(sym::mod(e, lanes), 0));
+    return true;
+  };
+  for (size_t d = 0; d < vars.size(); ++d) {
+    if (vars[d] == unit.var) {
+      if (!form->coefficients[d].is_const(1)) return std::nullopt;
+    } else if (!dims[d].extent.is_const(1) && !divides(form->coefficients[d])) {
+      return std::nullopt;
+    }
+  }
+  if ((!ragged && !divides(unit.extent)) || !divides(form->rest)) return std::nullopt;
+  return condition;
+}
+
+bool comes_in_pieces(const loop::Program& program, const loop::Nest& nest, const Contraction& contraction,
+                     const Factor& factor, const std::vector<loop::Dim>& rows,
+                     const std::vector<loop::Dim>& depth, DType element, const sym::Facts& facts) {
+  const loop::Load* load = load_of(program, factor, element);
+  if (!load) return false;
+  const bool deep = along_depth(program, factor, rows, depth, facts);
+  if (!deep && tensor_type(element) && byte_size(element) != 2) return false;  // wants_depth()
+  const std::vector<loop::Dim>& unit = deep ? depth : rows;
+  std::vector<loop::Dim> dims = nest.dims;
+  dims.insert(dims.end(), contraction.reduce->dims.begin(), contraction.reduce->dims.end());
+  return !unit.empty() && contiguous(program, dims, load->access, unit.back(), 16 / byte_size(element),
+                                     unit.size() == 1, facts);
 }
 
 namespace {

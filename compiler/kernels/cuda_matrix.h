@@ -96,6 +96,20 @@ inline bool wants_depth(const MatrixKernel& kernel) {
 bool along_depth(const loop::Program& program, const Factor& factor, const std::vector<loop::Dim>& rows,
                  const std::vector<loop::Dim>& depth, const sym::Facts& facts);
 
+// The load that the factor is, through casts that lose nothing, of elements of this type; masked off it gives zero.
+const loop::Load* load_of(const loop::Program& program, const Factor& factor, DType element);
+// The condition under which `lanes` elements of the access lie next to each other, on a multiple of `lanes` elements
+// from the buffer's start, wherever the dim `unit` starts at a multiple of `lanes`. Nothing where no sizes make it so.
+// `dims`: all that the access may depend on. `ragged`: there may be fewer than `lanes` at the end of the unit.
+std::optional<sym::Expr> contiguous(const loop::Program& program, const std::vector<loop::Dim>& dims,
+                                    const loop::Access& access, const loop::Dim& unit, int64_t lanes,
+                                    bool ragged, const sym::Facts& facts);
+// Whether there are sizes with which tiles of elements of this type take the factor from memory 16 bytes at a time.
+// `facts`: those inside the nest and its reduction.
+bool comes_in_pieces(const loop::Program& program, const loop::Nest& nest, const Contraction& contraction,
+                     const Factor& factor, const std::vector<loop::Dim>& rows,
+                     const std::vector<loop::Dim>& depth, DType element, const sym::Facts& facts);
+
 // Bytes of dynamic shared memory that a block needs, at most.
 int64_t shared_bytes(const MatrixKernel& kernel, int64_t split);
 // Where the sums of a block of warp groups lie in it that other blocks of the cluster give it: behind the ring, or in its

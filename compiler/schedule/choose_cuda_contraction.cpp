@@ -48,8 +48,8 @@ constexpr double kLoad = 3300, kLoadMemory = 2500;  // the second: where all com
 // Of partial sums in a cluster, for its blocks, squared (many are hard to find room for), and for an element of the tile.
 constexpr double kExchange = 1500, kExchangeBlocks = 70, kExchangeElement = 0.4;
 constexpr double kPeers = 3000, kPeersElement = 0.2;  // where blocks read each other's
-constexpr double kSumElement = 0.157;     // a sum's way through shared memory
-constexpr double kSumStatement = 0.0017;  // a statement behind it, for a cost of 1
+constexpr double kSumElement = 0.157;                 // a sum's way through shared memory
+constexpr double kSumStatement = 0.0017;              // a statement behind it, for a cost of 1
 constexpr double kShown = 0.05;  // of the lesser of a block's work and memory's, which the other hides
 // Of both: where one warp group does it while another multiplies; where it is a block's only one; where another block of
 // two groups or more does it as well; without a warp group that loads.
@@ -376,6 +376,15 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
                     lines_of(program, contraction->factors[columns], sides[columns], depth, facts);
     const bool deep = (lies_deep(0) || orders_along(program, nest, contraction->factors[0], plan.depth)) &&
                       (lies_deep(1) || orders_along(program, nest, contraction->factors[1], plan.depth));
+    // Other tiles are not built for elements that come one by one.
+    const auto one_by_one = [&](int side) {
+      const Factor& factor = contraction->factors[side];
+      return !is_weight(program, factor) &&
+             !kernels::comes_in_pieces(program, nest, *contraction, factor, sides[side], depth,
+                                       tensor ? (*dtypes)[static_cast<size_t>(side)] : contraction->dtype,
+                                       facts);
+    };
+    const bool general = one_by_one(0) || one_by_one(1);
     const bool gathered = rows_lines == Lines::kGathered || columns_lines == Lines::kGathered;
     const bool early = target.dependent_launch && !gathered &&
                        std::any_of(std::begin(contraction->factors), std::end(contraction->factors),
@@ -383,6 +392,7 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
     for (const MatrixKernel& kernel : kernels::matrix_kernels()) {
       if (kernel.element_bytes != bytes || kernel.is_tensor() != tensor) continue;
       if (kernel.is_wgmma() && !target.wgmma) continue;
+      if (general && &kernel != &kernels::general_kernel(kernel)) continue;
       if (kernels::wants_depth(kernel)) {
         if (!deep && &kernel != &kernels::general_kernel(kernel)) continue;
         if (!kernels::has_room(kernel, (*dtypes)[0])) continue;

@@ -163,6 +163,15 @@ inline MatrixCase convolution_case(const std::string& dtype, const Conv& c) {
   return {cat(c.name, "_", dtype), text};
 }
 
+// The tile, or the one for elements that come one by one, where that is how a convolution's image comes.
+inline std::string tile_of(const std::string& tile, const std::string& dtype, const Conv& c) {
+  const std::string a = Types(dtype).a;
+  const bool wide = a == "tf32" || a == "f32", half = a == "f16" || a == "bf16";
+  if (c.channels_last && c.in / c.groups % (wide ? 4 : half ? 8 : 16) == 0) return tile;
+  if (tile.starts_with("simt")) return "simt.64x64x16";
+  return wide ? "mma.64x64x16.32bit" : half ? "mma.64x64x32" : "mma.64x64x32.8bit";
+}
+
 inline std::vector<Conv> convolutions() {
   return {Conv{"conv3x3", "n", 14, 15, 64, 72, 3, 1, 1, 1, 1, true, true},
           Conv{"conv3x3s2", "2", 15, 14, 40, 48, 3, 2, 1, 1, 1, true, false},

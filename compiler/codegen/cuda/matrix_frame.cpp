@@ -111,27 +111,7 @@ void print_steps(MatrixFrame& f) {
 
 std::optional<Expr> contiguous(const MatrixFrame& frame, const loop::Access& access, const loop::Dim& unit,
                                int64_t lanes, bool ragged) {
-  if (sym::depends_on(access.mask, unit.var)) return std::nullopt;
-  std::vector<Expr> vars;
-  for (const loop::Dim& dim : frame.nest.dims) vars.push_back(dim.var);
-  const auto form = kernels::linear_form(kernels::offset_of(frame.program, access, frame.facts), vars);
-  if (!form) return std::nullopt;
-  Expr condition = 1;
-  auto divides = [&](Expr e) {
-    if (const auto value = sym::as_const(e)) return *value % lanes == 0;
-    const int64_t divisor = frame.facts.known_divisor(e);
-    if (divisor % lanes != 0) condition = sym::logical_and(condition, sym::eq(sym::mod(e, lanes), 0));
-    return true;
-  };
-  for (size_t d = 0; d < vars.size(); ++d) {
-    if (vars[d] == unit.var) {
-      if (!form->coefficients[d].is_const(1)) return std::nullopt;
-    } else if (!frame.nest.dims[d].extent.is_const(1) && !divides(form->coefficients[d])) {
-      return std::nullopt;
-    }
-  }
-  if ((!ragged && !divides(unit.extent)) || !divides(form->rest)) return std::nullopt;
-  return condition;
+  return kernels::contiguous(frame.program, frame.nest.dims, access, unit, lanes, ragged, frame.facts);
 }
 
 }  // namespace stridec::codegen::cuda

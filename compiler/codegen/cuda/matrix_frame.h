@@ -56,9 +56,7 @@ void print_tile_place(MatrixFrame& frame, const std::string& block);
 // Declares begin and end of the steps of the depth that this block does.
 void print_steps(MatrixFrame& frame);
 
-// The condition under which `lanes` elements of the access lie next to each other, on a multiple of `lanes` elements
-// from the buffer's start, wherever the dim `unit` starts at a multiple of `lanes`. Nothing where no sizes make it so.
-// `ragged`: there may be fewer than `lanes` at the end of the unit.
+// kernels::contiguous, of the frame's dims.
 std::optional<sym::Expr> contiguous(const MatrixFrame& frame, const loop::Access& access,
                                     const loop::Dim& unit, int64_t lanes, bool ragged = false);
 

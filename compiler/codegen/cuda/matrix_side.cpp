@@ -1,36 +1,11 @@
 #include "compiler/codegen/cuda/matrix_side.h"
 
-#include <cmath>
-
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 
 namespace stridec::codegen::cuda {
-namespace {
 
 using sym::Expr;
-
-// The load that the factor is, through casts that lose nothing, of elements as shared memory has them; masked off it
-// gives zero.
-const loop::Load* plain_load(const MatrixFrame& f, const kernels::Factor& factor, DType element) {
-  const loop::Load* load = nullptr;
-  for (const loop::Stmt* stmt : factor.slice) {
-    if (const auto* l = std::get_if<loop::Load>(&stmt->node)) {
-      if (load) return nullptr;
-      load = l;
-    } else {
-      const auto* let = std::get_if<loop::Let>(&stmt->node);
-      if (!let || let->op != loop::ScalarOp::kCast) return nullptr;
-    }
-  }
-  if (!load || f.program[load->access.buffer].dtype != element) return nullptr;
-  // Casts in between would have to be to the product's dtype alone.
-  if (factor.slice.size() > 2) return nullptr;
-  const bool zero = load->fill.f == 0 && load->fill.i == 0 && !std::signbit(load->fill.f);
-  return load->access.mask.is_const(1) || zero ? load : nullptr;
-}
-
-}  // namespace
 
 MatrixSide::MatrixSide(MatrixFrame& frame, const std::string& name, bool vectors, bool engine)
     : f_(frame),
@@ -40,7 +15,7 @@ MatrixSide::MatrixSide(MatrixFrame& frame, const std::string& name, bool vectors
       dims_(name == "a" ? frame.rows : frame.columns),
       extent_(name == "a" ? frame.kernel.rows : frame.kernel.columns),
       element_(name == "a" ? frame.a_element : frame.b_element) {
-  load_ = plain_load(f_, factor_, element_);
+  load_ = kernels::load_of(f_.program, factor_, element_);
   if (load_) {
     const auto form =
         kernels::linear_form(kernels::offset_of(f_.program, load_->access, f_.facts), vars_of(f_.depth));

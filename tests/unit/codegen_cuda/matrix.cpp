@@ -111,7 +111,7 @@ TEST_CASE("elements of 32 and 8 bits: along the rows, split, convolutions, requa
           target);
     for (const test::Conv& c : test::convolutions())
       if (c.name == "conv3x3d2_wide" || c.name == "conv_stem" || c.name == "conv_grouped_wide")
-        if (c.channels_last) build(test::convolution_case(dtype, c), wgmma, target);
+        if (c.channels_last) build(test::convolution_case(dtype, c), test::tile_of(wgmma, dtype, c), target);
   }
   build(test::matmul_case("u8*i8", "m", "n", "k", true, "", test::Behind::kQuantized),
         "wgmma.128x128x128.8bit", target);
@@ -141,7 +141,7 @@ TEST_CASE("layouts, dtypes and epilogues of one tile") {
         build(test::matmul_case(dtype, "77", "96", "64", transposed), kernel, gpu_target(target));
       }
   for (const test::Conv& c : test::convolutions()) {
-    build(test::convolution_case("f16", c), "mma.64x64x64", gpu_target("sm_90a"));
+    build(test::convolution_case("f16", c), test::tile_of("mma.64x64x64", "f16", c), gpu_target("sm_90a"));
     build(test::convolution_case("f32", c), "simt.64x64x16", gpu_target("sm_90a"));
   }
 }
