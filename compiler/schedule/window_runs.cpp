@@ -19,7 +19,10 @@ using loop::Nest;
 using loop::Program;
 using sym::Expr;
 
-constexpr int64_t kPiece = 8;  // 16-bit elements in 16 bytes
+constexpr int64_t kPieceBytes = 16;
+// Products that each element of the image takes part in: from then on what pieces gain over elements one by one is more than
+// a copy takes (4 TB/s of memory; 120 TFLOP/s with gathered elements, 500 with pieces).
+constexpr int64_t kReadsWorthCopy = 128;
 
 // The factor's load, where it is one load and conversions.
 const loop::Load* load_of(const kernels::Factor& factor) {
@@ -57,20 +60,20 @@ class Runs {
     const loop::Buffer& from = program_[access.buffer];
     if (program_[weight_->access.buffer].storage != loop::Storage::kWeight ||
         !weight_->access.mask.is_const(1) || from.storage == loop::Storage::kWeight ||
-        from.storage == loop::Storage::kLocal || byte_size(from.dtype) != 2 || data_->fill.f != 0 ||
-        std::signbit(data_->fill.f))
+        from.storage == loop::Storage::kLocal || data_->fill.f != 0 || std::signbit(data_->fill.f))
       return false;
+    piece_ = kPieceBytes / byte_size(from.dtype);
     // In groups, what lies next to each other are the groups.
     for (const loop::Dim& dim : nest_.dims)
       if (contraction_->factors[0].vars.contains(dim.var) && contraction_->factors[1].vars.contains(dim.var))
         return false;
     if (!find_dims()) return false;
+    if (channels_ >= piece_ && (in_pieces() || !worth_copy())) return false;
     // Steps and rows in whole pieces.
     padded_channels_ = channels_;
-    while (padded_channels_ <= kPiece && step_ * padded_channels_ % kPiece) ++padded_channels_;
+    while (step_ * padded_channels_ % piece_) ++padded_channels_;
     padded_taps_ = taps_;
-    while (padded_taps_ * padded_channels_ % kPiece) ++padded_taps_;
-    if (padded_channels_ > kPiece) return false;
+    while (padded_taps_ * padded_channels_ % piece_) ++padded_taps_;
 
     std::vector<loop::Dim> dims = nest_.dims;
     dims.insert(dims.end(), contraction_->reduce->dims.begin(), contraction_->reduce->dims.end());
@@ -89,11 +92,40 @@ class Runs {
     }
     if (const auto width = sym::as_const(extent_[along_])) {
       int64_t whole = *width;
-      while (whole * padded_channels_ % kPiece) ++whole;
+      while (whole * padded_channels_ % piece_) ++whole;
       extent_[along_] = whole;
     }
     // What the mask lets through is all that is in the buffer.
     return kernels::facts_in(program_, nest_, *contraction_).with(inside).holds(access.mask);
+  }
+
+  // Whether a pixel's channels are whole pieces where they lie.
+  bool in_pieces() const {
+    const loop::Buffer& from = program_[data_->access.buffer];
+    if (channels_ % piece_ || !from.strides[*channel_].is_const(1)) return false;
+    for (size_t d = 0; d < from.shape.size(); ++d)
+      if (d != *channel_ && !from.shape[d].is_const(1) &&
+          program_.facts.known_divisor(from.strides[d]) % piece_)
+        return false;
+    return true;
+  }
+
+  bool worth_copy() const {
+    Expr products = 1;  // of a window's element
+    int64_t steps = 1;  // places of the image for each window
+    for (const loop::Dim& dim : nest_.dims) {
+      bool own = false;
+      for (Expr index : data_->access.index) {
+        if (!sym::depends_on(index, dim.var)) continue;
+        const auto linear = sym::linear_in(index, dim.var);
+        steps *= linear ? sym::as_const(linear->coefficient).value_or(1) : 1;
+        own = true;
+      }
+      if (!own) products *= dim.extent;
+    }
+    for (const loop::Dim& dim : contraction_->reduce->dims)
+      if (!is_channel(dim.var)) products *= dim.extent;
+    return program_.facts.holds(sym::ge(products, kReadsWorthCopy * steps));
   }
 
   // The channels' dim of the data, where there is more than one, and the dim along which a window's row runs.
@@ -104,7 +136,7 @@ class Runs {
       const auto at = own(data_->access, c.var);
       const auto extent = sym::as_const(c.extent);
       if (!at || !own(weight_->access, c.var) || sym::depends_on(data_->access.mask, c.var)) continue;
-      if (!extent || *extent >= kPiece || channel_) return false;
+      if (!extent || channel_) return false;
       channel_ = at;
       channel_var_ = c.var;
       channels_ = *extent;
@@ -253,6 +285,7 @@ class Runs {
   std::optional<kernels::Contraction> contraction_;
   const loop::Load *data_ = nullptr, *weight_ = nullptr;
   Expr channel_var_ = 0, tap_var_ = 0;
+  int64_t piece_ = 0;  // elements in kPieceBytes
   int64_t channels_ = 0, taps_ = 0, step_ = 0, padded_channels_ = 0, padded_taps_ = 0;
   std::optional<size_t> channel_;  // of the data's dims; none: it has one channel
   size_t along_ = 0;

@@ -6,9 +6,11 @@
 //   v[o, r, 4*s + c] = w[o, c, r, s], where c < 3 and s < 7; else 0
 //   y[n, o, i, j]    = sum over r<7, q<32 of p[n, 2*i + r, 8*j + q] * v[o, r, q]
 //
-// Where a pixel has eight channels or a multiple of them, 16 bytes of it are loaded at a time. Where it has few, only
-// neighbouring pixels together have as many: channels are padded until a step to the next output is a multiple of 16
-// bytes, and a window's row until it is one too. Padded taps multiply zeros.
+// Where a pixel's channels lie side by side in whole pieces of 16 bytes, pieces are loaded at a time. Where there are few
+// channels, only neighbouring pixels together have as many bytes: channels are padded until a step to the next output is a
+// multiple of 16 bytes, and a window's row until it is one too. More channels, of an image that has them first or not in
+// whole pieces, are padded likewise where each element is read so often that the copy costs less than it saves. Padded
+// taps multiply zeros.
 #pragma once
 
 #include "compiler/loop/program.h"

@@ -18,14 +18,16 @@ struct Window {
   int64_t channels = 3, taps = 7, stride = 2, pad = 3, dilation = 1;
   DType dtype = DType::kF16;
   bool constant = true;  // weights
+  int64_t fill = 0;
+  int64_t columns = 5;
 };
 
-// y[b, o, i, j] of x [2, channels, n, m]; factors are `dtype`, sums f32.
+// y[b, o, i, j] of x [2, channels, n, m]; factors are `dtype`, sums f32 or i32.
 Program convolution(const Window& w) {
   Pieces p("convolution");
   const View x = p.input("x", {2, w.channels, p.n, p.m}, w.dtype);
-  const std::vector<int64_t> shape = {5, w.channels, w.taps, w.taps};
-  View weight = w.constant ? p.weight("w", shape, 7) : p.input("w", {5, w.channels, w.taps, w.taps}, w.dtype);
+  const std::vector<int64_t> shape = {w.columns, w.channels, w.taps, w.taps};
+  View weight = w.constant ? p.weight("w", shape, 7) : p.input("w", {shape.begin(), shape.end()}, w.dtype);
   if (w.constant && w.dtype != DType::kF32) {
     const View wide = weight;
     weight = whole(p.program, add_buffer(p.program, {.name = "narrow",
@@ -35,21 +37,25 @@ Program convolution(const Window& w) {
                                                      .prepacked = true}));
     NestBuilder cast(p.program, "cast");
     const auto at = cast.dims(wide.shape);
-    cast.store(weight, at, cast.cast(cast.load(wide, at), w.dtype));
+    cast.store(
+        weight, at,
+        cast.cast(cast.load(wide, at) * cast.constant(DType::kF32, is_float(w.dtype) ? 1 : 9), w.dtype));
     p.program.prepack.push_back(add_nest(p.program, cast.nest()));
   }
   NestBuilder nest(p.program, "conv");
   auto size = [&](Expr n) {
     return sym::max(0, sym::floordiv(n + 2 * w.pad - w.dilation * (w.taps - 1) - 1, w.stride) + 1);
   };
-  const View out = p.temporary("t", {2, 5, size(p.n), size(p.m)});
+  const DType sums = is_float(w.dtype) ? DType::kF32 : DType::kI32;
+  const View out = p.temporary("t", {2, w.columns, size(p.n), size(p.m)}, sums);
   const auto at = nest.dims(out.shape);
-  const View padded = *pad(x, {0, 0, w.pad, w.pad}, {0, 0, w.pad, w.pad}, float_scalar(w.dtype, 0));
+  const View padded =
+      *pad(x, {0, 0, w.pad, w.pad}, {0, 0, w.pad, w.pad}, float_scalar(w.dtype, static_cast<double>(w.fill)));
   const Value sum = nest.reduce(Combine::kSum, {w.channels, w.taps, w.taps}, [&](const std::vector<Expr>& k) {
     return nest.cast(nest.load(padded, {at[0], k[0], w.stride * at[2] + w.dilation * k[1],
                                         w.stride * at[3] + w.dilation * k[2]}),
-                     DType::kF32) *
-           nest.cast(nest.load(weight, {at[1], k[0], k[1], k[2]}), DType::kF32);
+                     sums) *
+           nest.cast(nest.load(weight, {at[1], k[0], k[1], k[2]}), sums);
   });
   nest.store(out, at, sum);
   nest.finish();
@@ -98,9 +104,44 @@ TEST_CASE("runs give what windows gave, for every stride, padding and size") {
         }
 }
 
+TEST_CASE("bytes, and padding that is not 0") {
+  for (const DType dtype : {DType::kU8, DType::kI8})
+    for (const int64_t channels : {1, 3, 6})
+      for (const int64_t stride : {1, 2, 4}) {
+        CAPTURE(channels);
+        CAPTURE(stride);
+        const Program before =
+            convolution({.channels = channels, .stride = stride, .dtype = dtype, .fill = 77});
+        Program after = rewritten(before);
+        CHECK(after.steps.size() == before.steps.size() + 1);
+        schedule::plan_memory(after);
+        for (const auto& [n, m] : {std::pair<int64_t, int64_t>{1, 1}, {7, 10}})
+          CHECK(same_results(before, after, {{sym::var("n"), n}, {sym::var("m"), m}}));
+      }
+}
+
+TEST_CASE("channels that come first are copied to lie side by side, where they are read often enough") {
+  for (const DType dtype : {DType::kF16, DType::kU8, DType::kTF32})
+    for (const int64_t channels : {8, 20, 33}) {
+      CAPTURE(channels);
+      const Window often{
+          .channels = channels, .taps = 3, .stride = 1, .pad = 1, .dtype = dtype, .columns = 24};
+      const Program before = convolution(often);
+      Program after = rewritten(before);
+      // Of less than a piece, there is no question.
+      REQUIRE(after.steps.size() == before.steps.size() + 1);
+      schedule::plan_memory(after);
+      for (const auto& [n, m] : {std::pair<int64_t, int64_t>{1, 1}, {7, 10}})
+        CHECK(same_results(before, after, {{sym::var("n"), n}, {sym::var("m"), m}}));
+      Window seldom = often;
+      seldom.columns = 4;
+      if (channels > 16) CHECK(rewritten(convolution(seldom)).steps.size() == before.steps.size());
+    }
+}
+
 TEST_CASE("whole pieces, dilated rows, wide factors and weights that are inputs stay as they are") {
-  for (const Window& w : {Window{.channels = 8}, Window{.dilation = 2}, Window{.dtype = DType::kF32},
-                          Window{.constant = false}}) {
+  for (const Window& w : {Window{.channels = 8, .columns = 2}, Window{.dilation = 2},
+                          Window{.dtype = DType::kF32}, Window{.constant = false}}) {
     const Program program = convolution(w);
     CHECK(rewritten(program).steps.size() == program.steps.size());
   }
