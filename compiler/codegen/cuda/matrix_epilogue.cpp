@@ -43,7 +43,9 @@ MatrixEpilogue::MatrixEpilogue(MatrixFrame& frame, bool vectors) : f_(frame) {
   for (const loop::Stmt* stmt : statements_) {
     const loop::Access* access = loop::access_of(*stmt);
     if (!access || (loaded.contains(access->buffer) && stored.contains(access->buffer))) continue;
-    if (!access->mask.is_const(1)) continue;
+    const auto* load = std::get_if<loop::Load>(&stmt->node);
+    const bool zeros = load && load->fill == loop::int_scalar(load->fill.dtype, 0);
+    if (!access->mask.is_const(1) && !zeros) continue;
     const int bytes = byte_size(f_.program[access->buffer].dtype);
     const auto condition = contiguous(f_, *access, f_.columns.back(), std::min(kLanes, 16 / bytes));
     if (!condition) continue;
@@ -223,7 +225,9 @@ void MatrixEpilogue::print_prefetch(const std::string& thread) {
     text.line(cat("const ", type, " column = first_column + (", type, ")at;"));
     text.open(cat("if (column < (", type, ")", text.size(extent_of(f_.columns)), ")"));
     f_.print_indices(f_.columns, "column", body);
-    text.line(cat("prefetch(", text.pointer(wide.access->buffer), " + (", body.offset(*wide.access), "));"));
+    const Expr mask = wide.access->mask;
+    text.line(cat(mask.is_const(1) ? "" : cat("if (", body.index(mask), ") "), "prefetch(",
+                  text.pointer(wide.access->buffer), " + (", body.offset(*wide.access), "));"));
     text.close();
     text.close();
   }
@@ -231,7 +235,8 @@ void MatrixEpilogue::print_prefetch(const std::string& thread) {
 }
 
 bool MatrixEpilogue::by_row(const Wide& wide) const {
-  return wide.store || depends_on_any(kernels::offset_of(f_.program, *wide.access, f_.facts), f_.rows);
+  return wide.store || depends_on_any(kernels::offset_of(f_.program, *wide.access, f_.facts), f_.rows) ||
+         depends_on_any(wide.access->mask, f_.rows);
 }
 
 // Of all loads: those of lines have a place for each line that is done together.
@@ -244,14 +249,19 @@ void MatrixEpilogue::declare_registers(const Lines& l) {
   }
 }
 
-// Moves what `access` says, to memory or from it.
+// Moves what `access` says, to memory or from it; what is masked off comes as zeros.
 void MatrixEpilogue::move(const Wide& wide, Body body, const std::string& registers, bool store) {
   KernelText& text = f_.text;
   const DType dtype = f_.program[wide.access->buffer].dtype;
   const std::string memory = cat("(", text.storage_type(dtype), "*)", text.pointer(wide.access->buffer),
                                  " + (", body.offset(*wide.access), ")");
-  text.line(cat("move_wide<", lanes_ * byte_size(dtype), ">(", store ? memory : registers, ", ",
-                store ? registers : memory, ");"));
+  const Expr mask = wide.access->mask;
+  const bool masked = !mask.is_const(1);
+  if (masked) text.line(cat("if (", body.index(mask), ")"));
+  text.line(cat(masked ? "  " : "", "move_wide<", lanes_ * byte_size(dtype), ">(", store ? memory : registers,
+                ", ", store ? registers : memory, ");"));
+  if (masked) text.line("else");
+  if (masked) text.line(cat("  for (int lane = 0; lane < ", lanes_, "; ++lane) ", registers, "[lane] = 0;"));
 }
 
 // Registers of the accesses; loads are done at once.

@@ -12,6 +12,7 @@
 #include "tests/support/emulate.h"
 #include "tests/support/matrix_cases.h"
 #include "tests/support/random_tensor.h"
+#include "tests/support/replaced.h"
 
 namespace stridec::codegen::cuda {
 namespace {
@@ -93,7 +94,7 @@ TEST_CASE("factors along the rows, requantised sums, convolutions, wide tiles") 
     const std::string tile = half ? "mma.64x64x64" : wide ? "mma.64x64x32.32bit" : "mma.64x64x128.8bit";
     for (const test::Conv& c : test::convolutions())
       if (c.name == "conv3x3s2" || c.name == "conv_stem" || c.name == "conv3x3d2")
-        check(test::convolution_case(dtype, c), tile, {});
+        check(test::convolution_case(dtype, c), test::tile_of(tile, dtype, c), {});
   }
   check(test::matmul_case("u8*i8", "m", "n", "k", true, "", test::Behind::kQuantized), "mma.32x64x128.8bit",
         sizes);
@@ -141,6 +142,23 @@ TEST_CASE("windows that the engine copies") {
   for (const test::Conv& c : test::convolutions())
     if (c.name == "conv3x3" || c.name == "conv3x3s2_wide" || c.name == "conv3x3d2_wide")
       check(test::convolution_case("f16", c), "wgmma.64x64x64", {{"n", 2}}, "sm_90a");
+}
+
+// What a sum is added to at the border alone: pieces of a table's rows, and nothing elsewhere.
+TEST_CASE("loads behind a sum that masks leave out for whole rows") {
+  test::MatrixCase c = test::convolution_case("u8*i8", test::convolutions()[0]);
+  c.name += "_border";
+  for (const auto& [from, to] :
+       {std::pair<std::string, std::string>{"  output y", "  input t i32 [2, 3, 72] ordinal 2\n  output y"},
+        {"inputs (x, w)", "inputs (x, w, t)"},
+        {"      store y",
+         "      %30 : i32 = load t[max(1 - %y, 0), max(%x - 12, 0), %o] if %y <= 0 || 13 <= %x else 0\n"
+         "      %31 : i32 = add %7 %30\n      store y"},
+        {"] %7\n", "] %31\n"}})
+    c.text = test::replaced(c.text, from, to);
+  check(c, "mma.64x64x128.8bit", {{"n", 2}}, "sm_89");
+  check(c, "wgmma.64x64x128.8bit", {{"n", 2}}, "sm_90a");
+  check(c, "wgmma.128x128x128.turns.8bit", {{"n", 2}}, "sm_90a");
 }
 
 TEST_CASE("blocks of a cluster that split the depth, and tiles of threads that the engine fills") {
