@@ -127,7 +127,7 @@ std::optional<Offset> offset_between(const Access& part, const Access& whole) {
 
 class Slicer {
  public:
-  explicit Slicer(Program& program) : program_(program) { look(); }
+  explicit Slicer(Program& program, int64_t piece = 1) : program_(program), piece_(piece) { look(); }
 
   // Arena buffers that launches alone touch, larger ones first.
   std::vector<BufferId> wholes() const {
@@ -261,7 +261,20 @@ class Slicer {
     for (size_t d = 0; d < offset.size(); ++d)
       if (!holds(sym::ge(offset[d], 0)) || !holds(sym::le(small.shape[d] + offset[d], large.shape[d])))
         return false;
-    return true;
+    return in_pieces(small, large, offset);
+  }
+
+  bool in_pieces(const loop::Buffer& small, const loop::Buffer& large, const Offset& offset) const {
+    const int64_t bytes = byte_size(small.dtype);
+    const auto whole = [&](Expr elements) {
+      return program_.facts.known_divisor(elements * bytes) % piece_ == 0;
+    };
+    Expr at = 0;
+    for (size_t d = 0; d < offset.size(); ++d) {
+      at += offset[d] * large.strides[d];
+      if (!large.strides[d].is_const(1) && whole(small.strides[d]) && !whole(large.strides[d])) return false;
+    }
+    return whole(at);
   }
 
   // Both boxes within one buffer.
@@ -392,6 +405,7 @@ class Slicer {
   }
 
   Program& program_;
+  const int64_t piece_;
   std::vector<std::vector<User>> users_;  // by buffer
   std::vector<bool> fixed_;               // by buffer: something else than a launch touches it, or adds to it
 };
@@ -409,14 +423,14 @@ bool is_within(const std::vector<int64_t>& peaks, const std::vector<int64_t>& li
 
 }  // namespace
 
-void share_slices(Program& program, std::vector<Decision>* decisions) {
+void share_slices(Program& program, std::vector<Decision>* decisions, int64_t piece) {
   struct Trial {
     Program program;
     std::vector<std::pair<BufferId, BufferId>> taken;  // which buffer into which
   };
   const auto fill = [&](std::span<const BufferId> wholes, const std::set<BufferId>& left_out = {}) {
     Trial trial{program, {}};
-    Slicer slicer(trial.program);
+    Slicer slicer(trial.program, piece);
     for (BufferId whole : wholes)
       for (BufferId part : slicer.fill(whole, left_out)) trial.taken.emplace_back(part, whole);
     return trial;
