@@ -3,6 +3,7 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
+#include "compiler/schedule/border_sums.h"
 #include "compiler/schedule/choose_flash.h"
 #include "compiler/schedule/choose_gpu.h"
 #include "compiler/schedule/common_rows.h"
@@ -82,7 +83,8 @@ constexpr Pass<Program, Decisions*> kCpuLoopPasses[] = {
      join_products},
     {"prologue_fusion", "what makes a product's rows element by element runs where the product copies them",
      fuse_prologues},
-    {"slices", "what several concatenations hold, or one of another, is stored once", share_slices},
+    {"slices", "what several concatenations hold, or one of another, is stored once",
+     [](Program& program, Decisions* decisions) { share_slices(program, decisions); }},
 };
 
 constexpr Pass<Program, const CpuTarget&, const Chosen&> kCpuPasses[] = {
@@ -113,6 +115,8 @@ constexpr Pass<Program, const GpuTarget&, const GpuRules&> kGpuLoopPasses[] = {
      [](Program& program, const GpuTarget&, const GpuRules& rules) {
        narrow_storage(program, rules.factors);
      }},
+    {"gpu slices", "what several concatenations hold, or one of another, is stored once",
+     [](Program& program, const GpuTarget&, const GpuRules&) { share_slices(program, nullptr, 16); }},
     {"gpu channels",
      "convolutions of groups of few channels are those of fewer groups, with zeros among their weights",
      [](Program& program, const GpuTarget& target, const GpuRules&) { join_channels(program, target); }},
@@ -124,6 +128,9 @@ constexpr Pass<Program, const GpuTarget&, const GpuRules&> kGpuLoopPasses[] = {
      [](Program& program, const GpuTarget&, const GpuRules&) { pad_rows(program); }},
     {"gpu windows", "convolutions of few channels read copies in which a window's rows are runs of memory",
      [](Program& program, const GpuTarget&, const GpuRules&) { run_windows(program); }},
+    {"gpu borders",
+     "padding that is not 0 is added to sums of products from a table, and what is read is padded by 0",
+     [](Program& program, const GpuTarget& target, const GpuRules&) { take_out_borders(program, target); }},
     {"gpu words", "weights of few bits stay as small as they are, in the words that products take apart",
      [](Program& program, const GpuTarget& target, const GpuRules&) { pack_words(program, target); }},
     {"gpu products", "products of one row by weights are one kernel with what makes the row",
