@@ -131,6 +131,8 @@ class Body {
   bool atomic_updates = false;
   // Whether this thread updates the element so far from its buffer's start, as a C expression; by default it updates all.
   std::function<std::string(const std::string& offset)> owns;
+  // What a scalar update becomes instead of one of memory: prints it, of the element so far from its buffer's start.
+  std::function<void(const std::string& offset, const std::string& value)> update;
   // Values of 16-bit floats stay f32: nothing is rounded on the way.
   bool wide_floats = false;
   // The statement by which a scalar goes to its element, both C expressions, where that is no assignment.
@@ -182,6 +184,7 @@ class Body {
   bool print_table_load(const loop::Load& load);
   void print_store(const loop::Store& store);
   void print_update(const loop::Store& store);
+  std::string atomic_function(loop::Combine combine, DType dtype);
   void print_bind(const loop::Bind& bind);
   void print_index_value(const loop::IndexValue& value);
 

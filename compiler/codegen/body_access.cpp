@@ -345,6 +345,16 @@ void Body::print_store(const loop::Store& store) {
                  bits.empty() ? "" : cat("if (", bits, " >> l & 1) "), element, " = ", raw, "[l];"));
 }
 
+// The one instruction that updates an element of memory, as a helper; "" where there is none.
+std::string Body::atomic_function(loop::Combine combine, DType dtype) {
+  const bool limit = combine == loop::Combine::kMax || combine == loop::Combine::kMin;
+  if (!limit && (combine != loop::Combine::kSum || is_float(dtype))) return "";
+  const std::string which = limit ? std::string(loop::name(combine)) : "sum";
+  text_.use(cat("atomic_", which, ".",
+                is_float(dtype) ? cat("f", byte_size(dtype) * 8) : std::string(name(dtype))));
+  return cat("sd_atomic_", which);
+}
+
 // Lanes update memory one after the other: they may meet.
 void Body::print_update(const loop::Store& store) {
   const DType dtype = text_.program()[store.access.buffer].dtype;
@@ -361,6 +371,15 @@ void Body::print_update(const loop::Store& store) {
   std::string condition = mask.condition;
   if (owns) condition += cat(condition.empty() ? "" : " && ", owns(at.base));
   text_.open(condition.empty() ? "" : cat("if (", condition, ")"));
+  if (update) {
+    update(at.base, stored.text);
+    return text_.close();
+  }
+  if (const std::string function = atomic_updates ? atomic_function(store.combine, dtype) : "";
+      !function.empty()) {
+    text_.line(cat(function, "(&", element, ", ", from, ");"));
+    return text_.close();
+  }
   const std::string now = text_.fresh("v");
   if (atomic_updates) {
     const std::string type = text_.value_type(dtype),

@@ -95,6 +95,21 @@ static inline bool __any_sync(unsigned members, bool x) {
   for (int distance = 1; distance < 32; distance *= 2) x |= __shfl_xor_sync(members, x, distance);
   return x;
 }
+static inline unsigned __ballot_sync(unsigned members, bool x) {
+  unsigned bits = x ? 1u << (threadIdx.x & 31) : 0;
+  for (int distance = 1; distance < 32; distance *= 2) bits |= __shfl_xor_sync(members, bits, distance);
+  return bits;
+}
+#define __popc(x) __builtin_popcount(x)
+#define SD_ATOMIC(name, now) \
+  template <class T> SD_UNSEEN static inline T name(T* at, T x) { \
+    const T old = *at; \
+    *at = now; \
+    return old; \
+  }
+SD_ATOMIC(atomicAdd, old + x)
+SD_ATOMIC(atomicMax, old > x ? old : x)
+SD_ATOMIC(atomicMin, old < x ? old : x)
 template <class T> SD_UNSEEN static inline T atomicCAS(T* at, T expected, T value) {
   const T old = *at;
   if (old == expected) *at = value;

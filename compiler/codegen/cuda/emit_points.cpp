@@ -9,6 +9,7 @@
 #include "compiler/codegen/cuda/matrix.h"
 #include "compiler/codegen/cuda/prelude.h"
 #include "compiler/codegen/cuda/strip.h"
+#include "compiler/codegen/cuda/updates.h"
 #include "compiler/codegen/cuda/words.h"
 #include "compiler/kernels/words.h"
 #include "compiler/loop/analysis.h"
@@ -526,6 +527,8 @@ DeviceNest emit_points(const loop::Program& program, const loop::Nest& nest, con
   plain.assign();
   const std::optional<Strip> strip = plain.strip();
   DeviceNest out;
+  if (!plain.serial.empty())
+    out.choices = sorted_updates(program, plain.nest, plain.parallel, plain.serial, target);
   if (strip) {
     PointEmitter vectors(program, nest, target);
     vectors.assign();

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <tuple>
 
 #include "compiler/base/text.h"
 
@@ -103,6 +104,31 @@ std::map<std::string, Snippet, std::less<>> make_snippets() {
           cat("static inline ", type, " sd_", std::string(f.name) == "rem" ? "frem" : f.name, "(", type,
               " x, ", type, " y) { return ", single ? f.f32 : f.f64, "; }\n"));
   }
+  for (const char* type : {"i32", "u32", "i64", "u64"}) {
+    const std::string bits = type[1] == '3' ? "int" : "long long",
+                      word = type[0] == 'u' ? "unsigned " + bits : bits;
+    const auto atomic = [&](const char* which, const char* function, const std::string& as) {
+      add(cat("atomic_", which, ".", type), {},
+          cat("static inline void sd_atomic_", which, "(", type, "* at, ", type, " x) { ", function, "((", as,
+              "*)at, (", as, ")x); }\n"));
+    };
+    atomic("sum", "atomicAdd", "unsigned " + bits);
+    atomic("max", "atomicMax", word);
+    atomic("min", "atomicMin", word);
+  }
+  // Floats of one sign are in order as integers. NaN is the integer that wins, of either sign; one in memory that may have lost
+  // is put back.
+  for (const auto& [type, word, most] :
+       {std::tuple("f32", "int", "0x7fffffff"), {"f64", "long long", "0x7fffffffffffffffll"}})
+    for (const bool max : {true, false})
+      add(cat(max ? "atomic_max." : "atomic_min.", type), {},
+          cat("static inline void ", max ? "sd_atomic_max(" : "sd_atomic_min(", type, "* at, ", type,
+              " x) {\n  const ", word, " nan = ", max ? most : "-1", ", bits = x == x ? __builtin_bit_cast(",
+              word, ", x) : nan;\n  ", type, " old;\n  if (bits < 0)\n    old = __builtin_bit_cast(", type,
+              ", atomic", max ? "Min" : "Max", "((unsigned ", word, "*)at, (unsigned ", word,
+              ")bits));\n  else\n    old = __builtin_bit_cast(", type, ", atomic", max ? "Max" : "Min", "((",
+              word, "*)at, bits));\n  if (old != old) atomicMax((", max ? "" : "unsigned ", word, "*)at, (",
+              max ? "" : "unsigned ", word, ")nan);\n}\n"));
   // Activations of f32 without jumps, which CUDA's erff, tanhf and exact quotients have: a thread computes several values
   // at once, whose instructions cannot mix across a jump.
   add("reciprocal.f32", {}, R"(#ifdef STRIDEC_EMULATE
