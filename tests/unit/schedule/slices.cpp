@@ -90,6 +90,26 @@ TEST_CASE("of a chain of concatenations the last one owns the memory") {
   CHECK(decisions[0].reason == "lies in it: stored once");
 }
 
+TEST_CASE("slices begin at whole pieces, and so do their rows, where that is asked for") {
+  for (const auto& [columns, own, buffers] :
+       {std::tuple<int64_t, int64_t, size_t>{8, 4, 1}, {4, 8, 1}, {8, 3, 2}, {3, 4, 2}}) {
+    CAPTURE(columns);
+    CAPTURE(own);
+    Pieces p("pieces");
+    const View x = p.input("x", {p.n, 4});
+    const View one = layer(p, x, columns), two = layer(p, one, own);
+    p.output("y", layer(p, p.concat({one, two}), 2));
+    Program after = p.program;
+    share_slices(after, nullptr, 16);
+    verify(after);
+    const size_t others = 4;  // sums, and what the output is made of
+    CHECK(arena_buffers(after) >= others + buffers);
+    CHECK((arena_buffers(after) == others + 1) == (buffers == 1));
+    plan_memory(after);
+    CHECK(same_results(p.program, after, {{p.n, 3}, {p.m, 1}}));
+  }
+}
+
 TEST_CASE("so it is where each concatenation holds the one before") {
   Pieces p("nested");
   const View x = p.input("x", {p.n, 4});
