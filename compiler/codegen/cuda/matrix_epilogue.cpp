@@ -127,7 +127,7 @@ void MatrixEpilogue::load_lines(const Part& part, const Lines& l, const std::str
   open_columns(part, l, body);
   for (const Wide& wide : wide_)
     if (!wide.store && !by_row(wide)) move(wide, body, wide.name, false);
-  if (has_prefetch()) {
+  if (has_rows()) {
     open_line(part, l, first, body);
     for (const Wide& wide : wide_) {
       if (wide.store || !by_row(wide)) continue;
@@ -203,9 +203,15 @@ bool MatrixEpilogue::has_loads() const {
   return std::any_of(wide_.begin(), wide_.end(), [](const Wide& wide) { return !wide.store; });
 }
 
-bool MatrixEpilogue::has_prefetch() const {
+bool MatrixEpilogue::has_rows() const {
   return std::any_of(wide_.begin(), wide_.end(),
                      [&](const Wide& wide) { return !wide.store && by_row(wide); });
+}
+
+bool MatrixEpilogue::has_prefetch() const {
+  return std::any_of(wide_.begin(), wide_.end(), [&](const Wide& wide) {
+    return !wide.store && by_row(wide) && wide.access->mask.is_const(1);
+  });
 }
 
 void MatrixEpilogue::print_prefetch(const std::string& thread) {
@@ -218,16 +224,14 @@ void MatrixEpilogue::print_prefetch(const std::string& thread) {
   Body body = f_.body();
   f_.print_indices(f_.rows, "row", body);
   for (const Wide& wide : wide_) {
-    if (wide.store || !by_row(wide)) continue;
+    if (wide.store || !by_row(wide) || !wide.access->mask.is_const(1)) continue;
     const int columns = std::min(f_.kernel.columns, kLine / byte_size(f_.program[wide.access->buffer].dtype));
     text.line("#pragma unroll");
     text.open(cat("for (int at = 0; at < ", f_.kernel.columns, "; at += ", columns, ")"));
     text.line(cat("const ", type, " column = first_column + (", type, ")at;"));
     text.open(cat("if (column < (", type, ")", text.size(extent_of(f_.columns)), ")"));
     f_.print_indices(f_.columns, "column", body);
-    const Expr mask = wide.access->mask;
-    text.line(cat(mask.is_const(1) ? "" : cat("if (", body.index(mask), ") "), "prefetch(",
-                  text.pointer(wide.access->buffer), " + (", body.offset(*wide.access), "));"));
+    text.line(cat("prefetch(", text.pointer(wide.access->buffer), " + (", body.offset(*wide.access), "));"));
     text.close();
     text.close();
   }

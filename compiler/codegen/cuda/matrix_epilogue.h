@@ -32,7 +32,7 @@ class MatrixEpilogue {
   // its first loads are done at the end of this one.
   void print(const Part& part, const std::optional<Part>& after = {}, const std::string& more = "");
 
-  // Loads of memory that each row has for itself.
+  // Loads of memory that each row has for itself, but for tables that few rows look into.
   bool has_prefetch() const;
   // Has the rows of the tile at first_row, first_column brought into L2, the row `thread` (a C expression) by a thread.
   void print_prefetch(const std::string& thread);
@@ -54,6 +54,7 @@ class MatrixEpilogue {
   std::string thread_of(const Part& part) const;
   std::string first_line(const Part& part, const Lines& l) const;  // of a thread
   bool has_loads() const;
+  bool has_rows() const;  // loads that differ by row
   bool by_row(const Wide& wide) const;
   // Two scopes each: declares at, column and indices; line, row, live and indices, of the line u from `first`
   // (a C expression) on.

@@ -2,7 +2,7 @@
 //
 //   for i: out[index[i], j] += update[i, j]
 //
-//   keys[i] = index[i]; (keys, ids) sorted by key, equal keys in order of i       radix sort, 10 bits a pass
+//   keys[i] = index[i]; (keys, ids) sorted by key, equal keys in order of i       radix sort, 8 bits a pass
 //   a thread per j and run of equal keys, cut every 64 updates: sums, in order
 //   sums of runs that were cut, in order
 //
