@@ -160,7 +160,9 @@ class Body {
     std::optional<sym::Expr> stride;  // 0: the same for all lanes
     std::vector<int64_t> spread;      // less than the width
     std::string lanes;
-    std::string first, last;  // beside `lanes`, of the first and the last one, where grows_by_at_most_one()
+    // Beside `lanes`, of the first and the last one, where lanes that are as far apart as neighbours are neighbours.
+    std::string first, last;
+    std::string declaration;  // of `lanes`, which print_lanes() prints
     bool rises = false;       // `lanes` never_falls()
     std::string element(const std::string& l,
                         const std::string& stride_text) const;  // of lane l, a C expression
@@ -180,6 +182,9 @@ class Body {
   std::string vector_condition(sym::Expr expr, const std::string& element);
   Mask mask_of(const loop::Access& access);
   Address address_of(const loop::Access& access);
+  // Prints what the elements' addresses need, unless that has been done. A vector of neighbours does without.
+  void print_lanes(Address& at);
+  bool finds_neighbours(const Address& at, const std::string& bits) const;
   void print_load(const loop::Load& load);
   bool print_table_load(const loop::Load& load);
   void print_store(const loop::Store& store);

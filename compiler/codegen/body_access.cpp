@@ -92,7 +92,8 @@ Body::Address Body::address_of(const loop::Access& access) {
   }
   const sym::Facts facts = facts_.with_index(lane(), width_);
   out.rises = !bound && loop::never_falls(offset, lane(), facts);
-  if (!bound && loop::grows_by_at_most_one(offset, lane(), facts)) {
+  if (!bound && (loop::grows_by_at_most_one(offset, lane(), facts) ||
+                 loop::grows_by_at_least_one(offset, lane(), facts))) {
     const auto at = [&](int64_t l) {
       return scalar_text(sym::simplify(sym::substitute(offset, lane(), l), facts_));
     };
@@ -101,9 +102,14 @@ Body::Address Body::address_of(const loop::Access& access) {
   const Expr c = canonical(offset);
   out.base = "0";
   out.lanes = text_.fresh("o");
-  text_.line(cat("const ", text_.value_type(DType::kI64, width_), " ", out.lanes, " = ",
-                 vector_text(c, "i64"), ";"));
+  out.declaration =
+      cat("const ", text_.value_type(DType::kI64, width_), " ", out.lanes, " = ", vector_text(c, "i64"), ";");
   return out;
+}
+
+void Body::print_lanes(Address& at) {
+  if (!at.declaration.empty()) text_.line(at.declaration);
+  at.declaration.clear();
 }
 
 std::string Body::Address::element(const std::string& l, const std::string& stride_text) const {
@@ -113,6 +119,11 @@ std::string Body::Address::element(const std::string& l, const std::string& stri
     return cat(pointer, "[", base, " + ((const int64_t[]){", table, "})[", l, "]]");
   }
   return cat(pointer, "[", base, " + ", stride->is_const(1) ? "" : cat("(", stride_text, ") * "), l, "]");
+}
+
+// Whether one comparison tells a vector of neighbours, whose lanes with these bits are taken.
+bool Body::finds_neighbours(const Address& at, const std::string& bits) const {
+  return !at.first.empty() && (bits.empty() || text_.target().avx512);
 }
 
 Body::Mask Body::mask_of(const loop::Access& access) {
@@ -180,7 +191,7 @@ void Body::print_load(const loop::Load& load) {
   if (const std::string element = place ? place(load.access) : ""; !element.empty())
     return define(load.result, from_storage(element, dtype, 1), 1);
   if (print_table_load(load)) return;
-  const Address at = address_of(load.access);
+  Address at = address_of(load.access);
   const Mask mask = mask_of(load.access);
   const bool uniform = at.stride && at.stride->is_const(0);
   if (uniform && (mask.bits.empty() || mask.only_live)) {
@@ -228,7 +239,7 @@ void Body::print_load(const loop::Load& load) {
     text_.line(declaration);
     declaration.clear();
     if (!mask.condition.empty()) text_.open(cat("if (", mask.condition, ")"));
-    const bool run = !at.first.empty() && (bits.empty() || text_.target().avx512);
+    const bool run = finds_neighbours(at, bits);
     if (run) {
       const std::string first = text_.fresh("o");
       text_.line(cat("const i64 ", first, " = ", at.first, ";"));
@@ -243,6 +254,7 @@ void Body::print_load(const loop::Load& load) {
       text_.close();
       text_.open("else");
     }
+    print_lanes(at);
     // A vector that holds the elements of all lanes, and each lane its own.
     const bool near = at.rises && width_ == 16 && byte_size(dtype) == 4 && text_.target().avx512;
     if (near) {
@@ -303,7 +315,7 @@ void Body::print_store(const loop::Store& store) {
   };
   if (const std::string element = place ? place(store.access) : ""; !element.empty())
     return text_.line(assignment(element));
-  const Address at = address_of(store.access);
+  Address at = address_of(store.access);
   const Mask mask = mask_of(store.access);
   const bool uniform = at.stride && at.stride->is_const(0);
   std::string condition = mask.condition.empty() ? "" : cat("if (", mask.condition, ") ");
@@ -340,9 +352,30 @@ void Body::print_store(const loop::Store& store) {
     return text_.line(cat(condition, store_strided(text_, dtype, width_, *stride, raw, at.pointer, at.base)));
   const std::string element =
       uniform ? cat(at.pointer, "[", at.base, "]") : at.element("l", at.stride ? index(*at.stride) : "");
+  const bool run = finds_neighbours(at, bits);
+  if (run) {
+    if (!condition.empty()) text_.open(condition);
+    const std::string first = text_.fresh("o");
+    text_.line(cat("const i64 ", first, " = ", at.first, ";"));
+    text_.open(cat("if (", at.last, " - ", first, " == ", width_ - 1, ")"));
+    if (bits.empty()) {
+      text_.line(
+          cat("*(", text_.unaligned_type(dtype, width_), "*)(", at.pointer, " + ", first, ") = ", raw, ";"));
+    } else {
+      text_.use(cat("mstore.", text_.storage_type(dtype)), width_);
+      text_.line(cat("sd_mstore(", at.pointer, " + ", first, ", ", bits, ", ", raw, ");"));
+    }
+    text_.close();
+    text_.open("else");
+  }
+  print_lanes(at);
   text_.line("#pragma clang loop unroll(full)");
-  text_.line(cat("for (int l = 0; l < ", width_, "; ++l) ", condition,
+  text_.line(cat("for (int l = 0; l < ", width_, "; ++l) ", run ? std::string() : condition,
                  bits.empty() ? "" : cat("if (", bits, " >> l & 1) "), element, " = ", raw, "[l];"));
+  if (run) {
+    text_.close();
+    if (!condition.empty()) text_.close();
+  }
 }
 
 // The one instruction that updates an element of memory, as a helper; "" where there is none.
@@ -359,7 +392,8 @@ std::string Body::atomic_function(loop::Combine combine, DType dtype) {
 void Body::print_update(const loop::Store& store) {
   const DType dtype = text_.program()[store.access.buffer].dtype;
   const CValue stored = value(store.value);
-  const Address at = address_of(store.access);
+  Address at = address_of(store.access);
+  print_lanes(at);
   const Mask mask = mask_of(store.access);
   std::string element = cat(at.pointer, "[", at.base, "]"), from = stored.text;
   if (width_ > 1) {

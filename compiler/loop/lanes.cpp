@@ -36,18 +36,57 @@ struct Step {
   double least = -HUGE_VAL, most = HUGE_VAL;
 };
 
+Step step_of(sym::Expr expr, sym::Expr lane, const sym::Facts& facts);
+
+// c of the term c * quotient.
+std::optional<Expr> coefficient_of(Expr quotient, Expr term) {
+  if (term == quotient) return Expr(1);
+  if (term.op() != sym::Op::kMul) return std::nullopt;
+  Expr c = 1;
+  bool found = false;
+  for (const Expr& arg : term.args()) {
+    if (arg == quotient && !found)
+      found = true;
+    else
+      c *= arg;
+  }
+  return found ? std::optional(c) : std::nullopt;
+}
+
+// x % m + c * (x // m), which is x + (c - m) * (x // m), where c >= m: grows with x, and more where x passes a multiple of m.
+std::optional<Step> step_of_digits(Expr remainder, Expr term, Expr lane, const sym::Facts& facts) {
+  const Expr x = remainder.arg(0), m = remainder.arg(1);
+  const auto c = coefficient_of(sym::floordiv(x, m), term);
+  if (!c || sym::depends_on(m, lane) || sym::depends_on(*c, lane) || facts.bounds(m).lo < 1 ||
+      !facts.holds(sym::le(m, *c)))
+    return std::nullopt;
+  const Step s = step_of(x, lane, facts);
+  return s.least < 0 ? Step{} : Step{s.least, HUGE_VAL};
+}
+
+Step step_of_sum(Expr sum, Expr lane, const sym::Facts& facts) {
+  Step all{0, 0};
+  std::vector<Expr> terms(sum.args().begin(), sum.args().end());
+  const auto add = [&](const Step& s) { all = {all.least + s.least, all.most + s.most}; };
+  for (size_t i = 0; i < terms.size(); ++i) {
+    if (terms[i].op() != sym::Op::kMod || !sym::depends_on(terms[i], lane)) continue;
+    for (size_t j = 0; j < terms.size(); ++j) {
+      const auto digits = i == j ? std::nullopt : step_of_digits(terms[i], terms[j], lane, facts);
+      if (!digits) continue;
+      add(*digits);
+      terms[i] = terms[j] = 0;
+      break;
+    }
+  }
+  for (const Expr& term : terms) add(step_of(term, lane, facts));
+  return all;
+}
+
 Step step_of(sym::Expr expr, sym::Expr lane, const sym::Facts& facts) {
   if (expr == lane) return {1, 1};
   if (!sym::depends_on(expr, lane)) return {0, 0};
   switch (expr.op()) {
-    case sym::Op::kAdd: {
-      Step sum{0, 0};
-      for (const sym::Expr& term : expr.args()) {
-        const Step s = step_of(term, lane, facts);
-        sum = {sum.least + s.least, sum.most + s.most};
-      }
-      return sum;
-    }
+    case sym::Op::kAdd: return step_of_sum(expr, lane, facts);
     case sym::Op::kMul: {
       const auto factor = sym::as_const(expr.arg(0));
       if (!factor || expr.args().size() != 2) {  // symbols: of its sign at most
@@ -93,6 +132,9 @@ Step step_of(sym::Expr expr, sym::Expr lane, const sym::Facts& facts) {
 
 bool grows_by_at_most_one(sym::Expr offset, sym::Expr lane, const sym::Facts& facts) {
   return step_of(offset, lane, facts).most <= 1;
+}
+bool grows_by_at_least_one(sym::Expr offset, sym::Expr lane, const sym::Facts& facts) {
+  return step_of(offset, lane, facts).least >= 1;
 }
 bool never_falls(sym::Expr offset, sym::Expr lane, const sym::Facts& facts) {
   return step_of(offset, lane, facts).least >= 0;

@@ -24,6 +24,9 @@ std::optional<Spread> spread_of(sym::Expr offset, sym::Expr var, int width, cons
 // last is as far from the first as there are lanes between them are neighbours in memory: one comparison tells a vector load
 // from a gather.
 bool grows_by_at_most_one(sym::Expr offset, sym::Expr lane, const sym::Facts& facts);
+// Does it grow by one at least, such as the place of a number that is taken apart into an image and the rest, where an image
+// is no smaller than the rest? The same comparison tells.
+bool grows_by_at_least_one(sym::Expr offset, sym::Expr lane, const sym::Facts& facts);
 // Does it never fall from a lane to the next? Then what lies between the first lane's element and the last one's holds all of
 // theirs: where that is no more than a vector, one load and a permutation do for a gather.
 bool never_falls(sym::Expr offset, sym::Expr lane, const sym::Facts& facts);

@@ -50,6 +50,24 @@ TEST_CASE("offsets that grow by at most one from lane to lane") {
     CHECK_MESSAGE(!grows_by_at_most_one(offset, lane, {}), sym::to_string(offset));
 }
 
+TEST_CASE("offsets that grow by one at least from lane to lane") {
+  using sym::Expr;
+  const Expr lane = sym::var("%lane"), i = sym::var("%i"), n = sym::var("n"), m = sym::var("m");
+  const Expr at = i + lane;
+  sym::Facts facts;
+  facts.set_range(n, 1, 1000);
+  facts.set_range(m, 1, 1000);
+  const auto digits = [&](Expr x, Expr size, Expr step) {
+    return step * sym::floordiv(x, size) + sym::mod(x, size) + n * i;
+  };
+  for (const Expr& offset : {at + sym::floordiv(at, 4), digits(at, n, 5 * n),
+                             digits(at, 8 * n * m, 24 * n * m), digits(at, 7, 11), 2 * at + sym::max(at, 3)})
+    CHECK_MESSAGE(grows_by_at_least_one(offset, lane, facts), sym::to_string(offset));
+  for (const Expr& offset : {sym::mod(at, n), digits(at, n, m), digits(at, 8 * n, 5 * n), digits(at, 11, 7),
+                             digits(-at, n, 5 * n), sym::floordiv(at, 2), sym::max(at, 3)})
+    CHECK_MESSAGE(!grows_by_at_least_one(offset, lane, facts), sym::to_string(offset));
+}
+
 TEST_CASE("offsets that never fall from lane to lane") {
   using sym::Expr;
   const Expr lane = sym::var("%lane"), i = sym::var("%i"), n = sym::var("n"), m = sym::var("m");
