@@ -195,6 +195,11 @@ class Costs {
   Cost of(const Nest& nest) {
     for (const Dim& d : nest.dims) open(d);
     for (const Dim& d : nest.dims) cost_.points *= extents_.at(d.var);
+    // A factor that is computed is so once for each of its elements: kernels copy it.
+    const auto contraction = classify_contraction(nest);
+    if (contraction)
+      for (const Operand* operand : {&contraction->a, &contraction->b})
+        for (const Stmt* stmt : operand->slice) factors_[stmt] = operand;
     block(nest.body, cost_.points);
     for (const auto& [buffer, elements] : touched_[0]) cost_.bytes_read += bytes(buffer, elements);
     for (const auto& [buffer, elements] : touched_[1]) cost_.bytes_written += bytes(buffer, elements);
@@ -212,7 +217,10 @@ class Costs {
   void block(const Block& stmts, Expr times) {
     cost_.steps += times;
     for (const Stmt& s : stmts) {
-      if (auto* let = std::get_if<Let>(&s.node)) cost_.flops += times * flops_of(let->op);
+      if (auto* let = std::get_if<Let>(&s.node)) {
+        const auto factor = factors_.find(&s);
+        cost_.flops += (factor == factors_.end() ? times : elements(*factor->second)) * flops_of(let->op);
+      }
       if (auto* bind = std::get_if<Bind>(&s.node)) extents_[bind->var] = bind->extent;
       if (auto* load = std::get_if<Load>(&s.node)) touch(0, load->access, times);
       if (auto* store = std::get_if<Store>(&s.node)) {
@@ -232,6 +240,13 @@ class Costs {
       if (std::holds_alternative<Reduce>(s.node)) cost_.flops += inside;
       block(*body, inside);
     }
+  }
+
+  Expr elements(const Operand& operand) const {
+    Expr count = 1;
+    for (Expr var : operand.vars)
+      if (auto it = extents_.find(var); it != extents_.end()) count *= it->second;
+    return count;
   }
 
   // Different elements that an access reaches: one for every value of the variables that it depends on, where it runs so
@@ -257,7 +272,8 @@ class Costs {
   const Program& program_;
   Cost cost_;
   std::map<Expr, Expr, sym::ExprLess> extents_;  // of index variables, without outer variables in them
-  std::map<BufferId, Expr> touched_[2];          // elements read, written
+  std::map<const Stmt*, const Operand*> factors_;
+  std::map<BufferId, Expr> touched_[2];  // elements read, written
 };
 
 }  // namespace

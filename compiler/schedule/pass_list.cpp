@@ -25,6 +25,7 @@
 #include "compiler/schedule/row_strips.h"
 #include "compiler/schedule/slices.h"
 #include "compiler/schedule/small_nests.h"
+#include "compiler/schedule/small_siblings.h"
 #include "compiler/schedule/split_reduction.h"
 #include "compiler/schedule/spread_inputs.h"
 #include "compiler/schedule/strips.h"
@@ -83,6 +84,7 @@ constexpr Pass<Program, Decisions*> kCpuLoopPasses[] = {
      join_products},
     {"prologue_fusion", "what makes a product's rows element by element runs where the product copies them",
      fuse_prologues},
+    {"joins", "small nests over the same dims are one kernel", join_small_siblings},
     {"slices", "what several concatenations hold, or one of another, is stored once",
      [](Program& program, Decisions* decisions) { share_slices(program, decisions); }},
 };

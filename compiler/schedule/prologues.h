@@ -3,11 +3,11 @@
 //   for r, k: t[r,k] = f(x[r,k])                          for r, n: y[r,n] = reduce k f(x[r,k]) * w[k,n]
 //   for r, n: y[r,n] = reduce k t[r,k] * w[k,n]     ->
 //
-// as a normalisation and an activation in front of a convolution of 1x1 (what comes first in a block folds into nothing),
-// channels that squeeze and excitation scales, and rows that are rounded for the product. t is neither stored nor loaded, and
+// as a normalisation and an activation in front of a convolution of 1x1, which fold into nothing before them, or channels
+// scaled by what they hold (squeeze and excitation, ConvNeXt's response normalisation). t is neither stored nor loaded, and
 // there is a kernel less; instead a block of rows is copied to scratch, once for all columns, where the product would have
-// read it in place. So the product has to have enough columns, t has to be large, and no element may be read by several
-// rows, as a window reads it.
+// read it in place. So the product has to have many columns, t has to be large, and no element may be read by several rows,
+// as a window reads it.
 #pragma once
 
 #include <vector>

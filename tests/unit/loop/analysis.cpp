@@ -67,6 +67,17 @@ TEST_CASE_FIXTURE(Fixture, "strides of accesses, and their cost") {
   CHECK(effects_of(nest).reads.size() == 2);
 }
 
+TEST_CASE_FIXTURE(Fixture, "a factor that is computed counts once for each of its elements") {
+  const View x = buffer("x", {b, 32}), w = buffer("w", {64, 32}), y = buffer("y", {b, 64});
+  NestBuilder t(program, "matmul");
+  const auto i = t.dims(y.shape);
+  t.store(y, i, t.reduce(Combine::kSum, {32}, [&](const std::vector<Expr>& k) {
+    const Value v = t.load(x, {i[0], k[0]});
+    return v * v * t.load(w, {i[1], k[0]});
+  }));
+  CHECK(cost_of(program, program[t.finish()]).flops == 2 * 64 * 32 * b + 32 * b);
+}
+
 TEST_CASE_FIXTURE(Fixture, "a gather loads as many rows as it has indices") {
   const View table = buffer("table", {100000, 64}), ids = buffer("ids", {b}, DType::kI64),
              y = buffer("y", {b, 64});

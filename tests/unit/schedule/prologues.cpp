@@ -57,7 +57,7 @@ View product(Pieces& p, const View& x, int64_t depth, int64_t columns, uint32_t 
 TEST_CASE("a normalisation and an activation are computed where the product copies its rows") {
   Pieces p("first");
   const View x = p.input("x", {p.n, 200});
-  p.output("y", product(p, normalised(p, x, 200), 200, 40));
+  p.output("y", product(p, normalised(p, x, 200), 200, 100));
   const Result result = with_prologues(p);
   CHECK(result.launches == 1);
   REQUIRE(result.decisions.size() == 1);
@@ -71,18 +71,38 @@ TEST_CASE(
   const View x = p.input("x", {p.n, 200}), gate = p.input("gate", {p.n, 200}), scale = p.input("s", {p.n, 1});
   const View both =
       p.map("gate", {x, gate, scale}, [](const std::vector<Value>& v) { return v[0] * v[1] * v[2]; });
-  p.output("y", product(p, both, 200, 40));
+  p.output("y", product(p, both, 200, 100));
   CHECK(with_prologues(p).launches == 1);
 }
 
 TEST_CASE("a product of few columns reads rows in place") {
   Pieces p("few");
   const View x = p.input("x", {p.n, 200});
-  p.output("y", product(p, normalised(p, x, 200), 200, 8));
+  p.output("y", product(p, normalised(p, x, 200), 200, 80));
   const Result result = with_prologues(p);
   CHECK(result.launches == 2);
   REQUIRE(result.decisions.size() == 1);
-  CHECK(result.decisions[0].reason == "not inlined: its rows meet 8 columns");
+  CHECK(result.decisions[0].reason == "not inlined: its rows meet 80 columns");
+}
+
+TEST_CASE("rows that are made in 16 bits stay") {
+  Pieces p("narrow");
+  const View x = p.input("x", {p.n, 200}), w = p.weight("w", {200, 100}, 3);
+  const View rows = p.map(
+      "half", {x}, [](const std::vector<Value>& v) { return v[0].nest->cast(v[0] + v[0], DType::kBF16); },
+      DType::kBF16);
+  const View y = p.temporary("y", {p.n, 100});
+  NestBuilder nest(p.program, "product");
+  const sym::Expr n = nest.dim(p.n), j = nest.dim(100);
+  nest.store(y, {n, j}, nest.reduce(Combine::kSum, {200}, [&](const std::vector<sym::Expr>& k) {
+    return nest.cast(nest.load(rows, {n, k[0]}), DType::kF32) * nest.load(w, {k[0], j});
+  }));
+  nest.finish();
+  p.output("out", y);
+  const Result result = with_prologues(p);
+  CHECK(result.launches == 2);
+  REQUIRE(result.decisions.size() == 1);
+  CHECK(result.decisions[0].reason == "not inlined: what passes is narrow");
 }
 
 TEST_CASE("rows that others read too, or that are outputs, are made once") {
@@ -90,11 +110,11 @@ TEST_CASE("rows that others read too, or that are outputs, are made once") {
     Pieces p("shared");
     const View x = p.input("x", {p.n, 200});
     const View rows = normalised(p, x, 200);
-    p.output("y", product(p, rows, 200, 40));
+    p.output("y", product(p, rows, 200, 100));
     if (output)
       p.output("z", rows);
     else
-      p.output("z", product(p, rows, 200, 24, 5));
+      p.output("z", product(p, rows, 200, 124, 5));
     const Result result = with_prologues(p);
     CHECK(result.launches == (output ? 2 : 3));
     for (const Decision& decision : result.decisions) CHECK(!decision.fused);
@@ -104,7 +124,7 @@ TEST_CASE("rows that others read too, or that are outputs, are made once") {
 TEST_CASE("small rows stay in a cache") {
   Pieces p("small");
   const View x = p.input("x", {p.n, 20});
-  p.output("y", product(p, normalised(p, x, 20), 20, 40));
+  p.output("y", product(p, normalised(p, x, 20), 20, 100));
   const Result result = with_prologues(p);
   CHECK(result.launches == 2);
   REQUIRE(result.decisions.size() == 1);
@@ -116,7 +136,7 @@ TEST_CASE("what costs more than copying keeps a kernel of its own") {
   const View x = p.input("x", {p.n, 200});
   const View bent =
       p.map("bend", {x}, [](const std::vector<Value>& v) { return unary(ScalarOp::kErf, v[0]); });
-  p.output("y", product(p, bent, 200, 40));
+  p.output("y", product(p, bent, 200, 100));
   const Result result = with_prologues(p);
   CHECK(result.launches == 2);
   REQUIRE(result.decisions.size() == 1);
@@ -126,15 +146,15 @@ TEST_CASE("what costs more than copying keeps a kernel of its own") {
 TEST_CASE("a window reads an element for several rows") {
   Pieces p("window");
   const View x = p.input("x", {p.n + 2, 200});
-  const View rows = normalised(p, x, 200), w = p.weight("w", {3, 200, 40}, 3);
-  const View y = p.temporary("y", {p.n, 40});
+  const View rows = normalised(p, x, 200), w = p.weight("w", {3, 200, 100}, 3);
+  const View y = p.temporary("y", {p.n, 100});
   NestBuilder nest(p.program, "window");
-  const sym::Expr n = nest.dim(p.n), j = nest.dim(40);
+  const sym::Expr n = nest.dim(p.n), j = nest.dim(100);
   nest.store(y, {n, j}, nest.reduce(Combine::kSum, {3, 200}, [&](const std::vector<sym::Expr>& k) {
     return nest.load(rows, {n + k[0], k[1]}) * nest.load(w, {k[0], k[1], j});
   }));
   nest.finish();
-  p.output("out", p.map("residual", {y, p.input("r", {p.n, 40})},
+  p.output("out", p.map("residual", {y, p.input("r", {p.n, 100})},
                         [](const std::vector<Value>& v) { return v[0] + v[1]; }));
   const Result result = with_prologues(p);
   CHECK(result.launches == 2);
