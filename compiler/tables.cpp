@@ -75,10 +75,10 @@ const std::vector<OptionInfo>& options() {
        "itself"},
       {"prologue_fusion", "true|false", "true",
        "what makes a product's rows element by element runs where the product copies them (CPU); off: a "
-       "kernel of its "
-       "own"},
+       "kernel of its own"},
       {"joins", "true|false", "true",
-       "small nests one after the other are one kernel (CPU: those over the same dims); off: a launch for each"},
+       "small nests one after the other are one kernel (CPU: those over the same dims); off: a launch for "
+       "each"},
       {"slices", "true|false", "true",
        "what several concatenations hold, or one of another, is stored once; off: in each of them"},
       {"epilogue_fusion", "true|false", "true",
