@@ -62,7 +62,8 @@ const std::vector<OptionInfo>& options() {
        "on a GPU: rows of matrices that products read begin at multiples of 16 bytes, if need be in copies; "
        "off: as the "
        "model's sizes say"},
-      {"joins", "true|false", "true", "on a GPU: small kernels one after the other are one; off: one each"},
+      {"joins", "true|false", "true",
+       "small kernels one after the other are one (on a CPU those over the same dims); off: one each"},
       {"results", "true|false", "true",
        "on a GPU: products of one row by weights take in the small kernel behind them; off: a kernel of its "
        "own"},
@@ -76,9 +77,6 @@ const std::vector<OptionInfo>& options() {
       {"prologue_fusion", "true|false", "true",
        "what makes a product's rows element by element runs where the product copies them (CPU); off: a "
        "kernel of its own"},
-      {"joins", "true|false", "true",
-       "small nests one after the other are one kernel (CPU: those over the same dims); off: a launch for "
-       "each"},
       {"slices", "true|false", "true",
        "what several concatenations hold, or one of another, is stored once; off: in each of them"},
       {"epilogue_fusion", "true|false", "true",

@@ -9,6 +9,7 @@
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/fusion_join.h"
 #include "compiler/schedule/memory_plan.h"
 #include "tests/unit/schedule/programs.h"
 
@@ -388,5 +389,57 @@ TEST_CASE("random programs keep their meaning") {
     plan_memory(after, seed % 2 ? InPlace::kSums : InPlace::kPointwise);
     for (int64_t n : {0, 1, 3}) CHECK(same_results(p.program, after, {{p.n, n}, {p.m, 4}}));
     CHECK(launches(after) <= launches(p.program));
+  }
+}
+
+TEST_CASE("a nest may pass one that touches other parts of a buffer, and none that touches the same") {
+  for (const int64_t from : {0, 15, 16}) {
+    Pieces p("parts");
+    const View x = p.input("x", {p.n, 16}), c = p.temporary("c", {p.n, 32});
+    const auto part = [&](int64_t offset, ScalarOp op) {
+      NestBuilder nest(p.program, "part");
+      const sym::Expr i = nest.dim(p.n), j = nest.dim(16);
+      nest.store(c, {i, j + offset}, unary(op, nest.load(x, {i, j})));
+      nest.finish();
+    };
+    part(0, ScalarOp::kNeg);
+    part(from, ScalarOp::kTanh);
+    NestBuilder nest(p.program, "rows");
+    const View y = p.temporary("y", {p.n, 16});
+    const sym::Expr i = nest.dim(p.n), j = nest.dim(16);
+    nest.store(y, {i, j}, nest.load(c, {i, j}));
+    nest.finish();
+    const Flow flow = make_flow(p.program, p.program.steps);
+    const bool apart = from == 16;
+    CHECK(may_move(p.program, p.program.steps, flow, 2, 0) ==
+          apart);  // reads the first part, past the second
+    CHECK(may_move(p.program, p.program.steps, flow, 0, 2) == apart);  // writes it, past the second
+    CHECK(!may_move(p.program, p.program.steps, flow, 0, 3));          // and past who reads it
+  }
+}
+
+TEST_CASE("a producer is computed behind what writes other parts of the buffer that it reads") {
+  for (const int64_t from : {15, 16}) {
+    Pieces p("inlined");
+    const View x = p.input("x", {p.n, 16}), c = p.input("c0", {p.n, 32}),
+               both = p.temporary("both", {p.n, 32});
+    const auto part = [&](const std::string& name, const View& to, int64_t to_at, const View& source,
+                          ScalarOp op) {
+      NestBuilder nest(p.program, name);
+      const sym::Expr i = nest.dim(p.n), j = nest.dim(16);
+      nest.store(to, {i, j + to_at}, unary(op, nest.load(source, {i, j})));
+      nest.finish();
+    };
+    part("first", both, 0, c, ScalarOp::kNeg);
+    const View t = p.temporary("t", {p.n, 16});
+    part("producer", t, 0, both, ScalarOp::kTanh);
+    part("second", both, from, x, ScalarOp::kNeg);
+    const View y = p.temporary("y", {p.n, 16});
+    part("consumer", y, 0, t, ScalarOp::kExp);
+    Flow flow = make_flow(p.program, p.program.steps);
+    std::string reason;
+    Program after = p.program;
+    CHECK(try_inline(after, after.steps, flow, 1, &reason) == (from == 16));
+    CHECK(reason == (from == 16 ? "" : "what it reads is overwritten before the consumer"));
   }
 }
