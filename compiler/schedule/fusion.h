@@ -48,7 +48,9 @@ struct FusionOptions {
 // Runs the rules until nothing changes. The meaning of the program stays; ids of nests and
 // buffers change, for what nothing uses any more goes.
 void fuse(loop::Program& program, const FusionOptions& options = {});
-// For GPUs, whose teams do neighbouring columns side by side: merges as well where what passes would be a column.
+// For GPUs, whose teams do neighbouring columns side by side: merges as well where what passes would be a column, and what
+// normalises groups of channels with what groups come to (on a CPU channels by themselves are faster than a group's read
+// while it is in the cache).
 void fuse_columns(loop::Program& program, const FusionOptions& options = {});
 
 // Makes chains (kernels/chain.h) of contractions whose rows pass from one to the other, for targets that have a

@@ -19,7 +19,7 @@ using sym::Expr;
 // With fewer rows than this, and rows longer than that, one nest a row would leave cores idle.
 constexpr int64_t kFewRows = 8;
 constexpr int64_t kLongRow = 1 << 16;
-// And with fewer groups of such elements than this, a GPU.
+// And with fewer groups of such elements than this, a GPU idle.
 constexpr double kBusyRows = 128;
 // What so few points give to so many more each saves nothing: merged, it would only tie these together.
 constexpr int64_t kManyColumns = 4096;

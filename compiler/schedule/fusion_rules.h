@@ -27,7 +27,8 @@ bool try_inline(loop::Program& program, loop::Steps& steps, Flow& flow, int prod
 bool inline_producer(const loop::Program& program, const loop::Nest& producer, loop::Nest& consumer);
 
 // Makes one nest of the two over the dims they agree on; gives its position, or -1. `columns`: also where what passes
-// between them is a column of each point, if there are columns for many blocks.
+// between them is a column of each point, if there are columns for many blocks, or what a group of the consumer's indices
+// comes to.
 int try_merge(loop::Program& program, loop::Steps& steps, Flow& flow, int producer, int consumer,
               std::string* reason, bool columns = false);
 

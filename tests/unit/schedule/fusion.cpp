@@ -176,16 +176,22 @@ Program centred(int64_t channels, int64_t apart) {
 
 }  // namespace
 
-TEST_CASE("what groups of channels come to and what is made of it is one nest a group") {
+TEST_CASE("for a GPU, what groups of channels come to and what is made of it is one nest a group") {
   Pieces sizes("centred");
-  for (int64_t m : {1, 5}) {
-    const Program after = fused(centred(12, 4), {{sizes.n, 2}, {sizes.m, m}});
-    CHECK(launches(after) == 1);
-    CHECK(arena_buffers_in_use(after) == 0);
-  }
-  // 13 channels are no groups of 4, nor have groups of 6 what groups of 4 come to.
-  CHECK(launches(fused(centred(13, 5), {{sizes.n, 2}, {sizes.m, 5}})) == 2);
-  CHECK(launches(fused(centred(12, 6), {{sizes.n, 2}, {sizes.m, 5}})) == 2);
+  const auto nests = [&](const Program& before, int64_t m) {
+    Program after = before;
+    fuse(after);
+    CHECK(launches(after) == 2);  // of a CPU
+    fuse_columns(after);
+    verify(after);
+    plan_memory(after);
+    CHECK(same_results(before, after, {{sizes.n, 2}, {sizes.m, m}}));
+    return launches(after);
+  };
+  for (int64_t m : {1, 5}) CHECK(nests(centred(12, 4), m) == 1);
+  // 13 channels are no groups of 5, nor have groups of 6 what groups of 4 come to.
+  CHECK(nests(centred(13, 5), 5) == 2);
+  CHECK(nests(centred(12, 6), 5) == 2);
 }
 
 TEST_CASE("rows that are not the flattened dims in order stay apart") {
