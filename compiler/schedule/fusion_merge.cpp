@@ -65,6 +65,18 @@ bool read_in_common(const Effects& first, const Effects& second) {
   return std::any_of(first.reads.begin(), first.reads.end(), [&](BufferId id) { return reads(second, id); });
 }
 
+// Of a split dim's part, which is none of `whole`, and the dims behind it: each of its indices has vectors of elements of its
+// own, of which a loop of a team needs whole ones.
+bool rows_of_vectors(const Program& program, const std::vector<Dim>& rest, const std::vector<Dim>& whole) {
+  constexpr int64_t kVector = 8;
+  const auto part = std::find_if(rest.begin(), rest.end(), [&](const Dim& dim) {
+    return std::none_of(whole.begin(), whole.end(), [&](const Dim& other) { return other.var == dim.var; });
+  });
+  if (part == rest.end()) return false;
+  const int64_t divisor = program.facts.known_divisor(points(std::vector<Dim>(part + 1, rest.end())));
+  return divisor > 0 && divisor % kVector == 0;
+}
+
 // Something else that the consumer reads is made row by row, over at least as many of its dims.
 bool has_other_rows(const Program& program, const loop::Steps& steps, const Flow& flow, int producer_at,
                     int consumer_at, size_t common) {
@@ -132,6 +144,8 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
     const auto length = program.facts.bounds(points(producer_rest.empty() ? consumer_rest : producer_rest));
     if (row_count.hi < kFewRows && length.lo > kLongRow)
       return refuse(reason, "too few rows to keep the cores busy");
+    if (groups && !rows_of_vectors(program, consumer_rest, program[consumer_id].dims))
+      return refuse(reason, "a group's channels may be no whole vectors, which go as fast by themselves");
     if (groups && typical(points(rows), program.facts) < kBusyRows &&
         typical(points(consumer_rest), program.facts) > static_cast<double>(kLongRow))
       return refuse(reason, "few groups of many elements, which more than they can work on");
