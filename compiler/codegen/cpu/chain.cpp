@@ -11,6 +11,7 @@
 #include "compiler/codegen/cpu/contraction_epilogue.h"
 #include "compiler/codegen/cpu/contraction_frame.h"
 #include "compiler/codegen/cpu/contraction_rows.h"
+#include "compiler/codegen/seen_keys.h"
 #include "compiler/kernels/chain.h"
 #include "compiler/kernels/flash.h"
 #include "compiler/loop/walk.h"
@@ -52,7 +53,7 @@ class Emitter {
                   cat("nest '", nest.name, "' is no chain: ", reason));
     chain_ = *std::move(matched);
     inner_ = schedule::parse_plan({.kernel = "", .directives = plan_.inner});
-    if (auto attention = kernels::match_attention(program, nest, false); attention && attention->skips && !attention->asks_memory())
+    if (auto attention = kernels::match_attention(program, nest, false); attention && attention->skips)
       attention_ = std::move(attention);
     divided_ = divide_results(program, chain_);
     for (kernels::Chain::Part& part : chain_.parts)
@@ -177,13 +178,15 @@ class Emitter {
   // softmax and sum end before them, at a whole vector and a whole step of the micro-kernel.
   void print_seen() {
     const loop::Dim& keys = attention_->keys;
-    Body last(text_, attention_->scores_nest(), {});
-    for (size_t d = 0; d < chain_.batch.size(); ++d) last.set_index(chain_.batch[d].var, cat("batch_", d));
-    last.set_index(chain_.row.var, "(block_row + block_rows - 1)");
+    Body scores(text_, attention_->scores_nest(), {});
+    for (size_t d = 0; d < chain_.batch.size(); ++d) scores.set_index(chain_.batch[d].var, cat("batch_", d));
     int unit = text_.target().vector_bytes / 4;
     for (const auto& link : links_)
       if (link) unit = std::max(unit, link->frame.step());
-    text_.line(cat("const int64_t seen = ", last.index(*attention_->visible), ";"));
+    const SeenKeys seen(*attention_, text_);
+    seen.print_lengths(scores);
+    seen.print_hides(scores, "block_row");
+    seen.print_end(scores, "seen", "(block_row + block_rows - 1)");
     text_.line(cat("const int64_t key_end = sd_min(", text_.size(keys.extent), ", (sd_max(seen, 1) + ",
                    unit - 1, ") / ", unit, " * ", unit, ");"));
   }

@@ -24,21 +24,6 @@ Flash matched(const loop::Program& program, const loop::Nest& nest, bool assumes
   return *std::move(flash);
 }
 
-// The statements of the body that compute `wanted`, and stores where `stores`; without the one at `except`.
-std::vector<const Stmt*> slice(const loop::Block& body, size_t except, std::set<loop::ValueId> wanted,
-                               bool stores) {
-  std::vector<const Stmt*> out;
-  for (size_t i = body.size(); i-- > 0;) {
-    if (i == except) continue;
-    bool keep = stores && std::holds_alternative<loop::Store>(body[i].node);
-    loop::for_each_result(body[i], [&](loop::ValueId id) { keep = keep || wanted.contains(id); });
-    if (!keep) continue;
-    loop::for_each_use(body[i], [&](loop::ValueId id) { wanted.insert(id); });
-    out.insert(out.begin(), &body[i]);
-  }
-  return out;
-}
-
 // The condition under which the expression is a multiple of `n`, whatever its index variables are.
 std::optional<Expr> multiple_of(Expr e, int64_t n, const sym::Facts& facts) {
   Expr condition = 1;
@@ -70,15 +55,11 @@ FlashFrame::FlashFrame(const loop::Program& program, const loop::Nest& nest, con
       text(program, kCudaText),
       scores_(text, flash.scores_nest()),
       rows_(text, flash.rows_nest()),
-      values_(text, flash.values_nest()) {
+      values_(text, flash.values_nest()),
+      seen_(flash, text) {
   scores_.wide_floats = true;
   score_statements_ = slice(flash.scores_nest().body, flash.scores.at, {flash.score->value}, false);
   value_statements_ = slice(flash.values_nest().body, flash.values.at, {}, true);
-  std::set<loop::ValueId> lengths;
-  for (const auto& [var, value] : flash.lengths) lengths.insert(value);
-  length_statements_ = slice(flash.scores_nest().body, flash.scores.at, lengths, false);
-  if (flash.others)
-    other_statements_ = slice(flash.scores_nest().body, flash.scores.at, {flash.others->first}, false);
   for (const Stmt* stmt : score_statements_) {
     const auto* load = std::get_if<loop::Load>(&stmt->node);
     if (!load) continue;
@@ -160,55 +141,15 @@ void FlashFrame::print_tile(const std::string& batch, const std::string& tile) {
   text.line(cat("const int64_t first_row = (int64_t)(", tile, ") * ", plan.rows, ";"));
   text.line(cat("const int row_count = (int)(", rows, " - first_row < ", plan.rows, " ? ", rows,
                 " - first_row : ", plan.rows, ");"));
-  print_lengths();
+  seen_.print_lengths(scores_, {&rows_, &values_});
   if (!flash.skips) return text.line(cat("const int64_t key_end = ", keys, ";"));
-  print_hides();
+  seen_.print_hides(scores_, "first_row");
   print_end("key_end", "(row_count - 1)");
-}
-
-void FlashFrame::print_lengths() {
-  if (flash.lengths.empty()) return;
-  Body body = scores_;
-  print_slice(body, length_statements_);
-  for (const auto& [var, value] : flash.lengths) {
-    const std::string name = text.fresh("length");
-    text.line(cat("const int64_t ", name, " = ", body.value(value).text, ";"));
-    for (Body* other : {&scores_, &rows_, &values_}) other->set_index(var, name);
-  }
-}
-
-void FlashFrame::print_hides() {
-  if (!flash.asks) return;
-  const std::string keys = text.size(flash.keys.extent);
-  Body first = scores_;
-  first.set_index(flash.chain.row.var, "first_row");
-  text.line(cat("int64_t all_see = ", first.index(*flash.visible), ";"));
-  text.line(cat("all_see = all_see < ", keys, " ? all_see : ", keys, ";"));
-  if (!flash.others) return text.line("const bool hides = all_see > 0;");
-  text.line("bool hides = false;");
-  text.line("#pragma unroll");
-  text.open("for (int i = 0; i < 2; ++i)");
-  text.open("if (all_see > 0)");
-  text.line("const int64_t key = i ? all_see - 1 : 0;");
-  first.set_index(flash.keys.var, "key");
-  print_slice(first, other_statements_);
-  const auto& [value, truth] = *flash.others;
-  text.line(cat("hides = hides || ", truth ? "" : "!", "(", first.value(value).text, ");"));
-  text.close();
-  text.close();
 }
 
 void FlashFrame::print_most() {
   const sym::Expr row = flash.chain.row.extent;
-  std::set<sym::Expr, sym::ExprLess> used;
-  for (const auto* statements : {&length_statements_, &other_statements_})
-    for (const Stmt* stmt : *statements)
-      loop::for_each_expr(*stmt, [&](Expr e) {
-        for (const loop::Dim& dim : flash.chain.batch)
-          if (sym::depends_on(e, dim.var)) used.insert(dim.var);
-      });
-  for (const loop::Dim& dim : flash.chain.batch)
-    if (sym::depends_on(*flash.visible, dim.var)) used.insert(dim.var);
+  const auto used = seen_.batch_dims();
   Expr points = 1;
   for (const loop::Dim& dim : flash.chain.batch)
     if (used.contains(dim.var)) points *= dim.extent;
@@ -224,10 +165,9 @@ void FlashFrame::print_most() {
     if (own) text.line(cat("rest /= ", extent, ";"));
     scores_.set_index(dim.var, name);
   }
-  text.line("const int64_t first_row = 0;");
-  print_lengths();
-  print_hides();
-  print_end("end", cat("(", text.size(row), " - 1)"));
+  seen_.print_lengths(scores_);
+  seen_.print_hides(scores_, "(int64_t)0");
+  seen_.print_end(scores_, "end", cat("(", text.size(row), " - 1)"));
   text.line("keys_most = keys_most < end ? end : keys_most;");
   text.close();
   text.line("#pragma unroll");
@@ -238,12 +178,7 @@ void FlashFrame::print_most() {
 }
 
 void FlashFrame::print_end(const std::string& name, const std::string& row) {
-  const std::string keys = text.size(flash.keys.extent);
-  Body last = scores_;
-  last.set_index(flash.chain.row.var, cat("(first_row + ", row, ")"));
-  text.line(cat("int64_t ", name, " = ", last.index(*flash.visible), ";"));
-  text.line(cat(name, " = ", name, " < 0 ? 0 : ", name, " < ", keys, " ? ", name, " : ", keys, ";"));
-  if (flash.asks) text.line(cat("if (!hides) ", name, " = ", keys, ";"));
+  seen_.print_end(scores_, name, cat("(first_row + ", row, ")"));
 }
 
 std::string FlashFrame::base(const Flash::Operand& operand) {

@@ -11,6 +11,7 @@
 
 #include "compiler/codegen/body.h"
 #include "compiler/codegen/device_kernel.h"
+#include "compiler/codegen/seen_keys.h"
 #include "compiler/kernels/flash.h"
 
 namespace stridec::codegen::cuda {
@@ -78,8 +79,6 @@ struct FlashFrame {
                     const std::string& own = {});
 
  private:
-  void print_lengths();
-  void print_hides();
   void print_scaled(int blocks, Keys which, const Element& element);
   void print_turns(int blocks);
   std::string power_text() const;
@@ -100,8 +99,9 @@ struct FlashFrame {
   };
 
   Body scores_, rows_, values_;
+  const SeenKeys seen_;
   std::vector<Early> early_;
-  std::vector<const loop::Stmt*> score_statements_, value_statements_, length_statements_, other_statements_;
+  std::vector<const loop::Stmt*> score_statements_, value_statements_;
 };
 
 // exp2 and pairs of 16-bit floats.
