@@ -5,7 +5,7 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/flash.h"
+#include "compiler/codegen/cuda/flash_mma.h"
 #include "compiler/codegen/cuda/matrix.h"
 #include "compiler/codegen/cuda/matrix_wgmma.h"
 #include "compiler/kernels/cuda_matrix.h"

@@ -14,7 +14,4 @@ namespace stridec::codegen::cuda {
 // Of a nest whose schedule is_flash(). The first choice copies 16 bytes at a time, the last takes any sizes.
 DeviceNest emit_flash(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
 
-// What a block asks of the others of its cluster.
-std::string_view peers_declarations();
-
 }  // namespace stridec::codegen::cuda

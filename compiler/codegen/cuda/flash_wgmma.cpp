@@ -5,6 +5,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/flash_frame.h"
+#include "compiler/codegen/cuda/flash_source.h"
 #include "compiler/codegen/cuda/frame.h"
 #include "compiler/codegen/cuda/matrix.h"
 #include "compiler/codegen/cuda/matrix_wgmma.h"
@@ -15,97 +16,6 @@ namespace {
 using kernels::Flash;
 using kernels::slabs;
 using sym::Expr;
-
-std::string numbered(const char* before, int count, const char* after) {
-  std::string out;
-  for (int i = 0; i < count; ++i) out += cat(i ? ", " : "", before, i, after);
-  return out;
-}
-
-// d = (keep ? d : 0) + a b: both from shared memory, along the depth. Then the same with a from registers and b along
-// its columns.
-std::string products(int keys, int width, DType dtype) {
-  const char* type = dtype == DType::kF16 ? "f16" : "bf16";
-  auto instruction = [&](int columns) {
-    return cat("wgmma.mma_async.sync.aligned.m64n", columns, "k16.f32.", type, ".", type, " {",
-               numbered("%", columns / 2, ""), "}, ");
-  };
-  auto sums = [](int count) { return numbered("\"+f\"(d[", count, "])"); };
-  const int s = keys / 2, o = width / 2;
-  return cat(
-      "static inline void multiply_keys(float (&d)[", s,
-      "], unsigned long a, unsigned long b, int keep) {\n  asm volatile(\"{\\n.reg .pred "
-      "p;\\nsetp.ne.b32 p, %",
-      s + 2, ", 0;\\n", instruction(keys), "%", s, ", %", s + 1, ", p, 1, 1, 0, 0;\\n}\"\n      : ", sums(s),
-      "\n      : \"l\"(a), \"l\"(b), \"r\"(keep));\n}\n", "static inline void multiply_values(float (&d)[", o,
-      "], const unsigned* a, unsigned long b) {\n  asm volatile(\"{\\n.reg .pred p;\\nsetp.eq.u32 p, 0, "
-      "0;\\n",
-      instruction(width), "{%", o, ", %", o + 1, ", %", o + 2, ", %", o + 3, "}, %", o + 4,
-      ", p, 1, 1, 1;\\n}\"\n      : ", sums(o),
-      "\n      : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"l\"(b));\n}\n",
-      // The sums are operands of the wait, so that no use of them moves above it.
-      "template <int kLeft> static inline void wait_keys(float (&d)[", s,
-      "]) { asm volatile(\"wgmma.wait_group.sync.aligned %", s, ";\" : ", sums(s),
-      " : \"n\"(kLeft) : \"memory\"); }\n", "template <int kLeft> static inline void wait_values(float (&d)[",
-      o, "]) { asm volatile(\"wgmma.wait_group.sync.aligned %", o, ";\" : ", sums(o),
-      " : \"n\"(kLeft) : \"memory\"); }\n");
-}
-
-// A factor as a tensor: the depth, the lines, and whatever of the batch moves it.
-struct Source {
-  TensorMap map;
-  std::vector<Expr> coordinates;  // of the dims behind the first two
-};
-
-std::optional<Source> source_of(const Flash& flash, const Flash::Operand& operand, int64_t depth, Expr lines,
-                                int box, const sym::Facts& facts) {
-  constexpr size_t kMostDims = 5;
-  constexpr int kBytes = 2;
-  Source out{.map = {.buffer = operand.load->access.buffer, .dtype = flash.dtype}, .coordinates = {}};
-  out.map.dims = {depth, lines};
-  out.map.strides = {operand.line * kBytes};
-  out.map.box = {64, box};
-  out.map.swizzle = 128;
-  if (facts.bounds(operand.line).lo < 1) return std::nullopt;
-  Expr rest = 0;
-  std::vector<std::pair<Expr, Expr>> moves;  // an index, elements between its values
-  const auto terms = operand.base.op() == sym::Op::kAdd
-                         ? std::vector<Expr>(operand.base.args().begin(), operand.base.args().end())
-                         : std::vector<Expr>{operand.base};
-  for (Expr term : terms) {
-    if (!sym::has_index(term)) {
-      rest += term;
-      continue;
-    }
-    Expr step = 1, index = 1;
-    if (term.op() == sym::Op::kMul)
-      for (Expr factor : term.args()) (sym::has_index(factor) ? index : step) *= factor;
-    else
-      index = term;
-    const auto found =
-        std::find_if(moves.begin(), moves.end(), [&](const auto& m) { return m.first == index; });
-    if (found != moves.end())
-      found->second += step;
-    else
-      moves.emplace_back(index, step);
-  }
-  for (const auto& [index, step] : moves) {
-    Expr extent = 0;
-    for (const loop::Dim& dim : flash.chain.batch) {
-      if (index == dim.var) extent = dim.extent;
-      if (index.op() == sym::Op::kFloorDiv && index.arg(0) == dim.var && index.arg(1).is_const())
-        extent = sym::ceildiv(dim.extent, index.arg(1));
-    }
-    if (extent.is_const(0) || facts.bounds(step).lo < 1) return std::nullopt;
-    out.map.dims.push_back(extent);
-    out.map.strides.push_back(step * kBytes);
-    out.map.box.push_back(1);
-    out.coordinates.push_back(index);
-  }
-  if (out.map.dims.size() > kMostDims) return std::nullopt;
-  out.map.offset = rest * kBytes;
-  return out;
-}
 
 class Emitter {
  public:
@@ -120,9 +30,9 @@ class Emitter {
         slots_(kernels::query_slots(plan, f_.flash)) {
     const sym::Facts early = kernels::facts_in(program, f_.flash.scores_nest(), f_.flash.scores),
                      late = kernels::facts_in(program, f_.flash.values_nest(), f_.flash.values);
-    q_ = source_of(f_.flash, f_.flash.q, f_.flash.depth, f_.flash.chain.row.extent, 64, early);
-    k_ = source_of(f_.flash, f_.flash.k, f_.flash.depth, f_.flash.keys.extent, keys_, early);
-    v_ = source_of(f_.flash, f_.flash.v, f_.flash.width, f_.flash.keys.extent, keys_, late);
+    q_ = flash_source(f_.flash, f_.flash.q, f_.flash.depth, f_.flash.chain.row.extent, 64, early);
+    k_ = flash_source(f_.flash, f_.flash.k, f_.flash.depth, f_.flash.keys.extent, keys_, early);
+    v_ = flash_source(f_.flash, f_.flash.v, f_.flash.width, f_.flash.keys.extent, keys_, late);
   }
 
   std::optional<DeviceChoice> emit(const GpuTarget& target) {
@@ -130,7 +40,7 @@ class Emitter {
     if (!condition || condition->is_const(0) || !q_ || !k_ || !v_) return std::nullopt;
     DeviceChoice choice;
     std::vector<Expr> conditions = {*condition};
-    for (const Source* source : {&*q_, &*k_, &*v_})
+    for (const FlashSource* source : {&*q_, &*k_, &*v_})
       for (Expr extent : source->map.dims) {
         conditions.push_back(sym::ge(extent, 1));
         conditions.push_back(sym::le(extent, 0x7fff0000));
@@ -148,7 +58,7 @@ class Emitter {
     for (const TensorMap& map : geometry.maps) dims.insert(map.dims.size());
     std::string declarations = memory_declarations() + barrier_declarations();
     for (size_t count : dims) declarations += box_declarations(count);
-    declarations += products(keys_, across_, f_.flash.dtype) + flash_declarations(f_.flash.dtype);
+    declarations += flash_products(keys_, across_, f_.flash.dtype) + flash_declarations(f_.flash.dtype);
     choice.launches.push_back(finish(text_, std::move(geometry), declarations));
     return choice;
   }
@@ -243,13 +153,13 @@ class Emitter {
     text_.line(cat("const int blocks = key_end > 0 ? (int)((key_end + ", keys_ - 1, ") / ", keys_, ") : 1;"));
   }
 
-  std::string coordinates(const Source& source) {
+  std::string coordinates(const FlashSource& source) {
     std::string out;
     for (Expr index : source.coordinates) out += cat(", (int)(", f_.batch_index(index), ")");
     return out;
   }
 
-  void print_boxes(const Source& source, const char* map, const std::string& to, const std::string& full,
+  void print_boxes(const FlashSource& source, const char* map, const std::string& to, const std::string& full,
                    const std::string& line, int box, int64_t depth, const std::string& batch) {
     for (int slab = 0; slab < slabs(depth); ++slab)
       text_.line(cat("copy_box", source.map.dims.size(), "(", to, " + ", slab * box * 128, ", &", map, ", ",
@@ -588,7 +498,7 @@ class Emitter {
   FlashFrame f_;
   KernelText& text_;
   const int groups_, keys_, deep_, across_, stages_, slots_;
-  std::optional<Source> q_, k_, v_;
+  std::optional<FlashSource> q_, k_, v_;
 };
 
 }  // namespace
