@@ -39,6 +39,8 @@ struct Options {
   // A mask of minus infinity and numbers, one letter for each of its dims: batch, heads, queries; "-" where it has one for
   // all. Rows that it hides whole are 0.
   std::string masks;
+  bool lengths = false;  // keys behind a length of the batch row are hidden
+  bool tokens = false;   // a finite number hides later keys and those whose token of the batch row is 0
 };
 
 // softmax(q k' + mask) v as a frontend gives it: a nest an operation.
@@ -183,6 +185,19 @@ struct Attention {
       s = map("add_bias", s, [&](NestBuilder& nest, const auto& at, Value x) {
         return x + nest.load(*bias, broadcast(*bias, at));
       });
+    } else if (o.lengths) {
+      const View lengths = input("lengths", {batch}, DType::kI64);
+      s = map("mask", s, [&](NestBuilder& nest, const auto& at, Value x) {
+        return select(lt(nest.index_value(at[3]), nest.load(lengths, {at[0]})), x,
+                      nest.constant(o.dtype, -infinity));
+      });
+    } else if (o.tokens) {
+      const View tokens = input("tokens", {batch, length}, DType::kI64);
+      s = map("mask", s, [&](NestBuilder& nest, const auto& at, Value x) {
+        const Value shown = binary(loop::ScalarOp::kAnd, le(nest.index_value(at[3]), nest.index_value(at[2])),
+                                   ne(nest.load(tokens, {at[0], at[3]}), nest.constant(DType::kI64, 0)));
+        return select(shown, x, nest.constant(o.dtype, -1e30));
+      });
     } else if (o.causal || o.fully_masked_rows)
       s = map("mask", s, [&](NestBuilder& nest, const auto& at, Value x) {
         const Expr last = o.fully_masked_rows ? at[2] - 2 : at[2] + (o.past ? past : Expr(0));
@@ -242,8 +257,13 @@ std::vector<HostTensor> inputs_for(const Attention& a, const Sizes& sizes) {
       shape.push_back(*value);
     }
     HostTensor tensor = loop::make_tensor(buffer.dtype, shape);
+    // Of lengths some are 0 and some more than there are keys, of tokens every third is 0.
+    const double most = buffer.name == "lengths" ? static_cast<double>(sizes.keys) + 3 : 3;
     for (int64_t i = 0; i < loop::element_count(tensor); ++i)
-      loop::set_number(tensor, i, std::uniform_real_distribution<double>(-2, 2)(random));
+      loop::set_number(tensor, i,
+                       is_float(buffer.dtype)
+                           ? std::uniform_real_distribution<double>(-2, 2)(random)
+                           : std::floor(std::uniform_real_distribution<double>(0, most)(random)));
     inputs.push_back(std::move(tensor));
   }
   return inputs;
@@ -402,6 +422,28 @@ TEST_CASE("keys that a mask hides from a block of rows are not met") {
         CHECK(std::isnan(loop::get_number(got, (head * 130 + 129) * 8 + d)));
       }
   }
+}
+
+TEST_CASE("keys behind lengths from memory are not met, and those of a causal mask beside one of tokens") {
+  check({.lengths = true}, {{1, 1, 1}, {3, 5, 7}, {5, 65, 149}, {2, 0, 5}, {1, 3, 0}});
+  check({.heads = 6, .group = 3, .guarded = true, .lengths = true}, {{4, 60, 93}});
+  check({.tokens = true}, {{1, 1, 1}, {3, 5, 7}, {2, 130, 149}, {2, 0, 5}, {1, 3, 0}});
+  for (const bool tokens : {false, true})
+    for (const bool early : {false, true}) {  // a row sees a key
+      const Attention a({.lengths = !tokens, .tokens = tokens});
+      Program made = a.program;
+      schedule::fuse(made);
+      schedule::chain(made);
+      schedule::choose(made, cpu_target("native"), {});
+      codegen::cpu::CompiledProgram compiled(made, {.parts = 1});
+      auto inputs = inputs_for(a, {1, 130, 130});
+      for (int64_t i = 0; i < loop::element_count(inputs[3]); ++i)
+        loop::set_number(inputs[3], i, !early ? 0 : tokens ? i < 40 : 60);
+      for (int64_t d = 0; d < 8; ++d)
+        loop::set_number(inputs[2], 129 * 8 + d, std::numeric_limits<double>::quiet_NaN());
+      const HostTensor got = compiled.run(inputs)[0];
+      CHECK(std::isnan(loop::get_number(got, 0)) == !early);
+    }
 }
 
 TEST_CASE("results are divided, not rows, and a row is summed where it is stored") {
