@@ -338,9 +338,25 @@ class SortedUpdates {
     text.line(cat("const int64_t updates = ", text.size(updates_), ", each = ", text.size(each_), ";"));
     open_jobs(text, "updates * each");
     text.line("const int64_t at = job / each, point = job % each;");
-    text.line("const unsigned key = keys[at];");
+    // Whose they are is seen when they are there: the first ones come together.
+    const auto each_of = [&](const std::function<void()>& inside) {
+      text.line("#pragma unroll");
+      text.open(cat("for (int u = 0; u < ", kAddTogether, "; ++u)"));
+      inside();
+      text.close();
+    };
+    const auto fetch = [&](const char* from) {
+      each_of([&] {
+        text.line(cat("const int64_t i = sd_min(", from, " + u, updates - 1);"));
+        text.line("near[u] = keys[i];");
+        text.line("id[u] = ids[i];");
+      });
+    };
+    text.line(cat("unsigned near[", kAddTogether, "], id[", kAddTogether, "];"));
+    fetch("at");
+    text.line("const unsigned key = near[0], before = keys[sd_max(at - 1, 0)];");
     text.line(cat("if (key == (unsigned)", text.size(rows_), ") continue;"));
-    text.line("const bool head = at == 0 || keys[at - 1] != key;");
+    text.line("const bool head = at == 0 || before != key;");
     text.line(cat("if (!head && at % ", kPiece, ") continue;"));
     text.line(cat("const int64_t end = sd_min(at / ", kPiece, " * ", kPiece, " + ", kPiece, ", updates);"));
     text.open("");
@@ -353,17 +369,9 @@ class SortedUpdates {
     text.line(cat(type, " total = ", body.identity(store_->combine, dtype(), 0), ";"));
     text.line("int64_t place = 0, next = at;");
     text.line("int more = 0;");
-    text.open("do");
-    text.line(cat("unsigned id[", kAddTogether, "];"));
+    text.open("for (;;)");
     text.line("more = 0;");
-    const auto each = [&](const std::function<void()>& inside) {
-      text.line("#pragma unroll");
-      text.open(cat("for (int u = 0; u < ", kAddTogether, "; ++u)"));
-      inside();
-      text.close();
-    };
-    each([&] { text.line("more += next + u < end && keys[next + u] == key;"); });
-    each([&] { text.line("if (u < more) id[u] = ids[next + u];"); });
+    each_of([&] { text.line("more += next + u < end && near[u] == key;"); });
     const std::vector<const loop::Load*> early = early_loads(nest);
     std::vector<std::string> held;
     for (const loop::Load* load : early) {
@@ -372,7 +380,7 @@ class SortedUpdates {
                     kAddTogether, "];"));
     }
     const auto each_update = [&](const std::function<void()>& inside) {
-      each([&] {
+      each_of([&] {
         text.open("if (u < more)");
         text.line("int64_t rest = id[u];");
         print_indices(text, body, items_);
@@ -401,7 +409,9 @@ class SortedUpdates {
     };
     each_update([&] { body.print(nest.body); });
     text.line("next += more;");
-    text.close(cat(" while (more == ", kAddTogether, ");"));
+    text.line(cat("if (more < ", kAddTogether, ") break;"));
+    fetch("next");
+    text.close();
     text.open("if (head && (next == updates || keys[next] != key))");
     print_result(text, body);
     text.close();
