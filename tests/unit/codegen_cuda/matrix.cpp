@@ -132,6 +132,19 @@ TEST_CASE("products of run-time factors that lie along the rows, where instructi
   CHECK(weights.prepack.size() == 1);
 }
 
+TEST_CASE("images whose elements come one by one have the tile that is built for these, and no other") {
+  for (const char* dtype : {"f16", "tf32", "u8*i8"})
+    for (const test::Conv& c : test::convolutions()) {
+      CAPTURE(c.name);
+      const loop::Program program = loop::parse_program(test::convolution_case(dtype, c).text);
+      const std::string tile = test::tile_of("any", dtype, c);
+      size_t others = 0;
+      for (const auto& ranked : schedule::matrix_plans(program, program.nests[0], gpu_target("sm_90a")))
+        others += ranked.plan.kernel->name != tile;
+      CHECK((others == 0) == (tile != "any"));
+    }
+}
+
 TEST_CASE("layouts, dtypes and epilogues of one tile") {
   for (const char* target : {"sm_80", "sm_90a"})
     for (const char* dtype : {"bf16", "f32"})
