@@ -91,7 +91,8 @@ const MatrixKernel* find_matrix_kernel(std::string_view name) {
 const MatrixKernel& general_kernel(const MatrixKernel& kernel) {
   const auto kernels = matrix_kernels();
   const auto found = std::find_if(kernels.begin(), kernels.end(), [&](const auto& k) {
-    return k.single && k.element_bytes == kernel.element_bytes && k.is_tensor() == kernel.is_tensor();
+    return k.single && !k.is_sliced() && k.element_bytes == kernel.element_bytes &&
+           k.is_tensor() == kernel.is_tensor();
   });
   STRIDEC_CHECK(found != kernels.end(), kernel.name);
   return *found;
@@ -295,11 +296,11 @@ int64_t shared_bytes(const MatrixKernel& k, int64_t split) {
   if (k.is_wgmma() && split > 1) return std::max(ring_bytes(k), given_at(k) + given_bytes(k));
   const int64_t sum_bytes = std::max(4, k.element_bytes);
   // Threads turn tiles that lie along the depth: two of them beside the ring.
-  const bool threads = k.family == MatrixFamily::kSimt;
+  const bool threads = k.family == MatrixFamily::kSimt && !k.is_sliced();
   const int64_t line = k.rows + k.columns + (threads ? 2 * kSimtPadding : 0),
                 ring = int64_t{k.stages + (threads ? 2 : 0)} * k.depth * line * k.element_bytes;
   if (k.is_wgmma() && split == 1) return ring + int64_t{k.rows} * (k.chunk() + kSumPadding) * 4;
-  return std::max(ring, int64_t{k.rows} * (k.columns + kSumPadding) * sum_bytes);
+  return std::max(ring, int64_t{k.rows} * (k.columns + kSumPadding) * sum_bytes * k.slices);
 }
 
 }  // namespace stridec::kernels

@@ -7,7 +7,7 @@
 //   depth %r %s %c   reduced dims, flattened, in this order
 //   merge %i %j ...  dims of one side that all accesses step through as one, named after the last; the other lines name
 //                    what is left of the dims
-//   split N          so many blocks of a cluster share the depth of a tile
+//   split N          so many blocks share the depth of a tile: of a cluster, or the last to come adds up what they leave
 //   below P KERNEL N [turned]   products of fewer than P elements have this kernel and split instead; turned: with rows
 //                    and columns exchanged. Several times, P rising: the first that holds.
 #pragma once
@@ -35,11 +35,13 @@ struct MatrixKernel {
   int blocks_sm;
   bool turns = false;   // a tile is one warp group's, and the groups of a block take tiles in turns
   bool single = false;  // elements may come one by one: a thread has few enough of them
+  int slices = 1;       // warps that share the depth of a step: more than one in tiles of few rows
 
   bool is_wgmma() const { return family == MatrixFamily::kWgmma; }
   bool is_tensor() const { return family != MatrixFamily::kSimt; }
-  int workers() const { return 32 * warps_rows * warps_columns; }  // threads that multiply
-  int loaders() const { return is_wgmma() ? 128 : workers(); }     // threads that load
+  bool is_sliced() const { return slices > 1; }
+  int workers() const { return 32 * warps_rows * warps_columns * slices; }  // threads that multiply
+  int loaders() const { return is_wgmma() ? 128 : workers(); }              // threads that load
   int threads() const { return workers() + (is_wgmma() ? loaders() : 0); }
   int tile_groups() const { return turns ? 1 : workers() / 128; }  // warp groups that share a tile
   int sums() const {

@@ -32,7 +32,9 @@ constexpr double kClock = 1.7e9;
 constexpr double kWarpGroupFlops = 4096;  // 16-bit, by wgmma; the rate of bytes is that of all elements
 constexpr double kTensorFlops = 2000;     // by mma.sync
 constexpr double kScalarFlops = 216;      // f32, of multiply-adds alone; half before compute capability 8.6
-constexpr double kSharedBytes = 97;       // by mma.sync; wgmma's reads keep up with its products
+// Of tiles whose warps share the depth: of the rate above, and bytes from L2 while all multiprocessors read.
+constexpr double kSlicedFlops = 0.7, kSlicedBytes = 30;
+constexpr double kSharedBytes = 97;  // by mma.sync; wgmma's reads keep up with its products
 constexpr double kL2Bytes = 90;
 // Of boxes that lie beyond a matrix: of a block's copies, and of what memory brings to all of them meanwhile.
 constexpr double kZeroCopies = 15, kZeroBytes = 36;
@@ -48,8 +50,10 @@ constexpr double kLoad = 3300, kLoadMemory = 2500;  // the second: where all com
 // Of partial sums in a cluster, for its blocks, squared (many are hard to find room for), and for an element of the tile.
 constexpr double kExchange = 1500, kExchangeBlocks = 70, kExchangeElement = 0.4;
 constexpr double kPeers = 3000, kPeersElement = 0.2;  // where blocks read each other's
-constexpr double kSumElement = 0.157;                 // a sum's way through shared memory
-constexpr double kSumStatement = 0.0017;              // a statement behind it, for a cost of 1
+// Where blocks leave their sums in memory: the last one's wait, and for an element of a part.
+constexpr double kParts = 4000, kPartsElement = 0.1, kSpills = 4;
+constexpr double kSumElement = 0.157;     // a sum's way through shared memory
+constexpr double kSumStatement = 0.0017;  // a statement behind it, for a cost of 1
 constexpr double kShown = 0.05;  // of the lesser of a block's work and memory's, which the other hides
 // Of both: where one warp group does it while another multiplies; where it is a block's only one; where another block of
 // two groups or more does it as well; without a warp group that loads.
@@ -151,11 +155,12 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const Shape& s,
   if (k.is_tensor()) flops *= 2.0 / k.element_bytes;
   if (k.element_bytes == 8) flops /= 2;
   if (!k.is_tensor()) {
-    const double sums = k.sums(), warp_rows = double(k.rows) / k.warps_rows,
-                 warp_columns = double(k.columns) / k.warps_columns;
-    const double tall = warp_rows >= warp_columns ? 8 : 4;
+    const double warp_rows = double(k.rows) / k.warps_rows,
+                 warp_columns = double(k.columns) / k.warps_columns, sums = warp_rows * warp_columns / 32;
+    const double tall = warp_rows >= warp_columns && !k.is_sliced() ? 8 : 4;
     const double reads = (warp_rows / tall + warp_columns / (32 / tall)) * k.element_bytes / 16;
     flops *= sums / (sums + reads + kScalarOthers);
+    if (k.is_sliced()) flops *= kSlicedFlops;
   }
   double shared = 0;  // bytes read by the warps in a step
   if (k.family == MatrixFamily::kMma) {
@@ -164,7 +169,9 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const Shape& s,
     shared = (warp_rows + warp_columns) * k.depth * k.element_bytes * k.warps_rows * k.warps_columns;
   }
   // Clusters of 4 and more do not fit every group of multiprocessors.
-  const double processors = target.multiprocessors * (split > 2 ? 0.92 : 1);
+  const bool clusters = target.clusters && k.element_bytes < 8;
+  const double sharers = clusters ? split : 1;  // of the sums
+  const double processors = target.multiprocessors * (split > 2 && clusters ? 0.92 : 1);
   const double together = std::min<double>(k.blocks_sm, std::ceil(tiles / processors));
   // Lines of a box beyond the last come as zeros.
   const double row_tiles = std::ceil(s.rows / k.rows), column_tiles = std::ceil(s.columns / k.columns);
@@ -175,7 +182,8 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const Shape& s,
                            ? (rows_beyond / row_tiles + columns_beyond / column_tiles) * line
                            : 0;
   double step = std::max({2 * macs / flops, shared / kSharedBytes,
-                          ((k.rows + k.columns) * line - zeros) / kL2Bytes + zeros / kZeroCopies});
+                          ((k.rows + k.columns) * line - zeros) / (k.is_sliced() ? kSlicedBytes : kL2Bytes) +
+                              zeros / kZeroCopies});
   if (k.is_wgmma() && (rows == Lines::kGathered || columns == Lines::kGathered))
     step = std::max(step, double(k.rows) * k.depth * k.element_bytes / kGatherBytes);
   if (k.is_wgmma() && (rows == Lines::kWindows || columns == Lines::kWindows))
@@ -189,10 +197,11 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const Shape& s,
                      : together > 1         ? kBeside
                                             : 1;
   const double sums = k.rows * k.columns * element * who;
-  const double exchange = split == 1
-                              ? 0
-                              : kExchangeBlocks * split * split + (k.is_wgmma() ? kExchange : kPeers) +
-                                    (k.is_wgmma() ? kExchangeElement : kPeersElement) * k.rows * k.columns;
+  const double exchange =
+      split == 1  ? 0
+      : !clusters ? kParts + kPartsElement * (split + 1) * std::min<double>(k.rows, s.rows) * k.columns
+                  : kExchangeBlocks * split * split + (k.is_wgmma() ? kExchange : kPeers) +
+                        (k.is_wgmma() ? kExchangeElement : kPeersElement) * k.rows * k.columns;
   const double bytes = s.batch * (s.rows + s.columns) * s.depth * k.element_bytes;
   const double loaded = s.batch * row_tiles * column_tiles * std::ceil(s.depth / k.depth) *
                         ((k.rows + k.columns) * line - zeros);
@@ -200,14 +209,16 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const Shape& s,
   const double from_memory = std::min(1.0, bytes / loaded),
                load = kLoad + kLoadMemory * from_memory * from_memory;
   // Blocks of a cluster have one tile each.
-  const bool early = weights && split > 1 && k.is_wgmma() && tiles <= processors * together;
-  const double waits = k.is_wgmma() ? std::max(0.0, steps - (early ? k.stages : 0)) * load / k.stages : 0,
+  const bool ring = k.is_wgmma() || k.is_sliced(),
+             early = weights && (split > 1 || k.is_sliced()) && ring && tiles <= processors * together;
+  const double waits = ring ? std::max(0.0, steps - (early ? k.stages : 0)) * load / k.stages : 0,
                products = std::max(steps * (step * together + overhead), waits);
-  double busy = std::ceil(tiles / (processors * together)) * (products + tile + sums / split + exchange);
+  double busy = std::ceil(tiles / (processors * together)) * (products + tile + sums / sharers + exchange);
   if (!k.is_tensor()) {  // blocks of the last wave that are fewer have more of a multiprocessor each
     const double all = processors * together, waves = std::floor(tiles / all);
     const auto wave = [&](double blocks) {
-      return steps * std::max(step * blocks, step + overhead) + tile + sums / split + exchange;
+      return std::max(steps * std::max(step * blocks, step + overhead), waits) + tile + sums / sharers +
+             exchange;
     };
     const double rest = std::ceil((tiles - waves * all) / processors);
     busy = waves * wave(together) + (rest > 0 ? wave(rest) : 0);
@@ -221,7 +232,11 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const Shape& s,
       s.batch * s.depth * k.element_bytes * (rows_beyond * column_tiles + columns_beyond * row_tiles);
   // The last sums leave when all has come.
   const double memory = bytes * kClock / (target.memory_gb_s * 1e9) +
-                        beyond / (kZeroBytes * target.multiprocessors) + sums / split + exchange;
+                        beyond / (kZeroBytes * target.multiprocessors) + sums / sharers + exchange;
+  // Parts of sums beyond the L2 take room that nobody has to spare.
+  const bool spills =
+      split > 1 && !clusters && tiles * k.rows * k.columns * k.element_bytes > target.l2_bytes;
+  if (spills) busy *= kSpills;
   // What one waits for hides the other, but for a little.
   return std::max(busy, memory) + kShown * std::min(busy, memory);
 }
@@ -408,8 +423,7 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
         if (split > 1 && kernel.turns) break;
         if (kernels::shared_bytes(kernel, split) > target.shared_bytes) continue;
         // Each part of a split has depth enough to be worth the exchange.
-        if (split > 1 && (!target.clusters || bytes == 8 || deepest < double(4 * split * kernel.depth)))
-          break;
+        if (split > 1 && deepest < double(4 * split * kernel.depth)) break;
         plan.split = split;
         const bool turned = columns != wide;
         Candidate& made = all.plans.emplace_back(Candidate{plan, turned, {}});
@@ -480,8 +494,7 @@ struct Part {
 };
 
 // What the model chooses.
-std::vector<Part> parts_of(const Candidates& all) {
-  const std::vector<Range> ranges = best_ranges(all);
+std::vector<Part> parts_of(const Candidates& all, const std::vector<Range>& ranges) {
   std::vector<Part> parts;
   for (size_t i = 0; i + 1 < ranges.size(); ++i) {
     const size_t end = ranges[i].to;
@@ -565,22 +578,26 @@ std::optional<loop::Schedule> choose_cuda_contraction(const loop::Program& progr
   if (all.plans.empty()) return std::nullopt;
   const auto contraction = kernels::match_contraction(nest);
   const sym::Facts facts = kernels::facts_in(program, nest, *contraction);
-  // A thread per point reads both factors from caches: about 8 clocks for 32 products of a warp on each of 4
+  // A thread per point reads both factors from caches: about 8 clocks for 32 products of f32 of a warp on each of 4
   // schedulers, and as long as a row of tiles is empty. Whoever calls waits for the launch as well, so that at small
   // sizes little is to be gained either way.
   constexpr double kLaunch = 5000, kNaive = 1500;
-  const Candidate& matrix = *best(all, 0, all.sizes.size()).plan;
+  const std::vector<Range> ranges = best_ranges(all);
+  const int bytes = byte_size(contraction->dtype);
   double gain = 0;
+  auto range = ranges.begin();
   for (size_t i = 0; i < all.sizes.size(); ++i) {
+    if (i == range->to) ++range;
     const double points_there = points(nest.dims, all.sizes[i]);
     const double work = points_there * points(contraction->reduce->dims, all.sizes[i]);
     const double threads = std::min(points_there, 2048.0 * target.multiprocessors);
-    const double naive = work / threads * std::max(30.0, threads / target.multiprocessors / 16) + kNaive;
-    gain +=
-        all.weight(i) * std::log((naive + kLaunch) / (std::exp(matrix.logs[i] / all.weight(i)) + kLaunch));
+    const double naive =
+        work / threads * std::max(30.0, threads * bytes / target.multiprocessors / 64) + kNaive;
+    gain += all.weight(i) *
+            std::log((naive + kLaunch) / (std::exp(range->plan->logs[i] / all.weight(i)) + kLaunch));
   }
   if (gain < 0) return std::nullopt;
-  return kernels::to_schedule(whole(parts_of(all)));
+  return kernels::to_schedule(whole(parts_of(all, ranges)));
 }
 
 std::vector<RankedSchedule> contraction_schedules(const loop::Program& program, const loop::Nest& nest,
@@ -590,7 +607,7 @@ std::vector<RankedSchedule> contraction_schedules(const loop::Program& program, 
   if (all.plans.empty()) return {};
   const Candidates at = shapes.empty() ? all : candidates(program, nest, target, shapes);
   const auto given = around ? parts_in(all, *around) : std::nullopt;
-  const std::vector<Part> parts = given ? *given : parts_of(all);
+  const std::vector<Part> parts = given ? *given : parts_of(all, best_ranges(all));
   const auto part_at = [&](size_t shape) {
     size_t part = 0;
     while (part + 1 < parts.size() && at.elements[shape] >= static_cast<double>(parts[part].below)) ++part;

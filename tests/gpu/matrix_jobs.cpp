@@ -1,9 +1,9 @@
 // Writes what tests/gpu/matrix.py runs on a device: matrix products and convolutions as cubins, with the launches of
 // every shape. Needs NVRTC and no GPU.
 //
-//   gpu_matrix_jobs FOLDER [check] [time] [elements] [strict] [plans [I N]]     the I-th N-th of the plans alone
+//   gpu_matrix_jobs FOLDER [check] [time] [elements] [strict] [sizes] [plans [I N]]     the I-th N-th of the plans alone
 //
-// `strict` has every tile of f32. `elements` has tf32, bytes and fp8, checked and timed, where the others have 16-bit floats
+// `strict` has every tile of f32, `sizes` times them where every size is a symbol, from one row on. `elements` has tf32, bytes and fp8, checked and timed, where the others have 16-bit floats
 // and f32. `plans` times what the model ranks high for each of some shapes, with the cycles that it expects: for fitting it.
 #include <algorithm>
 #include <cmath>
@@ -90,6 +90,35 @@ class Writer {
     }
   }
 
+  // What the model ranks high for `fixed`, by texts of `c`, which is the same for sizes unknown.
+  void add_at(const MatrixCase& c, const MatrixCase& fixed, const Sizes& sizes, const json& reference,
+              double most, size_t count) {
+    const GpuTarget& target = gpu_target("sm_90a");
+    const auto parsed = [](const MatrixCase& of) {
+      loop::Program program = loop::parse_program(of.text);
+      program.buffers[1].storage = loop::Storage::kWeight;
+      return program;
+    };
+    const loop::Program known = parsed(fixed);
+    const auto ranked = schedule::matrix_plans(known, known.nests[0], target);
+    for (const auto& [plan, cycles] : ranked) {
+      if (cycles > most * ranked[0].cycles || count-- == 0) break;
+      const loop::Schedule schedule = kernels::to_schedule(plan);
+      const auto [found, fresh] = at_.try_emplace(cat(c.text, loop::to_string(schedule)));
+      auto& [program, device] = found->second;
+      if (fresh) {
+        program = parsed(c);
+        program.nests[0].schedule = schedule;
+        schedule::order_weights(program);
+        device = codegen::cuda::emit_nest(program, program.nests[0], target);
+      }
+      const auto choice = std::find_if(device.choices.begin(), device.choices.end(),
+                                       [&](const auto& each) { return value_of(each.condition, sizes); });
+      write(c, program, *choice, static_cast<int>(choice - device.choices.begin()), sizes, reference, true);
+      jobs_.back()["cycles"] = std::round(cycles);
+    }
+  }
+
   void finish() {
     std::ofstream(folder_ + "/jobs.json") << jobs_.dump(0);
     std::cout << jobs_.size() << " jobs, " << cubins_.size() << " cubins\n";
@@ -120,10 +149,13 @@ class Writer {
       job["buffers"][to.buffer.value]["order"] = order;
     }
     for (const codegen::DeviceKernel& k : choice.launches) {
-      json launch = {
-          {"cubin", cubin(k.code.text, c.name)},       {"threads", k.threads},
-          {"dependent", k.dependent_launch},           {"cluster", k.cluster},
-          {"shared", value_of(k.shared_bytes, sizes)}, {"workspace", value_of(k.workspace_bytes, sizes)}};
+      json launch = {{"cubin", cubin(k.code.text, c.name)},
+                     {"threads", k.threads},
+                     {"dependent", k.dependent_launch},
+                     {"cluster", k.cluster},
+                     {"shared", value_of(k.shared_bytes, sizes)},
+                     {"workspace", value_of(k.workspace_bytes, sizes)},
+                     {"counters", value_of(k.counter_bytes, sizes)}};
       for (sym::Expr e : k.grid) launch["grid"].push_back(value_of(e, sizes));
       launch["maps"] = json::array(), launch["buffers"] = json::array(), launch["sizes"] = json::array();
       for (const codegen::TensorMap& m : k.maps) {
@@ -163,6 +195,7 @@ class Writer {
   std::string folder_;
   codegen::cuda::Nvrtc nvrtc_;
   std::map<std::string, std::string> cubins_;
+  std::map<std::string, std::pair<loop::Program, codegen::DeviceNest>> at_;
   json jobs_ = json::array();
 };
 
@@ -364,6 +397,25 @@ void strict(Writer& w) {
     w.add(convolution_case("f32", c), "", {{{"n", 3}}}, convolution(c), false);
 }
 
+void sizes(Writer& w) {
+  const auto add = [&](const char* dtype, int m, int n, int k, double most, size_t count) {
+    const bool few = m <= 256, half = dtype[0] == 'b';
+    w.add_at(matmul_case(dtype, "m", few ? cat(n) : "n", few ? cat(k) : "k", half, "", Behind::kNothing),
+             matmul_case(dtype, cat(m), cat(n), cat(k), half, "", Behind::kNothing),
+             {{"m", m}, {"n", n}, {"k", k}}, matmul(half, Behind::kNothing), most, count);
+  };
+  for (const auto& [n, k] :
+       {std::pair{2048, 2048}, {3072, 2048}, {2048, 8192}, {4096, 4096}, {14336, 4096}, {4096, 14336}}) {
+    for (const int m : {1, 8, 16, 32, 64})
+      if (m <= 32 || n == 4096) add("f32", m, n, k, 2.5, 8);
+    for (const int m : {32, 64}) add("bf16", m, n, k, 1.6, 6);
+  }
+  add("f32", 256, 4096, 4096, 2, 5);
+  for (const Shape& s :
+       {Shape{512, 3072, 768}, {512, 768, 3072}, {1024, 1024, 1024}, {2048, 2048, 2048}, {4096, 4096, 4096}})
+    add("f32", s.m, s.n, s.k, 2, 7);
+}
+
 void plans(Writer& w, int part, int parts) {
   int at = 0;
   auto mine = [&] { return at++ % parts == part; };
@@ -432,6 +484,7 @@ int main(int argc, char** argv) {
   if (parts.empty() || parts.count("time")) stridec::test::time(writer);
   if (parts.empty() || parts.count("elements")) stridec::test::elements(writer);
   if (parts.count("strict")) stridec::test::strict(writer);
+  if (parts.count("sizes")) stridec::test::sizes(writer);
   if (parts.count("plans"))
     stridec::test::plans(writer, argc > 4 ? std::stoi(argv[3]) : 0, argc > 4 ? std::stoi(argv[4]) : 1);
   writer.finish();

@@ -5,25 +5,9 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/frame.h"
 #include "compiler/codegen/cuda/matrix.h"
+#include "compiler/codegen/cuda/matrix_parts.h"
 
 namespace stridec::codegen::cuda {
-namespace {
-
-// Whether the block is the last of `count` to come, which leaves the counter 0 for the next launch. What the others wrote
-// before a barrier of theirs and this, the last one reads behind this and a barrier of its own.
-constexpr std::string_view kArrive = R"(
-#ifdef STRIDEC_EMULATE
-static inline bool comes_last(unsigned* counter, unsigned count) { return atomicInc(counter, count - 1) == count - 1; }
-#else
-static inline bool comes_last(unsigned* counter, unsigned count) {
-  unsigned before;
-  asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(counter), "r"(count - 1) : "memory");
-  return before == count - 1;
-}
-#endif
-)";
-
-}  // namespace
 
 using sym::Expr;
 
@@ -37,7 +21,7 @@ DeviceKernel MmaEmitter::emit_spread(const GpuTarget& target) {
   geometry.counters = slots(target) * spread_levels(target);
   return finish(f_.text, std::move(geometry),
                 cat(memory_declarations(), mma_declarations(f_.flash.dtype, f_.flash.dtype, DType::kF32),
-                    flash_declarations(f_.flash.dtype), lines_declarations(), fours_declarations(), kArrive));
+                    flash_declarations(f_.flash.dtype), lines_declarations(), fours_declarations(), arrive_declarations()));
 }
 
 int MmaEmitter::spread_levels(const GpuTarget& target) const {

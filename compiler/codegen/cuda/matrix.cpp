@@ -7,7 +7,9 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/frame.h"
 #include "compiler/codegen/cuda/matrix_epilogue.h"
+#include "compiler/codegen/cuda/matrix_parts.h"
 #include "compiler/codegen/cuda/matrix_side.h"
+#include "compiler/codegen/cuda/matrix_sliced.h"
 #include "compiler/codegen/cuda/matrix_wgmma.h"
 #include "compiler/schedule/schedule.h"
 
@@ -90,6 +92,7 @@ class Emitter {
       : f_(program, nest, kernel, kernels::to_matrix_plan(nest.schedule), vectors),
         a_(f_, "a", vectors, engine || kernel.is_wgmma()),
         b_(f_, "b", vectors, engine || kernel.is_wgmma()),
+        sliced_(f_, a_, b_),
         epilogue_(f_, vectors) {}
 
   bool factors_are_vectors() const { return a_.vector() && b_.vector(); }
@@ -114,9 +117,10 @@ class Emitter {
         conditions.push_back(sym::le(extent_of(*dims), kNarrow));
       choice.condition = sym::simplify(sym::logical_and(conditions), f_.program.facts);
     }
+    f_.leaves_parts = f_.plan.split > 1 && !has_cluster(f_, target);
     f_.kernel.is_wgmma() ? print_wgmma(f_, a_, b_, epilogue_, target.dependent_launch)
                          : print(target.dependent_launch);
-    choice.launches.push_back(finish(f_.text, geometry(target), declarations()));
+    choice.launches.push_back(finish(f_.text, geometry(target, below), declarations()));
     return choice;
   }
 
@@ -124,9 +128,10 @@ class Emitter {
   static constexpr int64_t kNarrow = 0x7fff0000;  // numbers of rows with a tile to spare
 
   bool tensor() const { return f_.kernel.is_tensor(); }
+  bool sliced() const { return f_.kernel.is_sliced(); }
   bool boxes() const { return !tensor() && factors_are_boxes(); }
 
-  Geometry geometry(const GpuTarget& target) const {
+  Geometry geometry(const GpuTarget& target, std::optional<int64_t> below) const {
     Geometry g;
     const Expr tiles = extent_of(f_.batch) * sym::ceildiv(extent_of(f_.rows), f_.kernel.rows) *
                        sym::ceildiv(extent_of(f_.columns), f_.kernel.columns);
@@ -138,10 +143,20 @@ class Emitter {
     // Elements that come one by one take registers for their addresses.
     g.blocks_sm =
         tensor() || factors_are_vectors() ? f_.kernel.blocks_sm : std::max(1, f_.kernel.blocks_sm * 3 / 4);
-    g.cluster = static_cast<int>(f_.plan.split);
+    g.cluster = f_.sharers();
+    if (f_.leaves_parts) {
+      // Products that are too large for this choice need no room.
+      const Expr needed =
+          below
+              ? sym::select(sym::lt(extent_of(f_.batch) * extent_of(f_.rows) * extent_of(f_.columns), *below),
+                            tiles, 0)
+              : tiles;
+      g.workspace_bytes = part_bytes(f_, needed);
+      g.counters = needed;
+    }
     g.dependent_launch = target.dependent_launch;
-    g.shared_bytes = tensor() ? kernels::shared_bytes(f_.kernel, f_.plan.split)
-                              : sym::max(simt_bytes(), room(target, g.grid[0], g.blocks_sm));
+    g.shared_bytes = tensor() || sliced() ? Expr(kernels::shared_bytes(f_.kernel, f_.plan.split))
+                                          : sym::max(simt_bytes(), room(target, g.grid[0], g.blocks_sm));
     for (const MatrixSide* side : {&a_, &b_})
       if (side->map()) g.maps.push_back(*side->map());
     return g;
@@ -163,7 +178,9 @@ class Emitter {
       out += wgmma_declarations(f_, a_, b_);
     else if (boxes())
       out += copy_declarations(a_, b_);
-    if (f_.plan.split > 1)
+    if (f_.leaves_parts)
+      out += arrive_declarations();
+    else if (f_.plan.split > 1)
       out += f_.kernel.is_wgmma() ? exchange_declarations(f_.contraction.dtype)
                                   : cluster_declarations(f_.contraction.dtype);
     return out;
@@ -178,7 +195,11 @@ class Emitter {
     text.line("const int thread = threadIdx.x;");
     if (boxes()) print_barriers();
     if (dependent) text.line("launch_dependents();");
-    if (dependent) text.line("wait_predecessor();");
+    MatrixSide* early = nullptr;  // weights do not wait for the launch before this one
+    if (dependent && boxes() && sliced())
+      for (MatrixSide* side : {&a_, &b_})
+        if (side->is_weight()) early = side;
+    if (dependent && !early) text.line("wait_predecessor();");
     print_tile_counts(f_);
     if (split > 1) text.line(cat("const int rank = blockIdx.x % ", split, ";"));
     text.line(cat("const ", f_.index_type(), " block = blockIdx.x", split > 1 ? cat(" / ", split) : "", ";"));
@@ -199,24 +220,29 @@ class Emitter {
                   ", warp_column = warp % ", k.warps_columns, " * ", warp_columns(), ";"));
     print_registers();
     if (boxes()) {
-      print_box_loop();
+      print_first_boxes(early);
+      sliced() ? print_sliced_box_loop() : print_box_loop();
     } else {
       // The first iterations fill the ring alone.
       text.open(cat("for (int64_t step = begin - ", k.stages - 1, "; step < end; ++step)"));
       text.line(cat("const int64_t next = step + ", k.stages - 1, ";"));
       text.line(cat("const unsigned fill_stage = ring + fill_slot * ", stage(), ";"));
-      tensor() ? print_mma_step() : print_simt_step();
+      tensor() || sliced() ? print_ring_step() : print_simt_step();
       text.close();
       text.line("wait_copies<0>();");
     }
     text.line("__syncthreads();");
     text.line(cat(element, "* const sums = (", element, "*)shared;"));
-    tensor() ? print_mma_sums() : print_simt_sums();
+    tensor() ? print_mma_sums() : sliced() ? sliced_.print_sums() : print_simt_sums();
+    if (f_.leaves_parts) {
+      text.line("__syncthreads();");
+      print_parts(f_);
+    }
     const MatrixEpilogue::Part tile{k.rows, k.columns, "0", "0", "thread", k.workers(), 4};
     epilogue_.print_loads(tile);
-    text.line(split > 1 ? "cluster_sync();" : "__syncthreads();");
+    if (!f_.leaves_parts) text.line(split > 1 ? "cluster_sync();" : "__syncthreads();");
     epilogue_.print(tile);
-    if (split > 1) text.line("cluster_sync();");
+    if (f_.sharers() > 1) text.line("cluster_sync();");
   }
 
   int stage_of(const MatrixSide& side) const {
@@ -252,6 +278,7 @@ class Emitter {
   int warp_columns() const { return f_.kernel.columns / f_.kernel.warps_columns; }
 
   void print_registers() {
+    if (sliced()) return sliced_.print_registers();
     if (!tensor()) return print_simt_registers();
     f_.text.line(cat(f_.text.value_type(f_.contraction.dtype), " acc[", warp_rows() / 16, "][",
                      warp_columns() / 8, "][4] = {};"));
@@ -259,18 +286,29 @@ class Emitter {
 
   // ---- tensor cores: a warp has a part of the tile, in blocks of 16 x 8 sums ----
 
-  void print_mma_step() {
+  // A step of tiles that lie in their stages as they are read.
+  void print_ring_step() {
     KernelText& text = f_.text;
     text.line(cat("wait_copies<", f_.kernel.stages - 2, ">();"));
     text.line("__syncthreads();");
     print_issue();
     text.open("if (step >= begin)");
-    text.line(
-        cat("const unsigned a_tile = ring + slot * ", stage(), ", b_tile = a_tile + ", a_.tile_bytes(), ";"));
-    print_mma();
+    if (tensor()) {
+      text.line(cat("const unsigned a_tile = ring + slot * ", stage(), ", b_tile = a_tile + ",
+                    a_.tile_bytes(), ";"));
+      print_mma();
+    } else {
+      print_sliced();
+    }
     text.line(cat("if (++slot == ", f_.kernel.stages, ") slot = 0;"));
     text.close();
     print_deposit();
+  }
+
+  void print_sliced() {
+    f_.text.line(cat("const unsigned char *const a_lines = shared + slot * ", stage(),
+                     ", *const b_lines = a_lines + ", a_.tile_bytes(), ";"));
+    sliced_.print_step();
   }
 
   void print_mma() {
@@ -460,27 +498,51 @@ class Emitter {
     return f_.kernel.depth * (f_.kernel.rows + f_.kernel.columns) * f_.element_bytes();
   }
 
-  // Both tiles of step `next`, into the stage `at` (a C expression).
-  void print_box_stage(const std::string& at) {
+  // Tiles of step `next`, into the stage `at` (a C expression): of one side, of the other one later, or of both.
+  void print_box_stage(const std::string& at, const MatrixSide* only = nullptr, bool later = false) {
     f_.text.line(
         cat("const unsigned fill_stage = ring + ", at, " * ", stage(), ", full = full_bars + ", at, " * 8;"));
-    f_.text.line(cat("barrier_expect(full, ", box_bytes(), ");"));
-    int number = 0;
-    print_both([&](MatrixSide& side) { side.print_boxes(cat("map", number++)); });
+    if (!later) f_.text.line(cat("barrier_expect(full, ", box_bytes(), ");"));
+    print_both([&](MatrixSide& side) {
+      if (!only || (&side == only) != later) side.print_boxes(&side == &a_ ? "map0" : "map1");
+    });
+  }
+
+  // The ring's first filling; what `early` has of it before the launch before this one ends.
+  void print_first_boxes(const MatrixSide* early) {
+    KernelText& text = f_.text;
+    text.line("unsigned phase = 0;");
+    for (const bool later : {false, true}) {
+      if (later && !early) break;
+      if (later) text.line("wait_predecessor();");
+      text.open("if (thread == 0)");
+      text.open(cat("for (int i = 0; i < ", f_.kernel.stages, "; ++i)"));
+      text.line("const int64_t next = begin + i;");
+      text.open("if (next < end)");
+      print_box_stage("i", early, later);
+      text.close();
+      text.close();
+      text.close();
+    }
+  }
+
+  void print_sliced_box_loop() {
+    KernelText& text = f_.text;
+    text.open("for (int64_t step = begin; step < end; ++step)");
+    text.line("barrier_wait(full_bars + slot * 8, phase);");
+    print_sliced();
+    text.line("__syncthreads();");
+    text.line(cat("const int64_t next = step + ", f_.kernel.stages, ";"));
+    text.open("if (thread == 0 && next < end)");
+    print_box_stage("slot");
+    text.close();
+    print_advance(true);
+    text.close();
   }
 
   void print_box_loop() {
     KernelText& text = f_.text;
     const int stages = f_.kernel.stages;
-    text.line("unsigned phase = 0;");
-    text.open("if (thread == 0)");
-    text.open(cat("for (int i = 0; i < ", stages, "; ++i)"));
-    text.line("const int64_t next = begin + i;");
-    text.open("if (next < end)");
-    print_box_stage("i");
-    text.close();
-    text.close();
-    text.close();
     text.open("for (int64_t step = begin - 1; step < end; ++step)");
     text.line("const int done = slot;");
     text.open("if (step >= begin)");
@@ -512,6 +574,7 @@ class Emitter {
 
   MatrixFrame f_;
   MatrixSide a_, b_;
+  Sliced sliced_;
   MatrixEpilogue epilogue_;
 };
 
@@ -537,18 +600,21 @@ DeviceNest emit_matrix(const loop::Program& program, const loop::Nest& original,
   };
   auto both_are_vectors = [](const Emitter& e) { return e.factors_are_vectors(); };
   auto both_are_boxes = [](const Emitter& e) { return e.factors_are_boxes(); };
-  auto add_vectors = [&](const loop::Nest& from, const MatrixKernel& k, std::optional<int64_t> below) {
+  auto has_vectors = [](const Emitter& e) { return e.has_vectors(); };
+  auto any = [](const Emitter&) { return true; };
+  auto add_kernel = [&](const loop::Nest& from, const MatrixKernel& k, std::optional<int64_t> below) {
     return (!k.is_tensor() && target.tma && add(from, k, true, false, below, both_are_boxes, true)) ||
-           add(from, k, true, false, below, both_are_vectors);
+           add(from, k, true, false, below, both_are_vectors) ||
+           (k.is_sliced() &&
+            (add(from, k, true, false, below, has_vectors) || add(from, k, false, false, below, any)));
   };
   for (const kernels::MatrixPlan::Fewer& fewer : plan.fewer) {
     loop::Nest other = nest;
     other.schedule = kernels::to_schedule(kernels::plan_of(plan, fewer));
-    add_vectors(other, *fewer.kernel, fewer.below);
+    add_kernel(other, *fewer.kernel, fewer.below);
   }
-  if (!add_vectors(nest, kernel, {}))
-    add(nest, general, true, false, {}, [](const Emitter& e) { return e.has_vectors(); });
-  if (!out.is_complete()) add(nest, general, false, true, {}, [](const Emitter&) { return true; });
+  if (!add_kernel(nest, kernel, {})) add(nest, general, true, false, {}, has_vectors);
+  if (!out.is_complete()) add(nest, general, false, true, {}, any);
   return out;
 }
 

@@ -79,9 +79,7 @@ std::optional<MatrixEpilogue::Lines> MatrixEpilogue::lines(const Part& part) con
 }
 
 // Blocks that have a part of the lines each.
-int MatrixEpilogue::sharers(const Part& part) const {
-  return part.given ? 1 : static_cast<int>(f_.plan.split);
-}
+int MatrixEpilogue::sharers(const Part& part) const { return part.given ? 1 : f_.sharers(); }
 
 std::string MatrixEpilogue::thread_of(const Part& part) const {
   return sharers(part) > 1 ? cat("(", part.thread, " + rank * ", part.threads, ")")

@@ -34,6 +34,10 @@ struct MatrixFrame {
   sym::Facts facts;
   DType a_element, b_element;  // in shared memory
 
+  // Blocks that have a part of the sums of a tile each, in a cluster; with 1 a block has all of them.
+  int sharers() const { return leaves_parts ? 1 : static_cast<int>(plan.split); }
+  bool leaves_parts = false;  // blocks that share a tile leave their sums in memory (matrix_parts.h)
+
   int element_bytes() const { return kernel.element_bytes; }
   std::string index_type() const { return narrow ? "unsigned" : "int64_t"; }
   MatrixFrame(const MatrixFrame&) = delete;  // its parts point at each other

@@ -1,5 +1,7 @@
 #include "compiler/codegen/cuda/matrix_side.h"
 
+#include <algorithm>
+
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 
@@ -150,14 +152,16 @@ int MatrixSide::width() const { return along_depth_ ? f_.kernel.depth : extent_;
 int MatrixSide::lines() const { return along_depth_ ? extent_ : f_.kernel.depth; }
 int MatrixSide::pieces() const {
   const int all = width() * lines() / lanes_, threads = f_.kernel.loaders();
-  STRIDEC_CHECK(
-      all % threads == 0 && (threads % (width() / lanes_) == 0 || (width() / lanes_) % threads == 0),
-      f_.kernel.name);
-  return all / threads;
+  STRIDEC_CHECK((all % threads == 0 || threads % all == 0) &&
+                    (threads % (width() / lanes_) == 0 || (width() / lanes_) % threads == 0),
+                f_.kernel.name);
+  return std::max(1, all / threads);
 }
 
+bool MatrixSide::is_scarce() const { return width() * lines() / lanes_ < f_.kernel.loaders(); }
+
 int MatrixSide::tile_bytes() const {
-  if (!f_.kernel.is_tensor()) return f_.kernel.depth * pitch() * f_.element_bytes();
+  if (is_threads()) return f_.kernel.depth * pitch() * f_.element_bytes();
   return width() * lines() * f_.element_bytes();
 }
 
@@ -165,12 +169,15 @@ int MatrixSide::tile_bytes() const {
 int MatrixSide::pitch() const { return extent_ + (map_ && !is_staged() ? 0 : kernels::kSimtPadding); }
 
 int MatrixSide::staged_bytes() const {
-  return !f_.kernel.is_tensor() && vector() && is_turned() ? width() * lines() * f_.element_bytes() : 0;
+  return is_threads() && vector() && is_turned() ? width() * lines() * f_.element_bytes() : 0;
 }
 
 std::string MatrixSide::place(const std::string& line, const std::string& at) const {
   const int bytes = f_.element_bytes();
-  if (!f_.kernel.is_tensor()) return cat("((", line, ") * ", pitch(), " + (", at, ")) * ", bytes);
+  if (is_threads()) return cat("((", line, ") * ", pitch(), " + (", at, ")) * ", bytes);
+  // Neighbouring threads read neighbouring pieces of a line of the rows.
+  if (f_.kernel.is_sliced() && !along_depth())
+    return cat("((", line, ") * ", extent_, " + (", at, ")) * ", bytes);
   if (f_.kernel.is_wgmma() && !along_depth())  // panels of 64 rows
     return cat("(", at, ") / 64 * ", f_.kernel.depth * 128, " + swizzled<128>(", line, ", (", at,
                ") % 64 * 2)");
@@ -288,15 +295,16 @@ void MatrixSide::print_issue() {
         : along_depth_ ? cat(name_, "_from", i)
                        : cat(name_, "_from + (", text.size(*step_), ") * (i * ", stride, ")");
     const std::string to = cat("fill_tile + ", place_taken(line, name_ + "_at"));
+    const std::string some = is_scarce() ? cat("if (", line, " < ", lines(), ") ") : "";
     if (!held && ragged_) {
       text.line(cat("const ", type, " left = ",
                     along_depth_ ? cat(extent, " - deep")
                                  : cat(text.size(extent_of(dims_)), " - ", first_, " - ", name_, "_at"),
                     ";"));
-      text.line(cat("copy_some<", bytes, ">(", to, ", ", element, ", live ? left < ", lanes_,
+      text.line(cat(some, "copy_some<", bytes, ">(", to, ", ", element, ", live ? left < ", lanes_,
                     " ? (unsigned)left * ", f_.element_bytes(), " : ", bytes, " : 0);"));
     } else if (!held) {
-      text.line(cat("copy_async<", bytes, ">(", to, ", ", element, ", live);"));
+      text.line(cat(some, "copy_async<", bytes, ">(", to, ", ", element, ", live);"));
     } else {
       text.line(cat(name_, "_held[i] = 0;"));
       text.line(cat("if (live) ", name_, "_held[i] = *(", element, ");"));
@@ -328,9 +336,10 @@ void MatrixSide::print_deposit() {
   if (load_ && lanes_ * f_.element_bytes() >= 4) return;
   const int stride = f_.kernel.loaders() / (width() / lanes_);
   f_.text.line("#pragma unroll");
-  f_.text.line(cat("for (int i = 0; i < ", pieces(), "; ++i) store_shared(fill_tile + ",
-                   place_taken(cat(name_, "_line + i * ", stride), name_ + "_at"), ", ", name_,
-                   "_held[i]);"));
+  f_.text.line(
+      cat("for (int i = 0; i < ", pieces(), "; ++i) ",
+          is_scarce() ? cat("if (", name_, "_line < ", lines(), ") ") : "", "store_shared(fill_tile + ",
+          place_taken(cat(name_, "_line + i * ", stride), name_ + "_at"), ", ", name_, "_held[i]);"));
 }
 
 void MatrixSide::print_turn() {

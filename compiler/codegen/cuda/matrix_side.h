@@ -33,9 +33,7 @@ class MatrixSide {
     return load_ && f_.program[load_->access.buffer].storage == loop::Storage::kWeight;
   }
   // In shared memory.
-  bool along_depth() const {
-    return f_.kernel.is_tensor() && (along_depth_ || kernels::wants_depth(f_.kernel));
-  }
+  bool along_depth() const { return !is_threads() && (along_depth_ || kernels::wants_depth(f_.kernel)); }
   DType element() const { return element_; }
   // The factor as a tensor map, whose boxes one thread asks for.
   const std::optional<TensorMap>& map() const { return map_; }
@@ -60,11 +58,14 @@ class MatrixSide {
 
  private:
   bool is_turned() const { return along_depth() != along_depth_; }  // on its way into shared memory
+  // Threads with a tile of registers each, which read it along the rows.
+  bool is_threads() const { return !f_.kernel.is_tensor() && !f_.kernel.is_sliced(); }
   std::string place_taken(const std::string& line, const std::string& at) const;
   int pitch() const;  // of lines of threads' tiles, in elements
   int width() const;  // of a line, as threads take them
   int lines() const;
-  int pieces() const;  // of a thread
+  int pieces() const;      // of a thread
+  bool is_scarce() const;  // threads without a piece
   void find_map();
   bool find_matrix();
   void find_windows();

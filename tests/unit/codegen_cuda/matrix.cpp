@@ -217,6 +217,74 @@ TEST_CASE("a product of sizes unknown is made by tiles") {
   CHECK(chosen(test::matmul_case("bf16", "m", "n", "k", false)).starts_with("wgmma."));
 }
 
+// A product by weights, [k, n], of `rows` rows.
+loop::Program by_weights(const char* dtype, const char* rows, const char* n, const char* k) {
+  loop::Program program =
+      loop::parse_program(test::matmul_case(dtype, rows, n, k, false, "", test::Behind::kNothing).text);
+  program.buffers[1].storage = loop::Storage::kWeight;
+  return program;
+}
+
+TEST_CASE(
+    "products of floats are made by tiles on every GPU, by narrow ones that share the depth where rows are "
+    "few") {
+  for (const GpuTarget& target : gpu_targets())
+    for (const char* dtype : {"f32", "f64", "f16"}) {
+      INFO(target.name, " ", dtype);
+      const loop::Program unknown = loop::parse_program(test::matmul_case(dtype, "m", "n", "k", false).text);
+      CHECK(schedule::choose_cuda_contraction(unknown, unknown.nests[0], target).has_value());
+      const loop::Program program = by_weights(dtype, "m", "2048", "2048");
+      const auto schedule = schedule::choose_cuda_contraction(program, program.nests[0], target);
+      REQUIRE(schedule.has_value());
+      const kernels::MatrixPlan plan = kernels::to_matrix_plan(*schedule);
+      REQUIRE(!plan.fewer.empty());
+      const kernels::MatrixPlan::Fewer& few = plan.fewer[0];
+      CHECK(few.split > 1);
+      if (dtype[1] == '1') continue;
+      CHECK(few.kernel->is_sliced());
+      CHECK(few.kernel->rows == 8);
+      CHECK(!plan.kernel->is_sliced());
+    }
+}
+
+TEST_CASE(
+    "parts of sums lie in memory where there are no clusters, and take none where a product is too large") {
+  loop::Program program = by_weights("f32", "m", "2048", "2048");
+  const auto launches = [&](const char* name, int64_t m) {
+    const GpuTarget& target = gpu_target(name);
+    program.nests[0].schedule = *schedule::choose_cuda_contraction(program, program.nests[0], target);
+    const DeviceKernel kernel = emit_nest(program, program.nests[0], target).choices[0].launches[0];
+    const auto value = [&](sym::Expr e) {
+      return *sym::evaluate(e, [&](sym::Expr) { return std::optional(m); });
+    };
+    return std::tuple(kernel.cluster, value(kernel.workspace_bytes), value(kernel.counter_bytes));
+  };
+  const auto [cluster, workspace, counters] = launches("sm_90a", 4);
+  CHECK(cluster > 1);
+  CHECK(workspace == 0);
+  CHECK(counters == 0);
+  const auto [one, parts, arrivals] = launches("sm_80", 4);
+  CHECK(one == 1);
+  const auto plan = kernels::to_matrix_plan(program.nests[0].schedule);
+  CHECK(parts == plan.fewer[0].split * plan.fewer[0].kernel->rows * 2048 * 4);
+  CHECK(arrivals == 2048 / 64 * 4);
+  CHECK(std::get<1>(launches("sm_80", 4096)) == 64);
+}
+
+TEST_CASE("weights in the ring of few rows do not wait for the launch before") {
+  loop::Program program = by_weights("f32", "4", "2048", "2048");
+  const auto waits_first = [&] {
+    const GpuTarget& target = gpu_target("sm_90a");
+    program.nests[0].schedule = *schedule::choose_cuda_contraction(program, program.nests[0], target);
+    const std::string text = emit_nest(program, program.nests[0], target).choices[0].launches[0].code.text;
+    const size_t kernel = text.find("KERNEL(");
+    return text.find("wait_predecessor();", kernel) < text.find("copy_box2(fill", kernel);
+  };
+  CHECK_FALSE(waits_first());
+  program.buffers[1].storage = loop::Storage::kInput;
+  CHECK(waits_first());
+}
+
 TEST_CASE("multiply-adds are fed by the copy engine, and blocks that are few spread over the device") {
   const auto kernel_of = [](const char* size) {
     loop::Program program = loop::parse_program(

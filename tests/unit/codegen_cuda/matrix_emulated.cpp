@@ -120,6 +120,37 @@ TEST_CASE("multiply-adds of factors that lie along the depth, along the rows, or
       check(test::convolution_case("f32", c), "simt.64x64x16", {});
 }
 
+TEST_CASE("tiles of few rows, whose warps share the depth: by copies of threads and by the engine") {
+  const Sizes odd = {{"m", 3}, {"n", 71}, {"k", 37}}, whole = {{"m", 11}, {"n", 136}, {"k", 144}};
+  for (const char* target : {"sm_80", "sm_90a"})
+    for (const bool transposed : {false, true})
+      for (const Sizes& sizes : {odd, whole}) {
+        for (const char* kernel : {"sliced.8x64x32", "sliced.16x64x32", "sliced.32x64x32"})
+          check(test::matmul_case("f32", "m", "n", "k", transposed), kernel, sizes, target);
+        check(test::matmul_case("f64", "m", "n", "k", transposed), "sliced.8x64x16d", sizes, target);
+      }
+  check(test::matmul_case("f32", "m", "n", "k", false, "2"), "sliced.16x64x32", whole, "sm_90a");
+  // Rows that lie along themselves in memory; windows; a factor of few rows that is computed.
+  for (const test::Conv& c : test::convolutions())
+    if (c.name == "conv3x3s2" || c.name == "conv_first" || c.name == "conv3x3_inner")
+      check(test::convolution_case("f32", c), "sliced.8x64x32", {{"n", 1}});
+}
+
+TEST_CASE(
+    "blocks that share the depth of a tile without a cluster: the last to come adds up what they left") {
+  const Sizes sizes = {{"m", 37}, {"n", 136}, {"k", 1040}}, few = {{"m", 5}, {"n", 136}, {"k", 1040}};
+  for (const int64_t split : {2, 4, 8}) {
+    check(test::matmul_case("f32", "m", "n", "k", true), "sliced.8x64x32", few, "sm_80", split);
+    check(test::matmul_case("f32", "m", "n", "k", false), "sliced.16x64x32", sizes, "sm_120a", split);
+    check(test::matmul_case("f64", "m", "n", "k", true), "sliced.8x64x16d", few, "sm_90a", split);
+  }
+  check(test::matmul_case("f32", "m", "n", "k", false), "simt.32x64x16", sizes, "sm_89", 4);
+  check(test::matmul_case("f64", "m", "n", "k", false), "simt.64x64x16d", sizes, "sm_89", 2);
+  check(test::matmul_case("f16", "m", "n", "k", true), "mma.32x64x64", sizes, "sm_86", 4);
+  check(test::matmul_case("u8*i8", "m", "n", "k", true), "mma.64x64x128.8bit", sizes, "ptx", 2);
+  check(test::matmul_case("f16", "m", "n", "k", true, "3"), "mma.64x64x64", few, "sm_80", 2);
+}
+
 TEST_CASE("warp groups: what the engine copies, what threads gather, and what is cut at the end of a line") {
   const Sizes odd = {{"m", 19}, {"n", 71}, {"k", 37}}, whole = {{"m", 72}, {"n", 80}, {"k", 176}};
   for (const char* dtype : {"f16", "tf32", "i8*u8", "f8e5m2*f8e4m3fn"}) {
