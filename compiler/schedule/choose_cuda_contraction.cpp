@@ -581,7 +581,7 @@ std::optional<loop::Schedule> choose_cuda_contraction(const loop::Program& progr
   // A thread per point reads both factors from caches: about 8 clocks for 32 products of f32 of a warp on each of 4
   // schedulers, and as long as a row of tiles is empty. Whoever calls waits for the launch as well, so that at small
   // sizes little is to be gained either way.
-  constexpr double kLaunch = 5000, kNaive = 1500;
+  constexpr double kLaunch = 10000, kNaive = 1500;
   const std::vector<Range> ranges = best_ranges(all);
   const int bytes = byte_size(contraction->dtype);
   double gain = 0;

@@ -90,7 +90,8 @@ class Writer {
     }
   }
 
-  // What the model ranks high for `fixed`, by texts of `c`, which is the same for sizes unknown.
+  // What the model ranks high for `fixed`, by texts of `c`, which is the same for sizes unknown: each tile that is not
+  // much too tall with as many splits at most.
   void add_at(const MatrixCase& c, const MatrixCase& fixed, const Sizes& sizes, const json& reference,
               double most, size_t count) {
     const GpuTarget& target = gpu_target("sm_90a");
@@ -101,8 +102,13 @@ class Writer {
     };
     const loop::Program known = parsed(fixed);
     const auto ranked = schedule::matrix_plans(known, known.nests[0], target);
+    const int64_t rows = sizes.at("m");
+    std::map<std::string_view, size_t> times;
     for (const auto& [plan, cycles] : ranked) {
-      if (cycles > most * ranked[0].cycles || count-- == 0) break;
+      const kernels::MatrixKernel& kernel = *plan.kernel;
+      if (cycles > most * ranked[0].cycles) break;
+      if (!kernel.is_tensor() && kernel.rows > std::max<int64_t>(kernel.is_sliced() ? 8 : 32, rows)) continue;
+      if (times[kernel.name]++ >= count || times.size() > kMostTiles) continue;
       const loop::Schedule schedule = kernels::to_schedule(plan);
       const auto [found, fresh] = at_.try_emplace(cat(c.text, loop::to_string(schedule)));
       auto& [program, device] = found->second;
@@ -125,6 +131,8 @@ class Writer {
   }
 
  private:
+  static constexpr size_t kMostTiles = 9;
+
   void write(const MatrixCase& c, const loop::Program& program, const codegen::DeviceChoice& choice,
              int number, const Sizes& sizes, const json& reference, bool time) {
     json job = {{"case", c.name},         {"schedule", loop::to_string(program.nests[0].schedule)},
@@ -404,16 +412,17 @@ void sizes(Writer& w) {
              matmul_case(dtype, cat(m), cat(n), cat(k), half, "", Behind::kNothing),
              {{"m", m}, {"n", n}, {"k", k}}, matmul(half, Behind::kNothing), most, count);
   };
-  for (const auto& [n, k] :
-       {std::pair{2048, 2048}, {3072, 2048}, {2048, 8192}, {4096, 4096}, {14336, 4096}, {4096, 14336}}) {
-    for (const int m : {1, 8, 16, 32, 64})
-      if (m <= 32 || n == 4096) add("f32", m, n, k, 2.5, 8);
-    for (const int m : {32, 64}) add("bf16", m, n, k, 1.6, 6);
-  }
-  add("f32", 256, 4096, 4096, 2, 5);
+  constexpr std::pair<int, int> kWeights[] = {{2048, 2048}, {3072, 2048},  {2048, 8192},
+                                              {4096, 4096}, {14336, 4096}, {4096, 14336}};
+  for (const auto& [n, k] : kWeights)
+    for (const int m : {1, 16, 32, 64})
+      if (m != 64 || n == 4096) add("f32", m, n, k, 2.5, 2);
+  add("f32", 256, 4096, 4096, 2, 2);
   for (const Shape& s :
        {Shape{512, 3072, 768}, {512, 768, 3072}, {1024, 1024, 1024}, {2048, 2048, 2048}, {4096, 4096, 4096}})
-    add("f32", s.m, s.n, s.k, 2, 7);
+    add("f32", s.m, s.n, s.k, 2, 2);
+  for (const auto& [n, k] : kWeights)
+    for (const int m : {32, 64}) add("bf16", m, n, k, 1.5, 1);
 }
 
 void plans(Writer& w, int part, int parts) {
