@@ -414,10 +414,13 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
       } else if (kernel.is_wgmma() && panels && kernel.columns % 64) {
         continue;
       }
+      // Addresses of windows' elements cost threads more than the few products of each.
+      const bool windows = rows_lines == Lines::kWindows || columns_lines == Lines::kWindows;
+      if (kernel.is_sliced() && (gathered || (windows && !target.tma))) continue;
       // Windows' addresses leave no registers for the sums of so many threads.
       if (kernel.is_wgmma() && kernel.workers() > 256 && gathered) continue;
-      // Rows that stores are contiguous along: for few columns alone.
-      if (columns != wide && (!kernel.is_wgmma() || kernel.columns > 32)) continue;
+      // Rows that stores are contiguous along: for few columns alone, or few rows.
+      if (columns != wide && !kernel.is_sliced() && (!kernel.is_wgmma() || kernel.columns > 32)) continue;
       plan.kernel = &kernel;
       for (int64_t split : {1, 2, 4, 8}) {
         if (split > 1 && kernel.turns) break;

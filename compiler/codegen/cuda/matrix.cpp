@@ -10,6 +10,7 @@
 #include "compiler/codegen/cuda/matrix_parts.h"
 #include "compiler/codegen/cuda/matrix_side.h"
 #include "compiler/codegen/cuda/matrix_sliced.h"
+#include "compiler/codegen/cuda/matrix_threads.h"
 #include "compiler/codegen/cuda/matrix_wgmma.h"
 #include "compiler/schedule/schedule.h"
 
@@ -93,6 +94,7 @@ class Emitter {
         a_(f_, "a", vectors, engine || kernel.is_wgmma()),
         b_(f_, "b", vectors, engine || kernel.is_wgmma()),
         sliced_(f_, a_, b_),
+        threads_(f_, a_, b_),
         epilogue_(f_, vectors) {}
 
   bool factors_are_vectors() const { return a_.vector() && b_.vector(); }
@@ -156,7 +158,7 @@ class Emitter {
     }
     g.dependent_launch = target.dependent_launch;
     g.shared_bytes = tensor() || sliced() ? Expr(kernels::shared_bytes(f_.kernel, f_.plan.split))
-                                          : sym::max(simt_bytes(), room(target, g.grid[0], g.blocks_sm));
+                                          : sym::max(threads_.bytes(), room(target, g.grid[0], g.blocks_sm));
     for (const MatrixSide* side : {&a_, &b_})
       if (side->map()) g.maps.push_back(*side->map());
     return g;
@@ -233,7 +235,7 @@ class Emitter {
     }
     text.line("__syncthreads();");
     text.line(cat(element, "* const sums = (", element, "*)shared;"));
-    tensor() ? print_mma_sums() : sliced() ? sliced_.print_sums() : print_simt_sums();
+    tensor() ? print_mma_sums() : sliced() ? sliced_.print_sums() : threads_.print_sums();
     if (f_.leaves_parts) {
       text.line("__syncthreads();");
       print_parts(f_);
@@ -245,10 +247,7 @@ class Emitter {
     if (f_.sharers() > 1) text.line("cluster_sync();");
   }
 
-  int stage_of(const MatrixSide& side) const {
-    return side.is_staged() ? side.staged_bytes() : side.tile_bytes();
-  }
-  int stage() const { return stage_of(a_) + stage_of(b_); }
+  int stage() const { return a_.stage_bytes() + b_.stage_bytes(); }
 
   void print_issue() {
     f_.text.open("if (next < end)");
@@ -268,7 +267,7 @@ class Emitter {
     for (MatrixSide* side : {&a_, &b_}) {
       f_.text.open("");
       f_.text.line(
-          cat("const unsigned fill_tile = fill_stage", side == &b_ ? cat(" + ", stage_of(a_)) : "", ";"));
+          cat("const unsigned fill_tile = fill_stage", side == &b_ ? cat(" + ", a_.stage_bytes()) : "", ";"));
       print(*side);
       f_.text.close();
     }
@@ -279,7 +278,7 @@ class Emitter {
 
   void print_registers() {
     if (sliced()) return sliced_.print_registers();
-    if (!tensor()) return print_simt_registers();
+    if (!tensor()) return threads_.print_registers();
     f_.text.line(cat(f_.text.value_type(f_.contraction.dtype), " acc[", warp_rows() / 16, "][",
                      warp_columns() / 8, "][4] = {};"));
   }
@@ -361,102 +360,7 @@ class Emitter {
   }
 
   // ---- multiply-adds ----
-  //
-  // A warp has a part of the tile, 8 x 4 or 4 x 8 threads with a tile of registers each, which reads 16 bytes of
-  // neighbouring rows of a step of the depth at a time. The next step's are loaded while this one's are multiplied, across
-  // stages as well: with the last step of a stage the first one of the next. A factor that lies along the depth is turned
-  // a stage ahead, into one of two tiles behind the ring.
 
-  int lanes(const MatrixSide& side) const {
-    return (&side == &a_) == (warp_rows() >= warp_columns()) ? 8 : 4;
-  }
-  int held(const MatrixSide& side) const {  // rows of a thread
-    return (&side == &a_ ? warp_rows() : warp_columns()) / lanes(side);
-  }
-  int together() const { return 16 / f_.element_bytes(); }  // rows that lie next to each other
-  const char* name(const MatrixSide& side) const { return &side == &a_ ? "a" : "b"; }
-  // What is turned, in bytes.
-  int turned_at() const { return f_.kernel.stages * stage(); }
-  int turned(const MatrixSide& side) const { return side.is_staged() ? side.tile_bytes() : 0; }
-  int64_t simt_bytes() const {
-    const int64_t sums =
-        int64_t{f_.kernel.rows} * (f_.kernel.columns + kernels::kSumPadding) * f_.element_bytes();
-    return std::max<int64_t>(turned_at() + 2 * (turned(a_) + turned(b_)), sums);
-  }
-
-  void print_simt_registers() {
-    KernelText& text = f_.text;
-    const std::string type = text.value_type(f_.contraction.dtype);
-    // Of two neighbours one differs in its row alone and one in its column: 16 bytes that they share are read once.
-    auto lane = [&](const MatrixSide& side, const char* first, const char* second) {
-      return cat("(lane_id / ", first, " % 2 + lane_id / ", second, " % 2 * 2",
-                 lanes(side) == 8 ? " + lane_id / 16 * 4" : "", ") * ", together());
-    };
-    text.line(cat("const int thread_row = warp_row + ", lane(a_, "2", "8"), ";"));
-    text.line(cat("const int thread_column = warp_column + ", lane(b_, "1", "4"), ";"));
-    text.line(cat("alignas(16) ", type, " a[2][", held(a_), "] = {}, b[2][", held(b_), "] = {};"));
-    text.line(cat(type, " acc[", held(a_), "][", held(b_), "] = {};"));
-    if (a_.is_staged() || b_.is_staged()) text.line("int turn = 0;");
-  }
-
-  // The thread's row of this number (a C expression), from its first one on.
-  std::string row_of(const MatrixSide& side, const std::string& number) const {
-    const int wide = together();
-    return cat("(", number, " / ", wide, " * ", wide * lanes(side), " + ", number, " % ", wide, ")");
-  }
-
-  void print_lines() {
-    for (const MatrixSide* side : {&a_, &b_})
-      f_.text.line(cat("const unsigned char* ", name(*side), "_lines = shared + ",
-                       side->is_staged() ? cat(turned_at() + (side == &b_ ? 2 * turned(a_) : 0), " + turn * ",
-                                               turned(*side))
-                                         : cat("slot * ", stage(), " + ", side == &b_ ? stage_of(a_) : 0),
-                       " + thread_", side == &a_ ? "row" : "column", " * ", f_.element_bytes(), ";"));
-  }
-  // The thread's rows of step `k` (a C expression) into registers.
-  void print_read(const std::string& k) {
-    for (const MatrixSide* side : {&a_, &b_}) {
-      f_.text.line("#pragma unroll");
-      f_.text.line(cat("for (int i = 0; i < ", held(*side), "; i += ", together(), ") move_wide<16>(&",
-                       name(*side), "[(", k, ") % 2][i], ", name(*side), "_lines + ",
-                       side->place(k, cat("i * ", lanes(*side))), ");"));
-    }
-  }
-  void print_products(const std::string& k) {
-    f_.text.line("#pragma unroll");
-    f_.text.line(cat("for (int i = 0; i < ", held(a_), "; ++i)"));
-    f_.text.line("  #pragma unroll");
-    f_.text.line(cat("  for (int j = 0; j < ", held(b_),
-                     "; ++j) acc[i][j] = ", f_.contraction.dtype == DType::kF64 ? "fma" : "fmaf", "(a[(", k,
-                     ") % 2][i], b[(", k, ") % 2][j], acc[i][j]);"));
-  }
-  // All steps of a stage but the last, which is in registers then.
-  void print_stage() {
-    print_lines();
-    f_.text.line("#pragma unroll");
-    f_.text.open(cat("for (int k = 0; k < ", f_.kernel.depth - 1, "; ++k)"));
-    print_read("k + 1");
-    print_products("k");
-    f_.text.close();
-  }
-  // The last one, beside the first of the next stage. Before the first stage registers are zero.
-  void print_next_stage() {
-    print_lines();
-    print_read("0");
-    print_products(cat(f_.kernel.depth - 1));
-  }
-  // Of the stage after this one, which has come.
-  void print_turns() {
-    for (MatrixSide* side : {&a_, &b_}) {
-      if (!side->is_staged()) continue;
-      f_.text.open("");
-      f_.text.line(cat("const int staged_tile = slot * ", stage(), " + ", side == &b_ ? stage_of(a_) : 0,
-                       ", turned_tile = ", turned_at() + (side == &b_ ? 2 * turned(a_) : 0), " + turn * ",
-                       turned(*side), ";"));
-      side->print_turn();
-      f_.text.close();
-    }
-  }
   void print_advance(bool phase) {
     f_.text.open(cat("if (++slot == ", f_.kernel.stages, ")"));
     f_.text.line("slot = 0;");
@@ -469,17 +373,17 @@ class Emitter {
     KernelText& text = f_.text;
     print_issue();
     text.open("if (step >= begin)");
-    print_stage();
+    threads_.print_stage();
     print_advance(false);
     text.close();
     print_deposit();
     text.line(cat("wait_copies<", f_.kernel.stages - 2, ">();"));
     text.open("if (step >= begin - 1)");
-    print_turns();
+    threads_.print_turns();
     text.close();
     text.line("__syncthreads();");
     text.open("if (step >= begin - 1)");
-    print_next_stage();
+    threads_.print_next_stage();
     text.close();
   }
 
@@ -546,35 +450,26 @@ class Emitter {
     text.open("for (int64_t step = begin - 1; step < end; ++step)");
     text.line("const int done = slot;");
     text.open("if (step >= begin)");
-    print_stage();
+    threads_.print_stage();
     print_advance(true);
     text.close();
     text.open("if (step + 1 < end)");
     text.line("barrier_wait(full_bars + slot * 8, phase);");
-    print_turns();
+    threads_.print_turns();
     text.close();
     text.line("__syncthreads();");
     text.line(cat("const int64_t next = step + ", stages, ";"));
     text.open("if (thread == 0 && step >= begin && next < end)");
     print_box_stage("done");
     text.close();
-    print_next_stage();
+    threads_.print_next_stage();
     text.close();
-  }
-
-  void print_simt_sums() {
-    KernelText& text = f_.text;
-    text.line("#pragma unroll");
-    text.line(cat("for (int i = 0; i < ", held(a_), "; ++i)"));
-    text.line("  #pragma unroll");
-    text.line(cat("  for (int j = 0; j < ", held(b_), "; ++j) sums[(thread_row + ", row_of(a_, "i"), ") * ",
-                  f_.kernel.columns + kernels::kSumPadding, " + thread_column + ", row_of(b_, "j"),
-                  "] = acc[i][j];"));
   }
 
   MatrixFrame f_;
   MatrixSide a_, b_;
   Sliced sliced_;
+  ThreadTiles threads_;
   MatrixEpilogue epilogue_;
 };
 

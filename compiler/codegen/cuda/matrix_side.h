@@ -44,6 +44,7 @@ class MatrixSide {
   // Where pieces that come whole lie before they are turned: bytes of a tile, 0 where they come in their places.
   int staged_bytes() const;
   bool is_staged() const { return staged_bytes() > 0; }
+  int stage_bytes() const { return is_staged() ? staged_bytes() : tile_bytes(); }  // of a stage of the ring
 
   void print_line();     // a thread's line, and its place in it
   void print_start();    // this, and addresses that stay the same for a tile

@@ -35,19 +35,17 @@ double tolerance(DType dtype) {
   return dtype == DType::kF64 ? 1e-12 : dtype == DType::kF32 ? 2e-5 : dtype == DType::kF16 ? 4e-3 : 3e-2;
 }
 
-// The tile of this name with the program's sizes, by every choice.
+// The tile of this name with the program's sizes, either way round, by every choice.
 void check(const test::MatrixCase& c, const std::string& kernel, const Sizes& sizes,
            const std::string& target = "sm_89", int64_t split = 1) {
   INFO(c.name, " by ", kernel);
   loop::Program program = loop::parse_program(c.text);
   loop::verify(program);
-  bool found = false;
-  for (const auto& ranked : schedule::matrix_plans(program, program.nests[0], gpu_target(target))) {
-    if (ranked.plan.kernel->name != kernel || ranked.plan.split != split) continue;
-    program.nests[0].schedule = kernels::to_schedule(ranked.plan);
-    found = true;
-  }
-  REQUIRE(found);
+  std::vector<loop::Schedule> schedules;
+  for (const auto& ranked : schedule::matrix_plans(program, program.nests[0], gpu_target(target)))
+    if (ranked.plan.kernel->name == kernel && ranked.plan.split == split)
+      schedules.push_back(kernels::to_schedule(ranked.plan));
+  REQUIRE(!schedules.empty());
   std::vector<HostTensor> inputs;
   for (size_t i = 0; i < program.inputs.size(); ++i)
     inputs.push_back(drawn(program, program.inputs[i], sizes, i));
@@ -55,17 +53,20 @@ void check(const test::MatrixCase& c, const std::string& kernel, const Sizes& si
   double largest = 1;
   for (int64_t i = 0; i < loop::element_count(want); ++i)
     largest = std::max(largest, std::abs(loop::get_number(want, i)));
-  size_t choices = 1;
-  for (size_t choice = 0; choice < choices; ++choice) {
-    const auto got = test::emulate(program, inputs, gpu_target(target), choice, &choices);
-    REQUIRE(got.has_value());
-    double error = 0;
-    for (int64_t i = 0; i < loop::element_count(want); ++i) {
-      const double off = std::abs(loop::get_number((*got)[0], i) - loop::get_number(want, i));
-      error = std::max(error, std::isnan(off) ? HUGE_VAL : off);
+  for (const loop::Schedule& schedule : schedules) {
+    program.nests[0].schedule = schedule;
+    size_t choices = 1;
+    for (size_t choice = 0; choice < choices; ++choice) {
+      const auto got = test::emulate(program, inputs, gpu_target(target), choice, &choices);
+      REQUIRE(got.has_value());
+      double error = 0;
+      for (int64_t i = 0; i < loop::element_count(want); ++i) {
+        const double off = std::abs(loop::get_number((*got)[0], i) - loop::get_number(want, i));
+        error = std::max(error, std::isnan(off) ? HUGE_VAL : off);
+      }
+      INFO("choice ", choice, " of ", choices);
+      CHECK(error <= tolerance(want.dtype) * largest);
     }
-    INFO("choice ", choice, " of ", choices);
-    CHECK(error <= tolerance(want.dtype) * largest);
   }
 }
 
@@ -130,10 +131,21 @@ TEST_CASE("tiles of few rows, whose warps share the depth: by copies of threads 
         check(test::matmul_case("f64", "m", "n", "k", transposed), "sliced.8x64x16d", sizes, target);
       }
   check(test::matmul_case("f32", "m", "n", "k", false, "2"), "sliced.16x64x32", whole, "sm_90a");
-  // Rows that lie along themselves in memory; windows; a factor of few rows that is computed.
-  for (const test::Conv& c : test::convolutions())
-    if (c.name == "conv3x3s2" || c.name == "conv_first" || c.name == "conv3x3_inner")
-      check(test::convolution_case("f32", c), "sliced.8x64x32", {{"n", 1}});
+  // Few columns of the result are the rows of tiles.
+  test::MatrixCase turned = test::matmul_case("f32", "m", "n", "k", true, "", test::Behind::kNothing);
+  for (const auto& [from, to] : {std::pair{"y f32 [m, n]", "y f32 [n, m]"}, {"y[%m, %n]", "y[%n, %m]"}})
+    turned.text.replace(turned.text.find(from), std::string_view(from).size(), to);
+  check(turned, "sliced.8x64x32", odd);
+  check(turned, "sliced.16x64x32", whole, "sm_90a");
+  // Rows that lie along themselves in memory.
+  test::MatrixCase columns = test::matmul_case("f32", "m", "n", "k", true, "", test::Behind::kNothing);
+  for (const auto& [from, to] : {std::pair{"x f32 [m, k]", "x f32 [k, m]"},
+                                 {"x[%m, %k]", "x[%k, %m]"},
+                                 {"symbol m = input 0 dim 0", "symbol m = input 0 dim 1"},
+                                 {"symbol k = input 0 dim 1", "symbol k = input 0 dim 0"}})
+    columns.text.replace(columns.text.find(from), std::string_view(from).size(), to);
+  check(columns, "sliced.8x64x32", whole);
+  check(columns, "sliced.16x64x32", {{"m", 12}, {"n", 136}, {"k", 144}}, "sm_90a");
 }
 
 TEST_CASE(
