@@ -1,9 +1,10 @@
 // Writes what tests/gpu/matrix.py runs on a device: matrix products and convolutions as cubins, with the launches of
 // every shape. Needs NVRTC and no GPU.
 //
-//   gpu_matrix_jobs FOLDER [check] [time] [elements] [strict] [sizes] [plans [I N]]     the I-th N-th of the plans alone
+//   gpu_matrix_jobs FOLDER [check] [time] [elements] [strict] [sizes] [chosen] [plans [I N]]     the I-th N-th of the plans alone
 //
-// `strict` has every tile of f32, `sizes` times them where every size is a symbol, from one row on. `elements` has tf32, bytes and fp8, checked and timed, where the others have 16-bit floats
+// `strict` has every tile of f32, `sizes` times them where every size is a symbol, from one row on, `chosen` times what is
+// chosen where sizes are symbols. `elements` has tf32, bytes and fp8, checked and timed, where the others have 16-bit floats
 // and f32. `plans` times what the model ranks high for each of some shapes, with the cycles that it expects: for fitting it.
 #include <algorithm>
 #include <cmath>
@@ -122,6 +123,26 @@ class Writer {
                                        [&](const auto& each) { return value_of(each.condition, sizes); });
       write(c, program, *choice, static_cast<int>(choice - device.choices.begin()), sizes, reference, true);
       jobs_.back()["cycles"] = std::round(cycles);
+    }
+  }
+
+  // What is chosen for `c`, at each of these sizes.
+  void add_chosen(const MatrixCase& c, const std::vector<Sizes>& shapes, const json& reference) {
+    const GpuTarget& target = gpu_target("sm_90a");
+    loop::Program program = loop::parse_program(c.text);
+    program.buffers[1].storage = loop::Storage::kWeight;
+    const auto schedule = schedule::choose_cuda_contraction(program, program.nests[0], target);
+    if (!schedule) {
+      std::cerr << c.name << ": a thread per point\n";
+      return;
+    }
+    program.nests[0].schedule = *schedule;
+    schedule::order_weights(program);
+    const auto device = codegen::cuda::emit_nest(program, program.nests[0], target);
+    for (const Sizes& sizes : shapes) {
+      const auto choice = std::find_if(device.choices.begin(), device.choices.end(),
+                                       [&](const auto& each) { return value_of(each.condition, sizes); });
+      write(c, program, *choice, static_cast<int>(choice - device.choices.begin()), sizes, reference, true);
     }
   }
 
@@ -425,6 +446,36 @@ void sizes(Writer& w) {
     for (const int m : {32, 64}) add("bf16", m, n, k, 1.5, 1);
 }
 
+void chosen(Writer& w) {
+  const auto add = [&](const char* dtype, int n, int k, const std::vector<int>& rows) {
+    std::vector<Sizes> shapes;
+    for (const int m : rows) shapes.push_back({{"m", m}, {"n", n}, {"k", k}});
+    const bool half = dtype[0] == 'b';
+    w.add_chosen(matmul_case(dtype, "m", cat(n), cat(k), half, "", Behind::kNothing), shapes,
+                 matmul(half, Behind::kNothing));
+  };
+  const std::vector<int> few = {1, 2, 4, 8, 16, 32, 64};
+  for (const auto& [n, k] : {std::pair{3072, 2048},
+                             {2048, 2048},
+                             {2048, 8192},
+                             {4096, 4096},
+                             {16384, 2048},
+                             {14336, 4096},
+                             {4096, 14336}})
+    add("f32", n, k, few);
+  add("f64", 2048, 2048, few);
+  add("f64", 4096, 4096, few);
+  add("bf16", 4096, 14336, {32});
+  add("bf16", 14336, 4096, {32});
+  add("bf16", 4096, 4096, {64});
+  std::vector<Sizes> many;
+  for (const Shape& s : {Shape{512, 3072, 768}, {1024, 1024, 1024}, {1000, 1001, 333}, {4096, 4096, 4096}})
+    many.push_back({{"m", s.m}, {"n", s.n}, {"k", s.k}});
+  for (const char* dtype : {"f32", "f64"})
+    w.add_chosen(matmul_case(dtype, "m", "n", "k", false, "", Behind::kNothing), many,
+                 matmul(false, Behind::kNothing));
+}
+
 void plans(Writer& w, int part, int parts) {
   int at = 0;
   auto mine = [&] { return at++ % parts == part; };
@@ -494,6 +545,7 @@ int main(int argc, char** argv) {
   if (parts.empty() || parts.count("elements")) stridec::test::elements(writer);
   if (parts.count("strict")) stridec::test::strict(writer);
   if (parts.count("sizes")) stridec::test::sizes(writer);
+  if (parts.count("chosen")) stridec::test::chosen(writer);
   if (parts.count("plans"))
     stridec::test::plans(writer, argc > 4 ? std::stoi(argv[3]) : 0, argc > 4 ? std::stoi(argv[4]) : 1);
   writer.finish();

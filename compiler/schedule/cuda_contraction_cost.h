@@ -1,0 +1,23 @@
+// What a tile of a contraction takes on a GPU, by an analytical model of a multiprocessor.
+#pragma once
+
+#include "compiler/base/gpu_target.h"
+#include "compiler/kernels/cuda_matrix.h"
+
+namespace stridec::schedule {
+
+struct ProductShape {
+  double batch, rows, columns, depth;
+  bool operator==(const ProductShape&) const = default;
+};
+
+// How the elements of a factor's lines come: as a matrix, as windows of images that the copy engine walks, or one by one,
+// gathered by threads.
+enum class Lines { kMatrix, kWindows, kGathered };
+
+// Cycles. `element`: of a sum, from registers to where the epilogue stores it. `weights`: one of the factors; what a ring
+// holds of it comes while the launch before ends.
+double cycles(const kernels::MatrixPlan& plan, Lines rows, Lines columns, const ProductShape& s,
+              double element, bool weights, const GpuTarget& target);
+
+}  // namespace stridec::schedule
