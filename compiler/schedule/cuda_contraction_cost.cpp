@@ -12,9 +12,9 @@ constexpr double kClock = 1.7e9;
 constexpr double kWarpGroupFlops = 4096;  // 16-bit, by wgmma; the rate of bytes is that of all elements
 constexpr double kTensorFlops = 2000;     // by mma.sync
 constexpr double kScalarFlops = 216;      // f32, of multiply-adds alone; half before compute capability 8.6
-// Of tiles whose warps share the depth: of the rate above, at most; a warp's read of 16 bytes a thread; of the ring (kLoad). Fitted
-// to 24 products of f32 on the same (part `sizes`): what it picks takes 1.3 % longer than the fastest, on average.
-constexpr double kSlicedFlops = 0.73, kSlicedRead = 3.7, kSlicedLoad = 3000;
+// Of tiles whose warps share the depth: of the rate that others have; a warp's read of 16 bytes a thread; of the ring
+// (kLoad). Fitted to 24 products of f32 on the same (part `sizes`): what it picks takes 1.3 % longer than the fastest.
+constexpr double kSlicedFlops = 0.94, kSlicedRead = 3.7, kSlicedLoad = 3000;
 // Blocks that are few lie where the launches before and behind left room: so many times as many as there would be of
 // them on the fullest multiprocessor if all had as many.
 constexpr double kScatter = 2;
@@ -65,8 +65,7 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const ProductSh
                  warp_columns = double(k.columns) / k.warps_columns, sums = warp_rows * warp_columns / 32;
     const double tall = warp_rows >= warp_columns && !k.is_sliced() ? 8 : 4;
     const double reads = (warp_rows / tall + warp_columns / (32 / tall)) * k.element_bytes / 16;
-    const double useful = sums / (sums + reads + kScalarOthers);
-    flops *= k.is_sliced() ? std::min(useful, kSlicedFlops) : useful;
+    flops *= sums / (sums + reads + kScalarOthers) * (k.is_sliced() ? kSlicedFlops : 1);
     if (k.is_sliced()) read = reads * k.depth * kSlicedRead;
   }
   if (k.family == MatrixFamily::kMma) {
