@@ -15,9 +15,6 @@ constexpr double kScalarFlops = 216;      // f32, of multiply-adds alone; half b
 // Of tiles whose warps share the depth: of the rate that others have; a warp's read of 16 bytes a thread; of the ring
 // (kLoad). Fitted to 24 products of f32 on the same (part `sizes`): what it picks takes 1.3 % longer than the fastest.
 constexpr double kSlicedFlops = 0.94, kSlicedRead = 3.7, kSlicedLoad = 3000;
-// Blocks that are few lie where the launches before and behind left room: so many times as many as there would be of
-// them on the fullest multiprocessor if all had as many.
-constexpr double kScatter = 2;
 constexpr double kSharedBytes = 97;  // by mma.sync; wgmma's reads keep up with its products
 constexpr double kL2Bytes = 90;
 // Of boxes that lie beyond a matrix: of a block's copies, and of what memory brings to all of them meanwhile.
@@ -128,9 +125,7 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const ProductSh
       return std::max(steps * std::max(step * blocks, step + overhead), waits) + tile + sums / sharers +
              exchange;
     };
-    double rest = std::ceil((tiles - waves * all) / processors);
-    if (k.is_sliced() && target.dependent_launch && waves == 0)
-      rest = std::clamp<double>(kScatter * tiles / processors, 1, k.blocks_sm);
+    const double rest = std::ceil((tiles - waves * all) / processors);
     busy = waves * wave(together) + (rest > 0 ? wave(rest) : 0);
   }
   if (k.turns) {  // one group's sums leave while the other multiplies

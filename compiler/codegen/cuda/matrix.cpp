@@ -157,8 +157,9 @@ class Emitter {
       g.counters = needed;
     }
     g.dependent_launch = target.dependent_launch;
-    g.shared_bytes = tensor() || sliced() ? Expr(kernels::shared_bytes(f_.kernel, f_.plan.split))
-                                          : sym::max(threads_.bytes(), room(target, g.grid[0], g.blocks_sm));
+    const Expr needed =
+        tensor() || sliced() ? Expr(kernels::shared_bytes(f_.kernel, f_.plan.split)) : Expr(threads_.bytes());
+    g.shared_bytes = tensor() ? needed : sym::max(needed, room(target, g.grid[0], g.blocks_sm));
     for (const MatrixSide* side : {&a_, &b_})
       if (side->map()) g.maps.push_back(*side->map());
     return g;
