@@ -9,6 +9,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/kernels/im2col.h"
+#include "compiler/kernels/pair.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_contraction.h"
@@ -170,7 +171,9 @@ std::vector<std::vector<Expr>> mergeable(const loop::Program& program, const loo
 Candidates candidates(const loop::Program& program, const loop::Nest& original, const GpuTarget& target,
                       std::span<const SizesOf> given = {}) {
   const std::vector<std::vector<Expr>> merges = mergeable(program, original);
-  const loop::Nest nest = with_merged(program, original, merges);
+  const loop::Nest given_nest = with_merged(program, original, merges);
+  const auto pair = kernels::match_pair(given_nest);
+  const loop::Nest nest = pair ? pair->nest : given_nest;
   const auto contraction = kernels::match_contraction(nest);
   if (!contraction) return {};
   // Epilogues look nothing up.
@@ -287,6 +290,8 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
       for (int64_t split : {1, 2, 4, 8}) {
         if (split > 1 && kernel.turns) break;
         if (kernels::shared_bytes(kernel, split) > target.shared_bytes) continue;
+        // Both sums of a result are one block's.
+        if (pair && split > 1 && kernel.is_wgmma() && kernel.rows / split % (2 * kernels::kPairBlock)) break;
         // Each part of a split has depth enough to be worth the exchange.
         if (split > 1 && deepest < double(4 * split * kernel.depth)) break;
         plan.split = split;
@@ -437,12 +442,31 @@ std::vector<RankedMatrixPlan> matrix_plans(const loop::Program& program, const l
   return ranked;
 }
 
+std::vector<ExpectedAt> expected_of_product(const loop::Program& program, const loop::Nest& nest,
+                                            const GpuTarget& target) {
+  const Candidates all = candidates(program, nest, target);
+  std::vector<ExpectedAt> out;
+  if (all.plans.empty()) return out;
+  for (const Range& range : best_ranges(all))
+    for (size_t i = range.from; i < range.to; ++i)
+      out.push_back({all.sizes[i], std::exp(range.plan->logs[i] / all.weight(i)), all.weight(i)});
+  return out;
+}
+
+double expected_of_memory(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
+                          const SizesOf& sizes) {
+  double bytes = 0;
+  for (const loop::Stmt& stmt : nest.body)
+    if (const loop::Access* access = loop::access_of(stmt)) bytes += byte_size(program[access->buffer].dtype);
+  return bytes * points(nest.dims, sizes) * kClock / (target.memory_gb_s * 1e9);
+}
+
 std::optional<loop::Schedule> choose_cuda_contraction(const loop::Program& program, const loop::Nest& nest,
                                                       const GpuTarget& target) {
   const Candidates all = candidates(program, nest, target);
   if (all.plans.empty()) return std::nullopt;
-  const auto contraction = kernels::match_contraction(nest);
-  const sym::Facts facts = kernels::facts_in(program, nest, *contraction);
+  const loop::Nest product = kernels::product_of(nest);
+  const auto contraction = kernels::match_contraction(product);
   // A thread per point reads both factors from caches: about 8 clocks for 32 products of f32 of a warp on each of 4
   // schedulers, and as long as a row of tiles is empty. Whoever calls waits for the launch as well, so that at small
   // sizes little is to be gained either way.
@@ -453,7 +477,7 @@ std::optional<loop::Schedule> choose_cuda_contraction(const loop::Program& progr
   auto range = ranges.begin();
   for (size_t i = 0; i < all.sizes.size(); ++i) {
     if (i == range->to) ++range;
-    const double points_there = points(nest.dims, all.sizes[i]);
+    const double points_there = points(product.dims, all.sizes[i]);
     const double work = points_there * points(contraction->reduce->dims, all.sizes[i]);
     const double threads = std::min(points_there, 2048.0 * target.multiprocessors);
     const double naive =

@@ -40,6 +40,17 @@ std::vector<RankedSchedule> contraction_schedules(const loop::Program& program, 
 bool is_contraction_schedule(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
                              const loop::Schedule& schedule);
 
+// What the model expects of a product at the sizes that schedules are judged by, with the schedule that it chooses; of any
+// nest, of what it loads and stores alone, at these sizes. In cycles.
+struct ExpectedAt {
+  SizesOf sizes;
+  double cycles, weight;
+};
+std::vector<ExpectedAt> expected_of_product(const loop::Program& program, const loop::Nest& nest,
+                                            const GpuTarget& target);
+double expected_of_memory(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
+                          const SizesOf& sizes);
+
 // Nothing where a thread per point is no worse.
 std::optional<loop::Schedule> choose_cuda_contraction(const loop::Program& program, const loop::Nest& nest,
                                                       const GpuTarget& target);

@@ -6,6 +6,7 @@
 #include "compiler/base/text.h"
 #include "compiler/kernels/cuda_matrix.h"
 #include "compiler/kernels/gemm_plan.h"
+#include "compiler/kernels/pair.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
@@ -215,9 +216,11 @@ void order_weights(loop::Program& program) {
       continue;
     }
     const kernels::MatrixPlan plan = kernels::to_matrix_plan(program[id].schedule);
-    const auto contraction = kernels::match_contraction(program[id]);
+    const auto pair = kernels::match_pair(program[id]);
+    const loop::Nest nest = pair ? pair->nest : program[id];
+    const auto contraction = kernels::match_contraction(nest);
     if (!contraction) continue;
-    const sym::Facts facts = kernels::facts_in(program, program[id], *contraction);
+    const sym::Facts facts = kernels::facts_in(program, nest, *contraction);
     for (const kernels::Factor& factor : contraction->factors) {
       const loop::Load* load = weight_of(program, factor);
       if (!load) continue;
@@ -231,11 +234,12 @@ void order_weights(loop::Program& program) {
       // Threads read rows of a step of the depth with the fewest registers; of tensor cores some want depth alone.
       const bool threads = !plan.kernel->is_tensor(), either = !kernels::wants_depth(*plan.kernel);
       if ((either && contiguous(side)) || (!threads && contiguous(plan.depth))) continue;
-      auto order = threads ? wanted(program, program[id], load->access, side) : std::nullopt;
-      if (!order && !contiguous(plan.depth)) order = wanted(program, program[id], load->access, plan.depth);
+      auto order = threads ? wanted(program, nest, load->access, side) : std::nullopt;
+      if (!order && !contiguous(plan.depth)) order = wanted(program, nest, load->access, plan.depth);
       if (!order) continue;
       turn(program, id, load->result, load->access.buffer, *order, made);
-      break;  // of the other factor's statements some may have moved; a nest has one such weight
+      if (pair) turn(program, id, pair->second_load, load->access.buffer, *order, made);
+      break;  // a nest has one such weight
     }
   }
 }

@@ -18,6 +18,7 @@
 #include "compiler/schedule/pack_words.h"
 #include "compiler/schedule/pad_rows.h"
 #include "compiler/schedule/padding.h"
+#include "compiler/schedule/pair_products.h"
 #include "compiler/schedule/phases.h"
 #include "compiler/schedule/prologues.h"
 #include "compiler/schedule/row_products.h"
@@ -135,6 +136,10 @@ constexpr Pass<Program, const GpuTarget&, const GpuRules&> kGpuLoopPasses[] = {
      [](Program& program, const GpuTarget& target, const GpuRules&) { take_out_borders(program, target); }},
     {"gpu words", "weights of few bits stay as small as they are, in the words that products take apart",
      [](Program& program, const GpuTarget& target, const GpuRules&) { pack_words(program, target); }},
+    {"gpu pairs", "two products of one value that meet in one result are one kernel, with their weights interleaved",
+     [](Program& program, const GpuTarget& target, const GpuRules& rules) {
+       if (rules.epilogues) pair_products(program, target);
+     }},
     {"gpu products", "products of one row by weights are one kernel with what makes the row",
      [](Program& program, const GpuTarget&, const GpuRules&) { join_row_products(program); }},
     {"gpu joins", "small nests one after the other are one kernel",

@@ -111,6 +111,57 @@ inline MatrixCase matmul_case(const std::string& dtype, const std::string& m, co
   return {cat(name, "_gelu", residual ? "_r" : ""), text};
 }
 
+// y[m, n] = silu(x w + c) * (x v), with w and v interleaved as kernels/pair.h says; `beside`: with the bias c and a residual.
+inline MatrixCase paired_case(const std::string& dtype, const std::string& m, const std::string& n,
+                              const std::string& k, bool transposed, bool beside) {
+  const Types types(dtype);
+  const std::string type = types.sum == "f64" ? "f64" : "f32";
+  std::string text = "program p\n";
+  for (const auto& [size, dim] : {std::pair{m, 0}, std::pair{k, 1}})
+    if (!isdigit(size[0])) text += cat("  symbol ", size, " = input 0 dim ", dim, " in 1..65536\n");
+  const std::string both = cat(2 * std::stoi(n));
+  text += cat("  input x ", types.a, " [", m, ", ", k, "] ordinal 0\n  input w ", types.b, " [",
+              transposed ? cat(both, ", ", k) : cat(k, ", ", both), "] ordinal 1\n");
+  if (beside)
+    text += cat("  input c ", types.beside, " [", n, "] ordinal 2\n  input r ", types.beside, " [", m, ", ",
+                n, "] ordinal 3\n");
+  text +=
+      cat("  output y ", types.beside, " [", m, ", ", n, "] ordinal 0\n  inputs (x, w",
+          beside ? ", c, r" : "", ")\n  outputs (y)\n  steps\n    nest 0 gated (%m<", m, ", %n<", n, ")\n");
+  int next = 0;
+  const auto value = [&] { return cat("%", next++); };
+  const auto emit = [&](const std::string& dtype_of, const std::string& what) {
+    const std::string id = value();
+    text += cat("      ", id, " : ", dtype_of, " = ", what, "\n");
+    return id;
+  };
+  const auto as = [&](const std::string& to, const std::string& from, const std::string& id) {
+    return to == from ? id : emit(to, cat("cast ", id));
+  };
+  const auto sum = [&](const std::string& var, const std::string& more) {
+    const std::string id = value(), x = value(), wide_x = value(), w = value(), wide_w = value(),
+                      product = value();
+    const std::string at = cat("%n + 8*(%n//8)", more);
+    text += cat("      ", id, " : ", types.sum, " = reduce sum (", var, "<", k, ")\n");
+    text += Types::load(wide_x, x, types.a, types.sum, cat("x[%m, ", var, "]"));
+    text += Types::load(wide_w, w, types.b, types.sum,
+                        cat("w[", transposed ? cat(at, ", ", var) : cat(var, ", ", at), "]"));
+    text += cat("        ", product, " : ", types.sum, " = mul ", wide_x, " ", wide_w, "\n        yield ",
+                product, "\n");
+    return as(type, types.sum, id);
+  };
+  std::string gate = sum("%k", "");
+  if (beside)
+    gate = emit(type, cat("add ", gate, " ", as(type, types.beside, emit(types.beside, "load c[%n]"))));
+  const std::string up = sum("%l", " + 8"), open = emit(type, cat("sigmoid ", gate)),
+                    act = emit(type, cat("mul ", gate, " ", open));
+  std::string out = emit(type, cat("mul ", act, " ", up));
+  if (beside)
+    out = emit(type, cat("add ", out, " ", as(type, types.beside, emit(types.beside, "load r[%m, %n]"))));
+  text += cat("      store y[%m, %n] ", as(types.beside, type, out), "\n");
+  return {cat("paired_", dtype, transposed ? "_t" : "", beside ? "_beside" : ""), text};
+}
+
 struct Conv {
   std::string name, batch;
   int height, width, in, out, kernel, stride, dilation, pad, groups;

@@ -53,6 +53,8 @@ static inline void store_shared(unsigned to, double v) { asm volatile("st.shared
 static inline void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" :: "l"(p)); }
 static inline unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
 template <int kBytes> static inline void move_wide(void* to, const void* from) {
+  if (kBytes == 2) *(unsigned short*)to = *(const unsigned short*)from;
+  if (kBytes == 4) *(unsigned*)to = *(const unsigned*)from;
   if (kBytes == 8) *(uint2*)to = *(const uint2*)from;
   for (int i = 0; i < kBytes / 16; ++i) ((uint4*)to)[i] = ((const uint4*)from)[i];
 }

@@ -14,15 +14,19 @@ namespace {
 constexpr int kLanes = 8;
 }
 
-MatrixEpilogue::MatrixEpilogue(MatrixFrame& frame, bool vectors) : f_(frame) {
+MatrixEpilogue::MatrixEpilogue(MatrixFrame& frame, bool vectors)
+    : f_(frame), rows_(frame.results(frame.rows)), columns_(frame.results(frame.columns)) {
   // What the stores need of the statements around the sum.
   std::set<loop::ValueId> wanted;
   for (size_t i = f_.nest.body.size(); i-- > 0;) {
     if (i == f_.contraction.at) continue;
     const loop::Stmt& stmt = f_.nest.body[i];
-    bool keep = std::holds_alternative<loop::Store>(stmt.node);
-    loop::for_each_result(stmt, [&](loop::ValueId id) { keep = keep || wanted.contains(id); });
-    if (!keep) continue;
+    bool keep = std::holds_alternative<loop::Store>(stmt.node), given = false;
+    loop::for_each_result(stmt, [&](loop::ValueId id) {
+      keep = keep || wanted.contains(id);
+      given = f_.pair && id == f_.pair->second;
+    });
+    if (!keep || given) continue;
     loop::for_each_use(stmt, [&](loop::ValueId id) { wanted.insert(id); });
     statements_.insert(statements_.begin(), &stmt);
   }
@@ -38,7 +42,7 @@ MatrixEpilogue::MatrixEpilogue(MatrixFrame& frame, bool vectors) : f_(frame) {
   for (const loop::Stmt* stmt : statements_)
     if (const loop::Access* access = loop::access_of(*stmt))
       (std::holds_alternative<loop::Store>(stmt->node) ? stored : loaded).insert(access->buffer);
-  const Expr extent = f_.columns.back().extent;
+  const Expr extent = columns_.back().extent;
   if (const auto known = sym::as_const(extent); known && *known % kLanes) return;
   for (const loop::Stmt* stmt : statements_) {
     const loop::Access* access = loop::access_of(*stmt);
@@ -47,7 +51,7 @@ MatrixEpilogue::MatrixEpilogue(MatrixFrame& frame, bool vectors) : f_(frame) {
     const bool zeros = load && load->fill == loop::int_scalar(load->fill.dtype, 0);
     if (!access->mask.is_const(1) && !zeros) continue;
     const int bytes = byte_size(f_.program[access->buffer].dtype);
-    const auto condition = contiguous(f_, *access, f_.columns.back(), std::min(kLanes, 16 / bytes));
+    const auto condition = contiguous(f_, *access, columns_.back(), std::min(kLanes, 16 / bytes));
     if (!condition) continue;
     wide_.push_back({access, std::holds_alternative<loop::Store>(stmt->node), f_.text.fresh("w")});
     condition_ = sym::logical_and(condition_, *condition);
@@ -70,12 +74,37 @@ int MatrixEpilogue::Lines::step() const { return stride * together; }
 
 // Nothing: single pieces, wherever they lie.
 std::optional<MatrixEpilogue::Lines> MatrixEpilogue::lines(const Part& part) const {
-  const int pieces = part.columns / lanes_;
+  const int pieces = result_columns(part) / lanes_, rows = result_rows(part);
   if ((lanes_ == 1 && !along_columns_) || part.threads % pieces != 0) return std::nullopt;
   Lines out{.pieces = pieces, .stride = part.threads * sharers(part) / pieces};
-  out.together = std::max(1, std::min(part.together, part.rows / out.stride));
-  while (part.rows / out.stride % out.together) --out.together;
+  out.together = std::max(1, std::min(part.together, rows / out.stride));
+  while (rows / out.stride % out.together) --out.together;
   return out;
+}
+
+std::string MatrixEpilogue::row_number(const Part& part, const std::string& at) const {
+  const std::string type = f_.index_type();
+  if (f_.pairs(f_.rows))
+    return cat("(first_row + (", type, ")(", part.first_row, ")) / 2 + (", type, ")(", at, ")");
+  return cat("first_row + (", type, ")(", part.first_row, " + ", at, ")");
+}
+
+std::string MatrixEpilogue::column_number(const Part& part, const std::string& at) const {
+  const std::string type = f_.index_type();
+  if (f_.pairs(f_.columns))
+    return cat("(first_column + (", type, ")(", part.first_column, ")) / 2 + (", type, ")(", at, ")");
+  return cat("first_column + (", type, ")(", part.first_column, " + ", at, ")");
+}
+
+std::string MatrixEpilogue::sum_at(const Part& part, bool second) const {
+  constexpr int64_t kBlock = kernels::kPairBlock;
+  const auto paired = [&](const char* name, bool pairs) {
+    return pairs ? cat("(", name, " / ", kBlock, " * ", 2 * kBlock, " + ", name, " % ", kBlock,
+                       second ? cat(" + ", kBlock) : "", ")")
+                 : std::string(name);
+  };
+  return cat("sums + ", paired("line", f_.pairs(f_.rows)), " * ", part.columns + kernels::kSumPadding, " + ",
+             paired("at", f_.pairs(f_.columns)));
 }
 
 // Blocks that have a part of the lines each.
@@ -95,9 +124,9 @@ void MatrixEpilogue::open_columns(const Part& part, const Lines& l, Body& body) 
   const std::string type = f_.index_type();
   text.open("");
   text.line(cat("const int at = (", part.thread, ") % ", l.pieces, " * ", lanes_, ";"));
-  text.line(cat("const ", type, " column = first_column + (", type, ")(", part.first_column, " + at);"));
-  text.open(cat("if (column < (", type, ")", text.size(extent_of(f_.columns)), ")"));
-  f_.print_indices(f_.columns, "column", body);
+  text.line(cat("const ", type, " column = ", column_number(part, "at"), ";"));
+  text.open(cat("if (column < (", type, ")", text.size(extent_of(columns_)), ")"));
+  f_.print_indices(columns_, "column", body);
 }
 
 void MatrixEpilogue::open_line(const Part& part, const Lines& l, const std::string& first, Body& body) {
@@ -106,10 +135,10 @@ void MatrixEpilogue::open_line(const Part& part, const Lines& l, const std::stri
   text.line("#pragma unroll");
   text.open(cat("for (int u = 0; u < ", l.together, "; ++u)"));
   text.line(cat("const int line = ", first, " + u * ", l.stride, ";"));
-  text.line(cat("const ", type, " row = first_row + (", type, ")(", part.first_row, " + line);"));
-  text.line(cat("const bool live = line < ", part.rows, " && row < (", type, ")",
-                text.size(extent_of(f_.rows)), ";"));
-  f_.print_indices(f_.rows, "(live ? row : 0)", body);
+  text.line(cat("const ", type, " row = ", row_number(part, "line"), ";"));
+  text.line(cat("const bool live = line < ", result_rows(part), " && row < (", type, ")",
+                text.size(extent_of(rows_)), ";"));
+  f_.print_indices(rows_, "(live ? row : 0)", body);
 }
 
 void MatrixEpilogue::print_loads(const Part& part) {
@@ -146,7 +175,7 @@ void MatrixEpilogue::print(const Part& part, const std::optional<Part>& after, c
   // A thread keeps its columns and takes several lines at a time. Loads of the next ones come behind them, so that
   // they are on their way while other threads' sums are waited for.
   const bool loads = has_loads();
-  const int times = (part.rows + l->step() - 1) / l->step();
+  const int times = (result_rows(part) + l->step() - 1) / l->step();
   text.line("#pragma unroll 1");
   text.open(cat("for (int first = ", first_line(part, *l), ", time = 0; time < ", times,
                 "; ++time, first += ", l->step(), ")"));
@@ -176,22 +205,22 @@ void MatrixEpilogue::print(const Part& part, const std::optional<Part>& after, c
 // Single pieces, along the side that stores are contiguous along.
 void MatrixEpilogue::print_pieces(const Part& part) {
   KernelText& text = f_.text;
-  const int pieces = part.columns / lanes_, all = part.threads * sharers(part);
+  const int pieces = result_columns(part) / lanes_, rows = result_rows(part),
+            all = part.threads * sharers(part);
   const std::string type = f_.index_type();
   text.line("#pragma unroll 1");
-  text.open(
-      cat("for (int piece = ", thread_of(part), "; piece < ", part.rows * pieces, "; piece += ", all, ")"));
+  text.open(cat("for (int piece = ", thread_of(part), "; piece < ", rows * pieces, "; piece += ", all, ")"));
   if (lanes_ == 1 && !along_columns_)
-    text.line(cat("const int line = piece % ", part.rows, ", at = piece / ", part.rows, ";"));
+    text.line(cat("const int line = piece % ", rows, ", at = piece / ", rows, ";"));
   else
     text.line(cat("const int line = piece / ", pieces, ", at = piece % ", pieces, " * ", lanes_, ";"));
-  text.line(cat("const ", type, " row = first_row + (", type, ")(", part.first_row,
-                " + line), column = first_column + (", type, ")(", part.first_column, " + at);"));
-  text.line(cat("if (row >= (", type, ")", text.size(extent_of(f_.rows)), " || column >= (", type, ")",
-                text.size(extent_of(f_.columns)), ") continue;"));
+  text.line(cat("const ", type, " row = ", row_number(part, "line"), ", column = ", column_number(part, "at"),
+                ";"));
+  text.line(cat("if (row >= (", type, ")", text.size(extent_of(rows_)), " || column >= (", type, ")",
+                text.size(extent_of(columns_)), ") continue;"));
   Body body = f_.body();
-  f_.print_indices(f_.columns, "column", body);
-  f_.print_indices(f_.rows, "row", body);
+  f_.print_indices(columns_, "column", body);
+  f_.print_indices(rows_, "row", body);
   declare_wide(body, [](const Wide&) { return true; });
   print_piece(part, body, "");
   text.close();
@@ -216,19 +245,22 @@ void MatrixEpilogue::print_prefetch(const std::string& thread) {
   constexpr int kLine = 128;  // bytes of L2
   KernelText& text = f_.text;
   const std::string type = f_.index_type();
-  text.line(cat("const ", type, " row = first_row + (", type, ")(", thread, ");"));
-  text.open(cat("if (", thread, " < ", f_.kernel.rows, " && row < (", type, ")",
-                text.size(extent_of(f_.rows)), ")"));
+  const Part tile{
+      .rows = f_.kernel.rows, .columns = f_.kernel.columns, .first_row = "0", .first_column = "0"};
+  text.line(cat("const ", type, " row = ", row_number(tile, thread), ";"));
+  text.open(cat("if (", thread, " < ", result_rows(tile), " && row < (", type, ")",
+                text.size(extent_of(rows_)), ")"));
   Body body = f_.body();
-  f_.print_indices(f_.rows, "row", body);
+  f_.print_indices(rows_, "row", body);
   for (const Wide& wide : wide_) {
     if (wide.store || !by_row(wide) || !wide.access->mask.is_const(1)) continue;
-    const int columns = std::min(f_.kernel.columns, kLine / byte_size(f_.program[wide.access->buffer].dtype));
+    const int all = result_columns(tile),
+              columns = std::min(all, kLine / byte_size(f_.program[wide.access->buffer].dtype));
     text.line("#pragma unroll");
-    text.open(cat("for (int at = 0; at < ", f_.kernel.columns, "; at += ", columns, ")"));
-    text.line(cat("const ", type, " column = first_column + (", type, ")at;"));
-    text.open(cat("if (column < (", type, ")", text.size(extent_of(f_.columns)), ")"));
-    f_.print_indices(f_.columns, "column", body);
+    text.open(cat("for (int at = 0; at < ", all, "; at += ", columns, ")"));
+    text.line(cat("const ", type, " column = ", column_number(tile, "at"), ";"));
+    text.open(cat("if (column < (", type, ")", text.size(extent_of(columns_)), ")"));
+    f_.print_indices(columns_, "column", body);
     text.line(cat("prefetch(", text.pointer(wide.access->buffer), " + (", body.offset(*wide.access), "));"));
     text.close();
     text.close();
@@ -252,18 +284,19 @@ void MatrixEpilogue::declare_registers(const Lines& l) {
 }
 
 // Moves what `access` says, to memory or from it; what is masked off comes as zeros.
-void MatrixEpilogue::move(const Wide& wide, Body body, const std::string& registers, bool store) {
+void MatrixEpilogue::move(const Wide& wide, Body body, const std::string& registers, bool store, int lanes) {
   KernelText& text = f_.text;
   const DType dtype = f_.program[wide.access->buffer].dtype;
   const std::string memory = cat("(", text.storage_type(dtype), "*)", text.pointer(wide.access->buffer),
                                  " + (", body.offset(*wide.access), ")");
+  if (!lanes) lanes = lanes_;
   const Expr mask = wide.access->mask;
   const bool masked = !mask.is_const(1);
   if (masked) text.line(cat("if (", body.index(mask), ")"));
-  text.line(cat(masked ? "  " : "", "move_wide<", lanes_ * byte_size(dtype), ">(", store ? memory : registers,
-                ", ", store ? registers : memory, ");"));
+  text.line(cat(masked ? "  " : "", "move_wide<", lanes * byte_size(dtype), ">(", store ? memory : registers, ", ",
+                store ? registers : memory, ");"));
   if (masked) text.line("else");
-  if (masked) text.line(cat("  for (int lane = 0; lane < ", lanes_, "; ++lane) ", registers, "[lane] = 0;"));
+  if (masked) text.line(cat("  for (int lane = 0; lane < ", lanes, "; ++lane) ", registers, "[lane] = 0;"));
 }
 
 // Registers of the accesses; loads are done at once.
@@ -281,46 +314,154 @@ void MatrixEpilogue::print_piece(const Part& part, const Body& piece, const std:
   Body body = piece;
   KernelText& text = f_.text;
   const std::string sum_type = text.value_type(f_.contraction.dtype);
-  const std::string at = cat("sums + line * ", part.columns + kernels::kSumPadding, " + at");
   const int split = sharers(part);
-  const auto given = [&](const char* to) {
-    return cat("sum_given<", part.given, ", ", lanes_, ", ",
-               part.rows * (part.columns + kernels::kSumPadding), ">(", to, ", ", at, ");");
-  };
-  if (lanes_ > 1) {
-    text.line(cat("alignas(16) ", sum_type, " totals[", lanes_, "];"));
+  const auto print_sums = [&](const char* name, bool second) {
+    const std::string at = sum_at(part, second);
+    text.line(cat("alignas(16) ", sum_type, " ", name, "[", lanes_, "];"));
     if (part.given)
-      text.line(given("totals"));
+      text.line(cat("sum_given<", part.given, ", ", lanes_, ", ",
+                    part.rows * (part.columns + kernels::kSumPadding), ">(", name, ", ", at, ");"));
     else if (split > 1)
-      text.line(cat("sum_peers<", split, ", ", lanes_, ">(totals, ", at, ");"));
+      text.line(cat("sum_peers<", split, ", ", lanes_, ">(", name, ", ", at, ");"));
+    else if (lanes_ > 1)
+      text.line(cat("move_wide<", lanes_ * byte_size(f_.contraction.dtype), ">(", name, ", ", at, ");"));
     else
-      text.line(cat("move_wide<", lanes_ * byte_size(f_.contraction.dtype), ">(totals, ", at, ");"));
+      text.line(cat(name, "[0] = *(", at, ");"));
+  };
+  print_sums("totals", false);
+  if (f_.pair) print_sums("seconds", true);
+  if (lanes_ > 1) {
     text.line("#pragma unroll");
     text.open(cat("for (int lane = 0; lane < ", lanes_, "; ++lane)"));
     // Of the flattened columns only the last dim moves within a piece.
-    body.set_index(f_.columns.back().var, cat("(", body.index(f_.columns.back().var), " + lane)"));
+    body.set_index(columns_.back().var, cat("(", body.index(columns_.back().var), " + lane)"));
     body.place = [&](const loop::Access& access) -> std::string {
       for (const Wide& wide : wide_)
         if (wide.access == &access) return cat(wide.name, !wide.store && by_row(wide) ? which : "", "[lane]");
       return {};
     };
-  } else if (part.given) {
-    text.line(cat(sum_type, " total;"));
-    text.line(given("&total"));
-  } else if (split > 1) {
-    text.line(cat(sum_type, " total;"));
-    text.line(cat("sum_peers<", split, ", 1>(&total, ", at, ");"));
-  } else {
-    text.line(cat("const ", sum_type, " total = *(", at, ");"));
   }
-  text.line(cat("const ", sum_type, " sum = ", lanes_ > 1 ? "totals[lane]" : "total", ";"));
-  body.set_value(f_.contraction.reduce->results[0],
-                 {.text = "sum", .dtype = f_.contraction.dtype, .width = 1});
-  for (const loop::Stmt* stmt : statements_) body.print(*stmt);
+  const char* const lane = lanes_ > 1 ? "[lane]" : "[0]";
+  print_statements(body, cat("totals", lane), cat("seconds", lane));
   if (lanes_ == 1) return;
   text.close();
   for (const Wide& wide : wide_)
     if (wide.store) move(wide, piece, wide.name, true);
+}
+
+// Sums are C expressions; `second`: of a pair.
+void MatrixEpilogue::print_statements(Body& body, const std::string& sum, const std::string& second) {
+  KernelText& text = f_.text;
+  const std::string type = text.value_type(f_.contraction.dtype);
+  const auto declare = [&](const char* name, const std::string& value, loop::ValueId id) {
+    text.line(cat("const ", type, " ", name, " = ", value, ";"));
+    body.set_value(id, {.text = name, .dtype = f_.contraction.dtype, .width = 1});
+  };
+  declare("sum", sum, f_.contraction.reduce->results[0]);
+  if (f_.pair) declare("second", second, f_.pair->second);
+  for (const loop::Stmt* stmt : statements_) body.print(*stmt);
+}
+
+// ---- results in registers
+
+const MatrixEpilogue::Wide& MatrixEpilogue::stored() const {
+  return *std::find_if(wide_.begin(), wide_.end(), [](const Wide& wide) { return wide.store; });
+}
+
+// One narrow result: what passes through shared memory is half of what sums are, or less.
+bool MatrixEpilogue::in_registers() const {
+  if (lanes_ == 1 || f_.pairs(f_.rows) || has_prefetch()) return false;
+  int stores = 0;
+  for (const loop::Stmt* stmt : statements_) {
+    const loop::Access* access = loop::access_of(*stmt);
+    const auto wide =
+        std::find_if(wide_.begin(), wide_.end(), [&](const Wide& w) { return w.access == access; });
+    if (std::holds_alternative<loop::Store>(stmt->node)) {
+      stores += wide == wide_.end() || byte_size(f_.program[access->buffer].dtype) > 2 ? 2 : 1;
+      continue;
+    }
+    bool by_row = false, by_column = false;
+    loop::for_each_expr(*stmt, [&](Expr e) {
+      by_row = by_row || depends_on_any(e, f_.rows);
+      by_column = by_column || depends_on_any(e, f_.columns);
+    });
+    if (by_row || (access && by_column && wide == wide_.end())) return false;
+  }
+  return stores == 1;
+}
+
+int MatrixEpilogue::line_bytes(const Part& part) const {
+  return result_columns(part) * byte_size(f_.program[stored().access->buffer].dtype);
+}
+
+void MatrixEpilogue::open_block(const Part& part, Body& body) {
+  KernelText& text = f_.text;
+  const std::string type = f_.index_type();
+  text.line("#pragma unroll");
+  text.open(cat("for (int j = 0; j < ", result_columns(part) / 8, "; ++j)"));
+  text.line(cat("const ", type, " column = ", column_number(part, "j * 8 + lane_id % 4 * 2"), ";"));
+  f_.print_indices(columns_, "column", body);
+}
+
+void MatrixEpilogue::print_fragment_loads(const Part& part, bool declare) {
+  if (!has_loads()) return;
+  KernelText& text = f_.text;
+  for (const Wide& wide : wide_)
+    if (!wide.store && declare)
+      text.line(cat("alignas(8) ", text.storage_type(f_.program[wide.access->buffer].dtype), " ", wide.name,
+                    "[", result_columns(part) / 8, "][2];"));
+  Body body = f_.body();
+  open_block(part, body);
+  text.open(cat("if (column < (", f_.index_type(), ")", text.size(extent_of(columns_)), ")"));
+  for (const Wide& wide : wide_)
+    if (!wide.store) move(wide, body, cat(wide.name, "[j]"), false, 2);
+  text.close();
+  text.close();
+}
+
+// Registers 4j.. of a half hold columns 8j.. of two rows.
+void MatrixEpilogue::print_fragments(const Part& part, const std::string& lines) {
+  KernelText& text = f_.text;
+  Body body = f_.body();
+  open_block(part, body);
+  const Wide& store = stored();
+  const int bytes = byte_size(f_.program[store.access->buffer].dtype), block = f_.pair ? 8 : 4;
+  text.line("#pragma unroll");
+  text.open("for (int h = 0; h < 2; ++h)");
+  text.line(
+      cat("alignas(8) ", text.storage_type(f_.program[store.access->buffer].dtype), " ", store.name, "[2];"));
+  text.line("#pragma unroll");
+  text.open("for (int lane = 0; lane < 2; ++lane)");
+  body.set_index(columns_.back().var, cat("(", body.index(columns_.back().var), " + lane)"));
+  body.place = [&](const loop::Access& access) -> std::string {
+    for (const Wide& wide : wide_)
+      if (wide.access == &access) return cat(wide.name, wide.store ? "" : "[j]", "[lane]");
+    return {};
+  };
+  const std::string at = cat("v[j * ", block, " + 2 * h + lane");
+  print_statements(body, at + "]", at + " + 4]");
+  text.close();
+  text.line(cat("move_wide<", 2 * bytes, ">(", lines, " + swizzled<", line_bytes(part),
+                ">(thread / 32 % 4 * 16 + lane_id / 4 + h * 8, (j * 8 + lane_id % 4 * 2) * ", bytes, "), ",
+                store.name, ");"));
+  text.close();
+  text.close();
+}
+
+void MatrixEpilogue::print_stores(const Part& part, const std::string& lines) {
+  KernelText& text = f_.text;
+  const int pieces = result_columns(part) / lanes_, stride = part.threads / pieces;
+  const Lines l{.pieces = pieces, .stride = stride, .together = std::max(1, part.rows / stride)};
+  Body body = f_.body();
+  open_columns(part, l, body);
+  open_line(part, l, first_line(part, l), body);
+  text.open("if (live)");
+  const int bytes = byte_size(f_.program[stored().access->buffer].dtype);
+  move(stored(), body, cat(lines, " + swizzled<", line_bytes(part), ">(line, at * ", bytes, ")"), true);
+  text.close();
+  text.close();
+  text.close();
+  text.close();
 }
 
 }  // namespace stridec::codegen::cuda

@@ -1,5 +1,7 @@
-// What follows the sum of a matrix product, on a tile of sums in shared memory: the nest's own statements, a few
-// neighbouring columns at a time, with 16-byte accesses where memory is contiguous along the columns.
+// What follows the sum of a matrix product: the nest's own statements, on a tile of sums in shared memory, a few
+// neighbouring columns at a time, with 16-byte accesses where memory is contiguous along the columns. Where all that joins
+// the sums is the same for all rows, warp groups compute results where their sums are, in registers, and shared memory has
+// the results, in the type that is stored, on their way to memory.
 #pragma once
 
 #include <functional>
@@ -17,6 +19,7 @@ class MatrixEpilogue {
   std::vector<loop::BufferId> aligned() const;        // what has to lie on a multiple of 16 bytes
 
   // A part of the tile whose sums are complete in shared memory: `sums`, lines of columns + kSumPadding elements.
+  // Rows and columns are those of sums; of a pair's results there are half as many along one of the two.
   struct Part {
     int rows, columns;
     std::string first_row, first_column;  // C expressions: within the tile of the block
@@ -31,6 +34,15 @@ class MatrixEpilogue {
   // Behind print_loads, in its scope. Where `more` (a C expression) holds, `after` comes next, as large as this one, and
   // its first loads are done at the end of this one.
   void print(const Part& part, const std::optional<Part>& after = {}, const std::string& more = "");
+
+  // Whether sums need not pass through shared memory.
+  bool in_registers() const;
+  // Sums of a part of 64 rows as a warp group's instructions leave them, in an array `v`: in the place of print_loads and
+  // print. Results lie in shared memory at `lines` (a C expression) for print_stores, when all threads have come so far.
+  void print_fragment_loads(const Part& part, bool declare);
+  void print_fragments(const Part& part, const std::string& lines);
+  void print_stores(const Part& part, const std::string& lines);
+  int line_bytes(const Part& part) const;  // of these results
 
   // Loads of memory that each row has for itself, but for tables that few rows look into.
   bool has_prefetch() const;
@@ -50,6 +62,15 @@ class MatrixEpilogue {
     int step() const;
   };
   std::optional<Lines> lines(const Part& part) const;
+  int result_rows(const Part& part) const { return f_.pairs(f_.rows) ? part.rows / 2 : part.rows; }
+  int result_columns(const Part& part) const {
+    return f_.pairs(f_.columns) ? part.columns / 2 : part.columns;
+  }
+  // The number of a result's row or column, `at` (a C expression) from the part's first.
+  std::string row_number(const Part& part, const std::string& at) const;
+  std::string column_number(const Part& part, const std::string& at) const;
+  // Where in shared memory the sums of a result lie, which of the two.
+  std::string sum_at(const Part& part, bool second) const;
   int sharers(const Part& part) const;
   std::string thread_of(const Part& part) const;
   std::string first_line(const Part& part, const Lines& l) const;  // of a thread
@@ -63,11 +84,17 @@ class MatrixEpilogue {
   void load_lines(const Part& part, const Lines& l, const std::string& first);
   void declare_registers(const Lines& l);
   void declare_wide(Body& body, const std::function<bool(const Wide&)>& wanted);
-  void move(const Wide& wide, Body body, const std::string& registers, bool store);
+  // `lanes`: neighbouring elements, 0: all of a piece.
+  void move(const Wide& wide, Body body, const std::string& registers, bool store, int lanes = 0);
   void print_pieces(const Part& part);
   void print_piece(const Part& part, const Body& piece, const std::string& which);
+  void print_statements(Body& body, const std::string& sum, const std::string& second);
+  const Wide& stored() const;  // in_registers()
+  // Two columns of a thread in each block of 8: `column`, of block j, and its indices.
+  void open_block(const Part& part, Body& body);
 
   MatrixFrame& f_;
+  const Dims rows_, columns_;  // of results
   std::vector<const loop::Stmt*> statements_;
   std::vector<Wide> wide_;
   int lanes_ = 1;

@@ -16,6 +16,8 @@ MatrixFrame::MatrixFrame(const loop::Program& program, const loop::Nest& origina
       narrow(narrow),
       text(program, kCudaText),
       plan(std::move(given)) {
+  pair = kernels::match_pair(original);
+  if (pair) nest = pair->nest;
   auto matched = kernels::match_contraction(nest);
   STRIDEC_CHECK(matched.has_value(), cat("nest '", nest.name, "' is no contraction"));
   contraction = *std::move(matched);
@@ -49,6 +51,13 @@ MatrixFrame::MatrixFrame(const loop::Program& program, const loop::Nest& origina
   STRIDEC_CHECK(byte_size(a_element) == kernel.element_bytes && byte_size(b_element) == kernel.element_bytes,
                 kernel.name);
   body_.emplace(text, nest);
+}
+
+Dims MatrixFrame::results(const Dims& dims) const {
+  Dims out = dims;
+  for (loop::Dim& dim : out)
+    if (pair && dim.var == pair->dim) dim.extent = sym::floordiv(dim.extent, 2);
+  return out;
 }
 
 void MatrixFrame::print_indices(const Dims& dims, const std::string& number,

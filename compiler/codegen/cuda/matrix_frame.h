@@ -4,12 +4,14 @@
 // the tile), thread, steps, shared; of a side a_base, a_inside, a_0.. (indices); step, slot of the ring; sums.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "compiler/base/gpu_target.h"
 #include "compiler/codegen/body.h"
 #include "compiler/kernels/cuda_matrix.h"
+#include "compiler/kernels/pair.h"
 #include "compiler/loop/analysis.h"
 
 namespace stridec::codegen::cuda {
@@ -31,6 +33,11 @@ struct MatrixFrame {
   const kernels::Factor* a;  // of the rows
   const kernels::Factor* b;  // of the columns
   Dims batch, rows, columns, depth;
+  // Of a pair (kernels/pair.h) `nest` is its product, and each result has two sums: kPairBlock of them beside as many, along
+  // the rows or the columns.
+  std::optional<kernels::Pair> pair;
+  bool pairs(const Dims& dims) const { return pair && !dims.empty() && dims.back().var == pair->dim; }
+  Dims results(const Dims& dims) const;  // the rows or the columns as what is stored has them
   sym::Facts facts;
   DType a_element, b_element;  // in shared memory
 

@@ -244,14 +244,27 @@ class Printer {
     if (held() == 96 && groups() == 3) return Registers{56, 152};
     return std::nullopt;
   }
-  // Lines whose operands a thread has registers for, beside its sums and what addresses take.
-  int together() const {
-    constexpr int kOthers = 36, kFile = 65536, kMost = 255, kLine = 4;
+  // Registers of a thread beside its sums and what addresses take.
+  int free_registers() const {
+    constexpr int kOthers = 36, kFile = 65536, kMost = 255;
     const int all = registers() ? registers()->workers
                                 : std::min(kMost, kFile / (f_.kernel.threads() * f_.kernel.blocks_sm));
-    const int lines = (all - held() - kOthers) / kLine;
+    return all - held() - kOthers;
+  }
+  // Lines whose operands there is room for.
+  int together() const {
+    constexpr int kLine = 4;
+    const int lines = free_registers() / kLine;
     return lines >= 4 ? 4 : lines >= 2 ? 2 : 1;
   }
+  // What is computed in registers; columns of the sums that are taken at a time, and their bytes in shared memory, twice:
+  // results of one part leave while those of the next are computed.
+  bool in_registers() const { return split() == 1 && epilogue_.in_registers(); }
+  int columns_at_once() const {
+    const int chunk = f_.kernel.chunk(), half = chunk / 2;
+    return chunk == f_.kernel.columns || free_registers() >= half || half % 16 ? chunk : half;
+  }
+  int line_bytes() const { return epilogue_.line_bytes(fragment_part("0")); }
   int halves() const { return f_.kernel.rows / 64 / f_.kernel.tile_groups(); }  // of 64 rows, of a group
   int sums() const { return f_.kernel.sums(); }                                 // of a thread
   bool adds_steps() const { return kernels::adds_steps(f_.kernel, f_.a_element); }
@@ -386,6 +399,11 @@ class Printer {
                    ", b_low = ", low(b_, cat("(ring + ", a_.tile_bytes(), ")")), ";"));
     text_.line("int slot = 0;");
     text_.line("unsigned phase = 0;");
+    if (in_registers()) {
+      text_.line(cat("unsigned char* const lines = shared + ", k.stages * stage(), " + group * ",
+                     128 * line_bytes(), ";"));
+      text_.line("int turn = 0;");
+    }
     // Steps of the block's tiles before this one, of whichever group.
     if (k.turns) text_.line("unsigned long before = group * (unsigned long)(end - begin);");
     if (dependent_) text_.line("wait_predecessor();");
@@ -429,11 +447,14 @@ class Printer {
     print_advance();
     text_.close();
     if (k.turns) text_.line("if (tiles - block > gridDim.x) named_arrive(4 - group, 256);");
-    if (split() == 1) epilogue_.print_loads(chunk_part("0"));
+    if (in_registers())
+      epilogue_.print_fragment_loads(fragment_part("0"), true);
+    else if (split() == 1)
+      epilogue_.print_loads(chunk_part("0"));
     text_.line("products_wait<0>();");
     text_.line("products_ready(acc);");
     text_.line("if (begin < end && thread % 128 == 0) barrier_arrive(empty_bars + last * 8);");
-    split() > 1 ? print_all_sums() : print_chunks();
+    in_registers() ? print_fragments() : split() > 1 ? print_all_sums() : print_chunks();
     text_.close();
   }
 
@@ -502,14 +523,43 @@ class Printer {
     text_.close();
   }
 
-  // Of a group's sums, the columns that it has in shared memory at a time.
-  MatrixEpilogue::Part chunk_part(const std::string& part) const {
+  // A thread waits once for each part: whoever is there has read the results of the part before the last one.
+  void print_fragments() {
     const kernels::MatrixKernel& k = f_.kernel;
-    const int chunks = k.columns / k.chunk();
+    const int sums = columns_at_once() / 2, chunks = k.columns / columns_at_once(), parts = halves() * chunks;
+    text_.line("#pragma unroll 1");
+    text_.open(cat("for (int part = 0; part < ", parts, "; ++part)"));
+    text_.line(cat(sum_type(), " v[", sums, "];"));
+    text_.line("#pragma unroll");
+    text_.line(cat("for (int c = 0; c < ", parts, "; ++c) if (c == part)"));
+    text_.line("  #pragma unroll");
+    text_.line(cat("  for (int i = 0; i < ", sums, "; ++i) v[i] = acc[c / ", chunks, "][c % ", chunks, " * ",
+                   sums, " + i];"));
+    const std::string here = cat("lines + turn * ", 64 * line_bytes());
+    epilogue_.print_fragments(fragment_part("part"), here);
+    if (parts > 1) {
+      text_.open(cat("if (part + 1 < ", parts, ")"));
+      epilogue_.print_fragment_loads(fragment_part("(part + 1)"), false);
+      text_.close();
+    }
+    text_.line("named_sync(1 + group, 128);");
+    epilogue_.print_stores(fragment_part("part"), here);
+    text_.line("turn ^= 1;");
+    text_.close();
+  }
+
+  MatrixEpilogue::Part fragment_part(const std::string& part) const {
+    return part_of(part, columns_at_once());
+  }
+  // Of a group's sums, the columns that it has in shared memory at a time.
+  MatrixEpilogue::Part chunk_part(const std::string& part) const { return part_of(part, f_.kernel.chunk()); }
+  MatrixEpilogue::Part part_of(const std::string& part, int columns) const {
+    const kernels::MatrixKernel& k = f_.kernel;
+    const int chunks = k.columns / columns;
     return {.rows = 64,
-            .columns = k.chunk(),
+            .columns = columns,
             .first_row = k.turns ? cat(part, " / ", chunks, " * 64") : "group * 64",
-            .first_column = cat(part, " % ", chunks, " * ", k.chunk()),
+            .first_column = cat(part, " % ", chunks, " * ", columns),
             .thread = "thread % 128",
             .threads = 128,
             .together = together()};

@@ -181,6 +181,29 @@ TEST_CASE("warp groups: what the engine copies, what threads gather, and what is
   check(test::matmul_case("f16", "m", "n", "k", true, "3"), "wgmma.192x128x64", whole, "sm_90a");
 }
 
+TEST_CASE(
+    "pairs of products, whose sums meet in registers, in shared memory, along the rows, and in parts of a "
+    "cluster") {
+  const Sizes sizes = {{"m", 72}, {"k", 176}}, odd = {{"m", 19}, {"k", 37}};
+  for (const bool transposed : {false, true}) {
+    check(test::paired_case("bf16", "m", "72", "k", transposed, false), "wgmma.64x64x64", sizes, "sm_90a");
+    check(test::paired_case("f16", "m", "72", "k", transposed, true), "wgmma.64x64x64", sizes, "sm_90a");
+    check(test::paired_case("f16", "m", "72", "k", transposed, false), "mma.64x64x64", odd);
+  }
+  check(test::paired_case("f16", "m", "200", "k", true, false), "wgmma.128x256x64", sizes, "sm_90a");
+  check(test::paired_case("bf16", "m", "136", "k", true, false), "wgmma.128x128x64.turns",
+        {{"m", 264}, {"k", 200}}, "sm_90a");
+  check(test::paired_case("f16", "m", "200", "k", true, false), "wgmma.192x192x64", sizes, "sm_90a");
+  check(test::paired_case("f16", "70", "40", "528", true, true), "wgmma.64x64x64", {}, "sm_90a", 2);
+  // Weights as rows.
+  check(test::paired_case("f16", "m", "72", "k", true, false), "wgmma.64x32x64", sizes, "sm_90a");
+  check(test::paired_case("bf16", "13", "72", "1040", true, true), "wgmma.64x16x64", {}, "sm_90a", 4);
+  check(test::paired_case("tf32", "m", "40", "k", true, false), "wgmma.64x64x32.32bit", sizes, "sm_90a");
+  check(test::paired_case("i8", "m", "40", "k", true, false), "wgmma.64x64x128.8bit", {{"m", 40}, {"k", 160}},
+        "sm_90a");
+  check(test::paired_case("f32", "m", "40", "k", true, true), "simt.64x64x16", odd);
+}
+
 TEST_CASE("windows that the engine copies") {
   for (const test::Conv& c : test::convolutions())
     if (c.name == "conv3x3" || c.name == "conv3x3s2_wide" || c.name == "conv3x3d2_wide")
