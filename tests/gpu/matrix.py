@@ -113,6 +113,12 @@ def make(job, seed):
 def reference(job, tensors, wide=torch.float64):
     r = job["reference"]
     x, w = (t.float().to(wide) if "float8" in str(t.dtype) else t.to(wide) for t in tensors[:2])
+    if r["op"] in ("paired", "gated"):
+        y = x @ (w.transpose(-1, -2) if r["transposed"] else w)
+        if r["op"] == "gated": return F.silu(tensors[2].to(wide)) * y
+        gate, up = (part.reshape(*y.shape[:-1], -1) for part in y.unflatten(-1, (-1, 2, 8)).unbind(-2))  # kernels/pair.h
+        if r["beside"]: gate = gate + tensors[2].to(wide)
+        return F.silu(gate) * up + (tensors[3].to(wide) if r["beside"] else 0)
     if r["op"] == "matmul":
         y = x @ (w.transpose(-1, -2) if r["transposed"] else w)
         if r.get("quantized"): return ((y.float() * tensors[2]).round() + 3).clamp(0, 255).to(wide)
@@ -127,6 +133,11 @@ def reference(job, tensors, wide=torch.float64):
 def peers(job, tensors):
     """name -> call of the same work through torch, as (bare, with epilogue)."""
     r, x, w = job["reference"], tensors[0], tensors[1]
+    if r["op"] in ("paired", "gated"):
+        wt = w.transpose(-1, -2) if r["transposed"] else w
+        halves = wt.chunk(2, -1)
+        bare = lambda: torch.matmul(x, wt)
+        return bare, (lambda: F.silu(x @ halves[0]) * (x @ halves[1])) if r["op"] == "paired" else bare
     if r["op"] == "matmul":
         wt = w.transpose(-1, -2) if r["transposed"] else w
         if x.dtype == torch.int8 and w.dtype == torch.int8:
@@ -164,9 +175,11 @@ def graph_us(calls, replays=10):
 
 def depth(job):
     shapes = [b["shape"] for b in job["buffers"]]
-    return shapes[0][-1] if job["reference"]["op"] == "matmul" else math.prod(shapes[1][1:])
+    return math.prod(shapes[1][1:]) if job["reference"]["op"] == "conv" else shapes[0][-1]
 
-def flops(job): return 2 * math.prod(job["buffers"][-1]["shape"]) * depth(job)
+def flops(job):
+    output = next(b["shape"] for b in job["buffers"] if b["output"])
+    return 2 * math.prod(output) * depth(job) * (2 if job["reference"]["op"] == "paired" else 1)
 
 def main(folder):
     jobs = json.load(open(f"{folder}/jobs.json"))

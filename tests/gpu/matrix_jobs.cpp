@@ -1,11 +1,13 @@
 // Writes what tests/gpu/matrix.py runs on a device: matrix products and convolutions as cubins, with the launches of
 // every shape. Needs NVRTC and no GPU.
 //
-//   gpu_matrix_jobs FOLDER [check] [time] [elements] [strict] [sizes] [chosen] [plans [I N]]     the I-th N-th of the plans alone
+//   gpu_matrix_jobs FOLDER [check] [time] [elements] [strict] [epilogues] [sizes] [chosen] [plans [I N]]   the I-th N-th of
+//                                                                                                     the plans alone
 //
 // `strict` has every tile of f32, `sizes` times them where every size is a symbol, from one row on, `chosen` times what is
 // chosen where sizes are symbols. `elements` has tf32, bytes and fp8, checked and timed, where the others have 16-bit floats
-// and f32. `plans` times what the model ranks high for each of some shapes, with the cycles that it expects: for fitting it.
+// and f32. `epilogues` times what follows products of transformers' shapes. `plans` times what the model ranks high for
+// each of some shapes, with the cycles that it expects: for fitting it.
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -178,7 +180,7 @@ class Writer {
       job["buffers"][to.buffer.value]["order"] = order;
     }
     for (const codegen::DeviceKernel& k : choice.launches) {
-      json launch = {{"cubin", cubin(k.code.text, c.name)},
+      json launch = {{"cubin", cubin(k.code.text, cat(c.name, " ", program.nests[0].schedule.kernel))},
                      {"threads", k.threads},
                      {"dependent", k.dependent_launch},
                      {"cluster", k.cluster},
@@ -476,6 +478,40 @@ void chosen(Writer& w) {
                  matmul(false, Behind::kNothing));
 }
 
+// What follows a product, by the plans that the model ranks first.
+void epilogues(Writer& w) {
+  constexpr size_t kPlans = 3;
+  constexpr double kMost = 1.3;
+  for (const kernels::MatrixKernel& kernel : kernels::matrix_kernels())
+    if (kernel.is_wgmma() && kernel.element_bytes == 2) {
+      w.add(matmul_case("bf16", "m", "n", "k", true, "", Behind::kGelu), std::string(kernel.name),
+            {{{"m", 300}, {"n", 1000}, {"k", 520}}, {{"m", 129}, {"n", 264}, {"k", 72}}},
+            matmul(true, Behind::kGelu), false, 1);
+      for (const bool beside : {false, true})
+        w.add(paired_case("bf16", "m", "520", "k", true, beside), std::string(kernel.name),
+              {{{"m", 300}, {"k", 520}}, {{"m", 129}, {"k", 72}}},
+              {{"op", "paired"}, {"transposed", true}, {"beside", beside}}, false, 1);
+    }
+  for (const auto& [shape, behind] : {std::pair{Shape{2048, 8192, 2048}, Behind::kNothing},
+                                      {Shape{2048, 3072, 2048}, Behind::kNothing},
+                                      {Shape{4096, 4096, 4096}, Behind::kNothing},
+                                      {Shape{4096, 768, 768}, Behind::kNothing},
+                                      {Shape{4096, 3072, 768}, Behind::kGelu},
+                                      {Shape{6304, 2304, 768}, Behind::kNothing},
+                                      {Shape{512, 3072, 768}, Behind::kGelu},
+                                      {Shape{100352, 384, 96}, Behind::kGelu}})
+    w.add_plans(matmul_case("bf16", cat(shape.m), cat(shape.n), cat(shape.k), false, "", behind),
+                matmul(false, behind), kMost, kPlans);
+  for (const int rows : {2048, 128}) {
+    w.add_plans(gated_case("bf16", cat(rows), "8192", "2048"), {{"op", "gated"}, {"transposed", false}},
+                kMost, kPlans);
+    w.add_plans(paired_case("bf16", cat(rows), "8192", "2048", false, false),
+                {{"op", "paired"}, {"transposed", false}, {"beside", false}}, kMost, kPlans);
+    w.add_plans(matmul_case("bf16", cat(rows), "8192", "2048", false, "", Behind::kNothing),
+                matmul(false, Behind::kNothing), kMost, 1);
+  }
+}
+
 void plans(Writer& w, int part, int parts) {
   int at = 0;
   auto mine = [&] { return at++ % parts == part; };
@@ -546,6 +582,7 @@ int main(int argc, char** argv) {
   if (parts.count("strict")) stridec::test::strict(writer);
   if (parts.count("sizes")) stridec::test::sizes(writer);
   if (parts.count("chosen")) stridec::test::chosen(writer);
+  if (parts.count("epilogues")) stridec::test::epilogues(writer);
   if (parts.count("plans"))
     stridec::test::plans(writer, argc > 4 ? std::stoi(argv[3]) : 0, argc > 4 ? std::stoi(argv[4]) : 1);
   writer.finish();

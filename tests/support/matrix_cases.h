@@ -111,6 +111,25 @@ inline MatrixCase matmul_case(const std::string& dtype, const std::string& m, co
   return {cat(name, "_gelu", residual ? "_r" : ""), text};
 }
 
+// y[m, n] = silu(g) * (x w): what is left to do where x's other product is there.
+inline MatrixCase gated_case(const std::string& dtype, const std::string& m, const std::string& n,
+                             const std::string& k) {
+  return {
+      cat("gated_", dtype),
+      cat("program p\n  input x ", dtype, " [", m, ", ", k, "] ordinal 0\n  input w ", dtype, " [", k, ", ",
+          n, "] ordinal 1\n  input g ", dtype, " [", m, ", ", n, "] ordinal 2\n  output y ", dtype, " [", m,
+          ", ", n, "] ordinal 0\n  inputs (x, w, g)\n  outputs (y)\n  steps\n    nest 0 gated (%m<", m,
+          ", %n<", n, ")\n      %0 : f32 = reduce sum (%k<", k, ")\n        %1 : ", dtype,
+          " = load x[%m, %k]\n        %2 : f32 = cast %1\n        %3 : ", dtype,
+          " = load w[%k, %n]\n        %4 : f32 = cast %3\n        %5 : f32 = mul %2 %4\n        yield %5\n   "
+          "   %6 : ",
+          dtype,
+          " = load g[%m, %n]\n      %7 : f32 = cast %6\n      %8 : f32 = sigmoid %7\n      %9 : f32 = mul %7 "
+          "%8\n"
+          "      %10 : f32 = mul %9 %0\n      %11 : ",
+          dtype, " = cast %10\n      store y[%m, %n] %11\n")};
+}
+
 // y[m, n] = silu(x w + c) * (x v), with w and v interleaved as kernels/pair.h says; `beside`: with the bias c and a residual.
 inline MatrixCase paired_case(const std::string& dtype, const std::string& m, const std::string& n,
                               const std::string& k, bool transposed, bool beside) {
