@@ -261,8 +261,9 @@ class Printer {
   // results of one part leave while those of the next are computed.
   bool in_registers() const { return split() == 1 && epilogue_.in_registers(); }
   int columns_at_once() const {
+    constexpr int kLoads = 8;
     const int chunk = f_.kernel.chunk(), half = chunk / 2;
-    return chunk == f_.kernel.columns || free_registers() >= half || half % 16 ? chunk : half;
+    return chunk == f_.kernel.columns || free_registers() >= half + kLoads || half % 16 ? chunk : half;
   }
   int line_bytes() const { return epilogue_.line_bytes(fragment_part("0")); }
   int halves() const { return f_.kernel.rows / 64 / f_.kernel.tile_groups(); }  // of 64 rows, of a group
