@@ -8,6 +8,7 @@
 #include <set>
 
 #include "compiler/base/text.h"
+#include "compiler/kernels/group_results.h"
 #include "compiler/kernels/im2col.h"
 #include "compiler/kernels/pair.h"
 #include "compiler/loop/analysis.h"
@@ -29,6 +30,7 @@ using Dims = std::vector<loop::Dim>;
 
 // Cycles of a sum.
 constexpr double kSumElement = 0.157;     // a sum's way through shared memory
+constexpr double kResultElement = 0.11;   // that of a narrow result, computed where the sum is
 constexpr double kSumStatement = 0.0017;  // a statement behind it, for a cost of 1
 
 // The product of the extents.
@@ -220,11 +222,23 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
   as_in_memory(sides[1 - wide], program, loads_of(contraction->factors[1 - wide]), facts);
   contiguous_last(depth, program, loads, facts);
 
-  double element = kSumElement;
-  for (size_t i = contraction->at + 1; i < nest.body.size(); ++i) {
+  double statement_cost = 0;
+  std::vector<const loop::Stmt*> behind;  // the sum, or both of a pair
+  for (size_t i = 0; i < nest.body.size(); ++i) {
     const auto* let = std::get_if<loop::Let>(&nest.body[i].node);
-    element += kSumStatement * (let ? loop::info(let->op).cost : 2);
+    if (i > contraction->at) statement_cost += kSumStatement * (let ? loop::info(let->op).cost : 2);
+    bool second = false;
+    loop::for_each_result(nest.body[i],
+                          [&](loop::ValueId id) { second = second || (pair && id == pair->second); });
+    if (i != contraction->at && !second) behind.push_back(&nest.body[i]);
   }
+  const bool narrow = kernels::results_in_registers(program, behind, sides[1 - wide]);
+  const auto element_of = [&](const MatrixKernel& kernel, int64_t split, bool gathers, bool turned) {
+    const bool registers =
+        kernel.is_wgmma() && split == 1 && narrow && !turned &&
+        kernels::GroupRegisters(kernel, (*dtypes)[0], gathers).have_results(kernels::cost_of(behind));
+    return (turned ? 2 : 1) * ((registers ? kResultElement : kSumElement) + statement_cost);
+  };
   Candidates all;
   all.given = !given.empty();
   std::vector<ProductShape> shapes;  // with sides[wide] as columns
@@ -302,7 +316,7 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
           if (turned) std::swap(shape.rows, shape.columns);
           made.logs.push_back(all.weight(i) *
                               std::log(cycles(plan, rows_lines, columns_lines, shape,
-                                              turned ? 2 * element : element, early, target)));
+                                              element_of(kernel, split, gathered, turned), early, target)));
         }
       }
     }
@@ -458,7 +472,7 @@ double expected_of_memory(const loop::Program& program, const loop::Nest& nest, 
   double bytes = 0;
   for (const loop::Stmt& stmt : nest.body)
     if (const loop::Access* access = loop::access_of(stmt)) bytes += byte_size(program[access->buffer].dtype);
-  return bytes * points(nest.dims, sizes) * kClock / (target.memory_gb_s * 1e9);
+  return memory_cycles(bytes * points(nest.dims, sizes), target);
 }
 
 std::optional<loop::Schedule> choose_cuda_contraction(const loop::Program& program, const loop::Nest& nest,

@@ -136,7 +136,7 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const ProductSh
   const double beyond =
       s.batch * s.depth * k.element_bytes * (rows_beyond * column_tiles + columns_beyond * row_tiles);
   // The last sums leave when all has come.
-  const double memory = bytes * kClock / (target.memory_gb_s * 1e9) +
+  const double memory = memory_cycles(bytes, target) +
                         beyond / (kZeroBytes * target.multiprocessors) + sums / sharers + exchange;
   // Parts of sums beyond the L2 take room that nobody has to spare.
   const bool spills =
@@ -144,6 +144,10 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const ProductSh
   if (spills) busy *= kSpills;
   // What one waits for hides the other, but for a little.
   return std::max(busy, memory) + kShown * std::min(busy, memory);
+}
+
+double memory_cycles(double bytes, const GpuTarget& target) {
+  return bytes * kClock / (target.memory_gb_s * 1e9);
 }
 
 }  // namespace stridec::schedule

@@ -19,5 +19,7 @@ enum class Lines { kMatrix, kWindows, kGathered };
 // holds of it comes while the launch before ends.
 double cycles(const kernels::MatrixPlan& plan, Lines rows, Lines columns, const ProductShape& s,
               double element, bool weights, const GpuTarget& target);
+// What memory takes to bring or to take so many bytes.
+double memory_cycles(double bytes, const GpuTarget& target);
 
 }  // namespace stridec::schedule

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "compiler/base/text.h"
+#include "compiler/kernels/group_results.h"
 #include "compiler/loop/walk.h"
 
 namespace stridec::codegen::cuda {
@@ -368,27 +369,23 @@ const MatrixEpilogue::Wide& MatrixEpilogue::stored() const {
   return *std::find_if(wide_.begin(), wide_.end(), [](const Wide& wide) { return wide.store; });
 }
 
-// One narrow result: what passes through shared memory is half of what sums are, or less.
+// What passes through shared memory is half of what sums are, or less.
 bool MatrixEpilogue::in_registers() const {
-  if (lanes_ == 1 || f_.pairs(f_.rows) || has_prefetch()) return false;
-  int stores = 0;
-  for (const loop::Stmt* stmt : statements_) {
+  if (lanes_ == 1 || f_.pairs(f_.rows) || !kernels::results_in_registers(f_.program, statements_, f_.rows))
+    return false;
+  return std::all_of(statements_.begin(), statements_.end(), [&](const loop::Stmt* stmt) {
     const loop::Access* access = loop::access_of(*stmt);
-    const auto wide =
-        std::find_if(wide_.begin(), wide_.end(), [&](const Wide& w) { return w.access == access; });
-    if (std::holds_alternative<loop::Store>(stmt->node)) {
-      stores += wide == wide_.end() || byte_size(f_.program[access->buffer].dtype) > 2 ? 2 : 1;
-      continue;
-    }
-    bool by_row = false, by_column = false;
-    loop::for_each_expr(*stmt, [&](Expr e) {
-      by_row = by_row || depends_on_any(e, f_.rows);
-      by_column = by_column || depends_on_any(e, f_.columns);
-    });
-    if (by_row || (access && by_column && wide == wide_.end())) return false;
-  }
-  return stores == 1;
+    if (!access) return true;
+    const bool wide =
+        std::any_of(wide_.begin(), wide_.end(), [&](const Wide& w) { return w.access == access; });
+    const bool by_column = std::any_of(access->index.begin(), access->index.end(),
+                                       [&](Expr index) { return loop::depends_on_any(index, f_.columns); }) ||
+                           loop::depends_on_any(access->mask, f_.columns);
+    return wide || (!std::holds_alternative<loop::Store>(stmt->node) && !by_column);
+  });
 }
+
+int MatrixEpilogue::cost() const { return kernels::cost_of(statements_); }
 
 int MatrixEpilogue::line_bytes(const Part& part) const {
   return result_columns(part) * byte_size(f_.program[stored().access->buffer].dtype);

@@ -35,8 +35,9 @@ class MatrixEpilogue {
   // its first loads are done at the end of this one.
   void print(const Part& part, const std::optional<Part>& after = {}, const std::string& more = "");
 
-  // Whether sums need not pass through shared memory.
+  // Whether sums need not pass through shared memory; what the statements behind them cost.
   bool in_registers() const;
+  int cost() const;
   // Sums of a part of 64 rows as a warp group's instructions leave them, in an array `v`: in the place of print_loads and
   // print. Results lie in shared memory at `lines` (a C expression) for print_stores, when all threads have come so far.
   void print_fragment_loads(const Part& part, bool declare);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "compiler/base/text.h"
+#include "compiler/kernels/group_results.h"
 
 namespace stridec::codegen::cuda {
 namespace {
@@ -185,7 +186,13 @@ std::string product_text(int columns, DType sum, const MatrixSide& a, const Matr
 class Printer {
  public:
   Printer(MatrixFrame& frame, MatrixSide& a, MatrixSide& b, MatrixEpilogue& epilogue, bool dependent)
-      : f_(frame), text_(frame.text), a_(a), b_(b), epilogue_(epilogue), dependent_(dependent) {}
+      : f_(frame),
+        text_(frame.text),
+        a_(a),
+        b_(b),
+        epilogue_(epilogue),
+        dependent_(dependent),
+        registers_(frame.kernel, frame.a_element, gathers()) {}
 
   void print() {
     const kernels::MatrixKernel& k = f_.kernel;
@@ -234,42 +241,20 @@ class Printer {
   bool gathers() const { return !a_.map() || !b_.map(); }
   int stage() const { return a_.tile_bytes() + b_.tile_bytes(); }
 
-  // Where sums need more registers than each thread's equal share, the loaders hand some of theirs over.
-  struct Registers {
-    int loaders, workers;
-  };
-  std::optional<Registers> registers() const {
-    if (gathers()) return std::nullopt;
-    if (held() == 128 && groups() == 2) return Registers{40, 232};
-    if (held() == 96 && groups() == 3) return Registers{56, 152};
-    return std::nullopt;
-  }
-  // Registers of a thread beside its sums and what addresses take.
-  int free_registers() const {
-    constexpr int kOthers = 36, kFile = 65536, kMost = 255;
-    const int all = registers() ? registers()->workers
-                                : std::min(kMost, kFile / (f_.kernel.threads() * f_.kernel.blocks_sm));
-    return all - held() - kOthers;
-  }
   // Lines whose operands there is room for.
   int together() const {
     constexpr int kLine = 4;
-    const int lines = free_registers() / kLine;
+    const int lines = registers_.free() / kLine;
     return lines >= 4 ? 4 : lines >= 2 ? 2 : 1;
   }
-  // What is computed in registers; columns of the sums that are taken at a time, and their bytes in shared memory, twice:
-  // results of one part leave while those of the next are computed.
-  bool in_registers() const { return split() == 1 && epilogue_.in_registers(); }
-  int columns_at_once() const {
-    constexpr int kLoads = 8;
-    const int chunk = f_.kernel.chunk(), half = chunk / 2;
-    return chunk == f_.kernel.columns || free_registers() >= half + kLoads || half % 16 ? chunk : half;
+  // Results of a part lie in shared memory twice: those of one part leave while those of the next are computed.
+  bool in_registers() const {
+    return split() == 1 && epilogue_.in_registers() && registers_.have_results(epilogue_.cost());
   }
   int line_bytes() const { return epilogue_.line_bytes(fragment_part("0")); }
   int halves() const { return f_.kernel.rows / 64 / f_.kernel.tile_groups(); }  // of 64 rows, of a group
   int sums() const { return f_.kernel.sums(); }                                 // of a thread
   bool adds_steps() const { return kernels::adds_steps(f_.kernel, f_.a_element); }
-  int held() const { return sums() * (adds_steps() ? 2 : 1); }
 
   // The first copies find their maps in the multiprocessor's cache.
   void print_map_prefetch() {
@@ -313,7 +298,7 @@ class Printer {
 
   void print_loader() {
     const int stages = f_.kernel.stages;
-    if (const auto r = registers())
+    if (const auto& r = registers_.handed())
       text_.line(cat("asm volatile(\"setmaxnreg.dec.sync.aligned.u32 ", r->loaders, ";\");"));
     text_.line(cat("const int thread = threadIdx.x - ", f_.kernel.workers(), ";"));
     text_.line("int slot = 0;");
@@ -393,7 +378,7 @@ class Printer {
     auto low = [&](const MatrixSide& side, const std::string& at) {
       return cat("((", at, " & 0x3ffff) >> 4 | ", side.along_depth() ? 1 : k.depth * 128 >> 4, " << 16)");
     };
-    if (const auto r = registers())
+    if (const auto& r = registers_.handed())
       text_.line(cat("asm volatile(\"setmaxnreg.inc.sync.aligned.u32 ", r->workers, ";\");"));
     text_.line("const int thread = threadIdx.x, lane_id = thread % 32;");
     text_.line(cat("const unsigned a_low = ", low(a_, "ring"), k.turns ? "" : " + group * 512",
@@ -527,7 +512,8 @@ class Printer {
   // A thread waits once for each part: whoever is there has read the results of the part before the last one.
   void print_fragments() {
     const kernels::MatrixKernel& k = f_.kernel;
-    const int sums = columns_at_once() / 2, chunks = k.columns / columns_at_once(), parts = halves() * chunks;
+    const int sums = registers_.columns() / 2, chunks = k.columns / registers_.columns(),
+              parts = halves() * chunks;
     text_.line("#pragma unroll 1");
     text_.open(cat("for (int part = 0; part < ", parts, "; ++part)"));
     text_.line(cat(sum_type(), " v[", sums, "];"));
@@ -550,7 +536,7 @@ class Printer {
   }
 
   MatrixEpilogue::Part fragment_part(const std::string& part) const {
-    return part_of(part, columns_at_once());
+    return part_of(part, registers_.columns());
   }
   // Of a group's sums, the columns that it has in shared memory at a time.
   MatrixEpilogue::Part chunk_part(const std::string& part) const { return part_of(part, f_.kernel.chunk()); }
@@ -571,6 +557,7 @@ class Printer {
   MatrixSide &a_, &b_;
   MatrixEpilogue& epilogue_;
   const bool dependent_;
+  const kernels::GroupRegisters registers_;
 };
 
 }  // namespace

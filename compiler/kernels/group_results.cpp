@@ -1,0 +1,48 @@
+#include "compiler/kernels/group_results.h"
+
+#include <algorithm>
+
+#include "compiler/loop/analysis.h"
+#include "compiler/loop/walk.h"
+
+namespace stridec::kernels {
+
+GroupRegisters::GroupRegisters(const MatrixKernel& kernel, DType element, bool gathers) : kernel_(kernel) {
+  constexpr int kOthers = 36, kFile = 65536, kMost = 255, kLoads = 8;
+  const int held = kernel.sums() * (adds_steps(kernel, element) ? 2 : 1), groups = kernel.workers() / 128;
+  if (!gathers && held == 128 && groups == 2) handed_ = {40, 232};
+  if (!gathers && held == 96 && groups == 3) handed_ = {56, 152};
+  free_ = (handed_ ? handed_->workers : std::min(kMost, kFile / (kernel.threads() * kernel.blocks_sm))) -
+          held - kOthers;
+  const int chunk = kernel.chunk(), half = chunk / 2;  // registers of a chunk's sums
+  columns_ = chunk == kernel.columns || free_ >= half + kLoads || half % 16 ? chunk : half;
+}
+
+bool GroupRegisters::have_results(int cost) const {
+  constexpr int kFew = 12;
+  return columns_ == kernel_.chunk() || cost <= kFew;
+}
+
+bool results_in_registers(const loop::Program& program, std::span<const loop::Stmt* const> statements,
+                          const std::vector<loop::Dim>& rows) {
+  int stores = 0;
+  for (const loop::Stmt* stmt : statements) {
+    if (const auto* store = std::get_if<loop::Store>(&stmt->node)) {
+      stores += byte_size(program[store->access.buffer].dtype) > 2 ? 2 : 1;
+      continue;
+    }
+    bool by_row = false;
+    loop::for_each_expr(*stmt, [&](sym::Expr e) { by_row = by_row || loop::depends_on_any(e, rows); });
+    if (by_row) return false;
+  }
+  return stores == 1;
+}
+
+int cost_of(std::span<const loop::Stmt* const> statements) {
+  int cost = 0;
+  for (const loop::Stmt* stmt : statements)
+    if (const auto* let = std::get_if<loop::Let>(&stmt->node)) cost += loop::info(let->op).cost;
+  return cost;
+}
+
+}  // namespace stridec::kernels
