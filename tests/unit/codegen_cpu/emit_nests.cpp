@@ -489,6 +489,28 @@ TEST_CASE("results a small stride apart, one among others") {
   }
 }
 
+TEST_CASE(
+    "results whose places are digits of one number are neighbours between an image's last and the next one's "
+    "first") {
+  for (const int64_t size : {1, 5, 16, 37})
+    for (const int64_t first : {0, 3}) {
+      ProgramBuilder b;
+      const Expr n = b.symbol("n", 0, 0, 1, 512), m = b.symbol("m", 1, 0, 1, 64);
+      const View x = b.input("x", kF32, {n}), like = b.input("like", kF32, {m}),
+                 o = b.output("o", kF32, {200, 2, m});
+      NestBuilder clear = b.nest("clear");
+      const auto at = clear.dims(o.shape);
+      clear.store(o, at, clear.load(like, {at[2]}));
+      clear.finish();
+      NestBuilder nb = b.nest("spread");
+      const Expr i = nb.dim(n), place = i + first;
+      const Value result = unary(ScalarOp::kTanh, nb.load(x, {i}));
+      nb.store(o, {sym::floordiv(place, m), 1, sym::mod(place, m)}, result);
+      nb.finish();
+      check(b.program, {random_tensor(kF32, {97}, 1), random_tensor(kF32, {size}, 2)});
+    }
+}
+
 TEST_CASE("comparisons of 16-bit floats") {
   ProgramBuilder b;
   const View x = b.input("x", DType::kF16, {100}), y = b.output("y", DType::kF16, {100}),
