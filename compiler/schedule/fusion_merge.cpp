@@ -112,10 +112,11 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
                             ? split_like(program, program[consumer_id], producer,
                                          turned(exchanges_between(producer, program[consumer_id]).passing))
                             : std::nullopt;
-  const auto groups = !is_contraction(producer) && has_loops(producer) && is_pointwise(program[consumer_id])
-                          ? split_groups(program, producer, program[consumer_id],
-                                         exchanges_between(producer, program[consumer_id]).passing)
-                          : std::nullopt;
+  const auto groups =
+      columns && !is_contraction(producer) && has_loops(producer) && is_pointwise(program[consumer_id])
+          ? split_groups(program, producer, program[consumer_id],
+                         exchanges_between(producer, program[consumer_id]).passing)
+          : std::nullopt;
   const Nest& consumer = epilogue ? *epilogue : groups ? *groups : program[consumer_id];
 
   for (BufferId id : flow.effects[producer_at].writes)
