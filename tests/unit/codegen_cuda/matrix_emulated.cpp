@@ -179,6 +179,10 @@ TEST_CASE("warp groups: what the engine copies, what threads gather, and what is
   check(test::matmul_case("f16", "m", "n", "k", false), "wgmma.128x128x64.turns",
         {{"m", 264}, {"n", 136}, {"k", 200}}, "sm_90a");
   check(test::matmul_case("f16", "m", "n", "k", true, "3"), "wgmma.192x128x64", whole, "sm_90a");
+  // Few registers are left beside the sums: results of 32 columns at a time, or line by line.
+  for (const test::Behind behind : {test::Behind::kNothing, test::Behind::kGelu})
+    check(test::matmul_case("bf16", "m", "200", "k", true, "", behind), "wgmma.128x192x64",
+          {{"m", 72}, {"k", 64}}, "sm_90a");
 }
 
 TEST_CASE(
