@@ -30,7 +30,7 @@ using Dims = std::vector<loop::Dim>;
 
 // Cycles of a sum.
 constexpr double kSumElement = 0.157;     // a sum's way through shared memory
-constexpr double kResultElement = 0.125;              // that of a narrow result, computed where the sum is
+constexpr double kResultElement = 0.125;  // that of a narrow result, computed where the sum is
 constexpr double kSumStatement = 0.0017;  // a statement behind it, for a cost of 1
 
 // The product of the extents.
