@@ -76,9 +76,8 @@ struct Flash {
   // Of part 0, bools that say together what `visible` does: their values where the key is seen.
   std::vector<std::pair<loop::ValueId, bool>> shown;
 
-  // Later rows see more keys: how many a tile skips is known by its place. Where others have a say, a tile that would be
-  // short may go through all keys.
-  bool triangular() const { return skips && !others && sym::depends_on(*visible, chain.row.var); }
+  // Later rows see more keys, so that tiles differ in what they skip.
+  bool triangular() const { return skips && sym::depends_on(*visible, chain.row.var); }
   // What keys a tile skips comes from memory.
   bool asks_memory() const { return skips && (asks || !lengths.empty()); }
   const loop::Nest& scores_nest() const { return chain.parts[0].nest; }

@@ -123,7 +123,6 @@ TEST_CASE("keys that lengths from memory hide, and masks that are memory in part
   CHECK(padded.flash->skips);
   CHECK(padded.flash->asks);
   CHECK(padded.flash->others);
-  CHECK_FALSE(padded.flash->triangular());
   CHECK(sym::to_string(*padded.flash->visible) == "%i2 + past + 1");
   // What hides keys from one row and not from the next says nothing about those below.
   CHECK(match({.bias = "padded rows"}).flash->visible);
