@@ -21,6 +21,7 @@ void for_each_buffer(Step& step, const std::function<void(BufferId&)>& visit) {
                         },
                         [&](Strips& s) {
                           for (BufferId& id : s.own) visit(id);
+                          for (Strips::Carried& each : s.carried) visit(each.buffer);
                         },
                         [&](Call& s) {
                           for (BufferId& id : s.reads) visit(id);

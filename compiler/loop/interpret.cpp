@@ -282,6 +282,11 @@ class Runner {
 
   void run(const Strips& s) {
     const int64_t count = evaluate(s.count()), of_round = evaluate(s.count_of_round());
+    struct Made {
+      int64_t end = 0, base = 0;
+      std::vector<uint8_t> bytes;
+    };
+    std::vector<Made> made(s.carried.size());  // by the strip before
     for (int64_t i = 0; i < count; ++i) {
       const int64_t strip = i % of_round;
       const int64_t first = evaluate(s.first_of(strip)), next = evaluate(s.first_of(strip + 1));
@@ -289,9 +294,27 @@ class Runner {
       bind(s.size, next - first);
       check_range(s.size, "a strip");
       if (s.round.is_var()) bind(s.round, i / of_round);
+      struct Kept {
+        int64_t at = 0, rows = 0, from = 0;  // `from`: where the strip before had them
+      };
+      std::vector<Kept> kept(s.carried.size());
       for (const Strips::Size& size : s.sizes) {
         bind(size.symbol, evaluate(size.value));
         check_range(size.symbol, "a strip");
+        for (size_t k = 0; k < s.carried.size(); ++k) {
+          const Strips::Carried& each = s.carried[k];
+          if (each.rows != size.symbol) continue;
+          const int64_t at = evaluate(each.at), rows = evaluate(each.rows), base = evaluate(each.base),
+                        have = strip == 0 ? 0 : std::clamp<int64_t>(made[k].end - at, 0, rows);
+          kept[k] = {each.per * at - base, each.per * have, each.per * at - made[k].base};
+          made[k].end = at + rows, made[k].base = base;
+          bind(each.at, at + have);
+          bind(each.rows, rows - have);
+        }
+      }
+      for (size_t k = 0; k < s.carried.size(); ++k) {
+        const Memory& m = memory_[s.carried[k].buffer.value];
+        if (kept[k].rows > 0) made[k].bytes.assign(m.owned.begin(), m.owned.end());
       }
       for (BufferId id : s.own) {
         const Buffer& b = program_[id];
@@ -300,6 +323,16 @@ class Runner {
         m.owned.assign(static_cast<size_t>(m.elements * byte_size(b.dtype)), 0);
         m.data = m.owned.data();
         if (options_.poison) tape::poison_memory(b.dtype, m.data, m.owned.size());
+      }
+      for (size_t k = 0; k < s.carried.size(); ++k) {
+        const Strips::Carried& each = s.carried[k];
+        const Buffer& b = program_[each.buffer];
+        Memory& m = memory_[each.buffer.value];
+        const int64_t row = evaluate(b.strides[each.dim]) * byte_size(b.dtype),
+                      block = row * evaluate(b.shape[each.dim]);
+        for (int64_t o = 0; kept[k].rows > 0 && o < static_cast<int64_t>(m.owned.size()); o += block)
+          std::copy_n(made[k].bytes.begin() + o + row * kept[k].from, row * kept[k].rows,
+                      m.owned.begin() + o + row * kept[k].at);
       }
       run(s.body);
     }

@@ -283,6 +283,20 @@ class Parser {
           }
           s.sizes.push_back(std::move(size));
         }
+        while (c.accept("carry")) {
+          Strips::Carried each;
+          each.buffer = buffer_id(c);
+          c.expect("along");
+          each.dim = static_cast<size_t>(small(c));
+          c.expect("by");
+          each.per = small(c);
+          c.expect("from");
+          each.base = c.expr();
+          c.expect("of");
+          each.at = c.variable();
+          each.rows = c.variable();
+          s.carried.push_back(std::move(each));
+        }
         c.expect("own");
         s.own = buffers(c);
         end(c);

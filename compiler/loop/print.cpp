@@ -152,6 +152,9 @@ class Printer {
       text += cat(" with ", expr(size.symbol), " = ", expr(size.value));
       if (size.most) text += cat(" up to ", *size.most, " in all ", expr(size.total));
     }
+    for (const Strips::Carried& each : s.carried)
+      text += cat(" carry ", buffer_name(each.buffer), " along ", each.dim, " by ", each.per, " from ",
+                  expr(each.base), " of ", expr(each.at), " ", expr(each.rows));
     line(cat(text, " own ", buffers(s.own)));
     steps(s.body);
   }

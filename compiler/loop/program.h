@@ -290,12 +290,23 @@ struct Strips {
     std::optional<int64_t> most;
     sym::Expr total = 0;  // over all strips, or a little more, where it is an extent
   };
+  // What a strip needs of a buffer of its own and the strip before it in its round has made: who runs both, one after the
+  // other, moves it to where this strip has it, and of the rows [at, at + rows) that a nest makes only the rest is left. Row r
+  // lies along `dim` from place per * r - base on.
+  struct Carried {
+    BufferId buffer;
+    size_t dim = 0;
+    sym::Expr at, rows;  // symbols of `sizes`, which symbols behind them there may depend on
+    int64_t per = 1;
+    sym::Expr base;  // by the strip's symbols
+  };
   std::string name;
   sym::Expr first, size;  // symbols of the body
   sym::Expr points;
   int64_t least = 1, most = 1;  // what size can be
   sym::Expr rounds = 1, round;  // how many, and a symbol of the body where there can be more than one
   std::vector<Size> sizes;
+  std::vector<Carried> carried;
   Steps body;  // launches alone
   std::vector<BufferId> own;
   sym::Expr count() const { return rounds * count_of_round(); }

@@ -61,6 +61,7 @@ Program specialized(const Program& program, const SymbolValues& values) {
                           [&](Strips& s) {
                             replace(s.points), replace(s.rounds);
                             for (Strips::Size& size : s.sizes) replace(size.value), replace(size.total);
+                            for (Strips::Carried& each : s.carried) replace(each.base);
                           },
                           [&](Call& s) {
                             for (Expr& e : s.arguments) replace(e);

@@ -401,6 +401,16 @@ class ProgramVerifier {
     for (BufferId id : s.own)
       check(buffer(id).storage == Storage::kArena, buffer(id).name,
             " is no strip's own: it has other storage");
+    for (const Strips::Carried& each : s.carried) {
+      const auto is_size = [&](Expr symbol) {
+        return std::any_of(s.sizes.begin(), s.sizes.end(),
+                           [&](const Strips::Size& size) { return size.symbol == symbol; });
+      };
+      known(each.base, "the place of a carried row");
+      check(std::find(s.own.begin(), s.own.end(), each.buffer) != s.own.end() && is_size(each.at) &&
+                is_size(each.rows) && each.per >= 1 && each.dim < buffer(each.buffer).shape.size(),
+            s.name, " carries rows of ", buffer(each.buffer).name, " that no strip makes");
+    }
     for (const Step& inner : s.body)
       check(std::holds_alternative<Launch>(inner.node), s.name, " has a step that is no launch");
     steps(s.body);

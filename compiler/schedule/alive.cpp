@@ -1,6 +1,7 @@
 #include "compiler/schedule/alive.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "compiler/base/sort.h"
@@ -121,6 +122,27 @@ std::vector<std::vector<int64_t>> Alive::curves(std::span<const StepGroup> group
       if (!busy[when]) alive[when] = 0;
   }
   return curves;
+}
+
+std::vector<StepGroup> later_strips(const Program& program) {
+  Program preview = program;
+  fuse_strips(preview);
+  std::map<loop::NestId, int> position;
+  for (size_t at = 0; at < program.steps.size(); ++at)
+    if (const auto* launch = std::get_if<loop::Launch>(&program.steps[at].node))
+      position[launch->nest] = static_cast<int>(at);
+  std::vector<StepGroup> groups;
+  for (const loop::Step& step : preview.steps) {
+    const auto* strips = std::get_if<loop::Strips>(&step.node);
+    if (!strips) continue;
+    StepGroup group{.at = {}, .own = strips->own, .bytes = own_memory(preview, *strips).bytes};
+    for (const loop::Step& inner : strips->body) {
+      const auto at = position.find(std::get<loop::Launch>(inner.node).nest);
+      if (at != position.end()) group.at.push_back(at->second);
+    }
+    if (!group.at.empty()) groups.push_back(std::move(group));
+  }
+  return groups;
 }
 
 }  // namespace stridec::schedule

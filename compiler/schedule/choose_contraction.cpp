@@ -8,6 +8,7 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_window.h"
+#include "compiler/schedule/effects.h"
 #include "compiler/schedule/gemm_cost.h"
 #include "compiler/schedule/memory_plan.h"
 
@@ -210,12 +211,14 @@ bool can_read(const Problem& p, const Factor& b, const Dims& batch, const Dims& 
 
 struct Shape {
   double batch, rows, columns, segments, run;
-  double computing = 0;  // what a vector of a computed a takes beyond loads, cycles
+  double computing;  // what a vector of a computed a takes beyond loads, cycles
+  bool shared;       // by threads
   double k() const { return segments * run; }
 };
 
 // How much longer `tasks` equal tasks take than their share of the work, on machines of few threads and of more.
-double imbalance(double tasks) {
+double imbalance(const Shape& s, double tasks) {
+  if (!s.shared) return 1;
   constexpr std::pair<double, double> kThreads[] = {{2, 0.5}, {4, 0.25}, {8, 0.15}, {16, 0.1}};
   double sum = 0;
   for (const auto& [threads, weight] : kThreads) sum += weight * std::ceil(tasks / threads) * threads / tasks;
@@ -255,7 +258,8 @@ double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, Stor
   if (plan.b == GemmPlan::B::kCompact && s.rows == 1 && plan.bytes == 0) {
     // Each number is met once, in registers.
     const double panels = std::ceil(s.columns / kernel.columns());
-    return s.batch * panels * (s.k() * kernel.vectors * kCompactVector + kTask) * imbalance(s.batch * panels);
+    return s.batch * panels * (s.k() * kernel.vectors * kCompactVector + kTask) *
+           imbalance(s, s.batch * panels);
   }
   const double tiles = std::ceil(s.rows / kernel.rows), panels = std::ceil(s.columns / kernel.columns());
   double blocks = std::ceil(tiles / static_cast<double>(plan.tiles));
@@ -283,7 +287,7 @@ double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, Stor
   // So do rows, which are read once in a panel, in order: they cost little.
   const bool rows_stay = plan.rows_outer && block_bytes <= target.l2_bytes * 3 / 4;
   if (!rows_stay) total += panels * s.rows * s.k() * bytes / kernel.vector_bytes * kStreamedLine;
-  total *= s.batch * imbalance(s.batch * panels * blocks);
+  total *= s.batch * imbalance(s, s.batch * panels * blocks);
   // Copies: contiguous ones move a vector in two cycles, others an element.
   // Those of groups interleave several rows.
   const double vector = (kernel.group() == 1 ? 2.0 : 4.0) / kernel.lanes(), element = 1.5;
@@ -418,7 +422,8 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
     plan.batch = vars_of(batch), plan.rows = vars_of(rows), plan.columns = vars_of(columns);
 
     const Shape shape{points(p, batch),    points(p, rows), points(p, columns),
-                      points(p, segments), points(p, run),  computing(a)};
+                      points(p, segments), points(p, run),  computing(a),
+                      !is_in_strips(p.program, p.nest)};
     const bool unit_a = lies_along(p, a, order.back().var) ||
                         (a.load && !rows.empty() && step_along(p, a.load->access, rows.back().var) == 1);
     // Weights that are staged are put in order (schedule/order_weights.h).

@@ -6,6 +6,7 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_contraction.h"
+#include "compiler/schedule/effects.h"
 #include "compiler/schedule/gemm_cost.h"
 
 namespace stridec::schedule {
@@ -232,9 +233,9 @@ std::optional<kernels::WindowPlan> choose_window(const loop::Program& program, c
       rows *= std::max(1.0, typical(own[d].extent, facts));
     }
     // Enough tasks to share, also where there are few rows.
-    constexpr double kTasks = 32;
+    const double tasks = is_in_strips(program, nest) ? 1 : 32;
     const int64_t vectors = (groups.group.extent.value() * groups.outputs() + plan.panel - 1) / plan.panel;
-    const auto parts = static_cast<int64_t>(std::ceil(kTasks / rows));
+    const auto parts = static_cast<int64_t>(std::ceil(tasks / rows));
     plan.vectors = std::max<int64_t>(1, (vectors + parts - 1) / parts);
     return plan;
   }

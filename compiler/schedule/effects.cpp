@@ -1,9 +1,12 @@
 #include "compiler/schedule/effects.h"
 
 #include <algorithm>
+#include <numeric>
 
+#include "compiler/base/sort.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/choose_contraction.h"
 
 namespace stridec::schedule {
 namespace {
@@ -86,6 +89,13 @@ const loop::Nest* nest_at(const loop::Program& program, const loop::Steps& steps
   return launch ? &program[launch->nest] : nullptr;
 }
 
+bool is_in_strips(const loop::Program& program, const loop::Nest& nest) {
+  for (const loop::Strips* strips : loop::strips_of(program))
+    for (const loop::Step& step : strips->body)
+      if (&program[std::get<loop::Launch>(step.node).nest] == &nest) return true;
+  return false;
+}
+
 std::set<BufferId> fixed_buffers(const loop::Program& program) {
   std::set<BufferId> fixed;
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
@@ -109,6 +119,22 @@ std::optional<std::vector<size_t>> inside_out(const loop::Buffer& buffer) {
     expected = expected * buffer.shape[d];
   }
   return order;
+}
+
+std::vector<sym::Expr> strides_like(const loop::Buffer& like, const std::vector<sym::Expr>& shape,
+                                    const sym::Facts& facts) {
+  std::vector<size_t> order(shape.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  sort_stable(order, [&](size_t a, size_t b) {
+    return typical(like.strides[a], facts) > typical(like.strides[b], facts);
+  });
+  std::vector<sym::Expr> strides(shape.size());
+  sym::Expr step = 1;
+  for (size_t k = order.size(); k-- > 0;) {
+    strides[order[k]] = step;
+    step = step * shape[order[k]];
+  }
+  return strides;
 }
 
 sym::Expr extent_in_elements(const loop::Buffer& buffer) {

@@ -17,6 +17,8 @@ using loop::effects_of;  // of a nest
 Effects effects_of(const loop::Program& program, const loop::Step& step);
 // The nest that the step launches; null: it launches none.
 const loop::Nest* nest_at(const loop::Program& program, const loop::Steps& steps, int at);
+// It is part of strips: one thread runs it from end to end.
+bool is_in_strips(const loop::Program& program, const loop::Nest& nest);
 bool reads(const Effects& effects, loop::BufferId id);
 bool writes(const Effects& effects, loop::BufferId id);
 
@@ -33,6 +35,10 @@ std::set<loop::BufferId> fixed_buffers(const loop::Program& program);
 
 // The buffer's dims, innermost first; nothing where its elements do not lie side by side.
 std::optional<std::vector<size_t>> inside_out(const loop::Buffer& buffer);
+
+// Dense strides for this shape, its dims in the order that they have in memory there, at typical sizes.
+std::vector<sym::Expr> strides_like(const loop::Buffer& like, const std::vector<sym::Expr>& shape,
+                                    const sym::Facts& facts);
 
 // Elements from the first to one past the last that the strides can reach: the memory a buffer takes.
 sym::Expr extent_in_elements(const loop::Buffer& buffer);

@@ -4,10 +4,11 @@
 //   for n, y, x, c: y = ... t[n, 2*y + r - 1, x + s - 1, :] ...   for the rows of t that these y read, x, c: t = ...
 //                                                          ->     for y in range, x, c: y = ...
 //
-// What passes is memory of a thread, for a strip. Rows that two strips read are computed for both of them, and weights are
-// read once a strip; so this is done where it lowers the most that is alive at once during a run, at little more work.
-// Any nests may follow each other so, if each alone reads what the one before alone writes, and rows lead to rows:
-// convolutions with strides, paddings and dilations, Winograd's transforms, pooling, pointwise nests.
+// What passes is memory of a thread, for a strip. Rows that two strips read are moved from the one to the other where a thread
+// does both, one after the other, and computed again elsewhere; weights are read once a strip. This is done where it lowers the
+// most that is alive at once during a run (row_peaks.h), and where it takes less time (row_traffic.h). Any nests may follow each
+// other so, if each alone reads what the one before alone writes, and rows lead to rows: convolutions with strides, paddings and
+// dilations, Winograd's transforms, pooling, pointwise nests.
 #pragma once
 
 #include <vector>
@@ -17,6 +18,7 @@
 
 namespace stridec::schedule {
 
+// With a line for each chain that stays as it is, with the reason.
 void fuse_row_strips(loop::Program& program, std::vector<Decision>* decisions = nullptr);
 
 }  // namespace stridec::schedule

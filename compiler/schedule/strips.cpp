@@ -414,6 +414,8 @@ ArenaPlan own_memory(const Program& program, const loop::Strips& strips) {
       const Effects effects = effects_of(program, strips.body[static_cast<size_t>(at)]);
       if (reads(effects, id) || writes(effects, id)) life.touch(at);
     }
+    for (const loop::Strips::Carried& each : strips.carried)
+      if (each.buffer == id) life.touch(0), life.touch(static_cast<int>(strips.body.size()) - 1);
     const Expr bytes = sym::simplify(
         sym::align_up(extent_in_elements(buffer) * byte_size(buffer.dtype), kAlignment), program.facts);
     items.push_back({life, bytes, {static_cast<int64_t>(typical(bytes, program.facts))}});

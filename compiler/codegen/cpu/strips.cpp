@@ -8,6 +8,7 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build.h"
 #include "compiler/codegen/emit_text.h"
+#include "compiler/schedule/effects.h"
 #include "compiler/schedule/strips.h"
 #include "compiler/sym/text.h"
 
@@ -40,6 +41,8 @@ class Emitter {
 
     text_.line(cat("const int64_t points = ", text_.size(strips_.points),
                    ", strips = ", text_.size(strips_.count_of_round()), ";"));
+    for (size_t k = 0; k < strips_.carried.size(); ++k)
+      text_.line(cat("int64_t end", k, " = 0, base", k, " = 0;"));
     text_.open("for (int64_t strip = begin; strip < end; ++strip)");
     const bool rounds = strips_.round.is_var();
     if (rounds) text_.line("const int64_t round = strip / strips, at = strip % strips;");
@@ -51,9 +54,11 @@ class Emitter {
     if (rounds) variables_[strips_.round] = "round";
     for (const loop::Strips::Size& size : strips_.sizes) {
       const std::string name = text_.fresh("size_");
-      text_.line(cat("const int64_t ", name, " = ", c(size.value), ";"));
+      text_.line(cat("int64_t ", name, " = ", c(size.value), ";"));
       text_.line(cat("(void)", name, ";"));
       variables_[size.symbol] = name;
+      for (size_t k = 0; k < strips_.carried.size(); ++k)
+        if (strips_.carried[k].rows == size.symbol) print_carried(k, at);
     }
     for (const Kernel& part : parts) print_part(part, private_bytes);
     text_.close();
@@ -86,6 +91,30 @@ class Emitter {
           return own == variables_.end() ? text_.size(var) : own->second;
         },
         program_.facts);
+  }
+
+  // What the strip before has made goes to where this one has it, and is not made again.
+  void print_carried(size_t k, const std::string& strip) {
+    const loop::Strips::Carried& each = strips_.carried[k];
+    const loop::Buffer& buffer = program_[each.buffer];
+    const Expr row = buffer.strides[each.dim] * byte_size(buffer.dtype), block = row * buffer.shape[each.dim];
+    const std::string at = variables_.at(each.at), rows = variables_.at(each.rows), have = cat("have", k),
+                      end = cat("end", k), base = cat("base", k);
+    text_.line(cat("const int64_t place", k, " = ", c(each.base), ";"));
+    text_.line(cat("int64_t ", have, " = ", strip, " == 0 ? 0 : ", end, " - ", at, ";"));
+    text_.line(cat(have, " = ", have, " > ", rows, " ? ", rows, " : ", have, ";"));
+    text_.open(cat("if (", have, " > 0)"));
+    text_.open(cat("for (int64_t block = 0; block < ",
+                   c(schedule::extent_in_elements(buffer) * byte_size(buffer.dtype)), "; block += ", c(block),
+                   ")"));
+    const std::string first =
+        cat("(char*)", own_.at(each.buffer), " + block + ", c(row), " * (", each.per, " * ", at, " - ");
+    text_.line(cat("__builtin_memmove(", first, "place", k, "), ", first, base, "), ", c(row), " * ",
+                   each.per, " * ", have, ");"));
+    text_.close();
+    text_.line(cat(at, " += ", have, ", ", rows, " -= ", have, ";"));
+    text_.close();
+    text_.line(cat(end, " = ", at, " + ", rows, ", ", base, " = place", k, ";"));
   }
 
   void print_part(const Kernel& part, const std::string& scratch) {

@@ -9,6 +9,8 @@
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/row_peaks.h"
+#include "compiler/schedule/row_traffic.h"
 #include "compiler/schedule/strips.h"
 #include "compiler/schedule/winograd.h"
 #include "compiler/sym/text.h"
@@ -134,7 +136,7 @@ TEST_CASE("what is read of every other row and column alone is kept alone") {
     // What the second path makes is as large as what it reads: a copy of a quarter of that lets go of the rest before.
     const Program before = stage(256);
     Program after = before;
-    fuse_row_strips(after);
+    lower_peaks(after);
     verify(after);
     CHECK(only_strips(after).body.size() == 2);
     CHECK(after.steps.size() == before.steps.size());  // a copy more, two in strips
@@ -146,7 +148,7 @@ TEST_CASE("what is read of every other row and column alone is kept alone") {
     // The second path's strips reach the end: of what it makes only rows are alive with all that it reads. No copy.
     const Program before = stage(64);
     Program after = before;
-    fuse_row_strips(after);
+    lower_peaks(after);
     verify(after);
     const auto strips = strips_of(after);
     REQUIRE(strips.size() == 2);
@@ -182,9 +184,11 @@ TEST_CASE("no strips where they do not lower what is alive at once, or make too 
     return decisions[0].reason;
   };
   CHECK(reason(convolutions(24, 256, {{256}, {256, 3, 1, 1, 1}, {8}})) ==
-        "no strips of rows: weights would be read for each strip");
+        "no strips of rows: weights that are read for each strip, and rows at the ends of strips, would take "
+        "as long "
+        "as memory does; weights would be read for each strip");
   CHECK(reason(convolutions(2, 2, {{4}, {4, 3, 1, 1, 1}, {512}})) ==
-        "no strips of rows: what is alive at once would not be less by 3 %");  // little passes
+        "no strips of rows: what passes stays in caches; weights would be read for each strip");
   CHECK(reason(convolutions(4000, 2, {{64}, {64, 3, 1, 1, 1}, {8}})) ==
         "no strips of rows: there are too few rows, or one is too large for a cache");
   // Matrix products, which read no windows, are no convolutions.
@@ -192,4 +196,44 @@ TEST_CASE("no strips where they do not lower what is alive at once, or make too 
   Program products = convolutions(4, 4, {{8}, {8}, {8}});
   fuse_row_strips(products, &decisions);
   CHECK(std::all_of(decisions.begin(), decisions.end(), [](const Decision& d) { return d.fused; }));
+}
+
+TEST_CASE("convolutions work by strips of rows where memory traffic takes longer, and only there") {
+  // A block of MobileNet's kind on a large image: what its first two layers make is six times what it reads.
+  const auto strips_after = [](const Program& before) {
+    Program after = before;
+    std::vector<Decision> decisions;
+    lower_traffic(after, &decisions);
+    verify(after);
+    CHECK(decisions.size() == strips_of(after).size());
+    return after;
+  };
+  const Program before = convolutions(200, 2, {{8}, {48}, {4, 3, 1, 1, 1}});
+  Program after = strips_after(before);
+  CHECK(strips_of(after).size() == 1);
+  plan_memory(after, InPlace::kSums);
+  for (const auto& [images, rows] : {std::pair<int64_t, int64_t>{1, 5}, {1, 13}, {2, 6}, {0, 9}})
+    CHECK(same_results(before, after, {{sym::var("m"), images}, {sym::var("n"), rows}}));
+  // There is more to compute than to move.
+  CHECK(strips_of(strips_after(convolutions(200, 2, {{256, 3, 1, 1, 1}, {256, 3, 1, 1, 1}}))).empty());
+  // It stays in a cache.
+  CHECK(strips_of(strips_after(convolutions(4, 2, {{8}, {48}, {4, 3, 1, 1, 1}}))).empty());
+}
+
+TEST_CASE("a strip moves the rows that the one before has made") {
+  Program program = convolutions(40, 4, {{64}, {64, 3, 1, 1, 1}, {64, 5, 1, 1, 2}, {8}});
+  lower_peaks(program);
+  const Strips& strips = only_strips(program);
+  REQUIRE(strips.carried.size() == 2);
+  for (const Strips::Carried& each : strips.carried)
+    CHECK(std::count(strips.own.begin(), strips.own.end(), each.buffer) == 1);
+  // Each has memory of its own: it outlasts a strip.
+  const ArenaPlan own = own_memory(program, strips);
+  std::vector<Expr> places = own.offsets;
+  std::sort(places.begin(), places.end(), sym::ExprLess());
+  CHECK(std::unique(places.begin(), places.end()) == places.end());
+  // Rows that follow each other without a window are made once anyway.
+  Program apart = convolutions(40, 4, {{64}, {64}, {64, 2, 2, 1, 0}, {8}});
+  lower_peaks(apart);
+  for (const Strips* each : strips_of(apart)) CHECK(each->carried.empty());
 }

@@ -1,0 +1,18 @@
+// Chains of row_chain.h work by strips of rows where that lowers the most that is alive at once during a run, in little more
+// time. A copy of what later steps read of a buffer, every other row and column say, may let go of the rest before.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/loop/program.h"
+#include "compiler/schedule/fusion.h"
+
+namespace stridec::schedule {
+
+void lower_peaks(loop::Program& program, std::vector<Decision>* decisions = nullptr);
+
+// Why that leaves a chain of these launches, positions among the program's top steps, as it is.
+std::string no_lower(const loop::Program& program, const std::vector<int>& at);
+
+}  // namespace stridec::schedule
