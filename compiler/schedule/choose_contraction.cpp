@@ -294,7 +294,7 @@ double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, Stor
   if (plan.a == GemmPlan::A::kPack || plan.bytes > 0) {
     double copies = plan.rows_outer || blocks == 1 ? 1 : panels;
     // Threads that share a block of rows each compute all of it.
-    if (s.computing > 0) copies *= imbalance(s.batch * blocks);
+    if (s.computing > 0) copies *= imbalance(s, s.batch * blocks);
     total += s.batch * s.rows * s.k() * ((unit_a ? vector : element) + s.computing / kernel.lanes()) * copies;
   }
   if (plan.b == GemmPlan::B::kStage || (plan.b == GemmPlan::B::kCompact && plan.bytes == 0)) {
