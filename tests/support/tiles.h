@@ -64,8 +64,9 @@ template <class T, class A, class B, class F> static inline void product(int c, 
       __builtin_memcpy(data[c][r] + n * 4, &sum, 4);
     }
 }
+// The instruction takes subnormal factors as 0 and tells nobody.
 static inline float widened(unsigned short bits) {
-  const unsigned all = (unsigned)bits << 16;
+  const unsigned all = bits & 0x7f80 ? (unsigned)bits << 16 : 0;
   float value;
   __builtin_memcpy(&value, &all, 4);
   return value;
