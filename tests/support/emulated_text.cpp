@@ -120,11 +120,6 @@ template <class T> SD_UNSEEN static inline T atomicExch(T* at, T value) {
   *at = value;
   return old;
 }
-template <class T> SD_UNSEEN static inline T atomicAdd(T* at, T value) {
-  const T old = *at;
-  *at = old + value;
-  return old;
-}
 // Acquires and releases: of counters where blocks meet.
 SD_UNSEEN static inline unsigned atomicInc(unsigned* at, unsigned last) {
   sd_machine_now->meet_at(at);
