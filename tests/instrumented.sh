@@ -15,8 +15,11 @@ cmake -G Ninja -B "$build" -S . -DSTRIDEC_INSTRUMENT=ON > "$build/build.log" 2>&
 export ASAN_OPTIONS=detect_leaks=0:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1
 export ASAN_SYMBOLIZER_PATH=$llvm/llvm-symbolizer
 rm -f "$build"/*.profraw
-bash tests/unit.sh "$build" > "$build/tests.log"
+# Operators on emulated GPU kernels are left out: their time is that of kernels, which no sanitizer sees.
+left_out=compiled_cuda
+bash tests/unit.sh "$build" $(cd tests/unit && printf 'test_%s\n' */ | tr -d / | grep -vx "test_$left_out") > "$build/tests.log"
 status=$?
+echo "left out: test_$left_out"
 sed '$d' "$build/tests.log"
 
 objects=()
