@@ -103,6 +103,8 @@ class Prologues {
     if (!producer || !is_pointwise(*producer)) return false;
     Decision decision{producer->name, nest->name, false, ""};
     std::string reason = refusal(*producer, *rows);
+    if (reason.empty() && keeps_more(flow, from, passing))
+      reason = "what it reads would be in memory for longer";
     if (reason.empty()) {
       const Expr bytes =
           loop::element_count(program_[passing].shape) * (2 * byte_size(program_[passing].dtype));
@@ -115,6 +117,21 @@ class Prologues {
     if (decisions_) decisions_->push_back(std::move(decision));
     if (fused) loop::renumber(program_[std::get<loop::Launch>(steps[static_cast<size_t>(at - 1)].node).nest]);
     return fused;
+  }
+
+  // What the producer is the last to touch is more than what it makes: it would be there until the product has run.
+  bool keeps_more(const Flow& flow, int producer, BufferId passing) const {
+    double bytes = 0;
+    for (BufferId id : flow.effects[static_cast<size_t>(producer)].reads) {
+      bool later = program_[id].storage != Storage::kArena;
+      for (size_t at = static_cast<size_t>(producer) + 1; at < flow.effects.size(); ++at)
+        later = later || reads(flow.effects[at], id) || writes(flow.effects[at], id);
+      if (!later) bytes += bytes_of(id);
+    }
+    return bytes > bytes_of(passing);
+  }
+  double bytes_of(BufferId id) const {
+    return typical(loop::element_count(program_[id].shape), program_.facts) * byte_size(program_[id].dtype);
   }
 
   std::string refusal(const Nest& producer, const Rows& rows) const {

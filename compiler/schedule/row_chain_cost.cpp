@@ -65,6 +65,10 @@ double work_of(const loop::Program& program, const loop::Nest& nest) {
   return typical(loop::cost_of(program, nest).flops, program.facts) / kFlopsPerCycle;
 }
 
+double cycles_to_move(const loop::Program& program, Expr bytes) {
+  return typical(bytes, program.facts) / kCacheBytes;
+}
+
 double traffic_of(const loop::Program& program, const RowChain& chain, BufferId id) {
   const double bytes = bytes_of(program, id) * sure_share(program, chain);
   return bytes <= kThreadCache ? 0 : 2 * bytes / (bytes <= kAllCaches ? kCacheBytes : kMemoryBytes);

@@ -28,6 +28,9 @@ double work_of(const loop::Program& program, const loop::Nest& nest);
 bool choose_length(const loop::Program& program, RowChain& chain, int64_t cache, std::string& why);
 StripCost cost_of_strips(const loop::Program& program, const Flow& flow, const RowChain& chain);
 
+// Likewise for so many bytes that it reads or writes.
+double cycles_to_move(const loop::Program& program, sym::Expr bytes);
+
 // Cycles of a core to write a buffer of as many images as the chain's and to read it in another nest.
 double traffic_of(const loop::Program& program, const RowChain& chain, loop::BufferId id);
 

@@ -4,8 +4,8 @@
 
 #include "compiler/base/text.h"
 #include "compiler/schedule/alive.h"
+#include "compiler/schedule/lower_peaks.h"
 #include "compiler/schedule/row_chain.h"
-#include "compiler/schedule/row_peaks.h"
 #include "compiler/schedule/row_traffic.h"
 
 namespace stridec::schedule {

@@ -161,3 +161,27 @@ TEST_CASE("a window reads an element for several rows") {
   REQUIRE(result.decisions.size() == 1);
   CHECK(result.decisions[0].reason == "not inlined: the product reads an element for several rows");
 }
+
+TEST_CASE("a copy that lets go of what it reads stays") {
+  for (const int64_t stride : {1, 2}) {
+    CAPTURE(stride);
+    Pieces p("part");
+    const View all = p.matmul(p.input("x", {p.n, 200}), p.weight("all", {200, 200 * stride}, 1));
+    const View part = p.temporary("part", {p.n, 200});
+    NestBuilder nest(p.program, "part");
+    const std::vector<sym::Expr> at = nest.dims(part.shape);
+    nest.store(part, at, nest.load(all, {at[0], at[1] * stride}));
+    nest.finish();
+    p.output("y", p.matmul(part, p.weight("w", {200, 100}, 3)));
+    Program program = p.program;
+    std::vector<Decision> decisions;
+    fuse_prologues(program, &decisions);
+    verify(program);
+    REQUIRE(decisions.size() == 1);
+    CHECK(decisions[0].fused == (stride == 1));
+    CHECK(decisions[0].reason == (stride == 1 ? "made where the product copies its rows"
+                                              : "not inlined: what it reads would be in memory for longer"));
+    plan_memory(program);
+    CHECK(same_results(p.program, program, {{p.n, 3}, {p.m, 1}}));
+  }
+}

@@ -1,5 +1,6 @@
-// Chains of row_chain.h work by strips of rows where that lowers the most that is alive at once during a run, in little more
-// time. A copy of what later steps read of a buffer, every other row and column say, may let go of the rest before.
+// Lowers the most that is alive at once during a run, in little more time: chains of row_chain.h work by strips of rows; a copy
+// of what later steps read of a buffer, every other row and column say, lets go of the rest (part_copies.h); and a part that is
+// made long before the rest of its buffer lives by itself until then (early_parts.h).
 #pragma once
 
 #include <string>
