@@ -1,16 +1,17 @@
 #!/bin/bash
 # Proof on a machine with an NVIDIA GPU and no network: the operators' grid against known results, the public ONNX backend
-# suite as the files say and with a symbol for each size, operators of other domains against onnxruntime, random graphs and the models against onnxruntime,
-# compute-sanitizer over the grid, and the benches. Writes one report and the log of each part.
+# suite as the files say and with a symbol for each size, operators of other domains, random graphs and the models against
+# onnxruntime, compute-sanitizer over the grid, and the benches. Writes one report and the log of each part.
 #
 #   bash tests/gpu/run.sh OUT [part...]      parts: device grid strided conformance random models sanitizer benches (all), or benches
 #                                            by themselves: memory operators attention few_rows words decode networks host
 #                                            products
 #
-# Environment: build (default build: stridec, test_compiled_cuda, onnx_backend; compute-sanitizer on PATH for `sanitizer`; for `host` and `products` gpu_host_cost and
+# Environment: build (default build: stridec, test_compiled_cuda, onnx_backend; for `host` and `products` gpu_host_cost and
 # gpu_matrix_jobs as well), python (python3: numpy, onnx, onnxruntime; for the benches PyTorch, for `networks` torchvision and
 # transformers), STRIDEC_NVRTC where NVRTC is in no usual place, models (names; default all of tests/models), graphs (random
-# ones; 400), seconds (for each case of the grid; 400), peers (modes of torch.compile for `networks`).
+# ones; 400), seconds (for each case of the grid; 400), peers (modes of torch.compile for `networks`). `sanitizer` wants
+# compute-sanitizer on PATH.
 set -u
 out=$1; shift
 here=$(cd "$(dirname "$0")/.." && pwd)
