@@ -1,6 +1,7 @@
 """Times stridec, onnxruntime and (where installed: .ci/setup --bench) OpenVINO on the ten models or others, in one race.
 
     python tests/bench/race.py [name...] [--case N] [--threads 2] [--rounds 7] [--seconds 0.5] [--json FILE] [--engines ...]
+    python tests/bench/race.py architectures        (those of tests/models/architectures.py, or some of them by name)
     python tests/bench/race.py FILE.onnx --dim batch=1..64 --shape image=1x3x224x224 --shape image=3x3x224x224
 
 Engines are stridec, stridec-tuned (--mode max-autotune), onnxruntime and openvino, and, raced if named by --engines,
@@ -56,6 +57,7 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models"))
 import models  # noqa: E402
 import quantize  # noqa: E402
+from architectures import ARCHITECTURES, RACES, arrays_of  # noqa: E402
 
 FOREIGN_LIMIT = 0.05
 CALIBRATING = 2  # cases that scales of bytes are taken from
@@ -378,7 +380,7 @@ def own_cases(parser, path, shapes):
 
 def parse_flags():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="name", help="models (default: all ten)")
+    parser.add_argument("names", nargs="*", metavar="name", help="models (default: all ten), architectures")
     parser.add_argument("--case", type=int, help="this case alone, counted from 0 (default: those of cases.json)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7)
@@ -393,21 +395,38 @@ def parse_flags():
     flags = parser.parse_args()
     flags.files = dict(name.split("=", 1) for name in flags.names if "=" in name)
     flags.names = [name.split("=", 1)[0] for name in flags.names]
+    if "architectures" in flags.names:
+        flags.names = [name for name in flags.names if name != "architectures"] + list(ARCHITECTURES)
     installed = [name for name in PEERS if importlib.util.find_spec(name)]
     flags.engines = flags.engines.split(",") if flags.engines else ["stridec", "stridec-tuned", *installed]
-    flags.own = {}  # by name: (file, cases) of models that are not of the ten
+    flags.own = {}  # by name: (file, cases, dims) of models that are not of the ten
     for at, name in enumerate(flags.names):
         if name.endswith(".onnx") and name not in flags.files:
             flags.names[at] = os.path.basename(name).removesuffix(".onnx")
-            flags.own[flags.names[at]] = name, own_cases(parser, name, flags.shape)
+            flags.own[flags.names[at]] = name, own_cases(parser, name, flags.shape), flags.dim
     if not flags.own and (flags.dim or flags.shape):
         parser.error("--dim and --shape are for a FILE.onnx; the ten models have theirs")
     for name in [*flags.names, *flags.engines]:
-        if name not in models.MODELS and name not in ENGINES and name not in flags.own:
-            parser.error(f"no model or engine {name}; there are {', '.join([*models.MODELS, *ENGINES])}")
+        if all(name not in known for known in (models.MODELS, ARCHITECTURES, ENGINES, flags.own)):
+            parser.error(f"no model or engine {name}; there are {', '.join([*models.MODELS, *ARCHITECTURES, *ENGINES])}")
     if not set(OURS) & set(flags.engines) and set(LIMITS) & set(flags.engines):
         parser.error(f"{', '.join(LIMITS)} are compared with one of {', '.join(OURS)}: name one of these too")
     return flags
+
+
+def architecture(name, folder):
+    """(file, cases, dims), as its seeded weights make it."""
+    import onnx
+
+    net = ARCHITECTURES[name][0]()
+    path = os.path.join(folder, name + ".onnx")
+    onnx.save(net.model(), path)
+    cases = []
+    for number, sizes in enumerate([ARCHITECTURES[name][2][0], *RACES[name]]):
+        arrays = arrays_of(name, net, sizes, number)
+        shapes = (f"{key} {'x'.join(map(str, array.shape))}" for key, array in arrays.items())
+        cases.append((", ".join(shapes), arrays))
+    return path, cases, ARCHITECTURES[name][1]
 
 
 def compile_for(engine, files, flags, program, dims):
@@ -473,13 +492,15 @@ def main():
         folder = tempfile.mkdtemp(prefix="race-", dir=parent if os.path.isdir(parent) else None)
         files = {"name": name, "library": os.path.join(folder, f"{name}-%s.so"), "outputs": os.path.join(folder, "%s.npz")}
         try:
-            own, cases = flags.own.get(name, (None, None))
+            own, cases, dims = flags.own.get(name, (None, None, None))
+            if name in ARCHITECTURES:
+                own, cases, dims = architecture(name, folder)
             files["model"] = own or flags.files.get(name) or models.fill_model(name, folder)
             cases = cases or list(models.cases(name))
             for kind in sorted(set(map(source_of, flags.engines)) - {"model"}):
                 files[kind] = os.path.join(folder, f"{kind}.onnx")
                 quantize.quantise(kind, files["model"], files[kind], [arrays for _, arrays in cases[:CALIBRATING]])
-            dims = flags.dim if own else models.MODELS[name]["dims"]
+            dims = dims if own else models.MODELS[name]["dims"]
             report["compile_seconds"][name] = {
                 engine: compile_for(engine, files, flags, program, dims)
                 for engine in flags.engines

@@ -593,3 +593,42 @@ ARCHITECTURES = {
     "quantised": (quantised, "batch=1..16,h=1..64,w=1..64", [(1, 1, 1), (3, 5, 7), (2, 16, 16)]),
     "diffusion": (diffusion, "batch=1..8,h=1..32,w=1..32,words=1..77", [(1, 1, 1, 1), (3, 3, 5, 7), (2, 8, 8, 20)]),
 }
+
+# Sizes at which tests/bench/race.py times them, behind the first of the cases above.
+RACES = {
+    "efficientnet": [(1, 7, 7), (4, 7, 7)],
+    "densenet": [(1, 7, 7)],
+    "swin": [(1, 4, 4), (3, 4, 4)],
+    "yolo": [(1, 8, 8), (2, 10, 10)],
+    "volumes": [(1, 4, 8, 8)],
+    "super_resolution": [(1, 32, 48)],
+    "spatial_transformer": [(1, 32, 32)],
+    "t5": [(1, 64, 32), (4, 33, 40)],
+    "whisper": [(1, 120, 1, 11), (2, 120, 3, 21)],
+    "rotary": [(1, 64), (2, 128)],
+    "wavenet": [(1, 1000)],
+    "translator": [(17, 2, 24), (32, 4, 32)],
+    "experts": [(1, 33), (2, 64)],
+    "state_space": [(1, 65), (4, 200)],
+    "conformer": [(1, 100), (4, 200)],
+    "graph_network": [(1000, 5000)],
+    "quantised": [(1, 32, 32)],
+    "diffusion": [(1, 16, 16, 20), (2, 16, 16, 40)],
+}
+
+
+def arrays_of(name, net, sizes, number):
+    """{input: array} of the architecture at these sizes, in the order of its dims."""
+    named = dict(zip([part.split("=")[0] for part in ARCHITECTURES[name][1].split(",")], sizes))
+    rng = np.random.default_rng(number)
+    arrays = {}
+    for value in net.inputs:
+        shape = []
+        for dim in value.type.tensor_type.shape.dim:
+            factors = dim.dim_param.split("*") if dim.dim_param else [str(dim.dim_value)]
+            shape.append(int(np.prod([named[factor] if factor in named else int(factor) for factor in factors])))
+        if value.type.tensor_type.elem_type == 1:
+            arrays[value.name] = rng.standard_normal(shape).astype(np.float32)
+        else:
+            arrays[value.name] = rng.integers(0, net.below[value.name], shape)
+    return arrays

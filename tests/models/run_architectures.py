@@ -16,28 +16,11 @@ import sys
 import tempfile
 
 import models
-import numpy as np
-from architectures import ARCHITECTURES
+from architectures import ARCHITECTURES, arrays_of
 
 TOLERANCE = 1e-4
 QUANTUM = 0.05  # where values are rounded to steps: one on the border of two may go to either
 SECONDS = 120
-
-
-def case(net, sizes, number):
-    """{input: array} at these values of the named sizes."""
-    rng = np.random.default_rng(number)
-    arrays = {}
-    for value in net.inputs:
-        shape = []
-        for dim in value.type.tensor_type.shape.dim:
-            factors = dim.dim_param.split("*") if dim.dim_param else [str(dim.dim_value)]
-            shape.append(int(np.prod([sizes[factor] if factor in sizes else int(factor) for factor in factors])))
-        if value.type.tensor_type.elem_type == 1:
-            arrays[value.name] = rng.standard_normal(shape).astype(np.float32)
-        else:
-            arrays[value.name] = rng.integers(0, net.below[value.name], shape)
-    return arrays
 
 
 def test(name, program, folder):
@@ -64,9 +47,8 @@ def test(name, program, folder):
             passed += 1
     context = stridec.Model(library).context(threads=2)
     names = [value.name for value in session.get_outputs()]
-    symbols = [part.split("=")[0] for part in dims.split(",")]
     for number, values in enumerate(cases):
-        arrays = case(net, dict(zip(symbols, values)), number)
+        arrays = arrays_of(name, net, values, number)
         expected = session.run(None, models.feed(session, arrays))
         try:
             got = dict(zip([value.name for value in context.model.outputs], context.run(arrays)))
