@@ -29,6 +29,7 @@ static_assert(sizeof(Word) == 4 && Word::is_always_lock_free);
 
 constexpr int kLine = 64;
 constexpr unsigned kMaskWords = 128;  // of processor masks: more processors than kernels are built for
+constexpr unsigned kNoProcessor = ~0u;
 
 void futex_wait(Word& word, uint32_t seen) {
   syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
@@ -43,6 +44,12 @@ void relax() {
 #endif
 }
 
+unsigned processor_here() {
+  unsigned processor = 0;
+  const bool known = syscall(SYS_getcpu, &processor, nullptr, nullptr) == 0 && processor < kMaskWords * 64;
+  return known ? processor : kNoProcessor;
+}
+
 // A word that one thread writes and one waits for.
 struct alignas(kLine) Post {
   Word value{0};
@@ -51,37 +58,47 @@ struct alignas(kLine) Post {
   // Sleeping and waking cross two variables, so both sides need sequential consistency: either the waiter
   // sees the new value, or the writer sees that it sleeps.
   void send(uint32_t v) {
-    value.store(v, std::memory_order_seq_cst);
-    if (asleep.load(std::memory_order_seq_cst)) futex_wake(value);
+    if (put(v)) wake();
   }
+  // True where the waiter sleeps, and has to be woken.
+  bool put(uint32_t v) {
+    value.store(v, std::memory_order_seq_cst);
+    return asleep.load(std::memory_order_seq_cst);
+  }
+  void wake() { futex_wake(value); }
 
   // Returns the value once it differs from `old`.
   uint32_t wait_change(uint32_t old, int64_t spin_ns) {
-    return wait([old](uint32_t v) { return v != old; }, spin_ns);
+    return wait([old](uint32_t v) { return v != old; }, spin_ns).value;
   }
-  void wait_for(uint32_t wanted, int64_t spin_ns) {
-    wait([wanted](uint32_t v) { return v == wanted; }, spin_ns);
+  // True where the wait outlasted the spinning.
+  bool wait_for(uint32_t wanted, int64_t spin_ns) {
+    return wait([wanted](uint32_t v) { return v == wanted; }, spin_ns).slept;
   }
 
  private:
+  struct Waited {
+    uint32_t value;
+    bool slept;
+  };
   template <class Done>
-  uint32_t wait(Done&& is_over, int64_t spin_ns) {
+  Waited wait(Done&& is_over, int64_t spin_ns) {
     uint32_t v = value.load(std::memory_order_acquire);
-    if (is_over(v)) return v;
+    if (is_over(v)) return {v, false};
     if (spin_ns > 0) {
       int64_t deadline = now_ns() + spin_ns;
       do {
         for (int i = 0; i < 64; ++i) {
           relax();
           v = value.load(std::memory_order_acquire);
-          if (is_over(v)) return v;
+          if (is_over(v)) return {v, false};
         }
       } while (now_ns() < deadline);
     }
     asleep.store(1, std::memory_order_seq_cst);
     while (!is_over(v = value.load(std::memory_order_seq_cst))) futex_wait(value, v);
     asleep.store(0, std::memory_order_relaxed);
-    return v;
+    return {v, true};
   }
 };
 
@@ -93,7 +110,9 @@ struct Worker {
   alignas(kLine) Word open{0};
   Pool* pool = nullptr;
   int32_t index = 0;
-  uint32_t last = 0;  // the caller's: number of the last work posted
+  std::atomic<int32_t> id{0};  // the kernel's number of the thread; 0 until it has chosen where it begins
+  uint32_t last = 0;           // the caller's: number of the last work posted
+  unsigned kept_off = kNoProcessor;  // the caller's: the processor on which the thread does not run
   pthread_t thread = {};
 };
 
@@ -139,9 +158,8 @@ bool claim(Pool& pool, unsigned processor) {
 
 // True where it is none of the pool's others.
 bool claim_own_processor(Pool& pool) {
-  unsigned processor = 0;
-  return syscall(SYS_getcpu, &processor, nullptr, nullptr) != 0 || processor >= kMaskWords * 64 ||
-         claim(pool, processor);
+  const unsigned processor = processor_here();
+  return processor == kNoProcessor || claim(pool, processor);
 }
 
 // The kernel may begin a thread on the processor of the one that makes it and be slow to move it, while others are idle: in
@@ -160,11 +178,35 @@ void leave_shared_processor(Pool& pool) {
   }
 }
 
+// Where the caller and each worker can have a processor of their own, workers do not run on the caller's. The kernel may wake
+// a thread on the processor of the one that wakes it, again because others look busy or because it has run too little to be
+// worth one: it then gets its first turn when the caller's has ended, milliseconds later, and launch after launch is the
+// caller's alone. Called when a worker has to be woken, and when the caller has slept and may have moved.
+void keep_off(Pool& pool, Worker& worker, unsigned processor) {
+  const int32_t id = worker.id.load(std::memory_order_acquire);
+  if (processor == kNoProcessor || processor == worker.kept_off || !id) return;
+  uint64_t mask[kMaskWords] = {};
+  const long bytes = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
+  int32_t count = 0;
+  for (long i = 0; i < bytes / 8; ++i)
+    for (uint64_t bits = mask[i]; bits; bits &= bits - 1) ++count;
+  if (count < pool.threads) return;
+  mask[processor / 64] &= ~(uint64_t{1} << processor % 64);
+  if (syscall(SYS_sched_setaffinity, id, bytes, mask) == 0) worker.kept_off = processor;
+}
+
+void keep_workers_off(Pool& pool) {
+  const auto running = static_cast<int32_t>(pool.wiped->running.load(std::memory_order_relaxed));
+  const unsigned processor = processor_here();
+  for (int32_t i = 1; i < running; ++i) keep_off(pool, pool.workers[i], processor);
+}
+
 void* work(void* argument) {
   Worker& self = *static_cast<Worker*>(argument);
   Pool& pool = *self.pool;
   syscall(SYS_prctl, PR_SET_NAME, "stridec", 0, 0, 0);
   leave_shared_processor(pool);
+  self.id.store(static_cast<int32_t>(syscall(SYS_gettid)), std::memory_order_release);
   set_default_fp_mode();
   uint32_t seen = 0;
   for (;;) {
@@ -261,20 +303,26 @@ void pool_run(Pool* pool, int32_t parts, void (*body)(void* arg, int32_t part), 
   pool->arg = arg;
   pool->parts = parts;
   pool->takers = parts < running ? parts : running;
+  unsigned here = kNoProcessor;
   for (int32_t i = 1; i < pool->takers; ++i) {
     Worker& w = pool->workers[i];
     w.last = next_number(w.last);
     w.open.store(w.last, std::memory_order_release);
-    w.ticket.send(w.last);
+    if (!w.ticket.put(w.last)) continue;
+    if (here == kNoProcessor) here = processor_here();
+    keep_off(*pool, w, here);
+    w.ticket.wake();
   }
   take_parts(*pool, 0);
+  bool slept = false;
   for (int32_t i = 1; i < pool->takers; ++i) {
     Worker& w = pool->workers[i];
     if (begin(w, w.last))
       take_parts(*pool, i);
     else
-      w.done.wait_for(w.last, pool->spin_ns);
+      slept |= w.done.wait_for(w.last, pool->spin_ns);
   }
+  if (slept) keep_workers_off(*pool);
   pool->wiped->lock.store(0, std::memory_order_release);
 }
 

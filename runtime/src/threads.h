@@ -4,7 +4,8 @@
 // has a mailbox that the caller writes and a completion word that the caller reads, and whoever waits spins
 // for a bounded time before it sleeps on a futex, so an idle or oversubscribed machine is not kept busy.
 // A caller that is done before a thread has begun takes that thread's share too: a thread that sleeps, or that
-// others keep from a processor, costs parallelism and never a wait.
+// others keep from a processor, costs parallelism and never a wait. Where there are processors enough, the threads keep off
+// the one where their caller was last seen.
 #pragma once
 
 #include <stdint.h>

@@ -1,13 +1,19 @@
 #include "runtime/src/threads.h"
 
+#include <sched.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "runtime/src/context.h"
 #include "tests/unit/runtime/harness.h"
@@ -33,6 +39,55 @@ struct Scope {
   Scope(int32_t threads, int32_t spin_us) : pool(stridec::runtime::pool_create(threads, spin_us)) {}
   ~Scope() { stridec::runtime::pool_destroy(pool); }
 };
+
+// Where each part's thread may run, and where it does.
+struct Masks {
+  static constexpr int kWords = 128, kParts = 256;
+  uint64_t of[kParts][kWords] = {};
+  long bytes[kParts] = {};
+  int processor[kParts] = {};
+  pid_t thread[kParts] = {};
+
+  static void body(void* arg, int32_t part) {
+    auto& m = *static_cast<Masks*>(arg);
+    if (part >= kParts) return;
+    m.bytes[part] = syscall(SYS_sched_getaffinity, 0, sizeof m.of[part], m.of[part]);
+    m.processor[part] = sched_getcpu();
+    m.thread[part] = gettid();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // each thread does its own part
+  }
+  bool has(int part, int processor) const { return of[part][processor / 64] >> processor % 64 & 1; }
+  int processors(int part) const {
+    int count = 0;
+    for (const uint64_t word : of[part]) count += std::popcount(word);
+    return count;
+  }
+};
+
+// The pool's threads: those of the process that are named so.
+void wait_until_all_sleep() {
+  for (bool awake = true; awake; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+    awake = false;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::string text;
+      std::getline(std::ifstream(task.path() / "stat"), text);
+      const size_t name = text.find("(stridec)");
+      awake = awake || (name != std::string::npos && text.substr(name + 10, 1) != "S");
+    }
+  }
+}
+
+// The caller goes to one of its processors, and is free to go from there.
+void on_another_processor(const Masks& all, int turn) {
+  std::vector<int> list;
+  for (int p = 0; p < Masks::kWords * 64; ++p)
+    if (all.has(0, p)) list.push_back(p);
+  const int there = list[static_cast<size_t>(turn) % list.size()];
+  uint64_t one[Masks::kWords] = {};
+  one[there / 64] = uint64_t{1} << there % 64;
+  syscall(SYS_sched_setaffinity, 0, all.bytes[0], one);
+  syscall(SYS_sched_setaffinity, 0, all.bytes[0], all.of[0]);
+}
 
 // Exit status of what the child did; 100 when it did not end by itself.
 template <class F>
@@ -129,21 +184,39 @@ TEST_CASE("many short pieces of work") {
   CHECK(sum == 9000);
 }
 
-TEST_CASE("threads may run wherever the one that started them may") {
-  Scope scope(5, 0);
-  struct Masks {
-    uint64_t of[5][128] = {};
-    long bytes[5] = {};
-  } masks;
-  auto body = [](void* arg, int32_t part) {
-    auto& m = *static_cast<Masks*>(arg);
-    m.bytes[part] = syscall(SYS_sched_getaffinity, 0, sizeof m.of[part], m.of[part]);
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // each thread does its own part
-  };
-  stridec::runtime::pool_run(scope.pool, 5, body, &masks);
-  for (int part = 1; part < 5; ++part) {
-    CHECK(masks.bytes[part] == masks.bytes[0]);
-    CHECK(std::equal(masks.of[part], masks.of[part] + 128, masks.of[0]));
+TEST_CASE("threads may run wherever the one that started them may, but for its own processor") {
+  for (const int32_t threads : {2, 5}) {
+    Scope scope(threads, 0);
+    Masks masks;
+    stridec::runtime::pool_run(scope.pool, threads, Masks::body, &masks);
+    for (int part = 1; part < threads; ++part) {
+      CHECK(masks.bytes[part] == masks.bytes[0]);
+      CHECK(std::equal(masks.of[part], masks.of[part] + Masks::kWords, masks.of[0],
+                       [](uint64_t own, uint64_t all) { return (own & ~all) == 0; }));
+      CHECK(masks.processors(0) - masks.processors(part) <= (threads <= masks.processors(0) ? 1 : 0));
+    }
+  }
+}
+
+// The kernel is asked, and not where threads happen to run.
+TEST_CASE("a thread that is woken keeps off the processor of the one that wakes it, if each can have one") {
+  Masks all;
+  Masks::body(&all, 0);
+  const int most = all.processors(0);
+  for (const int32_t threads : {2, most + 1}) {
+    Scope scope(threads, -1);
+    Masks masks;
+    stridec::runtime::pool_run(scope.pool, threads, Masks::body, &masks);  // all have begun
+    for (int turn = 0, seen = 0; turn < 40 && seen < 4; ++turn) {
+      wait_until_all_sleep();
+      on_another_processor(all, turn);
+      const int before = sched_getcpu();
+      stridec::runtime::pool_run(scope.pool, threads, Masks::body, &masks);
+      if (masks.processor[0] != before) continue;  // moved meanwhile
+      ++seen;
+      for (int part = 1; part < threads; ++part)
+        if (masks.thread[part] != masks.thread[0]) CHECK(masks.has(part, before) == (threads > most));
+    }
   }
 }
 
