@@ -160,6 +160,14 @@ class SortedUpdates {
     declare(text, "unsigned", "totals", totals_at());
     text.line(cat("const int64_t updates = ", text.size(updates_), ", tiles = ", text.size(tiles()), ";"));
   }
+  // Where the sums of runs that were cut lie, and the places that these go to. Returns the sums' type.
+  std::string declare_pieces(KernelText& text) const {
+    std::string type = text.value_type(dtype());
+    declare(text, type, "sums", sums_at());
+    declare(text, "int64_t", "places", places_at());
+    text.line(cat("const int64_t updates = ", text.size(updates_), ", each = ", text.size(each_), ";"));
+    return type;
+  }
 
   DeviceKernel finish(KernelText& text, Expr blocks, int threads, bool declarations = false) const {
     Geometry geometry{
@@ -332,10 +340,7 @@ class SortedUpdates {
     KernelText text(program_, kCudaText);
     Body body(text, nest);
     declare_list(text, which, "");
-    const std::string type = text.value_type(dtype());
-    declare(text, type, "sums", sums_at());
-    declare(text, "int64_t", "places", places_at());
-    text.line(cat("const int64_t updates = ", text.size(updates_), ", each = ", text.size(each_), ";"));
+    const std::string type = declare_pieces(text);
     open_jobs(text, "updates * each");
     text.line("const int64_t at = job / each, point = job % each;");
     // Whose they are is seen when they are there: the first ones come together.
@@ -430,10 +435,7 @@ class SortedUpdates {
     KernelText text(program_, kCudaText);
     Body body(text, nest_);
     declare_list(text, which, "");
-    const std::string type = text.value_type(dtype());
-    declare(text, type, "sums", sums_at());
-    declare(text, "int64_t", "places", places_at());
-    text.line(cat("const int64_t updates = ", text.size(updates_), ", each = ", text.size(each_), ";"));
+    const std::string type = declare_pieces(text);
     const Expr jobs = sym::floordiv(updates_, kPiece) * each_;
     open_jobs(text, text.size(jobs));
     text.line("const int64_t piece = job / each, point = job % each;");
