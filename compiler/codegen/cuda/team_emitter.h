@@ -1,7 +1,8 @@
-// The text of one kernel whose points are done by teams of threads; emit_teams.cpp says how. Its parts: emit_teams.cpp
-// (points and the body's top), team_common.cpp (what points have in common), team_strips.cpp (what goes by vectors),
-// team_ranges.cpp (loops that are dealt out), team_reduce.cpp (results that meet), team_stream.cpp (weights on their way)
-// and team_split.cpp (ranges that blocks share).
+// The text of one kernel whose points are done by teams of threads; emit_teams.cpp says how, and which kernels there are for
+// a nest. Its parts: team_emitter.cpp (points and the body's top), team_common.cpp (what points have in common),
+// team_locals.cpp (where local buffers lie), team_barriers.cpp, team_strips.cpp (what goes by vectors), team_ranges.cpp
+// (loops that are dealt out), team_reduce.cpp (results that meet), team_stream.cpp (weights on their way) and team_split.cpp
+// (ranges that blocks share).
 #pragma once
 
 #include <algorithm>
@@ -28,6 +29,7 @@ constexpr int kGroup = 8;          // chunks of a thread that are left out toget
 constexpr int kUnrolled = 512;     // statements of a loop's copies
 constexpr int64_t kManyChunks = 1 << 30;
 constexpr int kWays = 4;
+constexpr int64_t kSharedBytes = 40 << 10;  // of local buffers, without asking the driver for more
 
 // Of a loop that is dealt out to the team.
 inline bool is_range(const loop::Stmt& stmt) {
@@ -114,13 +116,24 @@ class TeamEmitter {
   std::vector<loop::BufferId> aligned;
 
  private:
-  // ---- emit_teams.cpp ----
+  // ---- team_emitter.cpp ----
 
   int threads() const { return threads_; }
-  // The largest number of points of the ranges that is known; symbols are long.
   // The most that `elements` says of a range, from the number of its elements.
   int64_t most_of(const std::function<int64_t(sym::Expr)>& elements) const;
+  // The largest number of points of the ranges that is known; symbols are long.
   int64_t longest() const;
+
+  // Of a lane's point: an array's element where a lane has several.
+  std::string of_point(const std::string& name) const;
+  std::string array() const { return variant.columns && width > 1 ? cat("[", width, "]") : ""; }
+  void open_points();
+  void close_points();
+
+  void print_statement(size_t at);
+  void print_body();
+  // A statement at the top, for each of a lane's points.
+  void print_top(const loop::Stmt& stmt);
 
   // The dims whose points are dealt out to teams; columns count by tiles.
   std::vector<loop::Dim> grid_dims() const;
@@ -131,13 +144,17 @@ class TeamEmitter {
   void print_column();
   void print_members();
 
+  // ---- team_locals.cpp ----
+
+  // A local buffer that one loop alone uses, and without the loop's variables as indices: its rounds have one each.
+  bool is_of_round(loop::BufferId id) const;
+  // Columns: a local buffer has an element for each point of the team, neighbours next to each other.
+  std::string local_element(const loop::Access& access);
+  std::function<std::string(const loop::Access&)> top_place();
   void declare_locals();
-  void print_statement(size_t at);
-  void print_body();
-  // A statement at the top, for each of a lane's points.
-  void print_top(const loop::Stmt& stmt);
-  // A barrier, if one of the statements from `at` up to `last` touches what other threads have touched since the last one.
-  void synchronise_before(size_t at, size_t last);
+
+  // ---- team_barriers.cpp ----
+
   struct Touch {
     loop::BufferId buffer;
     bool store;
@@ -151,18 +168,9 @@ class TeamEmitter {
   static bool apart(const Touch& a, const Touch& b);
   // Perhaps of the same element, by different threads, not both reading.
   static bool meet(const Touch& a, const Touch& b);
+  // A barrier, if one of the statements from `at` up to `last` touches what other threads have touched since the last one.
+  void synchronise_before(size_t at, size_t last);
   void barrier() { text_.line(team > 32 || variant.columns ? "__syncthreads();" : "__syncwarp(members);"); }
-
-  // A local buffer that one loop alone uses, and without the loop's variables as indices: its rounds have one each.
-  bool is_of_round(loop::BufferId id) const;
-  // Columns: a local buffer has an element for each point of the team, neighbours next to each other.
-  std::string local_element(const loop::Access& access);
-  std::function<std::string(const loop::Access&)> top_place();
-  // Of a lane's point: an array's element where a lane has several.
-  std::string of_point(const std::string& name) const;
-  std::string array() const { return variant.columns && width > 1 ? cat("[", width, "]") : ""; }
-  void open_points();
-  void close_points();
 
   // ---- team_common.cpp ----
 
