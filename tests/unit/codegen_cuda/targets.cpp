@@ -15,56 +15,34 @@
 #include "compiler/schedule/choose_gpu.h"
 #include "tests/support/flash_cases.h"
 #include "tests/support/matrix_cases.h"
+#include "tests/support/replaced.h"
+#include "tests/unit/codegen_cuda/memory_bound.h"
 
 namespace stridec::codegen::cuda {
 namespace {
 
 struct Case {
-  std::string name, text;
+  std::string name;
+  loop::Program program;
 };
 
-// x [n, c] of a type, normalised along c; `c` is a number or the symbol c.
-Case norm_case(const std::string& dtype, const std::string& c) {
-  return {cat("norm of ", dtype, " ", c),
-          cat("program p\n  symbol n = input 0 dim 0 in 0..1048576\n",
-              c == "c" ? "  symbol c = input 0 dim 1 in 1..1048576\n" : "", "  input x ", dtype, " [n, ", c,
-              "] ordinal 0\n  output y ", dtype, " [n, ", c,
-              "] ordinal 0\n  inputs (x)\n  outputs (y)\n  steps\n    nest 0 norm (%i<n)\n"
-              "      %0 : f32 = reduce sum (%j<",
-              c, ")\n        %1 : ", dtype, " = load x[%i, %j]\n        %2 : f32 = cast %1\n",
-              "        yield %2\n", "      %3 : f32 = rsqrt %0\n      for (%k<", c, ")\n        %4 : ", dtype,
-              " = load x[%i, %k]\n        %5 : f32 = cast %4\n        %6 : f32 = mul %5 %3\n        %7 : ",
-              dtype, " = cast_sat %6\n        store y[%i, %k] %7\n")};
-}
-
-Case columns_case() {
-  return {
-      "sums of columns",
-      "program p\n  symbol n = input 0 dim 0 in 0..1048576\n  symbol c = input 0 dim 1 in 1..1048576\n"
-      "  input x f16 [n, c] ordinal 0\n  output y f32 [c] ordinal 0\n  inputs (x)\n  outputs (y)\n  steps\n"
-      "    nest 0 columns (%j<c)\n      %0 : f32 = reduce sum (%i<n)\n        %1 : f16 = load x[%i, %j]\n"
-      "        %2 : f32 = cast %1\n        yield %2\n      store y[%j] %0\n"};
-}
-
-Case turned_case() {
-  return {"turned",
-          "program p\n  symbol n = input 0 dim 0 in 0..1048576\n  symbol c = input 0 dim 1 in 1..1048576\n"
-          "  input x f16 [n, c] ordinal 0\n  output y f16 [c, n] ordinal 0\n  inputs (x)\n  outputs (y)\n  "
-          "steps\n"
-          "    nest 0 turned (%j<c, %i<n)\n      %0 : f16 = load x[%i, %j]\n      store y[%j, %i] %0\n"};
+Case memory_bound_case(const Program& p, const std::string& dtype, const Sizes& sizes) {
+  return {cat(p.name, " of ", dtype), parse(p, dtype, sizes)};
 }
 
 Case best_case() {
-  return {"the best of rows",
+  return {
+      "the best of rows",
+      loop::parse_program(
           "program p\n  symbol n = input 0 dim 1 in 64..1048576\n  input x f16 [7, n, 1] ordinal 0\n"
           "  output y f16 [7, 64, 1] ordinal 0\n  output z i64 [7, 64, 1] ordinal 1\n  inputs (x)\n  outputs "
           "(y, z)\n"
-          "  steps\n    call topk (x) (y, z) [7, n, 1, 64, 1, 1]\n"};
+          "  steps\n    call topk (x) (y, z) [7, n, 1, 64, 1, 1]\n")};
 }
 
 std::vector<Case> grid() {
   std::vector<Case> out;
-  const auto add = [&](const test::MatrixCase& c) { out.push_back({c.name, c.text}); };
+  const auto add = [&](const test::MatrixCase& c) { out.push_back({c.name, loop::parse_program(c.text)}); };
   for (const char* dtype : {"f16", "f32", "i8"}) add(test::matmul_case(dtype, "m", "768", "768", true));
   add(test::matmul_case("bf16", "1", "768", "768", false));
   const test::Conv conv{.name = "3x3",
@@ -84,11 +62,12 @@ std::vector<Case> grid() {
   test::Conv depthwise = conv;
   depthwise.groups = 64;
   add(test::convolution_case("f16", depthwise));
-  out.push_back({"attention", test::flash_text({.dtype = "bf16", .bias = "causal"})});
-  out.push_back(norm_case("bf16", "768"));
-  out.push_back(norm_case("f32", "c"));
-  out.push_back(columns_case());
-  out.push_back(turned_case());
+  out.push_back({"attention", loop::parse_program(test::flash_text({.dtype = "bf16", .bias = "causal"}))});
+  const Program long_norm = {cat(kNorm.name, ", 768 long"), test::replaced(kNorm.text, "d1", "768")};
+  out.push_back(memory_bound_case(long_norm, "bf16", {{1}}));
+  out.push_back(memory_bound_case(kNorm, "f32", {{1, 1}}));
+  out.push_back(memory_bound_case(kColumnSum, "f16", {{1, 1}}));
+  out.push_back(memory_bound_case(kTranspose, "f16", {{1, 1, 1}}));
   out.push_back(best_case());
   return out;
 }
@@ -103,7 +82,7 @@ TEST_CASE("every GPU's kernels of a fixed grid are built") {
     ++targets;
     for (const Case& c : grid()) {
       INFO(c.name, " for ", target.name);
-      loop::Program program = loop::parse_program(c.text);
+      loop::Program program = c.program;
       loop::verify(program);
       schedule::choose_gpu(program, target);
       size_t kernels = 0;
