@@ -28,7 +28,7 @@ target_include_directories(device_program PRIVATE ${PROJECT_SOURCE_DIR} ${PROJEC
 # The same on a CPU, where there is none.
 add_library(emulated_gpu STATIC EXCLUDE_FROM_ALL tests/support/emulate.cpp tests/support/emulated_text.cpp
             tests/support/race_check.cpp)
-target_link_libraries(emulated_gpu PUBLIC stridec_codegen stridec_test_settings)
+target_link_libraries(emulated_gpu PUBLIC stridec_codegen)
 
 file(GLOB test_folders CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/*)
 foreach(path ${test_folders})

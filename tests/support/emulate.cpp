@@ -1,8 +1,5 @@
 #include "tests/support/emulate.h"
 
-#include <setjmp.h>
-#include <ucontext.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -30,23 +27,52 @@
 #include "tests/support/emulated_text.h"
 #include "tests/support/race_check.h"
 
+// Stores the top of this stack to *from and goes on where `to` was left so, with the registers that a call keeps. The
+// C library's contexts ask the kernel for signal masks, too, which takes longer than most threads run.
+extern "C" void sd_switch_stack(void** from, void* to);
+asm(R"(
+  .pushsection .text
+  .local sd_switch_stack
+  .type sd_switch_stack, @function
+sd_switch_stack:
+  push %rbp
+  push %rbx
+  push %r12
+  push %r13
+  push %r14
+  push %r15
+  mov %rsp, (%rdi)
+  mov %rsi, %rsp
+  pop %r15
+  pop %r14
+  pop %r13
+  pop %r12
+  pop %rbx
+  pop %rbp
+  ret
+  .size sd_switch_stack, .-sd_switch_stack
+  .popsection
+)");
+
 namespace stridec::test {
 namespace {
 
 // ---- a block ----
 
-constexpr size_t kStack = 128 << 10;
+// Some lines more than a power of two, so that the tops of all stacks fit the caches' sets.
+constexpr size_t kStack = (128 << 10) + 5 * 64;
+constexpr int kSavedRegisters = 6;
+constexpr uint64_t kGuard = 0x5ddca11ab1e57acc;
 
 // The threads of a cluster of blocks take turns; each runs until it waits for its warp, its block, its cluster or a word,
 // or ends.
 struct Cluster {
   enum State : uint8_t { kReady, kWarp, kBlock, kCluster, kWord, kDone };
   struct Thread {
-    ucontext_t start;
-    jmp_buf at;
-    bool begun = false;
+    void* stack = nullptr;  // its top, while the thread waits
     State state = kReady;
-    uint64_t value = 0;
+    std::array<uint64_t, 2> values = {};  // of this exchange and the last one, in turn
+    unsigned exchanges = 0;
     uint32_t passed = 0;  // barriers of its warp
     const int* word = nullptr;
     int bit = 0;
@@ -72,11 +98,11 @@ struct Cluster {
   std::pair<uintptr_t, uintptr_t> locked;  // bytes that threads write one at a time
   size_t now = 0;
   unsigned first_block = 0;
-  jmp_buf scheduler;
+  void* scheduler = nullptr;  // the top of its stack, while a thread runs
 
   void wait(State state) {
     threads[now].state = state;
-    if (!_setjmp(threads[now].at)) _longjmp(scheduler, 1);
+    sd_switch_stack(&threads[now].stack, scheduler);
   }
   static void barrier(int of) {
     Cluster& b = *current();
@@ -111,19 +137,18 @@ struct Cluster {
   }
   static uint64_t exchange(uint64_t value, int distance) {
     Cluster& b = *current();
-    const size_t me = b.now;
-    b.threads[me].value = value;
+    const size_t me = b.now, other = me ^ static_cast<size_t>(distance), turn = b.threads[me].exchanges++ % 2;
+    b.threads[me].values[turn] = value;
+    // Who has come to the next exchange has read what this one's values are, and who writes to their places is one further.
     b.wait(kWarp);
-    const size_t other = me ^ static_cast<size_t>(distance);
-    const uint64_t got = other < b.threads.size() ? b.threads[other].value : value;
-    b.wait(kWarp);
-    return got;
+    return other < b.threads.size() ? b.threads[other].values[turn] : value;
   }
+  // The last word of a stack, which a thread that needs more of it would write first.
+  uint64_t& guard(size_t t) { return *reinterpret_cast<uint64_t*>(stacks.get() + t * kStack); }
   static void begin() {
     Cluster& b = *current();
     b.entry(b.words);
-    b.threads[b.now].state = kDone;
-    _longjmp(b.scheduler, 1);
+    b.wait(kDone);
   }
 
   void resume(size_t t) {
@@ -133,15 +158,14 @@ struct Cluster {
     machine.block.x = first_block + machine.rank;
     Thread& thread = threads[t];
     thread.state = kReady;
-    if (_setjmp(scheduler)) return;
-    if (thread.begun) _longjmp(thread.at, 1);
-    thread.begun = true;
-    getcontext(&thread.start);
-    thread.start.uc_stack.ss_sp = stacks.get() + t * kStack;
-    thread.start.uc_stack.ss_size = kStack;
-    thread.start.uc_link = nullptr;
-    makecontext(&thread.start, begin, 0);
-    setcontext(&thread.start);
+    if (!thread.stack) {
+      // As if it had just been switched away from, at its beginning: what a call finds there, and registers below.
+      void** top = reinterpret_cast<void**>(stacks.get() + (t + 1) * kStack) - 2;
+      *top = reinterpret_cast<void*>(begin);
+      thread.stack = top - kSavedRegisters;
+      guard(t) = kGuard;
+    }
+    sd_switch_stack(&scheduler, thread.stack);
   }
 
   // Lets those of [first, last) go on that all wait for `state`, or have ended.
@@ -180,8 +204,10 @@ struct Cluster {
         if (thread.state == kWord && (*thread.word & 1) != thread.bit) thread.state = kReady;
       for (const Thread& thread : threads) ran = ran || thread.state == kReady;
     }
-    for (const Thread& thread : threads)
-      STRIDEC_CHECK(thread.state == kDone, "threads of a block wait for each other for ever");
+    for (size_t t = 0; t < count; ++t) {
+      STRIDEC_CHECK(threads[t].state == kDone, "threads of a block wait for each other for ever");
+      STRIDEC_CHECK(guard(t) == kGuard, "a thread takes more stack than there is");
+    }
   }
 };
 
@@ -196,11 +222,13 @@ struct Code {
 // Under a sanitizer a look at each access is slow, and what it finds other builds find.
 constexpr bool kLooksForRaces = !__has_feature(address_sanitizer);
 
-// Objects of equal texts are kept on disk as those of kernels are.
-std::string object_of(const std::string& text, bool tells) {
+// Objects of equal texts are kept on disk as those of kernels are. Most kernels run for less time than clang takes to
+// compile them further; `tiles`: products one by one take more.
+std::string object_of(const std::string& text, bool tells, bool tiles) {
   static const codegen::ObjectCache cache(true, codegen::cuda::BuildOptions().cache_bytes);
-  const codegen::CompileOptions how{.optimize = 1, .tell_accesses = tells};
-  const std::string what = cat("stridec " STRIDEC_VERSION " emulated ", how.cpu, " ", tells, "\n", text),
+  const codegen::CompileOptions how{.optimize = tiles ? 1 : 0, .tell_accesses = tells};
+  const std::string what = cat("stridec " STRIDEC_VERSION " emulated ", how.cpu, " ", how.optimize, " ",
+                               tells, "\n", text),
                     key = sha256(what.data(), what.size());
   if (std::optional<std::string> object = cache.find(key)) return *std::move(object);
   std::string object = codegen::compile_to_object("kernel.cu", text, how);
@@ -209,12 +237,12 @@ std::string object_of(const std::string& text, bool tells) {
   return object;
 }
 
-Code& code_of(const std::string& text, bool tells) {
+Code& code_of(const std::string& text, bool tells, bool tiles) {
   static std::unordered_map<std::string, std::unique_ptr<Code>> built;
   std::unique_ptr<Code>& known = built[text];
   if (known) return *known;
   auto code = std::make_unique<Code>();
-  code->jit.add_object(object_of(text, tells));
+  code->jit.add_object(object_of(text, tells, tiles));
   code->entry = reinterpret_cast<void (*)(const int64_t*)>(code->jit.lookup("sd_entry"));
   code->machine = static_cast<Machine**>(code->jit.lookup("sd_machine_now"));
   known = std::move(code);
@@ -271,7 +299,8 @@ class Run {
   }
 
   // `schedule`: of the nest that the kernel does.
-  bool launch(const loop::Schedule& schedule, const codegen::DeviceKernel& kernel, std::vector<char>& workspace) {
+  bool launch(const loop::Schedule& schedule, const codegen::DeviceKernel& kernel,
+              std::vector<char>& workspace) {
     const bool matrix = kernels::is_matrix(schedule), flash = kernels::is_flash(schedule);
     if (kernels::is_words(schedule) && !kernel.maps.empty()) return false;
     std::vector<int64_t> words;
@@ -291,7 +320,7 @@ class Run {
     // Warp groups and clusters are in an order that the check for races does not know.
     const bool looks =
         kLooksForRaces && kernel.cluster == 1 && kernel.code.text.find("wgmma") == std::string::npos;
-    Code& code = code_of(emulated_text(kernel, matrix || flash), looks);
+    Code& code = code_of(emulated_text(kernel, matrix || flash), looks, matrix || flash);
     static Cluster block;
     *code.machine = &block.machine;
     block.machine.barrier = Cluster::barrier;
@@ -468,15 +497,17 @@ std::optional<std::vector<loop::HostTensor>> emulate(const loop::Program& progra
       const auto* launch = std::get_if<loop::Launch>(&step.node);
       const auto* call = std::get_if<loop::Call>(&step.node);
       if (!call && !launch) return false;
-      const codegen::DeviceNest made = call ? codegen::cuda::emit_routine(program, *call, target)
-                                            : codegen::cuda::emit_nest(program, program[launch->nest], target);
+      const codegen::DeviceNest made = call
+                                           ? codegen::cuda::emit_routine(program, *call, target)
+                                           : codegen::cuda::emit_nest(program, program[launch->nest], target);
       std::vector<const codegen::DeviceChoice*> open;
       for (const codegen::DeviceChoice& c : made.choices)
         if (run.of(c.condition)) open.push_back(&c);
       STRIDEC_CHECK(!open.empty(), "no choice is left");
       *choices = std::max(*choices, open.size());
       for (const codegen::DeviceKernel& kernel : open[std::min(choice, open.size() - 1)]->launches)
-        if (!run.launch(call ? loop::Schedule() : program[launch->nest].schedule, kernel, workspace)) return false;
+        if (!run.launch(call ? loop::Schedule() : program[launch->nest].schedule, kernel, workspace))
+          return false;
     }
     return true;
   };

@@ -26,11 +26,13 @@ struct sd_machine {
   void (*touch)(void*, long, int);
   void (*meet_at)(void*);
 )";
-  std::string macros;
+  std::string functions;
   const auto add = [&](const char* type, const char* name, const char* suffix, bool two) {
     out += cat("  ", type, " (*", name, suffix, "_)(", type, two ? cat(", ", type) : std::string(), ");\n");
-    macros += cat("#define ", name, suffix, two ? "(x, y)" : "(x)", " (*sd_machine_now->", name, suffix, "_)",
-                  two ? "(x, y)" : "(x)", "\n");
+    functions +=
+        cat("SD_UNSEEN static inline ", type, " sd_libm_", name, suffix, "(", type, " x",
+            two ? cat(", ", type, " y") : std::string(), ") { return sd_machine_now->", name, suffix, "_(x",
+            two ? ", y" : "", "); }\n#define ", name, suffix, " sd_libm_", name, suffix, "\n");
   };
 #define X(name) add("float", #name, "f", false);
   STRIDEC_UNARY(X)
@@ -44,23 +46,33 @@ struct sd_machine {
 #define X(name) add("double", #name, "", true);
   STRIDEC_BINARY(X)
 #undef X
-  return out + "};\nextern \"C\" sd_machine* sd_machine_now = nullptr;\n" + macros + R"(
-#define threadIdx sd_machine_now->thread
-#define blockIdx sd_machine_now->block
-#define blockDim sd_machine_now->size
-#define gridDim sd_machine_now->grid
+  return cat(out, R"(};
+extern "C" sd_machine* sd_machine_now = nullptr;
+// What the machine does is no access of the kernel's.
+#define SD_UNSEEN __attribute__((disable_sanitizer_instrumentation))
+)",
+             functions, R"(
+SD_UNSEEN static inline sd_dim3 sd_thread() { return sd_machine_now->thread; }
+SD_UNSEEN static inline sd_dim3 sd_block() { return sd_machine_now->block; }
+SD_UNSEEN static inline sd_dim3 sd_size() { return sd_machine_now->size; }
+SD_UNSEEN static inline sd_dim3 sd_grid() { return sd_machine_now->grid; }
+SD_UNSEEN static inline unsigned sd_rank() { return sd_machine_now->rank; }
+SD_UNSEEN static inline void sd_barrier(int of) { sd_machine_now->barrier(of); }
+#define threadIdx sd_thread()
+#define blockIdx sd_block()
+#define blockDim sd_size()
+#define gridDim sd_grid()
 #define __global__
 #define __shared__ static
 #define __align__(n) alignas(n)
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
 #define __grid_constant__
-#define __syncthreads() sd_machine_now->barrier(1)
-#define __syncwarp(members) sd_machine_now->barrier(0)
+#define __syncthreads() sd_barrier(1)
+#define __syncwarp(members) sd_barrier(0)
 #define __threadfence_system()
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct alignas(8) uint2 { unsigned x, y; };
-#define SD_UNSEEN __attribute__((disable_sanitizer_instrumentation))
 extern "C" {
 SD_UNSEEN void __tsan_func_entry(void*) {}
 SD_UNSEEN void __tsan_func_exit() {}
@@ -81,7 +93,7 @@ SD_UNSEEN void* __tsan_memset(void* to, int byte, unsigned long bytes) {
   return __builtin_memset(to, byte, bytes);
 }
 }
-template <class T> static inline T __shfl_xor_sync(unsigned, T x, int distance) {
+template <class T> SD_UNSEEN static inline T __shfl_xor_sync(unsigned, T x, int distance) {
   unsigned long bits = 0;
   __builtin_memcpy(&bits, &x, sizeof(T));
   bits = sd_machine_now->exchange(bits, distance);
@@ -146,7 +158,7 @@ template <class... A> static inline void sd_apply(void (*kernel)(A...), const lo
   sd_apply(kernel, words, __make_integer_seq<sd_numbers, int, sizeof...(A)>());
 }
 #define KERNEL kernel
-)";
+)");
 }
 
 // ---- tiles in shared memory
@@ -158,7 +170,7 @@ constexpr std::string_view kBars = "__shared__ alignas(8) unsigned long bars[";
 constexpr int kShared = 227 << 10, kBarriers = 1 << 10;
 
 constexpr std::string_view kMemory = R"(
-#define sd_shared sd_all_shared[sd_machine_now->rank]
+#define sd_shared sd_all_shared[sd_rank()]
 struct alignas(8) float2 { float x, y; };
 struct alignas(8) int2 { int x, y; };
 static inline float2 make_float2(float x, float y) { return {x, y}; }
@@ -210,14 +222,14 @@ static inline int sd_u8(unsigned w, int i) { return (unsigned char)(w >> 8 * i);
 // A warp's lanes see each other's words; instructions are what PTX ISA says of their fragments.
 constexpr std::string_view kMma = R"(
 static unsigned sd_all_words[256][6][32];
-#define sd_words sd_all_words[sd_machine_now->rank * 32 + threadIdx.x / 32]
+#define sd_words sd_all_words[sd_rank() * 32 + threadIdx.x / 32]
 static inline void load_rows(unsigned (&r)[4], unsigned from, bool turned) {
   unsigned (*words)[32] = sd_words;
   const int lane = threadIdx.x % 32;
   words[0][lane] = from;
   __syncwarp();
   for (int i = 0; i < 4; ++i) {
-    const auto row = [&](int line) { return sd_shared + words[0][i * 8 + line]; };
+    const auto row = [&](int line) SD_UNSEEN { return sd_shared + words[0][i * 8 + line]; };
     if (!turned) {
       r[i] = *(const unsigned*)(row(lane / 4) + lane % 4 * 4);
     } else {
@@ -230,7 +242,7 @@ static inline void load_rows(unsigned (&r)[4], unsigned from, bool turned) {
 static inline void load_matrices(unsigned (&r)[4], unsigned from) { load_rows(r, from, false); }
 static inline void load_transposed(unsigned (&r)[4], unsigned from) { load_rows(r, from, true); }
 template <class T, class A, class B>
-static inline void multiply(T (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int count, A a_of, B b_of) {
+SD_UNSEEN static inline void multiply(T (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, int count, A a_of, B b_of) {
   unsigned (*words)[32] = sd_words;
   const int lane = threadIdx.x % 32;
   for (int i = 0; i < 4; ++i) words[i][lane] = a[i];
@@ -259,13 +271,13 @@ SD_UNSEEN static void barrier_init(unsigned bar, int count) {
   *sd_bar_at(bar) = {(unsigned short)count, (unsigned short)count, 0};
 }
 static inline void barriers_ready() {}
-static inline void barrier_wait(unsigned bar, unsigned parity) { sd_machine_now->await(&sd_bar_at(bar)->state, parity); }
+SD_UNSEEN static inline void barrier_wait(unsigned bar, unsigned parity) { sd_machine_now->await(&sd_bar_at(bar)->state, parity); }
 static inline void barrier_expect(unsigned bar, int bytes) { sd_settle(sd_bar_at(bar), 1, bytes); }
 static inline void barrier_arrive(unsigned bar) { sd_settle(sd_bar_at(bar), 1, 0); }
 static inline void barrier_arrive_copied(unsigned bar) { barrier_arrive(bar); }
 static inline void fence_async() {}
-static inline void named_arrive(int bar, int threads) { sd_machine_now->named(bar, threads, 0); }
-static inline void named_sync(int bar, int threads) { sd_machine_now->named(bar, threads, 1); }
+SD_UNSEEN static inline void named_arrive(int bar, int threads) { sd_machine_now->named(bar, threads, 0); }
+SD_UNSEEN static inline void named_sync(int bar, int threads) { sd_machine_now->named(bar, threads, 1); }
 static inline void products_begin() {}
 static inline void products_commit() {}
 template <int kGroups> static inline void products_wait() {}
@@ -403,7 +415,7 @@ SD_UNSEEN static void sd_group_products(T* d, const unsigned* a, unsigned long b
 )";
 
 constexpr std::string_view kEmulatedCluster = R"(
-static inline void cluster_sync() { sd_machine_now->barrier(2); }
+static inline void cluster_sync() { sd_barrier(2); }
 template <int kBlocks, int kLanes> static inline void sum_peers(Sum* total, const Sum* at) {
   for (int i = 0; i < kLanes; ++i) total[i] = 0;
   for (int block = 0; block < kBlocks; ++block)
@@ -412,8 +424,8 @@ template <int kBlocks, int kLanes> static inline void sum_peers(Sum* total, cons
 )";
 
 constexpr std::string_view kEmulatedExchange = R"(
-static inline void blocks_begin() { sd_machine_now->barrier(2); }
-static inline void cluster_sync() { sd_machine_now->barrier(2); }
+static inline void blocks_begin() { sd_barrier(2); }
+static inline void cluster_sync() { sd_barrier(2); }
 SD_UNSEEN static void give_sums(Sum* to, unsigned bar, int block, Sum a, Sum b) {
   Sum* const there = (Sum*)(sd_all_shared[block] + shared_address(to));
   there[0] = a, there[1] = b;
@@ -423,7 +435,7 @@ SD_UNSEEN static void give_sums(Sum* to, unsigned bar, int block, Sum a, Sum b) 
 
 constexpr std::string_view kEmulatedPeers = R"(
 static inline void load_peer(float (&v)[4], unsigned from, int rank) { __builtin_memcpy(v, sd_all_shared[rank] + from, 16); }
-static inline void meet_cluster() { sd_machine_now->barrier(2); }
+static inline void meet_cluster() { sd_barrier(2); }
 )";
 
 bool replace(std::string& text, std::string_view from, std::string_view to) {

@@ -55,11 +55,17 @@ bool RaceCheck::meet(Stamp before, Thread thread, uintptr_t at) const {
 void RaceCheck::touch(uintptr_t address, size_t bytes, bool store, Thread thread) {
   const Stamp stamp = now_ << (kThreadBits + kPassedBits) | uint64_t{thread.index} << kPassedBits |
                       (thread.passed & ((1u << kPassedBits) - 1));
-  const auto index_of = [](Stamp s) { return static_cast<uint32_t>(s >> kPassedBits & ((1u << kThreadBits) - 1)); };
+  const auto index_of = [](Stamp s) {
+    return static_cast<uint32_t>(s >> kPassedBits & ((1u << kThreadBits) - 1));
+  };
   const auto report = [&](uintptr_t at, Stamp before, bool stored) {
     if (!race_)
-      race_ = {at, index_of(before), thread.index, stored, store,
-               before >> (kThreadBits + kPassedBits) >= block_};
+      race_ = {
+          at, index_of(before), thread.index, stored, store, before >> (kThreadBits + kPassedBits) >= block_};
+  };
+  // What the thread itself did since the last barrier is in order, and most of what it meets.
+  const auto meets = [&](Stamp before, uintptr_t at) {
+    return (before ^ stamp) >> kPassedBits != 0 && meet(before, thread, at);
   };
   for (uintptr_t at = address; at < address + bytes; ++at) {
     if (at / kPage != last_ || !cells_) {
@@ -68,14 +74,14 @@ void RaceCheck::touch(uintptr_t address, size_t bytes, bool store, Thread thread
       cells_ = page.get();
     }
     Cell& cell = cells_[at % kPage];
-    if (meet(cell.store, thread, at)) report(at, cell.store, true);
+    if (meets(cell.store, at)) report(at, cell.store, true);
     if (store) {
       for (const Stamp load : cell.loads)
-        if (meet(load, thread, at)) report(at, load, false);
+        if (meets(load, at)) report(at, load, false);
       cell.store = stamp;
     } else {
       // Of two threads, so that one of them is not the one that stores.
-      if (meet(cell.loads[0], thread, at)) cell.loads[1] = cell.loads[0];
+      if (meets(cell.loads[0], at)) cell.loads[1] = cell.loads[0];
       cell.loads[0] = stamp;
     }
   }
