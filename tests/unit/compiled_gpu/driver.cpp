@@ -161,6 +161,21 @@ struct Attention : Running {
   bool found_zeros() const { return !found.empty() && found == std::vector<unsigned>(found.size()); }
 };
 
+// model(0)'s kernel as the host would do it, of so many elements: its first parameters are where it reads and writes.
+void register_negation(int64_t elements) {
+  static int64_t count;
+  count = elements;
+  fake_cuda_register(
+      nullptr,
+      [](const FakeLaunch* launch, void* user) {
+        float *from, *to;
+        std::memcpy(&from, launch->parameters, sizeof from);
+        std::memcpy(&to, launch->parameters + 8, sizeof to);
+        for (int64_t i = 0; i < *static_cast<const int64_t*>(user); ++i) to[i] = -from[i];
+      },
+      &count);
+}
+
 struct Launches {
   std::vector<std::string> parameters;
   std::vector<int> replayed;
@@ -190,16 +205,7 @@ TEST_CASE("tensors of the host are staged, those of the device are used where th
   {
     Running running(artifact);
     REQUIRE_MESSAGE(running.status == STRIDEC_OK, running.message);
-    // The kernel as the host would do it: its first parameters are where it reads and writes.
-    fake_cuda_register(
-        nullptr,
-        [](const FakeLaunch* launch, void*) {
-          float *from, *to;
-          std::memcpy(&from, launch->parameters, sizeof from);
-          std::memcpy(&to, launch->parameters + 8, sizeof to);
-          for (int i = 0; i < 2 * kWidth; ++i) to[i] = -from[i];
-        },
-        nullptr);
+    register_negation(2 * kWidth);
     std::vector<float> x(2 * kWidth, 3.0f), y;
     REQUIRE(running.run(x, y, STRIDEC_DEVICE_CPU) == STRIDEC_OK);
     CHECK(y == std::vector<float>(2 * kWidth, -3.0f));
@@ -218,15 +224,7 @@ TEST_CASE("strided and offset tensors, of the host and of the device") {
   const Artifact artifact(0, {"cuda"});
   Running running(artifact);
   REQUIRE_MESSAGE(running.status == STRIDEC_OK, running.message);
-  fake_cuda_register(
-      nullptr,
-      [](const FakeLaunch* launch, void*) {
-        float *from, *to;
-        std::memcpy(&from, launch->parameters, sizeof from);
-        std::memcpy(&to, launch->parameters + 8, sizeof to);
-        for (int i = 0; i < 2 * kWidth; ++i) to[i] = -from[i];
-      },
-      nullptr);
+  register_negation(2 * kWidth);
   struct Form {
     const char* name;
     int64_t first, strides[2];  // in elements
