@@ -25,8 +25,8 @@
 #include "compiler/schedule/row_results.h"
 #include "compiler/schedule/row_strips.h"
 #include "compiler/schedule/slices.h"
-#include "compiler/schedule/small_nests.h"
-#include "compiler/schedule/small_siblings.h"
+#include "compiler/schedule/join_in_block.h"
+#include "compiler/schedule/join_same_dims.h"
 #include "compiler/schedule/split_reduction.h"
 #include "compiler/schedule/spread_inputs.h"
 #include "compiler/schedule/strips.h"
@@ -85,7 +85,7 @@ constexpr Pass<Program, Decisions*> kCpuLoopPasses[] = {
      join_products},
     {"prologue_fusion", "what makes a product's rows element by element runs where the product copies them",
      fuse_prologues},
-    {"joins", "small nests over the same dims are one kernel", join_small_siblings},
+    {"joins", "small nests over the same dims are one kernel", join_same_dims},
     {"slices", "what several concatenations hold, or one of another, is stored once",
      [](Program& program, Decisions* decisions) { share_slices(program, decisions); }},
 };
@@ -143,11 +143,11 @@ constexpr Pass<Program, const GpuTarget&, const GpuRules&> kGpuLoopPasses[] = {
     {"gpu products", "products of one row by weights are one kernel with what makes the row",
      [](Program& program, const GpuTarget&, const GpuRules&) { join_row_products(program); }},
     {"gpu joins", "small nests one after the other are one kernel",
-     [](Program& program, const GpuTarget&, const GpuRules&) { join_small_nests(program); }},
+     [](Program& program, const GpuTarget&, const GpuRules&) { join_in_block(program); }},
     {"gpu results", "a small nest behind a product of one row is done by who makes what it reads",
      [](Program& program, const GpuTarget&, const GpuRules& rules) {
        if (rules.epilogues) join_row_results(program);
-       join_small_nests(program);  // with what was left of these
+       join_in_block(program);  // with what was left of these
      }},
     {"gpu names", "schedules name dims: those of equal nests are called the same",
      [](Program& program, const GpuTarget&, const GpuRules&) {

@@ -12,8 +12,8 @@
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/choose_gpu.h"
+#include "compiler/schedule/join_in_block.h"
 #include "compiler/schedule/row_results.h"
-#include "compiler/schedule/small_nests.h"
 #include "tests/support/emulate.h"
 #include "tests/support/random_tensor.h"
 
@@ -45,11 +45,11 @@ loop::Program check(const std::string& text) {
   loop::Program program = given;
   schedule::join_row_products(program);
   loop::verify(program);
-  schedule::join_small_nests(program);
+  schedule::join_in_block(program);
   loop::verify(program);
   schedule::join_row_results(program);
   loop::verify(program);
-  schedule::join_small_nests(program);
+  schedule::join_in_block(program);
   loop::verify(program);
   const GpuTarget& target = gpu_target("sm_90a");
   schedule::choose_gpu(program, target);
@@ -66,7 +66,8 @@ loop::Program check(const std::string& text) {
     for (size_t o = 0; o < want.size(); ++o)
       for (int64_t i = 0; i < loop::element_count(want[o]); ++i) {
         const double x = loop::get_number((*got)[o], i), y = loop::get_number(want[o], i);
-        if (!(std::fabs(x - y) <= 1.6e-2 * std::max(1.0, std::fabs(y)))) FAIL(o, " at ", i, ": ", x, " for ", y);
+        if (!(std::fabs(x - y) <= 1.6e-2 * std::max(1.0, std::fabs(y))))
+          FAIL(o, " at ", i, ": ", x, " for ", y);
       }
   }
   return program;
@@ -162,7 +163,8 @@ TEST_CASE("weights are on their way before a product waits for its row") {
     const DeviceKernel kernel = emit_nest(made, nest, target).choices[0].launches[0];
     const std::string& text = kernel.code.text;
     CHECK(text.find("++i) fill();") < text.find("griddepcontrol.wait"));
-    const bool norm = text.find("prefetch.global.L2 [%0];") < text.find("griddepcontrol.wait");  // its weights
+    const bool norm =
+        text.find("prefetch.global.L2 [%0];") < text.find("griddepcontrol.wait");  // its weights
     CHECK(norm == (products == 0));
     // The norm's weights beside the row, which is loaded once; neither its scale nor the row waits for memory again.
     const size_t row = text.find("sd_load<8>(p", text.find("griddepcontrol.wait")),

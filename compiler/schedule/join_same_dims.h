@@ -6,7 +6,10 @@
 // as what a decoder keeps of a token, what a loop carries, masks and boxes of a detector. None of them is worth a second
 // thread by itself, and what a launch takes is a part of their time; together they are one launch, whose points are shared
 // out once there are enough. What passes between two of them passes at a point, and their vectors run along the same dim.
-// On a GPU, where launches take longer, nests over different dims are joined, too (small_nests.h).
+//
+// Of a CPU alone. On a GPU launches take longer, and a block can do loops over any dims one after the other: there small nests
+// are joined without their dims being matched (join_in_block.h). A CPU's launch has dims to share out and lanes to run along,
+// which that form gives up.
 #pragma once
 
 #include <vector>
@@ -16,6 +19,6 @@
 
 namespace stridec::schedule {
 
-void join_small_siblings(loop::Program& program, std::vector<Decision>* decisions = nullptr);
+void join_same_dims(loop::Program& program, std::vector<Decision>* decisions = nullptr);
 
 }  // namespace stridec::schedule

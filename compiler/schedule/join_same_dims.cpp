@@ -1,4 +1,4 @@
-#include "compiler/schedule/small_siblings.h"
+#include "compiler/schedule/join_same_dims.h"
 
 #include <algorithm>
 #include <set>
@@ -113,7 +113,7 @@ class Siblings {
 
 }  // namespace
 
-void join_small_siblings(Program& program, std::vector<Decision>* decisions) {
+void join_same_dims(Program& program, std::vector<Decision>* decisions) {
   Siblings siblings(program, decisions);
   loop::for_each_block(program.steps, [&](loop::Steps& steps) { siblings.steps(steps); });
   loop::compact(program);
