@@ -2,12 +2,11 @@
 #include <doctest/doctest.h>
 
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/cubin.h"
 #include "compiler/codegen/cuda/emit.h"
-#include "compiler/codegen/cuda/nvrtc.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/choose_flash.h"
+#include "tests/support/built_kernel.h"
 #include "tests/support/flash_cases.h"
 
 namespace stridec::codegen::cuda {
@@ -18,7 +17,6 @@ namespace {
 void build(const test::FlashCase& c, const char* name, size_t choices) {
   const GpuTarget& target = gpu_target(name);
   INFO(c.dtype, " ", c.depth, "x", c.width, " ", c.bias, " for ", target.name);
-  static const Nvrtc nvrtc("");
   loop::Program program = loop::parse_program(test::flash_text(c));
   loop::verify(program);
   loop::Nest& nest = program.nests[0];
@@ -31,9 +29,7 @@ void build(const test::FlashCase& c, const char* name, size_t choices) {
   CHECK(made.choices.back().aligned.empty());
   for (const DeviceChoice& choice : made.choices)
     for (const DeviceKernel& launch : choice.launches) {
-      const std::string cubin =
-          nvrtc.compile("flash.cu", cat("#define KERNEL kernel\n", launch.code.text), target);
-      const Resources info = resources_of(cubin, "kernel");
+      const Resources info = test::built_kernel(launch, target).resources;
       INFO(info.registers, " registers, ", info.stack_bytes, " bytes of stack");
       if (!target.ptx) CHECK(info.registers > 0);
       CHECK(info.stack_bytes <= 96);
@@ -58,7 +54,6 @@ void build_step(test::FlashCase c, int rows, const char* schedule) {
   REQUIRE(plan);
   nest.schedule = kernels::to_schedule(*plan);
   CHECK(loop::to_string(nest.schedule).find(schedule) != std::string::npos);
-  static const Nvrtc nvrtc("");
   const DeviceNest made = emit_nest(program, nest, target);
   // All blocks share long keys, those of a cluster shorter ones, and none share short ones, as the run finds them.
   std::vector<int> clusters = plan->spread ? std::vector{1, 8, 2, 1} : std::vector{1};
@@ -69,8 +64,7 @@ void build_step(test::FlashCase c, int rows, const char* schedule) {
   for (size_t i = 0; i < clusters.size(); ++i)
     for (const DeviceKernel& launch : made.choices[i].launches) {
       CHECK(launch.cluster == clusters[i]);
-      const Resources info = resources_of(
-          nvrtc.compile("flash.cu", cat("#define KERNEL kernel\n", launch.code.text), target), "kernel");
+      const Resources info = test::built_kernel(launch, target).resources;
       CHECK(info.stack_bytes <= 96);
     }
 }

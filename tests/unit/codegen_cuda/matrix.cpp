@@ -8,14 +8,13 @@
 #include <set>
 
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/cubin.h"
 #include "compiler/codegen/cuda/emit.h"
-#include "compiler/codegen/cuda/nvrtc.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/choose_cuda_contraction.h"
 #include "compiler/schedule/order_weights.h"
 #include "compiler/sym/text.h"
+#include "tests/support/built_kernel.h"
 #include "tests/support/matrix_cases.h"
 
 namespace stridec::codegen::cuda {
@@ -26,11 +25,6 @@ using test::MatrixCase;
 // Bytes of a thread that are no matter: addresses of a tile, held across its loop. Of elements that are moved one by one,
 // which only sizes and pointers off the vectors' grid need, there are 16 a side.
 constexpr int kSpills = 96, kElementSpills = 16 * 16;
-
-const Nvrtc& nvrtc() {
-  static const Nvrtc library("");
-  return library;
-}
 
 void build(const MatrixCase& c, const std::string& kernel, const GpuTarget& target) {
   INFO(c.name, " on ", kernel, " for ", target.name);
@@ -60,8 +54,7 @@ void build(const MatrixCase& c, const std::string& kernel, const GpuTarget& targ
           static int count = 0;
           std::ofstream(cat(folder, "/", count++, ".", c.name, ".", kernel, ".cu")) << text;
         }
-        const std::string cubin = nvrtc().compile(cat(c.name, ".cu"), text, target);
-        const Resources info = resources_of(cubin, "kernel");
+        const Resources info = test::built_kernel(launch, target).resources;
         INFO(info.registers, " registers, ", info.stack_bytes, " bytes of stack");
         CHECK(info.registers > 0);
         CHECK(info.stack_bytes <= (&choice == &device.choices.back() ? kElementSpills : kSpills));

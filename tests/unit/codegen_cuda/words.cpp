@@ -7,15 +7,14 @@
 #include <cmath>
 
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/cubin.h"
 #include "compiler/codegen/cuda/emit.h"
-#include "compiler/codegen/cuda/nvrtc.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_gpu.h"
 #include "compiler/schedule/constants.h"
 #include "compiler/schedule/pack_words.h"
+#include "tests/support/built_kernel.h"
 #include "tests/support/emulate.h"
 #include "tests/support/random_tensor.h"
 
@@ -261,7 +260,6 @@ TEST_CASE("words: warp groups take them whatever the number of rows") {
 }
 
 TEST_CASE("words: NVRTC builds them within their registers") {
-  const Nvrtc nvrtc("");
   for (const int bits : {2, 4, 8})
     for (const std::string x : {"f16", "bf16", "f32"}) {
       const Case c{.rows = "m", .k = 512, .n = 256, .bits = bits, .x = x, .scale = "f16"};
@@ -271,9 +269,7 @@ TEST_CASE("words: NVRTC builds them within their registers") {
         for (const loop::Nest& nest : program.nests) {
           if (!kernels::is_words(nest.schedule)) continue;
           for (const DeviceChoice& choice : emit_nest(program, nest, gpu_target(target)).choices) {
-            const std::string text = cat("#define KERNEL kernel\n", choice.launches[0].code.text);
-            const Resources info =
-                resources_of(nvrtc.compile("words.cu", text, gpu_target(target)), "kernel");
+            const Resources info = test::built_kernel(choice.launches[0], gpu_target(target)).resources;
             INFO(bits, " bits, ", x, ", ", info.registers, " registers, ", info.stack_bytes,
                  " bytes of stack");
             CHECK(info.registers > 0);
