@@ -28,11 +28,6 @@ using kernels::MatrixPlan;
 using sym::Expr;
 using Dims = std::vector<loop::Dim>;
 
-// Cycles of a sum.
-constexpr double kSumElement = 0.157;     // a sum's way through shared memory
-constexpr double kResultElement = 0.125;  // that of a narrow result, computed where the sum is
-constexpr double kSumStatement = 0.0017;  // a statement behind it, for a cost of 1
-
 // The product of the extents.
 double points(const Dims& dims, const SizesOf& sizes) {
   double count = 1;
@@ -222,11 +217,11 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
   as_in_memory(sides[1 - wide], program, loads_of(contraction->factors[1 - wide]), facts);
   contiguous_last(depth, program, loads, facts);
 
-  double statement_cost = 0;
+  double statements = 0;  // what they cost
   std::vector<const loop::Stmt*> behind;  // the sum, or both of a pair
   for (size_t i = 0; i < nest.body.size(); ++i) {
     const auto* let = std::get_if<loop::Let>(&nest.body[i].node);
-    if (i > contraction->at) statement_cost += kSumStatement * (let ? loop::info(let->op).cost : 2);
+    if (i > contraction->at) statements += let ? loop::info(let->op).cost : 2;
     bool second = false;
     loop::for_each_result(nest.body[i],
                           [&](loop::ValueId id) { second = second || (pair && id == pair->second); });
@@ -237,7 +232,7 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
     const bool registers =
         kernel.is_wgmma() && split == 1 && narrow && !turned &&
         kernels::GroupRegisters(kernel, (*dtypes)[0], gathers).have_results(kernels::cost_of(behind));
-    return (turned ? 2 : 1) * ((registers ? kResultElement : kSumElement) + statement_cost);
+    return (turned ? 2 : 1) * element_cycles(registers, statements);
   };
   Candidates all;
   all.given = !given.empty();

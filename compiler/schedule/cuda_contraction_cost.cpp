@@ -9,6 +9,9 @@ namespace {
 // What the model knows of a multiprocessor beyond GpuTarget, a clock. Fitted to 441 products and convolutions of 16-bit
 // floats on an H200 (tests/gpu/matrix_jobs.cpp, part `plans`): what it picks takes 0.6 % longer than the fastest, on average.
 constexpr double kClock = 1.7e9;
+constexpr double kSumElement = 0.157;     // a sum's way through shared memory
+constexpr double kResultElement = 0.125;  // that of a narrow result, computed where the sum is
+constexpr double kSumStatement = 0.0017;  // a statement behind it, for a cost of 1
 constexpr double kWarpGroupFlops = 4096;  // 16-bit, by wgmma; the rate of bytes is that of all elements
 constexpr double kTensorFlops = 2000;     // by mma.sync
 constexpr double kScalarFlops = 216;      // f32, of multiply-adds alone; half before compute capability 8.6
@@ -43,6 +46,10 @@ constexpr double kAlone = 2.74, kSingle = 1.88, kBeside = 1.1, kBarely = 2.4;
 using kernels::MatrixFamily;
 using kernels::MatrixKernel;
 using kernels::MatrixPlan;
+
+double element_cycles(bool in_registers, double statements) {
+  return (in_registers ? kResultElement : kSumElement) + kSumStatement * statements;
+}
 
 double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const ProductShape& s, double element,
               bool weights, const GpuTarget& target) {

@@ -15,6 +15,9 @@ struct ProductShape {
 // gathered by threads.
 enum class Lines { kMatrix, kWindows, kGathered };
 
+// Cycles of a sum on its way from registers to where the epilogue stores it, with statements behind it of this cost (relative
+// to an add): through shared memory, or computed where the sum is (kernels/group_results.h).
+double element_cycles(bool in_registers, double statements);
 // Cycles. `element`: of a sum, from registers to where the epilogue stores it. `weights`: one of the factors; what a ring
 // holds of it comes while the launch before ends.
 double cycles(const kernels::MatrixPlan& plan, Lines rows, Lines columns, const ProductShape& s,

@@ -1,7 +1,10 @@
 """Runs what gpu_matrix_jobs wrote (folder) on the GPU: outputs poisoned, compared with float64, timed beside cuBLAS and
 cuDNN in CUDA graphs over rotated buffers. Prints a line per job, failures and a summary last.
 
-    python3 tests/gpu/matrix.py FOLDER
+    python3 tests/gpu/matrix.py FOLDER [race]
+
+`race`: jobs of the same work, and the library, take turns; what is printed is the median of each. Above a millisecond of
+tensor cores' work the power limit sets the clock, and what runs first is the fastest.
 """
 import ctypes, json, math, sys, torch
 import torch.nn.functional as F
@@ -157,7 +160,7 @@ def peers(job, tensors):
     conv = lambda: F.conv2d(xc, wc, None, r["stride"], r["pad"], r["dilation"], r["groups"])
     return conv, (lambda: conv().relu_())
 
-def graph_us(calls, replays=10):
+def graph_of(calls):
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for c in calls[:2]: c()
@@ -165,13 +168,20 @@ def graph_us(calls, replays=10):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for c in calls: c()
-    for _ in range(2): graph.replay()
-    times = []
-    for _ in range(replays):
-        a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        a.record(); graph.replay(); b.record(); b.synchronize()
-        times.append(a.elapsed_time(b) * 1e3 / len(calls))
-    return sorted(times)[len(times) // 2]
+    return graph
+
+def race_us(lists, replays):
+    """Medians, a call's each, of lists of calls that take turns."""
+    graphs = [graph_of(calls) for calls in lists]
+    times = [[] for _ in graphs]
+    for turn in range(2 + replays):
+        for graph, calls, mine in zip(graphs, lists, times):
+            a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            a.record(); graph.replay(); b.record(); b.synchronize()
+            if turn >= 2: mine.append(a.elapsed_time(b) * 1e3 / len(calls))
+    return [sorted(mine)[len(mine) // 2] for mine in times]
+
+def graph_us(calls, replays=10): return race_us([calls], replays)[0]
 
 def depth(job):
     shapes = [b["shape"] for b in job["buffers"]]
@@ -181,10 +191,26 @@ def flops(job):
     output = next(b["shape"] for b in job["buffers"] if b["output"])
     return 2 * math.prod(output) * depth(job) * (2 if job["reference"]["op"] == "paired" else 1)
 
-def main(folder):
+def race(folder, group):
+    """Of jobs of the same work, with their labels and errors."""
+    size = sum(math.prod(b["shape"]) * DTYPES[b["dtype"]].itemsize for b in group[0][0]["buffers"])
+    count = max(3, min(24, int(3 * 60e6 / size) + 1))
+    loops = max(1, 20 // count)
+    kind = group[0][0]["buffers"][0]["dtype"]
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = kind == "tf32"
+    lists, library = [], None
+    for job, *_ in group:
+        sets = [make(job, 1000 + i) for i in range(count)]
+        lists.append([bind(folder, job, t) for t in sets] * loops)
+        library = library or [peers(job, t)[0] for t in sets] * loops
+    *ours, bare = race_us(lists + [library], 15)
+    for (job, label, error), us in zip(group, ours):
+        print(f"{label}: {us:.1f} us {flops(job) / us / 1e6:.0f} TFLOP/s; library {bare:.1f} us (x{bare / us:.3f}), first {ours[0]:.1f} (x{ours[0] / us:.3f}); error {error:.2g}", flush=True)
+
+def main(folder, races):
     jobs = json.load(open(f"{folder}/jobs.json"))
     torch.backends.cudnn.benchmark = True
-    failures, timed, last = [], {}, None
+    failures, timed, last, group = [], {}, None, []
     for number, job in enumerate(jobs):
         label = f"{job['case']} {job['schedule'].split(':')[0]}{' split' + job['schedule'].split('split')[1] if 'split' in job['schedule'] else ''} choice {job['choice']}{' expected ' + str(job['cycles']) if 'cycles' in job else ''} {job['sizes'] or [b['shape'] for b in job['buffers'][:2]]}"
         print(label, file=sys.stderr, flush=True)
@@ -206,6 +232,12 @@ def main(folder):
             same = bool((first == output).all())
             if not good or not same: failures.append(f"{label}: error {error:.3g}, repeatable {same}")
             if not job["time"]: continue
+            if races:
+                work = json.dumps([job["case"], job["reference"], [b["shape"] for b in job["buffers"] if "order" not in b]])
+                if group and work != last: race(folder, group); group = []
+                last = work
+                group.append((job, label, error))
+                continue
             size = sum(t.numel() * t.element_size() for t in tensors)
             count = max(3, min(24, int(3 * 60e6 / size) + 1))
             loops = max(1, 20 // count)
@@ -224,7 +256,8 @@ def main(folder):
             failures.append(f"{label}: {e}")
             print(failures[-1], file=sys.stderr, flush=True)
             if "CUDA error" in str(e) and ("700" in str(e) or "illegal" in str(e)): break
+    if group: race(folder, group)
     print("\n".join(failures[:40]))
     print(f"{len(jobs) - len(failures)} passed, {len(failures)} failed of {len(jobs)} jobs")
 
-if __name__ == "__main__": main(sys.argv[1])
+if __name__ == "__main__": main(sys.argv[1], "race" in sys.argv[2:])

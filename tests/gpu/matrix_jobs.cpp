@@ -471,7 +471,12 @@ void chosen(Writer& w) {
   add("bf16", 14336, 4096, {32});
   add("bf16", 4096, 4096, {64});
   std::vector<Sizes> many;
-  for (const Shape& s : {Shape{512, 3072, 768}, {1024, 1024, 1024}, {1000, 1001, 333}, {4096, 4096, 4096}})
+  for (const Shape& s : {Shape{512, 3072, 768},
+                         {1024, 1024, 1024},
+                         {1000, 1001, 333},
+                         {1001, 1003, 2051},
+                         {4099, 4097, 513},
+                         {4096, 4096, 4096}})
     many.push_back({{"m", s.m}, {"n", s.n}, {"k", s.k}});
   for (const char* dtype : {"f32", "f64"})
     w.add_chosen(matmul_case(dtype, "m", "n", "k", false, "", Behind::kNothing), many,
