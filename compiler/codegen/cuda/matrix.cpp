@@ -476,6 +476,15 @@ class Emitter {
   MatrixEpilogue epilogue_;
 };
 
+// The nest for the general tile, which is smaller than most: as many blocks as the plan wants, with fewer splits.
+loop::Nest as_general(const loop::Nest& nest, kernels::MatrixPlan plan, const MatrixKernel& general) {
+  const int64_t more = int64_t{plan.kernel->rows} * plan.kernel->columns / (general.rows * general.columns);
+  loop::Nest out = nest;
+  plan.split = std::max<int64_t>(1, plan.split / std::max<int64_t>(1, more));
+  out.schedule = kernels::to_schedule(plan);
+  return out;
+}
+
 }  // namespace
 
 std::string memory_declarations() { return std::string(kMemory); }
@@ -511,8 +520,10 @@ DeviceNest emit_matrix(const loop::Program& program, const loop::Nest& original,
     other.schedule = kernels::to_schedule(kernels::plan_of(plan, fewer));
     add_kernel(other, *fewer.kernel, fewer.below);
   }
-  if (!add_kernel(nest, kernel, {})) add(nest, general, true, false, {}, has_vectors);
-  if (!out.is_complete()) add(nest, general, false, true, {}, any);
+  const bool has_own = add_kernel(nest, kernel, {});
+  const loop::Nest smaller = as_general(nest, plan, general);
+  if (!has_own) add(smaller, general, true, false, {}, has_vectors);
+  if (!out.is_complete()) add(smaller, general, false, true, {}, any);
   return out;
 }
 
