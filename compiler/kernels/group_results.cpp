@@ -9,11 +9,16 @@ namespace stridec::kernels {
 
 GroupRegisters::GroupRegisters(const MatrixKernel& kernel, DType element, bool gathers) : kernel_(kernel) {
   constexpr int kOthers = 36, kFile = 65536, kMost = 255, kLoads = 8;
-  const int held = kernel.sums() * (adds_steps(kernel, element) ? 2 : 1), groups = kernel.workers() / 128;
-  if (!gathers && held == 128 && groups == 2) handed_ = {40, 232};
-  if (!gathers && held == 96 && groups == 3) handed_ = {56, 152};
-  free_ = (handed_ ? handed_->workers : std::min(kMost, kFile / (kernel.threads() * kernel.blocks_sm))) -
-          held - kOthers;
+  const int groups = kernel.workers() / 128,
+            share = std::min(kMost, kFile / (kernel.threads() * kernel.blocks_sm));
+  for (parts_ = adds_steps(kernel, element) ? 2 : 0;; --parts_) {
+    const int held = kernel.sums() * (1 + parts_);
+    handed_.reset();
+    if (!gathers && groups == 2 && held >= 128) handed_ = {40, 232};
+    if (!gathers && groups == 3 && held == 96) handed_ = {56, 152};
+    free_ = (handed_ ? handed_->workers : share) - held - kOthers;
+    if (free_ >= 0 || parts_ < 2) break;
+  }
   const int chunk = kernel.chunk(), half = chunk / 2;  // registers of a chunk's sums
   columns_ = chunk == kernel.columns || free_ >= half + kLoads || half % 16 ? chunk : half;
 }

@@ -21,6 +21,9 @@ class GroupRegisters {
     int loaders, workers;
   };
   const std::optional<Handed>& handed() const { return handed_; }
+  // Of sums of a step that are added to others behind it (adds_steps()): with two of them one is added while products make
+  // the next. 0: there are none.
+  int parts() const { return parts_; }
   int free() const { return free_; }        // of a thread, beside its sums and what addresses take
   int columns() const { return columns_; }  // of sums that results are computed of at a time
   // Whether results of statements of this cost are computed in registers.
@@ -29,7 +32,7 @@ class GroupRegisters {
  private:
   const MatrixKernel& kernel_;
   std::optional<Handed> handed_;
-  int free_, columns_;
+  int parts_, free_, columns_;
 };
 
 // Whether statements behind a sum can have their result in registers: one narrow result, and all that joins the sum is the

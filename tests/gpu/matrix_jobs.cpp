@@ -1,13 +1,13 @@
 // Writes what tests/gpu/matrix.py runs on a device: matrix products and convolutions as cubins, with the launches of
 // every shape. Needs NVRTC and no GPU.
 //
-//   gpu_matrix_jobs FOLDER [check] [time] [elements] [strict] [epilogues] [sizes] [chosen] [plans [I N]]   the I-th N-th of
-//                                                                                                     the plans alone
+//   gpu_matrix_jobs FOLDER [check] [time] [elements] [strict] [epilogues] [sizes] [chosen] [close] [plans [I N]]
 //
 // `strict` has every tile of f32, `sizes` times them where every size is a symbol, from one row on, `chosen` times what is
 // chosen where sizes are symbols. `elements` has tf32, bytes and fp8, checked and timed, where the others have 16-bit floats
 // and f32. `epilogues` times what follows products of transformers' shapes. `plans` times what the model ranks high for
-// each of some shapes, with the cycles that it expects: for fitting it.
+// each of some shapes (the I-th N-th of them alone), with the cycles that it expects: for fitting it. `close` does so for
+// shapes of networks, for tests/gpu/matrix.py's `race`.
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -574,6 +574,32 @@ void plans(Writer& w, int part, int parts) {
       }
 }
 
+// What the model ranks high for products of networks, and for few rows: for telling apart what it takes to be alike.
+void close(Writer& w) {
+  for (const auto& [shape, behind] : {std::pair{Shape{6304, 768, 768}, Behind::kNothing},
+                                      {Shape{6304, 2304, 768}, Behind::kNothing},
+                                      {Shape{6304, 3072, 768}, Behind::kNothing},
+                                      {Shape{6304, 3072, 768}, Behind::kGelu},
+                                      {Shape{6304, 768, 3072}, Behind::kNothing},
+                                      {Shape{4096, 2304, 768}, Behind::kNothing},
+                                      {Shape{4096, 3072, 768}, Behind::kGelu},
+                                      {Shape{4096, 768, 3072}, Behind::kNothing},
+                                      {Shape{4096, 4096, 4096}, Behind::kNothing},
+                                      {Shape{4096, 4096, 4096}, Behind::kGelu},
+                                      {Shape{2048, 8192, 2048}, Behind::kNothing},
+                                      {Shape{2048, 3072, 2048}, Behind::kNothing},
+                                      {Shape{2048, 2048, 8192}, Behind::kNothing}})
+    w.add_plans(matmul_case("bf16", cat(shape.m), cat(shape.n), cat(shape.k), false, "", behind),
+                matmul(false, behind), 1.35, 6);
+  for (const int rows : {4096, 1024})
+    w.add_plans(matmul_case("f8e4m3fn", cat(rows), "4096", "4096", true, "", Behind::kNothing),
+                matmul(true, Behind::kNothing), 1.2, 2);
+  for (const auto& [n, k] :
+       {std::pair{2048, 2048}, {3072, 2048}, {2048, 8192}, {4096, 4096}, {14336, 4096}, {4096, 14336}})
+    w.add_plans(matmul_case("bf16", "32", cat(n), cat(k), true, "", Behind::kNothing),
+                matmul(true, Behind::kNothing), 1.35, 5);
+}
+
 }  // namespace
 }  // namespace stridec::test
 
@@ -588,6 +614,7 @@ int main(int argc, char** argv) {
   if (parts.count("sizes")) stridec::test::sizes(writer);
   if (parts.count("chosen")) stridec::test::chosen(writer);
   if (parts.count("epilogues")) stridec::test::epilogues(writer);
+  if (parts.count("close")) stridec::test::close(writer);
   if (parts.count("plans"))
     stridec::test::plans(writer, argc > 4 ? std::stoi(argv[3]) : 0, argc > 4 ? std::stoi(argv[4]) : 1);
   writer.finish();

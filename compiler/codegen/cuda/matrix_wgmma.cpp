@@ -254,7 +254,6 @@ class Printer {
   int line_bytes() const { return epilogue_.line_bytes(fragment_part("0")); }
   int halves() const { return f_.kernel.rows / 64 / f_.kernel.tile_groups(); }  // of 64 rows, of a group
   int sums() const { return f_.kernel.sums(); }                                 // of a thread
-  bool adds_steps() const { return kernels::adds_steps(f_.kernel, f_.a_element); }
 
   // The first copies find their maps in the multiprocessor's cache.
   void print_map_prefetch() {
@@ -405,9 +404,88 @@ class Printer {
     text_.line("#pragma unroll");
     text_.line(cat("for (int i = 0; i < ", sums(), "; ++i) acc[i / ", k.columns / 2, "][i % ", k.columns / 2,
                    "] = 0;"));
-    if (adds_steps()) text_.line(cat("float part[", halves(), "][", k.columns / 2, "];"));
+    registers_.parts() ? print_added_steps() : print_steps_of_products();
+    if (k.turns) text_.line("if (tiles - block > gridDim.x) named_arrive(4 - group, 256);");
+    if (in_registers())
+      epilogue_.print_fragment_loads(fragment_part("0"), true);
+    else if (split() == 1)
+      epilogue_.print_loads(chunk_part("0"));
+    if (!registers_.parts()) {
+      text_.line("products_wait<0>();");
+      text_.line("products_ready(acc);");
+      print_read("last", "begin < end");
+    }
+    in_registers() ? print_fragments() : split() > 1 ? print_all_sums() : print_chunks();
+    text_.close();
+  }
+
+  // The loop over the steps of a tile: a step's products are begun before those of the one before are waited for, whose
+  // stage is read then.
+  void print_steps_of_products() {
     text_.line("int last = 0;");
     text_.open("for (int64_t step = begin; step < end; ++step)");
+    print_step("acc");
+    text_.line("products_wait<1>();");
+    print_read("last", "step > begin");
+    text_.line("last = slot;");
+    print_advance();
+    text_.close();
+  }
+
+  // The same with sums of their own for each step, which are added to the others. Where there are two of them, they take turns:
+  // two steps a time round, since registers have names and no numbers, and nothing in between that depends on a count, which
+  // would have the assembler wait for each instruction.
+  void print_added_steps() {
+    const int parts = registers_.parts();
+    text_.line(cat("float part[", parts, "][", halves(), "][", f_.kernel.columns / 2, "];"));
+    if (parts == 1) {
+      text_.open("for (int64_t step = begin; step < end; ++step)");
+      print_step("part[0]");
+      print_addition(0, 0);
+      print_read("slot");
+      print_advance();
+      text_.close();
+      return;
+    }
+    text_.line("int last = 0;");
+    const auto next = [&](int now) {
+      print_step(cat("part[", now, "]"));
+      print_addition(1 - now, 1);
+      print_read("last");
+      text_.line("last = slot;");
+      print_advance();
+    };
+    text_.open("if (begin < end)");
+    print_step("part[0]");
+    text_.line("last = slot;");
+    print_advance();
+    text_.line("int64_t step = begin + 1;");
+    text_.open("for (; step + 1 < end; step += 2)");
+    for (const int now : {1, 0}) next(now);
+    text_.close();
+    text_.open("if (step < end)");
+    next(1);
+    print_addition(1, 0);
+    text_.close(" else {");
+    print_addition(0, 0);
+    text_.line("}");
+    print_read("last");
+    text_.close();
+  }
+
+  // Behind all products but those of the last `running` steps.
+  void print_addition(int part, int running) {
+    const int columns = f_.kernel.columns / 2;
+    text_.line(cat("products_wait<", running, ">();"));
+    text_.line(cat("products_ready(part[", part, "]);"));
+    text_.line("#pragma unroll");
+    text_.line(cat("for (int i = 0; i < ", sums(), "; ++i) acc[i / ", columns, "][i % ", columns, "] += part[",
+                   part, "][i / ", columns, "][i % ", columns, "];"));
+  }
+
+  // Begins the products of a step of 128 bytes of the depth, 32 by an instruction: into `to`, or added to `acc`.
+  void print_step(const std::string& to) {
+    const bool own = to != "acc";
     text_.line("barrier_wait(full_bars + slot * 8, phase);");
     if (gathers()) text_.line("fence_async();");  // what threads have copied, before tensor cores read it
     text_.line("products_begin();");
@@ -415,33 +493,17 @@ class Printer {
     text_.line("#pragma unroll");
     text_.line("for (int k = 0; k < 4; ++k)");
     text_.line("  #pragma unroll");
-    text_.line(cat("  for (int half = 0; half < ", halves(), "; ++half) multiply(",
-                   adds_steps() ? "part" : "acc", "[half], descriptor(a_low + ", at, " + half * 512 + k * ",
-                   a_.along_depth() ? 2 : 128, "), descriptor(b_low + ", at, " + k * ",
-                   b_.along_depth() ? 2 : 128, ")", adds_steps() ? ", k" : "", ");"));
+    text_.line(cat("  for (int half = 0; half < ", halves(), "; ++half) multiply(", to,
+                   "[half], descriptor(a_low + ", at, " + half * 512 + k * ", a_.along_depth() ? 2 : 128,
+                   "), descriptor(b_low + ", at, " + k * ", b_.along_depth() ? 2 : 128, ")",
+                   own ? ", k" : "", ");"));
     text_.line("products_commit();");
-    if (adds_steps()) {
-      text_.line("products_wait<0>();");
-      text_.line("products_ready(part);");
-      text_.line("#pragma unroll");
-      text_.line(cat("for (int i = 0; i < ", sums(), "; ++i) acc[i / ", k.columns / 2, "][i % ",
-                     k.columns / 2, "] += part[i / ", k.columns / 2, "][i % ", k.columns / 2, "];"));
-    }
-    text_.line("products_wait<1>();");
-    text_.line("if (step > begin && thread % 128 == 0) barrier_arrive(empty_bars + last * 8);");
-    text_.line("last = slot;");
-    print_advance();
-    text_.close();
-    if (k.turns) text_.line("if (tiles - block > gridDim.x) named_arrive(4 - group, 256);");
-    if (in_registers())
-      epilogue_.print_fragment_loads(fragment_part("0"), true);
-    else if (split() == 1)
-      epilogue_.print_loads(chunk_part("0"));
-    text_.line("products_wait<0>();");
-    text_.line("products_ready(acc);");
-    text_.line("if (begin < end && thread % 128 == 0) barrier_arrive(empty_bars + last * 8);");
-    in_registers() ? print_fragments() : split() > 1 ? print_all_sums() : print_chunks();
-    text_.close();
+  }
+
+  // A group has read the stage `which`, where `when` holds.
+  void print_read(const std::string& which, const std::string& when = "") {
+    text_.line(cat("if (", when.empty() ? "" : cat(when, " && "),
+                   "thread % 128 == 0) barrier_arrive(empty_bars + ", which, " * 8);"));
   }
 
   // Registers 4j.. of a half hold columns 8j.. of two rows.

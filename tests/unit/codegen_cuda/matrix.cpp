@@ -264,6 +264,26 @@ TEST_CASE(
   CHECK(std::get<1>(launches("sm_80", 4096)) == 64);
 }
 
+TEST_CASE(
+    "elements that come one by one: a smaller tile has as many blocks as the plan wants, with fewer splits") {
+  const GpuTarget& target = gpu_target("sm_90a");
+  loop::Program program = loop::parse_program(test::matmul_case("f32", "m", "n", "k", false).text);
+  const auto last_cluster = [&](const char* kernel, int64_t split) {
+    for (const auto& ranked : schedule::matrix_plans(program, program.nests[0], target)) {
+      if (ranked.plan.kernel->name != kernel || ranked.plan.split != split) continue;
+      program.nests[0].schedule = kernels::to_schedule(ranked.plan);
+      const DeviceNest device = emit_nest(program, program.nests[0], target);
+      CHECK(device.choices.front().launches[0].cluster == split);
+      return device.choices.back().launches[0].cluster;
+    }
+    return 0;
+  };
+  CHECK(last_cluster("simt.64x64x16", 2) == 2);
+  CHECK(last_cluster("simt.64x128x16", 2) == 1);
+  CHECK(last_cluster("simt.128x128x16", 8) == 2);
+  CHECK(last_cluster("simt.32x64x16", 4) == 4);
+}
+
 TEST_CASE("weights in the ring of few rows do not wait for the launch before") {
   loop::Program program = by_weights("f32", "4", "2048", "2048");
   const auto waits_first = [&] {

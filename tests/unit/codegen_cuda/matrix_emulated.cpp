@@ -186,6 +186,20 @@ TEST_CASE("warp groups: what the engine copies, what threads gather, and what is
 }
 
 TEST_CASE(
+    "sums of a step of fp8 are added to the others while the next step's products are made, in any number of "
+    "steps") {
+  for (const int depth : {16, 128, 208, 272, 528})
+    for (const char* kernel : {"wgmma.128x128x128.8bit", "wgmma.64x128x128.deep.8bit"})
+      check(test::matmul_case("f8e5m2*f8e4m3fn", "m", "n", "k", true, "", test::Behind::kNothing), kernel,
+            {{"m", 72}, {"n", 136}, {"k", depth}}, "sm_90a");
+  // One at a time where registers are few, or threads gather.
+  check(test::matmul_case("f8e4m3fn", "m", "n", "k", true), "wgmma.64x64x128.8bit",
+        {{"m", 72}, {"n", 72}, {"k", 272}}, "sm_90a");
+  check(test::matmul_case("f8e4m3fn", "72", "72", "1040", true), "wgmma.64x64x128.deep.8bit", {}, "sm_90a",
+        2);
+}
+
+TEST_CASE(
     "pairs of products, whose sums meet in registers, in shared memory, along the rows, and in parts of a "
     "cluster") {
   const Sizes sizes = {{"m", 72}, {"k", 176}}, odd = {{"m", 19}, {"k", 37}};

@@ -36,6 +36,19 @@ TEST_CASE("costly results are computed where registers hold sums of a whole part
   CHECK(registers("wgmma.128x256x64", DType::kBF16, true).free() < registers("wgmma.128x256x64").free());
 }
 
+TEST_CASE(
+    "sums of a step beside the others: two where registers are enough, which takes those of who loads") {
+  const DType fp8 = DType::kF8E4M3;
+  CHECK(registers("wgmma.128x128x128.8bit", fp8).parts() == 2);
+  CHECK(registers("wgmma.128x128x128.8bit", fp8).handed());
+  CHECK(registers("wgmma.128x128x128.8bit", fp8, true).parts() == 1);
+  CHECK(!registers("wgmma.128x128x128.8bit", fp8, true).handed());
+  CHECK(registers("wgmma.64x128x128.deep.8bit", fp8).parts() == 2);
+  CHECK(registers("wgmma.64x64x128.8bit", fp8).parts() == 1);
+  CHECK(registers("wgmma.128x128x128.8bit", DType::kI8).parts() == 0);
+  CHECK(registers("wgmma.128x128x64").parts() == 0);
+}
+
 // What follows the sum, in a nest whose rows are %m.
 bool in_registers(const std::string& result, const std::string& behind) {
   const loop::Program program = loop::parse_program(
