@@ -29,8 +29,15 @@ constexpr double kWarpGroupStep = 146, kTensorStep = 330, kScalarStep = 180;
 constexpr double kScalarOthers =
     6;  // instructions of a thread beside its multiply-adds and reads, of a step of the depth
 constexpr double kWarpGroupTile = 1000, kTile = 3000;
+// Of large tiles, whose groups hide each other's barriers: of a step, a share of its products where that is less. A block that
+// goes on to another tile has that one's loads on their way (kLoad). Fitted to 13 products of 16-bit floats that networks
+// have, by up to six tiles each (part `close`, after pauses and without): what it picks takes 0.4 % longer than the fastest.
+constexpr double kLargeTile = 128 * 128, kLargeStep = 0.15, kLargeLoad = 2900;
 // From asking for a stage of the ring to having it: all other stages are on their way meanwhile.
 constexpr double kLoad = 3300, kLoadMemory = 2500;  // the second: where all comes from memory
+// Tiles beside each other that have few points of one side among them ask for the same lines of the other at the same time:
+// of what memory takes to bring these, for each tile but one.
+constexpr double kFewPoints = 64, kAgain = 0.25;
 // Of partial sums in a cluster, for its blocks, squared (many are hard to find room for), and for an element of the tile.
 constexpr double kExchange = 1500, kExchangeBlocks = 70, kExchangeElement = 0.4;
 constexpr double kPeers = 3000, kPeersElement = 0.2;  // where blocks read each other's
@@ -98,7 +105,9 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const ProductSh
   if (k.is_wgmma() && (rows == Lines::kWindows || columns == Lines::kWindows))
     step = std::max(step, kWindowPixel * (rows == Lines::kWindows ? k.rows : k.columns));
   // Blocks side by side hide each other's waits and sums, not their products.
-  const double overhead = k.is_wgmma()    ? kWarpGroupStep
+  const bool large = k.is_wgmma() && k.workers() > 128 && k.rows * k.columns >= kLargeTile;
+  const double overhead = large           ? std::min(kWarpGroupStep, kLargeStep * 2 * macs / flops)
+                          : k.is_wgmma()  ? kWarpGroupStep
                           : k.is_tensor() ? kTensorStep
                           : k.is_sliced() ? 0
                                           : kScalarStep;
@@ -118,8 +127,10 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const ProductSh
   const double loaded = s.batch * row_tiles * column_tiles * std::ceil(s.depth / k.depth) *
                         ((k.rows + k.columns) * line - zeros);
   // Blocks that share little wait for memory itself, and all of them at once.
-  const double from_memory = std::min(1.0, bytes / loaded),
-               load = k.is_sliced() ? kSlicedLoad : kLoad + kLoadMemory * from_memory * from_memory;
+  const double from_memory = std::min(1.0, bytes / loaded);
+  const double load = k.is_sliced() ? kSlicedLoad
+                                    : (large && tiles > processors * together ? kLargeLoad : kLoad) +
+                                          kLoadMemory * from_memory * from_memory;
   // Blocks of a cluster have one tile each.
   const bool ring = k.is_wgmma() || k.is_sliced(),
              early = weights && (split > 1 || k.is_sliced()) && ring && tiles <= processors * together;
@@ -143,7 +154,10 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const ProductSh
   const double beyond =
       s.batch * s.depth * k.element_bytes * (rows_beyond * column_tiles + columns_beyond * row_tiles);
   // The last sums leave when all has come.
-  const double memory = memory_cycles(bytes, target) +
+  const double again = k.is_wgmma() && std::min(s.rows, s.columns) <= kFewPoints
+                           ? 1 + kAgain * (s.rows < s.columns ? row_tiles - 1 : column_tiles - 1)
+                           : 1;
+  const double memory = again * memory_cycles(bytes, target) +
                         beyond / (kZeroBytes * target.multiprocessors) + sums / sharers + exchange;
   // Parts of sums beyond the L2 take room that nobody has to spare.
   const bool spills =

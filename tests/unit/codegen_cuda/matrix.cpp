@@ -159,13 +159,16 @@ std::string chosen(const MatrixCase& c) {
   return schedule ? std::string(kernels::to_matrix_plan(*schedule).kernel->name) : "none";
 }
 
-TEST_CASE("a multiprocessor with one tile has a deep ring, one with many has large tiles") {
+TEST_CASE(
+    "a multiprocessor with one tile has a deep ring, one with many large tiles in turns, one with two the "
+    "largest") {
   const auto product = [](const char* m, const char* n, const char* k) {
     return chosen(test::matmul_case("bf16", m, n, k, false, "", test::Behind::kGelu));
   };
   CHECK(product("1024", "1024", "1024") == "wgmma.128x64x64.deep");
   CHECK(product("512", "768", "3072").ends_with(".deep"));
-  CHECK(product("4096", "4096", "4096") == "wgmma.128x256x64");
+  CHECK(product("4096", "4096", "4096") == "wgmma.128x128x64.turns");
+  CHECK(product("2048", "2048", "8192") == "wgmma.128x256x64");
 }
 
 TEST_CASE(
@@ -203,6 +206,20 @@ TEST_CASE(
   const auto [weights, inputs] = split("2048");
   CHECK(weights == 4);
   CHECK(inputs < 4);
+}
+
+TEST_CASE(
+    "32 rows that wait for weights are one tile's: two would ask memory for the same at the same time") {
+  for (const auto& [n, k] : {std::pair{"4096", "4096"}, {"4096", "14336"}, {"14336", "4096"}}) {
+    loop::Program program =
+        loop::parse_program(test::matmul_case("bf16", "32", n, k, true, "", test::Behind::kNothing).text);
+    program.buffers[1].storage = loop::Storage::kWeight;
+    const auto chosen = kernels::to_matrix_plan(
+        *schedule::choose_cuda_contraction(program, program.nests[0], gpu_target("sm_90a")));
+    INFO(n, " by ", k, ": ", chosen.kernel->name);
+    CHECK(chosen.kernel->columns == 32);
+    CHECK(sym::to_string(chosen.columns[0]) == "%m");
+  }
 }
 
 TEST_CASE("a product of sizes unknown is made by tiles") {
