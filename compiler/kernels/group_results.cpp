@@ -11,7 +11,7 @@ GroupRegisters::GroupRegisters(const MatrixKernel& kernel, DType element, bool g
   constexpr int kOthers = 36, kFile = 65536, kMost = 255, kLoads = 8;
   const int groups = kernel.workers() / 128,
             share = std::min(kMost, kFile / (kernel.threads() * kernel.blocks_sm));
-  for (parts_ = adds_steps(kernel, element) ? 2 : 0;; --parts_) {
+  for (parts_ = !adds_steps(kernel, element) ? 0 : gathers ? 1 : 2;; --parts_) {
     const int held = kernel.sums() * (1 + parts_);
     handed_.reset();
     if (!gathers && groups == 2 && held >= 128) handed_ = {40, 232};
