@@ -503,7 +503,7 @@ std::vector<FlashChoice> wgmma_choices(const FlashPlan& plan, const Flash& flash
                  : tile.rows > plan.rows || tile.keys != plan.keys)
       continue;
     if (!fits_warp_groups(other, flash)) continue;
-    // Where keys are skipped, blocks take two tiles that are alike together, unless there are blocks for all of them.
+    // Where later rows see more keys, two tiles have on average the work of one, unless there are blocks for all of them.
     const sym::Expr tiles = batches(flash) * sym::ceildiv(rows, tile.rows);
     const int64_t blocks = target.multiprocessors;
     const sym::Expr waves = flash.triangular()

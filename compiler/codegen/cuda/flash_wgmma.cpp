@@ -48,12 +48,13 @@ class Emitter {
     choice.condition = sym::simplify(sym::logical_and(conditions), f_.program.facts);
     choice.aligned = f_.buffers();
     print(target.dependent_launch);
-    Geometry geometry{.grid = {sym::min(pairs() ? units() * 2 : units(), target.multiprocessors), 1, 1},
+    Geometry geometry{.grid = {sym::min(tiles(), target.multiprocessors), 1, 1},
                       .threads = (groups_ + 1) * 128,
                       .blocks_sm = 1};
     geometry.shared_bytes = kernels::shared_bytes(f_.plan, f_.flash);
     geometry.dependent_launch = target.dependent_launch;
     geometry.maps = {q_->map, k_->map, v_->map};
+    if (draws()) geometry.counters = 1;
     std::set<size_t> dims;
     for (const TensorMap& map : geometry.maps) dims.insert(map.dims.size());
     std::string declarations = memory_declarations() + barrier_declarations();
@@ -64,22 +65,20 @@ class Emitter {
   }
 
  private:
-  // What blocks take in turn: tiles of rows where all are alike, else two of them that are alike together: a long one and a
-  // short one of the same batch point, or the ones in the middle, of an odd number, of two batch points.
-  bool pairs() const { return f_.flash.triangular(); }
-  Expr units() const {
-    const Expr tiles = f_.row_tiles();
-    return pairs()
-               ? f_.batches() * sym::floordiv(tiles, 2) + sym::mod(tiles, 2) * sym::ceildiv(f_.batches(), 2)
-               : f_.batches() * tiles;
-  }
+  Expr tiles() const { return f_.batches() * f_.row_tiles(); }
+
+  // Where tiles differ in what they skip, a block that is done takes the next one that nobody has: the loader draws its
+  // number, and leaves it beside the queries. Others take them by turns.
+  bool draws() const { return f_.flash.skips; }
+  int first_ticket() const { return 4 * stages_ + 2 * slots_ * groups_; }
+  std::string ticket() const { return cat("bars[", first_ticket(), " + q_slot * ", groups_, " + group]"); }
 
   int producer_registers() const { return groups_ == 2 ? 40 : groups_ == 3 ? 32 : 24; }
   int worker_registers() const { return groups_ == 2 ? 232 : groups_ == 3 ? 160 : 112; }
 
   // Two or three groups take turns: one's products run beside another's softmax. Four are in nobody's way, and each passes
   // by blocks of keys that none of its rows see.
-  bool passes() const { return groups_ > 3 && pairs(); }
+  bool passes() const { return groups_ > 3 && f_.flash.triangular(); }
   bool turns() const { return groups_ > 1 && !passes(); }
   // A warp that passes by has done nothing that the others of its group wait for: each releases for itself.
   int releases() const { return passes() ? 4 * groups_ : groups_; }
@@ -90,7 +89,8 @@ class Emitter {
 
   void print(bool dependent) {
     text_.line("extern __shared__ __align__(1024) unsigned char shared[];");
-    text_.line(cat("__shared__ alignas(8) unsigned long bars[", 4 * stages_ + 2 * slots_ * groups_, "];"));
+    text_.line(cat("__shared__ alignas(8) unsigned long bars[",
+                   first_ticket() + (draws() ? slots_ * groups_ : 0), "];"));
     text_.line("const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);");
     text_.line(cat("const unsigned q_tiles = shared_address(shared), k_ring = q_tiles + ",
                    slots_ * groups_ * q_bytes(), ", v_ring = k_ring + ", stages_ * k_bytes(), ";"));
@@ -112,10 +112,12 @@ class Emitter {
     text_.close();
     text_.line("__syncthreads();");
     text_.line(cat("const unsigned row_tiles = (unsigned)", text_.size(f_.row_tiles()),
-                   ", tiles = (unsigned)", text_.size(units()), pairs() ? " * 2;" : ";"));
-    if (pairs())
-      text_.line(cat("const unsigned batches = (unsigned)", text_.size(f_.batches()),
-                     ", half = row_tiles / 2, full = batches * half, apart = tiles <= gridDim.x;"));
+                   ", tiles = (unsigned)", text_.size(tiles()), ";"));
+    if (f_.flash.triangular())
+      text_.line(cat("const unsigned batches = (unsigned)", text_.size(f_.batches()), ", behind = (",
+                     kLastTiles,
+                     " * gridDim.x + row_tiles - 1) / row_tiles, last_batches = batches < behind ? batches : "
+                     "behind, ahead = (batches - last_batches) * row_tiles;"));
     if (dependent) text_.line("launch_dependents();");
     text_.open(cat("if (group == ", groups_, ")"));
     if (groups_ > 1)
@@ -132,21 +134,18 @@ class Emitter {
     text_.line("}");
   }
 
-  // Tiles of rows of one batch point follow each other, so that its keys and values are in L2. Two of a pair go to
-  // different blocks where there are blocks enough.
-  std::string first_tile() const { return pairs() ? "(apart ? blockIdx.x : blockIdx.x * 2)" : "blockIdx.x"; }
-  std::string tile_after(const std::string& tile) const {
-    if (!pairs()) return cat(tile, " + gridDim.x");
-    return cat("(apart ? tiles : ", tile, " % 2 == 0 ? ", tile, " + 1 : ", tile, " - 1 + 2 * gridDim.x)");
-  }
-  // Declares what a tile is, and its blocks of keys: one at least. The last pair may lack its second one: it is the first
-  // again.
+  // Declares what a tile is, and its blocks of keys: one at least. Tiles of rows of one batch point follow each other, so
+  // that its keys and values are in L2: a long one, a short one. Of the last ones, some for each block, the longest come
+  // first.
+  static constexpr int kLastTiles = 3;
   void print_tile(const std::string& tile) {
-    if (pairs()) {
-      text_.line(cat("const unsigned unit = ", tile, " / 2, second = ", tile,
-                     " % 2, middle = unit < full ? 0 : (unit - full) * 2 + second;"));
-      f_.print_tile("(unit < full ? unit / half : middle < batches ? middle : batches - 1)",
-                    "(unit >= full ? half : second ? unit % half : row_tiles - 1 - unit % half)");
+    if (f_.flash.triangular()) {
+      text_.line(cat("const bool closing = ", tile, " >= ahead;"));
+      text_.line(
+          cat("const unsigned place = closing ? ", tile, " - ahead : ", tile,
+              ", run = closing ? last_batches : row_tiles, major = place / run, minor = place % run;"));
+      f_.print_tile("closing ? batches - last_batches + minor : major",
+                    "row_tiles - 1 - (closing ? major : minor % 2 ? row_tiles - 1 - minor / 2 : minor / 2)");
     } else {
       f_.print_tile(cat(tile, " / row_tiles"), cat(tile, " % row_tiles"));
     }
@@ -190,6 +189,7 @@ class Emitter {
     text_.open(cat("for (int w = 0; w < ", groups_, "; ++w)"));
     text_.line(cat("const int slot = q_slot * ", groups_, " + w;"));
     text_.line("barrier_wait(q_empty + 8 * slot, q_phase);");
+    if (draws()) text_.line(cat("bars[", first_ticket(), " + slot] = tile;"));
     text_.line(cat("barrier_expect(q_full + 8 * slot, ", q_bytes(), ");"));
     print_boxes(*q_, "map0", cat("q_tiles + slot * ", q_bytes()), "q_full + 8 * slot",
                 "(int)first_row + 64 * w", 64, f_.flash.depth, coordinates(*q_));
@@ -209,14 +209,28 @@ class Emitter {
       print_fetch(false, "0", last);
       text_.close();
     };
-    text_.open(
-        cat("for (unsigned tile = ", first_tile(), "; tile < tiles; tile = ", tile_after("tile"), ")"));
+    if (draws()) {
+      text_.open("for (unsigned tile = blockIdx.x, next; tile < tiles; tile = next)");
+    } else {
+      text_.open("for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x)");
+    }
     print_tile("tile");
     if (slots_ > 1) print_queries();
     print_fetch(true, "blocks - 1", coordinates(*k_));
     print_last();
     if (slots_ == 1) print_queries();
+    // As late as the copies before it hide the time that it takes: what is left goes to who is done first. Who has the
+    // longest of two tiles has the shortest, too.
+    const auto print_draw = [&](const char* condition) {
+      if (draws())
+        text_.line(cat("if (", condition,
+                       ") next = tiles > 2 * gridDim.x ? gridDim.x + atomicInc(counters, tiles - 1) : tile < "
+                       "gridDim.x ? "
+                       "2 * gridDim.x - 1 - tile : tiles;"));
+    };
+    print_draw("blocks < 2");
     text_.open("for (int block = blocks - 2; block >= 0; --block)");
+    print_draw("block == 0");
     print_fetch(true, "block", coordinates(*k_));
     print_fetch(false, "block + 1", coordinates(*v_));
     text_.close();
@@ -225,6 +239,13 @@ class Emitter {
       text_.line(cat("last", i, " = (int)(", f_.batch_index(v_->coordinates[i]), ");"));
     text_.close();
     print_last();
+    if (!draws()) return;
+    text_.open(cat("for (int w = 0; w < ", groups_, "; ++w)"));
+    text_.line(cat("const int slot = q_slot * ", groups_, " + w;"));
+    text_.line("barrier_wait(q_empty + 8 * slot, q_phase);");
+    text_.line(cat("bars[", first_ticket(), " + slot] = tiles;"));
+    text_.line("barrier_arrive(q_full + 8 * slot);");
+    text_.close();
   }
 
   // ---- warp groups that multiply: thread t of one has, of each 8 keys or columns, two in row t / 4 of its warp's 16
@@ -243,7 +264,7 @@ class Emitter {
     text_.line("int k_slot = 0, v_slot = 0, q_slot = 0;");
     text_.line("unsigned k_phase = 0, v_phase = 0, q_phase = 0;");
     if (turns()) text_.line("if (group == 0) named_arrive(1, 256);");
-    text_.line(cat("unsigned tile = ", first_tile(), ";"));
+    text_.line("unsigned tile = blockIdx.x;");
     text_.line("if (tile >= tiles) return;");
     text_.line(cat("float o[", across_ / 2, "], s[", keys_ / 2, "], m[2], l[2], kept[2];"));
     text_.line(cat("unsigned p[", keys_ / 4, "];"));
@@ -252,6 +273,7 @@ class Emitter {
     f_.print_rows("warp_row");
     print_own();
     print_wait_queries();
+    text_.line("barrier_wait(k_full + 8 * k_slot, k_phase);");
     print_pass_keys();
     print_key_products();
     print_first_keys();
@@ -281,7 +303,12 @@ class Emitter {
     text_.close();
     text_.line(cat("if (leader) barrier_arrive(q_empty + 8 * (q_slot * ", groups_, " + group));"));
     print_ring("q_slot", "q_phase", slots_);
-    text_.line(cat("const unsigned next = ", tile_after("tile"), ";"));
+    if (draws()) {
+      print_wait_queries();
+      text_.line(cat("const unsigned next = __shfl_sync(~0u, (unsigned)", ticket(), ", 0);"));
+    } else {
+      text_.line("const unsigned next = tile + gridDim.x;");
+    }
     text_.line("if (next >= tiles) break;");
     text_.line("const float before[2] = {l[0], l[1]};");
     if (passes()) text_.line("int passed;");
@@ -290,7 +317,8 @@ class Emitter {
     f_.print_rows("warp_row");
     print_own();
     if (passes()) text_.line("passed = blocks - own;");
-    print_wait_queries();
+    if (!draws()) print_wait_queries();
+    text_.line("barrier_wait(k_full + 8 * k_slot, k_phase);");
     print_pass_keys();
     print_both_products();
     print_first_keys();
@@ -316,7 +344,6 @@ class Emitter {
 
   void print_wait_queries() {
     text_.line(cat("barrier_wait(q_full + 8 * (q_slot * ", groups_, " + group), q_phase);"));
-    text_.line("barrier_wait(k_full + 8 * k_slot, k_phase);");
   }
 
   // Blocks of keys that rows of this group see, one at least: it passes by the others of the tile. A group without rows

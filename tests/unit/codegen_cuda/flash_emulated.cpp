@@ -97,6 +97,9 @@ TEST_CASE("attention of few rows: all blocks of the device share all keys") {
 TEST_CASE("attention by warp groups that the engine feeds") {
   check({.depth = 64, .width = 64, .bias = "causal"}, {.wgmma = true, .rows = 128, .keys = 64}, {1, 136, 64},
         2);
+  // More tiles than the last ones, which blocks draw in another order.
+  check({.depth = 16, .width = 16, .bias = "causal"}, {.wgmma = true, .rows = 128, .keys = 64}, {2, 136, 64},
+        2, false, 3);
   check({.dtype = "bf16", .depth = 40, .width = 72, .bias = "load", .group = 2, .fixed = true},
         {.wgmma = true, .rows = 192, .keys = 128}, {1, 72, 56}, 3);
 }
