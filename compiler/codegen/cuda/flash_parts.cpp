@@ -14,10 +14,7 @@ static inline void store_four(unsigned to, float a, float b, float c, float d) {
   __builtin_memcpy(sd_shared + to, v, 16);
 }
 static inline void store_part(float* to, const float (&v)[4]) { __builtin_memcpy(to, v, 16); }
-static inline void load_part(float (&v)[4], const float* from, bool live) {
-  v[0] = v[1] = v[2] = v[3] = 0;
-  if (live) __builtin_memcpy(v, from, 16);
-}
+static inline void load_part(float (&v)[4], const float* from) { __builtin_memcpy(v, from, 16); }
 #else
 static inline void load_four(float (&v)[4], unsigned from) {
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(from) : "memory");
@@ -28,10 +25,8 @@ static inline void store_four(unsigned to, float a, float b, float c, float d) {
 static inline void store_part(float* to, const float (&v)[4]) {
   asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" :: "l"(to), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]) : "memory");
 }
-static inline void load_part(float (&v)[4], const float* from, bool live) {
-  v[0] = v[1] = v[2] = v[3] = 0;
-  if (live)
-    asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];" : "+f"(v[0]), "+f"(v[1]), "+f"(v[2]), "+f"(v[3]) : "l"(from) : "memory");
+static inline void load_part(float (&v)[4], const float* from) {
+  asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "l"(from) : "memory");
 }
 #endif
 )";

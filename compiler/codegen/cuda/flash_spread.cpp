@@ -21,7 +21,8 @@ DeviceKernel MmaEmitter::emit_spread(const GpuTarget& target) {
   geometry.counters = slots(target) * spread_levels(target);
   return finish(f_.text, std::move(geometry),
                 cat(memory_declarations(), mma_declarations(f_.flash.dtype, f_.flash.dtype, DType::kF32),
-                    flash_declarations(f_.flash.dtype), lines_declarations(), fours_declarations(), arrive_declarations()));
+                    flash_declarations(f_.flash.dtype), lines_declarations(), fours_declarations(),
+                    arrive_declarations()));
 }
 
 int MmaEmitter::spread_levels(const GpuTarget& target) const {
@@ -146,17 +147,17 @@ void MmaEmitter::print_gathering() {
   text_.open(cat("for (unsigned first = 0; first < members; first += ", kAhead, ")"));
   text_.line(cat("float stats[", kAhead, "][4], values[", kAhead, "][4];"));
   open_parts(kAhead);
-  text_.line("const bool live = first + i < members;");
-  text_.line(
-      cat("const float* const line = (const float*)(from + (int64_t)(live ? (first + i) * apart : 0) * ",
-          bytes, ") + row * ", line, ";"));
-  text_.line(cat("load_part(stats[i], line + ", across_, ", live);"));
-  text_.line("load_part(values[i], line + at, live);");
-  text_.line("if (!live) stats[i][0] = -__builtin_inff();");
+  // Nothing of a load is used before all are on their way.
+  text_.line("const unsigned member = first + i < members ? first + i : members - 1;");
+  text_.line(cat("const float* const line = (const float*)(from + (int64_t)(member * apart) * ", bytes,
+                 ") + row * ", line, ";"));
+  text_.line(cat("load_part(stats[i], line + ", across_, ");"));
+  text_.line("load_part(values[i], line + at);");
   text_.close();
   text_.line("const int h = 0;");
   text_.line("float shift[1], top = most;");
   open_parts(kAhead);
+  text_.line("if (first + i >= members) stats[i][0] = -__builtin_inff();");
   text_.line("top = fmaxf(top, stats[i][0]);");
   text_.close();
   f_.print_shift("top");
