@@ -41,6 +41,7 @@ class Folder {
       if (auto* let = std::get_if<Let>(&s.node)) {
         if (const auto square = square_of(*let)) out.push_back(*square);
         into_select(*let, out);
+        of_two_selects(*let, out);
         fold(s, *let);
       }
       for_each_result(std::as_const(s), [&](ValueId v) {
@@ -198,6 +199,69 @@ class Folder {
       out.push_back(std::move(s));
     }
     let = {let.result, ScalarOp::kSelect, {select.args[0], made[0], made[1]}};
+  }
+
+  //   f(c ? a : b, d ? x : y)   ->   c && d ? f(a, x) : f(b, y)      of constants, where all but f(a, x) are the same
+  //
+  // or with c, d or both the other way round: what two masks that are added up are, of 0 and -inf.
+  void of_two_selects(Let& let, Block& out) {
+    if (let.args.size() != 2 || let.op == ScalarOp::kSelect) return;
+    if (!is_float(type_of(let.result)) && !is_bool(type_of(let.result))) return;
+    const Let* selects[2];
+    for (size_t i : {0, 1}) {
+      selects[i] = definition<Let>(let.args[i]);
+      if (!selects[i] || selects[i]->op != ScalarOp::kSelect || !constant(selects[i]->args[1]) ||
+          !constant(selects[i]->args[2]))
+        return;
+    }
+    Scalar results[4];  // of c's value and d's, 0 where they hold
+    const auto same = [&](int i, int j) { return is_same(results[i], results[j]); };
+    for (size_t i = 0; i < 4; ++i)
+      results[i] =
+          evaluate(let, {constant(selects[0]->args[1 + i / 2]), constant(selects[1]->args[1 + i % 2])});
+    int apart = -1;
+    for (int i = 0; i < 4 && apart < 0; ++i)
+      if (same(i ^ 1, i ^ 2) && same(i ^ 1, i ^ 3) && !same(i, i ^ 1)) apart = i;
+    if (apart < 0) return;
+    const auto add = [&](DType of, auto&& statement) {
+      const ValueId made = add_value(nest_, of);
+      out.push_back(statement(made));
+      definitions_.emplace_back(out.back());
+      return made;
+    };
+    const DType dtype = type_of(let.result);
+    ValueId conditions[2] = {selects[0]->args[0],
+                             selects[1]->args[0]};  // the selects move as values are added
+    for (int i : {0, 1})
+      if (apart >> (1 - i) & 1)
+        conditions[i] = add(DType::kBool, [&](ValueId made) { return negated(made, conditions[i]); });
+    const ValueId both = add(DType::kBool, [&](ValueId made) {
+      return Stmt{Let{made, ScalarOp::kAnd, {conditions[0], conditions[1]}}};
+    });
+    const ValueId one = add(dtype,
+                            [&](ValueId made) {
+                              return Stmt{Constant{made, results[apart]}};
+                            }),
+                  others = add(dtype, [&](ValueId made) {
+                    return Stmt{Constant{made, results[apart ^ 1]}};
+                  });
+    let = {let.result, ScalarOp::kSelect, {both, one, others}};
+  }
+
+  static bool is_same(const Scalar& a, const Scalar& b) {
+    if (!is_float(a.dtype)) return a.i == b.i;
+    return (std::isnan(a.f) && std::isnan(b.f)) || (a.f == b.f && std::signbit(a.f) == std::signbit(b.f));
+  }
+
+  Stmt negated(ValueId made, ValueId condition) const {
+    if (const auto* index = definition<IndexValue>(condition))
+      return {IndexValue{made, sym::logical_not(index->expr)}};
+    const Let* let = definition<Let>(condition);
+    const bool orders = let && (let->op == ScalarOp::kLt || let->op == ScalarOp::kLe);
+    if (orders && !is_float(type_of(let->args[0])))
+      return {
+          Let{made, let->op == ScalarOp::kLt ? ScalarOp::kLe : ScalarOp::kLt, {let->args[1], let->args[0]}}};
+    return {Let{made, ScalarOp::kNot, {condition}}};
   }
 
   // Choices between conditions are conditions.

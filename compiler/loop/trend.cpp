@@ -69,6 +69,12 @@ class Trends {
   Found of_let(const Let& let, DType to) {
     const DType from = nest_.values[let.args.back().value].dtype;
     const auto arg = [&](size_t i) { return of(let.args[i]); };
+    // What is made of integers that stay stays, whatever it is: also a sum that wraps.
+    const bool stays = !is_float(to) && std::all_of(let.args.begin(), let.args.end(), [&](ValueId id) {
+      const Found found = of(id);
+      return found && !found->falls && !found->rises;
+    });
+    if (stays) return Trend{};
     switch (let.op) {
       case ScalarOp::kCast:
       case ScalarOp::kCastSat: {

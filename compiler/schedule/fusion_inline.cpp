@@ -25,6 +25,8 @@ using sym::Expr;
 
 // What may be computed again for each further use of a value: about what loading it again would cost.
 constexpr int kCheap = 4;
+// Of a condition that is the same along the innermost loop of each use: there it is computed once for many.
+constexpr int kCheapOutside = 8;
 // Where what is loaded instead takes less memory: a dequantised number.
 constexpr int kCheapWidening = 8;
 
@@ -63,6 +65,13 @@ bool loads_each_once(const Use& use) {
     return std::any_of(use.load->access.index.begin(), use.load->access.index.end(),
                        [&](Expr at) { return sym::depends_on(at, dim.var); });
   });
+}
+
+bool is_same_along_innermost(const Use& use) {
+  if (use.loops.empty() || use.loops.back().extent.is_const(1)) return false;
+  const auto& index = use.load->access.index;
+  return std::none_of(index.begin(), index.end(),
+                      [&](Expr at) { return sym::depends_on(at, use.loops.back().var); });
 }
 
 // Loads of as many elements as the nest has points, each access once: what an inlined copy loads again.
@@ -278,6 +287,8 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
   int loads = 0;
   bool once = true;
   bool stretched = stretches_weights(program, producer, buffer);
+  bool outside = is_bool(program[buffer].dtype) && cost <= kCheapOutside && full_loads(producer) <= 1 &&
+                 !has_binds(producer);
   for (int at : readers)
     stretched = stretched && is_contraction(program[std::get<Launch>(steps[at].node).nest]);
   for (int at : readers) {
@@ -291,13 +302,14 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
       if (use.loops.size() > consumer.dims.size() && contraction && cost > 0 && !stretched && !copied)
         return refuse(reason, "a contraction loads each element many times");
       once = once && loads_each_once(use);
+      outside = outside && is_same_along_innermost(use);
     }
     if (statement_count(consumer.body) + uses.size() * producer.body.size() > kMostStatements)
       return refuse(reason, "the nest would grow too long");
   }
   if (copied && (loads > 1 || has_binds(producer) || cost > kCopied))
     return refuse(reason, "a copy would cost more");
-  if (!copied && !stretched && (loads > 1 || !once) && !is_cheap_again(program, producer))
+  if (!copied && !stretched && !outside && (loads > 1 || !once) && !is_cheap_again(program, producer))
     return refuse(reason, "it would be computed more than once");
 
   std::vector<Nest> rewritten;

@@ -86,6 +86,27 @@ TEST_CASE("what rows of a mask say for the rows of all heads stays apart from th
   CHECK(after.nests[1].dims.size() == 3);
 }
 
+TEST_CASE("a condition of rows is computed where it is asked for, a number of rows once") {
+  for (const bool condition : {true, false}) {
+    Pieces p("rows");
+    const View x = p.input("x", {p.m, 3, p.n, 7}), lengths = p.input("lengths", {p.m}, DType::kI64);
+    const View of = p.temporary("of", {p.m, 1, p.n, 1}, condition ? DType::kBool : DType::kF32);
+    NestBuilder n(p.program, "of");
+    const auto at = n.dims({p.m, p.n});
+    const Value length = n.load(lengths, {at[0]}), row = n.index_value(at[1]);
+    const Value late = lt(length + row, n.index_value(4)), early = lt(row, length - n.index_value(2));
+    const Value one = select(late, row, length), other = select(early, row, length);
+    n.store(of, {at[0], 0, at[1], 0}, condition ? lt(one, other) : n.cast(one * one + other, DType::kF32));
+    n.finish();
+    p.output("y", p.map("hide", {x, of},
+                        [&](auto v) { return condition ? select(v[1], v[0] + v[0], v[0]) : v[0] * v[1]; }));
+    const Program after = fused(p.program, {{p.n, 5}, {p.m, 2}});
+    REQUIRE(launches(after) == 1);
+    const auto& launch = std::get<Launch>(after.steps[0].node);
+    CHECK(after[launch.nest].dims.size() == (condition ? 4 : 2));  // all points, or rows with loops
+  }
+}
+
 TEST_CASE("bias, activation and residual become the contraction's epilogue") {
   Pieces p("epilogue");
   const View x = p.input("x", {p.n, 5}), w = p.input("w", {5, 6}), bias = p.input("bias", {6}),

@@ -211,6 +211,29 @@ TEST_CASE("floats that are all one number are constants, and what is added to a 
     CHECK(loads(masked(other)) == 2);
 }
 
+TEST_CASE("two masks are one condition where one of them is enough") {
+  for (const ScalarOp op : {ScalarOp::kMin, ScalarOp::kAdd}) {  // -1000 twice is another number
+    Pieces p("masks");
+    const View x = p.input("x", {p.n, p.m}), y = p.temporary("y", {p.n, p.m});
+    const View lengths = p.input("lengths", {p.n}, DType::kI64);
+    NestBuilder n(p.program, "masks");
+    const auto at = n.dims({p.n, p.m});
+    const Value row = n.index_value(at[0]), key = n.index_value(at[1]);
+    const Value zero = n.constant(DType::kF32, 0), hidden = n.constant(DType::kF32, -1000);
+    const Value later = select(lt(row, key), hidden, zero);
+    const Value padded = select(lt(key, n.load(lengths, {at[0]})), zero, hidden);
+    n.store(y, at, n.load(x, at) + n.cast(n.cast(binary(op, later, padded), DType::kF16), DType::kF32));
+    n.finish();
+    p.output("out", y);
+    const Program after = rewritten(p.program, {{p.n, 3}, {p.m, 5}});
+    const int selects = count(after, [](const Stmt& stmt) {
+      const auto* let = std::get_if<Let>(&stmt.node);
+      return let && let->op == ScalarOp::kSelect;
+    });
+    CHECK(selects == (op == ScalarOp::kMin ? 1 : 2));
+  }
+}
+
 TEST_CASE("the greatest and the least of one number are that number where there is a point") {
   for (const Combine combine : {Combine::kMax, Combine::kMin}) {
     Pieces p("one number");
@@ -243,9 +266,15 @@ TEST_CASE("the greatest and the least of what moves one way are its ends") {
     const char* what;
     bool known;
   };
-  const Case cases[] = {{"to the row", true},    {"from the row", true}, {"to a length", true},
-                        {"with a length", true}, {"one place", false},   {"by element", false},
-                        {"opposite", false},     {"lost", false}};
+  const Case cases[] = {{"to the row", true},
+                        {"from the row", true},
+                        {"to a length", true},
+                        {"with a length", true},
+                        {"to a row of those left", true},
+                        {"one place", false},
+                        {"by element", false},
+                        {"opposite", false},
+                        {"lost", false}};
   for (const Combine combine : {Combine::kMax, Combine::kMin})
     for (const auto& [what, known] : cases) {
       INFO(what, " ", static_cast<int>(combine));
@@ -265,6 +294,10 @@ TEST_CASE("the greatest and the least of what moves one way are its ends") {
         if (form == "from the row") return n.cast(select(le(row, key), zero, low), DType::kF16);
         if (form == "with a length")
           return n.cast(select(to, zero, low) + select(shorter, zero, low), DType::kF16);
+        if (form == "to a row of those left")
+          return n.cast(
+              select(lt(row + (length - n.index_value(2)), key), low, zero) + select(shorter, zero, low),
+              DType::kF16);
         if (form == "one place") return n.cast(select(eq(key, row), zero, low), DType::kF16);
         if (form == "by element") return n.cast(select(lt(key, n.load(of, k)), zero, low), DType::kF16);
         if (form == "opposite")
