@@ -100,6 +100,9 @@ TEST_CASE("attention by warp groups that the engine feeds") {
   // More tiles than the last ones, which blocks draw in another order.
   check({.depth = 16, .width = 16, .bias = "causal"}, {.wgmma = true, .rows = 128, .keys = 64}, {2, 136, 64},
         2, false, 3);
+  // Two tiles a block, and one.
+  check({.depth = 16, .width = 16, .bias = "causal"}, {.wgmma = true, .rows = 128, .keys = 64}, {1, 136, 64},
+        2, false, 10);
   check({.dtype = "bf16", .depth = 40, .width = 72, .bias = "load", .group = 2, .fixed = true},
         {.wgmma = true, .rows = 192, .keys = 128}, {1, 72, 56}, 3);
 }
