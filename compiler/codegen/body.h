@@ -22,6 +22,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -93,6 +94,13 @@ class Body {
                     std::optional<int64_t> count, int width, int unroll,
                     const std::function<void(const std::string& chain, const std::string& live)>& inside,
                     bool aligned = false, bool single = false);
+
+  // Statements for several points that differ along `along` alone, one statement after the other: what is the same for all
+  // is computed once. The bodies, one a point, are copies of one whose index of `along` was set; `apart`: values that differ.
+  static void print_together(std::vector<Body>& bodies, sym::Expr along,
+                             const std::vector<const loop::Stmt*>& stmts, std::set<loop::ValueId>& apart);
+  // Takes over the leader's lanes, and its index of `var`.
+  void follow(const Body& leader, sym::Expr var);
 
   // ---- results ----
   bool has_value(loop::ValueId id) const;
@@ -212,6 +220,11 @@ class Body {
   std::string literal(const loop::Scalar& scalar);
   std::string widened(const CValue& value, int width);
   void define(loop::ValueId id, const std::string& text, int width);
+
+  // body_together.cpp
+  // A reduction of each body, in loops that they share; `inside` prints what makes the terms.
+  static void print_reduces(std::vector<Body>& bodies, const loop::Reduce& reduce,
+                            const std::function<void()>& inside);
 
   // body_loops.cpp
   void print_reduce(const loop::Reduce& reduce);

@@ -4,6 +4,7 @@
 
 #include "compiler/base/sort.h"
 #include "compiler/base/text.h"
+#include "compiler/schedule/applies.h"
 #include "compiler/schedule/choose_chain.h"
 #include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/choose_general.h"
@@ -65,23 +66,27 @@ loop::Schedule default_schedule(const loop::Program& program, const loop::Nest& 
 
 std::string refusal(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target,
                     const loop::Schedule& schedule) {
+  if (schedule.kernel.empty()) return why_not(program, nest, schedule);
   if (schedule == default_schedule(program, nest, target)) return "";
   return refusal(candidates(program, nest, target), schedule);
 }
 
 std::string refusal(std::span<const Candidate> space, const loop::Schedule& schedule) {
   using Directives = std::vector<loop::Directive>;
-  const auto without = [](const Directives& all, const Directives& these) {
-    Directives left;
-    for (const loop::Directive& one : all)
-      if (std::find(these.begin(), these.end(), one) == these.end()) left.push_back(one);
-    return left;
+  const auto has = [](const Directives& all, const loop::Directive& one) {
+    return std::find(all.begin(), all.end(), one) != all.end();
+  };
+  const auto unlike = [&](const Directives& a, const Directives& b) {
+    return std::count_if(a.begin(), a.end(), [&](const loop::Directive& one) { return !has(b, one); });
+  };
+  const auto text = [](const loop::Directive& one) {
+    return cat("'", loop::to_string(loop::Schedule{"", {one}}), "'");
   };
   const auto named = [](const std::string& kernel) {
     return kernel.empty() ? "loops without a template" : kernel;
   };
   const loop::Schedule* nearest = nullptr;
-  size_t least = 0;
+  std::ptrdiff_t least = 0;
   std::vector<std::string> kernels;
   for (const Candidate& candidate : space) {
     const loop::Schedule& there = candidate.schedule;
@@ -89,23 +94,31 @@ std::string refusal(std::span<const Candidate> space, const loop::Schedule& sche
     if (std::find(kernels.begin(), kernels.end(), named(there.kernel)) == kernels.end())
       kernels.push_back(named(there.kernel));
     if (there.kernel != schedule.kernel) continue;
-    const size_t unlike = without(schedule.directives, there.directives).size() +
-                          without(there.directives, schedule.directives).size();
-    if (!nearest || unlike < least) nearest = &there, least = unlike;
+    const std::ptrdiff_t differ =
+        unlike(schedule.directives, there.directives) + unlike(there.directives, schedule.directives);
+    if (!nearest || differ < least) nearest = &there, least = differ;
   }
-  if (!nearest)
-    return cat("its kernel is none of those for this nest: ",
-               join(kernels, ", ", [](const auto& k) { return k; }));
-  const auto text = [](const Directives& directives) {
-    return loop::to_string(loop::Schedule{"", directives});
+  if (!nearest) return cat("its kernel is none of those for this nest: ", join(kernels, ", "));
+  // What the directive could be with the others as they are, or with those of the schedule most like it.
+  const auto others = [&](const std::string& name) {
+    Directives found;
+    for (const Candidate& candidate : space)
+      if (candidate.schedule.kernel == schedule.kernel &&
+          (&candidate.schedule == nearest || unlike(schedule.directives, candidate.schedule.directives) <= 1))
+        for (const loop::Directive& one : candidate.schedule.directives)
+          if (one.name == name && !has(found, one)) found.push_back(one);
+    return found;
   };
-  const std::string here = text(without(schedule.directives, nearest->directives)),
-                    there = text(without(nearest->directives, schedule.directives));
-  if (here.empty() && there.empty())
-    return cat("its directives stand in another order than in '", loop::to_string(*nearest), "'");
-  return cat("the schedule most like it that this nest can have has ",
-             there.empty() ? "nothing" : cat("'", there, "'"),
-             here.empty() ? " beside what is given" : cat(" in place of '", here, "'"));
+  for (const loop::Directive& one : schedule.directives) {
+    if (has(nearest->directives, one)) continue;
+    const Directives instead = others(one.name);
+    return cat(text(one), " does not apply: ",
+               instead.empty() ? "nothing of that name does here"
+                               : cat("with the rest it can be ", join(instead, ", ", text)));
+  }
+  for (const loop::Directive& one : nearest->directives)
+    if (!has(schedule.directives, one)) return cat(text(one), " is missing");
+  return cat("its directives stand in another order than in '", loop::to_string(*nearest), "'");
 }
 
 }  // namespace stridec::schedule

@@ -19,7 +19,7 @@ struct Candidate {
       family;  // candidates that the model errs about alike: a micro-kernel and how it reads, lanes along a dim
 };
 
-// Every schedule in the space, each legal for all sizes that the symbols allow. The first is the default, the
+// Every schedule in the tuner's space, each legal for all sizes that the symbols allow. The first is the default, the
 // others follow by the model's cycles. Layouts are final and weights not yet packed.
 std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest& nest,
                                   const CpuTarget& target);
@@ -27,8 +27,9 @@ std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest
 loop::Schedule default_schedule(const loop::Program& program, const loop::Nest& nest,
                                 const CpuTarget& target);
 
-// Why a schedule, from wherever it comes, is not in the space, as part of a sentence: where it differs from the one there that
-// is most like it. Empty: it is in the space.
+// Why a nest cannot have a schedule, from wherever it comes, as part of a sentence that names a directive; empty: it can.
+// Loops without a template can have whatever applies (applies.h); of a template what is in the space, the first directive in
+// which the schedule differs from the one there that is most like it.
 std::string refusal(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target,
                     const loop::Schedule& schedule);
 std::string refusal(std::span<const Candidate> space, const loop::Schedule& schedule);

@@ -11,6 +11,7 @@
 #include "compiler/loop/lanes.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/applies.h"
 #include "compiler/schedule/choose_contraction.h"
 
 namespace stridec::schedule {
@@ -19,11 +20,11 @@ namespace {
 using sym::Expr;
 
 // Cycles, roughly: what matters is their order.
-constexpr double kGather = 1.5;   // of one lane of an access without unit stride
-constexpr double kFarGather = 2;  // ... where every lane is in a cache line of its own
+constexpr double kGather = 1.5;    // of one lane of an access without unit stride
+constexpr double kFarGather = 2;   // ... where every lane is in a cache line of its own
 constexpr double kPageGather = 4;  // ... and in a page of its own: one set of the first cache holds them all
-constexpr double kSpread = 3;     // of an access whose lanes share the elements of a vector
-constexpr double kNear = 8;       // ... wherever it begins
+constexpr double kSpread = 3;      // of an access whose lanes share the elements of a vector
+constexpr double kNear = 8;        // ... wherever it begins
 // How what a point computes differs along the lanes: not at all; by what is looked up step by step from one place, so that
 // lanes stay near each other; from the start.
 enum class Differs { kNever, kNear, kFar };
@@ -33,6 +34,10 @@ constexpr double kLoopOverhead = 3;
 constexpr double kLaunch = 4000;         // below which it does not matter what a nest takes
 constexpr double kTaskCycles = 4000;     // least work of a task where there are points enough
 constexpr double kThreadCycles = 20000;  // least work that is worth waking a thread
+
+// Rows of blocks that are turned before the next column of blocks: as many lines as the first cache holds, and as many pages
+// as it is quick at finding.
+constexpr int64_t kTurnedTile = 512;
 
 // How a plan differs from the one that the model likes best.
 struct Variation {
@@ -44,6 +49,8 @@ struct Variation {
   // Dims that are divided by constants become two, so that addresses are linear in them; else they stay whole,
   // for longer rows.
   bool split = true;
+  int points = 0;              // done together; 0: as the model has it, 1: one by one
+  int64_t tile = kTurnedTile;  // of what is turned; 0: none
 };
 
 class Chooser {
@@ -76,6 +83,7 @@ class Chooser {
     lanes_ = lanes();
     choose_lanes();
     choose_order();
+    choose_points();
     choose_tasks();
     return plan_;
   }
@@ -233,12 +241,13 @@ class Chooser {
           sum += kScalarPenalty;
           continue;
         }
-        sum += access_cost(*access, *var, width, known);
+        const double once = access_cost(*access, *var, width, known);
+        sum += is_shared(stmt, *access) ? once / together_->second : once;
         if (sym::depends_on(access->mask, *var)) sum += 2;
       } else if (const auto* let = std::get_if<loop::Let>(&stmt.node)) {
         sum += 0.5 * loop::info(let->op).cost;
       } else if (const loop::Block* body = loop::body_of(stmt)) {
-        double inner = cost(*body, var, width, known) + kLoopOverhead;
+        double inner = cost(*body, var, width, known) + kLoopOverhead / (together_ ? together_->second : 1);
         for (const loop::Dim& dim : loop::dims_of(stmt)) inner *= trips(dim.extent);
         sum += inner;
       } else {
@@ -325,6 +334,12 @@ class Chooser {
     lanes_ = size;
     plan_.width[along] = size;
     plan_.transpose.emplace(across, size);
+    const bool tiled =
+        variation_.tile > 0 && std::any_of(nest_.dims.begin(), nest_.dims.end(), [&](const auto& dim) {
+          const sym::Interval range = facts_.bounds(dim.extent);
+          return dim.var == across && !(range.has_hi() && range.hi <= variation_.tile);
+        });
+    if (tiled) plan_.blocks.push_back({across, variation_.tile});
     point_cycles_ = 2;
     cycles_ = point_cycles_;
     for (const loop::Dim& dim : nest_.dims) cycles_ *= trips(dim.extent);
@@ -384,10 +399,13 @@ class Chooser {
       point_cycles_ = cycles_ / points();
       return;
     }
-    for (const Expr& var : inner) {
-      plan_.width[var] = lanes_;
-      plan_.accumulators[var] = std::clamp(static_cast<int>(4 * variation_.vectors), 1, 8);
-    }
+    for (const Expr& var : inner) plan_.width[var] = lanes_;
+    loop::for_each_stmt(nest_.body, [&](const loop::Stmt& stmt) {
+      if (!std::holds_alternative<loop::Reduce>(stmt.node)) return;
+      for (const loop::Dim& dim : loop::dims_of(stmt))
+        if (plan_.width.count(dim.var))
+          plan_.accumulators[dim.var] = std::clamp(static_cast<int>(4 * variation_.vectors), 1, 8);
+    });
   }
 
   // Several vectors side by side hide the latency of a reduction or a scan that runs across lanes, where each step waits for
@@ -433,7 +451,68 @@ class Chooser {
     }
   }
 
+  // Whether neighbours along `together_` load the same.
+  bool is_shared(const loop::Stmt& stmt, const loop::Access& access) const {
+    if (!together_ || !std::holds_alternative<loop::Load>(stmt.node)) return false;
+    const auto depends = [&](Expr e) { return sym::depends_on(e, together_->first); };
+    return !depends(access.mask) && std::none_of(access.index.begin(), access.index.end(), depends);
+  }
+
+  // A loop in which a vector is loaded that neighbouring points share: a few of these are done together. The partial results
+  // of all of them stay in registers.
+  void choose_points() {
+    constexpr int kTogether = 4;
+    constexpr double kGain = 0.8;  // of the time, at most
+    if (variation_.points == 1 || !lane_dim_ || plan_.transpose || plan_.single) return;
+    const loop::Dim *along = nullptr, *lane = nullptr;
+    for (const loop::Dim& dim : order_) {
+      if (sym::has_index(dim.extent)) return;
+      (dim.var == *lane_dim_ ? lane : along) = &dim;
+    }
+    const int count = variation_.points ? variation_.points : kTogether;
+    if (!along || trips(along->extent) < count || !can_do_together(program_, nest_, along->var)) return;
+    if (!variation_.points && in_pieces(lane)) return;
+    together_.emplace(along->var, count);
+    int sums = 0;
+    bool shared = false;
+    loop::for_each_stmt(nest_.body, [&](const loop::Stmt& stmt) {
+      const auto* reduce = std::get_if<loop::Reduce>(&stmt.node);
+      if (!reduce) return;
+      sums += static_cast<int>(reduce->results.size());
+      for (const loop::Stmt& inner : reduce->body)
+        if (const loop::Access* access = loop::access_of(inner); access && is_shared(inner, *access)) {
+          const auto stride = loop::stride_of(program_, *access, lane->var, facts_);
+          shared = shared || (stride && !stride->is_const(0));
+        }
+    });
+    const double n = trips(lane->extent);
+    const double with =
+        (cost(nest_.body, &lane->var, lanes_) + kLoopOverhead) * std::ceil(n / lanes_) * points() / n;
+    together_.reset();
+    if (!shared || with > (variation_.points ? 1 : kGain) * cycles_) return;
+    plan_.points.push_back({along->var, count});
+    int& width = plan_.width[lane->var];
+    const int registers = target_.avx512 ? 32 : 16;
+    while (width > lanes_ && width / lanes_ * count * sums > registers / 2) width /= 2;
+    point_cycles_ *= with / cycles_;
+    cycles_ = with;
+  }
+
+  // Long rows, or rows that may be few: pieces of a row are tasks.
+  bool in_pieces(const loop::Dim* lane) const {
+    if (!lane) return false;
+    double least_points = 1, task = point_cycles_ * trips(lane->extent);
+    bool outer = false;
+    for (const loop::Dim& dim : order_) {
+      if (dim.var == lane->var || (plan_.transpose && dim.var == plan_.transpose->first)) continue;
+      outer = true;
+      least_points *= least_trips(dim.extent);
+    }
+    return !outer || (least_points < 16 && task > 8 * kTaskCycles);
+  }
+
   void choose_tasks() {
+    if (loop::effects_of(nest_).updates) return;  // in order
     std::vector<loop::Dim> outer;
     const loop::Dim* lane = nullptr;
     for (const loop::Dim& dim : order_) {
@@ -446,11 +525,8 @@ class Chooser {
         point_cycles_ *= trips(dim.extent);  // a loop within the task
     }
     for (const loop::Dim& dim : outer) plan_.tasks.push_back(dim.var);
-    double least_points = 1;
-    for (const loop::Dim& dim : outer) least_points *= least_trips(dim.extent);
     const double task = point_cycles_ * (lane ? trips(lane->extent) : 1);
-    // Long rows, or rows that may be few: pieces of a row are tasks.
-    if (lane && (outer.empty() || (least_points < 16 && task > 8 * kTaskCycles))) {
+    if (plan_.points.empty() && in_pieces(lane)) {
       plan_.tasks.push_back(lane->var);
       const int width = plan_.width.at(lane->var);
       const double points = variation_.chunk * kTaskCycles / point_cycles_;
@@ -460,6 +536,10 @@ class Chooser {
       plan_.chunk =
           std::max<int64_t>(1, std::min<int64_t>(static_cast<int64_t>(variation_.chunk * kTaskCycles / task),
                                                  static_cast<int64_t>(trips(outer.back().extent))));
+    }
+    if (!plan_.points.empty() && outer.size() > 1) {
+      const int64_t count = plan_.points[0].factor;
+      plan_.chunk = (plan_.chunk + count - 1) / count * count;
     }
     const double cycles_of_step = cycles_ / trips(loop::cost_of(program_, nest_).steps);
     plan_.grain =
@@ -477,8 +557,9 @@ class Chooser {
   std::optional<Expr> lane_dim_;
   std::vector<loop::Dim> order_;
   double point_cycles_ = 1;
-  double cycles_ = 0;  // of the whole nest
-  bool smallest_ = false;  // trips() are those of the smallest sizes
+  double cycles_ = 0;                             // of the whole nest
+  std::optional<std::pair<Expr, int>> together_;  // cost(): so many points along this dim at a time
+  bool smallest_ = false;                         // trips() are those of the smallest sizes
 };
 
 // Whether dims are split, as the model has it.
@@ -527,6 +608,10 @@ std::vector<RankedLoopPlan> general_space(const loop::Program& program, const lo
       v.vectors = 1, v.chunk = times * times, add(v);
       v.chunk = 1, v.grain = times * times, add(v);
     }
+    v.grain = 1;
+    for (const int points : {1, 2, 4, 8}) v.points = points, add(v);
+    v.points = 0;
+    for (const int64_t tile : {int64_t{0}, kTurnedTile / 4, 4 * kTurnedTile}) v.tile = tile, add(v);
   }
   return space;
 }

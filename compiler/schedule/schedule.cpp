@@ -93,13 +93,14 @@ std::optional<size_t> unit_dim(const loop::Buffer& buffer) {
 }
 
 // Whether the address of every access of the block moves by `extent` times as much along a as along b, and nothing else
-// looks at the two.
+// looks at the two. `reason`: what does not.
 bool in_step(const loop::Program& program, const loop::Block& block, const sym::Facts& facts, Expr a, Expr b,
-             Expr extent) {
+             Expr extent, std::string* reason = nullptr) {
   bool ok = true;
   loop::for_each_stmt(block, [&](const loop::Stmt& stmt) {
     if (!ok) return;
     if (const loop::Access* access = loop::access_of(stmt)) {
+      if (reason) *reason = cat("'", program[access->buffer].name, "' is not walked through in step by both");
       ok = !sym::depends_on(access->mask, a) && !sym::depends_on(access->mask, b);
       const Expr offset = sym::simplify(loop::offset_of(program, *access), facts);
       const bool in_a = sym::depends_on(offset, a), in_b = sym::depends_on(offset, b);
@@ -110,6 +111,7 @@ bool in_step(const loop::Program& program, const loop::Block& block, const sym::
            (linear_indices(*access, a, b) || unit_dim(program[access->buffer]));
       return;
     }
+    if (reason) *reason = "a value or a range inside depends on one of them";
     loop::for_each_expr(stmt, [&](Expr e) { ok = ok && !sym::depends_on(e, a) && !sym::depends_on(e, b); });
   });
   return ok;
@@ -149,8 +151,10 @@ LoopPlan parse_plan(const loop::Schedule& schedule) {
       plan.team = static_cast<int>(number(d, 0));
     else if (d.name == "columns")
       plan.columns = dim(d, 0);
-    else if (d.name == "tile")
+    else if (d.name == "tile" && d.args.size() > 1 && d.args[1].starts_with('%'))
       plan.tile.emplace(dim(d, 0), dim(d, 1));
+    else if (d.name == "tile")
+      plan.blocks.push_back({dim(d, 0), number(d, 1)});
     else if (d.name == "points")
       plan.points.push_back({dim(d, 0), number(d, 1)});
     else if (d.name == "below")
@@ -190,6 +194,7 @@ std::vector<loop::Directive> directives(const LoopPlan& plan) {
   if (plan.team != 1) out.push_back({"team", {cat(plan.team)}});
   if (plan.columns) out.push_back({"columns", {plan.columns->name()}});
   if (plan.tile) out.push_back({"tile", {plan.tile->first.name(), plan.tile->second.name()}});
+  for (const LoopPlan::Split& b : plan.blocks) out.push_back({"tile", {b.dim.name(), cat(b.factor)}});
   for (const LoopPlan::Split& p : plan.points) out.push_back({"points", {p.dim.name(), cat(p.factor)}});
   if (plan.few) out.push_back({"below", {cat(plan.few)}});
   for (const LoopPlan::Split& p : plan.few_points) out.push_back({"fewer", {p.dim.name(), cat(p.factor)}});
@@ -203,12 +208,14 @@ std::vector<loop::Directive> directives(const LoopPlan& plan) {
   return out;
 }
 
-bool can_merge(const loop::Program& program, const loop::Nest& nest, Expr a, Expr b) {
+bool can_merge(const loop::Program& program, const loop::Nest& nest, Expr a, Expr b, std::string* reason) {
   const Expr extent = nest.dims[position(nest, b)].extent;
   if (!ranges_apart(nest.dims, a, b) || sym::has_index(extent) ||
-      sym::has_index(nest.dims[position(nest, a)].extent))
+      sym::has_index(nest.dims[position(nest, a)].extent)) {
+    if (reason) *reason = "a parallel range depends on another dim";
     return false;
-  return in_step(program, nest.body, facts_of_dims(program, nest), a, b, extent);
+  }
+  return in_step(program, nest.body, facts_of_dims(program, nest), a, b, extent, reason);
 }
 
 loop::Nest with_merged_loops(const loop::Program& program, loop::Nest nest) {

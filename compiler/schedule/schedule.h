@@ -9,10 +9,13 @@
 //   grain N            steps of loops (loop::Cost) that are worth another thread (1)
 //   team N             on a GPU: N threads share a point and deal out the loops in it; 1: a thread a point
 //   columns %j         with team N: the team's points are neighbours along %j, and its threads a grid of columns and rows
+//   tile %k N          on a CPU: the loops of a task pass over N neighbours of %k before they go on to the next N (several of
+//                      these: blocks, the first dim's outermost), so that what they touch again is still in a cache
 //   tile %a %b         on a GPU: a block does a tile of neighbouring points; what is contiguous along %b is loaded so, and
 //                      turned in shared memory to run along %a
-//   points %c N        on a GPU: a thread does N neighbouring points along %c, first by vectors, then (a second and a
-//                      third one of these) along other dims, where points share what they load
+//   points %c N        N neighbouring points along %c are done together, where they share what they load (unroll and jam): on
+//                      a CPU by the innermost loop of a task; on a GPU by a thread, first by vectors, then (a second and a
+//                      third one of these) along other dims
 //   below N            points are fewer for runs with less than N of the nest's points in all: as `fewer` says
 //   fewer %c N         with below: what `points` says otherwise
 //   order %k %l ...    the loops within a task, outermost first (as written)
@@ -56,6 +59,7 @@ struct LoopPlan {
   int team = 1;
   std::optional<sym::Expr> columns;
   std::optional<std::pair<sym::Expr, sym::Expr>> tile;
+  std::vector<Split> blocks;  // tile on a CPU
   std::vector<Split> points;
   int64_t few = 0;  // below: `few_points` for runs with fewer points than this
   std::vector<Split> few_points;
@@ -71,8 +75,9 @@ LoopPlan parse_plan(const loop::Schedule& schedule);
 std::vector<loop::Directive> directives(const LoopPlan& plan);
 
 // Whether the neighbouring parallel dims a and b (b the faster one) may become one: every access moves by the
-// extent of b times as much along a as along b, and nothing else looks at them.
-bool can_merge(const loop::Program& program, const loop::Nest& nest, sym::Expr a, sym::Expr b);
+// extent of b times as much along a as along b, and nothing else looks at them. `reason`: why not.
+bool can_merge(const loop::Program& program, const loop::Nest& nest, sym::Expr a, sym::Expr b,
+               std::string* reason = nullptr);
 // The nest with these dims merged, each list into its last.
 loop::Nest with_merged(const loop::Program& program, loop::Nest nest,
                        const std::vector<LoopPlan::Dims>& merges);

@@ -4,12 +4,13 @@
 #include <map>
 #include <set>
 
-#include "compiler/base/check.h"
+#include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/body.h"
 #include "compiler/codegen/cpu/contraction_copy.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/applies.h"
 #include "compiler/schedule/effects.h"
 #include "compiler/schedule/schedule.h"
 
@@ -28,6 +29,10 @@ struct LoopEmitter {
   std::optional<loop::Dim> lanes;  // the parallel dim along which vectors run
   int width = 1;
   int64_t chunk = 1;
+  std::optional<Expr> together;  // the dim of which several points are done together
+  std::vector<Body> points;      // of these, while they are printed
+  std::set<loop::ValueId> apart;
+  std::map<Expr, std::pair<std::string, std::string>, sym::ExprLess> ranges;  // of dims in tiles
   // What is the same at all points of the loops inside, by the number of `loops` around it: printed there. Nobody else moves
   // it, since a store may be to the memory that a load is from, as far as LLVM can tell.
   std::vector<std::vector<const loop::Stmt*>> outer;
@@ -38,7 +43,12 @@ struct LoopEmitter {
         plan(schedule::parse_plan(original.schedule)),
         nest(schedule::reshaped(program, original, plan)),
         text(program, target),
-        body(text, nest, {plan.width, plan.accumulators}) {}
+        body(text, nest, {plan.width, plan.accumulators}) {
+    const std::string why = schedule::why_not(program, original, original.schedule);
+    if (!why.empty())
+      fail(ErrorKind::kInternal, "bad-schedule",
+           cat("the schedule of nest '", original.name, "' does not apply: ", why));
+  }
 
   const loop::Dim* find(Expr var) const {
     for (const loop::Dim& dim : nest.dims)
@@ -46,45 +56,33 @@ struct LoopEmitter {
     return nullptr;
   }
 
-  // Sorts the parallel dims into tasks, loops and lanes.
+  // Sorts the parallel dims into tasks, loops and lanes, of a schedule that applies (schedule/applies.h).
   void assign() {
-    const bool serial = updates_memory(nest);
     std::set<Expr, sym::ExprLess> used;
-    if (!serial)
-      for (const Expr& var : plan.tasks)
-        if (const loop::Dim* dim = find(var); dim && !sym::has_index(dim->extent)) {
-          tasks.push_back(*dim);
-          used.insert(var);
-        }
-    chunk = tasks.empty() ? 1 : plan.chunk;
+    for (const Expr& var : plan.tasks) {
+      tasks.push_back(*find(var));
+      used.insert(var);
+    }
+    chunk = plan.chunk;
     for (const auto& [var, lanes_of] : plan.width)
-      if (const loop::Dim* dim = find(var); dim && lanes_of > 1) {
-        // A task's own dim takes lanes only where a task has several points of it.
-        if (used.count(var) && (tasks.back().var != var || chunk == 1)) continue;
+      if (const loop::Dim* dim = find(var)) {
         lanes = *dim;
         width = lanes_of;
       }
     auto add = [&](const loop::Dim& dim) {
       if (used.insert(dim.var).second && !(lanes && dim.var == lanes->var)) loops.push_back(dim);
     };
-    for (const Expr& var : plan.order)
-      if (const loop::Dim* dim = find(var)) add(*dim);
+    for (const Expr& var : plan.order) add(*find(var));
     for (const loop::Dim& dim : nest.dims) add(dim);
     // A loop's extent may depend on dims that are written before it.
     for (size_t i = 0; i < loops.size(); ++i)
       for (size_t j = i + 1; j < loops.size(); ++j)
         if (sym::depends_on(loops[i].extent, loops[j].var)) std::swap(loops[i], loops[j]);
-    if (plan.transpose)  // innermost of the loops
-      for (size_t i = 0; i + 1 < loops.size(); ++i)
-        if (loops[i].var == plan.transpose->first) std::swap(loops[i], loops.back());
-    if (lanes)
-      for (const loop::Dim& dim : loops)
-        if (sym::depends_on(dim.extent, lanes->var)) {
-          loops.push_back(*lanes);
-          lanes.reset();
-          width = 1;
-          break;
-        }
+    std::optional<Expr> innermost;
+    if (plan.transpose) innermost = plan.transpose->first;
+    if (!plan.points.empty()) innermost = together = plan.points[0].dim;
+    for (size_t i = 0; innermost && i + 1 < loops.size(); ++i)
+      if (loops[i].var == *innermost) std::swap(loops[i], loops[i + 1]);
   }
 
   // Sorts the statements by the loops that they hang on. Loops and what touches memory that the nest writes stay inside.
@@ -128,8 +126,39 @@ struct LoopEmitter {
   }
 
   void print_inner() {
+    std::vector<const loop::Stmt*> stmts;
     for (const loop::Stmt& stmt : nest.body)
-      if (inner.count(&stmt)) body.print(stmt);
+      if (inner.count(&stmt)) stmts.push_back(&stmt);
+    print_all(stmts);
+  }
+  void print_all(const std::vector<const loop::Stmt*>& stmts) {
+    if (!points.empty()) return Body::print_together(points, *together, stmts, apart);
+    for (const loop::Stmt* stmt : stmts) body.print(*stmt);
+  }
+
+  // The points of a dim from `from` to `to`, several at a time where the schedule says so.
+  void print_points(const loop::Dim& dim, const std::string& from, const std::string& to,
+                    const std::function<void()>& inside) {
+    const std::string i = text.fresh("i");
+    std::string first = cat("int64_t ", i, " = ", from);
+    if (together == dim.var) {
+      const int64_t count = plan.points[0].factor;
+      text.line(cat(first, ";"));
+      first.clear();
+      text.open(cat("for (; ", i, " + ", count, " <= ", to, "; ", i, " += ", count, ")"));
+      for (int64_t u = 0; u < count; ++u) {
+        points.push_back(body);
+        points.back().set_index(dim.var, u ? cat("(", i, " + ", u, ")") : i);
+      }
+      inside();
+      points.clear();
+      apart.clear();
+      text.close();
+    }
+    text.open(cat("for (", first, "; ", i, " < ", to, "; ++", i, ")"));
+    body.set_index(dim.var, i);
+    inside();
+    text.close();
   }
 
   // Memory of local buffers: a point's own, of all lanes side by side.
@@ -179,7 +208,7 @@ struct LoopEmitter {
       const size_t last = tasks.size() - 1;
       if (chunk == 1) {
         body.set_index(tasks[last].var, cat("t", last));
-        print_loop(0);
+        print_tiles(0);
       } else {
         text.line(cat("const int64_t from = t", last, " * ", chunk, ", to = sd_min(from + ", chunk, ", ",
                       body.index(tasks[last].extent), ");"));
@@ -187,7 +216,7 @@ struct LoopEmitter {
       }
       text.close();
     } else {
-      print_loop(0);
+      print_tiles(0);
     }
     const Expr steps = loop::cost_of(program, nest).steps;
     Kernel kernel = text.finish(count, sym::max(1, sym::floordiv(plan.grain * count, sym::max(1, steps))));
@@ -202,40 +231,42 @@ struct LoopEmitter {
     if (lanes && lanes->var == dim.var) {
       lanes_from = from;
       lanes_to = to;
-      return print_loop(0);
+      return print_tiles(0);
     }
-    const std::string i = text.fresh("i");
-    text.open(cat("for (int64_t ", i, " = ", from, "; ", i, " < ", to, "; ++", i, ")"));
-    body.set_index(dim.var, i);
-    print_loop(0);
-    text.close();
+    print_points(dim, from, to, [&] { print_tiles(0); });
   }
   std::string lanes_from = "0", lanes_to;
 
-  // ---- transposes ----
-
-  // Loads at the top of the body that run along `across` where the lanes want them along their own dim.
-  std::vector<const loop::Load*> crossing(Expr across) {
-    std::vector<const loop::Load*> out;
-    for (const loop::Stmt& stmt : nest.body) {
-      const auto* load = std::get_if<loop::Load>(&stmt.node);
-      if (!load || !load->access.mask.is_const(1) ||
-          program[load->access.buffer].storage == loop::Storage::kLocal)
-        continue;
-      const auto along = loop::stride_of(program, load->access, across, body.facts());
-      const auto step = loop::stride_of(program, load->access, lanes->var, body.facts());
-      if (along && along->is_const(1) && step && !step->is_const(0) && !step->is_const(1) &&
-          !sym::has_index(*step))
-        out.push_back(load);
-    }
-    return out;
+  // What the places where a range of lanes begins are multiples of.
+  int64_t lanes_step() const {
+    for (const schedule::LoopPlan::Split& block : plan.blocks)
+      if (block.dim == lanes->var) return block.factor;
+    return chunk;
   }
+
+  // The loops of a task, tile after tile.
+  void print_tiles(size_t next) {
+    if (next == plan.blocks.size()) return print_loop(0);
+    const auto& [var, size] = plan.blocks[next];
+    const std::string i = text.fresh("i"), n = body.index(find(var)->extent), end = text.fresh("n");
+    text.open(cat("for (int64_t ", i, " = 0; ", i, " < ", n, "; ", i, " += ", size, ")"));
+    text.line(cat("const int64_t ", end, " = sd_min(", i, " + ", size, ", ", n, ");"));
+    if (lanes && lanes->var == var)
+      lanes_from = i, lanes_to = end;
+    else
+      ranges[var] = {i, end};
+    print_tiles(next + 1);
+    text.close();
+  }
+
+  // ---- transposes ----
 
   // Blocks of width x width points: the crossing loads by rows, turned in registers. Edges as everywhere
   // else.
   void print_blocks(const loop::Dim& across) {
-    const std::vector<const loop::Load*> loads = crossing(across.var);
-    const std::string n = body.index(across.extent);
+    const std::vector<const loop::Load*> loads =
+        schedule::crossing_loads(program, nest, across.var, lanes->var);
+    const auto [begin, n] = range_of(across);
     auto one_by_one = [&](const std::string& from) {
       const std::string u = text.fresh("i");
       text.open(cat("for (int64_t ", u, " = ", from, "; ", u, " < ", n, "; ++", u, ")"));
@@ -246,9 +277,9 @@ struct LoopEmitter {
     const std::string to = lanes_to.empty() ? body.index(lanes->extent) : lanes_to;
     body.print_strips(
         lanes->var, lanes_from, to, std::nullopt, width, 1, [&](const std::string&, const std::string& live) {
-          if (!live.empty() || body.width() == 1) return one_by_one("0");
+          if (!live.empty() || body.width() == 1) return one_by_one(begin);
           const std::string u = text.fresh("i"), k = text.fresh("u");
-          text.line(cat("int64_t ", u, " = 0;"));
+          text.line(cat("int64_t ", u, " = ", begin, ";"));
           text.open(cat("for (; ", u, " + ", width, " <= ", n, "; ", u, " += ", width, ")"));
           std::vector<std::string> tiles;
           body.set_index(across.var, u);
@@ -283,6 +314,11 @@ struct LoopEmitter {
         });
   }
 
+  void assume(const std::vector<Expr>& conditions) {
+    body.assume(conditions);
+    for (Body& point : points) point.assume(conditions);
+  }
+
   // Parts of the masks of the body's own accesses that depend on dims around the lanes alone; none where few accesses
   // have such.
   std::vector<Expr> shared_conditions() const {
@@ -295,8 +331,9 @@ struct LoopEmitter {
       bool any = false;
       for (Expr part : loop::conjuncts(access->mask)) {
         const std::vector<Expr> vars = sym::free_vars(part);
-        if (!std::all_of(vars.begin(), vars.end(),
-                         [&](Expr var) { return !sym::is_index(var) || (find(var) && var != lanes->var); }))
+        if (!std::all_of(vars.begin(), vars.end(), [&](Expr var) {
+              return !sym::is_index(var) || (find(var) && var != lanes->var && var != together);
+            }))
           continue;
         any = true;
         if (std::find(found.begin(), found.end(), part) == found.end()) found.push_back(part);
@@ -304,6 +341,11 @@ struct LoopEmitter {
       masked += any;
     }
     return masked < kMany ? std::vector<Expr>() : found;
+  }
+
+  std::pair<std::string, std::string> range_of(const loop::Dim& dim) {
+    const auto found = ranges.find(dim.var);
+    return found == ranges.end() ? std::pair(std::string("0"), body.index(dim.extent)) : found->second;
   }
 
   // The loops from this one on, behind what is the same at all their points.
@@ -317,36 +359,43 @@ struct LoopEmitter {
         sizes.empty()
             ? ""
             : cat("if (", join(sizes, " && ", [&](Expr n) { return cat(body.index(n), " > 0"); }), ")"));
-    for (const loop::Stmt* stmt : outer[next]) body.print(*stmt);
+    print_all(outer[next]);
     print_within(next);
     text.close();
   }
 
   void print_within(size_t next) {
-    if (next + 1 == loops.size() && lanes && plan.transpose && loops.back().var == plan.transpose->first &&
-        !crossing(loops.back().var).empty()) {
+    if (next + 1 == loops.size() && plan.transpose) {
       text.open("");
       print_blocks(loops.back());
       return text.close();
     }
-    if (next < loops.size()) return body.print_loops({loops[next]}, 0, [&] { print_loop(next + 1); });
+    if (next < loops.size()) {
+      const auto [from, to] = range_of(loops[next]);
+      return print_points(loops[next], from, to, [&] { print_loop(next + 1); });
+    }
     if (!lanes) return print_inner();
     if (!loops.empty() || !tasks.empty()) text.open("");
     const std::string to = lanes_to.empty() ? body.index(lanes->extent) : lanes_to;
-    const std::optional<int64_t> points = lanes_to.empty() ? sym::as_const(lanes->extent) : std::nullopt;
+    const std::optional<int64_t> count = lanes_to.empty() ? sym::as_const(lanes->extent) : std::nullopt;
+    const bool aligned = lanes_to.empty() || lanes_step() % width == 0;
     auto strips = [&] {
-      body.print_strips(
-          lanes->var, lanes_from, to, points, width, 1,
-          [&](const std::string&, const std::string&) { print_inner(); },
-          lanes_to.empty() || chunk % width == 0, plan.single == lanes->var);
+      (points.empty() ? body : points[0])
+          .print_strips(
+              lanes->var, lanes_from, to, count, width, 1,
+              [&](const std::string&, const std::string&) {
+                for (size_t p = 1; p < points.size(); ++p) points[p].follow(points[0], lanes->var);
+                print_inner();
+              },
+              aligned, plan.single == lanes->var);
     };
     // Many masks that all lanes share hold nearly everywhere: one test for all of them.
     if (const std::vector<Expr> shared = shared_conditions(); !shared.empty()) {
       text.open(
           cat("if (", join(shared, " & ", [&](Expr part) { return cat("(", body.index(part), ")"); }), ")"));
-      body.assume(shared);
+      assume(shared);
       strips();
-      body.assume({});
+      assume({});
       text.close(" else {");
       text.open("");
       strips();

@@ -13,6 +13,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build_run.h"
+#include "compiler/loop/analysis.h"
 #include "compiler/loop/interpret.h"
 #include "tests/support/program_builder.h"
 
@@ -81,8 +82,10 @@ inline Program vectorised(Program program, int width) {
     if (nest.dims.empty()) continue;
     std::vector<std::string> all;
     for (const Dim& d : nest.dims) all.push_back(d.var.name());
-    nest.schedule.directives = {
-        {"tasks", all}, {"chunk", {cat(2 * width)}}, {"vectorize", {all.back(), cat(width)}}};
+    nest.schedule.directives = {{"vectorize", {all.back(), cat(width)}}};
+    if (loop::effects_of(nest).updates) continue;
+    nest.schedule.directives.push_back({"tasks", all});
+    nest.schedule.directives.push_back({"chunk", {cat(2 * width)}});
   }
   return program;
 }

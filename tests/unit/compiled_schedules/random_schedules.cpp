@@ -1,11 +1,14 @@
 // Random legal schedules of the nests of random programs, compiled, against the interpreter.
 #include <doctest/doctest.h>
 
+#include <map>
 #include <random>
 
+#include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build_run.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/applies.h"
 #include "compiler/schedule/candidates.h"
 #include "compiler/schedule/choose.h"
 #include "compiler/schedule/fusion.h"
@@ -16,7 +19,6 @@
 using namespace stridec;
 using namespace stridec::loop;
 using namespace stridec::testing;
-using schedule::LoopPlan;
 
 namespace {
 
@@ -24,48 +26,71 @@ class RandomPlans {
  public:
   explicit RandomPlans(uint32_t seed) : random_(seed) {}
 
-  // Any plan that the directives' descriptions allow, good or not.
+  // Any schedule whose directives apply, good or not: each is tried on top of those before.
   void choose(const Program& program, Nest& nest) {
-    LoopPlan plan;
-    for (size_t i = 0; i + 1 < nest.dims.size(); ++i)
-      if (flip() && schedule::can_merge(program, nest, nest.dims[i].var, nest.dims[i + 1].var)) {
-        plan.reshapes.push_back({.merge = {nest.dims[i].var, nest.dims[i + 1].var}, .split = {}});
-        break;
-      }
-    const Nest shaped = schedule::reshaped(program, nest, plan);
-    std::vector<sym::Expr> dims;
-    for (const Dim& dim : shaped.dims) dims.push_back(dim.var);
-    std::shuffle(dims.begin(), dims.end(), random_);
-    const size_t tasks = dims.empty() ? 0 : random_() % (dims.size() + 1);
-    plan.tasks.assign(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(tasks));
-    plan.order.assign(dims.begin() + static_cast<std::ptrdiff_t>(tasks), dims.end());
-    plan.chunk = 1 + random_() % 5;
-    plan.grain = 1 + random_() % 3;
-    if (flip() && !dims.empty()) {
-      plan.width[dims[random_() % dims.size()]] = lanes();
-    } else {
-      for_each_stmt(shaped.body, [&](const Stmt& stmt) {
-        if (std::holds_alternative<Scan>(stmt.node)) return;
-        for (const Dim& dim : dims_of(stmt))
-          if (flip()) {
-            plan.width[dim.var] = lanes();
-            plan.accumulators[dim.var] = 1 + static_cast<int>(random_() % 4);
-            return;
-          }
-      });
+    nest.schedule = {};
+    if (nest.dims.size() > 1 && flip()) {
+      std::vector<std::string> dims;
+      for (const Dim& dim : schedule::reshaped(program, nest, {}).dims) dims.push_back(dim.var.name());
+      std::shuffle(dims.begin(), dims.end(), random_);
+      add(program, nest, {"reorder", dims});
     }
-    nest.schedule = {"", schedule::directives(plan)};
+    for (size_t i = 0; i + 1 < nest.dims.size(); ++i)
+      if (flip()) add(program, nest, {"merge", {nest.dims[i].var.name(), nest.dims[i + 1].var.name()}});
+    for (size_t i = 0; i < nest.dims.size(); ++i)
+      if (flip()) add(program, nest, {"split", {nest.dims[i].var.name(), cat(1 + random_() % 4)}});
+    const Nest shaped = schedule::reshaped(program, nest, schedule::parse_plan(nest.schedule));
+    std::vector<std::string> dims, loops;
+    for (const Dim& dim : shaped.dims) dims.push_back(dim.var.name());
+    for_each_stmt(shaped.body, [&](const Stmt& stmt) {
+      for (const Dim& dim : dims_of(stmt)) loops.push_back(dim.var.name());
+    });
+    std::shuffle(dims.begin(), dims.end(), random_);
+    const auto tasks = static_cast<std::ptrdiff_t>(dims.empty() ? 0 : random_() % (dims.size() + 1));
+    add(program, nest, {"tasks", {dims.begin(), dims.begin() + tasks}});
+    add(program, nest, {"chunk", {cat(1 + random_() % 5)}});
+    add(program, nest, {"grain", {cat(1 + random_() % 3)}});
+    if (flip() && !dims.empty()) add(program, nest, {"vectorize", {one_of(dims), lanes()}});
+    for (const std::string& dim : loops)
+      if (flip()) {
+        add(program, nest, {"vectorize", {dim, lanes()}});
+        add(program, nest, {"accumulators", {dim, cat(1 << random_() % 3)}});
+      }
+    if (dims.empty()) return;
+    for (int tiles = 0; tiles < 2; ++tiles)
+      if (flip()) add(program, nest, {"tile", {one_of(dims), cat(1 + random_() % 40)}});
+    if (flip()) add(program, nest, {"points", {one_of(dims), cat(1 + random_() % 5)}});
+    std::vector<std::string> order;
+    for (const std::string& dim : dims)
+      if (flip()) order.push_back(dim);
+    add(program, nest, {"order", order});
+    add(program, nest, {"single", {one_of(dims)}});
+    for (const std::string& dim : dims)
+      for (const char* size : {"4", "8", "16"}) add(program, nest, {"transpose", {dim, size}});
   }
 
+  std::map<std::string, int> applied, refused;  // directives by name
+
  private:
+  // Keeps the directive where it applies.
+  void add(const Program& program, Nest& nest, Directive directive) {
+    if (directive.args.empty()) return;
+    const std::string name = directive.name;
+    nest.schedule.directives.push_back(std::move(directive));
+    const bool applies = schedule::why_not(program, nest, nest.schedule).empty();
+    ++(applies ? applied : refused)[name];
+    if (!applies) nest.schedule.directives.pop_back();
+  }
+  std::string lanes() { return cat(4 << random_() % 3); }
+  const std::string& one_of(const std::vector<std::string>& names) { return names[random_() % names.size()]; }
   bool flip() { return random_() % 2 == 0; }
-  int lanes() { return 4 << (random_() % 3); }
   std::mt19937 random_;
 };
 
 }  // namespace
 
 TEST_CASE("random schedules of random programs give what the interpreter gives") {
+  std::map<std::string, int> applied, refused;
   for (uint32_t seed = 1; seed <= 40; ++seed) {
     CAPTURE(seed);
     const Pieces p = random_program(seed);
@@ -74,12 +99,21 @@ TEST_CASE("random schedules of random programs give what the interpreter gives")
     if (seed % 2) schedule::choose_layouts(scheduled);
     RandomPlans plans(seed);
     for (Nest& nest : scheduled.nests) plans.choose(scheduled, nest);
+    for (const auto& [name, times] : plans.applied) applied[name] += times;
+    for (const auto& [name, times] : plans.refused) refused[name] += times;
     codegen::cpu::CompiledProgram compiled(scheduled);
     for (int64_t n : {0, 1, 7, 33}) {
       CAPTURE(n);
       const auto inputs = random_inputs(p.program, {{p.n, n}, {p.m, 4}}, seed);
       CHECK(close(interpret(p.program, inputs), compiled.run(inputs), 2e-5));
     }
+  }
+  // Each of them is among what ran, and, but for those that any of these nests can have, among what was refused.
+  for (const std::string name : {"reorder", "merge", "split", "tasks", "order", "vectorize", "accumulators",
+                                 "single", "transpose", "tile", "points"}) {
+    CAPTURE(name);
+    CHECK(applied[name] > 0);
+    if (name != "reorder" && name != "tasks") CHECK(refused[name] > 0);
   }
 }
 

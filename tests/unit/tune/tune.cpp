@@ -60,8 +60,7 @@ class Promising : public Backend {
 
   Key machine() const override { return own_->machine(); }
   std::string problem() override { return ""; }
-  std::vector<schedule::Candidate> candidates(const loop::Program& alone,
-                                              const std::vector<Values>& shapes,
+  std::vector<schedule::Candidate> candidates(const loop::Program& alone, const std::vector<Values>& shapes,
                                               const loop::Schedule* around) const override {
     return own_->candidates(alone, shapes, around);
   }
@@ -150,25 +149,25 @@ TEST_CASE("an entry outside of the space is none") {
   CHECK(message([&] { tune::tune(p, target, options); }).find("does not know") != std::string::npos);
 }
 
-TEST_CASE("a schedule that is refused says where it differs from the one most like it") {
+TEST_CASE("a template's schedule that is refused names the directive, and what it could be") {
   const auto parsed = [](const char* text) { return loop::parse_schedule(text); };
   const std::vector<schedule::Candidate> space = {
-      {parsed("gemm.f32.8x32: rows %i0; tiles 2"), 1, ""},
-      {parsed("tasks %i0; vectorize %i1 16"), 2, ""},
-      {parsed("tasks %i0; order %i1; vectorize %i1 32"), 3, ""},
+      {parsed("gemm.f32.8x32: rows %i0; tiles 2; order rows"), 1, ""},
+      {parsed("gemm.f32.8x32: rows %i0; tiles 4; order rows"), 2, ""},
+      {parsed("gemm.f32.8x32: rows %i0; tiles 8; order columns"), 3, ""},
+      {parsed("tasks %i0; vectorize %i1 16"), 4, ""},
   };
   for (const schedule::Candidate& candidate : space)
     CHECK(schedule::refusal(space, candidate.schedule).empty());
   CHECK(schedule::refusal(space, parsed("gemm.f32.6x64: rows %i0; tiles 2")) ==
         "its kernel is none of those for this nest: gemm.f32.8x32, loops without a template");
-  CHECK(schedule::refusal(space, parsed("gemm.f32.8x32: rows %i0; tiles 3")) ==
-        "the schedule most like it that this nest can have has 'tiles 2' in place of 'tiles 3'");
-  CHECK(schedule::refusal(space, parsed("tasks %i0; order %i1; vectorize %i1 32; unroll %i1 4")) ==
-        "the schedule most like it that this nest can have has nothing in place of 'unroll %i1 4'");
-  CHECK(schedule::refusal(space, parsed("tasks %i0; order %i1")) ==
-        "the schedule most like it that this nest can have has 'vectorize %i1 32' beside what is given");
-  CHECK(schedule::refusal(space, parsed("vectorize %i1 16; tasks %i0")) ==
-        "its directives stand in another order than in 'tasks %i0; vectorize %i1 16'");
+  CHECK(schedule::refusal(space, parsed("gemm.f32.8x32: rows %i0; tiles 3; order rows")) ==
+        "'tiles 3' does not apply: with the rest it can be 'tiles 2', 'tiles 4'");
+  CHECK(schedule::refusal(space, parsed("gemm.f32.8x32: rows %i0; tiles 2; order rows; unroll %i1 4")) ==
+        "'unroll %i1 4' does not apply: nothing of that name does here");
+  CHECK(schedule::refusal(space, parsed("gemm.f32.8x32: rows %i0; order rows")) == "'tiles 2' is missing");
+  CHECK(schedule::refusal(space, parsed("gemm.f32.8x32: tiles 4; rows %i0; order rows")) ==
+        "its directives stand in another order than in 'gemm.f32.8x32: rows %i0; tiles 4; order rows'");
 }
 
 TEST_CASE("shapes to tune for are sizes of the model, within their ranges") {

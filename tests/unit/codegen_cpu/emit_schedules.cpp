@@ -1,0 +1,113 @@
+// Directives of loops without a template: `tile`, `points` and `transpose` over sizes and dtypes.
+#include "compiler/schedule/applies.h"
+#include "tests/unit/codegen_cpu/emit_harness.h"
+
+using namespace emit_test;
+
+namespace {
+
+constexpr DType kTypes[] = {DType::kF32, DType::kF64, DType::kBF16, DType::kF16,
+                            DType::kI8,  DType::kU8,  DType::kI32,  DType::kI64};
+
+struct Sizes {
+  int64_t m, n, k;
+};
+constexpr Sizes kSizes[] = {{0, 5, 3}, {1, 1, 1}, {3, 70, 5}, {4, 16, 8}, {37, 33, 0}, {65, 129, 17}};
+
+// Products of symbolic sizes, a turned copy, and rows that take part in whatever holds for all of them.
+Program program_of(DType dtype) {
+  ProgramBuilder b;
+  const Expr m = b.symbol("m", 0, 0, 0, 100), k = b.symbol("k", 0, 1, 0, 100),
+             n = b.symbol("n", 1, 1, 0, 200);
+  const View x = b.input("x", dtype, {m, k}), w = b.input("w", dtype, {k, n}), s = b.input("s", dtype, {n});
+  const View y = b.output("y", dtype, {m, n}), t = b.output("t", dtype, {k, m});
+  const View most = b.output("most", dtype, {m, n});
+  NestBuilder product = b.nest("product");
+  const Expr i = product.dim(m), j = product.dim(n);
+  const Value shift = product.load(s, {j});
+  product.store(y, {i, j}, product.reduce(Combine::kSum, {k}, [&](const std::vector<Expr>& r) {
+    return product.load(x, {i, r[0]}) * product.load(w, {r[0], j});
+  }) + shift);
+  product.finish();
+  NestBuilder turn = b.nest("turn");
+  const Expr a = turn.dim(k), c = turn.dim(m);
+  turn.store(t, {a, c}, turn.load(x, {c, a}));
+  turn.finish();
+  // A window whose first rows lie in front of the matrix.
+  NestBuilder window = b.nest("window");
+  const Expr r = window.dim(m), q = window.dim(n);
+  window.store(most, {r, q}, window.reduce(Combine::kMax, {3}, [&](const std::vector<Expr>& u) {
+    Access at = access(y, {r + u[0] - 2, q});
+    at.mask = sym::le(2, r + u[0]);
+    return window.load(at, int_scalar(dtype, -1));
+  }));
+  window.finish();
+  return std::move(b.program);
+}
+
+void check_grid(const std::vector<const char*>& schedules, const std::vector<const char*>& turns) {
+  for (const DType dtype : kTypes)
+    for (size_t at = 0; at < schedules.size(); ++at) {
+      Program program = program_of(dtype);
+      for (Nest& nest : program.nests) {
+        nest.schedule = parse_schedule(nest.name == "turn" ? turns[at % turns.size()] : schedules[at]);
+        // Names of dims are the nest's own.
+        for (Directive& directive : nest.schedule.directives)
+          for (std::string& arg : directive.args)
+            if (arg == "%a" || arg == "%b") arg = nest.dims[arg == "%b"].var.name();
+        const std::string why = schedule::why_not(program, nest, nest.schedule);
+        CHECK_MESSAGE(why.empty(), why);
+      }
+      for (const Sizes& size : kSizes) {
+        CAPTURE(std::string(name(dtype)));
+        CAPTURE(to_string(program.nests[0].schedule));
+        const std::vector<HostTensor> inputs = {random_tensor(dtype, {size.m, size.k}, 1, 1, 4),
+                                                random_tensor(dtype, {size.k, size.n}, 2, 1, 4),
+                                                random_tensor(dtype, {size.n}, 3, 1, 4)};
+        for (const char* cpu : {"native", "x86-64-v3"})
+          check_program(program, inputs, {.relative = is_storage_float(dtype) ? 2e-2 : 1e-4, .cpu = cpu});
+      }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("several points done together give what they give one by one") {
+  check_grid({"tasks %a; vectorize %b 16; points %a 4", "tasks %a %b; chunk 6; points %b 5",
+              "order %b %a; points %a 2", "vectorize %a 8; points %b 3"},
+             {"tasks %a; vectorize %b 8; points %a 4", "vectorize %a 8; points %b 3"});
+}
+
+TEST_CASE("loops in tiles pass over every point once") {
+  check_grid({"tasks %a; tile %b 48; vectorize %b 16", "tile %b 32; tile %a 5; order %a %b; points %b 3",
+              "tile %a 16; vectorize %b 8"},
+             {"tasks %b; chunk 16; tile %a 16; vectorize %b 8; transpose %a 8",
+              "tile %b 40; tile %a 3; vectorize %b 8; transpose %a 8", "tile %a 7; tile %b 9; order %b %a"});
+}
+
+TEST_CASE("what several points share is loaded once") {
+  Program program = program_of(DType::kI32);
+  program.nests[0].schedule = parse_schedule("tasks %i0; vectorize %i1 16; points %i0 4");
+  const auto text = [&] {
+    return codegen::cpu::emit_kernel(program, program.nests[0], cpu_target("x86-64-v4")).text;
+  };
+  const auto count = [](const std::string& in, const std::string& what) {
+    int found = 0;
+    for (size_t at = in.find(what); at != std::string::npos; at = in.find(what, at + 1)) ++found;
+    return found;
+  };
+  const std::string together = text();
+  program.nests[0].schedule = parse_schedule("tasks %i0; vectorize %i1 16");
+  const std::string apart = text();
+  // A vector of w in the loop of four points, one in that of those left over: as many as a loop of each takes.
+  CHECK(count(together, "*(const i32x16u*)") == 2 * count(apart, "*(const i32x16u*)"));
+  CHECK(count(together, "+ 3)") > 0);
+}
+
+TEST_CASE("a schedule that does not apply is not emitted") {
+  Program program = program_of(DType::kF32);
+  program.nests[0].schedule = parse_schedule("tasks %i0; vectorize %i1 16; points %i1 4");
+  CHECK(error_of([&] {
+          codegen::cpu::CompiledProgram compiled(program);
+        }).find("'points %i1 4': lanes run along %i1") != std::string::npos);
+}
