@@ -23,7 +23,7 @@ Pieces products(int64_t depth, int64_t columns, bool by_row) {
       p.map("relu", {x, scale, p.weight("b", {depth}, 2)}, [](const std::vector<loop::Value>& v) {
         return max(v[0] * v[1] + v[2], v[0].nest->constant(DType::kF32, 0));
       });
-  p.output("y", p.matmul(rows, p.weight("w", {depth, columns}, 3)));
+  p.output("y", p.product(rows, depth, columns, 3));
   return p;
 }
 

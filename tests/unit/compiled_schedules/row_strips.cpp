@@ -9,8 +9,10 @@
 
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build_run.h"
+#include "compiler/codegen/cpu/strips.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose.h"
+#include "compiler/schedule/row_peaks.h"
 #include "compiler/schedule/strips.h"
 #include "compiler/schedule/winograd.h"
 #include "tests/unit/schedule/programs.h"
@@ -73,4 +75,36 @@ TEST_CASE("strips of rows compute what whole buffers do, on any number of thread
       }
     }
   }
+}
+
+TEST_CASE("a strip's kernel moves the rows that it takes over, and runs each of its nests from end to end") {
+  const auto text_of = [](std::vector<Layer> layers, size_t& carried, size_t& nests) {
+    loop::Program program = convolutions(40, 4, layers);
+    schedule::lower_peaks(program);
+    schedule::choose(program, cpu_target("x86-64-v3"), {});
+    const auto all = loop::strips_of(program);
+    REQUIRE(!all.empty());
+    carried = all[0]->carried.size(), nests = all[0]->body.size();
+    return codegen::cpu::emit_strips(program, *all[0], cpu_target("x86-64-v3")).text;
+  };
+  const auto count = [](const std::string& in, const std::string& what) {
+    size_t found = 0;
+    for (size_t at = in.find(what); at != std::string::npos; at = in.find(what, at + 1)) ++found;
+    return found;
+  };
+  size_t carried = 0, nests = 0;
+  const std::string moves = text_of({{64}, {64, 3, 1, 1, 1}, {64, 5, 1, 1, 2}, {8}}, carried, nests);
+  CHECK(carried == 2);
+  CHECK(count(moves, "__builtin_memmove(") == carried);
+  // Of the first strip of a range nothing is there yet.
+  for (size_t k = 0; k < carried; ++k)
+    CHECK(count(moves, cat("int64_t end", k, " = 0, base", k, " = 0;")) == 1);
+  CHECK(count(moves, "== 0 ? 0 : end") == carried);
+  // One thread has all tasks of a nest.
+  CHECK(count(moves, "(&a, 0, ") == nests);
+  // A strip of rows that follow each other without a window takes nothing over.
+  const std::string apart = text_of({{64}, {64}, {64, 2, 2, 1, 0}, {8}}, carried, nests);
+  CHECK(carried == 0);
+  CHECK(count(apart, "__builtin_memmove(") == 0);
+  CHECK(count(apart, "(&a, 0, ") == nests);
 }

@@ -22,8 +22,8 @@ Value add(const std::vector<Value>& v) { return v[0] + v[1]; }
 
 // x * weights + bias, bent.
 View layer(Pieces& p, const View& x, int64_t depth, int64_t columns, uint32_t seed, bool bent = true) {
-  const View product = p.matmul(x, p.weight(cat("w", seed), {depth, columns}, seed));
-  const View sum = p.map("add", {product, p.weight(cat("b", seed), {columns}, seed + 50)}, add);
+  const View sum =
+      p.map("add", {p.product(x, depth, columns, seed), p.weight(cat("b", seed), {columns}, seed + 50)}, add);
   return bent ? p.map("tanh", {sum}, bend) : sum;
 }
 

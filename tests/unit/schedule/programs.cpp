@@ -122,6 +122,10 @@ View Pieces::matmul(const View& a, const View& b) {
   return out;
 }
 
+View Pieces::product(const View& x, int64_t depth, int64_t columns, uint32_t seed) {
+  return matmul(x, weight(cat("w", seed), {depth, columns}, seed));
+}
+
 View Pieces::concat(const std::vector<View>& parts) {
   Expr width = 0;
   for (const View& part : parts) width += part.shape[1];

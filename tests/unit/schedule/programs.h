@@ -28,8 +28,10 @@ struct Pieces {
   loop::View reduce_first(const loop::View& x);                        // sum; drops the dim
   loop::View softmax(const loop::View& x);                             // over the last dim, as five nests
   loop::View matmul(const loop::View& a, const loop::View& b);         // [m, k] x [k, n]
-  loop::View concat(const std::vector<loop::View>& parts);             // along dim 1
-  loop::View gather(const loop::View& table, const loop::View& ids);   // rows
+  // By weights of these sizes, named after the seed.
+  loop::View product(const loop::View& x, int64_t depth, int64_t columns, uint32_t seed);
+  loop::View concat(const std::vector<loop::View>& parts);            // along dim 1
+  loop::View gather(const loop::View& table, const loop::View& ids);  // rows
 
   loop::View temporary(const std::string& name, std::vector<sym::Expr> shape, DType dtype = DType::kF32);
 

@@ -48,16 +48,12 @@ View normalised(Pieces& p, const View& x, int64_t columns) {
                [](const std::vector<Value>& v) { return relu(v[0] * v[1] + v[2]); });
 }
 
-View product(Pieces& p, const View& x, int64_t depth, int64_t columns, uint32_t seed = 3) {
-  return p.matmul(x, p.weight("w", {depth, columns}, seed));
-}
-
 }  // namespace
 
 TEST_CASE("a normalisation and an activation are computed where the product copies its rows") {
   Pieces p("first");
   const View x = p.input("x", {p.n, 200});
-  p.output("y", product(p, normalised(p, x, 200), 200, 100));
+  p.output("y", p.product(normalised(p, x, 200), 200, 100, 3));
   const Result result = with_prologues(p);
   CHECK(result.launches == 1);
   REQUIRE(result.decisions.size() == 1);
@@ -71,14 +67,14 @@ TEST_CASE(
   const View x = p.input("x", {p.n, 200}), gate = p.input("gate", {p.n, 200}), scale = p.input("s", {p.n, 1});
   const View both =
       p.map("gate", {x, gate, scale}, [](const std::vector<Value>& v) { return v[0] * v[1] * v[2]; });
-  p.output("y", product(p, both, 200, 100));
+  p.output("y", p.product(both, 200, 100, 3));
   CHECK(with_prologues(p).launches == 1);
 }
 
 TEST_CASE("a product of few columns reads rows in place") {
   Pieces p("few");
   const View x = p.input("x", {p.n, 200});
-  p.output("y", product(p, normalised(p, x, 200), 200, 80));
+  p.output("y", p.product(normalised(p, x, 200), 200, 80, 3));
   const Result result = with_prologues(p);
   CHECK(result.launches == 2);
   REQUIRE(result.decisions.size() == 1);
@@ -110,11 +106,11 @@ TEST_CASE("rows that others read too, or that are outputs, are made once") {
     Pieces p("shared");
     const View x = p.input("x", {p.n, 200});
     const View rows = normalised(p, x, 200);
-    p.output("y", product(p, rows, 200, 100));
+    p.output("y", p.product(rows, 200, 100, 3));
     if (output)
       p.output("z", rows);
     else
-      p.output("z", product(p, rows, 200, 124, 5));
+      p.output("z", p.product(rows, 200, 124, 5));
     const Result result = with_prologues(p);
     CHECK(result.launches == (output ? 2 : 3));
     for (const Decision& decision : result.decisions) CHECK(!decision.fused);
@@ -124,7 +120,7 @@ TEST_CASE("rows that others read too, or that are outputs, are made once") {
 TEST_CASE("small rows stay in a cache") {
   Pieces p("small");
   const View x = p.input("x", {p.n, 20});
-  p.output("y", product(p, normalised(p, x, 20), 20, 100));
+  p.output("y", p.product(normalised(p, x, 20), 20, 100, 3));
   const Result result = with_prologues(p);
   CHECK(result.launches == 2);
   REQUIRE(result.decisions.size() == 1);
@@ -136,7 +132,7 @@ TEST_CASE("what costs more than copying keeps a kernel of its own") {
   const View x = p.input("x", {p.n, 200});
   const View bent =
       p.map("bend", {x}, [](const std::vector<Value>& v) { return unary(ScalarOp::kErf, v[0]); });
-  p.output("y", product(p, bent, 200, 100));
+  p.output("y", p.product(bent, 200, 100, 3));
   const Result result = with_prologues(p);
   CHECK(result.launches == 2);
   REQUIRE(result.decisions.size() == 1);

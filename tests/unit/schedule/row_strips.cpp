@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <functional>
 
+#include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
@@ -236,4 +238,27 @@ TEST_CASE("a strip moves the rows that the one before has made") {
   Program apart = convolutions(40, 4, {{64}, {64}, {64, 2, 2, 1, 0}, {8}});
   lower_peaks(apart);
   for (const Strips* each : strips_of(apart)) CHECK(each->carried.empty());
+}
+
+TEST_CASE("rows that no strip has made are not taken over") {
+  const auto refused = [](const std::function<void(Program&, Strips&)>& change) {
+    Program program = convolutions(40, 4, {{64}, {64, 3, 1, 1, 1}, {64, 5, 1, 1, 2}, {8}});
+    lower_peaks(program);
+    for (Step& step : program.steps)
+      if (auto* strips = std::get_if<Strips>(&step.node)) change(program, *strips);
+    try {
+      verify(program);
+    } catch (const Error& error) {
+      return error.text.find("carries rows of ") != std::string::npos;
+    }
+    return false;
+  };
+  CHECK(!refused([](Program&, Strips&) {}));
+  // A buffer that strips share, or one that is none's; sizes of nothing; no rows; a dim that the buffer has not.
+  CHECK(refused([](Program& p, Strips& s) { s.carried[0].buffer = p.outputs[0]; }));
+  CHECK(refused([](Program&, Strips& s) { std::erase(s.own, s.carried[0].buffer); }));
+  CHECK(refused([](Program&, Strips& s) { s.carried[0].at = s.first; }));
+  CHECK(refused([](Program&, Strips& s) { s.carried[0].rows = s.points; }));
+  CHECK(refused([](Program&, Strips& s) { s.carried[0].per = 0; }));
+  CHECK(refused([](Program& p, Strips& s) { s.carried[0].dim = p[s.carried[0].buffer].shape.size(); }));
 }
