@@ -87,9 +87,14 @@ void print(const Choice& choice) {
   std::printf(" kernel    %s%s: %s\n", choice.nests.front().c_str(),
               times(static_cast<int>(choice.nests.size())).c_str(), loop::to_string(choice.schedule).c_str());
   if (choice.space == 0) return;
-  std::printf("           %s; %s", choice.given ? "measured best" : "the model's choice",
+  std::printf("           %s; %s",
+              choice.given ? (choice.cycles > 0 ? "measured best" : "given") : "the model's choice",
               choice.space == 1 ? "the only candidate" : cat("one of ", choice.space, " candidates").c_str());
-  if (choice.cycles > 0) std::printf(", %.3g cycles of a core expected", choice.cycles);
+  if (choice.cycles == 0) {  // by hand: what applies need not be a candidate
+    std::printf("; the schedule in the database is none of these\n");
+    return;
+  }
+  std::printf(", %.3g cycles of a core expected", choice.cycles);
   const size_t shown = std::min(kOthers, choice.others.size());
   for (size_t i = 0; i < shown; ++i)
     std::printf("%s%s %s", i == 0 ? "; others: " : ", ", choice.others[i].family.c_str(),

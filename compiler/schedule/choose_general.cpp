@@ -38,6 +38,7 @@ constexpr double kThreadCycles = 20000;  // least work that is worth waking a th
 // Rows of blocks that are turned before the next column of blocks: as many lines as the first cache holds, and as many pages
 // as it is quick at finding.
 constexpr int64_t kTurnedTile = 512;
+constexpr double kFarBytes = 16 << 20;  // of a result that is turned in tiles: no cache of a core has it
 
 // How a plan differs from the one that the model likes best.
 struct Variation {
@@ -49,8 +50,8 @@ struct Variation {
   // Dims that are divided by constants become two, so that addresses are linear in them; else they stay whole,
   // for longer rows.
   bool split = true;
-  int points = 0;              // done together; 0: as the model has it, 1: one by one
-  int64_t tile = kTurnedTile;  // of what is turned; 0: none
+  int points = 0;     // done together; 0: as the model has it, 1: one by one
+  int64_t tile = -1;  // of what is turned; 0: none; -1: as the model has it
 };
 
 class Chooser {
@@ -299,6 +300,7 @@ class Chooser {
   bool choose_transpose() {
     Expr along = 0, across = 0;
     bool plain = true;
+    DType out_dtype = DType::kF32;
     auto unit = [&](const loop::Access& access) -> const loop::Dim* {
       for (const loop::Dim& dim : nest_.dims)
         if (const auto stride = loop::stride_of(program_, access, dim.var, facts_);
@@ -312,6 +314,7 @@ class Chooser {
         const loop::Dim* dim = unit(store->access);
         plain = plain && dim && !store->update && (along.is_const() || along == dim->var);
         if (dim) along = dim->var;
+        out_dtype = program_[store->access.buffer].dtype;
       }
     }
     if (!plain || along.is_const()) return false;
@@ -334,12 +337,13 @@ class Chooser {
     lanes_ = size;
     plan_.width[along] = size;
     plan_.transpose.emplace(across, size);
-    const bool tiled =
-        variation_.tile > 0 && std::any_of(nest_.dims.begin(), nest_.dims.end(), [&](const auto& dim) {
-          const sym::Interval range = facts_.bounds(dim.extent);
-          return dim.var == across && !(range.has_hi() && range.hi <= variation_.tile);
-        });
-    if (tiled) plan_.blocks.push_back({across, variation_.tile});
+    const double bytes = points() * byte_size(out_dtype);
+    const int64_t tile = variation_.tile >= 0 ? variation_.tile : bytes >= kFarBytes ? kTurnedTile : 0;
+    for (const loop::Dim& dim : nest_.dims) {
+      const sym::Interval range = facts_.bounds(dim.extent);
+      if (dim.var == across && tile > 0 && !(range.has_hi() && range.hi <= tile))
+        plan_.blocks.push_back({across, tile});
+    }
     point_cycles_ = 2;
     cycles_ = point_cycles_;
     for (const loop::Dim& dim : nest_.dims) cycles_ *= trips(dim.extent);
@@ -611,7 +615,8 @@ std::vector<RankedLoopPlan> general_space(const loop::Program& program, const lo
     v.grain = 1;
     for (const int points : {1, 2, 4, 8}) v.points = points, add(v);
     v.points = 0;
-    for (const int64_t tile : {int64_t{0}, kTurnedTile / 4, 4 * kTurnedTile}) v.tile = tile, add(v);
+    for (const int64_t tile : {int64_t{0}, kTurnedTile / 4, kTurnedTile, 4 * kTurnedTile})
+      v.tile = tile, add(v);
   }
   return space;
 }

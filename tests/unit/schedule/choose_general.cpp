@@ -177,3 +177,45 @@ TEST_CASE("long rows that may be few are shared out in pieces") {
   CHECK(schedule("1..64").find("tasks %i0 %i1; chunk") != std::string::npos);
   CHECK(schedule("32..64").find("tasks %i0 %i1; chunk") == std::string::npos);
 }
+
+TEST_CASE("products without a micro-kernel do several rows together, where these share what they load") {
+  const auto schedule = [](const char* dtype, const std::string& rows, const char* shared) {
+    std::string text = cat(R"(program products
+  symbol m = input 0 dim 0 in )",
+                           rows, R"(
+  input x DTYPE [m, 64] ordinal 0
+  input w DTYPE [64, 64, 64] ordinal 1
+  output y DTYPE [m, 64] ordinal 0
+  inputs (x, w)
+  outputs (y)
+  steps
+    nest 0 product (%i0<m, %i1<64)
+      %0 : DTYPE = reduce sum (%r0<64)
+        %1 : DTYPE = load x[%i0, %r0]
+        %2 : DTYPE = load w[)",
+                           shared, R"(, %r0, %i1]
+        %3 : DTYPE = mul %1 %2
+        yield %3
+      store y[%i0, %i1] %0
+)");
+    for (size_t at = 0; (at = text.find("DTYPE")) != std::string::npos;) text.replace(at, 5, dtype);
+    return chosen(text, "x86-64-v4");
+  };
+  for (const char* dtype : {"i32", "i64"})
+    CHECK(schedule(dtype, "1..4096", "0").find("points %i0 4") != std::string::npos);
+  // Each row has weights of its own; there are too few rows.
+  CHECK(schedule("i32", "1..64", "%i0").find("points") == std::string::npos);
+  CHECK(schedule("i32", "1..3", "0").find("points") == std::string::npos);
+}
+
+TEST_CASE("what is turned goes by tiles where no cache holds it") {
+  const auto schedule = [](int64_t rows) {
+    return chosen(
+        cat("program turn\n  input x f32 [", rows, ", 2048] ordinal 0\n  output y f32 [2048, ", rows,
+            "] ordinal 0\n  inputs (x)\n  outputs (y)\n  steps\n    nest 0 turn (%i0<2048, %i1<", rows,
+            ")\n      %0 : f32 = load x[%i1, %i0]\n      store y[%i0, %i1] %0\n"),
+        "x86-64-v4");
+  };
+  CHECK(schedule(2048).find("tile %i0 512") != std::string::npos);
+  CHECK(schedule(512).find("tile") == std::string::npos);
+}
