@@ -12,7 +12,7 @@
 #include "compiler/codegen/cpu/strips.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose.h"
-#include "compiler/schedule/row_peaks.h"
+#include "compiler/schedule/lower_peaks.h"
 #include "compiler/schedule/strips.h"
 #include "compiler/schedule/winograd.h"
 #include "tests/unit/schedule/programs.h"
