@@ -24,7 +24,7 @@ class GroupRegisters {
   // Of sums of a step that are added to others behind it (adds_steps()): with two of them one is added while products make
   // the next. 0: there are none.
   int parts() const { return parts_; }
-  int free() const { return free_; }  // of a thread, beside its sums and what addresses take, behind the last step
+  int free() const { return free_; }        // of a thread, beside its sums and what addresses take
   int columns() const { return columns_; }  // of sums that results are computed of at a time
   // Whether results of statements of this cost are computed in registers.
   bool have_results(int cost) const;

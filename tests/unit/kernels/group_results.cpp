@@ -47,7 +47,6 @@ TEST_CASE(
   CHECK(registers("wgmma.64x128x128.deep.8bit", fp8, true).parts() == 1);  // addresses take what is left
   CHECK(registers("wgmma.64x64x128.8bit", fp8).parts() == 1);
   CHECK(registers("wgmma.128x128x128.8bit", DType::kI8).parts() == 0);
-  CHECK(registers("wgmma.128x128x128.8bit", fp8).have_results(kGelu));  // which come behind the last addition
   CHECK(registers("wgmma.128x128x64").parts() == 0);
 }
 
