@@ -3,6 +3,7 @@
 #include "compiler/base/numeric.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/body.h"
+#include "compiler/loop/lanes.h"
 #include "compiler/loop/walk.h"
 
 namespace stridec::codegen {
@@ -103,6 +104,7 @@ void Body::print_combine(Combine combine, const std::vector<std::string>& into,
 void Body::print_loops(const std::vector<loop::Dim>& dims, size_t next, const std::function<void()>& inside) {
   if (next == dims.size()) return inside();
   const loop::Dim& dim = dims[next];
+  STRIDEC_CHECK(width_ == 1 || !sym::depends_on(dim.extent, *lane_var_), "lanes would not end together");
   const std::string i = text_.fresh("i");
   text_.open(cat("for (int64_t ", i, " = 0; ", i, " < ", index(dim.extent), "; ++", i, ")"));
   set_index(dim.var, i);
@@ -158,7 +160,7 @@ void Body::print_strips(sym::Expr var, const std::string& from, const std::strin
 void Body::print_for(const loop::For& loop) {
   for (size_t d = 0; width_ == 1 && d < loop.dims.size(); ++d) {
     auto found = inner_.width.find(loop.dims[d].var);
-    if (found == inner_.width.end()) continue;
+    if (found == inner_.width.end() || loop::moves_extents(loop.body, loop.dims[d].var)) continue;
     std::vector<loop::Dim> rest = loop.dims;
     rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(d));
     return print_loops(rest, 0, [&] {
@@ -186,7 +188,8 @@ void Body::print_reduce(const loop::Reduce& reduce) {
 
   size_t along = reduce.dims.size();
   for (size_t d = 0; width_ == 1 && d < reduce.dims.size(); ++d)
-    if (inner_.width.count(reduce.dims[d].var)) along = d;
+    if (inner_.width.count(reduce.dims[d].var) && !loop::moves_extents(reduce.body, reduce.dims[d].var))
+      along = d;
 
   if (along == reduce.dims.size()) {
     int width = 1;

@@ -3,9 +3,19 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/loop/walk.h"
+
 namespace stridec::loop {
 
 using sym::Expr;
+
+bool moves_extents(const Block& block, Expr var) {
+  bool moves = false;
+  for_each_stmt(block, [&](const Stmt& stmt) {
+    for (const Dim& dim : dims_of(stmt)) moves = moves || sym::depends_on(dim.extent, var);
+  });
+  return moves;
+}
 
 int64_t Spread::elements() const { return *std::max_element(spread.begin(), spread.end()) + 1; }
 

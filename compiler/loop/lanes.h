@@ -1,12 +1,17 @@
-// Where the lanes of a vector find their elements when the address is no multiple of the lane's number.
+// Whether points can be the lanes of a vector, and where these find their elements when the address is no multiple of the
+// lane's number.
 #pragma once
 
 #include <optional>
 #include <vector>
 
+#include "compiler/loop/program.h"
 #include "compiler/sym/facts.h"
 
 namespace stridec::loop {
+
+// Whether a loop of the block takes as many rounds as `var` says: lanes along `var` would not end together.
+bool moves_extents(const Block& block, sym::Expr var);
 
 // Lanes 0 .. width-1 stand for var = width*strip() .. width*strip() + width-1. Lane l's value of `offset` is
 // base + spread[l], the smallest of spread 0: x[c//4] gives 0 0 0 0 1 1 1 1 ...

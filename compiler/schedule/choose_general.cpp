@@ -275,7 +275,7 @@ class Chooser {
     const Expr* along = nullptr;
     for (const loop::Dim& dim : dims) {
       if (sym::has_index(dim.extent) && dims.size() > 1) continue;
-      if (!loop::stores_apart(*body, dim.var)) continue;
+      if (!loop::stores_apart(*body, dim.var) || loop::moves_extents(*body, dim.var)) continue;
       const double n = trips(dim.extent);
       double with = (cost(*body, &dim.var, lanes_) + kLoopOverhead) * std::ceil(n / lanes_) * all / n;
       if (std::holds_alternative<loop::Reduce>(stmt.node)) with += 12;  // lanes to one number
@@ -385,6 +385,7 @@ class Chooser {
     for (const loop::Dim& dim : nest_.dims) {
       if (triangular || variation_.lanes == Lanes::kInner) break;
       if (variation_.lanes == Lanes::kDim && !(dim.var == variation_.dim)) continue;
+      if (loop::moves_extents(nest_.body, dim.var)) continue;
       const Cycles with = at_both_sizes([&] {
         const double n = trips(dim.extent);
         return (cost(nest_.body, &dim.var, lanes_) + kLoopOverhead) * std::ceil(n / lanes_) * points() / n;

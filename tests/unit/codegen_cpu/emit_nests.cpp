@@ -61,6 +61,22 @@ TEST_CASE("softmax of rows") {
   }
 }
 
+TEST_CASE("sums of parts, the last of which is shorter, have no lanes along the parts") {
+  for (int64_t s : {6, 64, 101}) {
+    ProgramBuilder b;
+    const Expr n = b.symbol("n", 0, 0, 1, 1000), parts = sym::ceildiv(n, 4);
+    const View x = b.input("x", kF32, {n}), o = b.output("o", kF32, {parts});
+    NestBuilder nb = b.nest("sum");
+    const Expr i = nb.dim(parts);
+    nb.store(o, {i}, nb.reduce(Combine::kSum, {sym::min(n - 4 * i, 4)}, [&](const auto& at) {
+      return nb.load(x, {4 * i + at[0]});
+    }));
+    nb.finish();
+    check(b.program, {random_tensor(kF32, {s}, 1)});
+    check_program(vectorised(b.program, 16), {random_tensor(kF32, {s}, 1)}, {2e-5, "native", {}});
+  }
+}
+
 TEST_CASE("softmax through a local row") {
   ProgramBuilder b;
   const View x = b.input("x", kF32, {6, 50}), o = b.output("o", kF32, {6, 50}),

@@ -85,3 +85,14 @@ TEST_CASE("offsets that never fall from lane to lane") {
   CHECK(grows_by_at_most_one(sym::floordiv(at, 3), lane, facts));
   CHECK(!grows_by_at_most_one(sym::floordiv(3 * at, 2), lane, facts));
 }
+
+TEST_CASE("a loop whose rounds a dim decides has no lanes along it") {
+  const sym::Expr i = sym::var("%i"), n = sym::var("n");
+  const auto loop_of = [](sym::Expr extent) {
+    return Block{{For{.dims = {{sym::var("%k"), extent}}, .body = {}}}};
+  };
+  CHECK(moves_extents(loop_of(sym::min(n - 4 * i, 4)), i));
+  CHECK(moves_extents({{For{.dims = {{sym::var("%j"), n}}, .body = loop_of(i + 1)}}}, i));
+  CHECK(!moves_extents(loop_of(n), i));
+  CHECK(!moves_extents({}, i));
+}
