@@ -1,6 +1,7 @@
 // Nests of every class, as the general emitter runs them by default, vectorised, and as schedules are chosen.
 #include "compiler/codegen/cpu/emit.h"
 #include "compiler/codegen/null/null.h"
+#include "compiler/schedule/applies.h"
 #include "compiler/schedule/choose_general.h"
 #include "tests/unit/codegen_cpu/emit_harness.h"
 
@@ -73,7 +74,8 @@ TEST_CASE("sums of parts, the last of which is shorter, have no lanes along the 
     }));
     nb.finish();
     check(b.program, {random_tensor(kF32, {s}, 1)});
-    check_program(vectorised(b.program, 16), {random_tensor(kF32, {s}, 1)}, {2e-5, "native", {}});
+    const Program lanes = vectorised(b.program, 16);
+    CHECK(schedule::why_not(lanes, lanes.nests[0], lanes.nests[0].schedule).ends_with("depends on it"));
   }
 }
 
