@@ -25,6 +25,7 @@ suites=(
   'contrib|bash tests/conformance/contrib.sh'
   'threads|bash tests/threads.sh'
   'race|$python tests/bench/test_race.py'
+  'memory|$python tests/bench/memory.py resnet50 unet'
   'fuzz|$python tests/fuzz/random_models.py --count 400 --seed 20261122'
   'fuzz-emulated|$python tests/fuzz/random_models.py --count 100 --seed 20261124 --emulated'
   'quickstart|bash samples/quickstart.sh && echo 1 passed, 0 failed'
