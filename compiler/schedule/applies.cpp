@@ -25,6 +25,20 @@ std::string names(const std::vector<loop::Dim>& dims) {
   return join(dims, ", ", [](const loop::Dim& dim) { return dim.var.name(); });
 }
 
+// Of these dims, whose range depends on `var`, as a reason; "": none.
+std::string depending(const std::vector<loop::Dim>& dims, Expr var) {
+  for (const loop::Dim& dim : dims)
+    if (sym::depends_on(dim.extent, var)) return cat("the range of ", dim.var.name(), " depends on it");
+  return "";
+}
+std::string depending(const loop::Block& block, Expr var) {
+  std::string reason;
+  loop::for_each_stmt(block, [&](const loop::Stmt& stmt) {
+    if (reason.empty()) reason = depending(loop::dims_of(stmt), var);
+  });
+  return reason;
+}
+
 bool is_power_of_two(int64_t n) { return n >= 1 && (n & (n - 1)) == 0; }
 
 // The directives of one nest, one after the other as they are carried out.
@@ -195,14 +209,8 @@ class Asker {
 
   std::string vectorize(Expr var, int width) const {
     if (!is_power_of_two(width) || width < 2 || width > 64) return "lanes are 2, 4, 8, 16, 32 or 64";
-    for (const loop::Dim& dim : nest_.dims)
-      if (sym::depends_on(dim.extent, var)) return cat("the range of ", dim.var.name(), " depends on it");
-    std::string reason;
-    loop::for_each_stmt(nest_.body, [&](const loop::Stmt& stmt) {
-      for (const loop::Dim& dim : loop::dims_of(stmt))
-        if (sym::depends_on(dim.extent, var)) reason = cat("the range of ", dim.var.name(), " depends on it");
-    });
-    if (!reason.empty()) return reason;
+    for (const std::string& reason : {depending(nest_.dims, var), depending(nest_.body, var)})
+      if (!reason.empty()) return reason;
     if (find(var)) {
       for (const auto& [other, lanes] : plan_.width)
         if (other != var && find(other)) return cat("lanes run along ", other.name());
@@ -254,7 +262,7 @@ class Asker {
     if (size != plan_.width.at(*along))
       return cat("its blocks are as wide as the lanes, ", plan_.width.at(*along));
     if (is_task(across)) return cat(across.name(), " is one of the tasks' dims");
-    if (const std::string inside = behind(across); !inside.empty()) return inside;
+    if (const std::string inside = depending(nest_.dims, across); !inside.empty()) return inside;
     return crossing_loads(program_, nest_, across, *along).empty()
                ? cat("nothing is loaded along ", across.name(), " that steps along ", along->name())
                : "";
@@ -282,18 +290,11 @@ class Asker {
       for (const loop::Dim& other : nest_.dims)
         if (!is_task(other.var) && lanes() != other.var)
           return cat("a task has a loop over ", other.var.name(), " inside of it");
-    } else if (const std::string inside = behind(var); !inside.empty()) {
+    } else if (const std::string inside = depending(nest_.dims, var); !inside.empty()) {
       return inside;
     }
     std::string reason;
     return can_do_together(program_, nest_, var, &reason) ? "" : reason;
-  }
-
-  // Why the loop over `var` cannot be the innermost one.
-  std::string behind(Expr var) const {
-    for (const loop::Dim& dim : nest_.dims)
-      if (sym::depends_on(dim.extent, var)) return cat("the range of ", dim.var.name(), " depends on it");
-    return "";
   }
 
   std::optional<Expr> lanes() const {
@@ -351,10 +352,8 @@ bool can_do_together(const loop::Program& program, const loop::Nest& nest, Expr 
         !loop::holds_any(*bind, nest.values[bind->value.value].dtype))
       why = "a point may end the run before the next one begins";
     if (std::holds_alternative<loop::Scan>(stmt.node)) why = "a scan takes its steps one after the other";
-    for (const loop::Dim& inside : loop::dims_of(stmt))
-      if (sym::depends_on(inside.extent, dim))
-        why = cat("the range of ", inside.var.name(), " depends on it");
   });
+  if (why.empty()) why = depending(nest.body, dim);
   if (reason) *reason = why;
   return why.empty();
 }

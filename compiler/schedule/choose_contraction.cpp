@@ -503,6 +503,10 @@ double typical(Expr e, const sym::Facts& facts) {
   return value ? static_cast<double>(*value) : static_cast<double>(kTypicalSize);
 }
 
+double typical_bytes(const loop::Program& program, loop::BufferId id) {
+  return typical(loop::element_count(program[id].shape), program.facts) * byte_size(program[id].dtype);
+}
+
 std::vector<RankedPlan> contraction_plans(const loop::Program& program, const loop::Nest& nest,
                                           const CpuTarget& target) {
   return ranked_plans(program, nest, target, false);

@@ -32,5 +32,6 @@ double general_cycles(const loop::Program& program, const loop::Nest& nest, cons
 
 // A value for cost models: each symbol at the middle of its range, at most kTypicalSize.
 double typical(sym::Expr e, const sym::Facts& facts);
+double typical_bytes(const loop::Program& program, loop::BufferId id);  // of a buffer's elements
 
 }  // namespace stridec::schedule

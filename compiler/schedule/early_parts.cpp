@@ -17,10 +17,6 @@ using loop::Nest;
 using loop::Program;
 using sym::Expr;
 
-bool touches(const Flow& flow, size_t at, BufferId id) {
-  return reads(flow.effects[at], id) || writes(flow.effects[at], id);
-}
-
 class Finder {
  public:
   Finder(const Program& program, const Flow& flow, BufferId id) : program_(program), flow_(flow) {
@@ -29,12 +25,12 @@ class Finder {
 
   std::optional<EarlyPart> find() {
     size_t at = 0;
-    while (at < program_.steps.size() && !touches(flow_, at, part_.of)) ++at;
+    while (at < program_.steps.size() && !touches(flow_.effects[at], part_.of)) ++at;
     const Nest* maker = nest_of(at);
     if (!maker || reads(flow_.effects[at], part_.of) || !is_box(*maker)) return std::nullopt;
     part_.made = static_cast<int>(at);
     while (++at < program_.steps.size())
-      if (touches(flow_, at, part_.of) && !is_within(at)) break;
+      if (touches(flow_.effects[at], part_.of) && !is_within(at)) break;
     part_.needed = static_cast<int>(at);
     const bool some_between = part_.needed > part_.made + 1;
     return some_between && at < program_.steps.size() ? std::optional(part_) : std::nullopt;
@@ -96,14 +92,10 @@ std::vector<EarlyPart> early_parts(const Program& program, const Flow& flow) {
 }
 
 void set_apart(Program& program, const Flow& flow, const EarlyPart& part) {
-  const loop::Buffer& whole = program[part.of];
-  loop::Buffer buffer{
-      .name = whole.name + "_part", .dtype = whole.dtype, .shape = part.shape, .storage = whole.storage};
-  buffer.strides = strides_like(whole, part.shape, program.facts);
-  const BufferId own = loop::add_buffer(program, std::move(buffer));
+  const BufferId own = add_part(program, part.of, part.shape);
   loop::NestBuilder nest(program, "part");
   for (int at = part.made; at < part.needed; ++at) {
-    if (!touches(flow, static_cast<size_t>(at), part.of)) continue;
+    if (!touches(flow.effects[static_cast<size_t>(at)], part.of)) continue;
     Nest& other = program[std::get<loop::Launch>(program.steps[static_cast<size_t>(at)].node).nest];
     if (at == part.made) nest.nest().nodes = other.nodes;
     const sym::Facts facts = loop::facts_of(program, other);

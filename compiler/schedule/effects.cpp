@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "compiler/base/sort.h"
+#include "compiler/loop/build.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_contraction.h"
@@ -57,7 +58,7 @@ bool share_elements(const loop::Program& program, const loop::Nest& nest, const 
   loop::for_each_step({step}, [&](const loop::Step& inner) {
     const Effects effects = effects_of(program, inner);
     const auto* launch = std::get_if<loop::Launch>(&inner.node);
-    if (reads(effects, id) || writes(effects, id))
+    if (touches(effects, id))
       met = met || !launch || !touch_apart(program, nest, program[launch->nest], id);
   });
   return met;
@@ -69,6 +70,8 @@ bool reads(const Effects& effects, BufferId id) {
 bool writes(const Effects& effects, BufferId id) {
   return std::find(effects.writes.begin(), effects.writes.end(), id) != effects.writes.end();
 }
+
+bool touches(const Effects& effects, BufferId id) { return reads(effects, id) || writes(effects, id); }
 
 Effects effects_of(const loop::Program& program, const loop::Step& step) {
   Effects effects;
@@ -135,6 +138,13 @@ std::vector<sym::Expr> strides_like(const loop::Buffer& like, const std::vector<
     step = step * shape[order[k]];
   }
   return strides;
+}
+
+BufferId add_part(loop::Program& program, BufferId of, const std::vector<sym::Expr>& shape) {
+  const loop::Buffer& whole = program[of];
+  loop::Buffer part{.name = whole.name + "_part", .dtype = whole.dtype, .shape = shape, .storage = whole.storage};
+  part.strides = strides_like(whole, shape, program.facts);
+  return loop::add_buffer(program, std::move(part));
 }
 
 sym::Expr extent_in_elements(const loop::Buffer& buffer) {

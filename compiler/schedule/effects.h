@@ -21,6 +21,7 @@ const loop::Nest* nest_at(const loop::Program& program, const loop::Steps& steps
 bool is_in_strips(const loop::Program& program, const loop::Nest& nest);
 bool reads(const Effects& effects, loop::BufferId id);
 bool writes(const Effects& effects, loop::BufferId id);
+bool touches(const Effects& effects, loop::BufferId id);  // either
 
 // Where both nests touch the buffer, none of them touches an element of the other's: along some dim their ranges have nothing
 // in common, as those of the parts of a concatenation.
@@ -39,6 +40,9 @@ std::optional<std::vector<size_t>> inside_out(const loop::Buffer& buffer);
 // Dense strides for this shape, its dims in the order that they have in memory there, at typical sizes.
 std::vector<sym::Expr> strides_like(const loop::Buffer& like, const std::vector<sym::Expr>& shape,
                                     const sym::Facts& facts);
+
+// Adds one for a part of this shape, its dims in the order that they have in memory there.
+loop::BufferId add_part(loop::Program& program, loop::BufferId of, const std::vector<sym::Expr>& shape);
 
 // Elements from the first to one past the last that the strides can reach: the memory a buffer takes.
 sym::Expr extent_in_elements(const loop::Buffer& buffer);

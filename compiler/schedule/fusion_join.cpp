@@ -266,7 +266,7 @@ bool may_move(const Program& program, const loop::Steps& steps, const Flow& flow
     if (std::find(with.begin(), with.end(), at) != with.end()) continue;
     const Effects& other = flow.effects[at];
     for (BufferId id : moved.writes)
-      if ((reads(other, id) || writes(other, id)) && share_elements(program, nest, steps[at], id))
+      if (touches(other, id) && share_elements(program, nest, steps[at], id))
         return false;
     for (BufferId id : moved.reads)
       if (writes(other, id) && share_elements(program, nest, steps[at], id)) return false;

@@ -113,13 +113,14 @@ class Fuser {
 
   // Makes the change that takes most off what is high.
   bool improve(const Curves& before, std::vector<Decision>* made) {
+    const Alive alive(program_, flow_);
     const std::vector<int64_t> high = peaks(before);
     Change best;
     double least = excess(before, high) - kLeastExcess;
     bool found = false;
     const auto consider = [&](const Change& change) {
       if (cost_of_copies(change) + more_time_ > kMostTime * work_) return;
-      const Curves after = with(change);
+      const Curves after = with(change, alive);
       const std::vector<int64_t> now = peaks(after);
       for (size_t s = 0; s < now.size(); ++s)
         if (now[s] > std::max(high[s], kMuch)) return;
@@ -130,9 +131,11 @@ class Fuser {
       found = true;
     };
 
-    const std::vector<RowChain> chains = through_peaks(before);
+    std::vector<int> tops;
+    for (const auto& curve : before)
+      tops.push_back(static_cast<int>(std::max_element(curve.begin(), curve.end()) - curve.begin()) / 2);
+    const std::vector<RowChain> chains = through(tops);
     const std::vector<Part> parts = parts_read(program_, flow_);
-    const std::vector<EarlyPart> early = early_parts(program_, flow_);
     for (const RowChain& chain : chains) {
       consider({.chain = &chain});
       std::vector<Part> copied;
@@ -141,30 +144,26 @@ class Fuser {
       if (!copied.empty()) consider({.chain = &chain, .copied = copied});
     }
     for (const Part& part : parts) consider({.copied = {part}});
+    const std::vector<EarlyPart> early = early_parts(program_, flow_);
     for (const EarlyPart& part : early)
-      if (is_over_peak(part, before)) consider({.apart = &part});
+      if (std::any_of(tops.begin(), tops.end(),
+                      [&](int top) { return part.made <= top && top < part.needed; }))
+        consider({.apart = &part});
     if (found) make(best, *made);
     return found;
   }
 
-  static int highest(const std::vector<int64_t>& curve) {
-    return static_cast<int>(std::max_element(curve.begin(), curve.end()) - curve.begin()) / 2;
-  }
-  static bool is_over_peak(const EarlyPart& part, const Curves& curves) {
-    return std::any_of(curves.begin(), curves.end(), [&](const std::vector<int64_t>& curve) {
-      return part.made <= highest(curve) && highest(curve) < part.needed;
-    });
-  }
   // Chains through the highest step of each of the sizes.
-  std::vector<RowChain> through_peaks(const Curves& before) const {
+  std::vector<RowChain> through(const std::vector<int>& tops) const {
     const RowChains finder(program_, flow_);
     std::vector<RowChain> chains;
-    for (const auto& curve : before)
-      for (RowChain& chain : finder.through(highest(curve), fits_)) chains.push_back(std::move(chain));
+    for (int top : tops)
+      for (RowChain& chain : finder.through(top, fits_)) chains.push_back(std::move(chain));
     return chains;
   }
 
-  Curves with(const Change& change) const {
+  // `alive`: of the program as it is.
+  Curves with(const Change& change, const Alive& alive) const {
     if (change.apart) {
       Program trial = program_;
       set_apart(trial, flow_, *change.apart);
@@ -180,7 +179,7 @@ class Fuser {
         groups.push_back(group);
     if (change.chain) groups.push_back(group_of(*change.chain));
     for (const Part& part : change.copied) copies.push_back({part.from, behind(change, part), part.bytes});
-    return Alive(program_, flow_).curves(groups, copies);
+    return alive.curves(groups, copies);
   }
   static int behind(const Change& change, const Part& part) {
     return change.chain ? change.chain->at.back() : part.after;

@@ -340,7 +340,7 @@ std::optional<BufferId> in_place_operand(const Program& program, std::span<const
   // What one of them does before or after the one that writes is not at the same point.
   for (const loop::Nest* nest : nests) {
     const Effects effects = loop::effects_of(*nest);
-    if (!writes(effects, output) && (reads(effects, *operand) || writes(effects, *operand)))
+    if (!writes(effects, output) && touches(effects, *operand))
       return std::nullopt;
   }
   return operand;

@@ -61,11 +61,7 @@ std::vector<Part> parts_read(const Program& program, const Flow& flow) {
 }
 
 void copy_part(Program& program, const Flow& flow, const Part& part, int after) {
-  const loop::Buffer& from = program[part.from];
-  loop::Buffer buffer{
-      .name = from.name + "_part", .dtype = from.dtype, .shape = part.shape, .storage = from.storage};
-  buffer.strides = strides_like(from, part.shape, program.facts);
-  const BufferId to = loop::add_buffer(program, std::move(buffer));
+  const BufferId to = add_part(program, part.from, part.shape);
   loop::Steps copy;
   loop::NestBuilder nest(program, "part");
   const std::vector<Expr> at = nest.dims(part.shape);

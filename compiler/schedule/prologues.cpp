@@ -125,13 +125,10 @@ class Prologues {
     for (BufferId id : flow.effects[static_cast<size_t>(producer)].reads) {
       bool later = program_[id].storage != Storage::kArena;
       for (size_t at = static_cast<size_t>(producer) + 1; at < flow.effects.size(); ++at)
-        later = later || reads(flow.effects[at], id) || writes(flow.effects[at], id);
-      if (!later) bytes += bytes_of(id);
+        later = later || touches(flow.effects[at], id);
+      if (!later) bytes += typical_bytes(program_, id);
     }
-    return bytes > bytes_of(passing);
-  }
-  double bytes_of(BufferId id) const {
-    return typical(loop::element_count(program_[id].shape), program_.facts) * byte_size(program_[id].dtype);
+    return bytes > typical_bytes(program_, passing);
   }
 
   std::string refusal(const Nest& producer, const Rows& rows) const {

@@ -55,10 +55,6 @@ double strips_of_image(const loop::Program& program, const RowChain& chain) {
   return std::min(points, 2 * std::ceil(std::ceil(points / static_cast<double>(chain.most)) / 2));
 }
 
-double bytes_of(const loop::Program& program, BufferId id) {
-  return typical(loop::element_count(program[id].shape), program.facts) * byte_size(program[id].dtype);
-}
-
 }  // namespace
 
 double work_of(const loop::Program& program, const loop::Nest& nest) {
@@ -70,7 +66,7 @@ double cycles_to_move(const loop::Program& program, Expr bytes) {
 }
 
 double traffic_of(const loop::Program& program, const RowChain& chain, BufferId id) {
-  const double bytes = bytes_of(program, id) * sure_share(program, chain);
+  const double bytes = typical_bytes(program, id) * sure_share(program, chain);
   return bytes <= kThreadCache ? 0 : 2 * bytes / (bytes <= kAllCaches ? kCacheBytes : kMemoryBytes);
 }
 
@@ -89,7 +85,7 @@ StripCost cost_of_strips(const loop::Program& program, const Flow& flow, const R
   const double images = images_of(program, chain), points = points_of(program, chain);
   for (int at : chain.at)
     for (BufferId id : flow.effects[static_cast<size_t>(at)].reads)
-      if (program[id].storage == loop::Storage::kWeight) cost.weights += bytes_of(program, id);
+      if (program[id].storage == loop::Storage::kWeight) cost.weights += typical_bytes(program, id);
   for (size_t i = 0; i < chain.passing.size(); ++i) {
     cost.passing += typical(passing_bytes(program, chain, i), program.facts);
     cost.traffic += traffic_of(program, chain, chain.passing[i].buffer);

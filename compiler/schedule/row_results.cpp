@@ -462,7 +462,7 @@ Halves halves_of(const Program& program, const Nest& small, BufferId columns) {
 
 bool meets(const std::vector<BufferId>& written, const Effects& other) {
   return std::any_of(written.begin(), written.end(),
-                     [&](BufferId id) { return reads(other, id) || writes(other, id); });
+                     [&](BufferId id) { return touches(other, id); });
 }
 
 // The product at `at` and the small nest behind it as one, where they can be.

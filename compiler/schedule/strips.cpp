@@ -112,7 +112,7 @@ bool are_apart(const Program& program, const loop::Steps& steps, const Flow& flo
                             id);
       };
       for (BufferId id : later.writes)
-        if ((reads(earlier, id) || writes(earlier, id)) && meet(id)) return false;
+        if (touches(earlier, id) && meet(id)) return false;
       for (BufferId id : later.reads)
         if (writes(earlier, id) && meet(id)) return false;
     }
@@ -412,7 +412,7 @@ ArenaPlan own_memory(const Program& program, const loop::Strips& strips) {
     Lifetime life;
     for (int at = 0; at < static_cast<int>(strips.body.size()); ++at) {
       const Effects effects = effects_of(program, strips.body[static_cast<size_t>(at)]);
-      if (reads(effects, id) || writes(effects, id)) life.touch(at);
+      if (touches(effects, id)) life.touch(at);
     }
     for (const loop::Strips::Carried& each : strips.carried)
       if (each.buffer == id) life.touch(0), life.touch(static_cast<int>(strips.body.size()) - 1);
