@@ -245,6 +245,8 @@ class Asker {
   }
 
   std::string accumulators(Expr var, int count) const {
+    constexpr int kMost = 64;  // each is a register, or should be
+    if (count > kMost) return cat("its number is ", kMost, " at most");
     if (!is_power_of_two(count)) return "they meet in pairs: 1, 2, 4, 8, ...";
     if (!plan_.width.count(var) || find(var)) return cat("no reduction has lanes along ", var.name());
     bool found = false;

@@ -28,6 +28,13 @@ int64_t number(const loop::Directive& directive, size_t at) {
   bad(directive, cat("wants a positive number as argument ", at + 1));
 }
 
+int small_number(const loop::Directive& directive, size_t at) {
+  constexpr int64_t kMost = 1 << 20;
+  const int64_t value = number(directive, at);
+  if (value > kMost) bad(directive, cat("wants a number of at most ", kMost, " as argument ", at + 1));
+  return static_cast<int>(value);
+}
+
 Expr dim(const loop::Directive& directive, size_t at) {
   if (at >= directive.args.size() || directive.args[at].empty() || directive.args[at][0] != '%')
     bad(directive, cat("wants a dim as argument ", at + 1));
@@ -148,7 +155,7 @@ LoopPlan parse_plan(const loop::Schedule& schedule) {
     else if (d.name == "grain")
       plan.grain = number(d, 0);
     else if (d.name == "team")
-      plan.team = static_cast<int>(number(d, 0));
+      plan.team = small_number(d, 0);
     else if (d.name == "columns")
       plan.columns = dim(d, 0);
     else if (d.name == "tile" && d.args.size() > 1 && d.args[1].starts_with('%'))
@@ -164,13 +171,13 @@ LoopPlan parse_plan(const loop::Schedule& schedule) {
     else if (d.name == "order")
       plan.order = dims(d);
     else if (d.name == "vectorize")
-      plan.width[dim(d, 0)] = static_cast<int>(number(d, 1));
+      plan.width[dim(d, 0)] = small_number(d, 1);
     else if (d.name == "single")
       plan.single = dim(d, 0);
     else if (d.name == "accumulators")
-      plan.accumulators[dim(d, 0)] = static_cast<int>(number(d, 1));
+      plan.accumulators[dim(d, 0)] = small_number(d, 1);
     else if (d.name == "transpose")
-      plan.transpose.emplace(dim(d, 0), static_cast<int>(number(d, 1)));
+      plan.transpose.emplace(dim(d, 0), small_number(d, 1));
     else
       bad(d, "is not known");
   }

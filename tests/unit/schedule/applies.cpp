@@ -128,6 +128,11 @@ TEST_CASE("a directive that does not apply is named, with the reason") {
             "'accumulators %i1 4': no reduction has lanes along %i1"},
            {kProduct, "vectorize %r0 8; accumulators %r0 3",
             "'accumulators %r0 3': they meet in pairs: 1, 2, 4, 8, ..."},
+           {kProduct, "vectorize %r0 8; accumulators %r0 128",
+            "'accumulators %r0 128': its number is 64 at most"},
+           {kProduct, "vectorize %r0 4294967312",
+            "'vectorize %r0 4294967312': directive 'vectorize' wants a number of at most 1048576 as argument "
+            "2"},
            {kTurn, "vectorize %i1 8; transpose %i0 8", ""},
            {kTurn, "vectorize %i1 8; transpose %i0 16",
             "'transpose %i0 16': its blocks are as wide as the lanes, 8"},
