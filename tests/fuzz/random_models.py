@@ -1,6 +1,7 @@
 """Random ONNX graphs: onnxruntime against the interpreter and compiled code.
 
     python tests/fuzz/random_models.py [--count N] [--seed S] [--first I] [--keep FOLDER] [--record FILE] [--gpu | --emulated]
+    python tests/fuzz/random_models.py --write FOLDER --gpu ...    for a machine that has no onnx: tests/gpu/run.sh
 
 Graph number i of seed S is always the same one, and so is the form in which it is compiled: with the sizes of the file,
 several graphs as one model, or alone with a symbol for each size, run at its own and at other sizes; kernels as they are
@@ -8,7 +9,8 @@ for users (-O3) or, in half the time, without optimisation (-O0); with --gpu for
 a GPU whose kernels run on the CPU, with a check for races. What onnxruntime cannot run is compiled code against the
 interpreter. When a model of several graphs differs, each of them is tried alone. What differs is shrunk to few nodes and
 left in FOLDER/<name> (model.onnx and its data). FILE gets a line for the record (record.py). The last line is "N passed, N failed";
-before it, how many graphs of which seed were compared.
+before it, how many graphs of which seed were compared. --write runs nothing but onnxruntime and leaves the cases in FOLDER, a folder
+for each form, as onnx_backend takes them.
 """
 import argparse
 import collections
@@ -73,10 +75,10 @@ class Batch:
         return {name: (folder / "node" / name, mode, why)
                 for (name, mode), why in run_cases(folder, form, self.jobs).items()}
 
-    def run(self, graphs, form):
-        """graphs: (name, Graph) of one form. {name: (case folder, mode, reason)} of those that differ."""
+    def write_all(self, graphs, form, folder):
+        """graphs: (name, Graph) of one form. Those that could be written as models of several, by the models' names, and those
+        that could not or should not."""
         together, singles = {}, []
-        folder = self.work / str(form)
         by_opset = sorted(graphs, key=lambda named: named[1].opset)
         for _, same in itertools.groupby(by_opset, key=lambda named: named[1].opset):
             same = list(same)
@@ -87,6 +89,12 @@ class Batch:
                     together[name] = members
                 else:
                     singles += members
+        return together, singles
+
+    def run(self, graphs, form):
+        """{name: (case folder, mode, reason)} of those that differ."""
+        folder = self.work / str(form)
+        together, singles = self.write_all(graphs, form, folder)
         failures = self.alone(singles, form, self.work / f"{form}-alone") if singles else {}
         if together:
             for (name, mode), why in run_cases(folder, form, self.jobs).items():
@@ -119,6 +127,7 @@ def main():
     gpus = parser.add_mutually_exclusive_group()
     gpus.add_argument("--gpu", action="store_const", const="cuda", help="compiled for the GPU of this machine")
     gpus.add_argument("--emulated", action="store_const", const="emulated", dest="gpu", help="compiled for a GPU, emulated")
+    parser.add_argument("--write", type=pathlib.Path, metavar="FOLDER", help="write the cases, run none")
     parser.add_argument("--record", type=pathlib.Path, help="a file that gets a line: date, commit, seed, graphs")
     flags = parser.parse_args()
     notes, compared, failed = collections.Counter(), 0, 0
@@ -141,6 +150,11 @@ def main():
             batch = Batch(work, flags.jobs, notes)
             for form, graphs in sorted(forms.items()):
                 compared += len(graphs)
+                if flags.write:
+                    _, singles = batch.write_all(graphs, form, flags.write / str(form))
+                    for name, g in singles:
+                        batch.write(flags.write / str(form), name, [g])
+                    continue
                 failures = batch.run(graphs, form)
                 failed += len(failures)
                 for name, failure in failures.items():
@@ -149,6 +163,9 @@ def main():
                 print(f"{last - flags.first} graphs, {failed} differ", file=sys.stderr, flush=True)
     for note, n in notes.most_common(12):
         print(f"{n} graphs: {note}")
+    if flags.write:
+        print(f"{compared} graphs of seed {flags.seed} written, from {flags.first} on")
+        return 0
     print(f"{compared} graphs {f'for a GPU ({flags.gpu}) ' if flags.gpu else ''}of seed {flags.seed} compared, from {flags.first} on")
     print(f"{compared - failed} passed, {failed} failed")
     if flags.record:

@@ -10,8 +10,8 @@
 # Environment: build (default build: stridec, test_compiled_cuda, onnx_backend; for `host` and `products` gpu_host_cost and
 # gpu_matrix_jobs as well), python (python3: numpy, onnx, onnxruntime; for the benches PyTorch, for `networks` torchvision and
 # transformers), STRIDEC_NVRTC where NVRTC is in no usual place, models (names; default all of tests/models), graphs (random
-# ones; 400), seconds (for each case of the grid; 400), peers (modes of torch.compile for `networks`). `sanitizer` wants
-# compute-sanitizer on PATH.
+# ones; 400), cases (these, written by `random_models.py --gpu --write FOLDER` on a machine that has onnx), seconds (for each
+# case of the grid; 400), peers (modes of torch.compile for `networks`). `sanitizer` wants compute-sanitizer on PATH.
 set -u
 out=$1; shift
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -57,7 +57,17 @@ conformance() {
   return $status
 }
 
-random() { "$python" "$here/fuzz/random_models.py" --gpu --count "${graphs:-400}" --seed 7; }
+random() {
+  [ -n "${cases:-}" ] || { "$python" "$here/fuzz/random_models.py" --gpu --count "${graphs:-400}" --seed 7; return; }
+  local status=0 form
+  for form in "$cases"/*/; do
+    form=$(basename "$form")
+    echo "$form:"
+    "$build/onnx_backend" "$cases/$form" --engine "interpreter,${form%-O*}" --optimize 3 --kernels-per-object 16 --as-given \
+      --jobs "$(nproc)" --tests-per-process 8 || status=1
+  done
+  return $status
+}
 
 models() { "$python" "$here/models/run.py" --target cuda ${models:---all}; }
 
