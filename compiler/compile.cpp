@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "compiler/base/diagnostic.h"
-#include "compiler/base/sha256.h"
+#include "compiler/base/file_hash.h"
 #include "compiler/base/text.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/passes/autocast.h"
@@ -21,9 +22,10 @@ namespace {
 
 using codegen::cpu::Variant;
 
-package::ManifestFacts facts_of(const CompileOptions& options, const Compilation& made) {
+package::ManifestFacts facts_of(const CompileOptions& options, const Compilation& made,
+                                const FileHash& model) {
   package::ManifestFacts facts{.model_file = std::filesystem::path(options.model).filename().string(),
-                               .model_sha256 = sha256_of_file(options.model),
+                               .model_sha256 = model.get(),
                                .mode = options.mode,
                                .settings = options.settings,
                                .weights_file = options.weights_file,
@@ -95,6 +97,13 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   if (!runner.made(schedule::loop_passes(), made.loops)) return stopped();
   if (last == Stage::kLoops) return made;
 
+  // A large model's hash takes as long as all else: it is made beside that, but not while kernels are timed.
+  std::optional<FileHash> hash;
+  if (last == Stage::kArtifact) hash.emplace(options.model);
+  const auto before_measuring = [&] {
+    if (hash) hash->wait();
+  };
+
   std::vector<Variant> programs = {{.program = made.loops}};  // the general one first
   for (const loop::SymbolValues& sizes : options.specialize)
     programs.push_back({.program = loop::specialized(made.loops, sizes), .when = loop::condition_of(sizes)});
@@ -116,7 +125,7 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
     if (!runner.run(schedule::gpu_loop_passes(), variant.program, target.name, target,
                     schedule::GpuRules{.factors = factors, .epilogues = epilogues}))
       return stopped();
-    const schedule::Chosen chosen = tuned(variant.program, target, options, made);
+    const schedule::Chosen chosen = tuned(variant.program, target, options, before_measuring, made);
     if (!runner.run(schedule::gpu_passes(), variant.program, target.name, target, chosen)) return stopped();
   }
   if (!targets.cpus.empty() &&
@@ -127,7 +136,7 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
     for (const Variant& given : programs) {
       Variant& variant = made.variants.emplace_back(given);
       variant.target = target;
-      const schedule::Chosen chosen = tuned(variant.program, target, options, made);
+      const schedule::Chosen chosen = tuned(variant.program, target, options, before_measuring, made);
       if (last == Stage::kSchedule && made.variants.size() == 1)
         made.choices = schedule::explain(variant.program, target, chosen);
       if (!runner.run(schedule::cpu_passes(), variant.program, target.name, target, chosen)) return stopped();
@@ -162,7 +171,7 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   runner.lap("building");
 
   tell("linking");
-  made.artifact = package::link(made.programs(), made.built, made.device, facts_of(options, made));
+  made.artifact = package::link(made.programs(), made.built, made.device, facts_of(options, made, *hash));
   runner.lap("linking");
   made.times = runner.times();
   return made;

@@ -10,7 +10,8 @@ namespace {
 // Nothing where neither the mode nor a flag asks for it.
 template <class Target>
 std::optional<tune::Result> tune_for(const loop::Program& program, const Target& target,
-                                     const CompileOptions& options, bool measure) {
+                                     const CompileOptions& options, bool measure,
+                                     const std::function<void()>& before_measuring) {
   const std::string& file = options.tuning.database;
   if (!measure && !options.tuning.frozen && file.empty()) return std::nullopt;
   tune::Database database(file.empty() ? tune::default_database() : file, options.tuning.frozen);
@@ -19,7 +20,8 @@ std::optional<tune::Result> tune_for(const loop::Program& program, const Target&
                          .frozen = options.tuning.frozen,
                          .shapes = options.tuning.shapes,
                          .build = {.use_cache = options.use_cache},
-                         .nvrtc = options.nvrtc};
+                         .nvrtc = options.nvrtc,
+                         .before_measuring = before_measuring};
   if (options.progress)
     settings.progress = [&](size_t done, size_t total, const std::string& kernel) {
       options.progress("tuning", static_cast<int64_t>(done), static_cast<int64_t>(total), kernel);
@@ -36,16 +38,16 @@ schedule::Chosen keep(std::optional<tune::Result> result, Compilation& made) {
 }  // namespace
 
 schedule::Chosen tuned(const loop::Program& program, const CpuTarget& target, const CompileOptions& options,
-                       Compilation& made) {
+                       const std::function<void()>& before_measuring, Compilation& made) {
   const bool measure = mode(options.mode).measure && !options.tuning.frozen;
-  return keep(tune_for(program, target, options, measure), made);
+  return keep(tune_for(program, target, options, measure, before_measuring), made);
 }
 
 schedule::Chosen tuned(const loop::Program& program, const GpuTarget& target, const CompileOptions& options,
-                       Compilation& made) {
+                       const std::function<void()>& before_measuring, Compilation& made) {
   const bool wanted = mode(options.mode).measure && !options.tuning.frozen,
              first = made.gpu_variants.size() == 1 || !made.gpu_problem.empty();
-  auto result = tune_for(program, target, options, wanted && first);
+  auto result = tune_for(program, target, options, wanted && first, before_measuring);
   if (result && first) made.gpu_problem = result->problem;
   return keep(std::move(result), made);
 }

@@ -6,11 +6,12 @@
 namespace stridec {
 
 // Fills Compilation::tuned for the target. Nothing is chosen where neither the mode nor a flag asks for it.
+// `before_measuring`: tune::Options.
 schedule::Chosen tuned(const loop::Program& program, const CpuTarget& target, const CompileOptions& options,
-                       Compilation& made);
+                       const std::function<void()>& before_measuring, Compilation& made);
 // Of several GPU variants, measuring is for the first that the device at hand runs: it is the one that will run there.
 schedule::Chosen tuned(const loop::Program& program, const GpuTarget& target, const CompileOptions& options,
-                       Compilation& made);
+                       const std::function<void()>& before_measuring, Compilation& made);
 
 // What the manifest says of it.
 package::TuningFacts tuning_facts(const Compilation& made);

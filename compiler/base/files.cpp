@@ -92,7 +92,7 @@ UnfinishedFile::UnfinishedFile(std::string path) : path_(std::move(path)) {
   for (;;) {
     temporary_ = cat(path_, ".", getpid(), "-", random_word() + made++, ".part");
     slot_ = publish(temporary_);
-    descriptor_ = open(temporary_.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
+    descriptor_ = open(temporary_.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
     if (descriptor_ >= 0) return;
     const int reason = errno;
     if (slot_ >= 0) slots[slot_].state.store(0);

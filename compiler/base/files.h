@@ -24,7 +24,6 @@ class UnfinishedFile {
   UnfinishedFile(const UnfinishedFile&) = delete;
   UnfinishedFile& operator=(const UnfinishedFile&) = delete;
 
-  int descriptor() const { return descriptor_; }
   const std::string& path() const { return path_; }
   const std::string& temporary() const { return temporary_; }
   void write(const void* bytes, size_t size);

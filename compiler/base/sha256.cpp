@@ -131,7 +131,7 @@ std::string sha256(const void* bytes, size_t size) {
   return hash.finish(at + size / 64 * 64, size % 64);
 }
 
-std::string sha256_of_file(const std::string& path) {
+std::string sha256_of_file(const std::string& path, std::stop_token stop) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) fail(ErrorKind::kUnreadable, "cannot-read", "cannot read '" + path + "'");
   // Read, not mapped: the pages of a large model would count as this process's memory.
@@ -148,6 +148,7 @@ std::string sha256_of_file(const std::string& path) {
     held += static_cast<size_t>(n);
     const size_t whole = held / 64 * 64;
     if (n == 0) break;
+    if (stop.stop_requested()) return close(fd), std::string();
     hash.add(chunk.data(), whole);
     std::memmove(chunk.data(), chunk.data() + whole, held - whole);
     held -= whole;

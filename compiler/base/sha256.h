@@ -2,13 +2,14 @@
 #pragma once
 
 #include <cstddef>
+#include <stop_token>
 #include <string>
 
 namespace stridec {
 
 // 64 lower-case hexadecimal digits.
 std::string sha256(const void* bytes, size_t size);
-// Throws Error (kUnreadable).
-std::string sha256_of_file(const std::string& path);
+// Throws Error (kUnreadable). Nothing where it was stopped.
+std::string sha256_of_file(const std::string& path, std::stop_token stop = {});
 
 }  // namespace stridec

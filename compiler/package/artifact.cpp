@@ -62,10 +62,11 @@ void for_each_byte_range(const std::vector<WeightPiece>& pieces, uint64_t total,
 codegen::HostOptions host_options(const Programs& programs, const std::string& weights_file) {
   codegen::HostOptions options{.weights_file = weights_file, .weights_bytes = weight_bytes(programs)};
   if (!weights_file.empty()) {
-    std::string section;  // hashed at once; a sidecar is the exception
-    for_each_byte_range(pieces_of(programs), options.weights_bytes,
-                        [&](std::string_view bytes) { section += bytes; });
-    options.weights_hash = stridec_xxh64(section.data(), section.size(), 0);
+    stridec_xxh64_state hash = stridec_xxh64_begin(0);
+    for_each_byte_range(pieces_of(programs), options.weights_bytes, [&](std::string_view bytes) {
+      stridec_xxh64_add(&hash, bytes.data(), bytes.size());
+    });
+    options.weights_hash = stridec_xxh64_end(&hash);
   }
   return options;
 }

@@ -1,11 +1,8 @@
 #include "compiler/package/elf.h"
 
 #include <elf.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <optional>
 
@@ -95,17 +92,21 @@ struct Elf {
 };
 
 // XXH64 of every segment's description and of the bytes that are loaded, but for the headers, whose offsets `strip` rewrites,
-// and for the hash itself at the end of the payload.
-uint64_t contents_hash(const Elf& elf, const Elf64_Phdr& payload) {
+// and for the hash itself at the end of the payload. `payload_hash(seed)` hashes the payload's bytes.
+template <class PayloadHash>
+uint64_t contents_hash(const Elf& elf, const Elf64_Phdr& payload, PayloadHash&& payload_hash) {
   const uint64_t headers = elf.header.e_phoff + elf.segments.size() * sizeof(Elf64_Phdr);
   uint64_t hash = 0;
   for (const Elf64_Phdr& s : elf.segments) {
     const uint64_t facts[] = {s.p_type, s.p_flags, s.p_vaddr, s.p_filesz, s.p_memsz};
     hash = stridec_xxh64(facts, sizeof facts, hash);
     if (s.p_type != PT_LOAD) continue;
-    const uint64_t begin = s.p_offset == 0 ? std::min(headers, s.p_filesz) : 0,
-                   end = s.p_filesz - (&s == &payload ? sizeof(Seal::hash) : 0);
-    const std::string_view bytes = elf.bytes(s.p_offset + begin, end - begin);
+    if (&s == &payload) {
+      hash = payload_hash(hash);
+      continue;
+    }
+    const uint64_t begin = s.p_offset == 0 ? std::min(headers, s.p_filesz) : 0;
+    const std::string_view bytes = elf.bytes(s.p_offset + begin, s.p_filesz - begin);
     hash = stridec_xxh64(bytes.data(), bytes.size(), hash);
   }
   return hash;
@@ -122,7 +123,12 @@ void check_seal(const Elf& elf) {
   const Elf64_Phdr* payload = payload_of(elf);
   if (!payload) malformed("the file is cut short");
   const auto seal = elf.read<Seal>(payload->p_offset + payload->p_filesz - sizeof(Seal));
-  if (std::memcmp(seal.mark, kMark, sizeof seal.mark) != 0 || seal.hash != contents_hash(elf, *payload))
+  const auto payload_hash = [&](uint64_t seed) {
+    const std::string_view bytes = elf.bytes(payload->p_offset, payload->p_filesz - sizeof(Seal::hash));
+    return stridec_xxh64(bytes.data(), bytes.size(), seed);
+  };
+  if (std::memcmp(seal.mark, kMark, sizeof seal.mark) != 0 ||
+      seal.hash != contents_hash(elf, *payload, payload_hash))
     malformed("the file was altered since stridec wrote it: its contents do not have the hash that it names");
 }
 
@@ -220,17 +226,19 @@ Head make_head(std::string_view shared_object, const Payload& payload) {
   return head;
 }
 
-// Counts what is written, for progress.
+// Counts what is written, for progress, and hashes it while it is in the cache.
 struct Writer {
   UnfinishedFile& file;
   const std::function<void(uint64_t, uint64_t)>& progress;
   uint64_t total, done = 0;
+  stridec_xxh64_state hash = {};
 
   void write(std::string_view bytes) {
-    constexpr size_t kChunk = 8 << 20;
+    constexpr size_t kChunk = 512 << 10;
     while (!bytes.empty()) {
       const std::string_view chunk = bytes.substr(0, kChunk);
       file.write(chunk.data(), chunk.size());
+      stridec_xxh64_add(&hash, chunk.data(), chunk.size());
       done += chunk.size();
       bytes.remove_prefix(chunk.size());
       if (progress) progress(done, total);
@@ -243,30 +251,9 @@ struct Writer {
   }
 };
 
-// Of the whole file, `size` bytes, into its last.
-void write_hash(UnfinishedFile& file, uint64_t size) {
-  void* map = mmap(nullptr, size, PROT_READ, MAP_SHARED, file.descriptor(), 0);
-  uint64_t hash = 0;
-  bool written = false;
-  if (map != MAP_FAILED) {
-    const Elf elf({static_cast<const char*>(map), size});
-    hash = contents_hash(elf, *payload_of(elf));
-    munmap(map, size);
-    written = pwrite(file.descriptor(), &hash, sizeof hash, static_cast<off_t>(size - sizeof hash)) ==
-              static_cast<ssize_t>(sizeof hash);
-  }
-  if (!written)
-    fail(ErrorKind::kUnreadable, "cannot-write",
-         cat("cannot write '", file.path(), "': ", std::strerror(errno)));
-}
-
-}  // namespace
-
-void write_artifact(UnfinishedFile& file, std::string_view shared_object, const Payload& payload) {
-  const Head head = make_head(shared_object, payload);
+// All but the hash at its end.
+void write_payload(Writer& writer, const Head& head, const Payload& payload) {
   const uint64_t start = head.bytes.size();
-  Writer writer{file, payload.progress, start + head.payload_bytes};
-  writer.write(head.bytes);
   for (const WeightPiece& piece : payload.weights) {
     STRIDEC_CHECK(start + piece.offset >= writer.done, "pieces of the weights overlap");
     STRIDEC_CHECK(piece.offset + piece.bytes.size() <= payload.weights_bytes);
@@ -279,8 +266,21 @@ void write_artifact(UnfinishedFile& file, std::string_view shared_object, const 
   writer.write(payload.images);
   writer.write_zeros_until(start + head.payload_bytes - sizeof(Seal));
   writer.write({kMark, sizeof kMark});
-  writer.write_zeros_until(start + head.payload_bytes);
-  write_hash(file, start + head.payload_bytes);
+}
+
+}  // namespace
+
+void write_artifact(UnfinishedFile& file, std::string_view shared_object, const Payload& payload) {
+  const Head head = make_head(shared_object, payload);
+  Writer writer{file, payload.progress, head.bytes.size() + head.payload_bytes};
+  writer.write(head.bytes);
+  const Elf elf(head.bytes);
+  const uint64_t hash = contents_hash(elf, *payload_of(elf), [&](uint64_t seed) {
+    writer.hash = stridec_xxh64_begin(seed);
+    write_payload(writer, head, payload);
+    return stridec_xxh64_end(&writer.hash);
+  });
+  writer.write({reinterpret_cast<const char*>(&hash), sizeof hash});
 }
 
 ArtifactLayout artifact_layout(std::string_view file) {

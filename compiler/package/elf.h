@@ -31,7 +31,7 @@ struct Payload {
   uint64_t weights_bytes = 0;            // of the whole section
   std::string_view manifest;
   std::string_view images;  // stridec_abi_images with what it lists; may be empty
-  std::function<void(uint64_t done, uint64_t total)> progress;  // may be empty; called every few megabytes
+  std::function<void(uint64_t done, uint64_t total)> progress;  // may be empty; called every half megabyte
 };
 
 // Writes the whole artifact into an empty file, which the caller commits. `shared_object` comes from codegen::link_shared

@@ -279,7 +279,10 @@ Result tune(const loop::Program& program, Backend& backend, const Options& optio
     result.problem = backend.problem();
     if (result.problem.empty()) {
       if (!backend.machine().device.empty()) missing = read();
-      if (!missing.empty()) measure_all(program, backend, options, shapes, order, missing);
+      if (!missing.empty()) {
+        if (options.before_measuring) options.before_measuring();
+        measure_all(program, backend, options, shapes, order, missing);
+      }
     }
   }
   for (const Tuned& kernel : result.kernels) {

@@ -30,6 +30,7 @@ struct Options {
   codegen::cpu::BuildOptions build;
   std::string nvrtc;  // codegen::cuda::BuildOptions
   std::function<void(size_t done, size_t total, const std::string& kernel)> progress;
+  std::function<void()> before_measuring;  // may be empty; ends what else keeps the processors busy
 };
 
 // A kernel, however often it is launched.

@@ -1,5 +1,7 @@
 #include "compiler/codegen/cpu/build.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -95,42 +97,63 @@ std::string source_of(const std::vector<BuiltKernel>& kernels, const Unit& unit)
   return out;
 }
 
+std::string cached_object(const ObjectCache& cache, const std::string& file, const std::string& source,
+                          const CompileOptions& compile, std::atomic<bool>& stored) {
+  const std::string what = cat("stridec " STRIDEC_VERSION " ", compile.cpu, " ", compile.tune, " O",
+                               compile.optimize, compile.fuse_multiply_add ? "" : " unfused", "\n", source);
+  const std::string key = sha256(what.data(), what.size());
+  if (std::optional<std::string> object = cache.find(key)) return std::move(*object);
+  std::string object = compile_to_object(file, source, compile);
+  cache.store(key, object);
+  stored = true;
+  return object;
+}
+
+// The host program, built beside the kernels.
+struct Host {
+  const std::string& text;
+  CompileOptions compile;
+  std::string object;
+};
+
 // With `errors`, what fails is noted there and the others go on.
 void compile_all(std::vector<BuiltKernel>& kernels, const Kernels& table, const BuildOptions& options,
-                 const std::function<void()>& also = {}, std::vector<std::string>* errors = nullptr) {
+                 Host* host = nullptr, std::vector<std::string>* errors = nullptr) {
   if (errors) errors->assign(kernels.size(), "");
   const ObjectCache cache(options.use_cache, options.cache_bytes);
   const std::vector<Unit> units = units_of(kernels, options);
   std::atomic<size_t> done{0};
   std::atomic<bool> stored{false};
-  const size_t jobs = units.size() + (also ? 1 : 0);
+  const size_t jobs = units.size() + (host ? 1 : 0);
   for_each_parallel(jobs, options.threads, [&](size_t job) {
     if (job == units.size()) {
-      also();
+      host->object = cached_object(cache, "host.cpp", host->text, host->compile, stored);
     } else {
       const Unit& unit = units[job];
       BuiltKernel& kernel = kernels[unit.first];
       const std::string source = options.prelude + source_of(kernels, unit);
-      const CompileOptions compile{kernel.cpu, table.tune(unit.first), options.optimize, true};
-      const std::string what = cat("stridec " STRIDEC_VERSION " ", kernel.cpu, " ", compile.tune, " O",
-                                   options.optimize, "\n", source);
-      const std::string key = sha256(what.data(), what.size());
-      if (std::optional<std::string> object = cache.find(key)) {
-        kernel.object = std::move(*object);
-      } else {
-        try {
-          kernel.object = compile_to_object(kernel.symbol + ".cpp", source, compile);
-          cache.store(key, kernel.object);
-          stored = true;
-        } catch (const Error& error) {
-          if (!errors) throw;
-          for (size_t i = unit.first; i < unit.last; ++i) (*errors)[i] = error.text;
-        }
+      try {
+        kernel.object = cached_object(cache, kernel.symbol + ".cpp", source,
+                                      {kernel.cpu, table.tune(unit.first), options.optimize, true}, stored);
+      } catch (const Error& error) {
+        if (!errors) throw;
+        for (size_t i = unit.first; i < unit.last; ++i) (*errors)[i] = error.text;
       }
     }
     if (options.progress) options.progress(++done, jobs);
   });
   if (stored) cache.trim();
+}
+
+// Zeros; pages that are never written cost nothing. Large ones are huge pages: a fault for every 4 KB costs as much as
+// what is written there.
+std::shared_ptr<void> zeros(size_t bytes) {
+  constexpr size_t kHuge = 4 << 20;
+  if (bytes < kHuge) return {std::calloc(std::max<size_t>(bytes, 64), 1), std::free};
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  madvise(memory, bytes, MADV_HUGEPAGE);  // advice: failing is fine
+  return {memory, [bytes](void* mapped) { munmap(mapped, bytes); }};
 }
 
 [[noreturn]] void out_of_memory(const loop::Nest& nest, size_t bytes) {
@@ -220,11 +243,10 @@ Built build(std::vector<Variant>& variants, const BuildOptions& options) {
     }
   }
   built.host_text = host_text(host, options.host);
-  compile_all(built.kernels, table, options, [&] {
-    // Runs on any machine, if only to say what it lacks.
-    built.host_object = compile_to_object("host.cpp", built.host_text,
-                                          {"x86-64", "generic", std::min(options.optimize, 1), false});
-  });
+  // Runs on any machine, if only to say what it lacks.
+  Host program{built.host_text, {"x86-64", "generic", std::min(options.optimize, 1), false}, {}};
+  compile_all(built.kernels, table, options, &program);
+  built.host_object = std::move(program.object);
   return built;
 }
 
@@ -237,7 +259,7 @@ KernelObjects build_kernels(const std::vector<Kernel>& kernels, const CpuTarget&
     uses.push_back(table.add(kernel, target, ""));
     for (const std::string& unit : kernel.support) uses.push_back(table.add_text(unit, target, ""));
   }
-  compile_all(built.kernels, table, options, {}, &built.errors);
+  compile_all(built.kernels, table, options, nullptr, &built.errors);
   return built;
 }
 
@@ -268,8 +290,7 @@ void run_prepack(loop::Program& program, const CpuTarget& target, const BuildOpt
       if (buffer.weight.bytes) continue;
       const size_t bytes = static_cast<size_t>(constant(schedule::extent_in_elements(buffer))) *
                            static_cast<size_t>(byte_size(buffer.dtype));
-      // calloc: pages that are never written cost nothing, and padding is zero.
-      std::shared_ptr<void> memory(std::calloc(std::max<size_t>(bytes, 64), 1), std::free);
+      const std::shared_ptr<void> memory = zeros(bytes);  // so is padding
       if (!memory) out_of_memory(program[program.prepack[n]], bytes);
       buffer.weight = {memory, static_cast<const uint8_t*>(memory.get()), bytes};
     }

@@ -4,6 +4,8 @@
 
 #include <filesystem>
 
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/file_hash.h"
 #include "compiler/base/files.h"
 
 using namespace stridec;
@@ -14,7 +16,8 @@ TEST_CASE("the digests of FIPS 180-4's examples") {
   const std::string two = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
   CHECK(sha256(two.data(), two.size()) == "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
   const std::string million(1000000, 'a');
-  CHECK(sha256(million.data(), million.size()) == "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  CHECK(sha256(million.data(), million.size()) ==
+        "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
 TEST_CASE("a file has the digest of its bytes") {
@@ -24,6 +27,14 @@ TEST_CASE("a file has the digest of its bytes") {
     for (size_t i = 0; i < size; ++i) contents[i] = static_cast<char>(i * 31 + i / 251);
     write_file(path, contents);
     CHECK(sha256_of_file(path) == sha256(contents.data(), contents.size()));
+    CHECK(FileHash(path).get() == sha256(contents.data(), contents.size()));
+    const FileHash unwanted(path);
   }
   std::filesystem::remove(path);
+}
+
+TEST_CASE("a file's digest beside other work fails where it is asked for") {
+  const FileHash hash("/nowhere/model.onnx");
+  hash.wait();
+  CHECK_THROWS_AS((void)hash.get(), Error);
 }

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -41,6 +42,15 @@ TEST_CASE("XXH64 gives the values of the specification") {
   CHECK(stridec_xxh64("abc", 3, 0) == 0x44BC2CF5AD770999ull);
   const char* text = "Nobody inspects the spammish repetition";
   CHECK(stridec_xxh64(text, strlen(text), 0) == 0xFBCEA83C8A378BF1ull);
+
+  std::string bytes(300, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 37 + i / 7);
+  for (const size_t piece : {1, 7, 31, 32, 33, 64, 100, 300}) {
+    stridec_xxh64_state state = stridec_xxh64_begin(5);
+    for (size_t at = 0; at < bytes.size(); at += piece)
+      stridec_xxh64_add(&state, bytes.data() + at, std::min(piece, bytes.size() - at));
+    CHECK(stridec_xxh64_end(&state) == stridec_xxh64(bytes.data(), bytes.size(), 5));
+  }
 }
 
 TEST_CASE("weights in a file of their own are used when size and hash are right") {
