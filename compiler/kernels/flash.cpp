@@ -264,6 +264,14 @@ std::optional<Flash::Operand> operand(const loop::Program& program, const Factor
   return out;
 }
 
+// Of both factors.
+std::optional<DType> factor_dtype(const loop::Nest& nest, const Contraction& contraction) {
+  const DType a = element_of(nest, contraction, contraction.factors[0]),
+              b = element_of(nest, contraction, contraction.factors[1]);
+  const bool known = a == DType::kF16 || a == DType::kBF16 || a == DType::kTF32 || a == DType::kF32;
+  return a == b && known && contraction.dtype == DType::kF32 ? std::optional(a) : std::nullopt;
+}
+
 int number(const std::string& text) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -337,10 +345,10 @@ std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest&
   flash.depth = *depth;
   flash.width = *width;
 
-  const auto dtypes = tensor_dtypes(first.nest, flash.scores);
-  if (!dtypes || tensor_dtypes(last.nest, flash.values) != dtypes || byte_size((*dtypes)[0]) != 2)
-    return refuse("its factors are no 16-bit floats of one kind");
-  flash.dtype = (*dtypes)[0];
+  const auto dtype = factor_dtype(first.nest, flash.scores);
+  if (!dtype || factor_dtype(last.nest, flash.values) != dtype)
+    return refuse("its factors are no 16-bit floats, tf32 or f32 of one kind");
+  flash.dtype = *dtype;
   const LinkFactors a = *link_factors(flash.scores, first.columns),
                     b = *link_factors(flash.values, last.columns);
   const sym::Facts early = facts_in(program, first.nest, flash.scores),
@@ -349,6 +357,9 @@ std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest&
              k = operand(program, flash.scores.factors[a.columns], flash.keys.var, deep.var, early),
              v = operand(program, flash.values.factors[b.columns], summed.var, flash.columns.var, late);
   if (!q || !k || !v) return refuse("a factor is computed, or not contiguous along the head");
+  for (const Flash::Operand* factor : {&*q, &*k, &*v})
+    if (program[factor->load->access.buffer].dtype != flash.dtype)
+      return refuse("a factor is stored as another type than it is multiplied as");
   flash.q = *q;
   flash.k = *k;
   flash.v = *v;
@@ -398,7 +409,7 @@ int64_t shared_bytes(const FlashPlan& plan, const Flash& flash) {
 }
 
 int64_t warp_bytes(const FlashPlan& plan, const Flash& flash) {
-  const int64_t deep = (padded(flash.depth) + 8) * 2, wide = (padded(flash.width) + 8) * 2;
+  const int64_t deep = padded(flash.depth) * flash.bytes() + 16, wide = padded(flash.width) * flash.bytes() + 16;
   const int64_t warp = plan.rows * deep + plan.stages * plan.keys * (deep + wide);
   // In the end it holds the warp's results and those of its block: 16 bytes a thread, of each 8 columns and once more.
   return plan.parts() > 1 ? std::max(warp, 2 * (padded(flash.width) / 8 + 1) * 512) : warp;
@@ -426,16 +437,19 @@ int stages(const FlashPlan& plan, const Flash& flash) {
   return static_cast<int>(stages_beside(plan, flash, query_slots(plan, flash)));
 }
 
-std::span<const FlashPlan> mma_tiles() {
+std::span<const FlashPlan> mma_tiles(const Flash& flash) {
   static constexpr FlashPlan kTiles[] = {{.rows = 128, .keys = 64},
                                          {.rows = 64, .keys = 64},
                                          {.rows = 64, .keys = 32},
                                          {.rows = 64, .keys = 16}};
-  return kTiles;
+  static constexpr FlashPlan kWordTiles[] = {{.rows = 128, .keys = 32},
+                                             {.rows = 64, .keys = 32},
+                                             {.rows = 64, .keys = 16}};
+  return flash.bytes() == 2 ? std::span<const FlashPlan>(kTiles) : kWordTiles;
 }
 
 std::optional<FlashPlan> mma_plan(const Flash& flash, int64_t shared, int most_rows) {
-  for (const FlashPlan& plan : mma_tiles())
+  for (const FlashPlan& plan : mma_tiles(flash))
     if (plan.rows <= most_rows && shared_bytes(plan, flash) <= shared) return plan;
   return std::nullopt;
 }
@@ -475,6 +489,8 @@ sym::Expr worth_spreading(const FlashPlan& plan, const Flash& flash, const GpuTa
 }
 
 bool fits_warp_groups(const FlashPlan& plan, const Flash& flash) {
+  // Of 32 bits warp groups take no values that lie along the head.
+  if (flash.bytes() != 2) return false;
   const int64_t widest = std::max(flash.depth, flash.width);
   const bool registers = plan.rows > 128 ? widest <= 64 && flash.scale : plan.keys <= 64 || widest <= 128;
   return registers && stages(plan, flash) >= 2;

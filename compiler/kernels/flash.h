@@ -1,4 +1,4 @@
-// Chains that are the attention of 16-bit floats, for kernels that never have a whole row of scores:
+// Chains that are the attention of 16-bit floats, tf32 or f32, for kernels that never have a whole row of scores:
 //
 //   s[n] = f(sum over d of q[row, d] * k[n, d])         the first link, f pointwise
 //   p[n] = exp(s[n] - max over n of s) / sum over n     row statements, in any of the forms that fusion leaves
@@ -11,6 +11,11 @@
 // What differs from the nest: the weights are rounded to the dtype of p before they are divided by their sum, which is
 // f32, instead of after; scores stay f32 and are not rounded on the way; keys that a mask of indices hides from a whole
 // block of rows are skipped, so that NaN and infinity behind such a mask do not reach the result.
+//
+// Tensor cores multiply f32 as well: each number is the sum of two of tf32, and of the four products of two such sums the
+// one of the small parts, 2^-22 of the whole at most, is left out (Ootomo and Yokota, "Recovering single precision accuracy
+// from Tensor Cores"; CUTLASS's "3xTF32"). Sums over the keys of a step are added up in f32 by the nest's own rounding, as
+// tensor cores cut off where they add. An infinite factor gives NaN.
 //
 // Text form, of the kernels "flash.mma" and "flash.wgmma":
 //   tile ROWS KEYS    of a block of threads, and of one step
@@ -49,7 +54,7 @@ struct Flash {
   Contraction scores, values;    // of parts 0 and 2
   loop::Dim keys;                // of the first link; its extent is that of the second's sum
   loop::Dim columns;             // of the second link
-  DType dtype = DType::kF16;     // of q, k, p and v
+  DType dtype = DType::kF16;     // of q, k, p and v: 16-bit floats, tf32 or f32
   int64_t depth = 0, width = 0;  // extents of the first sum and of `columns`
   Operand q, k, v;
   const loop::Store* score = nullptr;  // of part 0: what it stores is s
@@ -76,6 +81,7 @@ struct Flash {
   // Of part 0, bools that say together what `visible` does: their values where the key is seen.
   std::vector<std::pair<loop::ValueId, bool>> shown;
 
+  int bytes() const { return byte_size(dtype); }  // of an element of a factor
   // Later rows see more keys, so that tiles differ in what they skip.
   bool triangular() const { return skips && sym::depends_on(*visible, chain.row.var); }
   // What keys a tile skips comes from memory.
@@ -123,7 +129,7 @@ int stages(const FlashPlan& plan, const Flash& flash);
 int query_slots(const FlashPlan& plan, const Flash& flash);
 // Whether registers hold a tile's scores and values, and shared memory two of its steps.
 bool fits_warp_groups(const FlashPlan& plan, const Flash& flash);
-std::span<const FlashPlan> mma_tiles();  // of "flash.mma", the largest first
+std::span<const FlashPlan> mma_tiles(const Flash& flash);  // of "flash.mma", the largest first
 // The largest of them within so many bytes of shared memory, of at most so many rows.
 std::optional<FlashPlan> mma_plan(const Flash& flash, int64_t shared_bytes, int most_rows = 128);
 // The one whose keys, about `keys` of them, so many blocks share: large steps, of which a warp has two at least.
@@ -144,7 +150,8 @@ struct FlashChoice {
 std::vector<FlashChoice> wgmma_choices(const FlashPlan& plan, const Flash& flash, const GpuTarget& target);
 std::vector<FlashChoice> mma_choices(const FlashPlan& plan, const Flash& flash, const GpuTarget& target,
                                      const sym::Facts& facts);
-// Elements of a line in shared memory that hold `count`; tensor cores take 16 at a time.
+// Elements of a line in shared memory that hold `count`; tensor cores take 16 or 8 at a time. Lines of factors are 16 bytes
+// longer.
 constexpr int64_t padded(int64_t count) { return (count + 15) / 16 * 16; }
 // Slabs of 64 elements, 128 bytes, that the copy engine fills.
 constexpr int slabs(int64_t count) { return static_cast<int>((count + 63) / 64); }

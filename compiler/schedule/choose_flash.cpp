@@ -80,7 +80,7 @@ std::vector<FlashPlan> flash_plans(const loop::Program& program, const loop::Nes
   std::vector<FlashPlan> plans;
   for (const FlashPlan& plan : kWarpGroupTiles)
     if (target.wgmma && kernels::fits_warp_groups(plan, *flash)) plans.push_back(plan);
-  for (const FlashPlan& plan : kernels::mma_tiles())
+  for (const FlashPlan& plan : kernels::mma_tiles(*flash))
     if (kernels::shared_bytes(plan, *flash) <= target.shared_bytes) plans.push_back(plan);
   const double keys = most_of(flash->keys.extent, loop::facts_of(program, nest));
   for (int split = 1; target.clusters && split <= kernels::kMostSplit; split *= 2)

@@ -17,6 +17,12 @@ using kernels::Flash;
 using loop::Stmt;
 using sym::Expr;
 
+std::string number_text(double number) {
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, "%af", static_cast<double>(static_cast<float>(number)));
+  return buffer;
+}
+
 Flash matched(const loop::Program& program, const loop::Nest& nest, bool assumes) {
   std::string reason;
   auto flash = kernels::match_flash(program, nest, &reason, assumes);
@@ -80,12 +86,12 @@ FlashFrame::FlashFrame(const loop::Program& program, const loop::Nest& nest, con
 }
 
 std::optional<Expr> FlashFrame::wide_condition() const {
-  constexpr int64_t kLanes = 8;
-  if (flash.depth % kLanes || flash.width % kLanes) return std::nullopt;
+  const int64_t lanes = 16 / flash.bytes();
+  if (flash.depth % lanes || flash.width % lanes) return std::nullopt;
   std::vector<Expr> conditions;
   for (const Flash::Operand* operand : {&flash.q, &flash.k, &flash.v})
     for (Expr e : {operand->base, operand->line}) {
-      const auto condition = multiple_of(e, kLanes, program.facts);
+      const auto condition = multiple_of(e, lanes, program.facts);
       if (!condition) return std::nullopt;
       conditions.push_back(*condition);
     }
@@ -377,22 +383,26 @@ void FlashFrame::print_scaled(int blocks, Keys which, const Element& element) {
 }
 
 std::string FlashFrame::power_text() const {
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, "%af",
-                static_cast<double>(static_cast<float>(flash.scale.value_or(1) * std::numbers::log2e)));
-  return buffer;
+  return number_text(flash.scale.value_or(1) * std::numbers::log2e);
 }
 
 // Scaled sums are finite, or the row is lost: one multiply-add. Other scores may be the dtype's lowest number, whose
 // product is not.
 std::string FlashFrame::weight(const std::string& x, const std::string& h) const {
+  if (exact()) return cat("expf(", exponent(x, h), ")");
   if (flash.scale) return cat("exp2_of(fmaf(", x, ", ", power_text(), ", -shift[", h, "]))");
   return cat("exp2_of((", x, " - shift[", h, "]) * ", power_text(), ")");
 }
 
 void FlashFrame::print_shift(const std::string& most) {
   text.line(cat("shift[h] = ", most, " == -__builtin_inff() ? 0.0f : ", most,
-                flash.scale ? cat(" * ", power_text()) : "", ";"));
+                flash.scale && !exact() ? cat(" * ", power_text()) : "", ";"));
+}
+
+// The difference is taken first: what it loses is small where it counts.
+std::string FlashFrame::exponent(const std::string& x, const std::string& h) const {
+  const std::string unscaled = cat("(", x, " - shift[", h, "])");
+  return flash.scale ? cat(unscaled, " * ", number_text(*flash.scale)) : unscaled;
 }
 
 std::string FlashFrame::powers(const std::string& difference) const {

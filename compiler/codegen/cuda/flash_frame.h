@@ -65,7 +65,8 @@ struct FlashFrame {
   // Declares early0.., what the scores take from memory key by key, for loads to be on their way before the sums are
   // there. Two keys at a time, where sizes allow it.
   void print_early(int blocks, Keys which);
-  // C expression: exp2 of how far `x`, a score, lies above the maximum that shift[h] was made of by print_shift().
+  // C expression: the exponential of how far `x`, a score, lies above the maximum that shift[h] was made of by
+  // print_shift().
   std::string weight(const std::string& x, const std::string& h) const;
   void print_shift(const std::string& most);  // into shift[h]
   // C expression: a difference of scores in powers of two.
@@ -82,6 +83,9 @@ struct FlashFrame {
   void print_scaled(int blocks, Keys which, const Element& element);
   void print_turns(int blocks);
   std::string power_text() const;
+  // Weights of f32 are as exact as those of other kernels.
+  bool exact() const { return flash.dtype == DType::kF32; }
+  std::string exponent(const std::string& x, const std::string& h) const;  // of weight()
   void print_slice(Body& body, const std::vector<const loop::Stmt*>& statements,
                    const std::vector<std::pair<loop::ValueId, bool>>& except = {});
   // The condition under which a store takes so many neighbouring columns at a time; nothing where none does.

@@ -9,21 +9,21 @@
 namespace stridec::codegen::cuda {
 namespace {
 
-// Lines of kHeld elements, `pitch` elements apart, into lines of kPadded + 8; what is not held is 0.
+// Lines of kHeld elements, `pitch` elements apart, into lines of kPadded and 16 bytes; what is not held is 0.
 constexpr std::string_view kLines = R"(
-template <int kLines, int kPadded, int kHeld, int kThreads, bool kWide>
-static inline void load_lines(unsigned to, const unsigned short* from, int64_t pitch, int64_t count, int thread) {
-  constexpr int kLanes = kWide ? 8 : 1, kPieces = kPadded / kLanes;
+template <int kLines, int kPadded, int kHeld, int kThreads, bool kWide, class Bits>
+static inline void load_lines(unsigned to, const Bits* from, int64_t pitch, int64_t count, int thread) {
+  constexpr int kBytes = sizeof(Bits), kLanes = kWide ? 16 / kBytes : 1, kPieces = kPadded / kLanes;
   #pragma unroll 4
   for (int i = thread; i < kLines * kPieces; i += kThreads) {
     const int line = i / kPieces, at = i % kPieces * kLanes;
     const bool live = line < count && at < kHeld;
-    const unsigned place = to + (line * (kPadded + 8) + at) * 2;
-    const unsigned short* const source = from + (live ? line * pitch + at : 0);
-    if constexpr (kWide)
-      copy_async<16>(place, source, live);
+    const unsigned place = to + line * (kPadded * kBytes + 16) + at * kBytes;
+    const Bits* const source = from + (live ? line * pitch + at : 0);
+    if constexpr (kWide || kBytes == 4)
+      copy_async<kLanes * kBytes>(place, source, live);
     else
-      store_shared(place, live ? *source : (unsigned short)0);
+      store_shared(place, live ? *source : (Bits)0);
   }
 }
 )";
@@ -48,9 +48,13 @@ DeviceKernel MmaEmitter::emit(const GpuTarget& target) {
   geometry.shared_bytes = kernels::shared_bytes(f_.plan, f_.flash);
   geometry.dependent_launch = target.dependent_launch;
   return finish(f_.text, std::move(geometry),
-                cat(memory_declarations(), mma_declarations(f_.flash.dtype, f_.flash.dtype, DType::kF32),
-                    flash_declarations(f_.flash.dtype), kLines, fours_declarations(),
-                    splits() ? peers_declarations() : std::string_view()));
+                cat(declarations(), splits() ? peers_declarations() : std::string_view()));
+}
+
+std::string MmaEmitter::declarations() const {
+  const DType dtype = f_.flash.dtype, element = words() ? DType::kTF32 : dtype;
+  return cat(memory_declarations(), mma_declarations(element, element, DType::kF32), flash_declarations(dtype),
+             words() ? words_declarations() : std::string_view(), kLines, fours_declarations());
 }
 
 void MmaEmitter::print_load(const char* name, const std::string& to, int lines, int padded, int64_t held,
@@ -99,8 +103,8 @@ void MmaEmitter::print_operands() {
   const kernels::Flash& flash = f_.flash;
   for (const auto& [name, operand] : {std::pair("q", &flash.q), {"k", &flash.k}, {"v", &flash.v}}) {
     if (operand->scattered) continue;
-    text_.line(cat("const unsigned short* const ", name,
-                   "_from = ", text_.pointer(operand->load->access.buffer), " + ", f_.base(*operand), ";"));
+    text_.line(cat("const ", bits(), "* const ", name, "_from = (const ", bits(), "*)",
+                   text_.pointer(operand->load->access.buffer), " + ", f_.base(*operand), ";"));
     text_.line(cat("const int64_t ", name, "_line = ", text_.size(operand->line), ";"));
   }
 }
@@ -110,7 +114,7 @@ void MmaEmitter::print_walk(const std::string& start, const std::string& stop) {
   text_.line(cat("const int warp_row = ", own_rows(), " + lane_id / 4;"));
   f_.print_rows("warp_row");
   if (flash.visible && !alone()) f_.print_seen(own_rows());
-  const int query_bytes = f_.plan.rows * (deep_ + 8) * 2, stages = f_.plan.stages;
+  const int query_bytes = f_.plan.rows * deep_line(), stages = f_.plan.stages;
   text_.line(cat("const unsigned q_tile = shared_address(shared)",
                  alone() ? cat(" + warp * ", warp_bytes()) : "", ", ring = q_tile + ", query_bytes, ";"));
   print_queries();
@@ -176,44 +180,46 @@ void MmaEmitter::print_queries() {
   const kernels::Flash& flash = f_.flash;
   if (!flash.q.scattered)
     return print_load("q", "q_tile", f_.plan.rows, deep_, flash.depth, "first_row", "row_count");
-  const int lanes = wide_ ? 8 : 1, pieces = deep_ / lanes;
+  const int bytes = flash.bytes(), lanes = wide_ ? 16 / bytes : 1, pieces = deep_ / lanes;
   text_.open(cat("for (int i = ", alone() ? "lane_id" : "thread", "; i < ", f_.plan.rows * pieces,
                  "; i += ", alone() ? 32 : threads(), ")"));
   text_.line(cat("const int line = i / ", pieces, ", at = i % ", pieces, " * ", lanes, ";"));
   text_.line(cat("const bool live = line < row_count && at < ", flash.depth, ";"));
-  text_.line(cat("const unsigned place = q_tile + (line * ", deep_ + 8, " + at) * 2;"));
+  text_.line(cat("const unsigned place = q_tile + line * ", deep_line(), " + at * ", bytes, ";"));
   text_.line("const int64_t query = first_row + (live ? line : 0);");
-  text_.line(cat("const unsigned short* const from = ", text_.pointer(flash.q.load->access.buffer), " + ",
-                 f_.query_base("query"), " + (live ? at : 0);"));
-  text_.line(wide_ ? "copy_async<16>(place, from, live);"
-                   : "store_shared(place, live ? *from : (unsigned short)0);");
+  text_.line(cat("const ", bits(), "* const from = (const ", bits(), "*)",
+                 text_.pointer(flash.q.load->access.buffer), " + ", f_.query_base("query"),
+                 " + (live ? at : 0);"));
+  text_.line(wide_ || words() ? cat("copy_async<", lanes * bytes, ">(place, from, live);")
+                              : "store_shared(place, live ? *from : (unsigned short)0);");
   text_.close();
 }
 
 void MmaEmitter::print_prefetch(const std::string& start, const std::string& stop) {
-  constexpr int kLine = 64;  // elements
+  const int line = 128 / f_.flash.bytes();  // elements
   for (const auto& [name, width] : {std::pair("k", f_.flash.depth), {"v", f_.flash.width}}) {
-    const auto pieces = (width + kLine - 1) / kLine;
+    const auto pieces = (width + line - 1) / line;
     text_.open(cat("for (int i = lane_id; i < ", f_.plan.stages * keys() * pieces, "; i += 32)"));
     text_.line(cat("const int64_t key = ", start, " + i / ", pieces * keys(), " * ", stride(), " + i / ",
                    pieces, " % ", keys(), ";"));
     text_.line(cat("if (key < ", stop, ") prefetch(", name, "_from + key * ", name, "_line + i % ", pieces,
-                   " * ", kLine, ");"));
+                   " * ", line, ");"));
     text_.close();
   }
 }
 
 void MmaEmitter::print_products() {
+  if (words()) return print_word_products();
   text_.line(cat("float s[", keys() / 8, "][4] = {};"));
   text_.line("#pragma unroll");
   text_.open(cat("for (int k = 0; k < ", deep_, "; k += 16)"));
   text_.line("unsigned a[4];");
-  text_.line(cat("load_matrices(a, q_tile + (", own_rows(), " + lane_id % 16) * ", (deep_ + 8) * 2,
+  text_.line(cat("load_matrices(a, q_tile + (", own_rows(), " + lane_id % 16) * ", deep_line(),
                  " + (k + lane_id / 16 * 8) * 2);"));
   text_.line("#pragma unroll");
   text_.open(cat("for (int j = 0; j < ", keys() / 16, "; ++j)"));
   text_.line("unsigned b[4];");
-  text_.line(cat("load_matrices(b, k_tile + (j * 16 + lane_id % 8 + lane_id / 16 * 8) * ", (deep_ + 8) * 2,
+  text_.line(cat("load_matrices(b, k_tile + (j * 16 + lane_id % 8 + lane_id / 16 * 8) * ", deep_line(),
                  " + (k + lane_id / 8 % 2 * 8) * 2);"));
   text_.line("multiply(s[2 * j], a, b[0], b[1]);");
   text_.line("multiply(s[2 * j + 1], a, b[2], b[3]);");
@@ -256,6 +262,7 @@ void MmaEmitter::print_weights() {
 }
 
 void MmaEmitter::print_sums() {
+  if (words()) return print_word_sums();
   text_.line("#pragma unroll");
   text_.open(cat("for (int k = 0; k < ", keys() / 16, "; ++k)"));
   text_.line("const unsigned a[4] = {pair_of(s[2 * k][0], s[2 * k][1]), pair_of(s[2 * k][2], s[2 * k][3]),");
@@ -264,13 +271,11 @@ void MmaEmitter::print_sums() {
   text_.open(cat("for (int j = 0; j < ", across_ / 16, "; ++j)"));
   text_.line("unsigned b[4];");
   text_.line(cat("load_transposed(b, v_tile + (k * 16 + lane_id % 8 + lane_id / 8 % 2 * 8) * ",
-                 (across_ + 8) * 2, " + (j * 16 + lane_id / 16 * 8) * 2);"));
+                 across_line(), " + (j * 16 + lane_id / 16 * 8) * 2);"));
   text_.line("multiply(o[2 * j], a, b[0], b[1]);");
   text_.line("multiply(o[2 * j + 1], a, b[2], b[3]);");
   text_.close();
   text_.close();
 }
-
-std::string_view lines_declarations() { return kLines; }
 
 }  // namespace stridec::codegen::cuda

@@ -84,8 +84,14 @@ class MmaEmitter {
   void print_keys(const std::string& first, const std::string& stage);
 
   int warp_bytes() const { return static_cast<int>(kernels::warp_bytes(f_.plan, f_.flash)); }
-  int key_bytes() const { return keys() * (deep_ + 8) * 2; }
-  int stage_bytes() const { return key_bytes() + keys() * (across_ + 8) * 2; }
+  int key_bytes() const { return keys() * deep_line(); }
+  int stage_bytes() const { return key_bytes() + keys() * across_line(); }
+  // Bytes from a line of queries and keys, and of values, to the next.
+  int deep_line() const { return deep_ * f_.flash.bytes() + 16; }
+  int across_line() const { return across_ * f_.flash.bytes() + 16; }
+  bool words() const { return f_.flash.bytes() == 4; }
+  const char* bits() const { return words() ? "unsigned" : "unsigned short"; }
+  std::string declarations() const;
 
   void print(bool dependent);
 
@@ -142,14 +148,22 @@ class MmaEmitter {
 
   void print_sums();
 
+  // The same of tf32, and of f32 as sums of two of tf32.
+  void print_word_products();
+  void print_word_sums();
+  void print_split(const std::string& name, int count);  // of words, into what tf32 has of them and the rest
+  // Sums of two blocks of 8 columns, C expressions with i for the block, by fragments a and b.
+  void print_pair(const std::string& sum, const std::string& small, const std::string& a, const std::string& b);
+  bool twofold() const { return f_.flash.dtype == DType::kF32; }
+
   FlashFrame f_;
   KernelText& text_;
   const bool wide_;
   const int deep_, across_;
 };
 
-// Copies of lines into shared memory.
-std::string_view lines_declarations();
+// Numbers of tf32.
+std::string_view words_declarations();
 
 // Four numbers of a thread, in shared memory and in the workspace.
 std::string_view fours_declarations();

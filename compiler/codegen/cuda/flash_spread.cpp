@@ -20,9 +20,7 @@ DeviceKernel MmaEmitter::emit_spread(const GpuTarget& target) {
   geometry.workspace_bytes = slots(target) * kernels::part_bytes(f_.flash);
   geometry.counters = slots(target) * spread_levels(target);
   return finish(f_.text, std::move(geometry),
-                cat(memory_declarations(), mma_declarations(f_.flash.dtype, f_.flash.dtype, DType::kF32),
-                    flash_declarations(f_.flash.dtype), lines_declarations(), fours_declarations(),
-                    arrive_declarations()));
+                cat(declarations(), arrive_declarations()));
 }
 
 int MmaEmitter::spread_levels(const GpuTarget& target) const {

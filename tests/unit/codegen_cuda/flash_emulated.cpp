@@ -62,7 +62,7 @@ void check(const test::FlashCase& c, const FlashPlan& plan, const Sizes& sizes, 
       error = std::max(error, std::isnan(a - b) ? HUGE_VAL : std::abs(a - b));
       largest = std::max(largest, std::isnan(b) ? 0 : std::abs(b));
     }
-    CHECK(error <= (c.dtype == "f16" ? 2e-3 : 1.6e-2) * largest);
+    CHECK(error <= (c.dtype == "f32" ? 2e-6 : c.dtype == "bf16" ? 1.6e-2 : 2e-3) * largest);
   }
   CHECK(choices == expected);
 }
@@ -123,6 +123,30 @@ TEST_CASE("attention up to lengths that memory has") {
   check({.bias = "length"}, small, {1, 1, 500}, 3, false, 40);
   check({.bias = "padded", .fixed = true}, small, {1, 2, 300}, 3);
   check({.bias = "length and causal"}, {.rows = 16, .keys = 16, .split = 2}, {1, 9, 300}, 3, true);
+}
+
+// Factors of 32 bits: of f32 the sums are as exact as multiply-adds make them.
+TEST_CASE("attention of f32 and tf32") {
+  for (const char* dtype : {"f32", "tf32"}) {
+    const FlashPlan spread{.rows = 16, .keys = 16, .spread = 1, .warps = 2, .stages = 2};
+    check({.dtype = dtype, .bias = "causal"}, {.rows = 64, .keys = 32}, {1, 70, 61}, 2);
+    check({.dtype = dtype, .depth = 40, .width = 72, .bias = "load", .group = 2, .fixed = true},
+          {.rows = 128, .keys = 32}, {1, 9, 50}, 2);
+    check({.dtype = dtype, .depth = 33, .width = 17, .guard = true}, {.rows = 64, .keys = 32}, {1, 65, 3});
+    check({.dtype = dtype, .depth = 20, .width = 12, .bias = "both", .hidden = true}, {.rows = 64, .keys = 16},
+          {2, 19, 61}, 2);
+    check({.dtype = dtype, .bias = "late"}, {.rows = 64, .keys = 32}, {1, 33, 100}, 3);
+    check({.dtype = dtype, .bias = "lowest"}, {.rows = 64, .keys = 32}, {1, 1, 0}, 2);
+    check({.dtype = dtype, .bias = "load"}, {.rows = 64, .keys = 32}, {0, 3, 5}, 2);
+    check({.dtype = dtype, .bias = "causal"}, spread, {1, 1, 255}, 3);
+    check({.dtype = dtype, .depth = 128, .width = 128, .bias = "length and causal", .guard = true}, spread,
+          {1, 4, 337}, 3);
+    check({.dtype = dtype, .depth = 33, .width = 17, .fixed = true}, spread, {1, 18, 290}, 2);
+    check({.dtype = dtype, .bias = "causal", .group = 4, .fixed = true}, {.rows = 64, .keys = 32}, {1, 3, 2100},
+          4);
+    check({.dtype = dtype, .depth = 72, .width = 40, .bias = "load"}, {.rows = 16, .keys = 16, .split = 4},
+          {1, 3, 600}, 3, true);
+  }
 }
 
 TEST_CASE("attention by warp groups up to lengths that memory has") {
