@@ -409,7 +409,8 @@ int64_t shared_bytes(const FlashPlan& plan, const Flash& flash) {
 }
 
 int64_t warp_bytes(const FlashPlan& plan, const Flash& flash) {
-  const int64_t deep = padded(flash.depth) * flash.bytes() + 16, wide = padded(flash.width) * flash.bytes() + 16;
+  const int64_t deep = padded(flash.depth) * flash.bytes() + 16,
+                wide = padded(flash.width) * flash.bytes() + 16;
   const int64_t warp = plan.rows * deep + plan.stages * plan.keys * (deep + wide);
   // In the end it holds the warp's results and those of its block: 16 bytes a thread, of each 8 columns and once more.
   return plan.parts() > 1 ? std::max(warp, 2 * (padded(flash.width) / 8 + 1) * 512) : warp;
@@ -442,9 +443,8 @@ std::span<const FlashPlan> mma_tiles(const Flash& flash) {
                                          {.rows = 64, .keys = 64},
                                          {.rows = 64, .keys = 32},
                                          {.rows = 64, .keys = 16}};
-  static constexpr FlashPlan kWordTiles[] = {{.rows = 128, .keys = 32},
-                                             {.rows = 64, .keys = 32},
-                                             {.rows = 64, .keys = 16}};
+  static constexpr FlashPlan kWordTiles[] = {
+      {.rows = 128, .keys = 32}, {.rows = 64, .keys = 32}, {.rows = 64, .keys = 16}};
   return flash.bytes() == 2 ? std::span<const FlashPlan>(kTiles) : kWordTiles;
 }
 

@@ -23,7 +23,7 @@ def forms():
     out = {}
 
     def add(name, dtype, heads, kv, depth, width, scale=True, mask=None, causal=None, guard=False, flat=False, rows="s"):
-        D = {"f16": T.FLOAT16, "bf16": T.BFLOAT16}[dtype]
+        D = {"f16": T.FLOAT16, "bf16": T.BFLOAT16, "f32": T.FLOAT}[dtype]
         scalar = lambda n, v, t=D: h.make_tensor(n, t, [], [v])  # noqa: E731
         nodes, weights = [], []
         q = ["b", heads, rows, depth] if not flat else ["b", rows, heads * depth]
@@ -90,13 +90,13 @@ def forms():
 
     def add_op(name, dtype, heads, kv, depth, causal):
         """ONNX's operator. Its causal mask begins at the first row and key."""
-        D = {"f16": T.FLOAT16, "bf16": T.BFLOAT16}[dtype]
+        D = {"f16": T.FLOAT16, "bf16": T.BFLOAT16, "f32": T.FLOAT}[dtype]
         value = lambda x, n, length: h.make_tensor_value_info(x, D, ["b", n, length, depth])  # noqa: E731
         inputs = [value("q", heads, "s"), value("k", kv, "t"), value("v", kv, "t")]
         graph = h.make_graph([N("Attention", ["q", "k", "v"], ["o"], is_causal=int(causal))], name, inputs, [value("o", heads, "s")])
         out[name] = h.make_model(graph, opset_imports=[h.make_opsetid("", 23)], ir_version=11)
 
-    for dtype in ("f16", "bf16"):
+    for dtype in ("f16", "bf16", "f32"):
         add_op(f"{dtype}_128_op", dtype, 16, 16, 128, False)
         add_op(f"{dtype}_128_op_causal", dtype, 16, 16, 128, True)
         add_op(f"{dtype}_64_op_causal", dtype, 12, 12, 64, True)
@@ -152,7 +152,7 @@ class Case:
         self.op = "_op" in name
         finite = -65504.0 if name.startswith("f16") else -3.38e38
         self.low = finite if name.endswith("_64_causal") else float("-inf")
-        dtype = torch.float16 if name.startswith("f16") else torch.bfloat16
+        dtype = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}[name.split("_")[0]]
         r = lambda *shape: (torch.randn(*shape, device="cuda") * scale).to(dtype)  # noqa: E731
         if flat:
             self.inputs = [r(b, s, heads * depth), r(b, t, kv * depth), r(b, t, kv * width)]
@@ -220,7 +220,7 @@ def check(folder, names):
                 off = ((got - want).norm() / want.norm().clamp_min(1e-9)).item()
                 # Scores of 16-bit models are rounded: by 2^-11 or 2^-8 of their size.
                 spread = 6 if "33" in name else 1
-                limit = (3e-3 if name.startswith("f16") else 2.4e-2) * scale * scale * spread
+                limit = {"f16": 3e-3, "bf16": 2.4e-2, "f32": 1e-6}[name.split("_")[0]] * scale * scale * spread
                 bad = bad or not off < limit
                 wrong += bad
                 if bad or (s, t) in ((77, 77), (200, 333)):
@@ -261,6 +261,8 @@ def bench(folder, names):
     judged = set(shapes)
     for name in ("bf16_64_op_causal", "bf16_128_op", "bf16_128_op_causal", "bf16_128_grouped_op_causal"):
         shapes[name] = [(tokens // s, s, s) for s in (512, 2048, 8192)]
+    for name in ("f32_64", "f32_64_causal", "f32_128", "f32_128_causal", "f32_64_grouped"):
+        shapes[name] = [(tokens // 4 // s, s, s) for s in (512, 2048, 8192)] + [(32, 197, 197)]
     shapes["bf16_64_mask"] = [(32, 512, 512), (8, 2048, 2048)]
     shapes["bf16_64_flat_bool_guard"] = [(32, 512, 512), (8, 2048, 2048)]
     shapes["bf16_128_grouped_causal"] += [(2, 4000, 4000)]

@@ -53,8 +53,9 @@ DeviceKernel MmaEmitter::emit(const GpuTarget& target) {
 
 std::string MmaEmitter::declarations() const {
   const DType dtype = f_.flash.dtype, element = words() ? DType::kTF32 : dtype;
-  return cat(memory_declarations(), mma_declarations(element, element, DType::kF32), flash_declarations(dtype),
-             words() ? words_declarations() : std::string_view(), kLines, fours_declarations());
+  return cat(memory_declarations(), mma_declarations(element, element, DType::kF32),
+             flash_declarations(dtype), words() ? words_declarations() : std::string_view(), kLines,
+             fours_declarations());
 }
 
 void MmaEmitter::print_load(const char* name, const std::string& to, int lines, int padded, int64_t held,
@@ -270,8 +271,8 @@ void MmaEmitter::print_sums() {
   text_.line("#pragma unroll");
   text_.open(cat("for (int j = 0; j < ", across_ / 16, "; ++j)"));
   text_.line("unsigned b[4];");
-  text_.line(cat("load_transposed(b, v_tile + (k * 16 + lane_id % 8 + lane_id / 8 % 2 * 8) * ",
-                 across_line(), " + (j * 16 + lane_id / 16 * 8) * 2);"));
+  text_.line(cat("load_transposed(b, v_tile + (k * 16 + lane_id % 8 + lane_id / 8 % 2 * 8) * ", across_line(),
+                 " + (j * 16 + lane_id / 16 * 8) * 2);"));
   text_.line("multiply(o[2 * j], a, b[0], b[1]);");
   text_.line("multiply(o[2 * j + 1], a, b[2], b[3]);");
   text_.close();

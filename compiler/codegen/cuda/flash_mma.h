@@ -153,7 +153,8 @@ class MmaEmitter {
   void print_word_sums();
   void print_split(const std::string& name, int count);  // of words, into what tf32 has of them and the rest
   // Sums of two blocks of 8 columns, C expressions with i for the block, by fragments a and b.
-  void print_pair(const std::string& sum, const std::string& small, const std::string& a, const std::string& b);
+  void print_pair(const std::string& sum, const std::string& small, const std::string& a,
+                  const std::string& b);
   bool twofold() const { return f_.flash.dtype == DType::kF32; }
 
   FlashFrame f_;

@@ -19,8 +19,7 @@ DeviceKernel MmaEmitter::emit_spread(const GpuTarget& target) {
   geometry.dependent_launch = target.dependent_launch;
   geometry.workspace_bytes = slots(target) * kernels::part_bytes(f_.flash);
   geometry.counters = slots(target) * spread_levels(target);
-  return finish(f_.text, std::move(geometry),
-                cat(declarations(), arrive_declarations()));
+  return finish(f_.text, std::move(geometry), cat(declarations(), arrive_declarations()));
 }
 
 int MmaEmitter::spread_levels(const GpuTarget& target) const {

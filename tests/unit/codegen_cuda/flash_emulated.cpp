@@ -133,8 +133,8 @@ TEST_CASE("attention of f32 and tf32") {
     check({.dtype = dtype, .depth = 40, .width = 72, .bias = "load", .group = 2, .fixed = true},
           {.rows = 128, .keys = 32}, {1, 9, 50}, 2);
     check({.dtype = dtype, .depth = 33, .width = 17, .guard = true}, {.rows = 64, .keys = 32}, {1, 65, 3});
-    check({.dtype = dtype, .depth = 20, .width = 12, .bias = "both", .hidden = true}, {.rows = 64, .keys = 16},
-          {2, 19, 61}, 2);
+    check({.dtype = dtype, .depth = 20, .width = 12, .bias = "both", .hidden = true},
+          {.rows = 64, .keys = 16}, {2, 19, 61}, 2);
     check({.dtype = dtype, .bias = "late"}, {.rows = 64, .keys = 32}, {1, 33, 100}, 3);
     check({.dtype = dtype, .bias = "lowest"}, {.rows = 64, .keys = 32}, {1, 1, 0}, 2);
     check({.dtype = dtype, .bias = "load"}, {.rows = 64, .keys = 32}, {0, 3, 5}, 2);
@@ -142,8 +142,8 @@ TEST_CASE("attention of f32 and tf32") {
     check({.dtype = dtype, .depth = 128, .width = 128, .bias = "length and causal", .guard = true}, spread,
           {1, 4, 337}, 3);
     check({.dtype = dtype, .depth = 33, .width = 17, .fixed = true}, spread, {1, 18, 290}, 2);
-    check({.dtype = dtype, .bias = "causal", .group = 4, .fixed = true}, {.rows = 64, .keys = 32}, {1, 3, 2100},
-          4);
+    check({.dtype = dtype, .bias = "causal", .group = 4, .fixed = true}, {.rows = 64, .keys = 32},
+          {1, 3, 2100}, 4);
     check({.dtype = dtype, .depth = 72, .width = 40, .bias = "load"}, {.rows = 16, .keys = 16, .split = 4},
           {1, 3, 600}, 3, true);
   }
