@@ -68,35 +68,6 @@ bool fills(Expr rows, int64_t large, int64_t small) {
   return computed(large) <= kWorth * computed(small);
 }
 
-// Whether one kernel takes less time than a product, a softmax and a product, which keep the scores in memory. Those of 16
-// bits always gain. Tensor cores have half as many products of 32 bits, f32 takes three of them, and warp groups multiply
-// faster than this kernel's warps.
-bool gains(const kernels::Flash& flash, const sym::Facts& facts, const GpuTarget& target) {
-  if (flash.bytes() == 2) return true;
-  constexpr double kReached = 0.7;  // of what units multiply, by tiles of either kind
-  const double warps = target.wgmma ? 0.6 : target.tcgen05 ? 0.3 : 1;  // of the rate of larger instructions
-  constexpr double kScoreBytes = 16;  // scores, and shares, are stored and loaded
-  constexpr double kCached = 3;       // how much faster the L2 is than memory
-  constexpr double kLaunches = 2e4;   // cycles of a multiprocessor: two launches and the end of two waves
-  const bool exact = flash.dtype == DType::kF32;
-  double points = 1;
-  for (const loop::Dim& dim : flash.chain.batch) points *= typical(dim.extent, facts);
-  const double rows = typical(flash.chain.row.extent, facts), keys = typical(flash.keys.extent, facts);
-  const double tile = rows <= kernels::kSplitRows ? kernels::kSplitRows : 64;
-  const double flops = 2 * points * keys * static_cast<double>(flash.depth + flash.width);
-  const double multiprocessors = target.multiprocessors, words = target.tensor_flops / 2.0;
-  const double one = flops * std::ceil(rows / tile) * tile * (flash.triangular() ? 0.5 : 1) *
-                     (exact ? 3 : 1) / (words * warps);
-  const double products = flops * rows / (exact ? target.scalar_flops : words);
-  const double bytes = points * rows * keys * kScoreBytes;
-  const double passes = memory_cycles(bytes, target) / (bytes <= 2.0 * target.l2_bytes ? kCached : 1);
-  // Keys and values come either way.
-  const double factors =
-      memory_cycles(points * keys * static_cast<double>((flash.depth + flash.width) * flash.bytes()), target);
-  const auto busy = [&](double cycles) { return std::max(cycles / (kReached * multiprocessors), factors); };
-  return busy(one) <= busy(products) + passes + kLaunches;
-}
-
 // Tiles of warp groups, the largest first.
 constexpr FlashPlan kWarpGroupTiles[] = {{.wgmma = true, .rows = 192, .keys = 128},
                                          {.wgmma = true, .rows = 128, .keys = 128},
@@ -144,6 +115,34 @@ std::optional<FlashPlan> choose_flash(const loop::Program& program, const loop::
   if (const auto plan = kernels::mma_plan(*flash, target.shared_bytes, few ? 64 : 128)) return plan;
   if (reason) *reason = "its tiles do not fit shared memory";
   return std::nullopt;
+}
+
+// Of 16 bits it always does. Tensor cores have half as many products of 32 bits, f32 takes three of them, and warp groups multiply
+// faster than this kernel's warps.
+bool pays(const kernels::Flash& flash, const sym::Facts& facts, const GpuTarget& target) {
+  if (flash.bytes() == 2) return true;
+  constexpr double kReached = 0.7;  // of what units multiply, by tiles of either kind
+  const double warps = target.wgmma ? 0.6 : target.tcgen05 ? 0.3 : 1;  // of the rate of larger instructions
+  constexpr double kScoreBytes = 16;  // scores, and shares, are stored and loaded
+  constexpr double kCached = 3;       // how much faster the L2 is than memory
+  constexpr double kLaunches = 2e4;   // cycles of a multiprocessor: two launches and the end of two waves
+  const bool exact = flash.dtype == DType::kF32;
+  double points = 1;
+  for (const loop::Dim& dim : flash.chain.batch) points *= typical(dim.extent, facts);
+  const double rows = typical(flash.chain.row.extent, facts), keys = typical(flash.keys.extent, facts);
+  const double tile = rows <= kernels::kSplitRows ? kernels::kSplitRows : 64;
+  const double flops = 2 * points * keys * static_cast<double>(flash.depth + flash.width);
+  const double multiprocessors = target.multiprocessors, words = target.tensor_flops / 2.0;
+  const double one = flops * std::ceil(rows / tile) * tile * (flash.triangular() ? 0.5 : 1) *
+                     (exact ? 3 : 1) / (words * warps);
+  const double products = flops * rows / (exact ? target.scalar_flops : words);
+  const double bytes = points * rows * keys * kScoreBytes;
+  const double passes = memory_cycles(bytes, target) / (bytes <= 2.0 * target.l2_bytes ? kCached : 1);
+  // Keys and values come either way.
+  const double factors =
+      memory_cycles(points * keys * static_cast<double>((flash.depth + flash.width) * flash.bytes()), target);
+  const auto busy = [&](double cycles) { return std::max(cycles / (kReached * multiprocessors), factors); };
+  return busy(one) <= busy(products) + passes + kLaunches;
 }
 
 void split_groups(loop::Program& program) {
@@ -236,7 +235,7 @@ void chain_gpu(loop::Program& program, const GpuTarget& target) {
                   first ? contraction->reduce->dims[0].var : part.columns[0].var);
       }
     if (!choose_flash(trial, nest, target, reason)) return false;
-    const bool worth = gains(*kernels::match_flash(trial, nest), loop::facts_of(trial, nest), target);
+    const bool worth = pays(*kernels::match_flash(trial, nest), loop::facts_of(trial, nest), target);
     if (!worth && reason) *reason = "tensor cores would take longer than the separate kernels";
     return worth;
   };

@@ -19,8 +19,11 @@ void split_groups(loop::Program& program);
 // rows take where a model's number of rows is a symbol. Nothing where none share.
 std::optional<loop::Nest> with_shared_rows(const loop::Program& program, const loop::Nest& nest);
 
-// Makes chains of the nests that the target's attention kernels take; others stay as they are.
+// Makes chains of the nests that the target's attention kernels take where that pays; others stay as they are.
 void chain_gpu(loop::Program& program, const GpuTarget& target);
+
+// Whether one kernel takes less time than a product, a softmax and a product, which keep the scores in memory.
+bool pays(const kernels::Flash& flash, const sym::Facts& facts, const GpuTarget& target);
 
 // Nothing where the nest is no attention, or none whose tiles fit the target; `reason` says why.
 std::optional<kernels::FlashPlan> choose_flash(const loop::Program& program, const loop::Nest& nest,

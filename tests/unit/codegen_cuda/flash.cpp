@@ -96,6 +96,22 @@ TEST_CASE("attention of few rows: blocks have keys of one tile alone where that 
   CHECK(blocks(64, 8192) == 132);  // more tiles than blocks
 }
 
+// Tensor cores multiply f32 by three products of half the rate of f16: some are slower than multiply-adds.
+TEST_CASE("attention of 32 bits is one kernel where that pays") {
+  const auto pays = [](const test::FlashCase& c, const char* target) {
+    const loop::Program program = loop::parse_program(test::flash_text(c));
+    const auto flash = kernels::match_flash(program, program.nests[0]);
+    REQUIRE(flash);
+    return schedule::pays(*flash, program.facts, gpu_target(target));
+  };
+  for (const char* target : {"sm_80", "sm_90a"})
+    for (const char* dtype : {"f16", "tf32", "f32"}) CHECK(pays({.dtype = dtype}, target));
+  CHECK(pays({.dtype = "f16", .depth = 256, .width = 256}, "sm_86"));
+  CHECK(pays({.dtype = "tf32"}, "sm_86"));
+  CHECK_FALSE(pays({.dtype = "f32", .depth = 256, .width = 256}, "sm_86"));
+  CHECK(pays({.dtype = "f32", .single = true}, "sm_86"));  // which waits for memory
+}
+
 TEST_CASE("attention: head sizes, masks and dtypes") {
   for (const char* target : {"sm_90a", "sm_86"}) {
     const bool groups = gpu_target(target).wgmma;  // in tiles of several sizes
@@ -103,6 +119,12 @@ TEST_CASE("attention: head sizes, masks and dtypes") {
     build({.dtype = "bf16", .bias = "load", .group = 4, .guard = true}, target, groups ? 5 : 4);
     build({.depth = 256, .width = 256}, target, 3);
     build({.dtype = "bf16", .bias = "late"}, target, groups ? 9 : 5);
+  }
+  for (const char* dtype : {"f32", "tf32"}) {
+    build({.dtype = dtype, .bias = "causal"}, "sm_90a", 3);
+    build({.dtype = dtype, .depth = 128, .width = 128, .bias = "load", .group = 4, .guard = true}, "sm_90a",
+          4);
+    build({.dtype = dtype, .depth = 33, .width = 17}, "sm_80", 2);
   }
   build({.depth = 33, .width = 17, .fixed = true}, "sm_80", 2);
   build({.dtype = "bf16", .depth = 72, .width = 40, .bias = "lowest"}, "ptx", 3);

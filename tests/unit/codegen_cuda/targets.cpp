@@ -62,7 +62,9 @@ std::vector<Case> grid() {
   test::Conv depthwise = conv;
   depthwise.groups = 64;
   add(test::convolution_case("f16", depthwise));
-  out.push_back({"attention", loop::parse_program(test::flash_text({.dtype = "bf16", .bias = "causal"}))});
+  for (const char* dtype : {"bf16", "f32"})
+    out.push_back({cat("attention of ", dtype),
+                   loop::parse_program(test::flash_text({.dtype = dtype, .bias = "causal"}))});
   const Program long_norm = {cat(kNorm.name, ", 768 long"), test::replaced(kNorm.text, "d1", "768")};
   out.push_back(memory_bound_case(long_norm, "bf16", {{1}}));
   out.push_back(memory_bound_case(kNorm, "f32", {{1, 1}}));

@@ -6,6 +6,7 @@
 #include "compiler/loop/verify.h"
 #include "compiler/sym/text.h"
 #include "tests/support/flash_cases.h"
+#include "tests/support/replaced.h"
 
 namespace stridec::kernels {
 namespace {
@@ -130,6 +131,25 @@ TEST_CASE("keys that lengths from memory hide, and masks that are memory in part
   CHECK_FALSE(match({.bias = "padded", .fixed = true}).flash->skips);
 }
 
+TEST_CASE("attention of 32 bits: tiles and what they hold") {
+  for (const auto& [name, dtype] : {std::pair("f32", DType::kF32), {"tf32", DType::kTF32}}) {
+    const Matched words = match({.dtype = name, .bias = "causal"});
+    REQUIRE_MESSAGE(words.flash, words.reason);
+    CHECK(words.flash->dtype == dtype);
+    CHECK(words.flash->skips);
+    CHECK_FALSE(fits_warp_groups({.wgmma = true, .rows = 128, .keys = 64}, *words.flash));
+    const auto plan = mma_plan(*words.flash, 227 << 10);
+    REQUIRE(plan);
+    CHECK(plan->rows == 128);
+    CHECK(plan->keys == 32);
+    CHECK(shared_bytes(*plan, *words.flash) == (128 + 4 * 32) * (64 * 4 + 16));
+  }
+  const Matched wide = match({.dtype = "f32", .depth = 256, .width = 256});
+  REQUIRE(wide.flash);
+  CHECK(mma_plan(*wide.flash, 227 << 10)->rows == 64);
+  CHECK_FALSE(mma_plan(*wide.flash, 99 << 10));
+}
+
 TEST_CASE("heads of one row that share no keys are attention of one row") {
   const Matched single = match({.bias = "causal", .single = true});
   REQUIRE(single.flash);
@@ -141,7 +161,12 @@ TEST_CASE("heads of one row that share no keys are attention of one row") {
 
 TEST_CASE("what is no attention for these kernels") {
   CHECK(match({.bias = "own"}).flash->scale == std::nullopt);
-  CHECK(match({.dtype = "f32"}).reason == "its factors are no 16-bit floats of one kind");
+  std::string mixed = test::replaced(test::flash_text({.dtype = "f32"}), "input k f32", "input k f16");
+  mixed = test::replaced(mixed, "%6 : f32 = load k", "%6 : f16 = load k");
+  const loop::Program program = loop::parse_program(mixed);
+  std::string reason;
+  CHECK_FALSE(match_flash(program, program.nests[0], &reason));
+  CHECK(reason == "its factors are no 16-bit floats, tf32 or f32 of one kind");
   CHECK(match({.depth = 257}).reason == "its head size is not fixed, or over 256");
   CHECK(match({.transposed = true}).reason == "a factor is computed, or not contiguous along the head");
   CHECK(match({.exp_dtype = "f16"}).reason == "its row statements are no softmax");
