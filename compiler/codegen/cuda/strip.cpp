@@ -180,6 +180,7 @@ template <> struct sd_piece<16> { typedef uint4 type; };
 template <> struct sd_piece<8> { typedef uint2 type; };
 template <> struct sd_piece<4> { typedef unsigned type; };
 template <> struct sd_piece<2> { typedef unsigned short type; };
+template <> struct sd_piece<1> { typedef unsigned char type; };
 template <class T, int N> struct sd_pieces {
   static constexpr int bytes = sizeof(T) * N, piece = bytes < 16 ? bytes : 16, count = bytes / piece;
   typedef typename sd_piece<piece>::type type;
@@ -295,6 +296,25 @@ template <int N, class T, class I> static inline Vec<T, N> sd_uncover(const Cove
     for (int i = 0; i < 4; ++i) w[i] = sd_funnel(w[i], w[i + 1], bytes % 4 * 8);
   }
   return __builtin_bit_cast(Vec<T, N>, uint4{w[0], w[1], w[2], w[3]});
+}
+// An aligned vector that may end behind the last of `end` elements; what lies there is of no use. Of the one that does, elements
+// move into registers one behind the other: an array of them would be memory.
+template <int N, class T> static inline Vec<T, N> sd_load_within(const T* from, int64_t at, int64_t end) {
+  if (at + N <= end) return sd_load<N>(from + at);
+  typedef typename sd_piece<sizeof(T) < 4 ? sizeof(T) : 4>::type word;
+  constexpr int count = sizeof(T) / sizeof(word), bits = 8 * sizeof(word);
+  uint4 w = {};
+#pragma unroll 1
+  for (int i = N * count - 1; i >= 0; --i) {
+    const int64_t here = at + i / count;
+    const unsigned x = ((const word*)(from + (here < end ? here : end - 1)))[i % count];
+    if constexpr (bits == 32)
+      w = {x, w.x, w.y, w.z};
+    else
+      w = {w.x << bits | x, sd_funnel(w.x, w.y, 32 - bits), sd_funnel(w.y, w.z, 32 - bits),
+           sd_funnel(w.z, w.w, 32 - bits)};
+  }
+  return __builtin_bit_cast(Vec<T, N>, w);
 }
 template <int N, class T> static inline void sd_store_shared(T* to, const Vec<T, N>& value) {
 #ifndef STRIDEC_EMULATE

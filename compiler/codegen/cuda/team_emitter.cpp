@@ -125,6 +125,7 @@ TeamEmitter::TeamEmitter(const loop::Program& program, const loop::Nest& origina
   while (2 * lanes < team && longest() < 8 * team / lanes) lanes *= 2;
   while (lanes > 1 && facts_.holds(sym::le(column.extent, width * lanes / 2))) lanes /= 2;
   rows = team / lanes;
+  if (variant.covered && width > 1) phase_ = find_phase();
 }
 
 int64_t TeamEmitter::most_of(const std::function<int64_t(sym::Expr)>& elements) const {
@@ -224,11 +225,28 @@ sym::Expr TeamEmitter::points() const {
 }
 
 void TeamEmitter::print_column() {
+  if (phase_) {
+    text_.line(cat("const int64_t own = rest % ", body_.index(tiles()), " * ", body_.index(tile_columns()),
+                   " + lane * ", width, ";"));
+    text_.line(cat("rest /= ", body_.index(tiles()), ";"));
+    return;
+  }
   text_.line(cat("const int64_t column_ = rest % ", body_.index(tiles()), " * ", lanes * width, " + lane * ",
                  width, ";"));
   text_.line(cat("rest /= ", body_.index(tiles()), ";"));
   text_.line(cat("const bool live = column_ < ", body_.index(column.extent), ";"));
   text_.line("const int64_t column = live ? column_ : 0;");  // a point that is there, for what all threads do
+  body_.set_index(column.var, "column");
+}
+
+// Of a thread whose vectors begin `phase` columns before its own. What a tile's last vector has beyond the tile is its neighbour's
+// as well.
+void TeamEmitter::print_phase() {
+  body_.set_index(loop::dims_of(*only_reduction())[0].var, "row");
+  text_.line(cat("const int phase = (int)((", body_.index(*phase_), ") & ", width - 1, ");"));
+  text_.line(cat("const bool live = lane * ", width, " - phase < ", body_.index(tile_columns()), " && own - phase < ",
+                 body_.index(column.extent), ";"));
+  text_.line(cat("const int64_t column = own - phase - (live ? 0 : lane * ", width, ");"));
   body_.set_index(column.var, "column");
 }
 

@@ -137,11 +137,16 @@ class TeamEmitter {
 
   // The dims whose points are dealt out to teams; columns count by tiles.
   std::vector<loop::Dim> grid_dims() const;
-  Expr tiles() const { return variant.columns ? sym::ceildiv(column.extent, lanes * width) : Expr(1); }
+  Expr tiles() const {
+    return variant.columns ? sym::ceildiv(column.extent, (phase_ ? lanes - 1 : lanes) * width) : Expr(1);
+  }
+  // Of a tile that begins in the middle of vectors: tiles of equal widths, for which a vector less than there are lanes is enough.
+  Expr tile_columns() const { return sym::align_up(sym::ceildiv(column.extent, tiles()), width); }
   Expr points() const;
   Expr columns() const { return variant.columns ? column.extent : Expr(1); }
   // Indices of the dims out of `rest`, an int64_t that is counted down to the first of them.
   void print_column();
+  void print_phase();
   void print_members();
 
   // ---- team_locals.cpp ----
@@ -195,6 +200,9 @@ class TeamEmitter {
 
   std::optional<Strip> strip_of(const loop::Stmt& stmt, int wide) const;
   std::optional<Strip> cover_of(const loop::Stmt& stmt, const sym::Facts& inside) const;
+  // Columns that begin anywhere: where those of a range's element lie, if a thread's elements all begin equally far from a vector's
+  // start, and the loads alike. A thread has aligned vectors then, and what it sums are columns that begin so far before its own.
+  std::optional<Expr> find_phase();
   // Where the access's row begins; nothing where its elements do not lie side by side.
   std::optional<Expr> start_of(const loop::Access& access, const loop::Dim& along,
                                const sym::Facts& inside) const;
@@ -328,6 +336,7 @@ class TeamEmitter {
   std::string number_, chunk_;  // of the current chunk: as the thread counts them, and of one that is there
   std::string there_;           // the C condition that a chunk is in its range; "": it is
   std::optional<Expr> start_;   // of shifted rows
+  std::optional<Expr> phase_;   // of covered columns, modulo the width
   std::string vectors_;         // of a shifted row, how many
   std::string chunks_;          // the name of the current range's number of chunks
 };

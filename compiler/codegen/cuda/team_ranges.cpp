@@ -166,9 +166,10 @@ void TeamEmitter::print_chunks(
     text_.line(cat("const ", chunk_type(range), " ", c, " = ", number, ";"));
     if (branch) text_.open(cat("if (", variant.columns ? "live && " : "", c, " < ", chunks_, ")"));
   } else {
+    // Instead of one that is not there the last one, or the thread's first, which begins as far from a vector's start.
     const std::string last = cat(chunks_, " - 1");
-    text_.line(cat("const ", chunk_type(range), " ", c, " = ", number, " < ", last, " ? ", number, " : ",
-                   last, ";"));
+    text_.line(cat("const ", chunk_type(range), " ", c, " = ", number, " < ", phase_ ? chunks_ : last, " ? ",
+                   number, " : ", phase_ ? from : last, ";"));
     if (batch == Batch::kSome) {
       there_ = text_.fresh("there");
       text_.line(
@@ -300,6 +301,10 @@ void TeamEmitter::print_held(const Range& range, const std::vector<const loop::S
         text_.line(cat(into, element, ";"));
         continue;
       }
+      if (vectors && phase_ && batch != Batch::kWhole) {
+        text_.line(cat(into, "sd_load_within<", width, ">", cover_arguments(access), ";"));
+        continue;
+      }
       const std::string element = cat(text_.pointer(access.buffer), " + ", body_.offset(access));
       text_.line(
           cat(into, vectors ? cat("sd_load<", width, ">(", element, ")") : cat("*(", element, ")"), ";"));
@@ -358,7 +363,7 @@ int TeamEmitter::batch_of(const Range& range, const std::vector<const loop::Stmt
   int words = 0;
   for (const loop::Stmt* stmt : loads)
     words += std::max(1, width * byte_size(program[loop::access_of(*stmt)->buffer].dtype) / 4);
-  int together = width == 1 ? 16 : (variant.columns && !variant.covered) || common_ ? 8 : 4;
+  int together = width == 1 ? 16 : (variant.columns && (!variant.covered || phase_)) || common_ ? 8 : 4;
   while (together > 1 &&
          (together * words > kHeldWords || together * width * statements_of(range) > kUnrolled))
     together /= 2;
@@ -437,7 +442,7 @@ void TeamEmitter::print_range(const Range& range, const std::function<void()>& i
     // Blocks that share a range take its batches by turns, so that what they read at a time lies together.
     const std::string turns = variant.split ? " * " + text_.size(splits()) : "";
     text_.open(cat("for (; ", variant.columns ? "live && " : "", from, " + ", (together - 1) * rows, " < ",
-                   chunks_, "; ", from, " += ", together * rows, turns, ")"));
+                   chunks_, phase_ ? " - 1; " : "; ", from, " += ", together * rows, turns, ")"));
     print_batch(range, loads, from, together, true, inside);
     text_.close();
     kept_.clear();

@@ -86,17 +86,22 @@ void TeamEmitter::print_meeting(const loop::Reduce& reduce, const std::vector<st
   const int side = variant.columns ? lanes : 1;  // neighbours in a warp that do not meet
   print_shuffles(reduce, points, dtypes, std::min(team, 32) / 2, side);
   if (team <= 32) return;
-  const int warps = team / std::max(32, side), all = variant.columns ? lanes * width : 1;
+  const int warps = team / std::max(32, side), all = variant.columns ? (phase_ ? lanes + 1 : lanes) * width : 1;
   if (warps == 1) return;
   const std::string warp = cat("threadIdx.x / ", std::max(32, side));
-  const std::string at = variant.columns ? cat("[lane * ", width, width > 1 ? " + u]" : "]") : "[0]";
+  // Of columns that begin before the tile, from one vector before it on.
+  const auto place = [&](const char* before) {
+    return variant.columns ? cat("[lane * ", width, before, width > 1 ? " + u]" : "]") : std::string("[0]");
+  };
+  const std::string ahead = cat(" + ", width), at = place(phase_ ? ahead.c_str() : ""),
+                    mine = phase_ ? place((ahead + " - phase").c_str()) : at;
   for (size_t p = 0; p < into.size(); ++p)
     text_.line(
         cat("__shared__ ", text_.value_type(dtypes[p]), " part_", into[p], "[", warps, "][", all, "];"));
   text_.open(cat("if (threadIdx.x % ", std::max(32, side), " < ", side, ")"));
   open_points();
   for (size_t p = 0; p < into.size(); ++p)
-    text_.line(cat("part_", into[p], "[", warp, "]", at, " = ", points[p], ";"));
+    text_.line(cat("part_", into[p], "[", warp, "]", mine, " = ", points[p], ";"));
   close_points();
   text_.close();
   text_.line("__syncthreads();");

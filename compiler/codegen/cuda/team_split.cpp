@@ -22,7 +22,7 @@ namespace {
 constexpr int kCombineRows = 8;  // of a block that combines them, 32 points wide
 
 // Threads of a multiprocessor that have registers for all that they load at a time.
-int threads_together(const TeamVariant& variant) { return variant.covered ? 768 : 1024; }
+int threads_together(bool covered) { return covered ? 768 : 1024; }
 
 int value_bytes(DType dtype) { return is_storage_float(dtype) ? 4 : byte_size(dtype); }
 
@@ -41,7 +41,7 @@ const loop::Stmt* TeamEmitter::only_reduction() const {
 sym::Expr TeamEmitter::splits() {
   const Range range = range_of(*only_reduction());
   // All of them run at once, and each takes as many batches as the others.
-  const sym::Expr room = sym::max(1, sym::floordiv(threads_together(variant) / team * target.multiprocessors,
+  const sym::Expr room = sym::max(1, sym::floordiv(threads_together(variant.covered && !phase_) / team * target.multiprocessors,
                                                    sym::max(1, points() * tiles()))),
                   batches = sym::ceildiv(range.chunks, batch_of(range, held_loads(range)) * rows);
   return sym::simplify(sym::max(1, sym::ceildiv(batches, sym::max(1, sym::ceildiv(batches, room)))),
@@ -69,20 +69,24 @@ DeviceKernel TeamEmitter::emit_split() {
   text_.line(cat("const int64_t split = rest % ", n, ", point = rest / ", n, ";"));
   text_.line("rest = point;");
   print_indices(text_, body_, grid_dims());
+  if (phase_) print_phase();
   for (const loop::Stmt& before : nest.body) {
     if (&before == &stmt) break;
     if (!std::holds_alternative<loop::Store>(before.node)) print_top(before);
   }
   const std::vector<std::string> parts = print_partial(reduce, stmt);
-  text_.open(variant.columns ? "if (row == 0 && live)" : "if (row == 0)");
+  const std::string own = phase_ ? "own" : "column";
+  text_.open(!variant.columns ? "if (row == 0)"
+             : phase_         ? cat("if (row == 0 && lane * ", width, " < ", body_.index(tile_columns()), ")")
+                              : "if (row == 0 && live)");
   open_points();
   for (size_t p = 0; p < parts.size(); ++p) {
     const std::string type = text_.value_type(dtypes[p]);
-    if (variant.covered) text_.open(cat("if (column + u < ", body_.index(column.extent), ")"));
+    if (variant.covered) text_.open(cat("if (", own, " + u < ", body_.index(column.extent), ")"));
     text_.line(cat(
         "((", type, "*)(workspace + ", text_.size(part_offset(dtypes, p)), "))[(split * ",
         text_.size(points()), " + point)",
-        variant.columns ? cat(" * ", text_.size(column.extent), " + column", width > 1 ? " + u" : "") : "",
+        variant.columns ? cat(" * ", text_.size(column.extent), " + ", own, width > 1 ? " + u" : "") : "",
         "] = ", parts[p], ";"));
     if (variant.covered) text_.close();
   }
@@ -90,7 +94,7 @@ DeviceKernel TeamEmitter::emit_split() {
   text_.close();
   Geometry geometry{.grid = {points() * tiles() * splits(), 1, 1},
                     .threads = threads(),
-                    .blocks_sm = threads_together(variant) / team,
+                    .blocks_sm = threads_together(variant.covered && !phase_) / team,
                     .waits = target.dependent_launch};
   geometry.workspace_bytes = part_offset(dtypes, parts.size());
   return finish(text_, std::move(geometry), cat(kTeamDeclarations, strip_declarations()));

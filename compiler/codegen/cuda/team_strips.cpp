@@ -12,6 +12,7 @@ namespace stridec::codegen::cuda {
 namespace {
 
 constexpr int kCoverBytes = 16;
+constexpr int kWarp = 32;
 constexpr int kShiftedBytes = 2;     // larger elements go one by one about as fast
 constexpr int kShiftedVectors = 32;  // of a row; of shorter ones too much lies at the ends
 
@@ -61,6 +62,30 @@ std::optional<Strip> TeamEmitter::cover_of(const loop::Stmt& stmt, const sym::Fa
     return byte_size(program[loop::access_of(*load)->buffer].dtype) == least;
   });
   return equal && strip.width > 1 ? std::optional(strip) : std::nullopt;
+}
+
+std::optional<sym::Expr> TeamEmitter::find_phase() {
+  const loop::Stmt* stmt = only_reduction();
+  if (!stmt || lanes < kWarp || rows % width != 0) return std::nullopt;
+  const std::vector<loop::Dim> dims = loop::dims_of(*stmt);
+  const std::optional<Strip> strip = strip_of(*stmt, width);
+  if (dims.size() != 1 || !strip) return std::nullopt;
+  std::optional<Expr> phase;
+  std::vector<Expr> steps;
+  for (const loop::Stmt* load : strip->vectors) {
+    const Expr start = sym::simplify(
+        sym::substitute(loop::offset_of(program, *loop::access_of(*load)), column.var, 0), facts_);
+    const auto linear = sym::linear_in(start, dims[0].var);
+    if (!linear || sym::has_index(linear->coefficient) || (phase && *phase != start)) return std::nullopt;
+    for (const Expr& var : sym::free_vars(linear->rest))
+      if (sym::is_index(var) && !loop::is_var_of(var, nest.dims)) return std::nullopt;
+    phase = start;
+    // The last vector of any element but the last of the range ends where the next one's columns do, at the latest.
+    steps.push_back(sym::simplify(sym::ge(linear->coefficient, width - 1), facts_));
+    if (steps.back().is_const(0)) return std::nullopt;
+  }
+  conditions.insert(conditions.end(), steps.begin(), steps.end());
+  return phase;
 }
 
 std::optional<sym::Expr> TeamEmitter::start_of(const loop::Access& access, const loop::Dim& along,
@@ -127,7 +152,7 @@ std::optional<Strip> TeamEmitter::shifted_strip_of(const loop::Stmt& stmt, const
 }
 
 bool TeamEmitter::covers(const Range& range, const loop::Access& access) const {
-  return variant.covered || (start_ && !in_step(access, range.strip->var));
+  return (variant.covered && !phase_) || (start_ && !in_step(access, range.strip->var));
 }
 
 void TeamEmitter::choose_width() {

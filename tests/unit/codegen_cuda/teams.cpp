@@ -64,6 +64,37 @@ const Program kColumnArgMax = {"argmax of columns, with a bias", R"(  input x T 
       store z[%a, %j] %2
 )"};
 
+const Program kColumnProducts = {"sums of products of columns, of several matrices", R"(  input x T [d0, d1, d2] ordinal 0
+  input w T [d0, d1, d2] ordinal 1
+  output y T [d0, d2] ordinal 0
+  inputs (x, w)
+  outputs (y)
+  steps
+    nest 0 products (%a<d0, %j<d2)
+      %0 : T = reduce sum (%i<d1)
+        %1 : T = load x[%a, %i, %j]
+        %2 : T = load w[%a, %i, %j]
+        %3 : T = mul %1 %2
+        yield %3
+      store y[%a, %j] %0
+)"};
+
+const Program kColumnSpread = {"squares of distances of columns from a row", R"(  input x T [d0, d1] ordinal 0
+  input w T [d1] ordinal 1
+  output y T [d1] ordinal 0
+  inputs (x, w)
+  outputs (y)
+  steps
+    nest 0 spread (%j<d1)
+      %0 : T = reduce sum (%i<d0)
+        %1 : T = load x[%i, %j]
+        %2 : T = load w[%j]
+        %3 : T = sub %1 %2
+        %4 : T = mul %3 %3
+        yield %4
+      store y[%j] %0
+)"};
+
 const Program kMiddle = {"scale by the largest of the middle axis", R"(  input x T [d0, d1, d2] ordinal 0
   output y T [d0, d1, d2] ordinal 0
   local r T [d1]
@@ -180,6 +211,35 @@ TEST_CASE("columns") {
     for (const std::vector<int64_t>& shape :
          std::vector<std::vector<int64_t>>{{2, 300, 40}, {3, 70, 19}, {1, 1000, 16}})
       check(kColumnArgMax, dtype, {shape});
+}
+
+TEST_CASE("columns that begin in the middle of vectors") {
+  for (const char* dtype : {"f16", "f32", "f64", "i8"})
+    for (const std::vector<int64_t>& shape :
+         std::vector<std::vector<int64_t>>{{300, 249}, {261, 255}, {1000, 131}, {9, 501}, {67, 1023}, {1, 257}, {66, 7}, {513, 1}})
+      for (const bool fixed : {false, true}) check(kColumnSum, dtype, {shape, fixed});
+  for (const char* dtype : {"bf16", "f32"})
+    for (const std::vector<int64_t>& shape :
+         std::vector<std::vector<int64_t>>{{3, 75, 249}, {2, 133, 127}, {5, 17, 300}, {4, 64, 1}, {0, 3, 129}})
+      for (const bool fixed : {false, true}) check(kColumnProducts, dtype, {shape, fixed});
+  for (const char* dtype : {"f16", "f32", "i8"})
+    for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{1, 301, 251}, {2, 77, 1023}, {3, 70, 19}})
+      check(kColumnArgMax, dtype, {shape});
+  for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{300, 251}, {67, 1023}})
+    for (const bool fixed : {false, true}) check(kColumnSpread, "f16", {shape, fixed});
+}
+
+TEST_CASE("columns are loaded once, by aligned vectors, where a thread's rows begin alike") {
+  const auto phased = [](const Program& p, const char* dtype, const std::vector<int64_t>& shape) {
+    return first_text(parse(p, dtype, {shape, true})).find("const int phase") != std::string::npos;
+  };
+  CHECK(phased(kColumnSum, "bf16", {65537, 1023}));
+  CHECK(phased(kColumnSum, "f32", {65537, 1023}));
+  CHECK(phased(kColumnSum, "i8", {65537, 1023}));
+  CHECK(phased(kColumnProducts, "f16", {2, 16387, 4095}));
+  CHECK_FALSE(phased(kColumnSum, "bf16", {65536, 1024}));       // whole vectors
+  CHECK_FALSE(phased(kColumnSum, "bf16", {65537, 63}));         // rows of a warp differ
+  CHECK_FALSE(phased(kColumnSpread, "bf16", {65537, 1023}));    // a row that always begins at one place
 }
 
 TEST_CASE("a middle axis stays in registers, or goes through memory") {
