@@ -104,6 +104,16 @@ int run(const Flags& flags, const Globals& globals) {
   progress.line("fusing",
                 cat(counted(made.loops.nests.size(), "operation"), " -> ",
                     counted(launches, "kernel launch", "es"), ", ", counted(distinct, "distinct kernel")));
+  for (const tune::Tuned* kernel : made.refused()) {
+    progress.line("warning", cat("kernel '", kernel->entry.kernel, "'",
+                                 kernel->nodes.empty() ? "" : cat(" (", kernel->nodes, ")"),
+                                 " does not have its schedule in the tuning database, for ",
+                                 kernel->entry.key.target, ": ", kernel->refused));
+    json["refused"].push_back({{"kernel", kernel->entry.kernel},
+                               {"nodes", kernel->nodes},
+                               {"target", kernel->entry.key.target},
+                               {"reason", kernel->refused}});
+  }
   if (!made.gpu_problem.empty())
     progress.line("tuning", cat("nothing was measured for GPUs: ", made.gpu_problem,
                                 "; their schedules are the tuning database's and the model's"));

@@ -103,15 +103,6 @@ void print(const Choice& choice) {
   std::printf("\n");
 }
 
-// Kernels whose schedule in the tuning database does not hold.
-std::vector<const tune::Tuned*> refused(const Compilation& made) {
-  std::vector<const tune::Tuned*> all;
-  if (!made.tuned.empty())
-    for (const tune::Tuned& kernel : made.tuned.front())
-      if (!kernel.refused.empty()) all.push_back(&kernel);
-  return all;
-}
-
 }  // namespace
 
 int print_schedule(const Compilation& made, const Globals& globals) {
@@ -132,7 +123,7 @@ int print_schedule(const Compilation& made, const Globals& globals) {
       json["decisions"].push_back(std::move(one));
     }
     for (const Choice& choice : kernels) json["kernels"].push_back(to_json(choice));
-    for (const tune::Tuned* kernel : refused(made))
+    for (const tune::Tuned* kernel : made.refused())
       json["refused"].push_back({{"kernel", kernel->entry.kernel}, {"reason", kernel->refused}});
     std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
     return 0;
@@ -149,7 +140,7 @@ int print_schedule(const Compilation& made, const Globals& globals) {
   if (saved > 0)
     std::printf(" fusion saves %s of memory traffic in a run at typical sizes\n", human_bytes(saved).c_str());
   for (const Choice& choice : kernels) print(choice);
-  for (const tune::Tuned* kernel : refused(made))
+  for (const tune::Tuned* kernel : made.refused())
     std::printf(" refused   %s: %s\n", kernel->entry.kernel.c_str(), kernel->refused.c_str());
   return 0;
 }

@@ -94,6 +94,7 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   made.loops = ops::lower(graph);
   if (const auto problems = refusals(made.loops, targets); !problems.empty())
     throw frontend::as_error(problems, options.model);
+  tune::check_shapes(made.loops, options.tuning.shapes);
   if (!runner.made(schedule::loop_passes(), made.loops)) return stopped();
   if (last == Stage::kLoops) return made;
 

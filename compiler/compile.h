@@ -26,7 +26,7 @@ struct Mode {
   std::string_view name, meaning;
   bool measure = false;              // schedules are tuned
   int spin_us = 0, thread_cost = 1;  // codegen::HostOptions
-  bool graphs = false;               // runs on a GPU are recorded, where option cudagraphs does not say otherwise
+  bool graphs = false;  // runs on a GPU are recorded, where option cudagraphs does not say otherwise
 };
 const std::vector<Mode>& modes();
 const Mode& mode(std::string_view name);  // of the list
@@ -46,8 +46,8 @@ using Progress =
 
 // Where tuned schedules come from; compiler/tune/database.h describes the file.
 struct Tuning {
-  std::string database;                  // "": tune::default_database() where something is tuned
-  bool frozen = false;                   // replay it: nothing is measured, what it lacks is an error
+  std::string database;             // "": tune::default_database() where something is tuned
+  bool frozen = false;              // replay it: nothing is measured, what it lacks is an error
   std::vector<tune::Sizes> shapes;  // to measure at; tune/shapes.h says which others
 };
 
@@ -61,7 +61,7 @@ struct CompileOptions {
   std::vector<frontend::StatePattern> states;
   bool sizes_stay_open = false;  // frontend::ImportOptions
   std::string mode = "default";
-  std::string precision = "fp32";  // of passes::precisions()
+  std::string precision = "fp32";               // of passes::precisions()
   std::map<std::string, std::string> settings;  // -O key=value
   std::string weights_file;                     // a name for weights beside the library; "": within it
   // Sizes for which there is a program of its own beside the general one, chosen during the run.
@@ -82,10 +82,10 @@ struct Compilation {
   loop::Program loops;             // one nest an operator
   std::vector<schedule::Decision> decisions;
   std::vector<codegen::cpu::Variant>
-      variants;  // fused, laid out, scheduled, with memory planned; best first,
-                 // behind each the programs for some sizes alone
+      variants;                           // fused, laid out, scheduled, with memory planned; best first,
+                                          // behind each the programs for some sizes alone
   std::vector<schedule::Choice> choices;  // of the first CPU variant, where kSchedule was the last stage
-  std::vector<std::vector<tune::Tuned>> tuned;       // of each variant; empty: schedules by the model alone
+  std::vector<std::vector<tune::Tuned>> tuned;  // of each variant; empty: schedules by the model alone
   std::string
       gpu_problem;  // why nothing was measured for GPUs although it should have been, as part of a sentence
   std::vector<codegen::cuda::Variant> gpu_variants;  // likewise
@@ -94,6 +94,15 @@ struct Compilation {
   package::Artifact artifact;
   std::vector<PassTime> times;
   bool stopped = false;  // by PassOptions::stop_after
+
+  // Kernels whose schedule in the tuning database does not apply and that have their default instead, of all variants.
+  std::vector<const tune::Tuned*> refused() const {
+    std::vector<const tune::Tuned*> out;
+    for (const auto& variant : tuned)
+      for (const tune::Tuned& kernel : variant)
+        if (!kernel.refused.empty() && kernel.origin == tune::Tuned::Origin::kDefault) out.push_back(&kernel);
+    return out;
+  }
 
   package::Programs programs() const {
     package::Programs out;

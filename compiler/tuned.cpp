@@ -7,6 +7,17 @@
 namespace stridec {
 namespace {
 
+// A program for some sizes alone has these instead of what the model's shapes say.
+std::vector<tune::Sizes> shapes_for(const loop::Program& program, std::vector<tune::Sizes> shapes) {
+  for (tune::Sizes& sizes : shapes)
+    for (const loop::Symbol& symbol : program.symbols) {
+      const auto found = sizes.find(symbol.var.name());
+      if (found != sizes.end() && !program.facts.bounds(symbol.var).contains(found->second))
+        sizes.erase(found);
+    }
+  return shapes;
+}
+
 // Nothing where neither the mode nor a flag asks for it.
 template <class Target>
 std::optional<tune::Result> tune_for(const loop::Program& program, const Target& target,
@@ -18,7 +29,7 @@ std::optional<tune::Result> tune_for(const loop::Program& program, const Target&
   tune::Options settings{.database = &database,
                          .measure = measure,
                          .frozen = options.tuning.frozen,
-                         .shapes = options.tuning.shapes,
+                         .shapes = shapes_for(program, options.tuning.shapes),
                          .build = {.use_cache = options.use_cache},
                          .nvrtc = options.nvrtc,
                          .before_measuring = before_measuring};

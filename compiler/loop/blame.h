@@ -1,10 +1,15 @@
 // Errors about a nest name the model's nodes that it computes.
 #pragma once
 
+#include <string>
+
 #include "compiler/base/diagnostic.h"
 #include "compiler/loop/program.h"
 
 namespace stridec::loop {
+
+// The nest's nodes as an error names them: "node 3 'a', node 4 'b' and 7 more"; "" where it has none.
+std::string nodes_of(const Nest& nest);
 
 // Fills `where.node`, unless something closer to the error did.
 void blame(Error& error, const Nest& nest);

@@ -54,6 +54,10 @@ Values as_values(Sizes sizes) {
 
 }  // namespace
 
+void check_shapes(const loop::Program& program, const std::vector<Sizes>& given) {
+  for (const Sizes& sizes : given) check(program, sizes);
+}
+
 std::vector<Values> shapes_of(const loop::Program& program, const std::vector<Sizes>& given) {
   Sizes one, several;
   for (const loop::Symbol& symbol : program.symbols) {
@@ -64,8 +68,8 @@ std::vector<Values> shapes_of(const loop::Program& program, const std::vector<Si
     several[symbol.var.name()] = divisible(middle(symbol, program.facts), symbol, program.facts);
   }
   std::vector<Values> shapes;
+  check_shapes(program, given);
   for (Sizes sizes : given) {
-    check(program, sizes);
     sizes.insert(one.begin(), one.end());
     shapes.push_back(as_values(std::move(sizes)));
   }

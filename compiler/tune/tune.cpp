@@ -13,6 +13,7 @@
 #include "compiler/base/sort.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/analysis.h"
+#include "compiler/loop/blame.h"
 #include "compiler/loop/walk.h"
 #include "compiler/tune/search.h"
 
@@ -61,28 +62,27 @@ std::vector<Tuned> kernels_of(const loop::Program& program, const Key& machine,
     const loop::Nest& nest = program[launch->nest];
     Entry entry{.key = key_of(program, nest, machine, shapes), .kernel = nest.name};
     const auto [found, fresh] = known.emplace(to_string(entry.key), kernels.size());
-    if (fresh) kernels.push_back({.entry = std::move(entry)});
+    if (fresh) kernels.push_back({.entry = std::move(entry), .nodes = loop::nodes_of(nest)});
     kernels[found->second].nests.push_back(launch->nest);
   });
   return kernels;
 }
 
 [[noreturn]] void fail_frozen(const Tuned& kernel, const Options& options) {
-  const bool stale = !kernel.refused.empty();
-  Error error(
-      {.kind = ErrorKind::kMismatch,
-       .code = "not-tuned",
-       .message =
-           cat("kernel '", kernel.entry.kernel, "' has ",
-               stale ? "a schedule that this build does not know" : "no entry", " in the tuning database"),
-       .notes = {cat("key    ", to_string(kernel.entry.key))},
-       .help = kernel.entry.key.is_gpu()
-                   ? "'stridec tune' with the same flags and without --frozen, on a machine with such a "
-                     "GPU, adds what is missing; name with --gpu what it was run for"
-                   : "'stridec tune' with the same flags and without --frozen adds what is missing"});
-  if (stale) error.diagnostic.notes.push_back(kernel.refused);
-  error.diagnostic.where.file = options.database->file();
-  throw error;
+  const bool refused = !kernel.refused.empty();
+  Diagnostic diagnostic{
+      .kind = ErrorKind::kMismatch,
+      .code = refused ? "schedule-refused" : "not-tuned",
+      .message = cat("kernel '", kernel.entry.kernel, "' has ",
+                     refused ? "a schedule that does not apply" : "no entry", " in the tuning database"),
+      .where = {.file = options.database->file(), .node = kernel.nodes}};
+  if (refused) diagnostic.notes.push_back(kernel.refused);
+  diagnostic.notes.push_back(cat("key    ", to_string(kernel.entry.key)));
+  diagnostic.help = cat("'stridec tune' with the same flags and without --frozen",
+                        kernel.entry.key.is_gpu() ? ", on a machine with such a GPU," : "",
+                        refused ? " measures another one" : " adds what is missing",
+                        kernel.entry.key.is_gpu() ? "; name with --gpu what it was run for" : "");
+  throw Error(std::move(diagnostic));
 }
 
 // The program's shapes that are different ones for a nest, and of each shape which of these it is.

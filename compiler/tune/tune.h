@@ -22,8 +22,9 @@ namespace stridec::tune {
 
 struct Options {
   Database* database = nullptr;
-  bool measure = false;  // what the database lacks; else it keeps its default
-  bool frozen = false;   // what the database lacks is an error (kMismatch, "not-tuned"), naming the kernel
+  bool measure = false;       // what the database lacks; else it keeps its default
+  bool frozen = false;        // what the database lacks is an error (kMismatch, "not-tuned"), and so is a
+                              // schedule in it that is refused ("schedule-refused"); both name the kernel
   std::vector<Sizes> shapes;  // to judge schedules at; shapes_of() says at which others
   double seconds = 45;        // for measuring a program; kernels whose turn does not come keep their defaults
   int threads = 0;            // 0: as many as the process may use
@@ -41,6 +42,7 @@ struct Tuned {
   std::vector<loop::NestId> nests;
   std::vector<Trial> trials;  // of kMeasured
   std::string refused;        // the database's schedule that is not in the space, and why; empty: none
+  std::string nodes;          // of the first nest, for people (loop::nodes_of)
 };
 
 struct Result {

@@ -49,9 +49,21 @@ def test_tuning():
                         else " | ".join(parts) for parts in lines)
     hand = flags.replace("tuned.txt", "hand.txt")
     why = "'unroll %i0 4'"
-    expect(why in stridec(f"compile mlp.onnx -o lost.so {hand} --frozen", 8).stderr, "no reason for a refused schedule")
+    done = stridec(f"compile mlp.onnx -o lost.so {hand} --frozen", 8).stderr
+    expect("error[schedule-refused]" in done and done.index(why) < done.index("key "), done)
+    unfrozen = hand.replace("--mode max-autotune ", "")
+    done = stridec(f"compile mlp.onnx -o hand.so {unfrozen}", 0).stderr
+    expect(" warning    kernel '" in done and "(node " in done and why in done, done)
+    expect("warning" not in stridec("compile mlp.onnx -o hand.so --tune-db tuned.txt --tune-shape batch=8", 0).stderr, "a warning about nothing")
+    told = json.loads(stridec(f"compile mlp.onnx -o hand.so {unfrozen} --format=json", 0).stdout)["refused"]
+    expect(told and all(why in kernel["reason"] and kernel["nodes"] for kernel in told), told)
     shown = stridec("inspect mlp.onnx --stage=schedule --tune-db hand.txt --tune-shape batch=8", 0).stdout
     expect(" refused " in shown and why in shown, shown)
+
+    # A program for one size is tuned at that one, whatever the shapes are.
+    stridec("tune mlp.onnx --tune-db special.txt --specialize batch=1 --tune-shape batch=8", 0)
+    special = json.loads(stridec("tune show special.txt --format=json", 0).stdout)
+    expect({entry["shape"] for entry in special} >= {"8"} and len(special) > len(entries), f"entries {special}")
 
     with open("tuned.txt", encoding="utf-8") as file:
         lines = file.read()

@@ -130,6 +130,7 @@ TRANSCRIPTS = {
         ("tune merge missing.txt -o merged.txt", 2),
         ("tune mlp.onnx --tune-db untuned.txt --tune-shape colour=1", 1),
         ("tune mlp.onnx --tune-db untuned.txt --tune-shape batch", 1),
+        ("compile mlp.onnx -o out.so --dim batch=1..64 --tune-shape batch=100", 1),
         ("compile mlp.onnx -o out.so --tune-db missing.txt --frozen", 2),
         ("compile mlp.onnx -o out.so --tune-db text.onnx", 3),
         ("compile mlp.onnx -o out.so --specialize batch", 1),
