@@ -59,6 +59,22 @@ int split_of(const kernels::Flash& flash, const sym::Facts& facts, const GpuTarg
   return split;
 }
 
+Expr tiles_of(const kernels::Flash& flash, int64_t rows) {
+  Expr tiles = sym::ceildiv(flash.chain.row.extent, rows);
+  for (const loop::Dim& dim : flash.chain.batch) tiles *= dim.extent;
+  return tiles;
+}
+
+// Of 32 bits, two tiles of 128 rows on a multiprocessor are faster than four of 64 where there are waves of them.
+int most_rows(const kernels::Flash& flash, const sym::Facts& facts, const GpuTarget& target) {
+  constexpr int kWaves = 4;
+  if (flash.bytes() == 2) return 128;
+  const FlashPlan large = kernels::mma_tiles(flash)[0];
+  const bool many = facts.bounds(tiles_of(flash, large.rows)).lo >= int64_t{kWaves} * target.multiprocessors;
+  const bool two = 2 * kernels::shared_bytes(large, flash) <= target.shared_bytes_sm;
+  return many && two && !flash.triangular() ? large.rows : 64;
+}
+
 // Tiles of `large` rows are worth what they share where they do not compute many more rows than tiles of `small` do.
 bool fills(Expr rows, int64_t large, int64_t small) {
   constexpr double kWorth = 1.1;
@@ -112,7 +128,9 @@ std::optional<FlashPlan> choose_flash(const loop::Program& program, const loop::
     if (const auto plan =
             kernels::split_plan(*flash, target.shared_bytes, split, most_of(flash->keys.extent, facts)))
       return plan;
-  if (const auto plan = kernels::mma_plan(*flash, target.shared_bytes, few ? 64 : 128)) return plan;
+  if (const auto plan =
+          kernels::mma_plan(*flash, target.shared_bytes, few ? 64 : most_rows(*flash, facts, target)))
+    return plan;
   if (reason) *reason = "its tiles do not fit shared memory";
   return std::nullopt;
 }
