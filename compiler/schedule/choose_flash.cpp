@@ -143,7 +143,9 @@ bool pays(const kernels::Flash& flash, const sym::Facts& facts, const GpuTarget&
   const double warps = target.wgmma ? 0.6 : target.tcgen05 ? 0.3 : 1;  // of the rate of larger instructions
   constexpr double kScoreBytes = 16;  // scores, and shares, are stored and loaded
   constexpr double kCached = 3;       // how much faster the L2 is than memory
-  constexpr double kLaunches = 2e4;   // cycles of a multiprocessor: two launches and the end of two waves
+  constexpr double kLaunches = 14e3;  // cycles of a multiprocessor: two launches and the end of two waves
+  // What a warp takes that no other one hides (H200): 32 keys and heads of 64, by one product of tf32 or by three.
+  constexpr double kStep = 2250, kStepKeys = 32, kStepWidth = 128;
   const bool exact = flash.dtype == DType::kF32;
   double points = 1;
   for (const loop::Dim& dim : flash.chain.batch) points *= typical(dim.extent, facts);
@@ -160,7 +162,12 @@ bool pays(const kernels::Flash& flash, const sym::Facts& facts, const GpuTarget&
   const double factors =
       memory_cycles(points * keys * static_cast<double>((flash.depth + flash.width) * flash.bytes()), target);
   const auto busy = [&](double cycles) { return std::max(cycles / (kReached * multiprocessors), factors); };
-  return busy(one) <= busy(products) + passes + kLaunches;
+  // A warp goes through all keys of its rows, where blocks do not share those of few.
+  const double alone = rows <= kernels::kSplitRows
+                           ? 0
+                           : kStep * (exact ? 2 : 1) * std::ceil(keys / kStepKeys) *
+                                 static_cast<double>(flash.depth + flash.width) / kStepWidth;
+  return std::max(busy(one), alone) <= busy(products) + passes + kLaunches;
 }
 
 void split_groups(loop::Program& program) {

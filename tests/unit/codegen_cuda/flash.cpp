@@ -8,6 +8,7 @@
 #include "compiler/schedule/choose_flash.h"
 #include "tests/support/built_kernel.h"
 #include "tests/support/flash_cases.h"
+#include "tests/support/replaced.h"
 
 namespace stridec::codegen::cuda {
 namespace {
@@ -110,6 +111,21 @@ TEST_CASE("attention of 32 bits is one kernel where that pays") {
   CHECK(pays({.dtype = "tf32"}, "sm_86"));
   CHECK_FALSE(pays({.dtype = "f32", .depth = 256, .width = 256}, "sm_86"));
   CHECK(pays({.dtype = "f32", .single = true}, "sm_86"));  // which waits for memory
+  // 8 heads by 128 rows and keys are too few for one kernel to hide what a warp waits for, those of 8 sequences are not.
+  const auto fixed = [](int sequences) {
+    std::string text = test::flash_text({.dtype = "f32"});
+    for (const auto& [symbol, value] : {std::pair("b = input 0 dim 0 in 0..", sequences),
+                                        {"s = input 0 dim 2 in 0..65536", 127},
+                                        {"past = input 3 dim 3 in 0..65536", 1}}) {
+      const std::string name(symbol, std::string_view(symbol).find(" in "));
+      text = test::replaced(text, cat("symbol ", symbol), cat("symbol ", name, " in ", value, "..", value));
+    }
+    const loop::Program program = loop::parse_program(text);
+    return schedule::pays(*kernels::match_flash(program, program.nests[0]), program.facts,
+                          gpu_target("sm_90a"));
+  };
+  CHECK_FALSE(fixed(1));
+  CHECK(fixed(8));
 }
 
 TEST_CASE("attention: head sizes, masks and dtypes") {
