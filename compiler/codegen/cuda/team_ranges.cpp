@@ -363,7 +363,7 @@ int TeamEmitter::batch_of(const Range& range, const std::vector<const loop::Stmt
   int words = 0;
   for (const loop::Stmt* stmt : loads)
     words += std::max(1, width * byte_size(program[loop::access_of(*stmt)->buffer].dtype) / 4);
-  int together = width == 1 ? 16 : (variant.columns && (!variant.covered || phase_)) || common_ ? 8 : 4;
+  int together = width == 1 ? 16 : (variant.columns && !variant.covered) || common_ ? 8 : 4;
   while (together > 1 &&
          (together * words > kHeldWords || together * width * statements_of(range) > kUnrolled))
     together /= 2;
