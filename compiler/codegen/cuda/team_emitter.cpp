@@ -244,8 +244,8 @@ void TeamEmitter::print_column() {
 void TeamEmitter::print_phase() {
   body_.set_index(loop::dims_of(*only_reduction())[0].var, "row");
   text_.line(cat("const int phase = (int)((", body_.index(*phase_), ") & ", width - 1, ");"));
-  text_.line(cat("const bool live = lane * ", width, " - phase < ", body_.index(tile_columns()), " && own - phase < ",
-                 body_.index(column.extent), ";"));
+  text_.line(cat("const bool live = lane * ", width, " - phase < ", body_.index(tile_columns()),
+                 " && own - phase < ", body_.index(column.extent), ";"));
   text_.line(cat("const int64_t column = own - phase - (live ? 0 : lane * ", width, ");"));
   body_.set_index(column.var, "column");
 }

@@ -86,7 +86,8 @@ void TeamEmitter::print_meeting(const loop::Reduce& reduce, const std::vector<st
   const int side = variant.columns ? lanes : 1;  // neighbours in a warp that do not meet
   print_shuffles(reduce, points, dtypes, std::min(team, 32) / 2, side);
   if (team <= 32) return;
-  const int warps = team / std::max(32, side), all = variant.columns ? (phase_ ? lanes + 1 : lanes) * width : 1;
+  const int warps = team / std::max(32, side),
+            all = variant.columns ? (phase_ ? lanes + 1 : lanes) * width : 1;
   if (warps == 1) return;
   const std::string warp = cat("threadIdx.x / ", std::max(32, side));
   // Of columns that begin before the tile, from one vector before it on.

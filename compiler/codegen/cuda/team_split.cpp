@@ -41,7 +41,8 @@ const loop::Stmt* TeamEmitter::only_reduction() const {
 sym::Expr TeamEmitter::splits() {
   const Range range = range_of(*only_reduction());
   // All of them run at once, and each takes as many batches as the others.
-  const sym::Expr room = sym::max(1, sym::floordiv(threads_together(variant.covered && !phase_) / team * target.multiprocessors,
+  const sym::Expr room = sym::max(1, sym::floordiv(threads_together(variant.covered && !phase_) / team *
+                                                       target.multiprocessors,
                                                    sym::max(1, points() * tiles()))),
                   batches = sym::ceildiv(range.chunks, batch_of(range, held_loads(range)) * rows);
   return sym::simplify(sym::max(1, sym::ceildiv(batches, sym::max(1, sym::ceildiv(batches, room)))),
@@ -83,11 +84,11 @@ DeviceKernel TeamEmitter::emit_split() {
   for (size_t p = 0; p < parts.size(); ++p) {
     const std::string type = text_.value_type(dtypes[p]);
     if (variant.covered) text_.open(cat("if (", own, " + u < ", body_.index(column.extent), ")"));
-    text_.line(cat(
-        "((", type, "*)(workspace + ", text_.size(part_offset(dtypes, p)), "))[(split * ",
-        text_.size(points()), " + point)",
-        variant.columns ? cat(" * ", text_.size(column.extent), " + ", own, width > 1 ? " + u" : "") : "",
-        "] = ", parts[p], ";"));
+    text_.line(
+        cat("((", type, "*)(workspace + ", text_.size(part_offset(dtypes, p)), "))[(split * ",
+            text_.size(points()), " + point)",
+            variant.columns ? cat(" * ", text_.size(column.extent), " + ", own, width > 1 ? " + u" : "") : "",
+            "] = ", parts[p], ";"));
     if (variant.covered) text_.close();
   }
   close_points();
