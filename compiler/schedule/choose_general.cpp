@@ -178,8 +178,7 @@ class Chooser {
         plan_.blocks.push_back({across, tile});
     }
     point_cycles_ = 2;
-    cycles_ = point_cycles_;
-    for (const loop::Dim& dim : nest_.dims) cycles_ *= model_.trips(dim.extent);
+    cycles_ = point_cycles_ * model_.points();
     return true;
   }
 

@@ -203,6 +203,8 @@ class TeamEmitter {
   // Columns that begin anywhere: where those of a range's element lie, if a thread's elements all begin equally far from a vector's
   // start, and the loads alike. A thread has aligned vectors then, and what it sums are columns that begin so far before its own.
   std::optional<Expr> find_phase();
+  // Each vector of columns comes by the two aligned ones that it lies in.
+  bool covers_columns() const { return variant.covered && !phase_; }
   // Where the access's row begins; nothing where its elements do not lie side by side.
   std::optional<Expr> start_of(const loop::Access& access, const loop::Dim& along,
                                const sym::Facts& inside) const;

@@ -41,9 +41,9 @@ const loop::Stmt* TeamEmitter::only_reduction() const {
 sym::Expr TeamEmitter::splits() {
   const Range range = range_of(*only_reduction());
   // All of them run at once, and each takes as many batches as the others.
-  const sym::Expr room = sym::max(1, sym::floordiv(threads_together(variant.covered && !phase_) / team *
-                                                       target.multiprocessors,
-                                                   sym::max(1, points() * tiles()))),
+  const sym::Expr room = sym::max(
+                      1, sym::floordiv(threads_together(covers_columns()) / team * target.multiprocessors,
+                                       sym::max(1, points() * tiles()))),
                   batches = sym::ceildiv(range.chunks, batch_of(range, held_loads(range)) * rows);
   return sym::simplify(sym::max(1, sym::ceildiv(batches, sym::max(1, sym::ceildiv(batches, room)))),
                        program.facts);
@@ -95,7 +95,7 @@ DeviceKernel TeamEmitter::emit_split() {
   text_.close();
   Geometry geometry{.grid = {points() * tiles() * splits(), 1, 1},
                     .threads = threads(),
-                    .blocks_sm = threads_together(variant.covered && !phase_) / team,
+                    .blocks_sm = threads_together(covers_columns()) / team,
                     .waits = target.dependent_launch};
   geometry.workspace_bytes = part_offset(dtypes, parts.size());
   return finish(text_, std::move(geometry), cat(kTeamDeclarations, strip_declarations()));

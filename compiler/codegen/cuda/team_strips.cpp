@@ -152,7 +152,7 @@ std::optional<Strip> TeamEmitter::shifted_strip_of(const loop::Stmt& stmt, const
 }
 
 bool TeamEmitter::covers(const Range& range, const loop::Access& access) const {
-  return (variant.covered && !phase_) || (start_ && !in_step(access, range.strip->var));
+  return covers_columns() || (start_ && !in_step(access, range.strip->var));
 }
 
 void TeamEmitter::choose_width() {
