@@ -68,10 +68,13 @@ class Batch:
         write_case(folder / "node" / name, model, inputs, outputs)
         return True
 
-    def alone(self, graphs, form, folder):
-        """{name: (folder, reason)} of the graphs that differ, each in a model of its own."""
+    def write_alone(self, graphs, folder):
         for name, g in graphs:
             self.write(folder, name, [g])
+
+    def alone(self, graphs, form, folder):
+        """{name: (folder, reason)} of the graphs that differ, each in a model of its own."""
+        self.write_alone(graphs, folder)
         return {name: (folder / "node" / name, mode, why)
                 for (name, mode), why in run_cases(folder, form, self.jobs).items()}
 
@@ -130,6 +133,8 @@ def main():
     parser.add_argument("--write", type=pathlib.Path, metavar="FOLDER", help="write the cases, run none")
     parser.add_argument("--record", type=pathlib.Path, help="a file that gets a line: date, commit, seed, graphs")
     flags = parser.parse_args()
+    if flags.write and flags.write.exists():
+        parser.error(f"{flags.write} is there already")
     notes, compared, failed = collections.Counter(), 0, 0
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     with tempfile.TemporaryDirectory() as temporary:
@@ -152,8 +157,7 @@ def main():
                 compared += len(graphs)
                 if flags.write:
                     _, singles = batch.write_all(graphs, form, flags.write / str(form))
-                    for name, g in singles:
-                        batch.write(flags.write / str(form), name, [g])
+                    batch.write_alone(singles, flags.write / str(form))
                     continue
                 failures = batch.run(graphs, form)
                 failed += len(failures)

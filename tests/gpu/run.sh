@@ -63,7 +63,7 @@ random() {
   for form in "$cases"/*/; do
     form=$(basename "$form")
     echo "$form:"
-    "$build/onnx_backend" "$cases/$form" --engine "interpreter,${form%-O*}" --optimize 3 --kernels-per-object 16 --as-given \
+    "$build/onnx_backend" "$cases/$form" --engine "interpreter,${form%-O*}" --optimize "${form##*-O}" --kernels-per-object 16 --as-given \
       --jobs "$(nproc)" --tests-per-process 8 || status=1
   done
   return $status
