@@ -81,7 +81,7 @@ target_include_directories(bench_contraction PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(bench_contraction PRIVATE stridec_codegen)
 
 # What tests/gpu/matrix.py runs on a device.
-add_executable(gpu_matrix_jobs EXCLUDE_FROM_ALL tests/gpu/matrix_jobs.cpp)
+add_executable(gpu_matrix_jobs EXCLUDE_FROM_ALL tests/gpu/matrix_jobs.cpp tests/gpu/job_writer.cpp)
 target_include_directories(gpu_matrix_jobs PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(gpu_matrix_jobs PRIVATE stridec_codegen)
 

@@ -8,227 +8,14 @@
 // and f32. `epilogues` times what follows products of transformers' shapes. `plans` times what the model ranks high for
 // each of some shapes (the I-th N-th of them alone), with the cycles that it expects: for fitting it. `close` does so for
 // shapes of networks, for tests/gpu/matrix.py's `race`.
-#include <algorithm>
-#include <cmath>
-#include <fstream>
-#include <iostream>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
-#include "compiler/base/check.h"
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/cubin.h"
-#include "compiler/codegen/cuda/emit.h"
-#include "compiler/codegen/cuda/nvrtc.h"
-#include "compiler/loop/interpret.h"
-#include "compiler/loop/text.h"
-#include "compiler/schedule/choose_cuda_contraction.h"
-#include "compiler/schedule/order_weights.h"
-#include "compiler/sym/text.h"
-#include "tests/support/matrix_cases.h"
+#include "compiler/kernels/cuda_matrix.h"
+#include "tests/gpu/job_writer.h"
 
 namespace stridec::test {
 namespace {
-
-using nlohmann::json;
-using Sizes = std::map<std::string, int64_t>;
-
-int64_t value_of(sym::Expr e, const Sizes& sizes) {
-  const auto value = sym::evaluate(e, [&](sym::Expr var) -> std::optional<int64_t> {
-    const auto found = sizes.find(std::string(var.name()));
-    return found == sizes.end() ? std::nullopt : std::optional(found->second);
-  });
-  STRIDEC_CHECK(value.has_value(), sym::to_string(e));
-  return *value;
-}
-
-class Writer {
- public:
-  explicit Writer(std::string folder) : folder_(std::move(folder)), nvrtc_("") {}
-
-  // `kernel`: "" for the one that the model ranks first, a number for the rank.
-  void add(const MatrixCase& c, const std::string& kernel, const std::vector<Sizes>& shapes,
-           const json& reference, bool time, int64_t split = 0) {
-    const GpuTarget& target = gpu_target("sm_90a");
-    const loop::Program parsed = loop::parse_program(c.text);
-    loop::Program program = parsed;
-    if (time) program.buffers[1].storage = loop::Storage::kWeight;
-    loop::Nest& nest = program.nests[0];
-    bool found = false;
-    for (const auto& ranked : schedule::matrix_plans(program, nest, target)) {
-      if (!kernel.empty() && ranked.plan.kernel->name != kernel) continue;
-      if (split && ranked.plan.split != split) continue;
-      nest.schedule = kernels::to_schedule(ranked.plan);
-      found = true;
-      break;
-    }
-    if (!found) {
-      std::cerr << c.name << ": no plan for " << kernel << "\n";
-      return;
-    }
-    const codegen::DeviceNest device = codegen::cuda::emit_nest(program, nest, target);
-    for (const Sizes& sizes : shapes)
-      for (size_t i = 0; i < device.choices.size(); ++i) {
-        if (!value_of(device.choices[i].condition, sizes)) continue;
-        write(c, program, device.choices[i], static_cast<int>(i), sizes, reference, time);
-        if (time) break;
-      }
-  }
-
-  // Those that the model expects to take at most `most` times the best one's cycles.
-  void add_plans(const MatrixCase& c, const json& reference, double most, size_t count = SIZE_MAX,
-                 const GpuTarget& target = gpu_target("sm_90a")) {
-    loop::Program program = loop::parse_program(c.text);
-    program.buffers[1].storage = loop::Storage::kWeight;
-    const auto ranked = schedule::matrix_plans(program, program.nests[0], target);
-    for (const auto& [plan, cycles] : ranked) {
-      if (cycles > most * ranked[0].cycles || count-- == 0) break;
-      loop::Program planned = program;
-      planned.nests[0].schedule = kernels::to_schedule(plan);
-      schedule::order_weights(planned);
-      const auto device = codegen::cuda::emit_nest(planned, planned.nests[0], target);
-      write(c, planned, device.choices[0], 0, {}, reference, true);
-      jobs_.back()["cycles"] = std::round(cycles);
-    }
-  }
-
-  // What the model ranks high for `fixed`, by texts of `c`, which is the same for sizes unknown: each tile that is not
-  // much too tall with as many splits at most.
-  void add_at(const MatrixCase& c, const MatrixCase& fixed, const Sizes& sizes, const json& reference,
-              double most, size_t count) {
-    const GpuTarget& target = gpu_target("sm_90a");
-    const auto parsed = [](const MatrixCase& of) {
-      loop::Program program = loop::parse_program(of.text);
-      program.buffers[1].storage = loop::Storage::kWeight;
-      return program;
-    };
-    const loop::Program known = parsed(fixed);
-    const auto ranked = schedule::matrix_plans(known, known.nests[0], target);
-    const int64_t rows = sizes.at("m");
-    std::map<std::string_view, size_t> times;
-    for (const auto& [plan, cycles] : ranked) {
-      const kernels::MatrixKernel& kernel = *plan.kernel;
-      if (cycles > most * ranked[0].cycles) break;
-      if (!kernel.is_tensor() && kernel.rows > std::max<int64_t>(kernel.is_sliced() ? 8 : 32, rows)) continue;
-      if (times[kernel.name]++ >= count || times.size() > kMostTiles) continue;
-      const loop::Schedule schedule = kernels::to_schedule(plan);
-      const auto [found, fresh] = at_.try_emplace(cat(c.text, loop::to_string(schedule)));
-      auto& [program, device] = found->second;
-      if (fresh) {
-        program = parsed(c);
-        program.nests[0].schedule = schedule;
-        schedule::order_weights(program);
-        device = codegen::cuda::emit_nest(program, program.nests[0], target);
-      }
-      const auto choice = std::find_if(device.choices.begin(), device.choices.end(),
-                                       [&](const auto& each) { return value_of(each.condition, sizes); });
-      write(c, program, *choice, static_cast<int>(choice - device.choices.begin()), sizes, reference, true);
-      jobs_.back()["cycles"] = std::round(cycles);
-    }
-  }
-
-  // What is chosen for `c`, at each of these sizes.
-  void add_chosen(const MatrixCase& c, const std::vector<Sizes>& shapes, const json& reference) {
-    const GpuTarget& target = gpu_target("sm_90a");
-    loop::Program program = loop::parse_program(c.text);
-    program.buffers[1].storage = loop::Storage::kWeight;
-    const auto schedule = schedule::choose_cuda_contraction(program, program.nests[0], target);
-    if (!schedule) {
-      std::cerr << c.name << ": a thread per point\n";
-      return;
-    }
-    program.nests[0].schedule = *schedule;
-    schedule::order_weights(program);
-    const auto device = codegen::cuda::emit_nest(program, program.nests[0], target);
-    for (const Sizes& sizes : shapes) {
-      const auto choice = std::find_if(device.choices.begin(), device.choices.end(),
-                                       [&](const auto& each) { return value_of(each.condition, sizes); });
-      write(c, program, *choice, static_cast<int>(choice - device.choices.begin()), sizes, reference, true);
-    }
-  }
-
-  void finish() {
-    std::ofstream(folder_ + "/jobs.json") << jobs_.dump(0);
-    std::cout << jobs_.size() << " jobs, " << cubins_.size() << " cubins\n";
-  }
-
- private:
-  static constexpr size_t kMostTiles = 9;
-
-  void write(const MatrixCase& c, const loop::Program& program, const codegen::DeviceChoice& choice,
-             int number, const Sizes& sizes, const json& reference, bool time) {
-    json job = {{"case", c.name},         {"schedule", loop::to_string(program.nests[0].schedule)},
-                {"choice", number},       {"sizes", sizes},
-                {"reference", reference}, {"time", time}};
-    for (const loop::Buffer& b : program.buffers) {
-      std::vector<int64_t> shape;
-      for (sym::Expr e : b.shape) shape.push_back(value_of(e, sizes));
-      job["buffers"].push_back({{"name", b.name},
-                                {"dtype", std::string(name(b.dtype))},
-                                {"shape", shape},
-                                {"output", b.storage == loop::Storage::kOutput}});
-    }
-    for (loop::NestId id : program.prepack) {  // ordered copies of weights
-      const auto& from = std::get<loop::Load>(program[id].body[0].node).access;
-      const auto& to = std::get<loop::Store>(program[id].body[1].node).access;
-      std::vector<size_t> order;
-      for (sym::Expr index : to.index)
-        order.push_back(
-            static_cast<size_t>(std::find(from.index.begin(), from.index.end(), index) - from.index.begin()));
-      job["buffers"][to.buffer.value]["from"] = from.buffer.value;
-      job["buffers"][to.buffer.value]["order"] = order;
-    }
-    for (const codegen::DeviceKernel& k : choice.launches) {
-      json launch = {{"cubin", cubin(k.code.text, cat(c.name, " ", program.nests[0].schedule.kernel))},
-                     {"threads", k.threads},
-                     {"dependent", k.dependent_launch},
-                     {"cluster", k.cluster},
-                     {"shared", value_of(k.shared_bytes, sizes)},
-                     {"workspace", value_of(k.workspace_bytes, sizes)},
-                     {"counters", value_of(k.counter_bytes, sizes)}};
-      for (sym::Expr e : k.grid) launch["grid"].push_back(value_of(e, sizes));
-      launch["maps"] = json::array(), launch["buffers"] = json::array(), launch["sizes"] = json::array();
-      for (const codegen::TensorMap& m : k.maps) {
-        json map = {{"buffer", m.buffer.value},
-                    {"offset", value_of(m.offset, sizes)},
-                    {"dtype", std::string(name(m.dtype))},
-                    {"box", m.box},
-                    {"swizzle", m.swizzle},
-                    {"steps", m.element_strides},
-                    {"lower", m.lower},
-                    {"upper", m.upper},
-                    {"l2", m.l2_promotion}};
-        for (sym::Expr e : m.dims) map["dims"].push_back(value_of(e, sizes));
-        for (sym::Expr e : m.strides) map["strides"].push_back(value_of(e, sizes));
-        launch["maps"].push_back(map);
-      }
-      for (loop::BufferId b : k.code.buffers) launch["buffers"].push_back(b.value);
-      for (sym::Expr e : k.code.sizes) launch["sizes"].push_back(value_of(e, sizes));
-      job["launches"].push_back(launch);
-    }
-    jobs_.push_back(job);
-  }
-
-  std::string cubin(const std::string& text, const std::string& name) {
-    auto found = cubins_.find(text);
-    if (found != cubins_.end()) return found->second;
-    const std::string file = cat(cubins_.size(), ".cubin");
-    const std::string bytes =
-        nvrtc_.compile(name, cat("#define KERNEL kernel\n", text), gpu_target("sm_90a"));
-    const auto info = codegen::cuda::resources_of(bytes, "kernel");
-    if (info.stack_bytes)
-      std::cerr << name << ": " << info.registers << " registers, stack " << info.stack_bytes << "\n";
-    std::ofstream(folder_ + "/" + file) << bytes;
-    return cubins_[text] = file;
-  }
-
-  std::string folder_;
-  codegen::cuda::Nvrtc nvrtc_;
-  std::map<std::string, std::string> cubins_;
-  std::map<std::string, std::pair<loop::Program, codegen::DeviceNest>> at_;
-  json jobs_ = json::array();
-};
 
 json matmul(bool transposed, Behind behind) {
   return {{"op", "matmul"},
@@ -244,7 +31,7 @@ json convolution(const Conv& c) {
           {"relu", c.relu}};
 }
 
-void check(Writer& w) {
+void check(JobWriter& w) {
   const std::vector<Sizes> odd = {{{"m", 1}, {"n", 1}, {"k", 1}},
                                   {{"m", 77}, {"n", 93}, {"k", 131}},
                                   {{"m", 128}, {"n", 256}, {"k", 64}},
@@ -304,7 +91,7 @@ constexpr Shape kShapes[] = {{1, 4096, 4096},    {16, 4096, 4096},    {64, 4096,
                              {512, 3072, 768},   {1024, 1024, 1024},  {2048, 2048, 2048}, {6304, 768, 768},
                              {4096, 4096, 4096}, {2048, 2048, 32768}, {8192, 8192, 8192}};
 
-void time(Writer& w) {
+void time(JobWriter& w) {
   for (const Shape& s : kShapes) {
     const Sizes sizes;
     for (const bool transposed : {true, false})
@@ -335,7 +122,7 @@ void time(Writer& w) {
 }
 
 // Elements of 32 and 8 bits.
-void elements(Writer& w) {
+void elements(JobWriter& w) {
   const std::vector<Sizes> odd = {{{"m", 1}, {"n", 1}, {"k", 1}},
                                   {{"m", 77}, {"n", 93}, {"k", 131}},
                                   {{"m", 257}, {"n", 264}, {"k", 80}},
@@ -380,7 +167,7 @@ void elements(Writer& w) {
 }
 
 // Products and convolutions of f32, every tile of each.
-void strict(Writer& w) {
+void strict(JobWriter& w) {
   for (const Shape& s : {Shape{4096, 4096, 4096},
                          {2048, 2048, 2048},
                          {1024, 1024, 1024},
@@ -428,7 +215,7 @@ void strict(Writer& w) {
     w.add(convolution_case("f32", c), "", {{{"n", 3}}}, convolution(c), false);
 }
 
-void sizes(Writer& w) {
+void sizes(JobWriter& w) {
   const auto add = [&](const char* dtype, int m, int n, int k, double most, size_t count) {
     const bool few = m <= 256, half = dtype[0] == 'b';
     w.add_at(matmul_case(dtype, "m", few ? cat(n) : "n", few ? cat(k) : "k", half, "", Behind::kNothing),
@@ -448,7 +235,7 @@ void sizes(Writer& w) {
     for (const int m : {32, 64}) add("bf16", m, n, k, 1.5, 1);
 }
 
-void chosen(Writer& w) {
+void chosen(JobWriter& w) {
   const auto add = [&](const char* dtype, int n, int k, const std::vector<int>& rows) {
     std::vector<Sizes> shapes;
     for (const int m : rows) shapes.push_back({{"m", m}, {"n", n}, {"k", k}});
@@ -484,7 +271,7 @@ void chosen(Writer& w) {
 }
 
 // What follows a product, by the plans that the model ranks first.
-void epilogues(Writer& w) {
+void epilogues(JobWriter& w) {
   constexpr size_t kPlans = 3;
   constexpr double kMost = 1.3;
   for (const kernels::MatrixKernel& kernel : kernels::matrix_kernels())
@@ -517,7 +304,7 @@ void epilogues(Writer& w) {
   }
 }
 
-void plans(Writer& w, int part, int parts) {
+void plans(JobWriter& w, int part, int parts) {
   int at = 0;
   auto mine = [&] { return at++ % parts == part; };
   for (const int rows : {128, 512, 1600, 2048, 4096, 6304, 8192})
@@ -575,7 +362,7 @@ void plans(Writer& w, int part, int parts) {
 }
 
 // What the model ranks high for products of networks, and for few rows: for telling apart what it takes to be alike.
-void close(Writer& w) {
+void close(JobWriter& w) {
   for (const auto& [shape, behind] : {std::pair{Shape{6304, 768, 768}, Behind::kNothing},
                                       {Shape{6304, 2304, 768}, Behind::kNothing},
                                       {Shape{6304, 3072, 768}, Behind::kNothing},
@@ -605,7 +392,7 @@ void close(Writer& w) {
 
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
-  stridec::test::Writer writer(argv[1]);
+  stridec::test::JobWriter writer(argv[1]);
   const std::set<std::string> parts(argv + 2, argv + argc);
   if (parts.empty() || parts.count("check")) stridec::test::check(writer);
   if (parts.empty() || parts.count("time")) stridec::test::time(writer);
