@@ -25,8 +25,13 @@ int64_t number(const std::string& text) {
 
 bool is_gemm(const loop::Schedule& schedule) { return schedule.kernel.starts_with("gemm."); }
 
-bool in_even_blocks(const GemmPlan& plan, int64_t panels) {
-  return plan.b == GemmPlan::B::kWeights && plan.batch.empty() && panels % 2 == 1;
+sym::Expr blocks_unit(const GemmPlan& plan, sym::Expr rows, sym::Expr columns) {
+  constexpr int64_t kManyMore = 8;  // columns a row
+  if (plan.b != GemmPlan::B::kWeights || !plan.batch.empty()) return 1;
+  const auto panels = sym::as_const(sym::ceildiv(columns, plan.kernel->columns()));
+  if (panels && *panels % 2 == 1) return 2;
+  if (!plan.kernel->tiles || !plan.rows_outer) return 1;
+  return 1 + sym::min(1, sym::floordiv(rows * kManyMore, sym::max(columns, 1)));
 }
 
 loop::Schedule to_schedule(const GemmPlan& plan) {

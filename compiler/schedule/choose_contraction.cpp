@@ -262,9 +262,11 @@ double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, Stor
            imbalance(s, s.batch * panels);
   }
   const double tiles = std::ceil(s.rows / kernel.rows), panels = std::ceil(s.columns / kernel.columns());
-  double blocks = std::ceil(tiles / static_cast<double>(plan.tiles));
-  if (kernels::in_even_blocks(plan, static_cast<int64_t>(panels)))
-    blocks = std::min(tiles, std::ceil(blocks / 2) * 2);
+  const auto unit = static_cast<double>(
+      sym::as_const(kernels::blocks_unit(plan, static_cast<int64_t>(s.rows), static_cast<int64_t>(s.columns)))
+          .value());
+  const double blocks =
+      std::min(tiles, std::ceil(std::ceil(tiles / static_cast<double>(plan.tiles)) / unit) * unit);
   const double groups = std::ceil(s.k() / kernel.step()) * (kernel.step() / kernel.group());
   const double segments = plan.a == GemmPlan::A::kDirect ? s.segments : 1;
   const double pieces = plan.chunk > 0 ? std::ceil(s.k() / static_cast<double>(plan.chunk)) : 1;
