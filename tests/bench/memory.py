@@ -23,6 +23,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models"))
+import arguments  # noqa: E402
 import models  # noqa: E402
 
 RUNS = 3
@@ -85,17 +86,18 @@ def megabytes(value):
 def parse_flags():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="name", help="models (default: all ten)")
-    parser.add_argument("--case", type=int, help="this case alone, counted from 0 (default: those of cases.json)")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--limit", type=float, default=0.8, help="of stridec's memory over onnxruntime's")
+    parser.add_argument("--case", type=arguments.case_number, help="this case alone, counted from 0 (default: those of cases.json)")
+    parser.add_argument("--threads", type=arguments.count, default=2)
+    parser.add_argument("--limit", type=arguments.positive, default=0.8, help="of stridec's memory over onnxruntime's")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     flags = parser.parse_args()
     flags.files = dict(name.split("=", 1) for name in flags.names if "=" in name)
     flags.names = [name.split("=", 1)[0] for name in flags.names] or list(models.MODELS)
     for name in flags.names:
-        if name not in models.MODELS:
-            parser.error(f"no model {name}; there are {', '.join(models.MODELS)}")
+        arguments.check_model(parser, name)
+        arguments.check_case(parser, name, flags.case, models.case_count(name))
+    flags.program = arguments.stridec_program(parser)
     return flags
 
 
@@ -105,7 +107,7 @@ def main():
         engine, path, name, case, threads = flags.child
         print(json.dumps(measure(engine, path, name, int(case), int(threads))))
         return 0
-    program, parent = os.environ.get("stridec", "build/stridec"), os.environ.get("build", "build")
+    program, parent = flags.program, os.environ.get("build", "build")
     with open(os.path.join(models.FOLDER, "cases.json"), encoding="utf-8") as file:
         listed = json.load(file)
     report, passed, failed = [], 0, 0

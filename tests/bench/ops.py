@@ -24,6 +24,7 @@ import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", name) for name in ("models", "conformance")] + [os.path.join(HERE, "..", "..", "samples", "python")]
+import arguments  # noqa: E402
 import models  # noqa: E402
 import op_cases  # noqa: E402
 
@@ -156,19 +157,26 @@ def line_of(result):
 def parse_flags():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="name", help="cases whose label begins so (default: all)")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--block", type=float, default=0.008, help="seconds of each engine in each round")
-    parser.add_argument("--limit", type=float, default=2.0, help="what is slower than that is named, and the status is 1")
+    parser.add_argument("--threads", type=arguments.count, default=2)
+    parser.add_argument("--rounds", type=arguments.count, default=5)
+    parser.add_argument("--block", type=arguments.positive, default=0.008, help="seconds of each engine in each round")
+    parser.add_argument("--limit", type=arguments.positive, default=2.0, help="what is slower than that is named, and the status is 1")
     parser.add_argument("--steps", action="store_true", help="the slowest kernels of each case beside it")
     parser.add_argument("--json", metavar="FILE")
-    return parser.parse_args()
+    flags = parser.parse_args()
+    flags.cases = list(op_cases.all_cases())
+    for name in flags.names:
+        if not any(item.label.startswith(name) for item in flags.cases):
+            parser.error(f"no case begins with {name}; there are {', '.join(sorted({item.op for item in flags.cases}))}")
+    if flags.names:
+        flags.cases = [item for item in flags.cases if item.label.startswith(tuple(flags.names))]
+    flags.program = arguments.stridec_program(parser)
+    return flags
 
 
 def main():
     flags = parse_flags()
-    program, parent = os.environ.get("stridec", "build/stridec"), os.environ.get("build", "build")
-    cases = [item for item in op_cases.all_cases() if not flags.names or any(item.label.startswith(name) for name in flags.names)]
+    program, parent, cases = flags.program, os.environ.get("build", "build"), flags.cases
     results, started = [], time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="ops-", dir=parent if os.path.isdir(parent) else None) as folder:
         with concurrent.futures.ThreadPoolExecutor(2) as pool:

@@ -55,6 +55,7 @@ import time
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models"))
+import arguments  # noqa: E402
 import models  # noqa: E402
 import quantize  # noqa: E402
 from architectures import ARCHITECTURES, RACES, arrays_of  # noqa: E402
@@ -378,13 +379,27 @@ def own_cases(parser, path, shapes):
         parser.error(str(error))
 
 
+def check_engine(parser, engine):
+    if engine not in ENGINES:
+        parser.error(f"argument --engines: no engine {engine}; there are {', '.join(ENGINES)}")
+    package = engine.partition("-")[0]
+    if engine in PEERS and not importlib.util.find_spec(package):
+        parser.error(f"argument --engines: {package} is not installed in this Python environment")
+
+
+def case_count(name, own):
+    if name in own:
+        return len(own[name][1])
+    return 1 + len(RACES[name]) if name in ARCHITECTURES else models.case_count(name)
+
+
 def parse_flags():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="name", help="models (default: all ten), architectures")
-    parser.add_argument("--case", type=int, help="this case alone, counted from 0 (default: those of cases.json)")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=0.5, help="of each engine in each round")
+    parser.add_argument("--case", type=arguments.case_number, help="this case alone, counted from 0 (default: those of cases.json)")
+    parser.add_argument("--threads", type=arguments.count, default=2)
+    parser.add_argument("--rounds", type=arguments.count, default=7)
+    parser.add_argument("--seconds", type=arguments.positive, default=0.5, help="of each engine in each round")
     parser.add_argument("--engines", help="comma-separated (default: stridec,stridec-tuned and the peers that are installed)")
     parser.add_argument("--tune-db", metavar="FILE", help="of stridec-tuned (default: the user's)")
     parser.add_argument("--json", metavar="FILE")
@@ -394,7 +409,7 @@ def parse_flags():
     parser.add_argument("--flag", action="append", default=[], help="for stridec compile, as in --flag=--precision=bf16")
     flags = parser.parse_args()
     flags.files = dict(name.split("=", 1) for name in flags.names if "=" in name)
-    flags.names = [name.split("=", 1)[0] for name in flags.names]
+    flags.names = [name.split("=", 1)[0] for name in flags.names] or list(models.MODELS)
     if "architectures" in flags.names:
         flags.names = [name for name in flags.names if name != "architectures"] + list(ARCHITECTURES)
     installed = [name for name in PEERS if importlib.util.find_spec(name)]
@@ -406,9 +421,13 @@ def parse_flags():
             flags.own[flags.names[at]] = name, own_cases(parser, name, flags.shape), flags.dim
     if not flags.own and (flags.dim or flags.shape):
         parser.error("--dim and --shape are for a FILE.onnx; the ten models have theirs")
-    for name in [*flags.names, *flags.engines]:
-        if all(name not in known for known in (models.MODELS, ARCHITECTURES, ENGINES, flags.own)):
-            parser.error(f"no model or engine {name}; there are {', '.join([*models.MODELS, *ARCHITECTURES, *ENGINES])}")
+    for name in flags.names:
+        if name not in flags.own:
+            arguments.check_model(parser, name, ARCHITECTURES)
+        arguments.check_case(parser, name, flags.case, case_count(name, flags.own))
+    for engine in flags.engines:
+        check_engine(parser, engine)
+    flags.program = arguments.stridec_program(parser)
     if not set(OURS) & set(flags.engines) and set(LIMITS) & set(flags.engines):
         parser.error(f"{', '.join(LIMITS)} are compared with one of {', '.join(OURS)}: name one of these too")
     return flags
@@ -477,7 +496,7 @@ def print_accuracy(report, engines):
 
 def main():
     flags = parse_flags()
-    program, parent = os.environ.get("stridec", "build/stridec"), os.environ.get("build", "build")
+    program, parent = flags.program, os.environ.get("build", "build")
     report = {"machine": machine(), "threads": flags.threads, "versions": engine_versions(flags.engines, program)}
     report["models"], report["compile_seconds"] = {}, {}
     print("; ".join(f"{key} {value}" for key, value in report["machine"].items()))
@@ -488,7 +507,7 @@ def main():
     with open(os.path.join(models.FOLDER, "cases.json"), encoding="utf-8") as file:
         listed = json.load(file)
     failed = 0
-    for name in flags.names or models.MODELS:
+    for name in flags.names:
         folder = tempfile.mkdtemp(prefix="race-", dir=parent if os.path.isdir(parent) else None)
         files = {"name": name, "library": os.path.join(folder, f"{name}-%s.so"), "outputs": os.path.join(folder, "%s.npz")}
         try:

@@ -1,4 +1,5 @@
-"""Tests that race.py takes any model: a small one of two inputs, sizes from the command line, and what quantisers make of it.
+"""Tests that race.py takes any model: a small one of two inputs, sizes from the command line, and what quantisers make of it;
+and that all timing programs answer a command line that makes no sense with a sentence.
 
     python tests/bench/test_race.py        the last line is "N passed, N failed"
 
@@ -15,7 +16,7 @@ import tempfile
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper, save
 
-RACE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "race.py")
+HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def write_model(path):
@@ -38,10 +39,13 @@ def write_model(path):
 
 
 def race(arguments, code):
-    command = [sys.executable, RACE, *arguments, "--rounds", "1", "--seconds", "0.01"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = timed("race.py", *arguments, "--rounds", "1", "--seconds", "0.01")
     assert done.returncode == code, f"exit code {done.returncode} instead of {code}: {done.stdout}{done.stderr}"
     return done.stdout + done.stderr
+
+
+def timed(program, *arguments):
+    return subprocess.run([sys.executable, os.path.join(HERE, program), *arguments], capture_output=True, text=True)
 
 
 def test_file():
@@ -82,6 +86,48 @@ def test_sentences():
     assert "give a --shape" in race(["own.onnx"], 2)
     assert "there is no file other.onnx" in race(["other.onnx", "--shape", "x=1"], 2)
     assert "for a FILE.onnx" in race(["tagger", "--dim", "n=1"], 2)
+
+
+def test_arguments():
+    """Nothing is printed but the usage and one sentence."""
+    own = ["own.onnx", "--shape", "x=3x64,ids=3"]
+    for program, arguments, sentence in (
+        ("race.py", [*own, "--rounds", "0"], "argument --rounds: '0' is no whole number from 1 on"),
+        ("race.py", [*own, "--seconds", "-1"], "argument --seconds: '-1' is no number above 0"),
+        ("race.py", [*own, "--seconds", "nan"], "argument --seconds: 'nan' is no number above 0"),
+        ("race.py", [*own, "--threads", "0"], "argument --threads: '0' is no whole number from 1 on"),
+        ("race.py", [*own, "--case", "1"], "argument --case: own has no case 1; its cases are 0 to 0"),
+        ("race.py", [*own, "--case", "-1"], "argument --case: '-1' is no whole number from 0 on"),
+        ("race.py", ["--case", "99"], "argument --case: recommender has no case 99"),
+        ("race.py", ["swin", "nonsense"], "no model nonsense; there are "),
+        ("race.py", ["stridec"], "no model stridec; there are "),
+        ("race.py", [*own, "--engines", "stridec,resnet50"], "argument --engines: no engine resnet50; there are stridec,"),
+        ("threads.py", ["nonsense"], "no model nonsense; there are "),
+        ("threads.py", [], "name a model or more, or give --products"),
+        ("threads.py", ["tagger", "--case", "99"], "argument --case: tagger has no case 99"),
+        ("threads.py", ["tagger", "--threads", "0"], "argument --threads: '0' is no whole number from 1 on"),
+        ("threads.py", ["tagger", "--threads", "1000000"], "argument --threads: this machine has "),
+        ("threads.py", ["tagger", "--precisions", "f32"], "argument --precisions: no precision f32; there are fp32,"),
+        ("threads.py", ["--products", "--sizes", "3x4"], "argument --sizes: '3x4' is no size of a product"),
+        ("ops.py", ["nonsense"], "no case begins with nonsense; there are Abs,"),
+        ("ops.py", ["Relu", "--rounds", "0"], "argument --rounds: '0' is no whole number from 1 on"),
+        ("ops.py", ["Relu", "--block", "0"], "argument --block: '0' is no number above 0"),
+        ("ops.py", ["--case", "99"], "unrecognized arguments: --case"),
+        ("memory.py", ["tagger", "--case", "99"], "argument --case: tagger has no case 99"),
+        ("weight_only.py", ["--layers", "0"], "argument --layers: '0' is no whole number from 1 on"),
+        ("weight_only.py", ["--engines", "nonsense"], "argument --engines: no engine nonsense; there are "),
+    ):
+        done = timed(program, *arguments)
+        usage, _, said = done.stderr.partition(f"{program}: error: ")
+        good = done.returncode == 2 and usage.startswith("usage: ") and said.startswith(sentence) and said.count("\n") == 1
+        assert good and not done.stdout, f"{program} {arguments}: {done.returncode}, {done.stdout}{done.stderr}"
+
+
+def test_no_program():
+    for program, arguments in (("race.py", ["tagger"]), ("threads.py", ["tagger"]), ("ops.py", ["Relu"]), ("memory.py", [])):
+        command = [sys.executable, os.path.join(HERE, program), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "stridec": "nowhere/stridec"})
+        assert done.returncode == 2 and "there is no program nowhere/stridec; build it" in done.stderr, done.stderr
 
 
 def main():

@@ -13,6 +13,7 @@ Environment: stridec (the program, default build/stridec), build (for temporary 
 import argparse
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -23,15 +24,16 @@ import time
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models"))
+import arguments  # noqa: E402
 import models  # noqa: E402
 import race  # noqa: E402
 
 SIZES = "2048x2048x2048,512x768x3072,512x3072x768,128x768x768,128x3072x768,37x768x768,16x768x768,1x768x3072,33x70x129"
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 
 
 def compiled(path, library, precision, dims, flags):
-    program = os.environ.get("stridec", "build/stridec")
-    command = [program, "compile", path, "-o", library, "--precision", precision, "--progress=none", "--quiet", *flags.flag]
+    command = [flags.program, "compile", path, "-o", library, "--precision", precision, "--progress=none", "--quiet", *flags.flag]
     subprocess.run(command + (["--dim", dims] if dims else []), check=True)
     return library
 
@@ -85,7 +87,7 @@ def kernels_of(library):
 
 def products(folder, flags, report):
     print(f"{'product':20}{'precision':>10}" + "".join(f"{f'{t} GFLOP/s':>14}" for t in flags.threads) + "  kernel")
-    for size in flags.sizes.split(","):
+    for size in flags.sizes:
         (m, n, k), expected = map(int, size.split("x")), None
         for precision in [*flags.precisions, "u8s8"]:
             path, library = os.path.join(folder, "product.onnx"), os.path.join(folder, f"{size}-{precision}.so")
@@ -123,20 +125,49 @@ def model_rows(name, file, folder, flags, report):
         os.remove(library)
 
 
-def main():
+def thread_counts(text):
+    """Of a list as in 1,2,4: those for which this machine has the cores."""
+    cores = len(os.sched_getaffinity(0))
+    counts = [number for number in map(arguments.count, text.split(",")) if number <= cores]
+    if not counts:
+        raise argparse.ArgumentTypeError(f"this machine has {cores} cores, fewer than each of {text}")
+    return counts
+
+
+def product_size(text):
+    if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*){2}", text):
+        raise argparse.ArgumentTypeError(f"'{text}' is no size of a product, as in 512x768x3072")
+    return text
+
+
+def parse_flags():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="name")
     parser.add_argument("--products", action="store_true")
-    parser.add_argument("--sizes", default=SIZES)
+    parser.add_argument("--sizes", metavar="MxNxK,...", type=lambda text: list(map(product_size, text.split(","))), default=SIZES)
     parser.add_argument("--precisions", default="fp32,bf16")
-    parser.add_argument("--threads", default="1,2,4,8,16")
-    parser.add_argument("--case", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--threads", type=thread_counts, default="1,2,4,8,16")
+    parser.add_argument("--case", type=arguments.case_number, default=0)
+    parser.add_argument("--seconds", type=arguments.positive, default=0.5)
     parser.add_argument("--flag", action="append", default=[], help="for stridec compile, as in --flag=--cpu=x86-64-v4")
     parser.add_argument("--json", metavar="FILE")
     flags = parser.parse_args()
-    flags.threads = [t for t in map(int, flags.threads.split(",")) if t <= len(os.sched_getaffinity(0))]
     flags.precisions = flags.precisions.split(",")
+    for precision in flags.precisions:
+        if precision not in PRECISIONS:
+            parser.error(f"argument --precisions: no precision {precision}; there are {', '.join(PRECISIONS)}")
+    if not flags.names and not flags.products:
+        parser.error("name a model or more, or give --products")
+    for name in flags.names:
+        name = name.partition("=")[0]
+        arguments.check_model(parser, name)
+        arguments.check_case(parser, name, flags.case, models.case_count(name))
+    flags.program = arguments.stridec_program(parser)
+    return flags
+
+
+def main():
+    flags = parse_flags()
     parent = os.environ.get("build", "build")
     folder = tempfile.mkdtemp(prefix="threads-", dir=parent if os.path.isdir(parent) else None)
     report = {"threads": flags.threads, "products": [], "models": [], "expected": {}}

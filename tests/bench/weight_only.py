@@ -20,6 +20,7 @@ import types
 import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import arguments  # noqa: E402
 import race  # noqa: E402
 
 HIDDEN, HEADS, KEY_HEADS, HEAD, INNER, VOCABULARY = 2048, 32, 8, 64, 8192, 32000
@@ -153,18 +154,20 @@ race.ENGINES["copy"] = copy_engine
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--layers", type=int, default=25)
+    parser.add_argument("--layers", type=arguments.count, default=25)
     parser.add_argument("--bits", type=int, default=4, choices=[2, 4, 8])
-    parser.add_argument("--block", type=int, default=32)
-    parser.add_argument("--accuracy", type=int, default=0, help="accuracy_level: 4 lets onnxruntime round x to bytes")
-    parser.add_argument("--past", type=int, default=128, help="tokens in the cache")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--block", type=int, default=32, choices=[16, 32, 64, 128, 256])
+    parser.add_argument("--accuracy", type=int, default=0, choices=range(5), help="accuracy_level: 4 lets onnxruntime round x to bytes")
+    parser.add_argument("--past", type=arguments.case_number, default=128, help="tokens in the cache")
+    parser.add_argument("--threads", type=arguments.count, default=2)
+    parser.add_argument("--rounds", type=arguments.count, default=5)
+    parser.add_argument("--seconds", type=arguments.positive, default=1.0)
     parser.add_argument("--engines", default="stridec,copy,onnxruntime")
     flags = parser.parse_args()
     engines = flags.engines.split(",")
-    program, parent = os.environ.get("stridec", "build/stridec"), os.environ.get("build", "build")
+    for engine in engines:
+        race.check_engine(parser, engine)
+    program, parent = arguments.stridec_program(parser), os.environ.get("build", "build")
     folder = tempfile.mkdtemp(prefix="weights-", dir=parent if os.path.isdir(parent) else None)
     try:
         names = {"model": "model.onnx", "library": "%s.so", "outputs": "%s.npz"}

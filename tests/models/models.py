@@ -93,6 +93,12 @@ def _draw(rng, dtype, shape, low, high):
     return rng.integers(low, high, shape).astype(dtype)
 
 
+def case_count(name):
+    """Of `cases`."""
+    with open(os.path.join(FOLDER, "cases.json"), encoding="utf-8") as file:
+        return len(json.load(file)[name]) + len(MODELS[name]["more"])
+
+
 def cases(name):
     """(label, {input: array}) of every case: first those of cases.json, then the others."""
     with open(os.path.join(FOLDER, "cases.json"), encoding="utf-8") as file:
