@@ -62,6 +62,22 @@ TEST_CASE("softmax of rows") {
   }
 }
 
+TEST_CASE("loops of a kernel, however many, are not called like types") {
+  ProgramBuilder b;
+  const Expr n = b.symbol("n", 0, 0, 1, 64), m = b.symbol("m", 0, 1, 1, 64);
+  const View x = b.input("x", DType::kI8, {n, m}), o = b.output("o", DType::kI8, {n});
+  NestBuilder nb = b.nest("largest");
+  const Expr i = nb.dim(n);
+  Value top = nb.load(x, {i, 0});
+  for (int round = 0; round < 40; ++round)  // each reads the one before, so that none is left out
+    top = nb.reduce(Combine::kMax, {m}, [&](const auto& at) {
+      return binary(ScalarOp::kMin, nb.load(x, {i, at[0]}), top + nb.load(x, {i, 0}));
+    });
+  nb.store(o, {i}, top);
+  nb.finish();
+  check(b.program, {random_tensor(DType::kI8, {5, 7}, 1)});
+}
+
 TEST_CASE("sums of parts, the last of which is shorter, have no lanes along the parts") {
   for (int64_t s : {6, 64, 101}) {
     ProgramBuilder b;
