@@ -25,13 +25,16 @@ int64_t number(const std::string& text) {
 
 bool is_gemm(const loop::Schedule& schedule) { return schedule.kernel.starts_with("gemm."); }
 
-sym::Expr blocks_unit(const GemmPlan& plan, sym::Expr rows, sym::Expr columns) {
+sym::Expr blocks_unit(const GemmPlan& plan, sym::Expr rows, sym::Expr columns, sym::Expr k,
+                      const CpuTarget& target) {
   constexpr int64_t kManyMore = 8;  // columns a row
   if (plan.b != GemmPlan::B::kWeights || !plan.batch.empty()) return 1;
   const auto panels = sym::as_const(sym::ceildiv(columns, plan.kernel->columns()));
   if (panels && *panels % 2 == 1) return 2;
   if (!plan.kernel->tiles || !plan.rows_outer) return 1;
-  return 1 + sym::min(1, sym::floordiv(rows * kManyMore, sym::max(columns, 1)));
+  const auto numbers = sym::as_const(columns * k);
+  const bool panels_stay = numbers && *numbers * byte_size(plan.kernel->b) <= target.l2_bytes / 2;
+  return 1 + sym::min(1, sym::floordiv(rows * (panels_stay ? kManyMore : 1), sym::max(columns, 1)));
 }
 
 loop::Schedule to_schedule(const GemmPlan& plan) {

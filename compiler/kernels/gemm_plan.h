@@ -46,11 +46,12 @@ loop::Schedule to_schedule(const GemmPlan& plan);
 GemmPlan to_plan(const loop::Schedule& schedule);  // of an is_gemm() schedule
 
 // What the number of blocks of rows is a multiple of, 1 or 2. Two, where an odd number of panels meets them: two threads
-// would not get as much each otherwise. Two as well on tile registers, unless there are many more columns than rows: threads
-// that share the panels instead of the rows each read all rows, half of which the other core's cache has, and tile registers
-// wait for that; rows of their own a thread has mostly made itself, and panels are asked for ahead. Panels of weights alone,
-// which are not copied for each block, and where neighbouring tasks share a block.
-sym::Expr blocks_unit(const GemmPlan& plan, sym::Expr rows, sym::Expr columns);
+// would not get as much each otherwise. Two as well on tile registers, unless there are more columns than rows, or many more
+// where all panels stay in L2: threads that share the panels instead of the rows each read all rows, half of which the other
+// core's cache has, and tile registers wait for that; rows of their own a thread has mostly made itself, and panels are asked
+// for ahead. Panels of weights alone, which are not copied for each block, and where neighbouring tasks share a block.
+sym::Expr blocks_unit(const GemmPlan& plan, sym::Expr rows, sym::Expr columns, sym::Expr k,
+                      const CpuTarget& target);
 
 // The dims with these variables, in this order, of the nest or of its reduce.
 std::vector<loop::Dim> dims_by_name(const loop::Nest& nest, const Contraction& contraction,

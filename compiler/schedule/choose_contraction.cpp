@@ -262,8 +262,9 @@ double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, Stor
            imbalance(s, s.batch * panels);
   }
   const double tiles = std::ceil(s.rows / kernel.rows), panels = std::ceil(s.columns / kernel.columns());
+  const auto whole = [](double count) { return sym::Expr(static_cast<int64_t>(count)); };
   const auto unit = static_cast<double>(
-      sym::as_const(kernels::blocks_unit(plan, static_cast<int64_t>(s.rows), static_cast<int64_t>(s.columns)))
+      sym::as_const(kernels::blocks_unit(plan, whole(s.rows), whole(s.columns), whole(s.k()), target))
           .value());
   const double blocks =
       std::min(tiles, std::ceil(std::ceil(tiles / static_cast<double>(plan.tiles)) / unit) * unit);

@@ -466,15 +466,15 @@ TEST_CASE("weights are packed when the model is compiled, once per weight and la
 
 TEST_CASE("threads share the rows of a product on tile registers, unless there are many more columns") {
   const CpuTarget tiled = test::target_with_tiles();
-  const auto tasks = [&](int64_t columns, int64_t rows, bool rows_outer) {
+  const auto tasks = [&](int64_t columns, int64_t rows, bool rows_outer, int64_t depth = 64) {
     Program program;
     const Expr m = symbol(program, "m", 1, 300);
-    const View x = buffer(program, "x", {m, 64}, Storage::kInput, DType::kBF16),
+    const View x = buffer(program, "x", {m, depth}, Storage::kInput, DType::kBF16),
                y = buffer(program, "y", {m, columns}, Storage::kOutput, DType::kF32);
-    const View w = weight(program, "w", {columns, 64}, DType::kBF16);
+    const View w = weight(program, "w", {columns, depth}, DType::kBF16);
     NestBuilder nb(program, "linear");
     const auto i = nb.dims({m, columns});
-    nb.store(y, i, nb.reduce(loop::Combine::kSum, {64}, [&](const std::vector<Expr>& k) {
+    nb.store(y, i, nb.reduce(loop::Combine::kSum, {depth}, [&](const std::vector<Expr>& k) {
       return nb.cast(nb.load(x, {i[0], k[0]}), DType::kF32) * nb.cast(nb.load(w, {i[1], k[0]}), DType::kF32);
     }));
     const loop::NestId id = nb.finish();
@@ -494,7 +494,8 @@ TEST_CASE("threads share the rows of a product on tile registers, unless there a
   CHECK(tasks(128, 20, true) == 4);       // of one tile there is one block
   CHECK(tasks(1024, 100, true) == 32);    // many more columns
   CHECK(tasks(1024, 200, true) == 2 * 32);
-  CHECK(tasks(128, 256, false) == 4);  // neighbouring tasks share a panel
+  CHECK(tasks(1024, 200, true, tiled.l2_bytes / 2048) == 32);  // whose panels do not stay in L2
+  CHECK(tasks(128, 256, false) == 4);                          // neighbouring tasks share a panel
 }
 
 TEST_CASE("a few rows meet far weights in pieces that stay in L1") {
