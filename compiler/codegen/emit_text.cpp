@@ -165,8 +165,9 @@ void KernelText::close(const std::string& after) {
 std::string KernelText::fresh(std::string_view prefix) {
   auto found = names_.find(prefix);
   if (found == names_.end()) found = names_.emplace(std::string(prefix), 0).first;
-  std::string name = cat(prefix, found->second++);
-  while (is_named(name)) name = cat(prefix, found->second++);  // "i" and 8 are a type
+  std::string name;
+  do name = cat(prefix, found->second++);
+  while (is_named(name));  // "i" and 8 are a type
   return name;
 }
 

@@ -21,10 +21,7 @@ int64_t number(const std::string& text) {
   return value;
 }
 
-}  // namespace
-
-bool is_gemm(const loop::Schedule& schedule) { return schedule.kernel.starts_with("gemm."); }
-
+// What the number of blocks is a multiple of, 1 or 2.
 sym::Expr blocks_unit(const GemmPlan& plan, sym::Expr rows, sym::Expr columns, sym::Expr k,
                       const CpuTarget& target) {
   constexpr int64_t kManyMore = 8;  // columns a row
@@ -35,6 +32,17 @@ sym::Expr blocks_unit(const GemmPlan& plan, sym::Expr rows, sym::Expr columns, s
   const auto numbers = sym::as_const(columns * k);
   const bool panels_stay = numbers && *numbers * byte_size(plan.kernel->b) <= target.l2_bytes / 2;
   return 1 + sym::min(1, sym::floordiv(rows * (panels_stay ? kManyMore : 1), sym::max(columns, 1)));
+}
+
+}  // namespace
+
+bool is_gemm(const loop::Schedule& schedule) { return schedule.kernel.starts_with("gemm."); }
+
+sym::Expr row_blocks(const GemmPlan& plan, sym::Expr rows, sym::Expr columns, sym::Expr k,
+                     const CpuTarget& target) {
+  const sym::Expr tiles = sym::ceildiv(rows, plan.kernel->rows), blocks = sym::ceildiv(tiles, plan.tiles),
+                  unit = blocks_unit(plan, rows, columns, k, target);
+  return unit.is_const(1) ? blocks : sym::min(tiles, sym::ceildiv(blocks, unit) * unit);
 }
 
 loop::Schedule to_schedule(const GemmPlan& plan) {

@@ -13,7 +13,7 @@
 //                             (compact.h), rows of b read in place, or copied to scratch
 //   bytes B                   rows are integers times one number in each B of k (loop::Reduce): products of these integers by
 //                             compact weights as they stand, in sums of B, in place of the kernel's
-//   tiles T                   most register tiles of rows per task (blocks_unit())
+//   tiles T                   most register tiles of rows per task (row_blocks())
 //   chunk K                   most k that a call of the micro-kernel sums, so that as much of a panel stays in cache
 //                             while a task's tiles pass by; of several segments whole ones; all of k where there is none
 //   order rows|columns        which side's tasks are outer; its copy in scratch is shared by neighbours
@@ -45,13 +45,14 @@ bool is_gemm(const loop::Schedule& schedule);
 loop::Schedule to_schedule(const GemmPlan& plan);
 GemmPlan to_plan(const loop::Schedule& schedule);  // of an is_gemm() schedule
 
-// What the number of blocks of rows is a multiple of, 1 or 2. Two, where an odd number of panels meets them: two threads
-// would not get as much each otherwise. Two as well on tile registers, unless there are more columns than rows, or many more
+// How many blocks a product's rows are cut into, each of `tiles` register tiles at most: as few as there can be, or an even
+// number, unless there is one tile. Even, where an odd number of panels meets them: two threads would not get as much each
+// otherwise. Even as well on tile registers, unless there are more columns than rows, or many more
 // where all panels stay in L2: threads that share the panels instead of the rows each read all rows, half of which the other
 // core's cache has, and tile registers wait for that; rows of their own a thread has mostly made itself, and panels are asked
 // for ahead. Panels of weights alone, which are not copied for each block, and where neighbouring tasks share a block.
-sym::Expr blocks_unit(const GemmPlan& plan, sym::Expr rows, sym::Expr columns, sym::Expr k,
-                      const CpuTarget& target);
+sym::Expr row_blocks(const GemmPlan& plan, sym::Expr rows, sym::Expr columns, sym::Expr k,
+                     const CpuTarget& target);
 
 // The dims with these variables, in this order, of the nest or of its reduce.
 std::vector<loop::Dim> dims_by_name(const loop::Nest& nest, const Contraction& contraction,

@@ -263,11 +263,9 @@ double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, Stor
   }
   const double tiles = std::ceil(s.rows / kernel.rows), panels = std::ceil(s.columns / kernel.columns());
   const auto whole = [](double count) { return sym::Expr(static_cast<int64_t>(count)); };
-  const auto unit = static_cast<double>(
-      sym::as_const(kernels::blocks_unit(plan, whole(s.rows), whole(s.columns), whole(s.k()), target))
+  const auto blocks = static_cast<double>(
+      sym::as_const(kernels::row_blocks(plan, whole(s.rows), whole(s.columns), whole(s.k()), target))
           .value());
-  const double blocks =
-      std::min(tiles, std::ceil(std::ceil(tiles / static_cast<double>(plan.tiles)) / unit) * unit);
   const double groups = std::ceil(s.k() / kernel.step()) * (kernel.step() / kernel.group());
   const double segments = plan.a == GemmPlan::A::kDirect ? s.segments : 1;
   const double pieces = plan.chunk > 0 ? std::ceil(s.k() / static_cast<double>(plan.chunk)) : 1;

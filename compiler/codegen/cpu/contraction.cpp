@@ -31,12 +31,9 @@ class Emitter {
   Kernel emit() {
     const kernels::GemmKernel& kernel = *f_.plan.kernel;
     const sym::Expr rows = extent_of(f_.rows), columns = extent_of(f_.columns);
-    const sym::Expr tiles = sym::ceildiv(rows, kernel.rows), panels = sym::ceildiv(columns, kernel.columns());
-    sym::Expr blocks = sym::ceildiv(tiles, f_.plan.tiles);
-    if (const sym::Expr unit =
-            kernels::blocks_unit(f_.plan, rows, columns, extent_of(f_.reduced), text_.target());
-        !unit.is_const(1))
-      blocks = sym::min(tiles, sym::ceildiv(blocks, unit) * unit);
+    const sym::Expr panels = sym::ceildiv(columns, kernel.columns());
+    const sym::Expr blocks =
+        kernels::row_blocks(f_.plan, rows, columns, extent_of(f_.reduced), text_.target());
 
     text_.line(cat("const int64_t rows = ", text_.size(rows), ", columns = ", text_.size(columns), ";"));
     text_.line(cat("const int64_t tiles = (rows + ", kernel.rows - 1, ") / ", kernel.rows,
