@@ -15,8 +15,8 @@ def count(text):
     return _whole(text, 1)
 
 
-def case_number(text):
-    """A whole number from 0 on; `check_case` says whether a model has that case."""
+def from_zero(text):
+    """A whole number from 0 on."""
     return _whole(text, 0)
 
 
@@ -47,6 +47,13 @@ def check_case(parser, name, number, cases):
     """Of a model with that many cases; None is any."""
     if number is not None and number >= cases:
         parser.error(f"argument --case: {name} has no case {number}; its cases are 0 to {cases - 1}")
+
+
+def check_models(parser, names, case):
+    """Of the ten models, all with that case."""
+    for name in names:
+        check_model(parser, name)
+        check_case(parser, name, case, models.case_count(name))
 
 
 def stridec_program(parser):

@@ -86,17 +86,17 @@ def megabytes(value):
 def parse_flags():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="name", help="models (default: all ten)")
-    parser.add_argument("--case", type=arguments.case_number, help="this case alone, counted from 0 (default: those of cases.json)")
+    parser.add_argument("--case", type=arguments.from_zero, help="this case alone, counted from 0 (default: those of cases.json)")
     parser.add_argument("--threads", type=arguments.count, default=2)
     parser.add_argument("--limit", type=arguments.positive, default=0.8, help="of stridec's memory over onnxruntime's")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     flags = parser.parse_args()
+    if flags.child:
+        return flags
     flags.files = dict(name.split("=", 1) for name in flags.names if "=" in name)
     flags.names = [name.split("=", 1)[0] for name in flags.names] or list(models.MODELS)
-    for name in flags.names:
-        arguments.check_model(parser, name)
-        arguments.check_case(parser, name, flags.case, models.case_count(name))
+    arguments.check_models(parser, flags.names, flags.case)
     flags.program = arguments.stridec_program(parser)
     return flags
 

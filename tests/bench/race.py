@@ -396,7 +396,7 @@ def case_count(name, own):
 def parse_flags():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="name", help="models (default: all ten), architectures")
-    parser.add_argument("--case", type=arguments.case_number, help="this case alone, counted from 0 (default: those of cases.json)")
+    parser.add_argument("--case", type=arguments.from_zero, help="this case alone, counted from 0 (default: those of cases.json)")
     parser.add_argument("--threads", type=arguments.count, default=2)
     parser.add_argument("--rounds", type=arguments.count, default=7)
     parser.add_argument("--seconds", type=arguments.positive, default=0.5, help="of each engine in each round")

@@ -44,8 +44,9 @@ def race(arguments, code):
     return done.stdout + done.stderr
 
 
-def timed(program, *arguments):
-    return subprocess.run([sys.executable, os.path.join(HERE, program), *arguments], capture_output=True, text=True)
+def timed(program, *arguments, **environment):
+    command = [sys.executable, os.path.join(HERE, program), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
 
 
 def test_file():
@@ -125,8 +126,7 @@ def test_arguments():
 
 def test_no_program():
     for program, arguments in (("race.py", ["tagger"]), ("threads.py", ["tagger"]), ("ops.py", ["Relu"]), ("memory.py", [])):
-        command = [sys.executable, os.path.join(HERE, program), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "stridec": "nowhere/stridec"})
+        done = timed(program, *arguments, stridec="nowhere/stridec")
         assert done.returncode == 2 and "there is no program nowhere/stridec; build it" in done.stderr, done.stderr
 
 

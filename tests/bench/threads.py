@@ -147,7 +147,7 @@ def parse_flags():
     parser.add_argument("--sizes", metavar="MxNxK,...", type=lambda text: list(map(product_size, text.split(","))), default=SIZES)
     parser.add_argument("--precisions", default="fp32,bf16")
     parser.add_argument("--threads", type=thread_counts, default="1,2,4,8,16")
-    parser.add_argument("--case", type=arguments.case_number, default=0)
+    parser.add_argument("--case", type=arguments.from_zero, default=0)
     parser.add_argument("--seconds", type=arguments.positive, default=0.5)
     parser.add_argument("--flag", action="append", default=[], help="for stridec compile, as in --flag=--cpu=x86-64-v4")
     parser.add_argument("--json", metavar="FILE")
@@ -158,10 +158,7 @@ def parse_flags():
             parser.error(f"argument --precisions: no precision {precision}; there are {', '.join(PRECISIONS)}")
     if not flags.names and not flags.products:
         parser.error("name a model or more, or give --products")
-    for name in flags.names:
-        name = name.partition("=")[0]
-        arguments.check_model(parser, name)
-        arguments.check_case(parser, name, flags.case, models.case_count(name))
+    arguments.check_models(parser, [name.partition("=")[0] for name in flags.names], flags.case)
     flags.program = arguments.stridec_program(parser)
     return flags
 

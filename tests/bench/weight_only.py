@@ -158,7 +158,7 @@ def main():
     parser.add_argument("--bits", type=int, default=4, choices=[2, 4, 8])
     parser.add_argument("--block", type=int, default=32, choices=[16, 32, 64, 128, 256])
     parser.add_argument("--accuracy", type=int, default=0, choices=range(5), help="accuracy_level: 4 lets onnxruntime round x to bytes")
-    parser.add_argument("--past", type=arguments.case_number, default=128, help="tokens in the cache")
+    parser.add_argument("--past", type=arguments.from_zero, default=128, help="tokens in the cache")
     parser.add_argument("--threads", type=arguments.count, default=2)
     parser.add_argument("--rounds", type=arguments.count, default=5)
     parser.add_argument("--seconds", type=arguments.positive, default=1.0)
