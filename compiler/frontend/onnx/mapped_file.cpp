@@ -33,10 +33,11 @@ std::shared_ptr<const MappedFile> map_descriptor(int fd, size_t size, const std:
   return std::make_shared<MappedFile>(static_cast<const std::byte*>(address), size);
 }
 
-[[noreturn]] void refuse(const std::string& location, const std::string& reason,
-                         ErrorKind kind = ErrorKind::kMalformed) {
-  fail(kind, "external-data", "external data file '" + location + "' " + reason,
-       "external data must be a plain file in the model's own folder or below it");
+[[noreturn]] void refuse(const std::string& location, const std::string& reason) {
+  fail(
+      ErrorKind::kMalformed, "external-data", "external data file '" + location + "' " + reason,
+      "external data must be a plain file in the model's own folder or below it: copy the file itself there, "
+      "or, where its name leads elsewhere, save the model again with its data beside it");
 }
 
 // openat2 does it in one step. Kernels before 5.6 and some container filters lack it: then each component is
@@ -97,7 +98,7 @@ std::shared_ptr<const MappedFile> map_beneath(const std::filesystem::path& folde
   if (location[0] == '/') refuse(location, "is an absolute path");
   if (has_parent_component(location)) refuse(location, "leads out of the model's folder");
 
-  const std::string root = folder.empty() ? "." : folder.string();
+  const std::string root = folder.empty() ? "." : folder.string(), path = (folder / location).string();
   Descriptor directory(open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.fd < 0)
     fail(ErrorKind::kUnreadable, "unreadable", "cannot open folder '" + root + "': " + std::strerror(errno));
@@ -107,8 +108,12 @@ std::shared_ptr<const MappedFile> map_beneath(const std::filesystem::path& folde
     if (errno == ELOOP) refuse(location, "is or passes through a symbolic link");
     if (errno == EXDEV) refuse(location, "leads out of the model's folder");
     if (errno == ENOENT || errno == ENOTDIR)
-      refuse(location, "is missing (looked in '" + root + "')", ErrorKind::kUnreadable);
-    refuse(location, std::string("cannot be opened: ") + std::strerror(errno), ErrorKind::kUnreadable);
+      fail(ErrorKind::kUnreadable, "external-data",
+           "external data file '" + location + "' is missing (looked in '" + root + "')",
+           "put it at '" + path + "': a model's data are looked for in its own folder alone");
+    fail(ErrorKind::kUnreadable, "external-data",
+         "external data file '" + location + "' cannot be opened: " + std::strerror(errno),
+         "'" + path + "' has to be readable");
   }
   if (!S_ISREG(status.st_mode)) refuse(location, "is not a regular file");
   if (status.st_nlink > 1) refuse(location, "has another name too (a hard link)");

@@ -77,7 +77,8 @@ Bytes external_bytes(const ::onnx::TensorProto& proto, uint64_t expected, Tensor
     fail(ErrorKind::kMalformed, "missing-data",
          cat("tensor '", proto.name(), "': file '", location, "' ends at ", size, "; bytes ", offset, "..",
              offset + expected, " are asked for"),
-         "copy or download the file again");
+         cat("copy or download '", (source.folder / location).string(),
+             "' again: it was cut short, or belongs to another model"));
   return {file, file->bytes.data() + offset, expected};
 }
 
@@ -160,7 +161,9 @@ Bytes tensor_bytes(const ::onnx::TensorProto& proto, int64_t count, TensorSource
          empty ? "tensor '" + proto.name() + "' has no data"
                : cat("tensor '", proto.name(), "' takes ", *needed, " bytes, but its ", field, " has ",
                      data.size),
-         empty ? "the file holds the model's structure without its weights" : "");
+         empty ? "the file holds the model's structure without its weights: take one that was saved with "
+                 "them, or with a file of external data beside it"
+               : "");
   }
   return data;
 }
