@@ -30,6 +30,11 @@ add_library(emulated_gpu STATIC EXCLUDE_FROM_ALL tests/support/emulate.cpp tests
             tests/support/race_check.cpp)
 target_link_libraries(emulated_gpu PUBLIC stridec_codegen)
 
+# Contractions compiled and run beside the interpreter.
+add_library(contraction_check STATIC EXCLUDE_FROM_ALL tests/support/contraction_harness.cpp
+            tests/support/contraction_check.cpp)
+target_link_libraries(contraction_check PUBLIC stridec_codegen stridec_test_settings)
+
 file(GLOB test_folders CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/*)
 foreach(path ${test_folders})
   file(GLOB sources CONFIGURE_DEPENDS ${path}/*.cpp)
@@ -60,6 +65,9 @@ foreach(path ${test_folders})
   if(folder STREQUAL codegen_cuda)
     target_link_libraries(test_${folder} PRIVATE emulated_gpu)
   endif()
+  if(folder MATCHES "^codegen_(products|convolutions)$")
+    target_link_libraries(test_${folder} PRIVATE contraction_check)
+  endif()
   if(folder STREQUAL compiled_cuda)  # runs what it builds where there is a GPU
     target_link_libraries(test_${folder} PRIVATE device_program)
   endif()
@@ -76,7 +84,7 @@ add_custom_target(check_layers ALL COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURC
   VERBATIM COMMENT "checking includes against the layers")
 
 # Benchmarks are built on request: ninja bench_contraction
-add_executable(bench_contraction EXCLUDE_FROM_ALL tests/bench/contraction.cpp tests/unit/codegen_cpu/contraction_harness.cpp)
+add_executable(bench_contraction EXCLUDE_FROM_ALL tests/bench/contraction.cpp tests/support/contraction_harness.cpp)
 target_include_directories(bench_contraction PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(bench_contraction PRIVATE stridec_codegen)
 

@@ -11,7 +11,7 @@
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/pack_weights.h"
-#include "tests/unit/codegen_cpu/contraction_harness.h"
+#include "tests/support/contraction_harness.h"
 
 using namespace stridec;
 using loop::NestBuilder;

@@ -1,4 +1,4 @@
-#include "tests/unit/codegen_cpu/contraction_check.h"
+#include "tests/support/contraction_check.h"
 
 #include <doctest/doctest.h>
 
@@ -7,8 +7,8 @@
 #include "compiler/codegen/cpu/contraction.h"
 #include "compiler/loop/text.h"
 #include "compiler/schedule/choose_contraction.h"
+#include "tests/support/contraction_harness.h"
 #include "tests/support/tiles.h"
-#include "tests/unit/codegen_cpu/contraction_harness.h"
 
 namespace stridec::test {
 

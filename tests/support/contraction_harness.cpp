@@ -1,4 +1,4 @@
-#include "tests/unit/codegen_cpu/contraction_harness.h"
+#include "tests/support/contraction_harness.h"
 
 #include <algorithm>
 #include <atomic>

@@ -14,9 +14,9 @@
 #include "compiler/loop/build.h"
 #include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/pack_weights.h"
+#include "tests/support/contraction_check.h"
+#include "tests/support/contraction_harness.h"
 #include "tests/support/tiles.h"
-#include "tests/unit/codegen_cpu/contraction_check.h"
-#include "tests/unit/codegen_cpu/contraction_harness.h"
 
 using namespace stridec;
 using loop::NestBuilder;
@@ -29,7 +29,6 @@ using test::buffer;
 using test::Case;
 using test::check;
 using test::check_plan;
-using test::strides_of;
 using test::symbol;
 using test::weight;
 
@@ -234,149 +233,6 @@ TEST_CASE("a batch of products of strided views, as in attention") {
       {{batch, 1}, {s, 1}}, {{batch, 2}, {s, 17}}, {{batch, 1}, {s, 70}}};
   check({program, qk}, shapes);
   check({program, pv}, shapes);
-}
-
-namespace {
-
-struct Conv {
-  std::vector<int64_t> in, kernel;  // sizes of the spatial dims
-  int64_t channels = 3, filters = 5, groups = 1;
-  int64_t stride = 1, dilation = 1, pad = 0;
-  bool channels_last = true;
-  bool residual = false;
-  DType data = DType::kF32, weights = DType::kF32, sum = DType::kF32;
-  int64_t fill = 0;  // of the padding
-};
-
-// Channels-last is a matter of strides: the dims stay batch, channel, space.
-Case conv(Expr batch, const Conv& c, Program program) {
-  const size_t rank = c.in.size();
-  std::vector<Expr> in = {batch, c.channels}, out = {batch, c.filters},
-                    weight = {c.filters, c.channels / c.groups};
-  for (size_t d = 0; d < rank; ++d) {
-    in.push_back(c.in[d]);
-    out.push_back((c.in[d] + 2 * c.pad - c.dilation * (c.kernel[d] - 1) - 1) / c.stride + 1);
-    weight.push_back(c.kernel[d]);
-  }
-  const View x = buffer(program, "x", in, Storage::kInput, c.data, strides_of(in, c.channels_last));
-  const View w = buffer(program, "w", weight, Storage::kInput, c.weights);
-  const View bias = buffer(program, "bias", {c.filters}, Storage::kInput, c.sum);
-  const View residual =
-      buffer(program, "residual", out, Storage::kInput, c.sum, strides_of(out, c.channels_last));
-  const View y = buffer(program, "y", out, Storage::kArena, c.sum, strides_of(out, c.channels_last));
-  NestBuilder nb(program, cat("conv", rank, "d"));
-  std::vector<Expr> i = {nb.dim(batch)};
-  const Expr group = c.groups > 1 ? nb.dim(c.groups) : Expr(0);
-  const Expr filter = nb.dim(c.filters / c.groups);
-  const Expr channel_out = group * (c.filters / c.groups) + filter;
-  i.push_back(channel_out);
-  for (size_t d = 0; d < rank; ++d) i.push_back(nb.dim(out[2 + d]));
-  std::vector<Expr> extents(weight.begin() + 1, weight.end());
-  Value sum = nb.reduce(loop::Combine::kSum, extents, [&](const std::vector<Expr>& k) {
-    loop::Access from{.buffer = x.buffer, .index = {i[0], group * (c.channels / c.groups) + k[0]}};
-    std::vector<Expr> inside;
-    std::vector<Expr> at = {channel_out, k[0]};
-    for (size_t d = 0; d < rank; ++d) {
-      const Expr position = i[2 + d] * c.stride + k[1 + d] * c.dilation - c.pad;
-      from.index.push_back(position);
-      if (c.pad) inside.push_back(sym::logical_and(sym::ge(position, 0), sym::lt(position, c.in[d])));
-      at.push_back(k[1 + d]);
-    }
-    from.mask = sym::logical_and(inside);
-    return nb.cast(nb.load(from, loop::int_scalar(c.data, c.fill)), c.sum) * nb.cast(nb.load(w, at), c.sum);
-  });
-  sum = sum + nb.load(bias, {channel_out});
-  if (c.residual) sum = sum + nb.load(residual, i);
-  nb.store(y, i, max(sum, nb.constant(c.sum, 0)));
-  const loop::NestId id = nb.finish();
-  return {std::move(program), id};
-}
-
-}  // namespace
-
-TEST_CASE("convolutions of every rank, stride, dilation and padding") {
-  check(conv(2, {.in = {11}, .kernel = {3}, .channels = 8, .filters = 9, .pad = 1}, {}));
-  check(conv(2, {.in = {9, 10}, .kernel = {3, 3}, .channels = 6, .filters = 20, .pad = 1, .residual = true},
-             {}));
-  check(conv(1, {.in = {9, 7}, .kernel = {1, 1}, .channels = 16, .filters = 50}, {}));
-  check(conv(1, {.in = {12, 13}, .kernel = {1, 1}, .channels = 16, .filters = 17, .stride = 2}, {}));
-  check(conv(
-      1,
-      {.in = {15, 16}, .kernel = {3, 2}, .channels = 5, .filters = 8, .stride = 2, .dilation = 2, .pad = 2},
-      {}));
-  check(conv(2, {.in = {5, 6, 7}, .kernel = {2, 3, 1}, .channels = 4, .filters = 6, .pad = 1}, {}));
-  check(conv(1, {.in = {14, 14}, .kernel = {7, 7}, .channels = 3, .filters = 32, .stride = 2, .pad = 3}, {}));
-}
-
-TEST_CASE("taps in the padding of all rows of a tile are left out, unless the padding counts") {
-  const Conv frames{.in = {2, 7, 7}, .kernel = {3, 3, 3}, .channels = 16, .filters = 32, .pad = 1};
-  Conv apart = frames, numbers = frames, steps = frames;
-  apart.dilation = apart.pad =
-      3;  // most tiles see one frame, some rows of it, and one tap of three along each
-  steps.stride = 2, steps.in = {3, 9, 9};
-  numbers.fill = 5;
-  const CpuTarget& target = cpu_target("x86-64-v4");
-  for (const auto& [c, left_out] :
-       {std::pair{frames, true}, {apart, true}, {steps, true}, {numbers, false}}) {
-    const Case made = conv(2, c, {});
-    check(made);
-    bool found = false;
-    for (const auto& ranked : schedule::contraction_plans(made.program, made.program[made.nest], target)) {
-      loop::Nest nest = made.program[made.nest];
-      nest.schedule = kernels::to_schedule(ranked.plan);
-      const std::string text = codegen::cpu::emit_contraction(made.program, nest, target).text;
-      found = found || text.find("live_segments") != std::string::npos;
-    }
-    CHECK(found == left_out);
-  }
-}
-
-TEST_CASE("convolutions of bytes, padded with their zero point") {
-  for (const auto& [data, weights] : {std::pair{DType::kU8, DType::kI8}, {DType::kI8, DType::kI8}}) {
-    for (Conv c :
-         {Conv{.in = {9, 10}, .kernel = {3, 3}, .channels = 8, .filters = 20, .pad = 1, .residual = true},
-          Conv{.in = {14, 14}, .kernel = {7, 7}, .channels = 3, .filters = 32, .stride = 2, .pad = 3},
-          Conv{.in = {8, 9}, .kernel = {3, 3}, .channels = 12, .filters = 30, .groups = 3, .pad = 1},
-          Conv{.in = {8, 9},
-          .kernel = {3, 3},
-          .channels = 6,
-          .filters = 10,
-          .pad = 1,
-          .channels_last = false}}) {
-      c.data = data, c.weights = weights, c.sum = DType::kI32, c.fill = 5;
-      check(conv(2, c, {}));
-    }
-  }
-}
-
-TEST_CASE("rows at one distance from each other, tap by tap") {
-  for (const DType data : {DType::kBF16, DType::kU8}) {
-    const bool floats = data == DType::kBF16;
-    check(conv(1,
-               {.in = {45},
-                .kernel = {3},
-                .channels = 64,
-                .filters = 20,
-                .dilation = 2,
-                .data = data,
-                .weights = floats ? data : DType::kI8,
-                .sum = floats ? DType::kF32 : DType::kI32},
-               {}));
-  }
-}
-
-TEST_CASE("convolutions of channels-first data, and grouped ones") {
-  check(conv(2,
-             {.in = {8, 9}, .kernel = {3, 3}, .channels = 6, .filters = 10, .pad = 1, .channels_last = false},
-             {}));
-  check(conv(1, {.in = {8, 9}, .kernel = {3, 3}, .channels = 12, .filters = 30, .groups = 3, .pad = 1}, {}));
-}
-
-TEST_CASE("a convolution of a symbolic batch") {
-  Program program;
-  const Expr batch = symbol(program, "batch", 1, 64);
-  check(conv(batch, {.in = {7, 7}, .kernel = {3, 3}, .channels = 16, .filters = 24, .pad = 1}, program),
-        {{{batch, 1}}, {{batch, 5}}});
 }
 
 namespace {
