@@ -91,13 +91,4 @@ std::string human_seconds(double seconds) {
   return text;
 }
 
-std::string human_count(uint64_t count) {
-  std::string digits = std::to_string(count), out;
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) out += ',';
-    out += digits[i];
-  }
-  return out;
-}
-
 }  // namespace stridec::cli

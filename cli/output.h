@@ -1,7 +1,6 @@
 // How commands talk: results on stdout, everything else on stderr, colour on a terminal alone.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +24,5 @@ void finish_output();
 std::string table(const std::vector<std::vector<std::string>>& rows, const std::string& indent = " ");
 
 std::string human_seconds(double seconds);  // "47.1 ms"
-std::string human_count(uint64_t count);    // "1,204"
 
 }  // namespace stridec::cli

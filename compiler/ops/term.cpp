@@ -86,13 +86,6 @@ Term squeeze(Term x, const Dims& dims) {
   return dims.empty() ? x : Term(x.builder(), squeeze(x.builder(), x, dims));
 }
 
-Term align_rank(Term x, int64_t rank) {
-  if (x.rank() >= rank) return x;
-  Shape shape(static_cast<size_t>(rank - x.rank()), 1);
-  shape.insert(shape.end(), x.shape().begin(), x.shape().end());
-  return reshape(x, shape);
-}
-
 Term slice(Term x, int64_t dim, sym::Expr start, sym::Expr extent, int64_t step) {
   return {x.builder(), slice(x.builder(), x, dim, start, extent, step)};
 }

@@ -98,7 +98,6 @@ Term transpose(Term x, int64_t a, int64_t b);  // two dims change places
 Term expand(Term x, const graph::Shape& shape);
 Term unsqueeze(Term x, const Dims& positions);  // positions in the result, ascending
 Term squeeze(Term x, const Dims& dims);
-Term align_rank(Term x, int64_t rank);  // extents 1 in front
 Term slice(Term x, int64_t dim, sym::Expr start, sym::Expr extent, int64_t step = 1);
 Term flip(Term x, const Dims& dims);
 Term concat(const std::vector<Term>& parts, int64_t dim);

@@ -410,14 +410,6 @@ struct LoopEmitter {
 
 }  // namespace
 
-bool updates_memory(const loop::Nest& nest) {
-  bool found = false;
-  loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
-    if (const auto* store = std::get_if<loop::Store>(&stmt.node)) found = found || store->update;
-  });
-  return found;
-}
-
 Kernel emit_loops(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
   return LoopEmitter(program, nest, target).emit();
 }

@@ -10,7 +10,4 @@ namespace stridec::codegen::cpu {
 
 Kernel emit_loops(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
 
-// Whether points of the nest may update the same element, so that they have to run in order, as one task.
-bool updates_memory(const loop::Nest& nest);
-
 }  // namespace stridec::codegen::cpu
