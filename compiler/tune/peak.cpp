@@ -132,9 +132,12 @@ std::string object_of(const std::string& text, const CpuTarget& target) {
 
 }  // namespace
 
-double Peaks::bandwidth(double bytes, const CpuTarget& target, int threads) const {
+Peaks::Level Peaks::level_of(double bytes, const CpuTarget& target, int threads) const {
   const double each = bytes / threads;
-  return each <= target.l1_bytes ? l1 : each <= target.l2_bytes ? l2 : each <= target.l3_bytes ? l3 : memory;
+  if (each <= target.l1_bytes) return {"L1", l1};
+  if (each <= target.l2_bytes) return {"L2", l2};
+  if (each <= target.l3_bytes) return {"L3", l3};
+  return {"memory", memory};
 }
 
 double Peaks::flops_of(std::string_view schedule) const {

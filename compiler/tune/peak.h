@@ -26,8 +26,12 @@ struct Peaks {
   // Of the micro-kernel that a schedule's text names first, of f32 where it names none.
   double flops_of(std::string_view schedule) const;
 
-  // Of the smallest level that holds this many bytes, `threads` sharing them.
-  double bandwidth(double bytes, const CpuTarget& target, int threads) const;
+  // The smallest level that holds this many bytes, `threads` sharing them.
+  struct Level {
+    std::string_view name;  // "L1", "L2", "L3", "memory"
+    double rate;            // bytes a second
+  };
+  Level level_of(double bytes, const CpuTarget& target, int threads) const;
 };
 
 // Tile registers want this process to be allowed them, as it is once a model that uses them is open. Takes about a fifth

@@ -194,6 +194,15 @@ def test_bench_takes_sizes_from_files():
     expect(compared["compare"]["median_seconds"] > 0, compared)
 
 
+def test_bench_names_the_level():
+    """Bytes a second are a share of what the level reaches that holds them: a cache for small tensors, not memory."""
+    told = json.loads(stridec("bench mlp.so --dim batch=8 --seconds 0.02 --format=json", 0).stdout)
+    expect(all(kernel["level"] == "L1" for kernel in told["kernels"] if kernel["bytes"]), told["kernels"])
+    text = stridec("bench mlp.so --dim batch=8 --seconds 0.02", 0).stdout
+    found = re.search(r" GB/s \((\d+) % of \d+\.\d that L1 reaches\)$", text, re.M)
+    expect(found and int(found[1]) <= 100, text)
+
+
 def test_modes():
     for mode in ("reduce-overhead", "default"):
         stridec(f"compile mlp.onnx -o mode.so --mode {mode}", 0)
