@@ -15,11 +15,13 @@
 #include "cli/output.h"
 #include "cli/pass_flags.h"
 #include "cli/progress.h"
+#include "cli/refused.h"
 #include "compiler/base/files.h"
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/compile.h"
 #include "compiler/loop/walk.h"
+#include "compiler/sym/text.h"
 
 namespace stridec::cli {
 namespace {
@@ -61,6 +63,33 @@ std::string counted(size_t count, const std::string& what, const char* plural = 
   return cat(count, " ", what, count == 1 ? "" : plural);
 }
 
+// Steps of a run that compute something; strips are one, whatever they run.
+size_t launches_of(const loop::Program& program) {
+  size_t launches = 0;
+  const std::set<loop::NestId> inner = loop::launched_in_strips(program);
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    const auto* launch = std::get_if<loop::Launch>(&step.node);
+    launches += launch ? !inner.contains(launch->nest) : std::holds_alternative<loop::Strips>(step.node);
+  });
+  return launches;
+}
+
+// A program of the artifact: what it is for, and what a run launches.
+struct Contained {
+  std::string target, sizes;  // sizes: "" for all
+  size_t launches;
+};
+// In the order of Compilation::programs().
+std::vector<Contained> contained(const Compilation& made) {
+  std::vector<Contained> all;
+  for (const auto& variant : made.gpu_variants)
+    all.push_back({variant.target.name, "", launches_of(variant.program)});
+  for (const auto& variant : made.variants)
+    all.push_back({variant.target.name, variant.when.is_const(1) ? "" : sym::to_string(variant.when),
+                   launches_of(variant.program)});
+  return all;
+}
+
 int print_json(const nlohmann::ordered_json& json, const Globals& globals) {
   if (globals.json)
     std::printf("%s\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
@@ -94,26 +123,21 @@ int run(const Flags& flags, const Globals& globals) {
   }
   const loop::Program& program = *made.programs().front();
   progress.line("reading", cat(std::filesystem::path(options.model).filename().string(), ", ", made.summary));
-  size_t launches = 0;
-  const std::set<loop::NestId> inner = loop::launched_in_strips(program);
-  loop::for_each_step(program.steps, [&](const loop::Step& step) {
-    const auto* launch = std::get_if<loop::Launch>(&step.node);
-    launches += launch ? !inner.contains(launch->nest) : std::holds_alternative<loop::Strips>(step.node);
-  });
-  const size_t distinct = made.built.kernels.size() + made.device.kernels.size();
-  progress.line("fusing",
-                cat(counted(made.loops.nests.size(), "operation"), " -> ",
-                    counted(launches, "kernel launch", "es"), ", ", counted(distinct, "distinct kernel")));
-  for (const tune::Tuned* kernel : made.refused()) {
+  const std::vector<Contained> programs = contained(made);
+  for (const Contained& each : programs)
+    progress.line("fusing", cat(counted(made.loops.nests.size(), "operation"), " -> ",
+                                counted(each.launches, "kernel launch", "es"), " a run on ", each.target,
+                                each.sizes.empty() ? "" : cat(" where ", each.sizes)));
+  // Equal kernels are built once, and what several call, like a product's innermost loops, is a function of its own.
+  const size_t functions = made.built.kernels.size() + made.device.kernels.size();
+  progress.line("building", cat(counted(functions, "function"), " for ",
+                                programs.size() == 1 ? "these launches" : "all of these programs"));
+  for (const tune::Tuned* kernel : made.refused())
     progress.line("warning", cat("kernel '", kernel->entry.kernel, "'",
                                  kernel->nodes.empty() ? "" : cat(" (", kernel->nodes, ")"),
                                  " does not have its schedule in the tuning database, for ",
                                  kernel->entry.key.target, ": ", kernel->refused));
-    json["refused"].push_back({{"kernel", kernel->entry.kernel},
-                               {"nodes", kernel->nodes},
-                               {"target", kernel->entry.key.target},
-                               {"reason", kernel->refused}});
-  }
+  json["refused"] = refused_json(made);
   if (!made.gpu_problem.empty())
     progress.line("tuning", cat("nothing was measured for GPUs: ", made.gpu_problem,
                                 "; their schedules are the tuning database's and the model's"));
@@ -134,13 +158,19 @@ int run(const Flags& flags, const Globals& globals) {
           : cat(output, " (", human_bytes(size), ", ", human_bytes(size - weights), " beside weights)");
   progress.line("wrote", cat(parts, ", ", package::manifest_path(output), "   ", human_seconds(seconds), ", ",
                              human_bytes(peak), " peak"));
+  Json listed = Json::array();
+  for (const Contained& each : programs)
+    listed.push_back({{"target", each.target},
+                      {"sizes", each.sizes.empty() ? Json(nullptr) : Json(each.sizes)},
+                      {"launches", each.launches}});
   json.update({{"artifact", output},
                {"manifest", package::manifest_path(output)},
                {"bytes", size},
                {"weight_bytes", weights},
                {"weights_file", external ? Json(options.weights_file) : Json(nullptr)},
-               {"kernels", made.built.kernels.size() + made.device.kernels.size()},
-               {"launches", launches},
+               {"kernels", functions},
+               {"launches", programs.front().launches},
+               {"programs", std::move(listed)},
                {"seconds", seconds},
                {"peak_bytes", peak}});
   return print_json(json, globals);

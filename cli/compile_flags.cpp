@@ -80,7 +80,10 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
       "combination)");
   app.add_option("--tune-db", tune_db,
                  "tuning database: schedules are taken from it, and max-autotune adds to it");
-  app.add_flag("--frozen", frozen, "take every schedule from the tuning database; fail where one is missing");
+  app.add_flag(
+      "--frozen", frozen,
+      "take the schedule of every kernel that is tuned from the database, and fail where one is missing; "
+      "parts of strips are not tuned");
   app.add_option(
       "--tune-shape", tune_shapes,
       "sizes to tune for: batch=1,sequence=128; of several flags, schedules that serve all of them");

@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "cli/refused.h"
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/walk.h"
@@ -56,6 +57,7 @@ Json to_json(const Choice& choice) {
                {"launches", choice.nests.size()},
                {"schedule", loop::to_string(choice.schedule)},
                {"chosen_by", choice.given ? "measuring" : "model"},
+               {"in_strips", choice.in_strips},
                {"expected_cycles", choice.cycles},
                {"candidates", choice.space},
                {"others", Json::array()}};
@@ -90,6 +92,7 @@ void print(const Choice& choice) {
   std::printf("           %s; %s",
               choice.given ? (choice.cycles > 0 ? "measured best" : "given") : "the model's choice",
               choice.space == 1 ? "the only candidate" : cat("one of ", choice.space, " candidates").c_str());
+  if (choice.in_strips) std::printf("; part of strips, which the tuning database has no entries for");
   if (choice.cycles == 0) {  // by hand: what applies need not be a candidate
     std::printf("; the schedule in the database is none of these\n");
     return;
@@ -123,8 +126,7 @@ int print_schedule(const Compilation& made, const Globals& globals) {
       json["decisions"].push_back(std::move(one));
     }
     for (const Choice& choice : kernels) json["kernels"].push_back(to_json(choice));
-    for (const tune::Tuned* kernel : made.refused())
-      json["refused"].push_back({{"kernel", kernel->entry.kernel}, {"reason", kernel->refused}});
+    json["refused"] = refused_json(made);
     std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
     return 0;
   }
@@ -141,7 +143,8 @@ int print_schedule(const Compilation& made, const Globals& globals) {
     std::printf(" fusion saves %s of memory traffic in a run at typical sizes\n", human_bytes(saved).c_str());
   for (const Choice& choice : kernels) print(choice);
   for (const tune::Tuned* kernel : made.refused())
-    std::printf(" refused   %s: %s\n", kernel->entry.kernel.c_str(), kernel->refused.c_str());
+    std::printf(" refused   %s, for %s: %s\n", kernel->entry.kernel.c_str(), kernel->entry.key.target.c_str(),
+                kernel->refused.c_str());
   return 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
@@ -44,6 +45,7 @@ Choice explain_one(const loop::Program& program, loop::NestId id, const CpuTarge
 std::vector<Choice> explain(const loop::Program& program, const CpuTarget& target, const Chosen& chosen) {
   std::vector<Choice> choices;
   std::map<std::string, size_t> known;
+  const std::set<loop::NestId> parts = loop::launched_in_strips(program);
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     const auto* launch = std::get_if<loop::Launch>(&step.node);
     if (!launch) return;
@@ -52,7 +54,10 @@ std::vector<Choice> explain(const loop::Program& program, const CpuTarget& targe
     for (const loop::BufferId id : loop::buffers_of(nest))
       text += program[id].storage == loop::Storage::kWeight ? 'w' : '.';
     const auto [found, fresh] = known.emplace(std::move(text), choices.size());
-    if (fresh) choices.push_back(explain_one(program, launch->nest, target, chosen));
+    if (fresh) {
+      choices.push_back(explain_one(program, launch->nest, target, chosen));
+      choices.back().in_strips = parts.contains(launch->nest);
+    }
     choices[found->second].nests.push_back(nest.name);
   });
   return choices;

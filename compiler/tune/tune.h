@@ -20,6 +20,7 @@
 
 namespace stridec::tune {
 
+// What is no kernel of its own, like a nest that strips run, has no entry in the database and its default always.
 struct Options {
   Database* database = nullptr;
   bool measure = false;       // what the database lacks; else it keeps its default

@@ -25,6 +25,8 @@ def test_external_weights():
 
 def test_tuning():
     """What is measured is replayed bit for bit; what is not in the database is refused by name."""
+    import jsonschema
+
     flags = "--mode max-autotune --tune-db tuned.txt --tune-shape batch=8"
     stridec(f"compile mlp.onnx -o tuned.so {flags}", 0)
     entries = json.loads(stridec("tune show tuned.txt --format=json", 0).stdout)
@@ -55,8 +57,16 @@ def test_tuning():
     done = stridec(f"compile mlp.onnx -o hand.so {unfrozen}", 0).stderr
     expect(" warning    kernel '" in done and "(node " in done and why in done, done)
     expect("warning" not in stridec("compile mlp.onnx -o hand.so --tune-db tuned.txt --tune-shape batch=8", 0).stderr, "a warning about nothing")
-    told = json.loads(stridec(f"compile mlp.onnx -o hand.so {unfrozen} --format=json", 0).stdout)["refused"]
-    expect(told and all(why in kernel["reason"] and kernel["nodes"] for kernel in told), told)
+    with open(os.path.join(ROOT, "schemas", "refused.schema.json"), encoding="utf-8") as file:
+        schema = json.load(file)
+    of_hand = "mlp.onnx --tune-db {} --tune-shape batch=8 --format=json"
+    for database, some in (("hand.txt", True), ("tuned.txt", False)):
+        flags_of = of_hand.format(database)
+        told = json.loads(stridec(f"compile -o hand.so {flags_of}", 0).stdout)["refused"]
+        jsonschema.validate(told, schema)
+        expect(bool(told) == some and all(why in kernel["reason"] and kernel["nodes"] for kernel in told), told)
+        shown = json.loads(stridec(f"inspect --stage=schedule {flags_of}", 0).stdout)["refused"]
+        expect(shown == told, f"inspect has {shown}, compile {told}")
     shown = stridec("inspect mlp.onnx --stage=schedule --tune-db hand.txt --tune-shape batch=8", 0).stdout
     expect(" refused " in shown and why in shown, shown)
 
@@ -172,6 +182,13 @@ def test_specialize():
     with open(os.path.join(ROOT, "schemas", "manifest.schema.json"), encoding="utf-8") as file:
         jsonschema.validate(manifest, json.load(file))
     expect([row["when"] for row in manifest["specializations"]] == ["batch == 1", "batch == 3"], manifest)
+    done = stridec("compile mlp.onnx -o special.so --specialize batch=1 --cpu x86-64-v3,x86-64-v2", 0).stderr
+    expect(re.findall(r"^ *fusing +\d+ operations -> \d+ kernel launch(?:es)? a run on (.*)$", done, re.M)
+           == ["x86-64-v3", "x86-64-v3 where batch == 1", "x86-64-v2", "x86-64-v2 where batch == 1"], done)  # fmt: skip
+    expect(re.search(r"^ *building +\d+ functions for all of these programs$", done, re.M), done)
+    told = json.loads(stridec("compile mlp.onnx -o special.so --specialize batch=1,3 --format=json", 0).stdout)
+    expect([program["sizes"] for program in told["programs"]] == [None, "batch == 1", "batch == 3"], told)
+    expect(all(program["launches"] > 0 for program in told["programs"]), told)
     for batch in (1, 2, 3, 4):
         np.save("rows.npy", np.random.default_rng(batch).standard_normal((batch, 4)).astype(np.float32))
         stridec("run special.so --input x=rows.npy --output y=special.npy", 0)

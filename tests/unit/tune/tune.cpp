@@ -2,7 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <set>
+
+#include "compiler/loop/walk.h"
 #include "compiler/schedule/candidates.h"
+#include "compiler/schedule/explain.h"
+#include "compiler/schedule/strips.h"
 #include "compiler/tune/backend.h"
 #include "compiler/tune/forecast.h"
 #include "tests/unit/tune/program.h"
@@ -148,6 +154,29 @@ TEST_CASE("an entry outside of the space is none") {
   options.frozen = true;
   CHECK(message([&] { tune::tune(p, target, options); }).find("schedule that does not apply") !=
         std::string::npos);
+}
+
+TEST_CASE("what strips run has no entry, and needs none where the database is frozen") {
+  loop::Program p = planes_of_products(48, 48);
+  schedule::fuse_strips(p);
+  for (loop::Nest& nest : p.nests) loop::renumber(nest);
+  const std::set<loop::NestId> parts = loop::launched_in_strips(p);
+  REQUIRE(!parts.empty());
+  Database database("");
+  Options options{.database = &database, .measure = true, .seconds = 0.5, .threads = 1};
+  const auto untouched = [&](const Result& result) {
+    for (const Tuned& kernel : result.kernels)
+      for (const loop::NestId nest : kernel.nests) CHECK(!parts.contains(nest));
+    for (const auto& [nest, schedule] : result.chosen) CHECK(!parts.contains(nest));
+  };
+  const Result first = tune::tune(p, cpu_target("native"), options);
+  untouched(first);
+  options.measure = false, options.frozen = true;
+  const Result again = tune::tune(p, cpu_target("native"), options);
+  untouched(again);
+  CHECK(again.chosen == first.chosen);
+  const auto choices = schedule::explain(p, cpu_target("native"), again.chosen);
+  CHECK(std::count_if(choices.begin(), choices.end(), [](const auto& each) { return each.in_strips; }) > 0);
 }
 
 TEST_CASE("a template's schedule that is refused names the directive, and what it could be") {
