@@ -128,10 +128,11 @@ int run(const Flags& flags, const Globals& globals) {
     progress.line("fusing", cat(counted(made.loops.nests.size(), "operation"), " -> ",
                                 counted(each.launches, "kernel launch", "es"), " a run on ", each.target,
                                 each.sizes.empty() ? "" : cat(" where ", each.sizes)));
-  // Equal kernels are built once, and what several call, like a product's innermost loops, is a function of its own.
+  // What several kernels call, like a product's innermost loops, is a function of its own.
   const size_t functions = made.built.kernels.size() + made.device.kernels.size();
-  progress.line("building", cat(counted(functions, "function"), " for ",
-                                programs.size() == 1 ? "these launches" : "all of these programs"));
+  progress.line("building",
+                cat(counted(functions, "function"), programs.size() == 1 ? "" : " for all of these programs",
+                    "; equal kernels are built once"));
   for (const tune::Tuned* kernel : made.refused())
     progress.line("warning", cat("kernel '", kernel->entry.kernel, "'",
                                  kernel->nodes.empty() ? "" : cat(" (", kernel->nodes, ")"),
