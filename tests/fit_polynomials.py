@@ -1,4 +1,4 @@
-# Makes the polynomials and split constants of compiler/codegen/cpu/math_text.cpp (needs mpmath; not run by any test).
+# Makes the polynomials and split constants of compiler/codegen/math_text.cpp (needs mpmath; not run by any test).
 from mpmath import mp, mpf, chebyfit, exp, log, sin, cos, tan, atan, asin, erf, erfc, tanh, sqrt, pi, polyval, taylor
 mp.dps = 50
 import struct
@@ -46,6 +46,13 @@ for single in (True, False):
         lo, hi = sqrt(mpf(.5))-1, sqrt(mpf(2))-1
         show("log_q (log1p(f)-f+f^2/2)/f^3", lambda f: (log(1+f)-f+f*f/2)/f**3 if abs(f)>mpf(10)**-9 else mpf(1)/3-f/4, lo, hi, 9, True)
         show_quotient("erf(x)/x - 1/b over (b^2 - z)", lambda x: erf(x)/x, mpf(f32('3.94')), 5)
+        # by interval of x^2 + 1 = 2^e (1 + q/4 + 1/8 + r); a word's bits from 21 on, of which the last four count, are its place
+        tables = [[0]*16 for _ in range(6)]
+        for e in range(4):
+            for q in range(4):
+                g = lambda r: (lambda z: erf(sq(z))/sq(z) if z>mpf(10)**-25 else 2/sqrt(pi))(mpf(2)**e*(1+mpf(q)/4+mpf(1)/8+r)-1)
+                for k, c in enumerate(chebyfit(g, [-mpf(1)/8, mpf(1)/8], 6)[::-1]): tables[k][(127+e)%4*4+q] = c
+        for k, row in enumerate(tables): print("erf by interval, c%d" % k, ", ".join("%.9gf" % f32(c) for c in row))
     else:
         zmax = (3-2*sqrt(mpf(2)))**2*mpf('1.001')
         show("log_R (log((1+s)/(1-s))-2s)/s^3 over z", lambda z: 2*sum(z**k/(2*k+3) for k in range(40)), 0, zmax, 8, False)

@@ -130,6 +130,10 @@ std::string Body::rounded(const std::string& text, DType dtype, int width) {
 }
 
 std::string Body::to_storage(const std::string& text, DType dtype, int width) {
+  if (dtype == DType::kBF16 && !wide_floats && !text_.is_cuda()) {
+    text_.use("halves", width);
+    return cat("sd_halves(", text, ")");
+  }
   if (is_storage_float(dtype)) {
     text_.use(cat("to.", name(dtype)), width);
     return cat("sd_to_", name(dtype), "(", text, ")");
@@ -477,14 +481,17 @@ std::string Body::let_text(const loop::Let& let, int width) {
   const std::string negate = vector ? "~" : "!";
 
   if (const Slack slack = slack_[let.result.value];
-      slack != Slack::kNone && text_.is_cuda() && text_.value_type(dtype) == "f32") {
+      slack != Slack::kNone && text_.value_type(dtype) == "f32") {
     if (let.op == ScalarOp::kDiv) {
       if (const auto by = numbers_.find(let.args[1]); by != numbers_.end())
         if (const auto factor = static_cast<float>(1 / by->second); std::isnormal(factor))
           return finish(cat(a, " * ", hex(factor, true)));
-      return call("quotient", "quotient");
+      // By what is one number for all lanes, such as a row's sum: its reciprocal is made once, in front of the loop.
+      if (!text_.is_cuda() && vector && value(let.args[1]).width == 1)
+        return finish(cat(a, " * (", type, ")(1.0f / ", value(let.args[1]).text, ")"));
+      if (text_.is_cuda()) return call("quotient", "quotient");
     }
-    if (const auto coarse = coarse_call(let)) {
+    if (const auto coarse = text_.is_cuda() ? coarse_call(let) : std::nullopt) {
       args.clear();
       for (loop::ValueId arg : coarse->args) args.push_back(widened(value(arg), width));
       return call(coarse->function, coarse->function);

@@ -124,6 +124,20 @@ std::string encode_text(DType type, bool saturate) {
                  : "  code = a >= 0x7f800000u ? (u32@)255u : code;\n";
     return head + "  u32@ a = __builtin_bit_cast(u32@, x) & 0x7fffffffu;\n" + round + tiny + over + tail;
   }
+  if (type == DType::kBF16 && !saturate) {
+    // The codes are the upper halves of rounded words, infinity's too: bf16 has the exponents of f32.
+    const std::string halves =
+        "  u32@ u = __builtin_bit_cast(u32@, x), code = (u + 32767u + ((u >> 16) & 1u)) >> 16;\n"
+        "  code = (u & 0x7fffffffu) > 0x7f800000u ? ((u >> 16) & 32768u) | 32704u : code;\n" +
+        tail;
+    // The instruction takes subnormal numbers for zeros and keeps the bits of NaNs: they go the long way.
+    return cat(
+        "#if defined(__AVX512BF16__) && ` == 16\n", head,
+        "  typedef __bf16 H __attribute__((vector_size(32)));\n"
+        "  if (__builtin_expect(__builtin_ia32_fpclassps512_mask(x, 0xa1, (u16)-1) == 0, 1))\n"
+        "    return __builtin_bit_cast(u16@, __builtin_ia32_cvtneps2bf16_512_mask(x, H{}, (u16)-1));\n",
+        halves, "#else\n", head, halves, "#endif\n");
+  }
   const Format& f = *format(type);
   const unsigned overflow = saturate || (f.infinity == 0 && f.nan == 0) ? f.largest
                             : f.infinity                                ? f.infinity
@@ -441,6 +455,10 @@ Snippet make(std::string_view full, int width, bool f16c) {
             ") ? u - 1u : u + 1u;\n  moved = (u & 1u) != 0u ? u : moved;\n  moved = (", cond("back != x"),
             ") ? moved : u;\n  moved = (", cond("x != x"),
             ") ? u : moved;\n  return __builtin_bit_cast(f32@, moved);\n}\n");
+  } else if (op == "halves") {  // of numbers that are bf16's already
+    snippet.needs = {"narrow"};
+    snippet.text =
+        "static inline u16@ sd_halves(f32@ x) { return sd_narrow16(__builtin_bit_cast(u32@, x) >> 16); }\n";
   } else if (op == "to" || op == "to_sat" || op == "from") {
     const DType dtype = *parse_dtype(type);
     if (dtype == DType::kF16 && f16c && op != "to_sat") {

@@ -5,7 +5,8 @@
     python tests/bench/race.py FILE.onnx --dim batch=1..64 --shape image=1x3x224x224 --shape image=3x3x224x224
 
 Engines are stridec, stridec-tuned (--mode max-autotune), onnxruntime and openvino, and, raced if named by --engines,
-stridec-latency (--mode reduce-overhead), stridec-bf16 and stridec-fp16 (--precision). Each of stridec's is one library
+stridec-latency (--mode reduce-overhead), stridec-bf16 and stridec-fp16 (--precision), openvino-bf16 and openvino-fp16
+(its precision hint; bf16 is its default where the machine has AMX). Each of stridec's is one library
 for all cases of a model; its ratios are to each peer and to the better of them in that case. The last table says how
 far each of them is from onnxruntime at most and in the mean, over the largest magnitude of an output.
 
@@ -136,7 +137,8 @@ def openvino_engine(files, arrays, threads, engine):
     model = core.read_model(files[source_of(engine)])
     names = [value.get_any_name() for value in model.inputs]
     model.reshape({name: list(arrays[name].shape) for name in names})
-    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    precision = {"bf16": "bf16", "fp16": "f16"}.get(engine.rpartition("-")[2], "f32")
+    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": precision}
     request = core.compile_model(model, "CPU", settings).create_infer_request()
     for name in names:
         request.set_tensor(name, openvino.Tensor(np.require(arrays[name], requirements=["C", "W"]), shared_memory=True))
@@ -159,12 +161,13 @@ OURS = {  # flags of compile
 }
 # What counts as equal where factors are rounded to 8 and 11 bits, through all layers of a network, and where a sum that lies
 # between two bytes may become either.
-NARROW = {"stridec-bf16": 0.02, "stridec-fp16": 0.0025, "stridec-int8": 0.1}
+NARROW = {"stridec-bf16": 0.02, "stridec-fp16": 0.0025, "stridec-int8": 0.1, "openvino-bf16": 0.02, "openvino-fp16": 0.0025}
 QUANTISED = ("int8", "int4")
+NARROWED = ("bf16", "fp16")
 PEERS = {
     name + suffix: engine
-    for name, engine in (("onnxruntime", onnxruntime_engine), ("openvino", openvino_engine))
-    for suffix in ("", *(f"-{kind}" for kind in QUANTISED))
+    for name, engine, narrowed in (("onnxruntime", onnxruntime_engine, ()), ("openvino", openvino_engine, NARROWED))
+    for suffix in ("", *(f"-{kind}" for kind in (*QUANTISED, *narrowed)))
 }
 LIMITS = {"fixed": stridec_engine, "peak": peak_engine}
 ENGINES = {**{engine: stridec_engine for engine in OURS}, **PEERS, **LIMITS}
@@ -180,6 +183,12 @@ def source_of(engine):
 
 def alike(engine, other):
     return source_of(engine) == source_of(other)
+
+
+def rivals(ours, peer):
+    """Whether the peer computes the same file, no narrower than ours does."""
+    kind = peer.rpartition("-")[2]
+    return alike(ours, peer) and (kind not in NARROWED or ours.endswith(kind))
 
 
 def serve(engine, files, arrays, threads, pipe):
@@ -283,7 +292,7 @@ def race(files, arrays, flags):
             continue
         entry = result["engines"][ours.engine]
         entry["ratios"] = {racer.engine: ours.ratio(racer) for racer in running if racer is not ours}
-        peers = [racer for racer in running if racer.engine in PEERS and alike(racer.engine, ours.engine)]
+        peers = [racer for racer in running if racer.engine in PEERS and rivals(ours.engine, racer.engine)]
         if better := min(peers, key=Racer.median, default=None):
             entry["ratios"]["better"] = ours.ratio(better)
         with np.load(files["outputs"] % ours.engine) as got:
@@ -308,7 +317,7 @@ def columns_of_ratios(engines):
     """(ours, other): those of a table with these engines; "better" of two peers or more."""
     ours, pairs = [e for e in engines if e in OURS], []
     for engine in ours:
-        peers = [e for e in engines if e in PEERS and alike(e, engine)]
+        peers = [e for e in engines if e in PEERS and rivals(engine, e)]
         limits = [e for e in engines if e in LIMITS and alike(e, engine)]
         pairs += [(engine, other) for other in peers + ["better"] * (len(peers) > 1) + limits]
     return pairs + [(engine, "stridec") for engine in ours if engine != "stridec" and "stridec" in ours]
