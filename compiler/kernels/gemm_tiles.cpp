@@ -19,7 +19,8 @@ struct Registers {
   int rows, columns, spare;
 };
 
-// One function for each number of tiles of rows: register numbers are part of the instructions.
+// One function for each number of tiles of rows: register numbers are part of the instructions. What is asked for ahead goes to
+// L2: on its way to L1 it would hold one of the few buffers that tile loads wait for.
 std::string tile_text(const GemmKernel& kernel, const Registers& registers, int rows) {
   const int group = kernel.group();
   std::string out = cat(
@@ -49,7 +50,7 @@ std::string tile_text(const GemmKernel& kernel, const Registers& registers, int 
              "    for (long k = 0; k < run; k += ", kernel.step(), ", a += ", kTileBytes,
              ", b += ", kernel.step() / group, " * b_stride) {\n", "      for (long l = 0; l < ",
              kernel.step() / group / kGemmStep,
-             " * lines; ++l, ahead += 64) __builtin_prefetch(ahead, 0, 3);\n");
+             " * lines; ++l, ahead += 64) __builtin_prefetch(ahead, 0, 2);\n");
   for (int j = 0; j < registers.columns; ++j) {
     out += cat("      __builtin_ia32_tileloadd64(", registers.b(j), ", b + ", j * kernel.lanes() * group,
                ", b_stride * ", byte_size(kernel.b), ");\n");
