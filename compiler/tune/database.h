@@ -6,7 +6,7 @@
 //   9f86d081884c7d65 1x128 znver5 2 0.1.0-1b4f0e98 | 612.4us 701.2us 0.8% 9 | gemm.f32.8x48: rows %i0 ... | matmul+bias
 //   60303ae22b998861 32x128 sm_90a@NVIDIA_H200 0 0.1.0-5d0c77e1 | 8.1us 9.0us 0.3% 14 | wgmma.128x128: rows ... | matmul+bias
 //
-//   structure  the first 16 digits of the SHA-256 of the nest's canonical text, which loops/analysis.h describes
+//   structure  the first 16 digits of the SHA-256 of the nest's canonical text, which loop/analysis.h describes
 //   shape      values of its symbols in the text's order, each rounded up to a power of two; "-" without symbols;
 //              with commas between the shapes that it was judged at
 //   target, threads, compiler   what it was measured with, and on: version and revision of code generation. Of a GPU
