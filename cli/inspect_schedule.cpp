@@ -90,9 +90,10 @@ void print(const Choice& choice) {
               times(static_cast<int>(choice.nests.size())).c_str(), loop::to_string(choice.schedule).c_str());
   if (choice.space == 0) return;
   std::printf("           %s; %s",
-              choice.given ? (choice.cycles > 0 ? "measured best" : "given") : "the model's choice",
+              choice.given       ? (choice.cycles > 0 ? "measured best" : "given")
+              : choice.in_strips ? "the model's choice, as for all parts of strips, which are not tuned"
+                                 : "the model's choice",
               choice.space == 1 ? "the only candidate" : cat("one of ", choice.space, " candidates").c_str());
-  if (choice.in_strips) std::printf("; part of strips, which the tuning database has no entries for");
   if (choice.cycles == 0) {  // by hand: what applies need not be a candidate
     std::printf("; the schedule in the database is none of these\n");
     return;
