@@ -19,8 +19,9 @@ struct Registers {
   int rows, columns, spare;
 };
 
-// One function for each number of tiles of rows: register numbers are part of the instructions. What is asked for ahead goes to
-// L2: on its way to L1 it would hold one of the few buffers that tile loads wait for.
+// One function for each number of tiles of rows: register numbers are part of the instructions. What is asked for ahead comes to
+// L1, and the piece of the panel behind it to L2: what comes from memory holds one of L1's few fill buffers for so long that tile
+// loads wait.
 std::string tile_text(const GemmKernel& kernel, const Registers& registers, int rows) {
   const int group = kernel.group();
   std::string out = cat(
@@ -45,12 +46,14 @@ std::string tile_text(const GemmKernel& kernel, const Registers& registers, int 
   out +=
       each_sum([&](int sum, const std::string&) { return cat("    __builtin_ia32_tilezero(", sum, ");"); });
   out += "  }\n";
+  out += cat("  const long far = segments * run / ", group, " * b_stride * ", byte_size(kernel.b), ";\n");
   out += cat("  for (long s = 0; s < segments; ++s, a_rows += ", kernel.rows, ") {\n",
              "    const char* a = (const char*)a_rows[0];\n",
              "    for (long k = 0; k < run; k += ", kernel.step(), ", a += ", kTileBytes,
              ", b += ", kernel.step() / group, " * b_stride) {\n", "      for (long l = 0; l < ",
              kernel.step() / group / kGemmStep,
-             " * lines; ++l, ahead += 64) __builtin_prefetch(ahead, 0, 2);\n");
+             " * lines; ++l, ahead += 64) __builtin_prefetch(ahead, 0, 3), __builtin_prefetch(ahead + far, "
+             "0, 2);\n");
   for (int j = 0; j < registers.columns; ++j) {
     out += cat("      __builtin_ia32_tileloadd64(", registers.b(j), ", b + ", j * kernel.lanes() * group,
                ", b_stride * ", byte_size(kernel.b), ");\n");
