@@ -38,9 +38,9 @@ sym::Expr blocks_unit(const GemmPlan& plan, sym::Expr rows, sym::Expr columns, s
 
 bool is_gemm(const loop::Schedule& schedule) { return schedule.kernel.starts_with("gemm."); }
 
-sym::Expr row_blocks(const GemmPlan& plan, sym::Expr rows, sym::Expr columns, sym::Expr k,
+sym::Expr row_blocks(const GemmPlan& plan, sym::Expr rows, sym::Expr tiles, sym::Expr columns, sym::Expr k,
                      const CpuTarget& target) {
-  const sym::Expr tiles = sym::ceildiv(rows, plan.kernel->rows), blocks = sym::ceildiv(tiles, plan.tiles),
+  const sym::Expr blocks = sym::ceildiv(tiles, plan.tiles),
                   unit = blocks_unit(plan, rows, columns, k, target);
   return unit.is_const(1) ? blocks : sym::min(tiles, sym::ceildiv(blocks, unit) * unit);
 }
@@ -52,7 +52,7 @@ loop::Schedule to_schedule(const GemmPlan& plan) {
     for (sym::Expr var : plan.*member) directive.args.push_back(sym::to_string(var));
     if (!directive.args.empty()) schedule.directives.push_back(std::move(directive));
   }
-  schedule.directives.push_back({"a", {plan.a == GemmPlan::A::kDirect ? "direct" : "pack"}});
+  schedule.directives.push_back({"a", {std::string(name(plan.a))}});
   switch (plan.b) {
     case GemmPlan::B::kWeights:
       schedule.directives.push_back({"b", {"weights", std::to_string(plan.panel)}});
@@ -85,7 +85,8 @@ GemmPlan to_plan(const loop::Schedule& schedule) {
     STRIDEC_CHECK(!directive.args.empty(), directive.name);
     const std::string& value = directive.args[0];
     if (directive.name == "a") {
-      plan.a = value == "pack" ? GemmPlan::A::kPack : GemmPlan::A::kDirect;
+      using A = GemmPlan::A;
+      plan.a = value == name(A::kPack) ? A::kPack : value == name(A::kLines) ? A::kLines : A::kDirect;
     } else if (directive.name == "b") {
       plan.b = value == "weights"   ? GemmPlan::B::kWeights
                : value == "compact" ? GemmPlan::B::kCompact

@@ -7,7 +7,8 @@
 //   columns %o                dims of the vectorised factor b alone, flattened, cut into panels
 //   segments %r %s            reduced dims, one run each
 //   run %c                    reduced dims that a holds contiguously (or that packing makes so), flattened
-//   a direct|pack             rows of a are read in place, or a block of rows is copied to scratch first
+//   a direct|pack|lines       rows of a are read in place, or a block of rows is copied to scratch first, whole or once for
+//                             all places of the first segment that see the same lines (gemm_lines.h)
 //   b weights P|compact P|direct|stage
 //                             panels of P columns made at compile time, or panels of what b is computed from
 //                             (compact.h), rows of b read in place, or copied to scratch
@@ -19,6 +20,7 @@
 //   order rows|columns        which side's tasks are outer; its copy in scratch is shared by neighbours
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "compiler/kernels/contraction.h"
@@ -27,7 +29,7 @@
 namespace stridec::kernels {
 
 struct GemmPlan {
-  enum class A { kDirect, kPack };
+  enum class A { kDirect, kPack, kLines };
   enum class B { kWeights, kCompact, kDirect, kStage };
 
   const GemmKernel* kernel = nullptr;
@@ -41,17 +43,21 @@ struct GemmPlan {
   bool rows_outer = true;
 };
 
+constexpr std::string_view name(GemmPlan::A a) {
+  return a == GemmPlan::A::kDirect ? "direct" : a == GemmPlan::A::kPack ? "pack" : "lines";
+}
+
 bool is_gemm(const loop::Schedule& schedule);
 loop::Schedule to_schedule(const GemmPlan& plan);
 GemmPlan to_plan(const loop::Schedule& schedule);  // of an is_gemm() schedule
 
-// How many blocks a product's rows are cut into, each of `tiles` register tiles at most: as few as there can be, or an even
-// number, unless there is one tile. Even, where an odd number of panels meets them: two threads would not get as much each
+// How many blocks a product's rows are cut into, which are `tiles` register tiles, plan.tiles of them at most in each: as few
+// as there can be, or an even number, unless there is one tile. Even, where an odd number of panels meets them: two threads would not get as much each
 // otherwise. Even as well on tile registers, unless there are more columns than rows, or many more
 // where all panels stay in L2: threads that share the panels instead of the rows each read all rows, half of which the other
 // core's cache has, and tile registers wait for that; rows of their own a thread has mostly made itself, and panels are asked
 // for ahead. Panels of weights alone, which are not copied for each block, and where neighbouring tasks share a block.
-sym::Expr row_blocks(const GemmPlan& plan, sym::Expr rows, sym::Expr columns, sym::Expr k,
+sym::Expr row_blocks(const GemmPlan& plan, sym::Expr rows, sym::Expr tiles, sym::Expr columns, sym::Expr k,
                      const CpuTarget& target);
 
 // The dims with these variables, in this order, of the nest or of its reduce.

@@ -14,7 +14,7 @@ namespace stridec::schedule {
 namespace {
 
 std::string family_of(const kernels::GemmPlan& plan) {
-  return cat(plan.kernel->name, plan.a == kernels::GemmPlan::A::kPack ? " pack" : " direct",
+  return cat(plan.kernel->name, " ", kernels::name(plan.a),
              plan.b == kernels::GemmPlan::B::kWeights   ? " weights"
              : plan.b == kernels::GemmPlan::B::kCompact ? " compact"
              : plan.b == kernels::GemmPlan::B::kDirect  ? " direct"

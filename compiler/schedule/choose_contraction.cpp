@@ -5,6 +5,7 @@
 
 #include "compiler/base/sort.h"
 #include "compiler/kernels/compact.h"
+#include "compiler/kernels/gemm_lines.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_window.h"
@@ -213,6 +214,9 @@ struct Shape {
   double batch, rows, columns, segments, run;
   double computing;  // what a vector of a computed a takes beyond loads, cycles
   bool shared;       // by threads
+  // Of a plan that copies lines: images, that no tile's rows are of two of, copies, their lines beyond those of an image's
+  // rows, all together, rows of a line, and k of a copied row.
+  double images = 1, copies = 0, more_lines = 0, line = 0, copied_k = 0;
   double k() const { return segments * run; }
 };
 
@@ -261,13 +265,16 @@ double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, Stor
     return s.batch * panels * (s.k() * kernel.vectors * kCompactVector + kTask) *
            imbalance(s, s.batch * panels);
   }
-  const double tiles = std::ceil(s.rows / kernel.rows), panels = std::ceil(s.columns / kernel.columns());
+  const double tiles = s.images * std::ceil(s.rows / s.images / kernel.rows),
+               panels = std::ceil(s.columns / kernel.columns());
   const auto whole = [](double count) { return sym::Expr(static_cast<int64_t>(count)); };
-  const auto blocks = static_cast<double>(
-      sym::as_const(kernels::row_blocks(plan, whole(s.rows), whole(s.columns), whole(s.k()), target))
-          .value());
+  const auto blocks =
+      static_cast<double>(sym::as_const(kernels::row_blocks(plan, whole(s.rows), whole(tiles),
+                                                            whole(s.columns), whole(s.k()), target))
+                              .value());
   const double groups = std::ceil(s.k() / kernel.step()) * (kernel.step() / kernel.group());
-  const double segments = plan.a == GemmPlan::A::kDirect ? s.segments : 1;
+  const bool lines = plan.a == GemmPlan::A::kLines;
+  const double segments = plan.a == GemmPlan::A::kPack ? 1 : s.segments;
   const double pieces = plan.chunk > 0 ? std::ceil(s.k() / static_cast<double>(plan.chunk)) : 1;
   const bool far = groups / pieces * kernel.vectors * kernel.vector_bytes > target.l1_bytes * 0.6;
   double tile = sum_cycles(kernel, s.rows / tiles, s.k(), far, target) + segments * kSegment;
@@ -277,7 +284,10 @@ double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, Stor
           cycles_of(stores, s.columns / (panels * kernel.vectors));
   // Panels come from beyond L2, each time that they were driven out.
   const double panel = groups * kernel.vectors, bytes = byte_size(kernel.a);
-  const double block_bytes = s.rows / blocks * s.k() * bytes;
+  const double copied =
+      lines ? (s.rows * s.copies + (s.images + blocks - 1) * s.more_lines * s.line) * s.copied_k
+            : s.rows * s.k();
+  const double block_bytes = copied / blocks * bytes;
   const bool panels_stay = panels * panel * kernel.vector_bytes + block_bytes <= target.l2_bytes / 2;
   const double readings = panels_stay || (!plan.rows_outer && pieces == 1) ? 1 : blocks;
   const double line = plan.b == GemmPlan::B::kWeights && tiles / blocks >= 2 ? kPrefetchedLine : kMissedLine;
@@ -292,11 +302,11 @@ double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, Stor
   // Copies: contiguous ones move a vector in two cycles, others an element.
   // Those of groups interleave several rows.
   const double vector = (kernel.group() == 1 ? 2.0 : 4.0) / kernel.lanes(), element = 1.5;
-  if (plan.a == GemmPlan::A::kPack || plan.bytes > 0) {
+  if (plan.a != GemmPlan::A::kDirect || plan.bytes > 0) {
     double copies = plan.rows_outer || blocks == 1 ? 1 : panels;
     // Threads that share a block of rows each compute all of it.
     if (s.computing > 0) copies *= imbalance(s, s.batch * blocks);
-    total += s.batch * s.rows * s.k() * ((unit_a ? vector : element) + s.computing / kernel.lanes()) * copies;
+    total += s.batch * copied * ((unit_a ? vector : element) + s.computing / kernel.lanes()) * copies;
   }
   if (plan.b == GemmPlan::B::kStage || (plan.b == GemmPlan::B::kCompact && plan.bytes == 0)) {
     total += s.batch * panels * kernel.columns() * s.k() * (unit_b ? vector : element) *
@@ -319,11 +329,18 @@ std::vector<int64_t> tiles_of_task(const GemmPlan& plan, const Shape& s, const C
 // ---- plans
 // -----------------------------------------------------------------------------------------------------------
 
-// The run and the segments of k, where a is read in place or copied.
-void place_k(const Problem& p, const Factor& a, GemmPlan& plan, Dims& run, Dims& segments) {
+bool is_multiple(const Problem& p, const Dims& dims, int64_t divisor) {
+  Expr extent = 1;
+  for (const Dim& dim : dims) extent *= dim.extent;
+  return divisor == 1 || p.facts.holds(sym::eq(sym::mod(extent, divisor), 0));
+}
+
+// The run and the segments of k, where a is read in place or copied; of lines the first segment is `tap`.
+void place_k(const Problem& p, const Factor& a, const GemmKernel& like, const Dim* tap, GemmPlan& plan,
+             Dims& run, Dims& segments) {
   const Dims& k = p.contraction.reduce->dims;
-  run = plan.a == GemmPlan::A::kPack ? k : choose_run(p, a, k);
-  if (plan.a == GemmPlan::A::kPack) {
+  run = plan.a == GemmPlan::A::kDirect ? choose_run(p, a, k) : k;
+  if (plan.a != GemmPlan::A::kDirect) {
     // The order of k is free: the dim that lies innermost in a goes innermost.
     for (size_t d = 0; d < run.size(); ++d) {
       if (lies_along(p, a, run[d].var))
@@ -332,6 +349,15 @@ void place_k(const Problem& p, const Factor& a, GemmPlan& plan, Dims& run, Dims&
     }
   }
   segments = without(k, run);
+  if (tap) {
+    // Short runs, so that a panel's pieces can be.
+    segments = {*tap};
+    run = without(run, segments);
+    while (run.size() > 1 && is_multiple(p, Dims(run.begin() + 1, run.end()), like.step())) {
+      segments.push_back(run[0]);
+      run.erase(run.begin());
+    }
+  }
   plan.segments = vars_of(segments), plan.run = vars_of(run);
 }
 
@@ -343,12 +369,6 @@ bool rows_step(const Problem& p, const Factor& a, const Dims& rows, const Dims& 
   if (!form || !kernels::merged_step(form->rest, rows, p.facts)) return false;
   return std::none_of(form->coefficients.begin(), form->coefficients.end(),
                       [&](Expr coefficient) { return depends_on_any(coefficient, rows); });
-}
-
-bool is_multiple(const Problem& p, const Dims& dims, int64_t divisor) {
-  Expr extent = 1;
-  for (const Dim& dim : dims) extent *= dim.extent;
-  return divisor == 1 || p.facts.holds(sym::eq(sym::mod(extent, divisor), 0));
 }
 
 bool alike(const GemmKernel& x, const GemmKernel& y) {
@@ -375,6 +395,24 @@ int64_t byte_blocks(const Problem& p, const Factor& a, const Dims& run, const Di
       return 0;
   }
   return numbers == 1 ? block : 0;
+}
+
+// Whether tile registers, whose rows lie at one distance, can read a from lines in scratch.
+bool can_copy_lines(const Problem& p, const Factor& a, const Dims& rows, const Dim& tap,
+                    const GemmKernel& like) {
+  const Dims others = without(p.contraction.reduce->dims, {tap});
+  return like.tiles && a.load && !others.empty() && sym::as_const(extent_of(others)) &&
+         is_multiple(p, others, like.step()) && kernels::match_lines(a.load->access, rows, tap, p.facts);
+}
+
+void add_lines(const Problem& p, const Factor& a, const Dims& rows, const Dim& tap, Shape& shape) {
+  const auto lines = *kernels::match_lines(a.load->access, rows, tap, p.facts);
+  const auto row = rows.begin() + static_cast<std::ptrdiff_t>(lines.row);
+  shape.images = points(p, Dims(rows.begin(), row));
+  shape.copies = static_cast<double>(lines.copies.size());
+  shape.line = points(p, Dims(row + 1, rows.end()));
+  for (const auto& copy : lines.copies) shape.more_lines += static_cast<double>(copy.lines);
+  shape.copied_k = points(p, without(p.contraction.reduce->dims, {tap}));
 }
 
 // `like`: the micro-kernels that take such elements. `whole`: the space rather than one plan for each of them.
@@ -404,12 +442,20 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
   if (like.tiles && !rows_step(p, a, rows, in_place, without(k, in_place))) in_place.clear();
   const bool prefer_pack =
       in_place.empty() || (points(p, in_place) < kShortRun * group && in_place.size() < k.size());
-  std::vector<GemmPlan::A> readings = {prefer_pack ? GemmPlan::A::kPack : GemmPlan::A::kDirect};
-  if (whole && !in_place.empty()) readings.push_back(prefer_pack ? GemmPlan::A::kDirect : GemmPlan::A::kPack);
-  for (const GemmPlan::A reading : readings) {
+  struct Reading {
+    GemmPlan::A a;
+    const Dim* tap = nullptr;  // whose places share lines
+  };
+  std::vector<Reading> readings = {{prefer_pack ? GemmPlan::A::kPack : GemmPlan::A::kDirect}};
+  if (whole && !in_place.empty())
+    readings.push_back({prefer_pack ? GemmPlan::A::kDirect : GemmPlan::A::kPack});
+  if (in_place.empty())
+    for (const Dim& dim : k)
+      if (can_copy_lines(p, a, rows, dim, like)) readings.push_back({GemmPlan::A::kLines, &dim});
+  for (const auto& [reading, tap] : readings) {
     GemmPlan plan{.a = reading};
     Dims run, segments;
-    place_k(p, a, plan, run, segments);
+    place_k(p, a, like, tap, plan, run, segments);
     Dims order = segments;
     order.insert(order.end(), run.begin(), run.end());
     const bool readable = group == 1 && can_read(p, b, batch, columns, order);
@@ -422,9 +468,14 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
     plan.b = weights ? GemmPlan::B::kWeights : compact ? GemmPlan::B::kCompact : GemmPlan::B::kStage;
     plan.batch = vars_of(batch), plan.rows = vars_of(rows), plan.columns = vars_of(columns);
 
-    const Shape shape{points(p, batch),    points(p, rows), points(p, columns),
-                      points(p, segments), points(p, run),  computing(a),
-                      !is_in_strips(p.program, p.nest)};
+    Shape shape{points(p, batch),
+                points(p, rows),
+                points(p, columns),
+                points(p, segments),
+                points(p, run),
+                computing(a),
+                !is_in_strips(p.program, p.nest)};
+    if (tap) add_lines(p, a, rows, *tap, shape);
     const bool unit_a = lies_along(p, a, order.back().var) ||
                         (a.load && !rows.empty() && step_along(p, a.load->access, rows.back().var) == 1);
     // Weights that are staged are put in order (schedule/order_weights.h).

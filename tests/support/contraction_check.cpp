@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "compiler/base/text.h"
 #include "compiler/codegen/cpu/contraction.h"
 #include "compiler/loop/text.h"
 #include "compiler/schedule/choose_contraction.h"
@@ -15,6 +16,51 @@ namespace stridec::test {
 size_t drawn(size_t count) {
   static std::mt19937 random(7);
   return random() % count;
+}
+
+Case conv(sym::Expr batch, const Conv& c, loop::Program program) {
+  const size_t rank = c.in.size();
+  std::vector<sym::Expr> in = {batch, c.channels}, out = {batch, c.filters},
+                         weight = {c.filters, c.channels / c.groups};
+  for (size_t d = 0; d < rank; ++d) {
+    in.push_back(c.in[d]);
+    out.push_back((c.in[d] + 2 * c.pad - c.dilation * (c.kernel[d] - 1) - 1) / c.stride + 1);
+    weight.push_back(c.kernel[d]);
+  }
+  const loop::View x =
+      buffer(program, "x", in, loop::Storage::kInput, c.data, strides_of(in, c.channels_last));
+  const loop::View w = buffer(program, "w", weight, loop::Storage::kInput, c.weights);
+  const loop::View bias = buffer(program, "bias", {c.filters}, loop::Storage::kInput, c.sum);
+  const loop::View residual =
+      buffer(program, "residual", out, loop::Storage::kInput, c.sum, strides_of(out, c.channels_last));
+  const loop::View y =
+      buffer(program, "y", out, loop::Storage::kArena, c.sum, strides_of(out, c.channels_last));
+  loop::NestBuilder nb(program, cat("conv", rank, "d"));
+  std::vector<sym::Expr> i = {nb.dim(batch)};
+  const sym::Expr group = c.groups > 1 ? nb.dim(c.groups) : sym::Expr(0);
+  const sym::Expr filter = nb.dim(c.filters / c.groups);
+  const sym::Expr channel_out = group * (c.filters / c.groups) + filter;
+  i.push_back(channel_out);
+  for (size_t d = 0; d < rank; ++d) i.push_back(nb.dim(out[2 + d]));
+  std::vector<sym::Expr> extents(weight.begin() + 1, weight.end());
+  loop::Value sum = nb.reduce(loop::Combine::kSum, extents, [&](const std::vector<sym::Expr>& k) {
+    loop::Access from{.buffer = x.buffer, .index = {i[0], group * (c.channels / c.groups) + k[0]}};
+    std::vector<sym::Expr> inside;
+    std::vector<sym::Expr> at = {channel_out, k[0]};
+    for (size_t d = 0; d < rank; ++d) {
+      const sym::Expr position = i[2 + d] * c.stride + k[1 + d] * c.dilation - c.pad;
+      from.index.push_back(position);
+      if (c.pad) inside.push_back(sym::logical_and(sym::ge(position, 0), sym::lt(position, c.in[d])));
+      at.push_back(k[1 + d]);
+    }
+    from.mask = sym::logical_and(inside);
+    return nb.cast(nb.load(from, loop::int_scalar(c.data, c.fill)), c.sum) * nb.cast(nb.load(w, at), c.sum);
+  });
+  sum = sum + nb.load(bias, {channel_out});
+  if (c.residual) sum = sum + nb.load(residual, i);
+  nb.store(y, i, max(sum, nb.constant(c.sum, 0)));
+  const loop::NestId id = nb.finish();
+  return {std::move(program), id};
 }
 
 void check_plan(const Case& c, const kernels::GemmPlan& plan, const CpuTarget& target,

@@ -32,11 +32,19 @@ class Emitter {
     const kernels::GemmKernel& kernel = *f_.plan.kernel;
     const sym::Expr rows = extent_of(f_.rows), columns = extent_of(f_.columns);
     const sym::Expr panels = sym::ceildiv(columns, kernel.columns());
+    const auto [images, image_rows] = f_.images();
+    const sym::Expr tiles = images * sym::ceildiv(image_rows, kernel.rows);
     const sym::Expr blocks =
-        kernels::row_blocks(f_.plan, rows, columns, extent_of(f_.reduced), text_.target());
+        kernels::row_blocks(f_.plan, rows, tiles, columns, extent_of(f_.reduced), text_.target());
+    several_images_ = !images.is_const(1);
 
     text_.line(cat("const int64_t rows = ", text_.size(rows), ", columns = ", text_.size(columns), ";"));
-    text_.line(cat("const int64_t tiles = (rows + ", kernel.rows - 1, ") / ", kernel.rows,
+    if (several_images_)
+      text_.line(cat("const int64_t image_rows = ", text_.size(image_rows), ", image_tiles = (image_rows + ",
+                     kernel.rows - 1, ") / ", kernel.rows, ";"));
+    text_.line(cat("const int64_t tiles = ",
+                   several_images_ ? cat(text_.size(images), " * image_tiles")
+                                   : cat("(rows + ", kernel.rows - 1, ") / ", kernel.rows),
                    ", blocks = ", text_.size(blocks), ";"));
     text_.line(
         cat("const int64_t panels = (columns + ", kernel.columns() - 1, ") / ", kernel.columns(), ";"));
@@ -46,7 +54,7 @@ class Emitter {
         "const auto share = [](int64_t whole, int64_t i, int64_t parts) { return parts == 1 ? whole * i : "
         "whole * i / parts; };");
     print_pieces();
-    text_.line("const int64_t tile_base = share(rows, 1, tiles), longer_tiles = rows - tile_base * tiles;");
+    print_tile_rows();
     if (columns_.bytes())
       columns_.bytes()->print_bytes_start();
     else
@@ -117,12 +125,13 @@ class Emitter {
     text_.line(
         "const int64_t first_tile = share(tiles, block, blocks), end_tile = share(tiles, block + 1, "
         "blocks);");
-    text_.line(
-        "const int64_t block_row = first_tile * tile_base + (first_tile < longer_tiles ? first_tile : "
-        "longer_tiles);");
-    text_.line(
-        "const int64_t block_rows = end_tile * tile_base + (end_tile < longer_tiles ? end_tile : "
-        "longer_tiles) - block_row;");
+    const auto row_of = [&](const std::string& tile) {
+      return several_images_
+                 ? cat("row_of(", tile, ")")
+                 : cat(tile, " * tile_base + (", tile, " < longer_tiles ? ", tile, " : longer_tiles)");
+    };
+    text_.line(cat("const int64_t block_row = ", row_of("first_tile"), ";"));
+    text_.line(cat("const int64_t block_rows = ", row_of("end_tile"), " - block_row;"));
     text_.open("if (block_ready != batch * blocks + block)");
     text_.line("block_ready = batch * blocks + block;");
     rows_.print_block();
@@ -137,10 +146,24 @@ class Emitter {
     text_.close();
   }
 
+  // A tile has so many rows, the first of them (of each image) one more.
+  void print_tile_rows() {
+    const std::string rows = several_images_ ? "image_rows" : "rows",
+                      tiles = several_images_ ? "image_tiles" : "tiles";
+    text_.line(cat("const int64_t tile_base = share(", rows, ", 1, ", tiles, "), longer_tiles = ", rows,
+                   " - tile_base * ", tiles, ";"));
+    if (!several_images_) return;
+    text_.open("const auto row_of = [=](int64_t tile)");
+    text_.line("const int64_t image = tile / image_tiles, t = tile - image * image_tiles;");
+    text_.line("return image * image_rows + t * tile_base + (t < longer_tiles ? t : longer_tiles);");
+    text_.close(";");
+  }
+
   void open_tiles() {
     text_.line("int64_t first_row = block_row;");
     text_.open("for (int64_t t = first_tile; t < end_tile; ++t)");
-    text_.line("const int64_t tile_rows = tile_base + (t < longer_tiles);");
+    text_.line(cat("const int64_t tile_rows = tile_base + (", several_images_ ? "t % image_tiles" : "t",
+                   " < longer_tiles);"));
     rows_.print_tile();
   }
 
@@ -354,6 +377,7 @@ class Emitter {
   ContractionEpilogue epilogue_;
   ContractionRows rows_;
   ContractionColumns columns_;
+  bool several_images_ = false;
   std::string multiply_;  // the micro-kernel
 };
 

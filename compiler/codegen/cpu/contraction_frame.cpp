@@ -4,6 +4,7 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
+#include "compiler/kernels/gemm_lines.h"
 #include "compiler/loop/walk.h"
 
 namespace stridec::codegen::cpu {
@@ -41,6 +42,14 @@ ContractionFrame::ContractionFrame(KernelText& text, const loop::Program& progra
   block_limit = plan.tiles * plan.kernel->rows;
   body_.emplace(text, points ? *points : nest);
   for (const loop::Dim& dim : nest.dims) body_->add_dim(dim);
+}
+
+ContractionFrame::Images ContractionFrame::images() const {
+  if (plan.a != kernels::GemmPlan::A::kLines) return {1, extent_of(rows)};
+  const auto lines = kernels::match_lines(a->load->access, rows, segments.at(0), facts);
+  STRIDEC_CHECK(lines.has_value(), nest.name);
+  const auto image = rows.begin() + static_cast<std::ptrdiff_t>(lines->row);
+  return {extent_of(Dims(rows.begin(), image)), extent_of(Dims(image, rows.end()))};
 }
 
 std::string ContractionFrame::stored(Body& body, loop::ValueId value, DType dtype) {

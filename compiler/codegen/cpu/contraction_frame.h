@@ -62,6 +62,11 @@ struct ContractionFrame {
   int b_bytes() const { return byte_size(b_dtype()); }
   int group() const { return plan.kernel->group(); }
   int step() const { return plan.kernel->step(); }
+  // Tiles hold rows of one image each: how many there are and their rows; all rows are one unless the plan copies lines.
+  struct Images {
+    sym::Expr count, rows;
+  };
+  Images images() const;
   // All lanes of a factor's value, as they lie in memory.
   std::string stored(Body& body, loop::ValueId value, DType dtype);
   // Declares the plan's micro-kernel; its name, which no other function of an object has (declarations within a

@@ -4,7 +4,6 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
-#include "compiler/codegen/cpu/contraction_copy.h"
 #include "compiler/loop/analysis.h"
 
 namespace stridec::codegen::cpu {
@@ -14,17 +13,20 @@ constexpr int kChunk = 8;  // rows whose addresses are computed at once
 
 int64_t chunks(const ContractionFrame& f) { return (f.plan.kernel->rows + kChunk - 1) / kChunk; }
 
+}  // namespace
+
 std::vector<std::string> row_names(const ContractionFrame& f) {
   std::vector<std::string> names;
   for (size_t d = 0; d < f.rows.size(); ++d) names.push_back(cat("row_", d));
   return names;
 }
 
-}  // namespace
-
 ContractionRows::ContractionRows(ContractionFrame& frame, bool indices) : f_(frame), indices_(indices) {
   KernelText& text = f_.text;
-  if (f_.plan.a == kernels::GemmPlan::A::kPack) {
+  if (f_.plan.a == kernels::GemmPlan::A::kLines) {
+    merged_ = true;
+    plan_lines();
+  } else if (f_.plan.a == kernels::GemmPlan::A::kPack) {
     merged_ = true;
     // Vectors are stored past the end of a row, and rows must not be a multiple of 4 KB apart. Rows of tile registers are
     // whole lines of the cache.
@@ -105,8 +107,10 @@ void ContractionRows::print_start() {
         (f_.plan.tiles * f_.plan.kernel->rows * extent_of(f_.segments) + kChunk * chunks(f_)) * 8;
     text.line(cat("const ", type, "** const tile_table = (const ", type, "**)", text.scratch(bytes), ";"));
   } else {
-    text.line(cat("const ", type, "* a_rows[", f_.plan.kernel->rows, "];"));
+    const sym::Expr segments = lines_ ? extent_of(f_.segments) : sym::Expr(1);
+    text.line(cat("const ", type, "* a_rows[", text.size(segments * f_.plan.kernel->rows), "];"));
   }
+  print_lines_start();
   if (!zeros_.empty()) {
     // What is read where the mask does not hold.
     text.line(cat("for (int64_t k = 0; k < ", text.size(extent_of(f_.run)), "; ++k) ((", type, "*)", zeros_,
@@ -117,6 +121,7 @@ void ContractionRows::print_start() {
 void ContractionRows::print_block() {
   if (!offsets_.empty() || !bound_tables_.empty() || !index_tables_.empty()) print_table();
   if (f_.plan.a == kernels::GemmPlan::A::kPack) print_pack();
+  if (lines_) print_lines();
   if (!tabled()) return;
   KernelText& text = f_.text;
   text.open("for (int64_t t = first_tile, first_row = block_row; t < end_tile; ++t)");
@@ -127,7 +132,7 @@ void ContractionRows::print_block() {
 
 // The addresses are worth keeping for all panels that meet the block.
 bool ContractionRows::tabled() const {
-  if (f_.plan.a == kernels::GemmPlan::A::kPack || local_) return false;
+  if (f_.plan.a != kernels::GemmPlan::A::kDirect || local_) return false;
   return !merged_ || !f_.segments.empty();
 }
 
@@ -158,211 +163,8 @@ void ContractionRows::print_table() {
   text.close();
 }
 
-// Rows that lie next to each other in memory, k by k.
-bool ContractionRows::print_turned_pack() {
-  const loop::Load* load = f_.a->load;
-  if (!load || !load->access.mask.is_const(1) || f_.rows.empty() || f_.local_rows(load->access.buffer) ||
-      f_.group() > 1)
-    return false;
-  const sym::Expr offset = kernels::offset_of(f_.program, load->access, f_.facts);
-  const auto row = kernels::merged_step(offset, f_.rows, f_.facts);
-  const auto k = kernels::merged_step(at_zero(offset, f_.rows), f_.reduced, f_.facts);
-  if (!row || !row->is_const(1) || !k || depends_on_any(*k, f_.batch)) return false;
-  KernelText& text = f_.text;
-  text.open("");
-  text.line(cat("const ", f_.a_element(), "* from = ", text.pointer(load->access.buffer), " + ",
-                f_.body().index(at_zero(at_zero(offset, f_.rows), f_.reduced)), " + block_row;"));
-  print_transposed_copy(text,
-                        {.dtype = f_.a_dtype(),
-                         .to = cat("(", f_.a_element(), "*)", pack_),
-                         .to_step = pack_stride_,
-                         .from = "from",
-                         .from_step = text.size(*k),
-                         .rows = "block_rows",
-                         .columns = text.size(extent_of(f_.reduced))},
-                        f_.lanes);
-  text.close();
-  return true;
-}
-
-// Dims of k, innermost last, that a holds next to each other; where none is, the innermost of few places at one distance,
-// such as the taps of a dilated window.
-ContractionRows::Run ContractionRows::even_run() const {
-  Run run;
-  if (!f_.a->load || f_.local_rows(f_.a->load->access.buffer) || f_.reduced.empty()) return run;
-  const sym::Expr offset = kernels::offset_of(f_.program, f_.a->load->access, f_.facts);
-  for (size_t d = f_.reduced.size(); d-- > 0;) {
-    Dims longer(f_.reduced.begin() + static_cast<std::ptrdiff_t>(d), f_.reduced.end());
-    const auto step = kernels::merged_step(offset, longer, f_.facts);
-    if (!step || !step->is_const(1)) break;
-    run.dims = std::move(longer);
-  }
-  const auto step = kernels::merged_step(offset, {f_.reduced.back()}, f_.facts);
-  const std::optional<int64_t> known = step ? sym::as_const(*step) : std::nullopt;
-  const auto count = sym::as_const(f_.reduced.back().extent);
-  if (run.dims.empty() && known && count && *count < f_.lanes)
-    run = {.dims = {f_.reduced.back()}, .step = *known};
-  return run;
-}
-
-// A condition under which the mask holds for the whole run at the outer dims that `body` stands at; nothing
-// where it has no such form.
-std::optional<std::string> ContractionRows::whole_run_inside(const Dims& run, Body& body) const {
-  std::string all;
-  for (sym::Expr condition : loop::conjuncts(sym::simplify(f_.a->load->access.mask, f_.facts))) {
-    const bool less = condition.op() == sym::Op::kLt;
-    if (!less && condition.op() != sym::Op::kLe) return std::nullopt;
-    const auto form =
-        kernels::linear_form(condition.arg(1) - condition.arg(0) - (less ? 1 : 0), vars_of(run));
-    if (!form) return std::nullopt;
-    sym::Expr least = form->rest;
-    for (size_t d = 0; d < run.size(); ++d) {
-      const auto slope = sym::as_const(form->coefficients[d]);
-      if (!slope) return std::nullopt;
-      if (*slope < 0) least += *slope * (run[d].extent - 1);
-    }
-    all += cat(all.empty() ? "" : " && ", "(", body.index(least), ") >= 0");
-  }
-  return all;
-}
-
-// The run's elements from `from` to `to`, reading no other.
-void ContractionRows::print_copy(const Run& run) {
-  KernelText& text = f_.text;
-  const sym::Expr count = extent_of(run.dims);
-  const auto known = sym::as_const(count);
-  if (run.step != 1) {
-    for (int64_t k = 0; k < *known; ++k) text.line(cat("to[", k, "] = from[", k * run.step, "];"));
-    return;
-  }
-  const std::string unaligned = text.unaligned_type(f_.a_dtype(), f_.lanes);
-  // One load where a register holds the run. What is stored behind it in the packed row is written later, or lies in the
-  // vector that a row is longer than its elements.
-  int whole = f_.lanes;
-  while (known && whole < *known && 2 * whole * f_.a_bytes() <= text.target().vector_bytes) whole *= 2;
-  if (known && *known < whole && whole - *known < f_.lanes && text.target().avx512) {
-    text.use(cat("mload.", text.storage_type(f_.a_dtype())), whole);
-    text.line(cat("*(", text.unaligned_type(f_.a_dtype(), whole), "*)to = sd_mload", whole, "(from, ",
-                  (int64_t{1} << *known) - 1, ");"));
-    return;
-  }
-  if (!known || *known < f_.lanes) {
-    text.line(cat("for (int64_t k = 0; k < ", text.size(count), "; ++k) to[k] = from[k];"));
-    return;
-  }
-  auto vector = [&](const std::string& at) {
-    text.line(cat("*(", unaligned, "*)(to + ", at, ") = *(const ", unaligned, "*)(from + ", at, ");"));
-  };
-  if (*known < 8 * f_.lanes) {
-    for (int64_t k = 0; k + f_.lanes < *known; k += f_.lanes) vector(cat(k));
-  } else {
-    text.open(cat("for (int64_t k = 0; k + ", f_.lanes, " < ", *known, "; k += ", f_.lanes, ")"));
-    vector("k");
-    text.close();
-  }
-  vector(cat(*known - f_.lanes));  // overlaps the one before
-}
-
-void ContractionRows::print_pack() {
-  if (print_turned_pack()) return;
-  KernelText& text = f_.text;
-  const std::vector<std::string> names = row_names(f_);
-  const std::string type = f_.a_element();
-  text.open("");
-  f_.print_indices(f_.rows, "block_row", names);
-  text.open("for (int64_t row = 0; row < block_rows; ++row)");
-  text.line(cat(type, "* to = (", type, "*)", pack_, " + row * ", pack_stride_, ";"));
-  Body body = f_.body();
-  for (size_t d = 0; d < names.size(); ++d) body.set_index(f_.rows[d].var, names[d]);
-  f_.set_local_row(body, "row");
-  // Runs that the mask only cuts at the border are copied as one where they are whole: those of most rows all are.
-  const Run run = even_run();
-  const bool fast = !run.dims.empty() && depends_on_any(f_.a->load->access.mask, run.dims);
-  const Dims outer(f_.reduced.begin(), f_.reduced.end() - static_cast<std::ptrdiff_t>(
-                                                              fast ? run.dims.size() : f_.reduced.size()));
-  const auto print_whole_run = [&](Body first) {
-    for (const loop::Dim& dim : run.dims) first.set_index(dim.var, "0");
-    const sym::Expr offset = kernels::offset_of(f_.program, f_.a->load->access, f_.facts);
-    text.line(cat("const ", type, "* from = ", text.pointer(f_.a->load->access.buffer), " + ",
-                  first.index(at_zero(offset, run.dims)), ";"));
-    print_copy(run);
-    text.line(cat("to += ", text.size(extent_of(run.dims)), ";"));
-  };
-  const auto all_inside = fast && !outer.empty() ? whole_run_inside(f_.reduced, body) : std::nullopt;
-  if (all_inside) {
-    text.open(cat("if (", *all_inside, ")"));
-    Body whole = body;
-    f_.open_loops(outer, whole);
-    print_whole_run(whole);
-    f_.close_loops(outer);
-    text.close(" else {");
-    text.open("");
-  }
-  f_.open_loops(outer, body);
-  const auto inside = fast ? whole_run_inside(run.dims, body) : std::nullopt;
-  if (inside) {
-    text.open(cat("if (", *inside, ")"));
-    print_whole_run(body);
-    text.close(" else {");
-    text.open("");
-  }
-  print_packed_elements(fast ? run.dims : f_.reduced, body);
-  if (inside) {
-    text.close();
-    text.line("}");
-  }
-  f_.close_loops(outer);
-  if (all_inside) {
-    text.close();
-    text.line("}");
-  }
-  print_step_tail("to");
-  f_.print_increment(f_.rows, names);
-  text.close();
-  text.close();
-}
-
-// Zeros from the C pointer `end` of a row to the end of its last step.
-void ContractionRows::print_step_tail(const std::string& end) {
-  const sym::Expr k = extent_of(f_.reduced);
-  if (f_.step() == 1 || f_.facts.holds(sym::eq(sym::mod(k, f_.step()), 0))) return;
-  f_.text.line(
-      cat("for (int64_t k = ", f_.text.size(k), "; k % ", f_.step(), " != 0; ++k) *", end, "++ = 0;"));
-}
-
-// The factor's statements for every k of `dims`, a vector of the innermost at a time, to `to`, which moves
-// on.
-void ContractionRows::print_packed_elements(const Dims& dims, Body body) {
-  KernelText& text = f_.text;
-  Dims outer = dims;
-  const loop::Dim inner = outer.back();
-  outer.pop_back();
-  f_.open_loops(outer, body);
-  const std::string extent = text.size(inner.extent);
-  const std::string unaligned = text.unaligned_type(f_.a_dtype(), f_.lanes);
-  auto strip = [&](const std::string& live) {
-    Body lanes = body;
-    lanes.set_index(inner.var, "k");
-    lanes.set_lanes(inner.var, f_.lanes, live);
-    for (const loop::Stmt* stmt : f_.a->slice) lanes.print(*stmt);
-    text.line(cat("*(", unaligned, "*)(to + k) = ", f_.stored(lanes, f_.a->value, f_.a_dtype()), ";"));
-  };
-  const auto known = sym::as_const(inner.extent);
-  text.line("int64_t k = 0;");
-  text.open(cat("for (; k + ", f_.lanes, " <= ", extent, "; k += ", f_.lanes, ")"));
-  strip("");
-  text.close();
-  if (!known || *known % f_.lanes != 0) {
-    text.open(cat("if (k < ", extent, ")"));
-    text.line(cat("const uint64_t live = ((uint64_t)1 << (", extent, " - k)) - 1;"));
-    strip("live");
-    text.close();
-  }
-  text.line(cat("to += ", extent, ";"));
-  f_.close_loops(outer);
-}
-
 void ContractionRows::print_tile() {
+  if (lines_) return print_lines_tile();
   KernelText& text = f_.text;
   const int max_rows = f_.plan.kernel->rows;
   const std::string type = f_.a_element();

@@ -1,16 +1,21 @@
 // The broadcast factor of a contraction: where the rows of a tile are.
 //
 // Either read in place, by addresses that are gathered per tile, or copied (converted, put in order) once per
-// block of rows into scratch.
+// block of rows into scratch, whole or once for all places of a window that see the same lines.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "compiler/codegen/cpu/contraction_frame.h"
+#include "compiler/kernels/gemm_lines.h"
 
 namespace stridec::codegen::cpu {
+
+// Names of variables for the indices of the row dims.
+std::vector<std::string> row_names(const ContractionFrame& f);
 
 class ContractionRows {
  public:
@@ -33,6 +38,11 @@ class ContractionRows {
     Dims dims;
     int64_t step = 1;
   };
+  // Rows of scratch from the block's first row on.
+  struct Copy {
+    Dims rows, k;
+    std::string to, count;
+  };
   // A part of the mask as "row part + segment part >= 0".
   struct Bound {
     sym::Expr row, segment;
@@ -42,13 +52,25 @@ class ContractionRows {
   void plan_direct();
   void print_table();
   void print_pack();
+  void print_packed_rows(const Copy& copy, Body body);
   bool print_turned_pack();
   void print_packed_elements(const Dims& dims, Body body);
+  void print_run(const Run& run, Body body);
+  bool print_masked_runs(const Run& run, Body body);
   void print_copy(const Run& run);
+  void print_fill(const sym::Expr& count);
+  void print_vectors(const sym::Expr& count,
+                     const std::function<std::string(const std::string&, int)>& value);
   void print_step_tail(const std::string& end);
-  Run even_run() const;
+  Run even_run(const Dims& k) const;
   std::optional<std::string> whole_run_inside(const Dims& run, Body& body) const;
   void print_segments();
+  void plan_lines();
+  sym::Expr line_rows() const;
+  bool several_images() const;
+  void print_lines_start();
+  void print_lines();
+  void print_lines_tile();
 
   ContractionFrame& f_;
   const LocalRows* local_ = nullptr;  // read in place: rows of the block in scratch
@@ -63,6 +85,9 @@ class ContractionRows {
   std::string pack_, zeros_, offsets_, live_;
   std::vector<std::string> index_tables_, bound_tables_;
   std::string pack_stride_;
+  std::optional<kernels::Lines> lines_;  // kLines alone, like the next two
+  Dims copied_k_;
+  std::vector<std::string> copies_;
 };
 
 }  // namespace stridec::codegen::cpu

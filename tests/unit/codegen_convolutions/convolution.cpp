@@ -4,83 +4,19 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/base/text.h"
 #include "compiler/codegen/cpu/contraction.h"
-#include "compiler/loop/build.h"
 #include "compiler/schedule/choose_contraction.h"
 #include "tests/support/contraction_check.h"
 #include "tests/support/contraction_harness.h"
 
 using namespace stridec;
-using loop::NestBuilder;
 using loop::Program;
-using loop::Storage;
-using loop::Value;
-using loop::View;
 using sym::Expr;
-using test::buffer;
 using test::Case;
 using test::check;
-using test::strides_of;
+using test::conv;
+using test::Conv;
 using test::symbol;
-
-namespace {
-
-struct Conv {
-  std::vector<int64_t> in, kernel;  // sizes of the spatial dims
-  int64_t channels = 3, filters = 5, groups = 1;
-  int64_t stride = 1, dilation = 1, pad = 0;
-  bool channels_last = true;
-  bool residual = false;
-  DType data = DType::kF32, weights = DType::kF32, sum = DType::kF32;
-  int64_t fill = 0;  // of the padding
-};
-
-// Channels-last is a matter of strides: the dims stay batch, channel, space.
-Case conv(Expr batch, const Conv& c, Program program) {
-  const size_t rank = c.in.size();
-  std::vector<Expr> in = {batch, c.channels}, out = {batch, c.filters},
-                    weight = {c.filters, c.channels / c.groups};
-  for (size_t d = 0; d < rank; ++d) {
-    in.push_back(c.in[d]);
-    out.push_back((c.in[d] + 2 * c.pad - c.dilation * (c.kernel[d] - 1) - 1) / c.stride + 1);
-    weight.push_back(c.kernel[d]);
-  }
-  const View x = buffer(program, "x", in, Storage::kInput, c.data, strides_of(in, c.channels_last));
-  const View w = buffer(program, "w", weight, Storage::kInput, c.weights);
-  const View bias = buffer(program, "bias", {c.filters}, Storage::kInput, c.sum);
-  const View residual =
-      buffer(program, "residual", out, Storage::kInput, c.sum, strides_of(out, c.channels_last));
-  const View y = buffer(program, "y", out, Storage::kArena, c.sum, strides_of(out, c.channels_last));
-  NestBuilder nb(program, cat("conv", rank, "d"));
-  std::vector<Expr> i = {nb.dim(batch)};
-  const Expr group = c.groups > 1 ? nb.dim(c.groups) : Expr(0);
-  const Expr filter = nb.dim(c.filters / c.groups);
-  const Expr channel_out = group * (c.filters / c.groups) + filter;
-  i.push_back(channel_out);
-  for (size_t d = 0; d < rank; ++d) i.push_back(nb.dim(out[2 + d]));
-  std::vector<Expr> extents(weight.begin() + 1, weight.end());
-  Value sum = nb.reduce(loop::Combine::kSum, extents, [&](const std::vector<Expr>& k) {
-    loop::Access from{.buffer = x.buffer, .index = {i[0], group * (c.channels / c.groups) + k[0]}};
-    std::vector<Expr> inside;
-    std::vector<Expr> at = {channel_out, k[0]};
-    for (size_t d = 0; d < rank; ++d) {
-      const Expr position = i[2 + d] * c.stride + k[1 + d] * c.dilation - c.pad;
-      from.index.push_back(position);
-      if (c.pad) inside.push_back(sym::logical_and(sym::ge(position, 0), sym::lt(position, c.in[d])));
-      at.push_back(k[1 + d]);
-    }
-    from.mask = sym::logical_and(inside);
-    return nb.cast(nb.load(from, loop::int_scalar(c.data, c.fill)), c.sum) * nb.cast(nb.load(w, at), c.sum);
-  });
-  sum = sum + nb.load(bias, {channel_out});
-  if (c.residual) sum = sum + nb.load(residual, i);
-  nb.store(y, i, max(sum, nb.constant(c.sum, 0)));
-  const loop::NestId id = nb.finish();
-  return {std::move(program), id};
-}
-
-}  // namespace
 
 TEST_CASE("convolutions of every rank, stride, dilation and padding") {
   check(conv(2, {.in = {11}, .kernel = {3}, .channels = 8, .filters = 9, .pad = 1}, {}));
