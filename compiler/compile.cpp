@@ -123,8 +123,11 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
     return stopped();
   for (const GpuTarget& target : targets.gpus) {
     auto& variant = made.gpu_variants.emplace_back(codegen::cuda::Variant{target, programs[0].program});
-    if (!runner.run(schedule::gpu_loop_passes(), variant.program, target.name, target,
-                    schedule::GpuRules{.factors = factors, .epilogues = epilogues}))
+    if (!runner.run(
+            schedule::gpu_loop_passes(), variant.program, target.name, target,
+            schedule::GpuRules{.factors = factors,
+                               .epilogues = epilogues,
+                               .decisions = made.gpu_variants.size() == 1 ? &made.decisions : nullptr}))
       return stopped();
     const schedule::Chosen chosen = tuned(variant.program, target, options, before_measuring, made);
     if (!runner.run(schedule::gpu_passes(), variant.program, target.name, target, chosen)) return stopped();

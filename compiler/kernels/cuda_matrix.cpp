@@ -278,7 +278,10 @@ bool comes_in_pieces(const loop::Program& program, const loop::Nest& nest, const
 
 namespace {
 
+// With what lies beside it.
 int64_t ring_bytes(const MatrixKernel& k) {
+  if (k.held_steps)
+    return (int64_t{k.stages} * k.rows + int64_t{k.held_steps} * k.columns) * k.depth * k.element_bytes;
   return int64_t{k.stages} * k.depth * (k.rows + k.columns) * k.element_bytes;
 }
 int64_t given_bytes(const MatrixKernel& k) { return int64_t{k.rows} * (k.columns + kSumPadding) * 4; }
@@ -299,7 +302,7 @@ int64_t shared_bytes(const MatrixKernel& k, int64_t split) {
   const bool threads = k.family == MatrixFamily::kSimt && !k.is_sliced();
   const int64_t line = k.rows + k.columns + (threads ? 2 * kSimtPadding : 0),
                 ring = int64_t{k.stages + (threads ? 2 : 0)} * k.depth * line * k.element_bytes;
-  if (k.is_wgmma() && split == 1) return ring + int64_t{k.rows} * (k.chunk() + kSumPadding) * 4;
+  if (k.is_wgmma() && split == 1) return ring_bytes(k) + int64_t{k.rows} * (k.chunk() + kSumPadding) * 4;
   return std::max(ring, int64_t{k.rows} * (k.columns + kSumPadding) * sum_bytes * k.slices);
 }
 

@@ -11,10 +11,12 @@
 #include "compiler/kernels/group_results.h"
 #include "compiler/kernels/im2col.h"
 #include "compiler/kernels/pair.h"
+#include "compiler/kernels/row_prologue.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/cuda_contraction_cost.h"
+#include "compiler/schedule/fusion_rules.h"
 #include "compiler/schedule/order_weights.h"
 #include "compiler/schedule/schedule.h"
 
@@ -119,7 +121,8 @@ struct Candidates {
   std::vector<double> elements;  // of the product, at every size
   std::vector<Candidate> plans;
   std::vector<SizesOf> sizes;
-  bool given = false;  // the sizes are the caller's, and weigh the same
+  bool given = false;   // the sizes are the caller's, and weigh the same
+  bool single = false;  // one plan for all of them
 
   double weight(size_t size) const {
     return size == 0 && sizes.size() > 1 && !given ? kOneRequest * static_cast<double>(sizes.size() - 1) : 1;
@@ -167,8 +170,10 @@ std::vector<std::vector<Expr>> mergeable(const loop::Program& program, const loo
 // At the given sizes, or at all that the ranges allow. The plans are the same.
 Candidates candidates(const loop::Program& program, const loop::Nest& original, const GpuTarget& target,
                       std::span<const SizesOf> given = {}) {
-  const std::vector<std::vector<Expr>> merges = mergeable(program, original);
-  const loop::Nest given_nest = with_merged(program, original, merges);
+  const auto prologue = kernels::match_row_prologue(original);
+  const std::vector<std::vector<Expr>> merges =
+      prologue ? std::vector<std::vector<Expr>>() : mergeable(program, original);
+  const loop::Nest given_nest = prologue ? prologue->product : with_merged(program, original, merges);
   const auto pair = kernels::match_pair(given_nest);
   const loop::Nest nest = pair ? pair->nest : given_nest;
   const auto contraction = kernels::match_contraction(nest);
@@ -234,8 +239,16 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
         kernels::GroupRegisters(kernel, (*dtypes)[0], gathers).have_results(kernels::cost_of(behind));
     return (turned ? 2 : 1) * element_cycles(registers, statements);
   };
+  double most_rows = 0;
+  if (prologue)
+    for (const MatrixKernel& kernel : kernels::matrix_kernels())
+      if (kernels::holds_columns(kernel))
+        most_rows = std::max<double>(most_rows,
+                                     kernels::prologue_rows(kernel, prologue->made().dims[0].extent.value()));
+  const double prologue_cost = prologue ? static_cast<double>(scalar_cost(prologue->made().body)) : 0;
   Candidates all;
   all.given = !given.empty();
+  all.single = prologue.has_value();
   std::vector<ProductShape> shapes;  // with sides[wide] as columns
   const auto add = [&](const SizesOf& sizes) {
     const ProductShape shape{points(batch, sizes), points(sides[1 - wide], sizes), points(sides[wide], sizes),
@@ -247,7 +260,18 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
   };
   for (const SizesOf& sizes : given) add(sizes);
   if (given.empty())
-    for (const int64_t size : kSizes) add(all_at(size, shared_facts));
+    for (const int64_t size : kSizes) {
+      const SizesOf sizes = all_at(size, shared_facts);
+      if (prologue && points(prologue->rows.dims, sizes) > most_rows) break;
+      add(sizes);
+    }
+  if (shapes.empty()) return {};
+  const auto blocks_at_once = [&](const MatrixKernel& kernel) {
+    return static_cast<double>(target.multiprocessors * kernel.blocks_sm);
+  };
+  const auto tiles_of = [&](const MatrixKernel& kernel, int rows) {  // of one column of them, at most
+    return std::ceil(points(sides[rows], all.sizes.back()) / kernel.rows);
+  };
   const double deepest = points(depth, all_at(std::end(kSizes)[-1], shared_facts));
   for (const int columns : {wide, 1 - wide}) {
     const int rows = 1 - columns;
@@ -295,10 +319,19 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
       if (kernel.is_wgmma() && kernel.workers() > 256 && gathered) continue;
       // Rows that stores are contiguous along: for few columns alone, or few rows.
       if (columns != wide && !kernel.is_sliced() && (!kernel.is_wgmma() || kernel.columns > 32)) continue;
+      if (prologue && !(kernels::holds_columns(kernel) &&
+                        kernels::prologue_rows(kernel, static_cast<int64_t>(deepest)) >= most_rows &&
+                        loop::is_var_of(plan.columns.back(), prologue->rows.dims)))
+        continue;
       plan.kernel = &kernel;
       for (int64_t split : {1, 2, 4, 8}) {
         if (split > 1 && kernel.turns) break;
-        if (kernels::shared_bytes(kernel, split) > target.shared_bytes) continue;
+        const auto holding =
+            prologue ? kernels::holding_columns(kernel, static_cast<int64_t>(deepest), split, target)
+                     : std::nullopt;
+        if (prologue ? !holding : kernels::shared_bytes(kernel, split) > target.shared_bytes) continue;
+        // Every block makes rows: those of a second wave would make them again while nothing else is under way.
+        if (prologue && blocks_at_once(kernel) < split * tiles_of(kernel, rows)) break;
         // Both sums of a result are one block's.
         if (pair && split > 1 && kernel.is_wgmma() && kernel.rows / split % (2 * kernels::kPairBlock)) break;
         // Each part of a split has depth enough to be worth the exchange.
@@ -309,9 +342,13 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
         for (size_t i = 0; i < shapes.size(); ++i) {
           ProductShape shape = shapes[i];
           if (turned) std::swap(shape.rows, shape.columns);
-          made.logs.push_back(all.weight(i) *
-                              std::log(cycles(plan, rows_lines, columns_lines, shape,
-                                              element_of(kernel, split, gathered, turned), early, target)));
+          MatrixPlan costed = plan;
+          if (holding) costed.kernel = &*holding;
+          const double made_rows = prologue ? row_cycles(*holding, shape, prologue_cost) : 0;
+          made.logs.push_back(
+              all.weight(i) *
+              std::log(made_rows + cycles(costed, rows_lines, columns_lines, shape,
+                                          element_of(kernel, split, gathered, turned), early, target)));
         }
       }
     }
@@ -339,7 +376,7 @@ Range best(const Candidates& all, size_t from, size_t to) {
 
 // The sizes in up to five ranges, ascending, with a plan each: no more than gain by it.
 std::vector<Range> best_ranges(const Candidates& all) {
-  constexpr size_t kMost = 5;
+  const size_t kMost = all.single ? 1 : 5;
   constexpr double kWorthAnother = 0.01;  // of the time at all sizes: what a kernel more has to save
   const size_t sizes = all.sizes.size();
   const auto cost = [&](const std::vector<Range>& ranges) {
@@ -474,13 +511,16 @@ std::optional<loop::Schedule> choose_cuda_contraction(const loop::Program& progr
                                                       const GpuTarget& target) {
   const Candidates all = candidates(program, nest, target);
   if (all.plans.empty()) return std::nullopt;
+  const std::vector<Range> ranges = best_ranges(all);
+  const auto chosen = [&] { return kernels::to_schedule(whole(parts_of(all, ranges))); };
+  // The rule that makes such a nest has asked for tiles already.
+  if (kernels::match_row_prologue(nest)) return chosen();
   const loop::Nest product = kernels::product_of(nest);
   const auto contraction = kernels::match_contraction(product);
   // A thread per point reads both factors from caches: about 8 clocks for 32 products of f32 of a warp on each of 4
   // schedulers, and as long as a row of tiles is empty. Whoever calls waits for the launch as well, so that at small
   // sizes little is to be gained either way.
   constexpr double kLaunch = 10000, kNaive = 1500;
-  const std::vector<Range> ranges = best_ranges(all);
   const int bytes = byte_size(contraction->dtype);
   double gain = 0;
   auto range = ranges.begin();
@@ -495,7 +535,7 @@ std::optional<loop::Schedule> choose_cuda_contraction(const loop::Program& progr
             std::log((naive + kLaunch) / (std::exp(range->plan->logs[i] / all.weight(i)) + kLaunch));
   }
   if (gain < 0) return std::nullopt;
-  return kernels::to_schedule(whole(parts_of(all, ranges)));
+  return chosen();
 }
 
 std::vector<RankedSchedule> contraction_schedules(const loop::Program& program, const loop::Nest& nest,

@@ -167,6 +167,20 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const ProductSh
   return std::max(busy, memory) + kShown * std::min(busy, memory);
 }
 
+double row_cycles(const MatrixKernel& kernel, const ProductShape& s, double cost) {
+  // A warp's instructions: of an element of a statistic, and of one that is made, beside its statements; a scheduler has two
+  // warps. What all rows wait for: the first loads, the sums of a team, barriers.
+  constexpr double kStatistic = 4, kMade = 6, kStatement = 1, kSchedulers = 4, kWaits = 1100;
+  const double warps = std::pow(2, std::ceil(std::log2(s.columns))) / 32,
+               held = static_cast<double>(kernel.held_steps) * kernel.depth;
+  return kWaits + warps / kSchedulers * (s.depth * kStatistic + held * (kMade + kStatement * cost));
+}
+
+double row_kernel_cycles(double rows, double elements, const GpuTarget& target) {
+  constexpr double kKernel = 3000, kElement = 0.25;  // of a row's, of which a block does one
+  return kKernel + kElement * elements * std::ceil(rows / target.multiprocessors);
+}
+
 double memory_cycles(double bytes, const GpuTarget& target) {
   return bytes * kClock / (target.memory_gb_s * 1e9);
 }

@@ -22,6 +22,11 @@ double element_cycles(bool in_registers, double statements);
 // holds of it comes while the launch before ends.
 double cycles(const kernels::MatrixPlan& plan, Lines rows, Lines columns, const ProductShape& s,
               double element, bool weights, const GpuTarget& target);
+// What a block needs to make the rows of its tile of columns before it multiplies (kernels/row_prologue.h); `cost`: of an
+// element, of the statements that make it.
+double row_cycles(const kernels::MatrixKernel& kernel, const ProductShape& shape, double cost);
+// A kernel of its own for these rows instead, from launch to launch.
+double row_kernel_cycles(double rows, double elements, const GpuTarget& target);
 // What memory takes to bring or to take so many bytes.
 double memory_cycles(double bytes, const GpuTarget& target);
 

@@ -7,6 +7,7 @@
 #include "compiler/kernels/cuda_matrix.h"
 #include "compiler/kernels/gemm_plan.h"
 #include "compiler/kernels/pair.h"
+#include "compiler/kernels/row_prologue.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
@@ -216,8 +217,9 @@ void order_weights(loop::Program& program) {
       continue;
     }
     const kernels::MatrixPlan plan = kernels::to_matrix_plan(program[id].schedule);
-    const auto pair = kernels::match_pair(program[id]);
-    const loop::Nest nest = pair ? pair->nest : program[id];
+    const loop::Nest behind = kernels::without_prologue(program[id]);
+    const auto pair = kernels::match_pair(behind);
+    const loop::Nest nest = pair ? pair->nest : behind;
     const auto contraction = kernels::match_contraction(nest);
     if (!contraction) continue;
     const sym::Facts facts = kernels::facts_in(program, nest, *contraction);

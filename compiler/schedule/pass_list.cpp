@@ -11,7 +11,9 @@
 #include "compiler/schedule/flatten.h"
 #include "compiler/schedule/invariants.h"
 #include "compiler/schedule/join_channels.h"
+#include "compiler/schedule/join_in_block.h"
 #include "compiler/schedule/join_products.h"
+#include "compiler/schedule/join_same_dims.h"
 #include "compiler/schedule/lay_rows.h"
 #include "compiler/schedule/layout.h"
 #include "compiler/schedule/narrow_storage.h"
@@ -22,11 +24,10 @@
 #include "compiler/schedule/phases.h"
 #include "compiler/schedule/prologues.h"
 #include "compiler/schedule/row_products.h"
+#include "compiler/schedule/row_prologues.h"
 #include "compiler/schedule/row_results.h"
 #include "compiler/schedule/row_strips.h"
 #include "compiler/schedule/slices.h"
-#include "compiler/schedule/join_in_block.h"
-#include "compiler/schedule/join_same_dims.h"
 #include "compiler/schedule/split_reduction.h"
 #include "compiler/schedule/spread_inputs.h"
 #include "compiler/schedule/strips.h"
@@ -136,12 +137,18 @@ constexpr Pass<Program, const GpuTarget&, const GpuRules&> kGpuLoopPasses[] = {
      [](Program& program, const GpuTarget& target, const GpuRules&) { take_out_borders(program, target); }},
     {"gpu words", "weights of few bits stay as small as they are, in the words that products take apart",
      [](Program& program, const GpuTarget& target, const GpuRules&) { pack_words(program, target); }},
-    {"gpu pairs", "two products of one value that meet in one result are one kernel, with their weights interleaved",
+    {"gpu pairs",
+     "two products of one value that meet in one result are one kernel, with their weights interleaved",
      [](Program& program, const GpuTarget& target, const GpuRules& rules) {
        if (rules.epilogues) pair_products(program, target);
      }},
     {"gpu products", "products of one row by weights are one kernel with what makes the row",
      [](Program& program, const GpuTarget&, const GpuRules&) { join_row_products(program); }},
+    {"gpu prologues",
+     "what makes few rows, by whole rows, is done by each block of the products that read them",
+     [](Program& program, const GpuTarget& target, const GpuRules& rules) {
+       fuse_row_prologues(program, target, rules.decisions);
+     }},
     {"gpu joins", "small nests one after the other are one kernel",
      [](Program& program, const GpuTarget&, const GpuRules&) { join_in_block(program); }},
     {"gpu results", "a small nest behind a product of one row is done by who makes what it reads",

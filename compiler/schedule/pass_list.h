@@ -23,6 +23,7 @@ const PassList<loop::Program, std::span<Scratch>>& cpu_memory_passes();
 struct GpuRules {
   DType factors = DType::kF32;  // what products take (--precision), f32 where they take what the model says
   bool epilogues = true;        // FusionOptions
+  std::vector<Decision>* decisions = nullptr;
 };
 const PassList<loop::Program, const GpuTarget&, const GpuRules&>& gpu_loop_passes();
 const PassList<loop::Program, const GpuTarget&, const Chosen&>& gpu_passes();

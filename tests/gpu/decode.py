@@ -1,9 +1,9 @@
-"""The decode step of Llama-3.2-1B's shape (batch 1, bf16, a cache of 2,048 slots) on the GPU of this machine, beside torch.compile.
+"""The decode step of Llama-3.2-1B's shape (bf16, a cache of 2,048 slots for each sequence of the batch) on the GPU of this machine, beside torch.compile.
 
-    python tests/gpu/decode.py STRIDEC [--layers 16] [--position 1024] [--folder FOLDER] [--flags "..."]
+    python tests/gpu/decode.py STRIDEC [--layers 16] [--batch 1] [--position 1024] [--folder FOLDER] [--flags "..."]
     python tests/gpu/decode.py --model FILE.onnx [--layers 2]           # writes the model alone; no GPU, no PyTorch needed
 
-One step takes a token and its position, writes its keys and values into the caches (TensorScatter) and gives logits. Caches
+One step takes a token of each sequence and its position, writes its keys and values into the caches (TensorScatter) and gives logits. Caches
 are states of the artifact. Weights are random bf16. Logits are compared with PyTorch in f32 (Frobenius norm), over several
 steps: a cache that is not kept, or written at the wrong place, shows in the second.
 """
@@ -31,7 +31,7 @@ def shapes(layers, vocabulary):
     return out
 
 
-def make_model(path, layers, slots, vocabulary, weights):
+def make_model(path, layers, slots, vocabulary, weights, batch=1):
     """The model's file; `weights` gives bf16 bytes by name, shape, deviation and mean."""
     import onnx
     from onnx import TensorProto as T
@@ -65,16 +65,17 @@ def make_model(path, layers, slots, vocabulary, weights):
     for name, table in (("cos", cos), ("sin", sin)):
         tensors.append(h.make_tensor(name, T.BFLOAT16, table.shape, table.astype(np.float32).ravel()))
     constant("one", np.array([1], np.int64))
-    constant("heads_q", np.array([1, 1, HEADS, HEAD], np.int64))
-    constant("heads_kv", np.array([1, 1, KV, HEAD], np.int64))
-    constant("flat", np.array([1, 1, HEADS * HEAD], np.int64))
-    constant("place", np.array([1, 1], np.int64))
+    constant("heads_q", np.array([batch, 1, HEADS, HEAD], np.int64))
+    constant("heads_kv", np.array([batch, 1, KV, HEAD], np.int64))
+    constant("flat", np.array([batch, 1, HEADS * HEAD], np.int64))
+    constant("place", np.array([batch, 1], np.int64))
 
     ids = node("Reshape", "position", "place")
     length = node("Add", "position", "one")
     x = node("Gather", "embedding", "token")
-    outputs, inputs = [], [h.make_tensor_value_info("token", T.INT64, [1, 1]), h.make_tensor_value_info("position", T.INT64, [1])]
-    cache = [1, KV, slots, HEAD]
+    outputs = []
+    inputs = [h.make_tensor_value_info("token", T.INT64, [batch, 1]), h.make_tensor_value_info("position", T.INT64, [batch])]
+    cache = [batch, KV, slots, HEAD]
     for i in range(layers):
         n = node("RMSNormalization", x, f"norm1_{i}", epsilon=EPSILON, axis=-1)
         q, k, v = (node("Transpose", node("Reshape", node("MatMul", n, f"{w}{i}"), shape), perm=[0, 2, 1, 3])
@@ -93,7 +94,7 @@ def make_model(path, layers, slots, vocabulary, weights):
         x = node("Add", x, node("MatMul", node("Mul", node("Mul", gate, node("Sigmoid", gate)), up), f"down{i}"))
     n = node("RMSNormalization", x, "norm", epsilon=EPSILON, axis=-1)
     node("MatMul", n, "head", name="logits")
-    outputs.insert(0, h.make_tensor_value_info("logits", T.BFLOAT16, [1, 1, vocabulary]))
+    outputs.insert(0, h.make_tensor_value_info("logits", T.BFLOAT16, [batch, 1, vocabulary]))
     graph = h.make_graph(nodes, "llama_1b_decode", inputs, outputs, tensors)
     onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 24)], ir_version=11), path)
 
@@ -135,13 +136,13 @@ def step_of(torch, weights, layers, position, caches, dtype):
         mask = torch.arange(caches[0][0].shape[2], device=token.device)[None, None, None] <= position
         for i in range(layers):
             n = norm(x, w[f"norm1_{i}"])
-            q, k, v = ((n @ w[f"{name}{i}"]).view(1, 1, -1, HEAD).transpose(1, 2) for name in "qkv")
+            q, k, v = ((n @ w[f"{name}{i}"]).view(len(token), 1, -1, HEAD).transpose(1, 2) for name in "qkv")
             q, k = rotate(q, c, s), rotate(k, c, s)
             keys, values = caches[i]
             keys.index_copy_(2, position, k)
             values.index_copy_(2, position, v)
             a = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask, enable_gqa=True)
-            x = x + a.transpose(1, 2).reshape(1, 1, -1) @ w[f"o{i}"]
+            x = x + a.transpose(1, 2).reshape(len(token), 1, -1) @ w[f"o{i}"]
             n = norm(x, w[f"norm2_{i}"])
             x = x + (F.silu(n @ w[f"gate{i}"]) * (n @ w[f"up{i}"])) @ w[f"down{i}"]
         return norm(x, w["norm"]) @ w["head"]
@@ -154,6 +155,7 @@ def main():
     parser.add_argument("stridec", nargs="?")
     parser.add_argument("--model", help="write this file and no more")
     parser.add_argument("--layers", type=int, default=16)
+    parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--slots", type=int, default=2048)
     parser.add_argument("--vocabulary", type=int, default=VOCABULARY)
     parser.add_argument("--position", type=int, default=1024)
@@ -162,7 +164,7 @@ def main():
     parser.add_argument("--no-peer", action="store_true", help="without torch.compile")
     flags = parser.parse_args()
     if flags.model:
-        return make_model(flags.model, flags.layers, flags.slots, flags.vocabulary, random_bytes)
+        return make_model(flags.model, flags.layers, flags.slots, flags.vocabulary, random_bytes, flags.batch)
     with tempfile.TemporaryDirectory() as made:
         run(flags, flags.folder or made)
 
@@ -182,7 +184,7 @@ def run(flags, folder):
         return memoryview(weights[name].cpu().view(torch.uint8).numpy()).cast("B")
 
     start = time.perf_counter()
-    make_model(path, flags.layers, flags.slots, flags.vocabulary, random)
+    make_model(path, flags.layers, flags.slots, flags.vocabulary, random, flags.batch)
     print(f"model written in {time.perf_counter() - start:.1f} s", flush=True)
     start = time.perf_counter()
     subprocess.run(compile_command(flags.stridec, path, library, flags.flags), check=True, stdout=subprocess.DEVNULL)
@@ -192,11 +194,11 @@ def run(flags, folder):
         weights[name] = torch.tensor(table, dtype=torch.bfloat16, device="cuda")
     runner = Runner(library)
     states = states_of(runner)
-    tokens = [torch.tensor([[4242 % flags.vocabulary]], device="cuda"), torch.tensor([[17]], device="cuda"), torch.tensor([[99]], device="cuda")]
+    tokens = [torch.arange(first, first + flags.batch, device="cuda")[:, None] for first in (4242 % (flags.vocabulary // 2), 17, 99)]
     initial = {name: torch.randn_like(state) for name, state in states.items()}
     for name, state in states.items():
         state.copy_(initial[name])
-    out = torch.full((1, 1, flags.vocabulary), float("nan"), dtype=torch.bfloat16, device="cuda")
+    out = torch.full((flags.batch, 1, flags.vocabulary), float("nan"), dtype=torch.bfloat16, device="cuda")
 
     def fresh(dtype):
         return [[initial[f"past_{what}_{i}"].to(dtype, copy=True) for what in ("key", "value")] for i in range(flags.layers)]
@@ -215,7 +217,7 @@ def run(flags, folder):
 
         def call(token, position):
             out.fill_(float("nan"))
-            runner.bind([token, position], [out])()
+            runner.bind([token, position.repeat(flags.batch)], [out])()
             return out
 
         steps(call, ours)
@@ -223,9 +225,10 @@ def run(flags, folder):
             off, peer = error(ours[i], exact[i]), error(narrow[i], exact[i])
             print(f"step {i}: error {off:.1e}, PyTorch in bf16 {peer:.1e}{'' if off < max(5e-2, 1.5 * peer) else '  WRONG'}", flush=True)
         position = torch.tensor([flags.position], device="cuda")
-        us = median_us([runner.bind([tokens[0], position], [out])], 200)
+        places = position.repeat(flags.batch)
+        us = median_us([runner.bind([tokens[0], places], [out])], 200)
         read = 2 * sum(w.numel() for name, w in weights.items() if name != "embedding")
-        read += 4 * KV * HEAD * flags.position * flags.layers
+        read += 4 * KV * HEAD * flags.position * flags.layers * flags.batch
         print(f"stridec reduce-overhead {us / 1e3:8.3f} ms, {read / us / 1e6:.2f} TB/s of weights and cache", flush=True)
         if not flags.no_peer:
             torch._dynamo.reset()
@@ -236,7 +239,7 @@ def run(flags, folder):
             compiled = torch.compile(eager, mode="reduce-overhead")
             theirs = median_us([lambda: compiled(tokens[0], position)], 100)
             print(f"torch.compile           {theirs / 1e3:8.3f} ms, {theirs / us:.2f} times stridec's", flush=True)
-    profile(runner.bind([tokens[0], position], [out]))
+    profile(runner.bind([tokens[0], places], [out]))
 
 
 class Memory:

@@ -8,6 +8,7 @@
 #include "compiler/codegen/cuda/frame.h"
 #include "compiler/codegen/cuda/matrix_epilogue.h"
 #include "compiler/codegen/cuda/matrix_parts.h"
+#include "compiler/codegen/cuda/matrix_rows.h"
 #include "compiler/codegen/cuda/matrix_side.h"
 #include "compiler/codegen/cuda/matrix_sliced.h"
 #include "compiler/codegen/cuda/matrix_threads.h"
@@ -93,11 +94,15 @@ class Emitter {
   Emitter(const loop::Program& program, const loop::Nest& nest, const MatrixKernel& kernel, bool vectors,
           bool engine)
       : f_(program, nest, kernel, kernels::to_matrix_plan(nest.schedule), vectors),
-        a_(f_, "a", vectors, engine || kernel.is_wgmma()),
-        b_(f_, "b", vectors, engine || kernel.is_wgmma()),
+        a_(f_, "a", vectors || f_.prologue, engine || kernel.is_wgmma()),
+        b_(f_, "b", vectors || f_.prologue, !f_.prologue && (engine || kernel.is_wgmma())),
         sliced_(f_, a_, b_),
         threads_(f_, a_, b_),
-        epilogue_(f_, vectors) {}
+        epilogue_(f_, vectors) {
+    if (!f_.prologue) return;
+    STRIDEC_CHECK(a_.map() && a_.is_weight() && a_.condition().is_const(1) && b_.along_depth(), nest.name);
+    rows_.emplace(f_, b_, vectors);
+  }
 
   bool factors_are_vectors() const { return a_.vector() && b_.vector(); }
   bool factors_are_boxes() const { return a_.map() && b_.map(); }
@@ -111,9 +116,11 @@ class Emitter {
       std::vector<loop::BufferId> aligned = epilogue_.aligned();
       for (const MatrixSide* side : {&a_, &b_})
         if (side->buffer()) aligned.push_back(*side->buffer());
+      if (rows_) aligned.insert(aligned.end(), rows_->aligned().begin(), rows_->aligned().end());
       for (loop::BufferId id : aligned)
         if (is_callers(f_.program, id)) choice.aligned.push_back(id);
       std::vector<Expr> conditions = {a_.condition(), b_.condition(), epilogue_.condition()};
+      if (rows_) conditions.push_back(rows_->condition());
       if (below)
         conditions.push_back(
             sym::lt(extent_of(f_.batch) * extent_of(f_.rows) * extent_of(f_.columns), *below));
@@ -122,8 +129,9 @@ class Emitter {
       choice.condition = sym::simplify(sym::logical_and(conditions), f_.program.facts);
     }
     f_.leaves_parts = f_.plan.split > 1 && !has_cluster(f_, target);
-    f_.kernel.is_wgmma() ? print_wgmma(f_, a_, b_, epilogue_, target.dependent_launch)
-                         : print(target.dependent_launch);
+    f_.kernel.is_wgmma()
+        ? print_wgmma(f_, a_, b_, epilogue_, rows_ ? &*rows_ : nullptr, target.dependent_launch)
+        : print(target.dependent_launch);
     choice.launches.push_back(finish(f_.text, geometry(target, below), declarations()));
     return choice;
   }
@@ -474,6 +482,7 @@ class Emitter {
   Sliced sliced_;
   ThreadTiles threads_;
   MatrixEpilogue epilogue_;
+  std::optional<MatrixRows> rows_;
 };
 
 // The nest for the general tile, which is smaller than most: as many blocks as the plan wants, with fewer splits.
@@ -515,6 +524,16 @@ DeviceNest emit_matrix(const loop::Program& program, const loop::Nest& original,
            (k.is_sliced() &&
             (add(from, k, true, false, below, has_vectors) || add(from, k, false, false, below, any)));
   };
+  if (const auto prologue = kernels::match_row_prologue(nest)) {
+    // Of one shape of tile; where vectors do not fit, rows come element by element.
+    const auto deep = sym::as_const(prologue->made().dims[0].extent);
+    STRIDEC_CHECK(deep && plan.fewer.empty(), nest.name);
+    const auto holding = kernels::holding_columns(kernel, *deep, plan.split, target);
+    STRIDEC_CHECK(holding, nest.name);
+    add(nest, *holding, true, false, {}, any);
+    if (!out.is_complete()) add(nest, *holding, false, true, {}, any);
+    return out;
+  }
   for (const kernels::MatrixPlan::Fewer& fewer : plan.fewer) {
     loop::Nest other = nest;
     other.schedule = kernels::to_schedule(kernels::plan_of(plan, fewer));

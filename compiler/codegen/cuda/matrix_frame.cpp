@@ -16,8 +16,10 @@ MatrixFrame::MatrixFrame(const loop::Program& program, const loop::Nest& origina
       narrow(narrow),
       text(program, kCudaText),
       plan(std::move(given)) {
-  pair = kernels::match_pair(original);
-  if (pair) nest = pair->nest;
+  prologue = kernels::match_row_prologue(original);
+  if (prologue) nest = prologue->product;
+  pair = kernels::match_pair(nest);
+  if (pair) nest = loop::Nest(pair->nest);
   auto matched = kernels::match_contraction(nest);
   STRIDEC_CHECK(matched.has_value(), cat("nest '", nest.name, "' is no contraction"));
   contraction = *std::move(matched);

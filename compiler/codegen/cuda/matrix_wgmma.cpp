@@ -12,12 +12,14 @@ namespace {
 
 class Printer {
  public:
-  Printer(MatrixFrame& frame, MatrixSide& a, MatrixSide& b, MatrixEpilogue& epilogue, bool dependent)
+  Printer(MatrixFrame& frame, MatrixSide& a, MatrixSide& b, MatrixEpilogue& epilogue, MatrixRows* rows,
+          bool dependent)
       : f_(frame),
         text_(frame.text),
         a_(a),
         b_(b),
         epilogue_(epilogue),
+        rows_(rows),
         dependent_(dependent),
         registers_(frame.kernel, frame.a_element, gathers()) {}
 
@@ -47,6 +49,7 @@ class Printer {
     }
     print_steps(f_);
     if (dependent_ && !makes_room()) text_.line("launch_dependents();");
+    if (rows_) print_rows();
     text_.open(cat("if (group == ", groups(), ")"));
     print_loader();
     text_.close(" else {");
@@ -65,8 +68,11 @@ class Printer {
   // the start, where there is room.
   bool makes_room() const { return split() > 1; }
   bool boxes() const { return a_.map() || b_.map(); }
-  bool gathers() const { return !a_.map() || !b_.map(); }
-  int stage() const { return a_.tile_bytes() + b_.tile_bytes(); }
+  bool gathers() const { return !a_.map() || (!b_.map() && !rows_); }
+  int stage() const { return a_.tile_bytes() + (rows_ ? 0 : b_.tile_bytes()); }
+  int ring() const { return f_.kernel.stages * stage(); }
+  // With what lies beside it.
+  int held() const { return ring() + f_.kernel.held_steps * (rows_ ? b_.tile_bytes() : 0); }
 
   // Lines whose operands there is room for.
   int together() const {
@@ -122,8 +128,42 @@ class Printer {
     text_.close();
   }
 
+  void print_stage(const std::string& at) {
+    text_.line(
+        cat("const unsigned fill_stage = ring + ", at, " * ", stage(), ", full = full_bars + ", at, " * 8;"));
+  }
+
+  void print_box(MatrixSide& side) {
+    const int number = &side == &b_ && a_.map() ? 1 : 0;
+    print_fill(side, [&] { side.print_boxes(cat("map", number)); });
+  }
+
+  // Fills the ring with what is a weight's, before the launch before this one has ended.
+  void print_ahead_of_predecessor(MatrixSide& side, int expected) {
+    text_.open(cat("for (ahead = 0; ahead < ", f_.kernel.stages, " && begin + ahead < end; ++ahead)"));
+    text_.line("const int64_t next = begin + ahead;");
+    print_stage("(int)ahead");
+    text_.line(cat("barrier_expect(full, ", expected, ");"));
+    print_box(side);
+    text_.close();
+    if (dependent_ && makes_room()) text_.line("if (begin + ahead == end) launch_dependents();");
+  }
+
+  // Rows that the block makes: weights are on their way meanwhile.
+  void print_rows() {
+    rows_->print_weights();
+    text_.line("int64_t ahead = 0;");
+    text_.open(cat("if (threadIdx.x == ", f_.kernel.workers(), ")"));
+    print_tile_place(f_, cat("(", f_.index_type(), ")blockIdx.x / ", split()));
+    print_ahead_of_predecessor(a_, a_.tile_bytes());
+    text_.close();
+    if (dependent_) text_.line("wait_predecessor();");
+    rows_->print(std::to_string(ring()));
+    text_.line("fence_async();");
+    text_.line("__syncthreads();");
+  }
+
   void print_loader() {
-    const int stages = f_.kernel.stages;
     if (const auto& r = registers_.handed())
       text_.line(cat("asm volatile(\"setmaxnreg.dec.sync.aligned.u32 ", r->loaders, ";\");"));
     text_.line(cat("const int thread = threadIdx.x - ", f_.kernel.workers(), ";"));
@@ -131,38 +171,24 @@ class Printer {
     text_.line("unsigned phase = 1;");
     MatrixSide* early = nullptr;  // weights do not wait for the launch before this one
     for (MatrixSide* side : {&a_, &b_})
-      if (dependent_ && !gathers() && side->is_weight()) early = side;
+      if ((dependent_ || rows_) && !gathers() && side->map() && side->is_weight()) early = side;
     if (dependent_ && !early) text_.line("wait_predecessor();");
-    if (early) text_.line("int64_t ahead = 0;\n    bool first = true;");
+    if (early && !rows_) text_.line("int64_t ahead = 0;\n    bool first = true;");
     // One thread talks to the copy engine.
     text_.open(gathers() ? "" : "if (thread == 0)");
     open_tiles();
     for (MatrixSide* side : {&a_, &b_})
-      if (!side->map()) side->print_start();
+      if (!side->map() && gathers()) side->print_start();
     const int expected = (a_.map() ? a_.tile_bytes() : 0) + (b_.map() ? b_.tile_bytes() : 0);
-    auto boxes_of = [&](MatrixSide& side) {
-      const int number = &side == &b_ && a_.map() ? 1 : 0;
-      print_fill(side, [&] { side.print_boxes(cat("map", number)); });
-    };
-    auto declare_stage = [&](const std::string& at) {
-      text_.line(cat("const unsigned fill_stage = ring + ", at, " * ", stage(), ", full = full_bars + ", at,
-                     " * 8;"));
-    };
-    if (early) {
+    if (early && !rows_) {
       text_.open("if (first)");
       text_.line("first = false;");
-      text_.open(cat("for (ahead = 0; ahead < ", stages, " && begin + ahead < end; ++ahead)"));
-      text_.line("const int64_t next = begin + ahead;");
-      declare_stage("(int)ahead");
-      text_.line(cat("barrier_expect(full, ", expected, ");"));
-      boxes_of(*early);
-      text_.close();
-      if (makes_room()) text_.line("if (begin + ahead == end) launch_dependents();");
+      print_ahead_of_predecessor(*early, expected);
       text_.line("wait_predecessor();");
       text_.close();
     }
     text_.open("for (int64_t next = begin; next < end; ++next)");
-    declare_stage("slot");
+    print_stage("slot");
     if (early) text_.open("if (ahead > 0)");
     if (early) text_.line("--ahead;");
     if (early) text_.close(" else {");
@@ -170,14 +196,14 @@ class Printer {
     if (boxes()) {
       if (gathers()) text_.open("if (thread == 0)");
       text_.line(cat("barrier_expect(full, ", expected, ");"));
-      if (early) boxes_of(*early);
+      if (early) print_box(*early);
       if (early) text_.line("}");
       for (MatrixSide* side : {&a_, &b_})
-        if (side->map() && side != early) boxes_of(*side);
+        if (side->map() && side != early) print_box(*side);
       if (gathers()) text_.close();
     }
     for (MatrixSide* side : {&a_, &b_})
-      if (!side->map()) print_fill(*side, [&] { side->print_issue(); });
+      if (!side->map() && gathers()) print_fill(*side, [&] { side->print_issue(); });
     if (gathers()) text_.line("barrier_arrive_copied(full);");
     print_advance();
     text_.close();
@@ -208,17 +234,17 @@ class Printer {
       text_.line(cat("asm volatile(\"setmaxnreg.inc.sync.aligned.u32 ", r->workers, ";\");"));
     text_.line("const int thread = threadIdx.x, lane_id = thread % 32;");
     text_.line(cat("const unsigned a_low = ", low(a_, "ring"), k.turns ? "" : " + group * 512",
-                   ", b_low = ", low(b_, cat("(ring + ", a_.tile_bytes(), ")")), ";"));
+                   ", b_low = ", low(b_, cat("(ring + ", rows_ ? ring() : a_.tile_bytes(), ")")), ";"));
     text_.line("int slot = 0;");
     text_.line("unsigned phase = 0;");
     if (in_registers()) {
-      text_.line(cat("unsigned char* const lines = shared + ", k.stages * stage(), " + group * ",
-                     128 * line_bytes(), ";"));
+      text_.line(
+          cat("unsigned char* const lines = shared + ", held(), " + group * ", 128 * line_bytes(), ";"));
       text_.line("int turn = 0;");
     }
     // Steps of the block's tiles before this one, of whichever group.
     if (k.turns) text_.line("unsigned long before = group * (unsigned long)(end - begin);");
-    if (dependent_) text_.line("wait_predecessor();");
+    if (dependent_ && !rows_) text_.line("wait_predecessor();");
     open_tiles(true);
     if (k.turns) {
       text_.line(cat("slot = (int)(before % ", k.stages, ");"));
@@ -322,8 +348,8 @@ class Printer {
     text_.line("  #pragma unroll");
     text_.line(cat("  for (int half = 0; half < ", halves(), "; ++half) multiply(", to,
                    "[half], descriptor(a_low + ", at, " + half * 512 + k * ", a_.along_depth() ? 2 : 128,
-                   "), descriptor(b_low + ", at, " + k * ", b_.along_depth() ? 2 : 128, ")", own ? ", k" : "",
-                   ");"));
+                   "), descriptor(b_low + ", rows_ ? cat("(int)(step - begin) * ", b_.tile_bytes() / 16) : at,
+                   " + k * ", b_.along_depth() ? 2 : 128, ")", own ? ", k" : "", ");"));
     text_.line("products_commit();");
   }
 
@@ -379,8 +405,8 @@ class Printer {
   void print_chunks() {
     const kernels::MatrixKernel& k = f_.kernel;
     const int chunk = k.chunk(), pitch = chunk + kernels::kSumPadding, chunks = k.columns / chunk;
-    text_.line(cat(sum_type(), "* const sums = (", sum_type(), "*)(shared + ", k.stages * stage(),
-                   " + group * ", 64 * pitch * 4, ");"));
+    text_.line(cat(sum_type(), "* const sums = (", sum_type(), "*)(shared + ", held(), " + group * ",
+                   64 * pitch * 4, ");"));
     text_.line("#pragma unroll 1");
     text_.open(cat("for (int part = 0; part < ", halves() * chunks, "; ++part)"));
     text_.line("named_sync(1 + group, 128);");
@@ -445,14 +471,16 @@ class Printer {
   KernelText& text_;
   MatrixSide &a_, &b_;
   MatrixEpilogue& epilogue_;
+  MatrixRows* const rows_;
   const bool dependent_;
   const kernels::GroupRegisters registers_;
 };
 
 }  // namespace
 
-void print_wgmma(MatrixFrame& frame, MatrixSide& a, MatrixSide& b, MatrixEpilogue& epilogue, bool dependent) {
-  Printer(frame, a, b, epilogue, dependent).print();
+void print_wgmma(MatrixFrame& frame, MatrixSide& a, MatrixSide& b, MatrixEpilogue& epilogue, MatrixRows* rows,
+                 bool dependent) {
+  Printer(frame, a, b, epilogue, rows, dependent).print();
 }
 
 }  // namespace stridec::codegen::cuda

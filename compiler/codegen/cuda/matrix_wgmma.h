@@ -6,12 +6,15 @@
 #pragma once
 
 #include "compiler/codegen/cuda/matrix_epilogue.h"
+#include "compiler/codegen/cuda/matrix_rows.h"
 #include "compiler/codegen/cuda/matrix_side.h"
 #include "compiler/codegen/cuda/matrix_wgmma_text.h"
 
 namespace stridec::codegen::cuda {
 
-// `dependent`: the launch before this one may still run; nothing that it may write is touched before it has ended.
-void print_wgmma(MatrixFrame& frame, MatrixSide& a, MatrixSide& b, MatrixEpilogue& epilogue, bool dependent);
+// `rows`: what makes b's tile, or null. `dependent`: the launch before this one may still run; nothing that it may write is
+// touched before it has ended.
+void print_wgmma(MatrixFrame& frame, MatrixSide& a, MatrixSide& b, MatrixEpilogue& epilogue, MatrixRows* rows,
+                 bool dependent);
 
 }  // namespace stridec::codegen::cuda
