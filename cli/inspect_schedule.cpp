@@ -11,7 +11,7 @@
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose_contraction.h"
+#include "compiler/schedule/typical.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::cli {

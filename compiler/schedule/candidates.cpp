@@ -9,6 +9,7 @@
 #include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/choose_general.h"
 #include "compiler/schedule/choose_window.h"
+#include "compiler/schedule/contraction_cost.h"
 
 namespace stridec::schedule {
 namespace {

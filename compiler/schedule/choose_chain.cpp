@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "compiler/base/sort.h"
-#include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/choose_general.h"
 #include "compiler/schedule/gemm_cost.h"
+#include "compiler/schedule/typical.h"
 
 namespace stridec::schedule {
 namespace {
@@ -92,8 +92,8 @@ std::vector<RankedChainPlan> chain_space(const loop::Program& program, const loo
   }
   if (links.size() < 2) return {};
 
-  double points = std::max(1.0, typical(chain->row.extent, program.facts));
-  for (const loop::Dim& dim : chain->batch) points *= std::max(1.0, typical(dim.extent, program.facts));
+  const double points =
+      std::max(1.0, typical(chain->row.extent, program.facts)) * typical_points(chain->batch, program.facts);
   std::vector<RankedChainPlan> space;
   for (const int64_t tile : kTiles) {
     plan.tile = tile;

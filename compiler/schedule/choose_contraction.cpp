@@ -9,9 +9,9 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose_window.h"
+#include "compiler/schedule/contraction_cost.h"
 #include "compiler/schedule/effects.h"
-#include "compiler/schedule/gemm_cost.h"
-#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/typical.h"
 
 namespace stridec::schedule {
 namespace {
@@ -24,16 +24,6 @@ using loop::Dim;
 using sym::Expr;
 using Dims = std::vector<Dim>;
 
-// What the model knows of a machine beyond CpuTarget, in cycles.
-constexpr double kTileCall = 30;  // call, row addresses, loop ends
-constexpr double kSegment = 12;   // per tile and segment: addresses, loop end
-constexpr double kTask = 60;
-constexpr double kBroadcast = 0.06;     // per row and k, beside multiply-adds
-constexpr double kPrefetchedLine = 1;   // of a panel that is asked for ahead of its use
-constexpr double kMissedLine = 5;       // of one that is not
-constexpr double kStreamedLine = 0.05;  // of rows
-constexpr double kCompactVector = 1.5;  // of numbers from compact weights, times a row
-
 struct Problem {
   const loop::Program& program;
   const loop::Nest& nest;
@@ -42,11 +32,7 @@ struct Problem {
   std::vector<const loop::Stmt*> epilogue;
 };
 
-double points(const Problem& p, const Dims& dims) {
-  double count = 1;
-  for (const Dim& dim : dims) count *= std::max(1.0, typical(dim.extent, p.facts));
-  return count;
-}
+double points(const Problem& p, const Dims& dims) { return typical_points(dims, p.facts); }
 
 // The factor's elements along the dim lie next to each other, or are one; of a computed factor those of all loads.
 bool lies_along(const Problem& p, const Factor& factor, Expr var) {
@@ -61,14 +47,6 @@ bool lies_along(const Problem& p, const Factor& factor, Expr var) {
   return all && moves;
 }
 
-// Of the general emitter, for an element: what a factor is computed by, beyond loading it.
-double computing(const Factor& factor) {
-  double cost = 0;
-  for (const loop::Stmt* stmt : factor.slice)
-    if (const auto* let = std::get_if<loop::Let>(&stmt->node)) cost += loop::info(let->op).cost;
-  return cost;
-}
-
 // ---- columns
 // ---------------------------------------------------------------------------------------------------------
 
@@ -76,6 +54,14 @@ double computing(const Factor& factor) {
 int64_t step_along(const Problem& p, const loop::Access& access, Expr var) {
   const auto linear = sym::linear_in(kernels::offset_of(p.program, access, p.facts), var);
   return linear ? sym::as_const(linear->coefficient).value_or(0) : 0;
+}
+
+Stores stores_along(const Problem& p, const loop::Access& access, Expr var) {
+  constexpr int64_t kPage = 4096;
+  const int64_t step = step_along(p, access, var);
+  if (step == 1) return Stores::kVectors;
+  const bool same = step != 0 && step * byte_size(p.program[access.buffer].dtype) % kPage == 0;
+  return same ? Stores::kSameLines : Stores::kApart;
 }
 
 // The dims of the vectorised factor that run as one: an innermost dim, as contiguous as can be in what is
@@ -207,125 +193,6 @@ bool can_read(const Problem& p, const Factor& b, const Dims& batch, const Dims& 
   return column && column->is_const(1) && step && !depends_on_any(*step, batch);
 }
 
-// ---- cost
-// ------------------------------------------------------------------------------------------------------------
-
-struct Shape {
-  double batch, rows, columns, segments, run;
-  double computing;  // what a vector of a computed a takes beyond loads, cycles
-  bool shared;       // by threads
-  // Of a plan that copies lines: images, that no tile's rows are of two of, copies, their lines beyond those of an image's
-  // rows, all together, rows of a line, and k of a copied row.
-  double images = 1, copies = 0, more_lines = 0, line = 0, copied_k = 0;
-  double k() const { return segments * run; }
-};
-
-// How much longer `tasks` equal tasks take than their share of the work, on machines of few threads and of more.
-double imbalance(const Shape& s, double tasks) {
-  if (!s.shared) return 1;
-  constexpr std::pair<double, double> kThreads[] = {{2, 0.5}, {4, 0.25}, {8, 0.15}, {16, 0.1}};
-  double sum = 0;
-  for (const auto& [threads, weight] : kThreads) sum += weight * std::ceil(tasks / threads) * threads / tasks;
-  return sum;
-}
-
-// Of k that a panel of half the cache can hold beside the rows and the next panel. Tile registers are fast enough to wait
-// for what is in L2. Of others a panel that is a little larger is one piece still: its tiles' sums need not lie in memory.
-int64_t choose_chunk(const GemmKernel& kernel, const CpuTarget& target, double k) {
-  const int bytes = kernel.columns() * byte_size(kernel.b);
-  if (kernel.tiles) return target.l1_bytes / 2 / bytes;
-  const int64_t chunk = std::max<int64_t>(128, target.l2_bytes / 4 / bytes), longer = chunk * 5 / 4;
-  return k <= static_cast<double>(longer) ? longer : chunk;
-}
-
-// How results of neighbouring columns are stored: as vectors; one by one; one by one to addresses that differ by multiples
-// of a page, which share a few lines of the cache, so that each is driven out before the next row's store to it.
-enum class Stores { kVectors, kApart, kSameLines };
-
-Stores stores_along(const Problem& p, const loop::Access& access, Expr var) {
-  constexpr int64_t kPage = 4096;
-  const int64_t step = step_along(p, access, var);
-  if (step == 1) return Stores::kVectors;
-  const bool same = step != 0 && step * byte_size(p.program[access.buffer].dtype) % kPage == 0;
-  return same ? Stores::kSameLines : Stores::kApart;
-}
-
-// Of a vector with so many columns.
-double cycles_of(Stores stores, double columns) {
-  constexpr double kDrivenOut = 4;
-  return stores == Stores::kVectors ? 1 : columns * (stores == Stores::kApart ? 1 : kDrivenOut);
-}
-
-double cost(const GemmPlan& plan, const Shape& s, bool unit_a, bool unit_b, Stores stores,
-            const CpuTarget& target) {
-  const GemmKernel& kernel = *plan.kernel;
-  if (plan.b == GemmPlan::B::kCompact && s.rows == 1 && plan.bytes == 0) {
-    // Each number is met once, in registers.
-    const double panels = std::ceil(s.columns / kernel.columns());
-    return s.batch * panels * (s.k() * kernel.vectors * kCompactVector + kTask) *
-           imbalance(s, s.batch * panels);
-  }
-  const double tiles = s.images * std::ceil(s.rows / s.images / kernel.rows),
-               panels = std::ceil(s.columns / kernel.columns());
-  const auto whole = [](double count) { return sym::Expr(static_cast<int64_t>(count)); };
-  const auto blocks =
-      static_cast<double>(sym::as_const(kernels::row_blocks(plan, whole(s.rows), whole(tiles),
-                                                            whole(s.columns), whole(s.k()), target))
-                              .value());
-  const double groups = std::ceil(s.k() / kernel.step()) * (kernel.step() / kernel.group());
-  const bool lines = plan.a == GemmPlan::A::kLines;
-  const double segments = plan.a == GemmPlan::A::kPack ? 1 : s.segments;
-  const double pieces = plan.chunk > 0 ? std::ceil(s.k() / static_cast<double>(plan.chunk)) : 1;
-  const bool far = groups / pieces * kernel.vectors * kernel.vector_bytes > target.l1_bytes * 0.6;
-  double tile = sum_cycles(kernel, s.rows / tiles, s.k(), far, target) + segments * kSegment;
-  if (!kernel.tiles) tile += groups * kBroadcast * (s.rows / tiles);
-  tile += pieces * (kTileCall + tile_call_cycles(kernel, s.rows / tiles));
-  tile += s.rows / tiles * kernel.vectors * kEpilogueVector *
-          cycles_of(stores, s.columns / (panels * kernel.vectors));
-  // Panels come from beyond L2, each time that they were driven out.
-  const double panel = groups * kernel.vectors, bytes = byte_size(kernel.a);
-  const double copied =
-      lines ? (s.rows * s.copies + (s.images + blocks - 1) * s.more_lines * s.line) * s.copied_k
-            : s.rows * s.k();
-  const double block_bytes = copied / blocks * bytes;
-  const bool panels_stay = panels * panel * kernel.vector_bytes + block_bytes <= target.l2_bytes / 2;
-  const double readings = panels_stay || (!plan.rows_outer && pieces == 1) ? 1 : blocks;
-  const double line = plan.b == GemmPlan::B::kWeights && tiles / blocks >= 2 ? kPrefetchedLine : kMissedLine;
-  const bool panel_stays = plan.chunk > 0 || panel * kernel.vector_bytes <= target.l2_bytes / 2;
-  const double task = kTask + (kernel.tiles ? kShape : 0);
-  double total = panels * (tiles * tile + blocks * task + readings * panel * line);
-  if (!panel_stays) total += panels * (tiles - blocks) * panel * kPrefetchedLine;
-  // So do rows, which are read once in a panel, in order: they cost little.
-  const bool rows_stay = plan.rows_outer && block_bytes <= target.l2_bytes * 3 / 4;
-  if (!rows_stay) total += panels * s.rows * s.k() * bytes / kernel.vector_bytes * kStreamedLine;
-  total *= s.batch * imbalance(s, s.batch * panels * blocks);
-  // Copies: contiguous ones move a vector in two cycles, others an element.
-  // Those of groups interleave several rows.
-  const double vector = (kernel.group() == 1 ? 2.0 : 4.0) / kernel.lanes(), element = 1.5;
-  if (plan.a != GemmPlan::A::kDirect || plan.bytes > 0) {
-    double copies = plan.rows_outer || blocks == 1 ? 1 : panels;
-    // Threads that share a block of rows each compute all of it.
-    if (s.computing > 0) copies *= imbalance(s, s.batch * blocks);
-    total += s.batch * copied * ((unit_a ? vector : element) + s.computing / kernel.lanes()) * copies;
-  }
-  if (plan.b == GemmPlan::B::kStage || (plan.b == GemmPlan::B::kCompact && plan.bytes == 0)) {
-    total += s.batch * panels * kernel.columns() * s.k() * (unit_b ? vector : element) *
-             (plan.rows_outer && panels > 1 ? blocks : 1);
-  }
-  return total;
-}
-
-// Tiles of rows that a task may have: most of them first.
-std::vector<int64_t> tiles_of_task(const GemmPlan& plan, const Shape& s, const CpuTarget& target) {
-  // A block stays in the last level of cache, whatever the rows are.
-  const double bytes = s.k() * plan.kernel->rows * byte_size(plan.kernel->a);
-  const double most = std::max(2.0, target.l3_bytes / bytes);
-  std::vector<int64_t> out;
-  for (const int64_t tiles : {64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1})
-    if (static_cast<double>(tiles) <= most) out.push_back(tiles);
-  return out;
-}
-
 // ---- plans
 // -----------------------------------------------------------------------------------------------------------
 
@@ -405,7 +272,7 @@ bool can_copy_lines(const Problem& p, const Factor& a, const Dims& rows, const D
          is_multiple(p, others, like.step()) && kernels::match_lines(a.load->access, rows, tap, p.facts);
 }
 
-void add_lines(const Problem& p, const Factor& a, const Dims& rows, const Dim& tap, Shape& shape) {
+void add_lines(const Problem& p, const Factor& a, const Dims& rows, const Dim& tap, ContractionShape& shape) {
   const auto lines = *kernels::match_lines(a.load->access, rows, tap, p.facts);
   const auto row = rows.begin() + static_cast<std::ptrdiff_t>(lines.row);
   shape.images = points(p, Dims(rows.begin(), row));
@@ -468,18 +335,19 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
     plan.b = weights ? GemmPlan::B::kWeights : compact ? GemmPlan::B::kCompact : GemmPlan::B::kStage;
     plan.batch = vars_of(batch), plan.rows = vars_of(rows), plan.columns = vars_of(columns);
 
-    Shape shape{points(p, batch),
-                points(p, rows),
-                points(p, columns),
-                points(p, segments),
-                points(p, run),
-                computing(a),
-                !is_in_strips(p.program, p.nest)};
+    ContractionShape shape{points(p, batch),
+                           points(p, rows),
+                           points(p, columns),
+                           points(p, segments),
+                           points(p, run),
+                           computing_cycles(a),
+                           !is_in_strips(p.program, p.nest)};
     if (tap) add_lines(p, a, rows, *tap, shape);
-    const bool unit_a = lies_along(p, a, order.back().var) ||
-                        (a.load && !rows.empty() && step_along(p, a.load->access, rows.back().var) == 1);
+    UnitSteps unit;
+    unit.a = lies_along(p, a, order.back().var) ||
+             (a.load && !rows.empty() && step_along(p, a.load->access, rows.back().var) == 1);
     // Weights that are staged are put in order (schedule/order_weights.h).
-    const bool unit_b =
+    unit.b =
         readable || made_of_weights(p, b) || (b.load && step_along(p, b.load->access, order.back().var) == 1);
     for (const GemmKernel& kernel : kernels::gemm_kernels()) {
       if (!alike(kernel, like) || !kernel.runs_on(target)) continue;
@@ -488,7 +356,7 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
       const int64_t chunk = plan.bytes > 0 ? 0 : choose_chunk(kernel, target, shape.k());
       std::vector<RankedPlan> made;
       auto add = [&](const GemmPlan& one) {
-        made.push_back({one, cost(one, shape, unit_a, unit_b, stores, target)});
+        made.push_back({one, plan_cycles(one, shape, unit, stores, target)});
       };
       for (const int64_t tiles : tiles_of_task(plan, shape, target)) {
         plan.tiles = tiles;
@@ -545,20 +413,6 @@ std::vector<RankedPlan> ranked_plans(const loop::Program& program, const loop::N
 
 }  // namespace
 
-double typical(Expr e, const sym::Facts& facts) {
-  const auto value = sym::evaluate(e, [&](Expr var) -> std::optional<int64_t> {
-    const sym::Interval range = facts.bounds(var);
-    const int64_t lo = range.has_lo() ? range.lo : 1;
-    const int64_t hi = range.has_hi() ? range.hi : 2 * kTypicalSize;
-    return std::clamp<int64_t>(lo + (hi - lo) / 2, lo, std::max(lo, kTypicalSize));
-  });
-  return value ? static_cast<double>(*value) : static_cast<double>(kTypicalSize);
-}
-
-double typical_bytes(const loop::Program& program, loop::BufferId id) {
-  return typical(loop::element_count(program[id].shape), program.facts) * byte_size(program[id].dtype);
-}
-
 std::vector<RankedPlan> contraction_plans(const loop::Program& program, const loop::Nest& nest,
                                           const CpuTarget& target) {
   return ranked_plans(program, nest, target, false);
@@ -567,47 +421,6 @@ std::vector<RankedPlan> contraction_plans(const loop::Program& program, const lo
 std::vector<RankedPlan> contraction_space(const loop::Program& program, const loop::Nest& nest,
                                           const CpuTarget& target) {
   return ranked_plans(program, nest, target, true);
-}
-
-namespace {
-
-// Cycles of the general emitter for a vector of a factor along a dim.
-double vector_cycles(const Problem& p, const Factor& factor, Expr var, const CpuTarget& target) {
-  if (!factor.vars.contains(var) || !factor.load) return 1;
-  const auto linear = sym::linear_in(kernels::offset_of(p.program, factor.load->access, p.facts), var);
-  const bool unit = linear && (linear->coefficient.is_const(0) || linear->coefficient.is_const(1));
-  return unit ? 1 : target.lanes(4);
-}
-
-}  // namespace
-
-// The general emitter vectorises one dim and keeps one accumulator per point, a load of each factor for a vector of
-// multiply-adds; along a reduced dim every run of it is a loop of its own. It waits for factors as they come from memory.
-double general_cycles(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
-  constexpr double kRun = 6;
-  const auto contraction = *kernels::match_contraction(nest);
-  const Problem p{program, nest, contraction, kernels::facts_in(program, nest, contraction), {}};
-  const double steps = points(p, nest.dims) * points(p, contraction.reduce->dims);
-  double least = INFINITY;
-  const auto add = [&](const Dim& dim, double run) {
-    const double n = points(p, {dim});
-    double vector = 0;
-    for (const Factor& factor : contraction.factors) vector += vector_cycles(p, factor, dim.var, target);
-    least = std::min(least, steps / n * (std::ceil(n / target.lanes(4)) * vector + run));
-  };
-  for (const Dim& dim : nest.dims) add(dim, 0);
-  for (const Dim& dim : contraction.reduce->dims) add(dim, kRun);
-  double memory = 0;
-  Dims dims = nest.dims;
-  dims.insert(dims.end(), contraction.reduce->dims.begin(), contraction.reduce->dims.end());
-  for (const Factor& factor : contraction.factors) {
-    double elements = 1;
-    for (const Dim& dim : dims)
-      if (factor.vars.contains(dim.var)) elements *= points(p, {dim});
-    memory = std::max(memory, elements);
-    if (!factor.load) least += steps * computing(factor) / target.lanes(4);
-  }
-  return least + memory * kMissedLine / target.lanes(4);
 }
 
 std::optional<loop::Schedule> choose_contraction(const loop::Program& program, const loop::Nest& nest,

@@ -27,11 +27,5 @@ std::vector<RankedPlan> contraction_space(const loop::Program& program, const lo
 // The best plan as a schedule; nothing: leave the nest to the general emitter.
 std::optional<loop::Schedule> choose_contraction(const loop::Program& program, const loop::Nest& nest,
                                                  const CpuTarget& target);
-// What the model says of the general emitter, in the cycles of a plan.
-double general_cycles(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
-
-// A value for cost models: each symbol at the middle of its range, at most kTypicalSize.
-double typical(sym::Expr e, const sym::Facts& facts);
-double typical_bytes(const loop::Program& program, loop::BufferId id);  // of a buffer's elements
 
 }  // namespace stridec::schedule

@@ -7,9 +7,9 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/cuda_contraction_cost.h"
 #include "compiler/schedule/fusion.h"
+#include "compiler/schedule/typical.h"
 
 namespace stridec::schedule {
 namespace {

@@ -9,12 +9,12 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/candidates.h"
-#include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/choose_cuda_contraction.h"
 #include "compiler/schedule/choose_flash.h"
 #include "compiler/schedule/choose_points.h"
 #include "compiler/schedule/order_weights.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/schedule/typical.h"
 
 namespace stridec::schedule {
 namespace {

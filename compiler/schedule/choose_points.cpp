@@ -10,7 +10,7 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose_contraction.h"
+#include "compiler/schedule/typical.h"
 
 namespace stridec::schedule {
 namespace {
@@ -314,9 +314,7 @@ bool choose_points(const loop::Program& program, const loop::Nest& nest, const G
     const double middle = std::sqrt(low * high);
     (gains(middle) > 1 ? low : high) = middle;
   }
-  double points = 1;
-  for (const loop::Dim& dim : nest.dims)
-    points *= std::max(1.0, typical(dim.extent, loop::facts_of(program, nest)));
+  const double points = typical_points(nest.dims, loop::facts_of(program, nest));
   plan.few = static_cast<int64_t>(high * points);
   plan.few_points = few.points;
   return true;

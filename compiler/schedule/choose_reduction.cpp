@@ -6,9 +6,9 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/fusion_rules.h"
 #include "compiler/schedule/split_reduction.h"
+#include "compiler/schedule/typical.h"
 
 namespace stridec::schedule {
 namespace {
@@ -27,12 +27,6 @@ constexpr double kShortest = 8;          // of what one partial result combines
 constexpr int64_t kStrip = 4096;         // along the lanes
 constexpr int64_t kStripOfRows = 128;    // with lanes along other dims
 constexpr double kMostStrips = 1 << 20;  // partial results that memory holds
-
-double points(const std::vector<Dim>& dims, const sym::Facts& facts) {
-  double count = 1;
-  for (const Dim& dim : dims) count *= std::max(1.0, typical(dim.extent, facts));
-  return count;
-}
 
 // At least; one for what may be anything.
 double least_points(const std::vector<Dim>& dims, const sym::Facts& facts) {
@@ -69,9 +63,10 @@ std::optional<ReductionSplit> wish(const Program& program, const Nest& nest, con
   for (const Dim& dim : nest.dims) facts.set_index(dim.var, dim.extent);
   for (const Dim& dim : reduce.dims) facts.set_index(dim.var, dim.extent);
   double tasks = sharing == Sharing::kThreads ? least_points(nest.dims, program.facts)
-                                              : points(nest.dims, program.facts);
+                                              : typical_points(nest.dims, program.facts);
   if (sharing == Sharing::kBlocks && loops(nest) == 1) tasks = kTasks;
-  if (points(nest.dims, program.facts) * points(reduce.dims, program.facts) < kWorth) return std::nullopt;
+  if (typical_points(nest.dims, program.facts) * typical_points(reduce.dims, program.facts) < kWorth)
+    return std::nullopt;
   const loop::Access* load = main_load(reduce);
   if (!load || static_cast<size_t>(load->buffer.value) >= made) return std::nullopt;
   auto step = [&](const Dim& dim) -> std::optional<Expr> {
@@ -116,7 +111,7 @@ std::optional<ReductionSplit> wish(const Program& program, const Nest& nest, con
     const auto outermost = std::max_element(
         rest.begin(), rest.end(), [&](const Dim& a, const Dim& b) { return distance(a) < distance(b); });
     const double inner =
-        points(rest, program.facts) / std::max(1.0, typical(outermost->extent, program.facts));
+        typical_points(rest, program.facts) / std::max(1.0, typical(outermost->extent, program.facts));
     const int64_t strip = lanes_parallel ? kStripOfRows : kStrip;
     if (rest.size() > 1 && inner >= kShortest) {
       split.keep.push_back(outermost->var);

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/kernels/gemm_plan.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/effects.h"
 #include "compiler/schedule/gemm_cost.h"
+#include "compiler/schedule/typical.h"
 
 namespace stridec::schedule {
 namespace {

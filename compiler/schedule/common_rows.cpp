@@ -11,8 +11,8 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/fusion_rules.h"
+#include "compiler/schedule/typical.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::schedule {

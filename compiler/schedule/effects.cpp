@@ -7,7 +7,7 @@
 #include "compiler/loop/build.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose_contraction.h"
+#include "compiler/schedule/typical.h"
 
 namespace stridec::schedule {
 namespace {
@@ -58,8 +58,7 @@ bool share_elements(const loop::Program& program, const loop::Nest& nest, const 
   loop::for_each_step({step}, [&](const loop::Step& inner) {
     const Effects effects = effects_of(program, inner);
     const auto* launch = std::get_if<loop::Launch>(&inner.node);
-    if (touches(effects, id))
-      met = met || !launch || !touch_apart(program, nest, program[launch->nest], id);
+    if (touches(effects, id)) met = met || !launch || !touch_apart(program, nest, program[launch->nest], id);
   });
   return met;
 }
@@ -142,7 +141,8 @@ std::vector<sym::Expr> strides_like(const loop::Buffer& like, const std::vector<
 
 BufferId add_part(loop::Program& program, BufferId of, const std::vector<sym::Expr>& shape) {
   const loop::Buffer& whole = program[of];
-  loop::Buffer part{.name = whole.name + "_part", .dtype = whole.dtype, .shape = shape, .storage = whole.storage};
+  loop::Buffer part{
+      .name = whole.name + "_part", .dtype = whole.dtype, .shape = shape, .storage = whole.storage};
   part.strides = strides_like(whole, shape, program.facts);
   return loop::add_buffer(program, std::move(part));
 }

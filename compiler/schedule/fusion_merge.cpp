@@ -2,8 +2,8 @@
 // for r, k: y[r,k] = x[r,k] - m[r]  ->        for k: y[r,k] = x[r,k] - m
 #include <algorithm>
 
-#include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/fusion_join.h"
+#include "compiler/schedule/typical.h"
 
 namespace stridec::schedule {
 namespace {

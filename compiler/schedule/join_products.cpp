@@ -12,8 +12,8 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/fusion_join.h"
+#include "compiler/schedule/typical.h"
 
 namespace stridec::schedule {
 namespace {

@@ -6,8 +6,8 @@
 #include "compiler/base/text.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/fusion_join.h"
+#include "compiler/schedule/typical.h"
 
 namespace stridec::schedule {
 namespace {

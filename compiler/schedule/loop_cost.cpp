@@ -8,7 +8,7 @@
 #include "compiler/loop/lanes.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose_contraction.h"
+#include "compiler/schedule/typical.h"
 
 namespace stridec::schedule {
 namespace {

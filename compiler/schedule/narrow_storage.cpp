@@ -6,7 +6,7 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose_contraction.h"
+#include "compiler/schedule/typical.h"
 
 namespace stridec::schedule {
 namespace {
@@ -50,21 +50,21 @@ class Narrowing {
       auto other = [&](BufferId id) {
         if (id.valid()) uses_[id.value].other = true;
       };
-      std::visit(
-          loop::Overloaded{[&](const loop::Launch& launch) {
-                             ++launches_[launch.nest];
-                             const loop::Effects effects = loop::effects_of(program_[launch.nest]);
-                             for (BufferId id : effects.reads) uses_[id.value].readers.insert(launch.nest);
-                             for (BufferId id : effects.writes) uses_[id.value].writers.insert(launch.nest);
-                           },
-                           [&](const loop::BindSymbol& bind) { other(bind.buffer); }, [&](const loop::If&) {},
-                           [&](const loop::While& loop) { other(loop.condition); }, [&](const loop::Strips&) {},
-                           [&](const loop::Call& call) {
-                             for (BufferId id : call.reads) other(id);
-                             for (BufferId id : call.writes) other(id);
-                           },
-                           [&](const loop::Copy& copy) { other(copy.from), other(copy.to); }},
-          step.node);
+      std::visit(loop::Overloaded{
+                     [&](const loop::Launch& launch) {
+                       ++launches_[launch.nest];
+                       const loop::Effects effects = loop::effects_of(program_[launch.nest]);
+                       for (BufferId id : effects.reads) uses_[id.value].readers.insert(launch.nest);
+                       for (BufferId id : effects.writes) uses_[id.value].writers.insert(launch.nest);
+                     },
+                     [&](const loop::BindSymbol& bind) { other(bind.buffer); }, [&](const loop::If&) {},
+                     [&](const loop::While& loop) { other(loop.condition); }, [&](const loop::Strips&) {},
+                     [&](const loop::Call& call) {
+                       for (BufferId id : call.reads) other(id);
+                       for (BufferId id : call.writes) other(id);
+                     },
+                     [&](const loop::Copy& copy) { other(copy.from), other(copy.to); }},
+                 step.node);
     });
     for (const loop::Step& step : program_.steps)
       if (const auto* launch = std::get_if<loop::Launch>(&step.node)) ++on_top_[launch->nest];

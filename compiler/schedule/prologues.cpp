@@ -8,8 +8,8 @@
 #include "compiler/kernels/contraction.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/fusion_rules.h"
+#include "compiler/schedule/typical.h"
 
 namespace stridec::schedule {
 namespace {

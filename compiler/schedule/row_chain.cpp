@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "compiler/base/sort.h"
-#include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/fusion_join.h"
+#include "compiler/schedule/typical.h"
 
 namespace stridec::schedule {
 namespace {

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "compiler/loop/analysis.h"
-#include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/strips.h"
+#include "compiler/schedule/typical.h"
 
 namespace stridec::schedule {
 namespace {

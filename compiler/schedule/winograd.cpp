@@ -9,10 +9,10 @@
 #include "compiler/loop/blame.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose_contraction.h"
 #include "compiler/schedule/fusion_join.h"
 #include "compiler/schedule/memory_plan.h"
 #include "compiler/schedule/strips.h"
+#include "compiler/schedule/typical.h"
 #include "compiler/schedule/winograd_nests.h"
 
 namespace stridec::schedule {
@@ -37,24 +37,18 @@ constexpr int kMostPercent = 98;          // of the time of siblings by themselv
 // Of a cycle, so that expressions of whole numbers tell costs apart.
 constexpr double kParts = 16;
 
-double product_of(const Program& program, const std::vector<Dim>& dims) {
-  double count = 1;
-  for (const Dim& dim : dims) count *= std::max(1.0, typical(dim.extent, program.facts));
-  return count;
-}
-
 double typical_tiles(const Program& program, const Convolution& c, int m) {
   return std::max(1.0, typical(sym::ceildiv(c.y.extent, m), program.facts)) *
          std::max(1.0, typical(sym::ceildiv(c.x.extent, m), program.facts));
 }
 // Bytes of a tile between the transforms, and of the weights.
 double passing(const Program& program, const Convolution& c, int m) {
-  return 4.0 * (m + 2) * (m + 2) * product_of(program, c.shared) *
-         (product_of(program, c.channels) + product_of(program, c.columns));
+  return 4.0 * (m + 2) * (m + 2) * typical_points(c.shared, program.facts) *
+         (typical_points(c.channels, program.facts) + typical_points(c.columns, program.facts));
 }
 double weights(const Program& program, const Convolution& c, int m) {
-  return 4.0 * (m + 2) * (m + 2) * product_of(program, c.shared) * product_of(program, c.channels) *
-         product_of(program, c.columns);
+  return 4.0 * (m + 2) * (m + 2) * typical_points(c.shared, program.facts) *
+         typical_points(c.channels, program.facts) * typical_points(c.columns, program.facts);
 }
 
 // In kParts of a cycle, for so many images; m = 1: as it is.
@@ -62,8 +56,8 @@ Expr cycles(const Program& program, const Convolution& c, int m, Expr images) {
   const auto times = [](double cost, Expr count) {
     return count * static_cast<int64_t>(std::ceil(std::min(cost * kParts, 1e15)));
   };
-  const double groups = product_of(program, c.shared), in = product_of(program, c.channels),
-               out = product_of(program, c.columns);
+  const double groups = typical_points(c.shared, program.facts),
+               in = typical_points(c.channels, program.facts), out = typical_points(c.columns, program.facts);
   const Expr pixels = c.y.extent * c.x.extent * images;
   if (m == 1)
     return times(2 * 9 * groups * in * out / kFlops, pixels) +
@@ -79,13 +73,13 @@ Expr cycles(const Program& program, const Convolution& c, int m, Expr images) {
 }
 
 struct Choice {
-  int m = 1;           // tiles; 1: none
-  int percent = 100;   // of the time without them that the better tiles would take, at sizes in the middle
-  double cycles = 0;   // of what is chosen, there
+  int m = 1;             // tiles; 1: none
+  int percent = 100;     // of the time without them that the better tiles would take, at sizes in the middle
+  double cycles = 0;     // of what is chosen, there
   bool cached = false;   // what passes between the transforms stays in a cache, in strips or by itself
   bool streams = false;  // weights are read for one strip after the other, from beyond a cache
-  int small = 1;       // tiles of sizes at which those of m outputs are slower
-  Expr condition = 1;  // that they are not, where the sizes may be such ones
+  int small = 1;         // tiles of sizes at which those of m outputs are slower
+  Expr condition = 1;    // that they are not, where the sizes may be such ones
 };
 
 Choice choose(const Program& program, const Convolution& c) {

@@ -5,7 +5,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
-#include "compiler/schedule/choose_contraction.h"
+#include "compiler/schedule/typical.h"
 
 namespace stridec::tune {
 namespace {

@@ -1,0 +1,31 @@
+#include "compiler/schedule/typical.h"
+
+#include <algorithm>
+
+#include "compiler/schedule/memory_plan.h"
+
+namespace stridec::schedule {
+
+using sym::Expr;
+
+double typical(Expr e, const sym::Facts& facts) {
+  const auto value = sym::evaluate(e, [&](Expr var) -> std::optional<int64_t> {
+    const sym::Interval range = facts.bounds(var);
+    const int64_t lo = range.has_lo() ? range.lo : 1;
+    const int64_t hi = range.has_hi() ? range.hi : 2 * kTypicalSize;
+    return std::clamp<int64_t>(lo + (hi - lo) / 2, lo, std::max(lo, kTypicalSize));
+  });
+  return value ? static_cast<double>(*value) : static_cast<double>(kTypicalSize);
+}
+
+double typical_bytes(const loop::Program& program, loop::BufferId id) {
+  return typical(loop::element_count(program[id].shape), program.facts) * byte_size(program[id].dtype);
+}
+
+double typical_points(const std::vector<loop::Dim>& dims, const sym::Facts& facts) {
+  double count = 1;
+  for (const loop::Dim& dim : dims) count *= std::max(1.0, typical(dim.extent, facts));
+  return count;
+}
+
+}  // namespace stridec::schedule
