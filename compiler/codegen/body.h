@@ -211,15 +211,25 @@ class Body {
     std::vector<loop::ValueId> args;
   };
   std::optional<Call> coarse_call(const loop::Let& let) const;
-  std::string cast_text(const std::string& text, DType from, DType to, int width, bool saturate);
-  std::string clamped(const std::string& text, DType from, DType to, int width, double shift = 0,
-                      bool above = true);
-  std::string nearest_text(const std::string& text, int width) const;
   bool print_quantized(const loop::Let& let, int width);
   void find_unrounded(const loop::Let& let, int width, CValue& result);
   std::string literal(const loop::Scalar& scalar);
   std::string widened(const CValue& value, int width);
   void define(loop::ValueId id, const std::string& text, int width);
+
+  // body_casts.cpp
+  std::string cast_text(const std::string& text, DType from, DType to, int width, bool saturate);
+  std::string float_of_float(const std::string& text, DType from, DType to, int width, bool saturate);
+  // From f32 or f64. The integer that is nearest, for numbers beyond all of them too; 0 for NaN.
+  std::string nearest_integer_of_float(const std::string& text, DType from, DType to, int width);
+  std::string integer_of_float(const std::string& text, DType from, DType to, int width);
+  std::string integer_of_integer(const std::string& text, DType from, DType to, int width, bool saturate);
+  std::string convert(const std::string& text, DType to, int width);   // as C does
+  std::string splat(const std::string& text, DType dtype, int width);  // a constant, in all lanes
+  std::string narrowed(const std::string& text, DType to, int width);  // to a type of fewer bits than C's
+  std::string clamped(const std::string& text, DType from, DType to, int width, double shift = 0,
+                      bool above = true);
+  std::string nearest_text(const std::string& text, int width) const;
 
   // body_together.cpp
   // A reduction of each body, in loops that they share; `inside` prints what makes the terms.

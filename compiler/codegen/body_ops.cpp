@@ -1,6 +1,5 @@
-// Scalar operations, constants and conversions.
+// Constants and scalar operations.
 #include <cmath>
-#include <cstdio>
 
 #include "compiler/base/check.h"
 #include "compiler/base/numeric.h"
@@ -11,20 +10,6 @@ namespace stridec::codegen {
 namespace {
 
 using loop::ScalarOp;
-
-// The dtype that values of `dtype` are computed in.
-DType computed(DType dtype) { return is_storage_float(dtype) ? DType::kF32 : dtype; }
-
-// Integers of fewer bits than their C type.
-bool is_narrow(DType dtype) { return is_integer(dtype) && info(dtype).bits < 8; }
-
-std::string hex(double value, bool single) {
-  if (std::isnan(value)) return single ? "__builtin_nanf(\"\")" : "__builtin_nan(\"\")";
-  if (std::isinf(value)) return cat(value < 0 ? "-" : "", single ? "__builtin_inff()" : "__builtin_inf()");
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, "%a%s", value, single ? "f" : "");
-  return value < 0 || std::signbit(value) ? cat("(", buffer, ")") : buffer;
-}
 
 // What sd_<function> is for an op that is one everywhere, or null.
 const char* function_of(ScalarOp op) {
@@ -78,9 +63,9 @@ const char* coarse_function_of(ScalarOp op) {
 std::string Body::literal(const loop::Scalar& scalar) {
   const DType dtype = scalar.dtype;
   if (dtype == DType::kBool) return scalar.i ? "true" : "false";
-  if (dtype == DType::kF64) return hex(scalar.f, false);
-  if (dtype == DType::kF32) return hex(static_cast<float>(scalar.f), true);
-  if (is_float(dtype)) return hex(round_float(dtype, scalar.f), true);
+  if (dtype == DType::kF64) return float_literal(scalar.f, false);
+  if (dtype == DType::kF32) return float_literal(static_cast<float>(scalar.f), true);
+  if (is_float(dtype)) return float_literal(round_float(dtype, scalar.f), true);
   if (dtype == DType::kU64) return cat(static_cast<uint64_t>(scalar.i), "ul");
   if (dtype == DType::kI64 && scalar.i == INT64_MIN) return "(-9223372036854775807l - 1)";
   if (dtype == DType::kI64) return cat("(", scalar.i, "l)");
@@ -120,206 +105,6 @@ void Body::print_constant(const loop::Constant& constant) {
   set_value(constant.result, std::move(value));
 }
 
-// ---- storage
-
-std::string Body::rounded(const std::string& text, DType dtype, int width) {
-  if (!is_storage_float(dtype) || wide_floats) return text;
-  text_.use(cat("to.", name(dtype)), width);
-  text_.use(cat("from.", name(dtype)), width);
-  return cat("sd_from_", name(dtype), "(sd_to_", name(dtype), "(", text, "))");
-}
-
-std::string Body::to_storage(const std::string& text, DType dtype, int width) {
-  if (dtype == DType::kBF16 && !wide_floats && !text_.is_cuda()) {
-    text_.use("halves", width);
-    return cat("sd_halves(", text, ")");
-  }
-  if (is_storage_float(dtype)) {
-    text_.use(cat("to.", name(dtype)), width);
-    return cat("sd_to_", name(dtype), "(", text, ")");
-  }
-  if (dtype == DType::kBool)
-    return width == 1 ? cat("(u8)(", text, ")")
-                      : cat("__builtin_convertvector(", text, ", ", text_.storage_type(dtype, width), ")");
-  return text;
-}
-
-void Body::set_stored(loop::ValueId id, const std::string& vector, DType dtype) {
-  define(id, from_storage(vector, dtype, width_), width_);
-}
-
-std::string Body::stored_fill(const loop::Load& load) {
-  return to_storage(literal(load.fill), load.fill.dtype, 1);
-}
-
-std::string Body::to_storage(const CValue& value, DType dtype) {
-  return !value.stored.empty() && value.dtype == dtype ? value.stored : to_storage(value.text, dtype, 1);
-}
-
-std::string Body::from_storage(const std::string& text, DType dtype, int width) {
-  if (is_storage_float(dtype)) {
-    text_.use(cat("from.", name(dtype)), width);
-    return cat("sd_from_", name(dtype), "(", text, ")");
-  }
-  if (dtype == DType::kBool)
-    return width == 1 ? cat("(", text, " != 0)")
-                      : cat("__builtin_convertvector(", text, ", ", text_.value_type(dtype, width), ")");
-  return text;
-}
-
-// ---- casts
-
-std::string Body::cast_text(const std::string& text, DType from, DType to, int width, bool saturate) {
-  if (from == to && !(saturate && is_storage_float(to))) return text;
-  auto convert = [&](const std::string& x, DType dtype) {
-    const std::string type = text_.value_type(dtype, width);
-    return width == 1 ? cat("(", type, ")(", x, ")") : cat("__builtin_convertvector(", x, ", ", type, ")");
-  };
-  auto constant = [&](DType dtype, const std::string& value) {
-    return cat("(", text_.value_type(dtype, width), ")(", value, ")");
-  };
-  auto narrowed = [&](const std::string& x) -> std::string {  // to fewer bits than the C type has
-    if (!is_narrow(to)) return x;
-    const int bits = info(to).bits;
-    const std::string type = text_.value_type(to, width);
-    return is_signed(to) ? cat("((", type, ")((", type, ")((", x, ") << ", 8 - bits, ") >> ", 8 - bits, "))")
-                         : cat("((", type, ")((", x, ") & (", type, ")", (1 << bits) - 1, "))");
-  };
-  if (is_bool(from)) {
-    // 0 and 1; through i32, since bool vectors convert to floats by their sign bit.
-    if (is_float(to)) return cast_text(convert(text, DType::kI32), DType::kI32, to, width, saturate);
-    return convert(text, to);
-  }
-  if (is_bool(to)) {
-    const std::string type = text_.value_type(from, width);
-    return width == 1 ? cat("((", text, ") != 0)")
-                      : convert(cat("(", text, ") != (", type, ")0"), DType::kBool);
-  }
-  if (is_float(from) && is_float(to)) {
-    const DType f = computed(from), t = computed(to);
-    std::string x = text;
-    if (f == DType::kF64 && is_storage_float(to)) {
-      text_.use("odd", width);
-      x = cat("sd_odd(", x, ")");
-    } else if (f != t) {
-      x = convert(x, t);
-    }
-    if (!saturate || !is_storage_float(to) || wide_floats) return rounded(x, to, width);
-    text_.use(cat("to_sat.", name(to)), width);
-    text_.use(cat("from.", name(to)), width);
-    return cat("sd_from_", name(to), "(sd_to_sat_", name(to), "(", x, "))");
-  }
-  if (is_float(from)) {
-    // Wider first: a value that fits 32 (64) bits wraps into fewer.
-    const DType f = computed(from);
-    std::string x = text;
-    if (saturate) {
-      const IntegerRange range = integer_range(to);
-      const bool single = f == DType::kF32;
-      const double lo = static_cast<double>(range.lo), hi = static_cast<double>(range.hi);
-      const double top = single ? static_cast<double>(static_cast<float>(hi)) : hi;
-      const bool exact = top < 0x1p63 && static_cast<uint64_t>(top) == range.hi;
-      if (exact)
-        return narrowed(
-            convert(convert(clamped(x, f, to, width), info(to).bits > 31 ? DType::kI64 : DType::kI32), to));
-      const std::string name = text_.fresh("v");
-      const std::string type = text_.value_type(f, width);
-      text_.line(cat("const ", type, " ", name, " = ", x, ";"));
-      auto pick = [&](const std::string& c, const std::string& a, const std::string& b) {
-        return cat("((", c, ") ? ", a, " : ", b, ")");
-      };
-      const std::string low = constant(f, hex(lo, single)), high = constant(f, hex(top, single)),
-                        zero = constant(f, "0");
-      x = pick(cat(name, " > ", low), name, low);  // NaN becomes low
-      x = pick(cat(name, " == ", name), x, zero);
-      // `top` itself is one too many.
-      const DType wide = to == DType::kU64 ? DType::kU64 : DType::kI64;
-      const std::string inside = text_.fresh("v"), cut = text_.fresh("v");
-      text_.line(cat("const ", type, " ", inside, " = ", pick(cat(name, " < ", high), x, zero), ";"));
-      text_.line(cat("const ", text_.value_type(to, width), " ", cut, " = ",
-                     convert(convert(inside, wide), to), ";"));
-      const std::string most = constant(to, to == DType::kU64 ? cat(range.hi, "ul") : cat(range.hi, "l"));
-      if (width == 1) return pick(cat(name, " >= ", high), most, cut);
-      text_.use(cat("select.", text_.value_type(to)), width);
-      return cat("sd_select(", convert(cat(name, " >= ", high), DType::kBool), ", ", most, ", ", cut, ")");
-    }
-    if (to == DType::kU64) {
-      const std::string name = text_.fresh("v"), big = text_.fresh("v");
-      const std::string type = text_.value_type(f, width), u64 = text_.value_type(DType::kU64, width);
-      const std::string limit = constant(f, hex(0x1p63, f == DType::kF32));
-      text_.line(cat("const ", type, " ", name, " = ", x, ";"));
-      text_.line(cat(
-          "const ", u64, " ", big, " = (", u64, ")",
-          convert(cat("(", name, " >= ", limit, " ? ", name, " - ", limit, " : ", name, ")"), DType::kI64),
-          ";"));
-      if (width == 1) return cat("(", name, " >= ", limit, " ? ", big, " ^ (1ul << 63) : ", big, ")");
-      text_.use("select.u64", width);
-      return cat("sd_select(", convert(cat(name, " >= ", limit), DType::kBool), ", ", big, " ^ (1ul << 63), ",
-                 big, ")");
-    }
-    const bool wide = info(to).bits > 32 || to == DType::kU32;
-    x = convert(x, wide || to == DType::kI32 ? (wide ? DType::kI64 : DType::kI32) : DType::kI32);
-    return narrowed(to == DType::kI64 || to == DType::kI32 ? x : convert(x, to));
-  }
-  if (is_float(to)) {
-    if (to == DType::kF32 || to == DType::kF64) return convert(text, to);
-    if (info(from).bits <= 16) return cast_text(convert(text, DType::kF32), DType::kF32, to, width, saturate);
-    return cast_text(convert(text, DType::kF64), DType::kF64, to, width, saturate);
-  }
-  // Integer to integer.
-  if (!saturate) {
-    const bool same = text_.value_type(from) == text_.value_type(to);
-    return narrowed(same ? text : convert(text, to));
-  }
-  const IntegerRange source = integer_range(from), target = integer_range(to);
-  const std::string type = text_.value_type(from, width), name = text_.fresh("v");
-  text_.line(cat("const ", type, " ", name, " = ", text, ";"));
-  std::string x = name;
-  if (source.hi > target.hi) {
-    const std::string most = cat("(", type, ")(", target.hi, from == DType::kU64 ? "ul)" : "l)");
-    x = cat("(", name, " > ", most, " ? ", most, " : ", x, ")");
-  }
-  if (source.lo < target.lo) {
-    const std::string least = target.lo == INT64_MIN ? cat("(", type, ")(-9223372036854775807l - 1)")
-                                                     : cat("(", type, ")(", target.lo, "l)");
-    x = cat("(", name, " < ", least, " ? ", least, " : ", x, ")");
-  }
-  return text_.value_type(from) == text_.value_type(to) ? x : convert(x, to);
-}
-
-// A float that plus `shift` is within the range of an integer dtype, whose ends are floats too; NaN becomes 0 then. Each
-// choice is one instruction. Not `above`: it may be larger.
-std::string Body::clamped(const std::string& text, DType from, DType to, int width, double shift,
-                          bool above) {
-  const IntegerRange range = integer_range(to);
-  const bool single = from == DType::kF32;
-  const std::string type = text_.value_type(from, width);
-  std::string name;
-  auto define = [&](const std::string& x) {
-    name = text_.fresh("v");
-    text_.line(cat("const ", type, " ", name, " = ", x, ";"));
-  };
-  auto constant = [&](double x) { return cat("(", type, ")(", hex(x, single), ")"); };
-  const std::string low = constant(static_cast<double>(range.lo) - shift),
-                    high = constant(static_cast<double>(range.hi) - shift);
-  define(text);
-  if (range.lo != 0) define(cat("(", name, " == ", name, ") ? ", name, " : ", constant(-shift)));
-  define(cat("(", name, " > ", low, ") ? ", name, " : ", low));
-  if (above) define(cat("(", name, " < ", high, ") ? ", name, " : ", high));
-  return name;
-}
-
-// f32 to the nearest i32, ties to even, in one instruction; "": there is none for these lanes.
-std::string Body::nearest_text(const std::string& text, int width) const {
-  if (text_.is_cuda()) return "";
-  const std::string type = text_.value_type(DType::kI32, width);
-  if (text_.target().avx512 && width == 16)
-    return cat("(", type, ")__builtin_ia32_cvtps2dq512_mask(", text, ", (", type,
-               ")0, (unsigned short)-1, 4)");
-  if (text_.target().avx2 && width == 8) return cat("(", type, ")__builtin_ia32_cvtps2dq256(", text, ")");
-  return "";
-}
-
 // ---- operations
 
 // Conversions between floats and quantised numbers. A whole number that was clamped to bytes is a float still, and need
@@ -357,7 +142,8 @@ bool Body::print_quantized(const loop::Let& let, int width) {
       define(let.result, cast_text(whole, DType::kI32, to, width, false), width);
     }
     CValue result = value(let.result);
-    result.as_f32 = shifted(cat("__builtin_elementwise_roundeven(", inside, ")"), hex(from.shift, true));
+    result.as_f32 =
+        shifted(cat("__builtin_elementwise_roundeven(", inside, ")"), float_literal(from.shift, true));
     if (is_signed(to) && from.shift == 0) result.as_f32 = cat("(", result.as_f32, " + 0.0f)");  // -0 is 0
     if (from.shift != 0) result.unrounded = inside, result.shift = from.shift, result.clamped = true;
     set_value(let.result, std::move(result));
@@ -485,7 +271,7 @@ std::string Body::let_text(const loop::Let& let, int width) {
     if (let.op == ScalarOp::kDiv) {
       if (const auto by = numbers_.find(let.args[1]); by != numbers_.end())
         if (const auto factor = static_cast<float>(1 / by->second); std::isnormal(factor))
-          return finish(cat(a, " * ", hex(factor, true)));
+          return finish(cat(a, " * ", float_literal(factor, true)));
       // By what is one number for all lanes, such as a row's sum: its reciprocal is made once, in front of the loop.
       if (!text_.is_cuda() && vector && value(let.args[1]).width == 1)
         return finish(cat(a, " * (", type, ")(1.0f / ", value(let.args[1]).text, ")"));

@@ -1,6 +1,8 @@
 #include "compiler/codegen/emit_text.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
@@ -54,6 +56,14 @@ std::string_view storage_name(DType dtype) {
 std::string lanes_suffix(int width) { return width == 1 ? std::string() : cat("x", width); }
 
 }  // namespace
+
+std::string float_literal(double value, bool single) {
+  if (std::isnan(value)) return single ? "__builtin_nanf(\"\")" : "__builtin_nan(\"\")";
+  if (std::isinf(value)) return cat(value < 0 ? "-" : "", single ? "__builtin_inff()" : "__builtin_inf()");
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, "%a%s", value, single ? "f" : "");
+  return value < 0 || std::signbit(value) ? cat("(", buffer, ")") : buffer;
+}
 
 KernelText::KernelText(const loop::Program& program, const CpuTarget& target)
     : program_(program), target_(target), facts_(program.facts) {}

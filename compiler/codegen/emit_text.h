@@ -26,6 +26,12 @@ struct CudaText {
   const Snippet* (*snippet)(std::string_view name);  // null: the common one
 };
 
+// A number in C, exactly; `single`: of type float.
+std::string float_literal(double value, bool single);
+
+// Integers of fewer bits than their C type.
+inline bool is_narrow(DType dtype) { return is_integer(dtype) && info(dtype).bits < 8; }
+
 class KernelText {
  public:
   KernelText(const loop::Program& program, const CpuTarget& target);
