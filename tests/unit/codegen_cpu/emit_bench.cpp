@@ -12,8 +12,6 @@ using namespace emit_test;
 
 namespace {
 
-constexpr DType kF32 = DType::kF32;
-
 void measure(const std::string& what, Program program, const std::vector<HostTensor>& inputs,
              double elements) {
   schedule::choose_general(program, cpu_target("native"));

@@ -15,6 +15,7 @@
 #include "compiler/codegen/cpu/build_run.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/interpret.h"
+#include "compiler/schedule/choose_general.h"
 #include "tests/support/program_builder.h"
 
 namespace emit_test {
@@ -23,6 +24,8 @@ using namespace stridec;
 using namespace stridec::loop;
 using sym::Expr;
 using testing::ProgramBuilder;
+
+inline constexpr DType kF32 = DType::kF32;
 
 inline HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, uint32_t seed, double lo = -4,
                                 double hi = 4) {
@@ -74,6 +77,19 @@ inline void check_program(const Program& program, const std::vector<HostTensor>&
   REQUIRE(got.size() == want.size());
   for (size_t o = 0; o < want.size(); ++o)
     check_close(got[o], want[o], options.relative, cat(options.cpu, " ", program[program.outputs[o]].name));
+}
+
+// As it is, and with the schedules that are chosen for two CPUs.
+inline void check(const Program& program, const std::vector<HostTensor>& inputs, double relative = 2e-5) {
+  check_program(program, inputs, {relative, "native", {}});
+  for (const char* cpu : {"native", "x86-64-v3"}) {
+    Program chosen = program;
+    schedule::choose_general(chosen, cpu_target(cpu));
+    std::string schedules;
+    for (const Nest& nest : chosen.nests) schedules += to_string(nest.schedule) + "; ";
+    CAPTURE(schedules);
+    check_program(chosen, inputs, {relative, cpu, {}});
+  }
 }
 
 // The same nests, with lanes along the last dim of each.

@@ -12,8 +12,6 @@ using namespace emit_test;
 
 namespace {
 
-constexpr DType kF32 = DType::kF32;
-
 HostTensor tensor(DType dtype, std::vector<int64_t> shape, const std::vector<double>& values) {
   HostTensor t = make_tensor(dtype, std::move(shape));
   REQUIRE(static_cast<int64_t>(values.size()) == element_count(t));
