@@ -132,11 +132,6 @@ const std::vector<int64_t>& Attributes::integers(std::string_view name) const {
   return as<std::vector<int64_t>>(need(*this, name), name);
 }
 
-std::vector<double> Attributes::numbers_or(std::string_view name, std::vector<double> otherwise) const {
-  const AttributeValue* value = find(name);
-  return value ? as<std::vector<double>>(*value, name) : std::move(otherwise);
-}
-
 sym::Expr Attributes::expr(std::string_view name) const { return as_expr(need(*this, name), name); }
 
 std::vector<sym::Expr> Attributes::exprs(std::string_view name) const {

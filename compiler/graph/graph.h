@@ -99,7 +99,6 @@ class Attributes {
   std::string text_or(std::string_view name, std::string otherwise) const;
   DType dtype(std::string_view name) const;
   const std::vector<int64_t>& integers(std::string_view name) const;
-  std::vector<double> numbers_or(std::string_view name, std::vector<double> otherwise) const;
   sym::Expr expr(std::string_view name) const;                // an integer attribute reads as a constant
   std::vector<sym::Expr> exprs(std::string_view name) const;  // likewise
   const std::vector<std::pair<std::string, AttributeValue>>& items() const { return items_; }

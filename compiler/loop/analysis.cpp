@@ -163,12 +163,6 @@ std::optional<Accumulation> accumulation_of(const Nest& nest, const Scan& scan) 
   return out;
 }
 
-std::vector<int> use_counts(const Nest& nest) {
-  std::vector<int> counts(nest.values.size(), 0);
-  for_each_stmt(nest.body, [&](const Stmt& s) { for_each_use(s, [&](ValueId v) { ++counts[v.value]; }); });
-  return counts;
-}
-
 // ---- cost ------------------------------------------------------------------------------------------------
 
 namespace {

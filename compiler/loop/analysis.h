@@ -52,8 +52,6 @@ struct Accumulation {
 };
 std::optional<Accumulation> accumulation_of(const Nest& nest, const Scan& scan);
 
-std::vector<int> use_counts(const Nest& nest);  // by ValueId
-
 // What a nest costs, as expressions of the symbols; extents of triangular loops count at their largest. What does not fit
 // in 64 bits is 2^61, all of it.
 struct Cost {

@@ -178,14 +178,6 @@ View expand(const View& view, const std::vector<Expr>& shape, const sym::Facts& 
   return compose(view, shape, coords, at);
 }
 
-View insert_dim(const View& view, int dim) {
-  size_t rank = view.shape.size() + 1;
-  std::vector<Expr> shape = view.shape, coords = coordinates(rank), at = coords;
-  shape.insert(shape.begin() + dim, 1);
-  at.erase(at.begin() + dim);
-  return compose(view, std::move(shape), coords, at);
-}
-
 View drop_dim(const View& view, int dim) {
   std::vector<Expr> shape = view.shape, coords = coordinates(view.shape.size() - 1), at = coords;
   shape.erase(shape.begin() + dim);
@@ -212,12 +204,6 @@ std::optional<View> pad(const View& view, const std::vector<Expr>& before, const
   out.mask = sym::logical_and(conditions);
   if (!masked) out.fill = fill;
   return out;
-}
-
-View remap(const View& view, const std::vector<Expr>& shape, const std::vector<Expr>& coords,
-           const std::vector<Expr>& index) {
-  STRIDEC_CHECK(shape.size() == coords.size());
-  return compose(view, shape, coords, index);
 }
 
 }  // namespace stridec::loop

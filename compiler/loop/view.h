@@ -35,15 +35,10 @@ View slice(const View& view, int dim, sym::Expr start, sym::Expr extent, sym::Ex
 // Numpy broadcasting to `shape` (right-aligned). A dim equal to 1 is read at 0; where a symbolic dim may be 1
 // or equal to the target the index is select(dim == 1, 0, coord).
 View expand(const View& view, const std::vector<sym::Expr>& shape, const sym::Facts& facts);
-View insert_dim(const View& view, int dim);  // of extent 1
-View drop_dim(const View& view, int dim);    // of extent 1: read at 0
+View drop_dim(const View& view, int dim);  // of extent 1: read at 0
 // result[i] = view[i - before] inside, fill outside; `before` and `after` may be negative (crop). Nothing
 // when the view already has a mask with another fill: materialise it first.
 std::optional<View> pad(const View& view, const std::vector<sym::Expr>& before,
                         const std::vector<sym::Expr>& after, Scalar fill);
-// The general case: `index` gives view's coordinates over `coords`, index variables that stand for the
-// result's.
-View remap(const View& view, const std::vector<sym::Expr>& shape, const std::vector<sym::Expr>& coords,
-           const std::vector<sym::Expr>& index);
 
 }  // namespace stridec::loop

@@ -30,8 +30,9 @@ struct Fixture {
     View a = buffer("a" + suffix, {m, k}), c = buffer("w" + suffix, {k, n}), y = buffer("y" + suffix, {m, n});
     NestBuilder t(program, "matmul" + suffix);
     auto i = t.dims(y.shape);
-    Value sum = t.reduce(Combine::kSum, {k},
-                         [&](auto r) { return t.load(a, {i[0], r[0]}) * t.load(c, {r[0], i[1]}); });
+    Value sum = t.reduce(Combine::kSum, {k}, [&](auto r) {
+      return t.load(a, {i[0], r[0]}) * t.load(c, {r[0], i[1]});
+    });
     t.store(y, i, max(sum, t.constant(DType::kF32, 0)));
     return program[t.finish()];
   }
@@ -63,7 +64,6 @@ TEST_CASE_FIXTURE(Fixture, "strides of accesses, and their cost") {
   CHECK(cost.flops == 2 * 64 * 32 * b + 64 * b);
   CHECK(cost.bytes_read == 4 * (32 * b + 64 * 32));
   CHECK(cost.bytes_written == 4 * 64 * b);
-  CHECK(use_counts(nest)[c->a.value.value] == 1);
   CHECK(effects_of(nest).reads.size() == 2);
 }
 

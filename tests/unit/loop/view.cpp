@@ -69,7 +69,6 @@ TEST_CASE_FIXTURE(Fixture, "slices, flips, dims of one, broadcasts") {
   View x = buffer({"S", "n"});
   CHECK(index(slice(x, 1, 5, 3, 2)) == "%c0, 2*%c1 + 5");
   CHECK(index(slice(x, 0, sym::var("S") - 1, sym::var("S"), -1)) == "S - %c0 - 1, %c1");
-  CHECK(index(insert_dim(x, 1)) == "%c0, %c2");
   CHECK(index(drop_dim(buffer({"1", "n"}), 0)) == "0, %c0");
   CHECK(index(expand(buffer({"1", "n"}), exprs({"B", "S", "n"}), program.facts)) == "0, %c2");
   CHECK(index(expand(buffer({"m"}), exprs({"n"}), program.facts)) == "select(m == 1, 0, %c0)");
