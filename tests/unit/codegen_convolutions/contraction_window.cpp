@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 #include <optional>
 
 #include "compiler/base/diagnostic.h"
@@ -73,52 +75,30 @@ loop::Access element_of(const View& x, Expr n, Expr channel, const std::vector<E
   return from;
 }
 
-// Channels-last, bias, clipped; products and sums in f32.
-Program grouped(Expr batch, Expr height, Expr width, Groups groups, int64_t kernel, int64_t stride,
-                int64_t dilation, int64_t pad, Program program, DType dtype = DType::kF32) {
-  auto out = [&](Expr in) { return extent_of_output(in, kernel, stride, dilation, pad); };
-  const std::vector<Expr> in_shape = {batch, groups.count * groups.inputs, height, width},
-                          out_shape = {batch, groups.count * groups.outputs, out(height), out(width)};
-  const auto [given, x, y, result] = layers(program, in_shape, out_shape, dtype, DType::kF32);
-  const int64_t channels = groups.count * groups.outputs;
-  const View w = weight(program, "w", {channels, groups.inputs, kernel, kernel}, dtype),
-             bias = weight(program, "bias", {channels});
-  copy(program, given, x);
-  NestBuilder nb(program, "grouped");
-  const Expr n = nb.dim(batch), g = nb.dim(groups.count),
-             c = groups.outputs > 1 ? nb.dim(groups.outputs) : Expr(0);
-  const auto at = nb.dims({out_shape[2], out_shape[3]});
-  const Expr channel = g * groups.outputs + c;
-  std::vector<Expr> reduced = {kernel, kernel};
-  if (groups.inputs > 1) reduced.insert(reduced.begin(), groups.inputs);
-  Value sum = nb.reduce(loop::Combine::kSum, reduced, [&](const std::vector<Expr>& k) {
-    const Expr input = groups.inputs > 1 ? k[0] : Expr(0), r = k[k.size() - 2], s = k[k.size() - 1];
-    const Expr row = at[0] * stride + r * dilation - pad, column = at[1] * stride + s * dilation - pad;
-    const Value a =
-        nb.load(element_of(x, n, g * groups.inputs + input, {row, column}, pad), loop::int_scalar(dtype, 0));
-    return nb.cast(a, DType::kF32) * nb.cast(nb.load(w, {channel, input, r, s}), DType::kF32);
-  });
-  sum = max(sum + nb.load(bias, {channel}), nb.constant(DType::kF32, 0));
-  nb.store(y, {n, channel, at[0], at[1]}, min(sum, nb.constant(DType::kF32, 6)));
-  nb.finish();
-  copy(program, y, result);
-  return program;
-}
+struct Window {
+  std::array<int64_t, 2> kernel;
+  int64_t stride, dilation, pad;
+};
 
-// Bytes, padded by a zero point, requantised by channel.
-Program quantised(Expr batch, Expr height, Expr width, Groups groups, std::array<int64_t, 2> kernel,
-                  int64_t stride, int64_t dilation, int64_t pad, Program program,
-                  DType weights = DType::kI8) {
+struct Types {
+  DType data, weights, sum, results;
+};
+
+// A convolution in groups, channels-last between an input and an output in the model's order; padding is `fill`. `result`
+// makes what is stored of a sum, given its channel.
+Program convolution(Expr batch, Expr height, Expr width, Groups groups, Window window, Types types,
+                    int64_t fill, Program program,
+                    const std::function<Value(NestBuilder&, const Value& sum, Expr channel)>& result) {
+  const auto [kernel, stride, dilation, pad] = window;
   const int64_t channels = groups.count * groups.outputs;
   const std::vector<Expr> in_shape = {batch, groups.count * groups.inputs, height, width},
                           out_shape = {batch, channels,
                                        extent_of_output(height, kernel[0], stride, dilation, pad),
                                        extent_of_output(width, kernel[1], stride, dilation, pad)};
-  const auto [given, x, y, result] = layers(program, in_shape, out_shape, DType::kU8, DType::kU8);
-  const View w = weight(program, "w", {channels, groups.inputs, kernel[0], kernel[1]}, weights),
-             scale = weight(program, "scale", {channels});
-  copy(program, given, x);
-  NestBuilder nb(program, "quantised");
+  const Layers all = layers(program, in_shape, out_shape, types.data, types.results);
+  const View w = weight(program, "w", {channels, groups.inputs, kernel[0], kernel[1]}, types.weights);
+  copy(program, all.given, all.x);
+  NestBuilder nb(program, "convolution");
   const Expr n = nb.dim(batch), g = nb.dim(groups.count),
              c = groups.outputs > 1 ? nb.dim(groups.outputs) : Expr(0);
   const auto at = nb.dims({out_shape[2], out_shape[3]});
@@ -127,17 +107,42 @@ Program quantised(Expr batch, Expr height, Expr width, Groups groups, std::array
   if (groups.inputs > 1) reduced.insert(reduced.begin(), groups.inputs);
   const Value sum = nb.reduce(loop::Combine::kSum, reduced, [&](const std::vector<Expr>& k) {
     const Expr input = groups.inputs > 1 ? k[0] : Expr(0), r = k[k.size() - 2], s = k[k.size() - 1];
-    const Value a =
-        nb.load(element_of(x, n, g * groups.inputs + input,
-                           {at[0] * stride + r * dilation - pad, at[1] * stride + s * dilation - pad}, pad),
-                loop::int_scalar(DType::kU8, 77));
-    return nb.cast(a, DType::kI32) * nb.cast(nb.load(w, {channel, input, r, s}), DType::kI32);
+    const Expr row = at[0] * window.stride + r * window.dilation - window.pad,
+               column = at[1] * window.stride + s * window.dilation - window.pad;
+    const Value a = nb.load(element_of(all.x, n, g * groups.inputs + input, {row, column}, window.pad),
+                            loop::int_scalar(types.data, fill));
+    return nb.cast(a, types.sum) * nb.cast(nb.load(w, {channel, input, r, s}), types.sum);
   });
-  const Value number = unary(loop::ScalarOp::kRound, nb.cast(sum, DType::kF32) * nb.load(scale, {channel}));
-  nb.store(y, {n, channel, at[0], at[1]}, nb.cast(number, DType::kU8, true));
+  nb.store(all.y, {n, channel, at[0], at[1]}, result(nb, sum, channel));
   nb.finish();
-  copy(program, y, result);
+  copy(program, all.y, all.result);
   return program;
+}
+
+// With a bias, clipped; products and sums in f32.
+Program grouped(Expr batch, Expr height, Expr width, Groups groups, int64_t kernel, int64_t stride,
+                int64_t dilation, int64_t pad, Program program, DType dtype = DType::kF32) {
+  const View bias = weight(program, "bias", {groups.count * groups.outputs});
+  return convolution(batch, height, width, groups, {{kernel, kernel}, stride, dilation, pad},
+                     {dtype, dtype, DType::kF32, DType::kF32}, 0, std::move(program),
+                     [&](NestBuilder& nb, const Value& sum, Expr channel) {
+                       const Value biased = max(sum + nb.load(bias, {channel}), nb.constant(DType::kF32, 0));
+                       return min(biased, nb.constant(DType::kF32, 6));
+                     });
+}
+
+// Bytes, padded by a zero point, requantised by channel.
+Program quantised(Expr batch, Expr height, Expr width, Groups groups, std::array<int64_t, 2> kernel,
+                  int64_t stride, int64_t dilation, int64_t pad, Program program,
+                  DType weights = DType::kI8) {
+  const View scale = weight(program, "scale", {groups.count * groups.outputs});
+  return convolution(batch, height, width, groups, {kernel, stride, dilation, pad},
+                     {DType::kU8, weights, DType::kI32, DType::kU8}, 77, std::move(program),
+                     [&](NestBuilder& nb, const Value& sum, Expr channel) {
+                       const Value number = unary(loop::ScalarOp::kRound,
+                                                  nb.cast(sum, DType::kF32) * nb.load(scale, {channel}));
+                       return nb.cast(number, DType::kU8, true);
+                     });
 }
 
 Program depthwise(Expr batch, Expr height, Expr width, int64_t channels, int64_t kernel, int64_t stride,
