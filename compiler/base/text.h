@@ -33,4 +33,11 @@ inline std::string join(const std::vector<std::string>& items, std::string_view 
   return join(items, separator, [](const std::string& s) { return s; });
 }
 
+// Every `from` in the text is `to`, which may hold `from` again.
+inline std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+  return text;
+}
+
 }  // namespace stridec

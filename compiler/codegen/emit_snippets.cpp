@@ -13,12 +13,6 @@
 namespace stridec::codegen {
 namespace {
 
-std::string replace_all(std::string text, std::string_view from, std::string_view to) {
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
-    text.replace(at, from.size(), to);
-  return text;
-}
-
 int type_bits(std::string_view type) { return std::stoi(std::string(type.substr(1))); }
 
 // ---- integers
@@ -355,9 +349,9 @@ Snippet make(std::string_view full, int width, bool f16c) {
   const bool floating = type == "f32" || type == "f64";
   if (integer) snippet.text = integer_text(op, type[0] == 'i');
   if (!snippet.text.empty()) {
-    snippet.text = replace_all(snippet.text, "$T", type);
-    snippet.text = replace_all(snippet.text, "$U", "u" + type.substr(1));
-    snippet.text = replace_all(snippet.text, "$B", type.substr(1));
+    snippet.text = replaced(snippet.text, "$T", type);
+    snippet.text = replaced(snippet.text, "$U", "u" + type.substr(1));
+    snippet.text = replaced(snippet.text, "$B", type.substr(1));
     return snippet;
   }
   const std::string mask_type = type.empty() || type == "bool" ? ""
@@ -405,10 +399,10 @@ Snippet make(std::string_view full, int width, bool f16c) {
       snippet.text = cat("static inline ", type, "@ sd_frem(", type, "@ a, ", type, "@ b) { ", type,
                          "@ r; for (int l = 0; l < `; ++l) r[l] = sd_fmod_slow(a[l], b[l]); return r; }\n");
   } else if (op == "fmod") {
-    snippet.text = replace_all(fmod_text(), "$F", type);
+    snippet.text = replaced(fmod_text(), "$F", type);
     snippet.text =
-        replace_all(snippet.text, "$MAX", type == "f32" ? "0x1.fffffep127f" : "0x1.fffffffffffffp1023");
-    snippet.text = replace_all(snippet.text, "$SUFFIX", type == "f32" ? "f" : "");
+        replaced(snippet.text, "$MAX", type == "f32" ? "0x1.fffffep127f" : "0x1.fffffffffffffp1023");
+    snippet.text = replaced(snippet.text, "$SUFFIX", type == "f32" ? "f" : "");
   } else if (op == "mod" && floating) {
     snippet.needs = {"rem." + type};
     snippet.text = cat("static inline ", type, "@ sd_fmod(", type, "@ a, ", type, "@ b) { ", type,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include "compiler/base/text.h"
 
 namespace stridec::codegen {
 namespace {
@@ -511,11 +512,6 @@ static inline f64@ sd_pow(f64@ x, f64@ y) {
 // f32 functions that run in f64: rare ones.
 constexpr std::string_view kThroughF64[] = {"atan", "asin", "acos", "asinh", "acosh", "atanh", "atan2"};
 
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
-    text.replace(at, from.size(), to);
-}
-
 // The arguments of name( ... ) at `at`, split at top-level commas; `end` is one past the parenthesis.
 std::vector<std::string> arguments(const std::string& text, size_t at, size_t* end) {
   std::vector<std::string> out(1);
@@ -551,8 +547,8 @@ std::optional<MathText> math_text(std::string_view op, std::string_view type, in
     MathText out{{}, std::string(f.text.substr(1))};
     for (const std::string& need : f.needs)
       out.needs.push_back(need.find('.') == std::string::npos ? need + "." + std::string(type) : need);
-    replace_all(
-        out.text, "$SLOW",
+    out.text = replaced(
+        std::move(out.text), "$SLOW",
         width == 1
             ? "if (__builtin_expect(!(__builtin_elementwise_abs(x) < 0x1p20), 0)) r = sd_big_trig(x, &k);"
             : "if (__builtin_expect(__builtin_reduce_or((i64@)(~(__builtin_elementwise_abs(x) < 0x1p20))) != "
@@ -583,10 +579,10 @@ std::optional<MathText> math_text(std::string_view op, std::string_view type, in
                        width == 1 ? "(" + args[1] + ")(" + args[0] + ")"
                                   : "__builtin_convertvector(" + args[0] + ", " + args[1] + ")");
     }
-    replace_all(out.text, "$F", type);
-    replace_all(out.text, "$I", single ? "i32" : "i64");
-    replace_all(out.text, "$U", single ? "u32" : "u64");
-    replace_all(out.text, "$x", single ? "f" : "");
+    out.text = replaced(std::move(out.text), "$F", type);
+    out.text = replaced(std::move(out.text), "$I", single ? "i32" : "i64");
+    out.text = replaced(std::move(out.text), "$U", single ? "u32" : "u64");
+    out.text = replaced(std::move(out.text), "$x", single ? "f" : "");
     return out;
   }
   return std::nullopt;

@@ -127,8 +127,7 @@ inline std::string flash_text(const FlashCase& c) {
               d, " = cast %40\n        store o[%i0, %i1, %i2, %i9] %46\n");
   if (!c.single) return text;
   text.erase(text.find(", %i2<s"), 7);
-  for (size_t at = 0; (at = text.find("%i2", at)) != std::string::npos;) text.replace(at, 3, "0");
-  return text;
+  return replaced(text, "%i2", "0");
 }
 
 }  // namespace stridec::test

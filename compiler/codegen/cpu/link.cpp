@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
 #include "compiler/codegen/cpu/llvm.h"
 #include "compiler/codegen/embedded.h"
 #include "lld/Common/Driver.h"
@@ -48,13 +49,6 @@ Descriptor memory_file(const std::string& name, std::string_view bytes) {
     bytes.remove_prefix(static_cast<size_t>(n));
   }
   return file;
-}
-
-// LLD names memory files by their descriptor; messages should name the input.
-std::string replace_all(std::string text, const std::string& from, const std::string& to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
-  return text;
 }
 
 // LLD's global state is not fit for a second use after some errors; it says so.
@@ -134,7 +128,8 @@ std::string link_shared(std::span<const LinkInput> inputs, const LinkOptions& op
   reader.join();
   if (ok && !output.empty()) return output;
 
-  for (const auto& [file, name] : files) messages = replace_all(std::move(messages), file.path(), name);
+  // LLD names memory files by their descriptor; messages should name the input.
+  for (const auto& [file, name] : files) messages = replaced(std::move(messages), file.path(), name);
   fail_toolchain("link", "the artifact does not link", messages);
 }
 

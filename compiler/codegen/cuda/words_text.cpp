@@ -97,12 +97,6 @@ static inline void sd_pieces_of(unsigned (&pieces)[3], float x, float y) {
 
 }  // namespace
 
-std::string replaced(std::string text, std::string_view from, std::string_view to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
-  return text;
-}
-
 DType numbers_dtype(DType element) { return element == DType::kF16 ? DType::kF16 : DType::kBF16; }
 
 std::string numbers_text(const WordsLayout& layout, DType dtype) {

@@ -15,8 +15,6 @@
 
 namespace stridec::codegen::cuda {
 
-// The text with all of `from` as `to`.
-std::string replaced(std::string text, std::string_view from, std::string_view to);
 // What holds the numbers exactly on the way to the product.
 DType numbers_dtype(DType element);
 // Declarations; `dtype` is f16 or bf16.

@@ -8,7 +8,6 @@
 #include "compiler/schedule/choose_flash.h"
 #include "tests/support/built_kernel.h"
 #include "tests/support/flash_cases.h"
-#include "tests/support/replaced.h"
 
 namespace stridec::codegen::cuda {
 namespace {
@@ -41,10 +40,7 @@ void build(const test::FlashCase& c, const char* name, size_t choices) {
 void build_step(test::FlashCase c, int rows, const char* schedule) {
   INFO(rows, " rows of ", c.depth);
   std::string text = test::flash_text(c);
-  const auto fix = [&](const std::string& from, const std::string& to) {
-    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-      text.replace(at, from.size(), to);
-  };
+  const auto fix = [&](const std::string& from, const std::string& to) { text = replaced(text, from, to); };
   fix("symbol past = input 3 dim 3 in 0..65536", "symbol past = input 3 dim 3 in 2048..65536");
   fix("symbol s = input 0 dim 2 in 0..65536", cat("symbol s = input 0 dim 2 in ", rows, "..", rows));
   fix("symbol b = input 0 dim 0 in 0..", "symbol b = input 0 dim 0 in 1..1");
@@ -118,7 +114,7 @@ TEST_CASE("attention of 32 bits is one kernel where that pays") {
                                         {"s = input 0 dim 2 in 0..65536", 127},
                                         {"past = input 3 dim 3 in 0..65536", 1}}) {
       const std::string name(symbol, std::string_view(symbol).find(" in "));
-      text = test::replaced(text, cat("symbol ", symbol), cat("symbol ", name, " in ", value, "..", value));
+      text = replaced(text, cat("symbol ", symbol), cat("symbol ", name, " in ", value, "..", value));
     }
     const loop::Program program = loop::parse_program(text);
     return schedule::pays(*kernels::match_flash(program, program.nests[0]), program.facts,

@@ -12,7 +12,6 @@
 #include "tests/support/emulate.h"
 #include "tests/support/matrix_cases.h"
 #include "tests/support/random_tensor.h"
-#include "tests/support/replaced.h"
 
 namespace stridec::codegen::cuda {
 namespace {
@@ -239,7 +238,7 @@ TEST_CASE("loads behind a sum that masks leave out for whole rows") {
          "      %30 : i32 = load t[max(1 - %y, 0), max(%x - 12, 0), %o] if %y <= 0 || 13 <= %x else 0\n"
          "      %31 : i32 = add %7 %30\n      store y"},
         {"] %7\n", "] %31\n"}})
-    c.text = test::replaced(c.text, from, to);
+    c.text = replaced(c.text, from, to);
   check(c, "mma.64x64x128.8bit", {{"n", 2}}, "sm_89");
   check(c, "wgmma.64x64x128.8bit", {{"n", 2}}, "sm_90a");
   check(c, "wgmma.128x128x128.turns.8bit", {{"n", 2}}, "sm_90a");

@@ -13,12 +13,10 @@
 #include "compiler/schedule/choose_gpu.h"
 #include "tests/support/emulate.h"
 #include "tests/support/random_tensor.h"
-#include "tests/support/replaced.h"
 
 namespace stridec::codegen::cuda {
 
 using loop::HostTensor;
-using test::replaced;
 
 namespace {
 

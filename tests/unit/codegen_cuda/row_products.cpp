@@ -15,24 +15,22 @@
 #include "compiler/schedule/join_in_block.h"
 #include "compiler/schedule/row_results.h"
 #include "tests/support/emulate.h"
-#include "tests/support/random_tensor.h"
+#include "tests/support/random_weights.h"
 
 namespace stridec::codegen::cuda {
 namespace {
 
 using loop::HostTensor;
 using test::random_tensor;
-using test::weight_data;
+
+std::string edited(const std::string& text, const char* from, const char* to) {
+  REQUIRE(text.find(from) != std::string::npos);
+  return replaced(text, from, to);
+}
 
 // The program with random weights, as the GPU's passes leave it; what it gives, emulated, is what it meant.
 loop::Program check(const std::string& text) {
-  loop::Program given = loop::parse_program(text);
-  for (loop::Buffer& buffer : given.buffers) {
-    if (buffer.storage != loop::Storage::kWeight) continue;
-    std::vector<int64_t> shape;
-    for (sym::Expr e : buffer.shape) shape.push_back(e.value());
-    buffer.weight = weight_data(random_tensor(buffer.dtype, shape, static_cast<int>(shape[0])).bytes);
-  }
+  const loop::Program given = test::with_random_weights(loop::parse_program(text));
   loop::verify(given);
   std::vector<HostTensor> inputs;
   for (loop::BufferId id : given.inputs) {
@@ -53,11 +51,7 @@ loop::Program check(const std::string& text) {
   loop::verify(program);
   const GpuTarget& target = gpu_target("sm_90a");
   schedule::choose_gpu(program, target);
-  loop::Program ready = program;
-  const auto packed = loop::interpret_prepack(ready);
-  for (size_t i = 0; i < packed.size(); ++i)
-    if (!packed[i].empty()) ready.buffers[i].weight = weight_data(packed[i]);
-  ready.prepack.clear();
+  const loop::Program ready = test::prepacked(program);
   size_t choices = 1;
   for (size_t choice = 0; choice < choices; ++choice) {
     INFO("choice ", choice);
@@ -190,11 +184,7 @@ TEST_CASE("weights are on their way before a product waits for its row") {
 
 TEST_CASE("a row that others read stays, and so does one that takes long to make") {
   std::string text = kStep;
-  const auto replace = [&](const std::string& from, const std::string& to) {
-    const size_t at = text.find(from);
-    REQUIRE(at != std::string::npos);
-    text.replace(at, from.size(), to);
-  };
+  const auto replace = [&](const char* from, const char* to) { text = edited(text, from, to); };
   replace("  arena t bf16 [1, 512]\n", "");
   replace("  output y bf16 [1, 512] ordinal 0\n",
           "  output y bf16 [1, 512] ordinal 0\n  output t bf16 [1, 512] ordinal 1\n");
@@ -416,12 +406,7 @@ TEST_CASE("heads are turned and put into their cache by who makes them") {
 
 TEST_CASE("what is looked up by the place of a step is on its way before the sums") {
   std::string text = kHeads;
-  const auto replace = [&](const std::string& from, const std::string& to) {
-    size_t at = text.find(from), count = 0;
-    for (; at != std::string::npos; at = text.find(from, at + to.size()), ++count)
-      text.replace(at, from.size(), to);
-    REQUIRE(count > 0);
-  };
+  const auto replace = [&](const char* from, const char* to) { text = edited(text, from, to); };
   replace("x bf16 [1, 256]", "x bf16 [1, 1024]");  // as many bytes as are worth a stream
   replace("a bf16 [256, 384] bytes 196608", "a bf16 [1024, 384] bytes 786432");
   replace("%k<256", "%k<1024");
@@ -464,11 +449,7 @@ TEST_CASE("what the turning needs beside them is made before") {
 
 TEST_CASE("what is between columns in other ways stays a kernel of its own") {
   std::string text = kHeads;
-  const auto replace = [&](const std::string& from, const std::string& to) {
-    const size_t at = text.find(from);
-    REQUIRE(at != std::string::npos);
-    text.replace(at, from.size(), to);
-  };
+  const auto replace = [&](const char* from, const char* to) { text = edited(text, from, to); };
   SUBCASE("three columns at a time") {
     replace("      %2 : bf16 = load c[%j]\n", "      %2 : bf16 = load u[0, 64*%h + %j + 64]\n");
     CHECK(launches(check(text)) == 3);

@@ -16,14 +16,13 @@
 #include "compiler/schedule/choose_gpu.h"
 #include "compiler/schedule/pair_products.h"
 #include "tests/support/emulate.h"
-#include "tests/support/random_tensor.h"
+#include "tests/support/random_weights.h"
 
 namespace stridec::codegen::cuda {
 namespace {
 
 using loop::HostTensor;
 using test::random_tensor;
-using test::weight_data;
 
 struct Case {
   std::string dtype = "bf16";
@@ -91,13 +90,7 @@ std::string text_of(const Case& c) {
 // With random weights, and the products' rows made by their blocks.
 loop::Program fused(const std::string& text, std::vector<schedule::Decision>* decisions = nullptr,
                     const char* target = "sm_90a") {
-  loop::Program program = loop::parse_program(text);
-  for (loop::Buffer& buffer : program.buffers) {
-    if (buffer.storage != loop::Storage::kWeight) continue;
-    std::vector<int64_t> shape;
-    for (sym::Expr e : buffer.shape) shape.push_back(e.value());
-    buffer.weight = weight_data(random_tensor(buffer.dtype, shape, static_cast<int>(shape[0])).bytes);
-  }
+  loop::Program program = test::with_random_weights(loop::parse_program(text));
   loop::verify(program);
   schedule::pair_products(program, gpu_target("sm_90a"));
   schedule::fuse_row_prologues(program, gpu_target(target), decisions);
@@ -128,17 +121,8 @@ void check(const Case& c, std::initializer_list<int64_t> rows, int64_t split = 0
       plan.split = split;
       nest.schedule = kernels::to_schedule(plan);
     }
-  const auto packed = loop::interpret_prepack(program);
-  for (size_t i = 0; i < packed.size(); ++i)
-    if (!packed[i].empty()) program.buffers[i].weight = weight_data(packed[i]);
-  program.prepack.clear();
-  loop::Program given = loop::parse_program(text);
-  for (loop::Buffer& buffer : given.buffers) {
-    if (buffer.storage != loop::Storage::kWeight) continue;
-    std::vector<int64_t> shape;
-    for (sym::Expr e : buffer.shape) shape.push_back(e.value());
-    buffer.weight = weight_data(random_tensor(buffer.dtype, shape, static_cast<int>(shape[0])).bytes);
-  }
+  program = test::prepacked(std::move(program));
+  const loop::Program given = test::with_random_weights(loop::parse_program(text));
   for (const int64_t m : rows) {
     const HostTensor x = random_tensor(program[program.inputs[0]].dtype, {m, c.depth}, static_cast<int>(m));
     const std::vector<HostTensor> want = loop::interpret(given, {x}, {.poison = true});

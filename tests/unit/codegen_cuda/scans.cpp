@@ -1,15 +1,13 @@
 // Running sums and extremes, which teams of threads make tile by tile.
 #include <doctest/doctest.h>
 
+#include "compiler/base/text.h"
 #include "compiler/loop/text.h"
 #include "compiler/schedule/choose_gpu.h"
-#include "tests/support/replaced.h"
 #include "tests/unit/codegen_cuda/memory_bound.h"
 
 namespace stridec::codegen::cuda {
 namespace {
-
-using test::replaced;
 
 const Program kRunning = {"running sums of rows, and what is left to the end",
                           R"(  input x T [d0, d1] ordinal 0

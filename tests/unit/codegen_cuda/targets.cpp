@@ -15,7 +15,6 @@
 #include "compiler/schedule/choose_gpu.h"
 #include "tests/support/flash_cases.h"
 #include "tests/support/matrix_cases.h"
-#include "tests/support/replaced.h"
 #include "tests/unit/codegen_cuda/memory_bound.h"
 
 namespace stridec::codegen::cuda {
@@ -65,7 +64,7 @@ std::vector<Case> grid() {
   for (const char* dtype : {"bf16", "f32"})
     out.push_back({cat("attention of ", dtype),
                    loop::parse_program(test::flash_text({.dtype = dtype, .bias = "causal"}))});
-  const Program long_norm = {cat(kNorm.name, ", 768 long"), test::replaced(kNorm.text, "d1", "768")};
+  const Program long_norm = {cat(kNorm.name, ", 768 long"), replaced(kNorm.text, "d1", "768")};
   out.push_back(memory_bound_case(long_norm, "bf16", {{1}}));
   out.push_back(memory_bound_case(kNorm, "f32", {{1, 1}}));
   out.push_back(memory_bound_case(kColumnSum, "f16", {{1, 1}}));

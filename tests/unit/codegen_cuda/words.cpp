@@ -16,7 +16,7 @@
 #include "compiler/schedule/pack_words.h"
 #include "tests/support/built_kernel.h"
 #include "tests/support/emulate.h"
-#include "tests/support/random_tensor.h"
+#include "tests/support/random_weights.h"
 
 namespace stridec::codegen::cuda {
 namespace {
@@ -125,10 +125,7 @@ void check(const Case& c, int64_t rows, const char* target = kWarps) {
   const std::vector<HostTensor> want = loop::interpret(given, inputs, {.poison = true});
   loop::Program ready = packed(c, target);
   CHECK(words_products(ready) == (c.rows == "m" || rows <= 64 ? 1 : 0));
-  const auto made = loop::interpret_prepack(ready);
-  for (size_t i = 0; i < made.size(); ++i)
-    if (!made[i].empty()) ready.buffers[i].weight = weight_data(made[i]), ready.buffers[i].prepacked = false;
-  ready.prepack.clear();
+  ready = test::prepacked(std::move(ready));
   // Products that read numbers from scratch are another template's.
   for (loop::Nest& nest : ready.nests)
     if (!kernels::is_words(nest.schedule)) nest.schedule = {};

@@ -293,6 +293,14 @@ void take_tiles(Program& program) {
   }
 }
 
+// Fused to one kernel, which has a schedule for the target.
+Program chained(Program program, const CpuTarget& target) {
+  schedule::fuse(program);
+  schedule::chain(program);
+  schedule::choose(program, target, {});
+  return program;
+}
+
 void check_chain(const Attention& a, const Options& options, const Program& made, const CpuTarget& target,
                  bool tiles, const std::vector<Sizes>& shapes) {
   loop::verify(made);
@@ -332,10 +340,7 @@ void check(const Options& options, const std::vector<Sizes>& shapes) {
       continue;
     if (target.name != native.name && (options.past || options.heads > 2)) continue;  // enough on one
     const bool tiles = &target == &targets.back() && options.dtype == DType::kBF16;
-    Program made = a.program;
-    schedule::fuse(made);
-    schedule::chain(made);
-    schedule::choose(made, target, {});
+    Program made = chained(a.program, target);
     if (tiles) take_tiles(made);
     check_chain(a, options, made, target, tiles, shapes);
     if (target.name != native.name || tiles) continue;
@@ -400,11 +405,7 @@ TEST_CASE("keys that a mask hides from a block of rows are not met") {
   for (const char* masks : {"", "--q"}) {
     CAPTURE(masks);
     const Attention a({.causal = true, .masks = masks});
-    Program made = a.program;
-    schedule::fuse(made);
-    schedule::chain(made);
-    schedule::choose(made, cpu_target("native"), {});
-    codegen::cpu::CompiledProgram compiled(made, {.parts = 1});
+    codegen::cpu::CompiledProgram compiled(chained(a.program, cpu_target("native")), {.parts = 1});
     auto inputs = inputs_for(a, {1, 130, 130});
     const HostTensor clean = compiled.run(inputs)[0];
     // Of the last key: what the last block of rows sees alone.
@@ -431,11 +432,7 @@ TEST_CASE("keys behind lengths from memory are not met, and those of a causal ma
   for (const bool tokens : {false, true})
     for (const bool early : {false, true}) {  // a row sees a key
       const Attention a({.lengths = !tokens, .tokens = tokens});
-      Program made = a.program;
-      schedule::fuse(made);
-      schedule::chain(made);
-      schedule::choose(made, cpu_target("native"), {});
-      codegen::cpu::CompiledProgram compiled(made, {.parts = 1});
+      codegen::cpu::CompiledProgram compiled(chained(a.program, cpu_target("native")), {.parts = 1});
       auto inputs = inputs_for(a, {1, 130, 130});
       for (int64_t i = 0; i < loop::element_count(inputs[3]); ++i)
         loop::set_number(inputs[3], i, !early ? 0 : tokens ? i < 40 : 60);
@@ -451,11 +448,8 @@ TEST_CASE("results are divided, not rows, and a row is summed where it is stored
     CAPTURE(options.guarded);
     CAPTURE(options.masks);
     const Attention a(options);
-    Program made = a.program;
-    schedule::fuse(made);
-    schedule::chain(made);
     const CpuTarget& target = cpu_target("x86-64-v4");
-    schedule::choose(made, target, {});
+    const Program made = chained(a.program, target);
     for (const loop::Nest& nest : made.nests) {
       if (!kernels::is_chain(nest.schedule)) continue;
       const std::string text = codegen::cpu::emit_chain(made, nest, target).text;

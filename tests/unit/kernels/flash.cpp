@@ -2,11 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include "compiler/base/text.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/sym/text.h"
 #include "tests/support/flash_cases.h"
-#include "tests/support/replaced.h"
 
 namespace stridec::kernels {
 namespace {
@@ -161,8 +161,8 @@ TEST_CASE("heads of one row that share no keys are attention of one row") {
 
 TEST_CASE("what is no attention for these kernels") {
   CHECK(match({.bias = "own"}).flash->scale == std::nullopt);
-  std::string mixed = test::replaced(test::flash_text({.dtype = "f32"}), "input k f32", "input k f16");
-  mixed = test::replaced(mixed, "%6 : f32 = load k", "%6 : f16 = load k");
+  std::string mixed = replaced(test::flash_text({.dtype = "f32"}), "input k f32", "input k f16");
+  mixed = replaced(mixed, "%6 : f32 = load k", "%6 : f16 = load k");
   const loop::Program program = loop::parse_program(mixed);
   std::string reason;
   CHECK_FALSE(match_flash(program, program.nests[0], &reason));

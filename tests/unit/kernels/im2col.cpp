@@ -11,7 +11,6 @@
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "tests/support/matrix_cases.h"
-#include "tests/support/replaced.h"
 
 namespace stridec::kernels {
 namespace {
@@ -117,7 +116,7 @@ bool matches(const std::string& text) {
 // A text that differs by it.
 std::string changed(const std::string& text, const std::string& from, const std::string& to) {
   REQUIRE(text.find(from) != std::string::npos);
-  return test::replaced(text, from, to);
+  return replaced(text, from, to);
 }
 
 // Windows of 3 along one dim of `lines` a row of a symbolic number of pixels.

@@ -198,8 +198,7 @@ TEST_CASE("products without a micro-kernel do several rows together, where these
         yield %3
       store y[%i0, %i1] %0
 )");
-    for (size_t at = 0; (at = text.find("DTYPE")) != std::string::npos;) text.replace(at, 5, dtype);
-    return chosen(text, "x86-64-v4");
+    return chosen(replaced(text, "DTYPE", dtype), "x86-64-v4");
   };
   for (const char* dtype : {"i32", "i64"})
     CHECK(schedule(dtype, "1..4096", "0").find("points %i0 4") != std::string::npos);

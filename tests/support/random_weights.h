@@ -1,0 +1,32 @@
+// Programs whose weights are random numbers, the same on every machine, and whose weights are packed.
+#pragma once
+
+#include <utility>
+
+#include "compiler/loop/interpret.h"
+#include "tests/support/random_tensor.h"
+
+namespace stridec::test {
+
+// The program with numbers in all its weights, whose sizes are known.
+inline loop::Program with_random_weights(loop::Program program) {
+  for (loop::Buffer& buffer : program.buffers) {
+    if (buffer.storage != loop::Storage::kWeight) continue;
+    std::vector<int64_t> shape;
+    for (sym::Expr e : buffer.shape) shape.push_back(e.value());
+    buffer.weight = weight_data(random_tensor(buffer.dtype, shape, static_cast<int>(shape[0])).bytes);
+  }
+  return program;
+}
+
+// The program with what its packing makes in place of the packing.
+inline loop::Program prepacked(loop::Program program) {
+  const auto made = loop::interpret_prepack(program);
+  for (size_t i = 0; i < made.size(); ++i)
+    if (!made[i].empty())
+      program.buffers[i].weight = weight_data(made[i]), program.buffers[i].prepacked = false;
+  program.prepack.clear();
+  return program;
+}
+
+}  // namespace stridec::test
