@@ -91,7 +91,7 @@ void MmaEmitter::print(bool dependent) {
   f_.print_tile(cat(block, " / row_tiles"), cat("row_tiles - 1 - ", block, " % row_tiles"));
   print_operands();
   const std::string start = splits() ? cat("((int64_t)part * ", keys(), ")") : "(int64_t)0";
-  if (early && splits()) print_prefetch(start, "key_end");
+  if (early && splits()) print_prefetch(start, "key_end", f_.plan.stages);
   if (early) text_.line("wait_predecessor();");
   print_walk(start, "key_end");
   if (splits()) return print_meeting();
@@ -196,11 +196,11 @@ void MmaEmitter::print_queries() {
   text_.close();
 }
 
-void MmaEmitter::print_prefetch(const std::string& start, const std::string& stop) {
+void MmaEmitter::print_prefetch(const std::string& start, const std::string& stop, int steps) {
   const int line = 128 / f_.flash.bytes();  // elements
   for (const auto& [name, width] : {std::pair("k", f_.flash.depth), {"v", f_.flash.width}}) {
     const auto pieces = (width + line - 1) / line;
-    text_.open(cat("for (int i = lane_id; i < ", f_.plan.stages * keys() * pieces, "; i += 32)"));
+    text_.open(cat("for (int i = lane_id; i < ", steps * keys() * pieces, "; i += 32)"));
     text_.line(cat("const int64_t key = ", start, " + i / ", pieces * keys(), " * ", stride(), " + i / ",
                    pieces, " % ", keys(), ";"));
     text_.line(cat("if (key < ", stop, ") prefetch(", name, "_from + key * ", name, "_line + i % ", pieces,

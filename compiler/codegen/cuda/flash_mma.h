@@ -126,7 +126,7 @@ class MmaEmitter {
 
   // Brings the keys and values of a warp's first steps into L2, which the kernels before this one may still write: what
   // they do to L2 is seen there.
-  void print_prefetch(const std::string& start, const std::string& stop);
+  void print_prefetch(const std::string& start, const std::string& stop, int steps);
 
   // What `count` warps or blocks have, a thread's two rows of each: maxima and sums, and sums of values of the block of 8
   // columns `own`. All are on their way before the first is used. `load` is said with where to and where from.

@@ -71,6 +71,7 @@ void MmaEmitter::print_spread(const GpuTarget& target) {
                  ", stop = reach < key_end ? reach : key_end;"));
   if (early) {
     text_.open("if (!begun)");
+    print_prefetch("start", "stop", 1);
     text_.line("wait_predecessor();");
     text_.line("begun = true;");
     text_.close();

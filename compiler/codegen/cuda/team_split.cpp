@@ -19,7 +19,8 @@
 namespace stridec::codegen::cuda {
 namespace {
 
-constexpr int kCombineRows = 8;  // of a block that combines them, 32 points wide
+constexpr int kCombineRows = 8;   // of a block that combines them, 32 points wide
+constexpr int kBatchesAhead = 2;  // that a thread asks for while the kernel in front still runs
 
 // Threads of a multiprocessor that have registers for all that they load at a time.
 int threads_together(bool covered) { return covered ? 768 : 1024; }
@@ -55,6 +56,38 @@ sym::Expr TeamEmitter::part_offset(const std::vector<DType>& dtypes, size_t part
   return out;
 }
 
+void TeamEmitter::print_ahead(const Range& range, const std::string& blocks) {
+  if (!range.strip || !variant.columns || phase_) return;
+  std::vector<const loop::Access*> accesses;
+  const std::vector<const loop::Stmt*> loads = held_loads(range);
+  for (const loop::Stmt* stmt : loads) {
+    const loop::Access& access = *loop::access_of(*stmt);
+    const loop::Storage storage = program[access.buffer].storage;
+    if ((storage == loop::Storage::kInput || storage == loop::Storage::kWeight) && access.mask.is_const(1))
+      accesses.push_back(&access);
+  }
+  if (accesses.empty()) return;
+  const int together = batch_of(range, loads);
+  const sym::Facts outer = facts_;
+  for (const loop::Dim& dim : range.dims) facts_.set_index(dim.var, dim.extent);
+  text_.open("");
+  print_count(range);
+  text_.line("#pragma unroll 1");
+  text_.open(cat("for (int ahead = 0; ahead < ", kBatchesAhead, "; ++ahead)"));
+  text_.line(cat("const ", chunk_type(range), " from = (split + ahead * ", blocks, ") * ", together * rows,
+                 " + row;"));
+  text_.line(cat("if (from >= ", chunks_, ") break;"));
+  print_chunks(range, "from", together, Batch::kLoads, [&](const std::string& first, const std::string&) {
+    body_.set_index(range.strip->var, variant.columns ? "column" : first);
+    for (const loop::Access* access : accesses)
+      text_.line(cat("asm volatile(\"prefetch.global.L2 [%0];\" ::\"l\"(", text_.pointer(access->buffer),
+                     " + ", body_.offset(*access), "));"));
+  });
+  text_.close();
+  text_.close();
+  facts_ = outer;
+}
+
 DeviceKernel TeamEmitter::emit_split() {
   const loop::Stmt& stmt = *only_reduction();
   const auto& reduce = std::get<loop::Reduce>(stmt.node);
@@ -71,6 +104,12 @@ DeviceKernel TeamEmitter::emit_split() {
   text_.line("rest = point;");
   print_indices(text_, body_, grid_dims());
   if (phase_) print_phase();
+  const std::string ahead =
+      target.dependent_launch ? text_.capture([&] { print_ahead(range, n); }) : std::string();
+  if (!ahead.empty())
+    text_.append(cat(
+        "#ifndef STRIDEC_EMULATE\n  asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");\n",
+        ahead, "  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n#endif\n"));
   for (const loop::Stmt& before : nest.body) {
     if (&before == &stmt) break;
     if (!std::holds_alternative<loop::Store>(before.node)) print_top(before);
@@ -96,7 +135,8 @@ DeviceKernel TeamEmitter::emit_split() {
   Geometry geometry{.grid = {points() * tiles() * splits(), 1, 1},
                     .threads = threads(),
                     .blocks_sm = threads_together(covers_columns()) / team,
-                    .waits = target.dependent_launch};
+                    .waits = target.dependent_launch && ahead.empty()};
+  geometry.dependent_launch = target.dependent_launch;
   geometry.workspace_bytes = part_offset(dtypes, parts.size());
   return finish(text_, std::move(geometry), cat(kTeamDeclarations, strip_declarations()));
 }

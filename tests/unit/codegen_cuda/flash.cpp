@@ -58,6 +58,11 @@ void build_step(test::FlashCase c, int rows, const char* schedule) {
   REQUIRE(made.choices.size() == clusters.size());
   CHECK(made.choices[0].launches.size() == 1);
   CHECK(made.choices[0].launches[0].counter_bytes.is_const(0) == (plan->spread == 0));
+  // First steps of keys that blocks share are on their way to L2 before the kernel in front has ended.
+  const std::string& code = made.choices[0].launches[0].code.text;
+  const size_t ahead = code.rfind(" prefetch("), wait = code.rfind("wait_predecessor();");
+  REQUIRE(wait != std::string::npos);
+  if (plan->spread) CHECK(ahead < wait);
   for (size_t i = 0; i < clusters.size(); ++i)
     for (const DeviceKernel& launch : made.choices[i].launches) {
       CHECK(launch.cluster == clusters[i]);

@@ -244,6 +244,23 @@ TEST_CASE("columns are loaded once, by aligned vectors, where a thread's rows be
   CHECK_FALSE(phased(kColumnSpread, "bf16", {65537, 1023}));  // a row that always begins at one place
 }
 
+TEST_CASE("blocks that share sums of columns ask for an input's first rows before they wait") {
+  const auto asks = [](const loop::Program& program) {
+    const std::string text = first_text(program);
+    REQUIRE(text.find("griddepcontrol.wait") != std::string::npos);
+    return text.find("prefetch.global.L2") < text.find("griddepcontrol.wait");
+  };
+  const loop::Program sum = parse(kColumnSum, "bf16", {{16384, 4096}});
+  CHECK(asks(sum));
+  CHECK(asks(parse(kColumnSum, "f32", {{4096, 1024}, true})));
+  CHECK_FALSE(
+      asks(parse(kColumnSum, "bf16", {{65537, 1023}, true})));  // vectors that begin at places that differ
+  // What the kernel in front may be about to write is not fetched from memory.
+  loop::Program inner = sum;
+  inner[inner.inputs[0]].storage = loop::Storage::kArena;
+  CHECK_FALSE(asks(inner));
+}
+
 TEST_CASE("a middle axis stays in registers, or goes through memory") {
   for (const char* dtype : {"f16", "f32", "f64"})
     for (const std::vector<int64_t>& shape :
