@@ -101,7 +101,7 @@ void print(const Choice& choice) {
   std::printf(", %.3g cycles of a core expected", choice.cycles);
   const size_t shown = std::min(kOthers, choice.others.size());
   for (size_t i = 0; i < shown; ++i)
-    std::printf("%s%s %s", i == 0 ? "; others: " : ", ", choice.others[i].family.c_str(),
+    std::printf("%s%s %s", i == 0 ? "; others, of these cycles: " : ", ", choice.others[i].family.c_str(),
                 ratio(choice.others[i].cycles, choice.cycles).c_str());
   if (choice.others.size() > shown) std::printf(", %zu more", choice.others.size() - shown);
   std::printf("\n");

@@ -27,8 +27,9 @@ std::string family_of(const kernels::ChainPlan& plan) {
 }
 
 std::string family_of(const LoopPlan& plan) {
-  return cat("loops", plan.transpose ? " transposing" : "", " along ",
-             join(plan.width, " ", [](const auto& lanes) { return lanes.first.name(); }));
+  const auto lanes = join(plan.width, " ", [](const auto& one) { return one.first.name(); });
+  return cat("loops", plan.transpose ? " transposing" : "",
+             lanes.empty() ? " without lanes" : " along " + lanes);
 }
 
 }  // namespace
