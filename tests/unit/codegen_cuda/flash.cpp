@@ -60,7 +60,7 @@ void build_step(test::FlashCase c, int rows, const char* schedule) {
   CHECK(made.choices[0].launches[0].counter_bytes.is_const(0) == (plan->spread == 0));
   // First steps of keys that blocks share are on their way to L2 before the kernel in front has ended.
   const std::string& code = made.choices[0].launches[0].code.text;
-  const size_t ahead = code.rfind(" prefetch("), wait = code.rfind("wait_predecessor();");
+  const size_t ahead = code.find(" prefetch(k_from"), wait = code.find("wait_predecessor();");
   REQUIRE(wait != std::string::npos);
   if (plan->spread) CHECK(ahead < wait);
   for (size_t i = 0; i < clusters.size(); ++i)
