@@ -55,9 +55,7 @@ std::string Body::from_storage(const std::string& text, DType dtype, int width) 
     text_.use(cat("from.", name(dtype)), width);
     return cat("sd_from_", name(dtype), "(", text, ")");
   }
-  if (dtype == DType::kBool)
-    return width == 1 ? cat("(", text, " != 0)")
-                      : cat("__builtin_convertvector(", text, ", ", text_.value_type(dtype, width), ")");
+  if (dtype == DType::kBool) return width == 1 ? cat("(", text, " != 0)") : convert(text, dtype, width);
   return text;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+
 #include "compiler/base/text.h"
 
 namespace stridec::codegen {

@@ -44,6 +44,13 @@ inline std::vector<int64_t> shape_of(const loop::Buffer& buffer,
   return shape;
 }
 
+// The buffer's sizes, which are known.
+inline std::vector<int64_t> shape_of(const loop::Buffer& buffer) {
+  std::vector<int64_t> shape;
+  for (sym::Expr e : buffer.shape) shape.push_back(e.value());
+  return shape;
+}
+
 inline loop::WeightData weight_data(std::vector<uint8_t> bytes) {
   auto owned = std::make_shared<std::vector<uint8_t>>(std::move(bytes));
   return {.owner = owned, .bytes = owned->data(), .size = owned->size()};

@@ -12,8 +12,7 @@ namespace stridec::test {
 inline loop::Program with_random_weights(loop::Program program) {
   for (loop::Buffer& buffer : program.buffers) {
     if (buffer.storage != loop::Storage::kWeight) continue;
-    std::vector<int64_t> shape;
-    for (sym::Expr e : buffer.shape) shape.push_back(e.value());
+    const std::vector<int64_t> shape = shape_of(buffer);
     buffer.weight = weight_data(random_tensor(buffer.dtype, shape, static_cast<int>(shape[0])).bytes);
   }
   return program;

@@ -1,7 +1,6 @@
 #include "compiler/codegen/cuda/flash_frame.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <numbers>
 #include <set>
 
@@ -16,12 +15,6 @@ namespace {
 using kernels::Flash;
 using loop::Stmt;
 using sym::Expr;
-
-std::string number_text(double number) {
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, "%af", static_cast<double>(static_cast<float>(number)));
-  return buffer;
-}
 
 Flash matched(const loop::Program& program, const loop::Nest& nest, bool assumes) {
   std::string reason;
@@ -383,7 +376,7 @@ void FlashFrame::print_scaled(int blocks, Keys which, const Element& element) {
 }
 
 std::string FlashFrame::power_text() const {
-  return number_text(flash.scale.value_or(1) * std::numbers::log2e);
+  return float_literal(static_cast<float>(flash.scale.value_or(1) * std::numbers::log2e), true);
 }
 
 // Scaled sums are finite, or the row is lost: one multiply-add. Other scores may be the dtype's lowest number, whose
@@ -402,7 +395,7 @@ void FlashFrame::print_shift(const std::string& most) {
 // The difference is taken first: what it loses is small where it counts.
 std::string FlashFrame::exponent(const std::string& x, const std::string& h) const {
   const std::string unscaled = cat("(", x, " - shift[", h, "])");
-  return flash.scale ? cat(unscaled, " * ", number_text(*flash.scale)) : unscaled;
+  return flash.scale ? cat(unscaled, " * ", float_literal(static_cast<float>(*flash.scale), true)) : unscaled;
 }
 
 std::string FlashFrame::powers(const std::string& difference) const {

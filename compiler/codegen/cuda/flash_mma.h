@@ -124,7 +124,7 @@ class MmaEmitter {
   // Adds the parts' sums of row h, stats and values, to l and `sum`.
   void print_parts(int count, const std::string& sum);
 
-  // Brings the keys and values of a warp's first steps into L2, which the kernels before this one may still write: what
+  // Brings the keys and values of a warp's first `steps` into L2, which the kernels before this one may still write: what
   // they do to L2 is seen there.
   void print_prefetch(const std::string& start, const std::string& stop, int steps);
 

@@ -15,6 +15,12 @@ void print_indices(KernelText& text, Body& body, const std::vector<loop::Dim>& d
   if (!dims.empty()) body.set_index(dims[0].var, "rest");
 }
 
+std::string wait_text(const std::string& ahead) {
+  return cat(
+      "#ifndef STRIDEC_EMULATE\n  asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");\n",
+      ahead, "  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n#endif\n");
+}
+
 DeviceKernel finish(KernelText& text, Geometry geometry, const std::string& declarations) {
   DeviceKernel out;
   std::string scratch;
@@ -58,12 +64,7 @@ DeviceKernel finish(KernelText& text, Geometry geometry, const std::string& decl
   if (out.cluster > 1) all += cat("__cluster_dims__(", out.cluster, ", 1, 1) ");
   all += cat("__launch_bounds__(", out.threads, geometry.blocks_sm ? cat(", ", geometry.blocks_sm) : "",
              ") KERNEL(", join(parameters, ", "), ") {\n");
-  if (geometry.waits)
-    all +=
-        "#ifndef STRIDEC_EMULATE\n"
-        "  asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");\n"
-        "  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n"
-        "#endif\n";
+  if (geometry.waits) all += wait_text();
   all += scratch + text.statements() + "}\n";
   return out;
 }

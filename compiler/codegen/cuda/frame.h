@@ -30,6 +30,10 @@ struct Geometry {
 // `declarations` go before the kernel: shared types, device functions of a template.
 DeviceKernel finish(KernelText& text, Geometry geometry, const std::string& declarations = {});
 
+// Lets the kernel behind this one start, and waits until what the kernels in front wrote is there; `ahead`, which loads none
+// of that, is done meanwhile. Emulated, it is nothing.
+std::string wait_text(const std::string& ahead = {});
+
 // The dims' indices out of the variable `rest`, a point's number with the last dim fastest; what is left in it is the first's.
 void print_indices(KernelText& text, Body& body, const std::vector<loop::Dim>& dims);
 

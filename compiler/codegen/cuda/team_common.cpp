@@ -86,6 +86,11 @@ void TeamEmitter::print_common() {
   team = rows = own;
 }
 
+void TeamEmitter::print_l2_prefetch(const loop::Access& access) {
+  text_.line(cat("asm volatile(\"prefetch.global.L2 [%0];\" ::\"l\"(", text_.pointer(access.buffer), " + ",
+                 body_.offset(access), "));"));
+}
+
 void TeamEmitter::print_prefetch(const std::string& first, const std::string& count) {
   constexpr int kLine = 128;  // bytes
   // Of a loop over one dim, its loads of weights; `of_point`: those that differ from point to point.
@@ -104,8 +109,7 @@ void TeamEmitter::print_prefetch(const std::string& first, const std::string& co
       text_.open(cat("for (int64_t at = ", thread, " * ", elements, "; at < ", body_.index(dims[0].extent),
                      "; at += ", threads * elements, ")"));
       body_.set_index(dims[0].var, "at");
-      text_.line(cat("asm volatile(\"prefetch.global.L2 [%0];\" ::\"l\"(", text_.pointer(load->access.buffer),
-                     " + ", body_.offset(load->access), "));"));
+      print_l2_prefetch(load->access);
       text_.close();
     }
   };

@@ -294,10 +294,7 @@ DeviceKernel TeamEmitter::emit() {
   const std::string end = stream_.empty() ? n : "points_end",
                     step = cat(stream_.empty() ? "gridDim.x * (int64_t)" : "", teams);
   if (!stream_.empty()) print_stream(number, first, end);
-  if (waits)
-    text_.append(cat(
-        "#ifndef STRIDEC_EMULATE\n  asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");\n",
-        ahead, "  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n#endif\n"));
+  if (waits) text_.append(wait_text(ahead));
   for (const size_t at : free_.first) print_top(nest.body[at]);
   print_common();
   for (const size_t at : free_.once) print_top(nest.body[at]);

@@ -186,6 +186,7 @@ class TeamEmitter {
   int common_chunks(const Range& range) const;
   // Brings the weights of a team's first point into L2, which no other kernel has to finish for.
   void print_prefetch(const std::string& first, const std::string& count);
+  void print_l2_prefetch(const loop::Access& access);  // of the element
   // At the top, of what neither this nest writes nor a loop finds.
   bool is_free_load(const loop::Stmt& stmt) const;
   // Loads at the top that no loop has a part in, and what they need: `first` and `once` for all points of a block, `first`
@@ -297,8 +298,8 @@ class TeamEmitter {
   std::vector<DType> dtypes_of(const loop::Reduce& reduce) const;
   // Partial results of a reduce: one name a part, for each of a lane's points.
   std::vector<std::string> print_partial(const loop::Reduce& reduce, const loop::Stmt& stmt);
-  // Asks L2 for what a thread's first batches load of inputs and weights, one of `blocks` that share the range: the kernel in
-  // front may still run, and what it writes to L2 is seen there. Of columns alone: long
+  // Asks L2 for what a thread's first batches load of inputs and weights, in one of `blocks` that share the range: the kernel
+  // in front may still run, and what it writes to L2 is seen there. Of columns alone, whose vectors begin at one place: long
   // rows take 5 to 10 % more time with it.
   void print_ahead(const Range& range, const std::string& blocks);
   void print_shuffles(const loop::Reduce& reduce, const std::vector<std::string>& points,

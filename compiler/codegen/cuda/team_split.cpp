@@ -77,11 +77,9 @@ void TeamEmitter::print_ahead(const Range& range, const std::string& blocks) {
   text_.line(cat("const ", chunk_type(range), " from = (split + ahead * ", blocks, ") * ", together * rows,
                  " + row;"));
   text_.line(cat("if (from >= ", chunks_, ") break;"));
-  print_chunks(range, "from", together, Batch::kLoads, [&](const std::string& first, const std::string&) {
-    body_.set_index(range.strip->var, variant.columns ? "column" : first);
-    for (const loop::Access* access : accesses)
-      text_.line(cat("asm volatile(\"prefetch.global.L2 [%0];\" ::\"l\"(", text_.pointer(access->buffer),
-                     " + ", body_.offset(*access), "));"));
+  body_.set_index(range.strip->var, "column");
+  print_chunks(range, "from", together, Batch::kLoads, [&](const std::string&, const std::string&) {
+    for (const loop::Access* access : accesses) print_l2_prefetch(*access);
   });
   text_.close();
   text_.close();
@@ -106,10 +104,7 @@ DeviceKernel TeamEmitter::emit_split() {
   if (phase_) print_phase();
   const std::string ahead =
       target.dependent_launch ? text_.capture([&] { print_ahead(range, n); }) : std::string();
-  if (!ahead.empty())
-    text_.append(cat(
-        "#ifndef STRIDEC_EMULATE\n  asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");\n",
-        ahead, "  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n#endif\n"));
+  if (!ahead.empty()) text_.append(wait_text(ahead));
   for (const loop::Stmt& before : nest.body) {
     if (&before == &stmt) break;
     if (!std::holds_alternative<loop::Store>(before.node)) print_top(before);

@@ -33,11 +33,9 @@ loop::Program check(const std::string& text) {
   const loop::Program given = test::with_random_weights(loop::parse_program(text));
   loop::verify(given);
   std::vector<HostTensor> inputs;
-  for (loop::BufferId id : given.inputs) {
-    std::vector<int64_t> shape;
-    for (sym::Expr e : given[id].shape) shape.push_back(e.value());
-    inputs.push_back(random_tensor(given[id].dtype, shape, static_cast<int>(inputs.size())));
-  }
+  for (loop::BufferId id : given.inputs)
+    inputs.push_back(
+        random_tensor(given[id].dtype, test::shape_of(given[id]), static_cast<int>(inputs.size())));
   const std::vector<HostTensor> want = loop::interpret(given, inputs, {.poison = true});
 
   loop::Program program = given;
