@@ -11,7 +11,7 @@
 #include "compiler/passes/autocast.h"
 #include "compiler/passes/pass_list.h"
 #include "compiler/refusals.h"
-#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/memory/memory_plan.h"
 #include "compiler/schedule/pass_list.h"
 #include "compiler/sym/text.h"
 #include "compiler/targets.h"

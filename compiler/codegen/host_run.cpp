@@ -7,7 +7,7 @@
 #include "compiler/base/text.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/effects.h"
-#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/memory/memory_plan.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::codegen {

@@ -18,7 +18,7 @@ bool is_static(const graph::Shape& shape) {
   return std::all_of(shape.begin(), shape.end(), [](sym::Expr dim) { return dim.is_const(); });
 }
 
-// What compiling computes of constants may be this many times larger than they are: two, as schedule/constants.cpp
+// What compiling computes of constants may be this many times larger than they are: two, as schedule/algebra/constants.cpp
 // has it for floats.
 constexpr int64_t kGrowth = 2;
 // So many of the largest constants behind a value are counted.

@@ -9,9 +9,9 @@
 #include "compiler/base/pass.h"
 #include "compiler/base/target.h"
 #include "compiler/loop/program.h"
-#include "compiler/schedule/choose.h"
-#include "compiler/schedule/fusion.h"
-#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/choose/choose.h"
+#include "compiler/schedule/fusion/fusion.h"
+#include "compiler/schedule/memory/memory_plan.h"
 
 namespace stridec::schedule {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/memory/memory_plan.h"
 
 namespace stridec::schedule {
 

@@ -5,7 +5,7 @@
 
 namespace stridec::schedule {
 
-// Each symbol at the middle of its range, at most kTypicalSize (schedule/memory_plan.h).
+// Each symbol at the middle of its range, at most kTypicalSize (schedule/memory/memory_plan.h).
 double typical(sym::Expr e, const sym::Facts& facts);
 double typical_bytes(const loop::Program& program, loop::BufferId id);  // of a buffer's elements
 // Points of a nest of the dims, each of them at least once.

@@ -5,8 +5,8 @@
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/schedule/effects.h"
-#include "compiler/schedule/order_weights.h"
-#include "compiler/schedule/pack_weights.h"
+#include "compiler/schedule/layout/order_weights.h"
+#include "compiler/schedule/layout/pack_weights.h"
 #include "compiler/tune/backend.h"
 
 namespace stridec::tune {

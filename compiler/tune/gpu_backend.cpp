@@ -6,7 +6,7 @@
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/schedule/effects.h"
-#include "compiler/schedule/order_weights.h"
+#include "compiler/schedule/layout/order_weights.h"
 #include "compiler/tune/backend.h"
 #include "compiler/tune/filled.h"
 #include "compiler/tune/gpu.h"

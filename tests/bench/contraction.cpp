@@ -10,8 +10,8 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build.h"
 #include "compiler/loop/build.h"
-#include "compiler/schedule/choose_contraction.h"
-#include "compiler/schedule/pack_weights.h"
+#include "compiler/schedule/choose/choose_contraction.h"
+#include "compiler/schedule/layout/pack_weights.h"
 #include "tests/support/contraction_harness.h"
 
 using namespace stridec;

@@ -11,8 +11,8 @@
 #include "compiler/codegen/cuda/cubin.h"
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/loop/text.h"
-#include "compiler/schedule/choose_cuda_contraction.h"
-#include "compiler/schedule/order_weights.h"
+#include "compiler/schedule/choose/choose_cuda_contraction.h"
+#include "compiler/schedule/layout/order_weights.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::test {

@@ -10,7 +10,7 @@
 #include "compiler/codegen/backend.h"
 #include "compiler/codegen/host.h"
 #include "compiler/loop/program.h"
-#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/memory/memory_plan.h"
 
 namespace stridec::codegen::cpu {
 

@@ -10,7 +10,7 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/jit.h"
 #include "compiler/schedule/effects.h"
-#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/memory/memory_plan.h"
 #include "runtime/include/stridec/abi.h"
 
 namespace stridec::codegen::cpu {

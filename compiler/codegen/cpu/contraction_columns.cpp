@@ -155,7 +155,7 @@ std::optional<sym::Expr> ContractionColumns::panel_bytes() const {
   return depth() * f_.plan.panel * f_.b_bytes();
 }
 
-// Panels made by schedule/pack_weights.h: [batch dims][panel][k dims][panel's columns].
+// Panels made by schedule/layout/pack_weights.h: [batch dims][panel][k dims][panel's columns].
 void ContractionColumns::print_weights() {
   KernelText& text = f_.text;
   const loop::Access& access = f_.b->load->access;

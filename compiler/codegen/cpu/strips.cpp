@@ -9,7 +9,7 @@
 #include "compiler/codegen/cpu/build.h"
 #include "compiler/codegen/emit_text.h"
 #include "compiler/schedule/effects.h"
-#include "compiler/schedule/strips.h"
+#include "compiler/schedule/fusion/strips.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::codegen::cpu {

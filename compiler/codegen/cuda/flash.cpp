@@ -4,7 +4,7 @@
 
 #include "compiler/codegen/cuda/flash_mma.h"
 #include "compiler/codegen/cuda/flash_wgmma.h"
-#include "compiler/schedule/choose_flash.h"
+#include "compiler/schedule/choose/choose_flash.h"
 
 namespace stridec::codegen::cuda {
 

@@ -8,8 +8,8 @@
 #include "compiler/codegen/cuda/prelude.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
+#include "compiler/schedule/algebra/recompute_rows.h"
 #include "compiler/schedule/effects.h"
-#include "compiler/schedule/recompute_rows.h"
 #include "compiler/schedule/typical.h"
 
 namespace stridec::codegen::cuda {

@@ -11,9 +11,9 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/codegen/cpu/build_run.h"
 #include "compiler/loop/build.h"
-#include "compiler/schedule/choose_contraction.h"
-#include "compiler/schedule/choose_window.h"
-#include "compiler/schedule/pack_weights.h"
+#include "compiler/schedule/choose/choose_contraction.h"
+#include "compiler/schedule/choose/choose_window.h"
+#include "compiler/schedule/layout/pack_weights.h"
 #include "tests/support/contraction_check.h"
 #include "tests/support/contraction_harness.h"
 

@@ -2,10 +2,10 @@
 #include <set>
 
 #include "compiler/loop/text.h"
-#include "compiler/schedule/choose.h"
-#include "compiler/schedule/choose_contraction.h"
-#include "compiler/schedule/choose_general.h"
-#include "compiler/schedule/pack_weights.h"
+#include "compiler/schedule/choose/choose.h"
+#include "compiler/schedule/choose/choose_contraction.h"
+#include "compiler/schedule/choose/choose_general.h"
+#include "compiler/schedule/layout/pack_weights.h"
 #include "tests/unit/codegen_cpu/emit_harness.h"
 
 using namespace emit_test;

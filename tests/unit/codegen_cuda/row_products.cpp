@@ -1,6 +1,6 @@
 // What a decoder's step is made of, fused and emulated, against the interpreter: products of one row by weights with the
 // norm in front of them and the gate behind, and small nests as one kernel.
-#include "compiler/schedule/row_products.h"
+#include "compiler/schedule/fusion/row_products.h"
 
 #include <doctest/doctest.h>
 
@@ -11,9 +11,9 @@
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/choose_gpu.h"
-#include "compiler/schedule/join_in_block.h"
-#include "compiler/schedule/row_results.h"
+#include "compiler/schedule/choose/choose_gpu.h"
+#include "compiler/schedule/fusion/join_in_block.h"
+#include "compiler/schedule/fusion/row_results.h"
 #include "tests/support/emulate.h"
 #include "tests/support/random_weights.h"
 

@@ -1,5 +1,5 @@
 // Norms in front of products of few rows, made by the products' blocks: fused and emulated, against the interpreter.
-#include "compiler/schedule/row_prologues.h"
+#include "compiler/schedule/fusion/row_prologues.h"
 
 #include <doctest/doctest.h>
 
@@ -13,8 +13,8 @@
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose_gpu.h"
-#include "compiler/schedule/pair_products.h"
+#include "compiler/schedule/choose/choose_gpu.h"
+#include "compiler/schedule/fusion/pair_products.h"
 #include "tests/support/emulate.h"
 #include "tests/support/random_weights.h"
 

@@ -5,7 +5,7 @@
 
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/loop/text.h"
-#include "compiler/schedule/choose_gpu.h"
+#include "compiler/schedule/choose/choose_gpu.h"
 #include "tests/unit/codegen_cuda/memory_bound.h"
 
 namespace stridec::codegen::cuda {

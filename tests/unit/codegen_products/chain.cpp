@@ -13,9 +13,9 @@
 #include "compiler/loop/build.h"
 #include "compiler/loop/interpret.h"
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/choose.h"
-#include "compiler/schedule/choose_chain.h"
-#include "compiler/schedule/fusion.h"
+#include "compiler/schedule/choose/choose.h"
+#include "compiler/schedule/choose/choose_chain.h"
+#include "compiler/schedule/fusion/fusion.h"
 #include "tests/support/tiles.h"
 
 using namespace stridec;

@@ -9,8 +9,8 @@
 #include "compiler/kernels/gemm_plan.h"
 #include "compiler/loop/build.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose_contraction.h"
-#include "compiler/schedule/pack_weights.h"
+#include "compiler/schedule/choose/choose_contraction.h"
+#include "compiler/schedule/layout/pack_weights.h"
 #include "tests/support/contraction_harness.h"
 
 using namespace stridec;

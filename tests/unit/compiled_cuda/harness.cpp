@@ -10,8 +10,8 @@
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/codegen/cuda/nvrtc.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose_gpu.h"
-#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/choose/choose_gpu.h"
+#include "compiler/schedule/memory/memory_plan.h"
 #include "tests/support/device_program.h"
 
 namespace stridec::ops::test {

@@ -1,12 +1,12 @@
 // Prologues of products as machine code.
-#include "compiler/schedule/prologues.h"
+#include "compiler/schedule/fusion/prologues.h"
 
 #include <doctest/doctest.h>
 
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build_run.h"
-#include "compiler/schedule/choose.h"
-#include "compiler/schedule/fusion.h"
+#include "compiler/schedule/choose/choose.h"
+#include "compiler/schedule/fusion/fusion.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;

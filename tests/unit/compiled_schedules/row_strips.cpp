@@ -1,5 +1,5 @@
 // Strips of rows as machine code.
-#include "compiler/schedule/row_strips.h"
+#include "compiler/schedule/fusion/row_strips.h"
 
 #include <doctest/doctest.h>
 
@@ -11,10 +11,10 @@
 #include "compiler/codegen/cpu/build_run.h"
 #include "compiler/codegen/cpu/strips.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose.h"
-#include "compiler/schedule/lower_peaks.h"
-#include "compiler/schedule/strips.h"
-#include "compiler/schedule/winograd.h"
+#include "compiler/schedule/algebra/winograd.h"
+#include "compiler/schedule/choose/choose.h"
+#include "compiler/schedule/fusion/strips.h"
+#include "compiler/schedule/memory/lower_peaks.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;

@@ -1,11 +1,11 @@
 // Strips as machine code.
-#include "compiler/schedule/strips.h"
+#include "compiler/schedule/fusion/strips.h"
 
 #include <doctest/doctest.h>
 
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build_run.h"
-#include "compiler/schedule/choose.h"
+#include "compiler/schedule/choose/choose.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;

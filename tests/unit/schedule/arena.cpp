@@ -1,11 +1,11 @@
-#include "compiler/schedule/arena.h"
+#include "compiler/schedule/memory/arena.h"
 
 #include <doctest/doctest.h>
 
 #include <random>
 
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/memory/memory_plan.h"
 #include "compiler/sym/text.h"
 #include "tests/unit/schedule/programs.h"
 

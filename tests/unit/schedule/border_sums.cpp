@@ -1,11 +1,11 @@
-#include "compiler/schedule/border_sums.h"
+#include "compiler/schedule/algebra/border_sums.h"
 
 #include <doctest/doctest.h>
 
 #include "compiler/base/gpu_target.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/memory/memory_plan.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;

@@ -1,4 +1,4 @@
-#include "compiler/schedule/choose_contraction.h"
+#include "compiler/schedule/choose/choose_contraction.h"
 
 #include <doctest/doctest.h>
 

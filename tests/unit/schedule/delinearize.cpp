@@ -1,4 +1,4 @@
-#include "compiler/schedule/delinearize.h"
+#include "compiler/schedule/algebra/delinearize.h"
 
 #include <doctest/doctest.h>
 
@@ -6,7 +6,7 @@
 
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/memory/memory_plan.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;

@@ -1,4 +1,4 @@
-#include "compiler/schedule/early_parts.h"
+#include "compiler/schedule/memory/early_parts.h"
 
 #include <doctest/doctest.h>
 
@@ -6,8 +6,8 @@
 
 #include "compiler/base/text.h"
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/lower_peaks.h"
-#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/memory/lower_peaks.h"
+#include "compiler/schedule/memory/memory_plan.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;

@@ -1,11 +1,11 @@
-#include "compiler/schedule/join_same_dims.h"
+#include "compiler/schedule/fusion/join_same_dims.h"
 
 #include <doctest/doctest.h>
 
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/memory/memory_plan.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;

@@ -1,10 +1,10 @@
-#include "compiler/schedule/padding.h"
+#include "compiler/schedule/layout/padding.h"
 
 #include <doctest/doctest.h>
 
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/memory/memory_plan.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;

@@ -1,4 +1,4 @@
-#include "compiler/schedule/pair_products.h"
+#include "compiler/schedule/fusion/pair_products.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/memory/memory_plan.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;

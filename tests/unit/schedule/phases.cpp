@@ -1,11 +1,11 @@
-#include "compiler/schedule/phases.h"
+#include "compiler/schedule/algebra/phases.h"
 
 #include <doctest/doctest.h>
 
 #include "compiler/base/text.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/memory/memory_plan.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;

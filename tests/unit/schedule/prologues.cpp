@@ -1,12 +1,12 @@
-#include "compiler/schedule/prologues.h"
+#include "compiler/schedule/fusion/prologues.h"
 
 #include <doctest/doctest.h>
 
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/fusion.h"
-#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/fusion/fusion.h"
+#include "compiler/schedule/memory/memory_plan.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;

@@ -1,4 +1,4 @@
-#include "compiler/schedule/row_strips.h"
+#include "compiler/schedule/fusion/row_strips.h"
 
 #include <doctest/doctest.h>
 
@@ -10,11 +10,11 @@
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/lower_peaks.h"
-#include "compiler/schedule/memory_plan.h"
-#include "compiler/schedule/row_traffic.h"
-#include "compiler/schedule/strips.h"
-#include "compiler/schedule/winograd.h"
+#include "compiler/schedule/algebra/winograd.h"
+#include "compiler/schedule/fusion/row_traffic.h"
+#include "compiler/schedule/fusion/strips.h"
+#include "compiler/schedule/memory/lower_peaks.h"
+#include "compiler/schedule/memory/memory_plan.h"
 #include "compiler/sym/text.h"
 #include "tests/unit/schedule/programs.h"
 

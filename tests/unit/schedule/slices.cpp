@@ -1,4 +1,4 @@
-#include "compiler/schedule/slices.h"
+#include "compiler/schedule/layout/slices.h"
 
 #include <doctest/doctest.h>
 
@@ -10,8 +10,8 @@
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/fusion.h"
-#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/fusion/fusion.h"
+#include "compiler/schedule/memory/memory_plan.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;

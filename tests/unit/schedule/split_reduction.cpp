@@ -1,4 +1,4 @@
-#include "compiler/schedule/split_reduction.h"
+#include "compiler/schedule/algebra/split_reduction.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/memory/memory_plan.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;

@@ -1,4 +1,4 @@
-#include "compiler/schedule/strips.h"
+#include "compiler/schedule/fusion/strips.h"
 
 #include <doctest/doctest.h>
 
@@ -6,7 +6,7 @@
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/memory_plan.h"
+#include "compiler/schedule/memory/memory_plan.h"
 #include "compiler/sym/text.h"
 #include "tests/unit/schedule/programs.h"
 

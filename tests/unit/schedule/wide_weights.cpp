@@ -1,4 +1,4 @@
-#include "compiler/schedule/wide_weights.h"
+#include "compiler/schedule/algebra/wide_weights.h"
 
 #include <doctest/doctest.h>
 

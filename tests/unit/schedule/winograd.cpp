@@ -1,4 +1,4 @@
-#include "compiler/schedule/winograd.h"
+#include "compiler/schedule/algebra/winograd.h"
 
 #include <doctest/doctest.h>
 
@@ -12,8 +12,8 @@
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/memory_plan.h"
-#include "compiler/schedule/strips.h"
+#include "compiler/schedule/fusion/strips.h"
+#include "compiler/schedule/memory/memory_plan.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;

@@ -7,7 +7,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/loop/rewrite.h"
-#include "compiler/schedule/fusion.h"
+#include "compiler/schedule/fusion/fusion.h"
 #include "tests/unit/schedule/programs.h"
 
 namespace stridec::testing {

@@ -6,9 +6,9 @@
 #include <set>
 
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/candidates.h"
-#include "compiler/schedule/explain.h"
-#include "compiler/schedule/strips.h"
+#include "compiler/schedule/choose/candidates.h"
+#include "compiler/schedule/choose/explain.h"
+#include "compiler/schedule/fusion/strips.h"
 #include "compiler/tune/backend.h"
 #include "compiler/tune/forecast.h"
 #include "tests/unit/tune/program.h"

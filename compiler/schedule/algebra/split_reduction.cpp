@@ -1,0 +1,376 @@
+#include "compiler/schedule/algebra/split_reduction.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+#include "compiler/loop/analysis.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/walk.h"
+
+namespace stridec::schedule {
+namespace {
+
+using loop::Access;
+using loop::Block;
+using loop::Buffer;
+using loop::BufferId;
+using loop::Dim;
+using loop::Nest;
+using loop::Program;
+using loop::Reduce;
+using loop::Stmt;
+using loop::ValueId;
+using sym::Expr;
+
+bool holds(const std::vector<Expr>& vars, Expr var) {
+  return std::find(vars.begin(), vars.end(), var) != vars.end();
+}
+
+const Dim* find(const std::vector<Dim>& dims, Expr var) {
+  for (const Dim& dim : dims)
+    if (dim.var == var) return &dim;
+  return nullptr;
+}
+
+class Splitter {
+ public:
+  Splitter(Program& program, const Nest& nest, const ReductionSplit& split)
+      : program_(program), nest_(nest), split_(split) {}
+
+  std::vector<Nest> run(std::string* reason) {
+    *reason = refusal();
+    if (!reason->empty()) return {};
+    cross_boundary();
+    place_partials();
+    std::vector<Nest> out;
+    if (Nest first = before(); !first.body.empty()) out.push_back(std::move(first));
+    out.push_back(partials());
+    out.push_back(after());
+    for (Nest& part : out) loop::clean(program_, part);
+    return out;
+  }
+
+ private:
+  // ---- whether it can be done ----
+
+  std::string refusal() {
+    if (split_.keep.empty()) return "no dim is kept";
+    for (size_t i = 0; i < nest_.body.size() && !reduce_; ++i)
+      if (const auto* reduce = std::get_if<Reduce>(&nest_.body[i].node);
+          reduce && find(reduce->dims, split_.keep[0])) {
+        reduce_ = reduce;
+        at_ = i;
+      }
+    if (!reduce_) return cat("no reduction of the nest runs over ", split_.keep[0].name());
+    for (Expr var : split_.keep)
+      if (!find(reduce_->dims, var)) return cat("the reduction does not run over ", var.name());
+    if (split_.strip && (split_.keep.size() != 1 || reduce_->dims.size() != 1 || split_.join))
+      return "strips want a reduction over one dim";
+    if (split_.join && !find(nest_.dims, *split_.join)) return cat("no parallel dim ", split_.join->name());
+    for (const auto* dims : {&nest_.dims, &reduce_->dims})
+      for (const Dim& dim : *dims)
+        if (sym::has_index(dim.extent))
+          return cat("the extent of ", dim.var.name(), " depends on other dims");
+    std::string why;
+    loop::for_each_stmt(nest_.body, [&](const Stmt& stmt) {
+      if (std::holds_alternative<loop::Bind>(stmt.node)) why = "an index is data";
+      const auto* store = std::get_if<loop::Store>(&stmt.node);
+      if (store && store->update) why = "it scatters";
+      const Access* access = loop::access_of(stmt);
+      if (access && program_[access->buffer].storage == loop::Storage::kLocal)
+        why = "a row is kept between its statements";
+    });
+    for (size_t i = 0; i < at_; ++i)
+      if (const auto* store = std::get_if<loop::Store>(&nest_.body[i].node);
+          store && loads(store->access.buffer))
+        why = "it reads what it writes";
+    return why;
+  }
+
+  // ---- what passes between the statements before the reduction and the others ----
+
+  const Stmt* definition(ValueId id) const {
+    for (size_t i = 0; i < at_; ++i) {
+      bool found = false;
+      loop::for_each_result(nest_.body[i], [&](ValueId result) { found = found || result == id; });
+      if (found) return &nest_.body[i];
+    }
+    return nullptr;
+  }
+
+  bool is_heavy(ValueId id) const {
+    const Stmt* stmt = definition(id);
+    if (!stmt) return false;
+    if (loop::body_of(*stmt)) return true;
+    bool heavy = false;
+    loop::for_each_use(*stmt, [&](ValueId used) { heavy = heavy || is_heavy(used); });
+    return heavy;
+  }
+
+  // Heavy values go through memory: where they are stored anyway, or in a buffer of their own.
+  void cross_boundary() {
+    std::set<ValueId> seen;
+    auto use = [&](ValueId id) {
+      if (!definition(id) || !seen.insert(id).second || !is_heavy(id)) return;
+      for (size_t i = 0; i < at_; ++i) {
+        const auto* store = std::get_if<loop::Store>(&nest_.body[i].node);
+        if (store && store->value == id && store->access.mask.is_const(1) &&
+            stores_to(store->access.buffer) == 1) {
+          passed_.push_back({id, store->access, false});
+          return;
+        }
+      }
+      Buffer buffer{.name = "", .dtype = nest_.values[id.value].dtype};
+      Access access;
+      for (const Dim& dim : nest_.dims) {
+        buffer.shape.push_back(dim.extent);
+        access.index.push_back(dim.var);
+      }
+      access.buffer = loop::add_buffer(program_, std::move(buffer));
+      passed_.push_back({id, access, true});
+    };
+    for (size_t i = at_; i < nest_.body.size(); ++i) {
+      const Block one = {nest_.body[i]};
+      loop::for_each_stmt(one, [&](const Stmt& stmt) { loop::for_each_use(stmt, use); });
+    }
+  }
+
+  bool loads(BufferId id) const {
+    bool found = false;
+    loop::for_each_stmt(nest_.body, [&](const Stmt& stmt) {
+      const auto* load = std::get_if<loop::Load>(&stmt.node);
+      found = found || (load && load->access.buffer == id);
+    });
+    return found;
+  }
+
+  int stores_to(BufferId id) const {
+    int count = 0;
+    loop::for_each_stmt(nest_.body, [&](const Stmt& stmt) {
+      const auto* store = std::get_if<loop::Store>(&stmt.node);
+      count += store && store->access.buffer == id;
+    });
+    return count;
+  }
+
+  // What comes before the reduction for the nests behind the boundary: stores stay behind, heavy values are loaded.
+  Block prologue(Nest& nest) const {
+    Block out;
+    for (size_t i = 0; i < at_; ++i) {
+      const Stmt& stmt = nest_.body[i];
+      if (std::holds_alternative<loop::Store>(stmt.node)) continue;
+      bool heavy = loop::body_of(stmt) != nullptr;
+      loop::for_each_use(stmt, [&](ValueId id) { heavy = heavy || (is_heavy(id) && !passes(id)); });
+      for (const Passed& passed : passed_) {
+        bool here = false;
+        loop::for_each_result(stmt, [&](ValueId id) { here = here || id == passed.value; });
+        if (!here) continue;
+        out.push_back({loop::Load{passed.value, passed.access,
+                                  loop::float_scalar(nest.values[passed.value.value].dtype, 0)}});
+        heavy = true;
+      }
+      if (!heavy) out.push_back(stmt);
+    }
+    return out;
+  }
+  bool passes(ValueId id) const {
+    return std::any_of(passed_.begin(), passed_.end(), [&](const Passed& p) { return p.value == id; });
+  }
+
+  Nest before() const {
+    Nest nest = nest_;
+    nest.body.assign(nest_.body.begin(), nest_.body.begin() + static_cast<std::ptrdiff_t>(at_));
+    for (const Passed& passed : passed_)
+      if (passed.fresh) nest.body.push_back({loop::Store{.access = passed.access, .value = passed.value}});
+    loop::eliminate_dead(nest);
+    return nest;
+  }
+
+  // ---- partial results ----
+
+  // The dims of the partial results, in memory as what is reduced lies in memory.
+  void place_partials() {
+    Nest scope = nest_;
+    loop::Cloner names(scope);
+    std::vector<Dim> dims;
+    for (const Dim& dim : nest_.dims)
+      if (!split_.join || dim.var != *split_.join) dims.push_back(dim);
+    if (split_.strip) {
+      const Dim& dim = reduce_->dims[0];
+      strip_ = names.fresh_index(sym::var(cat(dim.var.name(), ".t")));
+      dims.push_back({strip_, sym::ceildiv(dim.extent, split_.strip)});
+    } else {
+      for (Expr var : split_.keep)
+        if (!split_.join || var != split_.keep.back()) dims.push_back(*find(reduce_->dims, var));
+    }
+    if (split_.join) {
+      const Dim &outer = *find(nest_.dims, *split_.join), &inner = *find(reduce_->dims, split_.keep.back());
+      const Expr whole = names.fresh_index(sym::var(cat(outer.var.name(), ".j")));
+      dims.push_back({whole, outer.extent * inner.extent});
+      joined_[outer.var] = sym::floordiv(whole, inner.extent);
+      joined_[inner.var] = sym::mod(whole, inner.extent);
+      apart_[whole] = outer.var * inner.extent + inner.var;
+    }
+    std::vector<double> steps = steps_of(dims);
+    std::vector<size_t> order(dims.size());
+    for (size_t d = 0; d < order.size(); ++d) order[d] = d;
+    std::sort(order.begin(), order.end(),
+              [&](size_t a, size_t b) { return steps[a] != steps[b] ? steps[a] > steps[b] : a < b; });
+    for (size_t d : order) partial_dims_.push_back(dims[d]);
+    for (ValueId yield : reduce_->yields) {
+      Buffer buffer{.name = "", .dtype = nest_.values[yield.value].dtype};
+      for (const Dim& dim : partial_dims_) buffer.shape.push_back(dim.extent);
+      partials_.push_back(loop::add_buffer(program_, std::move(buffer)));
+    }
+  }
+
+  // How far the first load of the reduction that has all of these dims moves along each; symbols count as 64.
+  std::vector<double> steps_of(const std::vector<Dim>& dims) const {
+    std::vector<double> steps(dims.size(), 0);
+    bool found = false;
+    loop::for_each_stmt(reduce_->body, [&](const Stmt& stmt) {
+      const auto* load = std::get_if<loop::Load>(&stmt.node);
+      if (!load || found) return;
+      Access access = load->access;
+      loop::substitute(access, joined_);
+      sym::Facts facts = program_.facts;
+      for (const Dim& dim : dims) facts.set_index(dim.var, dim.extent);
+      for (const Dim& dim : reduce_->dims) facts.set_index(dim.var, dim.extent);
+      if (split_.strip)
+        loop::substitute(access, {{reduce_->dims[0].var, strip_ * split_.strip + reduce_->dims[0].var}});
+      std::vector<double> here;
+      for (const Dim& dim : dims) {
+        const auto stride = loop::stride_of(program_, access, dim.var, facts);
+        const auto step =
+            stride ? sym::evaluate(*stride, [](Expr) { return std::optional<int64_t>(64); }) : std::nullopt;
+        here.push_back(step ? std::fabs(static_cast<double>(*step)) : 0);
+      }
+      found = std::none_of(here.begin(), here.end(), [](double step) { return step == 0; });
+      if (found) steps = std::move(here);
+    });
+    return steps;
+  }
+
+  Nest partials() {
+    Nest nest = nest_;
+    nest.dims = partial_dims_;
+    nest.body = prologue(nest);
+    Reduce inner = *reduce_;
+    inner.byte_blocks = 0;
+    std::erase_if(inner.dims, [&](const Dim& dim) { return holds(split_.keep, dim.var) && !split_.strip; });
+    if (split_.strip) {
+      Dim& dim = inner.dims[0];
+      const Expr extent = dim.extent;
+      loop::substitute(inner.body, {{dim.var, strip_ * split_.strip + dim.var}});
+      dim.extent = program_.facts.known_divisor(extent) % split_.strip == 0
+                       ? Expr(split_.strip)
+                       : sym::min(split_.strip, extent - strip_ * split_.strip);
+    }
+    const std::vector<ValueId> results = inner.results;
+    nest.body.push_back({std::move(inner)});
+    for (size_t p = 0; p < partials_.size(); ++p) {
+      loop::Store store{.access = {.buffer = partials_[p]}, .value = results[p]};
+      for (const Dim& dim : partial_dims_) store.access.index.push_back(dim.var);
+      nest.body.push_back({std::move(store)});
+    }
+    // Not the stores' own indices: they are the joined variables already.
+    loop::substitute(nest.body, joined_);
+    return nest;
+  }
+
+  Nest after() {
+    Nest nest = nest_;
+    nest.body = prologue(nest);
+    Reduce combine = *reduce_;
+    combine.byte_blocks = 0;
+    combine.dims.clear();
+    combine.body.clear();
+    combine.yields.clear();
+    if (split_.strip)
+      combine.dims.push_back({strip_, sym::ceildiv(reduce_->dims[0].extent, split_.strip)});
+    else
+      for (Expr var : split_.keep) combine.dims.push_back(*find(reduce_->dims, var));
+    for (size_t p = 0; p < partials_.size(); ++p) {
+      Access access{.buffer = partials_[p]};
+      for (const Dim& dim : partial_dims_) access.index.push_back(sym::substitute(dim.var, apart_));
+      const DType dtype = program_[partials_[p]].dtype;
+      const ValueId value = loop::add_value(nest, dtype);
+      combine.body.push_back({loop::Load{value, std::move(access), loop::int_scalar(dtype, 0)}});
+      combine.yields.push_back(value);
+    }
+    nest.body.push_back({std::move(combine)});
+    nest.body.insert(nest.body.end(), nest_.body.begin() + static_cast<std::ptrdiff_t>(at_) + 1,
+                     nest_.body.end());
+    return nest;
+  }
+
+  struct Passed {
+    ValueId value;
+    Access access;
+    bool fresh;  // a buffer made for it
+  };
+
+  Program& program_;
+  const Nest& nest_;
+  const ReductionSplit& split_;
+  const Reduce* reduce_ = nullptr;
+  size_t at_ = 0;  // of the reduction in the body
+  std::vector<Passed> passed_;
+  std::vector<Dim> partial_dims_;
+  std::vector<BufferId> partials_;
+  Expr strip_;
+  sym::Substitution joined_, apart_;
+};
+
+}  // namespace
+
+// ---- text --------------------------------------------------------------------------------------------------
+
+loop::Directive to_directive(const ReductionSplit& split) {
+  loop::Directive directive{"split_reduction", {}};
+  for (Expr var : split.keep) directive.args.push_back(var.name());
+  if (split.strip) directive.args.insert(directive.args.end(), {"by", cat(split.strip)});
+  if (split.join) directive.args.insert(directive.args.end(), {"join", split.join->name()});
+  return directive;
+}
+
+ReductionSplit to_reduction_split(const loop::Directive& directive) {
+  auto bad = [&](const std::string& why) {
+    fail(ErrorKind::kMalformed, "bad-schedule", cat("directive '", directive.name, "' ", why));
+  };
+  if (directive.name != "split_reduction") bad("splits no reduction");
+  ReductionSplit split;
+  const auto& args = directive.args;
+  auto dim = [&](size_t i) {
+    if (i >= args.size() || args[i].size() < 2 || args[i][0] != '%')
+      bad(cat("wants a dim as argument ", i + 1));
+    return sym::var(args[i]);
+  };
+  size_t i = 0;
+  while (i < args.size() && args[i] != "by" && args[i] != "join") split.keep.push_back(dim(i++));
+  if (split.keep.empty()) bad("names no dim");
+  if (i < args.size() && args[i] == "by") {
+    const std::string number = i + 1 < args.size() ? args[i + 1] : "";
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), split.strip);
+    if (error != std::errc() || end != number.data() + number.size() || split.strip < 1)
+      bad(cat("wants a positive number as argument ", i + 2));
+    i += 2;
+  }
+  if (i < args.size() && args[i] == "join") {
+    split.join = dim(i + 1);
+    i += 2;
+  }
+  if (i != args.size()) bad(cat("has no use for '", args[i], "'"));
+  return split;
+}
+
+std::vector<Nest> split_reduction(Program& program, const Nest& nest, const ReductionSplit& split,
+                                  std::string* reason) {
+  return Splitter(program, nest, split).run(reason);
+}
+
+}  // namespace stridec::schedule

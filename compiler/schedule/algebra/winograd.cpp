@@ -1,0 +1,281 @@
+#include "compiler/schedule/algebra/winograd.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+
+#include "compiler/base/text.h"
+#include "compiler/loop/blame.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/algebra/winograd_nests.h"
+#include "compiler/schedule/fusion/fusion_join.h"
+#include "compiler/schedule/fusion/strips.h"
+#include "compiler/schedule/memory/memory_plan.h"
+#include "compiler/schedule/typical.h"
+
+namespace stridec::schedule {
+namespace {
+
+using loop::Dim;
+using loop::Nest;
+using loop::Program;
+using loop::Steps;
+using sym::Expr;
+
+// Cycles of one core, with figures of no machine in particular: what is chosen is the same for every variant.
+constexpr double kFlops = 56;        // of a contraction, a cycle
+constexpr double kBytes = 20;        // between neighbouring nests
+constexpr double kWeightBytes = 10;  // weights come from further away
+constexpr double kSumOverhead = 16;  // of the sums of a tile, as channels
+constexpr double kLanes = 16;
+constexpr int64_t kEnoughTiles = 16;  // few rows reuse little of what is loaded
+constexpr double kMargin = 1.15;
+constexpr double kWeightCache = 5 << 18;  // of a core's second cache, what a strip leaves for weights
+constexpr int kMostPercent = 98;          // of the time of siblings by themselves, together
+// Of a cycle, so that expressions of whole numbers tell costs apart.
+constexpr double kParts = 16;
+
+double typical_tiles(const Program& program, const Convolution& c, int m) {
+  return std::max(1.0, typical(sym::ceildiv(c.y.extent, m), program.facts)) *
+         std::max(1.0, typical(sym::ceildiv(c.x.extent, m), program.facts));
+}
+// Bytes of a tile between the transforms, and of the weights.
+double passing(const Program& program, const Convolution& c, int m) {
+  return 4.0 * (m + 2) * (m + 2) * typical_points(c.shared, program.facts) *
+         (typical_points(c.channels, program.facts) + typical_points(c.columns, program.facts));
+}
+double weights(const Program& program, const Convolution& c, int m) {
+  return 4.0 * (m + 2) * (m + 2) * typical_points(c.shared, program.facts) *
+         typical_points(c.channels, program.facts) * typical_points(c.columns, program.facts);
+}
+
+// In kParts of a cycle, for so many images; m = 1: as it is.
+Expr cycles(const Program& program, const Convolution& c, int m, Expr images) {
+  const auto times = [](double cost, Expr count) {
+    return count * static_cast<int64_t>(std::ceil(std::min(cost * kParts, 1e15)));
+  };
+  const double groups = typical_points(c.shared, program.facts),
+               in = typical_points(c.channels, program.facts), out = typical_points(c.columns, program.facts);
+  const Expr pixels = c.y.extent * c.x.extent * images;
+  if (m == 1)
+    return times(2 * 9 * groups * in * out / kFlops, pixels) +
+           times(4 * 9 * groups * in * out / kWeightBytes, 1);
+  const double t = m + 2;
+  const Expr tiles = sym::ceildiv(c.y.extent, m) * sym::ceildiv(c.x.extent, m) * images;
+  const double products = 2 * t * t * groups * out * (in + kSumOverhead) / kFlops;
+  const double moved = 4 * groups * (in + out) / kBytes;
+  const double statements = groups * (std::ceil(in / kLanes) + std::ceil(out / kLanes)) * 3 * t * t;
+  return times(products, sym::floordiv(tiles * kEnoughTiles, sym::min(kEnoughTiles, tiles + 2))) +
+         times(moved, pixels) + times(moved * 2 * t * t + statements, tiles) +
+         times(weights(program, c, m) / kWeightBytes, 1);
+}
+
+struct Choice {
+  int m = 1;             // tiles; 1: none
+  int percent = 100;     // of the time without them that the better tiles would take, at sizes in the middle
+  double cycles = 0;     // of what is chosen, there
+  bool cached = false;   // what passes between the transforms stays in a cache, in strips or by itself
+  bool streams = false;  // weights are read for one strip after the other, from beyond a cache
+  int small = 1;         // tiles of sizes at which those of m outputs are slower
+  Expr condition = 1;    // that they are not, where the sizes may be such ones
+};
+
+Choice choose(const Program& program, const Convolution& c) {
+  // Weights are read once for an image: one is the case that decides, where sizes do not.
+  Expr images = 1, fewest = 1;
+  for (const Dim& dim : c.own) {
+    if (dim.var == c.y.var || dim.var == c.x.var) continue;
+    images = images * dim.extent;
+    fewest = fewest * std::max<int64_t>(1, program.facts.bounds(dim.extent).lo);
+  }
+  const auto at = [&](int m, auto&& size) {
+    const auto value = sym::evaluate(cycles(program, c, m, fewest), size);
+    return value ? static_cast<double>(*value) : 1e18;
+  };
+  const auto middle = [&](Expr var) {
+    return std::optional(static_cast<int64_t>(typical(var, program.facts)));
+  };
+  const auto modest = [&](Expr var) {
+    const sym::Interval range = program.facts.bounds(var);
+    return std::optional(std::clamp<int64_t>(kModestSize, range.has_lo() ? range.lo : 1,
+                                             range.has_hi() ? std::max<int64_t>(range.hi, 1) : kModestSize));
+  };
+  const double direct = at(1, middle), two = at(2, middle), four = at(4, middle);
+  Choice choice;
+  choice.percent = static_cast<int>(100 * std::min(two, four) / direct);
+  choice.cycles = direct;
+  if (std::min(two, four) >= direct / kMargin) return choice;
+  choice.m = four < two ? 4 : 2;
+  choice.cycles = std::min(two, four);
+  const double tiles = typical_tiles(program, c, choice.m) * typical(fewest, program.facts),
+               bytes = passing(program, c, choice.m);
+  const bool small = tiles * bytes <= static_cast<double>(kStripCache);
+  const bool strips = !small && points_of_strip(tiles, static_cast<int64_t>(bytes), true) > 0;
+  choice.cached = small || strips;
+  choice.streams = strips && weights(program, c, choice.m) > kWeightCache;
+  choice.small = choice.m == 4 && at(2, modest) < at(1, modest) / kMargin ? 2 : 1;
+  if (at(choice.small, modest) * kMargin < at(choice.m, modest))
+    choice.condition =
+        sym::simplify(sym::le(cycles(program, c, choice.m, images), cycles(program, c, choice.small, images)),
+                      program.facts);
+  return choice;
+}
+
+std::string said(const Choice& choice) {
+  if (choice.m == 1) return cat("it would take ", choice.percent, " % of the time");
+  const auto tiles = [](int m) { return m == 1 ? std::string("none") : cat(m, "x", m); };
+  return cat(
+      "tiles of ", tiles(choice.m),
+      choice.condition.is_const(1) ? "" : cat(", and ", tiles(choice.small), " where sizes are small"));
+}
+
+// Turns the convolutions of a list of steps into Winograd's, those of one value together where one transform of it and one
+// product take less time than each by itself.
+class Applying {
+ public:
+  Applying(Program& program, std::vector<Decision>* decisions) : program_(program), decisions_(decisions) {}
+
+  void block(Steps& steps) {
+    const Flow flow = make_flow(program_, steps);
+    std::vector<std::optional<Candidate>> candidates;
+    for (const loop::Step& step : steps) candidates.push_back(candidate_of(step));
+    Steps out;
+    std::vector<bool> gone(steps.size());
+    for (int at = 0; at < static_cast<int>(steps.size()); ++at) {
+      const size_t i = static_cast<size_t>(at);
+      if (gone[i]) continue;
+      if (!candidates[i]) {
+        out.push_back(std::move(steps[i]));
+        continue;
+      }
+      Family family{{at}, candidates[i]->choice};
+      for (int other = at + 1; other < static_cast<int>(steps.size()); ++other)
+        if (!gone[static_cast<size_t>(other)] && candidates[static_cast<size_t>(other)])
+          join(steps, flow, candidates, other, family);
+      Steps originals;
+      std::vector<Sibling> siblings;
+      for (int member : family.at) {
+        const size_t m = static_cast<size_t>(member);
+        gone[m] = true;
+        originals.push_back(steps[m]);
+        const Named& named = family.at.size() > 1 ? candidates[m]->renumbered : candidates[m]->own;
+        siblings.push_back({*named.nest, named.conv});
+      }
+      loop::blaming(siblings[0].nest, [&] {
+        for (loop::Step& step : replaced(siblings, family.choice, std::move(originals)))
+          out.push_back(std::move(step));
+        return 0;
+      });
+    }
+    steps = std::move(out);
+  }
+
+ private:
+  struct Named {
+    std::unique_ptr<Nest> nest;  // `conv` points into it
+    Convolution conv;
+  };
+  // With names of its own and with those that siblings have in common.
+  struct Candidate {
+    Named own, renumbered;
+    Choice choice;
+  };
+  // Positions of convolutions of one value.
+  struct Family {
+    std::vector<int> at;
+    Choice choice;
+  };
+
+  std::optional<Named> named(Nest nest) const {
+    Named out{.nest = std::make_unique<Nest>(std::move(nest)), .conv = {}};
+    std::string reason;
+    const auto conv = match_winograd(program_, *out.nest, &reason);
+    if (!conv) return std::nullopt;
+    out.conv = *conv;
+    return out;
+  }
+
+  std::optional<Candidate> candidate_of(const loop::Step& step) const {
+    const auto* launch = std::get_if<loop::Launch>(&step.node);
+    if (!launch) return std::nullopt;
+    const Nest& nest = program_[launch->nest];
+    return loop::blaming(nest, [&]() -> std::optional<Candidate> {
+      auto own = named(nest);
+      if (!own) return std::nullopt;
+      Nest copy = nest;
+      loop::renumber(copy);
+      const Choice choice = choose(program_, own->conv);
+      return Candidate{std::move(*own), *named(std::move(copy)), choice};
+    });
+  }
+
+  // The other one becomes one of the family where it is a sibling and that is worth it.
+  void join(const Steps& steps, const Flow& flow, const std::vector<std::optional<Candidate>>& candidates,
+            int at, Family& family) {
+    const auto candidate = [&](int member) -> const Candidate& {
+      return *candidates[static_cast<size_t>(member)];
+    };
+    const Candidate &first = candidate(family.at[0]), &other = candidate(at);
+    if (!are_siblings(first.renumbered.conv, other.renumbered.conv)) return;
+    std::vector<Sibling> siblings;
+    for (int member : family.at)
+      siblings.push_back({*candidate(member).renumbered.nest, candidate(member).renumbered.conv});
+    siblings.push_back({*other.renumbered.nest, other.renumbered.conv});
+    Convolution joined = first.renumbered.conv;
+    joined.columns = joined_columns(siblings);
+    const Choice choice = choose(program_, joined);
+    if (choice.m == 1) return;
+    const auto note = [&](bool fused, std::string reason) {
+      if (decisions_)
+        decisions_->push_back({first.own.nest->name, other.own.nest->name, fused, std::move(reason)});
+    };
+    const int percent = static_cast<int>(100 * choice.cycles / (family.choice.cycles + other.choice.cycles));
+    const std::string time = cat("one transform of what both read, and ", percent, " % of their time");
+    if (!choice.cached && (family.choice.cached || other.choice.cached))
+      return note(false, cat(time, ", but what passes between transforms would be too large for a cache"));
+    if (choice.streams && !(family.choice.streams && other.choice.streams))
+      return note(false, cat(time, ", but the weights of both would be too large for a cache"));
+    if (percent > kMostPercent) return note(false, time);
+    if (!may_move(program_, steps, flow, at, family.at[0] - 1))  // apart from all of them
+      return note(false, "a step between them is in the way");
+    note(true, time);
+    family.at.push_back(at);
+    family.choice = choice;
+  }
+
+  Steps replaced(const std::vector<Sibling>& siblings, const Choice& choice, Steps originals) {
+    if (decisions_) decisions_->push_back({name_of(siblings), "winograd", choice.m > 1, said(choice)});
+    const auto tiles = [&](int m) -> Steps {
+      if (m == 1) return originals;
+      Steps steps;
+      for (Nest& part : winograd_nests(program_, siblings, m))
+        steps.push_back({loop::Launch{loop::add_nest(program_, std::move(part))}});
+      return steps;
+    };
+    if (choice.condition.is_const(1)) return tiles(choice.m);
+    return {{loop::If{
+        .condition = choice.condition, .then_steps = tiles(choice.m), .else_steps = tiles(choice.small)}}};
+  }
+
+  Program& program_;
+  std::vector<Decision>* decisions_;
+};
+
+}  // namespace
+
+std::vector<Nest> winograd(Program& program, const Nest& nest, int m, std::string* reason) {
+  const auto conv = match_winograd(program, nest, reason);
+  if (!conv) return {};
+  const std::vector<Sibling> alone = {{nest, *conv}};
+  return winograd_nests(program, alone, m);
+}
+
+void apply_winograd(Program& program, std::vector<Decision>* decisions) {
+  Applying applying(program, decisions);
+  loop::for_each_block(program.steps, [&](Steps& steps) { applying.block(steps); });
+  loop::compact(program);
+}
+
+}  // namespace stridec::schedule

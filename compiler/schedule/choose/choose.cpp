@@ -1,0 +1,27 @@
+#include "compiler/schedule/choose/choose.h"
+
+#include "compiler/loop/blame.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/choose/candidates.h"
+#include "compiler/schedule/choose/choose_general.h"
+#include "compiler/schedule/layout/order_weights.h"
+#include "compiler/schedule/layout/pack_weights.h"
+
+namespace stridec::schedule {
+
+void choose(loop::Program& program, const CpuTarget& target, const Chosen& chosen) {
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    const auto* launch = std::get_if<loop::Launch>(&step.node);
+    if (!launch) return;
+    const auto found = chosen.find(launch->nest);
+    loop::Nest& nest = program[launch->nest];
+    nest.schedule = found != chosen.end()
+                        ? found->second
+                        : loop::blaming(nest, [&] { return default_schedule(program, nest, target); });
+  });
+  pack_weights(program);
+  order_staged_weights(program);
+  choose_general(program, target);  // what packs
+}
+
+}  // namespace stridec::schedule

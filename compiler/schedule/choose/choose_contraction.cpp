@@ -1,0 +1,436 @@
+#include "compiler/schedule/choose/choose_contraction.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "compiler/base/sort.h"
+#include "compiler/kernels/compact.h"
+#include "compiler/kernels/gemm_lines.h"
+#include "compiler/loop/analysis.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/choose/choose_window.h"
+#include "compiler/schedule/choose/contraction_cost.h"
+#include "compiler/schedule/effects.h"
+#include "compiler/schedule/typical.h"
+
+namespace stridec::schedule {
+namespace {
+
+using kernels::Contraction;
+using kernels::Factor;
+using kernels::GemmKernel;
+using kernels::GemmPlan;
+using loop::Dim;
+using sym::Expr;
+using Dims = std::vector<Dim>;
+
+struct Problem {
+  const loop::Program& program;
+  const loop::Nest& nest;
+  const Contraction& contraction;
+  sym::Facts facts;
+  std::vector<const loop::Stmt*> epilogue;
+};
+
+double points(const Problem& p, const Dims& dims) { return typical_points(dims, p.facts); }
+
+// The factor's elements along the dim lie next to each other, or are one; of a computed factor those of all loads.
+bool lies_along(const Problem& p, const Factor& factor, Expr var) {
+  bool moves = false;
+  const bool all = std::all_of(factor.slice.begin(), factor.slice.end(), [&](const loop::Stmt* stmt) {
+    const auto* load = std::get_if<loop::Load>(&stmt->node);
+    if (!load) return true;
+    const auto stride = loop::stride_of(p.program, load->access, var, p.facts);
+    moves = moves || (stride && stride->is_const(1));
+    return stride && (stride->is_const(0) || stride->is_const(1));
+  });
+  return all && moves;
+}
+
+// ---- columns
+// ---------------------------------------------------------------------------------------------------------
+
+// How the stores and loads behind the sum, and b itself, step along a dim; 0 where there is no constant step.
+int64_t step_along(const Problem& p, const loop::Access& access, Expr var) {
+  const auto linear = sym::linear_in(kernels::offset_of(p.program, access, p.facts), var);
+  return linear ? sym::as_const(linear->coefficient).value_or(0) : 0;
+}
+
+Stores stores_along(const Problem& p, const loop::Access& access, Expr var) {
+  constexpr int64_t kPage = 4096;
+  const int64_t step = step_along(p, access, var);
+  if (step == 1) return Stores::kVectors;
+  const bool same = step != 0 && step * byte_size(p.program[access.buffer].dtype) % kPage == 0;
+  return same ? Stores::kSameLines : Stores::kApart;
+}
+
+// The dims of the vectorised factor that run as one: an innermost dim, as contiguous as can be in what is
+// stored and in b, and the dims outside of it that continue it everywhere.
+Dims choose_columns(const Problem& p, const Dims& candidates, const Factor& b, bool packed) {
+  if (candidates.empty()) return {};
+  auto score = [&](const Dim& dim) {
+    double s = std::min(64.0, typical(dim.extent, p.facts)) / 64;
+    for (const loop::Stmt* stmt : p.epilogue) {
+      const auto* store = std::get_if<loop::Store>(&stmt->node);
+      if (store && step_along(p, store->access, dim.var) == 1) s += 4;
+    }
+    if (!packed && b.load && step_along(p, b.load->access, dim.var) == 1) s += 2;
+    return s;
+  };
+  size_t inner = 0;
+  for (size_t d = 1; d < candidates.size(); ++d) {
+    if (score(candidates[d]) >= score(candidates[inner])) inner = d;
+  }
+  auto runs_as_one = [&](const Dims& dims) {
+    auto merges = [&](const loop::Access& access) {
+      return !depends_on_any(access.mask, dims) &&
+             kernels::merged_step(kernels::offset_of(p.program, access, p.facts), dims, p.facts).has_value();
+    };
+    auto all = [&](const std::vector<const loop::Stmt*>& statements) {
+      return std::all_of(statements.begin(), statements.end(), [&](const loop::Stmt* stmt) {
+        if (const loop::Access* access = loop::access_of(*stmt)) return merges(*access);
+        bool free = true;
+        loop::for_each_expr(*stmt, [&](Expr e) { free = free && !depends_on_any(e, dims); });
+        return free;
+      });
+    };
+    return all(p.epilogue) && all(b.slice);
+  };
+  Dims columns = {candidates[inner]};
+  for (size_t d = inner; d-- > 0;) {
+    Dims longer = columns;
+    longer.insert(longer.begin(), candidates[d]);
+    if (!runs_as_one(longer)) break;
+    columns = std::move(longer);
+  }
+  return columns;
+}
+
+// ---- k
+// ---------------------------------------------------------------------------------------------------------------
+
+// Dims of k that a holds contiguously, outer first, where a can be read in place.
+Dims choose_run(const Problem& p, const Factor& a, const Dims& k) {
+  if (!a.load) return {};
+  const loop::Access& access = a.load->access;
+  const Expr mask = sym::simplify(access.mask, p.facts);
+  if (!mask.is_const(1) && (a.load->fill.f != 0 || std::signbit(a.load->fill.f))) return {};
+  const Expr offset = kernels::offset_of(p.program, access, p.facts);
+  Dims run;
+  Expr step = 1;
+  for (bool grown = true; grown;) {
+    grown = false;
+    for (const Dim& dim : k) {
+      const bool taken = std::any_of(run.begin(), run.end(), [&](const Dim& d) { return d.var == dim.var; });
+      if (taken || sym::depends_on(mask, dim.var)) continue;
+      const auto linear = sym::linear_in(offset, dim.var);
+      if (!linear || !(linear->coefficient == step || p.facts.holds(sym::eq(linear->coefficient, step))))
+        continue;
+      run.insert(run.begin(), dim);
+      step = sym::simplify(step * dim.extent, p.facts);
+      grown = true;
+      break;
+    }
+  }
+  return run;
+}
+
+Dims without(const Dims& dims, const Dims& taken) {
+  Dims rest;
+  for (const Dim& dim : dims) {
+    if (std::none_of(taken.begin(), taken.end(), [&](const Dim& t) { return t.var == dim.var; }))
+      rest.push_back(dim);
+  }
+  return rest;
+}
+
+// ---- b
+// ---------------------------------------------------------------------------------------------------------------
+
+// Values of weights alone, at indices that are known when the model is compiled, not many more than there are
+// weights.
+bool can_pack(const Problem& p, const Factor& b, int element_bytes, const Dims& batch, const Dims& columns,
+              const Dims& k) {
+  constexpr double kGrowth = 2;
+  double made = element_bytes, given = 0;
+  for (const Dims* dims : {&batch, &columns, &k}) {
+    for (const Dim& dim : *dims) {
+      if (dims == &batch && !b.vars.contains(dim.var)) continue;
+      const auto extent = sym::as_const(dim.extent);
+      if (!extent) return false;
+      made *= static_cast<double>(*extent);
+    }
+  }
+  for (const loop::Stmt* stmt : b.slice) {
+    bool constant = true;
+    loop::for_each_expr(*stmt, [&](Expr e) {
+      for (Expr var : sym::free_vars(e)) constant = constant && sym::is_index(var);
+    });
+    if (!constant) return false;
+    const auto* load = std::get_if<loop::Load>(&stmt->node);
+    if (!load) continue;
+    const loop::Buffer& buffer = p.program[load->access.buffer];
+    if (buffer.storage != loop::Storage::kWeight) return false;
+    given += static_cast<double>(sym::as_const(loop::element_count(buffer.shape)).value_or(0)) *
+             byte_size(buffer.dtype);
+  }
+  return made > 0 && made <= kGrowth * given;
+}
+
+bool made_of_weights(const Problem& p, const Factor& b) {
+  return std::all_of(b.slice.begin(), b.slice.end(), [&](const loop::Stmt* stmt) {
+    const auto* load = std::get_if<loop::Load>(&stmt->node);
+    return !load || p.program[load->access.buffer].storage == loop::Storage::kWeight;
+  });
+}
+
+// b's rows are contiguous columns at one distance along k.
+bool can_read(const Problem& p, const Factor& b, const Dims& batch, const Dims& columns, const Dims& k) {
+  if (!b.load || !b.load->access.mask.is_const(1) || columns.empty()) return false;
+  const Expr offset = kernels::offset_of(p.program, b.load->access, p.facts);
+  const auto column = kernels::merged_step(offset, columns, p.facts);
+  const auto step = kernels::merged_step(at_zero(offset, columns), k, p.facts);
+  return column && column->is_const(1) && step && !depends_on_any(*step, batch);
+}
+
+// ---- plans
+// -----------------------------------------------------------------------------------------------------------
+
+bool is_multiple(const Problem& p, const Dims& dims, int64_t divisor) {
+  Expr extent = 1;
+  for (const Dim& dim : dims) extent *= dim.extent;
+  return divisor == 1 || p.facts.holds(sym::eq(sym::mod(extent, divisor), 0));
+}
+
+// The run and the segments of k, where a is read in place or copied; of lines the first segment is `tap`.
+void place_k(const Problem& p, const Factor& a, const GemmKernel& like, const Dim* tap, GemmPlan& plan,
+             Dims& run, Dims& segments) {
+  const Dims& k = p.contraction.reduce->dims;
+  run = plan.a == GemmPlan::A::kDirect ? choose_run(p, a, k) : k;
+  if (plan.a != GemmPlan::A::kDirect) {
+    // The order of k is free: the dim that lies innermost in a goes innermost.
+    for (size_t d = 0; d < run.size(); ++d) {
+      if (lies_along(p, a, run[d].var))
+        std::rotate(run.begin() + static_cast<std::ptrdiff_t>(d),
+                    run.begin() + static_cast<std::ptrdiff_t>(d) + 1, run.end());
+    }
+  }
+  segments = without(k, run);
+  if (tap) {
+    // Short runs, so that a panel's pieces can be.
+    segments = {*tap};
+    run = without(run, segments);
+    while (run.size() > 1 && is_multiple(p, Dims(run.begin() + 1, run.end()), like.step())) {
+      segments.push_back(run[0]);
+      run.erase(run.begin());
+    }
+  }
+  plan.segments = vars_of(segments), plan.run = vars_of(run);
+}
+
+// Whether the rows lie at one distance from each other.
+bool rows_step(const Problem& p, const Factor& a, const Dims& rows, const Dims& run, const Dims& segments) {
+  if (!a.load || !sym::simplify(a.load->access.mask, p.facts).is_const(1)) return false;
+  const auto form = kernels::linear_form(at_zero(kernels::offset_of(p.program, a.load->access, p.facts), run),
+                                         vars_of(segments));
+  if (!form || !kernels::merged_step(form->rest, rows, p.facts)) return false;
+  return std::none_of(form->coefficients.begin(), form->coefficients.end(),
+                      [&](Expr coefficient) { return depends_on_any(coefficient, rows); });
+}
+
+bool alike(const GemmKernel& x, const GemmKernel& y) {
+  return x.a == y.a && x.b == y.b && x.dtype == y.dtype && x.step() == y.step();
+}
+
+// Of k, in which a's numbers are integers times one number while b is numbers of whole words in such blocks; 0: nothing is
+// gained.
+int64_t byte_blocks(const Problem& p, const Factor& a, const Dims& run, const Dims& segments,
+                    const std::vector<kernels::CompactPart>& parts, const CpuTarget& target) {
+  constexpr int64_t kLanes = 16;
+  const int64_t block = p.contraction.reduce->byte_blocks;
+  const auto depth = sym::as_const(extent_of(run));
+  if (block == 0 || block % kLanes != 0 || !target.vnni || !segments.empty() || !depth ||
+      *depth % block != 0 || !a.load || !sym::simplify(a.load->access.mask, p.facts).is_const(1))
+    return 0;
+  int numbers = 0;
+  for (const kernels::CompactPart& part : parts) {
+    if (part.bits == 0 && (part.step == 0 || part.step == block)) continue;
+    if (part.step != 0 && part.step < block && part.bits >= 2 && kLanes % part.per_word() == 0 &&
+        part.per_word() < block && part.low == 0)
+      ++numbers;
+    else if (part.bits == 0 || part.step % block != 0)
+      return 0;
+  }
+  return numbers == 1 ? block : 0;
+}
+
+// Whether tile registers, whose rows lie at one distance, can read a from lines in scratch.
+bool can_copy_lines(const Problem& p, const Factor& a, const Dims& rows, const Dim& tap,
+                    const GemmKernel& like) {
+  const Dims others = without(p.contraction.reduce->dims, {tap});
+  return like.tiles && a.load && !others.empty() && sym::as_const(extent_of(others)) &&
+         is_multiple(p, others, like.step()) && kernels::match_lines(a.load->access, rows, tap, p.facts);
+}
+
+void add_lines(const Problem& p, const Factor& a, const Dims& rows, const Dim& tap, ContractionShape& shape) {
+  const auto lines = *kernels::match_lines(a.load->access, rows, tap, p.facts);
+  const auto row = rows.begin() + static_cast<std::ptrdiff_t>(lines.row);
+  shape.images = points(p, Dims(rows.begin(), row));
+  shape.copies = static_cast<double>(lines.copies.size());
+  shape.line = points(p, Dims(row + 1, rows.end()));
+  for (const auto& copy : lines.copies) shape.more_lines += static_cast<double>(copy.lines);
+  shape.copied_k = points(p, without(p.contraction.reduce->dims, {tap}));
+}
+
+// `like`: the micro-kernels that take such elements. `whole`: the space rather than one plan for each of them.
+void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKernel& like,
+               const CpuTarget& target, bool whole, std::vector<RankedPlan>& out) {
+  const Dims& k = p.contraction.reduce->dims;
+  Dims batch, rows, candidates;
+  for (const Dim& dim : p.nest.dims) {
+    const bool in_a = a.vars.contains(dim.var), in_b = b.vars.contains(dim.var);
+    (in_a == in_b ? batch : in_a ? rows : candidates).push_back(dim);
+  }
+  if (candidates.empty()) return;
+  const bool weights = can_pack(p, b, byte_size(like.b), batch, candidates, k);
+  const Dims columns = choose_columns(p, candidates, b, weights);
+  for (const Dim& dim : without(candidates, columns)) batch.push_back(dim);
+  Stores stores = Stores::kVectors;
+  for (const loop::Stmt* stmt : p.epilogue) {
+    const auto* store = std::get_if<loop::Store>(&stmt->node);
+    if (store && !columns.empty())
+      stores = std::max(stores, stores_along(p, store->access, columns.back().var));
+  }
+
+  constexpr double kShortRun = 3;
+  const int group = like.group();
+  Dims in_place = choose_run(p, a, k);
+  if (!is_multiple(p, in_place, like.step())) in_place.clear();
+  if (like.tiles && !rows_step(p, a, rows, in_place, without(k, in_place))) in_place.clear();
+  const bool prefer_pack =
+      in_place.empty() || (points(p, in_place) < kShortRun * group && in_place.size() < k.size());
+  struct Reading {
+    GemmPlan::A a;
+    const Dim* tap = nullptr;  // whose places share lines
+  };
+  std::vector<Reading> readings = {{prefer_pack ? GemmPlan::A::kPack : GemmPlan::A::kDirect}};
+  if (whole && !in_place.empty())
+    readings.push_back({prefer_pack ? GemmPlan::A::kDirect : GemmPlan::A::kPack});
+  if (in_place.empty())
+    for (const Dim& dim : k)
+      if (can_copy_lines(p, a, rows, dim, like)) readings.push_back({GemmPlan::A::kLines, &dim});
+  for (const auto& [reading, tap] : readings) {
+    GemmPlan plan{.a = reading};
+    Dims run, segments;
+    place_k(p, a, like, tap, plan, run, segments);
+    Dims order = segments;
+    order.insert(order.end(), run.begin(), run.end());
+    const bool readable = group == 1 && can_read(p, b, batch, columns, order);
+    const auto parts = !weights && group == 1 && made_of_weights(p, b)
+                           ? kernels::compact_parts(p.program, p.nest, b, columns, order)
+                           : std::nullopt;
+    const bool compact = parts.has_value();
+    if (compact && reading == GemmPlan::A::kDirect && like.dtype == DType::kF32)
+      plan.bytes = byte_blocks(p, a, run, segments, *parts, target);
+    plan.b = weights ? GemmPlan::B::kWeights : compact ? GemmPlan::B::kCompact : GemmPlan::B::kStage;
+    plan.batch = vars_of(batch), plan.rows = vars_of(rows), plan.columns = vars_of(columns);
+
+    ContractionShape shape{points(p, batch),
+                           points(p, rows),
+                           points(p, columns),
+                           points(p, segments),
+                           points(p, run),
+                           computing_cycles(a),
+                           !is_in_strips(p.program, p.nest)};
+    if (tap) add_lines(p, a, rows, *tap, shape);
+    UnitSteps unit;
+    unit.a = lies_along(p, a, order.back().var) ||
+             (a.load && !rows.empty() && step_along(p, a.load->access, rows.back().var) == 1);
+    // Weights that are staged are put in order (schedule/layout/order_weights.h).
+    unit.b =
+        readable || made_of_weights(p, b) || (b.load && step_along(p, b.load->access, order.back().var) == 1);
+    for (const GemmKernel& kernel : kernels::gemm_kernels()) {
+      if (!alike(kernel, like) || !kernel.runs_on(target)) continue;
+      plan.kernel = &kernel;
+      plan.panel = weights || compact ? kernel.columns() : 0;
+      const int64_t chunk = plan.bytes > 0 ? 0 : choose_chunk(kernel, target, shape.k());
+      std::vector<RankedPlan> made;
+      auto add = [&](const GemmPlan& one) {
+        made.push_back({one, plan_cycles(one, shape, unit, stores, target)});
+      };
+      for (const int64_t tiles : tiles_of_task(plan, shape, target)) {
+        plan.tiles = tiles;
+        for (const bool rows_outer : {true, false}) {
+          plan.rows_outer = rows_outer;
+          plan.chunk = chunk;
+          add(plan);
+          if (!whole) continue;
+          plan.chunk = chunk / 2;
+          add(plan);
+          plan.chunk = 0;
+          add(plan);
+          if (!readable || weights) continue;
+          GemmPlan other = plan;
+          other.b = GemmPlan::B::kDirect;
+          add(other);
+        }
+      }
+      if (!whole) {
+        made = {*std::min_element(made.begin(), made.end(), [](const RankedPlan& x, const RankedPlan& y) {
+          return x.cycles < y.cycles;
+        })};
+      }
+      out.insert(out.end(), made.begin(), made.end());
+    }
+  }
+}
+
+std::vector<RankedPlan> ranked_plans(const loop::Program& program, const loop::Nest& nest,
+                                     const CpuTarget& target, bool whole) {
+  const auto contraction = kernels::match_contraction(nest);
+  if (!contraction) return {};
+  Problem p{program, nest, *contraction, kernels::facts_in(program, nest, *contraction), {}};
+  for (size_t i = 0; i < nest.body.size(); ++i) {
+    if (i != contraction->at) p.epilogue.push_back(&nest.body[i]);
+  }
+  std::vector<RankedPlan> plans;
+  std::vector<const GemmKernel*> likes;  // one of each choice of elements
+  for (const GemmKernel& kernel : kernels::gemm_kernels()) {
+    const bool known =
+        std::any_of(likes.begin(), likes.end(), [&](const GemmKernel* like) { return alike(kernel, *like); });
+    if (!known && kernel.dtype == contraction->dtype && kernel.runs_on(target)) likes.push_back(&kernel);
+  }
+  for (const GemmKernel* like : likes) {
+    for (int side = 0; side < 2; ++side) {
+      const auto a = kernels::as_elements(nest, contraction->factors[1 - side], like->a),
+                 b = kernels::as_elements(nest, contraction->factors[side], like->b);
+      if (a && b) add_plans(p, *a, *b, *like, target, whole, plans);
+    }
+  }
+  sort_stable(plans, [](const RankedPlan& x, const RankedPlan& y) { return x.cycles < y.cycles; });
+  return plans;
+}
+
+}  // namespace
+
+std::vector<RankedPlan> contraction_plans(const loop::Program& program, const loop::Nest& nest,
+                                          const CpuTarget& target) {
+  return ranked_plans(program, nest, target, false);
+}
+
+std::vector<RankedPlan> contraction_space(const loop::Program& program, const loop::Nest& nest,
+                                          const CpuTarget& target) {
+  return ranked_plans(program, nest, target, true);
+}
+
+std::optional<loop::Schedule> choose_contraction(const loop::Program& program, const loop::Nest& nest,
+                                                 const CpuTarget& target) {
+  const std::vector<RankedPlan> plans = contraction_plans(program, nest, target);
+  const auto window = choose_window(program, nest, target);
+  if (window && (plans.empty() || window_cycles(program, nest, *window, target) < plans[0].cycles))
+    return kernels::to_schedule(*window);
+  if (plans.empty() || plans[0].cycles > general_cycles(program, nest, target)) return std::nullopt;
+  return kernels::to_schedule(plans[0].plan);
+}
+
+}  // namespace stridec::schedule

@@ -1,0 +1,296 @@
+#include "compiler/schedule/choose/choose_window.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "compiler/kernels/gemm_plan.h"
+#include "compiler/loop/analysis.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/choose/gemm_cost.h"
+#include "compiler/schedule/effects.h"
+#include "compiler/schedule/typical.h"
+
+namespace stridec::schedule {
+namespace {
+
+using kernels::Factor;
+using loop::Dim;
+using sym::Expr;
+
+constexpr int64_t kMostTaps = 64;
+constexpr double kGroupOfOutputs = 20;  // cycles: addresses, loop ends
+
+bool weights_alone(const loop::Program& program, const Factor& b) {
+  bool constant = true;
+  for (const loop::Stmt* stmt : b.slice) {
+    loop::for_each_expr(*stmt, [&](Expr e) {
+      for (Expr var : sym::free_vars(e)) constant = constant && sym::is_index(var);
+    });
+    if (const auto* load = std::get_if<loop::Load>(&stmt->node)) {
+      constant = constant && program[load->access.buffer].storage == loop::Storage::kWeight;
+    }
+  }
+  return constant;
+}
+
+// Groups and the output and input channels of one, where these are several.
+struct Groups {
+  Dim group;
+  std::optional<Dim> output, input;
+
+  std::vector<Dim> columns() const { return output ? std::vector{group, *output} : std::vector{group}; }
+  int64_t outputs() const { return output ? output->extent.value() : 1; }
+  int64_t inputs() const { return input ? input->extent.value() : 1; }
+};
+
+// The data's channels lie next to each other, group by group, and so do the results.
+bool lie_in_order(const loop::Program& program, const loop::Nest& nest, const Groups& groups,
+                  const loop::Access& data, const sym::Facts& facts) {
+  const Expr offset = kernels::offset_of(program, data, facts);
+  const std::vector<Dim> channels =
+      groups.input ? std::vector{groups.group, *groups.input} : std::vector{groups.group};
+  const auto step = kernels::merged_step(offset, channels, facts);
+  if (!step || !step->is_const(1) || depends_on_any(data.mask, channels)) return false;
+  const std::vector<Dim> columns = groups.columns();
+  return std::all_of(nest.body.begin(), nest.body.end(), [&](const loop::Stmt& stmt) {
+    const loop::Access* access = loop::access_of(stmt);
+    if (!access) {
+      bool free = loop::body_of(stmt) || columns.size() == 1;
+      if (!free) {
+        free = true;
+        loop::for_each_expr(stmt, [&](Expr e) { free = free && !depends_on_any(e, columns); });
+      }
+      return free;
+    }
+    const bool store = std::holds_alternative<loop::Store>(stmt.node);
+    if (!store && columns.size() == 1) return true;
+    const auto along = kernels::merged_step(kernels::offset_of(program, *access, facts), columns, facts);
+    return along && !depends_on_any(access->mask, columns) && (!store || along->is_const(1));
+  });
+}
+
+// Bounds on sums of the row's part and constants per output and tap.
+bool mask_is_simple(Expr mask, const std::vector<Expr>& vars) {
+  const auto one = [&](Expr condition) {
+    if (condition.op() != sym::Op::kLt && condition.op() != sym::Op::kLe) return false;
+    const auto form = kernels::linear_form(condition.arg(1) - condition.arg(0), vars);
+    return form && std::all_of(form->coefficients.begin(), form->coefficients.end(),
+                               [](Expr c) { return c.is_const(); });
+  };
+  if (mask.is_const(1)) return true;
+  if (mask.op() != sym::Op::kAnd) return one(mask);
+  return std::all_of(mask.args().begin(), mask.args().end(), one);
+}
+
+// The kernel for these factors, and the factors as it takes them.
+struct Match {
+  const kernels::WindowKernel* kernel;
+  Factor a, b;
+};
+
+std::vector<Match> match_kernels(const loop::Program& program, const loop::Nest& nest,
+                                 const kernels::Contraction& contraction, const CpuTarget& target) {
+  std::vector<Match> matches;
+  for (int side = 0; side < 2; ++side) {
+    for (const kernels::WindowKernel& kernel : kernels::window_kernels()) {
+      if (kernel.dtype != contraction.dtype || !kernel.runs_on(target)) continue;
+      const auto a = kernels::as_elements(nest, contraction.factors[side], kernel.a),
+                 b = kernels::as_elements(nest, contraction.factors[1 - side], kernel.b);
+      if (a && a->load && b && weights_alone(program, *b)) matches.push_back({&kernel, *a, *b});
+    }
+  }
+  return matches;
+}
+
+// Whether the channels of a group lie side by side in the kernel's lanes as they do in memory.
+bool has_channels_beside(const kernels::WindowKernel& kernel, const Groups& groups) {
+  return kernel.group() > 1 && groups.inputs() > 1 && groups.inputs() % kernel.group() == 0;
+}
+
+// Products of pairs of floats are for pairs of channels, where they are faster than single ones.
+bool serves(const kernels::WindowKernel& kernel, const Groups& groups, const CpuTarget& target) {
+  return kernel.b != DType::kBF16 || (has_channels_beside(kernel, groups) &&
+                                      target.bf16_dots_per_cycle * kernel.group() > target.fma_per_cycle);
+}
+
+// Takes the taps apart that lie side by side: all but those along the dim with the smallest step, which is the one that the
+// outputs run along.
+void choose_beside(kernels::WindowPlan& plan, const kernels::Contraction& contraction, Expr row,
+                   const sym::Facts& facts) {
+  const auto form = kernels::linear_form(row, plan.taps);
+  const auto is_one = [&](Expr var) {
+    return std::any_of(contraction.reduce->dims.begin(), contraction.reduce->dims.end(),
+                       [&](const Dim& dim) { return dim.var == var && dim.extent.is_const(1); });
+  };
+  std::optional<size_t> least;
+  size_t several = 0;
+  for (size_t d = 0; form && d < plan.taps.size(); ++d) {
+    if (is_one(plan.taps[d])) continue;
+    ++several;
+    if (!least || facts.holds(sym::lt(form->coefficients[d], form->coefficients[*least]))) least = d;
+  }
+  for (size_t d = 0; d < plan.taps.size(); ++d)
+    if (several < 2 || d != *least) plan.beside.push_back(plan.taps[d]);
+  std::erase_if(plan.taps, [&](Expr var) {
+    return std::find(plan.beside.begin(), plan.beside.end(), var) != plan.beside.end();
+  });
+}
+
+// As many outputs as registers allow and the row wastes little of.
+int outputs_for(Expr extent, const CpuTarget& target) {
+  const int most = target.vector_registers >= 32 ? 8 : 6;
+  const auto known = sym::as_const(extent);
+  if (!known) return most;
+  int best = most;
+  auto padded = [&](int n) { return (*known + n - 1) / n * n; };
+  for (int n = most; n >= 4; --n) {
+    if (padded(n) < padded(best)) best = n;
+  }
+  return static_cast<int>(std::min<int64_t>(best, std::max<int64_t>(1, *known)));
+}
+
+}  // namespace
+
+std::optional<kernels::WindowPlan> choose_window(const loop::Program& program, const loop::Nest& nest,
+                                                 const CpuTarget& target) {
+  const auto contraction = kernels::match_contraction(nest);
+  if (!contraction) return std::nullopt;
+  const sym::Facts facts = kernels::facts_in(program, nest, *contraction);
+  const int lanes = target.lanes(byte_size(DType::kF32));
+  for (const Match& match : match_kernels(program, nest, *contraction, target)) {
+    const Factor &a = match.a, &b = match.b;
+    kernels::WindowPlan plan{.kernel = match.kernel, .lanes = lanes};
+    std::vector<Dim> own, shared, columns;
+    for (const Dim& dim : nest.dims) {
+      const bool in_a = a.vars.contains(dim.var), in_b = b.vars.contains(dim.var);
+      (!in_b ? own : in_a ? shared : columns).push_back(dim);
+    }
+    if (shared.size() != 1 || !shared[0].extent.is_const() || columns.size() > 1) continue;
+    Groups groups{.group = shared[0], .output = {}, .input = {}};
+    if (!columns.empty()) groups.output = columns[0];
+    const Expr offset = kernels::offset_of(program, a.load->access, facts);
+    const auto to_next = sym::linear_in(offset, groups.group.var);
+    for (const Dim& dim : contraction->reduce->dims) {
+      const auto step = sym::linear_in(offset, dim.var);
+      const bool input = step && step->coefficient.is_const(1) && to_next &&
+                         to_next->coefficient == dim.extent && !dim.extent.is_const(1);
+      if (input)
+        groups.input = dim;
+      else
+        plan.taps.push_back(dim.var);
+    }
+    if ((groups.output && !groups.output->extent.is_const()) ||
+        (groups.input && !groups.input->extent.is_const()) ||
+        !lie_in_order(program, nest, groups, a.load->access, facts))
+      continue;
+    int64_t taps = 1;
+    for (const Dim& dim : contraction->reduce->dims) {
+      if (groups.input && dim.var == groups.input->var) continue;
+      const int64_t extent = sym::as_const(dim.extent).value_or(kMostTaps + 1);
+      taps = extent < 1 || extent > kMostTaps ? kMostTaps + 1 : taps * extent;
+      if (taps > kMostTaps) break;
+    }
+    if (taps > kMostTaps) continue;
+    if (!serves(*plan.kernel, groups, target)) continue;
+    const bool channels_beside = has_channels_beside(*plan.kernel, groups);
+    const int64_t together = channels_beside ? plan.kernel->group() : 1;  // channels of a lane
+    const int64_t in_vector =
+        std::min(lanes / std::max(groups.outputs(), groups.inputs() / together), groups.group.extent.value());
+    if (in_vector < 1) continue;
+    plan.panel = groups.outputs() == 1 && groups.inputs() == 1 ? lanes : in_vector * groups.outputs();
+    if (groups.output || groups.input) {
+      // Lanes are permuted, and vectors of which not all count are masked.
+      const bool whole = plan.panel == lanes && in_vector * groups.inputs() == lanes * together;
+      if (lanes < 8 || (!target.avx512 && !whole)) continue;
+    }
+
+    // The outputs at a time lie along the dim with the smallest step that the address allows.
+    Expr row = sym::substitute(offset, groups.group.var, 0);
+    if (groups.input) row = sym::substitute(row, groups.input->var, 0);
+    const Expr mask = sym::simplify(a.load->access.mask, facts);
+    std::optional<size_t> along;
+    for (size_t d = own.size(); d-- > 0 && !along;) {
+      if (!a.vars.contains(own[d].var) || own[d].extent.is_const(1)) continue;
+      std::vector<Expr> vars = {own[d].var};
+      vars.insert(vars.end(), plan.taps.begin(), plan.taps.end());
+      const auto form = kernels::linear_form(row, vars);
+      const bool uniform =
+          form && std::none_of(form->coefficients.begin(), form->coefficients.end(), sym::has_index);
+      if (uniform && mask_is_simple(mask, vars)) along = d;
+    }
+    if (!along) continue;
+    plan.along = own[*along].var;
+    for (const Dim& dim : groups.columns()) plan.columns.push_back(dim.var);
+    if (groups.input) plan.channel = groups.input->var;
+    if (channels_beside)
+      plan.beside = {groups.input->var};
+    else if (plan.kernel->group() > 1)
+      choose_beside(plan, *contraction, row, facts);
+    plan.outputs = outputs_for(own[*along].extent, target);
+    double rows = 1;
+    for (size_t d = 0; d < own.size(); ++d) {
+      if (d == *along) continue;
+      plan.rows.push_back(own[d].var);
+      rows *= std::max(1.0, typical(own[d].extent, facts));
+    }
+    // Enough tasks to share, also where there are few rows.
+    const double tasks = is_in_strips(program, nest) ? 1 : 32;
+    const int64_t vectors = (groups.group.extent.value() * groups.outputs() + plan.panel - 1) / plan.panel;
+    const auto parts = static_cast<int64_t>(std::ceil(tasks / rows));
+    plan.vectors = std::max<int64_t>(1, (vectors + parts - 1) / parts);
+    return plan;
+  }
+  return std::nullopt;
+}
+
+double window_cycles(const loop::Program& program, const loop::Nest& nest, const kernels::WindowPlan& plan,
+                     const CpuTarget& target) {
+  const auto contraction = *kernels::match_contraction(nest);
+  const sym::Facts facts = kernels::facts_in(program, nest, contraction);
+  const auto size = [&](Expr var) {
+    return std::max(1.0, typical(kernels::dims_by_name(nest, contraction, {var})[0].extent, facts));
+  };
+  double rows = 1, columns = 1, taps = 1;
+  for (Expr var : plan.rows) rows *= size(var);
+  for (Expr var : plan.columns) columns *= size(var);
+  for (Expr var : plan.taps) taps *= size(var);
+  double beside = 1;
+  for (Expr var : plan.beside) beside *= size(var);
+  const double lane = plan.channels_beside() ? 1 : plan.kernel->group();
+  if (!plan.channels_beside()) taps *= std::ceil(beside / lane);
+  const double channels = plan.channels_beside() ? beside / plan.kernel->group()
+                          : plan.channel         ? size(*plan.channel)
+                                                 : 1;
+  const bool permutes = plan.columns.size() > 1 || plan.channel;
+  const double vectors = std::ceil(columns / static_cast<double>(plan.panel)), outputs = plan.outputs;
+  // Neighbouring outputs have most of a row's elements in common.
+  const double inputs = outputs * taps / 2;
+  const double rate = plan.kernel->b == DType::kBF16 ? target.bf16_dots_per_cycle : target.fma_per_cycle;
+  const double products = outputs * taps / rate;
+  const double loads = (inputs * lane + taps) * target.vector_bytes / target.load_bytes_per_cycle;
+  const double shuffles = inputs * ((permutes ? 1 : 0) + lane - 1);
+  const double sums = channels * std::max({products, loads, shuffles});
+  const double tile = kGroupOfOutputs + sums + outputs * kEpilogueVector;
+  return rows * std::ceil(size(plan.along) / outputs) * vectors * tile;
+}
+
+std::vector<kernels::WindowPlan> window_space(const loop::Program& program, const loop::Nest& nest,
+                                              const CpuTarget& target) {
+  const auto chosen = choose_window(program, nest, target);
+  if (!chosen) return {};
+  std::vector<kernels::WindowPlan> space = {*chosen};
+  const int most = target.vector_registers >= 32 ? 8 : 6;
+  for (const int outputs : {2, 3, 4, 5, 6, 7, 8}) {
+    if (outputs > most || outputs == chosen->outputs) continue;
+    space.push_back(*chosen);
+    space.back().outputs = outputs;
+  }
+  for (const int64_t vectors : {chosen->vectors * 2, chosen->vectors / 2, chosen->vectors * 4}) {
+    if (vectors < 1) continue;
+    space.push_back(*chosen);
+    space.back().vectors = vectors;
+  }
+  return space;
+}
+
+}  // namespace stridec::schedule

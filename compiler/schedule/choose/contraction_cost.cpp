@@ -1,0 +1,170 @@
+#include "compiler/schedule/choose/contraction_cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "compiler/loop/analysis.h"
+#include "compiler/schedule/choose/gemm_cost.h"
+#include "compiler/schedule/typical.h"
+
+namespace stridec::schedule {
+namespace {
+
+using kernels::Factor;
+using kernels::GemmKernel;
+using kernels::GemmPlan;
+using loop::Dim;
+using sym::Expr;
+using Dims = std::vector<Dim>;
+
+// What the model knows of a machine beyond CpuTarget, in cycles.
+constexpr double kTileCall = 30;  // call, row addresses, loop ends
+constexpr double kSegment = 12;   // per tile and segment: addresses, loop end
+constexpr double kTask = 60;
+constexpr double kBroadcast = 0.06;     // per row and k, beside multiply-adds
+constexpr double kPrefetchedLine = 1;   // of a panel that is asked for ahead of its use
+constexpr double kMissedLine = 5;       // of one that is not
+constexpr double kStreamedLine = 0.05;  // of rows
+constexpr double kCompactVector = 1.5;  // of numbers from compact weights, times a row
+
+// How much longer `tasks` equal tasks take than their share of the work, on machines of few threads and of more.
+double imbalance(const ContractionShape& s, double tasks) {
+  if (!s.shared) return 1;
+  constexpr std::pair<double, double> kThreads[] = {{2, 0.5}, {4, 0.25}, {8, 0.15}, {16, 0.1}};
+  double sum = 0;
+  for (const auto& [threads, weight] : kThreads) sum += weight * std::ceil(tasks / threads) * threads / tasks;
+  return sum;
+}
+
+// Of a vector with so many columns.
+double cycles_of(Stores stores, double columns) {
+  constexpr double kDrivenOut = 4;
+  return stores == Stores::kVectors ? 1 : columns * (stores == Stores::kApart ? 1 : kDrivenOut);
+}
+
+// Cycles of the general emitter for a vector of a factor along a dim.
+double vector_cycles(const loop::Program& program, const Factor& factor, Expr var, const sym::Facts& facts,
+                     const CpuTarget& target) {
+  if (!factor.vars.contains(var) || !factor.load) return 1;
+  const auto linear = sym::linear_in(kernels::offset_of(program, factor.load->access, facts), var);
+  const bool unit = linear && (linear->coefficient.is_const(0) || linear->coefficient.is_const(1));
+  return unit ? 1 : target.lanes(4);
+}
+
+}  // namespace
+
+double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps unit, Stores stores,
+                   const CpuTarget& target) {
+  const GemmKernel& kernel = *plan.kernel;
+  if (plan.b == GemmPlan::B::kCompact && s.rows == 1 && plan.bytes == 0) {
+    // Each number is met once, in registers.
+    const double panels = std::ceil(s.columns / kernel.columns());
+    return s.batch * panels * (s.k() * kernel.vectors * kCompactVector + kTask) *
+           imbalance(s, s.batch * panels);
+  }
+  const double tiles = s.images * std::ceil(s.rows / s.images / kernel.rows),
+               panels = std::ceil(s.columns / kernel.columns());
+  const auto whole = [](double count) { return sym::Expr(static_cast<int64_t>(count)); };
+  const auto blocks =
+      static_cast<double>(sym::as_const(kernels::row_blocks(plan, whole(s.rows), whole(tiles),
+                                                            whole(s.columns), whole(s.k()), target))
+                              .value());
+  const double groups = std::ceil(s.k() / kernel.step()) * (kernel.step() / kernel.group());
+  const bool lines = plan.a == GemmPlan::A::kLines;
+  const double segments = plan.a == GemmPlan::A::kPack ? 1 : s.segments;
+  const double pieces = plan.chunk > 0 ? std::ceil(s.k() / static_cast<double>(plan.chunk)) : 1;
+  const bool far = groups / pieces * kernel.vectors * kernel.vector_bytes > target.l1_bytes * 0.6;
+  double tile = sum_cycles(kernel, s.rows / tiles, s.k(), far, target) + segments * kSegment;
+  if (!kernel.tiles) tile += groups * kBroadcast * (s.rows / tiles);
+  tile += pieces * (kTileCall + tile_call_cycles(kernel, s.rows / tiles));
+  tile += s.rows / tiles * kernel.vectors * kEpilogueVector *
+          cycles_of(stores, s.columns / (panels * kernel.vectors));
+  // Panels come from beyond L2, each time that they were driven out.
+  const double panel = groups * kernel.vectors, bytes = byte_size(kernel.a);
+  const double copied =
+      lines ? (s.rows * s.copies + (s.images + blocks - 1) * s.more_lines * s.line) * s.copied_k
+            : s.rows * s.k();
+  const double block_bytes = copied / blocks * bytes;
+  const bool panels_stay = panels * panel * kernel.vector_bytes + block_bytes <= target.l2_bytes / 2;
+  const double readings = panels_stay || (!plan.rows_outer && pieces == 1) ? 1 : blocks;
+  const double line = plan.b == GemmPlan::B::kWeights && tiles / blocks >= 2 ? kPrefetchedLine : kMissedLine;
+  const bool panel_stays = plan.chunk > 0 || panel * kernel.vector_bytes <= target.l2_bytes / 2;
+  const double task = kTask + (kernel.tiles ? kShape : 0);
+  double total = panels * (tiles * tile + blocks * task + readings * panel * line);
+  if (!panel_stays) total += panels * (tiles - blocks) * panel * kPrefetchedLine;
+  // So do rows, which are read once in a panel, in order: they cost little.
+  const bool rows_stay = plan.rows_outer && block_bytes <= target.l2_bytes * 3 / 4;
+  if (!rows_stay) total += panels * s.rows * s.k() * bytes / kernel.vector_bytes * kStreamedLine;
+  total *= s.batch * imbalance(s, s.batch * panels * blocks);
+  // Copies: contiguous ones move a vector in two cycles, others an element.
+  // Those of groups interleave several rows.
+  const double vector = (kernel.group() == 1 ? 2.0 : 4.0) / kernel.lanes(), element = 1.5;
+  if (plan.a != GemmPlan::A::kDirect || plan.bytes > 0) {
+    double copies = plan.rows_outer || blocks == 1 ? 1 : panels;
+    // Threads that share a block of rows each compute all of it.
+    if (s.computing > 0) copies *= imbalance(s, s.batch * blocks);
+    total += s.batch * copied * ((unit.a ? vector : element) + s.computing / kernel.lanes()) * copies;
+  }
+  if (plan.b == GemmPlan::B::kStage || (plan.b == GemmPlan::B::kCompact && plan.bytes == 0)) {
+    total += s.batch * panels * kernel.columns() * s.k() * (unit.b ? vector : element) *
+             (plan.rows_outer && panels > 1 ? blocks : 1);
+  }
+  return total;
+}
+
+std::vector<int64_t> tiles_of_task(const GemmPlan& plan, const ContractionShape& s, const CpuTarget& target) {
+  // A block stays in the last level of cache, whatever the rows are.
+  const double bytes = s.k() * plan.kernel->rows * byte_size(plan.kernel->a);
+  const double most = std::max(2.0, target.l3_bytes / bytes);
+  std::vector<int64_t> out;
+  for (const int64_t tiles : {64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1})
+    if (static_cast<double>(tiles) <= most) out.push_back(tiles);
+  return out;
+}
+
+int64_t choose_chunk(const GemmKernel& kernel, const CpuTarget& target, double k) {
+  const int bytes = kernel.columns() * byte_size(kernel.b);
+  if (kernel.tiles) return target.l1_bytes / 2 / bytes;
+  const int64_t chunk = std::max<int64_t>(128, target.l2_bytes / 4 / bytes), longer = chunk * 5 / 4;
+  return k <= static_cast<double>(longer) ? longer : chunk;
+}
+
+double computing_cycles(const Factor& factor) {
+  double cost = 0;
+  for (const loop::Stmt* stmt : factor.slice)
+    if (const auto* let = std::get_if<loop::Let>(&stmt->node)) cost += loop::info(let->op).cost;
+  return cost;
+}
+
+// The general emitter vectorises one dim and keeps one accumulator per point, a load of each factor for a vector of
+// multiply-adds; along a reduced dim every run of it is a loop of its own. It waits for factors as they come from memory.
+double general_cycles(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
+  constexpr double kRun = 6;
+  const auto contraction = *kernels::match_contraction(nest);
+  const sym::Facts facts = kernels::facts_in(program, nest, contraction);
+  const double steps = typical_points(nest.dims, facts) * typical_points(contraction.reduce->dims, facts);
+  double least = INFINITY;
+  const auto add = [&](const Dim& dim, double run) {
+    const double n = typical_points({dim}, facts);
+    double vector = 0;
+    for (const Factor& factor : contraction.factors)
+      vector += vector_cycles(program, factor, dim.var, facts, target);
+    least = std::min(least, steps / n * (std::ceil(n / target.lanes(4)) * vector + run));
+  };
+  for (const Dim& dim : nest.dims) add(dim, 0);
+  for (const Dim& dim : contraction.reduce->dims) add(dim, kRun);
+  double memory = 0;
+  Dims dims = nest.dims;
+  dims.insert(dims.end(), contraction.reduce->dims.begin(), contraction.reduce->dims.end());
+  for (const Factor& factor : contraction.factors) {
+    double elements = 1;
+    for (const Dim& dim : dims)
+      if (factor.vars.contains(dim.var)) elements *= typical_points({dim}, facts);
+    memory = std::max(memory, elements);
+    if (!factor.load) least += steps * computing_cycles(factor) / target.lanes(4);
+  }
+  return least + memory * kMissedLine / target.lanes(4);
+}
+
+}  // namespace stridec::schedule

@@ -1,0 +1,40 @@
+#include "compiler/schedule/choose/gemm_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace stridec::schedule {
+namespace {
+
+constexpr double kFmaLatency = 4;
+
+// Of tile registers (Intel's optimization manual, "Intel AMX": a product of tiles starts every 16 cycles, one for each
+// row, and takes 52; a load reads two rows a cycle, a store one).
+constexpr double kProductLatency = 52;
+constexpr double kNearRow = 0.5, kFarRow = 1.4;
+constexpr double kLateSums = 60;
+
+}  // namespace
+
+double sum_cycles(const kernels::GemmKernel& kernel, double rows, double k, bool far,
+                  const CpuTarget& target) {
+  const double steps = std::ceil(k / kernel.step());
+  if (kernel.tiles) {
+    const double products = rows * kernel.vectors;
+    const double loads = rows * kFarRow + kernel.vectors * kernels::kTileRows * (far ? kFarRow : kNearRow);
+    return steps * std::max({products, loads, kProductLatency});
+  }
+  const double rate = kernel.a == DType::kBF16 ? target.bf16_dots_per_cycle : target.fma_per_cycle;
+  const double fma = rows * kernel.vectors / rate;
+  const double loads = (rows + kernel.vectors) * kernel.vector_bytes / target.load_bytes_per_cycle;
+  double step = std::max({fma, loads, kFmaLatency});
+  // Signed bytes are made unsigned, and what that adds is summed beside.
+  if (kernel.a == DType::kI8) step += (rows + kernel.vectors) / target.fma_per_cycle;
+  return steps * step;
+}
+
+double tile_call_cycles(const kernels::GemmKernel& kernel, double rows) {
+  return kernel.tiles ? kLateSums + rows * kernel.vectors * (1 + kNearRow) : 0;
+}
+
+}  // namespace stridec::schedule

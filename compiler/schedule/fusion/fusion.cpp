@@ -1,0 +1,189 @@
+#include "compiler/schedule/fusion/fusion.h"
+
+#include <algorithm>
+
+#include "compiler/loop/blame.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/fusion/fusion_rules.h"
+
+namespace stridec::schedule {
+namespace {
+
+using loop::Launch;
+using loop::Program;
+using loop::Steps;
+
+// How many of the buffers that the step at `producer` writes, the one at `consumer` reads.
+int links(const Flow& flow, int producer, int consumer) {
+  const auto& written = flow.effects[producer].writes;
+  return static_cast<int>(std::count_if(written.begin(), written.end(),
+                                        [&](auto id) { return reads(flow.effects[consumer], id); }));
+}
+
+// In this order: what follows a contraction belongs into its epilogue, where it costs nothing; then pointwise
+// work moves to where it is used, the pieces of what was taken apart by then as well, which leaves fewer and simpler
+// nests to merge.
+enum class Phase { kEpilogues, kInline, kInlinePieces, kMerge };
+
+constexpr size_t kScoreNests = 8;  // between a product of scores and that with values, at most
+
+class Fuser {
+ public:
+  Fuser(Program& program, const FusionOptions& options, bool columns = false)
+      : program_(program), decisions_(options.decisions), epilogues_(options.epilogues), columns_(columns) {}
+
+  void block(Steps& steps, std::initializer_list<Phase> phases) {
+    Flow flow = make_flow(program_, steps);
+    for (Phase phase : phases)
+      for (int at = 0; at < static_cast<int>(steps.size());) {
+        const int next = absorb_blamed(steps, flow, at, phase);
+        at = next < 0 ? at + 1 : next;
+      }
+  }
+
+ private:
+  const loop::Nest& nest_at(const Steps& steps, int at) const {
+    return program_[std::get<Launch>(steps[at].node).nest];
+  }
+
+  int absorb_blamed(Steps& steps, Flow& flow, int consumer, Phase phase) {
+    try {
+      return absorb_producers(steps, flow, consumer, phase);
+    } catch (Error& error) {
+      if (const auto* launch = std::get_if<Launch>(&steps[consumer].node))
+        loop::blame(error, program_[launch->nest]);
+      throw;
+    }
+  }
+
+  // Fuses one producer into the step at `consumer`; gives the position to go on from, or -1 when nothing
+  // fuses.
+  int absorb_producers(Steps& steps, Flow& flow, int consumer, Phase phase) {
+    if (!std::holds_alternative<Launch>(steps[consumer].node)) return -1;
+    // An epilogue that stores more than it is given waits: its readers may take it in.
+    if (phase == Phase::kEpilogues && widens(program_, nest_at(steps, consumer))) return -1;
+    // Writers of what it reads that were not met yet: in a long program they are near, and the search ends there.
+    int left = -links(flow, consumer, consumer);
+    for (loop::BufferId id : flow.effects[consumer].reads) left += flow.total_writers[id.value];
+    for (int p = consumer - 1; p >= 0 && left > 0; --p) {
+      const int met = links(flow, p, consumer);
+      left -= met;
+      if (met == 0) continue;
+      if (!std::holds_alternative<Launch>(steps[p].node)) continue;
+      if (phase == Phase::kEpilogues && !is_contraction(nest_at(steps, p))) continue;
+      const bool inlines = phase == Phase::kInline || phase == Phase::kInlinePieces;
+      Decision decision{nest_at(steps, p).name, nest_at(steps, consumer).name, true,
+                        inlines ? "inlined" : "merged", decisions_ ? bytes_between(flow, p, consumer) : 0};
+      std::string reason;
+      int at = -1;
+      if (phase == Phase::kEpilogues && stays(flow, p, consumer) && is_pointwise(nest_at(steps, consumer)) &&
+          is_cheap_again(program_, nest_at(steps, consumer))) {
+        Decision again{nest_at(steps, consumer).name, "what reads it", true,
+                       "inlined: it costs no more than loading it"};
+        if (try_inline(program_, steps, flow, consumer, &reason)) {
+          record(std::move(again));
+          return consumer;  // where the next step is now
+        }
+      }
+      if (!inlines && !epilogues_ && is_contraction(nest_at(steps, p)) &&
+          !is_contraction(nest_at(steps, consumer)) && !is_attention(steps, flow, consumer)) {
+        decision.fused = false;
+        decision.reason = "not fused: epilogue_fusion=false";
+        if (phase == Phase::kMerge) record(std::move(decision));
+        continue;
+      }
+      if (!inlines)
+        at = try_merge(program_, steps, flow, p, consumer, &reason, columns_);
+      else if (try_inline(program_, steps, flow, p, &reason))
+        at = consumer - 1;
+      if (at >= 0) {
+        record(std::move(decision));
+        return at;
+      }
+      if (phase == Phase::kEpilogues || phase == Phase::kInlinePieces) continue;
+      decision.fused = false;
+      decision.reason = (inlines ? "not inlined: " : "not merged: ") + reason;
+      record(std::move(decision));
+    }
+    return -1;
+  }
+
+  // Scores on their way through a softmax to the product with values: all of it is one template, which chains make.
+  bool is_attention(const Steps& steps, const Flow& flow, int from) const {
+    std::vector<int> way = {from};
+    bool sums = false;
+    for (size_t i = 0; i < way.size() && i < kScoreNests; ++i)
+      for (int at = way[i] + 1; at < static_cast<int>(steps.size()); ++at) {
+        if (links(flow, way[i], at) == 0 || std::count(way.begin(), way.end(), at)) continue;
+        if (!std::holds_alternative<Launch>(steps[at].node)) continue;
+        const loop::Nest& nest = nest_at(steps, at);
+        if (!is_contraction(nest)) {
+          sums = sums || !is_pointwise(nest);
+          way.push_back(at);
+          continue;
+        }
+        const auto& read = flow.effects[at].reads;
+        if (sums && std::none_of(read.begin(), read.end(),
+                                 [&](auto id) { return program_[id].storage == loop::Storage::kWeight; }))
+          return true;
+      }
+    return false;
+  }
+
+  // All that the consumer reads passes from the producer and is in memory for somebody else as well: who needs what the
+  // consumer makes of it may as well do so while loading it.
+  bool stays(const Flow& flow, int producer, int consumer) const {
+    const auto& read = flow.effects[consumer].reads;
+    return std::all_of(read.begin(), read.end(), [&](auto id) {
+      return writes(flow.effects[producer], id) &&
+             (program_[id].storage != loop::Storage::kArena || flow.total_readers[id.value] > 1);
+    });
+  }
+
+  sym::Expr bytes_between(const Flow& flow, int producer, int consumer) const {
+    sym::Expr bytes = 0;
+    for (const loop::BufferId id : flow.effects[producer].writes) {
+      if (!reads(flow.effects[consumer], id)) continue;
+      const loop::Buffer& buffer = program_[id];
+      const bool goes = buffer.storage == loop::Storage::kArena && flow.total_readers[id.value] == 1;
+      bytes += loop::element_count(buffer.shape) * (byte_size(buffer.dtype) * (goes ? 2 : 1));
+    }
+    return sym::simplify(bytes, program_.facts);
+  }
+
+  void record(Decision decision) {
+    if (decisions_) decisions_->push_back(std::move(decision));
+  }
+
+  Program& program_;
+  std::vector<Decision>* decisions_;
+  bool epilogues_, columns_;
+};
+
+}  // namespace
+
+void fuse(Program& program, const FusionOptions& options) {
+  // Nests of a batch of one share the dims of those that know no batch.
+  for (loop::Nest& nest : program.nests)
+    if (std::any_of(nest.dims.begin(), nest.dims.end(),
+                    [](const loop::Dim& d) { return d.extent.is_const(1); }))
+      loop::simplify(program, nest);
+  Fuser fuser(program, options);
+  loop::for_each_block(program.steps, [&](Steps& steps) {
+    fuser.block(steps, {Phase::kEpilogues, Phase::kInline});
+  });
+  take_apart(program);
+  loop::for_each_block(program.steps, [&](Steps& steps) {
+    fuser.block(steps, {Phase::kInlinePieces, Phase::kMerge});
+  });
+  loop::compact(program);
+}
+
+void fuse_columns(Program& program, const FusionOptions& options) {
+  Fuser fuser(program, options, true);
+  loop::for_each_block(program.steps, [&](Steps& steps) { fuser.block(steps, {Phase::kMerge}); });
+  loop::compact(program);
+}
+
+}  // namespace stridec::schedule

@@ -1,0 +1,242 @@
+// for r, n: s[r,n] = reduce k a[r,k] * b[n,k]          for r: for n: s[n] = reduce k a[r,k] * b[n,k]
+// for r: t[r,:] = softmax(s[r,:])                 ->          softmax of s in place
+// for r, j: o[r,j] = reduce n t[r,n] * c[n,j]                 for j: o[r,j] = reduce n s[n] * c[n,j]
+#include <algorithm>
+#include <optional>
+
+#include "compiler/kernels/chain.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/fusion/fusion.h"
+#include "compiler/schedule/fusion/fusion_join.h"
+
+namespace stridec::schedule {
+namespace {
+
+using loop::BufferId;
+using loop::Launch;
+using loop::Nest;
+using loop::Program;
+using loop::Stmt;
+using loop::Storage;
+
+constexpr int kMostRowNests = 4;  // between two contractions
+
+int refuse(std::string* reason, std::string why) {
+  *reason = std::move(why);
+  return -1;
+}
+
+bool is_launch(const loop::Steps& steps, int at) { return std::holds_alternative<Launch>(steps[at].node); }
+const Nest& nest_at(const Program& program, const loop::Steps& steps, int at) {
+  return program[std::get<Launch>(steps[at].node).nest];
+}
+
+// The launch before `at` that writes `buffer`; -1: none.
+int writer_before(const Flow& flow, const loop::Steps& steps, int at, BufferId buffer) {
+  for (int p = at - 1; p >= 0; --p)
+    if (writes(flow.effects[p], buffer)) return is_launch(steps, p) ? p : -1;
+  return -1;
+}
+
+// The ways from a contraction to `at` by buffers that one step writes and the next one reads; most have none.
+std::vector<std::vector<int>> ways_to(const Program& program, const loop::Steps& steps, const Flow& flow,
+                                      int at, int depth) {
+  std::vector<std::vector<int>> ways;
+  for (BufferId id : flow.effects[at].reads) {
+    if (program[id].storage != Storage::kArena) continue;
+    const int p = writer_before(flow, steps, at, id);
+    if (p < 0) continue;
+    const Nest& producer = nest_at(program, steps, p);
+    if (is_contraction(producer)) {
+      ways.push_back({p, at});
+    } else if (depth > 0 && !is_pointwise(producer)) {
+      for (std::vector<int>& way : ways_to(program, steps, flow, p, depth - 1)) {
+        way.push_back(at);
+        ways.push_back(std::move(way));
+      }
+    }
+  }
+  return ways;
+}
+
+bool reads_weights(const Program& program, const kernels::Factor& factor) {
+  return std::any_of(factor.slice.begin(), factor.slice.end(), [&](const Stmt* stmt) {
+    const auto* load = std::get_if<loop::Load>(&stmt->node);
+    return load && program[load->access.buffer].storage == Storage::kWeight;
+  });
+}
+
+// Whoever writes the buffer, element by element, goes along the dim that lies closest in memory.
+void follow_layout(Program& program, BufferId buffer) {
+  for (Nest& nest : program.nests) {
+    if (!is_pointwise(nest) || nest.dims.size() < 2) continue;
+    const auto* store = std::get_if<loop::Store>(&nest.body.back().node);
+    if (!store || store->access.buffer != buffer) continue;
+    for (size_t d = 0; d < store->access.index.size(); ++d) {
+      if (!program[buffer].strides[d].is_const(1)) continue;
+      const auto last = std::find_if(nest.dims.begin(), nest.dims.end(),
+                                     [&](const loop::Dim& dim) { return dim.var == store->access.index[d]; });
+      if (last != nest.dims.end()) std::rotate(last, last + 1, nest.dims.end());
+    }
+  }
+}
+
+int chain_of(Program& program, loop::Steps& steps, Flow& flow, const std::vector<int>& members,
+             const ChainRule& rule, std::string* reason) {
+  const int consumer = members.back();
+  // Each passes what it makes to the next alone.
+  for (size_t i = 0; i + 1 < members.size(); ++i) {
+    const Effects& made = flow.effects[members[i]];
+    for (BufferId id : made.writes) {
+      if (program[id].storage == Storage::kLocal) continue;
+      if (program[id].storage != Storage::kArena || flow.total_writers[id.value] != 1)
+        return refuse(reason, "what passes between them is needed in memory");
+      if (flow.total_readers[id.value] != 1 || !reads(flow.effects[members[i + 1]], id))
+        return refuse(reason, "what passes between them is read elsewhere");
+    }
+    if (!may_move(program, steps, flow, members[i], consumer, members))
+      return refuse(reason, "a step between them is in the way");
+  }
+
+  Nest chain = nest_at(program, steps, members[0]);
+  for (size_t i = 1; i < members.size(); ++i) {
+    const Nest& next = nest_at(program, steps, members[i]);
+    if (effects_of(chain).updates || effects_of(next).updates) return refuse(reason, "one scatters");
+    const auto [passing, ordered] = exchanges_between(chain, next);
+    const Matching matching = match_dims(program, chain, next, ordered);
+    if (matching.empty()) return refuse(reason, "they share no dims");
+    const bool last = i + 1 == members.size();
+    if (unmatched(next.dims, matching, false).empty() == last)
+      return refuse(reason, "rows of one are no rows of the other");
+    if (i > 1 && !unmatched(chain.dims, matching, true).empty())
+      return refuse(reason, "rows of one are no rows of the other");
+    chain = merged_nest(chain, next, matching);
+  }
+  if (statement_count(chain.body) > kMostStatements) return refuse(reason, "the nest would grow too long");
+
+  // Localising may not be undone: try it on the side.
+  Program trial;
+  trial.buffers = program.buffers;
+  Nest trial_nest = chain;
+  Flow books = flow;
+  for (int at : members) {
+    for (BufferId id : flow.effects[at].reads) --books.total_readers[id.value];
+    for (BufferId id : flow.effects[at].writes) --books.total_writers[id.value];
+  }
+  const Effects own = effects_of(chain);
+  for (BufferId id : own.reads) ++books.total_readers[id.value];
+  for (BufferId id : own.writes) ++books.total_writers[id.value];
+  trial.facts = program.facts;
+  localise(trial, trial_nest, books);
+  loop::clean(trial, trial_nest);
+  std::string why;
+  const auto matched = kernels::match_chain(trial_nest, &why, rule.single);
+  if (!matched) return refuse(reason, why);
+  int links = 0;
+  for (const kernels::Chain::Part& part : matched->parts) {
+    if (!part.link) continue;
+    ++links;
+    const auto contraction = kernels::match_contraction(part.nest);
+    const int columns = kernels::link_factors(*contraction, part.columns)->columns;
+    if (reads_weights(trial, contraction->factors[columns]))
+      return refuse(reason, "weights are packed for a kernel of their own");
+  }
+  if (links != 2) return refuse(reason, "a contraction among them has no shared factor");
+  if (rule.fits) {
+    if (!rule.fits(trial, trial_nest, &why)) return refuse(reason, why);
+    for (size_t id = 0; id < program.buffers.size(); ++id) {
+      loop::Buffer& buffer = program.buffers[id];
+      if (buffer.storage != Storage::kArena || buffer.strides == trial.buffers[id].strides ||
+          trial.buffers[id].storage != Storage::kArena)
+        continue;
+      buffer.strides = trial.buffers[id].strides;
+      follow_layout(program, BufferId{static_cast<int32_t>(id)});
+    }
+  }
+
+  const std::vector<int> gone(members.begin(), members.end() - 1);
+  const int at = replace_steps(program, steps, flow, consumer, gone, std::move(chain));
+  Nest& made = program[std::get<Launch>(steps[at].node).nest];
+  share_rows(program, made);
+  flow.effects[at] = effects_of(made);
+  return at;
+}
+
+class Chainer {
+ public:
+  Chainer(Program& program, const ChainRule& rule, std::vector<Decision>* decisions)
+      : program_(program), rule_(rule), decisions_(decisions) {}
+
+  void block(loop::Steps& steps) {
+    Flow flow = make_flow(program_, steps);
+    for (int at = 0; at < static_cast<int>(steps.size()); ++at)
+      if (is_launch(steps, at) && is_contraction(nest_at(program_, steps, at))) at = chain(steps, flow, at);
+  }
+
+ private:
+  // Makes the contraction at `consumer` the last link of a chain where it can be one; gives its position.
+  int chain(loop::Steps& steps, Flow& flow, int consumer) {
+    std::vector<std::vector<int>> ways = ways_to(program_, steps, flow, consumer, kMostRowNests);
+    // Of several, the reason of the longest is worth telling.
+    std::sort(ways.begin(), ways.end(), [](const auto& x, const auto& y) {
+      return x.size() != y.size() ? x.size() > y.size() : x < y;
+    });
+    std::optional<Decision> refused;
+    for (const std::vector<int>& way : ways) {
+      Decision decision{nest_at(program_, steps, way[0]).name, nest_at(program_, steps, consumer).name, true,
+                        "chained: rows stay in cache"};
+      std::string reason;
+      const int at = chain_of(program_, steps, flow, way, rule_, &reason);
+      if (at >= 0) {
+        record(std::move(decision));
+        return absorb_factors(steps, flow, at);
+      }
+      decision.fused = false;
+      decision.reason = "not chained: " + reason;
+      if (!refused) refused = std::move(decision);
+    }
+    if (refused) record(*std::move(refused));
+    return consumer;
+  }
+
+  // Pointwise producers of the chain's factors are computed where these are copied.
+  int absorb_factors(loop::Steps& steps, Flow& flow, int at) {
+    for (int p = at - 1; rule_.absorbs && p >= 0; --p) {
+      const bool feeds = std::any_of(flow.effects[p].writes.begin(), flow.effects[p].writes.end(),
+                                     [&](BufferId id) { return reads(flow.effects[at], id); });
+      if (!feeds || !is_launch(steps, p)) continue;
+      Decision decision{nest_at(program_, steps, p).name, nest_at(program_, steps, at).name, true,
+                        "inlined into a chain's factor"};
+      std::string reason;
+      decision.fused = try_inline(program_, steps, flow, p, &reason, true);
+      if (decision.fused)
+        --at;
+      else
+        decision.reason = "not inlined: " + reason;
+      record(std::move(decision));
+    }
+    loop::renumber(program_[std::get<Launch>(steps[at].node).nest]);
+    return at;
+  }
+
+  void record(Decision decision) {
+    if (decisions_) decisions_->push_back(std::move(decision));
+  }
+
+  Program& program_;
+  const ChainRule& rule_;
+  std::vector<Decision>* decisions_;
+};
+
+}  // namespace
+
+void chain(Program& program, std::vector<Decision>* decisions) { chain(program, ChainRule{}, decisions); }
+
+void chain(Program& program, const ChainRule& rule, std::vector<Decision>* decisions) {
+  Chainer chainer(program, rule, decisions);
+  loop::for_each_block(program.steps, [&](loop::Steps& steps) { chainer.block(steps); });
+  loop::compact(program);
+}
+
+}  // namespace stridec::schedule

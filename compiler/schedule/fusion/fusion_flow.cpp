@@ -1,0 +1,104 @@
+#include <algorithm>
+
+#include "compiler/loop/analysis.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/fusion/fusion_rules.h"
+
+namespace stridec::schedule {
+
+using loop::BufferId;
+
+Flow make_flow(const loop::Program& program, const loop::Steps& steps) {
+  Flow flow;
+  flow.total_readers.assign(program.buffers.size(), 0);
+  flow.total_writers.assign(program.buffers.size(), 0);
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    const Effects effects = effects_of(program, step);
+    for (BufferId id : effects.reads) ++flow.total_readers[id.value];
+    for (BufferId id : effects.writes) ++flow.total_writers[id.value];
+  });
+  for (const auto& step : steps) {
+    Effects all;
+    loop::for_each_step({step}, [&](const loop::Step& inner) {
+      const Effects effects = effects_of(program, inner);
+      for (BufferId id : effects.reads)
+        if (!reads(all, id)) all.reads.push_back(id);
+      for (BufferId id : effects.writes)
+        if (!writes(all, id)) all.writes.push_back(id);
+    });
+    flow.effects.push_back(std::move(all));
+  }
+  return flow;
+}
+
+bool is_pointwise(const loop::Nest& nest) {
+  int stores = 0;
+  for (const auto& stmt : nest.body) {
+    if (std::holds_alternative<loop::Reduce>(stmt.node) || std::holds_alternative<loop::For>(stmt.node) ||
+        std::holds_alternative<loop::Scan>(stmt.node))
+      return false;
+    if (const auto* store = std::get_if<loop::Store>(&stmt.node)) {
+      if (store->update || !store->access.mask.is_const(1)) return false;
+      ++stores;
+    }
+  }
+  return stores == 1;
+}
+
+bool is_contraction(const loop::Nest& nest) {
+  const auto contraction = loop::classify_contraction(nest);
+  return contraction && (!contraction->m.empty() || !contraction->n.empty());
+}
+
+bool runs_through(const loop::Access& access, const std::vector<loop::Dim>& dims) {
+  return std::all_of(dims.begin(), dims.end(), [&](const loop::Dim& dim) {
+    return dim.extent.is_const(1) || std::any_of(access.index.begin(), access.index.end(),
+                                                 [&](sym::Expr at) { return sym::depends_on(at, dim.var); });
+  });
+}
+
+bool widens(const loop::Program& program, const loop::Nest& nest) {
+  if (!is_pointwise(nest)) return false;
+  // Bytes a point of the nest: what does not run through all dims of it stays in cache.
+  int64_t read = 0, written = 0;
+  for (const auto& stmt : nest.body) {
+    const loop::Access* access = loop::access_of(stmt);
+    if (!access) continue;
+    const int64_t bytes = byte_size(program[access->buffer].dtype);
+    if (std::holds_alternative<loop::Store>(stmt.node))
+      written += bytes;
+    else if (runs_through(*access, nest.dims))
+      read += bytes;
+  }
+  return read > 0 && written > read;
+}
+
+int scalar_cost(const loop::Block& block) {
+  int cost = 0;
+  loop::for_each_stmt(block, [&](const loop::Stmt& stmt) {
+    if (const auto* let = std::get_if<loop::Let>(&stmt.node)) cost += info(let->op).cost;
+    if (std::holds_alternative<loop::Bind>(stmt.node)) cost += 2;
+  });
+  return cost;
+}
+
+std::string fused_name(const loop::Nest& producer, const loop::Nest& consumer) {
+  constexpr size_t kLongest = 60;
+  std::string name = producer.name + "+" + consumer.name;
+  if (name.size() <= kLongest) return name;
+  const size_t cut = name.rfind('+', kLongest - 4);
+  return (cut == std::string::npos ? name.substr(0, kLongest - 4) : name.substr(0, cut)) + "+...";
+}
+
+void join_nodes(loop::Nest& nest, const std::vector<std::string>& more) {
+  for (const auto& node : more)
+    if (std::find(nest.nodes.begin(), nest.nodes.end(), node) == nest.nodes.end()) nest.nodes.push_back(node);
+}
+
+size_t statement_count(const loop::Block& block) {
+  size_t count = 0;
+  loop::for_each_stmt(block, [&](const loop::Stmt&) { ++count; });
+  return count;
+}
+
+}  // namespace stridec::schedule

@@ -1,0 +1,174 @@
+// for r: m[r] = reduce k x[r,k]        for r: m = reduce k x[r,k]
+// for r, k: y[r,k] = x[r,k] - m[r]  ->        for k: y[r,k] = x[r,k] - m
+#include <algorithm>
+
+#include "compiler/schedule/fusion/fusion_join.h"
+#include "compiler/schedule/typical.h"
+
+namespace stridec::schedule {
+namespace {
+
+using loop::BufferId;
+using loop::Dim;
+using loop::Launch;
+using loop::Nest;
+using loop::Program;
+using loop::Stmt;
+using sym::Expr;
+
+// With fewer rows than this, and rows longer than that, one nest a row would leave cores idle.
+constexpr int64_t kFewRows = 8;
+constexpr int64_t kLongRow = 1 << 16;
+// And with fewer groups of such elements than this, a GPU idle.
+constexpr double kBusyRows = 128;
+// What so few points give to so many more each saves nothing: merged, it would only tie these together.
+constexpr int64_t kManyColumns = 4096;
+constexpr int64_t kFewPoints = 1024, kManyMore = 256;
+
+Expr points(const std::vector<Dim>& dims) {
+  Expr product = 1;
+  for (const Dim& dim : dims) product = product * dim.extent;
+  return product;
+}
+
+bool has_loops(const Nest& nest) {
+  return std::any_of(nest.body.begin(), nest.body.end(), [](const Stmt& stmt) {
+    return std::holds_alternative<loop::Reduce>(stmt.node) || std::holds_alternative<loop::For>(stmt.node) ||
+           std::holds_alternative<loop::Scan>(stmt.node);
+  });
+}
+
+// Seen from the second nest.
+std::vector<Exchange> turned(std::vector<Exchange> exchanges) {
+  for (Exchange& exchange : exchanges) std::swap(exchange.first, exchange.second);
+  return exchanges;
+}
+
+int refuse(std::string* reason, const char* why) {
+  *reason = why;
+  return -1;
+}
+
+// A number passes for each point of the first nest, no row of them.
+bool passes_numbers(const Nest& first, const std::vector<Exchange>& passing) {
+  for (const Exchange& exchange : passing)
+    for (const loop::Access* store : exchange.first)
+      for (Expr at : store->index)
+        for (Expr var : sym::free_vars(at))
+          if (sym::is_index(var) && std::none_of(first.dims.begin(), first.dims.end(),
+                                                 [&](const Dim& dim) { return dim.var == var; }))
+            return false;
+  return true;
+}
+
+bool read_in_common(const Effects& first, const Effects& second) {
+  return std::any_of(first.reads.begin(), first.reads.end(), [&](BufferId id) { return reads(second, id); });
+}
+
+// Of a split dim's part, which is none of `whole`, and the dims behind it: each of its indices has vectors of elements of its
+// own, of which a loop of a team needs whole ones.
+bool rows_of_vectors(const Program& program, const std::vector<Dim>& rest, const std::vector<Dim>& whole) {
+  constexpr int64_t kVector = 8;
+  const auto part = std::find_if(rest.begin(), rest.end(), [&](const Dim& dim) {
+    return std::none_of(whole.begin(), whole.end(), [&](const Dim& other) { return other.var == dim.var; });
+  });
+  if (part == rest.end()) return false;
+  const int64_t divisor = program.facts.known_divisor(points(std::vector<Dim>(part + 1, rest.end())));
+  return divisor > 0 && divisor % kVector == 0;
+}
+
+// Something else that the consumer reads is made row by row, over at least as many of its dims.
+bool has_other_rows(const Program& program, const loop::Steps& steps, const Flow& flow, int producer_at,
+                    int consumer_at, size_t common) {
+  const Nest& consumer = program[std::get<Launch>(steps[consumer_at].node).nest];
+  for (int at = consumer_at - 1; at >= 0; --at) {
+    const auto& made = flow.effects[at].writes;
+    if (at == producer_at || !std::holds_alternative<Launch>(steps[at].node) ||
+        std::none_of(made.begin(), made.end(),
+                     [&](BufferId id) { return reads(flow.effects[consumer_at], id); }))
+      continue;
+    const Nest& other = program[std::get<Launch>(steps[at].node).nest];
+    if (!has_loops(other) || is_contraction(other)) continue;
+    const Matching matching =
+        match_dims(program, other, consumer, exchanges_between(other, consumer).ordered);
+    if (matching.size() >= common && matching.size() == other.dims.size()) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at, int consumer_at,
+              std::string* reason, bool columns) {
+  const loop::NestId producer_id = std::get<Launch>(steps[producer_at].node).nest;
+  const loop::NestId consumer_id = std::get<Launch>(steps[consumer_at].node).nest;
+  if (effects_of(program[producer_id]).updates || effects_of(program[consumer_id]).updates)
+    return refuse(reason, "one scatters");
+  const auto split = split_like(program, program[producer_id], program[consumer_id],
+                                exchanges_between(program[producer_id], program[consumer_id]).passing);
+  const Nest& producer = split ? *split : program[producer_id];
+  // What follows a contraction of groups runs over all channels.
+  const auto epilogue = is_contraction(producer) && is_pointwise(program[consumer_id])
+                            ? split_like(program, program[consumer_id], producer,
+                                         turned(exchanges_between(producer, program[consumer_id]).passing))
+                            : std::nullopt;
+  const auto groups =
+      columns && !is_contraction(producer) && has_loops(producer) && is_pointwise(program[consumer_id])
+          ? split_groups(program, producer, program[consumer_id],
+                         exchanges_between(producer, program[consumer_id]).passing)
+          : std::nullopt;
+  const Nest& consumer = epilogue ? *epilogue : groups ? *groups : program[consumer_id];
+
+  for (BufferId id : flow.effects[producer_at].writes)
+    if (reads(flow.effects[consumer_at], id) && flow.total_writers[id.value] != 1)
+      return refuse(reason, "what passes between them is written in several places");
+  const auto [passing, ordered] = exchanges_between(producer, consumer);
+  const Matching matching = match_dims(program, producer, consumer, ordered);
+  const std::vector<Dim> producer_rest = unmatched(producer.dims, matching, true);
+  const std::vector<Dim> consumer_rest = unmatched(consumer.dims, matching, false);
+  if (!producer_rest.empty() && !consumer_rest.empty())
+    return refuse(reason, "both have dims that the other lacks");
+  if (matching.empty() && !(producer_rest.empty() && consumer_rest.empty()))
+    return refuse(reason, "they share no dims");
+
+  const bool same_domain = producer_rest.empty() && consumer_rest.empty();
+  if (is_contraction(consumer)) return refuse(reason, "the consumer is a contraction");
+  if (is_contraction(producer) && (!same_domain || has_loops(consumer)))
+    return refuse(reason, "the producer is a contraction and the consumer no epilogue");
+  if (!same_domain) {
+    std::vector<Dim> rows;
+    for (auto [p, c] : matching) rows.push_back(producer.dims[p]);
+    if (!passes_rows(producer, matching, passing) &&
+        !(columns && has_loops(producer) && typical(points(rows), program.facts) >= kManyColumns))
+      return refuse(reason, "what passes between them would be a column");
+    const auto row_count = program.facts.bounds(points(rows));
+    const auto length = program.facts.bounds(points(producer_rest.empty() ? consumer_rest : producer_rest));
+    if (row_count.hi < kFewRows && length.lo > kLongRow)
+      return refuse(reason, "too few rows to keep the cores busy");
+    if (groups && !rows_of_vectors(program, consumer_rest, program[consumer_id].dims))
+      return refuse(reason, "a group's channels may be no whole vectors, which go as fast by themselves");
+    if (groups && typical(points(rows), program.facts) < kBusyRows &&
+        typical(points(consumer_rest), program.facts) > static_cast<double>(kLongRow))
+      return refuse(reason, "few groups of many elements, which more than they can work on");
+    if (!has_loops(producer) && row_count.hi < kFewPoints && length.lo >= kManyMore)
+      return refuse(reason, "there is little to save");
+    // Such as whether a mask hides all of a row, which all heads share: merged, it would tie their rows together.
+    if (producer_rest.empty() && has_loops(producer) && passes_numbers(producer, passing) &&
+        !read_in_common(flow.effects[producer_at], flow.effects[consumer_at]) &&
+        (has_loops(consumer) ||
+         has_other_rows(program, steps, flow, producer_at, consumer_at, matching.size())))
+      return refuse(
+          reason,
+          "numbers pass, and the rows that need them have nothing else in common with what makes them");
+  }
+  if (statement_count(producer.body) + statement_count(consumer.body) > kMostStatements)
+    return refuse(reason, "the nest would grow too long");
+  const bool down = may_move(program, steps, flow, producer_at, consumer_at);
+  if (!down && !may_move(program, steps, flow, consumer_at, producer_at))
+    return refuse(reason, "a step between them is in the way");
+
+  return replace_steps(program, steps, flow, down ? consumer_at : producer_at,
+                       {down ? producer_at : consumer_at}, merged_nest(producer, consumer, matching));
+}
+
+}  // namespace stridec::schedule

@@ -1,0 +1,158 @@
+#include "compiler/schedule/fusion/prologues.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "compiler/base/text.h"
+#include "compiler/kernels/contraction.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/fusion/fusion_rules.h"
+#include "compiler/schedule/typical.h"
+
+namespace stridec::schedule {
+namespace {
+
+using loop::BufferId;
+using loop::Load;
+using loop::Nest;
+using loop::Program;
+using loop::Storage;
+using sym::Expr;
+
+// A copy takes as long as what it replaces does in a cache; what is gained is the way through memory and a launch. Over fewer
+// columns than these, copies were seen to cost as much, and so were those of numbers that take half the memory and are
+// multiplied at twice the speed.
+constexpr double kLeastColumns = 96;
+constexpr int kLeastNumber = 4;  // bytes
+// Of what passes, at typical sizes: less stays in a cache next to the cores.
+constexpr double kLeastBytes = 64 << 10;
+
+// The factor of a product by weights that is read as it stands, and how many columns it meets.
+struct Rows {
+  const Load* load = nullptr;
+  double columns = 1;
+  double elements = 1;  // of a copy of all rows
+};
+
+bool of_weights(const Program& program, const kernels::Factor& factor) {
+  return std::all_of(factor.slice.begin(), factor.slice.end(), [&](const loop::Stmt* stmt) {
+    const auto* load = std::get_if<Load>(&stmt->node);
+    return !load || program[load->access.buffer].storage == Storage::kWeight;
+  });
+}
+
+// The load of the factor that passes what the step before makes: the only one, below conversions.
+const Load* only_load(const kernels::Factor& factor) {
+  const Load* found = nullptr;
+  for (const loop::Stmt* stmt : factor.slice)
+    if (const auto* load = std::get_if<Load>(&stmt->node)) {
+      if (found) return nullptr;
+      found = load;
+    }
+  return found;
+}
+
+std::optional<Rows> rows_of(const Program& program, const Nest& nest) {
+  if (!nest.schedule.kernel.empty()) return std::nullopt;
+  const auto product = kernels::match_contraction(nest);
+  if (!product) return std::nullopt;
+  const bool swapped = of_weights(program, product->factors[0]);
+  const kernels::Factor &factor = product->factors[swapped ? 1 : 0],
+                        &other = product->factors[swapped ? 0 : 1];
+  if (!of_weights(program, other) || of_weights(program, factor)) return std::nullopt;
+  Rows rows{.load = only_load(factor)};
+  if (!rows.load) return std::nullopt;
+  int dims = 0;  // of columns: a copy serves those of one
+  for (const loop::Dim& dim : nest.dims) {
+    const double extent = typical(dim.extent, program.facts);
+    if (factor.vars.contains(dim.var)) {
+      rows.elements *= extent;
+    } else if (!dim.extent.is_const(1)) {
+      ++dims;
+      rows.columns = extent;
+    }
+  }
+  for (const loop::Dim& dim : product->reduce->dims) rows.elements *= typical(dim.extent, program.facts);
+  return dims == 1 ? std::optional(rows) : std::nullopt;
+}
+
+class Prologues {
+ public:
+  Prologues(Program& program, std::vector<Decision>* decisions)
+      : program_(program), decisions_(decisions), in_strips_(loop::launched_in_strips(program)) {}
+
+  void steps(loop::Steps& steps) {
+    Flow flow = make_flow(program_, steps);
+    for (int at = 0; at < static_cast<int>(steps.size());) at = absorb(steps, flow, at) ? at - 1 : at + 1;
+  }
+
+ private:
+  // The step at `at`, a product, takes in what makes its rows.
+  bool absorb(loop::Steps& steps, Flow& flow, int at) {
+    const Nest* nest = nest_at(program_, steps, at);
+    if (!nest || in_strips_.contains(std::get<loop::Launch>(steps[static_cast<size_t>(at)].node).nest))
+      return false;
+    const auto rows = rows_of(program_, *nest);
+    if (!rows) return false;
+    const BufferId passing = rows->load->access.buffer;
+    int from = at - 1;
+    while (from >= 0 && !writes(flow.effects[static_cast<size_t>(from)], passing)) --from;
+    const Nest* producer = from < 0 ? nullptr : nest_at(program_, steps, from);
+    if (!producer || !is_pointwise(*producer)) return false;
+    Decision decision{producer->name, nest->name, false, ""};
+    std::string reason = refusal(*producer, *rows);
+    if (reason.empty() && keeps_more(flow, from, passing))
+      reason = "what it reads would be in memory for longer";
+    if (reason.empty()) {
+      const Expr bytes =
+          loop::element_count(program_[passing].shape) * (2 * byte_size(program_[passing].dtype));
+      decision.bytes = sym::simplify(bytes, program_.facts);
+      decision.fused = try_inline(program_, steps, flow, from, &reason, true);
+    }
+    decision.reason =
+        decision.fused ? "made where the product copies its rows" : cat("not inlined: ", reason);
+    const bool fused = decision.fused;
+    if (decisions_) decisions_->push_back(std::move(decision));
+    if (fused) loop::renumber(program_[std::get<loop::Launch>(steps[static_cast<size_t>(at - 1)].node).nest]);
+    return fused;
+  }
+
+  // What the producer is the last to touch is more than what it makes: it would be there until the product has run.
+  bool keeps_more(const Flow& flow, int producer, BufferId passing) const {
+    double bytes = 0;
+    for (BufferId id : flow.effects[static_cast<size_t>(producer)].reads) {
+      bool later = program_[id].storage != Storage::kArena;
+      for (size_t at = static_cast<size_t>(producer) + 1; at < flow.effects.size(); ++at)
+        later = later || touches(flow.effects[at], id);
+      if (!later) bytes += typical_bytes(program_, id);
+    }
+    return bytes > typical_bytes(program_, passing);
+  }
+
+  std::string refusal(const Nest& producer, const Rows& rows) const {
+    double made = 1;
+    for (const loop::Dim& dim : producer.dims) made *= typical(dim.extent, program_.facts);
+    if (rows.elements > made) return "the product reads an element for several rows";
+    const int number = byte_size(program_[rows.load->access.buffer].dtype);
+    if (number < kLeastNumber) return "what passes is narrow";
+    if (rows.columns < kLeastColumns) return cat("its rows meet ", rows.columns, " columns");
+    if (made * number < kLeastBytes) return "what passes stays in a cache";
+    return "";
+  }
+
+  Program& program_;
+  std::vector<Decision>* decisions_;
+  const std::set<loop::NestId> in_strips_;
+};
+
+}  // namespace
+
+void fuse_prologues(Program& program, std::vector<Decision>* decisions) {
+  Prologues prologues(program, decisions);
+  loop::for_each_block(program.steps, [&](loop::Steps& steps) { prologues.steps(steps); });
+  loop::compact(program);
+}
+
+}  // namespace stridec::schedule

@@ -1,0 +1,107 @@
+#include "compiler/schedule/fusion/row_chain_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "compiler/loop/analysis.h"
+#include "compiler/schedule/fusion/strips.h"
+#include "compiler/schedule/typical.h"
+
+namespace stridec::schedule {
+namespace {
+
+using loop::BufferId;
+using sym::Expr;
+
+constexpr int64_t kMostUnits = 64;     // of rows, in a strip
+constexpr double kThreads = 4;         // each begins anew, at rows that another one has made as well
+constexpr double kFlopsPerCycle = 32;  // of products
+constexpr double kNestOfStrip = 1000;  // cycles: to call it, and for tiles that its rows do not fill
+constexpr double kWeightBytes = 16;    // a cycle, of those that another nest drove out
+constexpr double kThreadCache = 1 << 20;
+constexpr double kAllCaches = 12 << 20;
+constexpr double kCacheBytes = 8,
+                 kMemoryBytes = 4;  // a cycle, of what lies behind a thread's cache, and behind all
+
+// How many the run is sure to have.
+double images_of(const loop::Program& program, const RowChain& chain) {
+  const loop::Nest& last = *nest_at(program, program.steps, chain.at.back());
+  double images = 1;
+  for (Expr var : chain.images.back())
+    images *= static_cast<double>(std::max<int64_t>(1, program.facts.bounds(extent_of(last, var)).lo));
+  return images;
+}
+
+// The outermost rows, where they are apart from each other, may be images: then those that the run is sure to have.
+double points_of(const loop::Program& program, const RowChain& chain) {
+  const bool apart = chain.images.back().empty() &&
+                     std::all_of(chain.rows.begin(), chain.rows.end(), [](const RowChain::Rows& rows) {
+                       return rows.before == 0 && rows.after == 0;
+                     });
+  return apart ? static_cast<double>(std::max<int64_t>(1, program.facts.bounds(chain.points).lo))
+               : typical(chain.points, program.facts);
+}
+
+// These, of a typical number.
+double sure_share(const loop::Program& program, const RowChain& chain) {
+  const loop::Nest& last = *nest_at(program, program.steps, chain.at.back());
+  double typically = std::max(1.0, typical(chain.points, program.facts)) / points_of(program, chain);
+  for (Expr var : chain.images.back()) typically *= typical(extent_of(last, var), program.facts);
+  return images_of(program, chain) / std::max(typically, 1.0);
+}
+
+double strips_of_image(const loop::Program& program, const RowChain& chain) {
+  const double points = points_of(program, chain);
+  return std::min(points, 2 * std::ceil(std::ceil(points / static_cast<double>(chain.most)) / 2));
+}
+
+}  // namespace
+
+double work_of(const loop::Program& program, const loop::Nest& nest) {
+  return typical(loop::cost_of(program, nest).flops, program.facts) / kFlopsPerCycle;
+}
+
+double cycles_to_move(const loop::Program& program, Expr bytes) {
+  return typical(bytes, program.facts) / kCacheBytes;
+}
+
+double traffic_of(const loop::Program& program, const RowChain& chain, BufferId id) {
+  const double bytes = typical_bytes(program, id) * sure_share(program, chain);
+  return bytes <= kThreadCache ? 0 : 2 * bytes / (bytes <= kAllCaches ? kCacheBytes : kMemoryBytes);
+}
+
+bool choose_length(const loop::Program& program, RowChain& chain, int64_t cache, std::string& why) {
+  const double images = images_of(program, chain);
+  for (chain.most = kMostUnits; chain.most > 0; --chain.most)
+    if (images * strips_of_image(program, chain) >= kLeastStrips &&
+        typical(own_bytes(program, chain), program.facts) <= static_cast<double>(cache))
+      return true;
+  why = "there are too few rows, or one is too large for a cache";
+  return false;
+}
+
+StripCost cost_of_strips(const loop::Program& program, const Flow& flow, const RowChain& chain) {
+  StripCost cost;
+  const double images = images_of(program, chain), points = points_of(program, chain);
+  for (int at : chain.at)
+    for (BufferId id : flow.effects[static_cast<size_t>(at)].reads)
+      if (program[id].storage == loop::Storage::kWeight) cost.weights += typical_bytes(program, id);
+  for (size_t i = 0; i < chain.passing.size(); ++i) {
+    cost.passing += typical(passing_bytes(program, chain, i), program.facts);
+    cost.traffic += traffic_of(program, chain, chain.passing[i].buffer);
+  }
+  for (size_t i = 0; i < chain.at.size(); ++i) {
+    const RowChain::Rows& rows = chain.rows[i];
+    const double work =
+        work_of(program, *nest_at(program, program.steps, chain.at[i])) * sure_share(program, chain);
+    cost.work += work;
+    cost.again += work * static_cast<double>(rows.after - rows.before) * kThreads /
+                  (static_cast<double>(rows.scale) * points * std::max(images, 1.0));
+  }
+  cost.overhead =
+      cost.again + images * strips_of_image(program, chain) *
+                       (cost.weights / kWeightBytes + kNestOfStrip * static_cast<double>(chain.at.size()));
+  return cost;
+}
+
+}  // namespace stridec::schedule

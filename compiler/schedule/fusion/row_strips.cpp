@@ -1,0 +1,58 @@
+#include "compiler/schedule/fusion/row_strips.h"
+
+#include <algorithm>
+
+#include "compiler/base/text.h"
+#include "compiler/schedule/fusion/row_chain.h"
+#include "compiler/schedule/fusion/row_traffic.h"
+#include "compiler/schedule/memory/alive.h"
+#include "compiler/schedule/memory/lower_peaks.h"
+
+namespace stridec::schedule {
+namespace {
+
+constexpr int64_t kWidestWindow = 64;
+
+// Why the longest part of these launches, each of which alone reads what the one before makes, does not work in strips.
+std::string reason_of(const loop::Program& program, const std::vector<int>& all) {
+  const std::vector<int> longest(
+      all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), kLongestChain)));
+  const std::string why = slower(program, longest), other = no_lower(program, longest);
+  return why == other ? why : cat(why, "; ", other);
+}
+
+// Chains that are left, with convolutions among them.
+void explain(const loop::Program& program, std::vector<Decision>& decisions) {
+  const Flow flow = make_flow(program, program.steps);
+  const std::vector<StepGroup> later = later_strips(program);
+  const RowChains chains(program, flow);
+  const auto nest = [&](int at) { return nest_at(program, program.steps, at); };
+  for (int first = 0; first < static_cast<int>(program.steps.size()); ++first) {
+    if (chains.reader_of(first) < 0 || !chains.makers_of(first).empty()) continue;
+    std::vector<int> all = {first};
+    bool products = is_contraction(*nest(first)), windows = false;
+    for (int next = chains.reader_of(first); next >= 0; next = chains.reader_of(next)) {
+      for (const auto& rows : accesses_along(program, *nest(next), *chains.passes_on(all.back()), false))
+        windows = windows || (rows && rows->high > rows->low && rows->high - rows->low < kWidestWindow);
+      products = products || is_contraction(*nest(next));
+      all.push_back(next);
+    }
+    const bool in_others = std::any_of(later.begin(), later.end(), [&](const StepGroup& group) {
+      return std::includes(group.at.begin(), group.at.end(), all.begin(), all.end());
+    });
+    if (products && windows && !in_others)
+      decisions.push_back({nest(all.front())->name, nest(all.back())->name, false,
+                           cat("no strips of rows: ", reason_of(program, all)), 0});
+  }
+}
+
+}  // namespace
+
+void fuse_row_strips(loop::Program& program, std::vector<Decision>* decisions) {
+  if (std::none_of(program.nests.begin(), program.nests.end(), is_contraction)) return;
+  lower_peaks(program, decisions);
+  lower_traffic(program, decisions);
+  if (decisions) explain(program, *decisions);
+}
+
+}  // namespace stridec::schedule

@@ -1,0 +1,132 @@
+#include "compiler/schedule/fusion/row_traffic.h"
+
+#include <algorithm>
+
+#include "compiler/base/sort.h"
+#include "compiler/base/text.h"
+#include "compiler/loop/analysis.h"
+#include "compiler/schedule/fusion/row_chain.h"
+#include "compiler/schedule/fusion/row_chain_cost.h"
+#include "compiler/schedule/memory/alive.h"
+
+namespace stridec::schedule {
+namespace {
+
+using loop::BufferId;
+using loop::Launch;
+using loop::Program;
+using sym::Expr;
+
+constexpr int64_t kCache = 512 << 10;  // of a thread, for what passes
+constexpr double kLeastGain = 0.02;    // of what the chain takes, to be sure of it
+
+// Chains of a program as it is.
+class Finder {
+ public:
+  explicit Finder(const Program& program)
+      : program_(program),
+        flow_(make_flow(program, program.steps)),
+        later_(later_strips(program)),
+        chains_(program_, flow_) {}
+
+  const RowChains& chains() const { return chains_; }
+
+  struct Found {
+    RowChain chain;
+    double gain;  // cycles
+  };
+  std::optional<Found> find(const std::vector<int>& at, std::string& why) const {
+    const auto fits = [&](RowChain& chain, std::string& reason) {
+      return choose_length(program_, chain, kCache, reason);
+    };
+    auto chain = chains_.chain_of(at, fits, why);
+    if (!chain) return std::nullopt;
+    const StripCost cost = cost_of_strips(program_, flow_, *chain);
+    double traffic = cost.traffic;
+    // What fuse_strips() would keep out of memory counts for it.
+    for (const StepGroup& group : later_) {
+      const bool meets = std::any_of(group.at.begin(), group.at.end(), [&](int step) {
+        return std::find(at.begin(), at.end(), step) != at.end();
+      });
+      for (BufferId id : group.own) traffic -= meets ? traffic_of(program_, *chain, id) : 0;
+    }
+    why = "what passes stays in caches";
+    if (traffic <= 0) return std::nullopt;
+    why =
+        "weights that are read for each strip, and rows at the ends of strips, would take as long as memory "
+        "does";
+    const double gain = traffic - cost.overhead;
+    if (gain < kLeastGain * (cost.work + cost.traffic)) return std::nullopt;
+    return Found{*std::move(chain), gain};
+  }
+
+ private:
+  const Program& program_;
+  const Flow flow_;
+  const std::vector<StepGroup> later_;
+  const RowChains chains_;
+};
+
+// Where the nests are launched, if all of them still are among the top steps.
+std::vector<int> positions(const Program& program, const std::vector<loop::NestId>& nests) {
+  std::vector<int> at;
+  for (loop::NestId id : nests)
+    for (size_t p = 0; p < program.steps.size(); ++p)
+      if (const auto* launch = std::get_if<Launch>(&program.steps[p].node); launch && launch->nest == id)
+        at.push_back(static_cast<int>(p));
+  return at;
+}
+
+}  // namespace
+
+void lower_traffic(Program& program, std::vector<Decision>* decisions) {
+  struct Candidate {
+    std::vector<loop::NestId> nests;
+    double gain;
+  };
+  std::vector<Candidate> candidates;
+  const Finder all(program);
+  std::string why;
+  for (int at = 0; at < static_cast<int>(program.steps.size()); ++at) {
+    std::vector<int> steps = {at};
+    while (steps.size() < kLongestChain) {
+      const int next = all.chains().reader_of(steps.back());
+      if (next < 0) break;
+      steps.push_back(next);
+      const auto found = all.find(steps, why);
+      if (!found) continue;
+      Candidate candidate{{}, found->gain};
+      for (int p : steps)
+        candidate.nests.push_back(std::get<Launch>(program.steps[static_cast<size_t>(p)].node).nest);
+      candidates.push_back(std::move(candidate));
+    }
+  }
+  // The best first, as long as none of its nests is part of a better one.
+  sort_stable(candidates, [](const Candidate& a, const Candidate& b) { return a.gain > b.gain; });
+  for (const Candidate& candidate : candidates) {
+    const std::vector<int> at = positions(program, candidate.nests);
+    if (at.size() != candidate.nests.size()) continue;
+    const auto found = Finder(program).find(at, why);
+    if (!found) continue;
+    const RowChain& chain = found->chain;
+    if (decisions) {
+      Expr bytes = 0;
+      for (const RowChain::Passing& each : chain.passing)
+        bytes += 2 * loop::element_count(program[each.buffer].shape) * byte_size(program[each.buffer].dtype);
+      const size_t others = at.size() - 1;
+      decisions->push_back(
+          {program[candidate.nests.back()].name, "strips", true,
+           cat("with the ", others > 1 ? cat(others, " nests") : "nest", " before it, ",
+               chain.most * chain.rows.back().scale, " rows at a time, which stay in a cache"),
+           sym::simplify(bytes, program.facts)});
+    }
+    make_row_strips(program, chain);
+  }
+}
+
+std::string slower(const Program& program, const std::vector<int>& at) {
+  std::string why;
+  return Finder(program).find(at, why) ? "" : why;
+}
+
+}  // namespace stridec::schedule

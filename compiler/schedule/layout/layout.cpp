@@ -1,0 +1,177 @@
+#include "compiler/schedule/layout/layout.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "compiler/loop/analysis.h"
+#include "compiler/loop/blame.h"
+#include "compiler/loop/walk.h"
+
+namespace stridec::schedule {
+namespace {
+
+using loop::Access;
+using loop::BufferId;
+using loop::Nest;
+using loop::Program;
+using loop::Storage;
+using sym::Expr;
+
+// Wishes for the innermost dim, by buffer; the strongest wins.
+struct Wishes {
+  std::vector<std::vector<int64_t>> strength;  // [buffer][dim]
+};
+
+bool may_choose(const Program& program, BufferId id) {
+  return program[id].storage == Storage::kArena && program[id].shape.size() >= 3;
+}
+
+// The component of the access that is the dim's variable alone, or that plus a constant or whole multiples of its extent:
+// the channels of a group.
+int component_of(const Access& access, const loop::Dim& dim) {
+  for (size_t i = 0; i < access.index.size(); ++i) {
+    const auto linear = sym::linear_in(access.index[i], dim.var);
+    if (!linear || !linear->coefficient.is_const(1)) continue;
+    const bool digit = dim.extent.is_const() && sym::simplify(sym::mod(linear->rest, dim.extent)).is_const(0);
+    if (!sym::has_index(linear->rest) || digit) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+void wish(const Program& program, Wishes& wishes, const Access& access, const loop::Dim& dim,
+          int64_t strength) {
+  if (!may_choose(program, access.buffer)) return;
+  const int at = component_of(access, dim);
+  if (at >= 0) wishes.strength[access.buffer.value][at] += strength;
+}
+
+// More multiplications, a stronger wish; symbols count as a typical size.
+int64_t points(const Nest& nest, const loop::Reduce& reduce) {
+  constexpr int64_t kTypical = 32;
+  int64_t count = 1;
+  auto multiply = [&](const std::vector<loop::Dim>& dims) {
+    for (const auto& dim : dims) {
+      const auto extent = sym::as_const(dim.extent);
+      if (count < (int64_t{1} << 40))
+        count *= std::max<int64_t>(1, std::min<int64_t>(extent.value_or(kTypical), 1 << 16));
+    }
+  };
+  multiply(nest.dims);
+  multiply(reduce.dims);
+  return count;
+}
+
+void wishes_of_contraction(const Program& program, const Nest& nest, Wishes& wishes) {
+  const auto contraction = loop::classify_contraction(nest);
+  if (!contraction || !contraction->a.plain || !contraction->b.plain) return;
+  for (bool swapped : {false, true}) {
+    const Access& data = (swapped ? contraction->b : contraction->a).plain->access;
+    const Access& constant = (swapped ? contraction->a : contraction->b).plain->access;
+    if (program[constant.buffer].storage != Storage::kWeight ||
+        program[data.buffer].storage == Storage::kWeight)
+      continue;
+    const int64_t strength = points(nest, *contraction->reduce);
+    // The longest reduced dim that runs through both operands on its own: the channels, not the window.
+    loop::Dim channels;
+    int64_t longest = 1;
+    for (const auto& dim : contraction->reduce->dims) {
+      const int64_t extent = sym::as_const(dim.extent).value_or(1);
+      if (component_of(data, dim) >= 0 && extent > longest) longest = extent, channels = dim;
+    }
+    if (longest > 1) wish(program, wishes, data, channels, strength);
+    for (const auto& dim : nest.dims) {
+      const bool own = std::none_of(data.index.begin(), data.index.end(),
+                                    [&](Expr at) { return sym::depends_on(at, dim.var); });
+      if (!own || dim.extent.is_const(1)) continue;
+      loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+        if (const auto* store = std::get_if<loop::Store>(&stmt.node))
+          wish(program, wishes, store->access, dim, strength);
+      });
+    }
+  }
+}
+
+std::optional<int> chosen(const std::vector<int64_t>& strength) {
+  // Of equal wishes the innermost dim's: heads and their channels are wished for alike.
+  const auto best = std::max_element(strength.rbegin(), strength.rend());
+  if (best == strength.rend() || *best == 0) return std::nullopt;
+  return static_cast<int>(strength.rend() - best) - 1;
+}
+
+// A buffer without a wish follows the buffers it is computed from or into, along the variable that is
+// innermost there.
+bool pass_on(const Program& program, const Nest& nest, Wishes& wishes) {
+  std::vector<const Access*> accesses;
+  loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+    if (const Access* access = loop::access_of(stmt)) accesses.push_back(access);
+  });
+  bool changed = false;
+  for (const Access* from : accesses) {
+    if (!may_choose(program, from->buffer)) continue;
+    const auto innermost = chosen(wishes.strength[from->buffer.value]);
+    if (!innermost) continue;
+    for (Expr var : sym::free_vars(from->index[*innermost])) {
+      if (!sym::is_index(var)) continue;
+      const auto own =
+          std::find_if(nest.dims.begin(), nest.dims.end(), [&](const auto& d) { return d.var == var; });
+      const loop::Dim dim = own == nest.dims.end() ? loop::Dim{var, var} : *own;  // of a loop: any extent
+      if (component_of(*from, dim) != *innermost) continue;
+      for (const Access* to : accesses) {
+        if (!may_choose(program, to->buffer) || chosen(wishes.strength[to->buffer.value])) continue;
+        wish(program, wishes, *to, dim, 1);
+        changed = changed || chosen(wishes.strength[to->buffer.value]).has_value();
+      }
+    }
+  }
+  return changed;
+}
+
+std::vector<Expr> strides_with_innermost(const std::vector<Expr>& shape, int innermost) {
+  std::vector<Expr> strides(shape.size());
+  strides[innermost] = 1;
+  Expr running = shape[innermost];
+  for (int i = static_cast<int>(shape.size()) - 1; i >= 0; --i) {
+    if (i == innermost) continue;
+    strides[i] = running;
+    running = running * shape[i];
+  }
+  return strides;
+}
+
+}  // namespace
+
+void choose_layouts(Program& program) {
+  Wishes wishes;
+  for (const auto& buffer : program.buffers) wishes.strength.emplace_back(buffer.shape.size(), 0);
+  std::vector<const Nest*> nests;
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    if (const auto* launch = std::get_if<loop::Launch>(&step.node)) nests.push_back(&program[launch->nest]);
+  });
+  for (const Nest* nest : nests) loop::blaming(*nest, [&] { wishes_of_contraction(program, *nest, wishes); });
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const Nest* nest : nests)
+      changed = loop::blaming(*nest, [&] { return pass_on(program, *nest, wishes); }) || changed;
+    std::reverse(nests.begin(), nests.end());
+  }
+  // Steps other than nests see whole buffers and expect them row-major.
+  std::vector<bool> fixed(program.buffers.size(), false);
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    if (const auto* copy = std::get_if<loop::Copy>(&step.node))
+      fixed[copy->from.value] = fixed[copy->to.value] = true;
+    if (const auto* call = std::get_if<loop::Call>(&step.node)) {
+      for (BufferId id : call->reads) fixed[id.value] = true;
+      for (BufferId id : call->writes) fixed[id.value] = true;
+    }
+  });
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    auto& buffer = program.buffers[i];
+    if (fixed[i] || !may_choose(program, BufferId(i))) continue;
+    const auto innermost = chosen(wishes.strength[i]);
+    if (innermost && *innermost + 1 != static_cast<int>(buffer.shape.size()))
+      buffer.strides = strides_with_innermost(buffer.shape, *innermost);
+  }
+}
+
+}  // namespace stridec::schedule

@@ -1,0 +1,305 @@
+#include "compiler/schedule/layout/window_runs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "compiler/base/text.h"
+#include "compiler/kernels/contraction.h"
+#include "compiler/kernels/cuda_matrix.h"
+#include "compiler/loop/build.h"
+#include "compiler/loop/index_range.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/walk.h"
+
+namespace stridec::schedule {
+namespace {
+
+using loop::Nest;
+using loop::Program;
+using sym::Expr;
+
+constexpr int64_t kPieceBytes = 16;
+// Products that each element of the image takes part in: from then on what pieces gain over elements one by one is more than
+// a copy takes (4 TB/s of memory; 120 TFLOP/s with gathered elements, 500 with pieces).
+constexpr int64_t kReadsWorthCopy = 128;
+
+// The factor's load, where it is one load and conversions.
+const loop::Load* load_of(const kernels::Factor& factor) {
+  const loop::Load* load = nullptr;
+  for (const loop::Stmt* stmt : factor.slice) {
+    if (const auto* l = std::get_if<loop::Load>(&stmt->node)) {
+      if (load) return nullptr;
+      load = l;
+    } else if (const auto* let = std::get_if<loop::Let>(&stmt->node);
+               !let || let->op != loop::ScalarOp::kCast) {
+      return nullptr;
+    }
+  }
+  return load;
+}
+
+class Runs {
+ public:
+  Runs(Program& program, const Nest& nest) : program_(program), nest_(nest) {}
+
+  std::optional<std::vector<Nest>> make() {
+    contraction_ = kernels::match_contraction(nest_);
+    if (!contraction_ || !kernels::tensor_dtypes(nest_, *contraction_)) return std::nullopt;
+    for (int side : {0, 1}) {
+      data_ = load_of(contraction_->factors[side]);
+      weight_ = load_of(contraction_->factors[1 - side]);
+      if (data_ && weight_ && fits()) return std::vector<Nest>{copy(), reader()};
+    }
+    return std::nullopt;
+  }
+
+ private:
+  bool fits() {
+    const loop::Access& access = data_->access;
+    const loop::Buffer& from = program_[access.buffer];
+    if (program_[weight_->access.buffer].storage != loop::Storage::kWeight ||
+        !weight_->access.mask.is_const(1) || from.storage == loop::Storage::kWeight ||
+        from.storage == loop::Storage::kLocal || data_->fill.f != 0 || std::signbit(data_->fill.f))
+      return false;
+    piece_ = kPieceBytes / byte_size(from.dtype);
+    // In groups, what lies next to each other are the groups.
+    for (const loop::Dim& dim : nest_.dims)
+      if (contraction_->factors[0].vars.contains(dim.var) && contraction_->factors[1].vars.contains(dim.var))
+        return false;
+    if (!find_dims()) return false;
+    if (channels_ >= piece_ && (in_pieces() || !worth_copy())) return false;
+    // Steps and rows in whole pieces.
+    padded_channels_ = channels_;
+    while (step_ * padded_channels_ % piece_) ++padded_channels_;
+    padded_taps_ = taps_;
+    while (padded_taps_ * padded_channels_ % piece_) ++padded_taps_;
+
+    std::vector<loop::Dim> dims = nest_.dims;
+    dims.insert(dims.end(), contraction_->reduce->dims.begin(), contraction_->reduce->dims.end());
+    Expr inside = 1;
+    least_.clear();
+    extent_.clear();
+    for (size_t d = 0; d < access.index.size(); ++d) {
+      const auto range = loop::range_of(access.index[d], dims);
+      if (!range) return false;
+      least_.push_back(sym::simplify(range->least, program_.facts));
+      Expr most = range->most;
+      if (d == along_) most += padded_taps_ - taps_;
+      extent_.push_back(sym::simplify(most - range->least + 1, program_.facts));
+      inside = sym::logical_and(
+          inside, sym::logical_and(sym::le(0, access.index[d]), sym::lt(access.index[d], from.shape[d])));
+    }
+    if (const auto width = sym::as_const(extent_[along_])) {
+      int64_t whole = *width;
+      while (whole * padded_channels_ % piece_) ++whole;
+      extent_[along_] = whole;
+    }
+    // What the mask lets through is all that is in the buffer.
+    return kernels::facts_in(program_, nest_, *contraction_).with(inside).holds(access.mask);
+  }
+
+  // Whether a pixel's channels are whole pieces where they lie.
+  bool in_pieces() const {
+    const loop::Buffer& from = program_[data_->access.buffer];
+    if (channels_ % piece_ || !from.strides[*channel_].is_const(1)) return false;
+    for (size_t d = 0; d < from.shape.size(); ++d)
+      if (d != *channel_ && !from.shape[d].is_const(1) &&
+          program_.facts.known_divisor(from.strides[d]) % piece_)
+        return false;
+    return true;
+  }
+
+  bool worth_copy() const {
+    Expr products = 1;  // of a window's element
+    int64_t steps = 1;  // places of the image for each window
+    for (const loop::Dim& dim : nest_.dims) {
+      bool own = false;
+      for (Expr index : data_->access.index) {
+        if (!sym::depends_on(index, dim.var)) continue;
+        const auto linear = sym::linear_in(index, dim.var);
+        steps *= linear ? sym::as_const(linear->coefficient).value_or(1) : 1;
+        own = true;
+      }
+      if (!own) products *= dim.extent;
+    }
+    for (const loop::Dim& dim : contraction_->reduce->dims)
+      if (!is_channel(dim.var)) products *= dim.extent;
+    return program_.facts.holds(sym::ge(products, kReadsWorthCopy * steps));
+  }
+
+  // The channels' dim of the data, where there is more than one, and the dim along which a window's row runs.
+  bool find_dims() {
+    channel_.reset();
+    channels_ = 1;
+    for (const loop::Dim& c : contraction_->reduce->dims) {
+      const auto at = own(data_->access, c.var);
+      const auto extent = sym::as_const(c.extent);
+      if (!at || !own(weight_->access, c.var) || sym::depends_on(data_->access.mask, c.var)) continue;
+      if (!extent || channel_) return false;
+      channel_ = at;
+      channel_var_ = c.var;
+      channels_ = *extent;
+    }
+    for (size_t d = data_->access.index.size(); d-- > 0;)
+      if (d != channel_ && find_row(d)) return true;
+    return false;
+  }
+
+  // The dim of the access that is `var` alone, if no other depends on it.
+  static std::optional<size_t> own(const loop::Access& access, Expr var) {
+    std::optional<size_t> at;
+    for (size_t d = 0; d < access.index.size(); ++d) {
+      if (!sym::depends_on(access.index[d], var)) continue;
+      if (at || access.index[d] != var) return std::nullopt;
+      at = d;
+    }
+    return at;
+  }
+
+  // index[d] is step * x + s, but for what is the same for the whole nest.
+  bool find_row(size_t d) {
+    const std::vector<Expr>& index = data_->access.index;
+    for (const loop::Dim& s : contraction_->reduce->dims) {
+      const auto tap = sym::linear_in(index[d], s.var);
+      const auto taps = sym::as_const(s.extent);
+      const auto users =
+          std::count_if(index.begin(), index.end(), [&](Expr e) { return sym::depends_on(e, s.var); });
+      if ((channel_ && s.var == channel_var_) || !tap || !tap->coefficient.is_const(1) || !taps ||
+          users != 1 || !own(weight_->access, s.var))
+        continue;
+      for (const loop::Dim& x : nest_.dims) {
+        const auto linear = sym::linear_in(tap->rest, x.var);
+        const auto step = linear ? sym::as_const(linear->coefficient) : std::nullopt;
+        if (!step || *step < 1 || sym::has_index(linear->rest)) continue;
+        along_ = d;
+        tap_var_ = s.var;
+        taps_ = *taps;
+        step_ = *step;
+        return true;
+      }
+    }
+    return false;
+  }
+
+  bool is_channel(Expr e) const { return channel_ && e == channel_var_; }
+
+  Nest copy() {
+    const loop::Access& access = data_->access;
+    const loop::Buffer from = program_[access.buffer];
+    std::vector<Expr> shape;
+    for (size_t d = 0; d < extent_.size(); ++d)
+      if (d != channel_ && d != along_) shape.push_back(extent_[d]);
+    shape.push_back(extent_[along_] * padded_channels_);
+    rows_ =
+        loop::add_buffer(program_, {.name = cat(from.name, ".rows"), .dtype = from.dtype, .shape = shape});
+    loop::NestBuilder copy(program_, "pad");
+    loop::Access read{.buffer = access.buffer, .index = std::vector<Expr>(access.index.size(), 0)};
+    std::vector<Expr> to;
+    auto take = [&](size_t d, Expr at) {
+      read.index[d] = at + least_[d];
+      read.mask = sym::logical_and(
+          read.mask, sym::logical_and(sym::le(0, read.index[d]), sym::lt(read.index[d], from.shape[d])));
+    };
+    for (size_t d = 0; d < extent_.size(); ++d) {
+      if (d == channel_ || d == along_) continue;
+      to.push_back(copy.dim(extent_[d]));
+      take(d, to.back());
+    }
+    const Expr pixel = copy.dim(extent_[along_]), channel = copy.dim(padded_channels_);
+    take(along_, pixel);
+    if (channel_)
+      take(*channel_, channel);
+    else
+      read.mask = sym::logical_and(read.mask, sym::lt(channel, 1));
+    to.push_back(pixel * padded_channels_ + channel);
+    copy.store(loop::whole(program_, rows_), to, copy.load(read, data_->fill));
+    Nest made = copy.nest();
+    made.nodes = nest_.nodes;
+    loop::simplify(program_, made);
+    return made;
+  }
+
+  // The weight likewise, at compile time.
+  loop::BufferId taps() {
+    const loop::Access access = weight_->access;
+    const loop::Buffer from = program_[access.buffer];
+    loop::Buffer buffer{.name = from.name + ".rows", .dtype = from.dtype};
+    loop::NestBuilder copy(program_, "pad " + from.name);
+    loop::Access read{.buffer = access.buffer, .index = std::vector<Expr>(access.index.size(), 0)};
+    std::vector<Expr> to;
+    for (size_t d = 0; d < access.index.size(); ++d) {
+      if (is_channel(access.index[d]) || access.index[d] == tap_var_) continue;
+      buffer.shape.push_back(from.shape[d]);
+      to.push_back(copy.dim(from.shape[d]));
+      read.index[d] = to.back();
+    }
+    const Expr tap = copy.dim(padded_taps_), channel = copy.dim(padded_channels_);
+    for (size_t d = 0; d < access.index.size(); ++d) {
+      if (is_channel(access.index[d])) read.index[d] = channel;
+      if (access.index[d] == tap_var_) read.index[d] = tap;
+    }
+    read.mask = sym::logical_and(sym::lt(tap, taps_), sym::lt(channel, channels_));
+    to.push_back(tap * padded_channels_ + channel);
+    buffer.shape.push_back(padded_taps_ * padded_channels_);
+    buffer.storage = loop::Storage::kWeight;
+    buffer.prepacked = true;
+    const loop::BufferId id = loop::add_buffer(program_, std::move(buffer));
+    copy.store(loop::whole(program_, id), to, copy.load(read, loop::float_scalar(from.dtype, 0)));
+    Nest made = copy.nest();
+    loop::simplify(program_, made);
+    program_.prepack.push_back(loop::add_nest(program_, std::move(made)));
+    return id;
+  }
+
+  Nest reader() {
+    const Expr run = sym::var("%run");
+    loop::Access data{.buffer = rows_, .index = {}}, weight{.buffer = taps(), .index = {}};
+    const std::vector<Expr>& index = data_->access.index;
+    for (size_t d = 0; d < index.size(); ++d)
+      if (d != channel_ && d != along_) data.index.push_back(index[d] - least_[d]);
+    data.index.push_back((index[along_] - tap_var_ - least_[along_]) * padded_channels_ + run);
+    for (Expr e : weight_->access.index)
+      if (!is_channel(e) && e != tap_var_) weight.index.push_back(e);
+    weight.index.push_back(run);
+    Nest reader = nest_;
+    for (loop::Stmt& stmt : reader.body) {
+      auto* reduce = std::get_if<loop::Reduce>(&stmt.node);
+      if (!reduce) continue;
+      std::erase_if(reduce->dims,
+                    [&](const loop::Dim& dim) { return is_channel(dim.var) || dim.var == tap_var_; });
+      reduce->dims.push_back({run, padded_taps_ * padded_channels_});
+    }
+    loop::for_each_stmt(reader.body, [&](loop::Stmt& stmt) {
+      auto* load = std::get_if<loop::Load>(&stmt.node);
+      if (load && load->result == data_->result) load->access = data;
+      if (load && load->result == weight_->result) load->access = weight;
+    });
+    loop::simplify(program_, reader);
+    loop::renumber(reader);
+    return reader;
+  }
+
+  Program& program_;
+  const Nest nest_;
+  std::optional<kernels::Contraction> contraction_;
+  const loop::Load *data_ = nullptr, *weight_ = nullptr;
+  Expr channel_var_ = 0, tap_var_ = 0;
+  int64_t piece_ = 0;  // elements in kPieceBytes
+  int64_t channels_ = 0, taps_ = 0, step_ = 0, padded_channels_ = 0, padded_taps_ = 0;
+  std::optional<size_t> channel_;  // of the data's dims; none: it has one channel
+  size_t along_ = 0;
+  std::vector<Expr> least_, extent_;  // of the padded data, by dim of the data
+  loop::BufferId rows_;
+};
+
+}  // namespace
+
+void run_windows(Program& program) {
+  loop::replace_nests(program, [&](const Nest& nest) {
+    if (!nest.schedule.kernel.empty()) return std::vector<Nest>();
+    return Runs(program, nest).make().value_or(std::vector<Nest>());
+  });
+}
+
+}  // namespace stridec::schedule

@@ -1,0 +1,259 @@
+#include "compiler/schedule/memory/lower_peaks.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "compiler/base/text.h"
+#include "compiler/loop/analysis.h"
+#include "compiler/schedule/fusion/row_chain.h"
+#include "compiler/schedule/fusion/row_chain_cost.h"
+#include "compiler/schedule/fusion/strips.h"
+#include "compiler/schedule/memory/alive.h"
+#include "compiler/schedule/memory/early_parts.h"
+#include "compiler/schedule/memory/part_copies.h"
+
+namespace stridec::schedule {
+namespace {
+
+using loop::Launch;
+using loop::Nest;
+using loop::Program;
+
+// What passes in a strip; more than where strips are to be fast, and there is still room for weights in a cache of a core.
+constexpr int64_t kPassing = 512 << 10;
+constexpr double kMostTime = 0.015;  // more than without strips, of a run's
+constexpr double kLeastGain = 0.03;  // of what is alive at once
+constexpr int64_t kMuch = 1 << 20;
+// Of a peak: what is alive above it counts, and has to be less by so much.
+constexpr double kLevel = 0.9, kLeastExcess = 0.01;
+
+class Fuser {
+ public:
+  Fuser(Program& program, std::vector<Decision>* decisions) : program_(program), decisions_(decisions) {}
+
+  void run() {
+    add_work();
+    // Several places are as high: only when the last of them is lower something is gained.
+    Program best = program_;
+    std::vector<Decision> kept, made;
+    Curves now = curves();
+    std::vector<int64_t> least = peaks(now);
+    while (improve(now, &made)) {
+      now = curves();
+      if (gain_of(least, peaks(now)) < kLeastGain) continue;
+      best = program_;
+      kept = made;
+      least = peaks(now);
+    }
+    program_ = std::move(best);
+    if (decisions_) decisions_->insert(decisions_->end(), kept.begin(), kept.end());
+  }
+
+  // Of a chain of these launches, of the program as it is.
+  std::string refusal(const std::vector<int>& at) {
+    add_work();
+    curves();
+    std::string why;
+    return RowChains(program_, flow_).chain_of(at, fits_, why)
+               ? cat("what is alive at once would not be less by ", static_cast<int>(100 * kLeastGain), " %")
+               : why;
+  }
+
+ private:
+  void add_work() {
+    for (const loop::Step& step : program_.steps)
+      if (const auto* launch = std::get_if<Launch>(&step.node)) {
+        const Nest& nest = program_[launch->nest];
+        const loop::Cost cost = loop::cost_of(program_, nest);
+        work_ += work_of(program_, nest) + cycles_to_move(program_, cost.bytes_read + cost.bytes_written);
+      }
+  }
+  const Nest* nest_at(int at) const { return schedule::nest_at(program_, program_.steps, at); }
+  const RowChains::Fits fits_ = [this](RowChain& chain, std::string& why) { return fit(chain, why); };
+
+  using Curves = std::vector<std::vector<int64_t>>;
+  Curves curves() {
+    flow_ = make_flow(program_, program_.steps);
+    later_ = later_strips(program_);
+    return Alive(program_, flow_).curves(later_);
+  }
+  static std::vector<int64_t> peaks(const Curves& curves) {
+    std::vector<int64_t> peaks;
+    for (const auto& curve : curves) peaks.push_back(*std::max_element(curve.begin(), curve.end()));
+    return peaks;
+  }
+  // By what share the peaks are lower, over the sizes at which they are high.
+  static double gain_of(const std::vector<int64_t>& before, const std::vector<int64_t>& after) {
+    double gain = 0, counted = 0;
+    for (size_t s = 0; s < before.size(); ++s) {
+      if (before[s] < kMuch) continue;
+      gain += 1 - static_cast<double>(after[s]) / static_cast<double>(before[s]);
+      counted += 1;
+    }
+    return counted == 0 ? 0 : gain / counted;
+  }
+  // What is alive above a level near the peaks, step by step.
+  static double excess(const Curves& curves, const std::vector<int64_t>& peaks) {
+    double sum = 0;
+    for (size_t s = 0; s < peaks.size(); ++s) {
+      const double peak = static_cast<double>(peaks[s]);
+      if (peaks[s] < kMuch) continue;
+      for (int64_t bytes : curves[s]) sum += std::max(0.0, static_cast<double>(bytes) / peak - kLevel);
+    }
+    return sum;
+  }
+
+  // What would lower a peak: a chain in strips, with copies of what is read later of what the chain reads; such a copy by itself;
+  // or a part that lives by itself until the rest of its buffer is made.
+  struct Change {
+    const RowChain* chain = nullptr;
+    std::vector<Part> copied = {};
+    const EarlyPart* apart = nullptr;
+  };
+
+  // Makes the change that takes most off what is high.
+  bool improve(const Curves& before, std::vector<Decision>* made) {
+    const Alive alive(program_, flow_);
+    const std::vector<int64_t> high = peaks(before);
+    Change best;
+    double least = excess(before, high) - kLeastExcess;
+    bool found = false;
+    const auto consider = [&](const Change& change) {
+      if (cost_of_copies(change) + more_time_ > kMostTime * work_) return;
+      const Curves after = with(change, alive);
+      const std::vector<int64_t> now = peaks(after);
+      for (size_t s = 0; s < now.size(); ++s)
+        if (now[s] > std::max(high[s], kMuch)) return;
+      const double left = excess(after, high);
+      if (left >= least) return;
+      best = change;
+      least = left;
+      found = true;
+    };
+
+    std::vector<int> tops;
+    for (const auto& curve : before)
+      tops.push_back(static_cast<int>(std::max_element(curve.begin(), curve.end()) - curve.begin()) / 2);
+    const std::vector<RowChain> chains = through(tops);
+    const std::vector<Part> parts = parts_read(program_, flow_);
+    for (const RowChain& chain : chains) {
+      consider({.chain = &chain});
+      std::vector<Part> copied;
+      for (const Part& part : parts)
+        if (std::find(chain.at.begin(), chain.at.end(), part.after) != chain.at.end()) copied.push_back(part);
+      if (!copied.empty()) consider({.chain = &chain, .copied = copied});
+    }
+    for (const Part& part : parts) consider({.copied = {part}});
+    const std::vector<EarlyPart> early = early_parts(program_, flow_);
+    for (const EarlyPart& part : early)
+      if (std::any_of(tops.begin(), tops.end(),
+                      [&](int top) { return part.made <= top && top < part.needed; }))
+        consider({.apart = &part});
+    if (found) make(best, *made);
+    return found;
+  }
+
+  // Chains through the highest step of each of the sizes.
+  std::vector<RowChain> through(const std::vector<int>& tops) const {
+    const RowChains finder(program_, flow_);
+    std::vector<RowChain> chains;
+    for (int top : tops)
+      for (RowChain& chain : finder.through(top, fits_)) chains.push_back(std::move(chain));
+    return chains;
+  }
+
+  // `alive`: of the program as it is.
+  Curves with(const Change& change, const Alive& alive) const {
+    if (change.apart) {
+      Program trial = program_;
+      set_apart(trial, flow_, *change.apart);
+      return Alive(trial, make_flow(trial, trial.steps)).curves(later_strips(trial));
+    }
+    std::vector<StepGroup> groups;
+    std::vector<PartCopy> copies;
+    for (const StepGroup& group : later_)
+      if (!change.chain || std::none_of(group.at.begin(), group.at.end(), [&](int at) {
+            const std::vector<int>& chain = change.chain->at;
+            return std::find(chain.begin(), chain.end(), at) != chain.end();
+          }))
+        groups.push_back(group);
+    if (change.chain) groups.push_back(group_of(*change.chain));
+    for (const Part& part : change.copied) copies.push_back({part.from, behind(change, part), part.bytes});
+    return alive.curves(groups, copies);
+  }
+  static int behind(const Change& change, const Part& part) {
+    return change.chain ? change.chain->at.back() : part.after;
+  }
+
+  double cost_of_copies(const Change& change) const {
+    double cycles = 0;
+    for (const Part& part : change.copied) cycles += cycles_to_move(program_, 2 * part.bytes);
+    if (change.apart) {
+      const sym::Expr numbers = loop::element_count(change.apart->shape);
+      cycles += cycles_to_move(program_, 2 * numbers * byte_size(program_[change.apart->of].dtype));
+    }
+    return cycles;
+  }
+
+  void make(const Change& change, std::vector<Decision>& made) {
+    more_time_ += cost_of_copies(change);
+    if (change.apart) {
+      const Nest* needs = nest_at(change.apart->needed);
+      made.push_back({nest_at(change.apart->made)->name,
+                      needs ? needs->name : program_[change.apart->of].name, false,
+                      "stored by itself and copied: what it becomes a part of need not be there so soon, and "
+                      "less is alive at once",
+                      0});
+      set_apart(program_, flow_, *change.apart);
+      return;
+    }
+    for (const Part& part : change.copied) {
+      if (!change.chain)
+        made.push_back({program_[part.from].name, "part", true,
+                        "what is read of it later is copied, and less is alive at once", 0});
+      copy_part(program_, flow_, part, behind(change, part));
+      flow_ = make_flow(program_, program_.steps);
+    }
+    if (!change.chain) return;
+    const RowChain& chain = *change.chain;
+    const size_t others = chain.at.size() - 1;
+    made.push_back({nest_at(chain.at.back())->name, "strips", true,
+                    cat("with the ", others > 1 ? cat(others, " nests") : "nest", " before it, ",
+                        chain.most * chain.rows.back().scale, " rows at a time, and less is alive at once"),
+                    0});
+    more_time_ += cost_of_strips(program_, flow_, chain).again;
+    make_row_strips(program_, chain);
+  }
+
+  // Strips in little more time.
+  bool fit(RowChain& chain, std::string& why) const {
+    if (!choose_length(program_, chain, kPassing, why)) return false;
+    const StripCost cost = cost_of_strips(program_, flow_, chain);
+    why = "weights would be read for each strip";
+    if (cost.weights > kWeightTraffic * 2 * cost.passing) return false;
+    why = "rows at the borders of strips would be computed twice, and a run would have much more to do";
+    return cost.again + more_time_ <= kMostTime * work_;
+  }
+  StepGroup group_of(const RowChain& chain) const {
+    StepGroup group{.at = chain.at, .own = {}, .bytes = own_bytes(program_, chain)};
+    for (const RowChain::Passing& each : chain.passing) group.own.push_back(each.buffer);
+    return group;
+  }
+
+  Program& program_;
+  std::vector<Decision>* decisions_;
+  Flow flow_;
+  std::vector<StepGroup> later_;
+  double work_ = 0, more_time_ = 0;  // cycles
+};
+
+}  // namespace
+
+void lower_peaks(Program& program, std::vector<Decision>* decisions) { Fuser(program, decisions).run(); }
+
+std::string no_lower(const Program& program, const std::vector<int>& at) {
+  Program same = program;
+  return Fuser(same, nullptr).refusal(at);
+}
+
+}  // namespace stridec::schedule

@@ -1,0 +1,483 @@
+#include "compiler/schedule/memory/memory_plan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "compiler/base/check.h"
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+#include "compiler/loop/blame.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/effects.h"
+#include "compiler/schedule/memory/arena.h"
+
+namespace stridec::schedule {
+namespace {
+
+using loop::Buffer;
+using loop::BufferId;
+using loop::Program;
+using loop::Storage;
+using sym::Expr;
+
+constexpr int64_t kAlignment = 64;
+// Of weights that are longer than they are shifted by it: a GPU's copies from between its cache lines of 128 bytes take a
+// third longer.
+constexpr int64_t kWeightAlignment = 256;
+// Of bytes of a buffer, where plans are judged: sums of them do not leave 64 bits.
+constexpr int64_t kTooMany = int64_t{1} << 45;
+
+struct Timeline {
+  std::vector<Lifetime> lifetimes;  // by buffer
+  std::vector<std::vector<const loop::Nest*>>
+      nests;  // by step: those that it runs, none where it is no launch
+  std::map<LaunchKey, Lifetime> launches;
+};
+
+class TimelineMaker {
+ public:
+  explicit TimelineMaker(const Program& program) : program_(program) {
+    timeline_.lifetimes.resize(program.buffers.size());
+    block(program.steps);
+    // What is written in a loop and read after it holds the rows of earlier iterations all the while.
+    for (const auto& [begin, end] : loops_)
+      for (auto& life : timeline_.lifetimes)
+        if (life.used() && life.first > begin && life.first < end && life.last > end) life.touch(begin);
+  }
+  Timeline take() { return std::move(timeline_); }
+
+ private:
+  int tick(std::vector<const loop::Nest*> nests = {}) {
+    timeline_.nests.push_back(std::move(nests));
+    return static_cast<int>(timeline_.nests.size()) - 1;
+  }
+
+  void block(const loop::Steps& steps) {
+    for (const auto& step : steps) {
+      if (const auto* loop = std::get_if<loop::While>(&step.node)) {
+        body_of(*loop);
+        continue;
+      }
+      if (const auto* branch = std::get_if<loop::If>(&step.node)) {
+        block(branch->then_steps);
+        block(branch->else_steps);
+        continue;
+      }
+      if (const auto* strips = std::get_if<loop::Strips>(&step.node)) {
+        all_at_once(*strips);
+        continue;
+      }
+      const auto* launch = std::get_if<loop::Launch>(&step.node);
+      const int at = launch ? tick({&program_[launch->nest]}) : tick();
+      if (launch) timeline_.launches[launch->nest].touch(at);
+      if (const auto* call = std::get_if<loop::Call>(&step.node)) timeline_.launches[call].touch(at);
+      const Effects effects = effects_of(program_, step);
+      for (BufferId id : effects.reads) timeline_.lifetimes[id.value].touch(at);
+      for (BufferId id : effects.writes) timeline_.lifetimes[id.value].touch(at);
+    }
+  }
+
+  // A strip reads what it needs while another writes.
+  void all_at_once(const loop::Strips& strips) {
+    const int at = tick();
+    timeline_.launches[&strips].touch(at);
+    loop::for_each_step(strips.body, [&](const loop::Step& step) {
+      timeline_.nests.back().push_back(&program_[std::get<loop::Launch>(step.node).nest]);
+      const Effects effects = effects_of(program_, step);
+      for (const auto* ids : {&effects.reads, &effects.writes})
+        for (BufferId id : *ids)
+          if (std::find(strips.own.begin(), strips.own.end(), id) == strips.own.end())
+            timeline_.lifetimes[id.value].touch(at);
+    });
+  }
+
+  // What lives at the loop's start and is used in its body lives until the loop's end: the next iteration
+  // reads it.
+  void body_of(const loop::While& loop) {
+    const int begin = tick();
+    if (loop.condition.valid()) timeline_.lifetimes[loop.condition.value].touch(begin);
+    block(loop.body);
+    const int end = tick();
+    for (auto& life : timeline_.lifetimes)
+      if (life.used() && life.first <= begin && life.last > begin) life.touch(end);
+    if (loop.condition.valid()) timeline_.lifetimes[loop.condition.value].touch(end);
+    loops_.emplace_back(begin, end);
+  }
+
+  const Program& program_;
+  Timeline timeline_;
+  std::vector<std::pair<int, int>> loops_;  // first and last step, inner loops first
+};
+
+// What the sizes are at most: symbols that the run itself binds are known by their ranges, and the arena is
+// sized before the run. By interval arithmetic whose ends are expressions.
+class Ranges {
+ public:
+  explicit Ranges(const Program& program) : facts_(program.facts) {
+    loop::for_each_step(program.steps, [&](const loop::Step& step) {
+      if (const auto* bind = std::get_if<loop::BindSymbol>(&step.node))
+        given_[bind->symbol] = {bind->lower, bind->upper};
+      if (const auto* loop = std::get_if<loop::While>(&step.node)) {
+        given_[loop->counter] = {0, sym::max(loop->trip_count - 1, 0)};
+        given_[loop->iterations] = {0, loop->trip_count};
+      }
+    });
+  }
+
+  // Nothing where there is no bound that is known before the run.
+  std::optional<Expr> most(Expr e) {
+    const auto range = of(e);
+    return range ? std::optional(range->high) : std::nullopt;
+  }
+
+ private:
+  struct Range {
+    Expr low, high;
+    bool fixed() const { return low == high; }
+  };
+  static constexpr int64_t kUnbounded = int64_t{1} << 48;
+
+  bool is_nonnegative(Expr e) const { return facts_.holds(sym::ge(e, 0)); }
+
+  std::optional<Range> of(Expr e) {
+    if (const auto known = done_.find(e); known != done_.end()) return known->second;
+    done_[e] = std::nullopt;  // a bound that names its own symbol is none
+    try {
+      return done_[e] = compute(e);
+    } catch (const Error&) {  // a bound that leaves 64 bits is none
+      return std::nullopt;
+    }
+  }
+
+  std::optional<Range> compute(Expr e) {
+    if (e.is_const()) return Range{e, e};
+    if (e.is_var()) {
+      const auto given = given_.find(e);
+      if (given == given_.end()) return Range{e, e};
+      const auto low = of(given->second.low), high = of(given->second.high);
+      if (!low || !high || (high->high.is_const() && high->high.value() > kUnbounded)) return std::nullopt;
+      return Range{low->low, high->high};
+    }
+    std::vector<Range> args;
+    bool fixed = true;
+    for (Expr arg : e.args()) {
+      const auto range = of(arg);
+      if (!range) return std::nullopt;
+      args.push_back(*range);
+      fixed = fixed && range->fixed() && range->low == arg;
+    }
+    if (fixed) return Range{e, e};
+    const auto ends = [&](auto&& combine) {
+      std::vector<Expr> lows, highs;
+      for (const Range& arg : args) lows.push_back(arg.low), highs.push_back(arg.high);
+      return Range{combine(std::span<const Expr>(lows)), combine(std::span<const Expr>(highs))};
+    };
+    switch (e.op()) {
+      case sym::Op::kAdd: return ends([](std::span<const Expr> terms) { return sym::sum(terms); });
+      case sym::Op::kMin: return ends([](std::span<const Expr> terms) { return sym::min(terms); });
+      case sym::Op::kMax: return ends([](std::span<const Expr> terms) { return sym::max(terms); });
+      case sym::Op::kMul: {
+        const bool negative = e.arg(0).is_const() && e.arg(0).value() < 0;
+        for (size_t i = negative ? 1 : 0; i < args.size(); ++i)
+          if (!is_nonnegative(args[i].low)) return std::nullopt;
+        Range out = ends([&](std::span<const Expr> factors) { return sym::product(factors); });
+        if (negative) std::swap(out.low, out.high);
+        return out;
+      }
+      case sym::Op::kFloorDiv:
+        if (!args[1].fixed() || !facts_.holds(sym::gt(args[1].low, 0))) return std::nullopt;
+        return Range{sym::floordiv(args[0].low, args[1].low), sym::floordiv(args[0].high, args[1].low)};
+      case sym::Op::kMod:
+        if (!facts_.holds(sym::gt(args[1].low, 0))) return std::nullopt;
+        return Range{0, args[1].high - 1};
+      case sym::Op::kSelect:
+        return Range{sym::min(args[1].low, args[2].low), sym::max(args[1].high, args[2].high)};
+      default: return e.is_condition() ? std::optional(Range{0, 1}) : std::nullopt;
+    }
+  }
+
+  const sym::Facts& facts_;
+  std::unordered_map<Expr, Range, sym::ExprHash> given_;
+  std::unordered_map<Expr, std::optional<Range>, sym::ExprHash> done_;
+};
+
+int64_t typical(Expr e, const sym::Facts& facts) {
+  auto value = sym::evaluate(e, [&](Expr v) -> std::optional<int64_t> {
+    const auto range = facts.bounds(v);
+    int64_t size = kTypicalSize;
+    if (range.has_hi()) size = std::min(size, range.hi);
+    if (range.has_lo()) size = std::max(size, range.lo);
+    return size;
+  });
+  return value.value_or(std::numeric_limits<int64_t>::max() / 2);
+}
+
+// Sizes that plans are judged by: each symbol at four from small to large, in all combinations where these are not too many.
+using SymbolSizes = std::unordered_map<Expr, int64_t, sym::ExprHash>;
+std::vector<SymbolSizes> sizes_to_plan_for(std::span<const Expr> bytes, Expr threads,
+                                           const sym::Facts& facts) {
+  constexpr size_t kMost = 128, kManyItems = 512;
+  std::vector<Expr> symbols;
+  for (Expr e : bytes)
+    for (Expr var : sym::free_vars(e))
+      if (std::find(symbols.begin(), symbols.end(), var) == symbols.end()) symbols.push_back(var);
+  std::vector<std::vector<int64_t>> choices;
+  size_t all = 1;
+  for (Expr var : symbols) {
+    const auto range = facts.bounds(var);
+    std::vector<int64_t>& own = choices.emplace_back();
+    for (int64_t size : {kLargeSize, kTypicalSize, kModestSize, kSmallSize}) {
+      if (var == threads) size = size >= kTypicalSize ? kManyThreads : kFewThreads;
+      if (range.has_hi()) size = std::min(size, range.hi);
+      if (range.has_lo()) size = std::max(size, range.lo);
+      own.push_back(size);
+    }
+    const std::set<int64_t> distinct(own.begin(), own.end());
+    all *= distinct.size();
+  }
+  std::vector<SymbolSizes> sizes;
+  if (all > kMost || bytes.size() > kManyItems) {
+    for (size_t c = 0; c < 4; ++c)
+      for (size_t i = 0; i < symbols.size(); ++i) {
+        if (i == 0) sizes.emplace_back();
+        sizes.back()[symbols[i]] = choices[i][c];
+      }
+  } else {
+    sizes.emplace_back();
+    for (size_t i = 0; i < symbols.size(); ++i) {
+      std::vector<SymbolSizes> longer;
+      for (const SymbolSizes& given : sizes)
+        for (const int64_t size : std::set<int64_t, std::greater<>>(choices[i].begin(), choices[i].end())) {
+          longer.push_back(given);
+          longer.back()[symbols[i]] = size;
+        }
+      sizes = std::move(longer);
+    }
+  }
+  if (sizes.empty()) sizes.emplace_back();
+  return sizes;
+}
+
+std::optional<Expr> reserved(Ranges& ranges, Expr bytes, const sym::Facts& facts) {
+  const auto most = ranges.most(bytes);
+  return most && (*most == bytes || typical(*most, facts) <= kMostReserved) ? most : std::nullopt;
+}
+
+bool loads_from(const loop::Block& block, BufferId id) {
+  bool found = false;
+  loop::for_each_stmt(block, [&](const loop::Stmt& stmt) {
+    const auto* load = std::get_if<loop::Load>(&stmt.node);
+    found = found || (load && load->access.buffer == id);
+  });
+  return found;
+}
+
+bool same_element(const loop::Access& a, const loop::Access& b) {
+  return a.index == b.index && a.mask == b.mask;
+}
+
+// Whether each element of `operand` is read by the point alone that writes the element of `output` there, and before.
+// No two points write the same element.
+bool dies_by_point(const loop::Nest& nest, BufferId operand, BufferId output) {
+  std::vector<const loop::Access*> read;
+  for (const loop::Stmt& stmt : nest.body) {
+    if (const auto* load = std::get_if<loop::Load>(&stmt.node)) {
+      if (load->access.buffer == operand) read.push_back(&load->access);
+    } else if (const auto* reduce = std::get_if<loop::Reduce>(&stmt.node)) {
+      if (loads_from(reduce->body, operand)) return false;
+    } else if (const auto* store = std::get_if<loop::Store>(&stmt.node)) {
+      if (store->access.buffer != output) continue;
+      if (store->update) return false;
+      std::erase_if(read, [&](const loop::Access* access) { return same_element(*access, store->access); });
+    }
+  }
+  // What is read behind its store is among these as well.
+  return read.empty();
+}
+
+std::optional<BufferId> operand_of(const Program& program, const loop::Nest& nest, BufferId output,
+                                   InPlace in_place) {
+  for (const loop::Stmt& stmt : nest.body)
+    if (std::holds_alternative<loop::For>(stmt.node) || std::holds_alternative<loop::Scan>(stmt.node) ||
+        std::holds_alternative<loop::Bind>(stmt.node) ||
+        (in_place == InPlace::kPointwise && std::holds_alternative<loop::Reduce>(stmt.node)))
+      return std::nullopt;
+  const Buffer& out = program[output];
+  for (const loop::Stmt& stmt : nest.body) {
+    const auto* load = std::get_if<loop::Load>(&stmt.node);
+    if (!load) continue;
+    const BufferId operand = load->access.buffer;
+    const Buffer& in = program[operand];
+    if (in.storage == Storage::kArena && byte_size(in.dtype) == byte_size(out.dtype) &&
+        in.shape == out.shape && in.strides == out.strides && dies_by_point(nest, operand, output))
+      return operand;
+  }
+  return std::nullopt;
+}
+
+// Of a few samples: equal contents have equal fingerprints.
+uint64_t fingerprint(const loop::WeightData& data) {
+  uint64_t hash = data.size;
+  const size_t step = std::max<size_t>(1, data.size / 64);
+  for (size_t i = 0; i < data.size; i += step) hash = hash * 0x9e3779b97f4a7c15u + data.bytes[i];
+  return hash;
+}
+
+}  // namespace
+
+std::optional<BufferId> in_place_operand(const Program& program, std::span<const loop::Nest* const> nests,
+                                         BufferId output, InPlace in_place) {
+  std::optional<BufferId> operand;
+  for (const loop::Nest* nest : nests)
+    if (writes(loop::effects_of(*nest), output)) operand = operand_of(program, *nest, output, in_place);
+  if (!operand) return std::nullopt;
+  // What one of them does before or after the one that writes is not at the same point.
+  for (const loop::Nest* nest : nests) {
+    const Effects effects = loop::effects_of(*nest);
+    if (!writes(effects, output) && touches(effects, *operand)) return std::nullopt;
+  }
+  return operand;
+}
+
+void plan_memory(Program& program, InPlace in_place, std::span<Scratch> scratch) {
+  const Timeline timeline = TimelineMaker(program).take();
+  Ranges ranges(program);
+
+  for (const loop::Strips* strips : loop::strips_of(program))
+    for (BufferId id : strips->own) program[id].offset = -1;
+  std::vector<ArenaItem> items;
+  std::vector<BufferId> ids;  // of the items
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    Buffer& buffer = program.buffers[i];
+    const Lifetime& life = timeline.lifetimes[i];
+    if (buffer.storage != Storage::kArena || !life.used()) continue;
+    std::optional<Expr> bytes;
+    const auto measure = [&] {
+      bytes = reserved(ranges, extent_in_elements(buffer) * byte_size(buffer.dtype), program.facts);
+      if (bytes) bytes = sym::simplify(sym::align_up(*bytes, kAlignment), program.facts);
+    };
+    if (const auto& makers = timeline.nests[life.first]; !makers.empty())
+      loop::blaming(*makers.front(), measure);
+    else
+      measure();
+    if (!bytes) {
+      buffer.offset = -1;
+      continue;
+    }
+    items.push_back({life, *bytes, {}});
+    ids.push_back(BufferId(i));
+  }
+
+  std::vector<Lifetime> lives;
+  std::vector<size_t> order(items.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::map<BufferId, size_t> item_of;
+  for (size_t i = 0; i < items.size(); ++i) {
+    lives.push_back(items[i].life);
+    item_of[ids[i]] = i;
+  }
+  std::vector<size_t> leader = join_in_place(lives, order, [&](size_t i) -> std::optional<size_t> {
+    const auto operand = in_place_operand(program, timeline.nests[lives[i].first], ids[i], in_place);
+    const auto item = operand ? item_of.find(*operand) : item_of.end();
+    return item == item_of.end() ? std::nullopt : std::optional(item->second);
+  });
+  for (size_t i = 0; i < items.size(); ++i) items[i].life = lives[i];
+
+  // What threads need of a launch, behind the buffers' items.
+  const Expr threads = loop::threads_of(program);
+  if (!scratch.empty()) program.facts.set_range(threads, 1, std::nullopt);
+  std::vector<Scratch*> planned;
+  for (Scratch& each : scratch) {
+    each.offset = -1;
+    const auto most = reserved(ranges, each.bytes, program.facts);
+    if (!most) continue;
+    each.bytes = sym::simplify(*most, program.facts);
+    if (each.bytes.is_const(0)) {
+      each.offset = 0;
+      continue;
+    }
+    const Expr one = sym::simplify(each.stride(), program.facts);
+    leader.push_back(items.size());
+    items.push_back({timeline.launches.at(each.launch), sym::simplify(one * threads, program.facts), {}});
+    planned.push_back(&each);
+  }
+
+  std::vector<ArenaItem> placed;
+  std::vector<int> place_of(items.size());
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (leader[i] != i) continue;
+    place_of[i] = static_cast<int>(placed.size());
+    placed.push_back(items[i]);
+  }
+  std::vector<Expr> bytes;
+  for (const ArenaItem& item : placed) bytes.push_back(item.bytes);
+  for (const SymbolSizes& sizes : sizes_to_plan_for(bytes, threads, program.facts))
+    for (ArenaItem& item : placed)
+      item.typical_bytes.push_back(
+          std::min(kTooMany, sym::evaluate(item.bytes, [&](Expr var) -> std::optional<int64_t> {
+                               return sizes.at(var);
+                             }).value_or(kTooMany)));
+  const ArenaPlan plan = plan_arena(placed, program.facts);
+  for (size_t i = 0; i < items.size(); ++i) {
+    const Expr offset = plan.offsets[place_of[leader[i]]];
+    if (i < ids.size())
+      program[ids[i]].offset = offset;
+    else
+      planned[i - ids.size()]->offset = offset;
+  }
+  program.arena_bytes = plan.bytes;
+}
+
+void plan_weights(std::span<Program* const> variants) {
+  int64_t total = 0;
+  // Same bytes: the same memory, or packed alike for two variants.
+  std::map<const uint8_t*, int64_t> by_address;
+  std::multimap<std::pair<size_t, uint64_t>, const Buffer*> by_contents;
+  auto same = [&](const Buffer& buffer) -> std::optional<int64_t> {
+    const auto& data = buffer.weight;
+    if (const auto found = by_address.find(data.bytes); found != by_address.end() && data.size > 0)
+      return found->second;
+    if (!buffer.prepacked || data.size == 0) return std::nullopt;
+    const auto [first, last] = by_contents.equal_range({data.size, fingerprint(data)});
+    for (auto it = first; it != last; ++it)
+      if (std::memcmp(it->second->weight.bytes, data.bytes, data.size) == 0)
+        return sym::as_const(it->second->offset);
+    return std::nullopt;
+  };
+  for (Program* program : variants) {
+    for (Buffer& buffer : program->buffers)
+      if (buffer.storage == Storage::kWeight || buffer.storage == Storage::kState) buffer.offset = -1;
+    auto place = [&](BufferId id) {
+      Buffer& buffer = (*program)[id];
+      if (buffer.offset != Expr(-1)) return;
+      const auto count = sym::as_const(extent_in_elements(buffer));
+      STRIDEC_CHECK(count.has_value(), buffer.name);
+      if (const auto shared = same(buffer)) {
+        buffer.offset = *shared;
+        return;
+      }
+      if (*count * byte_size(buffer.dtype) >= 16 * kWeightAlignment)
+        total = (total + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment;
+      buffer.offset = total;
+      by_address[buffer.weight.bytes] = total;
+      if (buffer.prepacked)
+        by_contents.emplace(std::pair(buffer.weight.size, fingerprint(buffer.weight)), &buffer);
+      total += (*count * byte_size(buffer.dtype) + kAlignment - 1) / kAlignment * kAlignment;
+    };
+    loop::for_each_step(program->steps, [&](const loop::Step& step) {
+      for (BufferId id : effects_of(*program, step).reads)
+        if ((*program)[id].storage == Storage::kWeight) place(id);
+    });
+    for (BufferId id : program->states)
+      if ((*program)[id].weight.size > 0) place(id);
+  }
+  for (Program* program : variants) program->weight_bytes = total;
+}
+
+}  // namespace stridec::schedule
