@@ -302,20 +302,18 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
       stores = std::max(stores, stores_along(p, store->access, columns.back().var));
   }
 
-  constexpr double kShortRun = 3;
   const int group = like.group();
-  Dims in_place = choose_run(p, a, k);
+  const Dims contiguous = choose_run(p, a, k);
+  Dims in_place = contiguous;
   if (!is_multiple(p, in_place, like.step())) in_place.clear();
   if (like.tiles && !rows_step(p, a, rows, in_place, without(k, in_place))) in_place.clear();
-  const bool prefer_pack =
-      in_place.empty() || (points(p, in_place) < kShortRun * group && in_place.size() < k.size());
   struct Reading {
     GemmPlan::A a;
     const Dim* tap = nullptr;  // whose places share lines
   };
-  std::vector<Reading> readings = {{prefer_pack ? GemmPlan::A::kPack : GemmPlan::A::kDirect}};
-  if (whole && !in_place.empty())
-    readings.push_back({prefer_pack ? GemmPlan::A::kDirect : GemmPlan::A::kPack});
+  std::vector<Reading> readings;
+  if (!in_place.empty()) readings.push_back({GemmPlan::A::kDirect});
+  readings.push_back({GemmPlan::A::kPack});
   if (in_place.empty())
     for (const Dim& dim : k)
       if (can_copy_lines(p, a, rows, dim, like)) readings.push_back({GemmPlan::A::kLines, &dim});
@@ -344,8 +342,11 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
                            !is_in_strips(p.program, p.nest)};
     if (tap) add_lines(p, a, rows, *tap, shape);
     UnitSteps unit;
-    unit.a = lies_along(p, a, order.back().var) ||
-             (a.load && !rows.empty() && step_along(p, a.load->access, rows.back().var) == 1);
+    if (lies_along(p, a, order.back().var))
+      unit.a = points(p, contiguous.empty() ? Dims{order.back()} : contiguous);
+    else if (a.load && !rows.empty() && step_along(p, a.load->access, rows.back().var) == 1)
+      unit.a = points(p, {rows.back()});
+    unit.masked_b = b.load && !sym::simplify(b.load->access.mask, p.facts).is_const(1);
     // Weights that are staged are put in order (schedule/layout/order_weights.h).
     unit.b =
         readable || made_of_weights(p, b) || (b.load && step_along(p, b.load->access, order.back().var) == 1);
@@ -364,15 +365,18 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
           plan.rows_outer = rows_outer;
           plan.chunk = chunk;
           add(plan);
+          if (readable && !weights) {
+            // Without pieces: their sums would be in memory for panels that are nowhere.
+            GemmPlan in_place_too = plan;
+            in_place_too.chunk = 0;
+            in_place_too.b = GemmPlan::B::kDirect;
+            add(in_place_too);
+          }
           if (!whole) continue;
           plan.chunk = chunk / 2;
           add(plan);
           plan.chunk = 0;
           add(plan);
-          if (!readable || weights) continue;
-          GemmPlan other = plan;
-          other.b = GemmPlan::B::kDirect;
-          add(other);
         }
       }
       if (!whole) {

@@ -15,12 +15,12 @@ struct RankedPlan {
   double cycles;  // of one core, for symbols at a typical size
 };
 
-// The plans that can run the nest, best first: one for each micro-kernel and role of the factors; none where it
-// is no contraction or the micro-kernels do not fit it.
+// The plans that can run the nest, best first: one for each micro-kernel, role of the factors and way to read a; none where
+// it is no contraction or the micro-kernels do not fit it.
 std::vector<RankedPlan> contraction_plans(const loop::Program& program, const loop::Nest& nest,
                                           const CpuTarget& target);
-// All that the model tells apart: contraction_plans() with the other numbers of tiles in a task, loop orders and
-// ways to read a and b. Each can run; best first.
+// All that the model tells apart: contraction_plans() with the other numbers of tiles in a task, loop orders, ways to read
+// b and pieces of the depth. Each can run; best first.
 std::vector<RankedPlan> contraction_space(const loop::Program& program, const loop::Nest& nest,
                                           const CpuTarget& target);
 

@@ -20,7 +20,11 @@ using Dims = std::vector<Dim>;
 
 // What the model knows of a machine beyond CpuTarget, in cycles.
 constexpr double kTileCall = 30;  // call, row addresses, loop ends
-constexpr double kSegment = 12;   // per tile and segment: addresses, loop end
+constexpr double kSegment = 6;    // per tile and segment: addresses, loop end
+constexpr double kCopiedRun = 6;  // of neighbours that are copied: address, loop end
+constexpr double kMaskedElement = 8;
+constexpr double kByteProducts =
+    0.5;  // beside products of f32: four at a time, but numbers are unpacked and sums scaled
 constexpr double kTask = 60;
 constexpr double kBroadcast = 0.06;     // per row and k, beside multiply-adds
 constexpr double kPrefetchedLine = 1;   // of a panel that is asked for ahead of its use
@@ -76,6 +80,7 @@ double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps un
   const double pieces = plan.chunk > 0 ? std::ceil(s.k() / static_cast<double>(plan.chunk)) : 1;
   const bool far = groups / pieces * kernel.vectors * kernel.vector_bytes > target.l1_bytes * 0.6;
   double tile = sum_cycles(kernel, s.rows / tiles, s.k(), far, target) + segments * kSegment;
+  if (plan.bytes > 0) tile *= kByteProducts;
   if (!kernel.tiles) tile += groups * kBroadcast * (s.rows / tiles);
   tile += pieces * (kTileCall + tile_call_cycles(kernel, s.rows / tiles));
   tile += s.rows / tiles * kernel.vectors * kEpilogueVector *
@@ -87,9 +92,10 @@ double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps un
             : s.rows * s.k();
   const double block_bytes = copied / blocks * bytes;
   const bool panels_stay = panels * panel * kernel.vector_bytes + block_bytes <= target.l2_bytes / 2;
-  const double readings = panels_stay || (!plan.rows_outer && pieces == 1) ? 1 : blocks;
-  const double line = plan.b == GemmPlan::B::kWeights && tiles / blocks >= 2 ? kPrefetchedLine : kMissedLine;
   const bool panel_stays = plan.chunk > 0 || panel * kernel.vector_bytes <= target.l2_bytes / 2;
+  const bool met_once = !plan.rows_outer && pieces == 1 && panel_stays;  // each panel, by all blocks of rows
+  const double readings = panels_stay || met_once ? 1 : blocks;
+  const double line = plan.b == GemmPlan::B::kWeights && tiles / blocks >= 2 ? kPrefetchedLine : kMissedLine;
   const double task = kTask + (kernel.tiles ? kShape : 0);
   double total = panels * (tiles * tile + blocks * task + readings * panel * line);
   if (!panel_stays) total += panels * (tiles - blocks) * panel * kPrefetchedLine;
@@ -99,15 +105,20 @@ double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps un
   total *= s.batch * imbalance(s, s.batch * panels * blocks);
   // Copies: contiguous ones move a vector in two cycles, others an element.
   // Those of groups interleave several rows.
-  const double vector = (kernel.group() == 1 ? 2.0 : 4.0) / kernel.lanes(), element = 1.5;
+  const double vector = kernel.group() == 1 ? 2 : 4, element = 1.5;
   if (plan.a != GemmPlan::A::kDirect || plan.bytes > 0) {
     double copies = plan.rows_outer || blocks == 1 ? 1 : panels;
+    const double copy =
+        unit.a == 0 ? element : (std::ceil(unit.a / kernel.lanes()) * vector + kCopiedRun) / unit.a;
     // Threads that share a block of rows each compute all of it.
     if (s.computing > 0) copies *= imbalance(s, s.batch * blocks);
-    total += s.batch * copied * ((unit.a ? vector : element) + s.computing / kernel.lanes()) * copies;
+    total += s.batch * copied * (copy + s.computing / kernel.lanes()) * copies;
   }
   if (plan.b == GemmPlan::B::kStage || (plan.b == GemmPlan::B::kCompact && plan.bytes == 0)) {
-    total += s.batch * panels * kernel.columns() * s.k() * (unit.b ? vector : element) *
+    total += s.batch * panels * kernel.columns() * s.k() *
+             (unit.masked_b ? kMaskedElement
+              : unit.b      ? vector / kernel.lanes()
+                            : element) *
              (plan.rows_outer && panels > 1 ? blocks : 1);
   }
   return total;

@@ -24,9 +24,11 @@ struct ContractionShape {
 // of a page, which share a few lines of the cache, so that each is driven out before the next row's store to it.
 enum class Stores { kVectors, kApart, kSameLines };
 
-// Whether the elements of a and of b that a copy meets in order are neighbours, so that it moves vectors.
+// Whether the elements that a copy meets in order are neighbours, so that it moves vectors: how many of a are, 0 where they
+// are not, and whether all of b are. What is asked for each element of b, whether it is in range, is asked one by one.
 struct UnitSteps {
-  bool a, b;
+  double a = 0;
+  bool b = false, masked_b = false;
 };
 
 double plan_cycles(const kernels::GemmPlan& plan, const ContractionShape& s, UnitSteps unit, Stores stores,

@@ -118,3 +118,32 @@ TEST_CASE("a convolution to three channels runs on a micro-kernel, also where th
   CHECK(kernels::to_plan(*chosen).b == kernels::GemmPlan::B::kWeights);
   CHECK(kernels::to_plan(*chosen).kernel->columns() == 16);
 }
+
+TEST_CASE("rows in long runs are read in place and those in short ones copied, as the model says of both") {
+  // A dilated convolution, channels last: a window's channels are a run.
+  const auto reading_of = [](int64_t channels, int64_t columns) {
+    loop::Program program;
+    const auto buffer = [&](const char* name, std::vector<Expr> shape, Storage storage) {
+      return loop::whole(
+          program, loop::add_buffer(program, {.name = name, .shape = std::move(shape), .storage = storage}));
+    };
+    const loop::View x = buffer("x", {60, 60, channels}, Storage::kArena),
+                     w = buffer("w", {columns, channels, 3, 3}, Storage::kWeight),
+                     y = buffer("y", {56, 56, columns}, Storage::kArena);
+    NestBuilder nest(program, "conv");
+    const auto i = nest.dims({56, 56, columns});
+    nest.store(y, i, nest.reduce(loop::Combine::kSum, {channels, 3, 3}, [&](const std::vector<Expr>& k) {
+      return nest.load(x, {i[0] + 2 * k[1], i[1] + 2 * k[2], k[0]}) * nest.load(w, {i[2], k[0], k[1], k[2]});
+    }));
+    const loop::NestId id = nest.finish();
+    const CpuTarget& target = cpu_target("znver5");
+    const auto plans = schedule::contraction_plans(program, program[id], target),
+               space = schedule::contraction_space(program, program[id], target);
+    REQUIRE(!plans.empty());
+    CHECK(plans[0].plan.a == space[0].plan.a);
+    return plans[0].plan.a;
+  };
+  CHECK(reading_of(64, 64) == kernels::GemmPlan::A::kDirect);
+  CHECK(reading_of(3, 16) == kernels::GemmPlan::A::kDirect);
+  CHECK(reading_of(1, 256) == kernels::GemmPlan::A::kPack);
+}
