@@ -19,7 +19,8 @@ constexpr int64_t kGrain = int64_t{1} << 17;  // multiply-adds that are worth wa
 
 // An element of a that one or more of the outputs of a group read, relative to the group's first output.
 struct Position {
-  Expr shift;                    // elements
+  size_t line;                   // of lines_
+  int64_t shift;                 // from there, elements
   std::vector<int64_t> margins;  // added to each bound of the mask
   int output;                    // the first that reads it
 };
@@ -136,7 +137,10 @@ class Emitter {
       for (const kernels::LinearForm& bound : bounds_) margins.push_back(sym::as_const(value(bound)).value());
       const Expr shift = value(address_);
       const auto [found, fresh] = known.emplace(std::pair(shift, margins), positions_.size());
-      if (fresh) positions_.push_back({shift, margins, output});
+      if (fresh) {
+        const int64_t constant = constant_of(shift);
+        positions_.push_back({line_at(shift - constant), constant, margins, output});
+      }
       Position& p = positions_[found->second];
       p.output = std::min(p.output, output);
       return found->second;
@@ -159,6 +163,17 @@ class Emitter {
       }
     }
   }
+  static int64_t constant_of(Expr shift) {
+    return sym::as_const(shift.op() == sym::Op::kAdd ? shift.args().back() : shift).value_or(0);
+  }
+  size_t line_at(Expr shift) {
+    const auto known = std::find(lines_.begin(), lines_.end(), shift);
+    if (known != lines_.end()) return static_cast<size_t>(known - lines_.begin());
+    lines_.push_back(shift);
+    return lines_.size() - 1;
+  }
+  std::string address_of(const Position& p) const { return cat("line_", p.line, " + ", p.shift); }
+
   struct Order {
     bool operator()(const std::pair<Expr, std::vector<int64_t>>& x,
                     const std::pair<Expr, std::vector<int64_t>>& y) const {
@@ -193,6 +208,8 @@ class Emitter {
     text_.line(cat("const int64_t outputs = ", extent, " - x < ", plan_.outputs, " ? ", extent,
                    " - x : ", plan_.outputs, ";"));
     text_.line(cat("const ", a_type(), "* a = a_row + x * ", text_.size(address_.coefficients[0]), ";"));
+    for (size_t l = 0; l < lines_.size(); ++l)
+      text_.line(cat("const ", a_type(), "* line_", l, " = a + ", text_.size(lines_[l]), ";"));
     std::string inside = cat("outputs == ", plan_.outputs);
     for (size_t c = 0; c < bounds_.size(); ++c) {
       text_.line(cat("const int64_t bound_", c, " = bound_row_", c, " + x * ",
@@ -209,29 +226,38 @@ class Emitter {
                    " + vector * ", channel_steps_ * weights_ * weights_of_vector(), ";"));
     const bool tail = count_ % plan_.panel != 0;
     if (tail) text_.open(cat("if (column + ", plan_.panel, " <= columns)"));
-    const std::string live = plan_.panel < lanes_ ? "live" : "",
-                      live_inputs = inputs_ < elements_ ? "live_inputs" : "";
-    print_live(cat(plan_.panel), live, live_inputs);
-    text_.open("if (inside)");
-    print_sums([&](size_t p) { return cat("a + ", text_.size(positions_[p].shift), " + input"); },
-               live_inputs);
-    text_.close(" else {");
-    text_.open("");
-    print_sums([&](size_t p) { return cat("at[", p, "] + input"); }, live_inputs);
-    text_.close();
-    text_.line("}");
-    print_epilogue(body, live);
+    print_vector(body, cat(plan_.panel), plan_.panel < lanes_ ? "live" : "",
+                 inputs_ < elements_ ? "live_inputs" : "");
     if (tail) {
       text_.close(" else {");
       text_.open("");
-      print_live("(columns - column)", "live", "live_inputs");
-      print_sums([&](size_t p) { return cat("at[", p, "] + input"); }, "live_inputs");
-      print_epilogue(body, "live");
+      print_vector(body, "(columns - column)", "live", "live_inputs");
       text_.close();
       text_.line("}");
     }
     text_.close();
     text_.close();
+  }
+
+  // The outputs of a vector with so many columns. Most groups of outputs lie inside, where addresses are known.
+  void print_vector(const Body& row_body, const std::string& columns, const std::string& live,
+                    const std::string& live_inputs) {
+    print_live(columns, live, live_inputs);
+    text_.open("if (inside)");
+    print_sums([&](size_t p) { return cat(address_of(positions_[p]), " + input"); }, live_inputs);
+    print_epilogue(row_body, live, true);
+    text_.close(" else {");
+    text_.open("");
+    print_sums([&](size_t p) { return cat("at[", p, "] + input"); }, live_inputs);
+    text_.open(cat("if (outputs == ", plan_.outputs, ")"));
+    print_epilogue(row_body, live, true);
+    text_.close(" else {");
+    text_.open("");
+    print_epilogue(row_body, live, false);
+    text_.close();
+    text_.line("}");
+    text_.close();
+    text_.line("}");
   }
 
   // Which lanes of a vector with so many columns count, and which of its inputs; "": all, or nobody asks.
@@ -260,6 +286,7 @@ class Emitter {
   // Where each position is, or the padding: outside of the mask, or of no output that counts.
   void print_addresses() {
     text_.line(cat("const ", a_type(), "* at[", positions_.size(), "];"));
+    text_.open("if (!inside)");
     for (size_t p = 0; p < positions_.size(); ++p) {
       std::string valid;
       for (size_t c = 0; c < bounds_.size(); ++c) {
@@ -269,10 +296,11 @@ class Emitter {
       if (first > 0) valid += cat(valid.empty() ? "" : " & ", "(outputs > ", first, ")");
       // Without a mask every element that counts is there; what does not count reads the first one instead.
       const std::string elsewhere = bounds_.empty() ? std::string("a") : padding_;
-      const std::string address = cat("a + ", text_.size(positions_[p].shift));
+      const std::string address = address_of(positions_[p]);
       text_.line(cat("at[", p, "] = ",
                      valid.empty() ? address : cat("(", valid, ") ? ", address, " : ", elsewhere), ";"));
     }
+    text_.close();
   }
 
   template <class Address>
@@ -371,11 +399,14 @@ class Emitter {
     }
   }
 
-  void print_epilogue(const Body& row_body, const std::string& live) {
+  // `all` outputs count. Of those of which some may not, sums lie in memory: where each is under a condition of its own,
+  // compilers move its products there, so that the processor gets chains of them one after the other.
+  void print_epilogue(const Body& row_body, const std::string& live, bool all) {
     Body body = row_body;
     const DType dtype = plan_.kernel->dtype;
     const std::string vector = text_.value_type(dtype, lanes_);
-    text_.open("for (int64_t i = 0; i < outputs; ++i)");
+    text_.line(cat("#pragma clang loop unroll(", all ? "full" : "disable", ")"));
+    text_.open(cat("for (int64_t i = 0; i < ", all ? cat(plan_.outputs) : "outputs", "; ++i)"));
     text_.line("const int64_t output = x + i;");
     text_.line(cat("const ", vector, " sum = *(const ", vector, "*)(tile + i * ", lanes_, ");"));
     body.set_index(along_.var, "output");
@@ -406,6 +437,9 @@ class Emitter {
   std::vector<const loop::Stmt*> epilogue_;
   kernels::LinearForm address_;
   std::vector<kernels::LinearForm> bounds_;
+  // Where positions at constant distances from one another begin: constants fit into an instruction, sizes take a register
+  // each.
+  std::vector<Expr> lines_;
   std::vector<Position> positions_;
   std::vector<Beside> products_;
   std::string padding_;
