@@ -1,7 +1,8 @@
 """Times stridec, onnxruntime and (where installed: .ci/setup --bench) OpenVINO on the ten models or others, in one race.
 
     python tests/bench/race.py [name...] [--case N] [--threads 2] [--rounds 7] [--seconds 0.5] [--json FILE] [--engines ...]
-    python tests/bench/race.py architectures        (those of tests/models/architectures.py, or some of them by name)
+    python tests/bench/race.py architectures [name...]     (small ones, of tests/models/architectures.py)
+    python tests/bench/race.py networks [name...]          (of published sizes, of tests/models/networks.py)
     python tests/bench/race.py FILE.onnx --dim batch=1..64 --shape image=1x3x224x224 --shape image=3x3x224x224
 
 Engines are stridec, stridec-tuned (--mode max-autotune), onnxruntime and openvino, and, raced if named by --engines,
@@ -60,10 +61,17 @@ import arguments  # noqa: E402
 import models  # noqa: E402
 import quantize  # noqa: E402
 from architectures import ARCHITECTURES, RACES, arrays_of  # noqa: E402
+from networks import NETWORKS  # noqa: E402
 
 FOREIGN_LIMIT = 0.05
 CALIBRATING = 2  # cases that scales of bytes are taken from
 TOLERANCE = 1e-4
+# Networks that are made when they race, name: (function, --dim, sizes of the cases), by what names all of them.
+MADE = {
+    "architectures": {name: (made, dims, [cases[0], *RACES[name]]) for name, (made, dims, cases) in ARCHITECTURES.items()},
+    "networks": NETWORKS,
+}
+ALL_MADE = {name: row for table in MADE.values() for name, row in table.items()}
 
 
 def times_of(run, seconds):
@@ -399,12 +407,12 @@ def check_engine(parser, engine):
 def case_count(name, own):
     if name in own:
         return len(own[name][1])
-    return 1 + len(RACES[name]) if name in ARCHITECTURES else models.case_count(name)
+    return len(ALL_MADE[name][2]) if name in ALL_MADE else models.case_count(name)
 
 
 def parse_flags():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="name", help="models (default: all ten), architectures")
+    parser.add_argument("names", nargs="*", metavar="name", help="models (default: all ten), architectures, networks")
     parser.add_argument("--case", type=arguments.from_zero, help="this case alone, counted from 0 (default: those of cases.json)")
     parser.add_argument("--threads", type=arguments.count, default=2)
     parser.add_argument("--rounds", type=arguments.count, default=7)
@@ -419,8 +427,10 @@ def parse_flags():
     flags = parser.parse_args()
     flags.files = dict(name.split("=", 1) for name in flags.names if "=" in name)
     flags.names = [name.split("=", 1)[0] for name in flags.names] or list(models.MODELS)
-    if "architectures" in flags.names:
-        flags.names = [name for name in flags.names if name != "architectures"] + list(ARCHITECTURES)
+    for kind in set(MADE) & set(flags.names):
+        flags.names = [name for name in flags.names if name != kind]
+        if not set(MADE[kind]) & set(flags.names):
+            flags.names += MADE[kind]
     installed = [name for name in PEERS if importlib.util.find_spec(name)]
     flags.engines = flags.engines.split(",") if flags.engines else ["stridec", "stridec-tuned", *installed]
     flags.own = {}  # by name: (file, cases, dims) of models that are not of the ten
@@ -432,7 +442,7 @@ def parse_flags():
         parser.error("--dim and --shape are for a FILE.onnx; the ten models have theirs")
     for name in flags.names:
         if name not in flags.own:
-            arguments.check_model(parser, name, ARCHITECTURES)
+            arguments.check_model(parser, name, ALL_MADE)
         arguments.check_case(parser, name, flags.case, case_count(name, flags.own))
     for engine in flags.engines:
         check_engine(parser, engine)
@@ -442,19 +452,20 @@ def parse_flags():
     return flags
 
 
-def architecture(name, folder):
-    """(file, cases, dims), as its seeded weights make it."""
+def make(name, folder):
+    """(file, cases, dims) of a network with its seeded weights."""
     import onnx
 
-    net = ARCHITECTURES[name][0]()
+    function, dims, sizes_of_cases = ALL_MADE[name]
+    net = function()
     path = os.path.join(folder, name + ".onnx")
     onnx.save(net.model(), path)
     cases = []
-    for number, sizes in enumerate([ARCHITECTURES[name][2][0], *RACES[name]]):
-        arrays = arrays_of(name, net, sizes, number)
+    for number, sizes in enumerate(sizes_of_cases):
+        arrays = arrays_of(net, dims, sizes, number)
         shapes = (f"{key} {'x'.join(map(str, array.shape))}" for key, array in arrays.items())
         cases.append((", ".join(shapes), arrays))
-    return path, cases, ARCHITECTURES[name][1]
+    return path, cases, dims
 
 
 def compile_for(engine, files, flags, program, dims):
@@ -521,8 +532,8 @@ def main():
         files = {"name": name, "library": os.path.join(folder, f"{name}-%s.so"), "outputs": os.path.join(folder, "%s.npz")}
         try:
             own, cases, dims = flags.own.get(name, (None, None, None))
-            if name in ARCHITECTURES:
-                own, cases, dims = architecture(name, folder)
+            if name in ALL_MADE:
+                own, cases, dims = make(name, folder)
             files["model"] = own or flags.files.get(name) or models.fill_model(name, folder)
             cases = cases or list(models.cases(name))
             for kind in sorted(set(map(source_of, flags.engines)) - {"model"}):

@@ -12,11 +12,34 @@ import os
 import subprocess
 import sys
 import tempfile
+from unittest import mock
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper, save
+from onnx import TensorProto, checker, helper, numpy_helper, save, shape_inference
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "models"))
+from net import Net  # noqa: E402
+from networks import NETWORKS  # noqa: E402
+
+# Parameters as published, in millions, with what batch normalisation keeps.
+MILLIONS = {
+    "efficientnet_b0": 5.3,
+    "densenet_121": 8.0,
+    "swin_t": 28.3,
+    "mobilenet_v3_large": 5.5,
+    "resnext_50": 25.0,
+    "regnet_y_400mf": 4.3,
+    "shufflenet_v2": 2.3,
+    "inception_v3": 23.8,
+    "vgg_11": 132.9,
+    "deit_tiny": 5.7,
+    "crnn": 8.3,
+    "whisper_tiny": 8.2,
+    "lstm_words": 19.8,
+    "distilbert": 66.4,
+    "pointnet": 3.5,
+}
 
 
 def write_model(path):
@@ -74,6 +97,30 @@ def test_quantised():
         off = found[f"stridec-{kind}"]["differences"]
         assert 1e-4 < off["onnxruntime"] < 0.3, off  # rounding is seen, against the model as it was
         assert off[f"onnxruntime-{kind}"] < 0.05, off  # and the quantised one is computed right
+
+
+def test_networks():
+    """Weights are inputs here, so that none are drawn."""
+    made = []
+
+    def undrawn(net, *shape, **_):
+        made.append(int(np.prod(shape)))
+        return net.input(f"weight.{len(made)}", list(shape))
+
+    for name, (function, dims, cases) in NETWORKS.items():
+        made.clear()
+        with mock.patch.multiple(Net, weight=undrawn, positive=undrawn):
+            model = function().model()
+        model = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+        checker.check_model(model, full_check=True)
+        ratio = sum(made) / 1e6 / MILLIONS.get(name, sum(made) / 1e6)
+        assert 0.98 < ratio < 1.04, f"{name} has {sum(made)} parameters"
+        save(model, f"{name}.onnx")
+        done = subprocess.run([os.environ["stridec"], "check", f"{name}.onnx", "--dim", dims], capture_output=True, text=True)
+        assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
+        assert len(cases) == 2 and all(len(case) == len(dims.split(",")) for case in cases), name
+    text = race(["networks", "crnn", "--case", "0", "--engines", "stridec,onnxruntime"], 0)
+    assert "crnn, line 1x1x32x100" in text, text
 
 
 def test_sentences():

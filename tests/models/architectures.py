@@ -10,55 +10,61 @@ from net import Net, helper, onnx
 # ---- images ----
 
 
-def efficientnet():
-    """Inverted residuals with squeeze and excitation; any image that is a multiple of 8."""
-    net = Net("efficientnet", opset=14)
-    x = net.input("image", ["batch", 3, "8*h", "8*w"])
-    x = net.silu(net.batch_norm(net.conv(x, 3, 16, [3, 3], strides=[2, 2]), 16))
-    width = 16
-    for out, expand, kernel, stride in [(16, 1, 3, 1), (24, 4, 3, 2), (24, 4, 5, 1), (40, 6, 5, 2), (40, 6, 3, 1)]:
-        start, inner = x, width * expand
-        if expand != 1:
-            x = net.silu(net.batch_norm(net.conv(x, width, inner, [1, 1]), inner))
-        x = net.conv(x, inner, inner, [kernel, kernel], group=inner, strides=[stride, stride])
-        x = net.silu(net.batch_norm(x, inner))
-        gate = net.silu(net.conv(net.GlobalAveragePool(x), inner, max(width // 4, 1), [1, 1]))
-        x = net.Mul(x, net.Sigmoid(net.conv(gate, max(width // 4, 1), inner, [1, 1])))
-        x = net.batch_norm(net.conv(x, inner, out, [1, 1]), out)
-        if stride == 1 and width == out:
-            x = net.Add(x, start)
+def inverted_residual(net, x, width, inner, out, kernel, stride, act, squeeze=None):
+    """squeeze is (inner channels, activation, gate) of squeeze and excitation."""
+    y = net.conv_norm(x, width, inner, 1, act) if inner != width else x
+    y = net.conv_norm(y, inner, inner, kernel, act, stride, group=inner)
+    y = net.squeeze_excite(y, inner, *squeeze) if squeeze else y
+    y = net.conv_norm(y, inner, out, 1)
+    return net.Add(y, x) if stride == 1 and width == out else y
+
+
+SMALL_EFFICIENTNET = ((16, 1, 3, 1), (24, 4, 3, 2), (24, 4, 5, 1), (40, 6, 5, 2), (40, 6, 3, 1))
+
+
+def efficientnet(name="efficientnet", multiple=8, stem=16, blocks=SMALL_EFFICIENTNET, head=64, classes=10):
+    """Inverted residuals with squeeze and excitation; any image that is a multiple of `multiple`.
+    A block is (channels, times as many within, kernel, stride)."""
+    net = Net(name, opset=14)
+    x = net.input("image", ["batch", 3, f"{multiple}*h", f"{multiple}*w"])
+    x = net.conv_norm(x, 3, stem, 3, net.silu, 2)
+    width = stem
+    for out, expand, kernel, stride in blocks:
+        squeeze = max(width // 4, 1), net.silu, net.Sigmoid
+        x = inverted_residual(net, x, width, width * expand, out, kernel, stride, net.silu, squeeze)
         width = out
-    x = net.Flatten(net.GlobalAveragePool(net.silu(net.conv(x, width, 64, [1, 1]))))
-    net.output(net.Gemm(x, net.weight(64, 10), net.weight(10)), "logits")
+    x = net.Flatten(net.GlobalAveragePool(net.silu(net.conv(x, width, head, [1, 1]))))
+    net.output(net.Gemm(x, net.weight(head, classes), net.weight(classes)), "logits")
     return net
 
 
-def densenet():
+def densenet(name="densenet", multiple=16, stem=16, blocks=(4, 4), growth=12, bottleneck=24, classes=10):
     """Every layer reads the concatenation of all before it; normalisation comes first, so that it folds into nothing."""
-    net = Net("densenet", opset=12)
-    x = net.input("image", ["batch", 3, "16*h", "16*w"])
-    x = net.Relu(net.batch_norm(net.conv(x, 3, 16, [7, 7], strides=[2, 2]), 16))
+    net = Net(name, opset=12)
+    x = net.input("image", ["batch", 3, f"{multiple}*h", f"{multiple}*w"])
+    x = net.conv_norm(x, 3, stem, 7, net.Relu, 2)
     x = net.MaxPool(x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
-    width = 16
-    for block in range(2):
-        for _ in range(4):
-            y = net.conv(net.Relu(net.batch_norm(x, width)), width, 24, [1, 1])
-            y = net.conv(net.Relu(net.batch_norm(y, 24)), 24, 12, [3, 3])
+    width = stem
+    for number, layers in enumerate(blocks):
+        for _ in range(layers):
+            y = net.conv(net.Relu(net.batch_norm(x, width)), width, bottleneck, [1, 1])
+            y = net.conv(net.Relu(net.batch_norm(y, bottleneck)), bottleneck, growth, [3, 3])
             x = net.Concat(x, y, axis=1)
-            width += 12
-        if block == 0:
+            width += growth
+        if number + 1 < len(blocks):
             x = net.conv(net.Relu(net.batch_norm(x, width)), width, width // 2, [1, 1])
             x = net.AveragePool(x, kernel_shape=[2, 2], strides=[2, 2])
             width //= 2
     x = net.ReduceMean(net.Relu(net.batch_norm(x, width)), axes=[2, 3], keepdims=0)
-    net.output(net.linear(x, width, 10), "logits")
+    net.output(net.linear(x, width, classes), "logits")
     return net
 
 
-def swin():
-    """Shifted windows over an image of any size: rolls, window masks made from sizes, relative position tables."""
-    net, window, width, heads = Net("swin"), 4, 32, 2
-    x = net.input("image", ["batch", 3, "16*h", "16*w"])
+def swin(name="swin", image=("16*h", "16*w"), window=4, width=32, stages=((2, 2, 2),), expand=2, merged=1, classes=None):
+    """Shifted windows over an image of any size: rolls, window masks made from sizes, relative position tables.
+    A stage is (blocks, heads, shift of every second block); behind the first `merged` of them four pixels become one."""
+    net = Net(name)
+    x = net.input("image", ["batch", 3, *image])
     x = net.conv(x, 3, width, [4, 4], strides=[4, 4], pads=[0, 0, 0, 0])
     batch, rows, columns = net.size(x, 0), net.size(x, 2), net.size(x, 3)
     x = net.layer_norm(net.Transpose(x, perm=[0, 2, 3, 1]), width)
@@ -72,19 +78,19 @@ def swin():
         y = net.Transpose(net.Reshape(y, parts), perm=[0, 1, 3, 2, 4, 5])
         return net.Reshape(y, [-1, window * window, channels])
 
-    def regions(size):
+    def regions(size, shift):
         """0, 1 or 2 for every row: which of the regions that a shift brings together it is from."""
         at = net.Range(np.int64(0), net.Squeeze(size), np.int64(1))
         late = net.Cast(net.GreaterOrEqual(at, net.Sub(size, [window])), to=onnx.TensorProto.FLOAT)
-        last = net.Cast(net.GreaterOrEqual(at, net.Sub(size, [window // 2])), to=onnx.TensorProto.FLOAT)
+        last = net.Cast(net.GreaterOrEqual(at, net.Sub(size, [shift])), to=onnx.TensorProto.FLOAT)
         return net.Add(late, last)
 
-    for shift in (0, window // 2):
+    def block(x, heads, shift):
         start, mask = x, None
         y = net.layer_norm(x, width)
         if shift:
             y = roll(roll(y, shift, 1), shift, 2)
-            region = net.Add(net.Mul(net.Unsqueeze(regions(rows), [1]), 3.0), net.Unsqueeze(regions(columns), [0]))
+            region = net.Add(net.Mul(net.Unsqueeze(regions(rows, shift), [1]), 3.0), net.Unsqueeze(regions(columns, shift), [0]))
             region = windows(net.Unsqueeze(region, [0, 3]), 1)
             other = net.Sub(net.Transpose(region, perm=[0, 2, 1]), region)
             mask = net.Where(net.Equal(other, 0.0), 0.0, -100.0)
@@ -96,7 +102,7 @@ def swin():
         apart = at[:, :, None] - at[:, None, :] + window - 1
         table = net.Gather(net.weight((2 * window - 1) ** 2, heads), apart[0] * (2 * window - 1) + apart[1])
         bias = net.Unsqueeze(net.Transpose(table, perm=[2, 0, 1]), [0])
-        scores = net.Add(net.MatMul(net.Mul(q, 0.25), net.Transpose(k, perm=[0, 1, 3, 2])), bias)
+        scores = net.Add(net.MatMul(net.Mul(q, float((width // heads) ** -0.5)), net.Transpose(k, perm=[0, 1, 3, 2])), bias)
         if mask:
             tokens = window * window
             count = net.size(mask, 0)
@@ -110,38 +116,52 @@ def swin():
         if shift:
             y = roll(roll(y, -shift, 1), -shift, 2)
         x = net.Add(start, y)
-        x = net.Add(x, net.linear(net.gelu(net.linear(net.layer_norm(x, width), width, 64)), 64, width))
-    # Patch merging: every second row and column.
-    corners = [net.Slice(net.Slice(x, [i], [2**62], [1], [2]), [j], [2**62], [2], [2]) for j in (0, 1) for i in (0, 1)]
-    x = net.linear(net.layer_norm(net.Concat(*corners, axis=-1), 4 * width), 4 * width, 2 * width, bias=False)
-    net.output(net.ReduceMean(x, [1, 2], keepdims=0), "features")
+        return net.Add(x, net.feed_forward(net.layer_norm(x, width), width, expand * width))
+
+    for stage, (blocks, heads, shift) in enumerate(stages):
+        for number in range(blocks):
+            x = block(x, heads, shift if number % 2 else 0)
+        if stage < merged:
+            # Every second row and column.
+            corners = [net.Slice(net.Slice(x, [i], [2**62], [1], [2]), [j], [2**62], [2], [2]) for j in (0, 1) for i in (0, 1)]
+            x = net.layer_norm(net.Concat(*corners, axis=-1), 4 * width)
+            x = net.linear(x, 4 * width, 2 * width, bias=False)
+            rows, columns, width = net.Div(rows, [2]), net.Div(columns, [2]), 2 * width
+    x = net.ReduceMean(net.layer_norm(x, width) if classes else x, [1, 2], keepdims=0)
+    net.output(net.linear(x, width, classes) if classes else x, "logits" if classes else "features")
     return net
+
+
+def split_stage(net, x, width_in, width, count=1, residual=True):
+    """Half of the channels goes through `count` blocks; what each of them makes is read in the end."""
+    half = width // 2
+    parts = net.Split(net.conv_norm(x, width_in, width, 1, net.silu), [half, half], count=2, axis=1)
+    for _ in range(count):
+        y = net.conv_norm(net.conv_norm(parts[-1], half, half, 3, net.silu), half, half, 3, net.silu)
+        parts.append(net.Add(parts[-1], y) if residual else y)
+    return net.conv_norm(net.Concat(*parts, axis=1), (2 + count) * half, width, 1, net.silu)
+
+
+def pooling_pyramid(net, x, width):
+    pools = [net.conv_norm(x, width, width // 2, 1, net.silu)]
+    for _ in range(3):
+        pools.append(net.MaxPool(pools[-1], kernel_shape=[5, 5], pads=[2] * 4))
+    return net.conv_norm(net.Concat(*pools, axis=1), 2 * width, width, 1, net.silu)
+
+
+def twice_as_large(net, x):
+    return net.Resize(x, None, np.array([1, 1, 2, 2], np.float32), mode="nearest",
+                      coordinate_transformation_mode="asymmetric", nearest_mode="floor")  # fmt: skip
 
 
 def yolo():
     """A detector to its boxes: pooling pyramid, nearest upsampling, grids made from sizes, and suppression."""
     net = Net("yolo")
     x = net.input("image", ["batch", 3, "32*h", "32*w"])
-
-    def block(y, width_in, width_out, kernel=3, stride=1):
-        return net.silu(net.batch_norm(net.conv(y, width_in, width_out, [kernel] * 2, strides=[stride] * 2), width_out))
-
-    def split_stage(y, width):
-        y = block(y, width, width, 1)
-        first, second = net.Split(y, [width // 2, width // 2], count=2, axis=1)
-        third = net.Add(second, block(block(second, width // 2, width // 2), width // 2, width // 2))
-        return block(net.Concat(first, second, third, axis=1), width * 3 // 2, width, 1)
-
-    x = block(block(x, 3, 8, stride=2), 8, 16, stride=2)
-    fine = split_stage(block(x, 16, 32, stride=2), 32)
-    coarse = split_stage(block(fine, 32, 64, stride=2), 64)
-    pools = [block(coarse, 64, 32, 1)]
-    for _ in range(3):
-        pools.append(net.MaxPool(pools[-1], kernel_shape=[5, 5], pads=[2] * 4))
-    coarse = block(net.Concat(*pools, axis=1), 128, 64, 1)
-    up = net.Resize(coarse, None, np.array([1, 1, 2, 2], np.float32), mode="nearest",
-                    coordinate_transformation_mode="asymmetric", nearest_mode="floor")  # fmt: skip
-    fine = block(net.Concat(up, fine, axis=1), 96, 32)
+    x = net.conv_norm(net.conv_norm(x, 3, 8, 3, net.silu, 2), 8, 16, 3, net.silu, 2)
+    fine = split_stage(net, net.conv_norm(x, 16, 32, 3, net.silu, 2), 32, 32)
+    coarse = pooling_pyramid(net, split_stage(net, net.conv_norm(fine, 32, 64, 3, net.silu, 2), 64, 64), 64)
+    fine = net.conv_norm(net.Concat(twice_as_large(net, coarse), fine, axis=1), 96, 32, 3, net.silu)
     boxes, scores = [], []
     for level, width, stride in ((fine, 32, 8), (coarse, 64, 16)):
         head = net.conv(level, width, 4 + 3, [1, 1])
@@ -214,13 +234,13 @@ def spatial_transformer():
 # ---- sequences ----
 
 
-def t5():
+def t5(name="t5", vocabulary=50, width=32, heads=4, depth=8, inner=48, layers=2, buckets=8):
     """Encoder and decoder with relative positions in buckets that are computed from the lengths."""
-    net, width, heads, depth, buckets = Net("t5"), 32, 4, 8, 8
-    source = net.input("source", ["batch", "length"], "i64", below=50)
+    net = Net(name)
+    source = net.input("source", ["batch", "length"], "i64", below=vocabulary)
     mask = net.input("mask", ["batch", "length"], "i64")
-    target = net.input("target", ["batch", "words"], "i64", below=50)
-    table = net.weight(50, width)
+    target = net.input("target", ["batch", "words"], "i64", below=vocabulary)
+    table = net.weight(vocabulary, width)
     f32 = onnx.TensorProto.FLOAT
 
     def positions(length, both_ways):
@@ -242,31 +262,48 @@ def t5():
         return net.Unsqueeze(net.Transpose(net.Gather(net.weight(buckets, heads), bucket), perm=[2, 0, 1]), [0])
 
     def attend(x, memory, bias):
-        q, k, v = (net.heads(net.linear(y, width, width, bias=False), heads, depth) for y in (x, memory, memory))
-        y = net.joined(net.attention(q, k, v, depth, bias), width)
-        return net.linear(y, width, width, bias=False)
+        q, k, v = (net.heads(net.linear(y, width, heads * depth, bias=False), heads, depth) for y in (x, memory, memory))
+        y = net.joined(net.attention(q, k, v, depth, bias), heads * depth)
+        return net.linear(y, heads * depth, width, bias=False)
 
     def feed_forward(x):
         y = net.rms_norm(x, width)
-        y = net.Mul(net.gelu(net.linear(y, width, 48, bias=False)), net.linear(y, width, 48, bias=False))
-        return net.Add(x, net.linear(y, 48, width, bias=False))
+        y = net.Mul(net.gelu(net.linear(y, width, inner, bias=False)), net.linear(y, width, inner, bias=False))
+        return net.Add(x, net.linear(y, inner, width, bias=False))
 
     hidden = net.Mul(net.Sub(1.0, net.Cast(mask, to=f32)), float(np.finfo(np.float32).min))
     hidden = net.Unsqueeze(hidden, [1, 2])
     x, bias = net.Gather(table, source), net.Add(positions(net.size(source, 1), True), hidden)
-    for _ in range(2):
+    for _ in range(layers):
         y = net.rms_norm(x, width)
         x = feed_forward(net.Add(x, attend(y, y, bias)))
     memory = net.rms_norm(x, width)
     x, length = net.Gather(table, target), net.size(target, 1)
     causal = net.Trilu(net.Expand(net.const(np.float32(-1e9)), net.Concat(length, length, axis=0)), np.int64(1), upper=1)
     bias = net.Add(positions(length, False), causal)
-    for _ in range(2):
+    for _ in range(layers):
         y = net.rms_norm(x, width)
         x = net.Add(x, attend(y, y, bias))
         x = feed_forward(net.Add(x, attend(net.rms_norm(x, width), memory, hidden)))
     net.output(net.MatMul(net.rms_norm(x, width), net.Transpose(table, perm=[1, 0])), "logits")
     return net
+
+
+def whisper_encoder(net, audio, bands=20, width=32, heads=2, inner=64, layers=2, positions=64):
+    x = net.gelu(net.conv(audio, bands, width, [3]))
+    x = net.gelu(net.conv(x, width, width, [3], strides=[2]))
+    x = net.Transpose(x, perm=[0, 2, 1])
+    x = net.Add(x, net.Slice(net.weight(positions, width), [0], net.size(x, 1), [0]))
+    for _ in range(layers):
+        x = net.pre_norm_layer(x, width, heads, inner, key_bias=False)
+    return net.layer_norm(x, width)
+
+
+def causal_bias(net, before, new):
+    """[new, before + new]: minus infinity where a key is later than the query. Both are tensors of one element."""
+    rows = net.Add(net.Range(np.int64(0), net.Squeeze(new), np.int64(1)), before)
+    columns = net.Range(np.int64(0), net.Squeeze(net.Add(before, new)), np.int64(1))
+    return net.Where(net.Greater(net.Unsqueeze(columns, [0]), net.Unsqueeze(rows, [1])), float("-inf"), 0.0)
 
 
 def whisper():
@@ -275,28 +312,14 @@ def whisper():
     audio = net.input("mel", ["batch", 20, "frames"])
     tokens = net.input("tokens", ["batch", "new"], "i64", below=60)
     past = [net.input(f"past.{i}.{part}", ["batch", heads, "past", depth]) for i in range(2) for part in ("key", "value")]
-    x = net.gelu(net.conv(audio, 20, width, [3]))
-    x = net.gelu(net.conv(x, width, width, [3], strides=[2]))
-    x = net.Transpose(x, perm=[0, 2, 1])
-    x = net.Add(x, net.Slice(net.weight(64, width), [0], net.size(x, 1), [0]))
-
-    def mlp(x):
-        return net.Add(x, net.linear(net.gelu(net.linear(net.layer_norm(x, width), width, 64)), 64, width))
+    memory = whisper_encoder(net, audio)
+    before, new = net.size(past[0], 2), net.size(tokens, 1)
+    x = net.Add(net.Gather(net.weight(60, width), tokens), net.Slice(net.weight(40, width), before, net.Add(before, new), [0]))
+    causal = causal_bias(net, before, new)
 
     def project(x, bias=True):
         return net.heads(net.linear(x, width, width, bias), heads, depth)
 
-    for _ in range(2):
-        y = net.layer_norm(x, width)
-        y = net.attention(project(y), project(y, False), project(y), depth)
-        x = mlp(net.Add(x, net.linear(net.joined(y, width), width, width)))
-    memory = net.layer_norm(x, width)
-    before, new = net.size(past[0], 2), net.size(tokens, 1)
-    total = net.Add(before, new)
-    x = net.Add(net.Gather(net.weight(60, width), tokens), net.Slice(net.weight(40, width), before, total, [0]))
-    rows = net.Add(net.Range(np.int64(0), net.Squeeze(new), np.int64(1)), before)
-    columns = net.Range(np.int64(0), net.Squeeze(total), np.int64(1))
-    causal = net.Where(net.Greater(net.Unsqueeze(columns, [0]), net.Unsqueeze(rows, [1])), float("-inf"), 0.0)
     for i in range(2):
         y = net.layer_norm(x, width)
         key = net.Concat(past[2 * i], project(y, False), axis=2)
@@ -307,22 +330,24 @@ def whisper():
         x = net.Add(x, net.linear(net.joined(y, width), width, width))
         y = net.layer_norm(x, width)
         y = net.attention(project(y), project(memory, False), project(memory), depth)
-        x = mlp(net.Add(x, net.linear(net.joined(y, width), width, width)))
+        x = net.Add(x, net.linear(net.joined(y, width), width, width))
+        x = net.Add(x, net.feed_forward(net.layer_norm(x, width), width, 64))
     last = net.Gather(net.layer_norm(x, width), np.int64(-1), axis=1)
     net.output(net.ArgMax(net.linear(last, width, 60), axis=-1, keepdims=0), "token", "i64")
     return net
 
 
-def rotary():
-    """Rotary positions from position ids, grouped queries, gated units, a causal window."""
-    net, width, heads, groups, depth = Net("rotary"), 48, 6, 2, 8
-    tokens = net.input("tokens", ["batch", "length"], "i64", below=40)
-    at = net.input("positions", ["batch", "length"], "i64", below=100)
-    f32 = onnx.TensorProto.FLOAT
+def rotary_angles(net, positions, depth):
+    """(cosines, sines) of positions [batch, length], for heads."""
     rates = (10000.0 ** (-np.arange(0, depth, 2) / depth)).astype(np.float32)
-    angles = net.MatMul(net.Unsqueeze(net.Cast(at, to=f32), [2]), rates[None])
+    angles = net.MatMul(net.Unsqueeze(net.Cast(positions, to=onnx.TensorProto.FLOAT), [2]), rates[None])
     angles = net.Unsqueeze(net.Concat(angles, angles, axis=-1), [1])
-    cos, sin = net.Cos(angles), net.Sin(angles)
+    return net.Cos(angles), net.Sin(angles)
+
+
+def rotary_layer(net, x, width, heads, groups, depth, inner, angles, bias, past=None):
+    """(x, keys, values) behind a layer with grouped queries and gated units; past is (keys, values) of what was before."""
+    cos, sin = angles
 
     def rotate(x):
         half = net.Concat(net.Neg(net.Slice(x, [depth // 2], [2**62], [3])), net.Slice(x, [0], [depth // 2], [3]), axis=-1)
@@ -332,21 +357,33 @@ def rotary():
         shape = net.Concat(net.Slice(net.Shape(x), [0], [2]), [heads // groups], net.Slice(net.Shape(x), [2], [4]), axis=0)
         return net.Reshape(net.Expand(net.Unsqueeze(x, [2]), shape), [0, heads, -1, depth])
 
+    y = net.rms_norm(x, width)
+    q = rotate(net.heads(net.linear(y, width, heads * depth, False), heads, depth))
+    k = rotate(net.heads(net.linear(y, width, groups * depth, False), groups, depth))
+    v = net.heads(net.linear(y, width, groups * depth, False), groups, depth)
+    if past:
+        k, v = (net.Concat(old, new, axis=2) for old, new in zip(past, (k, v)))
+    y = net.joined(net.attention(q, repeat(k), repeat(v), depth, bias), heads * depth)
+    x = net.Add(x, net.linear(y, heads * depth, width, False))
+    y = net.rms_norm(x, width)
+    y = net.Mul(net.silu(net.linear(y, width, inner, False)), net.linear(y, width, inner, False))
+    return net.Add(x, net.linear(y, inner, width, False)), k, v
+
+
+def rotary():
+    """Rotary positions from position ids, grouped queries, gated units, a causal window."""
+    net, width, heads, groups, depth = Net("rotary"), 48, 6, 2, 8
+    tokens = net.input("tokens", ["batch", "length"], "i64", below=40)
+    at = net.input("positions", ["batch", "length"], "i64", below=100)
     length = net.size(tokens, 1)
-    ones = net.ConstantOfShape(net.Concat(length, length, axis=0), value=helper.make_tensor("v", f32, [1], [1.0]))
+    one = helper.make_tensor("v", onnx.TensorProto.FLOAT, [1], [1.0])
+    ones = net.ConstantOfShape(net.Concat(length, length, axis=0), value=one)
     seen = net.Sub(net.Trilu(ones, upper=0), net.Trilu(ones, np.int64(-5), upper=0))
     bias = net.Where(net.Cast(seen, to=onnx.TensorProto.BOOL), 0.0, -1e9)
+    angles = rotary_angles(net, at, depth)
     x = net.Gather(net.weight(40, width), tokens)
     for _ in range(2):
-        y = net.rms_norm(x, width)
-        q = rotate(net.heads(net.linear(y, width, width, False), heads, depth))
-        k = rotate(net.heads(net.linear(y, width, groups * depth, False), groups, depth))
-        v = net.heads(net.linear(y, width, groups * depth, False), groups, depth)
-        y = net.joined(net.attention(q, repeat(k), repeat(v), depth, bias), width)
-        x = net.Add(x, net.linear(y, width, width, False))
-        y = net.rms_norm(x, width)
-        y = net.Mul(net.silu(net.linear(y, width, 96, False)), net.linear(y, width, 96, False))
-        x = net.Add(x, net.linear(y, 96, width, False))
+        x, _, _ = rotary_layer(net, x, width, heads, groups, depth, 96, angles, bias)
     net.output(net.linear(net.rms_norm(x, width), width, 40, False), "logits")
     return net
 
@@ -617,9 +654,9 @@ RACES = {
 }
 
 
-def arrays_of(name, net, sizes, number):
-    """{input: array} of the architecture at these sizes, in the order of its dims."""
-    named = dict(zip([part.split("=")[0] for part in ARCHITECTURES[name][1].split(",")], sizes))
+def arrays_of(net, dims, sizes, number):
+    """{input: array} of the network at these sizes, in the order of its dims."""
+    named = dict(zip([part.split("=")[0] for part in dims.split(",")], sizes))
     rng = np.random.default_rng(number)
     arrays = {}
     for value in net.inputs:

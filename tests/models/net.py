@@ -33,10 +33,12 @@ class Net:
         self.weights.append(numpy_helper.from_array(np.asarray(array), name))
         return name
 
-    def weight(self, *shape):
-        """Normal, scaled so that a product with it keeps magnitudes."""
-        fan_in = max(int(np.prod(shape)) // max(shape[0], 1), 1) if len(shape) != 2 else shape[0]
-        return self.const((self.rng.standard_normal(shape) / np.sqrt(fan_in)).astype(np.float32))
+    def weight(self, *shape, fan_in=None):
+        """Normal. Factors keep magnitudes, those of convolutions also where half of what they make is cut off; what has one dim
+        is added, and small: else a deep network says the same of all inputs."""
+        if fan_in is None:
+            fan_in = shape[0] if len(shape) == 2 else np.prod(shape[1:]) / 2 if len(shape) > 2 else 100
+        return self.const(self.rng.standard_normal(shape, np.float32) / np.float32(np.sqrt(fan_in)))
 
     def positive(self, *shape):
         return self.const(self.rng.uniform(0.5, 1.5, shape).astype(np.float32))
@@ -88,6 +90,18 @@ class Net:
             x, self.positive(channels), self.weight(channels), self.weight(channels), self.positive(channels)
         )
 
+    def conv_norm(self, x, channels_in, channels_out, kernel, act=None, stride=1, **attributes):
+        """With batch normalisation and an activation, which is a function. kernel is a list, or one number for a square."""
+        kernel = [kernel] * 2 if isinstance(kernel, int) else kernel
+        y = self.conv(x, channels_in, channels_out, kernel, strides=[stride] * len(kernel), **attributes)
+        y = self.batch_norm(y, channels_out)
+        return act(y) if act else y
+
+    def squeeze_excite(self, x, channels, inner, act, gate):
+        """Channels times what the means of all of them say. act and gate are functions."""
+        y = act(self.conv(self.GlobalAveragePool(x), channels, inner, [1, 1]))
+        return self.Mul(x, gate(self.conv(y, inner, channels, [1, 1])))
+
     def silu(self, x):
         return self.Mul(x, self.Sigmoid(x))
 
@@ -117,3 +131,20 @@ class Net:
         """Of heads; bias is added to the scores."""
         scores = self.MatMul(self.Mul(q, float(width**-0.5)), self.Transpose(k, perm=[0, 1, 3, 2]))
         return self.MatMul(self.Softmax(self.Add(scores, bias) if bias else scores, axis=-1), v)
+
+    def self_attention(self, x, width, heads, bias=None, key_bias=True):
+        q, k, v = (self.heads(self.linear(x, width, width, b), heads, width // heads) for b in (True, key_bias, True))
+        return self.linear(self.joined(self.attention(q, k, v, width // heads, bias), width), width, width)
+
+    def feed_forward(self, x, width, inner):
+        return self.linear(self.gelu(self.linear(x, width, inner)), inner, width)
+
+    def pre_norm_layer(self, x, width, heads, inner, key_bias=True):
+        """Of a transformer, as vision transformers and Whisper have it."""
+        x = self.Add(x, self.self_attention(self.layer_norm(x, width), width, heads, key_bias=key_bias))
+        return self.Add(x, self.feed_forward(self.layer_norm(x, width), width, inner))
+
+    def post_norm_layer(self, x, width, heads, inner, bias=None):
+        """Of a transformer, as BERT has it."""
+        x = self.layer_norm(self.Add(x, self.self_attention(x, width, heads, bias)), width)
+        return self.layer_norm(self.Add(x, self.feed_forward(x, width, inner)), width)

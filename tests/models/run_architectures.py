@@ -48,7 +48,7 @@ def test(name, program, folder):
     context = stridec.Model(library).context(threads=2)
     names = [value.name for value in session.get_outputs()]
     for number, values in enumerate(cases):
-        arrays = arrays_of(name, net, values, number)
+        arrays = arrays_of(net, dims, values, number)
         expected = session.run(None, models.feed(session, arrays))
         try:
             got = dict(zip([value.name for value in context.model.outputs], context.run(arrays)))
