@@ -45,10 +45,15 @@ std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest
     all.push_back({kernels::to_schedule(plan), window_cycles(program, nest, plan, target), "window"});
   for (const RankedChainPlan& ranked : chain_space(program, nest, target))
     all.push_back({kernels::to_schedule(ranked.plan), ranked.cycles, family_of(ranked.plan)});
-  // Two models: on contractions they are comparable through general_cycles() alone.
+  // Two models: on contractions they are comparable through general_cycles() alone, which is what the best of these
+  // loops takes.
   const auto general = general_space(program, nest, target);
-  const double scale =
-      contraction ? general_cycles(program, nest, target) / std::max(general[0].cycles, 1.0) : 1;
+  double scale = 1;
+  if (contraction) {
+    const auto best = std::min_element(general.begin(), general.end(),
+                                       [](const auto& x, const auto& y) { return x.cycles < y.cycles; });
+    scale = general_cycles(program, nest, target) / std::max(best->cycles, 1.0);
+  }
   for (const RankedLoopPlan& ranked : general)
     all.push_back({{"", directives(ranked.plan)}, scale * ranked.cycles, family_of(ranked.plan)});
   sort_stable(all, [&](const Candidate& x, const Candidate& y) {

@@ -4,6 +4,8 @@
 
 #include "compiler/kernels/gemm_plan.h"
 #include "compiler/loop/build.h"
+#include "compiler/loop/text.h"
+#include "compiler/schedule/choose/candidates.h"
 
 using namespace stridec;
 using loop::NestBuilder;
@@ -146,4 +148,33 @@ TEST_CASE("rows in long runs are read in place and those in short ones copied, a
   CHECK(reading_of(64, 64) == kernels::GemmPlan::A::kDirect);
   CHECK(reading_of(3, 16) == kernels::GemmPlan::A::kDirect);
   CHECK(reading_of(1, 256) == kernels::GemmPlan::A::kPack);
+}
+
+TEST_CASE("no loops without a template are expected to be faster than the micro-kernel that the model chooses") {
+  const loop::Program program = loop::parse_program(R"(program linear
+  symbol b = input 0 dim 0 in 1..8
+  symbol m = input 0 dim 1 in 1..1500
+  input x f32 [b, m, 384] ordinal 0
+  input w f32 [384, 1152] ordinal 1
+  output y f32 [b, m, 1152] ordinal 0
+  inputs (x, w)
+  outputs (y)
+  steps
+    nest 0 linear (%i0<b, %i1<m, %i2<1152)
+      %0 : f32 = reduce sum (%r0<384)
+        %1 : f32 = load x[%i0, %i1, %r0]
+        %2 : f32 = load w[%r0, %i2]
+        %3 : f32 = mul %1 %2
+        yield %3
+      store y[%i0, %i1, %i2] %0
+)");
+  const auto all = schedule::candidates(program, program.nests[0], cpu_target("znver4"));
+  REQUIRE(all[0].family.starts_with("gemm."));
+  int loops = 0;
+  for (const schedule::Candidate& candidate : all) {
+    if (!candidate.family.starts_with("loops")) continue;
+    ++loops;
+    CHECK_MESSAGE(candidate.cycles >= all[0].cycles, candidate.family);
+  }
+  CHECK(loops > 0);
 }
