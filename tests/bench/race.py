@@ -125,8 +125,16 @@ def stridec_engine(files, arrays, threads, engine):
     return run, lambda: dict(zip([value.name for value in model.outputs], context.run(*inputs)))
 
 
+def build_folder():
+    return os.environ.get("build", "build")
+
+
+def peak_library():
+    return os.path.abspath(os.path.join(build_folder(), "libbench_peak.so"))
+
+
 def peak_engine(files, arrays, threads, _):
-    loops = ctypes.CDLL(os.path.abspath(os.path.join(os.environ.get("build", "build"), "libbench_peak.so")))
+    loops = ctypes.CDLL(peak_library())
     flops = ctypes.c_int64(product_flops(files["sized"], arrays))
     return lambda: loops.bench_peak(ctypes.c_int32(threads), flops), dict
 
@@ -402,6 +410,8 @@ def check_engine(parser, engine):
     package = engine.partition("-")[0]
     if engine in PEERS and not importlib.util.find_spec(package):
         parser.error(f"argument --engines: {package} is not installed in this Python environment")
+    if engine == "peak" and not os.path.isfile(peak_library()):
+        parser.error(f"argument --engines: peak needs {peak_library()}; 'ninja -C {build_folder()} bench_peak' builds it")
 
 
 def case_count(name, own):
@@ -516,7 +526,7 @@ def print_accuracy(report, engines):
 
 def main():
     flags = parse_flags()
-    program, parent = flags.program, os.environ.get("build", "build")
+    program, parent = flags.program, build_folder()
     report = {"machine": machine(), "threads": flags.threads, "versions": engine_versions(flags.engines, program)}
     report["models"], report["compile_seconds"] = {}, {}
     print("; ".join(f"{key} {value}" for key, value in report["machine"].items()))

@@ -177,6 +177,14 @@ def test_no_program():
         assert done.returncode == 2 and "there is no program nowhere/stridec; build it" in done.stderr, done.stderr
 
 
+def test_no_peak():
+    """What stands for the machine's peak is a target of the build that nothing else needs."""
+    done = timed("race.py", "tagger", "--engines", "stridec,peak", build="nowhere")
+    assert done.returncode == 2 and not done.stdout, done
+    said = done.stderr.partition("race.py: error: ")[2]
+    assert said.startswith("argument --engines: peak needs ") and "'ninja -C nowhere bench_peak' builds it" in said, done.stderr
+
+
 def main():
     os.environ["stridec"] = os.path.abspath(os.environ.get("stridec", "build/stridec"))
     passed = failed = 0
