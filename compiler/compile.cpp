@@ -109,25 +109,25 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   for (const loop::SymbolValues& sizes : options.specialize)
     programs.push_back({.program = loop::specialized(made.loops, sizes), .when = loop::condition_of(sizes)});
   const bool epilogues = setting(options, "epilogue_fusion", true);
+  using Decisions = std::vector<schedule::Decision>;
+  Decisions* const wanted = last == Stage::kSchedule ? &made.decisions : nullptr;  // nobody else reads them
   auto schedule_all = [&](const auto& passes, const auto& telling) {
     return std::all_of(programs.begin(), programs.end(), [&](Variant& given) {
       const bool general = given.when.is_const(1);
       const std::string sizes = general ? "" : sym::to_string(given.when);
-      return runner.run(passes, given.program, sizes, telling(general ? &made.decisions : nullptr));
+      return runner.run(passes, given.program, sizes, telling(general ? wanted : nullptr));
     });
   };
-  using Decisions = std::vector<schedule::Decision>;
   if (!schedule_all(schedule::loop_passes(), [&](Decisions* decisions) {
         return schedule::FusionOptions{.decisions = decisions, .epilogues = epilogues};
       }))
     return stopped();
   for (const GpuTarget& target : targets.gpus) {
     auto& variant = made.gpu_variants.emplace_back(codegen::cuda::Variant{target, programs[0].program});
-    if (!runner.run(
-            schedule::gpu_loop_passes(), variant.program, target.name, target,
-            schedule::GpuRules{.factors = factors,
-                               .epilogues = epilogues,
-                               .decisions = made.gpu_variants.size() == 1 ? &made.decisions : nullptr}))
+    if (!runner.run(schedule::gpu_loop_passes(), variant.program, target.name, target,
+                    schedule::GpuRules{.factors = factors,
+                                       .epilogues = epilogues,
+                                       .decisions = made.gpu_variants.size() == 1 ? wanted : nullptr}))
       return stopped();
     const schedule::Chosen chosen = tuned(variant.program, target, options, before_measuring, made);
     if (!runner.run(schedule::gpu_passes(), variant.program, target.name, target, chosen)) return stopped();

@@ -55,6 +55,13 @@ std::string_view storage_name(DType dtype) {
 
 std::string lanes_suffix(int width) { return width == 1 ? std::string() : cat("x", width); }
 
+// "$s0", "$s1", ...: every size that a kernel asks for meets all of its arguments, which are named once.
+sym::Expr argument(size_t number) {
+  thread_local std::vector<sym::Expr> known;
+  while (known.size() <= number) known.push_back(sym::var(cat("$s", known.size())));
+  return known[number];
+}
+
 }  // namespace
 
 std::string float_literal(double value, bool single) {
@@ -87,12 +94,12 @@ std::string KernelText::pointer(loop::BufferId buffer) {
 sym::Expr KernelText::size_symbol(sym::Expr expr) {
   // Callers compose sizes that are arguments already; the host program knows the program's symbols alone.
   sym::Substitution arguments;
-  for (size_t i = 0; i < sizes_.size(); ++i) arguments[sym::var(cat("$s", i))] = sizes_[i];
+  for (size_t i = 0; i < sizes_.size(); ++i) arguments[argument(i)] = sizes_[i];
   expr = sym::substitute(expr, arguments);
   if (expr.is_const()) return expr;
   STRIDEC_CHECK(!sym::has_index(expr), sym::to_string(expr));
   auto found = std::find(sizes_.begin(), sizes_.end(), expr);
-  const sym::Expr symbol = sym::var(cat("$s", found - sizes_.begin()));
+  const sym::Expr symbol = argument(static_cast<size_t>(found - sizes_.begin()));
   if (found != sizes_.end()) return symbol;
   sizes_.push_back(expr);
   const sym::Interval range = program_.facts.bounds(expr);

@@ -247,7 +247,8 @@ class Cutter {
 
 class Fuser {
  public:
-  Fuser(Program& program, std::vector<Decision>* decisions) : program_(program), decisions_(decisions) {}
+  Fuser(Program& program, std::vector<Decision>* decisions, bool cuts)
+      : program_(program), decisions_(decisions), cuts_(cuts) {}
 
   void block(loop::Steps& steps) {
     Flow flow = make_flow(program_, steps);
@@ -376,7 +377,7 @@ class Fuser {
       cutter.shrink(row.passing[i], components(nests[i], i, row, row.passing[i]));
     for (size_t i = 0; i < nests.size(); ++i) {
       const loop::NestId id = std::get<Launch>(steps[row.at[i]].node).nest;
-      program_[id] = cutter.cut(nests[i], i);
+      if (cuts_) program_[id] = cutter.cut(nests[i], i);
       strips.body.push_back({Launch{id}});
     }
     steps[row.at.back()].node = std::move(strips);
@@ -392,7 +393,13 @@ class Fuser {
 
   Program& program_;
   std::vector<Decision>* decisions_;
+  const bool cuts_;
 };
+
+void fuse(Program& program, std::vector<Decision>* decisions, bool cuts) {
+  Fuser fuser(program, decisions, cuts);
+  loop::for_each_block(program.steps, [&](loop::Steps& steps) { fuser.block(steps); });
+}
 
 }  // namespace
 
@@ -423,9 +430,8 @@ ArenaPlan own_memory(const Program& program, const loop::Strips& strips) {
   return plan_arena(items, program.facts);
 }
 
-void fuse_strips(Program& program, std::vector<Decision>* decisions) {
-  Fuser fuser(program, decisions);
-  loop::for_each_block(program.steps, [&](loop::Steps& steps) { fuser.block(steps); });
-}
+void fuse_strips(Program& program, std::vector<Decision>* decisions) { fuse(program, decisions, true); }
+
+void place_strips(Program& program) { fuse(program, nullptr, false); }
 
 }  // namespace stridec::schedule

@@ -33,5 +33,8 @@ int64_t points_of_strip(double points, int64_t passing, bool product);
 ArenaPlan own_memory(const loop::Program& program, const loop::Strips& strips);
 
 void fuse_strips(loop::Program& program, std::vector<Decision>* decisions = nullptr);
+// The same with nests as they were: where strips are and what they keep to themselves, without the cutting of nests, which
+// is most of the work.
+void place_strips(loop::Program& program);
 
 }  // namespace stridec::schedule

@@ -126,7 +126,7 @@ std::vector<std::vector<int64_t>> Alive::curves(std::span<const StepGroup> group
 
 std::vector<StepGroup> later_strips(const Program& program) {
   Program preview = program;
-  fuse_strips(preview);
+  place_strips(preview);
   std::map<loop::NestId, int> position;
   for (size_t at = 0; at < program.steps.size(); ++at)
     if (const auto* launch = std::get_if<loop::Launch>(&program.steps[at].node))

@@ -73,6 +73,23 @@ TEST_CASE("a product between two transforms works in strips") {
   }
 }
 
+TEST_CASE("strips that are placed are where they are made, and keep the same to themselves") {
+  Program made = planes_of_products(48, 48), placed = made;
+  const Nest product = placed.nests[1];
+  fuse_strips(made);
+  place_strips(placed);
+  REQUIRE(strips_of(made).size() == 1);
+  REQUIRE(strips_of(placed).size() == 1);
+  const Strips &x = *strips_of(made)[0], &y = *strips_of(placed)[0];
+  CHECK(x.name == y.name);
+  CHECK(x.most == y.most);
+  CHECK(x.points == y.points);
+  CHECK(x.own == y.own);
+  CHECK(own_memory(made, x).bytes == own_memory(placed, y).bytes);
+  CHECK(to_string(placed, placed.nests[1]) == to_string(placed, product));
+  CHECK(to_string(made, made.nests[1]) != to_string(placed, product));
+}
+
 TEST_CASE("a program with strips reads back as it was printed") {
   Program program = planes_of_products(48, 48);
   fuse_strips(program);
