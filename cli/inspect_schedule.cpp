@@ -11,6 +11,7 @@
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/memory/memory_plan.h"
 #include "compiler/schedule/typical.h"
 #include "compiler/sym/text.h"
 
@@ -22,29 +23,60 @@ using schedule::Choice;
 using schedule::Decision;
 
 struct Counted {
-  const Decision* decision;
-  int times = 1;
+  std::vector<const Decision*> decisions;  // equal but for their nodes
+  const Decision* operator->() const { return decisions.front(); }
+  size_t times() const { return decisions.size(); }
 };
 
-std::vector<Counted> counted(const std::vector<Decision>& decisions) {
+std::vector<Counted> counted(const std::vector<const Decision*>& decisions) {
   std::vector<Counted> all;
   std::map<std::tuple<std::string, std::string, bool, std::string, std::string>, size_t> known;
-  for (const Decision& d : decisions) {
+  for (const Decision* d : decisions) {
     const auto [found, fresh] = known.emplace(
-        std::tuple(d.producer, d.consumer, d.fused, d.reason, sym::to_string(d.bytes)), all.size());
-    if (fresh)
-      all.push_back({&d});
-    else
-      ++all[found->second].times;
+        std::tuple(d->producer, d->consumer, d->fused, d->reason, sym::to_string(d->bytes)), all.size());
+    if (fresh) all.emplace_back();
+    all[found->second].decisions.push_back(d);
   }
   return all;
+}
+
+std::vector<const Decision*> all_of(const std::vector<Decision>& decisions) {
+  std::vector<const Decision*> all;
+  for (const Decision& d : decisions) all.push_back(&d);
+  return all;
+}
+
+// Two nests that stayed separate, with what each rule said of them.
+struct Pair {
+  std::vector<const Decision*> refusals;
+  bool fused = false;  // by another rule in the end
+};
+
+// Of the decisions that are about nests of known nodes; the others, and those that fused, are left in `others`.
+std::vector<Pair> separate_pairs(const std::vector<Decision>& decisions,
+                                 std::vector<const Decision*>& others) {
+  std::vector<Pair> pairs;
+  std::map<std::tuple<std::string, std::string, std::string, std::string>, size_t> known;
+  for (const Decision& d : decisions) {
+    const bool pair = !d.producer_nodes.empty() && !d.consumer_nodes.empty();
+    if (!pair || d.fused) others.push_back(&d);
+    if (!pair) continue;
+    const auto [found, fresh] =
+        known.emplace(std::tuple(d.producer, d.producer_nodes, d.consumer, d.consumer_nodes), pairs.size());
+    if (fresh) pairs.emplace_back();
+    Pair& of = pairs[found->second];
+    of.fused = of.fused || d.fused;
+    if (!d.fused) of.refusals.push_back(&d);
+  }
+  std::erase_if(pairs, [](const Pair& pair) { return pair.fused; });
+  return pairs;
 }
 
 uint64_t typical_bytes(const Decision& decision, const sym::Facts& facts) {
   return static_cast<uint64_t>(std::max(0.0, schedule::typical(decision.bytes, facts)));
 }
 
-std::string times(int count) { return count > 1 ? cat(" (", count, " times)") : ""; }
+std::string times(size_t count) { return count > 1 ? cat(" (", count, " times)") : ""; }
 
 std::string ratio(double of, double to) {
   char text[32];
@@ -86,8 +118,8 @@ std::vector<Choice> launches(const Compilation& made) {
 
 void print(const Choice& choice) {
   constexpr size_t kOthers = 4;
-  std::printf(" kernel    %s%s: %s\n", choice.nests.front().c_str(),
-              times(static_cast<int>(choice.nests.size())).c_str(), loop::to_string(choice.schedule).c_str());
+  std::printf(" kernel    %s%s: %s\n", choice.nests.front().c_str(), times(choice.nests.size()).c_str(),
+              loop::to_string(choice.schedule).c_str());
   if (choice.space == 0) return;
   std::printf("           %s; %s",
               choice.given       ? (choice.cycles > 0 ? "measured best" : "given")
@@ -107,23 +139,58 @@ void print(const Choice& choice) {
   std::printf("\n");
 }
 
+// The sizes that bytes and cycles are those of; empty: the program has no symbols.
+std::vector<std::pair<std::string, int64_t>> typical_sizes(const loop::Program& program) {
+  std::vector<std::pair<std::string, int64_t>> sizes;
+  for (const loop::Symbol& symbol : program.symbols)
+    sizes.emplace_back(symbol.var.name(), static_cast<int64_t>(schedule::typical(symbol.var, program.facts)));
+  return sizes;
+}
+
+void print(const Pair& pair, const sym::Facts& facts) {
+  const Decision& first = *pair.refusals.front();
+  uint64_t bytes = 0;
+  for (const Decision* d : pair.refusals) bytes = std::max(bytes, typical_bytes(*d, facts));
+  std::printf(" separate  %s of %s -> %s of %s: %s", first.producer.c_str(), first.producer_nodes.c_str(),
+              first.consumer.c_str(), first.consumer_nodes.c_str(),
+              join(pair.refusals, "; ", [](const Decision* d) { return d->reason; }).c_str());
+  if (bytes > 0) std::printf("; would save %s", human_bytes(bytes).c_str());
+  std::printf("\n");
+}
+
+void print(const Counted& counted, const sym::Facts& facts) {
+  const Decision& d = *counted.decisions.front();
+  const uint64_t bytes = typical_bytes(d, facts);
+  std::printf(" %-9s %s -> %s: %s", d.fused ? "fused" : "separate", d.producer.c_str(), d.consumer.c_str(),
+              d.reason.c_str());
+  if (bytes > 0) std::printf("; %s %s", d.fused ? "saves" : "would save", human_bytes(bytes).c_str());
+  std::printf("%s\n", times(counted.times()).c_str());
+}
+
 }  // namespace
 
 int print_schedule(const Compilation& made, const Globals& globals) {
   const loop::Program& program = *made.programs().front();
   const std::vector<Choice> kernels = made.gpu_variants.empty() ? made.choices : launches(made);
   if (globals.json) {
-    Json json = {{"stage", "schedule"}, {"decisions", Json::array()}, {"kernels", Json::array()}};
-    for (const auto& [d, count] : counted(made.decisions)) {
+    Json json = {{"stage", "schedule"},
+                 {"typical_sizes", Json::object()},
+                 {"decisions", Json::array()},
+                 {"kernels", Json::array()}};
+    for (const auto& [name, size] : typical_sizes(program)) json["typical_sizes"][name] = size;
+    for (const Counted& d : counted(all_of(made.decisions))) {
       Json one = {{"producer", d->producer},
                   {"consumer", d->consumer},
                   {"fused", d->fused},
                   {"reason", d->reason},
-                  {"times", count}};
+                  {"times", d.times()}};
       if (!d->bytes.is_const(0)) {
         one["bytes"] = sym::to_string(d->bytes);
-        one["typical_bytes"] = typical_bytes(*d, program.facts);
+        one["typical_bytes"] = typical_bytes(*d.decisions.front(), program.facts);
       }
+      for (const Decision* each : d.decisions)
+        if (!each->producer_nodes.empty())
+          one["nodes"].push_back({{"producer", each->producer_nodes}, {"consumer", each->consumer_nodes}});
       json["decisions"].push_back(std::move(one));
     }
     for (const Choice& choice : kernels) json["kernels"].push_back(to_json(choice));
@@ -131,15 +198,19 @@ int print_schedule(const Compilation& made, const Globals& globals) {
     std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
     return 0;
   }
+  if (const auto sizes = typical_sizes(program); !sizes.empty())
+    std::printf(
+        " sizes     bytes and cycles are at typical sizes, the middle of each range but %s at most: %s\n",
+        cat(schedule::kTypicalSize).c_str(),
+        join(sizes, ", ", [](const auto& size) { return cat(size.first, "=", size.second); }).c_str());
+  std::vector<const Decision*> others;
+  const std::vector<Pair> pairs = separate_pairs(made.decisions, others);
   uint64_t saved = 0;
-  for (const auto& [d, count] : counted(made.decisions)) {
-    const uint64_t bytes = typical_bytes(*d, program.facts);
-    if (d->fused) saved += bytes * static_cast<uint64_t>(count);
-    std::printf(" %-9s %s -> %s: %s", d->fused ? "fused" : "separate", d->producer.c_str(),
-                d->consumer.c_str(), d->reason.c_str());
-    if (bytes > 0) std::printf("; %s %s", d->fused ? "saves" : "would save", human_bytes(bytes).c_str());
-    std::printf("%s\n", times(count).c_str());
+  for (const Counted& d : counted(others)) {
+    if (d->fused) saved += typical_bytes(*d.decisions.front(), program.facts) * d.times();
+    print(d, program.facts);
   }
+  for (const Pair& pair : pairs) print(pair, program.facts);
   if (saved > 0)
     std::printf(" fusion saves %s of memory traffic in a run at typical sizes\n", human_bytes(saved).c_str());
   for (const Choice& choice : kernels) print(choice);

@@ -6,7 +6,9 @@
 
 namespace stridec::cli {
 
-// Equal decisions are one line with their number; bytes are given at typical sizes, in JSON as an expression too.
+// What was fused is one line for equal decisions, with their number; two nests that stayed separate are one line with their
+// nodes and what each rule said of them. Bytes are given at typical sizes, which the text begins with; JSON has all decisions,
+// their bytes as expressions too.
 int print_schedule(const Compilation& made, const Globals& globals);
 
 }  // namespace stridec::cli

@@ -63,6 +63,18 @@ def test_schedule():
     expect("; saves " in text and "the model's choice; one of " in text, text)
 
 
+def test_separate_nests():
+    """Two nests that stayed separate are one line, whatever rules were tried, and the model's nodes are named."""
+    told = json.loads(stridec("inspect tower.onnx --stage=schedule --dim batch=1..8 --format=json", 0).stdout)
+    text = stridec("inspect tower.onnx --stage=schedule --dim batch=1..8", 0).stdout
+    expect(told["typical_sizes"] == {"batch": 4} and re.search(r"^ sizes .* 128 at most: batch=4$", text, re.M), text)
+    pairs = re.findall(r"^ separate  \S+ of (node .*) -> \S+ of (node .*?): not inlined: .*; not merged: ", text, re.M)
+    expect(pairs and len(set(pairs)) == len(pairs) == text.count("\n separate "), text)
+    refused = [decision for decision in told["decisions"] if not decision["fused"]]
+    named = [(node["producer"], node["consumer"]) for decision in refused for node in decision["nodes"]]
+    expect(set(named) == set(pairs) and len(named) > len(pairs), f"{refused}")
+
+
 def test_inspect_by_content():
     """What a file is does not hang on its name."""
     shutil.copy("mlp.so", "library")

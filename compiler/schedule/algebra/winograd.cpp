@@ -229,7 +229,7 @@ class Applying {
     if (choice.m == 1) return;
     const auto note = [&](bool fused, std::string reason) {
       if (decisions_)
-        decisions_->push_back({first.own.nest->name, other.own.nest->name, fused, std::move(reason)});
+        decisions_->push_back(decision_about(*first.own.nest, *other.own.nest, fused, std::move(reason)));
     };
     const int percent = static_cast<int>(100 * choice.cycles / (family.choice.cycles + other.choice.cycles));
     const std::string time = cat("one transform of what both read, and ", percent, " % of their time");

@@ -73,8 +73,9 @@ class Fuser {
       if (!std::holds_alternative<Launch>(steps[p].node)) continue;
       if (phase == Phase::kEpilogues && !is_contraction(nest_at(steps, p))) continue;
       const bool inlines = phase == Phase::kInline || phase == Phase::kInlinePieces;
-      Decision decision{nest_at(steps, p).name, nest_at(steps, consumer).name, true,
-                        inlines ? "inlined" : "merged", decisions_ ? bytes_between(flow, p, consumer) : 0};
+      Decision decision =
+          decision_about(nest_at(steps, p), nest_at(steps, consumer), true, inlines ? "inlined" : "merged",
+                         decisions_ ? bytes_between(flow, p, consumer) : 0);
       std::string reason;
       int at = -1;
       if (phase == Phase::kEpilogues && stays(flow, p, consumer) && is_pointwise(nest_at(steps, consumer)) &&
@@ -162,6 +163,12 @@ class Fuser {
 };
 
 }  // namespace
+
+Decision decision_about(const loop::Nest& producer, const loop::Nest& consumer, bool fused,
+                        std::string reason, sym::Expr bytes) {
+  return {producer.name,           consumer.name, fused, reason, bytes, loop::nodes_of(producer),
+          loop::nodes_of(consumer)};
+}
 
 void fuse(Program& program, const FusionOptions& options) {
   // Nests of a batch of one share the dims of those that know no batch.

@@ -32,13 +32,17 @@ namespace stridec::schedule {
 
 // One decision, for `inspect --stage=schedule`: what was fused with what, or the reason why not.
 struct Decision {
-  std::string producer, consumer;
+  std::string producer, consumer;  // names of nests, or what else it is about
   bool fused = false;
   std::string reason;
   // Of memory traffic that fusing saves, or would: what the producer stores and the consumer loads, once where others
   // read it too. 0 for decisions of another kind.
   sym::Expr bytes = 0;
+  std::string producer_nodes, consumer_nodes;  // the model's, of a decision about two nests: loop::nodes_of()
 };
+// About these two, with their nodes.
+Decision decision_about(const loop::Nest& producer, const loop::Nest& consumer, bool fused,
+                        std::string reason, sym::Expr bytes = 0);
 
 struct FusionOptions {
   std::vector<Decision>* decisions = nullptr;

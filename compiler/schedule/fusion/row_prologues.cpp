@@ -150,13 +150,12 @@ class RowPrologues {
       std::string reason = refusal(steps, flow, at, products, others, passing, elsewhere);
       std::optional<int64_t> limit;
       if (reason.empty()) limit = pays(steps, at, products, passing, &reason);
-      const std::string name = rows->name,
-                        reader = program_[std::get<Launch>(steps[products[0]].node).nest].name;
-      if (limit) fuse(steps, at, products, passing, elsewhere || !others.empty(), *limit);
       if (decisions_)
-        decisions_->push_back({name, reader, limit.has_value(),
-                               limit ? cat("made by the product's blocks, of at most ", *limit, " rows")
-                                     : cat("not made by the product's blocks: ", reason)});
+        decisions_->push_back(
+            decision_about(*rows, program_[std::get<Launch>(steps[products[0]].node).nest], limit.has_value(),
+                           limit ? cat("made by the product's blocks, of at most ", *limit, " rows")
+                                 : cat("not made by the product's blocks: ", reason)));
+      if (limit) fuse(steps, at, products, passing, elsewhere || !others.empty(), *limit);
       return;
     }
   }

@@ -41,8 +41,8 @@ void explain(const loop::Program& program, std::vector<Decision>& decisions) {
       return std::includes(group.at.begin(), group.at.end(), all.begin(), all.end());
     });
     if (products && windows && !in_others)
-      decisions.push_back({nest(all.front())->name, nest(all.back())->name, false,
-                           cat("no strips of rows: ", reason_of(program, all)), 0});
+      decisions.push_back(decision_about(*nest(all.front()), *nest(all.back()), false,
+                                         cat("no strips of rows: ", reason_of(program, all))));
   }
 }
 
