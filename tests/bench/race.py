@@ -473,8 +473,10 @@ def make(name, folder):
     cases = []
     for number, sizes in enumerate(sizes_of_cases):
         arrays = arrays_of(net, dims, sizes, number)
-        shapes = (f"{key} {'x'.join(map(str, array.shape))}" for key, array in arrays.items())
-        cases.append((", ".join(shapes), arrays))
+        first = {}  # of the inputs with this shape
+        for key, array in arrays.items():
+            first.setdefault("x".join(map(str, array.shape)), key)
+        cases.append((", ".join(f"{key} {shape}" for shape, key in first.items()), arrays))
     return path, cases, dims
 
 

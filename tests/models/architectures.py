@@ -10,12 +10,12 @@ from net import Net, helper, onnx
 # ---- images ----
 
 
-def inverted_residual(net, x, width, inner, out, kernel, stride, act, squeeze=None):
+def inverted_residual(net, x, width, inner, out, kernel, stride, act, squeeze=None, gain=1.0):
     """squeeze is (inner channels, activation, gate) of squeeze and excitation."""
     y = net.conv_norm(x, width, inner, 1, act) if inner != width else x
     y = net.conv_norm(y, inner, inner, kernel, act, stride, group=inner)
     y = net.squeeze_excite(y, inner, *squeeze) if squeeze else y
-    y = net.conv_norm(y, inner, out, 1)
+    y = net.conv_norm(y, inner, out, 1, gain=gain)
     return net.Add(y, x) if stride == 1 and width == out else y
 
 

@@ -40,8 +40,8 @@ class Net:
             fan_in = shape[0] if len(shape) == 2 else np.prod(shape[1:]) / 2 if len(shape) > 2 else 100
         return self.const(self.rng.standard_normal(shape, np.float32) / np.float32(np.sqrt(fan_in)))
 
-    def positive(self, *shape):
-        return self.const(self.rng.uniform(0.5, 1.5, shape).astype(np.float32))
+    def positive(self, *shape, mean=1.0):
+        return self.const((mean * self.rng.uniform(0.5, 1.5, shape)).astype(np.float32))
 
     def add(self, kind, *arguments, count=1, domain="", **attributes):
         """The output's name; a list of names where count is not 1."""
@@ -85,16 +85,17 @@ class Net:
         w = self.weight(channels_out, channels_in // group, *kernel)
         return self.Conv(x, w, self.weight(channels_out), kernel_shape=kernel, group=group, **attributes)
 
-    def batch_norm(self, x, channels):
+    def batch_norm(self, x, channels, gain=1.0):
         return self.BatchNormalization(
-            x, self.positive(channels), self.weight(channels), self.weight(channels), self.positive(channels)
+            x, self.positive(channels, mean=gain), self.weight(channels), self.weight(channels), self.positive(channels)
         )
 
-    def conv_norm(self, x, channels_in, channels_out, kernel, act=None, stride=1, **attributes):
-        """With batch normalisation and an activation, which is a function. kernel is a list, or one number for a square."""
+    def conv_norm(self, x, channels_in, channels_out, kernel, act=None, stride=1, gain=1.0, **attributes):
+        """With batch normalisation and an activation, which is a function. kernel is a list, or one number for a square.
+        A gain below 1 is for ends of residual branches: sums of many would grow until gates behind them are steps."""
         kernel = [kernel] * 2 if isinstance(kernel, int) else kernel
         y = self.conv(x, channels_in, channels_out, kernel, strides=[stride] * len(kernel), **attributes)
-        y = self.batch_norm(y, channels_out)
+        y = self.batch_norm(y, channels_out, gain)
         return act(y) if act else y
 
     def squeeze_excite(self, x, channels, inner, act, gate):

@@ -69,7 +69,7 @@ def mobilenet_v3_large():
         (5, 672, 160, 168, net.HardSwish, 2), (5, 960, 160, 240, net.HardSwish, 1), (5, 960, 160, 240, net.HardSwish, 1),
     ]:  # fmt: skip
         gate = squeeze and (squeeze, net.Relu, lambda y: net.HardSigmoid(y, alpha=1 / 6))
-        x = inverted_residual(net, x, width, inner, out, kernel, stride, act, gate)
+        x = inverted_residual(net, x, width, inner, out, kernel, stride, act, gate, gain=0.5)
         width = out
     x = net.Flatten(net.GlobalAveragePool(net.conv_norm(x, width, 960, 1, net.HardSwish)))
     x = net.HardSwish(net.Gemm(x, net.weight(960, 1280), net.weight(1280)))
@@ -87,7 +87,7 @@ def bottlenecks(net, x, width, stages, squeeze=0):
             y = net.conv_norm(y, inner, inner, 3, net.Relu, stride, group=groups)
             if squeeze:
                 y = net.squeeze_excite(y, inner, round(squeeze * width), net.Relu, net.Sigmoid)
-            y = net.conv_norm(y, inner, out, 1)
+            y = net.conv_norm(y, inner, out, 1, gain=0.5)
             x = net.Relu(net.Add(y, x if number else net.conv_norm(x, width, out, 1, None, stride)))
             width = out
     return classify(net, x, width)
