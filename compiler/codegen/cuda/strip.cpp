@@ -112,7 +112,7 @@ std::optional<Strip> plan_strip(const loop::Program& program, const loop::Nest& 
 void print_strip(KernelText& text, Body& body, const loop::Program& program, const loop::Block& block,
                  const Strip& strip, const std::string& first,
                  const std::function<std::string(const loop::Stmt&)>& held, const std::function<void()>& each,
-                 const std::string& when) {
+                 const std::string& when, bool down) {
   std::vector<std::string> names;
   body.set_index(strip.var, first);
   for (const loop::Stmt* stmt : strip.vectors) {
@@ -142,7 +142,8 @@ void print_strip(KernelText& text, Body& body, const loop::Program& program, con
   }
   const std::string u = "u";
   text.line("#pragma unroll");
-  text.open(cat("for (int ", u, " = 0; ", u, " < ", strip.width, "; ++", u, ")"));
+  text.open(down ? cat("for (int ", u, " = ", strip.width - 1, "; ", u, " >= 0; --", u, ")")
+                 : cat("for (int ", u, " = 0; ", u, " < ", strip.width, "; ++", u, ")"));
   body.set_index(strip.var, cat("(", first, " + ", u, ")"));
   for (const loop::Stmt& stmt : block) {
     const auto found = std::find(strip.vectors.begin(), strip.vectors.end(), &stmt);

@@ -31,11 +31,11 @@ std::optional<Strip> plan_strip(const loop::Program& program, const loop::Nest& 
 // Prints the block for var = first .. first + width - 1 (C text, a multiple of width) in an unrolled loop over u, the
 // distance from the first. `held` names the vector of a load that is in
 // registers already (Vec<storage, width>), "" where it is not. `each` prints what follows the statements of one value.
-// `when`: the C condition on which vectors are stored, "": always.
+// `when`: the C condition on which vectors are stored, "": always. `down`: from the last value to the first.
 void print_strip(KernelText& text, Body& body, const loop::Program& program, const loop::Block& block,
                  const Strip& strip, const std::string& first,
                  const std::function<std::string(const loop::Stmt&)>& held = {},
-                 const std::function<void()>& each = {}, const std::string& when = {});
+                 const std::function<void()>& each = {}, const std::string& when = {}, bool down = false);
 
 // Types and functions that the text uses, for finish().
 std::string_view strip_declarations();
