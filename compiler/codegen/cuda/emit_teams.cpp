@@ -8,7 +8,8 @@
 //
 // What is loaded at the same place by several of these loops (a row that is summed and then scaled) is loaded once: the
 // same thread does the same chunks of equal ranges, so that its part stays in its registers, and so do local buffers
-// that loops pass on in this way. That takes ranges of a few chunks a thread; longer ones are read again.
+// that loops pass on in this way. That takes ranges of a few chunks a thread; of longer ones shared memory keeps what is
+// loaded (team_shared.cpp), and what does not fit there either is read again.
 //
 // A local buffer of rows that one of these loops makes and uses in each of its rounds, without an index that tells the
 // rounds apart, is the thread's own: rounds are dealt out, and run at once.
@@ -23,8 +24,9 @@
 namespace stridec::codegen::cuda {
 namespace {
 
-constexpr int kSplitTeam = 512;       // of blocks that share a row
-constexpr int64_t kShortChunks = 64;  // of a thread, before a larger team pays
+constexpr int kSplitTeam = 512;            // of blocks that share a row
+constexpr int64_t kShortChunks = 64;       // of a thread, before a larger team pays
+constexpr int64_t kOtherShared = 2 << 10;  // bytes, beside rows that are kept: what results of warps meet in
 
 }  // namespace
 
@@ -35,11 +37,12 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
   // Ranges may be too long for the team that was chosen for a typical length. Where the length is not known there are teams
   // for all lengths, and even what is read once is read as a whole.
   std::vector<int> teams = {plan.team};
-  bool unknown = false;
+  bool unknown = false, too_long = columns;  // for registers of the plan's team
   if (!columns) {
     const TeamEmitter probe(program, nest, target, {});
     const int64_t longest = probe.longest_bound();
-    if (!probe.has_common() && longest > int64_t{kKeptElements} * plan.team)
+    too_long = longest > int64_t{kKeptElements} * plan.team;
+    if (!probe.has_common() && too_long)
       unknown = std::any_of(probe.nest.body.begin(), probe.nest.body.end(), [](const loop::Stmt& stmt) {
         return is_range(stmt) && !loop::extent_of(loop::dims_of(stmt)).is_const();
       });
@@ -68,6 +71,10 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
       if (most) conditions.push_back(sym::le(range.chunks, *most));
     }
     probe.count_wanted();
+    if (variant.shared) {
+      if (probe.kept_bytes().is_const(0) || probe.has_locals() || probe.has_common()) return false;
+      conditions.push_back(sym::le(probe.kept_bytes(), target.shared_bytes - kOtherShared));
+    }
     if (variant.keep && (!(probe.keeps_something() || unknown) || probe.has_common())) return false;
     // Single elements are kept where their copies stay few; vectors are worth more.
     if (variant.keep &&
@@ -100,6 +107,13 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
       kept = add({.columns = columns, .keep = true, .vectors = vectors, .shifted = shifted, .team = team}) ||
              kept;
     }
+    if (too_long)
+      add({.columns = columns,
+           .vectors = vectors,
+           .shifted = shifted,
+           .shared = true,
+           .narrow = true,
+           .team = columns ? 0 : teams.back()});
     // A team that suits the length is worth having, whether or not registers hold a row.
     if (teams.size() > 1 && !kept)
       for (const int team : teams)

@@ -36,7 +36,8 @@ int digits(const std::vector<loop::Dim>& dims) {
 }
 
 // Rows that neither registers nor shared memory keep are computed again, and so are those of columns by vectors that
-// registers would keep beside narrower ones that they are made from: threads with few registers are more.
+// registers would keep beside narrower ones that they are made from: threads with few registers are more. Where shared memory
+// keeps what is loaded, all that follows from it is computed again.
 loop::Nest prepared(const loop::Program& program, loop::Nest nest, const TeamVariant& variant) {
   nest = schedule::with_merged_loops(program, std::move(nest));
   if (variant.keep && variant.columns && variant.vectors) {
@@ -53,7 +54,7 @@ loop::Nest prepared(const loop::Program& program, loop::Nest nest, const TeamVar
   if (variant.keep) return nest;
   return schedule::with_rows_recomputed(program, std::move(nest), [&](loop::BufferId id) {
     const std::optional<int64_t> count = sym::as_const(schedule::extent_in_elements(program[id]));
-    return !count || *count * byte_size(program[id].dtype) > kSharedBytes;
+    return variant.shared || !count || *count * byte_size(program[id].dtype) > kSharedBytes;
   });
 }
 
@@ -305,6 +306,9 @@ DeviceKernel TeamEmitter::emit() {
   if (variant.columns) print_column();
   print_indices(text_, body_, grid_dims());
   if (start_) text_.line(cat("const int head = ", width - 1, " & -(int)(", body_.index(*start_), ");"));
+  if (variant.shared)
+    declared_ += cat("#ifdef STRIDEC_EMULATE\n  alignas(16) static unsigned char kept[", target.shared_bytes,
+                     "];\n#else\n  extern __shared__ __align__(16) unsigned char kept[];\n#endif\n");
   const std::string statements = text_.capture([&] { print_body(); });
   text_.append(declared_ + statements);
   text_.close();
@@ -319,6 +323,7 @@ DeviceKernel TeamEmitter::emit() {
     geometry.shared_bytes = std::max(kAloneBytes - shared_used_, stream_bytes());
     geometry.blocks_sm = 2;
   }
+  if (variant.shared) geometry.shared_bytes = shared_bytes_;
   geometry.dependent_launch = target.dependent_launch;
   geometry.waits = target.dependent_launch && !waits;
   geometry.scratch_owners = blocks * teams;

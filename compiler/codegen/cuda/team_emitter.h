@@ -1,6 +1,6 @@
 // The text of one kernel whose points are done by teams of threads; emit_teams.cpp says how, and which kernels there are for
 // a nest. Its parts: team_emitter.cpp (points and the body's top), team_common.cpp (what points have in common),
-// team_locals.cpp (where local buffers lie), team_barriers.cpp, team_strips.cpp (what goes by vectors), team_ranges.cpp
+// team_locals.cpp (where local buffers lie), team_shared.cpp (rows that shared memory keeps), team_barriers.cpp, team_strips.cpp (what goes by vectors), team_ranges.cpp
 // (loops that are dealt out), team_reduce.cpp (results that meet), team_stream.cpp (weights on their way) and team_split.cpp
 // (ranges that blocks share).
 #pragma once
@@ -51,6 +51,7 @@ struct TeamVariant {
   bool covered = false;  // loads of columns by the aligned vectors that cover them, wherever they begin
   bool shifted =
       false;  // rows begin anywhere: vectors where memory has them, single elements before and behind
+  bool shared = false;  // what several loops load stays in shared memory
   bool split = false;   // blocks share the range of the only reduction
   bool narrow = false;  // numbers of chunks fit an int
   int team = 0;         // instead of the plan's, where that is for other lengths
@@ -88,6 +89,8 @@ class TeamEmitter {
   // Whether points have work in common, which a block does once.
   bool has_common() const { return common_ > 0; }
   bool keeps_something() const;
+  // Of rows in shared memory, for each block.
+  Expr kept_bytes() const { return shared_bytes_; }
   bool any_vectors() const { return width > 1; }
   int kept_chunks() const {
     return static_cast<int>(std::min<int64_t>(variant.columns ? kKeptRows : kKeptElements / width,
@@ -157,6 +160,17 @@ class TeamEmitter {
   std::string local_element(const loop::Access& access);
   std::function<std::string(const loop::Access&)> top_place();
   void declare_locals();
+
+  // ---- team_shared.cpp ----
+
+  // Gives places to the rows that several loops load.
+  void plan_shared();
+  // The C address of the current chunk's part of such a row; "": it is none.
+  std::string shared_place(const Range& range, const loop::Access& access);
+  // Whether a loop before the range has left it there.
+  bool is_filled(const Range& range, const loop::Access& access) const;
+  // Of what the range has loaded, the loops behind it need nothing from memory.
+  void fill_shared(const Range& range);
 
   // ---- team_barriers.cpp ----
 
@@ -329,6 +343,12 @@ class TeamEmitter {
   int kept_words_ = 0;  // registers of what is
   std::map<std::string, std::string> kept_;
   std::map<std::string, std::string> rows_;       // the same of print_rows()
+  struct SharedRow {
+    Expr offset;          // bytes
+    bool filled = false;  // by a loop before
+  };
+  std::map<std::string, SharedRow> shared_rows_;  // by what is loaded, as wanted_
+  Expr shared_bytes_ = 0;
   std::map<loop::BufferId, std::string> passed_;  // local buffers in registers
   std::map<loop::BufferId, std::string> local_;   // and those in memory
   std::set<loop::BufferId> of_round_;             // of these, a thread's own

@@ -108,6 +108,7 @@ void TeamEmitter::count_wanted() {
   kept_from_ = variant.keep && nest.dims.empty() && words <= kEagerWords ? 1 : 2;
   kept_words_ = 0;
   for (const auto& [place, loops] : wanted_) kept_words_ += loops >= kept_from_ ? words_at[place] : 0;
+  plan_shared();
   for (const auto& [buffer, places] : local)
     if (variant.keep && places.size() == 1 && direct[buffer] == all[buffer])
       passed_[buffer] = cat("row", passed_.size());
@@ -166,10 +167,12 @@ void TeamEmitter::print_chunks(
     text_.line(cat("const ", chunk_type(range), " ", c, " = ", number, ";"));
     if (branch) text_.open(cat("if (", variant.columns ? "live && " : "", c, " < ", chunks_, ")"));
   } else {
-    // Instead of one that is not there the last one, or the thread's first, which begins as far from a vector's start.
+    // Instead of one that is not there the last one, or the thread's first, which begins as far from a vector's start
+    // or which is in its own part of a shared row.
     const std::string last = cat(chunks_, " - 1");
-    text_.line(cat("const ", chunk_type(range), " ", c, " = ", number, " < ", phase_ ? chunks_ : last, " ? ",
-                   number, " : ", phase_ ? from : last, ";"));
+    const bool own = phase_ || variant.shared;
+    text_.line(cat("const ", chunk_type(range), " ", c, " = ", number, " < ", own ? chunks_ : last, " ? ",
+                   number, " : ", own ? from : last, ";"));
     if (batch == Batch::kSome) {
       there_ = text_.fresh("there");
       text_.line(
@@ -297,6 +300,12 @@ void TeamEmitter::print_held(const Range& range, const std::vector<const loop::S
         text_.line(cat(into, "sd_load_cover<", width, ">", cover_arguments(access), ";"));
         continue;
       }
+      if (is_filled(range, access)) {
+        const std::string place = shared_place(range, access);
+        text_.line(
+            cat(into, vectors ? cat("sd_load<", width, ">(", place, ")") : cat("*(", place, ")"), ";"));
+        continue;
+      }
       if (const std::string element = started(range, access, false); !element.empty()) {
         text_.line(cat(into, element, ";"));
         continue;
@@ -321,6 +330,14 @@ void TeamEmitter::print_batch(const Range& range, const std::vector<const loop::
   const bool vectors = range.strip && !range.edges;
   if (variant.keep) text_.open(cat("if (", chunks_, " > 0)"));
   print_chunks(range, from, together, batch, [&](const std::string& first, const std::string& j) {
+    for (const loop::Stmt* stmt : loads) {
+      const loop::Access& access = *loop::access_of(*stmt);
+      const std::string place = is_filled(range, access) ? "" : shared_place(range, access),
+                        held = cat(kept_[held_place(range, access)], "[", j, "]");
+      if (place.empty()) continue;
+      text_.line(vectors ? cat("sd_store_shared<", width, ">(", place, ", ", held, ");")
+                         : cat("*(", place, ") = ", held, ";"));
+    }
     body_.place = [&](const loop::Access& access) -> std::string {
       const auto found = passed_.find(access.buffer);
       if (found != passed_.end())
@@ -455,6 +472,7 @@ void TeamEmitter::print_range(const Range& range, const std::function<void()>& i
     print_batch(edges, held_loads(edges), "row", edge_chunks(), false, inside);
     if (!variant.keep) kept_.clear();
   });
+  fill_shared(range);
   facts_ = outer;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "compiler/base/text.h"
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/loop/text.h"
 #include "compiler/schedule/choose/choose_gpu.h"
@@ -288,6 +289,33 @@ TEST_CASE("what loops of other dims read in order is loaded once") {
   size_t loads = 0;
   for (size_t at = 0; (at = text.find("= sd_load<8>(p0", at)) != std::string::npos; ++at) ++loads;
   CHECK(loads == 1);
+}
+
+TEST_CASE("rows that registers have no room for are loaded once, into shared memory") {
+  for (const char* dtype : {"f16", "bf16", "f32"})
+    for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{3, 20000}, {2, 20001}, {1, 33000}})
+      for (const bool fixed : {false, true}) check(kNorm, dtype, {shape, fixed});
+  for (const char* dtype : {"f16", "f32"})
+    for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{2, 1100, 24}, {1, 700, 35}})
+      for (const bool fixed : {false, true}) check(kMiddleWide, dtype, {shape, fixed});
+  const auto kept = [](const Program& p, const char* dtype, const std::vector<int64_t>& shape) {
+    loop::Program program = parse(p, dtype, {shape, true});
+    schedule::choose_gpu(program, gpu_target("sm_90a"));
+    const DeviceNest made = emit_nest(program, program.nests[0], gpu_target("sm_90a"));
+    const DeviceKernel& first = made.choices[0].launches[0];
+    size_t loads = 0;
+    for (size_t at = 0; (at = first.code.text.find("(p0 + ", at)) != std::string::npos; ++at) ++loads;
+    const auto bytes = sym::as_const(first.shared_bytes);
+    REQUIRE(bytes.has_value());
+    // A batch of vectors and the last one.
+    if (*bytes > 0) CHECK(loads == 2);
+    return *bytes;
+  };
+  CHECK(kept(kNorm, "bf16", {64, 32000}) == 64000);
+  CHECK(kept(kNorm, "f32", {64, 32000}) == 128000);
+  CHECK(kept(kNorm, "bf16", {64, 8192}) == 0);    // registers keep them
+  CHECK(kept(kNorm, "bf16", {64, 131072}) == 0);  // more than a block has
+  CHECK(kept(kMiddleWide, "bf16", {2, 1024, 512}) == 128 << 10);
 }
 
 TEST_CASE("rows") {
