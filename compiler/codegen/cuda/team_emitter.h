@@ -1,8 +1,8 @@
 // The text of one kernel whose points are done by teams of threads; emit_teams.cpp says how, and which kernels there are for
 // a nest. Its parts: team_emitter.cpp (points and the body's top), team_common.cpp (what points have in common),
-// team_locals.cpp (where local buffers lie), team_shared.cpp (rows that shared memory keeps), team_barriers.cpp, team_strips.cpp (what goes by vectors), team_ranges.cpp
-// (loops that are dealt out), team_reduce.cpp (results that meet), team_stream.cpp (weights on their way) and team_split.cpp
-// (ranges that blocks share).
+// team_locals.cpp (where local buffers lie), team_shared.cpp (rows that shared memory keeps), team_barriers.cpp,
+// team_strips.cpp (what goes by vectors), team_ranges.cpp (loops that are dealt out), team_reduce.cpp (results that meet),
+// team_stream.cpp (weights on their way) and team_split.cpp (ranges that blocks share).
 #pragma once
 
 #include <algorithm>
@@ -23,11 +23,11 @@
 
 namespace stridec::codegen::cuda {
 
-constexpr int kKeptElements = 32;  // of a row that a thread keeps
-constexpr int kKeptRows = 8;       // of its columns
-constexpr int kGroup = 8;          // chunks of a thread that are left out together
-constexpr int kUnrolled = 512;     // statements of a loop's copies
-constexpr int64_t kManyChunks = 1 << 30;
+constexpr int kKeptElements = 32;         // of a row that a thread keeps
+constexpr int kKeptRows = 8;              // of its columns
+constexpr int kGroup = 8;                 // chunks of a thread that are left out together
+constexpr int kUnrolled = 512;            // statements of a loop's copies
+constexpr int64_t kManyChunks = 1 << 27;  // the numbers of their elements fit an int as well
 constexpr int kWays = 4;
 constexpr int64_t kSharedBytes = 40 << 10;  // of local buffers, without asking the driver for more
 
@@ -244,6 +244,8 @@ class TeamEmitter {
   bool can_keep(const Range& range, const loop::Stmt& stmt) const;
   // Whether a round of the loop loads from memory what it may have stored there.
   bool loads_again(const loop::Block& block) const;
+  // The first of a thread, a C expression.
+  std::string first_chunk(const Range& range);
   // The C type of a chunk's number.
   const char* chunk_type(const Range& range) const;
 
@@ -310,6 +312,12 @@ class TeamEmitter {
   // ---- team_reduce.cpp ----
 
   std::vector<DType> dtypes_of(const loop::Reduce& reduce) const;
+  // Of a reduce to an extreme and where it is: that index of the loop's only variable, which grows with it; nothing where it may
+  // not.
+  std::optional<Expr> growing_index(const loop::Reduce& reduce, const Range& range) const;
+  // The same where a thread comes to places in order: the first or the last of equal keys is the one it has or the one it meets.
+  void print_take(loop::Combine combine, const std::vector<std::string>& into,
+                  const std::vector<std::string>& from, DType dtype);
   // Partial results of a reduce: one name a part, for each of a lane's points.
   std::vector<std::string> print_partial(const loop::Reduce& reduce, const loop::Stmt& stmt);
   // Asks L2 for what a thread's first batches load of inputs and weights, in one of `blocks` that share the range: the kernel
@@ -333,6 +341,7 @@ class TeamEmitter {
   int ways_ = 1;            // sums side by side, of the loop that is printed
   size_t common_ = 0;       // statements at the top of the body that are the same for all points
   bool in_common_ = false;  // these are printed
+  bool in_edges_ = false;
   Free free_;
   KernelText text_;
   Body body_;
@@ -342,7 +351,7 @@ class TeamEmitter {
   int kept_from_ = 2;   // loops that want it, for it to be kept
   int kept_words_ = 0;  // registers of what is
   std::map<std::string, std::string> kept_;
-  std::map<std::string, std::string> rows_;       // the same of print_rows()
+  std::map<std::string, std::string> rows_;  // the same of print_rows()
   struct SharedRow {
     Expr offset;          // bytes
     bool filled = false;  // by a loop before

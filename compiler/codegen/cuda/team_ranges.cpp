@@ -413,7 +413,9 @@ void TeamEmitter::print_edges(Range range, const std::function<void(const Range&
                  vectors_, ");"));
   // Most warps have none.
   text_.open(cat("if ((row & ~31) < ", chunks_, ")"));
+  in_edges_ = true;
   print(range);
+  in_edges_ = false;
   text_.close();
   chunks_ = vectors_;
 }
@@ -438,6 +440,10 @@ void TeamEmitter::print_eager() {
   }
 }
 
+std::string TeamEmitter::first_chunk(const Range& range) {
+  return variant.split ? cat("split * ", batch_of(range, held_loads(range)) * rows, " + row") : "row";
+}
+
 void TeamEmitter::print_range(const Range& range, const std::function<void()>& inside) {
   print_count(range);
   print_starts(range);
@@ -454,8 +460,7 @@ void TeamEmitter::print_range(const Range& range, const std::function<void()>& i
   } else {
     const int together = batch_of(range, loads);
     const std::string from = text_.fresh("c");
-    text_.line(cat(chunk_type(range), " ", from, " = ",
-                   variant.split ? cat("split * ", together * rows, " + ") : "", "row;"));
+    text_.line(cat(chunk_type(range), " ", from, " = ", first_chunk(range), ";"));
     // Blocks that share a range take its batches by turns, so that what they read at a time lies together.
     const std::string turns = variant.split ? " * " + text_.size(splits()) : "";
     text_.open(cat("for (; ", variant.columns ? "live && " : "", from, " + ", (together - 1) * rows, " < ",

@@ -16,6 +16,13 @@
 #include "compiler/sym/text.h"
 
 namespace stridec::codegen::cuda {
+namespace {
+
+bool takes_last(loop::Combine combine) {
+  return combine == loop::Combine::kArgMaxLast || combine == loop::Combine::kArgMinLast;
+}
+
+}  // namespace
 
 std::vector<DType> TeamEmitter::dtypes_of(const loop::Reduce& reduce) const {
   std::vector<DType> out;
@@ -23,17 +30,61 @@ std::vector<DType> TeamEmitter::dtypes_of(const loop::Reduce& reduce) const {
   return out;
 }
 
+std::optional<sym::Expr> TeamEmitter::growing_index(const loop::Reduce& reduce, const Range& range) const {
+  if (loop::arity(reduce.combine) != 2 || range.dims.size() != 1 || run_of(*range.block) ||
+      is_bool(dtypes_of(reduce)[0]) || std::string_view(chunk_type(range)) != "int")
+    return std::nullopt;
+  for (const loop::Stmt& stmt : *range.block) {
+    const auto* index = std::get_if<loop::IndexValue>(&stmt.node);
+    if (!index || index->result != reduce.yields[1]) continue;
+    const auto linear = sym::linear_in(index->expr, range.dims[0].var);
+    if (!linear || !linear->coefficient.is_const() || linear->coefficient.value() <= 0) return std::nullopt;
+    for (const Expr& var : sym::free_vars(linear->rest))
+      if (sym::is_index(var) && !loop::is_var_of(var, nest.dims)) return std::nullopt;
+    return index->expr;
+  }
+  return std::nullopt;
+}
+
+void TeamEmitter::print_take(loop::Combine combine, const std::vector<std::string>& into,
+                             const std::vector<std::string>& from, DType dtype) {
+  const bool max = combine == loop::Combine::kArgMax || combine == loop::Combine::kArgMaxLast;
+  const bool last = takes_last(combine);
+  const std::string &a = into[0], &b = from[0], take = text_.fresh("take");
+  // A NaN beats every number, and so no comparison with one holds that keeps what the thread has.
+  const char* keeps = max ? (last ? " < " : " <= ") : (last ? " > " : " >= ");
+  std::string more = is_float(dtype) ? cat(" & (", a, " == ", a, ")") : "";
+  if (last && is_float(dtype)) more = cat(" & ((", a, " == ", a, ") | (", b, " != ", b, "))");
+  text_.line(cat("const bool ", take, " = !(", b, keeps, a, ")", more, ";"));
+  for (size_t i = 0; i < 2; ++i) text_.line(cat(into[i], " = ", take, " ? ", from[i], " : ", into[i], ";"));
+}
+
 std::vector<std::string> TeamEmitter::print_partial(const loop::Reduce& reduce, const loop::Stmt& stmt) {
   const std::vector<DType> dtypes = dtypes_of(reduce);
+  const Range range = range_of(stmt);
+  // Of a thread, the range's variable instead of what follows from it, in 32 bits; all of them set: nowhere.
+  const std::optional<Expr> index = growing_index(reduce, range);
+  std::vector<DType> held = dtypes;
+  if (index) held[1] = takes_last(reduce.combine) ? DType::kI32 : DType::kU32;
   std::vector<std::string> into, points;
-  for (DType dtype : dtypes) {
+  for (DType dtype : held) {
     into.push_back(text_.fresh("a"));
     points.push_back(of_point(into.back()));
     text_.line(cat(text_.value_type(dtype), " ", into.back(), array(), ";"));
   }
+  std::string first;
+  if (index) {
+    // Its first element is taken even if it is what the least of all keys is.
+    const std::string chunk = text_.fresh("first");
+    print_count(range);
+    text_.line(cat("const ", chunk_type(range), " ", chunk, " = ", first_chunk(range), ";"));
+    first = cat(chunk, " < ", chunks_, " ? (unsigned)(", chunk,
+                range.strip && !variant.columns ? cat(" * ", width, start_ ? " + head" : "") : "", ") : ~0u");
+  }
   open_points();
   for (size_t p = 0; p < into.size(); ++p)
-    text_.line(cat(points[p], " = ", body_.identity(reduce.combine, dtypes[p], p), ";"));
+    text_.line(
+        cat(points[p], " = ", index && p == 1 ? first : body_.identity(reduce.combine, dtypes[p], p), ";"));
   close_points();
   // Of a stream, several sums side by side: a warp has few others to wait with.
   const int ways = is_streamed(stmt) ? kWays : 1;
@@ -45,13 +96,29 @@ std::vector<std::string> TeamEmitter::print_partial(const loop::Reduce& reduce, 
     text_.line("#pragma unroll");
     text_.line(cat("for (int way = 0; way < ", ways, "; ++way) ", sums[p], " = ", into[p], ";"));
   }
-  print_range(range_of(stmt), [&] {
+  print_range(range, [&] {
     std::vector<std::string> from;
     for (loop::ValueId id : reduce.yields) from.push_back(body_.value(id).text);
+    if (index) from[1] = cat("(", text_.value_type(held[1]), ")", body_.index(range.dims[0].var));
     if (!there_.empty()) text_.open(cat("if (", there_, ")"));
-    body_.print_combine(reduce.combine, sums, from, dtypes, 1);
+    // A row's ends come behind what lies between them.
+    if (index && !in_edges_)
+      print_take(reduce.combine, sums, from, dtypes[0]);
+    else
+      body_.print_combine(reduce.combine, sums, from, held, 1);
     if (!there_.empty()) text_.close();
   });
+  if (index) {
+    const std::string name = text_.fresh("a"), type = text_.value_type(dtypes[1]), place = points[1];
+    text_.line(cat(type, " ", name, array(), ";"));
+    open_points();
+    body_.set_index(range.dims[0].var, cat("((int64_t)", place, ")"));
+    text_.line(cat(of_point(name), " = ", place, " == ~0u ? ", body_.identity(reduce.combine, dtypes[1], 1),
+                   " : (", type, ")", body_.index(*index), ";"));
+    close_points();
+    into[1] = name;
+    points[1] = of_point(name);
+  }
   if (ways > 1) {
     text_.line("#pragma unroll");
     text_.open(cat("for (int way = 0; way < ", ways, "; ++way)"));

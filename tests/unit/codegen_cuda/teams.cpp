@@ -291,9 +291,49 @@ TEST_CASE("what loops of other dims read in order is loaded once") {
   CHECK(loads == 1);
 }
 
+// Keys with many equals, NaNs and infinities.
+const Program kRowArg = {"where a row's extreme is", R"(  input x T [d0, d1] ordinal 0
+  output y T [d0] ordinal 0
+  output z i64 [d0] ordinal 1
+  inputs (x)
+  outputs (y, z)
+  steps
+    nest 0 arg (%a<d0)
+      %0 : T, %1 : i64 = reduce ARG (%i<d1)
+        %2 : T = load x[%a, %i]
+        %3 : T = floor %2
+        %4 : T = log %3
+        %5 : i64 = index 3 + %i * 2
+        yield %4 %5
+      store y[%a] %0
+      store z[%a] %1
+)"};
+
+TEST_CASE("where an extreme is, of equals the first or the last, and of NaNs") {
+  for (const char* arg : {"argmax", "argmin", "argmax_last", "argmin_last"}) {
+    const Program p = {cat("where a row's ", arg, " is"), replaced(kRowArg.text, "ARG", arg)};
+    for (const char* dtype : {"f16", "f32", "f64"})
+      for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{
+               {40, 1}, {40, 2}, {9, 65}, {5, 300}, {3, 1024}, {2, 4097}, {1, 40000}})
+        for (const bool fixed : {false, true}) check(p, dtype, {shape, fixed});
+    const Program numbers = {p.name, replaced(replaced(p.text, "floor", "add"), "add %2", "add %2 %2")};
+    const Program bytes = {p.name, replaced(numbers.text, "log %3", "max %3 %3")};
+    for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{3, 700}, {17, 33}, {1, 9000}})
+      check(bytes, "i8", {shape});
+  }
+  // Threads come to places in order, and compare keys alone.
+  const auto orders = [](const std::string& text) { return text.find("bool take") != std::string::npos; };
+  CHECK(orders(first_text(parse({"", replaced(kRowArg.text, "ARG", "argmax")}, "f32", {{64, 1024}}))));
+  CHECK(orders(first_text(parse(kColumnArgMax, "f32", {{2, 1024, 64}}))));
+  const Program back = {"", replaced(replaced(kRowArg.text, "ARG", "argmax"), "%i * 2", "%i * -2")};
+  CHECK_FALSE(orders(first_text(parse(back, "f32", {{64, 1024}}))));
+  check(back, "f32", {{5, 300}});
+}
+
 TEST_CASE("rows that registers have no room for are loaded once, into shared memory") {
   for (const char* dtype : {"f16", "bf16", "f32"})
-    for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{3, 20000}, {2, 20001}, {1, 33000}})
+    for (const std::vector<int64_t>& shape :
+         std::vector<std::vector<int64_t>>{{3, 20000}, {2, 20001}, {1, 33000}})
       for (const bool fixed : {false, true}) check(kNorm, dtype, {shape, fixed});
   for (const char* dtype : {"f16", "f32"})
     for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{2, 1100, 24}, {1, 700, 35}})
