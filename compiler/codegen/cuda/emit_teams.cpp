@@ -9,7 +9,7 @@
 // What is loaded at the same place by several of these loops (a row that is summed and then scaled) is loaded once: the
 // same thread does the same chunks of equal ranges, so that its part stays in its registers, and so do local buffers
 // that loops pass on in this way. That takes ranges of a few chunks a thread; of longer ones shared memory keeps what is
-// loaded (team_shared.cpp), and what does not fit there either is read again.
+// loaded, unless L2 has room for all rows (team_shared.cpp); what does not fit there either is read again.
 //
 // A local buffer of rows that one of these loops makes and uses in each of its rounds, without an index that tells the
 // rounds apart, is the thread's own: rounds are dealt out, and run at once.
@@ -74,6 +74,8 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
     if (variant.shared) {
       if (probe.kept_bytes().is_const(0) || probe.has_locals() || probe.has_common()) return false;
       conditions.push_back(sym::le(probe.kept_bytes(), target.shared_bytes - kOtherShared));
+      // Rows that stay in L2 are read again from there at less cost.
+      conditions.push_back(sym::gt(probe.all_kept_bytes(), target.l2_bytes / 2));
     }
     if (variant.keep && (!(probe.keeps_something() || unknown) || probe.has_common())) return false;
     // Single elements are kept where their copies stay few; vectors are worth more.

@@ -91,6 +91,7 @@ class TeamEmitter {
   bool keeps_something() const;
   // Of rows in shared memory, for each block.
   Expr kept_bytes() const { return shared_bytes_; }
+  Expr all_kept_bytes() const { return points() * tiles() * shared_bytes_; }
   bool any_vectors() const { return width > 1; }
   int kept_chunks() const {
     return static_cast<int>(std::min<int64_t>(variant.columns ? kKeptRows : kKeptElements / width,

@@ -55,14 +55,14 @@ std::string first_text(loop::Program program) {
 }
 
 void check(const Program& p, const std::string& dtype, const Sizes& sizes, int team,
-           const std::string& schedule) {
+           const std::string& schedule, const GpuTarget& target) {
   INFO(p.name, " of ", dtype, " ", join(sizes.shape, "x", [](int64_t n) { return cat(n); }),
        std::string(sizes.fixed ? " fixed" : ""));
   const loop::Program given = parse(p, dtype, sizes);
   loop::verify(given);
   loop::Program program = given;
   if (!schedule.empty()) program.nests[0].schedule = loop::parse_schedule(schedule);
-  schedule::choose_gpu(program, gpu_target("sm_90a"));
+  schedule::choose_gpu(program, target);
   if (team)
     for (loop::Directive& directive : program.nests[0].schedule.directives)
       if (directive.name == "team") directive.args = {cat(team)};
@@ -73,7 +73,7 @@ void check(const Program& p, const std::string& dtype, const Sizes& sizes, int t
   size_t choices = 1;
   for (size_t choice = 0; choice < choices; ++choice) {
     INFO("choice ", choice, " of ", loop::to_string(program.nests[0].schedule));
-    const auto got = test::emulate(program, inputs, gpu_target("sm_90a"), choice, &choices);
+    const auto got = test::emulate(program, inputs, target, choice, &choices);
     REQUIRE(got.has_value());
     REQUIRE(got->size() == want.size());
     for (size_t o = 0; o < want.size(); ++o) {

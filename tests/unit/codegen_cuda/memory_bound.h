@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/base/gpu_target.h"
 #include "compiler/loop/program.h"
 
 namespace stridec::codegen::cuda {
@@ -26,7 +27,7 @@ std::string first_text(loop::Program program);
 
 // `team`: threads of a row, instead of those chosen; `schedule`: all of it.
 void check(const Program& p, const std::string& dtype, const Sizes& sizes, int team = 0,
-           const std::string& schedule = "");
+           const std::string& schedule = "", const GpuTarget& target = gpu_target("sm_90a"));
 
 // Programs of several tests.
 extern const Program kRows, kNorm, kColumnSum, kTranspose;

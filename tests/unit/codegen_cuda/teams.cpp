@@ -330,14 +330,16 @@ TEST_CASE("where an extreme is, of equals the first or the last, and of NaNs") {
   check(back, "f32", {{5, 300}});
 }
 
-TEST_CASE("rows that registers have no room for are loaded once, into shared memory") {
+TEST_CASE("rows that neither registers nor L2 have room for are loaded once, into shared memory") {
+  GpuTarget without_l2 = gpu_target("sm_90a");
+  without_l2.l2_bytes = 0;
   for (const char* dtype : {"f16", "bf16", "f32"})
     for (const std::vector<int64_t>& shape :
          std::vector<std::vector<int64_t>>{{3, 20000}, {2, 20001}, {1, 33000}})
-      for (const bool fixed : {false, true}) check(kNorm, dtype, {shape, fixed});
+      for (const bool fixed : {false, true}) check(kNorm, dtype, {shape, fixed}, 0, "", without_l2);
   for (const char* dtype : {"f16", "f32"})
     for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{2, 1100, 24}, {1, 700, 35}})
-      for (const bool fixed : {false, true}) check(kMiddleWide, dtype, {shape, fixed});
+      for (const bool fixed : {false, true}) check(kMiddleWide, dtype, {shape, fixed}, 0, "", without_l2);
   const auto kept = [](const Program& p, const char* dtype, const std::vector<int64_t>& shape) {
     loop::Program program = parse(p, dtype, {shape, true});
     schedule::choose_gpu(program, gpu_target("sm_90a"));
@@ -351,11 +353,12 @@ TEST_CASE("rows that registers have no room for are loaded once, into shared mem
     if (*bytes > 0) CHECK(loads == 2);
     return *bytes;
   };
-  CHECK(kept(kNorm, "bf16", {64, 32000}) == 64000);
-  CHECK(kept(kNorm, "f32", {64, 32000}) == 128000);
-  CHECK(kept(kNorm, "bf16", {64, 8192}) == 0);    // registers keep them
-  CHECK(kept(kNorm, "bf16", {64, 131072}) == 0);  // more than a block has
-  CHECK(kept(kMiddleWide, "bf16", {2, 1024, 512}) == 128 << 10);
+  CHECK(kept(kNorm, "bf16", {1024, 32000}) == 64000);
+  CHECK(kept(kNorm, "f32", {1024, 32000}) == 128000);
+  CHECK(kept(kNorm, "bf16", {64, 32000}) == 0);     // L2 keeps them
+  CHECK(kept(kNorm, "bf16", {4096, 8192}) == 0);    // registers do
+  CHECK(kept(kNorm, "bf16", {1024, 131072}) == 0);  // more than a block has
+  CHECK(kept(kMiddleWide, "bf16", {64, 1024, 512}) == 128 << 10);
 }
 
 TEST_CASE("rows") {
