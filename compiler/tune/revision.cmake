@@ -3,7 +3,9 @@
 # write; included by the project it sets that up.
 if(CMAKE_SCRIPT_MODE_FILE)
   foreach(kind cpu cuda)
-    file(GLOB files ${FROM}/compiler/kernels/* ${FROM}/compiler/codegen/*.* ${FROM}/compiler/codegen/${kind}/*)
+    file(GLOB shared ${FROM}/compiler/kernels/* ${FROM}/compiler/codegen/*.*)
+    file(GLOB_RECURSE files ${FROM}/compiler/codegen/${kind}/*)
+    list(APPEND files ${shared})
     list(SORT files)
     set(digests)
     foreach(file ${files})
@@ -18,12 +20,13 @@ const char* const stridec::tune::kCodegenRevision = \"${cpu_revision}\";
 const char* const stridec::tune::kGpuRevision = \"${cuda_revision}\";
 ")
 else()
-  file(GLOB made_by CONFIGURE_DEPENDS compiler/kernels/* compiler/codegen/*.* compiler/codegen/cpu/* compiler/codegen/cuda/*)
+  file(GLOB shared CONFIGURE_DEPENDS compiler/kernels/* compiler/codegen/*.*)
+  file(GLOB_RECURSE made_by CONFIGURE_DEPENDS compiler/codegen/cpu/* compiler/codegen/cuda/*)
   set(revision ${PROJECT_BINARY_DIR}/generated/codegen_revision.cpp)
   add_custom_command(
     OUTPUT ${revision}
     COMMAND ${CMAKE_COMMAND} -D FROM=${PROJECT_SOURCE_DIR} -D TO=${revision} -P ${CMAKE_CURRENT_LIST_FILE}
-    DEPENDS ${made_by} ${CMAKE_CURRENT_LIST_FILE}
+    DEPENDS ${shared} ${made_by} ${CMAKE_CURRENT_LIST_FILE}
     VERBATIM)
   target_sources(stridec_tune PRIVATE ${revision})
 endif()

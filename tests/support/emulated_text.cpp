@@ -5,9 +5,9 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/flash_mma.h"
-#include "compiler/codegen/cuda/matrix.h"
-#include "compiler/codegen/cuda/matrix_wgmma.h"
+#include "compiler/codegen/cuda/attention/flash_mma.h"
+#include "compiler/codegen/cuda/matrix/matrix.h"
+#include "compiler/codegen/cuda/matrix/matrix_wgmma.h"
 #include "compiler/kernels/cuda_matrix.h"
 
 namespace stridec::test {

@@ -62,7 +62,7 @@ struct EmulatedMap {
 };
 
 // The whole text, whose function sd_entry runs a thread of the kernel, given its parameters as words: pointers to maps first.
-// `tiles`: of a template with tiles in shared memory (codegen/cuda/matrix.h, flash.h).
+// `tiles`: of a template with tiles in shared memory (codegen/cuda/matrix, attention).
 std::string emulated_text(const codegen::DeviceKernel& kernel, bool tiles);
 
 }  // namespace stridec::test

@@ -10,6 +10,10 @@
 // The epilogue is never special: body.h says how to set indices and values before print(). schedule/choose/choose_gpu.cpp
 // decides which nest gets which template; kernels/ holds plans (a Schedule's directives as a struct) and their text
 // form. Templates decline by leaving the schedule empty: the emitters here take every legal nest.
+//
+// Templates have folders of their own: matrix/ (products and convolutions), words/ (products by weights of few bits),
+// attention/ and teams/ (rows and columns that are reduced or summed up). Here are the emitters of all other nests, and what
+// all kernels share: their frame, NVRTC, what a cubin says of itself.
 #pragma once
 
 #include <string_view>

@@ -3,14 +3,14 @@
 #include <bit>
 
 #include "compiler/base/text.h"
+#include "compiler/codegen/cuda/attention/flash.h"
 #include "compiler/codegen/cuda/emit.h"
-#include "compiler/codegen/cuda/flash.h"
 #include "compiler/codegen/cuda/frame.h"
-#include "compiler/codegen/cuda/matrix.h"
+#include "compiler/codegen/cuda/matrix/matrix.h"
 #include "compiler/codegen/cuda/prelude.h"
 #include "compiler/codegen/cuda/strip.h"
 #include "compiler/codegen/cuda/updates.h"
-#include "compiler/codegen/cuda/words.h"
+#include "compiler/codegen/cuda/words/words.h"
 #include "compiler/kernels/words.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"

@@ -1,0 +1,282 @@
+#include "compiler/codegen/cuda/attention/flash_mma.h"
+
+#include <algorithm>
+
+#include "compiler/base/text.h"
+#include "compiler/codegen/cuda/frame.h"
+#include "compiler/codegen/cuda/matrix/matrix.h"
+
+namespace stridec::codegen::cuda {
+namespace {
+
+// Lines of kHeld elements, `pitch` elements apart, into lines of kPadded and 16 bytes; what is not held is 0.
+constexpr std::string_view kLines = R"(
+template <int kLines, int kPadded, int kHeld, int kThreads, bool kWide, class Bits>
+static inline void load_lines(unsigned to, const Bits* from, int64_t pitch, int64_t count, int thread) {
+  constexpr int kBytes = sizeof(Bits), kLanes = kWide ? 16 / kBytes : 1, kPieces = kPadded / kLanes;
+  #pragma unroll 4
+  for (int i = thread; i < kLines * kPieces; i += kThreads) {
+    const int line = i / kPieces, at = i % kPieces * kLanes;
+    const bool live = line < count && at < kHeld;
+    const unsigned place = to + line * (kPadded * kBytes + 16) + at * kBytes;
+    const Bits* const source = from + (live ? line * pitch + at : 0);
+    if constexpr (kWide || kBytes == 4)
+      copy_async<kLanes * kBytes>(place, source, live);
+    else
+      store_shared(place, live ? *source : (Bits)0);
+  }
+}
+)";
+
+}  // namespace
+
+using sym::Expr;
+
+MmaEmitter::MmaEmitter(const loop::Program& program, const loop::Nest& nest, const kernels::FlashPlan& plan,
+                       bool wide, bool assumes)
+    : f_(program, nest, plan, assumes, plan.spread > 0),
+      text_(f_.text),
+      wide_(wide),
+      deep_(static_cast<int>(kernels::padded(f_.flash.depth))),
+      across_(static_cast<int>(kernels::padded(f_.flash.width))) {}
+
+DeviceKernel MmaEmitter::emit(const GpuTarget& target) {
+  print(target.dependent_launch);
+  Geometry geometry{.grid = {f_.batches() * f_.row_tiles() * std::max(1, f_.plan.split), 1, 1},
+                    .threads = threads()};
+  geometry.cluster = std::max(1, f_.plan.split);
+  geometry.shared_bytes = kernels::shared_bytes(f_.plan, f_.flash);
+  geometry.dependent_launch = target.dependent_launch;
+  return finish(f_.text, std::move(geometry),
+                cat(declarations(), splits() ? peers_declarations() : std::string_view()));
+}
+
+std::string MmaEmitter::declarations() const {
+  const DType dtype = f_.flash.dtype, element = words() ? DType::kTF32 : dtype;
+  return cat(memory_declarations(), mma_declarations(element, element, DType::kF32),
+             flash_declarations(dtype), words() ? words_declarations() : std::string_view(), kLines,
+             fours_declarations());
+}
+
+void MmaEmitter::print_load(const char* name, const std::string& to, int lines, int padded, int64_t held,
+                            const std::string& first, const std::string& count) {
+  text_.line(cat("load_lines<", lines, ", ", padded, ", ", held, ", ", alone() ? 32 : threads(), ", ",
+                 wide_ ? "true" : "false", ">(", to, ", ", name, "_from + ", first, " * ", name, "_line, ",
+                 name, "_line, ", count, ", ", alone() ? "lane_id" : "thread", ");"));
+}
+
+void MmaEmitter::print_keys(const std::string& first, const std::string& stage) {
+  const std::string count = cat("key_end - ", first);
+  print_load("k", cat("ring + ", stage, " * ", stage_bytes()), keys(), deep_, f_.flash.depth, first, count);
+  print_load("v", cat("ring + ", stage, " * ", stage_bytes(), " + ", key_bytes()), keys(), across_,
+             f_.flash.width, first, count);
+}
+
+void MmaEmitter::print(bool dependent) {
+  text_.line("extern __shared__ __align__(1024) unsigned char shared[];");
+  text_.line("const int thread = threadIdx.x, lane_id = thread % 32, warp = thread / 32;");
+  if (dependent) text_.line("launch_dependents();");
+  const std::string tiles = text_.size(f_.row_tiles());
+  text_.line(cat("const int64_t row_tiles = ", tiles, ";"));
+  std::string block = "blockIdx.x";
+  if (splits()) {
+    text_.line(cat("const int rank = blockIdx.x % ", f_.plan.split, ", part = rank * ", kernels::kSplitWarps,
+                   " + warp;"));
+    text_.line(cat("const int64_t block = blockIdx.x / ", f_.plan.split, ";"));
+    block = "block";
+  }
+  // Lengths may be what the kernel before this one makes.
+  const bool early = dependent && !f_.flash.asks_memory();
+  if (dependent && !early) text_.line("wait_predecessor();");
+  f_.print_tile(cat(block, " / row_tiles"), cat("row_tiles - 1 - ", block, " % row_tiles"));
+  print_operands();
+  const std::string start = splits() ? cat("((int64_t)part * ", keys(), ")") : "(int64_t)0";
+  if (early && splits()) print_prefetch(start, "key_end", f_.plan.stages);
+  if (early) text_.line("wait_predecessor();");
+  print_walk(start, "key_end");
+  if (splits()) return print_meeting();
+  f_.print_factors("l");
+  f_.print_values(across_ / 8, "warp_row", wide_,
+                  [](const std::string& j, const std::string& e) { return cat("o[", j, "][", e, "]"); });
+}
+
+void MmaEmitter::print_operands() {
+  const kernels::Flash& flash = f_.flash;
+  for (const auto& [name, operand] : {std::pair("q", &flash.q), {"k", &flash.k}, {"v", &flash.v}}) {
+    if (operand->scattered) continue;
+    text_.line(cat("const ", bits(), "* const ", name, "_from = (const ", bits(), "*)",
+                   text_.pointer(operand->load->access.buffer), " + ", f_.base(*operand), ";"));
+    text_.line(cat("const int64_t ", name, "_line = ", text_.size(operand->line), ";"));
+  }
+}
+
+void MmaEmitter::print_walk(const std::string& start, const std::string& stop) {
+  const kernels::Flash& flash = f_.flash;
+  text_.line(cat("const int warp_row = ", own_rows(), " + lane_id / 4;"));
+  f_.print_rows("warp_row");
+  if (flash.visible && !alone()) f_.print_seen(own_rows());
+  const int query_bytes = f_.plan.rows * deep_line(), stages = f_.plan.stages;
+  text_.line(cat("const unsigned q_tile = shared_address(shared)",
+                 alone() ? cat(" + warp * ", warp_bytes()) : "", ", ring = q_tile + ", query_bytes, ";"));
+  print_queries();
+  // Of a warp's own ring every stage is free, of one that warps share all but the one that is filled in the first step.
+  for (int stage = 0; stage + !alone() < stages; ++stage) {
+    const std::string first = stage ? cat("(", start, " + ", stage * stride(), ")") : start;
+    if (alone()) text_.open(cat("if (", first, " < ", stop, ")"));
+    print_keys(first, std::to_string(stage));
+    if (alone()) text_.close();
+    text_.line("commit_copies();");
+  }
+  text_.line(cat("float o[", across_ / 8, "][4] = {};"));
+  text_.line("float m[2] = {-__builtin_inff(), -__builtin_inff()}, l[2] = {0, 0};");
+  text_.line("int stage = 0;");
+  text_.line("#pragma unroll 1");
+  text_.open(cat("for (int64_t n0 = ", start, "; n0 < ", stop, "; n0 += ", stride(), ")"));
+  text_.line(cat("const int64_t keys_left = ", text_.size(flash.keys.extent), " - n0;"));
+  using Keys = FlashFrame::Keys;
+  if (alone()) {
+    text_.line(cat("const int key_count = keys_left < ", keys(), " ? (int)keys_left : ", keys(), ";"));
+    f_.print_early(keys() / 8, Keys::kEdge);
+  }
+  text_.line(cat("wait_copies<", alone() ? stages - 1 : stages - 2, ">();"));
+  text_.line(barrier());
+  const auto fill = [&](int steps, const std::string& into) {
+    const std::string ahead = cat("n0 + ", steps * stride());
+    text_.open(cat("if (", ahead, " < ", stop, ")"));
+    print_keys(cat("(", ahead, ")"), into);
+    text_.close();
+    text_.line("commit_copies();");
+  };
+  if (!alone()) fill(stages - 1, cat("((stage + ", stages - 1, ") % ", stages, ")"));
+  text_.line(cat("const unsigned k_tile = ring + stage * ", stage_bytes(), ", v_tile = k_tile + ",
+                 key_bytes(), ";"));
+  print_products();
+  const auto score = [](const std::string& j, const std::string& e) { return cat("s[", j, "][", e, "]"); };
+  if (alone()) {
+    f_.print_scores(keys() / 8, Keys::kEdge, score, true);
+  } else {
+    text_.open(cat("if (keys_left < ", keys(), ")"));
+    text_.line("const int key_count = (int)keys_left;");
+    f_.print_scores(keys() / 8, Keys::kEdge, score);
+    if (flash.visible) {
+      text_.close(cat(" else if (n0 + ", keys(), " <= keys_seen) {"));
+      f_.print_scores(keys() / 8, Keys::kSeen, score);
+    }
+    text_.close(" else {");
+    f_.print_scores(keys() / 8, Keys::kAll, score);
+    text_.line("}");
+  }
+  print_weights();
+  print_sums();
+  if (alone()) {
+    text_.line("__syncwarp();");
+    fill(stages, "stage");
+  }
+  text_.line(cat("stage = (stage + 1) % ", stages, ";"));
+  text_.close();
+  text_.line("wait_copies<0>();");
+}
+
+void MmaEmitter::print_queries() {
+  const kernels::Flash& flash = f_.flash;
+  if (!flash.q.scattered)
+    return print_load("q", "q_tile", f_.plan.rows, deep_, flash.depth, "first_row", "row_count");
+  const int bytes = flash.bytes(), lanes = wide_ ? 16 / bytes : 1, pieces = deep_ / lanes;
+  text_.open(cat("for (int i = ", alone() ? "lane_id" : "thread", "; i < ", f_.plan.rows * pieces,
+                 "; i += ", alone() ? 32 : threads(), ")"));
+  text_.line(cat("const int line = i / ", pieces, ", at = i % ", pieces, " * ", lanes, ";"));
+  text_.line(cat("const bool live = line < row_count && at < ", flash.depth, ";"));
+  text_.line(cat("const unsigned place = q_tile + line * ", deep_line(), " + at * ", bytes, ";"));
+  text_.line("const int64_t query = first_row + (live ? line : 0);");
+  text_.line(cat("const ", bits(), "* const from = (const ", bits(), "*)",
+                 text_.pointer(flash.q.load->access.buffer), " + ", f_.query_base("query"),
+                 " + (live ? at : 0);"));
+  text_.line(wide_ || words() ? cat("copy_async<", lanes * bytes, ">(place, from, live);")
+                              : "store_shared(place, live ? *from : (unsigned short)0);");
+  text_.close();
+}
+
+void MmaEmitter::print_prefetch(const std::string& start, const std::string& stop, int steps) {
+  const int line = 128 / f_.flash.bytes();  // elements
+  for (const auto& [name, width] : {std::pair("k", f_.flash.depth), {"v", f_.flash.width}}) {
+    const auto pieces = (width + line - 1) / line;
+    text_.open(cat("for (int i = lane_id; i < ", steps * keys() * pieces, "; i += 32)"));
+    text_.line(cat("const int64_t key = ", start, " + i / ", pieces * keys(), " * ", stride(), " + i / ",
+                   pieces, " % ", keys(), ";"));
+    text_.line(cat("if (key < ", stop, ") prefetch(", name, "_from + key * ", name, "_line + i % ", pieces,
+                   " * ", line, ");"));
+    text_.close();
+  }
+}
+
+void MmaEmitter::print_products() {
+  if (words()) return print_word_products();
+  text_.line(cat("float s[", keys() / 8, "][4] = {};"));
+  text_.line("#pragma unroll");
+  text_.open(cat("for (int k = 0; k < ", deep_, "; k += 16)"));
+  text_.line("unsigned a[4];");
+  text_.line(cat("load_matrices(a, q_tile + (", own_rows(), " + lane_id % 16) * ", deep_line(),
+                 " + (k + lane_id / 16 * 8) * 2);"));
+  text_.line("#pragma unroll");
+  text_.open(cat("for (int j = 0; j < ", keys() / 16, "; ++j)"));
+  text_.line("unsigned b[4];");
+  text_.line(cat("load_matrices(b, k_tile + (j * 16 + lane_id % 8 + lane_id / 16 * 8) * ", deep_line(),
+                 " + (k + lane_id / 8 % 2 * 8) * 2);"));
+  text_.line("multiply(s[2 * j], a, b[0], b[1]);");
+  text_.line("multiply(s[2 * j + 1], a, b[2], b[3]);");
+  text_.close();
+  text_.close();
+}
+
+void MmaEmitter::print_weights() {
+  text_.line("float shift[2], kept[2];");
+  text_.line("#pragma unroll");
+  text_.open("for (int h = 0; h < 2; ++h)");
+  text_.line("float top = m[h];");
+  text_.line("#pragma unroll");
+  text_.line(cat("for (int j = 0; j < ", keys() / 8,
+                 "; ++j) top = fmaxf(top, fmaxf(s[j][2 * h], s[j][2 * h + 1]));"));
+  text_.line("top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));");
+  text_.line("top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));");
+  f_.print_shift("top");
+  text_.line(cat("kept[h] = ", f_.weight("m[h]", "h"), ";"));
+  if (f_.flash.fixes) text_.line("if (fix[h]) kept[h] = 1;");
+  text_.line("m[h] = top;");
+  text_.line("l[h] *= kept[h];");
+  text_.close();
+  text_.line("#pragma unroll");
+  text_.open(cat("for (int j = 0; j < ", keys() / 8, "; ++j)"));
+  text_.line("#pragma unroll");
+  text_.open("for (int e = 0; e < 4; ++e)");
+  text_.line(cat("s[j][e] = ", f_.weight("s[j][e]", "e / 2"), ";"));
+  text_.line("l[e / 2] += s[j][e];");
+  // Keys beyond the last are none of such a row's either, but their values are zeros.
+  if (f_.flash.fixes) text_.line("if (fix[e / 2]) s[j][e] = 1;");
+  text_.close();
+  text_.close();
+  text_.open("if (__any_sync(~0u, kept[0] != 1.0f || kept[1] != 1.0f))");
+  text_.line("#pragma unroll");
+  text_.line(cat("for (int j = 0; j < ", across_ / 8, "; ++j)"));
+  text_.line("  #pragma unroll");
+  text_.line("  for (int e = 0; e < 4; ++e) o[j][e] *= kept[e / 2];");
+  text_.close();
+}
+
+void MmaEmitter::print_sums() {
+  if (words()) return print_word_sums();
+  text_.line("#pragma unroll");
+  text_.open(cat("for (int k = 0; k < ", keys() / 16, "; ++k)"));
+  text_.line("const unsigned a[4] = {pair_of(s[2 * k][0], s[2 * k][1]), pair_of(s[2 * k][2], s[2 * k][3]),");
+  text_.line("    pair_of(s[2 * k + 1][0], s[2 * k + 1][1]), pair_of(s[2 * k + 1][2], s[2 * k + 1][3])};");
+  text_.line("#pragma unroll");
+  text_.open(cat("for (int j = 0; j < ", across_ / 16, "; ++j)"));
+  text_.line("unsigned b[4];");
+  text_.line(cat("load_transposed(b, v_tile + (k * 16 + lane_id % 8 + lane_id / 8 % 2 * 8) * ", across_line(),
+                 " + (j * 16 + lane_id / 16 * 8) * 2);"));
+  text_.line("multiply(o[2 * j], a, b[0], b[1]);");
+  text_.line("multiply(o[2 * j + 1], a, b[2], b[3]);");
+  text_.close();
+  text_.close();
+}
+
+}  // namespace stridec::codegen::cuda

@@ -1,0 +1,117 @@
+#include "compiler/base/text.h"
+#include "compiler/codegen/cuda/attention/flash_mma.h"
+
+namespace stridec::codegen::cuda {
+namespace {
+
+// Tensor cores cut off what tf32 has no bits for. `rest` is exact: what it has beyond tf32 is one bit.
+constexpr std::string_view kWords = R"(
+static inline void split_word(unsigned& whole, unsigned& rest, unsigned bits) {
+  whole = (bits + 0x1000u) & 0xffffe000u;
+  rest = __builtin_bit_cast(unsigned, __builtin_bit_cast(float, bits) - __builtin_bit_cast(float, whole));
+}
+#ifdef STRIDEC_EMULATE
+static inline unsigned load_word(unsigned from) { unsigned r; __builtin_memcpy(&r, sd_shared + from, 4); return r; }
+static inline unsigned rounded_word(float x) { return x == x ? __builtin_bit_cast(unsigned, x) + 0x1000u : 0x7fffffffu; }
+#else
+static inline unsigned load_word(unsigned from) {
+  unsigned r;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(from) : "memory");
+  return r;
+}
+static inline unsigned rounded_word(float x) { unsigned r; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x)); return r; }
+#endif
+)";
+
+}  // namespace
+
+std::string_view words_declarations() { return kWords; }
+
+// Fragments of 8 numbers of 32 bits along the depth are those of 16 numbers of 16 bits, word by word.
+void MmaEmitter::print_word_products() {
+  const int blocks = keys() / 8;
+  text_.line(cat("float s[", blocks, "][4] = {};"));
+  if (twofold()) text_.line(cat("float small[", blocks, "][4] = {};"));
+  text_.line("#pragma unroll");
+  text_.open(cat("for (int k = 0; k < ", deep_, "; k += 8)"));
+  text_.line("unsigned a[4];");
+  text_.line(cat("load_matrices(a, q_tile + (", own_rows(), " + lane_id % 16) * ", deep_line(),
+                 " + k * 4 + lane_id / 16 * 16);"));
+  if (twofold()) print_split("a", 4);
+  text_.line("#pragma unroll");
+  text_.open(cat("for (int j = 0; j < ", blocks, "; j += 2)"));
+  text_.line("unsigned b[4];");
+  text_.line(cat("load_matrices(b, k_tile + (j * 8 + lane_id % 8 + lane_id / 16 * 8) * ", deep_line(),
+                 " + k * 4 + lane_id / 8 % 2 * 16);"));
+  if (twofold()) print_split("b", 4);
+  print_pair("s[j + i]", "small[j + i]", "a", "b");
+  text_.close();
+  text_.close();
+  if (!twofold()) return;
+  text_.line("#pragma unroll");
+  text_.line(cat("for (int j = 0; j < ", blocks, "; ++j)"));
+  text_.line("  #pragma unroll");
+  text_.line("  for (int e = 0; e < 4; ++e) s[j][e] += small[j][e];");
+}
+
+void MmaEmitter::print_split(const std::string& name, int count) {
+  text_.line(cat("unsigned ", name, "_rest[", count, "];"));
+  text_.line("#pragma unroll");
+  text_.line(cat("for (int i = 0; i < ", count, "; ++i) split_word(", name, "[i], ", name, "_rest[i], ", name,
+                 "[i]);"));
+}
+
+// Sums that wait for each other lie apart.
+void MmaEmitter::print_pair(const std::string& sum, const std::string& small, const std::string& a,
+                            const std::string& b) {
+  const auto both = [&](const std::string& to, const std::string& left, const std::string& right) {
+    text_.line("#pragma unroll");
+    text_.line(cat("for (int i = 0; i < 2; ++i) multiply(", to, ", ", left, ", ", right, "[2 * i], ", right,
+                   "[2 * i + 1]);"));
+  };
+  if (twofold()) both(small, a, cat(b, "_rest"));
+  both(sum, a, b);
+  if (twofold()) both(small, cat(a, "_rest"), b);
+}
+
+// A thread's scores of two neighbouring keys are those that it has of the depth's first half and of its second: whichever
+// keys a fragment's places stand for, both factors have the same there.
+void MmaEmitter::print_word_sums() {
+  const int blocks = keys() / 8;
+  text_.line(cat("unsigned a[", blocks, "][4]", twofold() ? cat(", a_rest[", blocks, "][4]") : "", ";"));
+  text_.line("#pragma unroll");
+  text_.open(cat("for (int k = 0; k < ", blocks, "; ++k)"));
+  text_.line("#pragma unroll");
+  text_.open("for (int i = 0; i < 4; ++i)");
+  text_.line("const float share = s[k][i % 2 * 2 + i / 2];");
+  text_.line(twofold() ? "split_word(a[k][i], a_rest[k][i], __builtin_bit_cast(unsigned, share));"
+                       : "a[k][i] = rounded_word(share);");
+  text_.close();
+  text_.close();
+  text_.line("#pragma unroll");
+  text_.open(cat("for (int j = 0; j < ", across_ / 8, "; j += 2)"));
+  if (twofold()) text_.line("float sum[2][4] = {}, small[2][4] = {};");
+  text_.line("#pragma unroll");
+  text_.open(cat("for (int k = 0; k < ", blocks, "; ++k)"));
+  text_.line("unsigned b[4];");
+  text_.line("#pragma unroll");
+  text_.line(cat("for (int i = 0; i < 4; ++i) b[i] = load_word(v_tile + (k * 8 + lane_id % 4 * 2 + i % 2) * ",
+                 across_line(), " + ((j + i / 2) * 8 + lane_id / 4) * 4);"));
+  if (twofold()) {
+    print_split("b", 4);
+    text_.line("const unsigned (&whole)[4] = a[k], (&whole_rest)[4] = a_rest[k];");
+    print_pair("sum[i]", "small[i]", "whole", "b");
+  } else {
+    print_pair("o[j + i]", "", "a[k]", "b");
+  }
+  text_.close();
+  if (twofold()) {
+    text_.line("#pragma unroll");
+    text_.line("for (int i = 0; i < 2; ++i)");
+    text_.line("  #pragma unroll");
+    text_.line("  for (int e = 0; e < 4; ++e) o[j + i][e] += sum[i][e] + small[i][e];");
+  }
+  text_.close();
+}
+
+}  // namespace stridec::codegen::cuda

@@ -1,0 +1,484 @@
+// Ranges of a team: which loads stay in registers, and how a thread walks its chunks.
+#include "compiler/codegen/cuda/teams/team_emitter.h"
+
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include "compiler/base/check.h"
+#include "compiler/base/text.h"
+#include "compiler/codegen/cuda/frame.h"
+#include "compiler/codegen/cuda/prelude.h"
+#include "compiler/loop/analysis.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/effects.h"
+#include "compiler/sym/text.h"
+
+namespace stridec::codegen::cuda {
+namespace {
+
+constexpr int kHeldWords = 64;   // registers for loads in flight
+constexpr int kEagerWords = 96;  // of loads that a launch of one point begins with
+
+}  // namespace
+
+std::string TeamEmitter::held_place(const Range& range, const loop::Access& access) const {
+  return cat(range.edges ? "edges " : "", place_of(range, access));
+}
+
+TeamEmitter::Range TeamEmitter::range_of(const loop::Stmt& stmt) {
+  Range range;
+  range.dims = loop::dims_of(stmt);
+  range.block = loop::body_of(stmt);
+  for (const loop::Dim& dim : range.dims) range.count *= dim.extent;
+  range.chunks = range.count;
+  if (width == 1) return range;
+  range.strip = strip_of(stmt, width);
+  if (!range.strip) return range;
+  if (!variant.columns) range.chunks = sym::floordiv(range.count, width);
+  conditions.insert(conditions.end(), range.strip->conditions.begin(), range.strip->conditions.end());
+  for (loop::BufferId id : range.strip->aligned)
+    if (!std::count(aligned.begin(), aligned.end(), id)) aligned.push_back(id);
+  return range;
+}
+
+std::string TeamEmitter::place_of(const Range& range, const loop::Access& access) const {
+  sym::Expr offset = loop::offset_of(program, access);
+  // What lies in memory as the range is numbered is the same for every range of as many, however many dims it has.
+  sym::Expr start = offset, below = 1;
+  for (size_t d = range.dims.size(); d-- > 0; below *= range.dims[d].extent)
+    start -= range.dims[d].var * below;
+  start = sym::simplify(start, facts_);
+  if (!loop::depends_on_any(start, range.dims))
+    return cat(access.buffer.value, " ", sym::to_string(start), " in order ",
+               sym::to_string(sym::simplify(below, facts_)));
+  std::string extents;
+  for (size_t d = 0; d < range.dims.size(); ++d) {
+    offset = sym::substitute(offset, range.dims[d].var, sym::var(cat("%range", d)));
+    extents += " " + sym::to_string(range.dims[d].extent);
+  }
+  return cat(access.buffer.value, " ", sym::to_string(sym::simplify(offset, facts_)), extents);
+}
+
+bool TeamEmitter::can_keep(const Range& range, const loop::Stmt& stmt) const {
+  const auto* load = std::get_if<loop::Load>(&stmt.node);
+  if (!load || program[load->access.buffer].storage == loop::Storage::kLocal ||
+      !load->access.mask.is_const(1))
+    return false;
+  if (range.strip) return std::count(range.strip->vectors.begin(), range.strip->vectors.end(), &stmt) > 0;
+  if (width > 1) return false;
+  const loop::Effects effects = loop::effects_of(nest);
+  if (std::count(effects.writes.begin(), effects.writes.end(), load->access.buffer)) return false;
+  for (const sym::Expr& index : load->access.index)
+    for (const sym::Expr& var : sym::free_vars(index))
+      if (sym::is_index(var) && !loop::is_var_of(var, nest.dims) && !loop::is_var_of(var, range.dims))
+        return false;
+  return true;
+}
+
+void TeamEmitter::count_wanted() {
+  std::map<loop::BufferId, std::set<std::string>> local;
+  std::map<loop::BufferId, int> all, direct;
+  loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+    if (const loop::Access* access = loop::access_of(stmt)) ++all[access->buffer];
+  });
+  int words = 0;
+  std::map<std::string, int> words_at;
+  for (const loop::Stmt& stmt : nest.body) {
+    if (!is_range(stmt)) continue;
+    const Range range = range_of(stmt);
+    std::set<std::string> here;
+    for (const loop::Stmt& inner : *range.block) {
+      const loop::Access* access = loop::access_of(inner);
+      if (!access) continue;
+      if (can_keep(range, inner)) {
+        const std::string place = place_of(range, *access);
+        if (here.insert(place).second && !wanted_.contains(place))
+          words += words_at[place] =
+              kept_chunks() * std::max(1, width * byte_size(program[access->buffer].dtype) / 4);
+      }
+      if (program[access->buffer].storage != loop::Storage::kLocal || !access->mask.is_const(1)) continue;
+      ++direct[access->buffer];
+      local[access->buffer].insert(place_of(range, *access));
+    }
+    for (const std::string& place : here) ++wanted_[place];
+  }
+  // A launch of one point has nobody who computes while it waits: it waits once.
+  kept_from_ = variant.keep && nest.dims.empty() && words <= kEagerWords ? 1 : 2;
+  kept_words_ = 0;
+  for (const auto& [place, loops] : wanted_) kept_words_ += loops >= kept_from_ ? words_at[place] : 0;
+  plan_shared();
+  for (const auto& [buffer, places] : local)
+    if (variant.keep && places.size() == 1 && direct[buffer] == all[buffer])
+      passed_[buffer] = cat("row", passed_.size());
+}
+
+bool TeamEmitter::has_locals() const {
+  const std::vector<loop::BufferId> buffers = loop::buffers_of(nest);
+  return std::any_of(buffers.begin(), buffers.end(),
+                     [&](loop::BufferId id) { return program[id].storage == loop::Storage::kLocal; });
+}
+
+bool TeamEmitter::keeps_something() const {
+  return !passed_.empty() || std::any_of(wanted_.begin(), wanted_.end(),
+                                         [&](const auto& entry) { return entry.second >= kept_from_; });
+}
+
+bool TeamEmitter::loads_again(const loop::Block& block) const {
+  std::set<loop::BufferId> loaded, stored;
+  loop::for_each_stmt(block, [&](const loop::Stmt& stmt) {
+    const loop::Access* access = loop::access_of(stmt);
+    if (!access || passed_.contains(access->buffer) || of_round_.contains(access->buffer)) return;
+    (std::holds_alternative<loop::Store>(stmt.node) ? stored : loaded).insert(access->buffer);
+  });
+  return std::any_of(stored.begin(), stored.end(), [&](loop::BufferId id) { return loaded.contains(id); });
+}
+
+const char* TeamEmitter::chunk_type(const Range& range) const {
+  return variant.keep || variant.narrow || facts_.bounds(range.chunks).hi < kManyChunks ? "int" : "int64_t";
+}
+
+void TeamEmitter::print_chunks(
+    const Range& range, const std::string& from, int together, Batch batch,
+    const std::function<void(const std::string& first, const std::string& j)>& inside) {
+  const std::string c = text_.fresh("c"), j = text_.fresh("j");
+  // Of what is kept, chunks that no thread of the team has are left out by groups, and those that some threads have are
+  // done by all of them: many branches would keep loads and what follows them from overlapping.
+  // Vectors of rows of unknown length one by one.
+  const int group = start_ && !range.count.is_const() ? 1 : kGroup;
+  const bool groups = batch != Batch::kWhole && variant.keep && together > group;
+  // Of what a round stores and loads again, others would load while it is stored.
+  const bool branch = batch == Batch::kSome && (!variant.keep || loads_again(*range.block));
+  std::string begin = "0", end = cat(together);
+  if (groups) {
+    const std::string g = text_.fresh("g");
+    text_.line("#pragma unroll");
+    text_.open(cat("for (int ", g, " = 0; ", g, " < ", together, "; ", g, " += ", group, ")"));
+    text_.open(cat("if (", g, " * ", rows, " < ", chunks_, ")"));
+    begin = g;
+    end = cat(g, " + ", group);
+    if (together % group) end = cat("(", end, " < ", together, " ? ", end, " : ", together, ")");
+  }
+  text_.line("#pragma unroll");
+  text_.open(cat("for (int ", j, " = ", begin, "; ", j, " < ", end, "; ++", j, ")"));
+  const std::string number = cat(from, " + ", j, " * ", rows);
+  if (batch == Batch::kWhole || branch) {
+    text_.line(cat("const ", chunk_type(range), " ", c, " = ", number, ";"));
+    if (branch) text_.open(cat("if (", variant.columns ? "live && " : "", c, " < ", chunks_, ")"));
+  } else {
+    // Instead of one that is not there the last one, or the thread's first, which begins as far from a vector's start
+    // or which is in its own part of a shared row.
+    const std::string last = cat(chunks_, " - 1");
+    const bool own = phase_ || variant.shared;
+    text_.line(cat("const ", chunk_type(range), " ", c, " = ", number, " < ", own ? chunks_ : last, " ? ",
+                   number, " : ", own ? from : last, ";"));
+    if (batch == Batch::kSome) {
+      there_ = text_.fresh("there");
+      text_.line(
+          cat("const bool ", there_, " = ", variant.columns ? "live && " : "", number, " < ", chunks_, ";"));
+      body_.assign = [this](const loop::Access& access, const std::string& element,
+                            const std::string& value) {
+        // Its rounds beyond the range read what they write, as those within do.
+        if (passed_.contains(access.buffer) || of_round_.contains(access.buffer))
+          return cat(element, " = ", value, ";");
+        if (program[access.buffer].storage == loop::Storage::kLocal)
+          return cat("if (", there_, ") ", element, " = ", value, ";");
+        return cat("sd_put(&", element, ", (", text_.storage_type(program[access.buffer].dtype), ")(", value,
+                   "), ", there_, ");");
+      };
+    }
+  }
+  if (ways_ > 1) text_.line(cat("const int way = ", j, " % ", ways_, ";"));
+  std::string first = cat(start_ && variant.keep ? "(" : "((int64_t)", c,
+                          range.strip && !variant.columns ? cat(" * ", width, ")") : ")");
+  if (range.edges)
+    first = cat("(", c, " < head ? ", c, " : ", c, " + ", width, " * ", variant.keep ? "" : "(int64_t)",
+                vectors_, ")");
+  else if (start_)
+    first = cat("(", first, " + head)");
+  if (range.dims.size() > 1) {
+    // Digits of a number of 32 bits, to whose range no extent adds.
+    const bool small =
+        std::string_view(chunk_type(range)) == "int" && (width == 1 || variant.keep || variant.columns);
+    const std::string left = text_.fresh("t"), type = small ? "unsigned" : "int64_t";
+    text_.line(cat(type, " ", left, " = ", small ? "(unsigned)" : "", first, ";"));
+    for (size_t d = range.dims.size(); d-- > 1;) {
+      const std::string extent = body_.index(range.dims[d].extent), name = text_.fresh("t"),
+                        by = text_.fresh("t");
+      text_.line(cat("const ", type, " ", by, " = (", type, ")(", extent, ");"));
+      text_.line(cat("const int64_t ", name, " = ", left, " % ", by, ";"));
+      text_.line(cat(left, " /= ", by, ";"));
+      if (d + 1 == range.dims.size()) first = name;
+      body_.set_index(range.dims[d].var, name);
+    }
+    body_.set_index(range.dims[0].var, cat("((int64_t)", left, ")"));
+  } else if (!range.dims.empty()) {
+    body_.set_index(range.dims[0].var, first);
+  }
+  number_ = number;
+  chunk_ = c;
+  inside(first, j);
+  there_ = "";
+  body_.assign = {};
+  if (branch) text_.close();
+  text_.close();
+  if (!groups) return;
+  text_.close();
+  text_.close();
+}
+
+void TeamEmitter::print_starts(const Range& range) {
+  starts_.clear();
+  if (range.strip || range.dims.size() != 1 || std::string_view(chunk_type(range)) != "int") return;
+  const Expr var = range.dims[0].var;
+  body_.set_index(var, "0");
+  for (const loop::Stmt& stmt : *range.block) {
+    const loop::Access* access = loop::access_of(stmt);
+    if (!access || !access->mask.is_const(1) || program[access->buffer].storage == loop::Storage::kLocal)
+      continue;
+    const auto linear = sym::linear_in(loop::offset_of(program, *access), var);
+    if (!linear || !linear->coefficient.is_const(1)) continue;
+    const bool known = std::all_of(access->index.begin(), access->index.end(), [&](const Expr& index) {
+      for (const Expr& free : sym::free_vars(index))
+        if (sym::is_index(free) && free != var && !loop::is_var_of(free, nest.dims)) return false;
+      return true;
+    });
+    if (!known) continue;
+    auto [start, fresh] = starts_.try_emplace(place_of(range, *access));
+    if (!fresh) continue;
+    start->second = text_.fresh("start");
+    text_.line(cat("auto* const ", start->second, " = sd_opaque(", text_.pointer(access->buffer), " + ",
+                   body_.offset(*access), ");"));
+  }
+}
+
+std::string TeamEmitter::started(const Range& range, const loop::Access& access, bool stored) const {
+  if (!access.mask.is_const(1)) return "";
+  const auto start = starts_.find(place_of(range, access));
+  return start == starts_.end() ? "" : cat(start->second, "[", stored ? number_ : chunk_, "]");
+}
+
+std::vector<const loop::Stmt*> TeamEmitter::held_loads(const Range& range) {
+  std::vector<const loop::Stmt*> out;
+  std::set<std::string> seen;
+  for (const loop::Stmt& stmt : *range.block) {
+    if (!can_keep(range, stmt)) continue;
+    const std::string place = place_of(range, *loop::access_of(stmt));
+    if (variant.keep && wanted_[place] < (keeps_something() ? kept_from_ : 1)) continue;
+    if (!kept_.count(held_place(range, *loop::access_of(stmt))) && seen.insert(place).second)
+      out.push_back(&stmt);
+  }
+  return out;
+}
+
+void TeamEmitter::print_held(const Range& range, const std::vector<const loop::Stmt*>& loads,
+                             const std::string& from, int together, Batch batch) {
+  if (loads.empty()) return;
+  for (const loop::Stmt* stmt : loads) {
+    const loop::Access& access = *loop::access_of(*stmt);
+    const std::string storage = text_.storage_type(program[access.buffer].dtype), name = text_.fresh("held");
+    kept_[held_place(range, access)] = name;
+    const bool vector = range.strip && !range.edges;
+    const std::string declaration =
+        cat(vector ? cat(covers(range, access) ? "Cover<" : "Vec<", storage, ", ", width, ">") : storage, " ",
+            name, "[", together, "];");
+    if (variant.keep)
+      declared_ += cat("    ", declaration, "\n");
+    else
+      text_.line(declaration);
+  }
+  // Without a chunk there is nothing to load; in a loop over chunks there is one.
+  if (variant.keep) text_.open(cat("if (", chunks_, " > 0)"));
+  print_chunks(range, from, together, batch, [&](const std::string& first, const std::string& j) {
+    const bool vectors = range.strip && !range.edges;
+    if (vectors) body_.set_index(range.strip->var, variant.columns ? "column" : first);
+    for (const loop::Stmt* stmt : loads) {
+      const loop::Access& access = *loop::access_of(*stmt);
+      const std::string into = cat(kept_[held_place(range, access)], "[", j, "] = ");
+      if (vectors && covers(range, access)) {
+        text_.line(cat(into, "sd_load_cover<", width, ">", cover_arguments(access), ";"));
+        continue;
+      }
+      if (is_filled(range, access)) {
+        const std::string place = shared_place(range, access);
+        text_.line(
+            cat(into, vectors ? cat("sd_load<", width, ">(", place, ")") : cat("*(", place, ")"), ";"));
+        continue;
+      }
+      if (const std::string element = started(range, access, false); !element.empty()) {
+        text_.line(cat(into, element, ";"));
+        continue;
+      }
+      if (vectors && phase_ && batch != Batch::kWhole) {
+        text_.line(cat(into, "sd_load_within<", width, ">", cover_arguments(access), ";"));
+        continue;
+      }
+      const std::string element = cat(text_.pointer(access.buffer), " + ", body_.offset(access));
+      text_.line(
+          cat(into, vectors ? cat("sd_load<", width, ">(", element, ")") : cat("*(", element, ")"), ";"));
+    }
+  });
+  if (variant.keep) text_.close();
+}
+
+void TeamEmitter::print_batch(const Range& range, const std::vector<const loop::Stmt*>& loads,
+                              const std::string& from, int together, bool whole,
+                              const std::function<void()>& inside) {
+  print_held(range, loads, from, together, whole ? Batch::kWhole : Batch::kLoads);
+  const Batch batch = whole ? Batch::kWhole : Batch::kSome;
+  const bool vectors = range.strip && !range.edges;
+  if (variant.keep) text_.open(cat("if (", chunks_, " > 0)"));
+  print_chunks(range, from, together, batch, [&](const std::string& first, const std::string& j) {
+    for (const loop::Stmt* stmt : loads) {
+      const loop::Access& access = *loop::access_of(*stmt);
+      const std::string place = is_filled(range, access) ? "" : shared_place(range, access),
+                        held = cat(kept_[held_place(range, access)], "[", j, "]");
+      if (place.empty()) continue;
+      text_.line(vectors ? cat("sd_store_shared<", width, ">(", place, ", ", held, ");")
+                         : cat("*(", place, ") = ", held, ";"));
+    }
+    body_.place = [&](const loop::Access& access) -> std::string {
+      const auto found = passed_.find(access.buffer);
+      if (found != passed_.end())
+        return cat(found->second, range.edges ? "_edges[" : "[", j, "][", vectors ? "u" : "0", "]");
+      if (vectors || !access.mask.is_const(1)) return local_element(access);
+      // Not of a store: its place may be that of a load.
+      const bool stored = std::any_of(range.block->begin(), range.block->end(), [&](const loop::Stmt& stmt) {
+        const auto* store = std::get_if<loop::Store>(&stmt.node);
+        return store && &store->access == &access;
+      });
+      const auto held = kept_.find(held_place(range, access));
+      if (held != kept_.end() && !stored) return cat(held->second, "[", j, "]");
+      const std::string element = started(range, access, stored);
+      return element.empty() ? local_element(access) : element;
+    };
+    if (!vectors) {
+      body_.print(*range.block);
+      inside();
+    } else {
+      print_strip(
+          text_, body_, program, *range.block, *range.strip, variant.columns ? "column" : first,
+          [&](const loop::Stmt& stmt) -> std::string {
+            const loop::Access& access = *loop::access_of(stmt);
+            const auto found = kept_.find(place_of(range, access));
+            const std::string held = found == kept_.end() ? "" : cat(found->second, "[", j, "]");
+            if (!covers(range, access)) return held;
+            const std::string vector = text_.fresh("vec"), arguments = cover_arguments(access);
+            const std::string cover = held.empty() ? cat("sd_load_cover<", width, ">", arguments) : held;
+            text_.line(cat("const auto ", vector, " = sd_uncover(", cover, ", ", arguments.substr(1), ";"));
+            return vector;
+          },
+          inside, there_);
+    }
+    body_.place = top_place();
+  });
+  if (variant.keep) text_.close();
+}
+
+int TeamEmitter::batch_of(const Range& range, const std::vector<const loop::Stmt*>& loads) const {
+  int words = 0;
+  for (const loop::Stmt* stmt : loads)
+    words += std::max(1, width * byte_size(program[loop::access_of(*stmt)->buffer].dtype) / 4);
+  int together = width == 1 ? 16 : (variant.columns && !variant.covered) || common_ ? 8 : 4;
+  while (together > 1 &&
+         (together * words > kHeldWords || together * width * statements_of(range) > kUnrolled))
+    together /= 2;
+  if (loads.empty()) together = 4;
+  // No more than a thread has.
+  while (together > 1 && facts_.holds(sym::le(range.chunks, together / 2 * rows))) together /= 2;
+  return together;
+}
+
+std::string TeamEmitter::cover_arguments(const loop::Access& access) {
+  return cat("(", text_.pointer(access.buffer), ", ", body_.offset(access), ", ",
+             body_.index(schedule::extent_in_elements(program[access.buffer])), ")");
+}
+
+void TeamEmitter::print_count(const Range& range) {
+  chunks_ = text_.fresh("n");
+  const std::string count = body_.index(range.count);
+  text_.line(
+      cat("const ", chunk_type(range), " ", chunks_, " = ",
+          start_ ? cat(count, " > head ? (", count, " - head) / ", width, " : 0") : body_.index(range.chunks),
+          ";"));
+}
+
+void TeamEmitter::print_edges(Range range, const std::function<void(const Range&)>& print) {
+  if (!start_) return;
+  range.edges = true;
+  vectors_ = chunks_;
+  chunks_ = text_.fresh("n");
+  text_.line(cat("const int ", chunks_, " = (int)(", body_.index(range.count), " - ", width, " * (int64_t)",
+                 vectors_, ");"));
+  // Most warps have none.
+  text_.open(cat("if ((row & ~31) < ", chunks_, ")"));
+  in_edges_ = true;
+  print(range);
+  in_edges_ = false;
+  text_.close();
+  chunks_ = vectors_;
+}
+
+void TeamEmitter::print_held_edges(const Range& range) {
+  print_edges(range, [&](const Range& edges) {
+    print_held(edges, held_loads(edges), "row", edge_chunks(), Batch::kLoads);
+  });
+}
+
+void TeamEmitter::print_eager() {
+  if (kept_from_ > 1) return;
+  for (const loop::Stmt& stmt : nest.body) {
+    if (!is_range(stmt)) continue;
+    const Range range = range_of(stmt);
+    print_count(range);
+    const sym::Facts outer = facts_;
+    for (const loop::Dim& dim : range.dims) facts_.set_index(dim.var, dim.extent);
+    print_held(range, held_loads(range), "row", kept_chunks(), Batch::kLoads);
+    print_held_edges(range);
+    facts_ = outer;
+  }
+}
+
+std::string TeamEmitter::first_chunk(const Range& range) {
+  return variant.split ? cat("split * ", batch_of(range, held_loads(range)) * rows, " + row") : "row";
+}
+
+void TeamEmitter::print_range(const Range& range, const std::function<void()>& inside) {
+  print_count(range);
+  print_starts(range);
+  const std::vector<const loop::Stmt*> loads = held_loads(range);
+  const sym::Facts outer = facts_;
+  for (const loop::Dim& dim : range.dims) facts_.set_index(dim.var, dim.extent);
+  if (const Run* run = run_of(*range.block)) {
+    print_run(range, *run, inside);
+  } else if (const int each = in_common_ ? common_chunks(range) : 0) {
+    print_batch(range, loads, "row", each, range.chunks.is_const(each * rows), inside);
+  } else if (variant.keep) {
+    print_held_edges(range);
+    print_batch(range, loads, "row", kept_chunks(), false, inside);
+  } else {
+    const int together = batch_of(range, loads);
+    const std::string from = text_.fresh("c");
+    text_.line(cat(chunk_type(range), " ", from, " = ", first_chunk(range), ";"));
+    // Blocks that share a range take its batches by turns, so that what they read at a time lies together.
+    const std::string turns = variant.split ? " * " + text_.size(splits()) : "";
+    text_.open(cat("for (; ", variant.columns ? "live && " : "", from, " + ", (together - 1) * rows, " < ",
+                   chunks_, phase_ ? " - 1; " : "; ", from, " += ", together * rows, turns, ")"));
+    print_batch(range, loads, from, together, true, inside);
+    text_.close();
+    kept_.clear();
+    text_.open(cat("if (", from, " < ", chunks_, ")"));
+    print_batch(range, loads, from, together, false, inside);
+    text_.close();
+    kept_.clear();
+  }
+  print_edges(range, [&](const Range& edges) {
+    print_batch(edges, held_loads(edges), "row", edge_chunks(), false, inside);
+    if (!variant.keep) kept_.clear();
+  });
+  fill_shared(range);
+  facts_ = outer;
+}
+
+}  // namespace stridec::codegen::cuda

@@ -1,0 +1,51 @@
+// Rows that shared memory keeps: too long for registers, loaded once.
+//
+// The first loop that loads a row leaves it in shared memory, and those behind it load it from there. Chunk c of a row is
+// loaded by the same thread in every loop, so nobody waits for anybody. Blocks are resident by what their rows take: a
+// launch asks for as many bytes as its sizes need.
+#include "compiler/codegen/cuda/teams/team_emitter.h"
+#include "compiler/loop/analysis.h"
+
+namespace stridec::codegen::cuda {
+
+void TeamEmitter::plan_shared() {
+  if (!variant.shared) return;
+  for (const loop::Stmt& stmt : nest.body) {
+    if (!is_range(stmt)) continue;
+    const Range range = range_of(stmt);
+    for (const loop::Stmt& inner : *range.block) {
+      if (!can_keep(range, inner)) continue;
+      const loop::Access& access = *loop::access_of(inner);
+      if (range.strip && covers(range, access)) continue;
+      const std::string place = place_of(range, access);
+      if (wanted_.at(place) < 2 || !shared_rows_.try_emplace(place, SharedRow{shared_bytes_}).second)
+        continue;
+      const int chunk = width * lanes * byte_size(program[access.buffer].dtype);
+      shared_bytes_ += sym::align_up(range.chunks * chunk, 16);
+    }
+  }
+}
+
+std::string TeamEmitter::shared_place(const Range& range, const loop::Access& access) {
+  if (range.edges) return "";
+  const auto row = shared_rows_.find(place_of(range, access));
+  if (row == shared_rows_.end()) return "";
+  const std::string at = variant.columns ? cat("(", chunk_, " * ", lanes, " + lane)") : chunk_;
+  return cat("(", text_.storage_type(program[access.buffer].dtype), "*)(kept + ",
+             text_.size(row->second.offset), ") + ", at, width > 1 ? cat(" * ", width) : "");
+}
+
+bool TeamEmitter::is_filled(const Range& range, const loop::Access& access) const {
+  const auto row = range.edges ? shared_rows_.end() : shared_rows_.find(place_of(range, access));
+  return row != shared_rows_.end() && row->second.filled;
+}
+
+void TeamEmitter::fill_shared(const Range& range) {
+  for (const loop::Stmt& stmt : *range.block) {
+    if (!can_keep(range, stmt)) continue;
+    const auto row = shared_rows_.find(place_of(range, *loop::access_of(stmt)));
+    if (row != shared_rows_.end()) row->second.filled = true;
+  }
+}
+
+}  // namespace stridec::codegen::cuda
