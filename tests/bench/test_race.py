@@ -22,7 +22,8 @@ sys.path.insert(0, os.path.join(HERE, "..", "models"))
 from net import Net  # noqa: E402
 from networks import NETWORKS  # noqa: E402
 
-# Parameters as published, in millions, with what batch normalisation keeps.
+# Parameters in millions, with what batch normalisation keeps: as published, but for CRNN, PointNet and the LSTM, where they
+# are what the published sizes come to. Parts of networks (yolov8n, wav2vec2 ...) have none.
 MILLIONS = {
     "efficientnet_b0": 5.3,
     "densenet_121": 8.0,
@@ -113,8 +114,8 @@ def test_networks():
             model = function().model()
         model = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
         checker.check_model(model, full_check=True)
-        ratio = sum(made) / 1e6 / MILLIONS.get(name, sum(made) / 1e6)
-        assert 0.98 < ratio < 1.04, f"{name} has {sum(made)} parameters"
+        if name in MILLIONS:
+            assert 0.98 < sum(made) / 1e6 / MILLIONS[name] < 1.04, f"{name} has {sum(made)} parameters"
         save(model, f"{name}.onnx")
         done = subprocess.run([os.environ["stridec"], "check", f"{name}.onnx", "--dim", dims], capture_output=True, text=True)
         assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"

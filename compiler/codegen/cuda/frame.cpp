@@ -4,6 +4,32 @@
 #include "compiler/codegen/cuda/prelude.h"
 
 namespace stridec::codegen::cuda {
+namespace {
+
+// arrive: how many of `count` blocks came before; the last one leaves the counter 0 for the next launch. What the others
+// wrote before a barrier of theirs and this, the last one reads behind this and a barrier of its own.
+constexpr std::string_view kArrive = R"(
+#ifdef STRIDEC_EMULATE
+static inline unsigned arrive(unsigned* counter, unsigned count) { return atomicInc(counter, count - 1); }
+#else
+static inline unsigned arrive(unsigned* counter, unsigned count) {
+  unsigned before;
+  asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(counter), "r"(count - 1) : "memory");
+  return before;
+}
+#endif
+static inline bool comes_last(unsigned* counter, unsigned count) { return arrive(counter, count) == count - 1; }
+)";
+
+}  // namespace
+
+std::string_view arrive_declarations() { return kArrive; }
+
+std::string dynamic_shared(std::string_view name, int64_t most, int alignment) {
+  return cat("#ifdef STRIDEC_EMULATE\n  alignas(", alignment, ") static unsigned char ", name, "[", most,
+             "];\n#else\n  extern __shared__ __align__(", alignment, ") unsigned char ", name,
+             "[];\n#endif\n");
+}
 
 void print_indices(KernelText& text, Body& body, const std::vector<loop::Dim>& dims) {
   for (size_t d = dims.size(); d-- > 1;) {

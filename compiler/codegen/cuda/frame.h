@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "compiler/codegen/body.h"
 #include "compiler/codegen/device_kernel.h"
@@ -33,6 +34,12 @@ DeviceKernel finish(KernelText& text, Geometry geometry, const std::string& decl
 // Lets the kernel behind this one start, and waits until what the kernels in front wrote is there; `ahead`, which loads none
 // of that, is done meanwhile. Emulated, it is nothing.
 std::string wait_text(const std::string& ahead = {});
+
+// Declares `name`, the shared memory that the launch asks for (Geometry::shared_bytes), `most` bytes at most.
+std::string dynamic_shared(std::string_view name, int64_t most, int alignment);
+
+// Device functions of blocks that count each other in Geometry::counters: arrive() and comes_last().
+std::string_view arrive_declarations();
 
 // The dims' indices out of the variable `rest`, a point's number with the last dim fastest; what is left in it is the first's.
 void print_indices(KernelText& text, Body& body, const std::vector<loop::Dim>& dims);

@@ -73,9 +73,10 @@ class Fuser {
       if (!std::holds_alternative<Launch>(steps[p].node)) continue;
       if (phase == Phase::kEpilogues && !is_contraction(nest_at(steps, p))) continue;
       const bool inlines = phase == Phase::kInline || phase == Phase::kInlinePieces;
-      Decision decision =
-          decision_about(nest_at(steps, p), nest_at(steps, consumer), true, inlines ? "inlined" : "merged",
-                         decisions_ ? bytes_between(flow, p, consumer) : 0);
+      Decision decision;
+      if (decisions_)
+        decision = decision_about(nest_at(steps, p), nest_at(steps, consumer), true,
+                                  inlines ? "inlined" : "merged", bytes_between(flow, p, consumer));
       std::string reason;
       int at = -1;
       if (phase == Phase::kEpilogues && stays(flow, p, consumer) && is_pointwise(nest_at(steps, consumer)) &&
@@ -166,8 +167,13 @@ class Fuser {
 
 Decision decision_about(const loop::Nest& producer, const loop::Nest& consumer, bool fused,
                         std::string reason, sym::Expr bytes) {
-  return {producer.name,           consumer.name, fused, reason, bytes, loop::nodes_of(producer),
-          loop::nodes_of(consumer)};
+  return {.producer = producer.name,
+          .consumer = consumer.name,
+          .fused = fused,
+          .reason = std::move(reason),
+          .bytes = bytes,
+          .producer_nodes = loop::nodes_of(producer),
+          .consumer_nodes = loop::nodes_of(consumer)};
 }
 
 void fuse(Program& program, const FusionOptions& options) {

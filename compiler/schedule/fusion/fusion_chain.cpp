@@ -184,8 +184,10 @@ class Chainer {
     });
     std::optional<Decision> refused;
     for (const std::vector<int>& way : ways) {
-      Decision decision = decision_about(nest_at(program_, steps, way[0]), nest_at(program_, steps, consumer),
-                                         true, "chained: rows stay in cache");
+      Decision decision;
+      if (decisions_)
+        decision = decision_about(nest_at(program_, steps, way[0]), nest_at(program_, steps, consumer), true,
+                                  "chained: rows stay in cache");
       std::string reason;
       const int at = chain_of(program_, steps, flow, way, rule_, &reason);
       if (at >= 0) {
@@ -206,8 +208,10 @@ class Chainer {
       const bool feeds = std::any_of(flow.effects[p].writes.begin(), flow.effects[p].writes.end(),
                                      [&](BufferId id) { return reads(flow.effects[at], id); });
       if (!feeds || !is_launch(steps, p)) continue;
-      Decision decision = decision_about(nest_at(program_, steps, p), nest_at(program_, steps, at), true,
-                                         "inlined into a chain's factor");
+      Decision decision;
+      if (decisions_)
+        decision = decision_about(nest_at(program_, steps, p), nest_at(program_, steps, at), true,
+                                  "inlined into a chain's factor");
       std::string reason;
       decision.fused = try_inline(program_, steps, flow, p, &reason, true);
       if (decision.fused)

@@ -101,7 +101,8 @@ class Prologues {
     while (from >= 0 && !writes(flow.effects[static_cast<size_t>(from)], passing)) --from;
     const Nest* producer = from < 0 ? nullptr : nest_at(program_, steps, from);
     if (!producer || !is_pointwise(*producer)) return false;
-    Decision decision = decision_about(*producer, *nest, false, "");
+    Decision decision;
+    if (decisions_) decision = decision_about(*producer, *nest, false, "");
     std::string reason = refusal(*producer, *rows);
     if (reason.empty() && keeps_more(flow, from, passing))
       reason = "what it reads would be in memory for longer";

@@ -5,7 +5,6 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/frame.h"
 #include "compiler/codegen/cuda/matrix/matrix.h"
-#include "compiler/codegen/cuda/matrix/matrix_parts.h"
 
 namespace stridec::codegen::cuda {
 

@@ -7,20 +7,6 @@ namespace {
 
 constexpr int kPiece = 16;  // bytes that a thread moves at a time
 
-// Whether the block is the last of `count` to come, which leaves the counter 0 for the next launch. What the others wrote
-// before a barrier of theirs and this, the last one reads behind this and a barrier of its own.
-constexpr std::string_view kArrive = R"(
-#ifdef STRIDEC_EMULATE
-static inline bool comes_last(unsigned* counter, unsigned count) { return atomicInc(counter, count - 1) == count - 1; }
-#else
-static inline bool comes_last(unsigned* counter, unsigned count) {
-  unsigned before;
-  asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(counter), "r"(count - 1) : "memory");
-  return before == count - 1;
-}
-#endif
-)";
-
 int sum_bytes(const MatrixFrame& f) { return byte_size(f.contraction.dtype); }
 
 }  // namespace
@@ -28,8 +14,6 @@ int sum_bytes(const MatrixFrame& f) { return byte_size(f.contraction.dtype); }
 bool has_cluster(const MatrixFrame& f, const GpuTarget& target) {
   return target.clusters && sum_bytes(f) == 4;  // sum_peers() takes words
 }
-
-std::string arrive_declarations() { return std::string(kArrive); }
 
 sym::Expr part_bytes(const MatrixFrame& f, sym::Expr tiles) {
   return tiles * (f.plan.split * f.kernel.rows * f.kernel.columns * sum_bytes(f));

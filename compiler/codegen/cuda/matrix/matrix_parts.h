@@ -11,7 +11,6 @@ namespace stridec::codegen::cuda {
 // Whether the blocks of a tile have a cluster for their sums.
 bool has_cluster(const MatrixFrame& frame, const GpuTarget& target);
 
-std::string arrive_declarations();
 // Behind a barrier: of the blocks that share the tile of number `block`, all but the last return; that one has their sum
 // in `sums`, lines of columns + kSumPadding elements, behind a barrier.
 void print_parts(MatrixFrame& frame);

@@ -46,18 +46,12 @@ constexpr int kShortTeams[] = {4, 16};
 constexpr std::string_view kLinkDeclarations = R"(#ifdef STRIDEC_EMULATE
 static inline void sd_tell(unsigned* flag) { atomicInc(flag, ~0u); }
 static inline void sd_await(unsigned* flag) { while (atomicInc(flag, ~0u) == 0); }
-static inline unsigned sd_draw(unsigned* counter, unsigned count) { return atomicInc(counter, count - 1); }
 #else
 static inline void sd_tell(unsigned* flag) { asm volatile("st.release.gpu.global.u32 [%0], 1;" :: "l"(flag) : "memory"); }
 static inline void sd_await(unsigned* flag) {
   unsigned told;
   do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(told) : "l"(flag) : "memory");
   while (!told);
-}
-static inline unsigned sd_draw(unsigned* counter, unsigned count) {
-  unsigned before;
-  asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(counter), "r"(count - 1) : "memory");
-  return before;
 }
 #endif
 )";
@@ -435,7 +429,7 @@ struct ScanEmitter {
   void print_end() {
     text.line("__syncthreads();");
     text.line("__shared__ bool last;");
-    text.line("if (threadIdx.x == 0) last = sd_draw(counters + 1, gridDim.x) == gridDim.x - 1;");
+    text.line("if (threadIdx.x == 0) last = comes_last(counters + 1, gridDim.x);");
     text.line("__syncthreads();");
     text.line(
         cat("for (int64_t s = threadIdx.x; last && s < gridDim.x; s += ", team, ") counters[2 + s] = 0;"));
@@ -448,16 +442,12 @@ struct ScanEmitter {
     const sym::Expr count = points();
     text.line(variant.columns ? std::string("const int row = threadIdx.x / 32, lane = threadIdx.x % 32;")
                               : cat("const int row = threadIdx.x % ", team, ";"));
-    if (!variant.columns)
-      text.line(cat("const unsigned members = ",
-                    team < 32 ? cat((1 << team) - 1, "u << (threadIdx.x & ", 32 - team, ");") : "~0u;"));
+    if (!variant.columns) text.line(members_text(team));
     const std::string n = body.index(count);
     if (variant.linked) {
-      if (!kept.empty())
-        text.append(cat("#ifdef STRIDEC_EMULATE\n  alignas(16) static unsigned char tile_kept[", kept_bytes(),
-                        "];\n#else\n  extern __shared__ __align__(16) unsigned char tile_kept[];\n#endif\n"));
+      if (!kept.empty()) text.append(dynamic_shared("tile_kept", kept_bytes(), 16));
       text.line("__shared__ unsigned drawn;");
-      text.line("if (threadIdx.x == 0) drawn = sd_draw(counters, gridDim.x);");
+      text.line("if (threadIdx.x == 0) drawn = arrive(counters, gridDim.x);");
       text.line("__syncthreads();");
       text.line(cat("const int64_t links = ", body.index(links()), ", point = drawn % ", n,
                     ", link = drawn / ", n, ";"));
@@ -503,7 +493,7 @@ struct ScanEmitter {
     }
     return finish(text, std::move(geometry),
                   cat(kTeamDeclarations, strip_declarations(), variant.shifted ? kPartDeclarations : "",
-                      variant.linked ? kLinkDeclarations : ""));
+                      variant.linked ? cat(arrive_declarations(), kLinkDeclarations) : ""));
   }
 };
 

@@ -251,10 +251,9 @@ void TeamEmitter::print_phase() {
   body_.set_index(column.var, "column");
 }
 
-// The threads of the warp that meet in shuffles: teams have points of their own, and the last ones may have none.
-void TeamEmitter::print_members() {
-  text_.line(cat("const unsigned members = ",
-                 team < 32 ? cat((1 << team) - 1, "u << (threadIdx.x & ", 32 - team, ");") : "~0u;"));
+std::string members_text(int team) {
+  return cat("const unsigned members = ",
+             team < 32 ? cat((1 << team) - 1, "u << (threadIdx.x & ", 32 - team, ");") : "~0u;");
 }
 
 DeviceKernel TeamEmitter::emit() {
@@ -270,7 +269,7 @@ DeviceKernel TeamEmitter::emit() {
     text_.line(cat("const int lane = threadIdx.x % ", lanes, ", row = threadIdx.x / ", lanes, ";"));
   else
     text_.line(cat("const int row = threadIdx.x", common_ ? "" : cat(" % ", team), ";"));
-  print_members();
+  text_.line(members_text(team));
   free_ = find_free();
   // Points go by turns to the blocks, so that each has as many, or one block takes neighbours; of a stream the blocks have
   // equal shares of neighbours, so that what one reads at a time lies together.
@@ -306,9 +305,7 @@ DeviceKernel TeamEmitter::emit() {
   if (variant.columns) print_column();
   print_indices(text_, body_, grid_dims());
   if (start_) text_.line(cat("const int head = ", width - 1, " & -(int)(", body_.index(*start_), ");"));
-  if (variant.shared)
-    declared_ += cat("#ifdef STRIDEC_EMULATE\n  alignas(16) static unsigned char kept[", target.shared_bytes,
-                     "];\n#else\n  extern __shared__ __align__(16) unsigned char kept[];\n#endif\n");
+  if (variant.shared) declared_ += dynamic_shared("kept", target.shared_bytes, 16);
   const std::string statements = text_.capture([&] { print_body(); });
   text_.append(declared_ + statements);
   text_.close();

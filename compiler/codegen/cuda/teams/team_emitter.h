@@ -57,6 +57,10 @@ struct TeamVariant {
   int team = 0;         // instead of the plan's, where that is for other lengths
 };
 
+// Declares members: the threads of the warp that meet in shuffles. Teams have points of their own, and the last ones may have
+// none.
+std::string members_text(int team);
+
 // Emits one kernel: an object is used for one call of emit, emit_split or emit_combination. The questions before them
 // (conditions, splits, keeps_something) need count_wanted() where they speak of registers.
 class TeamEmitter {
@@ -151,7 +155,6 @@ class TeamEmitter {
   // Indices of the dims out of `rest`, an int64_t that is counted down to the first of them.
   void print_column();
   void print_phase();
-  void print_members();
 
   // ---- team_locals.cpp ----
 

@@ -95,7 +95,7 @@ DeviceKernel TeamEmitter::emit_split() {
   text_.line(variant.columns
                  ? cat("const int lane = threadIdx.x % ", lanes, ", row = threadIdx.x / ", lanes, ";")
                  : "const int row = threadIdx.x;");
-  print_members();
+  text_.line(members_text(team));
   text_.line("int64_t rest = blockIdx.x;");
   if (variant.columns) print_column();
   text_.line(cat("const int64_t split = rest % ", n, ", point = rest / ", n, ";"));

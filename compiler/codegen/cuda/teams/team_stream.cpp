@@ -122,8 +122,7 @@ void TeamEmitter::print_stream(const std::string& number, const std::string& fir
                                const std::string& count) {
   const int64_t stages = stream_stages(), stage = stage_bytes();
   STRIDEC_CHECK(stages > 0, nest.name);
-  text_.append(cat("#ifdef STRIDEC_EMULATE\n  alignas(128) static unsigned char stages[", stream_bytes(),
-                   "];\n#else\n  extern __shared__ __align__(128) unsigned char stages[];\n#endif\n"));
+  text_.append(dynamic_shared("stages", stream_bytes(), 128));
   text_.line(cat("unsigned char* const ring = stages + threadIdx.x / 32 * ", stages * stage, ";"));
   text_.line(cat("unsigned char* const bars = stages + ", teams * stages * stage, " + threadIdx.x / 32 * ",
                  stages * 8, ";"));
