@@ -21,14 +21,17 @@ int64_t number(const std::string& text) {
   return value;
 }
 
-// What the number of blocks is a multiple of, 1 or 2.
-sym::Expr blocks_unit(const GemmPlan& plan, sym::Expr rows, sym::Expr columns, sym::Expr k,
-                      const CpuTarget& target) {
-  constexpr int64_t kManyMore = 8;  // columns a row
+// How many bands there are to be, 1 or 2.
+sym::Expr wanted_bands(const GemmPlan& plan, sym::Expr rows, sym::Expr columns, sym::Expr k,
+                       const CpuTarget& target) {
+  constexpr int64_t kManyMore = 8;   // columns a row
+  constexpr int64_t kManyRows = 64;  // of both bands
+  constexpr int64_t kManyPanels = 32;
   if (plan.b != GemmPlan::B::kWeights || !plan.batch.empty()) return 1;
   const auto panels = sym::as_const(sym::ceildiv(columns, plan.kernel->columns()));
-  if (panels && *panels % 2 == 1) return 2;
-  if (!plan.kernel->tiles || !plan.rows_outer) return 1;
+  if (panels && *panels % 2 == 1 && *panels < kManyPanels) return 2;
+  if (!plan.kernel->tiles) return 1 + sym::min(1, sym::floordiv(rows, kManyRows));
+  if (!plan.rows_outer) return 1;
   const auto numbers = sym::as_const(columns * k);
   const bool panels_stay = numbers && *numbers * byte_size(plan.kernel->b) <= target.l2_bytes / 2;
   return 1 + sym::min(1, sym::floordiv(rows * (panels_stay ? kManyMore : 1), sym::max(columns, 1)));
@@ -38,11 +41,15 @@ sym::Expr blocks_unit(const GemmPlan& plan, sym::Expr rows, sym::Expr columns, s
 
 bool is_gemm(const loop::Schedule& schedule) { return schedule.kernel.starts_with("gemm."); }
 
-sym::Expr row_blocks(const GemmPlan& plan, sym::Expr rows, sym::Expr tiles, sym::Expr columns, sym::Expr k,
-                     const CpuTarget& target) {
-  const sym::Expr blocks = sym::ceildiv(tiles, plan.tiles),
-                  unit = blocks_unit(plan, rows, columns, k, target);
-  return unit.is_const(1) ? blocks : sym::min(tiles, sym::ceildiv(blocks, unit) * unit);
+RowSplit split_rows(const GemmPlan& plan, sym::Expr images, sym::Expr image_rows, sym::Expr columns,
+                    sym::Expr k, const CpuTarget& target) {
+  const sym::Expr tiles = images * sym::ceildiv(image_rows, plan.kernel->rows);
+  const sym::Expr bands =
+      sym::max(1, sym::min(tiles, wanted_bands(plan, images * image_rows, columns, k, target)));
+  if (bands.is_const(1)) return {bands, tiles, sym::ceildiv(tiles, plan.tiles)};
+  if (!images.is_const(1)) return {bands, tiles, sym::ceildiv(sym::ceildiv(tiles, bands), plan.tiles)};
+  const sym::Expr own = sym::ceildiv(sym::ceildiv(image_rows, bands), plan.kernel->rows);
+  return {bands, own, sym::ceildiv(own, plan.tiles)};
 }
 
 loop::Schedule to_schedule(const GemmPlan& plan) {

@@ -14,7 +14,7 @@
 //                             (compact.h), rows of b read in place, or copied to scratch
 //   bytes B                   rows are integers times one number in each B of k (loop::Reduce): products of these integers by
 //                             compact weights as they stand, in sums of B, in place of the kernel's
-//   tiles T                   most register tiles of rows per task (row_blocks())
+//   tiles T                   most register tiles of rows per task (split_rows())
 //   chunk K                   most k that a call of the micro-kernel sums, so that as much of a panel stays in cache
 //                             while a task's tiles pass by; of several segments whole ones; all of k where there is none
 //   order rows|columns        which side's tasks are outer; its copy in scratch is shared by neighbours
@@ -51,14 +51,21 @@ bool is_gemm(const loop::Schedule& schedule);
 loop::Schedule to_schedule(const GemmPlan& plan);
 GemmPlan to_plan(const loop::Schedule& schedule);  // of an is_gemm() schedule
 
-// How many blocks a product's rows are cut into, which are `tiles` register tiles, plan.tiles of them at most in each: as few
-// as there can be, or an even number, unless there is one tile. Even, where an odd number of panels meets them: two threads would not get as much each
-// otherwise. Even as well on tile registers, unless there are more columns than rows, or many more
-// where all panels stay in L2: threads that share the panels instead of the rows each read all rows, half of which the other
-// core's cache has, and tile registers wait for that; rows of their own a thread has mostly made itself, and panels are asked
-// for ahead. Panels of weights alone, which are not copied for each block, and where neighbouring tasks share a block.
-sym::Expr row_blocks(const GemmPlan& plan, sym::Expr rows, sym::Expr tiles, sym::Expr columns, sym::Expr k,
-                     const CpuTarget& target);
+// How a product's rows are shared out: in bands, whose tasks follow each other, of as many blocks each, which are a task's
+// rows. Bands differ by a row at most, of several images (ContractionFrame::Images) by a tile.
+//
+// Of two bands, two threads get one each. Rows that a thread has made itself, in the launch before, lie in its own cache; of
+// rows that it shares with another it reads half from a cache that may lie behind another level of the machine than its own,
+// and waits. Each band meets all panels, so that there are two only where a band has rows enough to hide that, or where an odd
+// number of panels would not part evenly. On tile registers, which wait less for rows than for panels, it takes more rows than
+// columns, or almost as many where all panels stay in L2. Of weights alone, which are not copied for each block.
+struct RowSplit {
+  sym::Expr bands;
+  sym::Expr tiles;   // of a band; of several images, of all bands
+  sym::Expr blocks;  // of a band
+};
+RowSplit split_rows(const GemmPlan& plan, sym::Expr images, sym::Expr image_rows, sym::Expr columns,
+                    sym::Expr k, const CpuTarget& target);
 
 // The dims with these variables, in this order, of the nest or of its reduce.
 std::vector<loop::Dim> dims_by_name(const loop::Nest& nest, const Contraction& contraction,

@@ -33,19 +33,21 @@ class Emitter {
     const sym::Expr rows = extent_of(f_.rows), columns = extent_of(f_.columns);
     const sym::Expr panels = sym::ceildiv(columns, kernel.columns());
     const auto [images, image_rows] = f_.images();
-    const sym::Expr tiles = images * sym::ceildiv(image_rows, kernel.rows);
-    const sym::Expr blocks =
-        kernels::row_blocks(f_.plan, rows, tiles, columns, extent_of(f_.reduced), text_.target());
+    const auto [bands, tiles, blocks] =
+        kernels::split_rows(f_.plan, images, image_rows, columns, extent_of(f_.reduced), text_.target());
     several_images_ = !images.is_const(1);
+    several_bands_ = !bands.is_const(1);
 
     text_.line(cat("const int64_t rows = ", text_.size(rows), ", columns = ", text_.size(columns), ";"));
     if (several_images_)
       text_.line(cat("const int64_t image_rows = ", text_.size(image_rows), ", image_tiles = (image_rows + ",
                      kernel.rows - 1, ") / ", kernel.rows, ";"));
     text_.line(cat("const int64_t tiles = ",
-                   several_images_ ? cat(text_.size(images), " * image_tiles")
-                                   : cat("(rows + ", kernel.rows - 1, ") / ", kernel.rows),
+                   several_images_  ? cat(text_.size(images), " * image_tiles")
+                   : several_bands_ ? text_.size(tiles)
+                                    : cat("(rows + ", kernel.rows - 1, ") / ", kernel.rows),
                    ", blocks = ", text_.size(blocks), ";"));
+    if (several_bands_) text_.line(cat("const int64_t bands = ", text_.size(bands), ";"));
     text_.line(
         cat("const int64_t panels = (columns + ", kernel.columns() - 1, ") / ", kernel.columns(), ";"));
     text_.line("if (begin >= end) return;");
@@ -54,7 +56,7 @@ class Emitter {
         "const auto share = [](int64_t whole, int64_t i, int64_t parts) { return parts == 1 ? whole * i : "
         "whole * i / parts; };");
     print_pieces();
-    print_tile_rows();
+    if (several_images_ || !several_bands_) print_tile_rows();
     if (columns_.bytes())
       columns_.bytes()->print_bytes_start();
     else
@@ -81,7 +83,7 @@ class Emitter {
     const int at_once = f_.group() * (kernel.tiles ? kTileSpeed : 1);
     const sym::Expr work = (sym::ceildiv(extent_of(f_.reduced), at_once) + epilogue_.operations()) *
                            kernel.columns() * (task_rows + 4);
-    Kernel result = text_.finish(extent_of(f_.batch) * blocks * panels,
+    Kernel result = text_.finish(extent_of(f_.batch) * bands * blocks * panels,
                                  sym::max(1, sym::floordiv(kGrain, sym::max(work, 1))));
     if (!columns_.bytes()) result.support.push_back(kernels::gemm_text(kernel, text_.target()));
     result.asks_ahead = columns_.continuous();
@@ -108,32 +110,45 @@ class Emitter {
 
   void print_task() {
     const kernels::GemmKernel& kernel = *f_.plan.kernel;
-    const bool single = f_.batch.empty();
+    // The batch's number, or the band's: a product has several of one of them at most.
+    const bool several = several_bands_ || !f_.batch.empty();
+    const std::string outer = several_bands_ ? "band" : "batch";
     if (f_.plan.rows_outer) {
       text_.line("const int64_t panel = task % panels, above = task / panels;");
-      text_.line(cat("const int64_t batch = ", single ? "0" : "share(above, 1, blocks)",
-                     ", block = above - batch * blocks;"));
+      text_.line(cat("const int64_t ", outer, " = ", several ? "share(above, 1, blocks)" : "0",
+                     ", block = above - ", outer, " * blocks;"));
     } else {
       text_.line("const int64_t above = share(task, 1, blocks), block = task - above * blocks;");
-      text_.line(cat("const int64_t batch = ", single ? "0" : "above / panels",
-                     ", panel = above - batch * panels;"));
+      text_.line(cat("const int64_t ", outer, " = ", several ? "above / panels" : "0", ", panel = above - ",
+                     outer, " * panels;"));
+    }
+    if (several_bands_ && !several_images_) {
+      text_.line(
+          "const int64_t band_row = share(rows, band, bands), band_rows = share(rows, band + 1, bands) - "
+          "band_row;");
+      print_tile_rows();
     }
     f_.print_batch_indices();
     text_.line(cat("const int64_t first_column = panel * ", kernel.columns(), ";"));
     text_.line(cat("const int64_t live_columns = columns - first_column < ", kernel.columns(),
                    " ? columns - first_column : ", kernel.columns(), ";"));
-    text_.line(
-        "const int64_t first_tile = share(tiles, block, blocks), end_tile = share(tiles, block + 1, "
-        "blocks);");
+    if (several_bands_ && several_images_)
+      text_.line(
+          "const int64_t first_tile = share(tiles, band * blocks + block, bands * blocks), end_tile = "
+          "share(tiles, band * blocks + block + 1, bands * blocks);");
+    else
+      text_.line(
+          "const int64_t first_tile = share(tiles, block, blocks), end_tile = share(tiles, block + 1, "
+          "blocks);");
     const auto row_of = [&](const std::string& tile) {
-      return several_images_
-                 ? cat("row_of(", tile, ")")
-                 : cat(tile, " * tile_base + (", tile, " < longer_tiles ? ", tile, " : longer_tiles)");
+      return several_images_ ? cat("row_of(", tile, ")")
+                             : cat(several_bands_ ? "band_row + " : "", tile, " * tile_base + (", tile,
+                                   " < longer_tiles ? ", tile, " : longer_tiles)");
     };
     text_.line(cat("const int64_t block_row = ", row_of("first_tile"), ";"));
     text_.line(cat("const int64_t block_rows = ", row_of("end_tile"), " - block_row;"));
-    text_.open("if (block_ready != batch * blocks + block)");
-    text_.line("block_ready = batch * blocks + block;");
+    text_.open(cat("if (block_ready != ", outer, " * blocks + block)"));
+    text_.line(cat("block_ready = ", outer, " * blocks + block;"));
     rows_.print_block();
     if (columns_.bytes()) print_rows_of_bytes();
     text_.close();
@@ -148,7 +163,9 @@ class Emitter {
 
   // A tile has so many rows, the first of them (of each image) one more.
   void print_tile_rows() {
-    const std::string rows = several_images_ ? "image_rows" : "rows",
+    const std::string rows = several_images_  ? "image_rows"
+                             : several_bands_ ? "band_rows"
+                                              : "rows",
                       tiles = several_images_ ? "image_tiles" : "tiles";
     text_.line(cat("const int64_t tile_base = share(", rows, ", 1, ", tiles, "), longer_tiles = ", rows,
                    " - tile_base * ", tiles, ";"));
@@ -377,7 +394,7 @@ class Emitter {
   ContractionEpilogue epilogue_;
   ContractionRows rows_;
   ContractionColumns columns_;
-  bool several_images_ = false;
+  bool several_images_ = false, several_bands_ = false;
   std::string multiply_;  // the micro-kernel
 };
 

@@ -67,13 +67,13 @@ double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps un
     return s.batch * panels * (s.k() * kernel.vectors * kCompactVector + kTask) *
            imbalance(s, s.batch * panels);
   }
-  const double tiles = s.images * std::ceil(s.rows / s.images / kernel.rows),
-               panels = std::ceil(s.columns / kernel.columns());
+  const double panels = std::ceil(s.columns / kernel.columns());
   const auto whole = [](double count) { return sym::Expr(static_cast<int64_t>(count)); };
-  const auto blocks =
-      static_cast<double>(sym::as_const(kernels::row_blocks(plan, whole(s.rows), whole(tiles),
-                                                            whole(s.columns), whole(s.k()), target))
-                              .value());
+  const auto number = [](sym::Expr e) { return static_cast<double>(sym::as_const(e).value()); };
+  const kernels::RowSplit split = kernels::split_rows(plan, whole(s.images), whole(s.rows / s.images),
+                                                      whole(s.columns), whole(s.k()), target);
+  const double bands = number(split.bands), tiles = number(split.tiles) * (s.images > 1 ? 1 : bands),
+               blocks = bands * number(split.blocks);
   const double groups = std::ceil(s.k() / kernel.step()) * (kernel.step() / kernel.group());
   const bool lines = plan.a == GemmPlan::A::kLines;
   const double segments = plan.a == GemmPlan::A::kPack ? 1 : s.segments;
@@ -94,7 +94,7 @@ double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps un
   const bool panels_stay = panels * panel * kernel.vector_bytes + block_bytes <= target.l2_bytes / 2;
   const bool panel_stays = plan.chunk > 0 || panel * kernel.vector_bytes <= target.l2_bytes / 2;
   const bool met_once = !plan.rows_outer && pieces == 1 && panel_stays;  // each panel, by all blocks of rows
-  const double readings = panels_stay || met_once ? 1 : blocks;
+  const double readings = panels_stay ? 1 : met_once ? bands : blocks;
   const double line = plan.b == GemmPlan::B::kWeights && tiles / blocks >= 2 ? kPrefetchedLine : kMissedLine;
   const double task = kTask + (kernel.tiles ? kShape : 0);
   double total = panels * (tiles * tile + blocks * task + readings * panel * line);

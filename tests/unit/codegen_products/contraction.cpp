@@ -354,6 +354,59 @@ TEST_CASE("threads share the rows of a product on tile registers, unless there a
   CHECK(tasks(128, 256, false) == 4);                          // neighbouring tasks share a panel
 }
 
+TEST_CASE("a product of many rows by weights is in two bands of rows, which follow each other") {
+  constexpr int64_t kDepth = 37, kColumns = 256;
+  const CpuTarget& target = cpu_target("native");
+  Program program;
+  const Expr m = symbol(program, "m", 0, 400);
+  program.symbols.back().input = 0, program.symbols.back().dim = 0;
+  const View x = buffer(program, "x", {m, kDepth}, Storage::kInput),
+             y = buffer(program, "y", {m, kColumns}, Storage::kOutput);
+  program.inputs = {x.buffer};
+  program.outputs = {y.buffer};
+  program[x.buffer].ordinal = program[y.buffer].ordinal = 0;
+  const View w = weight(program, "w", {kColumns, kDepth});
+  NestBuilder nb(program, "linear");
+  const auto i = nb.dims({m, kColumns});
+  nb.store(y, i, nb.reduce(loop::Combine::kSum, {kDepth}, [&](const std::vector<Expr>& k) {
+    return nb.load(x, {i[0], k[0]}) * nb.load(w, {i[1], k[0]});
+  }));
+  const loop::NestId id = nb.finish();
+  kernels::GemmPlan plan = schedule::contraction_plans(program, program[id], target).at(0).plan;
+  REQUIRE(plan.b == kernels::GemmPlan::B::kWeights);
+  const int64_t panels = kColumns / plan.kernel->columns();
+  for (const bool rows_outer : {false, true}) {
+    for (const int64_t tiles : {2, 64}) {
+      Program scheduled = program;
+      plan.rows_outer = rows_outer, plan.tiles = tiles;
+      scheduled[id].schedule = kernels::to_schedule(plan);
+      schedule::pack_weights(scheduled);
+      const codegen::Kernel kernel = codegen::cpu::emit_contraction(scheduled, scheduled[id], target);
+      const auto tasks = [&](int64_t rows) {
+        return sym::evaluate(kernel.tasks, [&](Expr) { return std::optional<int64_t>(rows); }).value();
+      };
+      if (panels % 2 == 0)
+        CHECK(tasks(63) ==
+              (tiles == 64 ? 1 : (63 + 2 * plan.kernel->rows - 1) / (2 * plan.kernel->rows)) * panels);
+      for (const int64_t rows : {64, 65, 131, 399}) CHECK(tasks(rows) % (2 * panels) == 0);
+      if (tiles == 64) CHECK(tasks(64) == 2 * panels);
+      codegen::cpu::RunCompiledOptions options{.target = target};
+      for (const int64_t rows : {0, 1, 63, 64, 65, 131, 399}) {
+        loop::HostTensor input = loop::make_tensor(DType::kF32, {rows, kDepth});
+        for (int64_t e = 0; e < rows * kDepth; ++e)
+          loop::set_number(input, e, static_cast<double>(e % 13) - 6);
+        const loop::HostTensor expected = loop::interpret(program, {input})[0],
+                               actual = codegen::cpu::run_compiled(scheduled, {input}, options)[0];
+        REQUIRE(expected.shape == actual.shape);
+        double worst = 0;
+        for (int64_t e = 0; e < rows * kColumns; ++e)
+          worst = std::max(worst, std::abs(loop::get_number(expected, e) - loop::get_number(actual, e)));
+        CHECK(worst < 1e-4);
+      }
+    }
+  }
+}
+
 TEST_CASE("a few rows meet far weights in pieces that stay in L1") {
   constexpr int64_t kDepth = 303, kColumns = 450;
   const CpuTarget& target = cpu_target("native");
