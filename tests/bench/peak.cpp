@@ -1,7 +1,12 @@
-// The engine "peak" of race.py: multiply-adds on registers alone, on as many threads as the models get.
+// What race.py asks of the machine. The engine "peak": multiply-adds on registers alone, on as many threads as the models get.
+// And how far two threads are apart.
 //
 //   ninja -C build bench_peak
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -39,4 +44,32 @@ extern "C" void bench_peak(int32_t threads, int64_t flops) {
   for (int32_t t = 1; t < threads; ++t) others.emplace_back(work);
   work();
   for (std::thread& other : others) other.join();
+}
+
+// Nanoseconds that a value takes from one thread to another and back, the least of several measurements.
+extern "C" double bench_hand_over() {
+  constexpr int kTries = 5, kTrips = 10000;
+  struct alignas(64) Word {
+    std::atomic<int> value{0};
+  } there, back;
+  std::thread other([&] {
+    for (int i = 1; i <= kTries * kTrips; ++i) {
+      while (there.value.load(std::memory_order_acquire) != i)
+        ;
+      back.value.store(i, std::memory_order_release);
+    }
+  });
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = 1, t = 0; t < kTries; ++t) {
+    const auto start = std::chrono::steady_clock::now();
+    for (const int end = i + kTrips; i < end; ++i) {
+      there.value.store(i, std::memory_order_release);
+      while (back.value.load(std::memory_order_acquire) != i)
+        ;
+    }
+    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
+    least = std::min(least, took.count() / kTrips);
+  }
+  other.join();
+  return least;
 }

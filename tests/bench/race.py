@@ -32,7 +32,9 @@ Two more run where --engines names them beside one of stridec's:
 
     fixed    stridec compiled for the case's sizes alone: what it costs to know sizes at run time alone
     peak     as many multiply-adds as the model's matrix products have, on registers alone (ninja -C build bench_peak):
-             1 / ratio is the share of the machine's peak
+             1 / ratio is the share of the machine's peak. Ratios by rounds stand below a case then, each with the
+             nanoseconds that a value takes from one thread to another and back, before and after the round: of two cores
+             that share a cache about 100, of others several times as many. Hosts of virtual machines move them.
 
 Environment: stridec (the program, default build/stridec), build (for temporary files, default build).
 """
@@ -137,6 +139,13 @@ def peak_engine(files, arrays, threads, _):
     loops = ctypes.CDLL(peak_library())
     flops = ctypes.c_int64(product_flops(files["sized"], arrays))
     return lambda: loops.bench_peak(ctypes.c_int32(threads), flops), dict
+
+
+def hand_over():
+    """Nanoseconds between two threads, while no engine runs."""
+    measure = ctypes.CDLL(peak_library()).bench_hand_over
+    measure.restype = ctypes.c_double
+    return measure()
 
 
 def onnxruntime_engine(files, arrays, threads, engine):
@@ -270,8 +279,11 @@ class Racer:
     def median(self):
         return statistics.median(time for times in self.rounds for time in times)
 
+    def ratios(self, other):
+        return [statistics.median(a) / statistics.median(b) for a, b in zip(self.rounds, other.rounds)]
+
     def ratio(self, other):
-        return statistics.median(statistics.median(a) / statistics.median(b) for a, b in zip(self.rounds, other.rounds))
+        return statistics.median(self.ratios(other))
 
     def end(self):
         if self.process.is_alive():
@@ -286,12 +298,17 @@ def race(files, arrays, flags):
     """One case, inputs by name: what the JSON holds of it."""
     racers = [Racer(engine, files, arrays, flags.threads) for engine in flags.engines]
     running = [racer for racer in racers if not racer.error]
+    distances = []
     for number in range(flags.rounds):
+        if "peak" in flags.engines:
+            distances.append(hand_over())
         for racer in running[number % len(running) :] + running[: number % len(running)]:
             racer.measure(flags.seconds)
+    if "peak" in flags.engines:
+        distances.append(hand_over())
     for racer in racers:
         racer.end()
-    result = {"engines": {}}
+    result = {"engines": {}, "hand_over_nanoseconds": distances}
     for racer in racers:
         if racer.error:
             result["engines"][racer.engine] = {"error": racer.error}
@@ -308,6 +325,8 @@ def race(files, arrays, flags):
             continue
         entry = result["engines"][ours.engine]
         entry["ratios"] = {racer.engine: ours.ratio(racer) for racer in running if racer is not ours}
+        if peak := next((racer for racer in running if racer.engine == "peak"), None):
+            entry["ratios_to_peak"] = ours.ratios(peak)
         peers = [racer for racer in running if racer.engine in PEERS and rivals(ours.engine, racer.engine)]
         if better := min(peers, key=Racer.median, default=None):
             entry["ratios"]["better"] = ours.ratio(better)
@@ -358,6 +377,10 @@ def print_case(label, result, engines, tolerance):
         entry = entries[engine]
         if "error" in entry:
             print(f"    {engine}: {entry['error']}")
+        if ratios := entry.get("ratios_to_peak"):
+            apart = [f"{value:.0f}" for value in result["hand_over_nanoseconds"]]
+            rounds = [f"{ratio:.2f} ({before}, {after} ns)" for ratio, before, after in zip(ratios, apart, apart[1:])]
+            print(f"    {head_of(engine, 'peak')} by rounds: {', '.join(rounds)}")
         for other in filter(lambda other: alike(engine, other), CHECKED):
             difference = entry.get("differences", {}).get(other, 0)
             if difference > tolerance_of(engine, tolerance):
