@@ -30,7 +30,7 @@ struct Kernel {
   sym::Expr grain = 1;                // least number of tasks that is worth a thread
   sym::Expr scratch_bytes = 0;        // private memory of one thread
   std::optional<WeightPanels> weights;
-  bool uneven = false;      // tasks differ in what they cost; they record no failures
+  bool movable = false;     // its parts take tasks from each other; they record no failures
   bool asks_ahead = false;  // for what a later launch begins with, where it is told
 };
 

@@ -237,6 +237,17 @@ Kernel KernelText::arguments() const {
   return kernel;
 }
 
+void KernelText::open_ranges(std::string_view first, std::string_view last) {
+  takes_ranges_ = true;
+  open(cat("for (int64_t ", first, " = begin, ", last, "; (", last, " = stridec_abi_take(args, part, ", first,
+           ", end)) > ", first, "; ", first, " = ", last, ")"));
+}
+
+void KernelText::open_tasks(std::string_view task) {
+  open_ranges("first_task", "end_task");
+  open(cat("for (int64_t ", task, " = first_task; ", task, " < end_task; ++", task, ")"));
+}
+
 Kernel KernelText::finish(sym::Expr tasks, sym::Expr grain) {
   std::string out = "#include \"stridec/abi.h\"\n" + preamble();
   out +=
@@ -257,6 +268,7 @@ Kernel KernelText::finish(sym::Expr tasks, sym::Expr grain) {
   kernel.text = out + statements_ + "}\n";
   kernel.tasks = tasks;
   kernel.grain = grain;
+  kernel.movable = takes_ranges_ && kernel.messages.empty();
   return kernel;
 }
 

@@ -79,6 +79,11 @@ class KernelText {
   std::string capture(const std::function<void()>& print);
   void append(const std::string& captured) { statements_ += captured; }
 
+  // Loops over the tasks that are the part's, `task` being each in turn: ranges of them, as the part gets them, each after the
+  // one before. open_ranges() leaves a range's loop to what follows, from `first` up to `last`.
+  void open_tasks(std::string_view task = "task");
+  void close_tasks() { close(), close(); }
+  void open_ranges(std::string_view first, std::string_view last);
   // The finished kernel. The statements run with `begin`, `end`, `part` and `args` of stridec_abi_kernel in
   // scope.
   Kernel finish(sym::Expr tasks, sym::Expr grain);
@@ -110,6 +115,7 @@ class KernelText {
   std::set<std::pair<std::string, int>> vector_types_, unaligned_types_;  // element type, lanes
   std::vector<std::pair<std::string, int>> used_;  // snippets, each after those that it needs
   std::string statements_;
+  bool takes_ranges_ = false;
   int depth_ = 1;
   std::map<std::string, int, std::less<>> names_;
 };

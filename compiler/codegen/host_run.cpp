@@ -160,7 +160,7 @@ void HostRun::launch(const LaunchedKernel& launched, const std::string& name) {
   line(cat("  if (tasks > 0) ", launched.symbol, "(&a, 0, tasks, 0);"));
   line("  if (run->failures->code) return 1;");
   line(cat("} else if (run->launch(run, ", launched.symbol, ", &a, tasks, grain, ", step, ", ",
-           kernel.uneven ? 1 : 0, ")) {"));
+           kernel.movable ? 1 : 0, ")) {"));
   line("  return 1;");
   line("}");
   --depth_;

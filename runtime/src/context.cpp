@@ -17,7 +17,7 @@ void destroy(stridec_context* c) {
   cuda_context_destroy(c->cuda);  // waits for what is under way
   for (Block* block : {&c->arena, &c->scratch, &c->staging, &c->state, &c->counters})
     release(*c->memory, *block);
-  for (Block* block : {&c->failures, &c->shares, &c->host_staging}) release(c->allocator, *block);
+  for (Block* block : {&c->failures, &c->left, &c->host_staging}) release(c->allocator, *block);
   for (int32_t i = 0; c->owned && i < p.output_count; ++i) release(*c->memory, c->owned[i]);
   for (int32_t i = 0; c->fetched && i < p.output_count; ++i) release(c->allocator, c->fetched[i]);
   for (int32_t i = 0; c->slots && i < p.slot_count; ++i) release(*c->memory, c->slots[i]);
@@ -118,8 +118,8 @@ stridec_status make_threads(stridec_context& c, const stridec_context_options& o
   }
   int64_t bytes = c.threads * static_cast<int64_t>(sizeof(stridec_abi_failure));
   if (!grow(c.allocator, c.failures, bytes)) return out_of_memory(message, "failure slots", bytes);
-  bytes = c.threads * static_cast<int64_t>(sizeof(Share));
-  if (!grow(c.allocator, c.shares, bytes)) return out_of_memory(message, "shares of work", bytes);
+  bytes = c.threads * static_cast<int64_t>(sizeof(stridec_abi_left));
+  if (!grow(c.allocator, c.left, bytes)) return out_of_memory(message, "shares of work", bytes);
   return STRIDEC_OK;
 }
 

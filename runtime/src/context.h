@@ -18,11 +18,6 @@ namespace stridec::runtime {
 // resize_output has not been called.
 enum class Place : int32_t { kUnknown, kDirect, kOwned, kStaged, kFetched };
 
-// What nobody has begun of a part's tasks: from the upper half up to the lower half.
-struct alignas(64) Share {
-  std::atomic<uint64_t> left;
-};
-
 struct Step {
   int64_t calls, nanoseconds, minimum;
 };
@@ -40,10 +35,10 @@ struct stridec_context {
   stridec::runtime::CudaContext* cuda;           // null: the model runs on the CPU
   stridec::runtime::Block arena, scratch, staging, state;
   stridec::runtime::Block counters;  // of a GPU: zero between launches
-  stridec::runtime::Block* owned;  // per output
-  stridec::runtime::Block* slots;  // per program slot
+  stridec::runtime::Block* owned;    // per output
+  stridec::runtime::Block* slots;    // per program slot
   // In host memory, whatever the device; host_staging and fetched serve a GPU alone.
-  stridec::runtime::Block failures, shares, host_staging;
+  stridec::runtime::Block failures, left, host_staging;
   stridec::runtime::Block* fetched;  // per output
 
   int32_t threads;
@@ -75,7 +70,7 @@ namespace stridec::runtime {
 
 // The callbacks of stridec_abi_run.
 int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_abi_args* args, int64_t tasks,
-               int64_t grain, int32_t step, int32_t uneven);
+               int64_t grain, int32_t step, int32_t movable);
 void* resize_output(stridec_abi_run* run, int32_t output, const int64_t* dims);
 void* allocate_slot(stridec_abi_run* run, int32_t slot, int64_t bytes);
 // Of a GPU: waits for the launches that were timed, and adds them to the profile.

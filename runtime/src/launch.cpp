@@ -5,43 +5,49 @@
 namespace stridec::runtime {
 namespace {
 
-// Half of it, the owner from the front, others from the back. Fewer and fewer tasks are at stake towards the end.
-bool take(Share& share, bool own, int64_t& begin, int64_t& end) {
-  uint64_t left = share.left.load(std::memory_order_relaxed);
+struct Range {
+  int64_t begin, end;
+};
+
+uint64_t pack(Range tasks) {
+  return static_cast<uint64_t>(tasks.begin) << 32 | static_cast<uint64_t>(tasks.end);
+}
+
+// The later half of what a part has not begun. What it takes next itself stays with it: its data are where it runs.
+Range take_over(stridec_abi_left& part, int64_t grain) {
+  uint64_t left = __atomic_load_n(&part.tasks, __ATOMIC_RELAXED);
   for (;;) {
-    const uint64_t first = left >> 32, last = left & UINT32_MAX;
-    if (first >= last) return false;
-    const uint64_t half = (last - first + 1) / 2,
-                   rest = own ? (first + half) << 32 | last : first << 32 | (last - half);
-    if (!share.left.compare_exchange_weak(left, rest, std::memory_order_relaxed)) continue;
-    begin = static_cast<int64_t>(own ? first : last - half);
-    end = begin + static_cast<int64_t>(half);
-    return true;
+    const auto begin = static_cast<int64_t>(left >> 32), end = static_cast<int64_t>(left & UINT32_MAX);
+    if (end - begin <= grain) return {0, 0};
+    const int64_t from = end - (end - begin) / 2;
+    if (__atomic_compare_exchange_n(&part.tasks, &left, pack({begin, from}), true, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED))
+      return {from, end};
   }
 }
 
 struct Job {
   stridec_abi_kernel kernel;
-  const stridec_abi_args* args;
-  const stridec_abi_failure* failures;
+  stridec_abi_args args;
   int64_t tasks;
   int32_t parts;
-  Share* shares;  // of uneven tasks
   std::atomic<uint32_t> failed;
 };
 
 void do_part(void* argument, int32_t part) {
   Job& job = *static_cast<Job*>(argument);
-  if (job.shares) {
-    int64_t begin, end;
-    for (int32_t i = 0; i < job.parts; ++i)
-      while (take(job.shares[(part + i) % job.parts], i == 0, begin, end))
-        job.kernel(job.args, begin, end, part);
-  } else {
-    job.kernel(job.args, stridec_abi_share(job.tasks, job.parts, part),
-               stridec_abi_share(job.tasks, job.parts, part + 1), part);
+  job.kernel(&job.args, stridec_abi_share(job.tasks, job.parts, part),
+             stridec_abi_share(job.tasks, job.parts, part + 1), part);
+  if (stridec_abi_left* const left = job.args.left) {
+    for (int32_t i = 1; i < job.parts; ++i) {
+      stridec_abi_left& other = left[(part + i) % job.parts];
+      for (Range r; (r = take_over(other, job.args.grain)).end > 0;) {
+        __atomic_store_n(&left[part].tasks, pack(r), __ATOMIC_RELAXED);
+        job.kernel(&job.args, r.begin, r.end, part);
+      }
+    }
   }
-  if (job.failures[part].code) job.failed.store(1, std::memory_order_relaxed);
+  if (job.args.failures[part].code) job.failed.store(1, std::memory_order_relaxed);
 }
 
 // On threads that are not ours.
@@ -72,19 +78,22 @@ void run_parts(const stridec_context& c, int32_t parts, void (*body)(void* arg, 
 }
 
 int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_abi_args* args, int64_t tasks,
-               int64_t grain, int32_t step, int32_t uneven) {
+               int64_t grain, int32_t step, int32_t movable) {
   stridec_context& c = context_of(run);
   if (tasks <= 0) return 0;
   auto parts = static_cast<int32_t>(stridec_abi_parts(tasks, grain, run->threads));
   bool timed = c.profiling && step >= 0 && step < c.model->variant->step_count;
   int64_t start = timed ? now_ns() : 0;
-  Share* shares =
-      uneven && parts > 1 && tasks <= UINT32_MAX ? reinterpret_cast<Share*>(c.shares.data) : nullptr;
-  for (int32_t p = 0; shares && p < parts; ++p)
-    shares[p].left.store(static_cast<uint64_t>(stridec_abi_share(tasks, parts, p)) << 32 |
-                             static_cast<uint64_t>(stridec_abi_share(tasks, parts, p + 1)),
-                         std::memory_order_relaxed);
-  Job job = {kernel, args, run->failures, tasks, parts, shares, {0}};
+  Job job = {kernel, *args, tasks, parts, {0}};
+  job.args.failures = run->failures;
+  if (movable && parts > 1 && tasks <= UINT32_MAX) {
+    job.args.left = reinterpret_cast<stridec_abi_left*>(c.left.data);
+    job.args.grain = grain;
+    for (int32_t p = 0; p < parts; ++p)
+      __atomic_store_n(&job.args.left[p].tasks,
+                       pack({stridec_abi_share(tasks, parts, p), stridec_abi_share(tasks, parts, p + 1)}),
+                       __ATOMIC_RELAXED);
+  }
   run_parts(c, parts, c.parallel_for && parts > 1 ? do_foreign_part : do_part, &job);
   if (timed) record(c.steps[step], now_ns() - start);
   return static_cast<int32_t>(job.failed.load(std::memory_order_relaxed));

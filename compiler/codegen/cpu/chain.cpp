@@ -83,7 +83,7 @@ class Emitter {
     text_.line("const bool keep_panels = blocks > 1;");
     for (const auto& link : links_)
       if (link) link->columns->print_start();
-    text_.open("for (int64_t task = begin; task < end; ++task)");
+    text_.open_tasks();
     text_.line("const int64_t block = task % blocks, batch = task / blocks;");
     text_.line("const int64_t block_row = rows * block / blocks;");
     text_.line("const int64_t block_rows = rows * (block + 1) / blocks - block_row;");
@@ -91,7 +91,7 @@ class Emitter {
     if (attention_) print_seen();
     for (size_t i = 0; i < chain_.parts.size(); ++i)
       links_[i] ? print_link(*links_[i], chain_.parts[i]) : print_rows(chain_.parts[i]);
-    text_.close();
+    text_.close_tasks();
 
     Expr work = 1;
     for (const auto& link : links_)
@@ -100,8 +100,6 @@ class Emitter {
     Expr tasks = blocks;
     for (const loop::Dim& dim : chain_.batch) tasks = tasks * dim.extent;
     Kernel kernel = text_.finish(tasks, sym::max(1, sym::floordiv(kGrain, work)));
-    kernel.uneven =
-        attention_.has_value() && kernel.messages.empty();  // rows see more keys the later they are
     std::vector<const kernels::GemmKernel*> made;
     for (const auto& link : links_) {
       if (!link || std::find(made.begin(), made.end(), link->frame.plan.kernel) != made.end()) continue;

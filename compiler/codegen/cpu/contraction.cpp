@@ -72,9 +72,9 @@ class Emitter {
     rows_.print_start();
     columns_.print_start();
     text_.line("int64_t block_ready = -1;");
-    text_.open("for (int64_t task = begin; task < end; ++task)");
+    text_.open_tasks();
     print_task();
-    text_.close();
+    text_.close_tasks();
     f_.print_shape_end();
 
     // Multiply-adds of a task, and what runs on their sums; the loads of b count as four rows, which hide behind many rows

@@ -91,9 +91,9 @@ class Emitter {
     print_places();
     if (plan_.kernel->b == DType::kBF16)
       text_.line(cat("typedef __bf16 pairs __attribute__((ext_vector_type(", elements_, ")));"));
-    text_.open("for (int64_t task = begin; task < end; ++task)");
+    text_.open_tasks();
     print_task();
-    text_.close();
+    text_.close_tasks();
     const Expr work = along_.extent * (plan_.vectors * lanes_ * channel_steps_ * weights_);
     return text_.finish(rows * groups, sym::max(1, sym::floordiv(kGrain, sym::max(work, 1))));
   }

@@ -191,11 +191,13 @@ struct LoopEmitter {
       // Neighbouring tasks are one range.
       const loop::Dim& dim = tasks[0];
       const std::string n = body.index(dim.extent), times = chunk == 1 ? "" : cat(" * ", chunk);
-      text.line(cat("const int64_t from = begin", times,
-                    ", to = ", chunk == 1 ? "end" : cat("sd_min(end", times, ", ", n, ")"), ";"));
+      text.open_ranges("first_task", "end_task");
+      text.line(cat("const int64_t from = first_task", times,
+                    ", to = ", chunk == 1 ? "end_task" : cat("sd_min(end_task", times, ", ", n, ")"), ";"));
       print_range(dim, "from", "to");
+      text.close();
     } else if (!tasks.empty()) {
-      text.open("for (int64_t task = begin; task < end; ++task)");
+      text.open_tasks();
       text.line("int64_t rest = task;");
       for (size_t i = tasks.size(); i-- > 1;) {
         const std::string n =
@@ -214,16 +216,12 @@ struct LoopEmitter {
                       body.index(tasks[last].extent), ");"));
         print_range(tasks[last], "from", "to");
       }
-      text.close();
+      text.close_tasks();
     } else {
       print_tiles(0);
     }
     const Expr steps = loop::cost_of(program, nest).steps;
-    Kernel kernel = text.finish(count, sym::max(1, sym::floordiv(plan.grain * count, sym::max(1, steps))));
-    kernel.uneven = kernel.messages.empty() &&
-                    std::any_of(nest.dims.begin(), nest.dims.end(),
-                                [](const loop::Dim& dim) { return sym::has_index(dim.extent); });
-    return kernel;
+    return text.finish(count, sym::max(1, sym::floordiv(plan.grain * count, sym::max(1, steps))));
   }
 
   // The points of the last task dim that fall to a task.

@@ -12,7 +12,15 @@
 namespace stridec::codegen::cpu {
 namespace {
 
-constexpr const char* kTaskLoop = "for (int64_t task = begin; task < end; ++task)";
+// Of a range of tasks.
+constexpr const char* kTaskLoop = "for (int64_t task = first_task; task < end_task; ++task)";
+
+template <class Print>
+void print_ranges(KernelText& text, Print&& print) {
+  text.open_ranges("first_task", "end_task");
+  print();
+  text.close();
+}
 
 // The stream is one after the other: one task.
 Kernel mersenne_uniform(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
@@ -68,7 +76,7 @@ Kernel emit_routine(const loop::Program& program, const loop::Call& call, const 
   if (call.routine == "image_size" || call.routine == "image_decode") return image(program, call, target);
   if (call.routine == "suppress") {
     KernelText text(program, target);
-    print_suppress(text, call, kTaskLoop);
+    print_ranges(text, [&] { print_suppress(text, call, kTaskLoop); });
     return text.finish(call.arguments[0], 1);
   }
   if (call.routine == "fourier") {
@@ -76,14 +84,14 @@ Kernel emit_routine(const loop::Program& program, const loop::Call& call, const 
     const int lanes =
         program.facts.holds(sym::le(rows, 1)) ? 1 : target.lanes(byte_size(program[call.reads[0]].dtype));
     KernelText text(program, target);
-    print_fourier(text, program, call, kTaskLoop, lanes);
+    print_ranges(text, [&] { print_fourier(text, program, call, kTaskLoop, lanes); });
     return text.finish(sym::ceildiv(rows, lanes), 1);
   }
   const bool sort = call.routine == "sort";
   if (!sort && call.routine != "topk")
     fail(ErrorKind::kUnsupported, "no-routine", cat("the CPU backend has no routine '", call.routine, "'"));
   KernelText text(program, target);
-  print_sort(text, program, call, kTaskLoop);
+  print_ranges(text, [&] { print_sort(text, program, call, kTaskLoop); });
   return text.finish(call.arguments[0] * call.arguments[2], 1);
 }
 

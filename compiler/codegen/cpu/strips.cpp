@@ -43,7 +43,7 @@ class Emitter {
                    ", strips = ", text_.size(strips_.count_of_round()), ";"));
     for (size_t k = 0; k < strips_.carried.size(); ++k)
       text_.line(cat("int64_t end", k, " = 0, base", k, " = 0;"));
-    text_.open("for (int64_t strip = begin; strip < end; ++strip)");
+    text_.open_tasks("strip");
     const bool rounds = strips_.round.is_var();
     if (rounds) text_.line("const int64_t round = strip / strips, at = strip % strips;");
     const std::string at = rounds ? "at" : "strip";
@@ -61,7 +61,7 @@ class Emitter {
         if (strips_.carried[k].rows == size.symbol) print_carried(k, at);
     }
     for (const Kernel& part : parts) print_part(part, private_bytes);
-    text_.close();
+    text_.close_tasks();
 
     Kernel kernel = text_.finish(strips_.count(), 1);
     std::set<std::string> symbols;

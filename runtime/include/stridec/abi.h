@@ -89,21 +89,47 @@ STRIDEC_ABI_INLINE const char* stridec_abi_panel_ahead(const stridec_abi_ahead* 
   return ahead->weights + first / ahead->run % ahead->panels * ahead->panel_bytes;
 }
 
+/* The tasks that a part has not begun: first << 32 | end. Its own kernel takes from the front, other parts from the back. */
+typedef struct stridec_abi_left {
+  uint64_t tasks;
+  char line[56]; /* two parts do not meet in a cache line */
+} stridec_abi_left;
+
 /* Arguments of one launch. Buffers and sizes mean what the kernel's generator and its caller agree on. */
 typedef struct stridec_abi_args {
   void* const* buffers;
   const int64_t* sizes;
-  char* scratch;                 /* of part 0; 64-byte aligned */
-  int64_t scratch_stride;        /* bytes from one part's scratch to the next one's; a multiple of 64 */
-  stridec_abi_failure* failures; /* one slot per part; see stridec_abi_fail */
+  char* scratch;                  /* of part 0; 64-byte aligned */
+  int64_t scratch_stride;         /* bytes from one part's scratch to the next one's; a multiple of 64 */
+  stridec_abi_failure* failures;  /* one slot per part; see stridec_abi_fail */
   const stridec_abi_ahead* ahead; /* null: nothing is known */
+  stridec_abi_left* left;         /* one per part; null: a part has all that it was called for */
+  int64_t grain;                  /* tasks that are worth an access to it */
 } stridec_abi_args;
 
-/* Does the tasks [begin, end) of the launch's flattened parallel domain. `part` numbers this share: it
+/* Does the tasks [begin, end) of the launch's flattened parallel domain, or those of them that other parts leave it: it takes
+ * them by stridec_abi_take. `part` numbers this share: it
  * selects the scratch and the failure slot, and is below stridec_abi_run.threads. The results of a launch do
  * not depend on how the tasks are shared out. A kernel never allocates, locks or makes a system call, and
  * returns early only after recording a failure. */
 typedef void (*stridec_abi_kernel)(const stridec_abi_args* args, int64_t begin, int64_t end, int32_t part);
+
+/* Takes tasks from `first` on, where the part has arrived, up to the result: `first` where none is left. Others have taken what
+ * is missing before `end`. */
+STRIDEC_ABI_INLINE int64_t stridec_abi_take(const stridec_abi_args* args, int32_t part, int64_t first,
+                                            int64_t end) {
+  if (!args->left) return end;
+  uint64_t* const own = &args->left[part].tasks;
+  uint64_t left = __atomic_load_n(own, __ATOMIC_RELAXED);
+  for (;;) {
+    const int64_t last = (int64_t)(left & 0xffffffff);
+    if (first >= last) return first;
+    const int64_t taken = last - first > args->grain ? first + args->grain : last;
+    if (__atomic_compare_exchange_n(own, &left, (uint64_t)taken << 32 | (uint64_t)last, 1, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED))
+      return taken;
+  }
+}
 
 STRIDEC_ABI_INLINE char* stridec_abi_scratch(const stridec_abi_args* args, int32_t part) {
   return args->scratch + args->scratch_stride * part;
@@ -171,15 +197,16 @@ struct stridec_abi_run {
   char* arena;                   /* workspace_bytes(symbols, threads) bytes, 64-byte aligned */
   stridec_abi_failure* failures; /* threads slots, all zero when the run begins */
   int32_t threads;               /* most parts that a launch is cut into */
-  int32_t direct;                /* 1: run() may call kernels of one part itself; 0: launch wants to see all */
+  int32_t direct; /* 1: run() may call kernels of one part itself; 0: launch wants to see all */
 
   /* Runs the kernel over [0, tasks) in at most min(threads, ceil(tasks / grain)) parts and returns when all
    * is done; one part runs on the caller. grain is the least number of tasks that is worth a thread (>= 1).
-   * uneven: tasks differ in what they cost, so that a part that is through with its own takes over from others.
+   * movable: no task records a failure, so that a part that is through with its own may take over from others, which
+   * are late or have more to do.
    * step numbers the launch for the profile (stridec_abi_variant.step_names). args->failures
    * is copied from here by the caller. Not 0: a failure was recorded; run() returns at once. */
   int32_t (*launch)(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_abi_args* args,
-                    int64_t tasks, int64_t grain, int32_t step, int32_t uneven);
+                    int64_t tasks, int64_t grain, int32_t step, int32_t movable);
 
   /* Fixes the dims of an output whose shape depends on data and returns compact memory for it, also in
    * outputs[output]. Null: it does not fit the caller's tensor or memory is short (a failure of the runtime's
@@ -242,7 +269,8 @@ typedef struct stridec_abi_variant {
   int64_t (*counter_bytes)(const int64_t* symbols); /* likewise */
   int32_t (*run)(stridec_abi_run* run);             /* 0, or not 0 when a failure was recorded */
   int32_t step_count;
-  int32_t graphs; /* of a GPU: recorded runs that a context keeps, one for each shape; 0: launches one by one */
+  int32_t
+      graphs; /* of a GPU: recorded runs that a context keeps, one for each shape; 0: launches one by one */
   const char* step_names; /* one per launch, in order, each ended by a zero byte */
 
   int32_t device;     /* STRIDEC_ABI_CPU, STRIDEC_ABI_CUDA */
@@ -260,7 +288,8 @@ typedef struct stridec_abi_program {
   const char* compiler; /* "stridec 0.1.0" */
 
   int32_t symbol_count, input_count, output_count, state_count, message_count, slot_count, variant_count;
-  int32_t spin_us; /* for contexts that do not say how long their idle threads spin; 0: the runtime's default */
+  int32_t
+      spin_us; /* for contexts that do not say how long their idle threads spin; 0: the runtime's default */
   const stridec_abi_symbol* symbols;
   const stridec_abi_value* inputs;
   const stridec_abi_value* outputs;

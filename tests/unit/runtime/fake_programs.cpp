@@ -65,11 +65,12 @@ void multiply(const stridec_abi_args* a, int64_t begin, int64_t end, int32_t) {
 }
 
 // A task is an element. buffers: product, bias, y.
-void add(const stridec_abi_args* a, int64_t begin, int64_t end, int32_t) {
+void add(const stridec_abi_args* a, int64_t begin, int64_t end, int32_t part) {
   auto* x = static_cast<const float*>(a->buffers[0]);
   auto* bias = static_cast<const float*>(a->buffers[1]);
   auto* y = static_cast<float*>(a->buffers[2]);
-  for (int64_t i = begin; i < end; ++i) y[i] = x[i] + *bias;
+  for (int64_t i = begin, last; (last = stridec_abi_take(a, part, i, end)) > i;)
+    for (; i < last; ++i) y[i] = x[i] + *bias;
 }
 
 // A task is a row; the sum grows in the part's scratch. buffers: product, total; sizes: n.

@@ -138,34 +138,87 @@ TEST_CASE("shares follow each other, and a part's first panel is that of its fir
   CHECK(stridec_abi_panel_ahead(&ahead, 2) == nullptr);
 }
 
+namespace {
+
+// A launch of tasks that count themselves, on threads or on a parallel_for.
+struct CountedTasks {
+  static constexpr int64_t kTasks = 64;
+  static constexpr int32_t kParts = 4;
+  std::atomic<int> times[kTasks] = {};
+  std::atomic<int> by[kParts] = {};
+  int64_t longest_from = kTasks;  // tasks from here on take two milliseconds
+
+  static void kernel(const stridec_abi_args* a, int64_t begin, int64_t end, int32_t part) {
+    auto& counted = *static_cast<CountedTasks*>(a->buffers[0]);
+    for (int64_t task = begin, last; (last = stridec_abi_take(a, part, task, end)) > task;)
+      for (; task < last; ++task) {
+        ++counted.times[task], ++counted.by[part];
+        if (task >= counted.longest_from) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+  }
+
+  void launch(stridec_context& context, int32_t parts, int64_t grain, bool movable = true) {
+    stridec_abi_left left[kParts];
+    context.threads = parts;
+    context.left.data = reinterpret_cast<char*>(left);
+    stridec_abi_failure failures[kParts] = {};
+    stridec_abi_run run = {.failures = failures, .threads = parts, .context = &context};
+    void* buffers[] = {this};
+    const stridec_abi_args args = {buffers, nullptr, nullptr, 0, failures};
+    CHECK(stridec::runtime::launch(&run, kernel, &args, kTasks, grain, -1, movable) == 0);
+  }
+  bool once_each() const {
+    return std::all_of(std::begin(times), std::end(times), [](const auto& n) { return n == 1; });
+  }
+};
+
+// As a pool with one thread would, the parts' order aside.
+void backwards(void*, int32_t parts, void (*body)(void*, int32_t), void* arg) {
+  for (int32_t part = parts; part-- > 0;) body(arg, part);
+}
+
+}  // namespace
+
 TEST_CASE("tasks that differ in what they cost are done once each, most of them by whoever is free") {
-  constexpr int64_t kTasks = 64;
-  struct Done {
-    std::atomic<int> times[kTasks] = {};
-    std::atomic<int> by[2] = {};
-  } done;
+  CountedTasks counted;
+  counted.longest_from = CountedTasks::kTasks / 2;
   Scope scope(2, -1);
-  stridec::runtime::Share shares[2];
   stridec_context context = {};
-  context.threads = 2;
   context.pool = scope.pool;
-  context.shares.data = reinterpret_cast<char*>(shares);
-  stridec_abi_failure failures[2] = {};
-  stridec_abi_run run = {.failures = failures, .threads = 2, .context = &context};
-  void* buffers[] = {&done};
-  const stridec_abi_args args = {buffers, nullptr, nullptr, 0, failures};
-  const auto kernel = [](const stridec_abi_args* a, int64_t begin, int64_t end, int32_t part) {
-    Done& d = *static_cast<Done*>(a->buffers[0]);
-    for (int64_t task = begin; task < end; ++task) {
-      ++d.times[task], ++d.by[part];
-      if (task >= kTasks / 2) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-  };
-  CHECK(stridec::runtime::launch(&run, kernel, &args, kTasks, 1, -1, 1) == 0);
-  for (const auto& times : done.times) CHECK(times == 1);
+  counted.launch(context, 2, 1);
+  CHECK(counted.once_each());
   // The first half costs nothing: its thread has time for some of the other.
-  CHECK(done.by[0] + done.by[1] == kTasks);
-  CHECK(done.by[0] > kTasks / 2);
+  CHECK(counted.by[0] + counted.by[1] == CountedTasks::kTasks);
+  CHECK(counted.by[0] > CountedTasks::kTasks / 2);
+}
+
+TEST_CASE("whoever comes first takes over what others have not begun, but for what they take next") {
+  stridec_context context = {};
+  context.parallel_for = backwards;
+  for (const int64_t grain : {1, 3, 8}) {
+    CountedTasks counted;
+    counted.launch(context, 4, grain);
+    CHECK(counted.once_each());
+    for (int part = 0; part < 3; ++part) {
+      CHECK(counted.by[part] > 0);
+      CHECK(counted.by[part] <= grain);
+    }
+  }
+  CountedTasks fixed;  // of which some might record a failure
+  fixed.launch(context, 4, 1, false);
+  CHECK(fixed.once_each());
+  for (int part = 0; part < 4; ++part) CHECK(fixed.by[part] == CountedTasks::kTasks / 4);
+}
+
+TEST_CASE("threads that take tasks from each other do each once") {
+  Scope scope(4, 1000);
+  stridec_context context = {};
+  context.pool = scope.pool;
+  for (int i = 0; i < 2000; ++i) {
+    CountedTasks counted;
+    counted.launch(context, 4, 1 + i % 3);
+    REQUIRE(counted.once_each());
+  }
 }
 
 TEST_CASE("threads that went to sleep wake up, also when only some are needed") {
