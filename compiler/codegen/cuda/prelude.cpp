@@ -268,10 +268,9 @@ static inline f32 sd_exp_coarse(f32 x) { f32 y; asm("ex2.approx.ftz.f32 %0, %1;"
   add("to_sat.f16", {"to.f16", "min.f32", "max.f32"},
       "static inline u16 sd_to_sat_f16(f32 x) { return sd_to_f16(sd_fmin(sd_fmax(x, -65504.0f), 65504.0f)); "
       "}\n");
-  add("to_sat.bf16", {"to.bf16"},
-      "static inline u16 sd_to_sat_bf16(f32 x) { return sd_to_bf16(x > 0x1.fep127f ? 0x1.fep127f : x < "
-      "-0x1.fep127f "
-      "? -0x1.fep127f : x); }\n");
+  add("to_sat.bf16", {"to.bf16", "min.f32", "max.f32"},
+      "static inline u16 sd_to_sat_bf16(f32 x) { return sd_to_bf16(sd_fmin(sd_fmax(x, -0x1.fep127f), "
+      "0x1.fep127f)); }\n");
   // Not contracted with an addition.
   add("product.f32", {}, R"(#ifdef STRIDEC_EMULATE
 #pragma clang fp contract(off)

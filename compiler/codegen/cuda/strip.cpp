@@ -230,21 +230,21 @@ template <class T> static inline T* sd_opaque(T* at) {
 #endif
   return at;
 }
-// Stores that happen where `there` holds, by predicates: behind a branch the compiler would put what makes the value as well.
-template <class T> static inline void sd_put(T* to, T value, bool there) {
+// Stores that happen where `there` is not 0, by predicates: behind a branch the compiler would put what makes the value as well.
+template <class T> static inline void sd_put(T* to, T value, unsigned there) {
 #ifndef STRIDEC_EMULATE
   if constexpr (sizeof(T) == 8)
     asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p st.global.u64 [%0], %1; }" ::"l"(to),
-                 "l"(__builtin_bit_cast(unsigned long, value)), "r"((unsigned)there) : "memory");
+                 "l"(__builtin_bit_cast(unsigned long, value)), "r"(there) : "memory");
   else if constexpr (sizeof(T) == 4)
     asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p st.global.u32 [%0], %1; }" ::"l"(to),
-                 "r"(__builtin_bit_cast(unsigned, value)), "r"((unsigned)there) : "memory");
+                 "r"(__builtin_bit_cast(unsigned, value)), "r"(there) : "memory");
   else if constexpr (sizeof(T) == 2)
     asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p st.global.u16 [%0], %1; }" ::"l"(to),
-                 "h"(__builtin_bit_cast(unsigned short, value)), "r"((unsigned)there) : "memory");
+                 "h"(__builtin_bit_cast(unsigned short, value)), "r"(there) : "memory");
   else
     asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p st.global.u8 [%0], %1; }" ::"l"(to),
-                 "r"((unsigned)__builtin_bit_cast(unsigned char, value)), "r"((unsigned)there) : "memory");
+                 "r"((unsigned)__builtin_bit_cast(unsigned char, value)), "r"(there) : "memory");
 #else
   if (there) *to = value;
 #endif
@@ -298,24 +298,50 @@ template <int N, class T, class I> static inline Vec<T, N> sd_uncover(const Cove
   }
   return __builtin_bit_cast(Vec<T, N>, uint4{w[0], w[1], w[2], w[3]});
 }
-// An aligned vector that may end behind the last of `end` elements; what lies there is of no use. Of the one that does, elements
-// move into registers one behind the other: an array of them would be memory.
-template <int N, class T> static inline Vec<T, N> sd_load_within(const T* from, int64_t at, int64_t end) {
-  if (at + N <= end) return sd_load<N>(from + at);
+// An aligned vector of which elements from `end` on are of no use. They move into registers one behind the other: an array
+// would be memory.
+template <int N, class T> static inline sd_words<T, N> sd_load_head(const T* from, int64_t at, int64_t end) {
   typedef typename sd_piece<sizeof(T) < 4 ? sizeof(T) : 4>::type word;
   constexpr int count = sizeof(T) / sizeof(word), bits = 8 * sizeof(word);
-  uint4 w = {};
+  sd_words<T, N> words = {};
 #pragma unroll 1
   for (int i = N * count - 1; i >= 0; --i) {
     const int64_t here = at + i / count;
     const unsigned x = ((const word*)(from + (here < end ? here : end - 1)))[i % count];
-    if constexpr (bits == 32)
-      w = {x, w.x, w.y, w.z};
-    else
-      w = {w.x << bits | x, sd_funnel(w.x, w.y, 32 - bits), sd_funnel(w.y, w.z, 32 - bits),
-           sd_funnel(w.z, w.w, 32 - bits)};
+#pragma unroll
+    for (int w = words.count - 1; w > 0; --w)
+      words.w[w] = bits == 32 ? words.w[w - 1] : sd_funnel(words.w[w - 1], words.w[w], 32 - bits);
+    words.w[0] = bits == 32 ? x : words.w[0] << bits % 32 | x;
   }
-  return __builtin_bit_cast(Vec<T, N>, w);
+  return words;
+}
+// One that may end behind the last of `end` elements.
+template <int N, class T> static inline Vec<T, N> sd_load_within(const T* from, int64_t at, int64_t end) {
+  if (at + N <= end) return sd_load<N>(from + at);
+  return __builtin_bit_cast(Vec<T, N>, sd_load_head<N>(from, at, end));
+}
+// The same in two steps, so that no load waits for a comparison: the last whole one instead of one that is not, and what that
+// is by then. `last`: where the last whole one begins, `end`: of what is of use, both from `from` on.
+static inline int sd_last(int64_t from, int64_t elements, int width) {
+  const int64_t last = (elements & -width) - width - from;
+  return last < 1 << 30 ? (int)last : 1 << 30;
+}
+template <int N, class T> static inline sd_words<T, N> sd_load_near(const T* from, int at, int last) {
+  return __builtin_bit_cast(sd_words<T, N>, sd_load<N>(from + (at < last ? at : last)));
+}
+template <int N, class T> static inline sd_words<T, N> sd_mended(const sd_words<T, N>& near, const T* from, int at, int last, int end) {
+  return at <= last ? near : sd_load_head<N>(from, at, end);
+}
+// Of a row of `count` elements, those that a vector from `at` on has, as bits: its first and its last vector lie in part in
+// other rows.
+template <int N, class I> static inline unsigned sd_part(I at, I count) {
+  const unsigned behind = at < 0 ? ~0u << -(int)at : ~0u;
+  return behind & (count - at < N ? (1u << (int)(count - at)) - 1 : (1u << N) - 1);
+}
+template <int N, class T> static inline void sd_store(T* to, const Vec<T, N>& value, unsigned part) {
+  if (part == (1u << N) - 1) return sd_store<N>(to, value);
+#pragma unroll
+  for (int e = 0; e < N; ++e) sd_put(to + e, value.e[e], part & 1u << e);
 }
 template <int N, class T> static inline void sd_store_shared(T* to, const Vec<T, N>& value) {
 #ifndef STRIDEC_EMULATE

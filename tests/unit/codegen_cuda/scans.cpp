@@ -101,11 +101,11 @@ TEST_CASE("running sums of rows go by vectors wherever they begin") {
   const auto has = [](const Program& p, const std::vector<int64_t>& shape, const std::string& what) {
     return first_text(parse(p, "bf16", {shape, true})).find(what) != std::string::npos;
   };
-  CHECK(has(kRunning, {4096, 1023}, "sd_load_some<8>(p0"));
-  CHECK_FALSE(has(kRunning, {4096, 1024}, "sd_load_some<8>(p0"));  // each begins where a vector does
+  CHECK(has(kRunning, {4096, 1023}, "sd_load_within<8>(p0"));
+  CHECK_FALSE(has(kRunning, {4096, 1024}, "sd_load_within<8>(p0"));  // each begins where a vector does
   // Rows of the terms and of what is stored that do not begin alike.
   const Program apart = {"", replaced(kRunning.text, "store y[%a, %i]", "store y[%a, d1 - 1 - %i]")};
-  CHECK_FALSE(has(apart, {4096, 1023}, "sd_load_some<8>(p0"));
+  CHECK_FALSE(has(apart, {4096, 1023}, "sd_load_within<8>(p0"));
   check(apart, "bf16", {{5, 1023}});
 }
 

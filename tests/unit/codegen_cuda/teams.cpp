@@ -185,6 +185,33 @@ const Program kLongRows = {"where the largest of a few long rows is, plus a bias
       store z[%a] %1
 )"};
 
+const Program kWeighted = {"rows scaled by a sum of theirs and by a row that they share, and others added",
+                           R"(  input x T [d0, d1] ordinal 0
+  input w T [d1] ordinal 1
+  input b T [d0, d1] ordinal 2
+  output y T [d0, d1] ordinal 0
+  output z f32 [d0] ordinal 1
+  inputs (x, w, b)
+  outputs (y, z)
+  steps
+    nest 0 norm (%i<d0)
+      %0 : f32 = reduce sum (%j<d1)
+        %1 : T = load x[%i, %j]
+        %2 : f32 = cast %1
+        yield %2
+      for (%k<d1)
+        %3 : T = load x[%i, %k]
+        %4 : f32 = cast %3
+        %5 : f32 = mul %4 %0
+        %6 : T = cast_sat %5
+        %7 : T = load w[%k]
+        %8 : T = mul %6 %7
+        %9 : T = load b[%i, %k]
+        %10 : T = add %8 %9
+        store y[%i, %k] %10
+      store z[%i] %0
+)"};
+
 const Program kSum = {"the sum of everything", R"(  input x T [d0, d1, d2] ordinal 0
   output y T [] ordinal 0
   inputs (x)
@@ -396,10 +423,18 @@ TEST_CASE("rows of odd widths go by vectors") {
   CHECK(has(kRows, {64, 1023}, "const int head = 7 & "));
   CHECK(has(kRows, {64, 1023}, "sd_store<8>("));
   CHECK_FALSE(has(kRows, {64, 1024}, "const int head"));
+  // Of short rows the first and the last vector are those that it shares with others, several rows a warp.
+  CHECK(has(kRows, {64, 65}, "sd_load_near<8>("));
+  CHECK(has(kRows, {64, 65}, "threadIdx.x % 32 / 4;"));
+  CHECK(has(kRows, {64, 129}, "threadIdx.x % 32 / 8;"));
+  CHECK_FALSE(has(kRows, {64, 64}, "sd_load_near<8>("));
   for (const char* dtype : {"f16", "bf16"})
     for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{
-             {9, 1}, {9, 7}, {17, 15}, {9, 61}, {5, 1023}, {3, 4095}, {2, 9001}, {3, 0}})
-      for (const bool fixed : {false, true}) check(kRows, dtype, {shape, fixed});
+             {9, 1}, {9, 7}, {17, 15}, {9, 61}, {65, 65}, {7, 249}, {5, 1023}, {3, 4095}, {2, 9001}, {3, 0}})
+      for (const bool fixed : {false, true}) {
+        check(kRows, dtype, {shape, fixed});
+        check(kWeighted, dtype, {shape, fixed});
+      }
 }
 
 TEST_CASE("rows put together and read as a whole are there before they are read") {

@@ -56,23 +56,6 @@ static inline void sd_await(unsigned* flag) {
 #endif
 )";
 
-// A vector at `at`, of which what lies behind the last of `end` elements is of no use, and the elements `low` to `high` - 1 of
-// one.
-constexpr std::string_view kPartDeclarations =
-    R"(template <int N, class T> static inline Vec<T, N> sd_load_some(const T* from, int64_t at, int64_t end) {
-  if (at + N <= end) return sd_load<N>(from + at);
-  Vec<T, N> out;
-#pragma unroll
-  for (int e = 0; e < N; ++e) out.e[e] = from[at + e < end ? at + e : end - 1];
-  return out;
-}
-template <int N, class T> static inline void sd_store(T* to, const Vec<T, N>& value, int low, int high) {
-  if (low <= 0 && high >= N) return sd_store<N>(to, value);
-#pragma unroll
-  for (int e = 0; e < N; ++e) sd_put(to + e, value.e[e], e >= low && e < high);
-}
-)";
-
 struct ScanVariant {
   bool columns = false;  // lanes are points
   bool vectors = false;  // rows that begin at multiples of vectors
@@ -189,6 +172,7 @@ struct ScanEmitter {
   DType dtype() const { return nest.values[scan->carried[0].value].dtype; }
   std::string type() { return text.value_type(dtype()); }
   std::string none() { return body.identity(sum->combine, dtype(), 0); }
+  bool shares_warps() const { return team < 32; }
   // Threads along a row; neighbours that have rows of their own.
   int rows() const { return variant.columns ? team / 32 : team; }
   int side() const { return variant.columns ? 32 : 1; }
@@ -237,13 +221,13 @@ struct ScanEmitter {
       const auto load = [&](const loop::Stmt& stmt) {
         const loop::Access& access = *loop::access_of(stmt);
         const std::string name = text.fresh("vec");
-        text.line(cat("const auto ", name, " = sd_load_some<", width, ">(", text.pointer(access.buffer), ", ",
-                      body.offset(access), ", ",
+        text.line(cat("const auto ", name, " = sd_load_within<", width, ">(", text.pointer(access.buffer),
+                      ", ", body.offset(access), ", ",
                       body.index(schedule::extent_in_elements(program[access.buffer])), ");"));
         return name;
       };
       print_strip(
-          text, body, program, block, *strip, "at", load, [&] { each("u >= low && u < high"); }, "low, high",
+          text, body, program, block, *strip, "at", load, [&] { each("(part >> u & 1)"); }, "part",
           scan->reverse);
       return;
     }
@@ -272,12 +256,11 @@ struct ScanEmitter {
   void print_begin() {
     text.line(cat("const int64_t begin = tile + row * ", width, ";"));
     if (variant.shifted) {
-      text.line("const bool there = begin < n + phase;");
+      text.line(cat("const bool there = ", shares_warps() ? "live && " : "", "begin < n + phase;"));
       text.line(cat("const int64_t at = (there ? ",
                     scan->reverse ? cat("(n + phase - 1) / ", width, " * ", width, " - begin") : "begin",
                     " : 0) - phase;"));
-      text.line(cat("const int low = there ? (at < 0 ? (int)-at : 0) : ", width, ", high = n - at < ", width,
-                    " ? (int)(n - at) : ", width, ";"));
+      text.line(cat("const unsigned part = there ? sd_part<", width, ">(at, n) : 0;"));
     } else if (in) {
       text.line("const bool there = begin < n;");
       text.line(cat("const int64_t at = there ? begin : n - ", width, ";"));
@@ -442,7 +425,7 @@ struct ScanEmitter {
     const sym::Expr count = points();
     text.line(variant.columns ? std::string("const int row = threadIdx.x / 32, lane = threadIdx.x % 32;")
                               : cat("const int row = threadIdx.x % ", team, ";"));
-    if (!variant.columns) text.line(members_text(team));
+    if (!variant.columns) text.line(members_text(std::max(32, team)));
     const std::string n = body.index(count);
     if (variant.linked) {
       if (!kept.empty()) text.append(dynamic_shared("tile_kept", kept_bytes(), 16));
@@ -452,6 +435,8 @@ struct ScanEmitter {
       text.line(cat("const int64_t links = ", body.index(links()), ", point = drawn % ", n,
                     ", link = drawn / ", n, ";"));
       text.open("");
+    } else if (shares_warps()) {
+      open_points_together(text, team, teams, n);
     } else {
       // Neighbouring points are neighbouring teams', which share what they load where the rows lie across memory.
       text.open(cat("for (int64_t point = blockIdx.x * (int64_t)", teams, " + threadIdx.x / ", team,
@@ -472,7 +457,7 @@ struct ScanEmitter {
       if (std::holds_alternative<loop::Scan>(stmt.node)) {
         print_scan();
       } else if (std::holds_alternative<loop::Store>(stmt.node)) {
-        text.open(cat("if (row == 0", variant.columns ? " && live" : "",
+        text.open(cat("if (row == 0", variant.columns || shares_warps() ? " && live" : "",
                       variant.linked ? " && link == links - 1)" : ")"));
         body.print(stmt);
         text.close();
@@ -492,7 +477,7 @@ struct ScanEmitter {
       geometry.shared_bytes = kept_bytes();
     }
     return finish(text, std::move(geometry),
-                  cat(kTeamDeclarations, strip_declarations(), variant.shifted ? kPartDeclarations : "",
+                  cat(kTeamDeclarations, strip_declarations(),
                       variant.linked ? cat(arrive_declarations(), kLinkDeclarations) : ""));
   }
 };

@@ -11,6 +11,10 @@
 // that loops pass on in this way. That takes ranges of a few chunks a thread; of longer ones shared memory keeps what is
 // loaded, unless L2 has room for all rows (team_shared.cpp); what does not fit there either is read again.
 //
+// Rows of odd widths begin anywhere. Long ones go by the vectors that lie within them, and what is left at their ends by single
+// elements; short ones, several a warp, by all the vectors that they have a part in, and of the first and the last one
+// nothing comes but the row's own elements.
+//
 // A local buffer of rows that one of these loops makes and uses in each of its rounds, without an index that tells the
 // rounds apart, is the thread's own: rounds are dealt out, and run at once.
 //
@@ -25,6 +29,7 @@ namespace stridec::codegen::cuda {
 namespace {
 
 constexpr int kSplitTeam = 512;            // of blocks that share a row
+constexpr int kPartTeams[] = {4, 8};       // of rows that a few vectors cover
 constexpr int64_t kShortChunks = 64;       // of a thread, before a larger team pays
 constexpr int64_t kOtherShared = 2 << 10;  // bytes, beside rows that are kept: what results of warps meet in
 
@@ -77,7 +82,9 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
       // Rows that stay in L2 are read again from there at less cost.
       conditions.push_back(sym::gt(probe.all_kept_bytes(), target.l2_bytes / 2));
     }
-    if (variant.keep && (!(probe.keeps_something() || unknown) || probe.has_common())) return false;
+    if (variant.keep && (!(probe.keeps_something() || unknown || variant.parts) || probe.has_common()))
+      return false;
+    if (variant.parts && !probe.passes_locals()) return false;
     // Single elements are kept where their copies stay few; vectors are worth more.
     if (variant.keep &&
         probe.kept_chunks() * statements(probe.nest.body) > (variant.vectors ? 4 : 2) * kUnrolled)
@@ -135,7 +142,10 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
     if (columns && vectors)
       add({.columns = true, .vectors = true, .covered = true, .split = true, .narrow = true});
     if (!shifted) add_walks(vectors, false);
-    if (vectors && !columns) shifted = add_walks(true, true);
+    if (!vectors || columns) continue;
+    for (const int team : kPartTeams)
+      add({.keep = true, .vectors = true, .shifted = true, .parts = true, .team = team});
+    shifted = add_walks(true, true);
   }
   // Rows shorter than those of which most goes by vectors.
   if (shifted && unknown) add({.keep = true, .team = teams.front()});

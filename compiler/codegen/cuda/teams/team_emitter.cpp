@@ -194,7 +194,7 @@ void TeamEmitter::print_statement(size_t at) {
   } else if (std::holds_alternative<loop::For>(stmt.node)) {
     print_range(range_of(stmt), [] {});
   } else if (std::holds_alternative<loop::Store>(stmt.node)) {
-    text_.open(variant.columns ? "if (row == 0 && live)" : "if (row == 0)");
+    text_.open(variant.columns || variant.parts ? "if (row == 0 && live)" : "if (row == 0)");
     print_top(stmt);
     text_.close();
   } else {
@@ -256,6 +256,14 @@ std::string members_text(int team) {
              team < 32 ? cat((1 << team) - 1, "u << (threadIdx.x & ", 32 - team, ");") : "~0u;");
 }
 
+void open_points_together(KernelText& text, int team, int teams, const std::string& count) {
+  text.open(cat("for (int64_t all = blockIdx.x * (int64_t)", teams, " + threadIdx.x / 32 * ", 32 / team,
+                "; all < ", count, "; all += gridDim.x * (int64_t)", teams, ")"));
+  text.line(cat("const int64_t own = all + threadIdx.x % 32 / ", team, ";"));
+  text.line(cat("const bool live = own < ", count, ";"));
+  text.line(cat("const int64_t point = live ? own : ", count, " - 1;"));
+}
+
 DeviceKernel TeamEmitter::emit() {
   count_wanted();
   declare_locals();
@@ -269,7 +277,7 @@ DeviceKernel TeamEmitter::emit() {
     text_.line(cat("const int lane = threadIdx.x % ", lanes, ", row = threadIdx.x / ", lanes, ";"));
   else
     text_.line(cat("const int row = threadIdx.x", common_ ? "" : cat(" % ", team), ";"));
-  text_.line(members_text(team));
+  text_.line(members_text(variant.parts ? std::max(32, team) : team));
   free_ = find_free();
   // Points go by turns to the blocks, so that each has as many, or one block takes neighbours; of a stream the blocks have
   // equal shares of neighbours, so that what one reads at a time lies together.
@@ -299,12 +307,18 @@ DeviceKernel TeamEmitter::emit() {
   print_common();
   for (const size_t at : free_.once) print_top(nest.body[at]);
   print_rows();
-  text_.open(cat("for (", number, " point = ", first, "; point < ", end, "; point += ", step, ")"));
+  if (variant.parts) {
+    open_points_together(text_, team, teams, end);
+  } else {
+    text_.open(cat("for (", number, " point = ", first, "; point < ", end, "; point += ", step, ")"));
+  }
   if (common_) text_.line(cat("const int row = threadIdx.x % ", team, ";"));
   text_.line("int64_t rest = point;");
   if (variant.columns) print_column();
   print_indices(text_, body_, grid_dims());
-  if (start_) text_.line(cat("const int head = ", width - 1, " & -(int)(", body_.index(*start_), ");"));
+  if (start_)
+    text_.line(cat("const int ", variant.parts ? "phase = " : "head = ", width - 1, " & ",
+                   variant.parts ? "" : "-", "(int)(", body_.index(*start_), ");"));
   if (variant.shared) declared_ += dynamic_shared("kept", target.shared_bytes, 16);
   const std::string statements = text_.capture([&] { print_body(); });
   text_.append(declared_ + statements);

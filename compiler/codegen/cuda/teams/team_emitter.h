@@ -51,6 +51,7 @@ struct TeamVariant {
   bool covered = false;  // loads of columns by the aligned vectors that cover them, wherever they begin
   bool shifted =
       false;  // rows begin anywhere: vectors where memory has them, single elements before and behind
+  bool parts = false;   // shifted, but the first and the last vector are those that a row shares with others
   bool shared = false;  // what several loops load stays in shared memory
   bool split = false;   // blocks share the range of the only reduction
   bool narrow = false;  // numbers of chunks fit an int
@@ -60,6 +61,10 @@ struct TeamVariant {
 // Declares members: the threads of the warp that meet in shuffles. Teams have points of their own, and the last ones may have
 // none.
 std::string members_text(int team);
+
+// Opens a loop over `count` points, `teams` a block, in which the warps of such teams stay together: shuffles among some of
+// their threads would first have to find these. A team without a point of its own has the last `point`, and is not `live`.
+void open_points_together(KernelText& text, int team, int teams, const std::string& count);
 
 // Emits one kernel: an object is used for one call of emit, emit_split or emit_combination. The questions before them
 // (conditions, splits, keeps_something) need count_wanted() where they speak of registers.
@@ -93,13 +98,16 @@ class TeamEmitter {
   // Whether points have work in common, which a block does once.
   bool has_common() const { return common_ > 0; }
   bool keeps_something() const;
+  // Whether all local buffers stay in registers.
+  bool passes_locals() const;
   // Of rows in shared memory, for each block.
   Expr kept_bytes() const { return shared_bytes_; }
   Expr all_kept_bytes() const { return points() * tiles() * shared_bytes_; }
   bool any_vectors() const { return width > 1; }
   int kept_chunks() const {
+    const int64_t most = longest() - 1 + (variant.parts ? width - 1 : 0);
     return static_cast<int>(std::min<int64_t>(variant.columns ? kKeptRows : kKeptElements / width,
-                                              (longest() - 1) / (variant.columns ? rows : width * rows) + 1));
+                                              most / (variant.columns ? rows : width * rows) + 1));
   }
   // Of a thread, of what a shifted row's vectors leave.
   int edge_chunks() const { return (2 * width - 3) / rows + 1; }
@@ -231,6 +239,7 @@ class TeamEmitter {
   // elements decide the width.
   std::optional<Expr> find_start();
   bool in_step(const loop::Access& access, Expr var) const;
+  static bool is_along(const loop::Access& access, const Range& range);
   std::optional<Strip> shifted_strip_of(const loop::Stmt& stmt, const sym::Facts& inside) const;
   // Whether a vector of the range is taken out of the aligned ones that cover it.
   bool covers(const Range& range, const loop::Access& access) const;
@@ -375,10 +384,13 @@ class TeamEmitter {
   std::map<std::string, std::string> starts_;
   std::string number_, chunk_;  // of the current chunk: as the thread counts them, and of one that is there
   std::string there_;           // the C condition that a chunk is in its range; "": it is
-  std::optional<Expr> start_;   // of shifted rows
-  std::optional<Expr> phase_;   // of covered columns, modulo the width
-  std::string vectors_;         // of a shifted row, how many
-  std::string chunks_;          // the name of the current range's number of chunks
+  std::string part_;            // those of its elements that are, as bits; "": all
+  // Of vectors in part: the number of chunks by the number of elements, and the parts of a thread's chunks by that.
+  std::map<std::string, std::string> counts_, parts_;
+  std::optional<Expr> start_;  // of shifted rows
+  std::optional<Expr> phase_;  // of covered columns, modulo the width
+  std::string vectors_;        // of a shifted row, how many
+  std::string chunks_;         // the name of the current range's number of chunks
 };
 
 }  // namespace stridec::codegen::cuda

@@ -63,7 +63,8 @@ void TeamEmitter::declare_locals() {
     const std::string type = text_.storage_type(buffer.dtype);
     if (const auto found = passed_.find(id); found != passed_.end()) {
       declared_ += cat("    ", type, " ", found->second, "[", kept_chunks(), "][", width, "];\n");
-      if (start_) declared_ += cat("    ", type, " ", found->second, "_edges[", edge_chunks(), "][1];\n");
+      if (start_ && !variant.parts)
+        declared_ += cat("    ", type, " ", found->second, "_edges[", edge_chunks(), "][1];\n");
       continue;
     }
     if (same_.contains(id)) {

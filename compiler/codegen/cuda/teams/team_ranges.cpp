@@ -36,7 +36,10 @@ TeamEmitter::Range TeamEmitter::range_of(const loop::Stmt& stmt) {
   if (width == 1) return range;
   range.strip = strip_of(stmt, width);
   if (!range.strip) return range;
-  if (!variant.columns) range.chunks = sym::floordiv(range.count, width);
+  if (variant.parts)
+    range.chunks = sym::ceildiv(range.count + (width - 1), width);  // at most
+  else if (!variant.columns)
+    range.chunks = sym::floordiv(range.count, width);
   conditions.insert(conditions.end(), range.strip->conditions.begin(), range.strip->conditions.end());
   for (loop::BufferId id : range.strip->aligned)
     if (!std::count(aligned.begin(), aligned.end(), id)) aligned.push_back(id);
@@ -120,6 +123,13 @@ bool TeamEmitter::has_locals() const {
                      [&](loop::BufferId id) { return program[id].storage == loop::Storage::kLocal; });
 }
 
+bool TeamEmitter::passes_locals() const {
+  const std::vector<loop::BufferId> buffers = loop::buffers_of(nest);
+  return std::all_of(buffers.begin(), buffers.end(), [&](loop::BufferId id) {
+    return program[id].storage != loop::Storage::kLocal || passed_.contains(id);
+  });
+}
+
 bool TeamEmitter::keeps_something() const {
   return !passed_.empty() || std::any_of(wanted_.begin(), wanted_.end(),
                                          [&](const auto& entry) { return entry.second >= kept_from_; });
@@ -148,8 +158,9 @@ void TeamEmitter::print_chunks(
   // Vectors of rows of unknown length one by one.
   const int group = start_ && !range.count.is_const() ? 1 : kGroup;
   const bool groups = batch != Batch::kWhole && variant.keep && together > group;
-  // Of what a round stores and loads again, others would load while it is stored.
-  const bool branch = batch == Batch::kSome && (!variant.keep || loads_again(*range.block));
+  // Of what a round stores and loads again, others would load while it is stored; of vectors in part, only elements that are
+  // the row's.
+  const bool branch = batch == Batch::kSome && !variant.parts && (!variant.keep || loads_again(*range.block));
   std::string begin = "0", end = cat(together);
   if (groups) {
     const std::string g = text_.fresh("g");
@@ -163,7 +174,11 @@ void TeamEmitter::print_chunks(
   text_.line("#pragma unroll");
   text_.open(cat("for (int ", j, " = ", begin, "; ", j, " < ", end, "; ++", j, ")"));
   const std::string number = cat(from, " + ", j, " * ", rows);
-  if (batch == Batch::kWhole || branch) {
+  if (batch == Batch::kSome && variant.parts) {
+    text_.line(cat("const int ", c, " = ", number, ";"));
+    part_ = cat(parts_.at(chunks_), "[", j, "]");
+    there_ = cat("(", part_, " >> u & 1)");
+  } else if (batch == Batch::kWhole || branch) {
     text_.line(cat("const ", chunk_type(range), " ", c, " = ", number, ";"));
     if (branch) text_.open(cat("if (", variant.columns ? "live && " : "", c, " < ", chunks_, ")"));
   } else {
@@ -177,24 +192,26 @@ void TeamEmitter::print_chunks(
       there_ = text_.fresh("there");
       text_.line(
           cat("const bool ", there_, " = ", variant.columns ? "live && " : "", number, " < ", chunks_, ";"));
-      body_.assign = [this](const loop::Access& access, const std::string& element,
-                            const std::string& value) {
-        // Its rounds beyond the range read what they write, as those within do.
-        if (passed_.contains(access.buffer) || of_round_.contains(access.buffer))
-          return cat(element, " = ", value, ";");
-        if (program[access.buffer].storage == loop::Storage::kLocal)
-          return cat("if (", there_, ") ", element, " = ", value, ";");
-        return cat("sd_put(&", element, ", (", text_.storage_type(program[access.buffer].dtype), ")(", value,
-                   "), ", there_, ");");
-      };
     }
   }
+  if (!there_.empty())
+    body_.assign = [this](const loop::Access& access, const std::string& element, const std::string& value) {
+      // Its rounds beyond the range read what they write, as those within do.
+      if (passed_.contains(access.buffer) || of_round_.contains(access.buffer))
+        return cat(element, " = ", value, ";");
+      if (program[access.buffer].storage == loop::Storage::kLocal)
+        return cat("if (", there_, ") ", element, " = ", value, ";");
+      return cat("sd_put(&", element, ", (", text_.storage_type(program[access.buffer].dtype), ")(", value,
+                 "), ", there_, ");");
+    };
   if (ways_ > 1) text_.line(cat("const int way = ", j, " % ", ways_, ";"));
   std::string first = cat(start_ && variant.keep ? "(" : "((int64_t)", c,
                           range.strip && !variant.columns ? cat(" * ", width, ")") : ")");
   if (range.edges)
     first = cat("(", c, " < head ? ", c, " : ", c, " + ", width, " * ", variant.keep ? "" : "(int64_t)",
                 vectors_, ")");
+  else if (variant.parts)
+    first = cat("(", first, " - phase)");
   else if (start_)
     first = cat("(", first, " + head)");
   if (range.dims.size() > 1) {
@@ -219,7 +236,7 @@ void TeamEmitter::print_chunks(
   number_ = number;
   chunk_ = c;
   inside(first, j);
-  there_ = "";
+  there_ = part_ = "";
   body_.assign = {};
   if (branch) text_.close();
   text_.close();
@@ -265,7 +282,7 @@ std::vector<const loop::Stmt*> TeamEmitter::held_loads(const Range& range) {
   for (const loop::Stmt& stmt : *range.block) {
     if (!can_keep(range, stmt)) continue;
     const std::string place = place_of(range, *loop::access_of(stmt));
-    if (variant.keep && wanted_[place] < (keeps_something() ? kept_from_ : 1)) continue;
+    if (variant.keep && !variant.parts && wanted_[place] < (keeps_something() ? kept_from_ : 1)) continue;
     if (!kept_.count(held_place(range, *loop::access_of(stmt))) && seen.insert(place).second)
       out.push_back(&stmt);
   }
@@ -280,9 +297,17 @@ void TeamEmitter::print_held(const Range& range, const std::vector<const loop::S
     const std::string storage = text_.storage_type(program[access.buffer].dtype), name = text_.fresh("held");
     kept_[held_place(range, access)] = name;
     const bool vector = range.strip && !range.edges;
+    const char* kind = covers(range, access) ? "Cover<" : variant.parts ? "sd_words<" : "Vec<";
     const std::string declaration =
-        cat(vector ? cat(covers(range, access) ? "Cover<" : "Vec<", storage, ", ", width, ">") : storage, " ",
-            name, "[", together, "];");
+        cat(vector ? cat(kind, storage, ", ", width, ">") : storage, " ", name, "[", together, "];");
+    if (variant.parts) {
+      body_.set_index(range.dims[0].var, "0");
+      const std::string offset = body_.offset(access);
+      text_.line(cat("const ", storage, "* const ", name, "_from = ", text_.pointer(access.buffer), " + ",
+                     offset, ";"));
+      text_.line(cat("const int ", name, "_last = sd_last(", offset, ", ",
+                     body_.index(schedule::extent_in_elements(program[access.buffer])), ", ", width, ");"));
+    }
     if (variant.keep)
       declared_ += cat("    ", declaration, "\n");
     else
@@ -295,7 +320,7 @@ void TeamEmitter::print_held(const Range& range, const std::vector<const loop::S
     if (vectors) body_.set_index(range.strip->var, variant.columns ? "column" : first);
     for (const loop::Stmt* stmt : loads) {
       const loop::Access& access = *loop::access_of(*stmt);
-      const std::string into = cat(kept_[held_place(range, access)], "[", j, "] = ");
+      const std::string name = kept_[held_place(range, access)], into = cat(name, "[", j, "] = ");
       if (vectors && covers(range, access)) {
         text_.line(cat(into, "sd_load_cover<", width, ">", cover_arguments(access), ";"));
         continue;
@@ -312,6 +337,10 @@ void TeamEmitter::print_held(const Range& range, const std::vector<const loop::S
       }
       if (vectors && phase_ && batch != Batch::kWhole) {
         text_.line(cat(into, "sd_load_within<", width, ">", cover_arguments(access), ";"));
+        continue;
+      }
+      if (vectors && variant.parts) {
+        text_.line(cat(into, "sd_load_near<", width, ">(", name, "_from, ", first, ", ", name, "_last);"));
         continue;
       }
       const std::string element = cat(text_.pointer(access.buffer), " + ", body_.offset(access));
@@ -338,16 +367,25 @@ void TeamEmitter::print_batch(const Range& range, const std::vector<const loop::
       text_.line(vectors ? cat("sd_store_shared<", width, ">(", place, ", ", held, ");")
                          : cat("*(", place, ") = ", held, ";"));
     }
+    std::map<const loop::Access*, std::string> apart;  // loads that are no vectors, of neighbours
     body_.place = [&](const loop::Access& access) -> std::string {
       const auto found = passed_.find(access.buffer);
       if (found != passed_.end())
         return cat(found->second, range.edges ? "_edges[" : "[", j, "][", vectors ? "u" : "0", "]");
-      if (vectors || !access.mask.is_const(1)) return local_element(access);
       // Not of a store: its place may be that of a load.
       const bool stored = std::any_of(range.block->begin(), range.block->end(), [&](const loop::Stmt& stmt) {
         const auto* store = std::get_if<loop::Store>(&stmt.node);
         return store && &store->access == &access;
       });
+      if (variant.parts && !stored && is_along(access, range)) {
+        const auto neighbours = apart.find(&access);
+        return cat("(", there_, " ? ",
+                   neighbours == apart.end()
+                       ? cat(text_.pointer(access.buffer), "[", body_.offset(access), "]")
+                       : cat(neighbours->second, "[u]"),
+                   " : (", text_.storage_type(program[access.buffer].dtype), ")0)");
+      }
+      if (vectors || !access.mask.is_const(1)) return local_element(access);
       const auto held = kept_.find(held_place(range, access));
       if (held != kept_.end() && !stored) return cat(held->second, "[", j, "]");
       const std::string element = started(range, access, stored);
@@ -357,19 +395,41 @@ void TeamEmitter::print_batch(const Range& range, const std::vector<const loop::
       body_.print(*range.block);
       inside();
     } else {
+      for (const loop::Stmt& stmt : *range.block) {
+        const auto* load = std::get_if<loop::Load>(&stmt.node);
+        if (!variant.parts || !load || can_keep(range, stmt)) continue;
+        const auto stride = loop::stride_of(program, load->access, range.dims[0].var, facts_);
+        if (!stride || !stride->is_const(1) || passed_.contains(load->access.buffer)) continue;
+        // One address for all of a vector's elements.
+        const std::string& from = apart[&load->access] = text_.fresh("from");
+        body_.set_index(range.dims[0].var, first);
+        text_.line(cat("const auto* const ", from, " = sd_opaque(", text_.pointer(load->access.buffer), " + ",
+                       body_.offset(load->access), ");"));
+      }
       print_strip(
           text_, body_, program, *range.block, *range.strip, variant.columns ? "column" : first,
           [&](const loop::Stmt& stmt) -> std::string {
             const loop::Access& access = *loop::access_of(stmt);
             const auto found = kept_.find(place_of(range, access));
             const std::string held = found == kept_.end() ? "" : cat(found->second, "[", j, "]");
-            if (!covers(range, access)) return held;
-            const std::string vector = text_.fresh("vec"), arguments = cover_arguments(access);
+            if (!covers(range, access) && !variant.parts) return held;
+            const std::string vector = text_.fresh("vec");
+            if (variant.parts) {
+              STRIDEC_CHECK(!held.empty(), nest.name);
+              if (std::count(loads.begin(), loads.end(), &stmt))
+                text_.line(cat(held, " = sd_mended<", width, ">(", held, ", ", found->second, "_from, ",
+                               first, ", ", found->second, "_last, (int)", body_.index(range.count), ");"));
+              text_.line(cat("const auto ", vector, " = __builtin_bit_cast(Vec<",
+                             text_.storage_type(program[access.buffer].dtype), ", ", width, ">, ", held,
+                             ");"));
+              return vector;
+            }
+            const std::string arguments = cover_arguments(access);
             const std::string cover = held.empty() ? cat("sd_load_cover<", width, ">", arguments) : held;
             text_.line(cat("const auto ", vector, " = sd_uncover(", cover, ", ", arguments.substr(1), ";"));
             return vector;
           },
-          inside, there_);
+          inside, variant.parts ? part_ : there_);
     }
     body_.place = top_place();
   });
@@ -396,8 +456,24 @@ std::string TeamEmitter::cover_arguments(const loop::Access& access) {
 }
 
 void TeamEmitter::print_count(const Range& range) {
-  chunks_ = text_.fresh("n");
   const std::string count = body_.index(range.count);
+  if (variant.parts) {
+    const auto [known, fresh] = counts_.try_emplace(count);
+    if (fresh) {
+      known->second = text_.fresh("n");
+      const std::string elements = text_.fresh("count"), parts = parts_[known->second] = text_.fresh("parts");
+      text_.line(cat("const int ", elements, " = (int)", count, ", ", known->second, " = ", elements,
+                     " > 0 ? (", elements, " + phase + ", width - 1, ") / ", width, " : 0;"));
+      text_.line(cat("unsigned ", parts, "[", kept_chunks(), "];"));
+      text_.line("#pragma unroll");
+      text_.line(cat("for (int j = 0; j < ", kept_chunks(), "; ++j) ", parts, "[j] = live && row + j * ",
+                     rows, " < ", known->second, " ? sd_part<", width, ">((row + j * ", rows, ") * ", width,
+                     " - phase, ", elements, ") : 0;"));
+    }
+    chunks_ = known->second;
+    return;
+  }
+  chunks_ = text_.fresh("n");
   text_.line(
       cat("const ", chunk_type(range), " ", chunks_, " = ",
           start_ ? cat(count, " > head ? (", count, " - head) / ", width, " : 0") : body_.index(range.chunks),
@@ -405,7 +481,7 @@ void TeamEmitter::print_count(const Range& range) {
 }
 
 void TeamEmitter::print_edges(Range range, const std::function<void(const Range&)>& print) {
-  if (!start_) return;
+  if (!start_ || variant.parts) return;
   range.edges = true;
   vectors_ = chunks_;
   chunks_ = text_.fresh("n");

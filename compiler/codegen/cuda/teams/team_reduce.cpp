@@ -78,8 +78,13 @@ std::vector<std::string> TeamEmitter::print_partial(const loop::Reduce& reduce, 
     const std::string chunk = text_.fresh("first");
     print_count(range);
     text_.line(cat("const ", chunk_type(range), " ", chunk, " = ", first_chunk(range), ";"));
-    first = cat(chunk, " < ", chunks_, " ? (unsigned)(", chunk,
-                range.strip && !variant.columns ? cat(" * ", width, start_ ? " + head" : "") : "", ") : ~0u");
+    std::string element = chunk;
+    if (range.strip && !variant.columns) element += cat(" * ", width);
+    if (variant.parts)
+      element = cat(chunk, " > 0 ? ", element, " - phase : 0");
+    else if (start_)
+      element += " + head";
+    first = cat(chunk, " < ", chunks_, " ? (unsigned)(", element, ") : ~0u");
   }
   open_points();
   for (size_t p = 0; p < into.size(); ++p)

@@ -1,5 +1,6 @@
 // Which accesses of a team's ranges go by vectors, and of how many elements: where rows begin at multiples of 16 bytes; of columns
-// that begin anywhere, by the vectors that cover them; of such rows, by the vectors that lie within them.
+// that begin anywhere, by the vectors that cover them; of such rows, by the vectors that lie within them or that they have a part
+// in.
 #include <algorithm>
 
 #include "compiler/codegen/cuda/frame.h"
@@ -110,6 +111,7 @@ std::optional<sym::Expr> TeamEmitter::find_start() {
     for (const loop::Stmt& inner : *loop::body_of(stmt)) {
       if (loop::body_of(inner) || std::holds_alternative<loop::Bind>(inner.node)) return std::nullopt;
       const loop::Access* access = loop::access_of(inner);
+      if (access && variant.parts && !access->mask.is_const(1)) return std::nullopt;
       const auto start = access ? start_of(*access, dims[0], facts_) : std::nullopt;
       if (!start || !loop::depends_on_any(*start, nest.dims)) continue;
       std::optional<Expr>& first = std::holds_alternative<loop::Store>(inner.node) ? stored : loaded;
@@ -123,17 +125,23 @@ std::optional<sym::Expr> TeamEmitter::find_start() {
   return stored ? stored : loaded;
 }
 
+bool TeamEmitter::is_along(const loop::Access& access, const Range& range) {
+  return std::any_of(access.index.begin(), access.index.end(),
+                     [&](const Expr& index) { return sym::depends_on(index, range.dims[0].var); });
+}
+
 bool TeamEmitter::in_step(const loop::Access& access, Expr var) const {
   return start_ &&
          *start_ == sym::simplify(sym::substitute(loop::offset_of(program, access), var, 0), facts_);
 }
 
-// Vectors are all loads and those stores that are in step; loads that are not are taken out of two vectors.
+// Vectors are all loads and those stores that are in step; loads that are not are taken out of two vectors. Of short rows
+// one of the two would mostly end behind the elements: they go one by one.
 std::optional<Strip> TeamEmitter::shifted_strip_of(const loop::Stmt& stmt, const sym::Facts& inside) const {
   const loop::Effects effects = loop::effects_of(nest);
   const loop::Dim along = loop::dims_of(stmt)[0];
   Strip strip{.var = along.var, .width = width};
-  strip.conditions.push_back(sym::ge(along.extent, kShiftedVectors * width));
+  if (!variant.parts) strip.conditions.push_back(sym::ge(along.extent, kShiftedVectors * width));
   for (const loop::Stmt& inner : *loop::body_of(stmt)) {
     const loop::Access* access = loop::access_of(inner);
     const auto start = access ? start_of(*access, along, inside) : std::nullopt;
@@ -143,9 +151,11 @@ std::optional<Strip> TeamEmitter::shifted_strip_of(const loop::Stmt& stmt, const
     const bool alone = store ? !store->update && !schedule::reads(effects, access->buffer)
                              : !schedule::writes(effects, access->buffer);
     const bool step = start == start_;
-    if (!alone || byte_size(buffer.dtype) * width != kCoverBytes || (store && !step)) continue;
+    if (!alone || byte_size(buffer.dtype) * width != kCoverBytes || ((store || variant.parts) && !step))
+      continue;
     strip.vectors.push_back(&inner);
-    if (!step) strip.conditions.push_back(sym::ge(schedule::extent_in_elements(buffer), width));
+    if (!step || (variant.parts && !store))
+      strip.conditions.push_back(sym::ge(schedule::extent_in_elements(buffer), width));
     if (is_callers(program, access->buffer)) strip.aligned.push_back(access->buffer);
   }
   return strip;
