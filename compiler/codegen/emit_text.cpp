@@ -237,14 +237,16 @@ Kernel KernelText::arguments() const {
   return kernel;
 }
 
-void KernelText::open_ranges(std::string_view first, std::string_view last) {
+void KernelText::open_ranges() {
   takes_ranges_ = true;
-  open(cat("for (int64_t ", first, " = begin, ", last, "; (", last, " = stridec_abi_take(args, part, ", first,
-           ", end)) > ", first, "; ", first, " = ", last, ")"));
+  open(
+      "for (int64_t first_task = begin, end_task; (end_task = stridec_abi_take(args, part, first_task, end)) "
+      "> "
+      "first_task; first_task = end_task)");
 }
 
 void KernelText::open_tasks(std::string_view task) {
-  open_ranges("first_task", "end_task");
+  open_ranges();
   open(cat("for (int64_t ", task, " = first_task; ", task, " < end_task; ++", task, ")"));
 }
 

@@ -80,10 +80,10 @@ class KernelText {
   void append(const std::string& captured) { statements_ += captured; }
 
   // Loops over the tasks that are the part's, `task` being each in turn: ranges of them, as the part gets them, each after the
-  // one before. open_ranges() leaves a range's loop to what follows, from `first` up to `last`.
+  // one before. open_ranges() leaves a range's loop to what follows, from `first_task` up to `end_task`.
   void open_tasks(std::string_view task = "task");
   void close_tasks() { close(), close(); }
-  void open_ranges(std::string_view first, std::string_view last);
+  void open_ranges();
   // The finished kernel. The statements run with `begin`, `end`, `part` and `args` of stridec_abi_kernel in
   // scope.
   Kernel finish(sym::Expr tasks, sym::Expr grain);

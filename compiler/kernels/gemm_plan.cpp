@@ -49,7 +49,7 @@ RowSplit split_rows(const GemmPlan& plan, sym::Expr images, sym::Expr image_rows
   if (bands.is_const(1)) return {bands, tiles, sym::ceildiv(tiles, plan.tiles)};
   if (!images.is_const(1)) return {bands, tiles, sym::ceildiv(sym::ceildiv(tiles, bands), plan.tiles)};
   const sym::Expr own = sym::ceildiv(sym::ceildiv(image_rows, bands), plan.kernel->rows);
-  return {bands, own, sym::ceildiv(own, plan.tiles)};
+  return {bands, bands * own, sym::ceildiv(own, plan.tiles)};
 }
 
 loop::Schedule to_schedule(const GemmPlan& plan) {

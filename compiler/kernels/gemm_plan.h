@@ -52,7 +52,8 @@ loop::Schedule to_schedule(const GemmPlan& plan);
 GemmPlan to_plan(const loop::Schedule& schedule);  // of an is_gemm() schedule
 
 // How a product's rows are shared out: in bands, whose tasks follow each other, of as many blocks each, which are a task's
-// rows. Bands differ by a row at most, of several images (ContractionFrame::Images) by a tile.
+// rows. Bands differ by a row at most, of several images (ContractionFrame::Images) by a tile; of one image each has as many
+// tiles.
 //
 // Of two bands, two threads get one each. Rows that a thread has made itself, in the launch before, lie in its own cache; of
 // rows that it shares with another it reads half from a cache that may lie behind another level of the machine than its own,
@@ -60,8 +61,7 @@ GemmPlan to_plan(const loop::Schedule& schedule);  // of an is_gemm() schedule
 // number of panels would not part evenly. On tile registers, which wait less for rows than for panels, it takes more rows than
 // columns, or almost as many where all panels stay in L2. Of weights alone, which are not copied for each block.
 struct RowSplit {
-  sym::Expr bands;
-  sym::Expr tiles;   // of a band; of several images, of all bands
+  sym::Expr bands, tiles;
   sym::Expr blocks;  // of a band
 };
 RowSplit split_rows(const GemmPlan& plan, sym::Expr images, sym::Expr image_rows, sym::Expr columns,

@@ -9,10 +9,6 @@ struct Range {
   int64_t begin, end;
 };
 
-uint64_t pack(Range tasks) {
-  return static_cast<uint64_t>(tasks.begin) << 32 | static_cast<uint64_t>(tasks.end);
-}
-
 // The later half of what a part has not begun. What it takes next itself stays with it: its data are where it runs.
 Range take_over(stridec_abi_left& part, int64_t grain) {
   uint64_t left = __atomic_load_n(&part.tasks, __ATOMIC_RELAXED);
@@ -20,8 +16,8 @@ Range take_over(stridec_abi_left& part, int64_t grain) {
     const auto begin = static_cast<int64_t>(left >> 32), end = static_cast<int64_t>(left & UINT32_MAX);
     if (end - begin <= grain) return {0, 0};
     const int64_t from = end - (end - begin) / 2;
-    if (__atomic_compare_exchange_n(&part.tasks, &left, pack({begin, from}), true, __ATOMIC_RELAXED,
-                                    __ATOMIC_RELAXED))
+    if (__atomic_compare_exchange_n(&part.tasks, &left, stridec_abi_tasks(begin, from), true,
+                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
       return {from, end};
   }
 }
@@ -42,7 +38,7 @@ void do_part(void* argument, int32_t part) {
     for (int32_t i = 1; i < job.parts; ++i) {
       stridec_abi_left& other = left[(part + i) % job.parts];
       for (Range r; (r = take_over(other, job.args.grain)).end > 0;) {
-        __atomic_store_n(&left[part].tasks, pack(r), __ATOMIC_RELAXED);
+        __atomic_store_n(&left[part].tasks, stridec_abi_tasks(r.begin, r.end), __ATOMIC_RELAXED);
         job.kernel(&job.args, r.begin, r.end, part);
       }
     }
@@ -85,14 +81,14 @@ int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_ab
   bool timed = c.profiling && step >= 0 && step < c.model->variant->step_count;
   int64_t start = timed ? now_ns() : 0;
   Job job = {kernel, *args, tasks, parts, {0}};
-  job.args.failures = run->failures;
   if (movable && parts > 1 && tasks <= UINT32_MAX) {
     job.args.left = reinterpret_cast<stridec_abi_left*>(c.left.data);
     job.args.grain = grain;
     for (int32_t p = 0; p < parts; ++p)
-      __atomic_store_n(&job.args.left[p].tasks,
-                       pack({stridec_abi_share(tasks, parts, p), stridec_abi_share(tasks, parts, p + 1)}),
-                       __ATOMIC_RELAXED);
+      __atomic_store_n(
+          &job.args.left[p].tasks,
+          stridec_abi_tasks(stridec_abi_share(tasks, parts, p), stridec_abi_share(tasks, parts, p + 1)),
+          __ATOMIC_RELAXED);
   }
   run_parts(c, parts, c.parallel_for && parts > 1 ? do_foreign_part : do_part, &job);
   if (timed) record(c.steps[step], now_ns() - start);

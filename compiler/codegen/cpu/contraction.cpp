@@ -47,7 +47,9 @@ class Emitter {
                    : several_bands_ ? text_.size(tiles)
                                     : cat("(rows + ", kernel.rows - 1, ") / ", kernel.rows),
                    ", blocks = ", text_.size(blocks), ";"));
-    if (several_bands_) text_.line(cat("const int64_t bands = ", text_.size(bands), ";"));
+    if (several_bands_)
+      text_.line(cat("const int64_t bands = ", text_.size(bands),
+                     several_images_ ? "" : ", band_tiles = tiles / bands", ";"));
     text_.line(
         cat("const int64_t panels = (columns + ", kernel.columns() - 1, ") / ", kernel.columns(), ";"));
     text_.line("if (begin >= end) return;");
@@ -125,30 +127,29 @@ class Emitter {
     if (several_bands_ && !several_images_) {
       text_.line(
           "const int64_t band_row = share(rows, band, bands), band_rows = share(rows, band + 1, bands) - "
-          "band_row;");
+          "band_row, band_tile = band * band_tiles;");
       print_tile_rows();
     }
     f_.print_batch_indices();
     text_.line(cat("const int64_t first_column = panel * ", kernel.columns(), ";"));
     text_.line(cat("const int64_t live_columns = columns - first_column < ", kernel.columns(),
                    " ? columns - first_column : ", kernel.columns(), ";"));
-    if (several_bands_ && several_images_)
-      text_.line(
-          "const int64_t first_tile = share(tiles, band * blocks + block, bands * blocks), end_tile = "
-          "share(tiles, band * blocks + block + 1, bands * blocks);");
-    else
-      text_.line(
-          "const int64_t first_tile = share(tiles, block, blocks), end_tile = share(tiles, block + 1, "
-          "blocks);");
+    text_.line(cat("const int64_t number = ", outer, " * blocks + block;"));
+    const std::string at = several_bands_ ? "number" : "block",
+                      of = several_bands_ ? "bands * blocks" : "blocks";
+    text_.line(cat("const int64_t first_tile = share(tiles, ", at, ", ", of, "), end_tile = share(tiles, ",
+                   at, " + 1, ", of, ");"));
     const auto row_of = [&](const std::string& tile) {
-      return several_images_ ? cat("row_of(", tile, ")")
-                             : cat(several_bands_ ? "band_row + " : "", tile, " * tile_base + (", tile,
-                                   " < longer_tiles ? ", tile, " : longer_tiles)");
+      if (several_images_) return cat("row_of(", tile, ")");
+      const std::string longer = cat("(", tile, " < longer_tiles ? ", tile, " : longer_tiles)");
+      return several_bands_
+                 ? cat("band_row + (", tile, " - band_tile) * tile_base + ", longer, " - band_tile")
+                 : cat(tile, " * tile_base + ", longer);
     };
     text_.line(cat("const int64_t block_row = ", row_of("first_tile"), ";"));
     text_.line(cat("const int64_t block_rows = ", row_of("end_tile"), " - block_row;"));
-    text_.open(cat("if (block_ready != ", outer, " * blocks + block)"));
-    text_.line(cat("block_ready = ", outer, " * blocks + block;"));
+    text_.open("if (block_ready != number)");
+    text_.line("block_ready = number;");
     rows_.print_block();
     if (columns_.bytes()) print_rows_of_bytes();
     text_.close();
@@ -161,14 +162,11 @@ class Emitter {
     text_.close();
   }
 
-  // A tile has so many rows, the first of them (of each image) one more.
+  // A tile has so many rows, the first of them (of each image, of each band) one more.
   void print_tile_rows() {
-    const std::string rows = several_images_  ? "image_rows"
-                             : several_bands_ ? "band_rows"
-                                              : "rows",
-                      tiles = several_images_ ? "image_tiles" : "tiles";
-    text_.line(cat("const int64_t tile_base = share(", rows, ", 1, ", tiles, "), longer_tiles = ", rows,
-                   " - tile_base * ", tiles, ";"));
+    const std::string_view of = several_images_ ? "image_" : several_bands_ ? "band_" : "";
+    text_.line(cat("const int64_t tile_base = share(", of, "rows, 1, ", of, "tiles), longer_tiles = ",
+                   of == "band_" ? "band_tile + " : "", of, "rows - tile_base * ", of, "tiles;"));
     if (!several_images_) return;
     text_.open("const auto row_of = [=](int64_t tile)");
     text_.line("const int64_t image = tile / image_tiles, t = tile - image * image_tiles;");

@@ -191,7 +191,7 @@ struct LoopEmitter {
       // Neighbouring tasks are one range.
       const loop::Dim& dim = tasks[0];
       const std::string n = body.index(dim.extent), times = chunk == 1 ? "" : cat(" * ", chunk);
-      text.open_ranges("first_task", "end_task");
+      text.open_ranges();
       text.line(cat("const int64_t from = first_task", times,
                     ", to = ", chunk == 1 ? "end_task" : cat("sd_min(end_task", times, ", ", n, ")"), ";"));
       print_range(dim, "from", "to");

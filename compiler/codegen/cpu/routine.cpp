@@ -17,7 +17,7 @@ constexpr const char* kTaskLoop = "for (int64_t task = first_task; task < end_ta
 
 template <class Print>
 void print_ranges(KernelText& text, Print&& print) {
-  text.open_ranges("first_task", "end_task");
+  text.open_ranges();
   print();
   text.close();
 }

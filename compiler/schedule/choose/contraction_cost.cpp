@@ -72,7 +72,7 @@ double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps un
   const auto number = [](sym::Expr e) { return static_cast<double>(sym::as_const(e).value()); };
   const kernels::RowSplit split = kernels::split_rows(plan, whole(s.images), whole(s.rows / s.images),
                                                       whole(s.columns), whole(s.k()), target);
-  const double bands = number(split.bands), tiles = number(split.tiles) * (s.images > 1 ? 1 : bands),
+  const double bands = number(split.bands), tiles = number(split.tiles),
                blocks = bands * number(split.blocks);
   const double groups = std::ceil(s.k() / kernel.step()) * (kernel.step() / kernel.group());
   const bool lines = plan.a == GemmPlan::A::kLines;

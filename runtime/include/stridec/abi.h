@@ -95,6 +95,10 @@ typedef struct stridec_abi_left {
   char line[56]; /* two parts do not meet in a cache line */
 } stridec_abi_left;
 
+STRIDEC_ABI_INLINE uint64_t stridec_abi_tasks(int64_t first, int64_t end) {
+  return (uint64_t)first << 32 | (uint64_t)end;
+}
+
 /* Arguments of one launch. Buffers and sizes mean what the kernel's generator and its caller agree on. */
 typedef struct stridec_abi_args {
   void* const* buffers;
@@ -108,10 +112,9 @@ typedef struct stridec_abi_args {
 } stridec_abi_args;
 
 /* Does the tasks [begin, end) of the launch's flattened parallel domain, or those of them that other parts leave it: it takes
- * them by stridec_abi_take. `part` numbers this share: it
- * selects the scratch and the failure slot, and is below stridec_abi_run.threads. The results of a launch do
- * not depend on how the tasks are shared out. A kernel never allocates, locks or makes a system call, and
- * returns early only after recording a failure. */
+ * them by stridec_abi_take. `part` numbers this share: it selects the scratch and the failure slot, and is below
+ * stridec_abi_run.threads. The results of a launch do not depend on how the tasks are shared out. A kernel never allocates,
+ * locks or makes a system call, and returns early only after recording a failure. */
 typedef void (*stridec_abi_kernel)(const stridec_abi_args* args, int64_t begin, int64_t end, int32_t part);
 
 /* Takes tasks from `first` on, where the part has arrived, up to the result: `first` where none is left. Others have taken what
@@ -125,7 +128,7 @@ STRIDEC_ABI_INLINE int64_t stridec_abi_take(const stridec_abi_args* args, int32_
     const int64_t last = (int64_t)(left & 0xffffffff);
     if (first >= last) return first;
     const int64_t taken = last - first > args->grain ? first + args->grain : last;
-    if (__atomic_compare_exchange_n(own, &left, (uint64_t)taken << 32 | (uint64_t)last, 1, __ATOMIC_RELAXED,
+    if (__atomic_compare_exchange_n(own, &left, stridec_abi_tasks(taken, last), 1, __ATOMIC_RELAXED,
                                     __ATOMIC_RELAXED))
       return taken;
   }
@@ -197,7 +200,7 @@ struct stridec_abi_run {
   char* arena;                   /* workspace_bytes(symbols, threads) bytes, 64-byte aligned */
   stridec_abi_failure* failures; /* threads slots, all zero when the run begins */
   int32_t threads;               /* most parts that a launch is cut into */
-  int32_t direct; /* 1: run() may call kernels of one part itself; 0: launch wants to see all */
+  int32_t direct;                /* 1: run() may call kernels of one part itself; 0: launch wants to see all */
 
   /* Runs the kernel over [0, tasks) in at most min(threads, ceil(tasks / grain)) parts and returns when all
    * is done; one part runs on the caller. grain is the least number of tasks that is worth a thread (>= 1).
@@ -269,8 +272,7 @@ typedef struct stridec_abi_variant {
   int64_t (*counter_bytes)(const int64_t* symbols); /* likewise */
   int32_t (*run)(stridec_abi_run* run);             /* 0, or not 0 when a failure was recorded */
   int32_t step_count;
-  int32_t
-      graphs; /* of a GPU: recorded runs that a context keeps, one for each shape; 0: launches one by one */
+  int32_t graphs; /* of a GPU: recorded runs that a context keeps, one for each shape; 0: launches one by one */
   const char* step_names; /* one per launch, in order, each ended by a zero byte */
 
   int32_t device;     /* STRIDEC_ABI_CPU, STRIDEC_ABI_CUDA */
@@ -288,8 +290,7 @@ typedef struct stridec_abi_program {
   const char* compiler; /* "stridec 0.1.0" */
 
   int32_t symbol_count, input_count, output_count, state_count, message_count, slot_count, variant_count;
-  int32_t
-      spin_us; /* for contexts that do not say how long their idle threads spin; 0: the runtime's default */
+  int32_t spin_us; /* for contexts that do not say how long their idle threads spin; 0: the runtime's default */
   const stridec_abi_symbol* symbols;
   const stridec_abi_value* inputs;
   const stridec_abi_value* outputs;

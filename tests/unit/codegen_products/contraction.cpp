@@ -354,34 +354,62 @@ TEST_CASE("threads share the rows of a product on tile registers, unless there a
   CHECK(tasks(128, 256, false) == 4);                          // neighbouring tasks share a panel
 }
 
-TEST_CASE("a product of many rows by weights is in two bands of rows, which follow each other") {
-  constexpr int64_t kDepth = 37, kColumns = 256;
-  const CpuTarget& target = cpu_target("native");
+namespace {
+
+// y[m, n] = -x[m, k] w[k, n], of so many rows or of any number.
+Program product_by_weights(std::optional<int64_t> rows, int64_t depth, int64_t columns) {
   Program program;
-  const Expr m = symbol(program, "m", 0, 400);
-  program.symbols.back().input = 0, program.symbols.back().dim = 0;
-  const View x = buffer(program, "x", {m, kDepth}, Storage::kInput),
-             y = buffer(program, "y", {m, kColumns}, Storage::kOutput);
+  const Expr m = rows ? Expr(*rows) : symbol(program, "m", 0, 400);
+  if (!rows) program.symbols.back().input = 0, program.symbols.back().dim = 0;
+  const View x = buffer(program, "x", {m, depth}, Storage::kInput);
+  const View y = buffer(program, "y", {m, columns}, Storage::kOutput);
   program.inputs = {x.buffer};
   program.outputs = {y.buffer};
   program[x.buffer].ordinal = program[y.buffer].ordinal = 0;
-  const View w = weight(program, "w", {kColumns, kDepth});
+  const View w = weight(program, "w", {depth, columns});
   NestBuilder nb(program, "linear");
-  const auto i = nb.dims({m, kColumns});
-  nb.store(y, i, nb.reduce(loop::Combine::kSum, {kDepth}, [&](const std::vector<Expr>& k) {
-    return nb.load(x, {i[0], k[0]}) * nb.load(w, {i[1], k[0]});
-  }));
-  const loop::NestId id = nb.finish();
-  kernels::GemmPlan plan = schedule::contraction_plans(program, program[id], target).at(0).plan;
+  const auto i = nb.dims({m, columns});
+  const Value sum = nb.reduce(loop::Combine::kSum, {depth}, [&](const std::vector<Expr>& k) {
+    return nb.load(x, {i[0], k[0]}) * nb.load(w, {k[0], i[1]});
+  });
+  nb.store(y, i, unary(loop::ScalarOp::kNeg, sum));
+  nb.finish();
+  return program;
+}
+
+// Of so many rows, between what the interpreter and a scheduled copy of the program compute.
+double largest_difference(const Program& program, const Program& scheduled, int64_t rows, int64_t depth) {
+  loop::HostTensor input = loop::make_tensor(DType::kF32, {rows, depth});
+  for (int64_t i = 0; i < rows * depth; ++i)
+    loop::set_number(input, i, static_cast<double>(i % 13) / 8 - 0.75);
+  const auto expected = loop::interpret(program, {input});
+  const auto actual = codegen::cpu::run_compiled(scheduled, {input});
+  REQUIRE(expected[0].shape == actual[0].shape);
+  double largest = 0;
+  for (int64_t i = 0; i < expected[0].shape[0] * expected[0].shape[1]; ++i)
+    largest = std::max(largest, std::abs(loop::get_number(expected[0], i) - loop::get_number(actual[0], i)));
+  return largest;
+}
+
+}  // namespace
+
+TEST_CASE("a product of many rows by weights is in two bands of rows, which follow each other") {
+  constexpr int64_t kDepth = 37, kColumns = 256;
+  const CpuTarget& target = cpu_target("native");
+  const Program program = product_by_weights({}, kDepth, kColumns);
+  kernels::GemmPlan plan = schedule::contraction_plans(program, program.nests[0], target).at(0).plan;
   REQUIRE(plan.b == kernels::GemmPlan::B::kWeights);
   const int64_t panels = kColumns / plan.kernel->columns();
   for (const bool rows_outer : {false, true}) {
     for (const int64_t tiles : {2, 64}) {
       Program scheduled = program;
       plan.rows_outer = rows_outer, plan.tiles = tiles;
-      scheduled[id].schedule = kernels::to_schedule(plan);
+      scheduled.nests[0].schedule = kernels::to_schedule(plan);
       schedule::pack_weights(scheduled);
-      const codegen::Kernel kernel = codegen::cpu::emit_contraction(scheduled, scheduled[id], target);
+      const loop::Nest& packed =
+          *std::find_if(scheduled.nests.begin(), scheduled.nests.end(),
+                        [](const loop::Nest& n) { return kernels::is_gemm(n.schedule); });
+      const codegen::Kernel kernel = codegen::cpu::emit_contraction(scheduled, packed, target);
       const auto tasks = [&](int64_t rows) {
         return sym::evaluate(kernel.tasks, [&](Expr) { return std::optional<int64_t>(rows); }).value();
       };
@@ -390,19 +418,8 @@ TEST_CASE("a product of many rows by weights is in two bands of rows, which foll
               (tiles == 64 ? 1 : (63 + 2 * plan.kernel->rows - 1) / (2 * plan.kernel->rows)) * panels);
       for (const int64_t rows : {64, 65, 131, 399}) CHECK(tasks(rows) % (2 * panels) == 0);
       if (tiles == 64) CHECK(tasks(64) == 2 * panels);
-      codegen::cpu::RunCompiledOptions options{.target = target};
-      for (const int64_t rows : {0, 1, 63, 64, 65, 131, 399}) {
-        loop::HostTensor input = loop::make_tensor(DType::kF32, {rows, kDepth});
-        for (int64_t e = 0; e < rows * kDepth; ++e)
-          loop::set_number(input, e, static_cast<double>(e % 13) - 6);
-        const loop::HostTensor expected = loop::interpret(program, {input})[0],
-                               actual = codegen::cpu::run_compiled(scheduled, {input}, options)[0];
-        REQUIRE(expected.shape == actual.shape);
-        double worst = 0;
-        for (int64_t e = 0; e < rows * kColumns; ++e)
-          worst = std::max(worst, std::abs(loop::get_number(expected, e) - loop::get_number(actual, e)));
-        CHECK(worst < 1e-4);
-      }
+      for (const int64_t rows : {0, 1, 63, 64, 65, 131, 399})
+        CHECK(largest_difference(program, scheduled, rows, kDepth) < 1e-5);
     }
   }
 }
@@ -410,25 +427,7 @@ TEST_CASE("a product of many rows by weights is in two bands of rows, which foll
 TEST_CASE("a few rows meet far weights in pieces that stay in L1") {
   constexpr int64_t kDepth = 303, kColumns = 450;
   const CpuTarget& target = cpu_target("native");
-  const auto product = [&](std::optional<int64_t> rows) {
-    Program program;
-    const Expr m = rows ? Expr(*rows) : symbol(program, "m", 0, 300);
-    if (!rows) program.symbols.back().input = 0, program.symbols.back().dim = 0;
-    const View x = buffer(program, "x", {m, kDepth}, Storage::kInput);
-    const View y = buffer(program, "y", {m, kColumns}, Storage::kOutput);
-    program.inputs = {x.buffer};
-    program.outputs = {y.buffer};
-    program[x.buffer].ordinal = program[y.buffer].ordinal = 0;
-    const View w = weight(program, "w", {kDepth, kColumns});
-    NestBuilder nb(program, "linear");
-    const auto i = nb.dims({m, kColumns});
-    const Value sum = nb.reduce(loop::Combine::kSum, {kDepth}, [&](const std::vector<Expr>& k) {
-      return nb.load(x, {i[0], k[0]}) * nb.load(w, {k[0], i[1]});
-    });
-    nb.store(y, i, unary(loop::ScalarOp::kNeg, sum));
-    nb.finish();
-    return program;
-  };
+  const auto product = [](std::optional<int64_t> rows) { return product_by_weights(rows, kDepth, kColumns); };
   const CpuTarget& named = cpu_target("x86-64-v4");
   const auto has_pieces = [&](Program program, std::string_view kernel) {
     loop::Nest& nest = program.nests[0];
@@ -452,16 +451,6 @@ TEST_CASE("a few rows meet far weights in pieces that stay in L1") {
     Program scheduled = program;
     scheduled.nests[0].schedule = kernels::to_schedule(ranked.plan);
     schedule::pack_weights(scheduled);
-    for (int64_t rows : {1, 7, 9, 20, 26}) {
-      loop::HostTensor input = loop::make_tensor(DType::kF32, {rows, kDepth});
-      for (int64_t i = 0; i < rows * kDepth; ++i)
-        loop::set_number(input, i, static_cast<double>(i % 13) / 8 - 0.75);
-      const auto expected = loop::interpret(program, {input});
-      const auto actual = codegen::cpu::run_compiled(scheduled, {input}, {.target = target});
-      double worst = 0;
-      for (int64_t i = 0; i < rows * kColumns; ++i)
-        worst = std::max(worst, std::abs(loop::get_number(expected[0], i) - loop::get_number(actual[0], i)));
-      CHECK(worst < 1e-4);
-    }
+    for (int64_t rows : {1, 7, 9, 20, 26}) CHECK(largest_difference(program, scheduled, rows, kDepth) < 1e-4);
   }
 }
