@@ -10,6 +10,7 @@
 #include "cli/refused.h"
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
+#include "compiler/loop/blame.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/memory/memory_plan.h"
 #include "compiler/schedule/typical.h"
@@ -46,34 +47,103 @@ std::vector<const Decision*> all_of(const std::vector<Decision>& decisions) {
   return all;
 }
 
-// Two nests that stayed separate, with what each rule said of them.
+// Two kernels that stayed separate, with what each rule said of them, or of what went into them.
 struct Pair {
-  std::vector<const Decision*> refusals;
-  bool fused = false;  // by another rule in the end
+  std::string producer, consumer, producer_nodes, consumer_nodes;
+  std::vector<std::string> reasons;
+  uint64_t bytes = 0;
+  size_t times = 1;  // of the model, as repeated layers have it
 };
 
-// Of the decisions that are about nests of known nodes; the others, and those that fused, are left in `others`.
-std::vector<Pair> separate_pairs(const std::vector<Decision>& decisions,
+// The nests that a program launches, asked for what nests that went into them became.
+class Kernels {
+ public:
+  explicit Kernels(const loop::Program& program) {
+    std::set<loop::NestId> known;
+    loop::for_each_step(program.steps, [&](const loop::Step& step) {
+      if (const auto* launch = std::get_if<loop::Launch>(&step.node);
+          launch && known.insert(launch->nest).second)
+        add(program[launch->nest]);
+    });
+  }
+
+  // The smallest one that computes all these nodes; null: none does.
+  const loop::Nest* of(const std::vector<std::string>& nodes) const {
+    const std::vector<const loop::Nest*> all = computing(nodes, {});
+    const auto least =
+        std::ranges::min_element(all, {}, [](const loop::Nest* nest) { return nest->nodes.size(); });
+    return least == all.end() ? nullptr : *least;
+  }
+  // Whether a nest with the first nodes and one with the others are in one kernel. Of nests of the same nodes, as those that
+  // one operator begins as, only a kernel that has no other like it says so.
+  bool together(const std::vector<std::string>& nodes, const std::vector<std::string>& others) const {
+    const size_t both = computing(nodes, others).size();
+    return nodes == others ? both == 1 : both > 0;
+  }
+
+ private:
+  void add(const loop::Nest& nest) {
+    for (const std::string& node : std::set(nest.nodes.begin(), nest.nodes.end()))
+      by_node_[node].push_back(&nest);
+  }
+  std::vector<const loop::Nest*> computing(const std::vector<std::string>& nodes,
+                                           const std::vector<std::string>& others) const {
+    std::map<const loop::Nest*, size_t> found;
+    std::set<std::string> wanted(nodes.begin(), nodes.end());
+    wanted.insert(others.begin(), others.end());
+    for (const std::string& node : wanted)
+      if (const auto at = by_node_.find(node); at != by_node_.end())
+        for (const loop::Nest* nest : at->second) ++found[nest];
+    std::vector<const loop::Nest*> all;
+    for (const auto& [nest, count] : found)
+      if (count == wanted.size()) all.push_back(nest);
+    return all;
+  }
+
+  std::map<std::string, std::vector<const loop::Nest*>> by_node_;
+};
+
+uint64_t typical_bytes(const Decision& decision, const sym::Facts& facts) {
+  return static_cast<uint64_t>(std::max(0.0, schedule::typical(decision.bytes, facts)));
+}
+
+// Of the decisions that are about nests of known nodes; the others, and those that fused, are left in `others`. Rules ask again
+// with each nest that grows, and what one refuses another may fuse: what counts is which kernels there are in the end.
+std::vector<Pair> separate_pairs(const std::vector<Decision>& decisions, const loop::Program& program,
                                  std::vector<const Decision*>& others) {
+  const Kernels kernels(program);
   std::vector<Pair> pairs;
   std::map<std::tuple<std::string, std::string, std::string, std::string>, size_t> known;
   for (const Decision& d : decisions) {
     const bool pair = !d.producer_nodes.empty() && !d.consumer_nodes.empty();
     if (!pair || d.fused) others.push_back(&d);
-    if (!pair) continue;
+    if (!pair || d.fused || kernels.together(d.producer_nodes, d.consumer_nodes)) continue;
+    const auto of = [&](const std::string& name, const std::vector<std::string>& nodes) {
+      const loop::Nest* kernel = d.producer_nodes == d.consumer_nodes ? nullptr : kernels.of(nodes);
+      return kernel ? std::pair(kernel->name, loop::nodes_of(*kernel))
+                    : std::pair(name, loop::nodes_of(nodes));
+    };
+    const auto [producer, producer_nodes] = of(d.producer, d.producer_nodes);
+    const auto [consumer, consumer_nodes] = of(d.consumer, d.consumer_nodes);
     const auto [found, fresh] =
-        known.emplace(std::tuple(d.producer, d.producer_nodes, d.consumer, d.consumer_nodes), pairs.size());
-    if (fresh) pairs.emplace_back();
-    Pair& of = pairs[found->second];
-    of.fused = of.fused || d.fused;
-    if (!d.fused) of.refusals.push_back(&d);
+        known.emplace(std::tuple(producer, producer_nodes, consumer, consumer_nodes), pairs.size());
+    if (fresh) pairs.push_back({producer, consumer, producer_nodes, consumer_nodes});
+    Pair& one = pairs[found->second];
+    one.bytes = std::max(one.bytes, typical_bytes(d, program.facts));
+    if (!std::ranges::count(one.reasons, d.reason)) one.reasons.push_back(d.reason);
   }
-  std::erase_if(pairs, [](const Pair& pair) { return pair.fused; });
-  return pairs;
-}
-
-uint64_t typical_bytes(const Decision& decision, const sym::Facts& facts) {
-  return static_cast<uint64_t>(std::max(0.0, schedule::typical(decision.bytes, facts)));
+  std::vector<Pair> distinct;
+  for (Pair& pair : pairs) {
+    const auto same = std::ranges::find_if(distinct, [&](const Pair& other) {
+      return std::tie(other.producer, other.consumer, other.reasons, other.bytes) ==
+             std::tie(pair.producer, pair.consumer, pair.reasons, pair.bytes);
+    });
+    if (same == distinct.end())
+      distinct.push_back(std::move(pair));
+    else
+      ++same->times;
+  }
+  return distinct;
 }
 
 std::string times(size_t count) { return count > 1 ? cat(" (", count, " times)") : ""; }
@@ -147,15 +217,11 @@ std::vector<std::pair<std::string, int64_t>> typical_sizes(const loop::Program& 
   return sizes;
 }
 
-void print(const Pair& pair, const sym::Facts& facts) {
-  const Decision& first = *pair.refusals.front();
-  uint64_t bytes = 0;
-  for (const Decision* d : pair.refusals) bytes = std::max(bytes, typical_bytes(*d, facts));
-  std::printf(" separate  %s of %s -> %s of %s: %s", first.producer.c_str(), first.producer_nodes.c_str(),
-              first.consumer.c_str(), first.consumer_nodes.c_str(),
-              join(pair.refusals, "; ", [](const Decision* d) { return d->reason; }).c_str());
-  if (bytes > 0) std::printf("; would save %s", human_bytes(bytes).c_str());
-  std::printf("\n");
+void print(const Pair& pair) {
+  std::printf(" separate  %s of %s -> %s of %s: %s", pair.producer.c_str(), pair.producer_nodes.c_str(),
+              pair.consumer.c_str(), pair.consumer_nodes.c_str(), join(pair.reasons, "; ").c_str());
+  if (pair.bytes > 0) std::printf("; would save %s", human_bytes(pair.bytes).c_str());
+  std::printf("%s\n", times(pair.times).c_str());
 }
 
 void print(const Counted& counted, const sym::Facts& facts) {
@@ -171,11 +237,14 @@ void print(const Counted& counted, const sym::Facts& facts) {
 
 int print_schedule(const Compilation& made, const Globals& globals) {
   const loop::Program& program = *made.programs().front();
+  std::vector<const Decision*> others;
+  const std::vector<Pair> pairs = separate_pairs(made.decisions, program, others);
   const std::vector<Choice> kernels = made.gpu_variants.empty() ? made.choices : launches(made);
   if (globals.json) {
     Json json = {{"stage", "schedule"},
                  {"typical_sizes", Json::object()},
                  {"decisions", Json::array()},
+                 {"separate", Json::array()},
                  {"kernels", Json::array()}};
     for (const auto& [name, size] : typical_sizes(program)) json["typical_sizes"][name] = size;
     for (const Counted& d : counted(all_of(made.decisions))) {
@@ -190,9 +259,18 @@ int print_schedule(const Compilation& made, const Globals& globals) {
       }
       for (const Decision* each : d.decisions)
         if (!each->producer_nodes.empty())
-          one["nodes"].push_back({{"producer", each->producer_nodes}, {"consumer", each->consumer_nodes}});
+          one["nodes"].push_back({{"producer", loop::nodes_of(each->producer_nodes)},
+                                  {"consumer", loop::nodes_of(each->consumer_nodes)}});
       json["decisions"].push_back(std::move(one));
     }
+    for (const Pair& pair : pairs)
+      json["separate"].push_back({{"producer", pair.producer},
+                                  {"producer_nodes", pair.producer_nodes},
+                                  {"consumer", pair.consumer},
+                                  {"consumer_nodes", pair.consumer_nodes},
+                                  {"reasons", pair.reasons},
+                                  {"typical_bytes", pair.bytes},
+                                  {"times", pair.times}});
     for (const Choice& choice : kernels) json["kernels"].push_back(to_json(choice));
     json["refused"] = refused_json(made);
     std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
@@ -203,14 +281,12 @@ int print_schedule(const Compilation& made, const Globals& globals) {
         " sizes     bytes and cycles are at typical sizes, the middle of each range but %s at most: %s\n",
         cat(schedule::kTypicalSize).c_str(),
         join(sizes, ", ", [](const auto& size) { return cat(size.first, "=", size.second); }).c_str());
-  std::vector<const Decision*> others;
-  const std::vector<Pair> pairs = separate_pairs(made.decisions, others);
   uint64_t saved = 0;
   for (const Counted& d : counted(others)) {
     if (d->fused) saved += typical_bytes(*d.decisions.front(), program.facts) * d.times();
     print(d, program.facts);
   }
-  for (const Pair& pair : pairs) print(pair, program.facts);
+  for (const Pair& pair : pairs) print(pair);
   if (saved > 0)
     std::printf(" fusion saves %s of memory traffic in a run at typical sizes\n", human_bytes(saved).c_str());
   for (const Choice& choice : kernels) print(choice);

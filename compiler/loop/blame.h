@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/loop/program.h"
@@ -10,6 +11,7 @@ namespace stridec::loop {
 
 // The nest's nodes as an error names them: "node 3 'a', node 4 'b' and 7 more"; "" where it has none.
 std::string nodes_of(const Nest& nest);
+std::string nodes_of(const std::vector<std::string>& nodes);
 
 // Fills `where.node`, unless something closer to the error did.
 void blame(Error& error, const Nest& nest);

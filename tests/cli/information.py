@@ -63,16 +63,23 @@ def test_schedule():
     expect("; saves " in text and "the model's choice; one of " in text, text)
 
 
-def test_separate_nests():
-    """Two nests that stayed separate are one line, whatever rules were tried, and the model's nodes are named."""
-    told = json.loads(stridec("inspect tower.onnx --stage=schedule --dim batch=1..8 --format=json", 0).stdout)
-    text = stridec("inspect tower.onnx --stage=schedule --dim batch=1..8", 0).stdout
+def test_separate_kernels():
+    """Two kernels that stayed separate are one line, whatever rules were tried on what went into them; what became one is none."""
+    command = "inspect tower.onnx --stage=schedule --dim batch=1..8"
+    told = json.loads(stridec(command + " --format=json", 0).stdout)
+    text = stridec(command, 0).stdout
     expect(told["typical_sizes"] == {"batch": 4} and re.search(r"^ sizes .* 128 at most: batch=4$", text, re.M), text)
-    pairs = re.findall(r"^ separate  \S+ of (node .*) -> \S+ of (node .*?): not inlined: .*; not merged: ", text, re.M)
+    pairs = re.findall(r"^ separate  (\S+) of (node .*) -> (\S+) of (node .*?): not inlined: .*; not merged: ", text, re.M)
     expect(pairs and len(set(pairs)) == len(pairs) == text.count("\n separate "), text)
+    kernels = {kernel["name"] for kernel in told["kernels"]}
+    expect(all({producer, consumer} <= kernels for producer, _, consumer, _ in pairs), f"{pairs}, {kernels}")
+    keys = ("producer", "producer_nodes", "consumer", "consumer_nodes")
+    expect([tuple(one[key] for key in keys) for one in told["separate"]] == pairs, told["separate"])
     refused = [decision for decision in told["decisions"] if not decision["fused"]]
-    named = [(node["producer"], node["consumer"]) for decision in refused for node in decision["nodes"]]
-    expect(set(named) == set(pairs) and len(named) > len(pairs), f"{refused}")
+    expect(sum(decision["times"] for decision in refused) > sum(one["times"] for one in told["separate"]), f"{refused}")
+
+    softmax = stridec("inspect softmax.onnx --stage=schedule", 0).stdout
+    expect(softmax.count("\n kernel ") == 1 and " merged" in softmax and "separate" not in softmax, softmax)
 
 
 def test_inspect_by_content():

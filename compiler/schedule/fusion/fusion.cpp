@@ -172,8 +172,8 @@ Decision decision_about(const loop::Nest& producer, const loop::Nest& consumer, 
           .fused = fused,
           .reason = std::move(reason),
           .bytes = bytes,
-          .producer_nodes = loop::nodes_of(producer),
-          .consumer_nodes = loop::nodes_of(consumer)};
+          .producer_nodes = producer.nodes,
+          .consumer_nodes = consumer.nodes};
 }
 
 void fuse(Program& program, const FusionOptions& options) {
