@@ -137,6 +137,15 @@ void put_in_one(const loop::Program& program, loop::Block& block, const sym::Fac
   substitute_everywhere(block, a, 0, program.facts);
 }
 
+// How many arguments a directive takes at most: a list of dims has no end.
+size_t most_arguments(const std::string& name) {
+  for (const char* of_dims : {"reorder", "merge", "tasks", "order"})
+    if (name == of_dims) return SIZE_MAX;
+  for (const char* of_one : {"chunk", "grain", "team", "columns", "below", "single"})
+    if (name == of_one) return 1;
+  return 2;
+}
+
 }  // namespace
 
 LoopPlan parse_plan(const loop::Schedule& schedule) {
@@ -180,6 +189,8 @@ LoopPlan parse_plan(const loop::Schedule& schedule) {
       plan.transpose.emplace(dim(d, 0), small_number(d, 1));
     else
       bad(d, "is not known");
+    if (const size_t most = most_arguments(d.name); d.args.size() > most)
+      bad(d, cat("takes ", most, most == 1 ? " argument" : " arguments", " and no more"));
   }
   return plan;
 }

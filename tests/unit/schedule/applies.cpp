@@ -86,6 +86,9 @@ TEST_CASE("a directive that does not apply is named, with the reason") {
            // Of each directive, where it applies and where it does not.
            {kProduct, "", ""},
            {kProduct, "unroll %i0 4", "'unroll %i0 4': directive 'unroll' is not known"},
+           {kProduct, "vectorize %i1 16 8",
+            "'vectorize %i1 16 8': directive 'vectorize' takes 2 arguments and no more"},
+           {kProduct, "chunk 4 4", "'chunk 4 4': directive 'chunk' takes 1 argument and no more"},
            {kProduct, "team 32", "'team 32': it is for a GPU"},
            {kTurn, "reorder %i1 %i0", ""},
            {kTurn, "reorder %i1", "'reorder %i1': the dims are %i0, %i1"},
