@@ -142,9 +142,10 @@ std::string to_string(const Learned& learned) {
 Contents parse_contents(const std::string& text, const std::string& file) {
   Contents contents;
   int number = 0;
-  for (const std::string_view line : split(text, "\n")) {
+  for (std::string_view line : split(text, "\n")) {
     ++number;
     const bool other = line.starts_with(kFormat) && !line.starts_with("# stridec tuning 1");
+    if (line.ends_with('\r')) line.remove_suffix(1);  // a checkout of git on Windows has such ends
     if (!other && (line.empty() || line.starts_with("#"))) continue;
     const bool lesson = line.starts_with(kLearned);
     std::optional<Learned> learned = lesson ? parse_learned(line) : std::nullopt;
@@ -225,11 +226,17 @@ void Database::write_lines(std::string lines) const {
   const std::filesystem::path folder = std::filesystem::path(file_).parent_path();
   std::error_code error;
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  const int descriptor = open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int descriptor = open(file_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (descriptor < 0)
-    fail(ErrorKind::kUnreadable, "unwritable", cat("cannot write '", file_, "': ", std::strerror(errno)),
+    fail(ErrorKind::kUnreadable, "unwritable",
+         cat("cannot write '", file_, "': ", error ? error.message() : std::strerror(errno)),
          "name another file with --tune-db");
-  if (lseek(descriptor, 0, SEEK_END) == 0) lines.insert(0, kHeader);
+  const off_t end = lseek(descriptor, 0, SEEK_END);
+  char last = '\n';  // a file that was written by hand may end within a line
+  if (end == 0)
+    lines.insert(0, kHeader);
+  else if (pread(descriptor, &last, 1, end - 1) == 1 && last != '\n')
+    lines.insert(0, "\n");
   const bool written = write(descriptor, lines.data(), lines.size()) == static_cast<ssize_t>(lines.size());
   const int reason = errno;
   close(descriptor);

@@ -88,6 +88,16 @@ TEST_CASE("entries are appended, and the last one with a key holds") {
   CHECK_THROWS_AS(Database(folder.file("missing.txt"), true), Error);
 }
 
+TEST_CASE("a database that was edited elsewhere: ends of lines of Windows, and a last line without one") {
+  const Folder folder;
+  const std::string file = folder.file("t.txt"), line = to_string(entry("aaaa", 3));
+  write_file(file, line + "\r\n" + line + "\r\n" + line);
+  Database(file).append(entry("bbbb", 3));
+  const Database all(file, true);
+  REQUIRE(all.entries().size() == 4);
+  for (const Entry& each : all.entries()) CHECK(each.kernel == "matmul+bias");
+}
+
 TEST_CASE("merging keeps one entry for a key: the one that tried more, of equals the last") {
   const auto all =
       merged({{entry("bbbb", 5, 1), entry("aaaa", 9, 2), entry("bbbb", 5, 3), entry("aaaa", 2, 4)}, {}})
