@@ -118,6 +118,18 @@ def gather():
     )
 
 
+def ranged():
+    """The scale with which bytes cover x, and 1 / scale."""
+    return model(
+        [
+            helper.make_node("DynamicQuantizeLinear", ["x"], ["bytes", "scale", "zero"], "cover/DynamicQuantizeLinear"),
+            helper.make_node("Reciprocal", ["scale"], ["steps"], "turn/Reciprocal"),
+        ],
+        [value("x", ["n", 4])],
+        [value("bytes", ["n", 4], TensorProto.UINT8), value("scale", []), value("zero", [], TensorProto.UINT8), value("steps", [])],
+    )
+
+
 def tower(layers=24):
     """Many kernels that differ, so that compiling takes a while: for interruptions."""
     nodes, weights, last = [], [], "x"
@@ -390,7 +402,7 @@ def write_all(folder):
             file.write(data)
 
     good = {"mlp": mlp(), "scaled": scaled(), "rounded": rounded(), "counted": counted(), "gather": gather(), "tower": tower(),
-            "frames": frames(), "repeated": repeated()}  # fmt: skip
+            "frames": frames(), "repeated": repeated(), "ranged": ranged(), "softmax": chain(("Softmax", {"axis": -1}))}  # fmt: skip
     for name, made in {**good, **bad_models(), **overflowing_models(), **bombs()}.items():
         write(name + ".onnx", made.SerializeToString())
     for name, data in bad_files(mlp().SerializeToString()).items():

@@ -44,6 +44,16 @@ def test_run_and_verify():
     np.testing.assert_allclose(np.load("y.npy"), expected, rtol=1e-5, atol=1e-6)
 
 
+def test_zeros_are_quantised():
+    """Nothing but zeros has the scale 1, as in onnxruntime, and what divides by it stays finite."""
+    stridec("compile ranged.onnx -o ranged.so", 0)
+    for x, scale in ((np.zeros((3, 4)), 1), (np.full((3, 4), 51), 0.2), (np.full((3, 4), -51), 0.2)):
+        np.save("x.npy", x.astype(np.float32))
+        stridec("run ranged.so --input x=x.npy --output bytes=bytes.npy --output scale=scale.npy --output steps=steps.npy", 0)
+        np.testing.assert_allclose([np.load("scale.npy"), np.load("steps.npy")], [scale, 1 / scale], rtol=1e-6)
+        expect((np.load("bytes.npy") == (255 if x[0, 0] > 0 else 0)).all(), np.load("bytes.npy"))
+
+
 def test_verify_finds():
     """The node where rounding begins, and an artifact of another model. Altered files do not get so far (altered.py)."""
     done = stridec("verify rounded.onnx --tolerance 0 --dim batch=9", 8)

@@ -89,7 +89,8 @@ Quantized quantize_dynamically(Term x) {
   Dims all;
   for (int64_t d = 0; d < x.rank(); ++d) all.push_back(d);
   const Term low = minimum(reduce_min(x, all), 0), high = maximum(reduce_max(x, all), 0);
-  const Term scale = (high - low) / 255.0;
+  // Zeros alone have the scale 1, as in onnxruntime: what divides by it goes on with zeros.
+  const Term range = high - low, scale = select(equal(range, 0), range + 1.0, range / 255.0);
   const Term zero =
       cast(minimum(maximum(apply(OpKind::kRound, subtract_from(0, low) / scale), 0), 255), DType::kU8);
   return {quantize(x, scale, zero, DType::kU8, true), scale, zero};
