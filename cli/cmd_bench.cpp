@@ -305,7 +305,8 @@ std::function<int()> declare_bench(CLI::App& app, const Globals& globals) {
   app.add_option("artifact", flags->artifact, "the .so")->required();
   app.add_option("--compare", flags->compare, "another .so, timed in turn with the first");
   app.add_option("-i,--input", flags->inputs, "name=file.npy (others are random)");
-  app.add_option("--dim", flags->dims, "sizes: batch=1,sequence=128 (others are as small as it serves)");
+  app.add_option("--dim", flags->dims, "sizes: batch=1,sequence=128 (others are as small as it serves)")
+      ->join(',');
   app.add_option("--threads", flags->threads, "0: as many as the process may use");
   app.add_option("--variant", flags->variant, "variant, instead of the best that this machine runs");
   app.add_option("--seconds", flags->seconds, "how long to measure")->check(above_zero);

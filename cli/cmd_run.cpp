@@ -52,7 +52,8 @@ std::function<int()> declare_run(CLI::App& app, const Globals& globals) {
   app.add_option("-o,--output", flags->outputs, "name=file.npy, for each output to keep");
   app.add_flag("--random", flags->random, "random data for inputs that are not given");
   app.add_option("--dim", flags->dims,
-                 "sizes for --random: batch=2,sequence=128 (others are as small as it serves)");
+                 "sizes for --random: batch=2,sequence=128 (others are as small as it serves)")
+      ->join(',');
   app.add_option("--threads", flags->threads, "0: as many as the process may use");
   app.add_option("--variant", flags->variant, "CPU variant, instead of the best one");
   return [flags, &globals] { return run(*flags, globals); };

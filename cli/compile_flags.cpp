@@ -56,13 +56,17 @@ std::vector<loop::SymbolValues> combinations(const std::vector<std::string>& fla
 
 void CompileFlags::declare(CLI::App& app, const std::string& what) {
   app.add_option("model", model, what)->required();
-  app.add_option("--target", targets, "cpu, cuda, or cpu,cuda: both in one library (default: cpu)");
+  app.add_option("--target", targets, "cpu, cuda, or cpu,cuda: both in one library (default: cpu)")
+      ->join(',');
   app.add_option(
-      "--cpu", cpus,
-      "CPU variants to build: x86-64-v2, x86-64-v3, x86-64-v4, znver4, ... (default: this machine's)");
-  app.add_option("--gpu", gpus, "GPU variants to build: sm_80, sm_90a, ptx, ... (default: sm_90a,sm_80,ptx)");
+         "--cpu", cpus,
+         "CPU variants to build: x86-64-v2, x86-64-v3, x86-64-v4, znver4, ... (default: this machine's)")
+      ->join(',');
+  app.add_option("--gpu", gpus, "GPU variants to build: sm_80, sm_90a, ptx, ... (default: sm_90a,sm_80,ptx)")
+      ->join(',');
   app.add_option("--nvrtc", nvrtc, "the library that builds GPU kernels: libnvrtc.so.13 or its folder");
-  app.add_option("--dim", dims, "what holds for named sizes: batch=1..64,sequence=1..512%8,height=224");
+  app.add_option("--dim", dims, "what holds for named sizes: batch=1..64,sequence=1..512%8,height=224")
+      ->join(',');
   app.add_option("--state", states,
                  "an input and the output that it becomes, kept from run to run: past_key_0=present_key_0, "
                  "or past_*=present_*")

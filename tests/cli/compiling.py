@@ -198,6 +198,17 @@ def test_specialize():
     expect(rows and all(row["flops"] > 0 for row in rows), f"kernels {rows}")
 
 
+def test_repeated_flags():
+    """Lists may be given as one flag or as several; a size that is given twice is refused."""
+    stridec("compile gather.onnx -o one.so --dim rows=3,k=1..4,n=1..9 --cpu x86-64-v3,x86-64-v4", 0)
+    stridec("compile gather.onnx -o several.so --dim rows=3 --dim k=1..4,n=1..9 --cpu x86-64-v3 --cpu x86-64-v4", 0)
+    with open("one.so", "rb") as one, open("several.so", "rb") as several:
+        expect(one.read() == several.read(), "other bytes")
+    stridec("compile gather.onnx -o twice.so --dim rows=3 --dim rows=4", 1)
+    sizes = json.loads(stridec("bench gather.so --dim rows=3 --dim k=4 --seconds 0.01 --format=json", 0).stdout)["sizes"]
+    expect(sizes["rows"] == 3 and sizes["k"] == 4, sizes)
+
+
 def test_bench_takes_sizes_from_files():
     """Of files that are given, also for the kernels' flops; a size that one of two libraries is fixed to is the other's."""
     np.save("five.npy", np.ones((5, 4), np.float32))
