@@ -80,8 +80,11 @@ void print_manifest(const Json& m, const std::string& file) {
   std::printf(" memory     weights %s; workspace %s B\n",
               human_bytes(m["memory"]["weights_bytes"].get<uint64_t>()).c_str(),
               m["memory"]["workspace_bytes"].get<std::string>().c_str());
-  std::printf(" needs      glibc >= %s; no other library\n",
-              m["requires"]["glibc"].get<std::string>().c_str());
+  const Json& needs = m["requires"];
+  std::printf(" needs      glibc >= %s; no other library%s\n", needs["glibc"].get<std::string>().c_str(),
+              needs.contains("driver")
+                  ? cat("; on a GPU NVIDIA's driver >= ", needs["driver"].get<std::string>()).c_str()
+                  : "");
   std::vector<std::vector<std::string>> rows = {{"#", "kernel", "launches", "schedule"}};
   for (const Json& k : m["kernels"])
     rows.push_back({std::to_string(rows.size()), k["name"], k["launches"].dump(), k["schedule"]});
@@ -214,12 +217,10 @@ std::string resources_text(const codegen::cuda::BuiltKernel& kernel) {
                             ? std::string()
                             : cat(" (", r.stack_loads, " loads, ", r.stack_stores, " stores)"),
                         ", ", r.code_bytes, " of code; ", kernel.threads, " threads");
-  if (dynamic) {
-    const int blocks = resident_blocks(r, kernel.threads, static_cast<int>(*dynamic), kernel.target);
-    out += cat(", ", blocks, blocks == 1 ? " block" : " blocks", " a multiprocessor, ",
-               100 * blocks * kernel.threads / kernel.target.threads_sm, " % of its threads");
-  }
-  return out + "\n";
+  const int blocks = resident_blocks(r, kernel.threads, static_cast<int>(dynamic.value_or(0)), kernel.target);
+  return cat(out, dynamic ? ", " : ", at most ", blocks, blocks == 1 ? " block" : " blocks",
+             " a multiprocessor, ", 100 * blocks * kernel.threads / kernel.target.threads_sm,
+             " % of its threads\n");
 }
 
 int run(const Flags& flags, const Globals& globals) {

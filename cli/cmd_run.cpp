@@ -55,7 +55,7 @@ std::function<int()> declare_run(CLI::App& app, const Globals& globals) {
                  "sizes for --random: batch=2,sequence=128 (others are as small as it serves)")
       ->join(',');
   app.add_option("--threads", flags->threads, "0: as many as the process may use");
-  app.add_option("--variant", flags->variant, "CPU variant, instead of the best one");
+  app.add_option("--variant", flags->variant, "variant, instead of the best that this machine runs");
   return [flags, &globals] { return run(*flags, globals); };
 }
 

@@ -33,6 +33,8 @@ ErrorKind kind_of(stridec_status status) {
     case STRIDEC_UNSUPPORTED_CPU: return ErrorKind::kUnsupported;
     case STRIDEC_BAD_WEIGHTS: return ErrorKind::kUnreadable;
     case STRIDEC_BAD_ARTIFACT: return ErrorKind::kMalformed;
+    case STRIDEC_UNSUPPORTED_DEVICE:
+    case STRIDEC_DEVICE_ERROR: return ErrorKind::kToolchain;
     default: return ErrorKind::kUsage;
   }
 }

@@ -28,6 +28,7 @@ package::ManifestFacts facts_of(const CompileOptions& options, const Compilation
                                .model_sha256 = model.get(),
                                .mode = options.mode,
                                .settings = options.settings,
+                               .driver = made.device.driver,
                                .weights_file = options.weights_file,
                                .tuning = tuning_facts(made)};
   for (const frontend::DimRange& dim : options.dims) facts.dims[dim.name] = frontend::to_string(dim);

@@ -17,6 +17,7 @@ std::array<GpuTarget, 7> make_table() {
                  .shared_bytes = 163 * kKib,
                  .shared_bytes_sm = 164 * kKib,
                  .threads_sm = 2048,
+                 .blocks_sm = 32,
                  .tensor_flops = 2048,
                  .scalar_flops = 128};
   GpuTarget ptx = sm80;  // for devices that no other row fits
@@ -25,10 +26,12 @@ std::array<GpuTarget, 7> make_table() {
   ptx.shared_bytes = 99 * kKib;
   ptx.shared_bytes_sm = 100 * kKib;
   ptx.threads_sm = 1536;
+  ptx.blocks_sm = 16;
   GpuTarget sm86{
       .name = "sm_86", .capability = 86, .multiprocessors = 84, .memory_gb_s = 900, .l2_bytes = 6 * kMib};
   GpuTarget sm89{.name = "sm_89",
                  .capability = 89,
+                 .blocks_sm = 24,
                  .fp8_mma = true,
                  .multiprocessors = 128,
                  .memory_gb_s = 950,
@@ -39,6 +42,7 @@ std::array<GpuTarget, 7> make_table() {
                   .shared_bytes = 227 * kKib,
                   .shared_bytes_sm = 228 * kKib,
                   .threads_sm = 2048,
+                  .blocks_sm = 32,
                   .tma = true,
                   .clusters = true,
                   .wgmma = true,

@@ -20,6 +20,7 @@ struct GpuTarget {
   int shared_bytes_sm = 100 << 10;  // of a multiprocessor
   int registers = 64 << 10;
   int threads_sm = 1536;
+  int blocks_sm = 16;
   bool async_copy = true;  // cp.async
   bool tma = false;        // cp.async.bulk.tensor, mbarrier transactions
   bool clusters = false;

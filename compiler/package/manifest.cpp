@@ -14,9 +14,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Of libcuda, whose entry points the runtime asks for at this version (CUDA 12.0); cubins of a newer toolkit's NVRTC
-// load in every driver of that toolkit's major version.
-constexpr const char* kDriverFloor = "525.60";
 using loop::Program;
 
 Json shape_of(const loop::Buffer& buffer) {
@@ -140,7 +137,7 @@ std::string manifest(const Program& program, const ManifestFacts& facts) {
        required = {{"libraries", Json::array({"libc.so.6"})}, {"glibc", facts.glibc}};
   if (!facts.gpu_variants.empty()) {
     targets.push_back({{"device", "cuda"}, {"architecture", "nvidia"}, {"variants", facts.gpu_variants}});
-    required["driver"] = kDriverFloor;
+    required["driver"] = facts.driver;
   }
   if (!facts.variants.empty())
     targets.push_back({{"device", "cpu"}, {"architecture", "x86_64"}, {"variants", facts.variants}});

@@ -30,6 +30,7 @@ struct ManifestFacts {
   std::map<std::string, std::string> dims;  // --dim, by name: "1..64%8"
   std::vector<std::string> variants;        // CPU variants, best first
   std::vector<std::string> gpu_variants;    // likewise
+  std::string driver;                       // with GPU variants: NVIDIA's, the least that runs them
   std::string glibc;                        // "2.34": the least that the library runs on
   std::string weights_file;                 // beside the library; "": within it
   TuningFacts tuning;

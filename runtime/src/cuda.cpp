@@ -200,7 +200,8 @@ stridec_status load_kernels(CudaModel& m, int32_t first, Bytes images, Text& mes
       if (!status) status = driver.FuncSetAttribute(m.functions[i], kFunctionCarveout, 100);
     }
     if (status) {
-      message << "the driver does not load GPU kernel " << kernel.symbol << ": ";
+      message << "the NVIDIA driver, of CUDA " << driver_version / 1000 << '.' << driver_version % 1000 / 10
+              << ", does not load GPU kernel " << kernel.symbol << ": ";
       write_status(status, message);
       return STRIDEC_UNSUPPORTED_DEVICE;
     }

@@ -75,45 +75,11 @@ stridec_status describe_values(stridec_model& model, Text& message) {
   return STRIDEC_OK;
 }
 
-void explain_no_variant(const stridec_model& model, const char* wanted, Text& message) {
-  const stridec_abi_program& p = *model.program;
-  if (wanted) {
-    message << "the artifact has no variant '" << wanted << "'; it has ";
-    for (int32_t i = 0; i < p.variant_count; ++i) message << (i ? ", " : "") << p.variants[i].name;
-    return;
-  }
-  message << "this processor runs none of the artifact's CPU variants: ";
-  for (int32_t i = 0, listed = 0; i < p.variant_count; ++i) {
-    if (p.variants[i].device != STRIDEC_ABI_CPU) continue;
-    message << (listed++ ? "; " : "") << p.variants[i].name << " needs ";
-    list_features(message, p.variants[i].features & ~model.cpu);
-  }
-  message << ". Compile it with --cpu for this machine";
-}
-
 // Whether the caller's wish admits the variant.
-bool allowed(const stridec_abi_variant& v, int32_t device_type) {
-  return device_type == 0 ||
-         device_type == (v.device == STRIDEC_ABI_CUDA ? STRIDEC_DEVICE_CUDA : STRIDEC_DEVICE_CPU);
-}
-
-// Why no GPU variant will do, in one sentence.
-stridec_status explain_no_device(const stridec_model& model, Text& message) {
-  const stridec_abi_program& p = *model.program;
-  int32_t count = 0;
-  for (int32_t i = 0; i < p.variant_count; ++i) {
-    const stridec_abi_variant& v = p.variants[i];
-    if (v.device != STRIDEC_ABI_CUDA) continue;
-    if (count++ == 0) {
-      message << "no GPU runs this artifact: ";
-      cuda_usable(v, model.device_id, message);
-      message << "; it has code for ";
-    }
-    message << (count > 1 ? ", " : "") << v.name;
-  }
-  if (!count)
-    message << "a GPU was asked for, and the artifact has no code for one; compile it with --target cuda";
-  return STRIDEC_UNSUPPORTED_DEVICE;
+bool allowed(const stridec_abi_variant& v, const stridec_model_options& options) {
+  const int32_t type = v.device == STRIDEC_ABI_CUDA ? STRIDEC_DEVICE_CUDA : STRIDEC_DEVICE_CPU;
+  return (options.device_type == 0 || options.device_type == type) &&
+         (!options.variant || strcmp(options.variant, v.name) == 0);
 }
 
 // Whether the machine runs the variant; if not, why.
@@ -126,40 +92,85 @@ bool usable(const stridec_model& model, const stridec_abi_variant& v, Text& reas
   return false;
 }
 
-stridec_status choose_variant(stridec_model& model, const stridec_model_options& options, Text& message) {
+// The first of the variants from number `first` on that the caller admits and the machine runs; null: none.
+const stridec_abi_variant* find_variant(const stridec_model& model, const stridec_model_options& options,
+                                        int32_t first) {
   const stridec_abi_program& p = *model.program;
-  const char* wanted = options.variant;
-  int32_t type = options.device_type;
-  if (type != 0 && type != STRIDEC_DEVICE_CPU && type != STRIDEC_DEVICE_CUDA) {
-    message << "device_type is " << type << "; 0 (any), 1 (CPU) or 2 (CUDA) expected";
-    return STRIDEC_INVALID_ARGUMENT;
-  }
-  model.device_id = options.device_id;
-  uint64_t asked = 0;
-  for (int32_t i = 0; i < p.variant_count; ++i) asked |= p.variants[i].features;
-  model.cpu = cpu_features(asked & STRIDEC_CPU_AMX_TILE);
-  bool any_cpu = false;
+  Text nowhere(nullptr, 0);
+  for (int32_t i = first; i < p.variant_count; ++i)
+    if (allowed(p.variants[i], options) && usable(model, p.variants[i], nowhere)) return &p.variants[i];
+  return nullptr;
+}
+
+// Why the variant that the caller names will not do, in one sentence.
+stridec_status explain_named(const stridec_model& model, const stridec_model_options& options,
+                             Text& message) {
+  const stridec_abi_program& p = *model.program;
   for (int32_t i = 0; i < p.variant_count; ++i) {
     const stridec_abi_variant& v = p.variants[i];
-    if ((wanted && strcmp(wanted, v.name) != 0) || !allowed(v, type)) continue;
-    bool gpu = v.device == STRIDEC_ABI_CUDA;
-    any_cpu |= !gpu;
-    char text[256];
-    Text reason(text, sizeof text);
-    if (usable(model, v, reason)) {
-      model.variant = &v;
-      return STRIDEC_OK;
+    if (strcmp(options.variant, v.name) != 0) continue;
+    const bool gpu = v.device == STRIDEC_ABI_CUDA;
+    if (!allowed(v, options)) {
+      message << "the variant '" << v.name << "' is code for " << (gpu ? "a GPU" : "a CPU")
+              << ", and device_type " << options.device_type << " asks for " << (gpu ? "a CPU" : "a GPU");
+      return STRIDEC_INVALID_ARGUMENT;
     }
-    if (!wanted) continue;
     if (gpu)
-      message << "the GPU variant '" << wanted << "' does not run here: " << text;
+      message << "the GPU variant '" << v.name << "' does not run here: ";
     else
-      message << "this processor does not run the CPU variant '" << wanted << "': " << text;
+      message << "this processor does not run the CPU variant '" << v.name << "': ";
+    usable(model, v, message);
     return gpu ? STRIDEC_UNSUPPORTED_DEVICE : STRIDEC_UNSUPPORTED_CPU;
   }
-  if (!wanted && !any_cpu) return explain_no_device(model, message);
-  explain_no_variant(model, wanted, message);
-  return wanted ? STRIDEC_INVALID_ARGUMENT : STRIDEC_UNSUPPORTED_CPU;
+  message << "the artifact has no variant '" << options.variant << "'; it has ";
+  for (int32_t i = 0; i < p.variant_count; ++i) message << (i ? ", " : "") << p.variants[i].name;
+  return STRIDEC_INVALID_ARGUMENT;
+}
+
+// Why no CPU variant will do, in one sentence.
+stridec_status explain_no_cpu(const stridec_model& model, Text& message) {
+  const stridec_abi_program& p = *model.program;
+  int32_t count = 0;
+  for (int32_t i = 0; i < p.variant_count; ++i) {
+    const stridec_abi_variant& v = p.variants[i];
+    if (v.device != STRIDEC_ABI_CPU) continue;
+    message << (count++ ? "; " : "this processor runs none of the artifact's CPU variants: ") << v.name
+            << " needs ";
+    list_features(message, v.features & ~model.cpu);
+  }
+  if (count)
+    message << ". Compile it with --cpu for this machine";
+  else
+    message << "a CPU was asked for, and the artifact has no code for one; compile it with --target cpu,cuda";
+  return STRIDEC_UNSUPPORTED_CPU;
+}
+
+// Why no GPU variant will do, in one sentence.
+stridec_status explain_no_device(const stridec_model& model, Text& message) {
+  const stridec_abi_program& p = *model.program;
+  int32_t count = 0;
+  for (int32_t i = 0; i < p.variant_count; ++i) {
+    const stridec_abi_variant& v = p.variants[i];
+    if (v.device != STRIDEC_ABI_CUDA) continue;
+    if (count++ == 0) {
+      message << "no GPU runs this artifact: ";
+      usable(model, v, message);
+      message << "; it has code for ";
+    }
+    message << (count > 1 ? ", " : "") << v.name;
+  }
+  if (!count)
+    message << "a GPU was asked for, and the artifact has no code for one; compile it with --target cuda";
+  return STRIDEC_UNSUPPORTED_DEVICE;
+}
+
+stridec_status explain_none(const stridec_model& model, const stridec_model_options& options, Text& message) {
+  if (options.variant) return explain_named(model, options, message);
+  bool cpu = options.device_type == STRIDEC_DEVICE_CPU;
+  for (int32_t i = 0; i < model.program->variant_count; ++i)
+    cpu |=
+        model.program->variants[i].device == STRIDEC_ABI_CPU && allowed(model.program->variants[i], options);
+  return cpu ? explain_no_cpu(model, message) : explain_no_device(model, message);
 }
 
 stridec_status open_device(stridec_model& model, Text& message) {
@@ -171,17 +182,45 @@ stridec_status open_device(stridec_model& model, Text& message) {
                    message);
 }
 
-stridec_status fill(stridec_model& model, const stridec_model_options& options,
-                    const stridec_abi_note& note, const char* base, Text& message) {
-  stridec_status status = choose_variant(model, options, message);
+// Starts the variant that was chosen. What the driver does not load (it may be older than the code), the next variant may
+// do without: text that the driver itself compiles, or the CPU's code. The sentence is about the best one.
+stridec_status open_variant(stridec_model& model, const stridec_model_options& options, Text& message) {
+  const stridec_abi_program& p = *model.program;
+  const stridec_status status = open_device(model, message);
+  if (status != STRIDEC_UNSUPPORTED_DEVICE) return status;
+  Text nowhere(nullptr, 0);
+  for (;;) {
+    cuda_close(model.cuda);
+    model.cuda = nullptr;
+    model.variant = find_variant(model, options, static_cast<int32_t>(model.variant - p.variants) + 1);
+    if (!model.variant) return status;
+    const stridec_status next = open_device(model, nowhere);
+    if (next != STRIDEC_UNSUPPORTED_DEVICE) return next;
+  }
+}
+
+stridec_status fill(stridec_model& model, const stridec_model_options& options, const stridec_abi_note& note,
+                    const char* base, Text& message) {
+  const stridec_abi_program& p = *model.program;
+  const int32_t type = options.device_type;
+  if (type != 0 && type != STRIDEC_DEVICE_CPU && type != STRIDEC_DEVICE_CUDA) {
+    message << "device_type is " << type << "; 0 (any), 1 (CPU) or 2 (CUDA) expected";
+    return STRIDEC_INVALID_ARGUMENT;
+  }
+  model.device_id = options.device_id;
+  uint64_t asked = 0;
+  for (int32_t i = 0; i < p.variant_count; ++i) asked |= p.variants[i].features;
+  model.cpu = cpu_features(asked & STRIDEC_CPU_AMX_TILE);
+  model.variant = find_variant(model, options, 0);
+  if (!model.variant) return explain_none(model, options, message);
+  stridec_status status = find_blob(note, base, p, options.weights_dir,
+                                    !(options.flags & STRIDEC_MODEL_SKIP_WEIGHTS_HASH), model.blob, message);
+  if (status == STRIDEC_OK) status = open_variant(model, options, message);
   if (status == STRIDEC_OK) status = describe_values(model, message);
-  if (status == STRIDEC_OK)
-    status = find_blob(note, base, *model.program, options.weights_dir,
-                       !(options.flags & STRIDEC_MODEL_SKIP_WEIGHTS_HASH), model.blob, message);
   if (status != STRIDEC_OK) return status;
   if ((options.flags & STRIDEC_MODEL_COPY_WEIGHTS) && model.variant->device == STRIDEC_ABI_CPU)
     copy_weights(model.blob);
-  return open_device(model, message);
+  return STRIDEC_OK;
 }
 
 }  // namespace

@@ -132,8 +132,12 @@ def test_bench_on_gpus():
            f"peaks {done['peak']}")  # of 4 multiprocessors at 1 GHz
     text = stridec("bench gpu.so --compare gpu.so --dim batch=8 --seconds 0.02", 0, **gpu).stdout
     expect("sm_90a on Fake GPU" in text and "enqueues a run" in text and "1.000x of the first" in text, text)
-    refused = stridec("bench gpu.so --dim batch=8", None).stderr
-    expect(has_driver() or "no GPU runs this artifact" in refused, refused)
+    needs = stridec("inspect gpu.so", 0).stdout
+    expect(re.search(r"on a GPU NVIDIA's driver >= \d+\.\d+", needs), needs)
+    if not has_driver():
+        for command in ("bench gpu.so --dim batch=8", "run gpu.so --random"):
+            refused = stridec(command, 7).stderr
+            expect("no GPU runs this artifact: there is no NVIDIA driver" in refused, refused)
 
 
 def test_tuning_for_gpus():

@@ -57,7 +57,7 @@ struct Stream {
   void* last = nullptr;  // of `graph`
 };
 
-constexpr FakeCuda kSettings = {1, 90, 1 << 30, nullptr, 0, 0, 0, 0, 0};
+constexpr FakeCuda kSettings = {1, 90, 1 << 30, nullptr, 0, 0, 0, 0, 0, 0};
 
 struct State {
   std::mutex mutex;
@@ -208,7 +208,8 @@ int32_t pop(void** context) {
 }
 int32_t module_load(void** module, const void* image) {
   FAKE_CONTEXT_CALL("cuModuleLoadData")
-  if (!image) return kInvalidImage;
+  const bool cubin = image && std::memcmp(image, ELFMAG, SELFMAG) == 0;
+  if (!image || (cubin && state().settings.refuse_cubins)) return kInvalidImage;
   *module = new Module{.image = static_cast<const char*>(image), .functions = {}};
   return kSuccess;
 }

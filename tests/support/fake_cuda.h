@@ -38,9 +38,10 @@ struct FakeCuda {
   int64_t memory_bytes;  // of a device; more is out of memory
   const char*
       fail_call;  // the name of a function that fails, without a version ("cuLaunchKernelEx"); null: none
-  int32_t fail_after;   // after so many calls that work
-  int32_t fail_status;  // with this CUresult
-  int32_t log;          // 1: launches go to stderr
+  int32_t fail_after;     // after so many calls that work
+  int32_t fail_status;    // with this CUresult
+  int32_t refuse_cubins;  // 1: of images, PTX alone loads
+  int32_t log;            // 1: launches go to stderr
   int32_t fault;  // from now on every call in a context fails with this CUresult, as after a faulty kernel
   double clock;   // microseconds; kernels may move it
 };

@@ -142,6 +142,7 @@ void compile(Built& built, const BuildOptions& options) {
   for (BuiltKernel& kernel : built.kernels) kernels.push_back(&kernel);
   for (const std::optional<Diagnostic>& error : compile_kernels(kernels, options))
     if (error) throw Error(*error);
+  if (!kernels.empty()) built.driver = Nvrtc(options.nvrtc).driver_floor();
 }
 
 std::string images(const Built& built) {

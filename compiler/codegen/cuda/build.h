@@ -46,6 +46,8 @@ struct Built {
   std::vector<HostVariant> host;  // for host_text(): points into the variants' programs and `launches`
   std::deque<DeviceNest> launches;
   std::vector<std::vector<int>> rows;  // per variant, its kernels in the order of HostVariant::rows
+  // The oldest driver that does: it has the entry points of CUDA 12.0, for which the runtime asks, and loads the kernels.
+  std::string driver = "525.60";
 };
 
 // Texts of all kernels and what the host program has to know. Copy steps of the programs are replaced by nests on

@@ -18,6 +18,11 @@ bool read(std::string_view bytes, uint64_t at, T& out) {
 // Attribute records of .nv.info sections: format, number, and for format 4 (sized value) the bytes that follow.
 constexpr uint8_t kSizedValue = 4, kFrameSize = 0x11, kMinStackSize = 0x12, kRegisterCount = 0x2f;
 
+// Of a block's shared memory, before what the kernel declares: the system's. From Hopper on it counts in the sections of
+// kernels that have some, and a section of its own says so.
+constexpr int kReserved = 1024;
+constexpr std::string_view kReservedSection = ".nv.shared.reserved.0";
+
 // Instructions take 16 bytes from Volta on, and have their opcode in the low 12 bits.
 constexpr uint64_t kInstruction = 16, kOpcode = 0xfff, kLoadLocal = 0x983, kStoreLocal = 0x387;
 
@@ -38,10 +43,12 @@ Resources resources_of(std::string_view cubin, const std::string& symbol) {
     if (at >= cubin.size()) return {};
     return std::string(cubin.substr(at, std::min<size_t>(cubin.size() - at, 4096)).data());
   };
+  bool reserves = false;
   for (int i = 0; i < header.e_shnum; ++i) {
     Elf64_Shdr s;
     if (!section(i, s)) break;
     const std::string name = name_of(s);
+    reserves = reserves || name == kReservedSection;
     if (name == ".text." + symbol) {
       out.code_bytes = static_cast<int>(s.sh_size);
       if (!out.registers) out.registers = static_cast<int>(s.sh_info >> 24);
@@ -72,17 +79,17 @@ Resources resources_of(std::string_view cubin, const std::string& symbol) {
       }
     }
   }
+  if (reserves) out.shared_bytes = std::max(out.shared_bytes - kReserved, 0);
   return out;
 }
 
 int resident_blocks(const Resources& resources, int threads, int dynamic_bytes, const GpuTarget& target) {
-  constexpr int kWarp = 32, kRegisters = 256, kShared = 128, kMostBlocks = 32;  // a warp's come in 256s
-  constexpr int kReserved = 1024;  // of shared memory, for each block
+  constexpr int kWarp = 32, kRegisters = 256, kShared = 128;  // a warp's come in 256s
   const auto rounded = [](int n, int to) { return (n + to - 1) / to * to; };
   const int warps = rounded(threads, kWarp) / kWarp;
   const int registers = warps * rounded(std::max(resources.registers, 1) * kWarp, kRegisters);
   const int shared = rounded(resources.shared_bytes + dynamic_bytes + kReserved, kShared);
-  return std::min({kMostBlocks, target.threads_sm / (warps * kWarp), target.registers / registers,
+  return std::min({target.blocks_sm, target.threads_sm / (warps * kWarp), target.registers / registers,
                    target.shared_bytes_sm / shared});
 }
 

@@ -124,10 +124,10 @@ Nvrtc::Nvrtc(const std::string& given) {
   get(functions_->ptx, "nvrtcGetPTX");
   if (!complete)
     fail(ErrorKind::kToolchain, "no-nvrtc",
-         cat("'", path_, "' is too old to be used: NVRTC of CUDA 12 or newer is needed"));
-  int major = 0, minor = 0, count = 0;
-  functions_->version(&major, &minor);
-  version_ = cat(major, ".", minor);
+         cat("'", path_, "' is not NVRTC of CUDA 12 or newer: functions of its interface are missing"));
+  int minor = 0, count = 0;
+  functions_->version(&major_, &minor);
+  version_ = cat(major_, ".", minor);
   functions_->architecture_count(&count);
   architectures_.resize(static_cast<size_t>(count));
   functions_->architectures(architectures_.data());

@@ -18,6 +18,8 @@ class Nvrtc {
 
   // "13.0": part of every cache key.
   const std::string& version() const { return version_; }
+  // "525.60": the oldest driver that loads its cubins. Source: CUDA's release notes, table of minimum driver versions.
+  const char* driver_floor() const { return major_ < 13 ? "525.60" : "580.65"; }
   bool supports(const GpuTarget& target) const;
   // A cubin, or PTX text (ended by a zero byte) for the target "ptx". `name` appears in messages. Throws Error
   // kToolchain, code "nvrtc", with the compiler's log.
@@ -28,6 +30,7 @@ class Nvrtc {
   void* library_ = nullptr;
   Functions* functions_ = nullptr;
   std::string version_, path_;
+  int major_ = 0;
   std::vector<int> architectures_;
 };
 

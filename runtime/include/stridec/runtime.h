@@ -106,7 +106,7 @@ typedef struct stridec_model_options {
   const char* weights_dir; /* folder of a separate weights file; null: that of the artifact */
   uint32_t flags;          /* STRIDEC_MODEL_* */
   /* Where it runs: STRIDEC_DEVICE_CPU, STRIDEC_DEVICE_CUDA, which fails where no GPU fits, or 0: on a GPU if the
-   * artifact has code for it and the machine one that fits, else on the CPU. */
+   * artifact has code for it and the machine one that fits and a driver that loads it, else on the CPU. */
   int32_t device_type;
   int32_t device_id; /* of a GPU, as CUDA numbers them */
 } stridec_model_options;

@@ -72,13 +72,15 @@ struct Artifact {
   std::string library;
   const stridec_api* api = nullptr;
 
-  Artifact(int links, std::vector<std::string> targets, const std::string& mode = "default")
-      : Artifact(model(links), std::move(targets), mode) {}
-  Artifact(const graph::Graph& graph, std::vector<std::string> targets, const std::string& mode = "default") {
+  Artifact(int links, std::vector<std::string> targets, const std::string& mode = "default",
+           std::vector<std::string> gpus = {"sm_90a"})
+      : Artifact(model(links), std::move(targets), mode, std::move(gpus)) {}
+  Artifact(const graph::Graph& graph, std::vector<std::string> targets, const std::string& mode = "default",
+           std::vector<std::string> gpus = {"sm_90a"}) {
     fake_cuda_reset();
     library = folder.file("model.so");
     CompileOptions options{.model = write_graph(folder, graph), .targets = std::move(targets)};
-    options.gpus = {"sm_90a"};
+    options.gpus = std::move(gpus);
     options.mode = mode;
     const Compilation made = compile(options);
     package::StagedArtifact(made.artifact, made.programs(), library).publish();
@@ -95,8 +97,9 @@ struct Running {
   stridec_status status = STRIDEC_OK;
   char message[512] = "";
 
-  explicit Running(const Artifact& artifact, int device = STRIDEC_DEVICE_CUDA) : api(artifact.api) {
-    stridec_model_options options{.struct_size = sizeof options};
+  explicit Running(const Artifact& artifact, int device = STRIDEC_DEVICE_CUDA, const char* variant = nullptr)
+      : api(artifact.api) {
+    stridec_model_options options{.struct_size = sizeof options, .variant = variant};
     options.device_type = device;
     status = api->model_open(&options, &model, message, sizeof message);
     if (status == STRIDEC_OK) status = api->context_create(model, nullptr, &context, message, sizeof message);
@@ -354,6 +357,49 @@ TEST_CASE("without a device that fits, the CPU's code of the same artifact runs"
   CHECK(y == std::vector<float>(3 * kWidth, -4.0f));
   CHECK(fake_cuda_counts()->launches == 0);
   fake_cuda_reset();
+}
+
+TEST_CASE("what the driver does not load another variant does without, where the caller allows it") {
+  const Artifact both(1, {"cpu", "cuda"}), texts(1, {"cuda"}, "default", {"sm_90a", "ptx"});
+  fake_cuda()->fail_call = "cuModuleLoadData";
+  fake_cuda()->fail_status = 222;
+  Running anywhere(both, 0);
+  REQUIRE_MESSAGE(anywhere.status == STRIDEC_OK, anywhere.message);
+  CHECK(anywhere.message == std::string());
+  std::vector<float> x(3 * kWidth, 1.0f), y;
+  REQUIRE(anywhere.run(x, y, STRIDEC_DEVICE_CPU) == STRIDEC_OK);
+  CHECK(y == std::vector<float>(3 * kWidth, -4.0f));
+  for (const char* variant : {static_cast<const char*>(nullptr), "sm_90a"}) {
+    Running refused(both, variant ? 0 : STRIDEC_DEVICE_CUDA, variant);
+    CHECK(refused.status == STRIDEC_UNSUPPORTED_DEVICE);
+    CHECK(std::string(refused.message).find("the NVIDIA driver, of CUDA 12.0, does not load GPU kernel k_") ==
+          0);
+  }
+  fake_cuda_reset();
+  const auto variant_of = [](const Running& running) {
+    stridec_model_info info{.struct_size = sizeof info};
+    running.api->model_info(running.model, &info);
+    return std::string(info.variant);
+  };
+  const Running best(texts);
+  CHECK(variant_of(best) == "sm_90a");
+  fake_cuda()->refuse_cubins = 1;
+  const Running text(texts);
+  REQUIRE_MESSAGE(text.status == STRIDEC_OK, text.message);
+  CHECK(variant_of(text) == "ptx");
+  fake_cuda_reset();
+}
+
+TEST_CASE("a device that the artifact has no code for, and a variant of another device") {
+  const Artifact gpu(1, {"cuda"}), both(1, {"cpu", "cuda"});
+  const Running on_cpu(gpu, STRIDEC_DEVICE_CPU);
+  CHECK(on_cpu.status == STRIDEC_UNSUPPORTED_CPU);
+  CHECK(std::string(on_cpu.message) ==
+        "a CPU was asked for, and the artifact has no code for one; compile it with --target cpu,cuda");
+  const Running other(both, STRIDEC_DEVICE_CPU, "sm_90a");
+  CHECK(other.status == STRIDEC_INVALID_ARGUMENT);
+  CHECK(std::string(other.message) ==
+        "the variant 'sm_90a' is code for a GPU, and device_type 1 asks for a CPU");
 }
 
 TEST_CASE("a shape's runs are one graph from the second on, with the parameters of each run") {
