@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "cli/checks.h"
 #include "cli/command.h"
@@ -14,6 +15,7 @@
 #include "compiler/base/number.h"
 #include "compiler/base/target.h"
 #include "compiler/base/text.h"
+#include "compiler/loop/blame.h"
 #include "compiler/package/read_manifest.h"
 #include "compiler/sym/text.h"
 #include "compiler/tune/gpu_device.h"
@@ -78,8 +80,10 @@ Roof roof_of(Library& library) {
                      {"memory_bytes_per_second", peaks.memory}}};
   }
   const CpuTarget& target = cpu_target(library.variant());
-  const tune::Peaks peaks = tune::measure_peaks(target, library.threads());
-  const int threads = library.threads();
+  // Threads that take turns on a processor reach together what one of them reaches.
+  const int processors = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int threads = std::min(library.threads(), processors);
+  const tune::Peaks peaks = tune::measure_peaks(target, threads);
   return {
       .flops_of = [peaks](std::string_view schedule) { return peaks.flops_of(schedule); },
       .level_of = [peaks, &target, threads](double bytes) { return peaks.level_of(bytes, target, threads); },
@@ -125,13 +129,14 @@ double evaluate(const Json& kernel, const char* key, const Sizes& sizes) {
 
 struct Row {
   std::string name;
-  double seconds;          // of one run, the mean
-  double least;            // ... if every call took no longer than the fastest one like it
-  int64_t calls;           // in one run
-  double flops, bytes;     // of one run
-  double call_bytes;       // of one call
-  std::string_view level;  // that holds the bytes of one call
-  double compute, moving;  // seconds of one run at the machine's peak rates, each
+  double seconds;                  // of one run, the mean
+  double least;                    // ... if every call took no longer than the fastest one like it
+  int64_t calls;                   // in one run
+  double flops, bytes;             // of one run
+  double call_bytes;               // of one call
+  std::string_view level;          // that holds the bytes of one call
+  std::vector<std::string> nodes;  // the model's
+  double compute, moving;          // seconds of one run at the machine's peak rates, each
   // Share of what the machine could do, were it bound by one of the two alone.
   double roofline() const { return std::max(compute, moving) / std::max(seconds, 1e-12); }
   bool computes() const { return compute > moving; }
@@ -159,7 +164,7 @@ std::vector<Row> profile(Subject& subject, const std::string& artifact, const Si
   for (const Json& special : manifest.value("specializations", Json::array()))
     for (const Json& kernel : special.at("kernels")) kernels.push_back(kernel);
   for (const Json& kernel : kernels) {
-    Row row{.name = kernel["name"]};
+    Row row{.name = kernel["name"], .nodes = kernel.value("nodes", std::vector<std::string>())};
     for (const Json& number : kernel["steps"]) {
       const auto step = number.get<size_t>();
       if (step >= steps.size() || steps[step].name != row.name) continue;
@@ -247,7 +252,8 @@ int bench(const Flags& flags, const Globals& globals) {
                                  {"bytes", row.bytes},
                                  {"roofline", row.roofline()},
                                  {"bound_by", row.computes() ? "compute" : "memory"},
-                                 {"level", row.level}});
+                                 {"level", row.level},
+                                 {"nodes", row.nodes}});
     if (subjects.size() > 1)
       json["compare"] = {{"artifact", flags.compare}, {"median_seconds", subjects[1].median()}};
     std::printf("%s\n", json.dump(2).c_str());
@@ -256,7 +262,8 @@ int bench(const Flags& flags, const Globals& globals) {
   const std::string sizes =
       join(first.sizes, ", ", [](const auto& size) { return cat(size.first, " ", size.second); });
   const std::string where = gpu ? cat(first.library->variant(), " on ", gpu->name())
-                                : cat(first.library->variant(), ", ", first.library->threads(), " threads");
+                                : cat(first.library->variant(), ", ", first.library->threads(),
+                                      first.library->threads() == 1 ? " thread" : " threads");
   std::printf("%s  %s%s%s; %zu runs\n", flags.artifact.c_str(), sizes.c_str(), sizes.empty() ? "" : "; ",
               where.c_str(), first.times.size() * static_cast<size_t>(first.row));
   std::printf(" median %s   min %s   p99 %s   the first, warmed up, %s\n", human_seconds(median).c_str(),
@@ -268,22 +275,27 @@ int bench(const Flags& flags, const Globals& globals) {
       gpu ? "its kernels' instructions" : "registers alone", bytes / median * 1e-9,
       share_of_bandwidth(bytes, median, roof, gpu ? &gpu_target(first.library->variant()) : nullptr).c_str());
   std::vector<std::vector<std::string>> cells = {
-      {"time", "share", "calls", "kernel", "GFLOP/s", "GB/s", "roofline"}};
+      {"time", "share", "calls", "kernel", "GFLOP/s", "GB/s", "roofline", "of"}};
   for (const Row& row : rows) {
     if (static_cast<int>(cells.size()) > flags.most_rows) break;
-    cells.push_back(
-        {human_seconds(row.seconds), number(100 * row.seconds / std::max(median, 1e-12), "%.0f %%"),
-         std::to_string(row.calls), row.name, number(row.flops / std::max(row.seconds, 1e-12) * 1e-9, "%.1f"),
-         number(row.bytes / std::max(row.seconds, 1e-12) * 1e-9, "%.1f"),
-         cat(number(100 * row.roofline(), "%.0f %% "), row.computes() ? "compute" : row.level)});
+    cells.push_back({human_seconds(row.seconds),
+                     number(100 * row.seconds / std::max({median, in_kernels, 1e-12}), "%.0f %%"),
+                     std::to_string(row.calls), row.name,
+                     number(row.flops / std::max(row.seconds, 1e-12) * 1e-9, "%.1f"),
+                     number(row.bytes / std::max(row.seconds, 1e-12) * 1e-9, "%.1f"),
+                     cat(number(100 * row.roofline(), "%.0f %% "), row.computes() ? "compute" : row.level),
+                     loop::nodes_of(row.nodes)});
   }
   if (gpu)
     std::printf(
         "%s the host enqueues a run in %s; kernels are timed one by one, with the gaps between them\n",
         table(cells).c_str(), human_seconds(first.library->enqueue_seconds()).c_str());
-  else
+  else if (in_kernels <= median)
     std::printf("%s beside kernels: %s (launches, guards)\n", table(cells).c_str(),
-                human_seconds(std::max(0.0, median - in_kernels)).c_str());
+                human_seconds(median - in_kernels).c_str());
+  else
+    std::printf("%s kernels one by one take %s: they run again for this, with the clock read around each\n",
+                table(cells).c_str(), human_seconds(in_kernels).c_str());
   const auto memory = first.library->memory();
   std::printf(" memory: arena %s, scratch %s, staging %s\n", human_bytes(memory.arena_bytes).c_str(),
               human_bytes(memory.scratch_bytes).c_str(), human_bytes(memory.staging_bytes).c_str());

@@ -140,8 +140,8 @@ int fill(const Flags& flags, const Globals& globals) {
         if (!trial.problem.empty())
           progress.line("tuning", cat(kernel.entry.kernel, ": ", trial.problem, ": ", trial.schedule));
     }
-  progress.line("tuned", cat(entries.size(), " kernels, ", measured, " of them measured now, into ",
-                             database_of(flags)));
+  progress.line("tuned", cat(entries.size(), entries.size() == 1 ? " kernel, " : " kernels, ", measured,
+                             " of them measured now, into ", database_of(flags)));
   if (!globals.json) return print_entries(entries, globals);
   Json json = Json::array();
   for (const auto& variant : made.tuned)

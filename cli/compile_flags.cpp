@@ -126,10 +126,14 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
     const std::string key = setting.substr(0, equals);
     const auto known = std::find_if(stridec::options().begin(), stridec::options().end(),
                                     [&](const OptionInfo& o) { return o.name == key; });
-    if (equals == std::string::npos || known == stridec::options().end())
-      fail(ErrorKind::kUsage, "unknown-option", cat("there is no option '", setting, "'"),
+    if (known == stridec::options().end())
+      fail(ErrorKind::kUsage, "unknown-option", cat("there is no option '", key, "'"),
            "'stridec options' lists them; write -O name=value");
-    const std::string value = setting.substr(equals + 1), values = cat("|", known->values, "|");
+    const std::string value = equals == std::string::npos ? "" : setting.substr(equals + 1),
+                      values = cat("|", known->values, "|");
+    if (equals == std::string::npos)
+      fail(ErrorKind::kUsage, "unknown-value", cat("option '", key, "' is given no value"),
+           cat("write -O ", key, "=", known->values));
     if (values.find(cat("|", value, "|")) == std::string::npos)
       fail(ErrorKind::kUsage, "unknown-value", cat("option '", key, "' does not take '", value, "'"),
            cat("it takes ", known->values));

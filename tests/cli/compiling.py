@@ -235,6 +235,28 @@ def test_bench_names_the_level():
     expect(found and int(found[1]) <= 100, text)
 
 
+def test_bench_rows():
+    """Each names the nodes that it computes; kernels of a run are no more than all of it."""
+    told = json.loads(stridec("bench mlp.so --dim batch=8 --seconds 0.02 --format=json", 0).stdout)
+    expect(any("MatMul" in node for kernel in told["kernels"] for node in kernel["nodes"]), told["kernels"])
+    text = stridec("bench mlp.so --dim batch=8 --seconds 0.02", 0).stdout
+    shares = re.findall(r"^ +\S+ \S+ +(\d+) % .* node \d+ ", text, re.M)
+    expect(shares and sum(map(int, shares)) <= 100 + len(shares), text)
+
+
+def test_bench_on_one_processor():
+    """The peak is what the processors reach that the process may use, however many threads take turns on them."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        one, four = (json.loads(stridec(f"bench mlp.so --threads {threads} --seconds 0.02 --format=json", 0).stdout)["peak"]
+                     for threads in (1, 4))  # fmt: skip
+    finally:
+        os.sched_setaffinity(0, allowed)
+    for rate in ("flops_per_second", "l1_bytes_per_second"):
+        expect(four[rate] < 2 * one[rate], f"{one}, {four}")
+
+
 def test_modes():
     for mode in ("reduce-overhead", "default"):
         stridec(f"compile mlp.onnx -o mode.so --mode {mode}", 0)

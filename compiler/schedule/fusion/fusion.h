@@ -38,7 +38,7 @@ struct Decision {
   // Of memory traffic that fusing saves, or would: what the producer stores and the consumer loads, once where others
   // read it too. 0 for decisions of another kind.
   sym::Expr bytes = 0;
-  std::vector<std::string> producer_nodes, consumer_nodes;  // of a decision about two nests: loop::Nest::nodes
+  std::vector<std::string> producer_nodes, consumer_nodes;  // of a decision about two nests: theirs
 };
 // About these two, with their nodes.
 Decision decision_about(const loop::Nest& producer, const loop::Nest& consumer, bool fused,
