@@ -305,7 +305,12 @@ int run(const Flags& given, const Globals& globals) {
   if (!flags.artifact.empty()) {
     library.emplace(flags.artifact, 0);
     take_flags(*library, flags.artifact, options);
+  } else if (std::ranges::count(options.targets, "cpu") == 0) {
+    fail(ErrorKind::kUsage, "no-such-target", "code made in memory runs on a CPU, and no CPU is a target",
+         "verify an artifact: stridec compile --target cuda -o model.so, and its name behind the model's");
   }
+  options.targets = {"cpu"};  // what this build makes itself, to compare or to look for the difference
+  options.gpus.clear();
   if (flags.tolerance < 0) flags.tolerance = passes::precision(options.precision).tolerance;
   options.sizes_stay_open = !library;
   const Compilation made = compile(options, Stage::kSchedule);
@@ -320,9 +325,11 @@ int run(const Flags& given, const Globals& globals) {
                          {"precision", options.precision},
                          {"tolerance", flags.tolerance}};
   if (!globals.json)
-    std::printf(" %s against %s, tolerance %g\n",
-                library ? cat(flags.artifact, ", ", library->variant(), ",").c_str() : "this build",
-                flags.expected.empty() ? "the interpreter" : "the given outputs", flags.tolerance);
+    std::printf(
+        " %s against %s, tolerance %g\n",
+        cat(library ? flags.artifact : "this build's code", ", ", compared["variant"].get<std::string>(), ",")
+            .c_str(),
+        flags.expected.empty() ? "the interpreter" : "the given outputs", flags.tolerance);
   Json runs = Json::array();
   for (int i = 0; i < count; ++i) {
     // Random inputs are as many as a little time allows, unless their number is asked for.
@@ -354,8 +361,10 @@ int run(const Flags& given, const Globals& globals) {
     if (const auto node = first_difference(made, options, inputs, flags.tolerance, progress))
       failure += "; first difference at " + *node;
     else
-      failure += library ? "; this build's own code agrees with the interpreter: compile the artifact again"
-                         : "; the interpreter agrees with the compiled code";
+      failure += library && library->device().type == STRIDEC_DEVICE_CUDA
+                     ? "; this build's code for a CPU agrees with the interpreter"
+                 : library ? "; this build's own code agrees with the interpreter: compile the artifact again"
+                           : "; the interpreter agrees with the compiled code";
     return report(compared, globals, runs, failure);
   }
   return report(compared, globals, runs, "");

@@ -141,6 +141,9 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
   }
   made.precision = passes::precision(precision).name;
   made.specialize = combinations(specialize);
+  if (!made.specialize.empty() && !targeted("cpu"))
+    fail(ErrorKind::kUsage, "no-such-target", "--specialize adds programs for CPUs, and no CPU is a target",
+         "leave it out: on a GPU each run's sizes choose among kernels; or --target cpu,cuda");
   made.tuning = {.database = tune_db, .frozen = frozen, .shapes = {}};
   for (const std::string& shape : tune_shapes) made.tuning.shapes.push_back(parse_sizes(shape));
   made.use_cache = !no_cache;

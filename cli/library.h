@@ -37,6 +37,7 @@ class Library {
   std::vector<SymbolDeclaration> symbols() const;
   std::string manifest() const;
   std::string variant() const;
+  stridec_device device() const { return device_; }  // where it runs
 
   std::vector<Array> run(const std::vector<Array>& inputs);
 

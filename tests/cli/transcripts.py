@@ -97,6 +97,8 @@ TRANSCRIPTS = {
         ("compile mlp.onnx -o out.so --cpu i8086", 1),
         ("compile mlp.onnx -o out.so --gpu sm_90a", 1),
         ("compile mlp.onnx -o out.so --target cuda --cpu native", 1),
+        ("compile mlp.onnx -o out.so --target cuda --specialize batch=1", 1),
+        ("verify mlp.onnx --target cuda", 1),
         ("compile mlp.onnx -o nowhere/out.so", 2),
         ("compile mlp.onnx -o taken.so", 2),
         ("compile mlp.onnx -o mlp.onnx", 1),
