@@ -70,19 +70,6 @@ Combine combine_of(const Node& node) {
   return Combine::kMin;
 }
 
-loop::Scalar neutral(Combine combine, DType dtype) {
-  const double infinity = std::numeric_limits<double>::infinity();
-  if (is_float(dtype)) {
-    if (combine == Combine::kMax) return loop::float_scalar(dtype, -infinity);
-    if (combine == Combine::kMin) return loop::float_scalar(dtype, infinity);
-    return loop::float_scalar(dtype, combine == Combine::kProd ? 1 : 0);
-  }
-  const IntegerRange range = integer_range(dtype);
-  if (combine == Combine::kMax) return loop::int_scalar(dtype, range.lo);
-  if (combine == Combine::kMin) return loop::int_scalar(dtype, static_cast<int64_t>(range.hi));
-  return loop::int_scalar(dtype, combine == Combine::kProd ? 1 : 0);
-}
-
 // The input with everything outside reading as `fill`.
 loop::View padded(Lowering& l, const loop::View& x, const Windows& w, loop::Scalar fill) {
   const size_t lead = x.shape.size() - w.spatial();
@@ -155,7 +142,7 @@ void reduce_window_lower(Lowering& l, const Node& node) {
     const Windows& w = all[i];
     const bool last = i + 1 == all.size();
     shape[lead + i] = result[lead + i];
-    const loop::View from = padded(l, x, w, neutral(combine, dtype));
+    const loop::View from = padded(l, x, w, loop::identity(combine, dtype));
     const loop::View to = last ? l.define(node.outputs[0]) : l.temporary({dtype, shape}, "pool_part");
     loop::NestBuilder n = l.nest("pool_" + node.attributes.text("kind"));
     const auto at = n.dims(to.shape);
@@ -183,7 +170,7 @@ void window_argmax_lower(Lowering& l, const Node& node) {
   const Type& type = l.type(node.inputs[0]);
   const size_t lead = type.shape.size() - w.spatial();
   const DType wide = compute_dtype(type.dtype);
-  const loop::View x = padded(l, l.view(node.inputs[0]), w, neutral(Combine::kMax, type.dtype)),
+  const loop::View x = padded(l, l.view(node.inputs[0]), w, loop::identity(Combine::kMax, type.dtype)),
                    to = l.define(node.outputs[0]);
   loop::NestBuilder n = l.nest("pool_argmax");
   const auto at = n.dims(to.shape);

@@ -9,6 +9,7 @@
 #include "compiler/schedule/algebra/flatten.h"
 #include "compiler/schedule/algebra/invariants.h"
 #include "compiler/schedule/algebra/join_channels.h"
+#include "compiler/schedule/algebra/nested_extrema.h"
 #include "compiler/schedule/algebra/phases.h"
 #include "compiler/schedule/algebra/split_reduction.h"
 #include "compiler/schedule/algebra/spread_inputs.h"
@@ -118,6 +119,10 @@ constexpr Pass<Program, const GpuTarget&, const GpuRules&> kGpuLoopPasses[] = {
     {"gpu storage", "what kernels pass on is stored in the type that products take (--precision)",
      [](Program& program, const GpuTarget&, const GpuRules& rules) {
        narrow_storage(program, rules.factors);
+     }},
+    {"gpu extrema", "windows that go along one dim after the other are one where that saves memory's time",
+     [](Program& program, const GpuTarget& target, const GpuRules&) {
+       join_nested_extrema(program, target);
      }},
     {"gpu slices", "what several concatenations hold, or one of another, is stored once",
      [](Program& program, const GpuTarget&, const GpuRules&) { share_slices(program, nullptr, 16); }},

@@ -299,6 +299,15 @@ std::vector<std::vector<LoopPlan::Split>> point_blocks(const loop::Program& prog
   return out;
 }
 
+std::optional<double> point_cycles(const loop::Program& program, const loop::Nest& nest,
+                                   const GpuTarget& target) {
+  LoopPlan plan;
+  plan.reorder = memory_order(program, nest);
+  const std::vector<Block> blocks = ranked_blocks(program, reshaped(program, nest, plan), target, 1);
+  if (blocks.empty()) return std::nullopt;
+  return blocks[0].cycles(1, target);
+}
+
 bool choose_points(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
                    LoopPlan& plan) {
   constexpr double kGain = 1.1;

@@ -1,6 +1,8 @@
 // Which neighbouring points of a nest a GPU's thread does at once.
 #pragma once
 
+#include <optional>
+
 #include "compiler/base/gpu_target.h"
 #include "compiler/loop/program.h"
 #include "compiler/schedule/schedule.h"
@@ -21,5 +23,9 @@ bool choose_points(const loop::Program& program, const loop::Nest& nest, const G
 // All such blocks, what a model takes for the fastest first, for `scale` times the typical number of points.
 std::vector<std::vector<LoopPlan::Split>> point_blocks(const loop::Program& program, const loop::Nest& nest,
                                                        const GpuTarget& target, double scale = 1);
+
+// Cycles of a multiprocessor's clock that the fastest of them takes, with the dims in memory_order(), where memory keeps up.
+// Nothing: there is none.
+std::optional<double> point_cycles(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
 
 }  // namespace stridec::schedule
