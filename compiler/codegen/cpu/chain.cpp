@@ -127,11 +127,10 @@ class Emitter {
       }
   }
 
-  // Rows lie a multiple of a vector apart, and not a multiple of 4 KB.
   Expr row_stride(const Local& local) const {
     const loop::Buffer& buffer = program_[local.buffer];
-    const int lanes = text_.target().vector_bytes / byte_size(buffer.dtype);
-    return sym::align_up(schedule::extent_in_elements(buffer), lanes) + lanes;
+    return scratch_stride(schedule::extent_in_elements(buffer),
+                          text_.target().vector_bytes / byte_size(buffer.dtype));
   }
 
   // Most rows of a block: the plan's, or as many as fit its budget.

@@ -9,6 +9,8 @@
 
 namespace stridec::codegen::cpu {
 
+sym::Expr scratch_stride(sym::Expr extent, int unit) { return sym::align_up(extent, 2 * unit) + unit; }
+
 ContractionFrame::ContractionFrame(KernelText& text, const loop::Program& program, const loop::Nest& nest,
                                    kernels::GemmPlan contraction_plan, const loop::Nest* points)
     : program(program), nest(nest), text(text), plan(std::move(contraction_plan)) {

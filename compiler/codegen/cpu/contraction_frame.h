@@ -17,6 +17,10 @@ namespace stridec::codegen::cpu {
 
 using Dims = std::vector<loop::Dim>;
 
+// Elements from row to row of scratch that hold `extent` and room for a unit (a vector, a line) that is stored past them: an
+// odd number of units, so that rows fall on all sets of a cache, whatever their length.
+sym::Expr scratch_stride(sym::Expr extent, int unit);
+
 // A buffer of the nest's points that lies in scratch for all rows of a block.
 struct LocalRows {
   loop::BufferId buffer;

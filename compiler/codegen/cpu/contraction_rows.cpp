@@ -28,10 +28,9 @@ ContractionRows::ContractionRows(ContractionFrame& frame, bool indices) : f_(fra
     plan_lines();
   } else if (f_.plan.a == kernels::GemmPlan::A::kPack) {
     merged_ = true;
-    // Vectors are stored past the end of a row, and rows must not be a multiple of 4 KB apart. Rows of tile registers are
-    // whole lines of the cache.
+    // Rows of tile registers are whole lines of the cache.
     const int unit = f_.plan.kernel->tiles ? f_.step() : f_.lanes;
-    const sym::Expr stride = sym::align_up(extent_of(f_.reduced), unit) + unit;
+    const sym::Expr stride = scratch_stride(extent_of(f_.reduced), unit);
     pack_stride_ = text.size(stride);
     pack_ = text.scratch(stride * (f_.block_limit * f_.a_bytes()));
   } else if (f_.a->load && (local_ = f_.local_rows(f_.a->load->access.buffer))) {
