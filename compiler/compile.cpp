@@ -1,11 +1,13 @@
 #include "compiler/compile.h"
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <optional>
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/file_hash.h"
+#include "compiler/base/parallel.h"
 #include "compiler/base/text.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/passes/autocast.h"
@@ -154,9 +156,6 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   if (last == Stage::kSchedule) return made;
 
   codegen::cpu::BuildOptions build{.use_cache = options.use_cache};
-  build.progress = [&](size_t done, size_t total) {
-    tell("building", static_cast<int64_t>(done), static_cast<int64_t>(total), "kernels");
-  };
   tell("packing");
   std::vector<loop::Program*> all;
   for (codegen::cuda::Variant& variant : made.gpu_variants) all.push_back(&variant.program);
@@ -169,10 +168,27 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   build.host.thread_cost = mode(options.mode).thread_cost;
   build.host.graphs = wants_graphs(options) ? kGraphs : 0;
   made.device = codegen::cuda::emit(made.gpu_variants);
-  codegen::cuda::compile(
-      made.device, {.use_cache = options.use_cache, .nvrtc = options.nvrtc, .progress = build.progress});
   build.devices = made.device.host;
-  made.built = codegen::cpu::build(made.variants, build);
+  struct Share {
+    std::atomic<size_t> done{0}, total{0};
+  } device, host;
+  const auto counted = [&](Share& share) {
+    return [&](size_t done, size_t total) {
+      share.done = done, share.total = total;
+      tell("building", static_cast<int64_t>(device.done + host.done),
+           static_cast<int64_t>(device.total + host.total), "kernels");
+    };
+  };
+  build.progress = counted(host);
+  // The host program is one long compilation, which kernels of a GPU need not wait for.
+  for_each_parallel(2, 2, [&](size_t half) {
+    if (half == 0)
+      made.built = codegen::cpu::build(made.variants, build);
+    else
+      codegen::cuda::compile(
+          made.device,
+          {.use_cache = options.use_cache, .nvrtc = options.nvrtc, .progress = counted(device)});
+  });
   runner.lap("building");
 
   tell("linking");

@@ -124,12 +124,13 @@ void compile_all(std::vector<BuiltKernel>& kernels, const Kernels& table, const 
   const std::vector<Unit> units = units_of(kernels, options);
   std::atomic<size_t> done{0};
   std::atomic<bool> stored{false};
-  const size_t jobs = units.size() + (host ? 1 : 0);
+  // The host program, which takes longest, begins first.
+  const size_t hosts = host ? 1 : 0, jobs = hosts + units.size();
   for_each_parallel(jobs, options.threads, [&](size_t job) {
-    if (job == units.size()) {
+    if (job < hosts) {
       host->object = cached_object(cache, "host.cpp", host->text, host->compile, stored);
     } else {
-      const Unit& unit = units[job];
+      const Unit& unit = units[job - hosts];
       BuiltKernel& kernel = kernels[unit.first];
       const std::string source = options.prelude + source_of(kernels, unit);
       try {
