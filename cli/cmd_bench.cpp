@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "cli/checks.h"
 #include "cli/command.h"
@@ -13,6 +12,7 @@
 #include "cli/output.h"
 #include "compiler/base/gpu_target.h"
 #include "compiler/base/number.h"
+#include "compiler/base/parallel.h"
 #include "compiler/base/target.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/blame.h"
@@ -81,8 +81,7 @@ Roof roof_of(Library& library) {
   }
   const CpuTarget& target = cpu_target(library.variant());
   // Threads that take turns on a processor reach together what one of them reaches.
-  const int processors = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  const int threads = std::min(library.threads(), processors);
+  const int threads = std::min(library.threads(), processors());
   const tune::Peaks peaks = tune::measure_peaks(target, threads);
   return {
       .flops_of = [peaks](std::string_view schedule) { return peaks.flops_of(schedule); },

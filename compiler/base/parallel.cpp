@@ -1,5 +1,7 @@
 #include "compiler/base/parallel.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <exception>
@@ -9,9 +11,15 @@
 
 namespace stridec {
 
+int processors() {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return std::max(1, CPU_COUNT(&allowed));
+  // More processors than the set has room for.
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
 void for_each_parallel(size_t count, int threads, const std::function<void(size_t)>& work) {
-  const size_t wanted =
-      threads > 0 ? static_cast<size_t>(threads) : std::max(1u, std::thread::hardware_concurrency());
+  const auto wanted = static_cast<size_t>(threads > 0 ? threads : processors());
   std::atomic<size_t> next{0};
   std::exception_ptr failure;
   std::mutex mutex;

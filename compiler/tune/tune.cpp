@@ -6,9 +6,9 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <thread>
 
 #include "compiler/base/diagnostic.h"
+#include "compiler/base/parallel.h"
 #include "compiler/base/sha256.h"
 #include "compiler/base/sort.h"
 #include "compiler/base/text.h"
@@ -294,9 +294,7 @@ Result tune(const loop::Program& program, Backend& backend, const Options& optio
 }
 
 Result tune(const loop::Program& program, const CpuTarget& target, const Options& options) {
-  const int threads = options.threads > 0
-                          ? options.threads
-                          : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int threads = options.threads > 0 ? options.threads : processors();
   return tune(program, *cpu_backend(target, threads, options.build), options);
 }
 

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstring>
 #include <set>
-#include <thread>
 #include <unordered_map>
 
 #include "compiler/base/check.h"
@@ -302,10 +301,8 @@ void run_prepack(loop::Program& program, const CpuTarget& target, const BuildOpt
     for (const sym::Expr& e : kernel.sizes) sizes.push_back(constant(e));
     for (size_t m = 0; m < kernel.messages.size(); ++m) sizes.push_back(static_cast<int64_t>(m));
     const int64_t tasks = constant(kernel.tasks), scratch = constant(sym::align_up(kernel.scratch_bytes, 64));
-    const int64_t parts = std::max<int64_t>(
-        1, std::min<int64_t>(options.threads > 0 ? options.threads
-                                                 : static_cast<int64_t>(std::thread::hardware_concurrency()),
-                             tasks));
+    const int64_t parts =
+        std::max<int64_t>(1, std::min<int64_t>(options.threads > 0 ? options.threads : processors(), tasks));
     std::unique_ptr<char, void (*)(void*)> memory(
         static_cast<char*>(std::aligned_alloc(64, static_cast<size_t>(scratch * parts + 64))), std::free);
     if (!memory) out_of_memory(program[program.prepack[n]], static_cast<size_t>(scratch * parts));
