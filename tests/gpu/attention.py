@@ -181,7 +181,7 @@ class Case:
         k, v = (x.double().repeat_interleave(heads // kv, 1) for x in (self.k, self.v))
         x = self.q.double() @ k.transpose(-1, -2)
         if depth != 33:
-            x = x * float(np.float16(1 / np.sqrt(depth)))
+            x = x * (1 / np.sqrt(depth) if self.op else float(np.float16(1 / np.sqrt(depth))))
         if self.bias is not None:
             x = x + self.bias.double()
         if causal:

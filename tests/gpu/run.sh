@@ -32,6 +32,7 @@ device() { nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,
 run_grid() {
   local cases i failed=0
   cases=$("$build/test_compiled_cuda" -c | sed -nE 's/.*filters: ([0-9]+).*/\1/p')
+  [ -n "$cases" ] || { echo "0 passed, 1 failed"; return 1; }
   seq 1 "$cases" | xargs -P "$(nproc)" -I{} sh -c '
     log=$0/grid.{}.log
     timeout "$seconds" "$@" "$build/test_compiled_cuda" --first={} --last={} > "$log" 2>&1 && rm "$log"
