@@ -180,14 +180,15 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
     };
   };
   build.progress = counted(host);
+  const codegen::cuda::BuildOptions images{
+      .use_cache = options.use_cache, .nvrtc = options.nvrtc, .progress = counted(device)};
+  codegen::cuda::prepare(made.device, images);
   // The host program is one long compilation, which kernels of a GPU need not wait for.
   for_each_parallel(2, 2, [&](size_t half) {
     if (half == 0)
       made.built = codegen::cpu::build(made.variants, build);
     else
-      codegen::cuda::compile(
-          made.device,
-          {.use_cache = options.use_cache, .nvrtc = options.nvrtc, .progress = counted(device)});
+      codegen::cuda::compile(made.device, images);
   });
   runner.lap("building");
 

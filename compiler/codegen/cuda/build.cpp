@@ -137,12 +137,15 @@ std::vector<std::optional<Diagnostic>> compile_kernels(const std::vector<BuiltKe
   return errors;
 }
 
+void prepare(Built& built, const BuildOptions& options) {
+  if (!built.kernels.empty()) built.driver = Nvrtc(options.nvrtc).driver_floor();
+}
+
 void compile(Built& built, const BuildOptions& options) {
   std::vector<BuiltKernel*> kernels;
   for (BuiltKernel& kernel : built.kernels) kernels.push_back(&kernel);
   for (const std::optional<Diagnostic>& error : compile_kernels(kernels, options))
     if (error) throw Error(*error);
-  if (!kernels.empty()) built.driver = Nvrtc(options.nvrtc).driver_floor();
 }
 
 std::string images(const Built& built) {

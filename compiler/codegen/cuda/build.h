@@ -53,6 +53,9 @@ struct Built {
 // Texts of all kernels and what the host program has to know. Copy steps of the programs are replaced by nests on
 // the way.
 Built emit(std::vector<Variant>& variants);
+// Finds NVRTC, so that one that is missing is told before anything is compiled, and with it the driver that kernels will want.
+// Throws kToolchain Errors.
+void prepare(Built& built, const BuildOptions& options = {});
 // Their images. Throws kToolchain Errors.
 void compile(Built& built, const BuildOptions& options = {});
 // A kernel by itself, named after its text and target; its image is missing.
