@@ -72,9 +72,7 @@ Roof roof_of(Library& library) {
   if (tune::GpuDevice* gpu = library.gpu()) {
     const tune::GpuDevice::Peaks peaks = gpu->measure_peaks(gpu_target(library.variant()));
     return {.flops_of = [peaks](std::string_view schedule) { return peaks.flops_of(schedule); },
-            .level_of = [peaks](double) -> Roof::Level {
-              return {"memory", peaks.memory};
-            },
+            .level_of = [peaks](double) -> Roof::Level { return {"memory", peaks.memory}; },
             .json = {{"flops_per_second", peaks.scalar},
                      {"tensor_flops_per_second", peaks.tensor},
                      {"memory_bytes_per_second", peaks.memory}}};

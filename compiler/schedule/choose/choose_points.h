@@ -26,6 +26,7 @@ std::vector<std::vector<LoopPlan::Split>> point_blocks(const loop::Program& prog
 
 // Cycles of a multiprocessor's clock that the fastest of them takes, with the dims in memory_order(), where memory keeps up.
 // Nothing: there is none.
-std::optional<double> point_cycles(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
+std::optional<double> point_cycles(const loop::Program& program, const loop::Nest& nest,
+                                   const GpuTarget& target);
 
 }  // namespace stridec::schedule
