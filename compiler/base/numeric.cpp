@@ -166,6 +166,19 @@ IntegerRange integer_range(DType type) {
   return {static_cast<int64_t>(~(top - 1)), top - 1};
 }
 
+bool holds_all(DType to, DType from) {
+  if (to == from) return true;
+  if (is_bool(from)) return is_integer(to) || (is_float(to) && info(to).bits >= 16);
+  const int bits = info(from).bits + (is_signed(to) && !is_signed(from) && !is_float(from) ? 1 : 0);
+  if (is_integer(from)) {
+    if (is_integer(to)) return (is_signed(to) || !is_signed(from)) && bits <= info(to).bits;
+    // Bits of the significand.
+    return (to == DType::kF64 && bits <= 53) || (to == DType::kF32 && bits <= 24) ||
+           ((to == DType::kF16 || to == DType::kTF32) && bits <= 11) || (to == DType::kBF16 && bits <= 8);
+  }
+  return (to == DType::kF64 && is_float(from)) || (to == DType::kF32 && is_storage_float(from));
+}
+
 int64_t float_to_integer(DType type, double value, bool saturate) {
   if (std::isnan(value)) return type == DType::kBool ? 1 : 0;
   if (type == DType::kBool) return value != 0;

@@ -33,6 +33,9 @@ struct IntegerRange {
 };
 IntegerRange integer_range(DType type);
 
+// Every value of `from`, NaN and -0.0 included, is one of `to`.
+bool holds_all(DType to, DType from);
+
 // Truncates towards zero. NaN gives 0; out of range: clamped if `saturate`, otherwise wrapped where the value
 // fits 64 bits and clamped to 64 bits first where it does not.
 int64_t float_to_integer(DType type, double value, bool saturate);

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "compiler/base/number.h"
+#include "compiler/base/numeric.h"
 #include "compiler/graph/builder.h"
 
 namespace stridec::graph {
@@ -21,20 +22,6 @@ bool all_are(const std::vector<sym::Expr>& list, int64_t value) {
   for (sym::Expr e : list)
     if (!e.is_const(value)) return false;
   return true;
-}
-
-// Every value of `from`, NaN and -0.0 included, is one of `to`.
-bool holds_all_of(DType to, DType from) {
-  if (to == from) return true;
-  if (is_bool(from)) return is_integer(to) || (is_float(to) && info(to).bits >= 16);
-  const int bits = info(from).bits + (is_signed(to) && !is_signed(from) && !is_float(from) ? 1 : 0);
-  if (is_integer(from)) {
-    if (is_integer(to)) return (is_signed(to) || !is_signed(from)) && bits <= info(to).bits;
-    // Bits of the significand.
-    return (to == DType::kF64 && bits <= 53) || (to == DType::kF32 && bits <= 24) ||
-           ((to == DType::kF16 || to == DType::kTF32) && bits <= 11) || (to == DType::kBF16 && bits <= 8);
-  }
-  return (to == DType::kF64 && is_float(from)) || (to == DType::kF32 && is_storage_float(from));
 }
 
 // The operand that does nothing to the other one, exactly: x + 0.0 is not x where x is -0.0, x + -0.0 is.
@@ -113,7 +100,7 @@ void Builder::skip_views(Node& node) const {
   const NodeId producer = graph_[node.inputs[0]].producer;
   if (!producer.valid() || graph_[producer].kind != node.kind) return;
   const Node& inner = graph_[producer];
-  if (node.kind == OpKind::kCast && !holds_all_of(dtype(node.inputs[0]), dtype(inner.inputs[0]))) return;
+  if (node.kind == OpKind::kCast && !holds_all(dtype(node.inputs[0]), dtype(inner.inputs[0]))) return;
   if (node.kind == OpKind::kPermute) {
     const auto &first = inner.attributes.integers("order"), &second = node.attributes.integers("order");
     if (first.size() != second.size()) return;

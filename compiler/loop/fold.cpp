@@ -13,17 +13,6 @@
 namespace stridec::loop {
 namespace {
 
-// Every value of `from` is a value of `to`.
-bool holds_all(DType from, DType to) {
-  const DTypeInfo &f = info(from), &t = info(to);
-  if (from == to) return true;
-  if (is_float(from)) return (to == DType::kF64) || (to == DType::kF32 && from != DType::kF64);
-  if (is_float(to)) return (to == DType::kF64 && f.bits <= 32) || (to == DType::kF32 && f.bits <= 16);
-  if (is_bool(to)) return false;
-  if (is_bool(from)) return t.bits > 1;
-  return is_signed(from) ? is_signed(to) && t.bits > f.bits : t.bits > f.bits;
-}
-
 class Folder {
  public:
   explicit Folder(Nest& nest) : nest_(nest), definitions_(nest.values.size()) {}
@@ -345,7 +334,7 @@ class Folder {
       return;
     }
     const Let* inner = definition<Let>(from);
-    if (!inner || inner->op != ScalarOp::kCast || !holds_all(type_of(inner->args[0]), type_of(from))) return;
+    if (!inner || inner->op != ScalarOp::kCast || !holds_all(type_of(from), type_of(inner->args[0]))) return;
     if (type_of(inner->args[0]) == type_of(let.result)) {
       same_[let.result.value] = inner->args[0];
       return;

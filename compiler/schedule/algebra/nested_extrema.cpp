@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/base/numeric.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose/choose_points.h"
+#include "compiler/schedule/choose/cuda_contraction_cost.h"
 #include "compiler/schedule/fusion/fusion_join.h"
 #include "compiler/schedule/fusion/fusion_rules.h"
 #include "compiler/schedule/typical.h"
@@ -15,7 +17,6 @@ namespace stridec::schedule {
 namespace {
 
 using loop::BufferId;
-using loop::Launch;
 using loop::Load;
 using loop::Nest;
 using loop::Program;
@@ -26,11 +27,6 @@ using loop::Store;
 bool is_extremum(const Reduce& reduce) {
   return (reduce.combine == loop::Combine::kMax || reduce.combine == loop::Combine::kMin) &&
          reduce.results.size() == 1;
-}
-
-// Each value of `narrow` is one of `wide`, in the same order.
-bool holds(DType wide, DType narrow) {
-  return wide == narrow || (is_float(wide) && is_float(narrow) && byte_size(wide) > byte_size(narrow));
 }
 
 // A nest that stores the extremum of a window of what it loads and nothing else, in types that hold all that it loads.
@@ -74,7 +70,8 @@ std::optional<Extrema> extrema_of(const Program& program, const Nest& nest) {
   if (!found.store) return std::nullopt;
   const DType dtype = program[found.load->access.buffer].dtype;
   const DType wide = nest.values[found.reduce->results[0].value].dtype;
-  if (!holds(program[found.store->access.buffer].dtype, dtype) || !holds(wide, dtype)) return std::nullopt;
+  if (!holds_all(program[found.store->access.buffer].dtype, dtype) || !holds_all(wide, dtype))
+    return std::nullopt;
   std::set<sym::Expr, sym::ExprLess> vars;
   for (const sym::Expr& index : found.store->access.index)
     if (!loop::is_var_of(index, nest.dims) || !vars.insert(index).second) return std::nullopt;
@@ -85,12 +82,11 @@ std::optional<Extrema> extrema_of(const Program& program, const Nest& nest) {
 // Cycles of a multiprocessor's clock: instructions of threads that do blocks of points, or what goes through memory.
 // Nothing where threads do not go by blocks.
 std::optional<double> cycles_of(const Program& program, const Nest& nest, const GpuTarget& target) {
-  constexpr double kClock = 1.7e9;
   const auto issued = point_cycles(program, nest, target);
   if (!issued) return std::nullopt;
   double bytes = 0;
   for (const BufferId id : loop::buffers_of(nest)) bytes += typical_bytes(program, id);
-  return std::max(*issued, bytes * kClock / (target.memory_gb_s * 1e9));
+  return std::max(*issued, memory_cycles(bytes, target));
 }
 
 class Joiner {
@@ -99,32 +95,32 @@ class Joiner {
 
   void steps(loop::Steps& steps) {
     Flow flow = make_flow(program_, steps);
-    for (int at = 0; at < static_cast<int>(steps.size()); ++at)
-      for (int from = at; from-- > 0;)
-        if (const auto merged = joined(steps, flow, from, at)) {
-          at = replace_steps(program_, steps, flow, at, {from}, *merged);
-          from = at;
-        }
+    for (int from = 0; from < static_cast<int>(steps.size()); ++from) {
+      const Nest* inner = nest_at(program_, steps, from);
+      const auto extrema = inner ? extrema_of(program_, *inner) : std::nullopt;
+      if (!extrema || !passes_once(program_, flow, extrema->store->access.buffer)) continue;
+      int at = from + 1;
+      while (at < static_cast<int>(steps.size()) &&
+             !reads(flow.effects[static_cast<size_t>(at)], extrema->store->access.buffer))
+        ++at;
+      const Nest* outer = at < static_cast<int>(steps.size()) ? nest_at(program_, steps, at) : nullptr;
+      if (!outer || !may_move(program_, steps, flow, from, at)) continue;
+      if (const auto merged = joined(*inner, *extrema, *outer)) {
+        replace_steps(program_, steps, flow, at, {from}, *merged);
+        --from;
+      }
+    }
   }
 
  private:
-  std::optional<Nest> joined(const loop::Steps& steps, const Flow& flow, int from, int at) const {
-    const Nest *inner = nest_at(program_, steps, from), *outer = nest_at(program_, steps, at);
-    const auto extrema = inner && outer ? extrema_of(program_, *inner) : std::nullopt;
-    if (!extrema) return std::nullopt;
-    const BufferId between = extrema->store->access.buffer;
-    const auto id = static_cast<size_t>(between.value);
-    if (program_[between].storage != loop::Storage::kArena || flow.total_writers[id] != 1 ||
-        flow.total_readers[id] != 1 || !reads(flow.effects[static_cast<size_t>(at)], between) ||
-        !may_move(program_, steps, flow, from, at))
-      return std::nullopt;
-    Nest merged = *outer;
-    if (!read_through(*extrema, merged)) return std::nullopt;
+  std::optional<Nest> joined(const Nest& inner, const Extrema& extrema, const Nest& outer) const {
+    Nest merged = outer;
+    if (!read_through(extrema, merged)) return std::nullopt;
     loop::clean(program_, merged);
     const auto together = cycles_of(program_, merged, target_);
-    const auto first = cycles_of(program_, *inner, target_), second = cycles_of(program_, *outer, target_);
+    const auto first = cycles_of(program_, inner, target_), second = cycles_of(program_, outer, target_);
     if (!together || (first && second && *together > *first + *second)) return std::nullopt;
-    join_nodes(merged, inner->nodes);
+    join_nodes(merged, inner.nodes);
     return merged;
   }
 

@@ -31,6 +31,11 @@ Flow make_flow(const loop::Program& program, const loop::Steps& steps) {
   return flow;
 }
 
+bool passes_once(const loop::Program& program, const Flow& flow, BufferId id) {
+  return program[id].storage == loop::Storage::kArena && flow.total_writers[id.value] == 1 &&
+         flow.total_readers[id.value] == 1;
+}
+
 bool is_pointwise(const loop::Nest& nest) {
   int stores = 0;
   for (const auto& stmt : nest.body) {

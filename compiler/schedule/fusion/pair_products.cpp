@@ -251,10 +251,7 @@ class Pairing {
   std::optional<BufferId> passing(const Flow& flow, int before, int at) const {
     std::optional<BufferId> out;
     for (const BufferId id : flow.effects[before].writes) {
-      const auto b = static_cast<size_t>(id.value);
-      if (out || program_[id].storage != loop::Storage::kArena || !reads(flow.effects[at], id) ||
-          flow.total_readers[b] != 1 || flow.total_writers[b] != 1)
-        return std::nullopt;
+      if (out || !reads(flow.effects[at], id) || !passes_once(program_, flow, id)) return std::nullopt;
       out = id;
     }
     return out;

@@ -64,10 +64,7 @@ std::optional<BufferId> RowChains::passes_on(int at) const {
   if (!nest_at(program_, program_.steps, at) || effects.writes.size() != 1 || effects.updates)
     return std::nullopt;
   const BufferId id = effects.writes[0];
-  return program_[id].storage == loop::Storage::kArena && flow_.total_writers[id.value] == 1 &&
-                 flow_.total_readers[id.value] == 1
-             ? std::optional(id)
-             : std::nullopt;
+  return passes_once(program_, flow_, id) ? std::optional(id) : std::nullopt;
 }
 
 int RowChains::reader_of(int at) const {

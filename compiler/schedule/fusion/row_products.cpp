@@ -266,9 +266,7 @@ class Joiner {
     for (BufferId id : made.writes) {
       const loop::Buffer& buffer = program_[id];
       const auto count = sym::as_const(loop::element_count(buffer.shape));
-      if (buffer.storage != loop::Storage::kArena || !count || !reads(taken, id) || writes(taken, id) ||
-          flow_.total_readers[id.value] != 1 || flow_.total_writers[id.value] != 1)
-        return false;
+      if (!count || !reads(taken, id) || writes(taken, id) || !passes_once(program_, flow_, id)) return false;
       bytes += *count * byte_size(buffer.dtype);
     }
     for (BufferId id : made.reads)
