@@ -12,12 +12,15 @@ constexpr GemmKernel kKernels[] = {
   {name, DType::dtype, DType::dtype, DType::dtype, bytes, rows, vectors, nullptr},
 #define STRIDEC_DOT_KERNEL(name, a, b, dtype, instruction, bytes, rows, vectors) \
   {name, DType::a, DType::b, DType::dtype, bytes, rows, vectors, instruction},
+#define STRIDEC_DEEP_KERNEL(name, a, b, dtype, instruction, bytes, rows, columns) \
+  {name, DType::a, DType::b, DType::dtype, bytes, rows, columns, instruction, false, true},
 #define STRIDEC_TILE_KERNEL(name, a, b, dtype, instruction, rows, vectors) \
   {name, DType::a, DType::b, DType::dtype, kTileBytes, rows, vectors, instruction, true},
 #define STRIDEC_WINDOW_KERNEL(name, a, b, dtype, instruction)
 #include "compiler/kernels/kernels.def"
 #undef STRIDEC_GEMM_KERNEL
 #undef STRIDEC_DOT_KERNEL
+#undef STRIDEC_DEEP_KERNEL
 #undef STRIDEC_TILE_KERNEL
 #undef STRIDEC_WINDOW_KERNEL
 };
@@ -112,6 +115,73 @@ struct sums {
 };
 )";
 
+// The same for vectors of k. Wants: a_element, b_element, element, factor elements of the words that PRODUCT multiplies, G
+// elements of a vector, L lanes, V columns, MAX rows, STEP, PAUSE, and total(vec).
+constexpr std::string_view kDeepTile = R"(
+typedef factor loose __attribute__((aligned(1), may_alias));
+
+template <int R>
+struct sums {
+  vec acc[R][V];
+  bool more;
+
+  __attribute__((always_inline)) void start(const element*, long accumulate) {
+#pragma clang loop unroll(full)
+    for (int i = 0; i < R; ++i)
+#pragma clang loop unroll(full)
+      for (int j = 0; j < V; ++j) acc[i][j] = (vec)(0);
+    more = accumulate;
+  }
+  __attribute__((always_inline)) void add(const a_element* const (&a)[R], long k, const b_element* b) {
+    // The shorter side stays in registers meanwhile.
+    if constexpr (R < V) {
+      factor row[R];
+#pragma clang loop unroll(full)
+      for (int i = 0; i < R; ++i) row[i] = *(const loose*)(a[i] + k);
+#pragma clang loop unroll(full)
+      for (int j = 0; j < V; ++j) {
+        const factor column = *(const loose*)(b + j * G);
+#pragma clang loop unroll(full)
+        for (int i = 0; i < R; ++i) acc[i][j] = PRODUCT(acc[i][j], row[i], column);
+      }
+    } else {
+      factor column[V];
+#pragma clang loop unroll(full)
+      for (int j = 0; j < V; ++j) column[j] = *(const loose*)(b + j * G);
+#pragma clang loop unroll(full)
+      for (int i = 0; i < R; ++i) {
+        const factor row = *(const loose*)(a[i] + k);
+#pragma clang loop unroll(full)
+        for (int j = 0; j < V; ++j) acc[i][j] = PRODUCT(acc[i][j], row, column[j]);
+      }
+    }
+  }
+  __attribute__((always_inline)) void finish(element* tile) {
+#pragma clang loop unroll(full)
+    for (int i = 0; i < R; ++i) {
+      // Whole lines: what reads a tile computes with all lanes, and takes long where they hold subnormal numbers.
+      vec line = (vec)(0);
+#pragma clang loop unroll(full)
+      for (int j = 0; j < V; ++j) line[j] = total(acc[i][j]);
+      *(vec*)(tile + i * L) = more ? *(const vec*)(tile + i * L) + line : line;
+    }
+  }
+};
+)";
+
+// Of all lanes, halves by halves.
+std::string total_text(int lanes) {
+  std::string text =
+      "typedef element vec __attribute__((ext_vector_type(L)));\n"
+      "static inline __attribute__((always_inline)) element total(vec v) {\n";
+  std::string value = "v";
+  for (int rest = lanes / 2; rest >= 2; rest /= 2) {
+    text += cat("  const auto v", rest, " = ", value, ".lo + ", value, ".hi;\n");
+    value = cat("v", rest);
+  }
+  return cat(text, "  return ", value, ".x + ", value, ".y;\n}\n");
+}
+
 // The loops around them.
 constexpr std::string_view kTileLoops = R"(
 struct nothing {};
@@ -194,7 +264,7 @@ std::string gemm_declaration(const GemmKernel& kernel, const CpuTarget& target) 
 
 std::string product_text(const GemmKernel& kernel, const CpuTarget& target) {
   if (kernel.tiles) return tile_product_text(kernel);
-  if (kernel.group() == 1)
+  if (kernel.a == kernel.dtype)
     return cat("#define PRODUCT(sum, row, column) ",
                target.fma ? "__builtin_elementwise_fma(row, column, sum)" : "((sum) + (row) * (column))",
                "\n");
@@ -218,7 +288,15 @@ std::string gemm_template(const GemmKernel& kernel, const CpuTarget& target) {
   std::string out = cat("// ", kernel.name, "\ntypedef ", gemm_type(kernel.dtype), " element;\n");
   out += cat("enum { L = ", kernel.lanes(), ", V = ", kernel.vectors, ", MAX = ", kernel.rows,
              ", STEP = ", kGemmStep, ", PAUSE = ", kGemmPause, " };\n");
-  if (kernel.group() == 1) {
+  if (kernel.deep) {
+    out +=
+        cat("typedef ", gemm_type(kernel.a), " a_element;\ntypedef ", gemm_type(kernel.b), " b_element;\n",
+            "enum { G = ", kernel.group(), " };\n", total_text(kernel.lanes()),
+            kernel.a == kernel.dtype ? "typedef vec factor;\n"
+                                     : "typedef int factor __attribute__((ext_vector_type(L)));\n");
+    out += product_text(kernel, target);
+    out += kDeepTile;
+  } else if (kernel.group() == 1) {
     out += product_text(kernel, target);
     out += kTile;
   } else {

@@ -13,6 +13,9 @@
 // the stores disappear behind the next tile's multiply-adds. While it runs it asks for `lines` cache lines from `ahead` on
 // in every kGemmStep of k: where the next panel of b comes from memory, the first tile to use it would wait for it.
 //
+// Deep kernels hold vectors of k: their groups are as long as the vectors, columns come one by one, and what the lanes of an
+// accumulator have summed is added up behind the last k.
+//
 // Kernels of tile registers (Intel AMX) multiply 16 rows by 16 columns over 64 bytes of a row at once: run is a multiple
 // of that step, a row of a is read to its end, and the rows of a tile lie at one distance from each other. A thread's
 // tile registers have the shape that gemm_shape_symbol() gave them last.
@@ -38,13 +41,16 @@ struct GemmKernel {
   DType dtype;            // of the accumulators
   int vector_bytes;
   int rows;                                // most rows of a tile; fewer are instantiations of the same text
-  int vectors;                             // of a tile's columns
+  int vectors;                             // of a tile's columns; deep: columns
   bool CpuTarget::*instruction = nullptr;  // that it cannot do without
   bool tiles = false;                      // on tile registers
+  bool deep = false;                       // vectors of k
 
   int lanes() const { return vector_bytes / byte_size(dtype); }
-  int columns() const { return vectors * lanes(); }
-  int group() const { return a == dtype ? 1 : byte_size(dtype) / byte_size(a); }
+  int columns() const { return deep ? vectors : vectors * lanes(); }
+  int line() const { return deep ? lanes() : columns(); }  // elements of a tile from row to row
+  int line_vectors() const { return line() / lanes(); }
+  int group() const { return deep ? vector_bytes / byte_size(a) : byte_size(dtype) / byte_size(a); }
   int step() const { return tiles ? kTileBytes / byte_size(a) : group(); }  // of k, that run is a multiple of
   bool runs_on(const CpuTarget& target) const {
     return vector_bytes == target.vector_bytes && (!instruction || target.*instruction);
@@ -63,7 +69,7 @@ std::string gemm_symbol(const GemmKernel& kernel, const CpuTarget& target);
 //                          int64_t b_stride, T* tile, int64_t accumulate, const char* ahead, int64_t lines);
 // with A, B and T of gemm_type().
 // 1 <= rows <= kernel.rows; a_rows has kernel.rows entries per segment, of which the first `rows` are read;
-// tile is aligned to vector_bytes and has kernel.columns() elements per row.
+// tile is aligned to vector_bytes and has kernel.line() elements per row.
 std::string gemm_declaration(const GemmKernel& kernel, const CpuTarget& target);
 std::string_view gemm_type(DType dtype);
 

@@ -15,11 +15,13 @@ constexpr WindowKernel kKernels[] = {
   {name, DType::a, DType::b, DType::dtype, instruction},
 #define STRIDEC_GEMM_KERNEL(name, dtype, bytes, rows, vectors)
 #define STRIDEC_DOT_KERNEL(name, a, b, dtype, instruction, bytes, rows, vectors)
+#define STRIDEC_DEEP_KERNEL(name, a, b, dtype, instruction, bytes, rows, columns)
 #define STRIDEC_TILE_KERNEL(name, a, b, dtype, instruction, rows, vectors)
 #include "compiler/kernels/kernels.def"
 #undef STRIDEC_WINDOW_KERNEL
 #undef STRIDEC_GEMM_KERNEL
 #undef STRIDEC_DOT_KERNEL
+#undef STRIDEC_DEEP_KERNEL
 #undef STRIDEC_TILE_KERNEL
 };
 
@@ -100,6 +102,7 @@ std::optional<PanelLayout> panels_of(const loop::Schedule& schedule) {
     const GemmPlan plan = to_plan(schedule);
     if (plan.b != GemmPlan::B::kWeights) return std::nullopt;
     PanelLayout layout{.batch = plan.batch,
+                       .rows = plan.rows,
                        .columns = plan.columns,
                        .outer = {},
                        .k = plan.segments,
@@ -115,6 +118,7 @@ std::optional<PanelLayout> panels_of(const loop::Schedule& schedule) {
   if (!is_window(schedule)) return std::nullopt;
   const WindowPlan plan = to_window_plan(schedule);
   PanelLayout layout{.batch = plan.rows,
+                     .rows = {},
                      .columns = plan.columns,
                      .outer = plan.taps,
                      .k = plan.beside,

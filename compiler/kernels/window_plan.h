@@ -66,9 +66,9 @@ WindowPlan to_window_plan(const loop::Schedule& schedule);  // of an is_window()
 
 // The panels of b that a schedule wants packed: [batch dims that b has][panel][k dims][columns of a panel], or of
 // groups of k [batch dims][panel][outer k dims][flattened k / group][columns of a panel][group], with zeros behind the last
-// k. A panel's columns are `panel` of the product's and zeros up to `width`.
+// k. A panel's columns are `panel` of the product's and zeros up to `width`. The other factor alone has the rows.
 struct PanelLayout {
-  std::vector<sym::Expr> batch, columns, outer, k;
+  std::vector<sym::Expr> batch, rows, columns, outer, k;
   std::optional<sym::Expr> along;  // a dim that b has not, where both factors have the columns
   int64_t panel = 0, width = 0;
   DType element = DType::kF32;

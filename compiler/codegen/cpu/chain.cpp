@@ -205,7 +205,7 @@ class Emitter {
     for (size_t d = 0; d < chain_.batch.size(); ++d) f.set_batch_index(chain_.batch[d].var, cat("batch_", d));
     const std::string multiply = f.print_declaration();
     f.print_shape_start();
-    text_.line(cat("alignas(64) ", f.element(), " tile[", kernel.rows * kernel.columns(), "];"));
+    text_.line(cat("alignas(64) ", f.element(), " tile[", kernel.rows * kernel.line(), "];"));
     const bool scores = attention_ && &part == &chain_.parts.front(),
                sums = attention_ && &part == &chain_.parts.back();
     text_.line(cat("const int64_t columns = ", text_.size(extent_of(f.columns)), ", panels = (",

@@ -65,7 +65,7 @@ class Emitter {
       multiply_ = f_.print_declaration();
     f_.print_shape_start();
     if (sums_in_scratch()) {
-      const sym::Expr bytes = f_.plan.tiles * (kernel.rows * kernel.columns() * byte_size(kernel.dtype));
+      const sym::Expr bytes = f_.plan.tiles * (tile_elements() * byte_size(kernel.dtype));
       text_.line(cat(f_.element(), "* const sums = (", f_.element(), "*)", text_.scratch(bytes), ";"));
     } else {
       const int tiles = interleaves() ? 2 : short_chunk() > 0 ? kFewTiles : 1;
@@ -82,7 +82,7 @@ class Emitter {
     // Multiply-adds of a task, and what runs on their sums; the loads of b count as four rows, which hide behind many rows
     // and not behind one.
     const sym::Expr task_rows = sym::min(rows, kernel.rows * f_.plan.tiles);
-    const int at_once = f_.group() * (kernel.tiles ? kTileSpeed : 1);
+    const int at_once = kernel.deep ? f_.group() / kernel.lanes() : f_.group() * (kernel.tiles ? kTileSpeed : 1);
     const sym::Expr work = (sym::ceildiv(extent_of(f_.reduced), at_once) + epilogue_.operations()) *
                            kernel.columns() * (task_rows + 4);
     Kernel result = text_.finish(extent_of(f_.batch) * bands * blocks * panels,
@@ -100,7 +100,7 @@ class Emitter {
   }
 
  private:
-  int tile_elements() const { return f_.plan.kernel->rows * f_.plan.kernel->columns(); }
+  int tile_elements() const { return f_.plan.kernel->rows * f_.plan.kernel->line(); }
 
   // Whether a tile's epilogue runs between the next one's products: it takes other units of the processor, which does not
   // look far enough ahead to find work for both kinds by itself. It has to be worth a micro-kernel of the nest's own.

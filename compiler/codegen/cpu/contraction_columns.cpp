@@ -371,6 +371,47 @@ void ContractionColumns::print_scattered_groups() {
   f_.close_loops(f_.reduced);
 }
 
+// Columns one by one, vectors of k: [k / group][column][group].
+void ContractionColumns::print_deep_copy() {
+  KernelText& text = f_.text;
+  const int group = f_.group(), width = f_.plan.kernel->columns(), lanes = f_.lanes;
+  const std::string depth = text.size(this->depth()), to = cat("to[(at / ", group, " * ", width, " + j) * ",
+                                                               group, " + at % ", group, "]");
+  text.open(cat("for (int64_t j = 0; j < ", width, "; ++j)"));
+  text.line("int64_t at = 0;");
+  text.open("if (j < live_columns)");
+  Body body = f_.body();
+  for (const loop::Dim& dim : f_.columns) body.set_index(dim.var, "0");
+  if (!f_.columns.empty()) body.set_index(f_.columns.back().var, "(first_column + j)");
+  Dims outer = f_.reduced;
+  const loop::Dim inner = outer.back();
+  // Vectors start at multiples of their lanes where all runs are whole ones, or there is one.
+  const bool vectors = (turned_ || turned_slice_) &&
+                       (outer.size() == 1 || f_.facts.holds(sym::eq(sym::mod(inner.extent, lanes), 0)));
+  outer.pop_back();
+  f_.open_loops(outer, body);
+  const std::string extent = text.size(inner.extent);
+  text.line("int64_t k = 0;");
+  body.set_index(inner.var, "k");
+  if (vectors) {
+    text.open(cat("for (; k + ", lanes, " <= ", extent, "; k += ", lanes, ", at += ", lanes, ")"));
+    Body along = body;
+    along.set_lanes(inner.var, lanes, "");
+    for (const loop::Stmt* stmt : f_.b->slice) along.print(*stmt);
+    text.line(cat("*(", text.unaligned_type(f_.b_dtype(), lanes), "*)&", to, " = ",
+                  f_.stored(along, f_.b->value, f_.b_dtype()), ";"));
+    text.close();
+  }
+  text.open(cat("for (; k < ", extent, "; ++k, ++at)"));
+  for (const loop::Stmt* stmt : f_.b->slice) body.print(*stmt);
+  text.line(cat(to, " = ", f_.stored(body, f_.b->value, f_.b_dtype()), ";"));
+  text.close();
+  f_.close_loops(outer);
+  text.close();
+  text.line(cat("for (; at < ", depth, "; ++at) ", to, " = 0;"));
+  text.close();
+}
+
 // Prints a vector's work for the live columns; `strip` gets the lanes that count, "" for all.
 void ContractionColumns::print_column_strips(const std::function<void(const std::string& live)>& strip) {
   KernelText& text = f_.text;
@@ -390,6 +431,7 @@ void ContractionColumns::print_copy() {
     compact_->print_panel();
     return compact_->print_copy();
   }
+  if (f_.plan.kernel->deep) return print_deep_copy();
   if (f_.group() > 1) return print_grouped_copy();
   if (turned_slice_) return print_turned_slice();
   const std::string type = f_.element();

@@ -36,6 +36,7 @@ class ContractionColumns {
   void print_copy();
   void print_grouped_copy();
   void print_scattered_groups();
+  void print_deep_copy();
   void print_column_strips(const std::function<void(const std::string& live)>& strip);
   sym::Expr depth() const;
   void print_turned_slice();

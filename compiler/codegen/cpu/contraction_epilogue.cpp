@@ -95,7 +95,7 @@ void ContractionEpilogue::print_row(const ContractionRows& rows, bool straight) 
                 "; j += ", f_.lanes, ")"));
   print_columns(body, "");
   text.close();
-  if (!known || *known % f_.lanes != 0) {
+  if (!known || *known % f_.lanes != 0 || f_.plan.kernel->deep) {
     text.open("if (j < live_columns)");
     text.line("const uint64_t live = ((uint64_t)1 << (live_columns - j)) - 1;");
     print_columns(body, "live");
@@ -137,7 +137,7 @@ void ContractionEpilogue::print_columns(Body body, const std::string& live) {
     body.set_lanes(f_.columns.back().var, f_.lanes, live);
   }
   const std::string vector = f_.element(f_.lanes);
-  const std::string at = cat("tile + i * ", f_.plan.kernel->columns(), " + j");
+  const std::string at = cat("tile + i * ", f_.plan.kernel->line(), " + j");
   const bool scalar = f_.columns.empty();
   text.line(scalar ? cat("const ", f_.element(), " sum = *(", at, ");")
                    : cat("const ", vector, " sum = *(const ", vector, "*)(", at, ");"));

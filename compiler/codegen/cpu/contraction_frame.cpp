@@ -57,6 +57,7 @@ ContractionFrame::Images ContractionFrame::images() const {
 std::string ContractionFrame::stored(Body& body, loop::ValueId value, DType dtype) {
   const std::string lanes = body.lanes(value);
   if (nest.values[value.value].dtype == dtype) return body.to_storage(lanes, dtype, body.width());
+  if (body.width() == 1) return cat("(", text.storage_type(dtype), ")(", lanes, ")");
   return cat("__builtin_convertvector(", lanes, ", ", text.storage_type(dtype, body.width()), ")");
 }
 

@@ -10,7 +10,7 @@ namespace stridec::codegen::cpu {
 bool ContractionRows::print_turned_pack() {
   const loop::Load* load = f_.a->load;
   if (!load || !load->access.mask.is_const(1) || f_.rows.empty() || f_.local_rows(load->access.buffer) ||
-      f_.group() > 1)
+      f_.a_dtype() != f_.contraction.dtype)
     return false;
   const sym::Expr offset = kernels::offset_of(f_.program, load->access, f_.facts);
   const auto row = kernels::merged_step(offset, f_.rows, f_.facts);
@@ -29,6 +29,13 @@ bool ContractionRows::print_turned_pack() {
                          .rows = "block_rows",
                          .columns = text.size(extent_of(f_.reduced))},
                         f_.lanes);
+  if (has_step_tail()) {
+    text.open("for (int64_t row = 0; row < block_rows; ++row)");
+    text.line(cat(f_.a_element(), "* to = (", f_.a_element(), "*)", pack_, " + row * ", pack_stride_, " + ",
+                  text.size(extent_of(f_.reduced)), ";"));
+    print_step_tail("to");
+    text.close();
+  }
   text.close();
   return true;
 }
@@ -219,12 +226,15 @@ bool ContractionRows::print_masked_runs(const Run& run, Body body) {
   return true;
 }
 
+bool ContractionRows::has_step_tail() const {
+  return f_.step() > 1 && !f_.facts.holds(sym::eq(sym::mod(extent_of(f_.reduced), f_.step()), 0));
+}
+
 // Zeros from the C pointer `end` of a row to the end of its last step.
 void ContractionRows::print_step_tail(const std::string& end) {
-  const sym::Expr k = extent_of(f_.reduced);
-  if (f_.step() == 1 || f_.facts.holds(sym::eq(sym::mod(k, f_.step()), 0))) return;
+  if (!has_step_tail()) return;
   f_.text.line(
-      cat("for (int64_t k = ", f_.text.size(k), "; k % ", f_.step(), " != 0; ++k) *", end, "++ = 0;"));
+      cat("for (int64_t k = ", f_.text.size(extent_of(f_.reduced)), "; k % ", f_.step(), " != 0; ++k) *", end, "++ = 0;"));
 }
 
 // The factor's statements for every k of `dims`, a vector of the innermost at a time, to `to`, which moves

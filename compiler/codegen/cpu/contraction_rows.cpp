@@ -28,8 +28,7 @@ ContractionRows::ContractionRows(ContractionFrame& frame, bool indices) : f_(fra
     plan_lines();
   } else if (f_.plan.a == kernels::GemmPlan::A::kPack) {
     merged_ = true;
-    // Rows of tile registers are whole lines of the cache.
-    const int unit = f_.plan.kernel->tiles ? f_.step() : f_.lanes;
+    const int unit = std::max(f_.lanes, f_.step());  // of tile registers a line of the cache
     const sym::Expr stride = scratch_stride(extent_of(f_.reduced), unit);
     pack_stride_ = text.size(stride);
     pack_ = text.scratch(stride * (f_.block_limit * f_.a_bytes()));

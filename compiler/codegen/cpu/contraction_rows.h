@@ -61,6 +61,7 @@ class ContractionRows {
   void print_fill(const sym::Expr& count);
   void print_vectors(const sym::Expr& count,
                      const std::function<std::string(const std::string&, int)>& value);
+  bool has_step_tail() const;
   void print_step_tail(const std::string& end);
   Run even_run(const Dims& k) const;
   std::optional<std::string> whole_run_inside(const Dims& run, Body& body) const;

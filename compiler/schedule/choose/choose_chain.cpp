@@ -32,7 +32,7 @@ double block_cycles(const Link& link, const kernels::GemmKernel& kernel, double 
   const double tiles = std::ceil(block_rows / kernel.rows), rows = block_rows / tiles;
   const double panels = std::ceil(link.columns / kernel.columns());
   const double tile = sum_cycles(kernel, rows, link.k, false, target) + kTileCall +
-                      tile_call_cycles(kernel, rows) + rows * kernel.vectors * kEpilogueVector;
+                      tile_call_cycles(kernel, rows) + rows * kernel.line_vectors() * kEpilogueVector;
   return panels * tiles * tile + (kernel.tiles ? kShape : 0);
 }
 
@@ -78,7 +78,7 @@ std::vector<RankedChainPlan> chain_space(const loop::Program& program, const loo
     for (const loop::Dim& dim : contraction->reduce->dims) link.k *= typical(dim.extent, program.facts);
     for (const kernels::GemmKernel& kernel : kernels::gemm_kernels()) {
       const bool fits =
-          kernel.dtype == contraction->dtype && kernel.runs_on(target) &&
+          kernel.dtype == contraction->dtype && kernel.runs_on(target) && !kernel.deep &&
           kernels::as_elements(part.nest, contraction->factors[factors.rows], kernel.a).has_value() &&
           kernels::as_elements(part.nest, contraction->factors[factors.columns], kernel.b).has_value();
       if (fits) link.kernels.push_back(&kernel);

@@ -239,7 +239,7 @@ bool rows_step(const Problem& p, const Factor& a, const Dims& rows, const Dims& 
 }
 
 bool alike(const GemmKernel& x, const GemmKernel& y) {
-  return x.a == y.a && x.b == y.b && x.dtype == y.dtype && x.step() == y.step();
+  return x.a == y.a && x.b == y.b && x.dtype == y.dtype && x.step() == y.step() && x.deep == y.deep;
 }
 
 // Of k, in which a's numbers are integers times one number while b is numbers of whole words in such blocks; 0: nothing is
@@ -291,7 +291,9 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
     const bool in_a = a.vars.contains(dim.var), in_b = b.vars.contains(dim.var);
     (in_a == in_b ? batch : in_a ? rows : candidates).push_back(dim);
   }
-  if (candidates.empty()) return;
+  // Weights lie in panels, of which only vectors of k have one for a single column.
+  const bool few = points(p, candidates) < like.lanes();
+  if (like.deep ? !few || rows.empty() || made_of_weights(p, a) : candidates.empty()) return;
   const bool weights = can_pack(p, b, byte_size(like.b), batch, candidates, k);
   const Dims columns = choose_columns(p, candidates, b, weights);
   for (const Dim& dim : without(candidates, columns)) batch.push_back(dim);

@@ -81,10 +81,10 @@ double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps un
   const bool far = groups / pieces * kernel.vectors * kernel.vector_bytes > target.l1_bytes * 0.6;
   double tile = sum_cycles(kernel, s.rows / tiles, s.k(), far, target) + segments * kSegment;
   if (plan.bytes > 0) tile *= kByteProducts;
-  if (!kernel.tiles) tile += groups * kBroadcast * (s.rows / tiles);
+  if (!kernel.tiles && !kernel.deep) tile += groups * kBroadcast * (s.rows / tiles);
   tile += pieces * (kTileCall + tile_call_cycles(kernel, s.rows / tiles));
-  tile += s.rows / tiles * kernel.vectors * kEpilogueVector *
-          cycles_of(stores, s.columns / (panels * kernel.vectors));
+  tile += s.rows / tiles * kernel.line_vectors() * kEpilogueVector *
+          cycles_of(stores, s.columns / (panels * kernel.line_vectors()));
   // Panels come from beyond L2, each time that they were driven out.
   const double panel = groups * kernel.vectors, bytes = byte_size(kernel.a);
   const double copied =

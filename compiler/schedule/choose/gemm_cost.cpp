@@ -13,6 +13,7 @@ constexpr double kFmaLatency = 4;
 constexpr double kProductLatency = 52;
 constexpr double kNearRow = 0.5, kFarRow = 1.4;
 constexpr double kLateSums = 60;
+constexpr double kTotal = 5;  // the lanes of an accumulator of a deep kernel, added up
 
 }  // namespace
 
@@ -34,6 +35,7 @@ double sum_cycles(const kernels::GemmKernel& kernel, double rows, double k, bool
 }
 
 double tile_call_cycles(const kernels::GemmKernel& kernel, double rows) {
+  if (kernel.deep) return rows * kernel.vectors * kTotal;
   return kernel.tiles ? kLateSums + rows * kernel.vectors * (1 + kNearRow) : 0;
 }
 

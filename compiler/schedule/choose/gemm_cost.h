@@ -12,7 +12,7 @@ double sum_cycles(const kernels::GemmKernel& kernel, double rows, double k, bool
                   const CpuTarget& target);
 
 // What a call of a kernel of tile registers takes beyond that of others: sums that go to memory and are there late, and
-// come back where they are continued.
+// come back where they are continued; and one of a deep kernel, whose sums are those of lanes.
 double tile_call_cycles(const kernels::GemmKernel& kernel, double rows);
 
 constexpr double kShape = 250;  // of tile registers, once in a task

@@ -142,6 +142,7 @@ loop::Access access_of_panels(BufferId id, const Nest& nest, const Contraction& 
 
 size_t side_of_b(const Contraction& c, const PanelLayout& plan) {
   const kernels::Vars& vars = c.factors[0].vars;
+  if (plan.columns.empty()) return vars.contains(plan.rows.at(0)) ? 1 : 0;
   return vars.contains(plan.columns[0]) && !(plan.along && vars.contains(*plan.along)) ? 0 : 1;
 }
 

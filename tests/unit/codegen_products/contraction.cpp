@@ -29,6 +29,7 @@ using test::buffer;
 using test::Case;
 using test::check;
 using test::check_plan;
+using test::conv;
 using test::symbol;
 using test::weight;
 
@@ -101,6 +102,36 @@ TEST_CASE("a row times 512 KB of weights, which takes as long as they take to lo
   const codegen::Kernel kernel = codegen::cpu::emit_contraction(program, program[id], target);
   CHECK(kernel.tasks.value() == 4);
   CHECK(kernel.grain.value() < 4);
+}
+
+TEST_CASE("few columns are summed by vectors of k") {
+  const CpuTarget& native = cpu_target("native");
+  auto deep = [&](const Case& c) {
+    const auto plans = schedule::contraction_plans(c.program, c.program[c.nest], native);
+    return std::count_if(plans.begin(), plans.end(), [](const auto& p) { return p.plan.kernel->deep; });
+  };
+  for (int64_t columns : {1, 3, 9, 17}) {
+    const Case c = gemm(29, columns, 70, {}, {.b_transposed = columns == 3});
+    CHECK((deep(c) > 0) == (columns < native.lanes(4)));
+    check(c);
+  }
+  check(conv(2, {.in = {7, 5}, .kernel = {3, 3}, .channels = 32, .filters = 3, .pad = 1}, {}));
+  check(conv(1, {.in = {6, 9}, .kernel = {3, 2}, .channels = 5, .filters = 1, .channels_last = false}, {}));
+  for (const auto& [operands, second, sums] : {std::tuple{DType::kF64, DType::kF64, DType::kF64},
+                                               {DType::kBF16, DType::kBF16, DType::kF32},
+                                               {DType::kF32, DType::kBF16, DType::kF32},
+                                               {DType::kU8, DType::kI8, DType::kI32},
+                                               {DType::kI8, DType::kU8, DType::kI32}})
+    for (int64_t k : {3, 130})
+      check(gemm(13, 3, k, {},
+                 {.a_transposed = k == 130, .operands = operands, .accumulator = sums, .second = second}));
+  Program program;
+  const Expr m = symbol(program, "m", 0, 512), n = symbol(program, "n", 0, 12),
+             k = symbol(program, "k", 0, 512);
+  check(gemm(m, n, k, program), {{{m, 5}, {n, 7}, {k, 3}},
+                                 {{m, 41}, {n, 1}, {k, 33}},
+                                 {{m, 0}, {n, 3}, {k, 8}},
+                                 {{m, 3}, {n, 9}, {k, 0}}});
 }
 
 TEST_CASE("operands and results in every order") {
