@@ -1,5 +1,7 @@
 #include "compiler/codegen/cpu/contraction.h"
 
+#include <algorithm>
+
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/contraction_columns.h"
@@ -372,8 +374,14 @@ class Emitter {
     text_.line(cat("const char* ahead = (const char*)", b, " + bytes;"));
     text_.line("int64_t asked = 0, lines = 0;");
     text_.open(cat("if (end_tile - first_tile >= ", kLeastTiles, ")"));
-    const std::string another =
-        f_.plan.rows_outer ? "panel + 1 < panels" : "block + 1 == blocks && panel + 1 < panels";
+    // Behind a batch's last panel lies the next one's first, where each has its own.
+    const bool follow = !f_.batch.empty() &&
+                        std::all_of(f_.batch.begin(), f_.batch.end(),
+                                    [&](const loop::Dim& dim) { return f_.b->vars.contains(dim.var); });
+    const std::string another = follow               ? f_.plan.rows_outer ? "(panel + 1 < panels || block + 1 == blocks)"
+                                                                          : "block + 1 == blocks"
+                                : f_.plan.rows_outer ? "panel + 1 < panels"
+                                                     : "block + 1 == blocks && panel + 1 < panels";
     text_.open(cat("if (", in_pieces() ? cat(piece, " + 1 < pieces || ") : std::string(),
                    "(task + 1 < end && ", another, "))"));
     text_.line("asked = bytes;");

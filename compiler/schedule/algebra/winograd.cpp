@@ -32,7 +32,6 @@ constexpr double kSumOverhead = 16;  // of the sums of a tile, as channels
 constexpr double kLanes = 16;
 constexpr int64_t kEnoughTiles = 16;  // few rows reuse little of what is loaded
 constexpr double kMargin = 1.15;
-constexpr double kWeightCache = 5 << 18;  // of a core's second cache, what a strip leaves for weights
 constexpr int kMostPercent = 98;          // of the time of siblings by themselves, together
 // Of a cycle, so that expressions of whole numbers tell costs apart.
 constexpr double kParts = 16;
@@ -112,9 +111,9 @@ Choice choose(const Program& program, const Convolution& c) {
   const double tiles = typical_tiles(program, c, choice.m) * typical(fewest, program.facts),
                bytes = passing(program, c, choice.m);
   const bool small = tiles * bytes <= static_cast<double>(kStripCache);
-  const bool strips = !small && points_of_strip(tiles, static_cast<int64_t>(bytes), true) > 0;
+  const bool strips = !small && points_of_strip(tiles, static_cast<int64_t>(bytes), weights(program, c, choice.m)) > 0;
   choice.cached = small || strips;
-  choice.streams = strips && weights(program, c, choice.m) > kWeightCache;
+  choice.streams = strips && weights(program, c, choice.m) > static_cast<double>(kWeightCache);
   choice.small = choice.m == 4 && at(2, modest) < at(1, modest) / kMargin ? 2 : 1;
   if (at(choice.small, modest) * kMargin < at(choice.m, modest))
     choice.condition =

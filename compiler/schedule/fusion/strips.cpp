@@ -342,7 +342,7 @@ class Fuser {
     if (typical_points * static_cast<double>(passing) <= static_cast<double>(kStripCache))
       return -1;  // it stays there anyway
     const bool product = row.passing.size() > 1;
-    const int64_t most = points_of_strip(typical_points, passing, product);
+    const int64_t most = points_of_strip(typical_points, passing, static_cast<double>(*weights));
     if (most == 0) {
       const int64_t shortest_length = least_points(product);
       decision->reason =
@@ -403,10 +403,11 @@ void fuse(Program& program, std::vector<Decision>* decisions, bool cuts) {
 
 }  // namespace
 
-int64_t points_of_strip(double points, int64_t passing, bool product) {
-  const int64_t least = least_points(product);
+int64_t points_of_strip(double points, int64_t passing, double weights) {
+  const int64_t least = least_points(weights > 0);
+  const int64_t room = weights > static_cast<double>(kWeightCache) ? kLongStripCache : kStripCache;
   for (int64_t length : kLengths)
-    if (length >= least && length * passing <= (length == least ? 2 : 1) * kStripCache &&
+    if (length >= least && length * passing <= (length == least ? 2 * kStripCache : room) &&
         points >= kLeastStrips * static_cast<double>(length))
       return length;
   return 0;
