@@ -289,11 +289,10 @@ std::string gemm_template(const GemmKernel& kernel, const CpuTarget& target) {
   out += cat("enum { L = ", kernel.lanes(), ", V = ", kernel.vectors, ", MAX = ", kernel.rows,
              ", STEP = ", kGemmStep, ", PAUSE = ", kGemmPause, " };\n");
   if (kernel.deep) {
-    out +=
-        cat("typedef ", gemm_type(kernel.a), " a_element;\ntypedef ", gemm_type(kernel.b), " b_element;\n",
-            "enum { G = ", kernel.group(), " };\n", total_text(kernel.lanes()),
-            kernel.a == kernel.dtype ? "typedef vec factor;\n"
-                                     : "typedef int factor __attribute__((ext_vector_type(L)));\n");
+    out += cat("typedef ", gemm_type(kernel.a), " a_element;\ntypedef ", gemm_type(kernel.b), " b_element;\n",
+               "enum { G = ", kernel.group(), " };\n", total_text(kernel.lanes()),
+               kernel.a == kernel.dtype ? "typedef vec factor;\n"
+                                        : "typedef int factor __attribute__((ext_vector_type(L)));\n");
     out += product_text(kernel, target);
     out += kDeepTile;
   } else if (kernel.group() == 1) {

@@ -84,7 +84,8 @@ class Emitter {
     // Multiply-adds of a task, and what runs on their sums; the loads of b count as four rows, which hide behind many rows
     // and not behind one.
     const sym::Expr task_rows = sym::min(rows, kernel.rows * f_.plan.tiles);
-    const int at_once = kernel.deep ? f_.group() / kernel.lanes() : f_.group() * (kernel.tiles ? kTileSpeed : 1);
+    const int at_once =
+        kernel.deep ? f_.group() / kernel.lanes() : f_.group() * (kernel.tiles ? kTileSpeed : 1);
     const sym::Expr work = (sym::ceildiv(extent_of(f_.reduced), at_once) + epilogue_.operations()) *
                            kernel.columns() * (task_rows + 4);
     Kernel result = text_.finish(extent_of(f_.batch) * bands * blocks * panels,
@@ -375,13 +376,12 @@ class Emitter {
     text_.line("int64_t asked = 0, lines = 0;");
     text_.open(cat("if (end_tile - first_tile >= ", kLeastTiles, ")"));
     // Behind a batch's last panel lies the next one's first, where each has its own.
-    const bool follow = !f_.batch.empty() &&
-                        std::all_of(f_.batch.begin(), f_.batch.end(),
-                                    [&](const loop::Dim& dim) { return f_.b->vars.contains(dim.var); });
-    const std::string another = follow               ? f_.plan.rows_outer ? "(panel + 1 < panels || block + 1 == blocks)"
-                                                                          : "block + 1 == blocks"
-                                : f_.plan.rows_outer ? "panel + 1 < panels"
-                                                     : "block + 1 == blocks && panel + 1 < panels";
+    const bool follow =
+        !f_.batch.empty() && std::all_of(f_.batch.begin(), f_.batch.end(),
+                                         [&](const loop::Dim& dim) { return f_.b->vars.contains(dim.var); });
+    const std::string more = "panel + 1 < panels", last = "block + 1 == blocks";
+    const std::string another = f_.plan.rows_outer ? follow ? cat("(", more, " || ", last, ")") : more
+                                                   : follow ? last : cat(last, " && ", more);
     text_.open(cat("if (", in_pieces() ? cat(piece, " + 1 < pieces || ") : std::string(),
                    "(task + 1 < end && ", another, "))"));
     text_.line("asked = bytes;");

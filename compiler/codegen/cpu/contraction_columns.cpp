@@ -375,8 +375,8 @@ void ContractionColumns::print_scattered_groups() {
 void ContractionColumns::print_deep_copy() {
   KernelText& text = f_.text;
   const int group = f_.group(), width = f_.plan.kernel->columns(), lanes = f_.lanes;
-  const std::string depth = text.size(this->depth()), to = cat("to[(at / ", group, " * ", width, " + j) * ",
-                                                               group, " + at % ", group, "]");
+  const std::string depth = text.size(this->depth()),
+                    to = cat("to[(at / ", group, " * ", width, " + j) * ", group, " + at % ", group, "]");
   text.open(cat("for (int64_t j = 0; j < ", width, "; ++j)"));
   text.line("int64_t at = 0;");
   text.open("if (j < live_columns)");

@@ -233,8 +233,8 @@ bool ContractionRows::has_step_tail() const {
 // Zeros from the C pointer `end` of a row to the end of its last step.
 void ContractionRows::print_step_tail(const std::string& end) {
   if (!has_step_tail()) return;
-  f_.text.line(
-      cat("for (int64_t k = ", f_.text.size(extent_of(f_.reduced)), "; k % ", f_.step(), " != 0; ++k) *", end, "++ = 0;"));
+  f_.text.line(cat("for (int64_t k = ", f_.text.size(extent_of(f_.reduced)), "; k % ", f_.step(),
+                   " != 0; ++k) *", end, "++ = 0;"));
 }
 
 // The factor's statements for every k of `dims`, a vector of the innermost at a time, to `to`, which moves

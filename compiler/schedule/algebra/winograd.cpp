@@ -111,7 +111,8 @@ Choice choose(const Program& program, const Convolution& c) {
   const double tiles = typical_tiles(program, c, choice.m) * typical(fewest, program.facts),
                bytes = passing(program, c, choice.m);
   const bool small = tiles * bytes <= static_cast<double>(kStripCache);
-  const bool strips = !small && points_of_strip(tiles, static_cast<int64_t>(bytes), weights(program, c, choice.m)) > 0;
+  const bool strips =
+      !small && points_of_strip(tiles, static_cast<int64_t>(bytes), weights(program, c, choice.m)) > 0;
   choice.cached = small || strips;
   choice.streams = strips && weights(program, c, choice.m) > static_cast<double>(kWeightCache);
   choice.small = choice.m == 4 && at(2, modest) < at(1, modest) / kMargin ? 2 : 1;
