@@ -32,7 +32,7 @@ constexpr double kSumOverhead = 16;  // of the sums of a tile, as channels
 constexpr double kLanes = 16;
 constexpr int64_t kEnoughTiles = 16;  // few rows reuse little of what is loaded
 constexpr double kMargin = 1.15;
-constexpr int kMostPercent = 98;          // of the time of siblings by themselves, together
+constexpr int kMostPercent = 98;  // of the time of siblings by themselves, together
 // Of a cycle, so that expressions of whole numbers tell costs apart.
 constexpr double kParts = 16;
 
