@@ -346,3 +346,9 @@ TEST_CASE("convolutions of groups of many channels, and of groups at symbolic si
   for (auto [height, width] : {std::array<int64_t, 2>{1, 1}, {3, 8}, {7, 19}})
     check_program(made, {1, 20, height, width}, "window.", true);
 }
+
+TEST_CASE("convolutions to few channels, by packed vectors of k") {
+  for (const Groups& groups : {Groups{1, 32, 1}, {1, 32, 3}, {1, 48, 5}})
+    check_program(grouped(2, 19, 18, groups, 3, 1, 1, 1, {}), {2, groups.count * groups.inputs, 19, 18},
+                  "gemm.f32.deep.", true);
+}
