@@ -27,7 +27,7 @@ using loop::Storage;
 using sym::Expr;
 
 // Points of a strip: of a product multiples of what register tiles have as rows.
-constexpr int64_t kLengths[] = {112, 56, 28, 24, 14, 7, 4, 2};
+constexpr int64_t kLengths[] = {112, 56, 28, 22, 14, 7, 4, 2};
 constexpr int64_t kLeastRows = 14;
 constexpr int64_t kAlignment = 64;
 

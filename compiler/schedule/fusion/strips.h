@@ -24,7 +24,7 @@ inline constexpr int64_t kStripCache =
     272 << 10;  // of a thread, for what passes; the shortest strip may take twice that
 inline constexpr int64_t kWeightCache = 5 << 18;  // what that leaves of a core's second cache for weights
 // Where weights do not fit there, they come from further away for every strip, and are the larger part of what does.
-inline constexpr int64_t kLongStripCache = kStripCache * 13 / 4;
+inline constexpr int64_t kLongStripCache = 3 * kStripCache;
 inline constexpr double kLeastStrips = 8;      // at typical sizes of a single image: work for several threads
 inline constexpr double kWeightTraffic = 2.5;  // of weights, over what no longer goes through memory
 

@@ -153,12 +153,15 @@ class Fuser {
     return found;
   }
 
-  // Chains through the highest step of each of the sizes.
+  // Chains through the highest step of each of the sizes, but for those that strips are made of anyway.
   std::vector<RowChain> through(const std::vector<int>& tops) const {
     const RowChains finder(program_, flow_);
     std::vector<RowChain> chains;
     for (int top : tops)
-      for (RowChain& chain : finder.through(top, fits_)) chains.push_back(std::move(chain));
+      for (RowChain& chain : finder.through(top, fits_))
+        if (std::none_of(later_.begin(), later_.end(),
+                         [&](const StepGroup& group) { return group.at == chain.at; }))
+          chains.push_back(std::move(chain));
     return chains;
   }
 
