@@ -125,3 +125,13 @@ TEST_CASE("left as they are") {
     CHECK(reason_of(program).empty());
   }
 }
+
+TEST_CASE("strips are longer where weights come from further away for each of them") {
+  constexpr int64_t kPassing = 2 * 36 * 128 * 4;  // of tiles of 4x4, 128 channels
+  constexpr double kFar = 36 * 128 * 128 * 4, kNear = 36 * 32 * 32 * 4;
+  CHECK(points_of_strip(1000, kPassing, kNear) == 14);
+  CHECK(points_of_strip(1000, kPassing, kFar) == 22);
+  CHECK(points_of_strip(150, kPassing, kFar) == 14);
+  CHECK(points_of_strip(100, kPassing, kFar) == 0);
+  CHECK(points_of_strip(1000, kPassing * 4, kFar) == 0);
+}
