@@ -262,3 +262,12 @@ TEST_CASE("rows that no strip has made are not taken over") {
   CHECK(refused([](Program&, Strips& s) { s.carried[0].per = 0; }));
   CHECK(refused([](Program& p, Strips& s) { s.carried[0].dim = p[s.carried[0].buffer].shape.size(); }));
 }
+
+TEST_CASE("what works in strips anyway is not cut into others to lower peaks") {
+  Program program = convolutions(128, 128, std::vector<Layer>(3, Layer{128, 3, 1, 1, 1}));
+  apply_winograd(program);
+  lower_peaks(program);
+  CHECK(strips_of(program).empty());
+  fuse_strips(program);
+  CHECK(strips_of(program).size() == 3);
+}
