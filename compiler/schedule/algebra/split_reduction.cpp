@@ -10,6 +10,7 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/algebra/deviations.h"
 
 namespace stridec::schedule {
 namespace {
@@ -22,6 +23,7 @@ using loop::Dim;
 using loop::Nest;
 using loop::Program;
 using loop::Reduce;
+using loop::ScalarOp;
 using loop::Stmt;
 using loop::ValueId;
 using sym::Expr;
@@ -44,6 +46,7 @@ class Splitter {
   std::vector<Nest> run(std::string* reason) {
     *reason = refusal();
     if (!reason->empty()) return {};
+    deviations_ = deviations_behind(nest_, at_, program_.facts);
     cross_boundary();
     place_partials();
     std::vector<Nest> out;
@@ -221,7 +224,9 @@ class Splitter {
     std::sort(order.begin(), order.end(),
               [&](size_t a, size_t b) { return steps[a] != steps[b] ? steps[a] > steps[b] : a < b; });
     for (size_t d : order) partial_dims_.push_back(dims[d]);
-    for (ValueId yield : reduce_->yields) {
+    std::vector<ValueId> kept = reduce_->yields;
+    if (deviations_) kept.push_back(reduce_->yields[0]);
+    for (ValueId yield : kept) {
       Buffer buffer{.name = "", .dtype = nest_.values[yield.value].dtype};
       for (const Dim& dim : partial_dims_) buffer.shape.push_back(dim.extent);
       partials_.push_back(loop::add_buffer(program_, std::move(buffer)));
@@ -255,23 +260,40 @@ class Splitter {
     return steps;
   }
 
+  // Of the reduction to a partial result, and of that of partial results.
+  std::vector<Dim> inner_dims() const {
+    std::vector<Dim> dims = reduce_->dims;
+    if (!split_.strip) {
+      std::erase_if(dims, [&](const Dim& dim) { return holds(split_.keep, dim.var); });
+      return dims;
+    }
+    const Expr extent = dims[0].extent;
+    dims[0].extent = program_.facts.known_divisor(extent) % split_.strip == 0
+                         ? Expr(split_.strip)
+                         : sym::min(split_.strip, extent - strip_ * split_.strip);
+    return dims;
+  }
+  std::vector<Dim> combined_dims() const {
+    if (split_.strip) return {{strip_, sym::ceildiv(reduce_->dims[0].extent, split_.strip)}};
+    std::vector<Dim> dims;
+    for (Expr var : split_.keep) dims.push_back(*find(reduce_->dims, var));
+    return dims;
+  }
+
   Nest partials() {
     Nest nest = nest_;
     nest.dims = partial_dims_;
     nest.body = prologue(nest);
     Reduce inner = *reduce_;
     inner.byte_blocks = 0;
-    std::erase_if(inner.dims, [&](const Dim& dim) { return holds(split_.keep, dim.var) && !split_.strip; });
+    inner.dims = inner_dims();
     if (split_.strip) {
-      Dim& dim = inner.dims[0];
-      const Expr extent = dim.extent;
-      loop::substitute(inner.body, {{dim.var, strip_ * split_.strip + dim.var}});
-      dim.extent = program_.facts.known_divisor(extent) % split_.strip == 0
-                       ? Expr(split_.strip)
-                       : sym::min(split_.strip, extent - strip_ * split_.strip);
+      const Expr var = inner.dims[0].var;
+      loop::substitute(inner.body, {{var, strip_ * split_.strip + var}});
     }
-    const std::vector<ValueId> results = inner.results;
+    std::vector<ValueId> results = inner.results;
     nest.body.push_back({std::move(inner)});
+    if (deviations_) results.push_back(add_own_deviations(nest));
     for (size_t p = 0; p < partials_.size(); ++p) {
       loop::Store store{.access = {.buffer = partials_[p]}, .value = results[p]};
       for (const Dim& dim : partial_dims_) store.access.index.push_back(dim.var);
@@ -282,29 +304,106 @@ class Splitter {
     return nest;
   }
 
+  // Of each part from its own mean. The sum that they are behind is the last statement.
+  ValueId add_own_deviations(Nest& nest) const {
+    const Stmt sum = nest.body.back();
+    const ValueId total = std::get<Reduce>(sum.node).results[0];
+    const DType dtype = nest.values[total.value].dtype;
+    const ValueId mean = add_mean(nest, nest.body, total, points_of_part());
+    loop::Cloner names(nest);
+    loop::for_each_stmt(nest_.body, [&](const Stmt& stmt) {
+      loop::for_each_use(stmt, [&](ValueId used) { names.map(used, used); });
+    });
+    Stmt copy = names.clone(nest, sum);
+    auto& squares = std::get<Reduce>(copy.node);
+    const ValueId deviation = add_let(nest, squares.body, ScalarOp::kSub, squares.yields[0], mean, dtype);
+    squares.yields = {add_let(nest, squares.body, ScalarOp::kMul, deviation, deviation, dtype)};
+    const ValueId result = squares.results[0];
+    nest.body.push_back(std::move(copy));
+    return result;
+  }
+
+  // How many points of the reduction a partial result is of.
+  Expr points_of_part() const {
+    Expr points = 1;
+    for (const Dim& dim : inner_dims()) points = points * dim.extent;
+    return points;
+  }
+
+  static ValueId add_let(Nest& nest, Block& block, ScalarOp op, ValueId a, ValueId b, DType dtype) {
+    const ValueId result = loop::add_value(nest, dtype);
+    block.push_back({loop::Let{result, op, {a, b}}});
+    return result;
+  }
+  static ValueId add_number(Nest& nest, Block& block, Expr expr, DType dtype) {
+    const ValueId result = loop::add_value(nest, dtype);
+    block.push_back({loop::IndexValue{result, expr}});
+    return result;
+  }
+  static ValueId add_mean(Nest& nest, Block& block, ValueId total, Expr points) {
+    const DType dtype = nest.values[total.value].dtype;
+    return add_let(nest, block, ScalarOp::kDiv, total, add_number(nest, block, points, dtype), dtype);
+  }
+
+  // The deviations of parts from their means, and of these from the mean of all, in place of the statement that goes through
+  // all points.
+  void add_all_deviations(Nest& nest) const {
+    Reduce all = std::get<Reduce>(nest_.body[deviations_->at].node);
+    const DType dtype = nest.values[all.results[0].value].dtype;
+    loop::Cloner names(nest);
+    all.dims.clear();
+    all.body.clear();
+    all.byte_blocks = 0;
+    sym::Substitution parts;
+    for (const Dim& dim : combined_dims()) {
+      parts[dim.var] = names.fresh_index(dim.var);
+      all.dims.push_back({parts[dim.var], dim.extent});
+    }
+    std::vector<ValueId> loaded;
+    for (BufferId id : partials_) {
+      Access access = partial(id);
+      loop::substitute(access, parts);
+      loaded.push_back(loop::add_value(nest, dtype));
+      all.body.push_back({loop::Load{loaded.back(), std::move(access), loop::float_scalar(dtype, 0)}});
+    }
+    const Expr points = sym::substitute(points_of_part(), parts);
+    const ValueId mean = add_mean(nest, all.body, loaded[0], points);
+    const ValueId away = add_let(nest, all.body, ScalarOp::kSub, mean, deviations_->mean, dtype);
+    const ValueId square = add_let(nest, all.body, ScalarOp::kMul, away, away, dtype);
+    const ValueId count = add_number(nest, all.body, points, dtype);
+    const ValueId of_means = add_let(nest, all.body, ScalarOp::kMul, square, count, dtype);
+    all.yields = {add_let(nest, all.body, ScalarOp::kAdd, loaded[1], of_means, dtype)};
+    nest.body.push_back({std::move(all)});
+  }
+
+  // Of a partial result, where they are combined.
+  Access partial(BufferId id) const {
+    Access access{.buffer = id};
+    for (const Dim& dim : partial_dims_) access.index.push_back(sym::substitute(dim.var, apart_));
+    return access;
+  }
+
   Nest after() {
     Nest nest = nest_;
     nest.body = prologue(nest);
     Reduce combine = *reduce_;
     combine.byte_blocks = 0;
-    combine.dims.clear();
+    combine.dims = combined_dims();
     combine.body.clear();
     combine.yields.clear();
-    if (split_.strip)
-      combine.dims.push_back({strip_, sym::ceildiv(reduce_->dims[0].extent, split_.strip)});
-    else
-      for (Expr var : split_.keep) combine.dims.push_back(*find(reduce_->dims, var));
-    for (size_t p = 0; p < partials_.size(); ++p) {
-      Access access{.buffer = partials_[p]};
-      for (const Dim& dim : partial_dims_) access.index.push_back(sym::substitute(dim.var, apart_));
+    for (size_t p = 0; p < reduce_->yields.size(); ++p) {
       const DType dtype = program_[partials_[p]].dtype;
       const ValueId value = loop::add_value(nest, dtype);
-      combine.body.push_back({loop::Load{value, std::move(access), loop::int_scalar(dtype, 0)}});
+      combine.body.push_back({loop::Load{value, partial(partials_[p]), loop::int_scalar(dtype, 0)}});
       combine.yields.push_back(value);
     }
     nest.body.push_back({std::move(combine)});
-    nest.body.insert(nest.body.end(), nest_.body.begin() + static_cast<std::ptrdiff_t>(at_) + 1,
-                     nest_.body.end());
+    for (size_t i = at_ + 1; i < nest_.body.size(); ++i) {
+      if (deviations_ && i == deviations_->at)
+        add_all_deviations(nest);
+      else
+        nest.body.push_back(nest_.body[i]);
+    }
     return nest;
   }
 
@@ -319,6 +418,7 @@ class Splitter {
   const ReductionSplit& split_;
   const Reduce* reduce_ = nullptr;
   size_t at_ = 0;  // of the reduction in the body
+  std::optional<Deviations> deviations_;
   std::vector<Passed> passed_;
   std::vector<Dim> partial_dims_;
   std::vector<BufferId> partials_;

@@ -2,11 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
+#include "compiler/loop/walk.h"
 #include "compiler/schedule/memory/memory_plan.h"
 #include "tests/unit/schedule/programs.h"
 
@@ -109,6 +112,104 @@ TEST_CASE("partial results of a mean, then of a variance") {
   CHECK(again.steps.size() == before.steps.size() + 2);
   check_same(before, again);
   check_same(before, split(before, "split_reduction %r4 %r5", &reason));
+}
+
+TEST_CASE("a variance is taken apart with its mean") {
+  Program before = group_statistics(4);
+  before.facts.set_range(sym::var("m"), 1, 1000);
+  std::string reason;
+  for (const char* directive :
+       {"split_reduction %r3", "split_reduction %r2", "split_reduction %r2 join %i1"}) {
+    CAPTURE(directive);
+    const Program after = split(before, directive, &reason);
+    CHECK(after.steps.size() == before.steps.size() + 1);
+    // Partial results alone go through x.
+    const Nest& combined = after[std::get<Launch>(after.steps[1].node).nest];
+    const BufferId x = after.inputs[0];
+    const std::vector<BufferId> read = buffers_of(combined);
+    CHECK(std::find(read.begin(), read.end(), x) == read.end());
+    Program planned = after;
+    schedule::plan_memory(planned);
+    for (int64_t size : {1, 3, 40})
+      CHECK(same_results(before, planned, {{sym::var("n"), 2}, {sym::var("m"), size}}));
+  }
+  const Program after = split(before, "split_reduction %r3", &reason);
+  CHECK(to_string(after, after[std::get<Launch>(after.steps[0].node).nest]) == R"(nest norm (%i0<n, %r3<m, %i1<5)
+  %2 : f32 = reduce sum (%r2<4)
+    %1 : f32 = load x[%i0, %r3, 4*%i1 + %r2]
+    yield %1
+  %10 : f32 = constant 4
+  %11 : f32 = div %2 %10
+  %13 : f32 = reduce sum (%r4<4)
+    %12 : f32 = load x[%i0, %r3, 4*%i1 + %r4]
+    %14 : f32 = sub %12 %11
+    %15 : f32 = mul %14 %14
+    yield %15
+  store t3[%i0, %r3, %i1] %2
+  store t4[%i0, %r3, %i1] %13
+)");
+  CHECK(to_string(after, after[std::get<Launch>(after.steps[1].node).nest]) == R"(nest norm (%i0<n, %i1<5)
+  %0 : f32 = index 4*m
+  %2 : f32 = reduce sum (%r3<m)
+    %10 : f32 = load t3[%i0, %r3, %i1]
+    yield %10
+  %3 : f32 = div %2 %0
+  %13 : f32 = constant 4
+  %7 : f32 = reduce sum (%r4<m)
+    %11 : f32 = load t3[%i0, %r4, %i1]
+    %12 : f32 = load t4[%i0, %r4, %i1]
+    %14 : f32 = div %11 %13
+    %15 : f32 = sub %14 %3
+    %16 : f32 = mul %15 %15
+    %18 : f32 = mul %16 %13
+    %19 : f32 = add %12 %18
+    yield %19
+  %8 : f32 = div %7 %0
+  %9 : f32 = add %8 %3
+  store t[%i0, %i1] %9
+)");
+}
+
+TEST_CASE("variances keep their digits far from zero, and other sums of squares stay as they are") {
+  // x [n, m], about `offset`; squares of what is left of x without `center`.
+  enum class Center { kMean, kSum, kHalf };
+  auto variance = [](Center center, double offset) {
+    Pieces p("variance");
+    p.program.facts.set_range(p.m, 1, 100000);
+    const View x = p.input("x", {p.n, p.m});
+    NestBuilder nest(p.program, "variance");
+    const View out = p.temporary("t", {p.n});
+    const auto at = nest.dims(out.shape);
+    auto element = [&](const std::vector<Expr>& k) {
+      return nest.load(x, {at[0], k[0]}) + nest.constant(DType::kF32, offset);
+    };
+    const Value count = nest.index_value(center == Center::kHalf ? 2 * p.m : p.m, DType::kF32);
+    const Value sum = nest.reduce(Combine::kSum, {p.m}, element);
+    const Value from = center == Center::kSum ? sum : sum / count;
+    const Value squares = nest.reduce(Combine::kSum, {p.m}, [&](const std::vector<Expr>& k) {
+      const Value d = from - element(k);
+      return d * d;
+    });
+    nest.store(out, at, squares / nest.index_value(p.m, DType::kF32));
+    nest.finish();
+    p.output("y", out);
+    return p.program;
+  };
+  std::string reason;
+  for (double offset : {0.0, 1000.0}) {
+    const Program before = variance(Center::kMean, offset);
+    Program after = split(before, "split_reduction %r1 by 8", &reason);
+    CHECK(after.steps.size() == before.steps.size() + 1);
+    schedule::plan_memory(after);
+    for (int64_t size : {1, 8, 9, 1001})
+      CHECK(same_results(before, after, {{sym::var("n"), 3}, {sym::var("m"), size}}));
+  }
+  for (Center center : {Center::kSum, Center::kHalf}) {
+    const Program before = variance(center, 0);
+    const Program after = split(before, "split_reduction %r1 by 8", &reason);
+    const std::vector<BufferId> read = buffers_of(after[std::get<Launch>(after.steps[1].node).nest]);
+    CHECK(std::find(read.begin(), read.end(), after.inputs[0]) != read.end());
+  }
 }
 
 TEST_CASE("strips of one dim, also of pairs") {
