@@ -108,6 +108,17 @@ std::optional<Factor> as_elements(const loop::Nest& nest, const Factor& factor, 
   return out;
 }
 
+size_t side_of_columns(const Contraction& contraction, const std::vector<sym::Expr>& rows,
+                       const std::vector<sym::Expr>& columns) {
+  const auto alone = [&](const Factor& factor, const Factor& other, const std::vector<sym::Expr>& vars) {
+    return std::any_of(vars.begin(), vars.end(), [&](sym::Expr var) {
+      return factor.vars.contains(var) && !other.vars.contains(var);
+    });
+  };
+  const auto& [first, second] = contraction.factors;
+  return alone(first, second, columns) || alone(second, first, rows) ? 0 : 1;
+}
+
 sym::Expr offset_of(const loop::Program& program, const loop::Access& access, const sym::Facts& facts) {
   return sym::simplify(loop::offset_of(program, access), facts);
 }

@@ -45,6 +45,11 @@ std::optional<Contraction> match_contraction(const loop::Nest& nest);
 // this dtype do not hold all its values.
 std::optional<Factor> as_elements(const loop::Nest& nest, const Factor& factor, DType dtype);
 
+// The factor that a plan vectorises, along `columns`; the other is broadcast along them and has `rows`. Dims that one factor
+// alone depends on tell, not those of both, such as a window's groups; where there are none, it is the second.
+size_t side_of_columns(const Contraction& contraction, const std::vector<sym::Expr>& rows,
+                       const std::vector<sym::Expr>& columns);
+
 // Element offset of an access under its buffer's strides, simplified.
 sym::Expr offset_of(const loop::Program& program, const loop::Access& access, const sym::Facts& facts);
 

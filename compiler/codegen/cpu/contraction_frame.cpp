@@ -31,11 +31,9 @@ ContractionFrame::ContractionFrame(KernelText& text, const loop::Program& progra
   STRIDEC_CHECK(batch.size() + rows.size() + columns.size() == nest.dims.size() &&
                     reduced.size() == contraction.reduce->dims.size(),
                 cat("the schedule of nest '", nest.name, "' does not place every dim"));
-  const kernels::Factor* factors = contraction.factors;
-  const bool swapped = !columns.empty() ? factors[0].vars.contains(columns[0].var)
-                                        : !rows.empty() && factors[1].vars.contains(rows[0].var);
-  elements_[0] = kernels::as_elements(nest, factors[swapped ? 1 : 0], plan.kernel->a);
-  elements_[1] = kernels::as_elements(nest, factors[swapped ? 0 : 1], plan.kernel->b);
+  const size_t side = kernels::side_of_columns(contraction, plan.rows, plan.columns);
+  elements_[0] = kernels::as_elements(nest, contraction.factors[1 - side], plan.kernel->a);
+  elements_[1] = kernels::as_elements(nest, contraction.factors[side], plan.kernel->b);
   STRIDEC_CHECK(elements_[0] && elements_[1],
                 cat(plan.kernel->name, " does not hold the factors of '", nest.name, "'"));
   a = &*elements_[0];

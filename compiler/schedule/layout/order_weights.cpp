@@ -167,7 +167,7 @@ void order_staged_weights(loop::Program& program) {
     if (plan.b != kernels::GemmPlan::B::kStage || !contraction || plan.columns.empty()) continue;
     const sym::Facts facts = kernels::facts_in(program, program[id], *contraction);
     const kernels::Factor& b =
-        contraction->factors[contraction->factors[0].vars.contains(plan.columns[0]) ? 0 : 1];
+        contraction->factors[kernels::side_of_columns(*contraction, plan.rows, plan.columns)];
     std::vector<Turn> turns;
     for (const loop::Stmt* stmt : b.slice) {
       const auto* load = std::get_if<loop::Load>(&stmt->node);

@@ -140,12 +140,6 @@ loop::Access access_of_panels(BufferId id, const Nest& nest, const Contraction& 
   return access;
 }
 
-size_t side_of_b(const Contraction& c, const PanelLayout& plan) {
-  const kernels::Vars& vars = c.factors[0].vars;
-  if (plan.columns.empty()) return vars.contains(plan.rows.at(0)) ? 1 : 0;
-  return vars.contains(plan.columns[0]) && !(plan.along && vars.contains(*plan.along)) ? 0 : 1;
-}
-
 }  // namespace
 
 void pack_weights(Program& program) {
@@ -161,7 +155,8 @@ void pack_weights(Program& program) {
     const PanelLayout& plan = *layout;
     const auto contraction = kernels::match_contraction(program[id]);
     STRIDEC_CHECK(contraction.has_value(), program[id].name);
-    const size_t side = side_of_b(*contraction, plan);
+    const std::vector<Expr> rows = plan.along ? std::vector{*plan.along} : plan.rows;
+    const size_t side = kernels::side_of_columns(*contraction, rows, plan.columns);
     const auto elements = kernels::as_elements(program[id], contraction->factors[side], plan.element);
     STRIDEC_CHECK(elements.has_value(), program[id].name);
     const Factor& b = *elements;

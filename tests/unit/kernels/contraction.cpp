@@ -56,6 +56,25 @@ TEST_CASE("a sum of products is a contraction, with the dims of each factor") {
   CHECK(c->factors[1].vars.contains(nest.dims[1].var));
 }
 
+TEST_CASE("rows or columns tell which factor is vectorised, whichever is written first") {
+  const Product p = product(DType::kF32, Combine::kSum);
+  const loop::Nest& nest = p.program[p.nest];
+  auto c = kernels::match_contraction(nest);
+  REQUIRE(c.has_value());
+  const Expr row = nest.dims[0].var, column = nest.dims[1].var, group = sym::var("%g");
+  for (kernels::Factor& factor : c->factors) factor.vars.insert(group);
+  for (const size_t side : {1, 0}) {
+    CAPTURE(side);
+    CHECK(kernels::side_of_columns(*c, {row}, {column}) == side);
+    CHECK(kernels::side_of_columns(*c, {}, {column}) == side);
+    CHECK(kernels::side_of_columns(*c, {row}, {}) == side);
+    CHECK(kernels::side_of_columns(*c, {row}, {group}) == side);
+    CHECK(kernels::side_of_columns(*c, {row}, {group, column}) == side);
+    CHECK(kernels::side_of_columns(*c, {}, {group}) == 1);
+    std::swap(c->factors[0], c->factors[1]);
+  }
+}
+
 TEST_CASE("converted factors match, but are no plain loads") {
   const Product p = product(DType::kI8, Combine::kSum);
   const auto c = kernels::match_contraction(p.program[p.nest]);
