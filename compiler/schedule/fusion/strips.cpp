@@ -31,7 +31,8 @@ constexpr int64_t kLengths[] = {112, 56, 28, 22, 14, 7, 4, 2};
 constexpr int64_t kLeastRows = 14;
 constexpr int64_t kAlignment = 64;
 
-int64_t least_points(bool product) { return product ? kLeastRows : 1; }
+// Of strips with a product by so many bytes of weights (0: with none).
+int64_t least_points(double weights) { return weights > 0 ? kLeastRows : 1; }
 
 // Launches in a row: two, of which the first makes what the second alone reads, or what makes a contraction's input, the
 // contraction, and those that alone read its result.
@@ -287,8 +288,8 @@ class Fuser {
 
   // Bytes of the weights that all points of the shared dims have in common, whose other factor is what passes; 0: the row
   // has no contraction. Nothing where there are no such weights.
-  std::optional<int64_t> weights_of(const std::vector<Nest>& nests, Row& row) const {
-    if (row.passing.size() < 2) return 0;
+  std::optional<double> weights_of(const std::vector<Nest>& nests, Row& row) const {
+    if (!is_contraction(nests[1])) return 0;
     const auto contraction = loop::classify_contraction(nests[1]);
     if (!contraction || !contraction->a.plain || !contraction->b.plain) return std::nullopt;
     const bool swapped = program_[contraction->a.plain->access.buffer].storage == Storage::kWeight;
@@ -299,7 +300,7 @@ class Fuser {
     std::erase_if(row.dims, [&](const std::vector<size_t>& dims) {
       return !loop::is_var_of(nests[1].dims[dims[1]].var, rows);
     });
-    return *count * byte_size(weight.dtype);
+    return static_cast<double>(*count * byte_size(weight.dtype));
   }
 
   // The position of the strips; -1: there are none.
@@ -341,17 +342,16 @@ class Fuser {
     points = sym::simplify(points, program_.facts);
     if (typical_points * static_cast<double>(passing) <= static_cast<double>(kStripCache))
       return -1;  // it stays there anyway
-    const bool product = row.passing.size() > 1;
-    const int64_t most = points_of_strip(typical_points, passing, static_cast<double>(*weights));
+    const int64_t most = points_of_strip(typical_points, passing, *weights);
     if (most == 0) {
-      const int64_t shortest_length = least_points(product);
+      const int64_t shortest_length = least_points(*weights);
       decision->reason =
           shortest_length * passing > 2 * kStripCache
               ? cat("not in strips: what passes at ", shortest_length, " points is too large for a cache")
               : cat("not in strips: ", typical_points, " points are too few");
       return -1;
     }
-    if (static_cast<double>(*weights) > kWeightTraffic * 2.0 * static_cast<double>(most * passing)) {
+    if (*weights > kWeightTraffic * 2.0 * static_cast<double>(most * passing)) {
       decision->reason = cat("not in strips: all weights would be read for ", most, " points at a time");
       return -1;
     }
@@ -404,7 +404,7 @@ void fuse(Program& program, std::vector<Decision>* decisions, bool cuts) {
 }  // namespace
 
 int64_t points_of_strip(double points, int64_t passing, double weights) {
-  const int64_t least = least_points(weights > 0);
+  const int64_t least = least_points(weights);
   const int64_t room = weights > static_cast<double>(kWeightCache) ? kLongStripCache : kStripCache;
   for (int64_t length : kLengths)
     if (length >= least && length * passing <= (length == least ? 2 * kStripCache : room) &&
