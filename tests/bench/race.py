@@ -40,7 +40,6 @@ Environment: stridec (the program, default build/stridec), build (for temporary 
 """
 
 import argparse
-import ctypes
 import importlib.util
 import json
 import math
@@ -63,6 +62,23 @@ import arguments  # noqa: E402
 import models  # noqa: E402
 import quantize  # noqa: E402
 from architectures import ARCHITECTURES, RACES, arrays_of  # noqa: E402
+from engines import (  # noqa: E402
+    CHECKED,
+    ENGINES,
+    LIMITS,
+    OURS,
+    PEERS,
+    alike,
+    build_folder,
+    check_engine,
+    compile_for,
+    engine_versions,
+    hand_over,
+    rivals,
+    sizes_of,
+    source_of,
+    tolerance_of,
+)
 from networks import NETWORKS  # noqa: E402
 
 FOREIGN_LIMIT = 0.05
@@ -74,6 +90,9 @@ MADE = {
     "networks": NETWORKS,
 }
 ALL_MADE = {name: row for table in MADE.values() for name, row in table.items()}
+
+
+# ---- the race ----
 
 
 def times_of(run, seconds):
@@ -88,134 +107,6 @@ def times_of(run, seconds):
     return times
 
 
-# ---- libraries ----
-
-
-def manifest_of(library):
-    with open(library.removesuffix(".so") + ".json", encoding="utf-8") as file:
-        return json.load(file)
-
-
-def sizes_of(library, arrays):
-    """{symbol: value} of a library for these inputs."""
-    sizes = {}
-    for value in manifest_of(library)["inputs"]:
-        for dim, size in zip(value["shape"], arrays[value["name"]].shape):
-            form = re.fullmatch(r"(?:(\d+)\*)?([A-Za-z_]\w*)", str(dim))
-            if form:
-                sizes[form[2]] = size // int(form[1] or 1)
-    return sizes
-
-
-def product_flops(library, arrays):
-    """Of one run, in the kernels that templates for sums of products make."""
-    names = {**sizes_of(library, arrays), "max": max, "min": min, "select": lambda c, a, b: a if c else b}
-    kernels = [kernel for kernel in manifest_of(library)["kernels"] if re.match(r"\S+: ", kernel["schedule"])]
-    return sum(kernel["launches"] * eval(kernel["flops"], {"__builtins__": {}}, names) for kernel in kernels)
-
-
-# ---- engines: each answers with a function that runs the model and one that gives the outputs ----
-
-
-def stridec_engine(files, arrays, threads, engine):
-    import stridec
-
-    model = stridec.Model(files["library"] % engine)
-    context = model.context(threads=threads)
-    inputs = [arrays[value.name] for value in model.inputs]
-    run = context.prepare(*inputs)
-    return run, lambda: dict(zip([value.name for value in model.outputs], context.run(*inputs)))
-
-
-def build_folder():
-    return os.environ.get("build", "build")
-
-
-def peak_library():
-    return os.path.abspath(os.path.join(build_folder(), "libbench_peak.so"))
-
-
-def peak_engine(files, arrays, threads, _):
-    loops = ctypes.CDLL(peak_library())
-    flops = ctypes.c_int64(product_flops(files["sized"], arrays))
-    return lambda: loops.bench_peak(ctypes.c_int32(threads), flops), dict
-
-
-def hand_over():
-    """Nanoseconds between two threads, while no engine runs."""
-    measure = ctypes.CDLL(peak_library()).bench_hand_over
-    measure.restype = ctypes.c_double
-    return measure()
-
-
-def onnxruntime_engine(files, arrays, threads, engine):
-    session = models.reference_session(files[source_of(engine)], threads)
-    names = [value.name for value in session.get_outputs()]
-    given = models.feed(session, arrays)
-    return lambda: session.run(None, given), lambda: dict(zip(names, session.run(None, given)))
-
-
-def openvino_engine(files, arrays, threads, engine):
-    import openvino
-
-    core = openvino.Core()
-    model = core.read_model(files[source_of(engine)])
-    names = [value.get_any_name() for value in model.inputs]
-    model.reshape({name: list(arrays[name].shape) for name in names})
-    precision = {"bf16": "bf16", "fp16": "f16"}.get(engine.rpartition("-")[2], "f32")
-    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": precision}
-    request = core.compile_model(model, "CPU", settings).create_infer_request()
-    for name in names:
-        request.set_tensor(name, openvino.Tensor(np.require(arrays[name], requirements=["C", "W"]), shared_memory=True))
-
-    def outputs():
-        request.infer()
-        return {value.get_any_name(): np.array(request.get_tensor(value).data) for value in model.outputs}
-
-    return request.infer, outputs
-
-
-OURS = {  # flags of compile
-    "stridec": ["--mode", "default"],
-    "stridec-tuned": ["--mode", "max-autotune"],
-    "stridec-latency": ["--mode", "reduce-overhead"],
-    "stridec-bf16": ["--precision", "bf16"],
-    "stridec-fp16": ["--precision", "fp16"],
-    "stridec-int8": ["--mode", "default"],
-    "stridec-int4": ["--mode", "default"],
-}
-# What counts as equal where factors are rounded to 8 and 11 bits, through all layers of a network, and where a sum that lies
-# between two bytes may become either.
-NARROW = {"stridec-bf16": 0.02, "stridec-fp16": 0.0025, "stridec-int8": 0.1, "openvino-bf16": 0.02, "openvino-fp16": 0.0025}
-QUANTISED = ("int8", "int4")
-NARROWED = ("bf16", "fp16")
-PEERS = {
-    name + suffix: engine
-    for name, engine, narrowed in (("onnxruntime", onnxruntime_engine, ()), ("openvino", openvino_engine, NARROWED))
-    for suffix in ("", *(f"-{kind}" for kind in (*QUANTISED, *narrowed)))
-}
-LIMITS = {"fixed": stridec_engine, "peak": peak_engine}
-ENGINES = {**{engine: stridec_engine for engine in OURS}, **PEERS, **LIMITS}
-# Engines whose outputs are the expected ones, for those of the same source.
-CHECKED = ("onnxruntime", "onnxruntime-int8", "onnxruntime-int4", "fixed")
-
-
-def source_of(engine):
-    """Which of the files the engine runs: the model or what was made of it."""
-    kind = engine.rpartition("-")[2]
-    return kind if kind in QUANTISED else "model"
-
-
-def alike(engine, other):
-    return source_of(engine) == source_of(other)
-
-
-def rivals(ours, peer):
-    """Whether the peer computes the same file, no narrower than ours does."""
-    kind = peer.rpartition("-")[2]
-    return alike(ours, peer) and (kind not in NARROWED or ours.endswith(kind))
-
-
 def serve(engine, files, arrays, threads, pipe):
     """In the engine's process: answers each request (seconds) with the times of the runs that fit into them."""
     try:
@@ -227,9 +118,6 @@ def serve(engine, files, arrays, threads, pipe):
         return
     while (seconds := pipe.recv()) is not None:
         pipe.send(times_of(run, seconds))
-
-
-# ---- the race ----
 
 
 def busy_ticks():
@@ -362,10 +250,6 @@ def head_of(ours, other):
     return (ours.removeprefix("stridec-") if ours != "stridec" else "default") + "/" + other
 
 
-def tolerance_of(engine, tolerance):
-    return max(tolerance, NARROW.get(engine, 0))
-
-
 def print_case(label, result, engines, tolerance):
     entries = result["engines"]
     cells = [f"{milliseconds(entries[engine]):>20}" for engine in engines]
@@ -403,19 +287,6 @@ def machine():
     return {"kernel": platform.release(), **{key: facts[key] for key in keys if key in facts}}
 
 
-def engine_versions(engines, program):
-    found = {}
-    for engine in engines:
-        if engine in OURS or engine == "fixed":
-            found[engine] = subprocess.run([program, "--version"], capture_output=True, text=True).stdout.strip()
-        elif engine in PEERS:
-            from importlib.metadata import version
-
-            package = engine.partition("-")[0]
-            found[engine] = f"{package} {version(package)}"
-    return found
-
-
 def own_cases(parser, path, shapes):
     if not os.path.isfile(path):
         parser.error(f"there is no file {path}")
@@ -425,16 +296,6 @@ def own_cases(parser, path, shapes):
         return list(models.file_cases(path, shapes))
     except ValueError as error:
         parser.error(str(error))
-
-
-def check_engine(parser, engine):
-    if engine not in ENGINES:
-        parser.error(f"argument --engines: no engine {engine}; there are {', '.join(ENGINES)}")
-    package = engine.partition("-")[0]
-    if engine in PEERS and not importlib.util.find_spec(package):
-        parser.error(f"argument --engines: {package} is not installed in this Python environment")
-    if engine == "peak" and not os.path.isfile(peak_library()):
-        parser.error(f"argument --engines: peak needs {peak_library()}; 'ninja -C {build_folder()} bench_peak' builds it")
 
 
 def case_count(name, own):
@@ -501,17 +362,6 @@ def make(name, folder):
             first.setdefault("x".join(map(str, array.shape)), key)
         cases.append((", ".join(f"{key} {shape}" for shape, key in first.items()), arrays))
     return path, cases, dims
-
-
-def compile_for(engine, files, flags, program, dims):
-    """Seconds that it took."""
-    command = [program, "compile", files[source_of(engine)], "-o", files["library"] % engine, *OURS.get(engine, [])]
-    command += [*(["--dim", dims] if dims else []), *flags.flag, "--progress=none", "--quiet"]
-    if engine == "stridec-tuned" and flags.tune_db:
-        command += ["--tune-db", flags.tune_db]
-    start = time.perf_counter()
-    subprocess.run(command, check=True)
-    return time.perf_counter() - start
 
 
 def print_means(report, engines):
