@@ -54,9 +54,9 @@ class Same {
       return false;
     if (const auto* let = std::get_if<Let>(&in_a->node)) {
       const Let& other = std::get<Let>(in_b->node);
-      return let->op == other.op && std::equal(let->args.begin(), let->args.end(), other.args.begin(),
-                                               other.args.end(),
-                                               [&](ValueId x, ValueId y) { return value(x, y); });
+      return let->op == other.op &&
+             std::equal(let->args.begin(), let->args.end(), other.args.begin(), other.args.end(),
+                        [&](ValueId x, ValueId y) { return value(x, y); });
     }
     if (const auto* constant = std::get_if<loop::Constant>(&in_a->node))
       return constant->value == std::get<loop::Constant>(in_b->node).value;

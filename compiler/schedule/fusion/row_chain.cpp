@@ -52,28 +52,38 @@ Expr passing_bytes(const loop::Program& program, const RowChain& chain, size_t i
 Expr own_bytes(const loop::Program& program, const RowChain& chain) {
   Expr carried = 0, most = 0;
   const auto others = [&](size_t i) { return chain.carries(i) ? Expr(0) : passing_bytes(program, chain, i); };
-  for (size_t i = 0; i < chain.passing.size(); ++i) {
+  for (size_t i = 0; i < chain.own(); ++i) {
     if (chain.carries(i)) carried = carried + passing_bytes(program, chain, i);
     most = sym::max(most, others(i) + (i > 0 ? others(i - 1) : Expr(0)));
   }
   return carried + most;
 }
 
-std::optional<BufferId> RowChains::passes_on(int at) const {
+// What the launch alone writes, in memory of the run.
+std::optional<BufferId> RowChains::makes(int at) const {
   const Effects& effects = flow_.effects[static_cast<size_t>(at)];
   if (!nest_at(program_, program_.steps, at) || effects.writes.size() != 1 || effects.updates)
     return std::nullopt;
   const BufferId id = effects.writes[0];
-  return passes_once(program_, flow_, id) ? std::optional(id) : std::nullopt;
+  const bool alone = program_[id].storage == loop::Storage::kArena && flow_.total_writers[id.value] == 1;
+  return alone ? std::optional(id) : std::nullopt;
 }
 
-int RowChains::reader_of(int at) const {
-  const auto id = passes_on(at);
+std::optional<BufferId> RowChains::passes_on(int at) const {
+  const auto id = makes(at);
+  return id && passes_once(program_, flow_, *id) ? id : std::nullopt;
+}
+
+int RowChains::first_reader_of(int at) const {
+  const auto id = makes(at);
   if (!id) return -1;
   for (int p = at + 1; p < static_cast<int>(program_.steps.size()); ++p)
-    if (reads(flow_.effects[static_cast<size_t>(p)], *id) && nest_at(program_, program_.steps, p)) return p;
+    if (reads(flow_.effects[static_cast<size_t>(p)], *id))
+      return nest_at(program_, program_.steps, p) ? p : -1;
   return -1;
 }
+
+int RowChains::reader_of(int at) const { return passes_on(at) ? first_reader_of(at) : -1; }
 
 std::vector<int> RowChains::makers_of(int at) const {
   std::vector<int> makers;
@@ -113,8 +123,6 @@ std::optional<RowChain> RowChains::chain_of(std::vector<int> at, const Fits& fit
   RowChain chain;
   chain.at = std::move(at);
   const size_t count = chain.at.size();
-  why = "the last of them makes several buffers";
-  if (flow_.effects[static_cast<size_t>(chain.at.back())].writes.size() != 1) return std::nullopt;
   why = "a nest cannot move to the last one's place";
   for (size_t i = 0; i < count; ++i) {
     const Effects& effects = flow_.effects[static_cast<size_t>(chain.at[i])];
@@ -128,7 +136,10 @@ std::optional<RowChain> RowChains::chain_of(std::vector<int> at, const Fits& fit
         if (reads(flow_.effects[static_cast<size_t>(chain.at[j])], id)) return std::nullopt;
   }
   for (size_t i = 0; i + 1 < count; ++i) {
-    const BufferId buffer = *passes_on(chain.at[i]);
+    const BufferId buffer = *makes(chain.at[i]);
+    why = "what passes between them is read elsewhere";
+    if (chain.kept) return std::nullopt;  // and not by the last one first
+    chain.kept = !passes_once(program_, flow_, buffer);
     chain.passing.push_back({buffer, accesses_along(program_, nest_of(chain, i), buffer, true),
                              accesses_along(program_, nest_of(chain, i + 1), buffer, false)});
   }
@@ -154,6 +165,14 @@ std::optional<RowChain> RowChains::chain_of(std::vector<int> at, const Fits& fit
 
 const Nest& RowChains::nest_of(const RowChain& chain, size_t i) const {
   return *nest_at(program_, program_.steps, chain.at[i]);
+}
+
+// Every row of what passes to the last nest, by one strip.
+bool RowChains::is_made_once(const RowChain& chain) const {
+  const size_t i = chain.passing.size() - 1;
+  const RowChain::Rows& rows = chain.rows[i];
+  return rows.before == 0 && rows.after == 0 && !chain.carries(i) &&
+         program_.facts.holds(sym::le(rows.extent, rows.scale * chain.points));
 }
 
 bool RowChains::add_image(RowChain& chain, Expr var) const {
@@ -201,6 +220,8 @@ std::optional<RowChain> RowChains::with_rows(RowChain chain, Expr var, const Fit
     if (!divides) continue;
     chain.points = sym::simplify(sym::ceildiv(chain.rows.back().extent, unit), program_.facts);
     leads = true;
+    why = "rows that others read as well would be made twice, or not at all";
+    if (chain.kept && !is_made_once(chain)) return std::nullopt;
     return fits(chain, why) ? std::optional(chain) : std::nullopt;
   }
   return std::nullopt;

@@ -1,5 +1,6 @@
 // Nests one after the other, each of which alone reads what the one before alone writes, whose rows lead to rows: what a range
-// of some rows of the last one needs are ranges of rows of all others. What row_strips.h makes strips of.
+// of some rows of the last one needs are ranges of rows of all others. What row_strips.h makes strips of. What the last one reads
+// others may read as well.
 #pragma once
 
 #include <functional>
@@ -36,7 +37,11 @@ struct RowChain {
   std::vector<std::vector<size_t>> image_dims;  // of what passes, likewise
   sym::Expr points;  // that strips are ranges of: rows of the last nest, by its scale
   int64_t most = 1;  // of them in a strip
+  // What passes to the last nest stays in memory, for others that read it: each of its rows is made once.
+  bool kept = false;
 
+  // How many of what passes are memory of a strip: the first ones.
+  size_t own() const { return passing.size() - (kept ? 1 : 0); }
   int64_t rows_of_strip(size_t i) const;  // of what passes behind nest i, at most
   // Rows that two ranges of the reader's rows, one behind the other, both read of what passes behind nest i: a strip has them
   // from the one before.
@@ -58,15 +63,20 @@ class RowChains {
   std::optional<loop::BufferId> passes_on(int at) const;
   int reader_of(int at) const;
   std::vector<int> makers_of(int at) const;
+  // The first launch behind the step at `at` that reads what this alone writes, whoever else does; or -1.
+  int first_reader_of(int at) const;
 
-  // The chain of these launches, each the reader of the one before, if there are rows for which `fits` says yes; it chooses how
-  // many there are in a strip. `why`, where it says no, and where there is no chain.
+  // The chain of these launches, each the reader of the one before, the last one perhaps its first reader alone, if there are
+  // rows for which `fits` says yes; it chooses how many there are in a strip. `why`, where it says no, and where there is no
+  // chain.
   using Fits = std::function<bool(RowChain& chain, std::string& why)>;
   std::optional<RowChain> chain_of(std::vector<int> at, const Fits& fits, std::string& why) const;
   // All chains that the step is part of.
   std::vector<RowChain> through(int at, const Fits& fits) const;
 
  private:
+  std::optional<loop::BufferId> makes(int at) const;
+  bool is_made_once(const RowChain& chain) const;
   const loop::Nest& nest_of(const RowChain& chain, size_t i) const;
   bool add_image(RowChain& chain, sym::Expr var) const;
   std::optional<RowChain> with_rows(RowChain chain, sym::Expr var, const Fits& fits, std::string& why,

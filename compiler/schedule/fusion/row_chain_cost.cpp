@@ -19,6 +19,7 @@ constexpr double kFlopsPerCycle = 32;  // of products
 constexpr double kNestOfStrip = 1000;  // cycles: to call it, and for tiles that its rows do not fill
 constexpr double kWeightBytes = 16;    // a cycle, of those that another nest drove out
 constexpr double kThreadCache = 1 << 20;
+constexpr double kKeptBytes = 128 << 10;  // in a strip: rows may be longer than they typically are
 constexpr double kAllCaches = 12 << 20;
 constexpr double kCacheBytes = 8,
                  kMemoryBytes = 4;  // a cycle, of what lies behind a thread's cache, and behind all
@@ -72,9 +73,12 @@ double traffic_of(const loop::Program& program, const RowChain& chain, BufferId 
 
 bool choose_length(const loop::Program& program, RowChain& chain, int64_t cache, std::string& why) {
   const double images = images_of(program, chain);
+  const auto fits_kept = [&] {
+    return !chain.kept || typical(passing_bytes(program, chain, chain.own()), program.facts) <= kKeptBytes;
+  };
   for (chain.most = kMostUnits; chain.most > 0; --chain.most)
     if (images * strips_of_image(program, chain) >= kLeastStrips &&
-        typical(own_bytes(program, chain), program.facts) <= static_cast<double>(cache))
+        typical(own_bytes(program, chain), program.facts) <= static_cast<double>(cache) && fits_kept())
       return true;
   why = "there are too few rows, or one is too large for a cache";
   return false;
@@ -88,7 +92,8 @@ StripCost cost_of_strips(const loop::Program& program, const Flow& flow, const R
       if (program[id].storage == loop::Storage::kWeight) cost.weights += typical_bytes(program, id);
   for (size_t i = 0; i < chain.passing.size(); ++i) {
     cost.passing += typical(passing_bytes(program, chain, i), program.facts);
-    cost.traffic += traffic_of(program, chain, chain.passing[i].buffer);
+    // What is kept is written as ever.
+    cost.traffic += traffic_of(program, chain, chain.passing[i].buffer) * (i < chain.own() ? 1 : 0.5);
   }
   for (size_t i = 0; i < chain.at.size(); ++i) {
     const RowChain::Rows& rows = chain.rows[i];

@@ -57,6 +57,7 @@ void shrink(Program& program, const RowChain& chain, size_t i) {
 
 void make_row_strips(Program& program, const RowChain& chain) {
   const size_t count = chain.at.size();
+  const size_t own = chain.own();
   const Nest last = *nest_at(program, program.steps, chain.at.back());
   const sym::Interval points = program.facts.bounds(chain.points);
   const int64_t least = points.has_lo() && points.lo >= chain.most ? std::max<int64_t>(1, chain.most / 2) : 1;
@@ -125,14 +126,15 @@ void make_row_strips(Program& program, const RowChain& chain) {
   }
   loop::set_ranges(program.facts, strips);
 
-  for (size_t i = 0; i + 1 < count; ++i) shrink(program, chain, i);
+  for (size_t i = 0; i < own; ++i) shrink(program, chain, i);
   for (size_t i = 0; i < count; ++i) {
     Nest nest = *nest_at(program, program.steps, chain.at[i]);
     loop::for_each_stmt(nest.body, [&](loop::Stmt& stmt) {
       Access* access = loop::access_of(stmt);
       if (!access) return;
-      if (i > 0 && access->buffer == chain.passing[i - 1].buffer) move(*access, chain, i - 1, strips.first);
-      if (i + 1 < count && access->buffer == chain.passing[i].buffer) move(*access, chain, i, strips.first);
+      if (i > 0 && i <= own && access->buffer == chain.passing[i - 1].buffer)
+        move(*access, chain, i - 1, strips.first);
+      if (i < own && access->buffer == chain.passing[i].buffer) move(*access, chain, i, strips.first);
     });
     sym::Substitution places{{chain.rows[i].var, begin[i] + chain.rows[i].var}};
     for (size_t d = 0; d < digits.size(); ++d) places[chain.images[i][d]] = digits[d];
@@ -151,7 +153,7 @@ void make_row_strips(Program& program, const RowChain& chain) {
     program[id] = std::move(nest);
     strips.body.push_back({Launch{id}});
   }
-  for (const RowChain::Passing& each : chain.passing) strips.own.push_back(each.buffer);
+  for (size_t i = 0; i < own; ++i) strips.own.push_back(chain.passing[i].buffer);
   program.steps[static_cast<size_t>(chain.at.back())].node = std::move(strips);
   for (size_t i = count - 1; i-- > 0;) program.steps.erase(program.steps.begin() + chain.at[i]);
 }

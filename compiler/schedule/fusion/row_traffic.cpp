@@ -89,9 +89,13 @@ void lower_traffic(Program& program, std::vector<Decision>* decisions) {
   std::string why;
   for (int at = 0; at < static_cast<int>(program.steps.size()); ++at) {
     std::vector<int> steps = {at};
-    while (steps.size() < kLongestChain) {
-      const int next = all.chains().reader_of(steps.back());
+    bool kept = false;
+    while (steps.size() < kLongestChain && !kept) {
+      const int next = all.chains().first_reader_of(steps.back());
       if (next < 0) break;
+      kept = all.chains().reader_of(steps.back()) < 0;
+      // The next product gets its rows from memory as fast as it multiplies them, and has better tiles by itself.
+      if (kept && is_contraction(*nest_at(program, program.steps, next))) break;
       steps.push_back(next);
       const auto found = all.find(steps, why);
       if (!found) continue;
@@ -111,8 +115,11 @@ void lower_traffic(Program& program, std::vector<Decision>* decisions) {
     const RowChain& chain = found->chain;
     if (decisions) {
       Expr bytes = 0;
-      for (const RowChain::Passing& each : chain.passing)
-        bytes += 2 * loop::element_count(program[each.buffer].shape) * byte_size(program[each.buffer].dtype);
+      for (size_t i = 0; i < chain.passing.size(); ++i) {
+        const loop::Buffer& buffer = program[chain.passing[i].buffer];
+        const int times = i < chain.own() ? 2 : 1;  // written and read, or read
+        bytes += times * loop::element_count(buffer.shape) * byte_size(buffer.dtype);
+      }
       const size_t others = at.size() - 1;
       decisions->push_back(
           {program[candidate.nests.back()].name, "strips", true,

@@ -10,7 +10,9 @@
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/algebra/split_reduction.h"
 #include "compiler/schedule/algebra/winograd.h"
+#include "compiler/schedule/fusion/row_chain.h"
 #include "compiler/schedule/fusion/row_traffic.h"
 #include "compiler/schedule/fusion/strips.h"
 #include "compiler/schedule/memory/lower_peaks.h"
@@ -220,6 +222,94 @@ TEST_CASE("convolutions work by strips of rows where memory traffic takes longer
   CHECK(strips_of(strips_after(convolutions(200, 2, {{256, 3, 1, 1, 1}, {256, 3, 1, 1, 1}}))).empty());
   // It stays in a cache.
   CHECK(strips_of(strips_after(convolutions(4, 2, {{8}, {48}, {4, 3, 1, 1, 1}}))).empty());
+}
+
+// A convolution, and each of its images with a mean of 0 and a variance of 1.
+Program normalised(int64_t width, int64_t channels, const Layer& layer) {
+  Program program = convolutions(width, 4, {layer});
+  const BufferId made = program.outputs[0];
+  program[made].storage = Storage::kArena;
+  program[made].ordinal = -1;
+  const View t = whole(program, made);
+  const auto buffer = [&](const std::string& name, std::vector<Expr> shape, Storage storage) {
+    return add_buffer(program, {.name = name, .shape = std::move(shape), .storage = storage});
+  };
+  const View mean = whole(program, buffer("mean", {t.shape[0], channels}, Storage::kArena));
+  const View scale = whole(program, buffer("scale", {t.shape[0], channels}, Storage::kArena));
+  {
+    NestBuilder nest(program, "statistics");
+    const auto at = nest.dims(mean.shape);
+    const std::vector<Expr> image = {t.shape[1], t.shape[2]};
+    const auto element = [&](const std::vector<Expr>& k) { return nest.load(t, {at[0], k[0], k[1], at[1]}); };
+    const Value count = nest.index_value(t.shape[1] * t.shape[2], DType::kF32);
+    const Value average = nest.reduce(Combine::kSum, image, element) / count;
+    const Value squares = nest.reduce(Combine::kSum, image, [&](const std::vector<Expr>& k) {
+      const Value away = element(k) - average;
+      return away * away;
+    });
+    nest.store(mean, at, average);
+    nest.store(scale, at, squares / count);
+    nest.finish();
+  }
+  program.outputs = {buffer("out", t.shape, Storage::kOutput)};
+  program[program.outputs[0]].ordinal = 0;
+  NestBuilder nest(program, "apply");
+  const auto at = nest.dims(t.shape);
+  nest.store(whole(program, program.outputs[0]), at,
+             (nest.load(t, at) - nest.load(mean, {at[0], at[3]})) / nest.load(scale, {at[0], at[3]}));
+  nest.finish();
+  split_reductions(program, Sharing::kThreads);
+  return program;
+}
+
+TEST_CASE("statistics are taken of rows while these lie in a cache, and the rows stay") {
+  for (const Layer& layer : {Layer{32, 3, 1, 1, 1}, Layer{32, 3, 2, 1, 0}, Layer{32}}) {
+    const Program before = normalised(600, 32, layer);
+    REQUIRE(before.steps.size() == 4);
+    Program after = before;
+    std::vector<Decision> decisions;
+    lower_traffic(after, &decisions);
+    verify(after);
+    const Strips& strips = only_strips(after);
+    REQUIRE(strips.body.size() == 2);
+    CHECK(after[std::get<Launch>(strips.body[1].node).nest].name == "statistics");
+    CHECK(strips.own.empty());
+    REQUIRE(decisions.size() == 1);
+    CHECK(decisions[0].fused);
+    plan_memory(after, InPlace::kSums);
+    for (const auto& [images, rows] : {std::pair<int64_t, int64_t>{1, 5}, {1, 33}, {2, 14}, {0, 9}})
+      CHECK(same_results(before, after, {{sym::var("m"), images}, {sym::var("n"), rows}}));
+  }
+}
+
+TEST_CASE("rows that others read as well are made once, all of them") {
+  // The second layer reads rows of the first one, the third one adds them.
+  const auto chain_of = [](const Program& program) {
+    const Flow flow = make_flow(program, program.steps);
+    std::string why;
+    const auto rows_of_an_image = [](RowChain& chain, std::string&) {
+      chain.most = 4;
+      return chain.images.back().size() == 1;
+    };
+    return RowChains(program, flow).chain_of({0, 1}, rows_of_an_image, why);
+  };
+  const auto layers = [](const Layer& second) {
+    return convolutions(24, 2, {{48}, second, {.out = 48, .from = 1, .adds = 1}});
+  };
+  const Program before = layers({8});
+  const auto chain = chain_of(before);
+  REQUIRE(chain);
+  CHECK(chain->kept);
+  Program after = before;
+  make_row_strips(after, *chain);
+  verify(after);
+  CHECK(only_strips(after).own.empty());
+  plan_memory(after, InPlace::kSums);
+  for (const auto& [images, rows] : {std::pair<int64_t, int64_t>{1, 5}, {1, 33}, {2, 14}, {0, 9}})
+    CHECK(same_results(before, after, {{sym::var("m"), images}, {sym::var("n"), rows}}));
+  // Some are read twice, some by nobody else, the last one of an odd number by nobody.
+  for (const Layer& second : {Layer{8, 3, 1, 1, 1}, Layer{8, 3, 1, 1, 0}, Layer{8, 2, 2, 1, 0}})
+    CHECK(!chain_of(layers(second)));
 }
 
 TEST_CASE("a strip moves the rows that the one before has made") {

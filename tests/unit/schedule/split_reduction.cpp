@@ -134,7 +134,8 @@ TEST_CASE("a variance is taken apart with its mean") {
       CHECK(same_results(before, planned, {{sym::var("n"), 2}, {sym::var("m"), size}}));
   }
   const Program after = split(before, "split_reduction %r3", &reason);
-  CHECK(to_string(after, after[std::get<Launch>(after.steps[0].node).nest]) == R"(nest norm (%i0<n, %r3<m, %i1<5)
+  CHECK(to_string(after, after[std::get<Launch>(after.steps[0].node).nest]) ==
+        R"(nest norm (%i0<n, %r3<m, %i1<5)
   %2 : f32 = reduce sum (%r2<4)
     %1 : f32 = load x[%i0, %r3, 4*%i1 + %r2]
     yield %1
