@@ -154,6 +154,16 @@ std::optional<sym::Expr> merged_step(sym::Expr e, const std::vector<loop::Dim>& 
   return form->coefficients.back();
 }
 
+std::optional<sym::Expr> step_of_turned_rows(const loop::Program& program, const loop::Access& access,
+                                             const std::vector<loop::Dim>& rows,
+                                             const std::vector<loop::Dim>& k, const sym::Facts& facts) {
+  if (!access.mask.is_const(1) || rows.empty()) return std::nullopt;
+  const sym::Expr offset = offset_of(program, access, facts);
+  const auto row = merged_step(offset, rows, facts);
+  if (!row || !row->is_const(1)) return std::nullopt;
+  return merged_step(loop::at_zero(offset, rows), k, facts);
+}
+
 sym::Facts facts_in(const loop::Program& program, const loop::Nest& nest, const Contraction& contraction) {
   sym::Facts facts = program.facts;
   for (const loop::Dim& dim : nest.dims) facts.set_index(dim.var, dim.extent);

@@ -65,6 +65,11 @@ std::optional<LinearForm> linear_form(sym::Expr e, const std::vector<sym::Expr>&
 std::optional<sym::Expr> merged_step(sym::Expr e, const std::vector<loop::Dim>& dims,
                                      const sym::Facts& facts);
 
+// The step of k where a load's rows lie next to each other at every k: a copy that puts k next to each other turns squares.
+std::optional<sym::Expr> step_of_turned_rows(const loop::Program& program, const loop::Access& access,
+                                             const std::vector<loop::Dim>& rows,
+                                             const std::vector<loop::Dim>& k, const sym::Facts& facts);
+
 // Facts inside a nest: the program's, with the ranges of its dims and of the reduce's.
 sym::Facts facts_in(const loop::Program& program, const loop::Nest& nest, const Contraction& contraction);
 

@@ -9,13 +9,10 @@ namespace stridec::codegen::cpu {
 // Rows that lie next to each other in memory, k by k.
 bool ContractionRows::print_turned_pack() {
   const loop::Load* load = f_.a->load;
-  if (!load || !load->access.mask.is_const(1) || f_.rows.empty() || f_.local_rows(load->access.buffer) ||
-      f_.a_dtype() != f_.contraction.dtype)
-    return false;
+  if (!load || f_.local_rows(load->access.buffer) || f_.a_dtype() != f_.contraction.dtype) return false;
+  const auto k = kernels::step_of_turned_rows(f_.program, load->access, f_.rows, f_.reduced, f_.facts);
+  if (!k || depends_on_any(*k, f_.batch)) return false;
   const sym::Expr offset = kernels::offset_of(f_.program, load->access, f_.facts);
-  const auto row = kernels::merged_step(offset, f_.rows, f_.facts);
-  const auto k = kernels::merged_step(at_zero(offset, f_.rows), f_.reduced, f_.facts);
-  if (!row || !row->is_const(1) || !k || depends_on_any(*k, f_.batch)) return false;
   KernelText& text = f_.text;
   text.open("");
   text.line(cat("const ", f_.a_element(), "* from = ", text.pointer(load->access.buffer), " + ",

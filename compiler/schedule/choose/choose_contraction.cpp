@@ -346,8 +346,9 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
     UnitSteps unit;
     if (lies_along(p, a, order.back().var))
       unit.a = points(p, contiguous.empty() ? Dims{order.back()} : contiguous);
-    else if (a.load && !rows.empty() && step_along(p, a.load->access, rows.back().var) == 1)
-      unit.a = points(p, {rows.back()});
+    else if (a.load && like.a == like.dtype)
+      unit.turned_a =
+          kernels::step_of_turned_rows(p.program, a.load->access, rows, order, p.facts).has_value();
     unit.masked_b = b.load && !sym::simplify(b.load->access.mask, p.facts).is_const(1);
     // Weights that are staged are put in order (schedule/layout/order_weights.h).
     unit.b =

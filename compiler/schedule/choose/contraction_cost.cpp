@@ -22,6 +22,8 @@ using Dims = std::vector<Dim>;
 constexpr double kTileCall = 30;  // call, row addresses, loop ends
 constexpr double kSegment = 6;    // per tile and segment: addresses, loop end
 constexpr double kCopiedRun = 6;  // of neighbours that are copied: address, loop end
+// Of rows that are turned: of a square, whose every vector comes from another line, and of what is less than one.
+constexpr double kTurnedVector = 16, kTurnedElement = 4;
 constexpr double kMaskedElement = 8;
 constexpr double kByteProducts =
     0.5;  // beside products of f32: four at a time, but numbers are unpacked and sums scaled
@@ -103,13 +105,18 @@ double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps un
   const bool rows_stay = plan.rows_outer && block_bytes <= target.l2_bytes * 3 / 4;
   if (!rows_stay) total += panels * s.rows * s.k() * bytes / kernel.vector_bytes * kStreamedLine;
   total *= s.batch * imbalance(s, s.batch * panels * blocks);
-  // Copies: contiguous ones move a vector in two cycles, others an element.
-  // Those of groups interleave several rows.
+  // Copies: contiguous ones move a vector in two cycles, others an element. Those of groups interleave several rows.
   const double vector = kernel.group() == 1 ? 2 : 4, element = 1.5;
   if (plan.a != GemmPlan::A::kDirect || plan.bytes > 0) {
     double copies = plan.rows_outer || blocks == 1 ? 1 : panels;
-    const double copy =
-        unit.a == 0 ? element : (std::ceil(unit.a / kernel.lanes()) * vector + kCopiedRun) / unit.a;
+    const double lanes = kernel.lanes();
+    const auto in_squares = [&](double count) {
+      return count < lanes ? 0 : std::floor(count / lanes) * lanes / count;
+    };
+    const double turned = unit.turned_a ? in_squares(s.rows / blocks) * in_squares(s.k()) : 0;
+    const double rest = unit.turned_a ? kTurnedElement : element;
+    const double copy = unit.a == 0 ? turned * kTurnedVector / lanes + (1 - turned) * rest
+                                    : (std::ceil(unit.a / lanes) * vector + kCopiedRun) / unit.a;
     // Threads that share a block of rows each compute all of it.
     if (s.computing > 0) copies *= imbalance(s, s.batch * blocks);
     total += s.batch * copied * (copy + s.computing / kernel.lanes()) * copies;

@@ -25,10 +25,11 @@ struct ContractionShape {
 enum class Stores { kVectors, kApart, kSameLines };
 
 // Whether the elements that a copy meets in order are neighbours, so that it moves vectors: how many of a are, 0 where they
-// are not, and whether all of b are. What is asked for each element of b, whether it is in range, is asked one by one.
+// are not, unless those of neighbouring rows are, and whether all of b are. What is asked for each element of b, whether it is
+// in range, is asked one by one.
 struct UnitSteps {
   double a = 0;
-  bool b = false, masked_b = false;
+  bool turned_a = false, b = false, masked_b = false;
 };
 
 double plan_cycles(const kernels::GemmPlan& plan, const ContractionShape& s, UnitSteps unit, Stores stores,

@@ -121,6 +121,32 @@ TEST_CASE("a convolution to three channels runs on a micro-kernel, also where th
   CHECK(kernels::to_plan(*chosen).kernel->columns() == 3);
 }
 
+TEST_CASE("vectors of k are for rows along k: turning others takes longer than it saves") {
+  const auto deep = [](bool along, int64_t count) {
+    loop::Program program;
+    const auto buffer = [&](const char* name, std::vector<Expr> shape, Storage storage) {
+      return loop::whole(
+          program, loop::add_buffer(program, {.name = name, .shape = std::move(shape), .storage = storage}));
+    };
+    const loop::View x = buffer("x", {along ? count : 1000, along ? 1000 : count}, Storage::kArena),
+                     w = buffer("w", {4, 1000}, Storage::kWeight),
+                     y = buffer("y", {4, count}, Storage::kArena);
+    NestBuilder nest(program, "few_by_columns");
+    const auto i = nest.dims({4, count});
+    nest.store(y, i, nest.reduce(loop::Combine::kSum, {1000}, [&](const std::vector<Expr>& k) {
+      return nest.load(w, {i[0], k[0]}) *
+             nest.load(x, along ? std::vector{i[1], k[0]} : std::vector{k[0], i[1]});
+    }));
+    const loop::NestId id = nest.finish();
+    const auto chosen = schedule::choose_contraction(program, program[id], cpu_target("znver4"));
+    return chosen && kernels::is_gemm(*chosen) && kernels::to_plan(*chosen).kernel->deep;
+  };
+  for (const int64_t count : {32, 64, 128}) {
+    CHECK(deep(true, count));
+    CHECK(!deep(false, count));
+  }
+}
+
 TEST_CASE("rows in long runs are read in place and those in short ones copied, as the model says of both") {
   // A dilated convolution, channels last: a window's channels are a run.
   const auto reading_of = [](int64_t channels, int64_t columns) {
