@@ -80,9 +80,11 @@ class Kernels {
     const size_t both = computing(nodes, others).size();
     return nodes == others ? both == 1 : both > 0;
   }
+  bool has(const std::string& name) const { return names_.contains(name); }
 
  private:
   void add(const loop::Nest& nest) {
+    names_.insert(nest.name);
     for (const std::string& node : std::set(nest.nodes.begin(), nest.nodes.end()))
       by_node_[node].push_back(&nest);
   }
@@ -101,6 +103,7 @@ class Kernels {
   }
 
   std::map<std::string, std::vector<const loop::Nest*>> by_node_;
+  std::set<std::string> names_;
 };
 
 uint64_t typical_bytes(const Decision& decision, const sym::Facts& facts) {
@@ -108,16 +111,22 @@ uint64_t typical_bytes(const Decision& decision, const sym::Facts& facts) {
 }
 
 // Of the decisions that are about nests of known nodes; the others, and those that fused, are left in `others`. Rules ask again
-// with each nest that grows, and what one refuses another may fuse: what counts is which kernels there are in the end.
+// with each nest that grows, and what one refuses another may fuse: what counts is which kernels there are in the end. Where nodes
+// do not tell nests apart, as those of one operator or of none, names do.
 std::vector<Pair> separate_pairs(const std::vector<Decision>& decisions, const loop::Program& program,
                                  std::vector<const Decision*>& others) {
   const Kernels kernels(program);
+  std::set<std::pair<std::string, std::string>> fused;
+  for (const Decision& d : decisions)
+    if (d.fused) fused.emplace(d.producer, d.consumer);
   std::vector<Pair> pairs;
   std::map<std::tuple<std::string, std::string, std::string, std::string>, size_t> known;
   for (const Decision& d : decisions) {
     const bool pair = !d.producer_nodes.empty() && !d.consumer_nodes.empty();
-    if (!pair || d.fused) others.push_back(&d);
+    if (d.fused || (!pair && !fused.contains({d.producer, d.consumer}))) others.push_back(&d);
     if (!pair || d.fused || kernels.together(d.producer_nodes, d.consumer_nodes)) continue;
+    if (d.producer_nodes == d.consumer_nodes && !(kernels.has(d.producer) && kernels.has(d.consumer)))
+      continue;
     const auto of = [&](const std::string& name, const std::vector<std::string>& nodes) {
       const loop::Nest* kernel = d.producer_nodes == d.consumer_nodes ? nullptr : kernels.of(nodes);
       return kernel ? std::pair(kernel->name, loop::nodes_of(*kernel))

@@ -81,6 +81,12 @@ def test_separate_kernels():
     softmax = stridec("inspect softmax.onnx --stage=schedule", 0).stdout
     expect(softmax.count("\n kernel ") == 1 and " merged" in softmax and "separate" not in softmax, softmax)
 
+    # Many nests of one operator, which its node does not tell apart.
+    text = stridec("inspect bytes.onnx --stage=schedule", 0).stdout
+    pairs = re.findall(r"^ separate  (\S+) of .* -> (\S+) of ", text, re.M)
+    kernels = set(re.findall(r"^ kernel    (\S+): ", text, re.M))
+    expect(len(kernels) == 2 and all(set(pair) <= kernels for pair in pairs), text)
+
 
 def test_inspect_by_content():
     """What a file is does not hang on its name."""

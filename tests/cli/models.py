@@ -150,6 +150,13 @@ def chain(*nodes, shape=("batch", 4), weights=(), **more):
     return model(made, [value("x", list(shape))], [value(last, None)], weights, **more)
 
 
+def bytes_of():
+    """Numbers and the bytes that stand for them: many nests of one operator."""
+    made = helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "scale", "zero"], "quantize")
+    back = helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"], "dequantize")
+    return model([made, back], [value("x", ["batch", 4])], [value("y", None)])
+
+
 def _external(location, length=128):
     """mlp with its weight in another file: 4 x 8 floats at offset 0."""
     made = mlp()
@@ -402,7 +409,8 @@ def write_all(folder):
             file.write(data)
 
     good = {"mlp": mlp(), "scaled": scaled(), "rounded": rounded(), "counted": counted(), "gather": gather(), "tower": tower(),
-            "frames": frames(), "repeated": repeated(), "ranged": ranged(), "softmax": chain(("Softmax", {"axis": -1}))}  # fmt: skip
+            "frames": frames(), "repeated": repeated(), "ranged": ranged(), "softmax": chain(("Softmax", {"axis": -1})),
+            "bytes": bytes_of()}  # fmt: skip
     for name, made in {**good, **bad_models(), **overflowing_models(), **bombs()}.items():
         write(name + ".onnx", made.SerializeToString())
     for name, data in bad_files(mlp().SerializeToString()).items():
