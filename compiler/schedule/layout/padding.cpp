@@ -1,9 +1,12 @@
 #include "compiler/schedule/layout/padding.h"
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "compiler/base/text.h"
 #include "compiler/kernels/contraction.h"
+#include "compiler/loop/analysis.h"
 #include "compiler/loop/build.h"
 #include "compiler/loop/index_range.h"
 #include "compiler/loop/rewrite.h"
@@ -20,6 +23,151 @@ using sym::Expr;
 // More channels than this are worth a row of zeros.
 constexpr int64_t kFewChannels = 16;
 
+// A component of an index: place, a function of x, which stands for `line`, a linear sum of the nest's dims. `by_line` writes
+// what depends on the line's dims, and on their sum alone, as a function of x.
+struct Component {
+  Expr line, x, place;
+  sym::Substitution by_line;
+};
+
+bool is_linear(Expr e, const std::vector<Expr>& vars) {
+  const auto form = kernels::linear_form(e, vars);
+  return form && !sym::has_index(form->rest) &&
+         std::none_of(form->coefficients.begin(), form->coefficients.end(), sym::has_index);
+}
+
+// The greatest linear parts of an expression.
+void add_lines(Expr e, const std::vector<Expr>& vars, std::set<Expr, sym::ExprLess>& lines) {
+  if (!sym::has_index(e)) return;
+  if (is_linear(e, vars)) {
+    lines.insert(e);
+    return;
+  }
+  for (Expr arg : e.args()) add_lines(arg, vars, lines);
+}
+
+bool depends_on_any(Expr e, const std::vector<Expr>& vars) {
+  return std::any_of(vars.begin(), vars.end(), [&](Expr var) { return sym::depends_on(e, var); });
+}
+
+// Nothing where the component is no function of one sum of a dim and a tap.
+std::optional<Component> component_of(Expr e, const std::vector<loop::Dim>& dims, const sym::Facts& facts) {
+  const Expr x = sym::var("%line");
+  const std::vector<Expr> vars = loop::vars_of(dims);
+  if (is_linear(e, vars)) return Component{e, x, x, {}};
+  std::set<Expr, sym::ExprLess> lines;
+  add_lines(e, vars, lines);
+  if (lines.size() != 1) return std::nullopt;
+  const Expr line = *lines.begin();
+  const auto form = kernels::linear_form(line, vars);
+  const auto moves = [](Expr coefficient) { return !coefficient.is_const(0); };
+  if (std::count_if(form->coefficients.begin(), form->coefficients.end(), moves) < 2) return std::nullopt;
+  for (size_t i = 0; i < vars.size(); ++i) {
+    if (!form->coefficients[i].is_const(1)) continue;
+    const sym::Substitution by_line{{vars[i], x - (line - vars[i])}};
+    const Expr place = sym::simplify(sym::substitute(e, by_line), facts);
+    if (!depends_on_any(place, vars)) return Component{line, x, place, by_line};
+  }
+  return std::nullopt;
+}
+
+class Padder {
+ public:
+  Padder(Program& program, const Nest& nest, const loop::Load& load, const std::vector<loop::Dim>& k,
+         const std::vector<loop::Dim>& dims, const sym::Facts& facts)
+      : program_(program), nest_(nest), load_(load), k_(k), dims_(dims), facts_(facts) {}
+
+  std::optional<std::vector<Nest>> parts() {
+    const loop::Access& access = load_.access;
+    const loop::Buffer from = program_[access.buffer];
+    if (from.storage == loop::Storage::kWeight || from.storage == loop::Storage::kLocal ||
+        load_.fill.f != 0 || load_.fill.i != 0 || std::signbit(load_.fill.f))
+      return std::nullopt;
+
+    // The copy is of what the result's dims and the taps reach, as a view of the buffer.
+    loop::View view = loop::whole(program_, access.buffer);
+    view.fill = load_.fill;
+    std::vector<Expr> index;
+    std::set<Expr, sym::ExprLess> along;  // dims of components that are copied
+    Expr inside = 1;
+    for (size_t d = 0; d < access.index.size(); ++d) {
+      const Expr e = access.index[d], at = view.coords[d];
+      index.push_back(e);
+      const bool masked = in_mask(e);
+      const bool of_tap = std::any_of(k_.begin(), k_.end(),
+                                      [&](const loop::Dim& dim) { return sym::depends_on(e, dim.var); });
+      if (!masked && (!of_tap || is_linear(e, loop::vars_of(dims_)))) continue;
+      const auto component = component_of(e, dims_, facts_);
+      const auto range = component ? loop::range_of(component->line, dims_) : std::nullopt;
+      if (!range && !masked) continue;
+      if (!range) return std::nullopt;
+      for (Expr var : sym::free_vars(component->line))
+        if (sym::is_index(var) && !along.insert(var).second) return std::nullopt;
+      view.shape[d] = sym::simplify(range->most - range->least + 1, program_.facts);
+      view.index[d] = sym::substitute(component->place, {{component->x, at + range->least}});
+      index[d] = sym::simplify(component->line - range->least, facts_);
+      if (!masked) continue;
+      if (e == component->line) {
+        const auto within = [&](Expr place) {
+          return sym::logical_and(sym::le(0, place), sym::lt(place, from.shape[d]));
+        };
+        view.mask = sym::logical_and(view.mask, within(view.index[d]));
+        inside = sym::logical_and(inside, within(e));
+        continue;
+      }
+      for (Expr condition : loop::conjuncts(access.mask)) {
+        if (!depends_on_any(condition, sym::free_vars(component->line))) continue;
+        const Expr by_line = sym::simplify(sym::substitute(condition, component->by_line), facts_);
+        if (depends_on_any(by_line, loop::vars_of(dims_))) return std::nullopt;
+        view.mask =
+            sym::logical_and(view.mask, sym::substitute(by_line, {{component->x, at + range->least}}));
+        inside = sym::logical_and(inside, condition);
+      }
+    }
+    if (!few_channels(along)) return std::nullopt;
+    // What the mask lets through is all that is in the buffer.
+    if (!facts_.with(inside).holds(access.mask)) return std::nullopt;
+
+    const loop::BufferId to = loop::add_buffer(program_, {.name = cat(from.name, ".padded"),
+                                                          .dtype = from.dtype,
+                                                          .shape = view.shape,
+                                                          .storage = loop::Storage::kArena});
+    loop::NestBuilder copy(program_, "pad");
+    const std::vector<Expr> at = copy.dims(view.shape);
+    copy.store(loop::whole(program_, to), at, copy.load(view, at));
+    Nest made = copy.nest();
+    made.nodes = nest_.nodes;
+    Nest reader = nest_;
+    loop::redirect(reader, load_.result, {.buffer = to, .index = index, .mask = 1});
+    return std::vector<Nest>{std::move(made), std::move(reader)};
+  }
+
+ private:
+  bool in_mask(Expr e) const {
+    const std::vector<Expr> vars = sym::free_vars(e);
+    return std::any_of(vars.begin(), vars.end(), [&](Expr var) {
+      return sym::is_index(var) && sym::depends_on(load_.access.mask, var);
+    });
+  }
+
+  // Taps are the reduced dims along which components are copied, channels the others.
+  bool few_channels(const std::set<Expr, sym::ExprLess>& along) const {
+    int64_t taps = 1, channels = 1;
+    for (const loop::Dim& dim : k_) {
+      const auto extent = sym::as_const(dim.extent);
+      if (!extent) return false;
+      (along.contains(dim.var) ? taps : channels) *= *extent;
+    }
+    return taps >= 2 && channels < kFewChannels;
+  }
+
+  Program& program_;
+  const Nest& nest_;
+  const loop::Load& load_;
+  const std::vector<loop::Dim>&k_, &dims_;
+  const sym::Facts& facts_;
+};
+
 }  // namespace
 
 std::optional<std::vector<Nest>> padded(Program& program, const Nest& nest) {
@@ -30,67 +178,13 @@ std::optional<std::vector<Nest>> padded(Program& program, const Nest& nest) {
   for (const loop::Dim& dim : nest.dims)
     if (contraction->factors[0].vars.contains(dim.var) && contraction->factors[1].vars.contains(dim.var))
       return std::nullopt;
-  const loop::Load* load = nullptr;
-  for (const kernels::Factor& factor : contraction->factors)
-    if (factor.load && !factor.load->access.mask.is_const()) load = load ? nullptr : factor.load;
-  if (!load || load->fill.f != 0 || load->fill.i != 0 || std::signbit(load->fill.f)) return std::nullopt;
-  const loop::Access& access = load->access;
-  const loop::Buffer from = program[access.buffer];
-  if (from.storage == loop::Storage::kWeight || from.storage == loop::Storage::kLocal) return std::nullopt;
-
-  // Taps are the reduced dims in the mask, channels the others.
-  int64_t taps = 1, channels = 1;
-  for (const loop::Dim& dim : k) {
-    const auto extent = sym::as_const(dim.extent);
-    if (!extent) return std::nullopt;
-    if (sym::depends_on(access.mask, dim.var))
-      taps *= *extent;
-    else
-      channels *= *extent;
-  }
-  if (taps < 2 || channels >= kFewChannels) return std::nullopt;
-
   std::vector<loop::Dim> dims = nest.dims;
   dims.insert(dims.end(), k.begin(), k.end());
   const sym::Facts facts = kernels::facts_in(program, nest, *contraction);
-  std::vector<Expr> shape, index, before, after;
-  Expr inside = 1;
-  for (size_t d = 0; d < access.index.size(); ++d) {
-    const Expr e = access.index[d], extent = from.shape[d];
-    before.push_back(0), after.push_back(0), shape.push_back(extent), index.push_back(e);
-    bool in_mask = false;
-    for (Expr var : sym::free_vars(e))
-      in_mask = in_mask || (sym::is_index(var) && sym::depends_on(access.mask, var));
-    if (!in_mask) continue;
-    const auto range = loop::range_of(e, dims);
-    if (!range) return std::nullopt;
-    before[d] = sym::simplify(-range->least, program.facts);
-    after[d] = sym::simplify(range->most - extent + 1, program.facts);
-    shape[d] = sym::simplify(range->most - range->least + 1, program.facts);
-    index[d] = sym::simplify(e - range->least, facts);
-    inside = sym::logical_and(inside, sym::logical_and(sym::le(0, e), sym::lt(e, extent)));
-  }
-  // What the mask lets through is all that is in the buffer.
-  if (!facts.with(inside).holds(access.mask)) return std::nullopt;
-
-  const auto view = loop::pad(loop::whole(program, access.buffer), before, after, load->fill);
-  if (!view) return std::nullopt;
-  const loop::BufferId to = loop::add_buffer(program, {.name = cat(from.name, ".padded"),
-                                                       .dtype = from.dtype,
-                                                       .shape = shape,
-                                                       .storage = loop::Storage::kArena});
-  loop::NestBuilder copy(program, "pad");
-  const std::vector<Expr> at = copy.dims(shape);
-  copy.store(loop::whole(program, to), at, copy.load(*view, at));
-  Nest made = copy.nest();
-  made.nodes = nest.nodes;
-
-  Nest reader = nest;
-  loop::for_each_stmt(reader.body, [&](loop::Stmt& stmt) {
-    auto* own = std::get_if<loop::Load>(&stmt.node);
-    if (own && own->result == load->result) own->access = {.buffer = to, .index = index, .mask = 1};
-  });
-  return std::vector<Nest>{std::move(made), std::move(reader)};
+  for (const kernels::Factor& factor : contraction->factors)
+    if (factor.load)
+      if (auto parts = Padder(program, nest, *factor.load, k, dims, facts).parts()) return parts;
+  return std::nullopt;
 }
 
 void pad_inputs(Program& program, std::vector<Decision>* decisions) {

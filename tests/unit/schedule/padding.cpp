@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
+#include <string>
+
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/memory/memory_plan.h"
@@ -83,6 +86,67 @@ TEST_CASE("padded copies give what the masks gave, for every stride, dilation, p
           for (const int64_t n : {1, 2, 9, 16})
             CHECK(same_results(program, copied, {{sym::var("n"), n}, {sym::var("m"), 1}}));
         }
+}
+
+TEST_CASE("images padded by themselves, or read in larger ones, are copied as they are read") {
+  const Expr n = sym::var("n");
+  struct Reading {
+    std::string name;
+    std::function<Expr(Expr)> place;
+    std::function<Expr(Expr)> mask = [](Expr) { return Expr(1); };
+  };
+  const Reading readings[] = {{"edges", [&](Expr i) { return sym::min(sym::max(i, 0), n - 1); }},
+                              {"other end", [&](Expr i) { return sym::mod(i + 4 * n, n); }},
+                              {"reflected",
+                               [&](Expr i) {
+                                 const Expr at = sym::mod(i + 8 * n, 2 * n);
+                                 return sym::select(sym::lt(at, n), at, 2 * n - 1 - at);
+                               }},
+                              {"enlarged", [&](Expr i) { return sym::floordiv(i, 3); },
+                               [&](Expr i) { return sym::logical_and(sym::le(0, i), sym::lt(i, 3 * n)); }}};
+  // y[o, i] = sum over c<channels, r<3 of x[c, place(stride * i + r - 1)] * w[o, c, r], i < n.
+  const auto convolution_of = [&](const Reading& reading, int64_t channels, int64_t stride, bool rows) {
+    Pieces p("convolution");
+    p.program.facts.set_range(p.n, 1, 1000);
+    const View x = p.input("x", {channels, p.n});
+    const View weight = p.weight("w", {4, channels, 3}, 7);
+    NestBuilder nest(p.program, "conv");
+    const View out = p.temporary("t", {4, p.n});
+    const auto at = nest.dims(out.shape);
+    View read = x;
+    read.index[1] = reading.place(x.coords[1]);
+    read.mask = reading.mask(x.coords[1]);
+    read.fill = float_scalar(DType::kF32, 0);
+    const Value sum = nest.reduce(Combine::kSum, {channels, 3}, [&](const std::vector<Expr>& k) {
+      const Expr tap = rows ? k[1] - 1 : stride * at[1] + k[1] - 1;
+      return nest.load(read, {k[0], tap}) * nest.load(weight, {at[0], k[0], k[1]});
+    });
+    nest.store(out, at, sum);
+    nest.finish();
+    p.output("y", out);
+    return p.program;
+  };
+  for (const Reading& reading : readings)
+    for (const int64_t stride : {1, 2}) {
+      CAPTURE(reading.name);
+      const Program program = convolution_of(reading, 3, stride, false);
+      Program copied = rewritten(program);
+      CHECK(copied.steps.size() == program.steps.size() + 1);
+      const Nest& conv = copied[std::get<Launch>(copied.steps[1].node).nest];
+      CAPTURE(to_string(copied, conv));
+      CHECK(to_string(copied, conv)
+                .find(stride == 1 ? "load x.padded[%r2, %i1 + %r3]\n"
+                                  : "load x.padded[%r2, 2*%i1 + %r3]\n") != std::string::npos);
+      schedule::plan_memory(copied);
+      for (const int64_t size : {1, 2, 9, 16})
+        CHECK(same_results(program, copied, {{n, size}, {sym::var("m"), 1}}));
+      // Of many channels a tap is a row anyway.
+      const Program wide = convolution_of(reading, 16, stride, false);
+      CHECK(rewritten(wide).steps.size() == wide.steps.size());
+    }
+  // No window: a tap by itself.
+  const Program taps = convolution_of(readings[0], 3, 1, true);
+  CHECK(rewritten(taps).steps.size() == taps.steps.size());
 }
 
 TEST_CASE("many channels, groups, other fills and single taps keep their masks") {
