@@ -27,6 +27,38 @@ ValueId add_value(Nest& nest, DType dtype) {
   return ValueId(static_cast<int64_t>(nest.values.size()) - 1);
 }
 
+ValueId Writer::let(ScalarOp op, DType dtype, std::vector<ValueId> args) {
+  const ValueId result = add_value(nest, dtype);
+  block.push_back({Let{result, op, std::move(args)}});
+  return result;
+}
+
+ValueId Writer::cast(ValueId value, DType to) {
+  return nest.values[value.value].dtype == to ? value : let(ScalarOp::kCast, to, {value});
+}
+
+ValueId Writer::constant(const Scalar& scalar) {
+  const ValueId result = add_value(nest, scalar.dtype);
+  block.push_back({Constant{result, scalar}});
+  return result;
+}
+
+ValueId Writer::index(Expr e, DType dtype) {
+  const ValueId result = add_value(nest, dtype);
+  block.push_back({IndexValue{result, e}});
+  return result;
+}
+
+ValueId Writer::load(DType dtype, Access access) {
+  const ValueId result = add_value(nest, dtype);
+  block.push_back({Load{result, std::move(access), int_scalar(dtype, 0)}});
+  return result;
+}
+
+void Writer::store(Access access, ValueId value) {
+  block.push_back({Store{.access = std::move(access), .value = value}});
+}
+
 Nest copy_nest(std::string name, std::vector<Dim> dims, Access from, Scalar fill, Access to) {
   Nest copy{.name = std::move(name), .dims = std::move(dims)};
   const ValueId value = add_value(copy, fill.dtype);

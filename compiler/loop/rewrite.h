@@ -54,6 +54,19 @@ class Cloner {
 };
 
 ValueId add_value(Nest& nest, DType dtype);
+// Statements of a nest, one after the other at the end of one of its blocks; each gives its result.
+struct Writer {
+  Nest& nest;
+  Block& block;
+
+  ValueId let(ScalarOp op, DType dtype, std::vector<ValueId> args);
+  ValueId cast(ValueId value, DType to);  // the value itself where it has that dtype
+  ValueId constant(const Scalar& scalar);
+  ValueId number(int64_t value) { return constant(int_scalar(DType::kI32, value)); }
+  ValueId index(sym::Expr e, DType dtype);
+  ValueId load(DType dtype, Access access);  // 0 where masked off
+  void store(Access access, ValueId value);
+};
 // A nest that stores at `to`, for each point of the dims, the element at `from`, or `fill` where its mask is off.
 Nest copy_nest(std::string name, std::vector<Dim> dims, Access from, Scalar fill, Access to);
 // The load whose result is `value` reads at `access` instead.

@@ -118,6 +118,15 @@ void for_each_stmt(const Block& block, const std::function<void(const Stmt&)>& v
 }
 void for_each_result(Stmt& stmt, const std::function<void(ValueId&)>& visit) { results(stmt, visit); }
 void for_each_result(const Stmt& stmt, const std::function<void(ValueId)>& visit) { results(stmt, visit); }
+const Stmt* definition(const Block& block, ValueId id) {
+  for (const Stmt& stmt : block) {
+    bool found = false;
+    for_each_result(stmt, [&](ValueId result) { found = found || result == id; });
+    if (found) return &stmt;
+  }
+  return nullptr;
+}
+
 void for_each_use(Stmt& stmt, const std::function<void(ValueId&)>& visit) { uses(stmt, visit); }
 void for_each_use(const Stmt& stmt, const std::function<void(ValueId)>& visit) { uses(stmt, visit); }
 void for_each_expr(Stmt& stmt, const std::function<void(sym::Expr&)>& visit) { exprs(stmt, visit); }

@@ -25,6 +25,8 @@ void for_each_stmt(const Block& block, const std::function<void(const Stmt&)>& v
 // values).
 void for_each_result(Stmt& stmt, const std::function<void(ValueId&)>& visit);
 void for_each_result(const Stmt& stmt, const std::function<void(ValueId)>& visit);
+// The statement of the block, not of loops inside, that defines the value; null: there is none.
+const Stmt* definition(const Block& block, ValueId id);
 // Values that the statement itself uses: arguments, stored and bound values, a scan's init, and what its body
 // yields.
 void for_each_use(Stmt& stmt, const std::function<void(ValueId&)>& visit);

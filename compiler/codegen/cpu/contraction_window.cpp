@@ -45,14 +45,14 @@ class Emitter {
     STRIDEC_CHECK(matched.has_value(), nest.name);
     contraction_ = *std::move(matched);
     facts_ = kernels::facts_in(program, nest, contraction_);
-    const bool swapped = contraction_.factors[1].vars.contains(plan_.along);
-    const auto load = [&](int side, DType dtype) {
+    const size_t b_side = kernels::side_of_columns(contraction_, {plan_.along}, plan_.columns);
+    const auto load = [&](size_t side, DType dtype) {
       const auto elements = kernels::as_elements(nest, contraction_.factors[side], dtype);
       STRIDEC_CHECK(elements && elements->load, nest.name);
       return elements->load;
     };
-    a_ = load(swapped ? 1 : 0, plan_.kernel->a);
-    b_ = load(swapped ? 0 : 1, plan_.kernel->b);
+    a_ = load(1 - b_side, plan_.kernel->a);
+    b_ = load(b_side, plan_.kernel->b);
     rows_ = kernels::dims_by_name(nest, contraction_, plan_.rows);
     taps_ = kernels::dims_by_name(nest, contraction_, plan_.taps);
     beside_ = kernels::dims_by_name(nest, contraction_, plan_.beside);

@@ -24,17 +24,8 @@ bool is_sum(const Nest& nest, const Reduce& reduce) {
   return dtype == DType::kF32 || dtype == DType::kF64;
 }
 
-const Stmt* definition(const Block& block, ValueId id) {
-  for (const Stmt& stmt : block) {
-    bool here = false;
-    loop::for_each_result(stmt, [&](ValueId result) { here = here || result == id; });
-    if (here) return &stmt;
-  }
-  return nullptr;
-}
-
 const Let* let_of(const Block& block, ValueId id, ScalarOp op) {
-  const Stmt* stmt = definition(block, id);
+  const Stmt* stmt = loop::definition(block, id);
   const Let* let = stmt ? std::get_if<Let>(&stmt->node) : nullptr;
   return let && let->op == op ? let : nullptr;
 }
@@ -47,7 +38,7 @@ class Same {
       : nest_(nest), a_(a), b_(b), dims_(dims) {}
 
   bool value(ValueId a, ValueId b) const {
-    const Stmt *in_a = definition(a_, a), *in_b = definition(b_, b);
+    const Stmt *in_a = loop::definition(a_, a), *in_b = loop::definition(b_, b);
     if (!in_a && !in_b) return a == b;
     if (!in_a || !in_b || in_a->node.index() != in_b->node.index() ||
         nest_.values[a.value].dtype != nest_.values[b.value].dtype)
@@ -84,7 +75,7 @@ class Same {
 bool is_mean(const Nest& nest, ValueId value, ValueId sum, Expr points, const sym::Facts& facts) {
   const Let* divided = let_of(nest.body, value, ScalarOp::kDiv);
   if (!divided || divided->args[0] != sum) return false;
-  const Stmt* count = definition(nest.body, divided->args[1]);
+  const Stmt* count = loop::definition(nest.body, divided->args[1]);
   if (!count) return false;
   if (const auto* index = std::get_if<loop::IndexValue>(&count->node))
     return facts.holds(sym::eq(index->expr, points));

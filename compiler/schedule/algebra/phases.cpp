@@ -72,22 +72,12 @@ std::optional<Condition> condition_of(Expr text, const Nest& nest, const Reduce&
   return c;
 }
 
-// The statement in front of `end` that defines a value.
-const Stmt* definition(const Block& block, loop::ValueId id) {
-  for (const Stmt& stmt : block) {
-    bool found = false;
-    loop::for_each_result(stmt, [&](loop::ValueId result) { found = found || result == id; });
-    if (found) return &stmt;
-  }
-  return nullptr;
-}
-
 bool is_zero(const loop::Scalar& scalar) { return is_float(scalar.dtype) ? scalar.f == 0 : scalar.i == 0; }
 
 // Loads without which the term that a reduction sums is zero: factors of the product, below conversions, that read
 // zero where their mask is false.
 void collect_factors(const Block& block, loop::ValueId value, std::vector<const loop::Load*>& factors) {
-  const Stmt* stmt = definition(block, value);
+  const Stmt* stmt = loop::definition(block, value);
   if (!stmt) return;
   if (const auto* load = std::get_if<loop::Load>(&stmt->node); load && is_zero(load->fill))
     factors.push_back(load);

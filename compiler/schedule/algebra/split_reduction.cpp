@@ -96,13 +96,10 @@ class Splitter {
 
   // ---- what passes between the statements before the reduction and the others ----
 
+  // Before the reduction.
   const Stmt* definition(ValueId id) const {
-    for (size_t i = 0; i < at_; ++i) {
-      bool found = false;
-      loop::for_each_result(nest_.body[i], [&](ValueId result) { found = found || result == id; });
-      if (found) return &nest_.body[i];
-    }
-    return nullptr;
+    const Stmt* stmt = loop::definition(nest_.body, id);
+    return stmt && stmt < &nest_.body[at_] ? stmt : nullptr;
   }
 
   bool is_heavy(ValueId id) const {
@@ -309,15 +306,16 @@ class Splitter {
     const Stmt sum = nest.body.back();
     const ValueId total = std::get<Reduce>(sum.node).results[0];
     const DType dtype = nest.values[total.value].dtype;
-    const ValueId mean = add_mean(nest, nest.body, total, points_of_part());
+    const ValueId mean = add_mean({nest, nest.body}, total, points_of_part());
     loop::Cloner names(nest);
     loop::for_each_stmt(nest_.body, [&](const Stmt& stmt) {
       loop::for_each_use(stmt, [&](ValueId used) { names.map(used, used); });
     });
     Stmt copy = names.clone(nest, sum);
     auto& squares = std::get<Reduce>(copy.node);
-    const ValueId deviation = add_let(nest, squares.body, ScalarOp::kSub, squares.yields[0], mean, dtype);
-    squares.yields = {add_let(nest, squares.body, ScalarOp::kMul, deviation, deviation, dtype)};
+    loop::Writer w{nest, squares.body};
+    const ValueId deviation = w.let(ScalarOp::kSub, dtype, {squares.yields[0], mean});
+    squares.yields = {w.let(ScalarOp::kMul, dtype, {deviation, deviation})};
     const ValueId result = squares.results[0];
     nest.body.push_back(std::move(copy));
     return result;
@@ -330,19 +328,9 @@ class Splitter {
     return points;
   }
 
-  static ValueId add_let(Nest& nest, Block& block, ScalarOp op, ValueId a, ValueId b, DType dtype) {
-    const ValueId result = loop::add_value(nest, dtype);
-    block.push_back({loop::Let{result, op, {a, b}}});
-    return result;
-  }
-  static ValueId add_number(Nest& nest, Block& block, Expr expr, DType dtype) {
-    const ValueId result = loop::add_value(nest, dtype);
-    block.push_back({loop::IndexValue{result, expr}});
-    return result;
-  }
-  static ValueId add_mean(Nest& nest, Block& block, ValueId total, Expr points) {
-    const DType dtype = nest.values[total.value].dtype;
-    return add_let(nest, block, ScalarOp::kDiv, total, add_number(nest, block, points, dtype), dtype);
+  static ValueId add_mean(loop::Writer w, ValueId total, Expr points) {
+    const DType dtype = w.nest.values[total.value].dtype;
+    return w.let(ScalarOp::kDiv, dtype, {total, w.index(points, dtype)});
   }
 
   // The deviations of parts from their means, and of these from the mean of all, in place of the statement that goes through
@@ -359,20 +347,19 @@ class Splitter {
       parts[dim.var] = names.fresh_index(dim.var);
       all.dims.push_back({parts[dim.var], dim.extent});
     }
+    loop::Writer w{nest, all.body};
     std::vector<ValueId> loaded;
     for (BufferId id : partials_) {
       Access access = partial(id);
       loop::substitute(access, parts);
-      loaded.push_back(loop::add_value(nest, dtype));
-      all.body.push_back({loop::Load{loaded.back(), std::move(access), loop::float_scalar(dtype, 0)}});
+      loaded.push_back(w.load(dtype, std::move(access)));
     }
     const Expr points = sym::substitute(points_of_part(), parts);
-    const ValueId mean = add_mean(nest, all.body, loaded[0], points);
-    const ValueId away = add_let(nest, all.body, ScalarOp::kSub, mean, deviations_->mean, dtype);
-    const ValueId square = add_let(nest, all.body, ScalarOp::kMul, away, away, dtype);
-    const ValueId count = add_number(nest, all.body, points, dtype);
-    const ValueId of_means = add_let(nest, all.body, ScalarOp::kMul, square, count, dtype);
-    all.yields = {add_let(nest, all.body, ScalarOp::kAdd, loaded[1], of_means, dtype)};
+    const ValueId mean = add_mean(w, loaded[0], points);
+    const ValueId away = w.let(ScalarOp::kSub, dtype, {mean, deviations_->mean});
+    const ValueId square = w.let(ScalarOp::kMul, dtype, {away, away});
+    const ValueId of_means = w.let(ScalarOp::kMul, dtype, {square, w.index(points, dtype)});
+    all.yields = {w.let(ScalarOp::kAdd, dtype, {loaded[1], of_means})};
     nest.body.push_back({std::move(all)});
   }
 
@@ -391,12 +378,9 @@ class Splitter {
     combine.dims = combined_dims();
     combine.body.clear();
     combine.yields.clear();
-    for (size_t p = 0; p < reduce_->yields.size(); ++p) {
-      const DType dtype = program_[partials_[p]].dtype;
-      const ValueId value = loop::add_value(nest, dtype);
-      combine.body.push_back({loop::Load{value, partial(partials_[p]), loop::int_scalar(dtype, 0)}});
-      combine.yields.push_back(value);
-    }
+    loop::Writer w{nest, combine.body};
+    for (size_t p = 0; p < reduce_->yields.size(); ++p)
+      combine.yields.push_back(w.load(program_[partials_[p]].dtype, partial(partials_[p])));
     nest.body.push_back({std::move(combine)});
     for (size_t i = at_ + 1; i < nest_.body.size(); ++i) {
       if (deviations_ && i == deviations_->at)

@@ -59,16 +59,10 @@ const Transforms& transforms(int m) {
 // Appends statements on f32 scalars to a nest.
 class Scalars {
  public:
-  explicit Scalars(Nest& nest) : nest_(nest) {}
+  explicit Scalars(Nest& nest) : writer_{nest, nest.body} {}
 
-  ValueId load(Access access) {
-    const ValueId id = fresh();
-    nest_.body.push_back({loop::Load{id, std::move(access), loop::float_scalar(DType::kF32, 0)}});
-    return id;
-  }
-  void store(Access access, ValueId value) {
-    nest_.body.push_back({loop::Store{.access = std::move(access), .value = value}});
-  }
+  ValueId load(Access access) { return writer_.load(DType::kF32, std::move(access)); }
+  void store(Access access, ValueId value) { writer_.store(std::move(access), value); }
 
   // matrix * values * matrix^T, rows and columns.
   std::vector<std::vector<ValueId>> both_sides(const Matrix& matrix,
@@ -86,16 +80,10 @@ class Scalars {
   }
 
  private:
-  ValueId fresh() { return loop::add_value(nest_, DType::kF32); }
-  ValueId let(loop::ScalarOp op, ValueId a, ValueId b) {
-    const ValueId id = fresh();
-    nest_.body.push_back({loop::Let{id, op, {a, b}}});
-    return id;
-  }
+  ValueId let(loop::ScalarOp op, ValueId a, ValueId b) { return writer_.let(op, DType::kF32, {a, b}); }
   ValueId scaled(double factor, ValueId value) {
     if (factor == 1) return value;
-    const ValueId number = fresh();
-    nest_.body.push_back({loop::Constant{number, loop::float_scalar(DType::kF32, factor)}});
+    const ValueId number = writer_.constant(loop::float_scalar(DType::kF32, factor));
     return let(loop::ScalarOp::kMul, value, number);
   }
   // The sum of factors[i] * values[i]; positive factors first, so that the others are subtracted.
@@ -113,7 +101,7 @@ class Scalars {
     return *sum;
   }
 
-  Nest& nest_;
+  loop::Writer writer_;
 };
 
 // ---- the convolution ---------------------------------------------------------------------------------------

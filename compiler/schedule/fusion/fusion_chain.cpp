@@ -90,7 +90,7 @@ int chain_of(Program& program, loop::Steps& steps, Flow& flow, const std::vector
     const Effects& made = flow.effects[members[i]];
     for (BufferId id : made.writes) {
       if (program[id].storage == Storage::kLocal) continue;
-      if (program[id].storage != Storage::kArena || flow.total_writers[id.value] != 1)
+      if (!made_once(program, flow, id))
         return refuse(reason, "what passes between them is needed in memory");
       if (flow.total_readers[id.value] != 1 || !reads(flow.effects[members[i + 1]], id))
         return refuse(reason, "what passes between them is read elsewhere");

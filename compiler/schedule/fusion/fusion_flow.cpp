@@ -31,9 +31,12 @@ Flow make_flow(const loop::Program& program, const loop::Steps& steps) {
   return flow;
 }
 
+bool made_once(const loop::Program& program, const Flow& flow, BufferId id) {
+  return program[id].storage == loop::Storage::kArena && flow.total_writers[id.value] == 1;
+}
+
 bool passes_once(const loop::Program& program, const Flow& flow, BufferId id) {
-  return program[id].storage == loop::Storage::kArena && flow.total_writers[id.value] == 1 &&
-         flow.total_readers[id.value] == 1;
+  return made_once(program, flow, id) && flow.total_readers[id.value] == 1;
 }
 
 bool is_pointwise(const loop::Nest& nest) {

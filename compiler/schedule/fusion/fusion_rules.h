@@ -16,7 +16,9 @@ struct Flow {
       total_readers;  // by buffer: steps of the whole program, nested ones included
 };
 Flow make_flow(const loop::Program& program, const loop::Steps& steps);
-// A buffer that one step writes and one reads, and nobody outside of the program.
+// A buffer that one step writes, and nobody outside of the program reads.
+bool made_once(const loop::Program& program, const Flow& flow, loop::BufferId id);
+// And that one step reads.
 bool passes_once(const loop::Program& program, const Flow& flow, loop::BufferId id);
 
 // Inlines the pointwise nest at `producer` into every nest that reads its result, and removes it. `copied`: the one

@@ -65,8 +65,7 @@ std::optional<BufferId> RowChains::makes(int at) const {
   if (!nest_at(program_, program_.steps, at) || effects.writes.size() != 1 || effects.updates)
     return std::nullopt;
   const BufferId id = effects.writes[0];
-  const bool alone = program_[id].storage == loop::Storage::kArena && flow_.total_writers[id.value] == 1;
-  return alone ? std::optional(id) : std::nullopt;
+  return made_once(program_, flow_, id) ? std::optional(id) : std::nullopt;
 }
 
 std::optional<BufferId> RowChains::passes_on(int at) const {

@@ -66,9 +66,6 @@ int component_of(const Nest& nest, BufferId buffer, Expr var) {
   return plain ? component : -1;
 }
 
-bool made_once(const Program& program, const Flow& flow, BufferId id) {
-  return program[id].storage == Storage::kArena && flow.total_writers[id.value] == 1;
-}
 // The launch before `at` that alone writes what it alone reads, and nothing else.
 struct Link {
   int at;

@@ -94,37 +94,26 @@ class Packer {
     }
     const ValueId value = cloner.value(value_);
     if (facts_.holds(inside)) return value;
-    const ValueId in = loop::add_value(into_, DType::kBool);
-    into_.body.push_back({loop::IndexValue{in, inside}});
-    return let(ScalarOp::kSelect, otherwise.dtype, {in, value, constant(otherwise)});
+    loop::Writer w{into_, into_.body};
+    const ValueId in = w.index(inside, DType::kBool);
+    return w.let(ScalarOp::kSelect, otherwise.dtype, {in, value, w.constant(otherwise)});
   }
 
   // As many numbers as a word has, the first k's lowest.
   ValueId word(const CompactPart& part, DType dtype) {
+    loop::Writer w{into_, into_.body};
     ValueId word;
     for (int64_t i = 0; i < part.per_word(); ++i) {
-      ValueId bits = let(ScalarOp::kCast, DType::kI32,
-                         {element(panels_.first_k + i, loop::int_scalar(dtype, part.low))});
-      if (part.low != 0) bits = let(ScalarOp::kSub, DType::kI32, {bits, number(part.low)});
-      if (i > 0) bits = let(ScalarOp::kShl, DType::kI32, {bits, number(i * part.bits)});
-      word = i > 0 ? let(ScalarOp::kBitOr, DType::kI32, {word, bits}) : bits;
+      ValueId bits = w.let(ScalarOp::kCast, DType::kI32,
+                           {element(panels_.first_k + i, loop::int_scalar(dtype, part.low))});
+      if (part.low != 0) bits = w.let(ScalarOp::kSub, DType::kI32, {bits, w.number(part.low)});
+      if (i > 0) bits = w.let(ScalarOp::kShl, DType::kI32, {bits, w.number(i * part.bits)});
+      word = i > 0 ? w.let(ScalarOp::kBitOr, DType::kI32, {word, bits}) : bits;
     }
     return word;
   }
 
  private:
-  ValueId let(ScalarOp op, DType dtype, std::vector<ValueId> args) {
-    const ValueId result = loop::add_value(into_, dtype);
-    into_.body.push_back({loop::Let{result, op, std::move(args)}});
-    return result;
-  }
-  ValueId constant(const loop::Scalar& scalar) {
-    const ValueId result = loop::add_value(into_, scalar.dtype);
-    into_.body.push_back({loop::Constant{result, scalar}});
-    return result;
-  }
-  ValueId number(int64_t value) { return constant(loop::int_scalar(DType::kI32, value)); }
-
   const Nest& from_;
   const std::vector<const Stmt*>& slice_;
   ValueId value_;
@@ -172,23 +161,13 @@ loop::Block read(Nest& nest, const Frame& frame, const CompactPart& part, Buffer
     block.push_back({loop::Load{part.value, std::move(access), zero}});
     return block;
   }
-  auto fresh = [&] { return loop::add_value(nest, DType::kI32); };
-  auto constant = [&](int64_t value) {
-    const ValueId result = fresh();
-    block.push_back({loop::Constant{result, loop::int_scalar(DType::kI32, value)}});
-    return result;
-  };
-  auto let = [&](ScalarOp op, ValueId a, ValueId b) {
-    const ValueId result = fresh();
-    block.push_back({loop::Let{result, op, {a, b}}});
-    return result;
-  };
-  const ValueId word = fresh(), shift = fresh();
-  block.push_back({loop::Load{word, std::move(access), loop::int_scalar(DType::kI32, 0)}});
-  block.push_back({loop::IndexValue{shift, sym::mod(k, part.per_word()) * part.bits}});
-  const ValueId mask = constant((int64_t{1} << part.bits) - 1);
+  loop::Writer w{nest, block};
+  const auto let = [&](ScalarOp op, ValueId x, ValueId y) { return w.let(op, DType::kI32, {x, y}); };
+  const ValueId word = w.load(DType::kI32, std::move(access));
+  const ValueId shift = w.index(sym::mod(k, part.per_word()) * part.bits, DType::kI32);
+  const ValueId mask = w.number((int64_t{1} << part.bits) - 1);
   ValueId value = let(ScalarOp::kBitAnd, let(ScalarOp::kShr, word, shift), mask);
-  if (part.low != 0) value = let(ScalarOp::kAdd, value, constant(part.low));
+  if (part.low != 0) value = let(ScalarOp::kAdd, value, w.number(part.low));
   block.push_back({loop::Let{part.value, ScalarOp::kCast, {value}}});
   return block;
 }
@@ -258,7 +237,7 @@ void pack_compact(Program& program, loop::NestId id, std::map<std::string, Buffe
   const Nest nest = program[id];  // adding nests moves the program's
   const auto contraction = kernels::match_contraction(nest);
   STRIDEC_CHECK(contraction && !plan.columns.empty(), nest.name);
-  const size_t side = contraction->factors[0].vars.contains(plan.columns[0]) ? 0 : 1;
+  const size_t side = kernels::side_of_columns(*contraction, plan.rows, plan.columns);
   const kernels::Factor& b = contraction->factors[side];
   const bool packed = std::any_of(b.slice.begin(), b.slice.end(), [&](const Stmt* stmt) {
     const loop::Access* access = loop::access_of(*stmt);

@@ -29,47 +29,13 @@ using loop::Program;
 using loop::ScalarOp;
 using loop::Stmt;
 using loop::ValueId;
+using loop::Writer;
 using sym::Expr;
 using Dims = std::vector<Dim>;
 
 constexpr int64_t kLoadedRows = 8;  // that warp groups are no faster for
 constexpr int64_t kFewRows = 64;    // more are worth numbers in scratch
 constexpr int64_t kLeastColumns = 64, kLeastDepth = 64;
-
-// Statements of a nest, one after the other.
-struct Writer {
-  Nest& nest;
-  Block& block;
-
-  ValueId let(ScalarOp op, DType dtype, std::vector<ValueId> args) {
-    const ValueId result = loop::add_value(nest, dtype);
-    block.push_back({loop::Let{result, op, std::move(args)}});
-    return result;
-  }
-  ValueId cast(ValueId value, DType to) {
-    return nest.values[value.value].dtype == to ? value : let(ScalarOp::kCast, to, {value});
-  }
-  ValueId constant(const loop::Scalar& scalar) {
-    const ValueId result = loop::add_value(nest, scalar.dtype);
-    block.push_back({loop::Constant{result, scalar}});
-    return result;
-  }
-  ValueId number(int64_t value) { return constant(loop::int_scalar(DType::kI32, value)); }
-  ValueId load(DType dtype, BufferId buffer, std::vector<Expr> index) {
-    const ValueId result = loop::add_value(nest, dtype);
-    const loop::Scalar zero = loop::int_scalar(dtype, 0);
-    block.push_back({loop::Load{result, {.buffer = buffer, .index = std::move(index)}, zero}});
-    return result;
-  }
-  ValueId index(Expr e) {
-    const ValueId result = loop::add_value(nest, DType::kI32);
-    block.push_back({loop::IndexValue{result, e}});
-    return result;
-  }
-  void store(BufferId buffer, std::vector<Expr> index, ValueId value) {
-    block.push_back({loop::Store{.access = {.buffer = buffer, .index = std::move(index)}, .value = value}});
-  }
-};
 
 // The weights of one product in memory.
 struct Packed {
@@ -122,15 +88,14 @@ class Packer {
     }
     const ValueId found = cloner.value(value);
     if (inside.is_const(1)) return found;
-    const ValueId in = loop::add_value(pack_, DType::kBool);
-    pack_.body.push_back({loop::IndexValue{in, inside}});
+    const ValueId in = writer().index(inside, DType::kBool);
     return writer().let(ScalarOp::kSelect, otherwise.dtype, {in, found, writer().constant(otherwise)});
   }
 
   BufferId finish(ValueId value) {
     buffer_.dtype = pack_.values[value.value].dtype;
     const BufferId id = loop::add_buffer(program_, std::move(buffer_));
-    writer().store(id, at(), value);
+    writer().store({.buffer = id, .index = at()}, value);
     loop::clean(program_, pack_);
     program_.prepack.push_back(loop::add_nest(program_, std::move(pack_)));
     return id;
@@ -196,22 +161,24 @@ Packed pack(Program& program, const Source& source, const FewBits& few) {
 // The factor at a column's k, f32.
 ValueId read(Writer w, const Program& program, const Packed& packed, Expr column, Expr k) {
   const WordsLayout& layout = packed.layout;
-  const ValueId word = w.load(DType::kI32, packed.words, kernels::word_of(layout, column, k));
+  const ValueId word =
+      w.load(DType::kI32, {.buffer = packed.words, .index = kernels::word_of(layout, column, k)});
   const ValueId shifted =
-      w.let(ScalarOp::kShr, DType::kI32, {word, w.index(kernels::bit_of(layout, column, k))});
+      w.let(ScalarOp::kShr, DType::kI32, {word, w.index(kernels::bit_of(layout, column, k), DType::kI32)});
   const ValueId number =
       w.let(ScalarOp::kBitAnd, DType::kI32, {shifted, w.number((int64_t{1} << layout.bits) - 1)});
   ValueId value = w.cast(number, DType::kF32);
   if (packed.zeros || packed.constant) {
     const ValueId zero =
-        packed.zeros
-            ? w.cast(w.load(DType::kU8, *packed.zeros, kernels::scale_of(layout, column, k)), DType::kF32)
-            : w.constant(loop::float_scalar(DType::kF32, static_cast<double>(packed.constant)));
+        packed.zeros ? w.cast(w.load(DType::kU8, {.buffer = *packed.zeros,
+                                                  .index = kernels::scale_of(layout, column, k)}),
+                              DType::kF32)
+                     : w.constant(loop::float_scalar(DType::kF32, static_cast<double>(packed.constant)));
     value = w.let(ScalarOp::kSub, DType::kF32, {value, zero});
   }
   if (!packed.scales) return value;
-  const ValueId scale =
-      w.load(program[*packed.scales].dtype, *packed.scales, kernels::scale_of(layout, column, k));
+  const ValueId scale = w.load(program[*packed.scales].dtype,
+                               {.buffer = *packed.scales, .index = kernels::scale_of(layout, column, k)});
   return w.let(ScalarOp::kMul, DType::kF32, {value, w.cast(scale, DType::kF32)});
 }
 
@@ -374,11 +341,11 @@ loop::Steps packed_steps(Program& program, const Product& p, const GpuTarget& ta
     unpack.dims = {{sym::var("%i0"), shape[0]}, {sym::var("%i1"), shape[1]}};
     Writer w{unpack, unpack.body};
     const ValueId value = read(w, program, packed, unpack.dims[0].var, unpack.dims[1].var);
-    w.store(numbers, loop::vars_of(unpack.dims), w.cast(value, p.element));
+    w.store({.buffer = numbers, .index = loop::vars_of(unpack.dims)}, w.cast(value, p.element));
     unpack.schedule = kernels::to_schedule(kernels::kWordsUnpack, layout, packed.constant);
     many.push_back(launched(std::move(unpack)));
     Nest nest = with_factor(program, p.nest, p.contraction, p.side, [&](Writer v, Expr k) {
-      return v.cast(v.load(p.element, numbers, {column, k}), DType::kF32);
+      return v.cast(v.load(p.element, {.buffer = numbers, .index = {column, k}}), DType::kF32);
     });
     many.push_back(launched(std::move(nest)));
   }

@@ -23,38 +23,34 @@ using sym::Expr;
 // More channels than this are worth a row of zeros.
 constexpr int64_t kFewChannels = 16;
 
-// A component of an index: place, a function of x, which stands for `line`, a linear sum of the nest's dims. `by_line` writes
-// what depends on the line's dims, and on their sum alone, as a function of x.
+// A component of an index: `place`, a function of the variable on_line(), which stands for `line`, a linear sum of the nest's
+// dims. `by_line` writes what depends on the line's dims, and on their sum alone, as a function of it.
 struct Component {
-  Expr line, x, place;
+  Expr line, place;
   sym::Substitution by_line;
 };
-
-bool is_linear(Expr e, const std::vector<Expr>& vars) {
-  const auto form = kernels::linear_form(e, vars);
-  return form && !sym::has_index(form->rest) &&
-         std::none_of(form->coefficients.begin(), form->coefficients.end(), sym::has_index);
-}
+Expr on_line() { return sym::var("%line"); }
 
 // The greatest linear parts of an expression.
 void add_lines(Expr e, const std::vector<Expr>& vars, std::set<Expr, sym::ExprLess>& lines) {
   if (!sym::has_index(e)) return;
-  if (is_linear(e, vars)) {
+  if (kernels::linear_form(e, vars)) {
     lines.insert(e);
     return;
   }
   for (Expr arg : e.args()) add_lines(arg, vars, lines);
 }
 
-bool depends_on_any(Expr e, const std::vector<Expr>& vars) {
-  return std::any_of(vars.begin(), vars.end(), [&](Expr var) { return sym::depends_on(e, var); });
+bool share_an_index(Expr a, Expr b) {
+  const std::vector<Expr> vars = sym::free_vars(a);
+  return std::any_of(vars.begin(), vars.end(),
+                     [&](Expr var) { return sym::is_index(var) && sym::depends_on(b, var); });
 }
 
 // Nothing where the component is no function of one sum of a dim and a tap.
 std::optional<Component> component_of(Expr e, const std::vector<loop::Dim>& dims, const sym::Facts& facts) {
-  const Expr x = sym::var("%line");
   const std::vector<Expr> vars = loop::vars_of(dims);
-  if (is_linear(e, vars)) return Component{e, x, x, {}};
+  if (kernels::linear_form(e, vars)) return Component{e, on_line(), {}};
   std::set<Expr, sym::ExprLess> lines;
   add_lines(e, vars, lines);
   if (lines.size() != 1) return std::nullopt;
@@ -64,9 +60,9 @@ std::optional<Component> component_of(Expr e, const std::vector<loop::Dim>& dims
   if (std::count_if(form->coefficients.begin(), form->coefficients.end(), moves) < 2) return std::nullopt;
   for (size_t i = 0; i < vars.size(); ++i) {
     if (!form->coefficients[i].is_const(1)) continue;
-    const sym::Substitution by_line{{vars[i], x - (line - vars[i])}};
+    const sym::Substitution by_line{{vars[i], on_line() - (line - vars[i])}};
     const Expr place = sym::simplify(sym::substitute(e, by_line), facts);
-    if (!depends_on_any(place, vars)) return Component{line, x, place, by_line};
+    if (!loop::depends_on_any(place, dims)) return Component{line, place, by_line};
   }
   return std::nullopt;
 }
@@ -93,10 +89,9 @@ class Padder {
     for (size_t d = 0; d < access.index.size(); ++d) {
       const Expr e = access.index[d], at = view.coords[d];
       index.push_back(e);
-      const bool masked = in_mask(e);
-      const bool of_tap = std::any_of(k_.begin(), k_.end(),
-                                      [&](const loop::Dim& dim) { return sym::depends_on(e, dim.var); });
-      if (!masked && (!of_tap || is_linear(e, loop::vars_of(dims_)))) continue;
+      const bool masked = share_an_index(e, access.mask);
+      if (!masked && (!loop::depends_on_any(e, k_) || kernels::linear_form(e, loop::vars_of(dims_))))
+        continue;
       const auto component = component_of(e, dims_, facts_);
       const auto range = component ? loop::range_of(component->line, dims_) : std::nullopt;
       if (!range && !masked) continue;
@@ -104,7 +99,7 @@ class Padder {
       for (Expr var : sym::free_vars(component->line))
         if (sym::is_index(var) && !along.insert(var).second) return std::nullopt;
       view.shape[d] = sym::simplify(range->most - range->least + 1, program_.facts);
-      view.index[d] = sym::substitute(component->place, {{component->x, at + range->least}});
+      view.index[d] = sym::substitute(component->place, {{on_line(), at + range->least}});
       index[d] = sym::simplify(component->line - range->least, facts_);
       if (!masked) continue;
       if (e == component->line) {
@@ -116,11 +111,10 @@ class Padder {
         continue;
       }
       for (Expr condition : loop::conjuncts(access.mask)) {
-        if (!depends_on_any(condition, sym::free_vars(component->line))) continue;
+        if (!share_an_index(component->line, condition)) continue;
         const Expr by_line = sym::simplify(sym::substitute(condition, component->by_line), facts_);
-        if (depends_on_any(by_line, loop::vars_of(dims_))) return std::nullopt;
-        view.mask =
-            sym::logical_and(view.mask, sym::substitute(by_line, {{component->x, at + range->least}}));
+        if (loop::depends_on_any(by_line, dims_)) return std::nullopt;
+        view.mask = sym::logical_and(view.mask, sym::substitute(by_line, {{on_line(), at + range->least}}));
         inside = sym::logical_and(inside, condition);
       }
     }
@@ -143,13 +137,6 @@ class Padder {
   }
 
  private:
-  bool in_mask(Expr e) const {
-    const std::vector<Expr> vars = sym::free_vars(e);
-    return std::any_of(vars.begin(), vars.end(), [&](Expr var) {
-      return sym::is_index(var) && sym::depends_on(load_.access.mask, var);
-    });
-  }
-
   // Taps are the reduced dims along which components are copied, channels the others.
   bool few_channels(const std::set<Expr, sym::ExprLess>& along) const {
     int64_t taps = 1, channels = 1;

@@ -13,8 +13,8 @@
 //   y[o, i] = sum over c<3, r<9 of p[c, i + r] * w[o, c, r]
 //
 // Where there are many channels, a tap that is in the padding is a row of zeros. Where there are few, the window itself is
-// what lies next to each other, and only without a mask and such a function can it be read where it is instead of being gathered for each
-// result.
+// what lies next to each other, and only without a mask and such a function can it be read where it is instead of being
+// gathered for each result.
 #pragma once
 
 #include <optional>

@@ -31,7 +31,7 @@ std::vector<Part> parts_read(const Program& program, const Flow& flow) {
   for (size_t at = 0; at < program.steps.size(); ++at)
     for (BufferId id : flow.effects[at].reads) {
       const loop::Buffer& buffer = program[id];
-      if (buffer.storage != loop::Storage::kArena || flow.total_writers[id.value] != 1) continue;
+      if (!made_once(program, flow, id)) continue;
       Part part{.from = id, .after = static_cast<int>(at), .dims = {}, .shape = {}, .bytes = 0};
       if (const Nest* nest = nest_at(program, program.steps, static_cast<int>(at));
           nest && last.contains(id)) {

@@ -39,11 +39,9 @@ MatrixFrame::MatrixFrame(const loop::Program& program, const loop::Nest& origina
   depth = named(plan.depth);
   STRIDEC_CHECK(batch.size() + rows.size() + columns.size() + depth.size() == nest.dims.size(),
                 cat("the schedule of nest '", nest.name, "' does not place every dim"));
-  const kernels::Factor* factors = contraction.factors;
-  const bool swapped = !columns.empty() ? factors[0].vars.contains(columns[0].var)
-                                        : !rows.empty() && factors[1].vars.contains(rows[0].var);
-  a = &factors[swapped ? 1 : 0];
-  b = &factors[swapped ? 0 : 1];
+  const size_t side = kernels::side_of_columns(contraction, plan.rows, plan.columns);
+  a = &contraction.factors[1 - side];
+  b = &contraction.factors[side];
   const auto element = [&](const kernels::Factor& factor) {
     return kernel.is_tensor() ? kernels::element_of(nest, contraction, factor) : contraction.dtype;
   };

@@ -277,8 +277,8 @@ kernels::MatrixPlan words_plan(const loop::Program& program, const loop::Nest& n
 
 DType words_element(const loop::Nest& nest, const kernels::MatrixPlan& plan) {
   const auto contraction = kernels::match_contraction(nest);
-  const bool first = contraction->factors[0].vars.contains(plan.columns[0]);
-  return kernels::element_of(nest, *contraction, contraction->factors[first ? 1 : 0]);
+  const size_t side = kernels::side_of_columns(*contraction, plan.rows, plan.columns);
+  return kernels::element_of(nest, *contraction, contraction->factors[1 - side]);
 }
 
 }  // namespace stridec::codegen::cuda
