@@ -399,8 +399,7 @@ FlashPlan to_flash_plan(const loop::Schedule& schedule) {
   return plan;
 }
 
-// Queries, and two stages of keys and of values. Lines are 16 bytes longer than they hold, so that eight of them lie in
-// different banks. For wgmma: slabs with the copy engine's swizzle, and as many stages as fit.
+// Queries, and stages of keys and of values. For wgmma: slabs with the copy engine's swizzle, and as many stages as fit.
 int64_t shared_bytes(const FlashPlan& plan, const Flash& flash) {
   if (plan.wgmma)
     return int64_t{query_slots(plan, flash)} * plan.rows * 128 * slabs(flash.depth) +
@@ -409,8 +408,7 @@ int64_t shared_bytes(const FlashPlan& plan, const Flash& flash) {
 }
 
 int64_t warp_bytes(const FlashPlan& plan, const Flash& flash) {
-  const int64_t deep = padded(flash.depth) * flash.bytes() + 16,
-                wide = padded(flash.width) * flash.bytes() + 16;
+  const int64_t deep = padded(flash.depth) * flash.bytes(), wide = padded(flash.width) * flash.bytes();
   const int64_t warp = plan.rows * deep + plan.stages * plan.keys * (deep + wide);
   // In the end it holds the warp's results and those of its block: 16 bytes a thread, of each 8 columns and once more.
   return plan.parts() > 1 ? std::max(warp, 2 * (padded(flash.width) / 8 + 1) * 512) : warp;

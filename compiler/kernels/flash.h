@@ -150,8 +150,7 @@ struct FlashChoice {
 std::vector<FlashChoice> wgmma_choices(const FlashPlan& plan, const Flash& flash, const GpuTarget& target);
 std::vector<FlashChoice> mma_choices(const FlashPlan& plan, const Flash& flash, const GpuTarget& target,
                                      const sym::Facts& facts);
-// Elements of a line in shared memory that hold `count`; tensor cores take 16 or 8 at a time. Lines of factors are 16 bytes
-// longer.
+// Elements of a line in shared memory that hold `count`; tensor cores take 16 or 8 at a time.
 constexpr int64_t padded(int64_t count) { return (count + 15) / 16 * 16; }
 // Slabs of 64 elements, 128 bytes, that the copy engine fills.
 constexpr int slabs(int64_t count) { return static_cast<int>((count + 63) / 64); }

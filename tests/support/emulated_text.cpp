@@ -179,15 +179,11 @@ static inline int2 make_int2(int x, int y) { return {x, y}; }
 #define fmaxf(a, b) __builtin_fmaxf(a, b)
 #define fma(a, b, c) __builtin_fma(a, b, c)
 #define __cvta_generic_to_shared(p) ((const unsigned char*)(p) - sd_shared)
-template <int kBytes> static inline unsigned swizzled(int line, int at) {
-  const int turn = kBytes >= 128 ? line & 7 : kBytes == 64 ? line >> 1 & 3 : kBytes == 32 ? line >> 2 & 1 : 0;
-  return line * kBytes + ((at >> 4 ^ turn) << 4 | (at & 15));
-}
 template <int kBytes> static inline void copy_some(unsigned to, const void* from, unsigned bytes) {
   __builtin_memcpy(sd_shared + to, from, bytes);
   __builtin_memset(sd_shared + to + bytes, 0, kBytes - bytes);
 }
-template <int kBytes> static inline void copy_async(unsigned to, const void* from, bool live) {
+template <int kBytes> static inline void copy_async(unsigned to, const void* from, bool live = true) {
   copy_some<kBytes>(to, from, live ? kBytes : 0);
 }
 static inline void launch_dependents() {}
@@ -486,7 +482,7 @@ std::string with_tiles(std::string text, const codegen::DeviceKernel& kernel) {
   replace(text, kSharedArray, "unsigned char* const shared = sd_shared;");
   STRIDEC_CHECK(replace(text, codegen::cuda::memory_declarations(),
                         cat("alignas(1024) static unsigned char sd_all_shared[", kernel.cluster, "][",
-                            kShared + kBarriers, "];", kMemory, kNumbers)));
+                            kShared + kBarriers, "];", codegen::cuda::swizzle_declarations(), kMemory, kNumbers)));
   constexpr DType kTypes[] = {DType::kF16,    DType::kBF16, DType::kTF32, DType::kF8E4M3,
                               DType::kF8E5M2, DType::kI8,   DType::kU8};
   for (const DType a : kTypes)

@@ -142,7 +142,7 @@ TEST_CASE("attention of 32 bits: tiles and what they hold") {
     REQUIRE(plan);
     CHECK(plan->rows == 128);
     CHECK(plan->keys == 32);
-    CHECK(shared_bytes(*plan, *words.flash) == (128 + 4 * 32) * (64 * 4 + 16));
+    CHECK(shared_bytes(*plan, *words.flash) == (128 + 4 * 32) * 64 * 4);
   }
   const Matched wide = match({.dtype = "f32", .depth = 256, .width = 256});
   REQUIRE(wide.flash);

@@ -9,16 +9,29 @@
 namespace stridec::codegen::cuda {
 namespace {
 
-// Lines of kHeld elements, `pitch` elements apart, into lines of kPadded and 16 bytes; what is not held is 0.
+// Lines of kHeld elements, `pitch` elements apart, into swizzled lines of kPadded; what is not held is 0.
 constexpr std::string_view kLines = R"(
 template <int kLines, int kPadded, int kHeld, int kThreads, bool kWide, class Bits>
 static inline void load_lines(unsigned to, const Bits* from, int64_t pitch, int64_t count, int thread) {
   constexpr int kBytes = sizeof(Bits), kLanes = kWide ? 16 / kBytes : 1, kPieces = kPadded / kLanes;
+  constexpr int kApart = kThreads / kPieces;  // lines from one of a thread's pieces to the next
+  if constexpr (kWide && kPadded == kHeld && kThreads % kPieces == 0 && kLines % (kApart > 0 ? kApart : 1) == 0) {
+    if (count >= kLines) {
+      const int line = thread / kPieces, at = thread % kPieces * kLanes;
+      const Bits* const source = from + line * pitch + at;
+      const unsigned place = to + swizzled<kPadded * kBytes>(line, at * kBytes);
+      // Bits that line and i share are none.
+      #pragma unroll
+      for (int i = 0; i < kLines; i += kApart)
+        copy_async<16>((place ^ turn_of<kPadded * kBytes>(i)) + i * kPadded * kBytes, source + i * pitch);
+      return;
+    }
+  }
   #pragma unroll 4
   for (int i = thread; i < kLines * kPieces; i += kThreads) {
     const int line = i / kPieces, at = i % kPieces * kLanes;
     const bool live = line < count && at < kHeld;
-    const unsigned place = to + line * (kPadded * kBytes + 16) + at * kBytes;
+    const unsigned place = to + swizzled<kPadded * kBytes>(line, at * kBytes);
     const Bits* const source = from + (live ? line * pitch + at : 0);
     if constexpr (kWide || kBytes == 4)
       copy_async<kLanes * kBytes>(place, source, live);
@@ -65,11 +78,12 @@ void MmaEmitter::print_load(const char* name, const std::string& to, int lines, 
                  name, "_line, ", count, ", ", alone() ? "lane_id" : "thread", ");"));
 }
 
-void MmaEmitter::print_keys(const std::string& first, const std::string& stage) {
-  const std::string count = cat("key_end - ", first);
-  print_load("k", cat("ring + ", stage, " * ", stage_bytes()), keys(), deep_, f_.flash.depth, first, count);
-  print_load("v", cat("ring + ", stage, " * ", stage_bytes(), " + ", key_bytes()), keys(), across_,
-             f_.flash.width, first, count);
+void MmaEmitter::print_fill(Factor factor, const std::string& first, const std::string& stage) {
+  const bool keyed = factor == Factor::kKeys;
+  print_load(keyed ? "k" : "v",
+             cat("ring + ", stage, " * ", stage_bytes(), keyed ? "" : cat(" + ", key_bytes())), keys(),
+             keyed ? deep_ : across_, keyed ? f_.flash.depth : f_.flash.width, first,
+             cat("key_end - ", first));
 }
 
 void MmaEmitter::print(bool dependent) {
@@ -119,13 +133,24 @@ void MmaEmitter::print_walk(const std::string& start, const std::string& stop) {
   text_.line(cat("const unsigned q_tile = shared_address(shared)",
                  alone() ? cat(" + warp * ", warp_bytes()) : "", ", ring = q_tile + ", query_bytes, ";"));
   print_queries();
+  // A warp by itself waits for keys and for values by turns, and asks for those of a later step as soon as either are
+  // used; those that share a ring wait for both, and ask for others when all of them are done.
+  const auto fill = [&](std::initializer_list<Factor> factors, const std::string& first, bool ends,
+                        const std::string& stage) {
+    if (ends) text_.open(cat("if (", first, " < ", stop, ")"));
+    for (const Factor factor : factors) print_fill(factor, first, stage);
+    if (ends) text_.close();
+    text_.line("commit_copies();");
+  };
   // Of a warp's own ring every stage is free, of one that warps share all but the one that is filled in the first step.
   for (int stage = 0; stage + !alone() < stages; ++stage) {
     const std::string first = stage ? cat("(", start, " + ", stage * stride(), ")") : start;
-    if (alone()) text_.open(cat("if (", first, " < ", stop, ")"));
-    print_keys(first, std::to_string(stage));
-    if (alone()) text_.close();
-    text_.line("commit_copies();");
+    if (alone()) {
+      fill({Factor::kKeys}, first, true, std::to_string(stage));
+      fill({Factor::kValues}, first, true, std::to_string(stage));
+    } else {
+      fill({Factor::kKeys, Factor::kValues}, first, false, std::to_string(stage));
+    }
   }
   text_.line(cat("float o[", across_ / 8, "][4] = {};"));
   text_.line("float m[2] = {-__builtin_inff(), -__builtin_inff()}, l[2] = {0, 0};");
@@ -138,19 +163,22 @@ void MmaEmitter::print_walk(const std::string& start, const std::string& stop) {
     text_.line(cat("const int key_count = keys_left < ", keys(), " ? (int)keys_left : ", keys(), ";"));
     f_.print_early(keys() / 8, Keys::kEdge);
   }
-  text_.line(cat("wait_copies<", alone() ? stages - 1 : stages - 2, ">();"));
-  text_.line(barrier());
-  const auto fill = [&](int steps, const std::string& into) {
-    const std::string ahead = cat("n0 + ", steps * stride());
-    text_.open(cat("if (", ahead, " < ", stop, ")"));
-    print_keys(cat("(", ahead, ")"), into);
-    text_.close();
-    text_.line("commit_copies();");
+  const auto ahead = [&](int steps) { return cat("(n0 + ", steps * stride(), ")"); };
+  const auto wait = [&] {
+    text_.line(cat("wait_copies<", alone() ? 2 * stages - 1 : stages - 2, ">();"));
+    text_.line(barrier());
   };
-  if (!alone()) fill(stages - 1, cat("((stage + ", stages - 1, ") % ", stages, ")"));
+  wait();
+  if (!alone())
+    fill({Factor::kKeys, Factor::kValues}, ahead(stages - 1), true,
+         cat("((stage + ", stages - 1, ") % ", stages, ")"));
   text_.line(cat("const unsigned k_tile = ring + stage * ", stage_bytes(), ", v_tile = k_tile + ",
                  key_bytes(), ";"));
   print_products();
+  if (alone()) {
+    text_.line("__syncwarp();");
+    fill({Factor::kKeys}, ahead(stages), true, "stage");
+  }
   const auto score = [](const std::string& j, const std::string& e) { return cat("s[", j, "][", e, "]"); };
   if (alone()) {
     f_.print_scores(keys() / 8, Keys::kEdge, score, true);
@@ -167,10 +195,11 @@ void MmaEmitter::print_walk(const std::string& start, const std::string& stop) {
     text_.line("}");
   }
   print_weights();
+  if (alone()) wait();
   print_sums();
   if (alone()) {
     text_.line("__syncwarp();");
-    fill(stages, "stage");
+    fill({Factor::kValues}, ahead(stages), true, "stage");
   }
   text_.line(cat("stage = (stage + 1) % ", stages, ";"));
   text_.close();
@@ -186,7 +215,7 @@ void MmaEmitter::print_queries() {
                  "; i += ", alone() ? 32 : threads(), ")"));
   text_.line(cat("const int line = i / ", pieces, ", at = i % ", pieces, " * ", lanes, ";"));
   text_.line(cat("const bool live = line < row_count && at < ", flash.depth, ";"));
-  text_.line(cat("const unsigned place = q_tile + line * ", deep_line(), " + at * ", bytes, ";"));
+  text_.line(cat("const unsigned place = ", place("q_tile", deep_line(), "line", cat("at * ", bytes)), ";"));
   text_.line("const int64_t query = first_row + (live ? line : 0);");
   text_.line(cat("const ", bits(), "* const from = (const ", bits(), "*)",
                  text_.pointer(flash.q.load->access.buffer), " + ", f_.query_base("query"),
@@ -209,19 +238,31 @@ void MmaEmitter::print_prefetch(const std::string& start, const std::string& sto
   }
 }
 
+std::string MmaEmitter::place(const std::string& tile, int line_bytes, const std::string& line,
+                              const std::string& at) {
+  return cat(tile, " + swizzled<", line_bytes, ">(", line, ", ", at, ")");
+}
+
+std::string MmaEmitter::place_on(const std::string& place, int line_bytes, const std::string& lines,
+                                 const std::string& at) {
+  return cat("swizzled_on<", line_bytes, ">(", place, ", ", at, ") + ", lines, " * ", line_bytes);
+}
+
 void MmaEmitter::print_products() {
+  text_.line(cat(
+      "const unsigned q_lane = ",
+      place("q_tile", deep_line(), cat(own_rows(), " + lane_id % 16"), "lane_id / 16 * 16"), ", k_lane = ",
+      place("k_tile", deep_line(), "lane_id % 8 + lane_id / 16 * 8", "lane_id / 8 % 2 * 16"), ";"));
   if (words()) return print_word_products();
   text_.line(cat("float s[", keys() / 8, "][4] = {};"));
   text_.line("#pragma unroll");
   text_.open(cat("for (int k = 0; k < ", deep_, "; k += 16)"));
   text_.line("unsigned a[4];");
-  text_.line(cat("load_matrices(a, q_tile + (", own_rows(), " + lane_id % 16) * ", deep_line(),
-                 " + (k + lane_id / 16 * 8) * 2);"));
+  text_.line(cat("load_matrices(a, ", place_on("q_lane", deep_line(), "0", "k * 2"), ");"));
   text_.line("#pragma unroll");
   text_.open(cat("for (int j = 0; j < ", keys() / 16, "; ++j)"));
   text_.line("unsigned b[4];");
-  text_.line(cat("load_matrices(b, k_tile + (j * 16 + lane_id % 8 + lane_id / 16 * 8) * ", deep_line(),
-                 " + (k + lane_id / 8 % 2 * 8) * 2);"));
+  text_.line(cat("load_matrices(b, ", place_on("k_lane", deep_line(), "j * 16", "k * 2"), ");"));
   text_.line("multiply(s[2 * j], a, b[0], b[1]);");
   text_.line("multiply(s[2 * j + 1], a, b[2], b[3]);");
   text_.close();
@@ -264,6 +305,9 @@ void MmaEmitter::print_weights() {
 
 void MmaEmitter::print_sums() {
   if (words()) return print_word_sums();
+  text_.line(cat("const unsigned v_lane = ",
+                 place("v_tile", across_line(), "lane_id % 8 + lane_id / 8 % 2 * 8", "lane_id / 16 * 16"),
+                 ";"));
   text_.line("#pragma unroll");
   text_.open(cat("for (int k = 0; k < ", keys() / 16, "; ++k)"));
   text_.line("const unsigned a[4] = {pair_of(s[2 * k][0], s[2 * k][1]), pair_of(s[2 * k][2], s[2 * k][3]),");
@@ -271,8 +315,7 @@ void MmaEmitter::print_sums() {
   text_.line("#pragma unroll");
   text_.open(cat("for (int j = 0; j < ", across_ / 16, "; ++j)"));
   text_.line("unsigned b[4];");
-  text_.line(cat("load_transposed(b, v_tile + (k * 16 + lane_id % 8 + lane_id / 8 % 2 * 8) * ", across_line(),
-                 " + (j * 16 + lane_id / 16 * 8) * 2);"));
+  text_.line(cat("load_transposed(b, ", place_on("v_lane", across_line(), "k * 16", "j * 32"), ");"));
   text_.line("multiply(o[2 * j], a, b[0], b[1]);");
   text_.line("multiply(o[2 * j + 1], a, b[2], b[3]);");
   text_.close();

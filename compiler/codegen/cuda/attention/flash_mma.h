@@ -81,14 +81,22 @@ class MmaEmitter {
   void print_load(const char* name, const std::string& to, int lines, int padded, int64_t held,
                   const std::string& first, const std::string& count);
 
-  void print_keys(const std::string& first, const std::string& stage);
+  // Loads of a step's keys or values into the ring.
+  enum class Factor { kKeys, kValues };
+  void print_fill(Factor factor, const std::string& first, const std::string& stage);
 
   int warp_bytes() const { return static_cast<int>(kernels::warp_bytes(f_.plan, f_.flash)); }
   int key_bytes() const { return keys() * deep_line(); }
   int stage_bytes() const { return key_bytes() + keys() * across_line(); }
-  // Bytes from a line of queries and keys, and of values, to the next.
-  int deep_line() const { return deep_ * f_.flash.bytes() + 16; }
-  int across_line() const { return across_ * f_.flash.bytes() + 16; }
+  // Bytes of a line of queries and keys, and of values.
+  int deep_line() const { return deep_ * f_.flash.bytes(); }
+  int across_line() const { return across_ * f_.flash.bytes(); }
+  // Byte `at` of a tile's line in shared memory, and from a place among the first 32 bytes of a line so many lines, a
+  // multiple of 8, and bytes, a multiple of 32, on: what depends on the thread is the same for all that it loads.
+  static std::string place(const std::string& tile, int line_bytes, const std::string& line,
+                           const std::string& at);
+  static std::string place_on(const std::string& place, int line_bytes, const std::string& lines,
+                              const std::string& at);
   bool words() const { return f_.flash.bytes() == 4; }
   const char* bits() const { return words() ? "unsigned" : "unsigned short"; }
   std::string declarations() const;
@@ -119,18 +127,18 @@ class MmaEmitter {
   void print_result();
 
   void open_parts(int count);
-  // What a part with that maximum counts for beside the others, for row h.
-  void print_weight(const std::string& name, const std::string& maximum);
-  // Adds the parts' sums of row h, stats and values, to l and `sum`.
-  void print_parts(int count, const std::string& sum);
 
   // Brings the keys and values of a warp's first `steps` into L2, which the kernels before this one may still write: what
   // they do to L2 is seen there.
   void print_prefetch(const std::string& start, const std::string& stop, int steps);
 
-  // What `count` warps or blocks have, a thread's two rows of each: maxima and sums, and sums of values of the block of 8
-  // columns `own`. All are on their way before the first is used. `load` is said with where to and where from.
-  void print_together(int count, const std::function<void(const std::string&, const std::string&)>& load);
+  // What `count` warps or blocks have of a thread's two rows, maxima and sums, and sums of values by blocks of 8 columns:
+  // says where part `i` is loaded to and where from.
+  using Loading = std::function<void(const std::string& to, const std::string& from)>;
+  // Declares m and l of all of them, and kept[i][h], what each counts for.
+  void print_counts(int count, const Loading& load);
+  // Declares their total[4] of the block `own`. All are on their way before the first is used.
+  void print_total(int count, const Loading& load);
 
   // Every warp leaves its maxima and sums, of a thread's two rows, then its sums of values by blocks of 8 columns. The warps
   // of a block of threads bring them together, a block of columns each, and then those of a cluster likewise.
@@ -138,8 +146,8 @@ class MmaEmitter {
 
   void print_leave();
 
-  // What a block's warps left, by blocks of 8 columns: `store` finds total, m and l.
-  void print_block(const std::function<void()>& store);
+  // What a block's warps left: `store_counts` finds m and l, once, `store_total` total, by blocks of 8 columns.
+  void print_block(const std::function<void()>& store_counts, const std::function<void()>& store_total);
 
   void print_products();
 

@@ -52,35 +52,37 @@ void MmaEmitter::open_parts(int count) {
   text_.open(cat("for (int i = 0; i < ", count, "; ++i)"));
 }
 
-void MmaEmitter::print_weight(const std::string& name, const std::string& maximum) {
-  text_.line(cat("float ", name, " = ", f_.weight(maximum, "h"), ";"));
-  if (f_.flash.fixes) text_.line(cat("if (fix[h]) ", name, " = 1;"));
-}
-
-void MmaEmitter::print_parts(int count, const std::string& sum) {
-  open_parts(count);
-  print_weight("kept", "stats[i][h]");
-  text_.line("l[h] += stats[i][2 + h] * kept;");
-  for (const char* at : {"[2 * h]", "[2 * h + 1]"}) text_.line(cat(sum, at, " += values[i]", at, " * kept;"));
-  text_.close();
-}
-
-void MmaEmitter::print_together(int count,
-                                const std::function<void(const std::string&, const std::string&)>& load) {
-  text_.line(cat("float stats[", count, "][4], values[", count, "][4];"));
+void MmaEmitter::print_counts(int count, const Loading& load) {
+  text_.line(cat("float kept[", count,
+                 "][2], shift[2], m[2] = {-__builtin_inff(), -__builtin_inff()}, l[2] = {0, 0};"));
+  text_.open("");
+  text_.line(cat("float stats[", count, "][4];"));
   open_parts(count);
   load("stats[i]", "");
-  load("values[i]", " + (own + 1) * 512");
   text_.close();
-  text_.line("float total[4] = {}, shift[2];");
-  text_.line("float m[2] = {-__builtin_inff(), -__builtin_inff()}, l[2] = {0, 0};");
   text_.line("#pragma unroll");
   text_.open("for (int h = 0; h < 2; ++h)");
   open_parts(count);
   text_.line("m[h] = fmaxf(m[h], stats[i][h]);");
   text_.close();
   f_.print_shift("m[h]");
-  print_parts(count, "total");
+  open_parts(count);
+  text_.line(cat("kept[i][h] = ", f_.weight("stats[i][h]", "h"), ";"));
+  if (f_.flash.fixes) text_.line("if (fix[h]) kept[i][h] = 1;");
+  text_.line("l[h] += stats[i][2 + h] * kept[i][h];");
+  text_.close();
+  text_.close();
+  text_.close();
+}
+
+void MmaEmitter::print_total(int count, const Loading& load) {
+  text_.line(cat("float values[", count, "][4], total[4] = {};"));
+  open_parts(count);
+  load("values[i]", " + (own + 1) * 512");
+  text_.close();
+  open_parts(count);
+  text_.line("#pragma unroll");
+  text_.line("for (int e = 0; e < 4; ++e) total[e] += values[i][e] * kept[i][e / 2];");
   text_.close();
 }
 
@@ -88,22 +90,28 @@ void MmaEmitter::print_meeting() {
   const int blocks = across_ / 8,
             all = (blocks + 1) * 512;  // bytes of a warp's numbers; behind the first one's lie those of all
   print_leave();
-  print_block([&] {
-    text_.line(
-        cat("store_four(ours + ", all, " + (own + 1) * 512, total[0], total[1], total[2], total[3]);"));
-    text_.line(cat("if (own == 0) store_four(ours + ", all, ", m[0], m[1], l[0], l[1]);"));
-  });
+  text_.open("");
+  print_block([&] { text_.line(cat("store_four(ours + ", all, ", m[0], m[1], l[0], l[1]);")); },
+              [&] {
+                text_.line(cat("store_four(ours + ", all,
+                               " + (own + 1) * 512, total[0], total[1], total[2], total[3]);"));
+              });
+  text_.close();
   text_.line("meet_cluster();");
+  const Loading load = [&](const std::string& to, const std::string& from) {
+    text_.line(cat("load_peer(", to, ", ours + ", all, from, ", i);"));
+  };
+  text_.open("");
+  print_counts(f_.plan.split, load);
+  f_.print_factors("l");
   text_.line("#pragma unroll 1");
   text_.open(cat("for (int own = warp * ", f_.plan.split, " + rank; own < ", blocks,
                  "; own += ", f_.plan.parts(), ")"));
-  print_together(f_.plan.split, [&](const std::string& to, const std::string& from) {
-    text_.line(cat("load_peer(", to, ", ours + ", all, from, ", i);"));
-  });
-  f_.print_factors("l");
+  print_total(f_.plan.split, load);
   f_.print_values(
       blocks, "warp_row", wide_,
       [](const std::string&, const std::string& e) { return cat("total[", e, "]"); }, "own");
+  text_.close();
   text_.close();
   text_.line("__syncwarp();");
   text_.line("meet_cluster();");  // nobody leaves while others read what it has
@@ -120,13 +128,19 @@ void MmaEmitter::print_leave() {
   text_.line("__syncthreads();");
 }
 
-void MmaEmitter::print_block(const std::function<void()>& store) {
-  text_.line("#pragma unroll 1");
-  text_.open(cat("for (int own = warp; own < ", across_ / 8, "; own += ", warps(), ")"));
-  print_together(warps(), [&](const std::string& to, const std::string& from) {
+void MmaEmitter::print_block(const std::function<void()>& store_counts,
+                             const std::function<void()>& store_total) {
+  const Loading load = [&](const std::string& to, const std::string& from) {
     text_.line(cat("load_four(", to, ", ours + i * ", warp_bytes(), from, ");"));
-  });
-  store();
+  };
+  print_counts(warps(), load);
+  text_.open("if (warp == 0)");
+  store_counts();
+  text_.close();
+  text_.line("#pragma unroll");
+  text_.open(cat("for (int own = warp; own < ", across_ / 8, "; own += ", warps(), ")"));
+  print_total(warps(), load);
+  store_total();
   text_.close();
 }
 

@@ -89,23 +89,26 @@ void MmaEmitter::print_spread(const GpuTarget& target) {
 void MmaEmitter::print_own() {
   const int pitch = own_pitch();
   text_.line(cat("float* const rows = (float*)(shared + ", (across_ / 8 + 1) * 512, ");"));
-  print_block([&] {
-    text_.line(cat("float* const at = rows + warp_row * ", pitch, " + own * 8 + lane_id % 4 * 2;"));
-    text_.line("*(float2*)at = make_float2(total[0], total[1]);");
-    text_.line(cat("*(float2*)(at + ", 8 * pitch, ") = make_float2(total[2], total[3]);"));
-    text_.open("if (own == 0)");
-    text_.line("#pragma unroll");
-    text_.open("for (int h = 0; h < 2; ++h)");
-    text_.line("float all = l[h];");
-    text_.line("all += __shfl_xor_sync(~0u, all, 1);");
-    text_.line("all += __shfl_xor_sync(~0u, all, 2);");
-    // Of parts with the same maximum none counts for less than another.
-    const char* const most = f_.flash.fixes ? "fix[h] ? 0.0f : m[h]" : "m[h]";
-    text_.line(cat("if (lane_id % 4 == 0) *(float2*)(rows + (warp_row + h * 8) * ", pitch, " + ", across_,
-                   ") = make_float2(", most, ", all);"));
-    text_.close();
-    text_.close();
-  });
+  text_.open("");
+  print_block(
+      [&] {
+        text_.line("#pragma unroll");
+        text_.open("for (int h = 0; h < 2; ++h)");
+        text_.line("float all = l[h];");
+        text_.line("all += __shfl_xor_sync(~0u, all, 1);");
+        text_.line("all += __shfl_xor_sync(~0u, all, 2);");
+        // Of parts with the same maximum none counts for less than another.
+        const char* const most = f_.flash.fixes ? "fix[h] ? 0.0f : m[h]" : "m[h]";
+        text_.line(cat("if (lane_id % 4 == 0) *(float2*)(rows + (warp_row + h * 8) * ", pitch, " + ", across_,
+                       ") = make_float2(", most, ", all);"));
+        text_.close();
+      },
+      [&] {
+        text_.line(cat("float* const at = rows + warp_row * ", pitch, " + own * 8 + lane_id % 4 * 2;"));
+        text_.line("*(float2*)at = make_float2(total[0], total[1]);");
+        text_.line(cat("*(float2*)(at + ", 8 * pitch, ") = make_float2(total[2], total[3]);"));
+      });
+  text_.close();
   text_.line("__syncthreads();");
 }
 

@@ -35,14 +35,12 @@ void MmaEmitter::print_word_products() {
   text_.line("#pragma unroll");
   text_.open(cat("for (int k = 0; k < ", deep_, "; k += 8)"));
   text_.line("unsigned a[4];");
-  text_.line(cat("load_matrices(a, q_tile + (", own_rows(), " + lane_id % 16) * ", deep_line(),
-                 " + k * 4 + lane_id / 16 * 16);"));
+  text_.line(cat("load_matrices(a, ", place_on("q_lane", deep_line(), "0", "k * 4"), ");"));
   if (twofold()) print_split("a", 4);
   text_.line("#pragma unroll");
   text_.open(cat("for (int j = 0; j < ", blocks, "; j += 2)"));
   text_.line("unsigned b[4];");
-  text_.line(cat("load_matrices(b, k_tile + (j * 8 + lane_id % 8 + lane_id / 16 * 8) * ", deep_line(),
-                 " + k * 4 + lane_id / 8 % 2 * 16);"));
+  text_.line(cat("load_matrices(b, ", place_on("k_lane", deep_line(), "j * 8", "k * 4"), ");"));
   if (twofold()) print_split("b", 4);
   print_pair("s[j + i]", "small[j + i]", "a", "b");
   text_.close();
@@ -88,6 +86,10 @@ void MmaEmitter::print_word_sums() {
                        : "a[k][i] = rounded_word(share);");
   text_.close();
   text_.close();
+  text_.line("unsigned v_lane[2];");
+  text_.line("#pragma unroll");
+  text_.line(cat("for (int i = 0; i < 2; ++i) v_lane[i] = ",
+                 place("v_tile", across_line(), "lane_id % 4 * 2 + i", "lane_id / 4 * 4"), ";"));
   text_.line("#pragma unroll");
   text_.open(cat("for (int j = 0; j < ", across_ / 8, "; j += 2)"));
   if (twofold()) text_.line("float sum[2][4] = {}, small[2][4] = {};");
@@ -95,8 +97,8 @@ void MmaEmitter::print_word_sums() {
   text_.open(cat("for (int k = 0; k < ", blocks, "; ++k)"));
   text_.line("unsigned b[4];");
   text_.line("#pragma unroll");
-  text_.line(cat("for (int i = 0; i < 4; ++i) b[i] = load_word(v_tile + (k * 8 + lane_id % 4 * 2 + i % 2) * ",
-                 across_line(), " + ((j + i / 2) * 8 + lane_id / 4) * 4);"));
+  text_.line(cat("for (int i = 0; i < 4; ++i) b[i] = load_word(",
+                 place_on("v_lane[i % 2]", across_line(), "k * 8", "(j + i / 2) * 32"), ");"));
   if (twofold()) {
     print_split("b", 4);
     text_.line("const unsigned (&whole)[4] = a[k], (&whole_rest)[4] = a_rest[k];");

@@ -18,6 +18,7 @@ DeviceNest emit_matrix(const loop::Program& program, const loop::Nest& nest, con
 // Device functions for other kernels with tiles: asynchronous copies, barriers and addresses of shared memory; fragments
 // of a matrix and their product, by mma.sync.
 std::string memory_declarations();
+std::string_view swizzle_declarations();  // of these what takes no device
 std::string mma_declarations(DType a, DType b, DType sum);
 
 }  // namespace stridec::codegen::cuda
