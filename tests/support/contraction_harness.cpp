@@ -16,9 +16,11 @@
 #endif
 
 #include "compiler/base/text.h"
+#include "compiler/codegen/cpu/build.h"
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/codegen/cpu/jit.h"
 #include "compiler/codegen/embedded.h"
+#include "compiler/codegen/object_cache.h"
 #include "compiler/loop/walk.h"
 #include "compiler/sym/text.h"
 #include "runtime/include/stridec/abi.h"
@@ -39,13 +41,19 @@ std::string source_of(const std::string& text, const std::string& name, const Cp
   return out;
 }
 
+// Objects of equal texts are kept on disk as those of kernels are: no sanitizer sees what clang does to make them once more.
 std::string object_of(const std::string& text, const CpuTarget& target) {
-  static std::map<std::string, std::string> cache;
+  static std::map<std::string, std::string> built;
+  static const codegen::ObjectCache cache(true, codegen::cpu::BuildOptions().cache_bytes);
   const std::string source = source_of(text, "kernel_under_test", target);
-  std::string& object = cache[target.name + source];
-  if (object.empty()) {
-    object = codegen::compile_to_object("kernel", source, {.cpu = target.name, .tune = target.tune});
-  }
+  const codegen::CompileOptions how{.cpu = target.name, .tune = target.tune};
+  const std::string key = codegen::object_key(source, how);
+  std::string& object = built[key];
+  if (!object.empty()) return object;
+  if (std::optional<std::string> stored = cache.find(key)) return object = *std::move(stored);
+  object = codegen::compile_to_object("kernel", source, how);
+  cache.store(key, object);
+  cache.trim();
   return object;
 }
 

@@ -12,7 +12,6 @@
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/number.h"
-#include "compiler/base/sha256.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/codegen/cpu/jit.h"
@@ -227,9 +226,7 @@ constexpr bool kLooksForRaces = !__has_feature(address_sanitizer);
 std::string object_of(const std::string& text, bool tells, bool tiles) {
   static const codegen::ObjectCache cache(true, codegen::cuda::BuildOptions().cache_bytes);
   const codegen::CompileOptions how{.optimize = tiles ? 1 : 0, .tell_accesses = tells};
-  const std::string what = cat("stridec " STRIDEC_VERSION " emulated ", how.cpu, " ", how.optimize, " ",
-                               tells, "\n", text),
-                    key = sha256(what.data(), what.size());
+  const std::string key = codegen::object_key(text, how);
   if (std::optional<std::string> object = cache.find(key)) return *std::move(object);
   std::string object = codegen::compile_to_object("kernel.cu", text, how);
   cache.store(key, object);

@@ -98,9 +98,7 @@ std::string source_of(const std::vector<BuiltKernel>& kernels, const Unit& unit)
 
 std::string cached_object(const ObjectCache& cache, const std::string& file, const std::string& source,
                           const CompileOptions& compile, std::atomic<bool>& stored) {
-  const std::string what = cat("stridec " STRIDEC_VERSION " ", compile.cpu, " ", compile.tune, " O",
-                               compile.optimize, compile.fuse_multiply_add ? "" : " unfused", "\n", source);
-  const std::string key = sha256(what.data(), what.size());
+  const std::string key = object_key(source, compile);
   if (std::optional<std::string> object = cache.find(key)) return std::move(*object);
   std::string object = compile_to_object(file, source, compile);
   cache.store(key, object);

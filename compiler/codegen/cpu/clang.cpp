@@ -9,6 +9,7 @@
 #include "clang/Frontend/CompilerInvocation.h"
 #include "clang/Frontend/TextDiagnosticPrinter.h"
 #include "compiler/base/check.h"
+#include "compiler/base/sha256.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/llvm.h"
 #include "llvm/ADT/SmallString.h"
@@ -203,6 +204,13 @@ std::string compile_to_object(std::string_view name, std::string_view source, co
 std::string compile_to_assembly(std::string_view name, std::string_view source,
                                 const CompileOptions& options) {
   return compile(llvm::CodeGenFileType::AssemblyFile, name, source, options, nullptr);
+}
+
+std::string object_key(std::string_view source, const CompileOptions& options) {
+  const std::string all = cat(STRIDEC_COMPILER " ", options.cpu, " ", options.tune, " O", options.optimize,
+                              options.fuse_multiply_add ? "" : " unfused",
+                              options.tell_accesses ? " telling" : "", "\n", source);
+  return sha256(all.data(), all.size());
 }
 
 std::vector<std::string> cpu_features(std::string_view cpu) {

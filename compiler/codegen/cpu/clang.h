@@ -42,6 +42,8 @@ std::string compile_to_object(std::string_view name, std::string_view source, co
 // The same as assembly text, for `inspect`.
 std::string compile_to_assembly(std::string_view name, std::string_view source,
                                 const CompileOptions& options);
+// A word for all that determines an object's bytes, this compiler included: the key of an ObjectCache.
+std::string object_key(std::string_view source, const CompileOptions& options);
 
 // The instruction sets that code for this CPU may use, by LLVM's names, sorted ("avx", "avx2", "bmi", ...).
 std::vector<std::string> cpu_features(std::string_view cpu);

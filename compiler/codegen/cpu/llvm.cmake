@@ -42,6 +42,13 @@ target_link_libraries(stridec_codegen PRIVATE -Wl,--start-group
   ${STRIDEC_LLVM_DIR}/lib/liblldELF.a ${STRIDEC_LLVM_DIR}/lib/liblldCommon.a ${clang_libraries} ${llvm_libraries}
   -Wl,--end-group ${STRIDEC_ZSTD} ${STRIDEC_ZLIB} ${CMAKE_DL_LIBS} m)
 
+# Objects kept on disk are those of this compiler, called as clang.cpp does.
+set(compiler ${PROJECT_SOURCE_DIR}/compiler/codegen/cpu/clang.cpp)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${compiler})
+file(SHA256 ${compiler} digest)
+set_source_files_properties(${compiler} PROPERTIES
+  COMPILE_DEFINITIONS STRIDEC_COMPILER="LLVM ${LLVM_PACKAGE_VERSION} ${digest}")
+
 # What artifacts are linked against: a stand-in for libc.so.6 with the symbols and versions of libc.map and no code. An
 # artifact can use those symbols only, whatever the building machine's libc has.
 set(stub ${PROJECT_BINARY_DIR}/generated/libc_stub)

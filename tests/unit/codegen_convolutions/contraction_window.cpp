@@ -171,11 +171,9 @@ void check_program(const Program& program, const std::vector<int64_t>& shape, co
     }
     if (target.avx512 || !masked) CHECK(used);
     schedule::pack_weights(scheduled);
-    codegen::cpu::RunCompiledOptions options{.target = target};
-    options.build.use_cache = false;
     std::vector<loop::HostTensor> actual;
     try {
-      actual = codegen::cpu::run_compiled(scheduled, {input}, options);
+      actual = codegen::cpu::run_compiled(scheduled, {input}, {.target = target});
     } catch (const Error& e) {
       FAIL(render(e.diagnostic));
     }

@@ -59,6 +59,24 @@ TEST_CASE("source becomes a relocatable object, the same one every time and on e
   for (const std::string& r : results) CHECK(r == first);
 }
 
+TEST_CASE("objects have one key if their sources and all options are equal") {
+  const CompileOptions given;
+  const std::string source = "int f() { return 1; }";
+  std::set<std::string> keys = {object_key(source, given), object_key(source + " ", given)};
+  const auto with = [&](auto change) {
+    CompileOptions other = given;
+    change(other);
+    keys.insert(object_key(source, other));
+  };
+  with([](CompileOptions& o) { o.cpu = "x86-64-v4"; });
+  with([](CompileOptions& o) { o.tune = "znver4"; });
+  with([](CompileOptions& o) { o.optimize = 0; });
+  with([](CompileOptions& o) { o.fuse_multiply_add = false; });
+  with([](CompileOptions& o) { o.tell_accesses = true; });
+  CHECK(keys.size() == 7);
+  CHECK(keys.contains(object_key(source, given)));
+}
+
 TEST_CASE("assembly uses the named CPU's registers, 512 bits wide where the source says so") {
   const char* source = R"(typedef float vf __attribute__((ext_vector_type(16)));
 extern "C" void axpy(vf* y, const vf* x, float a) { *y += *x * a; })";

@@ -330,13 +330,13 @@ TEST_CASE("weights are packed when the model is compiled, once per weight and la
         CHECK(sym::evaluate(kernel.tasks, [](Expr) { return std::optional<int64_t>(100); }).value() % 2 == 0);
       }
       codegen::cpu::RunCompiledOptions options{.target = *target};
-      options.build.use_cache = false;
       if (target == &tiled) options.build.prelude = test::tiles_prelude();
+      codegen::cpu::CompiledProgram compiled(scheduled, options);
       for (int64_t rows : {0, 1, 7, 100}) {
         loop::HostTensor input = loop::make_tensor(data, {rows, 21});
         for (int64_t i = 0; i < rows * 21; ++i) loop::set_number(input, i, static_cast<double>(i % 13) - 6);
         const auto expected = loop::interpret(program, {input});
-        const auto actual = codegen::cpu::run_compiled(scheduled, {input}, options);
+        const auto actual = compiled.run({input});
         for (size_t o = 0; o < 2; ++o) {
           REQUIRE(expected[o].shape == actual[o].shape);
           double worst = 0;

@@ -148,9 +148,7 @@ void check(const Blocks& b) {
         const int64_t blocks = b.block ? (b.depth + b.block - 1) / b.block : 1;
         CHECK(bytes_read(scheduled) <= columns * (words * 4 + blocks * (b.zero == Zero::kBlocks ? 5 : 4)));
       }
-      codegen::cpu::RunCompiledOptions options{.target = target};
-      options.build.use_cache = false;
-      codegen::cpu::CompiledProgram compiled(scheduled, options);
+      codegen::cpu::CompiledProgram compiled(scheduled, {.target = target});
       for (int64_t rows : {0, 1, 2, 31}) {
         loop::HostTensor input = loop::make_tensor(DType::kF32, {rows, b.depth});
         for (int64_t e = 0; e < rows * b.depth; ++e) {
