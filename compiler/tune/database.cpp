@@ -107,6 +107,15 @@ std::optional<Entry> parse_line(std::string_view line) {
   return entry;
 }
 
+std::string sizes_of(const std::string& shape, const std::vector<sym::Expr>& symbols) {
+  return join(split(shape, ","), " and ", [&](std::string_view bucket) {
+    const auto values = split(bucket, "x");
+    if (values.size() != symbols.size()) return std::string(bucket);  // a line written by hand
+    size_t at = 0;
+    return join(values, ",", [&](std::string_view value) { return cat(symbols[at++].name(), "=", value); });
+  });
+}
+
 std::string number(const char* format, double value) {
   char text[48];
   std::snprintf(text, sizeof text, format, value);
@@ -120,6 +129,16 @@ std::string this_gpu_compiler() { return cat(STRIDEC_VERSION, "-", kGpuRevision)
 
 std::string machine_of(const Key& key) {
   return key.device.empty() ? key.target : cat(key.target, "@", key.device);
+}
+
+std::string difference(const Key& key, const Key& wanted, const std::vector<sym::Expr>& symbols) {
+  std::vector<std::string> parts;
+  if (key.shape != wanted.shape) parts.push_back("sizes up to " + sizes_of(key.shape, symbols));
+  if (machine_of(key) != machine_of(wanted)) parts.push_back("target " + machine_of(key));
+  if (key.threads != wanted.threads)
+    parts.push_back(cat(key.threads, key.threads == 1 ? " thread" : " threads"));
+  if (key.compiler != wanted.compiler) parts.push_back("compiler " + key.compiler);
+  return join(parts, ", ");
 }
 
 std::string to_string(const Key& key) {

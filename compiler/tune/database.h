@@ -48,6 +48,9 @@ struct Key {
 };
 std::string to_string(const Key& key);
 std::string machine_of(const Key& key);  // "znver5", "sm_90a@NVIDIA_H200"
+// What `key` has otherwise than `wanted`, whose structure it has: "sizes up to batch=1,sequence=128, target znver5, 4 threads". Sizes of
+// the structure's symbols as --tune-shape takes them, with " and " between shapes.
+std::string difference(const Key& key, const Key& wanted, const std::vector<sym::Expr>& symbols);
 // "0.1.0-3eae99da", version and revision, in the keys that this build makes.
 std::string this_compiler();
 std::string this_gpu_compiler();

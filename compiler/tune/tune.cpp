@@ -68,7 +68,29 @@ std::vector<Tuned> kernels_of(const loop::Program& program, const Key& machine,
   return kernels;
 }
 
-[[noreturn]] void fail_frozen(const Tuned& kernel, const Options& options) {
+// What the database has of the kernel's loops otherwise, and what is wanted; nothing where it does not know them.
+std::vector<std::string> notes_of_others(const loop::Program& program, const Tuned& kernel,
+                                         const Database& database) {
+  constexpr size_t kMost = 4;
+  std::vector<sym::Expr> symbols;
+  loop::canonical_text(program, program[kernel.nests[0]], &symbols);
+  const Key& wanted = kernel.entry.key;
+  std::vector<std::string> notes;
+  for (const Entry& entry : database.held()) {
+    if (entry.key.structure != wanted.structure || entry.key.is_gpu() != wanted.is_gpu()) continue;
+    std::string note = cat("it has one for ", difference(entry.key, wanted, symbols), "; wanted is one for ",
+                           difference(wanted, entry.key, symbols));
+    if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(std::move(note));
+  }
+  if (notes.size() > kMost) {
+    const size_t more = notes.size() - (kMost - 1);
+    notes.resize(kMost - 1);
+    notes.push_back(cat("and ", more, " for others"));
+  }
+  return notes;
+}
+
+[[noreturn]] void fail_frozen(const loop::Program& program, const Tuned& kernel, const Options& options) {
   const bool refused = !kernel.refused.empty();
   Diagnostic diagnostic{
       .kind = ErrorKind::kMismatch,
@@ -76,7 +98,10 @@ std::vector<Tuned> kernels_of(const loop::Program& program, const Key& machine,
       .message = cat("kernel '", kernel.entry.kernel, "' has ",
                      refused ? "a schedule that does not apply" : "no entry", " in the tuning database"),
       .where = {.file = options.database->file(), .node = kernel.nodes}};
-  if (refused) diagnostic.notes.push_back(kernel.refused);
+  if (refused)
+    diagnostic.notes.push_back(kernel.refused);
+  else
+    diagnostic.notes = notes_of_others(program, kernel, *options.database);
   diagnostic.notes.push_back(cat("key    ", to_string(kernel.entry.key)));
   diagnostic.help = cat("'stridec tune' with the same flags and without --frozen",
                         kernel.entry.key.is_gpu() ? ", on a machine with such a GPU," : "",
@@ -256,7 +281,7 @@ std::vector<Tuned*> look_up(const loop::Program& program, const Backend& backend
       continue;
     }
     if (entry) kernel.refused = cat("'", entry->schedule, "' is refused: ", reason);
-    if (options.frozen) fail_frozen(kernel, options);
+    if (options.frozen) fail_frozen(program, kernel, options);
     missing.push_back(&kernel);
   }
   return missing;

@@ -54,6 +54,30 @@ TEST_CASE("equal kernels are tuned once, from the space of candidates, and repla
   const std::string missing = message([&] { tune::tune(p, target, options); });
   CHECK(missing.find("has no entry") != std::string::npos);
   CHECK(missing.find(first.kernels[0].entry.kernel) != std::string::npos);
+  // Sizes count to the next power of two.
+  try {
+    tune::tune(p, target, options);
+  } catch (const Error& error) {
+    REQUIRE(!error.diagnostic.notes.empty());
+    CHECK(error.diagnostic.notes[0] ==
+          "it has one for sizes up to n=64; wanted is one for sizes up to n=128");
+  }
+}
+
+TEST_CASE("what an entry has otherwise than is wanted is told by name") {
+  const Key wanted{
+      .structure = "0", .shape = "1x128,64x128", .target = "znver5", .device = "", .compiler = "0.1.0-a"};
+  Key key = wanted;
+  const std::vector<sym::Expr> symbols = {sym::var("batch"), sym::var("sequence")};
+  CHECK(difference(key, wanted, symbols) == "");
+  key.shape = "1x128", key.threads = 4;
+  CHECK(difference(key, wanted, symbols) == "sizes up to batch=1,sequence=128, 4 threads");
+  CHECK(difference(wanted, key, symbols) ==
+        "sizes up to batch=1,sequence=128 and batch=64,sequence=128, 1 thread");
+  key = wanted, key.target = "znver4", key.compiler = "0.1.0-b";
+  CHECK(difference(key, wanted, symbols) == "target znver4, compiler 0.1.0-b");
+  key = wanted, key.shape = "written by hand";
+  CHECK(difference(key, wanted, symbols) == "sizes up to written by hand");
 }
 
 namespace {
