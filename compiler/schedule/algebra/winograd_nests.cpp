@@ -389,7 +389,7 @@ std::vector<Dim> joined_columns(const std::vector<Sibling>& siblings) {
 }
 
 std::string name_of(const std::vector<Sibling>& siblings) {
-  Nest joined{.name = siblings[0].nest.name};
+  Nest joined = siblings[0].nest;
   for (size_t i = 1; i < siblings.size(); ++i) joined.name = fused_name(joined, siblings[i].nest);
   return joined.name;
 }

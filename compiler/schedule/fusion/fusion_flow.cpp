@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "compiler/base/text.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/fusion/fusion_rules.h"
@@ -81,6 +82,22 @@ bool widens(const loop::Program& program, const loop::Nest& nest) {
   return read > 0 && written > read;
 }
 
+namespace {
+
+size_t depth(const std::vector<loop::Dim>& dims, const loop::Block& block) {
+  size_t deepest = 0;
+  for (const loop::Stmt& stmt : block)
+    if (const loop::Block* body = loop::body_of(stmt))
+      deepest = std::max(deepest, depth(loop::dims_of(stmt), *body));
+  return deepest + static_cast<size_t>(std::ranges::count_if(
+                       dims, [](const loop::Dim& dim) { return !dim.extent.is_const(1); }));
+}
+
+// How many loops there are around its innermost statement.
+size_t loops_of(const loop::Nest& nest) { return depth(nest.dims, nest.body); }
+
+}  // namespace
+
 int scalar_cost(const loop::Block& block) {
   int cost = 0;
   loop::for_each_stmt(block, [&](const loop::Stmt& stmt) {
@@ -94,8 +111,13 @@ std::string fused_name(const loop::Nest& producer, const loop::Nest& consumer) {
   constexpr size_t kLongest = 60;
   std::string name = producer.name + "+" + consumer.name;
   if (name.size() <= kLongest) return name;
-  const size_t cut = name.rfind('+', kLongest - 4);
-  return (cut == std::string::npos ? name.substr(0, kLongest - 4) : name.substr(0, cut)) + "+...";
+  const bool behind = loops_of(consumer) > loops_of(producer);
+  const std::string &kept = (behind ? consumer : producer).name, &cut = (behind ? producer : consumer).name;
+  const size_t taken = kept.size() + std::string_view("++...").size();
+  size_t end = taken < kLongest ? cut.rfind('+', kLongest - taken) : std::string::npos;
+  const std::string front = end == std::string::npos ? "" : cut.substr(0, end) + "+";
+  name = behind ? front + "...+" + kept : kept + "+" + front + "...";
+  return replaced(std::move(name), "...+...", "...");
 }
 
 void join_nodes(loop::Nest& nest, const std::vector<std::string>& more) {

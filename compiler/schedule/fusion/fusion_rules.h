@@ -64,7 +64,8 @@ bool widens(const loop::Program& program, const loop::Nest& nest);
 int scalar_cost(const loop::Block& block);
 // Computing a point of the pointwise nest costs about what loading its result does.
 bool is_cheap_again(const loop::Program& program, const loop::Nest& nest);
-// "matmul+add+relu", cut where it gets long.
+// "matmul+add+relu". Where that gets long what has more loops around it, which is most of the work, keeps its name: "iota+
+// cast+...+matmul+add", "matmul+add+...".
 std::string fused_name(const loop::Nest& producer, const loop::Nest& consumer);
 // Adds the model's nodes that a nest computes as well, each once.
 void join_nodes(loop::Nest& nest, const std::vector<std::string>& more);

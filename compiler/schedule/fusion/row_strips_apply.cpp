@@ -5,6 +5,7 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/fusion/row_chain.h"
+#include "compiler/schedule/fusion/strips.h"
 
 namespace stridec::schedule {
 namespace {
@@ -58,10 +59,12 @@ void shrink(Program& program, const RowChain& chain, size_t i) {
 void make_row_strips(Program& program, const RowChain& chain) {
   const size_t count = chain.at.size();
   const size_t own = chain.own();
-  const Nest last = *nest_at(program, program.steps, chain.at.back());
+  std::vector<Nest> nests;
+  for (const int at : chain.at) nests.push_back(*nest_at(program, program.steps, at));
+  const Nest& last = nests.back();
   const sym::Interval points = program.facts.bounds(chain.points);
   const int64_t least = points.has_lo() && points.lo >= chain.most ? std::max<int64_t>(1, chain.most / 2) : 1;
-  Strips strips{.name = last.name,
+  Strips strips{.name = name_of_strips(program, nests),
                 .first = sym::var("strip.first"),
                 .size = sym::var(cat("strip.", least, "to", chain.most)),
                 .points = chain.points,
@@ -128,7 +131,7 @@ void make_row_strips(Program& program, const RowChain& chain) {
 
   for (size_t i = 0; i < own; ++i) shrink(program, chain, i);
   for (size_t i = 0; i < count; ++i) {
-    Nest nest = *nest_at(program, program.steps, chain.at[i]);
+    Nest nest = nests[i];
     loop::for_each_stmt(nest.body, [&](loop::Stmt& stmt) {
       Access* access = loop::access_of(stmt);
       if (!access) return;

@@ -358,7 +358,7 @@ class Fuser {
 
     const sym::Interval range = program_.facts.bounds(points);
     const int64_t least = range.has_lo() && range.lo >= most ? std::max<int64_t>(1, most / 2) : 1;
-    loop::Strips strips{.name = nests[1].name,
+    loop::Strips strips{.name = name_of_strips(program_, nests),
                         .first = sym::var("strip.first"),
                         .size = sym::var(cat("strip.", least, "to", most)),
                         .points = points,
@@ -408,6 +408,15 @@ int64_t points_of_strip(double points, int64_t passing, double weights) {
         points >= kLeastStrips * static_cast<double>(length))
       return length;
   return 0;
+}
+
+std::string name_of_strips(const Program& program, const std::vector<Nest>& nests) {
+  const auto work = [&](const Nest& nest) {
+    const loop::Cost cost = loop::cost_of(program, nest);
+    return std::pair(typical(cost.flops, program.facts),
+                     typical(cost.bytes_read + cost.bytes_written, program.facts));
+  };
+  return std::ranges::max_element(nests, {}, work)->name;
 }
 
 ArenaPlan own_memory(const Program& program, const loop::Strips& strips) {

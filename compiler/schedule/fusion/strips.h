@@ -11,6 +11,7 @@
 // makes, each for some of its columns.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "compiler/loop/program.h"
@@ -34,6 +35,10 @@ int64_t points_of_strip(double points, int64_t passing, double weights);
 
 // Where in a strip's memory each of its own buffers lies: those that are not in use together share memory.
 ArenaPlan own_memory(const loop::Program& program, const loop::Strips& strips);
+
+// A kernel is called as the nest in it is that most of its operations are in, at typical sizes; of nests without any, as the
+// one that moves most.
+std::string name_of_strips(const loop::Program& program, const std::vector<loop::Nest>& nests);
 
 void fuse_strips(loop::Program& program, std::vector<Decision>* decisions = nullptr);
 // The same with nests as they were: where strips are and what they keep to themselves, without the cutting of nests, which

@@ -120,6 +120,25 @@ TEST_CASE("bias, activation and residual become the contraction's epilogue") {
   CHECK(arena_buffers_in_use(after) == 0);
 }
 
+TEST_CASE("a name that gets long keeps what most of the work is in") {
+  Pieces p("names");
+  const View product = p.product(p.input("x", {p.n, 5}), 5, 6, 1);
+  Nest matmul = p.program.nests.back();
+  p.map("add", {product}, [](auto v) { return v[0] + v[0]; });
+  Nest light = p.program.nests.back();
+  matmul.name = "matmul";
+  CHECK(schedule::fused_name(matmul, light) == "matmul+add");
+  light.name = "iota+concat+iota+concat+cast+gather_nd+iota+le+and+select";
+  CHECK(schedule::fused_name(light, matmul) == "iota+concat+iota+concat+cast+gather_nd+iota+le+...+matmul");
+  CHECK(schedule::fused_name(matmul, light) == "matmul+iota+concat+iota+concat+cast+gather_nd+iota+le+...");
+  light.name = "a+...";
+  matmul.name = schedule::fused_name(matmul, light);
+  CHECK(matmul.name == "matmul+a+...");
+  light.name = std::string(60, 'x');
+  CHECK(schedule::fused_name(matmul, light) == "matmul+a+...");
+  CHECK(schedule::fused_name(light, matmul) == "...+matmul+a+...");
+}
+
 TEST_CASE("without epilogue_fusion a contraction's consumers are one nest behind it") {
   Pieces p("apart");
   const View x = p.input("x", {p.n, 5}), w = p.input("w", {5, 6}), bias = p.input("bias", {6}),

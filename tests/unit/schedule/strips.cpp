@@ -53,6 +53,7 @@ TEST_CASE("a product between two transforms works in strips") {
   const Strips* strips = strips_of(after)[0];
   CHECK(after.steps.size() == before.steps.size() - 2);
   CHECK(strips->name == "product");
+  CHECK(name_of_strips(before, {before.nests[1], before.nests[2]}) == "product");  // where its work is
   CHECK(strips->most == 14);
   CHECK(sym::to_string(strips->points) == "m*n - 5*m");
   REQUIRE(strips->body.size() == 3);
