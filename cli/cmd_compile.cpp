@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "cli/budget.h"
 #include "cli/command.h"
@@ -20,7 +19,7 @@
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/compile.h"
-#include "compiler/loop/walk.h"
+#include "compiler/loop/kernels.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::cli {
@@ -63,17 +62,6 @@ std::string counted(size_t count, const std::string& what, const char* plural = 
   return cat(count, " ", what, count == 1 ? "" : plural);
 }
 
-// Steps of a run that compute something; strips are one, whatever they run.
-size_t launches_of(const loop::Program& program) {
-  size_t launches = 0;
-  const std::set<loop::NestId> inner = loop::launched_in_strips(program);
-  loop::for_each_step(program.steps, [&](const loop::Step& step) {
-    const auto* launch = std::get_if<loop::Launch>(&step.node);
-    launches += launch ? !inner.contains(launch->nest) : std::holds_alternative<loop::Strips>(step.node);
-  });
-  return launches;
-}
-
 // A program of the artifact: what it is for, and what a run launches.
 struct Contained {
   std::string target, sizes;  // sizes: "" for all
@@ -83,10 +71,10 @@ struct Contained {
 std::vector<Contained> contained(const Compilation& made) {
   std::vector<Contained> all;
   for (const auto& variant : made.gpu_variants)
-    all.push_back({variant.target.name, "", launches_of(variant.program)});
+    all.push_back({variant.target.name, "", loop::kernels_of(variant.program).size()});
   for (const auto& variant : made.variants)
     all.push_back({variant.target.name, variant.when.is_const(1) ? "" : sym::to_string(variant.when),
-                   launches_of(variant.program)});
+                   loop::kernels_of(variant.program).size()});
   return all;
 }
 

@@ -19,6 +19,7 @@
 #include "compiler/compile.h"
 #include "compiler/graph/serialize.h"
 #include "compiler/graph/text.h"
+#include "compiler/loop/blame.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/walk.h"
 #include "compiler/package/elf.h"
@@ -85,9 +86,10 @@ void print_manifest(const Json& m, const std::string& file) {
               needs.contains("driver")
                   ? cat("; on a GPU NVIDIA's driver >= ", needs["driver"].get<std::string>()).c_str()
                   : "");
-  std::vector<std::vector<std::string>> rows = {{"#", "kernel", "launches", "schedule"}};
+  std::vector<std::vector<std::string>> rows = {{"#", "kernel", "launches", "of", "schedule"}};
   for (const Json& k : m["kernels"])
-    rows.push_back({std::to_string(rows.size()), k["name"], k["launches"].dump(), k["schedule"]});
+    rows.push_back({std::to_string(rows.size()), k["name"], k["launches"].dump(),
+                    loop::nodes_of(k.value("nodes", std::vector<std::string>())), k["schedule"]});
   std::printf(" kernels\n%s", table(rows, "   ").c_str());
 }
 

@@ -6,9 +6,9 @@
 
 namespace stridec::cli {
 
-// What was fused is one line for equal decisions, with their number; two nests that stayed separate are one line with their
-// nodes and what each rule said of them. Bytes are given at typical sizes, which the text begins with; JSON has all decisions,
-// their bytes as expressions too.
+// What was fused is one line for equal decisions, with their number; two kernels that stayed separate are one line with their
+// nodes and what each rule said of them. Kernels are those of the manifest, by the same names. Bytes are given at typical
+// sizes, which the text begins with; JSON has all decisions, their bytes as expressions too, and all nodes.
 int print_schedule(const Compilation& made, const Globals& globals);
 
 }  // namespace stridec::cli

@@ -1,16 +1,15 @@
 #include "compiler/loop/blame.h"
 
 #include "compiler/base/text.h"
+#include "compiler/loop/kernels.h"
 
 namespace stridec::loop {
 
-std::string nodes_of(const std::vector<std::string>& nodes) {
+std::string nodes_of(std::vector<std::string> nodes) {
   constexpr size_t kMost = 3;  // a fused nest may have dozens
-  std::string node;
-  const size_t shown = nodes.size() > kMost ? kMost - 1 : nodes.size();
-  for (size_t i = 0; i < shown; ++i) node += (i > 0 ? ", " : "") + nodes[i];
-  if (shown < nodes.size()) node += cat(" and ", nodes.size() - shown, " more");
-  return node;
+  sort_nodes(nodes);
+  if (nodes.size() > kMost) return cat(nodes.front(), ", ", nodes.size() - 2, " more, ", nodes.back());
+  return join(nodes, ", ");
 }
 
 std::string nodes_of(const Nest& nest) { return nodes_of(nest.nodes); }

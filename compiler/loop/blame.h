@@ -9,9 +9,9 @@
 
 namespace stridec::loop {
 
-// The nest's nodes as an error names them: "node 3 'a', node 4 'b' and 7 more"; "" where it has none.
+// The nest's nodes as people are told of them, in the model's order: "node 3 'a', 7 more, node 12 'b'"; "" where it has none.
 std::string nodes_of(const Nest& nest);
-std::string nodes_of(const std::vector<std::string>& nodes);
+std::string nodes_of(std::vector<std::string> nodes);
 
 // Fills `where.node`, unless something closer to the error did.
 void blame(Error& error, const Nest& nest);

@@ -76,21 +76,38 @@ void Lowering::run() {
 void Lowering::write_outputs() {
   for (size_t i = 0; i < graph_.top.results.size(); ++i) {
     const View& from = view(graph_.top.results[i]);
-    if (from.buffer != program_.outputs[i]) copy(from, whole(program_, program_.outputs[i]), "output");
+    if (from.buffer == program_.outputs[i]) continue;
+    copy(from, whole(program_, program_.outputs[i]), "output");
+    credit(graph_.top.results[i]);
   }
   // A new value that is a view of some state is read before any state changes.
-  std::vector<std::pair<View, View>> copies;
+  std::vector<std::tuple<ValueId, View, View>> copies;
   for (const auto& [state, value] : updates_) {
     View from = view(value);
     if (is_whole_state(value, from) && from.buffer == view(state).buffer) continue;  // changed in place
     if (program_[from.buffer].storage == loop::Storage::kState) {
       const View held = temporary(type(value), "state");
       copy(from, held, "state");
+      credit(value);
       from = held;
     }
-    copies.emplace_back(from, view(state));
+    copies.emplace_back(value, from, view(state));
   }
-  for (const auto& [from, to] : copies) copy(from, to, "update_state");
+  for (const auto& [value, from, to] : copies) {
+    copy(from, to, "update_state");
+    credit(value);
+  }
+}
+
+void Lowering::credit(ValueId value) {
+  const graph::NodeId producer = graph_[value].producer;
+  if (producer.valid()) credit(graph_[producer], program_.nests.size() - 1);
+}
+
+void Lowering::credit(const Node& node, size_t first) {
+  if (node.origin.empty()) return;
+  for (size_t i = first; i < program_.nests.size(); ++i)
+    if (program_.nests[i].nodes.empty()) program_.nests[i].nodes.push_back(node.origin);
 }
 
 void Lowering::lower_nodes(const graph::Region& region) {
@@ -103,9 +120,7 @@ void Lowering::lower_nodes(const graph::Region& region) {
       if (error.diagnostic.where.node.empty()) error.diagnostic.where.node = node.origin;
       throw;
     }
-    if (node.origin.empty()) continue;
-    for (size_t i = before; i < program_.nests.size(); ++i)
-      if (program_.nests[i].nodes.empty()) program_.nests[i].nodes.push_back(node.origin);
+    credit(node, before);
   }
 }
 

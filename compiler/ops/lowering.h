@@ -83,6 +83,9 @@ class Lowering {
   Scope enter(loop::Steps& steps);
   void leave(Scope scope);
   void lower_nodes(const graph::Region& region);
+  // Nests from `first` on that have no node yet compute this one; the last nest that which makes the value.
+  void credit(const graph::Node& node, size_t first);
+  void credit(graph::ValueId value);
   void write_elements(graph::ValueId value);
   void write_outputs();
   bool is_whole_state(graph::ValueId value, const loop::View& view) const;

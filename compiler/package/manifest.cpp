@@ -5,8 +5,7 @@
 #include <set>
 
 #include "compiler/base/text.h"
-#include "compiler/loop/analysis.h"
-#include "compiler/loop/walk.h"
+#include "compiler/loop/kernels.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::package {
@@ -72,42 +71,17 @@ Json symbols_of(const Program& program) {
 Json kernels_of(const Program& program, const TuningFacts& tuning, int& steps) {
   Json kernels = Json::array();
   std::map<std::string, size_t> position;
-  const std::set<loop::NestId> parts = loop::launched_in_strips(program);
-  loop::for_each_step(program.steps, [&](const loop::Step& step) {
-    const auto* launch = std::get_if<loop::Launch>(&step.node);
-    const auto* strips = std::get_if<loop::Strips>(&step.node);
-    if (launch && parts.contains(launch->nest)) return;
-    if (!launch && !strips && !std::holds_alternative<loop::Call>(step.node)) return;
-    const int number = steps++;
-    if (!launch && !strips) return;
-    std::vector<loop::NestId> nests;
-    if (launch) nests.push_back(launch->nest);
-    for (size_t i = 0; strips && i < strips->body.size(); ++i)
-      nests.push_back(std::get<loop::Launch>(strips->body[i].node).nest);
-    sym::Expr flops = 0, bytes = 0;
-    std::set<std::string> nodes;
-    for (loop::NestId id : nests) {
-      const loop::Cost cost = loop::cost_of(program, program[id]);
-      // All strips together have all points.
-      auto all = [&](sym::Expr e) {
-        if (!strips) return e;
-        sym::Substitution totals{{strips->size, strips->points * strips->rounds}};
-        for (const loop::Strips::Size& size : strips->sizes) totals[size.symbol] = size.total;
-        return sym::substitute(e, totals);
-      };
-      flops += all(cost.flops);
-      bytes += all(cost.bytes_read + cost.bytes_written);
-      nodes.insert(program[id].nodes.begin(), program[id].nodes.end());
-    }
-    Json entry = {{"name", strips ? strips->name : program[launch->nest].name},
+  std::vector<std::vector<std::string>> nodes;
+  for (const loop::Kernel& kernel : loop::kernels_of(program, steps)) {
+    const loop::Cost cost = loop::cost_of(program, kernel);
+    Json entry = {{"name", kernel.name},
                   {"launches", 0},
                   {"steps", Json::array()},
-                  {"schedule", join(nests, " | ",
-                                    [&](loop::NestId id) { return loop::to_string(program[id].schedule); })},
-                  {"flops", sym::to_string(flops)},
-                  {"bytes", sym::to_string(bytes)},
+                  {"schedule", kernel.schedule},
+                  {"flops", sym::to_string(cost.flops)},
+                  {"bytes", sym::to_string(cost.bytes_read + cost.bytes_written)},
                   {"nodes", Json::array()}};
-    const auto tuned = tuning.measured.find(nests[0]);
+    const auto tuned = tuning.measured.find(kernel.nests[0]);
     if (tuned != tuning.measured.end())
       entry["measured"] = {{"shape", tuned->second.shape},
                            {"microseconds", tuned->second.microseconds},
@@ -115,15 +89,17 @@ Json kernels_of(const Program& program, const TuningFacts& tuning, int& steps) {
                            {"schedules_tried", tuned->second.tried}};
     const auto [found, fresh] =
         position.emplace(entry.dump(-1, ' ', false, Json::error_handler_t::replace), kernels.size());
-    if (fresh) kernels.push_back(std::move(entry));
-    Json& kernel = kernels[found->second];
-    kernel["launches"] = kernel["launches"].get<int>() + 1;
-    kernel["steps"].push_back(number);
-    if (launch)
-      for (const auto& node : program[launch->nest].nodes) kernel["nodes"].push_back(node);
-    else
-      for (const auto& node : nodes) kernel["nodes"].push_back(node);
-  });
+    if (fresh) kernels.push_back(std::move(entry)), nodes.emplace_back();
+    Json& row = kernels[found->second];
+    row["launches"] = row["launches"].get<int>() + 1;
+    row["steps"].push_back(kernel.step);
+    std::vector<std::string>& all = nodes[found->second];
+    all.insert(all.end(), kernel.nodes.begin(), kernel.nodes.end());
+  }
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    loop::sort_nodes(nodes[i]);
+    kernels[i]["nodes"] = std::move(nodes[i]);
+  }
   return kernels;
 }
 

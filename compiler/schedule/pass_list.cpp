@@ -106,16 +106,18 @@ constexpr Pass<Program, std::span<Scratch>> kCpuMemoryPasses[] = {
 constexpr Pass<Program, const GpuTarget&, const GpuRules&> kGpuLoopPasses[] = {
     {"gpu columns", "columns that are reduced are gone through again by the same blocks",
      [](Program& program, const GpuTarget&, const GpuRules& rules) {
-       fuse_columns(program, {.epilogues = rules.epilogues});
+       fuse_columns(program, {.decisions = rules.decisions, .epilogues = rules.epilogues});
      }},
     {"gpu reductions", "those of few points and several loops become partial results and their combination",
-     [](Program& program, const GpuTarget&, const GpuRules&) {
-       split_reductions(program, Sharing::kBlocks);
+     [](Program& program, const GpuTarget&, const GpuRules& rules) {
+       split_reductions(program, Sharing::kBlocks, rules.decisions);
      }},
     {"gpu groups", "heads that share keys are rows of a product, and blocks may share its keys",
      [](Program& program, const GpuTarget&, const GpuRules&) { split_groups(program); }},
     {"gpu chains", "attention becomes one kernel, whose scores stay in registers",
-     [](Program& program, const GpuTarget& target, const GpuRules&) { chain_gpu(program, target); }},
+     [](Program& program, const GpuTarget& target, const GpuRules& rules) {
+       chain_gpu(program, target, rules.decisions);
+     }},
     {"gpu storage", "what kernels pass on is stored in the type that products take (--precision)",
      [](Program& program, const GpuTarget&, const GpuRules& rules) {
        narrow_storage(program, rules.factors);
@@ -125,7 +127,9 @@ constexpr Pass<Program, const GpuTarget&, const GpuRules&> kGpuLoopPasses[] = {
        join_nested_extrema(program, target);
      }},
     {"gpu slices", "what several concatenations hold, or one of another, is stored once",
-     [](Program& program, const GpuTarget&, const GpuRules&) { share_slices(program, nullptr, 16); }},
+     [](Program& program, const GpuTarget&, const GpuRules& rules) {
+       share_slices(program, rules.decisions, 16);
+     }},
     {"gpu channels",
      "convolutions of groups of few channels are those of fewer groups, with zeros among their weights",
      [](Program& program, const GpuTarget& target, const GpuRules&) { join_channels(program, target); }},

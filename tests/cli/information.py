@@ -56,9 +56,9 @@ def test_schedule():
     fused = [decision for decision in told["decisions"] if decision["fused"]]
     expect(any(decision.get("typical_bytes", 0) > 0 for decision in fused), f"decisions {told['decisions']}")
     for kernel in told["kernels"]:
-        expect(kernel["candidates"] > 0 and kernel["expected_cycles"] > 0, f"kernel {kernel}")
-        expect(kernel["chosen_by"] == "model", f"kernel {kernel}")
-    expect(any(kernel["others"] for kernel in told["kernels"]), f"kernels {told['kernels']}")
+        for nest in kernel["nests"]:
+            expect(nest["candidates"] > 0 and nest["expected_cycles"] > 0 and nest["chosen_by"] == "model", f"kernel {kernel}")
+    expect(any(nest["others"] for kernel in told["kernels"] for nest in kernel["nests"]), f"kernels {told['kernels']}")
     text = stridec("inspect mlp.onnx --stage=schedule", 0).stdout
     expect("; saves " in text and "the model's choice; one of " in text, text)
 
@@ -80,6 +80,13 @@ def test_separate_kernels():
 
     softmax = stridec("inspect softmax.onnx --stage=schedule", 0).stdout
     expect(softmax.count("\n kernel ") == 1 and " merged" in softmax and "separate" not in softmax, softmax)
+
+    # Kernels are those of the manifest, by the same names and of the same nodes, in the model's order.
+    shown = json.loads(stridec("inspect tower.onnx --stage=manifest --dim batch=1..8 --format=json", 0).stdout)
+    keys = ("name", "launches", "schedule", "nodes")
+    rows = [[kernel[key] for key in keys] for kernel in told["kernels"]]
+    expect(rows == [[kernel[key] for key in keys] for kernel in json.loads(shown["text"])["kernels"]], f"{rows}")
+    expect(text.count("\n           of node ") == len(rows), text)
 
     # Many nests of one operator, which its node does not tell apart.
     text = stridec("inspect bytes.onnx --stage=schedule", 0).stdout

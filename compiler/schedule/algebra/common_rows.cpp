@@ -317,9 +317,9 @@ void compute_common_rows(Program& program, std::vector<Decision>* decisions) {
           const Nest whole = out[n];
           std::vector<Nest> parts = Maker(program, whole, dim).run(finder, groups);
           if (decisions)
-            decisions->push_back(
-                {whole.name, "rows", true,
-                 cat(groups[0].values.size(), " looks at a row of ", sym::to_string(groups[0].extent))});
+            decisions->push_back(decision_about(
+                whole, "rows", true,
+                cat(groups[0].values.size(), " looks at a row of ", sym::to_string(groups[0].extent))));
           out.erase(out.begin() + static_cast<std::ptrdiff_t>(n));
           out.insert(out.begin() + static_cast<std::ptrdiff_t>(n), std::make_move_iterator(parts.begin()),
                      std::make_move_iterator(parts.end()));

@@ -244,7 +244,7 @@ void split_phases(Program& program, std::vector<Decision>* decisions) {
     std::string reason;
     std::vector<Nest> parts = phases_of(program, nest, &reason);
     if (decisions && !parts.empty())
-      decisions->push_back({nest.name, "phases", true, cat("split into ", parts.size())});
+      decisions->push_back(decision_about(nest, "phases", true, cat("split into ", parts.size())));
     return parts;
   });
 }

@@ -229,7 +229,8 @@ class Applying {
     if (choice.m == 1) return;
     const auto note = [&](bool fused, std::string reason) {
       if (decisions_)
-        decisions_->push_back(decision_about(*first.own.nest, *other.own.nest, fused, std::move(reason)));
+        decisions_->push_back(
+            decision_about(program_, *first.own.nest, *other.own.nest, fused, std::move(reason)));
     };
     const int percent = static_cast<int>(100 * choice.cycles / (family.choice.cycles + other.choice.cycles));
     const std::string time = cat("one transform of what both read, and ", percent, " % of their time");
@@ -246,7 +247,10 @@ class Applying {
   }
 
   Steps replaced(const std::vector<Sibling>& siblings, const Choice& choice, Steps originals) {
-    if (decisions_) decisions_->push_back({name_of(siblings), "winograd", choice.m > 1, said(choice)});
+    if (decisions_) {
+      decisions_->push_back(decision_about(siblings[0].nest, "winograd", choice.m > 1, said(choice)));
+      decisions_->back().producer = name_of(siblings);
+    }
     const auto tiles = [&](int m) -> Steps {
       if (m == 1) return originals;
       Steps steps;

@@ -247,7 +247,7 @@ std::optional<loop::Nest> with_shared_rows(const loop::Program& program, const l
   return std::nullopt;
 }
 
-void chain_gpu(loop::Program& program, const GpuTarget& target) {
+void chain_gpu(loop::Program& program, const GpuTarget& target, std::vector<Decision>* decisions) {
   ChainRule rule{.fits = {}, .absorbs = false, .single = true};
   rule.fits = [&](loop::Program& trial, const loop::Nest& nest, std::string* reason) {
     if (const auto chain = kernels::match_chain(nest, nullptr, true))
@@ -264,7 +264,7 @@ void chain_gpu(loop::Program& program, const GpuTarget& target) {
     if (!worth && reason) *reason = "tensor cores would take longer than the separate kernels";
     return worth;
   };
-  chain(program, rule);
+  chain(program, rule, decisions);
 }
 
 }  // namespace stridec::schedule

@@ -8,6 +8,7 @@
 #include "compiler/base/gpu_target.h"
 #include "compiler/kernels/flash.h"
 #include "compiler/loop/program.h"
+#include "compiler/schedule/fusion/fusion.h"
 
 namespace stridec::schedule {
 
@@ -20,7 +21,7 @@ void split_groups(loop::Program& program);
 std::optional<loop::Nest> with_shared_rows(const loop::Program& program, const loop::Nest& nest);
 
 // Makes chains of the nests that the target's attention kernels take where that pays; others stay as they are.
-void chain_gpu(loop::Program& program, const GpuTarget& target);
+void chain_gpu(loop::Program& program, const GpuTarget& target, std::vector<Decision>* decisions = nullptr);
 
 // Whether one kernel takes less time than a product, a softmax and a product, which keep the scores in memory.
 bool pays(const kernels::Flash& flash, const sym::Facts& facts, const GpuTarget& target);

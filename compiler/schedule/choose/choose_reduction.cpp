@@ -139,10 +139,10 @@ bool split_one(Program& program, const Nest& nest, std::vector<Nest>& parts, siz
     std::string reason;
     parts = split_reduction(program, nest, *split, &reason);
     if (decisions)
-      decisions->push_back(
-          {nest.name, "partial results", !parts.empty(),
-           parts.empty() ? "not split: " + reason
-                         : to_string(loop::Schedule{.kernel = "", .directives = {to_directive(*split)}})});
+      decisions->push_back(decision_about(
+          nest, "partial results", !parts.empty(),
+          parts.empty() ? "not split: " + reason
+                        : to_string(loop::Schedule{.kernel = "", .directives = {to_directive(*split)}})));
     if (!parts.empty()) return true;
   }
   return false;

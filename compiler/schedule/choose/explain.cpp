@@ -58,7 +58,7 @@ std::vector<Choice> explain(const loop::Program& program, const CpuTarget& targe
       choices.push_back(explain_one(program, launch->nest, target, chosen));
       choices.back().in_strips = parts.contains(launch->nest);
     }
-    choices[found->second].nests.push_back(nest.name);
+    choices[found->second].nests.push_back(launch->nest);
   });
   return choices;
 }

@@ -10,7 +10,7 @@
 namespace stridec::schedule {
 
 struct Choice {
-  std::vector<std::string> nests;  // by launch; more than one where nests are equal but for their buffers
+  std::vector<loop::NestId> nests;  // by launch; more than one where nests are equal but for their buffers
   loop::Schedule schedule;
   bool given = false;      // by the tuning database or by measuring; else the analytic model's
   bool in_strips = false;  // strips run it: it has no entry in the tuning database and needs none

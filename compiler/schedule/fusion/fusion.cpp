@@ -75,7 +75,7 @@ class Fuser {
       const bool inlines = phase == Phase::kInline || phase == Phase::kInlinePieces;
       Decision decision;
       if (decisions_)
-        decision = decision_about(nest_at(steps, p), nest_at(steps, consumer), true,
+        decision = decision_about(program_, nest_at(steps, p), nest_at(steps, consumer), true,
                                   inlines ? "inlined" : "merged", bytes_between(flow, p, consumer));
       std::string reason;
       int at = -1;
@@ -165,15 +165,28 @@ class Fuser {
 
 }  // namespace
 
-Decision decision_about(const loop::Nest& producer, const loop::Nest& consumer, bool fused,
-                        std::string reason, sym::Expr bytes) {
-  return {.producer = producer.name,
-          .consumer = consumer.name,
+Decision decision_about(const loop::Program& program, const loop::Nest& producer, const loop::Nest& consumer,
+                        bool fused, std::string reason, sym::Expr bytes) {
+  Decision decision = decision_about(producer, consumer.name, fused, std::move(reason), bytes);
+  decision.apart = false;
+  decision.consumer_nodes = consumer.nodes;
+  const Effects reading = effects_of(consumer);
+  for (const loop::BufferId id : effects_of(producer).writes)
+    if (reads(reading, id)) decision.passing.push_back(program[id].name);
+  return decision;
+}
+
+Decision decision_about(const loop::Nest& nest, std::string what, bool fused, std::string reason,
+                        sym::Expr bytes) {
+  return {.producer = nest.name,
+          .consumer = std::move(what),
           .fused = fused,
           .reason = std::move(reason),
           .bytes = bytes,
-          .producer_nodes = producer.nodes,
-          .consumer_nodes = consumer.nodes};
+          .apart = true,
+          .producer_nodes = nest.nodes,
+          .consumer_nodes = {},
+          .passing = {}};
 }
 
 void fuse(Program& program, const FusionOptions& options) {
@@ -183,11 +196,13 @@ void fuse(Program& program, const FusionOptions& options) {
                     [](const loop::Dim& d) { return d.extent.is_const(1); }))
       loop::simplify(program, nest);
   Fuser fuser(program, options);
-  loop::for_each_block(program.steps,
-                       [&](Steps& steps) { fuser.block(steps, {Phase::kEpilogues, Phase::kInline}); });
+  loop::for_each_block(program.steps, [&](Steps& steps) {
+    fuser.block(steps, {Phase::kEpilogues, Phase::kInline});
+  });
   take_apart(program);
-  loop::for_each_block(program.steps,
-                       [&](Steps& steps) { fuser.block(steps, {Phase::kInlinePieces, Phase::kMerge}); });
+  loop::for_each_block(program.steps, [&](Steps& steps) {
+    fuser.block(steps, {Phase::kInlinePieces, Phase::kMerge});
+  });
   loop::compact(program);
 }
 

@@ -38,11 +38,17 @@ struct Decision {
   // Of memory traffic that fusing saves, or would: what the producer stores and the consumer loads, once where others
   // read it too. 0 for decisions of another kind.
   sym::Expr bytes = 0;
-  std::vector<std::string> producer_nodes, consumer_nodes;  // of a decision about two nests: theirs
+  bool apart = false;  // it is about one nest, the producer, which `consumer` made several of
+  // The model's nodes: of both nests, or of the one; empty for decisions of another kind.
+  std::vector<std::string> producer_nodes, consumer_nodes;
+  std::vector<std::string> passing;  // names of buffers that the producer writes and the consumer reads
 };
-// About these two, with their nodes.
-Decision decision_about(const loop::Nest& producer, const loop::Nest& consumer, bool fused,
-                        std::string reason, sym::Expr bytes = 0);
+// About these two, with their nodes and what passes between them.
+Decision decision_about(const loop::Program& program, const loop::Nest& producer, const loop::Nest& consumer,
+                        bool fused, std::string reason, sym::Expr bytes = 0);
+// About one that `what` made several of, or did not, with its nodes.
+Decision decision_about(const loop::Nest& nest, std::string what, bool fused, std::string reason,
+                        sym::Expr bytes = 0);
 
 struct FusionOptions {
   std::vector<Decision>* decisions = nullptr;

@@ -186,8 +186,8 @@ class Chainer {
     for (const std::vector<int>& way : ways) {
       Decision decision;
       if (decisions_)
-        decision = decision_about(nest_at(program_, steps, way[0]), nest_at(program_, steps, consumer), true,
-                                  "chained: rows stay in cache");
+        decision = decision_about(program_, nest_at(program_, steps, way[0]),
+                                  nest_at(program_, steps, consumer), true, "chained: rows stay in cache");
       std::string reason;
       const int at = chain_of(program_, steps, flow, way, rule_, &reason);
       if (at >= 0) {
@@ -210,7 +210,7 @@ class Chainer {
       if (!feeds || !is_launch(steps, p)) continue;
       Decision decision;
       if (decisions_)
-        decision = decision_about(nest_at(program_, steps, p), nest_at(program_, steps, at), true,
+        decision = decision_about(program_, nest_at(program_, steps, p), nest_at(program_, steps, at), true,
                                   "inlined into a chain's factor");
       std::string reason;
       decision.fused = try_inline(program_, steps, flow, p, &reason, true);

@@ -414,7 +414,7 @@ class Joining {
   }
 
   void note(const Product& a, const Product& b, bool fused, std::string reason) {
-    if (decisions_) decisions_->push_back(decision_about(a.nest, b.nest, fused, std::move(reason)));
+    if (decisions_) decisions_->push_back(decision_about(program_, a.nest, b.nest, fused, std::move(reason)));
   }
 
   Program& program_;

@@ -102,7 +102,7 @@ class Prologues {
     const Nest* producer = from < 0 ? nullptr : nest_at(program_, steps, from);
     if (!producer || !is_pointwise(*producer)) return false;
     Decision decision;
-    if (decisions_) decision = decision_about(*producer, *nest, false, "");
+    if (decisions_) decision = decision_about(program_, *producer, *nest, false, "");
     std::string reason = refusal(*producer, *rows);
     if (reason.empty() && keeps_more(flow, from, passing))
       reason = "what it reads would be in memory for longer";

@@ -151,10 +151,10 @@ class RowPrologues {
       std::optional<int64_t> limit;
       if (reason.empty()) limit = pays(steps, at, products, passing, &reason);
       if (decisions_)
-        decisions_->push_back(
-            decision_about(*rows, program_[std::get<Launch>(steps[products[0]].node).nest], limit.has_value(),
-                           limit ? cat("made by the product's blocks, of at most ", *limit, " rows")
-                                 : cat("not made by the product's blocks: ", reason)));
+        decisions_->push_back(decision_about(
+            program_, *rows, program_[std::get<Launch>(steps[products[0]].node).nest], limit.has_value(),
+            limit ? cat("made by the product's blocks, of at most ", *limit, " rows")
+                  : cat("not made by the product's blocks: ", reason)));
       if (limit) fuse(steps, at, products, passing, elsewhere || !others.empty(), *limit);
       return;
     }

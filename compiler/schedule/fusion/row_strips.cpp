@@ -41,7 +41,7 @@ void explain(const loop::Program& program, std::vector<Decision>& decisions) {
       return std::includes(group.at.begin(), group.at.end(), all.begin(), all.end());
     });
     if (products && windows && !in_others)
-      decisions.push_back(decision_about(*nest(all.front()), *nest(all.back()), false,
+      decisions.push_back(decision_about(program, *nest(all.front()), *nest(all.back()), false,
                                          cat("no strips of rows: ", reason_of(program, all))));
   }
 }

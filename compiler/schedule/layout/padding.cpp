@@ -178,7 +178,7 @@ void pad_inputs(Program& program, std::vector<Decision>* decisions) {
   loop::replace_nests(program, [&](const Nest& nest) {
     auto parts = padded(program, nest);
     if (!parts) return std::vector<Nest>();
-    if (decisions) decisions->push_back({nest.name, "padding", true, "it reads a padded copy"});
+    if (decisions) decisions->push_back(decision_about(nest, "padding", true, "it reads a padded copy"));
     return *std::move(parts);
   });
 }

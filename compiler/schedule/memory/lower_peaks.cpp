@@ -202,19 +202,20 @@ class Fuser {
     more_time_ += cost_of_copies(change);
     if (change.apart) {
       const Nest* needs = nest_at(change.apart->needed);
-      made.push_back({nest_at(change.apart->made)->name,
-                      needs ? needs->name : program_[change.apart->of].name, false,
-                      "stored by itself and copied: what it becomes a part of need not be there so soon, and "
-                      "less is alive at once",
-                      0});
+      made.push_back(decision_about(*nest_at(change.apart->made),
+                                    needs ? needs->name : program_[change.apart->of].name, true,
+                                    "stored by itself and copied: what it becomes a part of need not be "
+                                    "there so soon, and less is alive "
+                                    "at once"));
       set_apart(program_, flow_, *change.apart);
       return;
     }
     for (const Part& part : change.copied) {
+      const int after = behind(change, part);
+      copy_part(program_, flow_, part, after);
       if (!change.chain)
-        made.push_back({program_[part.from].name, "part", true,
-                        "what is read of it later is copied, and less is alive at once", 0});
-      copy_part(program_, flow_, part, behind(change, part));
+        made.push_back(decision_about(*nest_at(after + 1), program_[part.from].name, true,
+                                      "what is read of it later is copied, and less is alive at once"));
       flow_ = make_flow(program_, program_.steps);
     }
     if (!change.chain) return;

@@ -262,3 +262,19 @@ TEST_CASE("nodes without effect, views of views and corners of sizes leave nothi
   CHECK(b.shape(ops::add(b, i, ops::slice_clamped(b, table, 0, 0, n))) == graph::Shape{n});
   CHECK(g.guards.size() == 1);
 }
+
+TEST_CASE("copies for outputs are of the node that makes the output") {
+  graph::Graph g;
+  Builder b(g, ops::shape_table());
+  const ValueId x = b.input("x", {DType::kF32, {2, 3}});
+  const ValueId s = b.state("held", {DType::kF32, {3, 2}}, std::nullopt);
+  b.set_origin("node 0 'turn' (Transpose)");
+  const ValueId turned = ops::permute(b, x, {1, 0});
+  b.add(OpKind::kUpdateState, {s, turned});
+  b.output("y", turned);
+  graph::compact(g);
+  const loop::Program program = ops::lower(g);
+  REQUIRE(program.nests.size() == 2);  // of the output, and of the state
+  for (const loop::Nest& nest : program.nests)
+    CHECK(nest.nodes == std::vector<std::string>{"node 0 'turn' (Transpose)"});
+}

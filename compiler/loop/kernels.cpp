@@ -1,0 +1,97 @@
+#include "compiler/loop/kernels.h"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+#include <string_view>
+
+#include "compiler/base/text.h"
+#include "compiler/loop/walk.h"
+
+namespace stridec::loop {
+namespace {
+
+bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+
+// The number or the character at the front, which is taken off.
+std::string_view take(std::string_view& text) {
+  const auto end = std::find_if_not(text.begin(), text.end(), is_digit);
+  const std::string_view front = text.substr(0, std::max<size_t>(1, static_cast<size_t>(end - text.begin())));
+  text.remove_prefix(front.size());
+  return front;
+}
+
+// As text, but 9 before 10.
+bool comes_before(std::string_view a, std::string_view b) {
+  while (!a.empty() && !b.empty()) {
+    const std::string_view x = take(a), y = take(b);
+    if (x == y) continue;
+    if (is_digit(x[0]) && is_digit(y[0]) && x.size() != y.size()) return x.size() < y.size();
+    return x < y;
+  }
+  return a.size() < b.size();
+}
+
+Kernel kernel_of(const Program& program, const Step& step) {
+  Kernel kernel;
+  kernel.strips = std::get_if<Strips>(&step.node);
+  if (kernel.strips)
+    for (const Step& part : kernel.strips->body) kernel.nests.push_back(std::get<Launch>(part.node).nest);
+  else
+    kernel.nests.push_back(std::get<Launch>(step.node).nest);
+  for (const NestId id : kernel.nests)
+    kernel.nodes.insert(kernel.nodes.end(), program[id].nodes.begin(), program[id].nodes.end());
+  sort_nodes(kernel.nodes);
+  kernel.name = kernel.strips ? kernel.strips->name : program[kernel.nests[0]].name;
+  kernel.schedule = join(kernel.nests, " | ", [&](NestId id) { return to_string(program[id].schedule); });
+  return kernel;
+}
+
+}  // namespace
+
+std::vector<Kernel> kernels_of(const Program& program, int& steps) {
+  std::vector<Kernel> kernels;
+  const std::set<NestId> parts = launched_in_strips(program);
+  for_each_step(program.steps, [&](const Step& step) {
+    const auto* launch = std::get_if<Launch>(&step.node);
+    if (launch && parts.contains(launch->nest)) return;
+    if (launch || std::holds_alternative<Strips>(step.node)) {
+      kernels.push_back(kernel_of(program, step));
+      kernels.back().step = steps;
+    } else if (!std::holds_alternative<Call>(step.node)) {
+      return;
+    }
+    ++steps;
+  });
+  return kernels;
+}
+
+std::vector<Kernel> kernels_of(const Program& program) {
+  int steps = 0;
+  return kernels_of(program, steps);
+}
+
+Cost cost_of(const Program& program, const Kernel& kernel) {
+  sym::Substitution totals;  // all strips together have all points
+  if (kernel.strips) {
+    totals[kernel.strips->size] = kernel.strips->points * kernel.strips->rounds;
+    for (const Strips::Size& size : kernel.strips->sizes) totals[size.symbol] = size.total;
+  }
+  Cost all{.points = 0};
+  for (const NestId id : kernel.nests) {
+    const Cost cost = cost_of(program, program[id]);
+    all.points += sym::substitute(cost.points, totals);
+    all.steps += sym::substitute(cost.steps, totals);
+    all.flops += sym::substitute(cost.flops, totals);
+    all.bytes_read += sym::substitute(cost.bytes_read, totals);
+    all.bytes_written += sym::substitute(cost.bytes_written, totals);
+  }
+  return all;
+}
+
+void sort_nodes(std::vector<std::string>& nodes) {
+  std::sort(nodes.begin(), nodes.end(), comes_before);
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+}
+
+}  // namespace stridec::loop

@@ -1,0 +1,204 @@
+#include "compiler/schedule/fusion/separate.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include "compiler/base/text.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/effects.h"
+
+namespace stridec::schedule {
+namespace {
+
+using loop::BufferId;
+using loop::Kernel;
+using loop::Program;
+using Nodes = std::set<int>;  // of the model, by number
+
+bool holds(const Nodes& all, const Nodes& some) {
+  return std::includes(all.begin(), all.end(), some.begin(), some.end());
+}
+
+bool meet(const Nodes& a, const Nodes& b) {
+  return std::any_of(a.begin(), a.end(), [&](int node) { return b.contains(node); });
+}
+
+class Finder {
+ public:
+  Finder(const Program& program, const std::vector<Kernel>& kernels, const std::vector<Decision>& decisions)
+      : program_(program), kernels_(kernels), decisions_(decisions), used_(decisions.size(), false) {
+    int count = 0;
+    number_blocks(program.steps, count);
+    for (const Kernel& kernel : kernels) {
+      of_kernel_.push_back(numbered(kernel.nodes));
+      effects_.push_back(effects(kernel));
+    }
+    for (size_t d = 0; d < decisions.size(); ++d) {
+      of_producer_.push_back(numbered(decisions[d].producer_nodes));
+      of_consumer_.push_back(numbered(decisions[d].consumer_nodes));
+      const Nodes& nodes = decisions[d].apart ? of_producer_[d] : of_consumer_[d];
+      if (!nodes.empty()) about_[*nodes.begin()].push_back(d);
+    }
+  }
+
+  std::vector<Separate> run() {
+    for (size_t to = 0; to < kernels_.size(); ++to)
+      for (size_t from = 0; from < to; ++from)
+        if (const std::set<std::string> passing = passing_between(from, to); !passing.empty())
+          add(from, to, passing);
+    for (size_t d = 0; d < decisions_.size(); ++d) add_others(d);
+    return std::move(found_);
+  }
+
+ private:
+  Nodes numbered(const std::vector<std::string>& nodes) {
+    Nodes out;
+    for (const std::string& node : nodes)
+      out.insert(numbers_.emplace(node, static_cast<int>(numbers_.size())).first->second);
+    return out;
+  }
+
+  // Which list of steps launches a nest.
+  void number_blocks(const loop::Steps& steps, int& count) {
+    const int own = count++;
+    for (const loop::Step& step : steps)
+      std::visit(loop::Overloaded{
+                     [&](const loop::Launch& launch) { blocks_[launch.nest] = own; },
+                     [&](const loop::Strips& strips) {
+                       for (const loop::Step& part : strips.body)
+                         blocks_[std::get<loop::Launch>(part.node).nest] = own;
+                     },
+                     [&](const loop::If& branches) {
+                       number_blocks(branches.then_steps, count);
+                       number_blocks(branches.else_steps, count);
+                     },
+                     [&](const loop::While& loop) { number_blocks(loop.body, count); },
+                     [](const auto&) {},
+                 },
+                 step.node);
+  }
+
+  Effects effects(const Kernel& kernel) const {
+    Effects all;
+    const auto own = [&](BufferId id) {
+      return kernel.strips && std::ranges::count(kernel.strips->own, id) > 0;
+    };
+    for (const loop::NestId id : kernel.nests) {
+      const Effects one = effects_of(program_[id]);
+      std::ranges::copy_if(one.reads, std::back_inserter(all.reads), std::not_fn(own));
+      std::ranges::copy_if(one.writes, std::back_inserter(all.writes), std::not_fn(own));
+    }
+    return all;
+  }
+
+  // Names of the buffers.
+  std::set<std::string> passing_between(size_t from, size_t to) const {
+    std::set<std::string> names;
+    for (const BufferId id : effects_[from].writes)
+      if (reads(effects_[to], id) && !apart(from, to, id)) names.insert(program_[id].name);
+    return names;
+  }
+
+  // They touch parts of the buffer that have nothing in common.
+  bool apart(size_t from, size_t to, BufferId id) const {
+    for (const loop::NestId a : kernels_[from].nests)
+      for (const loop::NestId b : kernels_[to].nests)
+        if (writes(effects_of(program_[a]), id) && reads(effects_of(program_[b]), id) &&
+            !touch_apart(program_, program_[a], program_[b], id))
+          return false;
+    return true;
+  }
+
+  void add(size_t from, size_t to, const std::set<std::string>& passing) {
+    const Nodes &producer = of_kernel_[from], &consumer = of_kernel_[to];
+    Separate pair{&kernels_[from], &kernels_[to], {}, {}};
+    Separate stored = pair;         // by others, before what passes was stored where it is now
+    std::vector<std::string> made;  // how one operator came to be several kernels
+    for (const size_t d : decisions_about(consumer)) {
+      const Decision& decision = decisions_[d];
+      const bool by_producer = holds(producer, of_producer_[d]);
+      if (decision.apart && decision.fused && by_producer && holds(consumer, of_producer_[d]))
+        made.push_back(cat(decision.consumer, ": ", decision.reason));
+      if (decision.apart || decision.fused || !holds(consumer, of_consumer_[d])) continue;
+      const bool passes =
+          std::ranges::any_of(decision.passing, [&](const auto& name) { return passing.contains(name); });
+      // Where it may have been about nests within one of the two, nodes do not say: what passes does.
+      Nodes both = of_producer_[d];
+      both.insert(of_consumer_[d].begin(), of_consumer_[d].end());
+      const bool within = holds(producer, both) || holds(consumer, both);
+      if (by_producer ? within && !passes : !passes) continue;
+      used_[d] = true;
+      say(by_producer ? pair : stored, decision);
+    }
+    if (pair.reasons.empty()) pair = std::move(stored);
+    if (pair.reasons.empty()) pair.reasons = std::move(made);
+    if (pair.reasons.empty() && blocks_.at(kernels_[from].nests[0]) != blocks_.at(kernels_[to].nests[0]))
+      pair.reasons.push_back("a loop or a branch has one of them alone");
+    found_.push_back(std::move(pair));
+  }
+
+  // Of kernels side by side, and of those that others lie between.
+  void add_others(size_t d) {
+    const Decision& decision = decisions_[d];
+    const Nodes &producer = of_producer_[d], &consumer = of_consumer_[d];
+    if (used_[d] || decision.apart || decision.fused || producer.empty() || consumer.empty() ||
+        meet(producer, consumer))
+      return;
+    Nodes both = producer;
+    both.insert(consumer.begin(), consumer.end());
+    if (least_of(both)) return;
+    const auto from = least_of(producer), to = least_of(consumer);
+    if (!from || !to) return;
+    auto known = std::ranges::find_if(found_, [&](const Separate& pair) {
+      return pair.producer == &kernels_[*from] && pair.consumer == &kernels_[*to];
+    });
+    if (known == found_.end())
+      known = found_.insert(known, Separate{&kernels_[*from], &kernels_[*to], {}, {}});
+    say(*known, decision);
+  }
+
+  // The kernel of the fewest nodes that has all of these; of several the last, which reads what the others make for it.
+  std::optional<size_t> least_of(const Nodes& nodes) const {
+    std::optional<size_t> least;
+    for (size_t k = 0; k < kernels_.size(); ++k)
+      if (holds(of_kernel_[k], nodes) && (!least || of_kernel_[k].size() <= of_kernel_[*least].size()))
+        least = k;
+    return least;
+  }
+
+  std::vector<size_t> decisions_about(const Nodes& consumer) const {
+    std::vector<size_t> all;
+    for (const int node : consumer)
+      if (const auto found = about_.find(node); found != about_.end())
+        all.insert(all.end(), found->second.begin(), found->second.end());
+    std::ranges::sort(all);
+    return all;
+  }
+
+  static void say(Separate& pair, const Decision& decision) {
+    if (!std::ranges::count(pair.reasons, decision.reason)) pair.reasons.push_back(decision.reason);
+    pair.bytes.push_back(decision.bytes);
+  }
+
+  const Program& program_;
+  const std::vector<Kernel>& kernels_;
+  const std::vector<Decision>& decisions_;
+  std::unordered_map<std::string, int> numbers_;
+  std::vector<Nodes> of_kernel_, of_producer_, of_consumer_;
+  std::vector<Effects> effects_;
+  std::map<int, std::vector<size_t>> about_;  // decisions by their consumer's first node, or the only nest's
+  std::map<loop::NestId, int> blocks_;
+  std::vector<bool> used_;
+  std::vector<Separate> found_;
+};
+
+}  // namespace
+
+std::vector<Separate> separate(const Program& program, const std::vector<Kernel>& kernels,
+                               const std::vector<Decision>& decisions) {
+  return Finder(program, kernels, decisions).run();
+}
+
+}  // namespace stridec::schedule

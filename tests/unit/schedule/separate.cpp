@@ -1,0 +1,105 @@
+#include "compiler/schedule/fusion/separate.h"
+
+#include <doctest/doctest.h>
+
+#include "compiler/loop/walk.h"
+#include "tests/unit/schedule/programs.h"
+
+using namespace stridec;
+using namespace stridec::loop;
+using namespace stridec::schedule;
+using namespace stridec::testing;
+
+namespace {
+
+// Two products one after the other, each with what follows it, which is fused; `node` of each pair.
+struct Two {
+  Program program;
+  std::vector<Decision> decisions;
+  std::vector<Kernel> kernels;
+};
+Two two_products(const std::string& first, const std::string& second) {
+  Pieces p("two");
+  const auto act = [](auto v) { return unary(ScalarOp::kTanh, v[0]); };
+  const View h = p.map("act", {p.product(p.input("x", {p.n, 5}), 5, 6, 1)}, act);
+  const size_t own = p.program.nests.size();
+  p.output("y", p.map("act", {p.product(h, 6, 7, 2)}, act));
+  for (size_t i = 0; i < p.program.nests.size(); ++i) p.program.nests[i].nodes = {i < own ? first : second};
+  Two two{.program = std::move(p.program), .decisions = {}, .kernels = {}};
+  fuse(two.program, {.decisions = &two.decisions});
+  two.kernels = kernels_of(two.program);
+  REQUIRE(two.kernels.size() == 2);
+  return two;
+}
+
+}  // namespace
+
+TEST_CASE("kernels that pass data on are told apart with what the rules said, by nodes or by what passes") {
+  for (const std::string second : {"node 1 'b' (Gemm)", "node 0 'a' (LSTM)"}) {
+    const Two two = two_products("node 0 'a' (LSTM)", second);
+    const auto found = separate(two.program, two.kernels, two.decisions);
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].producer == &two.kernels[0]);
+    CHECK(found[0].consumer == &two.kernels[1]);
+    REQUIRE(found[0].reasons.size() == 2);
+    CHECK(found[0].reasons[0].starts_with("not inlined: "));
+    CHECK(found[0].reasons[1].starts_with("not merged: "));
+  }
+}
+
+TEST_CASE("of kernels of one node a decision about what does not pass between them says nothing") {
+  Two two = two_products("node 0 'a' (LSTM)", "node 0 'a' (LSTM)");
+  for (Decision& decision : two.decisions) decision.passing = {"elsewhere"};
+  CHECK(separate(two.program, two.kernels, two.decisions)[0].reasons.empty());
+  // How it became several kernels does.
+  two.decisions.push_back(decision_about(two.program.nests[0], "padding", true, "it reads a padded copy"));
+  CHECK(separate(two.program, two.kernels, two.decisions)[0].reasons ==
+        std::vector<std::string>{"padding: it reads a padded copy"});
+  // So does a loop around one of them.
+  Step inner = two.program.steps[1];
+  two.program.steps[1].node = While{.counter = sym::var("i"),
+                                    .trip_count = 3,
+                                    .condition = {},
+                                    .iterations = sym::var("done"),
+                                    .body = {inner}};
+  CHECK(separate(two.program, two.kernels, {})[0].reasons ==
+        std::vector<std::string>{"a loop or a branch has one of them alone"});
+}
+
+TEST_CASE("what a rule refused and another one fused is not told, nor is what strips have together") {
+  Two two = two_products("node 0 'a' (Gemm)", "node 1 'b' (Gemm)");
+  const auto launched = std::get<Launch>(two.program.steps[0].node).nest,
+             other = std::get<Launch>(two.program.steps[1].node).nest;
+  Strips strips{.name = "both",
+                .first = {},
+                .size = {},
+                .points = 1,
+                .round = {},
+                .sizes = {},
+                .body = two.program.steps,
+                .own = {}};
+  strips.own = {effects_of(two.program[launched]).writes[0]};
+  two.program.steps = {Step{strips}};
+  const std::vector<Kernel> kernels = kernels_of(two.program);
+  REQUIRE(kernels.size() == 1);
+  CHECK(kernels[0].nests == std::vector{launched, other});
+  CHECK(separate(two.program, kernels, two.decisions).empty());
+}
+
+TEST_CASE("kernels side by side that might have been one are told as well") {
+  Pieces p("siblings");
+  const View x = p.input("x", {p.n, 5});
+  p.output("y", p.product(x, 5, 6, 1));
+  p.output("z", p.product(x, 5, 7, 2));
+  fuse(p.program);
+  REQUIRE(p.program.nests.size() == 2);
+  p.program.nests[0].nodes = {"node 0 'a' (Gemm)"}, p.program.nests[1].nodes = {"node 1 'b' (Gemm)"};
+  const std::vector<Kernel> kernels = kernels_of(p.program);
+  const Decision decision = decision_about(p.program, p.program.nests[0], p.program.nests[1], false,
+                                           "not one product: too slow", 8);
+  CHECK(decision.passing.empty());
+  const auto found = separate(p.program, kernels, {decision, decision});
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].reasons == std::vector<std::string>{"not one product: too slow"});
+  CHECK(found[0].producer->nodes == p.program.nests[0].nodes);
+}
