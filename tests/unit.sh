@@ -26,7 +26,8 @@ export -f run_one
 # Only folders that hold tests: an executable may stand in the build folder whose source is gone. Those that take
 # minutes begin first.
 names=()
-for name in codegen_cuda codegen_products compiled_cuda codegen_convolutions compiled_ops $(cd tests/unit && printf '%s\n' */ | tr -d /); do
+long="compiled_cuda codegen_products codegen_cuda codegen_convolutions codegen_cpu compiled_schedules schedule compiled_ops"
+for name in $long $(cd tests/unit && printf '%s\n' */ | tr -d /); do
   [ -n "$(find "tests/unit/$name" -maxdepth 1 -name '*.cpp' -print -quit)" ] || continue
   [ $# -eq 0 ] || [[ " $* " == *" test_$name "* ]] || continue
   [[ " ${names[*]} " == *" test_$name "* ]] || names+=("test_$name")
