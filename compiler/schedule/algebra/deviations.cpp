@@ -1,7 +1,9 @@
 #include "compiler/schedule/algebra/deviations.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
@@ -37,7 +39,13 @@ class Same {
   Same(const Nest& nest, const Block& a, const Block& b, const sym::Substitution& dims)
       : nest_(nest), a_(a), b_(b), dims_(dims) {}
 
-  bool value(ValueId a, ValueId b) const {
+  bool value(ValueId a, ValueId b) {
+    const auto [found, unknown] = known_.try_emplace({a, b}, false);  // values are used many times over
+    return unknown ? found->second = compare(a, b) : found->second;
+  }
+
+ private:
+  bool compare(ValueId a, ValueId b) {
     const Stmt *in_a = loop::definition(a_, a), *in_b = loop::definition(b_, b);
     if (!in_a && !in_b) return a == b;
     if (!in_a || !in_b || in_a->node.index() != in_b->node.index() ||
@@ -63,26 +71,32 @@ class Same {
     return false;
   }
 
- private:
   bool expr(Expr a, Expr b) const { return sym::substitute(a, dims_) == b; }
 
   const Nest& nest_;
   const Block &a_, &b_;
   const sym::Substitution& dims_;
+  std::map<std::pair<ValueId, ValueId>, bool> known_;
 };
 
-// The value is `sum` divided by how many `points` there are.
+// The value is `sum` divided by how many `points` there are, or multiplied by one over their number.
 bool is_mean(const Nest& nest, ValueId value, ValueId sum, Expr points, const sym::Facts& facts) {
+  const auto known = sym::as_const(points);
+  const auto is_number = [&](ValueId id, double number) {
+    const Stmt* stmt = loop::definition(nest.body, id);
+    const auto* constant = stmt ? std::get_if<loop::Constant>(&stmt->node) : nullptr;
+    return constant && constant->value == loop::float_scalar(constant->value.dtype, number);
+  };
+  if (const Let* scaled = let_of(nest.body, value, ScalarOp::kMul); scaled && known)
+    for (size_t i : {0, 1})
+      if (scaled->args[i] == sum && is_number(scaled->args[1 - i], 1.0 / static_cast<double>(*known)))
+        return true;
   const Let* divided = let_of(nest.body, value, ScalarOp::kDiv);
   if (!divided || divided->args[0] != sum) return false;
   const Stmt* count = loop::definition(nest.body, divided->args[1]);
-  if (!count) return false;
-  if (const auto* index = std::get_if<loop::IndexValue>(&count->node))
+  if (const auto* index = count ? std::get_if<loop::IndexValue>(&count->node) : nullptr)
     return facts.holds(sym::eq(index->expr, points));
-  const auto* constant = std::get_if<loop::Constant>(&count->node);
-  const auto known = sym::as_const(points);
-  return constant && known &&
-         constant->value == loop::float_scalar(constant->value.dtype, static_cast<double>(*known));
+  return known && is_number(divided->args[1], static_cast<double>(*known));
 }
 
 // Whether something between the two sums may change what they read.
@@ -124,10 +138,10 @@ std::optional<Deviations> deviations_behind(const Nest& nest, size_t sum, const 
     if (!same || !square || square->args[0] != square->args[1]) continue;
     const Let* deviation = let_of(reduce->body, square->args[0], ScalarOp::kSub);
     if (!deviation) continue;
-    const Same compare(nest, first->body, reduce->body, dims);
+    Same same_values(nest, first->body, reduce->body, dims);
     for (const auto& [x, mean] : {std::pair(deviation->args[0], deviation->args[1]),
                                   std::pair(deviation->args[1], deviation->args[0])})
-      if (compare.value(first->yields[0], x) && is_mean(nest, mean, first->results[0], points, facts) &&
+      if (same_values.value(first->yields[0], x) && is_mean(nest, mean, first->results[0], points, facts) &&
           !writes_between(nest, sum, at))
         return Deviations{at, mean};
   }

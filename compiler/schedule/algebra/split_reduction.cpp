@@ -46,6 +46,7 @@ class Splitter {
   std::vector<Nest> run(std::string* reason) {
     *reason = refusal();
     if (!reason->empty()) return {};
+    heavy_ = heavy_values();
     deviations_ = deviations_behind(nest_, at_, program_.facts);
     cross_boundary();
     place_partials();
@@ -96,18 +97,16 @@ class Splitter {
 
   // ---- what passes between the statements before the reduction and the others ----
 
-  // Before the reduction.
-  const Stmt* definition(ValueId id) const {
-    const Stmt* stmt = loop::definition(nest_.body, id);
-    return stmt && stmt < &nest_.body[at_] ? stmt : nullptr;
-  }
-
-  bool is_heavy(ValueId id) const {
-    const Stmt* stmt = definition(id);
-    if (!stmt) return false;
-    if (loop::body_of(*stmt)) return true;
-    bool heavy = false;
-    loop::for_each_use(*stmt, [&](ValueId used) { heavy = heavy || is_heavy(used); });
+  // Computed by loops, or from what loops compute.
+  bool is_heavy(ValueId id) const { return heavy_.contains(id); }
+  std::set<ValueId> heavy_values() const {
+    std::set<ValueId> heavy;
+    for (size_t i = 0; i < at_; ++i) {
+      const Stmt& stmt = nest_.body[i];
+      bool is = loop::body_of(stmt) != nullptr;
+      loop::for_each_use(stmt, [&](ValueId used) { is = is || heavy.contains(used); });
+      if (is) loop::for_each_result(stmt, [&](ValueId id) { heavy.insert(id); });
+    }
     return heavy;
   }
 
@@ -115,7 +114,7 @@ class Splitter {
   void cross_boundary() {
     std::set<ValueId> seen;
     auto use = [&](ValueId id) {
-      if (!definition(id) || !seen.insert(id).second || !is_heavy(id)) return;
+      if (!is_heavy(id) || !seen.insert(id).second) return;
       for (size_t i = 0; i < at_; ++i) {
         const auto* store = std::get_if<loop::Store>(&nest_.body[i].node);
         if (store && store->value == id && store->access.mask.is_const(1) &&
@@ -290,14 +289,14 @@ class Splitter {
     }
     std::vector<ValueId> results = inner.results;
     nest.body.push_back({std::move(inner)});
+    // First of all: what is added finds its names among those that stay.
+    loop::substitute(nest.body, joined_);
     if (deviations_) results.push_back(add_own_deviations(nest));
     for (size_t p = 0; p < partials_.size(); ++p) {
       loop::Store store{.access = {.buffer = partials_[p]}, .value = results[p]};
       for (const Dim& dim : partial_dims_) store.access.index.push_back(dim.var);
       nest.body.push_back({std::move(store)});
     }
-    // Not the stores' own indices: they are the joined variables already.
-    loop::substitute(nest.body, joined_);
     return nest;
   }
 
@@ -402,6 +401,7 @@ class Splitter {
   const ReductionSplit& split_;
   const Reduce* reduce_ = nullptr;
   size_t at_ = 0;  // of the reduction in the body
+  std::set<ValueId> heavy_;
   std::optional<Deviations> deviations_;
   std::vector<Passed> passed_;
   std::vector<Dim> partial_dims_;

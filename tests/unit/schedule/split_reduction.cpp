@@ -213,6 +213,69 @@ TEST_CASE("variances keep their digits far from zero, and other sums of squares 
   }
 }
 
+// x [n, c, 7]; a mean over n and 7, times one over their number or another number, and what deviates from it.
+Program channel_statistics(int64_t n, double scale) {
+  Pieces p("statistics");
+  const View x = p.input("x", {n, 5, 7});
+  NestBuilder nest(p.program, "statistics");
+  const View out = p.temporary("t", {5});
+  const auto at = nest.dims(out.shape);
+  auto element = [&](const std::vector<Expr>& k) { return nest.load(x, {k[0], at[0], k[1]}); };
+  const Value mean = nest.reduce(Combine::kSum, {n, 7}, element) * nest.constant(DType::kF32, scale);
+  nest.store(out, at, nest.reduce(Combine::kSum, {n, 7}, [&](const std::vector<Expr>& k) {
+    const Value away = element(k) - mean;
+    return away * away;
+  }));
+  nest.finish();
+  p.output("y", out);
+  return p.program;
+}
+
+TEST_CASE("a mean of a known number of elements may be a sum times one over it") {
+  std::string reason;
+  for (const double points : {7.0 * 12, 7.0 * 13})
+    for (const char* directive :
+         {"split_reduction %r1", "split_reduction %r2", "split_reduction %r2 join %i0"}) {
+      CAPTURE(points);
+      CAPTURE(directive);
+      const Program before = channel_statistics(12, 1 / points);
+      Program after = split(before, directive, &reason);
+      REQUIRE(after.steps.size() == before.steps.size() + 1);
+      const std::vector<BufferId> read = buffers_of(after[std::get<Launch>(after.steps[1].node).nest]);
+      CHECK((std::find(read.begin(), read.end(), after.inputs[0]) == read.end()) == (points == 7 * 12));
+      schedule::plan_memory(after);
+      CHECK(same_results(before, after, {}));
+    }
+}
+
+TEST_CASE("values that are used twice at every step are looked at once") {
+  // Without that, 2^64 times.
+  Pieces p("chain");
+  const View x = p.input("x", {p.n, 64, 8}), scale = p.input("scale", {p.n});
+  NestBuilder nest(p.program, "chain");
+  const View out = p.temporary("t", {p.n});
+  const auto at = nest.dims(out.shape);
+  const auto squared = [](Value v) {
+    for (int i = 0; i < 64; ++i) v = v * v;
+    return v;
+  };
+  const Value factor = squared(nest.load(scale, at));
+  auto element = [&](const std::vector<Expr>& k) {
+    return squared(nest.load(x, {at[0], k[0], k[1]})) + factor;
+  };
+  const Value mean = nest.reduce(Combine::kSum, {64, 8}, element) * nest.constant(DType::kF32, 1.0 / 512);
+  nest.store(out, at, nest.reduce(Combine::kSum, {64, 8}, [&](const std::vector<Expr>& k) {
+    const Value away = element(k) - mean;
+    return away * away;
+  }));
+  nest.finish();
+  p.output("y", out);
+  std::string reason;
+  const Program after = split(p.program, "split_reduction %r1", &reason);
+  const std::vector<BufferId> read = buffers_of(after[std::get<Launch>(after.steps[1].node).nest]);
+  CHECK(std::find(read.begin(), read.end(), after.inputs[0]) == read.end());
+}
+
 TEST_CASE("strips of one dim, also of pairs") {
   for (Combine combine : {Combine::kSum, Combine::kMax, Combine::kArgMax}) {
     Pieces p("strips");
