@@ -41,7 +41,9 @@ struct Decision {
   bool apart = false;  // it is about one nest, the producer, which `consumer` made several of
   // The model's nodes: of both nests, or of the one; empty for decisions of another kind.
   std::vector<std::string> producer_nodes, consumer_nodes;
-  std::vector<std::string> passing;  // names of buffers that the producer writes and the consumer reads
+  // Names of buffers that the producer writes and the consumer reads; of one that was moved into another, which `consumer`
+  // then is, its own.
+  std::vector<std::string> passing;
 };
 // About these two, with their nodes and what passes between them.
 Decision decision_about(const loop::Program& program, const loop::Nest& producer, const loop::Nest& consumer,

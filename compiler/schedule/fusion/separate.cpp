@@ -40,6 +40,8 @@ class Finder {
       of_consumer_.push_back(numbered(decisions[d].consumer_nodes));
       const Nodes& nodes = decisions[d].apart ? of_producer_[d] : of_consumer_[d];
       if (!nodes.empty()) about_[*nodes.begin()].push_back(d);
+      if (decisions[d].fused && decisions[d].producer_nodes.empty())
+        for (const std::string& part : decisions[d].passing) moved_[part] = decisions[d].consumer;
     }
   }
 
@@ -58,6 +60,12 @@ class Finder {
     for (const std::string& node : nodes)
       out.insert(numbers_.emplace(node, static_cast<int>(numbers_.size())).first->second);
     return out;
+  }
+
+  // The buffer that the contents of one with this name are in now.
+  const std::string& place_of(const std::string& name) const {
+    const auto found = moved_.find(name);
+    return found == moved_.end() || found->second == name ? name : place_of(found->second);
   }
 
   // Which list of steps launches a nest.
@@ -122,8 +130,8 @@ class Finder {
       if (decision.apart && decision.fused && by_producer && holds(consumer, of_producer_[d]))
         made.push_back(cat(decision.consumer, ": ", decision.reason));
       if (decision.apart || decision.fused || !holds(consumer, of_consumer_[d])) continue;
-      const bool passes =
-          std::ranges::any_of(decision.passing, [&](const auto& name) { return passing.contains(name); });
+      const bool passes = std::ranges::any_of(
+          decision.passing, [&](const std::string& name) { return passing.contains(place_of(name)); });
       // Where it may have been about nests within one of the two, nodes do not say: what passes does.
       Nodes both = of_producer_[d];
       both.insert(of_consumer_[d].begin(), of_consumer_[d].end());
@@ -190,6 +198,7 @@ class Finder {
   std::vector<Effects> effects_;
   std::map<int, std::vector<size_t>> about_;  // decisions by their consumer's first node, or the only nest's
   std::map<loop::NestId, int> blocks_;
+  std::unordered_map<std::string, std::string> moved_;  // which buffers lie in which
   std::vector<bool> used_;
   std::vector<Separate> found_;
 };

@@ -438,8 +438,14 @@ void share_slices(Program& program, std::vector<Decision>* decisions, int64_t pi
   const auto say = [&](BufferId part, BufferId whole, bool fused, const char* reason) {
     const loop::Buffer& buffer = program[part];
     if (decisions)
-      decisions->push_back({buffer.name, program[whole].name, fused, reason,
-                            loop::element_count(buffer.shape) * byte_size(buffer.dtype)});
+      decisions->push_back({.producer = buffer.name,
+                            .consumer = program[whole].name,
+                            .fused = fused,
+                            .reason = reason,
+                            .bytes = loop::element_count(buffer.shape) * byte_size(buffer.dtype),
+                            .producer_nodes = {},
+                            .consumer_nodes = {},
+                            .passing = {buffer.name}});
   };
   std::vector<int64_t> limits;
   const auto keep = [&](Trial& trial) {

@@ -51,6 +51,17 @@ TEST_CASE("of kernels of one node a decision about what does not pass between th
   Two two = two_products("node 0 'a' (LSTM)", "node 0 'a' (LSTM)");
   for (Decision& decision : two.decisions) decision.passing = {"elsewhere"};
   CHECK(separate(two.program, two.kernels, two.decisions)[0].reasons.empty());
+  // It does pass where the buffer lies in another one by now.
+  const std::string between = two.program[effects_of(two.program[two.kernels[0].nests[0]]).writes[0]].name;
+  two.decisions.push_back({.producer = "elsewhere",
+                           .consumer = between,
+                           .fused = true,
+                           .reason = "lies in it",
+                           .producer_nodes = {},
+                           .consumer_nodes = {},
+                           .passing = {"elsewhere"}});
+  CHECK(separate(two.program, two.kernels, two.decisions)[0].reasons.size() == 2);
+  two.decisions.pop_back();
   // How it became several kernels does.
   two.decisions.push_back(decision_about(two.program.nests[0], "padding", true, "it reads a padded copy"));
   CHECK(separate(two.program, two.kernels, two.decisions)[0].reasons ==
