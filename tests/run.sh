@@ -14,8 +14,11 @@ export unit_tests
 
 # "name|command". A command prints "N passed, N failed" as its last such line; it runs in
 # the source folder with $python (NumPy, ONNX, onnxruntime), $build and $stridec (the program) set.
-suites=(
-  'unit|bash tests/unit.sh "$build" $unit_tests'
+suites=('unit|bash tests/unit.sh "$build" $unit_tests')
+# The instrumented build costs as much again as the first; STRIDEC_QUICK leaves it out. The kernels that its tests compile are
+# those that the cache has of the tests before.
+[ -n "${STRIDEC_QUICK:-}" ] || suites+=('instrumented|bash tests/instrumented.sh')
+suites+=(
   'layers|$python tests/check_layers.py'
   'cli|$python tests/cli/run.py'
   'models|$python tests/models/run.py $([ -n "${STRIDEC_QUICK:-}" ] || echo --all)'
@@ -30,9 +33,6 @@ suites=(
   'fuzz-emulated|$python tests/fuzz/random_models.py --count 100 --seed 20261124 --emulated'
   'quickstart|bash samples/quickstart.sh && echo 1 passed, 0 failed'
 )
-
-# The instrumented build costs as much again as the first; STRIDEC_QUICK leaves it out.
-[ -n "${STRIDEC_QUICK:-}" ] || suites+=('instrumented|bash tests/instrumented.sh')
 
 bash .ci/setup || { echo "0 passed, 1 failed"; exit 1; }
 export build stridec=$build/stridec python=${STRIDEC_CACHE:-$HOME/.cache/stridec}/python/bin/python
