@@ -60,7 +60,8 @@ ValueId where(Builder& b, ValueId condition, ValueId x, ValueId y) {
 }
 ValueId cast(Builder& b, ValueId x, DType to, bool saturate) {
   graph::Attributes attributes{{"to", to}};
-  if (saturate) attributes.set("saturate", int64_t{1});
+  // Floats of more than 8 bits become infinite, as ONNX says.
+  if (saturate && !(is_float(to) && info(to).bits > 8)) attributes.set("saturate", int64_t{1});
   return b.add1(OpKind::kCast, {x}, std::move(attributes));
 }
 ValueId like(Builder& b, ValueId x, double value) { return b.scalar(b.dtype(x), value); }

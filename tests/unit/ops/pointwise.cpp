@@ -182,6 +182,21 @@ TEST_CASE("casts between all kinds") {
     }
 }
 
+TEST_CASE("what is too large saturates in floats of 8 bits and is infinite in wider ones") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (DType to : {DType::kF8E4M3, DType::kF8E5M2, DType::kF16, DType::kBF16})
+    for (bool saturate : {true, false}) {
+      const bool stays = saturate && byte_size(to) == 1;
+      check({.name = cat("large f32 to ", name(to)),
+             .inputs = {tensor(DType::kF32, {4}, {infinity, -infinity, 3.4e38, 1})},
+             .build = [&](Builder& b, const auto& in) { return std::vector{ops::cast(b, in[0], to, saturate)}; },
+             .expected = {tensor(to, {4},
+                                 {round_float(to, infinity, stays), round_float(to, -infinity, stays),
+                                  round_float(to, infinity, stays), 1})},
+             .tolerance = 0});
+    }
+}
+
 TEST_CASE("bitcasts keep the bytes") {
   auto bitcast = [](DType to) {
     return [to](Builder& b, const std::vector<ValueId>& in) {
