@@ -1,6 +1,7 @@
 // for i: t[i] = f(x[i])            for i: y[i] = g(f(x[i]))
 // for i: y[i] = g(t[i])      ->
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "compiler/base/check.h"
@@ -32,6 +33,31 @@ constexpr int kCheapWidening = 8;
 
 // What may be computed where a chain copies a factor: few threads copy the same one.
 constexpr int kCopied = 8;
+
+// Terms of an index as code spells it out. One that is made of another's several times over, as reflected padding of
+// reflected padding is, doubles with each.
+constexpr double kLongestIndex = 2000;
+
+double length_of(Expr e, std::map<Expr, double, sym::ExprLess>& known) {
+  const auto [found, unknown] = known.try_emplace(e, 1);
+  if (!unknown) return found->second;
+  double length = 1;
+  for (Expr arg : e.args()) length += length_of(arg, known);
+  return known[e] = length;
+}
+
+double longest_index(const Nest& nest) {
+  std::map<Expr, double, sym::ExprLess> known;
+  double longest = 0;
+  loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
+    const Access* access = loop::access_of(stmt);
+    if (!access) return;
+    double length = length_of(access->mask, known);
+    for (Expr e : access->index) length += length_of(e, known);
+    longest = std::max(longest, length);
+  });
+  return longest;
+}
 
 const Store& only_store(const Nest& nest) {
   for (const auto& stmt : nest.body)
@@ -317,6 +343,7 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
     Nest& consumer = rewritten.emplace_back(program[std::get<Launch>(steps[at].node).nest]);
     if (!inline_producer(program, producer, consumer))
       return refuse(reason, "a load's index does not determine the producer's point");
+    if (longest_index(consumer) > kLongestIndex) return refuse(reason, "an index would grow too long");
     for (BufferId id : flow.effects[producer_at].reads)
       if (writes(flow.effects[at], id) && !overwrites_what_it_has_read(consumer, id))
         return refuse(reason, "what it reads is overwritten by the consumer");

@@ -322,6 +322,27 @@ TEST_CASE("pieces of what is in memory anyway are chosen between where they are 
   }
 }
 
+TEST_CASE("reflections of reflections become one nest as long as their index stays short") {
+  const auto reflected = [](int times) {
+    Pieces p("reflected");
+    View from = p.input("x", {p.n});
+    for (int i = 0; i < times; ++i) {
+      NestBuilder nest(p.program, "reflect");
+      const View to = p.temporary(cat("t", i), {p.n});
+      const auto at = nest.dims(to.shape);
+      const sym::Expr away = sym::max(at[0] - 1, 1 - at[0]);
+      nest.store(to, at, nest.load(from, {sym::min(away, 2 * (p.n - 1) - away)}));
+      nest.finish();
+      from = to;
+    }
+    p.output("y", from);
+    return fused(p.program, {{p.n, 5}});
+  };
+  CHECK(launches(reflected(3)) == 1);
+  CHECK(launches(reflected(12)) > 1);
+  CHECK(launches(reflected(12)) < 5);
+}
+
 TEST_CASE("what costs nothing to compute again is no second result of a contraction") {
   Pieces p("square");
   const View x = p.input("x", {p.n, 5}), w = p.input("w", {5, 6});
