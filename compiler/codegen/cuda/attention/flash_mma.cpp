@@ -23,7 +23,7 @@ static inline void load_lines(unsigned to, const Bits* from, int64_t pitch, int6
       // Bits that line and i share are none.
       #pragma unroll
       for (int i = 0; i < kLines; i += kApart)
-        copy_async<16>((place ^ turn_of<kPadded * kBytes>(i)) + i * kPadded * kBytes, source + i * pitch);
+        copy_async<16>((place ^ turn_of<kPadded * kBytes>(i) << 4) + i * kPadded * kBytes, source + i * pitch);
       return;
     }
   }

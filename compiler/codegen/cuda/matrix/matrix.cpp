@@ -26,14 +26,16 @@ using sym::Expr;
 // banks, and each of its groups of 128 bytes, or of 64 or 32 where it has no whole ones, in one place: copies to lines
 // that begin elsewhere, as padded ones do, take memory's bandwidth down by 7 % (H200).
 constexpr std::string_view kSwizzle = R"(
-template <int kBytes> constexpr int group_of = kBytes % 128 == 0 ? 128 : kBytes % 64 == 0 ? 64 : kBytes % 32 == 0 ? 32 : 16;
-template <int kBytes> static inline unsigned turn_of(int line) {
-  return (unsigned)line / (128 / group_of<kBytes>) * 16 & (group_of<kBytes> - 16);
+template <int kBytes> static inline int turn_of(int line) {
+  return kBytes % 128 == 0 ? line & 7 : kBytes % 64 == 0 ? line >> 1 & 3 : kBytes % 32 == 0 ? line >> 2 & 1 : 0;
 }
-template <int kBytes> static inline unsigned swizzled(int line, int at) { return (line * kBytes + at) ^ turn_of<kBytes>(line); }
+template <int kBytes> static inline unsigned swizzled(int line, int at) {
+  return line * kBytes + ((at >> 4 ^ turn_of<kBytes>(line)) << 4 | (at & 15));
+}
 // From one in the first 32 bytes of its line, in a tile that begins at a multiple of 128, so many times 32 bytes on.
 template <int kBytes> static inline unsigned swizzled_on(unsigned place, int at) {
-  return (place ^ (at & (group_of<kBytes> - 1))) + (at & -group_of<kBytes>);
+  constexpr int kGroup = kBytes % 128 == 0 ? 128 : kBytes % 64 == 0 ? 64 : 32;
+  return (place ^ (at & (kGroup - 1))) + (at & -kGroup);
 }
 )";
 
