@@ -21,6 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using loop::Kernel;
+using loop::KernelRow;
 using schedule::Choice;
 using schedule::Decision;
 
@@ -93,30 +94,6 @@ std::string ratio(double of, double to) {
   return text;
 }
 
-// Kernels that are equal but for what they read and write, as rows of the manifest are.
-struct Row {
-  std::vector<const Kernel*> launches;
-  std::vector<std::string> nodes;
-  const Kernel& first() const { return *launches.front(); }
-};
-
-std::vector<Row> rows_of(const loop::Program& program, const std::vector<Kernel>& kernels) {
-  std::vector<Row> rows;
-  std::map<std::tuple<std::string, std::string, std::string>, size_t> known;
-  for (const Kernel& kernel : kernels) {
-    const loop::Cost cost = loop::cost_of(program, kernel);
-    const std::string costs =
-        cat(sym::to_string(cost.flops), " ", sym::to_string(cost.bytes_read + cost.bytes_written));
-    const auto [found, fresh] = known.emplace(std::tuple(kernel.name, kernel.schedule, costs), rows.size());
-    if (fresh) rows.emplace_back();
-    Row& row = rows[found->second];
-    row.launches.push_back(&kernel);
-    row.nodes.insert(row.nodes.end(), kernel.nodes.begin(), kernel.nodes.end());
-  }
-  for (Row& row : rows) loop::sort_nodes(row.nodes);
-  return rows;
-}
-
 // Why each nest has the schedule that it has. Most of a GPU's are rules, whose candidates have no costs to compare.
 using Choices = std::map<loop::NestId, Choice>;
 
@@ -148,7 +125,7 @@ Json to_json(const loop::Nest& nest, const Choice& choice) {
   return json;
 }
 
-Json to_json(const loop::Program& program, const Row& row, const Choices& choices) {
+Json to_json(const loop::Program& program, const KernelRow& row, const Choices& choices) {
   Json json = {{"name", row.first().name},
                {"launches", row.launches.size()},
                {"schedule", row.first().schedule},
@@ -181,7 +158,7 @@ void print(const Choice& choice, const char* indent) {
   std::printf("\n");
 }
 
-void print(const loop::Program& program, const Row& row, const Choices& choices) {
+void print(const loop::Program& program, const KernelRow& row, const Choices& choices) {
   const Kernel& kernel = row.first();
   const std::string what = kernel.strips ? cat(kernel.nests.size(), " nests in strips") : kernel.schedule;
   std::printf(" kernel    %s%s: %s\n", kernel.name.c_str(), times(row.launches.size()).c_str(), what.c_str());
@@ -231,7 +208,7 @@ int print_schedule(const Compilation& made, const Globals& globals) {
   const loop::Program& program = *made.programs().front();
   const std::vector<Kernel> kernels = loop::kernels_of(program);
   const std::vector<Pair> pairs = separate_pairs(program, kernels, made.decisions);
-  const std::vector<Row> rows = rows_of(program, kernels);
+  const std::vector<KernelRow> rows = loop::rows_of(program, kernels);
   const Choices choices = choices_of(made, kernels);
   if (globals.json) {
     Json json = {{"stage", "schedule"},
@@ -264,7 +241,7 @@ int print_schedule(const Compilation& made, const Globals& globals) {
                                   {"reasons", pair.reasons},
                                   {"typical_bytes", pair.bytes},
                                   {"times", pair.times}});
-    for (const Row& row : rows) json["kernels"].push_back(to_json(program, row, choices));
+    for (const KernelRow& row : rows) json["kernels"].push_back(to_json(program, row, choices));
     json["refused"] = refused_json(made);
     std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
     return 0;
@@ -282,7 +259,7 @@ int print_schedule(const Compilation& made, const Globals& globals) {
   for (const Pair& pair : pairs) print(pair);
   if (saved > 0)
     std::printf(" fusion saves %s of memory traffic in a run at typical sizes\n", human_bytes(saved).c_str());
-  for (const Row& row : rows) print(program, row, choices);
+  for (const KernelRow& row : rows) print(program, row, choices);
   for (const tune::Tuned* kernel : made.refused())
     std::printf(" refused   %s, for %s: %s\n", kernel->entry.kernel.c_str(), kernel->entry.key.target.c_str(),
                 kernel->refused.c_str());

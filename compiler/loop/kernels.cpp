@@ -1,12 +1,15 @@
 #include "compiler/loop/kernels.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <map>
 #include <set>
 #include <string_view>
 
 #include "compiler/base/text.h"
 #include "compiler/loop/walk.h"
+#include "compiler/sym/text.h"
 
 namespace stridec::loop {
 namespace {
@@ -87,6 +90,25 @@ Cost cost_of(const Program& program, const Kernel& kernel) {
     all.bytes_written += sym::substitute(cost.bytes_written, totals);
   }
   return all;
+}
+
+std::vector<KernelRow> rows_of(const Program& program, const std::vector<Kernel>& kernels,
+                               const std::function<std::string(const Kernel&)>& apart) {
+  std::vector<KernelRow> rows;
+  std::map<std::array<std::string, 5>, size_t> known;
+  for (const Kernel& kernel : kernels) {
+    Cost cost = cost_of(program, kernel);
+    const auto [found, fresh] =
+        known.try_emplace({kernel.name, kernel.schedule, sym::to_string(cost.flops),
+                           sym::to_string(cost.bytes_read + cost.bytes_written), apart ? apart(kernel) : ""},
+                          rows.size());
+    if (fresh) rows.push_back({.launches = {}, .nodes = {}, .cost = std::move(cost)});
+    KernelRow& row = rows[found->second];
+    row.launches.push_back(&kernel);
+    row.nodes.insert(row.nodes.end(), kernel.nodes.begin(), kernel.nodes.end());
+  }
+  for (KernelRow& row : rows) sort_nodes(row.nodes);
+  return rows;
 }
 
 void sort_nodes(std::vector<std::string>& nodes) {

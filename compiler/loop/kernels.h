@@ -1,6 +1,7 @@
 // What a run launches, as people are told of it: the manifest, `inspect` and `bench` have names, nodes and costs from here.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,18 @@ std::vector<Kernel> kernels_of(const Program& program);
 
 // Of one launch, of all its nests and of all strips together.
 Cost cost_of(const Program& program, const Kernel& kernel);
+
+// Kernels that are equal but for what they read and write.
+struct KernelRow {
+  std::vector<const Kernel*> launches;
+  std::vector<std::string> nodes;  // of all of them, as those of a kernel
+  Cost cost;                       // of each
+  const Kernel& first() const { return *launches.front(); }
+};
+// In the order of the first of each, with pointers into `kernels`. `apart` says of a kernel what tells it from others of its
+// name, schedule and cost.
+std::vector<KernelRow> rows_of(const Program& program, const std::vector<Kernel>& kernels,
+                               const std::function<std::string(const Kernel&)>& apart = {});
 
 // Puts the nodes in the model's order, in which they are numbered, and leaves out what is there twice.
 void sort_nodes(std::vector<std::string>& nodes);

@@ -1,6 +1,5 @@
 #include "compiler/package/manifest.h"
 
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -68,37 +67,30 @@ Json symbols_of(const Program& program) {
 }
 
 // One entry for launches with the same name, schedule and cost. Steps are numbered as the runtime's profile does.
+Json measured_of(const loop::Kernel& kernel, const TuningFacts& tuning) {
+  const auto tuned = tuning.measured.find(kernel.nests[0]);
+  if (tuned == tuning.measured.end()) return nullptr;
+  return {{"shape", tuned->second.shape},
+          {"microseconds", tuned->second.microseconds},
+          {"default_microseconds", tuned->second.default_microseconds},
+          {"schedules_tried", tuned->second.tried}};
+}
+
 Json kernels_of(const Program& program, const TuningFacts& tuning, int& steps) {
   Json kernels = Json::array();
-  std::map<std::string, size_t> position;
-  std::vector<std::vector<std::string>> nodes;
-  for (const loop::Kernel& kernel : loop::kernels_of(program, steps)) {
-    const loop::Cost cost = loop::cost_of(program, kernel);
-    Json entry = {{"name", kernel.name},
-                  {"launches", 0},
+  const std::vector<loop::Kernel> all = loop::kernels_of(program, steps);
+  const auto measured = [&](const loop::Kernel& kernel) { return measured_of(kernel, tuning).dump(); };
+  for (const loop::KernelRow& row : loop::rows_of(program, all, measured)) {
+    Json entry = {{"name", row.first().name},
+                  {"launches", row.launches.size()},
                   {"steps", Json::array()},
-                  {"schedule", kernel.schedule},
-                  {"flops", sym::to_string(cost.flops)},
-                  {"bytes", sym::to_string(cost.bytes_read + cost.bytes_written)},
-                  {"nodes", Json::array()}};
-    const auto tuned = tuning.measured.find(kernel.nests[0]);
-    if (tuned != tuning.measured.end())
-      entry["measured"] = {{"shape", tuned->second.shape},
-                           {"microseconds", tuned->second.microseconds},
-                           {"default_microseconds", tuned->second.default_microseconds},
-                           {"schedules_tried", tuned->second.tried}};
-    const auto [found, fresh] =
-        position.emplace(entry.dump(-1, ' ', false, Json::error_handler_t::replace), kernels.size());
-    if (fresh) kernels.push_back(std::move(entry)), nodes.emplace_back();
-    Json& row = kernels[found->second];
-    row["launches"] = row["launches"].get<int>() + 1;
-    row["steps"].push_back(kernel.step);
-    std::vector<std::string>& all = nodes[found->second];
-    all.insert(all.end(), kernel.nodes.begin(), kernel.nodes.end());
-  }
-  for (size_t i = 0; i < kernels.size(); ++i) {
-    loop::sort_nodes(nodes[i]);
-    kernels[i]["nodes"] = std::move(nodes[i]);
+                  {"schedule", row.first().schedule},
+                  {"flops", sym::to_string(row.cost.flops)},
+                  {"bytes", sym::to_string(row.cost.bytes_read + row.cost.bytes_written)},
+                  {"nodes", row.nodes}};
+    for (const loop::Kernel* kernel : row.launches) entry["steps"].push_back(kernel->step);
+    if (Json times = measured_of(row.first(), tuning); !times.is_null()) entry["measured"] = std::move(times);
+    kernels.push_back(std::move(entry));
   }
   return kernels;
 }

@@ -46,13 +46,9 @@ std::string object_of(const std::string& text, const CpuTarget& target) {
   static std::map<std::string, std::string> built;
   static const codegen::ObjectCache cache(true, codegen::cpu::BuildOptions().cache_bytes);
   const std::string source = source_of(text, "kernel_under_test", target);
-  const codegen::CompileOptions how{.cpu = target.name, .tune = target.tune};
-  const std::string key = codegen::object_key(source, how);
-  std::string& object = built[key];
+  std::string& object = built[target.name + source];
   if (!object.empty()) return object;
-  if (std::optional<std::string> stored = cache.find(key)) return object = *std::move(stored);
-  object = codegen::compile_to_object("kernel", source, how);
-  cache.store(key, object);
+  object = codegen::cached_object(cache, "kernel", source, {.cpu = target.name, .tune = target.tune});
   cache.trim();
   return object;
 }

@@ -226,10 +226,7 @@ constexpr bool kLooksForRaces = !__has_feature(address_sanitizer);
 std::string object_of(const std::string& text, bool tells, bool tiles) {
   static const codegen::ObjectCache cache(true, codegen::cuda::BuildOptions().cache_bytes);
   const codegen::CompileOptions how{.optimize = tiles ? 1 : 0, .tell_accesses = tells};
-  const std::string key = codegen::object_key(text, how);
-  if (std::optional<std::string> object = cache.find(key)) return *std::move(object);
-  std::string object = codegen::compile_to_object("kernel.cu", text, how);
-  cache.store(key, object);
+  std::string object = codegen::cached_object(cache, "kernel.cu", text, how);
   cache.trim();
   return object;
 }

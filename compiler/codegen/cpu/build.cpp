@@ -96,16 +96,6 @@ std::string source_of(const std::vector<BuiltKernel>& kernels, const Unit& unit)
   return out;
 }
 
-std::string cached_object(const ObjectCache& cache, const std::string& file, const std::string& source,
-                          const CompileOptions& compile, std::atomic<bool>& stored) {
-  const std::string key = object_key(source, compile);
-  if (std::optional<std::string> object = cache.find(key)) return std::move(*object);
-  std::string object = compile_to_object(file, source, compile);
-  cache.store(key, object);
-  stored = true;
-  return object;
-}
-
 // The host program, built beside the kernels.
 struct Host {
   const std::string& text;
@@ -125,14 +115,14 @@ void compile_all(std::vector<BuiltKernel>& kernels, const Kernels& table, const 
   const size_t hosts = host ? 1 : 0, jobs = hosts + units.size();
   for_each_parallel(jobs, options.threads, [&](size_t job) {
     if (job < hosts) {
-      host->object = cached_object(cache, "host.cpp", host->text, host->compile, stored);
+      host->object = cached_object(cache, "host.cpp", host->text, host->compile, &stored);
     } else {
       const Unit& unit = units[job - hosts];
       BuiltKernel& kernel = kernels[unit.first];
       const std::string source = options.prelude + source_of(kernels, unit);
       try {
         kernel.object = cached_object(cache, kernel.symbol + ".cpp", source,
-                                      {kernel.cpu, table.tune(unit.first), options.optimize, true}, stored);
+                                      {kernel.cpu, table.tune(unit.first), options.optimize, true}, &stored);
       } catch (const Error& error) {
         if (!errors) throw;
         for (size_t i = unit.first; i < unit.last; ++i) (*errors)[i] = error.text;

@@ -207,10 +207,20 @@ std::string compile_to_assembly(std::string_view name, std::string_view source,
 }
 
 std::string object_key(std::string_view source, const CompileOptions& options) {
-  const std::string all = cat(STRIDEC_COMPILER " ", options.cpu, " ", options.tune, " O", options.optimize,
-                              options.fuse_multiply_add ? "" : " unfused",
-                              options.tell_accesses ? " telling" : "", "\n", source);
+  const std::string all =
+      cat(STRIDEC_COMPILER " ", options.cpu, " ", options.tune, " O", options.optimize,
+          options.fuse_multiply_add ? "" : " unfused", options.tell_accesses ? " telling" : "", "\n", source);
   return sha256(all.data(), all.size());
+}
+
+std::string cached_object(const ObjectCache& cache, std::string_view name, std::string_view source,
+                          const CompileOptions& options, std::atomic<bool>* stored) {
+  const std::string key = object_key(source, options);
+  if (std::optional<std::string> object = cache.find(key)) return std::move(*object);
+  std::string object = compile_to_object(name, source, options);
+  cache.store(key, object);
+  if (stored) *stored = true;
+  return object;
 }
 
 std::vector<std::string> cpu_features(std::string_view cpu) {

@@ -13,9 +13,12 @@
 // business. Of libc, memcpy, memmove, memset and memcmp may be implied.
 #pragma once
 
+#include <atomic>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "compiler/codegen/object_cache.h"
 
 namespace stridec::codegen {
 
@@ -44,6 +47,9 @@ std::string compile_to_assembly(std::string_view name, std::string_view source,
                                 const CompileOptions& options);
 // A word for all that determines an object's bytes, this compiler included: the key of an ObjectCache.
 std::string object_key(std::string_view source, const CompileOptions& options);
+// compile_to_object(), but for what the cache has. True goes to `stored` where it had not.
+std::string cached_object(const ObjectCache& cache, std::string_view name, std::string_view source,
+                          const CompileOptions& options, std::atomic<bool>* stored = nullptr);
 
 // The instruction sets that code for this CPU may use, by LLVM's names, sorted ("avx", "avx2", "bmi", ...).
 std::vector<std::string> cpu_features(std::string_view cpu);

@@ -196,13 +196,11 @@ void fuse(Program& program, const FusionOptions& options) {
                     [](const loop::Dim& d) { return d.extent.is_const(1); }))
       loop::simplify(program, nest);
   Fuser fuser(program, options);
-  loop::for_each_block(program.steps, [&](Steps& steps) {
-    fuser.block(steps, {Phase::kEpilogues, Phase::kInline});
-  });
+  loop::for_each_block(program.steps,
+                       [&](Steps& steps) { fuser.block(steps, {Phase::kEpilogues, Phase::kInline}); });
   take_apart(program);
-  loop::for_each_block(program.steps, [&](Steps& steps) {
-    fuser.block(steps, {Phase::kInlinePieces, Phase::kMerge});
-  });
+  loop::for_each_block(program.steps,
+                       [&](Steps& steps) { fuser.block(steps, {Phase::kInlinePieces, Phase::kMerge}); });
   loop::compact(program);
 }
 
