@@ -167,7 +167,9 @@ Tensors run_compiled(const Compilation& made, const Tensors& inputs) {
                                     {.target = made.variants.front().target});
 }
 
+// States start from their initial values, as in the interpreter's run.
 Tensors run_artifact(Library& library, const Tensors& inputs) {
+  library.reset_state();
   std::vector<Array> arrays;
   for (const auto& tensor : inputs) arrays.push_back({tensor.dtype, tensor.shape, tensor.bytes});
   Tensors outputs;

@@ -253,6 +253,8 @@ double Library::timed_run(int row) {
   return seconds;
 }
 
+void Library::reset_state() { check(api_->context_reset_state(context_, -1)); }
+
 void Library::profile(bool enable) { check(api_->context_profile(context_, enable)); }
 
 std::vector<Library::Step> Library::steps() const {

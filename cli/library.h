@@ -40,6 +40,7 @@ class Library {
   stridec_device device() const { return device_; }  // where it runs
 
   std::vector<Array> run(const std::vector<Array>& inputs);
+  void reset_state();  // to the initial values
 
   // For runs whose time counts: inputs that stay where the artifact runs; outputs belong to the context.
   void place(std::vector<Array> inputs);

@@ -5,6 +5,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/loop/walk.h"
 #include "compiler/schedule/typical.h"
 
 namespace stridec::tune {
@@ -52,6 +53,19 @@ Values as_values(Sizes sizes) {
   };
 }
 
+// Sets each loop's iteration count to its trip count at the other sizes, and its counter to the last iteration, unless
+// `given` sets them: at a later iteration the body would access memory out of bounds.
+void add_iterations(const loop::Program& program, const Sizes& given, Sizes& sizes) {
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    const auto* loop = std::get_if<loop::While>(&step.node);
+    const auto trips = loop ? sym::evaluate(loop->trip_count, as_values(sizes)) : std::nullopt;
+    if (!trips) return;
+    for (const auto& [symbol, value] : {std::pair(loop->iterations, *trips), {loop->counter, *trips - 1}})
+      if (sizes.contains(symbol.name()) && !given.contains(symbol.name()))
+        sizes[symbol.name()] = std::max<int64_t>(0, value);
+  });
+}
+
 }  // namespace
 
 void check_shapes(const loop::Program& program, const std::vector<Sizes>& given) {
@@ -69,11 +83,14 @@ std::vector<Values> shapes_of(const loop::Program& program, const std::vector<Si
   }
   std::vector<Values> shapes;
   check_shapes(program, given);
-  for (Sizes sizes : given) {
-    sizes.insert(one.begin(), one.end());
+  const auto add = [&](const Sizes& said, const Sizes& others) {
+    Sizes sizes = said;
+    sizes.insert(others.begin(), others.end());
+    add_iterations(program, said, sizes);
     shapes.push_back(as_values(std::move(sizes)));
-  }
-  if (given.empty()) shapes = {as_values(std::move(one)), as_values(std::move(several))};
+  };
+  for (const Sizes& sizes : given) add(sizes, one);
+  if (given.empty()) add({}, one), add({}, several);
   return shapes;
 }
 

@@ -20,6 +20,7 @@ void check_shapes(const loop::Program& program, const std::vector<Sizes>& given)
 //   one request    the leading dim of an input at its least, other symbols as in cost models (schedule::typical)
 //   several        every symbol at the geometric middle of its range, of which no more than 256 (a leading dim: 4096)
 //                  counts, 64 without an upper bound: more requests that are smaller, or more of the same size
+// A loop's counter is its last iteration at these sizes, where the trip count is known.
 // Throws what check_shapes() does.
 std::vector<Values> shapes_of(const loop::Program& program, const std::vector<Sizes>& given);
 

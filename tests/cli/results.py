@@ -37,6 +37,8 @@ def test_run_and_verify():
     stridec("verify repeated.onnx --runs 2", 0)
     sizes = json.loads(stridec("verify gather.onnx --format=json", 0).stdout)["runs"]  # no size, no index is given
     expect(len(sizes) == 3 and all(run["sizes"]["n"] == run["sizes"]["m"] or 1 in run["sizes"].values() for run in sizes), sizes)
+    stridec("compile counting.onnx -o counting.so --state past=present", 0)
+    stridec("verify counting.onnx counting.so --state past=present --runs 3", 0)
     np.save("wrong.npy", expected + 1)
     done = stridec("verify mlp.onnx mlp.so --input x=good.npy --expect y=wrong.npy", 8)
     expect("FAIL  output 'y'" in done.stdout, done.stdout)
