@@ -113,7 +113,8 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
     programs.push_back({.program = loop::specialized(made.loops, sizes), .when = loop::condition_of(sizes)});
   const bool epilogues = setting(options, "epilogue_fusion", true);
   using Decisions = std::vector<schedule::Decision>;
-  Decisions* const wanted = last == Stage::kSchedule ? &made.decisions : nullptr;  // nobody else reads them
+  const bool explains = last == Stage::kSchedule || last == Stage::kSource;
+  Decisions* const wanted = explains ? &made.decisions : nullptr;
   auto schedule_all = [&](const auto& passes, const auto& telling) {
     return std::all_of(programs.begin(), programs.end(), [&](Variant& given) {
       const bool general = given.when.is_const(1);
@@ -144,7 +145,7 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
       Variant& variant = made.variants.emplace_back(given);
       variant.target = target;
       const schedule::Chosen chosen = tuned(variant.program, target, options, before_measuring, made);
-      if (last == Stage::kSchedule && made.variants.size() == 1)
+      if (explains && made.variants.size() == 1)
         made.choices = schedule::explain(variant.program, target, chosen);
       if (!runner.run(schedule::cpu_passes(), variant.program, target.name, target, chosen)) return stopped();
       codegen::cpu::emit(variant);
@@ -160,7 +161,8 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   std::vector<loop::Program*> all;
   for (codegen::cuda::Variant& variant : made.gpu_variants) all.push_back(&variant.program);
   for (Variant& variant : made.variants) all.push_back(&variant.program);
-  for (loop::Program* each : all) codegen::cpu::run_prepack(*each, cpu_target("native"), build);
+  if (last != Stage::kSource)
+    for (loop::Program* each : all) codegen::cpu::run_prepack(*each, cpu_target("native"), build);
   schedule::plan_weights(all);
   runner.lap("packing");
   build.host = package::host_options(made.programs(), options.weights_file);
@@ -169,6 +171,9 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   build.host.graphs = wants_graphs(options) ? kGraphs : 0;
   made.device = codegen::cuda::emit(made.gpu_variants);
   build.devices = made.device.host;
+  made.built = codegen::cpu::assemble(made.variants, build);
+  if (last == Stage::kSource) return made;
+
   struct Share {
     std::atomic<size_t> done{0}, total{0};
   } device, host;
@@ -186,7 +191,7 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   // The host program is one long compilation, which kernels of a GPU need not wait for.
   for_each_parallel(2, 2, [&](size_t half) {
     if (half == 0)
-      made.built = codegen::cpu::build(made.variants, build);
+      codegen::cpu::compile(made.built, build);
     else
       codegen::cuda::compile(made.device, images);
   });

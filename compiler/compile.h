@@ -72,7 +72,8 @@ struct CompileOptions {
   Progress progress;
 };
 
-enum class Stage { kGraph, kLoops, kSchedule, kArtifact };
+// kSource: the texts of all kernels and of the host program; no tool has run, and packed weights have no bytes.
+enum class Stage { kGraph, kLoops, kSchedule, kSource, kArtifact };
 
 // What each stage made; `inspect` prints them. A stage that was not reached is empty.
 struct Compilation {
@@ -84,7 +85,7 @@ struct Compilation {
   std::vector<codegen::cpu::Variant>
       variants;                           // fused, laid out, scheduled, with memory planned; best first,
                                           // behind each the programs for some sizes alone
-  std::vector<schedule::Choice> choices;  // of the first CPU variant, where kSchedule was the last stage
+  std::vector<schedule::Choice> choices;  // of the first CPU variant, where kSchedule or kSource was the last stage
   std::vector<std::vector<tune::Tuned>> tuned;  // of each variant; empty: schedules by the model alone
   std::string
       gpu_problem;  // why nothing was measured for GPUs although it should have been, as part of a sentence

@@ -19,6 +19,7 @@ suites=('unit|bash tests/unit.sh "$build" $unit_tests')
 # those that the cache has of the tests before.
 [ -n "${STRIDEC_QUICK:-}" ] || suites+=('instrumented|bash tests/instrumented.sh')
 suites+=(
+  'replay|$python tests/replay.py'
   'layers|$python tests/check_layers.py'
   'cli|$python tests/cli/run.py'
   'models|$python tests/models/run.py $([ -n "${STRIDEC_QUICK:-}" ] || echo --all)'

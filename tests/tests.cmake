@@ -99,6 +99,11 @@ add_executable(gpu_host_cost EXCLUDE_FROM_ALL tests/gpu/host_cost.cpp)
 target_include_directories(gpu_host_cost PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/runtime/include)
 target_link_libraries(gpu_host_cost PRIVATE dl)
 
+# What tests/replay.py compares: the texts that the compiler writes for a model.
+add_executable(replay tests/replay/replay.cpp)
+target_include_directories(replay PRIVATE ${PROJECT_SOURCE_DIR})
+target_link_libraries(replay PRIVATE stridec_compile stridec_all)
+
 # The public ONNX backend suite: tests/conformance/run.sh.
 file(GLOB conformance_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/conformance/*.cpp)
 add_executable(onnx_backend ${conformance_sources})

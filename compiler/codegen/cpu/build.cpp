@@ -45,14 +45,10 @@ class Kernels {
     for (const std::string& unit : kernel.support) add_text(unit, target, nest);
     return add_text(kernel.text, target, nest);
   }
-  const std::string& tune(size_t i) const { return tunes_[i]; }
   int add_text(const std::string& text, const CpuTarget& target, const std::string& nest) {
     const std::string symbol = kernel_symbol(text, target);
     auto [found, fresh] = by_symbol_.emplace(symbol, static_cast<int>(list_.size()));
-    if (fresh) {
-      list_.push_back({symbol, target.name, text, {}, {}});
-      tunes_.push_back(target.tune);
-    }
+    if (fresh) list_.push_back({.symbol = symbol, .cpu = target.name, .tune = target.tune, .text = text});
     std::vector<std::string>& nests = list_[static_cast<size_t>(found->second)].nests;
     if (std::find(nests.begin(), nests.end(), nest) == nests.end()) nests.push_back(nest);
     return found->second;
@@ -60,7 +56,6 @@ class Kernels {
 
  private:
   std::vector<BuiltKernel>& list_;
-  std::vector<std::string> tunes_;
   std::unordered_map<std::string, int> by_symbol_;
 };
 
@@ -104,8 +99,8 @@ struct Host {
 };
 
 // With `errors`, what fails is noted there and the others go on.
-void compile_all(std::vector<BuiltKernel>& kernels, const Kernels& table, const BuildOptions& options,
-                 Host* host = nullptr, std::vector<std::string>* errors = nullptr) {
+void compile_all(std::vector<BuiltKernel>& kernels, const BuildOptions& options, Host* host = nullptr,
+                 std::vector<std::string>* errors = nullptr) {
   if (errors) errors->assign(kernels.size(), "");
   const ObjectCache cache(options.use_cache, options.cache_bytes);
   const std::vector<Unit> units = units_of(kernels, options);
@@ -122,7 +117,7 @@ void compile_all(std::vector<BuiltKernel>& kernels, const Kernels& table, const 
       const std::string source = options.prelude + source_of(kernels, unit);
       try {
         kernel.object = cached_object(cache, kernel.symbol + ".cpp", source,
-                                      {kernel.cpu, table.tune(unit.first), options.optimize, true}, &stored);
+                                      {kernel.cpu, kernel.tune, options.optimize, true}, &stored);
       } catch (const Error& error) {
         if (!errors) throw;
         for (size_t i = unit.first; i < unit.last; ++i) (*errors)[i] = error.text;
@@ -198,7 +193,7 @@ void emit(Variant& variant) {
   });
 }
 
-Built build(std::vector<Variant>& variants, const BuildOptions& options) {
+Built assemble(const std::vector<Variant>& variants, const BuildOptions& options) {
   Built built;
   Kernels table(built.kernels);
   std::vector<HostVariant> host = options.devices;
@@ -231,10 +226,19 @@ Built build(std::vector<Variant>& variants, const BuildOptions& options) {
     }
   }
   built.host_text = host_text(host, options.host);
-  // Runs on any machine, if only to say what it lacks.
+  return built;
+}
+
+void compile(Built& built, const BuildOptions& options) {
+  // The host program runs on any x86-64 machine, since it reports which instructions the machine lacks.
   Host program{built.host_text, {"x86-64", "generic", std::min(options.optimize, 1), false}, {}};
-  compile_all(built.kernels, table, options, &program);
+  compile_all(built.kernels, options, &program);
   built.host_object = std::move(program.object);
+}
+
+Built build(const std::vector<Variant>& variants, const BuildOptions& options) {
+  Built built = assemble(variants, options);
+  compile(built, options);
   return built;
 }
 
@@ -247,7 +251,7 @@ KernelObjects build_kernels(const std::vector<Kernel>& kernels, const CpuTarget&
     uses.push_back(table.add(kernel, target, ""));
     for (const std::string& unit : kernel.support) uses.push_back(table.add_text(unit, target, ""));
   }
-  compile_all(built.kernels, table, options, nullptr, &built.errors);
+  compile_all(built.kernels, options, nullptr, &built.errors);
   return built;
 }
 
@@ -261,7 +265,7 @@ void run_prepack(loop::Program& program, const CpuTarget& target, const BuildOpt
     launches.push_back(emit_kernel(program, program[id], target));
     index.push_back(table.add(launches.back(), target, program[id].name));
   }
-  compile_all(kernels, table, options);
+  compile_all(kernels, options);
   Jit jit;
   for (const BuiltKernel& kernel : kernels)
     if (!kernel.object.empty()) jit.add_object(kernel.object);

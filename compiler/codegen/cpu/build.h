@@ -43,8 +43,8 @@ struct BuildOptions {
 
 struct BuiltKernel {
   std::string symbol;
-  std::string cpu;
-  std::string text;  // as compiled, but for the ABI's header
+  std::string cpu, tune;  // CpuTarget::name and ::tune
+  std::string text;       // as compiled, but for the ABI's header
   std::string object;
   std::vector<std::string> nests;  // names of the nests that it computes
 };
@@ -72,8 +72,13 @@ std::string translation_unit(const Kernel& kernel, const std::string& symbol);
 // program are replaced by nests on the way.
 void emit(Variant& variant);
 
-// Of variants that are emitted and planned. Throws kToolchain Errors. Best variant first.
-Built build(std::vector<Variant>& variants, const BuildOptions& options = {});
+// The texts of all kernels, equal ones once, and of the host program; objects are empty. The variants are emitted, and their
+// memory and weights are planned; the best variant comes first.
+Built assemble(const std::vector<Variant>& variants, const BuildOptions& options = {});
+// Compiles the texts. Throws kToolchain Errors.
+void compile(Built& built, const BuildOptions& options = {});
+// assemble(), then compile().
+Built build(const std::vector<Variant>& variants, const BuildOptions& options = {});
 
 // Kernels alone, with what they call. A text that does not compile has an error instead of an object.
 struct KernelObjects {
