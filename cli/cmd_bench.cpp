@@ -15,7 +15,7 @@
 #include "compiler/base/parallel.h"
 #include "compiler/base/target.h"
 #include "compiler/base/text.h"
-#include "compiler/loop/blame.h"
+#include "compiler/loop/provenance.h"
 #include "compiler/package/read_manifest.h"
 #include "compiler/sym/text.h"
 #include "compiler/tune/gpu_device.h"

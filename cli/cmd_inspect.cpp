@@ -19,7 +19,7 @@
 #include "compiler/compile.h"
 #include "compiler/graph/serialize.h"
 #include "compiler/graph/text.h"
-#include "compiler/loop/blame.h"
+#include "compiler/loop/provenance.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/walk.h"
 #include "compiler/package/elf.h"

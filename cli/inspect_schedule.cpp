@@ -9,7 +9,7 @@
 #include "cli/refused.h"
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
-#include "compiler/loop/blame.h"
+#include "compiler/loop/provenance.h"
 #include "compiler/loop/kernels.h"
 #include "compiler/schedule/fusion/separate.h"
 #include "compiler/schedule/memory/memory_plan.h"

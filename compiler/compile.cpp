@@ -79,7 +79,7 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   };
   const Targets targets = select_targets(options.targets, options.cpus, options.gpus);
   Compilation made;
-  graph::compact(graph);
+  graph::eliminate_dead_code(graph);
   made.graph = graph;
   auto stopped = [&] {
     made.times = runner.times();

@@ -25,7 +25,7 @@ std::vector<Diagnostic> refusals(const loop::Program& program, const Targets& ta
 std::vector<Diagnostic> refusals(const graph::Graph& graph, const Targets& targets) {
   if (targets.gpus.empty()) return {};
   graph::Graph needed = graph;
-  graph::compact(needed);
+  graph::eliminate_dead_code(needed);
   return refusals(ops::lower(needed), targets);
 }
 

@@ -7,7 +7,7 @@
 #include "compiler/codegen/body.h"
 #include "compiler/codegen/strided.h"
 #include "compiler/loop/analysis.h"
-#include "compiler/loop/lanes.h"
+#include "compiler/loop/vectorize_analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/sym/text.h"

@@ -3,7 +3,7 @@
 #include "compiler/base/numeric.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/body.h"
-#include "compiler/loop/lanes.h"
+#include "compiler/loop/vectorize_analysis.h"
 #include "compiler/loop/walk.h"
 
 namespace stridec::codegen {

@@ -155,6 +155,6 @@ struct Graph {
 };
 
 // Drops nodes that no result needs (updates of state are needed) and renumbers.
-void compact(Graph& graph);
+void eliminate_dead_code(Graph& graph);
 
 }  // namespace stridec::graph

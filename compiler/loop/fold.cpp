@@ -7,7 +7,7 @@
 #include "compiler/base/numeric.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/scalar_math.h"
-#include "compiler/loop/trend.h"
+#include "compiler/loop/monotonicity.h"
 #include "compiler/loop/walk.h"
 
 namespace stridec::loop {
@@ -22,10 +22,10 @@ class Folder {
     for (Stmt& s : stmts) {
       for_each_use(s, [&](ValueId& v) { v = resolved(v); });
       if (auto* index = std::get_if<IndexValue>(&s.node); index && index->expr.is_const()) {
-        tape::Cell from{.i = index->expr.value()}, to;
+        bytecode::Cell from{.i = index->expr.value()}, to;
         DType dtype = type_of(index->result);
-        tape::convert(DType::kI64, dtype, false, &to, &from, 1);
-        s = {Constant{index->result, tape::to_scalar(dtype, to)}};
+        bytecode::convert(DType::kI64, dtype, false, &to, &from, 1);
+        s = {Constant{index->result, bytecode::to_scalar(dtype, to)}};
       }
       if (auto* let = std::get_if<Let>(&s.node)) {
         if (const auto square = square_of(*let)) out.push_back(*square);
@@ -117,7 +117,7 @@ class Folder {
     sym::Substitution places;
     sym::Expr points = 1;
     for (const Dim& dim : reduce.dims) {
-      const auto trend = trend_of(nest_, reduce.yields[0], dim.var, lookup);
+      const auto trend = monotonicity_of(nest_, reduce.yields[0], dim.var, lookup);
       if (!trend || (trend->rises && trend->falls)) return std::nullopt;
       places[dim.var] = (greatest ? trend->rises : trend->falls) ? dim.extent - 1 : sym::Expr(0);
       points = points * dim.extent;
@@ -268,16 +268,16 @@ class Folder {
   }
 
   Scalar evaluate(const Let& let, const std::vector<const Scalar*>& args) const {
-    tape::Cell cells[3], out;
-    for (size_t i = 0; i < 3; ++i) cells[i] = tape::to_cell(*args[std::min(i, args.size() - 1)]);
+    bytecode::Cell cells[3], out;
+    for (size_t i = 0; i < 3; ++i) cells[i] = bytecode::to_cell(*args[std::min(i, args.size() - 1)]);
     DType from = args.back()->dtype, to = type_of(let.result);
     if (let.op == ScalarOp::kCast || let.op == ScalarOp::kCastSat)
-      tape::convert(from, to, let.op == ScalarOp::kCastSat, &out, cells, 1);
+      bytecode::convert(from, to, let.op == ScalarOp::kCastSat, &out, cells, 1);
     else if (let.op == ScalarOp::kBitcast)
-      tape::bitcast(from, to, &out, cells, 1);
+      bytecode::bitcast(from, to, &out, cells, 1);
     else
-      tape::scalar_op(let.op, from, &out, &cells[0], &cells[1], &cells[2], 1);
-    return tape::to_scalar(to, out);
+      bytecode::scalar_op(let.op, from, &out, &cells[0], &cells[1], &cells[2], 1);
+    return bytecode::to_scalar(to, out);
   }
 
   // The argument that the result equals.

@@ -9,7 +9,7 @@
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/library.h"
-#include "compiler/loop/tape.h"
+#include "compiler/loop/bytecode.h"
 #include "compiler/loop/walk.h"
 #include "compiler/sym/text.h"
 
@@ -211,7 +211,7 @@ class Runner {
       if (b.weight.bytes)
         std::memcpy(m.data, b.weight.bytes, std::min<size_t>(b.weight.size, m.owned.size()));
     } else if (options_.poison) {
-      tape::poison_memory(b.dtype, m.data, static_cast<size_t>(bytes));
+      bytecode::poison_memory(b.dtype, m.data, static_cast<size_t>(bytes));
     }
     return m;
   }
@@ -322,7 +322,7 @@ class Runner {
         m.elements = elements_of(b);
         m.owned.assign(static_cast<size_t>(m.elements * byte_size(b.dtype)), 0);
         m.data = m.owned.data();
-        if (options_.poison) tape::poison_memory(b.dtype, m.data, m.owned.size());
+        if (options_.poison) bytecode::poison_memory(b.dtype, m.data, m.owned.size());
       }
       for (size_t k = 0; k < s.carried.size(); ++k) {
         const Strips::Carried& each = s.carried[k];
@@ -393,8 +393,8 @@ void set_number(HostTensor& t, int64_t element, double value) {
 
 void interpret(const Program& program, const Nest& nest, const Bindings& symbols,
                std::span<const BufferMemory> buffers, bool poison) {
-  tape::Tape compiled = tape::compile(program, nest, symbols, buffers);
-  tape::run(program, compiled, poison);
+  bytecode::Bytecode compiled = bytecode::compile(program, nest, symbols, buffers);
+  bytecode::run(program, compiled, poison);
 }
 
 std::vector<HostTensor> interpret(const Program& program, const std::vector<HostTensor>& inputs,

@@ -22,7 +22,7 @@ constexpr Routine kRoutines[] = {
 };
 
 // Is a before b in ascending order? NaN is larger than every number.
-bool less(DType type, tape::Cell a, tape::Cell b) {
+bool less(DType type, bytecode::Cell a, bytecode::Cell b) {
   if (is_float(type)) return std::isnan(a.f) ? false : std::isnan(b.f) || a.f < b.f;
   if (type == DType::kU64) return static_cast<uint64_t>(a.i) < static_cast<uint64_t>(b.i);
   return a.i < b.i;
@@ -37,20 +37,20 @@ void order_rows(std::span<const RoutineBuffer> reads, std::span<const RoutineBuf
                 writes[1].elements >= outer * keep * inner && writes[1].dtype == DType::kI64);
   int bytes = byte_size(x.dtype);
   std::vector<int64_t> order(n);
-  std::vector<tape::Cell> row(n);
+  std::vector<bytecode::Cell> row(n);
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t i = 0; i < inner; ++i) {
       for (int64_t k = 0; k < n; ++k)
-        row[k] = tape::load_cell(x.dtype, x.data + ((o * n + k) * inner + i) * bytes);
+        row[k] = bytecode::load_cell(x.dtype, x.data + ((o * n + k) * inner + i) * bytes);
       std::iota(order.begin(), order.end(), 0);
       std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-        const tape::Cell &first = row[descending ? b : a], &second = row[descending ? a : b];
+        const bytecode::Cell &first = row[descending ? b : a], &second = row[descending ? a : b];
         if (less(x.dtype, first, second)) return true;
         return !less(x.dtype, second, first) && a < b;
       });
       for (int64_t k = 0; k < keep; ++k) {
         int64_t at = (o * keep + k) * inner + i;
-        tape::store_cell(x.dtype, writes[0].data + at * bytes, row[order[k]]);
+        bytecode::store_cell(x.dtype, writes[0].data + at * bytes, row[order[k]]);
         std::memcpy(writes[1].data + at * 8, &order[k], 8);
       }
     }

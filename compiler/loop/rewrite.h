@@ -114,7 +114,7 @@ void fold(Nest& nest);
 void clean(const Program& program, Nest& nest);
 
 // Drops nests and buffers that nothing reaches from the steps, inputs, outputs and states; ids change.
-void compact(Program& program);
+void eliminate_dead_code(Program& program);
 
 // Launches what `parts_of` gives for a launched nest, in order, instead of it; where it gives none, the nest stays.
 // `parts_of` may add buffers and nests to the program.

@@ -9,7 +9,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/numeric.h"
 
-namespace stridec::loop::tape {
+namespace stridec::loop::bytecode {
 namespace {
 
 // ---- floats ----------------------------------------------------------------------------------------------
@@ -317,4 +317,4 @@ void store_cell(DType type, uint8_t* element, Cell value) {
   std::memcpy(element, &bits, static_cast<size_t>(byte_size(type)));
 }
 
-}  // namespace stridec::loop::tape
+}  // namespace stridec::loop::bytecode

@@ -1,9 +1,9 @@
 // Scalar operations on lanes of cells, each result rounded or wrapped to its dtype.
 #pragma once
 
-#include "compiler/loop/tape.h"
+#include "compiler/loop/bytecode.h"
 
-namespace stridec::loop::tape {
+namespace stridec::loop::bytecode {
 
 // d[l] = op(a[l], b[l], c[l]) for l < n; operands that the op lacks may point anywhere valid. `type` is the
 // dtype of the operands (of the last one), which is the result's but for comparisons.
@@ -28,4 +28,4 @@ Scalar to_scalar(DType type, Cell value);
 Cell load_cell(DType type, const uint8_t* element);
 void store_cell(DType type, uint8_t* element, Cell value);
 
-}  // namespace stridec::loop::tape
+}  // namespace stridec::loop::bytecode

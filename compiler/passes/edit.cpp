@@ -138,7 +138,7 @@ void Edit::visit_region(const Region& region, const std::function<void(NodeId)>&
 
 void Edit::finish() {
   place(graph_.top);
-  graph::compact(graph_);
+  graph::eliminate_dead_code(graph_);
 }
 
 }  // namespace stridec::passes

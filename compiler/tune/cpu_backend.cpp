@@ -17,7 +17,7 @@ loop::Program only_nest(const loop::Program& program, loop::NestId nest) {
   alone.steps.push_back({loop::Launch{nest}});
   alone.prepack.clear();
   alone.inputs.clear(), alone.outputs.clear(), alone.states.clear();
-  loop::compact(alone);
+  loop::eliminate_dead_code(alone);
   alone.nests[0].schedule = {};
   return alone;
 }

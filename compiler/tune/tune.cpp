@@ -13,7 +13,7 @@
 #include "compiler/base/sort.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/analysis.h"
-#include "compiler/loop/blame.h"
+#include "compiler/loop/provenance.h"
 #include "compiler/loop/walk.h"
 #include "compiler/tune/search.h"
 

@@ -26,7 +26,7 @@
 #include "compiler/kernels/chain.h"
 #include "compiler/kernels/gemm_plan.h"
 #include "compiler/kernels/window_plan.h"
-#include "compiler/loop/blame.h"
+#include "compiler/loop/provenance.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/effects.h"
 #include "runtime/include/stridec/abi.h"
@@ -143,14 +143,14 @@ std::shared_ptr<void> zeros(size_t bytes) {
   Error error({.kind = ErrorKind::kOverBudget,
                .code = "out-of-memory",
                .message = cat("memory ran out: a constant of the model takes ", bytes, " bytes")});
-  loop::blame(error, nest);
+  loop::add_provenance(error, nest);
   throw error;
 }
 
 }  // namespace
 
 Kernel emit_kernel(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
-  return loop::blaming(nest, [&] {
+  return loop::with_provenance(nest, [&] {
     if (kernels::is_gemm(nest.schedule)) return emit_contraction(program, nest, target);
     if (kernels::is_chain(nest.schedule)) return emit_chain(program, nest, target);
     if (kernels::is_window(nest.schedule)) return emit_window(program, nest, target);
@@ -308,7 +308,7 @@ void run_prepack(loop::Program& program, const CpuTarget& target, const BuildOpt
     });
     for (const stridec_abi_failure& failure : failures)
       if (failure.code)
-        loop::blaming(program[program.prepack[n]], [&] {
+        loop::with_provenance(program[program.prepack[n]], [&] {
           fail(ErrorKind::kDoesNotFit, "bad-weights",
                sym::render({.condition = 0,
                             .sentence = kernel.messages[static_cast<size_t>(failure.code - 1)],

@@ -11,7 +11,7 @@
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/codegen/cuda/nvrtc.h"
 #include "compiler/codegen/object_cache.h"
-#include "compiler/loop/blame.h"
+#include "compiler/loop/provenance.h"
 #include "compiler/loop/walk.h"
 #include "runtime/include/stridec/abi.h"
 
@@ -85,7 +85,7 @@ Built emit(std::vector<Variant>& variants) {
         if (host.device_nests.count(launch->nest)) return;
         const loop::Nest& nest = program[launch->nest];
         host.device_nests[launch->nest] = tables.add(
-            loop::blaming(nest, [&] { return emit_nest(program, nest, target); }), v, target, nest.name);
+            loop::with_provenance(nest, [&] { return emit_nest(program, nest, target); }), v, target, nest.name);
       } else if (const auto* call = std::get_if<loop::Call>(&step.node)) {
         host.device_routines[call] =
             tables.add(emit_routine(program, *call, target), v, target, call->routine);

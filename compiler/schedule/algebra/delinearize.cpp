@@ -9,7 +9,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/loop/analysis.h"
-#include "compiler/loop/blame.h"
+#include "compiler/loop/provenance.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/effects.h"
@@ -197,7 +197,7 @@ class WeightSplitter {
     }
     for (loop::NestId id : touched) {
       Nest& nest = program_[id];
-      loop::blaming(nest, [&] {
+      loop::with_provenance(nest, [&] {
         if (prepack_.contains(id)) split_dims(nest, nest.dims, nest.body, program_.facts, false);
         loop::clean(program_, nest);
       });
@@ -262,7 +262,7 @@ class WeightSplitter {
 
 void delinearize(Program& program) {
   for (Nest& nest : program.nests) {
-    loop::blaming(nest, [&] {
+    loop::with_provenance(nest, [&] {
       bool changed = split_dims(nest, nest.dims, nest.body, program.facts, true);
       changed = split_inner(nest, nest.body, program.facts) || changed;
       if (changed) loop::clean(program, nest);

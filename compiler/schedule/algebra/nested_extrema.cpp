@@ -177,7 +177,7 @@ class Joiner {
 void join_nested_extrema(Program& program, const GpuTarget& target) {
   Joiner joiner(program, target);
   loop::for_each_block(program.steps, [&](loop::Steps& steps) { joiner.steps(steps); });
-  loop::compact(program);
+  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

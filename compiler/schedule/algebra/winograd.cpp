@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "compiler/base/text.h"
-#include "compiler/loop/blame.h"
+#include "compiler/loop/provenance.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/algebra/winograd_nests.h"
@@ -163,7 +163,7 @@ class Applying {
         const Named& named = family.at.size() > 1 ? candidates[m]->renumbered : candidates[m]->own;
         siblings.push_back({*named.nest, named.conv});
       }
-      loop::blaming(siblings[0].nest, [&] {
+      loop::with_provenance(siblings[0].nest, [&] {
         for (loop::Step& step : replaced(siblings, family.choice, std::move(originals)))
           out.push_back(std::move(step));
         return 0;
@@ -201,7 +201,7 @@ class Applying {
     const auto* launch = std::get_if<loop::Launch>(&step.node);
     if (!launch) return std::nullopt;
     const Nest& nest = program_[launch->nest];
-    return loop::blaming(nest, [&]() -> std::optional<Candidate> {
+    return loop::with_provenance(nest, [&]() -> std::optional<Candidate> {
       auto own = named(nest);
       if (!own) return std::nullopt;
       Nest copy = nest;
@@ -279,7 +279,7 @@ std::vector<Nest> winograd(Program& program, const Nest& nest, int m, std::strin
 void apply_winograd(Program& program, std::vector<Decision>* decisions) {
   Applying applying(program, decisions);
   loop::for_each_block(program.steps, [&](Steps& steps) { applying.block(steps); });
-  loop::compact(program);
+  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

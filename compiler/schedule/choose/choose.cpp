@@ -1,6 +1,6 @@
 #include "compiler/schedule/choose/choose.h"
 
-#include "compiler/loop/blame.h"
+#include "compiler/loop/provenance.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose/candidates.h"
 #include "compiler/schedule/choose/choose_general.h"
@@ -17,7 +17,7 @@ void choose(loop::Program& program, const CpuTarget& target, const Chosen& chose
     loop::Nest& nest = program[launch->nest];
     nest.schedule = found != chosen.end()
                         ? found->second
-                        : loop::blaming(nest, [&] { return default_schedule(program, nest, target); });
+                        : loop::with_provenance(nest, [&] { return default_schedule(program, nest, target); });
   });
   pack_weights(program);
   order_staged_weights(program);

@@ -7,8 +7,8 @@
 
 #include "compiler/base/sort.h"
 #include "compiler/loop/analysis.h"
-#include "compiler/loop/blame.h"
-#include "compiler/loop/lanes.h"
+#include "compiler/loop/provenance.h"
+#include "compiler/loop/vectorize_analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/applies.h"
@@ -464,7 +464,7 @@ void choose_general(loop::Program& program, const CpuTarget& target) {
   for (loop::Nest& nest : program.nests)
     if (nest.schedule == loop::Schedule{})
       nest.schedule.directives =
-          directives(loop::blaming(nest, [&] { return general_plan(program, nest, target); }));
+          directives(loop::with_provenance(nest, [&] { return general_plan(program, nest, target); }));
 }
 
 }  // namespace stridec::schedule

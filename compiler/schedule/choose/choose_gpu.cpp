@@ -5,7 +5,7 @@
 
 #include "compiler/base/sort.h"
 #include "compiler/loop/analysis.h"
-#include "compiler/loop/blame.h"
+#include "compiler/loop/provenance.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose/candidates.h"
@@ -322,7 +322,7 @@ void choose_gpu(loop::Program& program, const GpuTarget& target, const Chosen& c
     const auto found = chosen.find(launch->nest);
     nest.schedule = found != chosen.end()
                         ? found->second
-                        : loop::blaming(nest, [&] { return default_schedule(program, nest, target); });
+                        : loop::with_provenance(nest, [&] { return default_schedule(program, nest, target); });
   });
   order_weights(program);
 }

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "compiler/loop/analysis.h"
-#include "compiler/loop/lanes.h"
+#include "compiler/loop/vectorize_analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/typical.h"

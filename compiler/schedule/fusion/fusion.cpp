@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "compiler/loop/blame.h"
+#include "compiler/loop/provenance.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/fusion/fusion_rules.h"
@@ -52,7 +52,7 @@ class Fuser {
       return absorb_producers(steps, flow, consumer, phase);
     } catch (Error& error) {
       if (const auto* launch = std::get_if<Launch>(&steps[consumer].node))
-        loop::blame(error, program_[launch->nest]);
+        loop::add_provenance(error, program_[launch->nest]);
       throw;
     }
   }
@@ -201,13 +201,13 @@ void fuse(Program& program, const FusionOptions& options) {
   take_apart(program);
   loop::for_each_block(program.steps,
                        [&](Steps& steps) { fuser.block(steps, {Phase::kInlinePieces, Phase::kMerge}); });
-  loop::compact(program);
+  loop::eliminate_dead_code(program);
 }
 
 void fuse_columns(Program& program, const FusionOptions& options) {
   Fuser fuser(program, options, true);
   loop::for_each_block(program.steps, [&](Steps& steps) { fuser.block(steps, {Phase::kMerge}); });
-  loop::compact(program);
+  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

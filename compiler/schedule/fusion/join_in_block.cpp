@@ -117,7 +117,7 @@ void join_in_block(Program& program) {
       if (joined) program[std::get<Launch>(steps[at].node).nest].schedule.directives = {{"team", {"512"}}};
     }
   });
-  loop::compact(program);
+  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

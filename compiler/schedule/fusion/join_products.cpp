@@ -428,7 +428,7 @@ class Joining {
 void join_products(Program& program, std::vector<Decision>* decisions) {
   Joining joining(program, decisions);
   loop::for_each_block(program.steps, [&](loop::Steps& steps) { joining.steps(steps); });
-  loop::compact(program);
+  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

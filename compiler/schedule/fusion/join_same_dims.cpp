@@ -116,7 +116,7 @@ class Siblings {
 void join_same_dims(Program& program, std::vector<Decision>* decisions) {
   Siblings siblings(program, decisions);
   loop::for_each_block(program.steps, [&](loop::Steps& steps) { siblings.steps(steps); });
-  loop::compact(program);
+  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

@@ -272,7 +272,7 @@ class Pairing {
 void pair_products(Program& program, const GpuTarget& target) {
   Pairing pairing(program, target);
   loop::for_each_block(program.steps, [&](loop::Steps& steps) { pairing.steps(steps); });
-  loop::compact(program);
+  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

@@ -301,7 +301,7 @@ void join_row_products(Program& program) {
   });
   order_along(program, weights);
   loop::for_each_block(program.steps, [&](Steps& steps) { Joiner(program, steps).run(); });
-  loop::compact(program);
+  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

@@ -259,7 +259,7 @@ void fuse_row_prologues(Program& program, const GpuTarget& target, std::vector<D
       return branch && branch->condition.is_const(0) && branch->else_steps.empty();
     });
   });
-  loop::compact(program);
+  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

@@ -498,7 +498,7 @@ void join_row_results(Program& program) {
   loop::for_each_block(program.steps, [&](loop::Steps& steps) {
     for (size_t at = 0; at + 1 < steps.size(); ++at) join_at(program, steps, at);
   });
-  loop::compact(program);
+  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "compiler/loop/analysis.h"
-#include "compiler/loop/blame.h"
+#include "compiler/loop/provenance.h"
 #include "compiler/loop/walk.h"
 
 namespace stridec::schedule {
@@ -148,11 +148,11 @@ void choose_layouts(Program& program) {
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     if (const auto* launch = std::get_if<loop::Launch>(&step.node)) nests.push_back(&program[launch->nest]);
   });
-  for (const Nest* nest : nests) loop::blaming(*nest, [&] { wishes_of_contraction(program, *nest, wishes); });
+  for (const Nest* nest : nests) loop::with_provenance(*nest, [&] { wishes_of_contraction(program, *nest, wishes); });
   for (bool changed = true; changed;) {
     changed = false;
     for (const Nest* nest : nests)
-      changed = loop::blaming(*nest, [&] { return pass_on(program, *nest, wishes); }) || changed;
+      changed = loop::with_provenance(*nest, [&] { return pass_on(program, *nest, wishes); }) || changed;
     std::reverse(nests.begin(), nests.end());
   }
   // Steps other than nests see whole buffers and expect them row-major.

@@ -371,7 +371,7 @@ void pack_words(Program& program, const GpuTarget& target) {
     }
     steps = std::move(out);
   });
-  loop::compact(program);
+  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

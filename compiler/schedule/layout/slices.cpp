@@ -170,7 +170,7 @@ class Slicer {
       const auto* launch = std::get_if<loop::Launch>(&step.node);
       return launch && program_[launch->nest].body.empty();
     });
-    loop::compact(program_);
+    loop::eliminate_dead_code(program_);
   }
 
  private:

@@ -12,7 +12,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
-#include "compiler/loop/blame.h"
+#include "compiler/loop/provenance.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/effects.h"
 #include "compiler/schedule/memory/arena.h"
@@ -363,7 +363,7 @@ void plan_memory(Program& program, InPlace in_place, std::span<Scratch> scratch)
       if (bytes) bytes = sym::simplify(sym::align_up(*bytes, kAlignment), program.facts);
     };
     if (const auto& makers = timeline.nests[life.first]; !makers.empty())
-      loop::blaming(*makers.front(), measure);
+      loop::with_provenance(*makers.front(), measure);
     else
       measure();
     if (!bytes) {

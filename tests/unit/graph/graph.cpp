@@ -82,7 +82,7 @@ Graph example() {
   b.output("z", chosen);
   b.output("w", b.add1(OpKind::kExp, {weight}));
   b.output("h", b.elements({sym::var("h4") * 4, 1}, {2}));
-  compact(g);
+  eliminate_dead_code(g);
   return g;
 }
 
@@ -177,7 +177,7 @@ TEST_CASE("conditions on symbols of the run are checked during it, and the check
   CHECK(b.holds(sym::le(k, sym::var("n"))));
   CHECK(g.guards.empty());
   b.output("y", b.add1(OpKind::kNeg, {x}));
-  compact(g);
+  eliminate_dead_code(g);
   int symbols = 0;
   for (const Node& node : g.nodes) symbols += node.kind == OpKind::kSymbolOf;
   CHECK(symbols == 2);
@@ -192,7 +192,7 @@ TEST_CASE("a symbol that is mentioned keeps the node that binds it") {
   const sym::Expr unused = b.elements_of(b.input("other", {DType::kI64, {1}}), "j", 0, 10)[0];
   CHECK(unused != k);
   b.output("y", b.elements({k + 1}, {1}));
-  compact(g);
+  eliminate_dead_code(g);
   int symbols = 0;
   for (const Node& node : g.nodes) symbols += node.kind == OpKind::kSymbolOf;
   CHECK(symbols == 1);

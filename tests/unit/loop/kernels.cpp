@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "compiler/loop/blame.h"
+#include "compiler/loop/provenance.h"
 
 using namespace stridec;
 using namespace stridec::loop;

@@ -209,7 +209,7 @@ TEST_CASE_FIXTURE(Fixture, "compact drops what nothing reaches") {
   copy(x, y, nullptr);
   program.inputs = {x.buffer};
   program.outputs = {y.buffer};
-  compact(program);
+  eliminate_dead_code(program);
   CHECK(program.buffers.size() == 2);
   CHECK(program.nests.size() == 1);
   CHECK(program[program.outputs[0]].name == "y");

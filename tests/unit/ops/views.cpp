@@ -231,7 +231,7 @@ TEST_CASE("shape arithmetic disappears at compile time") {
   const ValueId y = ops::reshape(b, x, *target);
   CHECK(graph::to_string(b.type(y)) == "f32[batch, seq, 768]");
   b.output("y", y);
-  graph::compact(g);
+  graph::eliminate_dead_code(g);
   CHECK(g.nodes.size() == 1);
   CHECK(g.guards.empty());
 }
@@ -272,7 +272,7 @@ TEST_CASE("copies for outputs are of the node that makes the output") {
   const ValueId turned = ops::permute(b, x, {1, 0});
   b.add(OpKind::kUpdateState, {s, turned});
   b.output("y", turned);
-  graph::compact(g);
+  graph::eliminate_dead_code(g);
   const loop::Program program = ops::lower(g);
   REQUIRE(program.nests.size() == 2);  // of the output, and of the state
   for (const loop::Nest& nest : program.nests)

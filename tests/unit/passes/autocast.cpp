@@ -22,7 +22,7 @@ TEST_CASE("factors are rounded once, results are f32") {
     const Term p = matmul(normal, drawn_constant(b, DType::kF32, {20, 7}, 1)),
                q = matmul(normal, drawn_constant(b, DType::kF32, {20, 7}, 2));
     b.output("y", matmul(p, permute(q, {1, 0})));
-    graph::compact(g);
+    graph::eliminate_dead_code(g);
     Graph after = g;
     passes::autocast(after, dtype);
     CHECK(graph::problems(after, ops::shape_table()).empty());
@@ -42,7 +42,7 @@ TEST_CASE("what is narrow or wide already stays, and fp32 changes nothing") {
   const Term x(b, b.input("x", {DType::kF64, {3, 20}})), h(b, b.input("h", {DType::kF16, {20, 3}}));
   b.output("y", matmul(x, drawn_constant(b, DType::kF64, {20, 7}, 1)));
   b.output("z", matmul(cast(h, DType::kF32), drawn_constant(b, DType::kF32, {3, 4}, 1)));
-  graph::compact(g);
+  graph::eliminate_dead_code(g);
   Graph same = g, half = g;
   passes::autocast(same, DType::kF32);
   CHECK(test::count(same, OpKind::kDotGeneral, DType::kF32) == 1);

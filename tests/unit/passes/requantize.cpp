@@ -58,7 +58,7 @@ Made made(const std::vector<std::pair<DType, std::vector<int64_t>>>& inputs,
     m.inputs.push_back(drawn(dtype, shape, static_cast<unsigned>(11 + terms.size())));
   }
   b.output("y", build(b, terms));
-  graph::compact(m.before);
+  graph::eliminate_dead_code(m.before);
   m.after = m.before;
   passes::requantize(m.after);
   CHECK(graph::problems(m.after, ops::shape_table()).empty());

@@ -6,11 +6,11 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/scalar_math.h"
-#include "compiler/loop/tape.h"
+#include "compiler/loop/bytecode.h"
 #include "compiler/loop/walk.h"
 #include "compiler/sym/text.h"
 
-namespace stridec::loop::tape {
+namespace stridec::loop::bytecode {
 namespace {
 
 using sym::Expr;
@@ -48,7 +48,7 @@ class Compiler {
            std::span<const BufferMemory> buffers)
       : program_(program), nest_(nest), symbols_(symbols), buffers_(buffers) {}
 
-  Tape compile() {
+  Bytecode compile() {
     tape_.nest = &nest_;
     tape_.lanes = lanes_allowed();
     scopes_.emplace_back();
@@ -440,7 +440,7 @@ class Compiler {
   const Nest& nest_;
   const Bindings& symbols_;
   std::span<const BufferMemory> buffers_;
-  Tape tape_;
+  Bytecode tape_;
   std::vector<Scope> scopes_;
   std::vector<int> slot_depth_, counter_depth_;
   std::vector<MaybeRange> slot_range_, counter_range_;
@@ -478,9 +478,9 @@ int64_t index_op(sym::Op op, int64_t a, int64_t b, int64_t c) {
   check_failed(__FILE__, __LINE__, "an operator of index expressions", {});
 }
 
-Tape compile(const Program& program, const Nest& nest, const Bindings& symbols,
+Bytecode compile(const Program& program, const Nest& nest, const Bindings& symbols,
              std::span<const BufferMemory> buffers) {
   return Compiler(program, nest, symbols, buffers).compile();
 }
 
-}  // namespace stridec::loop::tape
+}  // namespace stridec::loop::bytecode

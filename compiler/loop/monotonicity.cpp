@@ -1,4 +1,4 @@
-#include "compiler/loop/trend.h"
+#include "compiler/loop/monotonicity.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 namespace stridec::loop {
 namespace {
 
-using Found = std::optional<Trend>;
+using Found = std::optional<Monotonicity>;
 
 class Trends {
  public:
@@ -25,36 +25,36 @@ class Trends {
   Found made(ValueId value) {
     const DType dtype = nest_.values[value.value].dtype;
     const Stmt* by = definition_(value);
-    if (!by) return is_float(dtype) ? std::nullopt : Found(Trend{});  // a float may be NaN
+    if (!by) return is_float(dtype) ? std::nullopt : Found(Monotonicity{});  // a float may be NaN
     if (const auto* constant = std::get_if<Constant>(&by->node)) {
-      if (!is_float(dtype)) return Trend{};
+      if (!is_float(dtype)) return Monotonicity{};
       if (std::isnan(constant->value.f)) return std::nullopt;
-      return Trend{.low = constant->value.f, .high = constant->value.f};
+      return Monotonicity{.low = constant->value.f, .high = constant->value.f};
     }
     if (const auto* index = std::get_if<IndexValue>(&by->node)) return of_index(index->expr);
     const auto* let = std::get_if<Let>(&by->node);
     return let ? of_let(*let, dtype) : std::nullopt;
   }
 
-  static Trend flipped(const Trend& trend) {
+  static Monotonicity flipped(const Monotonicity& trend) {
     return {.falls = trend.rises, .rises = trend.falls, .low = -trend.high, .high = -trend.low};
   }
   static Found joined(const Found& a, const Found& b) {
     if (!a || !b) return std::nullopt;
-    return Trend{.falls = a->falls || b->falls,
+    return Monotonicity{.falls = a->falls || b->falls,
                  .rises = a->rises || b->rises,
                  .low = std::min(a->low, b->low),
                  .high = std::max(a->high, b->high)};
   }
 
   Found of_index(sym::Expr e) const {
-    if (!sym::depends_on(e, var_)) return Trend{};
+    if (!sym::depends_on(e, var_)) return Monotonicity{};
     switch (e.op()) {
       case sym::Op::kLe:
       case sym::Op::kLt: return of_index(e.arg(1) - e.arg(0));
       case sym::Op::kAnd:
       case sym::Op::kOr: {
-        Found all = Trend{};
+        Found all = Monotonicity{};
         for (sym::Expr arg : e.args()) all = joined(all, of_index(arg));
         return all;
       }
@@ -63,7 +63,7 @@ class Trends {
     const auto line = sym::linear_in(e, var_);
     const auto step = line ? sym::as_const(line->coefficient) : std::nullopt;
     if (!step) return std::nullopt;
-    return Trend{.falls = *step<0, .rises = *step> 0};
+    return Monotonicity{.falls = *step<0, .rises = *step> 0};
   }
 
   Found of_let(const Let& let, DType to) {
@@ -74,7 +74,7 @@ class Trends {
       const Found found = of(id);
       return found && !found->falls && !found->rises;
     });
-    if (stays) return Trend{};
+    if (stays) return Monotonicity{};
     switch (let.op) {
       case ScalarOp::kCast:
       case ScalarOp::kCastSat: {
@@ -122,7 +122,7 @@ class Trends {
     const Found condition = of(let.args[0]), shown = of(let.args[1]), hidden = of(let.args[2]);
     const Found both = joined(shown, hidden);
     if (!condition || !both || both->falls || both->rises) return std::nullopt;
-    Trend out = shown->low >= hidden->high ? *condition : flipped(*condition);
+    Monotonicity out = shown->low >= hidden->high ? *condition : flipped(*condition);
     if (shown->low < hidden->high && shown->high > hidden->low) return std::nullopt;
     if (!is_float(nest_.values[let.result.value].dtype) && (condition->falls || condition->rises))
       return std::nullopt;  // which of two integers is the greater is not known
@@ -139,7 +139,7 @@ class Trends {
 
 }  // namespace
 
-std::optional<Trend> trend_of(const Nest& nest, ValueId value, sym::Expr var,
+std::optional<Monotonicity> monotonicity_of(const Nest& nest, ValueId value, sym::Expr var,
                               const std::function<const Stmt*(ValueId)>& definition) {
   return Trends(nest, var, definition).of(value);
 }

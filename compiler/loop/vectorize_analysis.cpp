@@ -1,4 +1,4 @@
-#include "compiler/loop/lanes.h"
+#include "compiler/loop/vectorize_analysis.h"
 
 #include <algorithm>
 #include <cmath>

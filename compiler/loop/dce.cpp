@@ -1,7 +1,7 @@
 // Dropping of nests and buffers that nothing reaches.
 #include <algorithm>
 
-#include "compiler/loop/blame.h"
+#include "compiler/loop/provenance.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 
@@ -37,7 +37,7 @@ void for_each_buffer(Step& step, const std::function<void(BufferId&)>& visit) {
 
 }  // namespace
 
-void compact(Program& program) {
+void eliminate_dead_code(Program& program) {
   std::vector<bool> nests(program.nests.size(), false), buffers(program.buffers.size(), false);
   auto keep_nest = [&](NestId id) {
     nests[id.value] = true;
@@ -96,14 +96,14 @@ void replace_nests(Program& program, const std::function<std::vector<Nest>(const
       std::vector<Nest> parts;
       if (const auto* launch = std::get_if<Launch>(&step.node)) {
         const Nest nest = program[launch->nest];  // the program's nests may move
-        parts = blaming(nest, [&] { return parts_of(nest); });
+        parts = with_provenance(nest, [&] { return parts_of(nest); });
       }
       for (Nest& part : parts) out.push_back({Launch{add_nest(program, std::move(part))}});
       if (parts.empty()) out.push_back(std::move(step));
     }
     steps = std::move(out);
   });
-  compact(program);
+  eliminate_dead_code(program);
 }
 
 }  // namespace stridec::loop

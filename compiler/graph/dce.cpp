@@ -145,7 +145,7 @@ struct Renumber {
 
 }  // namespace
 
-void compact(Graph& graph) {
+void eliminate_dead_code(Graph& graph) {
   Marker live(graph);
   live.mark(graph.top);
   for (ValueId parameter : graph.top.parameters) live.mark_value(parameter);

@@ -6,15 +6,15 @@
 #include "compiler/base/numeric.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/scalar_math.h"
-#include "compiler/loop/tape.h"
+#include "compiler/loop/bytecode.h"
 #include "compiler/sym/guard.h"
 
-namespace stridec::loop::tape {
+namespace stridec::loop::bytecode {
 namespace {
 
 class Machine {
  public:
-  Machine(const Program& program, Tape& tape, bool poison)
+  Machine(const Program& program, Bytecode& tape, bool poison)
       : program_(program), tape_(tape), poison_(poison), counters_(tape.counter_count, 0) {
     cells_.resize(static_cast<size_t>(tape.slot_count) * tape.lanes);
     for (auto [slot, value] : tape.constants)
@@ -33,7 +33,7 @@ class Machine {
         more = advance(point);
       }
       if (poison_)
-        for (Tape::Local& local : tape_.locals)
+        for (Bytecode::Local& local : tape_.locals)
           poison_memory(local.dtype, local.bytes.data(), local.bytes.size());
       run(tape_.body);
     }
@@ -282,7 +282,7 @@ class Machine {
   }
 
   const Program& program_;
-  Tape& tape_;
+  Bytecode& tape_;
   bool poison_;
   int n_ = 0;  // lanes in use
   std::vector<Cell> cells_;
@@ -295,6 +295,6 @@ void poison_memory(DType dtype, uint8_t* data, size_t size) {
   if (size > 0) std::memset(data, is_float(dtype) ? 0xff : 0xab, size);  // no bytes: data may be null
 }
 
-void run(const Program& program, Tape& tape, bool poison) { Machine(program, tape, poison).run(); }
+void run(const Program& program, Bytecode& tape, bool poison) { Machine(program, tape, poison).run(); }
 
-}  // namespace stridec::loop::tape
+}  // namespace stridec::loop::bytecode

@@ -14,15 +14,15 @@ std::string nodes_of(const Nest& nest);
 std::string nodes_of(std::vector<std::string> nodes);
 
 // Fills `where.node`, unless something closer to the error did.
-void blame(Error& error, const Nest& nest);
+void add_provenance(Error& error, const Nest& nest);
 
 // f(), whose errors are about this nest.
 template <class F>
-decltype(auto) blaming(const Nest& nest, F&& f) {
+decltype(auto) with_provenance(const Nest& nest, F&& f) {
   try {
     return f();
   } catch (Error& error) {
-    blame(error, nest);
+    add_provenance(error, nest);
     throw;
   }
 }

@@ -17,7 +17,7 @@
 #include "compiler/loop/interpret.h"
 #include "compiler/loop/program.h"
 
-namespace stridec::loop::tape {
+namespace stridec::loop::bytecode {
 
 inline constexpr int kLanes = 128;
 
@@ -91,7 +91,7 @@ struct LoopPlan {
   std::vector<int> init, carried, yields, results, spare;
 };
 
-struct Tape {
+struct Bytecode {
   const Nest* nest = nullptr;
   int lanes = kLanes;
   int slot_count = 0, counter_count = 0;
@@ -111,9 +111,9 @@ struct Tape {
 };
 
 // `tape` points into `nest` and into the buffers.
-Tape compile(const Program& program, const Nest& nest, const Bindings& symbols,
+Bytecode compile(const Program& program, const Nest& nest, const Bindings& symbols,
              std::span<const BufferMemory> buffers);
-void run(const Program& program, Tape& tape, bool poison);
+void run(const Program& program, Bytecode& tape, bool poison);
 
 // The value of a sym node of two or three operands; division by zero gives 0 (nothing reads such an index).
 int64_t index_op(sym::Op op, int64_t a, int64_t b, int64_t c);
@@ -121,4 +121,4 @@ int64_t index_op(sym::Op op, int64_t a, int64_t b, int64_t c);
 // Fills memory with NaNs, or with odd integers.
 void poison_memory(DType dtype, uint8_t* data, size_t size);
 
-}  // namespace stridec::loop::tape
+}  // namespace stridec::loop::bytecode

@@ -1,4 +1,4 @@
-#include "compiler/loop/blame.h"
+#include "compiler/loop/provenance.h"
 
 #include "compiler/base/text.h"
 #include "compiler/loop/kernels.h"
@@ -14,7 +14,7 @@ std::string nodes_of(std::vector<std::string> nodes) {
 
 std::string nodes_of(const Nest& nest) { return nodes_of(nest.nodes); }
 
-void blame(Error& error, const Nest& nest) {
+void add_provenance(Error& error, const Nest& nest) {
   std::string& node = error.diagnostic.where.node;
   if (node.empty()) node = nodes_of(nest);
 }
