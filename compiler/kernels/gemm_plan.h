@@ -11,7 +11,7 @@
 //                             all places of the first segment that see the same lines (gemm_lines.h)
 //   b weights P|compact P|direct|stage
 //                             panels of P columns made at compile time, or panels of what b is computed from
-//                             (compact.h), rows of b read in place, or copied to scratch
+//                             (block_quantized.h), rows of b read in place, or copied to scratch
 //   bytes B                   rows are integers times one number in each B of k (loop::Reduce): products of these integers by
 //                             compact weights as they stand, in sums of B, in place of the kernel's
 //   tiles T                   most register tiles of rows per task (split_rows())

@@ -20,7 +20,7 @@
 #include "compiler/schedule/fusion/join_in_block.h"
 #include "compiler/schedule/fusion/join_products.h"
 #include "compiler/schedule/fusion/join_same_dims.h"
-#include "compiler/schedule/fusion/pair_products.h"
+#include "compiler/schedule/fusion/dual_gemm.h"
 #include "compiler/schedule/fusion/prologues.h"
 #include "compiler/schedule/fusion/row_products.h"
 #include "compiler/schedule/fusion/row_prologues.h"
@@ -30,7 +30,7 @@
 #include "compiler/schedule/layout/lay_rows.h"
 #include "compiler/schedule/layout/layout.h"
 #include "compiler/schedule/layout/narrow_storage.h"
-#include "compiler/schedule/layout/pack_words.h"
+#include "compiler/schedule/layout/pack_low_bit_weights.h"
 #include "compiler/schedule/layout/pad_rows.h"
 #include "compiler/schedule/layout/padding.h"
 #include "compiler/schedule/layout/slices.h"
@@ -145,11 +145,11 @@ constexpr Pass<Program, const GpuTarget&, const GpuRules&> kGpuLoopPasses[] = {
      "padding that is not 0 is added to sums of products from a table, and what is read is padded by 0",
      [](Program& program, const GpuTarget& target, const GpuRules&) { take_out_borders(program, target); }},
     {"gpu words", "weights of few bits stay as small as they are, in the words that products take apart",
-     [](Program& program, const GpuTarget& target, const GpuRules&) { pack_words(program, target); }},
+     [](Program& program, const GpuTarget& target, const GpuRules&) { pack_low_bit_weights(program, target); }},
     {"gpu pairs",
      "two products of one value that meet in one result are one kernel, with their weights interleaved",
      [](Program& program, const GpuTarget& target, const GpuRules& rules) {
-       if (rules.epilogues) pair_products(program, target);
+       if (rules.epilogues) fuse_dual_gemm(program, target);
      }},
     {"gpu products", "products of one row by weights are one kernel with what makes the row",
      [](Program& program, const GpuTarget&, const GpuRules&) { join_row_products(program); }},

@@ -119,7 +119,7 @@ def reference(job, tensors, wide=torch.float64):
     if r["op"] in ("paired", "gated"):
         y = x @ (w.transpose(-1, -2) if r["transposed"] else w)
         if r["op"] == "gated": return F.silu(tensors[2].to(wide)) * y
-        gate, up = (part.reshape(*y.shape[:-1], -1) for part in y.unflatten(-1, (-1, 2, 8)).unbind(-2))  # kernels/pair.h
+        gate, up = (part.reshape(*y.shape[:-1], -1) for part in y.unflatten(-1, (-1, 2, 8)).unbind(-2))  # kernels/dual_gemm.h
         if r["beside"]: gate = gate + tensors[2].to(wide)
         return F.silu(gate) * up + (tensors[3].to(wide) if r["beside"] else 0)
     if r["op"] == "matmul":

@@ -20,7 +20,7 @@
 #include "compiler/codegen/object_cache.h"
 #include "compiler/kernels/cuda_matrix.h"
 #include "compiler/kernels/flash.h"
-#include "compiler/kernels/words.h"
+#include "compiler/kernels/packed_weights.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/effects.h"
 #include "tests/support/emulated_text.h"
@@ -296,7 +296,7 @@ class Run {
   bool launch(const loop::Schedule& schedule, const codegen::DeviceKernel& kernel,
               std::vector<char>& workspace) {
     const bool matrix = kernels::is_matrix(schedule), flash = kernels::is_flash(schedule);
-    if (kernels::is_words(schedule) && !kernel.maps.empty()) return false;
+    if (kernels::is_packed_weights(schedule) && !kernel.maps.empty()) return false;
     std::vector<int64_t> words;
     const std::vector<EmulatedMap> maps = maps_of(kernel);
     for (const EmulatedMap& map : maps) words.push_back(reinterpret_cast<int64_t>(&map));

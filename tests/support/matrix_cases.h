@@ -130,7 +130,7 @@ inline MatrixCase gated_case(const std::string& dtype, const std::string& m, con
           dtype, " = cast %10\n      store y[%m, %n] %11\n")};
 }
 
-// y[m, n] = silu(x w + c) * (x v), with w and v interleaved as kernels/pair.h says; `beside`: with the bias c and a residual.
+// y[m, n] = silu(x w + c) * (x v), with w and v interleaved as kernels/dual_gemm.h says; `beside`: with the bias c and a residual.
 inline MatrixCase paired_case(const std::string& dtype, const std::string& m, const std::string& n,
                               const std::string& k, bool transposed, bool beside) {
   const Types types(dtype);

@@ -5,8 +5,8 @@
 //   sum += (float(dot) - zero * float(sum of the row's integers)) * (scale * the row's number)
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
-#include "compiler/codegen/cpu/contraction_compact.h"
-#include "compiler/kernels/compact.h"
+#include "compiler/codegen/cpu/contraction_block_quantized.h"
+#include "compiler/kernels/block_quantized.h"
 
 namespace stridec::codegen::cpu {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/codegen/cpu/contraction_compact.h"
+#include "compiler/codegen/cpu/contraction_block_quantized.h"
 #include "compiler/codegen/cpu/contraction_frame.h"
 
 namespace stridec::codegen::cpu {

@@ -10,8 +10,8 @@
 #include "compiler/codegen/cuda/prelude.h"
 #include "compiler/codegen/cuda/strip.h"
 #include "compiler/codegen/cuda/updates.h"
-#include "compiler/codegen/cuda/words/words.h"
-#include "compiler/kernels/words.h"
+#include "compiler/codegen/cuda/packed_weights/packed_weights.h"
+#include "compiler/kernels/packed_weights.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
@@ -564,7 +564,7 @@ DeviceNest emit_points(const loop::Program& program, const loop::Nest& nest, con
 
 DeviceNest emit_nest(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
   if (kernels::is_matrix(nest.schedule)) return emit_matrix(program, nest, target);
-  if (kernels::is_words(nest.schedule)) return emit_words(program, nest, target);
+  if (kernels::is_packed_weights(nest.schedule)) return emit_packed_weights(program, nest, target);
   if (kernels::is_flash(nest.schedule)) return emit_flash(program, nest, target);
   const schedule::LoopPlan plan = schedule::parse_plan(nest.schedule);
   if (plan.tile) return emit_tiles(program, nest, target);

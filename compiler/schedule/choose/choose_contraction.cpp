@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "compiler/base/sort.h"
-#include "compiler/kernels/compact.h"
+#include "compiler/kernels/block_quantized.h"
 #include "compiler/kernels/gemm_lines.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
@@ -245,7 +245,7 @@ bool alike(const GemmKernel& x, const GemmKernel& y) {
 // Of k, in which a's numbers are integers times one number while b is numbers of whole words in such blocks; 0: nothing is
 // gained.
 int64_t byte_blocks(const Problem& p, const Factor& a, const Dims& run, const Dims& segments,
-                    const std::vector<kernels::CompactPart>& parts, const CpuTarget& target) {
+                    const std::vector<kernels::QuantizedPart>& parts, const CpuTarget& target) {
   constexpr int64_t kLanes = 16;
   const int64_t block = p.contraction.reduce->byte_blocks;
   const auto depth = sym::as_const(extent_of(run));
@@ -253,7 +253,7 @@ int64_t byte_blocks(const Problem& p, const Factor& a, const Dims& run, const Di
       *depth % block != 0 || !a.load || !sym::simplify(a.load->access.mask, p.facts).is_const(1))
     return 0;
   int numbers = 0;
-  for (const kernels::CompactPart& part : parts) {
+  for (const kernels::QuantizedPart& part : parts) {
     if (part.bits == 0 && (part.step == 0 || part.step == block)) continue;
     if (part.step != 0 && part.step < block && part.bits >= 2 && kLanes % part.per_word() == 0 &&
         part.per_word() < block && part.low == 0)
@@ -327,7 +327,7 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
     order.insert(order.end(), run.begin(), run.end());
     const bool readable = group == 1 && can_read(p, b, batch, columns, order);
     const auto parts = !weights && group == 1 && made_of_weights(p, b)
-                           ? kernels::compact_parts(p.program, p.nest, b, columns, order)
+                           ? kernels::quantized_parts(p.program, p.nest, b, columns, order)
                            : std::nullopt;
     const bool compact = parts.has_value();
     if (compact && reading == GemmPlan::A::kDirect && like.dtype == DType::kF32)

@@ -10,7 +10,7 @@
 #include "compiler/base/text.h"
 #include "compiler/kernels/group_results.h"
 #include "compiler/kernels/im2col.h"
-#include "compiler/kernels/pair.h"
+#include "compiler/kernels/dual_gemm.h"
 #include "compiler/kernels/row_prologue.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"

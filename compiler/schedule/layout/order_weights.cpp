@@ -6,7 +6,7 @@
 #include "compiler/base/text.h"
 #include "compiler/kernels/cuda_matrix.h"
 #include "compiler/kernels/gemm_plan.h"
-#include "compiler/kernels/pair.h"
+#include "compiler/kernels/dual_gemm.h"
 #include "compiler/kernels/row_prologue.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"

@@ -4,12 +4,12 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
-#include "compiler/kernels/compact.h"
+#include "compiler/kernels/block_quantized.h"
 #include "compiler/kernels/gemm_plan.h"
 #include "compiler/kernels/window_plan.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/layout/pack_compact.h"
+#include "compiler/schedule/layout/pack_block_quantized.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::schedule {
@@ -149,7 +149,7 @@ void pack_weights(Program& program) {
     if (const auto* launch = std::get_if<loop::Launch>(&step.node)) launched.push_back(launch->nest);
   });
   for (loop::NestId id : launched) {
-    pack_compact(program, id, made);
+    pack_block_quantized(program, id, made);
     const auto layout = kernels::panels_of(program[id].schedule);
     if (!layout) continue;
     const PanelLayout& plan = *layout;

@@ -14,7 +14,7 @@
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose/choose_gpu.h"
-#include "compiler/schedule/fusion/pair_products.h"
+#include "compiler/schedule/fusion/dual_gemm.h"
 #include "tests/support/emulate.h"
 #include "tests/support/random_weights.h"
 
@@ -92,7 +92,7 @@ loop::Program fused(const std::string& text, std::vector<schedule::Decision>* de
                     const char* target = "sm_90a") {
   loop::Program program = test::with_random_weights(loop::parse_program(text));
   loop::verify(program);
-  schedule::pair_products(program, gpu_target("sm_90a"));
+  schedule::fuse_dual_gemm(program, gpu_target("sm_90a"));
   schedule::fuse_row_prologues(program, gpu_target(target), decisions);
   loop::verify(program);
   return program;

@@ -11,7 +11,7 @@
 #include "compiler/base/gpu_target.h"
 #include "compiler/codegen/body.h"
 #include "compiler/kernels/cuda_matrix.h"
-#include "compiler/kernels/pair.h"
+#include "compiler/kernels/dual_gemm.h"
 #include "compiler/kernels/row_prologue.h"
 #include "compiler/loop/analysis.h"
 
@@ -36,7 +36,7 @@ struct MatrixFrame {
   Dims batch, rows, columns, depth;
   // What makes the columns' factor, of whole rows (kernels/row_prologue.h); `nest` is the product behind it.
   std::optional<kernels::RowPrologue> prologue;
-  // Of a pair (kernels/pair.h) `nest` is its product, and each result has two sums: kPairBlock of them beside as many, along
+  // Of a pair (kernels/dual_gemm.h) `nest` is its product, and each result has two sums: kPairBlock of them beside as many, along
   // the rows or the columns.
   std::optional<kernels::Pair> pair;
   bool pairs(const Dims& dims) const { return pair && !dims.empty() && dims.back().var == pair->dim; }

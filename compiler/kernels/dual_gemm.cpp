@@ -1,4 +1,4 @@
-#include "compiler/kernels/pair.h"
+#include "compiler/kernels/dual_gemm.h"
 
 #include <algorithm>
 #include <map>

@@ -1,10 +1,10 @@
-#include "compiler/codegen/cpu/contraction_compact.h"
+#include "compiler/codegen/cpu/contraction_block_quantized.h"
 
 #include <algorithm>
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
-#include "compiler/kernels/compact.h"
+#include "compiler/kernels/block_quantized.h"
 #include "compiler/loop/walk.h"
 
 namespace stridec::codegen::cpu {

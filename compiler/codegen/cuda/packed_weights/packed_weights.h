@@ -1,4 +1,4 @@
-// Products of few rows by weights of few bits (kernels/words.h), and such weights as floats.
+// Products of few rows by weights of few bits (kernels/packed_weights.h), and such weights as floats.
 //
 // A warp has 16 columns and every n-th chunk of k: it loads 16 bytes of words a lane, takes the numbers out in registers as
 // 16-bit floats, exactly, and multiplies them with the rows by mma.sync, where the weights are the 16 lines and up to eight
@@ -10,7 +10,7 @@
 
 namespace stridec::codegen::cuda {
 
-// Of a nest whose schedule is_words().
-DeviceNest emit_words(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
+// Of a nest whose schedule is_packed_weights().
+DeviceNest emit_packed_weights(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
 
 }  // namespace stridec::codegen::cuda

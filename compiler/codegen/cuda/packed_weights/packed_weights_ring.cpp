@@ -1,4 +1,4 @@
-#include "compiler/codegen/cuda/words/words_ring.h"
+#include "compiler/codegen/cuda/packed_weights/packed_weights_ring.h"
 
 #include <algorithm>
 
@@ -10,15 +10,15 @@
 #include "compiler/codegen/cuda/matrix/matrix_side.h"
 #include "compiler/codegen/cuda/matrix/matrix_wgmma.h"
 #include "compiler/codegen/cuda/strip.h"
-#include "compiler/codegen/cuda/words/words_text.h"
+#include "compiler/codegen/cuda/packed_weights/packed_weights_text.h"
 
 namespace stridec::codegen::cuda {
 namespace {
 
 using kernels::MatrixFamily;
 using kernels::MatrixKernel;
-using kernels::WordsLayout;
-using kernels::WordsTile;
+using kernels::PackedLayout;
+using kernels::PackedTile;
 using sym::Expr;
 
 constexpr int kBox = 64;      // k of a box of rows: 128 bytes
@@ -61,8 +61,8 @@ std::string product_text(int rows, DType element) {
       "\n      : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"l\"(b));\n}\n");
 }
 
-MatrixKernel kernel_of(const WordsTile& tile) {
-  return {.name = kernels::kWordsProduct,
+MatrixKernel kernel_of(const PackedTile& tile) {
+  return {.name = kernels::kPackedProduct,
           .family = MatrixFamily::kWords,
           .element_bytes = 2,
           .rows = tile.rows,
@@ -74,15 +74,15 @@ MatrixKernel kernel_of(const WordsTile& tile) {
           .blocks_sm = 1};
 }
 
-kernels::MatrixPlan plan_of(const loop::Program& program, const loop::Nest& nest, const WordsTile& tile) {
-  kernels::MatrixPlan plan = words_plan(program, nest);
+kernels::MatrixPlan plan_of(const loop::Program& program, const loop::Nest& nest, const PackedTile& tile) {
+  kernels::MatrixPlan plan = packed_plan(program, nest);
   plan.split = tile.split;
   return plan;
 }
 
 class Emitter {
  public:
-  Emitter(const loop::Program& program, const loop::Nest& nest, const WordsTile& tile)
+  Emitter(const loop::Program& program, const loop::Nest& nest, const PackedTile& tile)
       : tile_(tile),
         kernel_(kernel_of(tile)),
         f_(program, nest, kernel_, plan_of(program, nest, tile), true),
@@ -135,8 +135,8 @@ class Emitter {
   int64_t stage_bytes() const { return rows_bytes() + tile_.panels * panel_bytes(); }
   // Scales of 64 columns of a stage.
   int64_t panel_scales() const {
-    const WordsLayout& l = words_.layout;
-    const int64_t groups = l.group() ? std::max<int64_t>(1, kernels::kWordsDeep / l.group()) : 1;
+    const PackedLayout& l = words_.layout;
+    const int64_t groups = l.group() ? std::max<int64_t>(1, kernels::kPackedDepth / l.group()) : 1;
     return groups * 64 * l.blocks();
   }
   int64_t scale_bytes() const {
@@ -158,8 +158,8 @@ class Emitter {
 
   void print(const GpuTarget& target) {
     text_.use(cat("from.", name(f_.a_element)));
-    const WordsLayout& l = words_.layout;
-    const int64_t steps = l.chunks() * l.chunk() / kernels::kWordsDeep;
+    const PackedLayout& l = words_.layout;
+    const int64_t steps = l.chunks() * l.chunk() / kernels::kPackedDepth;
     text_.line("extern __shared__ __align__(1024) unsigned char shared[];");
     text_.line(cat("__shared__ alignas(8) unsigned long bars[", 2 * tile_.stages, "];"));
     text_.line("const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;");
@@ -188,7 +188,7 @@ class Emitter {
   }
 
   void print_loader(bool dependent) {
-    const WordsLayout& l = words_.layout;
+    const PackedLayout& l = words_.layout;
     text_.open(cat("if (threadIdx.x == ", workers(), ")"));
     text_.line("int slot = 0, ahead = 0;");
     text_.line("unsigned phase = 1;");
@@ -210,8 +210,8 @@ class Emitter {
     const int64_t group = l.group();
     const std::string at = cat("(panel * ", l.groups(), " + ",
                                group == 0                    ? std::string("0")
-                               : group > kernels::kWordsDeep ? cat("step / ", group / kernels::kWordsDeep)
-                                                             : cat("step * ", kernels::kWordsDeep / group),
+                               : group > kernels::kPackedDepth ? cat("step / ", group / kernels::kPackedDepth)
+                                                             : cat("step * ", kernels::kPackedDepth / group),
                                ") * ", 64 * l.blocks());
     if (words_.scales)
       text_.line(cat("copy_bytes(ring + ", scales_at("to", "i"), ", ", words_text_.all_scales(), " + ", at,
@@ -265,7 +265,7 @@ class Emitter {
 
   // The numbers of products from .. from + 3 of a stage, in the registers a[16].
   void print_half(int half) {
-    const WordsLayout& l = words_.layout;
+    const PackedLayout& l = words_.layout;
     const int64_t in_block = l.step ? std::min(l.step, l.chunk()) / 16 : l.products();
     for (int64_t product = 4 * half; product < 4 * half + 4;) {
       const int64_t chunk = product / l.products(), group = l.group() ? chunk * l.chunk() / l.group() : 0;
@@ -376,20 +376,20 @@ class Emitter {
     text_.close();
   }
 
-  const WordsTile& tile_;
+  const PackedTile& tile_;
   const MatrixKernel kernel_;
   MatrixFrame f_;
   MatrixSide x_;
   MatrixEpilogue epilogue_;
   Words words_;
-  WordsText words_text_;
+  PackedWeightsText words_text_;
   KernelText& text_;
 };
 
 }  // namespace
 
-std::optional<DeviceChoice> emit_words_ring(const loop::Program& program, const loop::Nest& nest,
-                                            const GpuTarget& target, const WordsTile& tile) {
+std::optional<DeviceChoice> emit_packed_weights_ring(const loop::Program& program, const loop::Nest& nest,
+                                            const GpuTarget& target, const PackedTile& tile) {
   return Emitter(program, nest, tile).emit(target);
 }
 

@@ -1,4 +1,4 @@
-#include "compiler/codegen/cuda/words/words_text.h"
+#include "compiler/codegen/cuda/packed_weights/packed_weights_text.h"
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@
 namespace stridec::codegen::cuda {
 namespace {
 
-using kernels::WordsLayout;
+using kernels::PackedLayout;
 
 // Pairs of 16-bit floats in a word.
 constexpr std::string_view kPairs = R"(
@@ -99,7 +99,7 @@ static inline void sd_pieces_of(unsigned (&pieces)[3], float x, float y) {
 
 DType numbers_dtype(DType element) { return element == DType::kF16 ? DType::kF16 : DType::kBF16; }
 
-std::string numbers_text(const WordsLayout& layout, DType dtype) {
+std::string numbers_text(const PackedLayout& layout, DType dtype) {
   const bool half = dtype == DType::kF16;
   const int bits = layout.bits;
   std::string out = replaced(std::string(kPairs), "SD_TYPE", half ? "f16" : "bf16");
@@ -183,7 +183,7 @@ template <int kProduct> static inline void sd_take(unsigned (&a)[4], const Vec<u
 }
 
 Words words_of(const loop::Program& program, const loop::Nest& nest, const loop::Block& block,
-               WordsLayout layout) {
+               PackedLayout layout) {
   Words out{
       .layout = layout, .zero = kernels::zero_of(nest.schedule), .words = {}, .scales = {}, .zeros = {}};
   const auto shape = kernels::scales_shape(layout);
@@ -202,7 +202,7 @@ Words words_of(const loop::Program& program, const loop::Nest& nest, const loop:
   return out;
 }
 
-WordsText::WordsText(KernelText& text, const loop::Program& program, const Words& words)
+PackedWeightsText::PackedWeightsText(KernelText& text, const loop::Program& program, const Words& words)
     : text_(text), w_(words) {
   words_ = text.pointer(w_.words);
   if (w_.scales) {
@@ -213,15 +213,15 @@ WordsText::WordsText(KernelText& text, const loop::Program& program, const Words
   if (w_.zeros) zeros_ = text.pointer(*w_.zeros);
 }
 
-void WordsText::print_chunk_type() const {
+void PackedWeightsText::print_chunk_type() const {
   text_.line(cat("struct Chunk { Vec<unsigned, 4> words;",
                  w_.scales ? cat(" Vec<", text_.storage_type(scale_dtype_), ", ", pairs(), "> scales;") : "",
                  w_.zeros ? cat(" Vec<unsigned char, ", pairs(), "> zeros;") : "", " };"));
 }
 
 // The numbers of chunks differ by what the compiler knows: loads differ by offsets.
-void WordsText::print_loads(int warps) const {
-  const WordsLayout& l = w_.layout;
+void PackedWeightsText::print_loads(int warps) const {
+  const PackedLayout& l = w_.layout;
   print_chunk_type();
   const std::string panel = cat("tile / ", l.together()), tile = cat("tile % ", l.together());
   text_.open("const auto load_chunk = [&](Chunk& to, int64_t tile, int64_t first, int warps)");
@@ -242,22 +242,22 @@ void WordsText::print_loads(int warps) const {
   text_.close(";");
 }
 
-int WordsText::registers() const {
+int PackedWeightsText::registers() const {
   const int scales = w_.scales ? pairs() * byte_size(scale_dtype_) : 0, zeros = w_.zeros ? pairs() : 0;
   return 4 + (scales + 3) / 4 + (zeros + 3) / 4;
 }
 
-std::string WordsText::zeros(const std::string& chunk, int64_t block) const {
+std::string PackedWeightsText::zeros(const std::string& chunk, int64_t block) const {
   if (!w_.zeros) return cat("sd_zeros<0>(", w_.zero * 0x101, "u)");
   return cat("sd_zeros<", block % 2 * 2, ">(sd_word<", block / 2, ">(", chunk, ".zeros))");
 }
 
-std::string WordsText::scale(const std::string& chunk, int64_t block, int high) const {
+std::string PackedWeightsText::scale(const std::string& chunk, int64_t block, int high) const {
   const std::string stored = cat(chunk, ".scales.e[", 2 * block + high, "]");
   return scale_dtype_ == DType::kF32 ? stored : cat("sd_from_", name(scale_dtype_), "(", stored, ")");
 }
 
-kernels::MatrixPlan words_plan(const loop::Program& program, const loop::Nest& nest) {
+kernels::MatrixPlan packed_plan(const loop::Program& program, const loop::Nest& nest) {
   const auto contraction = kernels::match_contraction(nest);
   STRIDEC_CHECK(contraction.has_value(), nest.name);
   const auto in_words = [&](const kernels::Factor& factor) {
@@ -275,7 +275,7 @@ kernels::MatrixPlan words_plan(const loop::Program& program, const loop::Nest& n
   return plan;
 }
 
-DType words_element(const loop::Nest& nest, const kernels::MatrixPlan& plan) {
+DType packed_element(const loop::Nest& nest, const kernels::MatrixPlan& plan) {
   const auto contraction = kernels::match_contraction(nest);
   const size_t side = kernels::side_of_columns(*contraction, plan.rows, plan.columns);
   return kernels::element_of(nest, *contraction, contraction->factors[1 - side]);

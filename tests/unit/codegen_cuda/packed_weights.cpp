@@ -1,5 +1,5 @@
 // Products by weights of few bits: packed, emulated, against the interpreter, and built by NVRTC.
-#include "compiler/kernels/words.h"
+#include "compiler/kernels/packed_weights.h"
 
 #include <doctest/doctest.h>
 
@@ -13,7 +13,7 @@
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/algebra/constants.h"
 #include "compiler/schedule/choose/choose_gpu.h"
-#include "compiler/schedule/layout/pack_words.h"
+#include "compiler/schedule/layout/pack_low_bit_weights.h"
 #include "tests/support/built_kernel.h"
 #include "tests/support/emulate.h"
 #include "tests/support/random_weights.h"
@@ -102,7 +102,7 @@ loop::Program program_of(const Case& c) {
 loop::Program packed(const Case& c, const char* target = kWarps) {
   loop::Program program = program_of(c);
   schedule::hoist_constants(program);
-  schedule::pack_words(program, gpu_target(target));
+  schedule::pack_low_bit_weights(program, gpu_target(target));
   loop::verify(program);
   schedule::choose_gpu(program, gpu_target(target));
   return program;
@@ -110,7 +110,7 @@ loop::Program packed(const Case& c, const char* target = kWarps) {
 
 int words_products(const loop::Program& program) {
   int count = 0;
-  for (const loop::Nest& nest : program.nests) count += nest.schedule.kernel == kernels::kWordsProduct;
+  for (const loop::Nest& nest : program.nests) count += nest.schedule.kernel == kernels::kPackedProduct;
   return count;
 }
 
@@ -128,7 +128,7 @@ void check(const Case& c, int64_t rows, const char* target = kWarps) {
   ready = test::prepacked(std::move(ready));
   // Products that read numbers from scratch are another template's.
   for (loop::Nest& nest : ready.nests)
-    if (!kernels::is_words(nest.schedule)) nest.schedule = {};
+    if (!kernels::is_packed_weights(nest.schedule)) nest.schedule = {};
   // Roundings of the factor to 16 bits are left out.
   const double tolerance = x == DType::kF32 ? 2e-6 : x == DType::kF16 ? 1e-3 : 8e-3;
   const auto compare = [&](const std::vector<HostTensor>& got) {
@@ -153,7 +153,7 @@ void check(const Case& c, int64_t rows, const char* target = kWarps) {
 TEST_CASE("words: places of numbers and scales are each other's inverse") {
   for (const int bits : {2, 4, 8})
     for (const int64_t step : {0, 16, 32, 64, 256, -32, -128}) {
-      kernels::WordsLayout layout{.bits = bits, .columns = 40, .depth = 300, .step = step};
+      kernels::PackedLayout layout{.bits = bits, .columns = 40, .depth = 300, .step = step};
       if (step < 0) layout.step = -step, layout.fragments = true;
       REQUIRE(layout.fits());
       for (int64_t column = 0; column < 40; column += 3)
@@ -216,7 +216,7 @@ TEST_CASE("words: other weights stay") {
         yield %5
       store y[%m, %n] %0
 )");
-  schedule::pack_words(program, gpu_target(kWarpGroups));
+  schedule::pack_low_bit_weights(program, gpu_target(kWarpGroups));
   CHECK(words_products(program) == 0);
 }
 
@@ -228,7 +228,7 @@ TEST_CASE("words: warp groups take them whatever the number of rows") {
     REQUIRE(words_products(ready) == 1);
     CHECK(words_products(ready) == 1);
     const auto nest = std::find_if(ready.nests.begin(), ready.nests.end(), [](const loop::Nest& n) {
-      return n.schedule.kernel == kernels::kWordsProduct;
+      return n.schedule.kernel == kernels::kPackedProduct;
     });
     const DeviceNest device = emit_nest(ready, *nest, gpu_target(kWarpGroups));
     REQUIRE(device.choices.size() > 2);
@@ -245,14 +245,14 @@ TEST_CASE("words: warp groups take them whatever the number of rows") {
   // A row alone is loaded by threads.
   const loop::Program row = packed({.rows = "1"}, kWarpGroups);
   for (const loop::Nest& nest : row.nests)
-    if (kernels::is_words(nest.schedule))
+    if (kernels::is_packed_weights(nest.schedule))
       CHECK(emit_nest(row, nest, gpu_target(kWarpGroups)).choices[0].launches[0].maps.empty());
   // Rows that do not begin at multiples of 16 bytes, f32, and blocks that cross a stage.
   for (const Case& c : {Case{.rows = "m", .k = 131}, Case{.rows = "m", .x = "f32"},
                         Case{.rows = "m", .k = 384, .bits = 8, .step = 96}}) {
     const loop::Program ready = packed(c, kWarpGroups);
     CHECK(std::any_of(ready.nests.begin(), ready.nests.end(),
-                      [](const loop::Nest& n) { return n.schedule.kernel == kernels::kWordsUnpack; }));
+                      [](const loop::Nest& n) { return n.schedule.kernel == kernels::kPackedUnpack; }));
   }
 }
 
@@ -264,7 +264,7 @@ TEST_CASE("words: NVRTC builds them within their registers") {
         if (target == kWarpGroups && bits != 4 && x != "f16") continue;
         const loop::Program program = packed(c, target);
         for (const loop::Nest& nest : program.nests) {
-          if (!kernels::is_words(nest.schedule)) continue;
+          if (!kernels::is_packed_weights(nest.schedule)) continue;
           for (const DeviceChoice& choice : emit_nest(program, nest, gpu_target(target)).choices) {
             const Resources info = test::built_kernel(choice.launches[0], gpu_target(target)).resources;
             INFO(bits, " bits, ", x, ", ", info.registers, " registers, ", info.stack_bytes,

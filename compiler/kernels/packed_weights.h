@@ -20,16 +20,16 @@
 #include <vector>
 
 #include "compiler/base/gpu_target.h"
-#include "compiler/kernels/compact.h"
+#include "compiler/kernels/block_quantized.h"
 
 namespace stridec::kernels {
 
 // A sum of products with such a factor; what writes such numbers out as floats.
-inline constexpr std::string_view kWordsProduct = "words.product", kWordsUnpack = "words.unpack";
+inline constexpr std::string_view kPackedProduct = "words.product", kPackedUnpack = "words.unpack";
 
-constexpr int64_t kWordsDeep = 128;  // k that memory has words for in one go
+constexpr int64_t kPackedDepth = 128;  // k that memory has words for in one go
 
-struct WordsLayout {
+struct PackedLayout {
   int bits = 4;                    // 2, 4 or 8
   int64_t columns = 0, depth = 0;  // of the matrix
   int64_t step = 0;                // k that share a scale and a zero point; 0: all
@@ -44,7 +44,7 @@ struct WordsLayout {
   int64_t together() const { return fragments ? 4 : 1; }
   int64_t panels() const { return (columns + 16 * together() - 1) / (16 * together()); }
   int64_t chunks() const {
-    const int64_t whole = fragments ? kWordsDeep : chunk();
+    const int64_t whole = fragments ? kPackedDepth : chunk();
     return (depth + whole - 1) / whole * (whole / chunk());
   }
   int64_t blocks() const { return step > 0 && step < chunk() ? chunk() / step : 1; }
@@ -55,40 +55,40 @@ struct WordsLayout {
 
 // How warp groups of Hopper do a product of at most so many rows: a block has tiles of `rows` by `panels` times 64 columns,
 // a stage of its ring 128 k. `groups` warp groups share the stages, `split` blocks of a cluster the depth.
-struct WordsTile {
+struct PackedTile {
   int64_t most;
   int rows, panels, groups, stages = 0;
   int64_t split = 1;
 };
 // Whether warp groups could take such words, in the order of fragments; where a GPU has them, their tiles, fewest rows first.
-bool fits_groups(const WordsLayout& layout, DType element);
-std::vector<WordsTile> words_tiles(const WordsLayout& layout, DType element, const GpuTarget& target);
+bool fits_groups(const PackedLayout& layout, DType element);
+std::vector<PackedTile> packed_tiles(const PackedLayout& layout, DType element, const GpuTarget& target);
 
 // Text form: "words.product: bits 4; step 32; fragments 1; zero 8", the zero point where it is no memory.
-loop::Schedule to_schedule(std::string_view kernel, const WordsLayout& layout, int64_t zero);
-bool is_words(const loop::Schedule& schedule);
+loop::Schedule to_schedule(std::string_view kernel, const PackedLayout& layout, int64_t zero);
+bool is_packed_weights(const loop::Schedule& schedule);
 // Of such a schedule, for a matrix of so many columns and k.
-WordsLayout to_layout(const loop::Schedule& schedule, int64_t columns, int64_t depth);
+PackedLayout to_layout(const loop::Schedule& schedule, int64_t columns, int64_t depth);
 int64_t zero_of(const loop::Schedule& schedule);
 
 // Where a column's k lies.
-std::vector<sym::Expr> word_of(const WordsLayout& layout, sym::Expr column, sym::Expr k);
-sym::Expr bit_of(const WordsLayout& layout, sym::Expr column, sym::Expr k);
-std::vector<sym::Expr> scale_of(const WordsLayout& layout, sym::Expr column, sym::Expr k);
-std::vector<sym::Expr> words_shape(const WordsLayout&layout), scales_shape(const WordsLayout&layout);
+std::vector<sym::Expr> word_of(const PackedLayout& layout, sym::Expr column, sym::Expr k);
+sym::Expr bit_of(const PackedLayout& layout, sym::Expr column, sym::Expr k);
+std::vector<sym::Expr> scale_of(const PackedLayout& layout, sym::Expr column, sym::Expr k);
+std::vector<sym::Expr> packed_shape(const PackedLayout&layout), scales_shape(const PackedLayout&layout);
 // And back: of the number in a word's bits from `bit` on; of a scale.
 struct Place {
   sym::Expr column, k;
 };
-Place number_at(const WordsLayout& layout, const std::vector<sym::Expr>& word, int bit);
-Place scale_at(const WordsLayout& layout, const std::vector<sym::Expr>& scale);
+Place number_at(const PackedLayout& layout, const std::vector<sym::Expr>& word, int bit);
+Place scale_at(const PackedLayout& layout, const std::vector<sym::Expr>& scale);
 // The bits at which a word's numbers begin.
-std::vector<int> bits_in_word(const WordsLayout& layout);
+std::vector<int> bits_in_word(const PackedLayout& layout);
 
 // A factor taken apart: (numbers - zero) * scale. Roundings of the whole to a narrower float on the way do not count.
 struct FewBits {
-  WordsLayout layout;
-  CompactPart numbers;
+  PackedLayout layout;
+  QuantizedPart numbers;
   std::optional<loop::ValueId> zero;  // an integer
   int64_t constant = 0;               // where there is none
   std::optional<loop::ValueId> scale;

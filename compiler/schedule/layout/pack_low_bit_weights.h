@@ -1,5 +1,5 @@
 // Products by weights of few bits, on a GPU: what a decoder's linear layers are once they are quantised. The weights stay
-// as small as they are, in the words of kernels/words.h:
+// as small as they are, in the words of kernels/packed_weights.h:
 //
 //   for m, n: y[m, n] = reduce k x[m, k] * f16((number[n, k] - zero[n, k / 32]) * scale[n, k / 32])
 //
@@ -14,6 +14,6 @@
 
 namespace stridec::schedule {
 
-void pack_words(loop::Program& program, const GpuTarget& target);
+void pack_low_bit_weights(loop::Program& program, const GpuTarget& target);
 
 }  // namespace stridec::schedule

@@ -1,4 +1,4 @@
-// What the kernels of weights of few bits (kernels/words.h) have in common: such weights in a nest, and the text that takes
+// What the kernels of weights of few bits (kernels/packed_weights.h) have in common: such weights in a nest, and the text that takes
 // numbers out of words as pairs of 16-bit floats.
 //
 // sd_take<i>: the fragment of a chunk's i-th product, number - zero, exactly; sd_zeros: what is added for that, for columns
@@ -11,33 +11,33 @@
 
 #include "compiler/codegen/emit_text.h"
 #include "compiler/kernels/cuda_matrix.h"
-#include "compiler/kernels/words.h"
+#include "compiler/kernels/packed_weights.h"
 
 namespace stridec::codegen::cuda {
 
 // What holds the numbers exactly on the way to the product.
 DType numbers_dtype(DType element);
 // Declarations; `dtype` is f16 or bf16.
-std::string numbers_text(const kernels::WordsLayout& layout, DType dtype);
+std::string numbers_text(const kernels::PackedLayout& layout, DType dtype);
 
 // The weights that a nest reads in words.
 struct Words {
-  kernels::WordsLayout layout;
+  kernels::PackedLayout layout;
   int64_t zero = 0;
   loop::BufferId words;
   std::optional<loop::BufferId> scales, zeros;
 };
 Words words_of(const loop::Program& program, const loop::Nest& nest, const loop::Block& block,
-               kernels::WordsLayout layout);
+               kernels::PackedLayout layout);
 
 // Rows, columns and depth of a product by words; what the other factor's elements are.
-kernels::MatrixPlan words_plan(const loop::Program& program, const loop::Nest& nest);
-DType words_element(const loop::Nest& nest, const kernels::MatrixPlan& plan);
+kernels::MatrixPlan packed_plan(const loop::Program& program, const loop::Nest& nest);
+DType packed_element(const loop::Nest& nest, const kernels::MatrixPlan& plan);
 
 // A chunk in registers, its zero points and scales.
-class WordsText {
+class PackedWeightsText {
  public:
-  WordsText(KernelText& text, const loop::Program& program, const Words& words);
+  PackedWeightsText(KernelText& text, const loop::Program& program, const Words& words);
 
   // Chunk: what a lane needs of a chunk, in memory's form.
   void print_chunk_type() const;

@@ -1,4 +1,4 @@
-#include "compiler/codegen/cuda/words/words.h"
+#include "compiler/codegen/cuda/packed_weights/packed_weights.h"
 
 #include <algorithm>
 
@@ -9,9 +9,9 @@
 #include "compiler/codegen/cuda/matrix/matrix_epilogue.h"
 #include "compiler/codegen/cuda/prelude.h"
 #include "compiler/codegen/cuda/strip.h"
-#include "compiler/codegen/cuda/words/words_ring.h"
-#include "compiler/codegen/cuda/words/words_text.h"
-#include "compiler/kernels/words.h"
+#include "compiler/codegen/cuda/packed_weights/packed_weights_ring.h"
+#include "compiler/codegen/cuda/packed_weights/packed_weights_text.h"
+#include "compiler/kernels/packed_weights.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
@@ -21,7 +21,7 @@ namespace {
 
 using kernels::MatrixFamily;
 using kernels::MatrixKernel;
-using kernels::WordsLayout;
+using kernels::PackedLayout;
 using sym::Expr;
 
 constexpr int kWarps = 8, kThreads = 32 * kWarps;
@@ -32,7 +32,7 @@ constexpr int kRowTiles[] = {1, 2, 4};  // rows of a block, by eight
 constexpr int kMostWideRowTiles = 2;    // of f32, which takes more registers
 
 MatrixKernel kernel_of(DType element, int row_tiles) {
-  return {.name = kernels::kWordsProduct,
+  return {.name = kernels::kPackedProduct,
           .family = MatrixFamily::kWords,
           .element_bytes = byte_size(element),
           .rows = 8 * row_tiles,
@@ -50,8 +50,8 @@ class Emitter {
   Emitter(const loop::Program& program, const loop::Nest& nest, int row_tiles, bool vectors)
       : row_tiles_(row_tiles),
         vectors_(vectors),
-        kernel_(kernel_of(words_element(nest, words_plan(program, nest)), row_tiles)),
-        f_(program, nest, kernel_, words_plan(program, nest), vectors),
+        kernel_(kernel_of(packed_element(nest, packed_plan(program, nest)), row_tiles)),
+        f_(program, nest, kernel_, packed_plan(program, nest), vectors),
         epilogue_(f_, vectors),
         words_(words_of(
             program, nest, f_.contraction.reduce->body,
@@ -88,7 +88,7 @@ class Emitter {
     const Expr row_tiles = sym::ceildiv(extent_of(f_.rows), kernel_.rows),
                tiles = row_tiles * words_.layout.tiles();
     KernelText& text = f_.text;
-    const WordsLayout& l = words_.layout;
+    const PackedLayout& l = words_.layout;
     const int64_t step = batch() * kWarps, end = (l.chunks() + 2 * step - 1) / (2 * step) * 2 * step;
     const bool whole = l.chunks() == end;
     const std::string index = f_.index_type();
@@ -228,7 +228,7 @@ template <int kBytes> static inline void move_wide(void* to, const void* from) {
 
   void print_chunk() {
     KernelText& text = f_.text;
-    const WordsLayout& l = words_.layout;
+    const PackedLayout& l = words_.layout;
     const int64_t each = l.span() / 16, in_block = l.step ? std::min(l.step, l.chunk()) / 16 : l.products();
     text.line(cat("float sums[", row_tiles_, "][4];"));
     for (int64_t product = 0; product < l.products(); ++product) {
@@ -309,7 +309,7 @@ template <int kBytes> static inline void move_wide(void* to, const void* from) {
   MatrixFrame f_;
   MatrixEpilogue epilogue_;
   Words words_;
-  WordsText text_;
+  PackedWeightsText text_;
   const loop::Access* row_ = nullptr;
 };
 
@@ -321,9 +321,9 @@ DeviceNest emit_unpack(const loop::Program& program, const loop::Nest& nest, con
   const Words words =
       words_of(program, nest, nest.body,
                kernels::to_layout(nest.schedule, nest.dims[0].extent.value(), nest.dims[1].extent.value()));
-  const WordsLayout& l = words.layout;
+  const PackedLayout& l = words.layout;
   const DType numbers = numbers_dtype(to.dtype);
-  WordsText printed(text, program, words);
+  PackedWeightsText printed(text, program, words);
   const std::string type = text.storage_type(to.dtype), from = cat("sd_from_", name(numbers));
   text.use(cat("from.", name(numbers)));
   if (to.dtype != DType::kF32) text.use(cat("to.", name(to.dtype)));
@@ -375,7 +375,7 @@ DeviceNest emit_unpack(const loop::Program& program, const loop::Nest& nest, con
 }
 
 // Of a product's schedule.
-WordsLayout layout_of(const loop::Nest& nest, const kernels::MatrixPlan& plan) {
+PackedLayout layout_of(const loop::Nest& nest, const kernels::MatrixPlan& plan) {
   const auto extent = [&](const std::vector<Expr>& vars) {
     int64_t count = 1;
     for (const loop::Dim& dim : nest.dims)
@@ -388,12 +388,12 @@ WordsLayout layout_of(const loop::Nest& nest, const kernels::MatrixPlan& plan) {
 
 }  // namespace
 
-DeviceNest emit_words(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
-  if (nest.schedule.kernel == kernels::kWordsUnpack) return emit_unpack(program, nest, target);
+DeviceNest emit_packed_weights(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
+  if (nest.schedule.kernel == kernels::kPackedUnpack) return emit_unpack(program, nest, target);
   DeviceNest out;
-  const kernels::MatrixPlan plan = words_plan(program, nest);
-  const DType element = words_element(nest, plan);
-  const std::vector<kernels::WordsTile> tiles = kernels::words_tiles(layout_of(nest, plan), element, target);
+  const kernels::MatrixPlan plan = packed_plan(program, nest);
+  const DType element = packed_element(nest, plan);
+  const std::vector<kernels::PackedTile> tiles = kernels::packed_tiles(layout_of(nest, plan), element, target);
   // Warps by themselves are faster for one row, where there are columns for few warp groups, and up to eight rows where those
   // have to round many numbers of f32.
   if (!tiles.empty()) {
@@ -408,8 +408,8 @@ DeviceNest emit_words(const loop::Program& program, const loop::Nest& nest, cons
       }
     }
   }
-  for (const kernels::WordsTile& tile : tiles) {
-    auto choice = emit_words_ring(program, nest, target, tile);
+  for (const kernels::PackedTile& tile : tiles) {
+    auto choice = emit_packed_weights_ring(program, nest, target, tile);
     if (choice && !out.is_complete()) out.choices.push_back(std::move(*choice));
   }
   if (!tiles.empty() && !out.choices.empty()) {

@@ -1,4 +1,4 @@
-// The vectorised factor of a contraction that is computed from compact weights (kernels/compact.h): the panels of its
+// The vectorised factor of a contraction that is computed from compact weights (kernels/block_quantized.h): the panels of its
 // parts, turned into numbers in registers for a single row, in scratch for more.
 //
 // Variables of the generated text: block, of consecutive k that share what differs least often along k (a scale), and

@@ -1,6 +1,6 @@
 """Products by weights of few bits on the GPU of this machine, beside a copy of their bytes and PyTorch's product in f16.
 
-    python tests/gpu/words.py STRIDEC FOLDER [name...]
+    python tests/gpu/packed_weights.py STRIDEC FOLDER [name...]
 
 Each case is a row of MatMulNBits or of DequantizeLinear and MatMul, as many as exceed the L2, compiled once for all numbers
 of rows; results are compared with PyTorch's product of the same numbers in f32. Times are those of one product in the row.

@@ -15,7 +15,7 @@
 
 namespace stridec::kernels {
 
-struct CompactPart {
+struct QuantizedPart {
   loop::ValueId value;
   int64_t step = 0;  // the same for this many consecutive k, counted from 0, at least; 0: for all k
   int bits = 0;      // of value - low, an unsigned number; 0: elements of the value's dtype
@@ -25,7 +25,7 @@ struct CompactPart {
 
 // What the columns' panels have to hold for `factor`, whose slice reads weights alone. `k`: the reduced dims in the order
 // in which they are numbered. Nothing where sizes are not known or a statement that stays needs a column's number.
-std::optional<std::vector<CompactPart>> compact_parts(const loop::Program& program, const loop::Nest& nest,
+std::optional<std::vector<QuantizedPart>> quantized_parts(const loop::Program& program, const loop::Nest& nest,
                                                       const Factor& factor,
                                                       const std::vector<loop::Dim>& columns,
                                                       const std::vector<loop::Dim>& k);

@@ -1,4 +1,4 @@
-#include "compiler/kernels/compact.h"
+#include "compiler/kernels/block_quantized.h"
 
 #include <algorithm>
 #include <set>
@@ -41,11 +41,11 @@ std::optional<int> bits_of(Range range) {
 }
 
 // The value of fewest bits that differs from one k to the next; of equals the last.
-std::optional<CompactPart> numbers_of(const loop::Program& program, const loop::Nest& nest,
+std::optional<QuantizedPart> numbers_of(const loop::Program& program, const loop::Nest& nest,
                                       const Factor& factor, const std::vector<Dim>& columns,
                                       const std::vector<Dim>& k) {
   const Ranges ranges = integer_ranges(nest, factor.slice, &program);
-  std::optional<CompactPart> best;
+  std::optional<QuantizedPart> best;
   for (const Stmt* stmt : factor.slice) {
     const ValueId value = result_of(*stmt);
     const auto range = ranges.find(value);
@@ -56,7 +56,7 @@ std::optional<CompactPart> numbers_of(const loop::Program& program, const loop::
     std::vector<Expr> exprs;
     for (const Stmt* part : slice) loop::for_each_expr(*part, [&](Expr e) { exprs.push_back(e); });
     if (!any_depends(slice, columns) || step_along(exprs, k) != 1) continue;
-    best = CompactPart{.value = value, .step = 1, .bits = *bits, .low = range->second.low};
+    best = QuantizedPart{.value = value, .step = 1, .bits = *bits, .low = range->second.low};
   }
   return best;
 }
@@ -121,7 +121,7 @@ int64_t step_along(const std::vector<Expr>& exprs, const std::vector<Dim>& k) {
   return 1;
 }
 
-std::optional<std::vector<CompactPart>> compact_parts(const loop::Program& program, const loop::Nest& nest,
+std::optional<std::vector<QuantizedPart>> quantized_parts(const loop::Program& program, const loop::Nest& nest,
                                                       const Factor& factor, const std::vector<Dim>& columns,
                                                       const std::vector<Dim>& k) {
   if (columns.empty() || k.empty()) return std::nullopt;
@@ -131,7 +131,7 @@ std::optional<std::vector<CompactPart>> compact_parts(const loop::Program& progr
       if (factor.vars.contains(dim.var) && (!extent || *extent < 1)) return std::nullopt;
     }
   }
-  std::vector<CompactPart> parts;
+  std::vector<QuantizedPart> parts;
   std::set<ValueId> wanted = {factor.value};
   const auto numbers = numbers_of(program, nest, factor, columns, k);
   for (size_t i = factor.slice.size(); i-- > 0;) {

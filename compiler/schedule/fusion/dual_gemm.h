@@ -7,7 +7,7 @@
 //   t[m, n] = sum x[m, k] * v[k, n]                       the same, w of the columns of v
 //   y[m, n] = act(t[m, n]) * t[m, n + N]
 //
-// w holds 8 columns of the one beside 8 of the other (kernels/pair.h). Where the model of products expects it to take no
+// w holds 8 columns of the one beside 8 of the other (kernels/dual_gemm.h). Where the model of products expects it to take no
 // longer than what it replaces: t need not be written and read, x is read once, and half as many sums go to memory.
 // Products of one row have a kernel of their own (row_products.h).
 #pragma once
@@ -17,6 +17,6 @@
 
 namespace stridec::schedule {
 
-void pair_products(loop::Program& program, const GpuTarget& target);
+void fuse_dual_gemm(loop::Program& program, const GpuTarget& target);
 
 }  // namespace stridec::schedule

@@ -1,4 +1,4 @@
-// Products by weights of few bits (kernels/words.h) on Hopper's warp groups, for any number of rows.
+// Products by weights of few bits (kernels/packed_weights.h) on Hopper's warp groups, for any number of rows.
 //
 // One warp keeps a ring in shared memory filled by the copy engine: words, scales and zero points of 128 k, which do not
 // wait for the launch before this one, and the rows' boxes. Warp groups take the numbers of 64 columns out into registers
@@ -10,12 +10,12 @@
 #include <optional>
 
 #include "compiler/codegen/cuda/emit.h"
-#include "compiler/kernels/words.h"
+#include "compiler/kernels/packed_weights.h"
 
 namespace stridec::codegen::cuda {
 
 // For products of as many rows as the tile is for; nothing where no sizes allow it.
-std::optional<DeviceChoice> emit_words_ring(const loop::Program& program, const loop::Nest& nest,
-                                            const GpuTarget& target, const kernels::WordsTile& tile);
+std::optional<DeviceChoice> emit_packed_weights_ring(const loop::Program& program, const loop::Nest& nest,
+                                            const GpuTarget& target, const kernels::PackedTile& tile);
 
 }  // namespace stridec::codegen::cuda

@@ -1,10 +1,10 @@
-#include "compiler/schedule/layout/pack_compact.h"
+#include "compiler/schedule/layout/pack_block_quantized.h"
 
 #include <algorithm>
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
-#include "compiler/kernels/compact.h"
+#include "compiler/kernels/block_quantized.h"
 #include "compiler/kernels/gemm_plan.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
@@ -14,7 +14,7 @@
 namespace stridec::schedule {
 namespace {
 
-using kernels::CompactPart;
+using kernels::QuantizedPart;
 using kernels::Contraction;
 using kernels::GemmPlan;
 using loop::BufferId;
@@ -50,11 +50,11 @@ Frame frame_of(const Nest& nest, const Contraction& c, const GemmPlan& plan, con
 }
 
 // Elements of k from one entry of the panels to the next.
-Expr stride_of(const CompactPart& part, Expr depth) {
+Expr stride_of(const QuantizedPart& part, Expr depth) {
   return part.bits ? Expr(part.per_word()) : part.step ? Expr(part.step) : depth;
 }
 
-Panels panels_of(const Frame& frame, const CompactPart& part) {
+Panels panels_of(const Frame& frame, const QuantizedPart& part) {
   Panels panels;
   auto add = [&](Expr extent) {
     panels.dims.push_back({sym::var(cat("%i", panels.dims.size())), extent});
@@ -100,7 +100,7 @@ class Packer {
   }
 
   // As many numbers as a word has, the first k's lowest.
-  ValueId word(const CompactPart& part, DType dtype) {
+  ValueId word(const QuantizedPart& part, DType dtype) {
     loop::Writer w{into_, into_.body};
     ValueId word;
     for (int64_t i = 0; i < part.per_word(); ++i) {
@@ -123,7 +123,7 @@ class Packer {
 };
 
 BufferId add_panels(Program& program, const Nest& nest, const std::vector<const Stmt*>& slice,
-                    const CompactPart& part, const Panels& panels) {
+                    const QuantizedPart& part, const Panels& panels) {
   std::string source = "weight";
   for (const Stmt* stmt : slice)
     if (const auto* load = std::get_if<loop::Load>(&stmt->node)) source = program[load->access.buffer].name;
@@ -146,7 +146,7 @@ BufferId add_panels(Program& program, const Nest& nest, const std::vector<const 
 }
 
 // Statements that give the part's value at the contraction's point, from its panels.
-loop::Block read(Nest& nest, const Frame& frame, const CompactPart& part, BufferId panels) {
+loop::Block read(Nest& nest, const Frame& frame, const QuantizedPart& part, BufferId panels) {
   const Expr column = kernels::flattened(frame.columns), k = kernels::flattened(frame.k);
   const Expr stride = stride_of(part, extent_of(frame.k));
   loop::Access access{.buffer = panels};
@@ -230,7 +230,7 @@ std::string contents(const std::vector<Dim>& dims, const std::vector<const Stmt*
   return key;
 }
 
-void pack_compact(Program& program, loop::NestId id, std::map<std::string, BufferId>& made) {
+void pack_block_quantized(Program& program, loop::NestId id, std::map<std::string, BufferId>& made) {
   if (!kernels::is_gemm(program[id].schedule)) return;
   const GemmPlan plan = kernels::to_plan(program[id].schedule);
   if (plan.b != GemmPlan::B::kCompact) return;
@@ -245,9 +245,9 @@ void pack_compact(Program& program, loop::NestId id, std::map<std::string, Buffe
   });
   if (packed) return;
   const Frame frame = frame_of(nest, *contraction, plan, b);
-  const auto parts = kernels::compact_parts(program, nest, b, frame.columns, frame.k);
+  const auto parts = kernels::quantized_parts(program, nest, b, frame.columns, frame.k);
   STRIDEC_CHECK(parts.has_value(), nest.name);
-  for (const CompactPart& part : *parts) {
+  for (const QuantizedPart& part : *parts) {
     const auto slice = kernels::slice_of(b.slice, part.value);
     const Panels panels = panels_of(frame, part);
     sym::Substitution at = panels.columns;

@@ -1,4 +1,4 @@
-#include "compiler/schedule/fusion/pair_products.h"
+#include "compiler/schedule/fusion/dual_gemm.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compiler/kernels/contraction.h"
-#include "compiler/kernels/pair.h"
+#include "compiler/kernels/dual_gemm.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose/choose_cuda_contraction.h"
@@ -269,7 +269,7 @@ class Pairing {
 
 }  // namespace
 
-void pair_products(Program& program, const GpuTarget& target) {
+void fuse_dual_gemm(Program& program, const GpuTarget& target) {
   Pairing pairing(program, target);
   loop::for_each_block(program.steps, [&](loop::Steps& steps) { pairing.steps(steps); });
   loop::eliminate_dead_code(program);

@@ -1,4 +1,4 @@
-#include "compiler/schedule/layout/pack_words.h"
+#include "compiler/schedule/layout/pack_low_bit_weights.h"
 
 #include <algorithm>
 #include <functional>
@@ -8,7 +8,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/kernels/cuda_matrix.h"
-#include "compiler/kernels/words.h"
+#include "compiler/kernels/packed_weights.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
@@ -20,7 +20,7 @@ namespace {
 using kernels::Contraction;
 using kernels::Factor;
 using kernels::FewBits;
-using kernels::WordsLayout;
+using kernels::PackedLayout;
 using loop::Block;
 using loop::BufferId;
 using loop::Dim;
@@ -39,7 +39,7 @@ constexpr int64_t kLeastColumns = 64, kLeastDepth = 64;
 
 // The weights of one product in memory.
 struct Packed {
-  WordsLayout layout;
+  PackedLayout layout;
   BufferId words;
   std::optional<BufferId> scales, zeros;
   int64_t constant = 0;
@@ -56,7 +56,7 @@ struct Source {
 // computes at a place, `otherwise` beyond the matrix.
 class Packer {
  public:
-  Packer(Program& program, const Source& source, const WordsLayout& layout, std::string name,
+  Packer(Program& program, const Source& source, const PackedLayout& layout, std::string name,
          const std::vector<Expr>& shape)
       : program_(program), source_(source), layout_(layout), facts_(program.facts) {
     pack_.name = "pack " + name;
@@ -104,7 +104,7 @@ class Packer {
  private:
   Program& program_;
   const Source& source_;
-  const WordsLayout& layout_;
+  const PackedLayout& layout_;
   sym::Facts facts_;
   loop::Buffer buffer_;
   Nest pack_;
@@ -130,7 +130,7 @@ Packed pack(Program& program, const Source& source, const FewBits& few) {
   {
     const ValueId value = few.numbers.value;
     Packer packer(program, source, few.layout, weight_name(program, source, value) + ".words",
-                  kernels::words_shape(few.layout));
+                  kernels::packed_shape(few.layout));
     ValueId word;
     for (const int bit : kernels::bits_in_word(few.layout)) {
       const kernels::Place place = kernels::number_at(few.layout, packer.at(), bit);
@@ -160,7 +160,7 @@ Packed pack(Program& program, const Source& source, const FewBits& few) {
 
 // The factor at a column's k, f32.
 ValueId read(Writer w, const Program& program, const Packed& packed, Expr column, Expr k) {
-  const WordsLayout& layout = packed.layout;
+  const PackedLayout& layout = packed.layout;
   const ValueId word =
       w.load(DType::kI32, {.buffer = packed.words, .index = kernels::word_of(layout, column, k)});
   const ValueId shifted =
@@ -316,10 +316,10 @@ loop::Steps packed_steps(Program& program, const Product& p, const GpuTarget& ta
   FewBits numbers = p.few;
   numbers.layout.fragments =
       (!range.has_hi() || range.hi > kLoadedRows) && kernels::fits_groups(p.few.layout, p.element);
-  const bool any_rows = !kernels::words_tiles(numbers.layout, p.element, target).empty();
+  const bool any_rows = !kernels::packed_tiles(numbers.layout, p.element, target).empty();
   const Source source{p.nest, p.contraction.factors[p.side], p.columns, p.k};
   const Packed packed = pack(program, source, numbers);
-  const WordsLayout& layout = packed.layout;
+  const PackedLayout& layout = packed.layout;
   const Expr column = kernels::flattened(p.columns);
   const auto launched = [&](Nest nest) {
     return loop::Step{loop::Launch{loop::add_nest(program, std::move(nest))}};
@@ -328,7 +328,7 @@ loop::Steps packed_steps(Program& program, const Product& p, const GpuTarget& ta
   if (any_rows || !range.has_lo() || range.lo <= kFewRows) {
     Nest nest = with_factor(program, p.nest, p.contraction, p.side,
                             [&](Writer w, Expr k) { return read(w, program, packed, column, k); });
-    nest.schedule = kernels::to_schedule(kernels::kWordsProduct, layout, packed.constant);
+    nest.schedule = kernels::to_schedule(kernels::kPackedProduct, layout, packed.constant);
     few.push_back(launched(std::move(nest)));
   }
   if (!any_rows && (!range.has_hi() || range.hi > kFewRows)) {
@@ -342,7 +342,7 @@ loop::Steps packed_steps(Program& program, const Product& p, const GpuTarget& ta
     Writer w{unpack, unpack.body};
     const ValueId value = read(w, program, packed, unpack.dims[0].var, unpack.dims[1].var);
     w.store({.buffer = numbers, .index = loop::vars_of(unpack.dims)}, w.cast(value, p.element));
-    unpack.schedule = kernels::to_schedule(kernels::kWordsUnpack, layout, packed.constant);
+    unpack.schedule = kernels::to_schedule(kernels::kPackedUnpack, layout, packed.constant);
     many.push_back(launched(std::move(unpack)));
     Nest nest = with_factor(program, p.nest, p.contraction, p.side, [&](Writer v, Expr k) {
       return v.cast(v.load(p.element, {.buffer = numbers, .index = {column, k}}), DType::kF32);
@@ -356,7 +356,7 @@ loop::Steps packed_steps(Program& program, const Product& p, const GpuTarget& ta
 
 }  // namespace
 
-void pack_words(Program& program, const GpuTarget& target) {
+void pack_low_bit_weights(Program& program, const GpuTarget& target) {
   loop::for_each_block(program.steps, [&](loop::Steps& steps) {
     loop::Steps out;
     for (loop::Step& step : steps) {

@@ -1,9 +1,9 @@
-#include "compiler/schedule/fusion/pair_products.h"
+#include "compiler/schedule/fusion/dual_gemm.h"
 
 #include <doctest/doctest.h>
 
 #include "compiler/base/gpu_target.h"
-#include "compiler/kernels/pair.h"
+#include "compiler/kernels/dual_gemm.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
@@ -70,7 +70,7 @@ struct Gated {
 int paired(const Program& before) {
   verify(before);
   Program after = before;
-  schedule::pair_products(after, gpu_target("sm_90a"));
+  schedule::fuse_dual_gemm(after, gpu_target("sm_90a"));
   verify(after);
   int pairs = 0;
   for (const Step& step : after.steps)

@@ -1,4 +1,4 @@
-#include "compiler/kernels/words.h"
+#include "compiler/kernels/packed_weights.h"
 
 #include <algorithm>
 #include <charconv>
@@ -36,7 +36,7 @@ int64_t number_of(const loop::Schedule& schedule, std::string_view name) {
 
 }  // namespace
 
-loop::Schedule to_schedule(std::string_view kernel, const WordsLayout& layout, int64_t zero) {
+loop::Schedule to_schedule(std::string_view kernel, const PackedLayout& layout, int64_t zero) {
   return {std::string(kernel),
           {{"bits", {std::to_string(layout.bits)}},
            {"step", {std::to_string(layout.step)}},
@@ -44,22 +44,22 @@ loop::Schedule to_schedule(std::string_view kernel, const WordsLayout& layout, i
            {"zero", {std::to_string(zero)}}}};
 }
 
-bool fits_groups(const WordsLayout& layout, DType element) {
-  const bool whole = layout.step == 0 || layout.step % kWordsDeep == 0 || kWordsDeep % layout.step == 0;
+bool fits_groups(const PackedLayout& layout, DType element) {
+  const bool whole = layout.step == 0 || layout.step % kPackedDepth == 0 || kPackedDepth % layout.step == 0;
   // Rows begin at multiples of 16 bytes.
   return byte_size(element) == 2 && layout.depth % 8 == 0 && whole;
 }
 
 // Measured on an H200, of int4 in blocks of 32 and 128, 4096 k by 4096 and 14336 columns.
-std::vector<WordsTile> words_tiles(const WordsLayout& layout, DType element, const GpuTarget& target) {
+std::vector<PackedTile> packed_tiles(const PackedLayout& layout, DType element, const GpuTarget& target) {
   constexpr int64_t kRing = 92 << 10;  // that leaves room for the next launch's
   constexpr int kMostStages = 16;
   if (!layout.fragments || !target.wgmma || !fits_groups(layout, element)) return {};
-  const int64_t steps = layout.chunks() * layout.chunk() / kWordsDeep, room = 2 * target.multiprocessors;
+  const int64_t steps = layout.chunks() * layout.chunk() / kPackedDepth, room = 2 * target.multiprocessors;
   const int64_t scales =
-      std::max<int64_t>(1, layout.group() ? kWordsDeep / layout.group() : 1) * 64 * layout.blocks();
-  std::vector<WordsTile> out;
-  const auto add = [&](WordsTile tile, int64_t ring) {
+      std::max<int64_t>(1, layout.group() ? kPackedDepth / layout.group() : 1) * 64 * layout.blocks();
+  std::vector<PackedTile> out;
+  const auto add = [&](PackedTile tile, int64_t ring) {
     const int64_t stage = tile.rows * 256 + tile.panels * (1024 * layout.bits + 5 * scales),
                   sums = tile.split > 1 ? 0 : std::min<int64_t>(tile.rows, 32) * (64 * tile.panels + 4) * 4;
     tile.stages = static_cast<int>(std::min<int64_t>(kMostStages, (ring - sums) / stage));
@@ -68,7 +68,7 @@ std::vector<WordsTile> words_tiles(const WordsLayout& layout, DType element, con
   // A few rows: so many blocks that each multiprocessor has one or two.
   const bool wide = layout.panels() >= target.multiprocessors;
   for (const int rows : {8, 16, 32}) {
-    WordsTile few{.most = rows, .rows = rows, .panels = wide ? 2 : 1, .groups = wide ? 1 : 2};
+    PackedTile few{.most = rows, .rows = rows, .panels = wide ? 2 : 1, .groups = wide ? 1 : 2};
     const int64_t tiles = (layout.panels() + few.panels - 1) / few.panels;
     while (few.split < 8 && 2 * few.split * tiles <= (wide ? room : room / 2) &&
            steps >= 4 * few.split * few.groups)
@@ -87,11 +87,11 @@ std::vector<WordsTile> words_tiles(const WordsLayout& layout, DType element, con
   return out;
 }
 
-bool is_words(const loop::Schedule& schedule) {
-  return schedule.kernel == kWordsProduct || schedule.kernel == kWordsUnpack;
+bool is_packed_weights(const loop::Schedule& schedule) {
+  return schedule.kernel == kPackedProduct || schedule.kernel == kPackedUnpack;
 }
 
-WordsLayout to_layout(const loop::Schedule& schedule, int64_t columns, int64_t depth) {
+PackedLayout to_layout(const loop::Schedule& schedule, int64_t columns, int64_t depth) {
   return {.bits = static_cast<int>(number_of(schedule, "bits")),
           .columns = columns,
           .depth = depth,
@@ -109,7 +109,7 @@ struct Split {
   Expr product, lane, of_four;
 };
 
-Split split(const WordsLayout& layout, Expr k) {
+Split split(const PackedLayout& layout, Expr k) {
   const int64_t span = layout.span(), run = layout.run();
   const Expr in_chunk = sym::mod(k, layout.chunk()), in_span = sym::mod(in_chunk, span),
              own = times(sym::floordiv(in_span, 4 * run), run) + sym::mod(in_span, run);
@@ -118,16 +118,16 @@ Split split(const WordsLayout& layout, Expr k) {
 }
 
 // Of the four that lie together.
-Expr tile_of(const WordsLayout& layout, Expr column) {
+Expr tile_of(const PackedLayout& layout, Expr column) {
   return sym::mod(sym::floordiv(column, 16), layout.together());
 }
-Expr panel_of(const WordsLayout& layout, Expr column) {
+Expr panel_of(const PackedLayout& layout, Expr column) {
   return sym::floordiv(column, 16 * layout.together());
 }
 
 }  // namespace
 
-std::vector<Expr> word_of(const WordsLayout& layout, Expr column, Expr k) {
+std::vector<Expr> word_of(const PackedLayout& layout, Expr column, Expr k) {
   const Split s = split(layout, k);
   const Expr word = layout.bits == 8 ? times(s.product, 2) + sym::floordiv(s.of_four, 2)
                                      : sym::floordiv(s.product, 4 / layout.bits);
@@ -135,7 +135,7 @@ std::vector<Expr> word_of(const WordsLayout& layout, Expr column, Expr k) {
           times(sym::mod(column, 8), 4) + s.lane, word};
 }
 
-Expr bit_of(const WordsLayout& layout, Expr column, Expr k) {
+Expr bit_of(const PackedLayout& layout, Expr column, Expr k) {
   const Split s = split(layout, k);
   const Expr high = sym::floordiv(sym::mod(column, 16), 8), second = sym::mod(s.of_four, 2);
   if (layout.bits == 8) return times(high, 16) + times(second, 8);
@@ -144,22 +144,22 @@ Expr bit_of(const WordsLayout& layout, Expr column, Expr k) {
   return times(pair, layout.bits) + times(second, 16);
 }
 
-std::vector<Expr> scale_of(const WordsLayout& layout, Expr column, Expr k) {
+std::vector<Expr> scale_of(const PackedLayout& layout, Expr column, Expr k) {
   const Expr group = layout.group() ? sym::floordiv(k, layout.group()) : Expr(0);
   const Expr block = layout.blocks() > 1 ? sym::floordiv(sym::mod(k, layout.chunk()), layout.step) : Expr(0);
   return {panel_of(layout, column), group, tile_of(layout, column),
           sym::mod(column, 8),      block, sym::floordiv(sym::mod(column, 16), 8)};
 }
 
-std::vector<Expr> words_shape(const WordsLayout& layout) {
+std::vector<Expr> packed_shape(const PackedLayout& layout) {
   return {layout.panels(), layout.chunks(), layout.together(), 32, 4};
 }
 
-std::vector<Expr> scales_shape(const WordsLayout& layout) {
+std::vector<Expr> scales_shape(const PackedLayout& layout) {
   return {layout.panels(), layout.groups(), layout.together(), 8, layout.blocks(), 2};
 }
 
-Place number_at(const WordsLayout& layout, const std::vector<Expr>& at, int bit) {
+Place number_at(const PackedLayout& layout, const std::vector<Expr>& at, int bit) {
   const Expr lane = at[3], word = at[4];
   Expr product, of_four;
   int high = 0;
@@ -180,12 +180,12 @@ Place number_at(const WordsLayout& layout, const std::vector<Expr>& at, int bit)
   return {times(at[0], 16 * layout.together()) + times(at[2], 16) + sym::floordiv(lane, 4) + 8 * high, k};
 }
 
-Place scale_at(const WordsLayout& layout, const std::vector<Expr>& at) {
+Place scale_at(const PackedLayout& layout, const std::vector<Expr>& at) {
   return {times(at[0], 16 * layout.together()) + times(at[2], 16) + at[3] + times(at[5], 8),
           layout.group() ? times(at[1], layout.group()) + times(at[4], layout.step) : Expr(0)};
 }
 
-std::vector<int> bits_in_word(const WordsLayout& layout) {
+std::vector<int> bits_in_word(const PackedLayout& layout) {
   std::vector<int> out;
   for (int bit = 0; bit < 32; bit += layout.bits) out.push_back(bit);
   return out;
@@ -194,10 +194,10 @@ std::vector<int> bits_in_word(const WordsLayout& layout) {
 std::optional<FewBits> match_few_bits(const loop::Program& program, const loop::Nest& nest,
                                       const Factor& factor, const std::vector<loop::Dim>& columns,
                                       const std::vector<loop::Dim>& k) {
-  const auto parts = compact_parts(program, nest, factor, columns, k);
+  const auto parts = quantized_parts(program, nest, factor, columns, k);
   if (!parts) return std::nullopt;
   FewBits out;
-  for (const CompactPart& part : *parts)
+  for (const QuantizedPart& part : *parts)
     if (part.bits) out.numbers = part;
   if (!out.numbers.bits) return std::nullopt;
   std::map<ValueId, const Stmt*> made;
