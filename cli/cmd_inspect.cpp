@@ -163,7 +163,7 @@ int print_memory(const loop::Program& program, const Globals& globals) {
                {"buffers", Json::array()}};
   std::vector<std::vector<std::string>> rows = {{"buffer", "type", "offset", "elements"}};
   std::set<std::string> own;  // of strips
-  for (const loop::Strips* strips : loop::strips_of(program))
+  for (const loop::TiledGroup* strips : loop::tiled_groups_of(program))
     for (loop::BufferId id : strips->own) own.insert(program[id].name);
   for (const auto& buffer : program.buffers) {
     if (buffer.storage != loop::Storage::kArena) continue;

@@ -129,7 +129,7 @@ Json to_json(const loop::Program& program, const KernelRow& row, const Choices& 
   Json json = {{"name", row.first().name},
                {"launches", row.launches.size()},
                {"schedule", row.first().schedule},
-               {"in_strips", row.first().strips != nullptr},
+               {"in_tiled_group", row.first().strips != nullptr},
                {"nodes", row.nodes},
                {"nests", Json::array()}};
   for (const loop::NestId nest : row.first().nests)
@@ -142,7 +142,7 @@ void print(const Choice& choice, const char* indent) {
   if (choice.space == 0) return;
   std::printf("%s%s; %s", indent,
               choice.given       ? (choice.cycles > 0 ? "measured best" : "given")
-              : choice.in_strips ? "the model's choice, as for all parts of strips, which are not tuned"
+              : choice.in_tiled_group ? "the model's choice, as for all parts of strips, which are not tuned"
                                  : "the model's choice",
               choice.space == 1 ? "the only candidate" : cat("one of ", choice.space, " candidates").c_str());
   if (choice.cycles == 0) {  // by hand: what applies need not be a candidate

@@ -274,8 +274,8 @@ void HostRun::allocate(const std::string& name, int slot, Expr bytes, const std:
 // Memory for buffers that have none in the arena, as soon as their sizes are known: before a loop rather than
 // in it, so that it keeps what earlier iterations wrote.
 void HostRun::allocate(const loop::Step& step) {
-  if (std::holds_alternative<loop::Strips>(step.node)) {
-    for (loop::BufferId id : std::get<loop::Strips>(step.node).own)
+  if (std::holds_alternative<loop::TiledGroup>(step.node)) {
+    for (loop::BufferId id : std::get<loop::TiledGroup>(step.node).own)
       allocated_[id] = "0";  // in its kernel's scratch
   }
   auto place = [&](loop::BufferId id) {
@@ -421,7 +421,7 @@ void HostRun::step(const loop::Step& step) {
                    resized_ = both;
                  },
                  [&](const loop::While& s) { loop(s); },
-                 [&](const loop::Strips& s) { launch(variant_.launches.at(&s), s.name); },
+                 [&](const loop::TiledGroup& s) { launch(variant_.launches.at(&s), s.name); },
                  [&](const loop::Call& s) {
                    if (variant_.gpu)
                      launch_device(variant_.device_routines.at(&s), s.routine);

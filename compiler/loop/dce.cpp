@@ -19,9 +19,9 @@ void for_each_buffer(Step& step, const std::function<void(BufferId&)>& visit) {
                         [&](While& s) {
                           if (s.condition.valid()) visit(s.condition);
                         },
-                        [&](Strips& s) {
+                        [&](TiledGroup& s) {
                           for (BufferId& id : s.own) visit(id);
-                          for (Strips::Carried& each : s.carried) visit(each.buffer);
+                          for (TiledGroup::Carried& each : s.carried) visit(each.buffer);
                         },
                         [&](Call& s) {
                           for (BufferId& id : s.reads) visit(id);

@@ -280,7 +280,7 @@ class Runner {
     if (s.iterations.is_var()) bind(s.iterations, i);
   }
 
-  void run(const Strips& s) {
+  void run(const TiledGroup& s) {
     const int64_t count = evaluate(s.count()), of_round = evaluate(s.count_of_round());
     struct Made {
       int64_t end = 0, base = 0;
@@ -298,11 +298,11 @@ class Runner {
         int64_t at = 0, rows = 0, from = 0;  // `from`: where the strip before had them
       };
       std::vector<Kept> kept(s.carried.size());
-      for (const Strips::Size& size : s.sizes) {
+      for (const TiledGroup::Size& size : s.sizes) {
         bind(size.symbol, evaluate(size.value));
         check_range(size.symbol, "a strip");
         for (size_t k = 0; k < s.carried.size(); ++k) {
-          const Strips::Carried& each = s.carried[k];
+          const TiledGroup::Carried& each = s.carried[k];
           if (each.rows != size.symbol) continue;
           const int64_t at = evaluate(each.at), rows = evaluate(each.rows), base = evaluate(each.base),
                         have = strip == 0 ? 0 : std::clamp<int64_t>(made[k].end - at, 0, rows);
@@ -325,7 +325,7 @@ class Runner {
         if (options_.poison) bytecode::poison_memory(b.dtype, m.data, m.owned.size());
       }
       for (size_t k = 0; k < s.carried.size(); ++k) {
-        const Strips::Carried& each = s.carried[k];
+        const TiledGroup::Carried& each = s.carried[k];
         const Buffer& b = program_[each.buffer];
         Memory& m = memory_[each.buffer.value];
         const int64_t row = evaluate(b.strides[each.dim]) * byte_size(b.dtype),

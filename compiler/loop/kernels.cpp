@@ -37,7 +37,7 @@ bool comes_before(std::string_view a, std::string_view b) {
 
 Kernel kernel_of(const Program& program, const Step& step) {
   Kernel kernel;
-  kernel.strips = std::get_if<Strips>(&step.node);
+  kernel.strips = std::get_if<TiledGroup>(&step.node);
   if (kernel.strips)
     for (const Step& part : kernel.strips->body) kernel.nests.push_back(std::get<Launch>(part.node).nest);
   else
@@ -54,11 +54,11 @@ Kernel kernel_of(const Program& program, const Step& step) {
 
 std::vector<Kernel> kernels_of(const Program& program, int& steps) {
   std::vector<Kernel> kernels;
-  const std::set<NestId> parts = launched_in_strips(program);
+  const std::set<NestId> parts = launched_in_groups(program);
   for_each_step(program.steps, [&](const Step& step) {
     const auto* launch = std::get_if<Launch>(&step.node);
     if (launch && parts.contains(launch->nest)) return;
-    if (launch || std::holds_alternative<Strips>(step.node)) {
+    if (launch || std::holds_alternative<TiledGroup>(step.node)) {
       kernels.push_back(kernel_of(program, step));
       kernels.back().step = steps;
     } else if (!std::holds_alternative<Call>(step.node)) {
@@ -78,7 +78,7 @@ Cost cost_of(const Program& program, const Kernel& kernel) {
   sym::Substitution totals;  // all strips together have all points
   if (kernel.strips) {
     totals[kernel.strips->size] = kernel.strips->points * kernel.strips->rounds;
-    for (const Strips::Size& size : kernel.strips->sizes) totals[size.symbol] = size.total;
+    for (const TiledGroup::Size& size : kernel.strips->sizes) totals[size.symbol] = size.total;
   }
   Cost all{.points = 0};
   for (const NestId id : kernel.nests) {

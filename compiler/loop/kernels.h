@@ -15,7 +15,7 @@ struct Kernel {
   std::string name;                // the run's profile has it too
   std::vector<NestId> nests;       // in order; more than one of strips alone
   std::vector<std::string> nodes;  // the model's that it computes, each once, in the model's order
-  const Strips* strips = nullptr;  // of the program; null: a launch
+  const TiledGroup* strips = nullptr;  // of the program; null: a launch
   std::string schedule;            // "a | b" of several nests
   int step = 0;                    // among all kernels and routines, as the profile counts
 };

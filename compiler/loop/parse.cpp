@@ -254,7 +254,7 @@ class Parser {
         out.push_back({std::move(s)});
         continue;
       } else if (c.accept("strips")) {
-        Strips s;
+        TiledGroup s;
         s.name = c.name();
         s.first = c.variable();
         s.size = c.variable();
@@ -270,7 +270,7 @@ class Parser {
           s.rounds = c.expr();
         }
         while (c.accept("with")) {
-          Strips::Size size;
+          TiledGroup::Size size;
           size.symbol = c.variable();
           c.expect("=");
           size.value = c.expr();
@@ -284,7 +284,7 @@ class Parser {
           s.sizes.push_back(std::move(size));
         }
         while (c.accept("carry")) {
-          Strips::Carried each;
+          TiledGroup::Carried each;
           each.buffer = buffer_id(c);
           c.expect("along");
           each.dim = static_cast<size_t>(small(c));

@@ -144,15 +144,15 @@ class Printer {
     line(text);
     steps(s.body);
   }
-  void step(const Strips& s) {
+  void step(const TiledGroup& s) {
     std::string text = cat("strips ", quoted_name(s.name), " ", expr(s.first), " ", expr(s.size), " in ",
                            s.least, "..", s.most, " of ", expr(s.points));
     if (s.round.is_var()) text += cat(" for ", expr(s.round), " < ", expr(s.rounds));
-    for (const Strips::Size& size : s.sizes) {
+    for (const TiledGroup::Size& size : s.sizes) {
       text += cat(" with ", expr(size.symbol), " = ", expr(size.value));
       if (size.most) text += cat(" up to ", *size.most, " in all ", expr(size.total));
     }
-    for (const Strips::Carried& each : s.carried)
+    for (const TiledGroup::Carried& each : s.carried)
       text += cat(" carry ", buffer_name(each.buffer), " along ", each.dim, " by ", each.per, " from ",
                   expr(each.base), " of ", expr(each.at), " ", expr(each.rows));
     line(cat(text, " own ", buffers(s.own)));

@@ -129,18 +129,18 @@ Schedule parse_schedule(std::string_view text) {
 
 // ---- buffers and nests -----------------------------------------------------------------------------------
 
-std::vector<sym::Expr> Strips::symbols() const {
+std::vector<sym::Expr> TiledGroup::symbols() const {
   std::vector<sym::Expr> all = {first, size};
   if (round.is_var()) all.push_back(round);
   for (const Size& each : sizes) all.push_back(each.symbol);
   return all;
 }
 
-void set_ranges(sym::Facts& facts, const Strips& strips) {
+void set_ranges(sym::Facts& facts, const TiledGroup& strips) {
   facts.set_range(strips.first, 0, std::nullopt);
   facts.set_range(strips.size, strips.least, strips.most);
   if (strips.round.is_var()) facts.set_range(strips.round, 0, std::nullopt);
-  for (const Strips::Size& size : strips.sizes) facts.set_range(size.symbol, 0, size.most);
+  for (const TiledGroup::Size& size : strips.sizes) facts.set_range(size.symbol, 0, size.most);
 }
 
 sym::Expr threads_of(const Program& program) {

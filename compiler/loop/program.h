@@ -283,7 +283,7 @@ struct While {
 // into ranges [first, first + size) of at most `most`, as even as can be, as few of them as can be but for an even number,
 // so that two threads have equal shares, and the body runs once for each; all of it for every one of `rounds`. What `own`
 // names, arena buffers that nothing else touches, lasts for a strip: whoever runs it has memory for one.
-struct Strips {
+struct TiledGroup {
   // A symbol of the body that follows from the others: rows of an image that a strip needs, say.
   struct Size {
     sym::Expr symbol, value;
@@ -318,7 +318,7 @@ struct Strips {
   }
   std::vector<sym::Expr> symbols() const;  // of the body
 };
-void set_ranges(sym::Facts& facts, const Strips& strips);  // of its symbols
+void set_ranges(sym::Facts& facts, const TiledGroup& strips);  // of its symbols
 // A routine of the runtime library with a stable contract (sort, top-k, string ops): not a nest.
 struct Call {
   std::string routine;  // a row of library.def
@@ -332,7 +332,7 @@ struct Copy {
   BufferId from, to;
 };
 struct Step {
-  std::variant<Launch, BindSymbol, If, While, Strips, Call, Copy> node;
+  std::variant<Launch, BindSymbol, If, While, TiledGroup, Call, Copy> node;
 };
 
 // A symbol of the program: bound from a dim of an input, or by a BindSymbol or While step.

@@ -58,10 +58,10 @@ Program specialized(const Program& program, const SymbolValues& values) {
                             for (Expr& e : s.values) replace(e);
                           },
                           [&](If& s) { replace(s.condition); }, [&](While& s) { replace(s.trip_count); },
-                          [&](Strips& s) {
+                          [&](TiledGroup& s) {
                             replace(s.points), replace(s.rounds);
-                            for (Strips::Size& size : s.sizes) replace(size.value), replace(size.total);
-                            for (Strips::Carried& each : s.carried) replace(each.base);
+                            for (TiledGroup::Size& size : s.sizes) replace(size.value), replace(size.total);
+                            for (TiledGroup::Carried& each : s.carried) replace(each.base);
                           },
                           [&](Call& s) {
                             for (Expr& e : s.arguments) replace(e);

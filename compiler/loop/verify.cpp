@@ -387,13 +387,13 @@ class ProgramVerifier {
     steps(s.body);
     if (s.iterations.is_var()) bound_.insert(s.iterations);
   }
-  void step(const Strips& s) {
+  void step(const TiledGroup& s) {
     known(s.points, "a number of points");
     known(s.rounds, "a number of rounds");
     check(s.least >= 1 && s.least <= s.most, s.name, " has strips of ", s.least, " to ", s.most, " points");
     for (Expr symbol : s.symbols()) {
       check(symbol.is_var() && !sym::is_index(symbol), symbol, " is not a symbol");
-      for (const Strips::Size& size : s.sizes)
+      for (const TiledGroup::Size& size : s.sizes)
         if (size.symbol == symbol)
           known(size.value, "a size of a strip"), known(size.total, "a sum of sizes");
       bound_.insert(symbol);
@@ -401,10 +401,10 @@ class ProgramVerifier {
     for (BufferId id : s.own)
       check(buffer(id).storage == Storage::kArena, buffer(id).name,
             " is no strip's own: it has other storage");
-    for (const Strips::Carried& each : s.carried) {
+    for (const TiledGroup::Carried& each : s.carried) {
       const auto is_size = [&](Expr symbol) {
         return std::any_of(s.sizes.begin(), s.sizes.end(),
-                           [&](const Strips::Size& size) { return size.symbol == symbol; });
+                           [&](const TiledGroup::Size& size) { return size.symbol == symbol; });
       };
       known(each.base, "the place of a carried row");
       check(std::find(s.own.begin(), s.own.end(), each.buffer) != s.own.end() && is_size(each.at) &&

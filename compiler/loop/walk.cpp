@@ -91,7 +91,7 @@ void steps_in(S& steps, const F& visit) {
       steps_in(branch->else_steps, visit);
     } else if (auto* loop = std::get_if<While>(&step.node)) {
       steps_in(loop->body, visit);
-    } else if (auto* strips = std::get_if<Strips>(&step.node)) {
+    } else if (auto* strips = std::get_if<TiledGroup>(&step.node)) {
       steps_in(strips->body, visit);
     }
   }
@@ -153,24 +153,24 @@ void for_each_block(Steps& steps, const std::function<void(Steps&)>& visit) {
       for_each_block(branch->else_steps, visit);
     } else if (auto* loop = std::get_if<While>(&step.node)) {
       for_each_block(loop->body, visit);
-    } else if (auto* strips = std::get_if<Strips>(&step.node)) {
+    } else if (auto* strips = std::get_if<TiledGroup>(&step.node)) {
       for_each_block(strips->body, visit);
     }
   }
   visit(steps);
 }
 
-std::vector<const Strips*> strips_of(const Program& program) {
-  std::vector<const Strips*> found;
+std::vector<const TiledGroup*> tiled_groups_of(const Program& program) {
+  std::vector<const TiledGroup*> found;
   for_each_step(program.steps, [&](const Step& step) {
-    if (const auto* strips = std::get_if<Strips>(&step.node)) found.push_back(strips);
+    if (const auto* strips = std::get_if<TiledGroup>(&step.node)) found.push_back(strips);
   });
   return found;
 }
 
-std::set<NestId> launched_in_strips(const Program& program) {
+std::set<NestId> launched_in_groups(const Program& program) {
   std::set<NestId> nests;
-  for (const Strips* strips : strips_of(program))
+  for (const TiledGroup* strips : tiled_groups_of(program))
     for (const Step& step : strips->body) nests.insert(std::get<Launch>(step.node).nest);
   return nests;
 }

@@ -52,8 +52,8 @@ void for_each_step(const Steps& steps, const std::function<void(const Step&)>& v
 void for_each_block(Steps& steps, const std::function<void(Steps&)>& visit);
 
 // The steps that work in strips, and the nests that their kernels run.
-std::vector<const Strips*> strips_of(const Program& program);
-std::set<NestId> launched_in_strips(const Program& program);
+std::vector<const TiledGroup*> tiled_groups_of(const Program& program);
+std::set<NestId> launched_in_groups(const Program& program);
 
 // The buffers that the nest touches, in order of first appearance.
 std::vector<BufferId> buffers_of(const Nest& nest);

@@ -91,8 +91,8 @@ const loop::Nest* nest_at(const loop::Program& program, const loop::Steps& steps
   return launch ? &program[launch->nest] : nullptr;
 }
 
-bool is_in_strips(const loop::Program& program, const loop::Nest& nest) {
-  for (const loop::Strips* strips : loop::strips_of(program))
+bool is_in_tiled_group(const loop::Program& program, const loop::Nest& nest) {
+  for (const loop::TiledGroup* strips : loop::tiled_groups_of(program))
     for (const loop::Step& step : strips->body)
       if (&program[std::get<loop::Launch>(step.node).nest] == &nest) return true;
   return false;

@@ -18,7 +18,7 @@ Effects effects_of(const loop::Program& program, const loop::Step& step);
 // The nest that the step launches; null: it launches none.
 const loop::Nest* nest_at(const loop::Program& program, const loop::Steps& steps, int at);
 // It is part of strips: one thread runs it from end to end.
-bool is_in_strips(const loop::Program& program, const loop::Nest& nest);
+bool is_in_tiled_group(const loop::Program& program, const loop::Nest& nest);
 bool reads(const Effects& effects, loop::BufferId id);
 bool writes(const Effects& effects, loop::BufferId id);
 bool touches(const Effects& effects, loop::BufferId id);  // either

@@ -25,8 +25,8 @@
 #include "compiler/schedule/fusion/row_products.h"
 #include "compiler/schedule/fusion/row_prologues.h"
 #include "compiler/schedule/fusion/row_results.h"
-#include "compiler/schedule/fusion/row_strips.h"
-#include "compiler/schedule/fusion/strips.h"
+#include "compiler/schedule/fusion/depth_first.h"
+#include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/schedule/layout/lay_rows.h"
 #include "compiler/schedule/layout/layout.h"
 #include "compiler/schedule/layout/narrow_storage.h"
@@ -80,8 +80,8 @@ constexpr Pass<Program, Decisions*> kCpuLoopPasses[] = {
      "products between transforms, and convolutions one after the other, work in strips that stay in a "
      "thread's cache",
      [](Program& program, Decisions* decisions) {
-       fuse_row_strips(program, decisions);
-       fuse_strips(program, decisions);
+       fuse_depth_first(program, decisions);
+       tile_and_fuse(program, decisions);
      }},
     {"narrow_products", "products of one value with several weights become one where they share enough",
      join_products},

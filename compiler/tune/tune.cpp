@@ -53,7 +53,7 @@ std::vector<Tuned> kernels_of(const loop::Program& program, const Key& machine,
   std::map<std::string, size_t> known;
   std::set<loop::NestId> seen;
   // What strips run is part of a kernel, whose ranges no measurement of a nest by itself has.
-  const std::set<loop::NestId> parts = loop::launched_in_strips(program);
+  const std::set<loop::NestId> parts = loop::launched_in_groups(program);
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     const auto* launch = std::get_if<loop::Launch>(&step.node);
     if (!launch || parts.contains(launch->nest)) return;

@@ -20,7 +20,7 @@
 #include "compiler/codegen/cpu/emit.h"
 #include "compiler/codegen/cpu/jit.h"
 #include "compiler/codegen/cpu/routine.h"
-#include "compiler/codegen/cpu/strips.h"
+#include "compiler/codegen/cpu/tile_and_fuse.h"
 #include "compiler/codegen/embedded.h"
 #include "compiler/codegen/object_cache.h"
 #include "compiler/kernels/chain.h"
@@ -177,7 +177,7 @@ void emit(Variant& variant) {
   loop::Program& program = variant.program;
   lower_copies(program);
   declare_symbols(program);
-  const std::set<loop::NestId> parts = loop::launched_in_strips(program);
+  const std::set<loop::NestId> parts = loop::launched_in_groups(program);
   auto add = [&](schedule::LaunchKey key, const auto& kernel_of) {
     if (variant.kernels.contains(key)) return;
     const Kernel& kernel = variant.kernels[key] = kernel_of();
@@ -186,8 +186,8 @@ void emit(Variant& variant) {
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     if (const auto* launch = std::get_if<loop::Launch>(&step.node); launch && !parts.contains(launch->nest))
       add(launch->nest, [&] { return emit_kernel(program, program[launch->nest], variant.target); });
-    if (const auto* strips = std::get_if<loop::Strips>(&step.node))
-      add(strips, [&] { return emit_strips(program, *strips, variant.target); });
+    if (const auto* strips = std::get_if<loop::TiledGroup>(&step.node))
+      add(strips, [&] { return emit_tiled_group(program, *strips, variant.target); });
     if (const auto* call = std::get_if<loop::Call>(&step.node))
       add(call, [&] { return emit_routine(program, *call, variant.target); });
   });
@@ -219,7 +219,7 @@ Built assemble(const std::vector<Variant>& variants, const BuildOptions& options
                      [&](loop::NestId id) {
                        built.launches[v][static_cast<size_t>(id.value)] = {add(program[id].name), kernel};
                      },
-                     [&](const loop::Strips* strips) { add(strips->name); },
+                     [&](const loop::TiledGroup* strips) { add(strips->name); },
                      [&](const loop::Call* call) { add(call->routine); },
                  },
                  scratch.launch);

@@ -11,7 +11,7 @@
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/algebra/winograd_nests.h"
 #include "compiler/schedule/fusion/fusion_join.h"
-#include "compiler/schedule/fusion/strips.h"
+#include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/schedule/memory/memory_plan.h"
 #include "compiler/schedule/typical.h"
 
@@ -110,9 +110,9 @@ Choice choose(const Program& program, const Convolution& c) {
   choice.cycles = std::min(two, four);
   const double tiles = typical_tiles(program, c, choice.m) * typical(fewest, program.facts),
                bytes = passing(program, c, choice.m);
-  const bool small = tiles * bytes <= static_cast<double>(kStripCache);
+  const bool small = tiles * bytes <= static_cast<double>(kTileCache);
   const bool strips =
-      !small && points_of_strip(tiles, static_cast<int64_t>(bytes), weights(program, c, choice.m)) > 0;
+      !small && points_of_tile(tiles, static_cast<int64_t>(bytes), weights(program, c, choice.m)) > 0;
   choice.cached = small || strips;
   choice.streams = strips && weights(program, c, choice.m) > static_cast<double>(kWeightCache);
   choice.small = choice.m == 4 && at(2, modest) < at(1, modest) / kMargin ? 2 : 1;

@@ -341,7 +341,7 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
                            points(p, segments),
                            points(p, run),
                            computing_cycles(a),
-                           !is_in_strips(p.program, p.nest)};
+                           !is_in_tiled_group(p.program, p.nest)};
     if (tap) add_lines(p, a, rows, *tap, shape);
     UnitSteps unit;
     if (lies_along(p, a, order.back().var))

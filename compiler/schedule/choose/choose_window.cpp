@@ -234,7 +234,7 @@ std::optional<kernels::WindowPlan> choose_window(const loop::Program& program, c
       rows *= std::max(1.0, typical(own[d].extent, facts));
     }
     // Enough tasks to share, also where there are few rows.
-    const double tasks = is_in_strips(program, nest) ? 1 : 32;
+    const double tasks = is_in_tiled_group(program, nest) ? 1 : 32;
     const int64_t vectors = (groups.group.extent.value() * groups.outputs() + plan.panel - 1) / plan.panel;
     const auto parts = static_cast<int64_t>(std::ceil(tasks / rows));
     plan.vectors = std::max<int64_t>(1, (vectors + parts - 1) / parts);

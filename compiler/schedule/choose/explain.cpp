@@ -45,7 +45,7 @@ Choice explain_one(const loop::Program& program, loop::NestId id, const CpuTarge
 std::vector<Choice> explain(const loop::Program& program, const CpuTarget& target, const Chosen& chosen) {
   std::vector<Choice> choices;
   std::map<std::string, size_t> known;
-  const std::set<loop::NestId> parts = loop::launched_in_strips(program);
+  const std::set<loop::NestId> parts = loop::launched_in_groups(program);
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     const auto* launch = std::get_if<loop::Launch>(&step.node);
     if (!launch) return;
@@ -56,7 +56,7 @@ std::vector<Choice> explain(const loop::Program& program, const CpuTarget& targe
     const auto [found, fresh] = known.emplace(std::move(text), choices.size());
     if (fresh) {
       choices.push_back(explain_one(program, launch->nest, target, chosen));
-      choices.back().in_strips = parts.contains(launch->nest);
+      choices.back().in_tiled_group = parts.contains(launch->nest);
     }
     choices[found->second].nests.push_back(launch->nest);
   });

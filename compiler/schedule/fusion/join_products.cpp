@@ -347,7 +347,7 @@ int percent(const Product& a, const Product& b, const Differences& differences) 
 class Joining {
  public:
   Joining(Program& program, std::vector<Decision>* decisions)
-      : program_(program), decisions_(decisions), in_strips_(loop::launched_in_strips(program)) {}
+      : program_(program), decisions_(decisions), in_strips_(loop::launched_in_groups(program)) {}
 
   void steps(loop::Steps& steps) {
     Flow flow = make_flow(program_, steps);

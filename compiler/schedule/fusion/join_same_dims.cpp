@@ -43,7 +43,7 @@ int lanes_of(const Program& program, const Nest& nest) {
 class Siblings {
  public:
   Siblings(Program& program, std::vector<Decision>* decisions)
-      : program_(program), decisions_(decisions), in_strips_(loop::launched_in_strips(program)) {}
+      : program_(program), decisions_(decisions), in_strips_(loop::launched_in_groups(program)) {}
 
   void steps(loop::Steps& steps) {
     Flow flow = make_flow(program_, steps);

@@ -74,7 +74,7 @@ class Finder {
     for (const loop::Step& step : steps)
       std::visit(loop::Overloaded{
                      [&](const loop::Launch& launch) { blocks_[launch.nest] = own; },
-                     [&](const loop::Strips& strips) {
+                     [&](const loop::TiledGroup& strips) {
                        for (const loop::Step& part : strips.body)
                          blocks_[std::get<loop::Launch>(part.node).nest] = own;
                      },

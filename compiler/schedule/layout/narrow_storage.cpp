@@ -58,7 +58,7 @@ class Narrowing {
                        for (BufferId id : effects.writes) uses_[id.value].writers.insert(launch.nest);
                      },
                      [&](const loop::BindSymbol& bind) { other(bind.buffer); }, [&](const loop::If&) {},
-                     [&](const loop::While& loop) { other(loop.condition); }, [&](const loop::Strips&) {},
+                     [&](const loop::While& loop) { other(loop.condition); }, [&](const loop::TiledGroup&) {},
                      [&](const loop::Call& call) {
                        for (BufferId id : call.reads) other(id);
                        for (BufferId id : call.writes) other(id);

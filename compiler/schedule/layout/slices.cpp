@@ -27,7 +27,7 @@ using loop::Program;
 using loop::Stmt;
 using loop::Storage;
 using loop::Store;
-using loop::Strips;
+using loop::TiledGroup;
 using sym::Expr;
 
 // Where one of several buffers' elements is in another: added to its index.
@@ -199,7 +199,7 @@ class Slicer {
           for (const loop::Step& inner : *steps) self(self, inner, at, true);
         return;
       }
-      if (const auto* strips = std::get_if<Strips>(&step.node)) {
+      if (const auto* strips = std::get_if<TiledGroup>(&step.node)) {
         for (const loop::Step& inner : strips->body) self(self, inner, at, true);
         for (BufferId id : strips->own) fixed_[id.value] = true;
         return;

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "compiler/base/sort.h"
-#include "compiler/schedule/fusion/strips.h"
+#include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/schedule/memory/arena.h"
 #include "compiler/schedule/memory/memory_plan.h"
 
@@ -38,7 +38,7 @@ Alive::Alive(const Program& program, const Flow& flow) : program_(program), flow
     }
   }
   for (size_t at = 0; at < program.steps.size(); ++at)
-    if (const auto* strips = std::get_if<loop::Strips>(&program.steps[at].node))
+    if (const auto* strips = std::get_if<loop::TiledGroup>(&program.steps[at].node))
       strips_.push_back({{static_cast<int>(at)}, strips->own, own_memory(program, *strips).bytes});
 }
 
@@ -78,7 +78,7 @@ std::vector<std::vector<int64_t>> Alive::curves(std::span<const StepGroup> group
     busy[when] = true;
     if (const auto* launch = std::get_if<loop::Launch>(&program_.steps[at].node))
       nests[when].push_back(&program_[launch->nest]);
-    if (const auto* strips = std::get_if<loop::Strips>(&program_.steps[at].node))
+    if (const auto* strips = std::get_if<loop::TiledGroup>(&program_.steps[at].node))
       for (const loop::Step& step : strips->body)
         nests[when].push_back(&program_[std::get<loop::Launch>(step.node).nest]);
     for (const auto* ids : {&flow_.effects[at].reads, &flow_.effects[at].writes})
@@ -126,14 +126,14 @@ std::vector<std::vector<int64_t>> Alive::curves(std::span<const StepGroup> group
 
 std::vector<StepGroup> later_strips(const Program& program) {
   Program preview = program;
-  place_strips(preview);
+  place_tiled_groups(preview);
   std::map<loop::NestId, int> position;
   for (size_t at = 0; at < program.steps.size(); ++at)
     if (const auto* launch = std::get_if<loop::Launch>(&program.steps[at].node))
       position[launch->nest] = static_cast<int>(at);
   std::vector<StepGroup> groups;
   for (const loop::Step& step : preview.steps) {
-    const auto* strips = std::get_if<loop::Strips>(&step.node);
+    const auto* strips = std::get_if<loop::TiledGroup>(&step.node);
     if (!strips) continue;
     StepGroup group{.at = {}, .own = strips->own, .bytes = own_memory(preview, *strips).bytes};
     for (const loop::Step& inner : strips->body) {

@@ -42,7 +42,7 @@ class Alive {
   std::vector<StepGroup> strips_;            // of the program as it is
 };
 
-// What fuse_strips() will make of the program's top steps.
+// What tile_and_fuse() will make of the program's top steps.
 std::vector<StepGroup> later_strips(const loop::Program& program);
 
 }  // namespace stridec::schedule

@@ -5,9 +5,9 @@
 
 #include "compiler/base/text.h"
 #include "compiler/loop/analysis.h"
-#include "compiler/schedule/fusion/row_chain.h"
-#include "compiler/schedule/fusion/row_chain_cost.h"
-#include "compiler/schedule/fusion/strips.h"
+#include "compiler/schedule/fusion/depth_first_chain.h"
+#include "compiler/schedule/fusion/depth_first_cost.h"
+#include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/schedule/memory/alive.h"
 #include "compiler/schedule/memory/early_parts.h"
 #include "compiler/schedule/memory/part_copies.h"
@@ -226,10 +226,10 @@ class Fuser {
                         chain.most * chain.rows.back().scale, " rows at a time, and less is alive at once"),
                     0});
     more_time_ += cost_of_strips(program_, flow_, chain).again;
-    make_row_strips(program_, chain);
+    make_depth_first(program_, chain);
   }
 
-  // Strips in little more time.
+  // TiledGroup in little more time.
   bool fit(RowChain& chain, std::string& why) const {
     if (!choose_length(program_, chain, kPassing, why)) return false;
     const StripCost cost = cost_of_strips(program_, flow_, chain);

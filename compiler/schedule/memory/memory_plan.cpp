@@ -69,7 +69,7 @@ class TimelineMaker {
         block(branch->else_steps);
         continue;
       }
-      if (const auto* strips = std::get_if<loop::Strips>(&step.node)) {
+      if (const auto* strips = std::get_if<loop::TiledGroup>(&step.node)) {
         all_at_once(*strips);
         continue;
       }
@@ -84,7 +84,7 @@ class TimelineMaker {
   }
 
   // A strip reads what it needs while another writes.
-  void all_at_once(const loop::Strips& strips) {
+  void all_at_once(const loop::TiledGroup& strips) {
     const int at = tick();
     timeline_.launches[&strips].touch(at);
     loop::for_each_step(strips.body, [&](const loop::Step& step) {
@@ -349,7 +349,7 @@ void plan_memory(Program& program, InPlace in_place, std::span<Scratch> scratch)
   const Timeline timeline = TimelineMaker(program).take();
   Ranges ranges(program);
 
-  for (const loop::Strips* strips : loop::strips_of(program))
+  for (const loop::TiledGroup* strips : loop::tiled_groups_of(program))
     for (BufferId id : strips->own) program[id].offset = -1;
   std::vector<ArenaItem> items;
   std::vector<BufferId> ids;  // of the items

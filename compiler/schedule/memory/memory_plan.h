@@ -24,7 +24,7 @@ namespace stridec::schedule {
 // kSums: also nests with reductions write over what they read behind them, such as the residual that follows a matrix
 // product. That is for code that computes each element once; where tiles overlap at the edges it would be read again.
 enum class InPlace { kPointwise, kSums };
-using LaunchKey = std::variant<loop::NestId, const loop::Strips*, const loop::Call*>;
+using LaunchKey = std::variant<loop::NestId, const loop::TiledGroup*, const loop::Call*>;
 struct Scratch {
   LaunchKey launch;
   sym::Expr bytes;        // of one thread

@@ -28,7 +28,7 @@ TEST_CASE("what a run launches: strips are one kernel, routines count as steps a
   };
   const NestId alone = nest("alone", {"node 0 'a'"}), rows = nest("rows", {"node 10 'c'", "node 9 'b'"}),
                product = nest("product", {"node 10 'c'"}), looped = nest("looped", {});
-  const Strips strips{.name = "product",
+  const TiledGroup strips{.name = "product",
                       .first = {},
                       .size = {},
                       .points = 1,

@@ -81,7 +81,7 @@ TEST_CASE("what a rule refused and another one fused is not told, nor is what st
   Two two = two_products("node 0 'a' (Gemm)", "node 1 'b' (Gemm)");
   const auto launched = std::get<Launch>(two.program.steps[0].node).nest,
              other = std::get<Launch>(two.program.steps[1].node).nest;
-  Strips strips{.name = "both",
+  TiledGroup strips{.name = "both",
                 .first = {},
                 .size = {},
                 .points = 1,

@@ -12,7 +12,7 @@
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/fusion/strips.h"
+#include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/schedule/memory/memory_plan.h"
 #include "tests/unit/schedule/programs.h"
 
@@ -222,7 +222,7 @@ Applied applied(const Program& before) {
   schedule::apply_winograd(out.program, &out.decisions);
   verify(out.program);
   for (bool strips : {false, true}) {
-    if (strips) schedule::fuse_strips(out.program);
+    if (strips) schedule::tile_and_fuse(out.program);
     verify(out.program);
     CAPTURE(to_string(out.program));
     for (auto [h, w] : {std::pair<int64_t, int64_t>{32, 33}, {37, 35}})
@@ -241,8 +241,8 @@ TEST_CASE("convolutions of one value share a transform and a product") {
   CHECK(after.decisions[2].producer == "conv0+conv1+conv2");
   CHECK(after.program.prepack.size() == 3);
   // One input's transform, one product of 32 columns, three output's transforms, in strips.
-  REQUIRE(strips_of(after.program).size() == 1);
-  const Strips* strips = strips_of(after.program)[0];
+  REQUIRE(tiled_groups_of(after.program).size() == 1);
+  const TiledGroup* strips = tiled_groups_of(after.program)[0];
   REQUIRE(strips->body.size() == 5);
   const Nest& product = after.program[std::get<Launch>(strips->body[1].node).nest];
   CHECK(std::any_of(product.dims.begin(), product.dims.end(),

@@ -8,7 +8,7 @@
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose/candidates.h"
 #include "compiler/schedule/choose/explain.h"
-#include "compiler/schedule/fusion/strips.h"
+#include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/tune/backend.h"
 #include "compiler/tune/forecast.h"
 #include "tests/unit/tune/program.h"
@@ -182,9 +182,9 @@ TEST_CASE("an entry outside of the space is none") {
 
 TEST_CASE("what strips run has no entry, and needs none where the database is frozen") {
   loop::Program p = planes_of_products(48, 48);
-  schedule::fuse_strips(p);
+  schedule::tile_and_fuse(p);
   for (loop::Nest& nest : p.nests) loop::renumber(nest);
-  const std::set<loop::NestId> parts = loop::launched_in_strips(p);
+  const std::set<loop::NestId> parts = loop::launched_in_groups(p);
   REQUIRE(!parts.empty());
   Database database("");
   Options options{.database = &database, .measure = true, .seconds = 0.5, .threads = 1};
@@ -200,7 +200,7 @@ TEST_CASE("what strips run has no entry, and needs none where the database is fr
   untouched(again);
   CHECK(again.chosen == first.chosen);
   const auto choices = schedule::explain(p, cpu_target("native"), again.chosen);
-  CHECK(std::count_if(choices.begin(), choices.end(), [](const auto& each) { return each.in_strips; }) > 0);
+  CHECK(std::count_if(choices.begin(), choices.end(), [](const auto& each) { return each.in_tiled_group; }) > 0);
 }
 
 TEST_CASE("a template's schedule that is refused names the directive, and what it could be") {

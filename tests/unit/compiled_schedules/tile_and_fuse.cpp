@@ -1,5 +1,5 @@
-// Strips as machine code.
-#include "compiler/schedule/fusion/strips.h"
+// TiledGroup as machine code.
+#include "compiler/schedule/fusion/tile_and_fuse.h"
 
 #include <doctest/doctest.h>
 
@@ -15,7 +15,7 @@ TEST_CASE("strips compute what whole buffers do, on any number of threads") {
   for (const int64_t channels : {48, 56}) {
     const loop::Program before = planes_of_products(channels, channels);
     loop::Program after = before;
-    schedule::fuse_strips(after);
+    schedule::tile_and_fuse(after);
     REQUIRE(after.steps.size() == before.steps.size() - 2);
     for (const char* name : {"x86-64-v3", "native"}) {
       const CpuTarget target = cpu_target(name);

@@ -1,10 +1,10 @@
-#include "compiler/schedule/fusion/row_strips.h"
+#include "compiler/schedule/fusion/depth_first.h"
 
 #include <algorithm>
 
 #include "compiler/base/text.h"
-#include "compiler/schedule/fusion/row_chain.h"
-#include "compiler/schedule/fusion/row_traffic.h"
+#include "compiler/schedule/fusion/depth_first_chain.h"
+#include "compiler/schedule/fusion/depth_first_traffic.h"
 #include "compiler/schedule/memory/alive.h"
 #include "compiler/schedule/memory/lower_peaks.h"
 
@@ -48,7 +48,7 @@ void explain(const loop::Program& program, std::vector<Decision>& decisions) {
 
 }  // namespace
 
-void fuse_row_strips(loop::Program& program, std::vector<Decision>* decisions) {
+void fuse_depth_first(loop::Program& program, std::vector<Decision>* decisions) {
   if (std::none_of(program.nests.begin(), program.nests.end(), is_contraction)) return;
   lower_peaks(program, decisions);
   lower_traffic(program, decisions);

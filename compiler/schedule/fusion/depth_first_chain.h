@@ -1,5 +1,5 @@
 // Nests one after the other, each of which alone reads what the one before alone writes, whose rows lead to rows: what a range
-// of some rows of the last one needs are ranges of rows of all others. What row_strips.h makes strips of. What the last one reads
+// of some rows of the last one needs are ranges of rows of all others. What depth_first.h makes strips of. What the last one reads
 // others may read as well.
 #pragma once
 
@@ -88,6 +88,6 @@ class RowChains {
 };
 
 // Puts strips in place of the chain's launches.
-void make_row_strips(loop::Program& program, const RowChain& chain);
+void make_depth_first(loop::Program& program, const RowChain& chain);
 
 }  // namespace stridec::schedule

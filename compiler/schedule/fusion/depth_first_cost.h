@@ -5,7 +5,7 @@
 #include <string>
 
 #include "compiler/loop/program.h"
-#include "compiler/schedule/fusion/row_chain.h"
+#include "compiler/schedule/fusion/depth_first_chain.h"
 
 namespace stridec::schedule {
 

@@ -1,11 +1,11 @@
-// Strips in place of a chain's launches: ranges of rows, what passes as memory of a thread.
+// TiledGroup in place of a chain's launches: ranges of rows, what passes as memory of a thread.
 #include <algorithm>
 
 #include "compiler/base/text.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/fusion/row_chain.h"
-#include "compiler/schedule/fusion/strips.h"
+#include "compiler/schedule/fusion/depth_first_chain.h"
+#include "compiler/schedule/fusion/tile_and_fuse.h"
 
 namespace stridec::schedule {
 namespace {
@@ -15,7 +15,7 @@ using loop::Dim;
 using loop::Launch;
 using loop::Nest;
 using loop::Program;
-using loop::Strips;
+using loop::TiledGroup;
 using sym::Expr;
 
 // The index within a strip's rows of what passes behind nest i.
@@ -56,7 +56,7 @@ void shrink(Program& program, const RowChain& chain, size_t i) {
 
 }  // namespace
 
-void make_row_strips(Program& program, const RowChain& chain) {
+void make_depth_first(Program& program, const RowChain& chain) {
   const size_t count = chain.at.size();
   const size_t own = chain.own();
   std::vector<Nest> nests;
@@ -64,7 +64,7 @@ void make_row_strips(Program& program, const RowChain& chain) {
   const Nest& last = nests.back();
   const sym::Interval points = program.facts.bounds(chain.points);
   const int64_t least = points.has_lo() && points.lo >= chain.most ? std::max<int64_t>(1, chain.most / 2) : 1;
-  Strips strips{.name = name_of_strips(program, nests),
+  TiledGroup strips{.name = name_of_tiled_group(program, nests),
                 .first = sym::var("strip.first"),
                 .size = sym::var(cat("strip.", least, "to", chain.most)),
                 .points = chain.points,

@@ -1,5 +1,5 @@
-// Strips of rows as machine code.
-#include "compiler/schedule/fusion/row_strips.h"
+// TiledGroup of rows as machine code.
+#include "compiler/schedule/fusion/depth_first.h"
 
 #include <doctest/doctest.h>
 
@@ -9,11 +9,11 @@
 
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build_run.h"
-#include "compiler/codegen/cpu/strips.h"
+#include "compiler/codegen/cpu/tile_and_fuse.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/algebra/winograd.h"
 #include "compiler/schedule/choose/choose.h"
-#include "compiler/schedule/fusion/strips.h"
+#include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/schedule/memory/lower_peaks.h"
 #include "tests/unit/schedule/programs.h"
 
@@ -55,9 +55,9 @@ TEST_CASE("strips of rows compute what whole buffers do, on any number of thread
       if (buffer.storage == loop::Storage::kWeight) set_to_few_bits(buffer);
     loop::Program after = before;
     if (given.transforms) schedule::apply_winograd(after);
-    schedule::fuse_row_strips(after);
-    REQUIRE(!loop::strips_of(after).empty());
-    CHECK(loop::strips_of(after)[0]->body.size() == given.nests);
+    schedule::fuse_depth_first(after);
+    REQUIRE(!loop::tiled_groups_of(after).empty());
+    CHECK(loop::tiled_groups_of(after)[0]->body.size() == given.nests);
     for (const char* name : {"x86-64-v3", "native"}) {
       const CpuTarget target = cpu_target(name);
       codegen::cpu::RunCompiledOptions one{.target = target, .parts = 1}, three{.target = target};
@@ -82,10 +82,10 @@ TEST_CASE("a strip's kernel moves the rows that it takes over, and runs each of 
     loop::Program program = convolutions(40, 4, layers);
     schedule::lower_peaks(program);
     schedule::choose(program, cpu_target("x86-64-v3"), {});
-    const auto all = loop::strips_of(program);
+    const auto all = loop::tiled_groups_of(program);
     REQUIRE(!all.empty());
     carried = all[0]->carried.size(), nests = all[0]->body.size();
-    return codegen::cpu::emit_strips(program, *all[0], cpu_target("x86-64-v3")).text;
+    return codegen::cpu::emit_tiled_group(program, *all[0], cpu_target("x86-64-v3")).text;
   };
   const auto count = [](const std::string& in, const std::string& what) {
     size_t found = 0;

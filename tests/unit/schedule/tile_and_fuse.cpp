@@ -1,4 +1,4 @@
-#include "compiler/schedule/fusion/strips.h"
+#include "compiler/schedule/fusion/tile_and_fuse.h"
 
 #include <doctest/doctest.h>
 
@@ -20,8 +20,8 @@ namespace {
 
 std::string reason_of(Program program) {
   std::vector<Decision> decisions;
-  fuse_strips(program, &decisions);
-  CHECK(strips_of(program).empty());
+  tile_and_fuse(program, &decisions);
+  CHECK(tiled_groups_of(program).empty());
   return decisions.empty() ? "" : decisions[0].reason;
 }
 
@@ -47,13 +47,13 @@ void read_elsewhere(Program& program, const std::string& name) {
 TEST_CASE("a product between two transforms works in strips") {
   const Program before = planes_of_products(48, 48);
   Program after = before;
-  fuse_strips(after);
+  tile_and_fuse(after);
   verify(after);
-  REQUIRE(strips_of(after).size() == 1);
-  const Strips* strips = strips_of(after)[0];
+  REQUIRE(tiled_groups_of(after).size() == 1);
+  const TiledGroup* strips = tiled_groups_of(after)[0];
   CHECK(after.steps.size() == before.steps.size() - 2);
   CHECK(strips->name == "product");
-  CHECK(name_of_strips(before, {before.nests[1], before.nests[2]}) == "product");  // where its work is
+  CHECK(name_of_tiled_group(before, {before.nests[1], before.nests[2]}) == "product");  // where its work is
   CHECK(strips->most == 14);
   CHECK(sym::to_string(strips->points) == "m*n - 5*m");
   REQUIRE(strips->body.size() == 3);
@@ -77,11 +77,11 @@ TEST_CASE("a product between two transforms works in strips") {
 TEST_CASE("strips that are placed are where they are made, and keep the same to themselves") {
   Program made = planes_of_products(48, 48), placed = made;
   const Nest product = placed.nests[1];
-  fuse_strips(made);
-  place_strips(placed);
-  REQUIRE(strips_of(made).size() == 1);
-  REQUIRE(strips_of(placed).size() == 1);
-  const Strips &x = *strips_of(made)[0], &y = *strips_of(placed)[0];
+  tile_and_fuse(made);
+  place_tiled_groups(placed);
+  REQUIRE(tiled_groups_of(made).size() == 1);
+  REQUIRE(tiled_groups_of(placed).size() == 1);
+  const TiledGroup &x = *tiled_groups_of(made)[0], &y = *tiled_groups_of(placed)[0];
   CHECK(x.name == y.name);
   CHECK(x.most == y.most);
   CHECK(x.points == y.points);
@@ -93,18 +93,18 @@ TEST_CASE("strips that are placed are where they are made, and keep the same to 
 
 TEST_CASE("a program with strips reads back as it was printed") {
   Program program = planes_of_products(48, 48);
-  fuse_strips(program);
+  tile_and_fuse(program);
   const std::string text = to_string(program);
   CHECK(text.find("strips product strip.first strip.1to14 in 1..14 of m*n - 5*m own (v, products)") !=
         std::string::npos);
   const Program again = parse_program(text, [&](const Buffer&) { return program.buffers[1].weight; });
   CHECK(to_string(again) == text);
-  CHECK(again.facts.bounds(strips_of(again).at(0)->size).hi == 14);
+  CHECK(again.facts.bounds(tiled_groups_of(again).at(0)->size).hi == 14);
 }
 
 TEST_CASE("what a strip owns takes no place in the arena") {
   Program whole_buffers = planes_of_products(48, 48), strips = planes_of_products(48, 48);
-  fuse_strips(strips);
+  tile_and_fuse(strips);
   plan_memory(whole_buffers);
   plan_memory(strips);
   const auto bytes = [](const Program& program) {
@@ -130,9 +130,9 @@ TEST_CASE("left as they are") {
 TEST_CASE("strips are longer where weights come from further away for each of them") {
   constexpr int64_t kPassing = 2 * 36 * 128 * 4;  // of tiles of 4x4, 128 channels
   constexpr double kFar = 36 * 128 * 128 * 4, kNear = 36 * 32 * 32 * 4;
-  CHECK(points_of_strip(1000, kPassing, kNear) == 14);
-  CHECK(points_of_strip(1000, kPassing, kFar) == 22);
-  CHECK(points_of_strip(150, kPassing, kFar) == 14);
-  CHECK(points_of_strip(100, kPassing, kFar) == 0);
-  CHECK(points_of_strip(1000, kPassing * 4, kFar) == 0);
+  CHECK(points_of_tile(1000, kPassing, kNear) == 14);
+  CHECK(points_of_tile(1000, kPassing, kFar) == 22);
+  CHECK(points_of_tile(150, kPassing, kFar) == 14);
+  CHECK(points_of_tile(100, kPassing, kFar) == 0);
+  CHECK(points_of_tile(1000, kPassing * 4, kFar) == 0);
 }

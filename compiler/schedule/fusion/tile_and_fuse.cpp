@@ -1,4 +1,4 @@
-#include "compiler/schedule/fusion/strips.h"
+#include "compiler/schedule/fusion/tile_and_fuse.h"
 
 #include <algorithm>
 #include <map>
@@ -158,7 +158,7 @@ std::set<int> components(const Nest& nest, size_t number, const Row& row, Buffer
 // Makes nests run along a strip's points instead of the shared dims, and what passes hold these alone.
 class Cutter {
  public:
-  Cutter(Program& program, const Row& row, const loop::Strips& strips)
+  Cutter(Program& program, const Row& row, const loop::TiledGroup& strips)
       : program_(program), row_(row), strips_(strips) {}
 
   void shrink(BufferId id, std::set<int> gone) {
@@ -239,7 +239,7 @@ class Cutter {
   };
   Program& program_;
   const Row& row_;
-  const loop::Strips& strips_;
+  const loop::TiledGroup& strips_;
   std::map<BufferId, Place> places_;
 };
 
@@ -337,13 +337,13 @@ class Fuser {
                             : std::max(1.0, typical(dim.extent, program_.facts));
     }
     points = sym::simplify(points, program_.facts);
-    if (typical_points * static_cast<double>(passing) <= static_cast<double>(kStripCache))
+    if (typical_points * static_cast<double>(passing) <= static_cast<double>(kTileCache))
       return -1;  // it stays there anyway
-    const int64_t most = points_of_strip(typical_points, passing, *weights);
+    const int64_t most = points_of_tile(typical_points, passing, *weights);
     if (most == 0) {
       const int64_t shortest_length = least_points(*weights);
       decision->reason =
-          shortest_length * passing > 2 * kStripCache
+          shortest_length * passing > 2 * kTileCache
               ? cat("not in strips: what passes at ", shortest_length, " points is too large for a cache")
               : cat("not in strips: ", typical_points, " points are too few");
       return -1;
@@ -358,7 +358,7 @@ class Fuser {
 
     const sym::Interval range = program_.facts.bounds(points);
     const int64_t least = range.has_lo() && range.lo >= most ? std::max<int64_t>(1, most / 2) : 1;
-    loop::Strips strips{.name = name_of_strips(program_, nests),
+    loop::TiledGroup strips{.name = name_of_tiled_group(program_, nests),
                         .first = sym::var("strip.first"),
                         .size = sym::var(cat("strip.", least, "to", most)),
                         .points = points,
@@ -400,17 +400,17 @@ void fuse(Program& program, std::vector<Decision>* decisions, bool cuts) {
 
 }  // namespace
 
-int64_t points_of_strip(double points, int64_t passing, double weights) {
+int64_t points_of_tile(double points, int64_t passing, double weights) {
   const int64_t least = least_points(weights);
-  const int64_t room = weights > static_cast<double>(kWeightCache) ? kLongStripCache : kStripCache;
+  const int64_t room = weights > static_cast<double>(kWeightCache) ? kLongTileCache : kTileCache;
   for (int64_t length : kLengths)
-    if (length >= least && length * passing <= (length == least ? 2 * kStripCache : room) &&
-        points >= kLeastStrips * static_cast<double>(length))
+    if (length >= least && length * passing <= (length == least ? 2 * kTileCache : room) &&
+        points >= kLeastTiles * static_cast<double>(length))
       return length;
   return 0;
 }
 
-std::string name_of_strips(const Program& program, const std::vector<Nest>& nests) {
+std::string name_of_tiled_group(const Program& program, const std::vector<Nest>& nests) {
   const auto work = [&](const Nest& nest) {
     const loop::Cost cost = loop::cost_of(program, nest);
     return std::pair(typical(cost.flops, program.facts),
@@ -419,7 +419,7 @@ std::string name_of_strips(const Program& program, const std::vector<Nest>& nest
   return std::ranges::max_element(nests, {}, work)->name;
 }
 
-ArenaPlan own_memory(const Program& program, const loop::Strips& strips) {
+ArenaPlan own_memory(const Program& program, const loop::TiledGroup& strips) {
   std::vector<ArenaItem> items;
   for (BufferId id : strips.own) {
     const loop::Buffer& buffer = program[id];
@@ -428,7 +428,7 @@ ArenaPlan own_memory(const Program& program, const loop::Strips& strips) {
       const Effects effects = effects_of(program, strips.body[static_cast<size_t>(at)]);
       if (touches(effects, id)) life.touch(at);
     }
-    for (const loop::Strips::Carried& each : strips.carried)
+    for (const loop::TiledGroup::Carried& each : strips.carried)
       if (each.buffer == id) life.touch(0), life.touch(static_cast<int>(strips.body.size()) - 1);
     const Expr bytes = sym::simplify(
         sym::align_up(extent_in_elements(buffer) * byte_size(buffer.dtype), kAlignment), program.facts);
@@ -437,8 +437,8 @@ ArenaPlan own_memory(const Program& program, const loop::Strips& strips) {
   return plan_arena(items, program.facts);
 }
 
-void fuse_strips(Program& program, std::vector<Decision>* decisions) { fuse(program, decisions, true); }
+void tile_and_fuse(Program& program, std::vector<Decision>* decisions) { fuse(program, decisions, true); }
 
-void place_strips(Program& program) { fuse(program, nullptr, false); }
+void place_tiled_groups(Program& program) { fuse(program, nullptr, false); }
 
 }  // namespace stridec::schedule

@@ -1,10 +1,10 @@
-#include "compiler/schedule/fusion/row_chain_cost.h"
+#include "compiler/schedule/fusion/depth_first_cost.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "compiler/loop/analysis.h"
-#include "compiler/schedule/fusion/strips.h"
+#include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/schedule/typical.h"
 
 namespace stridec::schedule {
@@ -77,7 +77,7 @@ bool choose_length(const loop::Program& program, RowChain& chain, int64_t cache,
     return !chain.kept || typical(passing_bytes(program, chain, chain.own()), program.facts) <= kKeptBytes;
   };
   for (chain.most = kMostUnits; chain.most > 0; --chain.most)
-    if (images * strips_of_image(program, chain) >= kLeastStrips &&
+    if (images * strips_of_image(program, chain) >= kLeastTiles &&
         typical(own_bytes(program, chain), program.facts) <= static_cast<double>(cache) && fits_kept())
       return true;
   why = "there are too few rows, or one is too large for a cache";

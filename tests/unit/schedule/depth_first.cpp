@@ -1,4 +1,4 @@
-#include "compiler/schedule/fusion/row_strips.h"
+#include "compiler/schedule/fusion/depth_first.h"
 
 #include <doctest/doctest.h>
 
@@ -12,9 +12,9 @@
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/algebra/split_reduction.h"
 #include "compiler/schedule/algebra/winograd.h"
-#include "compiler/schedule/fusion/row_chain.h"
-#include "compiler/schedule/fusion/row_traffic.h"
-#include "compiler/schedule/fusion/strips.h"
+#include "compiler/schedule/fusion/depth_first_chain.h"
+#include "compiler/schedule/fusion/depth_first_traffic.h"
+#include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/schedule/memory/lower_peaks.h"
 #include "compiler/schedule/memory/memory_plan.h"
 #include "compiler/sym/text.h"
@@ -33,9 +33,9 @@ int64_t arena(Program program, int64_t images, int64_t rows) {
   return *sym::evaluate(program.arena_bytes, [&](Expr var) { return var == sym::var("m") ? images : rows; });
 }
 
-const Strips& only_strips(const Program& program) {
-  REQUIRE(strips_of(program).size() == 1);
-  return *strips_of(program)[0];
+const TiledGroup& only_strips(const Program& program) {
+  REQUIRE(tiled_groups_of(program).size() == 1);
+  return *tiled_groups_of(program)[0];
 }
 
 }  // namespace
@@ -44,9 +44,9 @@ TEST_CASE("a convolution of a convolution works by strips of rows") {
   const Program before = convolutions(40, 4, {{64}, {64, 3, 2, 1, 1}, {8}});
   Program after = before;
   std::vector<Decision> decisions;
-  fuse_row_strips(after, &decisions);
+  fuse_depth_first(after, &decisions);
   verify(after);
-  const Strips& strips = only_strips(after);
+  const TiledGroup& strips = only_strips(after);
   REQUIRE(strips.body.size() == 2);
   CHECK(sym::to_string(strips.points) == "(n + 1)//2");
   CHECK(sym::to_string(strips.rounds) == "m");
@@ -89,9 +89,9 @@ TEST_CASE("rows of every kind lead to rows") {
        }) {
     const Program before = convolutions(24, 2, layers);
     Program after = before;
-    fuse_row_strips(after);
+    fuse_depth_first(after);
     verify(after);
-    CHECK(!strips_of(after).empty());
+    CHECK(!tiled_groups_of(after).empty());
     const std::string text = to_string(after);
     const Program again = parse_program(text, [&](const Buffer& weight) {
       for (const Buffer& buffer : after.buffers)
@@ -111,8 +111,8 @@ TEST_CASE("a sum is written over what it adds, strip by strip") {
   // A bottleneck: what its first layer reads stays until its last one adds it.
   const Program before = convolutions(24, 2, {{64}, {64}, {64, 3, 1, 1, 1}, {.out = 64, .adds = 1}, {8}});
   Program after = before;
-  fuse_row_strips(after);
-  const Strips& strips = only_strips(after);
+  fuse_depth_first(after);
+  const TiledGroup& strips = only_strips(after);
   CHECK(strips.body.size() == 2);
   const int64_t tensor = 400 * 24 * 64 * 4;
   CHECK(arena(before, 1, 400) == 3 * tensor);
@@ -154,7 +154,7 @@ TEST_CASE("what is read of every other row and column alone is kept alone") {
     Program after = before;
     lower_peaks(after);
     verify(after);
-    const auto strips = strips_of(after);
+    const auto strips = tiled_groups_of(after);
     REQUIRE(strips.size() == 2);
     CHECK(strips[0]->body.size() == 2);
     CHECK(strips[1]->body.size() == 3);
@@ -170,7 +170,7 @@ TEST_CASE("Winograd's transforms and what follows them") {
   apply_winograd(before);
   REQUIRE(before.steps.size() > 5);
   Program after = before;
-  fuse_row_strips(after);
+  fuse_depth_first(after);
   verify(after);
   CHECK(only_strips(after).body.size() == 5);
   plan_memory(after, InPlace::kSums);
@@ -181,8 +181,8 @@ TEST_CASE("Winograd's transforms and what follows them") {
 TEST_CASE("no strips where they do not lower what is alive at once, or make too much work") {
   const auto reason = [](Program program) {
     std::vector<Decision> decisions;
-    fuse_row_strips(program, &decisions);
-    CHECK(strips_of(program).empty());
+    fuse_depth_first(program, &decisions);
+    CHECK(tiled_groups_of(program).empty());
     REQUIRE(decisions.size() == 1);
     CHECK(!decisions[0].fused);
     return decisions[0].reason;
@@ -198,7 +198,7 @@ TEST_CASE("no strips where they do not lower what is alive at once, or make too 
   // Matrix products, which read no windows, are no convolutions.
   std::vector<Decision> decisions;
   Program products = convolutions(4, 4, {{8}, {8}, {8}});
-  fuse_row_strips(products, &decisions);
+  fuse_depth_first(products, &decisions);
   CHECK(std::all_of(decisions.begin(), decisions.end(), [](const Decision& d) { return d.fused; }));
 }
 
@@ -209,19 +209,19 @@ TEST_CASE("convolutions work by strips of rows where memory traffic takes longer
     std::vector<Decision> decisions;
     lower_traffic(after, &decisions);
     verify(after);
-    CHECK(decisions.size() == strips_of(after).size());
+    CHECK(decisions.size() == tiled_groups_of(after).size());
     return after;
   };
   const Program before = convolutions(200, 2, {{8}, {48}, {4, 3, 1, 1, 1}});
   Program after = strips_after(before);
-  CHECK(strips_of(after).size() == 1);
+  CHECK(tiled_groups_of(after).size() == 1);
   plan_memory(after, InPlace::kSums);
   for (const auto& [images, rows] : {std::pair<int64_t, int64_t>{1, 5}, {1, 13}, {2, 6}, {0, 9}})
     CHECK(same_results(before, after, {{sym::var("m"), images}, {sym::var("n"), rows}}));
   // There is more to compute than to move.
-  CHECK(strips_of(strips_after(convolutions(200, 2, {{256, 3, 1, 1, 1}, {256, 3, 1, 1, 1}}))).empty());
+  CHECK(tiled_groups_of(strips_after(convolutions(200, 2, {{256, 3, 1, 1, 1}, {256, 3, 1, 1, 1}}))).empty());
   // It stays in a cache.
-  CHECK(strips_of(strips_after(convolutions(4, 2, {{8}, {48}, {4, 3, 1, 1, 1}}))).empty());
+  CHECK(tiled_groups_of(strips_after(convolutions(4, 2, {{8}, {48}, {4, 3, 1, 1, 1}}))).empty());
 }
 
 // A convolution, and each of its images with a mean of 0 and a variance of 1.
@@ -270,7 +270,7 @@ TEST_CASE("statistics are taken of rows while these lie in a cache, and the rows
     std::vector<Decision> decisions;
     lower_traffic(after, &decisions);
     verify(after);
-    const Strips& strips = only_strips(after);
+    const TiledGroup& strips = only_strips(after);
     REQUIRE(strips.body.size() == 2);
     CHECK(after[std::get<Launch>(strips.body[1].node).nest].name == "statistics");
     CHECK(strips.own.empty());
@@ -301,7 +301,7 @@ TEST_CASE("rows that others read as well are made once, all of them") {
   REQUIRE(chain);
   CHECK(chain->kept);
   Program after = before;
-  make_row_strips(after, *chain);
+  make_depth_first(after, *chain);
   verify(after);
   CHECK(only_strips(after).own.empty());
   plan_memory(after, InPlace::kSums);
@@ -315,9 +315,9 @@ TEST_CASE("rows that others read as well are made once, all of them") {
 TEST_CASE("a strip moves the rows that the one before has made") {
   Program program = convolutions(40, 4, {{64}, {64, 3, 1, 1, 1}, {64, 5, 1, 1, 2}, {8}});
   lower_peaks(program);
-  const Strips& strips = only_strips(program);
+  const TiledGroup& strips = only_strips(program);
   REQUIRE(strips.carried.size() == 2);
-  for (const Strips::Carried& each : strips.carried)
+  for (const TiledGroup::Carried& each : strips.carried)
     CHECK(std::count(strips.own.begin(), strips.own.end(), each.buffer) == 1);
   // Each has memory of its own: it outlasts a strip.
   const ArenaPlan own = own_memory(program, strips);
@@ -327,15 +327,15 @@ TEST_CASE("a strip moves the rows that the one before has made") {
   // Rows that follow each other without a window are made once anyway.
   Program apart = convolutions(40, 4, {{64}, {64}, {64, 2, 2, 1, 0}, {8}});
   lower_peaks(apart);
-  for (const Strips* each : strips_of(apart)) CHECK(each->carried.empty());
+  for (const TiledGroup* each : tiled_groups_of(apart)) CHECK(each->carried.empty());
 }
 
 TEST_CASE("rows that no strip has made are not taken over") {
-  const auto refused = [](const std::function<void(Program&, Strips&)>& change) {
+  const auto refused = [](const std::function<void(Program&, TiledGroup&)>& change) {
     Program program = convolutions(40, 4, {{64}, {64, 3, 1, 1, 1}, {64, 5, 1, 1, 2}, {8}});
     lower_peaks(program);
     for (Step& step : program.steps)
-      if (auto* strips = std::get_if<Strips>(&step.node)) change(program, *strips);
+      if (auto* strips = std::get_if<TiledGroup>(&step.node)) change(program, *strips);
     try {
       verify(program);
     } catch (const Error& error) {
@@ -343,21 +343,21 @@ TEST_CASE("rows that no strip has made are not taken over") {
     }
     return false;
   };
-  CHECK(!refused([](Program&, Strips&) {}));
+  CHECK(!refused([](Program&, TiledGroup&) {}));
   // A buffer that strips share, or one that is none's; sizes of nothing; no rows; a dim that the buffer has not.
-  CHECK(refused([](Program& p, Strips& s) { s.carried[0].buffer = p.outputs[0]; }));
-  CHECK(refused([](Program&, Strips& s) { std::erase(s.own, s.carried[0].buffer); }));
-  CHECK(refused([](Program&, Strips& s) { s.carried[0].at = s.first; }));
-  CHECK(refused([](Program&, Strips& s) { s.carried[0].rows = s.points; }));
-  CHECK(refused([](Program&, Strips& s) { s.carried[0].per = 0; }));
-  CHECK(refused([](Program& p, Strips& s) { s.carried[0].dim = p[s.carried[0].buffer].shape.size(); }));
+  CHECK(refused([](Program& p, TiledGroup& s) { s.carried[0].buffer = p.outputs[0]; }));
+  CHECK(refused([](Program&, TiledGroup& s) { std::erase(s.own, s.carried[0].buffer); }));
+  CHECK(refused([](Program&, TiledGroup& s) { s.carried[0].at = s.first; }));
+  CHECK(refused([](Program&, TiledGroup& s) { s.carried[0].rows = s.points; }));
+  CHECK(refused([](Program&, TiledGroup& s) { s.carried[0].per = 0; }));
+  CHECK(refused([](Program& p, TiledGroup& s) { s.carried[0].dim = p[s.carried[0].buffer].shape.size(); }));
 }
 
 TEST_CASE("what works in strips anyway is not cut into others to lower peaks") {
   Program program = convolutions(128, 128, std::vector<Layer>(3, Layer{128, 3, 1, 1, 1}));
   apply_winograd(program);
   lower_peaks(program);
-  CHECK(strips_of(program).empty());
-  fuse_strips(program);
-  CHECK(strips_of(program).size() == 3);
+  CHECK(tiled_groups_of(program).empty());
+  tile_and_fuse(program);
+  CHECK(tiled_groups_of(program).size() == 3);
 }

@@ -1,4 +1,4 @@
-// Chains of row_chain.h work by strips of rows where that takes less time: what passes is no longer written to memory behind a
+// Chains of depth_first_chain.h work by strips of rows where that takes less time: what passes is no longer written to memory behind a
 // thread's cache and read back, little is computed twice, and weights are read again for each strip. Others stay as they are.
 #pragma once
 

@@ -1,4 +1,4 @@
-#include "compiler/schedule/fusion/row_chain.h"
+#include "compiler/schedule/fusion/depth_first_chain.h"
 
 #include <algorithm>
 
@@ -129,7 +129,7 @@ std::optional<RowChain> RowChains::chain_of(std::vector<int> at, const Fits& fit
       if (sym::has_index(dim.extent)) return std::nullopt;
     if (effects.updates || !may_move(program_, program_.steps, flow_, chain.at[i], chain.at.back(), chain.at))
       return std::nullopt;
-    // Strips run in any order.
+    // TiledGroup run in any order.
     for (size_t j = 0; j < i; ++j)
       for (BufferId id : effects.writes)
         if (reads(flow_.effects[static_cast<size_t>(chain.at[j])], id)) return std::nullopt;

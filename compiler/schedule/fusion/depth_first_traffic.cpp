@@ -1,12 +1,12 @@
-#include "compiler/schedule/fusion/row_traffic.h"
+#include "compiler/schedule/fusion/depth_first_traffic.h"
 
 #include <algorithm>
 
 #include "compiler/base/sort.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/analysis.h"
-#include "compiler/schedule/fusion/row_chain.h"
-#include "compiler/schedule/fusion/row_chain_cost.h"
+#include "compiler/schedule/fusion/depth_first_chain.h"
+#include "compiler/schedule/fusion/depth_first_cost.h"
 #include "compiler/schedule/memory/alive.h"
 
 namespace stridec::schedule {
@@ -43,7 +43,7 @@ class Finder {
     if (!chain) return std::nullopt;
     const StripCost cost = cost_of_strips(program_, flow_, *chain);
     double traffic = cost.traffic;
-    // What fuse_strips() would keep out of memory counts for it.
+    // What tile_and_fuse() would keep out of memory counts for it.
     for (const StepGroup& group : later_) {
       const bool meets = std::any_of(group.at.begin(), group.at.end(), [&](int step) {
         return std::find(at.begin(), at.end(), step) != at.end();
@@ -127,7 +127,7 @@ void lower_traffic(Program& program, std::vector<Decision>* decisions) {
                chain.most * chain.rows.back().scale, " rows at a time, which stay in a cache"),
            sym::simplify(bytes, program.facts)});
     }
-    make_row_strips(program, chain);
+    make_depth_first(program, chain);
   }
 }
 

@@ -1,4 +1,4 @@
-#include "compiler/codegen/cpu/strips.h"
+#include "compiler/codegen/cpu/tile_and_fuse.h"
 
 #include <algorithm>
 #include <map>
@@ -9,7 +9,7 @@
 #include "compiler/codegen/cpu/build.h"
 #include "compiler/codegen/emit_text.h"
 #include "compiler/schedule/effects.h"
-#include "compiler/schedule/fusion/strips.h"
+#include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::codegen::cpu {
@@ -19,14 +19,14 @@ using sym::Expr;
 
 class Emitter {
  public:
-  Emitter(const loop::Program& program, const loop::Strips& strips, const CpuTarget& target)
+  Emitter(const loop::Program& program, const loop::TiledGroup& strips, const CpuTarget& target)
       : program_(program), strips_(strips), text_(program, target) {}
 
   Kernel emit() {
     std::vector<Kernel> parts;
     Expr scratch = 0;
     sym::Substitution most{{strips_.size, strips_.most}};
-    for (const loop::Strips::Size& size : strips_.sizes)
+    for (const loop::TiledGroup::Size& size : strips_.sizes)
       if (size.most) most[size.symbol] = *size.most;
     for (const loop::Step& step : strips_.body) {
       const loop::Nest& nest = program_[std::get<loop::Launch>(step.node).nest];
@@ -52,7 +52,7 @@ class Emitter {
     text_.line("(void)first;");
     variables_ = {{strips_.first, "first"}, {strips_.size, "size"}};
     if (rounds) variables_[strips_.round] = "round";
-    for (const loop::Strips::Size& size : strips_.sizes) {
+    for (const loop::TiledGroup::Size& size : strips_.sizes) {
       const std::string name = text_.fresh("size_");
       text_.line(cat("int64_t ", name, " = ", c(size.value), ";"));
       text_.line(cat("(void)", name, ";"));
@@ -95,7 +95,7 @@ class Emitter {
 
   // What the strip before has made goes to where this one has it, and is not made again.
   void print_carried(size_t k, const std::string& strip) {
-    const loop::Strips::Carried& each = strips_.carried[k];
+    const loop::TiledGroup::Carried& each = strips_.carried[k];
     const loop::Buffer& buffer = program_[each.buffer];
     const Expr row = buffer.strides[each.dim] * byte_size(buffer.dtype), block = row * buffer.shape[each.dim];
     const std::string at = variables_.at(each.at), rows = variables_.at(each.rows), have = cat("have", k),
@@ -137,7 +137,7 @@ class Emitter {
   }
 
   const loop::Program& program_;
-  const loop::Strips& strips_;
+  const loop::TiledGroup& strips_;
   KernelText text_;
   std::map<loop::BufferId, std::string> own_;
   std::unordered_map<Expr, std::string, sym::ExprHash> variables_;
@@ -145,7 +145,7 @@ class Emitter {
 
 }  // namespace
 
-Kernel emit_strips(const loop::Program& program, const loop::Strips& strips, const CpuTarget& target) {
+Kernel emit_tiled_group(const loop::Program& program, const loop::TiledGroup& strips, const CpuTarget& target) {
   return Emitter(program, strips, target).emit();
 }
 
