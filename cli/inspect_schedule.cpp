@@ -11,7 +11,7 @@
 #include "compiler/base/text.h"
 #include "compiler/loop/provenance.h"
 #include "compiler/loop/kernels.h"
-#include "compiler/schedule/fusion/separate.h"
+#include "compiler/schedule/fusion/explain_unfused.h"
 #include "compiler/schedule/memory/memory_plan.h"
 #include "compiler/schedule/typical.h"
 #include "compiler/sym/text.h"
@@ -65,7 +65,7 @@ std::vector<Pair> separate_pairs(const loop::Program& program, const std::vector
                                  const std::vector<Decision>& decisions) {
   std::vector<Pair> pairs;
   std::map<std::tuple<std::string, std::string, std::vector<std::string>, uint64_t>, size_t> known;
-  for (const schedule::Separate& one : schedule::separate(program, kernels, decisions)) {
+  for (const schedule::Unfused& one : schedule::explain_unfused(program, kernels, decisions)) {
     uint64_t bytes = 0;
     for (const sym::Expr each : one.bytes) bytes = std::max(bytes, typical_bytes(each, program.facts));
     const auto [found, fresh] =

@@ -37,7 +37,7 @@ struct MatrixKernel {
   bool single = false;  // elements may come one by one: a thread has few enough of them
   int slices = 1;       // warps that share the depth of a step: more than one in tiles of few rows
   int held_steps =
-      0;  // of the columns' factor, beside the ring instead of in it (row_prologue.h): all of a block's
+      0;  // of the columns' factor, beside the ring instead of in it (norm_prologue.h): all of a block's
 
   bool is_wgmma() const { return family == MatrixFamily::kWgmma; }
   bool is_tensor() const { return family != MatrixFamily::kSimt; }

@@ -17,14 +17,14 @@
 #include "compiler/schedule/algebra/winograd.h"
 #include "compiler/schedule/choose/choose_flash.h"
 #include "compiler/schedule/choose/choose_gpu.h"
-#include "compiler/schedule/fusion/join_in_block.h"
-#include "compiler/schedule/fusion/join_products.h"
-#include "compiler/schedule/fusion/join_same_dims.h"
+#include "compiler/schedule/fusion/block_fusion.h"
+#include "compiler/schedule/fusion/merge_gemms.h"
+#include "compiler/schedule/fusion/horizontal_fusion.h"
 #include "compiler/schedule/fusion/dual_gemm.h"
-#include "compiler/schedule/fusion/prologues.h"
-#include "compiler/schedule/fusion/row_products.h"
-#include "compiler/schedule/fusion/row_prologues.h"
-#include "compiler/schedule/fusion/row_results.h"
+#include "compiler/schedule/fusion/gemm_prologue.h"
+#include "compiler/schedule/fusion/gemv_fusion.h"
+#include "compiler/schedule/fusion/norm_prologue.h"
+#include "compiler/schedule/fusion/gemv_epilogue.h"
 #include "compiler/schedule/fusion/depth_first.h"
 #include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/schedule/layout/lay_rows.h"
@@ -84,10 +84,10 @@ constexpr Pass<Program, Decisions*> kCpuLoopPasses[] = {
        tile_and_fuse(program, decisions);
      }},
     {"narrow_products", "products of one value with several weights become one where they share enough",
-     join_products},
+     merge_gemms},
     {"prologue_fusion", "what makes a product's rows element by element runs where the product copies them",
-     fuse_prologues},
-    {"joins", "small nests over the same dims are one kernel", join_same_dims},
+     fuse_gemm_prologues},
+    {"joins", "small nests over the same dims are one kernel", fuse_horizontally},
     {"slices", "what several concatenations hold, or one of another, is stored once",
      [](Program& program, Decisions* decisions) { share_slices(program, decisions); }},
 };
@@ -152,18 +152,18 @@ constexpr Pass<Program, const GpuTarget&, const GpuRules&> kGpuLoopPasses[] = {
        if (rules.epilogues) fuse_dual_gemm(program, target);
      }},
     {"gpu products", "products of one row by weights are one kernel with what makes the row",
-     [](Program& program, const GpuTarget&, const GpuRules&) { join_row_products(program); }},
+     [](Program& program, const GpuTarget&, const GpuRules&) { fuse_gemvs(program); }},
     {"gpu prologues",
      "what makes few rows, by whole rows, is done by each block of the products that read them",
      [](Program& program, const GpuTarget& target, const GpuRules& rules) {
-       fuse_row_prologues(program, target, rules.decisions);
+       fuse_norm_prologues(program, target, rules.decisions);
      }},
     {"gpu joins", "small nests one after the other are one kernel",
-     [](Program& program, const GpuTarget&, const GpuRules&) { join_in_block(program); }},
+     [](Program& program, const GpuTarget&, const GpuRules&) { fuse_in_block(program); }},
     {"gpu results", "a small nest behind a product of one row is done by who makes what it reads",
      [](Program& program, const GpuTarget&, const GpuRules& rules) {
-       if (rules.epilogues) join_row_results(program);
-       join_in_block(program);  // with what was left of these
+       if (rules.epilogues) fuse_gemv_epilogues(program);
+       fuse_in_block(program);  // with what was left of these
      }},
     {"gpu names", "schedules name dims: those of equal nests are called the same",
      [](Program& program, const GpuTarget&, const GpuRules&) {

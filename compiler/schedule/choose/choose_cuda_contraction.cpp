@@ -11,7 +11,7 @@
 #include "compiler/kernels/group_results.h"
 #include "compiler/kernels/im2col.h"
 #include "compiler/kernels/dual_gemm.h"
-#include "compiler/kernels/row_prologue.h"
+#include "compiler/kernels/norm_prologue.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/choose/choose_contraction.h"

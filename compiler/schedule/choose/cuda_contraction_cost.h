@@ -22,7 +22,7 @@ double element_cycles(bool in_registers, double statements);
 // holds of it comes while the launch before ends.
 double cycles(const kernels::MatrixPlan& plan, Lines rows, Lines columns, const ProductShape& s,
               double element, bool weights, const GpuTarget& target);
-// What a block needs to make the rows of its tile of columns before it multiplies (kernels/row_prologue.h); `cost`: of an
+// What a block needs to make the rows of its tile of columns before it multiplies (kernels/norm_prologue.h); `cost`: of an
 // element, of the statements that make it.
 double row_cycles(const kernels::MatrixKernel& kernel, const ProductShape& shape, double cost);
 // A kernel of its own for these rows instead, from launch to launch.

@@ -9,7 +9,7 @@
 //
 // w holds 8 columns of the one beside 8 of the other (kernels/dual_gemm.h). Where the model of products expects it to take no
 // longer than what it replaces: t need not be written and read, x is read once, and half as many sums go to memory.
-// Products of one row have a kernel of their own (row_products.h).
+// Products of one row have a kernel of their own (gemv_fusion.h).
 #pragma once
 
 #include "compiler/base/gpu_target.h"

@@ -198,7 +198,7 @@ void fuse(Program& program, const FusionOptions& options) {
   Fuser fuser(program, options);
   loop::for_each_block(program.steps,
                        [&](Steps& steps) { fuser.block(steps, {Phase::kEpilogues, Phase::kInline}); });
-  take_apart(program);
+  split_concats(program);
   loop::for_each_block(program.steps,
                        [&](Steps& steps) { fuser.block(steps, {Phase::kInlinePieces, Phase::kMerge}); });
   loop::eliminate_dead_code(program);

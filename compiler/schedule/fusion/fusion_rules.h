@@ -48,7 +48,7 @@ void localise(loop::Program& program, loop::Nest& nest, const Flow& flow);
 void share_rows(const loop::Program& program, loop::Nest& nest);
 
 // Concatenations of few pieces that cost nothing to compute again become a choice between the pieces for who reads them.
-void take_apart(loop::Program& program);
+void split_concats(loop::Program& program);
 
 // -- what the rules ask of a nest
 

@@ -12,7 +12,7 @@
 #include "compiler/codegen/body.h"
 #include "compiler/kernels/cuda_matrix.h"
 #include "compiler/kernels/dual_gemm.h"
-#include "compiler/kernels/row_prologue.h"
+#include "compiler/kernels/norm_prologue.h"
 #include "compiler/loop/analysis.h"
 
 namespace stridec::codegen::cuda {
@@ -34,7 +34,7 @@ struct MatrixFrame {
   const kernels::Factor* a;  // of the rows
   const kernels::Factor* b;  // of the columns
   Dims batch, rows, columns, depth;
-  // What makes the columns' factor, of whole rows (kernels/row_prologue.h); `nest` is the product behind it.
+  // What makes the columns' factor, of whole rows (kernels/norm_prologue.h); `nest` is the product behind it.
   std::optional<kernels::RowPrologue> prologue;
   // Of a pair (kernels/dual_gemm.h) `nest` is its product, and each result has two sums: kPairBlock of them beside as many, along
   // the rows or the columns.

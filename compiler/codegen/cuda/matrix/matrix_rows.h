@@ -1,4 +1,4 @@
-// The prologue of a product whose rows are made from whole rows by itself (kernels/row_prologue.h): before a block
+// The prologue of a product whose rows are made from whole rows by itself (kernels/norm_prologue.h): before a block
 // multiplies, all of its threads read the rows of its only tile of columns into registers, a team of threads each, add up
 // their statistics, and put what they make of them where the products read it. What depends on weights alone is loaded
 // while the launch before this one runs.

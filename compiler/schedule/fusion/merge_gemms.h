@@ -19,6 +19,6 @@
 namespace stridec::schedule {
 
 // Behind layouts, strips and chains.
-void join_products(loop::Program& program, std::vector<Decision>* decisions = nullptr);
+void merge_gemms(loop::Program& program, std::vector<Decision>* decisions = nullptr);
 
 }  // namespace stridec::schedule

@@ -1,4 +1,4 @@
-#include "compiler/schedule/fusion/row_results.h"
+#include "compiler/schedule/fusion/gemv_epilogue.h"
 
 #include <algorithm>
 #include <optional>
@@ -106,7 +106,7 @@ class Joiner {
       : program_(program), product_(product), columns_(columns), small_(small), effects_(effects_of(small)) {}
 
   std::optional<Nest> run() {
-    if (!take_apart() || !find_distance()) return std::nullopt;
+    if (!split_concats() || !find_distance()) return std::nullopt;
     made_ = product_;
     made_.dims.clear();
     made_.body.clear();
@@ -139,7 +139,7 @@ class Joiner {
   }
 
   // Loops as pieces, in order, whose stores do not meet.
-  bool take_apart() {
+  bool split_concats() {
     std::set<int32_t> outside;
     for (const Stmt& stmt : small_.body) {
       const auto* loop = std::get_if<loop::For>(&stmt.node);
@@ -494,7 +494,7 @@ void join_at(Program& program, loop::Steps& steps, size_t at) {
 
 }  // namespace
 
-void join_row_results(Program& program) {
+void fuse_gemv_epilogues(Program& program) {
   loop::for_each_block(program.steps, [&](loop::Steps& steps) {
     for (size_t at = 0; at + 1 < steps.size(); ++at) join_at(program, steps, at);
   });

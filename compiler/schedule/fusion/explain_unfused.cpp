@@ -1,4 +1,4 @@
-#include "compiler/schedule/fusion/separate.h"
+#include "compiler/schedule/fusion/explain_unfused.h"
 
 #include <algorithm>
 #include <map>
@@ -45,7 +45,7 @@ class Finder {
     }
   }
 
-  std::vector<Separate> run() {
+  std::vector<Unfused> run() {
     for (size_t to = 0; to < kernels_.size(); ++to)
       for (size_t from = 0; from < to; ++from)
         if (const std::set<std::string> passing = passing_between(from, to); !passing.empty())
@@ -121,8 +121,8 @@ class Finder {
 
   void add(size_t from, size_t to, const std::set<std::string>& passing) {
     const Nodes &producer = of_kernel_[from], &consumer = of_kernel_[to];
-    Separate pair{&kernels_[from], &kernels_[to], {}, {}};
-    Separate stored = pair;         // by others, before what passes was stored where it is now
+    Unfused pair{&kernels_[from], &kernels_[to], {}, {}};
+    Unfused stored = pair;         // by others, before what passes was stored where it is now
     std::vector<std::string> made;  // how one operator came to be several kernels
     for (const size_t d : decisions_about(consumer)) {
       const Decision& decision = decisions_[d];
@@ -159,11 +159,11 @@ class Finder {
     if (least_of(both)) return;
     const auto from = least_of(producer), to = least_of(consumer);
     if (!from || !to) return;
-    auto known = std::ranges::find_if(found_, [&](const Separate& pair) {
+    auto known = std::ranges::find_if(found_, [&](const Unfused& pair) {
       return pair.producer == &kernels_[*from] && pair.consumer == &kernels_[*to];
     });
     if (known == found_.end())
-      known = found_.insert(known, Separate{&kernels_[*from], &kernels_[*to], {}, {}});
+      known = found_.insert(known, Unfused{&kernels_[*from], &kernels_[*to], {}, {}});
     say(*known, decision);
   }
 
@@ -185,7 +185,7 @@ class Finder {
     return all;
   }
 
-  static void say(Separate& pair, const Decision& decision) {
+  static void say(Unfused& pair, const Decision& decision) {
     if (!std::ranges::count(pair.reasons, decision.reason)) pair.reasons.push_back(decision.reason);
     pair.bytes.push_back(decision.bytes);
   }
@@ -200,12 +200,12 @@ class Finder {
   std::map<loop::NestId, int> blocks_;
   std::unordered_map<std::string, std::string> moved_;  // which buffers lie in which
   std::vector<bool> used_;
-  std::vector<Separate> found_;
+  std::vector<Unfused> found_;
 };
 
 }  // namespace
 
-std::vector<Separate> separate(const Program& program, const std::vector<Kernel>& kernels,
+std::vector<Unfused> explain_unfused(const Program& program, const std::vector<Kernel>& kernels,
                                const std::vector<Decision>& decisions) {
   return Finder(program, kernels, decisions).run();
 }

@@ -1,4 +1,4 @@
-#include "compiler/schedule/fusion/separate.h"
+#include "compiler/schedule/fusion/explain_unfused.h"
 
 #include <doctest/doctest.h>
 

@@ -15,6 +15,6 @@
 
 namespace stridec::schedule {
 
-void join_row_products(loop::Program& program);
+void fuse_gemvs(loop::Program& program);
 
 }  // namespace stridec::schedule

@@ -1,4 +1,4 @@
-#include "compiler/schedule/fusion/prologues.h"
+#include "compiler/schedule/fusion/gemm_prologue.h"
 
 #include <algorithm>
 #include <optional>
@@ -150,7 +150,7 @@ class Prologues {
 
 }  // namespace
 
-void fuse_prologues(Program& program, std::vector<Decision>* decisions) {
+void fuse_gemm_prologues(Program& program, std::vector<Decision>* decisions) {
   Prologues prologues(program, decisions);
   loop::for_each_block(program.steps, [&](loop::Steps& steps) { prologues.steps(steps); });
   loop::eliminate_dead_code(program);

@@ -13,6 +13,6 @@
 
 namespace stridec::schedule {
 
-void join_row_results(loop::Program& program);
+void fuse_gemv_epilogues(loop::Program& program);
 
 }  // namespace stridec::schedule

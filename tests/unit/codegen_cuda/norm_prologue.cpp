@@ -1,5 +1,5 @@
 // Norms in front of products of few rows, made by the products' blocks: fused and emulated, against the interpreter.
-#include "compiler/schedule/fusion/row_prologues.h"
+#include "compiler/schedule/fusion/norm_prologue.h"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 #include <map>
 
 #include "compiler/base/text.h"
-#include "compiler/kernels/row_prologue.h"
+#include "compiler/kernels/norm_prologue.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
@@ -93,7 +93,7 @@ loop::Program fused(const std::string& text, std::vector<schedule::Decision>* de
   loop::Program program = test::with_random_weights(loop::parse_program(text));
   loop::verify(program);
   schedule::fuse_dual_gemm(program, gpu_target("sm_90a"));
-  schedule::fuse_row_prologues(program, gpu_target(target), decisions);
+  schedule::fuse_norm_prologues(program, gpu_target(target), decisions);
   loop::verify(program);
   return program;
 }

@@ -8,7 +8,7 @@
 // out once there are enough. What passes between two of them passes at a point, and their vectors run along the same dim.
 //
 // Of a CPU alone. On a GPU launches take longer, and a block can do loops over any dims one after the other: there small nests
-// are joined without their dims being matched (join_in_block.h). A CPU's launch has dims to share out and lanes to run along,
+// are joined without their dims being matched (block_fusion.h). A CPU's launch has dims to share out and lanes to run along,
 // which that form gives up.
 #pragma once
 
@@ -19,6 +19,6 @@
 
 namespace stridec::schedule {
 
-void join_same_dims(loop::Program& program, std::vector<Decision>* decisions = nullptr);
+void fuse_horizontally(loop::Program& program, std::vector<Decision>* decisions = nullptr);
 
 }  // namespace stridec::schedule

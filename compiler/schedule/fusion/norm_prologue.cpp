@@ -1,4 +1,4 @@
-#include "compiler/schedule/fusion/row_prologues.h"
+#include "compiler/schedule/fusion/norm_prologue.h"
 
 #include <algorithm>
 #include <map>
@@ -7,7 +7,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/kernels/dual_gemm.h"
-#include "compiler/kernels/row_prologue.h"
+#include "compiler/kernels/norm_prologue.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
@@ -250,7 +250,7 @@ class RowPrologues {
 
 }  // namespace
 
-void fuse_row_prologues(Program& program, const GpuTarget& target, std::vector<Decision>* decisions) {
+void fuse_norm_prologues(Program& program, const GpuTarget& target, std::vector<Decision>* decisions) {
   RowPrologues prologues(program, target, decisions);
   loop::for_each_block(program.steps, [&](Steps& steps) { prologues.steps(steps); });
   loop::for_each_block(program.steps, [&](Steps& steps) {

@@ -5,13 +5,13 @@
 //                                      for j: b[j] = g(a[j], y[j])
 //
 // A block of threads is the one point, and deals out its loops: their dims need not be the same, since a barrier of the block
-// stands where the end of a launch stood. join_same_dims.h is the form for a CPU, whose points pass on what they make.
+// stands where the end of a launch stood. horizontal_fusion.h is the form for a CPU, whose points pass on what they make.
 #pragma once
 
 #include "compiler/loop/program.h"
 
 namespace stridec::schedule {
 
-void join_in_block(loop::Program& program);
+void fuse_in_block(loop::Program& program);
 
 }  // namespace stridec::schedule

@@ -1,4 +1,4 @@
-#include "compiler/schedule/fusion/join_products.h"
+#include "compiler/schedule/fusion/merge_gemms.h"
 
 #include <doctest/doctest.h>
 
@@ -38,7 +38,7 @@ Result joined(const Pieces& p) {
   Program fused = p.program;
   fuse(fused, {});
   Result result{.program = fused};
-  join_products(result.program, &result.decisions);
+  merge_gemms(result.program, &result.decisions);
   verify(result.program);
   for_each_step(result.program.steps,
                 [&](const Step& step) { result.launches += std::holds_alternative<Launch>(step.node); });

@@ -1,4 +1,4 @@
-#include "compiler/schedule/fusion/row_products.h"
+#include "compiler/schedule/fusion/gemv_fusion.h"
 
 #include <algorithm>
 #include <iterator>
@@ -289,7 +289,7 @@ class Joiner {
 
 }  // namespace
 
-void join_row_products(Program& program) {
+void fuse_gemvs(Program& program) {
   std::vector<DeepLoad> weights;
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     const auto* launch = std::get_if<Launch>(&step.node);

@@ -18,6 +18,6 @@
 namespace stridec::schedule {
 
 // Behind layouts, strips and what joins products of one value.
-void fuse_prologues(loop::Program& program, std::vector<Decision>* decisions = nullptr);
+void fuse_gemm_prologues(loop::Program& program, std::vector<Decision>* decisions = nullptr);
 
 }  // namespace stridec::schedule

@@ -1,4 +1,4 @@
-#include "compiler/schedule/fusion/join_in_block.h"
+#include "compiler/schedule/fusion/block_fusion.h"
 
 #include <algorithm>
 #include <functional>
@@ -90,7 +90,7 @@ bool distribute(const Program& program, Nest& nest) {
 
 }  // namespace
 
-void join_in_block(Program& program) {
+void fuse_in_block(Program& program) {
   loop::for_each_block(program.steps, [&](loop::Steps& steps) {
     const auto small = [&](size_t at) {
       const auto* launch = at < steps.size() ? std::get_if<Launch>(&steps[at].node) : nullptr;

@@ -1,4 +1,4 @@
-#include "compiler/kernels/row_prologue.h"
+#include "compiler/kernels/norm_prologue.h"
 
 #include <algorithm>
 #include <set>

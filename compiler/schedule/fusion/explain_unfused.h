@@ -10,7 +10,7 @@
 
 namespace stridec::schedule {
 
-struct Separate {
+struct Unfused {
   const loop::Kernel *producer, *consumer;
   std::vector<std::string>
       reasons;  // in the order of the rules, each once; empty: no rule takes such kernels together
@@ -20,7 +20,7 @@ struct Separate {
 // In the order of the kernels (loop::kernels_of), those by consumers that read what producers write first. Rules ask again
 // with each nest that grows, and what one refuses another may fuse: what counts is which kernels there are in the end, and of
 // which buffers and nodes of the model a decision was.
-std::vector<Separate> separate(const loop::Program& program, const std::vector<loop::Kernel>& kernels,
+std::vector<Unfused> explain_unfused(const loop::Program& program, const std::vector<loop::Kernel>& kernels,
                                const std::vector<Decision>& decisions);
 
 }  // namespace stridec::schedule

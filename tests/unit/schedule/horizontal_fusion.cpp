@@ -1,4 +1,4 @@
-#include "compiler/schedule/fusion/join_same_dims.h"
+#include "compiler/schedule/fusion/horizontal_fusion.h"
 
 #include <doctest/doctest.h>
 
@@ -18,7 +18,7 @@ namespace {
 // So many launches are left, and the program means the same.
 int joined(const Pieces& p, std::vector<Decision>* decisions = nullptr) {
   Program after = p.program;
-  join_same_dims(after, decisions);
+  fuse_horizontally(after, decisions);
   verify(after);
   plan_memory(after);
   for (const auto& [n, m] : {std::pair<int64_t, int64_t>{0, 1}, {1, 2}, {7, 7}}) {

@@ -1,4 +1,4 @@
-#include "compiler/schedule/fusion/prologues.h"
+#include "compiler/schedule/fusion/gemm_prologue.h"
 
 #include <doctest/doctest.h>
 
@@ -27,7 +27,7 @@ Result with_prologues(const Pieces& p) {
   Program fused = p.program;
   fuse(fused, {});
   Result result{.program = fused};
-  fuse_prologues(result.program, &result.decisions);
+  fuse_gemm_prologues(result.program, &result.decisions);
   verify(result.program);
   for_each_step(result.program.steps,
                 [&](const Step& step) { result.launches += std::holds_alternative<Launch>(step.node); });
@@ -171,7 +171,7 @@ TEST_CASE("a copy that lets go of what it reads stays") {
     p.output("y", p.matmul(part, p.weight("w", {200, 100}, 3)));
     Program program = p.program;
     std::vector<Decision> decisions;
-    fuse_prologues(program, &decisions);
+    fuse_gemm_prologues(program, &decisions);
     verify(program);
     REQUIRE(decisions.size() == 1);
     CHECK(decisions[0].fused == (stride == 1));

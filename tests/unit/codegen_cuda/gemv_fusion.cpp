@@ -1,6 +1,6 @@
 // What a decoder's step is made of, fused and emulated, against the interpreter: products of one row by weights with the
 // norm in front of them and the gate behind, and small nests as one kernel.
-#include "compiler/schedule/fusion/row_products.h"
+#include "compiler/schedule/fusion/gemv_fusion.h"
 
 #include <doctest/doctest.h>
 
@@ -12,8 +12,8 @@
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/choose/choose_gpu.h"
-#include "compiler/schedule/fusion/join_in_block.h"
-#include "compiler/schedule/fusion/row_results.h"
+#include "compiler/schedule/fusion/block_fusion.h"
+#include "compiler/schedule/fusion/gemv_epilogue.h"
 #include "tests/support/emulate.h"
 #include "tests/support/random_weights.h"
 
@@ -39,13 +39,13 @@ loop::Program check(const std::string& text) {
   const std::vector<HostTensor> want = loop::interpret(given, inputs, {.poison = true});
 
   loop::Program program = given;
-  schedule::join_row_products(program);
+  schedule::fuse_gemvs(program);
   loop::verify(program);
-  schedule::join_in_block(program);
+  schedule::fuse_in_block(program);
   loop::verify(program);
-  schedule::join_row_results(program);
+  schedule::fuse_gemv_epilogues(program);
   loop::verify(program);
-  schedule::join_in_block(program);
+  schedule::fuse_in_block(program);
   loop::verify(program);
   const GpuTarget& target = gpu_target("sm_90a");
   schedule::choose_gpu(program, target);

@@ -1,4 +1,4 @@
-#include "compiler/schedule/fusion/join_same_dims.h"
+#include "compiler/schedule/fusion/horizontal_fusion.h"
 
 #include <algorithm>
 #include <set>
@@ -113,7 +113,7 @@ class Siblings {
 
 }  // namespace
 
-void join_same_dims(Program& program, std::vector<Decision>* decisions) {
+void fuse_horizontally(Program& program, std::vector<Decision>* decisions) {
   Siblings siblings(program, decisions);
   loop::for_each_block(program.steps, [&](loop::Steps& steps) { siblings.steps(steps); });
   loop::eliminate_dead_code(program);

@@ -7,9 +7,9 @@
 //   else:        as before
 //
 // where the model of products expects every block's work on the rows to take less than a kernel of their own. Blocks make
-// the rows of a tile once (kernels/row_prologue.h), while weights are on their way. What reads the rows besides products
+// the rows of a tile once (kernels/norm_prologue.h), while weights are on their way. What reads the rows besides products
 // finds them where the first product's first block stores them. Products of one row have a kernel of their own
-// (row_products.h).
+// (gemv_fusion.h).
 #pragma once
 
 #include <vector>
@@ -20,7 +20,7 @@
 
 namespace stridec::schedule {
 
-void fuse_row_prologues(loop::Program& program, const GpuTarget& target,
+void fuse_norm_prologues(loop::Program& program, const GpuTarget& target,
                         std::vector<Decision>* decisions = nullptr);
 
 }  // namespace stridec::schedule

@@ -216,6 +216,6 @@ class Parter {
 
 }  // namespace
 
-void take_apart(Program& program) { Parter(program).run(); }
+void split_concats(Program& program) { Parter(program).run(); }
 
 }  // namespace stridec::schedule

@@ -1,5 +1,5 @@
 // Prologues of products as machine code.
-#include "compiler/schedule/fusion/prologues.h"
+#include "compiler/schedule/fusion/gemm_prologue.h"
 
 #include <doctest/doctest.h>
 
@@ -37,7 +37,7 @@ TEST_CASE(
     loop::Program after = p.program;
     schedule::fuse(after, {});
     const size_t launches = after.steps.size();
-    schedule::fuse_prologues(after);
+    schedule::fuse_gemm_prologues(after);
     REQUIRE(after.steps.size() == launches - 1);
     for (const char* name : {"x86-64-v3", "native"}) {
       const CpuTarget target = cpu_target(name);

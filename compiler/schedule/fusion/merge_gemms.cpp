@@ -1,4 +1,4 @@
-#include "compiler/schedule/fusion/join_products.h"
+#include "compiler/schedule/fusion/merge_gemms.h"
 
 #include <algorithm>
 #include <cmath>
@@ -425,7 +425,7 @@ class Joining {
 
 }  // namespace
 
-void join_products(Program& program, std::vector<Decision>* decisions) {
+void merge_gemms(Program& program, std::vector<Decision>* decisions) {
   Joining joining(program, decisions);
   loop::for_each_block(program.steps, [&](loop::Steps& steps) { joining.steps(steps); });
   loop::eliminate_dead_code(program);
