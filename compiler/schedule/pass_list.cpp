@@ -3,17 +3,17 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/algebra/border_sums.h"
-#include "compiler/schedule/algebra/common_rows.h"
+#include "compiler/schedule/algebra/nonzero_padding.h"
+#include "compiler/schedule/algebra/row_cse.h"
 #include "compiler/schedule/algebra/delinearize.h"
 #include "compiler/schedule/algebra/flatten.h"
 #include "compiler/schedule/algebra/invariants.h"
-#include "compiler/schedule/algebra/join_channels.h"
-#include "compiler/schedule/algebra/nested_extrema.h"
-#include "compiler/schedule/algebra/phases.h"
+#include "compiler/schedule/algebra/merge_groups.h"
+#include "compiler/schedule/algebra/merge_extrema.h"
+#include "compiler/schedule/algebra/polyphase.h"
 #include "compiler/schedule/algebra/split_reduction.h"
-#include "compiler/schedule/algebra/spread_inputs.h"
-#include "compiler/schedule/algebra/wide_weights.h"
+#include "compiler/schedule/algebra/materialize_upsample.h"
+#include "compiler/schedule/algebra/widen_weights.h"
 #include "compiler/schedule/algebra/winograd.h"
 #include "compiler/schedule/choose/choose_flash.h"
 #include "compiler/schedule/choose/choose_gpu.h"
@@ -55,7 +55,7 @@ constexpr Pass<Program, const FusionOptions&> kLoopPasses[] = {
     {"dims", "loops over flattened tensors run over their dims",
      [](Program& program, const FusionOptions&) { delinearize(program); }},
     {"phases", "nests that divide by constant strides become one for each remainder",
-     [](Program& program, const FusionOptions& options) { split_phases(program, options.decisions); }},
+     [](Program& program, const FusionOptions& options) { decompose_polyphase(program, options.decisions); }},
     {"winograd", "convolutions of 3x3 windows with fewer multiplications, between transforms",
      [](Program& program, const FusionOptions& options) { apply_winograd(program, options.decisions); }},
     {"layouts", "the order of each scratch buffer's dims in memory",
@@ -72,7 +72,7 @@ constexpr Pass<Program, Decisions*> kCpuLoopPasses[] = {
     {"widening", "tf32, which a GPU beside takes, is f32",
      [](Program& program, Decisions*) { widen_tf32(program); }},
     {"rows", "what several points compute from one row of what they read is computed once for each row",
-     compute_common_rows},
+     eliminate_common_rows},
     {"reductions", "long reductions of few points become partial results and their combination",
      [](Program& program, Decisions* decisions) { split_reductions(program, Sharing::kThreads, decisions); }},
     {"chains", "contractions that pass rows on become one kernel that keeps them in cache", chain},
@@ -124,7 +124,7 @@ constexpr Pass<Program, const GpuTarget&, const GpuRules&> kGpuLoopPasses[] = {
      }},
     {"gpu extrema", "windows that go along one dim after the other are one where that saves memory's time",
      [](Program& program, const GpuTarget& target, const GpuRules&) {
-       join_nested_extrema(program, target);
+       merge_extrema(program, target);
      }},
     {"gpu slices", "what several concatenations hold, or one of another, is stored once",
      [](Program& program, const GpuTarget&, const GpuRules& rules) {
@@ -132,9 +132,9 @@ constexpr Pass<Program, const GpuTarget&, const GpuRules&> kGpuLoopPasses[] = {
      }},
     {"gpu channels",
      "convolutions of groups of few channels are those of fewer groups, with zeros among their weights",
-     [](Program& program, const GpuTarget& target, const GpuRules&) { join_channels(program, target); }},
+     [](Program& program, const GpuTarget& target, const GpuRules&) { merge_groups(program, target); }},
     {"gpu spreading", "convolutions of an image that is spread out read it spread out",
-     [](Program& program, const GpuTarget& target, const GpuRules&) { spread_inputs(program, target); }},
+     [](Program& program, const GpuTarget& target, const GpuRules&) { materialize_upsamples(program, target); }},
     {"gpu rows", "what products read lies in memory as the matrices that they take it for",
      [](Program& program, const GpuTarget&, const GpuRules&) { lay_rows(program); }},
     {"gpu shape_padding", "rows of matrices that products read begin at multiples of 16 bytes",
@@ -143,7 +143,7 @@ constexpr Pass<Program, const GpuTarget&, const GpuRules&> kGpuLoopPasses[] = {
      [](Program& program, const GpuTarget&, const GpuRules&) { run_windows(program); }},
     {"gpu borders",
      "padding that is not 0 is added to sums of products from a table, and what is read is padded by 0",
-     [](Program& program, const GpuTarget& target, const GpuRules&) { take_out_borders(program, target); }},
+     [](Program& program, const GpuTarget& target, const GpuRules&) { remove_nonzero_padding(program, target); }},
     {"gpu words", "weights of few bits stay as small as they are, in the words that products take apart",
      [](Program& program, const GpuTarget& target, const GpuRules&) { pack_low_bit_weights(program, target); }},
     {"gpu pairs",

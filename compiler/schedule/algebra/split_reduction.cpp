@@ -10,7 +10,7 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/algebra/deviations.h"
+#include "compiler/schedule/algebra/variance.h"
 
 namespace stridec::schedule {
 namespace {
@@ -47,7 +47,7 @@ class Splitter {
     *reason = refusal();
     if (!reason->empty()) return {};
     heavy_ = heavy_values();
-    deviations_ = deviations_behind(nest_, at_, program_.facts);
+    deviations_ = variance_after(nest_, at_, program_.facts);
     cross_boundary();
     place_partials();
     std::vector<Nest> out;
@@ -402,7 +402,7 @@ class Splitter {
   const Reduce* reduce_ = nullptr;
   size_t at_ = 0;  // of the reduction in the body
   std::set<ValueId> heavy_;
-  std::optional<Deviations> deviations_;
+  std::optional<VarianceSum> deviations_;
   std::vector<Passed> passed_;
   std::vector<Dim> partial_dims_;
   std::vector<BufferId> partials_;

@@ -10,7 +10,7 @@
 //
 //   for t<ceil(R/4096): part[t] = reduce over r<4096 of x[4096*t + r]     split_reduction %r by 4096
 //
-// A sum of squared deviations from the mean that this sum gives is taken apart with it, in one go through x (deviations.h).
+// A sum of squared deviations from the mean that this sum gives is taken apart with it, in one go through x (variance.h).
 //
 // More points run in parallel, and a dim that lies innermost in memory comes to run along the lanes. The partial results
 // are the same however many threads there are.

@@ -1,4 +1,4 @@
-#include "compiler/schedule/algebra/nested_extrema.h"
+#include "compiler/schedule/algebra/merge_extrema.h"
 
 #include <algorithm>
 #include <set>
@@ -174,7 +174,7 @@ class Joiner {
 
 }  // namespace
 
-void join_nested_extrema(Program& program, const GpuTarget& target) {
+void merge_extrema(Program& program, const GpuTarget& target) {
   Joiner joiner(program, target);
   loop::for_each_block(program.steps, [&](loop::Steps& steps) { joiner.steps(steps); });
   loop::eliminate_dead_code(program);

@@ -1,4 +1,4 @@
-#include "compiler/schedule/algebra/deviations.h"
+#include "compiler/schedule/algebra/variance.h"
 
 #include <algorithm>
 #include <map>
@@ -117,7 +117,7 @@ bool writes_between(const Nest& nest, size_t from, size_t to) {
 
 }  // namespace
 
-std::optional<Deviations> deviations_behind(const Nest& nest, size_t sum, const sym::Facts& facts) {
+std::optional<VarianceSum> variance_after(const Nest& nest, size_t sum, const sym::Facts& facts) {
   const auto* first = std::get_if<Reduce>(&nest.body[sum].node);
   if (!first || !is_sum(nest, *first)) return std::nullopt;
   Expr points = 1;
@@ -143,7 +143,7 @@ std::optional<Deviations> deviations_behind(const Nest& nest, size_t sum, const 
                                   std::pair(deviation->args[1], deviation->args[0])})
       if (same_values.value(first->yields[0], x) && is_mean(nest, mean, first->results[0], points, facts) &&
           !writes_between(nest, sum, at))
-        return Deviations{at, mean};
+        return VarianceSum{at, mean};
   }
   return std::nullopt;
 }

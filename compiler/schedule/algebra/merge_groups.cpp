@@ -1,4 +1,4 @@
-#include "compiler/schedule/algebra/join_channels.h"
+#include "compiler/schedule/algebra/merge_groups.h"
 
 #include <algorithm>
 #include <optional>
@@ -157,7 +157,7 @@ class ChannelJoiner {
 
 }  // namespace
 
-void join_channels(Program& program, const GpuTarget& target) {
+void merge_groups(Program& program, const GpuTarget& target) {
   ChannelJoiner joiner(program, target);
   loop::replace_nests(program, [&](const Nest& nest) { return joiner.join(nest); });
 }

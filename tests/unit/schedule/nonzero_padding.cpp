@@ -1,4 +1,4 @@
-#include "compiler/schedule/algebra/border_sums.h"
+#include "compiler/schedule/algebra/nonzero_padding.h"
 
 #include <doctest/doctest.h>
 
@@ -63,7 +63,7 @@ Program convolution(const Window& w) {
 
 Program taken_out(const Program& program, const char* target = "sm_90a") {
   Program after = program;
-  schedule::take_out_borders(after, gpu_target(target));
+  schedule::remove_nonzero_padding(after, gpu_target(target));
   verify(after);
   return after;
 }

@@ -18,6 +18,6 @@
 namespace stridec::schedule {
 
 // Layouts are final: t lies in memory as the nest's result does.
-void compute_common_rows(loop::Program& program, std::vector<Decision>* decisions = nullptr);
+void eliminate_common_rows(loop::Program& program, std::vector<Decision>* decisions = nullptr);
 
 }  // namespace stridec::schedule

@@ -1,4 +1,4 @@
-#include "compiler/schedule/algebra/spread_inputs.h"
+#include "compiler/schedule/algebra/materialize_upsample.h"
 
 #include <doctest/doctest.h>
 
@@ -57,7 +57,7 @@ Program of_neighbours(int64_t columns, DType dtype = DType::kF16, bool constant_
 
 Program spread(const Program& before) {
   Program after = before;
-  schedule::spread_inputs(after, gpu_target("sm_90a"));
+  schedule::materialize_upsamples(after, gpu_target("sm_90a"));
   verify(after);
   return after;
 }

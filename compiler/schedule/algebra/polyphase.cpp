@@ -1,4 +1,4 @@
-#include "compiler/schedule/algebra/phases.h"
+#include "compiler/schedule/algebra/polyphase.h"
 
 #include <algorithm>
 #include <cmath>
@@ -189,7 +189,7 @@ std::optional<Nest> phase_as_dim(const Program& program, const Nest& nest, const
 
 }  // namespace
 
-std::vector<Nest> phases_of(const Program& program, const Nest& nest, std::string* reason) {
+std::vector<Nest> polyphase_nests(const Program& program, const Nest& nest, std::string* reason) {
   const std::vector<Condition> conditions = conditions_of(nest, reason);
   std::vector<std::pair<Expr, int64_t>> dims;  // and how many phases each has
   for (const Condition& c : conditions) {
@@ -239,10 +239,10 @@ std::vector<Nest> phases_of(const Program& program, const Nest& nest, std::strin
   return parts;
 }
 
-void split_phases(Program& program, std::vector<Decision>* decisions) {
+void decompose_polyphase(Program& program, std::vector<Decision>* decisions) {
   loop::replace_nests(program, [&](const Nest& nest) {
     std::string reason;
-    std::vector<Nest> parts = phases_of(program, nest, &reason);
+    std::vector<Nest> parts = polyphase_nests(program, nest, &reason);
     if (decisions && !parts.empty())
       decisions->push_back(decision_about(nest, "phases", true, cat("split into ", parts.size())));
     return parts;

@@ -17,12 +17,12 @@
 
 namespace stridec::schedule {
 
-struct Deviations {
+struct VarianceSum {
   size_t at;           // of the sum q among the nest's statements
   loop::ValueId mean;  // of all of D, defined before it
 };
 
 // Of the sum at `sum` among the nest's statements, over dims that are known to have points.
-std::optional<Deviations> deviations_behind(const loop::Nest& nest, size_t sum, const sym::Facts& facts);
+std::optional<VarianceSum> variance_after(const loop::Nest& nest, size_t sum, const sym::Facts& facts);
 
 }  // namespace stridec::schedule

@@ -1,4 +1,4 @@
-#include "compiler/schedule/algebra/nested_extrema.h"
+#include "compiler/schedule/algebra/merge_extrema.h"
 
 #include <doctest/doctest.h>
 
@@ -55,7 +55,7 @@ Program pooled(const Pool& of) {
 
 Program joined(const Program& before) {
   Program after = before;
-  schedule::join_nested_extrema(after, gpu_target("sm_90a"));
+  schedule::merge_extrema(after, gpu_target("sm_90a"));
   verify(after);
   return after;
 }

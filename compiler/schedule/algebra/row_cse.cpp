@@ -1,4 +1,4 @@
-#include "compiler/schedule/algebra/common_rows.h"
+#include "compiler/schedule/algebra/row_cse.h"
 
 #include <algorithm>
 #include <bit>
@@ -302,7 +302,7 @@ class Maker {
 
 }  // namespace
 
-void compute_common_rows(Program& program, std::vector<Decision>* decisions) {
+void eliminate_common_rows(Program& program, std::vector<Decision>* decisions) {
   loop::replace_nests(program, [&](const Nest& nest) {
     std::vector<Nest> out;
     if (!is_candidate(program, nest)) return out;

@@ -1,4 +1,4 @@
-#include "compiler/schedule/algebra/join_channels.h"
+#include "compiler/schedule/algebra/merge_groups.h"
 
 #include <doctest/doctest.h>
 
@@ -51,7 +51,7 @@ Program grouped(int64_t groups, int64_t channels, int64_t columns, DType dtype =
 // The groups of the first launched nest.
 Program joined(const Program& before, int64_t groups) {
   Program after = before;
-  schedule::join_channels(after, gpu_target("sm_90a"));
+  schedule::merge_groups(after, gpu_target("sm_90a"));
   verify(after);
   const Nest& nest = after[std::get<Launch>(after.steps[0].node).nest];
   const bool several = nest.dims.size() == 4;

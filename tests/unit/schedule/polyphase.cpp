@@ -1,4 +1,4 @@
-#include "compiler/schedule/algebra/phases.h"
+#include "compiler/schedule/algebra/polyphase.h"
 
 #include <doctest/doctest.h>
 
@@ -44,7 +44,7 @@ Program transposed(const Window& w) {
 
 Program split(const Program& program) {
   Program after = program;
-  schedule::split_phases(after);
+  schedule::decompose_polyphase(after);
   verify(after);
   return after;
 }
@@ -61,7 +61,7 @@ std::string text_of(const Program& program) {
 
 std::string refusal(const Program& program) {
   std::string reason;
-  CHECK(schedule::phases_of(program, program.nests[0], &reason).empty());
+  CHECK(schedule::polyphase_nests(program, program.nests[0], &reason).empty());
   CHECK(split(program).steps.size() == program.steps.size());
   return reason;
 }

@@ -1,4 +1,4 @@
-#include "compiler/schedule/algebra/border_sums.h"
+#include "compiler/schedule/algebra/nonzero_padding.h"
 
 #include <algorithm>
 #include <optional>
@@ -232,7 +232,7 @@ class Borders {
 
 }  // namespace
 
-void take_out_borders(Program& program, const GpuTarget& target) {
+void remove_nonzero_padding(Program& program, const GpuTarget& target) {
   Borders borders(program, target);
   loop::replace_nests(program, [&](const Nest& nest) { return borders.take_out(nest); });
 }

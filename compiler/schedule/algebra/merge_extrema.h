@@ -13,6 +13,6 @@
 namespace stridec::schedule {
 
 // Where the model of the GPU expects the one nest to take no longer than both. Layouts are final.
-void join_nested_extrema(loop::Program& program, const GpuTarget& target);
+void merge_extrema(loop::Program& program, const GpuTarget& target);
 
 }  // namespace stridec::schedule

@@ -13,6 +13,6 @@
 
 namespace stridec::schedule {
 
-void spread_inputs(loop::Program& program, const GpuTarget& target);
+void materialize_upsamples(loop::Program& program, const GpuTarget& target);
 
 }  // namespace stridec::schedule

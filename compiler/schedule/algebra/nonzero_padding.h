@@ -17,6 +17,6 @@
 
 namespace stridec::schedule {
 
-void take_out_borders(loop::Program& program, const GpuTarget& target);
+void remove_nonzero_padding(loop::Program& program, const GpuTarget& target);
 
 }  // namespace stridec::schedule

@@ -13,6 +13,6 @@
 
 namespace stridec::schedule {
 
-void join_channels(loop::Program& program, const GpuTarget& target);
+void merge_groups(loop::Program& program, const GpuTarget& target);
 
 }  // namespace stridec::schedule

@@ -1,4 +1,4 @@
-#include "compiler/schedule/algebra/common_rows.h"
+#include "compiler/schedule/algebra/row_cse.h"
 
 #include <doctest/doctest.h>
 
@@ -55,7 +55,7 @@ TEST_CASE("interpolation along two axes is interpolation of rows, then of what c
     const Program before = shown(rows);
     Program after = before;
     std::vector<schedule::Decision> decisions;
-    schedule::compute_common_rows(after, &decisions);
+    schedule::eliminate_common_rows(after, &decisions);
     REQUIRE(decisions.size() == 1);
     CHECK(decisions[0].producer == "show");
     CHECK(after.nests.size() == before.nests.size() + 1);
@@ -79,7 +79,7 @@ TEST_CASE("rows are not computed before where it saves nothing") {
   for (const Program& before :
        {shown([](Expr, Expr m) { return 2 * m; }), shown([](Expr n, Expr) { return n; }, false)}) {
     Program after = before;
-    schedule::compute_common_rows(after);
+    schedule::eliminate_common_rows(after);
     CHECK(after.nests.size() == before.nests.size());
   }
 }

@@ -1,4 +1,4 @@
-#include "compiler/schedule/algebra/wide_weights.h"
+#include "compiler/schedule/algebra/widen_weights.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "compiler/schedule/algebra/spread_inputs.h"
+#include "compiler/schedule/algebra/materialize_upsample.h"
 
 #include <algorithm>
 #include <optional>
@@ -170,7 +170,7 @@ class Spreader {
 
 }  // namespace
 
-void spread_inputs(Program& program, const GpuTarget& target) {
+void materialize_upsamples(Program& program, const GpuTarget& target) {
   Spreader spreader(program, target);
   loop::replace_nests(program, [&](const Nest& nest) { return spreader.spread(nest); });
 }
