@@ -27,14 +27,14 @@
 #include "compiler/schedule/fusion/gemv_epilogue.h"
 #include "compiler/schedule/fusion/depth_first.h"
 #include "compiler/schedule/fusion/tile_and_fuse.h"
-#include "compiler/schedule/layout/lay_rows.h"
+#include "compiler/schedule/layout/operand_layout.h"
 #include "compiler/schedule/layout/layout.h"
 #include "compiler/schedule/layout/narrow_storage.h"
 #include "compiler/schedule/layout/pack_low_bit_weights.h"
-#include "compiler/schedule/layout/pad_rows.h"
-#include "compiler/schedule/layout/padding.h"
-#include "compiler/schedule/layout/slices.h"
-#include "compiler/schedule/layout/window_runs.h"
+#include "compiler/schedule/layout/align_rows.h"
+#include "compiler/schedule/layout/pad_inputs.h"
+#include "compiler/schedule/layout/concat_aliasing.h"
+#include "compiler/schedule/layout/contiguous_windows.h"
 
 namespace stridec::schedule {
 namespace {
@@ -89,7 +89,7 @@ constexpr Pass<Program, Decisions*> kCpuLoopPasses[] = {
      fuse_gemm_prologues},
     {"joins", "small nests over the same dims are one kernel", fuse_horizontally},
     {"slices", "what several concatenations hold, or one of another, is stored once",
-     [](Program& program, Decisions* decisions) { share_slices(program, decisions); }},
+     [](Program& program, Decisions* decisions) { alias_concats(program, decisions); }},
 };
 
 constexpr Pass<Program, const CpuTarget&, const Chosen&> kCpuPasses[] = {
@@ -128,7 +128,7 @@ constexpr Pass<Program, const GpuTarget&, const GpuRules&> kGpuLoopPasses[] = {
      }},
     {"gpu slices", "what several concatenations hold, or one of another, is stored once",
      [](Program& program, const GpuTarget&, const GpuRules& rules) {
-       share_slices(program, rules.decisions, 16);
+       alias_concats(program, rules.decisions, 16);
      }},
     {"gpu channels",
      "convolutions of groups of few channels are those of fewer groups, with zeros among their weights",
@@ -136,11 +136,11 @@ constexpr Pass<Program, const GpuTarget&, const GpuRules&> kGpuLoopPasses[] = {
     {"gpu spreading", "convolutions of an image that is spread out read it spread out",
      [](Program& program, const GpuTarget& target, const GpuRules&) { materialize_upsamples(program, target); }},
     {"gpu rows", "what products read lies in memory as the matrices that they take it for",
-     [](Program& program, const GpuTarget&, const GpuRules&) { lay_rows(program); }},
+     [](Program& program, const GpuTarget&, const GpuRules&) { lay_out_operands(program); }},
     {"gpu shape_padding", "rows of matrices that products read begin at multiples of 16 bytes",
-     [](Program& program, const GpuTarget&, const GpuRules&) { pad_rows(program); }},
+     [](Program& program, const GpuTarget&, const GpuRules&) { align_rows(program); }},
     {"gpu windows", "convolutions of few channels read copies in which a window's rows are runs of memory",
-     [](Program& program, const GpuTarget&, const GpuRules&) { run_windows(program); }},
+     [](Program& program, const GpuTarget&, const GpuRules&) { make_windows_contiguous(program); }},
     {"gpu borders",
      "padding that is not 0 is added to sums of products from a table, and what is read is padded by 0",
      [](Program& program, const GpuTarget& target, const GpuRules&) { remove_nonzero_padding(program, target); }},

@@ -1,4 +1,4 @@
-#include "compiler/schedule/layout/pad_rows.h"
+#include "compiler/schedule/layout/align_rows.h"
 
 #include <doctest/doctest.h>
 
@@ -50,7 +50,7 @@ Program products(Expr width, bool constant, DType dtype = DType::kF16) {
 
 Program padded(const Program& program) {
   Program after = program;
-  schedule::pad_rows(after);
+  schedule::align_rows(after);
   verify(after);
   return after;
 }

@@ -1,4 +1,4 @@
-#include "compiler/schedule/layout/padding.h"
+#include "compiler/schedule/layout/pad_inputs.h"
 
 #include <algorithm>
 #include <cmath>

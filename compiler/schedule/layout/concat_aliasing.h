@@ -20,6 +20,6 @@
 namespace stridec::schedule {
 
 // `piece`: what begins at multiples of so many bytes and has rows that do, still does.
-void share_slices(loop::Program& program, std::vector<Decision>* decisions = nullptr, int64_t piece = 1);
+void alias_concats(loop::Program& program, std::vector<Decision>* decisions = nullptr, int64_t piece = 1);
 
 }  // namespace stridec::schedule

@@ -1,4 +1,4 @@
-#include "compiler/schedule/layout/lay_rows.h"
+#include "compiler/schedule/layout/operand_layout.h"
 
 #include <algorithm>
 #include <optional>
@@ -248,7 +248,7 @@ void lay(Program& program, Nest& nest, const std::vector<int>& readers, const st
 
 }  // namespace
 
-void lay_rows(Program& program) {
+void lay_out_operands(Program& program) {
   std::vector<int> readers(program.buffers.size());
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     for (BufferId id : effects_of(program, step).reads) ++readers[id.value];

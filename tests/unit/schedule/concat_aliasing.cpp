@@ -1,4 +1,4 @@
-#include "compiler/schedule/layout/slices.h"
+#include "compiler/schedule/layout/concat_aliasing.h"
 
 #include <doctest/doctest.h>
 
@@ -48,7 +48,7 @@ size_t arena_buffers(const Program& program) {
 // The program after the pass, which means the same and follows the rules.
 Program shared(const Pieces& p, std::vector<Decision>* decisions = nullptr) {
   Program after = p.program;
-  share_slices(after, decisions);
+  alias_concats(after, decisions);
   verify(after);
   Program planned = after;
   plan_memory(planned);
@@ -100,7 +100,7 @@ TEST_CASE("slices begin at whole pieces, and so do their rows, where that is ask
     const View one = layer(p, x, columns), two = layer(p, one, own);
     p.output("y", layer(p, p.concat({one, two}), 2));
     Program after = p.program;
-    share_slices(after, nullptr, 16);
+    alias_concats(after, nullptr, 16);
     verify(after);
     const size_t others = 4;  // sums, and what the output is made of
     CHECK(arena_buffers(after) >= others + buffers);

@@ -1,4 +1,4 @@
-#include "compiler/schedule/layout/window_runs.h"
+#include "compiler/schedule/layout/contiguous_windows.h"
 
 #include <doctest/doctest.h>
 
@@ -66,7 +66,7 @@ Program convolution(const Window& w) {
 
 Program rewritten(const Program& program) {
   Program after = program;
-  schedule::run_windows(after);
+  schedule::make_windows_contiguous(after);
   verify(after);
   return after;
 }

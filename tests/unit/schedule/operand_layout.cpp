@@ -1,4 +1,4 @@
-#include "compiler/schedule/layout/lay_rows.h"
+#include "compiler/schedule/layout/operand_layout.h"
 
 #include <doctest/doctest.h>
 
@@ -32,7 +32,7 @@ Program windows_by_weights(int64_t rows_read, bool read_twice, int64_t columns =
 TEST_CASE("rows that a product takes from windows are stored as its rows") {
   const Program before = windows_by_weights(48, false);
   Program after = before;
-  schedule::lay_rows(after);
+  schedule::lay_out_operands(after);
   verify(after);
   const std::string text = to_string(after);
   INFO(text);
@@ -45,7 +45,7 @@ TEST_CASE("windows that are not all of an image, or are read elsewhere, stay whe
   for (const bool twice : {false, true}) {
     const Program before = windows_by_weights(twice ? 48 : 36, twice);
     Program after = before;
-    schedule::lay_rows(after);
+    schedule::lay_out_operands(after);
     CHECK(to_string(after) == to_string(before));
   }
 }
@@ -53,7 +53,7 @@ TEST_CASE("windows that are not all of an image, or are read elsewhere, stay whe
 TEST_CASE("windows that are read elsewhere too are copied for a product of many columns") {
   const Program before = windows_by_weights(48, true, 64);
   Program after = before;
-  schedule::lay_rows(after);
+  schedule::lay_out_operands(after);
   verify(after);
   CHECK_MESSAGE(to_string(after).find("arena square.matrix f32 [48*n, 4]") != std::string::npos,
                 to_string(after));
@@ -61,6 +61,6 @@ TEST_CASE("windows that are read elsewhere too are copied for a product of many 
   for (int64_t n : {0, 1, 3}) CHECK(same_results(before, after, {{sym::var("n"), n}}));
   const Program part = windows_by_weights(36, true, 64);
   Program same = part;
-  schedule::lay_rows(same);
+  schedule::lay_out_operands(same);
   CHECK(to_string(same) == to_string(part));
 }

@@ -14,6 +14,6 @@ namespace stridec::schedule {
 // one product reads and nobody else, row-major so far and contiguous along the depth's last dim, which stays so. Of the first
 // kind strides change, and indices do not; of the second kind, windows, the buffer's shape does. Windows of what others read
 // as well, or the caller gives, are copied where the product reads each element often.
-void lay_rows(loop::Program& program);
+void lay_out_operands(loop::Program& program);
 
 }  // namespace stridec::schedule

@@ -12,6 +12,6 @@
 
 namespace stridec::schedule {
 
-void pad_rows(loop::Program& program);
+void align_rows(loop::Program& program);
 
 }  // namespace stridec::schedule

@@ -17,6 +17,6 @@
 
 namespace stridec::schedule {
 
-void run_windows(loop::Program& program);
+void make_windows_contiguous(loop::Program& program);
 
 }  // namespace stridec::schedule

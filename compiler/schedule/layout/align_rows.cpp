@@ -1,4 +1,4 @@
-#include "compiler/schedule/layout/pad_rows.h"
+#include "compiler/schedule/layout/align_rows.h"
 
 #include <algorithm>
 #include <map>
@@ -154,7 +154,7 @@ class Padder {
 
 }  // namespace
 
-void pad_rows(Program& program) {
+void align_rows(Program& program) {
   Padder padder(program);
   loop::replace_nests(program, [&](const Nest& nest) {
     return nest.schedule.kernel.empty() ? padder.pad(nest) : std::vector<Nest>();

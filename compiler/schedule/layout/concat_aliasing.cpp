@@ -1,4 +1,4 @@
-#include "compiler/schedule/layout/slices.h"
+#include "compiler/schedule/layout/concat_aliasing.h"
 
 #include <algorithm>
 #include <map>
@@ -423,7 +423,7 @@ bool is_within(const std::vector<int64_t>& peaks, const std::vector<int64_t>& li
 
 }  // namespace
 
-void share_slices(Program& program, std::vector<Decision>* decisions, int64_t piece) {
+void alias_concats(Program& program, std::vector<Decision>* decisions, int64_t piece) {
   struct Trial {
     Program program;
     std::vector<std::pair<BufferId, BufferId>> taken;  // which buffer into which

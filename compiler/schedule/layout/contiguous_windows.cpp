@@ -1,4 +1,4 @@
-#include "compiler/schedule/layout/window_runs.h"
+#include "compiler/schedule/layout/contiguous_windows.h"
 
 #include <algorithm>
 #include <cmath>
@@ -295,7 +295,7 @@ class Runs {
 
 }  // namespace
 
-void run_windows(Program& program) {
+void make_windows_contiguous(Program& program) {
   loop::replace_nests(program, [&](const Nest& nest) {
     if (!nest.schedule.kernel.empty()) return std::vector<Nest>();
     return Runs(program, nest).make().value_or(std::vector<Nest>());
