@@ -5,8 +5,8 @@
 #include "compiler/base/text.h"
 #include "compiler/schedule/fusion/depth_first_chain.h"
 #include "compiler/schedule/fusion/depth_first_traffic.h"
-#include "compiler/schedule/memory/alive.h"
-#include "compiler/schedule/memory/lower_peaks.h"
+#include "compiler/schedule/memory/liveness.h"
+#include "compiler/schedule/memory/reduce_peak.h"
 
 namespace stridec::schedule {
 namespace {
@@ -17,7 +17,7 @@ constexpr int64_t kWidestWindow = 64;
 std::string reason_of(const loop::Program& program, const std::vector<int>& all) {
   const std::vector<int> longest(
       all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), kLongestChain)));
-  const std::string why = slower(program, longest), other = no_lower(program, longest);
+  const std::string why = slower(program, longest), other = why_peak_stays(program, longest);
   return why == other ? why : cat(why, "; ", other);
 }
 
@@ -50,7 +50,7 @@ void explain(const loop::Program& program, std::vector<Decision>& decisions) {
 
 void fuse_depth_first(loop::Program& program, std::vector<Decision>* decisions) {
   if (std::none_of(program.nests.begin(), program.nests.end(), is_contraction)) return;
-  lower_peaks(program, decisions);
+  reduce_peak(program, decisions);
   lower_traffic(program, decisions);
   if (decisions) explain(program, *decisions);
 }

@@ -6,7 +6,7 @@
 //
 // What passes is memory of a thread, for a strip. Rows that two strips read are moved from the one to the other where a thread
 // does both, one after the other, and computed again elsewhere; weights are read once a strip. This is done where it lowers the
-// most that is alive at once during a run (lower_peaks.h), and where it takes less time (depth_first_traffic.h). Any nests may follow each
+// most that is alive at once during a run (reduce_peak.h), and where it takes less time (depth_first_traffic.h). Any nests may follow each
 // other so, if each alone reads what the one before alone writes, and rows lead to rows: convolutions with strides, paddings and
 // dilations, Winograd's transforms, pooling, pointwise nests. The last one may also read what others read later, which then stays
 // in memory: partial sums of a mean and a variance, or of a pool over all pixels, are taken of rows that a cache still holds.

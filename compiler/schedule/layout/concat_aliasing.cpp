@@ -11,7 +11,7 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/effects.h"
-#include "compiler/schedule/memory/alive.h"
+#include "compiler/schedule/memory/liveness.h"
 
 namespace stridec::schedule {
 namespace {

@@ -14,7 +14,7 @@
 #include "compiler/schedule/algebra/winograd.h"
 #include "compiler/schedule/choose/choose.h"
 #include "compiler/schedule/fusion/tile_and_fuse.h"
-#include "compiler/schedule/memory/lower_peaks.h"
+#include "compiler/schedule/memory/reduce_peak.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;
@@ -80,7 +80,7 @@ TEST_CASE("strips of rows compute what whole buffers do, on any number of thread
 TEST_CASE("a strip's kernel moves the rows that it takes over, and runs each of its nests from end to end") {
   const auto text_of = [](std::vector<Layer> layers, size_t& carried, size_t& nests) {
     loop::Program program = convolutions(40, 4, layers);
-    schedule::lower_peaks(program);
+    schedule::reduce_peak(program);
     schedule::choose(program, cpu_target("x86-64-v3"), {});
     const auto all = loop::tiled_groups_of(program);
     REQUIRE(!all.empty());

@@ -15,7 +15,7 @@
 #include "compiler/schedule/fusion/depth_first_chain.h"
 #include "compiler/schedule/fusion/depth_first_traffic.h"
 #include "compiler/schedule/fusion/tile_and_fuse.h"
-#include "compiler/schedule/memory/lower_peaks.h"
+#include "compiler/schedule/memory/reduce_peak.h"
 #include "compiler/schedule/memory/memory_plan.h"
 #include "compiler/sym/text.h"
 #include "tests/unit/schedule/programs.h"
@@ -140,7 +140,7 @@ TEST_CASE("what is read of every other row and column alone is kept alone") {
     // What the second path makes is as large as what it reads: a copy of a quarter of that lets go of the rest before.
     const Program before = stage(256);
     Program after = before;
-    lower_peaks(after);
+    reduce_peak(after);
     verify(after);
     CHECK(only_strips(after).body.size() == 2);
     CHECK(after.steps.size() == before.steps.size());  // a copy more, two in strips
@@ -152,7 +152,7 @@ TEST_CASE("what is read of every other row and column alone is kept alone") {
     // The second path's strips reach the end: of what it makes only rows are alive with all that it reads. No copy.
     const Program before = stage(64);
     Program after = before;
-    lower_peaks(after);
+    reduce_peak(after);
     verify(after);
     const auto strips = tiled_groups_of(after);
     REQUIRE(strips.size() == 2);
@@ -314,7 +314,7 @@ TEST_CASE("rows that others read as well are made once, all of them") {
 
 TEST_CASE("a strip moves the rows that the one before has made") {
   Program program = convolutions(40, 4, {{64}, {64, 3, 1, 1, 1}, {64, 5, 1, 1, 2}, {8}});
-  lower_peaks(program);
+  reduce_peak(program);
   const TiledGroup& strips = only_strips(program);
   REQUIRE(strips.carried.size() == 2);
   for (const TiledGroup::Carried& each : strips.carried)
@@ -326,14 +326,14 @@ TEST_CASE("a strip moves the rows that the one before has made") {
   CHECK(std::unique(places.begin(), places.end()) == places.end());
   // Rows that follow each other without a window are made once anyway.
   Program apart = convolutions(40, 4, {{64}, {64}, {64, 2, 2, 1, 0}, {8}});
-  lower_peaks(apart);
+  reduce_peak(apart);
   for (const TiledGroup* each : tiled_groups_of(apart)) CHECK(each->carried.empty());
 }
 
 TEST_CASE("rows that no strip has made are not taken over") {
   const auto refused = [](const std::function<void(Program&, TiledGroup&)>& change) {
     Program program = convolutions(40, 4, {{64}, {64, 3, 1, 1, 1}, {64, 5, 1, 1, 2}, {8}});
-    lower_peaks(program);
+    reduce_peak(program);
     for (Step& step : program.steps)
       if (auto* strips = std::get_if<TiledGroup>(&step.node)) change(program, *strips);
     try {
@@ -356,7 +356,7 @@ TEST_CASE("rows that no strip has made are not taken over") {
 TEST_CASE("what works in strips anyway is not cut into others to lower peaks") {
   Program program = convolutions(128, 128, std::vector<Layer>(3, Layer{128, 3, 1, 1, 1}));
   apply_winograd(program);
-  lower_peaks(program);
+  reduce_peak(program);
   CHECK(tiled_groups_of(program).empty());
   tile_and_fuse(program);
   CHECK(tiled_groups_of(program).size() == 3);

@@ -1,4 +1,4 @@
-#include "compiler/schedule/memory/lower_peaks.h"
+#include "compiler/schedule/memory/reduce_peak.h"
 
 #include <algorithm>
 #include <optional>
@@ -8,9 +8,9 @@
 #include "compiler/schedule/fusion/depth_first_chain.h"
 #include "compiler/schedule/fusion/depth_first_cost.h"
 #include "compiler/schedule/fusion/tile_and_fuse.h"
-#include "compiler/schedule/memory/alive.h"
-#include "compiler/schedule/memory/early_parts.h"
-#include "compiler/schedule/memory/part_copies.h"
+#include "compiler/schedule/memory/liveness.h"
+#include "compiler/schedule/memory/split_live_range.h"
+#include "compiler/schedule/memory/compaction_copy.h"
 
 namespace stridec::schedule {
 namespace {
@@ -253,9 +253,9 @@ class Fuser {
 
 }  // namespace
 
-void lower_peaks(Program& program, std::vector<Decision>* decisions) { Fuser(program, decisions).run(); }
+void reduce_peak(Program& program, std::vector<Decision>* decisions) { Fuser(program, decisions).run(); }
 
-std::string no_lower(const Program& program, const std::vector<int>& at) {
+std::string why_peak_stays(const Program& program, const std::vector<int>& at) {
   Program same = program;
   return Fuser(same, nullptr).refusal(at);
 }

@@ -1,4 +1,4 @@
-#include "compiler/schedule/memory/part_copies.h"
+#include "compiler/schedule/memory/compaction_copy.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "compiler/schedule/memory/alive.h"
+#include "compiler/schedule/memory/liveness.h"
 
 #include <algorithm>
 #include <map>

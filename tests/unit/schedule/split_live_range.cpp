@@ -1,4 +1,4 @@
-#include "compiler/schedule/memory/early_parts.h"
+#include "compiler/schedule/memory/split_live_range.h"
 
 #include <doctest/doctest.h>
 
@@ -6,7 +6,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/memory/lower_peaks.h"
+#include "compiler/schedule/memory/reduce_peak.h"
 #include "compiler/schedule/memory/memory_plan.h"
 #include "tests/unit/schedule/programs.h"
 
@@ -92,7 +92,7 @@ TEST_CASE("what is made long before the rest of a concatenation lives by itself 
 
   Program after = before;
   std::vector<Decision> decisions;
-  lower_peaks(after, &decisions);
+  reduce_peak(after, &decisions);
   verify(after);
   CHECK(after.steps.size() == before.steps.size() + 1);
   REQUIRE(decisions.size() == 1);
@@ -117,7 +117,7 @@ TEST_CASE("parts that stay where they are") {
   Program small = network({.wide = 16}).program;
   REQUIRE(parts_of(small).size() == 1);
   std::vector<Decision> decisions;
-  lower_peaks(small, &decisions);
+  reduce_peak(small, &decisions);
   CHECK(std::none_of(decisions.begin(), decisions.end(),
                      [](const Decision& d) { return d.producer == "early"; }));
 }

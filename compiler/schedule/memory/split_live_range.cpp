@@ -1,4 +1,4 @@
-#include "compiler/schedule/memory/early_parts.h"
+#include "compiler/schedule/memory/split_live_range.h"
 
 #include <algorithm>
 #include <optional>
