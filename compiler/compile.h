@@ -16,7 +16,7 @@
 #include "compiler/loop/program.h"
 #include "compiler/loop/specialize.h"
 #include "compiler/package/artifact.h"
-#include "compiler/schedule/choose/explain.h"
+#include "compiler/schedule/heuristics/explain.h"
 #include "compiler/schedule/fusion/fusion.h"
 #include "compiler/tune/tune.h"
 

@@ -12,7 +12,7 @@
 #include "compiler/codegen/cpu/build.h"
 #include "compiler/codegen/cuda/build.h"
 #include "compiler/loop/program.h"
-#include "compiler/schedule/choose/candidates.h"
+#include "compiler/schedule/heuristics/candidates.h"
 #include "compiler/tune/database.h"
 #include "compiler/tune/measure.h"
 

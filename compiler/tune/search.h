@@ -1,6 +1,6 @@
 // The search for one kernel's schedule.
 //
-// The candidates of schedule/choose/candidates.h are tried a few at a time, families first, then variations of the best: those
+// The candidates of schedule/heuristics/candidates.h are tried a few at a time, families first, then variations of the best: those
 // that might beat it by more than noise, as far as the model and its errors so far (forecast.h) can tell. They are raced
 // with the default at the first shape; those that are not clearly slower there at the others too. The best one has the
 // least geometric mean of its ratios to the default, and is slower than the default at no shape. Where no candidate is likely
@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/schedule/choose/candidates.h"
+#include "compiler/schedule/heuristics/candidates.h"
 #include "compiler/tune/backend.h"
 #include "compiler/tune/database.h"
 #include "compiler/tune/forecast.h"

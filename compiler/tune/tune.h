@@ -13,7 +13,7 @@
 #include "compiler/base/target.h"
 #include "compiler/codegen/cpu/build.h"
 #include "compiler/loop/program.h"
-#include "compiler/schedule/choose/choose.h"
+#include "compiler/schedule/heuristics/choose.h"
 #include "compiler/tune/database.h"
 #include "compiler/tune/shapes.h"
 #include "compiler/tune/trial.h"

@@ -10,7 +10,7 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build.h"
 #include "compiler/loop/build.h"
-#include "compiler/schedule/choose/choose_contraction.h"
+#include "compiler/schedule/heuristics/contraction.h"
 #include "compiler/schedule/layout/pack_weights.h"
 #include "tests/support/contraction_harness.h"
 

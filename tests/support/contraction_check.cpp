@@ -7,7 +7,7 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/contraction.h"
 #include "compiler/loop/text.h"
-#include "compiler/schedule/choose/choose_contraction.h"
+#include "compiler/schedule/heuristics/contraction.h"
 #include "tests/support/contraction_harness.h"
 #include "tests/support/tiles.h"
 

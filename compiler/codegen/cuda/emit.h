@@ -7,7 +7,7 @@
 // It classifies the nest (loop/analysis.h), writes its main loop as text into a Frame's KernelText, prints what
 // follows the sum (bias, activation, residual, casts, stores) with a Body whose index variables and result values
 // it has set, and answers with the launches: grid, threads, shared memory, tensor maps, workspace (device_kernel.h).
-// The epilogue is never special: body.h says how to set indices and values before print(). schedule/choose/choose_gpu.cpp
+// The epilogue is never special: body.h says how to set indices and values before print(). schedule/heuristics/choose_gpu.cpp
 // decides which nest gets which template; kernels/ holds plans (a Schedule's directives as a struct) and their text
 // form. Templates decline by leaving the schedule empty: the emitters here take every legal nest.
 //

@@ -10,7 +10,7 @@
 #include "compiler/kernels/dual_gemm.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose/choose_cuda_contraction.h"
+#include "compiler/schedule/heuristics/cuda_contraction.h"
 #include "compiler/schedule/fusion/fusion_join.h"
 
 namespace stridec::schedule {

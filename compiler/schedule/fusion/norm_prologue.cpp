@@ -11,8 +11,8 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose/choose_cuda_contraction.h"
-#include "compiler/schedule/choose/cuda_contraction_cost.h"
+#include "compiler/schedule/heuristics/cuda_contraction.h"
+#include "compiler/schedule/heuristics/cuda_contraction_cost.h"
 #include "compiler/schedule/fusion/fusion_rules.h"
 
 namespace stridec::schedule {

@@ -8,7 +8,7 @@
 
 #include "compiler/kernels/contraction.h"
 #include "compiler/kernels/gemm_lines.h"
-#include "compiler/schedule/choose/choose_contraction.h"
+#include "compiler/schedule/heuristics/contraction.h"
 #include "tests/support/contraction_check.h"
 #include "tests/support/contraction_harness.h"
 #include "tests/support/tiles.h"

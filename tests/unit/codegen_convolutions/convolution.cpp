@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "compiler/codegen/cpu/contraction.h"
-#include "compiler/schedule/choose/choose_contraction.h"
+#include "compiler/schedule/heuristics/contraction.h"
 #include "tests/support/contraction_check.h"
 #include "tests/support/contraction_harness.h"
 

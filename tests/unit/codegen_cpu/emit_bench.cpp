@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "compiler/codegen/cpu/build_run.h"
-#include "compiler/schedule/choose/choose_general.h"
+#include "compiler/schedule/heuristics/loop_nest.h"
 #include "tests/unit/codegen_cpu/emit_harness.h"
 
 using namespace emit_test;

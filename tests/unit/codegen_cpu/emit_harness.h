@@ -15,7 +15,7 @@
 #include "compiler/codegen/cpu/build_run.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/interpret.h"
-#include "compiler/schedule/choose/choose_general.h"
+#include "compiler/schedule/heuristics/loop_nest.h"
 #include "tests/support/program_builder.h"
 
 namespace emit_test {

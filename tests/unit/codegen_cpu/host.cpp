@@ -2,9 +2,9 @@
 #include <set>
 
 #include "compiler/loop/text.h"
-#include "compiler/schedule/choose/choose.h"
-#include "compiler/schedule/choose/choose_contraction.h"
-#include "compiler/schedule/choose/choose_general.h"
+#include "compiler/schedule/heuristics/choose.h"
+#include "compiler/schedule/heuristics/contraction.h"
+#include "compiler/schedule/heuristics/loop_nest.h"
 #include "compiler/schedule/layout/pack_weights.h"
 #include "tests/unit/codegen_cpu/emit_harness.h"
 

@@ -7,7 +7,7 @@
 #include "compiler/base/numeric.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/text.h"
-#include "compiler/schedule/choose/choose_gpu.h"
+#include "compiler/schedule/heuristics/choose_gpu.h"
 #include "tests/support/emulate.h"
 
 using namespace stridec;

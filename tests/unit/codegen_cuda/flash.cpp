@@ -5,7 +5,7 @@
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/choose/choose_flash.h"
+#include "compiler/schedule/heuristics/flash.h"
 #include "tests/support/built_kernel.h"
 #include "tests/support/flash_cases.h"
 

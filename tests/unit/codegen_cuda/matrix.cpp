@@ -11,7 +11,7 @@
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/choose/choose_cuda_contraction.h"
+#include "compiler/schedule/heuristics/cuda_contraction.h"
 #include "compiler/schedule/layout/order_weights.h"
 #include "compiler/sym/text.h"
 #include "tests/support/built_kernel.h"

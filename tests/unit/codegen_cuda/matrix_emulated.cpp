@@ -8,7 +8,7 @@
 #include "compiler/base/text.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/choose/choose_cuda_contraction.h"
+#include "compiler/schedule/heuristics/cuda_contraction.h"
 #include "tests/support/emulate.h"
 #include "tests/support/matrix_cases.h"
 #include "tests/support/random_tensor.h"

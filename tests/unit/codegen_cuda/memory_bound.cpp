@@ -10,7 +10,7 @@
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/choose/choose_gpu.h"
+#include "compiler/schedule/heuristics/choose_gpu.h"
 #include "tests/support/emulate.h"
 #include "tests/support/random_tensor.h"
 

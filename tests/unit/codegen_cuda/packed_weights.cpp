@@ -12,7 +12,7 @@
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/algebra/constants.h"
-#include "compiler/schedule/choose/choose_gpu.h"
+#include "compiler/schedule/heuristics/choose_gpu.h"
 #include "compiler/schedule/layout/pack_low_bit_weights.h"
 #include "tests/support/built_kernel.h"
 #include "tests/support/emulate.h"

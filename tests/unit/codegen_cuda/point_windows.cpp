@@ -1,7 +1,7 @@
 // Small windows, several neighbouring points a thread.
 #include <doctest/doctest.h>
 
-#include "compiler/schedule/choose/choose_points.h"
+#include "compiler/schedule/heuristics/point_tiling.h"
 #include "tests/unit/codegen_cuda/memory_bound.h"
 
 namespace stridec::codegen::cuda {

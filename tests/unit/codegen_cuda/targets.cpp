@@ -12,7 +12,7 @@
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose/choose_gpu.h"
+#include "compiler/schedule/heuristics/choose_gpu.h"
 #include "tests/support/flash_cases.h"
 #include "tests/support/matrix_cases.h"
 #include "tests/unit/codegen_cuda/memory_bound.h"

@@ -6,7 +6,7 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/loop/text.h"
-#include "compiler/schedule/choose/choose_gpu.h"
+#include "compiler/schedule/heuristics/choose_gpu.h"
 #include "tests/unit/codegen_cuda/memory_bound.h"
 
 namespace stridec::codegen::cuda {

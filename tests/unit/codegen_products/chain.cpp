@@ -13,8 +13,8 @@
 #include "compiler/loop/build.h"
 #include "compiler/loop/interpret.h"
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/choose/choose.h"
-#include "compiler/schedule/choose/choose_chain.h"
+#include "compiler/schedule/heuristics/choose.h"
+#include "compiler/schedule/heuristics/chain.h"
 #include "compiler/schedule/fusion/fusion.h"
 #include "tests/support/tiles.h"
 

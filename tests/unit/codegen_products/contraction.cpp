@@ -12,7 +12,7 @@
 #include "compiler/codegen/cpu/build_run.h"
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/loop/build.h"
-#include "compiler/schedule/choose/choose_contraction.h"
+#include "compiler/schedule/heuristics/contraction.h"
 #include "compiler/schedule/layout/pack_weights.h"
 #include "tests/support/contraction_check.h"
 #include "tests/support/contraction_harness.h"

@@ -9,7 +9,7 @@
 #include "compiler/kernels/gemm_plan.h"
 #include "compiler/loop/build.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose/choose_contraction.h"
+#include "compiler/schedule/heuristics/contraction.h"
 #include "compiler/schedule/layout/pack_weights.h"
 #include "tests/support/contraction_harness.h"
 

@@ -10,7 +10,7 @@
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/codegen/cuda/nvrtc.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose/choose_gpu.h"
+#include "compiler/schedule/heuristics/choose_gpu.h"
 #include "compiler/schedule/memory/memory_plan.h"
 #include "tests/support/device_program.h"
 

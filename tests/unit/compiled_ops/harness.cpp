@@ -1,7 +1,7 @@
 #include "tests/unit/ops/harness.cpp"  // the same harness; its programs run as machine code
 
 #include "compiler/codegen/cpu/build_run.h"
-#include "compiler/schedule/choose/choose_general.h"
+#include "compiler/schedule/heuristics/loop_nest.h"
 
 namespace stridec::ops::test {
 namespace {

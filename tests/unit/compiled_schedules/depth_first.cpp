@@ -12,7 +12,7 @@
 #include "compiler/codegen/cpu/tile_and_fuse.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/algebra/winograd.h"
-#include "compiler/schedule/choose/choose.h"
+#include "compiler/schedule/heuristics/choose.h"
 #include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/schedule/memory/reduce_peak.h"
 #include "tests/unit/schedule/programs.h"

@@ -5,7 +5,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build_run.h"
-#include "compiler/schedule/choose/choose.h"
+#include "compiler/schedule/heuristics/choose.h"
 #include "compiler/schedule/fusion/fusion.h"
 #include "tests/unit/schedule/programs.h"
 

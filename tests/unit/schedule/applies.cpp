@@ -5,7 +5,7 @@
 #include "compiler/base/text.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/choose/candidates.h"
+#include "compiler/schedule/heuristics/candidates.h"
 #include "compiler/schedule/fusion/fusion.h"
 #include "tests/unit/schedule/programs.h"
 

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose/candidates.h"
-#include "compiler/schedule/choose/explain.h"
+#include "compiler/schedule/heuristics/candidates.h"
+#include "compiler/schedule/heuristics/explain.h"
 #include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/tune/backend.h"
 #include "compiler/tune/forecast.h"

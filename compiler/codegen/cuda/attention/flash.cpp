@@ -4,7 +4,7 @@
 
 #include "compiler/codegen/cuda/attention/flash_mma.h"
 #include "compiler/codegen/cuda/attention/flash_wgmma.h"
-#include "compiler/schedule/choose/choose_flash.h"
+#include "compiler/schedule/heuristics/flash.h"
 
 namespace stridec::codegen::cuda {
 

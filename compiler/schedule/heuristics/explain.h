@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "compiler/base/target.h"
-#include "compiler/schedule/choose/choose.h"
+#include "compiler/schedule/heuristics/choose.h"
 
 namespace stridec::schedule {
 

@@ -1,4 +1,4 @@
-#include "compiler/schedule/choose/loop_cost.h"
+#include "compiler/schedule/heuristics/loop_cost.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "compiler/schedule/choose/choose_general.h"
+#include "compiler/schedule/heuristics/loop_nest.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,7 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/applies.h"
-#include "compiler/schedule/choose/loop_cost.h"
+#include "compiler/schedule/heuristics/loop_cost.h"
 #include "compiler/schedule/typical.h"
 
 namespace stridec::schedule {

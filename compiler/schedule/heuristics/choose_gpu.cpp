@@ -1,4 +1,4 @@
-#include "compiler/schedule/choose/choose_gpu.h"
+#include "compiler/schedule/heuristics/choose_gpu.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,10 +8,10 @@
 #include "compiler/loop/provenance.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose/candidates.h"
-#include "compiler/schedule/choose/choose_cuda_contraction.h"
-#include "compiler/schedule/choose/choose_flash.h"
-#include "compiler/schedule/choose/choose_points.h"
+#include "compiler/schedule/heuristics/candidates.h"
+#include "compiler/schedule/heuristics/cuda_contraction.h"
+#include "compiler/schedule/heuristics/flash.h"
+#include "compiler/schedule/heuristics/point_tiling.h"
 #include "compiler/schedule/layout/order_weights.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/schedule/typical.h"

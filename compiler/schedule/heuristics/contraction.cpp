@@ -1,4 +1,4 @@
-#include "compiler/schedule/choose/choose_contraction.h"
+#include "compiler/schedule/heuristics/contraction.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,8 +8,8 @@
 #include "compiler/kernels/gemm_lines.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose/choose_window.h"
-#include "compiler/schedule/choose/contraction_cost.h"
+#include "compiler/schedule/heuristics/window.h"
+#include "compiler/schedule/heuristics/contraction_cost.h"
 #include "compiler/schedule/effects.h"
 #include "compiler/schedule/typical.h"
 

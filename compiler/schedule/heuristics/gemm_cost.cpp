@@ -1,4 +1,4 @@
-#include "compiler/schedule/choose/gemm_cost.h"
+#include "compiler/schedule/heuristics/gemm_cost.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,11 +1,11 @@
-#include "compiler/schedule/choose/choose_contraction.h"
+#include "compiler/schedule/heuristics/contraction.h"
 
 #include <doctest/doctest.h>
 
 #include "compiler/kernels/gemm_plan.h"
 #include "compiler/loop/build.h"
 #include "compiler/loop/text.h"
-#include "compiler/schedule/choose/candidates.h"
+#include "compiler/schedule/heuristics/candidates.h"
 
 using namespace stridec;
 using loop::NestBuilder;

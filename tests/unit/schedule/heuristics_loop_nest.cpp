@@ -1,4 +1,4 @@
-#include "compiler/schedule/choose/choose_general.h"
+#include "compiler/schedule/heuristics/loop_nest.h"
 
 #include <doctest/doctest.h>
 

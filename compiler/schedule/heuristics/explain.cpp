@@ -1,4 +1,4 @@
-#include "compiler/schedule/choose/explain.h"
+#include "compiler/schedule/heuristics/explain.h"
 
 #include <algorithm>
 #include <map>
@@ -6,7 +6,7 @@
 
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose/candidates.h"
+#include "compiler/schedule/heuristics/candidates.h"
 
 namespace stridec::schedule {
 namespace {

@@ -1,11 +1,11 @@
-#include "compiler/schedule/choose/contraction_cost.h"
+#include "compiler/schedule/heuristics/contraction_cost.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "compiler/loop/analysis.h"
-#include "compiler/schedule/choose/gemm_cost.h"
+#include "compiler/schedule/heuristics/gemm_cost.h"
 #include "compiler/schedule/typical.h"
 
 namespace stridec::schedule {

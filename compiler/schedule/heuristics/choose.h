@@ -8,7 +8,7 @@
 
 namespace stridec::schedule {
 
-// Schedules of nests that are not to get the default one (tuned, replayed): of schedule/choose/candidates.h.
+// Schedules of nests that are not to get the default one (tuned, replayed): of schedule/heuristics/candidates.h.
 using Chosen = std::map<loop::NestId, loop::Schedule>;
 
 // Every nest gets its schedule; what the schedules want packed is packed (in Program::prepack). Layouts are final.

@@ -1,9 +1,9 @@
-#include "compiler/schedule/choose/choose.h"
+#include "compiler/schedule/heuristics/choose.h"
 
 #include "compiler/loop/provenance.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose/candidates.h"
-#include "compiler/schedule/choose/choose_general.h"
+#include "compiler/schedule/heuristics/candidates.h"
+#include "compiler/schedule/heuristics/loop_nest.h"
 #include "compiler/schedule/layout/order_weights.h"
 #include "compiler/schedule/layout/pack_weights.h"
 

@@ -1,4 +1,4 @@
-#include "compiler/schedule/choose/choose_cuda_contraction.h"
+#include "compiler/schedule/heuristics/cuda_contraction.h"
 
 #include <algorithm>
 #include <charconv>
@@ -14,8 +14,8 @@
 #include "compiler/kernels/norm_prologue.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose/choose_contraction.h"
-#include "compiler/schedule/choose/cuda_contraction_cost.h"
+#include "compiler/schedule/heuristics/contraction.h"
+#include "compiler/schedule/heuristics/cuda_contraction_cost.h"
 #include "compiler/schedule/fusion/fusion_rules.h"
 #include "compiler/schedule/layout/order_weights.h"
 #include "compiler/schedule/schedule.h"

@@ -1,4 +1,4 @@
-// What a nest costs as loops, with lanes along one dim or another: the analytic model behind choose_general.h. Cycles of
+// What a nest costs as loops, with lanes along one dim or another: the analytic model behind loop_nest.h. Cycles of
 // one core, roughly: what matters is their order.
 #pragma once
 

@@ -1,4 +1,4 @@
-#include "compiler/schedule/choose/choose_points.h"
+#include "compiler/schedule/heuristics/point_tiling.h"
 
 #include <algorithm>
 #include <cmath>

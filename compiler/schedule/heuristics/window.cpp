@@ -1,4 +1,4 @@
-#include "compiler/schedule/choose/choose_window.h"
+#include "compiler/schedule/heuristics/window.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include "compiler/kernels/gemm_plan.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose/gemm_cost.h"
+#include "compiler/schedule/heuristics/gemm_cost.h"
 #include "compiler/schedule/effects.h"
 #include "compiler/schedule/typical.h"
 

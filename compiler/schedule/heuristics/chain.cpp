@@ -1,11 +1,11 @@
-#include "compiler/schedule/choose/choose_chain.h"
+#include "compiler/schedule/heuristics/chain.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "compiler/base/sort.h"
-#include "compiler/schedule/choose/choose_general.h"
-#include "compiler/schedule/choose/gemm_cost.h"
+#include "compiler/schedule/heuristics/loop_nest.h"
+#include "compiler/schedule/heuristics/gemm_cost.h"
 #include "compiler/schedule/typical.h"
 
 namespace stridec::schedule {

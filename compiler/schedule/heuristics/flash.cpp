@@ -1,4 +1,4 @@
-#include "compiler/schedule/choose/choose_flash.h"
+#include "compiler/schedule/heuristics/flash.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/choose/cuda_contraction_cost.h"
+#include "compiler/schedule/heuristics/cuda_contraction_cost.h"
 #include "compiler/schedule/fusion/fusion.h"
 #include "compiler/schedule/typical.h"
 

@@ -3,7 +3,7 @@
 
 #include "compiler/base/gpu_target.h"
 #include "compiler/loop/program.h"
-#include "compiler/schedule/choose/choose.h"
+#include "compiler/schedule/heuristics/choose.h"
 
 namespace stridec::schedule {
 

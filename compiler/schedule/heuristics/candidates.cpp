@@ -1,15 +1,15 @@
-#include "compiler/schedule/choose/candidates.h"
+#include "compiler/schedule/heuristics/candidates.h"
 
 #include <algorithm>
 
 #include "compiler/base/sort.h"
 #include "compiler/base/text.h"
 #include "compiler/schedule/applies.h"
-#include "compiler/schedule/choose/choose_chain.h"
-#include "compiler/schedule/choose/choose_contraction.h"
-#include "compiler/schedule/choose/choose_general.h"
-#include "compiler/schedule/choose/choose_window.h"
-#include "compiler/schedule/choose/contraction_cost.h"
+#include "compiler/schedule/heuristics/chain.h"
+#include "compiler/schedule/heuristics/contraction.h"
+#include "compiler/schedule/heuristics/loop_nest.h"
+#include "compiler/schedule/heuristics/window.h"
+#include "compiler/schedule/heuristics/contraction_cost.h"
 
 namespace stridec::schedule {
 namespace {

@@ -8,7 +8,7 @@
 #include "compiler/base/gpu_target.h"
 #include "compiler/base/target.h"
 #include "compiler/loop/program.h"
-#include "compiler/schedule/choose/choose_cuda_contraction.h"
+#include "compiler/schedule/heuristics/cuda_contraction.h"
 
 namespace stridec::schedule {
 
