@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "compiler/codegen/emit_text.h"
-#include "compiler/codegen/slack.h"
+#include "compiler/codegen/precision_slack.h"
 #include "compiler/loop/program.h"
 
 namespace stridec::codegen {

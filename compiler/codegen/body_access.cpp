@@ -5,7 +5,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/body.h"
-#include "compiler/codegen/strided.h"
+#include "compiler/codegen/strided_access.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/vectorize_analysis.h"
 #include "compiler/loop/rewrite.h"

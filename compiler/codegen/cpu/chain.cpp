@@ -11,7 +11,7 @@
 #include "compiler/codegen/cpu/contraction_epilogue.h"
 #include "compiler/codegen/cpu/contraction_frame.h"
 #include "compiler/codegen/cpu/contraction_rows.h"
-#include "compiler/codegen/seen_keys.h"
+#include "compiler/codegen/key_range.h"
 #include "compiler/kernels/chain.h"
 #include "compiler/kernels/flash.h"
 #include "compiler/loop/walk.h"

@@ -6,7 +6,7 @@
 #include "compiler/codegen/emit_text.h"
 #include "compiler/codegen/fourier.h"
 #include "compiler/codegen/sort.h"
-#include "compiler/codegen/suppress.h"
+#include "compiler/codegen/nms.h"
 #include "compiler/loop/library.h"
 
 namespace stridec::codegen::cpu {

@@ -34,7 +34,7 @@ DeviceNest emit_windows(const loop::Program& program, const loop::Nest& nest, co
 
 // A team of threads (a warp, or a block) per point: the loops of a point are dealt out to its threads, sums meet by
 // shuffles, and what several loops read stays in registers between them.
-DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
+DeviceNest emit_cooperative(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
 
 // A team of threads per point of a nest whose only loop is a running sum or the like (loop::accumulation_of).
 DeviceNest emit_scans(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);

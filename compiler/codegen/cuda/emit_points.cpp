@@ -8,8 +8,8 @@
 #include "compiler/codegen/cuda/frame.h"
 #include "compiler/codegen/cuda/matrix/matrix.h"
 #include "compiler/codegen/cuda/prelude.h"
-#include "compiler/codegen/cuda/strip.h"
-#include "compiler/codegen/cuda/updates.h"
+#include "compiler/codegen/cuda/vector_access.h"
+#include "compiler/codegen/cuda/scatter.h"
 #include "compiler/codegen/cuda/packed_weights/packed_weights.h"
 #include "compiler/kernels/packed_weights.h"
 #include "compiler/loop/analysis.h"
@@ -571,7 +571,7 @@ DeviceNest emit_nest(const loop::Program& program, const loop::Nest& nest, const
   const bool scans = std::any_of(nest.body.begin(), nest.body.end(), [](const loop::Stmt& stmt) {
     return std::holds_alternative<loop::Scan>(stmt.node);
   });
-  if (plan.team > 1) return scans ? emit_scans(program, nest, target) : emit_teams(program, nest, target);
+  if (plan.team > 1) return scans ? emit_scans(program, nest, target) : emit_cooperative(program, nest, target);
   if (!plan.points.empty()) return emit_windows(program, nest, target);
   return emit_points(program, nest, target);
 }

@@ -11,7 +11,7 @@
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/codegen/cuda/frame.h"
 #include "compiler/codegen/cuda/prelude.h"
-#include "compiler/codegen/cuda/strip.h"
+#include "compiler/codegen/cuda/vector_access.h"
 #include "compiler/kernels/point_window.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"

@@ -12,7 +12,7 @@
 #include "compiler/codegen/cuda/prelude.h"
 #include "compiler/codegen/fourier.h"
 #include "compiler/codegen/sort.h"
-#include "compiler/codegen/suppress.h"
+#include "compiler/codegen/nms.h"
 
 namespace stridec::codegen::cuda {
 

@@ -7,7 +7,7 @@
 //   for n: y[n] = g(u[n], reduce k t[k] * B[k, n])  y[n] = g(u, reduce k t[k] * B[n, k])
 //
 // Rows that are cheap to make are made by whoever reads them; on the GPU a block does so once for all its points
-// (codegen/cuda/teams/emit_teams.cpp). Products of one row that run over the same columns are one nest. Weights lie along the
+// (codegen/cuda/reduction/emit_cooperative.cpp). Products of one row that run over the same columns are one nest. Weights lie along the
 // depth, which a warp reads in one go for each column.
 #pragma once
 

@@ -11,7 +11,7 @@
 
 #include "compiler/codegen/body.h"
 #include "compiler/codegen/device_kernel.h"
-#include "compiler/codegen/seen_keys.h"
+#include "compiler/codegen/key_range.h"
 #include "compiler/kernels/flash.h"
 
 namespace stridec::codegen::cuda {

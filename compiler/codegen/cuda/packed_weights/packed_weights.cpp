@@ -8,7 +8,7 @@
 #include "compiler/codegen/cuda/matrix/matrix.h"
 #include "compiler/codegen/cuda/matrix/matrix_epilogue.h"
 #include "compiler/codegen/cuda/prelude.h"
-#include "compiler/codegen/cuda/strip.h"
+#include "compiler/codegen/cuda/vector_access.h"
 #include "compiler/codegen/cuda/packed_weights/packed_weights_ring.h"
 #include "compiler/codegen/cuda/packed_weights/packed_weights_text.h"
 #include "compiler/kernels/packed_weights.h"

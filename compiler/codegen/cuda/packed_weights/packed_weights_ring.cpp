@@ -9,7 +9,7 @@
 #include "compiler/codegen/cuda/matrix/matrix_epilogue.h"
 #include "compiler/codegen/cuda/matrix/matrix_side.h"
 #include "compiler/codegen/cuda/matrix/matrix_wgmma.h"
-#include "compiler/codegen/cuda/strip.h"
+#include "compiler/codegen/cuda/vector_access.h"
 #include "compiler/codegen/cuda/packed_weights/packed_weights_text.h"
 
 namespace stridec::codegen::cuda {

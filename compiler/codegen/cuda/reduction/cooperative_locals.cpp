@@ -3,7 +3,7 @@
 #include <set>
 
 #include "compiler/base/check.h"
-#include "compiler/codegen/cuda/teams/team_emitter.h"
+#include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/schedule/effects.h"
 
@@ -14,7 +14,7 @@ constexpr int64_t kStackBytes = 1024;  // of those of a thread's rounds, in its 
 
 }  // namespace
 
-bool TeamEmitter::is_of_round(loop::BufferId id) const {
+bool CooperativeEmitter::is_of_round(loop::BufferId id) const {
   const loop::Stmt* only = nullptr;
   bool in_one = true, apart = true;
   for (const loop::Stmt& top : nest.body)
@@ -30,18 +30,18 @@ bool TeamEmitter::is_of_round(loop::BufferId id) const {
   return only && in_one && !apart;
 }
 
-std::string TeamEmitter::local_element(const loop::Access& access) {
+std::string CooperativeEmitter::local_element(const loop::Access& access) {
   if (!variant.columns || program[access.buffer].storage != loop::Storage::kLocal) return "";
   const bool own = of_round_.contains(access.buffer);
   return cat(local_.at(access.buffer), "[(", body_.index(loop::offset_of(program, access)), ") * ",
              own ? cat(width) : cat(lanes * width, " + lane * ", width), width > 1 ? " + u]" : "]");
 }
 
-std::function<std::string(const loop::Access&)> TeamEmitter::top_place() {
+std::function<std::string(const loop::Access&)> CooperativeEmitter::top_place() {
   return [this](const loop::Access& access) { return local_element(access); };
 }
 
-void TeamEmitter::declare_locals() {
+void CooperativeEmitter::declare_locals() {
   int64_t used = 0;
   std::set<loop::BufferId> shared;  // by the points of a block
   std::map<loop::BufferId, int> stores;

@@ -1,4 +1,4 @@
-#include "compiler/codegen/strided.h"
+#include "compiler/codegen/strided_access.h"
 
 #include <algorithm>
 #include <cstdlib>

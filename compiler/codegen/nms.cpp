@@ -1,4 +1,4 @@
-#include "compiler/codegen/suppress.h"
+#include "compiler/codegen/nms.h"
 
 #include "compiler/base/text.h"
 

@@ -1,4 +1,4 @@
-#include "compiler/codegen/slack.h"
+#include "compiler/codegen/precision_slack.h"
 
 #include <doctest/doctest.h>
 

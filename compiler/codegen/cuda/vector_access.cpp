@@ -1,4 +1,4 @@
-#include "compiler/codegen/cuda/strip.h"
+#include "compiler/codegen/cuda/vector_access.h"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 // anything is computed. So each warp has a ring of stages that its first lane has the copy engine fill, in the order in
 // which the warp's points take them: the ring is asked for before the kernel waits for its predecessor, and each stage
 // again when it is used up. Memory is busy then while kernels begin and end, and no register holds what is on its way.
-#include "compiler/codegen/cuda/teams/team_emitter.h"
+#include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
 
 #include <algorithm>
 #include <set>
@@ -51,21 +51,21 @@ static inline void sd_stage_wait(unsigned char* bar, unsigned parity) {
 #endif
 )";
 
-int TeamEmitter::stream_warps() const { return kStreamWarps; }
+int CooperativeEmitter::stream_warps() const { return kStreamWarps; }
 
-int64_t TeamEmitter::stage_bytes() const {
+int64_t CooperativeEmitter::stage_bytes() const {
   int64_t most = 0;
   for (const Run& run : stream_) most = std::max(most, run.stage_bytes);
   return most;
 }
 
-int64_t TeamEmitter::stream_stages() const {
+int64_t CooperativeEmitter::stream_stages() const {
   return std::min(kMostStages, kRingBytes / (teams * stage_bytes()));
 }
 
-int64_t TeamEmitter::stream_bytes() const { return teams * stream_stages() * (stage_bytes() + 8); }
+int64_t CooperativeEmitter::stream_bytes() const { return teams * stream_stages() * (stage_bytes() + 8); }
 
-void TeamEmitter::plan_stream() {
+void CooperativeEmitter::plan_stream() {
   if (variant.columns || variant.keep || team != kLanes || !target.tma || !target.dependent_launch ||
       width == 1)
     return;
@@ -112,13 +112,13 @@ void TeamEmitter::plan_stream() {
   }
 }
 
-const TeamEmitter::Run* TeamEmitter::run_of(const loop::Block& block) const {
+const CooperativeEmitter::Run* CooperativeEmitter::run_of(const loop::Block& block) const {
   const auto run = std::find_if(stream_.begin(), stream_.end(),
                                 [&](const Run& r) { return loop::body_of(*r.top) == &block; });
   return run == stream_.end() ? nullptr : &*run;
 }
 
-void TeamEmitter::print_stream(const std::string& number, const std::string& first,
+void CooperativeEmitter::print_stream(const std::string& number, const std::string& first,
                                const std::string& count) {
   const int64_t stages = stream_stages(), stage = stage_bytes();
   STRIDEC_CHECK(stages > 0, nest.name);
@@ -168,7 +168,7 @@ void TeamEmitter::print_stream(const std::string& number, const std::string& fir
   text_.line("__syncwarp(members);");
 }
 
-void TeamEmitter::print_run(const Range& range, const Run& run, const std::function<void()>& inside) {
+void CooperativeEmitter::print_run(const Range& range, const Run& run, const std::function<void()>& inside) {
   const int64_t step = int64_t{run.together} * kLanes, whole = run.chunks / step;
   // The rows that the weights are multiplied by lie in shared memory and go by vectors as well.
   Range whole_range = range;
@@ -242,7 +242,7 @@ void TeamEmitter::print_run(const Range& range, const Run& run, const std::funct
   }
 }
 
-void TeamEmitter::print_rows() {
+void CooperativeEmitter::print_rows() {
   int words = 0;
   for (const Run& run : stream_) {
     const int64_t together = int64_t{run.together} * kLanes;
@@ -274,7 +274,7 @@ void TeamEmitter::print_rows() {
   }
 }
 
-bool TeamEmitter::is_row_vector(const Range& range, const loop::Stmt& stmt) const {
+bool CooperativeEmitter::is_row_vector(const Range& range, const loop::Stmt& stmt) const {
   const auto* load = std::get_if<loop::Load>(&stmt.node);
   if (!load || !load->access.mask.is_const(1)) return false;
   const loop::Buffer& buffer = program[load->access.buffer];

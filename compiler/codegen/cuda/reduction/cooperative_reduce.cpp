@@ -1,5 +1,5 @@
 // Reduces of a team: a partial result a thread, which meet by shuffles and then in shared memory.
-#include "compiler/codegen/cuda/teams/team_emitter.h"
+#include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
 
 #include <algorithm>
 #include <bit>
@@ -24,13 +24,13 @@ bool takes_last(loop::Combine combine) {
 
 }  // namespace
 
-std::vector<DType> TeamEmitter::dtypes_of(const loop::Reduce& reduce) const {
+std::vector<DType> CooperativeEmitter::dtypes_of(const loop::Reduce& reduce) const {
   std::vector<DType> out;
   for (loop::ValueId id : reduce.results) out.push_back(nest.values[id.value].dtype);
   return out;
 }
 
-std::optional<sym::Expr> TeamEmitter::growing_index(const loop::Reduce& reduce, const Range& range) const {
+std::optional<sym::Expr> CooperativeEmitter::growing_index(const loop::Reduce& reduce, const Range& range) const {
   if (loop::arity(reduce.combine) != 2 || range.dims.size() != 1 || run_of(*range.block) ||
       is_bool(dtypes_of(reduce)[0]) || std::string_view(chunk_type(range)) != "int")
     return std::nullopt;
@@ -46,7 +46,7 @@ std::optional<sym::Expr> TeamEmitter::growing_index(const loop::Reduce& reduce, 
   return std::nullopt;
 }
 
-void TeamEmitter::print_take(loop::Combine combine, const std::vector<std::string>& into,
+void CooperativeEmitter::print_take(loop::Combine combine, const std::vector<std::string>& into,
                              const std::vector<std::string>& from, DType dtype) {
   const bool max = combine == loop::Combine::kArgMax || combine == loop::Combine::kArgMaxLast;
   const bool last = takes_last(combine);
@@ -59,7 +59,7 @@ void TeamEmitter::print_take(loop::Combine combine, const std::vector<std::strin
   for (size_t i = 0; i < 2; ++i) text_.line(cat(into[i], " = ", take, " ? ", from[i], " : ", into[i], ";"));
 }
 
-std::vector<std::string> TeamEmitter::print_partial(const loop::Reduce& reduce, const loop::Stmt& stmt) {
+std::vector<std::string> CooperativeEmitter::print_partial(const loop::Reduce& reduce, const loop::Stmt& stmt) {
   const std::vector<DType> dtypes = dtypes_of(reduce);
   const Range range = range_of(stmt);
   // Of a thread, the range's variable instead of what follows from it, in 32 bits; all of them set: nowhere.
@@ -134,7 +134,7 @@ std::vector<std::string> TeamEmitter::print_partial(const loop::Reduce& reduce, 
   return points;
 }
 
-void TeamEmitter::print_shuffles(const loop::Reduce& reduce, const std::vector<std::string>& points,
+void CooperativeEmitter::print_shuffles(const loop::Reduce& reduce, const std::vector<std::string>& points,
                                  const std::vector<DType>& dtypes, int from, int to) {
   if (from < to) return;
   const std::string d = text_.fresh("d");
@@ -153,7 +153,7 @@ void TeamEmitter::print_shuffles(const loop::Reduce& reduce, const std::vector<s
   text_.close();
 }
 
-void TeamEmitter::print_meeting(const loop::Reduce& reduce, const std::vector<std::string>& into,
+void CooperativeEmitter::print_meeting(const loop::Reduce& reduce, const std::vector<std::string>& into,
                                 const std::vector<std::string>& points, const std::vector<DType>& dtypes) {
   const int side = variant.columns ? lanes : 1;  // neighbours in a warp that do not meet
   print_shuffles(reduce, points, dtypes, std::min(team, 32) / 2, side);
@@ -201,7 +201,7 @@ void TeamEmitter::print_meeting(const loop::Reduce& reduce, const std::vector<st
   text_.line("__syncthreads();");  // before the next point writes them
 }
 
-void TeamEmitter::print_reduce(const loop::Reduce& reduce, const loop::Stmt& stmt) {
+void CooperativeEmitter::print_reduce(const loop::Reduce& reduce, const loop::Stmt& stmt) {
   const std::vector<DType> dtypes = dtypes_of(reduce);
   const std::vector<std::string> points = print_partial(reduce, stmt);
   for (size_t p = 0; p < points.size(); ++p) {

@@ -1,6 +1,6 @@
 // Long reductions of few points, whose range blocks share: the launch that leaves a result a block in the workspace, and the
 // one that combines them.
-#include "compiler/codegen/cuda/teams/team_emitter.h"
+#include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
 
 #include <algorithm>
 #include <bit>
@@ -29,7 +29,7 @@ int value_bytes(DType dtype) { return is_storage_float(dtype) ? 4 : byte_size(dt
 
 }  // namespace
 
-const loop::Stmt* TeamEmitter::only_reduction() const {
+const loop::Stmt* CooperativeEmitter::only_reduction() const {
   const loop::Stmt* found = nullptr;
   for (const loop::Stmt& stmt : nest.body) {
     if (!loop::body_of(stmt)) continue;
@@ -39,7 +39,7 @@ const loop::Stmt* TeamEmitter::only_reduction() const {
   return found;
 }
 
-sym::Expr TeamEmitter::splits() {
+sym::Expr CooperativeEmitter::splits() {
   const Range range = range_of(*only_reduction());
   // All of them run at once, and each takes as many batches as the others.
   const sym::Expr room = sym::max(
@@ -50,13 +50,13 @@ sym::Expr TeamEmitter::splits() {
                        program.facts);
 }
 
-sym::Expr TeamEmitter::part_offset(const std::vector<DType>& dtypes, size_t part) {
+sym::Expr CooperativeEmitter::part_offset(const std::vector<DType>& dtypes, size_t part) {
   sym::Expr out = 0;
   for (size_t p = 0; p < part; ++p) out += sym::align_up(part_elements() * value_bytes(dtypes[p]), 64);
   return out;
 }
 
-void TeamEmitter::print_ahead(const Range& range, const std::string& blocks) {
+void CooperativeEmitter::print_ahead(const Range& range, const std::string& blocks) {
   if (!range.strip || !variant.columns || phase_) return;
   std::vector<const loop::Access*> accesses;
   const std::vector<const loop::Stmt*> loads = held_loads(range);
@@ -86,7 +86,7 @@ void TeamEmitter::print_ahead(const Range& range, const std::string& blocks) {
   facts_ = outer;
 }
 
-DeviceKernel TeamEmitter::emit_split() {
+DeviceKernel CooperativeEmitter::emit_split() {
   const loop::Stmt& stmt = *only_reduction();
   const auto& reduce = std::get<loop::Reduce>(stmt.node);
   const std::vector<DType> dtypes = dtypes_of(reduce);
@@ -136,7 +136,7 @@ DeviceKernel TeamEmitter::emit_split() {
   return finish(text_, std::move(geometry), cat(kTeamDeclarations, strip_declarations()));
 }
 
-DeviceKernel TeamEmitter::emit_combination(sym::Expr shares, sym::Expr workspace) {
+DeviceKernel CooperativeEmitter::emit_combination(sym::Expr shares, sym::Expr workspace) {
   const auto& reduce = std::get<loop::Reduce>(only_reduction()->node);
   const std::vector<DType> dtypes = dtypes_of(reduce);
   const sym::Expr elements = shares * points() * columns();

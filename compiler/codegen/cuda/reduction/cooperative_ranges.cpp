@@ -1,5 +1,5 @@
 // Ranges of a team: which loads stay in registers, and how a thread walks its chunks.
-#include "compiler/codegen/cuda/teams/team_emitter.h"
+#include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
 
 #include <algorithm>
 #include <bit>
@@ -23,11 +23,11 @@ constexpr int kEagerWords = 96;  // of loads that a launch of one point begins w
 
 }  // namespace
 
-std::string TeamEmitter::held_place(const Range& range, const loop::Access& access) const {
+std::string CooperativeEmitter::held_place(const Range& range, const loop::Access& access) const {
   return cat(range.edges ? "edges " : "", place_of(range, access));
 }
 
-TeamEmitter::Range TeamEmitter::range_of(const loop::Stmt& stmt) {
+CooperativeEmitter::Range CooperativeEmitter::range_of(const loop::Stmt& stmt) {
   Range range;
   range.dims = loop::dims_of(stmt);
   range.block = loop::body_of(stmt);
@@ -46,7 +46,7 @@ TeamEmitter::Range TeamEmitter::range_of(const loop::Stmt& stmt) {
   return range;
 }
 
-std::string TeamEmitter::place_of(const Range& range, const loop::Access& access) const {
+std::string CooperativeEmitter::place_of(const Range& range, const loop::Access& access) const {
   sym::Expr offset = loop::offset_of(program, access);
   // What lies in memory as the range is numbered is the same for every range of as many, however many dims it has.
   sym::Expr start = offset, below = 1;
@@ -64,7 +64,7 @@ std::string TeamEmitter::place_of(const Range& range, const loop::Access& access
   return cat(access.buffer.value, " ", sym::to_string(sym::simplify(offset, facts_)), extents);
 }
 
-bool TeamEmitter::can_keep(const Range& range, const loop::Stmt& stmt) const {
+bool CooperativeEmitter::can_keep(const Range& range, const loop::Stmt& stmt) const {
   const auto* load = std::get_if<loop::Load>(&stmt.node);
   if (!load || program[load->access.buffer].storage == loop::Storage::kLocal ||
       !load->access.mask.is_const(1))
@@ -80,7 +80,7 @@ bool TeamEmitter::can_keep(const Range& range, const loop::Stmt& stmt) const {
   return true;
 }
 
-void TeamEmitter::count_wanted() {
+void CooperativeEmitter::count_wanted() {
   std::map<loop::BufferId, std::set<std::string>> local;
   std::map<loop::BufferId, int> all, direct;
   loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
@@ -117,25 +117,25 @@ void TeamEmitter::count_wanted() {
       passed_[buffer] = cat("row", passed_.size());
 }
 
-bool TeamEmitter::has_locals() const {
+bool CooperativeEmitter::has_locals() const {
   const std::vector<loop::BufferId> buffers = loop::buffers_of(nest);
   return std::any_of(buffers.begin(), buffers.end(),
                      [&](loop::BufferId id) { return program[id].storage == loop::Storage::kLocal; });
 }
 
-bool TeamEmitter::passes_locals() const {
+bool CooperativeEmitter::passes_locals() const {
   const std::vector<loop::BufferId> buffers = loop::buffers_of(nest);
   return std::all_of(buffers.begin(), buffers.end(), [&](loop::BufferId id) {
     return program[id].storage != loop::Storage::kLocal || passed_.contains(id);
   });
 }
 
-bool TeamEmitter::keeps_something() const {
+bool CooperativeEmitter::keeps_something() const {
   return !passed_.empty() || std::any_of(wanted_.begin(), wanted_.end(),
                                          [&](const auto& entry) { return entry.second >= kept_from_; });
 }
 
-bool TeamEmitter::loads_again(const loop::Block& block) const {
+bool CooperativeEmitter::loads_again(const loop::Block& block) const {
   std::set<loop::BufferId> loaded, stored;
   loop::for_each_stmt(block, [&](const loop::Stmt& stmt) {
     const loop::Access* access = loop::access_of(stmt);
@@ -145,11 +145,11 @@ bool TeamEmitter::loads_again(const loop::Block& block) const {
   return std::any_of(stored.begin(), stored.end(), [&](loop::BufferId id) { return loaded.contains(id); });
 }
 
-const char* TeamEmitter::chunk_type(const Range& range) const {
+const char* CooperativeEmitter::chunk_type(const Range& range) const {
   return variant.keep || variant.narrow || facts_.bounds(range.chunks).hi < kManyChunks ? "int" : "int64_t";
 }
 
-void TeamEmitter::print_chunks(
+void CooperativeEmitter::print_chunks(
     const Range& range, const std::string& from, int together, Batch batch,
     const std::function<void(const std::string& first, const std::string& j)>& inside) {
   const std::string c = text_.fresh("c"), j = text_.fresh("j");
@@ -245,7 +245,7 @@ void TeamEmitter::print_chunks(
   text_.close();
 }
 
-void TeamEmitter::print_starts(const Range& range) {
+void CooperativeEmitter::print_starts(const Range& range) {
   starts_.clear();
   if (range.strip || range.dims.size() != 1 || std::string_view(chunk_type(range)) != "int") return;
   const Expr var = range.dims[0].var;
@@ -270,13 +270,13 @@ void TeamEmitter::print_starts(const Range& range) {
   }
 }
 
-std::string TeamEmitter::started(const Range& range, const loop::Access& access, bool stored) const {
+std::string CooperativeEmitter::started(const Range& range, const loop::Access& access, bool stored) const {
   if (!access.mask.is_const(1)) return "";
   const auto start = starts_.find(place_of(range, access));
   return start == starts_.end() ? "" : cat(start->second, "[", stored ? number_ : chunk_, "]");
 }
 
-std::vector<const loop::Stmt*> TeamEmitter::held_loads(const Range& range) {
+std::vector<const loop::Stmt*> CooperativeEmitter::held_loads(const Range& range) {
   std::vector<const loop::Stmt*> out;
   std::set<std::string> seen;
   for (const loop::Stmt& stmt : *range.block) {
@@ -289,7 +289,7 @@ std::vector<const loop::Stmt*> TeamEmitter::held_loads(const Range& range) {
   return out;
 }
 
-void TeamEmitter::print_held(const Range& range, const std::vector<const loop::Stmt*>& loads,
+void CooperativeEmitter::print_held(const Range& range, const std::vector<const loop::Stmt*>& loads,
                              const std::string& from, int together, Batch batch) {
   if (loads.empty()) return;
   for (const loop::Stmt* stmt : loads) {
@@ -351,7 +351,7 @@ void TeamEmitter::print_held(const Range& range, const std::vector<const loop::S
   if (variant.keep) text_.close();
 }
 
-void TeamEmitter::print_batch(const Range& range, const std::vector<const loop::Stmt*>& loads,
+void CooperativeEmitter::print_batch(const Range& range, const std::vector<const loop::Stmt*>& loads,
                               const std::string& from, int together, bool whole,
                               const std::function<void()>& inside) {
   print_held(range, loads, from, together, whole ? Batch::kWhole : Batch::kLoads);
@@ -436,7 +436,7 @@ void TeamEmitter::print_batch(const Range& range, const std::vector<const loop::
   if (variant.keep) text_.close();
 }
 
-int TeamEmitter::batch_of(const Range& range, const std::vector<const loop::Stmt*>& loads) const {
+int CooperativeEmitter::batch_of(const Range& range, const std::vector<const loop::Stmt*>& loads) const {
   int words = 0;
   for (const loop::Stmt* stmt : loads)
     words += std::max(1, width * byte_size(program[loop::access_of(*stmt)->buffer].dtype) / 4);
@@ -450,12 +450,12 @@ int TeamEmitter::batch_of(const Range& range, const std::vector<const loop::Stmt
   return together;
 }
 
-std::string TeamEmitter::cover_arguments(const loop::Access& access) {
+std::string CooperativeEmitter::cover_arguments(const loop::Access& access) {
   return cat("(", text_.pointer(access.buffer), ", ", body_.offset(access), ", ",
              body_.index(schedule::extent_in_elements(program[access.buffer])), ")");
 }
 
-void TeamEmitter::print_count(const Range& range) {
+void CooperativeEmitter::print_count(const Range& range) {
   const std::string count = body_.index(range.count);
   if (variant.parts) {
     const auto [known, fresh] = counts_.try_emplace(count);
@@ -480,7 +480,7 @@ void TeamEmitter::print_count(const Range& range) {
           ";"));
 }
 
-void TeamEmitter::print_edges(Range range, const std::function<void(const Range&)>& print) {
+void CooperativeEmitter::print_edges(Range range, const std::function<void(const Range&)>& print) {
   if (!start_ || variant.parts) return;
   range.edges = true;
   vectors_ = chunks_;
@@ -496,13 +496,13 @@ void TeamEmitter::print_edges(Range range, const std::function<void(const Range&
   chunks_ = vectors_;
 }
 
-void TeamEmitter::print_held_edges(const Range& range) {
+void CooperativeEmitter::print_held_edges(const Range& range) {
   print_edges(range, [&](const Range& edges) {
     print_held(edges, held_loads(edges), "row", edge_chunks(), Batch::kLoads);
   });
 }
 
-void TeamEmitter::print_eager() {
+void CooperativeEmitter::print_eager() {
   if (kept_from_ > 1) return;
   for (const loop::Stmt& stmt : nest.body) {
     if (!is_range(stmt)) continue;
@@ -516,11 +516,11 @@ void TeamEmitter::print_eager() {
   }
 }
 
-std::string TeamEmitter::first_chunk(const Range& range) {
+std::string CooperativeEmitter::first_chunk(const Range& range) {
   return variant.split ? cat("split * ", batch_of(range, held_loads(range)) * rows, " + row") : "row";
 }
 
-void TeamEmitter::print_range(const Range& range, const std::function<void()>& inside) {
+void CooperativeEmitter::print_range(const Range& range, const std::function<void()>& inside) {
   print_count(range);
   print_starts(range);
   const std::vector<const loop::Stmt*> loads = held_loads(range);

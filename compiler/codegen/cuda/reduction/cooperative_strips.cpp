@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "compiler/codegen/cuda/frame.h"
-#include "compiler/codegen/cuda/teams/team_emitter.h"
+#include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/effects.h"
@@ -19,7 +19,7 @@ constexpr int kShiftedVectors = 32;  // of a row; of shorter ones too much lies 
 
 }  // namespace
 
-std::optional<Strip> TeamEmitter::strip_of(const loop::Stmt& stmt, int wide) const {
+std::optional<Strip> CooperativeEmitter::strip_of(const loop::Stmt& stmt, int wide) const {
   const std::vector<loop::Dim> dims = loop::dims_of(stmt);
   sym::Facts inside = facts_;
   for (const loop::Dim& dim : dims) inside.set_index(dim.var, dim.extent);
@@ -31,7 +31,7 @@ std::optional<Strip> TeamEmitter::strip_of(const loop::Stmt& stmt, int wide) con
 }
 
 // Points beyond the last column are done as well, for nothing: what depends on the column is loaded by vectors or not at all.
-std::optional<Strip> TeamEmitter::cover_of(const loop::Stmt& stmt, const sym::Facts& inside) const {
+std::optional<Strip> CooperativeEmitter::cover_of(const loop::Stmt& stmt, const sym::Facts& inside) const {
   const loop::Effects effects = loop::effects_of(nest);
   Strip strip{.var = column.var};
   int least = kCoverBytes;
@@ -65,7 +65,7 @@ std::optional<Strip> TeamEmitter::cover_of(const loop::Stmt& stmt, const sym::Fa
   return equal && strip.width > 1 ? std::optional(strip) : std::nullopt;
 }
 
-std::optional<sym::Expr> TeamEmitter::find_phase() {
+std::optional<sym::Expr> CooperativeEmitter::find_phase() {
   const loop::Stmt* stmt = only_reduction();
   if (!stmt || lanes < kWarp || rows % width != 0) return std::nullopt;
   const std::vector<loop::Dim> dims = loop::dims_of(*stmt);
@@ -89,7 +89,7 @@ std::optional<sym::Expr> TeamEmitter::find_phase() {
   return phase;
 }
 
-std::optional<sym::Expr> TeamEmitter::start_of(const loop::Access& access, const loop::Dim& along,
+std::optional<sym::Expr> CooperativeEmitter::start_of(const loop::Access& access, const loop::Dim& along,
                                                const sym::Facts& inside) const {
   const auto stride = loop::stride_of(program, access, along.var, inside);
   if (!stride || !stride->is_const(1) || !access.mask.is_const(1) ||
@@ -101,7 +101,7 @@ std::optional<sym::Expr> TeamEmitter::start_of(const loop::Access& access, const
   return start;
 }
 
-std::optional<sym::Expr> TeamEmitter::find_start() {
+std::optional<sym::Expr> CooperativeEmitter::find_start() {
   std::optional<Expr> loaded, stored;
   int bytes = 0;
   for (const loop::Stmt& stmt : nest.body) {
@@ -125,19 +125,19 @@ std::optional<sym::Expr> TeamEmitter::find_start() {
   return stored ? stored : loaded;
 }
 
-bool TeamEmitter::is_along(const loop::Access& access, const Range& range) {
+bool CooperativeEmitter::is_along(const loop::Access& access, const Range& range) {
   return std::any_of(access.index.begin(), access.index.end(),
                      [&](const Expr& index) { return sym::depends_on(index, range.dims[0].var); });
 }
 
-bool TeamEmitter::in_step(const loop::Access& access, Expr var) const {
+bool CooperativeEmitter::in_step(const loop::Access& access, Expr var) const {
   return start_ &&
          *start_ == sym::simplify(sym::substitute(loop::offset_of(program, access), var, 0), facts_);
 }
 
 // Vectors are all loads and those stores that are in step; loads that are not are taken out of two vectors. Of short rows
 // one of the two would mostly end behind the elements: they go one by one.
-std::optional<Strip> TeamEmitter::shifted_strip_of(const loop::Stmt& stmt, const sym::Facts& inside) const {
+std::optional<Strip> CooperativeEmitter::shifted_strip_of(const loop::Stmt& stmt, const sym::Facts& inside) const {
   const loop::Effects effects = loop::effects_of(nest);
   const loop::Dim along = loop::dims_of(stmt)[0];
   Strip strip{.var = along.var, .width = width};
@@ -161,11 +161,11 @@ std::optional<Strip> TeamEmitter::shifted_strip_of(const loop::Stmt& stmt, const
   return strip;
 }
 
-bool TeamEmitter::covers(const Range& range, const loop::Access& access) const {
+bool CooperativeEmitter::covers(const Range& range, const loop::Access& access) const {
   return covers_columns() || (start_ && !in_step(access, range.strip->var));
 }
 
-void TeamEmitter::choose_width() {
+void CooperativeEmitter::choose_width() {
   if (!variant.vectors) return;
   if (variant.shifted) {
     start_ = find_start();

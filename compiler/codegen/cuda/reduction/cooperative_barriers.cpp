@@ -1,12 +1,12 @@
 // Barriers between statements at the top of a team's body: where threads touch what others have touched.
 #include <algorithm>
 
-#include "compiler/codegen/cuda/teams/team_emitter.h"
+#include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
 #include "compiler/loop/analysis.h"
 
 namespace stridec::codegen::cuda {
 
-std::vector<TeamEmitter::Touch> TeamEmitter::touches(const loop::Stmt& top) {
+std::vector<CooperativeEmitter::Touch> CooperativeEmitter::touches(const loop::Stmt& top) {
   std::vector<Touch> out;
   sym::Facts inside = facts_;
   loop::for_each_stmt({top}, [&](const loop::Stmt& stmt) {
@@ -46,7 +46,7 @@ std::vector<TeamEmitter::Touch> TeamEmitter::touches(const loop::Stmt& top) {
   return out;
 }
 
-bool TeamEmitter::apart(const Touch& a, const Touch& b) {
+bool CooperativeEmitter::apart(const Touch& a, const Touch& b) {
   const auto disjoint = [](const sym::Interval& x, const sym::Interval& y) {
     return (x.has_hi() && y.has_lo() && x.hi < y.lo) || (y.has_hi() && x.has_lo() && y.hi < x.lo);
   };
@@ -56,12 +56,12 @@ bool TeamEmitter::apart(const Touch& a, const Touch& b) {
 }
 
 // What is read behind a store may be another round's; else equal rounds are one thread's.
-bool TeamEmitter::meet(const Touch& a, const Touch& b) {
+bool CooperativeEmitter::meet(const Touch& a, const Touch& b) {
   if (a.buffer != b.buffer || (!a.store && !b.store) || apart(a, b)) return false;
   return (a.store && !b.store) || a.place.empty() || a.place != b.place;
 }
 
-void TeamEmitter::synchronise_before(size_t at, size_t last) {
+void CooperativeEmitter::synchronise_before(size_t at, size_t last) {
   if (touched_.empty())
     for (const loop::Stmt& top : nest.body) touched_.push_back(touches(top));
   const auto meets = [](const std::vector<Touch>& before, const std::vector<Touch>& after) {

@@ -1,8 +1,8 @@
-// The text of one kernel whose points are done by teams of threads; emit_teams.cpp says how, and which kernels there are for
-// a nest. Its parts: team_emitter.cpp (points and the body's top), team_common.cpp (what points have in common),
-// team_locals.cpp (where local buffers lie), team_shared.cpp (rows that shared memory keeps), team_barriers.cpp,
-// team_strips.cpp (what goes by vectors), team_ranges.cpp (loops that are dealt out), team_reduce.cpp (results that meet),
-// team_stream.cpp (weights on their way) and team_split.cpp (ranges that blocks share).
+// The text of one kernel whose points are done by teams of threads; emit_cooperative.cpp says how, and which kernels there are for
+// a nest. Its parts: cooperative_emitter.cpp (points and the body's top), cooperative_common.cpp (what points have in common),
+// cooperative_locals.cpp (where local buffers lie), cooperative_shared.cpp (rows that shared memory keeps), cooperative_barriers.cpp,
+// cooperative_strips.cpp (what goes by vectors), cooperative_ranges.cpp (loops that are dealt out), cooperative_reduce.cpp (results that meet),
+// cooperative_stream.cpp (weights on their way) and cooperative_split.cpp (ranges that blocks share).
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/emit.h"
-#include "compiler/codegen/cuda/strip.h"
+#include "compiler/codegen/cuda/vector_access.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/schedule.h"
 
@@ -68,11 +68,11 @@ void open_points_together(KernelText& text, int team, int teams, const std::stri
 
 // Emits one kernel: an object is used for one call of emit, emit_split or emit_combination. The questions before them
 // (conditions, splits, keeps_something) need count_wanted() where they speak of registers.
-class TeamEmitter {
+class CooperativeEmitter {
  public:
   using Expr = sym::Expr;
 
-  TeamEmitter(const loop::Program& program, const loop::Nest& original, const GpuTarget& target,
+  CooperativeEmitter(const loop::Program& program, const loop::Nest& original, const GpuTarget& target,
               TeamVariant variant);
 
   DeviceKernel emit();
@@ -132,7 +132,7 @@ class TeamEmitter {
   std::vector<loop::BufferId> aligned;
 
  private:
-  // ---- team_emitter.cpp ----
+  // ---- cooperative_emitter.cpp ----
 
   int threads() const { return threads_; }
   // The most that `elements` says of a range, from the number of its elements.
@@ -164,7 +164,7 @@ class TeamEmitter {
   void print_column();
   void print_phase();
 
-  // ---- team_locals.cpp ----
+  // ---- cooperative_locals.cpp ----
 
   // A local buffer that one loop alone uses, and without the loop's variables as indices: its rounds have one each.
   bool is_of_round(loop::BufferId id) const;
@@ -173,7 +173,7 @@ class TeamEmitter {
   std::function<std::string(const loop::Access&)> top_place();
   void declare_locals();
 
-  // ---- team_shared.cpp ----
+  // ---- cooperative_shared.cpp ----
 
   // Gives places to the rows that several loops load.
   void plan_shared();
@@ -184,7 +184,7 @@ class TeamEmitter {
   // Of what the range has loaded, the loops behind it need nothing from memory.
   void fill_shared(const Range& range);
 
-  // ---- team_barriers.cpp ----
+  // ---- cooperative_barriers.cpp ----
 
   struct Touch {
     loop::BufferId buffer;
@@ -203,7 +203,7 @@ class TeamEmitter {
   void synchronise_before(size_t at, size_t last);
   void barrier() { text_.line(team > 32 || variant.columns ? "__syncthreads();" : "__syncwarp(members);"); }
 
-  // ---- team_common.cpp ----
+  // ---- cooperative_common.cpp ----
 
   size_t find_common() const;
   void print_common();
@@ -223,7 +223,7 @@ class TeamEmitter {
   };
   Free find_free() const;
 
-  // ---- team_strips.cpp ----
+  // ---- cooperative_strips.cpp ----
 
   std::optional<Strip> strip_of(const loop::Stmt& stmt, int wide) const;
   std::optional<Strip> cover_of(const loop::Stmt& stmt, const sym::Facts& inside) const;
@@ -246,7 +246,7 @@ class TeamEmitter {
   // One width for all ranges, so that a thread's chunks are the same in all.
   void choose_width();
 
-  // ---- team_ranges.cpp ----
+  // ---- cooperative_ranges.cpp ----
 
   // Chunks of a thread whose loads are under way together.
   int batch_of(const Range& range, const std::vector<const loop::Stmt*>& loads) const;
@@ -294,7 +294,7 @@ class TeamEmitter {
   // The range's chunks of this thread; `inside` prints one value's end.
   void print_range(const Range& range, const std::function<void()>& inside);
 
-  // ---- team_stream.cpp ----
+  // ---- cooperative_stream.cpp ----
 
   // A reduce whose weights a warp streams through shared memory.
   struct Run {
@@ -322,7 +322,7 @@ class TeamEmitter {
   int64_t stream_bytes() const;
   bool persists() const { return common_ || !stream_.empty(); }
 
-  // ---- team_reduce.cpp ----
+  // ---- cooperative_reduce.cpp ----
 
   std::vector<DType> dtypes_of(const loop::Reduce& reduce) const;
   // Of a reduce to an extreme and where it is: that index of the loop's only variable, which grows with it; nothing where it may
@@ -343,7 +343,7 @@ class TeamEmitter {
                      const std::vector<std::string>& points, const std::vector<DType>& dtypes);
   void print_reduce(const loop::Reduce& reduce, const loop::Stmt& stmt);
 
-  // ---- team_split.cpp ----
+  // ---- cooperative_split.cpp ----
 
   // Where the results of a split begin in the workspace, and where the next part does.
   Expr part_elements() { return splits() * points() * columns(); }

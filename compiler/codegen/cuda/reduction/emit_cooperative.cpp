@@ -9,7 +9,7 @@
 // What is loaded at the same place by several of these loops (a row that is summed and then scaled) is loaded once: the
 // same thread does the same chunks of equal ranges, so that its part stays in its registers, and so do local buffers
 // that loops pass on in this way. That takes ranges of a few chunks a thread; of longer ones shared memory keeps what is
-// loaded, unless L2 has room for all rows (team_shared.cpp); what does not fit there either is read again.
+// loaded, unless L2 has room for all rows (cooperative_shared.cpp); what does not fit there either is read again.
 //
 // Rows of odd widths begin anywhere. Long ones go by the vectors that lie within them, and what is left at their ends by single
 // elements; short ones, several a warp, by all the vectors that they have a part in, and of the first and the last one
@@ -22,7 +22,7 @@
 // and a thread per point combines them and goes on.
 #include <algorithm>
 
-#include "compiler/codegen/cuda/teams/team_emitter.h"
+#include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
 #include "compiler/loop/analysis.h"
 
 namespace stridec::codegen::cuda {
@@ -35,7 +35,7 @@ constexpr int64_t kOtherShared = 2 << 10;  // bytes, beside rows that are kept: 
 
 }  // namespace
 
-DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
+DeviceNest emit_cooperative(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
   DeviceNest out;
   const schedule::LoopPlan plan = schedule::parse_plan(nest.schedule);
   const bool columns = plan.columns.has_value();
@@ -44,7 +44,7 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
   std::vector<int> teams = {plan.team};
   bool unknown = false, too_long = columns;  // for registers of the plan's team
   if (!columns) {
-    const TeamEmitter probe(program, nest, target, {});
+    const CooperativeEmitter probe(program, nest, target, {});
     const int64_t longest = probe.longest_bound();
     too_long = longest > int64_t{kKeptElements} * plan.team;
     if (!probe.has_common() && too_long)
@@ -61,14 +61,14 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
   // Whether there is such a choice; `most`: for ranges of so many chunks alone.
   auto add = [&](TeamVariant variant, std::optional<int64_t> most = std::nullopt) {
     if (out.is_complete() || (variant.vectors && !columns && vectors_serve)) return false;
-    TeamEmitter probe(program, nest, target, variant);
+    CooperativeEmitter probe(program, nest, target, variant);
     if (variant.vectors && !probe.any_vectors()) return false;
     if (variant.shifted && probe.has_common()) return false;
     // The longest range decides whether all fit.
     std::vector<sym::Expr> conditions;
     for (const loop::Stmt& stmt : probe.nest.body) {
       if (!is_range(stmt)) continue;
-      const TeamEmitter::Range range = probe.range_of(stmt);
+      const CooperativeEmitter::Range range = probe.range_of(stmt);
       if (variant.keep)
         conditions.push_back(sym::le(range.chunks, probe.kept_chunks() * probe.rows));
       else if (variant.narrow)
@@ -98,10 +98,10 @@ DeviceNest emit_teams(const loop::Program& program, const loop::Nest& nest, cons
     if (condition.is_const(0)) return false;
     vectors_serve = vectors_serve || (variant.vectors && condition.is_const(1));
     DeviceChoice choice{condition, probe.aligned, {}};
-    TeamEmitter emitter(program, nest, target, variant);
+    CooperativeEmitter emitter(program, nest, target, variant);
     if (variant.split) {
       choice.launches.push_back(emitter.emit_split());
-      TeamEmitter second(program, nest, target, variant);
+      CooperativeEmitter second(program, nest, target, variant);
       choice.launches.push_back(second.emit_combination(probe.splits(), choice.launches[0].workspace_bytes));
     } else {
       choice.launches.push_back(emitter.emit());

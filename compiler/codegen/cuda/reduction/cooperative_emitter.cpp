@@ -1,5 +1,5 @@
 // A team's kernel as a whole: how many threads a point and points a block have, statements at the top, and the walk over points.
-#include "compiler/codegen/cuda/teams/team_emitter.h"
+#include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
 
 #include <algorithm>
 #include <set>
@@ -71,7 +71,7 @@ const std::string_view kTeamDeclarations =
 }
 )";
 
-int TeamEmitter::statements_of(const Range& range) const {
+int CooperativeEmitter::statements_of(const Range& range) const {
   const bool small = std::string_view(chunk_type(range)) == "int";
   return statements(*range.block) + digits(range.dims) * (small ? kDigit : kDivision);
 }
@@ -93,7 +93,7 @@ int statements(const loop::Block& block) {
   return count;
 }
 
-TeamEmitter::TeamEmitter(const loop::Program& program, const loop::Nest& original, const GpuTarget& target,
+CooperativeEmitter::CooperativeEmitter(const loop::Program& program, const loop::Nest& original, const GpuTarget& target,
                          TeamVariant variant)
     : program(program),
       target(target),
@@ -129,40 +129,40 @@ TeamEmitter::TeamEmitter(const loop::Program& program, const loop::Nest& origina
   if (variant.covered && width > 1) phase_ = find_phase();
 }
 
-int64_t TeamEmitter::most_of(const std::function<int64_t(sym::Expr)>& elements) const {
+int64_t CooperativeEmitter::most_of(const std::function<int64_t(sym::Expr)>& elements) const {
   int64_t most = 0;
   for (const loop::Stmt& stmt : nest.body)
     if (is_range(stmt)) most = std::max(most, elements(loop::extent_of(loop::dims_of(stmt))));
   return most;
 }
 
-int64_t TeamEmitter::longest() const {
+int64_t CooperativeEmitter::longest() const {
   return most_of([](sym::Expr count) { return sym::as_const(count).value_or(INT64_MAX / 1024); });
 }
 
-int64_t TeamEmitter::longest_bound() const {
+int64_t CooperativeEmitter::longest_bound() const {
   return most_of([&](sym::Expr count) {
     const sym::Interval bounds = facts_.bounds(count);
     return bounds.has_hi() ? bounds.hi : INT64_MAX;
   });
 }
 
-std::string TeamEmitter::of_point(const std::string& name) const {
+std::string CooperativeEmitter::of_point(const std::string& name) const {
   return variant.columns && width > 1 ? name + "[u]" : name;
 }
 
-void TeamEmitter::open_points() {
+void CooperativeEmitter::open_points() {
   if (!variant.columns || width == 1) return;
   text_.line("#pragma unroll");
   text_.open(cat("for (int u = 0; u < ", width, "; ++u)"));
   body_.set_index(column.var, "(column + u)");
 }
 
-void TeamEmitter::close_points() {
+void CooperativeEmitter::close_points() {
   if (variant.columns && width > 1) text_.close();
 }
 
-void TeamEmitter::print_top(const loop::Stmt& stmt) {
+void CooperativeEmitter::print_top(const loop::Stmt& stmt) {
   if (array().empty() || std::holds_alternative<loop::Constant>(stmt.node)) {
     if (variant.columns && width == 1) body_.set_index(column.var, "column");
     return body_.print(stmt);
@@ -184,7 +184,7 @@ void TeamEmitter::print_top(const loop::Stmt& stmt) {
   close_points();
 }
 
-void TeamEmitter::print_statement(size_t at) {
+void CooperativeEmitter::print_statement(size_t at) {
   const loop::Stmt& stmt = nest.body[at];
   const loop::Access* access = loop::access_of(stmt);
   if (access && same_.contains(access->buffer)) return print_top(stmt);
@@ -202,7 +202,7 @@ void TeamEmitter::print_statement(size_t at) {
   }
 }
 
-void TeamEmitter::print_body() {
+void CooperativeEmitter::print_body() {
   body_.place = top_place();
   for (const size_t at : free_.early) print_top(nest.body[at]);
   print_eager();
@@ -212,20 +212,20 @@ void TeamEmitter::print_body() {
   if (uses_locals_) barrier();
 }
 
-std::vector<loop::Dim> TeamEmitter::grid_dims() const {
+std::vector<loop::Dim> CooperativeEmitter::grid_dims() const {
   std::vector<loop::Dim> out;
   for (const loop::Dim& dim : nest.dims)
     if (!variant.columns || dim.var != column.var) out.push_back(dim);
   return out;
 }
 
-sym::Expr TeamEmitter::points() const {
+sym::Expr CooperativeEmitter::points() const {
   sym::Expr out = 1;
   for (const loop::Dim& dim : grid_dims()) out *= dim.extent;
   return out;
 }
 
-void TeamEmitter::print_column() {
+void CooperativeEmitter::print_column() {
   if (phase_) {
     text_.line(cat("const int64_t own = rest % ", body_.index(tiles()), " * ", body_.index(tile_columns()),
                    " + lane * ", width, ";"));
@@ -242,7 +242,7 @@ void TeamEmitter::print_column() {
 
 // Of a thread whose vectors begin `phase` columns before its own. What a tile's last vector has beyond the tile is its neighbour's
 // as well.
-void TeamEmitter::print_phase() {
+void CooperativeEmitter::print_phase() {
   body_.set_index(loop::dims_of(*only_reduction())[0].var, "row");
   text_.line(cat("const int phase = (int)((", body_.index(*phase_), ") & ", width - 1, ");"));
   text_.line(cat("const bool live = lane * ", width, " - phase < ", body_.index(tile_columns()),
@@ -264,7 +264,7 @@ void open_points_together(KernelText& text, int team, int teams, const std::stri
   text.line(cat("const int64_t point = live ? own : ", count, " - 1;"));
 }
 
-DeviceKernel TeamEmitter::emit() {
+DeviceKernel CooperativeEmitter::emit() {
   count_wanted();
   declare_locals();
   const sym::Expr count = points() * tiles();

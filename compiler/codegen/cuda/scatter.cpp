@@ -1,4 +1,4 @@
-#include "compiler/codegen/cuda/updates.h"
+#include "compiler/codegen/cuda/scatter.h"
 
 #include <algorithm>
 #include <functional>

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "compiler/codegen/cuda/frame.h"
-#include "compiler/codegen/cuda/teams/team_emitter.h"
+#include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/schedule/effects.h"
 
@@ -15,7 +15,7 @@ constexpr int kCommonChunks = 4;  // of a thread, of loops that points have in c
 }  // namespace
 
 // Loops and what they need that no dim of the nest has a part in, and that leave nothing but rows of the point.
-size_t TeamEmitter::find_common() const {
+size_t CooperativeEmitter::find_common() const {
   std::vector<bool> known(nest.values.size());
   bool loops = false;
   size_t count = 0, end = 0;
@@ -47,14 +47,14 @@ size_t TeamEmitter::find_common() const {
   return loops && count < nest.body.size() ? std::max(end, count) : 0;
 }
 
-int TeamEmitter::common_chunks(const Range& range) const {
+int CooperativeEmitter::common_chunks(const Range& range) const {
   const auto chunks = sym::as_const(range.chunks);
   return chunks && *chunks > 0 && *chunks <= int64_t{kCommonChunks} * threads()
              ? static_cast<int>((*chunks - 1) / threads() + 1)
              : 0;
 }
 
-void TeamEmitter::print_common() {
+void CooperativeEmitter::print_common() {
   if (!common_) return;
   body_.place = top_place();
   const int own = team;
@@ -86,12 +86,12 @@ void TeamEmitter::print_common() {
   team = rows = own;
 }
 
-void TeamEmitter::print_l2_prefetch(const loop::Access& access) {
+void CooperativeEmitter::print_l2_prefetch(const loop::Access& access) {
   text_.line(cat("asm volatile(\"prefetch.global.L2 [%0];\" ::\"l\"(", text_.pointer(access.buffer), " + ",
                  body_.offset(access), "));"));
 }
 
-void TeamEmitter::print_prefetch(const std::string& first, const std::string& count) {
+void CooperativeEmitter::print_prefetch(const std::string& first, const std::string& count) {
   constexpr int kLine = 128;  // bytes
   // Of a loop over one dim, its loads of weights; `of_point`: those that differ from point to point.
   const auto prefetch = [&](const loop::Stmt& top, bool of_point, const std::string& thread, int threads) {
@@ -126,7 +126,7 @@ void TeamEmitter::print_prefetch(const std::string& first, const std::string& co
   text_.close();
 }
 
-bool TeamEmitter::is_free_load(const loop::Stmt& stmt) const {
+bool CooperativeEmitter::is_free_load(const loop::Stmt& stmt) const {
   const auto* load = std::get_if<loop::Load>(&stmt.node);
   if (!load || program[load->access.buffer].storage == loop::Storage::kLocal) return false;
   const loop::Effects effects = loop::effects_of(nest);
@@ -139,7 +139,7 @@ bool TeamEmitter::is_free_load(const loop::Stmt& stmt) const {
   return free;
 }
 
-TeamEmitter::Free TeamEmitter::find_free() const {
+CooperativeEmitter::Free CooperativeEmitter::find_free() const {
   Free out;
   if (stream_.empty()) {
     if (kept_from_ == 1)

@@ -1,4 +1,4 @@
-#include "compiler/codegen/seen_keys.h"
+#include "compiler/codegen/key_range.h"
 
 #include "compiler/base/text.h"
 #include "compiler/loop/walk.h"

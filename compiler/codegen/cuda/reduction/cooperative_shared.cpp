@@ -3,12 +3,12 @@
 // The first loop that loads a row leaves it in shared memory, and those behind it load it from there. Chunk c of a row is
 // loaded by the same thread in every loop, so nobody waits for anybody. Blocks are resident by what their rows take: a
 // launch asks for as many bytes as its sizes need.
-#include "compiler/codegen/cuda/teams/team_emitter.h"
+#include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
 #include "compiler/loop/analysis.h"
 
 namespace stridec::codegen::cuda {
 
-void TeamEmitter::plan_shared() {
+void CooperativeEmitter::plan_shared() {
   if (!variant.shared) return;
   for (const loop::Stmt& stmt : nest.body) {
     if (!is_range(stmt)) continue;
@@ -26,7 +26,7 @@ void TeamEmitter::plan_shared() {
   }
 }
 
-std::string TeamEmitter::shared_place(const Range& range, const loop::Access& access) {
+std::string CooperativeEmitter::shared_place(const Range& range, const loop::Access& access) {
   if (range.edges) return "";
   const auto row = shared_rows_.find(place_of(range, access));
   if (row == shared_rows_.end()) return "";
@@ -35,12 +35,12 @@ std::string TeamEmitter::shared_place(const Range& range, const loop::Access& ac
              text_.size(row->second.offset), ") + ", at, width > 1 ? cat(" * ", width) : "");
 }
 
-bool TeamEmitter::is_filled(const Range& range, const loop::Access& access) const {
+bool CooperativeEmitter::is_filled(const Range& range, const loop::Access& access) const {
   const auto row = range.edges ? shared_rows_.end() : shared_rows_.find(place_of(range, access));
   return row != shared_rows_.end() && row->second.filled;
 }
 
-void TeamEmitter::fill_shared(const Range& range) {
+void CooperativeEmitter::fill_shared(const Range& range) {
   for (const loop::Stmt& stmt : *range.block) {
     if (!can_keep(range, stmt)) continue;
     const auto row = shared_rows_.find(place_of(range, *loop::access_of(stmt)));
