@@ -16,7 +16,7 @@
 #include <new>
 #include <string>
 
-#include "cli/last_word.h"
+#include "cli/exit_owner.h"
 #include "cli/output.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
@@ -47,9 +47,9 @@ void put(const char* text, size_t size) { [[maybe_unused]] const auto written = 
 
 // Returns if main speaks already. Several threads may find at once that something ran out.
 void give_up(const Message& message) {
-  const LastWord before = ask_for_last_word(LastWord::kBudget);
-  if (before == LastWord::kMain) return;
-  if (before != LastWord::kNobody) await_end();
+  const ExitOwner before = claim_exit(ExitOwner::kBudget);
+  if (before == ExitOwner::kMain) return;
+  if (before != ExitOwner::kNobody) await_end();
   remove_unfinished_files();
   put(message.before.data(), message.before.size());
   put(stage_name, strnlen(stage_name, sizeof(stage_name)));

@@ -10,7 +10,7 @@
 #include "compiler/base/printable.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/import.h"
-#include "compiler/refusals.h"
+#include "compiler/unsupported.h"
 #include "compiler/sym/phrase.h"
 #include "compiler/sym/text.h"
 
@@ -120,7 +120,7 @@ int run(const CompileFlags& flags, const Globals& globals) {
   name_stage("reading");
   const Targets targets = select_targets(options.targets, options.cpus, options.gpus);
   auto imported = frontend::import_file(options.model, {.dims = options.dims, .states = options.states});
-  if (imported.problems.empty()) imported.problems = refusals(imported.graph, targets);
+  if (imported.problems.empty()) imported.problems = unsupported_steps(imported.graph, targets);
   if (globals.json) {
     std::printf("%s\n",
                 to_json(options.model, imported).dump(2, ' ', false, Json::error_handler_t::replace).c_str());

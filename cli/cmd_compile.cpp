@@ -10,7 +10,7 @@
 #include "cli/budget.h"
 #include "cli/command.h"
 #include "cli/compile_flags.h"
-#include "cli/last_word.h"
+#include "cli/exit_owner.h"
 #include "cli/output.h"
 #include "cli/pass_flags.h"
 #include "cli/progress.h"
@@ -133,7 +133,7 @@ int run(const Flags& flags, const Globals& globals) {
   progress.line("packing", human_bytes(static_cast<uint64_t>(program.weight_bytes)) + " of weights");
   check_outputs(output, options.weights_file, made.files);
   package::StagedArtifact staged(made.artifact, made.programs(), output);
-  take_last_word();
+  own_exit();
   staged.publish();
 
   const auto size = std::filesystem::file_size(output);

@@ -78,7 +78,7 @@ std::vector<Pair> separate_pairs(const loop::Program& program, const std::vector
   return pairs;
 }
 
-// Decisions that no pair of kernels shows: what was fused, and refusals that are not about two nests.
+// Decisions that no pair of kernels shows: what was fused, and unsupported_steps that are not about two nests.
 std::vector<const Decision*> others_of(const std::vector<Decision>& decisions) {
   std::vector<const Decision*> others;
   for (const Decision& d : decisions)

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "cli/last_word.h"
+#include "cli/exit_owner.h"
 #include "compiler/base/files.h"
 
 namespace stridec::cli {
@@ -18,9 +18,9 @@ char place[512];  // "  --> model.onnx\n", for the handler
 
 // Async-signal-safe: a lock-free atomic, unlink, write and _exit alone.
 void on_signal(int) {
-  const LastWord before = ask_for_last_word(LastWord::kInterruption);
-  if (before == LastWord::kMain) return;
-  if (before != LastWord::kNobody) await_end();
+  const ExitOwner before = claim_exit(ExitOwner::kInterruption);
+  if (before == ExitOwner::kMain) return;
+  if (before != ExitOwner::kNobody) await_end();
   remove_unfinished_files();
   constexpr char kMessage[] = "\nerror[interrupted]: interrupted; no unfinished file is left\n";
   [[maybe_unused]] auto written = write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);

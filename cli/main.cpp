@@ -8,7 +8,7 @@
 #include "cli/command.h"
 #include "cli/exit_codes.h"
 #include "cli/interrupt.h"
-#include "cli/last_word.h"
+#include "cli/exit_owner.h"
 #include "cli/output.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
@@ -35,7 +35,7 @@ constexpr Command kCommands[] = {
 };
 
 int report(const Error& error, const Globals& globals, const std::string& command) {
-  take_last_word();
+  own_exit();
   const int code = static_cast<int>(error.diagnostic.kind);
   print_error(error.diagnostic, globals);
   if (command == "compile") note("nothing was written", globals);
@@ -90,7 +90,7 @@ int run(int argc, char** argv) {
   }
   try {
     const int code = action();
-    take_last_word();
+    own_exit();
     finish_output();
     return code;
   } catch (const Error& error) {

@@ -12,12 +12,12 @@
 #include "compiler/ops/op_table.h"
 #include "compiler/passes/autocast.h"
 #include "compiler/passes/pass_list.h"
-#include "compiler/refusals.h"
+#include "compiler/unsupported.h"
 #include "compiler/schedule/memory/memory_plan.h"
 #include "compiler/schedule/pass_list.h"
 #include "compiler/sym/text.h"
-#include "compiler/targets.h"
-#include "compiler/tuned.h"
+#include "compiler/select_targets.h"
+#include "compiler/tuned_schedules.h"
 
 namespace stridec {
 namespace {
@@ -95,7 +95,7 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
   if (!runner.run(passes::precision_passes(), graph, {}, factors)) return stopped();
   tell("lowering");
   made.loops = ops::lower(graph);
-  if (const auto problems = refusals(made.loops, targets); !problems.empty())
+  if (const auto problems = unsupported_steps(made.loops, targets); !problems.empty())
     throw frontend::as_error(problems, options.model);
   tune::check_shapes(made.loops, options.tuning.shapes);
   if (!runner.made(schedule::loop_passes(), made.loops)) return stopped();

@@ -11,7 +11,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/codegen/cpu/jit.h"
-#include "compiler/tune/filled.h"
+#include "compiler/tune/fill_buffer.h"
 #include "compiler/tune/worker.h"
 #include "runtime/include/stridec/abi.h"
 

@@ -67,7 +67,7 @@ std::optional<Learned> parse_learned(std::string_view line) {
   if (parts.size() != 3) return std::nullopt;
   const auto key = split(parts[0], " "), figures = split(parts[1], " ");
   Learned learned{.key = {}, .family = std::string(parts[2]), .lesson = {}};
-  Lesson& lesson = learned.lesson;
+  ModelError& lesson = learned.lesson;
   if (key.size() != 4 || figures.size() != 3 || !read(key[2], "", learned.key.threads) ||
       !read(figures[0], "", lesson.count) || !read_any(figures[1], "", lesson.sum) ||
       !read(figures[2], "", lesson.squares) || !(lesson.squares < 1e9) || !(std::abs(lesson.sum) < 1e9) ||
@@ -152,7 +152,7 @@ std::string to_string(const Entry& entry) {
 }
 
 std::string to_string(const Learned& learned) {
-  const Lesson& lesson = learned.lesson;
+  const ModelError& lesson = learned.lesson;
   return cat(kLearned, machine_of(learned.key), " ", learned.key.threads, " ", learned.key.compiler, " | ",
              number("%.0f", lesson.count), " ", number("%.4f", lesson.sum), " ",
              number("%.4f", lesson.squares), " | ", learned.family);
@@ -221,14 +221,14 @@ void Database::append(const Entry& entry) {
   write_lines(line + "\n");
 }
 
-Lessons Database::lessons(const Key& key) const {
-  Lessons lessons;
+ModelErrors Database::lessons(const Key& key) const {
+  ModelErrors lessons;
   for (const Learned& learned : contents_.learned)
     if (same_machine(learned.key, key)) lessons[learned.family].add(learned.lesson);
   return lessons;
 }
 
-void Database::append(const Key& key, const Lessons& lessons) {
+void Database::append(const Key& key, const ModelErrors& lessons) {
   std::string lines;
   for (const auto& [family, lesson] : lessons) {
     contents_.learned.push_back(

@@ -17,7 +17,7 @@
 //   tried      schedules that were measured
 //   kernel     a name, for people
 //
-// and one for each family of schedules that was measured, with what that taught about the analytic model (forecast.h):
+// and one for each family of schedules that was measured, with what that taught about the analytic model (cost_model_calibration.h):
 //
 //   learned target threads compiler | count sum squares | family
 //   learned znver5 2 0.1.0-1b4f0e98 | 24 -0.7440 0.1961 | gemm.f32.8x48 direct weights
@@ -31,7 +31,7 @@
 #include <vector>
 
 #include "compiler/loop/program.h"
-#include "compiler/tune/forecast.h"
+#include "compiler/tune/cost_model_calibration.h"
 
 namespace stridec::tune {
 
@@ -71,7 +71,7 @@ std::string to_string(const Entry& entry);  // a line without its end
 struct Learned {
   Key key;  // target, device, threads and compiler alone
   std::string family;
-  Lesson lesson;
+  ModelError lesson;
 };
 
 struct Contents {
@@ -91,8 +91,8 @@ class Database {
   // At the end of the file too, in one write, so that processes may share it.
   void append(const Entry& entry);
   // What was measured on the same machine with the same compiler has taught, and more of it.
-  Lessons lessons(const Key& key) const;
-  void append(const Key& key, const Lessons& lessons);
+  ModelErrors lessons(const Key& key) const;
+  void append(const Key& key, const ModelErrors& lessons);
   const Contents& contents() const { return contents_; }
   const std::vector<Entry>& entries() const { return contents_.entries; }
   // Those that `find` finds: of each key the last one, in the file's order.
@@ -110,7 +110,7 @@ class Database {
 std::string default_database();
 
 // One entry for each key, sorted by kernel and key. Where several have it, the one that tried more schedules holds;
-// of equals the last. Lessons of a key and family are added up.
+// of equals the last. ModelErrors of a key and family are added up.
 Contents merged(const Contents& contents);
 // A whole file.
 std::string file_text(const Contents& contents);

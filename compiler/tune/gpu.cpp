@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "compiler/tune/gpu_worker.h"
-#include "compiler/tune/wire.h"
+#include "compiler/tune/ipc.h"
 
 namespace stridec::tune {
 namespace {

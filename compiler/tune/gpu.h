@@ -2,7 +2,7 @@
 //
 // The driver is opened in the child alone: it does not live through fork(), and what a faulty kernel leaves of it ends
 // with the process. Opening takes a good part of a second, so the child stays for the races that follow, until it
-// faults or hangs; the next race then starts another one. Subjects go to it through its socket (wire.h).
+// faults or hangs; the next race then starts another one. Subjects go to it through its socket (ipc.h).
 #pragma once
 
 #include <string>

@@ -8,7 +8,7 @@
 #include "compiler/schedule/effects.h"
 #include "compiler/schedule/layout/order_weights.h"
 #include "compiler/tune/backend.h"
-#include "compiler/tune/filled.h"
+#include "compiler/tune/fill_buffer.h"
 #include "compiler/tune/gpu.h"
 
 namespace stridec::tune {

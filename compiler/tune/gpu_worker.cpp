@@ -9,8 +9,8 @@
 #include <memory>
 
 #include "compiler/base/numeric.h"
-#include "compiler/tune/filled.h"
-#include "compiler/tune/wire.h"
+#include "compiler/tune/fill_buffer.h"
+#include "compiler/tune/ipc.h"
 #include "compiler/tune/worker.h"
 #include "runtime/src/cuda.h"
 #include "runtime/src/text.h"

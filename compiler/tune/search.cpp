@@ -133,7 +133,7 @@ double Search::expected(const Candidate& candidate) const {
 
 // The best of every family that is not known, then variations of the best schedule's own: those that may gain, as many
 // as the time allows.
-std::vector<size_t> Search::pick(const Forecast& forecast, double seconds) {
+std::vector<size_t> Search::pick(const Calibration& forecast, double seconds) {
   struct Pick {
     size_t index;
     double likely;
@@ -171,7 +171,7 @@ std::vector<size_t> Search::pick(const Forecast& forecast, double seconds) {
   return indices;
 }
 
-void Search::try_batch(const std::vector<size_t>& picked, double seconds, Forecast& forecast) {
+void Search::try_batch(const std::vector<size_t>& picked, double seconds, Calibration& forecast) {
   struct Runner {
     const Candidate* candidate;
     Trial trial;
@@ -252,7 +252,7 @@ void Search::confirm(double seconds) {
   if (!holds) best_.reset();
 }
 
-bool Search::run(double seconds, Forecast& forecast) {
+bool Search::run(double seconds, Calibration& forecast) {
   if (seconds < 2 * kLeastCalls * call_seconds()) return false;
   const auto start = Clock::now();
   auto left = [&] { return seconds - std::chrono::duration<double>(Clock::now() - start).count(); };

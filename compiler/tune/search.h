@@ -1,7 +1,7 @@
 // The search for one kernel's schedule.
 //
 // The candidates of schedule/heuristics/candidates.h are tried a few at a time, families first, then variations of the best: those
-// that might beat it by more than noise, as far as the model and its errors so far (forecast.h) can tell. They are raced
+// that might beat it by more than noise, as far as the model and its errors so far (cost_model_calibration.h) can tell. They are raced
 // with the default at the first shape; those that are not clearly slower there at the others too. The best one has the
 // least geometric mean of its ratios to the default, and is slower than the default at no shape. Where no candidate is likely
 // to gain, or what was tried of late did not, those around the best one follow, if there are others; the search ends where
@@ -18,7 +18,7 @@
 #include "compiler/schedule/heuristics/candidates.h"
 #include "compiler/tune/backend.h"
 #include "compiler/tune/database.h"
-#include "compiler/tune/forecast.h"
+#include "compiler/tune/cost_model_calibration.h"
 #include "compiler/tune/measure.h"
 #include "compiler/tune/trial.h"
 
@@ -38,7 +38,7 @@ class Search {
   double default_seconds(size_t shape) const { return default_seconds_[shape]; }
 
   // False: there was no time to try anything, and nothing is known yet.
-  bool run(double seconds, Forecast& forecast);
+  bool run(double seconds, Calibration& forecast);
 
   // What was found best is another schedule than the default.
   bool gains() const { return best_.has_value(); }
@@ -59,8 +59,8 @@ class Search {
     double ratio = 1, noise = 0;
   };
 
-  std::vector<size_t> pick(const Forecast& forecast, double seconds);
-  void try_batch(const std::vector<size_t>& picked, double seconds, Forecast& forecast);
+  std::vector<size_t> pick(const Calibration& forecast, double seconds);
+  void try_batch(const std::vector<size_t>& picked, double seconds, Calibration& forecast);
   void confirm(double seconds);
   void make(const Candidates& candidates);
   std::vector<Outcome> race(const Candidates& candidates, size_t shape, double seconds, int rounds);

@@ -236,7 +236,7 @@ void measure_all(const loop::Program& program, Backend& backend, const Options& 
   }
   // What takes longest first: what it teaches shortens the search of the others.
   sort_stable(items, [](const Item& x, const Item& y) { return x.share > y.share; });
-  Forecast forecast(options.database ? options.database->lessons(machine) : Lessons{});
+  Calibration forecast(options.database ? options.database->lessons(machine) : ModelErrors{});
   double rest = 1;
   for (Item& item : items) {
     tell(*item.kernel);

@@ -9,7 +9,7 @@
 
 #include "compiler/frontend/onnx/model.h"
 #include "compiler/ops/axes.h"
-#include "compiler/ops/named.h"
+#include "compiler/ops/name_size.h"
 
 namespace stridec::onnx {
 

@@ -20,7 +20,7 @@ namespace stridec::onnx {
 
 // Where tensors find bytes that are not in the message.
 struct TensorSource {
-  std::shared_ptr<const MappedFile> file;  // what `segment` (wire.h) refers to
+  std::shared_ptr<const MappedFile> file;  // what `segment` (protobuf_wire.h) refers to
   std::filesystem::path folder;            // external data lies here or below
   bool external_data = true;               // false: external data is an error (a tensor outside a model file)
   bool zero_when_missing = false;          // a tensor without data is zero instead of an error

@@ -8,7 +8,7 @@
 #include "compiler/frontend/onnx/schema.h"
 #include "compiler/frontend/onnx/sniff.h"
 #include "compiler/frontend/onnx/validate.h"
-#include "compiler/frontend/onnx/wire.h"
+#include "compiler/frontend/onnx/protobuf_wire.h"
 
 namespace stridec::onnx {
 namespace {

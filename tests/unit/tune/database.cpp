@@ -121,7 +121,7 @@ TEST_CASE("lessons are kept for what they were measured with, and add up") {
   }
   const Database read(file, true);
   CHECK(read.entries().empty());
-  const Lessons lessons = read.lessons(here);
+  const ModelErrors lessons = read.lessons(here);
   REQUIRE(lessons.size() == 2);
   CHECK(lessons.at("gemm.f32.8x48 direct weights").sum == -0.5);
   CHECK(lessons.at("loops").count == 2);

@@ -10,7 +10,7 @@
 #include "compiler/schedule/heuristics/explain.h"
 #include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/tune/backend.h"
-#include "compiler/tune/forecast.h"
+#include "compiler/tune/cost_model_calibration.h"
 #include "tests/unit/tune/program.h"
 
 using namespace stridec;
@@ -235,7 +235,7 @@ TEST_CASE("shapes to tune for are sizes of the model, within their ranges") {
 }
 
 TEST_CASE("what is measured moves the forecast of its family and narrows it") {
-  Forecast forecast;
+  Calibration forecast;
   const auto before = forecast.range("a", 2);
   CHECK(before.likely == 2);
   CHECK(before.least < 1.2);
@@ -246,9 +246,9 @@ TEST_CASE("what is measured moves the forecast of its family and narrows it") {
   CHECK(after.likely / after.least < before.likely / before.least);
   CHECK(forecast.range("b", 2).likely == 2);
   // What earlier runs knew counts, but for no more than a few measurements.
-  Lessons many = forecast.learned();
+  ModelErrors many = forecast.learned();
   for (int doubling = 0; doubling < 10; ++doubling) many["a"].add(many["a"]);
-  Forecast later(many);
+  Calibration later(many);
   CHECK(later.range("a", 2).likely > 2.5);
   for (int i = 0; i < 32; ++i) later.learn("a", 2, 2);
   CHECK(later.range("a", 2).likely < 2.3);

@@ -1,4 +1,4 @@
-#include "compiler/frontend/onnx/wire.h"
+#include "compiler/frontend/onnx/protobuf_wire.h"
 
 #include <limits>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "compiler/tuned.h"
+#include "compiler/tuned_schedules.h"
 
 #include <optional>
 

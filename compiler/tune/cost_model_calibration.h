@@ -10,17 +10,17 @@
 namespace stridec::tune {
 
 // Of the logarithms of measured / expected: how many there were, their sum and the sum of their squares.
-struct Lesson {
+struct ModelError {
   double count = 0, sum = 0, squares = 0;
   void add(double error) { ++count, sum += error, squares += error * error; }
-  void add(const Lesson& more) { count += more.count, sum += more.sum, squares += more.squares; }
+  void add(const ModelError& more) { count += more.count, sum += more.sum, squares += more.squares; }
 };
-using Lessons = std::map<std::string, Lesson>;  // by family
+using ModelErrors = std::map<std::string, ModelError>;  // by family
 
-class Forecast {
+class Calibration {
  public:
   // `known` from earlier runs counts for a few measurements of each family, whatever its number.
-  explicit Forecast(const Lessons& known = {});
+  explicit Calibration(const ModelErrors& known = {});
 
   // A schedule of the family took `ratio` times as long as the kernel's default where the model said `expected`.
   void learn(const std::string& family, double expected, double ratio);
@@ -29,10 +29,10 @@ class Forecast {
     double likely, least;
   };
   Range range(const std::string& family, double expected) const;
-  const Lessons& learned() const { return learned_; }  // by learn() alone
+  const ModelErrors& learned() const { return learned_; }  // by learn() alone
 
  private:
-  Lessons known_, learned_;
+  ModelErrors known_, learned_;
 };
 
 }  // namespace stridec::tune

@@ -1,4 +1,4 @@
-#include "compiler/refusals.h"
+#include "compiler/unsupported.h"
 
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/emit.h"
@@ -7,7 +7,7 @@
 
 namespace stridec {
 
-std::vector<Diagnostic> refusals(const loop::Program& program, const Targets& targets) {
+std::vector<Diagnostic> unsupported_steps(const loop::Program& program, const Targets& targets) {
   std::vector<Diagnostic> problems;
   if (targets.gpus.empty()) return problems;
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
@@ -22,11 +22,11 @@ std::vector<Diagnostic> refusals(const loop::Program& program, const Targets& ta
   return problems;
 }
 
-std::vector<Diagnostic> refusals(const graph::Graph& graph, const Targets& targets) {
+std::vector<Diagnostic> unsupported_steps(const graph::Graph& graph, const Targets& targets) {
   if (targets.gpus.empty()) return {};
   graph::Graph needed = graph;
   graph::eliminate_dead_code(needed);
-  return refusals(ops::lower(needed), targets);
+  return unsupported_steps(ops::lower(needed), targets);
 }
 
 }  // namespace stridec

@@ -1,4 +1,4 @@
-#include "compiler/ops/named.h"
+#include "compiler/ops/name_size.h"
 
 namespace stridec::ops {
 

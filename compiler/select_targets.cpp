@@ -1,4 +1,4 @@
-#include "compiler/targets.h"
+#include "compiler/select_targets.h"
 
 #include <algorithm>
 #include <span>

@@ -1,4 +1,4 @@
-#include "compiler/tune/wire.h"
+#include "compiler/tune/ipc.h"
 
 #include <cstring>
 #include <type_traits>

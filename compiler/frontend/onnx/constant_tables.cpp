@@ -1,4 +1,4 @@
-#include "compiler/frontend/onnx/tables.h"
+#include "compiler/frontend/onnx/constant_tables.h"
 
 #include <algorithm>
 #include <cmath>

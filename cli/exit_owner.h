@@ -4,16 +4,16 @@
 
 namespace stridec::cli {
 
-enum class LastWord { kNobody, kMain, kBudget, kInterruption };
+enum class ExitOwner { kNobody, kMain, kBudget, kInterruption };
 
 // Whose it was before: kNobody gives it to the caller. Safe in a signal handler. Signals of the caller's thread are held
 // off from then on: a handler may not wait for the thread that it stopped.
-LastWord ask_for_last_word(LastWord wanted);
+ExitOwner claim_exit(ExitOwner wanted);
 
 [[noreturn]] void await_end();
 
 // main's, before finished files take their names and before results or an error are printed: what an interruption would
 // leave half done. Does not return if another was first.
-void take_last_word();
+void own_exit();
 
 }  // namespace stridec::cli

@@ -1,4 +1,4 @@
-#include "compiler/tune/forecast.h"
+#include "compiler/tune/cost_model_calibration.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,20 +13,20 @@ constexpr double kEarlier = 8;  // that all earlier ones of a family count for a
 
 }  // namespace
 
-Forecast::Forecast(const Lessons& known) : known_(known) {
+Calibration::Calibration(const ModelErrors& known) : known_(known) {
   for (auto& [family, lesson] : known_) {
     const double share = std::min(1.0, kEarlier / std::max(lesson.count, 1.0));
     lesson = {lesson.count * share, lesson.sum * share, lesson.squares * share};
   }
 }
 
-void Forecast::learn(const std::string& family, double expected, double ratio) {
+void Calibration::learn(const std::string& family, double expected, double ratio) {
   if (expected > 0 && ratio > 0) learned_[family].add(std::log(ratio / expected));
 }
 
-Forecast::Range Forecast::range(const std::string& family, double expected) const {
-  Lesson all;
-  for (const Lessons* lessons : {&known_, &learned_})
+Calibration::Range Calibration::range(const std::string& family, double expected) const {
+  ModelError all;
+  for (const ModelErrors* lessons : {&known_, &learned_})
     if (const auto found = lessons->find(family); found != lessons->end()) all.add(found->second);
   // Shrunk: no error is likeliest before anything is known.
   const double mean = all.sum / (all.count + kPrior);

@@ -1,4 +1,4 @@
-#include "compiler/tune/filled.h"
+#include "compiler/tune/fill_buffer.h"
 
 #include <algorithm>
 #include <cstring>

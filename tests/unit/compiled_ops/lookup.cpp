@@ -1,1 +1,0 @@
-#include "tests/unit/ops/lookup.cpp"  // the same cases, compiled

@@ -1,0 +1,1 @@
+#include "tests/unit/ops/search.cpp"  // the same cases, compiled
