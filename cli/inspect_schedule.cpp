@@ -13,7 +13,7 @@
 #include "compiler/loop/kernels.h"
 #include "compiler/schedule/fusion/explain_unfused.h"
 #include "compiler/schedule/memory/memory_plan.h"
-#include "compiler/schedule/typical.h"
+#include "compiler/schedule/analysis/typical.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::cli {

@@ -6,7 +6,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/effects.h"
+#include "compiler/schedule/analysis/effects.h"
 #include "compiler/schedule/memory/memory_plan.h"
 #include "compiler/sym/text.h"
 

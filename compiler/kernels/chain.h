@@ -18,7 +18,7 @@
 //   tile N BYTES      most rows of a block: N, or fewer where what a block keeps in scratch would outgrow BYTES
 //   gemm %n K a       the link with the first column dim %n runs on micro-kernel K and takes its broadcast factor
 //                     `direct` from the rows in scratch, or `pack`ed for the block
-//   vectorize, accumulators      of loops in row statements, as in schedule/schedule.h
+//   vectorize, accumulators      of loops in row statements, as in schedule/directives/schedule.h
 #pragma once
 
 #include <map>

@@ -9,13 +9,13 @@
 #include "compiler/schedule/algebra/flatten.h"
 #include "compiler/schedule/algebra/invariants.h"
 #include "compiler/schedule/algebra/merge_groups.h"
-#include "compiler/schedule/algebra/merge_extrema.h"
+#include "compiler/schedule/fusion/merge_extrema.h"
 #include "compiler/schedule/algebra/polyphase.h"
 #include "compiler/schedule/algebra/split_reduction.h"
 #include "compiler/schedule/algebra/materialize_upsample.h"
 #include "compiler/schedule/algebra/widen_weights.h"
 #include "compiler/schedule/algebra/winograd.h"
-#include "compiler/schedule/heuristics/flash.h"
+#include "compiler/schedule/fusion/gpu_attention.h"
 #include "compiler/schedule/heuristics/choose_gpu.h"
 #include "compiler/schedule/fusion/block_fusion.h"
 #include "compiler/schedule/fusion/merge_gemms.h"
@@ -30,7 +30,7 @@
 #include "compiler/schedule/layout/operand_layout.h"
 #include "compiler/schedule/layout/layout.h"
 #include "compiler/schedule/layout/narrow_storage.h"
-#include "compiler/schedule/layout/pack_low_bit_weights.h"
+#include "compiler/schedule/fusion/pack_low_bit_weights.h"
 #include "compiler/schedule/layout/align_rows.h"
 #include "compiler/schedule/layout/pad_inputs.h"
 #include "compiler/schedule/layout/concat_aliasing.h"
@@ -113,7 +113,7 @@ constexpr Pass<Program, const GpuTarget&, const GpuRules&> kGpuLoopPasses[] = {
        split_reductions(program, Sharing::kBlocks, rules.decisions);
      }},
     {"gpu groups", "heads that share keys are rows of a product, and blocks may share its keys",
-     [](Program& program, const GpuTarget&, const GpuRules&) { split_groups(program); }},
+     [](Program& program, const GpuTarget&, const GpuRules&) { group_query_heads(program); }},
     {"gpu chains", "attention becomes one kernel, whose scores stay in registers",
      [](Program& program, const GpuTarget& target, const GpuRules& rules) {
        chain_gpu(program, target, rules.decisions);

@@ -4,7 +4,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/loop/rewrite.h"
-#include "compiler/schedule/effects.h"
+#include "compiler/schedule/analysis/effects.h"
 #include "compiler/schedule/layout/order_weights.h"
 #include "compiler/schedule/layout/pack_weights.h"
 #include "compiler/tune/backend.h"

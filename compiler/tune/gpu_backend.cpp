@@ -5,7 +5,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/loop/analysis.h"
-#include "compiler/schedule/effects.h"
+#include "compiler/schedule/analysis/effects.h"
 #include "compiler/schedule/layout/order_weights.h"
 #include "compiler/tune/backend.h"
 #include "compiler/tune/fill_buffer.h"

@@ -6,7 +6,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/typical.h"
+#include "compiler/schedule/analysis/typical.h"
 
 namespace stridec::tune {
 namespace {

@@ -22,7 +22,7 @@
 #include "compiler/kernels/flash.h"
 #include "compiler/kernels/packed_weights.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/effects.h"
+#include "compiler/schedule/analysis/effects.h"
 #include "tests/support/emulated_text.h"
 #include "tests/support/race_check.h"
 

@@ -28,7 +28,7 @@
 #include "compiler/kernels/window_plan.h"
 #include "compiler/loop/provenance.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/effects.h"
+#include "compiler/schedule/analysis/effects.h"
 #include "runtime/include/stridec/abi.h"
 
 namespace stridec::codegen::cpu {

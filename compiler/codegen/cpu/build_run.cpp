@@ -9,7 +9,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/jit.h"
-#include "compiler/schedule/effects.h"
+#include "compiler/schedule/analysis/effects.h"
 #include "compiler/schedule/memory/memory_plan.h"
 #include "runtime/include/stridec/abi.h"
 

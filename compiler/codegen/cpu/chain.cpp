@@ -15,8 +15,8 @@
 #include "compiler/kernels/chain.h"
 #include "compiler/kernels/flash.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/effects.h"
-#include "compiler/schedule/schedule.h"
+#include "compiler/schedule/analysis/effects.h"
+#include "compiler/schedule/directives/schedule.h"
 
 namespace stridec::codegen::cpu {
 namespace {

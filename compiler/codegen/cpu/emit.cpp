@@ -10,9 +10,9 @@
 #include "compiler/codegen/cpu/contraction_copy.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/applies.h"
-#include "compiler/schedule/effects.h"
-#include "compiler/schedule/schedule.h"
+#include "compiler/schedule/directives/applies.h"
+#include "compiler/schedule/analysis/effects.h"
+#include "compiler/schedule/directives/schedule.h"
 
 namespace stridec::codegen::cpu {
 namespace {
@@ -56,7 +56,7 @@ struct LoopEmitter {
     return nullptr;
   }
 
-  // Sorts the parallel dims into tasks, loops and lanes, of a schedule that applies (schedule/applies.h).
+  // Sorts the parallel dims into tasks, loops and lanes, of a schedule that applies (schedule/directives/applies.h).
   void assign() {
     std::set<Expr, sym::ExprLess> used;
     for (const Expr& var : plan.tasks) {

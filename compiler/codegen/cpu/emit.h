@@ -1,5 +1,5 @@
 // The general loop emitter: compiles every legal nest, by the directives of its schedule
-// (schedule/schedule.h).
+// (schedule/directives/schedule.h).
 #pragma once
 
 #include "compiler/base/target.h"

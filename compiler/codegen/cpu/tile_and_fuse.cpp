@@ -8,7 +8,7 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build.h"
 #include "compiler/codegen/emit_text.h"
-#include "compiler/schedule/effects.h"
+#include "compiler/schedule/analysis/effects.h"
 #include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/sym/text.h"
 

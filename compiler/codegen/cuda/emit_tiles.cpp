@@ -13,8 +13,8 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/effects.h"
-#include "compiler/schedule/schedule.h"
+#include "compiler/schedule/analysis/effects.h"
+#include "compiler/schedule/directives/schedule.h"
 
 namespace stridec::codegen::cuda {
 namespace {

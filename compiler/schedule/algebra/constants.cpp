@@ -5,7 +5,7 @@
 
 #include "compiler/base/dtype.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/effects.h"
+#include "compiler/schedule/analysis/effects.h"
 
 namespace stridec::schedule {
 namespace {

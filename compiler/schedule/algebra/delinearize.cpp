@@ -12,7 +12,7 @@
 #include "compiler/loop/provenance.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/effects.h"
+#include "compiler/schedule/analysis/effects.h"
 
 namespace stridec::schedule {
 namespace {

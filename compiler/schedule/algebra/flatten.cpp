@@ -8,8 +8,8 @@
 
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/effects.h"
-#include "compiler/schedule/fusion/fusion_rules.h"
+#include "compiler/schedule/analysis/effects.h"
+#include "compiler/schedule/analysis/nest_traits.h"
 
 namespace stridec::schedule {
 namespace {

@@ -10,6 +10,7 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/analysis/decision.h"
 
 namespace stridec::schedule {
 namespace {

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "compiler/loop/program.h"
-#include "compiler/schedule/fusion/fusion.h"
+#include "compiler/schedule/analysis/decision.h"
 
 namespace stridec::schedule {
 

@@ -10,10 +10,11 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/algebra/winograd_nests.h"
-#include "compiler/schedule/fusion/fusion_join.h"
-#include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/schedule/memory/memory_plan.h"
-#include "compiler/schedule/typical.h"
+#include "compiler/schedule/analysis/typical.h"
+#include "compiler/schedule/analysis/flow.h"
+#include "compiler/schedule/analysis/decision.h"
+#include "compiler/schedule/cost/tile_cost.h"
 
 namespace stridec::schedule {
 namespace {

@@ -8,7 +8,7 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/fusion/fusion_join.h"
+#include "compiler/schedule/analysis/nest_traits.h"
 
 namespace stridec::schedule {
 namespace {

@@ -6,7 +6,7 @@
 #include "compiler/schedule/fusion/depth_first_chain.h"
 #include "compiler/schedule/fusion/depth_first_traffic.h"
 #include "compiler/schedule/memory/liveness.h"
-#include "compiler/schedule/memory/reduce_peak.h"
+#include "compiler/schedule/fusion/reduce_peak.h"
 
 namespace stridec::schedule {
 namespace {

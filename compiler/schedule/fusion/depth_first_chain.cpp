@@ -4,7 +4,7 @@
 
 #include "compiler/base/sort.h"
 #include "compiler/schedule/fusion/fusion_join.h"
-#include "compiler/schedule/typical.h"
+#include "compiler/schedule/analysis/typical.h"
 
 namespace stridec::schedule {
 namespace {

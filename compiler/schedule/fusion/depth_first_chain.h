@@ -10,7 +10,7 @@
 
 #include "compiler/loop/program.h"
 #include "compiler/schedule/fusion/fusion_rules.h"
-#include "compiler/schedule/fusion/row_along.h"
+#include "compiler/schedule/analysis/access_map.h"
 
 namespace stridec::schedule {
 

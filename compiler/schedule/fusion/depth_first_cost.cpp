@@ -5,7 +5,7 @@
 
 #include "compiler/loop/analysis.h"
 #include "compiler/schedule/fusion/tile_and_fuse.h"
-#include "compiler/schedule/typical.h"
+#include "compiler/schedule/analysis/typical.h"
 
 namespace stridec::schedule {
 namespace {

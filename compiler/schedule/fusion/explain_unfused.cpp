@@ -7,7 +7,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/effects.h"
+#include "compiler/schedule/analysis/effects.h"
 
 namespace stridec::schedule {
 namespace {

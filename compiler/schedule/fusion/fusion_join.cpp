@@ -232,47 +232,6 @@ bool passes_rows(const Nest& producer, const Matching& matching, const std::vect
   return true;
 }
 
-namespace {
-
-// Symbols that get their values when the step runs.
-std::vector<Expr> bound_by(const loop::Step& step) {
-  if (const auto* bind = std::get_if<loop::BindSymbol>(&step.node)) return {bind->symbol};
-  if (const auto* loop = std::get_if<loop::While>(&step.node)) return {loop->iterations};
-  return {};
-}
-
-bool uses_symbol(const Program& program, const Nest& nest, Expr symbol) {
-  const auto has = [&](Expr e) { return sym::depends_on(e, symbol); };
-  bool used =
-      std::any_of(nest.dims.begin(), nest.dims.end(), [&](const Dim& dim) { return has(dim.extent); });
-  loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
-    loop::for_each_expr(stmt, [&](Expr e) { used = used || has(e); });
-    if (const Access* access = loop::access_of(stmt))
-      for (Expr size : program[access->buffer].shape) used = used || has(size);
-  });
-  return used;
-}
-
-}  // namespace
-
-bool may_move(const Program& program, const loop::Steps& steps, const Flow& flow, int from, int to,
-              const std::vector<int>& with) {
-  const Effects& moved = flow.effects[from];
-  const Nest& nest = program[std::get<Launch>(steps[from].node).nest];
-  for (int at = to + 1; at < from; ++at)
-    for (Expr symbol : bound_by(steps[at]))
-      if (uses_symbol(program, nest, symbol)) return false;
-  for (int at = std::min(from, to) + 1; at < std::max(from, to); ++at) {
-    if (std::find(with.begin(), with.end(), at) != with.end()) continue;
-    const Effects& other = flow.effects[at];
-    for (BufferId id : moved.writes)
-      if (touches(other, id) && share_elements(program, nest, steps[at], id)) return false;
-    for (BufferId id : moved.reads)
-      if (writes(other, id) && share_elements(program, nest, steps[at], id)) return false;
-  }
-  return true;
-}
-
 Nest merged_nest(const Nest& producer, const Nest& consumer, const Matching& matching) {
   Nest merged = producer;
   merged.name = fused_name(producer, consumer);

@@ -46,11 +46,6 @@ std::vector<loop::Dim> unmatched(const std::vector<loop::Dim>& dims, const Match
 bool passes_rows(const loop::Nest& producer, const Matching& matching,
                  const std::vector<Exchange>& exchanges);
 
-// May the nest at `from` move to just before (or, moving down, just after) all steps strictly between the two, but
-// those in `with`, which move along? Upwards it may not pass what binds a symbol that it uses. It may pass what touches
-// other parts of the same buffers.
-bool may_move(const loop::Program& program, const loop::Steps& steps, const Flow& flow, int from, int to,
-              const std::vector<int>& with = {});
 
 // The producer's work, then the consumer's, at every point of the dims they share; what one of them has beyond
 // these becomes a loop.

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "compiler/schedule/fusion/fusion_join.h"
-#include "compiler/schedule/typical.h"
+#include "compiler/schedule/analysis/typical.h"
 
 namespace stridec::schedule {
 namespace {

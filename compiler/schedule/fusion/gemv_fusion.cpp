@@ -10,7 +10,7 @@
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/fusion/fusion_join.h"
 #include "compiler/schedule/layout/order_weights.h"
-#include "compiler/schedule/schedule.h"
+#include "compiler/schedule/directives/schedule.h"
 
 namespace stridec::schedule {
 namespace {

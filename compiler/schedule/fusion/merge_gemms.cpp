@@ -13,7 +13,7 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/fusion/fusion_join.h"
-#include "compiler/schedule/typical.h"
+#include "compiler/schedule/analysis/typical.h"
 
 namespace stridec::schedule {
 namespace {

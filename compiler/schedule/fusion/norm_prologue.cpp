@@ -12,7 +12,7 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/heuristics/cuda_contraction.h"
-#include "compiler/schedule/heuristics/cuda_contraction_cost.h"
+#include "compiler/schedule/cost/cuda_contraction_cost.h"
 #include "compiler/schedule/fusion/fusion_rules.h"
 
 namespace stridec::schedule {

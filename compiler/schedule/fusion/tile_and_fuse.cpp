@@ -11,8 +11,10 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/cost/tile_cost.h"
 #include "compiler/schedule/fusion/fusion_join.h"
-#include "compiler/schedule/typical.h"
+#include "compiler/schedule/memory/tiled_group_memory.h"
+#include "compiler/schedule/analysis/typical.h"
 
 namespace stridec::schedule {
 namespace {
@@ -25,14 +27,6 @@ using loop::Nest;
 using loop::Program;
 using loop::Storage;
 using sym::Expr;
-
-// Points of a strip: of a product multiples of what register tiles have as rows.
-constexpr int64_t kLengths[] = {112, 56, 28, 22, 14, 7, 4, 2};
-constexpr int64_t kLeastRows = 14;
-constexpr int64_t kAlignment = 64;
-
-// Of strips with a product by so many bytes of weights (0: with none).
-int64_t least_points(double weights) { return weights > 0 ? kLeastRows : 1; }
 
 // Launches in a row: two, of which the first makes what the second alone reads, or what makes a contraction's input, the
 // contraction, and those that alone read its result.
@@ -400,16 +394,6 @@ void fuse(Program& program, std::vector<Decision>* decisions, bool cuts) {
 
 }  // namespace
 
-int64_t points_of_tile(double points, int64_t passing, double weights) {
-  const int64_t least = least_points(weights);
-  const int64_t room = weights > static_cast<double>(kWeightCache) ? kLongTileCache : kTileCache;
-  for (int64_t length : kLengths)
-    if (length >= least && length * passing <= (length == least ? 2 * kTileCache : room) &&
-        points >= kLeastTiles * static_cast<double>(length))
-      return length;
-  return 0;
-}
-
 std::string name_of_tiled_group(const Program& program, const std::vector<Nest>& nests) {
   const auto work = [&](const Nest& nest) {
     const loop::Cost cost = loop::cost_of(program, nest);
@@ -419,26 +403,29 @@ std::string name_of_tiled_group(const Program& program, const std::vector<Nest>&
   return std::ranges::max_element(nests, {}, work)->name;
 }
 
-ArenaPlan own_memory(const Program& program, const loop::TiledGroup& strips) {
-  std::vector<ArenaItem> items;
-  for (BufferId id : strips.own) {
-    const loop::Buffer& buffer = program[id];
-    Lifetime life;
-    for (int at = 0; at < static_cast<int>(strips.body.size()); ++at) {
-      const Effects effects = effects_of(program, strips.body[static_cast<size_t>(at)]);
-      if (touches(effects, id)) life.touch(at);
-    }
-    for (const loop::TiledGroup::Carried& each : strips.carried)
-      if (each.buffer == id) life.touch(0), life.touch(static_cast<int>(strips.body.size()) - 1);
-    const Expr bytes = sym::simplify(
-        sym::align_up(extent_in_elements(buffer) * byte_size(buffer.dtype), kAlignment), program.facts);
-    items.push_back({life, bytes, {static_cast<int64_t>(typical(bytes, program.facts))}});
-  }
-  return plan_arena(items, program.facts);
-}
-
 void tile_and_fuse(Program& program, std::vector<Decision>* decisions) { fuse(program, decisions, true); }
 
 void place_tiled_groups(Program& program) { fuse(program, nullptr, false); }
+
+std::vector<StepGroup> later_strips(const Program& program) {
+  Program preview = program;
+  place_tiled_groups(preview);
+  std::map<loop::NestId, int> position;
+  for (size_t at = 0; at < program.steps.size(); ++at)
+    if (const auto* launch = std::get_if<loop::Launch>(&program.steps[at].node))
+      position[launch->nest] = static_cast<int>(at);
+  std::vector<StepGroup> groups;
+  for (const loop::Step& step : preview.steps) {
+    const auto* strips = std::get_if<loop::TiledGroup>(&step.node);
+    if (!strips) continue;
+    StepGroup group{.at = {}, .own = strips->own, .bytes = own_memory(preview, *strips).bytes};
+    for (const loop::Step& inner : strips->body) {
+      const auto at = position.find(std::get<loop::Launch>(inner.node).nest);
+      if (at != position.end()) group.at.push_back(at->second);
+    }
+    if (!group.at.empty()) groups.push_back(std::move(group));
+  }
+  return groups;
+}
 
 }  // namespace stridec::schedule

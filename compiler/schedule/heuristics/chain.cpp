@@ -5,8 +5,8 @@
 
 #include "compiler/base/sort.h"
 #include "compiler/schedule/heuristics/loop_nest.h"
-#include "compiler/schedule/heuristics/gemm_cost.h"
-#include "compiler/schedule/typical.h"
+#include "compiler/schedule/cost/gemm_cost.h"
+#include "compiler/schedule/analysis/typical.h"
 
 namespace stridec::schedule {
 namespace {

@@ -13,8 +13,8 @@
 #include "compiler/schedule/heuristics/flash.h"
 #include "compiler/schedule/heuristics/point_tiling.h"
 #include "compiler/schedule/layout/order_weights.h"
-#include "compiler/schedule/schedule.h"
-#include "compiler/schedule/typical.h"
+#include "compiler/schedule/directives/schedule.h"
+#include "compiler/schedule/analysis/typical.h"
 
 namespace stridec::schedule {
 namespace {

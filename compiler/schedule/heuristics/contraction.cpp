@@ -9,9 +9,9 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/heuristics/window.h"
-#include "compiler/schedule/heuristics/contraction_cost.h"
-#include "compiler/schedule/effects.h"
-#include "compiler/schedule/typical.h"
+#include "compiler/schedule/cost/contraction_cost.h"
+#include "compiler/schedule/analysis/effects.h"
+#include "compiler/schedule/analysis/typical.h"
 
 namespace stridec::schedule {
 namespace {

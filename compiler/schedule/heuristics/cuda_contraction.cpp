@@ -15,10 +15,10 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/heuristics/contraction.h"
-#include "compiler/schedule/heuristics/cuda_contraction_cost.h"
-#include "compiler/schedule/fusion/fusion_rules.h"
+#include "compiler/schedule/cost/cuda_contraction_cost.h"
 #include "compiler/schedule/layout/order_weights.h"
-#include "compiler/schedule/schedule.h"
+#include "compiler/schedule/directives/schedule.h"
+#include "compiler/schedule/analysis/nest_traits.h"
 
 namespace stridec::schedule {
 namespace {

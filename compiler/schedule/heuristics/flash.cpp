@@ -7,35 +7,14 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/heuristics/cuda_contraction_cost.h"
-#include "compiler/schedule/fusion/fusion.h"
-#include "compiler/schedule/typical.h"
+#include "compiler/schedule/cost/cuda_contraction_cost.h"
+#include "compiler/schedule/analysis/typical.h"
 
 namespace stridec::schedule {
 namespace {
 
 using kernels::FlashPlan;
 using sym::Expr;
-
-// Scratch that lies along another dim than `var` is laid along it: what a factor of a chain is copied from.
-void lay_along(loop::Program& program, const kernels::Factor& factor, Expr var) {
-  if (factor.slice.empty()) return;
-  const auto* load = std::get_if<loop::Load>(&factor.slice[0]->node);
-  if (!load || program[load->access.buffer].storage != loop::Storage::kArena) return;
-  loop::Buffer& buffer = program[load->access.buffer];
-  if (buffer.strides != loop::row_major(buffer.shape)) return;  // someone has chosen already
-  const auto& index = load->access.index;
-  const auto found = std::find(index.begin(), index.end(), var);
-  if (found == index.end() || found + 1 == index.end()) return;
-  const auto at = static_cast<size_t>(found - index.begin());
-  Expr stride = buffer.shape[at];
-  for (size_t d = index.size(); d-- > 0;) {
-    if (d == at) continue;
-    buffer.strides[d] = stride;
-    stride *= buffer.shape[d];
-  }
-  buffer.strides[at] = 1;
-}
 
 // Of a size that the run decides, the most there may be.
 double most_of(Expr size, const sym::Facts& facts) {
@@ -170,56 +149,6 @@ bool pays(const kernels::Flash& flash, const sym::Facts& facts, const GpuTarget&
   return std::max(busy(one), alone) <= busy(products) + passes + kLaunches;
 }
 
-void split_groups(loop::Program& program) {
-  const auto split = [&](loop::Nest& nest, size_t d, int64_t group) {
-    const loop::Dim dim = nest.dims[d];
-    loop::Cloner names(nest);
-    const Expr outer = names.fresh_index(dim.var), inner = names.fresh_index(dim.var);
-    loop::substitute(nest.body, {{dim.var, outer * group + inner}});
-    nest.dims[d] = {outer, sym::floordiv(dim.extent, group)};
-    nest.dims.insert(nest.dims.begin() + static_cast<std::ptrdiff_t>(d) + 1, {inner, group});
-    loop::simplify(program, nest);
-  };
-  // What a product of such heads leaves goes by rows to the next one.
-  std::map<loop::BufferId, std::pair<size_t, int64_t>> grouped;  // the index that has the head
-  loop::for_each_step(program.steps, [&](const loop::Step& step) {
-    const auto* launch = std::get_if<loop::Launch>(&step.node);
-    if (!launch) return;
-    loop::Nest& nest = program[launch->nest];
-    const auto product = loop::classify_contraction(nest);
-    std::optional<std::pair<size_t, int64_t>> found;
-    for (size_t d = 0; d < nest.dims.size() && !found; ++d) {
-      const loop::Dim& dim = nest.dims[d];
-      const auto extent = sym::as_const(dim.extent);
-      if (!extent) continue;
-      if (product && product->m.empty() != product->n.empty())
-        for (const loop::Operand* side : {&product->a, &product->b})
-          for (const loop::Load* load : side->loads)
-            for (Expr index : load->access.index)
-              if (index.op() == sym::Op::kFloorDiv && index.arg(0) == dim.var)
-                if (const auto group = sym::as_const(index.arg(1));
-                    group && *group > 1 && *extent % *group == 0)
-                  found = {d, *group};
-      if (!product)
-        loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
-          const auto* load = std::get_if<loop::Load>(&stmt.node);
-          const auto from = load ? grouped.find(load->access.buffer) : grouped.end();
-          if (from == grouped.end() || load->access.index[from->second.first] != dim.var) return;
-          found = {d, from->second.second};
-        });
-    }
-    if (!found) return;
-    const Expr head = nest.dims[found->first].var;
-    loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
-      const auto* store = std::get_if<loop::Store>(&stmt.node);
-      if (!store || program[store->access.buffer].storage != loop::Storage::kArena) return;
-      for (size_t i = 0; i < store->access.index.size(); ++i)
-        if (store->access.index[i] == head) grouped[store->access.buffer] = {i, found->second};
-    });
-    split(nest, found->first, found->second);
-  });
-}
-
 std::optional<loop::Nest> with_shared_rows(const loop::Program& program, const loop::Nest& nest) {
   const auto flash = kernels::match_flash(program, nest);
   if (!flash) return std::nullopt;
@@ -245,26 +174,6 @@ std::optional<loop::Nest> with_shared_rows(const loop::Program& program, const l
     }
   }
   return std::nullopt;
-}
-
-void chain_gpu(loop::Program& program, const GpuTarget& target, std::vector<Decision>* decisions) {
-  ChainRule rule{.fits = {}, .absorbs = false, .single = true};
-  rule.fits = [&](loop::Program& trial, const loop::Nest& nest, std::string* reason) {
-    if (const auto chain = kernels::match_chain(nest, nullptr, true))
-      for (const kernels::Chain::Part& part : chain->parts) {
-        if (!part.link || part.columns.size() != 1) continue;
-        const auto contraction = kernels::match_contraction(part.nest);
-        const kernels::LinkFactors factors = *kernels::link_factors(*contraction, part.columns);
-        const bool first = &part == &chain->parts.front();
-        lay_along(trial, contraction->factors[factors.columns],
-                  first ? contraction->reduce->dims[0].var : part.columns[0].var);
-      }
-    if (!choose_flash(trial, nest, target, reason)) return false;
-    const bool worth = pays(*kernels::match_flash(trial, nest), loop::facts_of(trial, nest), target);
-    if (!worth && reason) *reason = "tensor cores would take longer than the separate kernels";
-    return worth;
-  };
-  chain(program, rule, decisions);
 }
 
 }  // namespace stridec::schedule

@@ -11,9 +11,9 @@
 #include "compiler/loop/vectorize_analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/applies.h"
-#include "compiler/schedule/heuristics/loop_cost.h"
-#include "compiler/schedule/typical.h"
+#include "compiler/schedule/directives/applies.h"
+#include "compiler/schedule/cost/loop_cost.h"
+#include "compiler/schedule/analysis/typical.h"
 
 namespace stridec::schedule {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "compiler/base/target.h"
 #include "compiler/loop/program.h"
-#include "compiler/schedule/schedule.h"
+#include "compiler/schedule/directives/schedule.h"
 
 namespace stridec::schedule {
 

@@ -5,7 +5,7 @@
 
 #include "compiler/base/gpu_target.h"
 #include "compiler/loop/program.h"
-#include "compiler/schedule/schedule.h"
+#include "compiler/schedule/directives/schedule.h"
 
 namespace stridec::schedule {
 

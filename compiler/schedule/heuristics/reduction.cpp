@@ -7,8 +7,9 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/algebra/split_reduction.h"
-#include "compiler/schedule/fusion/fusion_rules.h"
-#include "compiler/schedule/typical.h"
+#include "compiler/schedule/analysis/typical.h"
+#include "compiler/schedule/analysis/nest_traits.h"
+#include "compiler/schedule/analysis/decision.h"
 
 namespace stridec::schedule {
 namespace {

@@ -11,6 +11,7 @@
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/layout/pack_block_quantized.h"
 #include "compiler/sym/text.h"
+#include "compiler/schedule/analysis/nest_traits.h"
 
 namespace stridec::schedule {
 namespace {

@@ -12,6 +12,7 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/view.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/analysis/decision.h"
 
 namespace stridec::schedule {
 namespace {

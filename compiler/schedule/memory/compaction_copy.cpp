@@ -5,6 +5,7 @@
 
 #include "compiler/loop/build.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/analysis/flow.h"
 
 namespace stridec::schedule {
 namespace {

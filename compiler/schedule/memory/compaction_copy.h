@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "compiler/loop/program.h"
-#include "compiler/schedule/fusion/fusion_rules.h"
-#include "compiler/schedule/fusion/row_along.h"
+#include "compiler/schedule/analysis/access_map.h"
+#include "compiler/schedule/analysis/flow.h"
 
 namespace stridec::schedule {
 

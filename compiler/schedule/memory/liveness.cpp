@@ -1,13 +1,12 @@
 #include "compiler/schedule/memory/liveness.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 
 #include "compiler/base/sort.h"
-#include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/schedule/memory/arena.h"
 #include "compiler/schedule/memory/memory_plan.h"
+#include "compiler/schedule/memory/tiled_group_memory.h"
 
 namespace stridec::schedule {
 namespace {
@@ -122,27 +121,6 @@ std::vector<std::vector<int64_t>> Alive::curves(std::span<const StepGroup> group
       if (!busy[when]) alive[when] = 0;
   }
   return curves;
-}
-
-std::vector<StepGroup> later_strips(const Program& program) {
-  Program preview = program;
-  place_tiled_groups(preview);
-  std::map<loop::NestId, int> position;
-  for (size_t at = 0; at < program.steps.size(); ++at)
-    if (const auto* launch = std::get_if<loop::Launch>(&program.steps[at].node))
-      position[launch->nest] = static_cast<int>(at);
-  std::vector<StepGroup> groups;
-  for (const loop::Step& step : preview.steps) {
-    const auto* strips = std::get_if<loop::TiledGroup>(&step.node);
-    if (!strips) continue;
-    StepGroup group{.at = {}, .own = strips->own, .bytes = own_memory(preview, *strips).bytes};
-    for (const loop::Step& inner : strips->body) {
-      const auto at = position.find(std::get<loop::Launch>(inner.node).nest);
-      if (at != position.end()) group.at.push_back(at->second);
-    }
-    if (!group.at.empty()) groups.push_back(std::move(group));
-  }
-  return groups;
 }
 
 }  // namespace stridec::schedule

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compiler/loop/program.h"
-#include "compiler/schedule/fusion/fusion_rules.h"
+#include "compiler/schedule/analysis/flow.h"
 
 namespace stridec::schedule {
 
@@ -41,8 +41,5 @@ class Alive {
   std::vector<std::vector<int64_t>> bytes_;  // by the sizes, then of each buffer
   std::vector<StepGroup> strips_;            // of the program as it is
 };
-
-// What tile_and_fuse() will make of the program's top steps.
-std::vector<StepGroup> later_strips(const loop::Program& program);
 
 }  // namespace stridec::schedule

@@ -14,7 +14,7 @@
 #include "compiler/base/text.h"
 #include "compiler/loop/provenance.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/effects.h"
+#include "compiler/schedule/analysis/effects.h"
 #include "compiler/schedule/memory/arena.h"
 
 namespace stridec::schedule {

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "compiler/loop/program.h"
+#include "compiler/schedule/analysis/typical.h"
 
 namespace stridec::schedule {
 
@@ -45,10 +46,6 @@ std::optional<loop::BufferId> in_place_operand(const loop::Program& program,
 // -1.
 void plan_weights(std::span<loop::Program* const> variants);
 
-inline constexpr int64_t kTypicalSize = 128;
-// What plans are judged by besides.
-inline constexpr int64_t kLargeSize = 1024, kModestSize = 8, kSmallSize = 1;
-inline constexpr int64_t kManyThreads = 8, kFewThreads = 2;
 inline constexpr int64_t kMostReserved = int64_t{64} << 20;
 
 }  // namespace stridec::schedule

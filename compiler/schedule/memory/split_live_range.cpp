@@ -6,7 +6,8 @@
 #include "compiler/loop/build.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/fusion/row_along.h"
+#include "compiler/schedule/analysis/access_map.h"
+#include "compiler/schedule/analysis/flow.h"
 
 namespace stridec::schedule {
 namespace {

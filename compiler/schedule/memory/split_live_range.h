@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "compiler/loop/program.h"
-#include "compiler/schedule/fusion/fusion_rules.h"
+#include "compiler/schedule/analysis/flow.h"
 
 namespace stridec::schedule {
 

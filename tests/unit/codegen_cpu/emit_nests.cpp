@@ -1,7 +1,7 @@
 // Nests of every class, as the general emitter runs them by default, vectorised, and as schedules are chosen.
 #include "compiler/codegen/cpu/emit.h"
 #include "compiler/codegen/null/null.h"
-#include "compiler/schedule/applies.h"
+#include "compiler/schedule/directives/applies.h"
 #include "tests/unit/codegen_cpu/emit_harness.h"
 
 using namespace emit_test;

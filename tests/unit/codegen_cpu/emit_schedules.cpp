@@ -1,5 +1,5 @@
 // Directives of loops without a template: `tile`, `points` and `transpose` over sizes and dtypes.
-#include "compiler/schedule/applies.h"
+#include "compiler/schedule/directives/applies.h"
 #include "tests/unit/codegen_cpu/emit_harness.h"
 
 using namespace emit_test;

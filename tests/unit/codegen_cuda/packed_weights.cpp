@@ -13,7 +13,7 @@
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/algebra/constants.h"
 #include "compiler/schedule/heuristics/choose_gpu.h"
-#include "compiler/schedule/layout/pack_low_bit_weights.h"
+#include "compiler/schedule/fusion/pack_low_bit_weights.h"
 #include "tests/support/built_kernel.h"
 #include "tests/support/emulate.h"
 #include "tests/support/random_weights.h"

@@ -14,7 +14,7 @@
 #include "compiler/schedule/algebra/winograd.h"
 #include "compiler/schedule/heuristics/choose.h"
 #include "compiler/schedule/fusion/tile_and_fuse.h"
-#include "compiler/schedule/memory/reduce_peak.h"
+#include "compiler/schedule/fusion/reduce_peak.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;

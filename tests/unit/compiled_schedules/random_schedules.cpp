@@ -8,12 +8,12 @@
 #include "compiler/codegen/cpu/build_run.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/applies.h"
+#include "compiler/schedule/directives/applies.h"
 #include "compiler/schedule/heuristics/candidates.h"
 #include "compiler/schedule/heuristics/choose.h"
 #include "compiler/schedule/fusion/fusion.h"
 #include "compiler/schedule/layout/layout.h"
-#include "compiler/schedule/schedule.h"
+#include "compiler/schedule/directives/schedule.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;

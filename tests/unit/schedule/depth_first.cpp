@@ -15,7 +15,7 @@
 #include "compiler/schedule/fusion/depth_first_chain.h"
 #include "compiler/schedule/fusion/depth_first_traffic.h"
 #include "compiler/schedule/fusion/tile_and_fuse.h"
-#include "compiler/schedule/memory/reduce_peak.h"
+#include "compiler/schedule/fusion/reduce_peak.h"
 #include "compiler/schedule/memory/memory_plan.h"
 #include "compiler/sym/text.h"
 #include "tests/unit/schedule/programs.h"

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/schedule.h"
+#include "compiler/schedule/directives/schedule.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;

@@ -1,4 +1,4 @@
-#include "compiler/schedule/algebra/merge_extrema.h"
+#include "compiler/schedule/fusion/merge_extrema.h"
 
 #include <doctest/doctest.h>
 

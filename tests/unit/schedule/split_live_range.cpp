@@ -6,7 +6,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/memory/reduce_peak.h"
+#include "compiler/schedule/fusion/reduce_peak.h"
 #include "compiler/schedule/memory/memory_plan.h"
 #include "tests/unit/schedule/programs.h"
 

@@ -13,7 +13,7 @@
 #include "compiler/codegen/cuda/matrix/matrix_sliced.h"
 #include "compiler/codegen/cuda/matrix/matrix_threads.h"
 #include "compiler/codegen/cuda/matrix/matrix_wgmma.h"
-#include "compiler/schedule/schedule.h"
+#include "compiler/schedule/directives/schedule.h"
 
 namespace stridec::codegen::cuda {
 namespace {

@@ -9,8 +9,8 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/schedule/algebra/recompute_rows.h"
-#include "compiler/schedule/effects.h"
-#include "compiler/schedule/typical.h"
+#include "compiler/schedule/analysis/effects.h"
+#include "compiler/schedule/analysis/typical.h"
 
 namespace stridec::codegen::cuda {
 namespace {

@@ -19,7 +19,7 @@
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/codegen/cuda/vector_access.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/schedule.h"
+#include "compiler/schedule/directives/schedule.h"
 
 namespace stridec::codegen::cuda {
 

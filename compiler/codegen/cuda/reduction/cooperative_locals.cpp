@@ -5,7 +5,7 @@
 #include "compiler/base/check.h"
 #include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
 #include "compiler/loop/analysis.h"
-#include "compiler/schedule/effects.h"
+#include "compiler/schedule/analysis/effects.h"
 
 namespace stridec::codegen::cuda {
 namespace {

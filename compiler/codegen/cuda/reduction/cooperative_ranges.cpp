@@ -12,7 +12,7 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/effects.h"
+#include "compiler/schedule/analysis/effects.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::codegen::cuda {

@@ -23,8 +23,8 @@
 #include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
-#include "compiler/schedule/effects.h"
-#include "compiler/schedule/schedule.h"
+#include "compiler/schedule/analysis/effects.h"
+#include "compiler/schedule/directives/schedule.h"
 
 namespace stridec::codegen::cuda {
 namespace {

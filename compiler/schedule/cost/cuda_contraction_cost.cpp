@@ -1,4 +1,4 @@
-#include "compiler/schedule/heuristics/cuda_contraction_cost.h"
+#include "compiler/schedule/cost/cuda_contraction_cost.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,44 +1,12 @@
+#include "compiler/schedule/analysis/nest_traits.h"
+
 #include <algorithm>
 
 #include "compiler/base/text.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/fusion/fusion_rules.h"
 
 namespace stridec::schedule {
-
-using loop::BufferId;
-
-Flow make_flow(const loop::Program& program, const loop::Steps& steps) {
-  Flow flow;
-  flow.total_readers.assign(program.buffers.size(), 0);
-  flow.total_writers.assign(program.buffers.size(), 0);
-  loop::for_each_step(program.steps, [&](const loop::Step& step) {
-    const Effects effects = effects_of(program, step);
-    for (BufferId id : effects.reads) ++flow.total_readers[id.value];
-    for (BufferId id : effects.writes) ++flow.total_writers[id.value];
-  });
-  for (const auto& step : steps) {
-    Effects all;
-    loop::for_each_step({step}, [&](const loop::Step& inner) {
-      const Effects effects = effects_of(program, inner);
-      for (BufferId id : effects.reads)
-        if (!reads(all, id)) all.reads.push_back(id);
-      for (BufferId id : effects.writes)
-        if (!writes(all, id)) all.writes.push_back(id);
-    });
-    flow.effects.push_back(std::move(all));
-  }
-  return flow;
-}
-
-bool made_once(const loop::Program& program, const Flow& flow, BufferId id) {
-  return program[id].storage == loop::Storage::kArena && flow.total_writers[id.value] == 1;
-}
-
-bool passes_once(const loop::Program& program, const Flow& flow, BufferId id) {
-  return made_once(program, flow, id) && flow.total_readers[id.value] == 1;
-}
 
 bool is_pointwise(const loop::Nest& nest) {
   int stores = 0;

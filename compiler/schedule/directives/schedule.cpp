@@ -1,4 +1,4 @@
-#include "compiler/schedule/schedule.h"
+#include "compiler/schedule/directives/schedule.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,8 +1,7 @@
-#include "compiler/schedule/typical.h"
+#include "compiler/schedule/analysis/typical.h"
 
 #include <algorithm>
 
-#include "compiler/schedule/memory/memory_plan.h"
 
 namespace stridec::schedule {
 

@@ -1,12 +1,12 @@
-#include "compiler/schedule/heuristics/contraction_cost.h"
+#include "compiler/schedule/cost/contraction_cost.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "compiler/loop/analysis.h"
-#include "compiler/schedule/heuristics/gemm_cost.h"
-#include "compiler/schedule/typical.h"
+#include "compiler/schedule/cost/gemm_cost.h"
+#include "compiler/schedule/analysis/typical.h"
 
 namespace stridec::schedule {
 namespace {

@@ -1,4 +1,4 @@
-#include "compiler/schedule/fusion/row_along.h"
+#include "compiler/schedule/analysis/access_map.h"
 
 #include <algorithm>
 

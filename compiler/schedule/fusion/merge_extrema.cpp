@@ -1,4 +1,4 @@
-#include "compiler/schedule/algebra/merge_extrema.h"
+#include "compiler/schedule/fusion/merge_extrema.h"
 
 #include <algorithm>
 #include <set>
@@ -8,10 +8,10 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/heuristics/point_tiling.h"
-#include "compiler/schedule/heuristics/cuda_contraction_cost.h"
+#include "compiler/schedule/cost/cuda_contraction_cost.h"
 #include "compiler/schedule/fusion/fusion_join.h"
 #include "compiler/schedule/fusion/fusion_rules.h"
-#include "compiler/schedule/typical.h"
+#include "compiler/schedule/analysis/typical.h"
 
 namespace stridec::schedule {
 namespace {

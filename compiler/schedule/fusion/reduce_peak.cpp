@@ -1,4 +1,4 @@
-#include "compiler/schedule/memory/reduce_peak.h"
+#include "compiler/schedule/fusion/reduce_peak.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "compiler/schedule/layout/pack_low_bit_weights.h"
+#include "compiler/schedule/fusion/pack_low_bit_weights.h"
 
 #include <algorithm>
 #include <functional>

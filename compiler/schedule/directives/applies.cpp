@@ -1,4 +1,4 @@
-#include "compiler/schedule/applies.h"
+#include "compiler/schedule/directives/applies.h"
 
 #include <algorithm>
 #include <map>

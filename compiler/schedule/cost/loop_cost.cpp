@@ -1,4 +1,4 @@
-#include "compiler/schedule/heuristics/loop_cost.h"
+#include "compiler/schedule/cost/loop_cost.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "compiler/loop/vectorize_analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/typical.h"
+#include "compiler/schedule/analysis/typical.h"
 
 namespace stridec::schedule {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compiler/loop/program.h"
-#include "compiler/schedule/schedule.h"
+#include "compiler/schedule/directives/schedule.h"
 
 namespace stridec::schedule {
 

@@ -1,4 +1,4 @@
-#include "compiler/schedule/heuristics/gemm_cost.h"
+#include "compiler/schedule/cost/gemm_cost.h"
 
 #include <algorithm>
 #include <cmath>
