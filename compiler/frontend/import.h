@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compiler/base/diagnostic.h"
-#include "compiler/frontend/operators.h"
+#include "compiler/frontend/onnx/operator_info.h"
 #include "compiler/frontend/states.h"
 #include "compiler/graph/graph.h"
 

@@ -11,9 +11,8 @@
 // decides which nest gets which template; kernels/ holds plans (a Schedule's directives as a struct) and their text
 // form. Templates decline by leaving the schedule empty: the emitters here take every legal nest.
 //
-// Templates have folders of their own: matrix/ (products and convolutions), words/ (products by weights of few bits),
-// attention/ and teams/ (rows and columns that are reduced or summed up). Here are the emitters of all other nests, and what
-// all kernels share: their frame, NVRTC, what a cubin says of itself.
+// Folders: matrix/ (GEMM and convolution), packed_weights/ (GEMM with sub-byte weights), attention/, reduction/ (cooperative
+// reductions and scans), points/ (all other nests), common/ (what every kernel text needs). dispatch.cpp picks the emitter.
 #pragma once
 
 #include <string_view>
@@ -25,22 +24,6 @@
 namespace stridec::codegen::cuda {
 
 DeviceNest emit_nest(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
-
-// A thread per point of the parallel dims; loops inside a point run in the thread.
-DeviceNest emit_points(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
-
-// A thread per block of neighbouring points, of nests of small windows; where that does not fit, a thread per point.
-DeviceNest emit_windows(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
-
-// A team of threads (a warp, or a block) per point: the loops of a point are dealt out to its threads, sums meet by
-// shuffles, and what several loops read stays in registers between them.
-DeviceNest emit_cooperative(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
-
-// A team of threads per point of a nest whose only loop is a running sum or the like (loop::accumulation_of).
-DeviceNest emit_scans(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
-
-// A block per tile of points: for nests that load along one dim of memory and store along another.
-DeviceNest emit_tiles(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
 
 // The runtime library's routines (loop/library.def): whether there is one for GPUs, and its kernel.
 bool has_routine(std::string_view routine);

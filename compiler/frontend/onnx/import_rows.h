@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compiler/frontend/onnx/import_context.h"
-#include "compiler/frontend/operators.h"
+#include "compiler/frontend/onnx/operator_info.h"
 
 namespace stridec::onnx {
 

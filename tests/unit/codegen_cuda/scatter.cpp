@@ -1,5 +1,5 @@
 // Updates of elements that data tell, emulated, against the interpreter: sorted and one by one, atomic and in order.
-#include "compiler/codegen/cuda/scatter.h"
+#include "compiler/codegen/cuda/points/scatter.h"
 
 #include <doctest/doctest.h>
 

@@ -6,7 +6,7 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/prelude.h"
+#include "compiler/codegen/cuda/common/prelude.h"
 #include "compiler/loop/walk.h"
 
 namespace stridec::codegen::cuda {

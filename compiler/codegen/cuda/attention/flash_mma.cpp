@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/frame.h"
+#include "compiler/codegen/cuda/common/frame.h"
 #include "compiler/codegen/cuda/matrix/matrix.h"
 
 namespace stridec::codegen::cuda {

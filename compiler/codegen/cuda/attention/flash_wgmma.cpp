@@ -6,7 +6,7 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/attention/flash_frame.h"
 #include "compiler/codegen/cuda/attention/flash_source.h"
-#include "compiler/codegen/cuda/frame.h"
+#include "compiler/codegen/cuda/common/frame.h"
 #include "compiler/codegen/cuda/matrix/matrix.h"
 #include "compiler/codegen/cuda/matrix/matrix_wgmma.h"
 

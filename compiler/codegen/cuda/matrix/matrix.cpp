@@ -5,7 +5,7 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/frame.h"
+#include "compiler/codegen/cuda/common/frame.h"
 #include "compiler/codegen/cuda/matrix/matrix_epilogue.h"
 #include "compiler/codegen/cuda/matrix/matrix_parts.h"
 #include "compiler/codegen/cuda/matrix/matrix_rows.h"

@@ -7,7 +7,9 @@
 // hierarchy; PTX ISA, "mma.m16n8k16" and "ldmatrix", for the fragments.
 #pragma once
 
-#include "compiler/codegen/cuda/emit.h"
+#include "compiler/base/gpu_target.h"
+#include "compiler/codegen/device_kernel.h"
+#include "compiler/loop/program.h"
 #include "compiler/kernels/cuda_matrix.h"
 
 namespace stridec::codegen::cuda {

@@ -2,7 +2,7 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/prelude.h"
+#include "compiler/codegen/cuda/common/prelude.h"
 
 namespace stridec::codegen::cuda {
 

@@ -6,7 +6,9 @@
 // Factors of f32 are taken to pieces of 8 bits, three bf16 that add up to them, so that f32 stays f32.
 #pragma once
 
-#include "compiler/codegen/cuda/emit.h"
+#include "compiler/base/gpu_target.h"
+#include "compiler/codegen/device_kernel.h"
+#include "compiler/loop/program.h"
 
 namespace stridec::codegen::cuda {
 

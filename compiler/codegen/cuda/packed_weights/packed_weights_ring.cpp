@@ -4,12 +4,12 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/frame.h"
+#include "compiler/codegen/cuda/common/frame.h"
 #include "compiler/codegen/cuda/matrix/matrix.h"
 #include "compiler/codegen/cuda/matrix/matrix_epilogue.h"
 #include "compiler/codegen/cuda/matrix/matrix_side.h"
 #include "compiler/codegen/cuda/matrix/matrix_wgmma.h"
-#include "compiler/codegen/cuda/vector_access.h"
+#include "compiler/codegen/cuda/common/vector_access.h"
 #include "compiler/codegen/cuda/packed_weights/packed_weights_text.h"
 
 namespace stridec::codegen::cuda {

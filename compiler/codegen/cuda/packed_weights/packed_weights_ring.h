@@ -9,7 +9,9 @@
 
 #include <optional>
 
-#include "compiler/codegen/cuda/emit.h"
+#include "compiler/base/gpu_target.h"
+#include "compiler/codegen/device_kernel.h"
+#include "compiler/loop/program.h"
 #include "compiler/kernels/packed_weights.h"
 
 namespace stridec::codegen::cuda {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <set>
 
-#include "compiler/codegen/cuda/frame.h"
+#include "compiler/codegen/cuda/common/frame.h"
 #include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/schedule/analysis/effects.h"

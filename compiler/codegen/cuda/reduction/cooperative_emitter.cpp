@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <set>
 
-#include "compiler/codegen/cuda/frame.h"
-#include "compiler/codegen/cuda/prelude.h"
+#include "compiler/codegen/cuda/common/frame.h"
+#include "compiler/codegen/cuda/common/prelude.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/schedule/algebra/recompute_rows.h"

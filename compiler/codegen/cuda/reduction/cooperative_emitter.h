@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/emit.h"
-#include "compiler/codegen/cuda/vector_access.h"
+#include "compiler/codegen/cuda/reduction/reduction.h"
+#include "compiler/codegen/cuda/common/vector_access.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/directives/schedule.h"
 

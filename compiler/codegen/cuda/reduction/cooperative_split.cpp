@@ -8,8 +8,8 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/frame.h"
-#include "compiler/codegen/cuda/prelude.h"
+#include "compiler/codegen/cuda/common/frame.h"
+#include "compiler/codegen/cuda/common/prelude.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"

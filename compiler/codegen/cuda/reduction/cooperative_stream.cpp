@@ -10,7 +10,7 @@
 #include <set>
 
 #include "compiler/base/check.h"
-#include "compiler/codegen/cuda/frame.h"
+#include "compiler/codegen/cuda/common/frame.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/schedule/analysis/effects.h"
 

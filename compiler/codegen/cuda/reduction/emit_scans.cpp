@@ -16,10 +16,10 @@
 #include <optional>
 
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/emit.h"
-#include "compiler/codegen/cuda/frame.h"
-#include "compiler/codegen/cuda/prelude.h"
-#include "compiler/codegen/cuda/vector_access.h"
+#include "compiler/codegen/cuda/reduction/reduction.h"
+#include "compiler/codegen/cuda/common/frame.h"
+#include "compiler/codegen/cuda/common/prelude.h"
+#include "compiler/codegen/cuda/common/vector_access.h"
 #include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"

@@ -1,9 +1,9 @@
-#include "compiler/codegen/cuda/vector_access.h"
+#include "compiler/codegen/cuda/common/vector_access.h"
 
 #include <algorithm>
 
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/frame.h"
+#include "compiler/codegen/cuda/common/frame.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 

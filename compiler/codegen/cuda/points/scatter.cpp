@@ -1,4 +1,4 @@
-#include "compiler/codegen/cuda/scatter.h"
+#include "compiler/codegen/cuda/points/scatter.h"
 
 #include <algorithm>
 #include <functional>
@@ -7,9 +7,9 @@
 #include <string>
 
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/emit.h"
-#include "compiler/codegen/cuda/frame.h"
-#include "compiler/codegen/cuda/prelude.h"
+#include "compiler/codegen/cuda/points/points.h"
+#include "compiler/codegen/cuda/common/frame.h"
+#include "compiler/codegen/cuda/common/prelude.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 

@@ -1,7 +1,7 @@
-#include "compiler/codegen/cuda/frame.h"
+#include "compiler/codegen/cuda/common/frame.h"
 
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/prelude.h"
+#include "compiler/codegen/cuda/common/prelude.h"
 
 namespace stridec::codegen::cuda {
 namespace {

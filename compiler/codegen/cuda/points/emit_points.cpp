@@ -3,14 +3,11 @@
 #include <bit>
 
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/attention/flash.h"
-#include "compiler/codegen/cuda/emit.h"
-#include "compiler/codegen/cuda/frame.h"
-#include "compiler/codegen/cuda/matrix/matrix.h"
-#include "compiler/codegen/cuda/prelude.h"
-#include "compiler/codegen/cuda/vector_access.h"
-#include "compiler/codegen/cuda/scatter.h"
-#include "compiler/codegen/cuda/packed_weights/packed_weights.h"
+#include "compiler/codegen/cuda/points/points.h"
+#include "compiler/codegen/cuda/common/frame.h"
+#include "compiler/codegen/cuda/common/prelude.h"
+#include "compiler/codegen/cuda/common/vector_access.h"
+#include "compiler/codegen/cuda/points/scatter.h"
 #include "compiler/kernels/packed_weights.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
@@ -560,20 +557,6 @@ DeviceNest emit_points(const loop::Program& program, const loop::Nest& nest, con
     out.choices.back().launches.push_back(plain.emit(std::nullopt));
   }
   return out;
-}
-
-DeviceNest emit_nest(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
-  if (kernels::is_matrix(nest.schedule)) return emit_matrix(program, nest, target);
-  if (kernels::is_packed_weights(nest.schedule)) return emit_packed_weights(program, nest, target);
-  if (kernels::is_flash(nest.schedule)) return emit_flash(program, nest, target);
-  const schedule::LoopPlan plan = schedule::parse_plan(nest.schedule);
-  if (plan.tile) return emit_tiles(program, nest, target);
-  const bool scans = std::any_of(nest.body.begin(), nest.body.end(), [](const loop::Stmt& stmt) {
-    return std::holds_alternative<loop::Scan>(stmt.node);
-  });
-  if (plan.team > 1) return scans ? emit_scans(program, nest, target) : emit_cooperative(program, nest, target);
-  if (!plan.points.empty()) return emit_windows(program, nest, target);
-  return emit_points(program, nest, target);
 }
 
 }  // namespace stridec::codegen::cuda

@@ -1,4 +1,4 @@
-#include "compiler/codegen/cuda/prelude.h"
+#include "compiler/codegen/cuda/common/prelude.h"
 
 #include <map>
 #include <string>
