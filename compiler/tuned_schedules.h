@@ -1,7 +1,7 @@
 // Which nests of a program get another schedule than their default, by a compile's mode and tuning database.
 #pragma once
 
-#include "compiler/compile.h"
+#include "compiler/compilation.h"
 
 namespace stridec {
 

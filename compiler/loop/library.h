@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler/loop/interpret.h"
+#include "compiler/base/dtype.h"
 
 namespace stridec::loop {
 

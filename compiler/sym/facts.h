@@ -7,29 +7,14 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "compiler/sym/expr.h"
+#include "compiler/sym/interval.h"
 
 namespace stridec::sym {
-
-// lo <= value <= hi; the extreme values stand for infinity. Arithmetic on intervals saturates.
-struct Interval {
-  static constexpr int64_t kNone = std::numeric_limits<int64_t>::min();       // no lower bound
-  static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();  // no upper bound
-  int64_t lo = kNone;
-  int64_t hi = kUnlimited;
-
-  bool has_lo() const { return lo != kNone; }
-  bool has_hi() const { return hi != kUnlimited; }
-  bool is_point() const { return lo == hi && has_lo() && has_hi(); }
-  bool empty() const { return lo > hi; }  // the facts contradict each other
-  bool contains(int64_t v) const { return lo <= v && v <= hi; }
-  bool operator==(const Interval&) const = default;
-};
 
 enum class Answer { kYes, kNo, kUnknown };
 

@@ -10,7 +10,7 @@
 
 #include "compiler/base/gpu_target.h"
 #include "compiler/tune/child.h"
-#include "compiler/tune/measure.h"
+#include "compiler/tune/subject.h"
 
 namespace stridec::tune {
 

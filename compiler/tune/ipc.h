@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/tune/measure.h"
+#include "compiler/tune/subject.h"
 
 namespace stridec::tune {
 

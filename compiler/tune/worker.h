@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "compiler/tune/child.h"
-#include "compiler/tune/measure.h"
+#include "compiler/tune/subject.h"
 
 namespace stridec::tune {
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/frontend/onnx/model.h"
+#include "compiler/frontend/onnx/proto.h"
 #include "compiler/frontend/onnx/read.h"
 #include "compiler/loop/interpret.h"
 

@@ -13,19 +13,12 @@
 #include "compiler/base/parallel.h"
 #include "compiler/base/sha256.h"
 #include "compiler/base/text.h"
-#include "compiler/codegen/cpu/chain.h"
 #include "compiler/codegen/cpu/clang.h"
-#include "compiler/codegen/cpu/contraction.h"
-#include "compiler/codegen/cpu/contraction_window.h"
-#include "compiler/codegen/cpu/emit.h"
 #include "compiler/codegen/cpu/jit.h"
 #include "compiler/codegen/cpu/routine.h"
 #include "compiler/codegen/cpu/tile_and_fuse.h"
 #include "compiler/codegen/embedded.h"
 #include "compiler/codegen/object_cache.h"
-#include "compiler/kernels/chain.h"
-#include "compiler/kernels/gemm_plan.h"
-#include "compiler/kernels/window_plan.h"
 #include "compiler/loop/provenance.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/effects.h"
@@ -33,8 +26,6 @@
 
 namespace stridec::codegen::cpu {
 namespace {
-
-constexpr std::string_view kInclude = "#include \"stridec/abi.h\"\n";
 
 // Equal kernels once, over all variants.
 class Kernels {
@@ -64,7 +55,7 @@ struct Unit {
   size_t first, last;
 };
 
-bool is_supporting(const std::string& text) { return text.find(kInclude) == std::string::npos; }
+bool is_supporting(const std::string& text) { return text.find(kAbiInclude) == std::string::npos; }
 
 std::vector<Unit> units_of(const std::vector<BuiltKernel>& kernels, const BuildOptions& options) {
   std::vector<Unit> units;
@@ -87,7 +78,7 @@ std::string source_of(const std::vector<BuiltKernel>& kernels, const Unit& unit)
   // Each of the others has the names of its types and helpers to itself.
   for (size_t i = unit.first + 1; i < unit.last; ++i)
     out += cat("\n#undef KERNEL\n#define KERNEL ", kernels[i].symbol, "\nnamespace unit_", i, " {\n",
-               kernels[i].text.substr(kernels[i].text.find(kInclude) + kInclude.size()), "}\n");
+               kernels[i].text.substr(kernels[i].text.find(kAbiInclude) + kAbiInclude.size()), "}\n");
   return out;
 }
 
@@ -148,30 +139,6 @@ std::shared_ptr<void> zeros(size_t bytes) {
 }
 
 }  // namespace
-
-Kernel emit_kernel(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
-  return loop::with_provenance(nest, [&] {
-    if (kernels::is_gemm(nest.schedule)) return emit_contraction(program, nest, target);
-    if (kernels::is_chain(nest.schedule)) return emit_chain(program, nest, target);
-    if (kernels::is_window(nest.schedule)) return emit_window(program, nest, target);
-    return emit_loops(program, nest, target);
-  });
-}
-
-std::string kernel_symbol(const std::string& text, const CpuTarget& target) {
-  const std::string all = cat(target.name, "\n", text);
-  return "k_" + sha256(all.data(), all.size()).substr(0, 16);
-}
-
-std::string translation_unit(const Kernel& kernel, const std::string& symbol) {
-  std::string out = cat("#define KERNEL ", symbol, "\n#define STRIDEC_ABI_FREESTANDING\n");
-  const size_t at = kernel.text.find(kInclude);
-  if (at == std::string::npos) return kernel.text;  // a supporting unit: functions under names of their own
-  out += kernel.text.substr(0, at);
-  out += abi_header();
-  out += "\n" + kernel.text.substr(at + kInclude.size());
-  return out;
-}
 
 void emit(Variant& variant) {
   loop::Program& program = variant.program;

@@ -8,6 +8,7 @@
 
 #include "compiler/base/target.h"
 #include "compiler/codegen/backend.h"
+#include "compiler/codegen/cpu/dispatch.h"
 #include "compiler/codegen/host.h"
 #include "compiler/loop/program.h"
 #include "compiler/schedule/memory/memory_plan.h"
@@ -59,14 +60,6 @@ struct Built {
   };
   std::vector<std::vector<Launch>> launches;
 };
-
-// The kernel of one nest by its schedule: a template's, or the general emitter's.
-Kernel emit_kernel(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
-// The name of the function that a kernel's text defines.
-std::string kernel_symbol(const std::string& text, const CpuTarget& target);
-// The text that the compiler gets. Supporting units (Kernel::support) are kernels of the list too, compiled
-// as they are.
-std::string translation_unit(const Kernel& kernel, const std::string& symbol);
 
 // The texts of the variant's kernels and what they need for themselves; memory is planned afterwards. Copy steps of the
 // program are replaced by nests on the way.

@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "compiler/base/text.h"
-#include "compiler/codegen/cpu/build.h"
+#include "compiler/codegen/cpu/dispatch.h"
 #include "compiler/codegen/emit_text.h"
 #include "compiler/schedule/analysis/effects.h"
 #include "compiler/schedule/fusion/tile_and_fuse.h"

@@ -5,7 +5,6 @@
 
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
-#include "compiler/frontend/onnx/strings.h"
 #include "compiler/ops/composite.h"
 
 namespace stridec::onnx {
@@ -127,16 +126,6 @@ Term post_transform(const Context& c, Term scores, const std::string& kind) {
   const Term top = reduce_max(scores, classes, kKeep), counted = greater(abs(scores), 1e-7);
   const Term raised = select(counted, exp(scores - top), 0);
   return select(counted, raised, scores * exp(-top)) / reduce_sum(raised, classes, kKeep);
-}
-
-Slot class_labels(const Context& c, Term index, const char* ints, const char* strings) {
-  if (const auto texts = c.texts(strings); !texts.empty()) {
-    const Strings all = constant_strings(c.b, texts, {static_cast<int64_t>(texts.size())});
-    return Strings{gather(all.index, index, 0), all.pool};
-  }
-  if (const Dims labels = c.integers(ints); !labels.empty())
-    return gather(integer_table(c.b, labels), index, 0);
-  return index;
 }
 
 }  // namespace stridec::onnx

@@ -28,8 +28,4 @@ Term find_number(Term x, std::vector<std::pair<double, int64_t>> floats,
 // PROBIT.
 Term post_transform(const Context& c, Term scores, const std::string& kind);
 
-// The class label of each index (i64): attribute `ints` or `strings`, whichever is there; the index itself if
-// neither.
-Slot class_labels(const Context& c, Term index, const char* ints, const char* strings);
-
 }  // namespace stridec::onnx

@@ -7,7 +7,6 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
-#include "compiler/frontend/onnx/read.h"
 #include "compiler/frontend/onnx/tensor_data.h"
 
 namespace stridec::onnx {

@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "compiler/frontend/onnx/mapped_file.h"
 #include "compiler/frontend/onnx/model.h"
@@ -37,5 +39,16 @@ Attribute attribute_from_bytes(const std::string& attribute_proto);  // a serial
 // Without `data`, tensors and subgraphs become empty: enough to check a node's form.
 void node_to_proto(const Node& node, ::onnx::NodeProto& out, bool data);
 void type_to_proto(const Type& type, ::onnx::TypeProto& out);
+
+// A serialized TensorProto by itself (the backend suite's input_0.pb).
+Tensor parse_tensor(std::span<const std::byte> bytes);
+
+// The value of an input or output by itself: a serialized TensorProto, SequenceProto, OptionalProto
+// or MapProto, as `type` says.
+struct Value {
+  bool present = true;          // of an optional
+  std::vector<Tensor> tensors;  // one, those of a sequence, or a map's keys and its values
+};
+Value parse_value(std::span<const std::byte> bytes, const Type& type);
 
 }  // namespace stridec::onnx

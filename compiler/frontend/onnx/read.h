@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <span>
 #include <vector>
 
 #include "compiler/base/diagnostic.h"
@@ -19,17 +18,6 @@ struct ReadOptions {
 // unless the file stores weights as typed or packed lists. Throws Error: unreadable, malformed, unsupported
 // or over budget; where.file is set.
 Model read_model(const std::filesystem::path& path, const ReadOptions& options = {});
-
-// A serialized TensorProto by itself (the backend suite's input_0.pb).
-Tensor parse_tensor(std::span<const std::byte> bytes);
-
-// The value of an input or output by itself: a serialized TensorProto, SequenceProto, OptionalProto
-// or MapProto, as `type` says.
-struct Value {
-  bool present = true;          // of an optional
-  std::vector<Tensor> tensors;  // one, those of a sequence, or a map's keys and its values
-};
-Value parse_value(std::span<const std::byte> bytes, const Type& type);
 
 // What ONNX's checker says about every node, what the opset imports say, all at once. Empty: nothing is
 // wrong.

@@ -190,4 +190,14 @@ std::optional<Outputs> move_strings(Context& c) {
   return out;
 }
 
+Slot class_labels(const Context& c, Term index, const char* ints, const char* strings) {
+  if (const auto texts = c.texts(strings); !texts.empty()) {
+    const Strings all = constant_strings(c.b, texts, {static_cast<int64_t>(texts.size())});
+    return Strings{gather(all.index, index, 0), all.pool};
+  }
+  if (const Dims labels = c.integers(ints); !labels.empty())
+    return gather(integer_table(c.b, labels), index, 0);
+  return index;
+}
+
 }  // namespace stridec::onnx

@@ -36,4 +36,8 @@ Term find_in(const Strings& s, const std::vector<std::string>& keys);
 std::optional<Outputs> move_strings(Context& c);
 Outputs equal_strings(Context& c);
 
+// The class label of each index (i64): attribute `ints` or `strings`, whichever is there; the index itself if
+// neither.
+Slot class_labels(const Context& c, Term index, const char* ints, const char* strings);
+
 }  // namespace stridec::onnx

@@ -8,6 +8,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/frontend/onnx/import_rows.h"
+#include "compiler/frontend/onnx/proto.h"
 #include "compiler/frontend/onnx/read.h"
 #include "compiler/frontend/onnx/schema.h"
 #include "compiler/sym/text.h"

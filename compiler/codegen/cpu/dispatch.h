@@ -1,0 +1,24 @@
+// Which emitter makes the kernel of a nest, and the name and translation unit of a kernel's text.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "compiler/base/target.h"
+#include "compiler/codegen/backend.h"
+#include "compiler/loop/program.h"
+
+namespace stridec::codegen::cpu {
+
+// The line that stands for the ABI's header in the text of a kernel. Supporting units (Kernel::support) have none.
+inline constexpr std::string_view kAbiInclude = "#include \"stridec/abi.h\"\n";
+
+// The kernel of one nest by its schedule: a template's, or the general emitter's.
+Kernel emit_kernel(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
+// The name of the function that a kernel's text defines.
+std::string kernel_symbol(const std::string& text, const CpuTarget& target);
+// The text that the compiler gets. Supporting units (Kernel::support) are kernels of the list too, compiled
+// as they are.
+std::string translation_unit(const Kernel& kernel, const std::string& symbol);
+
+}  // namespace stridec::codegen::cpu
