@@ -10,9 +10,9 @@
 #include "compiler/base/printable.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/import.h"
-#include "compiler/unsupported.h"
 #include "compiler/sym/phrase.h"
 #include "compiler/sym/text.h"
+#include "compiler/unsupported.h"
 
 namespace stridec::cli {
 namespace {

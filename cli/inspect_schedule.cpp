@@ -9,11 +9,11 @@
 #include "cli/refused.h"
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
-#include "compiler/loop/provenance.h"
 #include "compiler/loop/kernels.h"
+#include "compiler/loop/provenance.h"
+#include "compiler/schedule/analysis/typical.h"
 #include "compiler/schedule/fusion/explain_unfused.h"
 #include "compiler/schedule/memory/memory_plan.h"
-#include "compiler/schedule/analysis/typical.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::cli {
@@ -141,9 +141,9 @@ void print(const Choice& choice, const char* indent) {
   constexpr size_t kOthers = 4;
   if (choice.space == 0) return;
   std::printf("%s%s; %s", indent,
-              choice.given       ? (choice.cycles > 0 ? "measured best" : "given")
+              choice.given            ? (choice.cycles > 0 ? "measured best" : "given")
               : choice.in_tiled_group ? "the model's choice, as for all parts of strips, which are not tuned"
-                                 : "the model's choice",
+                                      : "the model's choice",
               choice.space == 1 ? "the only candidate" : cat("one of ", choice.space, " candidates").c_str());
   if (choice.cycles == 0) {  // by hand: what applies need not be a candidate
     std::printf("; the schedule in the database is none of these\n");

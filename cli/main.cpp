@@ -7,8 +7,8 @@
 
 #include "cli/command.h"
 #include "cli/exit_codes.h"
-#include "cli/interrupt.h"
 #include "cli/exit_owner.h"
+#include "cli/interrupt.h"
 #include "cli/output.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"

@@ -16,8 +16,8 @@
 #include "compiler/loop/program.h"
 #include "compiler/loop/specialize.h"
 #include "compiler/package/artifact.h"
-#include "compiler/schedule/heuristics/explain.h"
 #include "compiler/schedule/fusion/fusion.h"
+#include "compiler/schedule/heuristics/explain.h"
 #include "compiler/tune/tune.h"
 
 namespace stridec {

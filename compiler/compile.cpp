@@ -12,12 +12,12 @@
 #include "compiler/ops/op_table.h"
 #include "compiler/passes/autocast.h"
 #include "compiler/passes/pass_list.h"
-#include "compiler/unsupported.h"
 #include "compiler/schedule/memory/memory_plan.h"
 #include "compiler/schedule/pass_list.h"
-#include "compiler/sym/text.h"
 #include "compiler/select_targets.h"
+#include "compiler/sym/text.h"
 #include "compiler/tuned_schedules.h"
+#include "compiler/unsupported.h"
 
 namespace stridec {
 namespace {

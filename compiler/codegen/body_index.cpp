@@ -7,8 +7,8 @@
 #include "compiler/codegen/body.h"
 #include "compiler/codegen/strided_access.h"
 #include "compiler/loop/analysis.h"
-#include "compiler/loop/vectorize_analysis.h"
 #include "compiler/loop/rewrite.h"
+#include "compiler/loop/vectorize_analysis.h"
 #include "compiler/loop/walk.h"
 #include "compiler/sym/text.h"
 

@@ -30,13 +30,11 @@ std::string HostNames::name(Expr symbol) const {
 }
 
 std::string HostNames::text(Expr e, const sym::Facts& facts) const {
-  return sym::to_c(
-      e, [&](Expr var) { return name(var); }, facts);
+  return sym::to_c(e, [&](Expr var) { return name(var); }, facts);
 }
 
 std::string HostNames::checked_text(Expr e, const sym::Facts& facts) const {
-  return sym::to_checked_c(
-      e, [&](Expr var) { return name(var); }, facts);
+  return sym::to_checked_c(e, [&](Expr var) { return name(var); }, facts);
 }
 
 bool HostNames::from_data(Expr e) const { return !unknown(e).empty(); }

@@ -42,8 +42,8 @@ std::optional<int> bits_of(Range range) {
 
 // The value of fewest bits that differs from one k to the next; of equals the last.
 std::optional<QuantizedPart> numbers_of(const loop::Program& program, const loop::Nest& nest,
-                                      const Factor& factor, const std::vector<Dim>& columns,
-                                      const std::vector<Dim>& k) {
+                                        const Factor& factor, const std::vector<Dim>& columns,
+                                        const std::vector<Dim>& k) {
   const Ranges ranges = integer_ranges(nest, factor.slice, &program);
   std::optional<QuantizedPart> best;
   for (const Stmt* stmt : factor.slice) {
@@ -121,9 +121,10 @@ int64_t step_along(const std::vector<Expr>& exprs, const std::vector<Dim>& k) {
   return 1;
 }
 
-std::optional<std::vector<QuantizedPart>> quantized_parts(const loop::Program& program, const loop::Nest& nest,
-                                                      const Factor& factor, const std::vector<Dim>& columns,
-                                                      const std::vector<Dim>& k) {
+std::optional<std::vector<QuantizedPart>> quantized_parts(const loop::Program& program,
+                                                          const loop::Nest& nest, const Factor& factor,
+                                                          const std::vector<Dim>& columns,
+                                                          const std::vector<Dim>& k) {
   if (columns.empty() || k.empty()) return std::nullopt;
   for (const auto* dims : {&nest.dims, &k}) {
     for (const Dim& dim : *dims) {

@@ -25,10 +25,10 @@ struct QuantizedPart {
 
 // What the columns' panels have to hold for `factor`, whose slice reads weights alone. `k`: the reduced dims in the order
 // in which they are numbered. Nothing where sizes are not known or a statement that stays needs a column's number.
-std::optional<std::vector<QuantizedPart>> quantized_parts(const loop::Program& program, const loop::Nest& nest,
-                                                      const Factor& factor,
-                                                      const std::vector<loop::Dim>& columns,
-                                                      const std::vector<loop::Dim>& k);
+std::optional<std::vector<QuantizedPart>> quantized_parts(const loop::Program& program,
+                                                          const loop::Nest& nest, const Factor& factor,
+                                                          const std::vector<loop::Dim>& columns,
+                                                          const std::vector<loop::Dim>& k);
 
 // The statements of the slice that `value` is computed by, in order.
 std::vector<const loop::Stmt*> slice_of(const std::vector<const loop::Stmt*>& slice, loop::ValueId value);

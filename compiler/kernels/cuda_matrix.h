@@ -23,7 +23,12 @@
 
 namespace stridec::kernels {
 
-enum class MatrixFamily : uint8_t { kSimt, kMma, kWgmma, kWords };  // kWords: packed_weights.h, no row of the table
+enum class MatrixFamily : uint8_t {
+  kSimt,
+  kMma,
+  kWgmma,
+  kWords
+};  // kWords: packed_weights.h, no row of the table
 
 struct MatrixKernel {
   std::string_view name;

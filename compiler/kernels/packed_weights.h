@@ -75,7 +75,7 @@ int64_t zero_of(const loop::Schedule& schedule);
 std::vector<sym::Expr> word_of(const PackedLayout& layout, sym::Expr column, sym::Expr k);
 sym::Expr bit_of(const PackedLayout& layout, sym::Expr column, sym::Expr k);
 std::vector<sym::Expr> scale_of(const PackedLayout& layout, sym::Expr column, sym::Expr k);
-std::vector<sym::Expr> packed_shape(const PackedLayout&layout), scales_shape(const PackedLayout&layout);
+std::vector<sym::Expr> packed_shape(const PackedLayout& layout), scales_shape(const PackedLayout& layout);
 // And back: of the number in a word's bits from `bit` on; of a scale.
 struct Place {
   sym::Expr column, k;

@@ -112,7 +112,7 @@ struct Bytecode {
 
 // `tape` points into `nest` and into the buffers.
 Bytecode compile(const Program& program, const Nest& nest, const Bindings& symbols,
-             std::span<const BufferMemory> buffers);
+                 std::span<const BufferMemory> buffers);
 void run(const Program& program, Bytecode& tape, bool poison);
 
 // The value of a sym node of two or three operands; division by zero gives 0 (nothing reads such an index).

@@ -5,8 +5,8 @@
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
-#include "compiler/loop/scalar_math.h"
 #include "compiler/loop/bytecode.h"
+#include "compiler/loop/scalar_math.h"
 #include "compiler/loop/walk.h"
 #include "compiler/sym/text.h"
 
@@ -479,7 +479,7 @@ int64_t index_op(sym::Op op, int64_t a, int64_t b, int64_t c) {
 }
 
 Bytecode compile(const Program& program, const Nest& nest, const Bindings& symbols,
-             std::span<const BufferMemory> buffers) {
+                 std::span<const BufferMemory> buffers) {
   return Compiler(program, nest, symbols, buffers).compile();
 }
 

@@ -5,8 +5,8 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/numeric.h"
 #include "compiler/base/text.h"
-#include "compiler/loop/scalar_math.h"
 #include "compiler/loop/bytecode.h"
+#include "compiler/loop/scalar_math.h"
 #include "compiler/sym/guard.h"
 
 namespace stridec::loop::bytecode {

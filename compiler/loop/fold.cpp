@@ -5,9 +5,9 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/numeric.h"
+#include "compiler/loop/monotonicity.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/scalar_math.h"
-#include "compiler/loop/monotonicity.h"
 #include "compiler/loop/walk.h"
 
 namespace stridec::loop {
@@ -132,9 +132,8 @@ class Folder {
       definitions_.emplace_back(out.back());
       return made;
     };
-    const ValueId any = add(DType::kBool, [&](ValueId made) {
-      return Stmt{IndexValue{made, sym::ge(points, 1)}};
-    });
+    const ValueId any =
+        add(DType::kBool, [&](ValueId made) { return Stmt{IndexValue{made, sym::ge(points, 1)}}; });
     const ValueId nothing = add(type_of(result), [&](ValueId made) {
       return Stmt{Constant{made, identity(reduce.combine, type_of(result))}};
     });
@@ -227,13 +226,8 @@ class Folder {
     const ValueId both = add(DType::kBool, [&](ValueId made) {
       return Stmt{Let{made, ScalarOp::kAnd, {conditions[0], conditions[1]}}};
     });
-    const ValueId one = add(dtype,
-                            [&](ValueId made) {
-                              return Stmt{Constant{made, results[apart]}};
-                            }),
-                  others = add(dtype, [&](ValueId made) {
-                    return Stmt{Constant{made, results[apart ^ 1]}};
-                  });
+    const ValueId one = add(dtype, [&](ValueId made) { return Stmt{Constant{made, results[apart]}}; }),
+                  others = add(dtype, [&](ValueId made) { return Stmt{Constant{made, results[apart ^ 1]}}; });
     let = {let.result, ScalarOp::kSelect, {both, one, others}};
   }
 

@@ -8,8 +8,8 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
-#include "compiler/loop/library.h"
 #include "compiler/loop/bytecode.h"
+#include "compiler/loop/library.h"
 #include "compiler/loop/walk.h"
 #include "compiler/sym/text.h"
 

@@ -12,12 +12,12 @@ namespace stridec::loop {
 
 // A launch, or all strips of a row, which are one kernel whatever they run.
 struct Kernel {
-  std::string name;                // the run's profile has it too
-  std::vector<NestId> nests;       // in order; more than one of strips alone
-  std::vector<std::string> nodes;  // the model's that it computes, each once, in the model's order
+  std::string name;                    // the run's profile has it too
+  std::vector<NestId> nests;           // in order; more than one of strips alone
+  std::vector<std::string> nodes;      // the model's that it computes, each once, in the model's order
   const TiledGroup* strips = nullptr;  // of the program; null: a launch
-  std::string schedule;            // "a | b" of several nests
-  int step = 0;                    // among all kernels and routines, as the profile counts
+  std::string schedule;                // "a | b" of several nests
+  int step = 0;                        // among all kernels and routines, as the profile counts
 };
 
 // In the order of the steps, those of branches and bodies too. `steps`: what the profile counted before; it is counted on.

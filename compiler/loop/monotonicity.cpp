@@ -42,9 +42,9 @@ class Trends {
   static Found joined(const Found& a, const Found& b) {
     if (!a || !b) return std::nullopt;
     return Monotonicity{.falls = a->falls || b->falls,
-                 .rises = a->rises || b->rises,
-                 .low = std::min(a->low, b->low),
-                 .high = std::max(a->high, b->high)};
+                        .rises = a->rises || b->rises,
+                        .low = std::min(a->low, b->low),
+                        .high = std::max(a->high, b->high)};
   }
 
   Found of_index(sym::Expr e) const {
@@ -63,7 +63,7 @@ class Trends {
     const auto line = sym::linear_in(e, var_);
     const auto step = line ? sym::as_const(line->coefficient) : std::nullopt;
     if (!step) return std::nullopt;
-    return Monotonicity{.falls = *step<0, .rises = *step> 0};
+    return Monotonicity{.falls = *step < 0, .rises = *step > 0};
   }
 
   Found of_let(const Let& let, DType to) {
@@ -140,7 +140,7 @@ class Trends {
 }  // namespace
 
 std::optional<Monotonicity> monotonicity_of(const Nest& nest, ValueId value, sym::Expr var,
-                              const std::function<const Stmt*(ValueId)>& definition) {
+                                            const std::function<const Stmt*(ValueId)>& definition) {
   return Trends(nest, var, definition).of(value);
 }
 

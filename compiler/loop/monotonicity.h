@@ -18,6 +18,6 @@ struct Monotonicity {
 // Of `value` along `var`, of statements without loops. `definition` gives the let, constant or index value that makes a
 // value; of others it gives nothing: they do not depend on `var`. Nothing where the trend is not known.
 std::optional<Monotonicity> monotonicity_of(const Nest& nest, ValueId value, sym::Expr var,
-                              const std::function<const Stmt*(ValueId)>& definition);
+                                            const std::function<const Stmt*(ValueId)>& definition);
 
 }  // namespace stridec::loop

@@ -352,7 +352,7 @@ struct Program {
   Steps steps;
   std::vector<NestId> prepack;  // run once at compile time: read weights, write prepacked weights
   std::vector<BufferId> inputs, outputs, states;
-  int64_t weight_bytes = 0;   // of all weights that the run reads, after memory planning
+  int64_t weight_bytes = 0;  // of all weights that the run reads, after memory planning
   sym::Expr arena_bytes =
       0;  // of one run, after memory planning; an expression of the inputs' symbols and threads_of
 

@@ -3,38 +3,38 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/algebra/nonzero_padding.h"
-#include "compiler/schedule/algebra/row_cse.h"
 #include "compiler/schedule/algebra/delinearize.h"
 #include "compiler/schedule/algebra/flatten.h"
 #include "compiler/schedule/algebra/invariants.h"
-#include "compiler/schedule/algebra/merge_groups.h"
-#include "compiler/schedule/fusion/merge_extrema.h"
-#include "compiler/schedule/algebra/polyphase.h"
-#include "compiler/schedule/algebra/split_reduction.h"
 #include "compiler/schedule/algebra/materialize_upsample.h"
+#include "compiler/schedule/algebra/merge_groups.h"
+#include "compiler/schedule/algebra/nonzero_padding.h"
+#include "compiler/schedule/algebra/polyphase.h"
+#include "compiler/schedule/algebra/row_cse.h"
+#include "compiler/schedule/algebra/split_reduction.h"
 #include "compiler/schedule/algebra/widen_weights.h"
 #include "compiler/schedule/algebra/winograd.h"
-#include "compiler/schedule/fusion/gpu_attention.h"
-#include "compiler/schedule/heuristics/choose_gpu.h"
 #include "compiler/schedule/fusion/block_fusion.h"
-#include "compiler/schedule/fusion/merge_gemms.h"
-#include "compiler/schedule/fusion/horizontal_fusion.h"
+#include "compiler/schedule/fusion/depth_first.h"
 #include "compiler/schedule/fusion/dual_gemm.h"
 #include "compiler/schedule/fusion/gemm_prologue.h"
-#include "compiler/schedule/fusion/gemv_fusion.h"
-#include "compiler/schedule/fusion/norm_prologue.h"
 #include "compiler/schedule/fusion/gemv_epilogue.h"
-#include "compiler/schedule/fusion/depth_first.h"
-#include "compiler/schedule/fusion/tile_and_fuse.h"
-#include "compiler/schedule/layout/operand_layout.h"
-#include "compiler/schedule/layout/layout.h"
-#include "compiler/schedule/layout/narrow_storage.h"
+#include "compiler/schedule/fusion/gemv_fusion.h"
+#include "compiler/schedule/fusion/gpu_attention.h"
+#include "compiler/schedule/fusion/horizontal_fusion.h"
+#include "compiler/schedule/fusion/merge_extrema.h"
+#include "compiler/schedule/fusion/merge_gemms.h"
+#include "compiler/schedule/fusion/norm_prologue.h"
 #include "compiler/schedule/fusion/pack_low_bit_weights.h"
+#include "compiler/schedule/fusion/tile_and_fuse.h"
+#include "compiler/schedule/heuristics/choose_gpu.h"
 #include "compiler/schedule/layout/align_rows.h"
-#include "compiler/schedule/layout/pad_inputs.h"
 #include "compiler/schedule/layout/concat_aliasing.h"
 #include "compiler/schedule/layout/contiguous_windows.h"
+#include "compiler/schedule/layout/layout.h"
+#include "compiler/schedule/layout/narrow_storage.h"
+#include "compiler/schedule/layout/operand_layout.h"
+#include "compiler/schedule/layout/pad_inputs.h"
 
 namespace stridec::schedule {
 namespace {
@@ -123,9 +123,7 @@ constexpr Pass<Program, const GpuTarget&, const GpuRules&> kGpuLoopPasses[] = {
        narrow_storage(program, rules.factors);
      }},
     {"gpu extrema", "windows that go along one dim after the other are one where that saves memory's time",
-     [](Program& program, const GpuTarget& target, const GpuRules&) {
-       merge_extrema(program, target);
-     }},
+     [](Program& program, const GpuTarget& target, const GpuRules&) { merge_extrema(program, target); }},
     {"gpu slices", "what several concatenations hold, or one of another, is stored once",
      [](Program& program, const GpuTarget&, const GpuRules& rules) {
        alias_concats(program, rules.decisions, 16);
@@ -134,7 +132,9 @@ constexpr Pass<Program, const GpuTarget&, const GpuRules&> kGpuLoopPasses[] = {
      "convolutions of groups of few channels are those of fewer groups, with zeros among their weights",
      [](Program& program, const GpuTarget& target, const GpuRules&) { merge_groups(program, target); }},
     {"gpu spreading", "convolutions of an image that is spread out read it spread out",
-     [](Program& program, const GpuTarget& target, const GpuRules&) { materialize_upsamples(program, target); }},
+     [](Program& program, const GpuTarget& target, const GpuRules&) {
+       materialize_upsamples(program, target);
+     }},
     {"gpu rows", "what products read lies in memory as the matrices that they take it for",
      [](Program& program, const GpuTarget&, const GpuRules&) { lay_out_operands(program); }},
     {"gpu shape_padding", "rows of matrices that products read begin at multiples of 16 bytes",
@@ -143,9 +143,13 @@ constexpr Pass<Program, const GpuTarget&, const GpuRules&> kGpuLoopPasses[] = {
      [](Program& program, const GpuTarget&, const GpuRules&) { make_windows_contiguous(program); }},
     {"gpu borders",
      "padding that is not 0 is added to sums of products from a table, and what is read is padded by 0",
-     [](Program& program, const GpuTarget& target, const GpuRules&) { remove_nonzero_padding(program, target); }},
+     [](Program& program, const GpuTarget& target, const GpuRules&) {
+       remove_nonzero_padding(program, target);
+     }},
     {"gpu words", "weights of few bits stay as small as they are, in the words that products take apart",
-     [](Program& program, const GpuTarget& target, const GpuRules&) { pack_low_bit_weights(program, target); }},
+     [](Program& program, const GpuTarget& target, const GpuRules&) {
+       pack_low_bit_weights(program, target);
+     }},
     {"gpu pairs",
      "two products of one value that meet in one result are one kernel, with their weights interleaved",
      [](Program& program, const GpuTarget& target, const GpuRules& rules) {

@@ -9,8 +9,8 @@
 #include "compiler/base/pass.h"
 #include "compiler/base/target.h"
 #include "compiler/loop/program.h"
-#include "compiler/schedule/heuristics/choose.h"
 #include "compiler/schedule/fusion/fusion.h"
+#include "compiler/schedule/heuristics/choose.h"
 #include "compiler/schedule/memory/memory_plan.h"
 
 namespace stridec::schedule {

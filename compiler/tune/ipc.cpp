@@ -11,8 +11,10 @@ class Writer {
  public:
   static constexpr bool kReads = false;
   template <class T>
-  requires std::is_trivially_copyable_v<T>
-  void operator()(T& value) { out.append(reinterpret_cast<const char*>(&value), sizeof value); }
+    requires std::is_trivially_copyable_v<T>
+  void operator()(T& value) {
+    out.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
   void operator()(std::string& text) {
     size(text.size());
     out += text;
@@ -33,7 +35,7 @@ class Reader {
   static constexpr bool kReads = true;
   explicit Reader(const std::string& bytes) : at_(bytes.data()) {}
   template <class T>
-  requires std::is_trivially_copyable_v<T>
+    requires std::is_trivially_copyable_v<T>
   void operator()(T& value) {
     std::memcpy(&value, at_, sizeof value);
     at_ += sizeof value;

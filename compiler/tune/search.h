@@ -17,8 +17,8 @@
 
 #include "compiler/schedule/heuristics/candidates.h"
 #include "compiler/tune/backend.h"
-#include "compiler/tune/database.h"
 #include "compiler/tune/cost_model_calibration.h"
+#include "compiler/tune/database.h"
 #include "compiler/tune/measure.h"
 #include "compiler/tune/trial.h"
 

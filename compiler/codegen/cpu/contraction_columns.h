@@ -22,7 +22,7 @@ class ContractionColumns {
   void print_panel();   // sets b and b_stride, once per panel of a task
   // Whether b is computed from more compact weights: for a single row, print_row() does it in registers.
   bool computes() const;
-  void print_row();         // sums of the row a_rows[0] and the panel's columns, to `tile`
+  void print_row();  // sums of the row a_rows[0] and the panel's columns, to `tile`
   // Products of bytes, or null: the panel's pointers come from print_panel() of theirs.
   CompactColumns* bytes() { return compact_ && compact_->multiplies_bytes() ? &*compact_ : nullptr; }
   bool continuous() const;  // whether the next panel lies behind this one

@@ -10,8 +10,8 @@
 #include "compiler/codegen/cpu/contraction_copy.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/directives/applies.h"
 #include "compiler/schedule/analysis/effects.h"
+#include "compiler/schedule/directives/applies.h"
 #include "compiler/schedule/directives/schedule.h"
 
 namespace stridec::codegen::cpu {

@@ -5,8 +5,8 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/emit_text.h"
 #include "compiler/codegen/fourier.h"
-#include "compiler/codegen/sort.h"
 #include "compiler/codegen/nms.h"
+#include "compiler/codegen/sort.h"
 #include "compiler/loop/library.h"
 
 namespace stridec::codegen::cpu {

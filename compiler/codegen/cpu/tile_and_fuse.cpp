@@ -145,7 +145,8 @@ class Emitter {
 
 }  // namespace
 
-Kernel emit_tiled_group(const loop::Program& program, const loop::TiledGroup& strips, const CpuTarget& target) {
+Kernel emit_tiled_group(const loop::Program& program, const loop::TiledGroup& strips,
+                        const CpuTarget& target) {
   return Emitter(program, strips, target).emit();
 }
 

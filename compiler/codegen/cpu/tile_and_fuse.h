@@ -7,6 +7,7 @@
 
 namespace stridec::codegen::cpu {
 
-Kernel emit_tiled_group(const loop::Program& program, const loop::TiledGroup& strips, const CpuTarget& target);
+Kernel emit_tiled_group(const loop::Program& program, const loop::TiledGroup& strips,
+                        const CpuTarget& target);
 
 }  // namespace stridec::codegen::cpu

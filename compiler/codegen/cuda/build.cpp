@@ -84,8 +84,9 @@ Built emit(std::vector<Variant>& variants) {
       if (const auto* launch = std::get_if<loop::Launch>(&step.node)) {
         if (host.device_nests.count(launch->nest)) return;
         const loop::Nest& nest = program[launch->nest];
-        host.device_nests[launch->nest] = tables.add(
-            loop::with_provenance(nest, [&] { return emit_nest(program, nest, target); }), v, target, nest.name);
+        host.device_nests[launch->nest] =
+            tables.add(loop::with_provenance(nest, [&] { return emit_nest(program, nest, target); }), v,
+                       target, nest.name);
       } else if (const auto* call = std::get_if<loop::Call>(&step.node)) {
         host.device_routines[call] =
             tables.add(emit_routine(program, *call, target), v, target, call->routine);

@@ -23,7 +23,8 @@ DeviceNest emit_nest(const loop::Program& program, const loop::Nest& nest, const
   const bool scans = std::any_of(nest.body.begin(), nest.body.end(), [](const loop::Stmt& stmt) {
     return std::holds_alternative<loop::Scan>(stmt.node);
   });
-  if (plan.team > 1) return scans ? emit_scans(program, nest, target) : emit_cooperative(program, nest, target);
+  if (plan.team > 1)
+    return scans ? emit_scans(program, nest, target) : emit_cooperative(program, nest, target);
   if (!plan.points.empty()) return emit_windows(program, nest, target);
   return emit_points(program, nest, target);
 }

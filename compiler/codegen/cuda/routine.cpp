@@ -7,12 +7,12 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/emit.h"
 #include "compiler/codegen/cuda/common/frame.h"
 #include "compiler/codegen/cuda/common/prelude.h"
+#include "compiler/codegen/cuda/emit.h"
 #include "compiler/codegen/fourier.h"
-#include "compiler/codegen/sort.h"
 #include "compiler/codegen/nms.h"
+#include "compiler/codegen/sort.h"
 
 namespace stridec::codegen::cuda {
 

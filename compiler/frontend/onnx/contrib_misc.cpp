@@ -3,8 +3,8 @@
 #include <array>
 
 #include "compiler/base/text.h"
-#include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/constant_tables.h"
+#include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/window.h"
 #include "compiler/ops/composite.h"
 

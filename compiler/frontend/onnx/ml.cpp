@@ -5,9 +5,9 @@
 
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
+#include "compiler/frontend/onnx/constant_tables.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/strings.h"
-#include "compiler/frontend/onnx/constant_tables.h"
 #include "compiler/ops/composite.h"
 
 namespace stridec::onnx {

@@ -3,8 +3,8 @@
 #include <numeric>
 
 #include "compiler/base/text.h"
-#include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/constant_tables.h"
+#include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/strings.h"
 #include "compiler/ops/composite.h"
 

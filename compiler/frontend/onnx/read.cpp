@@ -5,10 +5,10 @@
 #include "compiler/frontend/onnx/inline_functions.h"
 #include "compiler/frontend/onnx/mapped_file.h"
 #include "compiler/frontend/onnx/proto.h"
+#include "compiler/frontend/onnx/protobuf_wire.h"
 #include "compiler/frontend/onnx/schema.h"
 #include "compiler/frontend/onnx/sniff.h"
 #include "compiler/frontend/onnx/validate.h"
-#include "compiler/frontend/onnx/protobuf_wire.h"
 
 namespace stridec::onnx {
 namespace {

@@ -3,10 +3,10 @@
 #include <map>
 
 #include "compiler/base/text.h"
+#include "compiler/frontend/onnx/constant_tables.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/regex.h"
 #include "compiler/frontend/onnx/strings.h"
-#include "compiler/frontend/onnx/constant_tables.h"
 #include "compiler/ops/composite.h"
 #include "compiler/ops/helpers.h"
 

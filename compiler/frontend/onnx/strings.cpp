@@ -5,8 +5,8 @@
 #include <map>
 
 #include "compiler/base/text.h"
-#include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/constant_tables.h"
+#include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/ops/composite.h"
 
 namespace stridec::onnx {

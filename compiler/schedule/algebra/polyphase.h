@@ -22,7 +22,8 @@
 namespace stridec::schedule {
 
 // The nests that together do what `nest` does, one per phase; none, with the reason, where it has no such window.
-std::vector<loop::Nest> polyphase_nests(const loop::Program& program, const loop::Nest& nest, std::string* reason);
+std::vector<loop::Nest> polyphase_nests(const loop::Program& program, const loop::Nest& nest,
+                                        std::string* reason);
 
 // Every launch of a nest that has phases becomes launches of them.
 void decompose_polyphase(loop::Program& program, std::vector<Decision>* decisions = nullptr);

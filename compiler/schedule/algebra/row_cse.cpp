@@ -11,10 +11,10 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/analysis/decision.h"
+#include "compiler/schedule/analysis/nest_traits.h"
 #include "compiler/schedule/analysis/typical.h"
 #include "compiler/sym/text.h"
-#include "compiler/schedule/analysis/nest_traits.h"
-#include "compiler/schedule/analysis/decision.h"
 
 namespace stridec::schedule {
 namespace {

@@ -10,11 +10,11 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/algebra/winograd_nests.h"
-#include "compiler/schedule/memory/memory_plan.h"
-#include "compiler/schedule/analysis/typical.h"
-#include "compiler/schedule/analysis/flow.h"
 #include "compiler/schedule/analysis/decision.h"
+#include "compiler/schedule/analysis/flow.h"
+#include "compiler/schedule/analysis/typical.h"
 #include "compiler/schedule/cost/tile_cost.h"
+#include "compiler/schedule/memory/memory_plan.h"
 
 namespace stridec::schedule {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-
 namespace stridec::schedule {
 
 using sym::Expr;

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "compiler/loop/analysis.h"
-#include "compiler/schedule/cost/gemm_cost.h"
 #include "compiler/schedule/analysis/typical.h"
+#include "compiler/schedule/cost/gemm_cost.h"
 
 namespace stridec::schedule {
 namespace {

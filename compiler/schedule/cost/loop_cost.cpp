@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "compiler/loop/analysis.h"
-#include "compiler/loop/vectorize_analysis.h"
 #include "compiler/loop/rewrite.h"
+#include "compiler/loop/vectorize_analysis.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/typical.h"
 

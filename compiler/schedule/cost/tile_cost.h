@@ -11,7 +11,7 @@ inline constexpr int64_t kTileCache =
 inline constexpr int64_t kWeightCache = 5 << 18;  // what that leaves of a core's second cache for weights
 // Where weights do not fit there, they come from further away for every strip, and are the larger part of what does.
 inline constexpr int64_t kLongTileCache = 3 * kTileCache;
-inline constexpr double kLeastTiles = 8;      // at typical sizes of a single image: work for several threads
+inline constexpr double kLeastTiles = 8;       // at typical sizes of a single image: work for several threads
 inline constexpr double kWeightTraffic = 2.5;  // of weights, over what no longer goes through memory
 
 // The points of the longest strips, where so many bytes pass at each of so many points, through a product by so many bytes

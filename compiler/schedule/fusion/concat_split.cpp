@@ -70,7 +70,7 @@ class Parter {
   }
 
  private:
-  void note(const loop::Launch* launch, BufferId id, std::vector<NestId> Uses::*list) {
+  void note(const loop::Launch* launch, BufferId id, std::vector<NestId> Uses::* list) {
     if (launch)
       (uses_[id.value].*list).push_back(launch->nest);
     else

@@ -5,8 +5,8 @@
 #include "compiler/base/text.h"
 #include "compiler/schedule/fusion/depth_first_chain.h"
 #include "compiler/schedule/fusion/depth_first_traffic.h"
-#include "compiler/schedule/memory/liveness.h"
 #include "compiler/schedule/fusion/reduce_peak.h"
+#include "compiler/schedule/memory/liveness.h"
 
 namespace stridec::schedule {
 namespace {

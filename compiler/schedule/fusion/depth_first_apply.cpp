@@ -65,15 +65,15 @@ void make_depth_first(Program& program, const RowChain& chain) {
   const sym::Interval points = program.facts.bounds(chain.points);
   const int64_t least = points.has_lo() && points.lo >= chain.most ? std::max<int64_t>(1, chain.most / 2) : 1;
   TiledGroup strips{.name = name_of_tiled_group(program, nests),
-                .first = sym::var("strip.first"),
-                .size = sym::var(cat("strip.", least, "to", chain.most)),
-                .points = chain.points,
-                .least = least,
-                .most = chain.most,
-                .round = {},
-                .sizes = {},
-                .body = {},
-                .own = {}};
+                    .first = sym::var("strip.first"),
+                    .size = sym::var(cat("strip.", least, "to", chain.most)),
+                    .points = chain.points,
+                    .least = least,
+                    .most = chain.most,
+                    .round = {},
+                    .sizes = {},
+                    .body = {},
+                    .own = {}};
   // Images, one after the other.
   std::vector<Expr> digits;
   if (!chain.images.back().empty()) {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "compiler/base/sort.h"
-#include "compiler/schedule/fusion/fusion_join.h"
 #include "compiler/schedule/analysis/typical.h"
+#include "compiler/schedule/fusion/fusion_join.h"
 
 namespace stridec::schedule {
 namespace {

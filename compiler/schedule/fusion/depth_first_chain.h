@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "compiler/loop/program.h"
-#include "compiler/schedule/fusion/fusion_rules.h"
 #include "compiler/schedule/analysis/access_map.h"
+#include "compiler/schedule/fusion/fusion_rules.h"
 
 namespace stridec::schedule {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "compiler/loop/analysis.h"
-#include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/schedule/analysis/typical.h"
+#include "compiler/schedule/fusion/tile_and_fuse.h"
 
 namespace stridec::schedule {
 namespace {

@@ -10,8 +10,8 @@
 #include "compiler/kernels/dual_gemm.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/heuristics/cuda_contraction.h"
 #include "compiler/schedule/fusion/fusion_join.h"
+#include "compiler/schedule/heuristics/cuda_contraction.h"
 
 namespace stridec::schedule {
 namespace {

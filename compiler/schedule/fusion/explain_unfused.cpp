@@ -122,7 +122,7 @@ class Finder {
   void add(size_t from, size_t to, const std::set<std::string>& passing) {
     const Nodes &producer = of_kernel_[from], &consumer = of_kernel_[to];
     Unfused pair{&kernels_[from], &kernels_[to], {}, {}};
-    Unfused stored = pair;         // by others, before what passes was stored where it is now
+    Unfused stored = pair;          // by others, before what passes was stored where it is now
     std::vector<std::string> made;  // how one operator came to be several kernels
     for (const size_t d : decisions_about(consumer)) {
       const Decision& decision = decisions_[d];
@@ -206,7 +206,7 @@ class Finder {
 }  // namespace
 
 std::vector<Unfused> explain_unfused(const Program& program, const std::vector<Kernel>& kernels,
-                               const std::vector<Decision>& decisions) {
+                                     const std::vector<Decision>& decisions) {
   return Finder(program, kernels, decisions).run();
 }
 

@@ -21,6 +21,6 @@ struct Unfused {
 // with each nest that grows, and what one refuses another may fuse: what counts is which kernels there are in the end, and of
 // which buffers and nodes of the model a decision was.
 std::vector<Unfused> explain_unfused(const loop::Program& program, const std::vector<loop::Kernel>& kernels,
-                               const std::vector<Decision>& decisions);
+                                     const std::vector<Decision>& decisions);
 
 }  // namespace stridec::schedule

@@ -46,7 +46,6 @@ std::vector<loop::Dim> unmatched(const std::vector<loop::Dim>& dims, const Match
 bool passes_rows(const loop::Nest& producer, const Matching& matching,
                  const std::vector<Exchange>& exchanges);
 
-
 // The producer's work, then the consumer's, at every point of the dims they share; what one of them has beyond
 // these becomes a loop.
 loop::Nest merged_nest(const loop::Nest& producer, const loop::Nest& consumer, const Matching& matching);

@@ -2,8 +2,8 @@
 // for r, k: y[r,k] = x[r,k] - m[r]  ->        for k: y[r,k] = x[r,k] - m
 #include <algorithm>
 
-#include "compiler/schedule/fusion/fusion_join.h"
 #include "compiler/schedule/analysis/typical.h"
+#include "compiler/schedule/fusion/fusion_join.h"
 
 namespace stridec::schedule {
 namespace {

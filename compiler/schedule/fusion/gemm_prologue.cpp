@@ -8,8 +8,8 @@
 #include "compiler/kernels/contraction.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/fusion/fusion_rules.h"
 #include "compiler/schedule/analysis/typical.h"
+#include "compiler/schedule/fusion/fusion_rules.h"
 
 namespace stridec::schedule {
 namespace {

@@ -8,9 +8,9 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/directives/schedule.h"
 #include "compiler/schedule/fusion/fusion_join.h"
 #include "compiler/schedule/fusion/fusion_rules.h"
-#include "compiler/schedule/directives/schedule.h"
 
 namespace stridec::schedule {
 namespace {

@@ -6,8 +6,8 @@
 #include "compiler/base/text.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/fusion/fusion_join.h"
 #include "compiler/schedule/analysis/typical.h"
+#include "compiler/schedule/fusion/fusion_join.h"
 
 namespace stridec::schedule {
 namespace {

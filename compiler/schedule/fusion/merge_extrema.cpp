@@ -7,11 +7,11 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/heuristics/point_tiling.h"
+#include "compiler/schedule/analysis/typical.h"
 #include "compiler/schedule/cost/cuda_contraction_cost.h"
 #include "compiler/schedule/fusion/fusion_join.h"
 #include "compiler/schedule/fusion/fusion_rules.h"
-#include "compiler/schedule/analysis/typical.h"
+#include "compiler/schedule/heuristics/point_tiling.h"
 
 namespace stridec::schedule {
 namespace {

@@ -11,9 +11,9 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/heuristics/cuda_contraction.h"
 #include "compiler/schedule/cost/cuda_contraction_cost.h"
 #include "compiler/schedule/fusion/fusion_rules.h"
+#include "compiler/schedule/heuristics/cuda_contraction.h"
 
 namespace stridec::schedule {
 namespace {

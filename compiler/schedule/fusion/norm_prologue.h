@@ -21,6 +21,6 @@
 namespace stridec::schedule {
 
 void fuse_norm_prologues(loop::Program& program, const GpuTarget& target,
-                        std::vector<Decision>* decisions = nullptr);
+                         std::vector<Decision>* decisions = nullptr);
 
 }  // namespace stridec::schedule

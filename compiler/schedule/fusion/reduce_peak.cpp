@@ -8,9 +8,9 @@
 #include "compiler/schedule/fusion/depth_first_chain.h"
 #include "compiler/schedule/fusion/depth_first_cost.h"
 #include "compiler/schedule/fusion/tile_and_fuse.h"
+#include "compiler/schedule/memory/compaction_copy.h"
 #include "compiler/schedule/memory/liveness.h"
 #include "compiler/schedule/memory/split_live_range.h"
-#include "compiler/schedule/memory/compaction_copy.h"
 
 namespace stridec::schedule {
 namespace {

@@ -11,10 +11,10 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/analysis/typical.h"
 #include "compiler/schedule/cost/tile_cost.h"
 #include "compiler/schedule/fusion/fusion_join.h"
 #include "compiler/schedule/memory/tiled_group_memory.h"
-#include "compiler/schedule/analysis/typical.h"
 
 namespace stridec::schedule {
 namespace {
@@ -353,15 +353,15 @@ class Fuser {
     const sym::Interval range = program_.facts.bounds(points);
     const int64_t least = range.has_lo() && range.lo >= most ? std::max<int64_t>(1, most / 2) : 1;
     loop::TiledGroup strips{.name = name_of_tiled_group(program_, nests),
-                        .first = sym::var("strip.first"),
-                        .size = sym::var(cat("strip.", least, "to", most)),
-                        .points = points,
-                        .least = least,
-                        .most = most,
-                        .round = {},
-                        .sizes = {},
-                        .body = {},
-                        .own = row.passing};
+                            .first = sym::var("strip.first"),
+                            .size = sym::var(cat("strip.", least, "to", most)),
+                            .points = points,
+                            .least = least,
+                            .most = most,
+                            .round = {},
+                            .sizes = {},
+                            .body = {},
+                            .own = row.passing};
     loop::set_ranges(program_.facts, strips);
     Cutter cutter(program_, row, strips);
     for (size_t i = 0; i < row.passing.size(); ++i)

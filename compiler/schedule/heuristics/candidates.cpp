@@ -4,12 +4,12 @@
 
 #include "compiler/base/sort.h"
 #include "compiler/base/text.h"
+#include "compiler/schedule/cost/contraction_cost.h"
 #include "compiler/schedule/directives/applies.h"
 #include "compiler/schedule/heuristics/chain.h"
 #include "compiler/schedule/heuristics/contraction.h"
 #include "compiler/schedule/heuristics/loop_nest.h"
 #include "compiler/schedule/heuristics/window.h"
-#include "compiler/schedule/cost/contraction_cost.h"
 
 namespace stridec::schedule {
 namespace {

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "compiler/base/sort.h"
-#include "compiler/schedule/heuristics/loop_nest.h"
-#include "compiler/schedule/cost/gemm_cost.h"
 #include "compiler/schedule/analysis/typical.h"
+#include "compiler/schedule/cost/gemm_cost.h"
+#include "compiler/schedule/heuristics/loop_nest.h"
 
 namespace stridec::schedule {
 namespace {

@@ -15,9 +15,9 @@ void choose(loop::Program& program, const CpuTarget& target, const Chosen& chose
     if (!launch) return;
     const auto found = chosen.find(launch->nest);
     loop::Nest& nest = program[launch->nest];
-    nest.schedule = found != chosen.end()
-                        ? found->second
-                        : loop::with_provenance(nest, [&] { return default_schedule(program, nest, target); });
+    nest.schedule = found != chosen.end() ? found->second : loop::with_provenance(nest, [&] {
+      return default_schedule(program, nest, target);
+    });
   });
   pack_weights(program);
   order_staged_weights(program);

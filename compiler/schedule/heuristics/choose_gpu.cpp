@@ -8,13 +8,13 @@
 #include "compiler/loop/provenance.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/analysis/typical.h"
+#include "compiler/schedule/directives/schedule.h"
 #include "compiler/schedule/heuristics/candidates.h"
 #include "compiler/schedule/heuristics/cuda_contraction.h"
 #include "compiler/schedule/heuristics/flash.h"
 #include "compiler/schedule/heuristics/point_tiling.h"
 #include "compiler/schedule/layout/order_weights.h"
-#include "compiler/schedule/directives/schedule.h"
-#include "compiler/schedule/analysis/typical.h"
 
 namespace stridec::schedule {
 namespace {
@@ -320,9 +320,9 @@ void choose_gpu(loop::Program& program, const GpuTarget& target, const Chosen& c
     loop::Nest& nest = program[launch->nest];
     if (nest.schedule != loop::Schedule{}) return;
     const auto found = chosen.find(launch->nest);
-    nest.schedule = found != chosen.end()
-                        ? found->second
-                        : loop::with_provenance(nest, [&] { return default_schedule(program, nest, target); });
+    nest.schedule = found != chosen.end() ? found->second : loop::with_provenance(nest, [&] {
+      return default_schedule(program, nest, target);
+    });
   });
   order_weights(program);
 }

@@ -8,10 +8,10 @@
 #include "compiler/kernels/gemm_lines.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/heuristics/window.h"
-#include "compiler/schedule/cost/contraction_cost.h"
 #include "compiler/schedule/analysis/effects.h"
 #include "compiler/schedule/analysis/typical.h"
+#include "compiler/schedule/cost/contraction_cost.h"
+#include "compiler/schedule/heuristics/window.h"
 
 namespace stridec::schedule {
 namespace {

@@ -8,17 +8,17 @@
 #include <set>
 
 #include "compiler/base/text.h"
+#include "compiler/kernels/dual_gemm.h"
 #include "compiler/kernels/group_results.h"
 #include "compiler/kernels/im2col.h"
-#include "compiler/kernels/dual_gemm.h"
 #include "compiler/kernels/norm_prologue.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/heuristics/contraction.h"
-#include "compiler/schedule/cost/cuda_contraction_cost.h"
-#include "compiler/schedule/layout/order_weights.h"
-#include "compiler/schedule/directives/schedule.h"
 #include "compiler/schedule/analysis/nest_traits.h"
+#include "compiler/schedule/cost/cuda_contraction_cost.h"
+#include "compiler/schedule/directives/schedule.h"
+#include "compiler/schedule/heuristics/contraction.h"
+#include "compiler/schedule/layout/order_weights.h"
 
 namespace stridec::schedule {
 namespace {

@@ -7,8 +7,8 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/cost/cuda_contraction_cost.h"
 #include "compiler/schedule/analysis/typical.h"
+#include "compiler/schedule/cost/cuda_contraction_cost.h"
 
 namespace stridec::schedule {
 namespace {

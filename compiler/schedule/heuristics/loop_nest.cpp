@@ -8,12 +8,12 @@
 #include "compiler/base/sort.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/provenance.h"
-#include "compiler/loop/vectorize_analysis.h"
 #include "compiler/loop/rewrite.h"
+#include "compiler/loop/vectorize_analysis.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/directives/applies.h"
-#include "compiler/schedule/cost/loop_cost.h"
 #include "compiler/schedule/analysis/typical.h"
+#include "compiler/schedule/cost/loop_cost.h"
+#include "compiler/schedule/directives/applies.h"
 
 namespace stridec::schedule {
 namespace {

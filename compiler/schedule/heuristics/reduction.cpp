@@ -7,9 +7,9 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/algebra/split_reduction.h"
-#include "compiler/schedule/analysis/typical.h"
-#include "compiler/schedule/analysis/nest_traits.h"
 #include "compiler/schedule/analysis/decision.h"
+#include "compiler/schedule/analysis/nest_traits.h"
+#include "compiler/schedule/analysis/typical.h"
 
 namespace stridec::schedule {
 namespace {

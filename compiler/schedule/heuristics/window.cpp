@@ -6,9 +6,9 @@
 #include "compiler/kernels/gemm_plan.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/cost/gemm_cost.h"
 #include "compiler/schedule/analysis/effects.h"
 #include "compiler/schedule/analysis/typical.h"
+#include "compiler/schedule/cost/gemm_cost.h"
 
 namespace stridec::schedule {
 namespace {

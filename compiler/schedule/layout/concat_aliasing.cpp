@@ -10,10 +10,10 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/analysis/effects.h"
-#include "compiler/schedule/memory/liveness.h"
-#include "compiler/schedule/analysis/flow.h"
 #include "compiler/schedule/analysis/decision.h"
+#include "compiler/schedule/analysis/effects.h"
+#include "compiler/schedule/analysis/flow.h"
+#include "compiler/schedule/memory/liveness.h"
 
 namespace stridec::schedule {
 namespace {

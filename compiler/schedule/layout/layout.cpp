@@ -148,7 +148,8 @@ void choose_layouts(Program& program) {
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     if (const auto* launch = std::get_if<loop::Launch>(&step.node)) nests.push_back(&program[launch->nest]);
   });
-  for (const Nest* nest : nests) loop::with_provenance(*nest, [&] { wishes_of_contraction(program, *nest, wishes); });
+  for (const Nest* nest : nests)
+    loop::with_provenance(*nest, [&] { wishes_of_contraction(program, *nest, wishes); });
   for (bool changed = true; changed;) {
     changed = false;
     for (const Nest* nest : nests)

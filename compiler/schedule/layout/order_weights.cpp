@@ -5,8 +5,8 @@
 
 #include "compiler/base/text.h"
 #include "compiler/kernels/cuda_matrix.h"
-#include "compiler/kernels/gemm_plan.h"
 #include "compiler/kernels/dual_gemm.h"
+#include "compiler/kernels/gemm_plan.h"
 #include "compiler/kernels/norm_prologue.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"

@@ -14,9 +14,9 @@
 namespace stridec::schedule {
 namespace {
 
-using kernels::QuantizedPart;
 using kernels::Contraction;
 using kernels::GemmPlan;
+using kernels::QuantizedPart;
 using loop::BufferId;
 using loop::Dim;
 using loop::Nest;

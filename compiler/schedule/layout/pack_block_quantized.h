@@ -17,6 +17,7 @@ std::string contents(const std::vector<loop::Dim>& dims, const std::vector<const
 // Where the nest's schedule says `b compact P`: the parts of kernels/block_quantized.h as weights that nests of
 // Program::prepack fill, read by the contraction instead of what they were made from. `made`: panels by contents, which
 // contractions share.
-void pack_block_quantized(loop::Program& program, loop::NestId nest, std::map<std::string, loop::BufferId>& made);
+void pack_block_quantized(loop::Program& program, loop::NestId nest,
+                          std::map<std::string, loop::BufferId>& made);
 
 }  // namespace stridec::schedule

@@ -9,9 +9,9 @@
 #include "compiler/kernels/window_plan.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/analysis/nest_traits.h"
 #include "compiler/schedule/layout/pack_block_quantized.h"
 #include "compiler/sym/text.h"
-#include "compiler/schedule/analysis/nest_traits.h"
 
 namespace stridec::schedule {
 namespace {

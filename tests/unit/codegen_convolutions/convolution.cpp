@@ -62,11 +62,11 @@ TEST_CASE("convolutions of bytes, padded with their zero point") {
           Conv{.in = {14, 14}, .kernel = {7, 7}, .channels = 3, .filters = 32, .stride = 2, .pad = 3},
           Conv{.in = {8, 9}, .kernel = {3, 3}, .channels = 12, .filters = 30, .groups = 3, .pad = 1},
           Conv{.in = {8, 9},
-          .kernel = {3, 3},
-          .channels = 6,
-          .filters = 10,
-          .pad = 1,
-          .channels_last = false}}) {
+               .kernel = {3, 3},
+               .channels = 6,
+               .filters = 10,
+               .pad = 1,
+               .channels_last = false}}) {
       c.data = data, c.weights = weights, c.sum = DType::kI32, c.fill = 5;
       check(conv(2, c, {}));
     }

@@ -57,9 +57,8 @@ TEST_CASE("speed of common nests" * doctest::skip()) {
           {x0}, all);
   measure("softmax", program([&](ProgramBuilder&, NestBuilder& nb, View x, View o) {
             const Expr i = nb.dim(n);
-            const Value top = nb.reduce(Combine::kMax, {n}, [&](const auto& at) {
-              return nb.load(x, {i, at[0]});
-            });
+            const Value top =
+                nb.reduce(Combine::kMax, {n}, [&](const auto& at) { return nb.load(x, {i, at[0]}); });
             const Value sum = nb.reduce(Combine::kSum, {n}, [&](const auto& at) {
               return unary(ScalarOp::kExp, nb.load(x, {i, at[0]}) - top);
             });
@@ -68,21 +67,20 @@ TEST_CASE("speed of common nests" * doctest::skip()) {
             });
           }),
           {x0}, all);
-  measure(
-      "layer norm", program([&](ProgramBuilder&, NestBuilder& nb, View x, View o) {
-        const Expr i = nb.dim(n);
-        const Value scale = nb.constant(kF32, 1.0 / 1024);
-        const Value mean = nb.reduce(Combine::kSum, {n}, [&](const auto& at) {
-          return nb.load(x, {i, at[0]});
-        }) * scale;
-        const Value var = nb.reduce(Combine::kSum, {n}, [&](const auto& at) {
-          const Value d = nb.load(x, {i, at[0]}) - mean;
-          return d * d;
-        }) * scale;
-        const Value r = unary(ScalarOp::kRsqrt, var + nb.constant(kF32, 1e-5));
-        nb.loop({n}, [&](const auto& at) { nb.store(o, {i, at[0]}, (nb.load(x, {i, at[0]}) - mean) * r); });
-      }),
-      {x0}, all);
+  measure("layer norm", program([&](ProgramBuilder&, NestBuilder& nb, View x, View o) {
+            const Expr i = nb.dim(n);
+            const Value scale = nb.constant(kF32, 1.0 / 1024);
+            const Value mean =
+                nb.reduce(Combine::kSum, {n}, [&](const auto& at) { return nb.load(x, {i, at[0]}); }) * scale;
+            const Value var = nb.reduce(Combine::kSum, {n}, [&](const auto& at) {
+              const Value d = nb.load(x, {i, at[0]}) - mean;
+              return d * d;
+            }) * scale;
+            const Value r = unary(ScalarOp::kRsqrt, var + nb.constant(kF32, 1e-5));
+            nb.loop({n},
+                    [&](const auto& at) { nb.store(o, {i, at[0]}, (nb.load(x, {i, at[0]}) - mean) * r); });
+          }),
+          {x0}, all);
   measure("row sum",
           program(
               [&](ProgramBuilder&, NestBuilder& nb, View x, View o) {

@@ -82,9 +82,8 @@ TEST_CASE("softmax through a local row") {
              row = b.local("row", kF32, {50});
   NestBuilder nb = b.nest("softmax");
   const Expr i = nb.dim(6);
-  nb.loop({50}, [&](const auto& at) {
-    nb.store(row, {at[0]}, unary(ScalarOp::kExp, nb.load(x, {i, at[0]})));
-  });
+  nb.loop({50},
+          [&](const auto& at) { nb.store(row, {at[0]}, unary(ScalarOp::kExp, nb.load(x, {i, at[0]}))); });
   const Value sum = nb.reduce(Combine::kSum, {50}, [&](const auto& at) { return nb.load(row, {at[0]}); });
   nb.loop({50}, [&](const auto& at) { nb.store(o, {i, at[0]}, nb.load(row, {at[0]}) / sum); });
   nb.finish();

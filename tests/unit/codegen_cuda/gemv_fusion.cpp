@@ -11,9 +11,9 @@
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/heuristics/choose_gpu.h"
 #include "compiler/schedule/fusion/block_fusion.h"
 #include "compiler/schedule/fusion/gemv_epilogue.h"
+#include "compiler/schedule/heuristics/choose_gpu.h"
 #include "tests/support/emulate.h"
 #include "tests/support/random_weights.h"
 

@@ -13,8 +13,8 @@
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/heuristics/choose_gpu.h"
 #include "compiler/schedule/fusion/dual_gemm.h"
+#include "compiler/schedule/heuristics/choose_gpu.h"
 #include "tests/support/emulate.h"
 #include "tests/support/random_weights.h"
 

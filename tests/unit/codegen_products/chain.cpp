@@ -13,9 +13,9 @@
 #include "compiler/loop/build.h"
 #include "compiler/loop/interpret.h"
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/heuristics/choose.h"
-#include "compiler/schedule/heuristics/chain.h"
 #include "compiler/schedule/fusion/fusion.h"
+#include "compiler/schedule/heuristics/chain.h"
+#include "compiler/schedule/heuristics/choose.h"
 #include "tests/support/tiles.h"
 
 using namespace stridec;

@@ -12,9 +12,9 @@
 #include "compiler/codegen/cpu/tile_and_fuse.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/algebra/winograd.h"
-#include "compiler/schedule/heuristics/choose.h"
-#include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/schedule/fusion/reduce_peak.h"
+#include "compiler/schedule/fusion/tile_and_fuse.h"
+#include "compiler/schedule/heuristics/choose.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;

@@ -5,8 +5,8 @@
 
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build_run.h"
-#include "compiler/schedule/heuristics/choose.h"
 #include "compiler/schedule/fusion/fusion.h"
+#include "compiler/schedule/heuristics/choose.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;

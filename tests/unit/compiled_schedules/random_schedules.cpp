@@ -9,11 +9,11 @@
 #include "compiler/loop/text.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/directives/applies.h"
+#include "compiler/schedule/directives/schedule.h"
+#include "compiler/schedule/fusion/fusion.h"
 #include "compiler/schedule/heuristics/candidates.h"
 #include "compiler/schedule/heuristics/choose.h"
-#include "compiler/schedule/fusion/fusion.h"
 #include "compiler/schedule/layout/layout.h"
-#include "compiler/schedule/directives/schedule.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;

@@ -29,13 +29,13 @@ TEST_CASE("what a run launches: strips are one kernel, routines count as steps a
   const NestId alone = nest("alone", {"node 0 'a'"}), rows = nest("rows", {"node 10 'c'", "node 9 'b'"}),
                product = nest("product", {"node 10 'c'"}), looped = nest("looped", {});
   const TiledGroup strips{.name = "product",
-                      .first = {},
-                      .size = {},
-                      .points = 1,
-                      .round = {},
-                      .sizes = {},
-                      .body = {{Launch{rows}}, {Launch{product}}},
-                      .own = {}};
+                          .first = {},
+                          .size = {},
+                          .points = 1,
+                          .round = {},
+                          .sizes = {},
+                          .body = {{Launch{rows}}, {Launch{product}}},
+                          .own = {}};
   const While loop{
       .counter = {}, .trip_count = 2, .condition = {}, .iterations = {}, .body = {{Launch{looped}}}};
   program.steps = {{Launch{alone}},

@@ -129,10 +129,8 @@ TEST_CASE("suppression keeps what overlaps no kept box before it") {
     check({.name = "suppress",
            .inputs = {corners, tensor(DType::kBool, {2, 4}, eligible), tensor(DType::kI64, {}, {most}),
                       tensor(DType::kF32, {}, {overlap})},
-           .build =
-               [](Builder& b, const Ids& in) {
-                 return b.add(OpKind::kSuppress, {in[0], in[1], in[2], in[3]});
-               },
+           .build = [](Builder& b,
+                       const Ids& in) { return b.add(OpKind::kSuppress, {in[0], in[1], in[2], in[3]}); },
            .expected = {tensor(DType::kBool, {2, 4}, expected)}});
   };
   kept({1, 1, 1, 1, 1, 1, 1, 1}, 9, 0.5, {1, 0, 1, 0, 1, 0, 1, 0});

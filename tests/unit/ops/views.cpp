@@ -39,12 +39,9 @@ TEST_CASE("views of views compose") {
                return Ids{ops::slice(b, v, 1, 1, 2), v};
              },
          .expected = {compute(DType::kF32, {2, 2, 15},
-                              [&](const At& i) {
-                                return at(x, {i[0], i[2] / 5, i[1] + 1, i[2] % 5});
-                              }),
-                      compute(DType::kF32, {2, 4, 15}, [&](const At& i) {
-                        return at(x, {i[0], i[2] / 5, i[1], i[2] % 5});
-                      })}});
+                              [&](const At& i) { return at(x, {i[0], i[2] / 5, i[1] + 1, i[2] % 5}); }),
+                      compute(DType::kF32, {2, 4, 15},
+                              [&](const At& i) { return at(x, {i[0], i[2] / 5, i[1], i[2] % 5}); })}});
 }
 
 TEST_CASE("slices step, reverse and clamp") {
@@ -67,9 +64,8 @@ TEST_CASE("slices step, reverse and clamp") {
                [row](Builder& b, const Ids& in) {
                  return Ids{ops::slice_clamped(b, in[0], 0, row.start, row.end, row.step)};
                },
-           .expected = {compute(DType::kI64, {int64_t(row.rows.size()), 3}, [&](const At& i) {
-             return at(x, {row.rows[size_t(i[0])], i[1]});
-           })}});
+           .expected = {compute(DType::kI64, {int64_t(row.rows.size()), 3},
+                                [&](const At& i) { return at(x, {row.rows[size_t(i[0])], i[1]}); })}});
 }
 
 TEST_CASE("expand and concat") {
@@ -77,17 +73,12 @@ TEST_CASE("expand and concat") {
                    empty = sample(DType::kF32, {3, 0});
   check({.name = "expand",
          .inputs = {x},
-         .build =
-             [](Builder& b, const Ids& in) {
-               return Ids{ops::expand(b, in[0], {2, 3, 4})};
-             },
+         .build = [](Builder& b, const Ids& in) { return Ids{ops::expand(b, in[0], {2, 3, 4})}; },
          .expected = {compute(DType::kF32, {2, 3, 4}, [&](const At& i) { return at_broadcast(x, i); })}});
   check({.name = "concat",
          .inputs = {x, empty, y, x},
-         .build =
-             [](Builder& b, const Ids& in) {
-               return Ids{ops::concat(b, {in[0], in[1], in[2], in[3]}, -1)};
-             },
+         .build = [](Builder& b,
+                     const Ids& in) { return Ids{ops::concat(b, {in[0], in[1], in[2], in[3]}, -1)}; },
          .expected = {compute(DType::kF32, {3, 4}, [&](const At& i) {
            return i[1] == 0 || i[1] == 3 ? at(x, {i[0], 0}) : at(y, {i[0], i[1] - 1});
          })}});

@@ -54,8 +54,7 @@ TEST_CASE("an activation between bytes, with roundings on the way, is one look-u
     for (const DType to : {DType::kU8, DType::kI8}) {
       const Made m = made(from, [&](Builder& b, Term q) {
         const Term x = dequantized(q, 0.03, 11);
-        const Term half =
-            dequantized(quantized(x / 1.41, 0.02, 90, DType::kU8), 0.02, 90);
+        const Term half = dequantized(quantized(x / 1.41, 0.02, 90, DType::kU8), 0.02, 90);
         const Term e = quantized(apply(OpKind::kErf, half), 0.01, -3, DType::kI8);
         const Term one(
             b, b.constant("", {DType::kF32, Shape{1, 1}}, graph::own(drawn(DType::kF32, {1, 1}, 3).bytes)));

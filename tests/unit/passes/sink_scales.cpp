@@ -73,7 +73,8 @@ TEST_CASE("scales of both factors, through views, become one behind the product"
   // Narrow ones behind a sum in f32, and numbers that are computed.
   const Sunk narrow = sunk(
       [](Builder& b, Term x, Term y) {
-        const Term size = Term(b, b.scalar(DType::kF32, 64.0)), root = ops::sqrt(ops::divide_into(1.0, ops::sqrt(size)));
+        const Term size = Term(b, b.scalar(DType::kF32, 64.0)),
+                   root = ops::sqrt(ops::divide_into(1.0, ops::sqrt(size)));
         return scores(x * cast(root, DType::kF16), y * 0.5);
       },
       DType::kF16);

@@ -5,8 +5,8 @@
 #include "compiler/base/text.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
-#include "compiler/schedule/heuristics/candidates.h"
 #include "compiler/schedule/fusion/fusion.h"
+#include "compiler/schedule/heuristics/candidates.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;

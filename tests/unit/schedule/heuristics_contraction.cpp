@@ -176,7 +176,8 @@ TEST_CASE("rows in long runs are read in place and those in short ones copied, a
   CHECK(reading_of(1, 256) == kernels::GemmPlan::A::kPack);
 }
 
-TEST_CASE("no loops without a template are expected to be faster than the micro-kernel that the model chooses") {
+TEST_CASE(
+    "no loops without a template are expected to be faster than the micro-kernel that the model chooses") {
   const loop::Program program = loop::parse_program(R"(program linear
   symbol b = input 0 dim 0 in 1..8
   symbol m = input 0 dim 1 in 1..1500

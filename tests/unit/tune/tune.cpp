@@ -6,9 +6,9 @@
 #include <set>
 
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/schedule/heuristics/candidates.h"
 #include "compiler/schedule/heuristics/explain.h"
-#include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/tune/backend.h"
 #include "compiler/tune/cost_model_calibration.h"
 #include "tests/unit/tune/program.h"
@@ -200,7 +200,8 @@ TEST_CASE("what strips run has no entry, and needs none where the database is fr
   untouched(again);
   CHECK(again.chosen == first.chosen);
   const auto choices = schedule::explain(p, cpu_target("native"), again.chosen);
-  CHECK(std::count_if(choices.begin(), choices.end(), [](const auto& each) { return each.in_tiled_group; }) > 0);
+  CHECK(std::count_if(choices.begin(), choices.end(), [](const auto& each) { return each.in_tiled_group; }) >
+        0);
 }
 
 TEST_CASE("a template's schedule that is refused names the directive, and what it could be") {

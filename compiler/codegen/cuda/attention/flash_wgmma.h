@@ -11,8 +11,8 @@
 
 #include "compiler/base/gpu_target.h"
 #include "compiler/codegen/device_kernel.h"
-#include "compiler/loop/program.h"
 #include "compiler/kernels/flash.h"
+#include "compiler/loop/program.h"
 
 namespace stridec::codegen::cuda {
 

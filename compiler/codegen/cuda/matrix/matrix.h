@@ -9,8 +9,8 @@
 
 #include "compiler/base/gpu_target.h"
 #include "compiler/codegen/device_kernel.h"
-#include "compiler/loop/program.h"
 #include "compiler/kernels/cuda_matrix.h"
+#include "compiler/loop/program.h"
 
 namespace stridec::codegen::cuda {
 

@@ -5,10 +5,10 @@
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/common/frame.h"
-#include "compiler/codegen/cuda/matrix/matrix.h"
-#include "compiler/codegen/cuda/matrix/matrix_epilogue.h"
 #include "compiler/codegen/cuda/common/prelude.h"
 #include "compiler/codegen/cuda/common/vector_access.h"
+#include "compiler/codegen/cuda/matrix/matrix.h"
+#include "compiler/codegen/cuda/matrix/matrix_epilogue.h"
 #include "compiler/codegen/cuda/packed_weights/packed_weights_ring.h"
 #include "compiler/codegen/cuda/packed_weights/packed_weights_text.h"
 #include "compiler/kernels/packed_weights.h"
@@ -388,12 +388,14 @@ PackedLayout layout_of(const loop::Nest& nest, const kernels::MatrixPlan& plan) 
 
 }  // namespace
 
-DeviceNest emit_packed_weights(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
+DeviceNest emit_packed_weights(const loop::Program& program, const loop::Nest& nest,
+                               const GpuTarget& target) {
   if (nest.schedule.kernel == kernels::kPackedUnpack) return emit_unpack(program, nest, target);
   DeviceNest out;
   const kernels::MatrixPlan plan = packed_plan(program, nest);
   const DType element = packed_element(nest, plan);
-  const std::vector<kernels::PackedTile> tiles = kernels::packed_tiles(layout_of(nest, plan), element, target);
+  const std::vector<kernels::PackedTile> tiles =
+      kernels::packed_tiles(layout_of(nest, plan), element, target);
   // Warps by themselves are faster for one row, where there are columns for few warp groups, and up to eight rows where those
   // have to round many numbers of f32.
   if (!tiles.empty()) {

@@ -5,11 +5,11 @@
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/common/frame.h"
+#include "compiler/codegen/cuda/common/vector_access.h"
 #include "compiler/codegen/cuda/matrix/matrix.h"
 #include "compiler/codegen/cuda/matrix/matrix_epilogue.h"
 #include "compiler/codegen/cuda/matrix/matrix_side.h"
 #include "compiler/codegen/cuda/matrix/matrix_wgmma.h"
-#include "compiler/codegen/cuda/common/vector_access.h"
 #include "compiler/codegen/cuda/packed_weights/packed_weights_text.h"
 
 namespace stridec::codegen::cuda {
@@ -208,11 +208,12 @@ class Emitter {
                    ", (const unsigned*)", words_text_.words(), " + (panel * ", l.chunks() * 512, " + step * ",
                    panel_bytes() / 4, "), ", panel_bytes(), ", full);"));
     const int64_t group = l.group();
-    const std::string at = cat("(panel * ", l.groups(), " + ",
-                               group == 0                    ? std::string("0")
-                               : group > kernels::kPackedDepth ? cat("step / ", group / kernels::kPackedDepth)
-                                                             : cat("step * ", kernels::kPackedDepth / group),
-                               ") * ", 64 * l.blocks());
+    const std::string at =
+        cat("(panel * ", l.groups(), " + ",
+            group == 0                      ? std::string("0")
+            : group > kernels::kPackedDepth ? cat("step / ", group / kernels::kPackedDepth)
+                                            : cat("step * ", kernels::kPackedDepth / group),
+            ") * ", 64 * l.blocks());
     if (words_.scales)
       text_.line(cat("copy_bytes(ring + ", scales_at("to", "i"), ", ", words_text_.all_scales(), " + ", at,
                      ", ", scale_bytes(), ", full);"));
@@ -389,7 +390,7 @@ class Emitter {
 }  // namespace
 
 std::optional<DeviceChoice> emit_packed_weights_ring(const loop::Program& program, const loop::Nest& nest,
-                                            const GpuTarget& target, const PackedTile& tile) {
+                                                     const GpuTarget& target, const PackedTile& tile) {
   return Emitter(program, nest, tile).emit(target);
 }
 

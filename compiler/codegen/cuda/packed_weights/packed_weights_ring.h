@@ -11,13 +11,14 @@
 
 #include "compiler/base/gpu_target.h"
 #include "compiler/codegen/device_kernel.h"
-#include "compiler/loop/program.h"
 #include "compiler/kernels/packed_weights.h"
+#include "compiler/loop/program.h"
 
 namespace stridec::codegen::cuda {
 
 // For products of as many rows as the tile is for; nothing where no sizes allow it.
 std::optional<DeviceChoice> emit_packed_weights_ring(const loop::Program& program, const loop::Nest& nest,
-                                            const GpuTarget& target, const kernels::PackedTile& tile);
+                                                     const GpuTarget& target,
+                                                     const kernels::PackedTile& tile);
 
 }  // namespace stridec::codegen::cuda

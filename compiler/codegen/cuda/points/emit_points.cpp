@@ -3,18 +3,18 @@
 #include <bit>
 
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/points/points.h"
 #include "compiler/codegen/cuda/common/frame.h"
 #include "compiler/codegen/cuda/common/prelude.h"
 #include "compiler/codegen/cuda/common/vector_access.h"
+#include "compiler/codegen/cuda/points/points.h"
 #include "compiler/codegen/cuda/points/scatter.h"
 #include "compiler/kernels/packed_weights.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/effects.h"
-#include "compiler/schedule/directives/schedule.h"
 #include "compiler/schedule/analysis/typical.h"
+#include "compiler/schedule/directives/schedule.h"
 
 namespace stridec::codegen::cuda {
 namespace {

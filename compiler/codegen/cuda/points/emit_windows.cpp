@@ -8,10 +8,10 @@
 #include <set>
 
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/points/points.h"
 #include "compiler/codegen/cuda/common/frame.h"
 #include "compiler/codegen/cuda/common/prelude.h"
 #include "compiler/codegen/cuda/common/vector_access.h"
+#include "compiler/codegen/cuda/points/points.h"
 #include "compiler/kernels/point_window.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/points/points.h"
 #include "compiler/codegen/cuda/common/frame.h"
 #include "compiler/codegen/cuda/common/prelude.h"
+#include "compiler/codegen/cuda/points/points.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 

@@ -93,8 +93,8 @@ int statements(const loop::Block& block) {
   return count;
 }
 
-CooperativeEmitter::CooperativeEmitter(const loop::Program& program, const loop::Nest& original, const GpuTarget& target,
-                         TeamVariant variant)
+CooperativeEmitter::CooperativeEmitter(const loop::Program& program, const loop::Nest& original,
+                                       const GpuTarget& target, TeamVariant variant)
     : program(program),
       target(target),
       plan(schedule::parse_plan(original.schedule)),

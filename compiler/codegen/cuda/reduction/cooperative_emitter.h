@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/reduction/reduction.h"
 #include "compiler/codegen/cuda/common/vector_access.h"
+#include "compiler/codegen/cuda/reduction/reduction.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/directives/schedule.h"
 
@@ -73,7 +73,7 @@ class CooperativeEmitter {
   using Expr = sym::Expr;
 
   CooperativeEmitter(const loop::Program& program, const loop::Nest& original, const GpuTarget& target,
-              TeamVariant variant);
+                     TeamVariant variant);
 
   DeviceKernel emit();
   DeviceKernel emit_split();

@@ -290,7 +290,7 @@ std::vector<const loop::Stmt*> CooperativeEmitter::held_loads(const Range& range
 }
 
 void CooperativeEmitter::print_held(const Range& range, const std::vector<const loop::Stmt*>& loads,
-                             const std::string& from, int together, Batch batch) {
+                                    const std::string& from, int together, Batch batch) {
   if (loads.empty()) return;
   for (const loop::Stmt* stmt : loads) {
     const loop::Access& access = *loop::access_of(*stmt);
@@ -352,8 +352,8 @@ void CooperativeEmitter::print_held(const Range& range, const std::vector<const 
 }
 
 void CooperativeEmitter::print_batch(const Range& range, const std::vector<const loop::Stmt*>& loads,
-                              const std::string& from, int together, bool whole,
-                              const std::function<void()>& inside) {
+                                     const std::string& from, int together, bool whole,
+                                     const std::function<void()>& inside) {
   print_held(range, loads, from, together, whole ? Batch::kWhole : Batch::kLoads);
   const Batch batch = whole ? Batch::kWhole : Batch::kSome;
   const bool vectors = range.strip && !range.edges;

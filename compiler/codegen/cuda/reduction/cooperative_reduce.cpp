@@ -30,7 +30,8 @@ std::vector<DType> CooperativeEmitter::dtypes_of(const loop::Reduce& reduce) con
   return out;
 }
 
-std::optional<sym::Expr> CooperativeEmitter::growing_index(const loop::Reduce& reduce, const Range& range) const {
+std::optional<sym::Expr> CooperativeEmitter::growing_index(const loop::Reduce& reduce,
+                                                           const Range& range) const {
   if (loop::arity(reduce.combine) != 2 || range.dims.size() != 1 || run_of(*range.block) ||
       is_bool(dtypes_of(reduce)[0]) || std::string_view(chunk_type(range)) != "int")
     return std::nullopt;
@@ -47,7 +48,7 @@ std::optional<sym::Expr> CooperativeEmitter::growing_index(const loop::Reduce& r
 }
 
 void CooperativeEmitter::print_take(loop::Combine combine, const std::vector<std::string>& into,
-                             const std::vector<std::string>& from, DType dtype) {
+                                    const std::vector<std::string>& from, DType dtype) {
   const bool max = combine == loop::Combine::kArgMax || combine == loop::Combine::kArgMaxLast;
   const bool last = takes_last(combine);
   const std::string &a = into[0], &b = from[0], take = text_.fresh("take");
@@ -59,7 +60,8 @@ void CooperativeEmitter::print_take(loop::Combine combine, const std::vector<std
   for (size_t i = 0; i < 2; ++i) text_.line(cat(into[i], " = ", take, " ? ", from[i], " : ", into[i], ";"));
 }
 
-std::vector<std::string> CooperativeEmitter::print_partial(const loop::Reduce& reduce, const loop::Stmt& stmt) {
+std::vector<std::string> CooperativeEmitter::print_partial(const loop::Reduce& reduce,
+                                                           const loop::Stmt& stmt) {
   const std::vector<DType> dtypes = dtypes_of(reduce);
   const Range range = range_of(stmt);
   // Of a thread, the range's variable instead of what follows from it, in 32 bits; all of them set: nowhere.
@@ -135,7 +137,7 @@ std::vector<std::string> CooperativeEmitter::print_partial(const loop::Reduce& r
 }
 
 void CooperativeEmitter::print_shuffles(const loop::Reduce& reduce, const std::vector<std::string>& points,
-                                 const std::vector<DType>& dtypes, int from, int to) {
+                                        const std::vector<DType>& dtypes, int from, int to) {
   if (from < to) return;
   const std::string d = text_.fresh("d");
   text_.line("#pragma unroll");
@@ -154,7 +156,8 @@ void CooperativeEmitter::print_shuffles(const loop::Reduce& reduce, const std::v
 }
 
 void CooperativeEmitter::print_meeting(const loop::Reduce& reduce, const std::vector<std::string>& into,
-                                const std::vector<std::string>& points, const std::vector<DType>& dtypes) {
+                                       const std::vector<std::string>& points,
+                                       const std::vector<DType>& dtypes) {
   const int side = variant.columns ? lanes : 1;  // neighbours in a warp that do not meet
   print_shuffles(reduce, points, dtypes, std::min(team, 32) / 2, side);
   if (team <= 32) return;

@@ -119,7 +119,7 @@ const CooperativeEmitter::Run* CooperativeEmitter::run_of(const loop::Block& blo
 }
 
 void CooperativeEmitter::print_stream(const std::string& number, const std::string& first,
-                               const std::string& count) {
+                                      const std::string& count) {
   const int64_t stages = stream_stages(), stage = stage_bytes();
   STRIDEC_CHECK(stages > 0, nest.name);
   text_.append(dynamic_shared("stages", stream_bytes(), 128));

@@ -90,7 +90,7 @@ std::optional<sym::Expr> CooperativeEmitter::find_phase() {
 }
 
 std::optional<sym::Expr> CooperativeEmitter::start_of(const loop::Access& access, const loop::Dim& along,
-                                               const sym::Facts& inside) const {
+                                                      const sym::Facts& inside) const {
   const auto stride = loop::stride_of(program, access, along.var, inside);
   if (!stride || !stride->is_const(1) || !access.mask.is_const(1) ||
       program[access.buffer].storage == loop::Storage::kLocal)
@@ -137,7 +137,8 @@ bool CooperativeEmitter::in_step(const loop::Access& access, Expr var) const {
 
 // Vectors are all loads and those stores that are in step; loads that are not are taken out of two vectors. Of short rows
 // one of the two would mostly end behind the elements: they go one by one.
-std::optional<Strip> CooperativeEmitter::shifted_strip_of(const loop::Stmt& stmt, const sym::Facts& inside) const {
+std::optional<Strip> CooperativeEmitter::shifted_strip_of(const loop::Stmt& stmt,
+                                                          const sym::Facts& inside) const {
   const loop::Effects effects = loop::effects_of(nest);
   const loop::Dim along = loop::dims_of(stmt)[0];
   Strip strip{.var = along.var, .width = width};

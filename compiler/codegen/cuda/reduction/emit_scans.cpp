@@ -16,11 +16,11 @@
 #include <optional>
 
 #include "compiler/base/text.h"
-#include "compiler/codegen/cuda/reduction/reduction.h"
 #include "compiler/codegen/cuda/common/frame.h"
 #include "compiler/codegen/cuda/common/prelude.h"
 #include "compiler/codegen/cuda/common/vector_access.h"
 #include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
+#include "compiler/codegen/cuda/reduction/reduction.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/schedule/analysis/effects.h"
@@ -232,8 +232,7 @@ struct ScanEmitter {
       return;
     }
     if (strip) {
-      print_strip(
-          text, body, program, block, *strip, "at", {}, [&] { each("there"); }, "there");
+      print_strip(text, body, program, block, *strip, "at", {}, [&] { each("there"); }, "there");
       return;
     }
     text.line("#pragma unroll");
