@@ -1,8 +1,11 @@
-"""Every #include against the table of layers: who may see whom, and which files may see which foreign library.
+"""Checks every #include against the table of layers, and that no two folders and no two units include each other.
 
-Prints one line per include that breaks the table, then "N passed, N failed" (files).
+The table says which folder may include which other, and which files may include which foreign library. Within a layer any
+order of folders and units (a header with its source files) will do, as long as there is one. Prints a line for each include
+that breaks the table, a line for each cycle, then "N passed, N failed": files, the folders as one, the units as one.
 """
 
+import os
 import pathlib
 import re
 import sys
@@ -95,8 +98,48 @@ def problem(source, include):
     return None
 
 
+def cycles(edges):
+    """Groups of nodes that reach each other: strongly connected components of more than one node (Tarjan 1972)."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(node):
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in sorted(edges.get(node, ())):
+            if other not in index:
+                visit(other)
+            if other in stack:
+                low[node] = min(low[node], low[other])
+        if low[node] == index[node]:
+            component = stack[stack.index(node):]
+            del stack[stack.index(node):]
+            if len(component) > 1:
+                found.append(sorted(component))
+
+    for node in sorted(edges):
+        if node not in index:
+            visit(node)
+    return found
+
+
+def report_cycles(what, reasons):
+    """Prints the cycles among pairs {(from, to): an include that makes it}; whether there are none."""
+    edges = {}
+    for here, there in reasons:
+        edges.setdefault(here, set()).add(there)
+        edges.setdefault(there, set())
+    found = cycles(edges)
+    for group in found:
+        print(f"{what} include each other: {', '.join(group)}")
+        for (here, there), reason in sorted(reasons.items()):
+            if here in group and there in group:
+                print(f"    {reason}")
+    return not found
+
+
 def main():
     passed = failed = 0
+    units, folders = {}, {}
     files = [p for top in ("compiler", "runtime", "cli") for p in sorted((ROOT / top).rglob("*"))
              if p.suffix in (".cpp", ".h", ".c", ".def")]
     for file in files:
@@ -104,11 +147,23 @@ def main():
         problems = []
         for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
             match = INCLUDE.match(line)
-            reason = match and problem(source, match[1])
-            if reason:
+            if not match:
+                continue
+            if reason := problem(source, match[1]):
                 problems.append(f"{source}:{number}: {reason}")
+            target = project_path(match[1], source)
+            if not target or not (ROOT / target).exists():
+                continue
+            here, there = source.rsplit(".", 1)[0], target.rsplit(".", 1)[0]
+            if here != there:
+                units.setdefault((here, there), f"{source}:{number} {match[1]}")
+            here, there = os.path.dirname(here), os.path.dirname(there)
+            if here != there:
+                folders.setdefault((here, there), f"{source}:{number} {match[1]}")
         print("\n".join(problems), end="\n" if problems else "")
         passed, failed = passed + (not problems), failed + bool(problems)
+    for good in (report_cycles("folders", folders), report_cycles("units", units)):
+        passed, failed = passed + good, failed + (not good)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
