@@ -11,6 +11,7 @@
 #include "compiler/compile.h"
 #include "compiler/frontend/import.h"
 #include "compiler/passes/autocast.h"
+#include "compiler/pipeline.h"
 
 namespace stridec::cli {
 namespace {
@@ -90,9 +91,10 @@ std::function<int()> declare_options(CLI::App&, const Globals& globals) {
 
 std::function<int()> declare_passes(CLI::App&, const Globals& globals) {
   return [&globals] {
-    Rows rows = {{"pass", "stage", "meaning"}};
-    for (const PassInfo& pass : pass_table())
-      rows.push_back({std::string(pass.name), std::string(pass.stage), std::string(pass.summary)});
+    Rows rows = {{"pass", "stage", "option", "meaning"}};
+    for (const Pass& pass : default_pipeline())
+      rows.push_back({std::string(pass.name), std::string(pass.stage), std::string(pass.option),
+                      std::string(pass.summary)});
     return print(rows, globals);
   };
 }

@@ -1,7 +1,6 @@
 #include "cli/pass_flags.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -11,17 +10,12 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
 #include "compiler/base/text.h"
+#include "compiler/pipeline.h"
 
 namespace stridec::cli {
 namespace {
 
-void expect_pass(const std::string& name) {
-  const auto& table = pass_table();
-  if (std::any_of(table.begin(), table.end(), [&](const PassInfo& pass) { return pass.name == name; }))
-    return;
-  fail(ErrorKind::kUsage, "unknown-pass", cat("there is no pass '", name, "'"),
-       "'stridec passes' lists them");
-}
+void expect_pass(const std::string& name) { find_pass(default_pipeline(), name); }
 
 // "04-fusion.txt"; of a pass that runs for each variant "07-memory.znver4.txt".
 std::string file_name(const PassDump& dump) {

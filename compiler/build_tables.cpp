@@ -1,10 +1,12 @@
 // What this build can do, as tables.
 #include <algorithm>
+#include <deque>
+#include <span>
 
 #include "compiler/base/check.h"
-#include "compiler/compile.h"
-#include "compiler/passes/pass_list.h"
-#include "compiler/schedule/pass_list.h"
+#include "compiler/base/text.h"
+#include "compiler/compilation.h"
+#include "compiler/pipeline.h"
 
 namespace stridec {
 
@@ -38,72 +40,50 @@ const Mode& mode(std::string_view name) {
   return *found;
 }
 
-const std::vector<OptionInfo>& options() {
-  // Options that are named like passes turn these off.
-  static const std::vector<OptionInfo> kOptions = {
-      {"storage", "true|false", "true",
-       "on a GPU with --precision: what kernels pass on is stored in the narrow type; off: in f32"},
-      {"winograd", "true|false", "true",
-       "3x3 convolutions with fewer multiplications and larger rounding errors (up to 2e-5 of the largest "
-       "result)"},
-      {"chains", "true|false", "true",
-       "attention and its kin as one kernel that keeps rows of scores in cache; off: three kernels"},
-      {"groups", "true|false", "true",
-       "on a GPU: attention of one query where heads share keys is one kernel, whose blocks share the keys; "
-       "off: three"},
-      {"words", "true|false", "true",
-       "on a GPU: weights of two, four or eight bits stay as small as they are; off: floats, ahead of the "
-       "run"},
-      {"products", "true|false", "true",
-       "on a GPU: products of one row by weights take in the norm before them and the product beside them; "
-       "off: kernels of "
-       "their own"},
-      {"shape_padding", "true|false", "true",
-       "on a GPU: rows of matrices that products read begin at multiples of 16 bytes, if need be in copies; "
-       "off: as the "
-       "model's sizes say"},
-      {"joins", "true|false", "true",
-       "small kernels one after the other are one (on a CPU those over the same dims); off: one each"},
-      {"results", "true|false", "true",
-       "on a GPU: products of one row by weights take in the small kernel behind them; off: a kernel of its "
-       "own"},
-      {"strips", "true|false", "true",
-       "products between transforms, and convolutions one after the other, work in strips that stay in a "
-       "thread's cache; "
-       "off: what passes between them is whole buffers"},
-      {"narrow_products", "true|false", "true",
-       "products of one value with several weights become one where they share enough (CPU); off: each by "
-       "itself"},
-      {"prologue_fusion", "true|false", "true",
-       "what makes a product's rows element by element runs where the product copies them (CPU); off: a "
-       "kernel of its own"},
-      {"slices", "true|false", "true",
-       "what several concatenations hold, or one of another, is stored once; off: in each of them"},
-      {"epilogue_fusion", "true|false", "true",
-       "what is made of the result of a matrix product, a convolution or attention joins its kernel; off: a "
-       "kernel of "
-       "its own"},
-      {"cudagraphs", "true|false", "as the mode says",
-       "runs on a GPU are recorded as a CUDA graph for each shape (the eight used last), and enqueued by one "
-       "call"},
-  };
-  return kOptions;
+namespace {
+
+// Options that are no pass's own.
+constexpr OptionInfo kOptions[] = {
+    {"epilogue_fusion", "true|false", "true",
+     "Fuse elementwise consumers into GEMM, convolution and attention kernels. Off: run them as kernels of "
+     "their own."},
+    {"max_autotune", "true|false", "as the mode says",
+     "Measure the best schedules of each kernel on this machine, as --mode max-autotune does."},
+    {"cudagraphs", "true|false", "as the mode says",
+     "GPU: record a run as one CUDA graph for each shape (the eight used last) and launch it by one call."},
+};
+
+OptionInfo info_of(std::span<const Pass> rows, std::string_view option) {
+  // Sentences of all passes that the option turns off, each once; kept for the life of the process.
+  static std::deque<std::string> texts;
+  std::string& text = texts.emplace_back();
+  bool cpu = false, gpu = false;
+  for (const Pass& pass : rows) {
+    if (pass.option != option) continue;
+    cpu = cpu || pass.runs_on != RunsOn::kGpu;
+    gpu = gpu || pass.runs_on == RunsOn::kGpu || pass.runs_on == RunsOn::kLoops;
+    const std::string sentence = cat(pass.summary, " Off: ", pass.off);
+    if (text.find(sentence) == std::string::npos) text += cat(text.empty() ? "" : " ", sentence);
+  }
+  if (cpu != gpu) text = cat(cpu ? "CPU: " : "GPU: ", text);
+  return {option, "true|false", "true", text};
 }
 
-const std::vector<PassInfo>& pass_table() {
-  static const std::vector<PassInfo> kPasses = [] {
-    std::vector<PassInfo> all;
-    append_info(all, passes::graph_passes());
-    append_info(all, passes::precision_passes());
-    append_info(all, schedule::loop_passes());
-    append_info(all, schedule::cpu_loop_passes());
-    append_info(all, schedule::cpu_passes());
-    append_info(all, schedule::cpu_memory_passes());
-    append_info(all, schedule::gpu_loop_passes());
-    append_info(all, schedule::gpu_passes());
+}  // namespace
+
+const std::vector<OptionInfo>& options() {
+  static const std::vector<OptionInfo> kAll = [] {
+    std::vector<OptionInfo> all;
+    const Pipeline rows = default_pipeline();
+    for (const Pass& pass : rows) {
+      const auto same = [&](const OptionInfo& info) { return info.name == pass.option; };
+      if (!pass.option.empty() && std::none_of(all.begin(), all.end(), same))
+        all.push_back(info_of(rows, pass.option));
+    }
+    all.insert(all.end(), std::begin(kOptions), std::end(kOptions));
     return all;
   }();
-  return kPasses;
+  return kAll;
 }
 
 }  // namespace stridec

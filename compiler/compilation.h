@@ -31,14 +31,8 @@ struct Mode {
 const std::vector<Mode>& modes();
 const Mode& mode(std::string_view name);  // of the list
 
-// `-O key=value`.
-struct OptionInfo {
-  std::string_view name, values, initially, meaning;
-};
+// All options of -O: those of passes, and those that are read elsewhere.
 const std::vector<OptionInfo>& options();
-
-// The passes in the order in which they run, for `--dump-after` and its like.
-const std::vector<PassInfo>& pass_table();
 
 // How far along the work is; total is 0 where it is not known. Called from any thread.
 using Progress =
@@ -62,13 +56,14 @@ struct CompileOptions {
   bool sizes_stay_open = false;  // frontend::ImportOptions
   std::string mode = "default";
   std::string precision = "fp32";               // of passes::precisions()
-  std::map<std::string, std::string> settings;  // -O key=value
+  std::map<std::string, std::string> settings;  // -O name=value, of options()
   std::string weights_file;                     // a name for weights beside the library; "": within it
   // Sizes for which there is a program of its own beside the general one, chosen during the run.
   std::vector<loop::SymbolValues> specialize;
   Tuning tuning;
   bool use_cache = true;  // of compiled kernels
   PassOptions passes;
+  std::function<void(Pipeline&)> edit_pipeline;  // may be empty; changes the rows before they run
   Progress progress;
 };
 
@@ -83,9 +78,10 @@ struct Compilation {
   loop::Program loops;             // one nest an operator
   std::vector<schedule::Decision> decisions;
   std::vector<codegen::cpu::Variant>
-      variants;                           // fused, laid out, scheduled, with memory planned; best first,
-                                          // behind each the programs for some sizes alone
-  std::vector<schedule::Choice> choices;  // of the first CPU variant, where kSchedule or kSource was the last stage
+      variants;  // fused, laid out, scheduled, with memory planned; best first,
+                 // behind each the programs for some sizes alone
+  std::vector<schedule::Choice>
+      choices;  // of the first CPU variant, where kSchedule or kSource was the last stage
   std::vector<std::vector<tune::Tuned>> tuned;  // of each variant; empty: schedules by the model alone
   std::string
       gpu_problem;  // why nothing was measured for GPUs although it should have been, as part of a sentence

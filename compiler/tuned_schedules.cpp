@@ -40,6 +40,10 @@ std::optional<tune::Result> tune_for(const loop::Program& program, const Target&
   return tune::tune(program, target, settings);
 }
 
+bool measures(const CompileOptions& options) {
+  return !options.tuning.frozen && Options(options.settings).flag("max_autotune", mode(options.mode).measure);
+}
+
 schedule::Chosen keep(std::optional<tune::Result> result, Compilation& made) {
   if (!result) return {};
   made.tuned.push_back(std::move(result->kernels));
@@ -49,17 +53,15 @@ schedule::Chosen keep(std::optional<tune::Result> result, Compilation& made) {
 }  // namespace
 
 schedule::Chosen tuned(const loop::Program& program, const CpuTarget& target, const CompileOptions& options,
-                       const std::function<void()>& before_measuring, Compilation& made) {
-  const bool measure = mode(options.mode).measure && !options.tuning.frozen;
-  return keep(tune_for(program, target, options, measure, before_measuring), made);
+                       const std::function<void()>& before_measuring, bool, Compilation& made) {
+  return keep(tune_for(program, target, options, measures(options), before_measuring), made);
 }
 
 schedule::Chosen tuned(const loop::Program& program, const GpuTarget& target, const CompileOptions& options,
-                       const std::function<void()>& before_measuring, Compilation& made) {
-  const bool wanted = mode(options.mode).measure && !options.tuning.frozen,
-             first = made.gpu_variants.size() == 1 || !made.gpu_problem.empty();
-  auto result = tune_for(program, target, options, wanted && first, before_measuring);
-  if (result && first) made.gpu_problem = result->problem;
+                       const std::function<void()>& before_measuring, bool first, Compilation& made) {
+  const bool wanted = measures(options), here = first || !made.gpu_problem.empty();
+  auto result = tune_for(program, target, options, wanted && here, before_measuring);
+  if (result && here) made.gpu_problem = result->problem;
   return keep(std::move(result), made);
 }
 

@@ -1,46 +1,74 @@
-// Passes as data, and the one runner of them: dumping, stopping, timing and verification happen here and
-// nowhere else. What an IR is, the runner does not know; a list brings its IR's verifier and printer.
+// Passes as data: what a pass is, what it may look at, and the runner that dumps, stops, times and verifies.
+//
+// A layer lists its passes as an array of Pass; compiler/pipeline.cpp joins the arrays. The types that a pass works on belong
+// to higher layers and are only named here.
 #pragma once
 
 #include <chrono>
 #include <functional>
-#include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
+#include <variant>
 #include <vector>
+
+#include "compiler/base/dtype.h"
+#include "compiler/base/options.h"
 
 namespace stridec {
 
-// A row: changes the IR in place, or throws Error. Names are unique among all lists.
-template <class Ir, class... Context>
-struct Pass {
-  std::string_view name, summary;
-  void (*run)(Ir& ir, Context... context);
-};
-
-// What makes the IR before the first row; without a name where the list goes on with an earlier list's.
-struct PassOrigin {
-  std::string_view name, summary;
-};
-
-template <class Ir, class... Context>
-struct PassList {
-  std::string_view stage;  // as progress and tables call it
-  PassOrigin origin;
-  std::span<const Pass<Ir, Context...>> rows;
-  void (*verify)(const Ir& ir, std::string_view after);  // throws Error kInternal
-  std::string (*print)(const Ir& ir);
-};
-
-struct PassInfo {
-  std::string_view stage, name, summary;
-};
-template <class Ir, class... Context>
-void append_info(std::vector<PassInfo>& to, const PassList<Ir, Context...>& list) {
-  if (!list.origin.name.empty()) to.push_back({list.stage, list.origin.name, list.origin.summary});
-  for (const auto& pass : list.rows) to.push_back({list.stage, pass.name, pass.summary});
+namespace graph {
+struct Graph;
 }
+namespace loop {
+struct Program;
+}
+namespace schedule {
+struct Chosen;
+struct Decision;
+struct Scratch;
+}  // namespace schedule
+struct CpuTarget;
+struct GpuTarget;
+struct Module;  // compiler/pipeline.h: all that a compilation has made so far
+
+// What a pass may look at beside the IR that it changes.
+struct PassContext {
+  const Options& options;
+  DType factors = DType::kF32;               // the type that --precision gives to GEMM operands
+  const CpuTarget* cpu = nullptr;            // of the variant at hand, for RunsOn::kCpu
+  const GpuTarget* gpu = nullptr;            // likewise, for RunsOn::kGpu
+  const schedule::Chosen* chosen = nullptr;  // schedules of the variant that replace the default ones
+  std::vector<schedule::Scratch>* scratch = nullptr;     // per-thread memory of the variant's kernels
+  std::vector<schedule::Decision>* decisions = nullptr;  // where decisions are recorded; null: nowhere
+};
+
+// Which IR a pass runs on, once for each.
+enum class RunsOn {
+  kGraph,     // the graph
+  kLoops,     // the loop program of every target, and those for --specialize
+  kCpuLoops,  // the same where a CPU is among the targets
+  kCpu,       // the program of each CPU variant
+  kGpu,       // the program of each GPU variant
+  kArtifact,  // no IR: kernels, the host program, the library
+};
+
+// A row: changes its IR in place, or throws Error. Names are unique.
+struct Pass {
+  using OnGraph = void (*)(graph::Graph&, const PassContext&);
+  using OnProgram = void (*)(loop::Program&, const PassContext&);
+  using OnModule = void (*)(Module&,
+                            const PassContext&);  // makes the IRs of runs_on, or works on all of them at once
+
+  std::string_view name;
+  std::string_view stage;  // as progress and tables call it
+  RunsOn runs_on;
+  std::string_view summary;
+  std::variant<OnGraph, OnProgram, OnModule> run;
+  std::string_view option = {};  // the -O option that turns it off; "": it always runs
+  std::string_view off = {};     // what the program then is, as a sentence
+};
+
+using Pipeline = std::vector<Pass>;
 
 struct PassTime {
   std::string_view stage, name;
@@ -49,8 +77,9 @@ struct PassTime {
 };
 
 struct PassDump {
-  size_t ordinal;  // of the passes that ran, from 1
-  std::string_view name, variant;
+  size_t ordinal;  // of the pass among those that ran, from 1
+  std::string_view name;
+  std::string variant;  // of several programs, which one: "znver4"
   std::string text;
 };
 
@@ -61,63 +90,47 @@ inline constexpr bool kVerifyEachPass = true;
 #endif
 
 struct PassOptions {
-  bool verify_each = kVerifyEachPass;   // false: what a list leaves behind, alone
+  bool verify_each = kVerifyEachPass;   // false: the IR is verified where a stage ends
   std::vector<std::string> dump_after;  // names of passes, or "all"
   std::string stop_after;               // a pass's name; "": none
-  std::vector<std::string> skip;        // names of passes that do not run
   std::function<void(const PassDump&)> dump;
+};
+
+// How an IR is verified and printed.
+template <class Ir>
+struct IrHooks {
+  void (*verify)(const Ir& ir, std::string_view after);  // throws Error kInternal
+  std::string (*print)(const Ir& ir);
 };
 
 class PassRunner {
  public:
   using Tell = std::function<void(std::string_view stage, size_t done, size_t total, std::string_view what)>;
-  explicit PassRunner(const PassOptions& options, Tell tell = {});
+  explicit PassRunner(PassOptions options, Tell tell = {});
 
-  // What the list works on was just made. False, here and below: `stop_after` names what was done, and nothing
-  // should follow.
-  template <class Ir, class... Context>
-  bool made(const PassList<Ir, Context...>& list, const Ir& ir) {
-    return after(list, list.origin.name, ir, {}, true);
+  // `at` of `of`: the place of the row among those of its stage. False: an option turns the pass off.
+  bool begin(const Pass& pass, const PassContext& context, size_t at, size_t of);
+  // The pass has changed the IR. `ends_stage`: nothing else changes it in this stage.
+  template <class Ir>
+  void changed(const Pass& pass, const Ir& ir, const std::string& variant, const IrHooks<Ir>& hooks,
+               bool ends_stage) {
+    took(pass, &PassTime::seconds);
+    if (wants_dump(pass.name)) options_.dump({ordinal_, pass.name, variant, hooks.print(ir)});
+    start_ = Clock::now();
+    if (!ends_stage && !options_.verify_each && !stops_after(pass)) return;
+    hooks.verify(ir, pass.name);
+    took(pass, &PassTime::verifying);
   }
+  // The same for RunsOn::kArtifact.
+  void changed(const Pass& pass) { took(pass, &PassTime::seconds); }
+  bool stops_after(const Pass& pass) const { return pass.name == options_.stop_after; }
 
-  // Runs the rows in order. `variant` tells dumps of the same pass apart.
-  template <class Ir, class... Context>
-  bool run(const PassList<Ir, Context...>& list, Ir& ir, std::string_view variant,
-           std::type_identity_t<Context>... context) {
-    for (size_t i = 0; i < list.rows.size(); ++i) {
-      const auto& pass = list.rows[i];
-      if (skips(pass.name) && i + 1 < list.rows.size())
-        continue;  // the last one's place is where a list is verified
-      if (tell_) tell_(list.stage, i, list.rows.size(), variant.empty() ? pass.name : variant);
-      if (!skips(pass.name)) pass.run(ir, context...);
-      if (!after(list, pass.name, ir, variant, i + 1 == list.rows.size())) return false;
-    }
-    return true;
-  }
-
-  // The time since the last pass or lap went into this; for work that is no pass.
-  void lap(std::string_view stage);
   // In order of first run.
   const std::vector<PassTime>& times() const { return times_; }
 
  private:
-  template <class Ir, class... Context>
-  bool after(const PassList<Ir, Context...>& list, std::string_view name, const Ir& ir,
-             std::string_view variant, bool last) {
-    took(list.stage, name, &PassTime::seconds);
-    ++ordinal_;
-    if (wants_dump(name)) options_.dump({ordinal_, name, variant, list.print(ir)});
-    start_ = Clock::now();
-    const bool stop = name == options_.stop_after;
-    if (last || stop || options_.verify_each) {
-      list.verify(ir, name);
-      took(list.stage, name, &PassTime::verifying);
-    }
-    return !stop;
-  }
   bool wants_dump(std::string_view name) const;
-  bool skips(std::string_view name) const;
-  void took(std::string_view stage, std::string_view name, double PassTime::* what);
+  void took(const Pass& pass, double PassTime::* what);
 
   using Clock = std::chrono::steady_clock;
   PassOptions options_;

@@ -1,8 +1,5 @@
 #include "compiler/passes/pass_list.h"
 
-#include "compiler/graph/text.h"
-#include "compiler/graph/verify.h"
-#include "compiler/ops/op_table.h"
 #include "compiler/passes/autocast.h"
 #include "compiler/passes/byte_tables.h"
 #include "compiler/passes/fold_affine.h"
@@ -14,41 +11,34 @@
 namespace stridec::passes {
 namespace {
 
-constexpr Pass<graph::Graph> kPasses[] = {
-    {"quantized", "products of dequantised numbers become integer products with a scale behind",
-     contract_quantized},
-    {"requantize", "sums of scaled integers that are quantised again need one scale each, and no division",
-     requantize},
-    {"tables", "long chains of operators from one byte to another become tables of 256", make_byte_tables},
-    {"scales", "numbers that the inputs of a product are multiplied by go behind it", sink_scales},
-    {"affine", "per-channel scales and shifts behind linear operators go into their weights", fold_affine},
-    {"siblings", "products of one value with several constant matrices become one", join_siblings},
-};
+using graph::Graph;
+using Context = PassContext;
 
-constexpr Pass<graph::Graph, DType> kPrecisionPasses[] = {
-    {"autocast", "products take narrow floats and add up in f32 (--precision)", autocast},
-};
+constexpr std::string_view kStage = "graph";
 
-void verify(const graph::Graph& graph, std::string_view after) {
-  graph::verify(graph, ops::shape_table(), after);
-}
-std::string print(const graph::Graph& graph) { return graph::to_string(graph); }
+constexpr Pass kPasses[] = {
+    {"quantized", kStage, RunsOn::kGraph,
+     "Rewrite dequantise-GEMM-quantise as an integer GEMM followed by a scale.",
+     [](Graph& graph, const Context&) { contract_quantized(graph); }},
+    {"requantize", kStage, RunsOn::kGraph, "Fold requantisation into one multiplication for each addend.",
+     [](Graph& graph, const Context&) { requantize(graph); }},
+    {"byte_tables", kStage, RunsOn::kGraph,
+     "Replace elementwise chains from 8 bits to 8 bits by a 256-entry table.",
+     [](Graph& graph, const Context&) { make_byte_tables(graph); }},
+    {"scales", kStage, RunsOn::kGraph, "Move scalar factors from a GEMM's inputs to its output.",
+     [](Graph& graph, const Context&) { sink_scales(graph); }},
+    {"affine", kStage, RunsOn::kGraph,
+     "Fold per-channel scales and biases into weights (batch-norm folding).",
+     [](Graph& graph, const Context&) { fold_affine(graph); }},
+    {"siblings", kStage, RunsOn::kGraph, "Merge GEMMs with a common input and constant weights (Q, K, V).",
+     [](Graph& graph, const Context&) { join_siblings(graph); }},
+    {"autocast", kStage, RunsOn::kGraph,
+     "Round GEMM operands to the type of --precision, and accumulate in f32.",
+     [](Graph& graph, const Context& c) { autocast(graph, c.factors); }},
+};
 
 }  // namespace
 
-const PassList<graph::Graph>& graph_passes() {
-  static const PassList<graph::Graph> kList = {.stage = "graph",
-                                               .origin = {"import", "the model as its frontend reads it"},
-                                               .rows = kPasses,
-                                               .verify = verify,
-                                               .print = print};
-  return kList;
-}
-
-const PassList<graph::Graph, DType>& precision_passes() {
-  static const PassList<graph::Graph, DType> kList = {
-      .stage = "graph", .origin = {}, .rows = kPrecisionPasses, .verify = verify, .print = print};
-  return kList;
-}
+std::span<const Pass> graph_passes() { return kPasses; }
 
 }  // namespace stridec::passes

@@ -1,13 +1,12 @@
-// The passes on the graph, in order: what is known about tensors alone, before there are loops.
+// The passes on the graph, in order.
 #pragma once
 
+#include <span>
+
 #include "compiler/base/pass.h"
-#include "compiler/graph/graph.h"
 
 namespace stridec::passes {
 
-const PassList<graph::Graph>& graph_passes();
-// With the dtype of factors of products that --precision asks for.
-const PassList<graph::Graph, DType>& precision_passes();
+std::span<const Pass> graph_passes();
 
 }  // namespace stridec::passes

@@ -1,7 +1,6 @@
 #include "compiler/schedule/pass_list.h"
 
 #include "compiler/loop/rewrite.h"
-#include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/algebra/delinearize.h"
 #include "compiler/schedule/algebra/flatten.h"
@@ -17,6 +16,7 @@
 #include "compiler/schedule/fusion/block_fusion.h"
 #include "compiler/schedule/fusion/depth_first.h"
 #include "compiler/schedule/fusion/dual_gemm.h"
+#include "compiler/schedule/fusion/fusion.h"
 #include "compiler/schedule/fusion/gemm_prologue.h"
 #include "compiler/schedule/fusion/gemv_epilogue.h"
 #include "compiler/schedule/fusion/gemv_fusion.h"
@@ -27,6 +27,7 @@
 #include "compiler/schedule/fusion/norm_prologue.h"
 #include "compiler/schedule/fusion/pack_low_bit_weights.h"
 #include "compiler/schedule/fusion/tile_and_fuse.h"
+#include "compiler/schedule/heuristics/choose.h"
 #include "compiler/schedule/heuristics/choose_gpu.h"
 #include "compiler/schedule/layout/align_rows.h"
 #include "compiler/schedule/layout/concat_aliasing.h"
@@ -35,194 +36,194 @@
 #include "compiler/schedule/layout/narrow_storage.h"
 #include "compiler/schedule/layout/operand_layout.h"
 #include "compiler/schedule/layout/pad_inputs.h"
+#include "compiler/schedule/memory/memory_plan.h"
 
 namespace stridec::schedule {
 namespace {
 
 using loop::Program;
-using Decisions = std::vector<Decision>;
+using Context = PassContext;
 
-// Constants first, so that fusion does not pull work on weights into the run; layouts after fusion, when the
-// nests that wish for one are the final ones.
-constexpr Pass<Program, const FusionOptions&> kLoopPasses[] = {
-    {"constants", "what depends on weights alone is computed at compile time",
-     [](Program& program, const FusionOptions&) { fold_constants(program); }},
-    {"flattening", "dims taken apart for one operation are one again, as before and after it",
-     [](Program& program, const FusionOptions&) { flatten(program); }},
-    {"fusion", "nests that share elements or dims become one", fuse},
-    {"refolding", "constants again, of what fusion has brought together",
-     [](Program& program, const FusionOptions&) { fold_constants(program); }},
-    {"dims", "loops over flattened tensors run over their dims",
-     [](Program& program, const FusionOptions&) { delinearize(program); }},
-    {"phases", "nests that divide by constant strides become one for each remainder",
-     [](Program& program, const FusionOptions& options) { decompose_polyphase(program, options.decisions); }},
-    {"winograd", "convolutions of 3x3 windows with fewer multiplications, between transforms",
-     [](Program& program, const FusionOptions& options) { apply_winograd(program, options.decisions); }},
-    {"layouts", "the order of each scratch buffer's dims in memory",
-     [](Program& program, const FusionOptions&) { choose_layouts(program); }},
-    {"padding", "convolutions of few channels read padded copies",
-     [](Program& program, const FusionOptions& options) { pad_inputs(program, options.decisions); }},
-    {"names", "schedules name dims: those of equal nests are called the same",
-     [](Program& program, const FusionOptions&) {
-       for (loop::Nest& nest : program.nests) loop::renumber(nest);
+constexpr RunsOn kLoops = RunsOn::kLoops, kCpuLoops = RunsOn::kCpuLoops, kCpu = RunsOn::kCpu,
+                 kGpu = RunsOn::kGpu;
+constexpr std::string_view kStage = "scheduling";
+
+// Stages that share code between targets: -O epilogue_fusion=false keeps a contraction's consumers separate.
+bool epilogues(const Context& c) { return c.options.flag("epilogue_fusion", true); }
+
+// Schedules name dims: equal nests get equal names, so that they are one kernel.
+void rename_dims(Program& program, const Context&) {
+  for (loop::Nest& nest : program.nests) loop::renumber(nest);
+}
+
+// Constants come first, so that fusion does not pull work on weights into the run; layouts come after fusion, when the nests
+// that ask for one are final.
+constexpr Pass kLoopPasses[] = {
+    {"constants", kStage, kLoops, "Compute what depends on weights alone when compiling.",
+     [](Program& program, const Context&) { fold_constants(program); }},
+    {"flattening", kStage, kLoops, "Collapse adjacent dimensions that every access treats as one.",
+     [](Program& program, const Context&) { flatten(program); }},
+    {"fusion", kStage, kLoops, "Fuse nests that share elements or dimensions.",
+     [](Program& program, const Context& c) {
+       fuse(program, {.decisions = c.decisions, .epilogues = epilogues(c)});
      }},
+    {"refolding", kStage, kLoops, "Fold constants again, in what fusion has brought together.",
+     [](Program& program, const Context&) { fold_constants(program); }},
+    {"delinearize", kStage, kLoops, "Replace div and mod of a flat index by one loop for each dimension.",
+     [](Program& program, const Context&) { delinearize(program); }},
+    {"polyphase", kStage, kLoops, "Polyphase decomposition: one nest for each residue of a constant stride.",
+     [](Program& program, const Context& c) { decompose_polyphase(program, c.decisions); }},
+    {"winograd", kStage, kLoops,
+     "Use Winograd's algorithm for 3x3 convolutions: fewer multiplications, and rounding "
+     "errors up to 2e-5 of the largest output.",
+     [](Program& program, const Context& c) { apply_winograd(program, c.decisions); }, "winograd",
+     "Compute 3x3 convolutions directly."},
+    {"layouts", kStage, kLoops, "Choose the order of each intermediate tensor's dimensions in memory.",
+     [](Program& program, const Context&) { choose_layouts(program); }},
+    {"pad_inputs", kStage, kLoops, "Copy the input of convolutions with few channels into a padded buffer.",
+     [](Program& program, const Context& c) { pad_inputs(program, c.decisions); }},
+    {"names", kStage, kLoops, "Give equal nests equal dimension names, so that they share a kernel.",
+     rename_dims},
 };
 
-constexpr Pass<Program, Decisions*> kCpuLoopPasses[] = {
-    {"widening", "tf32, which a GPU beside takes, is f32",
-     [](Program& program, Decisions*) { widen_tf32(program); }},
-    {"rows", "what several points compute from one row of what they read is computed once for each row",
-     eliminate_common_rows},
-    {"reductions", "long reductions of few points become partial results and their combination",
-     [](Program& program, Decisions* decisions) { split_reductions(program, Sharing::kThreads, decisions); }},
-    {"chains", "contractions that pass rows on become one kernel that keeps them in cache", chain},
-    {"strips",
-     "products between transforms, and convolutions one after the other, work in strips that stay in a "
-     "thread's cache",
-     [](Program& program, Decisions* decisions) {
-       fuse_depth_first(program, decisions);
-       tile_and_fuse(program, decisions);
-     }},
-    {"narrow_products", "products of one value with several weights become one where they share enough",
-     merge_gemms},
-    {"prologue_fusion", "what makes a product's rows element by element runs where the product copies them",
-     fuse_gemm_prologues},
-    {"joins", "small nests over the same dims are one kernel", fuse_horizontally},
-    {"slices", "what several concatenations hold, or one of another, is stored once",
-     [](Program& program, Decisions* decisions) { alias_concats(program, decisions); }},
+constexpr Pass kCpuLoopPasses[] = {
+    {"widening", kStage, kCpuLoops, "Replace tf32, which only GPUs compute in, by f32.",
+     [](Program& program, const Context&) { widen_tf32(program); }},
+    {"row_cse", kStage, kCpuLoops,
+     "Hoist computations that several outputs of a row share (row-wise CSE; separable resize).",
+     [](Program& program, const Context& c) { eliminate_common_rows(program, c.decisions); }},
+    {"split_reductions", kStage, kCpuLoops,
+     "Split long reductions with few outputs into partial sums and a combine step.",
+     [](Program& program, const Context& c) { split_reductions(program, Sharing::kThreads, c.decisions); }},
+    {"attention", kStage, kCpuLoops, "Fuse GEMM-softmax-GEMM (attention) into one kernel.",
+     [](Program& program, const Context& c) { chain(program, c.decisions); }, "attention_fusion",
+     "Run attention as three kernels."},
+    {"tile_and_fuse", kStage, kCpuLoops,
+     "Tile and fuse convolution chains and Winograd stages so that intermediate tensors stay in cache.",
+     [](Program& program, const Context& c) {
+       fuse_depth_first(program, c.decisions);
+       tile_and_fuse(program, c.decisions);
+     },
+     "tile_and_fuse", "Write these intermediate tensors to memory."},
+    {"merge_gemms", kStage, kCpuLoops,
+     "Merge GEMMs that share their left operand where that reduces traffic.",
+     [](Program& program, const Context& c) { merge_gemms(program, c.decisions); }, "merge_gemms",
+     "Run each GEMM by itself."},
+    {"gemm_prologue", kStage, kCpuLoops, "Fuse elementwise producers into the GEMM's packing step.",
+     [](Program& program, const Context& c) { fuse_gemm_prologues(program, c.decisions); }, "prologue_fusion",
+     "Run them as kernels of their own."},
+    {"horizontal_fusion", kStage, kCpuLoops, "Merge small kernels with equal iteration spaces.",
+     [](Program& program, const Context&) { fuse_horizontally(program); }, "horizontal_fusion",
+     "Launch each of them."},
+    {"concat_aliasing", kStage, kCpuLoops, "Let inputs of Concat alias its output instead of copying them.",
+     [](Program& program, const Context& c) { alias_concats(program, c.decisions); }, "concat_aliasing",
+     "Copy inputs of Concat."},
 };
 
-constexpr Pass<Program, const CpuTarget&, const Chosen&> kCpuPasses[] = {
-    {"rounding", "weights of few bits are multiplied in f32 without being rounded to 16 bits",
-     [](Program& program, const CpuTarget&, const Chosen&) { widen_weights(program); }},
-    {"schedules", "templates, tiles, lanes and tasks for each nest, packed weights", choose},
+constexpr Pass kCpuPasses[] = {
+    {"widen_weights", kStage, kCpu,
+     "Multiply dequantised weights in f32 without rounding them to 16 bits first.",
+     [](Program& program, const Context&) { widen_weights(program); }},
+    {"schedules", kStage, kCpu,
+     "Choose a template, tiles, vectors and tasks for each nest, and pack weights.",
+     [](Program& program, const Context& c) { choose(program, *c.cpu, *c.chosen); }},
 };
 
-constexpr Pass<Program, std::span<Scratch>> kCpuMemoryPasses[] = {
-    {"memory", "where each scratch buffer lives, and what each kernel's threads need",
-     [](Program& program, std::span<Scratch> scratch) { plan_memory(program, InPlace::kSums, scratch); }},
+constexpr Pass kCpuMemoryPasses[] = {
+    {"memory", kStage, kCpu, "Place intermediate tensors and the kernels' scratch in one arena.",
+     [](Program& program, const Context& c) { plan_memory(program, InPlace::kSums, *c.scratch); }},
 };
 
-constexpr Pass<Program, const GpuTarget&, const GpuRules&> kGpuLoopPasses[] = {
-    {"gpu columns", "columns that are reduced are gone through again by the same blocks",
-     [](Program& program, const GpuTarget&, const GpuRules& rules) {
-       fuse_columns(program, {.decisions = rules.decisions, .epilogues = rules.epilogues});
+constexpr Pass kGpuLoopPasses[] = {
+    {"gpu column_fusion", kStage, kGpu, "Fuse column reductions with consumers that read the same columns.",
+     [](Program& program, const Context& c) {
+       fuse_columns(program, {.decisions = c.decisions, .epilogues = epilogues(c)});
      }},
-    {"gpu reductions", "those of few points and several loops become partial results and their combination",
-     [](Program& program, const GpuTarget&, const GpuRules& rules) {
-       split_reductions(program, Sharing::kBlocks, rules.decisions);
+    {"gpu split_reductions", kStage, kGpu,
+     "Split reductions with few outputs into partial sums and a combine step.",
+     [](Program& program, const Context& c) { split_reductions(program, Sharing::kBlocks, c.decisions); }},
+    {"gpu grouped_query", kStage, kGpu,
+     "Grouped-query attention: query heads of one KV head become GEMM rows, which allows split-K over keys.",
+     [](Program& program, const Context&) { group_query_heads(program); }, "grouped_query",
+     "Treat each query head by itself."},
+    {"gpu attention", kStage, kGpu, "Fuse GEMM-softmax-GEMM (attention) into one kernel.",
+     [](Program& program, const Context& c) { chain_gpu(program, *c.gpu, c.decisions); }, "attention_fusion",
+     "Run attention as three kernels."},
+    {"gpu narrow_storage", kStage, kGpu, "Keep intermediate tensors in the type of --precision.",
+     [](Program& program, const Context& c) { narrow_storage(program, c.factors); }, "narrow_storage",
+     "Keep them in f32."},
+    {"gpu merge_extrema", kStage, kGpu,
+     "Merge separable max-pool stages where one pass over memory is cheaper.",
+     [](Program& program, const Context& c) { merge_extrema(program, *c.gpu); }},
+    {"gpu concat_aliasing", kStage, kGpu, "Let inputs of Concat alias its output instead of copying them.",
+     [](Program& program, const Context& c) { alias_concats(program, c.decisions, 16); }, "concat_aliasing",
+     "Copy inputs of Concat."},
+    {"gpu merge_groups", kStage, kGpu,
+     "Merge small convolution groups into larger ones, padding the weights with zeros.",
+     [](Program& program, const Context& c) { merge_groups(program, *c.gpu); }},
+    {"gpu upsample", kStage, kGpu, "Materialise the upsampled or zero-inserted input of a convolution.",
+     [](Program& program, const Context& c) { materialize_upsamples(program, *c.gpu); }},
+    {"gpu operand_layout", kStage, kGpu, "Lay out GEMM operands as row-major matrices.",
+     [](Program& program, const Context&) { lay_out_operands(program); }},
+    {"gpu shape_padding", kStage, kGpu, "Align the rows of GEMM operands to 16 bytes, by copying if needed.",
+     [](Program& program, const Context&) { align_rows(program); }, "shape_padding",
+     "Keep the rows as the model's sizes make them."},
+    {"gpu contiguous_windows", kStage, kGpu,
+     "Copy the input of convolutions with few channels so that a window's row is contiguous.",
+     [](Program& program, const Context&) { make_windows_contiguous(program); }},
+    {"gpu nonzero_padding", kStage, kGpu,
+     "Pad integer convolutions with zeros, and add what other padding contributes from a table.",
+     [](Program& program, const Context& c) { remove_nonzero_padding(program, *c.gpu); }},
+    {"gpu packed_weights", kStage, kGpu, "Let GEMMs read 2-, 4- and 8-bit weights directly.",
+     [](Program& program, const Context& c) { pack_low_bit_weights(program, *c.gpu); }, "packed_weights",
+     "Dequantise them when compiling."},
+    {"gpu dual_gemm", kStage, kGpu,
+     "Fuse two GEMMs of one operand that meet in one result (gate and up projection), with interleaved "
+     "weights.",
+     [](Program& program, const Context& c) {
+       if (epilogues(c)) fuse_dual_gemm(program, *c.gpu);
      }},
-    {"gpu groups", "heads that share keys are rows of a product, and blocks may share its keys",
-     [](Program& program, const GpuTarget&, const GpuRules&) { group_query_heads(program); }},
-    {"gpu chains", "attention becomes one kernel, whose scores stay in registers",
-     [](Program& program, const GpuTarget& target, const GpuRules& rules) {
-       chain_gpu(program, target, rules.decisions);
-     }},
-    {"gpu storage", "what kernels pass on is stored in the type that products take (--precision)",
-     [](Program& program, const GpuTarget&, const GpuRules& rules) {
-       narrow_storage(program, rules.factors);
-     }},
-    {"gpu extrema", "windows that go along one dim after the other are one where that saves memory's time",
-     [](Program& program, const GpuTarget& target, const GpuRules&) { merge_extrema(program, target); }},
-    {"gpu slices", "what several concatenations hold, or one of another, is stored once",
-     [](Program& program, const GpuTarget&, const GpuRules& rules) {
-       alias_concats(program, rules.decisions, 16);
-     }},
-    {"gpu channels",
-     "convolutions of groups of few channels are those of fewer groups, with zeros among their weights",
-     [](Program& program, const GpuTarget& target, const GpuRules&) { merge_groups(program, target); }},
-    {"gpu spreading", "convolutions of an image that is spread out read it spread out",
-     [](Program& program, const GpuTarget& target, const GpuRules&) {
-       materialize_upsamples(program, target);
-     }},
-    {"gpu rows", "what products read lies in memory as the matrices that they take it for",
-     [](Program& program, const GpuTarget&, const GpuRules&) { lay_out_operands(program); }},
-    {"gpu shape_padding", "rows of matrices that products read begin at multiples of 16 bytes",
-     [](Program& program, const GpuTarget&, const GpuRules&) { align_rows(program); }},
-    {"gpu windows", "convolutions of few channels read copies in which a window's rows are runs of memory",
-     [](Program& program, const GpuTarget&, const GpuRules&) { make_windows_contiguous(program); }},
-    {"gpu borders",
-     "padding that is not 0 is added to sums of products from a table, and what is read is padded by 0",
-     [](Program& program, const GpuTarget& target, const GpuRules&) {
-       remove_nonzero_padding(program, target);
-     }},
-    {"gpu words", "weights of few bits stay as small as they are, in the words that products take apart",
-     [](Program& program, const GpuTarget& target, const GpuRules&) {
-       pack_low_bit_weights(program, target);
-     }},
-    {"gpu pairs",
-     "two products of one value that meet in one result are one kernel, with their weights interleaved",
-     [](Program& program, const GpuTarget& target, const GpuRules& rules) {
-       if (rules.epilogues) fuse_dual_gemm(program, target);
-     }},
-    {"gpu products", "products of one row by weights are one kernel with what makes the row",
-     [](Program& program, const GpuTarget&, const GpuRules&) { fuse_gemvs(program); }},
-    {"gpu prologues",
-     "what makes few rows, by whole rows, is done by each block of the products that read them",
-     [](Program& program, const GpuTarget& target, const GpuRules& rules) {
-       fuse_norm_prologues(program, target, rules.decisions);
-     }},
-    {"gpu joins", "small nests one after the other are one kernel",
-     [](Program& program, const GpuTarget&, const GpuRules&) { fuse_in_block(program); }},
-    {"gpu results", "a small nest behind a product of one row is done by who makes what it reads",
-     [](Program& program, const GpuTarget&, const GpuRules& rules) {
-       if (rules.epilogues) fuse_gemv_epilogues(program);
-       fuse_in_block(program);  // with what was left of these
-     }},
-    {"gpu names", "schedules name dims: those of equal nests are called the same",
-     [](Program& program, const GpuTarget&, const GpuRules&) {
-       for (loop::Nest& nest : program.nests) loop::renumber(nest);
-     }},
+    {"gpu gemv_fusion", kStage, kGpu, "Merge sibling GEMVs, and fuse the producer of their row.",
+     [](Program& program, const Context&) { fuse_gemvs(program); }, "gemv_fusion", "Run separate kernels."},
+    {"gpu norm_prologue", kStage, kGpu,
+     "Recompute the normalisation of few rows in each block of the GEMM that reads them.",
+     [](Program& program, const Context& c) { fuse_norm_prologues(program, *c.gpu, c.decisions); }},
+    {"gpu block_fusion", kStage, kGpu, "Merge consecutive small kernels into one thread block.",
+     [](Program& program, const Context&) { fuse_in_block(program); }, "horizontal_fusion",
+     "Launch each of them."},
+    {"gpu gemv_epilogue", kStage, kGpu,
+     "Run a small consumer as the epilogue of the GEMV that produces its input.",
+     [](Program& program, const Context& c) {
+       if (epilogues(c)) fuse_gemv_epilogues(program);
+       fuse_in_block(program);  // small kernels that are left
+     },
+     "gemv_epilogue", "Run it as a kernel of its own."},
+    {"gpu names", kStage, kGpu, "Give equal nests equal dimension names, so that they share a kernel.",
+     rename_dims},
 };
 
-constexpr Pass<Program, const GpuTarget&, const Chosen&> kGpuPasses[] = {
-    {"gpu schedules", "templates, teams of threads and vectors for each nest", choose_gpu},
-    {"gpu memory", "where each scratch buffer lives",
-     [](Program& program, const GpuTarget&, const Chosen&) { plan_memory(program); }},
+constexpr Pass kGpuPasses[] = {
+    {"gpu schedules", kStage, kGpu, "Choose a template, thread groups and vectors for each nest.",
+     [](Program& program, const Context& c) { choose_gpu(program, *c.gpu, *c.chosen); }},
+    {"gpu memory", kStage, kGpu, "Place intermediate tensors in one arena.",
+     [](Program& program, const Context&) { plan_memory(program); }},
 };
-
-void verify(const Program& program, std::string_view) { loop::verify(program); }
-std::string print(const Program& program) { return loop::to_string(program); }
 
 }  // namespace
 
-const PassList<Program, const FusionOptions&>& loop_passes() {
-  static const PassList<Program, const FusionOptions&> kList = {.stage = "scheduling",
-                                                                .origin = {"lower", "one nest an operation"},
-                                                                .rows = kLoopPasses,
-                                                                .verify = verify,
-                                                                .print = print};
-  return kList;
-}
+std::span<const Pass> loop_passes() { return kLoopPasses; }
+std::span<const Pass> cpu_loop_passes() { return kCpuLoopPasses; }
+std::span<const Pass> cpu_passes() { return kCpuPasses; }
+std::span<const Pass> cpu_memory_passes() { return kCpuMemoryPasses; }
+std::span<const Pass> gpu_loop_passes() { return kGpuLoopPasses; }
+std::span<const Pass> gpu_passes() { return kGpuPasses; }
 
-const PassList<Program, Decisions*>& cpu_loop_passes() {
-  static const PassList<Program, Decisions*> kList = {
-      .stage = "scheduling", .origin = {}, .rows = kCpuLoopPasses, .verify = verify, .print = print};
-  return kList;
-}
-
-const PassList<Program, const CpuTarget&, const Chosen&>& cpu_passes() {
-  static const PassList<Program, const CpuTarget&, const Chosen&> kList = {
-      .stage = "scheduling", .origin = {}, .rows = kCpuPasses, .verify = verify, .print = print};
-  return kList;
-}
-
-const PassList<Program, std::span<Scratch>>& cpu_memory_passes() {
-  static const PassList<Program, std::span<Scratch>> kList = {
-      .stage = "scheduling", .origin = {}, .rows = kCpuMemoryPasses, .verify = verify, .print = print};
-  return kList;
-}
-
-const PassList<Program, const GpuTarget&, const GpuRules&>& gpu_loop_passes() {
-  static const PassList<Program, const GpuTarget&, const GpuRules&> kList = {
-      .stage = "scheduling", .origin = {}, .rows = kGpuLoopPasses, .verify = verify, .print = print};
-  return kList;
-}
-
-const PassList<Program, const GpuTarget&, const Chosen&>& gpu_passes() {
-  static const PassList<Program, const GpuTarget&, const Chosen&> kList = {
-      .stage = "scheduling", .origin = {}, .rows = kGpuPasses, .verify = verify, .print = print};
-  return kList;
+void run_passes(std::span<const Pass> rows, Program& program, const PassContext& context) {
+  for (const Pass& pass : rows) {
+    if (!pass.option.empty() && !context.options.flag(pass.option, true)) continue;
+    std::get<Pass::OnProgram>(pass.run)(program, context);
+    loop::verify(program);
+  }
 }
 
 }  // namespace stridec::schedule

@@ -36,6 +36,8 @@ DeviceProgram::DeviceProgram(codegen::cuda::Variant variant) : impl_(std::make_u
   cpu::run_prepack(program, cpu_target("native"), {.threads = 1});
   loop::Program* const all[] = {&program};
   schedule::plan_weights(all);
+  lower_copies(program);
+  declare_symbols(program);
   m.device = cuda::emit(m.variants);
   cuda::compile(m.device, {.threads = 1});
   std::vector<cpu::Variant> none;

@@ -142,8 +142,6 @@ std::shared_ptr<void> zeros(size_t bytes) {
 
 void emit(Variant& variant) {
   loop::Program& program = variant.program;
-  lower_copies(program);
-  declare_symbols(program);
   const std::set<loop::NestId> parts = loop::launched_in_groups(program);
   auto add = [&](schedule::LaunchKey key, const auto& kernel_of) {
     if (variant.kernels.contains(key)) return;

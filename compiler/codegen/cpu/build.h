@@ -11,6 +11,7 @@
 #include "compiler/codegen/cpu/dispatch.h"
 #include "compiler/codegen/host.h"
 #include "compiler/loop/program.h"
+#include "compiler/schedule/heuristics/choose.h"
 #include "compiler/schedule/memory/memory_plan.h"
 
 namespace stridec::codegen::cpu {
@@ -20,7 +21,8 @@ namespace stridec::codegen::cpu {
 struct Variant {
   CpuTarget target;
   loop::Program program;
-  sym::Expr when = 1;  // over symbols of the inputs: the sizes that the program is for
+  schedule::Chosen chosen = {};  // schedules that replace the default ones
+  sym::Expr when = 1;            // over symbols of the inputs: the sizes that the program is for
   // By emit(): keys point into the program's steps.
   std::map<schedule::LaunchKey, Kernel> kernels;
   std::vector<schedule::Scratch> scratch;  // one for each kernel, in the order of the steps
@@ -61,8 +63,8 @@ struct Built {
   std::vector<std::vector<Launch>> launches;
 };
 
-// The texts of the variant's kernels and what they need for themselves; memory is planned afterwards. Copy steps of the
-// program are replaced by nests on the way.
+// The texts of the variant's kernels and what they need for themselves; memory is planned afterwards. The
+// program has no copy steps (lower_copies).
 void emit(Variant& variant);
 
 // The texts of all kernels, equal ones once, and of the host program; objects are empty. The variants are emitted, and their

@@ -61,6 +61,8 @@ struct CompiledProgram::Impl {
     loop::Program* const all[] = {&given};
     schedule::plan_weights(all);
     variants.push_back({.target = options.target, .program = std::move(given)});
+    lower_copies(variants[0].program);
+    declare_symbols(variants[0].program);
     emit(variants[0]);
     schedule::plan_memory(variants[0].program, schedule::InPlace::kSums, variants[0].scratch);
     built = build(variants, options.build);

@@ -66,16 +66,14 @@ class Tables {
 
 }  // namespace
 
-Built emit(std::vector<Variant>& variants) {
+Built emit(const std::vector<Variant>& variants) {
   Built built;
   Tables tables(built);
   built.host.resize(variants.size());
   built.rows.resize(variants.size());
   for (size_t v = 0; v < variants.size(); ++v) {
-    loop::Program& program = variants[v].program;
+    const loop::Program& program = variants[v].program;
     const GpuTarget& target = variants[v].target;
-    lower_copies(program);
-    declare_symbols(program);
     HostVariant& host = built.host[v];
     host.name = target.name;
     host.program = &program;

@@ -13,6 +13,7 @@
 #include "compiler/codegen/device_kernel.h"
 #include "compiler/codegen/host.h"
 #include "compiler/loop/program.h"
+#include "compiler/schedule/heuristics/choose.h"
 
 namespace stridec::codegen::cuda {
 
@@ -20,6 +21,7 @@ namespace stridec::codegen::cuda {
 struct Variant {
   GpuTarget target;
   loop::Program program;
+  schedule::Chosen chosen = {};  // schedules that replace the default ones
 };
 
 struct BuildOptions {
@@ -50,9 +52,8 @@ struct Built {
   std::string driver = "525.60";
 };
 
-// Texts of all kernels and what the host program has to know. Copy steps of the programs are replaced by nests on
-// the way.
-Built emit(std::vector<Variant>& variants);
+// Texts of all kernels and what the host program has to know. The programs have no copy steps (lower_copies).
+Built emit(const std::vector<Variant>& variants);
 // Finds NVRTC, so that one that is missing is told before anything is compiled, and with it the driver that kernels will want.
 // Throws kToolchain Errors.
 void prepare(Built& built, const BuildOptions& options = {});

@@ -9,7 +9,9 @@
 namespace stridec::schedule {
 
 // Schedules of nests that are not to get the default one (tuned, replayed): of schedule/heuristics/candidates.h.
-using Chosen = std::map<loop::NestId, loop::Schedule>;
+struct Chosen : std::map<loop::NestId, loop::Schedule> {
+  using std::map<loop::NestId, loop::Schedule>::map;
+};
 
 // Every nest gets its schedule; what the schedules want packed is packed (in Program::prepack). Layouts are final.
 void choose(loop::Program& program, const CpuTarget& target, const Chosen& chosen);

@@ -1,0 +1,12 @@
+// What the manifest says beside the loop program: flags, variants, hashes, tuning.
+#pragma once
+
+#include "compiler/base/file_hash.h"
+#include "compiler/compilation.h"
+
+namespace stridec {
+
+package::ManifestFacts manifest_facts(const CompileOptions& options, const Compilation& made,
+                                      const FileHash& model);
+
+}  // namespace stridec

@@ -1,0 +1,350 @@
+#include "compiler/pipeline.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/parallel.h"
+#include "compiler/base/text.h"
+#include "compiler/codegen/host.h"
+#include "compiler/graph/text.h"
+#include "compiler/graph/verify.h"
+#include "compiler/loop/text.h"
+#include "compiler/loop/verify.h"
+#include "compiler/manifest_facts.h"
+#include "compiler/ops/op_table.h"
+#include "compiler/passes/pass_list.h"
+#include "compiler/schedule/memory/memory_plan.h"
+#include "compiler/schedule/pass_list.h"
+#include "compiler/sym/text.h"
+#include "compiler/tuned_schedules.h"
+#include "compiler/unsupported.h"
+
+namespace stridec {
+namespace {
+
+using codegen::cpu::Variant;
+
+constexpr int kGraphs = 8;  // CUDA graphs that a context keeps, one for each shape
+
+// ---- rows that make the IRs ----
+
+void import_graph(Module& m, const PassContext&) {
+  graph::eliminate_dead_code(m.graph);
+  m.made.graph = m.graph;
+}
+
+void lower(Module& m, const PassContext&) {
+  m.made.loops = ops::lower(m.graph);
+  if (const auto problems = unsupported_steps(m.made.loops, m.targets); !problems.empty())
+    throw frontend::as_error(problems, m.options.model);
+  tune::check_shapes(m.made.loops, m.options.tuning.shapes);
+  m.programs = {{.program = m.made.loops}};
+}
+
+void specialize(Module& m, const PassContext&) {
+  for (const loop::SymbolValues& sizes : m.options.specialize)
+    m.programs.push_back(
+        {.program = loop::specialized(m.made.loops, sizes), .when = loop::condition_of(sizes)});
+}
+
+void make_gpu_variants(Module& m, const PassContext&) {
+  for (const GpuTarget& target : m.targets.gpus)
+    m.made.gpu_variants.push_back({.target = target, .program = m.programs.front().program});
+}
+
+void make_cpu_variants(Module& m, const PassContext&) {
+  // Emitted kernels point into the variants.
+  m.made.variants.reserve(m.targets.cpus.size() * m.programs.size());
+  for (const CpuTarget& target : m.targets.cpus)
+    for (const Variant& program : m.programs) {
+      m.made.variants.push_back(program);
+      m.made.variants.back().target = target;
+    }
+}
+
+// ---- rows that need all variants ----
+
+template <class Variants>
+void tune_variants(Module& m, Variants& variants) {
+  // The hash of a large model takes as long as compiling it: it runs in the background, but not while kernels are timed.
+  const auto before_measuring = [&] {
+    if (m.hash) m.hash->wait();
+  };
+  for (size_t v = 0; v < variants.size(); ++v)
+    variants[v].chosen =
+        tuned(variants[v].program, variants[v].target, m.options, before_measuring, v == 0, m.made);
+}
+void tune_gpu(Module& m, const PassContext&) { tune_variants(m, m.made.gpu_variants); }
+void tune_cpu(Module& m, const PassContext&) {
+  tune_variants(m, m.made.variants);
+  if (m.explains() && !m.made.variants.empty()) {
+    const Variant& first = m.made.variants.front();
+    m.made.choices = schedule::explain(first.program, first.target, first.chosen);
+  }
+}
+
+void emit_cpu(Module& m, const PassContext&) {
+  for (Variant& variant : m.made.variants) codegen::cpu::emit(variant);
+}
+
+std::vector<loop::Program*> all_programs(Compilation& made) {
+  std::vector<loop::Program*> all;
+  for (codegen::cuda::Variant& variant : made.gpu_variants) all.push_back(&variant.program);
+  for (Variant& variant : made.variants) all.push_back(&variant.program);
+  return all;
+}
+
+void pack(Module& m, const PassContext&) {
+  for (loop::Program* each : all_programs(m.made))
+    codegen::cpu::run_prepack(*each, cpu_target("native"), m.build);
+}
+
+void place_weights(Module& m, const PassContext&) { schedule::plan_weights(all_programs(m.made)); }
+
+void emit_gpu(Module& m, const PassContext&) {
+  m.made.device = codegen::cuda::emit(m.made.gpu_variants);
+  m.build.devices = m.made.device.host;
+}
+
+void assemble(Module& m, const PassContext& context) {
+  const Mode& chosen = mode(m.options.mode);
+  m.build.host = package::host_options(m.made.programs(), m.options.weights_file);
+  m.build.host.spin_us = chosen.spin_us;
+  m.build.host.thread_cost = chosen.thread_cost;
+  m.build.host.graphs = context.options.flag("cudagraphs", chosen.graphs) ? kGraphs : 0;
+  m.made.built = codegen::cpu::assemble(m.made.variants, m.build);
+}
+
+void build(Module& m, const PassContext&) {
+  struct Share {
+    std::atomic<size_t> done{0}, total{0};
+  } device, host;
+  const auto counted = [&](Share& share) {
+    return [&](size_t done, size_t total) {
+      share.done = done, share.total = total;
+      m.tell("building", device.done + host.done, device.total + host.total, "kernels");
+    };
+  };
+  m.build.progress = counted(host);
+  const codegen::cuda::BuildOptions images{
+      .use_cache = m.options.use_cache, .nvrtc = m.options.nvrtc, .progress = counted(device)};
+  codegen::cuda::prepare(m.made.device, images);
+  // The host program is one long compilation, which GPU kernels need not wait for.
+  for_each_parallel(2, 2, [&](size_t half) {
+    if (half == 0)
+      codegen::cpu::compile(m.made.built, m.build);
+    else
+      codegen::cuda::compile(m.made.device, images);
+  });
+  m.build.progress = {};
+}
+
+void link(Module& m, const PassContext&) {
+  m.made.artifact = package::link(m.made.programs(), m.made.built, m.made.device,
+                                  manifest_facts(m.options, m.made, *m.hash));
+}
+
+// ---- rows for one program ----
+
+void prepare_host(loop::Program& program, const PassContext&) {
+  codegen::lower_copies(program);
+  codegen::declare_symbols(program);
+}
+
+constexpr Pass kImport = {"import", "graph", RunsOn::kGraph, "The graph as the frontend reads it.",
+                          import_graph};
+constexpr Pass kLower[] = {
+    {"lower", "lowering", RunsOn::kLoops, "Each operator becomes one loop nest.", lower},
+    {"specialize", "lowering", RunsOn::kLoops, "Add programs for the sizes of --specialize.", specialize},
+};
+constexpr Pass kGpuVariants = {"gpu variants", "scheduling", RunsOn::kGpu, "One program for each GPU target.",
+                               make_gpu_variants};
+constexpr Pass kGpuTuning = {"gpu tuning", "tuning", RunsOn::kGpu,
+                             "Take schedules from the tuning database, or measure them.", tune_gpu};
+constexpr Pass kCpuVariants[] = {
+    {"variants", "scheduling", RunsOn::kCpu, "One program for each CPU target and specialization.",
+     make_cpu_variants},
+    {"tuning", "tuning", RunsOn::kCpu, "Take schedules from the tuning database, or measure them.", tune_cpu},
+};
+constexpr Pass kCpuText[] = {
+    {"copies", "scheduling", RunsOn::kCpu, "Copies become loop nests; symbols of the run are declared.",
+     prepare_host},
+    {"kernels", "scheduling", RunsOn::kCpu, "The text of each kernel, and the scratch that it needs.",
+     emit_cpu},
+};
+constexpr Pass kArtifact[] = {
+    {"packing", "packing", RunsOn::kArtifact, "Run the nests that pack weights.", pack},
+    {"weights", "packing", RunsOn::kArtifact, "Place weights in the file, equal ones once.", place_weights},
+    {"gpu copies", "building", RunsOn::kGpu, "Copies become loop nests; symbols of the run are declared.",
+     prepare_host},
+    {"gpu kernels", "building", RunsOn::kArtifact, "The text of each GPU kernel.", emit_gpu},
+    {"host", "building", RunsOn::kArtifact, "The text of the host program, which launches the kernels.",
+     assemble},
+    {"building", "building", RunsOn::kArtifact, "Compile all texts.", build},
+    {"linking", "linking", RunsOn::kArtifact, "Link the library and write the manifest.", link},
+};
+
+template <class Rows>
+void append(Pipeline& pipeline, const Rows& rows) {
+  pipeline.insert(pipeline.end(), std::begin(rows), std::end(rows));
+}
+
+// ---- running ----
+
+constexpr IrHooks<graph::Graph> kGraphHooks = {
+    [](const graph::Graph& graph, std::string_view after) {
+      graph::verify(graph, ops::shape_table(), after);
+    },
+    [](const graph::Graph& graph) { return graph::to_string(graph); }};
+constexpr IrHooks<loop::Program> kLoopHooks = {
+    [](const loop::Program& program, std::string_view) { loop::verify(program); },
+    [](const loop::Program& program) { return loop::to_string(program); }};
+
+// A program that a row runs on, with what the row may look at.
+struct Unit {
+  loop::Program* program;
+  std::string variant;
+  PassContext context;
+};
+
+std::vector<Unit> units_of(RunsOn where, Module& m, const PassContext& context) {
+  std::vector<Unit> units;
+  PassContext given = context;
+  if (where == RunsOn::kLoops || where == RunsOn::kCpuLoops) {
+    if (where == RunsOn::kCpuLoops && m.targets.cpus.empty()) return units;
+    for (Variant& program : m.programs) {
+      const bool general = program.when.is_const(1);
+      given.decisions = general && m.explains() ? &m.made.decisions : nullptr;
+      units.push_back({&program.program, general ? "" : sym::to_string(program.when), given});
+    }
+  }
+  if (where == RunsOn::kGpu)
+    for (codegen::cuda::Variant& variant : m.made.gpu_variants) {
+      given.gpu = &variant.target;
+      given.chosen = &variant.chosen;
+      given.decisions = units.empty() && m.explains() ? &m.made.decisions : nullptr;
+      units.push_back({&variant.program, variant.target.name, given});
+    }
+  if (where == RunsOn::kCpu)
+    for (Variant& variant : m.made.variants) {
+      given.cpu = &variant.target;
+      given.chosen = &variant.chosen;
+      given.scratch = &variant.scratch;
+      units.push_back({&variant.program, variant.target.name, given});
+    }
+  return units;
+}
+
+// A row is the last of its stage on these IRs.
+bool ends_stage(const Pipeline& pipeline, size_t at) {
+  return at + 1 == pipeline.size() || pipeline[at + 1].runs_on != pipeline[at].runs_on ||
+         pipeline[at + 1].stage != pipeline[at].stage;
+}
+
+void run_row(const Pass& pass, Module& m, PassRunner& runner, const PassContext& context, bool last) {
+  if (const auto* on_graph = std::get_if<Pass::OnGraph>(&pass.run)) (*on_graph)(m.graph, context);
+  if (const auto* on_module = std::get_if<Pass::OnModule>(&pass.run)) (*on_module)(m, context);
+  if (pass.runs_on == RunsOn::kGraph) return runner.changed(pass, m.graph, "", kGraphHooks, last);
+  if (pass.runs_on == RunsOn::kArtifact) return runner.changed(pass);
+  for (Unit& unit : units_of(pass.runs_on, m, context)) {
+    if (const auto* on_program = std::get_if<Pass::OnProgram>(&pass.run))
+      (*on_program)(*unit.program, unit.context);
+    runner.changed(pass, *unit.program, unit.variant, kLoopHooks, last);
+  }
+}
+
+}  // namespace
+
+Pipeline default_pipeline() {
+  Pipeline all = {kImport};
+  append(all, passes::graph_passes());
+  append(all, kLower);
+  append(all, schedule::loop_passes());
+  all.push_back(kGpuVariants);
+  append(all, schedule::gpu_loop_passes());
+  all.push_back(kGpuTuning);
+  append(all, schedule::gpu_passes());
+  append(all, schedule::cpu_loop_passes());
+  append(all, kCpuVariants);
+  append(all, schedule::cpu_passes());
+  append(all, kCpuText);
+  append(all, schedule::cpu_memory_passes());
+  append(all, kArtifact);
+  return all;
+}
+
+Pipeline pipeline_until(Stage last) {
+  Pipeline rows = default_pipeline();
+  switch (last) {
+    case Stage::kGraph: cut_after(rows, "import"); break;
+    case Stage::kLoops: cut_after(rows, "lower"); break;
+    case Stage::kSchedule: cut_after(rows, "memory"); break;
+    case Stage::kSource:
+      cut_after(rows, "host");
+      std::erase_if(rows, [](const Pass& pass) { return pass.name == "packing"; });
+      break;
+    case Stage::kArtifact: break;
+  }
+  return rows;
+}
+
+size_t find_pass(const Pipeline& pipeline, std::string_view name) {
+  const auto found =
+      std::find_if(pipeline.begin(), pipeline.end(), [&](const Pass& p) { return p.name == name; });
+  if (found == pipeline.end())
+    fail(ErrorKind::kUsage, "unknown-pass", cat("there is no pass '", name, "'"),
+         "'stridec passes' lists them");
+  return static_cast<size_t>(found - pipeline.begin());
+}
+
+void insert_before(Pipeline& pipeline, std::string_view name, const Pass& pass) {
+  pipeline.insert(pipeline.begin() + static_cast<std::ptrdiff_t>(find_pass(pipeline, name)), pass);
+}
+
+void insert_after(Pipeline& pipeline, std::string_view name, const Pass& pass) {
+  pipeline.insert(pipeline.begin() + static_cast<std::ptrdiff_t>(find_pass(pipeline, name)) + 1, pass);
+}
+
+void cut_after(Pipeline& pipeline, std::string_view name) {
+  pipeline.erase(pipeline.begin() + static_cast<std::ptrdiff_t>(find_pass(pipeline, name)) + 1,
+                 pipeline.end());
+}
+
+void check_options(const Options& options, const Pipeline& pipeline, const Targets& targets) {
+  const auto runs = [&](const Pass& pass) {
+    return !((pass.runs_on == RunsOn::kGpu && targets.gpus.empty()) ||
+             ((pass.runs_on == RunsOn::kCpu || pass.runs_on == RunsOn::kCpuLoops) && targets.cpus.empty()));
+  };
+  for (const auto& [name, value] : options.given()) {
+    const auto reads = [&](const Pass& pass) { return pass.option == name; };
+    const auto known = std::find_if(stridec::options().begin(), stridec::options().end(),
+                                    [&](const OptionInfo& info) { return info.name == name; });
+    if (known == stridec::options().end())
+      fail(ErrorKind::kUsage, "unknown-option", cat("there is no option '", name, "'"),
+           "'stridec options' lists them; write -O name=value");
+    const bool of_passes = std::any_of(pipeline.begin(), pipeline.end(), reads);
+    const bool used = std::any_of(pipeline.begin(), pipeline.end(),
+                                  [&](const Pass& pass) { return reads(pass) && runs(pass); });
+    if ((of_passes && !used) || (name == "cudagraphs" && targets.gpus.empty()))
+      fail(ErrorKind::kUsage, "useless-option",
+           cat("option '", name, "' has no effect for ", targets.gpus.empty() ? "CPUs" : "GPUs"),
+           cat("leave it out, or add --target ", targets.gpus.empty() ? "cuda" : "cpu"));
+  }
+}
+
+bool run(const Pipeline& pipeline, Module& m, PassRunner& runner, PassContext context) {
+  for (size_t i = 0; i < pipeline.size(); ++i) {
+    const Pass& pass = pipeline[i];
+    const auto same_stage = [&](const Pass& other) { return other.stage == pass.stage; };
+    const auto before =
+        std::count_if(pipeline.begin(), pipeline.begin() + static_cast<std::ptrdiff_t>(i), same_stage);
+    const auto all = std::count_if(pipeline.begin(), pipeline.end(), same_stage);
+    const bool runs = runner.begin(pass, context, static_cast<size_t>(before), static_cast<size_t>(all));
+    if (runs) run_row(pass, m, runner, context, ends_stage(pipeline, i));
+    if (runner.stops_after(pass)) return false;
+  }
+  return true;
+}
+
+}  // namespace stridec

@@ -1,0 +1,52 @@
+// The pipeline of a compilation as a value: rows that can be printed, inserted and cut.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "compiler/base/file_hash.h"
+#include "compiler/base/pass.h"
+#include "compiler/compilation.h"
+#include "compiler/graph/graph.h"
+#include "compiler/select_targets.h"
+
+namespace stridec {
+
+// What the rows work on.
+struct Module {
+  const CompileOptions& options;
+  Targets targets;
+  Stage last = Stage::kArtifact;  // the stage that the pipeline ends with
+  graph::Graph graph;
+  // Programs that are not scheduled for a target: the general one first, then those of --specialize.
+  std::vector<codegen::cpu::Variant> programs;
+  codegen::cpu::BuildOptions build;
+  std::optional<FileHash> hash;  // of the model's file; runs in the background
+  Compilation made;
+
+  bool explains() const { return last == Stage::kSchedule || last == Stage::kSource; }
+  void tell(std::string_view stage, size_t done = 0, size_t total = 0, std::string_view what = {}) const {
+    if (options.progress)
+      options.progress(stage, static_cast<int64_t>(done), static_cast<int64_t>(total), what);
+  }
+};
+
+// All rows, from the imported graph to the linked library.
+Pipeline default_pipeline();
+// The rows up to and including the stage's last one.
+Pipeline pipeline_until(Stage last);
+
+// The index of the row; throws a usage Error that names the row where there is none.
+size_t find_pass(const Pipeline& pipeline, std::string_view name);
+void insert_before(Pipeline& pipeline, std::string_view name, const Pass& pass);
+void insert_after(Pipeline& pipeline, std::string_view name, const Pass& pass);
+void cut_after(Pipeline& pipeline, std::string_view name);
+
+// Throws a usage Error for an option that is not in options(), or that no row reads for these targets.
+void check_options(const Options& options, const Pipeline& pipeline, const Targets& targets);
+
+// Runs the rows in order. False: PassOptions::stop_after ended it.
+bool run(const Pipeline& pipeline, Module& module, PassRunner& runner, PassContext context);
+
+}  // namespace stridec
