@@ -1,14 +1,13 @@
-// What depends on weights alone is computed once, when the model is compiled.
+// Computes at compile time whatever depends on weights alone.
 #pragma once
 
 #include "compiler/loop/program.h"
 
 namespace stridec::schedule {
 
-// Moves nests that read nothing but weights from the run, its loops and branches to Program::prepack; their results become
-// weights.
-// Results much larger than what they are made from stay in the run, where fusion usually inlines them, and so does what
-// would take minutes.
+// Moves nests that read only weights out of the run, its loops and its branches to Program::prepack; their
+// results become weights. Results much larger than their inputs stay in the run, where fusion usually inlines
+// them. Nests that would take minutes at compile time stay as well.
 void hoist_constants(loop::Program& program);
 
 }  // namespace stridec::schedule

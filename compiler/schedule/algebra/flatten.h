@@ -1,4 +1,4 @@
-// Loops over dims that were taken apart for one operation become loops over what they were.
+// Flattens neighbouring dims that were split for one operation back into one dim.
 #pragma once
 
 #include "compiler/loop/program.h"
@@ -10,9 +10,9 @@ namespace stridec::schedule {
 //   ->  nest (%i<64*batch, ...)  store t[%i, ...] f(x[%i, ...], mask[mod(%i, 64), ...])
 //       nest (%i<64*batch, ...)  load t[%i, ...]
 //
-// What is added to every batch of windows, say, is added between two products over all windows, which share dims then.
-// Arena buffers that one pointwise nest stores and whose readers all put two neighbouring dims together again; the last dim,
-// along which memory is contiguous, stays as it is.
+// Example: an addition to every batch of windows stands between two GEMMs over all windows; afterwards all
+// three share their dims. Applies to arena buffers that one pointwise nest stores and whose readers all
+// combine the same two neighbouring dims. The last dim, which is contiguous in memory, is not merged.
 void flatten(loop::Program& program);
 
 }  // namespace stridec::schedule

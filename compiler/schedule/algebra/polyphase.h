@@ -1,16 +1,17 @@
-// Strided windows taken apart by phase: a transposed convolution becomes ordinary ones.
+// Polyphase decomposition: splits strided windows by phase, so that a transposed convolution becomes ordinary
+// ones.
 //
 //   for s<E: y[s] = sum over r<K of x[(s - r)//2] * w[r], where mod(s - r, 2) == 0
 //
 //   for q<(E + 1)//2: y[2*q]     = sum over r<(K + 1)//2 of x[q - r] * w[2*r]
 //   for q<E//2:       y[2*q + 1] = sum over r<K//2       of x[q - r] * w[2*r + 1]
 //
-// A condition mod(a*s + b*r + c, S) == 0 on a factor of the summed product ties the reduced dim r to the phase of the
-// parallel dim s. Split by phase, every nest sums over the r that meet the condition and no others, which is S times
-// less work for every such dim; the results interleave in the one buffer. The dense nests that come out are what the
-// templates for contractions know.
+// A condition mod(a*s + b*r + c, S) == 0 on a factor of the summed product ties the reduced dim r to the
+// phase of the parallel dim s. After the split each nest sums only over the r that meet the condition, which
+// is S times less work for each such dim. The results interleave in one buffer, and the dense nests match the
+// contraction templates.
 //
-// Where there would be many phases and all have equally many taps, the phase becomes a parallel dim of one nest.
+// If there are many phases with equally many taps, the phase becomes a parallel dim of one nest instead.
 #pragma once
 
 #include <string>
@@ -21,11 +22,12 @@
 
 namespace stridec::schedule {
 
-// The nests that together do what `nest` does, one per phase; none, with the reason, where it has no such window.
+// Returns the nests, one per phase, that together compute what `nest` does. Returns none and sets `reason` if
+// the nest has no such window.
 std::vector<loop::Nest> polyphase_nests(const loop::Program& program, const loop::Nest& nest,
                                         std::string* reason);
 
-// Every launch of a nest that has phases becomes launches of them.
+// Replaces every launch of a nest with phases by launches of its per-phase nests.
 void decompose_polyphase(loop::Program& program, std::vector<Decision>* decisions = nullptr);
 
 }  // namespace stridec::schedule

@@ -1,13 +1,13 @@
-// What several points of a pointwise nest compute from the same row of what they read, computed once for each row.
+// Row-wise CSE: computes once per input row what several points of a pointwise nest compute from that row.
 //
 //   for i, j: y[i,j] = a(i) * f(x[u(i),j], x[u(i),j+1]) + b(i) * f(x[v(i),j], x[v(i),j+1])
 //
 //   for r, j: t[r,j] = f(x[r,j], x[r,j+1])
 //   for i, j: y[i,j] = a(i) * t[u(i),j] + b(i) * t[v(i),j]
 //
-// Interpolation along several axes becomes interpolation along one after the other: its second nest blends whole rows, and the
-// first, which looks columns up, has fewer of them to do. Where there are more rows than points look at, t has a row
-// for each look instead (x of 4000 rows shown in 200: 400 rows).
+// Interpolation along several axes becomes separable: one axis after the other. The second nest blends whole
+// rows, and the first, which looks up columns, has fewer lookups to do. If there are more input rows than
+// lookups, t has one row per lookup instead (an x of 4000 rows resized to 200: 400 rows).
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@
 
 namespace stridec::schedule {
 
-// Layouts are final: t lies in memory as the nest's result does.
+// Runs after layouts are final: t gets the memory order of the nest's result.
 void eliminate_common_rows(loop::Program& program, std::vector<Decision>* decisions = nullptr);
 
 }  // namespace stridec::schedule

@@ -1,4 +1,4 @@
-// Reductions in two steps: partial results over some of the dims, then their combination.
+// Splits a reduction in two steps: partial results over some of the dims, then their combination.
 //
 //   for g<G: s[g] = f(reduce sum over r<R, k<K of x[g,r,k])
 //
@@ -10,10 +10,11 @@
 //
 //   for t<ceil(R/4096): part[t] = reduce over r<4096 of x[4096*t + r]     split_reduction %r by 4096
 //
-// A sum of squared deviations from the mean that this sum gives is taken apart with it, in one go through x (variance.h).
+// A sum of squared deviations from the mean that this sum yields is split together with it, in one pass over
+// x (variance.h).
 //
-// More points run in parallel, and a dim that lies innermost in memory comes to run along the lanes. The partial results
-// are the same however many threads there are.
+// More points run in parallel, and a dim that is innermost in memory can become the vectorised dim. The
+// partial results do not depend on the number of threads.
 #pragma once
 
 #include <string>
@@ -25,25 +26,28 @@
 namespace stridec::schedule {
 
 struct ReductionSplit {
-  std::vector<sym::Expr> keep;  // dims of one reduction: those of the partial results
-  int64_t strip = 0;            // not 0: partial results of this many points of the only dim of `keep`
-  std::optional<sym::Expr>
-      join;  // a parallel dim that becomes one with the last dim of `keep`, which is inside
+  // Dims of one reduction that the partial results keep.
+  std::vector<sym::Expr> keep;
+  // If not 0, each partial result covers this many points of the only dim of `keep`.
+  int64_t strip = 0;
+  // A parallel dim that is merged with the last dim of `keep`, which is the inner of the two.
+  std::optional<sym::Expr> join;
 };
 loop::Directive to_directive(const ReductionSplit& split);
 // Throws Error kMalformed, code "bad-schedule".
 ReductionSplit to_reduction_split(const loop::Directive& directive);
 
-// The nests that together do what `nest` does, in order: what comes before the reduction, if anything is left of it,
-// the partial results, and the rest. New buffers are added to the program. None, with the reason, where that cannot be
-// done.
+// Returns the nests that replace `nest`, in order: the part before the reduction if any of it remains, the
+// partial results, and the rest. Adds the new buffers to the program. Returns none and sets `reason` if the
+// split is impossible.
 std::vector<loop::Nest> split_reduction(loop::Program& program, const loop::Nest& nest,
                                         const ReductionSplit& split, std::string* reason);
 
-// Splits what is worth it: long reductions of few points, and those over a few neighbours in memory, which lanes could
-// not fill. Threads of a CPU are few and a second nest costs little: one image or sentence at a time is the case that wants
-// its reductions shared. On a GPU typical sizes decide, and a reduction that is its nest's only loop stays: as many blocks
-// share it as its sizes ask for when it runs.
+// Splits the reductions where it pays: long reductions of few points, and reductions over a few neighbours in
+// memory that do not fill the vector lanes. kThreads (CPU): threads are few and a second nest costs little,
+// so the reductions of a single image or sentence are split too. kBlocks (GPU): typical sizes decide. A
+// reduction that is its nest's only loop stays whole there; the number of blocks that share it is chosen at
+// run time from its size.
 enum class Sharing { kThreads, kBlocks };
 void split_reductions(loop::Program& program, Sharing sharing, std::vector<Decision>* decisions = nullptr);
 

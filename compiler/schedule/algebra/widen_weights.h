@@ -4,8 +4,9 @@
 
 namespace stridec::schedule {
 
-// Products by numbers that are computed from weights, rounded to floats of 16 bits and multiplied in f32 take them as they
-// are computed: where no instruction multiplies the narrow ones, the rounding takes longer than the product.
+// Keeps a GEMM factor that is computed from weights in f32 if the nest rounds it to a 16-bit float and
+// multiplies in f32. On targets without instructions that multiply the narrow type, the rounding takes longer
+// than the GEMM.
 void widen_weights(loop::Program& program);
 
 }  // namespace stridec::schedule

@@ -1,4 +1,4 @@
-// Convolutions with a 3x3 window and stride 1 in fewer multiplications: Winograd's minimal filtering F(m x m, 3 x 3)
+// Winograd's minimal filtering F(m x m, 3 x 3) for 3x3 convolutions with stride 1: fewer multiplications
 // (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", arXiv 1509.09308), with t = m + 2.
 //
 //   for n, c, y<H, x<W: out[n,c,y,x] = f(sum over i, r<3, s<3 of in[n, i, y + r, x + s] * w[c,i,r,s])
@@ -8,12 +8,12 @@
 //   M[q, n,y,x, c]       = sum over i of V[q,n,y,x,i] * U[q,i,c]
 //   out[n, c, m*y + p, m*x + q] = f((A^T M A)[p,q])      for p, q < m, inside H x W
 //
-// Convolutions of one value with several weights share V, and U and M hold the columns of all of them; each has an output
-// transform of its own.
+// Convolutions of one input with several weights share V. U and M then hold the columns of all of them, and
+// each convolution has its own output transform.
 //
-// Three nests in place of one: the products, t*t in m*m*9, are a batched contraction; the transforms are ordinary nests
-// over tiles. Rounding errors grow, to about 2e-5 of the largest result for m = 4; an input that is not finite
-// reaches all of its tile.
+// Three nests replace one. The multiplications (t*t instead of m*m*9 per tile) are a batched GEMM; the
+// transforms are ordinary nests over tiles. Rounding errors grow to about 2e-5 of the largest output for m =
+// 4. A non-finite input affects its whole tile.
 #pragma once
 
 #include <string>
@@ -24,12 +24,14 @@
 
 namespace stridec::schedule {
 
-// The three nests, in order, that do what `nest` does with tiles of m x m outputs, m 2 or 4; the nest that makes U joins
-// program.prepack and buffers are added. None, with the reason, where the nest is no such convolution by f32 weights.
+// Returns the three nests, in order, that replace `nest` with tiles of m x m outputs (m is 2 or 4). Adds
+// buffers, and adds the nest that computes U to program.prepack. Returns none and sets `reason` if the nest
+// is no 3x3 stride-1 convolution by f32 weights.
 std::vector<loop::Nest> winograd(loop::Program& program, const loop::Nest& nest, int m, std::string* reason);
 
-// Convolutions become Winograd's where the arithmetic saved is worth more than the memory moved; those of one value together,
-// where what passes between the transforms and the weights stay in caches as they do for each by itself.
+// Applies Winograd where the saved arithmetic outweighs the added memory traffic. Convolutions of one input
+// are transformed together if the intermediates and the weights still fit the caches as they do for each
+// convolution alone.
 void apply_winograd(loop::Program& program, std::vector<Decision>* decisions = nullptr);
 
 }  // namespace stridec::schedule

@@ -1,4 +1,4 @@
-// Where the accesses of a nest to a buffer go along each dim of it, in terms of the nest's own dims.
+// Describes which range of a buffer's dim a nest accesses, as an affine function of one of the nest's dims.
 #pragma once
 
 #include <optional>
@@ -8,19 +8,19 @@
 
 namespace stridec::schedule {
 
-// From scale * var + low to scale * var + high, var a dim of the nest.
+// The range from scale * var + low to scale * var + high, where var is a dim of the nest.
 struct Along {
   sym::Expr var;
   int64_t scale = 1, low = 0, high = 0;
   bool plain() const { return scale == 1 && low == 0 && high == 0; }
 };
 
-// By the buffer's dims, of all that the nest stores there or all that it loads; nothing where a dim of the buffer does not go
-// along with just one of the nest's.
+// Returns one entry per dim of the buffer, covering all stores (or all loads) of the nest to it. An entry is
+// empty if that dim is not indexed by exactly one dim of the nest.
 std::vector<std::optional<Along>> accesses_along(const loop::Program& program, const loop::Nest& nest,
                                                  loop::BufferId buffer, bool stores);
 
-// Of the nest's dim `var`; 0: it has none.
+// The extent of the nest's dim `var`, or 0 if the nest has no such dim.
 sym::Expr extent_of(const loop::Nest& nest, sym::Expr var);
 
 }  // namespace stridec::schedule

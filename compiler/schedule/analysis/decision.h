@@ -1,4 +1,4 @@
-// What a pass decided about one nest or two, for `inspect --stage=schedule`.
+// Records what a pass decided about one nest or a pair of nests, for `inspect --stage=schedule`.
 #pragma once
 
 #include <string>
@@ -8,25 +8,28 @@
 
 namespace stridec::schedule {
 
-// One decision, for `inspect --stage=schedule`: what was fused with what, or the reason why not.
+// One decision: what was fused with what, or why not.
 struct Decision {
-  std::string producer, consumer;  // names of nests, or what else it is about
+  std::string producer, consumer;  // names of nests, or of whatever else the decision is about
   bool fused = false;
   std::string reason;
-  // Of memory traffic that fusing saves, or would: what the producer stores and the consumer loads, once where others
-  // read it too. 0 for decisions of another kind.
+  // Memory traffic in bytes that fusion saves or would save: the producer's store plus the consumer's load,
+  // or only one of the two if the buffer has other readers. 0 for decisions of another kind.
   sym::Expr bytes = 0;
-  bool apart = false;  // it is about one nest, the producer, which `consumer` made several of
-  // The model's nodes: of both nests, or of the one; empty for decisions of another kind.
+  // The decision is about one nest, the producer, which the transform named by `consumer` splits into
+  // several.
+  bool apart = false;
+  // The model's nodes of each nest; empty for decisions of another kind.
   std::vector<std::string> producer_nodes, consumer_nodes;
-  // Names of buffers that the producer writes and the consumer reads; of one that was moved into another, which `consumer`
-  // then is, its own.
+  // Names of the buffers that the producer writes and the consumer reads. For a buffer moved into another
+  // one, its own name; `consumer` is then the other buffer.
   std::vector<std::string> passing;
 };
-// About these two, with their nodes and what passes between them.
+// A decision about two nests, filled with their nodes and the buffers between them.
 Decision decision_about(const loop::Program& program, const loop::Nest& producer, const loop::Nest& consumer,
                         bool fused, std::string reason, sym::Expr bytes = 0);
-// About one that `what` made several of, or did not, with its nodes.
+// A decision about one nest, with its nodes, that the transform `what` split into several nests or left
+// whole.
 Decision decision_about(const loop::Nest& nest, std::string what, bool fused, std::string reason,
                         sym::Expr bytes = 0);
 

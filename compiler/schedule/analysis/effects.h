@@ -1,4 +1,4 @@
-// What the steps of a program read and write.
+// Tells what the steps of a program read and write.
 #pragma once
 
 #include <optional>
@@ -11,40 +11,41 @@
 namespace stridec::schedule {
 
 using loop::Effects;
-using loop::effects_of;  // of a nest
+using loop::effects_of;  // overload for a nest
 
-// Of one step; of control flow: what its condition reads, not what the steps inside it do.
+// The effects of one step. For control flow: only what its condition reads, not the steps inside.
 Effects effects_of(const loop::Program& program, const loop::Step& step);
-// The nest that the step launches; null: it launches none.
+// The nest that the step launches, or null if it launches none.
 const loop::Nest* nest_at(const loop::Program& program, const loop::Steps& steps, int at);
-// It is part of strips: one thread runs it from end to end.
+// Whether the nest belongs to a tiled group, so that one thread runs it from start to end.
 bool is_in_tiled_group(const loop::Program& program, const loop::Nest& nest);
 bool reads(const Effects& effects, loop::BufferId id);
 bool writes(const Effects& effects, loop::BufferId id);
 bool touches(const Effects& effects, loop::BufferId id);  // either
 
-// Where both nests touch the buffer, none of them touches an element of the other's: along some dim their ranges have nothing
-// in common, as those of the parts of a concatenation.
+// Whether two nests that touch one buffer access disjoint elements of it: along some dim their ranges do not
+// intersect, as for the pieces of a concatenation.
 bool touch_apart(const loop::Program& program, const loop::Nest& a, const loop::Nest& b, loop::BufferId id);
-// Whether the step, which touches the buffer as the nest does, may touch an element of it that the nest touches; control flow:
-// any of the steps inside it.
+// Whether the step may touch an element of the buffer that the nest touches. Both touch the buffer. For
+// control flow: whether any step inside may.
 bool share_elements(const loop::Program& program, const loop::Nest& nest, const loop::Step& step,
                     loop::BufferId id);
 
-// What steps other than launches use: they expect it row-major.
+// Buffers that steps other than launches use; these steps require them row-major.
 std::set<loop::BufferId> fixed_buffers(const loop::Program& program);
 
-// The buffer's dims, innermost first; nothing where its elements do not lie side by side.
+// The buffer's dims, innermost first; nothing if its elements are not dense in memory.
 std::optional<std::vector<size_t>> inside_out(const loop::Buffer& buffer);
 
-// Dense strides for this shape, its dims in the order that they have in memory there, at typical sizes.
+// Dense strides for `shape`, with the dims in the memory order of `like` at typical sizes.
 std::vector<sym::Expr> strides_like(const loop::Buffer& like, const std::vector<sym::Expr>& shape,
                                     const sym::Facts& facts);
 
-// Adds one for a part of this shape, its dims in the order that they have in memory there.
+// Adds a buffer for a part of `of` with this shape, its dims in the memory order of `of`.
 loop::BufferId add_part(loop::Program& program, loop::BufferId of, const std::vector<sym::Expr>& shape);
 
-// Elements from the first to one past the last that the strides can reach: the memory a buffer takes.
+// The memory that a buffer spans, in elements: from its first to one past the last element that the strides
+// reach.
 sym::Expr extent_in_elements(const loop::Buffer& buffer);
 
 }  // namespace stridec::schedule

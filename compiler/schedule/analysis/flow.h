@@ -1,4 +1,4 @@
-// Which steps read and write each buffer, and which steps may change places.
+// Tells which steps read and write each buffer, and which steps may be reordered.
 #pragma once
 
 #include <vector>
@@ -8,21 +8,21 @@
 
 namespace stridec::schedule {
 
-// Who touches what in one list of steps; kept up to date by the rules.
+// Readers and writers of each buffer in one list of steps; the fusion rules keep it up to date.
 struct Flow {
-  std::vector<Effects> effects;  // by position; control flow counts as all that is inside
-  std::vector<int> total_writers,
-      total_readers;  // by buffer: steps of the whole program, nested ones included
+  std::vector<Effects> effects;  // by position; control flow counts with everything inside it
+  // By buffer: the number of steps of the whole program, nested ones included.
+  std::vector<int> total_writers, total_readers;
 };
 Flow make_flow(const loop::Program& program, const loop::Steps& steps);
-// A buffer that one step writes, and nobody outside of the program reads.
+// Whether the buffer is an arena buffer that exactly one step writes.
 bool made_once(const loop::Program& program, const Flow& flow, loop::BufferId id);
-// And that one step reads.
+// Whether, in addition, exactly one step reads it.
 bool passes_once(const loop::Program& program, const Flow& flow, loop::BufferId id);
 
-// May the nest at `from` move to just before (or, moving down, just after) all steps strictly between the two, but
-// those in `with`, which move along? Upwards it may not pass what binds a symbol that it uses. It may pass what touches
-// other parts of the same buffers.
+// Whether the nest at `from` may move to just before (when moving up) or just after (when moving down) `to`,
+// past all steps strictly between the two except those in `with`, which move along. It may not move up past a
+// step that binds a symbol it uses. It may pass steps that touch disjoint parts of the same buffers.
 bool may_move(const loop::Program& program, const loop::Steps& steps, const Flow& flow, int from, int to,
               const std::vector<int>& with = {});
 

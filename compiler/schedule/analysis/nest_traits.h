@@ -1,4 +1,4 @@
-// Properties of one nest that passes ask for: pointwise, contraction, cost of a point, name.
+// Properties of one nest that passes query: pointwise, contraction, cost of a point, name.
 #pragma once
 
 #include <string>
@@ -8,24 +8,25 @@
 
 namespace stridec::schedule {
 
-// No loops inside, one plain store.
+// Whether the nest has no inner loops and one plain store.
 bool is_pointwise(const loop::Nest& nest);
-// A sum of products that a template will compute: one factor has a dim that the other lacks.
+// Whether the nest is a sum of products that a template will compute: one factor has a dim that the other
+// lacks.
 bool is_contraction(const loop::Nest& nest);
-// Its index moves with every dim.
+// Whether the index of the access depends on every one of the dims.
 bool runs_through(const loop::Access& access, const std::vector<loop::Dim>& dims);
-// Pointwise, and its result takes more memory than what it is computed from: casts and dequantised numbers. Readers
-// had better load what is narrow and compute it again.
+// Whether the nest is pointwise and its result takes more memory than its inputs, as casts and dequantisation
+// do. Its readers should load the narrow input and recompute.
 bool widens(const loop::Program& program, const loop::Nest& nest);
 int scalar_cost(const loop::Block& block);
-// "matmul+add+relu". Where that gets long what has more loops around it, which is most of the work, keeps its name: "iota+
-// cast+...+matmul+add", "matmul+add+...".
+// The name of the fused nest, such as "matmul+add+relu". A long name is shortened, and the part of the nest
+// with more loops, which does most of the work, keeps its name: "iota+cast+...+matmul+add", "matmul+add+...".
 std::string fused_name(const loop::Nest& producer, const loop::Nest& consumer);
-// Adds the model's nodes that a nest computes as well, each once.
+// Adds the model's nodes in `more` to those the nest computes, without duplicates.
 void join_nodes(loop::Nest& nest, const std::vector<std::string>& more);
 size_t statement_count(const loop::Block& block);
 
-// A nest longer than this compiles slowly and keeps nothing in registers.
+// A nest with more statements compiles slowly and keeps nothing in registers.
 inline constexpr size_t kMostStatements = 400;
 
 }  // namespace stridec::schedule

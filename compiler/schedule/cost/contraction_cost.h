@@ -1,4 +1,4 @@
-// What a contraction takes on a CPU: an analytical model, in cycles of one core, for symbols at a typical size.
+// Analytical cost model of a contraction on a CPU, in cycles of one core, with symbols at typical sizes.
 #pragma once
 
 #include <vector>
@@ -9,24 +9,27 @@
 
 namespace stridec::schedule {
 
-// Sizes of the roles that a plan gives to the nest's dims.
+// Total sizes of the roles that a plan gives to the nest's dims.
 struct ContractionShape {
   double batch, rows, columns, segments, run;
-  double computing;  // what an element of a computed a takes beyond loads, cycles
-  bool shared;       // by threads
-  // Of a plan that copies lines: images, that no tile's rows are of two of, copies, their lines beyond those of an image's
-  // rows, all together, rows of a line, and k of a copied row.
+  // Cycles per element of a computed factor a, beyond its loads.
+  double computing;
+  bool shared;  // the work is split between threads
+  // For plans that copy lines: the number of images (no tile's rows span two of them), of copies, of the
+  // copies' lines beyond those of an image's rows in total, of rows per line, and of k per copied row.
   double images = 1, copies = 0, more_lines = 0, line = 0, copied_k = 0;
   double k() const { return segments * run; }
 };
 
-// How results of neighbouring columns are stored: as vectors; one by one; one by one to addresses that differ by multiples
-// of a page, which share a few lines of the cache, so that each is driven out before the next row's store to it.
+// How the results of neighbouring columns are stored: as vectors; one by one; or one by one to addresses that
+// differ by multiples of a page. The last share a few cache lines (set conflicts), so each line is evicted
+// before the next row stores to it.
 enum class Stores { kVectors, kApart, kSameLines };
 
-// Whether the elements that a copy meets in order are neighbours, so that it moves vectors: how many of a are, 0 where they
-// are not, unless those of neighbouring rows are, and whether all of b are. What is asked for each element of b, whether it is
-// in range, is asked one by one.
+// Whether a copy meets contiguous elements, so that it moves vectors. a: the number of contiguous elements of
+// factor a, 0 if there are none. turned_a: elements of neighbouring rows of a are contiguous instead, so the
+// copy transposes. b: all elements of b are contiguous. masked_b: each element of b is bounds-checked one by
+// one.
 struct UnitSteps {
   double a = 0;
   bool turned_a = false, b = false, masked_b = false;
@@ -35,18 +38,19 @@ struct UnitSteps {
 double plan_cycles(const kernels::GemmPlan& plan, const ContractionShape& s, UnitSteps unit, Stores stores,
                    const CpuTarget& target);
 
-// Tiles of rows that a task may have: most of them first.
+// The numbers of row tiles that a task may have, largest first.
 std::vector<int64_t> tiles_of_task(const kernels::GemmPlan& plan, const ContractionShape& s,
                                    const CpuTarget& target);
 
-// Of k that a panel of half the cache can hold beside the rows and the next panel. Tile registers are fast enough to wait
-// for what is in L2. Of others a panel that is a little larger is one piece still: its tiles' sums need not lie in memory.
+// The depth k that a panel of b may have so that it fits into half the cache together with the rows and the
+// next panel. Tile registers (AMX) are fast enough to wait for L2. Other kernels take a slightly larger panel
+// in one piece, because the partial sums of its tiles then need not go through memory.
 int64_t choose_chunk(const kernels::GemmKernel& kernel, const CpuTarget& target, double k);
 
-// What the general emitter takes for an element of a factor that is computed, beyond loading it.
+// Cycles the general emitter needs to compute an element of a computed factor, beyond loading its inputs.
 double computing_cycles(const kernels::Factor& factor);
 
-// What the general emitter takes for the nest, in the cycles of a plan.
+// Cycles of the nest under the general emitter, comparable to a plan's cycles.
 double general_cycles(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
 
 }  // namespace stridec::schedule

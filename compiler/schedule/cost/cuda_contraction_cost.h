@@ -1,4 +1,4 @@
-// What a tile of a contraction takes on a GPU, by an analytical model of a multiprocessor.
+// Analytical cost model of a contraction's tiles on a GPU multiprocessor.
 #pragma once
 
 #include "compiler/base/gpu_target.h"
@@ -11,23 +11,24 @@ struct ProductShape {
   bool operator==(const ProductShape&) const = default;
 };
 
-// How the elements of a factor's lines come: as a matrix, as windows of images that the copy engine walks, or one by one,
-// gathered by threads.
+// How a factor's lines reach shared memory: as a matrix, as image windows that the copy engine walks, or
+// gathered one element at a time by threads.
 enum class Lines { kMatrix, kWindows, kGathered };
 
-// Cycles of a sum on its way from registers to where the epilogue stores it, with statements behind it of this cost (relative
-// to an add): through shared memory, or computed where the sum is (kernels/group_results.h).
+// Cycles to move a sum from registers to where the epilogue stores it, with epilogue statements of this cost
+// (relative to an add). The sum goes through shared memory or, with `in_registers`, is finished where it was
+// computed (kernels/group_results.h).
 double element_cycles(bool in_registers, double statements);
-// Cycles. `element`: of a sum, from registers to where the epilogue stores it. `weights`: one of the factors; what a ring
-// holds of it comes while the launch before ends.
+// Total cycles. `element`: cycles of a sum from registers to the epilogue's store. `weights`: one factor is a
+// weight, so the ring's stages of it are loaded while the previous launch finishes.
 double cycles(const kernels::MatrixPlan& plan, Lines rows, Lines columns, const ProductShape& s,
               double element, bool weights, const GpuTarget& target);
-// What a block needs to make the rows of its tile of columns before it multiplies (kernels/norm_prologue.h); `cost`: of an
-// element, of the statements that make it.
+// Cycles a block needs to compute the rows of its tile of columns before it multiplies
+// (kernels/norm_prologue.h). `cost`: of the statements that compute one element.
 double row_cycles(const kernels::MatrixKernel& kernel, const ProductShape& shape, double cost);
-// A kernel of its own for these rows instead, from launch to launch.
+// Cycles of a separate kernel for these rows, including its launch.
 double row_kernel_cycles(double rows, double elements, const GpuTarget& target);
-// What memory takes to bring or to take so many bytes.
+// Cycles that memory takes to read or write this many bytes.
 double memory_cycles(double bytes, const GpuTarget& target);
 
 }  // namespace stridec::schedule

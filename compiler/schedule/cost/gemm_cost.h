@@ -1,4 +1,4 @@
-// What the analytic models of contractions and of chains have in common: cycles of one core.
+// Cost terms shared by the analytical models of contractions and chains, in cycles of one core.
 #pragma once
 
 #include "compiler/kernels/gemm.h"
@@ -7,14 +7,16 @@ namespace stridec::schedule {
 
 constexpr double kEpilogueVector = 4;  // load of the sum, bias, activation, store
 
-// Of a register tile: the sums over `k` of `rows` rows, where a comes from L2 and b from L1 or, with `far`, from L2 as well.
+// Cycles of a register tile: the sums over `k` of `rows` rows. a comes from L2; b comes from L1 or, with
+// `far`, from L2.
 double sum_cycles(const kernels::GemmKernel& kernel, double rows, double k, bool far,
                   const CpuTarget& target);
 
-// What a call of a kernel of tile registers takes beyond that of others: sums that go to memory and are there late, and
-// come back where they are continued; and one of a deep kernel, whose sums are those of lanes.
+// Cycles that a call of a tile-register kernel takes beyond a call of others: its sums go to memory, arrive
+// late and come back if they are continued. For a deep kernel: cycles to add up the lanes of its sums.
 double tile_call_cycles(const kernels::GemmKernel& kernel, double rows);
 
-constexpr double kShape = 250;  // of tile registers, once in a task
+// Cycles to configure the tile registers, once per task.
+constexpr double kShape = 250;
 
 }  // namespace stridec::schedule

@@ -1,5 +1,5 @@
-// What a nest costs as loops, with lanes along one dim or another: the analytic model behind loop_nest.h. Cycles of
-// one core, roughly: what matters is their order.
+// Analytical cost model of a nest run as loops, vectorised along one dim or another, for loop_nest.h. Results
+// are cycles of one core, roughly: only their order matters.
 #pragma once
 
 #include <map>
@@ -13,13 +13,14 @@
 
 namespace stridec::schedule {
 
-constexpr double kLoopOverhead = 3;  // of a step
+constexpr double kLoopOverhead = 3;  // of one iteration
 
 class LoopCost {
  public:
-  // With every symbol at a typical size, or as small as it may be.
+  // Each symbol takes a typical size, or the smallest one it may have.
   enum class At { kTypical, kLeast };
-  // So many neighbours along a parallel dim, done together, load once what they share.
+  // `count` neighbours along a parallel dim that are computed together (unroll and jam) and load shared
+  // elements once.
   struct Together {
     sym::Expr dim;
     int count;
@@ -31,19 +32,21 @@ class LoopCost {
 
   const loop::Nest& nest() const { return nest_; }
   const sym::Facts& facts() const { return facts_; }
-  int lanes() const { return lanes_; }  // of the widest values that the nest loads or stores
-  double trips(sym::Expr extent, At at = At::kTypical) const;  // one at least
+  int lanes() const { return lanes_; }  // vector lanes for the widest type that the nest loads or stores
+  double trips(sym::Expr extent, At at = At::kTypical) const;  // at least one
   double points(At at = At::kTypical) const;
-  double steps() const;  // of all loops, loop::cost_of()
+  double steps() const;  // iterations of all loops, by loop::cost_of()
 
-  // loop::stride_of(); `access` is one of the nest's.
+  // Cached loop::stride_of(); `access` is one of the nest's.
   const std::optional<sym::Expr>& stride(const loop::Access& access, sym::Expr var) const;
-  // Whether points that are done together load the same.
+  // Whether points computed together load the same element.
   static bool is_shared(const loop::Stmt& stmt, const loop::Access& access, const Together& together);
 
-  // Of the nest's body, or a block within, for one step of the loops around it with lanes along `var`.
+  // Cost of one iteration of the loops around `block` (the nest's body or a block inside), vectorised along
+  // `var`.
   double of(const loop::Block& block, sym::Expr var, At at, const Together* together = nullptr) const;
-  // The cheapest way to run it without lanes around it; `chosen`: the dims within that take lanes.
+  // The lowest cost of the block if no loop around it is vectorised. `chosen`: the inner dims that are
+  // vectorised then.
   double best(const loop::Block& block, At at, std::vector<sym::Expr>& chosen) const;
 
  private:
@@ -61,7 +64,7 @@ class LoopCost {
   const CpuTarget& target_;
   sym::Facts facts_;
   int lanes_ = 1;
-  // What is known already: all schedules of a space ask for the same.
+  // Memoised results: all schedules of a space ask for the same values.
   template <class T>
   using PerVar = std::map<sym::Expr, T, sym::ExprLess>;
   mutable std::map<const loop::Access*, PerVar<std::optional<sym::Expr>>> strides_;

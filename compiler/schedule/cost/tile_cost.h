@@ -1,23 +1,28 @@
-// How many points a tile of a fused group has (fusion/tile_and_fuse.h), so that what passes between its nests stays in cache.
+// Chooses how many points a tile of a fused group has (fusion/tile_and_fuse.h), so that the intermediates
+// between its nests stay in cache.
 #pragma once
 
 #include <cstdint>
 
 namespace stridec::schedule {
 
-// Figures of no machine in particular, as in winograd.cpp.
-inline constexpr int64_t kTileCache =
-    272 << 10;  // of a thread, for what passes; the shortest strip may take twice that
-inline constexpr int64_t kWeightCache = 5 << 18;  // what that leaves of a core's second cache for weights
-// Where weights do not fit there, they come from further away for every strip, and are the larger part of what does.
+// These figures are not specific to one machine, as in winograd.cpp.
+// Bytes of a thread's cache for the intermediates; the shortest tile may use twice as much.
+inline constexpr int64_t kTileCache = 272 << 10;
+inline constexpr int64_t kWeightCache = 5 << 18;  // bytes that this leaves for weights in a core's L2
+// If the weights exceed kWeightCache, every tile reads them from further away and they dominate the traffic,
+// so tiles may be longer.
 inline constexpr int64_t kLongTileCache = 3 * kTileCache;
-inline constexpr double kLeastTiles = 8;       // at typical sizes of a single image: work for several threads
-inline constexpr double kWeightTraffic = 2.5;  // of weights, over what no longer goes through memory
+// At typical sizes of a single image: enough tiles for several threads.
+inline constexpr double kLeastTiles = 8;
+// Highest ratio of weight traffic to the traffic that no longer goes through memory.
+inline constexpr double kWeightTraffic = 2.5;
 
-// The points of the longest strips, where so many bytes pass at each of so many points, through a product by so many bytes
-// of weights (0: none); 0: what passes is too large for a cache, or the points are too few.
+// Returns the points of the longest tile. `points`: points in total; `passing`: bytes of intermediates per
+// point; `weights`: bytes of the weights of the GEMM between them (0: none). Returns 0 if the intermediates
+// exceed the cache or there are too few points.
 int64_t points_of_tile(double points, int64_t passing, double weights);
-// The fewest points of a tile with a GEMM by so many bytes of weights (0: without one).
+// The fewest points of a tile with a GEMM over this many bytes of weights (0: without a GEMM).
 int64_t least_points(double weights);
 
 }  // namespace stridec::schedule

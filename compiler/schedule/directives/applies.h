@@ -1,7 +1,7 @@
-// Whether the directives of a schedule of loops without a template apply to a nest on a CPU.
+// Checks whether the directives of a schedule for plain loops (no template) apply to a nest on a CPU.
 //
-// A schedule is asked from wherever it comes: the defaults, the tuner's database, a hand. One whose directives all apply gives
-// what the interpreter gives, however slowly; code generation takes no other.
+// Any schedule is checked, whether default, tuned or hand-written. If all its directives apply, the generated
+// code gives the interpreter's results, however slowly. Code generation accepts no other schedule.
 #pragma once
 
 #include <string>
@@ -12,16 +12,18 @@
 
 namespace stridec::schedule {
 
-// The first directive that does not apply, and why: "'split %i0 4': 4 is not known to divide n". Empty: all of them do.
+// Returns the first directive that does not apply, and why: "'split %i0 4': 4 is not known to divide n".
+// Returns an empty string if all apply.
 std::string why_not(const loop::Program& program, const loop::Nest& nest, const loop::Schedule& schedule);
 
-// Loads at the top of the nest's body that run along `across` through memory, and along `lanes` in steps: what `transpose`
-// turns.
+// The loads at the top level of the nest's body that have unit stride along `across` and a larger stride
+// along `lanes`: those that `transpose` transposes.
 std::vector<const loop::Load*> crossing_loads(const loop::Program& program, const loop::Nest& nest,
                                               sym::Expr across, sym::Expr lanes);
 
-// Whether several points of a nest can be done together, statement by statement, along `dim`; `reason`: why not. Nothing
-// may update memory, end the run, have steps in order or memory of a point's own, and no range inside may depend on the dim.
+// Whether several points of a nest can be computed together, statement by statement, along `dim`; otherwise
+// `reason` says why not. The nest may not update memory, end the run, contain a scan or use memory local to a
+// point, and no inner extent may depend on the dim.
 bool can_do_together(const loop::Program& program, const loop::Nest& nest, sym::Expr dim,
                      std::string* reason = nullptr);
 

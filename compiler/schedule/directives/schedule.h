@@ -1,38 +1,41 @@
-// The directives of a Schedule that the general loop emitters obey, and what they do to a nest. Those marked [GPU] are for a
-// GPU alone, those marked [CPU] for a CPU alone; numbers are at least 1. What a CPU's schedule may say, also one written
-// by hand, applies.h decides; a GPU's has to be one of candidates.h.
+// Defines the directives of a Schedule that the general loop emitters obey, and applies them to a nest. [GPU]
+// and [CPU] mark directives of one target; numbers are at least 1. applies.h decides which directives a CPU
+// schedule may have, hand-written ones included. A GPU schedule has to be one of candidates.h.
 //
-//   reorder %i %j ...  the parallel dims in this order; legal where no point updates what another one touches
-//   merge %i %j ...    neighbouring parallel dims become one, named after the last; legal where no access can tell
-//   split %i N         %i becomes %i.o of extent/N and %i.i of N, next to each other; N divides the extent
-//   tasks %i %j ...    [CPU] parallel dims whose points are handed out to threads, outermost first; the others are loops
-//                      within a task. Without any the nest is one task.
-//   chunk N            [CPU] the last of these dims is handed out N points at a time; at most 2^40
-//   grain N            [CPU] steps of loops (loop::Cost) that are worth another thread (1); at most 2^40
-//   team N             [GPU] N threads share a point and deal out the loops in it; 1: a thread a point, which
-//                      says nothing to a CPU
-//   columns %j         [GPU] with team N: the team's points are neighbours along %j, and its threads a grid of columns and
-//                      rows
-//   tile %k N          [CPU] the loops of a task pass over N neighbours of %k before they go on to the next N (several of
-//                      these: blocks, the first dim's outermost), so that what they touch again is still in a cache; at
-//                      most 2^40
-//   tile %a %b         [GPU] a block does a tile of neighbouring points; what is contiguous along %b is loaded so, and
-//                      turned in shared memory to run along %a
-//   points %c N        N neighbouring points along %c are done together, where they share what they load (unroll and jam): on
-//                      a CPU by the innermost loop of a task, at most 16, and along one dim; on a GPU by a thread, first by
-//                      vectors, then (a second and a third one of these) along other dims
-//   below N            [GPU] points are fewer for runs with less than N of the nest's points in all: as `fewer` says
-//   fewer %c N         [GPU] with below: what `points` says otherwise
-//   order %k %l ...    [CPU] the loops within a task, outermost first (as written)
-//   vectorize %k W     [CPU] lanes along %k: a parallel dim (then the innermost loop of a task), or a dim of a for or reduce;
-//                      2, 4, 8, 16, 32 or 64
-//   single %k          [CPU] with lanes along %k: what is left behind whole vectors runs point by point, not as a masked
-//                      vector
-//   accumulators %k N  [CPU] vectors of partial results of a reduce with lanes along %k; a power of two, at most 64
-//   transpose %k N     [CPU] with lanes along another dim: loads whose unit stride is %k go through N x N blocks in
-//                      registers; N is the number of these lanes
+//   reorder %i %j ...  reorders the parallel dims; legal where no point updates what another one touches
+//   merge %i %j ...    merges neighbouring parallel dims into one, named after the last; legal where no
+//                      access can tell the difference
+//   split %i N         splits %i into %i.o of extent/N and the adjacent %i.i of N; N divides the extent
+//   tasks %i %j ...    [CPU] parallel dims whose points are distributed over threads, outermost first; the
+//                      other dims are loops within a task. Without this directive the nest is one task.
+//   chunk N            [CPU] the last of these dims is distributed N points at a time; at most 2^40
+//   grain N            [CPU] loop iterations (loop::Cost) that justify another thread (1); at most 2^40
+//   team N             [GPU] N threads share a point and split the loops in it; 1: one thread per point,
+//                      which has no effect on a CPU
+//   columns %j         [GPU] with team N: the thread group's points are neighbours along %j, and its threads
+//                      form a grid of columns and rows
+//   tile %k N          [CPU] cache blocking: the loops of a task cover N neighbours of %k before the next N,
+//                      so that reused data is still in cache. Several of these nest, the first one outermost;
+//                      at most 2^40
+//   tile %a %b         [GPU] a thread block computes a tile of neighbouring points; data contiguous along %b
+//                      is loaded along %b and transposed in shared memory to run along %a
+//   points %c N        N neighbouring points along %c are computed together and share loads (unroll and jam).
+//                      On a CPU by the innermost loop of a task, at most 16, along one dim; on a GPU by a
+//                      thread, first as vectors, then (a second and a third one of these) along other dims
+//   below N            [GPU] runs with fewer than N points of the nest in total use `fewer`
+//   fewer %c N         [GPU] with below: replaces `points` for such runs
+//   order %k %l ...    [CPU] the loops within a task, outermost first (default: as written)
+//   vectorize %k W     [CPU] W vector lanes along %k: a parallel dim (then the innermost loop of a task) or a
+//                      dim of a for or reduce; W is 2, 4, 8, 16, 32 or 64
+//   single %k          [CPU] with lanes along %k: the remainder after whole vectors runs as a scalar loop,
+//                      not as a masked vector
+//   accumulators %k N  [CPU] N vector accumulators of a reduce with lanes along %k; a power of two, at most
+//                      64
+//   transpose %k N     [CPU] with lanes along another dim: loads with unit stride along %k are transposed in
+//                      N x N register blocks; N is the number of these lanes
 //
-// reorder, merge and split come first and are carried out on a copy of the nest; the rest names dims of the result.
+// reorder, merge and split come first and are applied to a copy of the nest; the rest names dims of the
+// result.
 #pragma once
 
 #include <map>
@@ -55,7 +58,7 @@ struct LoopPlan {
   using PerDim = std::map<sym::Expr, T, sym::ExprLess>;
 
   Dims reorder;
-  // Merges and splits, in order; exactly one of the two is set.
+  // Merges and splits, in order; each entry has exactly one of the two.
   struct Reshape {
     Dims merge;
     std::optional<Split> split;
@@ -67,9 +70,9 @@ struct LoopPlan {
   int team = 1;
   std::optional<sym::Expr> columns;
   std::optional<std::pair<sym::Expr, sym::Expr>> tile;
-  std::vector<Split> blocks;  // tile on a CPU
+  std::vector<Split> blocks;  // `tile %k N` on a CPU
   std::vector<Split> points;
-  int64_t few = 0;  // below: `few_points` for runs with fewer points than this
+  int64_t few = 0;  // `below`: runs with fewer points use `few_points`
   std::vector<Split> few_points;
   Dims order;
   PerDim<int> width;
@@ -78,20 +81,22 @@ struct LoopPlan {
   std::optional<std::pair<sym::Expr, int>> transpose;
 };
 
-// Throws Error kMalformed, code "bad-schedule", for a directive that is not one of these.
+// Throws Error kMalformed, code "bad-schedule", for an unknown or malformed directive.
 LoopPlan parse_plan(const loop::Schedule& schedule);
 std::vector<loop::Directive> directives(const LoopPlan& plan);
 
-// Whether the neighbouring parallel dims a and b (b the faster one) may become one: every access moves by the
-// extent of b times as much along a as along b, and nothing else looks at them. `reason`: why not.
+// Whether the neighbouring parallel dims a and b (b the faster one) may become one: the address stride of
+// every access along a is b's extent times its stride along b, and nothing else uses either dim. `reason`:
+// why not.
 bool can_merge(const loop::Program& program, const loop::Nest& nest, sym::Expr a, sym::Expr b,
                std::string* reason = nullptr);
-// The nest with these dims merged, each list into its last.
+// Returns the nest with these dims merged, each list into its last dim.
 loop::Nest with_merged(const loop::Program& program, loop::Nest nest,
                        const std::vector<LoopPlan::Dims>& merges);
-// The nest with neighbouring dims of each loop at the top of its body merged where every access walks through them in step.
+// Returns the nest with neighbouring dims of each top-level loop of its body merged where the strides of
+// every access allow it, as for can_merge().
 loop::Nest with_merged_loops(const loop::Program& program, loop::Nest nest);
-// The nest after the plan's merges and splits. Dims of extent 1 become the constant 0.
+// Returns the nest after the plan's merges and splits. Dims of extent 1 become the constant 0.
 loop::Nest reshaped(const loop::Program& program, const loop::Nest& nest, const LoopPlan& plan);
 
 }  // namespace stridec::schedule

@@ -1,11 +1,12 @@
-// Small nests one after the other as one, on a GPU: a launch takes longer than they do.
+// Fuses consecutive small nests into one GPU kernel, because a launch takes longer than they do.
 //
 //   for i: a[i] = f(x[i])            nest ()
 //   for j: b[j] = g(a[j], y[j])  ->    for i: a[i] = f(x[i])
 //                                      for j: b[j] = g(a[j], y[j])
 //
-// A block of threads is the one point, and deals out its loops: their dims need not be the same, since a barrier of the block
-// stands where the end of a launch stood. horizontal_fusion.h is the form for a CPU, whose points pass on what they make.
+// One thread block runs the single point and distributes its loops over its threads. The loops' dims may
+// differ: a block barrier replaces the end of a launch. horizontal_fusion.h is the CPU form, in which
+// intermediates pass within a point.
 #pragma once
 
 #include "compiler/loop/program.h"

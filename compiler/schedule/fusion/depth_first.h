@@ -1,15 +1,21 @@
-// Depth first: convolutions one after the other, and what stands around them, by strips of an image's rows.
+// Depth-first fusion: runs chains of convolutions and the nests around them by overlapped tiles of image
+// rows.
 //
-//   for n, y, x, c: t[n,y,x,c] = ... x[n,y,x,:] ...             for n, for each range of some y, in any order:
-//   for n, y, x, c: y = ... t[n, 2*y + r - 1, x + s - 1, :] ...   for the rows of t that these y read, x, c: t = ...
-//                                                          ->     for y in range, x, c: y = ...
+//   for n, y, x, c: t[n,y,x,c] = ... x[n,y,x,:] ...
+//   for n, y, x, c: y = ... t[n, 2*y + r - 1, x + s - 1, :] ...
+//   ->
+//   for n, for each range of some y, in any order:
+//     for the rows of t that these y read, x, c: t = ...
+//     for y in range, x, c: y = ...
 //
-// What passes is memory of a thread, for a strip. Rows that two strips read are moved from the one to the other where a thread
-// does both, one after the other, and computed again elsewhere; weights are read once a strip. This is done where it lowers the
-// most that is alive at once during a run (reduce_peak.h), and where it takes less time (depth_first_traffic.h). Any nests may follow each
-// other so, if each alone reads what the one before alone writes, and rows lead to rows: convolutions with strides, paddings and
-// dilations, Winograd's transforms, pooling, pointwise nests. The last one may also read what others read later, which then stays
-// in memory: partial sums of a mean and a variance, or of a pool over all pixels, are taken of rows that a cache still holds.
+// Intermediates live in thread-local memory for one tile. Rows that two consecutive tiles of a thread both
+// read are moved from one to the next; otherwise they are recomputed. Weights are read once per tile. Applies
+// where it lowers the peak of live memory (reduce_peak.h) or takes less time (depth_first_traffic.h). A chain
+// may consist of any nests where each is the only reader of the previous one's only output and rows map to
+// rows: convolutions with strides, paddings and dilations, Winograd transforms, pooling, pointwise nests. The
+// last nest may also read a buffer with other, later readers; that buffer then stays in memory. This fuses
+// partial sums of a mean and a variance, or of a pool over all pixels, with the producer while its rows are
+// still in cache.
 #pragma once
 
 #include <vector>
@@ -19,7 +25,7 @@
 
 namespace stridec::schedule {
 
-// With a line for each chain that stays as it is, with the reason.
+// Records a decision with the reason for each chain that is not fused.
 void fuse_depth_first(loop::Program& program, std::vector<Decision>* decisions = nullptr);
 
 }  // namespace stridec::schedule

@@ -1,6 +1,6 @@
-// Nests one after the other, each of which alone reads what the one before alone writes, whose rows lead to rows: what a range
-// of some rows of the last one needs are ranges of rows of all others. What depth_first.h makes strips of. What the last one reads
-// others may read as well.
+// Finds chains of nests for depth_first.h: each nest is the only reader of the previous one's only output,
+// and a range of rows of the last nest needs ranges of rows of all others. The last nest's input may have
+// other readers.
 #pragma once
 
 #include <functional>
@@ -17,40 +17,45 @@ namespace stridec::schedule {
 inline constexpr size_t kLongestChain = 6;  // nests
 
 struct RowChain {
-  // A buffer that passes, as one nest writes and the next one reads it, by its dims.
+  // An intermediate buffer, with the accesses of the nest that writes it and of the next one, which reads it,
+  // by its dims.
   struct Passing {
     loop::BufferId buffer;
     std::vector<std::optional<Along>> written, read;
   };
-  // Rows of a nest that a strip [first, first + size) needs: from scale * first + before to scale * (first + size) + after.
+  // The rows of a nest that a tile [first, first + size) needs: from scale * first + before to scale * (first
+  // + size) + after.
   struct Rows {
     sym::Expr var, extent;
     int64_t scale = 1, before = 0, after = 0;
   };
 
   std::vector<int> at;           // positions among the program's top steps
-  std::vector<Passing> passing;  // from each to the next
-  std::vector<Rows> rows;        // of each
-  std::vector<size_t> row_dim;   // of what passes
-  std::vector<std::vector<sym::Expr>>
-      images;  // of each nest: the dims that strips do not reach across, outer first
-  std::vector<std::vector<size_t>> image_dims;  // of what passes, likewise
-  sym::Expr points;  // that strips are ranges of: rows of the last nest, by its scale
-  int64_t most = 1;  // of them in a strip
-  // What passes to the last nest stays in memory, for others that read it: each of its rows is made once.
+  std::vector<Passing> passing;  // between each nest and the next
+  std::vector<Rows> rows;        // of each nest
+  std::vector<size_t> row_dim;   // of each intermediate: which dim holds the rows
+  // Of each nest: the dims that tiles do not span, outermost first.
+  std::vector<std::vector<sym::Expr>> images;
+  std::vector<std::vector<size_t>> image_dims;  // of each intermediate, likewise
+  // The extent that is tiled: the rows of the last nest, divided by its scale.
+  sym::Expr points;
+  int64_t most = 1;  // largest size of a tile, in these points
+  // The last nest's input stays in memory for other readers, so each of its rows is computed once.
   bool kept = false;
 
-  // How many of what passes are memory of a strip: the first ones.
+  // How many intermediates, the first ones, are memory of a tile.
   size_t own() const { return passing.size() - (kept ? 1 : 0); }
-  int64_t rows_of_strip(size_t i) const;  // of what passes behind nest i, at most
-  // Rows that two ranges of the reader's rows, one behind the other, both read of what passes behind nest i: a strip has them
-  // from the one before.
+  // Upper bound on the rows that a tile has of the buffer nest i writes.
+  int64_t rows_of_strip(size_t i) const;
+  // Whether two consecutive ranges of the reader's rows both read some rows of the buffer that nest i writes
+  // (a halo). A tile then takes these rows over from the previous tile.
   bool carries(size_t i) const;
 };
 
-// Bytes of what passes behind nest i, of a strip.
+// Bytes that a tile has of the buffer nest i writes.
 sym::Expr passing_bytes(const loop::Program& program, const RowChain& chain, size_t i);
-// What a nest reads and what it writes are in use together with all that strips carry, and memory is shared otherwise.
+// Bytes of a tile's scratch. A nest's input, its output and all carried rows are live together; everything
+// else shares memory.
 sym::Expr own_bytes(const loop::Program& program, const RowChain& chain);
 
 // Finds chains among the program's top steps.
@@ -58,20 +63,21 @@ class RowChains {
  public:
   RowChains(const loop::Program& program, const Flow& flow) : program_(program), flow_(flow) {}
 
-  // What the step at `at` alone writes and one other launch alone reads; and that launch, or -1; and the launches of which this
-  // is true for the one at `at`.
+  // passes_on: the buffer that the step at `at` alone writes and exactly one other launch reads. reader_of:
+  // that launch, or -1. makers_of: the launches whose reader_of is the one at `at`.
   std::optional<loop::BufferId> passes_on(int at) const;
   int reader_of(int at) const;
   std::vector<int> makers_of(int at) const;
-  // The first launch behind the step at `at` that reads what this alone writes, whoever else does; or -1.
+  // The first launch after the step at `at` that reads the buffer only this step writes, which may have more
+  // readers; or -1.
   int first_reader_of(int at) const;
 
-  // The chain of these launches, each the reader of the one before, the last one perhaps its first reader alone, if there are
-  // rows for which `fits` says yes; it chooses how many there are in a strip. `why`, where it says no, and where there is no
-  // chain.
+  // Returns the chain of these launches if `fits` accepts some choice of its rows; `fits` also chooses the
+  // tile size. Each launch is the reader of the previous one; the last may be merely its first reader. `why`:
+  // the reason for which `fits` refused, or there is no chain.
   using Fits = std::function<bool(RowChain& chain, std::string& why)>;
   std::optional<RowChain> chain_of(std::vector<int> at, const Fits& fits, std::string& why) const;
-  // All chains that the step is part of.
+  // All chains that contain the step.
   std::vector<RowChain> through(int at, const Fits& fits) const;
 
  private:
@@ -87,7 +93,7 @@ class RowChains {
   const Flow& flow_;
 };
 
-// Puts strips in place of the chain's launches.
+// Replaces the chain's launches by one tiled group.
 void make_depth_first(loop::Program& program, const RowChain& chain);
 
 }  // namespace stridec::schedule

@@ -1,5 +1,5 @@
-// What strips of a chain's rows take, at typical sizes of the program's symbols: how long they are, what is computed twice,
-// what is read again, what goes through memory no longer. Figures of no machine in particular.
+// Cost model of depth-first tiles of a chain's rows, at typical sizes: tile length, recomputation, repeated
+// reads, and the memory traffic saved. The figures are not specific to one machine.
 #pragma once
 
 #include <string>
@@ -9,26 +9,26 @@
 
 namespace stridec::schedule {
 
-// Of one image, or of all that a run is sure to have: with more of them more stays out of memory.
+// Costs for one image, or for the number of images that every run has; more images save more traffic.
 struct StripCost {
-  double weights = 0;  // bytes that each strip reads
-  double passing = 0;  // bytes that pass in one
-  double traffic =
-      0;  // cycles of a core for what passes without strips, through what lies behind a thread's cache
-  double again = 0;     // cycles of a core for what is computed twice
-  double overhead = 0;  // these, and all else that strips take beyond the nests by themselves
-  double work = 0;      // cycles of the nests by themselves
+  double weights = 0;  // bytes of weights that each tile reads
+  double passing = 0;  // bytes of intermediates per tile
+  // Cycles of a core to move the intermediates of the unfused nests beyond a thread's cache.
+  double traffic = 0;
+  double again = 0;     // cycles of a core for recomputation
+  double overhead = 0;  // `again` plus all other cost of the tiles over the unfused nests
+  double work = 0;      // cycles of the unfused nests
 };
 
 // Cycles of a core for a nest's arithmetic.
 double work_of(const loop::Program& program, const loop::Nest& nest);
 
-// Gives the chain's strips the greatest length with which what passes stays in so many bytes of a thread's cache, and with which
-// there are enough of them for threads.
+// Chooses the longest tile whose intermediates fit `cache` bytes of a thread's cache and that still gives
+// enough tiles for the threads. Returns false and sets `why` if there is none.
 bool choose_length(const loop::Program& program, RowChain& chain, int64_t cache, std::string& why);
 StripCost cost_of_strips(const loop::Program& program, const Flow& flow, const RowChain& chain);
 
-// Likewise for so many bytes that it reads or writes.
+// Cycles of a core to read or write this many bytes.
 double cycles_to_move(const loop::Program& program, sym::Expr bytes);
 
 // Cycles of a core to write a buffer of as many images as the chain's and to read it in another nest.

@@ -1,5 +1,6 @@
-// Chains of depth_first_chain.h work by strips of rows where that takes less time: what passes is no longer written to memory behind a
-// thread's cache and read back, little is computed twice, and weights are read again for each strip. Others stay as they are.
+// Fuses chains of depth_first_chain.h where that takes less time. Intermediates are no longer written to
+// memory beyond a thread's cache and read back; in return some rows are recomputed and each tile reads the
+// weights again.
 #pragma once
 
 #include <string>
@@ -12,7 +13,8 @@ namespace stridec::schedule {
 
 void lower_traffic(loop::Program& program, std::vector<Decision>* decisions = nullptr);
 
-// Why a chain of these launches, positions among the program's top steps, would not be faster; empty: it would be.
+// Why fusing the chain of these launches (positions among the program's top-level steps) would not be faster;
+// empty if it would.
 std::string slower(const loop::Program& program, const std::vector<int>& at);
 
 }  // namespace stridec::schedule

@@ -1,5 +1,5 @@
-// Which kernels of a finished program pass data on through memory, or might have been one, and what the rules of fusion said
-// of that. For `inspect --stage=schedule`.
+// Lists pairs of kernels in a finished program that exchange data through memory or that fusion considered,
+// with the reasons the fusion rules gave. For `inspect --stage=schedule`.
 #pragma once
 
 #include <string>
@@ -12,14 +12,15 @@ namespace stridec::schedule {
 
 struct Unfused {
   const loop::Kernel *producer, *consumer;
-  std::vector<std::string>
-      reasons;  // in the order of the rules, each once; empty: no rule takes such kernels together
-  std::vector<sym::Expr> bytes;  // that the rules said fusing would save
+  // In the order of the rules, each once; empty if no rule applies to such a pair.
+  std::vector<std::string> reasons;
+  // The traffic in bytes that the rules said fusing would save.
+  std::vector<sym::Expr> bytes;
 };
 
-// In the order of the kernels (loop::kernels_of), those by consumers that read what producers write first. Rules ask again
-// with each nest that grows, and what one refuses another may fuse: what counts is which kernels there are in the end, and of
-// which buffers and nodes of the model a decision was.
+// Pairs are in the order of the kernels (loop::kernels_of), by consumer, with those that read the producer's
+// output first. Rules ask again as nests grow, and one rule may fuse what another refuses. So only the final
+// kernels count; decisions are matched to them by their buffers and the model's nodes.
 std::vector<Unfused> explain_unfused(const loop::Program& program, const std::vector<loop::Kernel>& kernels,
                                      const std::vector<Decision>& decisions);
 

@@ -1,25 +1,24 @@
-// Fusion: fewer nests, less memory traffic, by two rules on the loop IR.
+// Fusion: fewer nests and less memory traffic, by a few rules on the loop IR.
 //
 // inline (producer into load)      for i: t[i] = f(x[i])          ->  for i: y[i] = g(f(x[i]))
 //                                  for i: y[i] = g(t[i])
-//   The producer is pointwise, and what is computed twice is cheaper than what is no longer stored and
-//   loaded.
+//   The producer is pointwise, and recomputing it is cheaper than storing and loading its result.
 //
 // merge (nests over common dims)   for r: m[r] = reduce k x[r,k]  ->  for r: m = reduce k x[r,k]
 //                                  for r, k: y[r,k] = x[r,k]-m[r]            for k: y[r,k] = x[r,k] - m
-//   Both agree on the dims in front; the rest of each becomes an inner loop. Softmax, layer norm and their
-//   neighbours become one nest a row; a pointwise consumer of a contraction becomes its epilogue; nests that
-//   share a domain become one nest with several outputs.
+//   Both nests share their leading dims; the remaining dims of each become an inner loop. Softmax, layer norm
+//   and their neighbours become one nest over the rows. A pointwise consumer of a contraction becomes its
+//   epilogue. Nests over one domain become one nest with several outputs.
 //
-// take apart                        c = concat(-x[2:], x[:2])      ->  y[k] = f(k < 3 ? -x[k + 2] : x[k - 3])
-//   Pieces that are no more than moved or cheap to compute, of what is needed in memory anyway, are chosen between
-//   where they are read, and inlined.
+// split concatenations             c = concat(-x[2:], x[:2])      ->  y[k] = f(k < 3 ? -x[k + 2] : x[k - 3])
+//   Pieces that are moved or cheap to recompute from buffers that stay in memory anyway are inlined: their
+//   readers select between them.
 //
-// What one nest alone still writes and reads afterwards becomes a scalar, or a row kept local to the point
+// A buffer that only one nest still writes and reads afterwards becomes a scalar, or a row local to the point
 // (localise).
 //
-// A contraction (kernels ask for `reduce sum` of a product over its own dims) is only ever given pointwise
-// statements on its own domain, so that a template still fits.
+// Contractions only ever gain pointwise statements on their own domain, so that a template still fits
+// (kernels require a `reduce sum` of a product over its own dims).
 #pragma once
 
 #include <functional>
@@ -33,32 +32,35 @@ namespace stridec::schedule {
 
 struct FusionOptions {
   std::vector<Decision>* decisions = nullptr;
-  bool epilogues = true;  // what is made of a contraction's result may join its kernel (-O epilogue_fusion)
+  // Consumers of a contraction's result may join its kernel (-O epilogue_fusion).
+  bool epilogues = true;
 };
 
-// Runs the rules until nothing changes. The meaning of the program stays; ids of nests and
-// buffers change, for what nothing uses any more goes.
+// Applies the rules until nothing changes. Preserves the meaning of the program. Ids of nests and buffers
+// change, because unused ones are removed.
 void fuse(loop::Program& program, const FusionOptions& options = {});
-// For GPUs, whose teams do neighbouring columns side by side: merges as well where what passes would be a column, and what
-// normalises groups of channels with what groups come to (on a CPU channels by themselves are faster than a group's read
-// while it is in the cache).
+// For GPUs, where a thread group processes neighbouring columns together. Also merges nests whose
+// intermediate is a column, and a group normalisation with the statistics of its groups. (On a CPU,
+// processing channels separately is faster than reading a whole group while it is in cache.)
 void fuse_columns(loop::Program& program, const FusionOptions& options = {});
 
-// Makes chains (kernels/chain.h) of contractions whose rows pass from one to the other, for targets that have a
-// template for them:
+// Forms chains (kernels/chain.h) of contractions connected by rows, for targets that have a template for
+// them:
 //
 //   for r, n: s[r,n] = reduce k a[r,k] * b[n,k]        for r: for n: s[n] = reduce k a[r,k] * b[n,k]
 //   for r:    t[r,:] = softmax of s[r,:]           ->         softmax of s in place
 //   for r, j: o[r,j] = reduce n t[r,n] * c[n,j]               for j: o[r,j] = reduce n s[n] * c[n,j]
 //
-// What passes stays in cache, a block of rows at a time, where it is read by nobody else and the rows share the other
-// factors. Pointwise producers of factors join them: factors are copied for a kernel anyway.
+// The intermediates stay in cache, a block of rows at a time, provided that they have no other reader and the
+// rows share the other factors. Pointwise producers of factors are fused as well, because a kernel copies its
+// factors anyway.
 struct ChainRule {
-  // Whether the target has a kernel for the chain that `nest` would be in `program`, a copy; may give arena buffers
-  // that it reads other strides. Empty: whatever kernels/chain.h takes apart.
+  // Whether the target has a kernel for the chain `nest` in `program`, which is a copy. May change the
+  // strides of arena buffers that the chain reads. If not set, everything that kernels/chain.h decomposes is
+  // accepted.
   std::function<bool(loop::Program& program, const loop::Nest& nest, std::string* reason)> fits;
-  bool absorbs = true;  // pointwise producers of factors
-  bool single = false;  // of kernels/chain.h
+  bool absorbs = true;  // fuse pointwise producers of factors
+  bool single = false;  // accept a `single` of kernels/chain.h
 };
 void chain(loop::Program& program, const ChainRule& rule, std::vector<Decision>* decisions = nullptr);
 void chain(loop::Program& program, std::vector<Decision>* decisions = nullptr);

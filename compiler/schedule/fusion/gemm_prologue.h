@@ -1,13 +1,14 @@
-// Prologues of products: what is made for a product alone, element by element, is made where the product copies its rows.
+// Prologue fusion of GEMMs: computes an elementwise producer of the left operand while the GEMM packs its
+// rows.
 //
 //   for r, k: t[r,k] = f(x[r,k])                          for r, n: y[r,n] = reduce k f(x[r,k]) * w[k,n]
 //   for r, n: y[r,n] = reduce k t[r,k] * w[k,n]     ->
 //
-// as a normalisation and an activation in front of a convolution of 1x1, which fold into nothing before them, or channels
-// scaled by what they hold (squeeze and excitation, ConvNeXt's response normalisation). t is neither stored nor loaded, and
-// there is a kernel less; instead a block of rows is copied to scratch, once for all columns, where the product would have
-// read it in place. So the product has to have many columns, t has to be large, and no element may be read by several rows,
-// as a window reads it.
+// Examples are a normalisation and an activation before a 1x1 convolution, which cannot be folded into
+// earlier weights, and channels scaled by their content (squeeze-and-excitation, ConvNeXt's response
+// normalisation). t is neither stored nor loaded, and there is one kernel less. In return a block of rows is
+// copied to scratch, once for all columns, where the GEMM would have read it in place. So the GEMM must have
+// many columns, t must be large, and no element may be read by several rows, as a window would.
 #pragma once
 
 #include <vector>
@@ -17,7 +18,7 @@
 
 namespace stridec::schedule {
 
-// Behind layouts, strips and what joins products of one value.
+// Runs after layouts, tile-and-fuse and merge_gemms.
 void fuse_gemm_prologues(loop::Program& program, std::vector<Decision>* decisions = nullptr);
 
 }  // namespace stridec::schedule

@@ -1,4 +1,5 @@
-// Attention on a GPU: grouped-query heads become GEMM rows, and GEMM-softmax-GEMM becomes one kernel (kernels/flash.h).
+// Attention on a GPU: grouped-query heads become GEMM rows, and GEMM-softmax-GEMM becomes one kernel
+// (kernels/flash.h).
 #pragma once
 
 #include <vector>
@@ -9,11 +10,12 @@
 
 namespace stridec::schedule {
 
-// Heads that share keys, `%i // 4` in one factor of a product of one row a head, become a dim of heads and one of those
-// that share: the rows of a chain.
+// Query heads that share keys (`%i // 4` in one factor of a GEMV per head) are split into a dim of key heads
+// and a dim of the query heads that share one. The latter become the rows of a chain.
 void group_query_heads(loop::Program& program);
 
-// Makes chains of the nests that the target's attention kernels take where that pays; others stay as they are.
+// Makes chains of the nests that the target's attention kernels support where that pays; the others are
+// unchanged.
 void chain_gpu(loop::Program& program, const GpuTarget& target, std::vector<Decision>* decisions = nullptr);
 
 }  // namespace stridec::schedule

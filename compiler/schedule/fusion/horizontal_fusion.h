@@ -1,15 +1,16 @@
-// Small nests over the same dims as one: horizontal fusion.
+// Horizontal fusion: merges small nests over the same dims into one.
 //
 //   for n, c: keys[n, c]   = k[n, c]          for n, c: keys[n, c]   = k[n, c]
 //   for n, c: values[n, c] = v[n, c]   ->               values[n, c] = v[n, c]
 //
-// as what a decoder keeps of a token, what a loop carries, masks and boxes of a detector. None of them is worth a second
-// thread by itself, and what a launch takes is a part of their time; together they are one launch, whose points are shared
-// out once there are enough. What passes between two of them passes at a point, and their vectors run along the same dim.
+// Examples are a decoder's cache updates, values carried by a loop, and masks and boxes of a detector. None
+// of the nests justifies a second thread, and the launch is a noticeable part of their time. Fused, they are
+// one launch, whose points are distributed over threads once there are enough. Intermediates between two of
+// them pass within a point, and all are vectorised along the same dim.
 //
-// Of a CPU alone. On a GPU launches take longer, and a block can do loops over any dims one after the other: there small nests
-// are joined without their dims being matched (block_fusion.h). A CPU's launch has dims to share out and lanes to run along,
-// which that form gives up.
+// CPU only. On a GPU launches take longer, and one block can run loops over any dims in sequence, so small
+// nests are joined there without matching their dims (block_fusion.h). A CPU kernel needs dims to distribute
+// over threads and to vectorise, which that form gives up.
 #pragma once
 
 #include <vector>

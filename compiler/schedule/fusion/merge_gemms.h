@@ -1,14 +1,18 @@
-// Products of one value with several weights become one product with several results, where that takes less time.
+// Merges GEMMs that share their left operand into one GEMM with several results, where that takes less time.
 //
-//   for r, c < 10: p[r,c] = f(sum k x[r,k] * v[k,c] + a[c])      for r, c < 14: t = sum k x[r,k] * vw[k,c] + ab[c]
-//   for r, c < 4:  q[r,c] = g(sum k x[r,k] * w[k,c] + b[c])  ->                 c < 10: p[r,c] = f(t);  c >= 10: q[r,c - 10] = g(t)
+//   for r, c < 10: p[r,c] = f(sum k x[r,k] * v[k,c] + a[c])
+//   for r, c < 4:  q[r,c] = g(sum k x[r,k] * w[k,c] + b[c])
+//   ->
+//   for r, c < 14: t = sum k x[r,k] * vw[k,c] + ab[c]
+//                  c < 10: p[r,c] = f(t);  c >= 10: q[r,c - 10] = g(t)
 //
-// A product fetches and packs x, the less of its time the more columns it has, and leaves lanes of its last vectors idle; two
-// of them share both. Convolutions are products of windows, and their channels are columns. Weights and vectors along the
-// columns are joined when compiling (Program::prepack) as far as both compute the same; what follows, which each has for
-// itself, is computed for all columns and stored for its own, so that long ones stay apart. The results lie in memory
-// alike, as one kernel's vectors run along one dim of both. Nests of strips and chains stay as they are: what they pass on
-// never leaves a cache, which is worth more. Convolutions by Winograd share a transform instead (winograd.h).
+// A GEMM loads and packs x, which is a smaller part of its time the more columns it has, and it leaves lanes
+// of its last vectors idle; merged GEMMs share both costs. Convolutions are GEMMs over windows, with channels
+// as columns. Weights and vectors along the columns are concatenated at compile time (Program::prepack) as
+// far as both nests compute the same. The epilogue that differs is computed for all columns and stored only
+// for its own, so GEMMs with long epilogues stay separate. The results get the same memory order, because one
+// kernel vectorises along one dim of both. Nests of tiled groups and chains are not merged: keeping their
+// intermediates in cache is worth more. Winograd convolutions share a transform instead (winograd.h).
 #pragma once
 
 #include <vector>
@@ -18,7 +22,7 @@
 
 namespace stridec::schedule {
 
-// Behind layouts, strips and chains.
+// Runs after layouts, tile-and-fuse and chains.
 void merge_gemms(loop::Program& program, std::vector<Decision>* decisions = nullptr);
 
 }  // namespace stridec::schedule

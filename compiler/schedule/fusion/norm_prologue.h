@@ -1,4 +1,5 @@
-// What makes rows for products of few rows goes into the products, on a GPU: a norm in front of a projection.
+// Prologue fusion on a GPU: fuses the nest that computes the rows (a norm before a projection) into GEMMs of
+// few rows.
 //
 //   for m: s = reduce k x[m, k]^2; for k: t[m, k] = f(x[m, k], s)
 //   for m, n: y[m, n] = reduce k t[m, k] * w[k, n]
@@ -6,10 +7,10 @@
 //   if m <= 16:  for m, n: s = ...; for k: t[k] = f(x[m, k], s); y[m, n] = reduce k t[k] * w[k, n]
 //   else:        as before
 //
-// where the model of products expects every block's work on the rows to take less than a kernel of their own. Blocks make
-// the rows of a tile once (kernels/norm_prologue.h), while weights are on their way. What reads the rows besides products
-// finds them where the first product's first block stores them. Products of one row have a kernel of their own
-// (gemv_fusion.h).
+// Applies where the GEMM cost model expects every block's work on the rows to take less time than a separate
+// kernel. A block computes the rows of its tile once (kernels/norm_prologue.h) while its weights are loading.
+// Other readers of the rows find them in memory, where the first block of the first GEMM stores them. GEMVs
+// (one row) have a kernel of their own (gemv_fusion.h).
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// The schedules that a nest may run with: one list for the defaults, the tuner, its database and the tests.
+// The space of schedules of a nest: one list for the defaults, the tuner, its database and the tests.
 #pragma once
 
 #include <span>
@@ -14,29 +14,31 @@ namespace stridec::schedule {
 
 struct Candidate {
   loop::Schedule schedule;
-  double cycles;  // by the analytic model: of one core, symbols at a typical size
-  std::string
-      family;  // candidates that the model errs about alike: a micro-kernel and how it reads, lanes along a dim
+  double cycles;  // by the analytical model: of one core, symbols at typical sizes
+  // Candidates with similar model error: a micro-kernel and the way it reads, or the vectorised dim.
+  std::string family;
 };
 
-// Every schedule in the tuner's space, each legal for all sizes that the symbols allow. The first is the default, the
-// others follow by the model's cycles. Layouts are final and weights not yet packed.
+// Every schedule in the tuner's space, each legal for all sizes that the symbols allow. The first is the
+// default; the others follow in order of the model's cycles. Runs after layouts are final and before weights
+// are packed.
 std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest& nest,
                                   const CpuTarget& target);
-// The first of them, at less cost.
+// The first candidate, computed at less cost.
 loop::Schedule default_schedule(const loop::Program& program, const loop::Nest& nest,
                                 const CpuTarget& target);
 
-// Why a nest cannot have a schedule, from wherever it comes, as part of a sentence that names a directive; empty: it can.
-// Loops without a template can have whatever applies (applies.h); of a template what is in the space, the first directive in
-// which the schedule differs from the one there that is most like it.
+// Why a nest cannot have the schedule, whatever its origin, as part of a sentence that names a directive;
+// empty if it can. Plain loops accept every schedule that applies (applies.h). A template accepts only
+// schedules of its space; the sentence then names the first directive that differs from the most similar
+// schedule there.
 std::string refusal(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target,
                     const loop::Schedule& schedule);
 std::string refusal(std::span<const Candidate> space, const loop::Schedule& schedule);
 
-// The same for a GPU, where cycles are those of all multiprocessors and the space is around the default: products keep
-// their kernels for sizes that none of the shapes has. Without shapes the model counts all that the ranges allow. `around`
-// is one of these: what differs from it as they do from the default follows it.
+// The same for a GPU. Cycles are those of all multiprocessors, and the space is formed around the default:
+// GEMMs keep their kernels for sizes that none of the shapes has. Without shapes the model considers all
+// sizes that the ranges allow. `around`, a schedule of the space, takes the place of the default.
 std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest& nest,
                                   const GpuTarget& target, std::span<const SizesOf> shapes = {},
                                   const loop::Schedule* around = nullptr);

@@ -1,4 +1,4 @@
-// Which register tiles, blocks of rows and loops a chain (kernels/chain.h) runs with: an analytical model.
+// Chooses the register tiles, row blocks and loops of a chain (kernels/chain.h) by an analytical model.
 #pragma once
 
 #include <vector>
@@ -11,11 +11,11 @@ namespace stridec::schedule {
 
 struct RankedChainPlan {
   kernels::ChainPlan plan;
-  double cycles;  // of one core, for symbols at a typical size
+  double cycles;  // of one core, symbols at typical sizes
 };
 
-// The plans that can run the nest, best first; none where it is no chain of two or more contractions, or where the
-// target has no micro-kernel for one of them.
+// The plans that can run the nest, best first. Empty if it is no chain of two or more contractions or the
+// target lacks a micro-kernel for one of them.
 std::vector<RankedChainPlan> chain_space(const loop::Program& program, const loop::Nest& nest,
                                          const CpuTarget& target);
 

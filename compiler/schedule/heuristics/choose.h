@@ -1,4 +1,4 @@
-// A schedule for every nest of a program, for one instruction set.
+// Chooses a schedule for every nest of a program, for one instruction set.
 #pragma once
 
 #include <map>
@@ -8,12 +8,14 @@
 
 namespace stridec::schedule {
 
-// Schedules of nests that are not to get the default one (tuned, replayed): of schedule/heuristics/candidates.h.
+// Schedules of nests that do not get the default (tuned or replayed); each is one of
+// schedule/heuristics/candidates.h.
 struct Chosen : std::map<loop::NestId, loop::Schedule> {
   using std::map<loop::NestId, loop::Schedule>::map;
 };
 
-// Every nest gets its schedule; what the schedules want packed is packed (in Program::prepack). Layouts are final.
+// Gives every nest its schedule and packs the weights that the schedules require packed (in
+// Program::prepack). Runs after layouts are final.
 void choose(loop::Program& program, const CpuTarget& target, const Chosen& chosen);
 
 }  // namespace stridec::schedule

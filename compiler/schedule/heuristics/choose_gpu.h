@@ -1,4 +1,4 @@
-// A schedule for every nest of a program, for one kind of GPU.
+// Chooses a schedule for every nest of a program, for one kind of GPU.
 #pragma once
 
 #include "compiler/base/gpu_target.h"
@@ -7,7 +7,7 @@
 
 namespace stridec::schedule {
 
-// Every nest gets its schedule: the one chosen for it, or its default (candidates.h).
+// Gives every nest its schedule: the one in `chosen`, or its default (candidates.h).
 void choose_gpu(loop::Program& program, const GpuTarget& target, const Chosen& chosen = {});
 
 }  // namespace stridec::schedule

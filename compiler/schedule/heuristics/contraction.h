@@ -1,4 +1,5 @@
-// Which register tile, loop order and copies a contraction runs with: an analytical model, no measuring.
+// Chooses the register tile, loop order and copies of a contraction by an analytical model, without
+// measuring.
 #pragma once
 
 #include <optional>
@@ -12,19 +13,19 @@ namespace stridec::schedule {
 
 struct RankedPlan {
   kernels::GemmPlan plan;
-  double cycles;  // of one core, for symbols at a typical size
+  double cycles;  // of one core, symbols at typical sizes
 };
 
-// The plans that can run the nest, best first: one for each micro-kernel, role of the factors and way to read a; none where
-// it is no contraction or the micro-kernels do not fit it.
+// The plans that can run the nest, best first: one for each micro-kernel, assignment of the factors to a and
+// b, and way to read a. Empty if the nest is no contraction or no micro-kernel fits it.
 std::vector<RankedPlan> contraction_plans(const loop::Program& program, const loop::Nest& nest,
                                           const CpuTarget& target);
-// All that the model tells apart: contraction_plans() with the other numbers of tiles in a task, loop orders, ways to read
-// b and pieces of the depth. Each can run; best first.
+// All plans that the model distinguishes: contraction_plans() with further task sizes, loop orders, ways to
+// read b and splits of the depth. Each can run; best first.
 std::vector<RankedPlan> contraction_space(const loop::Program& program, const loop::Nest& nest,
                                           const CpuTarget& target);
 
-// The best plan as a schedule; nothing: leave the nest to the general emitter.
+// The best plan as a schedule, or nothing if the nest is left to the general emitter.
 std::optional<loop::Schedule> choose_contraction(const loop::Program& program, const loop::Nest& nest,
                                                  const CpuTarget& target);
 

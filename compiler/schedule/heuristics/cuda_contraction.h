@@ -1,4 +1,4 @@
-// Tiles of the GPU for contractions (kernels/cuda_matrix.h), by an analytical model of a multiprocessor.
+// Chooses GPU tiles for contractions (kernels/cuda_matrix.h) by an analytical model of a multiprocessor.
 #pragma once
 
 #include <functional>
@@ -17,11 +17,11 @@ struct RankedMatrixPlan {
   double cycles;
 };
 
-// All that fit the target, the best first; empty where the nest is no contraction with rows and columns.
+// All plans that fit the target, best first. Empty if the nest is no contraction with rows and columns.
 std::vector<RankedMatrixPlan> matrix_plans(const loop::Program& program, const loop::Nest& nest,
                                            const GpuTarget& target);
 
-// The sizes of a shape: values of symbols.
+// The sizes of one shape: values of symbols.
 using SizesOf = std::function<std::optional<int64_t>(sym::Expr)>;
 
 struct RankedSchedule {
@@ -30,18 +30,20 @@ struct RankedSchedule {
   std::string family;
 };
 
-// A schedule, then the same with another plan for the products that these shapes are: for others it stays as it is. Cycles
-// are geometric means over the shapes (without any: over all that the ranges allow). `around`: is_contraction_schedule(),
-// or null for what choose_cuda_contraction() chooses.
+// Returns a schedule, followed by variants with another plan for the GEMM sizes of these shapes; other sizes
+// keep their plans. Cycles are geometric means over the shapes or, without shapes, over all sizes that the
+// ranges allow. `around`: a schedule for which is_contraction_schedule() holds, or null for the result of
+// choose_cuda_contraction().
 std::vector<RankedSchedule> contraction_schedules(const loop::Program& program, const loop::Nest& nest,
                                                   const GpuTarget& target, std::span<const SizesOf> shapes,
                                                   const loop::Schedule* around = nullptr);
-// Whether the schedule, from wherever it comes, is made of these plans.
+// Whether the schedule, whatever its origin, consists of these plans.
 bool is_contraction_schedule(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
                              const loop::Schedule& schedule);
 
-// What the model expects of a product at the sizes that schedules are judged by, with the schedule that it chooses; of any
-// nest, of what it loads and stores alone, at these sizes. In cycles.
+// expected_of_product: the cycles that the model expects of a GEMM with the schedule it chooses, at each of
+// the sizes that schedules are evaluated at. expected_of_memory: the cycles for the loads and stores of any
+// nest at one of these sizes.
 struct ExpectedAt {
   SizesOf sizes;
   double cycles, weight;
@@ -51,7 +53,7 @@ std::vector<ExpectedAt> expected_of_product(const loop::Program& program, const 
 double expected_of_memory(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
                           const SizesOf& sizes);
 
-// Nothing where a thread per point is no worse.
+// Returns nothing if one thread per point is no worse.
 std::optional<loop::Schedule> choose_cuda_contraction(const loop::Program& program, const loop::Nest& nest,
                                                       const GpuTarget& target);
 

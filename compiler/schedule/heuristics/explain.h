@@ -1,4 +1,4 @@
-// Why a kernel runs as it does: what the schedules that it could have would cost. For `inspect --stage=schedule`.
+// Explains a kernel's schedule by the costs of the alternatives, for `inspect --stage=schedule`.
 #pragma once
 
 #include <string>
@@ -10,12 +10,15 @@
 namespace stridec::schedule {
 
 struct Choice {
-  std::vector<loop::NestId> nests;  // by launch; more than one where nests are equal but for their buffers
+  // By launch; more than one if nests are equal but for their buffers.
+  std::vector<loop::NestId> nests;
   loop::Schedule schedule;
-  bool given = false;           // by the tuning database or by measuring; else the analytic model's
-  bool in_tiled_group = false;  // strips run it: it has no entry in the tuning database and needs none
-  double cycles = 0;            // that the model expects, of one core, symbols at a typical size
-  size_t space = 0;             // schedules that there are
+  // Given by the tuning database or by measuring; otherwise chosen by the analytical model.
+  bool given = false;
+  // Part of a tiled group, which has no entry in the tuning database and needs none.
+  bool in_tiled_group = false;
+  double cycles = 0;  // that the model expects, of one core, symbols at typical sizes
+  size_t space = 0;   // number of possible schedules
   struct Other {
     std::string family;
     double cycles;
@@ -23,7 +26,7 @@ struct Choice {
   std::vector<Other> others;  // the best of each other family, by cycles
 };
 
-// Layouts are final, nests renumbered, and nothing is scheduled yet.
+// Call after layouts are final and nests renumbered, and before anything is scheduled.
 std::vector<Choice> explain(const loop::Program& program, const CpuTarget& target, const Chosen& chosen);
 
 }  // namespace stridec::schedule

@@ -1,4 +1,4 @@
-// Attention on a GPU: which chains become one kernel, and in which tiles (kernels/flash.h).
+// Chooses which GPU attention chains become one kernel, and their tiles (kernels/flash.h).
 #pragma once
 
 #include <optional>
@@ -11,18 +11,18 @@
 
 namespace stridec::schedule {
 
-// Attention whose heads share keys, with the heads that share them among the rows: `row * heads + head`. What tiles of few
-// rows take where a model's number of rows is a symbol. Nothing where none share.
+// Returns attention with the query heads that share keys as additional rows, `row * heads + head`. Used with
+// tiles of few rows if the model's number of rows is a symbol. Returns nothing if no heads share keys.
 std::optional<loop::Nest> with_shared_rows(const loop::Program& program, const loop::Nest& nest);
 
-// Whether one kernel takes less time than a product, a softmax and a product, which keep the scores in memory.
+// Whether one kernel takes less time than GEMM, softmax and GEMM with the scores in memory.
 bool pays(const kernels::Flash& flash, const sym::Facts& facts, const GpuTarget& target);
 
-// Nothing where the nest is no attention, or none whose tiles fit the target; `reason` says why.
+// Returns nothing and sets `reason` if the nest is no attention or no tile fits the target.
 std::optional<kernels::FlashPlan> choose_flash(const loop::Program& program, const loop::Nest& nest,
                                                const GpuTarget& target, std::string* reason = nullptr);
 
-// All tiles that the target's kernels take.
+// All tiles that the target's kernels support.
 std::vector<kernels::FlashPlan> flash_plans(const loop::Program& program, const loop::Nest& nest,
                                             const GpuTarget& target);
 

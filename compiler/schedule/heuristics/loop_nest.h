@@ -1,11 +1,10 @@
-// How the general loop emitter runs a nest: which dims become one, which runs along the lanes, what is a
-// task.
+// Chooses how the general loop emitter runs a nest: merged dims, the vectorised dim and the tasks.
 //
-// By strides alone. Dims whose accesses are jointly contiguous merge; dims whose index expressions divide by
-// constants are split so that the divisions go; lanes run where most accesses then have unit stride (a row
-// reduction: along the reduced dim, with several vectors of partial results; a column reduction: along a
-// parallel dim); what is left is handed out in tasks that are worth a thread. Nothing is specialised: every
-// choice holds for all sizes that the symbols allow.
+// Decides by strides alone. Dims whose accesses are jointly contiguous are merged. Dims whose index
+// expressions divide by constants are split so that the divisions disappear. The nest is vectorised along the
+// dim for which most accesses have unit stride: for a row reduction the reduced dim, with several vector
+// accumulators; for a column reduction a parallel dim. The rest is distributed in tasks large enough for a
+// thread. Nothing is specialised: every choice holds for all sizes that the symbols allow.
 #pragma once
 
 #include "compiler/base/target.h"
@@ -18,14 +17,15 @@ LoopPlan general_plan(const loop::Program& program, const loop::Nest& nest, cons
 
 struct RankedLoopPlan {
   LoopPlan plan;
-  double cycles;  // of one core, for symbols at a typical size
+  double cycles;  // of one core, symbols at typical sizes
 };
-// general_plan() and what else the model tells apart: lanes along another dim, more or fewer vectors side by
-// side, larger or smaller tasks, more or less work for a thread. Each can run; the first is general_plan(), the others in no order.
+// general_plan() and the alternatives that the model distinguishes: lanes along another dim, more or fewer
+// vectors side by side, larger or smaller tasks, more or less work per thread. Each can run. The first is
+// general_plan(); the others are in no order.
 std::vector<RankedLoopPlan> general_space(const loop::Program& program, const loop::Nest& nest,
                                           const CpuTarget& target);
 
-// Gives every nest of the program, prepack nests included, that has no schedule one.
+// Gives a schedule to every nest of the program that has none, prepack nests included.
 void choose_general(loop::Program& program, const CpuTarget& target);
 
 }  // namespace stridec::schedule

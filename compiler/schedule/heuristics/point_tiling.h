@@ -1,4 +1,4 @@
-// Which neighbouring points of a nest a GPU's thread does at once.
+// Chooses which neighbouring points of a nest one GPU thread computes together.
 #pragma once
 
 #include <optional>
@@ -9,23 +9,26 @@
 
 namespace stridec::schedule {
 
-// The nest's dims as its stores run through memory, the dim with the smallest step last, so that threads that are
-// neighbours write neighbours. Empty: they are so, or order matters.
+// The nest's dims in the memory order of its stores, the dim with the smallest stride last, so that
+// neighbouring threads write neighbouring elements (coalesced). Empty if they are in this order already or
+// the order matters.
 LoopPlan::Dims memory_order(const loop::Program& program, const loop::Nest& nest);
 
-// For a nest of small windows (kernels/point_window.h): vectors along the dim that is contiguous in memory, and a few
-// points along one or two that windows slide over, where neighbours share most of what they load; fewer for runs whose
-// points would not fill the device so. Whether the nest is one. Weights may have another order: theirs is ours to choose
-// (order_weights.h).
+// Sets the points per thread for a nest of small windows (kernels/point_window.h) and returns whether the
+// nest is one. A thread computes a vector along the dim that is contiguous in memory and a few points along
+// one or two dims that windows slide over, where neighbours share most of their loads. Runs too small to fill
+// the device that way use fewer points. The layout of weights does not matter, because order_weights.h can
+// change it.
 bool choose_points(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
                    LoopPlan& plan);
 
-// All such blocks, what a model takes for the fastest first, for `scale` times the typical number of points.
+// All such point blocks, those the model expects to be fastest first, for `scale` times the typical number of
+// points.
 std::vector<std::vector<LoopPlan::Split>> point_blocks(const loop::Program& program, const loop::Nest& nest,
                                                        const GpuTarget& target, double scale = 1);
 
-// Cycles of a multiprocessor's clock that the fastest of them takes, with the dims in memory_order(), where memory keeps up.
-// Nothing: there is none.
+// Cycles of a multiprocessor that the fastest block takes, with the dims in memory_order(), if memory keeps
+// up. Nothing if there is no block.
 std::optional<double> point_cycles(const loop::Program& program, const loop::Nest& nest,
                                    const GpuTarget& target);
 

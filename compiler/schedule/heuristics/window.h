@@ -1,4 +1,5 @@
-// Whether a contraction is a convolution of groups of few channels, one or more, that kernels/window_plan.h can run, and how.
+// Decides whether and how kernels/window_plan.h runs a contraction that is a convolution with one or more
+// groups of few channels.
 #pragma once
 
 #include <optional>
@@ -10,10 +11,11 @@ namespace stridec::schedule {
 
 std::optional<kernels::WindowPlan> choose_window(const loop::Program& program, const loop::Nest& nest,
                                                  const CpuTarget& target);
-// Of one core, as RankedPlan's.
+// Cycles of one core, comparable to those of RankedPlan.
 double window_cycles(const loop::Program& program, const loop::Nest& nest, const kernels::WindowPlan& plan,
                      const CpuTarget& target);
-// choose_window() with other numbers of outputs at a time and of vectors in a task; its own first.
+// choose_window() and variants with other numbers of outputs at a time and vectors per task; choose_window()
+// comes first.
 std::vector<kernels::WindowPlan> window_space(const loop::Program& program, const loop::Nest& nest,
                                               const CpuTarget& target);
 

@@ -1,4 +1,5 @@
-// Concatenations of concatenations: what lies in several buffers, or is copied from one into a part of another, lies once.
+// Concat elimination by buffer aliasing: data that is in several buffers, or copied from one into a part of
+// another, is stored once.
 //
 //   t[i] = f(x[i])                       c3[i] = f(x[i])
 //   c2[i] = t[i]; c2[i + 4] = u[i]  ->   c3[i + 4] = ...           (u's place, in c3 as well)
@@ -6,10 +7,11 @@
 //   c3[i + 8] = v[i]                     c3[i + 8] = v[i]
 //   y[i] = g(c2[i])
 //
-// A buffer becomes a slice of another one where the two hold the same wherever both hold anything: each store into that slice
-// is also one to the buffer or a copy of it, and nothing changes either behind the copy. Larger buffers are filled first, so
-// that the last concatenation of a chain owns what the earlier ones are parts of. Where a run would then have more memory alive
-// at once, because the larger buffer is needed sooner, things stay as they are.
+// A buffer becomes a slice of another if both hold the same wherever both are defined: each store into that
+// slice is also a store to the buffer or a copy of it, and nothing changes either after the copy. Larger
+// buffers are filled first, so that the last concatenation of a chain owns the parts of the earlier ones. If
+// a run would then have more memory live at once, because the larger buffer is needed earlier, nothing
+// changes.
 #pragma once
 
 #include <vector>
@@ -19,7 +21,7 @@
 
 namespace stridec::schedule {
 
-// `piece`: what begins at multiples of so many bytes and has rows that do, still does.
+// `piece`: an alignment in bytes. A buffer whose start and rows are aligned to it stays so.
 void alias_concats(loop::Program& program, std::vector<Decision>* decisions = nullptr, int64_t piece = 1);
 
 }  // namespace stridec::schedule

@@ -1,4 +1,4 @@
-// What kernels pass on to one another in the type that products take.
+// Stores intermediates between kernels in the type that GEMMs take.
 #pragma once
 
 #include "compiler/base/dtype.h"
@@ -6,14 +6,14 @@
 
 namespace stridec::schedule {
 
-// With --precision, large f32 buffers between kernels hold `factors` (f16, bf16) instead: stores round, loads widen, what
-// a kernel computes in registers stays f32. Left alone: inputs, outputs and states; what routines and the host read;
-// sums of reductions other than contractions, as means and partial results are; running values of scans; small
-// buffers, where there is nothing to gain. A nest that stores a number both ways stores it once from then on.
-// f32 and tf32, which takes as much room: changes nothing.
+// With --precision, large f32 buffers between kernels hold `factors` (f16, bf16) instead: stores round, loads
+// widen, and values in registers stay f32. Unchanged are inputs, outputs and states; buffers that routines
+// and the host read; sums of reductions other than contractions, such as means and partial results; running
+// values of scans; and small buffers, where there is nothing to gain. A nest that stores a value in both
+// types then stores it once. Does nothing for f32, and for tf32, which has the same size.
 void narrow_storage(loop::Program& program, DType factors);
 
-// For targets that compute nothing in tf32: f32 in its place, which nothing is rounded to.
+// For targets without tf32 arithmetic: replaces tf32 by f32, without rounding.
 void widen_tf32(loop::Program& program);
 
 }  // namespace stridec::schedule

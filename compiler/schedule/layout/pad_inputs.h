@@ -1,20 +1,21 @@
-// Padded copies of what convolutions of few channels read, or copies spread out as they read it.
+// Copies the inputs of convolutions with few channels: padded, or expanded to the positions that the windows
+// read.
 //
-//   y[n, o, i, j] = sum over c<3, r<7, s<7 of x[n, c, 2*i + r - 3, 2*j + s - 3] * w[o, c, r, s], where that is in x
+//   y[n, o, i, j] = sum over c<3, r<7, s<7 of x[n, c, 2*i + r - 3, 2*j + s - 3] * w[o, c, r, s], where in x
 //
-//   p[n, c, i, j] = x[n, c, i - 3, j - 3], where that is in x; else 0
+//   p[n, c, i, j] = x[n, c, i - 3, j - 3], where in x; else 0
 //   y[n, o, i, j] = sum over c<3, r<7, s<7 of p[n, c, 2*i + r, 2*j + s] * w[o, c, r, s]
 //
-// Padding by what is in the image (reflected, its edges, its other end) and images read in larger ones are likewise:
+// Reflecting, edge-repeating and circular padding and upsampled images are handled likewise:
 //
 //   y[o, i] = sum over c<3, r<9 of x[c, f(i + r - 4)] * w[o, c, r]
 //
 //   p[c, i] = x[c, f(i - 4)]
 //   y[o, i] = sum over c<3, r<9 of p[c, i + r] * w[o, c, r]
 //
-// Where there are many channels, a tap that is in the padding is a row of zeros. Where there are few, the window itself is
-// what lies next to each other, and only without a mask and such a function can it be read where it is instead of being
-// gathered for each result.
+// With many channels, a tap in the padding is a row of zeros. With few channels the window itself is the
+// contiguous run, and it can be read in place only without a mask and without such an index function;
+// otherwise it would be gathered for each result.
 #pragma once
 
 #include <optional>
@@ -24,8 +25,8 @@
 
 namespace stridec::schedule {
 
-// The copy, to a buffer that is added to the program, and the nest that reads it; nothing, with nothing added, where `nest`
-// is no such contraction.
+// Returns the copying nest, whose buffer is added to the program, and the nest that reads the copy. Returns
+// nothing, and adds nothing, if `nest` is no such contraction.
 std::optional<std::vector<loop::Nest>> padded(loop::Program& program, const loop::Nest& nest);
 
 void pad_inputs(loop::Program& program, std::vector<Decision>* decisions = nullptr);

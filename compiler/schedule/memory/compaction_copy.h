@@ -1,4 +1,5 @@
-// Copies of what later steps read of a buffer, every other row and column say, so that the rest need not stay.
+// Copies the elements that later steps read of a buffer, for example every other row and column, so that the
+// rest of the buffer can be freed.
 #pragma once
 
 #include <vector>
@@ -9,18 +10,18 @@
 
 namespace stridec::schedule {
 
-// What the steps behind `after` read of a buffer: of each dim every scale-th place from `low` on.
+// What the steps after `after` read of a buffer: along each dim every scale-th place from `low` on.
 struct Part {
   loop::BufferId from;
-  int after;  // the last step that reads the rest as well
+  int after;  // the last step that reads other elements as well
   std::vector<Along> dims;
   std::vector<sym::Expr> shape;
   sym::Expr bytes;
 };
-// Of the program's top steps.
+// The parts that the program's top-level steps read.
 std::vector<Part> parts_read(const loop::Program& program, const Flow& flow);
 
-// Behind the step at `after`; what reads it comes later.
+// Inserts the copy after the step at `after`; later readers use the copy.
 void copy_part(loop::Program& program, const Flow& flow, const Part& part, int after);
 
 }  // namespace stridec::schedule

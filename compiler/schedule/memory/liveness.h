@@ -1,5 +1,5 @@
-// How much of the scratch buffers a run has in memory at once, and when, for passes that lower it: what is alive together
-// at each of the program's top steps, of a few sizes of the symbols. memory_plan.h finds places for it.
+// Liveness: how many bytes of scratch buffers are live at each of the program's top-level steps, at a few
+// sizes of the symbols, for passes that lower the peak. memory_plan.h assigns the places.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,15 @@
 
 namespace stridec::schedule {
 
-// Steps that would run as one, at the place of the last of them: what passes between them takes `bytes` a thread.
+// Steps that would run as one, at the position of the last of them; their intermediates take `bytes` per
+// thread.
 struct StepGroup {
   std::vector<int> at;  // positions among the program's steps, in order
   std::vector<loop::BufferId> own;
   sym::Expr bytes;
 };
 
-// A copy of a part of a buffer behind step `after`, which all later steps read in its place.
+// A copy of a part of a buffer after step `after`, which all later steps read instead.
 struct PartCopy {
   loop::BufferId from;
   int after;
@@ -29,7 +30,8 @@ class Alive {
  public:
   Alive(const loop::Program& program, const Flow& flow);
 
-  // Bytes, by the sizes, then at 2 * step; of a group at its last step, of a copy at 2 * after + 1.
+  // Live bytes, indexed by size set, then by 2 * step. A group counts at its last step, a copy at 2 * after +
+  // 1.
   std::vector<std::vector<int64_t>> curves(std::span<const StepGroup> groups,
                                            std::span<const PartCopy> copies = {}) const;
 
@@ -38,8 +40,8 @@ class Alive {
 
   const loop::Program& program_;
   const Flow& flow_;
-  std::vector<std::vector<int64_t>> bytes_;  // by the sizes, then of each buffer
-  std::vector<StepGroup> strips_;            // of the program as it is
+  std::vector<std::vector<int64_t>> bytes_;  // by size set, then by buffer
+  std::vector<StepGroup> strips_;            // the tiled groups the program already has
 };
 
 }  // namespace stridec::schedule

@@ -1,4 +1,4 @@
-// Memory planning: where each scratch buffer of a run lives.
+// Memory planning: assigns a place to each scratch buffer of a run.
 #pragma once
 
 #include <optional>
@@ -11,39 +11,39 @@
 namespace stridec::schedule {
 
 // Gives every kArena buffer a byte offset (a multiple of 64) in one arena and sets Program::arena_bytes.
-// Buffers that are never alive together share memory.
+// Buffers that are never live together share memory.
 //
-// Sizes are symbolic: the plan is right for every shape, and tight for shapes near those that it was chosen by
-// (each symbol at four sizes from small to large, as its range allows; arena.h says how). A nest may write over an operand that
-// dies with it, element by element. Sizes that depend on symbols bound during the run are planned at their upper
-// bound; where there is none, or reserving it would take more than kMostReserved, the buffer gets offset -1:
-// memory of its own, allocated during the run once its size is known.
+// Sizes are symbolic: the plan is correct for every shape, and tight for shapes near those it was chosen by
+// (each symbol at four sizes from small to large, as its range allows; see arena.h). A nest may write in
+// place over an operand that dies with it, element by element. Sizes that depend on symbols bound during the
+// run are planned at their upper bound. If there is none, or reserving it would exceed kMostReserved, the
+// buffer gets offset -1: its own memory, allocated during the run once its size is known.
 //
-// What a launch needs besides, private memory of each thread, is planned as a buffer that is alive for this launch: a piece
-// of `stride()` bytes for each of loop::threads_of. A backend knows how much that is.
+// Private memory of a launch's threads is planned as a buffer that is live during this launch: `stride()`
+// bytes for each of loop::threads_of. The backend provides the size.
 //
-// kSums: also nests with reductions write over what they read behind them, such as the residual that follows a matrix
-// product. That is for code that computes each element once; where tiles overlap at the edges it would be read again.
+// kSums: nests with reductions also write in place over operands they read after the reduction, such as the
+// residual after a GEMM. This requires code that computes each element once; tiles that overlap at the edges
+// would read the operand again.
 enum class InPlace { kPointwise, kSums };
 using LaunchKey = std::variant<loop::NestId, const loop::TiledGroup*, const loop::Call*>;
 struct Scratch {
   LaunchKey launch;
   sym::Expr bytes;        // of one thread
-  sym::Expr offset = -1;  // in the arena, of the first thread's; -1: allocated during the run
+  sym::Expr offset = -1;  // in the arena, of the first thread's part; -1: allocated during the run
   sym::Expr stride() const { return sym::align_up(bytes, 64); }
 };
 void plan_memory(loop::Program& program, InPlace in_place = InPlace::kPointwise,
                  std::span<Scratch> scratch = {});
 
-// The buffer that a step which runs `nests`, and where it dies, may overwrite with `output`, in the same layout.
+// The buffer that a step running `nests`, in which it dies, may overwrite with `output` in the same layout.
 std::optional<loop::BufferId> in_place_operand(const loop::Program& program,
                                                std::span<const loop::Nest* const> nests,
                                                loop::BufferId output, InPlace in_place);
 
 // Gives every weight that a run reads a byte offset (a multiple of 64) in the artifact's weights, in the
 // order of first use, and sets Program::weight_bytes. The programs are variants of one model and share one
-// section: weights with the same bytes get the same place. Weights that only prepack nests read keep offset
-// -1.
+// section: weights with equal bytes get the same place. Weights that only prepack nests read keep offset -1.
 void plan_weights(std::span<loop::Program* const> variants);
 
 inline constexpr int64_t kMostReserved = int64_t{64} << 20;

@@ -1,4 +1,4 @@
-// Where the buffers that a tiled group keeps to itself lie in a thread's scratch.
+// Places the buffers that a tiled group owns in a thread's scratch.
 #pragma once
 
 #include "compiler/loop/program.h"
@@ -6,7 +6,8 @@
 
 namespace stridec::schedule {
 
-// Where in a strip's memory each of its own buffers lies: those that are not in use together share memory.
+// Offsets of the group's own buffers within the memory of one tile; buffers that are not live together share
+// memory.
 ArenaPlan own_memory(const loop::Program& program, const loop::TiledGroup& strips);
 
 }  // namespace stridec::schedule
