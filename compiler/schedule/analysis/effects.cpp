@@ -18,7 +18,7 @@ void add(std::vector<BufferId>& ids, BufferId id) {
   if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
 }
 
-// The least and the largest index along each dim, of all accesses to the buffer.
+// Extends `ranges` by the smallest and largest index along each dim over all accesses to the buffer.
 void add_ranges(const loop::Block& block, BufferId id, const sym::Facts& facts,
                 std::vector<std::optional<sym::Interval>>& ranges) {
   for (const loop::Stmt& stmt : block) {

@@ -11,7 +11,7 @@ using loop::BufferId;
 
 namespace {
 
-// Symbols that get their values when the step runs.
+// Symbols that the step binds.
 std::vector<sym::Expr> bound_by(const loop::Step& step) {
   if (const auto* bind = std::get_if<loop::BindSymbol>(&step.node)) return {bind->symbol};
   if (const auto* loop = std::get_if<loop::While>(&step.node)) return {loop->iterations};

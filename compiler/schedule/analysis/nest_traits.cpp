@@ -36,7 +36,7 @@ bool runs_through(const loop::Access& access, const std::vector<loop::Dim>& dims
 
 bool widens(const loop::Program& program, const loop::Nest& nest) {
   if (!is_pointwise(nest)) return false;
-  // Bytes a point of the nest: what does not run through all dims of it stays in cache.
+  // Bytes per point of the nest. Loads that do not depend on all dims are served from cache.
   int64_t read = 0, written = 0;
   for (const auto& stmt : nest.body) {
     const loop::Access* access = loop::access_of(stmt);
@@ -61,7 +61,7 @@ size_t depth(const std::vector<loop::Dim>& dims, const loop::Block& block) {
                        dims, [](const loop::Dim& dim) { return !dim.extent.is_const(1); }));
 }
 
-// How many loops there are around its innermost statement.
+// The number of loops around its innermost statement.
 size_t loops_of(const loop::Nest& nest) { return depth(nest.dims, nest.body); }
 
 }  // namespace

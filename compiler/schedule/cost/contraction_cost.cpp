@@ -21,20 +21,22 @@ using Dims = std::vector<Dim>;
 // What the model knows of a machine beyond CpuTarget, in cycles.
 constexpr double kTileCall = 30;  // call, row addresses, loop ends
 constexpr double kSegment = 6;    // per tile and segment: addresses, loop end
-constexpr double kCopiedRun = 6;  // of neighbours that are copied: address, loop end
-// Of rows that are turned: of a square, whose every vector comes from another line, and of what is less than one.
+constexpr double kCopiedRun = 6;  // per run of contiguous elements copied: address, loop end
+// For transposed copies: per vector of a square block, each vector from another line; and per element outside
+// of whole blocks.
 constexpr double kTurnedVector = 16, kTurnedElement = 4;
 constexpr double kMaskedElement = 8;
-constexpr double kByteProducts =
-    0.5;  // beside products of f32: four at a time, but numbers are unpacked and sums scaled
+// Relative to f32 multiply-adds: four at a time, but values are unpacked and sums scaled.
+constexpr double kByteProducts = 0.5;
 constexpr double kTask = 60;
-constexpr double kBroadcast = 0.06;     // per row and k, beside multiply-adds
-constexpr double kPrefetchedLine = 1;   // of a panel that is asked for ahead of its use
+constexpr double kBroadcast = 0.06;     // per row and k, in addition to multiply-adds
+constexpr double kPrefetchedLine = 1;   // of a panel that is prefetched
 constexpr double kMissedLine = 5;       // of one that is not
-constexpr double kStreamedLine = 0.05;  // of rows
-constexpr double kCompactVector = 1.5;  // of numbers from compact weights, times a row
+constexpr double kStreamedLine = 0.05;  // of the rows of a
+// per vector of values unpacked from block-quantised weights and multiplied by one row
+constexpr double kCompactVector = 1.5;
 
-// How much longer `tasks` equal tasks take than their share of the work, on machines of few threads and of more.
+// How much longer `tasks` equal tasks take than an even share of the work, averaged over thread counts.
 double imbalance(const ContractionShape& s, double tasks) {
   if (!s.shared) return 1;
   constexpr std::pair<double, double> kThreads[] = {{2, 0.5}, {4, 0.25}, {8, 0.15}, {16, 0.1}};
@@ -43,13 +45,13 @@ double imbalance(const ContractionShape& s, double tasks) {
   return sum;
 }
 
-// Of a vector with so many columns.
+// Cycles to store a vector with this many columns.
 double cycles_of(Stores stores, double columns) {
   constexpr double kDrivenOut = 4;
   return stores == Stores::kVectors ? 1 : columns * (stores == Stores::kApart ? 1 : kDrivenOut);
 }
 
-// Cycles of the general emitter for a vector of a factor along a dim.
+// Cycles the general emitter needs for a vector of a factor along a dim.
 double vector_cycles(const loop::Program& program, const Factor& factor, Expr var, const sym::Facts& facts,
                      const CpuTarget& target) {
   if (!factor.vars.contains(var) || !factor.load) return 1;
@@ -64,7 +66,7 @@ double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps un
                    const CpuTarget& target) {
   const GemmKernel& kernel = *plan.kernel;
   if (plan.b == GemmPlan::B::kCompact && s.rows == 1 && plan.bytes == 0) {
-    // Each number is met once, in registers.
+    // Each value is unpacked once, in registers.
     const double panels = std::ceil(s.columns / kernel.columns());
     return s.batch * panels * (s.k() * kernel.vectors * kCompactVector + kTask) *
            imbalance(s, s.batch * panels);
@@ -87,7 +89,7 @@ double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps un
   tile += pieces * (kTileCall + tile_call_cycles(kernel, s.rows / tiles));
   tile += s.rows / tiles * kernel.line_vectors() * kEpilogueVector *
           cycles_of(stores, s.columns / (panels * kernel.line_vectors()));
-  // Panels come from beyond L2, each time that they were driven out.
+  // Panels come from beyond L2 each time they were evicted.
   const double panel = groups * kernel.vectors, bytes = byte_size(kernel.a);
   const double copied =
       lines ? (s.rows * s.copies + (s.images + blocks - 1) * s.more_lines * s.line) * s.copied_k
@@ -95,17 +97,19 @@ double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps un
   const double block_bytes = copied / blocks * bytes;
   const bool panels_stay = panels * panel * kernel.vector_bytes + block_bytes <= target.l2_bytes / 2;
   const bool panel_stays = plan.chunk > 0 || panel * kernel.vector_bytes <= target.l2_bytes / 2;
-  const bool met_once = !plan.rows_outer && pieces == 1 && panel_stays;  // each panel, by all blocks of rows
+  // all row blocks use a panel in sequence
+  const bool met_once = !plan.rows_outer && pieces == 1 && panel_stays;
   const double readings = panels_stay ? 1 : met_once ? bands : blocks;
   const double line = plan.b == GemmPlan::B::kWeights && tiles / blocks >= 2 ? kPrefetchedLine : kMissedLine;
   const double task = kTask + (kernel.tiles ? kShape : 0);
   double total = panels * (tiles * tile + blocks * task + readings * panel * line);
   if (!panel_stays) total += panels * (tiles - blocks) * panel * kPrefetchedLine;
-  // So do rows, which are read once in a panel, in order: they cost little.
+  // Rows are evicted too, but they are read once per panel and in order, which is cheap.
   const bool rows_stay = plan.rows_outer && block_bytes <= target.l2_bytes * 3 / 4;
   if (!rows_stay) total += panels * s.rows * s.k() * bytes / kernel.vector_bytes * kStreamedLine;
   total *= s.batch * imbalance(s, s.batch * panels * blocks);
-  // Copies: contiguous ones move a vector in two cycles, others an element. Those of groups interleave several rows.
+  // Copies: contiguous ones move a vector in two cycles, others an element. Kernels with groups interleave
+  // several rows.
   const double vector = kernel.group() == 1 ? 2 : 4, element = 1.5;
   if (plan.a != GemmPlan::A::kDirect || plan.bytes > 0) {
     double copies = plan.rows_outer || blocks == 1 ? 1 : panels;
@@ -132,7 +136,7 @@ double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps un
 }
 
 std::vector<int64_t> tiles_of_task(const GemmPlan& plan, const ContractionShape& s, const CpuTarget& target) {
-  // A block stays in the last level of cache, whatever the rows are.
+  // A block stays in the last-level cache, however many rows there are.
   const double bytes = s.k() * plan.kernel->rows * byte_size(plan.kernel->a);
   const double most = std::max(2.0, target.l3_bytes / bytes);
   std::vector<int64_t> out;
@@ -155,8 +159,9 @@ double computing_cycles(const Factor& factor) {
   return cost;
 }
 
-// The general emitter vectorises one dim and keeps one accumulator per point, a load of each factor for a vector of
-// multiply-adds; along a reduced dim every run of it is a loop of its own. It waits for factors as they come from memory.
+// The general emitter vectorises one dim and keeps one accumulator per point, so a vector of multiply-adds
+// loads each factor. Along a reduced dim, every run is a loop of its own. It waits for factors that come from
+// memory.
 double general_cycles(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
   constexpr double kRun = 6;
   const auto contraction = *kernels::match_contraction(nest);

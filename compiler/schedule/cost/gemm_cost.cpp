@@ -8,12 +8,12 @@ namespace {
 
 constexpr double kFmaLatency = 4;
 
-// Of tile registers (Intel's optimization manual, "Intel AMX": a product of tiles starts every 16 cycles, one for each
-// row, and takes 52; a load reads two rows a cycle, a store one).
+// For tile registers (Intel's optimization manual, "Intel AMX": a tile multiplication starts every 16 cycles,
+// one per row, and takes 52; a load reads two rows per cycle, a store writes one).
 constexpr double kProductLatency = 52;
 constexpr double kNearRow = 0.5, kFarRow = 1.4;
 constexpr double kLateSums = 60;
-constexpr double kTotal = 5;  // the lanes of an accumulator of a deep kernel, added up
+constexpr double kTotal = 5;  // to add up the lanes of an accumulator of a deep kernel
 
 }  // namespace
 
@@ -29,7 +29,7 @@ double sum_cycles(const kernels::GemmKernel& kernel, double rows, double k, bool
   const double fma = rows * kernel.vectors / rate;
   const double loads = (rows + kernel.vectors) * kernel.vector_bytes / target.load_bytes_per_cycle;
   double step = std::max({fma, loads, kFmaLatency});
-  // Signed bytes are made unsigned, and what that adds is summed beside.
+  // Signed bytes are made unsigned; the correction is a sum of its own.
   if (kernel.a == DType::kI8) step += (rows + kernel.vectors) / target.fma_per_cycle;
   return steps * step;
 }

@@ -15,14 +15,14 @@ namespace {
 
 using sym::Expr;
 
-constexpr double kGather = 1.5;    // of one lane of an access without unit stride
-constexpr double kFarGather = 2;   // ... where every lane is in a cache line of its own
-constexpr double kPageGather = 4;  // ... and in a page of its own: one set of the first cache holds them all
-constexpr double kSpread = 3;      // of an access whose lanes share the elements of a vector
-constexpr double kNear = 8;        // ... wherever it begins
+constexpr double kGather = 1.5;    // per lane of an access without unit stride
+constexpr double kFarGather = 2;   // ... where every lane is in its own cache line
+constexpr double kPageGather = 4;  // ... and in its own page: all map to one set of L1
+constexpr double kSpread = 3;      // per access whose lanes share the elements of one vector
+constexpr double kNear = 8;        // ... that starts at any element
 
-// How what a point computes differs along the lanes: not at all; by what is looked up step by step from one place, so that
-// lanes stay near each other; from the start.
+// How a computed value differs between lanes: not at all; only through lookups that step from a common start,
+// so that lanes stay near each other; from the start.
 enum class Differs { kNever, kNear, kFar };
 constexpr int64_t kManyStrips = int64_t{1} << 40;
 constexpr double kScalarPenalty = 1.0;  // of one scalar access
@@ -40,7 +40,7 @@ int lanes_of(const loop::Program& program, const loop::Nest& nest, const CpuTarg
 
 }  // namespace
 
-// How values of a block, and the variables that it binds, differ along the lanes.
+// How the values of a block and the variables it binds differ between lanes.
 struct LoopCost::Difference {
   std::map<loop::ValueId, Differs> values;
   std::map<Expr, Differs, sym::ExprLess> vars;
@@ -166,7 +166,7 @@ double LoopCost::cost(const loop::Block& block, const Expr* var, At at, const To
   return sum;
 }
 
-// Without `var` all is scalar.
+// Without `var` everything is scalar.
 double LoopCost::cost(const loop::Stmt& stmt, const Expr* var, At at, const Together* together,
                       const Difference& known) const {
   if (const loop::Access* access = loop::access_of(stmt)) {
@@ -201,7 +201,7 @@ double LoopCost::best(const loop::Stmt& stmt, At at, std::vector<Expr>& chosen) 
     if (!loop::stores_apart(*body, dim.var) || loop::moves_extents(*body, dim.var)) continue;
     const double n = trips(dim.extent, at);
     double with = (of(*body, dim.var, at) + kLoopOverhead) * std::ceil(n / lanes_) * all / n;
-    if (std::holds_alternative<loop::Reduce>(stmt.node)) with += 12;  // lanes to one number
+    if (std::holds_alternative<loop::Reduce>(stmt.node)) with += 12;  // reduces the lanes to one value
     if (with < least) {
       least = with;
       along = &dim.var;

@@ -25,7 +25,7 @@ std::string names(const std::vector<loop::Dim>& dims) {
   return join(dims, ", ", [](const loop::Dim& dim) { return dim.var.name(); });
 }
 
-// Of these dims, whose range depends on `var`, as a reason; "": none.
+// Which of these dims has an extent that depends on `var`, as a reason; "" if none has.
 std::string depending(const std::vector<loop::Dim>& dims, Expr var) {
   for (const loop::Dim& dim : dims)
     if (sym::depends_on(dim.extent, var)) return cat("the range of ", dim.var.name(), " depends on it");
@@ -41,7 +41,7 @@ std::string depending(const loop::Block& block, Expr var) {
 
 bool is_power_of_two(int64_t n) { return n >= 1 && (n & (n - 1)) == 0; }
 
-// The directives of one nest, one after the other as they are carried out.
+// Checks the directives of one nest in the order in which they are applied.
 class Asker {
  public:
   Asker(const loop::Program& program, const loop::Nest& nest)
@@ -72,7 +72,7 @@ class Asker {
     return cat("the nest has no parallel dim ", var.name(), ", but ",
                nest_.dims.empty() ? "none" : names(nest_.dims));
   }
-  // Of `these`, what is no parallel dim, or is named twice; "": none.
+  // Which of `these` is no parallel dim, or is named twice, as a reason; "" if none is.
   std::string misnamed(const LoopPlan::Dims& these) const {
     for (size_t i = 0; i < these.size(); ++i) {
       if (!find(these[i])) return unknown(these[i]);
@@ -83,7 +83,7 @@ class Asker {
     return "";
   }
 
-  // ---- what is carried out on the nest ----
+  // ---- directives that reshape the nest ----
 
   std::string reshape(const loop::Directive& directive) {
     LoopPlan one;
@@ -135,9 +135,9 @@ class Asker {
     return "";
   }
 
-  // ---- how what came out is mapped ----
+  // ---- directives that map the reshaped nest ----
 
-  // The rest of the plan, before any of it is asked: directives may stand in any order.
+  // Collects the rest of the plan before any of it is checked, since directives may be in any order.
   std::string learn(const loop::Directive& directive) {
     LoopPlan one;
     if (const std::string reason = parsed(directive, one); !reason.empty()) return reason;
@@ -146,7 +146,7 @@ class Asker {
     if (directive.name != "vectorize" && directive.name != "accumulators" && directive.name != "tile" &&
         !once_.insert(directive.name).second)
       return "it is there twice";
-    // Places and sums of them stay within 64 bits.
+    // Indices and sums of them stay within 64 bits.
     constexpr int64_t kMost = int64_t{1} << 40, kMostTogether = 16;
     for (const int64_t number : {one.chunk, one.grain, one.blocks.empty() ? 1 : one.blocks[0].factor})
       if (number > kMost) return cat("its number is ", kMost, " at most");
@@ -221,7 +221,8 @@ class Asker {
     return lanes_inside(nest_.body, var, lanes());
   }
 
-  // Lanes along a dim of a loop of the block, where those along `around` are set already.
+  // Checks lanes along a dim of a loop in the block. `around`: the dim along which an enclosing loop has
+  // lanes.
   std::string lanes_inside(const loop::Block& block, Expr var, std::optional<Expr> around) const {
     for (const loop::Stmt& stmt : block) {
       const loop::Block* body = loop::body_of(stmt);

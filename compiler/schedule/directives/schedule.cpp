@@ -77,14 +77,14 @@ size_t position(const loop::Nest& nest, Expr var) {
   fail(ErrorKind::kMalformed, "bad-schedule", cat("nest '", nest.name, "' has no parallel dim ", var.name()));
 }
 
-// Whether no range of the dims knows a or b.
+// Whether no extent of the dims depends on a or b.
 bool ranges_apart(const std::vector<loop::Dim>& dims, Expr a, Expr b) {
   return std::ranges::none_of(dims, [&](const loop::Dim& dim) {
     return sym::depends_on(dim.extent, a) || sym::depends_on(dim.extent, b);
   });
 }
 
-// Whether each index by itself is a sum of multiples of a and b and of what knows neither.
+// Whether each index by itself is a sum of a multiple of a, a multiple of b and terms without either.
 bool linear_indices(const loop::Access& access, Expr a, Expr b) {
   return std::ranges::all_of(access.index, [&](Expr index) {
     const std::optional<sym::Linear> la = sym::linear_in(index, a), lb = sym::linear_in(index, b);
@@ -92,15 +92,16 @@ bool linear_indices(const loop::Access& access, Expr a, Expr b) {
   });
 }
 
-// The dim of the buffer along which an address is an index; nothing where none moves by one element.
+// The dim of the buffer with stride 1, along which an address can be used as the index; nothing if there is
+// none.
 std::optional<size_t> unit_dim(const loop::Buffer& buffer) {
   for (size_t d = buffer.strides.size(); d-- > 0;)
     if (buffer.strides[d].is_const(1)) return d;
   return std::nullopt;
 }
 
-// Whether the address of every access of the block moves by `extent` times as much along a as along b, and nothing else
-// looks at the two. `reason`: what does not.
+// Whether the address stride of every access of the block along a is `extent` times its stride along b, and
+// nothing else uses either dim. `reason`: what prevents it.
 bool in_step(const loop::Program& program, const loop::Block& block, const sym::Facts& facts, Expr a, Expr b,
              Expr extent, std::string* reason = nullptr) {
   bool ok = true;
@@ -124,8 +125,9 @@ bool in_step(const loop::Program& program, const loop::Block& block, const sym::
   return ok;
 }
 
-// For a block whose dims a and b are in step: b takes over the range of both, and a is 0. An index with a quotient or a
-// remainder of b is right for the range that b had alone, the address that it simplifies to for both: the access gets that.
+// Merges dims a and b of a block that satisfy in_step(): b takes the range of both, and a becomes 0. An index
+// with a quotient or remainder of b holds only for b's old range, but the address it simplifies to holds for
+// both, so such an access gets the address as its index.
 void put_in_one(const loop::Program& program, loop::Block& block, const sym::Facts& facts, Expr a, Expr b) {
   loop::for_each_stmt(block, [&](loop::Stmt& stmt) {
     if (loop::Access* access = loop::access_of(stmt); access && !linear_indices(*access, a, b)) {
@@ -137,7 +139,7 @@ void put_in_one(const loop::Program& program, loop::Block& block, const sym::Fac
   substitute_everywhere(block, a, 0, program.facts);
 }
 
-// How many arguments a directive takes at most: a list of dims has no end.
+// The largest number of arguments of a directive; a list of dims has no limit.
 size_t most_arguments(const std::string& name) {
   for (const char* of_dims : {"reorder", "merge", "tasks", "order"})
     if (name == of_dims) return SIZE_MAX;
