@@ -15,11 +15,11 @@ using loop::Nest;
 using loop::Program;
 using loop::Stmt;
 
-constexpr int64_t kSmall = 8192;  // steps of all loops
-constexpr int64_t kInside = 64;   // of those that a thread does by itself
+constexpr int64_t kSmall = 8192;  // iterations of all loops
+constexpr int64_t kInside = 64;   // iterations that one thread runs by itself
 constexpr size_t kStatements = 200;
 
-// How often the body of these loops runs, and those inside it; more than kSmall where that is not known.
+// The number of iterations of these loops and those inside them; more than kSmall if that is not known.
 int64_t steps_of(const std::vector<loop::Dim>& dims, const loop::Block& block) {
   int64_t count = 1, inside = 1;
   for (const loop::Dim& dim : dims) {
@@ -47,11 +47,12 @@ bool is_small(const Nest& nest) {
   });
 }
 
-// A nest of few points with loops in each as loops over the points, one after the other, that a block deals out as a whole:
-// what stands around the loops is done again for each round. The nest has no dims then.
+// Turns a nest of few points with inner loops into consecutive loops over the points, each of which a block
+// distributes as a whole. Statements around the inner loops are repeated in every loop. The nest then has no
+// dims.
 bool distribute(const Program& program, Nest& nest) {
   if (nest.dims.empty()) return false;
-  for (const loop::BufferId id : loop::buffers_of(nest))  // a point's row is there in one round alone
+  for (const loop::BufferId id : loop::buffers_of(nest))  // a local row exists only within one iteration
     if (program[id].storage == loop::Storage::kLocal) return false;
   const Effects effects = effects_of(nest);
   bool loops = false;
@@ -59,7 +60,8 @@ bool distribute(const Program& program, Nest& nest) {
     if (std::holds_alternative<loop::Reduce>(stmt.node) || std::holds_alternative<loop::Scan>(stmt.node))
       return false;
     loops = loops || loop::body_of(stmt);
-    if (const auto* load = std::get_if<loop::Load>(&stmt.node))  // read again, it must not have changed
+    // it is loaded again, so it must not have changed
+    if (const auto* load = std::get_if<loop::Load>(&stmt.node))
       if (writes(effects, load->access.buffer)) return false;
   }
   if (!loops) return false;
@@ -110,7 +112,7 @@ void fuse_in_block(Program& program) {
         if (statement_count(first.body) + statement_count(second.body) > kStatements) break;
         Flow flow = make_flow(program, steps);
         const int from = static_cast<int>(at);
-        // Its loops stand side by side, and the dims of what is not joined yet are one.
+        // The loops of both nests follow each other; dims that a nest still has become a loop.
         replace_steps(program, steps, flow, from, {from + 1}, merged_nest(first, second, {}));
         joined = true;
       }

@@ -1,8 +1,10 @@
-// for k < 3: c[r, k]     = -x[r, k + 2]        for k < 3: c0[r, k] = -x[r, k + 2]
-// for k < 2: c[r, k + 3] = x[r, k]        ->   for k < 2: c1[r, k] = x[r, k]
-// for k < 5: y[r, k] = f(c[r, k])              for k < 5: y[r, k] = f(k < 3 ? c0[r, k] : c1[r, k - 3])
+// Splits concatenations whose pieces are cheap to recompute, so that their readers select between the pieces:
 //
-// after which both pieces are inlined: what a rotary embedding and a rolled image are.
+//   for k < 3: c[r, k]     = -x[r, k + 2]        for k < 3: c0[r, k] = -x[r, k + 2]
+//   for k < 2: c[r, k + 3] = x[r, k]        ->   for k < 2: c1[r, k] = x[r, k]
+//   for k < 5: y[r, k] = f(c[r, k])              for k < 5: y[r, k] = f(k < 3 ? c0[r, k] : c1[r, k - 3])
+//
+// Both pieces are inlined afterwards. Rotary embeddings and rolled images have this form.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -25,15 +27,15 @@ using loop::Stmt;
 using loop::Store;
 using sym::Expr;
 
-// With more pieces, choosing costs more than loading.
+// With more pieces, selecting costs more than loading.
 constexpr size_t kMostPieces = 2;
 
 struct Uses {
   std::vector<NestId> writers, readers;
-  bool other = false;  // by steps that are no launches
+  bool other = false;  // used by steps other than launches
 };
 
-// What a nest writes of a buffer: [from, from + extent) along one component.
+// The part of a buffer that a nest writes: [from, from + extent) along one dim.
 struct Piece {
   NestId writer;
   Expr from, extent;
@@ -94,7 +96,7 @@ class Parter {
            std::all_of(uses.readers.begin(), uses.readers.end(), chooses);
   }
 
-  // Whether the piece is all that somebody's result is for, who may as well write it where it is to be.
+  // Whether the piece is the only use of some buffer, whose producer could write it in place instead.
   bool could_write_in_place(const Nest& piece) const {
     const Effects effects = effects_of(piece);
     return std::any_of(effects.reads.begin(), effects.reads.end(), [&](BufferId id) {
@@ -103,7 +105,7 @@ class Parter {
     });
   }
 
-  // Where the writers' shares follow one another along component c and fill it.
+  // Returns the writers' pieces in order if they are adjacent along dim c and fill it.
   std::optional<std::vector<Piece>> pieces_along(BufferId id, size_t c) const {
     std::vector<Piece> left, found;
     for (NestId writer : uses_[id.value].writers) {
@@ -156,7 +158,7 @@ class Parter {
     }
   }
 
-  // Loads of the buffer become loads of all pieces, each where it has the element, and the choice between them.
+  // Replaces each load of the buffer by masked loads of all pieces and selects between them.
   void choose(Nest& nest, Block& block, const sym::Facts& facts, BufferId id, size_t c,
               const std::vector<Piece>& pieces, const std::vector<BufferId>& parts) {
     Block out;
@@ -173,7 +175,7 @@ class Parter {
       }
       const Load all = *load;
       const Expr at = all.access.index[c];
-      std::optional<loop::ValueId> chosen;  // from the pieces behind this one
+      std::optional<loop::ValueId> chosen;  // selected from the pieces after this one
       for (size_t p = pieces.size(); p-- > 0;) {
         const Expr end = pieces[p].from + pieces[p].extent;
         const Expr here = sym::simplify(sym::logical_and(p == 0 ? Expr(1) : sym::ge(at, pieces[p].from),
@@ -197,7 +199,7 @@ class Parter {
         out.push_back({loop::Let{either, loop::ScalarOp::kSelect, {condition, value, *chosen}}});
         chosen = either;
       }
-      // The last of them has the load's name.
+      // The final value takes the load's name.
       rename(out, *chosen, all.result);
     }
     block = std::move(out);

@@ -13,7 +13,8 @@ namespace {
 
 constexpr int64_t kWidestWindow = 64;
 
-// Why the longest part of these launches, each of which alone reads what the one before makes, does not work in strips.
+// Why the longest prefix of these launches, each the only reader of the previous one, is not fused
+// depth-first.
 std::string reason_of(const loop::Program& program, const std::vector<int>& all) {
   const std::vector<int> longest(
       all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), kLongestChain)));
@@ -21,7 +22,7 @@ std::string reason_of(const loop::Program& program, const std::vector<int>& all)
   return why == other ? why : cat(why, "; ", other);
 }
 
-// Chains that are left, with convolutions among them.
+// Records the reasons for the remaining chains that contain convolutions.
 void explain(const loop::Program& program, std::vector<Decision>& decisions) {
   const Flow flow = make_flow(program, program.steps);
   const std::vector<StepGroup> later = later_strips(program);

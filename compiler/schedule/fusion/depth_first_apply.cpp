@@ -1,4 +1,5 @@
-// TiledGroup in place of a chain's launches: ranges of rows, what passes as memory of a thread.
+// Replaces a chain's launches by a TiledGroup over ranges of rows, with the intermediates in thread-local
+// memory.
 #include <algorithm>
 
 #include "compiler/base/text.h"
@@ -18,7 +19,7 @@ using loop::Program;
 using loop::TiledGroup;
 using sym::Expr;
 
-// The index within a strip's rows of what passes behind nest i.
+// Rewrites an access to the buffer nest i writes into an index within a tile's rows.
 void move(Access& access, const RowChain& chain, size_t i, Expr first) {
   const int64_t scale = chain.passing[i].written[chain.row_dim[i]]->scale;
   const RowChain::Rows& rows = chain.rows[i];
@@ -32,7 +33,7 @@ void move(Access& access, const RowChain& chain, size_t i, Expr first) {
   access.index = std::move(index);
 }
 
-// The dim of rows of what passes behind nest i, where images are none.
+// The row dim of the buffer nest i writes, after its image dims are dropped.
 size_t dim_of_strip(const RowChain& chain, size_t i) {
   const std::vector<size_t>& images = chain.image_dims[i];
   return chain.row_dim[i] - static_cast<size_t>(std::count_if(images.begin(), images.end(), [&](size_t d) {
@@ -74,7 +75,7 @@ void make_depth_first(Program& program, const RowChain& chain) {
                     .sizes = {},
                     .body = {},
                     .own = {}};
-  // Images, one after the other.
+  // Images become rounds of the group.
   std::vector<Expr> digits;
   if (!chain.images.back().empty()) {
     strips.round = sym::var("strip.round");
@@ -92,7 +93,8 @@ void make_depth_first(Program& program, const RowChain& chain) {
       digits[d] = symbol;
     }
   }
-  // Rows of each nest, the last one first: where the rows begin that it has to make decides where those begin that it reads.
+  // The rows of each nest, last nest first: the first row that a nest has to compute determines the first row
+  // it reads.
   std::vector<Expr> begin(count), extent(count);
   for (size_t i = count; i-- > 0;) {
     const RowChain::Rows& rows = chain.rows[i];

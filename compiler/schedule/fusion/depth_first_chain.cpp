@@ -14,12 +14,12 @@ using loop::Dim;
 using loop::Nest;
 using sym::Expr;
 
-constexpr int64_t kMostUnit = 16;  // rows that the last nest's strips are multiples of
+constexpr int64_t kMostUnit = 16;  // largest unit of rows that the last nest's tiles are multiples of
 
 int64_t floor_of(int64_t a, int64_t b) { return (a >= 0 ? a : a - b + 1) / b; }
 int64_t ceil_of(int64_t a, int64_t b) { return -floor_of(-a, b); }
 
-// The dim of what passes into nest `i` along which it reads with `var`.
+// The dim of nest i's input buffer that the nest indexes by `var`.
 std::optional<size_t> read_along(const RowChain& chain, size_t i, Expr var) {
   std::optional<size_t> found;
   const RowChain::Passing& passing = chain.passing[i - 1];
@@ -59,7 +59,7 @@ Expr own_bytes(const loop::Program& program, const RowChain& chain) {
   return carried + most;
 }
 
-// What the launch alone writes, in memory of the run.
+// The arena buffer that only this launch writes.
 std::optional<BufferId> RowChains::makes(int at) const {
   const Effects& effects = flow_.effects[static_cast<size_t>(at)];
   if (!nest_at(program_, program_.steps, at) || effects.writes.size() != 1 || effects.updates)
@@ -129,7 +129,7 @@ std::optional<RowChain> RowChains::chain_of(std::vector<int> at, const Fits& fit
       if (sym::has_index(dim.extent)) return std::nullopt;
     if (effects.updates || !may_move(program_, program_.steps, flow_, chain.at[i], chain.at.back(), chain.at))
       return std::nullopt;
-    // TiledGroup run in any order.
+    // Tiles run in any order, so no earlier nest may read what a later one writes.
     for (size_t j = 0; j < i; ++j)
       for (BufferId id : effects.writes)
         if (reads(flow_.effects[static_cast<size_t>(chain.at[j])], id)) return std::nullopt;
@@ -137,12 +137,13 @@ std::optional<RowChain> RowChains::chain_of(std::vector<int> at, const Fits& fit
   for (size_t i = 0; i + 1 < count; ++i) {
     const BufferId buffer = *makes(chain.at[i]);
     why = "what passes between them is read elsewhere";
-    if (chain.kept) return std::nullopt;  // and not by the last one first
+    if (chain.kept) return std::nullopt;  // only the last intermediate may have other readers
     chain.kept = !passes_once(program_, flow_, buffer);
     chain.passing.push_back({buffer, accesses_along(program_, nest_of(chain, i), buffer, true),
                              accesses_along(program_, nest_of(chain, i + 1), buffer, false)});
   }
-  // The dims of the last nest as its result has them in memory, outer first: images, as far as they are many, then rows.
+  // The dims of the last nest in the memory order of its result, outermost first: images as long as there are
+  // any, then rows.
   const BufferId out = flow_.effects[static_cast<size_t>(chain.at.back())].writes[0];
   const auto stored = accesses_along(program_, nest_of(chain, count - 1), out, true);
   std::vector<std::pair<double, Expr>> order;
@@ -156,7 +157,7 @@ std::optional<RowChain> RowChains::chain_of(std::vector<int> at, const Fits& fit
     if (stride <= 1) break;
     bool leads = false;
     if (auto done = with_rows(chain, var, fits, why, leads)) return done;
-    // Channels, of a result that has them outside of rows, are in each strip.
+    // Channels of a channels-first result are part of every tile.
     if (!add_image(chain, var) && leads) break;
   }
   return std::nullopt;
@@ -166,7 +167,7 @@ const Nest& RowChains::nest_of(const RowChain& chain, size_t i) const {
   return *nest_at(program_, program_.steps, chain.at[i]);
 }
 
-// Every row of what passes to the last nest, by one strip.
+// Whether each row of the last nest's input is computed by exactly one tile.
 bool RowChains::is_made_once(const RowChain& chain) const {
   const size_t i = chain.passing.size() - 1;
   const RowChain::Rows& rows = chain.rows[i];

@@ -13,18 +13,20 @@ namespace {
 using loop::BufferId;
 using sym::Expr;
 
-constexpr int64_t kMostUnits = 64;     // of rows, in a strip
-constexpr double kThreads = 4;         // each begins anew, at rows that another one has made as well
-constexpr double kFlopsPerCycle = 32;  // of products
-constexpr double kNestOfStrip = 1000;  // cycles: to call it, and for tiles that its rows do not fill
-constexpr double kWeightBytes = 16;    // a cycle, of those that another nest drove out
+constexpr int64_t kMostUnits = 64;     // of RowChain::points, in a tile
+constexpr double kThreads = 4;         // each starts at rows that another one has computed as well
+constexpr double kFlopsPerCycle = 32;  // of GEMMs
+// cycles per nest and tile: the call, and register tiles that its rows do not fill
+constexpr double kNestOfStrip = 1000;
+constexpr double kWeightBytes = 16;  // per cycle, of weights that another nest evicted
 constexpr double kThreadCache = 1 << 20;
-constexpr double kKeptBytes = 128 << 10;  // in a strip: rows may be longer than they typically are
+// of an input that stays in memory, per tile; rows may be longer than at typical sizes
+constexpr double kKeptBytes = 128 << 10;
 constexpr double kAllCaches = 12 << 20;
-constexpr double kCacheBytes = 8,
-                 kMemoryBytes = 4;  // a cycle, of what lies behind a thread's cache, and behind all
+// Bytes per cycle beyond a thread's cache, and beyond all caches.
+constexpr double kCacheBytes = 8, kMemoryBytes = 4;
 
-// How many the run is sure to have.
+// The number of images that every run has.
 double images_of(const loop::Program& program, const RowChain& chain) {
   const loop::Nest& last = *nest_at(program, program.steps, chain.at.back());
   double images = 1;
@@ -33,7 +35,8 @@ double images_of(const loop::Program& program, const RowChain& chain) {
   return images;
 }
 
-// The outermost rows, where they are apart from each other, may be images: then those that the run is sure to have.
+// If there are no image dims and the rows have no halo, the outermost rows may be images: then only those
+// that every run has count.
 double points_of(const loop::Program& program, const RowChain& chain) {
   const bool apart = chain.images.back().empty() &&
                      std::all_of(chain.rows.begin(), chain.rows.end(), [](const RowChain::Rows& rows) {
@@ -43,7 +46,7 @@ double points_of(const loop::Program& program, const RowChain& chain) {
                : typical(chain.points, program.facts);
 }
 
-// These, of a typical number.
+// The images that every run has, as a share of the typical number.
 double sure_share(const loop::Program& program, const RowChain& chain) {
   const loop::Nest& last = *nest_at(program, program.steps, chain.at.back());
   double typically = std::max(1.0, typical(chain.points, program.facts)) / points_of(program, chain);
@@ -92,7 +95,7 @@ StripCost cost_of_strips(const loop::Program& program, const Flow& flow, const R
       if (program[id].storage == loop::Storage::kWeight) cost.weights += typical_bytes(program, id);
   for (size_t i = 0; i < chain.passing.size(); ++i) {
     cost.passing += typical(passing_bytes(program, chain, i), program.facts);
-    // What is kept is written as ever.
+    // An intermediate that stays in memory is still written.
     cost.traffic += traffic_of(program, chain, chain.passing[i].buffer) * (i < chain.own() ? 1 : 0.5);
   }
   for (size_t i = 0; i < chain.at.size(); ++i) {

@@ -17,10 +17,10 @@ using loop::Launch;
 using loop::Program;
 using sym::Expr;
 
-constexpr int64_t kCache = 512 << 10;  // of a thread, for what passes
-constexpr double kLeastGain = 0.02;    // of what the chain takes, to be sure of it
+constexpr int64_t kCache = 512 << 10;  // of a thread, for the intermediates
+constexpr double kLeastGain = 0.02;    // share of the chain's time, as a margin for the model's error
 
-// Chains of a program as it is.
+// Evaluates chains of an unmodified program.
 class Finder {
  public:
   explicit Finder(const Program& program)
@@ -43,7 +43,7 @@ class Finder {
     if (!chain) return std::nullopt;
     const StripCost cost = cost_of_strips(program_, flow_, *chain);
     double traffic = cost.traffic;
-    // What tile_and_fuse() would keep out of memory counts for it.
+    // Traffic that tile_and_fuse() would save anyway does not count.
     for (const StepGroup& group : later_) {
       const bool meets = std::any_of(group.at.begin(), group.at.end(), [&](int step) {
         return std::find(at.begin(), at.end(), step) != at.end();
@@ -67,7 +67,7 @@ class Finder {
   const RowChains chains_;
 };
 
-// Where the nests are launched, if all of them still are among the top steps.
+// The positions of the nests' launches among the top-level steps; shorter than `nests` if some are elsewhere.
 std::vector<int> positions(const Program& program, const std::vector<loop::NestId>& nests) {
   std::vector<int> at;
   for (loop::NestId id : nests)
@@ -94,7 +94,8 @@ void lower_traffic(Program& program, std::vector<Decision>* decisions) {
       const int next = all.chains().first_reader_of(steps.back());
       if (next < 0) break;
       kept = all.chains().reader_of(steps.back()) < 0;
-      // The next product gets its rows from memory as fast as it multiplies them, and has better tiles by itself.
+      // The next GEMM loads its rows from memory as fast as it multiplies them, and has better tiles on its
+      // own.
       if (kept && is_contraction(*nest_at(program, program.steps, next))) break;
       steps.push_back(next);
       const auto found = all.find(steps, why);
@@ -105,7 +106,7 @@ void lower_traffic(Program& program, std::vector<Decision>* decisions) {
       candidates.push_back(std::move(candidate));
     }
   }
-  // The best first, as long as none of its nests is part of a better one.
+  // The best candidate first. One with a nest that is already part of a better one is skipped.
   sort_stable(candidates, [](const Candidate& a, const Candidate& b) { return a.gain > b.gain; });
   for (const Candidate& candidate : candidates) {
     const std::vector<int> at = positions(program, candidate.nests);

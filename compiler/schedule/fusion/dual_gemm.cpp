@@ -27,7 +27,7 @@ using loop::Stmt;
 using loop::Store;
 using sym::Expr;
 
-// The store or the loads of a buffer in statements outside of loops.
+// Positions of a buffer's stores or loads among the statements outside of loops.
 template <class T>
 std::vector<size_t> positions(const Nest& nest, BufferId buffer) {
   std::vector<size_t> out;
@@ -43,7 +43,8 @@ void erase(Nest& nest, std::vector<size_t> at) {
   for (size_t i : at) nest.body.erase(nest.body.begin() + static_cast<std::ptrdiff_t>(i));
 }
 
-// What is stored in the buffer is used where it is loaded, and no longer stored. Nothing where elements differ.
+// Forwards the value stored in the buffer to its loads and removes the store. Returns nothing if the elements
+// differ.
 std::optional<Nest> forwarded(Nest nest, BufferId buffer) {
   const auto stores = positions<Store>(nest, buffer), loads = positions<Load>(nest, buffer);
   if (stores.size() != 1 || loads.empty()) return std::nullopt;
@@ -61,7 +62,8 @@ std::optional<Nest> forwarded(Nest nest, BufferId buffer) {
   return nest;
 }
 
-// Each load of the buffer in a pointwise nest becomes the product that makes it; two of them, at different elements.
+// Replaces each of the two loads of the buffer in the pointwise nest `user` by the GEMM that computes the
+// element.
 std::optional<Nest> with_products(const Program& program, const Nest& product, const Nest& user,
                                   BufferId buffer) {
   const auto stores = positions<Store>(product, buffer), loads = positions<Load>(user, buffer);
@@ -90,18 +92,18 @@ std::optional<Nest> with_products(const Program& program, const Nest& product, c
     for (size_t i = 0; i < product.body.size(); ++i)
       if (i != stores[0]) out.body.push_back(cloner.clone(product, product.body[i]));
     const loop::ValueId value = cloner.value(store.value), result = load->result;
-    // Later statements of the user use the product's value in the place of what was loaded.
+    // Later statements of the user read the GEMM's value in place of the loaded one.
     out.body.push_back({loop::Let{result, loop::ScalarOp::kCast, {value}}});
   }
   return out;
 }
 
-// Columns of two weights, or of one, that are to lie side by side.
+// Columns of two weights, or of one, that are to be interleaved.
 struct Columns {
   BufferId first, second;
-  size_t dim = 0;                    // of both
-  Expr column = 0;                   // of the nest
-  Expr at_first = 0, at_second = 0;  // of column 0
+  size_t dim = 0;                    // of both weights
+  Expr column = 0;                   // dim of the nest
+  Expr at_first = 0, at_second = 0;  // indices of column 0
   int64_t count = 0;
 };
 
@@ -139,7 +141,7 @@ std::optional<Columns> columns_of(const Program& program, const Nest& nest) {
   return out;
 }
 
-// The nest with both weights' columns in one buffer, `both`.
+// Makes the nest read both weights' columns from one buffer, `both`.
 void interleave(Nest& nest, const Columns& columns, BufferId both) {
   const auto at = *kernels::two_sums(nest);
   const auto loads = *kernels::differing_loads(nest, std::get<Reduce>(nest.body[at.first].node),
@@ -182,10 +184,11 @@ void fill(Program& program, const Columns& columns, BufferId both) {
   }
 }
 
-// Whether the model expects the pair to take no longer than a product and who reads it, on average over sizes.
+// Whether the model expects the dual GEMM to take no longer than the GEMM and its reader, on average over
+// sizes.
 bool pays(const Program& program, const Nest& pair, const Nest& product, const Nest& user, bool gate,
           const GpuTarget& target) {
-  constexpr double kLaunch = 3000;  // cycles of a kernel more
+  constexpr double kLaunch = 3000;  // cycles of an additional kernel
   const auto now = expected_of_product(program, pair, target),
              first = expected_of_product(program, product, target),
              second = gate ? expected_of_product(program, user, target) : std::vector<ExpectedAt>();
@@ -213,7 +216,7 @@ class Pairing {
   }
 
  private:
-  // The position of the kernel made of the two, or -1.
+  // Fuses the two steps and returns the position of the new kernel, or -1.
   int pair(loop::Steps& steps, Flow& flow, int before, int at) {
     const Nest *product = nest_at(program_, steps, before), *user = nest_at(program_, steps, at);
     if (!product || !user || !product->schedule.kernel.empty() || !user->schedule.kernel.empty()) return -1;
@@ -226,14 +229,14 @@ class Pairing {
     loop::clean(program_, *both);
     const auto columns = columns_of(program_, *both);
     if (!columns) return -1;
-    // Of one row: memory is all that counts.
+    // With one row only memory counts, and gemv_fusion.h applies.
     Expr rows = 1;
     for (const loop::Dim& dim : both->dims)
       if (!(dim.var == columns->column)) rows = rows * dim.extent;
     if (program_.facts.bounds(rows).hi <= 1) return -1;
     const bool down = may_move(program_, steps, flow, before, at);
     if (!down && !may_move(program_, steps, flow, at, before)) return -1;
-    const Nest product_now = *product, user_now = *user;  // buffers are added
+    const Nest product_now = *product, user_now = *user;  // copies, since adding nests invalidates pointers
     const BufferId weights = add_both(program_, *columns);
     interleave(*both, *columns, weights);
     if (!kernels::match_pair(*both)) return -1;
@@ -247,7 +250,7 @@ class Pairing {
     return replace_steps(program_, steps, flow, down ? at : before, {down ? before : at}, *std::move(both));
   }
 
-  // The one buffer that passes between the two and that nobody else reads.
+  // The one buffer that passes between the two and has no other reader.
   std::optional<BufferId> passing(const Flow& flow, int before, int at) const {
     std::optional<BufferId> out;
     for (const BufferId id : flow.effects[before].writes) {

@@ -62,13 +62,13 @@ class Finder {
     return out;
   }
 
-  // The buffer that the contents of one with this name are in now.
+  // The buffer that now holds the contents of the one with this name.
   const std::string& place_of(const std::string& name) const {
     const auto found = moved_.find(name);
     return found == moved_.end() || found->second == name ? name : place_of(found->second);
   }
 
-  // Which list of steps launches a nest.
+  // Records which list of steps launches each nest.
   void number_blocks(const loop::Steps& steps, int& count) {
     const int own = count++;
     for (const loop::Step& step : steps)
@@ -101,7 +101,7 @@ class Finder {
     return all;
   }
 
-  // Names of the buffers.
+  // Names of the buffers that `from` writes and `to` reads.
   std::set<std::string> passing_between(size_t from, size_t to) const {
     std::set<std::string> names;
     for (const BufferId id : effects_[from].writes)
@@ -109,7 +109,7 @@ class Finder {
     return names;
   }
 
-  // They touch parts of the buffer that have nothing in common.
+  // Whether the kernels access disjoint parts of the buffer.
   bool apart(size_t from, size_t to, BufferId id) const {
     for (const loop::NestId a : kernels_[from].nests)
       for (const loop::NestId b : kernels_[to].nests)
@@ -122,8 +122,9 @@ class Finder {
   void add(size_t from, size_t to, const std::set<std::string>& passing) {
     const Nodes &producer = of_kernel_[from], &consumer = of_kernel_[to];
     Unfused pair{&kernels_[from], &kernels_[to], {}, {}};
-    Unfused stored = pair;          // by others, before what passes was stored where it is now
-    std::vector<std::string> made;  // how one operator came to be several kernels
+    // from decisions about other producers, made before the buffer was moved to its place
+    Unfused stored = pair;
+    std::vector<std::string> made;  // how one operator became several kernels
     for (const size_t d : decisions_about(consumer)) {
       const Decision& decision = decisions_[d];
       const bool by_producer = holds(producer, of_producer_[d]);
@@ -132,7 +133,8 @@ class Finder {
       if (decision.apart || decision.fused || !holds(consumer, of_consumer_[d])) continue;
       const bool passes = std::ranges::any_of(
           decision.passing, [&](const std::string& name) { return passing.contains(place_of(name)); });
-      // Where it may have been about nests within one of the two, nodes do not say: what passes does.
+      // Nodes alone do not tell whether the decision was about nests within one of the two kernels; the
+      // buffers do.
       Nodes both = of_producer_[d];
       both.insert(of_consumer_[d].begin(), of_consumer_[d].end());
       const bool within = holds(producer, both) || holds(consumer, both);
@@ -147,7 +149,8 @@ class Finder {
     found_.push_back(std::move(pair));
   }
 
-  // Of kernels side by side, and of those that others lie between.
+  // Adds decisions about kernels that exchange no data directly: independent ones, and those with others
+  // between them.
   void add_others(size_t d) {
     const Decision& decision = decisions_[d];
     const Nodes &producer = of_producer_[d], &consumer = of_consumer_[d];
@@ -167,7 +170,8 @@ class Finder {
     say(*known, decision);
   }
 
-  // The kernel of the fewest nodes that has all of these; of several the last, which reads what the others make for it.
+  // The kernel with the fewest nodes that contains all of these; among equals the last, which reads what the
+  // others compute for it.
   std::optional<size_t> least_of(const Nodes& nodes) const {
     std::optional<size_t> least;
     for (size_t k = 0; k < kernels_.size(); ++k)
@@ -196,9 +200,10 @@ class Finder {
   std::unordered_map<std::string, int> numbers_;
   std::vector<Nodes> of_kernel_, of_producer_, of_consumer_;
   std::vector<Effects> effects_;
-  std::map<int, std::vector<size_t>> about_;  // decisions by their consumer's first node, or the only nest's
+  // decisions by the first node of their consumer, or of their only nest
+  std::map<int, std::vector<size_t>> about_;
   std::map<loop::NestId, int> blocks_;
-  std::unordered_map<std::string, std::string> moved_;  // which buffers lie in which
+  std::unordered_map<std::string, std::string> moved_;  // each moved buffer's new place
   std::vector<bool> used_;
   std::vector<Unfused> found_;
 };

@@ -14,19 +14,18 @@ using loop::Launch;
 using loop::Program;
 using loop::Steps;
 
-// How many of the buffers that the step at `producer` writes, the one at `consumer` reads.
+// The number of buffers that the step at `producer` writes and the one at `consumer` reads.
 int links(const Flow& flow, int producer, int consumer) {
   const auto& written = flow.effects[producer].writes;
   return static_cast<int>(std::count_if(written.begin(), written.end(),
                                         [&](auto id) { return reads(flow.effects[consumer], id); }));
 }
 
-// In this order: what follows a contraction belongs into its epilogue, where it costs nothing; then pointwise
-// work moves to where it is used, the pieces of what was taken apart by then as well, which leaves fewer and simpler
-// nests to merge.
+// Phase order: epilogue fusion first, since it is free. Then pointwise work moves to its uses, including the
+// pieces of concatenations that were split by then, which leaves fewer and simpler nests to merge.
 enum class Phase { kEpilogues, kInline, kInlinePieces, kMerge };
 
-constexpr size_t kScoreNests = 8;  // between a product of scores and that with values, at most
+constexpr size_t kScoreNests = 8;  // at most, between the GEMM of the scores and the one with the values
 
 class Fuser {
  public:
@@ -57,13 +56,13 @@ class Fuser {
     }
   }
 
-  // Fuses one producer into the step at `consumer`; gives the position to go on from, or -1 when nothing
+  // Fuses one producer into the step at `consumer`. Returns the position to continue from, or -1 if nothing
   // fuses.
   int absorb_producers(Steps& steps, Flow& flow, int consumer, Phase phase) {
     if (!std::holds_alternative<Launch>(steps[consumer].node)) return -1;
-    // An epilogue that stores more than it is given waits: its readers may take it in.
+    // An epilogue whose result is larger than its input waits: its readers may inline it.
     if (phase == Phase::kEpilogues && widens(program_, nest_at(steps, consumer))) return -1;
-    // Writers of what it reads that were not met yet: in a long program they are near, and the search ends there.
+    // Number of writers of its inputs not yet visited; lets the search stop early in long programs.
     int left = -links(flow, consumer, consumer);
     for (loop::BufferId id : flow.effects[consumer].reads) left += flow.total_writers[id.value];
     for (int p = consumer - 1; p >= 0 && left > 0; --p) {
@@ -111,7 +110,8 @@ class Fuser {
     return -1;
   }
 
-  // Scores on their way through a softmax to the product with values: all of it is one template, which chains make.
+  // Whether the result flows through a softmax to a GEMM with values (attention). Chains make all of it one
+  // template.
   bool is_attention(const Steps& steps, const Flow& flow, int from) const {
     std::vector<int> way = {from};
     bool sums = false;
@@ -133,8 +133,8 @@ class Fuser {
     return false;
   }
 
-  // All that the consumer reads passes from the producer and is in memory for somebody else as well: who needs what the
-  // consumer makes of it may as well do so while loading it.
+  // Whether everything the consumer reads comes from the producer and stays in memory for other readers too.
+  // The consumer's readers can then compute its result while they load its input.
   bool stays(const Flow& flow, int producer, int consumer) const {
     const auto& read = flow.effects[consumer].reads;
     return std::all_of(read.begin(), read.end(), [&](auto id) {
@@ -166,7 +166,7 @@ class Fuser {
 }  // namespace
 
 void fuse(Program& program, const FusionOptions& options) {
-  // Nests of a batch of one share the dims of those that know no batch.
+  // Drops dims of extent 1, so that nests of a batch of one share the dims of nests without a batch.
   for (loop::Nest& nest : program.nests)
     if (std::any_of(nest.dims.begin(), nest.dims.end(),
                     [](const loop::Dim& d) { return d.extent.is_const(1); }))

@@ -1,6 +1,8 @@
-// for r, n: s[r,n] = reduce k a[r,k] * b[n,k]          for r: for n: s[n] = reduce k a[r,k] * b[n,k]
-// for r: t[r,:] = softmax(s[r,:])                 ->          softmax of s in place
-// for r, j: o[r,j] = reduce n t[r,n] * c[n,j]                 for j: o[r,j] = reduce n s[n] * c[n,j]
+// Merges contractions connected by rows into chains:
+//
+//   for r, n: s[r,n] = reduce k a[r,k] * b[n,k]          for r: for n: s[n] = reduce k a[r,k] * b[n,k]
+//   for r: t[r,:] = softmax(s[r,:])                 ->          softmax of s in place
+//   for r, j: o[r,j] = reduce n t[r,n] * c[n,j]                 for j: o[r,j] = reduce n s[n] * c[n,j]
 #include <algorithm>
 #include <optional>
 
@@ -20,7 +22,7 @@ using loop::Program;
 using loop::Stmt;
 using loop::Storage;
 
-constexpr int kMostRowNests = 4;  // between two contractions
+constexpr int kMostRowNests = 4;  // at most, between two contractions
 
 int refuse(std::string* reason, std::string why) {
   *reason = std::move(why);
@@ -32,14 +34,15 @@ const Nest& nest_at(const Program& program, const loop::Steps& steps, int at) {
   return program[std::get<Launch>(steps[at].node).nest];
 }
 
-// The launch before `at` that writes `buffer`; -1: none.
+// The launch before `at` that writes `buffer`, or -1.
 int writer_before(const Flow& flow, const loop::Steps& steps, int at, BufferId buffer) {
   for (int p = at - 1; p >= 0; --p)
     if (writes(flow.effects[p], buffer)) return is_launch(steps, p) ? p : -1;
   return -1;
 }
 
-// The ways from a contraction to `at` by buffers that one step writes and the next one reads; most have none.
+// The paths from a contraction to `at` along buffers that one step writes and the next reads. Most steps have
+// none.
 std::vector<std::vector<int>> ways_to(const Program& program, const loop::Steps& steps, const Flow& flow,
                                       int at, int depth) {
   std::vector<std::vector<int>> ways;
@@ -67,7 +70,7 @@ bool reads_weights(const Program& program, const kernels::Factor& factor) {
   });
 }
 
-// Whoever writes the buffer, element by element, goes along the dim that lies closest in memory.
+// Makes the contiguous dim of the buffer the innermost dim of pointwise nests that write it.
 void follow_layout(Program& program, BufferId buffer) {
   for (Nest& nest : program.nests) {
     if (!is_pointwise(nest) || nest.dims.size() < 2) continue;
@@ -85,7 +88,7 @@ void follow_layout(Program& program, BufferId buffer) {
 int chain_of(Program& program, loop::Steps& steps, Flow& flow, const std::vector<int>& members,
              const ChainRule& rule, std::string* reason) {
   const int consumer = members.back();
-  // Each passes what it makes to the next alone.
+  // Each member's result is read by the next one alone.
   for (size_t i = 0; i + 1 < members.size(); ++i) {
     const Effects& made = flow.effects[members[i]];
     for (BufferId id : made.writes) {
@@ -115,7 +118,7 @@ int chain_of(Program& program, loop::Steps& steps, Flow& flow, const std::vector
   }
   if (statement_count(chain.body) > kMostStatements) return refuse(reason, "the nest would grow too long");
 
-  // Localising may not be undone: try it on the side.
+  // Localising cannot be undone, so it is tried on a copy.
   Program trial;
   trial.buffers = program.buffers;
   Nest trial_nest = chain;
@@ -175,10 +178,10 @@ class Chainer {
   }
 
  private:
-  // Makes the contraction at `consumer` the last link of a chain where it can be one; gives its position.
+  // Makes the contraction at `consumer` the end of a chain if possible; returns its position.
   int chain(loop::Steps& steps, Flow& flow, int consumer) {
     std::vector<std::vector<int>> ways = ways_to(program_, steps, flow, consumer, kMostRowNests);
-    // Of several, the reason of the longest is worth telling.
+    // If several paths are refused, the reason of the longest is reported.
     std::sort(ways.begin(), ways.end(), [](const auto& x, const auto& y) {
       return x.size() != y.size() ? x.size() > y.size() : x < y;
     });
@@ -202,7 +205,7 @@ class Chainer {
     return consumer;
   }
 
-  // Pointwise producers of the chain's factors are computed where these are copied.
+  // Inlines pointwise producers of the chain's factors where the factors are copied.
   int absorb_factors(loop::Steps& steps, Flow& flow, int at) {
     for (int p = at - 1; rule_.absorbs && p >= 0; --p) {
       const bool feeds = std::any_of(flow.effects[p].writes.begin(), flow.effects[p].writes.end(),

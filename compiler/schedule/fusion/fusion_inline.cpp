@@ -1,5 +1,7 @@
-// for i: t[i] = f(x[i])            for i: y[i] = g(f(x[i]))
-// for i: y[i] = g(t[i])      ->
+// Inlines a pointwise producer into the loads of its result:
+//
+//   for i: t[i] = f(x[i])            for i: y[i] = g(f(x[i]))
+//   for i: y[i] = g(t[i])      ->
 #include <algorithm>
 #include <map>
 #include <set>
@@ -24,18 +26,19 @@ using loop::Stmt;
 using loop::Store;
 using sym::Expr;
 
-// What may be computed again for each further use of a value: about what loading it again would cost.
+// Highest cost of recomputing a value for each further use: about what loading it again would cost.
 constexpr int kCheap = 4;
-// Of a condition that is the same along the innermost loop of each use: there it is computed once for many.
+// For a condition that does not vary along the innermost loop of any use, where it is computed once for many
+// iterations.
 constexpr int kCheapOutside = 8;
-// Where what is loaded instead takes less memory: a dequantised number.
+// For a producer whose input takes less memory than its result: a dequantised value.
 constexpr int kCheapWidening = 8;
 
-// What may be computed where a chain copies a factor: few threads copy the same one.
+// Highest cost of computing a factor where a chain copies it; few threads copy the same one.
 constexpr int kCopied = 8;
 
-// Terms of an index as code spells it out. One that is made of another's several times over, as reflected padding of
-// reflected padding is, doubles with each.
+// Limit on the terms of an index in generated code. An index built from several copies of another, as in
+// reflected padding of reflected padding, doubles in length each time.
 constexpr double kLongestIndex = 2000;
 
 double length_of(Expr e, std::map<Expr, double, sym::ExprLess>& known) {
@@ -66,7 +69,7 @@ const Store& only_store(const Nest& nest) {
   __builtin_unreachable();
 }
 
-// Loads of `buffer` with the loops around them.
+// A load of `buffer` with the loops around it.
 struct Use {
   const Load* load;
   std::vector<Dim> loops;  // enclosing, the nest's dims included
@@ -84,7 +87,7 @@ void collect_uses(const Block& block, BufferId buffer, std::vector<Dim>& loops, 
   }
 }
 
-// Every loop around the load moves its index: each element is loaded once.
+// Whether every loop around the load moves its index, so that each element is loaded once.
 bool loads_each_once(const Use& use) {
   return std::all_of(use.loops.begin(), use.loops.end(), [&](const Dim& dim) {
     if (dim.extent.is_const(1)) return true;
@@ -100,7 +103,8 @@ bool is_same_along_innermost(const Use& use) {
                       [&](Expr at) { return sym::depends_on(at, use.loops.back().var); });
 }
 
-// Loads of as many elements as the nest has points, each access once: what an inlined copy loads again.
+// The number of distinct loads with as many elements as the nest has points; an inlined copy repeats these
+// loads.
 int full_loads(const Nest& nest) {
   std::vector<const Access*> found;
   loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
@@ -126,7 +130,7 @@ class Inliner {
     for (const Dim& dim : consumer.dims) facts_.set_index(dim.var, dim.extent);
   }
 
-  // False, with the nest half rewritten, where a load's index does not give the producer's point.
+  // Returns false, with the nest half rewritten, if a load's index does not determine the producer's point.
   bool run() {
     if (!rewrite(consumer_.body, facts_)) return false;
     for (const auto& [from, to] : replaced_) loop::replace_uses(consumer_.body, from, to);
@@ -151,7 +155,7 @@ class Inliner {
     return true;
   }
 
-  // The producer's body at the point that wrote the element, in place of the load.
+  // Replaces the load by the producer's body at the point that wrote the element.
   bool expand(const Load& load, const sym::Facts& facts, Block& out) {
     const auto point = loop::invert(producer_, store_.access, load.access.index, facts);
     if (!point) return false;
@@ -163,7 +167,7 @@ class Inliner {
       if (std::holds_alternative<Store>(stmt.node)) continue;
       if (auto* inner = std::get_if<Load>(&stmt.node))
         inner->access.mask = sym::logical_and(inner->access.mask, mask);
-      // Outside the mask the point does not exist: its indices are not checked there.
+      // Outside the mask the point does not exist, so its indices are not checked there.
       if (auto* bind = std::get_if<loop::Bind>(&stmt.node); bind && !mask.is_const(1))
         bind->mode = loop::Bind::OutOfRange::kSkip;
       out.push_back(std::move(stmt));
@@ -189,7 +193,8 @@ class Inliner {
   std::vector<std::pair<loop::ValueId, loop::ValueId>> replaced_;
 };
 
-// Every load of the buffer is of the element that the same point of the same loops stores, and comes first.
+// Whether every load of the buffer comes before its only store and reads the element that the same point of
+// the same loops stores.
 bool overwrites_what_it_has_read(const Nest& nest, BufferId buffer) {
   const Access* stored = nullptr;
   bool ok = true;
@@ -208,8 +213,8 @@ bool overwrites_what_it_has_read(const Nest& nest, BufferId buffer) {
   });
   for (const Dim& dim : nest.dims)
     ok = ok && std::find(stored->index.begin(), stored->index.end(), dim.var) != stored->index.end();
-  for (const auto& stmt :
-       nest.body) {  // a store within loops: the next round would load what this one stored
+  // A store within a loop is refused: the next iteration would load what this one stored.
+  for (const auto& stmt : nest.body) {
     if (const Block* body = loop::body_of(stmt))
       loop::for_each_stmt(*body, [&](const Stmt& inner) {
         if (const auto* store = std::get_if<Store>(&inner.node)) ok = ok && store->access.buffer != buffer;
@@ -218,9 +223,9 @@ bool overwrites_what_it_has_read(const Nest& nest, BufferId buffer) {
   return ok;
 }
 
-// Numbers of weights that take much more memory than the weights that they are computed from: few bits and scales of
-// blocks. A contraction computes them panel by panel rather than have them in memory, where it would have floats of
-// 16 bits in the type that they are multiplied in.
+// Whether the producer computes values from weights that take much more memory than these weights: low-bit
+// values with block scales. A contraction computes such values panel by panel instead of storing them. Floats
+// count as at least f32, the type in which they would be multiplied.
 bool stretches_weights(const Program& program, const Nest& producer, BufferId result) {
   constexpr int64_t kStretch = 2;
   const auto bytes = [&](BufferId id) -> std::optional<int64_t> {
@@ -245,8 +250,8 @@ bool has_binds(const Nest& nest) {
                      [](const Stmt& stmt) { return std::holds_alternative<loop::Bind>(stmt.node); });
 }
 
-// Cost of the nest's statements; of a mask's without the integers that are the same along its last dim, which is what
-// lengths and positions come to for a row.
+// Cost of the nest's statements. For float and bool results, integers that do not vary along the last dim are
+// not counted: lengths and positions are computed once per row.
 int cost_again(const Program& program, const Nest& nest) {
   if (!is_float(program[only_store(nest).access.buffer].dtype) &&
       !is_bool(program[only_store(nest).access.buffer].dtype))

@@ -46,8 +46,9 @@ std::vector<const Access*> loads_from(const Nest& nest, BufferId buffer) {
   return found;
 }
 
-// An index as a number of several digits, one per dim, last digit first: its step is 1, and that of every other one
-// what the digits behind it count to. Nothing where it is anything else.
+// Decomposes an index into mixed-radix digits, one per dim, last digit first. The step of the last digit is
+// 1; that of every other digit is the product of the extents of the digits after it. Returns nothing for any
+// other index.
 struct Digit {
   int dim;
   Expr step;
@@ -75,7 +76,8 @@ std::optional<std::vector<Digit>> digits_of(Expr e, const std::vector<Dim>& dims
   return digits;
 }
 
-// A contraction's weights are packed by what their dims are: columns stay whole.
+// Whether the nest indexes weights by `var`. A contraction's weights are packed by its dims, so columns stay
+// whole.
 bool runs_through_weights(const Program& program, const Nest& nest, Expr var) {
   bool found = false;
   loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
@@ -171,7 +173,7 @@ Exchanges exchanges_between(const Nest& first, const Nest& second) {
 
 Matching match_dims(const Program& program, const Nest& producer, const Nest& consumer,
                     const std::vector<Exchange>& exchanges) {
-  // The consumer's dim that stands where the producer's dim p does in component i of the index; -1: none.
+  // The consumer's dim at the position of the producer's dim p in one component of the index, or -1.
   const auto partner_in = [&](size_t p, Expr first, Expr second) {
     if (first == producer.dims[p].var) return dim_at(consumer.dims, second);
     const auto from = digits_of(first, producer.dims, program.facts),

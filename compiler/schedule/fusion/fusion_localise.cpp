@@ -1,4 +1,5 @@
-// What a nest stores and loads again: as a scalar where the indices are the same, else as a row of its own.
+// Replaces what a nest stores and loads again: by a scalar if the indices are equal, otherwise by a local
+// row.
 #include <algorithm>
 #include <map>
 
@@ -23,7 +24,7 @@ using loop::ValueId;
 
 using Replacements = std::vector<std::pair<ValueId, ValueId>>;
 
-// Stores visible at this point of the body, by buffer: the last one in this block or an enclosing one.
+// Stores visible at this point of the body: the last one to each buffer in this block or an enclosing one.
 struct Known {
   std::vector<std::pair<Access, ValueId>> stores;
 };
@@ -88,7 +89,8 @@ void drop_stores(Block& block, BufferId buffer) {
     if (Block* inner = loop::body_of(stmt)) drop_stores(*inner, buffer);
 }
 
-// The buffer without the components that the nest's point decides, alike in every access: one point's share of it.
+// Replaces the buffer by one point's part of it: drops the dims that the nest's point determines, with the
+// same index in every access.
 void make_local(Program& program, Nest& nest, BufferId id, const std::vector<Access*>& accesses) {
   const Buffer& shared = program[id];
   Buffer local{.name = shared.name, .dtype = shared.dtype, .storage = Storage::kLocal};
@@ -116,8 +118,8 @@ void make_local(Program& program, Nest& nest, BufferId id, const std::vector<Acc
 }  // namespace
 
 void localise(Program& program, Nest& nest, const Flow& flow) {
-  std::map<BufferId, int>
-      own_reads;  // steps: this one, where it loaded the buffer before anything was forwarded
+  // Reading steps to expect: 1 if this nest loaded the buffer before anything was forwarded.
+  std::map<BufferId, int> own_reads;
   for (const auto& [id, accesses] : accesses_of(nest)) own_reads[id] = accesses.loads > 0 ? 1 : 0;
   Replacements replaced;
   forward(nest.body, {}, replaced);
@@ -128,7 +130,7 @@ void localise(Program& program, Nest& nest, const Flow& flow) {
     return program[id].storage == Storage::kArena && accesses.stores > 0 &&
            flow.total_writers[id.value] == 1 && flow.total_readers[id.value] <= own_reads[id];
   };
-  // Dropping stores moves the statements that accesses point into: it comes first, over a list of its own.
+  // Dropping stores moves the statements that the accesses point into, so it comes first, over its own list.
   for (const auto& [id, accesses] : accesses_of(nest))
     if (is_own(id, accesses) && accesses.loads == 0) drop_stores(nest.body, id);
   for (const auto& [id, accesses] : accesses_of(nest))
@@ -171,7 +173,8 @@ void share_rows(const Program& program, Nest& nest) {
     }
     return life;
   };
-  // Within `body`, on its way to the store: loads of `from` are at the store's index.
+  // Whether the loop stores `to` directly in its body and all its loads of `from` come before, at the store's
+  // index.
   auto elementwise = [&](const loop::For& loop, BufferId from, const Access& to) {
     bool ok = to.mask.is_const(1), direct = false;
     for (const Stmt& stmt : loop.body) {

@@ -1,5 +1,7 @@
-// for k: t[r,k] = f(x[r,k])        for k: t[r,k] = f(x[r,k]), y[r,k] = g(t[r,k])
-// for k: y[r,k] = g(t[r,k])   ->
+// Merges consecutive loops over equal ranges:
+//
+//   for k: t[r,k] = f(x[r,k])        for k: t[r,k] = f(x[r,k]), y[r,k] = g(t[r,k])
+//   for k: y[r,k] = g(t[r,k])   ->
 #include <algorithm>
 #include <optional>
 
@@ -29,7 +31,7 @@ std::vector<Access> accesses_in(const Block& block) {
   return found;
 }
 
-// The second loop's variables in terms of the first's; nothing where the two run over different ranges.
+// The second loop's variables in terms of the first's; nothing if the ranges differ.
 std::optional<sym::Substitution> same_ranges(const For& first, const For& second) {
   if (first.dims.size() != second.dims.size()) return std::nullopt;
   sym::Substitution names;
@@ -40,8 +42,8 @@ std::optional<sym::Substitution> same_ranges(const For& first, const For& second
   return names;
 }
 
-// What one round of the first loop and one of the second do to the same element, they do in the same round: an index is
-// the same in both and says which round it is.
+// Whether accesses of both loops to one element always belong to the same iteration: the index is equal in
+// both loops and determines the iteration.
 bool keeps_order(const For& first, const For& second, const sym::Substitution& names) {
   for (const Access& a : accesses_in(first.body))
     for (const Access& b : accesses_in(second.body)) {
@@ -68,7 +70,7 @@ void join_loops(Nest& nest) {
       ++at;
       continue;
     }
-    // Arithmetic on scalars between two loops may as well come before both: a loop gives no values.
+    // Scalar arithmetic between two loops moves before both, since loops yield no values.
     size_t next = at + 1;
     while (next < nest.body.size() && is_scalar(nest.body[next])) ++next;
     if (next == nest.body.size()) return;
@@ -82,7 +84,7 @@ void join_loops(Nest& nest) {
     std::rotate(nest.body.begin() + static_cast<std::ptrdiff_t>(at),
                 nest.body.begin() + static_cast<std::ptrdiff_t>(at + 1),
                 nest.body.begin() + static_cast<std::ptrdiff_t>(next));
-    at = next - 1;  // where the first is now, to be joined with what follows next
+    at = next - 1;  // where the first loop is now; the next round may merge it further
     Block& body = std::get<For>(nest.body[at].node).body;
     std::move(second->body.begin(), second->body.end(), std::back_inserter(body));
     nest.body.erase(nest.body.begin() + static_cast<std::ptrdiff_t>(next));

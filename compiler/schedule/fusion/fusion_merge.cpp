@@ -1,5 +1,7 @@
-// for r: m[r] = reduce k x[r,k]        for r: m = reduce k x[r,k]
-// for r, k: y[r,k] = x[r,k] - m[r]  ->        for k: y[r,k] = x[r,k] - m
+// Merges two nests over their common dims:
+//
+//   for r: m[r] = reduce k x[r,k]        for r: m = reduce k x[r,k]
+//   for r, k: y[r,k] = x[r,k] - m[r]  ->        for k: y[r,k] = x[r,k] - m
 #include <algorithm>
 
 #include "compiler/schedule/analysis/typical.h"
@@ -16,12 +18,14 @@ using loop::Program;
 using loop::Stmt;
 using sym::Expr;
 
-// With fewer rows than this, and rows longer than that, one nest a row would leave cores idle.
+// With fewer rows than kFewRows and rows longer than kLongRow, one point per row would leave cores idle.
 constexpr int64_t kFewRows = 8;
 constexpr int64_t kLongRow = 1 << 16;
-// And with fewer groups of such elements than this, a GPU idle.
+// With fewer groups than this, each longer than kLongRow, a GPU would be idle.
 constexpr double kBusyRows = 128;
-// What so few points give to so many more each saves nothing: merged, it would only tie these together.
+// kManyColumns: least number of columns for merging nests whose intermediate is a column. kFewPoints,
+// kManyMore: a producer with fewer points, each used by at least kManyMore points, saves nothing; merging
+// would only tie the consumer's points together.
 constexpr int64_t kManyColumns = 4096;
 constexpr int64_t kFewPoints = 1024, kManyMore = 256;
 
@@ -38,7 +42,7 @@ bool has_loops(const Nest& nest) {
   });
 }
 
-// Seen from the second nest.
+// The exchanges as seen from the second nest.
 std::vector<Exchange> turned(std::vector<Exchange> exchanges) {
   for (Exchange& exchange : exchanges) std::swap(exchange.first, exchange.second);
   return exchanges;
@@ -49,7 +53,7 @@ int refuse(std::string* reason, const char* why) {
   return -1;
 }
 
-// A number passes for each point of the first nest, no row of them.
+// Whether a single value is exchanged per point of the first nest, not a row.
 bool passes_numbers(const Nest& first, const std::vector<Exchange>& passing) {
   for (const Exchange& exchange : passing)
     for (const loop::Access* store : exchange.first)
@@ -65,8 +69,8 @@ bool read_in_common(const Effects& first, const Effects& second) {
   return std::any_of(first.reads.begin(), first.reads.end(), [&](BufferId id) { return reads(second, id); });
 }
 
-// Of a split dim's part, which is none of `whole`, and the dims behind it: each of its indices has vectors of elements of its
-// own, of which a loop of a team needs whole ones.
+// Whether each index of a split dim's inner part (the dim of `rest` that is not in `whole`) covers whole
+// vectors of elements, as the loops of a thread group require. The dims after it are the contiguous ones.
 bool rows_of_vectors(const Program& program, const std::vector<Dim>& rest, const std::vector<Dim>& whole) {
   constexpr int64_t kVector = 8;
   const auto part = std::find_if(rest.begin(), rest.end(), [&](const Dim& dim) {
@@ -77,7 +81,7 @@ bool rows_of_vectors(const Program& program, const std::vector<Dim>& rest, const
   return divisor > 0 && divisor % kVector == 0;
 }
 
-// Something else that the consumer reads is made row by row, over at least as many of its dims.
+// Whether another input of the consumer is computed row by row, over at least as many of the consumer's dims.
 bool has_other_rows(const Program& program, const loop::Steps& steps, const Flow& flow, int producer_at,
                     int consumer_at, size_t common) {
   const Nest& consumer = program[std::get<Launch>(steps[consumer_at].node).nest];
@@ -107,7 +111,7 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
   const auto split = split_like(program, program[producer_id], program[consumer_id],
                                 exchanges_between(program[producer_id], program[consumer_id]).passing);
   const Nest& producer = split ? *split : program[producer_id];
-  // What follows a contraction of groups runs over all channels.
+  // The epilogue of a grouped contraction runs over all channels, so its dim is split.
   const auto epilogue = is_contraction(producer) && is_pointwise(program[consumer_id])
                             ? split_like(program, program[consumer_id], producer,
                                          turned(exchanges_between(producer, program[consumer_id]).passing))
@@ -152,7 +156,8 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
       return refuse(reason, "few groups of many elements, which more than they can work on");
     if (!has_loops(producer) && row_count.hi < kFewPoints && length.lo >= kManyMore)
       return refuse(reason, "there is little to save");
-    // Such as whether a mask hides all of a row, which all heads share: merged, it would tie their rows together.
+    // Example: whether a mask hides a whole row, which all heads share. Merging would tie the heads' rows
+    // together.
     if (producer_rest.empty() && has_loops(producer) && passes_numbers(producer, passing) &&
         !read_in_common(flow.effects[producer_at], flow.effects[consumer_at]) &&
         (has_loops(consumer) ||

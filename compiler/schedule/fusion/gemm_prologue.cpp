@@ -21,19 +21,19 @@ using loop::Program;
 using loop::Storage;
 using sym::Expr;
 
-// A copy takes as long as what it replaces does in a cache; what is gained is the way through memory and a launch. Over fewer
-// columns than these, copies were seen to cost as much, and so were those of numbers that take half the memory and are
-// multiplied at twice the speed.
+// Packing takes as long as the separate producer does in cache; the gain is the memory traffic and a launch.
+// Measured: with fewer columns than this, packing costs as much as it saves. The same holds for 16-bit
+// values, which take half the memory and are multiplied at twice the speed.
 constexpr double kLeastColumns = 96;
 constexpr int kLeastNumber = 4;  // bytes
-// Of what passes, at typical sizes: less stays in a cache next to the cores.
+// Of the intermediate, at typical sizes; less stays in a cache close to the cores.
 constexpr double kLeastBytes = 64 << 10;
 
-// The factor of a product by weights that is read as it stands, and how many columns it meets.
+// The factor of a GEMM by weights that is loaded directly, and the number of columns it is multiplied by.
 struct Rows {
   const Load* load = nullptr;
   double columns = 1;
-  double elements = 1;  // of a copy of all rows
+  double elements = 1;  // in a copy of all rows
 };
 
 bool of_weights(const Program& program, const kernels::Factor& factor) {
@@ -43,7 +43,7 @@ bool of_weights(const Program& program, const kernels::Factor& factor) {
   });
 }
 
-// The load of the factor that passes what the step before makes: the only one, below conversions.
+// The only load of the factor, below conversions, which reads the result of the step before.
 const Load* only_load(const kernels::Factor& factor) {
   const Load* found = nullptr;
   for (const loop::Stmt* stmt : factor.slice)
@@ -64,7 +64,7 @@ std::optional<Rows> rows_of(const Program& program, const Nest& nest) {
   if (!of_weights(program, other) || of_weights(program, factor)) return std::nullopt;
   Rows rows{.load = only_load(factor)};
   if (!rows.load) return std::nullopt;
-  int dims = 0;  // of columns: a copy serves those of one
+  int dims = 0;  // dims of columns; one copy serves only one of them
   for (const loop::Dim& dim : nest.dims) {
     const double extent = typical(dim.extent, program.facts);
     if (factor.vars.contains(dim.var)) {
@@ -89,7 +89,7 @@ class Prologues {
   }
 
  private:
-  // The step at `at`, a product, takes in what makes its rows.
+  // Fuses the producer of the rows into the GEMM at `at`.
   bool absorb(loop::Steps& steps, Flow& flow, int at) {
     const Nest* nest = nest_at(program_, steps, at);
     if (!nest || in_strips_.contains(std::get<loop::Launch>(steps[static_cast<size_t>(at)].node).nest))
@@ -120,7 +120,8 @@ class Prologues {
     return fused;
   }
 
-  // What the producer is the last to touch is more than what it makes: it would be there until the product has run.
+  // Whether the producer is the last user of buffers that are larger than its result; they would stay live
+  // until the GEMM has run.
   bool keeps_more(const Flow& flow, int producer, BufferId passing) const {
     double bytes = 0;
     for (BufferId id : flow.effects[static_cast<size_t>(producer)].reads) {

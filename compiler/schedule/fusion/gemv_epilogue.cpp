@@ -26,7 +26,7 @@ using loop::Stmt;
 using loop::ValueId;
 using sym::Expr;
 
-// A nest over the columns of a product by weights that leaves one number each, in their order.
+// A nest over the columns of a GEMV by weights that stores one value per column, in order.
 struct Product {
   Dim column;
   int64_t count = 0;
@@ -57,13 +57,13 @@ std::optional<Product> product_of(const Program& program, const Nest& nest) {
   return sums && plain ? out : std::nullopt;
 }
 
-// What a loop of the small nest does for one store.
+// The part of a loop of the small nest that computes one store.
 struct Piece {
   std::vector<Dim> dims;
   Block body;
 };
 
-// The statements of the loop that the store at its end is made of. Nothing where one of them is a loop.
+// The statements of the loop that the store depends on, and the store. Nothing if one of them is a loop.
 std::optional<Piece> piece_of(const loop::For& loop, size_t store) {
   std::vector<bool> taken(loop.body.size());
   std::set<int32_t> values;
@@ -87,7 +87,7 @@ std::optional<Piece> piece_of(const loop::For& loop, size_t store) {
   return piece;
 }
 
-// Never the same element, whatever the rounds of the loops around.
+// Whether the accesses never touch the same element, in any iterations of the loops around them.
 bool apart(const Program& program, const Nest& nest, const std::vector<Dim>& dims, const Access& a,
            const std::vector<Dim>& others, const Access& b) {
   sym::Facts x = loop::facts_of(program, nest), y = x;
@@ -123,7 +123,7 @@ class Joiner {
   }
 
  private:
-  // A store that a point has made, and what others of its loads find there.
+  // A store that a point has executed; loads of the same element use its value.
   struct Made {
     Access access;  // over the point's dims, its mask as well
     ValueId value;
@@ -133,12 +133,12 @@ class Joiner {
     const Access* access = loop::access_of(stmt);
     return access && access->buffer == columns_.buffer;
   }
-  bool is_passed(const Stmt& stmt) const {  // from loop to loop
+  bool is_passed(const Stmt& stmt) const {  // whether it loads what another loop of the nest stores
     const auto* load = std::get_if<loop::Load>(&stmt.node);
     return load && writes(effects_, load->access.buffer);
   }
 
-  // Loops as pieces, in order, whose stores do not meet.
+  // Splits the loops into pieces, in order, whose stores do not overlap.
   bool split_concats() {
     std::set<int32_t> outside;
     for (const Stmt& stmt : small_.body) {
@@ -155,7 +155,7 @@ class Joiner {
         if (!store) continue;
         auto piece = piece_of(*loop, at);
         if (!piece || store->update || !store->access.mask.is_const(1)) return false;
-        // A check is made at every point: of what is the same for all.
+        // A bounds check would run at every point, so it must be on a value common to all points.
         for (const Stmt& inner : piece->body)
           if (const auto* bind = std::get_if<loop::Bind>(&inner.node);
               bind && !outside.contains(bind->value.value))
@@ -172,7 +172,7 @@ class Joiner {
     return !pieces_.empty();
   }
 
-  // How far the columns that one round reads lie from each other.
+  // Finds the distance between the two columns that one iteration reads.
   bool find_distance() {
     for (const Piece& piece : pieces_) {
       const auto read = columns_read(piece);
@@ -185,7 +185,7 @@ class Joiner {
     return distance_ == 0 || columns_.count % (2 * distance_) == 0;
   }
 
-  // The columns that the piece reads, each once; nothing where it reads none.
+  // The distinct columns that the piece reads; nothing if it reads none.
   std::optional<std::vector<Expr>> columns_read(const Piece& piece) const {
     sym::Facts facts = loop::facts_of(program_, small_);
     for (const Dim& dim : piece.dims) facts.set_index(dim.var, dim.extent);
@@ -198,7 +198,7 @@ class Joiner {
     return out.empty() ? std::nullopt : std::optional(out);
   }
 
-  // The product's body for each column of a point.
+  // Emits the GEMV's body for each column of a point.
   bool print_points() {
     const Expr outer = names_->fresh_index(columns_.column.var),
                inner = names_->fresh_index(columns_.column.var);
@@ -241,13 +241,13 @@ class Joiner {
     return true;
   }
 
-  // The rounds of the piece that a point does: which, and whether there are such.
+  // The iteration of a piece that a point executes, and the condition under which there is one.
   struct Round {
     sym::Substitution dims;
     Expr mask;
   };
 
-  // Of the column `first`, an expression of the piece's dims, as the point's column `at`.
+  // The iteration whose first column `first`, an expression of the piece's dims, is the point's column `at`.
   std::optional<Round> round_at(const Piece& piece, Expr first, Expr at) const {
     std::vector<std::pair<Dim, int64_t>> steps;
     Expr rest = first;
@@ -280,7 +280,7 @@ class Joiner {
     return out;
   }
 
-  // Where a load finds what a point has stored at `made`.
+  // The iteration whose load reads what a point has stored at `made`.
   std::optional<Round> round_of(const Piece& piece, const Access& load, const Made& made) const {
     Round out{{}, made.access.mask};
     for (size_t d = 0; d < load.index.size(); ++d) {
@@ -305,7 +305,7 @@ class Joiner {
         if (!round) return false;
         if (round->mask.is_const(0)) continue;
         if (read->size() > 1 && way > 0)
-          return false;  // a round would begin in the middle of a point's columns
+          return false;  // an iteration would begin in the middle of a point's columns
         rounds.push_back(*std::move(round));
       }
     } else {
@@ -347,7 +347,7 @@ class Joiner {
         to->access.mask = round.mask;
         for (Expr& index : to->access.index) index = sym::simplify(index, facts_);
         made_stores_.push_back({to->access, to->value});
-        // Nobody else sees what is passed on in the nest alone.
+        // Stores to local buffers are dropped: only loads in this nest read them, and those use the values.
         if (program_[to->access.buffer].storage == loop::Storage::kLocal) continue;
       }
       made_.body.push_back(std::move(copy));
@@ -391,13 +391,14 @@ class Joiner {
   Nest made_;
   std::optional<loop::Cloner> names_;
   sym::Facts facts_;
-  std::vector<Expr> at_;          // a point's columns
-  std::vector<ValueId> results_;  // and what the product is there
+  std::vector<Expr> at_;          // columns of a point
+  std::vector<ValueId> results_;  // the GEMV's results for these columns
   std::vector<Made> made_stores_;
 };
 
-// The small nest as what does not read the columns, nor what is made of them, and what does. The second has no statements
-// where that is all or nothing. `passed`: buffers of the nest's own that the first leaves for the second.
+// Splits the small nest into `early`, which does not depend on the columns, and `late`, which does. `late`
+// has no statements if the nest cannot be split. `passed`: local buffers that `early` writes and `late`
+// reads.
 struct Halves {
   Nest early, late;
   std::vector<BufferId> passed;
@@ -408,7 +409,7 @@ Halves halves_of(const Program& program, const Nest& small, BufferId columns) {
   out.early.body.clear();
   out.late.body.clear();
   std::set<BufferId> late = {columns}, early;
-  std::set<int32_t> values, numbers;  // of loops that are late; of both
+  std::set<int32_t> values, numbers;  // results of late statements; scalars computed in both halves
   for (const Stmt& stmt : small.body) {
     const Block one = {stmt};
     bool is_late = false, stores = false;
@@ -425,7 +426,7 @@ Halves halves_of(const Program& program, const Nest& small, BufferId columns) {
       out.late.body.push_back(stmt);
       continue;
     }
-    // Numbers that no loop has made are made again by who uses them.
+    // Scalars that no loop computes are recomputed in both halves.
     bool again = !stores && !loop::body_of(stmt);
     loop::for_each_use(stmt, [&](ValueId id) { again = again && numbers.contains(id.value); });
     if (again) {
@@ -437,7 +438,7 @@ Halves halves_of(const Program& program, const Nest& small, BufferId columns) {
     });
     out.early.body.push_back(stmt);
   }
-  // What the early loops' sums are used for stays with them.
+  // Whatever uses the early loops' sums has to stay with them.
   std::set<int32_t> known;
   bool apart = true;
   for (const Stmt& stmt : out.late.body) {
@@ -464,7 +465,7 @@ bool meets(const std::vector<BufferId>& written, const Effects& other) {
   return std::any_of(written.begin(), written.end(), [&](BufferId id) { return touches(other, id); });
 }
 
-// The product at `at` and the small nest behind it as one, where they can be.
+// Fuses the GEMV at `at` with the small nest after it, if possible.
 void join_at(Program& program, loop::Steps& steps, size_t at) {
   const auto* launch = std::get_if<Launch>(&steps[at].node);
   const auto* next = std::get_if<Launch>(&steps[at + 1].node);

@@ -25,18 +25,17 @@ using loop::Steps;
 using loop::Stmt;
 using sym::Expr;
 
-constexpr int64_t kFewColumns = 256;       // fewer have too few warps
-constexpr int64_t kSmallWork = 1 << 15;    // elements that a block may visit again
+constexpr int64_t kFewColumns = 256;       // fewer give too few warps
+constexpr int64_t kSmallWork = 1 << 15;    // iterations that every block may repeat
 constexpr int64_t kSmallBytes = 32 << 10;  // of rows in shared memory
 
 struct RowProduct {
   const loop::Reduce* reduce;
   const loop::Load* weight;
-  std::vector<BufferId> row;  // what its row is read from
+  std::vector<BufferId> row;  // the buffers that the row is read from
 };
 
-// One row by a matrix of weights of 16 or 32 bits: the depth is a dim of the weight, alone or as several that lie in it in
-// order.
+// Matches one row times a matrix of 16- or 32-bit weights, with constant extents.
 std::optional<RowProduct> row_product(const Program& program, const Nest& nest) {
   if (nest.schedule != loop::Schedule{} || nest.dims.size() != 1) return std::nullopt;
   const auto columns = sym::as_const(nest.dims[0].extent);
@@ -58,7 +57,7 @@ std::optional<RowProduct> row_product(const Program& program, const Nest& nest) 
   return out;
 }
 
-// The sum over one dim instead of several that every access walks through as one.
+// Merges dims of a sum that every access steps through as one.
 void merge_depth(const Program& program, Nest& nest) {
   sym::Facts facts = loop::facts_of(program, nest);
   for (Stmt& stmt : nest.body) {
@@ -93,7 +92,7 @@ void merge_depth(const Program& program, Nest& nest) {
   loop::simplify(program, nest);
 }
 
-// Steps that the nest takes, all of them: nothing where that is not known.
+// The number of iterations of all loops; nothing if it is unknown or exceeds kSmallWork.
 std::optional<int64_t> visits(const std::vector<Dim>& dims, const Block& block) {
   int64_t count = 1, inside = 1;
   for (const Dim& dim : dims) {
@@ -137,7 +136,8 @@ class Joiner {
     return is_launch(at) && (joint_.contains(id_at(at)) || row_product(program_, nest_at(at)));
   }
 
-  // With a product before it that reads the same row for as many columns, and that moves down to it.
+  // Merges the GEMV with an earlier one that reads the same row for equally many columns and can move down to
+  // it.
   bool joined(int at) {
     const auto product = row_product(program_, nest_at(at));
     for (int before = at - 1; product && before >= 0; --before) {
@@ -148,7 +148,7 @@ class Joiner {
           other->reduce->dims[0].extent != product->reduce->dims[0].extent ||
           !may_move(program_, steps_, flow_, before, at))
         continue;
-      // Each column takes what the other product has of the same column, or nothing.
+      // Each column may use the other GEMV's result for the same column only.
       const Exchanges exchanges = exchanges_between(first, second);
       const Matching same = {{0, 0}};
       if (!exchanges.ordered.empty() && match_dims(program_, first, second, exchanges.ordered) != same)
@@ -160,7 +160,7 @@ class Joiner {
     return false;
   }
 
-  // What makes a row that the nest alone reads, by little work, goes into it.
+  // Fuses the producer of a row that only this nest reads, if it does little work.
   bool absorbed(int at) {
     for (int before = at - 1; before >= 0; --before) {
       if (!is_launch(before) || is_product(before) || !goes_into(before, at)) continue;
@@ -195,7 +195,7 @@ class Joiner {
     return false;
   }
 
-  // Rows that the nest's sums read from memory are copied, once for all columns.
+  // Copies the rows that the nest's sums read from memory to local buffers, once for all columns.
   void copy_rows(Nest& nest) {
     Block copies;
     loop::Cloner names(nest);
@@ -241,7 +241,7 @@ class Joiner {
     });
   }
 
-  // An access that the variable alone moves.
+  // Whether the access's index depends on the variable and on no other.
   static bool is_row(const loop::Access& access, Expr var) {
     bool found = false, others = false;
     for (Expr index : access.index)
@@ -284,7 +284,7 @@ class Joiner {
   Program& program_;
   Steps& steps_;
   Flow flow_;
-  std::set<loop::NestId> joint_;  // nests made of a product and more
+  std::set<loop::NestId> joint_;  // nests fused from a GEMV and others
 };
 
 }  // namespace

@@ -14,13 +14,13 @@ namespace {
 
 using sym::Expr;
 
-// Scratch that lies along another dim than `var` is laid along it: what a factor of a chain is copied from.
+// Makes `var` the contiguous dim of the scratch that a factor of a chain is copied from.
 void lay_along(loop::Program& program, const kernels::Factor& factor, Expr var) {
   if (factor.slice.empty()) return;
   const auto* load = std::get_if<loop::Load>(&factor.slice[0]->node);
   if (!load || program[load->access.buffer].storage != loop::Storage::kArena) return;
   loop::Buffer& buffer = program[load->access.buffer];
-  if (buffer.strides != loop::row_major(buffer.shape)) return;  // someone has chosen already
+  if (buffer.strides != loop::row_major(buffer.shape)) return;  // another pass has chosen a layout
   const auto& index = load->access.index;
   const auto found = std::find(index.begin(), index.end(), var);
   if (found == index.end() || found + 1 == index.end()) return;
@@ -46,8 +46,9 @@ void group_query_heads(loop::Program& program) {
     nest.dims.insert(nest.dims.begin() + static_cast<std::ptrdiff_t>(d) + 1, {inner, group});
     loop::simplify(program, nest);
   };
-  // What a product of such heads leaves goes by rows to the next one.
-  std::map<loop::BufferId, std::pair<size_t, int64_t>> grouped;  // the index that has the head
+  // Buffers that hold results of grouped heads: which index is the head, and the group size. The nests that
+  // read them are split likewise.
+  std::map<loop::BufferId, std::pair<size_t, int64_t>> grouped;
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     const auto* launch = std::get_if<loop::Launch>(&step.node);
     if (!launch) return;
