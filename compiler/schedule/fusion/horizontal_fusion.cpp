@@ -17,12 +17,12 @@ using loop::Nest;
 using loop::Program;
 using loop::Stmt;
 
-// Steps of all loops at typical sizes, each of a few operations: less than what is worth waking a thread for.
+// Iterations of all loops at typical sizes, each of a few operations: too few to wake another thread.
 constexpr double kSmall = 8192;
 constexpr size_t kStatements = 200;
-constexpr int kAhead = 16;  // steps that are looked at behind a nest
+constexpr int kAhead = 16;  // steps after a nest that are considered
 
-// The dim along which all stores write elements next to each other, and vectors run; -1: there is none.
+// The dim along which all stores are contiguous, which is vectorised; -1 if there is none.
 int lanes_of(const Program& program, const Nest& nest) {
   const sym::Facts facts = loop::facts_of(program, nest);
   int found = -1;
@@ -74,7 +74,8 @@ class Siblings {
         in_strips_.contains(std::get<Launch>(steps[static_cast<size_t>(at)].node).nest) ||
         is_contraction(*nest) || effects_of(*nest).updates || nest->dims.empty())
       return nullptr;
-    // Loops have lanes of their own; of tables that are looked up, one at a time stays near.
+    // Nests with inner loops are vectorised along these. Of nests with lookups, one table at a time stays in
+    // cache.
     const bool pointwise = std::none_of(nest->body.begin(), nest->body.end(), [](const Stmt& stmt) {
       return loop::body_of(stmt) != nullptr || std::holds_alternative<loop::Bind>(stmt.node);
     });
@@ -82,7 +83,7 @@ class Siblings {
     return pointwise && small ? nest : nullptr;
   }
 
-  // The position of the one made of the two; -1: there is none.
+  // Fuses the two steps and returns the position of the result, or -1.
   int join(loop::Steps& steps, Flow& flow, int at, int other) {
     const Nest *first = small_at(steps, at), *second = first ? small_at(steps, other) : nullptr;
     if (!second || first->dims.size() != second->dims.size() ||

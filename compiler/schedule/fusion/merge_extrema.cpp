@@ -29,7 +29,7 @@ bool is_extremum(const Reduce& reduce) {
          reduce.results.size() == 1;
 }
 
-// A nest that stores the extremum of a window of what it loads and nothing else, in types that hold all that it loads.
+// A nest that only stores the extremum of a window of what it loads, in types that hold every loaded value.
 struct Extrema {
   const Reduce* reduce = nullptr;
   const Load* load = nullptr;
@@ -39,7 +39,7 @@ struct Extrema {
 std::optional<Extrema> extrema_of(const Program& program, const Nest& nest) {
   Extrema found;
   loop::ValueId last;
-  // Each takes the one before: a load, casts, the extremum, casts, a store.
+  // Each statement uses the one before: a load, casts, the extremum, casts, a store.
   const auto casts = [&](const Stmt& stmt) {
     const auto* let = std::get_if<loop::Let>(&stmt.node);
     if (!let || let->op != loop::ScalarOp::kCast || let->args[0] != last) return false;
@@ -79,8 +79,8 @@ std::optional<Extrema> extrema_of(const Program& program, const Nest& nest) {
   return found;
 }
 
-// Cycles of a multiprocessor's clock: instructions of threads that do blocks of points, or what goes through memory.
-// Nothing where threads do not go by blocks.
+// Cycles of a multiprocessor: instructions of threads that compute blocks of points, or memory traffic if
+// that takes longer. Nothing if threads do not compute blocks of points.
 std::optional<double> cycles_of(const Program& program, const Nest& nest, const GpuTarget& target) {
   const auto issued = point_cycles(program, nest, target);
   if (!issued) return std::nullopt;
@@ -124,7 +124,8 @@ class Joiner {
     return merged;
   }
 
-  // The extremum of what `extrema` stores becomes, in the nest, one of what they load.
+  // Replaces the nest's extremum of the elements that `extrema` stores by one of the elements that `extrema`
+  // loads.
   bool read_through(const Extrema& extrema, Nest& nest) const {
     const BufferId between = extrema.store->access.buffer;
     int loads = 0;

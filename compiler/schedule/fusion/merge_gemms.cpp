@@ -29,25 +29,26 @@ using loop::Stmt;
 using loop::Store;
 using sym::Expr;
 
-// Cycles of one core for a row, with figures of no machine in particular.
-constexpr double kFetch = 0.5;                      // of each number of x: gathered, packed, loaded
-constexpr int64_t kLanes = 16;                      // columns of a vector
-constexpr double kProducts = 2, kByteProducts = 8;  // vectors multiplied and added
-constexpr int kMostPercent = 98;                    // of the time of two by themselves
-constexpr double kLoad = 0.5, kMaskedLoad = 2;      // of a vector
+// Cycles of one core for a row; the figures are not specific to one machine.
+constexpr double kFetch = 0.5;                      // per value of x: gathered, packed, loaded
+constexpr int64_t kLanes = 16;                      // columns per vector
+constexpr double kProducts = 2, kByteProducts = 8;  // vectors of multiply-adds per cycle
+constexpr int kMostPercent = 98;                    // of the time of the two GEMMs separately
+constexpr double kLoad = 0.5, kMaskedLoad = 2;      // per vector
 
-// A product by a weight with columns along one dim, its nest renumbered: equal nests have equal names.
+// A GEMM by a weight with columns along one dim. Its nest is renumbered, so that equal nests have equal
+// names.
 struct Product {
   Nest nest;
   size_t at = 0;   // of the sum in nest.body
-  size_t dim = 0;  // of nest.dims, the columns
+  size_t dim = 0;  // of the columns in nest.dims
   Expr column = 0;
   int64_t columns = 0;
-  double depth = 0;  // products of a sum
-  double rate = 0;   // vectors of products a cycle
+  double depth = 0;  // multiply-adds of a sum
+  double rate = 0;   // vectors of multiply-adds per cycle
 };
 
-// Every load of the factor is of weights, and there is one; or none is.
+// Whether the factor has loads and all of them are of weights (`all`), or none of them is.
 bool loads_weights(const Program& program, const kernels::Factor& factor, bool all) {
   size_t loads = 0, weights = 0;
   for (const Stmt* stmt : factor.slice)
@@ -64,7 +65,8 @@ std::optional<Product> product_of(const Program& program, const Nest& launched) 
   loop::renumber(out.nest);
   const auto found = kernels::match_contraction(out.nest);
   if (!found) return std::nullopt;
-  // Windows of bytes are read in place for few columns; more of them have kernels that copy windows, which is slower.
+  // Windows of bytes are read in place for few columns. Kernels for more columns copy the windows, which is
+  // slower.
   if (!is_float(found->dtype) && found->reduce->dims.size() > 1) return std::nullopt;
   for (int side : {0, 1}) {
     const kernels::Factor &x = found->factors[1 - side], &weight = found->factors[side];
@@ -88,16 +90,16 @@ std::optional<Product> product_of(const Program& program, const Nest& launched) 
   return std::nullopt;
 }
 
-// How two nests differ where they are products of the same value: `common` statements in front are the same but for the
-// weights, and for numbers that become weights.
+// How two nests that are GEMMs of the same input differ: the first `common` statements are equal except for
+// the weights and for constants, which become weights.
 struct Differences {
   struct Weights {
     BufferId a, b;
-    size_t dim;  // the columns
+    size_t dim;  // dim of the columns
     bool operator==(const Weights&) const = default;
   };
   std::vector<Weights> weights;
-  std::vector<size_t> constants;  // statements of the nests
+  std::vector<size_t> constants;  // indices of statements
   size_t common = 0;
 };
 
@@ -106,7 +108,8 @@ class Comparison {
   Comparison(const Program& program, const Product& a, const Product& b)
       : program_(program), a_(a), b_(b), facts_(loop::facts_of(program, a.nest)) {}
 
-  // Nothing where they have little in common; a reason where the two read the same but cannot be one.
+  // Returns nothing if the nests have little in common. Sets `reason` if they read the same input but cannot
+  // be merged.
   std::optional<Differences> run(std::string* reason) {
     reason_ = reason;
     if (a_.dim != b_.dim || a_.at != b_.at || a_.nest.dims.size() != b_.nest.dims.size()) return std::nullopt;
@@ -184,7 +187,7 @@ class Comparison {
     return x && y && x->result == y->result && x->value.dtype == y->value.dtype;
   }
 
-  // What follows the common statements: no loops, and nothing that is looked up by values.
+  // Whether the statements after the common ones can be masked: no loops, and no lookups by value.
   bool may_be_masked(const loop::Block& body) const {
     return std::all_of(body.begin() + static_cast<std::ptrdiff_t>(differences_.common), body.end(),
                        [](const Stmt& stmt) {
@@ -192,7 +195,7 @@ class Comparison {
                        });
   }
 
-  // A vector of columns lies in one piece in all results, or in none.
+  // Whether a vector of columns is contiguous in all results, or in none.
   bool stores_alike() {
     int contiguous = 0, all = 0;
     for (const Product* product : {&a_, &b_})
@@ -228,7 +231,7 @@ class Comparison {
   std::string* reason_ = nullptr;
 };
 
-// A weight with both behind each other along the dim, made when compiling.
+// Adds a weight that concatenates the two along the dim, at compile time.
 BufferId joined(Program& program, const Differences::Weights& pair, const Nest& user) {
   loop::Buffer buffer{.name = cat(program[pair.a].name, ".joined"),
                       .dtype = program[pair.a].dtype,
@@ -256,7 +259,8 @@ BufferId joined(Program& program, const Differences::Weights& pair, const Nest& 
   return to;
 }
 
-// The statement touches memory under the condition alone, if it does so along the columns.
+// Masks the statement's memory access by the condition. A load that does not depend on the column stays
+// unmasked.
 void mask(const Nest& nest, Stmt& stmt, Expr column, Expr condition) {
   Access* access = loop::access_of(stmt);
   if (!access) return;
@@ -269,7 +273,8 @@ void mask(const Nest& nest, Stmt& stmt, Expr column, Expr condition) {
   access->mask = sym::logical_and(access->mask, condition);
 }
 
-// A vector along the columns: one number for those of the first, the other for those of the second.
+// Adds a vector along the columns with the first nest's constant for its columns and the second's for the
+// others.
 BufferId joined(Program& program, const Product& a, const Product& b, size_t constant, const Nest& user) {
   const auto value_of = [&](const Product& product) {
     return std::get<loop::Constant>(product.nest.body[constant].node).value;
@@ -311,7 +316,7 @@ Nest joined(Program& program, const Product& a, const Product& b, const Differen
     const loop::ValueId result = std::get<loop::Constant>(nest.body[constant].node).result;
     nest.body[constant].node = Load{result, {both, {a.column}}, loop::int_scalar(program[both].dtype, 0)};
   }
-  // What is not common is done for the columns of each.
+  // The statements that differ apply to each nest's own columns.
   const auto first = nest.body.begin() + static_cast<std::ptrdiff_t>(differences.common);
   std::for_each(first, nest.body.end(),
                 [&](Stmt& stmt) { mask(nest, stmt, a.column, sym::le(a.column, a.columns - 1)); });
@@ -327,7 +332,7 @@ Nest joined(Program& program, const Product& a, const Product& b, const Differen
   return nest;
 }
 
-// Of the time of each by itself.
+// Time of the merged GEMM in percent of the two separate ones.
 int percent(const Product& a, const Product& b, const Differences& differences) {
   const auto vectors = [](int64_t columns) { return std::ceil(static_cast<double>(columns) / kLanes); };
   const auto cycles = [&](int64_t columns) { return a.depth * (kFetch + vectors(columns) / a.rate); };
@@ -358,13 +363,13 @@ class Joining {
           ++other;
           continue;
         }
-        at = made;  // which more may join
+        at = made;  // more may be merged into it
         other = at + 1;
       }
   }
 
  private:
-  // The product that the step launches, or none; what is asked again, pair by pair, is known.
+  // The GEMM that the step launches, or null. Results are cached, since every pair asks for them.
   const Product* product_at(const loop::Steps& steps, int at) {
     const auto* launch = std::get_if<Launch>(&steps[static_cast<size_t>(at)].node);
     if (!launch || in_strips_.contains(launch->nest)) return nullptr;
@@ -373,7 +378,7 @@ class Joining {
     return found->second ? &*found->second : nullptr;
   }
 
-  // The position of the one made of the two; -1: there is none.
+  // Merges the two steps and returns the position of the result, or -1.
   int join(loop::Steps& steps, Flow& flow, int at, int other) {
     const Product* a = product_at(steps, at);
     if (!a) return -1;
@@ -402,7 +407,7 @@ class Joining {
     return made;
   }
 
-  // One of the two reads or writes what the other one writes.
+  // Whether one of the two writes elements that the other reads or writes.
   bool meet(const Product& a, const Product& b) const {
     const Effects x = effects_of(a.nest), y = effects_of(b.nest);
     const auto touched = [&](const Effects& one, const Effects& other) {

@@ -27,7 +27,7 @@ using loop::Steps;
 using loop::Stmt;
 using sym::Expr;
 
-// Of a nest without a schedule, over a known number of elements.
+// The row loop of a nest without a schedule, over a constant number of elements; otherwise null.
 const loop::For* row_loop(const Nest& nest) {
   const loop::For* loop = nest.schedule == loop::Schedule{} ? kernels::row_loop(nest) : nullptr;
   return loop && loop->dims[0].extent.is_const() ? loop : nullptr;
@@ -49,7 +49,7 @@ std::vector<const loop::Load*> loads_of(const Nest& nest, BufferId buffer) {
   return out;
 }
 
-// A product that multiplies rows of the buffer, and does nothing else with them.
+// Whether the nest is a GEMM that multiplies rows of the buffer and does not use them in any other way.
 bool multiplies(const Nest& nest, BufferId rows) {
   const bool outside = std::any_of(nest.body.begin(), nest.body.end(), [&](const Stmt& stmt) {
     const loop::Access* access = loop::access_of(stmt);
@@ -59,8 +59,8 @@ bool multiplies(const Nest& nest, BufferId rows) {
          kernels::match_contraction(kernels::product_of(nest)).has_value();
 }
 
-// The product with what makes its rows in front; `keep`: the rows are stored as well. Nothing where it reads them any other
-// way than row by row.
+// Returns the GEMM with the computation of its rows in front. `keep`: it also stores the rows. Returns
+// nothing if the GEMM does not read them row by row.
 std::optional<Nest> with_rows(Program& program, const Nest& rows, const Nest& product, BufferId passing,
                               bool keep) {
   const loop::For& loop = std::get<loop::For>(rows.body.back().node);
@@ -124,10 +124,10 @@ class RowPrologues {
  private:
   struct Reader {
     size_t at;
-    std::vector<ExpectedAt> own, fused;  // what the product takes, and with the rows
+    std::vector<ExpectedAt> own, fused;  // expected cycles of the GEMM alone, and with the rows fused
   };
 
-  // The rows that the step makes go into the products that read them.
+  // Fuses the computation of the step's rows into the GEMMs that read them.
   void absorb(Steps& steps, size_t at) {
     const Nest* rows = nest_at(program_, steps, static_cast<int>(at));
     const loop::For* loop = rows ? row_loop(*rows) : nullptr;
@@ -181,8 +181,8 @@ class RowPrologues {
     return "";
   }
 
-  // Up to how many rows the products are expected to take less than with a kernel for the rows; nothing, with the reason,
-  // where they never are.
+  // The number of rows up to which the fused GEMMs are expected to take less time than with a separate kernel
+  // for the rows. Nothing, with the reason, if there is no such number.
   std::optional<int64_t> pays(const Steps& steps, size_t at, const std::vector<size_t>& products,
                               BufferId passing, std::string* reason) {
     const Nest rows = program_[std::get<Launch>(steps[at].node).nest];

@@ -33,11 +33,11 @@ using loop::Writer;
 using sym::Expr;
 using Dims = std::vector<Dim>;
 
-constexpr int64_t kLoadedRows = 8;  // that warp groups are no faster for
-constexpr int64_t kFewRows = 64;    // more are worth numbers in scratch
+constexpr int64_t kLoadedRows = 8;  // warp groups are no faster up to this many
+constexpr int64_t kFewRows = 64;    // with more, dequantising to scratch is faster
 constexpr int64_t kLeastColumns = 64, kLeastDepth = 64;
 
-// The weights of one product in memory.
+// The packed weights of one GEMM in memory.
 struct Packed {
   PackedLayout layout;
   BufferId words;
@@ -45,15 +45,15 @@ struct Packed {
   int64_t constant = 0;
 };
 
-// What a nest of Program::prepack has of the product that it packs for.
+// The parts of a GEMM that a packing nest of Program::prepack needs.
 struct Source {
   const Nest& nest;
   const Factor& factor;
   const Dims &columns, &k;
 };
 
-// A weight that a nest of Program::prepack fills: its dims, the nest so far, and the statements that give what the product
-// computes at a place, `otherwise` beyond the matrix.
+// Builds a weight that a nest of Program::prepack fills: its dims, the nest so far, and statements for the
+// value the GEMM computes at a place, or `otherwise` outside of the matrix.
 class Packer {
  public:
   Packer(Program& program, const Source& source, const PackedLayout& layout, std::string name,
@@ -117,7 +117,7 @@ std::string weight_name(const Program& program, const Source& source, ValueId va
   return name;
 }
 
-// An integer less `low`.
+// The integer minus `low`.
 ValueId above(Writer w, ValueId value, int64_t low) {
   const ValueId wide = w.cast(value, DType::kI32);
   return low == 0 ? wide : w.let(ScalarOp::kSub, DType::kI32, {wide, w.number(low)});
@@ -158,7 +158,7 @@ Packed pack(Program& program, const Source& source, const FewBits& few) {
   return out;
 }
 
-// The factor at a column's k, f32.
+// The dequantised factor at a column's k, in f32.
 ValueId read(Writer w, const Program& program, const Packed& packed, Expr column, Expr k) {
   const PackedLayout& layout = packed.layout;
   const ValueId word =
@@ -182,8 +182,8 @@ ValueId read(Writer w, const Program& program, const Packed& packed, Expr column
   return w.let(ScalarOp::kMul, DType::kF32, {value, w.cast(scale, DType::kF32)});
 }
 
-// The nest with the factor computed by other statements, which `print` puts in front of its first use, and with one
-// dim of k.
+// Returns the nest with the factor computed by other statements, which `print` emits before its first use,
+// and with the dims of k merged into one.
 Nest with_factor(const Program& program, const Nest& original, const Contraction& c, size_t side,
                  const std::function<ValueId(Writer, Expr k)>& print) {
   Nest nest = original;
@@ -207,7 +207,7 @@ Nest with_factor(const Program& program, const Nest& original, const Contraction
   return nest;
 }
 
-// The nest of Program::prepack that alone stores the buffer, pointwise.
+// The pointwise nest of Program::prepack that is the buffer's only writer and writes nothing else.
 const Nest* producer_of(const Program& program, BufferId buffer) {
   const Nest* found = nullptr;
   for (loop::NestId id : program.prepack) {
@@ -219,7 +219,8 @@ const Nest* producer_of(const Program& program, BufferId buffer) {
   return found;
 }
 
-// Floats that weights were made of ahead are computed again where the nest's sum loads them. False where there are none.
+// Inlines the computation of floats that were dequantised ahead where the nest's sum loads them. Returns
+// false if there are none.
 bool unfold(const Program& program, Nest& nest, const std::vector<const Stmt*>& slice) {
   for (const Stmt* stmt : slice) {
     const auto* load = std::get_if<loop::Load>(&stmt->node);
@@ -236,17 +237,17 @@ bool unfold(const Program& program, Nest& nest, const std::vector<const Stmt*>& 
   return false;
 }
 
-// A product by such weights, taken apart.
+// A GEMM by low-bit weights, decomposed.
 struct Product {
   Nest nest;
   Contraction contraction;
-  size_t side = 0;  // of the weights
+  size_t side = 0;  // index of the weights' factor
   Dims rows, columns, k;
   FewBits few;
-  DType element = DType::kF32;  // of the other factor
+  DType element = DType::kF32;  // type of the other factor
 };
 
-// The other factor is memory as it stands, contiguous along k.
+// Whether the other factor is loaded directly, apart from casts, and is contiguous along k.
 bool is_plain(const Program& program, const Product& p) {
   const Factor& other = p.contraction.factors[1 - p.side];
   const loop::Load* load = nullptr;
@@ -264,7 +265,7 @@ bool is_plain(const Program& program, const Product& p) {
   return step && step->is_const(1);
 }
 
-// The nest as it stands, where it is such a product; `p->side` and dims are those of the factor that was looked at last.
+// Matches the nest as it is, with the weights as factor `p.side`, and fills in the rest of `p`.
 bool match(const Program& program, Product& p) {
   const Factor &weight = p.contraction.factors[p.side], &other = p.contraction.factors[1 - p.side];
   p.rows.clear(), p.columns.clear();
@@ -282,7 +283,8 @@ bool match(const Program& program, Product& p) {
   return p.few.layout.columns >= kLeastColumns && p.few.layout.depth >= kLeastDepth && is_plain(program, p);
 }
 
-// A contraction points into its nest.
+// Matches the nest after inlining floats that were dequantised ahead. Returns a pointer, since a contraction
+// points into its nest.
 std::unique_ptr<Product> product_of(const Program& program, const Nest& original) {
   if (original.schedule != loop::Schedule{}) return nullptr;
   for (const size_t side : {0, 1}) {
@@ -297,7 +299,7 @@ std::unique_ptr<Product> product_of(const Program& program, const Nest& original
       const Factor& weight = contraction->factors[side];
       std::vector<const Stmt*> slice = weight.slice;
       if (match(program, *p)) {
-        // Scales may be wider than they were.
+        // Scales may have been widened ahead, so unfolding continues with them.
         slice = p->few.scale ? kernels::slice_of(slice, *p->few.scale) : std::vector<const Stmt*>();
         found = std::move(p);
       }
@@ -311,8 +313,8 @@ std::unique_ptr<Product> product_of(const Program& program, const Nest& original
 loop::Steps packed_steps(Program& program, const Product& p, const GpuTarget& target) {
   const Expr rows = loop::extent_of(p.rows);
   const sym::Interval range = program.facts.bounds(rows);
-  // A row that is alone, or a few, are loaded by threads; more rows by the copy engine, into shared memory. All GPUs share
-  // one order.
+  // One row, or a few, are loaded by threads; more rows by the copy engine, into shared memory. All GPUs
+  // share one order of weights.
   FewBits numbers = p.few;
   numbers.layout.fragments =
       (!range.has_hi() || range.hi > kLoadedRows) && kernels::fits_groups(p.few.layout, p.element);
@@ -332,7 +334,8 @@ loop::Steps packed_steps(Program& program, const Product& p, const GpuTarget& ta
     few.push_back(launched(std::move(nest)));
   }
   if (!any_rows && (!range.has_hi() || range.hi > kFewRows)) {
-    // With the words' padding, so that every run of k is whole and lies on a multiple of 16 bytes.
+    // Includes the padding of the packed weights, so that every run of k is whole and starts at a multiple of
+    // 16 bytes.
     const std::vector<Expr> shape = {layout.tiles() * 16, layout.chunks() * layout.chunk()};
     const BufferId numbers = loop::add_buffer(
         program,

@@ -19,12 +19,13 @@ using loop::Launch;
 using loop::Nest;
 using loop::Program;
 
-// What passes in a strip; more than where strips are to be fast, and there is still room for weights in a cache of a core.
+// Bytes of intermediates per tile. This is more than for tiles that are meant to be fast, but leaves room for
+// weights in a core's cache.
 constexpr int64_t kPassing = 512 << 10;
-constexpr double kMostTime = 0.015;  // more than without strips, of a run's
-constexpr double kLeastGain = 0.03;  // of what is alive at once
+constexpr double kMostTime = 0.015;  // of additional time, as a share of a run's time without tiles
+constexpr double kLeastGain = 0.03;  // share of the live memory
 constexpr int64_t kMuch = 1 << 20;
-// Of a peak: what is alive above it counts, and has to be less by so much.
+// As shares of a peak: live memory above kLevel counts, and it has to decrease by kLeastExcess.
 constexpr double kLevel = 0.9, kLeastExcess = 0.01;
 
 class Fuser {
@@ -33,7 +34,7 @@ class Fuser {
 
   void run() {
     add_work();
-    // Several places are as high: only when the last of them is lower something is gained.
+    // Several steps may be equally high, so the peak only decreases with the last of them.
     Program best = program_;
     std::vector<Decision> kept, made;
     Curves now = curves();
@@ -49,7 +50,7 @@ class Fuser {
     if (decisions_) decisions_->insert(decisions_->end(), kept.begin(), kept.end());
   }
 
-  // Of a chain of these launches, of the program as it is.
+  // Why a chain of these launches in the unchanged program is not fused.
   std::string refusal(const std::vector<int>& at) {
     add_work();
     curves();
@@ -82,7 +83,7 @@ class Fuser {
     for (const auto& curve : curves) peaks.push_back(*std::max_element(curve.begin(), curve.end()));
     return peaks;
   }
-  // By what share the peaks are lower, over the sizes at which they are high.
+  // The share by which the peaks decrease, averaged over the sizes at which they are high.
   static double gain_of(const std::vector<int64_t>& before, const std::vector<int64_t>& after) {
     double gain = 0, counted = 0;
     for (size_t s = 0; s < before.size(); ++s) {
@@ -92,7 +93,7 @@ class Fuser {
     }
     return counted == 0 ? 0 : gain / counted;
   }
-  // What is alive above a level near the peaks, step by step.
+  // The live memory above a level near the peaks, summed over the steps.
   static double excess(const Curves& curves, const std::vector<int64_t>& peaks) {
     double sum = 0;
     for (size_t s = 0; s < peaks.size(); ++s) {
@@ -103,15 +104,16 @@ class Fuser {
     return sum;
   }
 
-  // What would lower a peak: a chain in strips, with copies of what is read later of what the chain reads; such a copy by itself;
-  // or a part that lives by itself until the rest of its buffer is made.
+  // A change that lowers a peak: depth-first tiles of a chain, with or without compact copies of what later
+  // steps read of the chain's inputs; such a copy alone; or an early part of a buffer with its own memory
+  // until the rest is computed.
   struct Change {
     const RowChain* chain = nullptr;
     std::vector<Part> copied = {};
     const EarlyPart* apart = nullptr;
   };
 
-  // Makes the change that takes most off what is high.
+  // Makes the change that lowers the excess most.
   bool improve(const Curves& before, std::vector<Decision>* made) {
     const Alive alive(program_, flow_);
     const std::vector<int64_t> high = peaks(before);
@@ -153,7 +155,7 @@ class Fuser {
     return found;
   }
 
-  // Chains through the highest step of each of the sizes, but for those that strips are made of anyway.
+  // Chains through the highest step at each of the sizes, except those that tile_and_fuse() will form anyway.
   std::vector<RowChain> through(const std::vector<int>& tops) const {
     const RowChains finder(program_, flow_);
     std::vector<RowChain> chains;
@@ -165,7 +167,7 @@ class Fuser {
     return chains;
   }
 
-  // `alive`: of the program as it is.
+  // The curves after the change. `alive`: liveness of the unchanged program.
   Curves with(const Change& change, const Alive& alive) const {
     if (change.apart) {
       Program trial = program_;
@@ -229,7 +231,7 @@ class Fuser {
     make_depth_first(program_, chain);
   }
 
-  // TiledGroup in little more time.
+  // Whether tiles of the chain take little more time; chooses their size.
   bool fit(RowChain& chain, std::string& why) const {
     if (!choose_length(program_, chain, kPassing, why)) return false;
     const StripCost cost = cost_of_strips(program_, flow_, chain);

@@ -28,19 +28,18 @@ using loop::Program;
 using loop::Storage;
 using sym::Expr;
 
-// Launches in a row: two, of which the first makes what the second alone reads, or what makes a contraction's input, the
-// contraction, and those that alone read its result.
+// A chain of launches: producer and sole consumer, or producer, contraction and its sole consumers.
 struct Row {
   std::vector<int> at;            // positions in the list of steps
-  std::vector<BufferId> passing;  // from the first to the second, and from there to all others
-  // Dims that all of them share, outer first, and which dim of each of them that is.
+  std::vector<BufferId> passing;  // from the first to the second, and from the second to all others
+  // Dims that all launches share, outermost first, as positions among the dims of each.
   std::vector<std::vector<size_t>> dims;
 
-  // Which of them makes what another one reads.
+  // The index of the launch that produces what the launch `reader` reads.
   static size_t maker(size_t reader) { return reader < 2 ? 0 : 1; }
 };
 
-// The component of the buffer's index that is `var` in every access to it; -1: there is none.
+// The position in the buffer's index that is `var` in every access to it, or -1.
 int component_of(const Nest& nest, BufferId buffer, Expr var) {
   int component = -1;
   bool plain = true;
@@ -60,7 +59,7 @@ int component_of(const Nest& nest, BufferId buffer, Expr var) {
   return plain ? component : -1;
 }
 
-// The launch before `at` that alone writes what it alone reads, and nothing else.
+// A launch before `at` whose only output has `at` as its only reader.
 struct Link {
   int at;
   BufferId buffer;
@@ -74,7 +73,7 @@ std::optional<Link> maker_of(const Program& program, const loop::Steps& steps, c
   }
   return std::nullopt;
 }
-// The launches behind `at` that alone read what it writes.
+// The launches after `at`, if they are all readers of its only output.
 struct Readers {
   std::vector<int> at;
   BufferId buffer;
@@ -91,7 +90,8 @@ std::optional<Readers> readers_of(const Program& program, const loop::Steps& ste
   return readers;
 }
 
-// But for what passes, no launch writes what an earlier one touches or reads what it writes: strips run in any order.
+// Whether, apart from the intermediates, no launch writes what an earlier one touches or reads what an
+// earlier one writes. This allows tiles to run in any order.
 bool are_apart(const Program& program, const loop::Steps& steps, const Flow& flow, const Row& row) {
   for (size_t i = 0; i < row.at.size(); ++i) {
     const Effects& later = flow.effects[row.at[i]];
@@ -112,12 +112,12 @@ bool are_apart(const Program& program, const loop::Steps& steps, const Flow& flo
   return true;
 }
 
-// Vectors run along the dim that is contiguous in memory.
+// Whether `var` is the contiguous dim of the buffer, which is vectorised.
 bool is_contiguous(const Program& program, const Nest& nest, BufferId id, Expr var) {
   return program[id].strides[static_cast<size_t>(component_of(nest, id, var))].is_const(1);
 }
 
-// The dims that pass as they are from each nest to the next, but for those of vectors.
+// The dims that all nests index the intermediates by alike, except the vectorised one.
 std::vector<std::vector<size_t>> shared_dims(const Program& program, const std::vector<Nest>& nests,
                                              const Row& row) {
   std::vector<std::vector<size_t>> shared;
@@ -142,14 +142,15 @@ std::vector<std::vector<size_t>> shared_dims(const Program& program, const std::
   return shared;
 }
 
-// Components of the index of what the nest reads or writes there that are of shared dims.
+// The positions of shared dims in the index of the nest's accesses to the buffer.
 std::set<int> components(const Nest& nest, size_t number, const Row& row, BufferId id) {
   std::set<int> found;
   for (const auto& dims : row.dims) found.insert(component_of(nest, id, nest.dims[dims[number]].var));
   return found;
 }
 
-// Makes nests run along a strip's points instead of the shared dims, and what passes hold these alone.
+// Makes nests iterate over a tile's points instead of the shared dims, and shrinks the intermediates to these
+// points.
 class Cutter {
  public:
   Cutter(Program& program, const Row& row, const loop::TiledGroup& strips)
@@ -157,7 +158,7 @@ class Cutter {
 
   void shrink(BufferId id, std::set<int> gone) {
     loop::Buffer& buffer = program_[id];
-    // The dims by their distance in memory, the strip's in place of the nearest of its own.
+    // The dims in memory order. The tile's dim takes the place of the innermost shared one.
     std::vector<int> order(buffer.shape.size());
     std::iota(order.begin(), order.end(), 0);
     sort_stable(order, [&](int a, int b) {
@@ -166,7 +167,7 @@ class Cutter {
     });
     const int kept = *std::find_if(order.rbegin(), order.rend(), [&](int d) { return gone.contains(d); });
     std::vector<Expr> shape;
-    std::vector<int> place(buffer.shape.size(), -1);  // of an old dim among the new ones
+    std::vector<int> place(buffer.shape.size(), -1);  // of an old dim among the new ones; -1: dropped
     for (size_t d = 0; d < buffer.shape.size(); ++d) {
       const int at = static_cast<int>(d);
       if (gone.contains(at) && at != kept) continue;
@@ -186,7 +187,8 @@ class Cutter {
     buffer.strides = std::move(strides);
   }
 
-  // Nest `number` of the row. An index along a shared dim is a digit of the point's number, and of what passes the point.
+  // Rewrites nest `number` of the row. An index along a shared dim becomes a digit of the point's number; in
+  // the intermediates it becomes the point itself.
   Nest cut(Nest nest, size_t number) {
     std::vector<size_t> at;
     for (const auto& dims : row_.dims) at.push_back(dims[number]);
@@ -228,8 +230,8 @@ class Cutter {
 
  private:
   struct Place {
-    std::set<int> gone;  // components of the index that are of shared dims
-    int kept;            // the one that a strip's points take over
+    std::set<int> gone;  // positions of shared dims in the index
+    int kept;            // the one that becomes the tile's point
   };
   Program& program_;
   const Row& row_;
@@ -257,7 +259,7 @@ class Fuser {
   }
 
  private:
-  // The row that `at` is in the middle of, a contraction, or the first of.
+  // The row of which `at` is the contraction or, in a row without one, the first nest.
   std::optional<Row> row_at(const loop::Steps& steps, const Flow& flow, int at) const {
     const bool product = is_contraction(*nest_at(program_, steps, at));
     const auto in = maker_of(program_, steps, flow, at);
@@ -269,7 +271,7 @@ class Fuser {
       row.at.insert(row.at.begin(), in->at);
       row.passing.insert(row.passing.begin(), in->buffer);
     }
-    // Products have tiles, tasks and weights of their own.
+    // Each GEMM has its own tiles, tasks and weights, so a row has only one.
     for (int p : row.at)
       if (p != at && is_contraction(*nest_at(program_, steps, p))) return std::nullopt;
     for (int p : row.at)
@@ -277,8 +279,9 @@ class Fuser {
     return are_apart(program_, steps, flow, row) ? std::optional(row) : std::nullopt;
   }
 
-  // Bytes of the weights that all points of the shared dims have in common, whose other factor is what passes; 0: the row
-  // has no contraction. Nothing where there are no such weights.
+  // Bytes of the contraction's weights, which multiply the intermediate; 0 if the row has no contraction.
+  // Restricts row.dims to dims that do not index the weights. Returns nothing if the contraction has no such
+  // weights.
   std::optional<double> weights_of(const std::vector<Nest>& nests, Row& row) const {
     if (!is_contraction(nests[1])) return 0;
     const auto contraction = loop::classify_contraction(nests[1]);
@@ -294,7 +297,7 @@ class Fuser {
     return static_cast<double>(*count * byte_size(weight.dtype));
   }
 
-  // The position of the strips; -1: there are none.
+  // Fuses the row at `at` into a tiled group and returns its position, or -1.
   int fuse(loop::Steps& steps, const Flow& flow, int at, Decision* decision) {
     auto found = row_at(steps, flow, at);
     if (!found) return -1;
@@ -308,7 +311,7 @@ class Fuser {
     const auto weights = weights_of(nests, row);
     if (!weights || row.dims.empty()) return -1;
 
-    int64_t passing = 0;  // bytes at a point
+    int64_t passing = 0;  // bytes per point
     for (size_t i = 0; i < row.passing.size(); ++i) {
       const loop::Buffer& buffer = program_[row.passing[i]];
       const std::set<int> gone = components(nests[i], i, row, row.passing[i]);
@@ -332,7 +335,7 @@ class Fuser {
     }
     points = sym::simplify(points, program_.facts);
     if (typical_points * static_cast<double>(passing) <= static_cast<double>(kTileCache))
-      return -1;  // it stays there anyway
+      return -1;  // the intermediates stay in cache anyway
     const int64_t most = points_of_tile(typical_points, passing, *weights);
     if (most == 0) {
       const int64_t shortest_length = least_points(*weights);
@@ -376,7 +379,8 @@ class Fuser {
     return row.at.back() - static_cast<int>(row.at.size()) + 1;
   }
 
-  // Everything that the nest reads is apart along the dim: it counts images, and one of them is the case that decides.
+  // Whether every read of the nest is indexed by the dim. The dim then counts images, and the case of one
+  // image decides.
   static bool is_of_images(const Nest& nest, const Effects& effects, const Dim& dim) {
     return std::all_of(effects.reads.begin(), effects.reads.end(),
                        [&](BufferId id) { return component_of(nest, id, dim.var) >= 0; });

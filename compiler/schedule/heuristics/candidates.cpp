@@ -45,8 +45,8 @@ std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest
     all.push_back({kernels::to_schedule(plan), window_cycles(program, nest, plan, target), "window"});
   for (const RankedChainPlan& ranked : chain_space(program, nest, target))
     all.push_back({kernels::to_schedule(ranked.plan), ranked.cycles, family_of(ranked.plan)});
-  // Two models: on contractions they are comparable through general_cycles() alone, which is what the best of these
-  // loops takes.
+  // There are two models. For contractions they are comparable only through general_cycles(), which estimates
+  // the best of these loops.
   const auto general = general_space(program, nest, target);
   double scale = 1;
   if (contraction) {
@@ -106,7 +106,8 @@ std::string refusal(std::span<const Candidate> space, const loop::Schedule& sche
     if (!nearest || differ < least) nearest = &there, least = differ;
   }
   if (!nearest) return cat("its kernel is none of those for this nest: ", join(kernels, ", "));
-  // What the directive could be with the others as they are, or with those of the schedule most like it.
+  // The values that the directive can take with the other directives unchanged, or with those of the nearest
+  // schedule.
   const auto others = [&](const std::string& name) {
     Directives found;
     for (const Candidate& candidate : space)
