@@ -23,10 +23,10 @@ using loop::Stmt;
 using sym::Expr;
 
 constexpr int64_t kMostElements = 1 << 14;
-constexpr int64_t kMostPoints = 1 << 16;  // of a nest that is run while compiling
+constexpr int64_t kMostPoints = 1 << 16;  // of a nest that is run at compile time
 constexpr int64_t kMostMagnitude = int64_t{1} << 31;
 
-// Elements, where they are few.
+// The number of elements if there are few; otherwise nothing.
 std::optional<int64_t> count_of(const loop::Buffer& buffer) {
   const auto count = sym::as_const(loop::element_count(buffer.shape));
   if (!count || *count < 1 || *count > kMostElements || buffer.strides != loop::row_major(buffer.shape) ||
@@ -35,7 +35,7 @@ std::optional<int64_t> count_of(const loop::Buffer& buffer) {
   return count;
 }
 
-// A lower bound of the steps that running the block takes, for nests whose sizes are constants.
+// A lower bound on the iterations of the block, for nests whose sizes are constants.
 int64_t points(const Block& block) {
   int64_t sum = 1;
   for (const Stmt& stmt : block)
@@ -52,7 +52,7 @@ class Contents {
  public:
   explicit Contents(Program& program) : program_(program), known_(program.buffers.size()) {}
 
-  // The bytes of a weight; nullptr where they are many, or take long to compute.
+  // The bytes of a weight, or null if there are many or they take long to compute.
   const std::vector<uint8_t>* of(BufferId id) {
     std::optional<std::vector<uint8_t>>& known = known_[id.value];
     if (!known) known = read(id);
@@ -90,7 +90,7 @@ class Contents {
       memory[from.value] = {const_cast<uint8_t*>(given->data()),  // only read
                             static_cast<int64_t>(given->size()) / byte_size(program_[from].dtype)};
     }
-    std::vector<std::vector<uint8_t>> others;  // what it makes beside
+    std::vector<std::vector<uint8_t>> others;  // its other results
     for (BufferId to : effects.writes) {
       const loop::Buffer& buffer = program_[to];
       if (to == id || buffer.storage == loop::Storage::kLocal) continue;
@@ -105,22 +105,22 @@ class Contents {
   }
 
   Program& program_;
-  std::vector<std::optional<std::vector<uint8_t>>> known_;  // by buffer; empty: not to be known
+  std::vector<std::optional<std::vector<uint8_t>>> known_;  // by buffer; empty: not available
 };
 
-// c0, and the factor of each component: a whole number. Of floats, which are all the same, the number itself.
+// c0 and the integer factor of each component. For floats, which have to be all equal, the value itself.
 struct Formula {
   std::optional<loop::Scalar> number;
   int64_t start = 0;
   std::vector<int64_t> factors;
 };
 
-// Compared by bits: -0 is not 0.
+// Compares bits, since -0 is not 0.
 std::optional<Formula> number_of(const loop::Buffer& buffer, const std::vector<uint8_t>& bytes) {
   const auto size = static_cast<ptrdiff_t>(byte_size(buffer.dtype));
   if (!std::equal(bytes.begin() + size, bytes.end(), bytes.begin())) return std::nullopt;
   const double value = read_float(buffer.dtype, bytes.data());
-  if (std::isnan(value)) return std::nullopt;  // which has bits of its own
+  if (std::isnan(value)) return std::nullopt;  // its bits would get lost
   return Formula{.number = loop::float_scalar(buffer.dtype, value), .factors = {}};
 }
 
@@ -143,7 +143,7 @@ std::optional<Formula> formula_of(const loop::Buffer& buffer, const std::vector<
     }
     if (value != expected) return std::nullopt;
   }
-  // A bool is a number or it is not one formula.
+  // A table of bools is constant, or it is no formula.
   if (is_bool(buffer.dtype) &&
       std::any_of(formula.factors.begin(), formula.factors.end(), [](int64_t f) { return f != 0; }))
     return std::nullopt;
@@ -154,7 +154,7 @@ class Rewriter {
  public:
   explicit Rewriter(Program& program) : program_(program), contents_(program) {}
 
-  // `reduced`: the block is in a reduction, where floats of several elements stay what a product multiplies by.
+  // `reduced`: the block is in a reduction. Floats stay loads there, since a GEMM multiplies by them.
   bool rewrite(Block& block, bool reduced = false) {
     bool changed = false;
     for (Stmt& stmt : block) {

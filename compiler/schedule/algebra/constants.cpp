@@ -15,13 +15,14 @@ using loop::Nest;
 using loop::Program;
 using loop::Storage;
 
-// A result may be this many times larger than the weights that it comes from, however many steps lie between, or
-// kSmall in any case: floats less than integers, which are steps on the way to others, and bytes more, which come from
-// fewer bits and which contractions read as these bits again. What is looked up by indices may be larger: a load for each
-// of them in every run is dear, and what holds it is no plain product, mask or bias any more.
+// A result may be this many times larger than the weights it depends on, through any number of steps, or take
+// kSmall bytes in any case. Floats may grow less than integers, which are intermediate steps towards other
+// results. Bytes may grow more: they come from fewer bits, which contractions read directly. Results of
+// lookups may be larger, because a load per lookup in every run is expensive, and a nest with lookups is no
+// plain GEMM, mask or bias any more.
 constexpr int64_t kGrowthOfFloats = 2, kGrowth = 4, kGrowthOfBytes = 8;
 constexpr int64_t kSmall = 64 << 10, kSmallOfLookups = 4 << 20;
-// Iterations of a nest that compiling may take: those of a product of two weights of 4096 rows and columns.
+// Iterations of a nest that may run at compile time: those of a GEMM of two weights of 4096 rows and columns.
 constexpr double kMostIterations = 0x1p36;
 
 std::optional<int64_t> bytes_of(const loop::Buffer& buffer) {
@@ -46,7 +47,8 @@ double iterations(const Nest& nest) {
   return each;
 }
 
-// Nothing in the nest depends on a symbol. What fails on constants fails in every run, and is said when compiling.
+// Whether nothing in the nest depends on a symbol. What fails on constants fails in every run, and is
+// reported at compile time.
 bool is_static(const Nest& nest) {
   bool ok = true;
   auto constant = [&](sym::Expr e) {
@@ -64,7 +66,7 @@ bool looks_up(const Nest& nest) {
   return found;
 }
 
-// A launch that may turn out to depend on weights alone.
+// A launch that may depend on weights alone.
 struct Candidate {
   loop::NestId nest;
   bool inner;  // in a loop or a branch
@@ -72,7 +74,7 @@ struct Candidate {
   bool constant = true;
 };
 
-// Without what is private to its points.
+// The nest's effects without buffers local to its points.
 Effects shared_effects(const Program& program, const Nest& nest) {
   Effects effects = effects_of(nest);
   for (auto* list : {&effects.reads, &effects.writes})
@@ -80,7 +82,7 @@ Effects shared_effects(const Program& program, const Nest& nest) {
   return effects;
 }
 
-// Every writer of the buffer is still a candidate.
+// Whether the buffer is a weight, or scratch whose writers are all still constant candidates.
 bool is_constant(const Program& program, BufferId id, const std::vector<int>& writers,
                  const std::vector<Candidate>& candidates) {
   if (program[id].storage == Storage::kWeight) return true;
@@ -91,8 +93,8 @@ bool is_constant(const Program& program, BufferId id, const std::vector<int>& wr
          constant_writers == writers[id.value];
 }
 
-// The weights that each buffer's elements come from, by buffer. Steps are in order, so that what is read has been
-// seen.
+// By buffer: the weights that its elements depend on. Candidates are in execution order, so inputs have been
+// visited.
 std::vector<std::set<BufferId>> sources(const Program& program, const std::vector<Candidate>& candidates) {
   std::vector<std::set<BufferId>> from(program.buffers.size());
   for (size_t i = 0; i < from.size(); ++i)
@@ -115,7 +117,7 @@ bool stays_constant(const Program& program, const Candidate& candidate, const st
     const auto bytes = bytes_of(program[id]);
     if (!bytes || program[id].storage != Storage::kArena || !is_constant(program, id, writers, candidates))
       return false;
-    // Another writer may be what an iteration finds there first.
+    // An iteration might first find another writer's value there.
     if (candidate.inner && writers[id.value] > 1) return false;
     out += *bytes;
     const DType dtype = program[id].dtype;
@@ -125,7 +127,8 @@ bool stays_constant(const Program& program, const Candidate& candidate, const st
   return out <= small || out <= growth * in;
 }
 
-// In the order in which they run. In a branch nothing may fail that is perhaps never run.
+// Collects the candidates in execution order. Nests in a loop or branch must not be able to fail, since they
+// may never run.
 void collect(const Program& program, const loop::Steps& steps, bool inner, std::vector<Candidate>& out) {
   for (const loop::Step& step : steps) {
     if (const auto* launch = std::get_if<loop::Launch>(&step.node)) {

@@ -24,15 +24,14 @@ using loop::Program;
 using loop::Stmt;
 using sym::Expr;
 
-// b / a where that leaves no rest.
+// b / a if the division is exact.
 std::optional<Expr> exact_quotient(Expr b, Expr a, const sym::Facts& facts) {
   const Expr quotient = sym::simplify(sym::floordiv(b, a), facts);
   if (sym::simplify(quotient * a, facts) != sym::simplify(b, facts)) return std::nullopt;
   return quotient;
 }
 
-// What the expressions of a block divide `var` by: K of `var // K` and of mod(var, K), K*M of mod(var // K,
-// M).
+// The divisors of `var` in a block's expressions: K for `var // K` and mod(var, K), K*M for mod(var // K, M).
 void collect_divisors(const Block& block, Expr var, std::vector<Expr>& divisors) {
   auto add = [&](Expr k) {
     if (!sym::has_index(k) && std::find(divisors.begin(), divisors.end(), k) == divisors.end())
@@ -52,8 +51,8 @@ void collect_divisors(const Block& block, Expr var, std::vector<Expr>& divisors)
   });
 }
 
-// 1 = K0, K1, ..., Kn = extent, each a multiple of the one before; nothing where the divisors make no such
-// chain.
+// Returns 1 = K0, K1, ..., Kn = extent, each a multiple of the previous one, or nothing if the divisors form
+// no such chain.
 std::optional<std::vector<Expr>> chain_of(std::vector<Expr> divisors, Expr extent, const sym::Facts& facts) {
   std::vector<Expr> chain = {1};
   while (!divisors.empty()) {
@@ -104,7 +103,7 @@ std::optional<Split> split_of(Nest& nest, const Dim& dim, const Block& body, con
   return split;
 }
 
-// Splits what can be split of `dims`, whose scope is `body`.
+// Splits those of `dims` that can be split; `body` is their scope.
 bool split_dims(Nest& nest, std::vector<Dim>& dims, Block& body, const sym::Facts& facts,
                 bool symbolic_only) {
   bool changed = false;
@@ -144,8 +143,8 @@ sym::Substitution extents_of(const Nest& nest) {
   return extents;
 }
 
-// The digits of a number below `extent` whose value `e` is, the first the most significant: its loop variables and how many
-// values each has. Nothing where `e` is no such number of two digits or more.
+// The mixed-radix digits of `e`, a number below `extent`, most significant first: the loop variable and the
+// number of values of each. Nothing if `e` is no such number of two or more digits.
 struct Digit {
   Expr var;
   int64_t values;
@@ -216,7 +215,7 @@ class WeightSplitter {
     for (size_t d = 0; d < access.index.size(); ++d) {
       const Place place(access.buffer, d);
       const auto digits = digits_of(access.index[d], buffer.shape[d], extents);
-      // What is done at compile time can take the new dims.
+      // Nests that run at compile time can iterate over the new dims.
       if (!digits && prepack_.contains(id) && sym::is_index(access.index[d]) &&
           extents.contains(access.index[d]))
         continue;
@@ -254,7 +253,7 @@ class WeightSplitter {
   const std::set<loop::BufferId> fixed_;
   const std::set<loop::NestId> prepack_;
   std::map<loop::BufferId, std::set<loop::NestId>> nests_;
-  std::map<Place, std::vector<int64_t>, std::greater<>> values_;  // the last dims of a weight first
+  std::map<Place, std::vector<int64_t>, std::greater<>> values_;  // by descending dim of a weight
   std::set<Place> refused_;
 };
 

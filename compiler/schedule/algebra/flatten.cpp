@@ -21,7 +21,7 @@ using loop::Program;
 using loop::Store;
 using sym::Expr;
 
-// What [e // inner, mod(e, inner)] puts together.
+// Returns e if the pair is [e // extent, mod(e, extent)].
 std::optional<Expr> whole_of(Expr outer, Expr inner, Expr extent) {
   if (inner.op() != sym::Op::kMod || inner.arg(1) != extent) return std::nullopt;
   const bool same =
@@ -58,7 +58,7 @@ class Flattener {
       });
   }
 
-  // The nest with two of its dims as one, and what it stores with it.
+  // Merges two dims of the nest, and the dims of its result that they index.
   bool flatten(Nest& nest) {
     const Store* store = only_store(nest);
     if (!store || !is_pointwise(nest)) return false;
@@ -80,7 +80,7 @@ class Flattener {
   }
 
  private:
-  // All readers do.
+  // Whether all readers combine the two dims into one index.
   bool put_together(BufferId id, size_t c) const {
     bool all = true;
     for_each_load(id, [&](const Access& access) {
@@ -89,7 +89,7 @@ class Flattener {
     return all;
   }
 
-  // The nest reads something by the two dims as one.
+  // Whether the nest reads something with the two dims combined into one index.
   static bool was_whole(const Nest& nest, size_t outer, size_t inner) {
     const Expr whole = nest.dims[outer].var * nest.dims[inner].extent + nest.dims[inner].var;
     bool found = false;

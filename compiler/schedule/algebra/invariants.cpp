@@ -25,7 +25,7 @@ bool is_const(const std::vector<Expr>& shape) {
   return std::all_of(shape.begin(), shape.end(), [](Expr size) { return size.is_const(); });
 }
 
-// What a nest writes, and along which component its dim runs there.
+// A buffer that a nest writes, and which of its dims the nest's dim indexes.
 struct Result {
   BufferId buffer;
   size_t component;
@@ -51,7 +51,7 @@ class Shrinker {
   }
 
   void run() {
-    // What is shrunk makes its readers independent of the dim as well.
+    // Shrinking a buffer can make its readers independent of the dim as well.
     for (bool changed = true; changed;) {
       changed = false;
       for (NestId id : nests_)
@@ -62,7 +62,7 @@ class Shrinker {
   }
 
  private:
-  // What the nest writes, all of it through the dim, which nothing else depends on.
+  // The buffers that the nest writes, if all are indexed by the dim and nothing else depends on it.
   std::optional<std::vector<Result>> made_alike(const Nest& nest, const loop::Dim& dim) const {
     if (!nest.schedule.kernel.empty() || dim.extent.is_const()) return std::nullopt;
     for (const loop::Dim& other : nest.dims)
@@ -116,8 +116,8 @@ class Shrinker {
 
   Program& program_;
   std::set<NestId> nests_;
-  std::vector<std::set<NestId>> writers_, readers_;  // by buffer: nests that steps launch
-  std::set<BufferId> fixed_;                         // what other steps read or write
+  std::vector<std::set<NestId>> writers_, readers_;  // by buffer: launched nests
+  std::set<BufferId> fixed_;                         // buffers that other steps read or write
 };
 
 }  // namespace

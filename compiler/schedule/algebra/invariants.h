@@ -10,9 +10,9 @@ namespace stridec::schedule {
 //   ... t[b, e] ...              ->   ... t[0, e] ...
 //
 // Exporters broadcast positions and masks over a batch and then compute with them. Applies to arena buffers
-// whose every writer iterates over the dim without using it, reads only memory of constant size, and can run
-// once where it would have run zero times. hoist_constants moves the result to compile time if it depends on
-// weights alone.
+// whose only writer iterates over the dim without using it and reads only memory of constant size. The writer
+// may then run once where it would have run zero times. hoist_constants moves the result to compile time if
+// it depends on weights alone.
 void shrink_invariants(loop::Program& program);
 
 //   weight positions i64 [1, 512] = 0, 1, 2, ...

@@ -13,11 +13,12 @@ namespace {
 
 using kernels::GemmPlan;
 
-// Rows of a block, the default first: enough that what a block sets up is paid back, few enough that heads times
-// blocks are tasks to share.
+// Rows of a block, the default first: enough to amortise a block's setup, few enough that heads times blocks
+// give enough tasks.
 constexpr int64_t kTiles[] = {48, 24, 32, 64, 96};
-constexpr double kOtherTile = 1.02;  // what the model has to see in another one
-constexpr size_t kKernels = 3;       // register tiles to try for a link
+// factor on the cycles of another tile: the gain that the model has to expect
+constexpr double kOtherTile = 1.02;
+constexpr size_t kKernels = 3;  // register tiles to try per link
 constexpr double kTileCall = 42, kTask = 100;
 
 struct Link {
@@ -26,7 +27,7 @@ struct Link {
   std::vector<const kernels::GemmKernel*> kernels;
 };
 
-// Cycles of a block's product.
+// Cycles of the link's GEMM for one block of rows.
 double block_cycles(const Link& link, const kernels::GemmKernel& kernel, double block_rows,
                     const CpuTarget& target) {
   const double tiles = std::ceil(block_rows / kernel.rows), rows = block_rows / tiles;
@@ -36,7 +37,7 @@ double block_cycles(const Link& link, const kernels::GemmKernel& kernel, double 
   return panels * tiles * tile + (kernel.tiles ? kShape : 0);
 }
 
-// Rows that an earlier part left in scratch, contiguous, are read where they are.
+// Rows that an earlier part left contiguous in scratch are read in place.
 GemmPlan::A rows_from(const loop::Program& program, const kernels::Contraction& contraction,
                       const kernels::Factor& rows) {
   if (!rows.load || contraction.reduce->dims.size() != 1) return GemmPlan::A::kPack;
@@ -60,7 +61,7 @@ std::vector<RankedChainPlan> chain_space(const loop::Program& program, const loo
   std::vector<Link> links;
   for (const kernels::Chain::Part& part : chain->parts) {
     if (!part.link) {
-      // The plan of one row by itself: lanes run along the loops within it.
+      // Plans one row by itself: the loops within it are vectorised.
       loop::Nest row = part.nest;
       for (loop::Dim& dim : row.dims) dim.extent = 1;
       const LoopPlan loops = general_plan(program, row, target);
@@ -97,7 +98,7 @@ std::vector<RankedChainPlan> chain_space(const loop::Program& program, const loo
   std::vector<RankedChainPlan> space;
   for (const int64_t tile : kTiles) {
     plan.tile = tile;
-    // Every choice of a register tile per link.
+    // All combinations of register tiles of the links.
     std::vector<size_t> pick(links.size());
     for (bool more = true; more;) {
       double cycles = kTask;

@@ -21,7 +21,7 @@ void choose(loop::Program& program, const CpuTarget& target, const Chosen& chose
   });
   pack_weights(program);
   order_staged_weights(program);
-  choose_general(program, target);  // what packs
+  choose_general(program, target);  // for the packing nests
 }
 
 }  // namespace stridec::schedule

@@ -21,7 +21,7 @@ namespace {
 
 bool sooner(const Candidate& x, const Candidate& y) { return x.cycles < y.cycles; }
 
-// Neighbouring dims that every access walks through in step become one.
+// Merges neighbouring dims that every access steps through as one.
 LoopPlan merged(const loop::Program& program, const loop::Nest& nest, LoopPlan plan) {
   loop::Nest now = reshaped(program, nest, plan);
   for (size_t d = now.dims.size(); d-- > 1;)
@@ -32,15 +32,15 @@ LoopPlan merged(const loop::Program& program, const loop::Nest& nest, LoopPlan p
   return plan;
 }
 
-// What teams of threads could do for the points of a nest.
+// What thread groups could do for the points of a nest.
 struct TeamWork {
-  double points = 1, longest = 0;                   // of the longest loop in a point, elements
-  int rows = 0;                                     // accesses in loops that run along the loop
-  std::map<sym::Expr, int, sym::ExprLess> columns;  // and those that run along a parallel dim
-  bool plain = true;                                // points that are neighbours can be done by one thread
+  double points = 1, longest = 0;                   // longest: elements of the longest loop in a point
+  int rows = 0;                                     // accesses in loops that are contiguous along the loop
+  std::map<sym::Expr, int, sym::ExprLess> columns;  // accesses contiguous along a parallel dim, by dim
+  bool plain = true;                                // one thread can compute neighbouring points
 };
 
-// Nothing where no team can.
+// Returns nothing if thread groups cannot share the points.
 std::optional<TeamWork> team_work(const loop::Program& program, const loop::Nest& nest) {
   const sym::Facts facts = loop::facts_of(program, nest);
   TeamWork work;
@@ -85,8 +85,9 @@ std::optional<TeamWork> team_work(const loop::Program& program, const loop::Nest
   return work;
 }
 
-// The only loop of a nest of points without updates, a running sum or the like that a team can share; nothing where there is
-// no such loop, or where so many neighbouring points lie next to each other that a thread each keeps memory busy.
+// The nest's only loop, if it is a scan such as a running sum that a thread group can share and no point
+// updates memory. Returns null otherwise, and if so many neighbouring points are contiguous that one thread
+// each keeps memory busy.
 const loop::Scan* shared_scan(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
   const loop::Scan* found = nullptr;
   const sym::Facts facts = loop::facts_of(program, nest);
@@ -114,14 +115,15 @@ const loop::Scan* shared_scan(const loop::Program& program, const loop::Nest& ne
   return along || points < 512.0 * target.multiprocessors ? found : nullptr;
 }
 
-// Teams of threads for the points of the (merged) nest; left alone: a thread a point.
+// Chooses thread groups for the points of the (merged) nest, or leaves the plan at one thread per point.
 //
-// A team pays where the loops inside a point are long and walk through memory in step, as rows do: neighbouring threads
-// then read neighbouring elements. Where neighbouring points lie next to each other instead, a team does columns.
+// A thread group pays if the loops inside a point are long and contiguous in memory, as rows are:
+// neighbouring threads then read neighbouring elements. If neighbouring points are contiguous instead, a
+// group processes columns.
 void choose_team(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
                  LoopPlan& plan) {
-  // Elements of a point that one thread may do: of neighbouring points that lie side by side, or of rows, of which a warp's
-  // threads else read as many lines of memory as they are.
+  // Elements of a point that a single thread may process: kShort if neighbouring points are contiguous,
+  // kShortRow for rows, of which the threads of a warp would otherwise read one memory line each.
   constexpr double kShort = 64, kShortRow = 24;
   if (const loop::Scan* scan = shared_scan(program, nest, target)) {
     if (typical(scan->dim.extent, loop::facts_of(program, nest)) >= kShort) plan.team = 32;
@@ -145,16 +147,16 @@ void choose_team(const loop::Program& program, const loop::Nest& nest, const Gpu
   }
   if (work->rows == 0 && points >= room / 8) return;
   plan.team = longest <= 1024 ? 32 : longest <= 4096 ? 128 : 512;
-  // Short rows, if there are many: a thread has up to three vectors of one, whose loads are under way together, and few
-  // threads have none.
+  // For many short rows: a thread has up to three vectors of a row, whose loads overlap, and few threads are
+  // idle.
   constexpr int kVector = 8, kVectors = 3, kLeast = 4;
   while (plan.team > kLeast && longest <= kVector * kVectors * plan.team / 2 &&
          points * plan.team / 2 >= 512 * target.multiprocessors)
     plan.team /= 2;
 }
 
-// Dims a and b of a nest without loops that stores along a what it loads along b: tiles of both are worth their way
-// through shared memory.
+// Dims a and b of a nest without loops that stores along a and loads along b, if tiles of both are worth
+// transposing in shared memory.
 std::optional<std::pair<sym::Expr, sym::Expr>> tile_of(const loop::Program& program, const loop::Nest& nest) {
   constexpr double kShort = 16;
   const sym::Facts facts = loop::facts_of(program, nest);
@@ -191,8 +193,8 @@ std::optional<std::pair<sym::Expr, sym::Expr>> tile_of(const loop::Program& prog
     across = dim;
     ++turned;
   }
-  if (!across || turned > 2)
-    return std::nullopt;  // two tiles fill what shared memory a block has for the asking
+  // Two tiles fill the shared memory that a block has by default.
+  if (!across || turned > 2) return std::nullopt;
   if (typical(along->extent, facts) < kShort || typical(across->extent, facts) < kShort) return std::nullopt;
   return std::pair(along->var, across->var);
 }
@@ -216,8 +218,8 @@ std::string family_of(const LoopPlan& plan) {
                                 : "threads";
 }
 
-// Other blocks of neighbouring points; other teams, and a thread a point. There is no model of the times of teams: what is
-// further from the choice is taken for slower, by a little.
+// Candidates for loops: other blocks of neighbouring points, other thread groups, and one thread per point.
+// Thread groups have no cost model: a candidate counts as slightly slower the further it is from the default.
 std::vector<Candidate> loop_candidates(const loop::Program& program, const loop::Nest& nest,
                                        const GpuTarget& target) {
   constexpr double kStep = 0.05;
@@ -239,7 +241,7 @@ std::vector<Candidate> loop_candidates(const loop::Program& program, const loop:
       LoopPlan plan = chosen;
       plan.points = blocks[i];
       add(plan, steps);
-      // For runs of few points the other part of the schedule is what counts.
+      // For runs of few points, `fewer` is the part of the schedule that counts.
       if (!chosen.few) continue;
       plan = chosen;
       plan.few_points = blocks[i];
@@ -293,7 +295,7 @@ std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest
     for (RankedSchedule& ranked : contraction_schedules(program, nest, target, shapes, around))
       all.push_back({std::move(ranked.schedule), ranked.cycles, std::move(ranked.family)});
   if (first.kernel.empty()) {
-    // A product that is not worth tiles: its threads are expected to be no slower than the best of these.
+    // A GEMM that is not worth tiles: its loops are expected to be no slower than the best tiled schedule.
     const double scale = all.empty() ? 1 : 1e-3 * std::min_element(all.begin(), all.end(), sooner)->cycles;
     for (Candidate& candidate : loop_candidates(program, nest, target)) {
       candidate.cycles *= scale;

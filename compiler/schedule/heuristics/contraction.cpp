@@ -34,7 +34,8 @@ struct Problem {
 
 double points(const Problem& p, const Dims& dims) { return typical_points(dims, p.facts); }
 
-// The factor's elements along the dim lie next to each other, or are one; of a computed factor those of all loads.
+// Whether the factor's elements along the dim are contiguous or all the same; for a computed factor, those of
+// all its loads.
 bool lies_along(const Problem& p, const Factor& factor, Expr var) {
   bool moves = false;
   const bool all = std::all_of(factor.slice.begin(), factor.slice.end(), [&](const loop::Stmt* stmt) {
@@ -47,10 +48,9 @@ bool lies_along(const Problem& p, const Factor& factor, Expr var) {
   return all && moves;
 }
 
-// ---- columns
-// ---------------------------------------------------------------------------------------------------------
+// ---- columns ----------------------------------------------------------------------------------------------
 
-// How the stores and loads behind the sum, and b itself, step along a dim; 0 where there is no constant step.
+// The step along a dim of an access after the sum or of b itself; 0 if it is not constant.
 int64_t step_along(const Problem& p, const loop::Access& access, Expr var) {
   const auto linear = sym::linear_in(kernels::offset_of(p.program, access, p.facts), var);
   return linear ? sym::as_const(linear->coefficient).value_or(0) : 0;
@@ -64,8 +64,8 @@ Stores stores_along(const Problem& p, const loop::Access& access, Expr var) {
   return same ? Stores::kSameLines : Stores::kApart;
 }
 
-// The dims of the vectorised factor that run as one: an innermost dim, as contiguous as can be in what is
-// stored and in b, and the dims outside of it that continue it everywhere.
+// The dims of the vectorised factor that run as one: an innermost dim, contiguous in as much of the stores
+// and b as possible, and the dims outside of it that continue it in every access.
 Dims choose_columns(const Problem& p, const Dims& candidates, const Factor& b, bool packed) {
   if (candidates.empty()) return {};
   auto score = [&](const Dim& dim) {
@@ -106,10 +106,9 @@ Dims choose_columns(const Problem& p, const Dims& candidates, const Factor& b, b
   return columns;
 }
 
-// ---- k
-// ---------------------------------------------------------------------------------------------------------------
+// ---- k ----------------------------------------------------------------------------------------------------
 
-// Dims of k that a holds contiguously, outer first, where a can be read in place.
+// The dims of k along which a is contiguous, outermost first; empty if a cannot be read in place.
 Dims choose_run(const Problem& p, const Factor& a, const Dims& k) {
   if (!a.load) return {};
   const loop::Access& access = a.load->access;
@@ -144,11 +143,10 @@ Dims without(const Dims& dims, const Dims& taken) {
   return rest;
 }
 
-// ---- b
-// ---------------------------------------------------------------------------------------------------------------
+// ---- b ----------------------------------------------------------------------------------------------------
 
-// Values of weights alone, at indices that are known when the model is compiled, not many more than there are
-// weights.
+// Whether b depends on weights alone, at indices known at compile time, and packing does not make it much
+// larger than the weights.
 bool can_pack(const Problem& p, const Factor& b, int element_bytes, const Dims& batch, const Dims& columns,
               const Dims& k) {
   constexpr double kGrowth = 2;
@@ -184,7 +182,7 @@ bool made_of_weights(const Problem& p, const Factor& b) {
   });
 }
 
-// b's rows are contiguous columns at one distance along k.
+// Whether b's rows are contiguous columns with one stride along k.
 bool can_read(const Problem& p, const Factor& b, const Dims& batch, const Dims& columns, const Dims& k) {
   if (!b.load || !b.load->access.mask.is_const(1) || columns.empty()) return false;
   const Expr offset = kernels::offset_of(p.program, b.load->access, p.facts);
@@ -193,8 +191,7 @@ bool can_read(const Problem& p, const Factor& b, const Dims& batch, const Dims& 
   return column && column->is_const(1) && step && !depends_on_any(*step, batch);
 }
 
-// ---- plans
-// -----------------------------------------------------------------------------------------------------------
+// ---- plans ------------------------------------------------------------------------------------------------
 
 bool is_multiple(const Problem& p, const Dims& dims, int64_t divisor) {
   Expr extent = 1;
@@ -202,13 +199,14 @@ bool is_multiple(const Problem& p, const Dims& dims, int64_t divisor) {
   return divisor == 1 || p.facts.holds(sym::eq(sym::mod(extent, divisor), 0));
 }
 
-// The run and the segments of k, where a is read in place or copied; of lines the first segment is `tap`.
+// Splits k into the run and the segments, for a read in place or copied. For lines, the first segment is
+// `tap`.
 void place_k(const Problem& p, const Factor& a, const GemmKernel& like, const Dim* tap, GemmPlan& plan,
              Dims& run, Dims& segments) {
   const Dims& k = p.contraction.reduce->dims;
   run = plan.a == GemmPlan::A::kDirect ? choose_run(p, a, k) : k;
   if (plan.a != GemmPlan::A::kDirect) {
-    // The order of k is free: the dim that lies innermost in a goes innermost.
+    // The order of k is free, so the dim that is innermost in a goes innermost.
     for (size_t d = 0; d < run.size(); ++d) {
       if (lies_along(p, a, run[d].var))
         std::rotate(run.begin() + static_cast<std::ptrdiff_t>(d),
@@ -217,7 +215,7 @@ void place_k(const Problem& p, const Factor& a, const GemmKernel& like, const Di
   }
   segments = without(k, run);
   if (tap) {
-    // Short runs, so that a panel's pieces can be.
+    // Short runs allow short pieces of a panel.
     segments = {*tap};
     run = without(run, segments);
     while (run.size() > 1 && is_multiple(p, Dims(run.begin() + 1, run.end()), like.step())) {
@@ -228,7 +226,7 @@ void place_k(const Problem& p, const Factor& a, const GemmKernel& like, const Di
   plan.segments = vars_of(segments), plan.run = vars_of(run);
 }
 
-// Whether the rows lie at one distance from each other.
+// Whether the rows have one stride.
 bool rows_step(const Problem& p, const Factor& a, const Dims& rows, const Dims& run, const Dims& segments) {
   if (!a.load || !sym::simplify(a.load->access.mask, p.facts).is_const(1)) return false;
   const auto form = kernels::linear_form(at_zero(kernels::offset_of(p.program, a.load->access, p.facts), run),
@@ -242,8 +240,8 @@ bool alike(const GemmKernel& x, const GemmKernel& y) {
   return x.a == y.a && x.b == y.b && x.dtype == y.dtype && x.step() == y.step() && x.deep == y.deep;
 }
 
-// Of k, in which a's numbers are integers times one number while b is numbers of whole words in such blocks; 0: nothing is
-// gained.
+// The block length along k in which a's values are integers times one scale and b consists of packed values
+// with the same blocks, so that bytes can be multiplied. 0 if that gains nothing.
 int64_t byte_blocks(const Problem& p, const Factor& a, const Dims& run, const Dims& segments,
                     const std::vector<kernels::QuantizedPart>& parts, const CpuTarget& target) {
   constexpr int64_t kLanes = 16;
@@ -264,7 +262,7 @@ int64_t byte_blocks(const Problem& p, const Factor& a, const Dims& run, const Di
   return numbers == 1 ? block : 0;
 }
 
-// Whether tile registers, whose rows lie at one distance, can read a from lines in scratch.
+// Whether tile registers, which require rows of one stride, can read a from lines in scratch.
 bool can_copy_lines(const Problem& p, const Factor& a, const Dims& rows, const Dim& tap,
                     const GemmKernel& like) {
   const Dims others = without(p.contraction.reduce->dims, {tap});
@@ -282,7 +280,8 @@ void add_lines(const Problem& p, const Factor& a, const Dims& rows, const Dim& t
   shape.copied_k = points(p, without(p.contraction.reduce->dims, {tap}));
 }
 
-// `like`: the micro-kernels that take such elements. `whole`: the space rather than one plan for each of them.
+// `like`: stands for the micro-kernels that take such elements. `whole`: adds the whole space instead of one
+// plan for each of them.
 void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKernel& like,
                const CpuTarget& target, bool whole, std::vector<RankedPlan>& out) {
   const Dims& k = p.contraction.reduce->dims;
@@ -291,7 +290,7 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
     const bool in_a = a.vars.contains(dim.var), in_b = b.vars.contains(dim.var);
     (in_a == in_b ? batch : in_a ? rows : candidates).push_back(dim);
   }
-  // Weights lie in panels, of which only vectors of k have one for a single column.
+  // Weights are packed in panels. Only deep kernels, with vectors along k, have a panel of a single column.
   const bool few = points(p, candidates) < like.lanes();
   if (like.deep ? !few || rows.empty() || made_of_weights(p, a) : candidates.empty()) return;
   const bool weights = can_pack(p, b, byte_size(like.b), batch, candidates, k);
@@ -311,7 +310,7 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
   if (like.tiles && !rows_step(p, a, rows, in_place, without(k, in_place))) in_place.clear();
   struct Reading {
     GemmPlan::A a;
-    const Dim* tap = nullptr;  // whose places share lines
+    const Dim* tap = nullptr;  // dim of k whose positions share lines
   };
   std::vector<Reading> readings;
   if (!in_place.empty()) readings.push_back({GemmPlan::A::kDirect});
@@ -350,7 +349,7 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
       unit.turned_a =
           kernels::step_of_turned_rows(p.program, a.load->access, rows, order, p.facts).has_value();
     unit.masked_b = b.load && !sym::simplify(b.load->access.mask, p.facts).is_const(1);
-    // Weights that are staged are put in order (schedule/layout/order_weights.h).
+    // Staged weights are reordered to be contiguous (schedule/layout/order_weights.h).
     unit.b =
         readable || made_of_weights(p, b) || (b.load && step_along(p, b.load->access, order.back().var) == 1);
     for (const GemmKernel& kernel : kernels::gemm_kernels()) {
@@ -369,7 +368,7 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
           plan.chunk = chunk;
           add(plan);
           if (readable && !weights) {
-            // Without pieces: their sums would be in memory for panels that are nowhere.
+            // k is not split here: partial sums would go through memory although no panel is copied.
             GemmPlan in_place_too = plan;
             in_place_too.chunk = 0;
             in_place_too.b = GemmPlan::B::kDirect;
@@ -401,7 +400,7 @@ std::vector<RankedPlan> ranked_plans(const loop::Program& program, const loop::N
     if (i != contraction->at) p.epilogue.push_back(&nest.body[i]);
   }
   std::vector<RankedPlan> plans;
-  std::vector<const GemmKernel*> likes;  // one of each choice of elements
+  std::vector<const GemmKernel*> likes;  // one for each choice of element types
   for (const GemmKernel& kernel : kernels::gemm_kernels()) {
     const bool known =
         std::any_of(likes.begin(), likes.end(), [&](const GemmKernel* like) { return alike(kernel, *like); });

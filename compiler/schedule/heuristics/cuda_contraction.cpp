@@ -38,7 +38,7 @@ double points(const Dims& dims, const SizesOf& sizes) {
   return count;
 }
 
-// Symbols at `size` where their ranges have it.
+// All symbols at `size`, clamped to their ranges.
 SizesOf all_at(int64_t size, std::shared_ptr<const sym::Facts> facts) {
   return [size, facts = std::move(facts)](Expr var) -> std::optional<int64_t> {
     const sym::Interval range = facts->bounds(var);
@@ -46,7 +46,7 @@ SizesOf all_at(int64_t size, std::shared_ptr<const sym::Facts> facts) {
   };
 }
 
-// The dim that accesses are contiguous along goes last.
+// Moves the dim along which most accesses are contiguous to the end.
 void contiguous_last(Dims& dims, const loop::Program& program,
                      const std::vector<const loop::Access*>& accesses, const sym::Facts& facts) {
   size_t best = dims.size();
@@ -64,8 +64,8 @@ void contiguous_last(Dims& dims, const loop::Program& program,
                 dims.begin() + static_cast<std::ptrdiff_t>(best) + 1, dims.end());
 }
 
-// The dims of a factor's lines in the order in which they lie in memory, the outermost first: lines are one step apart
-// then, where they can be. Left alone where their order is not known.
+// Orders the dims of a factor's lines as in memory, outermost first, so that lines have one stride where
+// possible. Leaves them unchanged if their order is not known.
 void as_in_memory(Dims& dims, const loop::Program& program, const std::vector<const loop::Access*>& accesses,
                   const sym::Facts& facts) {
   if (accesses.size() != 1) return;
@@ -103,14 +103,15 @@ Lines lines_of(const loop::Program& program, const Factor& factor, const Dims& l
   return windows ? Lines::kWindows : Lines::kGathered;
 }
 
-// One schedule serves all sizes: plans are judged at several, each symbol at the smaller of the size and its most.
-// Close enough to each other that how the last tiles fill the device at one of them decides nothing alone. The least
-// stands for one request, which somebody waits for.
+// One schedule serves all sizes, so plans are evaluated at several; each symbol takes the size, clamped to
+// its range. The sizes are so close that how the last tiles fill the device at one of them decides nothing
+// alone. The smallest size stands for a single request, for which latency matters.
 constexpr int64_t kSizes[] = {1,   2,   4,   8,   12,  16,   24,   32,   48,   64,   96,   128,
                               192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192, 16384};
-constexpr double kOneRequest = 0.5;  // its weight, of that of all other sizes
+constexpr double kOneRequest = 0.5;  // weight of the smallest size, relative to all others together
 
-// A plan with the logarithms of its cycles at every size that differs from the one before, times the size's weight.
+// A plan with the logarithm of its cycles, times the size's weight, at every size that differs from the
+// previous one.
 struct Candidate {
   MatrixPlan plan;
   bool turned;
@@ -118,7 +119,7 @@ struct Candidate {
 };
 
 struct Candidates {
-  std::vector<double> elements;  // of the product, at every size
+  std::vector<double> elements;  // of the GEMM's result, at every size
   std::vector<Candidate> plans;
   std::vector<SizesOf> sizes;
   bool given = false;   // the sizes are the caller's, and weigh the same
@@ -135,8 +136,8 @@ double mean(const Candidates& all, const std::vector<double>& logs) {
   return std::exp(std::accumulate(logs.begin(), logs.end(), 0.0) / all.weights());
 }
 
-// Dims that all accesses step through as one are one: a row's address takes no division then. The order of a weight's
-// dims is not settled yet, and they stay.
+// Merges dims that all accesses step through as one, so that a row's address needs no division. Dims of
+// weights stay separate, because the order of a weight's dims is not settled yet.
 std::vector<std::vector<Expr>> mergeable(const loop::Program& program, const loop::Nest& nest) {
   const auto in_weight = [&](Expr var) {
     bool found = false;
@@ -167,7 +168,8 @@ std::vector<std::vector<Expr>> mergeable(const loop::Program& program, const loo
   return merges;
 }
 
-// At the given sizes, or at all that the ranges allow. The plans are the same.
+// The candidates at the given sizes or, without any, at all sizes that the ranges allow. The plans are the
+// same for both.
 Candidates candidates(const loop::Program& program, const loop::Nest& original, const GpuTarget& target,
                       std::span<const SizesOf> given = {}) {
   const auto prologue = kernels::match_row_prologue(original);
@@ -178,7 +180,7 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
   const loop::Nest nest = pair ? pair->nest : given_nest;
   const auto contraction = kernels::match_contraction(nest);
   if (!contraction) return {};
-  // Epilogues look nothing up.
+  // Epilogues have no lookups.
   if (std::any_of(nest.body.begin(), nest.body.end(),
                   [](const loop::Stmt& stmt) { return std::holds_alternative<loop::Bind>(stmt.node); }))
     return {};
@@ -200,7 +202,7 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
     (in_a == in_b ? batch : in_a ? sides[0] : sides[1]).push_back(dim);
   }
   if (sides[0].empty() || sides[1].empty()) return {};
-  // Columns are the side that stores are contiguous along.
+  // The columns are the side along which stores are contiguous.
   auto contiguous_stores = [&](const Dims& dims) {
     return std::count_if(stores.begin(), stores.end(), [&](const loop::Access* access) {
       const Expr offset = kernels::offset_of(program, *access, facts);
@@ -211,7 +213,8 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
     });
   };
   const int wide = contiguous_stores(sides[0]) > contiguous_stores(sides[1]) ? 0 : 1;
-  // The order of a weight is ours to choose (order_weights.h): the depth follows the other factor.
+  // The layout of a weight can be changed (order_weights.h), so the order of the depth follows the other
+  // factor.
   std::vector<const loop::Access*> loads, weights;
   for (const Factor& factor : contraction->factors)
     for (const loop::Access* access : loads_of(factor))
@@ -222,8 +225,8 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
   as_in_memory(sides[1 - wide], program, loads_of(contraction->factors[1 - wide]), facts);
   contiguous_last(depth, program, loads, facts);
 
-  double statements = 0;                  // what they cost
-  std::vector<const loop::Stmt*> behind;  // the sum, or both of a pair
+  double statements = 0;                  // cost of those after the sum
+  std::vector<const loop::Stmt*> behind;  // all but the sum, or both sums of a dual GEMM
   for (size_t i = 0; i < nest.body.size(); ++i) {
     const auto* let = std::get_if<loop::Let>(&nest.body[i].node);
     if (i > contraction->at) statements += let ? loop::info(let->op).cost : 2;
@@ -269,7 +272,7 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
   const auto blocks_at_once = [&](const MatrixKernel& kernel) {
     return static_cast<double>(target.multiprocessors * kernel.blocks_sm);
   };
-  const auto tiles_of = [&](const MatrixKernel& kernel, int rows) {  // of one column of them, at most
+  const auto tiles_of = [&](const MatrixKernel& kernel, int rows) {  // in one column of tiles, at most
     return std::ceil(points(sides[rows], all.sizes.back()) / kernel.rows);
   };
   const double deepest = points(depth, all_at(std::end(kSizes)[-1], shared_facts));
@@ -289,7 +292,7 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
                     lines_of(program, contraction->factors[columns], sides[columns], depth, facts);
     const bool deep = (lies_deep(0) || orders_along(program, nest, contraction->factors[0], plan.depth)) &&
                       (lies_deep(1) || orders_along(program, nest, contraction->factors[1], plan.depth));
-    // Other tiles are not built for elements that come one by one.
+    // Elements that are gathered one by one are only supported by the general kernel.
     const auto one_by_one = [&](int side) {
       const Factor& factor = contraction->factors[side];
       return !is_weight(program, factor) &&
@@ -312,12 +315,12 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
       } else if (kernel.is_wgmma() && panels && kernel.columns % 64) {
         continue;
       }
-      // Addresses of windows' elements cost threads more than the few products of each.
+      // Addresses of gathered window elements cost threads more than the few multiply-adds of each.
       const bool windows = rows_lines == Lines::kWindows || columns_lines == Lines::kWindows;
       if (kernel.is_sliced() && (gathered || (windows && !target.tma))) continue;
-      // Windows' addresses leave no registers for the sums of so many threads.
+      // Addresses of windows leave no registers for the sums of so many threads.
       if (kernel.is_wgmma() && kernel.workers() > 256 && gathered) continue;
-      // Rows that stores are contiguous along: for few columns alone, or few rows.
+      // With stores contiguous along rows: only kernels of few columns, or those for few rows.
       if (columns != wide && !kernel.is_sliced() && (!kernel.is_wgmma() || kernel.columns > 32)) continue;
       if (prologue && !(kernels::holds_columns(kernel) &&
                         kernels::prologue_rows(kernel, static_cast<int64_t>(deepest)) >= most_rows &&
@@ -330,11 +333,12 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
             prologue ? kernels::holding_columns(kernel, static_cast<int64_t>(deepest), split, target)
                      : std::nullopt;
         if (prologue ? !holding : kernels::shared_bytes(kernel, split) > target.shared_bytes) continue;
-        // Every block makes rows: those of a second wave would make them again while nothing else is under way.
+        // Every block computes its rows; blocks of a second wave would compute them again with nothing else
+        // in flight.
         if (prologue && blocks_at_once(kernel) < split * tiles_of(kernel, rows)) break;
-        // Both sums of a result are one block's.
+        // Both sums of a dual GEMM's result belong to one block.
         if (pair && split > 1 && kernel.is_wgmma() && kernel.rows / split % (2 * kernels::kPairBlock)) break;
-        // Each part of a split has depth enough to be worth the exchange.
+        // Each part of a split-K needs enough depth to be worth the exchange.
         if (split > 1 && deepest < double(4 * split * kernel.depth)) break;
         plan.split = split;
         const bool turned = columns != wide;
@@ -356,7 +360,7 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
   return all;
 }
 
-// The plan for the sizes from .. to - 1 that is best on average, and the sum of its logarithms.
+// The plan that is best on average for the sizes from .. to - 1, and the sum of its logarithms.
 struct Range {
   size_t from, to;
   const Candidate* plan;
@@ -374,17 +378,17 @@ Range best(const Candidates& all, size_t from, size_t to) {
   return best;
 }
 
-// The sizes in up to five ranges, ascending, with a plan each: no more than gain by it.
+// Divides the sizes into up to five ascending ranges with a plan each; a further range has to pay.
 std::vector<Range> best_ranges(const Candidates& all) {
   const size_t kMost = all.single ? 1 : 5;
-  constexpr double kWorthAnother = 0.01;  // of the time at all sizes: what a kernel more has to save
+  constexpr double kWorthAnother = 0.01;  // least gain of another kernel, as a share of the time at all sizes
   const size_t sizes = all.sizes.size();
   const auto cost = [&](const std::vector<Range>& ranges) {
     double sum = kWorthAnother * all.weights() * static_cast<double>(ranges.size());
     for (const Range& range : ranges) sum += range.logs;
     return sum;
   };
-  // Of the first sizes, by how many: the best of so many ranges, of one more from turn to turn.
+  // Dynamic programming: ways[to] is the best division of the first `to` sizes into `count` ranges.
   std::vector<std::vector<Range>> ways(sizes + 1);
   for (size_t to = 1; to <= sizes; ++to) ways[to] = {best(all, 0, to)};
   std::vector<Range> out = ways[sizes];
@@ -403,13 +407,13 @@ std::vector<Range> best_ranges(const Candidates& all) {
   return out;
 }
 
-// The part of a schedule for products of fewer than `below` elements.
+// The part of a schedule for GEMM results of fewer than `below` elements.
 struct Part {
-  int64_t below;  // of the last: unused
+  int64_t below;  // unused in the last part
   const Candidate* plan;
 };
 
-// What the model chooses.
+// The parts that the model chooses.
 std::vector<Part> parts_of(const Candidates& all, const std::vector<Range>& ranges) {
   std::vector<Part> parts;
   for (size_t i = 0; i + 1 < ranges.size(); ++i) {
@@ -438,7 +442,7 @@ MatrixPlan whole(const std::vector<Part>& parts) {
   return plan;
 }
 
-// Of a schedule that is made of these plans.
+// The parts of a schedule that consists of these plans; nothing for any other schedule.
 std::optional<std::vector<Part>> parts_in(const Candidates& all, const loop::Schedule& schedule) {
   loop::Schedule base = schedule;
   std::vector<loop::Directive> fewer;
@@ -470,7 +474,8 @@ std::optional<std::vector<Part>> parts_in(const Candidates& all, const loop::Sch
   return parts;
 }
 
-// The kernel's block is what the model errs about: what it shares, and how many of them a multiprocessor holds.
+// The model's error depends on the kernel's block: what it shares, and how many blocks a multiprocessor
+// holds.
 std::string family_of(const Candidate& plan) {
   return cat(plan.plan.kernel->name, plan.plan.split > 1 ? " split" : "", plan.turned ? " turned" : "");
 }
@@ -513,13 +518,13 @@ std::optional<loop::Schedule> choose_cuda_contraction(const loop::Program& progr
   if (all.plans.empty()) return std::nullopt;
   const std::vector<Range> ranges = best_ranges(all);
   const auto chosen = [&] { return kernels::to_schedule(whole(parts_of(all, ranges))); };
-  // The rule that makes such a nest has asked for tiles already.
+  // The pass that forms such a nest has already required tiles.
   if (kernels::match_row_prologue(nest)) return chosen();
   const loop::Nest product = kernels::product_of(nest);
   const auto contraction = kernels::match_contraction(product);
-  // A thread per point reads both factors from caches: about 8 clocks for 32 products of f32 of a warp on each of 4
-  // schedulers, and as long as a row of tiles is empty. Whoever calls waits for the launch as well, so that at small
-  // sizes little is to be gained either way.
+  // One thread per point reads both factors from caches: about 8 clocks for the 32 f32 multiply-adds of a
+  // warp on each of 4 schedulers, and at least the latency while a multiprocessor has few warps. The caller
+  // waits for the launch as well, so at small sizes little is to be gained either way.
   constexpr double kLaunch = 10000, kNaive = 1500;
   const int bytes = byte_size(contraction->dtype);
   double gain = 0;

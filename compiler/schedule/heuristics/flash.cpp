@@ -16,15 +16,16 @@ namespace {
 using kernels::FlashPlan;
 using sym::Expr;
 
-// Of a size that the run decides, the most there may be.
+// The size or, if the run decides it, its upper bound.
 double most_of(Expr size, const sym::Facts& facts) {
   constexpr double kMany = 0x1p20;
   const sym::Interval range = facts.bounds(size);
   return range.has_hi() ? std::min(kMany, static_cast<double>(range.hi)) : kMany;
 }
 
-// Blocks that share the keys of few rows, so that all multiprocessors have some: 0 where rows are many or keys few. Of
-// sizes that the run decides, for the fewest batch points and the most keys: kernels take over where that is too many.
+// The number of blocks that share the keys (split-K) if rows are few, so that all multiprocessors are busy; 0
+// if rows are many or keys few. For sizes that the run decides it assumes the fewest batch points and the
+// most keys; the kernels handle runs for which that is too many.
 int split_of(const kernels::Flash& flash, const sym::Facts& facts, const GpuTarget& target) {
   const double rows = typical(flash.chain.row.extent, facts), keys = most_of(flash.keys.extent, facts);
   if (!target.clusters || rows > kernels::kSplitRows || keys < 2 * kernels::kSplitKeys) return 0;
@@ -44,7 +45,8 @@ Expr tiles_of(const kernels::Flash& flash, int64_t rows) {
   return tiles;
 }
 
-// Of 32 bits, two tiles of 128 rows on a multiprocessor are faster than four of 64 where there are waves of them.
+// With 32-bit elements, two tiles of 128 rows per multiprocessor are faster than four of 64 if there are
+// several waves of them.
 int most_rows(const kernels::Flash& flash, const sym::Facts& facts, const GpuTarget& target) {
   constexpr int kWaves = 4;
   if (flash.bytes() == 2) return 128;
@@ -54,7 +56,7 @@ int most_rows(const kernels::Flash& flash, const sym::Facts& facts, const GpuTar
   return many && two && !flash.triangular() ? large.rows : 64;
 }
 
-// Tiles of `large` rows are worth what they share where they do not compute many more rows than tiles of `small` do.
+// Whether tiles of `large` rows, which share more, compute few more rows than tiles of `small` rows.
 bool fills(Expr rows, int64_t large, int64_t small) {
   constexpr double kWorth = 1.1;
   const auto count = sym::as_const(rows);
@@ -114,16 +116,18 @@ std::optional<FlashPlan> choose_flash(const loop::Program& program, const loop::
   return std::nullopt;
 }
 
-// Of 16 bits it always does. Tensor cores have half as many products of 32 bits, f32 takes three of them, and warp groups multiply
-// faster than this kernel's warps.
+// Always pays with 16-bit elements. With 32-bit elements tensor cores have half the rate, f32 takes three
+// multiplications, and warp groups multiply faster than this kernel's warps.
 bool pays(const kernels::Flash& flash, const sym::Facts& facts, const GpuTarget& target) {
   if (flash.bytes() == 2) return true;
-  constexpr double kReached = 0.7;  // of what units multiply, by tiles of either kind
-  const double warps = target.wgmma ? 0.6 : target.tcgen05 ? 0.3 : 1;  // of the rate of larger instructions
-  constexpr double kScoreBytes = 16;  // scores, and shares, are stored and loaded
+  constexpr double kReached = 0.7;  // share of the peak multiply rate that either kind of tile reaches
+  // rate relative to that of larger instructions
+  const double warps = target.wgmma ? 0.6 : target.tcgen05 ? 0.3 : 1;
+  constexpr double kScoreBytes = 16;  // scores and probabilities are stored and loaded
   constexpr double kCached = 3;       // how much faster the L2 is than memory
   constexpr double kLaunches = 14e3;  // cycles of a multiprocessor: two launches and the end of two waves
-  // What a warp takes that no other one hides (H200): 32 keys and heads of 64, by one product of tf32 or by three.
+  // Cycles of a warp that no other warp hides (H200): for 32 keys and heads of 64, with one tf32
+  // multiplication or with three.
   constexpr double kStep = 2250, kStepKeys = 32, kStepWidth = 128;
   const bool exact = flash.dtype == DType::kF32;
   double points = 1;
@@ -137,11 +141,11 @@ bool pays(const kernels::Flash& flash, const sym::Facts& facts, const GpuTarget&
   const double products = flops * rows / (exact ? target.scalar_flops : words);
   const double bytes = points * rows * keys * kScoreBytes;
   const double passes = memory_cycles(bytes, target) / (bytes <= 2.0 * target.l2_bytes ? kCached : 1);
-  // Keys and values come either way.
+  // Keys and values are loaded either way.
   const double factors =
       memory_cycles(points * keys * static_cast<double>((flash.depth + flash.width) * flash.bytes()), target);
   const auto busy = [&](double cycles) { return std::max(cycles / (kReached * multiprocessors), factors); };
-  // A warp goes through all keys of its rows, where blocks do not share those of few.
+  // A warp iterates over all keys of its rows, unless blocks share the keys because rows are few.
   const double alone = rows <= kernels::kSplitRows
                            ? 0
                            : kStep * (exact ? 2 : 1) * std::ceil(keys / kStepKeys) *

@@ -21,30 +21,31 @@ namespace {
 using sym::Expr;
 
 // Cycles.
-constexpr double kLaunch = 4000;         // below which it does not matter what a nest takes
-constexpr double kTaskCycles = 4000;     // least work of a task where there are points enough
-constexpr double kThreadCycles = 20000;  // least work that is worth waking a thread
+constexpr double kLaunch = 4000;         // costs below this do not matter
+constexpr double kTaskCycles = 4000;     // least work of a task if there are enough points
+constexpr double kThreadCycles = 20000;  // least work that justifies waking a thread
 
-// Rows of blocks that are turned before the next column of blocks: as many lines as the first cache holds, and as many pages
-// as it is quick at finding.
+// Rows of blocks that are transposed before the next column of blocks: as many lines as L1 holds, and as many
+// pages as the TLB translates quickly.
 constexpr int64_t kTurnedTile = 512;
-constexpr double kFarBytes = 16 << 20;  // of a result that is turned in tiles: no cache of a core has it
+// least size of a result transposed in tiles: exceeds any core's cache
+constexpr double kFarBytes = 16 << 20;
 
-// How a plan differs from the one that the model likes best.
+// How a plan differs from the model's choice.
 struct Variation {
   enum class Lanes { kBest, kDim, kInner } lanes = Lanes::kBest;
   Expr dim = 0;        // kDim
-  double vectors = 1;  // times as many side by side
-  double chunk = 1;    // times as many points a task
-  double grain = 1;    // times as many steps for a thread
-  // Dims that are divided by constants become two, so that addresses are linear in them; else they stay whole,
-  // for longer rows.
+  double vectors = 1;  // factor on the vectors side by side
+  double chunk = 1;    // factor on the points of a task
+  double grain = 1;    // factor on the steps for a thread
+  // Splits dims that are divided by constants, so that addresses are linear in them. Otherwise they stay
+  // whole, for longer rows.
   bool split = true;
-  int points = 0;     // done together; 0: as the model has it, 1: one by one
-  int64_t tile = -1;  // of what is turned; 0: none; -1: as the model has it
+  int points = 0;     // computed together; 0: the model's choice, 1: one by one
+  int64_t tile = -1;  // of a transposition; 0: none; -1: the model's choice
 };
 
-// The nest as its loops run: merged, and split or not, with what that costs.
+// The nest as its loops run, with its dims merged, and split or not; and its cost model.
 struct Shaped {
   std::vector<LoopPlan::Reshape> reshapes;
   LoopCost cost;
@@ -104,7 +105,7 @@ std::vector<LoopPlan::Reshape> reshapes_of(const loop::Program& program, const l
   return plan.reshapes;
 }
 
-// Makes one plan.
+// Chooses one plan.
 class Chooser {
  public:
   Chooser(const loop::Program& program, const Shaped& shaped, const CpuTarget& target,
@@ -116,7 +117,7 @@ class Chooser {
         nest_(shaped.cost.nest()),
         plan_{.reshapes = shaped.reshapes} {}
 
-  // After choose(): what the nest costs.
+  // The nest's cycles, after choose().
   double cycles() const { return cycles_; }
 
   LoopPlan choose() {
@@ -132,7 +133,8 @@ class Chooser {
 
   // ---- lanes ----
 
-  // A body without loops that stores along one dim and loads along another: blocks turned in registers.
+  // A body without loops that stores along one dim and loads along another: blocks are transposed in
+  // registers.
   bool choose_transpose() {
     Expr along = 0, across = 0;
     bool plain = true;
@@ -182,7 +184,8 @@ class Chooser {
     return true;
   }
 
-  // Of the whole nest. A choice serves one request and many: neither may pay for the other.
+  // Cycles of the whole nest. A choice serves single requests and large batches; neither may pay for the
+  // other.
   struct Cycles {
     double typical, least;
     double score() const { return (typical + kLaunch) * (least + kLaunch); }
@@ -201,7 +204,7 @@ class Chooser {
   void choose_lanes() {
     using Lanes = Variation::Lanes;
     if (variation_.lanes == Lanes::kBest && choose_transpose()) return;
-    std::vector<Expr> inner;  // those of typical sizes
+    std::vector<Expr> inner;  // vectorised at typical sizes
     Cycles best_cycles = at_both_sizes([&](At at) {
       inner.clear();
       point_cycles_ = model_.best(nest_.body, at, inner) + kLoopOverhead;
@@ -210,8 +213,7 @@ class Chooser {
     const loop::Dim* along = nullptr;
     bool triangular = false;
     for (const loop::Dim& dim : nest_.dims) triangular = triangular || sym::has_index(dim.extent);
-    // Updates run in order; what they do to one element must not depend on the lanes' order either, and does
-    // not: lanes update one after the other.
+    // Updates run in order, and vectorisation keeps it: lanes update one after the other.
     for (const loop::Dim& dim : nest_.dims) {
       if (triangular || variation_.lanes == Lanes::kInner) break;
       if (variation_.lanes == Lanes::kDim && !(dim.var == variation_.dim)) continue;
@@ -226,8 +228,8 @@ class Chooser {
     if (along) {
       lane_dim_ = along->var;
       plan_.width[along->var] = wide(*along);
-      if (loop::walks(nest_))
-        plan_.single = along->var;  // a masked gather is as slow as its points one by one
+      // A masked gather is as slow as its points one by one.
+      if (loop::walks(nest_)) plan_.single = along->var;
       point_cycles_ = cycles_ / model_.points();
       return;
     }
@@ -240,8 +242,9 @@ class Chooser {
     });
   }
 
-  // Several vectors side by side hide the latency of a reduction or a scan that runs across lanes, where each step waits for
-  // the one before, or for memory. The scan's vectors lie in memory as they are: others are gathered, the more the longer.
+  // The number of lanes along `dim`. Several vectors side by side hide the latency of a reduction or scan
+  // inside the lanes, where each step waits for the previous one or for memory. For scans this requires
+  // vectors that are contiguous in memory; others are gathered, which costs more the longer they are.
   int wide(const loop::Dim& dim) const {
     bool reduces = false, scans = false, whole = true;
     int lets = 0;
@@ -263,7 +266,7 @@ class Chooser {
 
   // ---- loops and tasks ----
 
-  // Outer loops follow the output, so that it is written in order.
+  // Outer loops follow the output's memory order, so that it is written in order.
   void choose_order() {
     const loop::Access* out = nullptr;
     loop::for_each_stmt(nest_.body, [&](const loop::Stmt& stmt) {
@@ -273,7 +276,7 @@ class Chooser {
     });
     order_ = nest_.dims;
     if (out) {
-      std::vector<std::tuple<double, size_t>> keyed;  // by falling stride, equal ones as written
+      std::vector<std::tuple<double, size_t>> keyed;  // by decreasing stride, ties as written
       for (const loop::Dim& dim : nest_.dims) {
         const std::optional<Expr> stride = model_.stride(*out, dim.var);
         if (!stride || stride->is_const(0) || sym::has_index(dim.extent) || sym::has_index(*stride)) return;
@@ -284,11 +287,11 @@ class Chooser {
     }
   }
 
-  // A loop in which a vector is loaded that neighbouring points share: a few of these are done together. The partial results
-  // of all of them stay in registers.
+  // If a loop loads a vector that neighbouring points share, a few of these points are computed together. The
+  // partial results of all of them stay in registers.
   void choose_points() {
     constexpr int kTogether = 4;
-    constexpr double kGain = 0.8;  // of the time, at most
+    constexpr double kGain = 0.8;  // highest share of the time, to be worth it
     if (variation_.points == 1 || !lane_dim_ || plan_.transpose || plan_.single) return;
     const loop::Dim *along = nullptr, *lane = nullptr;
     for (const loop::Dim& dim : order_) {
@@ -323,7 +326,7 @@ class Chooser {
     cycles_ = with;
   }
 
-  // Long rows, or rows that may be few: pieces of a row are tasks.
+  // Whether pieces of a row are tasks: if there is a single row, or rows are long and may be few.
   bool in_pieces(const loop::Dim* lane) const {
     if (!lane) return false;
     double least_points = 1, task = point_cycles_ * model_.trips(lane->extent);
@@ -337,7 +340,7 @@ class Chooser {
   }
 
   void choose_tasks() {
-    if (loop::effects_of(nest_).updates) return;  // in order
+    if (loop::effects_of(nest_).updates) return;  // updates run in order
     std::vector<loop::Dim> outer;
     const loop::Dim* lane = nullptr;
     for (const loop::Dim& dim : order_) {
@@ -357,7 +360,7 @@ class Chooser {
       const double points = variation_.chunk * kTaskCycles / point_cycles_;
       plan_.chunk = std::max<int64_t>(1, static_cast<int64_t>(points / width)) * width;
     } else if (outer.size() > 1 &&
-               task < variation_.chunk * kTaskCycles) {  // of one dim, neighbours are one range
+               task < variation_.chunk * kTaskCycles) {  // with one dim, neighbours are one range anyway
       plan_.chunk =
           std::max<int64_t>(1, std::min<int64_t>(static_cast<int64_t>(variation_.chunk * kTaskCycles / task),
                                                  static_cast<int64_t>(model_.trips(outer.back().extent))));
@@ -383,7 +386,7 @@ class Chooser {
   double cycles_ = 0;  // of the whole nest
 };
 
-// A nest with its dims split and whole, each shaped where it is asked for.
+// A nest with its dims split and with its dims whole, each built on demand.
 class Shapes {
  public:
   Shapes(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target)
@@ -403,7 +406,7 @@ class Shapes {
     LoopPlan plan = chooser.choose();
     return {std::move(plan), chooser.cycles()};
   }
-  // Whether dims are split, as the model has it.
+  // Whether the model prefers split dims.
   bool likes_splits() {
     return !of(true).has_splits() || choose({}).cycles <= choose({.split = false}).cycles;
   }

@@ -18,12 +18,12 @@ namespace {
 using sym::Expr;
 
 constexpr int64_t kCounts[] = {2, 3, 4, 5, 7, 8};  // of points along a dim
-constexpr double kMostSums = 64;                   // that a thread has in registers
-constexpr double kMostSteps = 4096;                // of its windows
-// Of the loads of points apart: more of them are not worth a block, the first-level cache has them.
+constexpr double kMostSums = 64;                   // in registers of a thread
+constexpr double kMostSteps = 4096;                // of a thread's windows
+// Highest share of the loads of separate points. If more remain, a block does not pay, since L1 serves them.
 constexpr double kShared = 0.75;
 
-// What windows of neighbouring points load.
+// Counts what windows of neighbouring points load.
 class Overlap {
  public:
   Overlap(const loop::Program& program, const kernels::PointWindow& window, const loop::Nest& nest) {
@@ -38,10 +38,10 @@ class Overlap {
     }
   }
 
-  double taps() const { return taps_; }  // of a point, of each result
+  double taps() const { return taps_; }  // of a point, over all results
   double results() const { return results_; }
 
-  // How much of what two neighbours along the dim load is the same: 0.5 where all is.
+  // The loads of two neighbours along the dim, as a share of their separate loads: 0.5 if they share all.
   double shared_along(Expr dim) const {
     const LoopPlan::Split two[] = {{dim, 2}};
     size_t together = 0, apart = 0;
@@ -55,10 +55,11 @@ class Overlap {
 
   struct Loads {
     double count = 0, bytes = 0;
-    double narrow = 0;  // of types that are widened to be computed with
-    double turns = 1;   // of the loop that they are in
+    double narrow = 0;  // of types that are widened for computation
+    double turns = 1;   // iterations of the loop that contains them
   };
-  // What the points of a block load together, each element once as long as it stays in registers (kernels::RowLoop).
+  // The loads of a block's points together, each element once as long as it stays in registers
+  // (kernels::RowLoop).
   Loads loads_of(std::span<const LoopPlan::Split> block, int64_t lanes) const {
     Loads out;
     std::vector<Expr> dims;
@@ -77,7 +78,8 @@ class Overlap {
   }
 
  private:
-  // An element has a number, a sum of one per step along each dim: what is different has different ones, but for chance.
+  // An element is identified by a hash, the sum of one step per dim. Different elements have different
+  // hashes, except by chance.
   using Steps = LoopPlan::PerDim<uint64_t>;
   struct Load {
     int bytes;
@@ -105,7 +107,7 @@ class Overlap {
       for (size_t i = 0; i < load.access.index.size(); ++i) {
         const auto linear = sym::linear_in(load.access.index[i], dims[d].var);
         const auto each = linear ? sym::as_const(linear->coefficient) : std::nullopt;
-        // Where an index is no sum of multiples, neighbours are taken to share nothing.
+        // If an index is not linear, neighbours are assumed to share nothing.
         step += each ? static_cast<uint64_t>(*each) * random_number(i) : random_number(1000 + d);
       }
     }
@@ -140,15 +142,15 @@ class Overlap {
   std::vector<Window> windows_;
 };
 
-// A block of points and what it costs: instructions of a thread's, the turns of the loop that they are in, lines of the
-// first-level cache of a warp's.
+// A block of points and its cost: instructions of a thread, iterations of the loop that contains them, and L1
+// lines of a warp.
 struct Block {
   std::vector<LoopPlan::Split> points;
   double threads, issued, turns, lines;
 
-  // Of a multiprocessor, for `scale` times as many threads. Its four schedulers issue an instruction a cycle each: what its
-  // warps issue, and as much as one of them does by itself at the end, which waits for memory in each turn of a loop; the
-  // cache gives a line a cycle.
+  // Cycles of a multiprocessor for `scale` times as many threads. Each of its four schedulers issues one
+  // instruction per cycle: those of all its warps, and those of one more warp at the end, which waits for
+  // memory in each iteration of a loop. L1 delivers one line per cycle.
   double cycles(double scale, const GpuTarget& target) const {
     constexpr double kWarp = 32, kSchedulers = 4, kLatency = 400;
     const double warps = scale * threads / kWarp / target.multiprocessors;
@@ -159,8 +161,8 @@ struct Block {
 Block block_of(const loop::Nest& nest, const Overlap& overlap, std::vector<LoopPlan::Split> points,
                const sym::Facts& facts) {
   constexpr double kLanes = 32, kLine = 128;
-  constexpr double kLoad = 4;     // instructions: its address and condition as well
-  constexpr double kWiden = 1.5;  // of a number of 16 bits to 32
+  constexpr double kLoad = 4;     // instructions, including address and condition
+  constexpr double kWiden = 1.5;  // instructions to widen a 16-bit value to 32 bits
   double threads = 1, count = 1;
   for (const loop::Dim& dim : nest.dims) {
     double here = 1;
@@ -179,14 +181,14 @@ Block block_of(const loop::Nest& nest, const Overlap& overlap, std::vector<LoopP
           .lines = loads.bytes * lanes * kLanes / kLine};
 }
 
-// A load of a weight whose dim `var` is can have that dim last.
+// Whether the access is to a weight that can be laid out with its dim `var` last.
 bool can_turn(const loop::Program& program, const loop::Access& access, Expr var) {
   return program[access.buffer].storage == loop::Storage::kWeight &&
          std::count(access.index.begin(), access.index.end(), var) == 1;
 }
 
-// The blocks of a nest of small windows, what the model takes for the fastest first, for runs with `scale` times the
-// typical number of points.
+// The blocks of a nest of small windows, those the model expects to be fastest first, for runs with `scale`
+// times the typical number of points.
 std::vector<Block> ranked_blocks(const loop::Program& program, const loop::Nest& nest,
                                  const GpuTarget& target, double scale) {
   const auto window = kernels::match_point_window(program, nest);
@@ -216,7 +218,7 @@ std::vector<Block> ranked_blocks(const loop::Program& program, const loop::Nest&
     while (*extent % width) width /= 2;
   if (width < 2) return {};
   const Overlap overlap(program, *window, nest);
-  // The dims that neighbours share most of what they load along, the best first.
+  // The dims along which neighbours share most of their loads, best first.
   std::vector<std::pair<double, const loop::Dim*>> along;
   for (const loop::Dim& dim : std::span(nest.dims).first(nest.dims.size() - 1)) {
     const double shared = overlap.shared_along(dim.var);
@@ -249,7 +251,7 @@ std::vector<Block> ranked_blocks(const loop::Program& program, const loop::Nest&
   return blocks;
 }
 
-// Of the typical number of points, the fewest that a run can have.
+// The fewest points that a run can have, as a share of the typical number.
 double least_share(const loop::Program& program, const loop::Nest& nest) {
   const sym::Facts facts = loop::facts_of(program, nest);
   double share = 1;
@@ -277,7 +279,7 @@ LoopPlan::Dims memory_order(const loop::Program& program, const loop::Nest& nest
     const auto stride = loop::stride_of(program, *written, dim.var, facts);
     if (sym::has_index(dim.extent) || !stride) return {};
     const double step = std::fabs(typical(*stride, facts));
-    if (step == 0) return {};  // a row of nothing says no order
+    if (step == 0) return {};  // a dim that does not move the store has no place in the order
     dims.emplace_back(-step, dims.size(), dim.var);
   }
   std::sort(dims.begin(), dims.end(), [](const auto& a, const auto& b) {

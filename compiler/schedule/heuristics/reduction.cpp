@@ -1,5 +1,5 @@
-// Which reductions are split. The figures are of no machine in particular, so that the partial results, and with them
-// the bits of the sums, are the same on every variant.
+// Chooses the reductions to split. The figures are not specific to one machine, so that the partial results,
+// and with them the bits of the sums, are the same on every variant.
 #include <algorithm>
 #include <cmath>
 
@@ -21,15 +21,15 @@ using loop::Reduce;
 using loop::Stmt;
 using sym::Expr;
 
-constexpr double kWorth = 1 << 15;  // elements that are worth a second nest
+constexpr double kWorth = 1 << 15;  // elements that justify a second nest
 constexpr double kTasks = 32;       // points, or vectors of points, that keep cores busy
 constexpr int64_t kLanes = 16;
-constexpr double kShortest = 8;          // of what one partial result combines
-constexpr int64_t kStrip = 4096;         // along the lanes
+constexpr double kShortest = 8;          // elements that one partial result combines, at least
+constexpr int64_t kStrip = 4096;         // with lanes along the reduction
 constexpr int64_t kStripOfRows = 128;    // with lanes along other dims
-constexpr double kMostStrips = 1 << 20;  // partial results that memory holds
+constexpr double kMostStrips = 1 << 20;  // limit on the partial results in memory
 
-// At least; one for what may be anything.
+// The least number of points, counting unbounded extents as one.
 double least_points(const std::vector<Dim>& dims, const sym::Facts& facts) {
   double count = 1;
   for (const Dim& dim : dims) count *= static_cast<double>(std::max<int64_t>(1, facts.bounds(dim.extent).lo));
@@ -41,7 +41,8 @@ int64_t loops(const Nest& nest) {
                        [](const Stmt& stmt) { return loop::body_of(stmt) != nullptr; });
 }
 
-// The load that decides: the one that the most dims of the reduction move.
+// The load that decides: the one indexed by most dims of the reduction. Null unless it is indexed by all of
+// them.
 const loop::Access* main_load(const Reduce& reduce) {
   const loop::Access* best = nullptr;
   size_t most = 0;
@@ -57,7 +58,8 @@ const loop::Access* main_load(const Reduce& reduce) {
   return most == reduce.dims.size() ? best : nullptr;
 }
 
-// Buffers from `made` on hold partial results, whose combination stays as it is.
+// The split that pays for the reduction, if any. Buffers from number `made` on hold partial results, whose
+// combination is not split again.
 std::optional<ReductionSplit> wish(const Program& program, const Nest& nest, const Reduce& reduce,
                                    size_t made, Sharing sharing) {
   sym::Facts facts = program.facts;
@@ -129,7 +131,7 @@ std::optional<ReductionSplit> wish(const Program& program, const Nest& nest, con
   return split;
 }
 
-// Splits the first reduction that is worth it; `parts` then replace the nest.
+// Splits the first reduction for which it pays; `parts` then replace the nest.
 bool split_one(Program& program, const Nest& nest, std::vector<Nest>& parts, size_t made, Sharing sharing,
                std::vector<Decision>* decisions) {
   for (const Stmt& stmt : nest.body) {
@@ -155,7 +157,7 @@ void split_reductions(Program& program, Sharing sharing, std::vector<Decision>* 
   loop::replace_nests(program, [&](const Nest& nest) {
     std::vector<Nest> out, parts;
     if (is_contraction(nest)) return out;
-    // What is left behind the partial results may hold another long reduction.
+    // The rest of the nest, after the partial results, may hold another long reduction.
     const size_t made = program.buffers.size();
     Nest rest = nest;
     while (split_one(program, rest, parts, made, sharing, decisions)) {
@@ -164,8 +166,8 @@ void split_reductions(Program& program, Sharing sharing, std::vector<Decision>* 
       std::move(parts.begin(), parts.end(), std::back_inserter(out));
     }
     if (!out.empty()) out.push_back(std::move(rest));
-    for (Nest& part : out)
-      loop::renumber(part);  // schedules name dims: those of equal nests are called the same
+    // Schedules name dims, so equal nests need equal names.
+    for (Nest& part : out) loop::renumber(part);
     return out;
   });
 }

@@ -33,7 +33,7 @@ bool weights_alone(const loop::Program& program, const Factor& b) {
   return constant;
 }
 
-// Groups and the output and input channels of one, where these are several.
+// The groups, and the output and input channels of a group if there are several.
 struct Groups {
   Dim group;
   std::optional<Dim> output, input;
@@ -43,7 +43,7 @@ struct Groups {
   int64_t inputs() const { return input ? input->extent.value() : 1; }
 };
 
-// The data's channels lie next to each other, group by group, and so do the results.
+// Whether the data's channels are contiguous, group by group, and so are the results.
 bool lie_in_order(const loop::Program& program, const loop::Nest& nest, const Groups& groups,
                   const loop::Access& data, const sym::Facts& facts) {
   const Expr offset = kernels::offset_of(program, data, facts);
@@ -69,7 +69,7 @@ bool lie_in_order(const loop::Program& program, const loop::Nest& nest, const Gr
   });
 }
 
-// Bounds on sums of the row's part and constants per output and tap.
+// Whether the mask consists of bounds on the row's part of the index plus constants per output and tap.
 bool mask_is_simple(Expr mask, const std::vector<Expr>& vars) {
   const auto one = [&](Expr condition) {
     if (condition.op() != sym::Op::kLt && condition.op() != sym::Op::kLe) return false;
@@ -82,7 +82,7 @@ bool mask_is_simple(Expr mask, const std::vector<Expr>& vars) {
   return std::all_of(mask.args().begin(), mask.args().end(), one);
 }
 
-// The kernel for these factors, and the factors as it takes them.
+// A kernel that fits the factors, and the factors in the form it takes.
 struct Match {
   const kernels::WindowKernel* kernel;
   Factor a, b;
@@ -102,19 +102,20 @@ std::vector<Match> match_kernels(const loop::Program& program, const loop::Nest&
   return matches;
 }
 
-// Whether the channels of a group lie side by side in the kernel's lanes as they do in memory.
+// Whether the channels that share one of the kernel's lanes are neighbouring channels of a group.
 bool has_channels_beside(const kernels::WindowKernel& kernel, const Groups& groups) {
   return kernel.group() > 1 && groups.inputs() > 1 && groups.inputs() % kernel.group() == 0;
 }
 
-// Products of pairs of floats are for pairs of channels, where they are faster than single ones.
+// Kernels that multiply pairs of bf16 are for pairs of channels, and only where they are faster than f32
+// kernels.
 bool serves(const kernels::WindowKernel& kernel, const Groups& groups, const CpuTarget& target) {
   return kernel.b != DType::kBF16 || (has_channels_beside(kernel, groups) &&
                                       target.bf16_dots_per_cycle * kernel.group() > target.fma_per_cycle);
 }
 
-// Takes the taps apart that lie side by side: all but those along the dim with the smallest step, which is the one that the
-// outputs run along.
+// Moves the taps that share lanes from plan.taps to plan.beside: all but those along the dim with the
+// smallest step, along which the outputs run.
 void choose_beside(kernels::WindowPlan& plan, const kernels::Contraction& contraction, Expr row,
                    const sym::Facts& facts) {
   const auto form = kernels::linear_form(row, plan.taps);
@@ -136,7 +137,7 @@ void choose_beside(kernels::WindowPlan& plan, const kernels::Contraction& contra
   });
 }
 
-// As many outputs as registers allow and the row wastes little of.
+// As many outputs as registers allow with little waste at the end of the row.
 int outputs_for(Expr extent, const CpuTarget& target) {
   const int most = target.vector_registers >= 32 ? 8 : 6;
   const auto known = sym::as_const(extent);
@@ -199,12 +200,12 @@ std::optional<kernels::WindowPlan> choose_window(const loop::Program& program, c
     if (in_vector < 1) continue;
     plan.panel = groups.outputs() == 1 && groups.inputs() == 1 ? lanes : in_vector * groups.outputs();
     if (groups.output || groups.input) {
-      // Lanes are permuted, and vectors of which not all count are masked.
+      // Lanes are permuted, and partly used vectors are masked.
       const bool whole = plan.panel == lanes && in_vector * groups.inputs() == lanes * together;
       if (lanes < 8 || (!target.avx512 && !whole)) continue;
     }
 
-    // The outputs at a time lie along the dim with the smallest step that the address allows.
+    // The outputs computed together run along the dim with the smallest step that the address allows.
     Expr row = sym::substitute(offset, groups.group.var, 0);
     if (groups.input) row = sym::substitute(row, groups.input->var, 0);
     const Expr mask = sym::simplify(a.load->access.mask, facts);
@@ -233,7 +234,7 @@ std::optional<kernels::WindowPlan> choose_window(const loop::Program& program, c
       plan.rows.push_back(own[d].var);
       rows *= std::max(1.0, typical(own[d].extent, facts));
     }
-    // Enough tasks to share, also where there are few rows.
+    // Gives enough tasks for the threads, even with few rows.
     const double tasks = is_in_tiled_group(program, nest) ? 1 : 32;
     const int64_t vectors = (groups.group.extent.value() * groups.outputs() + plan.panel - 1) / plan.panel;
     const auto parts = static_cast<int64_t>(std::ceil(tasks / rows));
@@ -263,7 +264,7 @@ double window_cycles(const loop::Program& program, const loop::Nest& nest, const
                                                  : 1;
   const bool permutes = plan.columns.size() > 1 || plan.channel;
   const double vectors = std::ceil(columns / static_cast<double>(plan.panel)), outputs = plan.outputs;
-  // Neighbouring outputs have most of a row's elements in common.
+  // Neighbouring outputs share most of a row's elements.
   const double inputs = outputs * taps / 2;
   const double rate = plan.kernel->b == DType::kBF16 ? target.bf16_dots_per_cycle : target.fma_per_cycle;
   const double products = outputs * taps / rate;
