@@ -19,7 +19,7 @@ using loop::Nest;
 using loop::Program;
 using sym::Expr;
 
-// Results that an element of the copy is read for, at least, the taps of a window not counted.
+// Least number of results that read an element of the copy, not counting a window's taps.
 constexpr int64_t kLeastReads = 16;
 
 std::vector<Expr> index_vars(Expr e) {
@@ -33,12 +33,13 @@ Expr without_indices(Expr e) {
   return e;
 }
 
-// An index that depends on its loop variables by one sum of several alone, and not in a linear way: on x + r, as (x + r)//2.
+// An index that depends on its loop variables only through a sum of several, and not linearly: on x + r in (x
+// + r)//2.
 struct Spread {
-  size_t dim = 0;           // of the buffer
-  Expr var;                 // that the place is put in for, and what it stands for: place == sum
-  Expr sum, place;          //
-  Expr begin = 0, end = 0;  // of the places that are read
+  size_t dim = 0;  // of the buffer
+  Expr var;        // variable to substitute, so that `place` stands for `sum`
+  Expr sum, place;
+  Expr begin = 0, end = 0;  // range of the places that are read
 };
 
 std::optional<Expr> sum_inside(Expr index) {
@@ -76,7 +77,7 @@ class Spreader {
   }
 
  private:
-  // Of every index that is not linear; nothing where one of them is of another kind, or what is read of it is not known.
+  // The spread of every non-linear index. Nothing if one of them has another form, or its range is not known.
   std::vector<Spread> spreads_of(const Nest& nest, const Access& access) const {
     const loop::Storage storage = program_[access.buffer].storage;
     if (storage != loop::Storage::kArena && storage != loop::Storage::kInput) return {};
@@ -102,7 +103,7 @@ class Spreader {
     return sym::simplify(sym::substitute(e, spread.var, spread.place - (spread.sum - spread.var)), facts);
   }
 
-  // From the mask's bounds of the place.
+  // Takes the range of places from the mask's bounds.
   static bool find_range(Expr mask, Spread& spread) {
     std::optional<Expr> first, last;
     const auto terms = mask.op() == sym::Op::kAnd ? std::vector<Expr>(mask.args().begin(), mask.args().end())
@@ -110,7 +111,7 @@ class Spreader {
     for (Expr term : terms) {
       if (!sym::depends_on(term, spread.place)) continue;
       if (term.op() != sym::Op::kLe) return false;
-      // rest <= 0 of the whole: place + rest, or rest - place.
+      // The condition is place + rest <= 0 or rest - place <= 0.
       const auto linear = sym::linear_in(term.arg(0) - term.arg(1), spread.place);
       if (!linear || sym::has_index(linear->rest)) return false;
       if (linear->coefficient.is_const(1) && !last)

@@ -20,12 +20,12 @@ using loop::Program;
 using loop::Stmt;
 using sym::Expr;
 
-constexpr int64_t kChannels = 64;  // of a tile's columns, and of a row of its copies: 128 bytes
+constexpr int64_t kChannels = 64;  // columns of a tile, and values in a row of its copies: 128 bytes
 
 struct Groups {
   Dim group, column, channel;
   const loop::Load *input = nullptr, *weight = nullptr;
-  int64_t together = 1;  // groups that become one
+  int64_t together = 1;  // groups merged into one
 };
 
 std::optional<int64_t> extent_of(const std::vector<Dim>& dims, Expr var) {
@@ -88,7 +88,8 @@ class ChannelJoiner {
     const std::vector<Dim>& columns = second ? product->n : product->m;
     if (!constant(groups.weight) || constant(groups.input) || columns.size() != 1) return std::nullopt;
     groups.column = columns[0];
-    // The channel is what the group's index goes on with: x[..., C*g + c, ...], and nowhere else.
+    // The channel is the variable added to the group's index, x[..., C*g + c, ...], and appears in no other
+    // index.
     const Expr g = groups.group.var;
     const Access& read = groups.input->access;
     std::optional<Expr> channel;
@@ -107,7 +108,7 @@ class ChannelJoiner {
     const auto size = extent_of(product->k, *channel);
     groups.channel = {*channel, *size};
     const auto count = sym::as_const(groups.group.extent), width = sym::as_const(groups.column.extent);
-    // Channels one by one (depthwise) are no product of matrices, and are read once.
+    // Depthwise convolutions (one channel per group) are no GEMM, and they read their input once.
     if (!count || !width || *size < 2) return std::nullopt;
     while (*count % (2 * groups.together) == 0 && 2 * groups.together * std::max(*size, *width) <= kChannels)
       groups.together *= 2;
@@ -115,7 +116,7 @@ class ChannelJoiner {
     return groups;
   }
 
-  // How the product reads the weight of the joined groups, which a nest of Program::prepack writes.
+  // The access to the merged groups' weight, which a nest of Program::prepack writes.
   Access widen(const Nest& nest, const Groups& groups) {
     const Access from = groups.weight->access;
     const loop::Buffer source = program_[from.buffer];

@@ -20,10 +20,11 @@ using loop::Nest;
 using loop::Program;
 using sym::Expr;
 
-// Elements of a table, and additions that make it: windows with more places beyond an image than that are rare.
+// Limits on a table's elements and on the additions that compute it. Windows that exceed them are rare.
 constexpr int64_t kMostElements = 1 << 20, kMostWork = 1 << 24;
 
-// Taps of a window along one dim of the image, and how many of them lie before its first place and behind its last.
+// A window's taps along one dim of the image, and how many of them are before its first and after its last
+// element.
 struct Axis {
   Dim tap;
   Expr before, after;
@@ -73,7 +74,7 @@ class Borders {
     weight_ = second ? contraction_->b.plain : contraction_->a.plain;
     if (!constant(weight_) || constant(data_) || data_->access.mask.is_const() || data_->fill.i == 0)
       return false;
-    // Conversions that keep every number keep the padding's.
+    // Conversions have to preserve every value, and so the padding's.
     const size_t side = second ? 0 : 1;
     if (program_[data_->access.buffer].dtype != (*dtypes)[side] ||
         program_[weight_->access.buffer].dtype != (*dtypes)[1 - side])
@@ -118,7 +119,7 @@ class Borders {
       axes_.push_back(axis);
       inside = sym::logical_and(inside, sym::logical_and(sym::le(0, index), sym::lt(index, extent)));
     }
-    // What the mask lets through is all that is in the buffer.
+    // The mask has to let every element of the buffer through.
     return !axes_.empty() && facts.with(inside).holds(data_->access.mask);
   }
 
@@ -152,7 +153,7 @@ class Borders {
                                        .prepacked = true});
   }
 
-  // sums[columns, taps]: of the weights, over what is no tap.
+  // Adds sums[columns, taps]: the weights summed over the reduced dims that are no taps.
   loop::BufferId sum_channels() {
     std::vector<Expr> shape, extents;
     std::vector<Dim> channels;
@@ -181,7 +182,7 @@ class Borders {
     return sums;
   }
 
-  // How a point of `nest` reads what its padding adds.
+  // Adds the table of the padding's contributions and returns the access of a point of `nest` to it.
   Access make_table(const Nest& nest) {
     const loop::BufferId sums = sum_channels();
     std::vector<Expr> shape, taps;
@@ -226,7 +227,7 @@ class Borders {
   const GpuTarget& target_;
   std::optional<loop::Contraction> contraction_;
   const loop::Load *data_ = nullptr, *weight_ = nullptr;
-  std::vector<Dim> columns_;  // dims of the nest that the weight has
+  std::vector<Dim> columns_;  // dims of the nest that index the weight
   std::vector<Axis> axes_;
 };
 

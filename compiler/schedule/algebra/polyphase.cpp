@@ -26,9 +26,9 @@ using sym::Expr;
 
 constexpr int64_t kMostNests = 16;
 
-// mod(along*s + tap*r + offset, modulus) == 0, a part of a mask; without r where tap is 0.
+// A conjunct of a mask: mod(along*s + tap*r + offset, modulus) == 0; without r if tap is 0.
 struct Condition {
-  Expr text;  // as it stands in the mask
+  Expr text;  // the conjunct
   Expr dim, reduced;
   int64_t along = 1, tap = 0, offset = 0, modulus = 1;
   int64_t phases() const { return modulus / std::gcd(along, modulus); }
@@ -75,8 +75,8 @@ std::optional<Condition> condition_of(Expr text, const Nest& nest, const Reduce&
 
 bool is_zero(const loop::Scalar& scalar) { return is_float(scalar.dtype) ? scalar.f == 0 : scalar.i == 0; }
 
-// Loads without which the term that a reduction sums is zero: factors of the product, below conversions, that read
-// zero where their mask is false.
+// Collects the loads without which the summed term is zero: factors of the product, below conversions, that
+// read zero where their mask is false.
 void collect_factors(const Block& block, loop::ValueId value, std::vector<const loop::Load*>& factors) {
   const Stmt* stmt = loop::definition(block, value);
   if (!stmt) return;
@@ -90,7 +90,7 @@ void collect_factors(const Block& block, loop::ValueId value, std::vector<const 
   for (loop::ValueId arg : let->args) collect_factors(block, arg, factors);
 }
 
-// What the masks of a nest's sums say of phases, each condition once.
+// The distinct phase conditions in the masks of a nest's sums.
 std::vector<Condition> conditions_of(const Nest& nest, std::string* reason) {
   std::vector<Condition> found;
   *reason = "no sum runs over a strided window";
@@ -117,7 +117,7 @@ Reduce* reduce_over(Nest& nest, Expr var) {
   return nullptr;
 }
 
-// The sum over the taps that meet `condition`, now that s is of the given phase.
+// Restricts the sum to the taps that meet `condition` for the given phase of s.
 void restrict_taps(Nest& nest, const Condition& c, int64_t phase) {
   const int64_t residue = floor_mod(c.along * phase + c.offset, c.modulus);
   Reduce* reduce = c.reduced.is_const() ? nullptr : reduce_over(nest, c.reduced);
@@ -153,7 +153,7 @@ std::vector<Nest> split_dim(const Nest& nest, Expr dim, int64_t phases,
   return out;
 }
 
-// The phase as a dim next to s, where all phases have equally many taps, each next to the other:
+// Makes the phase a parallel dim next to s, if all phases have equally many taps, adjacent to each other:
 // s = S*q + p, r = S*r' + mod(p + offset, S).
 std::optional<Nest> phase_as_dim(const Program& program, const Nest& nest, const Condition& c) {
   if (std::llabs(c.tap) != 1 || std::llabs(c.along) != 1 || c.reduced.is_const()) return std::nullopt;

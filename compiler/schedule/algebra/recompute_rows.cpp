@@ -18,7 +18,7 @@ using loop::Nest;
 using loop::Stmt;
 using loop::Store;
 
-// The only store to the buffer, and the loop at the top of the body whose rounds do it.
+// The only store to the buffer, and the loop at the top of the body whose iterations execute it.
 struct Maker {
   const For* loop = nullptr;
   const Store* store = nullptr;
@@ -41,7 +41,8 @@ Maker maker_of(const Nest& nest, BufferId id) {
   return maker;
 }
 
-// Every round stores an element of its own, made of what stays the same while the nest runs.
+// Whether each iteration stores a separate element, computed from memory that does not change while the nest
+// runs.
 bool can_recompute(const Nest& nest, const Maker& maker) {
   if (!maker.loop || maker.store->update || !maker.store->access.mask.is_const(1)) return false;
   std::set<sym::Expr, sym::ExprLess> vars;
@@ -57,7 +58,7 @@ bool can_recompute(const Nest& nest, const Maker& maker) {
   });
 }
 
-// The block with what makes an element in front of each load of one.
+// The block with the computation of an element inserted before each load of one.
 using Replacements = std::vector<std::pair<loop::ValueId, loop::ValueId>>;
 Block recomputed(Nest& nest, const Block& block, BufferId id, const Maker& maker, Replacements& replaced) {
   Block out;

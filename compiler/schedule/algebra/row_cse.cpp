@@ -28,18 +28,19 @@ using loop::Stmt;
 using loop::ValueId;
 using sym::Expr;
 
-// What an element costs in units of a scalar operation: loaded along memory, looked up, stored and fetched again.
+// Cost of an element in units of a scalar operation: a contiguous load, a lookup, a store and a later load.
 constexpr double kLoad = 1, kLookUp = 4, kPassed = 2;
 
-// How a value depends on the dim: not at all; through one row, the same component of whatever it is computed from; otherwise.
+// How a value depends on the dim: not at all; through one row, in the same index component of everything it
+// is computed from; otherwise.
 struct Dependence {
   enum class Kind { kNone, kRow, kOther } kind = Kind::kNone;
   Expr row = 0;     // kRow: an expression of the dim
-  Expr extent = 0;  // ... of the component
+  Expr extent = 0;  // extent of that component
   bool operator==(const Dependence&) const = default;
 };
 
-// Values that are one function of different rows.
+// Values that are the same function of different rows.
 struct Group {
   std::vector<ValueId> values;
   std::vector<Expr> rows;  // of each
@@ -77,7 +78,7 @@ class Finder {
     return out;
   }
 
-  // Statements that the value is computed by, in order.
+  // The statements that compute the value, in order.
   std::vector<const Stmt*> slice(ValueId value) const {
     std::set<ValueId> wanted = {value};
     std::vector<const Stmt*> out;
@@ -118,7 +119,7 @@ class Finder {
         if (!row) continue;
         bool alone = true;
         for (Expr var : sym::free_vars(at)) alone = alone && (!sym::is_index(var) || var == dim_.var);
-        // Two components by one row are a diagonal.
+        // Two components indexed by one row form a diagonal.
         join(alone && all.kind == Kind::kNone ? Dependence{Kind::kRow, at, buffer.shape[i]}
                                               : Dependence{.kind = Kind::kOther});
       }
@@ -142,7 +143,7 @@ class Finder {
     });
   }
 
-  // Whether a row computed once and passed on costs less than computing it wherever it is looked at.
+  // Whether computing a row once and storing it costs less than computing it at every use.
   bool pays(const Group& group) const {
     const double looks = static_cast<double>(group.values.size());
     if (looks < 2 || program_.facts.holds(sym::le(dim_.extent * static_cast<int64_t>(looks), group.extent)))
@@ -161,7 +162,7 @@ class Finder {
     return most * work > rows * (work + kPassed) + most * kLoad;
   }
 
-  // No dim goes through memory step by step.
+  // Whether the access has unit stride along no dim.
   bool looks_up(const Access& access) const {
     return std::none_of(nest_.dims.begin(), nest_.dims.end(), [&](const Dim& dim) {
       const auto stride = loop::stride_of(program_, access, dim.var, facts_);
@@ -174,11 +175,12 @@ class Finder {
   const Dim dim_;
   const sym::Facts facts_;
   std::map<ValueId, Dependence> dependence_;
-  std::map<ValueId, int> number_;  // equal for values that are equal but for the row
+  std::map<ValueId, int> number_;  // equal for values that differ only in the row
   std::map<std::string, int> numbers_;
 };
 
-// Points that compute, load and store, without loops, each a place of its own.
+// Whether the points only compute, load and store, without loops or updates, and read nothing that the nest
+// writes.
 bool is_candidate(const Program& program, const Nest& nest) {
   if (!nest.schedule.kernel.empty() || nest.body.size() > kMostStatements) return false;
   const loop::Effects effects = loop::effects_of(nest);
@@ -197,7 +199,7 @@ class Maker {
  public:
   Maker(Program& program, const Nest& nest, const Dim& dim) : program_(program), nest_(nest), dim_(dim) {}
 
-  // The nests of the rows, then what is left.
+  // Returns the nests that compute rows, then the rest of the nest.
   std::vector<Nest> run(const Finder& finder, const std::vector<Group>& groups) {
     std::vector<Nest> out;
     rest_ = nest_;
@@ -236,7 +238,8 @@ class Maker {
         nest.dims.push_back(dim);
     }
 
-    // Row r of t: row r of what is read, or where that has more than is looked at what look r % looks of point r // looks sees.
+    // Row r of t is row r of the input or, if the input has more rows than are used, the row that use r %
+    // looks of point r // looks reads.
     Expr seen = sym::substitute(group.rows.back(), dim_.var, sym::floordiv(row, looks));
     for (int64_t k = looks - 2; k >= 0; --k)
       seen = sym::select(
@@ -251,7 +254,7 @@ class Maker {
       nest.body.push_back(std::move(copy));
     }
 
-    // In memory the dim along which the result lies comes last.
+    // The result's contiguous dim comes last in memory.
     std::vector<Dim> order;
     const auto inner = innermost();
     for (const Dim& dim : nest.dims)
@@ -283,7 +286,7 @@ class Maker {
     return nest;
   }
 
-  // Of the dims, in the first store's memory; the row's own variable stands for the dim.
+  // The dim that is contiguous in the first store's memory, unless it is the dim that the rows replace.
   std::optional<Expr> innermost() const {
     const sym::Facts facts = loop::facts_of(program_, nest_);
     for (const Stmt& stmt : nest_.body)

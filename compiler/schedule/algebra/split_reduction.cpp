@@ -59,7 +59,7 @@ class Splitter {
   }
 
  private:
-  // ---- whether it can be done ----
+  // ---- legality ----
 
   std::string refusal() {
     if (split_.keep.empty()) return "no dim is kept";
@@ -95,9 +95,9 @@ class Splitter {
     return why;
   }
 
-  // ---- what passes between the statements before the reduction and the others ----
+  // ---- values that the reduction and later statements use from before it ----
 
-  // Computed by loops, or from what loops compute.
+  // Whether the value is computed by loops, or from values that loops compute.
   bool is_heavy(ValueId id) const { return heavy_.contains(id); }
   std::set<ValueId> heavy_values() const {
     std::set<ValueId> heavy;
@@ -110,7 +110,7 @@ class Splitter {
     return heavy;
   }
 
-  // Heavy values go through memory: where they are stored anyway, or in a buffer of their own.
+  // Heavy values go through memory: through a buffer that they are stored to anyway, or a new one.
   void cross_boundary() {
     std::set<ValueId> seen;
     auto use = [&](ValueId id) {
@@ -156,7 +156,8 @@ class Splitter {
     return count;
   }
 
-  // What comes before the reduction for the nests behind the boundary: stores stay behind, heavy values are loaded.
+  // The statements before the reduction, for the nests after the boundary: without stores, and with heavy
+  // values loaded.
   Block prologue(Nest& nest) const {
     Block out;
     for (size_t i = 0; i < at_; ++i) {
@@ -191,7 +192,7 @@ class Splitter {
 
   // ---- partial results ----
 
-  // The dims of the partial results, in memory as what is reduced lies in memory.
+  // Chooses the dims of the partial results, in the memory order of the reduced data.
   void place_partials() {
     Nest scope = nest_;
     loop::Cloner names(scope);
@@ -229,7 +230,8 @@ class Splitter {
     }
   }
 
-  // How far the first load of the reduction that has all of these dims moves along each; symbols count as 64.
+  // The step along each dim of the first load in the reduction that moves along all of them; symbols count as
+  // 64.
   std::vector<double> steps_of(const std::vector<Dim>& dims) const {
     std::vector<double> steps(dims.size(), 0);
     bool found = false;
@@ -256,7 +258,8 @@ class Splitter {
     return steps;
   }
 
-  // Of the reduction to a partial result, and of that of partial results.
+  // inner_dims: those reduced to a partial result. combined_dims: those over which partial results are
+  // combined.
   std::vector<Dim> inner_dims() const {
     std::vector<Dim> dims = reduce_->dims;
     if (!split_.strip) {
@@ -289,7 +292,7 @@ class Splitter {
     }
     std::vector<ValueId> results = inner.results;
     nest.body.push_back({std::move(inner)});
-    // First of all: what is added finds its names among those that stay.
+    // This comes first, since statements that are added take names different from those present.
     loop::substitute(nest.body, joined_);
     if (deviations_) results.push_back(add_own_deviations(nest));
     for (size_t p = 0; p < partials_.size(); ++p) {
@@ -300,7 +303,7 @@ class Splitter {
     return nest;
   }
 
-  // Of each part from its own mean. The sum that they are behind is the last statement.
+  // Adds a part's squared deviations from its own mean. The part's sum is the last statement of the nest.
   ValueId add_own_deviations(Nest& nest) const {
     const Stmt sum = nest.body.back();
     const ValueId total = std::get<Reduce>(sum.node).results[0];
@@ -320,7 +323,7 @@ class Splitter {
     return result;
   }
 
-  // How many points of the reduction a partial result is of.
+  // How many points of the reduction a partial result covers.
   Expr points_of_part() const {
     Expr points = 1;
     for (const Dim& dim : inner_dims()) points = points * dim.extent;
@@ -332,8 +335,8 @@ class Splitter {
     return w.let(ScalarOp::kDiv, dtype, {total, w.index(points, dtype)});
   }
 
-  // The deviations of parts from their means, and of these from the mean of all, in place of the statement that goes through
-  // all points.
+  // Replaces the sum over all points by the parts' deviations from their means plus the deviations of these
+  // means from the overall mean.
   void add_all_deviations(Nest& nest) const {
     Reduce all = std::get<Reduce>(nest_.body[deviations_->at].node);
     const DType dtype = nest.values[all.results[0].value].dtype;
@@ -362,7 +365,7 @@ class Splitter {
     nest.body.push_back({std::move(all)});
   }
 
-  // Of a partial result, where they are combined.
+  // The access to a partial result where partial results are combined.
   Access partial(BufferId id) const {
     Access access{.buffer = id};
     for (const Dim& dim : partial_dims_) access.index.push_back(sym::substitute(dim.var, apart_));
@@ -393,14 +396,14 @@ class Splitter {
   struct Passed {
     ValueId value;
     Access access;
-    bool fresh;  // a buffer made for it
+    bool fresh;  // a new buffer
   };
 
   Program& program_;
   const Nest& nest_;
   const ReductionSplit& split_;
   const Reduce* reduce_ = nullptr;
-  size_t at_ = 0;  // of the reduction in the body
+  size_t at_ = 0;  // position of the reduction in the body
   std::set<ValueId> heavy_;
   std::optional<VarianceSum> deviations_;
   std::vector<Passed> passed_;
@@ -412,7 +415,7 @@ class Splitter {
 
 }  // namespace
 
-// ---- text --------------------------------------------------------------------------------------------------
+// ---- text -------------------------------------------------------------------------------------------------
 
 loop::Directive to_directive(const ReductionSplit& split) {
   loop::Directive directive{"split_reduction", {}};

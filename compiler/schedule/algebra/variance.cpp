@@ -32,15 +32,15 @@ const Let* let_of(const Block& block, ValueId id, ScalarOp op) {
   return let && let->op == op ? let : nullptr;
 }
 
-// Whether the two blocks compute the same for these values, with the index variables of the second one in place of those
-// of the first one's loop.
+// Whether two blocks compute the same for given values, with the second loop's index variables in place of
+// the first's.
 class Same {
  public:
   Same(const Nest& nest, const Block& a, const Block& b, const sym::Substitution& dims)
       : nest_(nest), a_(a), b_(b), dims_(dims) {}
 
   bool value(ValueId a, ValueId b) {
-    const auto [found, unknown] = known_.try_emplace({a, b}, false);  // values are used many times over
+    const auto [found, unknown] = known_.try_emplace({a, b}, false);  // values are used many times
     return unknown ? found->second = compare(a, b) : found->second;
   }
 
@@ -79,7 +79,7 @@ class Same {
   std::map<std::pair<ValueId, ValueId>, bool> known_;
 };
 
-// The value is `sum` divided by how many `points` there are, or multiplied by one over their number.
+// Whether `value` is `sum` divided by `points`, or multiplied by the reciprocal.
 bool is_mean(const Nest& nest, ValueId value, ValueId sum, Expr points, const sym::Facts& facts) {
   const auto known = sym::as_const(points);
   const auto is_number = [&](ValueId id, double number) {
@@ -99,7 +99,7 @@ bool is_mean(const Nest& nest, ValueId value, ValueId sum, Expr points, const sy
   return known && is_number(divided->args[1], static_cast<double>(*known));
 }
 
-// Whether something between the two sums may change what they read.
+// Whether a statement between the two sums may change what they read.
 bool writes_between(const Nest& nest, size_t from, size_t to) {
   std::set<loop::BufferId> read;
   loop::for_each_stmt(std::get<Reduce>(nest.body[from].node).body, [&](const Stmt& stmt) {

@@ -24,7 +24,7 @@ bool reads_weights_alone(const Program& program, const Factor& factor) {
   });
 }
 
-// What the factor casts the value from.
+// The value that the factor casts `value` from.
 std::optional<ValueId> cast_from(const Factor& factor, ValueId value) {
   for (const Stmt* stmt : factor.slice)
     if (const auto* let = std::get_if<Let>(&stmt->node); let && let->result == value)
@@ -33,7 +33,7 @@ std::optional<ValueId> cast_from(const Factor& factor, ValueId value) {
   return std::nullopt;
 }
 
-// The factor before it is rounded.
+// The factor's value before it is rounded.
 std::optional<ValueId> unrounded(const Program& program, const Nest& nest, const Factor& factor) {
   const auto narrow = cast_from(factor, factor.value);
   if (!narrow || !is_storage_float(nest.values[narrow->value].dtype)) return std::nullopt;

@@ -25,23 +25,24 @@ using loop::Program;
 using loop::Steps;
 using sym::Expr;
 
-// Cycles of one core, with figures of no machine in particular: what is chosen is the same for every variant.
-constexpr double kFlops = 56;        // of a contraction, a cycle
-constexpr double kBytes = 20;        // between neighbouring nests
-constexpr double kWeightBytes = 10;  // weights come from further away
-constexpr double kSumOverhead = 16;  // of the sums of a tile, as channels
+// Cycles of one core. The figures are not specific to one machine, so that the choice is the same for every
+// variant.
+constexpr double kFlops = 56;        // per cycle, of a contraction
+constexpr double kBytes = 20;        // per cycle, between neighbouring nests
+constexpr double kWeightBytes = 10;  // per cycle; weights come from further away
+constexpr double kSumOverhead = 16;  // of the sums of a tile, in channels
 constexpr double kLanes = 16;
-constexpr int64_t kEnoughTiles = 16;  // few rows reuse little of what is loaded
+constexpr int64_t kEnoughTiles = 16;  // fewer rows reuse little of what is loaded
 constexpr double kMargin = 1.15;
-constexpr int kMostPercent = 98;  // of the time of siblings by themselves, together
-// Of a cycle, so that expressions of whole numbers tell costs apart.
+constexpr int kMostPercent = 98;  // of the time of separate siblings
+// Parts of a cycle, so that integer expressions can distinguish costs.
 constexpr double kParts = 16;
 
 double typical_tiles(const Program& program, const Convolution& c, int m) {
   return std::max(1.0, typical(sym::ceildiv(c.y.extent, m), program.facts)) *
          std::max(1.0, typical(sym::ceildiv(c.x.extent, m), program.facts));
 }
-// Bytes of a tile between the transforms, and of the weights.
+// Bytes of a tile's intermediates between the transforms, and of the weights.
 double passing(const Program& program, const Convolution& c, int m) {
   return 4.0 * (m + 2) * (m + 2) * typical_points(c.shared, program.facts) *
          (typical_points(c.channels, program.facts) + typical_points(c.columns, program.facts));
@@ -51,7 +52,7 @@ double weights(const Program& program, const Convolution& c, int m) {
          typical_points(c.channels, program.facts) * typical_points(c.columns, program.facts);
 }
 
-// In kParts of a cycle, for so many images; m = 1: as it is.
+// Cost in parts (kParts) of a cycle for this many images; m = 1: the direct convolution.
 Expr cycles(const Program& program, const Convolution& c, int m, Expr images) {
   const auto times = [](double cost, Expr count) {
     return count * static_cast<int64_t>(std::ceil(std::min(cost * kParts, 1e15)));
@@ -73,17 +74,17 @@ Expr cycles(const Program& program, const Convolution& c, int m, Expr images) {
 }
 
 struct Choice {
-  int m = 1;             // tiles; 1: none
-  int percent = 100;     // of the time without them that the better tiles would take, at sizes in the middle
-  double cycles = 0;     // of what is chosen, there
-  bool cached = false;   // what passes between the transforms stays in a cache, in strips or by itself
-  bool streams = false;  // weights are read for one strip after the other, from beyond a cache
-  int small = 1;         // tiles of sizes at which those of m outputs are slower
-  Expr condition = 1;    // that they are not, where the sizes may be such ones
+  int m = 1;          // tile size; 1: the direct convolution
+  int percent = 100;  // time of the better tile size in percent of the direct convolution's, at medium sizes
+  double cycles = 0;  // of the choice, at the same sizes
+  bool cached = false;   // the intermediates stay in cache, tiled or as a whole
+  bool streams = false;  // every tile reads the weights from beyond the cache
+  int small = 1;         // tile size where m is slower
+  Expr condition = 1;    // that m is not slower, if the sizes may be such that it is
 };
 
 Choice choose(const Program& program, const Convolution& c) {
-  // Weights are read once for an image: one is the case that decides, where sizes do not.
+  // Weights are read once for all images, so the fewest images that a run can have decide.
   Expr images = 1, fewest = 1;
   for (const Dim& dim : c.own) {
     if (dim.var == c.y.var || dim.var == c.x.var) continue;
@@ -132,8 +133,8 @@ std::string said(const Choice& choice) {
       choice.condition.is_const(1) ? "" : cat(", and ", tiles(choice.small), " where sizes are small"));
 }
 
-// Turns the convolutions of a list of steps into Winograd's, those of one value together where one transform of it and one
-// product take less time than each by itself.
+// Replaces the convolutions in a list of steps by their Winograd form. Convolutions of one input are replaced
+// together if a shared transform and GEMM take less time than separate ones.
 class Applying {
  public:
   Applying(Program& program, std::vector<Decision>* decisions) : program_(program), decisions_(decisions) {}
@@ -178,12 +179,12 @@ class Applying {
     std::unique_ptr<Nest> nest;  // `conv` points into it
     Convolution conv;
   };
-  // With names of its own and with those that siblings have in common.
+  // With its own names, and with the names that siblings have in common.
   struct Candidate {
     Named own, renumbered;
     Choice choice;
   };
-  // Positions of convolutions of one value.
+  // Positions of convolutions of one input.
   struct Family {
     std::vector<int> at;
     Choice choice;
@@ -212,7 +213,7 @@ class Applying {
     });
   }
 
-  // The other one becomes one of the family where it is a sibling and that is worth it.
+  // Adds the other convolution to the family if it is a sibling and that pays.
   void join(const Steps& steps, const Flow& flow, const std::vector<std::optional<Candidate>>& candidates,
             int at, Family& family) {
     const auto candidate = [&](int member) -> const Candidate& {
@@ -240,7 +241,7 @@ class Applying {
     if (choice.streams && !(family.choice.streams && other.choice.streams))
       return note(false, cat(time, ", but the weights of both would be too large for a cache"));
     if (percent > kMostPercent) return note(false, time);
-    if (!may_move(program_, steps, flow, at, family.at[0] - 1))  // apart from all of them
+    if (!may_move(program_, steps, flow, at, family.at[0] - 1))  // independent of all members
       return note(false, "a step between them is in the way");
     note(true, time);
     family.at.push_back(at);

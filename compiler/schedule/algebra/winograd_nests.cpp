@@ -54,7 +54,7 @@ const Transforms& transforms(int m) {
   return m == 2 ? f2 : f4;
 }
 
-// ---- statements --------------------------------------------------------------------------------------------
+// ---- statements -------------------------------------------------------------------------------------------
 
 // Appends statements on f32 scalars to a nest.
 class Scalars {
@@ -64,7 +64,7 @@ class Scalars {
   ValueId load(Access access) { return writer_.load(DType::kF32, std::move(access)); }
   void store(Access access, ValueId value) { writer_.store(std::move(access), value); }
 
-  // matrix * values * matrix^T, rows and columns.
+  // matrix * values * matrix^T, by rows and columns.
   std::vector<std::vector<ValueId>> both_sides(const Matrix& matrix,
                                                const std::vector<std::vector<ValueId>>& values) {
     std::vector<std::vector<ValueId>> half(matrix.size()), out(matrix.size());
@@ -104,14 +104,14 @@ class Scalars {
   loop::Writer writer_;
 };
 
-// ---- the convolution ---------------------------------------------------------------------------------------
+// ---- the convolution --------------------------------------------------------------------------------------
 
 bool moves(const Access& access, Expr var) {
   return sym::depends_on(access.mask, var) || std::any_of(access.index.begin(), access.index.end(),
                                                           [&](Expr e) { return sym::depends_on(e, var); });
 }
 
-// The access looks at y + r and at neither alone.
+// Whether the access depends on y and r only through y + r.
 bool slides(const Access& access, Expr y, Expr r, const sym::Facts& facts) {
   const Expr by = sym::var("%by");
   auto same = [&](Expr e) {
@@ -145,7 +145,7 @@ class Splitter {
   std::vector<Nest> run() {
     weights();
     std::vector<Nest> out = {input(), products()};
-    Expr first = 0;  // of a sibling's columns
+    Expr first = 0;  // first of the sibling's columns
     for (const Sibling& sibling : siblings_) {
       out.push_back(output(sibling, first));
       if (siblings_.size() > 1) first = first + sibling.conv.columns[0].extent;
@@ -209,7 +209,7 @@ class Splitter {
     program_.prepack.push_back(loop::add_nest(program_, std::move(nest)));
   }
 
-  // `first` of the columns, which are the last of these dims.
+  // `first`: where the columns begin, which are the last of these dims.
   void store_all(Scalars& scalars, const std::vector<std::vector<ValueId>>& values, BufferId to,
                  const std::vector<const std::vector<Dim>*>& dims, Expr first = 0) {
     for (size_t i = 0; i < values.size(); ++i)
@@ -220,7 +220,8 @@ class Splitter {
       }
   }
 
-  // The element (i, j) of a tile, as y and x at the output that it is first of.
+  // The substitution for element (i, j) of a tile: y and x become those of the output whose window begins
+  // there.
   sym::Substitution inside_tile(int i, int j) const {
     return {{c_.y.var, c_.y.var * m_ + i}, {c_.x.var, c_.x.var * m_ + j}, {c_.r, 0}, {c_.s, 0}};
   }
@@ -235,7 +236,7 @@ class Splitter {
       for (int j = 0; j < t_; ++j) {
         Access access = c_.data->access;
         loop::substitute(access, inside_tile(i, j));
-        // What no output needs may lie outside.
+        // Elements that no output needs may be out of range.
         const Expr needed = sym::logical_and(sym::lt(c_.y.var * m_ + i, c_.y.extent + 2),
                                              sym::lt(c_.x.var * m_ + j, c_.x.extent + 2));
         access.mask = sym::logical_and(access.mask, needed);
@@ -254,7 +255,7 @@ class Splitter {
                                        [&](const Dim& other) { return other.var == dim.var; });
       nest.dims.push_back(column == columns_.end() ? tiled(dim) : *column);
     }
-    Nest inner;  // its body is the reduction's
+    Nest inner;  // its body becomes the reduction's
     inner.values = {};
     Scalars scalars(inner);
     const ValueId v = scalars.load(at(v_, position_, v_dims())),
@@ -300,7 +301,7 @@ class Splitter {
       }
     return nest;
   }
-  // Not what the reduction alone uses.
+  // Whether more than the reduction uses the statement.
   static bool is_needed(const Convolution& conv, const Stmt& stmt) {
     const auto* load = std::get_if<loop::Load>(&stmt.node);
     return !load || (load != conv.data && load != conv.weight);
@@ -311,12 +312,12 @@ class Splitter {
 
   Program& program_;
   const std::vector<Sibling>& siblings_;
-  const Convolution& c_;  // the first, whose data all of them read
+  const Convolution& c_;  // the first; all siblings read its data
   const int m_, t_;
   const Transforms& tile_;
-  const std::vector<Dim> columns_;  // of all
-  std::vector<Dim> rows_;           // those of the data, y and x over tiles
-  Expr position_;                   // in a tile
+  const std::vector<Dim> columns_;  // of all siblings
+  std::vector<Dim> rows_;           // dims of the data; y and x count tiles
+  Expr position_;                   // position in a tile
   BufferId u_, v_, m_buffer_;
 };
 
