@@ -22,13 +22,13 @@ using loop::Program;
 using sym::Expr;
 
 constexpr int64_t kRowBytes = 16;
-constexpr int64_t kLeastGrowth = 4;  // rows grow by a quarter at most, where their length is known
-// Results that each element of an input is read for: from then on a product gains more by aligned rows than a copy takes
-// (4 TB/s of memory; 120 TFLOP/s with gathered tiles, 600 with boxes).
+constexpr int64_t kLeastGrowth = 4;  // rows of known length grow by at most a quarter
+// Least number of results that read an element of an input. From then on a GEMM gains more by aligned rows
+// than the copy takes (4 TB/s of memory; 120 TFLOP/s with gathered tiles, 600 with boxes).
 constexpr int64_t kReadsWorthCopy = 128;
 
-// Strides with which rows of the matrix that the product takes the buffer for begin at multiples of kRowBytes; nothing
-// where they do so already, or should not.
+// Strides that align the rows of the matrix that the GEMM reads to kRowBytes. Empty if they are aligned
+// already, or should not be.
 std::vector<Expr> padded_strides(const Program& program, const Contraction& contraction,
                                  const loop::Access& access) {
   const Buffer& buffer = program[access.buffer];
@@ -38,7 +38,7 @@ std::vector<Expr> padded_strides(const Program& program, const Contraction& cont
   const auto contiguous = inside_out(buffer);
   if (!contiguous || contiguous->empty()) return {};
   const std::vector<size_t>& order = *contiguous;
-  // A row is what lies side by side of the depth, or of the points.
+  // A row is the contiguous part of the depth, or of the points.
   const auto in_depth = [&](size_t d) { return loop::is_var_of(access.index[d], contraction.reduce->dims); };
   const auto is_var = [&](size_t d) {
     return in_depth(d) || loop::is_var_of(access.index[d], contraction.m) ||
@@ -66,7 +66,8 @@ class Padder {
  public:
   explicit Padder(Program& program) : program_(program), fixed_(fixed_buffers(program)) {}
 
-  // The nest with its factors in padded rows, behind the copies that it wants; nothing where no factor is another one.
+  // Returns the nest with its factors in padded rows, after the copies it needs. Returns nothing if no factor
+  // gets another buffer.
   std::vector<Nest> pad(const Nest& nest) {
     std::vector<Nest> out;
     const auto contraction = loop::classify_contraction(nest);
@@ -120,7 +121,7 @@ class Padder {
     return id;
   }
 
-  // For this nest alone: another one may run where this one does not.
+  // The copy is for this nest alone: another nest may run where this one does not.
   BufferId input(BufferId from, const std::vector<Expr>& strides, std::vector<Nest>& copies) {
     const BufferId id = add_buffer(from, strides, loop::Storage::kArena);
     copies.push_back(copy(from, id));

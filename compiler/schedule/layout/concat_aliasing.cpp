@@ -32,14 +32,14 @@ using loop::Store;
 using loop::TiledGroup;
 using sym::Expr;
 
-// Where one of several buffers' elements is in another: added to its index.
+// The position of one buffer's elements in another: added to the index.
 using Offset = std::vector<Expr>;
 
 struct Range {
   Expr low, high;  // both included
 };
 
-using Box = std::vector<std::optional<Range>>;  // of each component of an index; nothing: anywhere
+using Box = std::vector<std::optional<Range>>;  // by component of an index; nothing: unknown
 
 struct Stored {
   const Store* store;
@@ -60,7 +60,7 @@ std::optional<Range> range_of(Expr index, const std::vector<Dim>& loops) {
   return range;
 }
 
-// The stores to a buffer, with what their indices may be.
+// The stores to a buffer, with the ranges of their indices.
 std::vector<Stored> stores_in(const Nest& nest, BufferId id) {
   std::vector<Stored> uses;
   std::vector<Dim> loops = nest.dims;
@@ -84,11 +84,12 @@ std::vector<Stored> stores_in(const Nest& nest, BufferId id) {
   return uses;
 }
 
-// The same value at each of these places: in the block of the store, where the value is stored or was loaded from.
+// Two places with the same value: a store, and another place where the same block stores the value too or
+// where it was loaded from.
 struct Twin {
   const Store* store;
   const Access* other;
-  bool loaded;  // else stored as well
+  bool loaded;  // otherwise stored as well
 };
 
 std::vector<Twin> twins_of(const Nest& nest) {
@@ -116,7 +117,7 @@ std::vector<Twin> twins_of(const Nest& nest) {
   return twins;
 }
 
-// From `part` to `whole`: nothing where that is not one offset for all points.
+// The offset from `part` to `whole`; nothing if it is not the same for all points.
 std::optional<Offset> offset_between(const Access& part, const Access& whole) {
   if (part.index.size() != whole.index.size()) return std::nullopt;
   Offset offset;
@@ -131,7 +132,7 @@ class Slicer {
  public:
   explicit Slicer(Program& program, int64_t piece = 1) : program_(program), piece_(piece) { look(); }
 
-  // Arena buffers that launches alone touch, larger ones first.
+  // Arena buffers that only launches touch, larger ones first.
   std::vector<BufferId> wholes() const {
     std::vector<std::pair<int64_t, BufferId>> found;
     for (size_t b = 0; b < program_.buffers.size(); ++b) {
@@ -144,7 +145,8 @@ class Slicer {
     return ids;
   }
 
-  // Takes buffers into `whole` while there are any but those left out; which they were.
+  // Moves buffers into `whole` as long as there are candidates other than those left out. Returns the moved
+  // ones.
   std::vector<BufferId> fill(BufferId whole, const std::set<BufferId>& left_out = {}) {
     std::vector<BufferId> taken;
     for (bool changed = true; changed;) {
@@ -179,7 +181,7 @@ class Slicer {
   struct User {
     NestId nest;
     int step;
-    bool inside;  // of strips or a branch
+    bool inside;  // a tiled group or a branch
   };
 
   void look() {
@@ -193,7 +195,7 @@ class Slicer {
         if (again) fixed_[buffer.value] = true;
       }
     };
-    // Of branches one or the other is run: all that either does counts, at the place of both.
+    // Either branch may run, so what both do counts, at the position of the If.
     const auto visit = [&](const auto& self, const loop::Step& step, int at, bool inside) -> void {
       if (const auto* one = std::get_if<loop::Launch>(&step.node)) return launch(one->nest, at, inside);
       if (const auto* branch = std::get_if<loop::If>(&step.node)) {
@@ -237,7 +239,7 @@ class Slicer {
     return count.value_or(0);
   }
 
-  // What shares values with `whole`, and where it would lie.
+  // Buffers that share values with `whole`, and their offsets in it.
   std::vector<std::pair<BufferId, Offset>> candidates(BufferId whole) const {
     std::vector<std::pair<BufferId, Offset>> found;
     for (const User& user : users_[whole.value])
@@ -279,7 +281,7 @@ class Slicer {
     return whole(at);
   }
 
-  // Both boxes within one buffer.
+  // Whether two boxes of one buffer are disjoint.
   bool are_apart(const Box& a, const Box& b) const {
     for (size_t d = 0; d < a.size(); ++d)
       if (a[d] && b[d] && (holds(sym::lt(a[d]->high, b[d]->low)) || holds(sym::lt(b[d]->high, a[d]->low))))
@@ -289,10 +291,11 @@ class Slicer {
 
   bool may_lie_in(BufferId part, BufferId whole, const Offset& offset) const {
     if (!fits(part, whole, offset)) return false;
-    // Steps at which one is copied to the other, and the last ones before at which the copied one may change.
+    // The first steps at which one is copied to the other, and the last steps at which each of them changes.
     constexpr int kNever = std::numeric_limits<int>::max();
     int part_read = kNever, whole_read = kNever, part_made = -1, whole_made = -1;
-    // Of stores, in indices of `whole`: to `part`, of what both get there, of what comes from `whole`; to `whole` alone.
+    // Boxes of stores, in indices of `whole`. alone: to `part` only; both: the same value to both; copied:
+    // from `whole` to `part`; others: to `whole` only.
     std::vector<Box> alone, both, copied, others;
     std::set<NestId> nests;
     for (BufferId id : {part, whole})
@@ -300,7 +303,7 @@ class Slicer {
         if (!nests.insert(user.nest).second) continue;
         const Nest& nest = program_[user.nest];
         const std::vector<Twin> twins = twins_of(nest);
-        size_t left = 0;  // stores of the nest that stay
+        size_t left = 0;  // stores of the nest that remain
         loop::for_each_stmt(nest.body,
                             [&](const Stmt& stmt) { left += std::holds_alternative<Store>(stmt.node); });
         for (Stored& use : stores_in(nest, part)) {
@@ -319,9 +322,9 @@ class Slicer {
             whole_made = std::max(whole_made, user.step);
           if (!found.stored && !found.copied) others.push_back(std::move(use.box));
         }
-        if (user.inside && left == 0) return false;  // steps that go are the program's own
+        if (user.inside && left == 0) return false;  // only top-level steps can be removed
       }
-    // Behind a copy both stay as they are; what the two hold before is of different elements, or the same.
+    // After a copy neither buffer changes. Before it, the two hold different elements or the same values.
     const auto apart = [&](const std::vector<Box>& a, const std::vector<Box>& b) {
       return std::all_of(a.begin(), a.end(), [&](const Box& one) {
         return std::all_of(b.begin(), b.end(), [&](const Box& other) { return are_apart(one, other); });
@@ -343,7 +346,8 @@ class Slicer {
       if (box[d]) box[d] = Range{box[d]->low + offset[d], box[d]->high + offset[d]};
   }
 
-  // Whether what the store puts into one of the two is, at that place of `other`, stored as well or comes from there.
+  // Whether the value that the store puts into one of the two is also stored in the same place of `other`, or
+  // was loaded from there.
   struct Found {
     bool stored = false, copied = false;
   };
@@ -381,7 +385,7 @@ class Slicer {
       std::erase_if(users, [&](const User& user) { return program_[user.nest].body.empty(); });
   }
 
-  // Stores of what is there already: loaded from the same place, or stored there before.
+  // Drops stores of values that are there already: loaded from the same place, or stored there before.
   static void drop_repeated(Nest& nest, BufferId id) {
     std::vector<const Store*> repeated;
     for (const Twin& twin : twins_of(nest)) {
@@ -392,7 +396,7 @@ class Slicer {
       if (twin.loaded || !first) repeated.push_back(twin.store);
     }
     const auto drop = [&](const auto& self, Block& block) -> void {
-      // Marked before anything moves: the statements are told apart by where they lie.
+      // Marked before anything moves, since statements are identified by their addresses.
       std::vector<bool> goes;
       for (const Stmt& stmt : block) {
         const auto* store = std::get_if<Store>(&stmt.node);
@@ -409,7 +413,7 @@ class Slicer {
   Program& program_;
   const int64_t piece_;
   std::vector<std::vector<User>> users_;  // by buffer
-  std::vector<bool> fixed_;               // by buffer: something else than a launch touches it, or adds to it
+  std::vector<bool> fixed_;               // by buffer: has to stay as it is
 };
 
 std::vector<int64_t> peaks_of(const Program& program) {
@@ -428,7 +432,7 @@ bool is_within(const std::vector<int64_t>& peaks, const std::vector<int64_t>& li
 void alias_concats(Program& program, std::vector<Decision>* decisions, int64_t piece) {
   struct Trial {
     Program program;
-    std::vector<std::pair<BufferId, BufferId>> taken;  // which buffer into which
+    std::vector<std::pair<BufferId, BufferId>> taken;  // which buffer moved into which
   };
   const auto fill = [&](std::span<const BufferId> wholes, const std::set<BufferId>& left_out = {}) {
     Trial trial{program, {}};
@@ -468,7 +472,7 @@ void alias_concats(Program& program, std::vector<Decision>* decisions, int64_t p
       std::set<BufferId> left_out;
       for (Trial one = fill({&whole, 1}); !one.taken.empty() && !keep(one);
            one = fill({&whole, 1}, left_out)) {
-        // What is made first keeps the larger buffer alive longest.
+        // The buffer that is computed first keeps the larger one live longest.
         const BufferId first =
             std::min_element(one.taken.begin(), one.taken.end(), [&](const auto& a, const auto& b) {
               return before.first_step(a.first) < before.first_step(b.first);

@@ -20,11 +20,11 @@ using loop::Program;
 using sym::Expr;
 
 constexpr int64_t kPieceBytes = 16;
-// Products that each element of the image takes part in: from then on what pieces gain over elements one by one is more than
-// a copy takes (4 TB/s of memory; 120 TFLOP/s with gathered elements, 500 with pieces).
+// Multiply-adds per element of the image. From then on loading pieces instead of single elements gains more
+// than a copy takes (4 TB/s of memory; 120 TFLOP/s with gathered elements, 500 with pieces).
 constexpr int64_t kReadsWorthCopy = 128;
 
-// The factor's load, where it is one load and conversions.
+// The factor's load if it is one load below conversions, otherwise null.
 const loop::Load* load_of(const kernels::Factor& factor) {
   const loop::Load* load = nullptr;
   for (const loop::Stmt* stmt : factor.slice) {
@@ -63,13 +63,13 @@ class Runs {
         from.storage == loop::Storage::kLocal || data_->fill.f != 0 || std::signbit(data_->fill.f))
       return false;
     piece_ = kPieceBytes / byte_size(from.dtype);
-    // In groups, what lies next to each other are the groups.
+    // In grouped convolutions, neighbours in memory belong to different groups.
     for (const loop::Dim& dim : nest_.dims)
       if (contraction_->factors[0].vars.contains(dim.var) && contraction_->factors[1].vars.contains(dim.var))
         return false;
     if (!find_dims()) return false;
     if (channels_ >= piece_ && (in_pieces() || !worth_copy())) return false;
-    // Steps and rows in whole pieces.
+    // Pads steps and rows to whole pieces.
     padded_channels_ = channels_;
     while (step_ * padded_channels_ % piece_) ++padded_channels_;
     padded_taps_ = taps_;
@@ -95,11 +95,11 @@ class Runs {
       while (whole * padded_channels_ % piece_) ++whole;
       extent_[along_] = whole;
     }
-    // What the mask lets through is all that is in the buffer.
+    // The mask has to let every element of the buffer through.
     return kernels::facts_in(program_, nest_, *contraction_).with(inside).holds(access.mask);
   }
 
-  // Whether a pixel's channels are whole pieces where they lie.
+  // Whether a pixel's channels are whole pieces in memory already.
   bool in_pieces() const {
     const loop::Buffer& from = program_[data_->access.buffer];
     if (channels_ % piece_ || !from.strides[*channel_].is_const(1)) return false;
@@ -111,8 +111,8 @@ class Runs {
   }
 
   bool worth_copy() const {
-    Expr products = 1;  // of a window's element
-    int64_t steps = 1;  // places of the image for each window
+    Expr products = 1;  // multiply-adds of a window's element
+    int64_t steps = 1;  // places of the image per window
     for (const loop::Dim& dim : nest_.dims) {
       bool own = false;
       for (Expr index : data_->access.index) {
@@ -128,7 +128,8 @@ class Runs {
     return program_.facts.holds(sym::ge(products, kReadsWorthCopy * steps));
   }
 
-  // The channels' dim of the data, where there is more than one, and the dim along which a window's row runs.
+  // Finds the data's channel dim, if there is more than one channel, and the dim along which a window's row
+  // runs.
   bool find_dims() {
     channel_.reset();
     channels_ = 1;
@@ -146,7 +147,7 @@ class Runs {
     return false;
   }
 
-  // The dim of the access that is `var` alone, if no other depends on it.
+  // The position in the access's index that is `var` alone, if no other one depends on it.
   static std::optional<size_t> own(const loop::Access& access, Expr var) {
     std::optional<size_t> at;
     for (size_t d = 0; d < access.index.size(); ++d) {
@@ -157,7 +158,7 @@ class Runs {
     return at;
   }
 
-  // index[d] is step * x + s, but for what is the same for the whole nest.
+  // Whether index[d] is step * x + s plus a term that is constant in the nest.
   bool find_row(size_t d) {
     const std::vector<Expr>& index = data_->access.index;
     for (const loop::Dim& s : contraction_->reduce->dims) {
@@ -220,7 +221,7 @@ class Runs {
     return made;
   }
 
-  // The weight likewise, at compile time.
+  // Packs the weight likewise, at compile time.
   loop::BufferId taps() {
     const loop::Access access = weight_->access;
     const loop::Buffer from = program_[access.buffer];
@@ -287,7 +288,7 @@ class Runs {
   Expr channel_var_ = 0, tap_var_ = 0;
   int64_t piece_ = 0;  // elements in kPieceBytes
   int64_t channels_ = 0, taps_ = 0, step_ = 0, padded_channels_ = 0, padded_taps_ = 0;
-  std::optional<size_t> channel_;  // of the data's dims; none: it has one channel
+  std::optional<size_t> channel_;  // dim of the data; none: it has one channel
   size_t along_ = 0;
   std::vector<Expr> least_, extent_;  // of the padded data, by dim of the data
   loop::BufferId rows_;

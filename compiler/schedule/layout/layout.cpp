@@ -18,7 +18,7 @@ using loop::Program;
 using loop::Storage;
 using sym::Expr;
 
-// Wishes for the innermost dim, by buffer; the strongest wins.
+// How strongly each dim of a buffer is preferred as the innermost one; the strongest preference wins.
 struct Wishes {
   std::vector<std::vector<int64_t>> strength;  // [buffer][dim]
 };
@@ -27,8 +27,8 @@ bool may_choose(const Program& program, BufferId id) {
   return program[id].storage == Storage::kArena && program[id].shape.size() >= 3;
 }
 
-// The component of the access that is the dim's variable alone, or that plus a constant or whole multiples of its extent:
-// the channels of a group.
+// The position in the access's index that is the dim's variable alone, or the variable plus a constant or a
+// multiple of its extent (the channels of a group); -1 if there is none.
 int component_of(const Access& access, const loop::Dim& dim) {
   for (size_t i = 0; i < access.index.size(); ++i) {
     const auto linear = sym::linear_in(access.index[i], dim.var);
@@ -46,7 +46,7 @@ void wish(const Program& program, Wishes& wishes, const Access& access, const lo
   if (at >= 0) wishes.strength[access.buffer.value][at] += strength;
 }
 
-// More multiplications, a stronger wish; symbols count as a typical size.
+// The strength of a contraction's preferences: its multiplications, with symbols at a typical size.
 int64_t points(const Nest& nest, const loop::Reduce& reduce) {
   constexpr int64_t kTypical = 32;
   int64_t count = 1;
@@ -72,7 +72,7 @@ void wishes_of_contraction(const Program& program, const Nest& nest, Wishes& wis
         program[data.buffer].storage == Storage::kWeight)
       continue;
     const int64_t strength = points(nest, *contraction->reduce);
-    // The longest reduced dim that runs through both operands on its own: the channels, not the window.
+    // The longest reduced dim that indexes the data by itself: the channels, not the window.
     loop::Dim channels;
     int64_t longest = 1;
     for (const auto& dim : contraction->reduce->dims) {
@@ -93,14 +93,14 @@ void wishes_of_contraction(const Program& program, const Nest& nest, Wishes& wis
 }
 
 std::optional<int> chosen(const std::vector<int64_t>& strength) {
-  // Of equal wishes the innermost dim's: heads and their channels are wished for alike.
+  // Ties go to the innermost dim, since heads and their channels are preferred equally.
   const auto best = std::max_element(strength.rbegin(), strength.rend());
   if (best == strength.rend() || *best == 0) return std::nullopt;
   return static_cast<int>(strength.rend() - best) - 1;
 }
 
-// A buffer without a wish follows the buffers it is computed from or into, along the variable that is
-// innermost there.
+// Propagates preferences: a buffer without one follows the buffers it is computed from or into, along the
+// variable that is innermost there.
 bool pass_on(const Program& program, const Nest& nest, Wishes& wishes) {
   std::vector<const Access*> accesses;
   loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
@@ -115,7 +115,8 @@ bool pass_on(const Program& program, const Nest& nest, Wishes& wishes) {
       if (!sym::is_index(var)) continue;
       const auto own =
           std::find_if(nest.dims.begin(), nest.dims.end(), [&](const auto& d) { return d.var == var; });
-      const loop::Dim dim = own == nest.dims.end() ? loop::Dim{var, var} : *own;  // of a loop: any extent
+      // dim of an inner loop: any extent
+      const loop::Dim dim = own == nest.dims.end() ? loop::Dim{var, var} : *own;
       if (component_of(*from, dim) != *innermost) continue;
       for (const Access* to : accesses) {
         if (!may_choose(program, to->buffer) || chosen(wishes.strength[to->buffer.value])) continue;
@@ -156,7 +157,7 @@ void choose_layouts(Program& program) {
       changed = loop::with_provenance(*nest, [&] { return pass_on(program, *nest, wishes); }) || changed;
     std::reverse(nests.begin(), nests.end());
   }
-  // Steps other than nests see whole buffers and expect them row-major.
+  // Steps other than nests access whole buffers and expect them row-major.
   std::vector<bool> fixed(program.buffers.size(), false);
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     if (const auto* copy = std::get_if<loop::Copy>(&step.node))

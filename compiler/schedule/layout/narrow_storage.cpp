@@ -18,7 +18,7 @@ constexpr double kLarge = 1 << 16;  // elements
 
 struct Uses {
   std::set<NestId> readers, writers;
-  bool other = false;  // by steps that are no launches
+  bool other = false;  // used by steps other than launches
 };
 
 class Narrowing {
@@ -33,7 +33,7 @@ class Narrowing {
     }
     for (NestId id : touched_) loop::clean(program_, program_[id]);
     for (NestId id : touched_) store_once(program_[id].body);
-    // Roundings of what is rounded already are copies now: who reads the copy can read the original.
+    // Rounding a value that is rounded already is now a copy, so readers of the copy can read the original.
     for (const loop::Step& step : program_.steps)
       if (const auto* launch = std::get_if<loop::Launch>(&step.node);
           launch && touched_.contains(launch->nest))
@@ -89,7 +89,7 @@ class Narrowing {
     return exact;
   }
 
-  // Whether what the nest stores there are results for their own sake, not sums on their way to one.
+  // Whether the nest's stores to the buffer are final results, not partial sums.
   bool makes_elements(const loop::Nest& nest, BufferId id) const {
     if (!nest.schedule.kernel.empty()) return false;
     const bool contraction = loop::classify_contraction(nest).has_value();
@@ -142,7 +142,7 @@ class Narrowing {
     block = std::move(out);
   }
 
-  // Of two buffers that a block gives the same numbers at the same places, one does.
+  // If a block stores the same values in the same places of two buffers, keeps only one of them.
   void store_once(loop::Block& block) {
     for (size_t i = 0; i < block.size(); ++i) {
       if (auto* loop = std::get_if<loop::For>(&block[i].node)) store_once(loop->body);
@@ -205,7 +205,7 @@ class Narrowing {
     dropped_.insert(id);
   }
 
-  // No loop of the program runs it again: what it wrote stays.
+  // Whether the nest runs only once, outside of loops and branches, so that what it wrote stays.
   bool launched_once_on_top(NestId id) const {
     const auto top = on_top_.find(id);
     return launches_.at(id) == 1 && top != on_top_.end() && top->second == 1;
@@ -221,8 +221,8 @@ class Narrowing {
   loop::Program& program_;
   const DType to_;
   std::vector<Uses> uses_;
-  std::map<NestId, int> launches_,
-      on_top_;  // steps that launch a nest: all of them, those in no branch or loop
+  // Number of steps that launch a nest: all of them, and those outside of branches and loops.
+  std::map<NestId, int> launches_, on_top_;
   std::set<NestId> touched_, dropped_;
 };
 

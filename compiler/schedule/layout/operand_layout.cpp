@@ -20,7 +20,8 @@ using loop::Nest;
 using loop::Program;
 using sym::Expr;
 
-// The buffer's dims, outermost first: those of the product's points as they are, then those of the depth.
+// The buffer's dims, outermost first: those of the GEMM's points in their present order, then those of the
+// depth. Empty if a dim of the depth is no index of the buffer.
 std::vector<size_t> rows_first(const loop::Access& access, const loop::Reduce& reduce) {
   std::vector<size_t> order;
   for (size_t c = 0; c < access.index.size(); ++c)
@@ -33,13 +34,13 @@ std::vector<size_t> rows_first(const loop::Access& access, const loop::Reduce& r
   return order;
 }
 
-// A part of an index variable: mod(var // place, size).
+// A digit of an index variable: mod(var // place, size).
 struct Digit {
   Expr var, place, size;
-  Expr value;  // by the indices with which the buffer is stored
+  Expr value;  // in terms of the indices with which the buffer is stored
 };
 
-// The index variable of mod(var // place, size), var // place, mod(var, size) or var.
+// The digit that mod(var // place, size), var // place, mod(var, size) or var stands for.
 std::optional<Digit> digit_of(Expr e, const std::vector<loop::Dim>& dims) {
   Digit digit{.var = e, .place = 1, .size = 0, .value = 0};
   if (e.op() == sym::Op::kMod) {
@@ -56,8 +57,8 @@ std::optional<Digit> digit_of(Expr e, const std::vector<loop::Dim>& dims) {
   return digit;
 }
 
-// The digits that an index is made of, each times the sizes of those below it; nothing where it is no such number, or does
-// not reach all of the dim.
+// The digits of an index, each times the sizes of those below it. Empty if the index has another form, or
+// does not cover the whole dim.
 std::vector<Digit> digits_of(Expr index, Expr at, Expr extent, const std::vector<loop::Dim>& dims,
                              const sym::Facts& facts) {
   std::vector<std::pair<Expr, Digit>> terms;  // with their factors
@@ -89,7 +90,7 @@ std::vector<Digit> digits_of(Expr index, Expr at, Expr extent, const std::vector
   return reached == sym::simplify(extent, facts) ? out : std::vector<Digit>{};
 }
 
-// What the index variable is of digits that together are all of it.
+// The index variable in terms of its digits; nothing if they do not cover all of it.
 std::optional<Expr> variable_of(const loop::Dim& dim, std::vector<Digit> digits, const sym::Facts& facts) {
   Expr value = 0, place = 1;
   while (!digits.empty()) {
@@ -107,7 +108,7 @@ std::optional<Expr> variable_of(const loop::Dim& dim, std::vector<Digit> digits,
   return all ? std::optional(value) : std::nullopt;
 }
 
-// The buffer takes the shape in which the product reads it: who stores it finds the place.
+// Gives the buffer the shape in which the GEMM reads it, and rewrites the indices of its writers.
 bool lay_as_read(Program& program, Nest& nest, const loop::Access& access, const loop::Reduce& reduce) {
   std::vector<loop::Dim> dims = nest.dims;
   dims.insert(dims.end(), reduce.dims.begin(), reduce.dims.end());
@@ -132,7 +133,7 @@ bool lay_as_read(Program& program, Nest& nest, const loop::Access& access, const
     index.push_back(dim.var);
     place.push_back(*value);
   }
-  // Memory stays contiguous along the last dim.
+  // Memory has to stay contiguous along the last dim.
   if (reduce.dims.empty() || access.index.back() != index.back()) return false;
   for (Nest& writer : program.nests) {
     bool writes = false;
@@ -165,9 +166,10 @@ bool divides(const loop::Access& access) {
   });
 }
 
-// The product behind a copy of what it reads in windows; nothing where it reads none, or each element seldom.
+// Returns the GEMM after a copy of the operand that it reads in windows. Returns nothing if it reads none, or
+// reads each element seldom.
 std::vector<Nest> behind_copy(Program& program, const Nest& nest) {
-  // Results that an element is read for: gathered tiles run at a fifth of the speed of boxes.
+  // Least number of results that read an element: gathered tiles run at a fifth of the speed of boxes.
   constexpr int64_t kReadsWorthCopy = 64;
   const auto contraction = loop::classify_contraction(nest);
   if (!contraction || !nest.schedule.kernel.empty()) return {};
@@ -196,7 +198,7 @@ std::vector<Nest> behind_copy(Program& program, const Nest& nest) {
       matrix.shape.push_back(dim.extent);
       write.index.push_back(dim.var);
     }
-    // Windows that overlap would be spread out.
+    // Overlapping windows are excluded, since the copy would be larger than the buffer.
     const Expr elements = loop::element_count(matrix.shape);
     if (program.facts.bounds(reads).lo < kReadsWorthCopy || access.index.back() != write.index.back() ||
         sym::simplify(elements - loop::element_count(from.shape), program.facts) != Expr(0))
@@ -229,7 +231,7 @@ void lay(Program& program, Nest& nest, const std::vector<int>& readers, const st
         lay_as_read(program, nest, access, *contraction->reduce))
       return lay(program, nest, readers, fixed);  // the statements have changed
     if (contraction->reduce->dims.size() < 2) continue;
-    // Each component is a dim of its own: one of the product's points, or of its depth.
+    // Each component of the index is a separate dim of the GEMM's points or depth.
     std::set<sym::Expr, sym::ExprLess> seen;
     const bool plain = std::all_of(access.index.begin(), access.index.end(), [&](sym::Expr at) {
       const bool dim = loop::is_var_of(at, nest.dims) || loop::is_var_of(at, contraction->reduce->dims);

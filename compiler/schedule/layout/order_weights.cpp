@@ -19,7 +19,7 @@ namespace {
 using loop::BufferId;
 using sym::Expr;
 
-// A dim of the copy: a dim of the weight, or `extent` of its elements, offset + step*i.
+// A dim of the copy: a dim of the weight, or `extent` elements of one, at offset + step*i.
 struct Piece {
   size_t dim;
   int64_t step = 1, offset = 0, extent = -1;  // -1: all
@@ -28,7 +28,8 @@ struct Piece {
 };
 using Order = std::vector<Piece>;
 
-// What a transposed convolution of a stride reads of each window, for one of its phases: e == offset + step*var.
+// The elements of each window that one phase of a strided transposed convolution reads: e == offset +
+// step*var.
 std::optional<Piece> piece_of(const loop::Nest& nest, size_t dim, Expr e, Expr var) {
   const auto linear = sym::linear_in(e, var);
   if (!linear || !linear->coefficient.is_const() || !linear->rest.is_const() ||
@@ -43,8 +44,8 @@ std::optional<Piece> piece_of(const loop::Nest& nest, size_t dim, Expr e, Expr v
   return Piece{dim, linear->coefficient.value(), linear->rest.value(), *extent};
 }
 
-// The dims of the weight that the depth does not run through, then those that it does, in its order; nothing where
-// a dim of the depth runs through no dim of the weight, or where the weight is in order.
+// The weight's dims that the depth does not index, then those that it does, in the depth's order. Nothing if
+// a dim of the depth indexes no dim of the weight, or if the weight has this order already.
 std::optional<Order> wanted(const loop::Program& program, const loop::Nest& nest, const loop::Access& access,
                             const std::vector<Expr>& depth) {
   Order order, deep;
@@ -69,7 +70,7 @@ std::optional<Order> wanted(const loop::Program& program, const loop::Nest& nest
   return order;
 }
 
-// The load of the one weight that the factor is made from.
+// The load of the only weight of the factor, or null.
 const loop::Load* weight_of(const loop::Program& program, const kernels::Factor& factor) {
   const loop::Load* load = nullptr;
   for (const loop::Stmt* stmt : factor.slice)
@@ -102,12 +103,12 @@ BufferId add_copy(loop::Program& program, BufferId from, const Order& order) {
 
 using Copies = std::map<std::pair<BufferId, Order>, BufferId>;
 
-// Turns a load of the nest to an ordered copy of its weight.
+// Redirects a load of the nest to an ordered copy of its weight.
 void turn(loop::Program& program, loop::NestId id, loop::ValueId result, BufferId from, const Order& order,
           Copies& made) {
   const auto [found, fresh] = made.emplace(std::pair(from, order), BufferId());
   if (fresh) found->second = add_copy(program, from, order);
-  // The nest is found again: adding one moves the others.
+  // The nest is looked up again, since adding a nest moves the others.
   loop::for_each_stmt(program[id].body, [&](loop::Stmt& stmt) {
     auto* target = std::get_if<loop::Load>(&stmt.node);
     if (!target || target->result != result) return;
@@ -135,7 +136,8 @@ struct Turn {
   Order order;
 };
 
-// Weights in windows of several neighbouring points (schedule.h): the points' vectors run along their last dim.
+// Orders weights of windows that are computed for several neighbouring points (schedule.h): the points'
+// vectors run along their last dim.
 void order_window(loop::Program& program, loop::NestId id, Copies& made) {
   const loop::Nest& nest = program[id];
   if (!nest.schedule.kernel.empty()) return;
@@ -233,7 +235,8 @@ void order_weights(loop::Program& program) {
       };
       const std::vector<Expr>& side =
           !plan.rows.empty() && factor.vars.contains(plan.rows.back()) ? plan.rows : plan.columns;
-      // Threads read rows of a step of the depth with the fewest registers; of tensor cores some want depth alone.
+      // For scalar threads, reading the rows of one step of the depth takes the fewest registers. Some tensor
+      // core kernels require weights contiguous along the depth.
       const bool threads = !plan.kernel->is_tensor(), either = !kernels::wants_depth(*plan.kernel);
       if ((either && contiguous(side)) || (!threads && contiguous(plan.depth))) continue;
       auto order = threads ? wanted(program, nest, load->access, side) : std::nullopt;

@@ -26,16 +26,16 @@ using loop::Stmt;
 using loop::ValueId;
 using sym::Expr;
 
-// The panels of one part: their dims, and the contraction's columns and batch dims over those.
+// The panels of one part: their dims, and the contraction's columns and batch dims in terms of these.
 struct Panels {
   std::vector<Dim> dims;  // batch dims, panel, k / step, column
   sym::Substitution columns;
-  Expr first_k, column, all_columns, depth;  // k of the first element
+  Expr first_k, column, all_columns, depth;  // first_k: k of an entry's first element
   std::vector<Dim> k;
 };
 
 struct Frame {
-  std::vector<Dim> batch, columns, k;  // batch: those that the factor has
+  std::vector<Dim> batch, columns, k;  // batch: dims that index the factor
   int64_t panel = 0;
 };
 
@@ -49,7 +49,7 @@ Frame frame_of(const Nest& nest, const Contraction& c, const GemmPlan& plan, con
   return frame;
 }
 
-// Elements of k from one entry of the panels to the next.
+// The number of elements of k between two entries of the panels.
 Expr stride_of(const QuantizedPart& part, Expr depth) {
   return part.bits ? Expr(part.per_word()) : part.step ? Expr(part.step) : depth;
 }
@@ -70,7 +70,7 @@ Panels panels_of(const Frame& frame, const QuantizedPart& part) {
   return panels;
 }
 
-// Prints the nest that fills panels.
+// Emits the nest that fills panels.
 class Packer {
  public:
   Packer(const Program& program, const Nest& from, const std::vector<const Stmt*>& slice, ValueId value,
@@ -79,7 +79,7 @@ class Packer {
     for (const Dim& dim : panels.dims) facts_.set_index(dim.var, dim.extent);
   }
 
-  // The part's element at k, `otherwise` beyond the last column or the last k.
+  // The part's element at k, or `otherwise` beyond the last column or the last k.
   ValueId element(Expr k, const loop::Scalar& otherwise) {
     loop::Cloner cloner(into_);
     sym::Substitution to = panels_.columns;
@@ -99,7 +99,7 @@ class Packer {
     return w.let(ScalarOp::kSelect, otherwise.dtype, {in, value, w.constant(otherwise)});
   }
 
-  // As many numbers as a word has, the first k's lowest.
+  // A word of as many values as fit, the first k in the lowest bits.
   ValueId word(const QuantizedPart& part, DType dtype) {
     loop::Writer w{into_, into_.body};
     ValueId word;
@@ -145,7 +145,7 @@ BufferId add_panels(Program& program, const Nest& nest, const std::vector<const 
   return id;
 }
 
-// Statements that give the part's value at the contraction's point, from its panels.
+// Statements that compute the part's value at the contraction's point from its panels.
 loop::Block read(Nest& nest, const Frame& frame, const QuantizedPart& part, BufferId panels) {
   const Expr column = kernels::flattened(frame.columns), k = kernels::flattened(frame.k);
   const Expr stride = stride_of(part, extent_of(frame.k));
@@ -172,7 +172,7 @@ loop::Block read(Nest& nest, const Frame& frame, const QuantizedPart& part, Buff
   return block;
 }
 
-// Which of the blocks defines the value, and where.
+// The block that defines the value, and the position in it.
 std::pair<loop::Block*, std::ptrdiff_t> place_of(ValueId value, loop::Block& first, loop::Block& second) {
   for (loop::Block* block : {&first, &second}) {
     for (size_t i = 0; i < block->size(); ++i) {
@@ -184,7 +184,7 @@ std::pair<loop::Block*, std::ptrdiff_t> place_of(ValueId value, loop::Block& fir
   STRIDEC_CHECK(false, "a part of a factor is not defined");
 }
 
-// Conversions of the value at hand become conversions of what it was converted from, which has the same value.
+// Replaces conversions of `converted` by conversions of the value it was converted from, which is equal.
 void skip_conversions(loop::Block& block, ValueId converted) {
   ValueId wide;
   for (const Stmt& stmt : block)
@@ -258,7 +258,7 @@ void pack_block_quantized(Program& program, loop::NestId id, std::map<std::strin
     if (fresh) found->second = add_panels(program, nest, slice, part, panels);
     Nest& target = program[id];
     loop::Block& summed = std::get<loop::Reduce>(target.body[contraction->at].node).body;
-    // What is the same for all k stands before the sum.
+    // A part that is the same for all k is defined before the sum.
     const auto [body, at_part] = place_of(part.value, target.body, summed);
     const loop::Block reading = read(target, frame, part, found->second);
     const auto place = body->erase(body->begin() + at_part);

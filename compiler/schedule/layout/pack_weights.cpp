@@ -26,13 +26,13 @@ using loop::Program;
 using loop::Stmt;
 using sym::Expr;
 
-// Indices of the packed weight, in the order of its dims, over variables of the packing nest.
+// The packed weight's dims, in order, as variables of the packing nest.
 struct Panels {
   std::vector<Dim> dims;
-  sym::Substitution from_contraction;  // the contraction's variables over these
-  Expr column, columns;                // the flattened column, and their number
-  Expr k = 0, depth = 1;               // the same of k, where it is in groups
-  Expr inside = 1;                     // where the panels hold something
+  sym::Substitution from_contraction;  // the contraction's variables in terms of these
+  Expr column, columns;                // the flattened column, and the number of columns
+  Expr k = 0, depth = 1;               // likewise for k, if it is packed in groups
+  Expr inside = 1;                     // where the panels hold weights, not padding
 };
 
 Panels panels_of(const Nest& nest, const Contraction& c, const PanelLayout& plan, const Factor& b) {
@@ -100,7 +100,7 @@ BufferId add_panels(Program& program, const Nest& nest, const Factor& b, const P
     value = narrowed;
   }
   if (!b.load) {
-    // Behind the last column the factor's statements may give anything.
+    // Beyond the last column the factor's statements may yield any value.
     sym::Facts facts = program.facts;
     for (const Dim& dim : panels.dims) facts.set_index(dim.var, dim.extent);
     if (!facts.holds(inside)) {

@@ -21,18 +21,19 @@ using loop::Nest;
 using loop::Program;
 using sym::Expr;
 
-// More channels than this are worth a row of zeros.
+// With at least this many channels, taps in the padding are better read as rows of zeros.
 constexpr int64_t kFewChannels = 16;
 
-// A component of an index: `place`, a function of the variable on_line(), which stands for `line`, a linear sum of the nest's
-// dims. `by_line` writes what depends on the line's dims, and on their sum alone, as a function of it.
+// A component of an index: `place`, a function of the variable on_line(), which stands for `line`, a linear
+// sum of the nest's dims. `by_line` rewrites an expression that depends on the line's dims only through their
+// sum as a function of on_line().
 struct Component {
   Expr line, place;
   sym::Substitution by_line;
 };
 Expr on_line() { return sym::var("%line"); }
 
-// The greatest linear parts of an expression.
+// Collects the largest linear subexpressions.
 void add_lines(Expr e, const std::vector<Expr>& vars, std::set<Expr, sym::ExprLess>& lines) {
   if (!sym::has_index(e)) return;
   if (kernels::linear_form(e, vars)) {
@@ -48,7 +49,7 @@ bool share_an_index(Expr a, Expr b) {
                      [&](Expr var) { return sym::is_index(var) && sym::depends_on(b, var); });
 }
 
-// Nothing where the component is no function of one sum of a dim and a tap.
+// Returns nothing if the component is no function of a single sum of a dim and a tap.
 std::optional<Component> component_of(Expr e, const std::vector<loop::Dim>& dims, const sym::Facts& facts) {
   const std::vector<Expr> vars = loop::vars_of(dims);
   if (kernels::linear_form(e, vars)) return Component{e, on_line(), {}};
@@ -81,11 +82,11 @@ class Padder {
         load_.fill.f != 0 || load_.fill.i != 0 || std::signbit(load_.fill.f))
       return std::nullopt;
 
-    // The copy is of what the result's dims and the taps reach, as a view of the buffer.
+    // The copy covers what the result's dims and the taps reach, as a view of the buffer.
     loop::View view = loop::whole(program_, access.buffer);
     view.fill = load_.fill;
     std::vector<Expr> index;
-    std::set<Expr, sym::ExprLess> along;  // dims of components that are copied
+    std::set<Expr, sym::ExprLess> along;  // dims in components that are copied
     Expr inside = 1;
     for (size_t d = 0; d < access.index.size(); ++d) {
       const Expr e = access.index[d], at = view.coords[d];
@@ -120,7 +121,7 @@ class Padder {
       }
     }
     if (!few_channels(along)) return std::nullopt;
-    // What the mask lets through is all that is in the buffer.
+    // The mask has to let every element of the buffer through.
     if (!facts_.with(inside).holds(access.mask)) return std::nullopt;
 
     const loop::BufferId to = loop::add_buffer(program_, {.name = cat(from.name, ".padded"),
@@ -138,7 +139,7 @@ class Padder {
   }
 
  private:
-  // Taps are the reduced dims along which components are copied, channels the others.
+  // Taps are the reduced dims along which components are copied; the other reduced dims are channels.
   bool few_channels(const std::set<Expr, sym::ExprLess>& along) const {
     int64_t taps = 1, channels = 1;
     for (const loop::Dim& dim : k_) {
@@ -162,7 +163,7 @@ std::optional<std::vector<Nest>> padded(Program& program, const Nest& nest) {
   const auto contraction = kernels::match_contraction(nest);
   if (!contraction) return std::nullopt;
   const std::vector<loop::Dim>& k = contraction->reduce->dims;
-  // In groups, what lies next to each other are the groups.
+  // In grouped convolutions, neighbours in memory belong to different groups.
   for (const loop::Dim& dim : nest.dims)
     if (contraction->factors[0].vars.contains(dim.var) && contraction->factors[1].vars.contains(dim.var))
       return std::nullopt;
