@@ -12,11 +12,12 @@ namespace {
 
 using sym::Expr;
 
-// Rooms within rooms make longer expressions for less and less memory.
+// Deeper nesting makes expressions longer and saves less and less memory.
 constexpr int kDeepest = 4;
-// Orders that are tried, where the arena is larger than what is alive at once.
+// Number of orders that are tried while the arena exceeds the peak of live memory.
 constexpr int kAttempts = 64;
-// Plans that a run has the choice of. Each has to save so much of the arena, at the mean of the sizes.
+// Number of plans that a run can choose from. Each has to save this share of the arena, averaged over the
+// sizes.
 constexpr size_t kPlans = 3;
 constexpr double kWorth = 0.01;
 
@@ -30,13 +31,13 @@ struct Slot;
 
 struct Room {
   Lifetime window;
-  int item = -1;            // what it holds; -1: a row of slots
-  std::vector<Slot> slots;  // side by side
+  int item = -1;            // the item it holds; -1: a row of slots
+  std::vector<Slot> slots;  // adjacent
   int64_t typical_bytes = 0;
 };
 
 struct Slot {
-  std::vector<Room> rooms;  // in no order, their windows apart
+  std::vector<Room> rooms;  // in no order; their windows are disjoint
   int64_t typical_bytes = 0;
 };
 
@@ -51,7 +52,7 @@ Room room_of(const Sized& item, int number) {
 // A place in a row of slots.
 struct Place {
   int64_t growth;     // of the row, bytes
-  int64_t slot_size;  // before; of equal growths a new slot is the best, then the smallest
+  int64_t slot_size;  // before the item is placed; for equal growth a new slot is best, then the smallest one
   int slot = -1;      // -1: a new one
   int room = -1;      // of the slot; -1: a new one
   bool better_than(const Place& other) const {
@@ -59,8 +60,8 @@ struct Place {
   }
 };
 
-// The room whose window `life` meets; -1 where it meets none, -2 where it meets several or the room cannot be
-// prolonged to take it in.
+// The room whose window overlaps `life`; -1 if there is none; -2 if there are several, or if the room's
+// window cannot be extended to include `life`.
 int room_met(const Slot& slot, const Lifetime& life) {
   int met = -1;
   for (size_t r = 0; r < slot.rooms.size(); ++r)
@@ -94,7 +95,7 @@ Place best_place(const std::vector<Slot>& row, const Sized& item, int depth) {
   return best;
 }
 
-// How much the row grows, bytes.
+// Places the item and returns how many bytes the row grows.
 int64_t put(std::vector<Slot>& row, const Sized& item, int number, int depth) {
   const Place place = best_place(row, item, depth);
   if (place.slot < 0) {
@@ -108,7 +109,7 @@ int64_t put(std::vector<Slot>& row, const Sized& item, int number, int depth) {
     return place.growth;
   }
   Room& room = slot.rooms[static_cast<size_t>(place.room)];
-  if (room.item >= 0) {  // the only tenant becomes the first of a row
+  if (room.item >= 0) {  // the only item becomes the first of a row
     Room row_of_one{.window = room.window, .item = -1, .slots = {}, .typical_bytes = room.typical_bytes};
     row_of_one.slots.push_back({{room}, room.typical_bytes});
     room = std::move(row_of_one);
@@ -121,14 +122,14 @@ int64_t put(std::vector<Slot>& row, const Sized& item, int number, int depth) {
   return place.growth;
 }
 
-// What is alive at once, at most: no plan is smaller.
+// The peak of live memory: no plan is smaller.
 int64_t most_alive(std::span<const Sized> items) {
   std::vector<std::pair<int, int64_t>> changes;
   for (const Sized& item : items) {
     changes.emplace_back(item.life.first, item.typical_bytes);
     changes.emplace_back(item.life.last + 1, -item.typical_bytes);
   }
-  std::sort(changes.begin(), changes.end());  // at one step, what ends before what begins
+  std::sort(changes.begin(), changes.end());  // at one step, ends come before begins
   int64_t alive = 0, most = 0;
   for (const auto& [step, bytes] : changes) most = std::max(most, alive += bytes);
   return most;
@@ -172,7 +173,7 @@ int64_t bytes_of(const std::vector<Slot>& row, std::span<const Sized> items) {
   return bytes;
 }
 
-// The rows to choose from at run time.
+// The rows that a run can choose from.
 std::vector<std::vector<Slot>> rows_for(std::span<const ArenaItem> items) {
   const size_t sizes = items[0].typical_bytes.size();
   std::vector<std::vector<Sized>> sized(sizes);
@@ -181,7 +182,7 @@ std::vector<std::vector<Slot>> rows_for(std::span<const ArenaItem> items) {
     for (const ArenaItem& item : items) sized[s].push_back({item.life, item.typical_bytes[s]});
     least[s] = most_alive(sized[s]);
   }
-  // How much larger than what is alive, at all sizes.
+  // The size relative to the peak of live memory, at each of the sizes.
   const auto excess = [&](const std::vector<Slot>& row) {
     std::vector<double> over;
     for (size_t s = 0; s < sizes; ++s)
@@ -227,7 +228,7 @@ class Offsets {
   }
 
  private:
-  // The bytes of a row that begins at `begin`.
+  // Places a row that begins at `begin` and returns its bytes.
   Expr place(const std::vector<Slot>& row, Expr begin) {
     Expr bytes = 0;
     for (const Slot& slot : row) {

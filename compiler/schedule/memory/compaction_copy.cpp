@@ -47,7 +47,7 @@ std::vector<Part> parts_read(const Program& program, const Flow& flow) {
         part.bytes = sym::simplify(loop::element_count(part.shape) * byte_size(buffer.dtype), program.facts);
         part.after = last.at(id).after;
       }
-      // Of several readers of parts the last: the one before it counts as a reader of the rest.
+      // If several steps read parts, the last one counts; the ones before it count as readers of the rest.
       if (!part.dims.empty()) parts.push_back(part);
       part.after = static_cast<int>(at);
       last.insert_or_assign(id, std::move(part));

@@ -17,13 +17,13 @@ using loop::Program;
 using loop::Storage;
 using sym::Expr;
 
-// Every symbol at this size, as far as its range allows, on so many threads.
+// The size of every symbol, clamped to its range, and the number of threads.
 struct Sizes {
   int64_t symbol, threads;
 };
 constexpr Sizes kSizes[] = {
     {kTypicalSize, kManyThreads}, {kModestSize, kFewThreads}, {kSmallSize, kFewThreads}};
-constexpr int64_t kTooMany = int64_t{1} << 45;  // sums of them do not leave 64 bits
+constexpr int64_t kTooMany = int64_t{1} << 45;  // sums of such values stay within 64 bits
 
 }  // namespace
 
@@ -103,7 +103,8 @@ std::vector<std::vector<int64_t>> Alive::curves(std::span<const StepGroup> group
 
   std::vector<std::vector<int64_t>> curves;
   for (size_t s = 0; s < std::size(kSizes); ++s) {
-    std::vector<int64_t>& alive = curves.emplace_back(times + 1);  // first by how much it changes
+    // holds changes until the partial sum below
+    std::vector<int64_t>& alive = curves.emplace_back(times + 1);
     const auto add = [&](const Lifetime& life, int64_t bytes) {
       alive[static_cast<size_t>(life.first)] += bytes;
       alive[static_cast<size_t>(life.last) + 1] -= bytes;

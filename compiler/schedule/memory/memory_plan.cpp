@@ -27,16 +27,16 @@ using loop::Storage;
 using sym::Expr;
 
 constexpr int64_t kAlignment = 64;
-// Of weights that are longer than they are shifted by it: a GPU's copies from between its cache lines of 128 bytes take a
-// third longer.
+// Alignment of large weights, where the padding is negligible: a GPU's copies that begin between its cache
+// lines of 128 bytes take a third longer.
 constexpr int64_t kWeightAlignment = 256;
-// Of bytes of a buffer, where plans are judged: sums of them do not leave 64 bits.
+// Cap on a buffer's bytes where plans are evaluated, so that sums stay within 64 bits.
 constexpr int64_t kTooMany = int64_t{1} << 45;
 
 struct Timeline {
   std::vector<Lifetime> lifetimes;  // by buffer
-  std::vector<std::vector<const loop::Nest*>>
-      nests;  // by step: those that it runs, none where it is no launch
+  // By step: the nests that it runs; none if it is no launch.
+  std::vector<std::vector<const loop::Nest*>> nests;
   std::map<LaunchKey, Lifetime> launches;
 };
 
@@ -45,7 +45,8 @@ class TimelineMaker {
   explicit TimelineMaker(const Program& program) : program_(program) {
     timeline_.lifetimes.resize(program.buffers.size());
     block(program.steps);
-    // What is written in a loop and read after it holds the rows of earlier iterations all the while.
+    // A buffer that is written in a loop and read after it keeps values of earlier iterations, so it is live
+    // from the loop's start.
     for (const auto& [begin, end] : loops_)
       for (auto& life : timeline_.lifetimes)
         if (life.used() && life.first > begin && life.first < end && life.last > end) life.touch(begin);
@@ -83,7 +84,8 @@ class TimelineMaker {
     }
   }
 
-  // A strip reads what it needs while another writes.
+  // One tile reads its inputs while another one writes, so all buffers of the group are live at the same
+  // step.
   void all_at_once(const loop::TiledGroup& strips) {
     const int at = tick();
     timeline_.launches[&strips].touch(at);
@@ -97,8 +99,8 @@ class TimelineMaker {
     });
   }
 
-  // What lives at the loop's start and is used in its body lives until the loop's end: the next iteration
-  // reads it.
+  // A buffer that is live at the loop's start and used in its body is live until the loop's end, since the
+  // next iteration reads it.
   void body_of(const loop::While& loop) {
     const int begin = tick();
     if (loop.condition.valid()) timeline_.lifetimes[loop.condition.value].touch(begin);
@@ -115,8 +117,8 @@ class TimelineMaker {
   std::vector<std::pair<int, int>> loops_;  // first and last step, inner loops first
 };
 
-// What the sizes are at most: symbols that the run itself binds are known by their ranges, and the arena is
-// sized before the run. By interval arithmetic whose ends are expressions.
+// Upper bounds on sizes, by interval arithmetic with expressions as ends. The arena is sized before the run,
+// so symbols that the run binds are replaced by their ranges.
 class Ranges {
  public:
   explicit Ranges(const Program& program) : facts_(program.facts) {
@@ -130,7 +132,7 @@ class Ranges {
     });
   }
 
-  // Nothing where there is no bound that is known before the run.
+  // Returns nothing if no bound is known before the run.
   std::optional<Expr> most(Expr e) {
     const auto range = of(e);
     return range ? std::optional(range->high) : std::nullopt;
@@ -147,10 +149,10 @@ class Ranges {
 
   std::optional<Range> of(Expr e) {
     if (const auto known = done_.find(e); known != done_.end()) return known->second;
-    done_[e] = std::nullopt;  // a bound that names its own symbol is none
+    done_[e] = std::nullopt;  // a bound that depends on its own symbol is none
     try {
       return done_[e] = compute(e);
-    } catch (const Error&) {  // a bound that leaves 64 bits is none
+    } catch (const Error&) {  // a bound that exceeds 64 bits is none
       return std::nullopt;
     }
   }
@@ -218,7 +220,8 @@ int64_t typical(Expr e, const sym::Facts& facts) {
   return value.value_or(std::numeric_limits<int64_t>::max() / 2);
 }
 
-// Sizes that plans are judged by: each symbol at four from small to large, in all combinations where these are not too many.
+// Sizes at which plans are evaluated: each symbol at four sizes from small to large, in all combinations
+// unless these are too many.
 using SymbolSizes = std::unordered_map<Expr, int64_t, sym::ExprHash>;
 std::vector<SymbolSizes> sizes_to_plan_for(std::span<const Expr> bytes, Expr threads,
                                            const sym::Facts& facts) {
@@ -282,8 +285,8 @@ bool same_element(const loop::Access& a, const loop::Access& b) {
   return a.index == b.index && a.mask == b.mask;
 }
 
-// Whether each element of `operand` is read by the point alone that writes the element of `output` there, and before.
-// No two points write the same element.
+// Whether each element of `operand` is read only by the point that writes the same element of `output`, and
+// before that. No two points write the same element.
 bool dies_by_point(const loop::Nest& nest, BufferId operand, BufferId output) {
   std::vector<const loop::Access*> read;
   for (const loop::Stmt& stmt : nest.body) {
@@ -297,7 +300,7 @@ bool dies_by_point(const loop::Nest& nest, BufferId operand, BufferId output) {
       std::erase_if(read, [&](const loop::Access* access) { return same_element(*access, store->access); });
     }
   }
-  // What is read behind its store is among these as well.
+  // Loads after the store are in this list as well.
   return read.empty();
 }
 
@@ -321,7 +324,7 @@ std::optional<BufferId> operand_of(const Program& program, const loop::Nest& nes
   return std::nullopt;
 }
 
-// Of a few samples: equal contents have equal fingerprints.
+// A hash of a few samples: equal contents have equal fingerprints.
 uint64_t fingerprint(const loop::WeightData& data) {
   uint64_t hash = data.size;
   const size_t step = std::max<size_t>(1, data.size / 64);
@@ -337,7 +340,7 @@ std::optional<BufferId> in_place_operand(const Program& program, std::span<const
   for (const loop::Nest* nest : nests)
     if (writes(loop::effects_of(*nest), output)) operand = operand_of(program, *nest, output, in_place);
   if (!operand) return std::nullopt;
-  // What one of them does before or after the one that writes is not at the same point.
+  // What other nests do before or after the one that writes is not at the same point.
   for (const loop::Nest* nest : nests) {
     const Effects effects = loop::effects_of(*nest);
     if (!writes(effects, output) && touches(effects, *operand)) return std::nullopt;
@@ -389,7 +392,7 @@ void plan_memory(Program& program, InPlace in_place, std::span<Scratch> scratch)
   });
   for (size_t i = 0; i < items.size(); ++i) items[i].life = lives[i];
 
-  // What threads need of a launch, behind the buffers' items.
+  // The private memory of launches' threads follows the buffers' items.
   const Expr threads = loop::threads_of(program);
   if (!scratch.empty()) program.facts.set_range(threads, 1, std::nullopt);
   std::vector<Scratch*> planned;
@@ -436,7 +439,7 @@ void plan_memory(Program& program, InPlace in_place, std::span<Scratch> scratch)
 
 void plan_weights(std::span<Program* const> variants) {
   int64_t total = 0;
-  // Same bytes: the same memory, or packed alike for two variants.
+  // Equal bytes: the same memory, or packed equally for two variants.
   std::map<const uint8_t*, int64_t> by_address;
   std::multimap<std::pair<size_t, uint64_t>, const Buffer*> by_contents;
   auto same = [&](const Buffer& buffer) -> std::optional<int64_t> {

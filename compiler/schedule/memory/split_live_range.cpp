@@ -45,7 +45,7 @@ class Finder {
   bool is_all(size_t d) const { return part_.first[d] == 0 && is_zero(part_.shape[d] - buffer().shape[d]); }
   bool is_zero(Expr expr) const { return sym::as_const(sym::simplify(expr, program_.facts)) == 0; }
 
-  // What the nest stores is a box smaller than the buffer.
+  // Whether the nest stores a box smaller than the buffer.
   bool is_box(const Nest& nest) {
     const auto along = accesses_along(program_, nest, part_.of, true);
     bool smaller = false;
@@ -60,7 +60,7 @@ class Finder {
     return smaller;
   }
 
-  // The step is a launch that reads nothing of the buffer but this part.
+  // Whether the step is a launch that reads only this part of the buffer and does not write it.
   bool is_within(size_t at) const {
     const Nest* nest = nest_of(at);
     if (!nest || writes(flow_.effects[at], part_.of)) return false;

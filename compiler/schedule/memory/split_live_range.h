@@ -17,8 +17,8 @@
 
 namespace stridec::schedule {
 
-// A box of the buffer `of`, by its dims, that only launches from `made` on touch. The step at `needed` is the
-// first that touches the rest.
+// A box of the buffer `of`, by its dims, that the launch at `made` writes. The step at `needed` is the first
+// that touches the rest of the buffer or changes the box.
 struct EarlyPart {
   loop::BufferId of;
   int made, needed;  // positions among the program's top steps
