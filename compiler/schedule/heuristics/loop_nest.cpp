@@ -60,7 +60,8 @@ struct Shaped {
   }
 };
 
-// The largest constant c such that some expression holds floordiv(dim, c) or mod(dim, c), and c divides the extent.
+// The largest constant c that divides the extent and for which some expression contains floordiv(dim, c) or
+// mod(dim, c).
 std::optional<int64_t> divisor_of(const loop::Program& program, const loop::Nest& nest,
                                   const loop::Dim& dim) {
   const int64_t divides = program.facts.known_divisor(dim.extent);
