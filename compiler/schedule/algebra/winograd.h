@@ -12,8 +12,8 @@
 // each convolution has its own output transform.
 //
 // Three nests replace one. The multiplications (t*t instead of m*m*9 per tile) are a batched GEMM; the
-// transforms are ordinary nests over tiles. Rounding errors grow to about 2e-5 of the largest output for m =
-// 4. A non-finite input affects its whole tile.
+// transforms are ordinary nests over tiles. Rounding errors grow to about 2e-5 of the largest output for
+// m = 4. A non-finite input affects its whole tile.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Properties of one nest that passes query: pointwise, contraction, cost of a point, name.
+// Queries about one nest: whether it is pointwise or a contraction, its cost per point, its name.
 #pragma once
 
 #include <string>

@@ -42,9 +42,10 @@ double plan_cycles(const kernels::GemmPlan& plan, const ContractionShape& s, Uni
 std::vector<int64_t> tiles_of_task(const kernels::GemmPlan& plan, const ContractionShape& s,
                                    const CpuTarget& target);
 
-// The depth k that a panel of b may have so that it fits into half the cache together with the rows and the
-// next panel. Tile registers (AMX) are fast enough to wait for L2. Other kernels take a slightly larger panel
-// in one piece, because the partial sums of its tiles then need not go through memory.
+// The depth k of a panel of b. For tile registers (AMX), which would wait for data in L2, a panel takes half
+// of L1. For other kernels it takes a quarter of L2, which leaves room for the rows and the next panel. A k
+// that is up to a quarter longer stays in one piece, so that the sums of its tiles need not go through
+// memory.
 int64_t choose_chunk(const kernels::GemmKernel& kernel, const CpuTarget& target, double k);
 
 // Cycles the general emitter needs to compute an element of a computed factor, beyond loading its inputs.

@@ -43,8 +43,8 @@ constexpr double kLoad = 3300, kLoadMemory = 2500;
 // If one side has at most kFewPoints, the tiles along the other side request the same lines at the same time.
 // Each tile but one then adds kAgain of the memory time.
 constexpr double kFewPoints = 64, kAgain = 0.25;
-// Exchange of partial sums in a cluster: fixed, per block squared (large clusters are hard to place), and per
-// element of the tile.
+// Exchange of partial sums in a cluster: fixed, per squared number of blocks (large clusters are hard to
+// place), and per element of the tile.
 constexpr double kExchange = 1500, kExchangeBlocks = 70, kExchangeElement = 0.4;
 constexpr double kPeers = 3000, kPeersElement = 0.2;  // where blocks read each other's sums
 // If blocks leave their partial sums in memory: the last block's wait, and per element of a part.

@@ -16,8 +16,8 @@ namespace stridec::schedule {
 // Returns an empty string if all apply.
 std::string why_not(const loop::Program& program, const loop::Nest& nest, const loop::Schedule& schedule);
 
-// The loads at the top level of the nest's body that have unit stride along `across` and a larger stride
-// along `lanes`: those that `transpose` transposes.
+// The loads at the top level of the nest's body that have unit stride along `across` and a stride other than
+// 0 and 1 along `lanes`: those that `transpose` transposes.
 std::vector<const loop::Load*> crossing_loads(const loop::Program& program, const loop::Nest& nest,
                                               sym::Expr across, sym::Expr lanes);
 

@@ -9,7 +9,8 @@
 //   tasks %i %j ...    [CPU] parallel dims whose points are distributed over threads, outermost first; the
 //                      other dims are loops within a task. Without this directive the nest is one task.
 //   chunk N            [CPU] the last of these dims is distributed N points at a time; at most 2^40
-//   grain N            [CPU] loop iterations (loop::Cost) that justify another thread (1); at most 2^40
+//   grain N            [CPU] loop iterations (loop::Cost) that justify another thread; 1 by default, at most
+//                      2^40
 //   team N             [GPU] N threads share a point and split the loops in it; 1: one thread per point,
 //                      which has no effect on a CPU
 //   columns %j         [GPU] with team N: the thread group's points are neighbours along %j, and its threads

@@ -8,7 +8,7 @@
 //     for the rows of t that these y read, x, c: t = ...
 //     for y in range, x, c: y = ...
 //
-// Intermediates live in thread-local memory for one tile. Rows that two consecutive tiles of a thread both
+// The intermediates of a tile live in a thread's scratch. Rows that two consecutive tiles of a thread both
 // read are moved from one to the next; otherwise they are recomputed. Weights are read once per tile. Applies
 // where it lowers the peak of live memory (reduce_peak.h) or takes less time (depth_first_traffic.h). A chain
 // may consist of any nests where each is the only reader of the previous one's only output and rows map to

@@ -1,5 +1,5 @@
-// Replaces a chain's launches by a TiledGroup over ranges of rows, with the intermediates in thread-local
-// memory.
+// Replaces a chain's launches by a TiledGroup over ranges of rows, with the intermediates in a thread's
+// scratch.
 #include <algorithm>
 
 #include "compiler/base/text.h"

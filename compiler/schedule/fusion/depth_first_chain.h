@@ -23,8 +23,8 @@ struct RowChain {
     loop::BufferId buffer;
     std::vector<std::optional<Along>> written, read;
   };
-  // The rows of a nest that a tile [first, first + size) needs: from scale * first + before to scale * (first
-  // + size) + after.
+  // The rows of a nest that a tile [first, first + size) needs: from scale * first + before to
+  // scale * (first + size) + after.
   struct Rows {
     sym::Expr var, extent;
     int64_t scale = 1, before = 0, after = 0;
@@ -34,7 +34,7 @@ struct RowChain {
   std::vector<Passing> passing;  // between each nest and the next
   std::vector<Rows> rows;        // of each nest
   std::vector<size_t> row_dim;   // of each intermediate: which dim holds the rows
-  // Of each nest: the dims that tiles do not span, outermost first.
+  // Of each nest: the dims of which a tile has a single index (images), outermost first.
   std::vector<std::vector<sym::Expr>> images;
   std::vector<std::vector<size_t>> image_dims;  // of each intermediate, likewise
   // The extent that is tiled: the rows of the last nest, divided by its scale.

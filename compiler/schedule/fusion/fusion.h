@@ -60,7 +60,7 @@ struct ChainRule {
   // accepted.
   std::function<bool(loop::Program& program, const loop::Nest& nest, std::string* reason)> fits;
   bool absorbs = true;  // fuse pointwise producers of factors
-  bool single = false;  // accept a `single` of kernels/chain.h
+  bool single = false;  // accept rows of a single point (`single` of match_chain())
 };
 void chain(loop::Program& program, const ChainRule& rule, std::vector<Decision>* decisions = nullptr);
 void chain(loop::Program& program, std::vector<Decision>* decisions = nullptr);

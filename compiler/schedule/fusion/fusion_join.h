@@ -1,4 +1,4 @@
-// Merges two nests over the dims they share: the parts that try_merge and try_chain are built from.
+// Merges two nests over the dims they share: the parts of try_merge() and chain().
 #pragma once
 
 #include <optional>
@@ -24,9 +24,9 @@ struct Exchanges {
 };
 Exchanges exchanges_between(const loop::Nest& first, const loop::Nest& second);
 
-// Returns the producer with a dim split where the consumer indexes the intermediate by `outer * inner.extent
-// + inner`: for example a GEMM over all tokens followed by a nest over each sentence. Returns nothing if
-// there is no such dim.
+// Returns the producer with a dim split where the consumer indexes the intermediate by
+// `outer * inner.extent + inner`: for example a GEMM over all tokens followed by a nest over each sentence.
+// Returns nothing if there is no such dim.
 std::optional<loop::Nest> split_like(const loop::Program& program, const loop::Nest& producer,
                                      const loop::Nest& consumer, const std::vector<Exchange>& exchanges);
 
@@ -51,7 +51,7 @@ bool passes_rows(const loop::Nest& producer, const Matching& matching,
 loop::Nest merged_nest(const loop::Nest& producer, const loop::Nest& consumer, const Matching& matching);
 
 // Replaces the launch at `kept` by `merged`, removes those at `gone`, localises intermediates inside it and
-// updates `flow`. Returns its position.
+// updates `flow`. Returns the position of `merged`.
 int replace_steps(loop::Program& program, loop::Steps& steps, Flow& flow, int kept, std::vector<int> gone,
                   loop::Nest merged);
 

@@ -25,7 +25,7 @@ constexpr int64_t kLongRow = 1 << 16;
 constexpr double kBusyRows = 128;
 // kManyColumns: least number of columns for merging nests whose intermediate is a column. kFewPoints,
 // kManyMore: a producer with fewer points, each used by at least kManyMore points, saves nothing; merging
-// would only tie the consumer's points together.
+// would only reduce the consumer's parallelism.
 constexpr int64_t kManyColumns = 4096;
 constexpr int64_t kFewPoints = 1024, kManyMore = 256;
 
@@ -156,8 +156,8 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
       return refuse(reason, "few groups of many elements, which more than they can work on");
     if (!has_loops(producer) && row_count.hi < kFewPoints && length.lo >= kManyMore)
       return refuse(reason, "there is little to save");
-    // Example: whether a mask hides a whole row, which all heads share. Merging would tie the heads' rows
-    // together.
+    // Example: whether a mask hides a whole row, which all heads share. Merging would make the rows of all
+    // heads a single point of the nest.
     if (producer_rest.empty() && has_loops(producer) && passes_numbers(producer, passing) &&
         !read_in_common(flow.effects[producer_at], flow.effects[consumer_at]) &&
         (has_loops(consumer) ||

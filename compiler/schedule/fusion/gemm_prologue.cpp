@@ -120,8 +120,8 @@ class Prologues {
     return fused;
   }
 
-  // Whether the producer is the last user of buffers that are larger than its result; they would stay live
-  // until the GEMM has run.
+  // Whether the producer is the last user of buffers that together are larger than its result; they would
+  // stay live until the GEMM has run.
   bool keeps_more(const Flow& flow, int producer, BufferId passing) const {
     double bytes = 0;
     for (BufferId id : flow.effects[static_cast<size_t>(producer)].reads) {

@@ -27,7 +27,7 @@ using sym::Expr;
 
 constexpr int64_t kFewColumns = 256;       // fewer give too few warps
 constexpr int64_t kSmallWork = 1 << 15;    // iterations that every block may repeat
-constexpr int64_t kSmallBytes = 32 << 10;  // of rows in shared memory
+constexpr int64_t kSmallBytes = 32 << 10;  // bytes of rows in shared memory
 
 struct RowProduct {
   const loop::Reduce* reduce;

@@ -9,10 +9,11 @@
 // A GEMM loads and packs x, which is a smaller part of its time the more columns it has, and it leaves lanes
 // of its last vectors idle; merged GEMMs share both costs. Convolutions are GEMMs over windows, with channels
 // as columns. Weights and vectors along the columns are concatenated at compile time (Program::prepack) as
-// far as both nests compute the same. The epilogue that differs is computed for all columns and stored only
-// for its own, so GEMMs with long epilogues stay separate. The results get the same memory order, because one
-// kernel vectorises along one dim of both. Nests of tiled groups and chains are not merged: keeping their
-// intermediates in cache is worth more. Winograd convolutions share a transform instead (winograd.h).
+// far as both nests compute the same. Epilogues that differ are computed for all columns, and each is stored
+// only for its own, so GEMMs with long epilogues stay separate. The results get the same memory order,
+// because one kernel vectorises along one dim of both. Nests of tiled groups and chains are not merged:
+// keeping their intermediates in cache is worth more. Winograd convolutions share a transform instead
+// (winograd.h).
 #pragma once
 
 #include <vector>

@@ -73,7 +73,7 @@ std::optional<Link> maker_of(const Program& program, const loop::Steps& steps, c
   }
   return std::nullopt;
 }
-// The launches after `at`, if they are all readers of its only output.
+// The readers of the only output of `at`, if all of them are launches after it.
 struct Readers {
   std::vector<int> at;
   BufferId buffer;

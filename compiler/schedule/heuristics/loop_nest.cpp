@@ -214,7 +214,7 @@ class Chooser {
     const loop::Dim* along = nullptr;
     bool triangular = false;
     for (const loop::Dim& dim : nest_.dims) triangular = triangular || sym::has_index(dim.extent);
-    // Updates run in order, and vectorisation keeps it: lanes update one after the other.
+    // Updates run in order, and vectorisation keeps this order: lanes update in sequence.
     for (const loop::Dim& dim : nest_.dims) {
       if (triangular || variation_.lanes == Lanes::kInner) break;
       if (variation_.lanes == Lanes::kDim && !(dim.var == variation_.dim)) continue;
@@ -292,7 +292,7 @@ class Chooser {
   // partial results of all of them stay in registers.
   void choose_points() {
     constexpr int kTogether = 4;
-    constexpr double kGain = 0.8;  // highest share of the time, to be worth it
+    constexpr double kGain = 0.8;  // highest share of the time at which it pays
     if (variation_.points == 1 || !lane_dim_ || plan_.transpose || plan_.single) return;
     const loop::Dim *along = nullptr, *lane = nullptr;
     for (const loop::Dim& dim : order_) {

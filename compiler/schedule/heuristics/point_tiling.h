@@ -10,8 +10,8 @@
 namespace stridec::schedule {
 
 // The nest's dims in the memory order of its stores, the dim with the smallest stride last, so that
-// neighbouring threads write neighbouring elements (coalesced). Empty if they are in this order already or
-// the order matters.
+// neighbouring threads write neighbouring elements (coalesced). Empty if the dims are in this order already,
+// or their order matters.
 LoopPlan::Dims memory_order(const loop::Program& program, const loop::Nest& nest);
 
 // Sets the points per thread for a nest of small windows (kernels/point_window.h) and returns whether the

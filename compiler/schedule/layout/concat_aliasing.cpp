@@ -181,7 +181,7 @@ class Slicer {
   struct User {
     NestId nest;
     int step;
-    bool inside;  // a tiled group or a branch
+    bool inside;  // launched in a tiled group or a branch
   };
 
   void look() {

@@ -30,8 +30,8 @@ class Alive {
  public:
   Alive(const loop::Program& program, const Flow& flow);
 
-  // Live bytes, indexed by size set, then by 2 * step. A group counts at its last step, a copy at 2 * after +
-  // 1.
+  // Live bytes, indexed by size set, then by 2 * step. A group counts at its last step, a copy at
+  // 2 * after + 1.
   std::vector<std::vector<int64_t>> curves(std::span<const StepGroup> groups,
                                            std::span<const PartCopy> copies = {}) const;
 
