@@ -1,7 +1,10 @@
-// What frontends need to make a resize node; the attributes are listed in resize.cpp.
+// Resizing along some dims, by sizes or by scales. The attributes of the resize node are listed in resize.cpp.
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "compiler/ops/term.h"
 
@@ -18,5 +21,32 @@ struct Rationals {
   Term p, q;
 };
 Rationals nearest_rationals(Term values);
+
+// A scale p / q.
+struct Scale {
+  sym::Expr p, q;
+};
+
+// A resized dim. Without a scale it is out / in.
+struct ResizeAxis {
+  int64_t dim = 0;
+  sym::Expr in = 1, out = 1;
+  std::optional<Scale> scale;
+};
+
+// Values as ONNX's Resize names them.
+struct ResizeOptions {
+  std::string mode = "nearest", coordinates = "half_pixel", nearest = "round_prefer_floor";
+  double cubic_a = -0.75, extrapolation = 0;
+  bool exclude_outside = false, antialias = false;
+  std::vector<Scale> roi;  // for tf_crop_and_resize: the starts of all axes, then their ends
+};
+
+// The dims' new sizes are floor(size * scale); requires each scale to be positive and below 10^9.
+std::vector<ResizeAxis> axes_from_scales(Term x, const Dims& dims, const std::vector<Scale>& scales);
+// Treats the new sizes as bounds: replaces them by one scale for all axes, the smallest (`not_larger`) or the largest.
+void keep_aspect_ratio(graph::Builder& b, std::vector<ResizeAxis>& axes, bool not_larger);
+// Throws Error kUnsupported for tf_half_pixel_for_nn with another nearest mode than floor.
+Term resize(Term x, std::vector<ResizeAxis> axes, ResizeOptions options);
 
 }  // namespace stridec::ops

@@ -3,7 +3,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
-#include "compiler/frontend/onnx/quantization.h"
+#include "compiler/ops/quantization.h"
 #include "compiler/frontend/onnx/window.h"
 #include "compiler/ops/composite.h"
 

@@ -1,14 +1,15 @@
-// Quantised numbers: integers (or narrow floats) with a scale and a zero point.
-#include "compiler/frontend/onnx/quantization.h"
+// Quantised operators of ai.onnx: integers (or narrow floats) with a scale and a zero point.
+#include "compiler/ops/quantization.h"
+
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/window.h"
 #include "compiler/ops/composite.h"
 
 namespace stridec::onnx {
-using namespace ops;
-
 namespace {
+
+using namespace ops;
 
 // A scale or zero point as it stands beside x: one number, one per index of an axis, or one per block along
 // it.
@@ -34,34 +35,6 @@ Term beside(const Context& c, Term parameter, Term x) {
   return slice(reshape(expand(reshape(parameter, split), stretched), joined), axis, 0, x.shape()[d]);
 }
 
-}  // namespace
-
-Term quantize(Term x, Term scale, std::optional<Term> zero, DType to, bool saturate) {
-  const Term scaled = x / scale;
-  if (is_float(to)) return cast(scaled, to, saturate);
-  Term rounded = apply(OpKind::kRound, scaled);
-  if (zero) {
-    // One known number is a constant here, and none where it is 0: an integer follows, so that -0 is 0.
-    const auto known = x.builder().known(*zero);
-    if (!known || known->size() != 1 || !known->front().is_const() || zero->rank() != 0)
-      rounded = rounded + cast(*zero, rounded.dtype());
-    else if (known->front().value() != 0)
-      rounded = rounded + static_cast<double>(known->front().value());
-  }
-  return cast(rounded, to, true);
-}
-
-Term dequantize(Term x, Term scale, std::optional<Term> zero) {
-  if (!is_float(x.dtype())) {
-    const Term wide = cast(x, DType::kI32);
-    return cast(zero ? wide - cast(*zero, DType::kI32) : wide, DType::kF32) * cast(scale, DType::kF32);
-  }
-  const Term wide = cast(x, DType::kF32);
-  return (zero ? wide - cast(*zero, DType::kF32) : wide) * cast(scale, DType::kF32);
-}
-
-namespace {
-
 Outputs quantize_linear(Context& c) {
   const Term x = c.in(0);
   DType to = DType::kU8;
@@ -83,53 +56,10 @@ Outputs dequantize_linear(Context& c) {
   return {cast(dequantize(x, beside(c, scale, x), zero), c.dtype("output_dtype", scale.dtype()))};
 }
 
-}  // namespace
-
-Quantized quantize_dynamically(Term x) {
-  Dims all;
-  for (int64_t d = 0; d < x.rank(); ++d) all.push_back(d);
-  const Term low = minimum(reduce_min(x, all), 0), high = maximum(reduce_max(x, all), 0);
-  // Zeros alone have the scale 1, as in onnxruntime: what divides by it goes on with zeros.
-  const Term range = high - low, scale = select(equal(range, 0), range + 1.0, range / 255.0);
-  const Term zero =
-      cast(minimum(maximum(apply(OpKind::kRound, subtract_from(0, low) / scale), 0), 255), DType::kU8);
-  return {quantize(x, scale, zero, DType::kU8, true), scale, zero};
-}
-
-Term unpack(Term bytes, int64_t bits) {
-  const int64_t per_byte = 8 / bits;
-  if (per_byte == 1) return bytes;
-  const int64_t last = bytes.rank();
-  std::vector<Term> parts;
-  for (int64_t i = 0; i < per_byte; ++i)
-    parts.push_back(
-        unsqueeze(apply(OpKind::kBitAnd, apply(OpKind::kShr, bytes, static_cast<double>(i * bits)),
-                        static_cast<double>((1 << bits) - 1)),
-                  {last}));
-  Shape shape = bytes.shape();
-  shape.back() = shape.back() * per_byte;
-  return reshape(concat(parts, last), shape);
-}
-
-namespace {
-
 Outputs dynamic_quantize_linear(Context& c) {
   const Quantized q = quantize_dynamically(c.in(0));
   return {q.value, q.scale, q.zero};
 }
-
-}  // namespace
-
-Term centered(Term x, std::optional<Term> zero, bool rows) {
-  const Term wide = cast(x, DType::kI32);
-  if (!zero) return wide;
-  Term z = cast(*zero, DType::kI32);
-  if (z.rank() == 1 && !z.dim(0).is_const(1) && rows) z = unsqueeze(z, {1});
-  if (z.rank() == 1 && z.dim(0).is_const(1)) z = reshape(z, {});
-  return wide - z;
-}
-
-namespace {
 
 Outputs matmul_integer(Context& c) {
   return {matmul(centered(c.in(0), c.optional(2), true), centered(c.in(1), c.optional(3), false))};

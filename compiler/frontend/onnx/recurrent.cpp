@@ -1,7 +1,7 @@
 // RNN, GRU and LSTM: one loop a direction (ops/composite_recurrent.cpp), put together as ONNX lays them out.
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
-#include "compiler/frontend/onnx/quantization.h"
+#include "compiler/ops/quantization.h"
 #include "compiler/ops/composite.h"
 
 namespace stridec::onnx {

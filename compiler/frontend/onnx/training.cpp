@@ -1,8 +1,8 @@
 // ai.onnx.preview.training: gradients and optimizer steps.
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
-#include "compiler/ops/composite.h"
 #include "compiler/ops/gradient.h"
+#include "compiler/ops/optimizer.h"
 #include "compiler/ops/region.h"
 
 namespace stridec::onnx {
@@ -35,35 +35,32 @@ Outputs optimizer(
 }
 
 Outputs momentum(Context& c) {
+  const MomentumOptions options{.alpha = c.number("alpha", 0),
+                                .beta = c.number("beta", 0),
+                                .l2 = c.number("norm_coefficient", 0),
+                                .nesterov = c.text("mode", "standard") == "nesterov"};
   return optimizer(c, 3, [&](Term rate, Term step, const std::vector<Term>& t) {
-    const Term gradient = t[1] + t[0] * c.number("norm_coefficient", 0);
-    const double alpha = c.number("alpha", 0);
-    const Term beta = select(greater(step, 0), number_like(step, c.number("beta", 0)), number_like(step, 1));
-    const Term v = t[2] * alpha + gradient * beta;
-    const Term direction = c.text("mode", "standard") == "nesterov" ? gradient + v * alpha : v;
-    return std::vector<Term>{t[0] - rate * direction, v};
+    return momentum_step(rate, step, t[0], t[1], t[2], options);
   });
 }
 
 Outputs adagrad(Context& c) {
+  const AdagradOptions options{.decay = c.number("decay_factor", 0),
+                               .epsilon = c.number("epsilon", 1e-6f),
+                               .l2 = c.number("norm_coefficient", 0)};
   return optimizer(c, 3, [&](Term rate, Term step, const std::vector<Term>& t) {
-    const Term gradient = t[1] + t[0] * c.number("norm_coefficient", 0);
-    const Term r = rate / (step * c.number("decay_factor", 0) + 1.0);
-    const Term h = t[2] + square(gradient);
-    return std::vector<Term>{t[0] - r * gradient / (sqrt(h) + c.number("epsilon", 1e-6f)), h};
+    return adagrad_step(rate, step, t[0], t[1], t[2], options);
   });
 }
 
 Outputs adam(Context& c) {
+  const AdamOptions options{.alpha = c.number("alpha", 0.9f),
+                            .beta = c.number("beta", 0.999f),
+                            .epsilon = c.number("epsilon", 1e-6f),
+                            .l2 = c.number("norm_coefficient", 0),
+                            .decay_after = c.number("norm_coefficient_post", 0)};
   return optimizer(c, 4, [&](Term rate, Term step, const std::vector<Term>& t) {
-    const double alpha = c.number("alpha", 0.9f), beta = c.number("beta", 0.999f);
-    const Term gradient = t[1] + t[0] * c.number("norm_coefficient", 0);
-    const Term v = t[2] * alpha + gradient * (1 - alpha), h = t[3] * beta + square(gradient) * (1 - beta);
-    const auto power = [&](double base) { return pow(number_like(step, base), step); };
-    const Term corrected = rate * sqrt(subtract_from(1, power(beta))) / subtract_from(1, power(alpha));
-    const Term r = select(greater(step, 0), corrected, rate);
-    const Term x = t[0] - r * v / (sqrt(h) + c.number("epsilon", 1e-6f));
-    return std::vector<Term>{x * (1 - c.number("norm_coefficient_post", 0)), v, h};
+    return adam_step(rate, step, t[0], t[1], t[2], t[3], options);
   });
 }
 

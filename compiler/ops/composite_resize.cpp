@@ -1,0 +1,113 @@
+// Resizing: sizes and scales become the attributes of one resize node, or of one for each dim.
+#include <algorithm>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+#include "compiler/ops/resize.h"
+#include "compiler/ops/shapes.h"
+
+namespace stridec::ops {
+namespace {
+
+constexpr int64_t kMostScale = 1'000'000'000;  // beyond it sizes hardly fit in 64 bits
+
+}  // namespace
+
+std::vector<ResizeAxis> axes_from_scales(Term x, const Dims& dims, const std::vector<Scale>& scales) {
+  graph::Builder& b = x.builder();
+  if (scales.size() != dims.size()) does_not_fit(cat(scales.size(), " scales for ", dims.size(), " dims"));
+  std::vector<ResizeAxis> out;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const auto& [p, q] = scales[i];
+    b.require(sym::logical_and(sym::ge(p, 1), sym::le(p, kMostScale * q)),
+              cat("scale ", i, " is not a positive number, too small, or larger than sizes may become"));
+    const sym::Expr size = x.dim(dims[i]);
+    out.push_back(
+        {.dim = dims[i], .in = size, .out = b.simplify(sym::floordiv(size * p, q)), .scale = Scale{p, q}});
+  }
+  return out;
+}
+
+// The sizes are bounds: one scale for all dims, the smallest or the largest that they allow.
+void keep_aspect_ratio(graph::Builder& b, std::vector<ResizeAxis>& axes, bool not_larger) {
+  std::optional<Scale> best;
+  for (const ResizeAxis& a : axes) {
+    const Scale scale{a.out, a.in};
+    if (!best) {
+      best = scale;
+      continue;
+    }
+    const sym::Expr smaller = sym::lt(scale.p * best->q, best->p * scale.q);
+    const auto pick = [&](sym::Expr x, sym::Expr y) {
+      return b.simplify(not_larger ? sym::select(smaller, x, y) : sym::select(smaller, y, x));
+    };
+    best = Scale{pick(scale.p, best->p), pick(scale.q, best->q)};
+  }
+  for (ResizeAxis& a : axes) {
+    a.scale = best;
+    a.out = b.simplify(sym::floordiv(2 * a.in * best->p + best->q, 2 * best->q));  // rounded
+  }
+}
+
+Term resize(Term x, std::vector<ResizeAxis> axes, ResizeOptions o) {
+  if (o.coordinates == "tf_half_pixel_for_nn") {  // floor((i + 0.5) / scale)
+    if (o.mode != "nearest" || o.nearest != "floor")
+      fail(ErrorKind::kUnsupported, "unsupported",
+           "tf_half_pixel_for_nn is supported with nearest_mode floor alone");
+    o.coordinates = "half_pixel";
+    o.nearest = "round_prefer_ceil";
+  }
+  if (o.coordinates != "tf_crop_and_resize")
+    std::erase_if(
+        axes, [](const ResizeAxis& a) { return a.in == a.out && (!a.scale || a.scale->p == a.scale->q); });
+  if (axes.empty()) return x;
+  graph::Builder& b = x.builder();
+  // Where the run tells the scales, most of them will be 1. Each dim by itself has few samples, and many taps add up
+  // along one dim after the other instead of multiplying.
+  const bool by_dim = o.mode != "nearest" && std::any_of(axes.begin(), axes.end(), [&](const ResizeAxis& a) {
+                        return b.is_bound_in_run(a.scale ? a.scale->p : a.out);
+                      });
+  const bool many_taps = (o.mode == "cubic" || (o.antialias && o.mode == "linear")) &&
+                         o.coordinates != "tf_crop_and_resize" && is_float(x.dtype());
+  if ((by_dim || many_taps) && axes.size() > 1) {
+    Term y = x.dtype() == DType::kF64 ? x : cast(x, DType::kF32);
+    for (size_t i = 0; i < axes.size(); ++i) {
+      ResizeOptions one = o;
+      if (!o.roi.empty()) one.roi = {o.roi[i], o.roi[axes.size() + i]};
+      y = resize(y, {axes[i]}, one);
+    }
+    return cast(y, x.dtype());
+  }
+  Dims dims;
+  graph::Shape sizes, p, q;
+  for (const ResizeAxis& a : axes) {
+    dims.push_back(a.dim);
+    sizes.push_back(a.out);
+    p.push_back(a.scale ? a.scale->p : a.out);
+    q.push_back(a.scale ? a.scale->q : a.in);
+  }
+  graph::Attributes attributes{{"dims", dims},
+                               {"sizes", sizes},
+                               {"scale_p", p},
+                               {"scale_q", q},
+                               {"mode", o.mode},
+                               {"coordinate", o.coordinates},
+                               {"nearest", o.nearest},
+                               {"cubic_a", o.cubic_a},
+                               {"exclude_outside", int64_t{o.exclude_outside}},
+                               {"antialias", int64_t{o.antialias}},
+                               {"extrapolation", o.extrapolation},
+                               {"sparse", int64_t{by_dim}}};
+  if (!o.roi.empty()) {
+    graph::Shape roi_p, roi_q;
+    for (const Scale& edge : o.roi) {
+      roi_p.push_back(edge.p);
+      roi_q.push_back(edge.q);
+    }
+    attributes.set("roi_p", std::move(roi_p));
+    attributes.set("roi_q", std::move(roi_q));
+  }
+  return {b, b.add1(graph::OpKind::kResize, {x.id()}, std::move(attributes))};
+}
+
+}  // namespace stridec::ops
