@@ -9,7 +9,7 @@
 #include "compiler/codegen/cpu/dispatch.h"
 #include "compiler/codegen/emit_text.h"
 #include "compiler/schedule/analysis/effects.h"
-#include "compiler/schedule/fusion/tile_and_fuse.h"
+#include "compiler/schedule/memory/tiled_group_memory.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::codegen::cpu {

@@ -6,6 +6,7 @@
 #include "compiler/schedule/fusion/depth_first_chain.h"
 #include "compiler/schedule/fusion/depth_first_traffic.h"
 #include "compiler/schedule/fusion/reduce_peak.h"
+#include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/schedule/memory/liveness.h"
 
 namespace stridec::schedule {

@@ -5,6 +5,7 @@
 
 #include "compiler/loop/analysis.h"
 #include "compiler/schedule/analysis/typical.h"
+#include "compiler/schedule/cost/tile_cost.h"
 #include "compiler/schedule/fusion/tile_and_fuse.h"
 
 namespace stridec::schedule {

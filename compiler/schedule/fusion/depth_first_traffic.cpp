@@ -7,6 +7,7 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/schedule/fusion/depth_first_chain.h"
 #include "compiler/schedule/fusion/depth_first_cost.h"
+#include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/schedule/memory/liveness.h"
 
 namespace stridec::schedule {

@@ -5,6 +5,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/loop/analysis.h"
+#include "compiler/schedule/cost/tile_cost.h"
 #include "compiler/schedule/fusion/depth_first_chain.h"
 #include "compiler/schedule/fusion/depth_first_cost.h"
 #include "compiler/schedule/fusion/tile_and_fuse.h"
