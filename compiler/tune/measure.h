@@ -12,6 +12,7 @@
 
 #include <vector>
 
+#include "compiler/tune/estimate.h"
 #include "compiler/tune/subject.h"
 
 namespace stridec::tune {
@@ -22,11 +23,5 @@ class Gpu;
 // zeros, which are valid indices wherever there are any.
 std::vector<Outcome> measure(const std::vector<Subject>& subjects, const MeasureOptions& options,
                              Gpu* gpu = nullptr);
-
-// Median, and its standard error from the median deviation.
-struct Estimate {
-  double median = 0, error = 0;
-};
-Estimate estimate(std::vector<double> samples);
 
 }  // namespace stridec::tune

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "compiler/tune/estimate.h"
+
 namespace stridec::tune {
 namespace {
 
