@@ -32,9 +32,9 @@ Term centered(Term x, std::optional<Term> zero, bool rows) {
   const Term wide = cast(x, DType::kI32);
   if (!zero) return wide;
   Term z = cast(*zero, DType::kI32);
-  if (z.rank() == 1 && !z.dim(0).is_const(1) && rows) z = unsqueeze(z, {1});
   if (z.rank() == 1 && z.dim(0).is_const(1)) z = reshape(z, {});
-  return wide - z;
+  if (z.rank() == 1 && rows) z = unsqueeze(z, {1});
+  return wide - unidirectional(z, x.shape(), "the zero point");
 }
 
 Term unpack(Term bytes, int64_t bits) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/base/check.h"
+#include "compiler/base/text.h"
 
 namespace stridec::ops {
 
@@ -112,6 +113,25 @@ Term filled(Builder& b, const Shape& shape, DType dtype, double value) {
 }
 Term gather(Term data, Term indices, int64_t dim, int64_t batch_dims) {
   return {data.builder(), gather(data.builder(), data, indices, dim, batch_dims)};
+}
+
+Term unidirectional(Term parameter, const Shape& shape, const std::string& what) {
+  Builder& b = parameter.builder();
+  const auto rank = static_cast<int64_t>(shape.size());
+  const int64_t extra = std::max<int64_t>(parameter.rank() - rank, 0);
+  for (int64_t d = 0; d < extra; ++d)
+    b.require(sym::eq(parameter.dim(d), 1),
+              cat(what, " has ", parameter.rank(), " dims, dim ", d, " of size {0}, for a result of ", rank),
+              {parameter.dim(d)});
+  if (extra > 0)
+    parameter = reshape(parameter, Shape(parameter.shape().begin() + extra, parameter.shape().end()));
+  for (int64_t d = 0; d < parameter.rank(); ++d) {
+    const sym::Expr size = parameter.dim(d), to = shape[static_cast<size_t>(rank - parameter.rank() + d)];
+    if (size == to || size.is_const(1)) continue;
+    b.require(sym::logical_or(sym::eq(size, to), sym::eq(size, 1)),
+              cat(what, " has a dim of {0} where the result has {1}"), {size, to});
+  }
+  return parameter;
 }
 
 // ---- shapes ----

@@ -106,6 +106,11 @@ Term index_along(graph::Builder& b, const graph::Shape& shape, int64_t dim, DTyp
 Term filled(graph::Builder& b, const graph::Shape& shape, DType dtype, double value);
 Term gather(Term data, Term indices, int64_t dim, int64_t batch_dims = 0);
 
+// A parameter (a bias, a scale) for a pointwise operation whose result has `shape`, ONNX's unidirectional
+// broadcasting: the parameter stretches, the other operand never does. Returns it with at most as many dims
+// as `shape`; each of them is 1 or that of `shape`, or a guard says so. `what` names it in the sentence.
+Term unidirectional(Term parameter, const graph::Shape& shape, const std::string& what);
+
 // Products of all dims, of dims [from, to).
 sym::Expr count(const graph::Shape& shape);
 sym::Expr count(const graph::Shape& shape, int64_t from, int64_t to);

@@ -20,7 +20,7 @@ Outputs gemm(Context& c) {
   const double alpha = c.number("alpha", 1), beta = c.number("beta", 1);
   if (alpha != 1) y = y * alpha;
   if (!c.has(2) || beta == 0) return {y};
-  const Term bias = c.in(2);
+  const Term bias = unidirectional(c.in(2), y.shape(), "C");
   return {y + (beta == 1 ? bias : bias * beta)};
 }
 

@@ -14,10 +14,16 @@ using namespace ops;
 constexpr const char* kMicrosoft = "com.microsoft";
 constexpr size_t kNoInput = 1000;
 
-Outputs op_gelu(Context& c) { return {gelu(c.has(1) ? c.in(0) + c.in(1) : c.in(0), false)}; }
-Outputs fast_gelu(Context& c) { return {gelu(c.has(1) ? c.in(0) + c.in(1) : c.in(0), true)}; }
+// Input i, which stretches to x.
+Term beside(const Context& c, size_t i, Term x) {
+  return unidirectional(c.in(i), x.shape(), cat("input ", i));
+}
+Term biased(const Context& c) { return c.has(1) ? c.in(0) + beside(c, 1, c.in(0)) : c.in(0); }
+
+Outputs op_gelu(Context& c) { return {gelu(biased(c), false)}; }
+Outputs fast_gelu(Context& c) { return {gelu(biased(c), true)}; }
 Outputs quick_gelu(Context& c) { return {silu(c.in(0), c.number("alpha", 1.702f))}; }
-Outputs bias_add(Context& c) { return {c.in(0) + c.in(1) + c.in(2)}; }
+Outputs bias_add(Context& c) { return {c.in(0) + beside(c, 1, c.in(0)) + beside(c, 2, c.in(0))}; }
 
 Outputs fused_matmul(Context& c) {
   Term a = c.in(0), b = c.in(1);
@@ -42,22 +48,22 @@ Outputs simplified_layer_norm(Context& c) {
   const Term x = c.in(0);
   Dims dims;
   for (int64_t d = c.axis(c.integer("axis", -1), x.rank()); d < x.rank(); ++d) dims.push_back(d);
-  return {rms_norm(x, dims, c.number("epsilon", 1e-5f)) * c.in(1)};
+  return {rms_norm(x, dims, c.number("epsilon", 1e-5f)) * beside(c, 1, x)};
 }
 
 // Residual and normalisation; the sum is output 3.
 Outputs skip_layer_norm(Context& c) {
-  Term x = c.in(0) + c.in(1);
-  if (c.has(4)) x = x + c.in(4);
+  Term x = c.in(0) + beside(c, 1, c.in(0));
+  if (c.has(4)) x = x + beside(c, 4, x);
   const Normalized n = standardize(x, {x.rank() - 1}, c.number("epsilon", 1e-12f));
-  Term y = n.value * c.in(2);
-  if (c.has(3)) y = y + c.in(3);
+  Term y = n.value * beside(c, 2, x);
+  if (c.has(3)) y = y + beside(c, 3, x);
   return {y, n.mean, n.inverse_deviation, x};
 }
 Outputs skip_simplified_layer_norm(Context& c) {
-  Term x = c.in(0) + c.in(1);
-  if (c.has(3)) x = x + c.in(3);
-  const Term y = rms_norm(x, {x.rank() - 1}, c.number("epsilon", 1e-5f)) * c.in(2);
+  Term x = c.in(0) + beside(c, 1, c.in(0));
+  if (c.has(3)) x = x + beside(c, 3, x);
+  const Term y = rms_norm(x, {x.rank() - 1}, c.number("epsilon", 1e-5f)) * beside(c, 2, x);
   return {y, Slot(), Slot(), x};
 }
 
@@ -102,7 +108,7 @@ Outputs q_embed_layer_norm(Context& c) {
 
 Outputs gemm_fast_gelu(Context& c) {
   const Term y = matmul(c.in(0), c.in(1));
-  return {gelu(c.has(2) ? y + c.in(2) : y, true)};
+  return {gelu(c.has(2) ? y + beside(c, 2, y) : y, true)};
 }
 Outputs scaled_silu(Context& c) {
   const Term x = c.in(0);
@@ -153,7 +159,7 @@ Outputs fused_conv(Context& c) {
   std::vector<Slot> inputs;
   for (size_t i = 0; i < conv.inputs.size(); ++i) inputs.push_back(c.has(i) ? c.slot(i) : Slot());
   Term y(c.b, c.importer().import_as(c, conv, std::move(inputs)).at(0).tensor);
-  if (c.has(3)) y = y + c.in(3);
+  if (c.has(3)) y = y + beside(c, 3, y);
   std::vector<double> p = c.numbers("activation_params");
   const bool given = !p.empty();
   p.resize(2, 0);
@@ -203,12 +209,12 @@ Outputs group_norm(Context& c) { return {group_norm_of(c, c.in(0)).at(0)}; }
 Outputs skip_group_norm(Context& c) {
   Term skip = c.in(3);
   if (skip.rank() == 2) skip = reshape(skip, {skip.dim(0), 1, 1, skip.dim(1)});
-  const Term x = c.in(0) + skip;
-  return group_norm_of(c, c.has(4) ? x + c.in(4) : x);
+  const Term x = c.in(0) + unidirectional(skip, c.in(0).shape(), "skip");
+  return group_norm_of(c, c.has(4) ? x + beside(c, 4, x) : x);
 }
 
 Outputs bias_split_gelu(Context& c) {
-  const Term x = c.in(0) + c.in(1);
+  const Term x = c.in(0) + beside(c, 1, c.in(0));
   const int64_t last = x.rank() - 1;
   const sym::Expr half = c.b.simplify(sym::floordiv(x.dim(last), 2));
   return {slice(x, last, 0, half) * gelu(slice(x, last, half, half), false)};

@@ -86,7 +86,11 @@ Outputs turned_heads(Context& c, const Turn& turn) {
 Outputs rotary_embedding(Context& c) {
   return turned_heads(c, [&](Term heads) {
     Term position = cast(c.in(1), DType::kI64);
-    if (position.rank() == 1) position = unsqueeze(position, {0}) + positions_along(c.b, heads.dim(2), 1, 2);
+    if (position.rank() == 1) {  // where every row begins
+      c.b.require(sym::eq(position.dim(0), 1), "position_ids of one dim has {0} numbers, not 1",
+                  {position.dim(0)});
+      position = unsqueeze(position, {0}) + positions_along(c.b, heads.dim(2), 1, 2);
+    }
     return rotate(heads, position, c.in(2), c.in(3), c.integer("interleaved", 0) != 0, c.number("scale", 1));
   });
 }
@@ -151,7 +155,8 @@ Attended attend(const Context& c, Term q, Term k, Term v, const Core& core) {
                                       : rsqrt(size_as(c.b, wide, q.dim(3)));
   Term scores = matmul(q, transpose(of_all(k), 2, 3), wide) * factor;
   if (core.softcap > 0) scores = tanh(scores / core.softcap) * core.softcap;
-  if (core.bias) scores = scores + cast(*core.bias, wide);
+  if (core.bias)
+    scores = scores + unidirectional(cast(*core.bias, wide), scores.shape(), "the attention bias");
   if (core.allowed)
     scores = select(*core.allowed, scores, number_like(scores, -std::numeric_limits<double>::infinity()));
   const Dims last{3};
@@ -185,10 +190,15 @@ std::optional<Term> mask_bias(const Context& c, std::optional<Term> mask, sym::E
   };
   if (m.rank() == 1) {  // how many keys are real; with as many numbers again: where they start
     const auto bound = [&](sym::Expr from) { return reshape(slice(m, 0, from, batch), {batch, 1, 1, 1}); };
-    if (m.dim(0) == batch) return filtered(less(t, bound(0)));
-    c.b.require(sym::eq(m.dim(0), batch * 2), "a mask of one dim has {0} numbers for a batch of {1}",
+    const sym::Expr once = sym::eq(m.dim(0), batch), twice = sym::eq(m.dim(0), batch * 2);
+    c.b.require(sym::logical_or(once, twice), "a mask of one dim has {0} numbers for a batch of {1}",
                 {m.dim(0), batch});
-    return filtered(logical_and(less(t, bound(0)), greater_equal(t, bound(batch))));
+    if (c.b.holds(once)) return filtered(less(t, bound(0)));
+    if (c.b.holds(twice)) return filtered(logical_and(less(t, bound(0)), greater_equal(t, bound(batch))));
+    // Only the run says which: without starts, every key's place is at the start or later.
+    const Term start = bound(c.b.simplify(sym::select(twice, batch, 0)));
+    const Term without = equal(size_as(c.b, DType::kI64, sym::select(twice, 1, 0)), 0);
+    return filtered(logical_and(less(t, bound(0)), logical_or(without, greater_equal(t, start))));
   }
   if (m.rank() == 2) return filtered(greater(reshape(m, {batch, 1, 1, keys}), 0));
   if (m.rank() == 3) return filtered(greater(reshape(m, {batch, 1, queries, keys}), 0));

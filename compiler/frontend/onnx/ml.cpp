@@ -33,7 +33,7 @@ Outputs scaler(Context& c) {
   const auto row = [&](const char* name, double otherwise) {
     const auto values = c.numbers(name);
     return values.size() < 2 ? c.number(DType::kF32, values.empty() ? otherwise : values[0])
-                             : float_table(c.b, values, DType::kF32);
+                             : unidirectional(float_table(c.b, values, DType::kF32), x.shape(), name);
   };
   return {(x - row("offset", 0)) * row("scale", 1)};
 }
@@ -45,12 +45,14 @@ Outputs imputer(Context& c) {
     const double missing = c.number("replaced_value_float", 0);
     if (values.empty()) c.does_not_fit("imputed_value_floats is missing");
     const Term hit = std::isnan(missing) ? apply(OpKind::kIsNan, x) : equal(x, missing);
-    return {select(hit, float_table(c.b, values, x.dtype()), x)};
+    const Term row = unidirectional(float_table(c.b, values, x.dtype()), x.shape(), "imputed_value_floats");
+    return {select(hit, row, x)};
   }
   const Dims values = c.integers("imputed_value_int64s");
   if (values.empty()) c.does_not_fit("imputed_value_int64s is missing");
   const Term missing(c.b, c.b.integers({c.integer("replaced_value_int64", 0)}));
-  return {select(equal(x, reshape(missing, {})), integer_table(c.b, values), x)};
+  const Term row = unidirectional(integer_table(c.b, values), x.shape(), "imputed_value_int64s");
+  return {select(equal(x, reshape(missing, {})), row, x)};
 }
 
 Outputs normalizer(Context& c) {

@@ -23,6 +23,14 @@ Term channels(Term v, int64_t rank) {
   return reshape(v, shape);
 }
 
+// Input i, a vector over the channels of x: it has as many numbers as x has channels.
+Term channel_input(const Context& c, size_t i, Term x) {
+  const sym::Expr size = c.in(i).dim(0), channels = x.rank() > 1 ? x.dim(1) : sym::Expr(1);
+  c.b.require(sym::eq(size, channels), cat("input ", i, " has {0} numbers for {1} channels"),
+              {size, channels});
+  return c.in(i);
+}
+
 Outputs batch_norm(Context& c) {
   const Term x = c.in(0);
   const double epsilon = c.number("epsilon", 1e-5f), momentum = c.number("momentum", 0.9f);
@@ -32,7 +40,7 @@ Outputs batch_norm(Context& c) {
                             ? c.integer("training_mode", 0) != 0
                             : c.version < 7 && c.integer("is_test", 0) == 0 && c.node.outputs.size() > 1;
   const DType compute = is_storage_float(x.dtype()) ? DType::kF32 : x.dtype();
-  const auto vector = [&](size_t i) { return channels(cast(c.in(i), compute), x.rank()); };
+  const auto vector = [&](size_t i) { return channels(cast(channel_input(c, i, x), compute), x.rank()); };
   const Term w = cast(x, compute), scale = vector(1), bias = vector(2);
   if (!training) {
     // One multiplication and one addition an element; scale and shift are folded where the statistics are
@@ -46,14 +54,15 @@ Outputs batch_norm(Context& c) {
   const Term variance = reduce_mean(square(centered), dims);
   const Term y = centered * rsqrt(channels(variance, x.rank()) + epsilon) * scale + bias;
   const auto running = [&](size_t i, Term now) {
-    return cast(cast(c.in(i), compute) * momentum + now * (1 - momentum), c.in(i).dtype());
+    return cast(cast(channel_input(c, i, x), compute) * momentum + now * (1 - momentum), c.in(i).dtype());
   };
   return {cast(y, x.dtype()), running(3, mean), running(4, variance)};
 }
 
 Outputs instance_norm(Context& c) {
   const Term x = c.in(0);
-  const Term scale = channels(c.in(1), x.rank()), bias = channels(c.in(2), x.rank());
+  const auto vector = [&](size_t i) { return channels(channel_input(c, i, x), x.rank()); };
+  const Term scale = vector(1), bias = vector(2);
   const Term y = standardize(widen(x), dims_from(2, x.rank()), c.number("epsilon", 1e-5f)).value;
   return {cast(y * widen(scale) + widen(bias), x.dtype())};
 }
@@ -66,13 +75,12 @@ Outputs group_norm(Context& c) {
   split.insert(split.end(), x.shape().begin() + 2, x.shape().end());
   const Term y = standardize(reshape(w, split), dims_from(2, x.rank() + 1), c.number("epsilon", 1e-5f)).value;
   if (c.version >= 21) {  // scale and bias are per channel
-    return {
-        cast(reshape(y, x.shape()) * channels(widen(c.in(1)), x.rank()) + channels(widen(c.in(2)), x.rank()),
-             x.dtype())};
+    return {cast(reshape(y, x.shape()) * channels(widen(channel_input(c, 1, x)), x.rank()) +
+                     channels(widen(channel_input(c, 2, x)), x.rank()),
+                 x.dtype())};
   }
-  return {cast(
-      reshape(y * channels(widen(c.in(1)), x.rank() + 1) + channels(widen(c.in(2)), x.rank() + 1), x.shape()),
-      x.dtype())};
+  const auto per_group = [&](size_t i) { return channels(widen(channel_input(c, i, y)), x.rank() + 1); };
+  return {cast(reshape(y * per_group(1) + per_group(2), x.shape()), x.dtype())};
 }
 
 Outputs layer_norm(Context& c) {
@@ -81,15 +89,15 @@ Outputs layer_norm(Context& c) {
   const DType stash = c.dtype("stash_type", DType::kF32);
   const Term w = is_storage_float(x.dtype()) ? cast(x, stash) : x;
   const Normalized n = standardize(w, dims, c.number("epsilon", 1e-5f));
-  Term y = cast(n.value, x.dtype()) * c.in(1);
-  if (c.has(2)) y = y + c.in(2);
+  Term y = cast(n.value, x.dtype()) * unidirectional(c.in(1), x.shape(), "scale");
+  if (c.has(2)) y = y + unidirectional(c.in(2), x.shape(), "bias");
   return {y, cast(n.mean, stash), cast(n.inverse_deviation, stash)};
 }
 
 Outputs rms_normalization(Context& c) {
   const Term x = c.in(0);
   const Dims dims = dims_from(c.axis(c.integer("axis", -1), x.rank()), x.rank());
-  return {rms_norm(x, dims, c.number("epsilon", 1e-5f)) * c.in(1)};
+  return {rms_norm(x, dims, c.number("epsilon", 1e-5f)) * unidirectional(c.in(1), x.shape(), "scale")};
 }
 
 Outputs mean_variance_normalization(Context& c) {

@@ -72,6 +72,7 @@ Outputs prelu(Context& c) {
     shape[0] = slope.dim(0);
     slope = ops::reshape(slope, shape);
   }
+  slope = unidirectional(slope, x.shape(), "slope");
   return {select(less(x, 0), x * slope, x)};
 }
 Outputs elu(Context& c) {
@@ -120,8 +121,9 @@ Outputs clip(Context& c) {
     if (c.has_attribute("max")) x = minimum(x, c.number("max", 0));
     return {x};
   }
-  if (c.has(1)) x = maximum(x, c.in(1));
-  if (c.has(2)) x = minimum(x, c.in(2));
+  const Shape shape = x.shape();
+  if (c.has(1)) x = maximum(x, unidirectional(c.in(1), shape, "min"));
+  if (c.has(2)) x = minimum(x, unidirectional(c.in(2), shape, "max"));
   return {x};
 }
 

@@ -20,7 +20,7 @@ Term beside(const Context& c, Term parameter, Term x) {
   if (parameter.rank() == 1) {
     Shape shape(x.shape().size(), 1);
     shape[static_cast<size_t>(axis)] = parameter.dim(0);
-    return reshape(parameter, shape);
+    return unidirectional(reshape(parameter, shape), x.shape(), "the scale or zero point");
   }
   const int64_t block = c.integer("block_size", 0);
   if (block <= 0) {
@@ -78,8 +78,11 @@ Outputs qlinear_matmul(Context& c) {
                  cast(b, DType::kF32) - cast(columns(b_zero), DType::kF32));
   else
     sum = cast(matmul(centered(a, a_zero, true), centered(b, b_zero, false)), DType::kF32);
-  const Term real = sum * (cast(rows(a_scale), DType::kF32) * cast(columns(b_scale), DType::kF32));
-  return {quantize(real, cast(rows(c.in(6)), DType::kF32), rows(c.in(7)), c.in(7).dtype(), true)};
+  const auto beside_sum = [&](Term s) { return unidirectional(s, sum.shape(), "a scale or zero point"); };
+  const Term real =
+      sum * (cast(beside_sum(rows(a_scale)), DType::kF32) * cast(beside_sum(columns(b_scale)), DType::kF32));
+  return {quantize(real, cast(beside_sum(rows(c.in(6))), DType::kF32), beside_sum(rows(c.in(7))),
+                   c.in(7).dtype(), true)};
 }
 
 // The channels of the weights are dim 0, those of the result dim 1.

@@ -87,25 +87,26 @@ Shape kernel_shape(const Context& c) {
   return {k.begin(), k.end()};
 }
 
-// A bias of [channels] beside [n, channels, spatial...].
-Term channels(Term bias, int64_t rank) {
-  Shape shape(static_cast<size_t>(rank) - 1, 1);
-  shape[0] = bias.dim(0);
-  return reshape(bias, shape);
+// y [n, channels, spatial...] and input 2, a bias of [channels], where there is one.
+Term biased(const Context& c, Term y) {
+  if (!c.has(2)) return y;
+  Shape shape(y.shape().size() - 1, 1);
+  shape[0] = c.in(2).dim(0);
+  c.b.require(sym::eq(shape[0], y.dim(1)), "a bias of {0} numbers for {1} channels", {shape[0], y.dim(1)});
+  return y + reshape(c.in(2), shape);
 }
 
 Outputs conv(Context& c) {
   const Term x = c.in(0), w = c.in(1);
   if (w.rank() < 3) c.does_not_fit(cat("the weights have rank ", w.rank(), ", at least 3 is needed"));
   const Window window = read_window(c, x, Shape(w.shape().begin() + 2, w.shape().end()));
-  Term y(c.b, c.b.add1(OpKind::kConv, {x.id(), w.id()},
-                       {{"strides", window.strides},
-                        {"dilations", window.dilations},
-                        {"before", window.before},
-                        {"after", window.after},
-                        {"groups", c.integer("group", 1)}}));
-  if (c.has(2)) y = y + channels(c.in(2), y.rank());
-  return {y};
+  const Term y(c.b, c.b.add1(OpKind::kConv, {x.id(), w.id()},
+                             {{"strides", window.strides},
+                              {"dilations", window.dilations},
+                              {"before", window.before},
+                              {"after", window.after},
+                              {"groups", c.integer("group", 1)}}));
+  return {biased(c, y)};
 }
 
 // x [batch, channels, length] after the state, the k - 1 positions before it (zero if none is given); each channel with its own
@@ -144,7 +145,7 @@ Outputs causal_conv_with_state(Context& c) {
     return cast(reduce_sum(widen(gather(all, at, 2)) * widen(w), {3}), x.dtype());
   };
   Term y = convolved();
-  if (c.has(2)) y = y + channels(c.in(2), 3);
+  y = biased(c, y);
   const std::string activation = c.text("activation", "none");
   if (activation == "silu" || activation == "swish")
     y = silu(y);
@@ -187,15 +188,14 @@ Outputs conv_transpose(Context& c) {
     before.push_back(front);
     after.push_back(c.b.simplify(sym::max(back, 0)));
   }
-  Term y(c.b, c.b.add1(OpKind::kConvTranspose, {x.id(), w.id()},
-                       {{"strides", strides},
-                        {"dilations", dilations},
-                        {"before", before},
-                        {"after", after},
-                        {"output_extra", more},
-                        {"groups", c.integer("group", 1)}}));
-  if (c.has(2)) y = y + channels(c.in(2), y.rank());
-  return {y};
+  const Term y(c.b, c.b.add1(OpKind::kConvTranspose, {x.id(), w.id()},
+                             {{"strides", strides},
+                              {"dilations", dilations},
+                              {"before", before},
+                              {"after", after},
+                              {"output_extra", more},
+                              {"groups", c.integer("group", 1)}}));
+  return {biased(c, y)};
 }
 
 Outputs max_pool(Context& c) {
