@@ -11,6 +11,7 @@
 #include "compiler/ops/op_table.h"
 #include "compiler/ops/region.h"
 #include "compiler/ops/shapes.h"
+#include "compiler/sym/text.h"
 
 namespace stridec::ops {
 
@@ -201,8 +202,47 @@ constexpr int64_t kUnbounded = int64_t{1} << 40;
 
 // ---- building them ---------------------------------------------------------------------------------------
 
+namespace {
+
+// A branch of the declared ranks, where the other one has others.
+struct Declared {
+  bool first;
+  size_t result;
+  int64_t rank;
+};
+std::optional<Declared> declared_branch(const Builder& b, const std::vector<graph::Region>& branches,
+                                        const std::vector<std::optional<int64_t>>& ranks) {
+  const auto &x = branches[0].results, &y = branches[1].results;
+  std::optional<Declared> out;
+  for (size_t i = 0; i < x.size() && i < y.size() && i < ranks.size(); ++i) {
+    const int of_x = b.rank(x[i]), of_y = b.rank(y[i]);
+    if (of_x == of_y || !ranks[i] || (*ranks[i] != of_x && *ranks[i] != of_y)) continue;
+    const bool first = *ranks[i] == of_x;
+    if (out && out->first != first) return std::nullopt;
+    out = Declared{first, i, *ranks[i]};
+  }
+  return out;
+}
+
+// The condition chooses the branch, or the run ends.
+void require_branch(Builder& b, sym::Expr condition, const Declared& branch) {
+  const sym::Expr chosen = branch.first ? condition : sym::logical_not(condition);
+  std::vector<sym::Expr> values = sym::free_vars(chosen);
+  size_t next = 0;
+  const std::string sizes = join(values, ", ", [&](sym::Expr v) {
+    return cat(replaced(replaced(sym::to_string(v), "{", "{{"), "}", "}}"), " = {", next++, "}");
+  });
+  b.require(
+      chosen,
+      cat("if: result ", branch.result, " has the ", branch.rank, " dims that the model declares in the ",
+          branch.first ? "then" : "else", " branch alone, and the other one is chosen (", sizes, ")"),
+      std::move(values));
+}
+
+}  // namespace
+
 std::vector<ValueId> if_else(Builder& b, ValueId condition, const Branch& then_branch,
-                             const Branch& else_branch) {
+                             const Branch& else_branch, const std::vector<std::optional<int64_t>>& ranks) {
   if (!is_bool(b.dtype(condition)))
     does_not_fit(cat("if: the condition is ", graph::to_string(b.type(condition))));
   const auto elements = b.elements_of(condition, "condition", 0, 1);
@@ -214,6 +254,10 @@ std::vector<ValueId> if_else(Builder& b, ValueId condition, const Branch& then_b
   for (const bool first : {true, false}) {
     OpenRegion region(b, {}, first ? c : sym::logical_not(c));
     regions.push_back(region.close(first ? then_branch() : else_branch()));
+  }
+  if (const auto declared = declared_branch(b, regions, ranks)) {
+    require_branch(b, c, *declared);
+    return declared->first ? then_branch() : else_branch();
   }
   return b.add_with_regions(OpKind::kIf, {}, {{"condition", c}}, std::move(regions));
 }

@@ -120,9 +120,12 @@ ValueId gather(Builder& b, ValueId data, ValueId indices, int64_t dim, int64_t b
 
 // -- control flow
 using Branch = std::function<std::vector<ValueId>()>;
-// Only the branch that the condition (a bool scalar) chooses runs; one that is known is inlined.
+// Only the branch that the condition (a bool scalar) chooses runs; one that is known is inlined. Where the
+// branches differ in rank, the one whose results have the `ranks` that are declared for them (none: unknown)
+// is inlined, and a guard says that the condition chooses it.
 std::vector<ValueId> if_else(Builder& b, ValueId condition, const Branch& then_branch,
-                             const Branch& else_branch);
+                             const Branch& else_branch,
+                             const std::vector<std::optional<int64_t>>& ranks = {});
 
 struct LoopState {
   sym::Expr counter;  // 0, 1, ... as a size; counter_value: i64 scalar

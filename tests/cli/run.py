@@ -20,12 +20,13 @@ import failures
 import hostile
 import information
 import library
+import ranks
 import results
 import same_bytes
 import transcripts
 from harness import ROOT, prepare
 
-TOPICS = (failures, hostile, information, compiling, same_bytes, results, altered)
+TOPICS = (failures, hostile, information, compiling, same_bytes, results, ranks, altered)
 
 
 def names_in(module):

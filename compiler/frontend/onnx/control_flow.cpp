@@ -42,7 +42,9 @@ Outputs op_if(Context& c) {
   const auto branch = [&](const char* name) {
     return [&c, name] { return tensors(c, c.importer().inline_graph(c.graph(name), {}), "a branch"); };
   };
-  return terms(c.b, if_else(c.b, condition, branch("then_branch"), branch("else_branch")));
+  std::vector<std::optional<int64_t>> ranks;
+  for (size_t i = 0; i < c.node.outputs.size(); ++i) ranks.push_back(c.declared_rank(i));
+  return terms(c.b, if_else(c.b, condition, branch("then_branch"), branch("else_branch"), ranks));
 }
 
 // Whether a body's condition is true whatever happens: passed through, or a constant.

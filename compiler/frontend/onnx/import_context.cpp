@@ -212,6 +212,10 @@ std::optional<double> Context::constant_number(size_t i) const {
   return std::nullopt;
 }
 
+std::optional<int64_t> Context::declared_rank(size_t output) const {
+  return wants(output) ? importer_.declared_rank(node.outputs[output]) : std::nullopt;
+}
+
 Term Context::constant(const Tensor& t, std::string name) const {
   const DType type = dtype(t.elem_type);
   Shape shape(t.dims.begin(), t.dims.end());

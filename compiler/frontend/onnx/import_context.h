@@ -89,6 +89,8 @@ class Context {
   sym::Expr size_of(size_t i, const std::string& what, sym::Expr lower, sym::Expr upper) const;
   // A float or integer that is known at compile time.
   std::optional<double> constant_number(size_t i) const;
+  // The rank that the model declares for an output, or that its readers need; none: the model does not say.
+  std::optional<int64_t> declared_rank(size_t output) const;
 
   // -- making
   Term constant(const Tensor& tensor, std::string name = {}) const;
@@ -114,6 +116,8 @@ class Importer {
   // are imported again, where the builder stands.
   virtual Slot import_again(const std::string& name,
                             const std::vector<std::pair<std::string, Slot>>& instead) = 0;
+  // Of a name of the graph whose nodes are being imported; none where the model does not say.
+  virtual std::optional<int64_t> declared_rank(const std::string& name) = 0;
   // One node of another form in place of the current one (a function body, a rewritten operator).
   virtual Outputs import_as(Context& context, Node node, std::vector<Slot> inputs) = 0;
 };

@@ -5,9 +5,11 @@
 #include <stdexcept>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
+#include "compiler/frontend/onnx/declared_ranks.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/input_symbols.h"
 #include "compiler/frontend/onnx/schema.h"
@@ -30,6 +32,7 @@ class ModelImporter : public Importer {
   Imported run() {
     out_.graph.name = model_.graph.name;
     scopes_.emplace_back();
+    levels_.emplace_back(model_.graph, nullptr);
     add_inputs();
     const sym::Facts given = out_.graph.facts;
     add_initializers(model_.graph);
@@ -45,10 +48,12 @@ class ModelImporter : public Importer {
            cat("graph '", graph.name, "' takes ", graph.inputs.size(), " inputs, but is given ",
                parameters.size()));
     scopes_.emplace_back();
+    levels_.emplace_back(graph, node_);
     struct Leave {
       std::vector<Scope>& scopes;
-      ~Leave() { scopes.pop_back(); }
-    } leave{scopes_};
+      std::vector<Level>& levels;
+      ~Leave() { scopes.pop_back(), levels.pop_back(); }
+    } leave{scopes_, levels_};
     for (size_t i = 0; i < parameters.size(); ++i)
       scopes_.back()[graph.inputs[i].name] = std::move(parameters[i]);
     add_initializers(graph);
@@ -59,6 +64,21 @@ class ModelImporter : public Importer {
       if (results.back().kind == Slot::Kind::kFailed) throw Skipped{};
     }
     return results;
+  }
+
+  std::optional<int64_t> declared_rank(const std::string& name) override {
+    const auto imported = [&](const std::string& value) { return dims_of(value); };
+    std::string wanted = name;
+    for (size_t i = levels_.size(); i-- > 0;) {
+      Level& level = levels_[i];
+      if (const auto rank = level.ranks.of(wanted, imported)) return rank;
+      // The result of a branch is declared where the branches' node is.
+      if (!level.parent || level.parent->op_type != "If") continue;
+      const auto& outputs = level.graph.outputs;
+      for (size_t k = 0; k < outputs.size() && k < level.parent->outputs.size(); ++k)
+        if (outputs[k].name == wanted) wanted = level.parent->outputs[k];
+    }
+    return std::nullopt;
   }
 
   Slot import_again(const std::string& name,
@@ -116,6 +136,25 @@ class ModelImporter : public Importer {
  private:
   // Thrown through a node with subgraphs whose body has problems, which are on the list already.
   struct Skipped {};
+
+  // A graph whose nodes are being imported, and the node that it is a subgraph of.
+  struct Level {
+    Level(const Graph& of, const Node* node) : graph(of), parent(node), ranks(of) {}
+    const Graph& graph;
+    const Node* parent;
+    DeclaredRanks ranks;
+  };
+
+  // Of a value that is imported, or of an initializer.
+  std::optional<std::vector<Dim>> dims_of(const std::string& name) {
+    const Slot* slot = find(name);
+    if (!slot) return std::nullopt;
+    if (slot->kind == Slot::Kind::kTensor) return type_of(*slot).shape;
+    if (slot->kind != Slot::Kind::kInitializer) return std::nullopt;
+    std::vector<Dim> out;
+    for (int64_t d : slot->initializer->dims) out.push_back({.value = d, .param = ""});
+    return out;
+  }
 
   void add_inputs() {
     InputSymbols symbols(model_.graph, options_);
@@ -299,6 +338,7 @@ class ModelImporter : public Importer {
 
   void add_node(const Node& n) {
     const std::string outer = builder_.origin();
+    const Node* const outer_node = std::exchange(node_, &n);
     if (depth_ == 0 || outer.empty()) builder_.set_origin(describe(n) + " (" + n.op_type + ")");
     Outputs outputs;
     try {
@@ -313,6 +353,7 @@ class ModelImporter : public Importer {
                  .message = "an input has fewer dims, or fewer values, than the operator needs"});
     }
     builder_.set_origin(outer);
+    node_ = outer_node;
     for (size_t i = 0; i < n.outputs.size(); ++i) {
       if (n.outputs[i].empty()) continue;
       Slot slot = i < outputs.size() ? outputs[i] : Slot();
@@ -490,6 +531,8 @@ class ModelImporter : public Importer {
   Imported out_;
   Builder builder_;
   std::vector<Scope> scopes_;
+  std::vector<Level> levels_;
+  const Node* node_ = nullptr;  // being imported
   int depth_ = 0;
   int next_prefix_ = 0;
 };

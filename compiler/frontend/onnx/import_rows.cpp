@@ -57,6 +57,7 @@ constexpr Limit kLimits[] = {
     {"", "SequenceErase", kItems},
     {"", "SequenceInsert", kItems},
     {"", "SplitToSequence", kItems},
+    {"", "Squeeze", "without axes, the sizes, --dim or a declared shape tell the rank of the result"},
     {"", "StringNormalizer", "upper and lower case of ASCII"},
     {"ai.onnx.ml", "CastMap", "no conversion between strings and numbers"},
     {"ai.onnx.ml", "ZipMap", "gives the matrix of values: column i for class label i"},

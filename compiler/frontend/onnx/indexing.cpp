@@ -6,6 +6,7 @@
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/ops/composite.h"
 #include "compiler/ops/helpers.h"
+#include "compiler/sym/text.h"
 
 namespace stridec::onnx {
 namespace {
@@ -23,8 +24,30 @@ Outputs gather_elements(Context& c) {
                              {{"dim", c.axis(c.integer("axis", 0), data.rank())}}))};
 }
 
+// Input 1, indices [..., dims addressed]. Where its last size is not known at compile time, the rank of what
+// is read or written, `rest` dims beside those of the indices, tells it: `rest` is negative where that rank
+// is not known either.
+Term index_tuples(const Context& c, int64_t addressable, int64_t rest) {
+  const Term indices = c.in(1);
+  if (indices.rank() == 0 || indices.dim(indices.rank() - 1).is_const()) return indices;
+  const sym::Expr size = indices.dim(indices.rank() - 1);
+  const int64_t tuple = addressable - rest;
+  if (rest < 0 || tuple < 0)
+    c.unsupported(cat("the rank of the result depends on the last size of the indices, ",
+                      sym::to_string(size), ", which is not known at compile time"),
+                  "fix it with --dim, or declare the shape of the result in the model");
+  c.b.require(sym::eq(size, tuple),
+              cat("the indices address {0} dims, but the model was compiled for ", tuple), {size});
+  Shape shape = indices.shape();
+  shape.back() = tuple;
+  return reshape(indices, shape);
+}
+
 Outputs gather_nd(Context& c) {
-  return {Term(c.b, c.b.add1(OpKind::kGatherNd, {c.in(0).id(), c.in(1).id()},
+  const Term data = c.in(0);
+  const int64_t addressable = data.rank() - c.integer("batch_dims", 0);
+  const int64_t rest = c.declared_rank(0).value_or(-1) - (c.in(1).rank() - 1);
+  return {Term(c.b, c.b.add1(OpKind::kGatherNd, {data.id(), index_tuples(c, addressable, rest).id()},
                              {{"batch_dims", c.integer("batch_dims", 0)}}))};
 }
 
@@ -36,7 +59,9 @@ Outputs scatter_elements(Context& c) {
 }
 
 Outputs scatter_nd(Context& c) {
-  return {Term(c.b, c.b.add1(OpKind::kScatterNd, {c.in(0).id(), c.in(1).id(), c.in(2).id()},
+  const Term data = c.in(0), updates = c.in(2);
+  const Term indices = index_tuples(c, data.rank(), updates.rank() - (c.in(1).rank() - 1));
+  return {Term(c.b, c.b.add1(OpKind::kScatterNd, {data.id(), indices.id(), updates.id()},
                              {{"reduction", c.text("reduction", "none")}}))};
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
@@ -98,9 +99,12 @@ class Inliner {
 
   void graph(Graph& g, const std::map<std::string, int>& opsets) {
     std::vector<Node> out;
+    std::vector<ValueInfo> outer = std::exchange(declared_, {});
     out.reserve(g.nodes.size());
     for (Node& n : g.nodes) node(std::move(n), opsets, out);
     g.nodes = std::move(out);
+    for (ValueInfo& v : declared_) g.value_infos.push_back(std::move(v));
+    declared_ = std::move(outer);
   }
 
   void node(Node n, const std::map<std::string, int>& opsets, std::vector<Node>& out) {
@@ -142,11 +146,24 @@ class Inliner {
       bad("function-arity", cat("the call has ", n.inputs.size(), " inputs and ", n.outputs.size(),
                                 " outputs; the function has ", f.inputs.size(), " and ", f.outputs.size()));
     active_.push_back(&f);
-    for (Node& inner : instantiate(f, n, unique_prefix(f, n))) {
+    const std::string prefix = unique_prefix(f, n);
+    declare_values(f, n, prefix);
+    for (Node& inner : instantiate(f, n, prefix)) {
       names_.insert(inner.outputs.begin(), inner.outputs.end());
       node(std::move(inner), f.opsets, out);
     }
     active_.pop_back();
+  }
+
+  // What the function says of its values, by the names that these have in the caller.
+  void declare_values(const Function& f, const Node& call, const std::string& prefix) {
+    for (const ValueInfo& v : f.value_infos) {
+      if (std::find(f.inputs.begin(), f.inputs.end(), v.name) != f.inputs.end()) continue;
+      const auto output = std::find(f.outputs.begin(), f.outputs.end(), v.name);
+      const auto at = static_cast<size_t>(output - f.outputs.begin());
+      const bool is_output = at < call.outputs.size() && !call.outputs[at].empty();
+      declared_.push_back({is_output ? call.outputs[at] : prefix + v.name, v.type});
+    }
   }
 
   std::string unique_prefix(const Function& f, const Node& n) {
@@ -165,6 +182,7 @@ class Inliner {
   std::vector<const Function*> active_;
   std::unordered_set<std::string> names_;
   std::unordered_set<std::string> prefixes_;
+  std::vector<ValueInfo> declared_;  // by functions, of the graph that is being inlined
   uint64_t nodes_ = 0;
 };
 

@@ -138,6 +138,7 @@ struct Function {
   std::vector<Attribute> attribute_defaults;  // names with a default
   std::map<std::string, int> opsets;
   std::vector<Node> nodes;
+  std::vector<ValueInfo> value_infos;
 };
 
 struct Model {

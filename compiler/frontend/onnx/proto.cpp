@@ -366,6 +366,7 @@ Function convert(const ::onnx::FunctionProto& proto, TensorSource& source) {
   for (const auto& a : proto.attribute_proto()) f.attribute_defaults.push_back(convert(a, source));
   f.opsets = convert_opsets(proto.opset_import());
   f.nodes = convert(proto.node(), source, false);
+  f.value_infos = convert(proto.value_info());
   return f;
 }
 

@@ -70,7 +70,8 @@ Outputs split_to(Context& c) {
   } else {
     const int64_t each = c.has(1) ? c.integers_of(1, "split").at(0) : 1;
     if (!total || each < 1)
-      c.unsupported("splitting into a sequence needs a size that is known at compile time");
+      c.unsupported("splitting into a sequence needs a size that is known at compile time",
+                    "fix the size: --dim name=size");
     for (int64_t done = 0; done < *total; done += each) sizes.emplace_back(std::min(each, *total - done));
   }
   std::vector<Slot> out;

@@ -6,6 +6,7 @@
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
+#include "compiler/frontend/onnx/squeeze.h"
 #include "compiler/frontend/onnx/strings.h"
 #include "compiler/ops/composite.h"
 
@@ -101,12 +102,8 @@ Outputs flatten(Context& c) {
 
 Outputs op_squeeze(Context& c) {
   const Term x = c.in(0);
-  std::optional<Axes> axes = c.axes_of(1, "axes", x.rank());
-  if (!axes) {
-    axes = Axes{.at = {}, .rank = x.rank()};
-    for (int64_t d = 0; d < x.rank(); ++d)
-      if (x.dim(d).is_const(1)) axes->at.emplace_back(d);
-  }
+  const std::optional<Axes> axes = c.axes_of(1, "axes", x.rank());
+  if (!axes) return {squeeze_ones(c, x)};
   for (int64_t d = 0; d < x.rank(); ++d)
     c.b.require(sym::logical_or(sym::logical_not(axes->has(d)), sym::eq(x.dim(d), 1)),
                 cat("cannot squeeze dim ", d, " of size {0}"), {x.dim(d)});
@@ -166,6 +163,9 @@ Outputs split(Context& c) {
     const auto n =
         c.version >= 18 ? c.integer("num_outputs", static_cast<int64_t>(parts)) : static_cast<int64_t>(parts);
     const sym::Expr each = c.b.simplify(sym::ceildiv(x.dim(axis), n));
+    if (c.version < 18)
+      c.b.require(sym::eq(each * n, x.dim(axis)), cat("{0} does not divide into ", n, " equal parts"),
+                  {x.dim(axis)});
     sizes.assign(static_cast<size_t>(n - 1), each);
     sizes.push_back(c.b.simplify(x.dim(axis) - each * (n - 1)));
   }

@@ -16,7 +16,8 @@ using namespace ops;
 bool is_complex(const Context& c, Term x) {
   const sym::Expr parts = x.dim(x.rank() - 1);
   if (!parts.is_const())
-    c.unsupported("whether a signal is real or complex, its last dim, must be known at compile time");
+    c.unsupported("whether a signal is real or complex, its last dim, must be known at compile time",
+                  "fix the size: --dim name=1, or --dim name=2");
   if (parts.value() != 1 && parts.value() != 2)
     c.does_not_fit(cat("the last dim of a signal is 1 (real) or 2 (complex), not ", parts.value()));
   return parts.value() == 2;

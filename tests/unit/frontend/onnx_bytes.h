@@ -81,13 +81,14 @@ inline std::string value_info(const std::string& name, const std::vector<int64_t
 }
 
 struct GraphBytes {
-  std::vector<std::string> nodes, initializers, inputs, outputs;
+  std::vector<std::string> nodes, initializers, inputs, outputs, value_infos = {};
   std::string encode() const {
     std::string out = text(2, "g");
     for (const auto& n : nodes) out += text(1, n);
     for (const auto& t : initializers) out += text(5, t);
     for (const auto& v : inputs) out += text(11, v);
     for (const auto& v : outputs) out += text(12, v);
+    for (const auto& v : value_infos) out += text(13, v);
     return out;
   }
 };

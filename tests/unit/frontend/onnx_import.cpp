@@ -12,39 +12,13 @@
 #include "compiler/frontend/onnx/read.h"
 #include "compiler/frontend/onnx/schema.h"
 #include "compiler/sym/text.h"
-#include "tests/support/folder.h"
-#include "tests/unit/frontend/onnx_bytes.h"
+#include "tests/unit/frontend/import_bytes.h"
 
 using namespace stridec;
 using namespace stridec::onnx;
 using namespace stridec::onnx::bytes;
-using stridec::testing::Folder;
 
 namespace {
-
-// f32 with named or fixed dims: "batch", "8*h", "3".
-std::string symbolic_input(const std::string& name, const std::vector<std::string>& dims, int type = 1) {
-  std::string shape;
-  for (const auto& d : dims) {
-    const bool fixed = d.find_first_not_of("0123456789") == std::string::npos;
-    shape += text(1, fixed ? number(1, static_cast<uint64_t>(std::stoull(d))) : text(2, d));
-  }
-  return text(1, name) + text(2, text(1, number(1, static_cast<uint64_t>(type)) + text(2, shape)));
-}
-
-Imported import_bytes(const std::string& content, const ImportOptions& options = {}) {
-  Folder folder;
-  return import_model(read_model(folder.write("m.onnx", content)), options);
-}
-
-std::string output_type(const Imported& m, size_t i = 0) {
-  REQUIRE(m.problems.empty());
-  return graph::to_string(m.graph[m.graph.top.results.at(i)].type);
-}
-
-std::string ints(const std::string& name, const std::vector<int64_t>& values) {
-  return tensor(name, 7, {static_cast<int64_t>(values.size())}, raw_data(raw(values)));
-}
 
 int count_ops(const graph::Graph& g, graph::OpKind kind) {
   int n = 0;
