@@ -9,9 +9,11 @@ onnxruntime's results as what is expected. tests/conformance/contrib.sh runs the
 import os
 import sys
 
+import binary_trees
 import numpy as np
 import onnx
 import onnxruntime as ort
+import unpooling
 from onnx import TensorProto, helper, numpy_helper
 
 MS, ML = "com.microsoft", "ai.onnx.ml"
@@ -27,12 +29,14 @@ def integers(low, high, shape, dtype):
     return rng.integers(low, high, shape, endpoint=True).astype(dtype)
 
 
-def case(name, op, inputs, outputs=1, domain=MS, tolerance=(1e-3, 1e-5), version=17, given=(), types=None, reference=None, results=None, **attributes):
+def case(name, op, inputs, outputs=1, domain=MS, tolerance=(1e-3, 1e-5), version=17, given=(), types=None, reference=None, results=None, nodes=None,
+         **attributes):  # fmt: skip
     """`inputs`: arrays, or None where one is left out; those in `given` are initializers. `outputs`: how many, or a
     list of flags. `types`: of the outputs, where shape inference does not tell them. `reference`: of the names of inputs and
     outputs the nodes that onnxruntime runs instead, where it has no kernel of the operator for this CPU.
-    `results`: what is expected, where its Python interface does not take the inputs."""
-    TESTS.append((name, op, inputs, outputs, domain, tolerance, version, given, types, reference, results, attributes))
+    `results`: what is expected, where its Python interface does not take the inputs. `nodes`: of the names of inputs and
+    outputs the nodes of the model, where it is not one of `op`."""
+    TESTS.append((name, op, inputs, outputs, domain, tolerance, version, given, types, reference, results, nodes, attributes))
 
 
 def map_types(x):
@@ -82,8 +86,8 @@ def build(op, inputs, outputs, domain, opset, given, types, reference, attribute
 
 
 def write(folder, test):
-    name, op, inputs, outputs, domain, tolerance, opset, given, types, reference, results, attributes = test
-    model, names, live = build(op, inputs, outputs, domain, opset, given, types, None, attributes)
+    name, op, inputs, outputs, domain, tolerance, opset, given, types, reference, results, nodes, attributes = test
+    model, names, live = build(op, inputs, outputs, domain, opset, given, types, nodes, attributes)
     known = build(op, inputs, outputs, domain, opset, given, types, reference, attributes)[0] if reference else model
     feed = {n: x for i, (n, x) in enumerate(zip(names, inputs)) if x is not None and i not in given}
     if results is None:
@@ -583,6 +587,8 @@ def main():
     for family in (rotary, attention, multi_head, group_query, blocks, products, experts, quantised, recurrent, trees, models):
         rng = np.random.default_rng(7)  # a family's numbers do not depend on the others
         family()
+    for more in (unpooling, binary_trees):
+        more.cases(case, np.random.default_rng(7))
     refused = []
     for test in TESTS:
         if names and not any(n in test[0] for n in names):

@@ -50,6 +50,9 @@ constexpr Limit kLimits[] = {
      "a sequence that is carried wants a known number of iterations; sizes that are carried grow or shrink "
      "by "
      "the same in each"},
+    {"", "MaxUnpool",
+     "indices of a MaxPool in the model count in output_shape; others count in the shape that the attributes "
+     "give, unless output_shape is smaller in a dim"},
     {"", "RegexFullMatch", "RE2's syntax"},
     {"", "RoiAlign", "sampling_ratio > 0"},
     {"", "STFT", kSignalParts},
@@ -60,6 +63,10 @@ constexpr Limit kLimits[] = {
     {"", "Squeeze", "without axes, the sizes, --dim or a declared shape tell the rank of the result"},
     {"", "StringNormalizer", "upper and lower case of ASCII"},
     {"ai.onnx.ml", "CastMap", "no conversion between strings and numbers"},
+    {"ai.onnx.ml", "TreeEnsembleClassifier",
+     "where one of two classes has weights, scores and labels are onnxruntime's"},
+    {"ai.onnx.ml", "TreeEnsembleRegressor",
+     "0, without base value, for a target that no reached leaf has a weight for, as in onnxruntime"},
     {"ai.onnx.ml", "ZipMap", "gives the matrix of values: column i for class label i"},
     {"com.microsoft", "Attention", "no rotary embedding in it; past and present are tensors of their own"},
     {"com.microsoft", "CDist", "euclidean and sqeuclidean"},

@@ -83,6 +83,7 @@ struct Layout {
   std::vector<Walked> nodes;
   std::vector<int64_t> roots;
   std::vector<int64_t> leaf;  // by number: the forest's leaf, -1 for other nodes; no longer than it has to be
+  std::vector<int64_t> tree;  // by number, as long as `leaf`: the tree that the node belongs to
   int64_t depth = 0;          // steps from a root to the deepest leaf
 };
 
@@ -131,6 +132,7 @@ Layout laid_out(const Context& c, const Forest& f, DType dtype) {
       }
     if (leaf) out.leaf.assign(static_cast<size_t>(count), -1);
   }
+  out.tree.assign(out.leaf.size(), -1);
   out.nodes.resize(places.size());
   for (size_t i = 0; i < places.size(); ++i) {
     const Place& place = places[i];
@@ -140,6 +142,7 @@ Layout laid_out(const Context& c, const Forest& f, DType dtype) {
     if (is_leaf(place.node)) {
       node.no = number;
       out.leaf[static_cast<size_t>(number)] = place.node;
+      out.tree[static_cast<size_t>(number)] = std::ssize(out.roots) - 1;
       continue;
     }
     node = asked(f, place.node, dtype).first;
@@ -192,8 +195,22 @@ Term walk(const Context& c, Term x, const Layout& trees) {
                                                          [](const Walked& n) { return n.missing; })}}})};
 }
 
+// What the trees give each row and target.
+struct Scores {
+  Term value;  // [rows, targets]; 0 where no leaf that the row ends at has a weight for the target
+  std::optional<Term> has;  // [rows, targets], bool: one of these leaves has such a weight; none: always
+};
+
+// Whether each row ends, in some tree, at a leaf that has a weight for the target. `said` [leaves, targets].
+bool always_has(const Layout& trees, const std::vector<int64_t>& said, size_t targets, size_t target) {
+  std::vector<char> all(trees.roots.size(), 1);
+  for (size_t i = 0; i < trees.leaf.size(); ++i)
+    if (trees.leaf[i] >= 0 && !said[i * targets + target]) all[static_cast<size_t>(trees.tree[i])] = 0;
+  return std::ranges::count(all, 1) > 0;
+}
+
 // The sum (or mean, least, largest) of the leaves' weights for every row and target.
-Term evaluate(const Context& c, Term x, Forest f, int64_t targets, const std::string& aggregate) {
+Scores evaluate(const Context& c, Term x, Forest f, int64_t targets, const std::string& aggregate) {
   if (x.rank() == 1) x = unsqueeze(x, {0});
   if (!is_float(x.dtype())) x = cast(x, DType::kF32);
   const DType dtype = x.dtype();
@@ -208,7 +225,8 @@ Term evaluate(const Context& c, Term x, Forest f, int64_t targets, const std::st
   std::vector<std::vector<size_t>> numbers(f.feature.size());  // of each of the forest's leaves
   for (size_t i = 0; i < trees.leaf.size(); ++i)
     if (trees.leaf[i] >= 0) numbers[static_cast<size_t>(trees.leaf[i])].push_back(i);
-  const size_t cells = trees.leaf.size() * static_cast<size_t>(targets);
+  const auto columns = static_cast<size_t>(targets);
+  const size_t cells = trees.leaf.size() * columns;
   const bool extreme = aggregate == "MIN" || aggregate == "MAX";
   const double worst = std::numeric_limits<double>::infinity() * (aggregate == "MAX" ? -1 : 1);
   std::vector<double> weights(cells, extreme ? worst : 0);
@@ -217,7 +235,7 @@ Term evaluate(const Context& c, Term x, Forest f, int64_t targets, const std::st
     if (l.target < 0 || l.target >= targets)
       c.does_not_fit(cat("a leaf has target ", l.target, " of ", targets));
     for (const size_t number : numbers[static_cast<size_t>(l.node)]) {
-      const size_t cell = number * static_cast<size_t>(targets) + static_cast<size_t>(l.target);
+      const size_t cell = number * columns + static_cast<size_t>(l.target);
       weights[cell] = extreme && said[cell] ? (aggregate == "MAX" ? std::max(weights[cell], l.weight)
                                                                   : std::min(weights[cell], l.weight))
                       : extreme             ? l.weight
@@ -227,23 +245,29 @@ Term evaluate(const Context& c, Term x, Forest f, int64_t targets, const std::st
   }
   const Shape shape{std::ssize(trees.leaf), targets};
   const Term reached = gather(float_table(c.b, weights, dtype, shape), leaf, 0);  // [rows, trees, targets]
+  Scores out{.value = reached, .has = std::nullopt};
+  bool always = true;
+  for (size_t t = 0; t < columns && always; ++t) always = always_has(trees, said, columns, t);
+  if (!always)
+    out.has = reduce(OpKind::kReduceOr, gather(integer_table(c.b, said, DType::kBool, shape), leaf, 0), {1});
   if (aggregate == "SUM" || aggregate == "AVERAGE") {
-    Term value = reduce_sum(reached, {1});
-    if (aggregate == "AVERAGE") value = value / static_cast<double>(f.roots.size());
-    return value;
+    out.value = reduce_sum(reached, {1});
+    if (aggregate == "AVERAGE") out.value = out.value / static_cast<double>(f.roots.size());
+    return out;
   }
   if (!extreme) c.does_not_fit("aggregate_function is '" + aggregate + "'");
-  const Term best = aggregate == "MAX" ? reduce_max(reached, {1}) : reduce_min(reached, {1});
-  const Term has =
-      reduce(OpKind::kReduceOr, gather(integer_table(c.b, said, DType::kBool, shape), leaf, 0), {1});
-  return select(has, best, 0);
+  out.value = aggregate == "MAX" ? reduce_max(reached, {1}) : reduce_min(reached, {1});
+  if (out.has) out.value = select(*out.has, out.value, 0);
+  return out;
 }
 
-Term plus_base(const Context& c, Term scores, const std::vector<double>& base, int64_t targets) {
-  if (base.empty()) return scores;
-  if (base.size() != 1 && static_cast<int64_t>(base.size()) != targets)
+void check_base(const Context& c, const std::vector<double>& base, int64_t targets) {
+  if (base.size() > 1 && static_cast<int64_t>(base.size()) != targets)
     c.does_not_fit(cat(base.size(), " base values for ", targets, " targets"));
-  return scores + float_table(c.b, base, scores.dtype());
+}
+
+Term plus_base(Term scores, const std::vector<double>& base) {
+  return base.empty() ? scores : scores + float_table(scores.builder(), base, scores.dtype());
 }
 
 int64_t mode_of(const Context& c, const std::string& text) {
@@ -376,54 +400,95 @@ Outputs tree_ensemble(Context& c) {
                 transform = c.integer("post_transform", 0);
   if (aggregate < 0 || aggregate > 3 || transform < 0 || transform > 4)
     c.does_not_fit("aggregate_function or post_transform is unknown");
-  const Term sums = evaluate(c, c.in(0), read_new(c), targets, kAggregates[aggregate]);
-  return {post_transform(c, sums, kTransforms[transform])};
+  const Scores scores = evaluate(c, c.in(0), read_new(c), targets, kAggregates[aggregate]);
+  return {post_transform(c, scores.value, kTransforms[transform])};
 }
 
+// As in onnxruntime, of several targets one that no leaf has a weight for is 0, without its base value.
 Outputs regressor(Context& c) {
   const int64_t targets = c.integer("n_targets", 1);
-  const Term sums = evaluate(c, c.in(0), read_old(c, "target"), targets, c.text("aggregate_function", "SUM"));
-  const Term y = post_transform(c, plus_base(c, sums, float_attribute(c, "base_values"), targets),
-                                c.text("post_transform", "NONE"));
-  return {cast(y, DType::kF32)};
+  const std::vector<double> base = float_attribute(c, "base_values");
+  check_base(c, base, targets);
+  const Scores scores =
+      evaluate(c, c.in(0), read_old(c, "target"), targets, c.text("aggregate_function", "SUM"));
+  Term y = plus_base(scores.value, base);
+  if (targets > 1 && !base.empty() && scores.has) y = select(*scores.has, y, 0);
+  return {cast(post_transform(c, y, c.text("post_transform", "NONE")), DType::kF32)};
 }
 
-// Two classes of which only one has weights are decided by a threshold, as onnxruntime does: at 1/2 where all
-// weights are positive (they are probabilities), at 0 otherwise (they are logits).
+// ---- classification ----
+
+struct Classes {
+  Term index;  // of each row's class, i64
+  Term scores;
+};
+
+// Two classes from the score of one. PROBIT: onnxruntime leaves the second column as its memory was.
+Term two_from_one(const Context& c, Term score, bool positive, const std::string& transform) {
+  if (transform == "PROBIT") return post_transform(c, concat({score, score}, 1), transform);
+  if (transform == "LOGISTIC") return sigmoid(concat({-score, score}, 1));
+  return concat({positive ? subtract_from(1, score) : -score, score}, 1);
+}
+
+// Two classes, of which class `known` alone has weights. ONNX does not say what the other's score is; the results are
+// onnxruntime's (tree_ensemble_aggregator.h, TreeAggregatorClassifier::FinalizeScores), which converters are tested with:
+// - a threshold decides: 1/2 where all weights are positive (probabilities), 0 otherwise (logits);
+// - the score of class 0 stands for both classes: s becomes (1 - s, s) or (-s, s), or their logistic function, which is
+//   all that a post_transform other than LOGISTIC and PROBIT does;
+// - beside a score of class 1 stands 0, and post_transform takes both;
+// - one base value belongs to class 0. Two make two scores of one; the second replaces the weights of class 1;
+// - a row whose leaves have no weights scores 0, whatever the base values.
+Classes one_of_two(const Context& c, const Scores& trees, int64_t known, bool positive,
+                   const std::vector<double>& base, const std::string& transform) {
+  Term score = slice(trees.value, 1, known, 1);
+  std::optional<Term> has;
+  if (trees.has) has = slice(*trees.has, 1, known, 1);
+  const Term none = filled(c.b, score.shape(), score.dtype(), 0);
+  if (known == 1 && base.size() == 2)
+    score = none + base[1];
+  else if (known == 0 && !base.empty())
+    score = score + base[0];
+  if (has) score = select(*has, score, 0);
+  Classes out{.index = cast(greater(squeeze(score, {1}), positive ? 0.5 : 0.0), DType::kI64),
+              .scores = score};
+  if (known == 0 && base.size() < 2) {
+    out.scores = two_from_one(c, score, positive, transform);
+    return out;
+  }
+  out.scores = post_transform(c, known ? concat({none, score}, 1) : concat({score, none}, 1), transform);
+  if (has && base.size() < 2)
+    out.scores = select(*has, out.scores, two_from_one(c, score, positive, transform));
+  return out;
+}
+
+// The class with the highest score of those that a leaf has a weight for, or that have base values.
+Classes best_of_all(const Context& c, const Scores& trees, int64_t classes, std::vector<double> base,
+                    const std::string& transform) {
+  if (classes == 2 && base.size() == 1) base.push_back(0);  // onnxruntime's reading: it is that of class 0
+  const Term scores = plus_base(trees.value, base);
+  constexpr double kLowest = -std::numeric_limits<double>::infinity();
+  const Term candidates = trees.has && base.empty() ? select(*trees.has, scores, kLowest) : scores;
+  constexpr int64_t kDim = 1;
+  const Term best(c.b, c.b.add1(OpKind::kArgMax, {candidates.id()}, {{"dim", kDim}, {"last", int64_t{0}}}));
+  return {.index = best, .scores = post_transform(c, scores, transform)};
+}
+
 Outputs classifier(Context& c) {
   const Forest f = read_old(c, "class");
   const int64_t classes = static_cast<int64_t>(
       std::max(c.texts("classlabels_strings").size(), c.integers("classlabels_int64s").size()));
   const std::vector<double> base = float_attribute(c, "base_values");
+  check_base(c, base, classes);
   const std::string transform = c.text("post_transform", "NONE");
-  const auto labels = [&](Term index) {
-    return class_labels(c, index, "classlabels_int64s", "classlabels_strings");
-  };
-  bool one_class = classes == 2, positive = true;
-  for (const Leaf& l : f.leaves) {
-    one_class &= l.target == f.leaves[0].target;
-    positive &= l.weight >= 0;
-  }
-  const Term sums = evaluate(c, c.in(0), f, classes, "SUM");
-  const int64_t last = 1;
-  if (!one_class) {
-    Term scores = plus_base(c, sums, base, classes);
-    const Term best(c.b, c.b.add1(OpKind::kArgMax, {scores.id()}, {{"dim", last}, {"last", int64_t{0}}}));
-    return {labels(best), cast(post_transform(c, scores, transform), DType::kF32)};
-  }
-  Term score = slice(sums, 1, f.leaves.empty() ? 0 : f.leaves[0].target, 1);
-  if (base.size() == 1) score = score + base[0];
-  if (base.size() == 2) score = score + base[1];
-  const Term index = cast(greater(squeeze(score, {1}), positive ? 0.5 : 0.0), DType::kI64);
-  Term both = score;
-  if (transform == "PROBIT")
-    both = post_transform(c, concat({score, score}, 1), transform);
-  else if (positive && transform != "LOGISTIC")
-    both = concat({subtract_from(1, score), score}, 1);
-  else
-    both = concat({-score, score}, 1);
-  if (transform == "LOGISTIC") both = sigmoid(both);
-  return {labels(index), cast(both, DType::kF32)};
+  const auto all = [&](auto&& condition) { return std::ranges::all_of(f.leaves, condition); };
+  const bool one_class =
+      classes == 2 && !f.leaves.empty() && all([&](const Leaf& l) { return l.target == f.leaves[0].target; });
+  const bool positive = all([](const Leaf& l) { return l.weight >= 0; });
+  const Scores trees = evaluate(c, c.in(0), f, classes, "SUM");
+  const Classes out = one_class ? one_of_two(c, trees, f.leaves[0].target, positive, base, transform)
+                                : best_of_all(c, trees, classes, base, transform);
+  return {class_labels(c, out.index, "classlabels_int64s", "classlabels_strings"),
+          cast(out.scores, DType::kF32)};
 }
 
 constexpr Row kRows[] = {

@@ -1,6 +1,7 @@
 // Convolution and pooling.
 #include <algorithm>
 #include <numeric>
+#include <unordered_set>
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
@@ -270,23 +271,85 @@ Outputs global_average_pool(Context& c) {
 }
 Outputs global_max_pool(Context& c) { return {reduce_max(c.in(0), spatial_dims(c.in(0)), kKeep)}; }
 
+// Whether integers are computed from the indices of a MaxPool, by operators on integers alone.
+bool from_max_pool(const graph::Graph& graph, ValueId value) {
+  std::vector<ValueId> open{value};
+  std::unordered_set<ValueId> seen;
+  while (!open.empty()) {
+    const ValueId id = open.back();
+    open.pop_back();
+    if (!id.valid() || !is_integer(graph[id].type.dtype) || !seen.insert(id).second) continue;
+    if (!graph[id].producer.valid()) continue;
+    const graph::Node& node = graph[graph[id].producer];
+    if (node.kind == OpKind::kWindowArgMax) return true;
+    open.insert(open.end(), node.inputs.begin(), node.inputs.end());
+  }
+  return false;
+}
+
+// Flat indices into a tensor of shape `from` as flat indices into one of shape `to`, at the same position.
+Term moved_index(Term at, const Shape& from, const Shape& to) {
+  Builder& b = at.builder();
+  size_t same = 0;  // dims before the first that differs
+  while (same < from.size() && from[same] == to[same]) ++same;
+  if (same == from.size()) return at;
+  Term rest = at, out = number_like(at, 0);
+  for (size_t d = from.size(); d-- > same;) {
+    const Term extent = size_as(b, at.dtype(), from[d]);
+    const sym::Expr stride = count(to, static_cast<int64_t>(d) + 1, static_cast<int64_t>(to.size()));
+    out = out + apply(OpKind::kMod, rest, extent) * size_as(b, at.dtype(), stride);
+    rest = rest / extent;
+  }
+  return out + rest * size_as(b, at.dtype(), count(to, static_cast<int64_t>(same), std::ssize(to)));
+}
+
+// The shape that flat indices of a MaxUnpool with an `output_shape` count in.
+// - Indices of a MaxPool count in the tensor that was pooled, which output_shape restores, as in onnxruntime
+//   (core/providers/cpu/nn/Unpool.cc, pull request 2193) and PyTorch (max_unpool2d with output_size).
+// - Of others the model does not say. ONNX's test maxunpool_export_with_output_shape and its reference implementation
+//   count in the shape that kernel_shape, strides and pads give, `inferred`, and put zeros behind it. That holds where
+//   output_shape is at least as large in every dim; otherwise they count in output_shape.
+Shape index_space(const Context& c, const Shape& inferred, const Shape& wanted) {
+  if (from_max_pool(c.b.graph(), c.in(1))) return wanted;
+  sym::Expr padded = 1;
+  for (size_t d = 0; d < wanted.size(); ++d)
+    padded = sym::logical_and(padded, sym::ge(wanted[d], inferred[d]));
+  Shape space;
+  for (size_t d = 0; d < wanted.size(); ++d)
+    space.push_back(c.b.simplify(sym::select(padded, inferred[d], wanted[d])));
+  return space;
+}
+
+// Zeros with the values of x at the indices, as onnxruntime does it: the indices are flat, in row-major order of the whole
+// result, also those of a MaxPool with storage_order 1 or from a tensor of other size than the result.
 Outputs max_unpool(Context& c) {
-  const Term x = c.in(0);
+  const Term x = c.in(0), indices = c.in(1);
   const Window window = read_window(c, x, kernel_shape(c));
+  if (indices.rank() != x.rank())
+    c.does_not_fit(cat("indices of rank ", indices.rank(), " for values of rank ", x.rank()));
   Shape shape = x.shape();
+  for (size_t d = 0; d < shape.size(); ++d)
+    c.b.require(sym::eq(indices.shape()[d], shape[d]), cat("dim ", d, ": {0} indices for {1} values"),
+                {indices.shape()[d], shape[d]});
   for (size_t i = 0; i < window.size.size(); ++i)
-    shape[i + 2] = c.b.simplify((x.shape()[i + 2] - 1) * window.strides[i] + window.size[i] -
-                                window.before[i] - window.after[i]);
+    shape[i + 2] = c.b.simplify((shape[i + 2] - 1) * window.strides[i] + window.size[i] - window.before[i] -
+                                window.after[i]);
+  // Unsigned: a negative index is an error, and does not count from the end.
+  Term at = cast(reshape(indices, {count(x.shape())}), DType::kU64);
+  if (c.has(2)) {
+    const Shape wanted = c.sizes_of(2, "output_shape", 0, kLargestSize);
+    if (wanted.size() != shape.size())
+      c.does_not_fit(cat("output_shape has ", wanted.size(), " values for an input of rank ", shape.size()));
+    for (size_t d = 0; d < 2; ++d)
+      c.b.require(sym::eq(wanted[d], shape[d]), cat("dim ", d, " of output_shape is {0}, of the values {1}"),
+                  {wanted[d], shape[d]});
+    at = moved_index(at, index_space(c, shape, wanted), wanted);
+    shape = wanted;
+  }
   const Term zeros = filled(c.b, {count(shape)}, x.dtype(), 0), values = reshape(x, {count(x.shape())});
-  const Term at = reshape(c.in(1), {count(x.shape())});
-  Term out(c.b, c.b.add1(OpKind::kScatterElements, {zeros.id(), at.id(), values.id()},
-                         {{"dim", int64_t{0}}, {"reduction", std::string("none")}}));
-  out = reshape(out, shape);
-  if (!c.has(2)) return {out};
-  const Shape wanted = c.sizes_of(2, "output_shape", 0, kLargestSize);
-  Shape before(shape.size(), 0), after;
-  for (size_t d = 0; d < shape.size(); ++d) after.push_back(c.b.simplify(wanted.at(d) - shape[d]));
-  return {pad(out, before, after, 0)};
+  const Term out(c.b, c.b.add1(OpKind::kScatterElements, {zeros.id(), at.id(), values.id()},
+                               {{"dim", int64_t{0}}, {"reduction", std::string("none")}}));
+  return {reshape(out, shape)};
 }
 
 Outputs lrn(Context& c) {
