@@ -253,7 +253,7 @@ int bench(const Flags& flags, const Globals& globals) {
                                  {"nodes", row.nodes}});
     if (subjects.size() > 1)
       json["compare"] = {{"artifact", flags.compare}, {"median_seconds", subjects[1].median()}};
-    std::printf("%s\n", json.dump(2).c_str());
+    std::printf("%s\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
     return 0;
   }
   const std::string sizes =

@@ -192,7 +192,7 @@ int print_memory(const loop::Program& program, const Globals& globals) {
     if (!planned) json["buffers"].back()["allocated_after"] = after;
   }
   if (globals.json)
-    std::printf("%s\n", json.dump(2).c_str());
+    std::printf("%s\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
   else
     std::printf(" weights %s; arena %s bytes\n%s",
                 human_bytes(static_cast<uint64_t>(program.weight_bytes)).c_str(),

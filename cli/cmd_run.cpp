@@ -39,7 +39,10 @@ int run(const Flags& flags, const Globals& globals) {
                   std::string(name(results[i].dtype)).c_str(), shape.c_str(),
                   output_files[i].empty() ? "" : (" -> " + output_files[i]).c_str());
   }
-  if (globals.json) std::printf("%s\n", nlohmann::ordered_json{{"outputs", report}}.dump(2).c_str());
+  using Json = nlohmann::ordered_json;
+  if (globals.json)
+    std::printf("%s\n",
+                Json{{"outputs", report}}.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
   return 0;
 }
 

@@ -68,7 +68,7 @@ int print_entries(const std::vector<Entry>& entries, const Globals& globals) {
   if (globals.json) {
     Json json = Json::array();
     for (const Entry& entry : entries) json.push_back(json_of(entry));
-    std::printf("%s\n", json.dump(2).c_str());
+    std::printf("%s\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
     return 0;
   }
   std::vector<std::vector<std::string>> rows = {
@@ -147,7 +147,7 @@ int fill(const Flags& flags, const Globals& globals) {
   for (const auto& variant : made.tuned)
     for (const tune::Tuned& kernel : variant)
       if (kernel.origin != tune::Tuned::Origin::kDefault) json.push_back(json_of(kernel));
-  std::printf("%s\n", json.dump(2).c_str());
+  std::printf("%s\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
   return 0;
 }
 

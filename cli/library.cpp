@@ -313,20 +313,23 @@ std::vector<std::string> assign_files(const std::vector<std::string>& given,
                                       const std::vector<std::string>& names, const std::string& what) {
   std::vector<std::string> files(names.size());
   for (const auto& text : given) {
-    // A name may have '=' in it.
-    size_t at = 0, equals = std::string::npos;
-    for (; at < names.size(); ++at)
-      if (text.starts_with(names[at] + "=")) break;
-    if (at < names.size())
-      equals = names[at].size();
-    else if ((equals = text.find('=')) == std::string::npos)
-      at = static_cast<size_t>(std::find(files.begin(), files.end(), "") - files.begin());
-    if (at == names.size())
+    // A name may have '=' in it: the longest that fits is meant.
+    const std::string* name = nullptr;
+    for (const std::string& one : names)
+      if (text.starts_with(one + "=") && (!name || one.size() > name->size())) name = &one;
+    if (name) {
+      for (size_t i = 0; i < names.size(); ++i)  // outputs may share a name: then they are one value
+        if (names[i] == *name) files[i] = text.substr(name->size() + 1);
+      continue;
+    }
+    const size_t equals = text.find('=');
+    const auto free = std::find(files.begin(), files.end(), "");
+    if (equals != std::string::npos || free == files.end())
       fail(ErrorKind::kUsage, "unknown-" + what,
            equals == std::string::npos ? cat("more ", what, "s are given than the model has: ", names.size())
                                        : cat("the model has no ", what, " '", text.substr(0, equals), "'"),
            cat("its ", what, "s are ", join(names, ", ")));
-    files[at] = equals == std::string::npos ? text : text.substr(equals + 1);
+    *free = text;
   }
   return files;
 }

@@ -158,14 +158,16 @@ class Parser {
     Buffer b{.name = c.name(), .shape = {}, .strides = {}, .storage = storage};
     b.dtype = dtype(c);
     b.shape = c.expr_list();
+    const std::string label = b.name;
+    if (c.accept("called")) b.name = c.string();
     b.strides = c.accept("strides") ? c.expr_list() : row_major(b.shape);
     if (b.strides.size() != b.shape.size()) c.fail("one stride per dim");
     if (c.accept("ordinal")) b.ordinal = static_cast<int>(small(c));
     b.prepacked = c.accept("prepacked");
     if (c.accept("at")) b.offset = c.expr();
     if (c.accept("bytes")) weight(c, b);
-    if (!buffers_.emplace(b.name, BufferId(static_cast<int64_t>(program_.buffers.size()))).second)
-      c.fail(cat("a second buffer is called '", b.name, "'"));
+    if (!buffers_.emplace(label, BufferId(static_cast<int64_t>(program_.buffers.size()))).second)
+      c.fail(cat("a second buffer is called '", label, "'"));
     program_.buffers.push_back(std::move(b));
   }
 

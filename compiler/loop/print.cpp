@@ -1,5 +1,7 @@
 #include <charconv>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "compiler/base/hash.h"
 #include "compiler/base/text.h"
@@ -18,7 +20,7 @@ std::string exprs(const std::vector<Expr>& list) { return "[" + join(list, ", ",
 
 class Printer {
  public:
-  explicit Printer(const Program& program) : program_(program) {}
+  explicit Printer(const Program& program) : program_(program) { label_namesakes(); }
 
   std::string program() {
     line(cat("program ", quoted_name(program_.name)));
@@ -85,8 +87,10 @@ class Printer {
 
   void buffer(const Buffer& b) {
     static constexpr std::string_view kStorage[] = {"input", "output", "weight", "state", "arena", "local"};
-    std::string text = cat(kStorage[static_cast<int>(b.storage)], " ", quoted_name(b.name), " ",
+    const std::string& label = label_of(BufferId(&b - program_.buffers.data()));
+    std::string text = cat(kStorage[static_cast<int>(b.storage)], " ", quoted_name(label), " ",
                            stridec::name(b.dtype), " ", exprs(b.shape));
+    if (label != b.name) text += " called " + quoted(b.name);
     if (b.strides != row_major(b.shape)) text += " strides " + exprs(b.strides);
     if (b.ordinal >= 0) text += cat(" ordinal ", b.ordinal);
     if (b.prepacked) text += " prepacked";
@@ -103,7 +107,27 @@ class Printer {
   void ids(const char* what, const std::vector<BufferId>& list) {
     if (!list.empty()) line(cat(what, " ", buffers(list)));
   }
-  std::string buffer_name(BufferId id) const { return quoted_name(program_[id].name); }
+  // The buffer's name, or a free one where an earlier input, output or state has it too.
+  const std::string& label_of(BufferId id) const {
+    const auto found = labels_.find(id);
+    return found == labels_.end() ? program_[id].name : found->second;
+  }
+  void label_namesakes() {
+    std::vector<BufferId> again;
+    std::set<std::string_view> used;
+    for (const auto* list : {&program_.inputs, &program_.outputs, &program_.states})
+      for (BufferId id : *list)
+        if (!used.insert(program_[id].name).second) again.push_back(id);
+    if (again.empty()) return;
+    std::set<std::string> taken;
+    for (const Buffer& b : program_.buffers) taken.insert(b.name);
+    for (BufferId id : again) {
+      size_t n = 1;
+      while (taken.contains(cat(program_[id].name, "_", n))) ++n;
+      labels_.emplace(id, *taken.insert(cat(program_[id].name, "_", n)).first);
+    }
+  }
+  std::string buffer_name(BufferId id) const { return quoted_name(label_of(id)); }
   std::string buffers(const std::vector<BufferId>& list) const {
     return "(" + join(list, ", ", [&](BufferId id) { return buffer_name(id); }) + ")";
   }
@@ -235,6 +259,7 @@ class Printer {
   std::string out_;
   int depth_ = 0;
   std::vector<bool> printed_;
+  std::map<BufferId, std::string> labels_;  // of buffers whose name an earlier one has
 };
 
 }  // namespace

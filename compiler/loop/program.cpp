@@ -185,13 +185,20 @@ std::string unique_name(const Program& program, std::string name, const std::str
   return cat(stem, "_", n);
 }
 
+// An input, output or state of the artifact, which callers know by its name. A model may give an input and an output one
+// name, and list an output twice.
+bool named_by_model(const Buffer& buffer) {
+  return buffer.ordinal >= 0 && (buffer.storage == Storage::kInput || buffer.storage == Storage::kOutput ||
+                                 buffer.storage == Storage::kState);
+}
+
 }  // namespace
 
 BufferId add_buffer(Program& program, Buffer buffer) {
   if (buffer.strides.empty()) buffer.strides = row_major(buffer.shape);
   if (buffer.name.empty())
     buffer.name = unique_name(program, cat("t", program.buffers.size()), "t");
-  else
+  else if (!named_by_model(buffer))
     buffer.name = unique_name(program, buffer.name, buffer.name);
   program.buffers.push_back(std::move(buffer));
   return BufferId(static_cast<int64_t>(program.buffers.size()) - 1);

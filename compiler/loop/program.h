@@ -368,7 +368,7 @@ sym::Expr threads_of(const Program& program);
 // Dense row-major strides for a shape.
 std::vector<sym::Expr> row_major(const std::vector<sym::Expr>& shape);
 sym::Expr element_count(const std::vector<sym::Expr>& shape);
-// Fills strides when empty, and makes the name unique in the program.
+// Fills strides when empty. Makes the name unique, but an input, output or state (ordinal set) keeps its own.
 BufferId add_buffer(Program& program, Buffer buffer);
 NestId add_nest(Program& program, Nest nest);  // does not launch it
 

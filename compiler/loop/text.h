@@ -6,7 +6,7 @@
 //     guard mod(batch, 2) == 0 "batch must be even, not {0}" [batch]
 //     input x f32 [batch, 784]
 //     weight w f32 [784, 10] bytes 31360 hash 8f3c...
-//     output y f32 [batch, 10]
+//     output y f32 [batch, 10]    (of the name of an input x: output x_1 f32 [batch, 10] called "x")
 //     steps
 //       nest 0 matmul (%i0<batch, %i1<10)
 //         %0 : f32 = reduce sum (%r2<784)

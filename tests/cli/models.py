@@ -37,6 +37,34 @@ def mlp():
     )
 
 
+# Of the outputs of `named`: two that are one value, with names that need quoting everywhere.
+ODD_NAMES = ["a/b:0 c", "ü 'q' \"p\" [1]=2, {3} `4` \\n"]
+
+
+def named():
+    """Outputs x, which is the input x, w, which is a weight, and relu(x) twice."""
+    return model(
+        [helper.make_node("Relu", ["x"], ["r"])] + [helper.make_node("Identity", ["r"], [name]) for name in ODD_NAMES],
+        [value("x", ["n", 3]), value("x_1", [2])],
+        [value("x", ["n", 3]), value("w", [2]), value("x_1", [2])] + [value(name, ["n", 3]) for name in ODD_NAMES],
+        [("w", np.array([5, 7], np.float32))],
+    )
+
+
+def unpooled():
+    """x where it is largest in windows of 3 by 2 with steps of 2, zeros elsewhere; the sizes are symbols."""
+    pool = dict(kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0])
+    return model(
+        [
+            helper.make_node("MaxPool", ["x"], ["p", "i"], **pool),
+            helper.make_node("Shape", ["x"], ["s"]),
+            helper.make_node("MaxUnpool", ["p", "i", "s"], ["y"], **pool),
+        ],
+        [value("x", ["n", 2, "h", "w"])],
+        [value("y", ["n", 2, "h", "w"])],
+    )
+
+
 def scaled():
     """y = relu((x @ w + b) * s), which is relu(x @ (w * s) + b * s)."""
     return model(
@@ -410,7 +438,7 @@ def write_all(folder):
 
     good = {"mlp": mlp(), "scaled": scaled(), "rounded": rounded(), "counted": counted(), "gather": gather(), "tower": tower(),
             "frames": frames(), "repeated": repeated(), "ranged": ranged(), "softmax": chain(("Softmax", {"axis": -1})),
-            "bytes": bytes_of()}  # fmt: skip
+            "bytes": bytes_of(), "named": named(), "unpooled": unpooled()}  # fmt: skip
     for name, made in {**good, **bad_models(), **overflowing_models(), **bombs()}.items():
         write(name + ".onnx", made.SerializeToString())
     for name, data in bad_files(mlp().SerializeToString()).items():

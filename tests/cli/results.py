@@ -1,11 +1,13 @@
 """What artifacts compute, and how verify finds the node that differs."""
 
 import json
+import os
+import sys
 
 import numpy as np
 
 import models
-from harness import expect, stridec
+from harness import ROOT, expect, stridec
 
 
 def test_run_and_verify():
@@ -44,6 +46,59 @@ def test_run_and_verify():
     expect("FAIL  output 'y'" in done.stdout, done.stdout)
     stridec("run external.so --input x=good.npy --output y=y.npy", 0)
     np.testing.assert_allclose(np.load("y.npy"), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_names():
+    """Inputs and outputs have the model's names, where they share one as well, in every form that a model takes."""
+    sys.path.insert(0, os.path.join(ROOT, "samples", "python"))
+    import stridec as sample  # noqa: PLC0415
+
+    inputs, outputs = ["x", "x_1"], ["x", "w", "x_1", *models.ODD_NAMES]
+    stridec("inspect named.onnx --write-graph named.graph", 0)
+    for source in ("named.onnx", "named.graph"):
+        stridec(f"compile {source} -o named.so", 0)
+        with open("named.json", encoding="utf-8") as file:
+            manifest = json.load(file)
+        model = sample.Model("named.so")
+        for what, want in (("inputs", inputs), ("outputs", outputs)):
+            expect([value["name"] for value in manifest[what]] == want, manifest[what])
+            expect([value.name for value in getattr(model, what)] == want, getattr(model, what))
+        expect(manifest["symbols"][0]["from"] == {"input": "x", "dim": 0}, manifest["symbols"])
+    x, other = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3), np.array([3, 4], np.float32)
+    results = [x, np.array([5, 7], np.float32), other, np.maximum(x, 0), np.maximum(x, 0)]
+    for i, array in enumerate([x, other, *results]):
+        np.save(f"named{i}.npy", array)
+    given = ["--input", "x=named0.npy", "--input", "x_1=named1.npy"]
+    kept, expected = [], []
+    for i, name in enumerate(outputs):
+        kept += ["--output", f"{name}=kept{i}.npy"]
+        expected += ["--expect", f"{name}=named{i + 2}.npy"]
+    ran = json.loads(stridec(["run", "named.so", *given, *kept, "--format=json"], 0).stdout)
+    expect([output["name"] for output in ran["outputs"]] == outputs, ran)
+    for i, want in enumerate(results):
+        np.testing.assert_array_equal(np.load(f"kept{i}.npy"), want)
+    stridec(["verify", "named.onnx", "named.so", *given, *expected], 0)
+    stridec(["bench", "named.so", *given, "--seconds", "0.01"], 0)
+    stridec("compile named.onnx -o named.so --state x_1=x_1", 0)
+    model = sample.Model("named.so")
+    expect([value.name for value in model.states] == ["x_1"] and "x_1" not in [value.name for value in model.outputs], model.outputs)
+
+
+def test_unpool():
+    """Indices of MaxPool count in output_shape, whatever the sizes of the run."""
+    stridec("compile unpooled.onnx -o unpooled.so --dim n=0..9 --dim h=3..64 --dim w=2..64", 0)
+    for shape in ((1, 2, 5, 7), (3, 2, 6, 8), (2, 2, 9, 2), (0, 2, 5, 7)):
+        x = np.random.default_rng(7).permutation(np.arange(np.prod(shape), dtype=np.float32)).reshape(shape) + 1
+        want = np.zeros_like(x)
+        for h in range(0, shape[2], 2):
+            for w in range(0, shape[3] - 1, 2):
+                block = x[:, :, max(h - 1, 0) : h + 2, w : w + 2]
+                best = block == block.max((2, 3), keepdims=True, initial=0)
+                want[:, :, max(h - 1, 0) : h + 2, w : w + 2] += np.where(best, block, 0)
+        np.save("x.npy", x)
+        stridec("run unpooled.so --input x=x.npy --output y=y.npy", 0)
+        np.testing.assert_array_equal(np.load("y.npy"), np.where(want > 0, x, 0))
+    stridec("verify unpooled.onnx unpooled.so", 0)
 
 
 def test_zeros_are_quantised():

@@ -54,6 +54,28 @@ TEST_CASE("facts beyond ranges are kept") {
   CHECK(to_string(parse_program(to_string(program))) == to_string(program));
 }
 
+TEST_CASE("inputs, outputs and states of one name print as they parse") {
+  Program program;
+  const auto add = [&](Storage storage) {
+    return add_buffer(program, {.name = "a \"b\"", .storage = storage, .ordinal = 0});
+  };
+  program.inputs.push_back(add(Storage::kInput));
+  program.outputs.push_back(add(Storage::kOutput));
+  program.states.push_back(add(Storage::kState));
+  program.outputs.push_back(
+      add_buffer(program, {.name = "a \"b\"_1", .storage = Storage::kOutput, .ordinal = 1}));
+  add_buffer(program, {.name = "a \"b\"", .storage = Storage::kArena});
+  const Program parsed = parse_program(to_string(program));
+  CHECK(to_string(parsed) == to_string(program));
+  for (const Program& p : {program, parsed}) {
+    CHECK(p[p.inputs[0]].name == "a \"b\"");
+    CHECK(p[p.outputs[0]].name == "a \"b\"");
+    CHECK(p[p.states[0]].name == "a \"b\"");
+    CHECK(p[p.outputs[1]].name == "a \"b\"_1");
+    CHECK(p.buffers[4].name == "a \"b\"_2");
+  }
+}
+
 TEST_CASE("weights whose bytes changed are refused") {
   CHECK_THROWS_AS(parse_program(golden(),
                                 [](const Buffer&) {
